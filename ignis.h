@@ -560,10 +560,11 @@
         kept of a thread ends with the fiber that first called Ignis in it. Programs of MinGW and of clang in its mode for Microsoft's
         compiler have run under Wine, none on Windows itself. README.md says what to do in Visual Studio.
 */
-/*  What the implementation needs of the system: -std=c99 hides it, unless one of these is defined before the first system header. */
+/*  The implementation needs these: -std=c99 hides system functions unless one of them is defined before the first
+    system header. */
 #if defined(IGNIS_IMPLEMENTATION) && !defined(IGNIS_IMPLEMENTED)
 #if defined(__APPLE__) && defined(_POSIX_C_SOURCE) && !defined(_DARWIN_C_SOURCE)
-#define _DARWIN_C_SOURCE /* where _POSIX_C_SOURCE hides more than it brings */
+#define _DARWIN_C_SOURCE /* _POSIX_C_SOURCE would hide more than it adds there */
 #elif defined(__STRICT_ANSI__) && !defined(_POSIX_C_SOURCE) && !defined(_GNU_SOURCE) && !defined(_DEFAULT_SOURCE) && \
     !defined(_XOPEN_SOURCE) && !defined(_WIN32) && !defined(__APPLE__)
 #define _POSIX_C_SOURCE 200809L
@@ -604,8 +605,8 @@
 #elif defined(IGNIS_STATIC)
 #define IGNIS_API static
 #elif defined(IGNIS_HIDDEN) && defined(IGNIS_IMPLEMENTATION) && defined(__GNUC__) && !defined(_WIN32)
-/* What the linker hides is hidden for all files. In the others a template of a function's address would have to be hidden, too, and each class
-   with such a member: g++ warns of those that are not. */
+/*  Symbols hidden by the linker are hidden in all files. A pragma in one file would make g++ warn in the others:
+    about each class with a member that uses a template of a hidden function's address. */
 #define IGNIS_API extern __attribute__((visibility("hidden")))
 #if defined(__cplusplus) && !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wattributes"
@@ -620,15 +621,17 @@ extern "C" {
 #endif
 
 /* ---------------------------------------------------------------------------------------------------------------
-   Declarations, a section for each tag: types, then functions. Every option struct may be zero-initialised: 0 means the
-   default named beside the field. Each function is documented in one form: what it does, then Returns, Errors,
-   Ownership, Threads. "any" after Threads: callable from any thread at any time, also on one handle from several.
-   Streams are named only where work is put on one: that is always the calling thread's current stream of the array's
-   device, and the call does not wait unless it says so. Every function but ignis_setup, the status functions, the version,
-   and names and sizes of dtypes and owners fails with IGNIS_ERROR_NOT_SETUP before ignis_setup, after ignis_shutdown, in
-   a forked child, and in a function given to ignis_stream_call. */
+   Declarations, a section for each tag: types, then functions. Every option struct may be zero-initialised: 0 means
+   the default beside the field. The comment of a function says what it does, then Returns, Errors, Ownership and
+   Threads. "Threads: any" means: callable from any thread at any time, also on one handle from several threads. Work
+   goes to the calling thread's current stream of the array's device, and the call does not wait unless it says so.
+   Before ignis_setup, after ignis_shutdown, in a forked child, and in a function given to ignis_stream_call,
+   functions fail with IGNIS_ERROR_NOT_SETUP. Exceptions are ignis_setup, the status functions, the version, and
+   names and sizes of dtypes and owners.
+   --------------------------------------------------------------------------------------------------------------- */
 
-/*  Handles. 0 is no handle. A handle names a slot and its generation, so one that was freed is recognised for ever. */
+/*  Handles. 0 is no handle. A handle names a slot and its generation, so the handle of a freed object is recognised
+    for ever. */
 typedef struct ignis_array {
     uint64_t id;
 } ignis_array;
@@ -664,8 +667,8 @@ typedef struct ignis_ticket {
 #define IGNIS_STATUSES(X)                                                                \
     X(NOT_SETUP, "ignis_setup has not been called, or Ignis cannot be called here")      \
     X(ARGUMENT, "an argument is out of its range, null or contradictory")                \
-    X(SHAPE, "shapes do not fit together, or a size overflows")                          \
-    X(DTYPE, "an element type is not the one that is needed")                            \
+    X(SHAPE, "shapes do not match, or a size overflows")                                 \
+    X(DTYPE, "an element type differs from the expected one")                            \
     X(FREED, "the handle was freed, or never existed")                                   \
     X(CONTRACT, "a rule of the memory contract was about to be broken")                  \
     X(MEMORY, "host, pinned or device memory has run out")                               \
@@ -675,7 +678,7 @@ typedef struct ignis_ticket {
     X(CUDA, "the driver refused a call")                                                 \
     X(UNSUPPORTED, "the request is meaningful, but this device or version cannot do it") \
     X(IO, "a file could not be read or written")                                         \
-    X(FORMAT, "a file is not what it claims to be")                                      \
+    X(FORMAT, "a file is damaged, or of another format")                                 \
     X(PEER, "another process died or broke the protocol")                                \
     X(TIMEOUT, "a deadline has passed")                                                  \
     X(MISMATCH, "ranks disagree about a collective operation")
@@ -688,35 +691,35 @@ typedef enum ignis_status {
         IGNIS_STATUS_COUNT
 } ignis_status;
 
-/*  IGNIS_DIAGNOSTICS - every thing that can go wrong, as X(enumerator suffix, status suffix, the rule).
-    Message texts may change between versions; these ids stay, so tests and tools compare ids. */
+/*  IGNIS_DIAGNOSTICS - everything that can go wrong, as X(enumerator suffix, status suffix, the rule).
+    Message texts may change between versions. The ids stay: tests and tools compare ids. */
 #define IGNIS_DIAGNOSTICS(X)                                                                                         \
     X(NOT_SETUP, NOT_SETUP, "call ignis_setup first")                                                                \
     X(FORKED, NOT_SETUP, "CUDA does not survive fork; call ignis_setup in the child's own program")                  \
     X(ALREADY_SETUP, ARGUMENT, "call ignis_shutdown before the next ignis_setup")                                    \
-    X(NULL_ARGUMENT, ARGUMENT, "a pointer that must not be null is null")                                            \
-    X(BAD_ENUM, ARGUMENT, "an enumerator is outside its enumeration")                                                \
-    X(BAD_NUMBER, ARGUMENT, "a number is outside its range")                                                         \
-    X(COUNT_MISMATCH, ARGUMENT, "a count is not the one that is needed")                                             \
+    X(NULL_ARGUMENT, ARGUMENT, "a required pointer is not null")                                                     \
+    X(BAD_ENUM, ARGUMENT, "an enumerator is inside its enumeration")                                                 \
+    X(BAD_NUMBER, ARGUMENT, "a number is inside its range")                                                          \
+    X(COUNT_MISMATCH, ARGUMENT, "a count is the expected one")                                                       \
     X(SHAPE_RANK, SHAPE, "a shape has 1 to IGNIS_MAX_DIMS dimensions")                                               \
     X(SHAPE_DIM, SHAPE, "a dimension is not negative")                                                               \
     X(SHAPE_OVERFLOW, SHAPE, "the number of elements and bytes fits 63 bits")                                        \
-    X(SHAPE_DIFFERS, SHAPE, "shapes are equal, or hold equally many elements")                                       \
-    X(SLICE_RANGE, SHAPE, "a slice lies inside its dimension")                                                       \
+    X(SHAPE_DIFFERS, SHAPE, "shapes are equal, or have the same number of elements")                                 \
+    X(SLICE_RANGE, SHAPE, "a slice is inside its dimension")                                                         \
     X(SLICE_STRIDED, SHAPE, "only contiguous slices can be views")                                                   \
     X(ROWS_OVERFLOW, SHAPE, "rows are written inside the destination")                                               \
     X(DTYPE_DIFFERS, DTYPE, "arrays have the same element type")                                                     \
     X(ARRAY_FREED, FREED, "an array is used only while its handle is live")                                          \
     X(KERNEL_FREED, FREED, "a kernel is used only while its handle is live")                                         \
     X(ARRAY_UNWRITTEN, ARGUMENT, "an array is written before it is read")                                            \
-    X(WRONG_KIND, FREED, "a handle is used only as what it is")                                                      \
+    X(WRONG_KIND, FREED, "a handle is used as the kind of object it names")                                          \
     X(FREE_BY_OTHER, CONTRACT, "only its owner frees an array")                                                      \
     X(FREE_REFERENCED, CONTRACT, "an array is not freed while others hold references to it")                         \
-    X(DOUBLE_ACQUIRE, CONTRACT, "an owner does not acquire what it owns already")                                    \
+    X(DOUBLE_ACQUIRE, CONTRACT, "an owner does not acquire an array that it owns already")                           \
     X(RELEASE_BY_OTHER, CONTRACT, "only its owner releases an array")                                                \
     X(TRANSFER_REFERENCED, CONTRACT, "ownership does not move while ref_count is above 1")                           \
     X(OWNER_DIFFERS, CONTRACT, "an array is owned by the expected owner")                                            \
-    X(REF_COUNT_ZERO, CONTRACT, "a reference is given back only after it was taken")                                 \
+    X(REF_COUNT_ZERO, CONTRACT, "a reference is released only after it was taken")                                   \
     X(REF_COUNT_OVERFLOW, CONTRACT, "a reference count stays below 2^31")                                            \
     X(PIN_TWICE, CONTRACT, "pinned host memory is allocated once per array")                                         \
     X(PIN_MISSING, CONTRACT, "pinned host memory is freed only after it was allocated")                              \
@@ -724,7 +727,7 @@ typedef enum ignis_status {
     X(HOST_MEMORY, MEMORY, "the host allocator has memory")                                                          \
     X(DEVICE_MEMORY, MEMORY, "the device has memory")                                                                \
     X(PINNED_MEMORY, MEMORY, "the system has pinned host memory")                                                    \
-    X(LIBRARY_MISSING, LIBRARY, "the library is installed where it is looked for")                                   \
+    X(LIBRARY_MISSING, LIBRARY, "the library is installed where Ignis searches")                                     \
     X(LIBRARY_SYMBOL, LIBRARY, "the library is new enough to have the function")                                     \
     X(DEVICE_NONE, DEVICE, "there is a CUDA device")                                                                 \
     X(DEVICE_RANGE, DEVICE, "a device ordinal is below ignis_device_count")                                          \
@@ -737,25 +740,25 @@ typedef enum ignis_status {
     X(LAUNCH_SIZE, ARGUMENT, "a launch stays inside the limits of device and kernel")                                \
     X(CUDA_CALL, CUDA, "the driver accepts the call")                                                                \
     X(STREAM_INVALID, ARGUMENT, "a stream belongs to the current device")                                            \
-    X(UNSUPPORTED, UNSUPPORTED, "the device and the libraries can do what is asked")                                 \
+    X(UNSUPPORTED, UNSUPPORTED, "the device and the libraries support the request")                                  \
     X(CACHE_IO, IO, "the kernel cache folder can be read and written")                                               \
     X(TENSOR_FREED, FREED, "a tensor is used only while its handle is live")                                         \
     X(GRAD_OF_INTEGERS, DTYPE, "gradients are floating-point")                                                       \
     X(SCOPE_ORDER, ARGUMENT, "scopes and no-grad sections end in the order in which they began, innermost first")    \
     X(TAPE_OF_OTHER, ARGUMENT, "a tape belongs to the thread that recorded it")                                      \
-    X(TAPE_WALKED, ARGUMENT, "what a backward walks is not cleared under it")                                        \
+    X(TAPE_WALKED, ARGUMENT, "a tape is not cleared inside its backward pass")                                       \
     X(RECORDED_TWICE, ARGUMENT, "a tensor is the result of one operation")                                           \
-    X(BACKWARD_NOT_SCALAR, ARGUMENT, "backward starts from one element, or from a gradient that is given")           \
-    X(BACKWARD_TWICE, ARGUMENT, "what was recorded is walked once")                                                  \
-    X(BACKWARD_FAILED, ARGUMENT, "a backward function says itself what went wrong")                                  \
+    X(BACKWARD_NOT_SCALAR, ARGUMENT, "backward starts from one element, or from an explicit gradient")               \
+    X(BACKWARD_TWICE, ARGUMENT, "a recorded operation takes part in one backward pass")                              \
+    X(BACKWARD_FAILED, ARGUMENT, "a backward function reports its own failure")                                      \
     X(GRADIENT_LATE, ARGUMENT, "a gradient is known before it is given to other ranks")                              \
     X(PARALLEL_BUSY, ARGUMENT, "one backward at a time averages gradients over ranks")                               \
-    X(NO_GRAD_WANTED, ARGUMENT, "gradients exist for tensors that require them")                                     \
+    X(NO_GRAD_WANTED, ARGUMENT, "only tensors that require gradients have them")                                     \
     X(CAPTURE_STATE, ARGUMENT, "a thread captures one graph at a time")                                              \
-    X(CAPTURE_REFUSED, UNSUPPORTED, "what waits for the device or reads host memory is not captured")                \
+    X(CAPTURE_REFUSED, UNSUPPORTED, "calls that wait for the device or read host memory are not captured")           \
     X(GRAPH_FREED, FREED, "a graph is used only while its handle is live")                                           \
-    X(GRADIENT_WRONG, MISMATCH, "a gradient is that of its function")                                                \
-    X(MATMUL_SHAPE, SHAPE, "matrices fit together")                                                                  \
+    X(GRADIENT_WRONG, MISMATCH, "a gradient is the derivative of its function")                                      \
+    X(MATMUL_SHAPE, SHAPE, "the shapes of two matrices match")                                                       \
     X(CUBLAS_CALL, CUDA, "cuBLASLt accepts the call")                                                                \
     X(SDPA_HEADS, ARGUMENT, "query heads come in equal groups, one for each key head")                               \
     X(SDPA_SHAPE, SHAPE, "queries, keys and values fit together")                                                    \
@@ -772,11 +775,11 @@ typedef enum ignis_status {
     X(VMM_FREED, FREED, "VMM memory and address ranges are used only while their handles are live")                  \
     X(VMM_STATE, ARGUMENT, "memory is mapped once at a place, and unmapped as it was mapped")                        \
     X(VMM_SIZE, ARGUMENT, "sizes and offsets of VMM memory are multiples of its granularity")                        \
-    X(NOT_SHAREABLE, ARGUMENT, "what is shared was made to be shared")                                               \
+    X(NOT_SHAREABLE, ARGUMENT, "only memory that was made for sharing is shared")                                    \
     X(CHANNEL_FREED, FREED, "a channel is used only while its handle is live")                                       \
     X(CHANNEL_IO, IO, "a channel can be opened, read and written")                                                   \
     X(CHANNEL_DESCRIPTOR, UNSUPPORTED, "a descriptor travels through a socket")                                      \
-    X(CHANNEL_LOST, PEER, "the other side of a channel is there")                                                    \
+    X(CHANNEL_LOST, PEER, "the other side of a channel is alive")                                                    \
     X(CHANNEL_MESSAGE, PEER, "messages keep to the protocol")                                                        \
     X(CHANNEL_TIMEOUT, TIMEOUT, "the other side answers before the deadline")                                        \
     X(TRANSPORT_FREED, FREED, "a transport is used only while its handle is live")                                   \
@@ -785,61 +788,61 @@ typedef enum ignis_status {
     X(TRANSPORT_UNAVAILABLE, UNSUPPORTED, "the two devices can reach each other that way")                           \
     X(TRANSPORT_RECORD, FORMAT, "a handle that is imported is whole, and of this job")                               \
     X(TRANSPORT_PEER, PEER, "a handle comes from the process that it names")                                         \
-    X(TRANSPORT_MISMATCH, MISMATCH, "a handle says what its memory is")                                              \
+    X(TRANSPORT_MISMATCH, MISMATCH, "a handle describes its memory correctly")                                       \
     X(COMM_FREED, FREED, "a communicator is used only while its handle is live")                                     \
-    X(COMM_ENVIRONMENT, ARGUMENT, "the environment names rank and size, and does not contradict itself")             \
+    X(COMM_ENVIRONMENT, ARGUMENT, "the environment names rank and size, consistently")                               \
     X(COMM_RENDEZVOUS, PEER, "all ranks meet")                                                                       \
     X(COMM_TIMEOUT, TIMEOUT, "all ranks come to a collective operation before its deadline")                         \
     X(COMM_MISMATCH, MISMATCH, "all ranks ask for the same operation, count, dtype and root")                        \
     X(COMM_PEER, PEER, "all ranks are alive")                                                                        \
     X(COMM_BROKEN, PEER, "a communicator that has failed is shrunk or destroyed")                                    \
-    X(COMM_OVERLAP, ARGUMENT, "input and output are the same memory, or apart")                                      \
+    X(COMM_OVERLAP, ARGUMENT, "input and output of a collective operation are the same memory, or disjoint")         \
     X(NCCL_CALL, CUDA, "NCCL accepts the call")                                                                      \
     X(PARALLEL_FREED, FREED, "data-parallel training is used only while its handle is live")                         \
     X(KERNEL_HEADER, ARGUMENT, "each header of a kernel has a name of its own")                                      \
     X(HANDLE_LEAKED, CONTRACT, "kernels, communicators and other handles are freed before shutdown")                 \
-    X(OVERLAP, ARGUMENT, "what is read and what is written are the same memory, or apart")                           \
-    X(SAVED_CHANGED, ARGUMENT, "what backward needs of the forward pass is not written to before it")                \
+    X(OVERLAP, ARGUMENT, "input and output of an operation are the same memory, or disjoint")                        \
+    X(SAVED_CHANGED, ARGUMENT, "arrays saved for backward are not written to before it")                             \
     X(GRADIENT_SHARED, ARGUMENT, "a gradient that is summed over ranks stays in its memory")                         \
     X(EVENT_FREED, FREED, "an event is used only while its handle is live")                                          \
-    X(EVENT_STATE, ARGUMENT, "time is measured between events that were recorded, and are done")                     \
+    X(EVENT_STATE, ARGUMENT, "time is measured between events that were recorded and are done")                      \
     X(TICKET_FREED, FREED, "a ticket is waited for once")                                                            \
     X(HOST_UNKNOWN, ARGUMENT, "pinned host memory is freed as it was allocated, once")                               \
-    X(INSIDE_CALLBACK, NOT_SETUP, "what runs when a stream is done does not call Ignis")                             \
+    X(INSIDE_CALLBACK, NOT_SETUP, "a function given to ignis_stream_call does not call Ignis")                       \
     X(SYMBOL_MISSING, ARGUMENT, "a kernel has a __constant__ or __device__ variable of that name")                   \
     X(FORMULA, ARGUMENT, "a formula is sound, and has named inputs")                                                 \
-    X(CONV_SHAPE, SHAPE, "images, weights and bias of a convolution fit together")                                   \
-    X(REPORT_IO, IO, "a report can be written to the file that is named")                                            \
-    X(PROFILE_STATE, ARGUMENT, "one profile at a time is begun, and ended")                                          \
-    X(KERNEL_MISSING, COMPILE, "where nothing is compiled, each program is in the bundle or in the cache")           \
+    X(CONV_SHAPE, SHAPE, "the shapes of images, weights and bias of a convolution match")                            \
+    X(REPORT_IO, IO, "a report can be written to its file")                                                          \
+    X(PROFILE_STATE, ARGUMENT, "one profile at a time is begun and ended")                                           \
+    X(KERNEL_MISSING, COMPILE, "without a compiler, each program is in the bundle or in the cache")                  \
     X(KERNEL_IMAGE, FORMAT, "the image of a kernel is a whole cubin, fatbin or PTX text")                            \
     X(BUNDLE_IO, IO, "a bundle can be read, and a record be written")                                                \
-    X(BUNDLE_FORMAT, FORMAT, "a bundle is as ignis_embed has made it")                                               \
-    X(BUNDLE_MISMATCH, MISMATCH, "a bundle is made by and for this version of Ignis, and for the device")            \
+    X(BUNDLE_FORMAT, FORMAT, "a bundle is a file that ignis_embed has made")                                         \
+    X(BUNDLE_MISMATCH, MISMATCH, "a bundle was made by this version of Ignis, and for the device")                   \
     X(GGUF_FORMAT, FORMAT, "a file of tensors and keys is a sound GGUF file")                                        \
     X(SEQUENCE_FREED, FREED, "a sequence is used only while its handle is live")                                     \
-    X(CONTEXT_FULL, ARGUMENT, "a sequence is no longer than the context of its model")                               \
+    X(CONTEXT_FULL, ARGUMENT, "a sequence fits into the context of its model")                                       \
     X(CACHE_FULL, MEMORY, "the cache of a model has pages for all its sequences")                                    \
     X(WRONG_MODEL, ARGUMENT, "sequences of one step are of one model")                                               \
     X(MODEL_FREED, FREED, "a model is used only while its handle is live")                                           \
-    X(MODEL_CONFIG, FORMAT, "a model's description is complete, and contradicts neither itself nor the weights")     \
-    X(MODEL_CANCELLED, IO, "what opens a model is not told to stop")                                                 \
+    X(MODEL_CONFIG, FORMAT, "a model's config is complete, and consistent with itself and the weights")              \
+    X(MODEL_CANCELLED, IO, "the caller does not cancel the opening of a model")                                      \
     X(LORA_FREED, FREED, "adapters are used only while their handle is live")                                        \
-    X(LORA_FORMAT, FORMAT, "the files of adapters are complete, and fit the model")                                  \
+    X(LORA_FORMAT, FORMAT, "the files of adapters are complete, and match the model")                                \
     X(LORA_STATE, ARGUMENT, "adapters are set on the model they were made for, and merged once")                     \
     X(TOKENIZER_FREED, FREED, "a tokenizer is used only while its handle is live")                                   \
     X(TOKENIZER_IO, IO, "the files of a tokenizer can be read")                                                      \
-    X(TOKENIZER_FORMAT, FORMAT, "the files of a tokenizer are whole, and do not contradict each other")              \
+    X(TOKENIZER_FORMAT, FORMAT, "the files of a tokenizer are complete and consistent")                              \
     X(TOKEN_RANGE, ARGUMENT, "an id is one of the tokenizer's")                                                      \
-    X(GRAMMAR, ARGUMENT, "a grammar is sound, and texts keep to it")                                                 \
-    X(EXTERNAL_HANDLE, ARGUMENT, "what a graphics API hands over is open, and of the type that is named")            \
+    X(GRAMMAR, ARGUMENT, "a grammar is sound, and texts match it")                                                   \
+    X(EXTERNAL_HANDLE, ARGUMENT, "a handle of a graphics API is open, and of the named type")                        \
     X(FENCE_FREED, FREED, "a fence is used only while its handle is live")                                           \
     X(FENCE_VALUE, ARGUMENT, "the value of a fence only rises")                                                      \
     X(GL_BUFFER_FREED, FREED, "a registered OpenGL buffer is used only while its handle is live")                    \
     X(GL_BUFFER_STATE, ARGUMENT, "an OpenGL buffer is mapped once, and unmapped before it is unregistered")          \
     X(GL_BUFFER_USED, CONTRACT, "an OpenGL buffer is unmapped when no view and no graph uses its memory")            \
-    X(CHAT_TEMPLATE, ARGUMENT, "a chat template is sound, and has what it needs")                                    \
-    X(CHAT_REFUSED, ARGUMENT, "a chat template takes the messages: if not, it says why")                             \
+    X(CHAT_TEMPLATE, ARGUMENT, "a chat template is sound, and has the variables it needs")                           \
+    X(CHAT_REFUSED, ARGUMENT, "a chat template accepts the messages")                                                \
     X(CHAT_LIMIT, UNSUPPORTED, "a chat template keeps within its limits of steps, depth and memory")                 \
     X(CHAT_VARIABLES, ARGUMENT, "the variables of a chat are an object of JSON")                                     \
     X(NO_TOKEN, ARGUMENT, "some token can be drawn: its logit is a number, and nothing forbids it")
@@ -853,55 +856,58 @@ typedef enum ignis_diagnostic {
 } ignis_diagnostic;
 #define IGNIS_DIAG_SPREAD_SHAPE IGNIS_DIAG_BROADCAST_SHAPE /* its name before 0.5.0 */
 
-/*  The first failure of a thread since ignis_status_clear. Strings live until the thread's next ignis_status_clear, and no longer than until
-    another thread calls ignis_shutdown: of a message that is longer the first 255 bytes stay then.
-    Messages are UTF-8 in one line, to which the lines of a log may be added. Names and texts from files, peers, the environment and the caller are
-    shown so that they cannot end the line or move a terminal: control characters, signs that turn the direction of writing and bytes that are no
-    UTF-8 are written as \n, \x1b and so on. A message of more than 4,000 bytes loses its middle. What goes to the logger is written so, too. */
+/*  The first failure of a thread since ignis_status_clear. Strings live until the thread's next ignis_status_clear.
+    When another thread calls ignis_shutdown, only the first 255 bytes of a message stay.
+    Messages are UTF-8 in one line; the lines of a log may follow. Names and texts from files, peers, the environment
+    and the caller are escaped as \n, \x1b and so on, so that they cannot end the line or control a terminal: control
+    characters, bidirectional marks, and bytes that are not UTF-8. A message above 4,000 bytes loses its middle. The
+    logger gets the same text. */
 typedef struct ignis_status_info {
     ignis_status status;
     ignis_diagnostic diagnostic;
     const char *call;        /* the public function that failed */
-    const char *message;     /* "call: what was expected and what came" */
-    int driver_error;        /* CUresult, nvrtcResult or cublasStatus_t; 0: none */
-    const char *driver_name; /* its name, "" for none */
-    const char *log;         /* the whole compile log, or the files that were tried; "" for none */
+    const char *message;     /* "call: the expected value and the actual one" */
+    int driver_error;        /* CUresult, nvrtcResult or cublasStatus_t; 0 if no driver was involved */
+    const char *driver_name; /* its name, "" if there is none */
+    const char *log;         /* the whole compile log, or the files that were tried; "" if there is none */
 } ignis_status_info;
 
-/*  How serious a message to the logger is. */
+/*  The severity of a message to the logger. */
 typedef enum ignis_log_level { IGNIS_LOG_INFO = 1, IGNIS_LOG_WARNING, IGNIS_LOG_ERROR } ignis_log_level;
 
-/*  Gets every warning and error at the moment it happens, and information when ignis_desc.verbose is set.
+/*  Receives every warning and error at the moment it happens, and information if ignis_desc.verbose is set.
     It is called on the thread that failed, and must not call Ignis. */
 typedef struct ignis_logger {
     void (*log_fn)(ignis_log_level level, ignis_diagnostic diagnostic, const char *message, void *user_data);
     void *user_data;
 } ignis_logger;
 
-/*  ignis_status_last - the first failure of this thread since ignis_status_clear
-    Returns: its status, IGNIS_OK for none.
+/*  ignis_status_last - return the status of this thread's first failure since ignis_status_clear
+    Returns: the status, IGNIS_OK if nothing has failed.
     Errors: none.
     Ownership: nothing to free.
     Threads: any; each has its own. */
 IGNIS_API ignis_status ignis_status_last(void);
 
-/*  ignis_status_message - the sentence of that failure, such as "ignis_array_slice: dim 3 is outside [2, 3]"
-    Returns: the text, "" for no failure.
+/*  ignis_status_message - return the message of that failure, such as "ignis_array_slice: dim 3 is outside [2, 3]"
+    Returns: the text, "" if nothing has failed.
     Errors: none.
     Ownership: lives until this thread's ignis_status_clear, or another thread's ignis_shutdown.
     Threads: any; each has its own. */
 IGNIS_API const char *ignis_status_message(void);
 
-/*  ignis_status_latest_message - the sentence of this thread's latest failure since ignis_status_clear, which may be the first
-    Returns: the text, "" for no failure. A call that failed quietly, as it was given handle 0 after a failure, has none.
+/*  ignis_status_latest_message - return the message of this thread's latest failure since ignis_status_clear, which
+    may be the first
+    Returns: the text, "" if nothing has failed. A call that got handle 0 after a failure fails quietly, without a
+    message.
     Errors: none.
     Ownership: lives until this thread's next failure or ignis_status_clear, or another thread's ignis_shutdown.
     Threads: any; each has its own. */
 IGNIS_API const char *ignis_status_latest_message(void);
 
-/*  ignis_status_query - everything that is known of that failure
+/*  ignis_status_query - return all facts about that failure
     Returns: its status.
-    Errors: none; a null info is allowed.
+    Errors: none; info may be null.
     Ownership: the strings live until this thread's ignis_status_clear, or another thread's ignis_shutdown.
     Threads: any; each has its own. */
 IGNIS_API ignis_status ignis_status_query(ignis_status_info *info);
@@ -913,38 +919,38 @@ IGNIS_API ignis_status ignis_status_query(ignis_status_info *info);
     Threads: any; each has its own. */
 IGNIS_API void ignis_status_clear(void);
 
-/*  ignis_status_begin - put the thread's failure aside, so that a job which runs in a thread of others can ask for its own
-    Until ignis_status_end the thread is as after ignis_status_clear: ignis_status_last, _message and _query are about what fails in between. Such
-    pairs may be nested.
+/*  ignis_status_begin - save the thread's failure, so that a job in a shared thread can ask for its own failures
+    Until ignis_status_end the thread is as after ignis_status_clear: ignis_status_last, _message and _query report
+    failures in between. Pairs may be nested.
     Returns: nothing.
-    Errors: none. Where there is no memory to put a failure aside, it stays the thread's first.
-    Ownership: texts of the failure that is put aside live on.
+    Errors: none. If out of memory, the failure is not saved and stays the thread's first.
+    Ownership: the texts of the saved failure live on.
     Threads: any; each has its own. Begin and end in one thread. */
 IGNIS_API void ignis_status_begin(void);
 
-/*  ignis_status_end - forget what has failed since ignis_status_begin, and have back what had failed before it
-    Returns: the status of the first failure in between, IGNIS_OK for none.
+/*  ignis_status_end - forget the failures since ignis_status_begin, and restore the failure before it
+    Returns: the status of the first failure in between, IGNIS_OK if there was none.
     Errors: ARGUMENT (nothing was begun in this thread).
     Ownership: frees the texts of the failures in between.
     Threads: any; each has its own. */
 IGNIS_API ignis_status ignis_status_end(void);
 
-/*  ignis_status_name - "IGNIS_ERROR_SHAPE" for IGNIS_ERROR_SHAPE
-    Returns: a constant string, "unknown status" for a number that is none.
+/*  ignis_status_name - return "IGNIS_ERROR_SHAPE" for IGNIS_ERROR_SHAPE
+    Returns: a constant string, "unknown status" for an unknown number.
     Errors: none.
     Ownership: nothing to free.
     Threads: any. */
 IGNIS_API const char *ignis_status_name(ignis_status status);
 
-/*  ignis_diagnostic_name - "SLICE_STRIDED" for IGNIS_DIAG_SLICE_STRIDED
-    Returns: a constant string, "unknown diagnostic" for a number that is none.
+/*  ignis_diagnostic_name - return "SLICE_STRIDED" for IGNIS_DIAG_SLICE_STRIDED
+    Returns: a constant string, "unknown diagnostic" for an unknown number.
     Errors: none.
     Ownership: nothing to free.
     Threads: any. */
 IGNIS_API const char *ignis_diagnostic_name(ignis_diagnostic diagnostic);
 
-/*  ignis_diagnostic_rule - the rule behind a diagnostic: "only contiguous slices can be views"
-    Returns: a constant string, "" for a number that is none.
+/*  ignis_diagnostic_rule - return the rule of a diagnostic: "only contiguous slices can be views"
+    Returns: a constant string, "" for an unknown number.
     Errors: none.
     Ownership: nothing to free.
     Threads: any. */
@@ -952,64 +958,65 @@ IGNIS_API const char *ignis_diagnostic_rule(ignis_diagnostic diagnostic);
 
 /* >>setup - ignis_setup and ignis_shutdown; libraries ----------------------------------------------------------- */
 
-/*  Where Ignis' own host memory comes from. Set both functions or none. Called from any thread. */
+/*  The source of Ignis' host memory. Set both functions or none. Called from any thread. */
 typedef struct ignis_allocator {
     void *(*alloc_fn)(size_t size, void *user_data);
     void (*free_fn)(void *ptr, void *user_data);
     void *user_data;
 } ignis_allocator;
 
-/*  Who computes matrix products. Own kernels sum in a fixed order; so does cuBLASLt, in another one, so the last bits of the two differ. */
+/*  Who computes matrix products. Built-in kernels and cuBLASLt each sum in a fixed order. The orders differ, and so
+    do the last bits. */
 typedef enum ignis_matmul_by {
-    IGNIS_MATMUL_AUTO,     /* own kernels for large products of f16, bf16 and tf32 on compute capability 9.0; else cuBLASLt, if found */
+    IGNIS_MATMUL_AUTO, /* built-in kernels for large products of f16, bf16 and tf32 on compute capability 9.0; else cuBLASLt, if found */
     IGNIS_MATMUL_CUBLASLT, /* cuBLASLt alone; without it products fail */
-    IGNIS_MATMUL_OWN,      /* own kernels alone; cuBLASLt is not loaded */
+    IGNIS_MATMUL_OWN,      /* built-in kernels alone; cuBLASLt is not loaded */
     IGNIS_MATMUL_MEASURE,  /* the faster one of each kind of product, measured once a device and kept in the kernel cache's folder */
     IGNIS_MATMUL_COUNT
 } ignis_matmul_by;
 
 /*  Which kernels compute ignis_sdpa. */
 typedef enum ignis_attention_by {
-    IGNIS_ATTENTION_AUTO, /* IGNIS_ATTENTION_WGMMA where it can be had, else IGNIS_ATTENTION_MMA */
-    IGNIS_ATTENTION_MMA, /* for tensor cores of every device that has them, in plain CUDA C for the others and for what those do not take */
-    IGNIS_ATTENTION_WGMMA, /* for devices of compute capability 9.0, where they can: see ignis_sdpa; the others where they cannot */
+    IGNIS_ATTENTION_AUTO,  /* IGNIS_ATTENTION_WGMMA where it is possible, else IGNIS_ATTENTION_MMA */
+    IGNIS_ATTENTION_MMA,   /* tensor cores of every device that has them; plain CUDA C for other devices and shapes */
+    IGNIS_ATTENTION_WGMMA, /* kernels for compute capability 9.0 where ignis_sdpa allows them; else IGNIS_ATTENTION_MMA */
     IGNIS_ATTENTION_COUNT
 } ignis_attention_by;
 
-/*  Whether programs may be compiled where the program runs: see ON SHIPPING. */
+/*  Whether the program may compile kernels where it runs: see ON SHIPPING. */
 typedef enum ignis_compile_when {
-    IGNIS_COMPILE_AUTO,  /* what is in no bundle and no cache is compiled */
-    IGNIS_COMPILE_NEVER, /* what is in no bundle and no cache is an error; NVRTC is never opened */
+    IGNIS_COMPILE_AUTO,  /* compile kernels that are in no bundle and no cache */
+    IGNIS_COMPILE_NEVER, /* a kernel that is in no bundle and no cache is an error; NVRTC is never opened */
     IGNIS_COMPILE_COUNT
 } ignis_compile_when;
 
 typedef struct ignis_desc {
     int device;                   /* the device that threads start with (0) */
     const char *cuda_library;     /* path of libcuda / nvcuda (searched) */
-    const char *nvrtc_library;    /* path of libnvrtc (searched when a kernel has to be compiled) */
-    const char *cublas_library;   /* path of libcublasLt (searched when a matrix product is asked for; none is needed) */
-    const char *nccl_library;     /* path of libnccl, for ignis_collective.h (searched when asked for) */
-    const char *cache_dir;        /* folder of the kernel cache (IGNIS_CACHE_DIR, else the user's cache folder); "off": none */
+    const char *nvrtc_library;    /* path of libnvrtc (searched when the first kernel is compiled) */
+    const char *cublas_library;   /* path of libcublasLt (searched at the first matrix product; optional) */
+    const char *nccl_library;     /* path of libnccl, for ignis_collective.h (searched when needed) */
+    const char *cache_dir;        /* folder of the kernel cache (IGNIS_CACHE_DIR, else the user's cache folder); "off" for no cache */
     int64_t cache_limit;          /* bytes that the kernel cache may hold (256 MiB) */
     int64_t memory_limit;         /* bytes of device memory that Ignis may reserve on each device (no limit) */
     bool allow_tf32;              /* true: products of f32 may round their factors to tf32 (10 bits), which is several times faster */
     bool memory_bypass;           /* true: no caching of device memory, each block is one driver allocation (IGNIS_MEMORY_BYPASS=1) */
-    bool verbose;                 /* true: the logger gets information too (IGNIS_VERBOSE=1) */
+    bool verbose;                 /* true: the logger receives information, too (IGNIS_VERBOSE=1) */
     ignis_allocator allocator;    /* malloc and free */
     ignis_logger logger;          /* writes warnings and errors to stderr */
-    ignis_matmul_by matmul;       /* who computes matrix products (IGNIS_MATMUL=cublaslt, own or measure; the faster as a rule) */
+    ignis_matmul_by matmul;       /* who computes matrix products (IGNIS_MATMUL=cublaslt, own or measure; usually the faster one) */
     ignis_attention_by attention; /* which kernels compute ignis_sdpa (IGNIS_ATTENTION=mma or wgmma; the fastest) */
-    const char *record;           /* file to which each program that is asked for is added, for ignis_embed (IGNIS_RECORD; none) */
-    const void *bundle;           /* programs that ignis_embed has compiled, in memory that lives until ignis_shutdown (none) */
+    const char *record;           /* file that each requested program is added to, for ignis_embed (IGNIS_RECORD; none) */
+    const void *bundle;           /* programs compiled by ignis_embed, in memory that lives until ignis_shutdown (none) */
     size_t bundle_size;           /* bytes of it */
-    const char *bundle_path;      /* the same in a file (IGNIS_BUNDLE; none) */
+    const char *bundle_path;      /* a bundle in a file (IGNIS_BUNDLE; none) */
     ignis_compile_when compile;   /* whether other programs may be compiled (IGNIS_COMPILE=never; yes) */
     bool dry_run;                 /* true: no driver, nothing runs, memory is only counted (IGNIS_DRY_RUN=1): see ON DRY RUNS */
-    const struct ignis_device_info *dry_device; /* the device of a dry run: facts that are 0 are those of an H200 (all) */
-    bool trace_memory; /* true: ignis_memory_rows knows what the peak was made of (IGNIS_TRACE_MEMORY=1; always in a dry run) */
+    const struct ignis_device_info *dry_device; /* the device of a dry run; facts that are 0 are those of an H200 (all) */
+    bool trace_memory; /* true: ignis_memory_rows knows the parts of the peak (IGNIS_TRACE_MEMORY=1; always in a dry run) */
 } ignis_desc;
 
-/*  The libraries that are opened at run time. */
+/*  Libraries that are opened at run time. */
 typedef enum ignis_library {
     IGNIS_LIBRARY_CUDA = 1,
     IGNIS_LIBRARY_NVRTC,
@@ -1019,14 +1026,14 @@ typedef enum ignis_library {
 } ignis_library;
 
 typedef struct ignis_library_info {
-    const char *path;    /* the name it was opened by; "linked" with IGNIS_LINK_CUDA, but for NCCL */
+    const char *path;    /* the name it was opened by; "linked" with IGNIS_LINK_CUDA, except NCCL */
     int version;         /* 1000 * major + 10 * minor */
     int functions;       /* functions that Ignis knows */
-    int functions_found; /* of which this version has so many */
+    int functions_found; /* functions that this version of the library has */
 } ignis_library_info;
 
 /*  ignis_setup - load the driver and get ready; desc may be null for all defaults
-    Opens no context and uses no device memory yet: a device is opened when it is first used.
+    Opens no context and uses no device memory: a device is opened at its first use.
     Returns: IGNIS_OK, or the reason.
     Errors: ARGUMENT (set up already, contradictory desc), LIBRARY (no driver; the message lists every place that was
     tried), DEVICE (no such device), IO and FORMAT (of the bundle; the record), MEMORY.
@@ -1034,32 +1041,35 @@ typedef struct ignis_library_info {
     Threads: one thread, before the others use Ignis. */
 IGNIS_API ignis_status ignis_setup(const ignis_desc *desc);
 
-/*  ignis_shutdown - free everything that Ignis holds, after reporting what is still alive: arrays, tensors, kernels, graphs, optimizers, channels
-    It is said to the logger, a line each up to 20; of kernels with the file of their source, or the caller's line (ignis_call_site).
-    Handles from before stay stale for ever, also after another ignis_setup. Without a setup it does nothing.
+/*  ignis_shutdown - report what is still alive and free everything: arrays, tensors, kernels, graphs, optimizers,
+    channels
+    The report goes to the logger, one line for each of the first 20 objects. Kernels are named by their source file,
+    or the caller's line (ignis_call_site). Handles stay stale for ever, also after another ignis_setup. Without a
+    setup the call does nothing.
     Returns: IGNIS_OK, or the first driver error met on the way; everything is released all the same.
-    Errors: CUDA, ARGUMENT (inside a function that ignis_backward, ignis_checkpoint or ignis_gradcheck runs: nothing is freed then).
+    Errors: CUDA, ARGUMENT (inside a function that ignis_backward, ignis_checkpoint or ignis_gradcheck runs: nothing
+    is freed then).
     Ownership: wrapped memory and streams stay the caller's.
     Threads: one thread, when no other is inside an Ignis call. Waits for all devices that were used. */
 IGNIS_API ignis_status ignis_shutdown(void);
 
-/*  ignis_version_string - IGNIS_VERSION_MAJOR, _MINOR and _PATCH as text
+/*  ignis_version_string - return IGNIS_VERSION_MAJOR, _MINOR and _PATCH as text
     Returns: a constant string.
     Errors: none.
     Ownership: nothing to free.
     Threads: any. */
 IGNIS_API const char *ignis_version_string(void);
 
-/*  ignis_call_site - say where in the caller's code the calling thread is, for ignis_memory_rows and what is made of them
-    It holds until the next one. With IGNIS_TRACE_CALLS defined before the #include, calls that return a handle or put work on a
-    stream say it themselves.
+/*  ignis_call_site - set the source line of the calling thread, for ignis_memory_rows and profiles
+    It is valid until the next call. With IGNIS_TRACE_CALLS defined before the #include, calls that return a handle or put work on
+    a stream set it themselves.
     Returns: nothing.
     Errors: none.
     Ownership: file is a constant string, such as __FILE__.
     Threads: any; each has its own. */
 IGNIS_API void ignis_call_site(const char *file, int line);
 
-/*  ignis_library_query - load a library if it is not loaded, and say which file it came from
+/*  ignis_library_query - load a library unless it is loaded, and return where it came from
     Returns: IGNIS_OK, and *info filled.
     Errors: ARGUMENT, LIBRARY (missing; the message lists every place that was tried).
     Ownership: info->path lives until ignis_shutdown.
@@ -4334,8 +4344,9 @@ IGNIS_API ignis_status ignis_memory_snapshot(const char *path);
 #ifdef __cplusplus
 } /* extern "C" */
 
-/*  In C++ option structs can be passed by reference: ignis_array_create({...}). {} alone is a null pointer: all defaults, where that is allowed.
-    Static, so that each file's call the functions of that file with IGNIS_STATIC. */
+/*  In C++ option structs can be passed by reference: ignis_array_create({...}). {} alone is a null pointer: all
+    defaults, where that is allowed. The overloads are static, so that with IGNIS_STATIC each file calls its own
+    functions. */
 static inline ignis_status ignis_setup(const ignis_desc &desc) { return ignis_setup(&desc); }
 static inline void *ignis_stream_create(const ignis_stream_desc &desc) { return ignis_stream_create(&desc); }
 static inline ignis_array ignis_array_create(const ignis_array_desc &desc) { return ignis_array_create(&desc); }
@@ -4546,7 +4557,7 @@ template <typename... ignis__tensors_> static inline ignis_inputs ignis__make_in
 #define IGNIS_NO_ARRAY ((ignis_array){0})
 #endif
 
-/*  Among the inputs of a formula: a number, or a tensor or array that is no variable, by a name. */
+/*  Inputs of a formula that are not variables: a number, or an expression of a tensor or array, with a name. */
 #define IGNIS_VALUE(name, number) ignis_value(number)
 #define IGNIS_ARRAY_VALUE(name, number) ignis_array_value(number)
 #define IGNIS_NAMED(name, input) (input)
@@ -4564,7 +4575,11 @@ template <typename... ignis__tensors_> static inline ignis_inputs ignis__make_in
 #endif
 
 /* ===============================================================================================================
-   >>platform - threads, atomics, clock, libraries, files, host memory. The only place that knows the system.
+   >>platform - threads, atomics, clock, libraries, files, host memory
+
+   Hides the operating system and the compiler: only the parts up to >>status include system headers or test for
+   _WIN32 (text.c and hash.c are plain C).
+   May use: the C library and the system. Nothing here reports failures or takes a lock of Ignis; callers report.
    =============================================================================================================== */
 
 #include <errno.h>
@@ -4579,11 +4594,11 @@ template <typename... ignis__tensors_> static inline ignis_inputs ignis__make_in
 #include <time.h>
 
 #ifdef _MSC_VER
-#pragma warning(push) /* what /sdl makes errors of functions of C that have no replacement elsewhere; unused helpers of optional layers */
+#pragma warning(push) /* functions of C that /sdl refuses and that have no portable replacement; unused helpers of optional layers */
 #pragma warning(disable : 4996 4505)
 #endif
 #ifdef _WIN32
-#ifndef _INC_WINDOWS /* the file has not included it: it gets less of it, and fewer macros */
+#ifndef _INC_WINDOWS /* no other header has included it: leave out what Ignis does not need */
 #define IGNIS__WINDOWS_OWN
 #ifndef WIN32_LEAN_AND_MEAN
 #define WIN32_LEAN_AND_MEAN
@@ -4655,15 +4670,16 @@ template <typename... ignis__tensors_> static inline ignis_inputs ignis__make_in
 #define IGNIS__PRINTF(at, first)
 #endif
 
-/*  On what only the tensor layer uses, for IGNIS_NO_TENSORS. */
+/*  Marks a function that only the tensor layer uses: it is unused with IGNIS_NO_TENSORS. */
 #ifdef __GNUC__
 #define IGNIS__MAYBE_UNUSED __attribute__((unused))
 #else
 #define IGNIS__MAYBE_UNUSED
 #endif
 
-/*  What keeps compiling short. IGNIS__COLD: on functions that run when something has failed, once, or before files and compilers: made small,
-    and out of the way of the others. IGNIS__ONE_COPY: on helpers with many callers; inlined, they are a sixth of all code. */
+/*  IGNIS__COLD: for functions that run on failure, once, or before slow I/O: optimised for size, placed apart.
+    IGNIS__ONE_COPY: for helpers with many callers, which would be a sixth of all code if they were inlined. Both
+    shorten compilation. */
 #if defined(__GNUC__)
 #define IGNIS__COLD __attribute__((cold, noinline))
 #define IGNIS__ONE_COPY __attribute__((noinline))
@@ -4676,6 +4692,12 @@ template <typename... ignis__tensors_> static inline ignis_inputs ignis__make_in
 #endif
 
 #define IGNIS__COUNT(array) ((int)(sizeof(array) / sizeof((array)[0])))
+
+/*  base/atomic.c - atomic 64-bit integers, and positions of bits
+
+    Loads acquire, stores release, read-modify-write does both. GCC and clang use builtins, Microsoft's compiler
+    intrinsics.
+    May use: compiler.c. */
 
 /*  Atomics: acquire on load, release on store, both on read-modify-write. */
 #if defined(__GNUC__)
@@ -4728,6 +4750,12 @@ static int ignis__lowest_bit(uint64_t value)
 
 #ifdef _WIN32
 
+/*  base/windows.c - threads, clock, environment, libraries and folders on Windows
+
+    Has the same functions as posix.c, one for one. Paths and variables are UTF-8 inside Ignis and UTF-16 for
+    Windows.
+    May use: compiler.c, atomic.c. Locks: ignis__local_slots.lock guards the two slots of thread-local storage. */
+
 typedef SRWLOCK ignis__mutex;
 #define IGNIS__MUTEX_INIT SRWLOCK_INIT
 static void ignis__mutex_init(ignis__mutex *mutex) { InitializeSRWLock(mutex); }
@@ -4735,7 +4763,7 @@ static void ignis__mutex_lock(ignis__mutex *mutex) { AcquireSRWLockExclusive(mut
 static bool ignis__mutex_try(ignis__mutex *mutex) { return TryAcquireSRWLockExclusive(mutex) != 0; }
 static void ignis__mutex_unlock(ignis__mutex *mutex) { ReleaseSRWLockExclusive(mutex); }
 
-/*  What a thread that holds a mutex waits for: it gives the mutex back meanwhile, until another thread wakes all who wait. */
+/*  A condition variable: waiting releases the mutex; waking wakes all waiters. */
 typedef CONDITION_VARIABLE ignis__condition;
 #define IGNIS__CONDITION_INIT CONDITION_VARIABLE_INIT
 IGNIS__MAYBE_UNUSED static void ignis__condition_wait(ignis__condition *condition, ignis__mutex *mutex)
@@ -4771,8 +4799,9 @@ static int ignis__core_count(void)
     return (int)info.dwNumberOfProcessors;
 }
 
-/*  What Ignis keeps of a thread: parts of zeroed memory, which the callback at the thread's end frees. The compilers' own variables will
-    not do: MinGW's are gone when the callback runs. The callback comes when a fiber is deleted, too, on any thread. */
+/*  Thread-local variables: zeroed memory that the callback at the end of the thread frees. The compilers' own
+    variables will not do: MinGW's are gone when the callback runs. The callback also runs when a fiber is deleted, on
+    any thread. */
 enum { IGNIS__LOCAL_THREAD, IGNIS__LOCAL_ENV, IGNIS__LOCAL_VALUES, IGNIS__LOCAL_TENSORS, IGNIS__LOCAL_COUNT };
 
 typedef struct ignis__locals {
@@ -4807,7 +4836,7 @@ static void WINAPI ignis__locals_end(void *pointer)
 
 IGNIS__COLD static void *ignis__local_make(int which, size_t size)
 {
-    static uint64_t nowhere[2048]; /* where there is no memory, threads share it: better than none */
+    static uint64_t nowhere[2048]; /* shared by all threads if out of memory, which is better than a crash */
     ignis__locals *locals;
     void *part = NULL;
     ignis__mutex_lock(&ignis__local_slots.lock);
@@ -4834,11 +4863,11 @@ static void *ignis__local(int which, size_t size)
     return locals && locals->part[which] ? locals->part[which] : ignis__local_make(which, size);
 }
 
-/*  A variable `name` of which each thread has its own: IGNIS__LOCAL(type, name, which) declares it; a macro makes it look like one. */
+/*  IGNIS__LOCAL(type, name, which) declares a thread-local variable; a macro makes `name` look like one. */
 #define IGNIS__LOCAL(type, name, which) \
     static type *name##_get(void) { return (type *)ignis__local(which, sizeof(type)); }
 
-/*  Calls release(value) when the calling thread ends, which has variables. False: it cannot. */
+/*  Calls release(value) when the calling thread ends, which has variables. False if it cannot. */
 static bool ignis__at_thread_exit(void (*release)(void *), void *value)
 {
     ignis__locals *locals = (ignis__locals *)TlsGetValue(ignis__local_slots.here);
@@ -4849,7 +4878,7 @@ static bool ignis__at_thread_exit(void (*release)(void *), void *value)
     return true;
 }
 
-/*  Nothing is called any more when a thread ends. FlsFree calls back once for each thread that has variables, to free them. */
+/*  Cancels all calls at thread exit. FlsFree calls back once for each thread with variables, to free them. */
 static void ignis__thread_exits_close(void)
 {
     if (!ignis__local_slots.made)
@@ -4861,7 +4890,8 @@ static void ignis__thread_exits_close(void)
     ignis__local_slots.made = 0;
 }
 
-/*  Calls unload when the library that has Ignis inside is unloaded. A program never is: there other threads run until its very end. */
+/*  Calls unload when the library with Ignis inside is unloaded. In a program it does nothing: there other threads run
+    until the very end. */
 #define IGNIS__AT_UNLOAD
 static void ignis__at_unload(void (*unload)(void))
 {
@@ -4890,7 +4920,8 @@ static int64_t ignis__monotonic_ns(void)
     return count.QuadPart / frequency.QuadPart * 1000000000 + count.QuadPart % frequency.QuadPart * 1000000000 / frequency.QuadPart;
 }
 
-/*  Paths and variables are UTF-8 here as on other systems, and UTF-16 for Windows. Empty, which names no file: it is no UTF-8, or long. */
+/*  Converts a path or variable from UTF-8. The result is empty, which names no file, if the text is not UTF-8 or too
+    long. */
 enum { IGNIS__WIDE = 1024 };
 static const WCHAR *ignis__utf16(const char *text, WCHAR out[IGNIS__WIDE])
 {
@@ -4899,7 +4930,7 @@ static const WCHAR *ignis__utf16(const char *text, WCHAR out[IGNIS__WIDE])
     return out;
 }
 
-/*  What the last call of Windows has failed for. */
+/*  Writes the reason of the latest failure of Windows. */
 IGNIS__COLD static void ignis__system_error(char *out, size_t size)
 {
     DWORD error = GetLastError();
@@ -4912,7 +4943,8 @@ IGNIS__COLD static void ignis__system_error(char *out, size_t size)
     snprintf(out, size, "%sWindows error %lu", text, error);
 }
 
-/*  A variable of the environment; null: there is none, or it is too long. It stays as it is until this thread has asked for seven others. */
+/*  Returns an environment variable, or NULL if it is unset or too long. Valid for the next seven calls on this
+    thread. */
 typedef struct ignis__env_texts {
     int next;
     char text[8][IGNIS__WIDE];
@@ -4930,8 +4962,9 @@ static const char *ignis__env(const char *name)
     return WideCharToMultiByte(CP_UTF8, 0, value, -1, text, IGNIS__WIDE, NULL, NULL) > 0 ? text : NULL;
 }
 
-/*  A name is looked for beside the program, in the system's folder and where AddDllDirectory says: not in PATH or the current folder, where
-    others may have put one. What a library needs is looked for beside it, too. */
+/*  Opens a library. A bare name is searched beside the program, in the system's folder and in those of
+    AddDllDirectory; not in PATH or the current folder, where another user may have put one. Libraries that it needs
+    are searched beside it, too. */
 static void *ignis__library_open(const char *path, char *why, size_t why_size)
 {
     WCHAR wide[IGNIS__WIDE], whole[IGNIS__WIDE];
@@ -4954,7 +4987,7 @@ static void *ignis__library_symbol(void *library, const char *name)
     return symbol;
 }
 
-/*  Calls visit(context, name) for every entry of a folder; false when it cannot be read. */
+/*  Calls visit(context, name) for every entry of a folder. False if the folder cannot be read. */
 static bool ignis__folder_list(const char *path, void (*visit)(void *context, const char *name), void *context)
 {
     WCHAR pattern[IGNIS__WIDE + 2];
@@ -4982,7 +5015,7 @@ static bool ignis__folder_make(const char *path)
     WCHAR wide[IGNIS__WIDE];
     return CreateDirectoryW(ignis__utf16(path, wide), NULL) || GetLastError() == ERROR_ALREADY_EXISTS;
 }
-/*  A file that somebody reads cannot be replaced: tried for a second. */
+/*  Renames a file. Windows cannot replace a file that somebody reads, so it tries for a second. */
 static bool ignis__file_rename(const char *from, const char *to)
 {
     WCHAR wide[2][IGNIS__WIDE];
@@ -5031,6 +5064,11 @@ static unsigned long ignis__process_id(void) { return GetCurrentProcessId(); }
 
 #else /* POSIX */
 
+/*  base/posix.c - threads, clock, environment, libraries and folders on POSIX systems
+
+    Has the same functions as windows.c, one for one. May use: compiler.c, atomic.c.
+    Locks: ignis__thread_exits.lock guards the key of the thread-exit handler alone. */
+
 typedef pthread_mutex_t ignis__mutex;
 #define IGNIS__MUTEX_INIT PTHREAD_MUTEX_INITIALIZER
 static void ignis__mutex_init(ignis__mutex *mutex)
@@ -5073,7 +5111,7 @@ static struct {
     pthread_key_t key;
 } ignis__thread_exits = {IGNIS__MUTEX_INIT, false, 0};
 
-/*  Calls release(value) when the calling thread ends. False: it cannot. */
+/*  Calls release(value) when the calling thread ends. False if it cannot. */
 static bool ignis__at_thread_exit(void (*release)(void *), void *value)
 {
     bool made;
@@ -5085,7 +5123,7 @@ static bool ignis__at_thread_exit(void (*release)(void *), void *value)
     return made && pthread_setspecific(ignis__thread_exits.key, value) == 0;
 }
 
-/*  Nothing is called any more when a thread ends. A forked child may find the lock taken for ever. */
+/*  Cancels all calls at thread exit. In a forked child the lock may never be released, so it is only tried. */
 static void ignis__thread_exits_close(void)
 {
     if (!ignis__mutex_try(&ignis__thread_exits.lock))
@@ -5096,12 +5134,13 @@ static void ignis__thread_exits_close(void)
     ignis__mutex_unlock(&ignis__thread_exits.lock);
 }
 
-/*  On the function that runs when the library that has Ignis inside is unloaded, or the program ends: what ignis__at_fork is given the system
-    forgets then by itself. Not by atexit, which the thread sanitizer puts off to the program's end. */
+/*  Marks the function that runs when the library with Ignis inside is unloaded, or the program ends. The system then
+    forgets the handler of ignis__at_fork by itself. Not atexit: the thread sanitizer delays that to the end of the
+    program. */
 #define IGNIS__AT_UNLOAD __attribute__((destructor))
 static void ignis__at_unload(void (*unload)(void)) { (void)unload; }
 
-/*  A variable of which each thread has its own. */
+/*  Declares a thread-local variable. */
 #define IGNIS__LOCAL(type, name, which) static __thread type name;
 
 static void ignis__at_fork(void (*in_child)(void)) { pthread_atfork(NULL, NULL, in_child); }
@@ -5112,15 +5151,16 @@ static int64_t ignis__clock_ns(clockid_t clock)
     clock_gettime(clock, &now);
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
-#ifdef CLOCK_REALTIME_COARSE /* as of the last tick, which is enough for the age of an array, and read four times as fast */
+#ifdef CLOCK_REALTIME_COARSE /* time of the last tick: precise enough for the age of an array, and read four times as fast */
 static int64_t ignis__wall_ns(void) { return ignis__clock_ns(CLOCK_REALTIME_COARSE); }
 #else
 static int64_t ignis__wall_ns(void) { return ignis__clock_ns(CLOCK_REALTIME); }
 #endif
 static int64_t ignis__monotonic_ns(void) { return ignis__clock_ns(CLOCK_MONOTONIC); }
 
-/*  The one place that reads the environment. Whoever starts a program that has more rights than they have - setuid, setgid, capabilities of its
-    file - says nothing by it: no library, no file, no folder. */
+/*  Returns an environment variable, NULL if it is unset. The only reader of the environment. A program with more
+    rights than its user (setuid, setgid, file capabilities) reads none: the user must not choose its libraries, files
+    or folders. */
 static const char *ignis__env(const char *name)
 {
 #if defined(__linux__)
@@ -5142,7 +5182,7 @@ static void *ignis__library_open(const char *path, char *why, size_t why_size)
 }
 static void *ignis__library_symbol(void *library, const char *name) { return dlsym(library, name); }
 
-/*  Calls visit(context, name) for every entry of a folder; false when it cannot be read. */
+/*  Calls visit(context, name) for every entry of a folder. False if the folder cannot be read. */
 IGNIS__COLD static bool ignis__folder_list(const char *path, void (*visit)(void *context, const char *name), void *context)
 {
     DIR *folder = opendir(path);
@@ -5176,6 +5216,11 @@ static void ignis__file_touch(const char *path) { (void)utimensat(AT_FDCWD, path
 static unsigned long ignis__process_id(void) { return (unsigned long)getpid(); }
 
 #endif
+
+/*  base/thread_pool.c - a loop on all cores
+
+    For work on the host that takes seconds, such as compiling kernels side by side. Threads live for one loop.
+    May use: posix.c or windows.c. Locks: none; an atomic counter hands out the indices. */
 
 /*  Runs work(context, 0) to work(context, count - 1) on up to as many threads as there are cores, and waits. */
 typedef struct ignis__parallel_job {
@@ -5215,7 +5260,13 @@ static void ignis__parallel(int count, void (*work)(void *context, int index), v
         ignis__thread_join(threads[--started]);
 }
 
-/*  Host memory. Zeroed, as every struct of Ignis starts from zero. */
+/*  base/host_memory.c - host memory from the caller's allocator, else from malloc
+
+    The allocator is valid from ignis_setup to ignis_shutdown. Memory that lives longer (slots, messages) comes from
+    malloc directly.
+    May use: the C library. Locks: none. */
+
+/*  Allocates host memory, filled with zeros: every struct of Ignis begins as zeros. */
 static ignis_allocator ignis__allocator;
 
 static void *ignis__alloc(size_t size)
@@ -5245,10 +5296,15 @@ static char *ignis__copy_string(const char *text)
     return copy;
 }
 
-/*  Text that grows at its end inside a fixed buffer; what does not fit is cut, and the text always ended. */
+/*  base/text.c - strings in fixed buffers, and UTF-8
+
+    For messages: nothing here allocates, and all text from outside can be escaped.
+    May use: the C library. Locks: none. */
+
+/*  Writes text into a fixed buffer, always terminated. Text that does not fit is cut. */
 typedef struct ignis__string_writer {
     char *data;
-    size_t capacity, length; /* length counts what would have been written, as snprintf does */
+    size_t capacity, length; /* length counts the cut text, too, as snprintf does */
 } ignis__string_writer;
 
 IGNIS__ONE_COPY static void ignis__string_begin(ignis__string_writer *text, char *data, size_t capacity)
@@ -5278,11 +5334,12 @@ IGNIS__COLD static void ignis__string_add(ignis__string_writer *text, const char
     va_end(args);
 }
 
-/*  Bytes of the character at the beginning of a text of `size` bytes; 0 when it is not well-formed UTF-8 (Unicode, table 3-7). */
+/*  Returns the bytes of the character at the beginning of a text of `size` bytes; 0 if it is not well-formed UTF-8
+    (Unicode, table 3-7). */
 IGNIS__COLD static int ignis__utf8_length(const char *text, size_t size)
 {
     const unsigned char *byte = (const unsigned char *)text;
-    unsigned char low = 0x80, high = 0xBF; /* what the second byte may be */
+    unsigned char low = 0x80, high = 0xBF; /* range of the second byte */
     int length, i;
     if (size == 0)
         return 0;
@@ -5309,7 +5366,7 @@ IGNIS__COLD static int ignis__utf8_length(const char *text, size_t size)
     return length;
 }
 
-/*  The longest beginning of a text, in whole characters, that fits into so many bytes. */
+/*  Returns the length of the longest prefix of whole characters with at most `limit` bytes. */
 static size_t ignis__utf8_cut(const char *text, size_t limit)
 {
     size_t size = strlen(text), cut = size < limit ? size : limit;
@@ -5318,8 +5375,8 @@ static size_t ignis__utf8_cut(const char *text, size_t limit)
     return cut;
 }
 
-/*  Adds text that may come from outside, as it is shown: what a terminal obeys or hides, what ends a line and what is no UTF-8 is written as an
-    escape. With `lines`, ends of lines and tabs stay. */
+/*  Adds text from outside. Control characters, bidirectional marks, line ends and bytes that are not UTF-8 become
+    escapes. With `lines`, line ends and tabs stay. */
 IGNIS__COLD static void ignis__string_add_escaped(ignis__string_writer *text, const char *from, size_t size, bool lines)
 {
     static const char letters[] = "abtnvfr"; /* of the bytes from 7 on */
@@ -5349,7 +5406,13 @@ IGNIS__COLD static void ignis__string_add_escaped(ignis__string_writer *text, co
     ignis__string_add(text, "%.*s", (int)(at - plain), from + plain);
 }
 
-/*  Makes a folder and those above it. */
+/*  base/file_io.c - files: opened, read at offsets, written, flushed, renamed
+
+    Also answers the question of security: may another user write to a file or folder whose content will run as a
+    program?
+    May use: posix.c or windows.c, text.c, host_memory.c. Failures are returned, not reported. Locks: none. */
+
+/*  Creates a folder and its parents. */
 IGNIS__COLD static bool ignis__folder_make_all(const char *path)
 {
     char part[1024];
@@ -5366,15 +5429,15 @@ IGNIS__COLD static bool ignis__folder_make_all(const char *path)
     return ignis__folder_make(path);
 }
 
-/*  Files of tensors: read in parts, flushed and renamed when written. */
+/*  Files: read in chunks; flushed and renamed when written. */
 
-/*  What a file to write to may be: a new one only; one that is added to, which is no link; one that takes the place of what was there; a new one
-    that nobody else may read. */
+/*  How to open a file for writing: fail if it exists; append, but not through a link; replace; or fail if it exists,
+    readable by this user only. */
 typedef enum ignis__file_how { IGNIS__FILE_NEW, IGNIS__FILE_APPEND, IGNIS__FILE_REPLACE, IGNIS__FILE_PRIVATE } ignis__file_how;
 
 #ifdef _WIN32
 
-/*  A file to read from, and its size; -1: it cannot be opened, or is no regular file. close it with ignis__file_close. */
+/*  Opens a regular file for reading and returns its size in *size. -1 if it cannot. Close it with ignis__file_close. */
 IGNIS__MAYBE_UNUSED static int ignis__file_open(const char *path, int64_t *size)
 {
     HANDLE file = ignis__file_handle(path, GENERIC_READ, IGNIS__SHARE_ALL, OPEN_EXISTING, FILE_ATTRIBUTE_NORMAL);
@@ -5390,7 +5453,7 @@ IGNIS__MAYBE_UNUSED static int ignis__file_open(const char *path, int64_t *size)
         *size = (int64_t)length.QuadPart;
     return descriptor;
 }
-/*  Reads a part of it. Returns the bytes that there were, fewer than `size` at the end of the file; -1 on failure. */
+/*  Reads `size` bytes at an offset. Returns the bytes read, fewer at the end of the file; -1 on failure. */
 IGNIS__MAYBE_UNUSED static int64_t ignis__file_read_at(int file, int64_t at, void *out, int64_t size)
 {
     int64_t done = 0;
@@ -5404,7 +5467,7 @@ IGNIS__MAYBE_UNUSED static int64_t ignis__file_read_at(int file, int64_t at, voi
 }
 IGNIS__MAYBE_UNUSED static void ignis__file_close(int file) { (void)_close(file); }
 
-/*  A file to write to, or null. */
+/*  Opens a file for writing. NULL on failure. */
 static FILE *ignis__file_create(const char *path, ignis__file_how how)
 {
     static const DWORD dispositions[] = {CREATE_NEW, OPEN_ALWAYS, CREATE_ALWAYS, CREATE_NEW};
@@ -5418,19 +5481,20 @@ static FILE *ignis__file_create(const char *path, ignis__file_how how)
         CloseHandle(handle);
     return file;
 }
-/*  Writes to the disk what was written to the file. */
+/*  Flushes a file to the disk. */
 IGNIS__MAYBE_UNUSED static bool ignis__file_flush(FILE *file) { return fflush(file) == 0 && _commit(_fileno(file)) == 0; }
-/*  The same for the name of a file that was renamed, where the system can do it. */
+/*  Flushes the folder of a renamed file to the disk, so that the new name survives a crash. Windows cannot. */
 IGNIS__MAYBE_UNUSED static void ignis__folder_flush(const char *path_of_file) { (void)path_of_file; }
-/*  Whether nobody else owns a file or may write to it: folders of a user are so on Windows. */
+/*  Checks that no other user owns a file or may write to it. Folders of a user are private on Windows. */
 static bool ignis__file_is_private(int file, char *why, size_t size) { return (void)file, (void)size, *why = 0, true; }
 static bool ignis__stream_is_private(FILE *file, char *why, size_t size) { return (void)file, (void)size, *why = 0, true; }
 static bool ignis__path_is_private(const char *path, char *why, size_t size) { return (void)path, (void)size, *why = 0, true; }
-/*  The file that a path stands for, links followed; null: there is no memory, or *loop, links lead round. */
+/*  Returns the file that a path names after following links. NULL if out of memory; NULL and *loop if the links form
+    a loop. */
 IGNIS__MAYBE_UNUSED static char *ignis__file_target(const char *path, bool *loop) { return *loop = false, ignis__copy_string(path); }
-/*  Gives a new file the mode and owner of the one that it is to replace, if there is one: here it has what its folder gives. */
+/*  Gives a new file the mode and owner of the file it will replace. On Windows the folder decides. */
 IGNIS__MAYBE_UNUSED static void ignis__file_inherit(FILE *file, const char *path) { (void)file, (void)path; }
-/*  Whether there is something at a path that is no regular file, so must not be replaced by one. */
+/*  Checks whether a path names something other than a regular file, which must not be replaced. */
 IGNIS__MAYBE_UNUSED static bool ignis__path_is_special(const char *path)
 {
     WCHAR wide[IGNIS__WIDE];
@@ -5442,7 +5506,7 @@ IGNIS__MAYBE_UNUSED static bool ignis__path_is_special(const char *path)
 
 IGNIS__MAYBE_UNUSED static void ignis__system_error(char *out, size_t size) { snprintf(out, size, "%s", strerror(errno)); }
 
-/*  A file to read from, and its size; -1: it cannot be opened, or is no regular file. close it with ignis__file_close. */
+/*  Opens a regular file for reading and returns its size in *size. -1 if it cannot. Close it with ignis__file_close. */
 IGNIS__MAYBE_UNUSED static int ignis__file_open(const char *path, int64_t *size)
 {
     int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe without a writer must not block */
@@ -5461,7 +5525,7 @@ IGNIS__MAYBE_UNUSED static int ignis__file_open(const char *path, int64_t *size)
     errno = error;
     return file;
 }
-/*  Reads a part of it. Returns the bytes that there were, fewer than `size` at the end of the file; -1 on failure. */
+/*  Reads `size` bytes at an offset. Returns the bytes read, fewer at the end of the file; -1 on failure. */
 IGNIS__MAYBE_UNUSED static int64_t ignis__file_read_at(int file, int64_t at, void *out, int64_t size)
 {
     int64_t done = 0;
@@ -5477,7 +5541,7 @@ IGNIS__MAYBE_UNUSED static int64_t ignis__file_read_at(int file, int64_t at, voi
 }
 IGNIS__MAYBE_UNUSED static void ignis__file_close(int file) { close(file); }
 
-/*  A file to write to, or null. */
+/*  Opens a file for writing. NULL on failure. */
 static FILE *ignis__file_create(const char *path, ignis__file_how how)
 {
     static const int flags[] = {O_EXCL, O_APPEND | O_NOFOLLOW | O_NONBLOCK, O_TRUNC, O_EXCL}, modes[] = {0666, 0644, 0666, 0600};
@@ -5487,9 +5551,9 @@ static FILE *ignis__file_create(const char *path, ignis__file_how how)
         close(descriptor);
     return file;
 }
-/*  Writes to the disk what was written to the file. */
+/*  Flushes a file to the disk. */
 IGNIS__MAYBE_UNUSED static bool ignis__file_flush(FILE *file) { return fflush(file) == 0 && fsync(fileno(file)) == 0; }
-/*  The same for the name of a file that was renamed, where the system can do it. */
+/*  Flushes the folder of a renamed file to the disk, so that the new name survives a crash. */
 IGNIS__COLD IGNIS__MAYBE_UNUSED static void ignis__folder_flush(const char *path_of_file)
 {
     const char *slash = strrchr(path_of_file, '/');
@@ -5506,12 +5570,14 @@ IGNIS__COLD IGNIS__MAYBE_UNUSED static void ignis__folder_flush(const char *path
     (void)fsync(descriptor);
     close(descriptor);
 }
-/*  Whether a file or folder is this user's, or root's, and nobody else may write to it: else `why` says what is wrong. */
+/*  Checks that this user or root owns a file or folder, and that no other user may write to it. If not, `why` has the
+    reason. */
 IGNIS__COLD static bool ignis__stat_is_private(const struct stat *info, char *why, size_t size)
 {
     *why = 0;
     if (info->st_uid != geteuid() && info->st_uid != 0)
-        snprintf(why, size, "it is of user %lu, and we are user %lu", (unsigned long)info->st_uid, (unsigned long)geteuid());
+        snprintf(why, size, "its owner is user %lu, and this process runs as user %lu", (unsigned long)info->st_uid,
+                 (unsigned long)geteuid());
     else if (info->st_mode & 022)
         snprintf(why, size, "others may write to it (mode 0%o); chmod go-w it", (unsigned)info->st_mode & 07777);
     return *why == 0;
@@ -5523,18 +5589,19 @@ static bool ignis__file_is_private(int file, char *why, size_t size)
     if (fstat(file, &info) != 0)
         snprintf(why, size, "%s", strerror(errno));
     else if (!S_ISREG(info.st_mode))
-        snprintf(why, size, "it is no regular file");
+        snprintf(why, size, "it is not a regular file");
     return *why == 0 && ignis__stat_is_private(&info, why, size);
 }
 static bool ignis__stream_is_private(FILE *file, char *why, size_t size) { return ignis__file_is_private(fileno(file), why, size); }
-/*  As ignis__stat_is_private, of what a path names; true where nothing is there. */
+/*  As ignis__stat_is_private, for a path. True if nothing is there. */
 static bool ignis__path_is_private(const char *path, char *why, size_t size)
 {
     struct stat info;
     *why = 0;
     return stat(path, &info) != 0 || ignis__stat_is_private(&info, why, size);
 }
-/*  The file that a path stands for, links followed, also where there is none yet; null: there is no memory, or *loop, links lead round. */
+/*  Returns the file that a path names after following links; it need not exist yet. NULL if out of memory; NULL and
+    *loop if the links form a loop. */
 IGNIS__COLD IGNIS__MAYBE_UNUSED static char *ignis__file_target(const char *path, bool *loop)
 {
     char link[4096], *at = ignis__copy_string(path);
@@ -5559,7 +5626,8 @@ IGNIS__COLD IGNIS__MAYBE_UNUSED static char *ignis__file_target(const char *path
     errno = *loop ? ELOOP : ENOMEM;
     return NULL;
 }
-/*  Gives a new file the mode and owner of the one that it is to replace, if there is one. A group that cannot be given gets no more than others. */
+/*  Gives a new file the mode and owner of the file it will replace, if there is one. If the group cannot be set, the
+    group gets only the rights of others. */
 IGNIS__COLD IGNIS__MAYBE_UNUSED static void ignis__file_inherit(FILE *file, const char *path)
 {
     struct stat info;
@@ -5571,7 +5639,7 @@ IGNIS__COLD IGNIS__MAYBE_UNUSED static void ignis__file_inherit(FILE *file, cons
         mode = (mode_t)((mode & 0707u) | (mode & (mode << 3) & 070u));
     (void)fchmod(fileno(file), mode);
 }
-/*  Whether there is something at a path that is no regular file, so must not be replaced by one. */
+/*  Checks whether a path names something other than a regular file, which must not be replaced. */
 IGNIS__MAYBE_UNUSED static bool ignis__path_is_special(const char *path)
 {
     struct stat info;
@@ -5580,8 +5648,8 @@ IGNIS__MAYBE_UNUSED static bool ignis__path_is_special(const char *path)
 
 #endif
 
-/*  Reads a whole regular file into memory of ignis__alloc; null when it cannot be read, or where `why` is given, when others own it or may write to
-    it, which *why then says; else it is "". */
+/*  Reads a whole regular file into memory of ignis__alloc. NULL if it cannot be read. With `why`, also NULL if other
+    users own it or may write to it; *why has that reason, and is "" otherwise. */
 IGNIS__COLD static void *ignis__file_read_as(const char *path, size_t *size, char *why, size_t why_size)
 {
     int64_t length = 0;
@@ -5602,8 +5670,8 @@ IGNIS__COLD static void *ignis__file_read_as(const char *path, size_t *size, cha
 
 IGNIS__COLD static void *ignis__file_read(const char *path, size_t *size) { return ignis__file_read_as(path, size, NULL, 0); }
 
-/*  A name for a file that is to become `path` by renaming: in the same folder, and no other thread's or process's. The time tells processes of
-    one number apart, as of two containers, or of one that is started again after it was killed. */
+/*  Returns a name for a file that will be renamed to `path`: in the same folder, and unique among threads and
+    processes. The time distinguishes processes with the same id: in two containers, or after a restart. */
 IGNIS__MAYBE_UNUSED static char *ignis__file_part_path(const char *path)
 {
     static uint64_t serial;
@@ -5618,7 +5686,12 @@ IGNIS__MAYBE_UNUSED static char *ignis__file_part_path(const char *path)
     return part;
 }
 
-/*  A 64-bit FNV-1a hash (Fowler, Noll, Vo), continued from `hash`. */
+/*  base/hash.c - a 64-bit hash
+
+    For cache keys and file checks; not for untrusted keys, as FNV-1a has no secret.
+    May use: the C library. */
+
+/*  Continues a 64-bit FNV-1a hash (Fowler, Noll, Vo). */
 #define IGNIS__HASH_START 0xCBF29CE484222325u
 static uint64_t ignis__hash(uint64_t hash, const void *data, size_t size)
 {
@@ -5629,10 +5702,16 @@ static uint64_t ignis__hash(uint64_t hash, const void *data, size_t size)
 }
 
 /* ===============================================================================================================
-   >>status - the error record of each thread, the logger, names of statuses and diagnostics.
+   >>status - the error record of each thread, the logger, names of statuses and diagnostics
+
+   The first failure of a thread is kept until ignis_status_clear; the latest message is kept beside it. Every call
+   of a driver goes through IGNIS_CALL_HOOK.
+   May use: >>platform. Invariant: memory of a record comes from malloc, because it outlives ignis_shutdown.
+   Locks: ignis__threads.lock guards the list of threads; no lock is taken under it. The logger is called with any
+   locks held.
    =============================================================================================================== */
 
-/*  Every call of a driver library passes through here, so tests can count calls and make the n-th one fail. */
+/*  Wraps every call of a driver library, so that tests can count calls and make the n-th one fail. */
 #ifndef IGNIS_CALL_HOOK
 #define IGNIS_CALL_HOOK(name, call) (call)
 #endif
@@ -5649,7 +5728,7 @@ typedef struct ignis__record {
     char text[256];  /* the message, or its beginning */
 } ignis__record;
 
-/*  A failure that ignis_status_begin has put aside. */
+/*  A failure that ignis_status_begin has saved. */
 typedef struct ignis__saved_failure {
     int depth; /* of which one */
     ignis__record record;
@@ -5657,10 +5736,10 @@ typedef struct ignis__saved_failure {
     struct ignis__saved_failure *outer;
 } ignis__saved_failure;
 
-/*  A call that runs functions of the caller: messages of what fails in them name it, too. */
+/*  A public call that runs functions of the user. Messages of failures inside name it, too. */
 typedef struct ignis__outer_call {
     const char *call;
-    const char *rule; /* the rule whose backward function runs; null: none does */
+    const char *rule; /* the rule whose backward function runs, or NULL */
     const struct ignis__outer_call *outer;
 } ignis__outer_call;
 
@@ -5671,31 +5750,31 @@ typedef struct ignis__random_state {
     uint64_t launches;   /* handle of the graph's counter of launches in that run; 0: none */
 } ignis__random_state;
 
-/*  What a thread keeps. The device section uses the last part. */
+/*  The state of a thread. The device section uses the last fields. */
 typedef struct ignis__thread {
     ignis__record record;            /* the first failure */
     ignis_status latest;             /* of the last one, recorded or not */
-    uint64_t failures;               /* so many were reported */
+    uint64_t failures;               /* failures reported so far */
     char *latest_message;            /* from malloc; null: it is that of the first, or there was no memory for it */
     ignis__saved_failure *aside;     /* from malloc, the innermost one */
     int depth;                       /* ignis_status_begin calls that have not ended */
     int stuck;                       /* from this one on there was no memory to put the failure aside; 0: there was */
     const ignis__outer_call *inside; /* the innermost one */
-    bool quiet;                      /* failures are answers to what was tried, and not reported */
-    bool called_back;                /* it runs a function given to ignis_stream_call */
-    const char *file;                /* where the caller's code is, as ignis_call_site has said; null: it has not */
-    int line, number;                /* which thread it is in profiles, from 1 on; 0: in none */
+    bool quiet;                      /* failures are expected, and not reported */
+    bool called_back;                /* inside a function given to ignis_stream_call */
+    const char *file;                /* the caller's location from ignis_call_site, or NULL */
+    int line, number;                /* the thread's number in profiles, from 1; 0 if it is in none */
     double bytes, flops;             /* of the next kernel, while a profile is written down */
     int rate;                        /* an ignis_dtype: which of the device's rates the flops go by */
-    bool told;                       /* the bytes are what that kernel moves, and not those of all arrays of its operation */
+    bool told;                       /* bytes are exactly those of that kernel, not those of all arrays of its operation */
     uint64_t operation;              /* which one that is, in this thread */
 
     void *attached[2]; /* arrays of the tensor section, from malloc */
-    uint64_t tape;     /* the number of its tape; 0: none */
+    uint64_t tape;     /* the number of its tape; 0 if it has none */
     void (*tensors_end)(void);
     struct ignis__thread *before, *after; /* in ignis__threads */
     bool listed, ended;                   /* it is there; it ends, and will not be there again */
-    struct ignis__capture *capture;       /* what ignis_graph_begin has begun */
+    struct ignis__capture *capture;       /* the capture that ignis_graph_begin has begun */
 
     uint64_t setup; /* the setup that the rest belongs to: an older one is forgotten */
     int device;
@@ -5731,8 +5810,8 @@ IGNIS__COLD static void ignis__log_write(ignis_log_level level, ignis_diagnostic
         fprintf(stderr, "ignis: %s: %s\n", names[level], message);
 }
 
-/*  What a message says, and below it a log of several lines, "" for none, with what came from outside as it is shown. A message that is longer
-    loses its middle. */
+/*  Adds a message, and below it a log of several lines ("" if there is none). Text from outside is escaped. A message
+    above this size loses its middle. */
 #define IGNIS__MESSAGE 4000
 IGNIS__COLD static void ignis__string_add_message(ignis__string_writer *text, const char *message, const char *log)
 {
@@ -5793,8 +5872,8 @@ static void ignis__latest_drop(ignis__thread *thread)
     thread->latest_message = NULL;
 }
 
-/*  Threads that keep something from malloc: it goes when they end, and at ignis_shutdown, as a library with Ignis inside may be unloaded
-    before they end. */
+/*  Threads that own memory of malloc. It is freed when they end and at ignis_shutdown: a library with Ignis inside
+    may be unloaded before they end. */
 static struct {
     ignis__mutex lock;
     ignis__thread *first;
@@ -5831,7 +5910,8 @@ static void ignis__attached_free(ignis__thread *thread)
     thread->attached[0] = thread->attached[1] = NULL;
 }
 
-/*  Other destructors of the thread may use Ignis behind this one, and bring it here once more. */
+/*  Frees the state of a thread that ends. It may run again, because other destructors of the thread may still use
+    Ignis. */
 IGNIS__COLD static void ignis__thread_exit(void *pointer)
 {
     ignis__thread *thread = (ignis__thread *)pointer;
@@ -5849,7 +5929,7 @@ IGNIS__COLD static void ignis__thread_exit(void *pointer)
 
 static void ignis__unload(void);
 
-/*  The calling thread keeps something from malloc. */
+/*  Registers the calling thread, which now owns memory of malloc. */
 IGNIS__COLD static void ignis__thread_register(ignis__thread *thread)
 {
     if (thread->listed || ignis__atomic_load(&ignis__global.forked))
@@ -5867,7 +5947,7 @@ IGNIS__COLD static void ignis__thread_register(ignis__thread *thread)
     ignis__mutex_unlock(&ignis__threads.lock);
 }
 
-/*  Frees a thread's messages, and what it has put aside: of the first failure's its beginning stays. */
+/*  Frees a thread's messages and saved failures. The first 255 bytes of its first failure stay. */
 static void ignis__messages_cut(ignis__thread *thread)
 {
     ignis__latest_drop(thread);
@@ -5877,7 +5957,8 @@ static void ignis__messages_cut(ignis__thread *thread)
     thread->record.log = "";
 }
 
-/*  Frees what threads keep, at ignis_shutdown, but the messages of the calling thread, which may ask for them. */
+/*  Frees the memory of all threads at ignis_shutdown, except the messages of the calling thread, which may still ask
+    for them. */
 static void ignis__threads_close(void)
 {
     ignis__thread *thread;
@@ -5890,6 +5971,12 @@ static void ignis__threads_close(void)
     ignis__mutex_unlock(&ignis__threads.lock);
 }
 
+/*  base/status.c - failures: reported by checks, read by ignis_status functions
+
+    fail returns a status, fail_false returns false, check_ functions return whether all is well, log tells the
+    logger alone.
+    May use: error_record.c. Locks: none. */
+
 /*  Keeps a copy of a failure's message as the latest. */
 IGNIS__COLD static void ignis__latest_keep(ignis__thread *thread, const char *message)
 {
@@ -5900,7 +5987,8 @@ IGNIS__COLD static void ignis__latest_keep(ignis__thread *thread, const char *me
         memcpy(thread->latest_message, message, size);
 }
 
-/*  Makes a record this thread's first failure, if it has none, or frees it: the first failure is the one worth knowing. */
+/*  Makes a record this thread's first failure. If the thread has one already, the record is freed: the first failure
+    is the one worth knowing. */
 static ignis_status ignis__record_adopt(const ignis__record *record)
 {
     ignis__thread *thread = &ignis__this_thread;
@@ -5920,7 +6008,7 @@ static ignis_status ignis__record_adopt(const ignis__record *record)
     return status;
 }
 
-/*  Makes a failure of another thread, where it was reported already, one of this thread, too. */
+/*  Copies a failure of another thread, which was reported there, to this thread. */
 IGNIS__MAYBE_UNUSED IGNIS__COLD static ignis_status ignis__record_repeat(const ignis__record *record)
 {
     ignis__record copy = *record;
@@ -5934,7 +6022,8 @@ IGNIS__MAYBE_UNUSED IGNIS__COLD static ignis_status ignis__record_repeat(const i
     return ignis__record_adopt(&copy);
 }
 
-/*  Between the two, failures of this thread are not reported. The first is *failure; its message goes to `why` without the call. */
+/*  Between ignis__quiet_begin and ignis__quiet_end, failures of this thread are not reported. *failure gets the first
+    one, `why` its message without the name of the call. */
 IGNIS__MAYBE_UNUSED static ignis__record ignis__quiet_begin(void)
 {
     ignis__thread *thread = &ignis__this_thread;
@@ -5968,7 +6057,7 @@ IGNIS__MAYBE_UNUSED static void ignis__outer_call_begin(ignis__outer_call *outer
 
 IGNIS__MAYBE_UNUSED static void ignis__outer_call_end(const ignis__outer_call *outer) { ignis__this_thread.inside = outer->outer; }
 
-/*  Names the calls inside which a call has failed, the innermost first. */
+/*  Adds the calls inside which a call has failed, the innermost first. */
 static void ignis__string_add_outer_calls(ignis__string_writer *text, const ignis__outer_call *outer, const char *call)
 {
     const char *before = " (inside ";
@@ -5986,7 +6075,8 @@ static void ignis__string_add_outer_calls(ignis__string_writer *text, const igni
         ignis__string_add(text, ")");
 }
 
-/*  What a call ends with that gives something back: with the failure that came up meanwhile, if one did, although what was to end has ended. */
+/*  Returns the status of a call that frees something: that of a failure since `failures_before`, although the object
+    is gone. */
 static uint64_t ignis__failures(void) { return ignis__this_thread.failures; }
 static ignis_status ignis__ended(uint64_t failures_before, bool ok)
 {
@@ -6046,7 +6136,7 @@ IGNIS__COLD static ignis_status ignis__fail(ignis_diagnostic diagnostic, const c
     return status;
 }
 
-/*  Fails with a message, and is always false: what a check that refuses returns. */
+/*  Reports a failure and returns false: for checks. */
 IGNIS__PRINTF(3, 4)
 IGNIS__COLD static bool ignis__fail_false(ignis_diagnostic diagnostic, const char *call, const char *format, ...)
 {
@@ -6080,10 +6170,10 @@ IGNIS__COLD static ignis_status ignis__fail_because(ignis_diagnostic diagnostic,
 
 IGNIS__COLD static ignis_status ignis__fail_host_memory(const char *call, size_t size)
 {
-    return ignis__fail(IGNIS_DIAG_HOST_MEMORY, call, "out of host memory: %lld bytes were asked for", (long long)size);
+    return ignis__fail(IGNIS_DIAG_HOST_MEMORY, call, "out of host memory: %lld bytes were requested", (long long)size);
 }
 
-/*  Zeroed memory. Null, and reported: there is none. */
+/*  Allocates zeroed memory. NULL, and reported, if out of memory. */
 IGNIS__ONE_COPY static void *ignis__alloc_for(const char *call, size_t size)
 {
     void *memory = ignis__alloc(size);
@@ -6098,7 +6188,7 @@ IGNIS__COLD static ignis_status ignis__fail_null(const char *call, const char *a
                        strcmp(argument, "desc") == 0 ? " (in C++ {} is null, too)" : "");
 }
 
-/*  Whether an argument that may not be null was given. */
+/*  Checks that a required pointer is not NULL. False, and reported, if it is. */
 IGNIS__ONE_COPY static bool ignis__check_not_null(const char *call, const char *name, const void *argument)
 {
     if (!argument)
@@ -6106,7 +6196,7 @@ IGNIS__ONE_COPY static bool ignis__check_not_null(const char *call, const char *
     return argument != NULL;
 }
 
-/*  Whether what a call fills has room for so many, which may be none. */
+/*  Checks the buffer of a call that fills an array of `capacity` items, which may be 0. */
 static bool ignis__check_capacity(const char *call, const char *name, const void *out, int capacity)
 {
     if (capacity < 0)
@@ -6114,7 +6204,7 @@ static bool ignis__check_capacity(const char *call, const char *name, const void
     return capacity == 0 || ignis__check_not_null(call, name, out);
 }
 
-/*  What the system has refused to do with a file just now. */
+/*  Reports what the system has just refused to do with a file. */
 IGNIS__COLD static ignis_status ignis__fail_file(ignis_diagnostic diagnostic, const char *call, const char *path, const char *what)
 {
     char reason[256];
@@ -6122,10 +6212,10 @@ IGNIS__COLD static ignis_status ignis__fail_file(ignis_diagnostic diagnostic, co
     return ignis__fail(diagnostic, call, "'%s' cannot be %s: %s", path, what, reason);
 }
 
-/*  The status of the failure that was just reported, for the caller of what reported it. */
+/*  Returns the status of this thread's latest failure. */
 IGNIS__ONE_COPY static ignis_status ignis__failed(void) { return ignis__this_thread.latest; }
 
-/*  Fails for what each call fails for until ignis_setup has succeeded: only the first goes to the log. */
+/*  Reports a failure that every call has until ignis_setup succeeds: only the first one is logged. */
 IGNIS__COLD static void ignis__fail_once(ignis_diagnostic diagnostic, const char *call, const char *why)
 {
     ignis__record cause = IGNIS__ZERO;
@@ -6141,24 +6231,23 @@ IGNIS__COLD static void ignis__fail_once(ignis_diagnostic diagnostic, const char
     (void)ignis__record_adopt(&cause);
 }
 
-/*  Why Ignis cannot be called here. */
+/*  Explains why Ignis cannot be called here. */
 IGNIS__COLD static void ignis__enter_fail(const char *call)
 {
     if (ignis__this_thread.called_back)
-        ignis__fail(
-            IGNIS_DIAG_INSIDE_CALLBACK, call,
-            "this is inside a function given to ignis_stream_call, on a thread of the driver, where nothing of Ignis or CUDA can be "
-            "called");
+        ignis__fail(IGNIS_DIAG_INSIDE_CALLBACK, call,
+                    "called inside a function given to ignis_stream_call, on a thread of the driver, where neither Ignis nor CUDA can be "
+                    "called");
     else if (ignis__atomic_load(&ignis__global.forked))
         ignis__fail_once(IGNIS_DIAG_FORKED, call,
                          "this process was forked after ignis_setup, and CUDA does not work across fork; exec a new program instead");
     else if (ignis__this_thread.record.status == IGNIS_OK)
         ignis__fail_once(IGNIS_DIAG_NOT_SETUP, call, "ignis_setup has not been called, or ignis_shutdown has");
-    else /* most likely ignis_setup has failed and said why: one message is enough for all calls after it */
+    else /* usually ignis_setup has failed and said why: one message is enough for all later calls */
         ignis__this_thread.latest = IGNIS_ERROR_NOT_SETUP;
 }
 
-/*  The check that stands first in every public function. */
+/*  Checks that Ignis may be called. The first check of every public function. */
 static bool ignis__enter(const char *call)
 {
     if (ignis__atomic_load(&ignis__global.ready) && !ignis__atomic_load(&ignis__global.forked) && !ignis__this_thread.called_back)
@@ -6232,7 +6321,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_status_end(void)
     ignis__saved_failure *aside = thread->aside && thread->aside->depth == thread->depth ? thread->aside : NULL;
     ignis_status status = thread->record.status;
     if (thread->depth == 0)
-        return ignis__fail(IGNIS_DIAG_SCOPE_ORDER, "ignis_status_end", "there is no ignis_status_begin in this thread that has not ended");
+        return ignis__fail(IGNIS_DIAG_SCOPE_ORDER, "ignis_status_end", "no ignis_status_begin is open in this thread");
     if (aside) {
         ignis_status_clear();
         thread->record = aside->record;
@@ -6278,11 +6367,16 @@ IGNIS_API const char *ignis_version_string(void)
 }
 
 /* ===============================================================================================================
-   >>loader - the driver, NVRTC and cuBLASLt, opened at run time from one table a library.
+   >>loader - the driver, NVRTC and cuBLASLt, opened at run time from one table per library
+
+   A row of the table becomes a typedef, a member of the struct of pointers and a name to look up. A required
+   function that is missing makes the library unusable; an optional one is NULL.
+   May use: >>status. Locks: see loader.c.
    =============================================================================================================== */
 
-/*  X(return type, name, (argument types), first CUDA version that has it, required). The prototypes are Ignis' own: enumerations
-    are int, handles void *, and device addresses ignis__address. tests/prototypes.cpp holds them against the toolkit's headers. */
+/*  X(return type, name, (argument types), first CUDA version that has it, required). The prototypes are written for
+    Ignis: enumerations are int, handles void *, device addresses ignis__address. tests/prototypes.cpp compares them
+    with the toolkit's headers. */
 typedef unsigned long long ignis__address;
 
 typedef struct ignis__ipc_handle { /* CUipcMemHandle and CUipcEventHandle */
@@ -6578,9 +6672,16 @@ static struct ignis__nccl_api {
     IGNIS__NCCL_API(IGNIS__API_MEMBER)
 } ignis__nccl;
 
-/*  The one way to call them: IGNIS__CUDA(cuMemFree_v2, (address)). */
+/*  Calls a driver function, as IGNIS__CUDA(cuMemFree_v2, (address)). The only way to call one. */
 #define IGNIS__CUDA(name, args) IGNIS_CALL_HOOK(#name, ignis__cuda.name args)
 #define IGNIS__NVRTC(name, args) IGNIS_CALL_HOOK(#name, ignis__nvrtc.name args)
+
+/*  base/loader.c - searches, opens and checks the libraries
+
+    A path of the caller or the environment is the only candidate. Else: the system's names, the toolkit's folders,
+    wheels of Pythons. A failure lists every candidate and the loader's reason.
+    May use: driver_api.c. Locks: ignis__loader_lock, held while one library is opened; no other lock is taken under
+    it. */
 
 typedef struct ignis__symbol {
     const char *name;
@@ -6592,7 +6693,7 @@ typedef struct ignis__symbol {
 typedef struct ignis__library_spec {
     const char *title;
     const char *env;        /* the variable that names the file */
-    const char *names[6];   /* for the system's own search, newest first */
+    const char *names[6];   /* names for the system's search, newest first */
     const char *folders[6]; /* below CUDA_PATH, and as they are */
     const char *wheels[3];  /* below each Python's site-packages */
     const char *companion;  /* a library that this one opens by itself, and must find beside it */
@@ -6655,7 +6756,7 @@ static const ignis__library_spec ignis__library_specs[IGNIS_LIBRARY_COUNT] = {
 static struct ignis__loaded {
     uint64_t loaded;   /* the api struct is filled */
     uint64_t missing;  /* ignis__library_available has not found it */
-    char path[1024];   /* what it was opened by */
+    char path[1024];   /* the name it was opened by */
     char wanted[1024]; /* ignis_desc's path, "" for a search */
     int version, found;
     uint64_t release; /* the exact version, for cache keys */
@@ -6680,7 +6781,8 @@ CUresult CUDAAPI cuEventElapsedTime(float *, CUevent, CUevent);
 #endif
 #endif
 
-/*  One that is declared in a header which needs OpenGL's, and one that only the driver of Windows has: neither is in every library that is linked. */
+/*  Two functions that no linked library must have: one needs OpenGL's header, the other is in the driver of Windows
+    alone. */
 #if defined(__GNUC__) && !defined(_WIN32)
 #define IGNIS__WEAK __attribute__((weak))
 #else
@@ -6695,7 +6797,7 @@ CUresult CUDAAPI cuDeviceGetLuid(char *, unsigned *, CUdevice) IGNIS__WEAK;
 }
 #endif
 
-/*  The cast through void(*)(void) is the one that compilers let pass between unlike function types. */
+/*  Compilers accept a cast between unlike function types only through void(*)(void). */
 static void ignis__library_bind(ignis_library which, struct ignis__loaded *library)
 {
     snprintf(library->path, sizeof library->path, "linked");
@@ -6712,7 +6814,7 @@ static void ignis__library_bind(ignis_library which, struct ignis__loaded *libra
 
 #endif /* IGNIS_LINK_CUDA */
 
-/*  One search for a library: where it looked, and why each place was not it. */
+/*  One search for a library: the places tried, and why each failed. */
 typedef struct ignis__search {
     const ignis__library_spec *spec;
     const char *below; /* the folder of Pythons that is being listed */
@@ -6721,7 +6823,7 @@ typedef struct ignis__search {
     ignis__string_writer tried;
 } ignis__search;
 
-/*  Where the companion of a library is looked for: a folder, and the beginning of its name. */
+/*  A library that another one needs: its folder, and the beginning of its name. */
 typedef struct ignis__companion {
     char folder[1024];
     const char *prefix;
@@ -6734,7 +6836,7 @@ IGNIS__COLD static void ignis__companion_open(void *context, const char *name)
     if (strncmp(name, companion->prefix, strlen(companion->prefix)) != 0 || strstr(name, ".alt"))
         return;
     snprintf(path, sizeof path, "%s/%s", companion->folder, name);
-    (void)ignis__library_open(path, why, sizeof why); /* without it NVRTC itself says what it misses */
+    (void)ignis__library_open(path, why, sizeof why); /* on failure NVRTC itself names the missing library */
 }
 
 IGNIS__COLD static bool ignis__search_try(ignis__search *search, const char *path)
@@ -6765,7 +6867,7 @@ IGNIS__COLD static bool ignis__search_try(ignis__search *search, const char *pat
     return false;
 }
 
-/*  Tries a file that is only worth a line in the report when it is there. */
+/*  Tries a file. One that does not exist is left out of the report. */
 IGNIS__COLD static void ignis__search_try_existing(ignis__search *search, const char *folder, const char *file)
 {
     char path[1024];
@@ -6787,7 +6889,7 @@ IGNIS__COLD static void ignis__search_python(void *context, const char *name)
     ignis__search *search = (ignis__search *)context;
     char packages[1024];
 #ifdef _WIN32
-    static const char *const kinds[] = {"Lib/site-packages", "site-packages"}; /* of a Python, and of what its user has installed */
+    static const char *const kinds[] = {"Lib/site-packages", "site-packages"}; /* for all users of a Python, and for one user */
     const char *prefix = "Python3";
 #else
     static const char *const kinds[] = {"site-packages", "dist-packages"};
@@ -6802,7 +6904,7 @@ IGNIS__COLD static void ignis__search_python(void *context, const char *name)
     }
 }
 
-/*  A folder, and in it a folder of Pythons or, where `below` is null, itself one. */
+/*  Searches a folder of Pythons or, if `below` is NULL, the folder of one Python. */
 IGNIS__COLD static void ignis__search_pythons(ignis__search *search, const char *root, const char *below)
 {
     char folder[1024];
@@ -6863,7 +6965,7 @@ IGNIS__COLD static bool ignis__library_find(const char *call, ignis_library whic
 #endif
     search.spec = spec;
     ignis__string_begin(&search.tried, tried, sizeof tried);
-    if (library->wanted[0]) /* a path that was asked for is the only one: another library would be a silent surprise */
+    if (library->wanted[0]) /* a requested path is the only candidate: another library would be a silent surprise */
         ignis__search_try(&search, library->wanted);
     else if (from_env && *from_env)
         ignis__search_try(&search, from_env);
@@ -6890,7 +6992,7 @@ IGNIS__COLD static bool ignis__library_find(const char *call, ignis_library whic
     return true;
 }
 
-/*  Reads the version, as 1000 * major + 10 * minor, and exactly. */
+/*  Reads the version, as 1000 * major + 10 * minor, from the library itself. */
 IGNIS__COLD static void ignis__library_read_version(ignis_library which, struct ignis__loaded *library)
 {
     int version = 0, minor = 0;
@@ -6919,7 +7021,8 @@ IGNIS__COLD static void ignis__library_read_version(ignis_library which, struct 
     }
 }
 
-/*  Loads a library once. A failure is reported again at the next try, which may succeed: the user may have installed it. */
+/*  Loads a library once. A failure is reported again at each attempt, and may become a success: the user may have
+    installed the library. */
 static bool ignis__library_load(const char *call, ignis_library which)
 {
     struct ignis__loaded *library = &ignis__libraries[which];
@@ -6940,7 +7043,7 @@ static bool ignis__library_load(const char *call, ignis_library which)
     return ok;
 }
 
-/*  Whether a library can be had. That it cannot is found out once, and the logger is told what follows from it. */
+/*  Checks whether a library can be loaded. The logger is told once if it cannot, and what follows from it. */
 IGNIS__MAYBE_UNUSED static bool ignis__library_available(const char *call, ignis_library which, const char *then)
 {
     struct ignis__loaded *library = &ignis__libraries[which];
@@ -6966,7 +7069,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_library_query(ignis_library library, ig
     if (!ignis__enter(call))
         return IGNIS_ERROR_NOT_SETUP;
     if (library < IGNIS_LIBRARY_CUDA || library >= IGNIS_LIBRARY_COUNT)
-        return ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "there is no library %d; IGNIS_LIBRARY_CUDA to _NCCL are 1 to 4", (int)library);
+        return ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "library is %d; expected IGNIS_LIBRARY_CUDA to _NCCL, 1 to 4", (int)library);
     if (!info)
         return ignis__fail_null(call, "info");
     if (!ignis__library_load(call, library))
@@ -6980,22 +7083,27 @@ IGNIS__COLD IGNIS_API ignis_status ignis_library_query(ignis_library library, ig
 }
 
 /* ===============================================================================================================
-   >>pool - handles. A slot counts how often it was used; a handle carries the count it was given.
+   >>pool - slots, handles, and the generations that tell a stale handle from a live one
+
+   Every public object is an item of a pool. May use: >>status, >>platform.
+   Locks: a pool's lock guards its free list and pages; a slot's lock guards the fields of its item. States of slots
+   are atomic.
    =============================================================================================================== */
 
-/*  What private functions that give something up are called, here and in all sections:
-        drop       one hold less (the opposite of hold); the last one of a dead item takes it apart
-        unclaim    one reference less of an array (the opposite of claim), which may be its last
-        give       back to those that are kept for the next who takes one (the opposite of take): slots, blocks, events
-        unuse      of a block of memory that becomes free (the opposite of use)
-        destroy    takes apart what nobody uses any more
-        discard    of what was made by a call that failed then
-        free       of host memory, as in ignis__free; public: of a handle, which is stale from then on (kill)
-        unload     of a library or a module
-        forget     of something that is not Ignis' own and is about to go, such as a stream of the caller
-        close      of all that a section has, at ignis_shutdown */
+/*  The verbs of functions that give something up, here and in all sections:
+        drop       releases one hold (the opposite of hold); the last drop of a dead item destroys it
+        unclaim    releases one reference of an array (the opposite of claim), which may be the last
+        recycle    returns a slot, a block or an event to its free list (the opposite of take)
+        unuse      marks a block of memory as free (the opposite of use)
+        destroy    takes apart an item that nobody uses any more
+        discard    undoes what a failed call had made
+        free       frees host memory, as ignis__free; in public: frees a handle, which is stale from then on (kill)
+        unload     unloads a library or a module
+        forget     removes the entry of an object that Ignis does not own, such as a caller's stream
+        close      closes everything of a section, at ignis_shutdown */
 
-/*  Who holds a lock takes only those that stand further right in a line, so that no two threads wait for each other:
+/*  The order of locks. The holder of a lock on the left takes only locks on its right or further down the line, so
+    that no two threads wait for each other:
         ignis__setup_lock     all others
         an optimizer's slot   a tensor's slot; those of memory and streams
         a model's engine      a model's slot
@@ -7009,14 +7117,18 @@ IGNIS__COLD IGNIS_API ignis_status ignis_library_query(ignis_library library, ig
                               asking or trimming of a cache, the cache, a device
                               trimming of a cache, a stream of the caller, a device
                               an event of the caller, a stream of the caller, a device
-    Behind a device's, a pool's, ignis__captures, ignis__callbacks, ignis__measurements and those of the kernel caches nothing is locked.
-    Nobody waits for the device holding one that a launch needs: what runs there may wait for that launch. The logger is called with locks
-    held, so it must not call Ignis. */
+    No lock is taken under those of a device, a pool, ignis__captures, ignis__callbacks, ignis__measurements or the
+    kernel caches.
+    No thread waits for the device while it holds a lock that a launch needs: work on the device may wait for that
+    launch.
+    The logger is called with locks held, so it must not call Ignis. */
 
-/*  handle: generation (32 bits) | kind (5 bits) | slot (27 bits). A slot's state: generation (32 bits) | holds (32 bits).
-    An odd generation is live. The handle itself is one hold; a call that uses the item takes another, so an item is only taken
-    apart when nobody is inside it. Slots are never freed and a generation never comes back (a slot that has used up its
-    generations is not used again), which is why a stale handle is recognised for ever. */
+/*  A handle: generation (32 bits) | kind (5 bits) | slot (27 bits). The state of a slot: generation (32 bits) | holds
+    (32 bits).
+    An odd generation is live. The handle itself is one hold, and a call that uses the item takes another: an item is
+    destroyed only when no call uses it.
+    Slots are never freed while handles may exist, and a generation never repeats (a slot without generations left is
+    retired). So a stale handle is recognised for ever. */
 typedef enum ignis__kind {
     IGNIS__KIND_ARRAY = 1,
     IGNIS__KIND_KERNEL,
@@ -7027,13 +7139,13 @@ typedef enum ignis__kind {
     IGNIS__KIND_TICKET,
     IGNIS__KIND_FENCE,
     IGNIS__KIND_GL_BUFFER,
-    IGNIS__KIND_VMM, /* from here on those of ignis_collective.h */
+    IGNIS__KIND_VMM, /* from here on: kinds of ignis_collective.h */
     IGNIS__KIND_RANGE,
     IGNIS__KIND_CHANNEL,
     IGNIS__KIND_TRANSPORT,
     IGNIS__KIND_COMM,
     IGNIS__KIND_PARALLEL,
-    IGNIS__KIND_TOKENIZER, /* from here on those of IGNIS_MODELS */
+    IGNIS__KIND_TOKENIZER, /* from here on: kinds of IGNIS_MODELS */
     IGNIS__KIND_MODEL,
     IGNIS__KIND_SEQUENCE,
     IGNIS__KIND_LORA,
@@ -7054,21 +7166,21 @@ typedef struct ignis__slot {
     uint32_t index;
 } ignis__slot;
 
-/*  What an item was that is freed by now, so that messages about its stale handle can name it. It stays until the slot's next item is freed. */
+/*  Names an item that has been freed, for messages about its stale handle. Valid until the slot's next item is freed. */
 typedef struct ignis__tombstone {
     uint64_t handle, id;
     char name[32];
 } ignis__tombstone;
 
 #define IGNIS__POOL_FIRST_PAGE 64u
-#define IGNIS__POOL_PAGES 21 /* page k holds 64 << k items: 2^27 in all, but for 64 */
+#define IGNIS__POOL_PAGES 21 /* page k holds 64 << k items: 2^27 - 64 in all */
 
 typedef struct ignis__pool {
     size_t item_size; /* items begin with an ignis__slot */
     ignis__kind kind;
     const char *what;       /* an item is, in messages */
     ignis_diagnostic freed; /* of a stale handle */
-    size_t tombstone;       /* where an item keeps its ignis__tombstone; 0: it has none */
+    size_t tombstone;       /* offset of an item's ignis__tombstone; 0 if it has none */
     ignis__mutex lock;
     uint64_t count; /* slots ever made */
     char *pages[IGNIS__POOL_PAGES];
@@ -7076,7 +7188,7 @@ typedef struct ignis__pool {
     struct ignis__pool *next;
 } ignis__pool;
 
-static uint64_t ignis__pools; /* a list of those with pages: the address of the first */
+static uint64_t ignis__pools; /* list of the pools with pages: the address of the first one */
 
 #define IGNIS__POOL(item, kind, what, freed) IGNIS__POOL_NAMED(item, kind, what, freed, 0)
 #define IGNIS__POOL_NAMED(item, kind, what, freed, tombstone)                             \
@@ -7091,7 +7203,8 @@ static ignis__slot *ignis__pool_slot(const ignis__pool *pool, uint64_t index)
     return (ignis__slot *)(void *)(pool->pages[page] + (shifted - ((uint64_t)IGNIS__POOL_FIRST_PAGE << page)) * pool->item_size);
 }
 
-/*  Slots come from malloc and stay: they outlive ignis_shutdown, and with it the user's allocator. They go when a library is unloaded. */
+/*  Adds a page of slots. Slots come from malloc, because they outlive ignis_shutdown and the user's allocator. They
+    are freed when a library is unloaded. */
 IGNIS__COLD static ignis__slot *ignis__pool_grow(ignis__pool *pool)
 {
     uint64_t index = pool->count, shifted = index + IGNIS__POOL_FIRST_PAGE;
@@ -7117,7 +7230,7 @@ IGNIS__COLD static ignis__slot *ignis__pool_grow(ignis__pool *pool)
     return slot;
 }
 
-/*  Frees all slots, when nobody can ask for a handle any more. */
+/*  Frees all slots, when no handle can be used any more. */
 IGNIS__COLD static void ignis__pools_free(void)
 {
     ignis__pool *pool = (ignis__pool *)(uintptr_t)ignis__atomic_load(&ignis__pools);
@@ -7133,7 +7246,7 @@ IGNIS__COLD static void ignis__pools_free(void)
     ignis__atomic_store(&ignis__pools, 0);
 }
 
-/*  A slot that nobody else can see yet; fill the item, then ignis__pool_publish it. Null, and reported: out of memory. */
+/*  Takes a free slot, invisible to other threads until ignis__pool_publish. NULL, and reported, if out of memory. */
 static void *ignis__pool_take(const char *call, ignis__pool *pool)
 {
     ignis__slot *slot;
@@ -7149,7 +7262,7 @@ static void *ignis__pool_take(const char *call, ignis__pool *pool)
     return slot;
 }
 
-/*  The same, with zeros behind the slot, up to the tombstone of the item before it. */
+/*  As ignis__pool_take, with zeros from the end of the slot up to the tombstone. */
 static void *ignis__pool_take_zeroed(const char *call, ignis__pool *pool)
 {
     char *item = (char *)ignis__pool_take(call, pool);
@@ -7158,13 +7271,13 @@ static void *ignis__pool_take_zeroed(const char *call, ignis__pool *pool)
     return item;
 }
 
-/*  Fills an item that was taken with all of another one but its slot, which others look at in one that is not live, too. */
+/*  Copies an item to a taken one, except its slot: other threads read the slots of dead items, too. */
 IGNIS__MAYBE_UNUSED static void ignis__pool_fill(const ignis__pool *pool, void *item, const void *from)
 {
     memcpy((char *)item + sizeof(ignis__slot), (const char *)from + sizeof(ignis__slot), pool->item_size - sizeof(ignis__slot));
 }
 
-/*  Gives the item a handle, by which others see it, and as many holds. */
+/*  Gives an item a handle, which makes it visible, and `holds` holds. */
 static uint64_t ignis__pool_publish_held(ignis__pool *pool, void *item, int holds)
 {
     ignis__slot *slot = (ignis__slot *)item;
@@ -7177,7 +7290,7 @@ static uint64_t ignis__pool_publish_held(ignis__pool *pool, void *item, int hold
 
 static uint64_t ignis__pool_publish(ignis__pool *pool, void *item) { return ignis__pool_publish_held(pool, item, 1); }
 
-/*  Makes the slot free for others; the item is taken apart already. */
+/*  Returns a slot to the free list; its item has been destroyed. */
 IGNIS__ONE_COPY static void ignis__pool_recycle(ignis__pool *pool, void *item)
 {
     ignis__slot *slot = (ignis__slot *)item;
@@ -7189,7 +7302,7 @@ IGNIS__ONE_COPY static void ignis__pool_recycle(ignis__pool *pool, void *item)
     ignis__mutex_unlock(&pool->lock);
 }
 
-/*  The item of a slot, held, if it is live and of that generation; any generation will do for 0. */
+/*  Holds and returns the item of a slot, if it is live and of that generation (0: any generation). Else NULL. */
 static inline void *ignis__pool_hold_slot(ignis__pool *pool, uint64_t index, uint64_t generation)
 {
     ignis__slot *slot = ignis__pool_slot(pool, index);
@@ -7201,7 +7314,7 @@ static inline void *ignis__pool_hold_slot(ignis__pool *pool, uint64_t index, uin
     return slot;
 }
 
-/*  The item of a live handle, held; null when the handle is stale or was never given out. */
+/*  Holds and returns the item of a live handle. NULL if the handle is stale or was never valid. */
 static void *ignis__pool_hold(ignis__pool *pool, uint64_t handle)
 {
     uint64_t index = handle & IGNIS__SLOT_MASK;
@@ -7210,7 +7323,7 @@ static void *ignis__pool_hold(ignis__pool *pool, uint64_t handle)
     return ignis__pool_hold_slot(pool, index, handle >> 32);
 }
 
-/*  The next live item from a slot on, held; null: there is none. Begin with index 0. */
+/*  Holds and returns the next live item from a slot on. NULL if there is none. Begin with index 0. */
 static void *ignis__pool_next(ignis__pool *pool, uint64_t *index)
 {
     void *item = NULL;
@@ -7219,7 +7332,7 @@ static void *ignis__pool_next(ignis__pool *pool, uint64_t *index)
     return item;
 }
 
-/*  One more hold of an item that others hold; false: the last one was just given back, and the item is being taken apart. */
+/*  Adds a hold to an item that others hold. False if the last hold was just dropped, and the item is being destroyed. */
 IGNIS__MAYBE_UNUSED static bool ignis__pool_hold_more(void *item)
 {
     ignis__slot *slot = (ignis__slot *)item;
@@ -7231,7 +7344,7 @@ IGNIS__MAYBE_UNUSED static bool ignis__pool_hold_more(void *item)
     return true;
 }
 
-/*  Gives a hold back. True: it was the last one of a dead item, which the caller now takes apart. */
+/*  Drops a hold. True if it was the last hold of a dead item: the caller destroys the item. */
 static bool ignis__pool_drop(void *item)
 {
     ignis__slot *slot = (ignis__slot *)item;
@@ -7239,13 +7352,13 @@ static bool ignis__pool_drop(void *item)
     return (state & 0xFFFFFFFFu) == 0 && !(state >> 32 & 1);
 }
 
-/*  Whether a held item is still live; ask with its lock taken, under which it dies. */
+/*  Checks whether a held item is still live. The caller has the item's lock, because items die under it. */
 static bool ignis__pool_live(const void *item) { return ignis__atomic_load(&((const ignis__slot *)item)->state) >> 32 & 1; }
 
 /*  Makes the handles of a live, held and locked item stale. The handle's own hold remains to be dropped. */
 static void ignis__pool_kill(void *item) { ignis__atomic_add(&((ignis__slot *)item)->state, (uint64_t)1 << 32); }
 
-/*  "array #7 'weights'": what messages call an item; 0 for no id, "" for no name. */
+/*  The name of an item in messages: "array #7 'weights'". Id 0 and name "" are left out. */
 typedef struct ignis__label {
     char text[80];
 } ignis__label;
@@ -7263,7 +7376,7 @@ IGNIS__COLD static ignis__label ignis__label_write(const char *what, uint64_t id
     return out;
 }
 
-/*  Writes down what an item is that is about to die; it is locked. */
+/*  Records the name of an item that is about to die. The caller has its lock. */
 static void ignis__tombstone_write(ignis__tombstone *tombstone, const ignis__slot *slot, uint64_t id, const char *name)
 {
     size_t length = strlen(name);
@@ -7274,7 +7387,7 @@ static void ignis__tombstone_write(ignis__tombstone *tombstone, const ignis__slo
     tombstone->name[length] = 0;
 }
 
-/*  "array #7 'weights', freed" for a stale handle; "" where that is forgotten, or was never there. */
+/*  Returns "array #7 'weights', freed" for a stale handle; "" if nothing is known about it. */
 IGNIS__COLD static ignis__label ignis__label_stale(ignis__pool *pool, uint64_t handle)
 {
     uint64_t index = handle & IGNIS__SLOT_MASK;
@@ -7299,20 +7412,20 @@ IGNIS__COLD static void ignis__fail_stale(const char *call, ignis__pool *pool, u
     uint64_t kind = ignis__handle_kind(handle);
     ignis__label label = ignis__label_stale(pool, handle);
     if (kind != (uint64_t)pool->kind && kind >= IGNIS__KIND_ARRAY && kind < IGNIS__KIND_COUNT)
-        ignis__fail(IGNIS_DIAG_WRONG_KIND, call, "%s handle 0x%llx is the handle of something else", pool->what,
+        ignis__fail(IGNIS_DIAG_WRONG_KIND, call, "%s handle 0x%llx names an object of another kind", pool->what,
                     (unsigned long long)handle);
     else if (*label.text)
         ignis__fail(pool->freed, call, "%s (handle 0x%llx)", label.text, (unsigned long long)handle);
     else if (handle)
         ignis__fail(pool->freed, call, "%s handle 0x%llx was freed, or never existed", pool->what, (unsigned long long)handle);
-    /* 0 is what a failed call returned: the first error says why */
+    /* 0 is the result of a failed call: the first failure says why */
     else if (ignis__this_thread.record.status == IGNIS_OK)
         ignis__fail(pool->freed, call, "%s handle is 0: no %s was created", pool->what, pool->what);
     else
         ignis__this_thread.latest = ignis__diagnostics[pool->freed].status;
 }
 
-/*  The item of a handle, held, for a public call; null, and reported, when there is none. */
+/*  Holds and returns the item of a handle, for a public call. NULL, and reported, if there is none. */
 IGNIS__ONE_COPY static void *ignis__handle_hold(const char *call, ignis__pool *pool, uint64_t handle)
 {
     void *item = NULL;
@@ -7321,7 +7434,7 @@ IGNIS__ONE_COPY static void *ignis__handle_hold(const char *call, ignis__pool *p
     return item;
 }
 
-/*  Makes the handle of a held item stale, once; false: another thread has. The caller's hold remains. */
+/*  Makes the handle of a held item stale, once. False if another thread has done so. The caller's hold remains. */
 static bool ignis__handle_kill(void *item)
 {
     ignis__slot *slot = (ignis__slot *)item;
@@ -7336,7 +7449,7 @@ static bool ignis__handle_kill(void *item)
     return live;
 }
 
-/*  What is alive at ignis_shutdown is reported, a line each, and counted beyond this many. */
+/*  Objects alive at ignis_shutdown are reported one per line up to this many, and counted beyond. */
 #define IGNIS__LEAKS_SHOWN 20
 static int ignis__leaks; /* reported by the ignis_shutdown that is under way */
 
@@ -9716,7 +9829,7 @@ static void *ignis__pinned_take(const char *call, ignis__device *device, int64_t
     }
     if (error == IGNIS__CU_OUT_OF_MEMORY)
         ignis__fail_because(IGNIS_DIAG_PINNED_MEMORY, call, error, ignis__cuda_name(error), NULL,
-                            "out of pinned host memory: %lld bytes were asked for, %lld are pinned already", (long long)size,
+                            "out of pinned host memory: %lld bytes were requested, %lld are pinned already", (long long)size,
                             (long long)ignis__atomic_load(&ignis__pinned_bytes));
     else
         ignis__cuda_fail(call, device, "cuMemHostAlloc", error);
@@ -32967,7 +33080,10 @@ typedef struct ignis__stored {
     int index;          /* in the caller's list, when a file is written */
 } ignis__stored;
 
-/* --- text in UTF-8 and JSON -------------------------------------------------------------------------------------- */
+/*  base/utf8.c - UTF-8 checked and written; names for messages
+
+    For text from files: keys, names of tensors, tokens. Nothing here allocates.
+    May use: text.c. Locks: none. */
 
 static bool ignis__utf8_valid(const char *text)
 {
@@ -32979,7 +33095,7 @@ static bool ignis__utf8_valid(const char *text)
     return true;
 }
 
-/*  Writes a character's bytes, at most 4; how many there are. */
+/*  Writes the bytes of a character and returns their count, at most 4. */
 static int ignis__utf8_write(char *out, uint32_t code)
 {
     if (code < 0x80) {
@@ -33004,7 +33120,7 @@ static int ignis__utf8_write(char *out, uint32_t code)
     return 4;
 }
 
-/*  A name for a message, in a struct, so that a message can hold several: in quotes, cut. */
+/*  A name in quotes, cut, for a message. A struct, so that one message can have several. */
 typedef struct ignis__name_text {
     char text[80];
 } ignis__name_text;
@@ -33020,11 +33136,17 @@ IGNIS__COLD static ignis__name_text ignis__name_write(const char *name)
     return out;
 }
 
-/*  A reader of JSON. After the first fault, which is kept, all fails, without a step ahead. Strings are decoded where they are. */
+/*  base/json.c - a reader of JSON
+
+    A pull reader without a tree: the caller asks for the next string, number or element. One fault ends it.
+    May use: text.c, utf8.c. Locks: none. Bounds: nesting up to 64, and the text is writable, because strings are
+    decoded in place. */
+
+/*  Reads JSON. The first fault is kept, and every later call fails without advancing. Strings are decoded in place. */
 typedef struct ignis__json {
     char *start, *at, *end;
     const char *what; /* it reads, in messages; null: the header */
-    char fault[256];  /* "" for none */
+    char fault[256];  /* "" if there was none */
 } ignis__json;
 
 IGNIS__PRINTF(2, 3)
@@ -33042,7 +33164,7 @@ IGNIS__COLD static bool ignis__json_fail(ignis__json *json, const char *format, 
     return false;
 }
 
-/*  The next character behind white space; 0 at the end. */
+/*  Skips white space and returns the next character; 0 at the end. */
 IGNIS__COLD static char ignis__json_peek(ignis__json *json)
 {
     while (json->at < json->end && (*json->at == ' ' || *json->at == '\n' || *json->at == '\r' || *json->at == '\t'))
@@ -33063,7 +33185,8 @@ static bool ignis__json_expect(ignis__json *json, char wanted)
     return ignis__json_take(json, wanted) || ignis__json_fail(json, "a %c is missing", wanted);
 }
 
-/*  Whether another element follows before `close`; steps over what is before it. *first is true behind the opening bracket. */
+/*  Checks whether another element follows before `close`, and skips its comma. *first is true after the opening
+    bracket. */
 IGNIS__COLD static bool ignis__json_more(ignis__json *json, char close, bool *first)
 {
     bool behind_element = !*first;
@@ -33075,7 +33198,7 @@ IGNIS__COLD static bool ignis__json_more(ignis__json *json, char close, bool *fi
     return true;
 }
 
-/*  The number of four hexadecimal digits; -1 when they are not. */
+/*  Returns the number of four hexadecimal digits; -1 if they are not. */
 IGNIS__COLD static int ignis__json_hex(ignis__json *json)
 {
     int value = 0, i;
@@ -33091,7 +33214,7 @@ IGNIS__COLD static int ignis__json_hex(ignis__json *json)
     return value;
 }
 
-/*  Writes the character that an escape, behind its backslash, stands for; the place behind it. */
+/*  Decodes the escape after a backslash, and returns the position after it. */
 static char *ignis__json_escape(ignis__json *json, char *out)
 {
     static const char names[] = "\"\\/bfnrt", values[] = "\"\\/\b\f\n\r\t";
@@ -33103,7 +33226,7 @@ static char *ignis__json_escape(ignis__json *json, char *out)
         return out;
     }
     if (json->at == json->end || *json->at != 'u') {
-        ignis__json_fail(json, "a backslash begins no escape");
+        ignis__json_fail(json, "a backslash is followed by an unknown escape");
         return out;
     }
     json->at++;
@@ -33121,7 +33244,7 @@ static char *ignis__json_escape(ignis__json *json, char *out)
     return out + ignis__utf8_write(out, (uint32_t)code);
 }
 
-/*  A string, decoded and ended with a 0; *size tells of those inside. "" after a fault. */
+/*  Reads a string, decoded and zero-terminated. *size is its length, because it may contain zeros. "" after a fault. */
 IGNIS__COLD static const char *ignis__json_string(ignis__json *json, size_t *size)
 {
     char *text, *out;
@@ -33137,7 +33260,7 @@ IGNIS__COLD static const char *ignis__json_string(ignis__json *json, size_t *siz
             json->at++;
             out = ignis__json_escape(json, out);
         } else if ((unsigned char)*json->at < ' ') {
-            ignis__json_fail(json, "a string holds the control character 0x%02x, which has to be escaped",
+            ignis__json_fail(json, "a string holds the control character 0x%02x, which must be escaped",
                              (unsigned)(unsigned char)*json->at);
         } else if ((length = ignis__utf8_length(json->at, (size_t)(json->end - json->at))) == 0) {
             ignis__json_fail(json, "a string is not well-formed UTF-8");
@@ -33157,14 +33280,14 @@ IGNIS__COLD static const char *ignis__json_string(ignis__json *json, size_t *siz
     return text;
 }
 
-/*  A whole number that is not negative and fits 63 bits; 0 after a fault. */
+/*  Reads an integer from 0 to 2^63 - 1. 0 after a fault. */
 IGNIS__COLD static int64_t ignis__json_count(ignis__json *json)
 {
     int64_t value = 0;
     const char *digits;
     char c = ignis__json_peek(json);
     if (c < '0' || c > '9') {
-        ignis__json_fail(json, "a whole number, not below 0, is missing");
+        ignis__json_fail(json, "a whole number of 0 or more is missing");
         return 0;
     }
     for (digits = json->at; json->at < json->end && *json->at >= '0' && *json->at <= '9'; json->at++) {
@@ -33181,7 +33304,7 @@ IGNIS__COLD static int64_t ignis__json_count(ignis__json *json)
     return json->fault[0] ? 0 : value;
 }
 
-/*  Steps over the digits of a number; false when there are none. */
+/*  Skips the digits of a number. False if there are none. */
 static bool ignis__json_digits(ignis__json *json)
 {
     const char *digits = json->at;
@@ -33190,7 +33313,7 @@ static bool ignis__json_digits(ignis__json *json)
     return json->at > digits;
 }
 
-/*  Steps over true, false, null, a number or a string. */
+/*  Skips true, false, null, a number or a string. */
 static void ignis__json_skip_scalar(ignis__json *json)
 {
     static const char *const words[] = {"true", "false", "null"};
@@ -33224,10 +33347,11 @@ static void ignis__json_skip_scalar(ignis__json *json)
         ok = ignis__json_digits(json);
     }
     if (!ok)
-        ignis__json_fail(json, "there is no value");
+        ignis__json_fail(json, "a value is missing");
 }
 
-/*  The value of checked digits: exact up to 2^53 and 22 decimals, else nearly. strtod goes by the program's locale. */
+/*  Returns the value of validated digits: exact up to 2^53 and 22 decimals, else nearly. Not strtod, which depends on
+    the program's locale. */
 IGNIS__MAYBE_UNUSED static double ignis__decimal(const char *text, const char *end)
 {
     double value = 0, power = 1, factor = 10;
@@ -33257,7 +33381,7 @@ IGNIS__MAYBE_UNUSED static double ignis__decimal(const char *text, const char *e
     return negative ? -value : value;
 }
 
-/*  Any number. */
+/*  Reads any number. */
 IGNIS__MAYBE_UNUSED static double ignis__json_number(ignis__json *json)
 {
     const char *begin;
@@ -33273,10 +33397,10 @@ IGNIS__MAYBE_UNUSED static double ignis__json_number(ignis__json *json)
 
 #define IGNIS__JSON_DEPTH 64
 
-/*  Steps over a value of any kind. */
+/*  Skips a value of any kind. */
 static void ignis__json_skip(ignis__json *json)
 {
-    uint64_t objects = 0; /* what is open, the innermost in the lowest bit: 1 for an object, 0 for an array */
+    uint64_t objects = 0; /* the open brackets, the innermost in the lowest bit: 1 for an object, 0 for an array */
     int depth = 0;
     size_t size;
     while (!json->fault[0]) {
@@ -33808,7 +33932,7 @@ static bool ignis__replace_begin(ignis__replacement *r, const char *call, const 
     r->call = call;
     r->path = path;
     if (ignis__path_is_special(path))
-        return ignis__fail_false(IGNIS_DIAG_STORAGE_IO, call, "'%s' is there already, and no regular file: it is not replaced", path);
+        return ignis__fail_false(IGNIS_DIAG_STORAGE_IO, call, "'%s' exists, and is not a regular file: it is not replaced", path);
     r->target = ignis__file_target(path, &loop);
     r->part = r->target ? ignis__file_part_path(r->target) : NULL;
     replaces = r->target && ignis__file_info(r->target, &size, &time); /* which may be less open than a new one */
@@ -33930,7 +34054,7 @@ IGNIS__COLD static bool ignis__load_open(const char *call, const char *path, ign
     if (load->descriptor < 0) {
         if (!ignis__path_is_special(path))
             return ignis__file_fail(call, path, "opened");
-        return ignis__fail_false(IGNIS_DIAG_STORAGE_IO, call, "'%s' is no regular file", path);
+        return ignis__fail_false(IGNIS_DIAG_STORAGE_IO, call, "'%s' is not a regular file", path);
     }
     size = load->size < 8 ? load->size : 8;
     if (ignis__load_read(call, load, 0, first, size)) {
@@ -38456,7 +38580,7 @@ static void *ignis__chat_alloc(ignis__chat *c, size_t size)
         }
         chunk = (ignis__chat_chunk *)ignis__alloc(head + room);
         if (!chunk) {
-            ignis__chat_fault(c, IGNIS_DIAG_HOST_MEMORY, c->here, "out of host memory: %lld bytes were asked for",
+            ignis__chat_fault(c, IGNIS_DIAG_HOST_MEMORY, c->here, "out of host memory: %lld bytes were requested",
                               (long long)(head + room));
             return NULL;
         }
@@ -42151,7 +42275,7 @@ static void ignis__chat_tokens(ignis__chat *c, ignis__tokenizer *tokenizer, igni
         if (ids[i] < 0)
             continue;
         if (!ignis__token_add(tokenizer, ids[i], false, &bytes))
-            ignis__chat_fault(c, IGNIS_DIAG_HOST_MEMORY, 0, "out of host memory: %lld bytes were asked for", (long long)bytes.size);
+            ignis__chat_fault(c, IGNIS_DIAG_HOST_MEMORY, 0, "out of host memory: %lld bytes were requested", (long long)bytes.size);
         ignis__chat_write(c, &text, bytes.data, bytes.size, NULL, false);
         ignis__chat_put(c, names, ignis__chat_words(token_names[i]), ignis__chat_written(&text));
         ignis__free(bytes.data);
@@ -42510,7 +42634,7 @@ static int64_t ignis__grammar_character(ignis__grammar_reader *r)
     known = r->at < r->end ? strchr(names, *r->at) : NULL;
     if (!known) {
         r->at = begin;
-        ignis__grammar_wrong(r, "a backslash begins no escape");
+        ignis__grammar_wrong(r, "a backslash is followed by an unknown escape");
         return -1;
     }
     r->at++;
@@ -52444,12 +52568,17 @@ IGNIS__COLD static void ignis__profile_close(void)
 }
 
 /* ===============================================================================================================
-   >>dry - dry runs: a driver that does nothing.
+   >>dry - dry runs: a driver that does nothing
+
+   May use: >>loader, whose tables it fills. Invariant: it never dereferences an address that it gave out as device
+   memory.
+   Locks: ignis__dry.lock guards counters and addresses; no lock is taken under it.
    =============================================================================================================== */
 
-/*  ignis_desc.dry_run fills the tables of the libraries with these: they give out addresses, count them, and do nothing else. All that stands above
-    runs as on a device, the cache of device memory with its rounding too. What reads the device finds zeros. One device, one context; a stream
-    knows whether it is captured; of everything else that has a handle one is as good as another. */
+/*  The functions that ignis_desc.dry_run puts into the tables of the libraries. They hand out addresses, count them,
+    and do nothing else. All code above runs as on a device, including the cache of device memory and its rounding.
+    Reads from the device give zeros. There is one device and one context; a stream knows whether it is captured; all
+    other handles are interchangeable. */
 typedef struct ignis__dry_memory {
     ignis__address start;
     size_t size;
@@ -52464,7 +52593,7 @@ static struct {
     ignis__address next;
 } ignis__dry = {IGNIS__ZERO, IGNIS__MUTEX_INIT, NULL, 0, 0};
 
-/*  Calls that have nothing to do, by what they are given. */
+/*  Calls without any effect, named by their parameters. */
 static int ignis__dry_number(int number) { return (void)number, 0; }
 static int ignis__dry_flags(unsigned flags) { return (void)flags, 0; }
 static int ignis__dry_nothing(void) { return 0; }
@@ -52473,7 +52602,7 @@ static int ignis__dry_two(void *a, void *b) { return (void)a, (void)b, 0; }
 static int ignis__dry_order(void *stream, void *event, unsigned flags) { return (void)stream, (void)event, (void)flags, 0; }
 static int ignis__dry_set(void *function, int attribute, int value) { return (void)function, (void)attribute, (void)value, 0; }
 
-/*  Calls that give a handle. */
+/*  Calls that return a handle. */
 static int ignis__dry_recycle(void **handle) { return *handle = &ignis__dry, 0; }
 static int ignis__dry_none(void **context) { return *context = NULL, 0; }
 static int ignis__dry_context(void **context, int device) { return (void)device, ignis__dry_recycle(context); }
@@ -52517,7 +52646,7 @@ static int ignis__dry_call(void *stream, void (*fn)(void *), void *user_data)
     return 0;
 }
 
-/*  Facts. */
+/*  Calls that return facts. */
 static int ignis__dry_one(int *count) { return *count = 1, 0; }
 static int ignis__dry_version(int *version) { return *version = ignis__dry.device.driver_version, 0; }
 static int ignis__dry_device_get(int *device, int ordinal) { return *device = ordinal, 0; }
@@ -52564,7 +52693,7 @@ static int ignis__dry_function_get(int *value, int attribute, void *function)
                                                      : 0; /* else registers, and memory that a kernel has of itself */
     return 0;
 }
-/*  As far as threads and dynamic shared memory go; registers are not known. */
+/*  Counts threads and dynamic shared memory; registers are not known. */
 static int ignis__dry_resident(int *blocks, void *function, int threads, size_t shared)
 {
     size_t most = (size_t)(threads > 0 ? 2048 / threads : 0), fit = shared ? (size_t)ignis__dry.device.shared_per_block / shared : most;
@@ -52589,7 +52718,7 @@ static int ignis__dry_pixels(void *map, int type, unsigned rank, void *data, con
            ignis__dry_map(map, type, rank, data, sizes, strides, steps, steps, interleave, swizzle, promotion, outside);
 }
 
-/*  Memory. Addresses are given out once, in steps of what a driver maps at a time. */
+/*  Memory. Addresses are never reused; each allocation is rounded to a driver's mapping granularity. */
 static int ignis__dry_free_bytes(size_t *available, size_t *total)
 {
     *total = (size_t)ignis__dry.device.memory_total;
@@ -52638,7 +52767,7 @@ static int ignis__dry_pinned(void **memory, size_t size, unsigned flags)
     *memory = ignis__alloc(size);
     return *memory ? 0 : IGNIS__CU_OUT_OF_MEMORY;
 }
-/*  Host memory is none that it knows. */
+/*  The driver does not know host memory. */
 static int ignis__dry_pointer(unsigned count, int *attributes, void **values, ignis__address address)
 {
     const ignis__dry_memory *memory;
@@ -52729,7 +52858,13 @@ IGNIS__COLD static void ignis__dry_bind_products(void)
 }
 #endif
 
-/*  What a dry run needs of the driver; the rest, sharing among devices and processes, is refused by ignis_collective.h. */
+/*  base/dry_bind.c - the table of the dry driver, and its device
+
+    Assigns the functions of dry_driver.c to the tables of driver, NVRTC and cuBLASLt, and describes the device.
+    May use: dry_driver.c, >>loader. Locks: none, ignis_setup alone calls it. */
+
+/*  Fills the tables with what a dry run needs. ignis_collective.h refuses the rest: sharing among devices and
+    processes. */
 IGNIS__COLD static void ignis__dry_bind(void)
 {
     struct ignis__cuda_api *cuda = &ignis__cuda;
@@ -52783,7 +52918,7 @@ IGNIS__COLD static void ignis__dry_bind(void)
     cuda->cuLaunchKernelEx = ignis__dry_launch_config;
 }
 
-/*  The device of a dry run: an H200, but for what the caller knows better. */
+/*  Sets the device of a dry run: an H200, with the facts that the caller overrides. */
 IGNIS__COLD static void ignis__dry_setup(const ignis_device_info *facts)
 {
     ignis_device_info *info = &ignis__dry.device;
@@ -52822,7 +52957,13 @@ IGNIS__COLD static void ignis__dry_setup(const ignis_device_info *facts)
 }
 
 /* ===============================================================================================================
-   >>setup - bringing all layers up, and down.
+   >>setup - ignis_setup and ignis_shutdown: opens and closes all layers
+
+   The last part: it may use everything. Layers open bottom first, and close in the opposite order: what holds
+   handles of lower layers closes before them.
+   Invariant: after ignis_shutdown nothing of Ignis runs in any thread, and all memory but slots and messages is
+   freed.
+   Locks: ignis__setup_lock, taken before all others.
    =============================================================================================================== */
 
 static void ignis__forked(void)
@@ -52831,7 +52972,7 @@ static void ignis__forked(void)
     ignis__atomic_store(&ignis__global.refused, 0);
 }
 
-/*  What a caller says of the device of a dry run: no fact is below 0. */
+/*  Checks the facts of a dry run's device: none is below 0. */
 IGNIS__COLD static bool ignis__dry_device_check(const char *call, const ignis_device_info *info)
 {
     const struct {
@@ -52872,7 +53013,7 @@ static bool ignis__env_flag(const char *name)
     return value && *value && strcmp(value, "0") != 0;
 }
 
-/*  One of several ways to do a thing: *choice is what the program says, and becomes what the user's environment says if that is "auto". */
+/*  Chooses one of several options. *choice is the program's choice; if that is "auto", the environment's. */
 IGNIS__COLD static bool ignis__choose(const char *call, const char *field, const char *variable, const char *const *names, int count,
                                       int *choice)
 {
@@ -52904,11 +53045,11 @@ IGNIS__COLD static bool ignis__library_want(const char *call, ignis_library libr
     return true;
 }
 
-/*  What ignis_collective.h holds is let go first; it puts itself here when it is first used. */
+/*  Closes ignis_collective.h, before all else. It registers itself here at its first use. */
 static void (*ignis__collective_close)(const char *call);
 
 #ifndef IGNIS_NO_TENSORS
-/*  Who claims an array, for the message of one that cannot be freed. */
+/*  Names the holders of references to an array, for the message of one that cannot be freed. */
 IGNIS__COLD static int ignis__claims_name(ignis__string_writer *text, const ignis__array *array)
 {
     return ignis__tensors_list_claims(text, array) + ignis__tape_list_claims(text, array) + ignis__optimizers_list_claims(text, array);
@@ -52938,7 +53079,7 @@ static ignis_status ignis__setup(const char *call, const ignis_desc *desc)
     ignis__global.dry_run = desc->dry_run || ignis__env_flag("IGNIS_DRY_RUN");
     if (ignis__global.dry_run)
         ignis__dry_setup(desc->dry_device);
-    if (ignis__global.dry_run && ignis__matmul_by == IGNIS_MATMUL_MEASURE) /* there is no time to measure */
+    if (ignis__global.dry_run && ignis__matmul_by == IGNIS_MATMUL_MEASURE) /* a dry run cannot measure time */
         ignis__matmul_by = IGNIS_MATMUL_AUTO;
     if (!ignis__library_load(call, IGNIS_LIBRARY_CUDA) ||
         ignis__devices_setup(call, desc->device == IGNIS_DEVICE_0 ? 0 : desc->device) != IGNIS_OK)
@@ -52953,7 +53094,7 @@ static ignis_status ignis__setup(const char *call, const ignis_desc *desc)
         return ignis__failed();
     }
     if ((ignis__compile_never || ignis__requests.path[0]) && ignis__matmul_by == IGNIS_MATMUL_AUTO)
-        ignis__matmul_by = IGNIS_MATMUL_OWN; /* so that what is recorded is what is asked for, with cuBLASLt or without */
+        ignis__matmul_by = IGNIS_MATMUL_OWN; /* record the built-in kernels, with or without cuBLASLt */
 #ifndef IGNIS_NO_TENSORS
     ignis__claim_holders = ignis__claims_name;
 #endif
@@ -52965,7 +53106,7 @@ static ignis_status ignis__setup(const char *call, const ignis_desc *desc)
     return IGNIS_OK;
 }
 
-/*  The caller's functions are lent from ignis_setup to ignis_shutdown. */
+/*  Forgets the caller's allocator and logger, which are used from ignis_setup to ignis_shutdown. */
 static void ignis__give_back_lent(void)
 {
     memset(&ignis__allocator, 0, sizeof ignis__allocator);
@@ -52996,7 +53137,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_setup(const ignis_desc *desc)
     return status;
 }
 
-/*  Reports every array that is alive, and frees it. Views count too: they are handles that nobody has freed. */
+/*  Reports and frees every live array. Views count, too: their handles were not freed. */
 static void ignis__arrays_close(const char *call)
 {
     ignis__array *array;
@@ -53039,7 +53180,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
     }
 #ifndef IGNIS_NO_TENSORS
     if (ignis__atomic_load(&ignis__global.ready) && (ignis__tensor_thread_now()->pass || ignis__this_thread.inside))
-        return ignis__fail(IGNIS_DIAG_TAPE_WALKED, call, "this is inside of another call, whose tensors are needed still");
+        return ignis__fail(IGNIS_DIAG_TAPE_WALKED, call, "called inside ignis_backward or ignis_checkpoint, which still uses its tensors");
 #endif
     ignis__mutex_lock(&ignis__setup_lock);
     if (!ignis__atomic_load(&ignis__global.ready)) {

@@ -3089,7 +3089,7 @@ IGNIS__COLD static bool ignis__trouble_lost(ignis__trouble *trouble)
 
 IGNIS__COLD static bool ignis__trouble_memory(ignis__trouble *trouble, size_t size)
 {
-    return ignis__trouble_set(trouble, IGNIS_DIAG_HOST_MEMORY, "out of host memory: %lld bytes were asked for",
+    return ignis__trouble_set(trouble, IGNIS_DIAG_HOST_MEMORY, "out of host memory: %lld bytes were requested",
                               (long long)size);
 }
 

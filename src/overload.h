@@ -1,8 +1,9 @@
 #ifdef __cplusplus
 } /* extern "C" */
 
-/*  In C++ option structs can be passed by reference: ignis_array_create({...}). {} alone is a null pointer: all defaults, where that is allowed.
-    Static, so that each file's call the functions of that file with IGNIS_STATIC. */
+/*  In C++ option structs can be passed by reference: ignis_array_create({...}). {} alone is a null pointer: all
+    defaults, where that is allowed. The overloads are static, so that with IGNIS_STATIC each file calls its own
+    functions. */
 // amalgamate: overloads
 
 template <typename... ignis__dims> static inline ignis_shape ignis__make_shape(ignis__dims... dims)
@@ -39,7 +40,7 @@ template <typename... ignis__tensors_> static inline ignis_inputs ignis__make_in
 #define IGNIS_NO_ARRAY ((ignis_array){0})
 #endif
 
-/*  Among the inputs of a formula: a number, or a tensor or array that is no variable, by a name. */
+/*  Inputs of a formula that are not variables: a number, or an expression of a tensor or array, with a name. */
 #define IGNIS_VALUE(name, number) ignis_value(number)
 #define IGNIS_ARRAY_VALUE(name, number) ignis_array_value(number)
 #define IGNIS_NAMED(name, input) (input)

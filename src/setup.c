@@ -1,5 +1,11 @@
 /* ===============================================================================================================
-   >>setup - bringing all layers up, and down.
+   >>setup - ignis_setup and ignis_shutdown: opens and closes all layers
+
+   The last part: it may use everything. Layers open bottom first, and close in the opposite order: what holds
+   handles of lower layers closes before them.
+   Invariant: after ignis_shutdown nothing of Ignis runs in any thread, and all memory but slots and messages is
+   freed.
+   Locks: ignis__setup_lock, taken before all others.
    =============================================================================================================== */
 
 static void ignis__forked(void)
@@ -8,7 +14,7 @@ static void ignis__forked(void)
     ignis__atomic_store(&ignis__global.refused, 0);
 }
 
-/*  What a caller says of the device of a dry run: no fact is below 0. */
+/*  Checks the facts of a dry run's device: none is below 0. */
 IGNIS__COLD static bool ignis__dry_device_check(const char *call, const ignis_device_info *info)
 {
     const struct {
@@ -49,7 +55,7 @@ static bool ignis__env_flag(const char *name)
     return value && *value && strcmp(value, "0") != 0;
 }
 
-/*  One of several ways to do a thing: *choice is what the program says, and becomes what the user's environment says if that is "auto". */
+/*  Chooses one of several options. *choice is the program's choice; if that is "auto", the environment's. */
 IGNIS__COLD static bool ignis__choose(const char *call, const char *field, const char *variable, const char *const *names, int count,
                                       int *choice)
 {
@@ -81,11 +87,11 @@ IGNIS__COLD static bool ignis__library_want(const char *call, ignis_library libr
     return true;
 }
 
-/*  What ignis_collective.h holds is let go first; it puts itself here when it is first used. */
+/*  Closes ignis_collective.h, before all else. It registers itself here at its first use. */
 static void (*ignis__collective_close)(const char *call);
 
 #ifndef IGNIS_NO_TENSORS
-/*  Who claims an array, for the message of one that cannot be freed. */
+/*  Names the holders of references to an array, for the message of one that cannot be freed. */
 IGNIS__COLD static int ignis__claims_name(ignis__string_writer *text, const ignis__array *array)
 {
     return ignis__tensors_list_claims(text, array) + ignis__tape_list_claims(text, array) + ignis__optimizers_list_claims(text, array);
@@ -115,7 +121,7 @@ static ignis_status ignis__setup(const char *call, const ignis_desc *desc)
     ignis__global.dry_run = desc->dry_run || ignis__env_flag("IGNIS_DRY_RUN");
     if (ignis__global.dry_run)
         ignis__dry_setup(desc->dry_device);
-    if (ignis__global.dry_run && ignis__matmul_by == IGNIS_MATMUL_MEASURE) /* there is no time to measure */
+    if (ignis__global.dry_run && ignis__matmul_by == IGNIS_MATMUL_MEASURE) /* a dry run cannot measure time */
         ignis__matmul_by = IGNIS_MATMUL_AUTO;
     if (!ignis__library_load(call, IGNIS_LIBRARY_CUDA) ||
         ignis__devices_setup(call, desc->device == IGNIS_DEVICE_0 ? 0 : desc->device) != IGNIS_OK)
@@ -130,7 +136,7 @@ static ignis_status ignis__setup(const char *call, const ignis_desc *desc)
         return ignis__failed();
     }
     if ((ignis__compile_never || ignis__requests.path[0]) && ignis__matmul_by == IGNIS_MATMUL_AUTO)
-        ignis__matmul_by = IGNIS_MATMUL_OWN; /* so that what is recorded is what is asked for, with cuBLASLt or without */
+        ignis__matmul_by = IGNIS_MATMUL_OWN; /* record the built-in kernels, with or without cuBLASLt */
 #ifndef IGNIS_NO_TENSORS
     ignis__claim_holders = ignis__claims_name;
 #endif
@@ -142,7 +148,7 @@ static ignis_status ignis__setup(const char *call, const ignis_desc *desc)
     return IGNIS_OK;
 }
 
-/*  The caller's functions are lent from ignis_setup to ignis_shutdown. */
+/*  Forgets the caller's allocator and logger, which are used from ignis_setup to ignis_shutdown. */
 static void ignis__give_back_lent(void)
 {
     memset(&ignis__allocator, 0, sizeof ignis__allocator);
@@ -173,7 +179,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_setup(const ignis_desc *desc)
     return status;
 }
 
-/*  Reports every array that is alive, and frees it. Views count too: they are handles that nobody has freed. */
+/*  Reports and frees every live array. Views count, too: their handles were not freed. */
 static void ignis__arrays_close(const char *call)
 {
     ignis__array *array;
@@ -216,7 +222,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
     }
 #ifndef IGNIS_NO_TENSORS
     if (ignis__atomic_load(&ignis__global.ready) && (ignis__tensor_thread_now()->pass || ignis__this_thread.inside))
-        return ignis__fail(IGNIS_DIAG_TAPE_WALKED, call, "this is inside of another call, whose tensors are needed still");
+        return ignis__fail(IGNIS_DIAG_TAPE_WALKED, call, "called inside ignis_backward or ignis_checkpoint, which still uses its tensors");
 #endif
     ignis__mutex_lock(&ignis__setup_lock);
     if (!ignis__atomic_load(&ignis__global.ready)) {

@@ -1228,7 +1228,7 @@ TEST(the_environment_names_files_of_ones_own)
         const char *said;
     } ways[] = {{0666, 0, "others may write to it (mode 0666)"},
                 {0660, 0, "others may write to it (mode 0660)"},
-                {0, 12345, "it is of user 12345, and we are user "}};
+                {0, 12345, "its owner is user 12345, and this process runs as user "}};
     ignis_desc desc = test_desc(NULL);
     ignis_kernel_desc plus = plus_desc(step_five);
     char target_of[300];

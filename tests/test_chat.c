@@ -516,9 +516,9 @@ TEST(variables_are_json)
 {
     static const char *const wrong[][2] = {
         {"[]", "a { is missing"},
-        {"{\"a\": }", "there is no value"},
+        {"{\"a\": }", "a value is missing"},
         {"{\"a\": 1} x", "something follows the object"},
-        {"{\"a\": \"\\q\"}", "a backslash begins no escape"},
+        {"{\"a\": \"\\q\"}", "a backslash is followed by an unknown escape"},
         {"{\"a\": 1, }", "a string is missing"},
         {"", "a { is missing"},
         {"{\"a\": [1, 2}", "a comma or ] is missing"},

@@ -658,7 +658,7 @@ TEST(what_cannot_be_opened_or_replaced)
     CHECK_STATUS(ignis_load(missing, one("a"), &none, 1), IGNIS_ERROR_IO, IGNIS_DIAG_STORAGE_IO);
     CHECK_MESSAGE_HAS("missing' cannot be opened: ");
     CHECK_STATUS(ignis_load(test_folder, one("a"), &none, 1), IGNIS_ERROR_IO, IGNIS_DIAG_STORAGE_IO);
-    CHECK_MESSAGE_HAS("is no regular file");
+    CHECK_MESSAGE_HAS("is not a regular file");
     CHECK_STATUS(ignis_load("", one("a"), &none, 1), IGNIS_ERROR_IO, IGNIS_DIAG_STORAGE_IO);
     CHECK_STATUS(ignis_save(test_folder, one("a"), &tensor, 1), IGNIS_ERROR_IO, IGNIS_DIAG_STORAGE_IO);
 #ifndef _WIN32

@@ -236,7 +236,7 @@ TEST(grammars_that_are_none)
     check_wrong("root ::= \"a\"{2000000000}", IGNIS_ERROR_UNSUPPORTED, "more than");
     check_wrong("root ::= \"a\"{0,99999999999999999999}", IGNIS_ERROR_UNSUPPORTED, "more than");
     check_wrong("root ::= ((((\"a\"{1000}){1000}){1000}){1000}){1000}", IGNIS_OK, NULL);
-    check_wrong("root ::= \"\\q\"", IGNIS_ERROR_ARGUMENT, "column 11: a backslash begins no escape");
+    check_wrong("root ::= \"\\q\"", IGNIS_ERROR_ARGUMENT, "column 11: a backslash is followed by an unknown escape");
     check_wrong("root ::= \"\\x4\"", IGNIS_ERROR_ARGUMENT, "an escape has too few digits");
     check_wrong("root ::= \"\\uD800\"", IGNIS_ERROR_ARGUMENT, "there is no such character");
     check_wrong("root ::= \"\\U00110000\"", IGNIS_ERROR_ARGUMENT, "there is no such character");
@@ -322,7 +322,7 @@ TEST(schemas)
     check_wrong("{\"maxLength\": 200000}", IGNIS_ERROR_UNSUPPORTED, "of the grammar of the schema");
     check_wrong("{\"items\": {\"items\": 5}}", IGNIS_ERROR_ARGUMENT, "a schema is an object, or true");
     check_wrong("{\"items\": {\"properties\": 5}}", IGNIS_ERROR_ARGUMENT, "properties has to be an object");
-    check_wrong("{\"type\": ", IGNIS_ERROR_ARGUMENT, "of the schema, there is no value");
+    check_wrong("{\"type\": ", IGNIS_ERROR_ARGUMENT, "of the schema, a value is missing");
     check_wrong("{} x", IGNIS_ERROR_ARGUMENT, "something follows its end");
     check_wrong("{\"title\": \"\xFF\"}", IGNIS_ERROR_ARGUMENT, "UTF-8");
     check_wrong("{", IGNIS_ERROR_ARGUMENT, "of the schema");

@@ -1067,7 +1067,7 @@ TEST(what_stands_beside_the_weights_is_copied)
     CHECK_INT(unlink(path), 0);
     CHECK_INT(ignis__folder_make_all(path), true);
     CHECK_STATUS(ignis_model_save(model, test_path("to")), IGNIS_ERROR_IO, IGNIS_DIAG_STORAGE_IO);
-    CHECK_MESSAGE_HAS("chat_template.jinja' is there already, and no regular file");
+    CHECK_MESSAGE_HAS("chat_template.jinja' exists, and is not a regular file");
     CHECK_INT(test_files_in(test_path("to")), 11); /* nothing half-written stays */
     test_remove_folder(test_path("f"));
     CHECK_OK(ignis_model_save(model, test_path("alone"))); /* where it came from there is nothing any more */

@@ -1,3 +1,9 @@
+/*  base/atomic.c - atomic 64-bit integers, and positions of bits
+
+    Loads acquire, stores release, read-modify-write does both. GCC and clang use builtins, Microsoft's compiler
+    intrinsics.
+    May use: compiler.c. */
+
 /*  Atomics: acquire on load, release on store, both on read-modify-write. */
 #if defined(__GNUC__)
 static uint64_t ignis__atomic_load(const uint64_t *at) { return __atomic_load_n(at, __ATOMIC_ACQUIRE); }

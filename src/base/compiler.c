@@ -1,5 +1,9 @@
 /* ===============================================================================================================
-   >>platform - threads, atomics, clock, libraries, files, host memory. The only place that knows the system.
+   >>platform - threads, atomics, clock, libraries, files, host memory
+
+   Hides the operating system and the compiler: only the parts up to >>status include system headers or test for
+   _WIN32 (text.c and hash.c are plain C).
+   May use: the C library and the system. Nothing here reports failures or takes a lock of Ignis; callers report.
    =============================================================================================================== */
 
 #include <errno.h>
@@ -14,11 +18,11 @@
 #include <time.h>
 
 #ifdef _MSC_VER
-#pragma warning(push) /* what /sdl makes errors of functions of C that have no replacement elsewhere; unused helpers of optional layers */
+#pragma warning(push) /* functions of C that /sdl refuses and that have no portable replacement; unused helpers of optional layers */
 #pragma warning(disable : 4996 4505)
 #endif
 #ifdef _WIN32
-#ifndef _INC_WINDOWS /* the file has not included it: it gets less of it, and fewer macros */
+#ifndef _INC_WINDOWS /* no other header has included it: leave out what Ignis does not need */
 #define IGNIS__WINDOWS_OWN
 #ifndef WIN32_LEAN_AND_MEAN
 #define WIN32_LEAN_AND_MEAN
@@ -90,15 +94,16 @@
 #define IGNIS__PRINTF(at, first)
 #endif
 
-/*  On what only the tensor layer uses, for IGNIS_NO_TENSORS. */
+/*  Marks a function that only the tensor layer uses: it is unused with IGNIS_NO_TENSORS. */
 #ifdef __GNUC__
 #define IGNIS__MAYBE_UNUSED __attribute__((unused))
 #else
 #define IGNIS__MAYBE_UNUSED
 #endif
 
-/*  What keeps compiling short. IGNIS__COLD: on functions that run when something has failed, once, or before files and compilers: made small,
-    and out of the way of the others. IGNIS__ONE_COPY: on helpers with many callers; inlined, they are a sixth of all code. */
+/*  IGNIS__COLD: for functions that run on failure, once, or before slow I/O: optimised for size, placed apart.
+    IGNIS__ONE_COPY: for helpers with many callers, which would be a sixth of all code if they were inlined. Both
+    shorten compilation. */
 #if defined(__GNUC__)
 #define IGNIS__COLD __attribute__((cold, noinline))
 #define IGNIS__ONE_COPY __attribute__((noinline))

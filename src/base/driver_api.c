@@ -1,9 +1,14 @@
 /* ===============================================================================================================
-   >>loader - the driver, NVRTC and cuBLASLt, opened at run time from one table a library.
+   >>loader - the driver, NVRTC and cuBLASLt, opened at run time from one table per library
+
+   A row of the table becomes a typedef, a member of the struct of pointers and a name to look up. A required
+   function that is missing makes the library unusable; an optional one is NULL.
+   May use: >>status. Locks: see loader.c.
    =============================================================================================================== */
 
-/*  X(return type, name, (argument types), first CUDA version that has it, required). The prototypes are Ignis' own: enumerations
-    are int, handles void *, and device addresses ignis__address. tests/prototypes.cpp holds them against the toolkit's headers. */
+/*  X(return type, name, (argument types), first CUDA version that has it, required). The prototypes are written for
+    Ignis: enumerations are int, handles void *, device addresses ignis__address. tests/prototypes.cpp compares them
+    with the toolkit's headers. */
 typedef unsigned long long ignis__address;
 
 typedef struct ignis__ipc_handle { /* CUipcMemHandle and CUipcEventHandle */
@@ -299,6 +304,6 @@ static struct ignis__nccl_api {
     IGNIS__NCCL_API(IGNIS__API_MEMBER)
 } ignis__nccl;
 
-/*  The one way to call them: IGNIS__CUDA(cuMemFree_v2, (address)). */
+/*  Calls a driver function, as IGNIS__CUDA(cuMemFree_v2, (address)). The only way to call one. */
 #define IGNIS__CUDA(name, args) IGNIS_CALL_HOOK(#name, ignis__cuda.name args)
 #define IGNIS__NVRTC(name, args) IGNIS_CALL_HOOK(#name, ignis__nvrtc.name args)

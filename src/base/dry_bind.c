@@ -1,4 +1,10 @@
-/*  What a dry run needs of the driver; the rest, sharing among devices and processes, is refused by ignis_collective.h. */
+/*  base/dry_bind.c - the table of the dry driver, and its device
+
+    Assigns the functions of dry_driver.c to the tables of driver, NVRTC and cuBLASLt, and describes the device.
+    May use: dry_driver.c, >>loader. Locks: none, ignis_setup alone calls it. */
+
+/*  Fills the tables with what a dry run needs. ignis_collective.h refuses the rest: sharing among devices and
+    processes. */
 IGNIS__COLD static void ignis__dry_bind(void)
 {
     struct ignis__cuda_api *cuda = &ignis__cuda;
@@ -52,7 +58,7 @@ IGNIS__COLD static void ignis__dry_bind(void)
     cuda->cuLaunchKernelEx = ignis__dry_launch_config;
 }
 
-/*  The device of a dry run: an H200, but for what the caller knows better. */
+/*  Sets the device of a dry run: an H200, with the facts that the caller overrides. */
 IGNIS__COLD static void ignis__dry_setup(const ignis_device_info *facts)
 {
     ignis_device_info *info = &ignis__dry.device;

@@ -1,10 +1,15 @@
 /* ===============================================================================================================
-   >>dry - dry runs: a driver that does nothing.
+   >>dry - dry runs: a driver that does nothing
+
+   May use: >>loader, whose tables it fills. Invariant: it never dereferences an address that it gave out as device
+   memory.
+   Locks: ignis__dry.lock guards counters and addresses; no lock is taken under it.
    =============================================================================================================== */
 
-/*  ignis_desc.dry_run fills the tables of the libraries with these: they give out addresses, count them, and do nothing else. All that stands above
-    runs as on a device, the cache of device memory with its rounding too. What reads the device finds zeros. One device, one context; a stream
-    knows whether it is captured; of everything else that has a handle one is as good as another. */
+/*  The functions that ignis_desc.dry_run puts into the tables of the libraries. They hand out addresses, count them,
+    and do nothing else. All code above runs as on a device, including the cache of device memory and its rounding.
+    Reads from the device give zeros. There is one device and one context; a stream knows whether it is captured; all
+    other handles are interchangeable. */
 typedef struct ignis__dry_memory {
     ignis__address start;
     size_t size;
@@ -19,7 +24,7 @@ static struct {
     ignis__address next;
 } ignis__dry = {IGNIS__ZERO, IGNIS__MUTEX_INIT, NULL, 0, 0};
 
-/*  Calls that have nothing to do, by what they are given. */
+/*  Calls without any effect, named by their parameters. */
 static int ignis__dry_number(int number) { return (void)number, 0; }
 static int ignis__dry_flags(unsigned flags) { return (void)flags, 0; }
 static int ignis__dry_nothing(void) { return 0; }
@@ -28,7 +33,7 @@ static int ignis__dry_two(void *a, void *b) { return (void)a, (void)b, 0; }
 static int ignis__dry_order(void *stream, void *event, unsigned flags) { return (void)stream, (void)event, (void)flags, 0; }
 static int ignis__dry_set(void *function, int attribute, int value) { return (void)function, (void)attribute, (void)value, 0; }
 
-/*  Calls that give a handle. */
+/*  Calls that return a handle. */
 static int ignis__dry_recycle(void **handle) { return *handle = &ignis__dry, 0; }
 static int ignis__dry_none(void **context) { return *context = NULL, 0; }
 static int ignis__dry_context(void **context, int device) { return (void)device, ignis__dry_recycle(context); }
@@ -72,7 +77,7 @@ static int ignis__dry_call(void *stream, void (*fn)(void *), void *user_data)
     return 0;
 }
 
-/*  Facts. */
+/*  Calls that return facts. */
 static int ignis__dry_one(int *count) { return *count = 1, 0; }
 static int ignis__dry_version(int *version) { return *version = ignis__dry.device.driver_version, 0; }
 static int ignis__dry_device_get(int *device, int ordinal) { return *device = ordinal, 0; }
@@ -119,7 +124,7 @@ static int ignis__dry_function_get(int *value, int attribute, void *function)
                                                      : 0; /* else registers, and memory that a kernel has of itself */
     return 0;
 }
-/*  As far as threads and dynamic shared memory go; registers are not known. */
+/*  Counts threads and dynamic shared memory; registers are not known. */
 static int ignis__dry_resident(int *blocks, void *function, int threads, size_t shared)
 {
     size_t most = (size_t)(threads > 0 ? 2048 / threads : 0), fit = shared ? (size_t)ignis__dry.device.shared_per_block / shared : most;
@@ -144,7 +149,7 @@ static int ignis__dry_pixels(void *map, int type, unsigned rank, void *data, con
            ignis__dry_map(map, type, rank, data, sizes, strides, steps, steps, interleave, swizzle, promotion, outside);
 }
 
-/*  Memory. Addresses are given out once, in steps of what a driver maps at a time. */
+/*  Memory. Addresses are never reused; each allocation is rounded to a driver's mapping granularity. */
 static int ignis__dry_free_bytes(size_t *available, size_t *total)
 {
     *total = (size_t)ignis__dry.device.memory_total;
@@ -193,7 +198,7 @@ static int ignis__dry_pinned(void **memory, size_t size, unsigned flags)
     *memory = ignis__alloc(size);
     return *memory ? 0 : IGNIS__CU_OUT_OF_MEMORY;
 }
-/*  Host memory is none that it knows. */
+/*  The driver does not know host memory. */
 static int ignis__dry_pointer(unsigned count, int *attributes, void **values, ignis__address address)
 {
     const ignis__dry_memory *memory;

@@ -1,8 +1,14 @@
 /* ===============================================================================================================
-   >>status - the error record of each thread, the logger, names of statuses and diagnostics.
+   >>status - the error record of each thread, the logger, names of statuses and diagnostics
+
+   The first failure of a thread is kept until ignis_status_clear; the latest message is kept beside it. Every call
+   of a driver goes through IGNIS_CALL_HOOK.
+   May use: >>platform. Invariant: memory of a record comes from malloc, because it outlives ignis_shutdown.
+   Locks: ignis__threads.lock guards the list of threads; no lock is taken under it. The logger is called with any
+   locks held.
    =============================================================================================================== */
 
-/*  Every call of a driver library passes through here, so tests can count calls and make the n-th one fail. */
+/*  Wraps every call of a driver library, so that tests can count calls and make the n-th one fail. */
 #ifndef IGNIS_CALL_HOOK
 #define IGNIS_CALL_HOOK(name, call) (call)
 #endif
@@ -19,7 +25,7 @@ typedef struct ignis__record {
     char text[256];  /* the message, or its beginning */
 } ignis__record;
 
-/*  A failure that ignis_status_begin has put aside. */
+/*  A failure that ignis_status_begin has saved. */
 typedef struct ignis__saved_failure {
     int depth; /* of which one */
     ignis__record record;
@@ -27,10 +33,10 @@ typedef struct ignis__saved_failure {
     struct ignis__saved_failure *outer;
 } ignis__saved_failure;
 
-/*  A call that runs functions of the caller: messages of what fails in them name it, too. */
+/*  A public call that runs functions of the user. Messages of failures inside name it, too. */
 typedef struct ignis__outer_call {
     const char *call;
-    const char *rule; /* the rule whose backward function runs; null: none does */
+    const char *rule; /* the rule whose backward function runs, or NULL */
     const struct ignis__outer_call *outer;
 } ignis__outer_call;
 
@@ -41,31 +47,31 @@ typedef struct ignis__random_state {
     uint64_t launches;   /* handle of the graph's counter of launches in that run; 0: none */
 } ignis__random_state;
 
-/*  What a thread keeps. The device section uses the last part. */
+/*  The state of a thread. The device section uses the last fields. */
 typedef struct ignis__thread {
     ignis__record record;            /* the first failure */
     ignis_status latest;             /* of the last one, recorded or not */
-    uint64_t failures;               /* so many were reported */
+    uint64_t failures;               /* failures reported so far */
     char *latest_message;            /* from malloc; null: it is that of the first, or there was no memory for it */
     ignis__saved_failure *aside;     /* from malloc, the innermost one */
     int depth;                       /* ignis_status_begin calls that have not ended */
     int stuck;                       /* from this one on there was no memory to put the failure aside; 0: there was */
     const ignis__outer_call *inside; /* the innermost one */
-    bool quiet;                      /* failures are answers to what was tried, and not reported */
-    bool called_back;                /* it runs a function given to ignis_stream_call */
-    const char *file;                /* where the caller's code is, as ignis_call_site has said; null: it has not */
-    int line, number;                /* which thread it is in profiles, from 1 on; 0: in none */
+    bool quiet;                      /* failures are expected, and not reported */
+    bool called_back;                /* inside a function given to ignis_stream_call */
+    const char *file;                /* the caller's location from ignis_call_site, or NULL */
+    int line, number;                /* the thread's number in profiles, from 1; 0 if it is in none */
     double bytes, flops;             /* of the next kernel, while a profile is written down */
     int rate;                        /* an ignis_dtype: which of the device's rates the flops go by */
-    bool told;                       /* the bytes are what that kernel moves, and not those of all arrays of its operation */
+    bool told;                       /* bytes are exactly those of that kernel, not those of all arrays of its operation */
     uint64_t operation;              /* which one that is, in this thread */
 
     void *attached[2]; /* arrays of the tensor section, from malloc */
-    uint64_t tape;     /* the number of its tape; 0: none */
+    uint64_t tape;     /* the number of its tape; 0 if it has none */
     void (*tensors_end)(void);
     struct ignis__thread *before, *after; /* in ignis__threads */
     bool listed, ended;                   /* it is there; it ends, and will not be there again */
-    struct ignis__capture *capture;       /* what ignis_graph_begin has begun */
+    struct ignis__capture *capture;       /* the capture that ignis_graph_begin has begun */
 
     uint64_t setup; /* the setup that the rest belongs to: an older one is forgotten */
     int device;
@@ -101,8 +107,8 @@ IGNIS__COLD static void ignis__log_write(ignis_log_level level, ignis_diagnostic
         fprintf(stderr, "ignis: %s: %s\n", names[level], message);
 }
 
-/*  What a message says, and below it a log of several lines, "" for none, with what came from outside as it is shown. A message that is longer
-    loses its middle. */
+/*  Adds a message, and below it a log of several lines ("" if there is none). Text from outside is escaped. A message
+    above this size loses its middle. */
 #define IGNIS__MESSAGE 4000
 IGNIS__COLD static void ignis__string_add_message(ignis__string_writer *text, const char *message, const char *log)
 {
@@ -163,8 +169,8 @@ static void ignis__latest_drop(ignis__thread *thread)
     thread->latest_message = NULL;
 }
 
-/*  Threads that keep something from malloc: it goes when they end, and at ignis_shutdown, as a library with Ignis inside may be unloaded
-    before they end. */
+/*  Threads that own memory of malloc. It is freed when they end and at ignis_shutdown: a library with Ignis inside
+    may be unloaded before they end. */
 static struct {
     ignis__mutex lock;
     ignis__thread *first;
@@ -201,7 +207,8 @@ static void ignis__attached_free(ignis__thread *thread)
     thread->attached[0] = thread->attached[1] = NULL;
 }
 
-/*  Other destructors of the thread may use Ignis behind this one, and bring it here once more. */
+/*  Frees the state of a thread that ends. It may run again, because other destructors of the thread may still use
+    Ignis. */
 IGNIS__COLD static void ignis__thread_exit(void *pointer)
 {
     ignis__thread *thread = (ignis__thread *)pointer;
@@ -219,7 +226,7 @@ IGNIS__COLD static void ignis__thread_exit(void *pointer)
 
 static void ignis__unload(void);
 
-/*  The calling thread keeps something from malloc. */
+/*  Registers the calling thread, which now owns memory of malloc. */
 IGNIS__COLD static void ignis__thread_register(ignis__thread *thread)
 {
     if (thread->listed || ignis__atomic_load(&ignis__global.forked))
@@ -237,7 +244,7 @@ IGNIS__COLD static void ignis__thread_register(ignis__thread *thread)
     ignis__mutex_unlock(&ignis__threads.lock);
 }
 
-/*  Frees a thread's messages, and what it has put aside: of the first failure's its beginning stays. */
+/*  Frees a thread's messages and saved failures. The first 255 bytes of its first failure stay. */
 static void ignis__messages_cut(ignis__thread *thread)
 {
     ignis__latest_drop(thread);
@@ -247,7 +254,8 @@ static void ignis__messages_cut(ignis__thread *thread)
     thread->record.log = "";
 }
 
-/*  Frees what threads keep, at ignis_shutdown, but the messages of the calling thread, which may ask for them. */
+/*  Frees the memory of all threads at ignis_shutdown, except the messages of the calling thread, which may still ask
+    for them. */
 static void ignis__threads_close(void)
 {
     ignis__thread *thread;

@@ -1,7 +1,8 @@
-/*  What the implementation needs of the system: -std=c99 hides it, unless one of these is defined before the first system header. */
+/*  The implementation needs these: -std=c99 hides system functions unless one of them is defined before the first
+    system header. */
 #if defined(IGNIS_IMPLEMENTATION) && !defined(IGNIS_IMPLEMENTED)
 #if defined(__APPLE__) && defined(_POSIX_C_SOURCE) && !defined(_DARWIN_C_SOURCE)
-#define _DARWIN_C_SOURCE /* where _POSIX_C_SOURCE hides more than it brings */
+#define _DARWIN_C_SOURCE /* _POSIX_C_SOURCE would hide more than it adds there */
 #elif defined(__STRICT_ANSI__) && !defined(_POSIX_C_SOURCE) && !defined(_GNU_SOURCE) && !defined(_DEFAULT_SOURCE) && \
     !defined(_XOPEN_SOURCE) && !defined(_WIN32) && !defined(__APPLE__)
 #define _POSIX_C_SOURCE 200809L

@@ -1,4 +1,10 @@
-/*  Makes a folder and those above it. */
+/*  base/file_io.c - files: opened, read at offsets, written, flushed, renamed
+
+    Also answers the question of security: may another user write to a file or folder whose content will run as a
+    program?
+    May use: posix.c or windows.c, text.c, host_memory.c. Failures are returned, not reported. Locks: none. */
+
+/*  Creates a folder and its parents. */
 IGNIS__COLD static bool ignis__folder_make_all(const char *path)
 {
     char part[1024];
@@ -15,15 +21,15 @@ IGNIS__COLD static bool ignis__folder_make_all(const char *path)
     return ignis__folder_make(path);
 }
 
-/*  Files of tensors: read in parts, flushed and renamed when written. */
+/*  Files: read in chunks; flushed and renamed when written. */
 
-/*  What a file to write to may be: a new one only; one that is added to, which is no link; one that takes the place of what was there; a new one
-    that nobody else may read. */
+/*  How to open a file for writing: fail if it exists; append, but not through a link; replace; or fail if it exists,
+    readable by this user only. */
 typedef enum ignis__file_how { IGNIS__FILE_NEW, IGNIS__FILE_APPEND, IGNIS__FILE_REPLACE, IGNIS__FILE_PRIVATE } ignis__file_how;
 
 #ifdef _WIN32
 
-/*  A file to read from, and its size; -1: it cannot be opened, or is no regular file. close it with ignis__file_close. */
+/*  Opens a regular file for reading and returns its size in *size. -1 if it cannot. Close it with ignis__file_close. */
 IGNIS__MAYBE_UNUSED static int ignis__file_open(const char *path, int64_t *size)
 {
     HANDLE file = ignis__file_handle(path, GENERIC_READ, IGNIS__SHARE_ALL, OPEN_EXISTING, FILE_ATTRIBUTE_NORMAL);
@@ -39,7 +45,7 @@ IGNIS__MAYBE_UNUSED static int ignis__file_open(const char *path, int64_t *size)
         *size = (int64_t)length.QuadPart;
     return descriptor;
 }
-/*  Reads a part of it. Returns the bytes that there were, fewer than `size` at the end of the file; -1 on failure. */
+/*  Reads `size` bytes at an offset. Returns the bytes read, fewer at the end of the file; -1 on failure. */
 IGNIS__MAYBE_UNUSED static int64_t ignis__file_read_at(int file, int64_t at, void *out, int64_t size)
 {
     int64_t done = 0;
@@ -53,7 +59,7 @@ IGNIS__MAYBE_UNUSED static int64_t ignis__file_read_at(int file, int64_t at, voi
 }
 IGNIS__MAYBE_UNUSED static void ignis__file_close(int file) { (void)_close(file); }
 
-/*  A file to write to, or null. */
+/*  Opens a file for writing. NULL on failure. */
 static FILE *ignis__file_create(const char *path, ignis__file_how how)
 {
     static const DWORD dispositions[] = {CREATE_NEW, OPEN_ALWAYS, CREATE_ALWAYS, CREATE_NEW};
@@ -67,19 +73,20 @@ static FILE *ignis__file_create(const char *path, ignis__file_how how)
         CloseHandle(handle);
     return file;
 }
-/*  Writes to the disk what was written to the file. */
+/*  Flushes a file to the disk. */
 IGNIS__MAYBE_UNUSED static bool ignis__file_flush(FILE *file) { return fflush(file) == 0 && _commit(_fileno(file)) == 0; }
-/*  The same for the name of a file that was renamed, where the system can do it. */
+/*  Flushes the folder of a renamed file to the disk, so that the new name survives a crash. Windows cannot. */
 IGNIS__MAYBE_UNUSED static void ignis__folder_flush(const char *path_of_file) { (void)path_of_file; }
-/*  Whether nobody else owns a file or may write to it: folders of a user are so on Windows. */
+/*  Checks that no other user owns a file or may write to it. Folders of a user are private on Windows. */
 static bool ignis__file_is_private(int file, char *why, size_t size) { return (void)file, (void)size, *why = 0, true; }
 static bool ignis__stream_is_private(FILE *file, char *why, size_t size) { return (void)file, (void)size, *why = 0, true; }
 static bool ignis__path_is_private(const char *path, char *why, size_t size) { return (void)path, (void)size, *why = 0, true; }
-/*  The file that a path stands for, links followed; null: there is no memory, or *loop, links lead round. */
+/*  Returns the file that a path names after following links. NULL if out of memory; NULL and *loop if the links form
+    a loop. */
 IGNIS__MAYBE_UNUSED static char *ignis__file_target(const char *path, bool *loop) { return *loop = false, ignis__copy_string(path); }
-/*  Gives a new file the mode and owner of the one that it is to replace, if there is one: here it has what its folder gives. */
+/*  Gives a new file the mode and owner of the file it will replace. On Windows the folder decides. */
 IGNIS__MAYBE_UNUSED static void ignis__file_inherit(FILE *file, const char *path) { (void)file, (void)path; }
-/*  Whether there is something at a path that is no regular file, so must not be replaced by one. */
+/*  Checks whether a path names something other than a regular file, which must not be replaced. */
 IGNIS__MAYBE_UNUSED static bool ignis__path_is_special(const char *path)
 {
     WCHAR wide[IGNIS__WIDE];
@@ -91,7 +98,7 @@ IGNIS__MAYBE_UNUSED static bool ignis__path_is_special(const char *path)
 
 IGNIS__MAYBE_UNUSED static void ignis__system_error(char *out, size_t size) { snprintf(out, size, "%s", strerror(errno)); }
 
-/*  A file to read from, and its size; -1: it cannot be opened, or is no regular file. close it with ignis__file_close. */
+/*  Opens a regular file for reading and returns its size in *size. -1 if it cannot. Close it with ignis__file_close. */
 IGNIS__MAYBE_UNUSED static int ignis__file_open(const char *path, int64_t *size)
 {
     int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe without a writer must not block */
@@ -110,7 +117,7 @@ IGNIS__MAYBE_UNUSED static int ignis__file_open(const char *path, int64_t *size)
     errno = error;
     return file;
 }
-/*  Reads a part of it. Returns the bytes that there were, fewer than `size` at the end of the file; -1 on failure. */
+/*  Reads `size` bytes at an offset. Returns the bytes read, fewer at the end of the file; -1 on failure. */
 IGNIS__MAYBE_UNUSED static int64_t ignis__file_read_at(int file, int64_t at, void *out, int64_t size)
 {
     int64_t done = 0;
@@ -126,7 +133,7 @@ IGNIS__MAYBE_UNUSED static int64_t ignis__file_read_at(int file, int64_t at, voi
 }
 IGNIS__MAYBE_UNUSED static void ignis__file_close(int file) { close(file); }
 
-/*  A file to write to, or null. */
+/*  Opens a file for writing. NULL on failure. */
 static FILE *ignis__file_create(const char *path, ignis__file_how how)
 {
     static const int flags[] = {O_EXCL, O_APPEND | O_NOFOLLOW | O_NONBLOCK, O_TRUNC, O_EXCL}, modes[] = {0666, 0644, 0666, 0600};
@@ -136,9 +143,9 @@ static FILE *ignis__file_create(const char *path, ignis__file_how how)
         close(descriptor);
     return file;
 }
-/*  Writes to the disk what was written to the file. */
+/*  Flushes a file to the disk. */
 IGNIS__MAYBE_UNUSED static bool ignis__file_flush(FILE *file) { return fflush(file) == 0 && fsync(fileno(file)) == 0; }
-/*  The same for the name of a file that was renamed, where the system can do it. */
+/*  Flushes the folder of a renamed file to the disk, so that the new name survives a crash. */
 IGNIS__COLD IGNIS__MAYBE_UNUSED static void ignis__folder_flush(const char *path_of_file)
 {
     const char *slash = strrchr(path_of_file, '/');
@@ -155,12 +162,14 @@ IGNIS__COLD IGNIS__MAYBE_UNUSED static void ignis__folder_flush(const char *path
     (void)fsync(descriptor);
     close(descriptor);
 }
-/*  Whether a file or folder is this user's, or root's, and nobody else may write to it: else `why` says what is wrong. */
+/*  Checks that this user or root owns a file or folder, and that no other user may write to it. If not, `why` has the
+    reason. */
 IGNIS__COLD static bool ignis__stat_is_private(const struct stat *info, char *why, size_t size)
 {
     *why = 0;
     if (info->st_uid != geteuid() && info->st_uid != 0)
-        snprintf(why, size, "it is of user %lu, and we are user %lu", (unsigned long)info->st_uid, (unsigned long)geteuid());
+        snprintf(why, size, "its owner is user %lu, and this process runs as user %lu", (unsigned long)info->st_uid,
+                 (unsigned long)geteuid());
     else if (info->st_mode & 022)
         snprintf(why, size, "others may write to it (mode 0%o); chmod go-w it", (unsigned)info->st_mode & 07777);
     return *why == 0;
@@ -172,18 +181,19 @@ static bool ignis__file_is_private(int file, char *why, size_t size)
     if (fstat(file, &info) != 0)
         snprintf(why, size, "%s", strerror(errno));
     else if (!S_ISREG(info.st_mode))
-        snprintf(why, size, "it is no regular file");
+        snprintf(why, size, "it is not a regular file");
     return *why == 0 && ignis__stat_is_private(&info, why, size);
 }
 static bool ignis__stream_is_private(FILE *file, char *why, size_t size) { return ignis__file_is_private(fileno(file), why, size); }
-/*  As ignis__stat_is_private, of what a path names; true where nothing is there. */
+/*  As ignis__stat_is_private, for a path. True if nothing is there. */
 static bool ignis__path_is_private(const char *path, char *why, size_t size)
 {
     struct stat info;
     *why = 0;
     return stat(path, &info) != 0 || ignis__stat_is_private(&info, why, size);
 }
-/*  The file that a path stands for, links followed, also where there is none yet; null: there is no memory, or *loop, links lead round. */
+/*  Returns the file that a path names after following links; it need not exist yet. NULL if out of memory; NULL and
+    *loop if the links form a loop. */
 IGNIS__COLD IGNIS__MAYBE_UNUSED static char *ignis__file_target(const char *path, bool *loop)
 {
     char link[4096], *at = ignis__copy_string(path);
@@ -208,7 +218,8 @@ IGNIS__COLD IGNIS__MAYBE_UNUSED static char *ignis__file_target(const char *path
     errno = *loop ? ELOOP : ENOMEM;
     return NULL;
 }
-/*  Gives a new file the mode and owner of the one that it is to replace, if there is one. A group that cannot be given gets no more than others. */
+/*  Gives a new file the mode and owner of the file it will replace, if there is one. If the group cannot be set, the
+    group gets only the rights of others. */
 IGNIS__COLD IGNIS__MAYBE_UNUSED static void ignis__file_inherit(FILE *file, const char *path)
 {
     struct stat info;
@@ -220,7 +231,7 @@ IGNIS__COLD IGNIS__MAYBE_UNUSED static void ignis__file_inherit(FILE *file, cons
         mode = (mode_t)((mode & 0707u) | (mode & (mode << 3) & 070u));
     (void)fchmod(fileno(file), mode);
 }
-/*  Whether there is something at a path that is no regular file, so must not be replaced by one. */
+/*  Checks whether a path names something other than a regular file, which must not be replaced. */
 IGNIS__MAYBE_UNUSED static bool ignis__path_is_special(const char *path)
 {
     struct stat info;
@@ -229,8 +240,8 @@ IGNIS__MAYBE_UNUSED static bool ignis__path_is_special(const char *path)
 
 #endif
 
-/*  Reads a whole regular file into memory of ignis__alloc; null when it cannot be read, or where `why` is given, when others own it or may write to
-    it, which *why then says; else it is "". */
+/*  Reads a whole regular file into memory of ignis__alloc. NULL if it cannot be read. With `why`, also NULL if other
+    users own it or may write to it; *why has that reason, and is "" otherwise. */
 IGNIS__COLD static void *ignis__file_read_as(const char *path, size_t *size, char *why, size_t why_size)
 {
     int64_t length = 0;
@@ -251,8 +262,8 @@ IGNIS__COLD static void *ignis__file_read_as(const char *path, size_t *size, cha
 
 IGNIS__COLD static void *ignis__file_read(const char *path, size_t *size) { return ignis__file_read_as(path, size, NULL, 0); }
 
-/*  A name for a file that is to become `path` by renaming: in the same folder, and no other thread's or process's. The time tells processes of
-    one number apart, as of two containers, or of one that is started again after it was killed. */
+/*  Returns a name for a file that will be renamed to `path`: in the same folder, and unique among threads and
+    processes. The time distinguishes processes with the same id: in two containers, or after a restart. */
 IGNIS__MAYBE_UNUSED static char *ignis__file_part_path(const char *path)
 {
     static uint64_t serial;

@@ -1,13 +1,15 @@
 /* ---------------------------------------------------------------------------------------------------------------
-   Declarations, a section for each tag: types, then functions. Every option struct may be zero-initialised: 0 means the
-   default named beside the field. Each function is documented in one form: what it does, then Returns, Errors,
-   Ownership, Threads. "any" after Threads: callable from any thread at any time, also on one handle from several.
-   Streams are named only where work is put on one: that is always the calling thread's current stream of the array's
-   device, and the call does not wait unless it says so. Every function but ignis_setup, the status functions, the version,
-   and names and sizes of dtypes and owners fails with IGNIS_ERROR_NOT_SETUP before ignis_setup, after ignis_shutdown, in
-   a forked child, and in a function given to ignis_stream_call. */
+   Declarations, a section for each tag: types, then functions. Every option struct may be zero-initialised: 0 means
+   the default beside the field. The comment of a function says what it does, then Returns, Errors, Ownership and
+   Threads. "Threads: any" means: callable from any thread at any time, also on one handle from several threads. Work
+   goes to the calling thread's current stream of the array's device, and the call does not wait unless it says so.
+   Before ignis_setup, after ignis_shutdown, in a forked child, and in a function given to ignis_stream_call,
+   functions fail with IGNIS_ERROR_NOT_SETUP. Exceptions are ignis_setup, the status functions, the version, and
+   names and sizes of dtypes and owners.
+   --------------------------------------------------------------------------------------------------------------- */
 
-/*  Handles. 0 is no handle. A handle names a slot and its generation, so one that was freed is recognised for ever. */
+/*  Handles. 0 is no handle. A handle names a slot and its generation, so the handle of a freed object is recognised
+    for ever. */
 typedef struct ignis_array {
     uint64_t id;
 } ignis_array;

@@ -1,4 +1,10 @@
-/*  Host memory. Zeroed, as every struct of Ignis starts from zero. */
+/*  base/host_memory.c - host memory from the caller's allocator, else from malloc
+
+    The allocator is valid from ignis_setup to ignis_shutdown. Memory that lives longer (slots, messages) comes from
+    malloc directly.
+    May use: the C library. Locks: none. */
+
+/*  Allocates host memory, filled with zeros: every struct of Ignis begins as zeros. */
 static ignis_allocator ignis__allocator;
 
 static void *ignis__alloc(size_t size)

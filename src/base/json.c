@@ -1,8 +1,14 @@
-/*  A reader of JSON. After the first fault, which is kept, all fails, without a step ahead. Strings are decoded where they are. */
+/*  base/json.c - a reader of JSON
+
+    A pull reader without a tree: the caller asks for the next string, number or element. One fault ends it.
+    May use: text.c, utf8.c. Locks: none. Bounds: nesting up to 64, and the text is writable, because strings are
+    decoded in place. */
+
+/*  Reads JSON. The first fault is kept, and every later call fails without advancing. Strings are decoded in place. */
 typedef struct ignis__json {
     char *start, *at, *end;
     const char *what; /* it reads, in messages; null: the header */
-    char fault[256];  /* "" for none */
+    char fault[256];  /* "" if there was none */
 } ignis__json;
 
 IGNIS__PRINTF(2, 3)
@@ -20,7 +26,7 @@ IGNIS__COLD static bool ignis__json_fail(ignis__json *json, const char *format, 
     return false;
 }
 
-/*  The next character behind white space; 0 at the end. */
+/*  Skips white space and returns the next character; 0 at the end. */
 IGNIS__COLD static char ignis__json_peek(ignis__json *json)
 {
     while (json->at < json->end && (*json->at == ' ' || *json->at == '\n' || *json->at == '\r' || *json->at == '\t'))
@@ -41,7 +47,8 @@ static bool ignis__json_expect(ignis__json *json, char wanted)
     return ignis__json_take(json, wanted) || ignis__json_fail(json, "a %c is missing", wanted);
 }
 
-/*  Whether another element follows before `close`; steps over what is before it. *first is true behind the opening bracket. */
+/*  Checks whether another element follows before `close`, and skips its comma. *first is true after the opening
+    bracket. */
 IGNIS__COLD static bool ignis__json_more(ignis__json *json, char close, bool *first)
 {
     bool behind_element = !*first;
@@ -53,7 +60,7 @@ IGNIS__COLD static bool ignis__json_more(ignis__json *json, char close, bool *fi
     return true;
 }
 
-/*  The number of four hexadecimal digits; -1 when they are not. */
+/*  Returns the number of four hexadecimal digits; -1 if they are not. */
 IGNIS__COLD static int ignis__json_hex(ignis__json *json)
 {
     int value = 0, i;
@@ -69,7 +76,7 @@ IGNIS__COLD static int ignis__json_hex(ignis__json *json)
     return value;
 }
 
-/*  Writes the character that an escape, behind its backslash, stands for; the place behind it. */
+/*  Decodes the escape after a backslash, and returns the position after it. */
 static char *ignis__json_escape(ignis__json *json, char *out)
 {
     static const char names[] = "\"\\/bfnrt", values[] = "\"\\/\b\f\n\r\t";
@@ -81,7 +88,7 @@ static char *ignis__json_escape(ignis__json *json, char *out)
         return out;
     }
     if (json->at == json->end || *json->at != 'u') {
-        ignis__json_fail(json, "a backslash begins no escape");
+        ignis__json_fail(json, "a backslash is followed by an unknown escape");
         return out;
     }
     json->at++;
@@ -99,7 +106,7 @@ static char *ignis__json_escape(ignis__json *json, char *out)
     return out + ignis__utf8_write(out, (uint32_t)code);
 }
 
-/*  A string, decoded and ended with a 0; *size tells of those inside. "" after a fault. */
+/*  Reads a string, decoded and zero-terminated. *size is its length, because it may contain zeros. "" after a fault. */
 IGNIS__COLD static const char *ignis__json_string(ignis__json *json, size_t *size)
 {
     char *text, *out;
@@ -115,7 +122,7 @@ IGNIS__COLD static const char *ignis__json_string(ignis__json *json, size_t *siz
             json->at++;
             out = ignis__json_escape(json, out);
         } else if ((unsigned char)*json->at < ' ') {
-            ignis__json_fail(json, "a string holds the control character 0x%02x, which has to be escaped",
+            ignis__json_fail(json, "a string holds the control character 0x%02x, which must be escaped",
                              (unsigned)(unsigned char)*json->at);
         } else if ((length = ignis__utf8_length(json->at, (size_t)(json->end - json->at))) == 0) {
             ignis__json_fail(json, "a string is not well-formed UTF-8");
@@ -135,14 +142,14 @@ IGNIS__COLD static const char *ignis__json_string(ignis__json *json, size_t *siz
     return text;
 }
 
-/*  A whole number that is not negative and fits 63 bits; 0 after a fault. */
+/*  Reads an integer from 0 to 2^63 - 1. 0 after a fault. */
 IGNIS__COLD static int64_t ignis__json_count(ignis__json *json)
 {
     int64_t value = 0;
     const char *digits;
     char c = ignis__json_peek(json);
     if (c < '0' || c > '9') {
-        ignis__json_fail(json, "a whole number, not below 0, is missing");
+        ignis__json_fail(json, "a whole number of 0 or more is missing");
         return 0;
     }
     for (digits = json->at; json->at < json->end && *json->at >= '0' && *json->at <= '9'; json->at++) {
@@ -159,7 +166,7 @@ IGNIS__COLD static int64_t ignis__json_count(ignis__json *json)
     return json->fault[0] ? 0 : value;
 }
 
-/*  Steps over the digits of a number; false when there are none. */
+/*  Skips the digits of a number. False if there are none. */
 static bool ignis__json_digits(ignis__json *json)
 {
     const char *digits = json->at;
@@ -168,7 +175,7 @@ static bool ignis__json_digits(ignis__json *json)
     return json->at > digits;
 }
 
-/*  Steps over true, false, null, a number or a string. */
+/*  Skips true, false, null, a number or a string. */
 static void ignis__json_skip_scalar(ignis__json *json)
 {
     static const char *const words[] = {"true", "false", "null"};
@@ -202,10 +209,11 @@ static void ignis__json_skip_scalar(ignis__json *json)
         ok = ignis__json_digits(json);
     }
     if (!ok)
-        ignis__json_fail(json, "there is no value");
+        ignis__json_fail(json, "a value is missing");
 }
 
-/*  The value of checked digits: exact up to 2^53 and 22 decimals, else nearly. strtod goes by the program's locale. */
+/*  Returns the value of validated digits: exact up to 2^53 and 22 decimals, else nearly. Not strtod, which depends on
+    the program's locale. */
 IGNIS__MAYBE_UNUSED static double ignis__decimal(const char *text, const char *end)
 {
     double value = 0, power = 1, factor = 10;
@@ -235,7 +243,7 @@ IGNIS__MAYBE_UNUSED static double ignis__decimal(const char *text, const char *e
     return negative ? -value : value;
 }
 
-/*  Any number. */
+/*  Reads any number. */
 IGNIS__MAYBE_UNUSED static double ignis__json_number(ignis__json *json)
 {
     const char *begin;
@@ -251,10 +259,10 @@ IGNIS__MAYBE_UNUSED static double ignis__json_number(ignis__json *json)
 
 #define IGNIS__JSON_DEPTH 64
 
-/*  Steps over a value of any kind. */
+/*  Skips a value of any kind. */
 static void ignis__json_skip(ignis__json *json)
 {
-    uint64_t objects = 0; /* what is open, the innermost in the lowest bit: 1 for an object, 0 for an array */
+    uint64_t objects = 0; /* the open brackets, the innermost in the lowest bit: 1 for an object, 0 for an array */
     int depth = 0;
     size_t size;
     while (!json->fault[0]) {

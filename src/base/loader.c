@@ -1,3 +1,10 @@
+/*  base/loader.c - searches, opens and checks the libraries
+
+    A path of the caller or the environment is the only candidate. Else: the system's names, the toolkit's folders,
+    wheels of Pythons. A failure lists every candidate and the loader's reason.
+    May use: driver_api.c. Locks: ignis__loader_lock, held while one library is opened; no other lock is taken under
+    it. */
+
 typedef struct ignis__symbol {
     const char *name;
     size_t offset; /* of the pointer in its api struct */
@@ -8,7 +15,7 @@ typedef struct ignis__symbol {
 typedef struct ignis__library_spec {
     const char *title;
     const char *env;        /* the variable that names the file */
-    const char *names[6];   /* for the system's own search, newest first */
+    const char *names[6];   /* names for the system's search, newest first */
     const char *folders[6]; /* below CUDA_PATH, and as they are */
     const char *wheels[3];  /* below each Python's site-packages */
     const char *companion;  /* a library that this one opens by itself, and must find beside it */
@@ -71,7 +78,7 @@ static const ignis__library_spec ignis__library_specs[IGNIS_LIBRARY_COUNT] = {
 static struct ignis__loaded {
     uint64_t loaded;   /* the api struct is filled */
     uint64_t missing;  /* ignis__library_available has not found it */
-    char path[1024];   /* what it was opened by */
+    char path[1024];   /* the name it was opened by */
     char wanted[1024]; /* ignis_desc's path, "" for a search */
     int version, found;
     uint64_t release; /* the exact version, for cache keys */
@@ -96,7 +103,8 @@ CUresult CUDAAPI cuEventElapsedTime(float *, CUevent, CUevent);
 #endif
 #endif
 
-/*  One that is declared in a header which needs OpenGL's, and one that only the driver of Windows has: neither is in every library that is linked. */
+/*  Two functions that no linked library must have: one needs OpenGL's header, the other is in the driver of Windows
+    alone. */
 #if defined(__GNUC__) && !defined(_WIN32)
 #define IGNIS__WEAK __attribute__((weak))
 #else
@@ -111,7 +119,7 @@ CUresult CUDAAPI cuDeviceGetLuid(char *, unsigned *, CUdevice) IGNIS__WEAK;
 }
 #endif
 
-/*  The cast through void(*)(void) is the one that compilers let pass between unlike function types. */
+/*  Compilers accept a cast between unlike function types only through void(*)(void). */
 static void ignis__library_bind(ignis_library which, struct ignis__loaded *library)
 {
     snprintf(library->path, sizeof library->path, "linked");
@@ -128,7 +136,7 @@ static void ignis__library_bind(ignis_library which, struct ignis__loaded *libra
 
 #endif /* IGNIS_LINK_CUDA */
 
-/*  One search for a library: where it looked, and why each place was not it. */
+/*  One search for a library: the places tried, and why each failed. */
 typedef struct ignis__search {
     const ignis__library_spec *spec;
     const char *below; /* the folder of Pythons that is being listed */
@@ -137,7 +145,7 @@ typedef struct ignis__search {
     ignis__string_writer tried;
 } ignis__search;
 
-/*  Where the companion of a library is looked for: a folder, and the beginning of its name. */
+/*  A library that another one needs: its folder, and the beginning of its name. */
 typedef struct ignis__companion {
     char folder[1024];
     const char *prefix;
@@ -150,7 +158,7 @@ IGNIS__COLD static void ignis__companion_open(void *context, const char *name)
     if (strncmp(name, companion->prefix, strlen(companion->prefix)) != 0 || strstr(name, ".alt"))
         return;
     snprintf(path, sizeof path, "%s/%s", companion->folder, name);
-    (void)ignis__library_open(path, why, sizeof why); /* without it NVRTC itself says what it misses */
+    (void)ignis__library_open(path, why, sizeof why); /* on failure NVRTC itself names the missing library */
 }
 
 IGNIS__COLD static bool ignis__search_try(ignis__search *search, const char *path)
@@ -181,7 +189,7 @@ IGNIS__COLD static bool ignis__search_try(ignis__search *search, const char *pat
     return false;
 }
 
-/*  Tries a file that is only worth a line in the report when it is there. */
+/*  Tries a file. One that does not exist is left out of the report. */
 IGNIS__COLD static void ignis__search_try_existing(ignis__search *search, const char *folder, const char *file)
 {
     char path[1024];
@@ -203,7 +211,7 @@ IGNIS__COLD static void ignis__search_python(void *context, const char *name)
     ignis__search *search = (ignis__search *)context;
     char packages[1024];
 #ifdef _WIN32
-    static const char *const kinds[] = {"Lib/site-packages", "site-packages"}; /* of a Python, and of what its user has installed */
+    static const char *const kinds[] = {"Lib/site-packages", "site-packages"}; /* for all users of a Python, and for one user */
     const char *prefix = "Python3";
 #else
     static const char *const kinds[] = {"site-packages", "dist-packages"};
@@ -218,7 +226,7 @@ IGNIS__COLD static void ignis__search_python(void *context, const char *name)
     }
 }
 
-/*  A folder, and in it a folder of Pythons or, where `below` is null, itself one. */
+/*  Searches a folder of Pythons or, if `below` is NULL, the folder of one Python. */
 IGNIS__COLD static void ignis__search_pythons(ignis__search *search, const char *root, const char *below)
 {
     char folder[1024];
@@ -279,7 +287,7 @@ IGNIS__COLD static bool ignis__library_find(const char *call, ignis_library whic
 #endif
     search.spec = spec;
     ignis__string_begin(&search.tried, tried, sizeof tried);
-    if (library->wanted[0]) /* a path that was asked for is the only one: another library would be a silent surprise */
+    if (library->wanted[0]) /* a requested path is the only candidate: another library would be a silent surprise */
         ignis__search_try(&search, library->wanted);
     else if (from_env && *from_env)
         ignis__search_try(&search, from_env);
@@ -306,7 +314,7 @@ IGNIS__COLD static bool ignis__library_find(const char *call, ignis_library whic
     return true;
 }
 
-/*  Reads the version, as 1000 * major + 10 * minor, and exactly. */
+/*  Reads the version, as 1000 * major + 10 * minor, from the library itself. */
 IGNIS__COLD static void ignis__library_read_version(ignis_library which, struct ignis__loaded *library)
 {
     int version = 0, minor = 0;
@@ -335,7 +343,8 @@ IGNIS__COLD static void ignis__library_read_version(ignis_library which, struct 
     }
 }
 
-/*  Loads a library once. A failure is reported again at the next try, which may succeed: the user may have installed it. */
+/*  Loads a library once. A failure is reported again at each attempt, and may become a success: the user may have
+    installed the library. */
 static bool ignis__library_load(const char *call, ignis_library which)
 {
     struct ignis__loaded *library = &ignis__libraries[which];
@@ -356,7 +365,7 @@ static bool ignis__library_load(const char *call, ignis_library which)
     return ok;
 }
 
-/*  Whether a library can be had. That it cannot is found out once, and the logger is told what follows from it. */
+/*  Checks whether a library can be loaded. The logger is told once if it cannot, and what follows from it. */
 IGNIS__MAYBE_UNUSED static bool ignis__library_available(const char *call, ignis_library which, const char *then)
 {
     struct ignis__loaded *library = &ignis__libraries[which];
@@ -382,7 +391,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_library_query(ignis_library library, ig
     if (!ignis__enter(call))
         return IGNIS_ERROR_NOT_SETUP;
     if (library < IGNIS_LIBRARY_CUDA || library >= IGNIS_LIBRARY_COUNT)
-        return ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "there is no library %d; IGNIS_LIBRARY_CUDA to _NCCL are 1 to 4", (int)library);
+        return ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "library is %d; expected IGNIS_LIBRARY_CUDA to _NCCL, 1 to 4", (int)library);
     if (!info)
         return ignis__fail_null(call, "info");
     if (!ignis__library_load(call, library))

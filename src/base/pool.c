@@ -1,20 +1,25 @@
 /* ===============================================================================================================
-   >>pool - handles. A slot counts how often it was used; a handle carries the count it was given.
+   >>pool - slots, handles, and the generations that tell a stale handle from a live one
+
+   Every public object is an item of a pool. May use: >>status, >>platform.
+   Locks: a pool's lock guards its free list and pages; a slot's lock guards the fields of its item. States of slots
+   are atomic.
    =============================================================================================================== */
 
-/*  What private functions that give something up are called, here and in all sections:
-        drop       one hold less (the opposite of hold); the last one of a dead item takes it apart
-        unclaim    one reference less of an array (the opposite of claim), which may be its last
-        give       back to those that are kept for the next who takes one (the opposite of take): slots, blocks, events
-        unuse      of a block of memory that becomes free (the opposite of use)
-        destroy    takes apart what nobody uses any more
-        discard    of what was made by a call that failed then
-        free       of host memory, as in ignis__free; public: of a handle, which is stale from then on (kill)
-        unload     of a library or a module
-        forget     of something that is not Ignis' own and is about to go, such as a stream of the caller
-        close      of all that a section has, at ignis_shutdown */
+/*  The verbs of functions that give something up, here and in all sections:
+        drop       releases one hold (the opposite of hold); the last drop of a dead item destroys it
+        unclaim    releases one reference of an array (the opposite of claim), which may be the last
+        recycle    returns a slot, a block or an event to its free list (the opposite of take)
+        unuse      marks a block of memory as free (the opposite of use)
+        destroy    takes apart an item that nobody uses any more
+        discard    undoes what a failed call had made
+        free       frees host memory, as ignis__free; in public: frees a handle, which is stale from then on (kill)
+        unload     unloads a library or a module
+        forget     removes the entry of an object that Ignis does not own, such as a caller's stream
+        close      closes everything of a section, at ignis_shutdown */
 
-/*  Who holds a lock takes only those that stand further right in a line, so that no two threads wait for each other:
+/*  The order of locks. The holder of a lock on the left takes only locks on its right or further down the line, so
+    that no two threads wait for each other:
         ignis__setup_lock     all others
         an optimizer's slot   a tensor's slot; those of memory and streams
         a model's engine      a model's slot
@@ -28,14 +33,18 @@
                               asking or trimming of a cache, the cache, a device
                               trimming of a cache, a stream of the caller, a device
                               an event of the caller, a stream of the caller, a device
-    Behind a device's, a pool's, ignis__captures, ignis__callbacks, ignis__measurements and those of the kernel caches nothing is locked.
-    Nobody waits for the device holding one that a launch needs: what runs there may wait for that launch. The logger is called with locks
-    held, so it must not call Ignis. */
+    No lock is taken under those of a device, a pool, ignis__captures, ignis__callbacks, ignis__measurements or the
+    kernel caches.
+    No thread waits for the device while it holds a lock that a launch needs: work on the device may wait for that
+    launch.
+    The logger is called with locks held, so it must not call Ignis. */
 
-/*  handle: generation (32 bits) | kind (5 bits) | slot (27 bits). A slot's state: generation (32 bits) | holds (32 bits).
-    An odd generation is live. The handle itself is one hold; a call that uses the item takes another, so an item is only taken
-    apart when nobody is inside it. Slots are never freed and a generation never comes back (a slot that has used up its
-    generations is not used again), which is why a stale handle is recognised for ever. */
+/*  A handle: generation (32 bits) | kind (5 bits) | slot (27 bits). The state of a slot: generation (32 bits) | holds
+    (32 bits).
+    An odd generation is live. The handle itself is one hold, and a call that uses the item takes another: an item is
+    destroyed only when no call uses it.
+    Slots are never freed while handles may exist, and a generation never repeats (a slot without generations left is
+    retired). So a stale handle is recognised for ever. */
 typedef enum ignis__kind {
     IGNIS__KIND_ARRAY = 1,
     IGNIS__KIND_KERNEL,
@@ -46,13 +55,13 @@ typedef enum ignis__kind {
     IGNIS__KIND_TICKET,
     IGNIS__KIND_FENCE,
     IGNIS__KIND_GL_BUFFER,
-    IGNIS__KIND_VMM, /* from here on those of ignis_collective.h */
+    IGNIS__KIND_VMM, /* from here on: kinds of ignis_collective.h */
     IGNIS__KIND_RANGE,
     IGNIS__KIND_CHANNEL,
     IGNIS__KIND_TRANSPORT,
     IGNIS__KIND_COMM,
     IGNIS__KIND_PARALLEL,
-    IGNIS__KIND_TOKENIZER, /* from here on those of IGNIS_MODELS */
+    IGNIS__KIND_TOKENIZER, /* from here on: kinds of IGNIS_MODELS */
     IGNIS__KIND_MODEL,
     IGNIS__KIND_SEQUENCE,
     IGNIS__KIND_LORA,
@@ -73,21 +82,21 @@ typedef struct ignis__slot {
     uint32_t index;
 } ignis__slot;
 
-/*  What an item was that is freed by now, so that messages about its stale handle can name it. It stays until the slot's next item is freed. */
+/*  Names an item that has been freed, for messages about its stale handle. Valid until the slot's next item is freed. */
 typedef struct ignis__tombstone {
     uint64_t handle, id;
     char name[32];
 } ignis__tombstone;
 
 #define IGNIS__POOL_FIRST_PAGE 64u
-#define IGNIS__POOL_PAGES 21 /* page k holds 64 << k items: 2^27 in all, but for 64 */
+#define IGNIS__POOL_PAGES 21 /* page k holds 64 << k items: 2^27 - 64 in all */
 
 typedef struct ignis__pool {
     size_t item_size; /* items begin with an ignis__slot */
     ignis__kind kind;
     const char *what;       /* an item is, in messages */
     ignis_diagnostic freed; /* of a stale handle */
-    size_t tombstone;       /* where an item keeps its ignis__tombstone; 0: it has none */
+    size_t tombstone;       /* offset of an item's ignis__tombstone; 0 if it has none */
     ignis__mutex lock;
     uint64_t count; /* slots ever made */
     char *pages[IGNIS__POOL_PAGES];
@@ -95,7 +104,7 @@ typedef struct ignis__pool {
     struct ignis__pool *next;
 } ignis__pool;
 
-static uint64_t ignis__pools; /* a list of those with pages: the address of the first */
+static uint64_t ignis__pools; /* list of the pools with pages: the address of the first one */
 
 #define IGNIS__POOL(item, kind, what, freed) IGNIS__POOL_NAMED(item, kind, what, freed, 0)
 #define IGNIS__POOL_NAMED(item, kind, what, freed, tombstone)                             \
@@ -110,7 +119,8 @@ static ignis__slot *ignis__pool_slot(const ignis__pool *pool, uint64_t index)
     return (ignis__slot *)(void *)(pool->pages[page] + (shifted - ((uint64_t)IGNIS__POOL_FIRST_PAGE << page)) * pool->item_size);
 }
 
-/*  Slots come from malloc and stay: they outlive ignis_shutdown, and with it the user's allocator. They go when a library is unloaded. */
+/*  Adds a page of slots. Slots come from malloc, because they outlive ignis_shutdown and the user's allocator. They
+    are freed when a library is unloaded. */
 IGNIS__COLD static ignis__slot *ignis__pool_grow(ignis__pool *pool)
 {
     uint64_t index = pool->count, shifted = index + IGNIS__POOL_FIRST_PAGE;
@@ -136,7 +146,7 @@ IGNIS__COLD static ignis__slot *ignis__pool_grow(ignis__pool *pool)
     return slot;
 }
 
-/*  Frees all slots, when nobody can ask for a handle any more. */
+/*  Frees all slots, when no handle can be used any more. */
 IGNIS__COLD static void ignis__pools_free(void)
 {
     ignis__pool *pool = (ignis__pool *)(uintptr_t)ignis__atomic_load(&ignis__pools);
@@ -152,7 +162,7 @@ IGNIS__COLD static void ignis__pools_free(void)
     ignis__atomic_store(&ignis__pools, 0);
 }
 
-/*  A slot that nobody else can see yet; fill the item, then ignis__pool_publish it. Null, and reported: out of memory. */
+/*  Takes a free slot, invisible to other threads until ignis__pool_publish. NULL, and reported, if out of memory. */
 static void *ignis__pool_take(const char *call, ignis__pool *pool)
 {
     ignis__slot *slot;
@@ -168,7 +178,7 @@ static void *ignis__pool_take(const char *call, ignis__pool *pool)
     return slot;
 }
 
-/*  The same, with zeros behind the slot, up to the tombstone of the item before it. */
+/*  As ignis__pool_take, with zeros from the end of the slot up to the tombstone. */
 static void *ignis__pool_take_zeroed(const char *call, ignis__pool *pool)
 {
     char *item = (char *)ignis__pool_take(call, pool);
@@ -177,13 +187,13 @@ static void *ignis__pool_take_zeroed(const char *call, ignis__pool *pool)
     return item;
 }
 
-/*  Fills an item that was taken with all of another one but its slot, which others look at in one that is not live, too. */
+/*  Copies an item to a taken one, except its slot: other threads read the slots of dead items, too. */
 IGNIS__MAYBE_UNUSED static void ignis__pool_fill(const ignis__pool *pool, void *item, const void *from)
 {
     memcpy((char *)item + sizeof(ignis__slot), (const char *)from + sizeof(ignis__slot), pool->item_size - sizeof(ignis__slot));
 }
 
-/*  Gives the item a handle, by which others see it, and as many holds. */
+/*  Gives an item a handle, which makes it visible, and `holds` holds. */
 static uint64_t ignis__pool_publish_held(ignis__pool *pool, void *item, int holds)
 {
     ignis__slot *slot = (ignis__slot *)item;
@@ -196,7 +206,7 @@ static uint64_t ignis__pool_publish_held(ignis__pool *pool, void *item, int hold
 
 static uint64_t ignis__pool_publish(ignis__pool *pool, void *item) { return ignis__pool_publish_held(pool, item, 1); }
 
-/*  Makes the slot free for others; the item is taken apart already. */
+/*  Returns a slot to the free list; its item has been destroyed. */
 IGNIS__ONE_COPY static void ignis__pool_recycle(ignis__pool *pool, void *item)
 {
     ignis__slot *slot = (ignis__slot *)item;
@@ -208,7 +218,7 @@ IGNIS__ONE_COPY static void ignis__pool_recycle(ignis__pool *pool, void *item)
     ignis__mutex_unlock(&pool->lock);
 }
 
-/*  The item of a slot, held, if it is live and of that generation; any generation will do for 0. */
+/*  Holds and returns the item of a slot, if it is live and of that generation (0: any generation). Else NULL. */
 static inline void *ignis__pool_hold_slot(ignis__pool *pool, uint64_t index, uint64_t generation)
 {
     ignis__slot *slot = ignis__pool_slot(pool, index);
@@ -220,7 +230,7 @@ static inline void *ignis__pool_hold_slot(ignis__pool *pool, uint64_t index, uin
     return slot;
 }
 
-/*  The item of a live handle, held; null when the handle is stale or was never given out. */
+/*  Holds and returns the item of a live handle. NULL if the handle is stale or was never valid. */
 static void *ignis__pool_hold(ignis__pool *pool, uint64_t handle)
 {
     uint64_t index = handle & IGNIS__SLOT_MASK;
@@ -229,7 +239,7 @@ static void *ignis__pool_hold(ignis__pool *pool, uint64_t handle)
     return ignis__pool_hold_slot(pool, index, handle >> 32);
 }
 
-/*  The next live item from a slot on, held; null: there is none. Begin with index 0. */
+/*  Holds and returns the next live item from a slot on. NULL if there is none. Begin with index 0. */
 static void *ignis__pool_next(ignis__pool *pool, uint64_t *index)
 {
     void *item = NULL;
@@ -238,7 +248,7 @@ static void *ignis__pool_next(ignis__pool *pool, uint64_t *index)
     return item;
 }
 
-/*  One more hold of an item that others hold; false: the last one was just given back, and the item is being taken apart. */
+/*  Adds a hold to an item that others hold. False if the last hold was just dropped, and the item is being destroyed. */
 IGNIS__MAYBE_UNUSED static bool ignis__pool_hold_more(void *item)
 {
     ignis__slot *slot = (ignis__slot *)item;
@@ -250,7 +260,7 @@ IGNIS__MAYBE_UNUSED static bool ignis__pool_hold_more(void *item)
     return true;
 }
 
-/*  Gives a hold back. True: it was the last one of a dead item, which the caller now takes apart. */
+/*  Drops a hold. True if it was the last hold of a dead item: the caller destroys the item. */
 static bool ignis__pool_drop(void *item)
 {
     ignis__slot *slot = (ignis__slot *)item;
@@ -258,13 +268,13 @@ static bool ignis__pool_drop(void *item)
     return (state & 0xFFFFFFFFu) == 0 && !(state >> 32 & 1);
 }
 
-/*  Whether a held item is still live; ask with its lock taken, under which it dies. */
+/*  Checks whether a held item is still live. The caller has the item's lock, because items die under it. */
 static bool ignis__pool_live(const void *item) { return ignis__atomic_load(&((const ignis__slot *)item)->state) >> 32 & 1; }
 
 /*  Makes the handles of a live, held and locked item stale. The handle's own hold remains to be dropped. */
 static void ignis__pool_kill(void *item) { ignis__atomic_add(&((ignis__slot *)item)->state, (uint64_t)1 << 32); }
 
-/*  "array #7 'weights'": what messages call an item; 0 for no id, "" for no name. */
+/*  The name of an item in messages: "array #7 'weights'". Id 0 and name "" are left out. */
 typedef struct ignis__label {
     char text[80];
 } ignis__label;
@@ -282,7 +292,7 @@ IGNIS__COLD static ignis__label ignis__label_write(const char *what, uint64_t id
     return out;
 }
 
-/*  Writes down what an item is that is about to die; it is locked. */
+/*  Records the name of an item that is about to die. The caller has its lock. */
 static void ignis__tombstone_write(ignis__tombstone *tombstone, const ignis__slot *slot, uint64_t id, const char *name)
 {
     size_t length = strlen(name);
@@ -293,7 +303,7 @@ static void ignis__tombstone_write(ignis__tombstone *tombstone, const ignis__slo
     tombstone->name[length] = 0;
 }
 
-/*  "array #7 'weights', freed" for a stale handle; "" where that is forgotten, or was never there. */
+/*  Returns "array #7 'weights', freed" for a stale handle; "" if nothing is known about it. */
 IGNIS__COLD static ignis__label ignis__label_stale(ignis__pool *pool, uint64_t handle)
 {
     uint64_t index = handle & IGNIS__SLOT_MASK;
@@ -318,20 +328,20 @@ IGNIS__COLD static void ignis__fail_stale(const char *call, ignis__pool *pool, u
     uint64_t kind = ignis__handle_kind(handle);
     ignis__label label = ignis__label_stale(pool, handle);
     if (kind != (uint64_t)pool->kind && kind >= IGNIS__KIND_ARRAY && kind < IGNIS__KIND_COUNT)
-        ignis__fail(IGNIS_DIAG_WRONG_KIND, call, "%s handle 0x%llx is the handle of something else", pool->what,
+        ignis__fail(IGNIS_DIAG_WRONG_KIND, call, "%s handle 0x%llx names an object of another kind", pool->what,
                     (unsigned long long)handle);
     else if (*label.text)
         ignis__fail(pool->freed, call, "%s (handle 0x%llx)", label.text, (unsigned long long)handle);
     else if (handle)
         ignis__fail(pool->freed, call, "%s handle 0x%llx was freed, or never existed", pool->what, (unsigned long long)handle);
-    /* 0 is what a failed call returned: the first error says why */
+    /* 0 is the result of a failed call: the first failure says why */
     else if (ignis__this_thread.record.status == IGNIS_OK)
         ignis__fail(pool->freed, call, "%s handle is 0: no %s was created", pool->what, pool->what);
     else
         ignis__this_thread.latest = ignis__diagnostics[pool->freed].status;
 }
 
-/*  The item of a handle, held, for a public call; null, and reported, when there is none. */
+/*  Holds and returns the item of a handle, for a public call. NULL, and reported, if there is none. */
 IGNIS__ONE_COPY static void *ignis__handle_hold(const char *call, ignis__pool *pool, uint64_t handle)
 {
     void *item = NULL;
@@ -340,7 +350,7 @@ IGNIS__ONE_COPY static void *ignis__handle_hold(const char *call, ignis__pool *p
     return item;
 }
 
-/*  Makes the handle of a held item stale, once; false: another thread has. The caller's hold remains. */
+/*  Makes the handle of a held item stale, once. False if another thread has done so. The caller's hold remains. */
 static bool ignis__handle_kill(void *item)
 {
     ignis__slot *slot = (ignis__slot *)item;
@@ -355,7 +365,7 @@ static bool ignis__handle_kill(void *item)
     return live;
 }
 
-/*  What is alive at ignis_shutdown is reported, a line each, and counted beyond this many. */
+/*  Objects alive at ignis_shutdown are reported one per line up to this many, and counted beyond. */
 #define IGNIS__LEAKS_SHOWN 20
 static int ignis__leaks; /* reported by the ignis_shutdown that is under way */
 

@@ -1,3 +1,8 @@
+/*  base/posix.c - threads, clock, environment, libraries and folders on POSIX systems
+
+    Has the same functions as windows.c, one for one. May use: compiler.c, atomic.c.
+    Locks: ignis__thread_exits.lock guards the key of the thread-exit handler alone. */
+
 typedef pthread_mutex_t ignis__mutex;
 #define IGNIS__MUTEX_INIT PTHREAD_MUTEX_INITIALIZER
 static void ignis__mutex_init(ignis__mutex *mutex)
@@ -40,7 +45,7 @@ static struct {
     pthread_key_t key;
 } ignis__thread_exits = {IGNIS__MUTEX_INIT, false, 0};
 
-/*  Calls release(value) when the calling thread ends. False: it cannot. */
+/*  Calls release(value) when the calling thread ends. False if it cannot. */
 static bool ignis__at_thread_exit(void (*release)(void *), void *value)
 {
     bool made;
@@ -52,7 +57,7 @@ static bool ignis__at_thread_exit(void (*release)(void *), void *value)
     return made && pthread_setspecific(ignis__thread_exits.key, value) == 0;
 }
 
-/*  Nothing is called any more when a thread ends. A forked child may find the lock taken for ever. */
+/*  Cancels all calls at thread exit. In a forked child the lock may never be released, so it is only tried. */
 static void ignis__thread_exits_close(void)
 {
     if (!ignis__mutex_try(&ignis__thread_exits.lock))
@@ -63,12 +68,13 @@ static void ignis__thread_exits_close(void)
     ignis__mutex_unlock(&ignis__thread_exits.lock);
 }
 
-/*  On the function that runs when the library that has Ignis inside is unloaded, or the program ends: what ignis__at_fork is given the system
-    forgets then by itself. Not by atexit, which the thread sanitizer puts off to the program's end. */
+/*  Marks the function that runs when the library with Ignis inside is unloaded, or the program ends. The system then
+    forgets the handler of ignis__at_fork by itself. Not atexit: the thread sanitizer delays that to the end of the
+    program. */
 #define IGNIS__AT_UNLOAD __attribute__((destructor))
 static void ignis__at_unload(void (*unload)(void)) { (void)unload; }
 
-/*  A variable of which each thread has its own. */
+/*  Declares a thread-local variable. */
 #define IGNIS__LOCAL(type, name, which) static __thread type name;
 
 static void ignis__at_fork(void (*in_child)(void)) { pthread_atfork(NULL, NULL, in_child); }
@@ -79,15 +85,16 @@ static int64_t ignis__clock_ns(clockid_t clock)
     clock_gettime(clock, &now);
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
-#ifdef CLOCK_REALTIME_COARSE /* as of the last tick, which is enough for the age of an array, and read four times as fast */
+#ifdef CLOCK_REALTIME_COARSE /* time of the last tick: precise enough for the age of an array, and read four times as fast */
 static int64_t ignis__wall_ns(void) { return ignis__clock_ns(CLOCK_REALTIME_COARSE); }
 #else
 static int64_t ignis__wall_ns(void) { return ignis__clock_ns(CLOCK_REALTIME); }
 #endif
 static int64_t ignis__monotonic_ns(void) { return ignis__clock_ns(CLOCK_MONOTONIC); }
 
-/*  The one place that reads the environment. Whoever starts a program that has more rights than they have - setuid, setgid, capabilities of its
-    file - says nothing by it: no library, no file, no folder. */
+/*  Returns an environment variable, NULL if it is unset. The only reader of the environment. A program with more
+    rights than its user (setuid, setgid, file capabilities) reads none: the user must not choose its libraries, files
+    or folders. */
 static const char *ignis__env(const char *name)
 {
 #if defined(__linux__)
@@ -109,7 +116,7 @@ static void *ignis__library_open(const char *path, char *why, size_t why_size)
 }
 static void *ignis__library_symbol(void *library, const char *name) { return dlsym(library, name); }
 
-/*  Calls visit(context, name) for every entry of a folder; false when it cannot be read. */
+/*  Calls visit(context, name) for every entry of a folder. False if the folder cannot be read. */
 IGNIS__COLD static bool ignis__folder_list(const char *path, void (*visit)(void *context, const char *name), void *context)
 {
     DIR *folder = opendir(path);

@@ -1,3 +1,9 @@
+/*  base/status.c - failures: reported by checks, read by ignis_status functions
+
+    fail returns a status, fail_false returns false, check_ functions return whether all is well, log tells the
+    logger alone.
+    May use: error_record.c. Locks: none. */
+
 /*  Keeps a copy of a failure's message as the latest. */
 IGNIS__COLD static void ignis__latest_keep(ignis__thread *thread, const char *message)
 {
@@ -8,7 +14,8 @@ IGNIS__COLD static void ignis__latest_keep(ignis__thread *thread, const char *me
         memcpy(thread->latest_message, message, size);
 }
 
-/*  Makes a record this thread's first failure, if it has none, or frees it: the first failure is the one worth knowing. */
+/*  Makes a record this thread's first failure. If the thread has one already, the record is freed: the first failure
+    is the one worth knowing. */
 static ignis_status ignis__record_adopt(const ignis__record *record)
 {
     ignis__thread *thread = &ignis__this_thread;
@@ -28,7 +35,7 @@ static ignis_status ignis__record_adopt(const ignis__record *record)
     return status;
 }
 
-/*  Makes a failure of another thread, where it was reported already, one of this thread, too. */
+/*  Copies a failure of another thread, which was reported there, to this thread. */
 IGNIS__MAYBE_UNUSED IGNIS__COLD static ignis_status ignis__record_repeat(const ignis__record *record)
 {
     ignis__record copy = *record;
@@ -42,7 +49,8 @@ IGNIS__MAYBE_UNUSED IGNIS__COLD static ignis_status ignis__record_repeat(const i
     return ignis__record_adopt(&copy);
 }
 
-/*  Between the two, failures of this thread are not reported. The first is *failure; its message goes to `why` without the call. */
+/*  Between ignis__quiet_begin and ignis__quiet_end, failures of this thread are not reported. *failure gets the first
+    one, `why` its message without the name of the call. */
 IGNIS__MAYBE_UNUSED static ignis__record ignis__quiet_begin(void)
 {
     ignis__thread *thread = &ignis__this_thread;
@@ -76,7 +84,7 @@ IGNIS__MAYBE_UNUSED static void ignis__outer_call_begin(ignis__outer_call *outer
 
 IGNIS__MAYBE_UNUSED static void ignis__outer_call_end(const ignis__outer_call *outer) { ignis__this_thread.inside = outer->outer; }
 
-/*  Names the calls inside which a call has failed, the innermost first. */
+/*  Adds the calls inside which a call has failed, the innermost first. */
 static void ignis__string_add_outer_calls(ignis__string_writer *text, const ignis__outer_call *outer, const char *call)
 {
     const char *before = " (inside ";
@@ -94,7 +102,8 @@ static void ignis__string_add_outer_calls(ignis__string_writer *text, const igni
         ignis__string_add(text, ")");
 }
 
-/*  What a call ends with that gives something back: with the failure that came up meanwhile, if one did, although what was to end has ended. */
+/*  Returns the status of a call that frees something: that of a failure since `failures_before`, although the object
+    is gone. */
 static uint64_t ignis__failures(void) { return ignis__this_thread.failures; }
 static ignis_status ignis__ended(uint64_t failures_before, bool ok)
 {
@@ -154,7 +163,7 @@ IGNIS__COLD static ignis_status ignis__fail(ignis_diagnostic diagnostic, const c
     return status;
 }
 
-/*  Fails with a message, and is always false: what a check that refuses returns. */
+/*  Reports a failure and returns false: for checks. */
 IGNIS__PRINTF(3, 4)
 IGNIS__COLD static bool ignis__fail_false(ignis_diagnostic diagnostic, const char *call, const char *format, ...)
 {
@@ -188,10 +197,10 @@ IGNIS__COLD static ignis_status ignis__fail_because(ignis_diagnostic diagnostic,
 
 IGNIS__COLD static ignis_status ignis__fail_host_memory(const char *call, size_t size)
 {
-    return ignis__fail(IGNIS_DIAG_HOST_MEMORY, call, "out of host memory: %lld bytes were asked for", (long long)size);
+    return ignis__fail(IGNIS_DIAG_HOST_MEMORY, call, "out of host memory: %lld bytes were requested", (long long)size);
 }
 
-/*  Zeroed memory. Null, and reported: there is none. */
+/*  Allocates zeroed memory. NULL, and reported, if out of memory. */
 IGNIS__ONE_COPY static void *ignis__alloc_for(const char *call, size_t size)
 {
     void *memory = ignis__alloc(size);
@@ -206,7 +215,7 @@ IGNIS__COLD static ignis_status ignis__fail_null(const char *call, const char *a
                        strcmp(argument, "desc") == 0 ? " (in C++ {} is null, too)" : "");
 }
 
-/*  Whether an argument that may not be null was given. */
+/*  Checks that a required pointer is not NULL. False, and reported, if it is. */
 IGNIS__ONE_COPY static bool ignis__check_not_null(const char *call, const char *name, const void *argument)
 {
     if (!argument)
@@ -214,7 +223,7 @@ IGNIS__ONE_COPY static bool ignis__check_not_null(const char *call, const char *
     return argument != NULL;
 }
 
-/*  Whether what a call fills has room for so many, which may be none. */
+/*  Checks the buffer of a call that fills an array of `capacity` items, which may be 0. */
 static bool ignis__check_capacity(const char *call, const char *name, const void *out, int capacity)
 {
     if (capacity < 0)
@@ -222,7 +231,7 @@ static bool ignis__check_capacity(const char *call, const char *name, const void
     return capacity == 0 || ignis__check_not_null(call, name, out);
 }
 
-/*  What the system has refused to do with a file just now. */
+/*  Reports what the system has just refused to do with a file. */
 IGNIS__COLD static ignis_status ignis__fail_file(ignis_diagnostic diagnostic, const char *call, const char *path, const char *what)
 {
     char reason[256];
@@ -230,10 +239,10 @@ IGNIS__COLD static ignis_status ignis__fail_file(ignis_diagnostic diagnostic, co
     return ignis__fail(diagnostic, call, "'%s' cannot be %s: %s", path, what, reason);
 }
 
-/*  The status of the failure that was just reported, for the caller of what reported it. */
+/*  Returns the status of this thread's latest failure. */
 IGNIS__ONE_COPY static ignis_status ignis__failed(void) { return ignis__this_thread.latest; }
 
-/*  Fails for what each call fails for until ignis_setup has succeeded: only the first goes to the log. */
+/*  Reports a failure that every call has until ignis_setup succeeds: only the first one is logged. */
 IGNIS__COLD static void ignis__fail_once(ignis_diagnostic diagnostic, const char *call, const char *why)
 {
     ignis__record cause = IGNIS__ZERO;
@@ -249,24 +258,23 @@ IGNIS__COLD static void ignis__fail_once(ignis_diagnostic diagnostic, const char
     (void)ignis__record_adopt(&cause);
 }
 
-/*  Why Ignis cannot be called here. */
+/*  Explains why Ignis cannot be called here. */
 IGNIS__COLD static void ignis__enter_fail(const char *call)
 {
     if (ignis__this_thread.called_back)
-        ignis__fail(
-            IGNIS_DIAG_INSIDE_CALLBACK, call,
-            "this is inside a function given to ignis_stream_call, on a thread of the driver, where nothing of Ignis or CUDA can be "
-            "called");
+        ignis__fail(IGNIS_DIAG_INSIDE_CALLBACK, call,
+                    "called inside a function given to ignis_stream_call, on a thread of the driver, where neither Ignis nor CUDA can be "
+                    "called");
     else if (ignis__atomic_load(&ignis__global.forked))
         ignis__fail_once(IGNIS_DIAG_FORKED, call,
                          "this process was forked after ignis_setup, and CUDA does not work across fork; exec a new program instead");
     else if (ignis__this_thread.record.status == IGNIS_OK)
         ignis__fail_once(IGNIS_DIAG_NOT_SETUP, call, "ignis_setup has not been called, or ignis_shutdown has");
-    else /* most likely ignis_setup has failed and said why: one message is enough for all calls after it */
+    else /* usually ignis_setup has failed and said why: one message is enough for all later calls */
         ignis__this_thread.latest = IGNIS_ERROR_NOT_SETUP;
 }
 
-/*  The check that stands first in every public function. */
+/*  Checks that Ignis may be called. The first check of every public function. */
 static bool ignis__enter(const char *call)
 {
     if (ignis__atomic_load(&ignis__global.ready) && !ignis__atomic_load(&ignis__global.forked) && !ignis__this_thread.called_back)
@@ -340,7 +348,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_status_end(void)
     ignis__saved_failure *aside = thread->aside && thread->aside->depth == thread->depth ? thread->aside : NULL;
     ignis_status status = thread->record.status;
     if (thread->depth == 0)
-        return ignis__fail(IGNIS_DIAG_SCOPE_ORDER, "ignis_status_end", "there is no ignis_status_begin in this thread that has not ended");
+        return ignis__fail(IGNIS_DIAG_SCOPE_ORDER, "ignis_status_end", "no ignis_status_begin is open in this thread");
     if (aside) {
         ignis_status_clear();
         thread->record = aside->record;

@@ -1,7 +1,12 @@
-/*  Text that grows at its end inside a fixed buffer; what does not fit is cut, and the text always ended. */
+/*  base/text.c - strings in fixed buffers, and UTF-8
+
+    For messages: nothing here allocates, and all text from outside can be escaped.
+    May use: the C library. Locks: none. */
+
+/*  Writes text into a fixed buffer, always terminated. Text that does not fit is cut. */
 typedef struct ignis__string_writer {
     char *data;
-    size_t capacity, length; /* length counts what would have been written, as snprintf does */
+    size_t capacity, length; /* length counts the cut text, too, as snprintf does */
 } ignis__string_writer;
 
 IGNIS__ONE_COPY static void ignis__string_begin(ignis__string_writer *text, char *data, size_t capacity)
@@ -31,11 +36,12 @@ IGNIS__COLD static void ignis__string_add(ignis__string_writer *text, const char
     va_end(args);
 }
 
-/*  Bytes of the character at the beginning of a text of `size` bytes; 0 when it is not well-formed UTF-8 (Unicode, table 3-7). */
+/*  Returns the bytes of the character at the beginning of a text of `size` bytes; 0 if it is not well-formed UTF-8
+    (Unicode, table 3-7). */
 IGNIS__COLD static int ignis__utf8_length(const char *text, size_t size)
 {
     const unsigned char *byte = (const unsigned char *)text;
-    unsigned char low = 0x80, high = 0xBF; /* what the second byte may be */
+    unsigned char low = 0x80, high = 0xBF; /* range of the second byte */
     int length, i;
     if (size == 0)
         return 0;
@@ -62,7 +68,7 @@ IGNIS__COLD static int ignis__utf8_length(const char *text, size_t size)
     return length;
 }
 
-/*  The longest beginning of a text, in whole characters, that fits into so many bytes. */
+/*  Returns the length of the longest prefix of whole characters with at most `limit` bytes. */
 static size_t ignis__utf8_cut(const char *text, size_t limit)
 {
     size_t size = strlen(text), cut = size < limit ? size : limit;
@@ -71,8 +77,8 @@ static size_t ignis__utf8_cut(const char *text, size_t limit)
     return cut;
 }
 
-/*  Adds text that may come from outside, as it is shown: what a terminal obeys or hides, what ends a line and what is no UTF-8 is written as an
-    escape. With `lines`, ends of lines and tabs stay. */
+/*  Adds text from outside. Control characters, bidirectional marks, line ends and bytes that are not UTF-8 become
+    escapes. With `lines`, line ends and tabs stay. */
 IGNIS__COLD static void ignis__string_add_escaped(ignis__string_writer *text, const char *from, size_t size, bool lines)
 {
     static const char letters[] = "abtnvfr"; /* of the bytes from 7 on */

@@ -1,3 +1,8 @@
+/*  base/thread_pool.c - a loop on all cores
+
+    For work on the host that takes seconds, such as compiling kernels side by side. Threads live for one loop.
+    May use: posix.c or windows.c. Locks: none; an atomic counter hands out the indices. */
+
 /*  Runs work(context, 0) to work(context, count - 1) on up to as many threads as there are cores, and waits. */
 typedef struct ignis__parallel_job {
     void (*work)(void *context, int index);

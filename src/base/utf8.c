@@ -1,4 +1,7 @@
-/* --- text in UTF-8 and JSON -------------------------------------------------------------------------------------- */
+/*  base/utf8.c - UTF-8 checked and written; names for messages
+
+    For text from files: keys, names of tensors, tokens. Nothing here allocates.
+    May use: text.c. Locks: none. */
 
 static bool ignis__utf8_valid(const char *text)
 {
@@ -10,7 +13,7 @@ static bool ignis__utf8_valid(const char *text)
     return true;
 }
 
-/*  Writes a character's bytes, at most 4; how many there are. */
+/*  Writes the bytes of a character and returns their count, at most 4. */
 static int ignis__utf8_write(char *out, uint32_t code)
 {
     if (code < 0x80) {
@@ -35,7 +38,7 @@ static int ignis__utf8_write(char *out, uint32_t code)
     return 4;
 }
 
-/*  A name for a message, in a struct, so that a message can hold several: in quotes, cut. */
+/*  A name in quotes, cut, for a message. A struct, so that one message can have several. */
 typedef struct ignis__name_text {
     char text[80];
 } ignis__name_text;

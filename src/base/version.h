@@ -14,8 +14,8 @@
 #elif defined(IGNIS_STATIC)
 #define IGNIS_API static
 #elif defined(IGNIS_HIDDEN) && defined(IGNIS_IMPLEMENTATION) && defined(__GNUC__) && !defined(_WIN32)
-/* What the linker hides is hidden for all files. In the others a template of a function's address would have to be hidden, too, and each class
-   with such a member: g++ warns of those that are not. */
+/*  Symbols hidden by the linker are hidden in all files. A pragma in one file would make g++ warn in the others:
+    about each class with a member that uses a template of a hidden function's address. */
 #define IGNIS_API extern __attribute__((visibility("hidden")))
 #if defined(__cplusplus) && !defined(__clang__)
 #pragma GCC diagnostic ignored "-Wattributes"

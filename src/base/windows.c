@@ -1,3 +1,9 @@
+/*  base/windows.c - threads, clock, environment, libraries and folders on Windows
+
+    Has the same functions as posix.c, one for one. Paths and variables are UTF-8 inside Ignis and UTF-16 for
+    Windows.
+    May use: compiler.c, atomic.c. Locks: ignis__local_slots.lock guards the two slots of thread-local storage. */
+
 typedef SRWLOCK ignis__mutex;
 #define IGNIS__MUTEX_INIT SRWLOCK_INIT
 static void ignis__mutex_init(ignis__mutex *mutex) { InitializeSRWLock(mutex); }
@@ -5,7 +11,7 @@ static void ignis__mutex_lock(ignis__mutex *mutex) { AcquireSRWLockExclusive(mut
 static bool ignis__mutex_try(ignis__mutex *mutex) { return TryAcquireSRWLockExclusive(mutex) != 0; }
 static void ignis__mutex_unlock(ignis__mutex *mutex) { ReleaseSRWLockExclusive(mutex); }
 
-/*  What a thread that holds a mutex waits for: it gives the mutex back meanwhile, until another thread wakes all who wait. */
+/*  A condition variable: waiting releases the mutex; waking wakes all waiters. */
 typedef CONDITION_VARIABLE ignis__condition;
 #define IGNIS__CONDITION_INIT CONDITION_VARIABLE_INIT
 IGNIS__MAYBE_UNUSED static void ignis__condition_wait(ignis__condition *condition, ignis__mutex *mutex)
@@ -41,8 +47,9 @@ static int ignis__core_count(void)
     return (int)info.dwNumberOfProcessors;
 }
 
-/*  What Ignis keeps of a thread: parts of zeroed memory, which the callback at the thread's end frees. The compilers' own variables will
-    not do: MinGW's are gone when the callback runs. The callback comes when a fiber is deleted, too, on any thread. */
+/*  Thread-local variables: zeroed memory that the callback at the end of the thread frees. The compilers' own
+    variables will not do: MinGW's are gone when the callback runs. The callback also runs when a fiber is deleted, on
+    any thread. */
 enum { IGNIS__LOCAL_THREAD, IGNIS__LOCAL_ENV, IGNIS__LOCAL_VALUES, IGNIS__LOCAL_TENSORS, IGNIS__LOCAL_COUNT };
 
 typedef struct ignis__locals {
@@ -77,7 +84,7 @@ static void WINAPI ignis__locals_end(void *pointer)
 
 IGNIS__COLD static void *ignis__local_make(int which, size_t size)
 {
-    static uint64_t nowhere[2048]; /* where there is no memory, threads share it: better than none */
+    static uint64_t nowhere[2048]; /* shared by all threads if out of memory, which is better than a crash */
     ignis__locals *locals;
     void *part = NULL;
     ignis__mutex_lock(&ignis__local_slots.lock);
@@ -104,11 +111,11 @@ static void *ignis__local(int which, size_t size)
     return locals && locals->part[which] ? locals->part[which] : ignis__local_make(which, size);
 }
 
-/*  A variable `name` of which each thread has its own: IGNIS__LOCAL(type, name, which) declares it; a macro makes it look like one. */
+/*  IGNIS__LOCAL(type, name, which) declares a thread-local variable; a macro makes `name` look like one. */
 #define IGNIS__LOCAL(type, name, which) \
     static type *name##_get(void) { return (type *)ignis__local(which, sizeof(type)); }
 
-/*  Calls release(value) when the calling thread ends, which has variables. False: it cannot. */
+/*  Calls release(value) when the calling thread ends, which has variables. False if it cannot. */
 static bool ignis__at_thread_exit(void (*release)(void *), void *value)
 {
     ignis__locals *locals = (ignis__locals *)TlsGetValue(ignis__local_slots.here);
@@ -119,7 +126,7 @@ static bool ignis__at_thread_exit(void (*release)(void *), void *value)
     return true;
 }
 
-/*  Nothing is called any more when a thread ends. FlsFree calls back once for each thread that has variables, to free them. */
+/*  Cancels all calls at thread exit. FlsFree calls back once for each thread with variables, to free them. */
 static void ignis__thread_exits_close(void)
 {
     if (!ignis__local_slots.made)
@@ -131,7 +138,8 @@ static void ignis__thread_exits_close(void)
     ignis__local_slots.made = 0;
 }
 
-/*  Calls unload when the library that has Ignis inside is unloaded. A program never is: there other threads run until its very end. */
+/*  Calls unload when the library with Ignis inside is unloaded. In a program it does nothing: there other threads run
+    until the very end. */
 #define IGNIS__AT_UNLOAD
 static void ignis__at_unload(void (*unload)(void))
 {
@@ -160,7 +168,8 @@ static int64_t ignis__monotonic_ns(void)
     return count.QuadPart / frequency.QuadPart * 1000000000 + count.QuadPart % frequency.QuadPart * 1000000000 / frequency.QuadPart;
 }
 
-/*  Paths and variables are UTF-8 here as on other systems, and UTF-16 for Windows. Empty, which names no file: it is no UTF-8, or long. */
+/*  Converts a path or variable from UTF-8. The result is empty, which names no file, if the text is not UTF-8 or too
+    long. */
 enum { IGNIS__WIDE = 1024 };
 static const WCHAR *ignis__utf16(const char *text, WCHAR out[IGNIS__WIDE])
 {
@@ -169,7 +178,7 @@ static const WCHAR *ignis__utf16(const char *text, WCHAR out[IGNIS__WIDE])
     return out;
 }
 
-/*  What the last call of Windows has failed for. */
+/*  Writes the reason of the latest failure of Windows. */
 IGNIS__COLD static void ignis__system_error(char *out, size_t size)
 {
     DWORD error = GetLastError();
@@ -182,7 +191,8 @@ IGNIS__COLD static void ignis__system_error(char *out, size_t size)
     snprintf(out, size, "%sWindows error %lu", text, error);
 }
 
-/*  A variable of the environment; null: there is none, or it is too long. It stays as it is until this thread has asked for seven others. */
+/*  Returns an environment variable, or NULL if it is unset or too long. Valid for the next seven calls on this
+    thread. */
 typedef struct ignis__env_texts {
     int next;
     char text[8][IGNIS__WIDE];
@@ -200,8 +210,9 @@ static const char *ignis__env(const char *name)
     return WideCharToMultiByte(CP_UTF8, 0, value, -1, text, IGNIS__WIDE, NULL, NULL) > 0 ? text : NULL;
 }
 
-/*  A name is looked for beside the program, in the system's folder and where AddDllDirectory says: not in PATH or the current folder, where
-    others may have put one. What a library needs is looked for beside it, too. */
+/*  Opens a library. A bare name is searched beside the program, in the system's folder and in those of
+    AddDllDirectory; not in PATH or the current folder, where another user may have put one. Libraries that it needs
+    are searched beside it, too. */
 static void *ignis__library_open(const char *path, char *why, size_t why_size)
 {
     WCHAR wide[IGNIS__WIDE], whole[IGNIS__WIDE];
@@ -224,7 +235,7 @@ static void *ignis__library_symbol(void *library, const char *name)
     return symbol;
 }
 
-/*  Calls visit(context, name) for every entry of a folder; false when it cannot be read. */
+/*  Calls visit(context, name) for every entry of a folder. False if the folder cannot be read. */
 static bool ignis__folder_list(const char *path, void (*visit)(void *context, const char *name), void *context)
 {
     WCHAR pattern[IGNIS__WIDE + 2];
@@ -252,7 +263,7 @@ static bool ignis__folder_make(const char *path)
     WCHAR wide[IGNIS__WIDE];
     return CreateDirectoryW(ignis__utf16(path, wide), NULL) || GetLastError() == ERROR_ALREADY_EXISTS;
 }
-/*  A file that somebody reads cannot be replaced: tried for a second. */
+/*  Renames a file. Windows cannot replace a file that somebody reads, so it tries for a second. */
 static bool ignis__file_rename(const char *from, const char *to)
 {
     WCHAR wide[2][IGNIS__WIDE];

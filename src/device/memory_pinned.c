@@ -9,7 +9,7 @@ static void *ignis__pinned_take(const char *call, ignis__device *device, int64_t
     }
     if (error == IGNIS__CU_OUT_OF_MEMORY)
         ignis__fail_because(IGNIS_DIAG_PINNED_MEMORY, call, error, ignis__cuda_name(error), NULL,
-                            "out of pinned host memory: %lld bytes were asked for, %lld are pinned already", (long long)size,
+                            "out of pinned host memory: %lld bytes were requested, %lld are pinned already", (long long)size,
                             (long long)ignis__atomic_load(&ignis__pinned_bytes));
     else
         ignis__cuda_fail(call, device, "cuMemHostAlloc", error);

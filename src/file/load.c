@@ -39,7 +39,7 @@ IGNIS__COLD static bool ignis__load_open(const char *call, const char *path, ign
     if (load->descriptor < 0) {
         if (!ignis__path_is_special(path))
             return ignis__file_fail(call, path, "opened");
-        return ignis__fail_false(IGNIS_DIAG_STORAGE_IO, call, "'%s' is no regular file", path);
+        return ignis__fail_false(IGNIS_DIAG_STORAGE_IO, call, "'%s' is not a regular file", path);
     }
     size = load->size < 8 ? load->size : 8;
     if (ignis__load_read(call, load, 0, first, size)) {

@@ -91,7 +91,7 @@ static bool ignis__replace_begin(ignis__replacement *r, const char *call, const 
     r->call = call;
     r->path = path;
     if (ignis__path_is_special(path))
-        return ignis__fail_false(IGNIS_DIAG_STORAGE_IO, call, "'%s' is there already, and no regular file: it is not replaced", path);
+        return ignis__fail_false(IGNIS_DIAG_STORAGE_IO, call, "'%s' exists, and is not a regular file: it is not replaced", path);
     r->target = ignis__file_target(path, &loop);
     r->part = r->target ? ignis__file_part_path(r->target) : NULL;
     replaces = r->target && ignis__file_info(r->target, &size, &time); /* which may be less open than a new one */

@@ -190,7 +190,7 @@ static void ignis__chat_tokens(ignis__chat *c, ignis__tokenizer *tokenizer, igni
         if (ids[i] < 0)
             continue;
         if (!ignis__token_add(tokenizer, ids[i], false, &bytes))
-            ignis__chat_fault(c, IGNIS_DIAG_HOST_MEMORY, 0, "out of host memory: %lld bytes were asked for", (long long)bytes.size);
+            ignis__chat_fault(c, IGNIS_DIAG_HOST_MEMORY, 0, "out of host memory: %lld bytes were requested", (long long)bytes.size);
         ignis__chat_write(c, &text, bytes.data, bytes.size, NULL, false);
         ignis__chat_put(c, names, ignis__chat_words(token_names[i]), ignis__chat_written(&text));
         ignis__free(bytes.data);

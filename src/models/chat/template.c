@@ -201,7 +201,7 @@ static void *ignis__chat_alloc(ignis__chat *c, size_t size)
         }
         chunk = (ignis__chat_chunk *)ignis__alloc(head + room);
         if (!chunk) {
-            ignis__chat_fault(c, IGNIS_DIAG_HOST_MEMORY, c->here, "out of host memory: %lld bytes were asked for",
+            ignis__chat_fault(c, IGNIS_DIAG_HOST_MEMORY, c->here, "out of host memory: %lld bytes were requested",
                               (long long)(head + room));
             return NULL;
         }

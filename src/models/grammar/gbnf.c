@@ -97,7 +97,7 @@ static int64_t ignis__grammar_character(ignis__grammar_reader *r)
     known = r->at < r->end ? strchr(names, *r->at) : NULL;
     if (!known) {
         r->at = begin;
-        ignis__grammar_wrong(r, "a backslash begins no escape");
+        ignis__grammar_wrong(r, "a backslash is followed by an unknown escape");
         return -1;
     }
     r->at++;
