@@ -1093,71 +1093,74 @@ typedef struct ignis_device_info {
     int64_t l2_bytes;
     int64_t memory_total;  /* bytes */
     int driver_version;    /* 1000 * major + 10 * minor, such as 13000 */
-    unsigned char luid[8]; /* Windows: what Direct3D and Vulkan call the adapter; 0 elsewhere */
-    unsigned node_mask;    /* Windows: which node of that adapter; 0: there is no luid */
+    unsigned char luid[8]; /* Windows: the adapter's id in Direct3D and Vulkan; 0 elsewhere */
+    unsigned node_mask;    /* Windows: the node of that adapter; 0 if there is no luid */
 } ignis_device_info;
 
-/*  ignis_device_count - how many CUDA devices this process sees
-    Returns: the count, 0 when there is none or on failure.
+/*  ignis_device_count - return the number of CUDA devices that this process sees
+    Returns: the count, 0 if there are none or on failure.
     Errors: NOT_SETUP.
     Ownership: nothing to free.
     Threads: any. */
 IGNIS_API int ignis_device_count(void);
 
-/*  ignis_device_query - facts about one device; opens no context
+/*  ignis_device_query - return facts about one device; opens no context
     Returns: IGNIS_OK, and *info filled.
     Errors: ARGUMENT, DEVICE (no such device).
     Ownership: nothing to free.
     Threads: any. */
 IGNIS_API ignis_status ignis_device_query(int device, ignis_device_info *info);
 
-/*  ignis_device_find - the device that another API calls by this UUID (16 bytes), or, on Windows, by this LUID (8 bytes)
-    Vulkan has both in VkPhysicalDeviceIDProperties, Direct3D the LUID of its adapter. A null one does not matter.
+/*  ignis_device_find - find the device with the UUID (16 bytes), or on Windows the LUID (8 bytes), of another API
+    Vulkan has both in VkPhysicalDeviceIDProperties, Direct3D the LUID of its adapter. One of them may be null.
     Returns: its ordinal, -1 on failure.
-    Errors: ARGUMENT (both are null), DEVICE (there is no such device, or CUDA_VISIBLE_DEVICES hides it), CUDA.
+    Errors: ARGUMENT (both are null), DEVICE (no such device, or CUDA_VISIBLE_DEVICES hides it), CUDA.
     Ownership: nothing to free.
     Threads: any. */
 IGNIS_API int ignis_device_find(const void *uuid, const void *luid);
 
-/*  ignis_device_use - make a device the calling thread's current one, and open it if need be
-    Afterwards its primary context is current in this thread, for cudart code too.
+/*  ignis_device_use - make a device the calling thread's current one, and open it if necessary
+    Afterwards its primary context is current in this thread, also for cudart code.
     Returns: IGNIS_OK, or the reason.
     Errors: DEVICE (no such device, or all lost to a fault), MEMORY, CUDA.
     Ownership: Ignis holds the primary context until ignis_shutdown.
     Threads: any; each has its own current device. */
 IGNIS_API ignis_status ignis_device_use(int device);
 
-/*  ignis_device_current - the calling thread's current device
+/*  ignis_device_current - return the calling thread's current device
     Returns: its ordinal, -1 before ignis_setup.
     Errors: NOT_SETUP.
     Ownership: nothing to free.
-    Threads: any; each has its own. */
+    Threads: any; each has its own current device. */
 IGNIS_API int ignis_device_current(void);
 
 /* >>stream - streams, events, waiting for a device -------------------------------------------------------------- */
 
 /*  ignis_stream_use - put the calling thread's work on the current device into the caller's cudaStream_t or CUstream
-    null goes back to Ignis' own stream, which is a blocking one: ordered with the legacy default stream of cudart code. cudaStreamLegacy is
-    accepted. cudaStreamPerThread is not, as it is one handle of as many streams as there are threads; in a program compiled with
-    --default-stream per-thread, which makes that the default one of cudart calls, give each thread that uses Ignis a stream of cudaStreamCreate.
+    null selects Ignis' own stream again, which is a blocking one: ordered with the legacy default stream of cudart
+    code. cudaStreamLegacy is accepted. cudaStreamPerThread is not: one handle names a different stream in each
+    thread. In a program compiled with --default-stream per-thread, cudart calls use it by default; give each thread
+    that uses Ignis a stream of cudaStreamCreate.
     Returns: IGNIS_OK, or the reason.
-    Errors: ARGUMENT (the stream is of another device, or the per-thread one), UNSUPPORTED (it is that of a capture), CUDA.
+    Errors: ARGUMENT (the stream is of another device, or the per-thread one), UNSUPPORTED (it is being captured),
+    CUDA.
     Ownership: the stream stays the caller's; call ignis_stream_forget before destroying it.
     Threads: any; each has its own current stream per device. */
 IGNIS_API ignis_status ignis_stream_use(void *stream);
 
-/*  ignis_stream_current - the stream that the calling thread's work on the current device goes to
+/*  ignis_stream_current - return the stream of the calling thread's work on the current device
     Returns: a CUstream (also a cudaStream_t), null on failure.
     Errors: NOT_SETUP, DEVICE, CUDA.
-    Ownership: stays where it was.
-    Threads: any; each has its own. */
+    Ownership: unchanged.
+    Threads: any; each has its own current stream. */
 IGNIS_API void *ignis_stream_current(void);
 
-/*  ignis_stream_forget - before the caller destroys a stream: wait for its work, and stop using it
-    Memory of arrays made on it moves to Ignis' own stream; a thread that has it as its current stream goes back to that one
-    at its next call.
+/*  ignis_stream_forget - wait for a stream and stop using it; call it before you destroy the stream
+    Memory of arrays made on it moves to Ignis' own stream. A thread whose current stream it is returns to Ignis' own
+    stream at its next call.
     Returns: IGNIS_OK; also for a stream that Ignis never saw.
-    Errors: ARGUMENT (null, or one of ignis_stream_create, which ignis_stream_free forgets), UNSUPPORTED (this thread captures a graph), CUDA.
+    Errors: ARGUMENT (null, or a stream of ignis_stream_create, which ignis_stream_free forgets), UNSUPPORTED (this
+    thread captures a graph), CUDA.
     Ownership: the stream stays the caller's.
     Threads: any. Waits for the stream. */
 IGNIS_API ignis_status ignis_stream_forget(void *stream);
@@ -1166,82 +1169,90 @@ typedef struct ignis_stream_desc {
     int priority; /* above 0: the device prefers its work, the more the higher, as far as it tells priorities apart (0, as other streams) */
 } ignis_stream_desc;
 
-/*  ignis_stream_create - a new stream of the current device, for ignis_stream_use and ignis_array_desc.stream; desc may be null
-    It is ordered with no other stream (cudaStreamNonBlocking). Making one takes the driver some time: make streams when a program starts.
+/*  ignis_stream_create - create a stream of the current device, for ignis_stream_use and ignis_array_desc.stream;
+    desc may be null
+    It is ordered with no other stream (cudaStreamNonBlocking). This is slow: create streams when a program starts.
     Returns: a CUstream (also a cudaStream_t), null on failure.
     Errors: DEVICE, MEMORY, CUDA.
-    Ownership: the caller frees it with ignis_stream_free; ignis_shutdown reports and frees those that are left.
+    Ownership: the caller frees it with ignis_stream_free; ignis_shutdown reports and frees the rest.
     Threads: any. */
 IGNIS_API void *ignis_stream_create(const ignis_stream_desc *desc);
 
-/*  ignis_stream_free - forget a stream of ignis_stream_create, as by ignis_stream_forget, and destroy it
+/*  ignis_stream_free - forget a stream of ignis_stream_create, as ignis_stream_forget does, and destroy it
     Returns: IGNIS_OK, or the reason.
-    Errors: ARGUMENT (not one of ignis_stream_create, or freed already), UNSUPPORTED (this thread captures a graph), CUDA.
-    Ownership: the address means nothing afterwards, and may be that of a later stream.
+    Errors: ARGUMENT (not a stream of ignis_stream_create, or freed already), UNSUPPORTED (this thread captures a
+    graph), CUDA.
+    Ownership: the address is invalid afterwards, and may be that of a later stream.
     Threads: any. Waits for the stream. */
 IGNIS_API ignis_status ignis_stream_free(void *stream);
 
-/*  ignis_stream_query - whether all work that was put into a stream is done; null for the calling thread's current one
-    Returns: IGNIS_OK, and *done; or what the work failed with.
-    Errors: ARGUMENT (null done, no stream of this device), UNSUPPORTED (it is captured), DEVICE, CUDA.
+/*  ignis_stream_query - tell whether all work in a stream is done; null for the calling thread's current stream
+    Returns: IGNIS_OK, and *done; or the failure of the work.
+    Errors: ARGUMENT (null done, no stream of this device), UNSUPPORTED (it is being captured), DEVICE, CUDA.
     Ownership: nothing to free.
     Threads: any. Does not wait. */
 IGNIS_API ignis_status ignis_stream_query(void *stream, bool *done);
 
-/*  ignis_stream_wait - let what is put into a stream from now on begin when all is done that another one has so far
-    ignis_stream_wait_event - the same for what the other one had when the event was recorded; at once for one that never was
-    null for the calling thread's current stream. The streams may be of different devices. In a capture a stream that waits for the one that
-    is captured becomes part of the graph, too, and the captured one has to wait for it before ignis_graph_end; Ignis itself still puts
-    its work into the captured one alone. What is outside of the capture cannot be waited for in it.
+/*  ignis_stream_wait - make later work of a stream wait for all work that another stream has so far
+    ignis_stream_wait_event - make it wait for a recorded event; an event that was never recorded does not wait
+    null for the calling thread's current stream. The streams may belong to different devices. In a capture, a stream
+    that waits for the captured one joins the graph. The captured stream has to wait for it before ignis_graph_end;
+    Ignis itself still puts its work into the captured stream alone. Inside a capture, work outside of it cannot be
+    waited for.
     Returns: IGNIS_OK, or the reason.
-    Errors: ARGUMENT (no stream of this device), FREED, UNSUPPORTED (one of the two belongs to a capture that the other cannot join),
-    DEVICE, CUDA.
+    Errors: ARGUMENT (no stream of this device), FREED, UNSUPPORTED (one of the two belongs to a capture that the
+    other cannot join), DEVICE, CUDA.
     Ownership: unchanged; the event may be recorded again, or freed, at once.
     Threads: any. The calling thread does not wait. */
 IGNIS_API ignis_status ignis_stream_wait(void *stream, void *other);
 IGNIS_API ignis_status ignis_stream_wait_event(void *stream, ignis_event event);
 
-/*  ignis_stream_call - call a function of the program once all is done that a stream has so far
-    It runs on a thread of the driver, and what is put into the stream later begins when it has returned: so it sets a flag or wakes a
-    thread. It must not wait for work of the device, nor call CUDA or Ignis: calls of Ignis inside it fail with IGNIS_DIAG_INSIDE_CALLBACK.
-    In a capture it becomes part of the graph, and is called at each launch. After a fault of the device it is not called any more.
-    null for the calling thread's current stream.
+/*  ignis_stream_call - call a function of the program after all work that a stream has so far
+    It runs on a thread of the driver, and later work of the stream begins when it has returned: so it sets a flag or
+    wakes a thread. It must not wait for work of the device, nor call CUDA or Ignis: calls of Ignis inside it fail
+    with IGNIS_DIAG_INSIDE_CALLBACK. In a capture it becomes part of the graph, and is called at each launch. After a
+    fault of the device it is not called. null for the calling thread's current stream.
     Returns: IGNIS_OK, or the reason; then it is not called.
-    Errors: ARGUMENT (null fn, no stream of this device), UNSUPPORTED (another thread captures the stream), MEMORY, DEVICE, CUDA.
+    Errors: ARGUMENT (null fn, no stream of this device), UNSUPPORTED (another thread captures the stream), MEMORY,
+    DEVICE, CUDA.
     Ownership: user_data lives until the call; in a capture until the graph is freed.
-    Threads: any. Streams: queued on the one given. */
+    Threads: any. Streams: queued on the given stream. */
 IGNIS_API ignis_status ignis_stream_call(void *stream, void (*fn)(void *user_data), void *user_data);
 
-/*  ignis_event_create - a point in the work of the current device's streams, that can be waited for and timed
+/*  ignis_event_create - create an event: a point in the work of the current device's streams that can be waited for
+    and timed
     Returns: the event, never recorded; or no handle.
     Errors: DEVICE, MEMORY, CUDA.
     Ownership: the caller frees it with ignis_event_free.
     Threads: any. */
 IGNIS_API ignis_event ignis_event_create(void);
 
-/*  ignis_event_record - put an event behind all that a stream has so far; null for the calling thread's current stream
-    Recording it again moves it. In a capture it is a point of the graph: ignis_stream_wait_event alone can use it then, until it is
-    recorded anew.
+/*  ignis_event_record - record an event after all work that a stream has so far; null for the calling thread's
+    current stream
+    Recording it again moves it. In a capture it is a point of the graph: until it is recorded again, only
+    ignis_stream_wait_event can use it.
     Returns: IGNIS_OK, or the reason.
-    Errors: FREED, ARGUMENT (no stream of this device), DEVICE (a stream of another device than the event), UNSUPPORTED (another thread captures
-    the stream), CUDA.
+    Errors: FREED, ARGUMENT (no stream of this device), DEVICE (a stream of another device than the event),
+    UNSUPPORTED (another thread captures the stream), CUDA.
     Ownership: unchanged.
-    Threads: any. Streams: queued on the one given. */
+    Threads: any. Streams: queued on the given stream. */
 IGNIS_API ignis_status ignis_event_record(ignis_event event, void *stream);
 
-/*  ignis_event_query - whether the work before an event is done; ignis_event_wait - wait until it is
+/*  ignis_event_query - tell whether the work before an event is done; ignis_event_wait - wait until it is
     An event that was never recorded is done.
-    Returns: IGNIS_OK, and *done; or what the work failed with.
+    Returns: IGNIS_OK, and *done; or the failure of the work.
     Errors: FREED, ARGUMENT (null done), UNSUPPORTED (it was recorded in a capture), DEVICE, CUDA.
     Ownership: unchanged.
-    Threads: any. ignis_event_wait waits; nobody may record the event in a capture meanwhile. */
+    Threads: any. ignis_event_wait waits; no thread may record the event in a capture meanwhile. */
 IGNIS_API ignis_status ignis_event_query(ignis_event event, bool *done);
 IGNIS_API ignis_status ignis_event_wait(ignis_event event);
 
-/*  ignis_event_elapsed_ms - the time between two events of one device, in milliseconds, to about half a microsecond
-    The driver gives it as a float: of more than ten seconds it is one part in 16 million that it is exact to.
+/*  ignis_event_elapsed_ms - return the time between two events of one device, in milliseconds, to about half a
+    microsecond
+    The driver gives it as a float: times above ten seconds are exact to one part in 16 million.
     Returns: IGNIS_OK, and *ms.
-    Errors: FREED, ARGUMENT (null ms; an event was never recorded, or is not done), UNSUPPORTED (recorded in a capture), DEVICE, CUDA.
+    Errors: FREED, ARGUMENT (null ms; an event was never recorded, or is not done), UNSUPPORTED (recorded in a
+    capture), DEVICE, CUDA.
     Ownership: unchanged.
     Threads: any. Does not wait. */
 IGNIS_API ignis_status ignis_event_elapsed_ms(ignis_event first, ignis_event last, double *ms);
@@ -1253,7 +1264,7 @@ IGNIS_API ignis_status ignis_event_elapsed_ms(ignis_event first, ignis_event las
     Threads: any. */
 IGNIS_API ignis_status ignis_event_free(ignis_event event);
 
-/*  ignis_synchronize - wait until all work on the current device is done, and report what failed meanwhile
+/*  ignis_synchronize - wait until all work on the current device is done, and report failures of that work
     Returns: IGNIS_OK, or the failure of an earlier kernel or copy.
     Errors: DEVICE (the devices were lost to a fault), UNSUPPORTED (this thread captures a graph), CUDA.
     Ownership: nothing to free.
@@ -1262,69 +1273,74 @@ IGNIS_API ignis_status ignis_synchronize(void);
 
 /* >>memory - what Ignis holds of a device's memory -------------------------------------------------------------- */
 
-/*  All sizes in bytes. "reserved" is what Ignis holds of the driver, "live" what arrays use of it. */
+/*  All sizes are in bytes. "reserved" is allocated from the driver; "live" is the part that arrays use. */
 typedef struct ignis_memory_info {
     int64_t device_total, device_free; /* as the driver says, all processes together */
     int64_t live_bytes, live_peak;
     int64_t reserved_bytes, reserved_peak;
     int64_t live_blocks;
-    int64_t segments;                /* driver allocations held */
+    int64_t segments;                /* allocations of the driver */
     int64_t largest_free;            /* the largest block that the cache could hand out */
     int64_t allocations, cache_hits; /* requests since setup, and how many needed no driver call */
     int64_t driver_allocations, driver_frees;
-    int64_t limit;        /* ignis_desc.memory_limit; 0: none */
+    int64_t limit;        /* ignis_desc.memory_limit; 0 for no limit */
     int64_t pinned_bytes; /* pinned host memory, of all devices together */
-    int64_t vmm_bytes;    /* physical memory of ignis_collective.h, beside what is reserved: see ON VIRTUAL MEMORY there */
+    int64_t vmm_bytes;    /* physical memory of ignis_collective.h, not in reserved: see ON VIRTUAL MEMORY there */
 } ignis_memory_info;
 
-/*  ignis_memory_query - what Ignis holds of a device's memory, and what the device has
+/*  ignis_memory_query - return how much of a device's memory Ignis uses, and how much the device has
     Returns: IGNIS_OK, and *info filled.
     Errors: ARGUMENT, DEVICE, CUDA.
     Ownership: nothing to free.
     Threads: any. */
 IGNIS_API ignis_status ignis_memory_query(int device, ignis_memory_info *info);
 
-/*  Memory by what it was taken for. */
+/*  Memory with the same tag, function and line of the caller. */
 typedef struct ignis_memory_row {
-    char tag[32];       /* of the array; "": it has none, or it is memory that an operation works with */
+    char tag[32];       /* of the array; "" for arrays without a tag and for scratch memory of operations */
     const char *call;   /* the function that made it, */
     const char *inside; /* and the one that has run that, such as "ignis_backward"; "" */
-    const char *file;   /* where the caller's code called it, if compiled with IGNIS_TRACE_CALLS; "" */
+    const char *file;   /* the caller's file, if compiled with IGNIS_TRACE_CALLS; else "" */
     int line;
     int64_t live_bytes, live_blocks;
     int64_t peak_bytes; /* that it had when live_bytes of the device was at its peak; 0 without ignis_desc.trace_memory */
 } ignis_memory_row;
 
-/*  ignis_memory_rows - what a device's memory is used for: by tag, function and place in the caller's code, the most at the peak first
-    With ignis_desc.trace_memory, and in a dry run, rows stay when their memory is freed, and say what they had at the peak; else there are those
-    alone that live. Bytes are those of blocks, which are rounded up to 512. rows may be null when capacity is 0.
-    Returns: how many there are, also when that is more than capacity; -1 on failure.
+/*  ignis_memory_rows - list the uses of a device's memory by tag, function and line of the caller, the largest at the
+    peak first
+    With ignis_desc.trace_memory, and in a dry run, a row stays after its memory is freed, and has its bytes at the
+    peak. Without, only live memory has rows. Bytes are those of blocks, rounded up to 512. rows may be null if
+    capacity is 0.
+    Returns: the number of rows, also if that is more than capacity; -1 on failure.
     Errors: ARGUMENT, DEVICE, MEMORY.
     Ownership: rows are copies; their strings are constant.
     Threads: any. */
 IGNIS_API int ignis_memory_rows(int device, ignis_memory_row *rows, int capacity);
 
-/*  ignis_memory_trim - give cached memory that no array uses back to the driver, and pinned memory that was kept for the next file that is read
-    With several devices in use, what a file is read through is kept: to free pinned memory CUDA waits for all of them.
-    Returns: the number of bytes of the device that were given back, -1 on failure.
+/*  ignis_memory_trim - return cached device memory that no array uses to the driver, and free pinned memory kept for
+    reading files
+    With several devices in use, that pinned memory is kept: to free it, CUDA waits for all devices.
+    Returns: the number of bytes of the device that were freed, -1 on failure.
     Errors: DEVICE, UNSUPPORTED (this thread captures a graph), CUDA.
     Ownership: live arrays are not touched.
     Threads: any. May wait for the device, and for all others. */
 IGNIS_API int64_t ignis_memory_trim(int device);
 
-/*  ignis_host_alloc - pinned (page-locked) host memory, which every device copies to and from while the program goes on
-    Takes the system a while: allocate when a program starts. Its content is undefined.
+/*  ignis_host_alloc - allocate pinned (page-locked) host memory, which every device copies to and from while the
+    program goes on
+    This is slow: allocate when a program starts. The content is undefined.
     Returns: the address, null on failure.
     Errors: ARGUMENT (size below 1), DEVICE, MEMORY, CUDA.
-    Ownership: the caller frees it with ignis_host_free; ignis_shutdown reports and frees what is left.
+    Ownership: the caller frees it with ignis_host_free; ignis_shutdown reports and frees the rest.
     Threads: any. */
 IGNIS_API void *ignis_host_alloc(int64_t size);
 
 /*  ignis_host_free - free memory of ignis_host_alloc; null does nothing
     Returns: IGNIS_OK, or the reason.
-    Errors: ARGUMENT (not an address that ignis_host_alloc gave, or freed already), UNSUPPORTED (this thread captures a graph), CUDA.
+    Errors: ARGUMENT (not an address of ignis_host_alloc, or freed already), UNSUPPORTED (this thread captures a
+    graph), CUDA.
     Ownership: the memory is gone when the call returns.
-    Threads: any. Waits for the device, as copies may still use it, and as CUDA does for all others. */
+    Threads: any. Waits for the device, because copies may still use it, and as CUDA does for all others. */
 IGNIS_API ignis_status ignis_host_free(void *memory);
 
 /* >>array - shapes, dtypes, owners; arrays and views ------------------------------------------------------------ */
@@ -1337,9 +1353,9 @@ typedef struct ignis_shape {
     int64_t dim[IGNIS_MAX_DIMS];
 } ignis_shape;
 
-/*  IGNIS_DTYPES - every element type, as X(enumerator suffix, lower-case name, bytes). Those of 8 bits are of the OCP 8-bit Floating Point
-    Specification (2023): e4m3 has 4 bits of exponent, 3 of fraction and no infinities, e5m2 5 and 2. Arrays, their operations, formulas and what
-    moves elements take them; operations of networks do not. */
+/*  IGNIS_DTYPES - every element type, as X(enumerator suffix, lower-case name, bytes). Types of 8 bits follow the OCP
+    8-bit Floating Point Specification (2023): e4m3 has 4 bits of exponent, 3 of fraction and no infinities, e5m2 has
+    5 and 2. Arrays, their operations, formulas and copies support them; operations of networks do not. */
 #define IGNIS_DTYPES(X)    \
     X(F16, f16, 2)         \
     X(BF16, bf16, 2)       \
@@ -1359,7 +1375,7 @@ typedef enum ignis_dtype {
         IGNIS_DTYPE_COUNT
 } ignis_dtype;
 
-/*  Who may free an array or move its ownership: Ignis itself, the collective layer, the storage layer. */
+/*  The layer that may free an array or move its ownership: Ignis itself, the collective layer, the storage layer. */
 typedef enum ignis_owner {
     IGNIS_OWNER_DEFAULT = 0, /* in option structs: IGNIS_OWNER_IGNIS */
     IGNIS_OWNER_IGNIS,
@@ -1376,8 +1392,8 @@ typedef struct ignis_array_desc {
     ignis_dtype dtype; /* IGNIS_F32 */
     int device;        /* the thread's current device; IGNIS_DEVICE_0 for device 0 */
     ignis_owner owner; /* IGNIS_OWNER_IGNIS */
-    void *stream;      /* stream in whose order its memory is taken and given back (the current stream at its first use) */
-    void *ptr;         /* device memory to wrap, never freed by Ignis (its own memory, allocated at the first use) */
+    void *stream;      /* memory is taken and released in the order of this stream (the current stream at the array's first use) */
+    void *ptr;         /* device memory to wrap, never freed by Ignis (none: Ignis allocates memory at the first use) */
     void (*release_fn)(void *ptr, void *user_data); /* with ptr: called once, when the last array over it is gone and its work is done */
     void *release_data;
     const char *tag; /* a name for messages and audits; copied, the first 31 bytes count ("") */
@@ -1396,62 +1412,65 @@ typedef struct ignis_array_info {
     int64_t created_at_ns; /* nanoseconds since 1970-01-01 UTC, exact to a few milliseconds */
     bool owns_memory;      /* false for views and wrapped memory */
     bool on_device;        /* device memory is allocated */
-    uint64_t parent;       /* info.id of the array it is a view of; 0: none */
+    uint64_t parent;       /* info.id of the array it is a view of; 0 if it is no view */
     char tag[32];
     uint64_t version; /* of its memory: how often it was written to, as far as Ignis knows (see ignis_array_mark_written) */
 } ignis_array_info;
 
-/*  ignis_dtype_name - "f32" for IGNIS_F32; ignis_owner_name - "nvccl" for IGNIS_OWNER_NVCCL
-    IGNIS_DTYPE_DEFAULT and IGNIS_OWNER_DEFAULT have the names of what they stand for.
-    Returns: a constant string, "unknown dtype" or "unknown owner" for a number that is none.
+/*  ignis_dtype_name - return "f32" for IGNIS_F32; ignis_owner_name - return "nvccl" for IGNIS_OWNER_NVCCL
+    IGNIS_DTYPE_DEFAULT and IGNIS_OWNER_DEFAULT have the names of their meanings, f32 and ignis.
+    Returns: a constant string, "unknown dtype" or "unknown owner" for an unknown number.
     Errors: none.
     Ownership: nothing to free.
     Threads: any. */
 IGNIS_API const char *ignis_dtype_name(ignis_dtype dtype);
 IGNIS_API const char *ignis_owner_name(ignis_owner owner);
 
-/*  ignis_dtype_size - the bytes of an element of a dtype; IGNIS_DTYPE_DEFAULT is IGNIS_F32
-    Returns: 1, 2, 4 or 8; 0 for a number that is no dtype.
+/*  ignis_dtype_size - return the bytes of an element of a dtype; IGNIS_DTYPE_DEFAULT is IGNIS_F32
+    Returns: 1, 2, 4 or 8; 0 for an unknown number.
     Errors: none.
     Ownership: nothing to free.
     Threads: any. */
 IGNIS_API int ignis_dtype_size(ignis_dtype dtype);
 
-/*  ignis_array_create - a new array, or one that wraps memory of the caller
-    Shape: 1 to 8 dimensions, each 0 or more; numel and bytes must fit 63 bits. No device memory is taken until the
-    array is first used; reading it is an error until it is written. Wrapped memory counts as written.
+/*  ignis_array_create - create an array, or one that wraps memory of the caller
+    Shape: 1 to 8 dimensions, each 0 or more; numel and bytes must fit 63 bits. Device memory is taken at the array's
+    first use; reading it is an error until it is written. Wrapped memory counts as written.
     Returns: the array, or no handle.
-    Errors: ARGUMENT (also for a desc.ptr that is not device memory, or in an allocation that ends before the array), SHAPE, DEVICE,
-    UNSUPPORTED (desc.stream is that of a capture), MEMORY.
-    Ownership: the caller frees it with ignis_array_free. Wrapped memory stays the caller's and must outlive the array.
+    Errors: ARGUMENT (also for a desc.ptr that is not device memory, or in an allocation that ends before the array),
+    SHAPE, DEVICE, UNSUPPORTED (desc.stream is being captured), MEMORY.
+    Ownership: the caller frees it with ignis_array_free. Wrapped memory stays the caller's and must outlive the
+    array.
     Threads: any. */
 IGNIS_API ignis_array ignis_array_create(const ignis_array_desc *desc);
 
-/*  ignis_array_free - free an array as IGNIS_OWNER_IGNIS; ignis_array_free_as - free it as the owner named
-    The memory goes back in stream order once its last view is freed too; pinned host memory goes at once, as by ignis_array_unpin.
-    Returns: IGNIS_OK, or why the array was left as it is.
-    Errors: FREED (also for a second free), CONTRACT (another owner, or ref_count above 0; the message says who holds references).
+/*  ignis_array_free - free an array as IGNIS_OWNER_IGNIS; ignis_array_free_as - free it as the named owner
+    The memory is recycled in stream order when its last view is freed, too; pinned host memory at once, as by
+    ignis_array_unpin.
+    Returns: IGNIS_OK, or why the array was not freed.
+    Errors: FREED (also for a second free), CONTRACT (another owner, or ref_count above 0; the message names the
+    holders of references).
     Ownership: the handle is stale afterwards; views of the array stay valid.
-    Threads: any; waits while the system ends a process that had the array by IPC, for 5 s at most. Work that is queued on the array still
-    finishes first. */
+    Threads: any; waits while the system ends a process that had the array by IPC, for 5 s at most. Queued
+    work on the array still finishes first. */
 IGNIS_API ignis_status ignis_array_free(ignis_array array);
 IGNIS_API ignis_status ignis_array_free_as(ignis_array array, ignis_owner owner);
 
-/*  ignis_array_is_live - whether the handle names an array that was not freed
+/*  ignis_array_is_live - tell whether the handle names an array that was not freed
     Returns: true or false.
     Errors: none.
     Ownership: nothing to free.
     Threads: any; another thread may free it the moment after. */
 IGNIS_API bool ignis_array_is_live(ignis_array array);
 
-/*  ignis_array_query - every attribute of an array
+/*  ignis_array_query - return every attribute of an array
     Returns: IGNIS_OK, and *info filled.
     Errors: ARGUMENT, FREED.
     Ownership: pointers in info live as long as the array's memory.
     Threads: any. */
 IGNIS_API ignis_status ignis_array_query(ignis_array array, ignis_array_info *info);
 
-/*  ignis_array_numel - number of elements; ignis_array_size_bytes - bytes of all elements
+/*  ignis_array_numel - return the number of elements; ignis_array_size_bytes - return the bytes of all elements
     Returns: the number, -1 on failure.
     Errors: FREED.
     Ownership: nothing to free.
@@ -1459,33 +1478,34 @@ IGNIS_API ignis_status ignis_array_query(ignis_array array, ignis_array_info *in
 IGNIS_API int64_t ignis_array_numel(ignis_array array);
 IGNIS_API int64_t ignis_array_size_bytes(ignis_array array);
 
-/*  ignis_array_to_string - "array #7 [2, 3] f32 on device 0, owner ignis, ref_count 0, 'weights'"
-    A stale handle gives "array #7 'weights', freed", or "array handle 0x... (freed)" once its slot has been used and freed again.
-    Returns: the length of the whole text without its end, as snprintf does; out may be null when capacity is 0.
+/*  ignis_array_to_string - write "array #7 [2, 3] f32 on device 0, owner ignis, ref_count 0, 'weights'"
+    A stale handle gives "array #7 'weights', freed", or "array handle 0x... (freed)" once its slot has been used and
+    freed again.
+    Returns: the length of the whole text without its end, as snprintf does; out may be null if capacity is 0.
     Errors: ARGUMENT.
-    Ownership: the text is written to out, cut to capacity - 1 bytes and always ended.
+    Ownership: the text is written to out, cut to capacity - 1 bytes and always terminated.
     Threads: any. */
 IGNIS_API int ignis_array_to_string(ignis_array array, char *out, size_t capacity);
 
-/*  ignis_array_to_device - allocate the array's device memory now, if it is not
+/*  ignis_array_to_device - allocate the array's device memory now, if it has none
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, MEMORY, CUDA.
     Ownership: the memory is the array's.
     Threads: any. */
 IGNIS_API ignis_status ignis_array_to_device(ignis_array array);
 
-/*  ignis_array_device_ptr - the address of the array's first element, after ignis_array_to_device
-    Returns: a device pointer (CUdeviceptr), null on failure and for an array of no elements.
+/*  ignis_array_device_ptr - return the address of the array's first element, after ignis_array_to_device
+    Returns: a device pointer (CUdeviceptr), null on failure and for an array without elements.
     Errors: FREED, MEMORY, CUDA.
-    Ownership: the array's; valid until the array and its views are freed. Work that the caller queues with the pointer
-    on another stream than the array's has to be finished, or ordered before the array's stream, when the array is freed.
+    Ownership: the array's; valid until the array and its views are freed. Before the array is freed, work that the
+    caller has queued with the pointer on another stream must be finished, or ordered before the array's stream.
     Threads: any. */
 IGNIS_API void *ignis_array_device_ptr(ignis_array array);
 
-/*  ignis_array_mark_written - say that the caller's code has written, or is about to write, to an array
-    Counts as a write in the array's version, so that a backward that needs the old content fails instead of giving a wrong gradient. For
-    what Ignis cannot see: kernels of the caller that change an array in place, and code that has its address. Inside a capture it is said of each
-    launch of the graph.
+/*  ignis_array_mark_written - tell Ignis that the caller's code has written, or is about to write, to an array
+    It counts as a write in the array's version, so that a backward that needs the old content fails instead of
+    computing a wrong gradient. Call it for writes that Ignis cannot see: kernels of the caller that change an array
+    in place, and code that has its address. Inside a capture it counts for each launch of the graph.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED; inside a capture MEMORY, CUDA.
     Ownership: unchanged.
@@ -1499,10 +1519,10 @@ IGNIS_API ignis_status ignis_array_mark_written(ignis_array array);
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_status ignis_array_zero(ignis_array array);
 
-/*  ignis_array_from_host - copy count elements of type dtype from the host, converting to the array's type
-    Conversion: to a floating type rounds to nearest even, keeps NaN, infinities and signed zeros, overflows to infinity. Floating types
-    of 8 bits saturate, at 448 (e4m3) and 57344 (e5m2), infinities too. To an integer type rounds toward zero and saturates; NaN becomes 0.
-    0 for dtype means the array's own.
+/*  ignis_array_from_host - copy count elements of type dtype from the host, converting them to the array's type
+    To a floating type, a number is rounded to nearest even; NaN, infinities and signed zeros stay; an overflow
+    becomes infinity. Floating types of 8 bits saturate, at 448 (e4m3) and 57344 (e5m2), infinities too. To an integer
+    type, a number is rounded toward zero and saturates; NaN becomes 0. dtype 0 means the array's own.
     Returns: IGNIS_OK, or the reason; on failure the array's content is undefined.
     Errors: FREED, ARGUMENT (null data, count is not numel, no such dtype), MEMORY, CUDA.
     Ownership: data may be reused when the call returns.
@@ -1530,51 +1550,53 @@ IGNIS_API ignis_status ignis_array_to_host(ignis_array array, void *out, ignis_d
     Threads: any. Streams: queued on the current stream, and waits for it. */
 IGNIS_API ignis_status ignis_array_to_host_raw(ignis_array array, void *out, int64_t size);
 
-/*  ignis_array_to_host_async, ignis_array_from_host_async - as ignis_array_to_host and _from_host, but the call does not wait
-    The copy has its place in the order of the stream: what is written to the array later on that stream is not seen by it. The array may be
-    freed at once. The host memory must live, and be left alone, until the ticket is done. Pinned memory (ignis_host_alloc, ignis_array_pin,
-    cudaMallocHost) of the array's own type is copied directly. Other memory goes through pieces of pinned memory that Ignis keeps, and a
-    thread of the driver, which copies or converts them: then later work of the stream waits for that thread, too.
+/*  ignis_array_to_host_async, ignis_array_from_host_async - as ignis_array_to_host and _from_host, but the call does
+    not wait
+    The copy keeps its place in the stream: later writes to the array on that stream do not change it. The array may
+    be freed at once. The host memory must live, and stay untouched, until the ticket is done. Pinned memory
+    (ignis_host_alloc, ignis_array_pin, cudaMallocHost) of the array's own type is copied directly. Other memory goes
+    through pinned chunks of Ignis and a thread of the driver, which copies or converts them: then later work of the
+    stream waits for that thread, too.
     Returns: a ticket for ignis_ticket_wait, or no handle.
-    Errors: FREED, ARGUMENT (null memory, count is not numel, no such dtype, the array was never written to), UNSUPPORTED (this thread
-    captures a graph), MEMORY, CUDA. What fails later is reported by ignis_ticket_wait.
+    Errors: FREED, ARGUMENT (null memory, count is not numel, no such dtype, the array was never written to),
+    UNSUPPORTED (this thread captures a graph), MEMORY, CUDA. ignis_ticket_wait reports later failures.
     Ownership: the caller ends the ticket by ignis_ticket_wait; out and data stay the caller's.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_ticket ignis_array_to_host_async(ignis_array array, void *out, ignis_dtype dtype, int64_t count);
 IGNIS_API ignis_ticket ignis_array_from_host_async(ignis_array array, const void *data, ignis_dtype dtype, int64_t count);
 
-/*  ignis_ticket_query - whether what a ticket stands for is through, well or not
+/*  ignis_ticket_query - tell whether the work of a ticket is done or has failed
     Returns: IGNIS_OK, and *done; the ticket stays.
     Errors: FREED, ARGUMENT (null done).
     Ownership: unchanged.
     Threads: any. Does not wait. */
 IGNIS_API ignis_status ignis_ticket_query(ignis_ticket ticket, bool *done);
 
-/*  ignis_ticket_wait - wait for what a ticket stands for, and end the ticket
-    ignis_shutdown waits for tickets that are left, and reports them.
-    Returns: IGNIS_OK, or what it failed with.
+/*  ignis_ticket_wait - wait for the work of a ticket, and end the ticket
+    ignis_shutdown waits for the remaining tickets, and reports them.
+    Returns: IGNIS_OK, or the failure of the work.
     Errors: FREED, DEVICE (the devices were lost to a fault), CUDA, and those of the work itself.
     Ownership: the handle is stale afterwards, also after a failure; the host memory is the caller's alone again.
-    Threads: any; several that wait at the same time all get the answer. Waits. */
+    Threads: any; several that wait at the same time all get the result. Waits. */
 IGNIS_API ignis_status ignis_ticket_wait(ignis_ticket ticket);
 
-/*  ignis_array_clone - a copy that shares no memory with the array
+/*  ignis_array_clone - make a copy that shares no memory with the array
     Returns: a new array of the same shape, dtype, device, owner and tag; or no handle.
     Errors: FREED, ARGUMENT (the array was never written to), MEMORY, CUDA.
     Ownership: the caller frees it.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_array ignis_array_clone(ignis_array array);
 
-/*  ignis_array_slice - elements [start, start + len) along dimension dim, as a view of the same memory
-    Only contiguous slices can be views: dim 0, or a dim with nothing but 1s before it.
+/*  ignis_array_slice - return elements [start, start + len) along dimension dim, as a view of the same memory
+    Only contiguous slices can be views: dim 0, or a dim after dimensions of size 1 alone.
     Returns: the view, with the array's owner and tag; or no handle.
     Errors: FREED, SHAPE (dim or range outside the shape, or a strided slice).
     Ownership: the caller frees it; it keeps the memory alive after the array itself is freed.
     Threads: any. */
 IGNIS_API ignis_array ignis_array_slice(ignis_array array, int dim, int64_t start, int64_t len);
 
-/*  ignis_array_reshape - the same elements under another shape, as a view of the same memory
-    One dimension of the new shape may be -1: it becomes what is left over.
+/*  ignis_array_reshape - return the same elements under another shape, as a view of the same memory
+    One dimension of the new shape may be -1: it is computed from the others.
     Returns: the view, with the array's owner and tag; or no handle.
     Errors: FREED, SHAPE (numel differs, or more than one -1).
     Ownership: the caller frees it; it keeps the memory alive after the array itself is freed.
@@ -1598,23 +1620,25 @@ IGNIS_API ignis_status ignis_array_write_rows(ignis_array dst, ignis_array src, 
 IGNIS_API void *ignis_array_pin(ignis_array array);
 
 /*  ignis_array_unpin - free the pinned host memory, as IGNIS_OWNER_IGNIS
-    Pinned memory belongs to Ignis whoever owns the array; a layer that owns the array may be staging through it, so it is not freed then.
-    Returns: IGNIS_OK, or why it was left as it is.
-    Errors: FREED, CONTRACT (not pinned, or another layer owns the array), UNSUPPORTED (this thread captures a graph), CUDA.
+    Pinned memory belongs to Ignis, whichever layer owns the array. A layer that owns the array may be copying through
+    it, so it is not freed then.
+    Returns: IGNIS_OK, or why it was not freed.
+    Errors: FREED, CONTRACT (not pinned, or another layer owns the array), UNSUPPORTED (this thread captures a graph),
+    CUDA.
     Ownership: the address of ignis_array_pin is invalid afterwards.
-    Threads: any. Waits for the device, as copies may still use it, and as CUDA does for all others. */
+    Threads: any. Waits for the device, because copies may still use it, and as CUDA does for all others. */
 IGNIS_API ignis_status ignis_array_unpin(ignis_array array);
 
-/*  ignis_array_increment_ref, ignis_array_decrement_ref - take a reference to an array, and give it back
+/*  ignis_array_increment_ref, ignis_array_decrement_ref - take a reference to an array, and release it
     While ref_count is above 0 the array cannot be freed; above 1 its ownership cannot move.
     Returns: the new ref_count, -1 on failure.
     Errors: FREED, CONTRACT (decrement at 0).
-    Ownership: the caller gives back every reference that it takes.
+    Ownership: the caller releases every reference that it takes.
     Threads: any. */
 IGNIS_API int ignis_array_increment_ref(ignis_array array);
 IGNIS_API int ignis_array_decrement_ref(ignis_array array);
 
-/*  ignis_array_transfer_ownership - make owner the array's owner, whoever owns it now
+/*  ignis_array_transfer_ownership - make owner the array's owner, whichever layer owns it now
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, ARGUMENT (no such owner), CONTRACT (ref_count above 1).
     Ownership: only owner may free the array afterwards.
@@ -1753,8 +1777,8 @@ typedef struct ignis_contract_entry {
     char tag[32];
     int64_t bytes;
     int ref_count;
-    int views;   /* other arrays that use the same memory */
-    int exports; /* handles of it that other processes hold, or may still take up */
+    int views;   /* other arrays that share the memory */
+    int exports; /* handles of it that other processes hold, or may still open */
 } ignis_contract_entry;
 
 /*  ignis_contract_acquire - take the ownership of an array for a layer, before that layer works on it
@@ -1765,7 +1789,7 @@ typedef struct ignis_contract_entry {
     Threads: any; acquisitions are one at a time. */
 IGNIS_API ignis_status ignis_contract_acquire(ignis_array array, ignis_owner by);
 
-/*  ignis_contract_release - give the ownership of an array back to IGNIS_OWNER_IGNIS
+/*  ignis_contract_release - return the ownership of an array to IGNIS_OWNER_IGNIS
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, ARGUMENT (no such owner), CONTRACT (not owned by it, or ref_count above 1).
     Ownership: moves to IGNIS_OWNER_IGNIS.
@@ -1779,10 +1803,10 @@ IGNIS_API ignis_status ignis_contract_release(ignis_array array, ignis_owner by)
     Threads: any. */
 IGNIS_API ignis_status ignis_contract_assert_owner(ignis_array array, ignis_owner owner);
 
-/*  ignis_contract_track - list an array in the audit; ignis_contract_untrack - no longer, also after it was freed
-    Tracking again starts its age anew. An array that was tracked by this call stays in the audit as freed until it is untracked;
-    one that was only acquired leaves the audit when it is freed.
-    Returns: IGNIS_OK, or the reason; untracking what is not tracked is fine.
+/*  ignis_contract_track - list an array in the audit; ignis_contract_untrack - remove it, also after it was freed
+    Tracking again restarts its age. An array that was tracked by this call stays in the audit as freed until it is
+    untracked; one that was only acquired leaves the audit when it is freed.
+    Returns: IGNIS_OK, or the reason; untracking an array that is not tracked is fine.
     Errors: FREED (track), MEMORY.
     Ownership: unchanged.
     Threads: any. */
@@ -1790,21 +1814,22 @@ IGNIS_API ignis_status ignis_contract_track(ignis_array array);
 IGNIS_API ignis_status ignis_contract_untrack(ignis_array array);
 
 /*  ignis_contract_audit - list the tracked arrays older than min_age_ms milliseconds, oldest first
-    0 means 5000, as only old arrays are likely leaks; a negative number lists all. entries may be null when capacity is 0.
-    Returns: how many there are, also when that is more than capacity; -1 on failure.
+    0 means 5000, because only old arrays are likely leaks; a negative number lists all. entries may be null if
+    capacity is 0.
+    Returns: the number of entries, also if that is more than capacity; -1 on failure.
     Errors: ARGUMENT.
     Ownership: entries are copies.
     Threads: any. */
 IGNIS_API int ignis_contract_audit(ignis_contract_entry *entries, int capacity, int64_t min_age_ms);
 
-/*  ignis_contract_tracked_count - how many arrays are tracked
+/*  ignis_contract_tracked_count - return the number of tracked arrays
     Returns: the count, -1 on failure.
     Errors: NOT_SETUP.
     Ownership: nothing to free.
     Threads: any. */
 IGNIS_API int ignis_contract_tracked_count(void);
 
-/*  ignis_contract_reset - forget everything that is tracked; owners and arrays stay as they are
+/*  ignis_contract_reset - stop tracking all arrays; owners and arrays stay unchanged
     Returns: IGNIS_OK.
     Errors: NOT_SETUP.
     Ownership: unchanged.
@@ -7488,17 +7513,22 @@ IGNIS__AT_UNLOAD static void ignis__unload(void)
 }
 
 /* ===============================================================================================================
-   >>device - contexts, device facts, what a thread uses.
+   >>device - contexts, device facts, the current device of a thread
+
+   A device is opened at its first use and closed at ignis_shutdown. Every call that works on it enters it (makes
+   its context current) and leaves it again.
+   May use: >>loader, >>pool, >>status. Invariant: after a fault of CUDA no driver call is made, except to free.
+   Locks: device->lock guards opening; facts are constant once read. No lock is taken under it.
    =============================================================================================================== */
 
-/*  A stream that the caller brought, or has made by ignis_stream_create. */
+/*  A stream of the caller, or one of ignis_stream_create. */
 typedef struct ignis__user_stream {
     void *stream;
     bool created;
-    uint64_t serial;   /* tells this stream from a later one at the same address */
+    uint64_t serial;   /* distinguishes a stream from a later one at the same address */
     int holds;         /* its place in the list, and threads that are about to wait for it */
     ignis__mutex lock; /* held while a thread waits for it */
-    bool forgotten;    /* by its owner, who may have destroyed it */
+    bool forgotten;    /* by its owner, who may have destroyed the stream */
     struct ignis__user_stream *next;
 } ignis__user_stream;
 
@@ -7515,28 +7545,28 @@ typedef struct ignis__device {
     ignis__mutex planning; /* matrix products */
     int handle;            /* CUdevice */
     void *context;
-    void *stream; /* Ignis' own */
+    void *stream; /* Ignis' own stream */
     ignis_device_info info;
     int clusters; /* whether blocks can come in clusters */
-    ignis__user_stream *foreign;
+    ignis__user_stream *user_streams;
     ignis__pooled_event *events;
-    uint64_t no_dependents; /* own kernels come from PTX for devices that know no dependent launch, and do not wait */
+    uint64_t no_dependents; /* 1: the built-in kernels come from PTX for devices without dependent launch, and do not wait */
 } ignis__device;
 
-/*  A device's compute capability as one number: 89 is 8.9. */
+/*  Returns a device's compute capability as one number: 89 for 8.9. */
 static int ignis__capability(const ignis_device_info *info) { return 10 * info->compute_major + info->compute_minor; }
 
 static ignis__device ignis__devices[IGNIS_MAX_DEVICES];
 static int ignis__device_ordinal(const ignis__device *device) { return (int)(device - ignis__devices); }
-static uint64_t ignis__devices_fault; /* the driver error that ended all work of the process, 0: none */
+static uint64_t ignis__devices_fault; /* the driver error that ended all work of the process, or 0 */
 static bool ignis__allow_tf32;
 static int ignis__matmul_by, ignis__attention_by; /* as in ignis_desc, or in the environment */
 static int ignis__device_total;
 static int ignis__device_first;
-static uint64_t ignis__stream_serials; /* given out so far */
+static uint64_t ignis__stream_serials; /* the last serial number */
 static uint64_t ignis__stream_forgets; /* ignis_stream_forget calls so far */
 
-/*  Errors after which the driver answers every call of the process with the same error, whatever the device. */
+/*  Checks for errors after which the driver answers every call of the process with the same error, on any device. */
 static bool ignis__cuda_is_fatal(int error)
 {
     static const short fatal[] = {214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721};
@@ -7547,7 +7577,7 @@ static bool ignis__cuda_is_fatal(int error)
     return false;
 }
 
-/*  A kernel or copy has faulted, on whatever device: CUDA refuses everything on every device from then on. */
+/*  Checks whether a kernel or copy has faulted on any device: CUDA then refuses all calls on all devices. */
 static bool ignis__devices_lost(void) { return ignis__atomic_load(&ignis__devices_fault) != 0; }
 
 static const char *ignis__cuda_name(int error)
@@ -7556,7 +7586,7 @@ static const char *ignis__cuda_name(int error)
     return ignis__cuda.cuGetErrorName && ignis__cuda.cuGetErrorName(error, &name) == 0 && name ? name : "unknown error";
 }
 
-/*  Turns a driver error into a failure of `call`. device may be null where none is concerned. */
+/*  Reports a driver error as a failure of `call`. device may be NULL. */
 IGNIS__COLD static ignis_status ignis__cuda_fail(const char *call, ignis__device *device, const char *function, int error)
 {
     const char *name = ignis__cuda_name(error), *text = NULL;
@@ -7575,7 +7605,7 @@ IGNIS__COLD static ignis_status ignis__cuda_fail(const char *call, ignis__device
                                "%s failed with %s (%d)%s%s", function, name, error, text ? ": " : "", text ? text : "");
 }
 
-/*  if (IGNIS__CUDA_FAILED(call, device, cuMemFree_v2, (address))) return ...; the failure is recorded. */
+/*  if (IGNIS__CUDA_FAILED(call, device, cuMemFree_v2, (address))) return ...; reports the failure. */
 #define IGNIS__CUDA_FAILED(call, device, name, args) (ignis__cuda_check(call, device, #name, IGNIS__CUDA(name, args)) != IGNIS_OK)
 IGNIS__ONE_COPY static ignis_status ignis__cuda_check(const char *call, ignis__device *device, const char *function, int error)
 {
@@ -7593,7 +7623,7 @@ IGNIS__ONE_COPY static ignis__device *ignis__device_get(const char *call, int or
     return NULL;
 }
 
-/*  Asks for the facts about a locked device, once: others read them without the lock. */
+/*  Reads the facts about a locked device once. Other threads read them without the lock. */
 IGNIS__COLD static bool ignis__device_read(const char *call, ignis__device *device)
 {
     ignis_device_info read = IGNIS__ZERO, *info = &read;
@@ -7637,12 +7667,12 @@ IGNIS__COLD static bool ignis__device_read(const char *call, ignis__device *devi
     return true;
 }
 
-/*  A context that is made current for one call. */
+/*  A context made current for one call. */
 typedef struct ignis__binding {
     bool pushed;
 } ignis__binding;
 
-/*  Makes the device's context that of the thread. Returns what the driver says, of the call *what. */
+/*  Makes the device's context current. Returns the driver's error, and the failed driver call in *what. */
 static int ignis__context_try(ignis__device *device, ignis__binding *binding, const char **what)
 {
     void *current = NULL;
@@ -7657,7 +7687,8 @@ static int ignis__context_try(ignis__device *device, ignis__binding *binding, co
     return error;
 }
 
-/*  A thread without a context gets this one and keeps it, as with cudart; one that has another gets that back. */
+/*  Makes the device's context current for a call. A thread without a context keeps it, as with cudart; another thread
+    gets its own context back. */
 static bool ignis__context_enter(const char *call, ignis__device *device, ignis__binding *binding)
 {
     const char *what;
@@ -7669,7 +7700,7 @@ IGNIS__ONE_COPY static void ignis__context_leave(const ignis__binding *binding)
 {
     void *context;
     if (binding->pushed)
-        (void)IGNIS__CUDA(cuCtxPopCurrent_v2, (&context)); /* what was pushed can be popped */
+        (void)IGNIS__CUDA(cuCtxPopCurrent_v2, (&context)); /* a pushed context can be popped */
 }
 
 IGNIS__COLD static bool ignis__device_open_locked(const char *call, ignis__device *device)
@@ -7689,7 +7720,7 @@ IGNIS__COLD static bool ignis__device_open_locked(const char *call, ignis__devic
     return false;
 }
 
-/*  Opens the device if it is not, and makes its context current. Every path that succeeds here ends in ignis__device_leave. */
+/*  Opens the device if necessary and makes its context current. Every success is paired with ignis__device_leave. */
 static bool ignis__device_enter(const char *call, ignis__device *device, ignis__binding *binding)
 {
     int error = (int)ignis__atomic_load(&ignis__devices_fault);
@@ -7710,8 +7741,8 @@ static bool ignis__device_enter(const char *call, ignis__device *device, ignis__
     return ignis__context_enter(call, device, binding);
 }
 
-/*  Enters an opened device to give something back, which must not fail for one call of the driver: it is tried again. False, and nothing reported,
-    after a fault. */
+/*  Enters an opened device to free something. This must not fail for one failed driver call, so it is tried again.
+    False, and not reported, after a fault. */
 static bool ignis__device_enter_to_give(const char *call, ignis__device *device, ignis__binding *binding)
 {
     const char *what;
@@ -7722,7 +7753,7 @@ static bool ignis__device_enter_to_give(const char *call, ignis__device *device,
 
 static void ignis__device_leave(const ignis__binding *binding) { ignis__context_leave(binding); }
 
-/*  Forgets what a thread has of an older setup, and its streams of which somebody else has said that they go. */
+/*  Forgets the thread's state of an older setup, and its streams that another thread has forgotten. */
 IGNIS__COLD static void ignis__thread_renew(ignis__thread *thread, uint64_t forgets)
 {
     int i;
@@ -7737,20 +7768,21 @@ IGNIS__COLD static void ignis__thread_renew(ignis__thread *thread, uint64_t forg
     if (thread->forgets != forgets) {
         thread->forgets = forgets;
         for (i = 0; i < ignis__device_total; i++) {
-            ignis__user_stream *foreign;
+            ignis__user_stream *user_stream;
             if (!thread->stream[i])
                 continue;
             ignis__mutex_lock(&ignis__devices[i].lock);
-            for (foreign = ignis__devices[i].foreign; foreign && foreign->serial != thread->stream_serial[i]; foreign = foreign->next)
+            for (user_stream = ignis__devices[i].user_streams; user_stream && user_stream->serial != thread->stream_serial[i];
+                 user_stream = user_stream->next)
                 ;
             ignis__mutex_unlock(&ignis__devices[i].lock);
-            if (!foreign)
+            if (!user_stream)
                 thread->stream[i] = NULL;
         }
     }
 }
 
-/*  The calling thread's state, fresh after an ignis_setup and after an ignis_stream_forget that concerns it. */
+/*  Returns the calling thread's state, updated after an ignis_setup or an ignis_stream_forget. */
 static ignis__thread *ignis__thread_now(void)
 {
     ignis__thread *thread = &ignis__this_thread;
@@ -7760,7 +7792,7 @@ static ignis__thread *ignis__thread_now(void)
     return thread;
 }
 
-/*  The device that a desc names, and what names a device in one. */
+/*  Returns the device of a desc, and the desc's value for a device. */
 static int ignis__desc_device(int device) { return device == 0 ? ignis__thread_now()->device : device == IGNIS_DEVICE_0 ? 0 : device; }
 static int ignis__device_in_desc(const ignis__device *device)
 {
@@ -7786,12 +7818,12 @@ IGNIS__COLD static ignis_status ignis__devices_setup(const char *call, int first
         ignis__mutex_init(&ignis__devices[i].lock);
         ignis__mutex_init(&ignis__devices[i].planning);
     }
-    ignis__atomic_store(&ignis__devices_fault, 0); /* the driver is asked anew */
+    ignis__atomic_store(&ignis__devices_fault, 0); /* the driver is asked again */
     ignis__device_first = first;
     return ignis__device_get(call, first) ? IGNIS_OK : IGNIS_ERROR_DEVICE;
 }
 
-/*  Waits for the device and lets go of it. Goes on after an error, and reports the first. */
+/*  Waits for the device and releases it. Continues after an error, and reports the first. */
 IGNIS__COLD static void ignis__device_close(const char *call, ignis__device *device)
 {
     void *current = NULL;
@@ -7803,12 +7835,12 @@ IGNIS__COLD static void ignis__device_close(const char *call, ignis__device *dev
         (void)IGNIS__CUDA(cuEventDestroy_v2, (spare->event));
         ignis__free(spare);
     }
-    while (device->foreign) {
-        ignis__user_stream *foreign = device->foreign;
-        device->foreign = foreign->next;
-        if (foreign->created)
-            (void)IGNIS__CUDA(cuStreamDestroy_v2, (foreign->stream));
-        ignis__free(foreign);
+    while (device->user_streams) {
+        ignis__user_stream *user_stream = device->user_streams;
+        device->user_streams = user_stream->next;
+        if (user_stream->created)
+            (void)IGNIS__CUDA(cuStreamDestroy_v2, (user_stream->stream));
+        ignis__free(user_stream);
     }
     if (lost)
         (void)IGNIS__CUDA(cuStreamDestroy_v2, (device->stream));
@@ -7822,7 +7854,7 @@ IGNIS__COLD static void ignis__device_close(const char *call, ignis__device *dev
 
 IGNIS_API int ignis_device_count(void) { return ignis__enter("ignis_device_count") ? ignis__device_total : 0; }
 
-/*  Reads the facts about a device that is perhaps not open. */
+/*  Reads the facts about a device, which need not be open. */
 IGNIS__COLD static bool ignis__device_know(const char *call, ignis__device *device)
 {
     bool ok;
@@ -7888,7 +7920,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_device_use(int ordinal)
 
 IGNIS_API int ignis_device_current(void) { return ignis__enter("ignis_device_current") ? ignis__thread_now()->device : -1; }
 
-/*  The calling thread's current device, opened and entered; null on failure. */
+/*  Returns the calling thread's current device, opened and entered. NULL on failure. */
 static ignis__device *ignis__device_current_enter(const char *call, ignis__binding *binding)
 {
     ignis__device *device;
@@ -7899,10 +7931,16 @@ static ignis__device *ignis__device_current_enter(const char *call, ignis__bindi
 }
 
 /* ===============================================================================================================
-   >>capture - a thread's work that becomes a CUDA graph: where it goes meanwhile, what the graph keeps, what is refused.
+   >>capture - a thread's work that becomes a CUDA graph: its stream, the items it keeps, calls it refuses
+
+   May use: >>device, >>pool. Streams, memory and arrays ask ignis__capture_on whether the thread captures; graph.c
+   owns the result.
+   Invariants: a capture waits for nothing outside of it; what its work uses lives as long as the graph.
+   Locks: ignis__captures.lock guards the list of open captures; no lock is taken under it. device->waiting keeps
+   threads from waiting for a context while a capture begins.
    =============================================================================================================== */
 
-/*  Something that a graph needs as long as it lives, and what gives it up. */
+/*  An object that a graph needs as long as it lives, and the function that drops it. */
 typedef struct ignis__captured_item {
     void *item;
     void (*drop)(const char *call, void *item);
@@ -7911,7 +7949,7 @@ typedef struct ignis__captured_item {
     struct ignis__captured_item *next;
 } ignis__captured_item;
 
-/*  How often a graph was launched. Outlives the graph, as arrays do that have their memory from it. */
+/*  The number of launches of a graph. Outlives the graph, as arrays do whose memory belongs to it. */
 typedef struct ignis__replays {
     uint64_t users; /* the capture or graph, and storages */
     uint64_t count;
@@ -7923,22 +7961,22 @@ static void ignis__replays_drop(ignis__replays *replays)
         ignis__free(replays);
 }
 
-/*  A thread has one between ignis_graph_begin and ignis_graph_end; then it is the graph's. What other sections have to do with it:
-        ignis__memory_take        memory that is taken meanwhile is of a part of the cache whose key is the capture, and stays with the graph
-        ignis__capture_hold       keeps what the work uses and what was there before: storages, kernels of the caller
-        ignis__capture_pause      begins work that is to be done once, before any launch, and not by the graph
-        ignis__capture_refuses    makes a call fail that would have to wait or to read host memory, or that is to happen once */
+/*  A thread has one between ignis_graph_begin and ignis_graph_end; afterwards the graph has it. Other sections use:
+        ignis__memory_take        memory taken meanwhile is in a part of the cache whose key is the capture, and stays with the graph
+        ignis__capture_hold       keeps objects of before that the work uses: storages, kernels of the caller
+        ignis__capture_pause      begins work that is done once, before any launch, and not by the graph
+        ignis__capture_refuses    fails a call that would have to wait or to read host memory, or that happens once */
 typedef struct ignis__capture {
     ignis__device *device;
     ignis__replays *replays;     /* of the graph that it becomes */
     uint64_t serial;             /* tells it from other captures */
     void *stream;                /* made for it alone: other threads go on working on theirs */
-    struct ignis__capture *next; /* of those that threads have open */
+    struct ignis__capture *next; /* next in the list of open captures */
     ignis__captured_item *held;
-    struct ignis__array *launches; /* counted by the graph itself, for random numbers; held, null where there are none */
+    struct ignis__array *launches; /* counted by the graph itself, for random numbers; held; NULL without random numbers */
 } ignis__capture;
 
-/*  Those that are open, for ignis_shutdown: a thread may have ended without ending its own. */
+/*  Open captures. ignis_shutdown ends those whose threads have exited. */
 static struct {
     ignis__mutex lock;
     ignis__capture *first;
@@ -7946,14 +7984,14 @@ static struct {
 
 static ignis__capture *ignis__capturing(void) { return ignis__thread_now()->capture; }
 
-/*  The capture that takes up the thread's work on this device, or null. */
+/*  Returns the capture of the thread's work on this device, or NULL. */
 IGNIS__ONE_COPY static ignis__capture *ignis__capture_on(const ignis__device *device)
 {
     ignis__capture *capture = ignis__capturing();
     return capture && capture->device == device ? capture : NULL;
 }
 
-/*  The stream that the calling thread's work goes to on an open device. */
+/*  Returns the stream of the calling thread's work on an open device. */
 IGNIS__ONE_COPY static void *ignis__stream_now(const ignis__device *device)
 {
     const ignis__thread *thread = ignis__thread_now();
@@ -7963,14 +8001,14 @@ IGNIS__ONE_COPY static void *ignis__stream_now(const ignis__device *device)
     return stream ? stream : device->stream;
 }
 
-/*  True: the thread captures, and the call has failed. */
+/*  Fails the call, and returns true, if the thread captures. */
 IGNIS__ONE_COPY static bool ignis__capture_refuses(const char *call)
 {
     if (!ignis__capturing())
         return false;
     ignis__fail(
         IGNIS_DIAG_CAPTURE_REFUSED, call,
-        "this cannot be captured: it waits for the device, reads host memory or is to be done once; call it before ignis_graph_begin or "
+        "the call cannot be captured: it waits for the device, reads host memory or must run once; call it before ignis_graph_begin or "
         "after ignis_graph_end");
     return true;
 }
@@ -7983,7 +8021,8 @@ static ignis__captured_item *ignis__capture_find(const ignis__capture *capture, 
     return held;
 }
 
-/*  Keeps an item for the graph: its count of users (null: it counts the caller already) goes up, once; `drop` makes it go down. */
+/*  Holds an item for the graph, once: increments *users (NULL: the caller's hold is handed over) and calls `drop`
+    when the graph is destroyed. */
 static bool ignis__capture_hold(const char *call, ignis__capture *capture, void *item, uint64_t *users,
                                 void (*drop)(const char *call, void *item))
 {
@@ -8002,7 +8041,8 @@ static bool ignis__capture_hold(const char *call, ignis__capture *capture, void 
     return true;
 }
 
-/*  Between the two the thread's work runs on its own stream, of an entered device. Resume waits for it: a capture has no order with others. */
+/*  Between ignis__capture_pause and ignis__capture_resume the thread's work runs on its own stream of an entered
+    device. Resume waits for it, because a capture has no order with other work. */
 IGNIS__MAYBE_UNUSED static ignis__capture *ignis__capture_pause(void)
 {
     ignis__capture *capture = ignis__capturing();
@@ -8017,7 +8057,7 @@ IGNIS__MAYBE_UNUSED static bool ignis__capture_resume(const char *call, ignis__c
     return ok;
 }
 
-/*  Gives up what the capture holds. The device is idle. */
+/*  Drops all items of a capture. The device is idle. */
 IGNIS__MAYBE_UNUSED static void ignis__capture_destroy(const char *call, ignis__capture *capture)
 {
     while (capture->held) {
@@ -8030,7 +8070,8 @@ IGNIS__MAYBE_UNUSED static void ignis__capture_destroy(const char *call, ignis__
     ignis__free(capture);
 }
 
-/*  The thread's work goes to a capture from here on. The device is entered, and idle, so that no work of before is missing an event. */
+/*  Begins to capture the thread's work. The device is entered and idle, so all earlier work is done and needs no
+    event. */
 IGNIS__COLD IGNIS__MAYBE_UNUSED static bool ignis__capture_begin(const char *call, ignis__device *device)
 {
     ignis__capture *capture = (ignis__capture *)ignis__alloc(sizeof *capture);
@@ -8045,9 +8086,9 @@ IGNIS__COLD IGNIS__MAYBE_UNUSED static bool ignis__capture_begin(const char *cal
     capture->serial = ignis__atomic_add(&ignis__stream_serials, 1);
     capture->device = device;
     ignis__atomic_add(&device->captures, 1);   /* from here on nobody begins to wait for the context, */
-    ignis__rwlock_write(&device->waiting);     /* and this waits for those who do so now: */
+    ignis__rwlock_write(&device->waiting);     /* and this waits for threads that wait now: */
     ignis__rwlock_write_end(&device->waiting); /* to wait for a context in which a stream is captured spoils the capture */
-    /* Relaxed: the allocator may ask the driver for memory meanwhile. */
+    /* Relaxed: the allocator may ask the driver for memory during the capture. */
     if (!IGNIS__CUDA_FAILED(call, device, cuStreamCreate, (&capture->stream, IGNIS__CU_STREAM_NON_BLOCKING)) &&
         !IGNIS__CUDA_FAILED(call, device, cuStreamBeginCapture_v2, (capture->stream, IGNIS__CU_CAPTURE_RELAXED))) {
         ignis__mutex_lock(&ignis__captures.lock);
@@ -8064,7 +8105,8 @@ IGNIS__COLD IGNIS__MAYBE_UNUSED static bool ignis__capture_begin(const char *cal
     return false;
 }
 
-/*  Ends a capture, in any case, and makes an executable graph of it, which needs what the capture holds. Null on failure. */
+/*  Ends a capture, also on failure, and returns its executable graph. NULL on failure. The graph needs the items that
+    the capture holds. */
 IGNIS__COLD IGNIS__MAYBE_UNUSED static void *ignis__capture_end(const char *call, ignis__capture *capture)
 {
     ignis__device *device = capture->device;
@@ -8087,22 +8129,27 @@ IGNIS__COLD IGNIS__MAYBE_UNUSED static void *ignis__capture_end(const char *call
 }
 
 /* ===============================================================================================================
-   >>stream - streams of the caller, events between streams, waiting for a device.
+   >>stream - streams of the caller, events between streams, waiting for a device
+
+   A stream of the caller has an entry with a serial number, because the driver may reuse its address. All waits go
+   through here, as a wait would invalidate a capture on the same context.
+   May use: >>device, >>capture. Locks: entry->lock is held while a thread waits for the stream; then a device.
    =============================================================================================================== */
 
-/*  Writes a stream of the caller down, after checking that it is one of this device. 0: it is not. */
+/*  Adds an entry for a stream of the caller, after checking that it belongs to this device. Returns its serial, 0 on
+    failure. */
 IGNIS__COLD static uint64_t ignis__stream_adopt(const char *call, ignis__device *device, void *stream)
 {
-    ignis__user_stream *foreign;
+    ignis__user_stream *user_stream;
     const ignis__capture *capture;
     uint64_t serial = 0;
     void *context = NULL;
     bool legacy = (uintptr_t)stream == IGNIS__CU_STREAM_LEGACY; /* of the current context */
     if ((uintptr_t)stream == IGNIS__CU_STREAM_PER_THREAD) {
-        ignis__fail(
-            IGNIS_DIAG_STREAM_INVALID, call,
-            "CU_STREAM_PER_THREAD (cudaStreamPerThread) is another stream in each thread, and no thread can wait for that of another: "
-            "memory could not be handed on safely. Make a stream for this thread with cudaStreamCreate");
+        ignis__fail(IGNIS_DIAG_STREAM_INVALID, call,
+                    "CU_STREAM_PER_THREAD (cudaStreamPerThread) names a different stream in each thread, and no thread can wait for that "
+                    "of another: "
+                    "memory could not be reused safely. Make a stream for this thread with cudaStreamCreate");
         return 0;
     }
     ignis__mutex_lock(&ignis__captures.lock);
@@ -8110,9 +8157,10 @@ IGNIS__COLD static uint64_t ignis__stream_adopt(const char *call, ignis__device 
         ;
     ignis__mutex_unlock(&ignis__captures.lock);
     if (capture) {
-        ignis__fail(IGNIS_DIAG_CAPTURE_REFUSED, call,
-                    "stream %p is that of a capture, and goes with ignis_graph_end. Work of the thread that captures goes there by itself",
-                    stream);
+        ignis__fail(
+            IGNIS_DIAG_CAPTURE_REFUSED, call,
+            "stream %p belongs to a capture, and ends with ignis_graph_end. Work of the capturing thread is put there automatically",
+            stream);
         return 0;
     }
     if (!legacy && IGNIS__CUDA_FAILED(call, device, cuStreamGetCtx, (stream, &context)))
@@ -8123,28 +8171,28 @@ IGNIS__COLD static uint64_t ignis__stream_adopt(const char *call, ignis__device 
         return 0;
     }
     ignis__mutex_lock(&device->lock);
-    for (foreign = device->foreign; foreign && foreign->stream != stream; foreign = foreign->next)
+    for (user_stream = device->user_streams; user_stream && user_stream->stream != stream; user_stream = user_stream->next)
         ;
-    if (!foreign) {
-        foreign = (ignis__user_stream *)ignis__alloc(sizeof *foreign);
-        if (foreign) {
-            ignis__mutex_init(&foreign->lock);
-            foreign->stream = stream;
-            foreign->holds = 1;
-            foreign->serial = ignis__atomic_add(&ignis__stream_serials, 1);
-            foreign->next = device->foreign;
-            device->foreign = foreign;
+    if (!user_stream) {
+        user_stream = (ignis__user_stream *)ignis__alloc(sizeof *user_stream);
+        if (user_stream) {
+            ignis__mutex_init(&user_stream->lock);
+            user_stream->stream = stream;
+            user_stream->holds = 1;
+            user_stream->serial = ignis__atomic_add(&ignis__stream_serials, 1);
+            user_stream->next = device->user_streams;
+            device->user_streams = user_stream;
         }
     }
-    if (foreign)
-        serial = foreign->serial;
+    if (user_stream)
+        serial = user_stream->serial;
     ignis__mutex_unlock(&device->lock);
     if (!serial)
-        ignis__fail_host_memory(call, sizeof *foreign);
+        ignis__fail_host_memory(call, sizeof *user_stream);
     return serial;
 }
 
-/*  Keeps an event of the device for the next one who needs one. */
+/*  Recycles an event of the device. */
 IGNIS__ONE_COPY static void ignis__event_recycle(ignis__device *device, ignis__pooled_event *spare)
 {
     ignis__mutex_lock(&device->lock);
@@ -8153,7 +8201,7 @@ IGNIS__ONE_COPY static void ignis__event_recycle(ignis__device *device, ignis__p
     ignis__mutex_unlock(&device->lock);
 }
 
-/*  An event behind what is queued on a stream now; null on failure. ignis__event_recycle takes it back. */
+/*  Records an event after the work queued on a stream. NULL on failure. ignis__event_recycle takes it back. */
 static ignis__pooled_event *ignis__event_record(const char *call, ignis__device *device, void *stream)
 {
     ignis__pooled_event *spare;
@@ -8180,7 +8228,7 @@ static ignis__pooled_event *ignis__event_record(const char *call, ignis__device 
     return spare;
 }
 
-/*  Makes `later` wait for what is queued on `earlier` now. The streams may be of different devices. */
+/*  Makes `later` wait for the work queued on `earlier`. The streams may belong to different devices. */
 static bool ignis__stream_order(const char *call, ignis__device *earlier_device, void *earlier, ignis__device *later_device, void *later)
 {
     ignis__pooled_event *spare;
@@ -8199,69 +8247,71 @@ static bool ignis__stream_order(const char *call, ignis__device *earlier_device,
     return ok;
 }
 
-/*  The stream of the caller that comes next after `serial`, held; null: there is none. */
+/*  Holds and returns the next stream of the caller after `serial`. NULL if there is none. */
 static ignis__user_stream *ignis__user_stream_next(ignis__device *device, uint64_t serial)
 {
-    ignis__user_stream *foreign, *next = NULL;
+    ignis__user_stream *user_stream, *next = NULL;
     ignis__mutex_lock(&device->lock);
-    for (foreign = device->foreign; foreign; foreign = foreign->next)
-        if (foreign->serial > serial && (!next || foreign->serial < next->serial))
-            next = foreign;
+    for (user_stream = device->user_streams; user_stream; user_stream = user_stream->next)
+        if (user_stream->serial > serial && (!next || user_stream->serial < next->serial))
+            next = user_stream;
     if (next)
         next->holds++;
     ignis__mutex_unlock(&device->lock);
     return next;
 }
 
-/*  What is known of a stream of the caller, held; null: it is none. */
+/*  Finds and holds the entry of a caller's stream. NULL if there is none. */
 static ignis__user_stream *ignis__user_stream_hold(ignis__device *device, const void *stream)
 {
-    ignis__user_stream *foreign;
+    ignis__user_stream *user_stream;
     ignis__mutex_lock(&device->lock);
-    for (foreign = device->foreign; foreign && foreign->stream != stream; foreign = foreign->next)
+    for (user_stream = device->user_streams; user_stream && user_stream->stream != stream; user_stream = user_stream->next)
         ;
-    if (foreign)
-        foreign->holds++;
+    if (user_stream)
+        user_stream->holds++;
     ignis__mutex_unlock(&device->lock);
-    return foreign;
+    return user_stream;
 }
 
-static void ignis__user_stream_drop(ignis__device *device, ignis__user_stream *foreign)
+static void ignis__user_stream_drop(ignis__device *device, ignis__user_stream *user_stream)
 {
     bool last;
     ignis__mutex_lock(&device->lock);
-    last = --foreign->holds == 0;
+    last = --user_stream->holds == 0;
     ignis__mutex_unlock(&device->lock);
     if (last)
-        ignis__free(foreign);
+        ignis__free(user_stream);
 }
 
-/*  Draws a stream of the caller into the thread's capture, behind what that has queued on `from`; serial: what ignis__stream_adopt gave. A
-    thread that waits for the stream is waited for, as its wait would spoil the capture. */
+/*  Joins a stream of the caller to the thread's capture, after the work queued on `from`. serial is from
+    ignis__stream_adopt. First waits for threads that wait for the stream, because their wait would invalidate the
+    capture. */
 IGNIS__MAYBE_UNUSED static bool ignis__capture_draw(const char *call, ignis__device *device, void *from, uint64_t serial)
 {
-    ignis__user_stream *foreign = ignis__user_stream_next(device, serial - 1);
+    ignis__user_stream *user_stream = ignis__user_stream_next(device, serial - 1);
     bool ok;
-    IGNIS_ASSERT(foreign && foreign->serial == serial);
-    ignis__mutex_lock(&foreign->lock);
-    ok = ignis__stream_order(call, device, from, device, foreign->stream);
-    ignis__mutex_unlock(&foreign->lock);
-    ignis__user_stream_drop(device, foreign);
+    IGNIS_ASSERT(user_stream && user_stream->serial == serial);
+    ignis__mutex_lock(&user_stream->lock);
+    ok = ignis__stream_order(call, device, from, device, user_stream->stream);
+    ignis__mutex_unlock(&user_stream->lock);
+    ignis__user_stream_drop(device, user_stream);
     return ok;
 }
 
-/*  Waits for a stream, unless a capture has drawn it in. Returns the driver's error. */
+/*  Waits for a stream, unless it is part of a capture. Returns the driver's error. */
 static int ignis__stream_finish(void *stream)
 {
     int captures = 0, error = IGNIS__CUDA(cuStreamIsCapturing, (stream, &captures));
     return error == 0 && !captures ? IGNIS__CUDA(cuStreamSynchronize, (stream)) : error;
 }
 
-/*  Waits for the work of an entered device. While a thread captures on its context, which a wait would spoil, or when that wait has failed: for
-    each known stream that no capture has drawn in. Returns the first error; the work is through also then, unless the devices are lost. */
+/*  Waits for the work of an entered device. While another thread captures on its context, which such a wait would
+    invalidate, or if the wait has failed, it waits for each known stream outside of captures. Returns the first
+    error. The work is done also then, unless the devices are lost. */
 IGNIS__COLD static int ignis__device_finish(ignis__device *device)
 {
-    ignis__user_stream *foreign;
+    ignis__user_stream *user_stream;
     uint64_t serial = 0;
     int first = IGNIS__CU_CAPTURE_UNSUPPORTED, error;
     ignis__rwlock_read(&device->waiting);
@@ -8270,22 +8320,22 @@ IGNIS__COLD static int ignis__device_finish(ignis__device *device)
     ignis__rwlock_read_end(&device->waiting);
     if (first == 0 || ignis__cuda_is_fatal(first))
         return first;
-    if (first == IGNIS__CU_CAPTURE_UNSUPPORTED) /* others may capture, too */
+    if (first == IGNIS__CU_CAPTURE_UNSUPPORTED) /* another program part may capture, too */
         first = 0;
     error = ignis__stream_finish(device->stream);
     first = first ? first : error;
-    while ((foreign = ignis__user_stream_next(device, serial)) != NULL) {
-        ignis__mutex_lock(&foreign->lock);
-        error = foreign->forgotten ? 0 : ignis__stream_finish(foreign->stream);
-        ignis__mutex_unlock(&foreign->lock);
+    while ((user_stream = ignis__user_stream_next(device, serial)) != NULL) {
+        ignis__mutex_lock(&user_stream->lock);
+        error = user_stream->forgotten ? 0 : ignis__stream_finish(user_stream->stream);
+        ignis__mutex_unlock(&user_stream->lock);
         first = first ? first : error;
-        serial = foreign->serial;
-        ignis__user_stream_drop(device, foreign);
+        serial = user_stream->serial;
+        ignis__user_stream_drop(device, user_stream);
     }
     return first;
 }
 
-/*  The same, where the failure is to be reported. */
+/*  As ignis__device_finish, and reports the failure. */
 static bool ignis__device_wait(const char *call, ignis__device *device)
 {
     return ignis__cuda_check(call, device, "cuCtxSynchronize", ignis__device_finish(device)) == IGNIS_OK;
@@ -8328,7 +8378,7 @@ IGNIS__COLD IGNIS_API void *ignis_stream_create(const ignis_stream_desc *desc)
     static const char call[] = "ignis_stream_create";
     void *stream = NULL;
     int priority = desc ? desc->priority : 0; /* the driver's are the other way round */
-    ignis__user_stream *foreign;
+    ignis__user_stream *user_stream;
     uint64_t serial;
     ignis__binding binding;
     ignis__device *device = ignis__device_current_enter(call, &binding);
@@ -8337,10 +8387,10 @@ IGNIS__COLD IGNIS_API void *ignis_stream_create(const ignis_stream_desc *desc)
     if (!IGNIS__CUDA_FAILED(call, device, cuStreamCreateWithPriority,
                             (&stream, IGNIS__CU_STREAM_NON_BLOCKING, priority < -INT_MAX ? INT_MAX : -priority))) {
         serial = ignis__stream_adopt(call, device, stream);
-        foreign = serial ? ignis__user_stream_next(device, serial - 1) : NULL;
-        if (foreign) {
-            foreign->created = true;
-            ignis__user_stream_drop(device, foreign);
+        user_stream = serial ? ignis__user_stream_next(device, serial - 1) : NULL;
+        if (user_stream) {
+            user_stream->created = true;
+            ignis__user_stream_drop(device, user_stream);
         } else {
             (void)IGNIS__CUDA(cuStreamDestroy_v2, (stream));
             stream = NULL;
@@ -8350,34 +8400,35 @@ IGNIS__COLD IGNIS_API void *ignis_stream_create(const ignis_stream_desc *desc)
     return stream;
 }
 
-/*  Names those that ignis_device_close frees. */
+/*  Reports streams that ignis__device_close will free. */
 IGNIS__COLD static void ignis__streams_leaked(const char *call)
 {
-    const ignis__user_stream *foreign;
+    const ignis__user_stream *user_stream;
     int i;
     for (i = 0; i < ignis__device_total; i++)
-        for (foreign = ignis__devices[i].foreign; foreign; foreign = foreign->next)
-            if (foreign->created)
-                ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "stream %p of device %d, of ignis_stream_create", foreign->stream, i);
+        for (user_stream = ignis__devices[i].user_streams; user_stream; user_stream = user_stream->next)
+            if (user_stream->created)
+                ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "stream %p of device %d, of ignis_stream_create", user_stream->stream,
+                                   i);
 }
 
 static bool ignis__stream_known(ignis__device *device, const void *stream)
 {
     const ignis__capture *capture = ignis__capture_on(device);
-    const ignis__user_stream *foreign;
+    const ignis__user_stream *user_stream;
     if (!ignis__atomic_load(&device->opened))
         return false;
     if (stream == device->stream || (capture && stream == capture->stream))
         return true;
     ignis__mutex_lock(&device->lock);
-    for (foreign = device->foreign; foreign && foreign->stream != stream; foreign = foreign->next)
+    for (user_stream = device->user_streams; user_stream && user_stream->stream != stream; user_stream = user_stream->next)
         ;
     ignis__mutex_unlock(&device->lock);
-    return foreign != NULL;
+    return user_stream != NULL;
 }
 
-/*  The device of a stream that a call names, entered: of one that Ignis knows, or else the current one if it is of that. null, and
-    reported, when there is none. A stream of null becomes the current one. */
+/*  Enters the device of a stream argument: the stream's device if Ignis knows the stream, else the current device if
+    the stream belongs to it. A stream of NULL becomes the current one. NULL, and reported, on failure. */
 static ignis__device *ignis__stream_enter(const char *call, void **stream, ignis__binding *binding)
 {
     ignis__device *device = ignis__device_current_enter(call, binding);
@@ -8400,7 +8451,7 @@ static ignis__device *ignis__stream_enter(const char *call, void **stream, ignis
     return NULL;
 }
 
-/*  Whether a stream is captured, by whatever thread. */
+/*  Checks whether any thread captures a stream. */
 static bool ignis__stream_captured(const char *call, ignis__device *device, void *stream, bool *captured)
 {
     int status = 0;
@@ -8414,11 +8465,12 @@ IGNIS__COLD static bool ignis__fail_captured(const char *call, const char *what)
     return ignis__fail_false(IGNIS_DIAG_CAPTURE_REFUSED, call, "%s", what);
 }
 
-/*  Makes a stream of an entered device wait for an event; captured: one recorded in a capture, which the stream then joins. A thread that
-    waits for the stream is waited for, as its wait would spoil the capture. */
+/*  Makes a stream of an entered device wait for an event. captured: the event was recorded in a capture, which the
+    stream then joins. First waits for threads that wait for the stream, because their wait would invalidate the
+    capture. */
 static bool ignis__stream_await(const char *call, ignis__device *device, void *stream, void *event, bool captured)
 {
-    ignis__user_stream *foreign;
+    ignis__user_stream *user_stream;
     uint64_t serial;
     bool joined, ok;
     if (!ignis__stream_captured(call, device, stream, &joined))
@@ -8426,26 +8478,25 @@ static bool ignis__stream_await(const char *call, ignis__device *device, void *s
     if (captured == joined)
         return !IGNIS__CUDA_FAILED(call, device, cuStreamWaitEvent, (stream, event, 0));
     if (joined)
-        return ignis__fail_captured(call, "the stream is captured, and cannot wait for what is outside of the capture");
+        return ignis__fail_captured(call, "the stream is captured, and cannot wait for work outside of the capture");
     if (!ignis__capture_on(device) || stream == device->stream || (uintptr_t)stream == IGNIS__CU_STREAM_LEGACY)
-        return ignis__fail_captured(call,
-                                    "what is to be waited for is captured: only other streams of the caller, on the capture's device and "
-                                    "at the hand of its thread, join a capture");
+        return ignis__fail_captured(call, "the other stream or event is captured: only streams of the caller, on the capture's device and "
+                                          "used by its thread, can join a capture");
     serial = ignis__stream_adopt(call, device, stream);
-    foreign = serial ? ignis__user_stream_next(device, serial - 1) : NULL;
-    if (!foreign)
+    user_stream = serial ? ignis__user_stream_next(device, serial - 1) : NULL;
+    if (!user_stream)
         return false;
-    ignis__mutex_lock(&foreign->lock);
+    ignis__mutex_lock(&user_stream->lock);
     ok = !IGNIS__CUDA_FAILED(call, device, cuStreamWaitEvent, (stream, event, 0));
-    ignis__mutex_unlock(&foreign->lock);
-    ignis__user_stream_drop(device, foreign);
+    ignis__mutex_unlock(&user_stream->lock);
+    ignis__user_stream_drop(device, user_stream);
     return ok;
 }
 
 IGNIS_API ignis_status ignis_stream_query(void *stream, bool *done)
 {
     static const char call[] = "ignis_stream_query";
-    ignis__user_stream *foreign;
+    ignis__user_stream *user_stream;
     ignis__device *device;
     ignis__binding binding;
     bool captured, ok = false;
@@ -8455,9 +8506,9 @@ IGNIS_API ignis_status ignis_stream_query(void *stream, bool *done)
     device = ignis__stream_enter(call, &stream, &binding);
     if (!device)
         return ignis__failed();
-    foreign = ignis__user_stream_hold(device, stream);
-    if (foreign &&
-        !ignis__mutex_try(&foreign->lock)) { /* a thread waits for it, or draws it into a capture, which a question would spoil */
+    user_stream = ignis__user_stream_hold(device, stream);
+    if (user_stream &&
+        !ignis__mutex_try(&user_stream->lock)) { /* a thread waits for it, or draws it into a capture, which a question would spoil */
         *done = false;
         ok = true;
     } else {
@@ -8467,11 +8518,11 @@ IGNIS_API ignis_status ignis_stream_query(void *stream, bool *done)
             ok = captured ? ignis__fail_captured(call, "the stream is captured: its work runs at each launch of the graph")
                           : error == IGNIS__CU_NOT_READY || ignis__cuda_check(call, device, "cuStreamQuery", error) == IGNIS_OK;
         }
-        if (foreign)
-            ignis__mutex_unlock(&foreign->lock);
+        if (user_stream)
+            ignis__mutex_unlock(&user_stream->lock);
     }
-    if (foreign)
-        ignis__user_stream_drop(device, foreign);
+    if (user_stream)
+        ignis__user_stream_drop(device, user_stream);
     ignis__device_leave(&binding);
     return ok ? IGNIS_OK : ignis__failed();
 }
@@ -8505,12 +8556,18 @@ IGNIS_API ignis_status ignis_stream_wait(void *stream, void *other)
     return ok ? IGNIS_OK : ignis__failed();
 }
 
+/*  device/event.c - events of the caller: created, recorded, queried, timed, freed
+
+    May use: stream.c, capture.c. Invariant: an event of a capture is used only by ignis_stream_wait_event until it
+    is recorded again.
+    Locks: an event's slot, then a stream of the caller, then a device. */
+
 typedef struct ignis__event {
-    ignis__slot slot; /* its lock is held while the event is recorded, or asked */
+    ignis__slot slot; /* its lock is held while the event is recorded or queried */
     ignis__device *device;
     void *event;
     bool recorded;
-    uint64_t capture; /* the serial of the capture in which it was recorded last; 0: it was in none */
+    uint64_t capture; /* serial of the capture in which it was last recorded, or 0 */
 } ignis__event;
 
 static ignis__pool ignis__events = IGNIS__POOL(ignis__event, IGNIS__KIND_EVENT, "event", IGNIS_DIAG_EVENT_FREED);
@@ -8541,7 +8598,7 @@ static void ignis__event_drop(ignis__event *event)
     }
 }
 
-/*  The event of a handle, held, and its device entered; null, and reported, when that cannot be. */
+/*  Holds the event of a handle and enters its device. NULL, and reported, on failure. */
 static ignis__event *ignis__event_enter(const char *call, ignis_event handle, ignis__binding *binding)
 {
     ignis__event *event = (ignis__event *)ignis__handle_hold(call, &ignis__events, handle.id);
@@ -8559,7 +8616,8 @@ static ignis_status ignis__event_leave(ignis__event *event, const ignis__binding
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-/*  What a locked event says of work outside of captures; *error is the driver's, IGNIS__CU_NOT_READY where work goes on. False: reported. */
+/*  Queries a locked event of work outside of captures. *error is the driver's, IGNIS__CU_NOT_READY while work goes
+    on. False if reported. */
 static bool ignis__event_query(const char *call, ignis__event *event, int *error)
 {
     if (event->capture)
@@ -8653,7 +8711,7 @@ IGNIS_API ignis_status ignis_event_elapsed_ms(ignis_event first, ignis_event las
         ok = ignis__event_query(call, events[i], &error);
         if (ok && (error != 0 || !events[i]->recorded))
             ok = ignis__fail_false(IGNIS_DIAG_EVENT_STATE, call, "the %s event %s", i ? "last" : "first",
-                                   error ? "is not done: wait for it, or ask by ignis_event_query" : "was never recorded");
+                                   error ? "is not done: wait for it, or query it with ignis_event_query" : "was never recorded");
         ignis__mutex_unlock(&events[i]->slot.lock);
     }
     if (ok && events[0]->device != events[1]->device)
@@ -8720,7 +8778,12 @@ IGNIS_API ignis_status ignis_stream_wait_event(void *stream, ignis_event handle)
     return ignis__event_leave(event, &binding, ok);
 }
 
-/* --- functions of the program that streams call --------------------------------------------------------------------------- */
+/*  device/callback.c - functions of the program that streams call
+
+    For ignis_stream_call. The driver's thread runs them; a list of pending callbacks frees those that a fault
+    prevents.
+    May use: stream.c, capture.c. Locks: ignis__callbacks.lock; no other lock is taken under it, and it is not held
+    around driver calls. */
 
 typedef struct ignis__callback {
     void (*fn)(void *user_data);
@@ -8729,7 +8792,8 @@ typedef struct ignis__callback {
     struct ignis__callback *next;
 } ignis__callback;
 
-/*  Those that are not captured and were not called yet. Nobody calls the driver with the lock held, as the driver's thread takes it. */
+/*  Callbacks that wait for their stream, except captured ones. The driver is called without the lock, because its own
+    thread takes it. */
 static struct {
     ignis__mutex lock;
     ignis__callback *first;
@@ -8752,7 +8816,8 @@ static void ignis__callback_drop(const char *call, void *item)
     ignis__free(item);
 }
 
-/*  Runs one, and calls of Ignis in it fail. The thread may be one that calls Ignis otherwise: what it has recorded stays. */
+/*  Runs a callback; calls of Ignis in it fail. The thread may be one that calls Ignis otherwise: its recorded failure
+    stays. */
 static void ignis__callback_run(void *context)
 {
     ignis__callback *callback = (ignis__callback *)context;
@@ -8810,12 +8875,17 @@ IGNIS_API ignis_status ignis_stream_call(void *stream, void (*fn)(void *user_dat
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-/*  Those that are never called, after a fault. The devices are idle. */
+/*  Frees the callbacks that a fault prevents. The devices are idle. */
 IGNIS__COLD static void ignis__callbacks_close(void)
 {
     while (ignis__callbacks.first)
         ignis__callback_free(ignis__callbacks.first);
 }
+
+/*  device/synchronize.c - ignis_synchronize
+
+    Waits for the current device and reports what failed meanwhile, on the thread that asks.
+    May use: stream.c, callback.c. Locks: none of its own. */
 
 IGNIS_API ignis_status ignis_synchronize(void)
 {
@@ -8831,7 +8901,12 @@ IGNIS_API ignis_status ignis_synchronize(void)
 }
 
 /* ===============================================================================================================
-   >>profile - what runs, and how long: written down here, and made into reports further below.
+   >>profile - the recording half of profiles: what runs, when, and for how long
+
+   ignis__traced_open and _close surround each kernel, copy and collective operation. report/profile.c makes the
+   tables and traces.
+   May use: >>device, >>stream. Costs one atomic read while no profile is open.
+   Locks: ignis__profile_lock guards the items.
    =============================================================================================================== */
 
 typedef enum ignis__traced_kind {
@@ -8840,7 +8915,7 @@ typedef enum ignis__traced_kind {
     IGNIS__TRACED_COPY,
     IGNIS__TRACED_GRAPH,
     IGNIS__TRACED_COLLECTIVE,
-    IGNIS__TRACED_MEMORY /* what a device has in use from then on */
+    IGNIS__TRACED_MEMORY /* a device's memory in use from then on */
 } ignis__traced_kind;
 
 typedef struct ignis__traced {
@@ -8850,14 +8925,14 @@ typedef struct ignis__traced {
     uint64_t operation;
     const char *call, *file; /* file may be null */
     char name[72];
-    void *stream, *first, *last; /* events; null of what the host does */
+    void *stream, *first, *last; /* events; NULL for items of the host */
     int64_t begin_ns, end_ns;    /* on the host */
     double bytes, flops;         /* 0: not known */
-    int64_t at_ns;               /* on the device, by the host's clock, once it was asked; and how long, -1 where that is not known */
+    int64_t at_ns;               /* start by the host's clock, read when the work is done; and the duration, -1 if unknown */
     double ms;
 } ignis__traced;
 
-#define IGNIS__TRACED_MOST ((size_t)1 << 18) /* what comes later is counted alone */
+#define IGNIS__TRACED_MOST ((size_t)1 << 18) /* later items are only counted */
 
 static struct {
     uint64_t on; /* read without the lock, as one branch of a launch */
@@ -8878,14 +8953,14 @@ static ignis__mutex ignis__profile_lock = IGNIS__MUTEX_INIT;
 
 static bool ignis__profiling(void) { return ignis__atomic_load(&ignis__profile.on) != 0; }
 
-/*  The names of kernels, by their functions. */
+/*  Names of kernels, by their functions. */
 typedef struct ignis__named_function {
     void *function;
     char name[72];
     struct ignis__named_function *next;
 } ignis__named_function;
 
-/*  Without memory a function has no name. */
+/*  Returns the name of a function; without memory it has none. */
 IGNIS__COLD static void ignis__function_name(void *function, const char *name)
 {
     ignis__named_function **list = &ignis__profile.named[((uintptr_t)function >> 4) % 64], *named;
@@ -8902,7 +8977,8 @@ IGNIS__COLD static void ignis__function_name(void *function, const char *name)
     ignis__mutex_unlock(&ignis__profile_lock);
 }
 
-/*  The next kernel that this thread launches reads and writes so many bytes; of less than 0, what its operands have. rate: an ignis_dtype. */
+/*  Sets the bytes that the next kernel of this thread reads and writes; below 0: all bytes of its operands. rate: an
+    ignis_dtype. */
 static void ignis__cost(double bytes, double flops, int rate)
 {
     ignis__thread *thread = &ignis__this_thread;
@@ -8915,7 +8991,7 @@ static void ignis__cost(double bytes, double flops, int rate)
     thread->rate = rate;
 }
 
-/*  Puts an item into the profile, if there is one still; its events are those of the profile then. */
+/*  Adds an item to the open profile, which then owns its events. */
 IGNIS__COLD static bool ignis__traced_add(const ignis__traced *traced)
 {
     ignis__traced *items;
@@ -8954,7 +9030,7 @@ IGNIS__COLD static void ignis__traced_events_free(ignis__traced *traced)
     traced->first = traced->last = NULL;
 }
 
-/*  Something of this thread begins now. */
+/*  Begins an item of this thread. */
 IGNIS__COLD static void ignis__traced_begin(ignis__traced *traced, ignis__traced_kind kind, const char *call, const ignis__device *device)
 {
     ignis__thread *thread = &ignis__this_thread;
@@ -8973,7 +9049,7 @@ IGNIS__COLD static void ignis__traced_begin(ignis__traced *traced, ignis__traced
     traced->begin_ns = ignis__monotonic_ns();
 }
 
-/*  Relates the clocks of host and device, which is entered, on a stream that has nothing to do and waits for no other. */
+/*  Relates the clocks of host and device on an idle stream that waits for no other. The device is entered. */
 IGNIS__COLD static void ignis__profile_base(ignis__device *device)
 {
     int index = ignis__device_ordinal(device);
@@ -8991,8 +9067,9 @@ IGNIS__COLD static void ignis__profile_base(ignis__device *device)
     ignis__mutex_unlock(&ignis__profile_lock);
 }
 
-/*  What is queued on a stream between the two is an item of the profile. Work that a capture records is none: it has no time yet. False: no
-    profile, or no events, which is counted. The device is entered. function: of a kernel; name: of anything else. */
+/*  Begins an item of the profile: work queued on a stream until ignis__traced_close. Captured work is no item,
+    because it has no time yet. False if there is no profile, or no event, which is counted. The device is entered.
+    function: of a kernel; name: of anything else. */
 IGNIS__COLD static bool ignis__traced_open(ignis__traced *traced, ignis__traced_kind kind, const char *call, ignis__device *device,
                                            void *stream, void *function, const char *name)
 {
@@ -9032,7 +9109,7 @@ IGNIS__COLD static bool ignis__traced_open(ignis__traced *traced, ignis__traced_
     return ok;
 }
 
-/*  ok: what was between the two has been queued. */
+/*  Ends an item. ok: its work was queued. */
 IGNIS__COLD static bool ignis__traced_close(ignis__traced *traced, bool ok)
 {
     bool recorded = ok && IGNIS__CUDA(cuEventRecord, (traced->last, traced->stream)) == 0;
@@ -9042,7 +9119,7 @@ IGNIS__COLD static bool ignis__traced_close(ignis__traced *traced, bool ok)
     return ok;
 }
 
-/*  The same for what copies or fills so many bytes. */
+/*  Ends an item that copies or fills `size` bytes. */
 static bool ignis__traced_copy(ignis__traced *traced, const char *call, ignis__device *device, void *stream, const char *name, int64_t size)
 {
     if (!ignis__profiling())
@@ -9051,7 +9128,7 @@ static bool ignis__traced_copy(ignis__traced *traced, const char *call, ignis__d
     return ignis__traced_open(traced, IGNIS__TRACED_COPY, call, device, stream, NULL, name);
 }
 
-/*  What a device has in use from now on. */
+/*  Records a device's memory in use from now on. */
 IGNIS__COLD static void ignis__traced_memory(int device, int64_t live, int64_t reserved)
 {
     ignis__traced traced = IGNIS__ZERO;
@@ -9063,7 +9140,7 @@ IGNIS__COLD static void ignis__traced_memory(int device, int64_t live, int64_t r
     (void)ignis__traced_add(&traced);
 }
 
-/*  A call on the host that began at begin_ns and ends now. */
+/*  Adds a call on the host that began at begin_ns and ends now. */
 IGNIS__COLD static void ignis__traced_call(const char *call, const ignis__device *device, int64_t begin_ns)
 {
     ignis__traced traced;
@@ -9074,13 +9151,20 @@ IGNIS__COLD static void ignis__traced_call(const char *call, const ignis__device
 }
 
 /* ===============================================================================================================
-   >>memory - a caching allocator per device, ordered by streams; pinned host memory.
+   >>memory - a caching allocator per device, ordered by streams; pinned host memory
+
+   This part: segments, blocks, bins, and the statistics of ignis_memory_rows. memory_cache.c takes and recycles
+   memory; memory_pinned.c has pinned memory.
+   May use: >>device, >>stream, >>capture. Invariants: free neighbours of one stream are merged; a block in a bin is
+   free.
+   Locks: cache->lock guards all fields of a cache. Callers hold it.
    =============================================================================================================== */
 
-/*  Driver allocations ("segments") are cut into blocks. A free block belongs to the stream it was freed on: work queued on that
-    stream is ordered before its next use there, so it can be handed out again at once. Another stream may take it only after
-    waiting for an event of that stream. Blocks are kept in bins by size, each bin sorted, so the first that fits fits best.
-    Small requests live in segments of their own, so that they do not nail large ones down. */
+/*  Driver allocations ("segments") are cut into blocks. A free block belongs to the stream it was freed on: work
+    queued on that stream is ordered before its next use there, so the block can be reused at once. Another stream
+    takes it only after waiting for an event of that stream. Blocks are kept in bins by size. Bins are sorted, so the
+    first block that fits is the best fit. Small requests have segments of their own, so that they do not keep large
+    segments from being freed. */
 #define IGNIS__BLOCK_UNIT 512
 #define IGNIS__SMALL_LIMIT ((int64_t)1 << 20)
 #define IGNIS__SMALL_SEGMENT ((int64_t)2 << 20)
@@ -9089,7 +9173,7 @@ IGNIS__COLD static void ignis__traced_call(const char *call, const ignis__device
 #define IGNIS__BINS 512
 #define IGNIS__NO_HOST_MEMORY (-1) /* beside the driver's error numbers */
 
-/*  What memory was taken for. */
+/*  The purpose of an allocation. */
 typedef struct ignis__origin {
     const char *call, *inside, *file; /* the last two may be null */
     int line;
@@ -9105,10 +9189,10 @@ static void ignis__origin_now(ignis__origin *origin, const char *call)
     origin->line = thread->line;
 }
 
-/*  A row of what is counted. */
+/*  A row of the memory statistics. */
 typedef struct ignis__memory_row {
     ignis_memory_row row; /* its peak is that of the peak with the number... */
-    uint64_t peaks;       /* ...and the live bytes where there was another one since */
+    uint64_t peaks;       /* ...and the live bytes at the peak, if live changed after it */
     struct ignis__memory_row *next;
 } ignis__memory_row;
 
@@ -9129,12 +9213,12 @@ typedef struct ignis__stream_cache {
     bool captured; /* its blocks are used by a graph: no other stream takes them, and their segments stay */
     bool is_small;
     struct ignis__stream_cache *next;
-    ignis__block *zeroed;              /* of what ignis__memory_take_zeroed gives, linked by `larger`: in no bin, as if used */
+    ignis__block *zeroed;              /* blocks of ignis__memory_take_zeroed, linked by `larger`: in no bin, as if used */
     uint64_t filled[IGNIS__BINS / 64]; /* a bit for each bin that is not empty */
     ignis__block *bins[IGNIS__BINS];
 } ignis__stream_cache;
 
-/*  Pinned host memory: of the caller, or a piece through which Ignis copies. */
+/*  Pinned host memory of the caller, or a chunk for copies. */
 typedef struct ignis__pinned {
     void *memory;
     int64_t size;
@@ -9142,9 +9226,10 @@ typedef struct ignis__pinned {
 } ignis__pinned;
 
 typedef struct ignis__cache {
-    ignis__pinned *lent, *spare;   /* by ignis_host_alloc; pieces that nobody uses now */
-    ignis__mutex lock;             /* which nobody holds during a call that may wait for the device: */
-    ignis__mutex asking, trimming; /* taken before lock by who asks the driver for memory, and by who gives it back */
+    ignis__pinned *lent, *spare; /* by ignis_host_alloc; pieces that nobody uses now */
+    ignis__mutex lock;           /* which nobody holds during a call that may wait for the device: */
+    ignis__mutex asking,
+        trimming; /* taken before `lock`: asking by threads that ask the driver for memory, trimming by those that free it */
     ignis__stream_cache *parts;
     ignis__block *segments;     /* their first blocks */
     ignis__block *spare_blocks; /* block structs for reuse, linked by `above` */
@@ -9157,7 +9242,7 @@ static ignis__cache ignis__caches[IGNIS_MAX_DEVICES];
 static bool ignis__memory_bypass, ignis__memory_traced;
 static uint64_t ignis__pinned_bytes;
 
-/*  Up to 63 units each size has its bin; above, a power of two has eight. */
+/*  Returns the bin of a size. Each size up to 63 units has its own; above, each power of two has eight. */
 static int ignis__bin_of(int64_t size)
 {
     uint64_t units = (uint64_t)size / IGNIS__BLOCK_UNIT;
@@ -9217,7 +9302,7 @@ static ignis__block *ignis__bin_best(const ignis__stream_cache *part, int64_t si
     return bits ? part->bins[word * 64 + ignis__lowest_bit(bits)] : NULL;
 }
 
-/*  The stream's part for a size class, made when it is new; null: out of host memory. */
+/*  Returns the stream's cache for a size class, and creates it if necessary. NULL if out of host memory. */
 static ignis__stream_cache *ignis__stream_cache_of(ignis__cache *cache, void *stream, bool captured, bool is_small)
 {
     ignis__stream_cache *part = cache->parts;
@@ -9256,7 +9341,7 @@ static void ignis__block_recycle(ignis__cache *cache, ignis__block *block)
     cache->spare_blocks = block;
 }
 
-/*  Joins `block` with the one above it, which goes. Both are free and in no bin. */
+/*  Merges `block` with the block above it, which is destroyed. Both are free and in no bin. */
 static void ignis__block_join(ignis__cache *cache, ignis__block *block)
 {
     ignis__block *above = block->above;
@@ -9267,7 +9352,7 @@ static void ignis__block_join(ignis__cache *cache, ignis__block *block)
     ignis__block_recycle(cache, above);
 }
 
-/*  Puts a block that became free into its bin, joined with free neighbours of the same stream. */
+/*  Puts a freed block into its bin, merged with free neighbours of the same stream. */
 static void ignis__block_unuse(ignis__cache *cache, ignis__block *block)
 {
     block->used = false;
@@ -9283,7 +9368,8 @@ static void ignis__block_unuse(ignis__cache *cache, ignis__block *block)
     ignis__bin_insert(block);
 }
 
-/*  Takes a free block out of its bin for `size` bytes, and gives the rest back. Without host memory for the rest it keeps all. */
+/*  Takes a free block out of its bin for `size` bytes, and splits off the rest. Keeps all of it if out of host
+    memory. */
 static void ignis__block_use(ignis__cache *cache, ignis__block *block, int64_t size)
 {
     ignis__bin_remove(block);
@@ -9302,7 +9388,7 @@ static void ignis__block_use(ignis__cache *cache, ignis__block *block, int64_t s
     }
 }
 
-/*  The row of an origin in a list, added if it is new; null: out of host memory. */
+/*  Returns the row of an origin in a list, and adds it if necessary. NULL if out of host memory. */
 IGNIS__COLD static ignis__memory_row *ignis__memory_row_find(ignis__memory_row **list, const ignis__origin *origin)
 {
     const char *inside = origin->inside ? origin->inside : "", *file = origin->file ? origin->file : "";
@@ -9322,7 +9408,7 @@ IGNIS__COLD static ignis__memory_row *ignis__memory_row_find(ignis__memory_row *
     return *list = counted;
 }
 
-/*  What a row had at the peak is what it has, unless that was written down when it changed later. */
+/*  Returns the bytes of a row at the peak: its live bytes, unless they changed after the peak and were saved. */
 static int64_t ignis__memory_rows_peak(const ignis__cache *cache, const ignis__memory_row *counted)
 {
     return counted->peaks == cache->peaks ? counted->row.peak_bytes : counted->row.live_bytes;
@@ -9362,7 +9448,7 @@ static void ignis__memory_count(ignis__cache *cache, int64_t live, int64_t reser
         ignis__traced_memory((int)(cache - ignis__caches), info->live_bytes, info->reserved_bytes);
 }
 
-/*  A block begins to be used, or ends. */
+/*  Counts a block in when its use begins, and out when it ends. */
 static void ignis__block_begin(ignis__cache *cache, ignis__block *block, const ignis__origin *origin)
 {
     block->origin = *origin;
@@ -9381,9 +9467,17 @@ static void ignis__block_end(ignis__cache *cache, ignis__block *block)
     block->origin.call = NULL;
 }
 
-/*  A new segment as one free block in its bin, at least `size` bytes; null: no memory. The lock of the cache is given up for the driver, which
-    may wait for the device. Only who asks it too waits for this, and may then find that there is memory already. The part is found anew each
-    time, as another thread may have forgotten its stream; null: out of host memory. */
+/*  device/memory_cache.c - memory taken, recycled, stolen from other streams, returned to the driver
+
+    Order of attempts: the stream's bins, blocks of other streams whose event is done, a new segment, free segments
+    trimmed and a new segment; then the call fails.
+    May use: memory_block.c. Locks: cache->asking or cache->trimming, then cache->lock, which is released around
+    driver calls that may wait. */
+
+/*  Allocates a segment: one free block in its bin, at least `size` bytes. NULL if out of memory. Releases the cache's
+    lock around the driver call, which may wait for the device. Only other threads that ask the driver wait for it,
+    and then look again for free memory. The stream's cache is looked up again, because another thread may have
+    forgotten the stream; NULL if out of host memory. */
 IGNIS__COLD static ignis__block *ignis__segment_make(ignis__cache *cache, ignis__stream_cache **part, int64_t size, int64_t wanted,
                                                      int *error)
 {
@@ -9432,7 +9526,7 @@ static int64_t ignis__segment_size(int64_t size)
     return size > INT64_MAX - step ? size : (size + step - 1) / step * step;
 }
 
-/*  Makes what a part has zeroed as free as any other block: of a graph that never ran, the words were not even zeroed. */
+/*  Frees the zeroed blocks of a stream's cache. Those of a graph that never ran were not zeroed. */
 static void ignis__zeroed_unuse(ignis__cache *cache, ignis__stream_cache *part)
 {
     while (part->zeroed) {
@@ -9443,7 +9537,7 @@ static void ignis__zeroed_unuse(ignis__cache *cache, ignis__stream_cache *part)
     }
 }
 
-/*  Takes every segment that is free from end to end out of the cache, whose lock is held. A list of them, by next_segment. */
+/*  Takes every entirely free segment out of the locked cache. Returns a list linked by next_segment. */
 IGNIS__COLD static ignis__block *ignis__segments_take(ignis__cache *cache)
 {
     ignis__block **link = &cache->segments, *block, *taken = NULL;
@@ -9470,8 +9564,9 @@ IGNIS__COLD static ignis__block *ignis__segments_take(ignis__cache *cache)
     return taken;
 }
 
-/*  Gives back every segment that is free from end to end. Waits for the device, so the streams of blocks do not matter any more. What runs there may
-    wait for what another thread is about to launch: only who trims too waits for this. Returns the bytes, -1 after a failure. */
+/*  Frees every entirely free segment. Waits for the device, so the streams of blocks do not matter any more. Work on
+    the device may wait for a launch of another thread, so only other trimming threads wait for this call. Returns the
+    bytes, -1 on failure. */
 IGNIS__COLD static int64_t ignis__cache_trim(const char *call, ignis__device *device, ignis__cache *cache)
 {
     ignis__block *taken, *first;
@@ -9505,7 +9600,7 @@ IGNIS__COLD static int64_t ignis__cache_trim(const char *call, ignis__device *de
     return ok ? freed : -1;
 }
 
-/*  The best free block of another stream, after making `part`'s stream wait for what that stream still does with it. */
+/*  Returns the best free block of another stream, after making the stream of `part` wait for that stream's use of it. */
 IGNIS__COLD static ignis__block *ignis__block_steal(const char *call, ignis__device *device, ignis__cache *cache, ignis__stream_cache *part,
                                                     int64_t size)
 {
@@ -9525,7 +9620,8 @@ IGNIS__COLD static ignis__block *ignis__block_steal(const char *call, ignis__dev
     return best;
 }
 
-/*  A free block in its bin, at least `size` bytes; null: no memory. The lock of the cache is given up while it waits for the device. */
+/*  Returns a free block in its bin, at least `size` bytes. NULL if out of memory. Releases the cache's lock while it
+    waits for the device. */
 static ignis__block *ignis__memory_find(const char *call, ignis__device *device, ignis__cache *cache, ignis__stream_cache *part,
                                         int64_t size, int *error)
 {
@@ -9571,7 +9667,7 @@ IGNIS__COLD static int64_t ignis__cache_largest_free(const ignis__cache *cache)
     return largest;
 }
 
-/*  "1.50 GiB", "20.0 MiB", "512 bytes". */
+/*  Writes a size as "1.50 GiB", "20.0 MiB" or "512 bytes". */
 IGNIS__COLD static ignis__label ignis__size_write(int64_t bytes)
 {
     ignis__label out;
@@ -9599,14 +9695,14 @@ IGNIS__COLD static ignis_status ignis__fail_device_memory(const char *call, igni
         snprintf(limit, sizeof limit, "the limit is %s", ignis__size_write(info->limit).text);
     return ignis__fail_because(
         IGNIS_DIAG_DEVICE_MEMORY, call, error, error ? ignis__cuda_name(error) : NULL, NULL,
-        "out of memory on device %d: %s were asked for; arrays use %s of %s reserved (largest free block %s), %s, %s beside that are VMM "
+        "out of memory on device %d: %s were requested; arrays use %s of %s reserved (largest free block %s), %s, another %s are VMM "
         "memory, and the device has %s of %s free",
         ignis__device_ordinal(device), ignis__size_write(size).text, ignis__size_write(info->live_bytes).text,
         ignis__size_write(info->reserved_bytes).text, ignis__size_write(ignis__cache_largest_free(cache)).text, limit,
         ignis__size_write(info->vmm_bytes).text, ignis__size_write((int64_t)available).text, ignis__size_write((int64_t)total).text);
 }
 
-/*  Memory of at least `size` bytes for work on `stream`; null on failure. The device is entered. */
+/*  Takes memory of at least `size` bytes for work on `stream`. NULL on failure. The device is entered. */
 static ignis__block *ignis__memory_take_for(const char *call, const ignis__origin *origin, ignis__device *device, void *stream,
                                             int64_t size)
 {
@@ -9646,7 +9742,7 @@ static ignis__block *ignis__memory_take(const char *call, ignis__device *device,
     return ignis__memory_take_for(call, &origin, device, stream, size);
 }
 
-/*  Gives memory back in the order of its stream. The device is entered. */
+/*  Recycles memory in the order of its stream. The device is entered. */
 static void ignis__memory_recycle(const char *call, ignis__device *device, ignis__block *block)
 {
     ignis__cache *cache = &ignis__caches[device - ignis__devices];
@@ -9658,8 +9754,9 @@ static void ignis__memory_recycle(const char *call, ignis__device *device, ignis
         (void)ignis__cache_trim(call, device, cache);
 }
 
-/*  A word of 8 bytes that is 0 when the stream gets to it. Null on failure. The device is entered.
-    Kernels leave it 0, so one that was given back needs no zeroing for its next use on the stream. In a graph, the first use zeroes it. */
+/*  Takes a word of 8 bytes that is 0 when the stream reaches it. NULL on failure. The device is entered.
+    Kernels leave it 0, so a recycled word needs no zeroing for its next use on the stream. In a graph, the first use
+    zeroes it. */
 IGNIS__MAYBE_UNUSED static ignis__block *ignis__memory_take_zeroed(const char *call, ignis__device *device, void *stream)
 {
     ignis__cache *cache = &ignis__caches[device - ignis__devices];
@@ -9687,7 +9784,7 @@ IGNIS__MAYBE_UNUSED static ignis__block *ignis__memory_take_zeroed(const char *c
     return NULL;
 }
 
-/*  Gives the word back after its kernels were queued. One that may not be 0 is for ignis__memory_recycle. */
+/*  Recycles the word after its kernels were queued. A word that may not be 0 goes to ignis__memory_recycle. */
 IGNIS__MAYBE_UNUSED static void ignis__memory_recycle_zeroed(const char *call, ignis__device *device, ignis__block *block)
 {
     ignis__cache *cache = &ignis__caches[device - ignis__devices];
@@ -9719,12 +9816,12 @@ static void ignis__stream_cache_merge(ignis__cache *cache, ignis__stream_cache *
     }
 }
 
-/*  Hands a stream's blocks, free and used, to Ignis' own stream. The stream is idle. */
+/*  Moves a stream's blocks, free and used, to Ignis' own stream. The stream is idle. */
 IGNIS__COLD static void ignis__memory_forget_stream(ignis__device *device, void *stream)
 {
     ignis__cache *cache = &ignis__caches[device - ignis__devices];
     ignis__stream_cache **link = &cache->parts;
-    ignis__mutex_lock(&cache->trimming); /* what it has taken out of the cache may come back to its part */
+    ignis__mutex_lock(&cache->trimming); /* blocks taken by another thread may return to this stream's cache */
     ignis__mutex_lock(&cache->lock);
     while (*link) {
         ignis__stream_cache *part = *link, *own = cache->parts;
@@ -9762,7 +9859,7 @@ IGNIS__COLD static void ignis__memory_setup(int64_t limit, bool bypass, bool tra
     }
 }
 
-/*  Frees every segment and all host memory of a device's cache. Its context is current. */
+/*  Frees all segments and host memory of a device's cache. Its context is current. */
 IGNIS__COLD static void ignis__memory_close(const char *call, ignis__device *device)
 {
     ignis__cache *cache = &ignis__caches[device - ignis__devices];
@@ -9788,7 +9885,7 @@ IGNIS__COLD static void ignis__memory_close(const char *call, ignis__device *dev
     while (cache->lent || cache->spare) {
         ignis__pinned **list = cache->lent ? &cache->lent : &cache->spare, *pinned = *list;
         *list = pinned->next;
-        (void)IGNIS__CUDA(cuMemFreeHost, (pinned->memory)); /* fails with what is known already, if at all */
+        (void)IGNIS__CUDA(cuMemFreeHost, (pinned->memory)); /* can only fail with a fault that is reported already */
         ignis__free(pinned);
     }
     while (cache->parts) {
@@ -9799,7 +9896,7 @@ IGNIS__COLD static void ignis__memory_close(const char *call, ignis__device *dev
     ignis__memory_rows_free(&cache->counted);
 }
 
-/*  What the driver knows of an address: the type of memory, 0 where it knows none (pageable host memory), and its device. */
+/*  Asks the driver about an address: the type of its memory, 0 if unknown (pageable host memory), and its device. */
 static bool ignis__address_query(const char *call, ignis__device *device, const void *ptr, int *type, int *ordinal)
 {
     int attributes[2] = {IGNIS__CU_POINTER_MEMORY_TYPE, IGNIS__CU_POINTER_ORDINAL};
@@ -9808,7 +9905,7 @@ static bool ignis__address_query(const char *call, ignis__device *device, const 
     return !IGNIS__CUDA_FAILED(call, device, cuPointerGetAttributes, (2, attributes, values, (ignis__address)(uintptr_t)ptr));
 }
 
-/*  The allocation, or the reserved range of addresses, that an address lies in; a size of 0 where the driver does not tell. */
+/*  Finds the allocation, or the reserved address range, around an address. The size is 0 if the driver does not tell. */
 static bool ignis__address_range(const char *call, ignis__device *device, const void *ptr, ignis__address *start, size_t *size)
 {
     int attributes[2] = {IGNIS__CU_POINTER_RANGE_START, IGNIS__CU_POINTER_RANGE_SIZE};
@@ -9818,7 +9915,12 @@ static bool ignis__address_range(const char *call, ignis__device *device, const 
     return !IGNIS__CUDA_FAILED(call, device, cuPointerGetAttributes, (2, attributes, values, (ignis__address)(uintptr_t)ptr));
 }
 
-/*  Pinned host memory; the device is entered. Null on failure. */
+/*  device/memory_pinned.c - pinned host memory: of the caller, and chunks for copies
+
+    To free pinned memory CUDA waits for all devices, so chunks are kept for the next copy.
+    May use: memory_block.c, >>device. Locks: cache->lock guards the lists; it is released around driver calls. */
+
+/*  Allocates pinned host memory; the device is entered. NULL on failure. */
 static void *ignis__pinned_take(const char *call, ignis__device *device, int64_t size)
 {
     void *memory = NULL;
@@ -9836,8 +9938,8 @@ static void *ignis__pinned_take(const char *call, ignis__device *device, int64_t
     return NULL;
 }
 
-/*  Waits for the device, as copies may still use the memory, and frees that (null: nothing), also when the device cannot be entered; after a fault
-    there is nothing to wait for, and the memory ends with the process. */
+/*  Waits for the device, because copies may still use the memory, and frees it (NULL: nothing), also if the device
+    cannot be entered. After a fault there is nothing to wait for, and the memory ends with the process. */
 static ignis_status ignis__pinned_end(const char *call, ignis__device *device, void *memory)
 {
     ignis__binding binding;
@@ -9859,7 +9961,7 @@ static ignis_status ignis__pinned_recycle(const char *call, ignis__device *devic
     return ignis__pinned_end(call, device, memory);
 }
 
-/*  New pinned memory with what Ignis knows of it; null on failure. The device is entered. */
+/*  Allocates pinned memory and its entry. NULL on failure. The device is entered. */
 IGNIS__COLD static ignis__pinned *ignis__pinned_make(const char *call, ignis__device *device, int64_t size)
 {
     ignis__pinned *pinned = (ignis__pinned *)ignis__alloc_for(call, sizeof *pinned);
@@ -9882,8 +9984,8 @@ static void ignis__pinned_keep(ignis__device *device, ignis__pinned **list, igni
     ignis__mutex_unlock(&cache->lock);
 }
 
-/*  A piece of pinned memory that Ignis uses for a while, with room for so many bytes: the smallest spare one that has, or a new one.
-    ignis__pinned_chunk_recycle gives it back, or ignis__pinned_chunk_keep when nothing uses it any more. */
+/*  Returns a chunk of pinned memory with at least `size` bytes for temporary use: the smallest spare one that fits,
+    or a new one. ignis__pinned_chunk_recycle takes it back, or ignis__pinned_chunk_keep if nothing uses it any more. */
 #define IGNIS__PIECE ((int64_t)1 << 20) /* to copy through */
 static ignis__pinned *ignis__pinned_chunk_take(const char *call, ignis__device *device, int64_t size)
 {
@@ -9904,14 +10006,15 @@ static ignis__pinned *ignis__pinned_chunk_take(const char *call, ignis__device *
     return piece ? piece : ignis__pinned_make(call, device, room < size ? size : room);
 }
 
-/*  Gives a piece back that nothing uses any more. */
+/*  Recycles a chunk that nothing uses any more. */
 static void ignis__pinned_chunk_keep(ignis__device *device, ignis__pinned *piece)
 {
     ignis__pinned_keep(device, &ignis__caches[device - ignis__devices].spare, piece);
 }
 
-/*  Waits for the device, then keeps a piece, or frees it where it is large. But CUDA waits for all devices to free it, one of which may wait for what
-    this thread has yet to begin, if both are ranks of this process: where there are others, it is kept. */
+/*  Waits for the device, then recycles a chunk, or frees a large one. To free it, CUDA waits for all devices. If
+    several ranks of this process use a device each, one may wait for work that this thread has yet to launch: with
+    several devices, the chunk is kept. */
 IGNIS__MAYBE_UNUSED static ignis_status ignis__pinned_chunk_recycle(const char *call, ignis__device *device, ignis__pinned *piece)
 {
     ignis_status status;
@@ -9928,7 +10031,7 @@ IGNIS__MAYBE_UNUSED static ignis_status ignis__pinned_chunk_recycle(const char *
     return status;
 }
 
-/*  Frees the large ones of a device's spare pieces. */
+/*  Frees the large spare chunks of a device. */
 IGNIS__COLD static bool ignis__pinned_chunks_trim(const char *call, ignis__device *device, ignis__cache *cache)
 {
     ignis__pinned *taken = NULL, *piece, **link;
@@ -10014,6 +10117,11 @@ IGNIS__COLD static void ignis__pinned_leaked(const char *call)
                                (long long)pinned->size);
 }
 
+/*  device/memory_query.c - ignis_memory_query, _rows, _trim
+
+    Reads the statistics of memory_block.c into copies for the caller.
+    May use: memory_block.c, memory_cache.c, memory_pinned.c. Locks: cache->lock while it reads. */
+
 IGNIS__COLD IGNIS_API ignis_status ignis_memory_query(int ordinal, ignis_memory_info *info)
 {
     static const char call[] = "ignis_memory_query";
@@ -10047,7 +10155,7 @@ IGNIS__COLD static int ignis__row_order(const void *a, const void *b)
     return order ? order : (x->live_bytes < y->live_bytes) - (x->live_bytes > y->live_bytes);
 }
 
-/*  All rows of a device in a block of memory, in order; null, and reported, without memory. */
+/*  Returns all rows of a device in a block of memory, in order. NULL, and reported, if out of memory. */
 IGNIS__COLD static ignis_memory_row *ignis__rows_make(const char *call, ignis__cache *cache, int *count)
 {
     ignis__memory_row *list = NULL, **from = ignis__memory_traced ? &cache->counted : &list, *counted;
@@ -10123,7 +10231,11 @@ IGNIS__COLD IGNIS_API int64_t ignis_memory_trim(int ordinal)
 }
 
 /* ===============================================================================================================
-   >>array - shapes, element types, conversion, storage, arrays, views, copies, pins.
+   >>array - shapes, element types, conversion, storage, arrays, views, copies, pins
+
+   An array is a handle over a storage; a storage is device memory that arrays and their views share. This part:
+   tables of dtypes and owners, shapes.
+   May use: >>memory, >>stream, >>capture, >>pool. Locks: see array.c and storage.c; this part takes none.
    =============================================================================================================== */
 
 /* clang-format off */
@@ -10173,7 +10285,7 @@ static bool ignis__dtype_valid(const char *call, ignis_dtype dtype)
                              (int)IGNIS_F16, (int)IGNIS_F8_E5M2);
 }
 
-/*  "[2, 3]" in a struct, so that a message can hold several. */
+/*  "[2, 3]" in a struct, so that a message can have several. */
 typedef struct ignis__shape_text {
     char text[IGNIS_MAX_DIMS * 22 + 4];
 } ignis__shape_text;
@@ -10191,7 +10303,7 @@ IGNIS__COLD static ignis__shape_text ignis__shape_write(const ignis_shape *shape
     return out;
 }
 
-/*  a * b of numbers that are not negative; false when it does not fit. */
+/*  Multiplies two numbers of 0 or more. False if the product overflows. */
 static bool ignis__multiply(int64_t a, int64_t b, int64_t *product)
 {
     if (a != 0 && b > INT64_MAX / a)
@@ -10200,7 +10312,8 @@ static bool ignis__multiply(int64_t a, int64_t b, int64_t *product)
     return true;
 }
 
-/*  Checks a shape and counts its elements. The product without its zeros must fit too, so a stride can always be computed. */
+/*  Checks a shape and counts its elements. The product without zeros must fit, too, so that a stride can always be
+    computed. */
 static bool ignis__shape_check(const char *call, const ignis_shape *shape, ignis_dtype dtype, int64_t *numel)
 {
     int64_t product = ignis__dtypes[dtype].size;
@@ -10225,10 +10338,14 @@ static bool ignis__shape_check(const char *call, const ignis_shape *shape, ignis
     return true;
 }
 
-/* --- conversion on the host ------------------------------------------------------------------------------------ */
+/*  array/conversion.c - conversion of elements on the host
 
-/*  Elements travel as int64_t (integers) or double (floats), both of which hold every value of their types, and are rounded
-    once, at the end. kernels/ignis.cuh does the same on the device, bit for bit. */
+    One rounding for every pair of dtypes, equal to the bits that kernels/ignis.cuh computes on the device. Safe
+    under -ffast-math where it tests bits.
+    May use: dtype.c. Locks: none. */
+
+/*  Elements are converted through int64_t (integers) or double (floats), which hold every value of their types, and
+    rounded once, at the end. kernels/ignis.cuh computes the same bits on the device. */
 
 /*  Rounds to a binary float of `fraction` bits and `exponent` bits, to nearest even (IEEE 754-2008, 4.3.1). */
 static uint32_t ignis__round_double(double value, int fraction, int exponent)
@@ -10286,14 +10403,15 @@ static double ignis__widen_float(uint32_t bits, int fraction, int exponent)
     return value;
 }
 
-/*  f8_e5m2 is rounded as f16 is, but infinity becomes the largest number. */
+/*  Rounds to f8_e5m2: as to f16, but infinity becomes the largest number. */
 static uint32_t ignis__round_e5m2(double value)
 {
     uint32_t bits = ignis__round_double(value, 2, 5);
     return (bits & 0x7F) == 0x7C ? bits - 1 : bits;
 }
 
-/*  f8_e4m3 is, with 5 bits of exponent, a number 256 times smaller; its last bits are a NaN instead of one. */
+/*  Rounds to f8_e4m3: with 5 bits of exponent, a number 256 times smaller. Its last pattern is a NaN instead of a
+    number. */
 static uint32_t ignis__round_e4m3(double value)
 {
     uint32_t wide = ignis__round_double(value / 256, 3, 5), size = wide & 0xFF, sign = wide >> 1 & 0x80;
@@ -10306,7 +10424,8 @@ static double ignis__widen_e4m3(uint32_t bits)
     return ignis__widen_float((bits & 0x80) << 1 | (size == 0x7F ? 0xFF : size), 3, 5) * 256;
 }
 
-/*  A double that rounds to every shorter type as the integer itself would: what a double cannot hold goes into its last bit. */
+/*  Converts to a double that rounds to every shorter type as the integer would: bits that a double cannot hold set
+    its last bit. */
 static double ignis__widen_int(int64_t value)
 {
     const int64_t low = 0x7FF;
@@ -10315,7 +10434,8 @@ static double ignis__widen_int(int64_t value)
     return (double)((value & ~low) | (value & low ? low + 1 : 0));
 }
 
-/*  Whether it is neither NaN nor infinite, by its bits: so the answer stands where the compiler assumes that no number is one of these. */
+/*  Checks by its bits that a number is neither NaN nor infinite: so the result is right even if the compiler assumes
+    that there are none. */
 IGNIS__MAYBE_UNUSED static bool ignis__is_finite(double value)
 {
     uint64_t bits;
@@ -10350,7 +10470,7 @@ static bool ignis__dtype_is_int(ignis_dtype dtype) { return dtype >= IGNIS_I32 &
 
 static bool ignis__dtype_is_f8(ignis_dtype dtype) { return dtype == IGNIS_F8_E4M3 || dtype == IGNIS_F8_E5M2; }
 
-/*  What elements travel in. */
+/*  An element during conversion. */
 typedef union ignis__wide {
     double f;
     int64_t i;
@@ -10438,9 +10558,15 @@ IGNIS__ONE_COPY static void ignis__shape_copy(ignis_shape *to, const ignis_shape
     memcpy(to->dim, from->dim, sizeof from->dim[0] * (size_t)from->ndim);
 }
 
-/* --- storage: device memory that arrays and their views share ---------------------------------------------------- */
+/*  array/storage.c - device memory that arrays and their views share
 
-/*  Memory is taken at the first use. Which other streams have used it is kept, so that its next user comes behind them. */
+    Memory is taken at the first use, and recycled when the last user is gone, ordered after every stream that used
+    it. A version counts writes.
+    May use: >>memory, >>stream, >>capture. Invariant: work on a stream is ordered after earlier work on the same
+    memory that Ignis has queued.
+    Locks: ignis__storages (the list), then storage->lock, then a device. */
+
+/*  A stream that has used a storage. Memory is taken at the first use; its next user waits for these streams. */
 typedef struct ignis__used_on {
     ignis__device *device;
     void *stream;
@@ -10454,34 +10580,34 @@ typedef struct ignis__storage {
     uint64_t address;    /* 0: not allocated */
     int64_t size;        /* bytes */
     bool wrapped;
-    bool external; /* memory of a graphics API, which no other process gets from here */
+    bool external; /* memory of a graphics API, which cannot be shared with other processes */
     ignis__origin origin;
     void (*release_fn)(void *ptr, void *user_data); /* of wrapped memory; null: the caller sees to it */
     void *release_data;
-    void *stream;            /* in whose order the memory is taken and given; null: not decided */
-    uint64_t at_hand;        /* the same as a number, once there is memory: work on that stream needs no lock to use it; 0: it does */
-    ignis__replays *replays; /* of the graph whose memory it is, and which writes there at each launch; null: none's */
+    void *stream;            /* the stream whose order the memory follows; NULL if undecided */
+    uint64_t at_hand;        /* `stream` as a number, once there is memory: work on that stream needs no lock to use it; else 0 */
+    ignis__replays *replays; /* of the graph that owns the memory and writes to it at each launch; NULL if no graph does */
     ignis__used_on used_on[4];
     int used_on_count;
-    void *summed_on;                      /* the stream that has added to it last, if it is a gradient; null: none */
-    uint64_t version;                     /* counts what is written to it, as far as Ignis knows */
-    uint64_t lent;                        /* 1: the caller's code was given the address, and may have written there */
-    uint64_t listed;                      /* 1: it is in the list of those that have to do with a stream of the caller */
+    void *summed_on;                      /* the stream that last added to it, if it is a gradient; or NULL */
+    uint64_t version;                     /* counts writes to it, as far as Ignis knows */
+    uint64_t lent;                        /* 1: the caller's code has the address, and may have written there */
+    uint64_t listed;                      /* 1: it is in the list of storages that a stream of the caller uses */
     struct ignis__storage *next, *before; /* in that list */
 } ignis__storage;
 
-/*  Work that writes to the memory is about to be queued; what a capture records writes at each launch, and counts there. */
+/*  Counts a write that is about to be queued. Captured work writes at each launch, and counts there. */
 static void ignis__storage_written(ignis__storage *storage)
 {
     const ignis__capture *capture = ignis__capture_on(storage->device);
     ignis__captured_item *held = capture ? ignis__capture_find(capture, storage) : NULL;
     if (held)
         held->written = true;
-    else if (!capture) /* else it is memory of the capture's own */
+    else if (!capture) /* else it is memory of the capture itself */
         ignis__atomic_add(&storage->version, 1);
 }
 
-/*  The same for a kernel of the caller, of which Ignis does not know whether it writes. */
+/*  As ignis__storage_written, for a kernel of the caller: Ignis does not know whether it writes. */
 static void ignis__storage_lent(ignis__storage *storage)
 {
     const ignis__capture *capture = ignis__capture_on(storage->device);
@@ -10492,14 +10618,14 @@ static void ignis__storage_lent(ignis__storage *storage)
         ignis__atomic_store(&storage->lent, 1);
 }
 
-/*  How often the memory was written to, as far as Ignis knows. */
+/*  Returns how often the memory was written to, as far as Ignis knows. */
 static uint64_t ignis__storage_version(const ignis__storage *storage)
 {
     const ignis__replays *replays = ignis__atomic_load(&storage->address) ? storage->replays : NULL;
     return ignis__atomic_load(&storage->version) + (replays ? ignis__atomic_load(&replays->count) : 0);
 }
 
-/*  False: reading it is a mistake. What a capture reads may be written before the launch, if there is memory for it. */
+/*  Checks that the memory may be read. Memory read by a capture may be written before the launch, if it exists. */
 static bool ignis__storage_readable(const ignis__storage *storage)
 {
     if (storage->wrapped || !ignis__atomic_load(&storage->address))
@@ -10507,14 +10633,15 @@ static bool ignis__storage_readable(const ignis__storage *storage)
     return ignis__storage_version(storage) || ignis__atomic_load(&storage->lent) || ignis__capture_on(storage->device);
 }
 
-/*  Those that have to do with a stream of the caller, for ignis_stream_forget, whoever uses them: arrays, graphs, a call that gives them up.
-    The many that have to do with Ignis' own streams alone are made and freed without the list's lock, which is taken before a storage's. */
+/*  Storages that a stream of the caller uses, for ignis_stream_forget; their users may be arrays, graphs, or a call
+    that is dropping them. Most storages use only Ignis' own streams, and are made and freed without the list's lock,
+    which is taken before a storage's. */
 static struct {
     ignis__mutex lock;
     ignis__storage *first;
 } ignis__storages = {IGNIS__MUTEX_INIT, NULL};
 
-/*  Puts a storage in that list that is about to be used on a stream, if that is one of the caller. */
+/*  Adds a storage to that list, if the stream of its next use belongs to the caller. */
 static void ignis__storage_enlist(ignis__storage *storage, const ignis__device *device, const void *stream)
 {
     if (!stream || stream == device->stream || ignis__atomic_load(&storage->listed))
@@ -10530,7 +10657,7 @@ static void ignis__storage_enlist(ignis__storage *storage, const ignis__device *
     ignis__mutex_unlock(&ignis__storages.lock);
 }
 
-/*  A storage with no users yet; null on failure. */
+/*  Makes a storage without users. NULL on failure. */
 static ignis__storage *ignis__storage_make(const char *call, ignis__device *device, int64_t size)
 {
     ignis__storage *storage = (ignis__storage *)ignis__alloc_for(call, sizeof *storage);
@@ -10560,7 +10687,7 @@ static void ignis__storage_destroy(ignis__storage *storage)
     ignis__free(storage);
 }
 
-/*  Work on `stream` is about to use the memory: it comes behind the stream of the memory, where the block's last user may still be. */
+/*  Orders the next work on `stream` after the stream of the memory, where the block's last user may still be running. */
 static bool ignis__storage_used_on(const char *call, ignis__storage *storage, ignis__device *device, void *stream)
 {
     ignis__used_on *slot;
@@ -10574,7 +10701,7 @@ static bool ignis__storage_used_on(const char *call, ignis__storage *storage, ig
         return false;
     if (storage->used_on_count < IGNIS__COUNT(storage->used_on)) {
         slot = &storage->used_on[storage->used_on_count++];
-    } else { /* more streams than places: make the memory's own stream wait for one of them now, and forget that one */
+    } else { /* more streams than entries: make the memory's own stream wait for one of them now, and drop that entry */
         slot = &storage->used_on[0];
         if (!ignis__stream_order(call, slot->device, slot->stream, storage->device, storage->stream))
             return false;
@@ -10584,7 +10711,7 @@ static bool ignis__storage_used_on(const char *call, ignis__storage *storage, ig
     return true;
 }
 
-/*  Lets work on `stream` of the storage's device, which is about to add to a sum, come after what was added before on another stream. */
+/*  Orders work on `stream` that adds to a sum after earlier additions on another stream. */
 IGNIS__MAYBE_UNUSED static bool ignis__storage_sum_on(const char *call, ignis__storage *storage, void *stream)
 {
     bool ok;
@@ -10596,7 +10723,8 @@ IGNIS__MAYBE_UNUSED static bool ignis__storage_sum_on(const char *call, ignis__s
     return ok;
 }
 
-/*  Gives the memory of a storage without users back, behind all that used it. Where the device cannot be entered it stays out of use. */
+/*  Recycles the memory of a storage without users, ordered after all its uses. If the device cannot be entered, the
+    memory stays unused. */
 static void ignis__storage_recycle(const char *call, ignis__storage *storage)
 {
     ignis__device *unordered[IGNIS__COUNT(storage->used_on)];
@@ -10607,7 +10735,7 @@ static void ignis__storage_recycle(const char *call, ignis__storage *storage)
     int i, count = 0;
     if (listed)
         ignis__mutex_lock(&storage->lock);
-    /* A thread that forgets one of these streams waits until it is not needed here, so nothing waits here. */
+    /* A thread that forgets one of these streams waits until it is not needed here, so this loop need not wait. */
     for (i = 0; i < storage->used_on_count; i++) {
         ignis__used_on *used = &storage->used_on[i];
         if (!entered || !ignis__stream_order(call, used->device, used->stream, storage->device, storage->stream))
@@ -10619,14 +10747,14 @@ static void ignis__storage_recycle(const char *call, ignis__storage *storage)
         ignis__mutex_unlock(&storage->lock);
     while (count-- > 0) {
         if (ignis__device_enter_to_give(call, unordered[count], &other)) {
-            (void)ignis__device_finish(unordered[count]); /* without an order, waiting is what is left */
+            (void)ignis__device_finish(unordered[count]); /* without an order, wait */
             ignis__device_leave(&other);
         }
     }
     if (entered) {
         if (storage->block) {
             ignis__memory_recycle(call, storage->device, storage->block);
-        } else if (storage->stream) { /* the memory goes to somebody who knows nothing of streams */
+        } else if (storage->stream) { /* the next user of the memory does not know the other streams */
             if (!last || IGNIS__CUDA(cuEventSynchronize, (last->event)) != 0)
                 (void)ignis__device_finish(storage->device);
             if (last)
@@ -10638,7 +10766,8 @@ static void ignis__storage_recycle(const char *call, ignis__storage *storage)
         storage->release_fn((void *)(uintptr_t)storage->address, storage->release_data);
 }
 
-/*  One user less; the last gives the memory back, unless it is the caller's, and so is all order. */
+/*  Drops a user of a storage. The last one recycles the memory, unless it is the caller's: then ordering is the
+    caller's, too. */
 static void ignis__storage_drop(const char *call, ignis__storage *storage)
 {
     if (ignis__atomic_add(&storage->users, (uint64_t)-1) != 0)
@@ -10655,7 +10784,7 @@ static bool ignis__capture_hold_storage(const char *call, ignis__capture *captur
     return ignis__capture_hold(call, capture, storage, &storage->users, ignis__storage_drop_held);
 }
 
-/*  Takes memory where there is none, and orders work on `stream` of `device` behind what used it before. */
+/*  Takes memory if there is none, and orders work on `stream` of `device` after earlier uses. */
 IGNIS__ONE_COPY static bool ignis__storage_prepare(const char *call, ignis__storage *storage, ignis__device *device, void *stream,
                                                    uint64_t *address)
 {
@@ -10671,7 +10800,7 @@ IGNIS__ONE_COPY static bool ignis__storage_prepare(const char *call, ignis__stor
         storage->stream = device == storage->device && !capture ? stream : storage->device->stream;
     if (!ignis__atomic_load(&storage->address) && storage->size > 0) {
         from = storage->stream;
-        ignis__mutex_unlock(&storage->lock); /* this may wait for the device, and that for who waits for the lock */
+        ignis__mutex_unlock(&storage->lock); /* this may wait for the device, and the device for the thread that waits for the lock */
         block = ignis__memory_take_for(call, &storage->origin, storage->device, from, storage->size);
         ignis__mutex_lock(&storage->lock);
         ok = block != NULL;
@@ -10685,7 +10814,7 @@ IGNIS__ONE_COPY static bool ignis__storage_prepare(const char *call, ignis__stor
             block = NULL;
         }
         if (storage->replays)
-            storage->stream = storage->device->stream; /* which gets the memory when the graph goes */
+            storage->stream = storage->device->stream; /* the memory goes to this stream when the graph is freed */
         else
             forgotten = storage->stream != from;
     }
@@ -10704,7 +10833,8 @@ IGNIS__ONE_COPY static bool ignis__storage_prepare(const char *call, ignis__stor
     return ok;
 }
 
-/*  The address for work on `stream` of `device`, allocating if need be. 0: failure, or nothing to store. */
+/*  Returns the address for work on `stream` of `device`, and allocates if necessary. 0 on failure, or for an empty
+    storage. */
 static bool ignis__storage_use(const char *call, ignis__storage *storage, ignis__device *device, void *stream, uint64_t *address)
 {
     const ignis__capture *capture = ignis__capturing();
@@ -10714,9 +10844,17 @@ static bool ignis__storage_use(const char *call, ignis__storage *storage, ignis_
     return true;
 }
 
-/* --- arrays ------------------------------------------------------------------------------------------------------ */
+/*  array/array.c - arrays: created, wrapped, held, claimed, freed
 
-/*  What the bytes of a model's quantised weight are: [rows, columns], in parts of rows that are of one type. count 0: any other array. */
+    An array dies when its owner frees it, or with its last claim if a tensor or the tape made it. Memory belongs to
+    the storage.
+    May use: storage.c, dtype.c, >>contract's tracking. Invariants: only the owner frees; ref_count is 0 when an
+    array is freed.
+    Locks: array->slot.lock guards owner, ref_count, pinned and tracking. The audit, a storage and a device come
+    after it. */
+
+/*  The layout of a model's quantised weight: [rows, columns], in ranges of rows of one type. count 0: any other
+    array. */
 typedef struct ignis__blocks {
     int count, columns;
     struct {
@@ -10725,7 +10863,7 @@ typedef struct ignis__blocks {
 } ignis__blocks;
 
 typedef struct ignis__array {
-    ignis__slot slot; /* first; its lock guards what may change: owner, ref_count, pinned, tracking */
+    ignis__slot slot; /* first; its lock guards the mutable fields: owner, ref_count, pinned, tracking */
     ignis__storage *storage;
     int64_t offset; /* bytes into the storage */
     int64_t numel;
@@ -10741,8 +10879,8 @@ typedef struct ignis__array {
     int64_t created_at_ns;
     int64_t tracked_at_ns; /* monotonic; 0: not tracked */
     uint64_t audit;        /* the last one that has listed it */
-    int exports;           /* of the references, those that ignis_collective.h holds for other processes */
-    const void *borrower;  /* the call that has made its layer the owner until it ends; null: none */
+    int exports;           /* references that ignis_collective.h holds for other processes; part of ref_count */
+    const void *borrower;  /* the call whose layer owns the array until the call ends, or NULL */
     void *pinned;
     char tag[32];
     ignis__blocks blocks;       /* of a quantised weight, which is a row of u8 */
@@ -10751,7 +10889,7 @@ typedef struct ignis__array {
 
 static ignis__pool ignis__arrays =
     IGNIS__POOL_NAMED(ignis__array, IGNIS__KIND_ARRAY, "array", IGNIS_DIAG_ARRAY_FREED, offsetof(ignis__array, tombstone));
-static uint64_t ignis__array_ids; /* given out so far, in this process */
+static uint64_t ignis__array_ids; /* the last id of this process */
 
 static int64_t ignis__array_bytes(const ignis__array *array) { return array->numel * ignis__dtypes[array->dtype].size; }
 
@@ -10760,13 +10898,13 @@ IGNIS__ONE_COPY static ignis__label ignis__array_label(const ignis__array *array
     return ignis__label_write("array", array->id, array->tag);
 }
 
-/*  The array of a handle, held; null, and reported, when there is none. */
+/*  Holds and returns the array of a handle. NULL, and reported, if there is none. */
 static ignis__array *ignis__array_hold(const char *call, ignis_array handle)
 {
     return (ignis__array *)ignis__handle_hold(call, &ignis__arrays, handle.id);
 }
 
-/*  The version of what an array holds; none of what nobody has written yet, or of what each launch of a graph writes. */
+/*  The version of an array that is unwritten, or written by each launch of a graph. */
 #define IGNIS__UNWRITTEN UINT64_MAX
 IGNIS__MAYBE_UNUSED static uint64_t ignis__array_version(const ignis__array *array)
 {
@@ -10774,7 +10912,7 @@ IGNIS__MAYBE_UNUSED static uint64_t ignis__array_version(const ignis__array *arr
     return written ? ignis__storage_version(array->storage) : IGNIS__UNWRITTEN;
 }
 
-/*  Takes a dead array apart. */
+/*  Destroys a dead array. */
 static void ignis__array_destroy(const char *call, ignis__array *array)
 {
     if (array->pinned)
@@ -10791,7 +10929,7 @@ IGNIS__ONE_COPY static void ignis__array_drop(const char *call, ignis__array *ar
         ignis__array_destroy(call, array);
 }
 
-/*  Ends a call on an array that it holds, or could not hold: null. */
+/*  Drops the hold of a call on an array; NULL does nothing. */
 IGNIS__ONE_COPY static ignis_status ignis__array_end(const char *call, ignis__array *array, bool ok)
 {
     if (array)
@@ -10799,7 +10937,7 @@ IGNIS__ONE_COPY static ignis_status ignis__array_end(const char *call, ignis__ar
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-/*  Locks a held array for a change of its own fields; false, and reported, when another thread has freed it meanwhile. */
+/*  Locks a held array to change its fields. False, and reported, if another thread has freed it meanwhile. */
 static bool ignis__array_lock(const char *call, ignis__array *array)
 {
     ignis__mutex_lock(&array->slot.lock);
@@ -10811,7 +10949,7 @@ static bool ignis__array_lock(const char *call, ignis__array *array)
 
 static void ignis__array_unlock(ignis__array *array) { ignis__mutex_unlock(&array->slot.lock); }
 
-/*  Arrays that were freed while ignis_contract_track watched them: the audit shows them until they are untracked. */
+/*  An array that was freed while ignis_contract_track watched it. The audit shows it until it is untracked. */
 typedef struct ignis__tracked_freed {
     uint64_t handle;
     uint64_t audit; /* the last one that has listed it when it was alive */
@@ -10841,7 +10979,8 @@ IGNIS__COLD static void ignis__track_entry(const ignis__array *array, ignis_cont
     memcpy(entry->tag, array->tag, sizeof entry->tag);
 }
 
-/*  A tracked array has died. One that was only acquired leaves the audit; one that the user watches stays, as freed. */
+/*  Updates the audit when a tracked array dies. An array that was only acquired leaves it; one that the user tracks
+    stays, as freed. */
 IGNIS__COLD static void ignis__track_freed(const ignis__array *array)
 {
     ignis__tracked_freed *freed = array->tracked_by_user ? (ignis__tracked_freed *)ignis__alloc(sizeof *freed) : NULL;
@@ -10860,7 +10999,7 @@ IGNIS__COLD static void ignis__track_freed(const ignis__array *array)
     ignis__mutex_unlock(&ignis__tracking.lock);
 }
 
-/*  A reference that keeps an array alive, and with it the pointer: for tensors and the tape, to whom it belongs from now on. */
+/*  Takes a reference that keeps an array and its memory alive: for tensors and the tape, which own it from now on. */
 IGNIS__ONE_COPY IGNIS__MAYBE_UNUSED static void ignis__array_claim(ignis__array *array)
 {
     ignis__mutex_lock(&array->slot.lock);
@@ -10870,7 +11009,7 @@ IGNIS__ONE_COPY IGNIS__MAYBE_UNUSED static void ignis__array_claim(ignis__array 
     ignis__mutex_unlock(&array->slot.lock);
 }
 
-/*  Claims an array that was just made, which lives as long as its claims from then on; null for no handle. */
+/*  Claims a new array, which then lives as long as its claims. NULL for no handle. */
 IGNIS__ONE_COPY IGNIS__MAYBE_UNUSED static ignis__array *ignis__array_adopt(const char *call, ignis_array made)
 {
     ignis__array *array = made.id ? (ignis__array *)ignis__pool_hold(&ignis__arrays, made.id) : NULL;
@@ -10891,7 +11030,7 @@ static void ignis__array_kill(ignis__array *array)
     ignis__pool_drop(array); /* the handle's own hold; the caller still has one */
 }
 
-/*  Gives a reference of a locked array back; the last one ends an array that belongs to its references. */
+/*  Releases a reference of a locked array. The last one frees an array that its references own. */
 static int ignis__array_unref(ignis__array *array)
 {
     int count = --array->ref_count;
@@ -10903,13 +11042,14 @@ static int ignis__array_unref(ignis__array *array)
 IGNIS__MAYBE_UNUSED static void ignis__array_unclaim(const char *call, ignis__array *array)
 {
     ignis__mutex_lock(&array->slot.lock);
-    if (array->ref_count > 0) /* a caller may have given back references that were not theirs */
+    if (array->ref_count > 0) /* a caller may have released references of others */
         ignis__array_unref(array);
     ignis__array_unlock(array);
     ignis__array_drop(call, array);
 }
 
-/*  A new array over a storage, of which it becomes a user. Only its maker sees it until ignis__array_publish. Null: no memory. */
+/*  Makes an array over a storage, whose users it joins. Invisible to other threads until ignis__array_publish. NULL
+    if out of memory. */
 static ignis__array *ignis__array_make(const char *call, ignis__storage *storage, const ignis_shape *shape, ignis_dtype dtype,
                                        int64_t numel)
 {
@@ -10927,7 +11067,7 @@ static ignis__array *ignis__array_make(const char *call, ignis__storage *storage
     return array;
 }
 
-/*  References that it has already are claims. */
+/*  Publishes an array; the references that it has already become claims. */
 static ignis_array ignis__array_publish(ignis__array *array)
 {
     ignis_array handle;
@@ -10935,7 +11075,7 @@ static ignis_array ignis__array_publish(ignis__array *array)
     return handle;
 }
 
-/*  What wrapped memory must be: memory that the device can use, of that device, and as large as the array. */
+/*  Checks memory to wrap: the device can use it, it belongs to that device, and it is as large as the array. */
 IGNIS__COLD static bool ignis__array_wrappable(const char *call, ignis__device *device, void *ptr, int64_t size)
 {
     int type, ordinal, wanted = ignis__device_ordinal(device);
@@ -10956,7 +11096,8 @@ IGNIS__COLD static bool ignis__array_wrappable(const char *call, ignis__device *
     return true;
 }
 
-/*  The part of ignis_array_create that needs the device: a pointer to check, unless it is an external one, and a stream to write down. */
+/*  Does the part of ignis_array_create that needs the device: checks the pointer, unless it is external, and adds an
+    entry for the stream. */
 IGNIS__COLD static bool ignis__array_attach(const char *call, ignis__device *device, ignis__storage *storage, const ignis_array_desc *desc,
                                             bool external)
 {
@@ -10972,14 +11113,14 @@ IGNIS__COLD static bool ignis__array_attach(const char *call, ignis__device *dev
     storage->address = (uint64_t)(uintptr_t)desc->ptr;
     storage->stream = desc->stream;
     ignis__storage_enlist(storage, device, desc->stream);
-    if (ok) { /* what fails to become an array stays the caller's */
+    if (ok) { /* on failure the memory stays the caller's */
         storage->release_fn = desc->release_fn;
         storage->release_data = desc->release_data;
     }
     return ok;
 }
 
-/*  external: desc->ptr is memory of a graphics API, of which the caller of this knows how much there is. */
+/*  external: desc->ptr is memory of a graphics API; the caller has checked its size. */
 static ignis_array ignis__array_create_over(const char *call, const ignis_array_desc *desc, bool external)
 {
     ignis_array handle = IGNIS__ZERO;
@@ -11026,7 +11167,8 @@ IGNIS_API ignis_array ignis_array_create(const ignis_array_desc *desc)
     return ignis__array_create(call, desc);
 }
 
-/*  Whose a view or a copy of an array is: that of its owner, or of who has it back after a loan. Another thread may be about to transfer it. */
+/*  Returns the owner of a view or copy of an array: the array's owner, or after a loan the owner before it. Another
+    thread may be about to transfer the array. */
 static ignis_owner ignis__array_owner(const ignis__array *array)
 {
     ignis__mutex *lock = (ignis__mutex *)(uintptr_t)&array->slot.lock;
@@ -11037,7 +11179,7 @@ static ignis_owner ignis__array_owner(const ignis__array *array)
     return owner;
 }
 
-/*  An array like another one, of another dtype perhaps, with memory of its own. */
+/*  Creates an array like another one, with memory of its own and perhaps another dtype. */
 IGNIS__COLD static ignis_array ignis__array_create_like(const char *call, const ignis__array *like, ignis_dtype dtype)
 {
     ignis_array_desc desc = IGNIS__ZERO;
@@ -11049,7 +11191,8 @@ IGNIS__COLD static ignis_array ignis__array_create_like(const char *call, const 
     return ignis__array_create(call, &desc);
 }
 
-/*  Views of an array share its storage, owner and tag. Only its maker sees this one until ignis__array_publish. */
+/*  Makes a view, which shares the array's storage, owner and tag. Invisible to other threads until
+    ignis__array_publish. */
 static ignis__array *ignis__array_view_make(const char *call, const ignis__array *of, const ignis_shape *shape, int64_t numel,
                                             int64_t offset)
 {
@@ -11071,14 +11214,16 @@ static ignis_array ignis__array_view(const char *call, const ignis__array *of, c
     return view ? ignis__array_publish(view) : none;
 }
 
-/*  Writes who holds what an array exports; ignis_collective.h, which knows, puts itself here. The array is locked. */
+/*  Writes the processes that hold an exported array. ignis_collective.h sets it, because it knows them. The array is
+    locked. */
 static void (*ignis__export_holders)(ignis__string_writer *text, const ignis__array *array);
 
-/*  Looks which of those are gone by now, before an array is refused, and waits for processes that are just being ended; set there, too. Both
-    are set before an array counts an export, so they are read after its lock. */
+/*  Drops the exports of processes that are gone, before a call on the array is refused, and waits for processes that
+    are ending. Also set by ignis_collective.h. Both are set before an array counts an export, so they are read after
+    its lock is taken. */
 static void (*ignis__exports_reap)(const char *call, ignis__array *array, bool wait);
 
-/*  The array of a handle, held and locked for a change of its own fields; null, and reported, when there is none. */
+/*  Holds and locks the array of a handle to change its fields. NULL, and reported, if there is none. */
 IGNIS__ONE_COPY static ignis__array *ignis__array_enter(const char *call, ignis_array handle)
 {
     ignis__array *array = ignis__array_hold(call, handle);
@@ -11088,7 +11233,8 @@ IGNIS__ONE_COPY static ignis__array *ignis__array_enter(const char *call, ignis_
     return NULL;
 }
 
-/*  The same for calls of the contract: what other processes hold no longer is let go of before; with wait, also what is just being ended. */
+/*  As ignis__array_enter, for calls of the contract: first drops exports of processes that are gone; with wait, also
+    of processes that are ending. */
 static ignis__array *ignis__array_enter_reaped(const char *call, ignis_array handle, bool wait)
 {
     ignis__array *array = ignis__array_enter(call, handle);
@@ -11119,10 +11265,11 @@ IGNIS__COLD static ignis_status ignis__fail_exported(const char *call, const ign
                        what, array->exports, array->exports == 1 ? "" : "s", array->exports == 1 ? "is" : "are", holders);
 }
 
-/*  Writes who claims an array, each after a comma, and returns how many claims those are; the sections above put themselves here. */
+/*  Writes the holders of claims on an array, each after a comma, and returns the number of claims. Set by the
+    sections above. */
 static int (*ignis__claim_holders)(ignis__string_writer *text, const ignis__array *array);
 
-/*  The array is held, and had references when it was locked. */
+/*  Reports that an array has references. The array is held; the caller has read ref_count under its lock. */
 IGNIS__COLD static ignis_status ignis__fail_referenced(const char *call, const ignis__array *array, ignis_owner owner, int ref_count)
 {
     char holders[512];
@@ -11131,7 +11278,7 @@ IGNIS__COLD static ignis_status ignis__fail_referenced(const char *call, const i
     ignis__string_begin(&text, holders, sizeof holders);
     others = ref_count - (ignis__claim_holders ? ignis__claim_holders(&text, array) : 0);
     if (others > 0)
-        ignis__string_add(&text, ", %d held otherwise, as by ignis_array_increment_ref", others);
+        ignis__string_add(&text, ", %d held by others, as by ignis_array_increment_ref", others);
     return ignis__fail(IGNIS_DIAG_FREE_REFERENCED, call, "%s, owned by %s, cannot be freed while its ref_count is %d, not 0%s%s",
                        ignis__array_label(array).text, ignis__owner_name(owner), ref_count, text.length ? ":" : "",
                        text.length ? holders + 1 : "");
@@ -11164,7 +11311,7 @@ static ignis_status ignis__array_free_as(const char *call, ignis_array handle, i
     if (ok)
         ignis__array_kill(array);
     ignis__array_unlock(array);
-    if (ref_count) /* without its lock, which who holds it takes behind others */
+    if (ref_count) /* called unlocked: holders of this lock take other locks first */
         ignis__fail_referenced(call, array, owner, ref_count);
     (void)ignis__array_end(call, array, ok);
     return ignis__ended(failures, ok);
@@ -11281,7 +11428,7 @@ IGNIS__COLD IGNIS_API int ignis_array_to_string(ignis_array handle, char *out, s
     return (int)text.length;
 }
 
-/*  An array that is still alive at ignis_shutdown; `what` comes before its description. */
+/*  Reports an array that is alive at ignis_shutdown; `what` precedes its description. */
 IGNIS__COLD static void ignis__array_leaked(const char *call, const ignis__array *array, const char *what)
 {
     char line[256];
@@ -11292,14 +11439,18 @@ IGNIS__COLD static void ignis__array_leaked(const char *call, const ignis__array
                        (long long)((ignis__wall_ns() - array->created_at_ns) / 1000000));
 }
 
-/* --- work on arrays: an operation enters the device, gets addresses on the current stream, and leaves ------------------- */
+/*  array/work.c - work on arrays: enter the device, get addresses on the current stream, leave
+
+    Every operation goes through ignis__work_begin and _end: they enter the device, count reads and writes, and open
+    and close the profile's item.
+    May use: storage.c, array.c. Locks: none held between begin and end. */
 
 typedef struct ignis__work {
     const char *call;
     ignis__device *device;
     ignis__binding binding;
     void *stream;
-    int64_t begin_ns; /* of a profile; 0: there is none */
+    int64_t begin_ns; /* of a profile; 0 without one */
 } ignis__work;
 
 static bool ignis__work_begin(const char *call, ignis__device *device, ignis__work *work)
@@ -11325,7 +11476,7 @@ static void ignis__work_end(const ignis__work *work)
     ignis__device_leave(&work->binding);
 }
 
-/*  The address of an array's first element; its memory is allocated if need be. */
+/*  Returns the address of an array's first element, and allocates its memory if necessary. */
 static bool ignis__work_address(const ignis__work *work, ignis__array *array, ignis__address *address)
 {
     uint64_t base;
@@ -11337,14 +11488,14 @@ static bool ignis__work_address(const ignis__work *work, ignis__array *array, ig
     return true;
 }
 
-/*  What has no elements is not written, whatever it is a view of. */
+/*  Counts a write to an array; one without elements is not written, even if it is a view. */
 static void ignis__array_written(ignis__array *array)
 {
     if (array->numel > 0)
         ignis__storage_written(array->storage);
 }
 
-/*  The address for work that writes the array. */
+/*  Returns the address for work that writes the array. */
 static bool ignis__work_write(const ignis__work *work, ignis__array *array, ignis__address *address)
 {
     if (!ignis__work_address(work, array, address))
@@ -11353,7 +11504,7 @@ static bool ignis__work_write(const ignis__work *work, ignis__array *array, igni
     return true;
 }
 
-/*  False, and reported: nobody has written what the array holds. */
+/*  Checks that an array was written. False, and reported, if it was not. */
 static bool ignis__array_readable(const char *call, const ignis__array *array)
 {
     bool readable = array->numel == 0 || ignis__storage_readable(array->storage);
@@ -11361,18 +11512,17 @@ static bool ignis__array_readable(const char *call, const ignis__array *array)
         ignis__fail(IGNIS_DIAG_ARRAY_UNWRITTEN, call, "%s is written by a graph, which was never launched", ignis__array_label(array).text);
     else if (!readable)
         ignis__fail(IGNIS_DIAG_ARRAY_UNWRITTEN, call,
-                    "%s was never written to; if the caller's own code did it, say so with ignis_array_mark_written",
-                    ignis__array_label(array).text);
+                    "%s was never written to; if your own code wrote to it, call ignis_array_mark_written", ignis__array_label(array).text);
     return readable;
 }
 
-/*  The address for work that reads it, where memory that nobody has written is a mistake. */
+/*  Returns the address for work that reads the array, which must have been written. */
 static bool ignis__work_read(const ignis__work *work, ignis__array *array, ignis__address *address)
 {
     return ignis__array_readable(work->call, array) && ignis__work_address(work, array, address);
 }
 
-/*  The array of a handle, held, and its device entered for work on it; null, and reported, when that cannot be. */
+/*  Holds the array of a handle and enters its device for work on it. NULL, and reported, on failure. */
 IGNIS__ONE_COPY static ignis__array *ignis__array_work(const char *call, ignis_array handle, ignis__work *work)
 {
     ignis__array *array = ignis__array_hold(call, handle);
@@ -11382,7 +11532,7 @@ IGNIS__ONE_COPY static ignis__array *ignis__array_work(const char *call, ignis_a
     return NULL;
 }
 
-/*  Ends that, also after it could not begin. */
+/*  Ends ignis__array_work, also if it failed. */
 IGNIS__ONE_COPY static ignis_status ignis__array_work_end(const ignis__work *work, ignis__array *array, bool ok)
 {
     if (!array)
@@ -11429,7 +11579,12 @@ IGNIS__COLD IGNIS_API ignis_status ignis_array_mark_written(ignis_array handle)
     return ignis__array_end(call, array, ok);
 }
 
-/*  Queued copies, and what sets bytes to zero. */
+/*  array/copy.c - copies between host and device, and zeros
+
+    Copies of the array's own dtype are direct; others are converted in chunks of host memory.
+    May use: work.c, conversion.c. Locks: none held while a copy runs. */
+
+/*  Queues copies, and fills memory with zeros. */
 static bool ignis__copy_up(const ignis__work *work, ignis__address to, const void *from, int64_t size)
 {
     ignis__traced traced;
@@ -11478,7 +11633,8 @@ static ignis_status ignis__array_set_zero(const char *call, ignis_array handle)
 
 IGNIS_API ignis_status ignis_array_zero(ignis_array array) { return ignis__array_set_zero("ignis_array_zero", array); }
 
-/*  The driver has read pageable memory when the copy call returns; pinned memory it reads later, so there Ignis waits. */
+/*  Waits after copies from pinned memory, which the driver reads later. Pageable memory has been read when the copy
+    call returns. */
 IGNIS__COLD static bool ignis__copy_from_host(const ignis__work *work, ignis__address to, const void *from, int64_t size)
 {
     int type, ordinal;
@@ -11500,7 +11656,7 @@ IGNIS__COLD static bool ignis__copy_to_host(const ignis__work *work, void *to, i
     return !IGNIS__CUDA_FAILED(work->call, work->device, cuStreamSynchronize, (work->stream));
 }
 
-/*  Converting copies go through this many bytes of host memory. */
+/*  Bytes of host memory for converting copies. */
 #define IGNIS__CONVERT_CHUNK ((int64_t)4 << 20)
 
 static bool ignis__convert_from_host(const ignis__work *work, ignis__address to, ignis_dtype to_dtype, const void *from,
@@ -11538,7 +11694,7 @@ static bool ignis__convert_to_host(const ignis__work *work, void *to, ignis_dtyp
     return ok;
 }
 
-/*  What the four transfers check: a host pointer, and as many elements or bytes as the array has. */
+/*  Checks the arguments of the four transfers: a host pointer, and as many elements or bytes as the array has. */
 IGNIS__COLD static bool ignis__transfer_check(const char *call, const ignis__array *array, const void *host, const char *host_name,
                                               int64_t count, int64_t needed, const char *unit)
 {
@@ -11619,9 +11775,15 @@ IGNIS__COLD IGNIS_API ignis_status ignis_array_to_host_raw(ignis_array handle, v
     return ignis__array_end(call, array, ok);
 }
 
-/* --- tickets: work that a call has begun and not waited for --------------------------------------------------------------- */
+/*  array/ticket.c - tickets: work that a call has begun and not waited for
 
-/*  A part of a transfer that goes through a piece: a thread of the driver copies or converts it, in its place in the stream. */
+    Asynchronous copies go through pinned chunks unless all host memory is pinned. Other sections run threads with
+    tickets.
+    May use: copy.c, >>memory's pinned chunks, device/callback.c. Invariant: a ticket ends once, in
+    ignis_ticket_wait or at ignis_shutdown.
+    Locks: a ticket's slot, while its work is waited for by one thread. */
+
+/*  A chunk of a transfer: a thread of the driver copies or converts it, in order with the stream. */
 typedef struct ignis__transfer_part {
     void *to;
     const void *from;
@@ -11632,20 +11794,20 @@ typedef struct ignis__transfer_part {
 typedef struct ignis__ticket {
     ignis__slot slot;
     ignis__device *device;
-    ignis__pooled_event *done;   /* behind the work; null: there is nothing to wait for */
-    ignis__pinned *piece;        /* null: none is needed */
-    ignis__transfer_part *parts; /* what the driver's thread has to do */
-    void (*run)(void *context);  /* on a thread of its own, which is joined by who waits; null: there is none */
+    ignis__pooled_event *done;   /* recorded after the work; NULL if there is nothing to wait for */
+    ignis__pinned *piece;        /* NULL if none is needed */
+    ignis__transfer_part *parts; /* the chunks for the driver's thread */
+    void (*run)(void *context);  /* runs on a thread of its own, which the waiting thread joins; or NULL */
     void *context;
     ignis__thread_handle thread;
     bool joined;
     uint64_t through;     /* 1: it has run */
-    ignis__record record; /* what failed in it */
+    ignis__record record; /* the failure of the work */
 } ignis__ticket;
 
 static ignis__pool ignis__tickets = IGNIS__POOL(ignis__ticket, IGNIS__KIND_TICKET, "ticket", IGNIS_DIAG_TICKET_FREED);
 
-/*  A ticket with nothing in it, that only its maker sees; null on failure. */
+/*  Makes an empty ticket, invisible to other threads. NULL on failure. */
 static ignis__ticket *ignis__ticket_make(const char *call, ignis__device *device)
 {
     ignis__ticket *ticket = (ignis__ticket *)ignis__pool_take_zeroed(call, &ignis__tickets);
@@ -11664,7 +11826,7 @@ static IGNIS__THREAD_RESULT ignis__ticket_thread(void *pointer)
     return 0;
 }
 
-/*  A ticket for what a new thread does; null on failure. */
+/*  Makes a ticket for the work of a new thread. NULL on failure. */
 static ignis__ticket *ignis__ticket_start(const char *call, ignis__device *device, void (*run)(void *context), void *context)
 {
     ignis__ticket *ticket = ignis__ticket_make(call, device);
@@ -11679,7 +11841,7 @@ static ignis__ticket *ignis__ticket_start(const char *call, ignis__device *devic
     return NULL;
 }
 
-/*  Takes a ticket apart whose work is through. */
+/*  Destroys a ticket whose work is done. */
 static void ignis__ticket_destroy(ignis__ticket *ticket)
 {
     if (ticket->done)
@@ -11706,7 +11868,7 @@ static void ignis__transfer_part_run(void *context)
         ignis__convert(part->to, part->to_dtype, part->from, part->from_dtype, part->count);
 }
 
-/*  Whether a transfer needs no piece: all of the host's memory is pinned, as its ends are. */
+/*  Checks whether a transfer needs no chunk: all of the host memory is pinned if its ends are. */
 static bool ignis__transfer_direct(const ignis__work *work, const void *host, int64_t size, bool *direct)
 {
     int first, last = 0, ordinal;
@@ -11716,7 +11878,7 @@ static bool ignis__transfer_direct(const ignis__work *work, const void *host, in
     return ok;
 }
 
-/*  Queues a transfer of an array that has elements; out or data is null. */
+/*  Queues a transfer of a non-empty array; out or data is NULL. */
 static bool ignis__transfer_queue(const ignis__work *work, ignis__ticket *ticket, ignis__address address, ignis_dtype array_dtype,
                                   void *out, const void *data, ignis_dtype dtype, int64_t count)
 {
@@ -11769,7 +11931,7 @@ IGNIS__COLD static ignis_ticket ignis__transfer_begin(const char *call, ignis_ar
         ok = ignis__transfer_queue(&work, ticket, address, array->dtype, out, data, dtype, count) &&
              (ticket->done = ignis__event_record(call, work.device, work.stream)) != NULL;
         if (!ok)
-            (void)ignis__device_finish(work.device); /* what is queued already uses the host's memory and the piece */
+            (void)ignis__device_finish(work.device); /* work queued already uses the host memory and the chunk */
     }
     if (ok)
         result.id = ignis__pool_publish(&ignis__tickets, ticket);
@@ -11818,7 +11980,7 @@ static ignis_status ignis__ticket_finish(const char *call, ignis__ticket *ticket
         ok = entered;
         if (!ignis__devices_lost() && IGNIS__CUDA_FAILED(call, ticket->device, cuEventSynchronize, (ticket->done->event))) {
             ok = false;
-            (void)ignis__device_finish(ticket->device); /* what the work uses is the caller's again from here on */
+            (void)ignis__device_finish(ticket->device); /* memory of the work is the caller's again from here on */
         }
     }
     if (entered)
@@ -11843,7 +12005,7 @@ IGNIS_API ignis_status ignis_ticket_wait(ignis_ticket handle)
     return ticket ? ignis__ticket_finish(call, ticket) : ignis__failed();
 }
 
-/*  Tickets that nobody has waited for. */
+/*  Reports and ends the remaining tickets. */
 IGNIS__COLD static void ignis__tickets_close(const char *call)
 {
     ignis__ticket *ticket;
@@ -11854,7 +12016,13 @@ IGNIS__COLD static void ignis__tickets_close(const char *call)
     }
 }
 
-/*  Whether `size` bytes of dst from an offset on, which are about to be written, and those of src are the same, or apart. */
+/*  array/view.c - views (slice, reshape), clones and rows
+
+    A view shares storage, owner and tag, and is an array of its own.
+    May use: array.c, work.c, copy.c. Locks: those of array.c. */
+
+/*  Checks that `size` bytes of dst from an offset on, which will be written, and those of src are the same or
+    disjoint. */
 static bool ignis__array_apart(const char *call, const ignis__array *dst, int64_t offset, int64_t size, const ignis__array *src)
 {
     uint64_t to = ignis__atomic_load(&dst->storage->address), from = ignis__atomic_load(&src->storage->address);
@@ -11866,12 +12034,12 @@ static bool ignis__array_apart(const char *call, const ignis__array *dst, int64_
     if (to + (uint64_t)size <= from || from + from_size <= to || (to == from && (uint64_t)size == from_size))
         return true;
     return ignis__fail_false(IGNIS_DIAG_OVERLAP, call,
-                             "%s (%llu bytes at 0x%llx) is read while a part of it is written, as %lld bytes of %s at 0x%llx",
+                             "%s (%llu bytes at 0x%llx) overlaps the destination in part: %lld bytes of %s at 0x%llx",
                              ignis__array_label(src).text, (unsigned long long)from_size, (unsigned long long)from, (long long)size,
                              ignis__array_label(dst).text, (unsigned long long)to);
 }
 
-/*  Copies the bytes of src over those of dst from an offset on; both on one device. */
+/*  Copies the bytes of src over those of dst from an offset on; both are on one device. */
 static bool ignis__array_copy_bytes(const char *call, ignis__array *dst, int64_t offset, ignis__array *src)
 {
     ignis__work work;
@@ -11931,7 +12099,7 @@ IGNIS__COLD static ignis_array ignis__array_slice(const char *call, const ignis_
         leading = shape.dim[i] > 1 ? 2 : leading; /* more than one is all that counts */
     if (leading > 1) {
         ignis__fail(IGNIS_DIAG_SLICE_STRIDED, call,
-                    "a slice of dim %d of shape %s is strided: its elements are not next to each other. A view can hold dim 0, or a dim "
+                    "a slice of dim %d of shape %s is strided: its elements are not contiguous. A view can be of dim 0, or of a dim "
                     "with only 1s "
                     "before it; copy strided slices with a kernel",
                     dim, ignis__shape_write(&shape).text);
@@ -11957,7 +12125,7 @@ IGNIS_API ignis_array ignis_array_slice(ignis_array handle, int dim, int64_t sta
     return view;
 }
 
-/*  Replaces the one -1 of a shape by what is left of numel; a shape without it stays. */
+/*  Replaces the one -1 of a shape, so that the elements are numel. A shape without -1 stays. */
 static bool ignis__shape_infer(const char *call, ignis_shape *shape, int64_t numel)
 {
     int64_t known = 1;
@@ -11969,7 +12137,7 @@ static bool ignis__shape_infer(const char *call, ignis_shape *shape, int64_t num
         if (shape->dim[i] == -1)
             open = i;
         else if (shape->dim[i] < 0 || !ignis__multiply(known, shape->dim[i], &known))
-            return true; /* the check that follows says what is wrong */
+            return true; /* the check after this one reports the error */
     }
     if (open >= 0 && (known == 0 || numel % known != 0))
         return ignis__fail_false(IGNIS_DIAG_SHAPE_DIFFERS, call, "%lld elements cannot be laid out as %s", (long long)numel,
@@ -12030,7 +12198,7 @@ IGNIS__ONE_COPY static void ignis__array_drop_all(const char *call, int count, i
         ignis__array_drop(call, arrays[--count]);
 }
 
-/*  Holds two or three arrays of one call; false when one is stale, with none held. A null handle pointer is skipped. */
+/*  Holds two or three arrays of one call. False if one is stale, and then none is held. NULL pointers are skipped. */
 static bool ignis__array_hold_all(const char *call, int count, const ignis_array *handles, ignis__array **arrays)
 {
     int i;
@@ -12060,7 +12228,12 @@ IGNIS_API ignis_status ignis_array_write_rows(ignis_array dst, ignis_array src, 
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-/*  Gives the array its pinned memory; null: asks whether it may have some. */
+/*  array/pin.c - pinned host memory of an array; transfer of ownership
+
+    For staging by other layers. Pinned memory belongs to Ignis, whichever layer owns the array.
+    May use: array.c, device/memory_pinned.c. Locks: array->slot.lock. */
+
+/*  Sets the pinned memory of an array; NULL: checks whether it may have some. */
 IGNIS__COLD static bool ignis__array_set_pinned(const char *call, ignis__array *array, void *memory)
 {
     bool ok;
@@ -12155,7 +12328,7 @@ IGNIS_API int ignis_array_decrement_ref(ignis_array handle)
     return count;
 }
 
-/*  Moves ownership of a locked array. */
+/*  Moves the ownership of a locked array. */
 IGNIS__COLD static ignis_status ignis__array_transfer(const char *call, ignis__array *array, ignis_owner owner)
 {
     if (array->exports > 0)
@@ -12177,7 +12350,12 @@ IGNIS_API ignis_status ignis_array_transfer_ownership(ignis_array handle, ignis_
     return ignis__array_leave(call, array, ignis__owner_valid(call, owner) && ignis__array_transfer(call, array, owner) == IGNIS_OK);
 }
 
-/*  Every storage that has the stream as its own, or was used on it, takes Ignis' own stream instead. The stream is idle. */
+/*  array/stream_forget.c - ignis_stream_forget and ignis_stream_free
+
+    Replaces a stream by Ignis' own in storages, caches and threads, so that its owner can destroy it.
+    May use: storage.c, >>memory, >>stream. Locks: a cache's trimming, ignis__storages, a storage, a device. */
+
+/*  Replaces a stream by Ignis' own in every storage that belongs to it or was used on it. The stream is idle. */
 IGNIS__COLD static void ignis__storages_forget_stream(ignis__device *device, void *stream)
 {
     ignis__storage *storage;
@@ -12199,8 +12377,8 @@ IGNIS__COLD static void ignis__storages_forget_stream(ignis__device *device, voi
     ignis__mutex_unlock(&ignis__storages.lock);
 }
 
-/*  Waits for a stream, and takes it out of all that has to do with it. created: it is one of ignis_stream_create, which has to be known. gone:
-    nothing has to do with it any more, though its work may have failed. */
+/*  Waits for a stream, and removes it from everything that uses it. created: it is a stream of ignis_stream_create,
+    which must be known. gone: nothing uses it any more, although its work may have failed. */
 IGNIS__COLD static ignis_status ignis__stream_forget(const char *call, void *stream, bool created, bool *gone)
 {
     ignis_status status = IGNIS_OK;
@@ -12212,44 +12390,44 @@ IGNIS__COLD static ignis_status ignis__stream_forget(const char *call, void *str
         return ignis__failed();
     for (i = 0; i < ignis__device_total; i++) {
         ignis__device *device = &ignis__devices[i];
-        ignis__user_stream *foreign, **link;
+        ignis__user_stream *user_stream, **link;
         ignis__binding binding;
         uint64_t serial;
         bool entered, mine, ok;
         if (!ignis__atomic_load(&device->opened))
             continue;
         ignis__mutex_lock(&device->lock);
-        for (foreign = device->foreign; foreign && foreign->stream != stream; foreign = foreign->next)
+        for (user_stream = device->user_streams; user_stream && user_stream->stream != stream; user_stream = user_stream->next)
             ;
-        found = foreign ? foreign->created == created : found;
-        serial = foreign ? foreign->serial : 0;
+        found = user_stream ? user_stream->created == created : found;
+        serial = user_stream ? user_stream->serial : 0;
         ignis__mutex_unlock(&device->lock);
-        if (!foreign || !found)
+        if (!user_stream || !found)
             continue;
         entered = ignis__device_enter_to_give(call, device, &binding) ||
                   ignis__device_enter(call, device, &binding); /* the second says why not */
         if (!entered && !ignis__atomic_load(&ignis__devices_fault))
             return ignis__failed(); /* nothing is forgotten, as nothing can be waited for */
         ignis__mutex_lock(&device->lock);
-        for (link = &device->foreign; *link && (*link)->serial != serial; link = &(*link)->next)
+        for (link = &device->user_streams; *link && (*link)->serial != serial; link = &(*link)->next)
             ;
-        foreign = *link;
-        mine = foreign != NULL; /* else another thread was faster, and another stream may have its place in memory */
+        user_stream = *link;
+        mine = user_stream != NULL; /* else another thread was faster, and another stream may have its place in memory */
         if (mine)
-            *link = foreign->next;
+            *link = user_stream->next;
         found = mine || !created;
         ignis__mutex_unlock(&device->lock);
         if (mine) {
             ignis__atomic_add(&ignis__stream_forgets, 1);
             ok = entered && !IGNIS__CUDA_FAILED(call, device, cuStreamSynchronize, (stream));
-            ignis__mutex_lock(&foreign->lock); /* the stream is idle: a thread that waits for it does not for long */
-            foreign->forgotten = true;
-            ignis__mutex_unlock(&foreign->lock);
-            ignis__user_stream_drop(device, foreign);
+            ignis__mutex_lock(&user_stream->lock); /* the stream is idle: a thread that waits for it does not for long */
+            user_stream->forgotten = true;
+            ignis__mutex_unlock(&user_stream->lock);
+            ignis__user_stream_drop(device, user_stream);
             if (!ok)
                 status = ignis__failed();
             if (entered && !ok)
-                (void)ignis__device_finish(device); /* what was the stream's is used again from here on */
+                (void)ignis__device_finish(device); /* objects of the stream may be used again from here on */
             ignis__storages_forget_stream(device, stream);
             if (entered) {
                 (void)IGNIS__CUDA(cuStreamSynchronize, (stream)); /* arrays freed until then have made it wait for other streams */
@@ -12263,8 +12441,8 @@ IGNIS__COLD static ignis_status ignis__stream_forget(const char *call, void *str
     if (found)
         return status;
     return ignis__fail(IGNIS_DIAG_STREAM_INVALID, call,
-                       created ? "stream %p is none of ignis_stream_create, or was freed already"
-                               : "stream %p is one of ignis_stream_create: free it with ignis_stream_free",
+                       created ? "stream %p was not made by ignis_stream_create, or was freed already"
+                               : "stream %p was made by ignis_stream_create: free it with ignis_stream_free",
                        stream);
 }
 
@@ -12284,10 +12462,15 @@ IGNIS__COLD IGNIS_API ignis_status ignis_stream_free(void *stream)
 }
 
 /* ===============================================================================================================
-   >>contract - acquire, release, assert, track, audit.
+   >>contract - acquire, release, assert, track, audit
+
+   Layers acquire an array before they work on it. Tracking is a list for the user to find leaks; it has no effect
+   on ownership.
+   May use: array.c. Locks: ignis__audits, then an array's slot, then ignis__tracking.
    =============================================================================================================== */
 
-/*  What is tracked is kept in the array itself, under its lock; the tracking lock guards the counts and the freed ones. */
+/*  The tracking state is in the array itself, under its lock. The tracking lock guards the counts and the list of
+    freed arrays. */
 static void ignis__track(ignis__array *array, bool by_user)
 {
     bool fresh = array->tracked_at_ns == 0;
@@ -12312,7 +12495,7 @@ static void ignis__untrack(ignis__array *array)
     array->tracked_by_user = false;
 }
 
-/*  Drops a freed array out of the list, which is locked. */
+/*  Removes a freed array from the list, which is locked. */
 static void ignis__tracked_forget(ignis__tracked_freed **link)
 {
     ignis__tracked_freed *freed = *link;
@@ -12321,8 +12504,9 @@ static void ignis__tracked_forget(ignis__tracked_freed **link)
     ignis__free(freed);
 }
 
-/*  Makes a layer the owner of a held array until a call of it ends; the borrower tells the call from others, and may borrow an array again.
-    Unlike ignis_contract_acquire it does not mind references, and leaves no trace: ignis__contract_return gives the array back. */
+/*  Makes a layer the owner of a held array until a call of it ends. `borrower` identifies the call, which may borrow
+    an array again. References do not matter, and the audit shows nothing, unlike ignis_contract_acquire.
+    ignis__contract_return restores the owner. */
 IGNIS__MAYBE_UNUSED static bool ignis__contract_borrow(const char *call, ignis__array *array, ignis_owner by, const void *borrower)
 {
     ignis_owner owner;
@@ -12447,13 +12631,14 @@ static int ignis__audit_older(const void *a, const void *b)
     return age_a != age_b ? (age_a < age_b) - (age_a > age_b) : (id_a > id_b) - (id_a < id_b);
 }
 
-/*  Audits are one at a time, and numbered: an array that is freed between the looks at the live and at the freed ones is listed once. */
+/*  Audits run one at a time, and are numbered: an array freed between the passes over live and freed arrays is listed
+    once. */
 static struct {
     ignis__mutex lock;
     uint64_t count;
 } ignis__audits = {IGNIS__MUTEX_INIT, 0};
 
-/*  Collects the oldest `capacity` entries in the order of their age; returns how many there are in all. */
+/*  Collects the oldest `capacity` entries by age, and returns their total number. */
 typedef struct ignis__audit {
     ignis_contract_entry *entries;
     int capacity, kept, found;
@@ -12522,7 +12707,7 @@ IGNIS__COLD IGNIS_API int ignis_contract_audit(ignis_contract_entry *entries, in
             ignis__audit_add(&audit, &freed->entry, freed->tracked_at_ns);
     ignis__mutex_unlock(&ignis__tracking.lock);
     ignis__mutex_unlock(&ignis__audits.lock);
-    while (dead) { /* without the lock: who is told of the release of wrapped memory may audit, too */
+    while (dead) { /* called unlocked: a callback told of the release of wrapped memory may audit, too */
         array = (ignis__array *)(void *)dead;
         dead = dead->next_free;
         ignis__array_destroy(call, array);

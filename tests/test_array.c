@@ -801,7 +801,7 @@ TEST(copies_that_overlap_in_part_are_refused)
     high = ignis_array_slice(array, 0, 1, 3);
     same = ignis_array_reshape(low, IGNIS_SHAPE(9));
     CHECK_STATUS(ignis_array_copy(high, low), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_OVERLAP);
-    CHECK_MESSAGE_HAS("is read while a part of it is written");
+    CHECK_MESSAGE_HAS("overlaps the destination in part");
     CHECK_STATUS(ignis_array_copy(low, high), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_OVERLAP);
     CHECK_STATUS(ignis_array_write_rows(array, low, 1), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_OVERLAP);
     CHECK_STATUS(ignis_array_write_rows(low, high, 0), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_OVERLAP);

@@ -125,7 +125,7 @@ TEST(a_referenced_array_is_not_freed)
     array = make_tagged(IGNIS_OWNER_DEFAULT, "");
     CHECK_INT(ignis_array_increment_ref(array), 1);
     CHECK_STATUS(ignis_array_free(array), IGNIS_ERROR_CONTRACT, IGNIS_DIAG_FREE_REFERENCED);
-    CHECK_NAMED(array, "ref_count is 1", "1 held otherwise, as by ignis_array_increment_ref");
+    CHECK_NAMED(array, "ref_count is 1", "1 held by others, as by ignis_array_increment_ref");
     CHECK_INT(ignis_array_decrement_ref(array), 0);
     drop(array);
 }

@@ -541,7 +541,7 @@ TEST(the_limit_is_kept_and_its_failure_says_all)
     }
     CHECK_INT(count, MOST); /* six fit, the seventh does not */
     test__check_failure(__FILE__, __LINE__, "ignis_array_to_device(", IGNIS_ERROR_MEMORY, IGNIS_DIAG_DEVICE_MEMORY);
-    CHECK_MESSAGE_HAS("10.0 MiB were asked for");
+    CHECK_MESSAGE_HAS("10.0 MiB were requested");
     CHECK_MESSAGE_HAS("the limit is 64.0 MiB");
     snprintf(figure, sizeof figure, "arrays use %.1f MiB of ", (double)memory().live_bytes / (double)MIB);
     CHECK_MESSAGE_HAS(figure);
@@ -616,7 +616,7 @@ TEST(more_than_the_device_has_is_refused)
     a = make(IGNIS_SHAPE(INT64_C(1) << 46), IGNIS_U8);
     REQUIRE(a.id);
     CHECK_STATUS(ignis_array_to_device(a), IGNIS_ERROR_MEMORY, IGNIS_DIAG_DEVICE_MEMORY);
-    CHECK_MESSAGE_HAS("65536.00 GiB were asked for");
+    CHECK_MESSAGE_HAS("65536.00 GiB were requested");
     CHECK_OK(ignis_array_free(a));
     a = make(IGNIS_SHAPE(INT64_MAX), IGNIS_U8);
     REQUIRE(a.id);

@@ -1,6 +1,14 @@
-/* --- arrays ------------------------------------------------------------------------------------------------------ */
+/*  array/array.c - arrays: created, wrapped, held, claimed, freed
 
-/*  What the bytes of a model's quantised weight are: [rows, columns], in parts of rows that are of one type. count 0: any other array. */
+    An array dies when its owner frees it, or with its last claim if a tensor or the tape made it. Memory belongs to
+    the storage.
+    May use: storage.c, dtype.c, >>contract's tracking. Invariants: only the owner frees; ref_count is 0 when an
+    array is freed.
+    Locks: array->slot.lock guards owner, ref_count, pinned and tracking. The audit, a storage and a device come
+    after it. */
+
+/*  The layout of a model's quantised weight: [rows, columns], in ranges of rows of one type. count 0: any other
+    array. */
 typedef struct ignis__blocks {
     int count, columns;
     struct {
@@ -9,7 +17,7 @@ typedef struct ignis__blocks {
 } ignis__blocks;
 
 typedef struct ignis__array {
-    ignis__slot slot; /* first; its lock guards what may change: owner, ref_count, pinned, tracking */
+    ignis__slot slot; /* first; its lock guards the mutable fields: owner, ref_count, pinned, tracking */
     ignis__storage *storage;
     int64_t offset; /* bytes into the storage */
     int64_t numel;
@@ -25,8 +33,8 @@ typedef struct ignis__array {
     int64_t created_at_ns;
     int64_t tracked_at_ns; /* monotonic; 0: not tracked */
     uint64_t audit;        /* the last one that has listed it */
-    int exports;           /* of the references, those that ignis_collective.h holds for other processes */
-    const void *borrower;  /* the call that has made its layer the owner until it ends; null: none */
+    int exports;           /* references that ignis_collective.h holds for other processes; part of ref_count */
+    const void *borrower;  /* the call whose layer owns the array until the call ends, or NULL */
     void *pinned;
     char tag[32];
     ignis__blocks blocks;       /* of a quantised weight, which is a row of u8 */
@@ -35,7 +43,7 @@ typedef struct ignis__array {
 
 static ignis__pool ignis__arrays =
     IGNIS__POOL_NAMED(ignis__array, IGNIS__KIND_ARRAY, "array", IGNIS_DIAG_ARRAY_FREED, offsetof(ignis__array, tombstone));
-static uint64_t ignis__array_ids; /* given out so far, in this process */
+static uint64_t ignis__array_ids; /* the last id of this process */
 
 static int64_t ignis__array_bytes(const ignis__array *array) { return array->numel * ignis__dtypes[array->dtype].size; }
 
@@ -44,13 +52,13 @@ IGNIS__ONE_COPY static ignis__label ignis__array_label(const ignis__array *array
     return ignis__label_write("array", array->id, array->tag);
 }
 
-/*  The array of a handle, held; null, and reported, when there is none. */
+/*  Holds and returns the array of a handle. NULL, and reported, if there is none. */
 static ignis__array *ignis__array_hold(const char *call, ignis_array handle)
 {
     return (ignis__array *)ignis__handle_hold(call, &ignis__arrays, handle.id);
 }
 
-/*  The version of what an array holds; none of what nobody has written yet, or of what each launch of a graph writes. */
+/*  The version of an array that is unwritten, or written by each launch of a graph. */
 #define IGNIS__UNWRITTEN UINT64_MAX
 IGNIS__MAYBE_UNUSED static uint64_t ignis__array_version(const ignis__array *array)
 {
@@ -58,7 +66,7 @@ IGNIS__MAYBE_UNUSED static uint64_t ignis__array_version(const ignis__array *arr
     return written ? ignis__storage_version(array->storage) : IGNIS__UNWRITTEN;
 }
 
-/*  Takes a dead array apart. */
+/*  Destroys a dead array. */
 static void ignis__array_destroy(const char *call, ignis__array *array)
 {
     if (array->pinned)
@@ -75,7 +83,7 @@ IGNIS__ONE_COPY static void ignis__array_drop(const char *call, ignis__array *ar
         ignis__array_destroy(call, array);
 }
 
-/*  Ends a call on an array that it holds, or could not hold: null. */
+/*  Drops the hold of a call on an array; NULL does nothing. */
 IGNIS__ONE_COPY static ignis_status ignis__array_end(const char *call, ignis__array *array, bool ok)
 {
     if (array)
@@ -83,7 +91,7 @@ IGNIS__ONE_COPY static ignis_status ignis__array_end(const char *call, ignis__ar
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-/*  Locks a held array for a change of its own fields; false, and reported, when another thread has freed it meanwhile. */
+/*  Locks a held array to change its fields. False, and reported, if another thread has freed it meanwhile. */
 static bool ignis__array_lock(const char *call, ignis__array *array)
 {
     ignis__mutex_lock(&array->slot.lock);
@@ -95,7 +103,7 @@ static bool ignis__array_lock(const char *call, ignis__array *array)
 
 static void ignis__array_unlock(ignis__array *array) { ignis__mutex_unlock(&array->slot.lock); }
 
-/*  Arrays that were freed while ignis_contract_track watched them: the audit shows them until they are untracked. */
+/*  An array that was freed while ignis_contract_track watched it. The audit shows it until it is untracked. */
 typedef struct ignis__tracked_freed {
     uint64_t handle;
     uint64_t audit; /* the last one that has listed it when it was alive */
@@ -125,7 +133,8 @@ IGNIS__COLD static void ignis__track_entry(const ignis__array *array, ignis_cont
     memcpy(entry->tag, array->tag, sizeof entry->tag);
 }
 
-/*  A tracked array has died. One that was only acquired leaves the audit; one that the user watches stays, as freed. */
+/*  Updates the audit when a tracked array dies. An array that was only acquired leaves it; one that the user tracks
+    stays, as freed. */
 IGNIS__COLD static void ignis__track_freed(const ignis__array *array)
 {
     ignis__tracked_freed *freed = array->tracked_by_user ? (ignis__tracked_freed *)ignis__alloc(sizeof *freed) : NULL;
@@ -144,7 +153,7 @@ IGNIS__COLD static void ignis__track_freed(const ignis__array *array)
     ignis__mutex_unlock(&ignis__tracking.lock);
 }
 
-/*  A reference that keeps an array alive, and with it the pointer: for tensors and the tape, to whom it belongs from now on. */
+/*  Takes a reference that keeps an array and its memory alive: for tensors and the tape, which own it from now on. */
 IGNIS__ONE_COPY IGNIS__MAYBE_UNUSED static void ignis__array_claim(ignis__array *array)
 {
     ignis__mutex_lock(&array->slot.lock);
@@ -154,7 +163,7 @@ IGNIS__ONE_COPY IGNIS__MAYBE_UNUSED static void ignis__array_claim(ignis__array 
     ignis__mutex_unlock(&array->slot.lock);
 }
 
-/*  Claims an array that was just made, which lives as long as its claims from then on; null for no handle. */
+/*  Claims a new array, which then lives as long as its claims. NULL for no handle. */
 IGNIS__ONE_COPY IGNIS__MAYBE_UNUSED static ignis__array *ignis__array_adopt(const char *call, ignis_array made)
 {
     ignis__array *array = made.id ? (ignis__array *)ignis__pool_hold(&ignis__arrays, made.id) : NULL;
@@ -175,7 +184,7 @@ static void ignis__array_kill(ignis__array *array)
     ignis__pool_drop(array); /* the handle's own hold; the caller still has one */
 }
 
-/*  Gives a reference of a locked array back; the last one ends an array that belongs to its references. */
+/*  Releases a reference of a locked array. The last one frees an array that its references own. */
 static int ignis__array_unref(ignis__array *array)
 {
     int count = --array->ref_count;
@@ -187,13 +196,14 @@ static int ignis__array_unref(ignis__array *array)
 IGNIS__MAYBE_UNUSED static void ignis__array_unclaim(const char *call, ignis__array *array)
 {
     ignis__mutex_lock(&array->slot.lock);
-    if (array->ref_count > 0) /* a caller may have given back references that were not theirs */
+    if (array->ref_count > 0) /* a caller may have released references of others */
         ignis__array_unref(array);
     ignis__array_unlock(array);
     ignis__array_drop(call, array);
 }
 
-/*  A new array over a storage, of which it becomes a user. Only its maker sees it until ignis__array_publish. Null: no memory. */
+/*  Makes an array over a storage, whose users it joins. Invisible to other threads until ignis__array_publish. NULL
+    if out of memory. */
 static ignis__array *ignis__array_make(const char *call, ignis__storage *storage, const ignis_shape *shape, ignis_dtype dtype,
                                        int64_t numel)
 {
@@ -211,7 +221,7 @@ static ignis__array *ignis__array_make(const char *call, ignis__storage *storage
     return array;
 }
 
-/*  References that it has already are claims. */
+/*  Publishes an array; the references that it has already become claims. */
 static ignis_array ignis__array_publish(ignis__array *array)
 {
     ignis_array handle;
@@ -219,7 +229,7 @@ static ignis_array ignis__array_publish(ignis__array *array)
     return handle;
 }
 
-/*  What wrapped memory must be: memory that the device can use, of that device, and as large as the array. */
+/*  Checks memory to wrap: the device can use it, it belongs to that device, and it is as large as the array. */
 IGNIS__COLD static bool ignis__array_wrappable(const char *call, ignis__device *device, void *ptr, int64_t size)
 {
     int type, ordinal, wanted = ignis__device_ordinal(device);
@@ -240,7 +250,8 @@ IGNIS__COLD static bool ignis__array_wrappable(const char *call, ignis__device *
     return true;
 }
 
-/*  The part of ignis_array_create that needs the device: a pointer to check, unless it is an external one, and a stream to write down. */
+/*  Does the part of ignis_array_create that needs the device: checks the pointer, unless it is external, and adds an
+    entry for the stream. */
 IGNIS__COLD static bool ignis__array_attach(const char *call, ignis__device *device, ignis__storage *storage, const ignis_array_desc *desc,
                                             bool external)
 {
@@ -256,14 +267,14 @@ IGNIS__COLD static bool ignis__array_attach(const char *call, ignis__device *dev
     storage->address = (uint64_t)(uintptr_t)desc->ptr;
     storage->stream = desc->stream;
     ignis__storage_enlist(storage, device, desc->stream);
-    if (ok) { /* what fails to become an array stays the caller's */
+    if (ok) { /* on failure the memory stays the caller's */
         storage->release_fn = desc->release_fn;
         storage->release_data = desc->release_data;
     }
     return ok;
 }
 
-/*  external: desc->ptr is memory of a graphics API, of which the caller of this knows how much there is. */
+/*  external: desc->ptr is memory of a graphics API; the caller has checked its size. */
 static ignis_array ignis__array_create_over(const char *call, const ignis_array_desc *desc, bool external)
 {
     ignis_array handle = IGNIS__ZERO;
@@ -310,7 +321,8 @@ IGNIS_API ignis_array ignis_array_create(const ignis_array_desc *desc)
     return ignis__array_create(call, desc);
 }
 
-/*  Whose a view or a copy of an array is: that of its owner, or of who has it back after a loan. Another thread may be about to transfer it. */
+/*  Returns the owner of a view or copy of an array: the array's owner, or after a loan the owner before it. Another
+    thread may be about to transfer the array. */
 static ignis_owner ignis__array_owner(const ignis__array *array)
 {
     ignis__mutex *lock = (ignis__mutex *)(uintptr_t)&array->slot.lock;
@@ -321,7 +333,7 @@ static ignis_owner ignis__array_owner(const ignis__array *array)
     return owner;
 }
 
-/*  An array like another one, of another dtype perhaps, with memory of its own. */
+/*  Creates an array like another one, with memory of its own and perhaps another dtype. */
 IGNIS__COLD static ignis_array ignis__array_create_like(const char *call, const ignis__array *like, ignis_dtype dtype)
 {
     ignis_array_desc desc = IGNIS__ZERO;
@@ -333,7 +345,8 @@ IGNIS__COLD static ignis_array ignis__array_create_like(const char *call, const 
     return ignis__array_create(call, &desc);
 }
 
-/*  Views of an array share its storage, owner and tag. Only its maker sees this one until ignis__array_publish. */
+/*  Makes a view, which shares the array's storage, owner and tag. Invisible to other threads until
+    ignis__array_publish. */
 static ignis__array *ignis__array_view_make(const char *call, const ignis__array *of, const ignis_shape *shape, int64_t numel,
                                             int64_t offset)
 {
@@ -355,14 +368,16 @@ static ignis_array ignis__array_view(const char *call, const ignis__array *of, c
     return view ? ignis__array_publish(view) : none;
 }
 
-/*  Writes who holds what an array exports; ignis_collective.h, which knows, puts itself here. The array is locked. */
+/*  Writes the processes that hold an exported array. ignis_collective.h sets it, because it knows them. The array is
+    locked. */
 static void (*ignis__export_holders)(ignis__string_writer *text, const ignis__array *array);
 
-/*  Looks which of those are gone by now, before an array is refused, and waits for processes that are just being ended; set there, too. Both
-    are set before an array counts an export, so they are read after its lock. */
+/*  Drops the exports of processes that are gone, before a call on the array is refused, and waits for processes that
+    are ending. Also set by ignis_collective.h. Both are set before an array counts an export, so they are read after
+    its lock is taken. */
 static void (*ignis__exports_reap)(const char *call, ignis__array *array, bool wait);
 
-/*  The array of a handle, held and locked for a change of its own fields; null, and reported, when there is none. */
+/*  Holds and locks the array of a handle to change its fields. NULL, and reported, if there is none. */
 IGNIS__ONE_COPY static ignis__array *ignis__array_enter(const char *call, ignis_array handle)
 {
     ignis__array *array = ignis__array_hold(call, handle);
@@ -372,7 +387,8 @@ IGNIS__ONE_COPY static ignis__array *ignis__array_enter(const char *call, ignis_
     return NULL;
 }
 
-/*  The same for calls of the contract: what other processes hold no longer is let go of before; with wait, also what is just being ended. */
+/*  As ignis__array_enter, for calls of the contract: first drops exports of processes that are gone; with wait, also
+    of processes that are ending. */
 static ignis__array *ignis__array_enter_reaped(const char *call, ignis_array handle, bool wait)
 {
     ignis__array *array = ignis__array_enter(call, handle);
@@ -403,10 +419,11 @@ IGNIS__COLD static ignis_status ignis__fail_exported(const char *call, const ign
                        what, array->exports, array->exports == 1 ? "" : "s", array->exports == 1 ? "is" : "are", holders);
 }
 
-/*  Writes who claims an array, each after a comma, and returns how many claims those are; the sections above put themselves here. */
+/*  Writes the holders of claims on an array, each after a comma, and returns the number of claims. Set by the
+    sections above. */
 static int (*ignis__claim_holders)(ignis__string_writer *text, const ignis__array *array);
 
-/*  The array is held, and had references when it was locked. */
+/*  Reports that an array has references. The array is held; the caller has read ref_count under its lock. */
 IGNIS__COLD static ignis_status ignis__fail_referenced(const char *call, const ignis__array *array, ignis_owner owner, int ref_count)
 {
     char holders[512];
@@ -415,7 +432,7 @@ IGNIS__COLD static ignis_status ignis__fail_referenced(const char *call, const i
     ignis__string_begin(&text, holders, sizeof holders);
     others = ref_count - (ignis__claim_holders ? ignis__claim_holders(&text, array) : 0);
     if (others > 0)
-        ignis__string_add(&text, ", %d held otherwise, as by ignis_array_increment_ref", others);
+        ignis__string_add(&text, ", %d held by others, as by ignis_array_increment_ref", others);
     return ignis__fail(IGNIS_DIAG_FREE_REFERENCED, call, "%s, owned by %s, cannot be freed while its ref_count is %d, not 0%s%s",
                        ignis__array_label(array).text, ignis__owner_name(owner), ref_count, text.length ? ":" : "",
                        text.length ? holders + 1 : "");
@@ -448,7 +465,7 @@ static ignis_status ignis__array_free_as(const char *call, ignis_array handle, i
     if (ok)
         ignis__array_kill(array);
     ignis__array_unlock(array);
-    if (ref_count) /* without its lock, which who holds it takes behind others */
+    if (ref_count) /* called unlocked: holders of this lock take other locks first */
         ignis__fail_referenced(call, array, owner, ref_count);
     (void)ignis__array_end(call, array, ok);
     return ignis__ended(failures, ok);
@@ -565,7 +582,7 @@ IGNIS__COLD IGNIS_API int ignis_array_to_string(ignis_array handle, char *out, s
     return (int)text.length;
 }
 
-/*  An array that is still alive at ignis_shutdown; `what` comes before its description. */
+/*  Reports an array that is alive at ignis_shutdown; `what` precedes its description. */
 IGNIS__COLD static void ignis__array_leaked(const char *call, const ignis__array *array, const char *what)
 {
     char line[256];

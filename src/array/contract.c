@@ -1,8 +1,13 @@
 /* ===============================================================================================================
-   >>contract - acquire, release, assert, track, audit.
+   >>contract - acquire, release, assert, track, audit
+
+   Layers acquire an array before they work on it. Tracking is a list for the user to find leaks; it has no effect
+   on ownership.
+   May use: array.c. Locks: ignis__audits, then an array's slot, then ignis__tracking.
    =============================================================================================================== */
 
-/*  What is tracked is kept in the array itself, under its lock; the tracking lock guards the counts and the freed ones. */
+/*  The tracking state is in the array itself, under its lock. The tracking lock guards the counts and the list of
+    freed arrays. */
 static void ignis__track(ignis__array *array, bool by_user)
 {
     bool fresh = array->tracked_at_ns == 0;
@@ -27,7 +32,7 @@ static void ignis__untrack(ignis__array *array)
     array->tracked_by_user = false;
 }
 
-/*  Drops a freed array out of the list, which is locked. */
+/*  Removes a freed array from the list, which is locked. */
 static void ignis__tracked_forget(ignis__tracked_freed **link)
 {
     ignis__tracked_freed *freed = *link;
@@ -36,8 +41,9 @@ static void ignis__tracked_forget(ignis__tracked_freed **link)
     ignis__free(freed);
 }
 
-/*  Makes a layer the owner of a held array until a call of it ends; the borrower tells the call from others, and may borrow an array again.
-    Unlike ignis_contract_acquire it does not mind references, and leaves no trace: ignis__contract_return gives the array back. */
+/*  Makes a layer the owner of a held array until a call of it ends. `borrower` identifies the call, which may borrow
+    an array again. References do not matter, and the audit shows nothing, unlike ignis_contract_acquire.
+    ignis__contract_return restores the owner. */
 IGNIS__MAYBE_UNUSED static bool ignis__contract_borrow(const char *call, ignis__array *array, ignis_owner by, const void *borrower)
 {
     ignis_owner owner;
@@ -162,13 +168,14 @@ static int ignis__audit_older(const void *a, const void *b)
     return age_a != age_b ? (age_a < age_b) - (age_a > age_b) : (id_a > id_b) - (id_a < id_b);
 }
 
-/*  Audits are one at a time, and numbered: an array that is freed between the looks at the live and at the freed ones is listed once. */
+/*  Audits run one at a time, and are numbered: an array freed between the passes over live and freed arrays is listed
+    once. */
 static struct {
     ignis__mutex lock;
     uint64_t count;
 } ignis__audits = {IGNIS__MUTEX_INIT, 0};
 
-/*  Collects the oldest `capacity` entries in the order of their age; returns how many there are in all. */
+/*  Collects the oldest `capacity` entries by age, and returns their total number. */
 typedef struct ignis__audit {
     ignis_contract_entry *entries;
     int capacity, kept, found;
@@ -237,7 +244,7 @@ IGNIS__COLD IGNIS_API int ignis_contract_audit(ignis_contract_entry *entries, in
             ignis__audit_add(&audit, &freed->entry, freed->tracked_at_ns);
     ignis__mutex_unlock(&ignis__tracking.lock);
     ignis__mutex_unlock(&ignis__audits.lock);
-    while (dead) { /* without the lock: who is told of the release of wrapped memory may audit, too */
+    while (dead) { /* called unlocked: a callback told of the release of wrapped memory may audit, too */
         array = (ignis__array *)(void *)dead;
         dead = dead->next_free;
         ignis__array_destroy(call, array);

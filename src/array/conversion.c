@@ -1,7 +1,11 @@
-/* --- conversion on the host ------------------------------------------------------------------------------------ */
+/*  array/conversion.c - conversion of elements on the host
 
-/*  Elements travel as int64_t (integers) or double (floats), both of which hold every value of their types, and are rounded
-    once, at the end. kernels/ignis.cuh does the same on the device, bit for bit. */
+    One rounding for every pair of dtypes, equal to the bits that kernels/ignis.cuh computes on the device. Safe
+    under -ffast-math where it tests bits.
+    May use: dtype.c. Locks: none. */
+
+/*  Elements are converted through int64_t (integers) or double (floats), which hold every value of their types, and
+    rounded once, at the end. kernels/ignis.cuh computes the same bits on the device. */
 
 /*  Rounds to a binary float of `fraction` bits and `exponent` bits, to nearest even (IEEE 754-2008, 4.3.1). */
 static uint32_t ignis__round_double(double value, int fraction, int exponent)
@@ -59,14 +63,15 @@ static double ignis__widen_float(uint32_t bits, int fraction, int exponent)
     return value;
 }
 
-/*  f8_e5m2 is rounded as f16 is, but infinity becomes the largest number. */
+/*  Rounds to f8_e5m2: as to f16, but infinity becomes the largest number. */
 static uint32_t ignis__round_e5m2(double value)
 {
     uint32_t bits = ignis__round_double(value, 2, 5);
     return (bits & 0x7F) == 0x7C ? bits - 1 : bits;
 }
 
-/*  f8_e4m3 is, with 5 bits of exponent, a number 256 times smaller; its last bits are a NaN instead of one. */
+/*  Rounds to f8_e4m3: with 5 bits of exponent, a number 256 times smaller. Its last pattern is a NaN instead of a
+    number. */
 static uint32_t ignis__round_e4m3(double value)
 {
     uint32_t wide = ignis__round_double(value / 256, 3, 5), size = wide & 0xFF, sign = wide >> 1 & 0x80;
@@ -79,7 +84,8 @@ static double ignis__widen_e4m3(uint32_t bits)
     return ignis__widen_float((bits & 0x80) << 1 | (size == 0x7F ? 0xFF : size), 3, 5) * 256;
 }
 
-/*  A double that rounds to every shorter type as the integer itself would: what a double cannot hold goes into its last bit. */
+/*  Converts to a double that rounds to every shorter type as the integer would: bits that a double cannot hold set
+    its last bit. */
 static double ignis__widen_int(int64_t value)
 {
     const int64_t low = 0x7FF;
@@ -88,7 +94,8 @@ static double ignis__widen_int(int64_t value)
     return (double)((value & ~low) | (value & low ? low + 1 : 0));
 }
 
-/*  Whether it is neither NaN nor infinite, by its bits: so the answer stands where the compiler assumes that no number is one of these. */
+/*  Checks by its bits that a number is neither NaN nor infinite: so the result is right even if the compiler assumes
+    that there are none. */
 IGNIS__MAYBE_UNUSED static bool ignis__is_finite(double value)
 {
     uint64_t bits;
@@ -123,7 +130,7 @@ static bool ignis__dtype_is_int(ignis_dtype dtype) { return dtype >= IGNIS_I32 &
 
 static bool ignis__dtype_is_f8(ignis_dtype dtype) { return dtype == IGNIS_F8_E4M3 || dtype == IGNIS_F8_E5M2; }
 
-/*  What elements travel in. */
+/*  An element during conversion. */
 typedef union ignis__wide {
     double f;
     int64_t i;

@@ -1,4 +1,9 @@
-/*  Queued copies, and what sets bytes to zero. */
+/*  array/copy.c - copies between host and device, and zeros
+
+    Copies of the array's own dtype are direct; others are converted in chunks of host memory.
+    May use: work.c, conversion.c. Locks: none held while a copy runs. */
+
+/*  Queues copies, and fills memory with zeros. */
 static bool ignis__copy_up(const ignis__work *work, ignis__address to, const void *from, int64_t size)
 {
     ignis__traced traced;
@@ -47,7 +52,8 @@ static ignis_status ignis__array_set_zero(const char *call, ignis_array handle)
 
 IGNIS_API ignis_status ignis_array_zero(ignis_array array) { return ignis__array_set_zero("ignis_array_zero", array); }
 
-/*  The driver has read pageable memory when the copy call returns; pinned memory it reads later, so there Ignis waits. */
+/*  Waits after copies from pinned memory, which the driver reads later. Pageable memory has been read when the copy
+    call returns. */
 IGNIS__COLD static bool ignis__copy_from_host(const ignis__work *work, ignis__address to, const void *from, int64_t size)
 {
     int type, ordinal;
@@ -69,7 +75,7 @@ IGNIS__COLD static bool ignis__copy_to_host(const ignis__work *work, void *to, i
     return !IGNIS__CUDA_FAILED(work->call, work->device, cuStreamSynchronize, (work->stream));
 }
 
-/*  Converting copies go through this many bytes of host memory. */
+/*  Bytes of host memory for converting copies. */
 #define IGNIS__CONVERT_CHUNK ((int64_t)4 << 20)
 
 static bool ignis__convert_from_host(const ignis__work *work, ignis__address to, ignis_dtype to_dtype, const void *from,
@@ -107,7 +113,7 @@ static bool ignis__convert_to_host(const ignis__work *work, void *to, ignis_dtyp
     return ok;
 }
 
-/*  What the four transfers check: a host pointer, and as many elements or bytes as the array has. */
+/*  Checks the arguments of the four transfers: a host pointer, and as many elements or bytes as the array has. */
 IGNIS__COLD static bool ignis__transfer_check(const char *call, const ignis__array *array, const void *host, const char *host_name,
                                               int64_t count, int64_t needed, const char *unit)
 {

@@ -1,5 +1,9 @@
 /* ===============================================================================================================
-   >>array - shapes, element types, conversion, storage, arrays, views, copies, pins.
+   >>array - shapes, element types, conversion, storage, arrays, views, copies, pins
+
+   An array is a handle over a storage; a storage is device memory that arrays and their views share. This part:
+   tables of dtypes and owners, shapes.
+   May use: >>memory, >>stream, >>capture, >>pool. Locks: see array.c and storage.c; this part takes none.
    =============================================================================================================== */
 
 /* clang-format off */
@@ -49,7 +53,7 @@ static bool ignis__dtype_valid(const char *call, ignis_dtype dtype)
                              (int)IGNIS_F16, (int)IGNIS_F8_E5M2);
 }
 
-/*  "[2, 3]" in a struct, so that a message can hold several. */
+/*  "[2, 3]" in a struct, so that a message can have several. */
 typedef struct ignis__shape_text {
     char text[IGNIS_MAX_DIMS * 22 + 4];
 } ignis__shape_text;
@@ -67,7 +71,7 @@ IGNIS__COLD static ignis__shape_text ignis__shape_write(const ignis_shape *shape
     return out;
 }
 
-/*  a * b of numbers that are not negative; false when it does not fit. */
+/*  Multiplies two numbers of 0 or more. False if the product overflows. */
 static bool ignis__multiply(int64_t a, int64_t b, int64_t *product)
 {
     if (a != 0 && b > INT64_MAX / a)
@@ -76,7 +80,8 @@ static bool ignis__multiply(int64_t a, int64_t b, int64_t *product)
     return true;
 }
 
-/*  Checks a shape and counts its elements. The product without its zeros must fit too, so a stride can always be computed. */
+/*  Checks a shape and counts its elements. The product without zeros must fit, too, so that a stride can always be
+    computed. */
 static bool ignis__shape_check(const char *call, const ignis_shape *shape, ignis_dtype dtype, int64_t *numel)
 {
     int64_t product = ignis__dtypes[dtype].size;

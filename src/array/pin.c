@@ -1,4 +1,9 @@
-/*  Gives the array its pinned memory; null: asks whether it may have some. */
+/*  array/pin.c - pinned host memory of an array; transfer of ownership
+
+    For staging by other layers. Pinned memory belongs to Ignis, whichever layer owns the array.
+    May use: array.c, device/memory_pinned.c. Locks: array->slot.lock. */
+
+/*  Sets the pinned memory of an array; NULL: checks whether it may have some. */
 IGNIS__COLD static bool ignis__array_set_pinned(const char *call, ignis__array *array, void *memory)
 {
     bool ok;
@@ -93,7 +98,7 @@ IGNIS_API int ignis_array_decrement_ref(ignis_array handle)
     return count;
 }
 
-/*  Moves ownership of a locked array. */
+/*  Moves the ownership of a locked array. */
 IGNIS__COLD static ignis_status ignis__array_transfer(const char *call, ignis__array *array, ignis_owner owner)
 {
     if (array->exports > 0)

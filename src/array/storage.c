@@ -1,6 +1,12 @@
-/* --- storage: device memory that arrays and their views share ---------------------------------------------------- */
+/*  array/storage.c - device memory that arrays and their views share
 
-/*  Memory is taken at the first use. Which other streams have used it is kept, so that its next user comes behind them. */
+    Memory is taken at the first use, and recycled when the last user is gone, ordered after every stream that used
+    it. A version counts writes.
+    May use: >>memory, >>stream, >>capture. Invariant: work on a stream is ordered after earlier work on the same
+    memory that Ignis has queued.
+    Locks: ignis__storages (the list), then storage->lock, then a device. */
+
+/*  A stream that has used a storage. Memory is taken at the first use; its next user waits for these streams. */
 typedef struct ignis__used_on {
     ignis__device *device;
     void *stream;
@@ -14,34 +20,34 @@ typedef struct ignis__storage {
     uint64_t address;    /* 0: not allocated */
     int64_t size;        /* bytes */
     bool wrapped;
-    bool external; /* memory of a graphics API, which no other process gets from here */
+    bool external; /* memory of a graphics API, which cannot be shared with other processes */
     ignis__origin origin;
     void (*release_fn)(void *ptr, void *user_data); /* of wrapped memory; null: the caller sees to it */
     void *release_data;
-    void *stream;            /* in whose order the memory is taken and given; null: not decided */
-    uint64_t at_hand;        /* the same as a number, once there is memory: work on that stream needs no lock to use it; 0: it does */
-    ignis__replays *replays; /* of the graph whose memory it is, and which writes there at each launch; null: none's */
+    void *stream;            /* the stream whose order the memory follows; NULL if undecided */
+    uint64_t at_hand;        /* `stream` as a number, once there is memory: work on that stream needs no lock to use it; else 0 */
+    ignis__replays *replays; /* of the graph that owns the memory and writes to it at each launch; NULL if no graph does */
     ignis__used_on used_on[4];
     int used_on_count;
-    void *summed_on;                      /* the stream that has added to it last, if it is a gradient; null: none */
-    uint64_t version;                     /* counts what is written to it, as far as Ignis knows */
-    uint64_t lent;                        /* 1: the caller's code was given the address, and may have written there */
-    uint64_t listed;                      /* 1: it is in the list of those that have to do with a stream of the caller */
+    void *summed_on;                      /* the stream that last added to it, if it is a gradient; or NULL */
+    uint64_t version;                     /* counts writes to it, as far as Ignis knows */
+    uint64_t lent;                        /* 1: the caller's code has the address, and may have written there */
+    uint64_t listed;                      /* 1: it is in the list of storages that a stream of the caller uses */
     struct ignis__storage *next, *before; /* in that list */
 } ignis__storage;
 
-/*  Work that writes to the memory is about to be queued; what a capture records writes at each launch, and counts there. */
+/*  Counts a write that is about to be queued. Captured work writes at each launch, and counts there. */
 static void ignis__storage_written(ignis__storage *storage)
 {
     const ignis__capture *capture = ignis__capture_on(storage->device);
     ignis__captured_item *held = capture ? ignis__capture_find(capture, storage) : NULL;
     if (held)
         held->written = true;
-    else if (!capture) /* else it is memory of the capture's own */
+    else if (!capture) /* else it is memory of the capture itself */
         ignis__atomic_add(&storage->version, 1);
 }
 
-/*  The same for a kernel of the caller, of which Ignis does not know whether it writes. */
+/*  As ignis__storage_written, for a kernel of the caller: Ignis does not know whether it writes. */
 static void ignis__storage_lent(ignis__storage *storage)
 {
     const ignis__capture *capture = ignis__capture_on(storage->device);
@@ -52,14 +58,14 @@ static void ignis__storage_lent(ignis__storage *storage)
         ignis__atomic_store(&storage->lent, 1);
 }
 
-/*  How often the memory was written to, as far as Ignis knows. */
+/*  Returns how often the memory was written to, as far as Ignis knows. */
 static uint64_t ignis__storage_version(const ignis__storage *storage)
 {
     const ignis__replays *replays = ignis__atomic_load(&storage->address) ? storage->replays : NULL;
     return ignis__atomic_load(&storage->version) + (replays ? ignis__atomic_load(&replays->count) : 0);
 }
 
-/*  False: reading it is a mistake. What a capture reads may be written before the launch, if there is memory for it. */
+/*  Checks that the memory may be read. Memory read by a capture may be written before the launch, if it exists. */
 static bool ignis__storage_readable(const ignis__storage *storage)
 {
     if (storage->wrapped || !ignis__atomic_load(&storage->address))
@@ -67,14 +73,15 @@ static bool ignis__storage_readable(const ignis__storage *storage)
     return ignis__storage_version(storage) || ignis__atomic_load(&storage->lent) || ignis__capture_on(storage->device);
 }
 
-/*  Those that have to do with a stream of the caller, for ignis_stream_forget, whoever uses them: arrays, graphs, a call that gives them up.
-    The many that have to do with Ignis' own streams alone are made and freed without the list's lock, which is taken before a storage's. */
+/*  Storages that a stream of the caller uses, for ignis_stream_forget; their users may be arrays, graphs, or a call
+    that is dropping them. Most storages use only Ignis' own streams, and are made and freed without the list's lock,
+    which is taken before a storage's. */
 static struct {
     ignis__mutex lock;
     ignis__storage *first;
 } ignis__storages = {IGNIS__MUTEX_INIT, NULL};
 
-/*  Puts a storage in that list that is about to be used on a stream, if that is one of the caller. */
+/*  Adds a storage to that list, if the stream of its next use belongs to the caller. */
 static void ignis__storage_enlist(ignis__storage *storage, const ignis__device *device, const void *stream)
 {
     if (!stream || stream == device->stream || ignis__atomic_load(&storage->listed))
@@ -90,7 +97,7 @@ static void ignis__storage_enlist(ignis__storage *storage, const ignis__device *
     ignis__mutex_unlock(&ignis__storages.lock);
 }
 
-/*  A storage with no users yet; null on failure. */
+/*  Makes a storage without users. NULL on failure. */
 static ignis__storage *ignis__storage_make(const char *call, ignis__device *device, int64_t size)
 {
     ignis__storage *storage = (ignis__storage *)ignis__alloc_for(call, sizeof *storage);
@@ -120,7 +127,7 @@ static void ignis__storage_destroy(ignis__storage *storage)
     ignis__free(storage);
 }
 
-/*  Work on `stream` is about to use the memory: it comes behind the stream of the memory, where the block's last user may still be. */
+/*  Orders the next work on `stream` after the stream of the memory, where the block's last user may still be running. */
 static bool ignis__storage_used_on(const char *call, ignis__storage *storage, ignis__device *device, void *stream)
 {
     ignis__used_on *slot;
@@ -134,7 +141,7 @@ static bool ignis__storage_used_on(const char *call, ignis__storage *storage, ig
         return false;
     if (storage->used_on_count < IGNIS__COUNT(storage->used_on)) {
         slot = &storage->used_on[storage->used_on_count++];
-    } else { /* more streams than places: make the memory's own stream wait for one of them now, and forget that one */
+    } else { /* more streams than entries: make the memory's own stream wait for one of them now, and drop that entry */
         slot = &storage->used_on[0];
         if (!ignis__stream_order(call, slot->device, slot->stream, storage->device, storage->stream))
             return false;
@@ -144,7 +151,7 @@ static bool ignis__storage_used_on(const char *call, ignis__storage *storage, ig
     return true;
 }
 
-/*  Lets work on `stream` of the storage's device, which is about to add to a sum, come after what was added before on another stream. */
+/*  Orders work on `stream` that adds to a sum after earlier additions on another stream. */
 IGNIS__MAYBE_UNUSED static bool ignis__storage_sum_on(const char *call, ignis__storage *storage, void *stream)
 {
     bool ok;
@@ -156,7 +163,8 @@ IGNIS__MAYBE_UNUSED static bool ignis__storage_sum_on(const char *call, ignis__s
     return ok;
 }
 
-/*  Gives the memory of a storage without users back, behind all that used it. Where the device cannot be entered it stays out of use. */
+/*  Recycles the memory of a storage without users, ordered after all its uses. If the device cannot be entered, the
+    memory stays unused. */
 static void ignis__storage_recycle(const char *call, ignis__storage *storage)
 {
     ignis__device *unordered[IGNIS__COUNT(storage->used_on)];
@@ -167,7 +175,7 @@ static void ignis__storage_recycle(const char *call, ignis__storage *storage)
     int i, count = 0;
     if (listed)
         ignis__mutex_lock(&storage->lock);
-    /* A thread that forgets one of these streams waits until it is not needed here, so nothing waits here. */
+    /* A thread that forgets one of these streams waits until it is not needed here, so this loop need not wait. */
     for (i = 0; i < storage->used_on_count; i++) {
         ignis__used_on *used = &storage->used_on[i];
         if (!entered || !ignis__stream_order(call, used->device, used->stream, storage->device, storage->stream))
@@ -179,14 +187,14 @@ static void ignis__storage_recycle(const char *call, ignis__storage *storage)
         ignis__mutex_unlock(&storage->lock);
     while (count-- > 0) {
         if (ignis__device_enter_to_give(call, unordered[count], &other)) {
-            (void)ignis__device_finish(unordered[count]); /* without an order, waiting is what is left */
+            (void)ignis__device_finish(unordered[count]); /* without an order, wait */
             ignis__device_leave(&other);
         }
     }
     if (entered) {
         if (storage->block) {
             ignis__memory_recycle(call, storage->device, storage->block);
-        } else if (storage->stream) { /* the memory goes to somebody who knows nothing of streams */
+        } else if (storage->stream) { /* the next user of the memory does not know the other streams */
             if (!last || IGNIS__CUDA(cuEventSynchronize, (last->event)) != 0)
                 (void)ignis__device_finish(storage->device);
             if (last)
@@ -198,7 +206,8 @@ static void ignis__storage_recycle(const char *call, ignis__storage *storage)
         storage->release_fn((void *)(uintptr_t)storage->address, storage->release_data);
 }
 
-/*  One user less; the last gives the memory back, unless it is the caller's, and so is all order. */
+/*  Drops a user of a storage. The last one recycles the memory, unless it is the caller's: then ordering is the
+    caller's, too. */
 static void ignis__storage_drop(const char *call, ignis__storage *storage)
 {
     if (ignis__atomic_add(&storage->users, (uint64_t)-1) != 0)
@@ -215,7 +224,7 @@ static bool ignis__capture_hold_storage(const char *call, ignis__capture *captur
     return ignis__capture_hold(call, capture, storage, &storage->users, ignis__storage_drop_held);
 }
 
-/*  Takes memory where there is none, and orders work on `stream` of `device` behind what used it before. */
+/*  Takes memory if there is none, and orders work on `stream` of `device` after earlier uses. */
 IGNIS__ONE_COPY static bool ignis__storage_prepare(const char *call, ignis__storage *storage, ignis__device *device, void *stream,
                                                    uint64_t *address)
 {
@@ -231,7 +240,7 @@ IGNIS__ONE_COPY static bool ignis__storage_prepare(const char *call, ignis__stor
         storage->stream = device == storage->device && !capture ? stream : storage->device->stream;
     if (!ignis__atomic_load(&storage->address) && storage->size > 0) {
         from = storage->stream;
-        ignis__mutex_unlock(&storage->lock); /* this may wait for the device, and that for who waits for the lock */
+        ignis__mutex_unlock(&storage->lock); /* this may wait for the device, and the device for the thread that waits for the lock */
         block = ignis__memory_take_for(call, &storage->origin, storage->device, from, storage->size);
         ignis__mutex_lock(&storage->lock);
         ok = block != NULL;
@@ -245,7 +254,7 @@ IGNIS__ONE_COPY static bool ignis__storage_prepare(const char *call, ignis__stor
             block = NULL;
         }
         if (storage->replays)
-            storage->stream = storage->device->stream; /* which gets the memory when the graph goes */
+            storage->stream = storage->device->stream; /* the memory goes to this stream when the graph is freed */
         else
             forgotten = storage->stream != from;
     }
@@ -264,7 +273,8 @@ IGNIS__ONE_COPY static bool ignis__storage_prepare(const char *call, ignis__stor
     return ok;
 }
 
-/*  The address for work on `stream` of `device`, allocating if need be. 0: failure, or nothing to store. */
+/*  Returns the address for work on `stream` of `device`, and allocates if necessary. 0 on failure, or for an empty
+    storage. */
 static bool ignis__storage_use(const char *call, ignis__storage *storage, ignis__device *device, void *stream, uint64_t *address)
 {
     const ignis__capture *capture = ignis__capturing();

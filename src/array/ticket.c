@@ -1,6 +1,12 @@
-/* --- tickets: work that a call has begun and not waited for --------------------------------------------------------------- */
+/*  array/ticket.c - tickets: work that a call has begun and not waited for
 
-/*  A part of a transfer that goes through a piece: a thread of the driver copies or converts it, in its place in the stream. */
+    Asynchronous copies go through pinned chunks unless all host memory is pinned. Other sections run threads with
+    tickets.
+    May use: copy.c, >>memory's pinned chunks, device/callback.c. Invariant: a ticket ends once, in
+    ignis_ticket_wait or at ignis_shutdown.
+    Locks: a ticket's slot, while its work is waited for by one thread. */
+
+/*  A chunk of a transfer: a thread of the driver copies or converts it, in order with the stream. */
 typedef struct ignis__transfer_part {
     void *to;
     const void *from;
@@ -11,20 +17,20 @@ typedef struct ignis__transfer_part {
 typedef struct ignis__ticket {
     ignis__slot slot;
     ignis__device *device;
-    ignis__pooled_event *done;   /* behind the work; null: there is nothing to wait for */
-    ignis__pinned *piece;        /* null: none is needed */
-    ignis__transfer_part *parts; /* what the driver's thread has to do */
-    void (*run)(void *context);  /* on a thread of its own, which is joined by who waits; null: there is none */
+    ignis__pooled_event *done;   /* recorded after the work; NULL if there is nothing to wait for */
+    ignis__pinned *piece;        /* NULL if none is needed */
+    ignis__transfer_part *parts; /* the chunks for the driver's thread */
+    void (*run)(void *context);  /* runs on a thread of its own, which the waiting thread joins; or NULL */
     void *context;
     ignis__thread_handle thread;
     bool joined;
     uint64_t through;     /* 1: it has run */
-    ignis__record record; /* what failed in it */
+    ignis__record record; /* the failure of the work */
 } ignis__ticket;
 
 static ignis__pool ignis__tickets = IGNIS__POOL(ignis__ticket, IGNIS__KIND_TICKET, "ticket", IGNIS_DIAG_TICKET_FREED);
 
-/*  A ticket with nothing in it, that only its maker sees; null on failure. */
+/*  Makes an empty ticket, invisible to other threads. NULL on failure. */
 static ignis__ticket *ignis__ticket_make(const char *call, ignis__device *device)
 {
     ignis__ticket *ticket = (ignis__ticket *)ignis__pool_take_zeroed(call, &ignis__tickets);
@@ -43,7 +49,7 @@ static IGNIS__THREAD_RESULT ignis__ticket_thread(void *pointer)
     return 0;
 }
 
-/*  A ticket for what a new thread does; null on failure. */
+/*  Makes a ticket for the work of a new thread. NULL on failure. */
 static ignis__ticket *ignis__ticket_start(const char *call, ignis__device *device, void (*run)(void *context), void *context)
 {
     ignis__ticket *ticket = ignis__ticket_make(call, device);
@@ -58,7 +64,7 @@ static ignis__ticket *ignis__ticket_start(const char *call, ignis__device *devic
     return NULL;
 }
 
-/*  Takes a ticket apart whose work is through. */
+/*  Destroys a ticket whose work is done. */
 static void ignis__ticket_destroy(ignis__ticket *ticket)
 {
     if (ticket->done)
@@ -85,7 +91,7 @@ static void ignis__transfer_part_run(void *context)
         ignis__convert(part->to, part->to_dtype, part->from, part->from_dtype, part->count);
 }
 
-/*  Whether a transfer needs no piece: all of the host's memory is pinned, as its ends are. */
+/*  Checks whether a transfer needs no chunk: all of the host memory is pinned if its ends are. */
 static bool ignis__transfer_direct(const ignis__work *work, const void *host, int64_t size, bool *direct)
 {
     int first, last = 0, ordinal;
@@ -95,7 +101,7 @@ static bool ignis__transfer_direct(const ignis__work *work, const void *host, in
     return ok;
 }
 
-/*  Queues a transfer of an array that has elements; out or data is null. */
+/*  Queues a transfer of a non-empty array; out or data is NULL. */
 static bool ignis__transfer_queue(const ignis__work *work, ignis__ticket *ticket, ignis__address address, ignis_dtype array_dtype,
                                   void *out, const void *data, ignis_dtype dtype, int64_t count)
 {
@@ -148,7 +154,7 @@ IGNIS__COLD static ignis_ticket ignis__transfer_begin(const char *call, ignis_ar
         ok = ignis__transfer_queue(&work, ticket, address, array->dtype, out, data, dtype, count) &&
              (ticket->done = ignis__event_record(call, work.device, work.stream)) != NULL;
         if (!ok)
-            (void)ignis__device_finish(work.device); /* what is queued already uses the host's memory and the piece */
+            (void)ignis__device_finish(work.device); /* work queued already uses the host memory and the chunk */
     }
     if (ok)
         result.id = ignis__pool_publish(&ignis__tickets, ticket);
@@ -197,7 +203,7 @@ static ignis_status ignis__ticket_finish(const char *call, ignis__ticket *ticket
         ok = entered;
         if (!ignis__devices_lost() && IGNIS__CUDA_FAILED(call, ticket->device, cuEventSynchronize, (ticket->done->event))) {
             ok = false;
-            (void)ignis__device_finish(ticket->device); /* what the work uses is the caller's again from here on */
+            (void)ignis__device_finish(ticket->device); /* memory of the work is the caller's again from here on */
         }
     }
     if (entered)
@@ -222,7 +228,7 @@ IGNIS_API ignis_status ignis_ticket_wait(ignis_ticket handle)
     return ticket ? ignis__ticket_finish(call, ticket) : ignis__failed();
 }
 
-/*  Tickets that nobody has waited for. */
+/*  Reports and ends the remaining tickets. */
 IGNIS__COLD static void ignis__tickets_close(const char *call)
 {
     ignis__ticket *ticket;

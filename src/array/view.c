@@ -1,4 +1,10 @@
-/*  Whether `size` bytes of dst from an offset on, which are about to be written, and those of src are the same, or apart. */
+/*  array/view.c - views (slice, reshape), clones and rows
+
+    A view shares storage, owner and tag, and is an array of its own.
+    May use: array.c, work.c, copy.c. Locks: those of array.c. */
+
+/*  Checks that `size` bytes of dst from an offset on, which will be written, and those of src are the same or
+    disjoint. */
 static bool ignis__array_apart(const char *call, const ignis__array *dst, int64_t offset, int64_t size, const ignis__array *src)
 {
     uint64_t to = ignis__atomic_load(&dst->storage->address), from = ignis__atomic_load(&src->storage->address);
@@ -10,12 +16,12 @@ static bool ignis__array_apart(const char *call, const ignis__array *dst, int64_
     if (to + (uint64_t)size <= from || from + from_size <= to || (to == from && (uint64_t)size == from_size))
         return true;
     return ignis__fail_false(IGNIS_DIAG_OVERLAP, call,
-                             "%s (%llu bytes at 0x%llx) is read while a part of it is written, as %lld bytes of %s at 0x%llx",
+                             "%s (%llu bytes at 0x%llx) overlaps the destination in part: %lld bytes of %s at 0x%llx",
                              ignis__array_label(src).text, (unsigned long long)from_size, (unsigned long long)from, (long long)size,
                              ignis__array_label(dst).text, (unsigned long long)to);
 }
 
-/*  Copies the bytes of src over those of dst from an offset on; both on one device. */
+/*  Copies the bytes of src over those of dst from an offset on; both are on one device. */
 static bool ignis__array_copy_bytes(const char *call, ignis__array *dst, int64_t offset, ignis__array *src)
 {
     ignis__work work;
@@ -75,7 +81,7 @@ IGNIS__COLD static ignis_array ignis__array_slice(const char *call, const ignis_
         leading = shape.dim[i] > 1 ? 2 : leading; /* more than one is all that counts */
     if (leading > 1) {
         ignis__fail(IGNIS_DIAG_SLICE_STRIDED, call,
-                    "a slice of dim %d of shape %s is strided: its elements are not next to each other. A view can hold dim 0, or a dim "
+                    "a slice of dim %d of shape %s is strided: its elements are not contiguous. A view can be of dim 0, or of a dim "
                     "with only 1s "
                     "before it; copy strided slices with a kernel",
                     dim, ignis__shape_write(&shape).text);
@@ -101,7 +107,7 @@ IGNIS_API ignis_array ignis_array_slice(ignis_array handle, int dim, int64_t sta
     return view;
 }
 
-/*  Replaces the one -1 of a shape by what is left of numel; a shape without it stays. */
+/*  Replaces the one -1 of a shape, so that the elements are numel. A shape without -1 stays. */
 static bool ignis__shape_infer(const char *call, ignis_shape *shape, int64_t numel)
 {
     int64_t known = 1;
@@ -113,7 +119,7 @@ static bool ignis__shape_infer(const char *call, ignis_shape *shape, int64_t num
         if (shape->dim[i] == -1)
             open = i;
         else if (shape->dim[i] < 0 || !ignis__multiply(known, shape->dim[i], &known))
-            return true; /* the check that follows says what is wrong */
+            return true; /* the check after this one reports the error */
     }
     if (open >= 0 && (known == 0 || numel % known != 0))
         return ignis__fail_false(IGNIS_DIAG_SHAPE_DIFFERS, call, "%lld elements cannot be laid out as %s", (long long)numel,
@@ -174,7 +180,7 @@ IGNIS__ONE_COPY static void ignis__array_drop_all(const char *call, int count, i
         ignis__array_drop(call, arrays[--count]);
 }
 
-/*  Holds two or three arrays of one call; false when one is stale, with none held. A null handle pointer is skipped. */
+/*  Holds two or three arrays of one call. False if one is stale, and then none is held. NULL pointers are skipped. */
 static bool ignis__array_hold_all(const char *call, int count, const ignis_array *handles, ignis__array **arrays)
 {
     int i;

@@ -1,11 +1,15 @@
-/* --- work on arrays: an operation enters the device, gets addresses on the current stream, and leaves ------------------- */
+/*  array/work.c - work on arrays: enter the device, get addresses on the current stream, leave
+
+    Every operation goes through ignis__work_begin and _end: they enter the device, count reads and writes, and open
+    and close the profile's item.
+    May use: storage.c, array.c. Locks: none held between begin and end. */
 
 typedef struct ignis__work {
     const char *call;
     ignis__device *device;
     ignis__binding binding;
     void *stream;
-    int64_t begin_ns; /* of a profile; 0: there is none */
+    int64_t begin_ns; /* of a profile; 0 without one */
 } ignis__work;
 
 static bool ignis__work_begin(const char *call, ignis__device *device, ignis__work *work)
@@ -31,7 +35,7 @@ static void ignis__work_end(const ignis__work *work)
     ignis__device_leave(&work->binding);
 }
 
-/*  The address of an array's first element; its memory is allocated if need be. */
+/*  Returns the address of an array's first element, and allocates its memory if necessary. */
 static bool ignis__work_address(const ignis__work *work, ignis__array *array, ignis__address *address)
 {
     uint64_t base;
@@ -43,14 +47,14 @@ static bool ignis__work_address(const ignis__work *work, ignis__array *array, ig
     return true;
 }
 
-/*  What has no elements is not written, whatever it is a view of. */
+/*  Counts a write to an array; one without elements is not written, even if it is a view. */
 static void ignis__array_written(ignis__array *array)
 {
     if (array->numel > 0)
         ignis__storage_written(array->storage);
 }
 
-/*  The address for work that writes the array. */
+/*  Returns the address for work that writes the array. */
 static bool ignis__work_write(const ignis__work *work, ignis__array *array, ignis__address *address)
 {
     if (!ignis__work_address(work, array, address))
@@ -59,7 +63,7 @@ static bool ignis__work_write(const ignis__work *work, ignis__array *array, igni
     return true;
 }
 
-/*  False, and reported: nobody has written what the array holds. */
+/*  Checks that an array was written. False, and reported, if it was not. */
 static bool ignis__array_readable(const char *call, const ignis__array *array)
 {
     bool readable = array->numel == 0 || ignis__storage_readable(array->storage);
@@ -67,18 +71,17 @@ static bool ignis__array_readable(const char *call, const ignis__array *array)
         ignis__fail(IGNIS_DIAG_ARRAY_UNWRITTEN, call, "%s is written by a graph, which was never launched", ignis__array_label(array).text);
     else if (!readable)
         ignis__fail(IGNIS_DIAG_ARRAY_UNWRITTEN, call,
-                    "%s was never written to; if the caller's own code did it, say so with ignis_array_mark_written",
-                    ignis__array_label(array).text);
+                    "%s was never written to; if your own code wrote to it, call ignis_array_mark_written", ignis__array_label(array).text);
     return readable;
 }
 
-/*  The address for work that reads it, where memory that nobody has written is a mistake. */
+/*  Returns the address for work that reads the array, which must have been written. */
 static bool ignis__work_read(const ignis__work *work, ignis__array *array, ignis__address *address)
 {
     return ignis__array_readable(work->call, array) && ignis__work_address(work, array, address);
 }
 
-/*  The array of a handle, held, and its device entered for work on it; null, and reported, when that cannot be. */
+/*  Holds the array of a handle and enters its device for work on it. NULL, and reported, on failure. */
 IGNIS__ONE_COPY static ignis__array *ignis__array_work(const char *call, ignis_array handle, ignis__work *work)
 {
     ignis__array *array = ignis__array_hold(call, handle);
@@ -88,7 +91,7 @@ IGNIS__ONE_COPY static ignis__array *ignis__array_work(const char *call, ignis_a
     return NULL;
 }
 
-/*  Ends that, also after it could not begin. */
+/*  Ends ignis__array_work, also if it failed. */
 IGNIS__ONE_COPY static ignis_status ignis__array_work_end(const ignis__work *work, ignis__array *array, bool ok)
 {
     if (!array)

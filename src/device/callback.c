@@ -1,4 +1,9 @@
-/* --- functions of the program that streams call --------------------------------------------------------------------------- */
+/*  device/callback.c - functions of the program that streams call
+
+    For ignis_stream_call. The driver's thread runs them; a list of pending callbacks frees those that a fault
+    prevents.
+    May use: stream.c, capture.c. Locks: ignis__callbacks.lock; no other lock is taken under it, and it is not held
+    around driver calls. */
 
 typedef struct ignis__callback {
     void (*fn)(void *user_data);
@@ -7,7 +12,8 @@ typedef struct ignis__callback {
     struct ignis__callback *next;
 } ignis__callback;
 
-/*  Those that are not captured and were not called yet. Nobody calls the driver with the lock held, as the driver's thread takes it. */
+/*  Callbacks that wait for their stream, except captured ones. The driver is called without the lock, because its own
+    thread takes it. */
 static struct {
     ignis__mutex lock;
     ignis__callback *first;
@@ -30,7 +36,8 @@ static void ignis__callback_drop(const char *call, void *item)
     ignis__free(item);
 }
 
-/*  Runs one, and calls of Ignis in it fail. The thread may be one that calls Ignis otherwise: what it has recorded stays. */
+/*  Runs a callback; calls of Ignis in it fail. The thread may be one that calls Ignis otherwise: its recorded failure
+    stays. */
 static void ignis__callback_run(void *context)
 {
     ignis__callback *callback = (ignis__callback *)context;
@@ -88,7 +95,7 @@ IGNIS_API ignis_status ignis_stream_call(void *stream, void (*fn)(void *user_dat
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-/*  Those that are never called, after a fault. The devices are idle. */
+/*  Frees the callbacks that a fault prevents. The devices are idle. */
 IGNIS__COLD static void ignis__callbacks_close(void)
 {
     while (ignis__callbacks.first)

@@ -1,8 +1,14 @@
 /* ===============================================================================================================
-   >>capture - a thread's work that becomes a CUDA graph: where it goes meanwhile, what the graph keeps, what is refused.
+   >>capture - a thread's work that becomes a CUDA graph: its stream, the items it keeps, calls it refuses
+
+   May use: >>device, >>pool. Streams, memory and arrays ask ignis__capture_on whether the thread captures; graph.c
+   owns the result.
+   Invariants: a capture waits for nothing outside of it; what its work uses lives as long as the graph.
+   Locks: ignis__captures.lock guards the list of open captures; no lock is taken under it. device->waiting keeps
+   threads from waiting for a context while a capture begins.
    =============================================================================================================== */
 
-/*  Something that a graph needs as long as it lives, and what gives it up. */
+/*  An object that a graph needs as long as it lives, and the function that drops it. */
 typedef struct ignis__captured_item {
     void *item;
     void (*drop)(const char *call, void *item);
@@ -11,7 +17,7 @@ typedef struct ignis__captured_item {
     struct ignis__captured_item *next;
 } ignis__captured_item;
 
-/*  How often a graph was launched. Outlives the graph, as arrays do that have their memory from it. */
+/*  The number of launches of a graph. Outlives the graph, as arrays do whose memory belongs to it. */
 typedef struct ignis__replays {
     uint64_t users; /* the capture or graph, and storages */
     uint64_t count;
@@ -23,22 +29,22 @@ static void ignis__replays_drop(ignis__replays *replays)
         ignis__free(replays);
 }
 
-/*  A thread has one between ignis_graph_begin and ignis_graph_end; then it is the graph's. What other sections have to do with it:
-        ignis__memory_take        memory that is taken meanwhile is of a part of the cache whose key is the capture, and stays with the graph
-        ignis__capture_hold       keeps what the work uses and what was there before: storages, kernels of the caller
-        ignis__capture_pause      begins work that is to be done once, before any launch, and not by the graph
-        ignis__capture_refuses    makes a call fail that would have to wait or to read host memory, or that is to happen once */
+/*  A thread has one between ignis_graph_begin and ignis_graph_end; afterwards the graph has it. Other sections use:
+        ignis__memory_take        memory taken meanwhile is in a part of the cache whose key is the capture, and stays with the graph
+        ignis__capture_hold       keeps objects of before that the work uses: storages, kernels of the caller
+        ignis__capture_pause      begins work that is done once, before any launch, and not by the graph
+        ignis__capture_refuses    fails a call that would have to wait or to read host memory, or that happens once */
 typedef struct ignis__capture {
     ignis__device *device;
     ignis__replays *replays;     /* of the graph that it becomes */
     uint64_t serial;             /* tells it from other captures */
     void *stream;                /* made for it alone: other threads go on working on theirs */
-    struct ignis__capture *next; /* of those that threads have open */
+    struct ignis__capture *next; /* next in the list of open captures */
     ignis__captured_item *held;
-    struct ignis__array *launches; /* counted by the graph itself, for random numbers; held, null where there are none */
+    struct ignis__array *launches; /* counted by the graph itself, for random numbers; held; NULL without random numbers */
 } ignis__capture;
 
-/*  Those that are open, for ignis_shutdown: a thread may have ended without ending its own. */
+/*  Open captures. ignis_shutdown ends those whose threads have exited. */
 static struct {
     ignis__mutex lock;
     ignis__capture *first;
@@ -46,14 +52,14 @@ static struct {
 
 static ignis__capture *ignis__capturing(void) { return ignis__thread_now()->capture; }
 
-/*  The capture that takes up the thread's work on this device, or null. */
+/*  Returns the capture of the thread's work on this device, or NULL. */
 IGNIS__ONE_COPY static ignis__capture *ignis__capture_on(const ignis__device *device)
 {
     ignis__capture *capture = ignis__capturing();
     return capture && capture->device == device ? capture : NULL;
 }
 
-/*  The stream that the calling thread's work goes to on an open device. */
+/*  Returns the stream of the calling thread's work on an open device. */
 IGNIS__ONE_COPY static void *ignis__stream_now(const ignis__device *device)
 {
     const ignis__thread *thread = ignis__thread_now();
@@ -63,14 +69,14 @@ IGNIS__ONE_COPY static void *ignis__stream_now(const ignis__device *device)
     return stream ? stream : device->stream;
 }
 
-/*  True: the thread captures, and the call has failed. */
+/*  Fails the call, and returns true, if the thread captures. */
 IGNIS__ONE_COPY static bool ignis__capture_refuses(const char *call)
 {
     if (!ignis__capturing())
         return false;
     ignis__fail(
         IGNIS_DIAG_CAPTURE_REFUSED, call,
-        "this cannot be captured: it waits for the device, reads host memory or is to be done once; call it before ignis_graph_begin or "
+        "the call cannot be captured: it waits for the device, reads host memory or must run once; call it before ignis_graph_begin or "
         "after ignis_graph_end");
     return true;
 }
@@ -83,7 +89,8 @@ static ignis__captured_item *ignis__capture_find(const ignis__capture *capture, 
     return held;
 }
 
-/*  Keeps an item for the graph: its count of users (null: it counts the caller already) goes up, once; `drop` makes it go down. */
+/*  Holds an item for the graph, once: increments *users (NULL: the caller's hold is handed over) and calls `drop`
+    when the graph is destroyed. */
 static bool ignis__capture_hold(const char *call, ignis__capture *capture, void *item, uint64_t *users,
                                 void (*drop)(const char *call, void *item))
 {
@@ -102,7 +109,8 @@ static bool ignis__capture_hold(const char *call, ignis__capture *capture, void 
     return true;
 }
 
-/*  Between the two the thread's work runs on its own stream, of an entered device. Resume waits for it: a capture has no order with others. */
+/*  Between ignis__capture_pause and ignis__capture_resume the thread's work runs on its own stream of an entered
+    device. Resume waits for it, because a capture has no order with other work. */
 IGNIS__MAYBE_UNUSED static ignis__capture *ignis__capture_pause(void)
 {
     ignis__capture *capture = ignis__capturing();
@@ -117,7 +125,7 @@ IGNIS__MAYBE_UNUSED static bool ignis__capture_resume(const char *call, ignis__c
     return ok;
 }
 
-/*  Gives up what the capture holds. The device is idle. */
+/*  Drops all items of a capture. The device is idle. */
 IGNIS__MAYBE_UNUSED static void ignis__capture_destroy(const char *call, ignis__capture *capture)
 {
     while (capture->held) {
@@ -130,7 +138,8 @@ IGNIS__MAYBE_UNUSED static void ignis__capture_destroy(const char *call, ignis__
     ignis__free(capture);
 }
 
-/*  The thread's work goes to a capture from here on. The device is entered, and idle, so that no work of before is missing an event. */
+/*  Begins to capture the thread's work. The device is entered and idle, so all earlier work is done and needs no
+    event. */
 IGNIS__COLD IGNIS__MAYBE_UNUSED static bool ignis__capture_begin(const char *call, ignis__device *device)
 {
     ignis__capture *capture = (ignis__capture *)ignis__alloc(sizeof *capture);
@@ -145,9 +154,9 @@ IGNIS__COLD IGNIS__MAYBE_UNUSED static bool ignis__capture_begin(const char *cal
     capture->serial = ignis__atomic_add(&ignis__stream_serials, 1);
     capture->device = device;
     ignis__atomic_add(&device->captures, 1);   /* from here on nobody begins to wait for the context, */
-    ignis__rwlock_write(&device->waiting);     /* and this waits for those who do so now: */
+    ignis__rwlock_write(&device->waiting);     /* and this waits for threads that wait now: */
     ignis__rwlock_write_end(&device->waiting); /* to wait for a context in which a stream is captured spoils the capture */
-    /* Relaxed: the allocator may ask the driver for memory meanwhile. */
+    /* Relaxed: the allocator may ask the driver for memory during the capture. */
     if (!IGNIS__CUDA_FAILED(call, device, cuStreamCreate, (&capture->stream, IGNIS__CU_STREAM_NON_BLOCKING)) &&
         !IGNIS__CUDA_FAILED(call, device, cuStreamBeginCapture_v2, (capture->stream, IGNIS__CU_CAPTURE_RELAXED))) {
         ignis__mutex_lock(&ignis__captures.lock);
@@ -164,7 +173,8 @@ IGNIS__COLD IGNIS__MAYBE_UNUSED static bool ignis__capture_begin(const char *cal
     return false;
 }
 
-/*  Ends a capture, in any case, and makes an executable graph of it, which needs what the capture holds. Null on failure. */
+/*  Ends a capture, also on failure, and returns its executable graph. NULL on failure. The graph needs the items that
+    the capture holds. */
 IGNIS__COLD IGNIS__MAYBE_UNUSED static void *ignis__capture_end(const char *call, ignis__capture *capture)
 {
     ignis__device *device = capture->device;

@@ -1,15 +1,20 @@
 /* ===============================================================================================================
-   >>device - contexts, device facts, what a thread uses.
+   >>device - contexts, device facts, the current device of a thread
+
+   A device is opened at its first use and closed at ignis_shutdown. Every call that works on it enters it (makes
+   its context current) and leaves it again.
+   May use: >>loader, >>pool, >>status. Invariant: after a fault of CUDA no driver call is made, except to free.
+   Locks: device->lock guards opening; facts are constant once read. No lock is taken under it.
    =============================================================================================================== */
 
-/*  A stream that the caller brought, or has made by ignis_stream_create. */
+/*  A stream of the caller, or one of ignis_stream_create. */
 typedef struct ignis__user_stream {
     void *stream;
     bool created;
-    uint64_t serial;   /* tells this stream from a later one at the same address */
+    uint64_t serial;   /* distinguishes a stream from a later one at the same address */
     int holds;         /* its place in the list, and threads that are about to wait for it */
     ignis__mutex lock; /* held while a thread waits for it */
-    bool forgotten;    /* by its owner, who may have destroyed it */
+    bool forgotten;    /* by its owner, who may have destroyed the stream */
     struct ignis__user_stream *next;
 } ignis__user_stream;
 
@@ -26,28 +31,28 @@ typedef struct ignis__device {
     ignis__mutex planning; /* matrix products */
     int handle;            /* CUdevice */
     void *context;
-    void *stream; /* Ignis' own */
+    void *stream; /* Ignis' own stream */
     ignis_device_info info;
     int clusters; /* whether blocks can come in clusters */
-    ignis__user_stream *foreign;
+    ignis__user_stream *user_streams;
     ignis__pooled_event *events;
-    uint64_t no_dependents; /* own kernels come from PTX for devices that know no dependent launch, and do not wait */
+    uint64_t no_dependents; /* 1: the built-in kernels come from PTX for devices without dependent launch, and do not wait */
 } ignis__device;
 
-/*  A device's compute capability as one number: 89 is 8.9. */
+/*  Returns a device's compute capability as one number: 89 for 8.9. */
 static int ignis__capability(const ignis_device_info *info) { return 10 * info->compute_major + info->compute_minor; }
 
 static ignis__device ignis__devices[IGNIS_MAX_DEVICES];
 static int ignis__device_ordinal(const ignis__device *device) { return (int)(device - ignis__devices); }
-static uint64_t ignis__devices_fault; /* the driver error that ended all work of the process, 0: none */
+static uint64_t ignis__devices_fault; /* the driver error that ended all work of the process, or 0 */
 static bool ignis__allow_tf32;
 static int ignis__matmul_by, ignis__attention_by; /* as in ignis_desc, or in the environment */
 static int ignis__device_total;
 static int ignis__device_first;
-static uint64_t ignis__stream_serials; /* given out so far */
+static uint64_t ignis__stream_serials; /* the last serial number */
 static uint64_t ignis__stream_forgets; /* ignis_stream_forget calls so far */
 
-/*  Errors after which the driver answers every call of the process with the same error, whatever the device. */
+/*  Checks for errors after which the driver answers every call of the process with the same error, on any device. */
 static bool ignis__cuda_is_fatal(int error)
 {
     static const short fatal[] = {214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721};
@@ -58,7 +63,7 @@ static bool ignis__cuda_is_fatal(int error)
     return false;
 }
 
-/*  A kernel or copy has faulted, on whatever device: CUDA refuses everything on every device from then on. */
+/*  Checks whether a kernel or copy has faulted on any device: CUDA then refuses all calls on all devices. */
 static bool ignis__devices_lost(void) { return ignis__atomic_load(&ignis__devices_fault) != 0; }
 
 static const char *ignis__cuda_name(int error)
@@ -67,7 +72,7 @@ static const char *ignis__cuda_name(int error)
     return ignis__cuda.cuGetErrorName && ignis__cuda.cuGetErrorName(error, &name) == 0 && name ? name : "unknown error";
 }
 
-/*  Turns a driver error into a failure of `call`. device may be null where none is concerned. */
+/*  Reports a driver error as a failure of `call`. device may be NULL. */
 IGNIS__COLD static ignis_status ignis__cuda_fail(const char *call, ignis__device *device, const char *function, int error)
 {
     const char *name = ignis__cuda_name(error), *text = NULL;
@@ -86,7 +91,7 @@ IGNIS__COLD static ignis_status ignis__cuda_fail(const char *call, ignis__device
                                "%s failed with %s (%d)%s%s", function, name, error, text ? ": " : "", text ? text : "");
 }
 
-/*  if (IGNIS__CUDA_FAILED(call, device, cuMemFree_v2, (address))) return ...; the failure is recorded. */
+/*  if (IGNIS__CUDA_FAILED(call, device, cuMemFree_v2, (address))) return ...; reports the failure. */
 #define IGNIS__CUDA_FAILED(call, device, name, args) (ignis__cuda_check(call, device, #name, IGNIS__CUDA(name, args)) != IGNIS_OK)
 IGNIS__ONE_COPY static ignis_status ignis__cuda_check(const char *call, ignis__device *device, const char *function, int error)
 {
@@ -104,7 +109,7 @@ IGNIS__ONE_COPY static ignis__device *ignis__device_get(const char *call, int or
     return NULL;
 }
 
-/*  Asks for the facts about a locked device, once: others read them without the lock. */
+/*  Reads the facts about a locked device once. Other threads read them without the lock. */
 IGNIS__COLD static bool ignis__device_read(const char *call, ignis__device *device)
 {
     ignis_device_info read = IGNIS__ZERO, *info = &read;
@@ -148,12 +153,12 @@ IGNIS__COLD static bool ignis__device_read(const char *call, ignis__device *devi
     return true;
 }
 
-/*  A context that is made current for one call. */
+/*  A context made current for one call. */
 typedef struct ignis__binding {
     bool pushed;
 } ignis__binding;
 
-/*  Makes the device's context that of the thread. Returns what the driver says, of the call *what. */
+/*  Makes the device's context current. Returns the driver's error, and the failed driver call in *what. */
 static int ignis__context_try(ignis__device *device, ignis__binding *binding, const char **what)
 {
     void *current = NULL;
@@ -168,7 +173,8 @@ static int ignis__context_try(ignis__device *device, ignis__binding *binding, co
     return error;
 }
 
-/*  A thread without a context gets this one and keeps it, as with cudart; one that has another gets that back. */
+/*  Makes the device's context current for a call. A thread without a context keeps it, as with cudart; another thread
+    gets its own context back. */
 static bool ignis__context_enter(const char *call, ignis__device *device, ignis__binding *binding)
 {
     const char *what;
@@ -180,7 +186,7 @@ IGNIS__ONE_COPY static void ignis__context_leave(const ignis__binding *binding)
 {
     void *context;
     if (binding->pushed)
-        (void)IGNIS__CUDA(cuCtxPopCurrent_v2, (&context)); /* what was pushed can be popped */
+        (void)IGNIS__CUDA(cuCtxPopCurrent_v2, (&context)); /* a pushed context can be popped */
 }
 
 IGNIS__COLD static bool ignis__device_open_locked(const char *call, ignis__device *device)
@@ -200,7 +206,7 @@ IGNIS__COLD static bool ignis__device_open_locked(const char *call, ignis__devic
     return false;
 }
 
-/*  Opens the device if it is not, and makes its context current. Every path that succeeds here ends in ignis__device_leave. */
+/*  Opens the device if necessary and makes its context current. Every success is paired with ignis__device_leave. */
 static bool ignis__device_enter(const char *call, ignis__device *device, ignis__binding *binding)
 {
     int error = (int)ignis__atomic_load(&ignis__devices_fault);
@@ -221,8 +227,8 @@ static bool ignis__device_enter(const char *call, ignis__device *device, ignis__
     return ignis__context_enter(call, device, binding);
 }
 
-/*  Enters an opened device to give something back, which must not fail for one call of the driver: it is tried again. False, and nothing reported,
-    after a fault. */
+/*  Enters an opened device to free something. This must not fail for one failed driver call, so it is tried again.
+    False, and not reported, after a fault. */
 static bool ignis__device_enter_to_give(const char *call, ignis__device *device, ignis__binding *binding)
 {
     const char *what;
@@ -233,7 +239,7 @@ static bool ignis__device_enter_to_give(const char *call, ignis__device *device,
 
 static void ignis__device_leave(const ignis__binding *binding) { ignis__context_leave(binding); }
 
-/*  Forgets what a thread has of an older setup, and its streams of which somebody else has said that they go. */
+/*  Forgets the thread's state of an older setup, and its streams that another thread has forgotten. */
 IGNIS__COLD static void ignis__thread_renew(ignis__thread *thread, uint64_t forgets)
 {
     int i;
@@ -248,20 +254,21 @@ IGNIS__COLD static void ignis__thread_renew(ignis__thread *thread, uint64_t forg
     if (thread->forgets != forgets) {
         thread->forgets = forgets;
         for (i = 0; i < ignis__device_total; i++) {
-            ignis__user_stream *foreign;
+            ignis__user_stream *user_stream;
             if (!thread->stream[i])
                 continue;
             ignis__mutex_lock(&ignis__devices[i].lock);
-            for (foreign = ignis__devices[i].foreign; foreign && foreign->serial != thread->stream_serial[i]; foreign = foreign->next)
+            for (user_stream = ignis__devices[i].user_streams; user_stream && user_stream->serial != thread->stream_serial[i];
+                 user_stream = user_stream->next)
                 ;
             ignis__mutex_unlock(&ignis__devices[i].lock);
-            if (!foreign)
+            if (!user_stream)
                 thread->stream[i] = NULL;
         }
     }
 }
 
-/*  The calling thread's state, fresh after an ignis_setup and after an ignis_stream_forget that concerns it. */
+/*  Returns the calling thread's state, updated after an ignis_setup or an ignis_stream_forget. */
 static ignis__thread *ignis__thread_now(void)
 {
     ignis__thread *thread = &ignis__this_thread;
@@ -271,7 +278,7 @@ static ignis__thread *ignis__thread_now(void)
     return thread;
 }
 
-/*  The device that a desc names, and what names a device in one. */
+/*  Returns the device of a desc, and the desc's value for a device. */
 static int ignis__desc_device(int device) { return device == 0 ? ignis__thread_now()->device : device == IGNIS_DEVICE_0 ? 0 : device; }
 static int ignis__device_in_desc(const ignis__device *device)
 {
@@ -297,12 +304,12 @@ IGNIS__COLD static ignis_status ignis__devices_setup(const char *call, int first
         ignis__mutex_init(&ignis__devices[i].lock);
         ignis__mutex_init(&ignis__devices[i].planning);
     }
-    ignis__atomic_store(&ignis__devices_fault, 0); /* the driver is asked anew */
+    ignis__atomic_store(&ignis__devices_fault, 0); /* the driver is asked again */
     ignis__device_first = first;
     return ignis__device_get(call, first) ? IGNIS_OK : IGNIS_ERROR_DEVICE;
 }
 
-/*  Waits for the device and lets go of it. Goes on after an error, and reports the first. */
+/*  Waits for the device and releases it. Continues after an error, and reports the first. */
 IGNIS__COLD static void ignis__device_close(const char *call, ignis__device *device)
 {
     void *current = NULL;
@@ -314,12 +321,12 @@ IGNIS__COLD static void ignis__device_close(const char *call, ignis__device *dev
         (void)IGNIS__CUDA(cuEventDestroy_v2, (spare->event));
         ignis__free(spare);
     }
-    while (device->foreign) {
-        ignis__user_stream *foreign = device->foreign;
-        device->foreign = foreign->next;
-        if (foreign->created)
-            (void)IGNIS__CUDA(cuStreamDestroy_v2, (foreign->stream));
-        ignis__free(foreign);
+    while (device->user_streams) {
+        ignis__user_stream *user_stream = device->user_streams;
+        device->user_streams = user_stream->next;
+        if (user_stream->created)
+            (void)IGNIS__CUDA(cuStreamDestroy_v2, (user_stream->stream));
+        ignis__free(user_stream);
     }
     if (lost)
         (void)IGNIS__CUDA(cuStreamDestroy_v2, (device->stream));
@@ -333,7 +340,7 @@ IGNIS__COLD static void ignis__device_close(const char *call, ignis__device *dev
 
 IGNIS_API int ignis_device_count(void) { return ignis__enter("ignis_device_count") ? ignis__device_total : 0; }
 
-/*  Reads the facts about a device that is perhaps not open. */
+/*  Reads the facts about a device, which need not be open. */
 IGNIS__COLD static bool ignis__device_know(const char *call, ignis__device *device)
 {
     bool ok;
@@ -399,7 +406,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_device_use(int ordinal)
 
 IGNIS_API int ignis_device_current(void) { return ignis__enter("ignis_device_current") ? ignis__thread_now()->device : -1; }
 
-/*  The calling thread's current device, opened and entered; null on failure. */
+/*  Returns the calling thread's current device, opened and entered. NULL on failure. */
 static ignis__device *ignis__device_current_enter(const char *call, ignis__binding *binding)
 {
     ignis__device *device;

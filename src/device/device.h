@@ -15,43 +15,43 @@ typedef struct ignis_device_info {
     int64_t l2_bytes;
     int64_t memory_total;  /* bytes */
     int driver_version;    /* 1000 * major + 10 * minor, such as 13000 */
-    unsigned char luid[8]; /* Windows: what Direct3D and Vulkan call the adapter; 0 elsewhere */
-    unsigned node_mask;    /* Windows: which node of that adapter; 0: there is no luid */
+    unsigned char luid[8]; /* Windows: the adapter's id in Direct3D and Vulkan; 0 elsewhere */
+    unsigned node_mask;    /* Windows: the node of that adapter; 0 if there is no luid */
 } ignis_device_info;
 
-/*  ignis_device_count - how many CUDA devices this process sees
-    Returns: the count, 0 when there is none or on failure.
+/*  ignis_device_count - return the number of CUDA devices that this process sees
+    Returns: the count, 0 if there are none or on failure.
     Errors: NOT_SETUP.
     Ownership: nothing to free.
     Threads: any. */
 IGNIS_API int ignis_device_count(void);
 
-/*  ignis_device_query - facts about one device; opens no context
+/*  ignis_device_query - return facts about one device; opens no context
     Returns: IGNIS_OK, and *info filled.
     Errors: ARGUMENT, DEVICE (no such device).
     Ownership: nothing to free.
     Threads: any. */
 IGNIS_API ignis_status ignis_device_query(int device, ignis_device_info *info);
 
-/*  ignis_device_find - the device that another API calls by this UUID (16 bytes), or, on Windows, by this LUID (8 bytes)
-    Vulkan has both in VkPhysicalDeviceIDProperties, Direct3D the LUID of its adapter. A null one does not matter.
+/*  ignis_device_find - find the device with the UUID (16 bytes), or on Windows the LUID (8 bytes), of another API
+    Vulkan has both in VkPhysicalDeviceIDProperties, Direct3D the LUID of its adapter. One of them may be null.
     Returns: its ordinal, -1 on failure.
-    Errors: ARGUMENT (both are null), DEVICE (there is no such device, or CUDA_VISIBLE_DEVICES hides it), CUDA.
+    Errors: ARGUMENT (both are null), DEVICE (no such device, or CUDA_VISIBLE_DEVICES hides it), CUDA.
     Ownership: nothing to free.
     Threads: any. */
 IGNIS_API int ignis_device_find(const void *uuid, const void *luid);
 
-/*  ignis_device_use - make a device the calling thread's current one, and open it if need be
-    Afterwards its primary context is current in this thread, for cudart code too.
+/*  ignis_device_use - make a device the calling thread's current one, and open it if necessary
+    Afterwards its primary context is current in this thread, also for cudart code.
     Returns: IGNIS_OK, or the reason.
     Errors: DEVICE (no such device, or all lost to a fault), MEMORY, CUDA.
     Ownership: Ignis holds the primary context until ignis_shutdown.
     Threads: any; each has its own current device. */
 IGNIS_API ignis_status ignis_device_use(int device);
 
-/*  ignis_device_current - the calling thread's current device
+/*  ignis_device_current - return the calling thread's current device
     Returns: its ordinal, -1 before ignis_setup.
     Errors: NOT_SETUP.
     Ownership: nothing to free.
-    Threads: any; each has its own. */
+    Threads: any; each has its own current device. */
 IGNIS_API int ignis_device_current(void);

@@ -1,9 +1,15 @@
+/*  device/event.c - events of the caller: created, recorded, queried, timed, freed
+
+    May use: stream.c, capture.c. Invariant: an event of a capture is used only by ignis_stream_wait_event until it
+    is recorded again.
+    Locks: an event's slot, then a stream of the caller, then a device. */
+
 typedef struct ignis__event {
-    ignis__slot slot; /* its lock is held while the event is recorded, or asked */
+    ignis__slot slot; /* its lock is held while the event is recorded or queried */
     ignis__device *device;
     void *event;
     bool recorded;
-    uint64_t capture; /* the serial of the capture in which it was recorded last; 0: it was in none */
+    uint64_t capture; /* serial of the capture in which it was last recorded, or 0 */
 } ignis__event;
 
 static ignis__pool ignis__events = IGNIS__POOL(ignis__event, IGNIS__KIND_EVENT, "event", IGNIS_DIAG_EVENT_FREED);
@@ -34,7 +40,7 @@ static void ignis__event_drop(ignis__event *event)
     }
 }
 
-/*  The event of a handle, held, and its device entered; null, and reported, when that cannot be. */
+/*  Holds the event of a handle and enters its device. NULL, and reported, on failure. */
 static ignis__event *ignis__event_enter(const char *call, ignis_event handle, ignis__binding *binding)
 {
     ignis__event *event = (ignis__event *)ignis__handle_hold(call, &ignis__events, handle.id);
@@ -52,7 +58,8 @@ static ignis_status ignis__event_leave(ignis__event *event, const ignis__binding
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-/*  What a locked event says of work outside of captures; *error is the driver's, IGNIS__CU_NOT_READY where work goes on. False: reported. */
+/*  Queries a locked event of work outside of captures. *error is the driver's, IGNIS__CU_NOT_READY while work goes
+    on. False if reported. */
 static bool ignis__event_query(const char *call, ignis__event *event, int *error)
 {
     if (event->capture)
@@ -146,7 +153,7 @@ IGNIS_API ignis_status ignis_event_elapsed_ms(ignis_event first, ignis_event las
         ok = ignis__event_query(call, events[i], &error);
         if (ok && (error != 0 || !events[i]->recorded))
             ok = ignis__fail_false(IGNIS_DIAG_EVENT_STATE, call, "the %s event %s", i ? "last" : "first",
-                                   error ? "is not done: wait for it, or ask by ignis_event_query" : "was never recorded");
+                                   error ? "is not done: wait for it, or query it with ignis_event_query" : "was never recorded");
         ignis__mutex_unlock(&events[i]->slot.lock);
     }
     if (ok && events[0]->device != events[1]->device)

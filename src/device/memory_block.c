@@ -1,11 +1,18 @@
 /* ===============================================================================================================
-   >>memory - a caching allocator per device, ordered by streams; pinned host memory.
+   >>memory - a caching allocator per device, ordered by streams; pinned host memory
+
+   This part: segments, blocks, bins, and the statistics of ignis_memory_rows. memory_cache.c takes and recycles
+   memory; memory_pinned.c has pinned memory.
+   May use: >>device, >>stream, >>capture. Invariants: free neighbours of one stream are merged; a block in a bin is
+   free.
+   Locks: cache->lock guards all fields of a cache. Callers hold it.
    =============================================================================================================== */
 
-/*  Driver allocations ("segments") are cut into blocks. A free block belongs to the stream it was freed on: work queued on that
-    stream is ordered before its next use there, so it can be handed out again at once. Another stream may take it only after
-    waiting for an event of that stream. Blocks are kept in bins by size, each bin sorted, so the first that fits fits best.
-    Small requests live in segments of their own, so that they do not nail large ones down. */
+/*  Driver allocations ("segments") are cut into blocks. A free block belongs to the stream it was freed on: work
+    queued on that stream is ordered before its next use there, so the block can be reused at once. Another stream
+    takes it only after waiting for an event of that stream. Blocks are kept in bins by size. Bins are sorted, so the
+    first block that fits is the best fit. Small requests have segments of their own, so that they do not keep large
+    segments from being freed. */
 #define IGNIS__BLOCK_UNIT 512
 #define IGNIS__SMALL_LIMIT ((int64_t)1 << 20)
 #define IGNIS__SMALL_SEGMENT ((int64_t)2 << 20)
@@ -14,7 +21,7 @@
 #define IGNIS__BINS 512
 #define IGNIS__NO_HOST_MEMORY (-1) /* beside the driver's error numbers */
 
-/*  What memory was taken for. */
+/*  The purpose of an allocation. */
 typedef struct ignis__origin {
     const char *call, *inside, *file; /* the last two may be null */
     int line;
@@ -30,10 +37,10 @@ static void ignis__origin_now(ignis__origin *origin, const char *call)
     origin->line = thread->line;
 }
 
-/*  A row of what is counted. */
+/*  A row of the memory statistics. */
 typedef struct ignis__memory_row {
     ignis_memory_row row; /* its peak is that of the peak with the number... */
-    uint64_t peaks;       /* ...and the live bytes where there was another one since */
+    uint64_t peaks;       /* ...and the live bytes at the peak, if live changed after it */
     struct ignis__memory_row *next;
 } ignis__memory_row;
 
@@ -54,12 +61,12 @@ typedef struct ignis__stream_cache {
     bool captured; /* its blocks are used by a graph: no other stream takes them, and their segments stay */
     bool is_small;
     struct ignis__stream_cache *next;
-    ignis__block *zeroed;              /* of what ignis__memory_take_zeroed gives, linked by `larger`: in no bin, as if used */
+    ignis__block *zeroed;              /* blocks of ignis__memory_take_zeroed, linked by `larger`: in no bin, as if used */
     uint64_t filled[IGNIS__BINS / 64]; /* a bit for each bin that is not empty */
     ignis__block *bins[IGNIS__BINS];
 } ignis__stream_cache;
 
-/*  Pinned host memory: of the caller, or a piece through which Ignis copies. */
+/*  Pinned host memory of the caller, or a chunk for copies. */
 typedef struct ignis__pinned {
     void *memory;
     int64_t size;
@@ -67,9 +74,10 @@ typedef struct ignis__pinned {
 } ignis__pinned;
 
 typedef struct ignis__cache {
-    ignis__pinned *lent, *spare;   /* by ignis_host_alloc; pieces that nobody uses now */
-    ignis__mutex lock;             /* which nobody holds during a call that may wait for the device: */
-    ignis__mutex asking, trimming; /* taken before lock by who asks the driver for memory, and by who gives it back */
+    ignis__pinned *lent, *spare; /* by ignis_host_alloc; pieces that nobody uses now */
+    ignis__mutex lock;           /* which nobody holds during a call that may wait for the device: */
+    ignis__mutex asking,
+        trimming; /* taken before `lock`: asking by threads that ask the driver for memory, trimming by those that free it */
     ignis__stream_cache *parts;
     ignis__block *segments;     /* their first blocks */
     ignis__block *spare_blocks; /* block structs for reuse, linked by `above` */
@@ -82,7 +90,7 @@ static ignis__cache ignis__caches[IGNIS_MAX_DEVICES];
 static bool ignis__memory_bypass, ignis__memory_traced;
 static uint64_t ignis__pinned_bytes;
 
-/*  Up to 63 units each size has its bin; above, a power of two has eight. */
+/*  Returns the bin of a size. Each size up to 63 units has its own; above, each power of two has eight. */
 static int ignis__bin_of(int64_t size)
 {
     uint64_t units = (uint64_t)size / IGNIS__BLOCK_UNIT;
@@ -142,7 +150,7 @@ static ignis__block *ignis__bin_best(const ignis__stream_cache *part, int64_t si
     return bits ? part->bins[word * 64 + ignis__lowest_bit(bits)] : NULL;
 }
 
-/*  The stream's part for a size class, made when it is new; null: out of host memory. */
+/*  Returns the stream's cache for a size class, and creates it if necessary. NULL if out of host memory. */
 static ignis__stream_cache *ignis__stream_cache_of(ignis__cache *cache, void *stream, bool captured, bool is_small)
 {
     ignis__stream_cache *part = cache->parts;
@@ -181,7 +189,7 @@ static void ignis__block_recycle(ignis__cache *cache, ignis__block *block)
     cache->spare_blocks = block;
 }
 
-/*  Joins `block` with the one above it, which goes. Both are free and in no bin. */
+/*  Merges `block` with the block above it, which is destroyed. Both are free and in no bin. */
 static void ignis__block_join(ignis__cache *cache, ignis__block *block)
 {
     ignis__block *above = block->above;
@@ -192,7 +200,7 @@ static void ignis__block_join(ignis__cache *cache, ignis__block *block)
     ignis__block_recycle(cache, above);
 }
 
-/*  Puts a block that became free into its bin, joined with free neighbours of the same stream. */
+/*  Puts a freed block into its bin, merged with free neighbours of the same stream. */
 static void ignis__block_unuse(ignis__cache *cache, ignis__block *block)
 {
     block->used = false;
@@ -208,7 +216,8 @@ static void ignis__block_unuse(ignis__cache *cache, ignis__block *block)
     ignis__bin_insert(block);
 }
 
-/*  Takes a free block out of its bin for `size` bytes, and gives the rest back. Without host memory for the rest it keeps all. */
+/*  Takes a free block out of its bin for `size` bytes, and splits off the rest. Keeps all of it if out of host
+    memory. */
 static void ignis__block_use(ignis__cache *cache, ignis__block *block, int64_t size)
 {
     ignis__bin_remove(block);
@@ -227,7 +236,7 @@ static void ignis__block_use(ignis__cache *cache, ignis__block *block, int64_t s
     }
 }
 
-/*  The row of an origin in a list, added if it is new; null: out of host memory. */
+/*  Returns the row of an origin in a list, and adds it if necessary. NULL if out of host memory. */
 IGNIS__COLD static ignis__memory_row *ignis__memory_row_find(ignis__memory_row **list, const ignis__origin *origin)
 {
     const char *inside = origin->inside ? origin->inside : "", *file = origin->file ? origin->file : "";
@@ -247,7 +256,7 @@ IGNIS__COLD static ignis__memory_row *ignis__memory_row_find(ignis__memory_row *
     return *list = counted;
 }
 
-/*  What a row had at the peak is what it has, unless that was written down when it changed later. */
+/*  Returns the bytes of a row at the peak: its live bytes, unless they changed after the peak and were saved. */
 static int64_t ignis__memory_rows_peak(const ignis__cache *cache, const ignis__memory_row *counted)
 {
     return counted->peaks == cache->peaks ? counted->row.peak_bytes : counted->row.live_bytes;
@@ -287,7 +296,7 @@ static void ignis__memory_count(ignis__cache *cache, int64_t live, int64_t reser
         ignis__traced_memory((int)(cache - ignis__caches), info->live_bytes, info->reserved_bytes);
 }
 
-/*  A block begins to be used, or ends. */
+/*  Counts a block in when its use begins, and out when it ends. */
 static void ignis__block_begin(ignis__cache *cache, ignis__block *block, const ignis__origin *origin)
 {
     block->origin = *origin;

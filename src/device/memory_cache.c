@@ -1,6 +1,14 @@
-/*  A new segment as one free block in its bin, at least `size` bytes; null: no memory. The lock of the cache is given up for the driver, which
-    may wait for the device. Only who asks it too waits for this, and may then find that there is memory already. The part is found anew each
-    time, as another thread may have forgotten its stream; null: out of host memory. */
+/*  device/memory_cache.c - memory taken, recycled, stolen from other streams, returned to the driver
+
+    Order of attempts: the stream's bins, blocks of other streams whose event is done, a new segment, free segments
+    trimmed and a new segment; then the call fails.
+    May use: memory_block.c. Locks: cache->asking or cache->trimming, then cache->lock, which is released around
+    driver calls that may wait. */
+
+/*  Allocates a segment: one free block in its bin, at least `size` bytes. NULL if out of memory. Releases the cache's
+    lock around the driver call, which may wait for the device. Only other threads that ask the driver wait for it,
+    and then look again for free memory. The stream's cache is looked up again, because another thread may have
+    forgotten the stream; NULL if out of host memory. */
 IGNIS__COLD static ignis__block *ignis__segment_make(ignis__cache *cache, ignis__stream_cache **part, int64_t size, int64_t wanted,
                                                      int *error)
 {
@@ -49,7 +57,7 @@ static int64_t ignis__segment_size(int64_t size)
     return size > INT64_MAX - step ? size : (size + step - 1) / step * step;
 }
 
-/*  Makes what a part has zeroed as free as any other block: of a graph that never ran, the words were not even zeroed. */
+/*  Frees the zeroed blocks of a stream's cache. Those of a graph that never ran were not zeroed. */
 static void ignis__zeroed_unuse(ignis__cache *cache, ignis__stream_cache *part)
 {
     while (part->zeroed) {
@@ -60,7 +68,7 @@ static void ignis__zeroed_unuse(ignis__cache *cache, ignis__stream_cache *part)
     }
 }
 
-/*  Takes every segment that is free from end to end out of the cache, whose lock is held. A list of them, by next_segment. */
+/*  Takes every entirely free segment out of the locked cache. Returns a list linked by next_segment. */
 IGNIS__COLD static ignis__block *ignis__segments_take(ignis__cache *cache)
 {
     ignis__block **link = &cache->segments, *block, *taken = NULL;
@@ -87,8 +95,9 @@ IGNIS__COLD static ignis__block *ignis__segments_take(ignis__cache *cache)
     return taken;
 }
 
-/*  Gives back every segment that is free from end to end. Waits for the device, so the streams of blocks do not matter any more. What runs there may
-    wait for what another thread is about to launch: only who trims too waits for this. Returns the bytes, -1 after a failure. */
+/*  Frees every entirely free segment. Waits for the device, so the streams of blocks do not matter any more. Work on
+    the device may wait for a launch of another thread, so only other trimming threads wait for this call. Returns the
+    bytes, -1 on failure. */
 IGNIS__COLD static int64_t ignis__cache_trim(const char *call, ignis__device *device, ignis__cache *cache)
 {
     ignis__block *taken, *first;
@@ -122,7 +131,7 @@ IGNIS__COLD static int64_t ignis__cache_trim(const char *call, ignis__device *de
     return ok ? freed : -1;
 }
 
-/*  The best free block of another stream, after making `part`'s stream wait for what that stream still does with it. */
+/*  Returns the best free block of another stream, after making the stream of `part` wait for that stream's use of it. */
 IGNIS__COLD static ignis__block *ignis__block_steal(const char *call, ignis__device *device, ignis__cache *cache, ignis__stream_cache *part,
                                                     int64_t size)
 {
@@ -142,7 +151,8 @@ IGNIS__COLD static ignis__block *ignis__block_steal(const char *call, ignis__dev
     return best;
 }
 
-/*  A free block in its bin, at least `size` bytes; null: no memory. The lock of the cache is given up while it waits for the device. */
+/*  Returns a free block in its bin, at least `size` bytes. NULL if out of memory. Releases the cache's lock while it
+    waits for the device. */
 static ignis__block *ignis__memory_find(const char *call, ignis__device *device, ignis__cache *cache, ignis__stream_cache *part,
                                         int64_t size, int *error)
 {
@@ -188,7 +198,7 @@ IGNIS__COLD static int64_t ignis__cache_largest_free(const ignis__cache *cache)
     return largest;
 }
 
-/*  "1.50 GiB", "20.0 MiB", "512 bytes". */
+/*  Writes a size as "1.50 GiB", "20.0 MiB" or "512 bytes". */
 IGNIS__COLD static ignis__label ignis__size_write(int64_t bytes)
 {
     ignis__label out;
@@ -216,14 +226,14 @@ IGNIS__COLD static ignis_status ignis__fail_device_memory(const char *call, igni
         snprintf(limit, sizeof limit, "the limit is %s", ignis__size_write(info->limit).text);
     return ignis__fail_because(
         IGNIS_DIAG_DEVICE_MEMORY, call, error, error ? ignis__cuda_name(error) : NULL, NULL,
-        "out of memory on device %d: %s were asked for; arrays use %s of %s reserved (largest free block %s), %s, %s beside that are VMM "
+        "out of memory on device %d: %s were requested; arrays use %s of %s reserved (largest free block %s), %s, another %s are VMM "
         "memory, and the device has %s of %s free",
         ignis__device_ordinal(device), ignis__size_write(size).text, ignis__size_write(info->live_bytes).text,
         ignis__size_write(info->reserved_bytes).text, ignis__size_write(ignis__cache_largest_free(cache)).text, limit,
         ignis__size_write(info->vmm_bytes).text, ignis__size_write((int64_t)available).text, ignis__size_write((int64_t)total).text);
 }
 
-/*  Memory of at least `size` bytes for work on `stream`; null on failure. The device is entered. */
+/*  Takes memory of at least `size` bytes for work on `stream`. NULL on failure. The device is entered. */
 static ignis__block *ignis__memory_take_for(const char *call, const ignis__origin *origin, ignis__device *device, void *stream,
                                             int64_t size)
 {
@@ -263,7 +273,7 @@ static ignis__block *ignis__memory_take(const char *call, ignis__device *device,
     return ignis__memory_take_for(call, &origin, device, stream, size);
 }
 
-/*  Gives memory back in the order of its stream. The device is entered. */
+/*  Recycles memory in the order of its stream. The device is entered. */
 static void ignis__memory_recycle(const char *call, ignis__device *device, ignis__block *block)
 {
     ignis__cache *cache = &ignis__caches[device - ignis__devices];
@@ -275,8 +285,9 @@ static void ignis__memory_recycle(const char *call, ignis__device *device, ignis
         (void)ignis__cache_trim(call, device, cache);
 }
 
-/*  A word of 8 bytes that is 0 when the stream gets to it. Null on failure. The device is entered.
-    Kernels leave it 0, so one that was given back needs no zeroing for its next use on the stream. In a graph, the first use zeroes it. */
+/*  Takes a word of 8 bytes that is 0 when the stream reaches it. NULL on failure. The device is entered.
+    Kernels leave it 0, so a recycled word needs no zeroing for its next use on the stream. In a graph, the first use
+    zeroes it. */
 IGNIS__MAYBE_UNUSED static ignis__block *ignis__memory_take_zeroed(const char *call, ignis__device *device, void *stream)
 {
     ignis__cache *cache = &ignis__caches[device - ignis__devices];
@@ -304,7 +315,7 @@ IGNIS__MAYBE_UNUSED static ignis__block *ignis__memory_take_zeroed(const char *c
     return NULL;
 }
 
-/*  Gives the word back after its kernels were queued. One that may not be 0 is for ignis__memory_recycle. */
+/*  Recycles the word after its kernels were queued. A word that may not be 0 goes to ignis__memory_recycle. */
 IGNIS__MAYBE_UNUSED static void ignis__memory_recycle_zeroed(const char *call, ignis__device *device, ignis__block *block)
 {
     ignis__cache *cache = &ignis__caches[device - ignis__devices];
@@ -336,12 +347,12 @@ static void ignis__stream_cache_merge(ignis__cache *cache, ignis__stream_cache *
     }
 }
 
-/*  Hands a stream's blocks, free and used, to Ignis' own stream. The stream is idle. */
+/*  Moves a stream's blocks, free and used, to Ignis' own stream. The stream is idle. */
 IGNIS__COLD static void ignis__memory_forget_stream(ignis__device *device, void *stream)
 {
     ignis__cache *cache = &ignis__caches[device - ignis__devices];
     ignis__stream_cache **link = &cache->parts;
-    ignis__mutex_lock(&cache->trimming); /* what it has taken out of the cache may come back to its part */
+    ignis__mutex_lock(&cache->trimming); /* blocks taken by another thread may return to this stream's cache */
     ignis__mutex_lock(&cache->lock);
     while (*link) {
         ignis__stream_cache *part = *link, *own = cache->parts;
@@ -379,7 +390,7 @@ IGNIS__COLD static void ignis__memory_setup(int64_t limit, bool bypass, bool tra
     }
 }
 
-/*  Frees every segment and all host memory of a device's cache. Its context is current. */
+/*  Frees all segments and host memory of a device's cache. Its context is current. */
 IGNIS__COLD static void ignis__memory_close(const char *call, ignis__device *device)
 {
     ignis__cache *cache = &ignis__caches[device - ignis__devices];
@@ -405,7 +416,7 @@ IGNIS__COLD static void ignis__memory_close(const char *call, ignis__device *dev
     while (cache->lent || cache->spare) {
         ignis__pinned **list = cache->lent ? &cache->lent : &cache->spare, *pinned = *list;
         *list = pinned->next;
-        (void)IGNIS__CUDA(cuMemFreeHost, (pinned->memory)); /* fails with what is known already, if at all */
+        (void)IGNIS__CUDA(cuMemFreeHost, (pinned->memory)); /* can only fail with a fault that is reported already */
         ignis__free(pinned);
     }
     while (cache->parts) {
@@ -416,7 +427,7 @@ IGNIS__COLD static void ignis__memory_close(const char *call, ignis__device *dev
     ignis__memory_rows_free(&cache->counted);
 }
 
-/*  What the driver knows of an address: the type of memory, 0 where it knows none (pageable host memory), and its device. */
+/*  Asks the driver about an address: the type of its memory, 0 if unknown (pageable host memory), and its device. */
 static bool ignis__address_query(const char *call, ignis__device *device, const void *ptr, int *type, int *ordinal)
 {
     int attributes[2] = {IGNIS__CU_POINTER_MEMORY_TYPE, IGNIS__CU_POINTER_ORDINAL};
@@ -425,7 +436,7 @@ static bool ignis__address_query(const char *call, ignis__device *device, const 
     return !IGNIS__CUDA_FAILED(call, device, cuPointerGetAttributes, (2, attributes, values, (ignis__address)(uintptr_t)ptr));
 }
 
-/*  The allocation, or the reserved range of addresses, that an address lies in; a size of 0 where the driver does not tell. */
+/*  Finds the allocation, or the reserved address range, around an address. The size is 0 if the driver does not tell. */
 static bool ignis__address_range(const char *call, ignis__device *device, const void *ptr, ignis__address *start, size_t *size)
 {
     int attributes[2] = {IGNIS__CU_POINTER_RANGE_START, IGNIS__CU_POINTER_RANGE_SIZE};

@@ -1,4 +1,9 @@
-/*  Pinned host memory; the device is entered. Null on failure. */
+/*  device/memory_pinned.c - pinned host memory: of the caller, and chunks for copies
+
+    To free pinned memory CUDA waits for all devices, so chunks are kept for the next copy.
+    May use: memory_block.c, >>device. Locks: cache->lock guards the lists; it is released around driver calls. */
+
+/*  Allocates pinned host memory; the device is entered. NULL on failure. */
 static void *ignis__pinned_take(const char *call, ignis__device *device, int64_t size)
 {
     void *memory = NULL;
@@ -16,8 +21,8 @@ static void *ignis__pinned_take(const char *call, ignis__device *device, int64_t
     return NULL;
 }
 
-/*  Waits for the device, as copies may still use the memory, and frees that (null: nothing), also when the device cannot be entered; after a fault
-    there is nothing to wait for, and the memory ends with the process. */
+/*  Waits for the device, because copies may still use the memory, and frees it (NULL: nothing), also if the device
+    cannot be entered. After a fault there is nothing to wait for, and the memory ends with the process. */
 static ignis_status ignis__pinned_end(const char *call, ignis__device *device, void *memory)
 {
     ignis__binding binding;
@@ -39,7 +44,7 @@ static ignis_status ignis__pinned_recycle(const char *call, ignis__device *devic
     return ignis__pinned_end(call, device, memory);
 }
 
-/*  New pinned memory with what Ignis knows of it; null on failure. The device is entered. */
+/*  Allocates pinned memory and its entry. NULL on failure. The device is entered. */
 IGNIS__COLD static ignis__pinned *ignis__pinned_make(const char *call, ignis__device *device, int64_t size)
 {
     ignis__pinned *pinned = (ignis__pinned *)ignis__alloc_for(call, sizeof *pinned);
@@ -62,8 +67,8 @@ static void ignis__pinned_keep(ignis__device *device, ignis__pinned **list, igni
     ignis__mutex_unlock(&cache->lock);
 }
 
-/*  A piece of pinned memory that Ignis uses for a while, with room for so many bytes: the smallest spare one that has, or a new one.
-    ignis__pinned_chunk_recycle gives it back, or ignis__pinned_chunk_keep when nothing uses it any more. */
+/*  Returns a chunk of pinned memory with at least `size` bytes for temporary use: the smallest spare one that fits,
+    or a new one. ignis__pinned_chunk_recycle takes it back, or ignis__pinned_chunk_keep if nothing uses it any more. */
 #define IGNIS__PIECE ((int64_t)1 << 20) /* to copy through */
 static ignis__pinned *ignis__pinned_chunk_take(const char *call, ignis__device *device, int64_t size)
 {
@@ -84,14 +89,15 @@ static ignis__pinned *ignis__pinned_chunk_take(const char *call, ignis__device *
     return piece ? piece : ignis__pinned_make(call, device, room < size ? size : room);
 }
 
-/*  Gives a piece back that nothing uses any more. */
+/*  Recycles a chunk that nothing uses any more. */
 static void ignis__pinned_chunk_keep(ignis__device *device, ignis__pinned *piece)
 {
     ignis__pinned_keep(device, &ignis__caches[device - ignis__devices].spare, piece);
 }
 
-/*  Waits for the device, then keeps a piece, or frees it where it is large. But CUDA waits for all devices to free it, one of which may wait for what
-    this thread has yet to begin, if both are ranks of this process: where there are others, it is kept. */
+/*  Waits for the device, then recycles a chunk, or frees a large one. To free it, CUDA waits for all devices. If
+    several ranks of this process use a device each, one may wait for work that this thread has yet to launch: with
+    several devices, the chunk is kept. */
 IGNIS__MAYBE_UNUSED static ignis_status ignis__pinned_chunk_recycle(const char *call, ignis__device *device, ignis__pinned *piece)
 {
     ignis_status status;
@@ -108,7 +114,7 @@ IGNIS__MAYBE_UNUSED static ignis_status ignis__pinned_chunk_recycle(const char *
     return status;
 }
 
-/*  Frees the large ones of a device's spare pieces. */
+/*  Frees the large spare chunks of a device. */
 IGNIS__COLD static bool ignis__pinned_chunks_trim(const char *call, ignis__device *device, ignis__cache *cache)
 {
     ignis__pinned *taken = NULL, *piece, **link;

@@ -1,3 +1,8 @@
+/*  device/memory_query.c - ignis_memory_query, _rows, _trim
+
+    Reads the statistics of memory_block.c into copies for the caller.
+    May use: memory_block.c, memory_cache.c, memory_pinned.c. Locks: cache->lock while it reads. */
+
 IGNIS__COLD IGNIS_API ignis_status ignis_memory_query(int ordinal, ignis_memory_info *info)
 {
     static const char call[] = "ignis_memory_query";
@@ -31,7 +36,7 @@ IGNIS__COLD static int ignis__row_order(const void *a, const void *b)
     return order ? order : (x->live_bytes < y->live_bytes) - (x->live_bytes > y->live_bytes);
 }
 
-/*  All rows of a device in a block of memory, in order; null, and reported, without memory. */
+/*  Returns all rows of a device in a block of memory, in order. NULL, and reported, if out of memory. */
 IGNIS__COLD static ignis_memory_row *ignis__rows_make(const char *call, ignis__cache *cache, int *count)
 {
     ignis__memory_row *list = NULL, **from = ignis__memory_traced ? &cache->counted : &list, *counted;

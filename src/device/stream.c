@@ -1,20 +1,25 @@
 /* ===============================================================================================================
-   >>stream - streams of the caller, events between streams, waiting for a device.
+   >>stream - streams of the caller, events between streams, waiting for a device
+
+   A stream of the caller has an entry with a serial number, because the driver may reuse its address. All waits go
+   through here, as a wait would invalidate a capture on the same context.
+   May use: >>device, >>capture. Locks: entry->lock is held while a thread waits for the stream; then a device.
    =============================================================================================================== */
 
-/*  Writes a stream of the caller down, after checking that it is one of this device. 0: it is not. */
+/*  Adds an entry for a stream of the caller, after checking that it belongs to this device. Returns its serial, 0 on
+    failure. */
 IGNIS__COLD static uint64_t ignis__stream_adopt(const char *call, ignis__device *device, void *stream)
 {
-    ignis__user_stream *foreign;
+    ignis__user_stream *user_stream;
     const ignis__capture *capture;
     uint64_t serial = 0;
     void *context = NULL;
     bool legacy = (uintptr_t)stream == IGNIS__CU_STREAM_LEGACY; /* of the current context */
     if ((uintptr_t)stream == IGNIS__CU_STREAM_PER_THREAD) {
-        ignis__fail(
-            IGNIS_DIAG_STREAM_INVALID, call,
-            "CU_STREAM_PER_THREAD (cudaStreamPerThread) is another stream in each thread, and no thread can wait for that of another: "
-            "memory could not be handed on safely. Make a stream for this thread with cudaStreamCreate");
+        ignis__fail(IGNIS_DIAG_STREAM_INVALID, call,
+                    "CU_STREAM_PER_THREAD (cudaStreamPerThread) names a different stream in each thread, and no thread can wait for that "
+                    "of another: "
+                    "memory could not be reused safely. Make a stream for this thread with cudaStreamCreate");
         return 0;
     }
     ignis__mutex_lock(&ignis__captures.lock);
@@ -22,9 +27,10 @@ IGNIS__COLD static uint64_t ignis__stream_adopt(const char *call, ignis__device 
         ;
     ignis__mutex_unlock(&ignis__captures.lock);
     if (capture) {
-        ignis__fail(IGNIS_DIAG_CAPTURE_REFUSED, call,
-                    "stream %p is that of a capture, and goes with ignis_graph_end. Work of the thread that captures goes there by itself",
-                    stream);
+        ignis__fail(
+            IGNIS_DIAG_CAPTURE_REFUSED, call,
+            "stream %p belongs to a capture, and ends with ignis_graph_end. Work of the capturing thread is put there automatically",
+            stream);
         return 0;
     }
     if (!legacy && IGNIS__CUDA_FAILED(call, device, cuStreamGetCtx, (stream, &context)))
@@ -35,28 +41,28 @@ IGNIS__COLD static uint64_t ignis__stream_adopt(const char *call, ignis__device 
         return 0;
     }
     ignis__mutex_lock(&device->lock);
-    for (foreign = device->foreign; foreign && foreign->stream != stream; foreign = foreign->next)
+    for (user_stream = device->user_streams; user_stream && user_stream->stream != stream; user_stream = user_stream->next)
         ;
-    if (!foreign) {
-        foreign = (ignis__user_stream *)ignis__alloc(sizeof *foreign);
-        if (foreign) {
-            ignis__mutex_init(&foreign->lock);
-            foreign->stream = stream;
-            foreign->holds = 1;
-            foreign->serial = ignis__atomic_add(&ignis__stream_serials, 1);
-            foreign->next = device->foreign;
-            device->foreign = foreign;
+    if (!user_stream) {
+        user_stream = (ignis__user_stream *)ignis__alloc(sizeof *user_stream);
+        if (user_stream) {
+            ignis__mutex_init(&user_stream->lock);
+            user_stream->stream = stream;
+            user_stream->holds = 1;
+            user_stream->serial = ignis__atomic_add(&ignis__stream_serials, 1);
+            user_stream->next = device->user_streams;
+            device->user_streams = user_stream;
         }
     }
-    if (foreign)
-        serial = foreign->serial;
+    if (user_stream)
+        serial = user_stream->serial;
     ignis__mutex_unlock(&device->lock);
     if (!serial)
-        ignis__fail_host_memory(call, sizeof *foreign);
+        ignis__fail_host_memory(call, sizeof *user_stream);
     return serial;
 }
 
-/*  Keeps an event of the device for the next one who needs one. */
+/*  Recycles an event of the device. */
 IGNIS__ONE_COPY static void ignis__event_recycle(ignis__device *device, ignis__pooled_event *spare)
 {
     ignis__mutex_lock(&device->lock);
@@ -65,7 +71,7 @@ IGNIS__ONE_COPY static void ignis__event_recycle(ignis__device *device, ignis__p
     ignis__mutex_unlock(&device->lock);
 }
 
-/*  An event behind what is queued on a stream now; null on failure. ignis__event_recycle takes it back. */
+/*  Records an event after the work queued on a stream. NULL on failure. ignis__event_recycle takes it back. */
 static ignis__pooled_event *ignis__event_record(const char *call, ignis__device *device, void *stream)
 {
     ignis__pooled_event *spare;
@@ -92,7 +98,7 @@ static ignis__pooled_event *ignis__event_record(const char *call, ignis__device 
     return spare;
 }
 
-/*  Makes `later` wait for what is queued on `earlier` now. The streams may be of different devices. */
+/*  Makes `later` wait for the work queued on `earlier`. The streams may belong to different devices. */
 static bool ignis__stream_order(const char *call, ignis__device *earlier_device, void *earlier, ignis__device *later_device, void *later)
 {
     ignis__pooled_event *spare;
@@ -111,69 +117,71 @@ static bool ignis__stream_order(const char *call, ignis__device *earlier_device,
     return ok;
 }
 
-/*  The stream of the caller that comes next after `serial`, held; null: there is none. */
+/*  Holds and returns the next stream of the caller after `serial`. NULL if there is none. */
 static ignis__user_stream *ignis__user_stream_next(ignis__device *device, uint64_t serial)
 {
-    ignis__user_stream *foreign, *next = NULL;
+    ignis__user_stream *user_stream, *next = NULL;
     ignis__mutex_lock(&device->lock);
-    for (foreign = device->foreign; foreign; foreign = foreign->next)
-        if (foreign->serial > serial && (!next || foreign->serial < next->serial))
-            next = foreign;
+    for (user_stream = device->user_streams; user_stream; user_stream = user_stream->next)
+        if (user_stream->serial > serial && (!next || user_stream->serial < next->serial))
+            next = user_stream;
     if (next)
         next->holds++;
     ignis__mutex_unlock(&device->lock);
     return next;
 }
 
-/*  What is known of a stream of the caller, held; null: it is none. */
+/*  Finds and holds the entry of a caller's stream. NULL if there is none. */
 static ignis__user_stream *ignis__user_stream_hold(ignis__device *device, const void *stream)
 {
-    ignis__user_stream *foreign;
+    ignis__user_stream *user_stream;
     ignis__mutex_lock(&device->lock);
-    for (foreign = device->foreign; foreign && foreign->stream != stream; foreign = foreign->next)
+    for (user_stream = device->user_streams; user_stream && user_stream->stream != stream; user_stream = user_stream->next)
         ;
-    if (foreign)
-        foreign->holds++;
+    if (user_stream)
+        user_stream->holds++;
     ignis__mutex_unlock(&device->lock);
-    return foreign;
+    return user_stream;
 }
 
-static void ignis__user_stream_drop(ignis__device *device, ignis__user_stream *foreign)
+static void ignis__user_stream_drop(ignis__device *device, ignis__user_stream *user_stream)
 {
     bool last;
     ignis__mutex_lock(&device->lock);
-    last = --foreign->holds == 0;
+    last = --user_stream->holds == 0;
     ignis__mutex_unlock(&device->lock);
     if (last)
-        ignis__free(foreign);
+        ignis__free(user_stream);
 }
 
-/*  Draws a stream of the caller into the thread's capture, behind what that has queued on `from`; serial: what ignis__stream_adopt gave. A
-    thread that waits for the stream is waited for, as its wait would spoil the capture. */
+/*  Joins a stream of the caller to the thread's capture, after the work queued on `from`. serial is from
+    ignis__stream_adopt. First waits for threads that wait for the stream, because their wait would invalidate the
+    capture. */
 IGNIS__MAYBE_UNUSED static bool ignis__capture_draw(const char *call, ignis__device *device, void *from, uint64_t serial)
 {
-    ignis__user_stream *foreign = ignis__user_stream_next(device, serial - 1);
+    ignis__user_stream *user_stream = ignis__user_stream_next(device, serial - 1);
     bool ok;
-    IGNIS_ASSERT(foreign && foreign->serial == serial);
-    ignis__mutex_lock(&foreign->lock);
-    ok = ignis__stream_order(call, device, from, device, foreign->stream);
-    ignis__mutex_unlock(&foreign->lock);
-    ignis__user_stream_drop(device, foreign);
+    IGNIS_ASSERT(user_stream && user_stream->serial == serial);
+    ignis__mutex_lock(&user_stream->lock);
+    ok = ignis__stream_order(call, device, from, device, user_stream->stream);
+    ignis__mutex_unlock(&user_stream->lock);
+    ignis__user_stream_drop(device, user_stream);
     return ok;
 }
 
-/*  Waits for a stream, unless a capture has drawn it in. Returns the driver's error. */
+/*  Waits for a stream, unless it is part of a capture. Returns the driver's error. */
 static int ignis__stream_finish(void *stream)
 {
     int captures = 0, error = IGNIS__CUDA(cuStreamIsCapturing, (stream, &captures));
     return error == 0 && !captures ? IGNIS__CUDA(cuStreamSynchronize, (stream)) : error;
 }
 
-/*  Waits for the work of an entered device. While a thread captures on its context, which a wait would spoil, or when that wait has failed: for
-    each known stream that no capture has drawn in. Returns the first error; the work is through also then, unless the devices are lost. */
+/*  Waits for the work of an entered device. While another thread captures on its context, which such a wait would
+    invalidate, or if the wait has failed, it waits for each known stream outside of captures. Returns the first
+    error. The work is done also then, unless the devices are lost. */
 IGNIS__COLD static int ignis__device_finish(ignis__device *device)
 {
-    ignis__user_stream *foreign;
+    ignis__user_stream *user_stream;
     uint64_t serial = 0;
     int first = IGNIS__CU_CAPTURE_UNSUPPORTED, error;
     ignis__rwlock_read(&device->waiting);
@@ -182,22 +190,22 @@ IGNIS__COLD static int ignis__device_finish(ignis__device *device)
     ignis__rwlock_read_end(&device->waiting);
     if (first == 0 || ignis__cuda_is_fatal(first))
         return first;
-    if (first == IGNIS__CU_CAPTURE_UNSUPPORTED) /* others may capture, too */
+    if (first == IGNIS__CU_CAPTURE_UNSUPPORTED) /* another program part may capture, too */
         first = 0;
     error = ignis__stream_finish(device->stream);
     first = first ? first : error;
-    while ((foreign = ignis__user_stream_next(device, serial)) != NULL) {
-        ignis__mutex_lock(&foreign->lock);
-        error = foreign->forgotten ? 0 : ignis__stream_finish(foreign->stream);
-        ignis__mutex_unlock(&foreign->lock);
+    while ((user_stream = ignis__user_stream_next(device, serial)) != NULL) {
+        ignis__mutex_lock(&user_stream->lock);
+        error = user_stream->forgotten ? 0 : ignis__stream_finish(user_stream->stream);
+        ignis__mutex_unlock(&user_stream->lock);
         first = first ? first : error;
-        serial = foreign->serial;
-        ignis__user_stream_drop(device, foreign);
+        serial = user_stream->serial;
+        ignis__user_stream_drop(device, user_stream);
     }
     return first;
 }
 
-/*  The same, where the failure is to be reported. */
+/*  As ignis__device_finish, and reports the failure. */
 static bool ignis__device_wait(const char *call, ignis__device *device)
 {
     return ignis__cuda_check(call, device, "cuCtxSynchronize", ignis__device_finish(device)) == IGNIS_OK;
@@ -240,7 +248,7 @@ IGNIS__COLD IGNIS_API void *ignis_stream_create(const ignis_stream_desc *desc)
     static const char call[] = "ignis_stream_create";
     void *stream = NULL;
     int priority = desc ? desc->priority : 0; /* the driver's are the other way round */
-    ignis__user_stream *foreign;
+    ignis__user_stream *user_stream;
     uint64_t serial;
     ignis__binding binding;
     ignis__device *device = ignis__device_current_enter(call, &binding);
@@ -249,10 +257,10 @@ IGNIS__COLD IGNIS_API void *ignis_stream_create(const ignis_stream_desc *desc)
     if (!IGNIS__CUDA_FAILED(call, device, cuStreamCreateWithPriority,
                             (&stream, IGNIS__CU_STREAM_NON_BLOCKING, priority < -INT_MAX ? INT_MAX : -priority))) {
         serial = ignis__stream_adopt(call, device, stream);
-        foreign = serial ? ignis__user_stream_next(device, serial - 1) : NULL;
-        if (foreign) {
-            foreign->created = true;
-            ignis__user_stream_drop(device, foreign);
+        user_stream = serial ? ignis__user_stream_next(device, serial - 1) : NULL;
+        if (user_stream) {
+            user_stream->created = true;
+            ignis__user_stream_drop(device, user_stream);
         } else {
             (void)IGNIS__CUDA(cuStreamDestroy_v2, (stream));
             stream = NULL;
@@ -262,34 +270,35 @@ IGNIS__COLD IGNIS_API void *ignis_stream_create(const ignis_stream_desc *desc)
     return stream;
 }
 
-/*  Names those that ignis_device_close frees. */
+/*  Reports streams that ignis__device_close will free. */
 IGNIS__COLD static void ignis__streams_leaked(const char *call)
 {
-    const ignis__user_stream *foreign;
+    const ignis__user_stream *user_stream;
     int i;
     for (i = 0; i < ignis__device_total; i++)
-        for (foreign = ignis__devices[i].foreign; foreign; foreign = foreign->next)
-            if (foreign->created)
-                ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "stream %p of device %d, of ignis_stream_create", foreign->stream, i);
+        for (user_stream = ignis__devices[i].user_streams; user_stream; user_stream = user_stream->next)
+            if (user_stream->created)
+                ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "stream %p of device %d, of ignis_stream_create", user_stream->stream,
+                                   i);
 }
 
 static bool ignis__stream_known(ignis__device *device, const void *stream)
 {
     const ignis__capture *capture = ignis__capture_on(device);
-    const ignis__user_stream *foreign;
+    const ignis__user_stream *user_stream;
     if (!ignis__atomic_load(&device->opened))
         return false;
     if (stream == device->stream || (capture && stream == capture->stream))
         return true;
     ignis__mutex_lock(&device->lock);
-    for (foreign = device->foreign; foreign && foreign->stream != stream; foreign = foreign->next)
+    for (user_stream = device->user_streams; user_stream && user_stream->stream != stream; user_stream = user_stream->next)
         ;
     ignis__mutex_unlock(&device->lock);
-    return foreign != NULL;
+    return user_stream != NULL;
 }
 
-/*  The device of a stream that a call names, entered: of one that Ignis knows, or else the current one if it is of that. null, and
-    reported, when there is none. A stream of null becomes the current one. */
+/*  Enters the device of a stream argument: the stream's device if Ignis knows the stream, else the current device if
+    the stream belongs to it. A stream of NULL becomes the current one. NULL, and reported, on failure. */
 static ignis__device *ignis__stream_enter(const char *call, void **stream, ignis__binding *binding)
 {
     ignis__device *device = ignis__device_current_enter(call, binding);
@@ -312,7 +321,7 @@ static ignis__device *ignis__stream_enter(const char *call, void **stream, ignis
     return NULL;
 }
 
-/*  Whether a stream is captured, by whatever thread. */
+/*  Checks whether any thread captures a stream. */
 static bool ignis__stream_captured(const char *call, ignis__device *device, void *stream, bool *captured)
 {
     int status = 0;
@@ -326,11 +335,12 @@ IGNIS__COLD static bool ignis__fail_captured(const char *call, const char *what)
     return ignis__fail_false(IGNIS_DIAG_CAPTURE_REFUSED, call, "%s", what);
 }
 
-/*  Makes a stream of an entered device wait for an event; captured: one recorded in a capture, which the stream then joins. A thread that
-    waits for the stream is waited for, as its wait would spoil the capture. */
+/*  Makes a stream of an entered device wait for an event. captured: the event was recorded in a capture, which the
+    stream then joins. First waits for threads that wait for the stream, because their wait would invalidate the
+    capture. */
 static bool ignis__stream_await(const char *call, ignis__device *device, void *stream, void *event, bool captured)
 {
-    ignis__user_stream *foreign;
+    ignis__user_stream *user_stream;
     uint64_t serial;
     bool joined, ok;
     if (!ignis__stream_captured(call, device, stream, &joined))
@@ -338,26 +348,25 @@ static bool ignis__stream_await(const char *call, ignis__device *device, void *s
     if (captured == joined)
         return !IGNIS__CUDA_FAILED(call, device, cuStreamWaitEvent, (stream, event, 0));
     if (joined)
-        return ignis__fail_captured(call, "the stream is captured, and cannot wait for what is outside of the capture");
+        return ignis__fail_captured(call, "the stream is captured, and cannot wait for work outside of the capture");
     if (!ignis__capture_on(device) || stream == device->stream || (uintptr_t)stream == IGNIS__CU_STREAM_LEGACY)
-        return ignis__fail_captured(call,
-                                    "what is to be waited for is captured: only other streams of the caller, on the capture's device and "
-                                    "at the hand of its thread, join a capture");
+        return ignis__fail_captured(call, "the other stream or event is captured: only streams of the caller, on the capture's device and "
+                                          "used by its thread, can join a capture");
     serial = ignis__stream_adopt(call, device, stream);
-    foreign = serial ? ignis__user_stream_next(device, serial - 1) : NULL;
-    if (!foreign)
+    user_stream = serial ? ignis__user_stream_next(device, serial - 1) : NULL;
+    if (!user_stream)
         return false;
-    ignis__mutex_lock(&foreign->lock);
+    ignis__mutex_lock(&user_stream->lock);
     ok = !IGNIS__CUDA_FAILED(call, device, cuStreamWaitEvent, (stream, event, 0));
-    ignis__mutex_unlock(&foreign->lock);
-    ignis__user_stream_drop(device, foreign);
+    ignis__mutex_unlock(&user_stream->lock);
+    ignis__user_stream_drop(device, user_stream);
     return ok;
 }
 
 IGNIS_API ignis_status ignis_stream_query(void *stream, bool *done)
 {
     static const char call[] = "ignis_stream_query";
-    ignis__user_stream *foreign;
+    ignis__user_stream *user_stream;
     ignis__device *device;
     ignis__binding binding;
     bool captured, ok = false;
@@ -367,9 +376,9 @@ IGNIS_API ignis_status ignis_stream_query(void *stream, bool *done)
     device = ignis__stream_enter(call, &stream, &binding);
     if (!device)
         return ignis__failed();
-    foreign = ignis__user_stream_hold(device, stream);
-    if (foreign &&
-        !ignis__mutex_try(&foreign->lock)) { /* a thread waits for it, or draws it into a capture, which a question would spoil */
+    user_stream = ignis__user_stream_hold(device, stream);
+    if (user_stream &&
+        !ignis__mutex_try(&user_stream->lock)) { /* a thread waits for it, or draws it into a capture, which a question would spoil */
         *done = false;
         ok = true;
     } else {
@@ -379,11 +388,11 @@ IGNIS_API ignis_status ignis_stream_query(void *stream, bool *done)
             ok = captured ? ignis__fail_captured(call, "the stream is captured: its work runs at each launch of the graph")
                           : error == IGNIS__CU_NOT_READY || ignis__cuda_check(call, device, "cuStreamQuery", error) == IGNIS_OK;
         }
-        if (foreign)
-            ignis__mutex_unlock(&foreign->lock);
+        if (user_stream)
+            ignis__mutex_unlock(&user_stream->lock);
     }
-    if (foreign)
-        ignis__user_stream_drop(device, foreign);
+    if (user_stream)
+        ignis__user_stream_drop(device, user_stream);
     ignis__device_leave(&binding);
     return ok ? IGNIS_OK : ignis__failed();
 }

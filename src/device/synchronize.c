@@ -1,3 +1,8 @@
+/*  device/synchronize.c - ignis_synchronize
+
+    Waits for the current device and reports what failed meanwhile, on the thread that asks.
+    May use: stream.c, callback.c. Locks: none of its own. */
+
 IGNIS_API ignis_status ignis_synchronize(void)
 {
     static const char call[] = "ignis_synchronize";

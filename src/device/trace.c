@@ -1,5 +1,10 @@
 /* ===============================================================================================================
-   >>profile - what runs, and how long: written down here, and made into reports further below.
+   >>profile - the recording half of profiles: what runs, when, and for how long
+
+   ignis__traced_open and _close surround each kernel, copy and collective operation. report/profile.c makes the
+   tables and traces.
+   May use: >>device, >>stream. Costs one atomic read while no profile is open.
+   Locks: ignis__profile_lock guards the items.
    =============================================================================================================== */
 
 typedef enum ignis__traced_kind {
@@ -8,7 +13,7 @@ typedef enum ignis__traced_kind {
     IGNIS__TRACED_COPY,
     IGNIS__TRACED_GRAPH,
     IGNIS__TRACED_COLLECTIVE,
-    IGNIS__TRACED_MEMORY /* what a device has in use from then on */
+    IGNIS__TRACED_MEMORY /* a device's memory in use from then on */
 } ignis__traced_kind;
 
 typedef struct ignis__traced {
@@ -18,14 +23,14 @@ typedef struct ignis__traced {
     uint64_t operation;
     const char *call, *file; /* file may be null */
     char name[72];
-    void *stream, *first, *last; /* events; null of what the host does */
+    void *stream, *first, *last; /* events; NULL for items of the host */
     int64_t begin_ns, end_ns;    /* on the host */
     double bytes, flops;         /* 0: not known */
-    int64_t at_ns;               /* on the device, by the host's clock, once it was asked; and how long, -1 where that is not known */
+    int64_t at_ns;               /* start by the host's clock, read when the work is done; and the duration, -1 if unknown */
     double ms;
 } ignis__traced;
 
-#define IGNIS__TRACED_MOST ((size_t)1 << 18) /* what comes later is counted alone */
+#define IGNIS__TRACED_MOST ((size_t)1 << 18) /* later items are only counted */
 
 static struct {
     uint64_t on; /* read without the lock, as one branch of a launch */
@@ -46,14 +51,14 @@ static ignis__mutex ignis__profile_lock = IGNIS__MUTEX_INIT;
 
 static bool ignis__profiling(void) { return ignis__atomic_load(&ignis__profile.on) != 0; }
 
-/*  The names of kernels, by their functions. */
+/*  Names of kernels, by their functions. */
 typedef struct ignis__named_function {
     void *function;
     char name[72];
     struct ignis__named_function *next;
 } ignis__named_function;
 
-/*  Without memory a function has no name. */
+/*  Returns the name of a function; without memory it has none. */
 IGNIS__COLD static void ignis__function_name(void *function, const char *name)
 {
     ignis__named_function **list = &ignis__profile.named[((uintptr_t)function >> 4) % 64], *named;
@@ -70,7 +75,8 @@ IGNIS__COLD static void ignis__function_name(void *function, const char *name)
     ignis__mutex_unlock(&ignis__profile_lock);
 }
 
-/*  The next kernel that this thread launches reads and writes so many bytes; of less than 0, what its operands have. rate: an ignis_dtype. */
+/*  Sets the bytes that the next kernel of this thread reads and writes; below 0: all bytes of its operands. rate: an
+    ignis_dtype. */
 static void ignis__cost(double bytes, double flops, int rate)
 {
     ignis__thread *thread = &ignis__this_thread;
@@ -83,7 +89,7 @@ static void ignis__cost(double bytes, double flops, int rate)
     thread->rate = rate;
 }
 
-/*  Puts an item into the profile, if there is one still; its events are those of the profile then. */
+/*  Adds an item to the open profile, which then owns its events. */
 IGNIS__COLD static bool ignis__traced_add(const ignis__traced *traced)
 {
     ignis__traced *items;
@@ -122,7 +128,7 @@ IGNIS__COLD static void ignis__traced_events_free(ignis__traced *traced)
     traced->first = traced->last = NULL;
 }
 
-/*  Something of this thread begins now. */
+/*  Begins an item of this thread. */
 IGNIS__COLD static void ignis__traced_begin(ignis__traced *traced, ignis__traced_kind kind, const char *call, const ignis__device *device)
 {
     ignis__thread *thread = &ignis__this_thread;
@@ -141,7 +147,7 @@ IGNIS__COLD static void ignis__traced_begin(ignis__traced *traced, ignis__traced
     traced->begin_ns = ignis__monotonic_ns();
 }
 
-/*  Relates the clocks of host and device, which is entered, on a stream that has nothing to do and waits for no other. */
+/*  Relates the clocks of host and device on an idle stream that waits for no other. The device is entered. */
 IGNIS__COLD static void ignis__profile_base(ignis__device *device)
 {
     int index = ignis__device_ordinal(device);
@@ -159,8 +165,9 @@ IGNIS__COLD static void ignis__profile_base(ignis__device *device)
     ignis__mutex_unlock(&ignis__profile_lock);
 }
 
-/*  What is queued on a stream between the two is an item of the profile. Work that a capture records is none: it has no time yet. False: no
-    profile, or no events, which is counted. The device is entered. function: of a kernel; name: of anything else. */
+/*  Begins an item of the profile: work queued on a stream until ignis__traced_close. Captured work is no item,
+    because it has no time yet. False if there is no profile, or no event, which is counted. The device is entered.
+    function: of a kernel; name: of anything else. */
 IGNIS__COLD static bool ignis__traced_open(ignis__traced *traced, ignis__traced_kind kind, const char *call, ignis__device *device,
                                            void *stream, void *function, const char *name)
 {
@@ -200,7 +207,7 @@ IGNIS__COLD static bool ignis__traced_open(ignis__traced *traced, ignis__traced_
     return ok;
 }
 
-/*  ok: what was between the two has been queued. */
+/*  Ends an item. ok: its work was queued. */
 IGNIS__COLD static bool ignis__traced_close(ignis__traced *traced, bool ok)
 {
     bool recorded = ok && IGNIS__CUDA(cuEventRecord, (traced->last, traced->stream)) == 0;
@@ -210,7 +217,7 @@ IGNIS__COLD static bool ignis__traced_close(ignis__traced *traced, bool ok)
     return ok;
 }
 
-/*  The same for what copies or fills so many bytes. */
+/*  Ends an item that copies or fills `size` bytes. */
 static bool ignis__traced_copy(ignis__traced *traced, const char *call, ignis__device *device, void *stream, const char *name, int64_t size)
 {
     if (!ignis__profiling())
@@ -219,7 +226,7 @@ static bool ignis__traced_copy(ignis__traced *traced, const char *call, ignis__d
     return ignis__traced_open(traced, IGNIS__TRACED_COPY, call, device, stream, NULL, name);
 }
 
-/*  What a device has in use from now on. */
+/*  Records a device's memory in use from now on. */
 IGNIS__COLD static void ignis__traced_memory(int device, int64_t live, int64_t reserved)
 {
     ignis__traced traced = IGNIS__ZERO;
@@ -231,7 +238,7 @@ IGNIS__COLD static void ignis__traced_memory(int device, int64_t live, int64_t r
     (void)ignis__traced_add(&traced);
 }
 
-/*  A call on the host that began at begin_ns and ends now. */
+/*  Adds a call on the host that began at begin_ns and ends now. */
 IGNIS__COLD static void ignis__traced_call(const char *call, const ignis__device *device, int64_t begin_ns)
 {
     ignis__traced traced;

@@ -5,7 +5,7 @@ static bool ignis__comm_stream_known(ignis__device *device, void *stream)
     if (stream == device->stream)
         return true;
     ignis__mutex_lock(&device->lock);
-    for (foreign = device->foreign; foreign && foreign->stream != stream; foreign = foreign->next)
+    for (foreign = device->user_streams; foreign && foreign->stream != stream; foreign = foreign->next)
         ;
     ignis__mutex_unlock(&device->lock);
     return foreign != NULL;
