@@ -128,14 +128,15 @@ build/amalgamated: $(PARTS) build/amalgamate
 ignis_kernels.h: build/embed $(wildcard kernels/*) ignis.h
 	build/embed
 
-check-headers: build/amalgamate build/embed
+check-headers: build/amalgamate build/embed build/kernel_texts
 	build/amalgamate --check
 	build/embed --check
+	@CC="$(CC)" sh tools/check_kernel_texts.sh
 
 build/%: tools/%.c
 	@mkdir -p build
 	$(CC) -O1 -I. $< -o $@ $(LDLIBS)
-build/nvrtc_check: ignis_kernels.h
+build/nvrtc_check build/kernel_texts: ignis_kernels.h
 build/ignis_embed: $(HEADERS)
 
 # Not optimized: an example is compiled in a third of the time, and what takes long in it runs on the device.

@@ -2,13 +2,18 @@
 /*  embed.c - writes ignis_kernels.h: the files of kernels/ as arrays of C strings
 
         cc tools/embed.c -o build/embed
-        build/embed             writes ignis_kernels.h
-        build/embed --check     exits with 1 when ignis_kernels.h is not what would be written
+        build/embed                 writes ignis_kernels.h
+        build/embed --check         exits with 1 when ignis_kernels.h is not what would be written
+        build/embed --strip FILE    prints a source as it would be embedded
 
     Run from the root of the repository. Equal sources give an equal file on every machine. The version is that of ignis.h.
 
-    One literal per source line: a literal that holds a whole file would be beyond what compilers must accept (4095
-    characters in C99, 64 KB in MSVC), and changes would not show line by line.
+    Every program carries the texts, so they have no comments and no indentation. Lines keep their numbers, so that messages
+    of the compiler name the line of the file. tools/check_kernel_texts.sh compares the texts with the files.
+
+    A source line is a literal of its own, and so is a run of empty lines, so that changes show line by line. The compiler joins
+    literals to pieces of at most MAX_PIECE characters: compilers need not accept more than 4095 in C99. Each piece costs a pointer,
+    and 24 bytes to relocate it.
 */
 #include <ctype.h>
 #include <dirent.h>
@@ -24,6 +29,7 @@
 #define COMMON "ignis.cuh" /* comes first, the others follow in alphabetical order */
 #define MAX_SOURCES 96
 #define MAX_LINE 2000
+#define MAX_PIECE 4000
 
 typedef struct text {
     char *data;
@@ -33,8 +39,9 @@ typedef struct text {
 typedef struct source {
     char name[64];   /* "elementwise.cu" */
     char symbol[64]; /* "elementwise_cu" */
-    text content;
+    text content;    /* as it is embedded */
     int lines;
+    int is_basic; /* arrays and kernels alone need it */
     uint64_t hash;
 } source;
 
@@ -100,6 +107,126 @@ static uint64_t fnv1a(const char *data, size_t size)
     return hash;
 }
 
+/* >>stripping --------------------------------------------------------------------------------------------------- */
+
+/* A source that is being stripped. */
+typedef struct strip {
+    const char *path, *at;
+    int line;          /* that has `at` */
+    int held;          /* line ends inside of comments since the last token, not written yet */
+    int gap;           /* white space or a comment since the last token, not written yet */
+    int is_empty;      /* no token yet since the last line end that was not continued */
+    int ends_in_space; /* what was written, but for line ends */
+    text out;
+} strip;
+
+static void refuse(const strip *s, const char *why) { die("%s:%d: %s", s->path, s->line, why); }
+
+static int is_word(char c) { return isalnum((unsigned char)c) || c == '_'; }
+
+/* Writes what is between two tokens. A comment of several lines between tokens of one line leaves continued lines. */
+static void write_gap(strip *s)
+{
+    if (s->gap && !s->is_empty && !s->ends_in_space) {
+        append(&s->out, " ", 1);
+        s->ends_in_space = 1;
+    }
+    for (; s->held > 0; s->held--)
+        append(&s->out, s->is_empty ? "\n" : "\\\n", s->is_empty ? 1 : 2);
+    s->gap = 0;
+}
+
+static void write_token(strip *s, size_t length)
+{
+    write_gap(s);
+    append(&s->out, s->at, length);
+    for (; length > 0; length--)
+        s->line += *s->at++ == '\n';
+    s->is_empty = s->ends_in_space = 0;
+}
+
+static void skip_comment(strip *s)
+{
+    int is_line = s->at[1] == '/';
+    const char *end = s->at + 2;
+    if (is_line)
+        while (*end && (*end != '\n' || end[-1] == '\\'))
+            end++;
+    else if ((end = strstr(end, "*/")) != NULL)
+        end += 2;
+    else
+        refuse(s, "the comment has no end");
+    for (; s->at < end; s->at++) {
+        s->line += *s->at == '\n';
+        s->held += *s->at == '\n';
+    }
+    s->gap = 1;
+}
+
+/* The characters of a word or a number: 1'000 is one, and so is the prefix of a literal. */
+static size_t word_length(const char *at)
+{
+    size_t length = 1;
+    while (is_word(at[length]) || (at[length] == '\'' && isdigit((unsigned char)at[0]) && is_word(at[length + 1])))
+        length++;
+    return length;
+}
+
+static size_t literal_length(const strip *s)
+{
+    size_t length = 1;
+    for (; s->at[length] != s->at[0]; length++) {
+        length += s->at[length] == '\\'; /* of an escape, or of a line that goes on */
+        if (s->at[length] == 0 || (s->at[length] == '\n' && s->at[length - 1] != '\\'))
+            refuse(s, "the literal has no end in its line");
+    }
+    return length + 1;
+}
+
+static void strip_token(strip *s)
+{
+    const char *at = s->at;
+    if (is_word(at[0])) {
+        size_t length = word_length(at);
+        if (at[length] == '"' && at[length - 1] == 'R')
+            refuse(s, "raw string literals cannot be embedded");
+        write_token(s, length);
+    } else if (at[0] == '\\') {
+        if (at[1] != '\n')
+            refuse(s, "a backslash outside of literals does not end its line");
+        write_gap(s);
+        append(&s->out, "\\\n", 2);
+        s->line++;
+        s->at += 2;
+    } else {
+        write_token(s, at[0] == '"' || at[0] == '\'' ? literal_length(s) : 1);
+    }
+}
+
+/* The tokens of a text that ends with a line end, each in its line, without comments and with one space where there was any. */
+static text strip_text(const char *path, const text *from)
+{
+    strip s = {path, from->data, 1, 0, 0, 1, 0, {0}};
+    while (*s.at) {
+        if (*s.at == '\n') {
+            s.is_empty = 1;
+            s.held++;
+            write_gap(&s);
+            s.ends_in_space = 0;
+            s.line++;
+            s.at++;
+        } else if (*s.at == ' ' || *s.at == '\t') {
+            s.gap = 1;
+            s.at++;
+        } else if (s.at[0] == '/' && (s.at[1] == '/' || s.at[1] == '*')) {
+            skip_comment(&s);
+        } else {
+            strip_token(&s);
+        }
+    }
+    return s.out;
+}
+
 /* >>sources ----------------------------------------------------------------------------------------------------- */
 
 static int is_source(const char *name)
@@ -115,6 +242,33 @@ static int compare_sources(const void *a, const void *b)
     return common ? common : strcmp(name_a, name_b);
 }
 
+/* A file as it is embedded. */
+static text read_stripped(const char *path)
+{
+    text file = {0}, stripped;
+    int line = 1;
+    size_t column = 0;
+    if (!read_file(path, &file))
+        die("cannot open %s", path);
+    if (file.size == 0 || file.data[file.size - 1] != '\n')
+        die("%s does not end with a line end", path);
+    for (size_t i = 0; i < file.size; i++) {
+        unsigned char c = (unsigned char)file.data[i];
+        if (c == '\n') {
+            line++;
+            column = 0;
+        } else {
+            if (c != '\t' && (c < 32 || c > 126))
+                die("%s:%d: byte 0x%02x is not printable ASCII", path, line, c);
+            if (++column > MAX_LINE)
+                die("%s:%d: the line is longer than %d characters", path, line, MAX_LINE);
+        }
+    }
+    stripped = strip_text(path, &file);
+    free(file.data);
+    return stripped;
+}
+
 static void read_source(source *s, const char *name)
 {
     char path[1024];
@@ -125,25 +279,27 @@ static void read_source(source *s, const char *name)
         s->symbol[i] = (char)(name[i] && !isalnum((unsigned char)name[i]) ? '_' : tolower((unsigned char)name[i]));
 
     snprintf(path, sizeof(path), "%s/%s", SOURCE_DIR, name);
-    if (!read_file(path, &s->content))
-        die("cannot open %s", path);
-    if (s->content.size == 0 || s->content.data[s->content.size - 1] != '\n')
-        die("%s does not end with a line end", path);
+    s->content = read_stripped(path);
+    for (size_t i = 0; i < s->content.size; i++)
+        s->lines += s->content.data[i] == '\n';
+    s->hash = fnv1a(s->content.data, s->content.size);
+}
 
-    size_t column = 0;
-    for (size_t i = 0; i < s->content.size; i++) {
-        unsigned char c = (unsigned char)s->content.data[i];
-        if (c == '\n') {
-            s->lines++;
-            column = 0;
-        } else {
-            if (c != '\t' && (c < 32 || c > 126))
-                die("%s:%d: byte 0x%02x is not printable ASCII", path, s->lines + 1, c);
-            if (++column > MAX_LINE)
-                die("%s:%d: the line is longer than %d characters", path, s->lines + 1, MAX_LINE);
+/* Marks a source and what it includes as what arrays and kernels alone need. */
+static void mark_basic(source *sources, int count, const char *name)
+{
+    for (int i = 0; i < count; i++) {
+        if (strcmp(sources[i].name, name) != 0 || sources[i].is_basic)
+            continue;
+        sources[i].is_basic = 1;
+        for (const char *at = sources[i].content.data; (at = strstr(at, "#include \"")) != NULL;) {
+            char included[64] = {0};
+            size_t length = strcspn(at += strlen("#include \""), "\"");
+            if (length < sizeof(included))
+                memcpy(included, at, length);
+            mark_basic(sources, count, included);
         }
     }
-    s->hash = fnv1a(s->content.data, s->content.size);
 }
 
 static int read_sources(source *sources)
@@ -163,13 +319,10 @@ static int read_sources(source *sources)
     qsort(sources, (size_t)count, sizeof(source), compare_sources);
     if (count == 0 || strcmp(sources[0].name, COMMON) != 0)
         die("%s/%s is missing", SOURCE_DIR, COMMON);
+    mark_basic(sources, count, COMMON); /* for kernels of users */
+    mark_basic(sources, count, "elementwise.cu");
+    mark_basic(sources, count, "collective.cu");
     return count;
-}
-
-/*  Whether arrays and kernels alone need a source: what others include, and what ignis_array_... and collective operations launch. */
-static int is_basic(const source *s)
-{
-    return strstr(s->name, ".cuh") || strcmp(s->name, "elementwise.cu") == 0 || strcmp(s->name, "collective.cu") == 0;
 }
 
 /* >>output ------------------------------------------------------------------------------------------------------ */
@@ -178,8 +331,8 @@ static void append_literal(text *out, const char *line, size_t length)
 {
     append(out, "\"", 1);
     for (size_t i = 0; i < length; i++) {
-        if (line[i] == '\t') {
-            append(out, "\\t", 2);
+        if (line[i] == '\t' || line[i] == '\n') {
+            append(out, line[i] == '\t' ? "\\t" : "\\n", 2);
             continue;
         }
         int trigraph = line[i] == '?' && i > 0 && line[i - 1] == '?';
@@ -190,15 +343,23 @@ static void append_literal(text *out, const char *line, size_t length)
     append(out, "\"", 1);
 }
 
-static void append_lines(text *out, const source *s)
+/* A literal for each line, with the empty lines that follow it. */
+static void append_pieces(text *out, const source *s)
 {
-    print(out, "static const char *const ignis__lines_%s[] = {\n", s->symbol);
+    size_t used = 0;
+    print(out, "static const char *const ignis__text_%s[] = {\n", s->symbol);
     for (const char *line = s->content.data; *line;) {
-        const char *end = strchr(line, '\n');
+        size_t length = strcspn(line, "\n");
+        length += strspn(line + length, "\n");
+        if (used + length > MAX_PIECE) {
+            append(out, "    ,\n", 6);
+            used = 0;
+        }
         append(out, "    ", 4);
-        append_literal(out, line, (size_t)(end - line));
-        append(out, ",\n", 2);
-        line = end + 1;
+        append_literal(out, line, length);
+        append(out, "\n", 1);
+        used += length;
+        line += length;
     }
     print(out, "};\n\n");
 }
@@ -242,10 +403,10 @@ static void generate(text *out, const source *sources, int count)
     print(out, "#define IGNIS_KERNELS_VERSION %d /* as IGNIS_VERSION */\n\n", 10000 * major + 100 * minor + patch);
     print(out, "#if defined(IGNIS_IMPLEMENTATION) && !defined(IGNIS_KERNELS_IMPLEMENTED)\n#define IGNIS_KERNELS_IMPLEMENTED\n\n");
     print(out, "typedef struct ignis__source {\n"
-               "    const char *name;         /* of the file, for compile errors */\n"
-               "    uint64_t hash;            /* 64-bit FNV-1a of the text */\n"
-               "    const char *const *lines; /* the text is these, each followed by a line end; null: left out */\n"
-               "    int line_count;\n"
+               "    const char *name;          /* of the file, for compile errors */\n"
+               "    uint64_t hash;             /* 64-bit FNV-1a of the text */\n"
+               "    const char *const *pieces; /* the text is these, one behind the other; null: left out */\n"
+               "    int piece_count;\n"
                "} ignis__source;\n\n");
 
     print(out, "enum {\n");
@@ -257,24 +418,23 @@ static void generate(text *out, const source *sources, int count)
     print(out, "    IGNIS__SOURCE_COUNT\n};\n\n");
 
     for (int i = 0; i < count; i++)
-        if (is_basic(&sources[i]))
-            append_lines(out, &sources[i]);
-    print(out, "#ifdef IGNIS_NO_TENSORS /* the sources stay known, by their hashes too: a bundle fits both kinds of program */\n"
-               "#define IGNIS__LINES_OF_TENSORS(lines, count) NULL, 0\n#else\n"
-               "#define IGNIS__LINES_OF_TENSORS(lines, count) lines, count\n\n");
+        if (sources[i].is_basic)
+            append_pieces(out, &sources[i]);
+    print(out, "#define IGNIS__PIECES(symbol) ignis__text_##symbol, (int)(sizeof ignis__text_##symbol / sizeof *ignis__text_##symbol)\n"
+               "#ifdef IGNIS_NO_TENSORS /* the sources stay known, by their hashes too: a bundle fits both kinds of program */\n"
+               "#define IGNIS__PIECES_OF_TENSORS(symbol) NULL, 0\n#else\n"
+               "#define IGNIS__PIECES_OF_TENSORS(symbol) IGNIS__PIECES(symbol)\n\n");
     for (int i = 0; i < count; i++)
-        if (!is_basic(&sources[i]))
-            append_lines(out, &sources[i]);
+        if (!sources[i].is_basic)
+            append_pieces(out, &sources[i]);
     print(out, "#endif /* IGNIS_NO_TENSORS */\n\n");
 
     print(out, "#ifdef __GNUC__\n__attribute__((unused)) /* a program may do without kernels */\n#endif\n");
     print(out, "static const ignis__source ignis__sources[] = {\n");
     for (int i = 0; i < count; i++) {
         const source *s = &sources[i];
-        print(out,
-              is_basic(s) ? "    {\"%s\", 0x%08lx%08lxULL, ignis__lines_%s, %d},\n"
-                          : "    {\"%s\", 0x%08lx%08lxULL, IGNIS__LINES_OF_TENSORS(ignis__lines_%s, %d)},\n",
-              s->name, (unsigned long)(s->hash >> 32), (unsigned long)(s->hash & 0xffffffffu), s->symbol, s->lines);
+        print(out, "    {\"%s\", 0x%08lx%08lxULL, IGNIS__PIECES%s(%s)},\n", s->name, (unsigned long)(s->hash >> 32),
+              (unsigned long)(s->hash & 0xffffffffu), s->is_basic ? "" : "_OF_TENSORS", s->symbol);
     }
     print(out, "};\n\n#endif /* IGNIS_IMPLEMENTATION */\n");
 }
@@ -298,9 +458,14 @@ int main(int argc, char **argv)
 {
     static source sources[MAX_SOURCES];
     text out = {0};
-    int checking = argc == 2 && strcmp(argv[1], "--check") == 0;
-    if (argc > 1 && !checking)
-        die("usage: embed [--check]");
+    int checking = argc == 2 && strcmp(argv[1], "--check") == 0, stripping = argc == 3 && strcmp(argv[1], "--strip") == 0;
+    if (argc > 1 && !checking && !stripping)
+        die("usage: embed [--check | --strip FILE]");
+    if (stripping) {
+        text stripped = read_stripped(argv[2]);
+        fputs(stripped.data, stdout);
+        return 0;
+    }
 
     generate(&out, sources, read_sources(sources));
     if (checking) {

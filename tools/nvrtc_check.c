@@ -640,13 +640,13 @@ static int allowed(const job *j) { return programs[j->program].spills[(atoi(j->a
 static char *join(const ignis__source *source)
 {
     size_t size = 1, at = 0;
-    for (int i = 0; i < source->line_count; i++)
-        size += strlen(source->lines[i]) + 1;
+    for (int i = 0; i < source->piece_count; i++)
+        size += strlen(source->pieces[i]);
     char *text = malloc(size);
     if (!text)
         abort();
-    for (int i = 0; i < source->line_count; i++)
-        at += (size_t)sprintf(text + at, "%s\n", source->lines[i]);
+    for (int i = 0; i < source->piece_count; i++)
+        at += (size_t)sprintf(text + at, "%s", source->pieces[i]);
     return text;
 }
 

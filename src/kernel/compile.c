@@ -214,11 +214,11 @@ IGNIS__COLD static bool ignis__headers_gather(const char *call, const ignis__pro
         char *text;
         if (!ignis__source_is_header(i))
             continue;
-        text = ignis__source_join(&ignis__sources[i]);
-        ok = text != NULL;
+        text = ignis__sources[i].pieces ? ignis__source_join(&ignis__sources[i]) : NULL;
+        ok = text || !ignis__sources[i].pieces;
         headers->own[headers->own_count++] = text;
         headers->names[headers->count] = ignis__sources[i].name;
-        headers->texts[headers->count++] = text;
+        headers->texts[headers->count++] = text ? text : "#error \"IGNIS_NO_TENSORS leaves this header out\"\n";
     }
     for (i = 0; ok && i < program->header_count; i++) {
         headers->names[headers->count] = program->headers[i].name;

@@ -62,14 +62,13 @@ IGNIS__COLD static char *ignis__source_join(const ignis__source *source)
     size_t size = 1, used = 0, length;
     char *text;
     int i;
-    for (i = 0; i < source->line_count; i++)
-        size += strlen(source->lines[i]) + 1;
+    for (i = 0; i < source->piece_count; i++)
+        size += strlen(source->pieces[i]);
     text = (char *)ignis__alloc(size);
-    for (i = 0; text && i < source->line_count; i++) {
-        length = strlen(source->lines[i]);
-        memcpy(text + used, source->lines[i], length);
+    for (i = 0; text && i < source->piece_count; i++) {
+        length = strlen(source->pieces[i]);
+        memcpy(text + used, source->pieces[i], length);
         used += length;
-        text[used++] = '\n';
     }
     return text;
 }

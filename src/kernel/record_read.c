@@ -68,7 +68,7 @@ IGNIS__COLD static bool ignis__request_read_own(char *line, ignis__request *requ
         source++;
     if (!word || source == IGNIS__SOURCE_COUNT)
         return ignis__explain(why, "Ignis has no source %s", word ? word : "");
-    if (!ignis__sources[source].lines)
+    if (!ignis__sources[source].pieces)
         return ignis__explain(why, "%s is of the operations of tensors, which IGNIS_NO_TENSORS leaves out", word);
     request->source = source;
     program->name = ignis__sources[source].name;

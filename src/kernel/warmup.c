@@ -18,7 +18,7 @@ static int ignis__source_dtypes(int source)
     int builtin = 0;
     while (builtin < IGNIS__COUNT(ignis__builtins) && ignis__builtins[builtin].source != source)
         builtin++;
-    if (builtin == IGNIS__COUNT(ignis__builtins) || !ignis__sources[source].lines || strncmp(name, "attention", 9) == 0 ||
+    if (builtin == IGNIS__COUNT(ignis__builtins) || !ignis__sources[source].pieces || strncmp(name, "attention", 9) == 0 ||
         strncmp(name, "collective", 10) == 0 || strncmp(name, "gemm_", 5) == 0 || strncmp(name, "gemv_", 5) == 0 ||
         strncmp(name, "grouped_", 8) == 0 || strncmp(name, "generate_step", 13) == 0)
         return 0;
