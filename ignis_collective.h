@@ -6,13 +6,13 @@
     CONTENTS. A tag stands at a section of the declarations and at that of the implementation; in the manual behind the topic.
 
         >>vmm           physical memory, address ranges, mappings, access  ON VIRTUAL MEMORY
-        >>channel       messages and descriptors between processes      ON CHANNELS
+        >>channel       messages between two processes                  ON CHANNELS
         >>transport     copies between devices and processes, by VMM, legacy IPC, peer copy or host memory
         >>share         arrays that two processes use                   ON SHARING
         >>comm          communicators and collective operations         ON COMMUNICATORS, ON MODELS OF SEVERAL GPUS
         >>parallel      data-parallel training                          ON DATA-PARALLEL TRAINING
 
-        In the implementation alone: >>peer >>nccl >>job.
+        In the implementation alone: >>nccl >>job.
 
     HOW TO USE
 
@@ -588,11 +588,15 @@ IGNIS_API ignis_array ignis_vmm_array_map(ignis_vmm_range range, int64_t offset,
     Threads: any. */
 IGNIS_API ignis_vmm ignis_vmm_of_array(ignis_array array, int64_t *offset);
 
-/* >>channel - messages and descriptors between processes -------------------------------------------------------- */
+/* >>channel - messages between two processes ------------------------------------------------------------------
 
-#define IGNIS_CHANNEL_MAX_BYTES 65536 /* of one message */
-#define IGNIS_CHANNEL_MAX_FDS 64      /* with one message */
-#define IGNIS_CHANNEL_TOKEN_BYTES 16  /* of ignis_channel_desc.token */
+   A server opens a name, clients connect to it. A message has bytes and, through sockets and Windows pipes,
+   descriptors. Both processes run on one machine, for one user, and know a token.
+   Threads: every function may be called from any thread; calls of one kind on one channel take turns. */
+
+#define IGNIS_CHANNEL_MAX_BYTES 65536 /* bytes of a message */
+#define IGNIS_CHANNEL_MAX_FDS 64      /* descriptors of a message */
+#define IGNIS_CHANNEL_TOKEN_BYTES 16  /* bytes of ignis_channel_desc.token */
 
 /*  A channel: messages, and descriptors with them, between two processes of one machine and one user. */
 typedef struct ignis_channel {
@@ -601,8 +605,8 @@ typedef struct ignis_channel {
 
 typedef enum ignis_channel_method {
     IGNIS_CHANNEL_DEFAULT = 0, /* IGNIS_CHANNEL_SOCKET; on Windows IGNIS_CHANNEL_PIPE */
-    IGNIS_CHANNEL_SOCKET,      /* a unix socket: the one that descriptors travel through; not on Windows */
-    IGNIS_CHANNEL_PIPE,        /* two FIFOs; on Windows a named pipe, which handles travel through */
+    IGNIS_CHANNEL_SOCKET,      /* a Unix socket, which carries descriptors; not on Windows */
+    IGNIS_CHANNEL_PIPE,        /* two FIFOs; on Windows a named pipe, which carries handles */
     IGNIS_CHANNEL_SHM,         /* two rings in a shared file; not on Windows */
     IGNIS_CHANNEL_METHOD_COUNT
 } ignis_channel_method;
@@ -611,60 +615,56 @@ typedef struct ignis_channel_desc {
     /* required, the same on both sides: letters, digits, '.', '_', '-', at most 63, '.' not first */
     const char *name;
     ignis_channel_method method; /* IGNIS_CHANNEL_DEFAULT */
-    const char
-        /* a folder of mode 0700, made if need be (IGNIS_COMM_DIR, else $XDG_RUNTIME_DIR/ignis, else
-           <tmp>/ignis-<uid>) */
-        *directory;
-    /* IGNIS_CHANNEL_TOKEN_BYTES that both sides know (random ones, in a file that the server makes) */
+    /* a folder of mode 0700, created if missing (IGNIS_COMM_DIR, else $XDG_RUNTIME_DIR/ignis, else
+       <tmp>/ignis-<uid>) */
+    const char *directory;
+    /* IGNIS_CHANNEL_TOKEN_BYTES that both sides know (random bytes in a file of the server) */
     const unsigned char *token;
-    double timeout_s; /* what accept, connect, send and receive wait at most, in seconds (30) */
+    double timeout_s; /* the longest wait of accept, connect, send and receive, in seconds (30) */
 } ignis_channel_desc;
 
 typedef struct ignis_channel_info {
     ignis_channel_method method;
-    bool server; /* it listens: ignis_channel_serve made it */
-    bool alive;  /* the other side is there; of a server: it listens */
-    /* process of the other side; for a socket and on Windows as the system says, else as the peer says; 0:
-       unknown */
+    bool server; /* it listens: from ignis_channel_serve */
+    bool alive;  /* the peer is alive; of a server: it listens */
+    /* process of the peer, from the system for sockets and on Windows, else from the peer; 0: unknown */
     int64_t peer_pid;
     int64_t peer_uid; /* its user; -1: unknown */
-    int64_t refused;  /* connections that a server has refused */
+    int64_t refused;  /* refused connections of a server */
     char path[512];   /* of the socket, FIFO or file; of the pipe on Windows */
-    /* for poll and epoll: it is readable when there is something to receive, or, of a server, when it is time
-       to call ignis_channel_accept_within; -1: there is none, as by IGNIS_CHANNEL_SHM and on Windows */
+    /* for poll and epoll: readable when a message came; of a server, when ignis_channel_accept_within should
+       be called; -1 for IGNIS_CHANNEL_SHM and on Windows */
     int fd;
-    int send_fd; /* it is writable when there is room for more; -1: there is none */
-    int64_t
-        /* bytes of a message that was sent and that the system has not taken yet: every later call on the
-           channel tries again */
-        unsent;
+    int send_fd; /* for poll and epoll: writable when a message can be sent; -1 as for fd */
+    /* bytes of sent messages that the system has not taken yet; later calls on the channel send them */
+    int64_t unsent;
 } ignis_channel_info;
 
 /*  ignis_channel_serve - open a channel for others to connect to
-    Files that a dead server of this name has left are replaced. Only processes of this user that have the
-    token can connect.
+    Files of a dead server of this name are replaced. Only processes of this user that have the token can
+    connect.
     Returns: a listening channel, for ignis_channel_accept, ignis_channel_query and ignis_channel_close; 0 on
     failure.
     Errors: ARGUMENT (no desc, name or method, a bad timeout), UNSUPPORTED (the method, on this system), IO (a
-    live server has the name; the folder is not private; a path too long), MEMORY.
-    Ownership: ignis_channel_close gives it back, and removes its files.
+    live server has the name; the folder is not private; a path is too long), MEMORY.
+    Ownership: ignis_channel_close frees it and removes its files.
     Threads: any. */
 IGNIS_API ignis_channel ignis_channel_serve(const ignis_channel_desc *desc);
 
-/*  ignis_channel_accept - wait for the next one who connects
-    Those without the token, of another user or with another protocol are refused, counted
-    (ignis_channel_info.refused), and the first of them is logged as a warning; the wait goes on.
-    Returns: a channel to it, 0 on failure.
-    Errors: ARGUMENT (the channel does not listen), FREED, TIMEOUT (nobody came), IO, MEMORY.
-    Ownership: ignis_channel_close gives it back; it outlives the server's channel.
-    Threads: any; those who accept on one channel take turns. Waits until the deadline. */
+/*  ignis_channel_accept - wait for the next client
+    Clients without the token, of another user or with another protocol are refused and counted in
+    ignis_channel_info.refused. The first one is logged as a warning. The wait goes on.
+    Returns: a channel to the client, 0 on failure.
+    Errors: ARGUMENT (the channel does not listen), FREED, TIMEOUT (no client came), IO, MEMORY.
+    Ownership: ignis_channel_close frees it; it outlives the server's channel.
+    Threads: any; calls on one channel take turns. Waits until the deadline. */
 IGNIS_API ignis_channel ignis_channel_accept(ignis_channel server);
 
-/*  ignis_channel_accept_within, ignis_channel_send_within, ignis_channel_receive_within - the same calls,
-    with a deadline of their own
-    timeout_s is in seconds; 0: do not wait; below 0: as long as the channel's desc says. When 0 was too
-    short, that is no failure to be logged or kept for ignis_status_last: ignis_channel_accept_within returns
-    0, the others IGNIS_ERROR_TIMEOUT.
+/*  ignis_channel_accept_within, ignis_channel_send_within, ignis_channel_receive_within - accept, send or
+    receive with a timeout of the call
+    timeout_s is in seconds; 0: do not wait; below 0: the timeout of the channel. A timeout of 0 that passes
+    is neither logged nor kept for ignis_status_last: ignis_channel_accept_within returns 0, the others
+    IGNIS_ERROR_TIMEOUT.
     Returns: as ignis_channel_accept, ignis_channel_send and ignis_channel_receive.
     Errors: as theirs.
     Ownership: as theirs.
@@ -675,47 +675,46 @@ IGNIS_API ignis_status ignis_channel_send_within(ignis_channel channel, const vo
 IGNIS_API ignis_status ignis_channel_receive_within(ignis_channel channel, void *data, int64_t capacity, int64_t *size,
                                                     int *fds, int fd_capacity, int *fd_count, double timeout_s);
 
-/*  ignis_channel_connect - connect to a server of this name, which may come later, but before the deadline
-    Returns: a channel to it, 0 on failure.
-    Errors: ARGUMENT, UNSUPPORTED, TIMEOUT (no server came, or it did not accept), PEER (it refused us), IO,
+/*  ignis_channel_connect - connect to the server of a name, or wait for it until the deadline
+    Returns: a channel to the server, 0 on failure.
+    Errors: ARGUMENT, UNSUPPORTED, TIMEOUT (no server came, or it did not accept), PEER (it refused), IO,
     MEMORY.
-    Ownership: ignis_channel_close gives it back.
+    Ownership: ignis_channel_close frees it.
     Threads: any. Waits until the deadline. */
 IGNIS_API ignis_channel ignis_channel_connect(const ignis_channel_desc *desc);
 
-/*  ignis_channel_send - send one message of 0 to IGNIS_CHANNEL_MAX_BYTES bytes, and descriptors with it
-    It arrives whole, once, in order, or not at all. fds may be null when fd_count is 0. On Windows they are
-    handles, as int.
-    Returns: IGNIS_OK once the system has taken it; the other side need not have read it.
+/*  ignis_channel_send - send one message of 0 to IGNIS_CHANNEL_MAX_BYTES bytes, with descriptors
+    It arrives completely, once, in order, or not at all. fds may be null when fd_count is 0. On Windows they
+    are handles, as int.
+    Returns: IGNIS_OK once the system has taken it; the peer may read it later.
     Errors: ARGUMENT (too much; a listening channel), FREED, UNSUPPORTED (IGNIS_DIAG_CHANNEL_DESCRIPTOR:
-    descriptors need IGNIS_CHANNEL_SOCKET), PEER (the other side is gone), TIMEOUT (it does not read), IO
-    (also, on Windows: it may be given no handles).
-    Ownership: the descriptors stay the caller's, who may close them afterwards.
-    Threads: any; those who send on one channel take turns. Waits until the deadline. */
+    descriptors need IGNIS_CHANNEL_SOCKET), PEER (the peer is gone), TIMEOUT (it does not read), IO (on
+    Windows also: no handle can be duplicated into it).
+    Ownership: the caller keeps the descriptors and may close them afterwards.
+    Threads: any; calls on one channel take turns. Waits until the deadline. */
 IGNIS_API ignis_status ignis_channel_send(ignis_channel channel, const void *data, int64_t size, const int *fds,
                                           int fd_count);
 
 /*  ignis_channel_receive - wait for the next message
-    With too little room for it, *size and *fd_count say what is needed, and the message stays for the next
+    If the buffers are too small, *size and *fd_count tell what is needed, and the message stays for the next
     call. size and fd_count may be null.
     Returns: IGNIS_OK, *size bytes in data, *fd_count descriptors in fds.
-    Errors: ARGUMENT (too little room; a listening channel), FREED, TIMEOUT (nothing came; the channel stays
-    usable), PEER (the other side is gone, or broke the protocol: the channel is of no use any more), IO.
-    Ownership: the descriptors are the caller's to close; they are closed by exec. On failure none is left
-    open.
-    Threads: any; those who receive on one channel take turns. Waits until the deadline. */
+    Errors: ARGUMENT (buffers too small; a listening channel), FREED, TIMEOUT (nothing came; the channel stays
+    usable), PEER (the peer is gone, or broke the protocol: close the channel), IO.
+    Ownership: the caller closes the descriptors; exec closes them, too. On failure none stays open.
+    Threads: any; calls on one channel take turns. Waits until the deadline. */
 IGNIS_API ignis_status ignis_channel_receive(ignis_channel channel, void *data, int64_t capacity, int64_t *size,
                                              int *fds, int fd_capacity, int *fd_count);
 
-/*  ignis_channel_query - facts about a channel, and whether the other side is alive
+/*  ignis_channel_query - read facts about a channel, and whether the peer is alive
     Returns: IGNIS_OK, and *info filled.
     Errors: ARGUMENT, FREED.
     Ownership: nothing to free.
     Threads: any. */
 IGNIS_API ignis_status ignis_channel_query(ignis_channel channel, ignis_channel_info *info);
 
-/*  ignis_channel_close - end a channel; the other side finds it gone, after what was sent to it before
-    Calls that wait on it in other threads return.
+/*  ignis_channel_close - close a channel
+    The peer still receives what was sent before. Calls that wait on the channel in other threads return.
     Returns: IGNIS_OK.
     Errors: FREED.
     Ownership: its descriptors are closed and its files removed.
@@ -2996,46 +2995,46 @@ IGNIS_API ignis_vmm ignis_vmm_of_array(ignis_array handle, int64_t *offset)
     return result;
 }
 
-/* ===============================================================================================================
-   >>peer - other processes: how they prove who they are, and the messages between them. Channels and jobs are built on it.
-   =============================================================================================================== */
+/*  >>peer - other processes: connections, authentication, messages
 
-/* --- what the collective layer needs of the system -------------------------------------------------------------------- */
+    Errors below public functions, deadlines, and comparisons in constant time. Channels and jobs are built on this
+    room. It uses the system and the floors of ignis.h below collective, never a channel or a device.
+    Invariants: no function waits beyond its deadline; closing an object wakes whoever waits in it.
+    Locks: none in this part. */
 
-/*  What went wrong below a public function, which then decides whether it is a failure: a client that is
-    turned away is none. */
-typedef struct ignis__trouble {
+/*  An error that is not reported yet: the public function decides (a rejected client is not a failure). */
+typedef struct ignis__peer_error {
     ignis_diagnostic diagnostic;
-    bool expected; /* the caller did not want to wait, or the other side has said goodbye */
+    bool expected; /* the caller did not want to wait, or the peer has said goodbye */
     char why[320];
-} ignis__trouble;
+} ignis__peer_error;
 
-/*  Always false, to be returned. */
+/*  Sets the error. Always returns false. */
 IGNIS__PRINTF(3, 4)
-IGNIS__COLD static bool ignis__trouble_set(ignis__trouble *trouble, ignis_diagnostic diagnostic, const char *format,
-                                           ...)
+IGNIS__COLD static bool ignis__peer_error_set(ignis__peer_error *error, ignis_diagnostic diagnostic, const char *format,
+                                              ...)
 {
     va_list args;
-    trouble->diagnostic = diagnostic;
-    trouble->expected = false;
+    error->diagnostic = diagnostic;
+    error->expected = false;
     va_start(args, format);
-    vsnprintf(trouble->why, sizeof trouble->why, format, args);
+    vsnprintf(error->why, sizeof error->why, format, args);
     va_end(args);
     return false;
 }
 
-/*  What was expected is no error to be logged, and a call that did not want to wait leaves no failure behind
+/*  Reports an error. An expected one is not logged, and a call that did not want to wait leaves no failure
     either. */
-IGNIS__COLD static ignis_status ignis__trouble_report(const char *call, const ignis__trouble *trouble)
+IGNIS__COLD static ignis_status ignis__peer_error_report(const char *call, const ignis__peer_error *error)
 {
     ignis__record before = ignis__this_thread.record;
     bool quiet = ignis__this_thread.quiet,
-         forgotten = trouble->expected && trouble->diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT;
+         forgotten = error->expected && error->diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT;
     ignis_status status;
     if (forgotten)
         memset(&ignis__this_thread.record, 0, sizeof before);
-    ignis__this_thread.quiet = quiet || trouble->expected;
-    status = ignis__fail(trouble->diagnostic, call, "%s", trouble->why);
+    ignis__this_thread.quiet = quiet || error->expected;
+    status = ignis__fail(error->diagnostic, call, "%s", error->why);
     ignis__this_thread.quiet = quiet;
     if (forgotten) {
         ignis__record_drop(&ignis__this_thread);
@@ -3044,66 +3043,62 @@ IGNIS__COLD static ignis_status ignis__trouble_report(const char *call, const ig
     return status;
 }
 
-/*  How long to wait: until the deadline, or until *stop is set. A deadline of 0: not at all. */
-typedef struct ignis__until {
+/*  How long to wait: until the deadline, or until *stop is set. With deadline 0, not at all. */
+typedef struct ignis__deadline {
     int64_t deadline_ns; /* of ignis__monotonic_ns */
     const uint64_t *stop;
-} ignis__until;
+} ignis__deadline;
 
-static const ignis__until ignis__until_now = {0, NULL};
+static const ignis__deadline ignis__deadline_now = {0, NULL};
 
-static ignis__until ignis__until_at(int64_t deadline_ns)
+static ignis__deadline ignis__deadline_at(int64_t deadline_ns)
 {
-    ignis__until until = {0, NULL};
+    ignis__deadline until = {0, NULL};
     until.deadline_ns = deadline_ns;
     return until;
 }
 
-static ignis__until ignis__until_in(int64_t ns) { return ignis__until_at(ignis__monotonic_ns() + ns); }
+static ignis__deadline ignis__deadline_in(int64_t ns) { return ignis__deadline_at(ignis__monotonic_ns() + ns); }
 
-static bool ignis__until_stopped(const ignis__until *until) { return until->stop && ignis__atomic_load(until->stop); }
+static bool ignis__deadline_is_stopped(const ignis__deadline *until)
+{
+    return until->stop && ignis__atomic_load(until->stop);
+}
 
-/*  The milliseconds to wait before asking again; 0: no more. */
-static int ignis__until_slice(const ignis__until *until, int most_ms)
+/*  Returns the milliseconds to wait before the next try; 0 if the deadline has passed. */
+static int ignis__deadline_slice_ms(const ignis__deadline *until, int most_ms)
 {
     int64_t left_ns = until->deadline_ns ? until->deadline_ns - ignis__monotonic_ns() : 0;
-    if (left_ns <= 0 || ignis__until_stopped(until))
+    if (left_ns <= 0 || ignis__deadline_is_stopped(until))
         return 0;
     return left_ns / 1000000 >= most_ms ? most_ms : (int)(left_ns / 1000000) + 1;
 }
 
-IGNIS__COLD static bool ignis__trouble_late(ignis__trouble *trouble, const ignis__until *until, const char *what)
+IGNIS__COLD static bool ignis__peer_error_set_timeout(ignis__peer_error *error, const ignis__deadline *until,
+                                                      const char *what)
 {
-    if (ignis__until_stopped(until))
-        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_FREED, "the channel was closed meanwhile");
-    ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_TIMEOUT, until->deadline_ns ? "%s before the deadline" : "%s yet",
-                       what);
-    trouble->expected = until->deadline_ns == 0;
+    if (ignis__deadline_is_stopped(until))
+        return ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_FREED, "the channel was closed during the call");
+    ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_TIMEOUT, until->deadline_ns ? "%s before the deadline" : "%s yet",
+                          what);
+    error->expected = until->deadline_ns == 0;
     return false;
 }
 
-IGNIS__COLD static bool ignis__trouble_lost(ignis__trouble *trouble)
+IGNIS__COLD static bool ignis__peer_error_set_lost(ignis__peer_error *error)
 {
-    return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_LOST, "the other side has closed the connection, or died");
+    return ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_LOST, "the peer has closed the connection or died");
 }
 
-IGNIS__COLD static bool ignis__trouble_memory(ignis__trouble *trouble, size_t size)
+IGNIS__COLD static bool ignis__peer_error_set_memory(ignis__peer_error *error, size_t size)
 {
-    return ignis__trouble_set(trouble, IGNIS_DIAG_HOST_MEMORY, "out of host memory: %lld bytes were requested",
-                              (long long)size);
+    return ignis__peer_error_set(error, IGNIS_DIAG_HOST_MEMORY, "out of host memory: %lld bytes requested",
+                                 (long long)size);
 }
 
 #define IGNIS__PATH_MAX 512
 
-/*  What names may be part of a path. */
-static bool ignis__name_valid(const char *name)
-{
-    size_t length = strlen(name);
-    return length >= 1 && length <= 63 && *name != '.' &&
-           strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == length;
-}
-
-/*  In a time that does not depend on where they differ. */
+/*  Compares in a time that does not depend on the content. */
 static bool ignis__bytes_equal(const unsigned char *a, const unsigned char *b, size_t size)
 {
     unsigned char difference = 0;
@@ -3114,17 +3109,24 @@ static bool ignis__bytes_equal(const unsigned char *a, const unsigned char *b, s
 
 #ifdef _WIN32
 
+/*  >>peer.system_windows - Windows: handles, waits, the private folder
+
+    The functions of the system for connections; system_posix.c has the same names.
+    Uses: Windows.
+    Invariants: an int descriptor is a handle (vmm.system_windows).
+    Locks: none. */
+
 #include <ntsecapi.h>
 
 typedef HANDLE ignis__file;
 #define IGNIS__NO_FILE INVALID_HANDLE_VALUE
-static void ignis__file_drop(ignis__file *file)
+static void ignis__peer_file_close(ignis__file *file)
 {
     if (*file != IGNIS__NO_FILE)
         CloseHandle(*file);
     *file = IGNIS__NO_FILE;
 }
-static void ignis__fd_drop(int *fd)
+static void ignis__fd_close(int *fd)
 {
     if (*fd > 0)
         CloseHandle(ignis__fd_handle(*fd));
@@ -3135,13 +3137,13 @@ static void ignis__fds_close(const int *fds, int count)
     while (count > 0)
         CloseHandle(ignis__fd_handle(fds[--count]));
 }
-static bool ignis__fd_open(int fd)
+static bool ignis__fd_is_open(int fd)
 {
     DWORD flags;
     return fd > 0 && GetHandleInformation(ignis__fd_handle(fd), &flags);
 }
 
-/*  Tells what the last call said by errno, as other systems do. */
+/*  Sets errno from the last call's error, as POSIX does. */
 static bool ignis__errno_set(void)
 {
     DWORD error = GetLastError();
@@ -3152,15 +3154,15 @@ static bool ignis__errno_set(void)
     return false;
 }
 
-/*  A condition for waits with a deadline. */
+/*  A condition variable with deadlines. */
 static bool ignis__condition_make(ignis__condition *condition) { return InitializeConditionVariable(condition), true; }
 static void ignis__condition_end(ignis__condition *condition) { (void)condition; }
 
-/*  ignis__condition_wait until the deadline, or less long; false: that has passed. */
+/*  As ignis__condition_wait, with a deadline; may return early. False if the deadline has passed. */
 static bool ignis__condition_wait_until(ignis__condition *condition, ignis__mutex *mutex, int64_t deadline_ns)
 {
-    const ignis__until until = ignis__until_at(deadline_ns);
-    int ms = ignis__until_slice(&until, 1000);
+    const ignis__deadline until = ignis__deadline_at(deadline_ns);
+    int ms = ignis__deadline_slice_ms(&until, 1000);
     if (ms > 0)
         SleepConditionVariableSRW(condition, mutex, (DWORD)ms, 0);
     return ms > 0;
@@ -3170,8 +3172,8 @@ static void ignis__sleep_us(int us) { Sleep((DWORD)((us + 999) / 1000)); }
 
 static bool ignis__random_bytes(void *out, size_t size) { return RtlGenRandom(out, (ULONG)size) != 0; }
 
-/*  path: the wanted folder, or "" for the default; then the folder, which exists. One that is made lets in
-    its user alone, and those of a user's profile are his. */
+/*  Creates the private folder. path: the wanted folder, or "" for the default; on return its path. A new
+    folder is open to its user alone, as those in a user's profile are. */
 IGNIS__COLD static bool ignis__private_folder(const char *call, char *path, size_t size)
 {
     const char *home = ignis__env("IGNIS_COMM_DIR");
@@ -3190,12 +3192,18 @@ IGNIS__COLD static bool ignis__private_folder(const char *call, char *path, size
     if (length < 0 || (size_t)length >= size ||
         (!CreateDirectoryW(ignis__utf16(path, wide), &security) && GetLastError() != ERROR_ALREADY_EXISTS))
         return ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call,
-                                 "the folder %s cannot be made, or its path is longer than %d bytes", path,
-                                 (int)size - 1);
+                                 "cannot create the folder %s, or its path exceeds %d bytes", path, (int)size - 1);
     return true;
 }
 
 #else /* POSIX */
+
+/*  >>peer.system_posix - POSIX: descriptors, waits, the private folder, shared memory
+
+    The functions of the system for connections; system_windows.c has the same names.
+    Uses: POSIX, memfd and epoll where they exist.
+    Invariants: every descriptor of Ignis is closed on exec and in forked children.
+    Locks: ignis__fds.lock around the table of descriptors. */
 
 #include <poll.h>
 #include <signal.h>
@@ -3208,7 +3216,7 @@ IGNIS__COLD static bool ignis__private_folder(const char *call, char *path, size
 #include <sys/syscall.h>
 #include <sys/un.h>
 
-#ifndef __USE_GNU /* what the C library does not declare under a strict standard */
+#ifndef __USE_GNU /* not declared by the C library under a strict standard */
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -3227,16 +3235,16 @@ extern int pipe2(int[2], int);
 #define IGNIS__SO_PEERCRED 17
 #endif
 #ifdef SYS_memfd_create
-#define IGNIS__MEMFD_CREATE SYS_memfd_create /* glibc has a function from 2.27 on only */
+#define IGNIS__MEMFD_CREATE SYS_memfd_create /* glibc has the function from 2.27 on */
 #else
-#define IGNIS__MEMFD_CREATE (-1) /* a system without it says so */
+#define IGNIS__MEMFD_CREATE (-1) /* a system without it returns ENOSYS */
 #endif
 
 typedef int ignis__file;
 #define IGNIS__NO_FILE (-1)
 
-/*  Descriptors that a forked child must not keep: were its copies open, nobody would notice when this process
-    dies. A bit for each; pages that are never touched cost nothing. */
+/*  Descriptors to close in forked children: a copy left open there would hide the death of this process. One
+    bit each; untouched pages cost nothing. */
 enum { IGNIS__FDS = 1 << 20 };
 
 static struct {
@@ -3256,8 +3264,8 @@ static void ignis__fds_in_child(void)
     ignis__mutex_unlock(&ignis__fds.lock);
 }
 
-/*  A descriptor that is new, from here on to be closed by ignis__fd_drop, or in a child. */
-static int ignis__fd_keep(int fd)
+/*  Registers a new descriptor: ignis__fd_close or a forked child closes it. */
+static int ignis__fd_register(int fd)
 {
     if (fd < 0 || fd >= IGNIS__FDS)
         return fd;
@@ -3269,10 +3277,10 @@ static int ignis__fd_keep(int fd)
     return fd;
 }
 
-/*  Closes a descriptor, if there is one; errno stays. */
-static void ignis__fd_drop(int *fd)
+/*  Closes a descriptor, if it is open; errno is kept. */
+static void ignis__fd_close(int *fd)
 {
-    int error = errno;
+    int os_error = errno;
     if (*fd >= 0) {
         ignis__mutex_lock(&ignis__fds.lock);
         if (*fd < IGNIS__FDS)
@@ -3281,9 +3289,9 @@ static void ignis__fd_drop(int *fd)
         ignis__mutex_unlock(&ignis__fds.lock);
     }
     *fd = -1;
-    errno = error;
+    errno = os_error;
 }
-static void ignis__file_drop(ignis__file *file) { ignis__fd_drop(file); }
+static void ignis__peer_file_close(ignis__file *file) { ignis__fd_close(file); }
 
 static void ignis__fds_close(const int *fds, int count)
 {
@@ -3291,9 +3299,9 @@ static void ignis__fds_close(const int *fds, int count)
         close(fds[--count]);
 }
 
-static bool ignis__fd_open(int fd) { return fcntl(fd, F_GETFD) >= 0; }
+static bool ignis__fd_is_open(int fd) { return fcntl(fd, F_GETFD) >= 0; }
 
-/*  A condition for waits with a deadline. */
+/*  A condition variable with deadlines. */
 static bool ignis__condition_make(ignis__condition *condition)
 {
     pthread_condattr_t attributes;
@@ -3307,7 +3315,7 @@ static bool ignis__condition_make(ignis__condition *condition)
 }
 static void ignis__condition_end(ignis__condition *condition) { pthread_cond_destroy(condition); }
 
-/*  ignis__condition_wait until the deadline, or less long; false: that has passed. */
+/*  As ignis__condition_wait, with a deadline; may return early. False if the deadline has passed. */
 static bool ignis__condition_wait_until(ignis__condition *condition, ignis__mutex *mutex, int64_t deadline_ns)
 {
     struct timespec until;
@@ -3340,13 +3348,14 @@ static bool ignis__random_bytes(void *out, size_t size)
     return size == 0;
 }
 
-/*  Whether a file is ours and nobody else's. */
-static bool ignis__private_file(const struct stat *info)
+/*  Tells if a file belongs to this user and is closed to others. */
+static bool ignis__stat_is_ours(const struct stat *info)
 {
     return info->st_uid == geteuid() && (info->st_mode & 077) == 0;
 }
 
-/*  path: the wanted folder, or "" for the default; then the folder, which exists and is private. */
+/*  Creates the private folder and checks it. path: the wanted folder, or "" for the default; on return its
+    path. */
 IGNIS__COLD static bool ignis__private_folder(const char *call, char *path, size_t size)
 {
     const char *home = ignis__env("IGNIS_COMM_DIR");
@@ -3356,7 +3365,7 @@ IGNIS__COLD static bool ignis__private_folder(const char *call, char *path, size
         length = snprintf(path, size, "%s", home);
     } else if (length == 0) {
         home = ignis__env("XDG_RUNTIME_DIR");
-        if (home && *home == '/' && lstat(home, &info) == 0 && S_ISDIR(info.st_mode) && ignis__private_file(&info)) {
+        if (home && *home == '/' && lstat(home, &info) == 0 && S_ISDIR(info.st_mode) && ignis__stat_is_ours(&info)) {
             length = snprintf(path, size, "%s/ignis", home);
         } else {
             home = ignis__env("TMPDIR");
@@ -3368,20 +3377,21 @@ IGNIS__COLD static bool ignis__private_folder(const char *call, char *path, size
                                  "the path of the private folder is longer than %d bytes: %.100s...", (int)size - 1,
                                  path);
     if ((mkdir(path, 0700) != 0 && errno != EEXIST) || lstat(path, &info) != 0)
-        return ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call, "the private folder %s cannot be made: %s", path,
+        return ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call, "cannot create the private folder %s: %s", path,
                                  strerror(errno));
     if (!S_ISDIR(info.st_mode))
-        return ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call, "%s is no folder (a symbolic link is none)", path);
+        return ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call, "%s is not a folder (symbolic links are refused)", path);
     if (info.st_uid != geteuid())
-        return ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call, "the folder %s belongs to user %lu, not to us, user %lu",
-                                 path, (unsigned long)info.st_uid, (unsigned long)geteuid());
+        return ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call,
+                                 "the folder %s belongs to user %lu, this process to user %lu", path,
+                                 (unsigned long)info.st_uid, (unsigned long)geteuid());
     return (info.st_mode & 0777) == 0700 ||
-           ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call, "the folder %s has mode 0%o, not 0700; chmod 700 it", path,
+           ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call, "the folder %s has mode 0%o; expected 0700 (chmod 700)", path,
                              (unsigned)info.st_mode & 0777);
 }
 
-/*  Host memory that processes share: a file without a name, sealed, as touching memory that was cut off is
-    the end of a process. */
+/*  Host memory that processes share: a file without a name. Seals prevent that it shrinks, since access
+    beyond its end would kill the process. */
 enum {
     IGNIS__MEMFD_FLAGS = 1 | 2, /* MFD_CLOEXEC | MFD_ALLOW_SEALING */
     IGNIS__ADD_SEALS = 1033,    /* F_ADD_SEALS, F_GET_SEALS */
@@ -3389,21 +3399,21 @@ enum {
     IGNIS__SEALS = 1 | 2 | 4 /* F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW */
 };
 
-/*  New memory of so many bytes, all zero, as a descriptor; -1: errno tells. */
+/*  Creates zeroed shared memory of `size` bytes; returns its descriptor, -1 with errno on failure. */
 static int ignis__shared_make(size_t size)
 {
-    int fd = (int)syscall(IGNIS__MEMFD_CREATE, "ignis", (unsigned)IGNIS__MEMFD_FLAGS), error;
+    int fd = (int)syscall(IGNIS__MEMFD_CREATE, "ignis", (unsigned)IGNIS__MEMFD_FLAGS), os_error;
     if (fd < 0)
         return -1;
     if (fchmod(fd, 0600) == 0 && ftruncate(fd, (off_t)size) == 0 && fcntl(fd, IGNIS__ADD_SEALS, IGNIS__SEALS) == 0)
         return fd;
-    error = errno;
+    os_error = errno;
     close(fd);
-    errno = error;
+    errno = os_error;
     return -1;
 }
 
-/*  Memory of a descriptor, which has to have exactly so many bytes and to keep them. */
+/*  Maps shared memory of exactly `size` bytes that cannot shrink. */
 static void *ignis__shared_map(int fd, size_t size)
 {
     struct stat info;
@@ -3419,8 +3429,8 @@ static void *ignis__shared_map(int fd, size_t size)
 
 static void ignis__shared_unmap(void *data, size_t size) { munmap(data, size); }
 
-/*  What of the events has come to a descriptor, hang-ups among them, within so many milliseconds; -1: errno
-    tells. */
+/*  Returns the events of a descriptor that came within `ms`, hang-ups among them; -1 with errno on
+    failure. */
 static int ignis__fd_poll(int fd, short events, int ms)
 {
     struct pollfd wanted;
@@ -3434,45 +3444,38 @@ static int ignis__fd_poll(int fd, short events, int ms)
 
 #define IGNIS__POLL_ENDED (POLLHUP | POLLERR | POLLNVAL)
 
-/*  Waits for events of a descriptor; a hang-up counts as one. */
-static bool ignis__fd_wait(ignis__trouble *trouble, int fd, short events, const ignis__until *until, const char *what)
+/*  Waits for events of a descriptor; a hang-up is one. */
+static bool ignis__fd_wait(ignis__peer_error *error, int fd, short events, const ignis__deadline *until,
+                           const char *what)
 {
     int slice;
     do {
         int ready;
-        slice = ignis__until_slice(until, 50);
+        slice = ignis__deadline_slice_ms(until, 50);
         ready = ignis__fd_poll(fd, events, slice);
         if (ready > 0)
             return true;
         if (ready < 0 && errno != EINTR)
-            return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "poll: %s", strerror(errno));
+            return ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_IO, "poll: %s", strerror(errno));
     } while (slice > 0);
-    return ignis__trouble_late(trouble, until, what);
+    return ignis__peer_error_set_timeout(error, until, what);
 }
 
-IGNIS__COLD static bool ignis__trouble_errno(ignis__trouble *trouble, const char *what)
+IGNIS__COLD static bool ignis__peer_error_set_errno(ignis__peer_error *error, const char *what)
 {
-    int error = errno;
-    if (error == EPIPE || error == ECONNRESET || error == ENOTCONN)
-        return ignis__trouble_lost(trouble);
-    return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%s: %s", what, strerror(error));
+    int os_error = errno;
+    if (os_error == EPIPE || os_error == ECONNRESET || os_error == ENOTCONN)
+        return ignis__peer_error_set_lost(error);
+    return ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_IO, "%s: %s", what, strerror(os_error));
 }
 
 #endif
 
-/*  Takes a lock that another thread may have while it waits itself. */
-static bool ignis__mutex_within(ignis__trouble *trouble, ignis__mutex *mutex, const ignis__until *until,
-                                const char *what)
-{
-    while (!ignis__mutex_try(mutex)) {
-        if (ignis__until_slice(until, 1) == 0)
-            return ignis__trouble_late(trouble, until, what);
-        ignis__sleep_us(50);
-    }
-    return true;
-}
+/*  >>peer.sha256 - SHA-256 (FIPS 180-4) and HMAC (RFC 2104)
 
-/* --- SHA-256 (FIPS 180-4), and HMAC by it (RFC 2104) -------------------------------------------------------------------- */
+    Computes hashes and proofs.
+    Uses: nothing.
+    Invariants: the same bytes on every machine. */
 
 typedef struct ignis__sha {
     uint32_t state[8];
@@ -3480,7 +3483,7 @@ typedef struct ignis__sha {
     unsigned char block[64];
 } ignis__sha;
 
-static uint32_t ignis__sha_turn(uint32_t x, int by) { return x >> by | x << (32 - by); }
+static uint32_t ignis__sha_rotate(uint32_t x, int by) { return x >> by | x << (32 - by); }
 
 static void ignis__sha_block(ignis__sha *sha)
 {
@@ -3500,13 +3503,13 @@ static void ignis__sha_block(ignis__sha *sha)
                (uint32_t)sha->block[4 * i + 2] << 8 | sha->block[4 * i + 3];
     for (; i < 64; i++)
         w[i] = w[i - 16] + w[i - 7] +
-               (ignis__sha_turn(w[i - 15], 7) ^ ignis__sha_turn(w[i - 15], 18) ^ w[i - 15] >> 3) +
-               (ignis__sha_turn(w[i - 2], 17) ^ ignis__sha_turn(w[i - 2], 19) ^ w[i - 2] >> 10);
+               (ignis__sha_rotate(w[i - 15], 7) ^ ignis__sha_rotate(w[i - 15], 18) ^ w[i - 15] >> 3) +
+               (ignis__sha_rotate(w[i - 2], 17) ^ ignis__sha_rotate(w[i - 2], 19) ^ w[i - 2] >> 10);
     memcpy(s, sha->state, sizeof s);
     for (i = 0; i < 64; i++) {
-        uint32_t a = s[7] + (ignis__sha_turn(s[4], 6) ^ ignis__sha_turn(s[4], 11) ^ ignis__sha_turn(s[4], 25)) +
+        uint32_t a = s[7] + (ignis__sha_rotate(s[4], 6) ^ ignis__sha_rotate(s[4], 11) ^ ignis__sha_rotate(s[4], 25)) +
                      ((s[4] & s[5]) ^ (~s[4] & s[6])) + primes[i] + w[i];
-        uint32_t b = (ignis__sha_turn(s[0], 2) ^ ignis__sha_turn(s[0], 13) ^ ignis__sha_turn(s[0], 22)) +
+        uint32_t b = (ignis__sha_rotate(s[0], 2) ^ ignis__sha_rotate(s[0], 13) ^ ignis__sha_rotate(s[0], 22)) +
                      ((s[0] & s[1]) ^ (s[0] & s[2]) ^ (s[1] & s[2]));
         memmove(s + 1, s, 7 * sizeof *s);
         s[4] += a;
@@ -3547,9 +3550,9 @@ static void ignis__sha_end(ignis__sha *sha, unsigned char out[32])
         out[i] = (unsigned char)(sha->state[i / 4] >> (24 - i % 4 * 8));
 }
 
-enum { IGNIS__SECRET = 32 }; /* bytes; a shorter secret has zeros behind it, which change no HMAC */
+enum { IGNIS__SECRET = 32 }; /* bytes; a shorter secret is padded with zeros, which do not change an HMAC */
 
-/*  What only those make who know the secret: of two texts, one behind the other. */
+/*  Computes an HMAC over the concatenation of two texts; only holders of the secret can. */
 static void ignis__hmac(const unsigned char secret[IGNIS__SECRET], const void *a, size_t a_size, const void *b,
                         size_t b_size, unsigned char out[32])
 {
@@ -3571,368 +3574,391 @@ static void ignis__hmac(const unsigned char secret[IGNIS__SECRET], const void *a
     ignis__sha_end(&sha, out);
 }
 
-/* --- wires: connections that carry messages ------------------------------------------------------------------------------ */
+/*  >>peer.connection - connections: messages over sockets, pipes and shared memory
+
+    Sends and receives messages with a header, whatever carries the bytes. A table of functions
+    (ignis__connection_kind) does the transfer.
+    Uses: error.c, the system's files.
+    Invariants: messages of a direction are counted without gaps; a message that arrives in parts waits in the
+    inbox; a message that was sent in part is finished before the next.
+    Locks: send_lock around the outbox, receive_lock around the inbox; closing and lost are atomic. */
 
 enum {
-    IGNIS__WIRE_MAGIC = 0x52494749, /* "IGIR" */
-    IGNIS__WIRE_VERSION = 2,
-    IGNIS__WIRE_HANDSHAKE = 1024, /* the longest message of those who have not proven themselves yet */
-    IGNIS__NONCE = 16             /* bytes that are random, and never used twice */
+    IGNIS__MESSAGE_MAGIC = 0x52494749, /* "IGIR" */
+    IGNIS__PROTOCOL_VERSION = 2,
+    IGNIS__HANDSHAKE_BYTES = 1024, /* the longest message before authentication */
+    IGNIS__NONCE = 16              /* random bytes that are never used twice */
 };
 
-/*  In front of every message. */
-typedef struct ignis__head {
+/*  The header in front of every message. */
+typedef struct ignis__message_header {
     uint32_t magic;
     uint16_t version;
     uint16_t type;
-    uint32_t size; /* of what follows */
+    uint32_t size; /* of the bytes after the header */
     uint32_t fd_count;
     uint64_t sequence; /* counts the messages of a direction */
-} ignis__head;
+} ignis__message_header;
 
-/*  What a message is. The first four prove, in this order, that both sides know the secret. */
+/*  Types of messages. The first four authenticate both sides, in this order. */
 enum {
-    IGNIS__HEAD_HELLO = 1, /* the client's nonce */
-    IGNIS__HEAD_CHALLENGE, /* the server's nonce and proof */
-    IGNIS__HEAD_PROOF,     /* the client's proof, and its claim: what it says of itself */
-    IGNIS__HEAD_WELCOME,
-    IGNIS__HEAD_REFUSED, /* and why; without a word to those who have proven nothing */
-    IGNIS__HEAD_GOODBYE, /* the channel was closed, and nobody has died */
-    IGNIS__HEAD_DATA,
-    IGNIS__HEAD_ARRAY,
-    IGNIS__HEAD_JOB /* this and what follows */
+    IGNIS__MESSAGE_HELLO = 1, /* the client's nonce */
+    IGNIS__MESSAGE_CHALLENGE, /* the server's nonce and proof */
+    IGNIS__MESSAGE_PROOF,     /* the client's proof and its claim, a description of itself */
+    IGNIS__MESSAGE_WELCOME,
+    IGNIS__MESSAGE_REFUSED, /* and the reason, which only authenticated peers receive */
+    IGNIS__MESSAGE_GOODBYE, /* the channel was closed in order */
+    IGNIS__MESSAGE_DATA,
+    IGNIS__MESSAGE_ARRAY,
+    IGNIS__MESSAGE_JOB /* the first of the job's types */
 };
 
-typedef struct ignis__wire {
-    const struct ignis__wire_kind *kind;
+typedef struct ignis__connection {
+    const struct ignis__connection_kind *kind;
     int64_t timeout_ns;
-    uint64_t closing; /* whoever waits in it gives up */
-    uint64_t lost;    /* 1: it has failed for good; 2: the other side has said goodbye */
+    uint64_t closing; /* whoever waits gives up */
+    uint64_t lost;    /* 1: failed for good; 2: closed by the peer */
     ignis__mutex send_lock, receive_lock;
-    char path[IGNIS__PATH_MAX]; /* of what clients connect to */
-    ignis__file in, out;        /* of a socket and a Windows pipe both are the same */
-    bool named;                 /* what is at the path is ours to remove */
-    bool proven;                /* the other side knows the secret */
-    /* on Windows, the other side's, which descriptors are put into; none: the system gives it to nobody */
+    char path[IGNIS__PATH_MAX]; /* where clients connect */
+    ignis__file in, out;        /* the same file for a socket and a Windows pipe */
+    bool owns_path;             /* this side created the file at the path and removes it */
+    bool is_authenticated;      /* the peer knows the secret */
+    /* Windows: the peer's process, into which handles are duplicated; none if the system does not open it. */
     ignis__file process;
-    int attempt; /* at connecting, from 0 on: of several addresses each takes another one */
+    int attempt; /* of connecting, from 0; with several addresses each attempt takes the next */
     int64_t peer_pid, peer_uid;
     uint64_t sent, received; /* messages */
     unsigned char nonces[2][IGNIS__NONCE];
 
-    size_t capacity;      /* of a message, without its head */
-    unsigned char *inbox; /* the message that is arriving: its head, its bytes */
+    size_t capacity;      /* of a message, without its header */
+    unsigned char *inbox; /* the message that is arriving: header and bytes */
     size_t inbox_size;
-    bool inbox_whole;
+    bool inbox_is_complete;
     int inbox_fds[IGNIS_CHANNEL_MAX_FDS];
     int inbox_fd_count;
-    /* the message that is leaving; what a stream has not taken yet goes before the next one */
+    /* The message that is leaving. Bytes that a stream has not taken yet go before the next message. */
     unsigned char *outbox;
     size_t outbox_size, outbox_done;
-    uint64_t unsent; /* there are such bytes */
+    uint64_t unsent; /* bytes of the outbox are left */
     const int *outbox_fds;
     int outbox_fd_count;
 
-    int side;        /* of shared memory */
-    bool met;        /* there: who reads has seen the other side */
-    int pause_us[2]; /* of who waits to read, and to write */
+    int side;        /* index of this side in shared memory */
+    bool peer_seen;  /* shared memory: the reader has seen the peer */
+    int pause_us[2]; /* of the reader, of the writer */
     ignis__file shared_file;
     struct ignis__shared *shared;
     size_t shared_bytes;
-} ignis__wire;
+} ignis__connection;
 
 struct ignis__listener;
 
-/*  How bytes travel. Functions return false with the trouble set, except where they say otherwise. */
-typedef struct ignis__wire_kind {
+/*  A kind of connection. Functions return false with the error set, unless noted. */
+typedef struct ignis__connection_kind {
     ignis_channel_method method;
     const char *suffix; /* of the path */
-    /* messages keep their boundaries, bring descriptors, and come from a user that the system names */
+    /* messages keep their boundaries, carry descriptors, and come from a user that the system names */
     bool packets;
-    bool descriptors; /* messages bring some, and the system says which process they come from */
-    /* null: there is nothing to do before accept */
-    bool (*listen)(ignis__trouble *trouble, struct ignis__listener *listener);
-    bool (*accept)(ignis__trouble *trouble, struct ignis__listener *listener,
-                   ignis__wire *fresh);    /* false with no diagnostic: nobody has come */
-    bool (*connected)(ignis__wire *fresh); /* somebody is at the other end; null: always */
-    bool (*connect)(ignis__trouble *trouble, ignis__wire *wire, bool *again);
-    int64_t (*write)(ignis__trouble *trouble, ignis__wire *wire); /* of the outbox: bytes; 0: not now; -1 */
-    /* bytes; 0: not yet; -1: trouble */
-    int64_t (*read)(ignis__trouble *trouble, ignis__wire *wire, void *data, size_t size);
-    bool (*wait)(ignis__trouble *trouble, ignis__wire *wire, bool to_write, const ignis__until *until,
+    bool descriptors; /* messages carry descriptors, and the system names the peer's process */
+    /* NULL: nothing to do before accept */
+    bool (*listen)(ignis__peer_error *error, struct ignis__listener *listener);
+    /* false without a diagnostic: no client has come */
+    bool (*accept)(ignis__peer_error *error, struct ignis__listener *listener, ignis__connection *fresh);
+    bool (*connected)(ignis__connection *fresh); /* a client is connected; NULL: always */
+    bool (*connect)(ignis__peer_error *error, ignis__connection *connection, bool *again);
+    /* sends from the outbox: bytes; 0: not now; -1: error */
+    int64_t (*write)(ignis__peer_error *error, ignis__connection *connection);
+    /* bytes; 0: not yet; -1: error */
+    int64_t (*read)(ignis__peer_error *error, ignis__connection *connection, void *data, size_t size);
+    bool (*wait)(ignis__peer_error *error, ignis__connection *connection, bool to_write, const ignis__deadline *until,
                  const char *what);
-    bool (*alive)(ignis__wire *wire);
-    /* tells the other side, while other threads may be inside; null: closing is what tells */
-    void (*shutdown)(ignis__wire *wire);
-    void (*remove)(ignis__wire *wire); /* removes what is at the path; null: it has no name of its own */
-    /* for descriptors that are numbers behind a message: puts them into the other process, or takes them
-       back; null: they need none */
-    bool (*give)(ignis__trouble *trouble, const ignis__wire *wire, const int *fds, int count, uint64_t *numbers);
-    void (*take_back)(const ignis__wire *wire, const uint64_t *numbers, int count);
-} ignis__wire_kind;
+    bool (*alive)(ignis__connection *connection);
+    /* tells the peer, while other threads may be inside; NULL: closing tells it */
+    void (*shutdown)(ignis__connection *connection);
+    void (*remove)(ignis__connection *connection); /* removes the file at the path; NULL: there is no file */
+    /* For descriptors that travel as numbers after a message: duplicates them into the peer, or closes those
+       duplicates. NULL: not needed. */
+    bool (*duplicate)(ignis__peer_error *error, const ignis__connection *connection, const int *fds, int count,
+                      uint64_t *numbers);
+    void (*close_duplicates)(const ignis__connection *connection, const uint64_t *numbers, int count);
+} ignis__connection_kind;
 
-/*  Bytes of such numbers behind a message. */
-static size_t ignis__wire_tail(const ignis__wire *wire, size_t fd_count)
+/*  Bytes of the descriptors' numbers after a message. */
+static size_t ignis__connection_number_bytes(const ignis__connection *connection, size_t fd_count)
 {
-    return wire->kind->give ? fd_count * sizeof(uint64_t) : 0;
+    return connection->kind->duplicate ? fd_count * sizeof(uint64_t) : 0;
 }
 
-/*  Checks the head of the message that is arriving. */
-static bool ignis__head_check(ignis__trouble *trouble, const ignis__wire *wire)
+/*  Checks the header of the message that is arriving. */
+static bool ignis__message_header_check(ignis__peer_error *error, const ignis__connection *connection)
 {
-    ignis__head head;
-    memcpy(&head, wire->inbox, sizeof head);
-    if (head.magic != IGNIS__WIRE_MAGIC)
-        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE,
-                                  "what came is no message of Ignis: it begins with 0x%08x", head.magic);
-    if (head.version != IGNIS__WIRE_VERSION)
-        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE,
-                                  "the other side speaks version %d of the protocol, we speak %d", head.version,
-                                  IGNIS__WIRE_VERSION);
-    if (head.size > wire->capacity ||
-        head.fd_count > (wire->kind->descriptors && (wire->kind->packets || wire->proven) ? IGNIS_CHANNEL_MAX_FDS : 0u))
-        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE,
-                                  "a message announces %u bytes and %u descriptors, which is too much", head.size,
-                                  head.fd_count);
-    if (head.sequence != wire->received)
-        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "message %llu came where message %llu was due",
-                                  (unsigned long long)head.sequence, (unsigned long long)wire->received);
+    ignis__message_header header;
+    memcpy(&header, connection->inbox, sizeof header);
+    if (header.magic != IGNIS__MESSAGE_MAGIC)
+        return ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_MESSAGE,
+                                     "a message begins with 0x%08x; expected the magic number of Ignis", header.magic);
+    if (header.version != IGNIS__PROTOCOL_VERSION)
+        return ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_MESSAGE,
+                                     "the peer has version %d of the protocol, this side version %d", header.version,
+                                     IGNIS__PROTOCOL_VERSION);
+    if (header.size > connection->capacity ||
+        header.fd_count > (connection->kind->descriptors && (connection->kind->packets || connection->is_authenticated)
+                               ? IGNIS_CHANNEL_MAX_FDS
+                               : 0u))
+        return ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_MESSAGE,
+                                     "a message announces %u bytes and %u descriptors, above the limit", header.size,
+                                     header.fd_count);
+    if (header.sequence != connection->received)
+        return ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_MESSAGE, "message %llu came; expected message %llu",
+                                     (unsigned long long)header.sequence, (unsigned long long)connection->received);
     return true;
 }
 
-static ignis__head ignis__head_of(const ignis__wire *wire)
+static ignis__message_header ignis__message_header_read(const ignis__connection *connection)
 {
-    ignis__head head;
-    memcpy(&head, wire->inbox, sizeof head);
-    return head;
+    ignis__message_header header;
+    memcpy(&header, connection->inbox, sizeof header);
+    return header;
 }
 
-static void ignis__inbox_clear(ignis__wire *wire)
+static void ignis__inbox_clear(ignis__connection *connection)
 {
-    ignis__fds_close(wire->inbox_fds, wire->inbox_fd_count);
-    wire->inbox_fd_count = 0;
-    wire->inbox_size = 0;
-    wire->inbox_whole = false;
+    ignis__fds_close(connection->inbox_fds, connection->inbox_fd_count);
+    connection->inbox_fd_count = 0;
+    connection->inbox_size = 0;
+    connection->inbox_is_complete = false;
 }
 
-/*  The message in the inbox is whole: its descriptors, where they came as numbers behind it. */
-static bool ignis__inbox_numbers(ignis__trouble *trouble, ignis__wire *wire)
+/*  Reads the descriptors that came as numbers after the complete message in the inbox. */
+static bool ignis__inbox_read_descriptors(ignis__peer_error *error, ignis__connection *connection)
 {
-    ignis__head head = ignis__head_of(wire);
+    ignis__message_header header = ignis__message_header_read(connection);
     uint64_t number;
     uint32_t i;
-    for (i = 0; wire->kind->give && i < head.fd_count; i++) {
-        memcpy(&number, wire->inbox + sizeof head + head.size + i * sizeof number, sizeof number);
+    for (i = 0; connection->kind->duplicate && i < header.fd_count; i++) {
+        memcpy(&number, connection->inbox + sizeof header + header.size + i * sizeof number, sizeof number);
         if (number == 0 || number > INT32_MAX)
-            return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "a message brings a handle that is none");
-        wire->inbox_fds[i] = (int)number;
-        wire->inbox_fd_count = (int)i + 1;
+            return ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_MESSAGE, "a message carries an invalid handle");
+        connection->inbox_fds[i] = (int)number;
+        connection->inbox_fd_count = (int)i + 1;
     }
     return true;
 }
 
-/*  The message in the inbox was taken. */
-static void ignis__inbox_next(ignis__wire *wire)
+/*  Removes the message from the inbox. */
+static void ignis__inbox_remove(ignis__connection *connection)
 {
-    ignis__inbox_clear(wire);
-    wire->received++;
+    ignis__inbox_clear(connection);
+    connection->received++;
 }
 
-/*  Brings the next message into the inbox, if it is not there already. What came in part before a deadline
-    stays there. */
-static bool ignis__wire_fetch(ignis__trouble *trouble, ignis__wire *wire, const ignis__until *until)
+/*  Receives the next message into the inbox, unless it is there already. Bytes that came before a deadline
+    stay in the inbox. */
+static bool ignis__connection_receive(ignis__peer_error *error, ignis__connection *connection,
+                                      const ignis__deadline *until)
 {
-    size_t head_size = sizeof(ignis__head);
-    while (!wire->inbox_whole) {
+    size_t head_size = sizeof(ignis__message_header);
+    while (!connection->inbox_is_complete) {
         size_t wanted = head_size;
         int64_t got;
         bool whole;
-        if (wire->kind->packets)
-            wanted += wire->capacity;
-        else if (wire->inbox_size >= head_size)
-            wanted += ignis__head_of(wire).size + ignis__wire_tail(wire, ignis__head_of(wire).fd_count);
-        got = wire->kind->read(trouble, wire, wire->inbox + wire->inbox_size, wanted - wire->inbox_size);
+        if (connection->kind->packets)
+            wanted += connection->capacity;
+        else if (connection->inbox_size >= head_size)
+            wanted += ignis__message_header_read(connection).size +
+                      ignis__connection_number_bytes(connection, ignis__message_header_read(connection).fd_count);
+        got = connection->kind->read(error, connection, connection->inbox + connection->inbox_size,
+                                     wanted - connection->inbox_size);
         if (got < 0)
             return false;
         if (got == 0) {
-            if (!wire->kind->wait(trouble, wire, false, until, "nothing came from the other side"))
+            if (!connection->kind->wait(error, connection, false, until, "nothing came from the peer"))
                 return false;
             continue;
         }
-        if (wire->kind->packets && (size_t)got < head_size)
-            return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE,
-                                      "a message of %lld bytes is shorter than its head", (long long)got);
-        wire->pause_us[0] = 0;
-        wire->inbox_size += (size_t)got;
-        if (wire->inbox_size < head_size)
+        if (connection->kind->packets && (size_t)got < head_size)
+            return ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_MESSAGE,
+                                         "a message of %lld bytes is shorter than its header", (long long)got);
+        connection->pause_us[0] = 0;
+        connection->inbox_size += (size_t)got;
+        if (connection->inbox_size < head_size)
             continue;
-        if (!ignis__head_check(trouble, wire))
+        if (!ignis__message_header_check(error, connection))
             return false;
-        whole = wire->inbox_size ==
-                head_size + ignis__head_of(wire).size + ignis__wire_tail(wire, ignis__head_of(wire).fd_count);
-        if (whole && !ignis__inbox_numbers(trouble, wire))
+        whole = connection->inbox_size ==
+                head_size + ignis__message_header_read(connection).size +
+                    ignis__connection_number_bytes(connection, ignis__message_header_read(connection).fd_count);
+        if (whole && !ignis__inbox_read_descriptors(error, connection))
             return false;
-        if (wire->kind->packets && (!whole || (uint32_t)wire->inbox_fd_count != ignis__head_of(wire).fd_count))
-            return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE,
-                                      "a message announces %u bytes and %u descriptors, and has %lld and %d",
-                                      ignis__head_of(wire).size, ignis__head_of(wire).fd_count,
-                                      (long long)(wire->inbox_size - head_size), wire->inbox_fd_count);
-        wire->inbox_whole = whole;
+        if (connection->kind->packets &&
+            (!whole || (uint32_t)connection->inbox_fd_count != ignis__message_header_read(connection).fd_count))
+            return ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_MESSAGE,
+                                         "a message announces %u bytes and %u descriptors, and has %lld and %d",
+                                         ignis__message_header_read(connection).size,
+                                         ignis__message_header_read(connection).fd_count,
+                                         (long long)(connection->inbox_size - head_size), connection->inbox_fd_count);
+        connection->inbox_is_complete = whole;
     }
     return true;
 }
 
-/*  Nothing of the outbox will be sent any more. Descriptors of a message that the other side will never have
-    whole are taken back. */
-static void ignis__outbox_clear(ignis__wire *wire)
+/*  Clears the outbox without sending the rest. Descriptors of an incomplete message are taken back. */
+static void ignis__outbox_clear(ignis__connection *connection)
 {
-    ignis__head head;
+    ignis__message_header header;
     uint64_t numbers[IGNIS_CHANNEL_MAX_FDS];
-    if (wire->outbox_done < wire->outbox_size && wire->kind->take_back) {
-        memcpy(&head, wire->outbox, sizeof head);
-        memcpy(numbers, wire->outbox + sizeof head + head.size, head.fd_count * sizeof *numbers);
-        wire->kind->take_back(wire, numbers, (int)head.fd_count);
+    if (connection->outbox_done < connection->outbox_size && connection->kind->close_duplicates) {
+        memcpy(&header, connection->outbox, sizeof header);
+        memcpy(numbers, connection->outbox + sizeof header + header.size, header.fd_count * sizeof *numbers);
+        connection->kind->close_duplicates(connection, numbers, (int)header.fd_count);
     }
-    wire->outbox_size = wire->outbox_done = 0;
+    connection->outbox_size = connection->outbox_done = 0;
 }
 
-/*  Hands what is in the outbox to the system. */
-static bool ignis__wire_flush(ignis__trouble *trouble, ignis__wire *wire, const ignis__until *until)
+/*  Writes the outbox to the system. */
+static bool ignis__connection_flush(ignis__peer_error *error, ignis__connection *connection,
+                                    const ignis__deadline *until)
 {
-    while (wire->outbox_done < wire->outbox_size) {
-        int64_t written = wire->kind->write(trouble, wire);
+    while (connection->outbox_done < connection->outbox_size) {
+        int64_t written = connection->kind->write(error, connection);
         if (written < 0)
             return false;
-        wire->outbox_done += (size_t)written;
+        connection->outbox_done += (size_t)written;
         if (written > 0)
-            wire->pause_us[1] = 0;
-        else if (!wire->kind->wait(trouble, wire, true, until, "the other side does not read"))
+            connection->pause_us[1] = 0;
+        else if (!connection->kind->wait(error, connection, true, until, "the peer does not read"))
             return false;
     }
-    ignis__outbox_clear(wire);
-    ignis__atomic_store(&wire->unsent, 0);
+    ignis__outbox_clear(connection);
+    ignis__atomic_store(&connection->unsent, 0);
     return true;
 }
 
-/*  Sends one message, with the send lock taken or nobody else there. A message of which a stream has taken a
-    part counts as sent: its rest stays in the outbox. */
-static bool ignis__wire_send(ignis__trouble *trouble, ignis__wire *wire, int type, const void *data, size_t size,
-                             const int *fds, int fd_count, const ignis__until *until)
+/*  Sends one message. The caller holds the send lock, or no other thread has the connection. A message that a
+    stream has taken in part counts as sent: its rest stays in the outbox. */
+static bool ignis__connection_send(ignis__peer_error *error, ignis__connection *connection, int type, const void *data,
+                                   size_t size, const int *fds, int fd_count, const ignis__deadline *until)
 {
-    ignis__head head;
+    ignis__message_header header;
     uint64_t numbers[IGNIS_CHANNEL_MAX_FDS];
-    size_t tail = ignis__wire_tail(wire, (size_t)fd_count);
-    if (!ignis__wire_flush(trouble, wire, until) ||
-        (tail > 0 && !wire->kind->give(trouble, wire, fds, fd_count, numbers)))
+    size_t tail = ignis__connection_number_bytes(connection, (size_t)fd_count);
+    if (!ignis__connection_flush(error, connection, until) ||
+        (tail > 0 && !connection->kind->duplicate(error, connection, fds, fd_count, numbers)))
         return false;
-    head.magic = IGNIS__WIRE_MAGIC;
-    head.version = IGNIS__WIRE_VERSION;
-    head.type = (uint16_t)type;
-    head.size = (uint32_t)size;
-    head.fd_count = (uint32_t)fd_count;
-    head.sequence = wire->sent;
-    memcpy(wire->outbox, &head, sizeof head);
+    header.magic = IGNIS__MESSAGE_MAGIC;
+    header.version = IGNIS__PROTOCOL_VERSION;
+    header.type = (uint16_t)type;
+    header.size = (uint32_t)size;
+    header.fd_count = (uint32_t)fd_count;
+    header.sequence = connection->sent;
+    memcpy(connection->outbox, &header, sizeof header);
     if (size > 0)
-        memcpy(wire->outbox + sizeof head, data, size);
+        memcpy(connection->outbox + sizeof header, data, size);
     if (tail > 0)
-        memcpy(wire->outbox + sizeof head + size, numbers, tail);
-    wire->outbox_size = sizeof head + size + tail;
-    wire->outbox_fds = fds;
-    wire->outbox_fd_count = fd_count;
-    if (!ignis__wire_flush(trouble, wire, until) &&
-        (wire->outbox_done == 0 || trouble->diagnostic != IGNIS_DIAG_CHANNEL_TIMEOUT)) {
-        ignis__outbox_clear(wire);
+        memcpy(connection->outbox + sizeof header + size, numbers, tail);
+    connection->outbox_size = sizeof header + size + tail;
+    connection->outbox_fds = fds;
+    connection->outbox_fd_count = fd_count;
+    if (!ignis__connection_flush(error, connection, until) &&
+        (connection->outbox_done == 0 || error->diagnostic != IGNIS_DIAG_CHANNEL_TIMEOUT)) {
+        ignis__outbox_clear(connection);
         return false;
     }
-    ignis__atomic_store(&wire->unsent, wire->outbox_size - wire->outbox_done);
-    wire->sent++;
+    ignis__atomic_store(&connection->unsent, connection->outbox_size - connection->outbox_done);
+    connection->sent++;
     return true;
 }
 
-static void ignis__wire_free(ignis__wire *wire)
+static void ignis__connection_destroy(ignis__connection *connection)
 {
-    ignis__trouble ignored;
+    ignis__peer_error ignored;
     int left = 1000;
-    if (!wire)
+    if (!connection)
         return;
-    /* what was put into this process, and nobody takes; what comes later still stays open */
-    if (wire->kind->give && wire->capacity > 0) {
-        while (left-- > 0 && ignis__wire_fetch(&ignored, wire, &ignis__until_now))
-            ignis__inbox_next(wire);
-        ignis__outbox_clear(wire);
+    /* closes handles that arrived and were not taken; later ones stay open */
+    if (connection->kind->duplicate && connection->capacity > 0) {
+        while (left-- > 0 && ignis__connection_receive(&ignored, connection, &ignis__deadline_now))
+            ignis__inbox_remove(connection);
+        ignis__outbox_clear(connection);
     }
-    ignis__inbox_clear(wire);
-    if (wire->named)
-        wire->kind->remove(wire);
+    ignis__inbox_clear(connection);
+    if (connection->owns_path)
+        connection->kind->remove(connection);
 #ifndef _WIN32
-    if (wire->shared)
-        ignis__shared_unmap((void *)wire->shared, wire->shared_bytes);
+    if (connection->shared)
+        ignis__shared_unmap((void *)connection->shared, connection->shared_bytes);
 #endif
-    if (wire->out != wire->in)
-        ignis__file_drop(&wire->out);
-    ignis__file_drop(&wire->in);
-    ignis__file_drop(&wire->shared_file);
-    ignis__file_drop(&wire->process);
-    ignis__free(wire->inbox);
-    ignis__free(wire->outbox);
-    ignis__free(wire);
+    if (connection->out != connection->in)
+        ignis__peer_file_close(&connection->out);
+    ignis__peer_file_close(&connection->in);
+    ignis__peer_file_close(&connection->shared_file);
+    ignis__peer_file_close(&connection->process);
+    ignis__free(connection->inbox);
+    ignis__free(connection->outbox);
+    ignis__free(connection);
 }
 
-/*  Room for messages of so many bytes; nothing is arriving or leaving. */
-static bool ignis__wire_room(ignis__trouble *trouble, ignis__wire *wire, size_t capacity)
+/*  Reserves buffers for messages of `capacity` bytes. No message may be arriving or leaving. */
+static bool ignis__connection_reserve(ignis__peer_error *error, ignis__connection *connection, size_t capacity)
 {
-    size_t bytes = sizeof(ignis__head) + capacity + ignis__wire_tail(wire, IGNIS_CHANNEL_MAX_FDS);
-    if (wire->capacity >= capacity)
+    size_t bytes =
+        sizeof(ignis__message_header) + capacity + ignis__connection_number_bytes(connection, IGNIS_CHANNEL_MAX_FDS);
+    if (connection->capacity >= capacity)
         return true;
-    ignis__free(wire->inbox);
-    ignis__free(wire->outbox);
-    wire->inbox = (unsigned char *)ignis__alloc(bytes);
-    wire->outbox = (unsigned char *)ignis__alloc(bytes);
-    wire->capacity = wire->inbox && wire->outbox ? capacity : 0;
-    return wire->capacity || ignis__trouble_memory(trouble, 2 * bytes);
+    ignis__free(connection->inbox);
+    ignis__free(connection->outbox);
+    connection->inbox = (unsigned char *)ignis__alloc(bytes);
+    connection->outbox = (unsigned char *)ignis__alloc(bytes);
+    connection->capacity = connection->inbox && connection->outbox ? capacity : 0;
+    return connection->capacity || ignis__peer_error_set_memory(error, 2 * bytes);
 }
 
-static ignis__wire *ignis__wire_make(ignis__trouble *trouble, const ignis__wire_kind *kind, const char *path)
+static ignis__connection *ignis__connection_create(ignis__peer_error *error, const ignis__connection_kind *kind,
+                                                   const char *path)
 {
-    ignis__wire *wire = (ignis__wire *)ignis__alloc(sizeof *wire);
-    if (!wire) {
-        ignis__trouble_memory(trouble, sizeof *wire);
+    ignis__connection *connection = (ignis__connection *)ignis__alloc(sizeof *connection);
+    if (!connection) {
+        ignis__peer_error_set_memory(error, sizeof *connection);
         return NULL;
     }
-    wire->in = wire->out = wire->shared_file = wire->process = IGNIS__NO_FILE;
-    wire->kind = kind;
-    wire->peer_uid = -1;
-    snprintf(wire->path, sizeof wire->path, "%s", path);
-    ignis__mutex_init(&wire->send_lock);
-    ignis__mutex_init(&wire->receive_lock);
-    return wire;
+    connection->in = connection->out = connection->shared_file = connection->process = IGNIS__NO_FILE;
+    connection->kind = kind;
+    connection->peer_uid = -1;
+    snprintf(connection->path, sizeof connection->path, "%s", path);
+    ignis__mutex_init(&connection->send_lock);
+    ignis__mutex_init(&connection->receive_lock);
+    return connection;
 }
 
-static bool ignis__wire_usable(ignis__trouble *trouble, const ignis__wire *wire)
+static bool ignis__connection_check(ignis__peer_error *error, const ignis__connection *connection)
 {
-    uint64_t lost = ignis__atomic_load(&wire->lost);
+    uint64_t lost = ignis__atomic_load(&connection->lost);
     if (!lost)
         return true;
-    ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_LOST,
-                       lost == 2 ? "the other side has closed the channel" : "the channel has failed before");
-    trouble->expected = lost == 2;
+    ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_LOST,
+                          lost == 2 ? "the peer has closed the channel" : "the channel failed earlier");
+    error->expected = lost == 2;
     return false;
 }
 
-/* --- names: files of the private folder that hold the secret of whoever has the name --------------------------------------- */
+/*  >>peer.secret_file - files of names, which hold secrets
 
-/*  What is in such a file. Who has the name keeps the file locked, so that the system knows when it is
-    gone. */
+    Gives a name to one live server of this user, and its secret to clients of this user.
+    Uses: the private folder, the system's file locks.
+    Invariants: the server keeps the file locked, so a name is free when its server has died.
+    Locks: the lock of the file. */
+
+/*  Content of the file of a name. The server keeps the file locked, so the system tells when it has died. */
 typedef struct ignis__name_record {
     uint64_t version, pid;
-    uint64_t has_secret; /* 0: the caller gave one, which is no business of files */
+    uint64_t has_secret; /* 0: the caller passed a secret, which is not written to files */
     unsigned char secret[IGNIS__SECRET];
-    uint64_t place; /* of the server's pipe, on Windows */
+    uint64_t place; /* of the server's pipe (Windows) */
 } ignis__name_record;
 
 #ifdef _WIN32
 
-static bool ignis__name_file_take(ignis__trouble *trouble, const char *path, ignis__file *file)
+static bool ignis__name_file_lock(ignis__peer_error *error, const char *path, ignis__file *file)
 {
     int tries;
     for (tries = 0; tries < 100; tries++) {
@@ -3942,11 +3968,11 @@ static bool ignis__name_file_take(ignis__trouble *trouble, const char *path, ign
             return true;
         if (GetLastError() != ERROR_ACCESS_DENIED)
             break;
-        ignis__sleep_us(1000); /* somebody reads the file of a server that has gone */
+        ignis__sleep_us(1000); /* another process reads the file of a dead server */
     }
     if (GetLastError() == ERROR_SHARING_VIOLATION)
-        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "a live server has the name already: %s", path);
-    return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%s: Windows error %lu", path, GetLastError());
+        return ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_IO, "a live server already has the name: %s", path);
+    return ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_IO, "%s: Windows error %lu", path, GetLastError());
 }
 static bool ignis__name_file_write(ignis__file file, const void *data, size_t size)
 {
@@ -3962,34 +3988,36 @@ static bool ignis__name_file_read(const char *path, void *data, size_t size)
         CloseHandle(file);
     return ok;
 }
-static void ignis__name_file_remove(const char *path) { (void)path; } /* it goes with its handle */
+static void ignis__name_file_delete(const char *path) { (void)path; } /* deleted with its handle */
 
 #else /* POSIX */
 
-static bool ignis__name_file_take(ignis__trouble *trouble, const char *path, ignis__file *file)
+static bool ignis__name_file_lock(ignis__peer_error *error, const char *path, ignis__file *file)
 {
     struct stat info, now;
     int tries;
     for (tries = 0; tries < 100; tries++) {
-        int fd = ignis__fd_keep(open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600));
+        int fd = ignis__fd_register(open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600));
         bool ours;
         if (fd < 0 || fstat(fd, &info) != 0) {
-            ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%s: %s", path, strerror(errno));
-            ignis__file_drop(&fd);
+            ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_IO, "%s: %s", path, strerror(errno));
+            ignis__peer_file_close(&fd);
             return false;
         }
-        ours = S_ISREG(info.st_mode) && ignis__private_file(&info);
+        ours = S_ISREG(info.st_mode) && ignis__stat_is_ours(&info);
         if (ours && flock(fd, LOCK_EX | LOCK_NB) == 0 && lstat(path, &now) == 0 && now.st_ino == info.st_ino &&
             now.st_dev == info.st_dev) {
             *file = fd;
             return true;
         }
-        ignis__file_drop(&fd);
+        ignis__peer_file_close(&fd);
         if (!ours)
-            return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%s is no private file of ours", path);
-        ignis__sleep_us(1000); /* the server of before may just be going */
+            return ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_IO,
+                                         "%s must be a regular file of this user with mode 0600", path);
+        ignis__sleep_us(1000); /* the previous server may be closing */
     }
-    return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "a live server has the name already: %s is locked", path);
+    return ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_IO, "a live server already has the name: %s is locked",
+                                 path);
 }
 static bool ignis__name_file_write(ignis__file file, const void *data, size_t size)
 {
@@ -3999,78 +4027,86 @@ static bool ignis__name_file_read(const char *path, void *data, size_t size)
 {
     int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     struct stat info;
-    bool ok = fd >= 0 && fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && ignis__private_file(&info) &&
+    bool ok = fd >= 0 && fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && ignis__stat_is_ours(&info) &&
               read(fd, data, size) == (ssize_t)size;
     if (fd >= 0)
         close(fd);
     return ok;
 }
-static void ignis__name_file_remove(const char *path) { (void)unlink(path); }
+static void ignis__name_file_delete(const char *path) { (void)unlink(path); }
 
 #endif
 
-/* --- listeners: where others connect, and prove that they know the secret ------------------------------------------------------ */
+/*  >>peer.listener - server: accepts connections and checks their proofs
 
-/*  Room for so many that have connected and proven nothing yet; the others wait in the system's queue. */
+    Accepts clients, runs the handshake of all pending ones, and hands out those that know the secret.
+    Uses: connections, files of names.
+    Invariants: a client that proves nothing costs one of 64 places, for 5 s at most; the oldest makes room
+    for new ones.
+    Locks: listener->lock, held by the caller that accepts. */
+
+/*  Places for clients that have not authenticated yet; more clients wait in the system's queue. */
 enum { IGNIS__LISTENER_PENDING = 64 };
-#define IGNIS__LISTENER_PATIENCE_NS 5000000000 /* what one of them may take */
-#define IGNIS__LISTENER_CROWDED_NS 250000000   /* and what the oldest may take while others wait for room */
+#define IGNIS__LISTENER_PATIENCE_NS 5000000000 /* for the handshake of a client */
+#define IGNIS__LISTENER_CROWDED_NS 250000000   /* for the oldest client, while others wait for a place */
 
 typedef struct ignis__listener {
-    const ignis__wire_kind *kind;
+    const ignis__connection_kind *kind;
     int64_t timeout_ns;
     uint64_t closing;
-    ignis__mutex lock; /* whoever accepts */
+    ignis__mutex lock; /* held by the thread that accepts */
     char path[IGNIS__PATH_MAX], name_path[IGNIS__PATH_MAX];
-    ignis__file file, name_file, poll; /* poll: one descriptor to wait for all that may come */
-    bool named;                        /* what is at the path is ours to remove */
+    /* poll: one descriptor that becomes readable when a client or a message comes */
+    ignis__file file, name_file, poll;
+    bool owns_path; /* this process created the file at the path and removes it */
     unsigned char secret[IGNIS__SECRET];
-    uint64_t place; /* random, in the name's record */
+    uint64_t place; /* random, also in the file of the name */
     uint64_t refused, arrivals;
     struct {
-        ignis__wire *wire;
-        int64_t since_ns;               /* 0: nobody is there yet */
-    } pending[IGNIS__LISTENER_PENDING]; /* the oldest first */
+        ignis__connection *connection;
+        int64_t since_ns;               /* 0: no client is connected yet */
+    } pending[IGNIS__LISTENER_PENDING]; /* oldest first */
     int pending_count;
 } ignis__listener;
 
-/*  A proof: over both sides' nonces, so that what was heard once proves nothing again; and over the claim, so
-    that it is the prover's. */
-static void ignis__wire_proof(const ignis__wire *wire, const unsigned char *secret, bool of_server, const void *claim,
-                              size_t size, unsigned char proof[32])
+/*  Computes a proof over both nonces, so it cannot be replayed, and over the claim, so it belongs to the
+    prover. */
+static void ignis__connection_proof(const ignis__connection *connection, const unsigned char *secret, bool of_server,
+                                    const void *claim, size_t size, unsigned char proof[32])
 {
     struct {
         char side[8];
         unsigned char nonces[2][IGNIS__NONCE];
     } said;
     memcpy(said.side, of_server ? "server.." : "client..", sizeof said.side);
-    memcpy(said.nonces, wire->nonces, sizeof said.nonces);
+    memcpy(said.nonces, connection->nonces, sizeof said.nonces);
     ignis__hmac(secret, &said, sizeof said, claim, size, proof);
 }
 
 #ifdef __linux__
 
-/*  Adds a descriptor to those that the listener's own stands for, or takes it out. */
+/*  Adds a descriptor to those that listener->poll reports, or removes it. */
 static void ignis__listener_poll(ignis__listener *listener, int fd, bool add)
 {
     struct epoll_event event;
     memset(&event, 0, sizeof event);
     event.events = EPOLLIN;
     if (listener->poll < 0)
-        listener->poll = ignis__fd_keep(epoll_create1(EPOLL_CLOEXEC));
+        listener->poll = ignis__fd_register(epoll_create1(EPOLL_CLOEXEC));
     if (fd >= 0)
         (void)epoll_ctl(listener->poll, add ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, fd, &event);
 }
 
-/*  Waits a little for somebody to come to a listener, or to say something. */
+/*  Waits until a client comes or sends, at most `ms`. */
 static void ignis__listener_wait(const ignis__listener *listener, int ms)
 {
-    const ignis__until until = ignis__until_in((int64_t)ms * 1000000);
-    ignis__trouble late;
-    /* shared memory wakes nobody */
-    if (listener->file < 0 && (listener->pending_count == 0 || listener->pending[0].wire->in < 0))
+    const ignis__deadline until = ignis__deadline_in((int64_t)ms * 1000000);
+    ignis__peer_error late;
+    /* shared memory cannot be polled */
+    if (listener->file < 0 && (listener->pending_count == 0 || listener->pending[0].connection->in < 0))
         ignis__sleep_us(1000);
-    else if (listener->pending_count == IGNIS__LISTENER_PENDING) /* the queue would wake us, and there is no room */
+    /* the queue would wake the poll, and all places are taken */
+    else if (listener->pending_count == IGNIS__LISTENER_PENDING)
         ignis__sleep_us(1000);
     else
         (void)ignis__fd_wait(&late, listener->poll, POLLIN, &until, "");
@@ -4090,204 +4126,208 @@ static void ignis__listener_wait(const ignis__listener *listener, int ms)
 
 #endif
 
-/*  Nobody is pending at index any more; the order of the others stays. */
-static ignis__wire *ignis__listener_remove(ignis__listener *listener, int index)
+/*  Removes a pending client; the others keep their order. */
+static ignis__connection *ignis__listener_remove(ignis__listener *listener, int index)
 {
-    ignis__wire *wire = listener->pending[index].wire;
-    ignis__listener_poll(listener, wire->in, false);
+    ignis__connection *connection = listener->pending[index].connection;
+    ignis__listener_poll(listener, connection->in, false);
     listener->pending_count--;
     memmove(&listener->pending[index], &listener->pending[index + 1],
             sizeof listener->pending[0] * (size_t)(listener->pending_count - index));
-    return wire;
+    return connection;
 }
 
-/*  Counts one that was turned away; the first is told. */
-static void ignis__listener_count_refused(const char *call, ignis__listener *listener, const char *why)
+/*  Counts a refused client; only the first one is logged. */
+static void ignis__listener_log_refused(const char *call, ignis__listener *listener, const char *why)
 {
     if (ignis__atomic_add(&listener->refused, 1) == 1)
         ignis__log(IGNIS_LOG_WARNING, IGNIS_DIAG_CHANNEL_MESSAGE,
-                   "%s: a connection to %s was turned away: %s (more of them are only counted)", call, listener->path,
-                   why);
+                   "%s: a connection to %s was refused: %s (further ones are only counted)", call, listener->path, why);
 }
 
-/*  Turns away one that is no longer pending. */
-static void ignis__listener_refuse(const char *call, ignis__listener *listener, ignis__wire *wire, bool proven,
-                                   const char *why)
+/*  Refuses a client that is no longer pending. */
+static void ignis__listener_refuse(const char *call, ignis__listener *listener, ignis__connection *connection,
+                                   bool is_authenticated, const char *why)
 {
-    ignis__trouble ignored;
-    if (ignis__wire_room(&ignored, wire, IGNIS__WIRE_HANDSHAKE) &&
-        (!wire->kind->connected || wire->kind->connected(wire)))
-        (void)ignis__wire_send(&ignored, wire, IGNIS__HEAD_REFUSED, why, proven ? strlen(why) : 0, NULL, 0,
-                               &ignis__until_now);
-    ignis__wire_free(wire);
-    ignis__listener_count_refused(call, listener, why);
+    ignis__peer_error ignored;
+    if (ignis__connection_reserve(&ignored, connection, IGNIS__HANDSHAKE_BYTES) &&
+        (!connection->kind->connected || connection->kind->connected(connection)))
+        (void)ignis__connection_send(&ignored, connection, IGNIS__MESSAGE_REFUSED, why,
+                                     is_authenticated ? strlen(why) : 0, NULL, 0, &ignis__deadline_now);
+    ignis__connection_destroy(connection);
+    ignis__listener_log_refused(call, listener, why);
 }
 
-/*  Cuts off the oldest of those that are pending, without a word: an honest client that was only slow
-    connects again. */
+/*  Disconnects the oldest pending client without a message. A client that was only slow connects again. */
 static void ignis__listener_drop_oldest(const char *call, ignis__listener *listener, const char *why)
 {
-    ignis__wire_free(ignis__listener_remove(listener, 0));
-    ignis__listener_count_refused(call, listener, why);
+    ignis__connection_destroy(ignis__listener_remove(listener, 0));
+    ignis__listener_log_refused(call, listener, why);
 }
 
-/*  Takes in who has come to a listener, as far as there is room. */
-static bool ignis__listener_accept(const char *call, ignis__trouble *trouble, ignis__listener *listener)
+/*  Accepts the clients that wait, while places are free. */
+static bool ignis__listener_accept(const char *call, ignis__peer_error *error, ignis__listener *listener)
 {
     for (;;) {
-        ignis__wire *fresh;
+        ignis__connection *fresh;
         if (listener->pending_count == IGNIS__LISTENER_PENDING) {
             if (ignis__monotonic_ns() - listener->pending[0].since_ns < IGNIS__LISTENER_CROWDED_NS)
                 return true;
-            ignis__listener_drop_oldest(call, listener, "too many at once prove nothing");
+            ignis__listener_drop_oldest(call, listener, "too many clients at once do not authenticate");
         }
-        fresh = ignis__wire_make(trouble, listener->kind, listener->path);
+        fresh = ignis__connection_create(error, listener->kind, listener->path);
         if (!fresh)
             return false;
-        trouble->diagnostic = IGNIS_DIAG_NONE;
-        if (!listener->kind->accept(trouble, listener, fresh) ||
-            !ignis__wire_room(trouble, fresh, IGNIS__WIRE_HANDSHAKE)) {
-            ignis__wire_free(fresh);
-            if (trouble->diagnostic == IGNIS_DIAG_NONE || listener->pending_count == 0)
-                return trouble->diagnostic == IGNIS_DIAG_NONE;
-            /* there are too few descriptors, or too little memory */
-            ignis__listener_drop_oldest(call, listener, trouble->why);
+        error->diagnostic = IGNIS_DIAG_NONE;
+        if (!listener->kind->accept(error, listener, fresh) ||
+            !ignis__connection_reserve(error, fresh, IGNIS__HANDSHAKE_BYTES)) {
+            ignis__connection_destroy(fresh);
+            if (error->diagnostic == IGNIS_DIAG_NONE || listener->pending_count == 0)
+                return error->diagnostic == IGNIS_DIAG_NONE;
+            /* too few descriptors, or too little memory */
+            ignis__listener_drop_oldest(call, listener, error->why);
             continue;
         }
         listener->arrivals++;
         ignis__listener_poll(listener, fresh->in, true);
-        listener->pending[listener->pending_count].wire = fresh;
+        listener->pending[listener->pending_count].connection = fresh;
         listener->pending[listener->pending_count++].since_ns = fresh->kind->connected ? 0 : ignis__monotonic_ns();
     }
 }
 
-/*  The next step of one that is pending. True: it has proven itself, and its claim is in the inbox. False: it
-    has more to say, with no diagnostic, or is to be turned away. */
-static bool ignis__listener_handshake(ignis__trouble *trouble, const ignis__listener *listener, ignis__wire *wire)
+/*  Takes the next step of a handshake. True: the client has authenticated, and its claim is in the inbox.
+    False without a diagnostic: more messages are expected; with one: refuse it. */
+static bool ignis__listener_handshake(ignis__peer_error *error, const ignis__listener *listener,
+                                      ignis__connection *connection)
 {
     struct {
         unsigned char nonce[IGNIS__NONCE], proof[32];
     } challenge;
     unsigned char proof[32];
-    const unsigned char *body = wire->inbox + sizeof(ignis__head);
+    const unsigned char *body = connection->inbox + sizeof(ignis__message_header);
     const ignis_diagnostic no = IGNIS_DIAG_CHANNEL_MESSAGE;
-    ignis__head head;
+    ignis__message_header header;
 #ifndef _WIN32
-    if (wire->kind->packets && wire->peer_uid != (int64_t)geteuid())
-        return ignis__trouble_set(trouble, no, "it is of user %lld, and we are user %lld", (long long)wire->peer_uid,
-                                  (long long)geteuid());
+    if (connection->kind->packets && connection->peer_uid != (int64_t)geteuid())
+        return ignis__peer_error_set(error, no, "the client belongs to user %lld, this process to user %lld",
+                                     (long long)connection->peer_uid, (long long)geteuid());
 #endif
-    while (ignis__wire_fetch(trouble, wire, &ignis__until_now)) {
-        head = ignis__head_of(wire);
-        if (wire->received == 0 && head.type == IGNIS__HEAD_HELLO && head.size == IGNIS__NONCE && head.fd_count == 0) {
-            memcpy(wire->nonces[0], body, IGNIS__NONCE);
-            if (!ignis__random_bytes(wire->nonces[1], IGNIS__NONCE))
-                return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "the system has no random bytes");
-            memcpy(challenge.nonce, wire->nonces[1], IGNIS__NONCE);
-            ignis__wire_proof(wire, listener->secret, true, NULL, 0, challenge.proof);
-            ignis__inbox_next(wire);
-            if (!ignis__wire_send(trouble, wire, IGNIS__HEAD_CHALLENGE, &challenge, sizeof challenge, NULL, 0,
-                                  &ignis__until_now))
+    while (ignis__connection_receive(error, connection, &ignis__deadline_now)) {
+        header = ignis__message_header_read(connection);
+        if (connection->received == 0 && header.type == IGNIS__MESSAGE_HELLO && header.size == IGNIS__NONCE &&
+            header.fd_count == 0) {
+            memcpy(connection->nonces[0], body, IGNIS__NONCE);
+            if (!ignis__random_bytes(connection->nonces[1], IGNIS__NONCE))
+                return ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_IO, "the system returned no random bytes");
+            memcpy(challenge.nonce, connection->nonces[1], IGNIS__NONCE);
+            ignis__connection_proof(connection, listener->secret, true, NULL, 0, challenge.proof);
+            ignis__inbox_remove(connection);
+            if (!ignis__connection_send(error, connection, IGNIS__MESSAGE_CHALLENGE, &challenge, sizeof challenge, NULL,
+                                        0, &ignis__deadline_now))
                 return false;
-        } else if (wire->received == 1 && head.type == IGNIS__HEAD_PROOF && head.size >= sizeof proof &&
-                   head.fd_count == 0) {
-            ignis__wire_proof(wire, listener->secret, false, body + sizeof proof, head.size - sizeof proof, proof);
+        } else if (connection->received == 1 && header.type == IGNIS__MESSAGE_PROOF && header.size >= sizeof proof &&
+                   header.fd_count == 0) {
+            ignis__connection_proof(connection, listener->secret, false, body + sizeof proof,
+                                    header.size - sizeof proof, proof);
             return ignis__bytes_equal(proof, body, sizeof proof) ||
-                   ignis__trouble_set(trouble, no, "its token is not ours");
+                   ignis__peer_error_set(error, no, "the client has another token");
         } else {
-            return ignis__trouble_set(trouble, no, "it does not keep to the handshake");
+            return ignis__peer_error_set(error, no, "the client violates the handshake");
         }
     }
-    if (trouble->diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT)
-        trouble->diagnostic = IGNIS_DIAG_NONE;
+    if (error->diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT)
+        error->diagnostic = IGNIS_DIAG_NONE;
     return false;
 }
 
-/*  The next one that has proven itself, with its claim in the inbox: the caller welcomes or refuses it. Null
-    with the trouble set. */
-IGNIS__COLD static ignis__wire *ignis__listener_next(const char *call, ignis__trouble *trouble,
-                                                     ignis__listener *listener, const ignis__until *until)
+/*  Returns the next authenticated client, with its claim in the inbox: the caller welcomes or refuses it.
+    NULL, with the error set, if the deadline passes. */
+IGNIS__COLD static ignis__connection *ignis__listener_next(const char *call, ignis__peer_error *error,
+                                                           ignis__listener *listener, const ignis__deadline *until)
 {
     for (;;) {
         int i, slice;
-        if (!ignis__listener_accept(call, trouble, listener))
+        if (!ignis__listener_accept(call, error, listener))
             return NULL;
         for (i = 0; i < listener->pending_count; i++) {
-            ignis__wire *wire = listener->pending[i].wire;
+            ignis__connection *connection = listener->pending[i].connection;
             int64_t now_ns = ignis__monotonic_ns();
-            bool proven = ignis__listener_handshake(trouble, listener, wire),
-                 waits = !proven && trouble->diagnostic == IGNIS_DIAG_NONE;
-            if (proven && wire->kind->connected)
-                (void)wire->kind->connected(wire); /* it may have said all at once: who it is is asked here */
-            if (proven)
+            bool is_authenticated = ignis__listener_handshake(error, listener, connection),
+                 waits = !is_authenticated && error->diagnostic == IGNIS_DIAG_NONE;
+            if (is_authenticated && connection->kind->connected)
+                (void)connection->kind->connected(
+                    connection); /* it may have sent everything at once: read its process here */
+            if (is_authenticated)
                 return ignis__listener_remove(listener, i);
-            if (waits && listener->pending[i].since_ns == 0 && wire->kind->connected && wire->kind->connected(wire))
+            if (waits && listener->pending[i].since_ns == 0 && connection->kind->connected &&
+                connection->kind->connected(connection))
                 listener->pending[i].since_ns = now_ns;
             if (waits && listener->pending[i].since_ns &&
                 now_ns - listener->pending[i].since_ns >= IGNIS__LISTENER_PATIENCE_NS)
-                waits = ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "it did not prove itself in %d s",
-                                           (int)(IGNIS__LISTENER_PATIENCE_NS / 1000000000));
+                waits = ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_MESSAGE,
+                                              "the client did not authenticate within %d s",
+                                              (int)(IGNIS__LISTENER_PATIENCE_NS / 1000000000));
             if (!waits)
-                ignis__listener_refuse(call, listener, ignis__listener_remove(listener, i--), false, trouble->why);
+                ignis__listener_refuse(call, listener, ignis__listener_remove(listener, i--), false, error->why);
         }
-        slice = ignis__until_slice(until, 50);
+        slice = ignis__deadline_slice_ms(until, 50);
         if (slice == 0) {
-            ignis__trouble_late(trouble, until, "nobody connected");
+            ignis__peer_error_set_timeout(error, until, "no client connected");
             return NULL;
         }
         ignis__listener_wait(listener, slice);
     }
 }
 
-/*  The claim of one that has proven itself, if it has the right size. */
-static bool ignis__claim_read(ignis__trouble *trouble, const ignis__wire *wire, void *claim, size_t size)
+/*  Reads the claim of an authenticated client. False, with the error set, if its size is wrong. */
+static bool ignis__claim_read(ignis__peer_error *error, const ignis__connection *connection, void *claim, size_t size)
 {
-    if (ignis__head_of(wire).size != 32 + size)
-        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "it is of another version of Ignis");
-    memcpy(claim, wire->inbox + sizeof(ignis__head) + 32, size);
+    if (ignis__message_header_read(connection).size != 32 + size)
+        return ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_MESSAGE, "the client has another version of Ignis");
+    memcpy(claim, connection->inbox + sizeof(ignis__message_header) + 32, size);
     return true;
 }
 
-/*  The other side is who it should be, and from here on its messages may bring descriptors. */
-static void ignis__wire_proven(ignis__wire *wire)
+/*  Marks the peer as authenticated; from here on its messages may carry descriptors. */
+static void ignis__connection_set_authenticated(ignis__connection *connection)
 {
 #ifdef _WIN32
-    HANDLE process = OpenProcess(PROCESS_DUP_HANDLE | SYNCHRONIZE, FALSE, (DWORD)wire->peer_pid);
-    wire->process = process ? process : IGNIS__NO_FILE;
+    HANDLE process = OpenProcess(PROCESS_DUP_HANDLE | SYNCHRONIZE, FALSE, (DWORD)connection->peer_pid);
+    connection->process = process ? process : IGNIS__NO_FILE;
 #endif
-    wire->proven = true;
+    connection->is_authenticated = true;
 }
 
-/*  Lets in one that has proven itself; from here on messages may have `capacity` bytes. */
-static bool ignis__wire_welcome(ignis__trouble *trouble, ignis__wire *wire, size_t capacity)
+/*  Welcomes an authenticated client; from here on messages may have `capacity` bytes. */
+static bool ignis__connection_welcome(ignis__peer_error *error, ignis__connection *connection, size_t capacity)
 {
-    ignis__inbox_next(wire);
-    ignis__wire_proven(wire);
-    if (wire->named)
-        wire->kind->remove(wire);
-    wire->named = false;
-    return ignis__wire_room(trouble, wire, capacity) &&
-           ignis__wire_send(trouble, wire, IGNIS__HEAD_WELCOME, NULL, 0, NULL, 0, &ignis__until_now);
+    ignis__inbox_remove(connection);
+    ignis__connection_set_authenticated(connection);
+    if (connection->owns_path)
+        connection->kind->remove(connection);
+    connection->owns_path = false;
+    return ignis__connection_reserve(error, connection, capacity) &&
+           ignis__connection_send(error, connection, IGNIS__MESSAGE_WELCOME, NULL, 0, NULL, 0, &ignis__deadline_now);
 }
 
 static void ignis__listener_close(ignis__listener *listener)
 {
     while (listener->pending_count > 0)
-        ignis__wire_free(ignis__listener_remove(listener, 0));
+        ignis__connection_destroy(ignis__listener_remove(listener, 0));
 #ifndef _WIN32
-    if (listener->named)
+    if (listener->owns_path)
         (void)unlink(listener->path);
 #endif
-    listener->named = false;
-    ignis__file_drop(&listener->file);
-    ignis__file_drop(&listener->poll);
+    listener->owns_path = false;
+    ignis__peer_file_close(&listener->file);
+    ignis__peer_file_close(&listener->poll);
     if (listener->name_file != IGNIS__NO_FILE)
-        ignis__name_file_remove(listener->name_path);
-    ignis__file_drop(&listener->name_file);
+        ignis__name_file_delete(listener->name_path);
+    ignis__peer_file_close(&listener->name_file);
 }
 
-/*  A listener that is closed; null, and reported: out of memory. */
-static ignis__listener *ignis__listener_new(const char *call, const ignis__wire_kind *kind, const char *path)
+/*  Creates a listener that is not open yet. NULL, and reported, if host memory is short. */
+static ignis__listener *ignis__listener_new(const char *call, const ignis__connection_kind *kind, const char *path)
 {
     ignis__listener *listener = (ignis__listener *)ignis__alloc_for(call, sizeof *listener);
     if (!listener)
@@ -4306,146 +4346,166 @@ static void ignis__listener_free(ignis__listener *listener)
     ignis__free(listener);
 }
 
-/*  Opens it. With a name_path it has a name, which nobody else has meanwhile; its secret is `secret`, or a
-    new one that lies in that file. */
-IGNIS__COLD static bool ignis__listener_open(const char *call, ignis__trouble *trouble, ignis__listener *listener,
+/*  Opens a listener. With a name_path it owns that name alone. Its secret is `secret`, or a new one that it
+    writes to that file. */
+IGNIS__COLD static bool ignis__listener_open(const char *call, ignis__peer_error *error, ignis__listener *listener,
                                              const char *name_path, const unsigned char *secret)
 {
     ignis__name_record record;
     memset(&record, 0, sizeof record);
-    record.version = IGNIS__WIRE_VERSION;
+    record.version = IGNIS__PROTOCOL_VERSION;
     record.pid = ignis__process_id();
     record.has_secret = !secret;
     if (secret)
         memcpy(listener->secret, secret, sizeof listener->secret);
     if ((!secret && !ignis__random_bytes(listener->secret, sizeof listener->secret)) ||
         !ignis__random_bytes(&listener->place, sizeof listener->place))
-        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "the system has no random bytes for a token");
+        return ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_IO, "the system returned no random bytes for a token");
     record.place = listener->place;
     if (record.has_secret)
         memcpy(record.secret, listener->secret, sizeof record.secret);
     if (name_path) {
         snprintf(listener->name_path, sizeof listener->name_path, "%s", name_path);
-        if (!ignis__name_file_take(trouble, name_path, &listener->name_file))
+        if (!ignis__name_file_lock(error, name_path, &listener->name_file))
             return false;
         if (!ignis__name_file_write(listener->name_file, &record, sizeof record))
-            return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%s cannot be written", name_path);
+            return ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_IO, "%s cannot be written", name_path);
     }
-    if (listener->file == IGNIS__NO_FILE && listener->kind->listen && !listener->kind->listen(trouble, listener))
+    if (listener->file == IGNIS__NO_FILE && listener->kind->listen && !listener->kind->listen(error, listener))
         return false;
     ignis__listener_poll(listener, listener->file, true);
-    return ignis__listener_accept(call, trouble, listener);
+    return ignis__listener_accept(call, error, listener);
 }
 
-/*  Sends one message of the proofs, and brings the answer into the inbox. A server that is lost meanwhile may
-    be another at the next attempt. */
-static bool ignis__wire_ask(ignis__trouble *trouble, ignis__wire *wire, int type, const void *data, size_t size,
-                            const ignis__until *until, bool *again)
+/*  >>peer.connect - client: connects to a listener and authenticates
+
+    Repeats connecting and the handshake until both sides have proven that they know the secret, or the deadline
+    passes.
+    Uses: connections, files of names.
+    Invariants: an answer without a proof never ends the attempts, as the real server may listen later.
+    Locks: none; the connection belongs to the calling thread until it is returned. */
+
+/*  Where and how a client connects. */
+typedef struct ignis__client {
+    const ignis__connection_kind *kind;
+    const char *path, *name_path;
+    const unsigned char *secret; /* NULL: the one in the file at name_path */
+    const void *claim;           /* what the client says of itself */
+    size_t claim_size;
+    size_t capacity; /* bytes of a message after the handshake */
+} ignis__client;
+
+/*  Sends one message of the handshake and receives the answer. If the server is lost meanwhile, *again is
+    set: another one may listen at the next attempt. */
+static bool ignis__connection_request(ignis__peer_error *error, ignis__connection *connection, int type,
+                                      const void *data, size_t size, const ignis__deadline *until, bool *again)
 {
-    bool ok =
-        ignis__wire_send(trouble, wire, type, data, size, NULL, 0, until) && ignis__wire_fetch(trouble, wire, until);
-    *again = !ok && trouble->diagnostic == IGNIS_DIAG_CHANNEL_LOST;
+    bool ok = ignis__connection_send(error, connection, type, data, size, NULL, 0, until) &&
+              ignis__connection_receive(error, connection, until);
+    *again = !ok && error->diagnostic == IGNIS_DIAG_CHANNEL_LOST;
     return ok;
 }
 
-/*  Both sides prove that they know the secret (null: the one of the name), and the client makes its claim.
-    *again: it may go better at the next attempt, as whatever somebody says who has not proven that ends
-    nothing: another may listen there soon. */
-static bool ignis__wire_prove(ignis__trouble *trouble, ignis__wire *wire, const char *name_path,
-                              const unsigned char *secret, const void *claim, size_t size, const ignis__until *until,
-                              bool *again)
+/*  Authenticates both sides by the secret (NULL: the one in the file of the name), and sends the client's
+    claim. *again: the next attempt may succeed. An unauthenticated answer ends nothing, since the real server
+    may listen there soon. */
+static bool ignis__connection_authenticate(ignis__peer_error *error, ignis__connection *connection,
+                                           const ignis__client *client, const ignis__deadline *until, bool *again)
 {
-    unsigned char message[32 + IGNIS__WIRE_HANDSHAKE / 2], proof[32];
+    const unsigned char *secret = client->secret;
+    unsigned char message[32 + IGNIS__HANDSHAKE_BYTES / 2], proof[32];
     const unsigned char *body;
     ignis__name_record record;
-    ignis__head head;
-    bool proven = false;
+    ignis__message_header header;
+    bool is_authenticated = false;
     *again = true;
-    if (!secret) { /* read after connecting: a server that is replaced meanwhile has another one */
-        if (!ignis__name_file_read(name_path, &record, sizeof record))
-            return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "there is no token in %s", name_path);
-        *again = record.version == IGNIS__WIRE_VERSION && record.has_secret;
+    if (!secret) { /* read after connecting: a server that replaced another one has another secret */
+        if (!ignis__name_file_read(client->name_path, &record, sizeof record))
+            return ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_IO, "no token in %s", client->name_path);
+        *again = record.version == IGNIS__PROTOCOL_VERSION && record.has_secret;
         if (!*again)
-            return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE,
-                                      "the server has a token of its own, or another version: set desc.token");
+            return ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_MESSAGE,
+                                         "the server has its own token or another version: set desc.token");
+        secret = record.secret;
     }
     *again = false;
-    if (!ignis__wire_room(trouble, wire, IGNIS__WIRE_HANDSHAKE))
+    if (!ignis__connection_reserve(error, connection, IGNIS__HANDSHAKE_BYTES))
         return false;
-    if (!ignis__random_bytes(wire->nonces[0], IGNIS__NONCE))
-        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "the system has no random bytes");
-    if (!ignis__wire_ask(trouble, wire, IGNIS__HEAD_HELLO, wire->nonces[0], IGNIS__NONCE, until, again)) {
-        *again = *again || trouble->diagnostic == IGNIS_DIAG_CHANNEL_MESSAGE;
+    if (!ignis__random_bytes(connection->nonces[0], IGNIS__NONCE))
+        return ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_IO, "the system returned no random bytes");
+    if (!ignis__connection_request(error, connection, IGNIS__MESSAGE_HELLO, connection->nonces[0], IGNIS__NONCE, until,
+                                   again)) {
+        *again = *again || error->diagnostic == IGNIS_DIAG_CHANNEL_MESSAGE;
         return false;
     }
-    head = ignis__head_of(wire);
-    body = wire->inbox + sizeof head;
-    if (head.type == IGNIS__HEAD_CHALLENGE && head.size == IGNIS__NONCE + sizeof proof) {
-        memcpy(wire->nonces[1], body, IGNIS__NONCE);
-        ignis__wire_proof(wire, secret ? secret : record.secret, true, NULL, 0, proof);
+    header = ignis__message_header_read(connection);
+    body = connection->inbox + sizeof header;
+    if (header.type == IGNIS__MESSAGE_CHALLENGE && header.size == IGNIS__NONCE + sizeof proof) {
+        memcpy(connection->nonces[1], body, IGNIS__NONCE);
+        ignis__connection_proof(connection, secret, true, NULL, 0, proof);
         if (!ignis__bytes_equal(proof, body + IGNIS__NONCE, sizeof proof)) {
             *again = true;
-            return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE,
-                                      "the server at %s has another token than ours", wire->path);
+            return ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_MESSAGE, "the server at %s has another token",
+                                         connection->path);
         }
-        proven = true;
-        ignis__inbox_next(wire);
-        ignis__wire_proof(wire, secret ? secret : record.secret, false, claim, size, message);
-        memcpy(message + sizeof proof, claim, size);
-        if (!ignis__wire_ask(trouble, wire, IGNIS__HEAD_PROOF, message, sizeof proof + size, until, again))
+        is_authenticated = true;
+        ignis__inbox_remove(connection);
+        ignis__connection_proof(connection, secret, false, client->claim, client->claim_size, message);
+        memcpy(message + sizeof proof, client->claim, client->claim_size);
+        if (!ignis__connection_request(error, connection, IGNIS__MESSAGE_PROOF, message,
+                                       sizeof proof + client->claim_size, until, again))
             return false;
-        head = ignis__head_of(wire);
+        header = ignis__message_header_read(connection);
     }
-    if (proven && head.type == IGNIS__HEAD_WELCOME) {
-        ignis__inbox_next(wire);
-        ignis__wire_proven(wire);
+    if (is_authenticated && header.type == IGNIS__MESSAGE_WELCOME) {
+        ignis__inbox_remove(connection);
+        ignis__connection_set_authenticated(connection);
         return true;
     }
-    *again = !proven;
-    if (!proven)
-        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE,
-                                  "whoever listens at %s answers without a proof of our token%s%.*s", wire->path,
-                                  head.size ? ": " : "", head.size < 100 ? (int)head.size : 100, (const char *)body);
-    return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "the server at %s turned us away%s%.*s", wire->path,
-                              head.size ? ": " : "", head.size < 256 ? (int)head.size : 256, (const char *)body);
+    *again = !is_authenticated;
+    if (!is_authenticated)
+        return ignis__peer_error_set(
+            error, IGNIS_DIAG_CHANNEL_MESSAGE, "the server at %s did not prove that it has our token%s%.*s",
+            connection->path, header.size ? ": " : "", header.size < 100 ? (int)header.size : 100, (const char *)body);
+    return ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_MESSAGE, "the server at %s refused the connection%s%.*s",
+                                 connection->path, header.size ? ": " : "", header.size < 256 ? (int)header.size : 256,
+                                 (const char *)body);
 }
 
-/*  Connects to whoever is, or will be, at a path. */
-IGNIS__COLD static ignis__wire *ignis__wire_connect(ignis__trouble *trouble, const ignis__wire_kind *kind,
-                                                    const char *path, const char *name_path,
-                                                    const unsigned char *secret, const void *claim, size_t size,
-                                                    size_t capacity, const ignis__until *until)
+/*  Connects to the listener that is, or will be, at a path. NULL, with the error set, if the deadline
+    passes. */
+IGNIS__COLD static ignis__connection *ignis__connection_open(ignis__peer_error *error, const ignis__client *client,
+                                                             const ignis__deadline *until)
 {
-    ignis__trouble word = IGNIS__ZERO; /* of who has proven nothing */
+    ignis__peer_error last_answer = IGNIS__ZERO; /* of a server that has not authenticated */
     int attempt;
     bool warned = false;
     for (attempt = 0;; attempt++) {
-        ignis__wire *wire = ignis__wire_make(trouble, kind, path);
+        ignis__connection *connection = ignis__connection_create(error, client->kind, client->path);
         bool again = false, stranger;
-        if (!wire)
+        if (!connection)
             return NULL;
-        wire->attempt = attempt;
-        if (kind->connect(trouble, wire, &again) &&
-            ignis__wire_prove(trouble, wire, name_path, secret, claim, size, until, &again) &&
-            ignis__wire_room(trouble, wire, capacity))
-            return wire;
-        ignis__wire_free(wire);
-        if (!again && warned && trouble->diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT)
-            ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_TIMEOUT, "no server accepted us before the deadline: %.220s",
-                               word.why);
+        connection->attempt = attempt;
+        if (client->kind->connect(error, connection, &again) &&
+            ignis__connection_authenticate(error, connection, client, until, &again) &&
+            ignis__connection_reserve(error, connection, client->capacity))
+            return connection;
+        ignis__connection_destroy(connection);
+        if (!again && warned && error->diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT)
+            ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_TIMEOUT,
+                                  "no server accepted the connection before the deadline: %.220s", last_answer.why);
         if (!again)
             return NULL;
-        if (ignis__until_slice(until, 1) == 0) {
-            ignis__trouble last = *trouble;
-            ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_TIMEOUT, "no server accepted us before the deadline: %.220s",
-                               last.why);
+        if (ignis__deadline_slice_ms(until, 1) == 0) {
+            ignis__peer_error last = *error;
+            ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_TIMEOUT,
+                                  "no server accepted the connection before the deadline: %.220s", last.why);
             return NULL;
         }
-        stranger = secret && trouble->diagnostic == IGNIS_DIAG_CHANNEL_MESSAGE;
-        word = stranger ? *trouble : word;
+        stranger = client->secret && error->diagnostic == IGNIS_DIAG_CHANNEL_MESSAGE;
+        last_answer = stranger ? *error : last_answer;
         if (stranger && !warned)
-            ignis__log(IGNIS_LOG_WARNING, IGNIS_DIAG_CHANNEL_MESSAGE, "%s; it is tried again until the deadline",
-                       trouble->why);
+            ignis__log(IGNIS_LOG_WARNING, IGNIS_DIAG_CHANNEL_MESSAGE, "%s; retrying until the deadline", error->why);
         warned = warned || stranger;
         ignis__sleep_us(stranger ? 100000 : 5000);
     }
@@ -4453,25 +4513,30 @@ IGNIS__COLD static ignis__wire *ignis__wire_connect(ignis__trouble *trouble, con
 
 #ifndef _WIN32
 
-/* --- sockets: the kind that jobs use too ------------------------------------------------------------------------------------ */
+/*  >>peer.socket_posix - Unix sockets, and functions that the TCP sockets of jobs share
 
-/*  Room for the descriptors of one message. */
-typedef union ignis__fd_room {
+    Implements the kind ignis__connection_socket: packets, or a stream, over a socket at a path.
+    Uses: connections, listeners.
+    Invariants: descriptors that arrive are closed on exec; a refused message leaves none open.
+    Locks: none of its own. */
+
+/*  Control data for the descriptors of one message. */
+typedef union ignis__fd_control {
     struct cmsghdr align;
     char space[CMSG_SPACE(IGNIS_CHANNEL_MAX_FDS * sizeof(int))];
-} ignis__fd_room;
+} ignis__fd_control;
 
-static int64_t ignis__socket_write(ignis__trouble *trouble, ignis__wire *wire)
+static int64_t ignis__socket_write(ignis__peer_error *error, ignis__connection *connection)
 {
     struct iovec part;
     struct msghdr message;
-    ignis__fd_room room;
-    size_t bytes = (size_t)wire->outbox_fd_count * sizeof(int);
+    ignis__fd_control room;
+    size_t bytes = (size_t)connection->outbox_fd_count * sizeof(int);
     ssize_t sent;
     memset(&message, 0, sizeof message);
     memset(&room, 0, sizeof room);
-    part.iov_base = wire->outbox + wire->outbox_done;
-    part.iov_len = wire->outbox_size - wire->outbox_done;
+    part.iov_base = connection->outbox + connection->outbox_done;
+    part.iov_len = connection->outbox_size - connection->outbox_done;
     message.msg_iov = &part;
     message.msg_iovlen = 1;
     if (bytes > 0) {
@@ -4482,28 +4547,28 @@ static int64_t ignis__socket_write(ignis__trouble *trouble, ignis__wire *wire)
         control->cmsg_level = SOL_SOCKET;
         control->cmsg_type = SCM_RIGHTS;
         control->cmsg_len = CMSG_LEN(bytes);
-        memcpy(CMSG_DATA(control), wire->outbox_fds, bytes);
+        memcpy(CMSG_DATA(control), connection->outbox_fds, bytes);
     }
-    sent = sendmsg(wire->out, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
+    sent = sendmsg(connection->out, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent >= 0)
         return sent;
     if (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR)
         return 0;
-    ignis__trouble_errno(trouble, "sendmsg");
+    ignis__peer_error_set_errno(error, "sendmsg");
     return -1;
 }
 
-/*  One packet with up to IGNIS_CHANNEL_MAX_FDS descriptors, or what a stream has; on failure no descriptor is
-    left open. */
-static int64_t ignis__socket_read(ignis__trouble *trouble, ignis__wire *wire, void *data, size_t capacity)
+/*  Reads one packet with up to IGNIS_CHANNEL_MAX_FDS descriptors, or bytes of a stream. On failure no
+    descriptor stays open. */
+static int64_t ignis__socket_read(ignis__peer_error *error, ignis__connection *connection, void *data, size_t capacity)
 {
     struct iovec part;
     struct msghdr message;
     struct cmsghdr *control;
-    ignis__fd_room room;
+    ignis__fd_control room;
     ssize_t got;
     int count = 0, tries = 0;
-    do { /* who closed with messages unread shows as an error first, and its last words come after it */
+    do { /* a peer that closed with unread messages shows an error first; its last messages come after it */
         memset(&message, 0, sizeof message);
         part.iov_base = data;
         part.iov_len = capacity;
@@ -4511,58 +4576,57 @@ static int64_t ignis__socket_read(ignis__trouble *trouble, ignis__wire *wire, vo
         message.msg_iovlen = 1;
         message.msg_control = room.space;
         message.msg_controllen = sizeof room.space;
-        got = recvmsg(wire->in, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
+        got = recvmsg(connection->in, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
     } while (got < 0 && errno == ECONNRESET && tries++ == 0);
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
         return 0;
     if (got < 0) {
-        ignis__trouble_errno(trouble, "recvmsg");
+        ignis__peer_error_set_errno(error, "recvmsg");
         return -1;
     }
     for (control = CMSG_FIRSTHDR(&message); control; control = CMSG_NXTHDR(&message, control)) {
         size_t bytes = control->cmsg_len - CMSG_LEN(0);
         if (control->cmsg_level != SOL_SOCKET || control->cmsg_type != SCM_RIGHTS)
             continue;
-        /* all of them fit where the room for the control data fits */
-        memcpy(wire->inbox_fds + count, CMSG_DATA(control), bytes);
+        /* all of them fit if the control data fits */
+        memcpy(connection->inbox_fds + count, CMSG_DATA(control), bytes);
         count += (int)(bytes / sizeof(int));
     }
     if (got > 0 && !(message.msg_flags & (MSG_TRUNC | MSG_CTRUNC))) {
-        wire->inbox_fd_count = count;
+        connection->inbox_fd_count = count;
         return got;
     }
-    ignis__fds_close(wire->inbox_fds, count);
+    ignis__fds_close(connection->inbox_fds, count);
     if (message.msg_flags & MSG_CTRUNC)
-        ignis__trouble_set(
-            trouble, IGNIS_DIAG_CHANNEL_MESSAGE,
-            "a message came without all of its descriptors: more than %d, or this process may not open so many",
+        ignis__peer_error_set(
+            error, IGNIS_DIAG_CHANNEL_MESSAGE,
+            "a message lost descriptors: it has more than %d, or this process has reached its limit of open files",
             IGNIS_CHANNEL_MAX_FDS);
     else if (got > 0)
-        ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "a message is longer than %lld bytes",
-                           (long long)capacity);
+        ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_MESSAGE, "a message exceeds %lld bytes", (long long)capacity);
     else
-        ignis__trouble_lost(trouble);
+        ignis__peer_error_set_lost(error);
     return -1;
 }
 
-static bool ignis__socket_wait(ignis__trouble *trouble, ignis__wire *wire, bool to_write, const ignis__until *until,
-                               const char *what)
+static bool ignis__socket_wait(ignis__peer_error *error, ignis__connection *connection, bool to_write,
+                               const ignis__deadline *until, const char *what)
 {
-    return ignis__fd_wait(trouble, to_write ? wire->out : wire->in, to_write ? POLLOUT : POLLIN, until, what);
+    return ignis__fd_wait(error, to_write ? connection->out : connection->in, to_write ? POLLOUT : POLLIN, until, what);
 }
 
-/*  Asks the end that a hang-up of the other side shows at: the one that is written to. */
-static bool ignis__socket_alive(ignis__wire *wire)
+/*  Asks the end that shows a hang-up of the peer: the one that this side writes to. */
+static bool ignis__socket_alive(ignis__connection *connection)
 {
-    int events = ignis__fd_poll(wire->out, POLLOUT, 0);
+    int events = ignis__fd_poll(connection->out, POLLOUT, 0);
     return events >= 0 && !(events & IGNIS__POLL_ENDED);
 }
 
-static void ignis__socket_shutdown(ignis__wire *wire) { (void)shutdown(wire->in, SHUT_RDWR); }
+static void ignis__socket_shutdown(ignis__connection *connection) { (void)shutdown(connection->in, SHUT_RDWR); }
 
-/*  The address of a path. One that is too long for an address is reached through its folder, which stays open
-    in *folder (else -1). */
-static bool ignis__unix_address(ignis__trouble *trouble, const char *path, struct sockaddr_un *address, int *folder)
+/*  Makes the address of a path. A path that is too long is reached through its folder, which stays open in
+    *folder (else -1). */
+static bool ignis__unix_address(ignis__peer_error *error, const char *path, struct sockaddr_un *address, int *folder)
 {
     const char *slash = strrchr(path, '/');
     char parent[IGNIS__PATH_MAX];
@@ -4576,13 +4640,13 @@ static bool ignis__unix_address(ignis__trouble *trouble, const char *path, struc
     }
     length = slash ? (int)(slash - path) : 0;
     if (length == 0 || length >= (int)sizeof parent)
-        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "a path of %d bytes is too long for a socket",
-                                  (int)strlen(path));
+        return ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_IO, "a path of %d bytes exceeds the limit of a socket",
+                                     (int)strlen(path));
     memcpy(parent, path, (size_t)length);
     parent[length] = 0;
     *folder = open(parent, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (*folder < 0)
-        return ignis__trouble_errno(trouble, parent);
+        return ignis__peer_error_set_errno(error, parent);
     length = snprintf(address->sun_path, sizeof address->sun_path, "/proc/self/fd/%d", *folder);
     if (access(address->sun_path, F_OK) == 0 && (size_t)length + strlen(slash) < sizeof address->sun_path) {
         memcpy(address->sun_path + length, slash, strlen(slash) + 1);
@@ -4590,190 +4654,208 @@ static bool ignis__unix_address(ignis__trouble *trouble, const char *path, struc
     }
     close(*folder);
     *folder = -1;
-    return ignis__trouble_set(
-        trouble, IGNIS_DIAG_CHANNEL_IO,
-        "the path of a socket has at most %d bytes, and this one %d; set IGNIS_COMM_DIR to a shorter folder",
+    return ignis__peer_error_set(
+        error, IGNIS_DIAG_CHANNEL_IO,
+        "the path of a socket has %d bytes at most, this one has %d; set IGNIS_COMM_DIR to a shorter folder",
         (int)sizeof address->sun_path - 1, (int)strlen(path));
 }
 
-/*  bind or connect, by the path: a socket, or -1 with *error. */
-static int ignis__unix_reach(ignis__trouble *trouble, const char *path, bool to_listen, int *error)
+/*  Binds or connects a socket to a path: the socket, or -1 with *os_error. */
+static int ignis__unix_open(ignis__peer_error *error, const char *path, bool to_listen, int *os_error)
 {
     struct sockaddr_un address;
     const struct sockaddr *to = (const struct sockaddr *)(const void *)&address;
     int folder, fd;
     bool ok;
-    *error = 0;
-    if (!ignis__unix_address(trouble, path, &address, &folder))
+    *os_error = 0;
+    if (!ignis__unix_address(error, path, &address, &folder))
         return -1;
-    fd = ignis__fd_keep(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    fd = ignis__fd_register(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     do
         ok = fd >= 0 && (to_listen ? bind(fd, to, sizeof address) : connect(fd, to, sizeof address)) == 0;
     while (!ok && fd >= 0 && errno == EINTR);
     if (!ok) {
-        *error = errno;
-        ignis__trouble_errno(trouble, path);
-        ignis__file_drop(&fd);
+        *os_error = errno;
+        ignis__peer_error_set_errno(error, path);
+        ignis__peer_file_close(&fd);
     }
     if (folder >= 0)
         close(folder);
     return fd;
 }
 
-/*  Whose name it is may replace what somebody dead has left there. */
-static bool ignis__socket_listen(ignis__trouble *trouble, ignis__listener *listener)
+/*  Listens at a path. The owner of the name replaces the socket of a dead process. */
+static bool ignis__socket_listen(ignis__peer_error *error, ignis__listener *listener)
 {
-    int error;
+    int os_error;
     (void)unlink(listener->path);
-    listener->file = ignis__unix_reach(trouble, listener->path, true, &error);
-    listener->named = listener->file >= 0;
-    return listener->named && ((chmod(listener->path, 0600) == 0 && listen(listener->file, 4096) == 0) ||
-                               ignis__trouble_errno(trouble, "listen"));
+    listener->file = ignis__unix_open(error, listener->path, true, &os_error);
+    listener->owns_path = listener->file >= 0;
+    return listener->owns_path && ((chmod(listener->path, 0600) == 0 && listen(listener->file, 4096) == 0) ||
+                                   ignis__peer_error_set_errno(error, "listen"));
 }
 
-/*  The kernel's word for who is at the other end of a socket: struct ucred, which strict standards hide. */
-static bool ignis__peer_query(ignis__wire *wire)
+/*  Reads the peer's process and user from the kernel: struct ucred, which strict standards hide. */
+static bool ignis__connection_read_peer(ignis__connection *connection)
 {
     struct {
         int pid;
         unsigned uid, gid;
     } peer;
     socklen_t size = sizeof peer;
-    if (getsockopt(wire->in, SOL_SOCKET, IGNIS__SO_PEERCRED, &peer, &size) != 0 || size != sizeof peer)
+    if (getsockopt(connection->in, SOL_SOCKET, IGNIS__SO_PEERCRED, &peer, &size) != 0 || size != sizeof peer)
         return false;
-    wire->peer_pid = peer.pid;
-    wire->peer_uid = (int64_t)peer.uid;
+    connection->peer_pid = peer.pid;
+    connection->peer_uid = (int64_t)peer.uid;
     return true;
 }
 
-static bool ignis__socket_accept(ignis__trouble *trouble, ignis__listener *listener, ignis__wire *fresh)
+static bool ignis__socket_accept(ignis__peer_error *error, ignis__listener *listener, ignis__connection *fresh)
 {
     do
-        fresh->in = fresh->out = ignis__fd_keep(accept4(listener->file, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK));
+        fresh->in = fresh->out = ignis__fd_register(accept4(listener->file, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK));
     while (fresh->in < 0 && (errno == EINTR || errno == ECONNABORTED));
     if (fresh->in < 0)
-        return errno != EAGAIN && errno != EWOULDBLOCK && ignis__trouble_errno(trouble, "accept");
-    (void)ignis__peer_query(fresh); /* of a stream between hosts nothing is known */
+        return errno != EAGAIN && errno != EWOULDBLOCK && ignis__peer_error_set_errno(error, "accept");
+    (void)ignis__connection_read_peer(fresh); /* unknown for a stream between hosts */
     return true;
 }
 
-static bool ignis__socket_connect(ignis__trouble *trouble, ignis__wire *wire, bool *again)
+static bool ignis__socket_connect(ignis__peer_error *error, ignis__connection *connection, bool *again)
 {
-    int error;
-    wire->in = wire->out = ignis__unix_reach(trouble, wire->path, false, &error);
-    /* not there yet, or too many wait */
-    *again = wire->in < 0 && (error == ENOENT || error == ECONNREFUSED || error == EAGAIN);
-    if (wire->in < 0)
+    int os_error;
+    connection->in = connection->out = ignis__unix_open(error, connection->path, false, &os_error);
+    /* the server does not listen yet, or its queue is full */
+    *again = connection->in < 0 && (os_error == ENOENT || os_error == ECONNREFUSED || os_error == EAGAIN);
+    if (connection->in < 0)
         return false;
-    if (ignis__peer_query(wire) && wire->peer_uid == (int64_t)geteuid())
+    if (ignis__connection_read_peer(connection) && connection->peer_uid == (int64_t)geteuid())
         return true;
-    return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "who listens at %s is another user", wire->path);
+    return ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_MESSAGE, "the server at %s belongs to another user",
+                                 connection->path);
 }
 
-/* clang-format off */
-static const ignis__wire_kind ignis__wire_socket = {
-    IGNIS_CHANNEL_SOCKET, "sock", true, true, ignis__socket_listen, ignis__socket_accept, NULL, ignis__socket_connect, ignis__socket_write,
-    ignis__socket_read, ignis__socket_wait, ignis__socket_alive, ignis__socket_shutdown, NULL, NULL, NULL};
-/* clang-format on */
+static const ignis__connection_kind ignis__connection_socket = {IGNIS_CHANNEL_SOCKET,
+                                                                "sock",
+                                                                true,
+                                                                true,
+                                                                ignis__socket_listen,
+                                                                ignis__socket_accept,
+                                                                NULL,
+                                                                ignis__socket_connect,
+                                                                ignis__socket_write,
+                                                                ignis__socket_read,
+                                                                ignis__socket_wait,
+                                                                ignis__socket_alive,
+                                                                ignis__socket_shutdown,
+                                                                NULL,
+                                                                NULL,
+                                                                NULL};
 
 #endif
 
-/* ===============================================================================================================
-   >>channel - how a handle travels: unix socket, named pipe, shared memory.
-   =============================================================================================================== */
+/*  >>channel.method - bytes that pipes and rings hold
 
-#define IGNIS__WIRE_RING \
-    (2 * (int)IGNIS_CHANNEL_MAX_BYTES) /* bytes of a pipe or ring; a whole message with its head fits */
+    Room for a whole message with its header in each direction.
+    Uses: the limits of channel.h. Channels connect two processes of a machine and user; a kind of connection
+    is chosen by ignis_channel_method. */
+
+#define IGNIS__RING_BYTES (2 * (int)IGNIS_CHANNEL_MAX_BYTES)
 
 #ifndef _WIN32
 
-/* --- FIFOs: path.up brings what clients say, path.down what the server says. A pair serves one client and
-   loses its name then. */
+/*  >>channel.fifo - channels by FIFOs (POSIX)
 
-typedef struct ignis__pipe_paths {
+    Implements IGNIS_CHANNEL_PIPE. path.up carries what the client sends, path.down what the server sends.
+    Uses: connections, listeners, POSIX.
+    Invariants: a pair of FIFOs serves one client, and its names are removed when that has connected.
+    Locks: the client locks the FIFO path.up. */
+
+typedef struct ignis__fifo_paths {
     char up[IGNIS__PATH_MAX + 8], down[IGNIS__PATH_MAX + 8];
-} ignis__pipe_paths;
+} ignis__fifo_paths;
 
-static ignis__pipe_paths ignis__pipe_paths_of(const ignis__wire *wire)
+static ignis__fifo_paths ignis__fifo_paths_of(const ignis__connection *connection)
 {
-    ignis__pipe_paths paths;
-    snprintf(paths.up, sizeof paths.up, "%s.up", wire->path);
-    snprintf(paths.down, sizeof paths.down, "%s.down", wire->path);
+    ignis__fifo_paths paths;
+    snprintf(paths.up, sizeof paths.up, "%s.up", connection->path);
+    snprintf(paths.down, sizeof paths.down, "%s.down", connection->path);
     return paths;
 }
 
-static void ignis__pipe_remove(ignis__wire *wire)
+static void ignis__pipe_remove(ignis__connection *connection)
 {
-    ignis__pipe_paths paths = ignis__pipe_paths_of(wire);
+    ignis__fifo_paths paths = ignis__fifo_paths_of(connection);
     (void)unlink(paths.up);
     (void)unlink(paths.down);
 }
 
 #define IGNIS__SET_PIPE_SIZE 1031 /* F_SETPIPE_SZ, which strict standards hide */
 
-/*  Opens a FIFO that is ours alone; -1 with errno. */
+/*  Opens a FIFO that belongs to this user alone; -1 with errno on failure. */
 static int ignis__pipe_open(const char *path, int mode)
 {
     struct stat info;
-    int fd = ignis__fd_keep(open(path, mode | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC));
-    if (fd >= 0 && (fstat(fd, &info) != 0 || !S_ISFIFO(info.st_mode) || !ignis__private_file(&info))) {
-        ignis__file_drop(&fd);
+    int fd = ignis__fd_register(open(path, mode | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC));
+    if (fd >= 0 && (fstat(fd, &info) != 0 || !S_ISFIFO(info.st_mode) || !ignis__stat_is_ours(&info))) {
+        ignis__peer_file_close(&fd);
         errno = EACCES;
     }
     if (fd >= 0)
-        /* room for a whole message, if the system grants it */
-        (void)fcntl(fd, IGNIS__SET_PIPE_SIZE, IGNIS__WIRE_RING);
+        /* for a whole message, if the system allows it */
+        (void)fcntl(fd, IGNIS__SET_PIPE_SIZE, IGNIS__RING_BYTES);
     return fd;
 }
 
-static bool ignis__pipe_accept(ignis__trouble *trouble, ignis__listener *listener, ignis__wire *fresh)
+static bool ignis__pipe_accept(ignis__peer_error *error, ignis__listener *listener, ignis__connection *fresh)
 {
-    ignis__pipe_paths paths = ignis__pipe_paths_of(fresh);
+    ignis__fifo_paths paths = ignis__fifo_paths_of(fresh);
     if (listener->pending_count > 0)
         return false;
-    ignis__pipe_remove(fresh); /* remains; nobody else has the name while we have it */
-    fresh->named = true;
-    fresh->peer_uid = (int64_t)geteuid(); /* nobody else can open them */
+    ignis__pipe_remove(fresh); /* left by a dead server; the lock of the name excludes another one */
+    fresh->owns_path = true;
+    fresh->peer_uid = (int64_t)geteuid(); /* other users cannot open them */
     return (mkfifo(paths.down, 0600) == 0 && mkfifo(paths.up, 0600) == 0 &&
             (fresh->in = ignis__pipe_open(paths.up, O_RDONLY)) >= 0) ||
-           ignis__trouble_errno(trouble, paths.up);
+           ignis__peer_error_set_errno(error, paths.up);
 }
 
-static bool ignis__pipe_connected(ignis__wire *fresh)
+static bool ignis__pipe_connected(ignis__connection *fresh)
 {
     if (fresh->out < 0)
-        /* only works while somebody reads there */
-        fresh->out = ignis__pipe_open(ignis__pipe_paths_of(fresh).down, O_WRONLY);
+        /* only succeeds while a reader has it open */
+        fresh->out = ignis__pipe_open(ignis__fifo_paths_of(fresh).down, O_WRONLY);
     return fresh->out >= 0;
 }
 
-static bool ignis__pipe_connect(ignis__trouble *trouble, ignis__wire *wire, bool *again)
+static bool ignis__pipe_connect(ignis__peer_error *error, ignis__connection *connection, bool *again)
 {
-    ignis__pipe_paths paths = ignis__pipe_paths_of(wire);
+    ignis__fifo_paths paths = ignis__fifo_paths_of(connection);
     struct stat info, now;
-    wire->out = ignis__pipe_open(paths.up, O_WRONLY);
-    *again = wire->out >= 0 || errno == ENOENT || errno == ENXIO;
-    if (wire->out < 0)
-        return ignis__trouble_errno(trouble, paths.up);
-    /* one client a pair: it locks the way up, and then the pair must still be the one that has the name */
-    if (flock(wire->out, LOCK_EX | LOCK_NB) != 0)
-        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "another client is being accepted");
-    wire->in = ignis__pipe_open(paths.down, O_RDONLY);
-    if (wire->in < 0 || fstat(wire->out, &info) != 0 || lstat(paths.up, &now) != 0 || now.st_ino != info.st_ino)
-        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "the server is changing its pipes");
-    wire->peer_uid = (int64_t)info.st_uid;
+    connection->out = ignis__pipe_open(paths.up, O_WRONLY);
+    *again = connection->out >= 0 || errno == ENOENT || errno == ENXIO;
+    if (connection->out < 0)
+        return ignis__peer_error_set_errno(error, paths.up);
+    /* one client a pair: it locks path.up; then the pair must still have the name */
+    if (flock(connection->out, LOCK_EX | LOCK_NB) != 0)
+        return ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_IO, "another client is being accepted");
+    connection->in = ignis__pipe_open(paths.down, O_RDONLY);
+    if (connection->in < 0 || fstat(connection->out, &info) != 0 || lstat(paths.up, &now) != 0 ||
+        now.st_ino != info.st_ino)
+        return ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_IO, "the server is replacing its pipes");
+    connection->peer_uid = (int64_t)info.st_uid;
     return true;
 }
 
-/*  write without SIGPIPE, which a FIFO without a reader raises. */
-static int64_t ignis__pipe_write(ignis__trouble *trouble, ignis__wire *wire)
+/*  Writes without SIGPIPE, which a FIFO without a reader raises. */
+static int64_t ignis__pipe_write(ignis__peer_error *error, ignis__connection *connection)
 {
     static const struct timespec no_time = {0, 0};
     sigset_t pipe_signal, before, pending;
     ssize_t written;
-    int error;
-    if (!wire->kind->connected(wire)) {
-        ignis__trouble_lost(trouble);
+    int os_error;
+    if (!connection->kind->connected(connection)) {
+        ignis__peer_error_set_lost(error);
         return -1;
     }
     sigemptyset(&pipe_signal);
@@ -4781,64 +4863,71 @@ static int64_t ignis__pipe_write(ignis__trouble *trouble, ignis__wire *wire)
     sigemptyset(&pending);
     (void)sigpending(&pending);
     (void)pthread_sigmask(SIG_BLOCK, &pipe_signal, &before);
-    written = write(wire->out, wire->outbox + wire->outbox_done, wire->outbox_size - wire->outbox_done);
-    error = errno;
-    if (written < 0 && error == EPIPE && !sigismember(&pending, SIGPIPE))
+    written = write(connection->out, connection->outbox + connection->outbox_done,
+                    connection->outbox_size - connection->outbox_done);
+    os_error = errno;
+    if (written < 0 && os_error == EPIPE && !sigismember(&pending, SIGPIPE))
         while (sigtimedwait(&pipe_signal, NULL, &no_time) < 0 && errno == EINTR)
             ;
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-    errno = error;
-    if (written < 0 && error != EAGAIN && error != EINTR) {
-        ignis__trouble_errno(trouble, "write");
+    errno = os_error;
+    if (written < 0 && os_error != EAGAIN && os_error != EINTR) {
+        ignis__peer_error_set_errno(error, "write");
         return -1;
     }
     return written < 0 ? 0 : written;
 }
 
-/*  Looks first: nothing is read from a FIFO that nobody has opened yet as well as from one that was
+/*  Polls before reading: read returns 0 for a FIFO that no writer has opened yet, and also for one that was
     closed. */
-static int64_t ignis__pipe_read(ignis__trouble *trouble, ignis__wire *wire, void *data, size_t size)
+static int64_t ignis__pipe_read(ignis__peer_error *error, ignis__connection *connection, void *data, size_t size)
 {
     ssize_t got;
-    if (ignis__fd_poll(wire->in, POLLIN, 0) <= 0)
+    if (ignis__fd_poll(connection->in, POLLIN, 0) <= 0)
         return 0;
-    got = read(wire->in, data, size);
+    got = read(connection->in, data, size);
     if (got < 0 && (errno == EAGAIN || errno == EINTR))
         return 0;
     if (got < 0)
-        ignis__trouble_errno(trouble, "read");
+        ignis__peer_error_set_errno(error, "read");
     else if (got == 0)
-        ignis__trouble_lost(trouble);
+        ignis__peer_error_set_lost(error);
     return got > 0 ? got : -1;
 }
 
-/* --- shared memory: two rings in a sealed file without a name, which a link in the folder leads to
-   (/proc/<pid>/fd/<number>). It serves one client, and the link goes then. Each side locks its byte of the
-   file, by which the other knows that it lives: the system lets go of the locks of the dead. */
+/*  >>channel.shared_ring - channels by shared memory (POSIX)
 
-/*  Side 0 is the server; each writes its own ring, and never trusts the other's words. */
+    Implements IGNIS_CHANNEL_SHM: two rings in a sealed file without a name; a link in the folder leads to it
+    (/proc/<pid>/fd/<number>).
+    Uses: connections, listeners, memfd.
+    Invariants: a file serves one client, then the link is removed; a side never trusts the counters of the
+    peer.
+    Locks: each side locks its byte of the file; the system releases the locks of the dead, which tells the
+    peer. */
+
+/*  The shared file. Side 0 is the server; each side writes its own ring. */
 typedef struct ignis__shared {
     uint64_t magic;
     uint64_t unused[7];
     struct {
-        uint64_t written; /* bytes so far, by the ring's side */
+        uint64_t written; /* bytes that the side of the ring has written */
         uint64_t unused_a[7];
-        uint64_t read; /* by the other side */
+        uint64_t read; /* bytes that the peer has read */
         uint64_t unused_b[7];
     } ring[2];
-    unsigned char bytes[2][IGNIS__WIRE_RING];
+    unsigned char bytes[2][IGNIS__RING_BYTES];
 } ignis__shared;
 
 #ifdef F_OFD_SETLK
 #define IGNIS__LOCK_GET F_OFD_GETLK
 #define IGNIS__LOCK_SET F_OFD_SETLK
-#else /* Linux has them, and strict standards hide them */
+#else /* Linux has them; strict standards hide them */
 #define IGNIS__LOCK_GET 36
 #define IGNIS__LOCK_SET 37
 #endif
 
-/*  how: F_WRLCK takes the byte of a side, F_UNLCK gives it back; with `taken`, whether another one has it. */
-static bool ignis__shm_lock(const ignis__wire *wire, int side, short how, bool *taken)
+/*  Locks (F_WRLCK) or unlocks (F_UNLCK) the byte of a side; with `taken`, tells if another process has it. */
+static bool ignis__shm_lock(const ignis__connection *connection, int side, short how, bool *taken)
 {
     struct flock lock;
     int result;
@@ -4847,93 +4936,92 @@ static bool ignis__shm_lock(const ignis__wire *wire, int side, short how, bool *
     lock.l_whence = SEEK_SET;
     lock.l_start = side;
     lock.l_len = 1;
-    result = fcntl(wire->shared_file, taken ? IGNIS__LOCK_GET : IGNIS__LOCK_SET, &lock);
+    result = fcntl(connection->shared_file, taken ? IGNIS__LOCK_GET : IGNIS__LOCK_SET, &lock);
     if (taken)
         *taken = result == 0 && lock.l_type != F_UNLCK;
     return result == 0;
 }
 
-static bool ignis__shm_alive(ignis__wire *wire)
+static bool ignis__shm_alive(ignis__connection *connection)
 {
     bool taken = false;
-    (void)ignis__shm_lock(wire, 1 - wire->side, F_WRLCK, &taken);
+    (void)ignis__shm_lock(connection, 1 - connection->side, F_WRLCK, &taken);
     return taken;
 }
 
-static void ignis__shm_remove(ignis__wire *wire) { (void)unlink(wire->path); }
+static void ignis__shm_remove(ignis__connection *connection) { (void)unlink(connection->path); }
 
-static bool ignis__shm_map(ignis__trouble *trouble, ignis__wire *wire, int side)
+static bool ignis__shm_map(ignis__peer_error *error, ignis__connection *connection, int side)
 {
     struct stat info;
-    wire->side = side;
-    if (fstat(wire->shared_file, &info) == 0 && ignis__private_file(&info)) {
-        wire->peer_uid = (int64_t)info.st_uid;
-        wire->shared_bytes = sizeof(ignis__shared);
-        wire->shared = (ignis__shared *)ignis__shared_map(wire->shared_file, wire->shared_bytes);
+    connection->side = side;
+    if (fstat(connection->shared_file, &info) == 0 && ignis__stat_is_ours(&info)) {
+        connection->peer_uid = (int64_t)info.st_uid;
+        connection->shared_bytes = sizeof(ignis__shared);
+        connection->shared = (ignis__shared *)ignis__shared_map(connection->shared_file, connection->shared_bytes);
     }
-    return wire->shared ||
-           ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%s leads to no shared memory of ours", wire->path);
+    return connection->shared || ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_IO,
+                                                       "%s must lead to shared memory of this user", connection->path);
 }
 
-/*  The link gets its name when what it leads to is whole. */
-static bool ignis__shm_accept(ignis__trouble *trouble, ignis__listener *listener, ignis__wire *fresh)
+/*  The link gets its name when its target is complete. */
+static bool ignis__shm_accept(ignis__peer_error *error, ignis__listener *listener, ignis__connection *fresh)
 {
     char fresh_path[IGNIS__PATH_MAX], target[64];
     if (listener->pending_count > 0)
         return false;
     if (snprintf(fresh_path, sizeof fresh_path, "%s.new", fresh->path) >= (int)sizeof fresh_path)
-        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "the path of the link is longer than %d bytes",
-                                  IGNIS__PATH_MAX - 1);
-    fresh->shared_file = ignis__fd_keep(ignis__shared_make(sizeof(ignis__shared)));
+        return ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_IO, "the path of the link exceeds %d bytes",
+                                     IGNIS__PATH_MAX - 1);
+    fresh->shared_file = ignis__fd_register(ignis__shared_make(sizeof(ignis__shared)));
     if (fresh->shared_file < 0 || !ignis__shm_lock(fresh, 0, F_WRLCK, NULL))
-        return ignis__trouble_errno(trouble, "shared memory");
-    if (!ignis__shm_map(trouble, fresh, 0))
+        return ignis__peer_error_set_errno(error, "shared memory");
+    if (!ignis__shm_map(error, fresh, 0))
         return false;
-    ignis__atomic_store(&fresh->shared->magic, IGNIS__WIRE_MAGIC);
+    ignis__atomic_store(&fresh->shared->magic, IGNIS__MESSAGE_MAGIC);
     snprintf(target, sizeof target, "/proc/%lu/fd/%d", ignis__process_id(), fresh->shared_file);
-    (void)unlink(fresh_path); /* remains; nobody else has the name while we have it */
-    fresh->named = symlink(target, fresh_path) == 0 && rename(fresh_path, fresh->path) == 0;
-    return fresh->named || ignis__trouble_errno(trouble, fresh->path);
+    (void)unlink(fresh_path); /* left by a dead server; the lock of the name excludes another one */
+    fresh->owns_path = symlink(target, fresh_path) == 0 && rename(fresh_path, fresh->path) == 0;
+    return fresh->owns_path || ignis__peer_error_set_errno(error, fresh->path);
 }
 
-static bool ignis__shm_connect(ignis__trouble *trouble, ignis__wire *wire, bool *again)
+static bool ignis__shm_connect(ignis__peer_error *error, ignis__connection *connection, bool *again)
 {
     struct stat info, now;
-    wire->shared_file = ignis__fd_keep(open(wire->path, O_RDWR | O_NONBLOCK | O_CLOEXEC));
-    *again = wire->shared_file >= 0 || errno == ENOENT;
-    if (wire->shared_file < 0)
-        return ignis__trouble_errno(trouble, wire->path);
-    if (!ignis__shm_map(trouble, wire, 1))
+    connection->shared_file = ignis__fd_register(open(connection->path, O_RDWR | O_NONBLOCK | O_CLOEXEC));
+    *again = connection->shared_file >= 0 || errno == ENOENT;
+    if (connection->shared_file < 0)
+        return ignis__peer_error_set_errno(error, connection->path);
+    if (!ignis__shm_map(error, connection, 1))
         return false;
-    if (!ignis__shm_lock(wire, 1, F_WRLCK, NULL))
-        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "another client is being accepted");
-    if (fstat(wire->shared_file, &info) != 0 || stat(wire->path, &now) != 0 || now.st_ino != info.st_ino)
-        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "the server is changing its memory");
-    if (ignis__atomic_load(&wire->shared->magic) != IGNIS__WIRE_MAGIC || !ignis__shm_alive(wire))
-        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%s belongs to no live server", wire->path);
-    if (ignis__atomic_load(&wire->shared->ring[1].written))
-        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO,
-                                  "the server has not yet replaced the memory of a client that is gone");
+    if (!ignis__shm_lock(connection, 1, F_WRLCK, NULL))
+        return ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_IO, "another client is being accepted");
+    if (fstat(connection->shared_file, &info) != 0 || stat(connection->path, &now) != 0 || now.st_ino != info.st_ino)
+        return ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_IO, "the server is replacing its memory");
+    if (ignis__atomic_load(&connection->shared->magic) != IGNIS__MESSAGE_MAGIC || !ignis__shm_alive(connection))
+        return ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_IO, "the server of %s has died", connection->path);
+    if (ignis__atomic_load(&connection->shared->ring[1].written))
+        return ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_IO,
+                                     "the server has not yet replaced the memory of a client that has left");
     return true;
 }
 
-/*  Bytes that the other side has written and we have not read, or that we may write; -1: its words make no
-    sense. */
-static int64_t ignis__shm_room(ignis__trouble *trouble, const ignis__wire *wire, bool to_write)
+/*  Returns the bytes that can be read or written now; -1, with the error set, if the counters are invalid. */
+static int64_t ignis__shm_available(ignis__peer_error *error, const ignis__connection *connection, bool to_write)
 {
-    int ring = to_write ? wire->side : 1 - wire->side;
-    uint64_t used =
-        ignis__atomic_load(&wire->shared->ring[ring].written) - ignis__atomic_load(&wire->shared->ring[ring].read);
-    if (used <= (uint64_t)IGNIS__WIRE_RING)
-        return to_write ? IGNIS__WIRE_RING - (int64_t)used : (int64_t)used;
-    ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "the words of the shared memory make no sense");
+    int ring = to_write ? connection->side : 1 - connection->side;
+    uint64_t used = ignis__atomic_load(&connection->shared->ring[ring].written) -
+                    ignis__atomic_load(&connection->shared->ring[ring].read);
+    if (used <= (uint64_t)IGNIS__RING_BYTES)
+        return to_write ? IGNIS__RING_BYTES - (int64_t)used : (int64_t)used;
+    ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_MESSAGE, "the counters of the shared memory are invalid");
     return -1;
 }
 
-/*  Copies in or out of a ring, around its end. */
+/*  Copies into or out of a ring, across its end. */
 static void ignis__shm_copy(unsigned char *ring, uint64_t at, void *data, size_t size, bool into)
 {
-    size_t begin = (size_t)(at % (uint64_t)IGNIS__WIRE_RING), first = (size_t)IGNIS__WIRE_RING - begin;
+    size_t begin = (size_t)(at % (uint64_t)IGNIS__RING_BYTES), first = (size_t)IGNIS__RING_BYTES - begin;
     unsigned char *bytes = (unsigned char *)data;
     first = first < size ? first : size;
     if (into) {
@@ -4945,84 +5033,116 @@ static void ignis__shm_copy(unsigned char *ring, uint64_t at, void *data, size_t
     }
 }
 
-/*  The whole message or nothing. */
-static int64_t ignis__shm_write(ignis__trouble *trouble, ignis__wire *wire)
+/*  Writes the whole outbox or nothing. */
+static int64_t ignis__shm_write(ignis__peer_error *error, ignis__connection *connection)
 {
-    uint64_t *written = &wire->shared->ring[wire->side].written, at = ignis__atomic_load(written);
-    int64_t room = ignis__shm_room(trouble, wire, true);
-    if (!ignis__shm_alive(wire)) {
-        ignis__trouble_lost(trouble);
+    uint64_t *written = &connection->shared->ring[connection->side].written, at = ignis__atomic_load(written);
+    int64_t room = ignis__shm_available(error, connection, true);
+    if (!ignis__shm_alive(connection)) {
+        ignis__peer_error_set_lost(error);
         return -1;
     }
-    if (room < (int64_t)wire->outbox_size)
+    if (room < (int64_t)connection->outbox_size)
         return room < 0 ? -1 : 0;
-    ignis__shm_copy(wire->shared->bytes[wire->side], at, wire->outbox, wire->outbox_size, true);
-    ignis__atomic_store(written, at + wire->outbox_size);
-    return (int64_t)wire->outbox_size;
+    ignis__shm_copy(connection->shared->bytes[connection->side], at, connection->outbox, connection->outbox_size, true);
+    ignis__atomic_store(written, at + connection->outbox_size);
+    return (int64_t)connection->outbox_size;
 }
 
-static int64_t ignis__shm_read(ignis__trouble *trouble, ignis__wire *wire, void *data, size_t size)
+static int64_t ignis__shm_read(ignis__peer_error *error, ignis__connection *connection, void *data, size_t size)
 {
-    uint64_t *read_so_far = &wire->shared->ring[1 - wire->side].read, at = ignis__atomic_load(read_so_far);
-    int64_t room = ignis__shm_room(trouble, wire, false);
-    if (room == 0) { /* it may write before it goes, and may not have come yet */
-        bool lives = ignis__shm_alive(wire);
-        wire->met |= lives;
-        room = ignis__shm_room(trouble, wire, false);
-        if (room == 0 && !lives && wire->met) {
-            ignis__trouble_lost(trouble);
+    uint64_t *read_so_far = &connection->shared->ring[1 - connection->side].read, at = ignis__atomic_load(read_so_far);
+    int64_t room = ignis__shm_available(error, connection, false);
+    if (room == 0) { /* it may write before it leaves, and may not have come yet */
+        bool lives = ignis__shm_alive(connection);
+        connection->peer_seen |= lives;
+        room = ignis__shm_available(error, connection, false);
+        if (room == 0 && !lives && connection->peer_seen) {
+            ignis__peer_error_set_lost(error);
             return -1;
         }
     }
     if (room <= 0)
         return room;
-    wire->met = true;
+    connection->peer_seen = true;
     if ((int64_t)size > room)
         size = (size_t)room;
-    ignis__shm_copy(wire->shared->bytes[1 - wire->side], at, data, size, false);
+    ignis__shm_copy(connection->shared->bytes[1 - connection->side], at, data, size, false);
     ignis__atomic_store(read_so_far, at + size);
     return (int64_t)size;
 }
 
-/*  Nothing wakes who waits for memory: it looks again, and less often with time. */
-static bool ignis__shm_wait(ignis__trouble *trouble, ignis__wire *wire, bool to_write, const ignis__until *until,
-                            const char *what)
+/*  Polls shared memory, which cannot wake a waiter; less often with time. */
+static bool ignis__shm_wait(ignis__peer_error *error, ignis__connection *connection, bool to_write,
+                            const ignis__deadline *until, const char *what)
 {
-    int *pause_us = &wire->pause_us[to_write];
-    if (ignis__until_slice(until, 1) == 0)
-        return ignis__trouble_late(trouble, until, what);
+    int *pause_us = &connection->pause_us[to_write];
+    if (ignis__deadline_slice_ms(until, 1) == 0)
+        return ignis__peer_error_set_timeout(error, until, what);
     if (*pause_us > 0)
         ignis__sleep_us(*pause_us);
     *pause_us = *pause_us < 1000 ? *pause_us + 20 : 1000;
     return true;
 }
 
-static void ignis__shm_shutdown(ignis__wire *wire) { (void)ignis__shm_lock(wire, wire->side, F_UNLCK, NULL); }
+static void ignis__shm_shutdown(ignis__connection *connection)
+{
+    (void)ignis__shm_lock(connection, connection->side, F_UNLCK, NULL);
+}
 
-/* clang-format off */
-static const ignis__wire_kind ignis__wire_pipe = {
-    IGNIS_CHANNEL_PIPE, "pipe", false, false, NULL, ignis__pipe_accept, ignis__pipe_connected, ignis__pipe_connect, ignis__pipe_write,
-    ignis__pipe_read, ignis__socket_wait, ignis__socket_alive, NULL, ignis__pipe_remove, NULL, NULL};
-static const ignis__wire_kind ignis__wire_memory = {
-    IGNIS_CHANNEL_SHM, "shm", false, false, NULL, ignis__shm_accept, ignis__shm_alive, ignis__shm_connect, ignis__shm_write,
-    ignis__shm_read, ignis__shm_wait, ignis__shm_alive, ignis__shm_shutdown, ignis__shm_remove, NULL, NULL};
-/* clang-format on */
-/*  By ignis_channel_method. */
-static const ignis__wire_kind *const ignis__wire_kinds[] = {&ignis__wire_socket, &ignis__wire_socket, &ignis__wire_pipe,
-                                                            &ignis__wire_memory};
+static const ignis__connection_kind ignis__connection_pipe = {IGNIS_CHANNEL_PIPE,
+                                                              "pipe",
+                                                              false,
+                                                              false,
+                                                              NULL,
+                                                              ignis__pipe_accept,
+                                                              ignis__pipe_connected,
+                                                              ignis__pipe_connect,
+                                                              ignis__pipe_write,
+                                                              ignis__pipe_read,
+                                                              ignis__socket_wait,
+                                                              ignis__socket_alive,
+                                                              NULL,
+                                                              ignis__pipe_remove,
+                                                              NULL,
+                                                              NULL};
+static const ignis__connection_kind ignis__connection_memory = {IGNIS_CHANNEL_SHM,
+                                                                "shm",
+                                                                false,
+                                                                false,
+                                                                NULL,
+                                                                ignis__shm_accept,
+                                                                ignis__shm_alive,
+                                                                ignis__shm_connect,
+                                                                ignis__shm_write,
+                                                                ignis__shm_read,
+                                                                ignis__shm_wait,
+                                                                ignis__shm_alive,
+                                                                ignis__shm_shutdown,
+                                                                ignis__shm_remove,
+                                                                NULL,
+                                                                NULL};
+/*  Kinds of connections, by ignis_channel_method. */
+static const ignis__connection_kind *const ignis__connection_kinds[] = {
+    &ignis__connection_socket, &ignis__connection_socket, &ignis__connection_pipe, &ignis__connection_memory};
 
 #else /* Windows */
 
-/* --- a named pipe: one instance a client. It does not block; whoever waits looks again every millisecond.
-   Its name is random, as the names of pipes are anybody's. Those who are to connect know it, or it lies in
-   the name's file, which is the path then. */
+/*  >>channel.named_pipe - channels by a named pipe (Windows)
 
-static bool ignis__pipe_trouble(ignis__trouble *trouble, const char *what)
+    Implements IGNIS_CHANNEL_PIPE: one pipe instance a client, without blocking; a waiter polls every
+    millisecond. The name is random, since any process can create a pipe of any name. Clients know it or read
+    it from the file of the name.
+    Uses: connections, listeners, Windows.
+    Invariants: only this user can open the pipe.
+    Locks: none of its own. */
+
+static bool ignis__pipe_error_set(ignis__peer_error *error, const char *what)
 {
-    DWORD error = GetLastError();
-    if (error == ERROR_BROKEN_PIPE || error == ERROR_PIPE_NOT_CONNECTED || error == ERROR_NO_DATA)
-        return ignis__trouble_lost(trouble);
-    return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%s: Windows error %lu", what, error);
+    DWORD os_error = GetLastError();
+    if (os_error == ERROR_BROKEN_PIPE || os_error == ERROR_PIPE_NOT_CONNECTED || os_error == ERROR_NO_DATA)
+        return ignis__peer_error_set_lost(error);
+    return ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_IO, "%s: Windows error %lu", what, os_error);
 }
 
 static const char ignis__pipe_prefix[] = "\\\\.\\pipe\\ignis-"; /* of this machine */
@@ -5030,37 +5150,37 @@ static void ignis__pipe_path(char path[IGNIS__PATH_MAX], uint64_t place)
 {
     snprintf(path, IGNIS__PATH_MAX, "%s%016llx", ignis__pipe_prefix, (unsigned long long)place);
 }
-static bool ignis__pipe_named(const char *path)
+static bool ignis__pipe_path_valid(const char *path)
 {
     return strncmp(path, ignis__pipe_prefix, sizeof ignis__pipe_prefix - 1) != 0;
 }
 
-static bool ignis__pipe_listen(ignis__trouble *trouble, ignis__listener *listener)
+static bool ignis__pipe_listen(ignis__peer_error *error, ignis__listener *listener)
 {
-    (void)trouble;
-    if (ignis__pipe_named(listener->path))
+    (void)error;
+    if (ignis__pipe_path_valid(listener->path))
         ignis__pipe_path(listener->path, listener->place);
     return true;
 }
 
-static bool ignis__pipe_accept(ignis__trouble *trouble, ignis__listener *listener, ignis__wire *fresh)
+static bool ignis__pipe_accept(ignis__peer_error *error, ignis__listener *listener, ignis__connection *fresh)
 {
     SECURITY_ATTRIBUTES security;
     if (listener->pending_count > 0 && listener->pending[listener->pending_count - 1].since_ns == 0)
-        return false; /* nobody has come to the last one yet */
+        return false; /* no client has connected to the latest one yet */
     security.nLength = (DWORD)sizeof security;
     security.bInheritHandle = FALSE;
     security.lpSecurityDescriptor = ignis__security_descriptor();
     if (!security.lpSecurityDescriptor)
-        return ignis__pipe_trouble(trouble, "the user's security descriptor");
+        return ignis__pipe_error_set(error, "the user's security descriptor");
     fresh->in = fresh->out = CreateNamedPipeA(
         fresh->path, PIPE_ACCESS_DUPLEX | (listener->arrivals == 0 ? FILE_FLAG_FIRST_PIPE_INSTANCE : 0),
         PIPE_TYPE_BYTE | PIPE_READMODE_BYTE | PIPE_NOWAIT | PIPE_REJECT_REMOTE_CLIENTS, PIPE_UNLIMITED_INSTANCES,
-        IGNIS__WIRE_RING, IGNIS__WIRE_RING, 0, &security);
-    return fresh->in != IGNIS__NO_FILE || ignis__pipe_trouble(trouble, fresh->path);
+        IGNIS__RING_BYTES, IGNIS__RING_BYTES, 0, &security);
+    return fresh->in != IGNIS__NO_FILE || ignis__pipe_error_set(error, fresh->path);
 }
 
-static bool ignis__pipe_connected(ignis__wire *fresh)
+static bool ignis__pipe_connected(ignis__connection *fresh)
 {
     ULONG pid = 0;
     if (ConnectNamedPipe(fresh->in, NULL) ||
@@ -5071,113 +5191,136 @@ static bool ignis__pipe_connected(ignis__wire *fresh)
     return true;
 }
 
-static bool ignis__pipe_connect(ignis__trouble *trouble, ignis__wire *wire, bool *again)
+static bool ignis__pipe_connect(ignis__peer_error *error, ignis__connection *connection, bool *again)
 {
     DWORD mode = PIPE_READMODE_BYTE | PIPE_NOWAIT;
     ULONG pid = 0;
     ignis__name_record record;
-    if (ignis__pipe_named(wire->path)) {
-        *again = !ignis__name_file_read(wire->path, &record, sizeof record);
+    if (ignis__pipe_path_valid(connection->path)) {
+        *again = !ignis__name_file_read(connection->path, &record, sizeof record);
         if (*again)
-            return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "there is no server in %s", wire->path);
-        ignis__pipe_path(wire->path, record.place);
+            return ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_IO, "no server in %s", connection->path);
+        ignis__pipe_path(connection->path, record.place);
     }
-    wire->in = wire->out = CreateFileA(wire->path, GENERIC_READ | GENERIC_WRITE, 0, NULL, OPEN_EXISTING,
-                                       SECURITY_SQOS_PRESENT | SECURITY_IDENTIFICATION, NULL);
-    *again = wire->in != IGNIS__NO_FILE || GetLastError() == ERROR_FILE_NOT_FOUND || GetLastError() == ERROR_PIPE_BUSY;
-    if (wire->in == IGNIS__NO_FILE || !SetNamedPipeHandleState(wire->in, &mode, NULL, NULL) ||
-        !GetNamedPipeServerProcessId(wire->in, &pid))
-        return ignis__pipe_trouble(trouble, wire->path);
-    wire->peer_pid = (int64_t)pid;
+    connection->in = connection->out =
+        CreateFileA(connection->path, GENERIC_READ | GENERIC_WRITE, 0, NULL, OPEN_EXISTING,
+                    SECURITY_SQOS_PRESENT | SECURITY_IDENTIFICATION, NULL);
+    *again =
+        connection->in != IGNIS__NO_FILE || GetLastError() == ERROR_FILE_NOT_FOUND || GetLastError() == ERROR_PIPE_BUSY;
+    if (connection->in == IGNIS__NO_FILE || !SetNamedPipeHandleState(connection->in, &mode, NULL, NULL) ||
+        !GetNamedPipeServerProcessId(connection->in, &pid))
+        return ignis__pipe_error_set(error, connection->path);
+    connection->peer_pid = (int64_t)pid;
     return true;
 }
 
-static int64_t ignis__pipe_write(ignis__trouble *trouble, ignis__wire *wire)
+static int64_t ignis__pipe_write(ignis__peer_error *error, ignis__connection *connection)
 {
     DWORD written = 0;
-    if (WriteFile(wire->out, wire->outbox + wire->outbox_done, (DWORD)(wire->outbox_size - wire->outbox_done), &written,
-                  NULL))
+    if (WriteFile(connection->out, connection->outbox + connection->outbox_done,
+                  (DWORD)(connection->outbox_size - connection->outbox_done), &written, NULL))
         return (int64_t)written;
-    ignis__pipe_trouble(trouble, "WriteFile");
+    ignis__pipe_error_set(error, "WriteFile");
     return -1;
 }
 
-static int64_t ignis__pipe_read(ignis__trouble *trouble, ignis__wire *wire, void *data, size_t size)
+static int64_t ignis__pipe_read(ignis__peer_error *error, ignis__connection *connection, void *data, size_t size)
 {
     DWORD got = 0, available = 0;
-    if (PeekNamedPipe(wire->in, NULL, 0, NULL, &available, NULL) ? available == 0 : GetLastError() != ERROR_BROKEN_PIPE)
-        return 0; /* nothing, or nobody is there yet */
-    if (ReadFile(wire->in, data, (DWORD)size, &got, NULL) || GetLastError() == ERROR_NO_DATA)
+    if (PeekNamedPipe(connection->in, NULL, 0, NULL, &available, NULL) ? available == 0
+                                                                       : GetLastError() != ERROR_BROKEN_PIPE)
+        return 0; /* no bytes, or no client yet */
+    if (ReadFile(connection->in, data, (DWORD)size, &got, NULL) || GetLastError() == ERROR_NO_DATA)
         return (int64_t)got;
-    ignis__pipe_trouble(trouble, "ReadFile");
+    ignis__pipe_error_set(error, "ReadFile");
     return -1;
 }
 
-static bool ignis__pipe_wait(ignis__trouble *trouble, ignis__wire *wire, bool to_write, const ignis__until *until,
-                             const char *what)
+static bool ignis__pipe_wait(ignis__peer_error *error, ignis__connection *connection, bool to_write,
+                             const ignis__deadline *until, const char *what)
 {
-    (void)wire, (void)to_write;
-    if (ignis__until_slice(until, 1) == 0)
-        return ignis__trouble_late(trouble, until, what);
+    (void)connection, (void)to_write;
+    if (ignis__deadline_slice_ms(until, 1) == 0)
+        return ignis__peer_error_set_timeout(error, until, what);
     ignis__sleep_us(1000);
     return true;
 }
 
-static bool ignis__pipe_alive(ignis__wire *wire)
+static bool ignis__pipe_alive(ignis__connection *connection)
 {
-    bool ended = wire->process != IGNIS__NO_FILE && WaitForSingleObject(wire->process, 0) == WAIT_OBJECT_0;
-    return !ended && PeekNamedPipe(wire->in, NULL, 0, NULL, NULL, NULL) != 0;
+    bool ended = connection->process != IGNIS__NO_FILE && WaitForSingleObject(connection->process, 0) == WAIT_OBJECT_0;
+    return !ended && PeekNamedPipe(connection->in, NULL, 0, NULL, NULL, NULL) != 0;
 }
 
-static void ignis__pipe_take_back(const ignis__wire *wire, const uint64_t *numbers, int count)
+static void ignis__pipe_close_duplicates(const ignis__connection *connection, const uint64_t *numbers, int count)
 {
     while (count > 0)
-        DuplicateHandle(wire->process, (HANDLE)(uintptr_t)numbers[--count], NULL, NULL, 0, FALSE,
+        DuplicateHandle(connection->process, (HANDLE)(uintptr_t)numbers[--count], NULL, NULL, 0, FALSE,
                         DUPLICATE_CLOSE_SOURCE);
 }
 
-static bool ignis__pipe_give(ignis__trouble *trouble, const ignis__wire *wire, const int *fds, int count,
-                             uint64_t *numbers)
+static bool ignis__pipe_duplicate_handles(ignis__peer_error *error, const ignis__connection *connection, const int *fds,
+                                          int count, uint64_t *numbers)
 {
     HANDLE made;
     int i;
-    if (wire->process == IGNIS__NO_FILE) /* a number that stands for this process itself */
-        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "process %lld lets us put no handles into it",
-                                  (long long)wire->peer_pid);
+    if (connection->process == IGNIS__NO_FILE) /* the invalid handle is also the pseudo handle of this process */
+        return ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_IO,
+                                     "process %lld does not allow handles to be duplicated into it",
+                                     (long long)connection->peer_pid);
     for (i = 0; i < count; i++) {
-        if (!DuplicateHandle(GetCurrentProcess(), ignis__fd_handle(fds[i]), wire->process, &made, 0, FALSE,
+        if (!DuplicateHandle(GetCurrentProcess(), ignis__fd_handle(fds[i]), connection->process, &made, 0, FALSE,
                              DUPLICATE_SAME_ACCESS)) {
-            DWORD error = GetLastError();
-            ignis__pipe_take_back(wire, numbers, i);
-            if (WaitForSingleObject(wire->process, 0) == WAIT_OBJECT_0)
-                return ignis__trouble_lost(trouble);
-            return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO,
-                                      "a handle cannot be given to process %lld: Windows error %lu",
-                                      (long long)wire->peer_pid, error);
+            DWORD os_error = GetLastError();
+            ignis__pipe_close_duplicates(connection, numbers, i);
+            if (WaitForSingleObject(connection->process, 0) == WAIT_OBJECT_0)
+                return ignis__peer_error_set_lost(error);
+            return ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_IO,
+                                         "a handle cannot be duplicated into process %lld: Windows error %lu",
+                                         (long long)connection->peer_pid, os_error);
         }
         numbers[i] = (uint64_t)(uintptr_t)made;
     }
     return true;
 }
 
-/* clang-format off */
-static const ignis__wire_kind ignis__wire_pipe = {
-    IGNIS_CHANNEL_PIPE, "pipe", false, true, ignis__pipe_listen, ignis__pipe_accept, ignis__pipe_connected, ignis__pipe_connect,
-    ignis__pipe_write, ignis__pipe_read, ignis__pipe_wait, ignis__pipe_alive, NULL, NULL, ignis__pipe_give, ignis__pipe_take_back};
-/* clang-format on */
-static const ignis__wire_kind *const ignis__wire_kinds[] = {&ignis__wire_pipe, NULL, &ignis__wire_pipe, NULL};
+static const ignis__connection_kind ignis__connection_pipe = {IGNIS_CHANNEL_PIPE,
+                                                              "pipe",
+                                                              false,
+                                                              true,
+                                                              ignis__pipe_listen,
+                                                              ignis__pipe_accept,
+                                                              ignis__pipe_connected,
+                                                              ignis__pipe_connect,
+                                                              ignis__pipe_write,
+                                                              ignis__pipe_read,
+                                                              ignis__pipe_wait,
+                                                              ignis__pipe_alive,
+                                                              NULL,
+                                                              NULL,
+                                                              ignis__pipe_duplicate_handles,
+                                                              ignis__pipe_close_duplicates};
+static const ignis__connection_kind *const ignis__connection_kinds[] = {&ignis__connection_pipe, NULL,
+                                                                        &ignis__connection_pipe, NULL};
 
 #endif
 
-/* --- channels ----------------------------------------------------------------------------------------------------------- */
+/*  >>channel - channels: messages between two processes
 
-/*  What both sides make of a desc. */
-typedef struct ignis__address_of {
-    const ignis__wire_kind *kind;
+    The public functions of channels: serve, connect, accept, send, receive.
+    Uses: connections and listeners of the peer room.
+    Invariants: a channel is a connection or a listener, never both; a failure that leaves the peers out of
+    step ends the connection.
+    Locks: the slot; send_lock and receive_lock of the connection, listener->lock; none is held while another
+    one is taken. */
+
+/*  Paths, secret and kind of connection that follow from a description, equal on both sides. */
+typedef struct ignis__endpoint {
+    const ignis__connection_kind *kind;
     char path[IGNIS__PATH_MAX], name_path[IGNIS__PATH_MAX];
     unsigned char secret[IGNIS__SECRET]; /* desc.token */
     int64_t timeout_ns;
-} ignis__address_of;
+} ignis__endpoint;
 
 static const char *const ignis__method_names[] = {"default", "socket", "pipe", "shared memory"};
 
@@ -5186,16 +5329,36 @@ static int64_t ignis__timeout_ns(double timeout_s)
     return timeout_s > 1e9 ? INT64_MAX / 4 : (int64_t)(timeout_s * 1e9);
 }
 
-/*  Where the server of a name is reached, and the file that holds its secret. */
-static bool ignis__channel_paths(const char *call, char folder[IGNIS__PATH_MAX], const char *name,
-                                 ignis__address_of *address)
+/*  Checks that a name can be part of a path. */
+static bool ignis__name_valid(const char *name)
+{
+    size_t length = strlen(name);
+    return length >= 1 && length <= 63 && *name != '.' &&
+           strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == length;
+}
+
+/*  Takes a lock. False, with the error set, if the deadline passes. */
+static bool ignis__mutex_lock_until(ignis__peer_error *error, ignis__mutex *mutex, const ignis__deadline *until,
+                                    const char *what)
+{
+    while (!ignis__mutex_try(mutex)) {
+        if (ignis__deadline_slice_ms(until, 1) == 0)
+            return ignis__peer_error_set_timeout(error, until, what);
+        ignis__sleep_us(50);
+    }
+    return true;
+}
+
+/*  Finds the path of the server of a name, and of the file with its secret. */
+static bool ignis__endpoint_set_paths(const char *call, char folder[IGNIS__PATH_MAX], const char *name,
+                                      ignis__endpoint *address)
 {
     int length, name_length;
     if (!ignis__private_folder(call, folder, IGNIS__PATH_MAX))
         return false;
     name_length =
         snprintf(address->name_path, sizeof address->name_path, "%s/%s.%s-name", folder, name, address->kind->suffix);
-#ifdef _WIN32 /* where to connect stands in that file */
+#ifdef _WIN32 /* the path to connect to is in that file */
     length = snprintf(address->path, sizeof address->path, "%s", address->name_path);
 #else
     length = snprintf(address->path, sizeof address->path, "%s/%s.%s", folder, name, address->kind->suffix);
@@ -5203,11 +5366,11 @@ static bool ignis__channel_paths(const char *call, char folder[IGNIS__PATH_MAX],
     if (length >= 0 && (size_t)length < sizeof address->path && name_length >= 0 &&
         (size_t)name_length < sizeof address->name_path)
         return true;
-    return ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call, "the path in %.80s... is longer than %d bytes", folder,
+    return ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call, "a path in %.80s... exceeds %d bytes", folder,
                              IGNIS__PATH_MAX - 1);
 }
 
-static bool ignis__channel_address(const char *call, const ignis_channel_desc *desc, ignis__address_of *address)
+static bool ignis__endpoint_read(const char *call, const ignis_channel_desc *desc, ignis__endpoint *address)
 {
     char folder[IGNIS__PATH_MAX];
     int length;
@@ -5217,65 +5380,66 @@ static bool ignis__channel_address(const char *call, const ignis_channel_desc *d
     if (!ignis__name_valid(desc->name))
         return ignis__fail_false(
             IGNIS_DIAG_BAD_NUMBER, call,
-            "desc.name is '%.80s'; a name has 1 to 63 letters, digits, '.', '_' or '-', and does not begin with '.'",
-            desc->name);
+            "desc.name is '%.80s'; expected 1 to 63 letters, digits, '.', '_' or '-', the first not '.'", desc->name);
     if ((unsigned)desc->method >= IGNIS_CHANNEL_METHOD_COUNT)
-        return ignis__fail_false(IGNIS_DIAG_BAD_ENUM, call, "desc.method is %d, which is no ignis_channel_method",
-                                 (int)desc->method);
+        return ignis__fail_false(IGNIS_DIAG_BAD_ENUM, call,
+                                 "desc.method is %d; expected a value of ignis_channel_method", (int)desc->method);
     if (!(desc->timeout_s >= 0))
-        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "desc.timeout_s is %g, below 0", desc->timeout_s);
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "desc.timeout_s is %g; expected 0 or more",
+                                 desc->timeout_s);
     memset(address, 0, sizeof *address);
-    address->kind = ignis__wire_kinds[desc->method];
+    address->kind = ignis__connection_kinds[desc->method];
     if (!address->kind)
-        return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call, "there are no channels by %s on this system",
+        return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call, "channels by %s are not supported on this system",
                                  ignis__method_names[desc->method]);
     if (desc->token)
         memcpy(address->secret, desc->token, IGNIS_CHANNEL_TOKEN_BYTES);
     address->timeout_ns = desc->timeout_s == 0 ? 30000000000 : ignis__timeout_ns(desc->timeout_s);
     length = snprintf(folder, sizeof folder, "%s", desc->directory ? desc->directory : "");
     if (length < 0 || (size_t)length >= sizeof folder)
-        return ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call, "desc.directory is longer than %d bytes",
+        return ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call, "desc.directory exceeds %d bytes",
                                  (int)sizeof folder - 1);
-    return ignis__channel_paths(call, folder, desc->name, address);
+    return ignis__endpoint_set_paths(call, folder, desc->name, address);
 }
 
-/*  One of the two is there: a wire that carries messages, or a listener where others connect. */
+/*  A channel: a connection that carries messages, or a listener. */
 typedef struct ignis__channel {
     ignis__slot slot;
-    ignis__wire *wire;
+    ignis__connection *connection;
     ignis__listener *listener;
 } ignis__channel;
 
 static ignis__pool ignis__channels =
     IGNIS__POOL(ignis__channel, IGNIS__KIND_CHANNEL, "channel", IGNIS_DIAG_CHANNEL_FREED);
 
-/*  Closes what is no longer used by anybody, after a goodbye if there is room for one. */
-static void ignis__channel_free(ignis__wire *wire, ignis__listener *listener)
+/*  Closes a connection or listener that no thread uses, after a goodbye if the system takes it. */
+static void ignis__channel_free(ignis__connection *connection, ignis__listener *listener)
 {
-    ignis__trouble ignored;
-    if (wire && !ignis__atomic_load(&wire->lost))
-        (void)ignis__wire_send(&ignored, wire, IGNIS__HEAD_GOODBYE, NULL, 0, NULL, 0, &ignis__until_now);
-    ignis__wire_free(wire);
+    ignis__peer_error ignored;
+    if (connection && !ignis__atomic_load(&connection->lost))
+        (void)ignis__connection_send(&ignored, connection, IGNIS__MESSAGE_GOODBYE, NULL, 0, NULL, 0,
+                                     &ignis__deadline_now);
+    ignis__connection_destroy(connection);
     ignis__listener_free(listener);
 }
 
 static void ignis__channel_drop(ignis__channel *channel)
 {
-    ignis__wire *wire = channel->wire;
+    ignis__connection *connection = channel->connection;
     ignis__listener *listener = channel->listener;
     if (!ignis__pool_drop(channel))
         return;
-    channel->wire = NULL;
+    channel->connection = NULL;
     channel->listener = NULL;
     ignis__pool_recycle(&ignis__channels, channel);
-    ignis__channel_free(wire, listener);
+    ignis__channel_free(connection, listener);
 }
 
 static bool ignis__channel_kill(ignis__channel *channel)
 {
     if (!ignis__handle_kill(channel))
         return false;
-    ignis__atomic_store(channel->wire ? &channel->wire->closing : &channel->listener->closing, 1);
+    ignis__atomic_store(channel->connection ? &channel->connection->closing : &channel->listener->closing, 1);
     return true;
 }
 
@@ -5284,24 +5448,24 @@ IGNIS__COLD static void ignis__channels_close(const char *call)
     ignis__channel *channel;
     uint64_t index = 0;
     while ((channel = (ignis__channel *)ignis__pool_next(&ignis__channels, &index)) != NULL) {
-        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "channel, the end of the %s",
+        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "channel of the %s",
                            channel->listener ? "server" : "client");
         ignis__channel_kill(channel);
         ignis__channel_drop(channel);
     }
 }
 
-/*  Gives a wire or a listener a handle; frees it when that cannot be. */
-static ignis_channel ignis__channel_publish(const char *call, ignis__wire *wire, ignis__listener *listener)
+/*  Creates a handle for a connection or a listener; destroys it on failure. */
+static ignis_channel ignis__channel_publish(const char *call, ignis__connection *connection, ignis__listener *listener)
 {
     ignis_channel handle = IGNIS__ZERO;
     ignis__channel *channel = (ignis__channel *)ignis__pool_take(call, &ignis__channels);
     if (!channel) {
-        ignis__channel_free(wire, listener);
+        ignis__channel_free(connection, listener);
         return handle;
     }
     ignis__section_use(IGNIS__SECTION_CHANNEL, ignis__channels_close);
-    channel->wire = wire;
+    channel->connection = connection;
     channel->listener = listener;
     handle.id = ignis__pool_publish(&ignis__channels, channel);
     return handle;
@@ -5312,15 +5476,15 @@ static ignis__channel *ignis__channel_hold(const char *call, ignis_channel handl
     return (ignis__channel *)ignis__handle_hold(call, &ignis__channels, handle.id);
 }
 
-/*  A held channel that listens, or one that does not. */
+/*  Holds a channel that listens, or one that carries messages. */
 IGNIS__ONE_COPY static ignis__channel *ignis__channel_hold_as(const char *call, ignis_channel handle, bool server)
 {
     ignis__channel *channel = ignis__channel_hold(call, handle);
     if (!channel || (channel->listener != NULL) == server)
         return channel;
     ignis__fail(IGNIS_DIAG_BAD_NUMBER, call,
-                server ? "the channel does not listen; ignis_channel_serve makes one that does"
-                       : "the channel only listens; ignis_channel_accept makes those that carry messages");
+                server ? "the channel does not listen; use one of ignis_channel_serve"
+                       : "the channel only listens; use one of ignis_channel_accept");
     ignis__channel_drop(channel);
     return NULL;
 }
@@ -5329,26 +5493,25 @@ IGNIS_API IGNIS__COLD ignis_channel ignis_channel_serve(const ignis_channel_desc
 {
     static const char call[] = "ignis_channel_serve";
     ignis_channel none = IGNIS__ZERO;
-    ignis__address_of address;
-    ignis__trouble trouble;
+    ignis__endpoint address;
+    ignis__peer_error error;
     ignis__listener *listener;
-    if (!ignis__channel_address(call, desc, &address))
+    if (!ignis__endpoint_read(call, desc, &address))
         return none;
     if ((listener = ignis__listener_new(call, address.kind, address.path)) == NULL)
         return none;
     listener->timeout_ns = address.timeout_ns;
-    if (ignis__listener_open(call, &trouble, listener, address.name_path, desc->token ? address.secret : NULL))
+    if (ignis__listener_open(call, &error, listener, address.name_path, desc->token ? address.secret : NULL))
         return ignis__channel_publish(call, NULL, listener);
     ignis__channel_free(NULL, listener);
-    ignis__trouble_report(call, &trouble);
+    ignis__peer_error_report(call, &error);
     return none;
 }
 
-/*  When a call on a channel gives up: timeout_s from now; below 0: when the channel's own deadline has
-    passed. */
-static ignis__until ignis__channel_until(int64_t timeout_ns, const uint64_t *closing, double timeout_s)
+/*  Returns the deadline of a call: timeout_s from now; if that is below 0, the timeout of the channel. */
+static ignis__deadline ignis__channel_deadline(int64_t timeout_ns, const uint64_t *closing, double timeout_s)
 {
-    ignis__until until = ignis__until_in(timeout_s < 0 ? timeout_ns : ignis__timeout_ns(timeout_s));
+    ignis__deadline until = ignis__deadline_in(timeout_s < 0 ? timeout_ns : ignis__timeout_ns(timeout_s));
     until.stop = closing;
     if (timeout_s == 0)
         until.deadline_ns = 0;
@@ -5359,31 +5522,31 @@ static ignis_channel ignis__channel_accept(const char *call, ignis_channel handl
 {
     ignis_channel accepted = IGNIS__ZERO;
     ignis__channel *channel = ignis__channel_hold_as(call, handle, true);
-    ignis__trouble trouble;
-    ignis__until until;
-    ignis__wire *wire = NULL;
+    ignis__peer_error error;
+    ignis__deadline until;
+    ignis__connection *connection = NULL;
     ignis__listener *listener;
     uint64_t pid = 0;
     if (!channel)
         return accepted;
     listener = channel->listener;
-    until = ignis__channel_until(listener->timeout_ns, &listener->closing, timeout_s);
-    if (ignis__mutex_within(&trouble, &listener->lock, &until, "another thread was accepting, and did not end")) {
-        while ((wire = ignis__listener_next(call, &trouble, listener, &until)) != NULL) {
-            if (ignis__claim_read(&trouble, wire, &pid, sizeof pid) &&
-                ignis__wire_welcome(&trouble, wire, IGNIS_CHANNEL_MAX_BYTES))
+    until = ignis__channel_deadline(listener->timeout_ns, &listener->closing, timeout_s);
+    if (ignis__mutex_lock_until(&error, &listener->lock, &until, "another thread was still accepting")) {
+        while ((connection = ignis__listener_next(call, &error, listener, &until)) != NULL) {
+            if (ignis__claim_read(&error, connection, &pid, sizeof pid) &&
+                ignis__connection_welcome(&error, connection, IGNIS_CHANNEL_MAX_BYTES))
                 break;
-            ignis__listener_refuse(call, listener, wire, true, trouble.why);
+            ignis__listener_refuse(call, listener, connection, true, error.why);
         }
         ignis__mutex_unlock(&listener->lock);
     }
-    if (wire) {
-        wire->timeout_ns = listener->timeout_ns;
-        if (wire->peer_pid == 0)
-            wire->peer_pid = (int64_t)pid;
-        accepted = ignis__channel_publish(call, wire, NULL);
+    if (connection) {
+        connection->timeout_ns = listener->timeout_ns;
+        if (connection->peer_pid == 0)
+            connection->peer_pid = (int64_t)pid;
+        accepted = ignis__channel_publish(call, connection, NULL);
     } else {
-        ignis__trouble_report(call, &trouble);
+        ignis__peer_error_report(call, &error);
     }
     ignis__channel_drop(channel);
     return accepted;
@@ -5403,73 +5566,81 @@ IGNIS_API IGNIS__COLD ignis_channel ignis_channel_connect(const ignis_channel_de
 {
     static const char call[] = "ignis_channel_connect";
     ignis_channel none = IGNIS__ZERO;
-    ignis__address_of address;
-    ignis__trouble trouble;
-    ignis__until until;
-    ignis__wire *wire;
+    ignis__endpoint address;
+    ignis__peer_error error;
+    ignis__client client;
+    ignis__deadline until;
+    ignis__connection *connection;
     uint64_t pid = ignis__process_id();
-    if (!ignis__channel_address(call, desc, &address))
+    if (!ignis__endpoint_read(call, desc, &address))
         return none;
-    until = ignis__until_in(address.timeout_ns);
-    wire = ignis__wire_connect(&trouble, address.kind, address.path, address.name_path,
-                               desc->token ? address.secret : NULL, &pid, sizeof pid, IGNIS_CHANNEL_MAX_BYTES, &until);
-    if (wire) {
-        wire->timeout_ns = address.timeout_ns;
-        return ignis__channel_publish(call, wire, NULL);
+    until = ignis__deadline_in(address.timeout_ns);
+    client.kind = address.kind;
+    client.path = address.path;
+    client.name_path = address.name_path;
+    client.secret = desc->token ? address.secret : NULL;
+    client.claim = &pid;
+    client.claim_size = sizeof pid;
+    client.capacity = IGNIS_CHANNEL_MAX_BYTES;
+    connection = ignis__connection_open(&error, &client, &until);
+    if (connection) {
+        connection->timeout_ns = address.timeout_ns;
+        return ignis__channel_publish(call, connection, NULL);
     }
-    ignis__trouble_report(call, &trouble);
+    ignis__peer_error_report(call, &error);
     return none;
 }
 
-/*  What stands in the way of a message, before anything is done. */
-static bool ignis__channel_send_check(const char *call, const ignis__wire *wire, const void *data, int64_t size,
-                                      const int *fds, int fd_count)
+/*  Checks a message before anything is sent. */
+static bool ignis__channel_send_check(const char *call, const ignis__connection *connection, const void *data,
+                                      int64_t size, const int *fds, int fd_count)
 {
     int i;
     if (size < 0 || size > IGNIS_CHANNEL_MAX_BYTES)
-        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "size is %lld; a message has 0 to %d bytes",
-                                 (long long)size, IGNIS_CHANNEL_MAX_BYTES);
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "size is %lld; expected 0 to %d bytes", (long long)size,
+                                 IGNIS_CHANNEL_MAX_BYTES);
     if (fd_count < 0 || fd_count > IGNIS_CHANNEL_MAX_FDS)
-        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "fd_count is %d; 0 to %d descriptors go with a message",
-                                 fd_count, IGNIS_CHANNEL_MAX_FDS);
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "fd_count is %d; expected 0 to %d descriptors", fd_count,
+                                 IGNIS_CHANNEL_MAX_FDS);
     if ((size > 0 && !ignis__check_not_null(call, "data", data)) ||
         (fd_count > 0 && !ignis__check_not_null(call, "fds", fds)))
         return false;
-    if (fd_count > 0 && !wire->kind->descriptors)
+    if (fd_count > 0 && !connection->kind->descriptors)
         return ignis__fail_false(IGNIS_DIAG_CHANNEL_DESCRIPTOR, call,
-                                 "descriptors do not travel through a channel by %s; use IGNIS_CHANNEL_SOCKET",
-                                 ignis__method_names[wire->kind->method]);
+                                 "a channel by %s cannot carry descriptors; use IGNIS_CHANNEL_SOCKET",
+                                 ignis__method_names[connection->kind->method]);
     for (i = 0; i < fd_count; i++)
-        if (!ignis__fd_open(fds[i]))
-            return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "fds[%d] is %d, which is no open descriptor", i,
+        if (!ignis__fd_is_open(fds[i]))
+            return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "fds[%d] is %d; expected an open descriptor", i,
                                      fds[i]);
     return true;
 }
 
-/*  After a failure that leaves the two sides out of step. */
-static void ignis__wire_fail(ignis__wire *wire, const ignis__trouble *trouble)
+/*  Ends a connection after a failure that leaves the peers out of step. */
+static void ignis__connection_end(ignis__connection *connection, const ignis__peer_error *error)
 {
-    if (trouble->diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT || trouble->diagnostic == IGNIS_DIAG_CHANNEL_FREED)
+    if (error->diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT || error->diagnostic == IGNIS_DIAG_CHANNEL_FREED)
         return;
-    if (!ignis__atomic_load(&wire->lost))
-        ignis__atomic_store(&wire->lost, 1);
-    if (wire->kind->shutdown)
-        wire->kind->shutdown(wire);
+    if (!ignis__atomic_load(&connection->lost))
+        ignis__atomic_store(&connection->lost, 1);
+    if (connection->kind->shutdown)
+        connection->kind->shutdown(connection);
 }
 
-/*  Sends one message of a type, in the time that there is, or says why not. */
-static bool ignis__channel_put(ignis__trouble *trouble, ignis__wire *wire, int type, const void *data, size_t size,
-                               const int *fds, int fd_count, double timeout_s)
+/*  Sends one message of a type within timeout_s. False, with the error set, on failure. */
+static bool ignis__channel_send_message(ignis__peer_error *error, ignis__connection *connection, int type,
+                                        const void *data, size_t size, const int *fds, int fd_count, double timeout_s)
 {
-    ignis__until until = ignis__channel_until(wire->timeout_ns, &wire->closing, timeout_s);
+    ignis__deadline until = ignis__channel_deadline(connection->timeout_ns, &connection->closing, timeout_s);
     bool ok;
-    if (!ignis__mutex_within(trouble, &wire->send_lock, &until, "another thread was sending, and did not end"))
+    if (!ignis__mutex_lock_until(error, &connection->send_lock, &until, "another thread was still sending"))
         return false;
-    ok = ignis__wire_usable(trouble, wire) && ignis__wire_send(trouble, wire, type, data, size, fds, fd_count, &until);
-    /* what the other side said before it went can still be received */
-    if (!ok && trouble->diagnostic != IGNIS_DIAG_CHANNEL_LOST)
-        ignis__wire_fail(wire, trouble);
-    ignis__mutex_unlock(&wire->send_lock);
+    ok = ignis__connection_check(error, connection) &&
+         ignis__connection_send(error, connection, type, data, size, fds, fd_count, &until);
+    /* what the peer sent before it closed can still be received */
+    if (!ok && error->diagnostic != IGNIS_DIAG_CHANNEL_LOST)
+        ignis__connection_end(connection, error);
+    ignis__mutex_unlock(&connection->send_lock);
     return ok;
 }
 
@@ -5478,14 +5649,14 @@ static ignis_status ignis__channel_send(const char *call, ignis_channel handle, 
 {
     ignis__channel *channel = ignis__channel_hold_as(call, handle, false);
     ignis_status status = IGNIS_OK;
-    ignis__trouble trouble;
+    ignis__peer_error error;
     if (!channel)
         return ignis__failed();
-    if (!ignis__channel_send_check(call, channel->wire, data, size, fds, fd_count))
+    if (!ignis__channel_send_check(call, channel->connection, data, size, fds, fd_count))
         status = ignis__failed();
-    else if (!ignis__channel_put(&trouble, channel->wire, IGNIS__HEAD_DATA, data, (size_t)size, fds, fd_count,
-                                 timeout_s))
-        status = ignis__trouble_report(call, &trouble);
+    else if (!ignis__channel_send_message(&error, channel->connection, IGNIS__MESSAGE_DATA, data, (size_t)size, fds,
+                                          fd_count, timeout_s))
+        status = ignis__peer_error_report(call, &error);
     ignis__channel_drop(channel);
     return status;
 }
@@ -5502,91 +5673,102 @@ IGNIS_API ignis_status ignis_channel_send_within(ignis_channel handle, const voi
     return ignis__channel_send("ignis_channel_send_within", handle, data, size, fds, fd_count, timeout_s);
 }
 
-/*  Hands the message in the inbox out, if there is room for it. */
-static ignis_status ignis__inbox_take(const char *call, ignis__wire *wire, void *data, int64_t capacity, int64_t *size,
-                                      int *fds, int fd_capacity, int *fd_count)
+/*  The caller's buffers for a message. */
+typedef struct ignis__receive_buffer {
+    void *data;
+    int64_t capacity;
+    int64_t *size; /* may be NULL, as fd_count */
+    int *fds;
+    int fd_capacity;
+    int *fd_count;
+} ignis__receive_buffer;
+
+/*  Copies the message in the inbox to the caller, if his buffers are large enough. */
+static ignis_status ignis__inbox_copy(const char *call, ignis__connection *connection,
+                                      const ignis__receive_buffer *buffer)
 {
-    int64_t bytes = (int64_t)ignis__head_of(wire).size;
-    int count = wire->inbox_fd_count;
-    if (size)
-        *size = bytes;
-    if (fd_count)
-        *fd_count = count;
-    if (bytes > capacity || count > fd_capacity)
+    int64_t bytes = (int64_t)ignis__message_header_read(connection).size;
+    int count = connection->inbox_fd_count;
+    if (buffer->size)
+        *buffer->size = bytes;
+    if (buffer->fd_count)
+        *buffer->fd_count = count;
+    if (bytes > buffer->capacity || count > buffer->fd_capacity)
         return ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, call,
-                           "the message has %lld bytes and %d descriptors; there is room for %lld and %d",
-                           (long long)bytes, count, (long long)capacity, fd_capacity);
+                           "the message has %lld bytes and %d descriptors; the buffers take %lld and %d",
+                           (long long)bytes, count, (long long)buffer->capacity, buffer->fd_capacity);
     if (bytes > 0)
-        memcpy(data, wire->inbox + sizeof(ignis__head), (size_t)bytes);
+        memcpy(buffer->data, connection->inbox + sizeof(ignis__message_header), (size_t)bytes);
     if (count > 0)
-        memcpy(fds, wire->inbox_fds, (size_t)count * sizeof(int));
-    wire->inbox_fd_count = 0; /* they are the caller's now */
-    ignis__inbox_next(wire);
+        memcpy(buffer->fds, connection->inbox_fds, (size_t)count * sizeof(int));
+    connection->inbox_fd_count = 0; /* the caller owns them now */
+    ignis__inbox_remove(connection);
     return IGNIS_OK;
 }
 
-/*  Sends on what a stream has not taken yet, if nobody else is sending. */
-static void ignis__wire_push(ignis__wire *wire)
+/*  Sends bytes that a stream had not taken, unless another thread is sending. */
+static void ignis__connection_send_rest(ignis__connection *connection)
 {
-    ignis__trouble ignored;
-    if (!ignis__atomic_load(&wire->unsent) || !ignis__mutex_try(&wire->send_lock))
+    ignis__peer_error ignored;
+    if (!ignis__atomic_load(&connection->unsent) || !ignis__mutex_try(&connection->send_lock))
         return;
-    (void)ignis__wire_flush(&ignored, wire, &ignis__until_now);
-    ignis__mutex_unlock(&wire->send_lock);
+    (void)ignis__connection_flush(&ignored, connection, &ignis__deadline_now);
+    ignis__mutex_unlock(&connection->send_lock);
 }
 
-/*  Brings the next message or array into the inbox. True: the receive lock is the caller's. */
-static bool ignis__wire_next(ignis__trouble *trouble, ignis__wire *wire, double timeout_s)
+/*  Receives the next message or array into the inbox. True: the caller holds the receive lock. */
+static bool ignis__connection_receive_next(ignis__peer_error *error, ignis__connection *connection, double timeout_s)
 {
-    ignis__until until = ignis__channel_until(wire->timeout_ns, &wire->closing, timeout_s);
+    ignis__deadline until = ignis__channel_deadline(connection->timeout_ns, &connection->closing, timeout_s);
     int type;
-    ignis__wire_push(wire);
-    if (!ignis__mutex_within(trouble, &wire->receive_lock, &until, "another thread was receiving, and did not end"))
+    ignis__connection_send_rest(connection);
+    if (!ignis__mutex_lock_until(error, &connection->receive_lock, &until, "another thread was still receiving"))
         return false;
-    if (wire->inbox_whole)
+    if (connection->inbox_is_complete)
         return true;
-    if (ignis__wire_usable(trouble, wire) && ignis__wire_fetch(trouble, wire, &until)) {
-        type = ignis__head_of(wire).type;
-        if (type == IGNIS__HEAD_DATA || type == IGNIS__HEAD_ARRAY)
+    if (ignis__connection_check(error, connection) && ignis__connection_receive(error, connection, &until)) {
+        type = ignis__message_header_read(connection).type;
+        if (type == IGNIS__MESSAGE_DATA || type == IGNIS__MESSAGE_ARRAY)
             return true;
-        ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "a message of type %d came", type);
-        if (type == IGNIS__HEAD_GOODBYE) {
-            ignis__atomic_store(&wire->lost, 2);
-            (void)ignis__wire_usable(trouble, wire);
+        ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_MESSAGE, "a message of type %d came; expected data or an array",
+                              type);
+        if (type == IGNIS__MESSAGE_GOODBYE) {
+            ignis__atomic_store(&connection->lost, 2);
+            (void)ignis__connection_check(error, connection);
         }
     }
-    if (trouble->diagnostic != IGNIS_DIAG_CHANNEL_TIMEOUT)
-        ignis__inbox_clear(wire);
-    ignis__wire_fail(wire, trouble);
-    ignis__mutex_unlock(&wire->receive_lock);
+    if (error->diagnostic != IGNIS_DIAG_CHANNEL_TIMEOUT)
+        ignis__inbox_clear(connection);
+    ignis__connection_end(connection, error);
+    ignis__mutex_unlock(&connection->receive_lock);
     return false;
 }
 
-static ignis_status ignis__channel_receive(const char *call, ignis_channel handle, void *data, int64_t capacity,
-                                           int64_t *size, int *fds, int fd_capacity, int *fd_count, double timeout_s)
+static ignis_status ignis__channel_receive(const char *call, ignis_channel handle, const ignis__receive_buffer *buffer,
+                                           double timeout_s)
 {
     ignis__channel *channel = ignis__channel_hold_as(call, handle, false);
     ignis_status status;
-    ignis__trouble trouble;
-    ignis__wire *wire;
+    ignis__peer_error error;
+    ignis__connection *connection;
     if (!channel)
         return ignis__failed();
-    wire = channel->wire;
-    if (capacity < 0 || fd_capacity < 0) {
-        status = ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "capacity is %lld and fd_capacity %d; neither is below 0",
-                             (long long)capacity, fd_capacity);
-    } else if ((capacity > 0 && !ignis__check_not_null(call, "data", data)) ||
-               (fd_capacity > 0 && !ignis__check_not_null(call, "fds", fds))) {
+    connection = channel->connection;
+    if (buffer->capacity < 0 || buffer->fd_capacity < 0) {
+        status = ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "capacity is %lld and fd_capacity %d; expected 0 or more",
+                             (long long)buffer->capacity, buffer->fd_capacity);
+    } else if ((buffer->capacity > 0 && !ignis__check_not_null(call, "data", buffer->data)) ||
+               (buffer->fd_capacity > 0 && !ignis__check_not_null(call, "fds", buffer->fds))) {
         status = ignis__failed();
-    } else if (!ignis__wire_next(&trouble, wire, timeout_s)) {
-        status = ignis__trouble_report(call, &trouble);
+    } else if (!ignis__connection_receive_next(&error, connection, timeout_s)) {
+        status = ignis__peer_error_report(call, &error);
     } else {
-        if (ignis__head_of(wire).type != IGNIS__HEAD_DATA)
+        if (ignis__message_header_read(connection).type != IGNIS__MESSAGE_DATA)
             status = ignis__fail(IGNIS_DIAG_BAD_NUMBER, call,
-                                 "what comes next is an array; take it with ignis_share_receive");
+                                 "the next item is an array; receive it with ignis_share_receive");
         else
-            status = ignis__inbox_take(call, wire, data, capacity, size, fds, fd_capacity, fd_count);
-        ignis__mutex_unlock(&wire->receive_lock);
+            status = ignis__inbox_copy(call, connection, buffer);
+        ignis__mutex_unlock(&connection->receive_lock);
     }
     ignis__channel_drop(channel);
     return status;
@@ -5595,42 +5777,42 @@ static ignis_status ignis__channel_receive(const char *call, ignis_channel handl
 IGNIS_API ignis_status ignis_channel_receive(ignis_channel handle, void *data, int64_t capacity, int64_t *size,
                                              int *fds, int fd_capacity, int *fd_count)
 {
-    return ignis__channel_receive("ignis_channel_receive", handle, data, capacity, size, fds, fd_capacity, fd_count,
-                                  -1);
+    const ignis__receive_buffer buffer = {data, capacity, size, fds, fd_capacity, fd_count};
+    return ignis__channel_receive("ignis_channel_receive", handle, &buffer, -1);
 }
 
 IGNIS_API ignis_status ignis_channel_receive_within(ignis_channel handle, void *data, int64_t capacity, int64_t *size,
                                                     int *fds, int fd_capacity, int *fd_count, double timeout_s)
 {
-    return ignis__channel_receive("ignis_channel_receive_within", handle, data, capacity, size, fds, fd_capacity,
-                                  fd_count, timeout_s);
+    const ignis__receive_buffer buffer = {data, capacity, size, fds, fd_capacity, fd_count};
+    return ignis__channel_receive("ignis_channel_receive_within", handle, &buffer, timeout_s);
 }
 
 IGNIS_API ignis_status ignis_channel_query(ignis_channel handle, ignis_channel_info *info)
 {
     static const char call[] = "ignis_channel_query";
     ignis__channel *channel = ignis__check_not_null(call, "info", info) ? ignis__channel_hold(call, handle) : NULL;
-    ignis__wire *wire;
+    ignis__connection *connection;
     ignis__listener *listener;
     if (!channel)
         return ignis__failed();
-    wire = channel->wire;
+    connection = channel->connection;
     listener = channel->listener;
     memset(info, 0, sizeof *info);
-    info->method = (wire ? wire->kind : listener->kind)->method;
+    info->method = (connection ? connection->kind : listener->kind)->method;
     info->server = listener != NULL;
-    info->alive = !wire || (!ignis__atomic_load(&wire->lost) && wire->kind->alive(wire));
-    info->peer_pid = wire ? wire->peer_pid : 0;
-    info->peer_uid = wire ? wire->peer_uid : -1;
+    info->alive = !connection || (!ignis__atomic_load(&connection->lost) && connection->kind->alive(connection));
+    info->peer_pid = connection ? connection->peer_pid : 0;
+    info->peer_uid = connection ? connection->peer_uid : -1;
     info->refused = listener ? (int64_t)ignis__atomic_load(&listener->refused) : 0;
-    snprintf(info->path, sizeof info->path, "%s", wire ? wire->path : listener->path);
-    if (wire)
-        ignis__wire_push(wire);
-    info->unsent = wire ? (int64_t)ignis__atomic_load(&wire->unsent) : 0;
+    snprintf(info->path, sizeof info->path, "%s", connection ? connection->path : listener->path);
+    if (connection)
+        ignis__connection_send_rest(connection);
+    info->unsent = connection ? (int64_t)ignis__atomic_load(&connection->unsent) : 0;
     info->fd = info->send_fd = -1;
 #ifndef _WIN32
-    info->fd = wire ? wire->in : listener->kind == &ignis__wire_memory ? -1 : listener->poll;
-    info->send_fd = wire ? wire->out : -1;
+    info->fd = connection ? connection->in : listener->kind == &ignis__connection_memory ? -1 : listener->poll;
+    info->send_fd = connection ? connection->out : -1;
 #endif
     ignis__channel_drop(channel);
     return IGNIS_OK;
@@ -5784,7 +5966,7 @@ static bool ignis__lease_make(const char *path, int ends[2])
     if (!path ? pipe2(ends, O_CLOEXEC) != 0
               : mkfifo(path, 0600) != 0 || (ends[0] = open(path, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC)) < 0)
         return false;
-    (void)ignis__fd_keep(ends[0]);
+    (void)ignis__fd_register(ends[0]);
     return true;
 }
 
@@ -5833,7 +6015,7 @@ static bool ignis__process_ending(int64_t pid)
            threads.zombies < threads.count;
 }
 
-static int ignis__fd_copy(int fd) { return ignis__fd_keep(fcntl(fd, F_DUPFD_CLOEXEC, 0)); }
+static int ignis__fd_copy(int fd) { return ignis__fd_register(fcntl(fd, F_DUPFD_CLOEXEC, 0)); }
 
 /*  A file of so many bytes under a name; -1: errno tells. */
 static int ignis__name_make(const char *path, int64_t size)
@@ -5841,7 +6023,7 @@ static int ignis__name_make(const char *path, int64_t size)
     int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd >= 0 && ftruncate(fd, (off_t)size) != 0) {
         (void)unlink(path);
-        ignis__fd_drop(&fd);
+        ignis__fd_close(&fd);
     }
     return fd;
 }
@@ -5852,9 +6034,9 @@ static int ignis__name_take(const char *path, bool lease)
 {
     struct stat info;
     int fd = open(path, (lease ? O_WRONLY : O_RDONLY) | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
-    if (fd >= 0 && (fstat(fd, &info) != 0 || !ignis__private_file(&info) ||
+    if (fd >= 0 && (fstat(fd, &info) != 0 || !ignis__stat_is_ours(&info) ||
                     !(lease ? S_ISFIFO(info.st_mode) : S_ISREG(info.st_mode)) || unlink(path) != 0))
-        ignis__fd_drop(&fd);
+        ignis__fd_close(&fd);
     return fd;
 }
 
@@ -6055,7 +6237,7 @@ static void ignis__array_remove_export(const char *call, ignis__array *array)
 static bool ignis__channel_gone(ignis_channel handle)
 {
     ignis__channel *channel = (ignis__channel *)ignis__pool_hold(&ignis__channels, handle.id);
-    bool gone = channel && !channel->wire->kind->alive(channel->wire);
+    bool gone = channel && !channel->connection->kind->alive(channel->connection);
     if (channel)
         ignis__channel_drop(channel);
     return gone;
@@ -6063,7 +6245,7 @@ static bool ignis__channel_gone(ignis_channel handle)
 
 static void ignis__export_free(ignis__export *entry)
 {
-    ignis__fd_drop(&entry->watch);
+    ignis__fd_close(&entry->watch);
     ignis__free(entry->path);
     ignis__free(entry);
 }
@@ -6359,7 +6541,7 @@ static bool ignis__host_export_memory(const char *call, ignis__array *array, ign
         ignis__vmm_handle_set_fd(&facts->memory, fd);
         return true;
     }
-    ignis__fd_drop(&fd);
+    ignis__fd_close(&fd);
     if (!ok && facts->path)
         (void)ignis__file_remove(facts->path);
     return ok;
@@ -6516,10 +6698,10 @@ static uint64_t ignis__vmm_proven[IGNIS_MAX_DEVICES][IGNIS_MAX_DEVICES]; /* in w
 static bool ignis__vmm_available(ignis__device *src, ignis__device *dst, ignis__string_writer *why)
 {
     static const char call[] = "ignis_transport_available";
-    uint64_t *proven = &ignis__vmm_proven[src - ignis__devices][dst - ignis__devices];
+    uint64_t *is_authenticated = &ignis__vmm_proven[src - ignis__devices][dst - ignis__devices];
     ignis__record before = ignis__this_thread.record;
     bool ok;
-    if (ignis__atomic_load(proven) == ignis__global.setups)
+    if (ignis__atomic_load(is_authenticated) == ignis__global.setups)
         return true;
     if (!ignis__attribute(src, IGNIS__CU_ATTRIBUTE_VMM) || !ignis__attribute(dst, IGNIS__CU_ATTRIBUTE_VMM) ||
         !ignis__attribute(src, IGNIS__CU_ATTRIBUTE_VMM_SYSTEM)) {
@@ -6533,7 +6715,7 @@ static bool ignis__vmm_available(ignis__device *src, ignis__device *dst, ignis__
     memset(&ignis__this_thread.record, 0, sizeof before);
     ok = !ignis__capture_refuses(call) && ignis__vmm_probe(call, src, dst);
     if (ok)
-        ignis__atomic_store(proven, ignis__global.setups);
+        ignis__atomic_store(is_authenticated, ignis__global.setups);
     else
         ignis__string_add(why, "a write and read through it failed: %s", ignis_status_message());
     ignis__record_drop(&ignis__this_thread);
@@ -6685,7 +6867,7 @@ static void ignis__handle_close(ignis_transport_handle *handle)
 {
     ignis__vmm_handle_close(&handle->memory);
     if (handle->has_lease)
-        ignis__fd_drop(&handle->lease);
+        ignis__fd_close(&handle->lease);
     memset(handle, 0, sizeof *handle);
 }
 
@@ -6752,7 +6934,7 @@ static const ignis__transport_ops *ignis__transport_ops_of(const ignis__transpor
 /*  Descriptors travel with what is sent; else what a handle needs lies under a name. */
 static bool ignis__exchange_carries(const ignis__transport *transport)
 {
-    return ignis__wire_kinds[transport->exchange]->descriptors;
+    return ignis__connection_kinds[transport->exchange]->descriptors;
 }
 
 static void ignis__transport_describe(ignis__string_writer *text, const ignis__transport *transport)
@@ -6770,7 +6952,7 @@ static void ignis__import_free(const char *call, ignis__import *mapped)
         ignis__array_drop(call, mapped->own);
     else if (mapped->made && ops->unmap_memory)
         ops->unmap_memory(call, mapped);
-    ignis__fd_drop(&mapped->lease);
+    ignis__fd_close(&mapped->lease);
     ignis__free(mapped);
 }
 
@@ -6881,13 +7063,13 @@ static bool ignis__transport_channel(const char *call, ignis__transport *transpo
     if (!channel)
         return false;
     transport->channel = handle;
-    transport->exchange = channel->wire->kind->method;
-    transport->peer_pid = channel->wire->peer_pid;
-    transport->peer_certain = channel->wire->kind->descriptors && transport->peer_pid != 0;
-    slash = strrchr(channel->wire->path, '/');
+    transport->exchange = channel->connection->kind->method;
+    transport->peer_pid = channel->connection->peer_pid;
+    transport->peer_certain = channel->connection->kind->descriptors && transport->peer_pid != 0;
+    slash = strrchr(channel->connection->path, '/');
     if (slash) /* the folder that both sides know */
-        snprintf(transport->folder, sizeof transport->folder, "%.*s", (int)(slash - channel->wire->path),
-                 channel->wire->path);
+        snprintf(transport->folder, sizeof transport->folder, "%.*s", (int)(slash - channel->connection->path),
+                 channel->connection->path);
     ignis__channel_drop(channel);
     return true;
 }
@@ -6916,7 +7098,7 @@ static bool ignis__transport_desc(const char *call, const ignis_transport_desc *
     out->dst = devices[1];
     out->timeout_ns = (int64_t)((desc->timeout_s > 0 ? desc->timeout_s : 30) * 1e9);
     out->exchange = desc->exchange ? desc->exchange : IGNIS__EXCHANGE_SYSTEM;
-    if (!ignis__wire_kinds[out->exchange])
+    if (!ignis__connection_kinds[out->exchange])
         return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call, "there are no channels by %s on this system",
                                  ignis__method_names[out->exchange]);
     if (desc->channel.id && !ignis__transport_channel(call, out, desc->channel))
@@ -7147,7 +7329,7 @@ static bool ignis__export_lease(const char *call, const ignis__transport *transp
         return true;
     if (counted)
         ignis__array_remove_export(call, array);
-    ignis__fd_drop(&ends[0]);
+    ignis__fd_close(&ends[0]);
     if (path)
         (void)ignis__file_remove(path);
     return false;
@@ -7505,7 +7687,7 @@ static bool ignis__import_map(const char *call, const ignis__transport *transpor
     if (mapped->own)
         ignis__array_drop(call, mapped->own);
     mapped->own = NULL;
-    ignis__fd_drop(&mapped->lease);
+    ignis__fd_close(&mapped->lease);
     return false;
 }
 
@@ -7667,31 +7849,32 @@ static bool ignis__handle_send(const char *call, ignis_channel to, const ignis_t
 {
     ignis__channel *channel = ignis__channel_hold(call, to);
     int fds[2], count = ignis_transport_handle_fds(handle, fds);
-    ignis__trouble trouble;
+    ignis__peer_error error;
     bool ok;
     if (!channel)
         return false;
-    ok = ignis__channel_put(&trouble, channel->wire, IGNIS__HEAD_ARRAY, handle->record, sizeof handle->record, fds,
-                            count, -1) ||
-         ignis__trouble_report(call, &trouble) == IGNIS_OK;
+    ok = ignis__channel_send_message(&error, channel->connection, IGNIS__MESSAGE_ARRAY, handle->record,
+                                     sizeof handle->record, fds, count, -1) ||
+         ignis__peer_error_report(call, &error) == IGNIS_OK;
     ignis__channel_drop(channel);
     return ok;
 }
 
 /*  The handle in the inbox, which the next message is for. */
-static bool ignis__inbox_handle(const char *call, ignis__wire *wire, ignis_transport_handle *handle)
+static bool ignis__inbox_handle(const char *call, ignis__connection *connection, ignis_transport_handle *handle)
 {
-    uint32_t size = ignis__head_of(wire).size;
-    int count = wire->inbox_fd_count;
+    uint32_t size = ignis__message_header_read(connection).size;
+    int count = connection->inbox_fd_count;
     bool ok = size == sizeof handle->record;
-    if (ignis__head_of(wire).type != IGNIS__HEAD_ARRAY)
+    if (ignis__message_header_read(connection).type != IGNIS__MESSAGE_ARRAY)
         return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call,
                                  "what comes next is a message; take it with ignis_channel_receive");
     if (ok) {
-        ok = ignis__handle_join(handle, wire->inbox + sizeof(ignis__head), wire->inbox_fds, count);
-        wire->inbox_fd_count = 0; /* they are the handle's now */
+        ok =
+            ignis__handle_join(handle, connection->inbox + sizeof(ignis__message_header), connection->inbox_fds, count);
+        connection->inbox_fd_count = 0; /* they are the handle's now */
     }
-    ignis__inbox_next(wire);
+    ignis__inbox_remove(connection);
     return ok || ignis__fail_false(IGNIS_DIAG_TRANSPORT_RECORD, call,
                                    "what came describes no array: %u bytes and %d descriptors", size, count);
 }
@@ -7700,14 +7883,15 @@ static bool ignis__inbox_handle(const char *call, ignis__wire *wire, ignis_trans
 static bool ignis__handle_receive(const char *call, ignis_channel from, ignis_transport_handle *handle)
 {
     ignis__channel *channel = ignis__channel_hold(call, from);
-    ignis__trouble trouble;
+    ignis__peer_error error;
     bool ok;
     if (!channel)
         return false;
-    ok = ignis__wire_next(&trouble, channel->wire, -1) || ignis__trouble_report(call, &trouble) == IGNIS_OK;
+    ok = ignis__connection_receive_next(&error, channel->connection, -1) ||
+         ignis__peer_error_report(call, &error) == IGNIS_OK;
     if (ok) {
-        ok = ignis__inbox_handle(call, channel->wire, handle);
-        ignis__mutex_unlock(&channel->wire->receive_lock);
+        ok = ignis__inbox_handle(call, channel->connection, handle);
+        ignis__mutex_unlock(&channel->connection->receive_lock);
     }
     ignis__channel_drop(channel);
     return ok;
@@ -7968,15 +8152,15 @@ static ignis__channel *ignis__share_begin(const char *call, ignis_channel handle
     if (!channel)
         return NULL;
     transport->kind = IGNIS_TRANSPORT_VMM;
-    transport->exchange = channel->wire->kind->method;
-    transport->peer_pid = channel->wire->peer_pid;
-    transport->peer_certain = channel->wire->peer_pid != 0; /* by a socket, or a pipe of Windows */
+    transport->exchange = channel->connection->kind->method;
+    transport->peer_pid = channel->connection->peer_pid;
+    transport->peer_certain = channel->connection->peer_pid != 0; /* by a socket, or a pipe of Windows */
     transport->serial = ignis__atomic_add(&ignis__shares.transports, 1);
-    if (!channel->wire->kind->descriptors)
+    if (!channel->connection->kind->descriptors)
         ignis__fail(
             IGNIS_DIAG_CHANNEL_DESCRIPTOR, call,
             "arrays are shared by descriptors, which do not travel through a channel by %s; use IGNIS_CHANNEL_SOCKET",
-            ignis__method_names[channel->wire->kind->method]);
+            ignis__method_names[channel->connection->kind->method]);
     else if (ignis__transports_use(call))
         return channel;
     ignis__channel_drop(channel);
@@ -8728,31 +8912,31 @@ typedef struct ignis__job ignis__job;
 typedef enum ignis__job_state { IGNIS__JOB_ALIVE, IGNIS__JOB_GONE, IGNIS__JOB_DEAD } ignis__job_state;
 
 /*  Why ranks did not tell each other what they had to, and whom that was about. */
-typedef enum ignis__joint_reason {
-    IGNIS__JOINT_LATE,   /* it did not come before the deadline */
-    IGNIS__JOINT_LOST,   /* it has died, or left */
-    IGNIS__JOINT_DIFFERS /* it has called something else */
-} ignis__joint_reason;
+typedef enum ignis__agreement_reason {
+    IGNIS__AGREEMENT_LATE,   /* it did not come before the deadline */
+    IGNIS__AGREEMENT_LOST,   /* it has died, or left */
+    IGNIS__AGREEMENT_DIFFERS /* it has called something else */
+} ignis__agreement_reason;
 
-typedef struct ignis__joint_failure {
-    ignis__joint_reason reason;
+typedef struct ignis__agreement_failure {
+    ignis__agreement_reason reason;
     int rank; /* of the job */
     uint32_t theirs;
-} ignis__joint_failure;
+} ignis__agreement_failure;
 
 /*  What the ranks of a communicator do together by telling each other. A later one counts more: who comes
     with that has given the earlier up. */
-typedef enum ignis__joint_kind {
-    IGNIS__JOINT_INIT,
-    IGNIS__JOINT_NCCL,
-    IGNIS__JOINT_SPLIT,
-    IGNIS__JOINT_SHRINK
-} ignis__joint_kind;
+typedef enum ignis__agreement_kind {
+    IGNIS__AGREEMENT_INIT,
+    IGNIS__AGREEMENT_NCCL,
+    IGNIS__AGREEMENT_SPLIT,
+    IGNIS__AGREEMENT_SHRINK
+} ignis__agreement_kind;
 
 /*  Ranks that do something together, in steps: at each, every one gives a record and gets those of all. Some
     may have begun before, and have given up: so each counts its attempts. Records of earlier ones are
     dropped, and one of a later one takes all who see it there. */
-typedef struct ignis__joint {
+typedef struct ignis__agreement {
     ignis__job *job;
     const ignis__job_watch *watch; /* their communicator: who has left it is not waited for; null: none */
     const int *member;             /* their ranks in the job */
@@ -8765,15 +8949,15 @@ typedef struct ignis__joint {
     bool overtaken; /* by another rank, which is at a later attempt: `attempt` is that now */
     int64_t deadline;
     unsigned char came[IGNIS__JOB_MAX_RANKS / 8]; /* a bit for each whose record of this step is there */
-    ignis__joint_failure failure;
-} ignis__joint;
+    ignis__agreement_failure failure;
+} ignis__agreement;
 
 static bool ignis__bit(const unsigned char *bits, int i) { return bits[i / 8] >> i % 8 & 1; }
 static void ignis__bit_set(unsigned char *bits, int i) { bits[i / 8] = (unsigned char)(bits[i / 8] | 1u << i % 8); }
 
-#define IGNIS__JOINT_GIVEN_UP \
+#define IGNIS__AGREEMENT_GIVEN_UP \
     0xFFFFFFFFu /* instead of a print: the rank's attempt is over, and what it has said is void */
-#define IGNIS__JOINT_PRINT(kind, hash) ((uint32_t)(kind) << 28 | ((uint32_t)(hash)&0xFFFFFFFu))
+#define IGNIS__AGREEMENT_PRINT(kind, hash) ((uint32_t)(kind) << 28 | ((uint32_t)(hash)&0xFFFFFFFu))
 
 /*  What a message is. */
 typedef enum ignis__job_kind {
@@ -8792,10 +8976,10 @@ enum { IGNIS__JOB_DATA = 512 }; /* bytes of a record that ranks exchange */
 
 /* --- what the collective layer needs of the system: where ranks listen, and how one thread waits for all of them -------------- */
 
-/*  What one thread waits for: wires, and a bell that other threads ring. */
-typedef struct ignis__lookout {
-    ignis__wire **wire; /* null: none */
-    bool *stirs;        /* something has come, or it has ended */
+/*  What one thread waits for: connections, and a bell that other threads ring. */
+typedef struct ignis__poller {
+    ignis__connection **connection; /* null: none */
+    bool *is_ready;                 /* something has come, or it has ended */
     int count;
 #ifdef _WIN32
     HANDLE bell;
@@ -8804,40 +8988,41 @@ typedef struct ignis__lookout {
     int bell[2];
     struct pollfd *polls;
 #endif
-} ignis__lookout;
+} ignis__poller;
 
 #ifdef _WIN32
 
-static bool ignis__lookout_open(const char *call, ignis__lookout *lookout)
+static bool ignis__poller_open(const char *call, ignis__poller *poller)
 {
-    lookout->bell = CreateEventW(NULL, FALSE, FALSE, NULL);
-    return lookout->bell || ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call,
-                                              "the system gives no event: Windows error %lu", GetLastError());
+    poller->bell = CreateEventW(NULL, FALSE, FALSE, NULL);
+    return poller->bell || ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call,
+                                             "the system gives no event: Windows error %lu", GetLastError());
 }
-static void ignis__lookout_close(ignis__lookout *lookout)
+static void ignis__poller_close(ignis__poller *poller)
 {
-    if (lookout->bell)
-        CloseHandle(lookout->bell);
+    if (poller->bell)
+        CloseHandle(poller->bell);
 }
-static void ignis__lookout_ring(const ignis__lookout *lookout) { SetEvent(lookout->bell); }
+static void ignis__poller_wake(const ignis__poller *poller) { SetEvent(poller->bell); }
 
 /*  Nothing of a pipe wakes who waits: it looks again, and less often with time. */
-static void ignis__lookout_wait(ignis__lookout *lookout, int ms)
+static void ignis__poller_wait(ignis__poller *poller, int ms)
 {
     bool any = false;
     int i;
     if (ms != 0) {
-        lookout->pause_ms += lookout->pause_ms < 5;
-        any = WaitForSingleObject(lookout->bell, (DWORD)(ms > 0 && ms < lookout->pause_ms ? ms : lookout->pause_ms)) ==
+        poller->pause_ms += poller->pause_ms < 5;
+        any = WaitForSingleObject(poller->bell, (DWORD)(ms > 0 && ms < poller->pause_ms ? ms : poller->pause_ms)) ==
               WAIT_OBJECT_0;
     }
-    for (i = 0; i < lookout->count; i++) {
-        ignis__wire *wire = lookout->wire[i];
+    for (i = 0; i < poller->count; i++) {
+        ignis__connection *connection = poller->connection[i];
         DWORD available = 0;
-        lookout->stirs[i] = wire && (!PeekNamedPipe(wire->in, NULL, 0, NULL, &available, NULL) || available > 0);
-        any |= lookout->stirs[i] || (wire && ignis__atomic_load(&wire->unsent));
+        poller->is_ready[i] =
+            connection && (!PeekNamedPipe(connection->in, NULL, 0, NULL, &available, NULL) || available > 0);
+        any |= poller->is_ready[i] || (connection && ignis__atomic_load(&connection->unsent));
     }
-    lookout->pause_ms = any ? 0 : lookout->pause_ms;
+    poller->pause_ms = any ? 0 : poller->pause_ms;
 }
 
 static bool ignis__watcher_start(ignis__thread_handle *thread, DWORD(WINAPI *run)(void *), void *context)
@@ -8846,7 +9031,7 @@ static bool ignis__watcher_start(ignis__thread_handle *thread, DWORD(WINAPI *run
 }
 
 /*  All ranks are on this host. */
-#define IGNIS__WIRE_FAR (&ignis__wire_pipe)
+#define IGNIS__CONNECTION_FAR (&ignis__connection_pipe)
 #define IGNIS__OTHER_HOSTS "on Windows all ranks are on one host"
 
 static uint64_t ignis__host_namespaces(uint64_t hash) { return hash; }
@@ -8907,42 +9092,42 @@ static void ignis__tcp_tune(int fd)
 /*  A socket of one address that listens, or is connected; -1 with errno. */
 static int ignis__tcp_try(const struct addrinfo *at, bool to_listen)
 {
-    const ignis__until until = ignis__until_in(1000 * IGNIS__MILLISECOND);
-    ignis__trouble late;
-    int fd = ignis__fd_keep(socket(at->ai_family, at->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, at->ai_protocol)),
-        one = 1, error = 0;
-    socklen_t size = sizeof error;
+    const ignis__deadline until = ignis__deadline_in(1000 * IGNIS__MILLISECOND);
+    ignis__peer_error late;
+    int fd = ignis__fd_register(socket(at->ai_family, at->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, at->ai_protocol)),
+        one = 1, os_error = 0;
+    socklen_t size = sizeof os_error;
     if (fd < 0)
         return -1;
     if (to_listen) {
         (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
         if (bind(fd, at->ai_addr, at->ai_addrlen) != 0 || listen(fd, 4096) != 0)
-            error = errno;
+            os_error = errno;
     } else if (connect(fd, at->ai_addr, at->ai_addrlen) != 0) {
-        error = errno;
-        if (error == EINPROGRESS && !ignis__fd_wait(&late, fd, POLLOUT, &until, ""))
-            error = ETIMEDOUT;
-        else if (error == EINPROGRESS && getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0)
-            error = errno;
+        os_error = errno;
+        if (os_error == EINPROGRESS && !ignis__fd_wait(&late, fd, POLLOUT, &until, ""))
+            os_error = ETIMEDOUT;
+        else if (os_error == EINPROGRESS && getsockopt(fd, SOL_SOCKET, SO_ERROR, &os_error, &size) != 0)
+            os_error = errno;
     }
     ignis__tcp_tune(fd);
-    if (!error)
+    if (!os_error)
         return fd;
-    ignis__file_drop(&fd);
-    errno = error;
+    ignis__peer_file_close(&fd);
+    errno = os_error;
     return -1;
 }
 
 /*  Of "host:port", or of the attempt-th host of "host,host:port". */
-static int ignis__tcp_open(ignis__trouble *trouble, const char *path, int attempt, bool to_listen)
+static int ignis__tcp_open(ignis__peer_error *error, const char *path, int attempt, bool to_listen)
 {
     struct addrinfo hints, *all = NULL, *at;
     char text[IGNIS__PATH_MAX], *host = text, *port, *comma;
-    int fd = -1, error, hosts = 1, anywhere = 0;
+    int fd = -1, os_error, hosts = 1, anywhere = 0;
     snprintf(text, sizeof text, "%s", path);
     port = strrchr(text, ':');
     if (!port) {
-        ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "\"%.200s\" has no port", path);
+        ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_IO, "\"%.200s\" has no port", path);
         return -1;
     }
     *port++ = 0;
@@ -8953,54 +9138,66 @@ static int ignis__tcp_open(ignis__trouble *trouble, const char *path, int attemp
     host[strcspn(host, ",")] = 0;
     memset(&hints, 0, sizeof hints);
     hints.ai_socktype = SOCK_STREAM;
-    error = getaddrinfo(host, port, &hints, &all);
-    if (error) {
-        ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%.100s: %s", host, gai_strerror(error));
+    os_error = getaddrinfo(host, port, &hints, &all);
+    if (os_error) {
+        ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_IO, "%.100s: %s", host, gai_strerror(os_error));
         return -1;
     }
     for (at = all; at && fd < 0; at = at->ai_next) {
         fd = ignis__tcp_try(at, to_listen);
         anywhere |= fd < 0 && errno == EADDRNOTAVAIL;
         if (fd < 0)
-            ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%s%s", strerror(errno),
-                               errno == EADDRINUSE ? "; choose another port with IGNIS_COMM_PORT, on all ranks" : "");
+            ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_IO, "%s%s", strerror(errno),
+                                  errno == EADDRINUSE ? "; choose another port with IGNIS_COMM_PORT, on all ranks"
+                                                      : "");
     }
     freeaddrinfo(all);
     if (fd >= 0 || !to_listen || !anywhere)
         return fd;
     /* the name is that of a router: all addresses of this host */
     snprintf(text, sizeof text, "0.0.0.0:%s", strrchr(path, ':') + 1);
-    return ignis__tcp_open(trouble, text, 0, true);
+    return ignis__tcp_open(error, text, 0, true);
 }
 
-static bool ignis__tcp_listen(ignis__trouble *trouble, ignis__listener *listener)
+static bool ignis__tcp_listen(ignis__peer_error *error, ignis__listener *listener)
 {
-    listener->file = ignis__tcp_open(trouble, listener->path, 0, true);
+    listener->file = ignis__tcp_open(error, listener->path, 0, true);
     return listener->file >= 0;
 }
 
-static bool ignis__tcp_accept(ignis__trouble *trouble, ignis__listener *listener, ignis__wire *fresh)
+static bool ignis__tcp_accept(ignis__peer_error *error, ignis__listener *listener, ignis__connection *fresh)
 {
-    if (!ignis__socket_accept(trouble, listener, fresh))
+    if (!ignis__socket_accept(error, listener, fresh))
         return false;
     ignis__tcp_tune(fresh->in);
     return true;
 }
 
-static bool ignis__tcp_connect(ignis__trouble *trouble, ignis__wire *wire, bool *again)
+static bool ignis__tcp_connect(ignis__peer_error *error, ignis__connection *connection, bool *again)
 {
     *again = true;
-    wire->in = wire->out = ignis__tcp_open(trouble, wire->path, wire->attempt, false);
-    return wire->in >= 0;
+    connection->in = connection->out = ignis__tcp_open(error, connection->path, connection->attempt, false);
+    return connection->in >= 0;
 }
 
-/* clang-format off */
-static const ignis__wire_kind ignis__wire_tcp = {
-    IGNIS_CHANNEL_DEFAULT, "tcp", false, false, ignis__tcp_listen, ignis__tcp_accept, NULL, ignis__tcp_connect, ignis__socket_write,
-    ignis__socket_read, ignis__socket_wait, ignis__socket_alive, ignis__socket_shutdown, NULL, NULL, NULL};
-/* clang-format on */
+static const ignis__connection_kind ignis__connection_tcp = {IGNIS_CHANNEL_DEFAULT,
+                                                             "tcp",
+                                                             false,
+                                                             false,
+                                                             ignis__tcp_listen,
+                                                             ignis__tcp_accept,
+                                                             NULL,
+                                                             ignis__tcp_connect,
+                                                             ignis__socket_write,
+                                                             ignis__socket_read,
+                                                             ignis__socket_wait,
+                                                             ignis__socket_alive,
+                                                             ignis__socket_shutdown,
+                                                             NULL,
+                                                             NULL,
+                                                             NULL};
 
-#define IGNIS__WIRE_FAR (&ignis__wire_tcp)
+#define IGNIS__CONNECTION_FAR (&ignis__connection_tcp)
 #define IGNIS__OTHER_HOSTS "those of other hosts need IGNIS_COMM_TOKEN or desc.id"
 
 /*  Processes that are in the same ones can share memory. */
@@ -9018,49 +9215,49 @@ static uint64_t ignis__host_namespaces(uint64_t hash)
     return hash;
 }
 
-static bool ignis__lookout_open(const char *call, ignis__lookout *lookout)
+static bool ignis__poller_open(const char *call, ignis__poller *poller)
 {
     int i;
     bool ok;
-    lookout->bell[0] = lookout->bell[1] = -1;
-    lookout->polls = (struct pollfd *)ignis__alloc_for(call, sizeof *lookout->polls * ((size_t)lookout->count + 1));
-    if (!lookout->polls)
+    poller->bell[0] = poller->bell[1] = -1;
+    poller->polls = (struct pollfd *)ignis__alloc_for(call, sizeof *poller->polls * ((size_t)poller->count + 1));
+    if (!poller->polls)
         return false;
-    ok = pipe(lookout->bell) == 0;
+    ok = pipe(poller->bell) == 0;
     for (i = 0; ok && i < 2; i++)
-        ok = fcntl(ignis__fd_keep(lookout->bell[i]), F_SETFD, FD_CLOEXEC) == 0 &&
-             fcntl(lookout->bell[i], F_SETFL, O_NONBLOCK) == 0;
+        ok = fcntl(ignis__fd_register(poller->bell[i]), F_SETFD, FD_CLOEXEC) == 0 &&
+             fcntl(poller->bell[i], F_SETFL, O_NONBLOCK) == 0;
     return ok || ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call, "the system gives no pipe: %s", strerror(errno));
 }
-static void ignis__lookout_close(ignis__lookout *lookout)
+static void ignis__poller_close(ignis__poller *poller)
 {
     int i;
     for (i = 0; i < 2; i++)
-        ignis__fd_drop(&lookout->bell[i]);
-    ignis__free(lookout->polls);
+        ignis__fd_close(&poller->bell[i]);
+    ignis__free(poller->polls);
 }
-static void ignis__lookout_ring(const ignis__lookout *lookout) { (void)!write(lookout->bell[1], "", 1); }
+static void ignis__poller_wake(const ignis__poller *poller) { (void)!write(poller->bell[1], "", 1); }
 
 /*  Until something has come or ended, what is unsent can go on, or the bell rings; ms: at most so long, or
     below 0. */
-static void ignis__lookout_wait(ignis__lookout *lookout, int ms)
+static void ignis__poller_wait(ignis__poller *poller, int ms)
 {
-    struct pollfd *polls = lookout->polls;
+    struct pollfd *polls = poller->polls;
     char bytes[16];
     int i, ready;
-    for (i = 0; i <= lookout->count; i++) {
-        const ignis__wire *wire = i < lookout->count ? lookout->wire[i] : NULL;
-        polls[i].fd = i == lookout->count ? lookout->bell[0] : wire ? wire->in : -1;
+    for (i = 0; i <= poller->count; i++) {
+        const ignis__connection *connection = i < poller->count ? poller->connection[i] : NULL;
+        polls[i].fd = i == poller->count ? poller->bell[0] : connection ? connection->in : -1;
         polls[i].events = POLLIN | IGNIS__POLL_HANGUP;
-        if (wire && ignis__atomic_load(&wire->unsent))
+        if (connection && ignis__atomic_load(&connection->unsent))
             polls[i].events |= POLLOUT;
         polls[i].revents = 0;
     }
-    ready = poll(polls, (nfds_t)lookout->count + 1, ms);
-    for (i = 0; i < lookout->count; i++)
-        lookout->stirs[i] = ready > 0 && (polls[i].revents & ~POLLOUT) != 0;
-    if (ready > 0 && polls[lookout->count].revents)
-        (void)!read(lookout->bell[0], bytes, sizeof bytes);
+    ready = poll(polls, (nfds_t)poller->count + 1, ms);
+    for (i = 0; i < poller->count; i++)
+        poller->is_ready[i] = ready > 0 && (polls[i].revents & ~POLLOUT) != 0;
+    if (ready > 0 && polls[poller->count].revents)
+        (void)!read(poller->bell[0], bytes, sizeof bytes);
 }
 
 /*  Starts a thread on which no signal handler of the program shall run. */
@@ -9176,7 +9373,7 @@ static void ignis__ids_close(const char *call)
     ignis__file listener = IGNIS__NO_FILE;
     (void)call;
     while (ignis__id_take(NULL, &listener))
-        ignis__file_drop(&listener);
+        ignis__peer_file_close(&listener);
 }
 
 IGNIS_API IGNIS__COLD ignis_status ignis_comm_unique_id(ignis_comm_id *out)
@@ -9195,7 +9392,7 @@ IGNIS_API IGNIS__COLD ignis_status ignis_comm_unique_id(ignis_comm_id *out)
     if (!ignis__id_listen(&id, &place->listener) || !ignis__random_bytes(id.secret, sizeof id.secret)) {
         ignis__system_error(why, sizeof why);
         ignis__fail(IGNIS_DIAG_COMM_RENDEZVOUS, call, "this process cannot listen: %s", why);
-        ignis__file_drop(&place->listener);
+        ignis__peer_file_close(&place->listener);
         ignis__free(place);
         return ignis__failed();
     }
@@ -9228,8 +9425,8 @@ typedef struct ignis__job_message {
 } ignis__job_message;
 
 typedef struct ignis__job_link {
-    ignis__wire *wire; /* null: this rank itself, or one that is reached through rank 0 */
-    bool ended;        /* nothing more will come */
+    ignis__connection *connection; /* null: this rank itself, or one that is reached through rank 0 */
+    bool ended;                    /* nothing more will come */
     ignis__job_state state;
     ignis__job_message *first;
     int queued;
@@ -9243,27 +9440,30 @@ struct ignis__job {
     unsigned char secret[IGNIS__SECRET]; /* of the ranks of a host, from rank 0 */
     ignis__job_rank *ranks;
     ignis__job_link *links; /* null for one rank alone */
-    ignis__lookout lookout; /* of the watcher */
+    ignis__poller poller;   /* of the watcher */
     ignis__mutex lock;      /* for all that follows, and the links */
     ignis__condition changed;
-    bool looks, ready; /* lookout and changed are made */
+    bool looks, ready; /* poller and changed are made */
     bool watched, ending;
     ignis__thread_handle watcher;
     ignis__job_watch *watches;
 };
 
-/*  The wire that leads to a rank. */
-static ignis__wire *ignis__job_route(ignis__job *job, int to) { return job->links[job->links[to].wire ? to : 0].wire; }
+/*  The connection that leads to a rank. */
+static ignis__connection *ignis__job_route(ignis__job *job, int to)
+{
+    return job->links[job->links[to].connection ? to : 0].connection;
+}
 
 /*  Sends one message, with a descriptor if fd is not negative. False: nobody is there, or *late. */
 static bool ignis__job_send_as(ignis__job *job, int from, int to, ignis__job_kind kind, uint64_t key, const void *data,
                                size_t size, int fd, int64_t deadline, bool *late)
 {
     unsigned char bytes[sizeof(ignis__job_header) + IGNIS__JOB_DATA];
-    ignis__wire *wire = ignis__job_route(job, to);
+    ignis__connection *connection = ignis__job_route(job, to);
     ignis__job_header header;
-    ignis__trouble trouble;
-    const ignis__until until = ignis__until_at(deadline);
+    ignis__peer_error error;
+    const ignis__deadline until = ignis__deadline_at(deadline);
     bool ok;
     *late = false;
     header.from = from;
@@ -9272,18 +9472,17 @@ static bool ignis__job_send_as(ignis__job *job, int from, int to, ignis__job_kin
     memcpy(bytes, &header, sizeof header);
     if (size)
         memcpy(bytes + sizeof header, data, size);
-    if (!wire || (fd >= 0 && !wire->kind->descriptors))
+    if (!connection || (fd >= 0 && !connection->kind->descriptors))
         return false;
-    ignis__mutex_lock(&wire->send_lock);
-    ok = ignis__wire_send(&trouble, wire, (int)IGNIS__HEAD_JOB + (int)kind, bytes, sizeof header + size, &fd, fd >= 0,
-                          &until);
-    *late = !ok && trouble.diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT;
-    if (!ok && trouble.diagnostic == IGNIS_DIAG_CHANNEL_IO) /* of who has died the watcher knows more */
-        ignis__log(IGNIS_LOG_WARNING, trouble.diagnostic, "rank %d sends nothing to rank %d: %s", from, to,
-                   trouble.why);
-    ignis__mutex_unlock(&wire->send_lock);
-    if (ignis__atomic_load(&wire->unsent))
-        ignis__lookout_ring(&job->lookout); /* the watcher sends the rest */
+    ignis__mutex_lock(&connection->send_lock);
+    ok = ignis__connection_send(&error, connection, (int)IGNIS__MESSAGE_JOB + (int)kind, bytes, sizeof header + size,
+                                &fd, fd >= 0, &until);
+    *late = !ok && error.diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT;
+    if (!ok && error.diagnostic == IGNIS_DIAG_CHANNEL_IO) /* of who has died the watcher knows more */
+        ignis__log(IGNIS_LOG_WARNING, error.diagnostic, "rank %d sends nothing to rank %d: %s", from, to, error.why);
+    ignis__mutex_unlock(&connection->send_lock);
+    if (ignis__atomic_load(&connection->unsent))
+        ignis__poller_wake(&job->poller); /* the watcher sends the rest */
     return ok;
 }
 
@@ -9332,12 +9531,12 @@ static void ignis__job_rank_died(ignis__job *job, int rank)
         if (job->ranks[i].host != job->ranks[rank].host && job->links[i].state == IGNIS__JOB_ALIVE)
             (void)ignis__job_send(job, i, IGNIS__JOB_LOST, 0, &number, sizeof number);
     for (i = 1; i < job->size && rank == 0; i++)
-        if (!job->links[i].wire)
+        if (!job->links[i].connection)
             ignis__job_rank_died(job, i);
 }
 
 /*  Keeps a record for the exchange that is going to ask for it. False: there are too many. */
-static bool ignis__job_queue(ignis__job *job, const ignis__job_header *header, ignis__wire *wire,
+static bool ignis__job_queue(ignis__job *job, const ignis__job_header *header, ignis__connection *connection,
                              const unsigned char *data, size_t size)
 {
     ignis__job_message *message = (ignis__job_message *)ignis__alloc(sizeof *message), **last;
@@ -9347,8 +9546,8 @@ static bool ignis__job_queue(ignis__job *job, const ignis__job_header *header, i
         return false;
     message->key = header->key;
     message->size = size;
-    message->fd = wire->inbox_fd_count ? wire->inbox_fds[0] : -1;
-    wire->inbox_fd_count = 0; /* it is the message's now */
+    message->fd = connection->inbox_fd_count ? connection->inbox_fds[0] : -1;
+    connection->inbox_fd_count = 0; /* it is the message's now */
     memcpy(message->data, data, size);
     ignis__mutex_lock(&job->lock);
     for (last = &from->first; *last; last = &(*last)->next)
@@ -9361,30 +9560,30 @@ static bool ignis__job_queue(ignis__job *job, const ignis__job_header *header, i
 }
 
 /*  What the message in the inbox does. False: it breaks the protocol, and so does its sender. */
-static bool ignis__job_deliver(ignis__job *job, int through, ignis__wire *wire)
+static bool ignis__job_deliver(ignis__job *job, int through, ignis__connection *connection)
 {
-    const ignis__head head = ignis__head_of(wire);
-    const unsigned char *data = wire->inbox + sizeof head + sizeof(ignis__job_header);
-    const size_t size = head.size - sizeof(ignis__job_header);
-    const int kind = (int)head.type - (int)IGNIS__HEAD_JOB;
+    const ignis__message_header frame = ignis__message_header_read(connection);
+    const unsigned char *data = connection->inbox + sizeof frame + sizeof(ignis__job_header);
+    const size_t size = frame.size - sizeof(ignis__job_header);
+    const int kind = (int)frame.type - (int)IGNIS__MESSAGE_JOB;
     ignis__job_header header;
     int32_t number = 0;
     bool ok, late;
-    if (head.size < sizeof header || size > IGNIS__JOB_DATA || head.fd_count > 1)
+    if (frame.size < sizeof header || size > IGNIS__JOB_DATA || frame.fd_count > 1)
         return false;
-    memcpy(&header, wire->inbox + sizeof head, sizeof header);
+    memcpy(&header, connection->inbox + sizeof frame, sizeof header);
     if (header.from < 0 || header.from >= job->size || header.from == job->rank || header.to < 0 ||
-        header.to >= job->size || (header.from != through && (through != 0 || job->links[header.from].wire)))
+        header.to >= job->size || (header.from != through && (through != 0 || job->links[header.from].connection)))
         return false;
     if (header.to != job->rank) { /* rank 0 passes on what goes from host to host */
-        if (job->rank != 0 || !job->links[header.to].wire)
+        if (job->rank != 0 || !job->links[header.to].connection)
             return false;
         (void)ignis__job_send_as(job, header.from, header.to, (ignis__job_kind)kind, header.key, data, size, -1,
                                  ignis__monotonic_ns() + 1000 * IGNIS__MILLISECOND, &late);
         return true;
     }
     if (kind == IGNIS__JOB_RECORD)
-        return ignis__job_queue(job, &header, wire, data, size);
+        return ignis__job_queue(job, &header, connection, data, size);
     ignis__mutex_lock(&job->lock);
     ok = true;
     switch (kind) {
@@ -9413,24 +9612,24 @@ static bool ignis__job_deliver(ignis__job *job, int through, ignis__wire *wire)
 /*  Reads what has come from a rank, and sends it what was left. Any thread may. */
 static void ignis__job_read(ignis__job *job, int rank)
 {
-    ignis__wire *wire = job->links[rank].wire;
-    ignis__trouble trouble;
+    ignis__connection *connection = job->links[rank].connection;
+    ignis__peer_error error;
     bool valid = true;
-    ignis__mutex_lock(&wire->receive_lock);
+    ignis__mutex_lock(&connection->receive_lock);
     if (!job->links[rank].ended) { /* which changes with both locks taken */
-        ignis__wire_push(wire);
-        while (valid && ignis__wire_fetch(&trouble, wire, &ignis__until_now)) {
-            valid = ignis__job_deliver(job, rank, wire);
-            ignis__inbox_next(wire);
+        ignis__connection_send_rest(connection);
+        while (valid && ignis__connection_receive(&error, connection, &ignis__deadline_now)) {
+            valid = ignis__job_deliver(job, rank, connection);
+            ignis__inbox_remove(connection);
         }
-        if (!valid || trouble.diagnostic != IGNIS_DIAG_CHANNEL_TIMEOUT) { /* nothing more will come */
+        if (!valid || error.diagnostic != IGNIS_DIAG_CHANNEL_TIMEOUT) { /* nothing more will come */
             ignis__mutex_lock(&job->lock);
             job->links[rank].ended = true;
             ignis__job_rank_died(job, rank);
             ignis__mutex_unlock(&job->lock);
         }
     }
-    ignis__mutex_unlock(&wire->receive_lock);
+    ignis__mutex_unlock(&connection->receive_lock);
 }
 
 /*  Reads what has come from other ranks up to now, though the watcher has not got to it. */
@@ -9438,14 +9637,14 @@ static void ignis__job_catch_up(ignis__job *job)
 {
     int i;
     for (i = 0; job->links && i < job->size; i++)
-        if (job->links[i].wire)
+        if (job->links[i].connection)
             ignis__job_read(job, i);
 }
 
 static IGNIS__THREAD_RESULT ignis__job_watcher(void *pointer)
 {
     ignis__job *job = (ignis__job *)pointer;
-    ignis__lookout *lookout = &job->lookout;
+    ignis__poller *poller = &job->poller;
     int64_t ticked = 0;
     for (;;) {
         int i;
@@ -9453,7 +9652,7 @@ static IGNIS__THREAD_RESULT ignis__job_watcher(void *pointer)
         ignis__job_watch *watch;
         ignis__mutex_lock(&job->lock);
         for (i = 0; i < job->size; i++)
-            lookout->wire[i] = job->links[i].ended ? NULL : job->links[i].wire;
+            poller->connection[i] = job->links[i].ended ? NULL : job->links[i].connection;
         ending = job->ending;
         for (watch = job->watches; watch; watch = watch->next)
             ticking |= watch->ticks;
@@ -9466,10 +9665,10 @@ static IGNIS__THREAD_RESULT ignis__job_watcher(void *pointer)
         ignis__mutex_unlock(&job->lock);
         if (ending)
             return 0;
-        ignis__lookout_wait(lookout, ticking ? IGNIS__JOB_TICK_MS : -1);
+        ignis__poller_wait(poller, ticking ? IGNIS__JOB_TICK_MS : -1);
         for (i = 0; i < job->size; i++) {
-            const ignis__wire *wire = lookout->wire[i];
-            if (wire && (lookout->stirs[i] || ignis__atomic_load(&wire->unsent)))
+            const ignis__connection *connection = poller->connection[i];
+            if (connection && (poller->is_ready[i] || ignis__atomic_load(&connection->unsent)))
                 ignis__job_read(job, i);
         }
     }
@@ -9486,25 +9685,25 @@ IGNIS__COLD static void ignis__job_end(ignis__job *job)
         ignis__mutex_lock(&job->lock);
         job->ending = true;
         ignis__mutex_unlock(&job->lock);
-        ignis__lookout_ring(&job->lookout);
+        ignis__poller_wake(&job->poller);
         ignis__thread_join(job->watcher);
     }
     for (i = 0; job->links && i < job->size; i++) {
         while (job->links[i].first) {
             ignis__job_message *message = job->links[i].first;
             job->links[i].first = message->next;
-            ignis__fd_drop(&message->fd);
+            ignis__fd_close(&message->fd);
             ignis__free(message);
         }
-        ignis__wire_free(job->links[i].wire);
+        ignis__connection_destroy(job->links[i].connection);
     }
     if (job->looks)
-        ignis__lookout_close(&job->lookout);
+        ignis__poller_close(&job->poller);
     if (job->ready)
         ignis__condition_end(&job->changed);
     ignis__free(job->links);
-    ignis__free(job->lookout.wire);
-    ignis__free(job->lookout.stirs);
+    ignis__free(job->poller.connection);
+    ignis__free(job->poller.is_ready);
     ignis__free(job->ranks);
     ignis__free(job);
 }
@@ -9532,7 +9731,7 @@ static void ignis__job_watch_tick(ignis__job *job, ignis__job_watch *watch)
     ignis__mutex_lock(&job->lock);
     watch->ticks = true;
     ignis__mutex_unlock(&job->lock);
-    ignis__lookout_ring(&job->lookout);
+    ignis__poller_wake(&job->poller);
 }
 
 /*  Afterwards `watch` is not used any more, and what was sent to its key is forgotten. */
@@ -9557,7 +9756,7 @@ static void ignis__job_watch_end(ignis__job *job, ignis__job_watch *watch)
             }
             *message = old->next;
             job->links[i].queued--;
-            ignis__fd_drop(&old->fd);
+            ignis__fd_close(&old->fd);
             ignis__free(old);
         }
     }
@@ -9588,60 +9787,60 @@ static bool ignis__job_absent(ignis__job *job, const ignis__job_watch *watch, in
 }
 
 /*  What a record begins with. */
-typedef struct ignis__joint_head {
+typedef struct ignis__agreement_header {
     uint32_t attempt, print;
-} ignis__joint_head;
+} ignis__agreement_header;
 
-static ignis__joint_head ignis__joint_head_of(const ignis__job_message *message)
+static ignis__agreement_header ignis__agreement_header_read(const ignis__job_message *message)
 {
-    ignis__joint_head head;
-    memset(&head, 0, sizeof head);
-    memcpy(&head, message->data, message->size < sizeof head ? 0 : sizeof head);
-    return head;
+    ignis__agreement_header header;
+    memset(&header, 0, sizeof header);
+    memcpy(&header, message->data, message->size < sizeof header ? 0 : sizeof header);
+    return header;
 }
 
 /*  Whether a rank has given up the attempt that a message of it belongs to. */
-static bool ignis__joint_void(const ignis__job_message *message)
+static bool ignis__agreement_is_void(const ignis__job_message *message)
 {
-    ignis__joint_head head = ignis__joint_head_of(message), later = head;
+    ignis__agreement_header header = ignis__agreement_header_read(message), later = header;
     const ignis__job_message *next = message->next;
-    for (; next && later.print != IGNIS__JOINT_GIVEN_UP; next = next->next)
-        if (next->key == message->key && ignis__joint_head_of(next).attempt == head.attempt)
-            later = ignis__joint_head_of(next);
-    return later.print == IGNIS__JOINT_GIVEN_UP;
+    for (; next && later.print != IGNIS__AGREEMENT_GIVEN_UP; next = next->next)
+        if (next->key == message->key && ignis__agreement_header_read(next).attempt == header.attempt)
+            later = ignis__agreement_header_read(next);
+    return later.print == IGNIS__AGREEMENT_GIVEN_UP;
 }
 
 /*  With the job locked: the next record of a rank for what is under way, taken out of its messages; null when
     none has come, or the failure is noted. Dropped are records of earlier attempts, those that the rank has
     given up, and those of one that is in something that counts less. */
-static ignis__job_message *ignis__joint_find(ignis__joint *joint, int rank)
+static ignis__job_message *ignis__agreement_find(ignis__agreement *agreement, int rank)
 {
-    ignis__job_link *link = &joint->job->links[rank];
+    ignis__job_link *link = &agreement->job->links[rank];
     ignis__job_message **at = &link->first, *message;
     while ((message = *at) != NULL) {
-        ignis__joint_head head = ignis__joint_head_of(message);
-        bool stale = ignis__joint_void(message) || head.attempt < joint->attempt ||
-                     (head.attempt == joint->attempt && head.print >> 28 < joint->print >> 28);
-        if (message->key != joint->key) {
+        ignis__agreement_header header = ignis__agreement_header_read(message);
+        bool stale = ignis__agreement_is_void(message) || header.attempt < agreement->attempt ||
+                     (header.attempt == agreement->attempt && header.print >> 28 < agreement->print >> 28);
+        if (message->key != agreement->key) {
             at = &message->next;
             continue;
         }
-        if (!stale && head.attempt > joint->attempt) {
-            joint->attempt = head.attempt;
-            joint->overtaken = true;
+        if (!stale && header.attempt > agreement->attempt) {
+            agreement->attempt = header.attempt;
+            agreement->overtaken = true;
             return NULL;
         }
-        if (!stale && head.print != joint->print) {
-            joint->failure.reason = IGNIS__JOINT_DIFFERS;
-            joint->failure.rank = rank;
-            joint->failure.theirs = head.print;
+        if (!stale && header.print != agreement->print) {
+            agreement->failure.reason = IGNIS__AGREEMENT_DIFFERS;
+            agreement->failure.rank = rank;
+            agreement->failure.theirs = header.print;
             return NULL;
         }
         *at = message->next;
         link->queued--;
         if (!stale)
             return message;
-        ignis__fd_drop(&message->fd);
+        ignis__fd_close(&message->fd);
         ignis__free(message);
     }
     return NULL;
@@ -9649,41 +9848,42 @@ static ignis__job_message *ignis__joint_find(ignis__joint *joint, int rank)
 
 /*  With the job locked: takes what has come from the ranks that are waited for, and returns how many have yet
     to come; -1: the failure is noted. */
-static int ignis__joint_take(ignis__joint *joint, size_t size, void *all, int *fds)
+static int ignis__agreement_take(ignis__agreement *agreement, size_t size, void *all, int *fds)
 {
     int i, missing = 0;
-    for (i = 0; i < joint->count; i++) {
+    for (i = 0; i < agreement->count; i++) {
         ignis__job_message *message;
-        if (ignis__bit(joint->came, i))
+        if (ignis__bit(agreement->came, i))
             continue;
-        message = ignis__joint_find(joint, joint->member[i]);
-        if (joint->overtaken)
+        message = ignis__agreement_find(agreement, agreement->member[i]);
+        if (agreement->overtaken)
             return -1;
-        if (message || (joint->failure.reason == IGNIS__JOINT_DIFFERS && joint->failure.rank == joint->member[i]))
-            ignis__bit_set(joint->came, i);
-        else if (!missing++ && joint->failure.reason == IGNIS__JOINT_LATE)
-            joint->failure.rank = joint->member[i];
+        if (message ||
+            (agreement->failure.reason == IGNIS__AGREEMENT_DIFFERS && agreement->failure.rank == agreement->member[i]))
+            ignis__bit_set(agreement->came, i);
+        else if (!missing++ && agreement->failure.reason == IGNIS__AGREEMENT_LATE)
+            agreement->failure.rank = agreement->member[i];
         if (!message)
             continue;
-        if (message->size == sizeof(ignis__joint_head) + size)
-            memcpy((char *)all + (size_t)i * size, message->data + sizeof(ignis__joint_head), size);
+        if (message->size == sizeof(ignis__agreement_header) + size)
+            memcpy((char *)all + (size_t)i * size, message->data + sizeof(ignis__agreement_header), size);
         else
             memset((char *)all + (size_t)i * size, 0, size);
         if (fds)
             fds[i] = message->fd;
         else
-            ignis__fd_drop(&message->fd);
+            ignis__fd_close(&message->fd);
         ignis__free(message);
     }
-    if (joint->failure.reason == IGNIS__JOINT_DIFFERS)
+    if (agreement->failure.reason == IGNIS__AGREEMENT_DIFFERS)
         return -1;
     /* one that died after its record had come keeps the others from going on, too */
-    for (i = 0; missing && i < joint->count; i++) {
-        ignis__job_state state = ignis__job_state_in(joint->job, joint->watch, joint->member[i]);
-        bool here = i == joint->me || (joint->without && ignis__bit(joint->without, i));
-        if (!here && (state == IGNIS__JOB_DEAD || (state == IGNIS__JOB_GONE && !ignis__bit(joint->came, i)))) {
-            joint->failure.reason = IGNIS__JOINT_LOST;
-            joint->failure.rank = joint->member[i];
+    for (i = 0; missing && i < agreement->count; i++) {
+        ignis__job_state state = ignis__job_state_in(agreement->job, agreement->watch, agreement->member[i]);
+        bool here = i == agreement->me || (agreement->without && ignis__bit(agreement->without, i));
+        if (!here && (state == IGNIS__JOB_DEAD || (state == IGNIS__JOB_GONE && !ignis__bit(agreement->came, i)))) {
+            agreement->failure.reason = IGNIS__AGREEMENT_LOST;
+            agreement->failure.rank = agreement->member[i];
             return -1;
         }
     }
@@ -9692,64 +9892,66 @@ static int ignis__joint_take(ignis__joint *joint, size_t size, void *all, int *f
 
 /*  One step: every rank gives a record of `size` bytes, and a descriptor unless it is -1, and gets those of
     all: all[i] and fds[i] of member i. No rank ends with success unless all have given theirs. False:
-    joint->overtaken or joint->failure tells why, and no descriptor is kept. Nothing is reported. */
-static bool ignis__joint_step(ignis__joint *joint, const void *mine, size_t size, void *all, int fd, int *fds)
+    agreement->overtaken or agreement->failure tells why, and no descriptor is kept. Nothing is reported. */
+static bool ignis__agreement_step(ignis__agreement *agreement, const void *mine, size_t size, void *all, int fd,
+                                  int *fds)
 {
-    ignis__job *job = joint->job;
+    ignis__job *job = agreement->job;
     unsigned char record[IGNIS__JOB_DATA];
-    ignis__joint_head head;
+    ignis__agreement_header header;
     bool expired = false, late = false;
     int i, missing = 0;
-    joint->overtaken = false;
-    joint->failed = true;
-    joint->failure.reason = IGNIS__JOINT_LATE;
-    head.attempt = joint->attempt;
-    head.print = joint->print;
-    memcpy(record, &head, sizeof head);
-    memcpy(record + sizeof head, mine, size);
-    memset(joint->came, 0, sizeof joint->came);
-    memcpy((char *)all + (size_t)joint->me * size, mine, size);
-    for (i = 0; fds && i < joint->count; i++)
+    agreement->overtaken = false;
+    agreement->failed = true;
+    agreement->failure.reason = IGNIS__AGREEMENT_LATE;
+    header.attempt = agreement->attempt;
+    header.print = agreement->print;
+    memcpy(record, &header, sizeof header);
+    memcpy(record + sizeof header, mine, size);
+    memset(agreement->came, 0, sizeof agreement->came);
+    memcpy((char *)all + (size_t)agreement->me * size, mine, size);
+    for (i = 0; fds && i < agreement->count; i++)
         fds[i] = -1;
-    for (i = 0; i < joint->count; i++) {
-        bool waits = !(joint->without && ignis__bit(joint->without, i));
-        if (i == joint->me || !waits)
-            ignis__bit_set(joint->came, i);
-        if (i == joint->me ||
-            ignis__job_send_as(job, job->rank, joint->member[i], IGNIS__JOB_RECORD, joint->key, record,
-                               sizeof head + size, waits ? fd : -1, waits ? joint->deadline : 0, &late))
+    for (i = 0; i < agreement->count; i++) {
+        bool waits = !(agreement->without && ignis__bit(agreement->without, i));
+        if (i == agreement->me || !waits)
+            ignis__bit_set(agreement->came, i);
+        if (i == agreement->me ||
+            ignis__job_send_as(job, job->rank, agreement->member[i], IGNIS__JOB_RECORD, agreement->key, record,
+                               sizeof header + size, waits ? fd : -1, waits ? agreement->deadline : 0, &late))
             continue;
         if (late && waits) {
-            joint->failure.rank = joint->member[i];
+            agreement->failure.rank = agreement->member[i];
             return false;
         }
     }
-    if (joint->count == 1) {
-        joint->failed = false;
+    if (agreement->count == 1) {
+        agreement->failed = false;
         return true;
     }
     ignis__mutex_lock(&job->lock);
-    while ((missing = ignis__joint_take(joint, size, all, fds)) > 0 && !expired)
-        expired = !ignis__condition_wait_until(&job->changed, &job->lock, joint->deadline);
+    while ((missing = ignis__agreement_take(agreement, size, all, fds)) > 0 && !expired)
+        expired = !ignis__condition_wait_until(&job->changed, &job->lock, agreement->deadline);
     ignis__mutex_unlock(&job->lock);
-    for (i = 0; missing && fds && i < joint->count; i++)
-        ignis__fd_drop(&fds[i]);
-    joint->failed = missing != 0;
-    return !joint->failed;
+    for (i = 0; missing && fds && i < agreement->count; i++)
+        ignis__fd_close(&fds[i]);
+    agreement->failed = missing != 0;
+    return !agreement->failed;
 }
 
 /*  Who gives up says so: what it has said before shall mislead nobody who comes later. Those who are at
     something else are to see that it differs. */
-static void ignis__joint_give_up(const ignis__joint *joint)
+static void ignis__agreement_give_up(const ignis__agreement *agreement)
 {
-    ignis__joint_head head;
+    ignis__agreement_header header;
     int i;
-    head.attempt = joint->attempt;
-    head.print = IGNIS__JOINT_GIVEN_UP;
-    for (i = 0; i < joint->count; i++) {
-        bool at_it = ignis__bit(joint->came, i) && !(joint->without && ignis__bit(joint->without, i));
-        if (i != joint->me && !(joint->failure.reason == IGNIS__JOINT_DIFFERS && at_it))
-            (void)ignis__job_send(joint->job, joint->member[i], IGNIS__JOB_RECORD, joint->key, &head, sizeof head);
+    header.attempt = agreement->attempt;
+    header.print = IGNIS__AGREEMENT_GIVEN_UP;
+    for (i = 0; i < agreement->count; i++) {
+        bool at_it = ignis__bit(agreement->came, i) && !(agreement->without && ignis__bit(agreement->without, i));
+        if (i != agreement->me && !(agreement->failure.reason == IGNIS__AGREEMENT_DIFFERS && at_it))
+            (void)ignis__job_send(agreement->job, agreement->member[i], IGNIS__JOB_RECORD, agreement->key, &header,
+                                  sizeof header);
     }
 }
 
@@ -9776,30 +9978,31 @@ typedef struct ignis__rendezvous {
     ignis__job *job;
     const ignis__place *place;
     int64_t deadline;
-    ignis__wire **wires;               /* on rank 0: to each rank; on others: to rank 0 at 0 */
-    ignis__address_of address;         /* where rank 0 is */
+    ignis__connection **connections;   /* on rank 0: to each rank; on others: to rank 0 at 0 */
+    ignis__endpoint address;           /* where rank 0 is */
     ignis__listener *listener, *local; /* of rank 0, for all; and for the ranks of this host */
     int came;
     int failed; /* a rank that says that it has failed, -1: none */
 } ignis__rendezvous;
 
-static bool ignis__rendezvous_send(ignis__trouble *trouble, ignis__wire *wire, ignis__job_kind kind, const void *data,
-                                   size_t size, int64_t deadline)
+static bool ignis__rendezvous_send(ignis__peer_error *error, ignis__connection *connection, ignis__job_kind kind,
+                                   const void *data, size_t size, int64_t deadline)
 {
-    const ignis__until until = ignis__until_at(deadline);
-    return ignis__wire_send(trouble, wire, (int)IGNIS__HEAD_JOB + (int)kind, data, size, NULL, 0, &until);
+    const ignis__deadline until = ignis__deadline_at(deadline);
+    return ignis__connection_send(error, connection, (int)IGNIS__MESSAGE_JOB + (int)kind, data, size, NULL, 0, &until);
 }
 
-static bool ignis__rendezvous_receive(ignis__trouble *trouble, ignis__wire *wire, ignis__job_kind kind, void *data,
-                                      size_t size, int64_t deadline)
+static bool ignis__rendezvous_receive(ignis__peer_error *error, ignis__connection *connection, ignis__job_kind kind,
+                                      void *data, size_t size, int64_t deadline)
 {
-    const ignis__until until = ignis__until_at(deadline);
-    if (!ignis__wire_fetch(trouble, wire, &until))
+    const ignis__deadline until = ignis__deadline_at(deadline);
+    if (!ignis__connection_receive(error, connection, &until))
         return false;
-    if (ignis__head_of(wire).type != (int)IGNIS__HEAD_JOB + (int)kind || ignis__head_of(wire).size != size)
-        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "it said something else than was due");
-    memcpy(data, wire->inbox + sizeof(ignis__head), size);
-    ignis__inbox_next(wire);
+    if (ignis__message_header_read(connection).type != (int)IGNIS__MESSAGE_JOB + (int)kind ||
+        ignis__message_header_read(connection).size != size)
+        return ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_MESSAGE, "it said something else than was due");
+    memcpy(data, connection->inbox + sizeof(ignis__message_header), size);
+    ignis__inbox_remove(connection);
     return true;
 }
 
@@ -9812,28 +10015,29 @@ static void ignis__job_rank_clean(ignis__job_rank *rank)
 }
 
 /*  Lets a rank take part that has proven that it belongs to the job. False: it is told why it cannot. */
-static bool ignis__rendezvous_admit(ignis__rendezvous *rendezvous, ignis__trouble *trouble, ignis__wire *wire)
+static bool ignis__rendezvous_admit(ignis__rendezvous *rendezvous, ignis__peer_error *error,
+                                    ignis__connection *connection)
 {
     ignis__job *job = rendezvous->job;
     ignis__job_rank rank;
     const ignis_diagnostic no = IGNIS_DIAG_CHANNEL_MESSAGE;
-    if (!ignis__claim_read(trouble, wire, &rank, sizeof rank))
+    if (!ignis__claim_read(error, connection, &rank, sizeof rank))
         return false;
     ignis__job_rank_clean(&rank);
     if (rank.size != job->size)
-        return ignis__trouble_set(trouble, no, "it counts %d ranks, and rank 0 counts %d", (int)rank.size, job->size);
+        return ignis__peer_error_set(error, no, "it counts %d ranks, and rank 0 counts %d", (int)rank.size, job->size);
     if (rank.rank < 1 || rank.rank >= job->size)
-        return ignis__trouble_set(trouble, no, "it says it is rank %d, and %s", (int)rank.rank,
-                                  rank.rank == 0 ? "that is who it speaks to" : "there is none");
-    if (rendezvous->wires[rank.rank])
-        return ignis__trouble_set(trouble, no, "rank %d is here already, as process %d", (int)rank.rank,
-                                  (int)job->ranks[rank.rank].pid);
-    if (!ignis__wire_welcome(trouble, wire, IGNIS__WIRE_HANDSHAKE))
+        return ignis__peer_error_set(error, no, "it says it is rank %d, and %s", (int)rank.rank,
+                                     rank.rank == 0 ? "that is who it speaks to" : "there is none");
+    if (rendezvous->connections[rank.rank])
+        return ignis__peer_error_set(error, no, "rank %d is here already, as process %d", (int)rank.rank,
+                                     (int)job->ranks[rank.rank].pid);
+    if (!ignis__connection_welcome(error, connection, IGNIS__HANDSHAKE_BYTES))
         return false;
     if (*rank.failed)
         rendezvous->failed = rank.rank;
     job->ranks[rank.rank] = rank;
-    rendezvous->wires[rank.rank] = wire;
+    rendezvous->connections[rank.rank] = connection;
     rendezvous->came++;
     return true;
 }
@@ -9845,12 +10049,12 @@ static void ignis__rendezvous_drop_lost(ignis__rendezvous *rendezvous)
     ignis__job *job = rendezvous->job;
     int i;
     for (i = 0; i < job->size; i++)
-        job->lookout.wire[i] = rendezvous->wires[i];
-    ignis__lookout_wait(&job->lookout, 0);
+        job->poller.connection[i] = rendezvous->connections[i];
+    ignis__poller_wait(&job->poller, 0);
     for (i = 0; i < job->size; i++)
-        if (job->lookout.stirs[i]) {
-            ignis__wire_free(rendezvous->wires[i]);
-            rendezvous->wires[i] = NULL;
+        if (job->poller.is_ready[i]) {
+            ignis__connection_destroy(rendezvous->connections[i]);
+            rendezvous->connections[i] = NULL;
             rendezvous->came--;
         }
 }
@@ -9862,7 +10066,7 @@ static void ignis__rendezvous_missing(const ignis__rendezvous *rendezvous, char 
     int i;
     ignis__string_begin(&text, out, size);
     for (i = 1; i < rendezvous->job->size; i++)
-        if (!rendezvous->wires[i])
+        if (!rendezvous->connections[i])
             ignis__string_add(&text, "%s%d", text.length ? ", " : "", i);
 }
 
@@ -9906,25 +10110,25 @@ static bool ignis__rendezvous_lead(ignis__rendezvous *rendezvous)
     const char *name_path = *rendezvous->place->address ? NULL : rendezvous->address.name_path;
     int64_t deadline = rendezvous->deadline + 1000 * IGNIS__MILLISECOND;
     ignis__answer answer;
-    ignis__trouble trouble;
+    ignis__peer_error error;
     int i, k;
     if (rendezvous->place->by_id && !ignis__id_take(rendezvous->place->secret, &rendezvous->listener->file))
         return ignis__fail_false(
             IGNIS_DIAG_BAD_NUMBER, rendezvous->call,
             "desc.id was made by another process than this one, rank 0, or was used before: rank 0 "
             "makes one for each meeting");
-    if (!ignis__listener_open(rendezvous->call, &trouble, rendezvous->listener, name_path,
+    if (!ignis__listener_open(rendezvous->call, &error, rendezvous->listener, name_path,
                               ignis__place_secret(rendezvous->place)))
         return ignis__fail_false(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call, "rank 0 cannot listen at %s: %s",
-                                 rendezvous->address.path, trouble.why);
+                                 rendezvous->address.path, error.why);
     while (rendezvous->came < job->size - 1 && rendezvous->failed <= 0 &&
            ignis__monotonic_ns() < rendezvous->deadline) {
-        ignis__until until = ignis__until_in(50 * IGNIS__MILLISECOND);
-        ignis__wire *wire = ignis__listener_next(rendezvous->call, &trouble, rendezvous->listener, &until);
-        if (!wire && trouble.diagnostic != IGNIS_DIAG_CHANNEL_TIMEOUT)
+        ignis__deadline until = ignis__deadline_in(50 * IGNIS__MILLISECOND);
+        ignis__connection *connection = ignis__listener_next(rendezvous->call, &error, rendezvous->listener, &until);
+        if (!connection && error.diagnostic != IGNIS_DIAG_CHANNEL_TIMEOUT)
             ignis__sleep_us(10000); /* a lack of memory or descriptors may pass */
-        if (wire && !ignis__rendezvous_admit(rendezvous, &trouble, wire))
-            ignis__listener_refuse(rendezvous->call, rendezvous->listener, wire, true, trouble.why);
+        if (connection && !ignis__rendezvous_admit(rendezvous, &error, connection))
+            ignis__listener_refuse(rendezvous->call, rendezvous->listener, connection, true, error.why);
         ignis__rendezvous_drop_lost(rendezvous);
     }
     ignis__listener_close(rendezvous->listener);
@@ -9946,10 +10150,11 @@ static bool ignis__rendezvous_lead(ignis__rendezvous *rendezvous)
         answer.refused = IGNIS_DIAG_COMM_RENDEZVOUS;
     }
     for (i = 1; i < job->size; i++) {
-        bool sent = rendezvous->wires[i] && ignis__rendezvous_send(&trouble, rendezvous->wires[i], IGNIS__JOB_ANSWER,
-                                                                   &answer, sizeof answer, deadline);
+        bool sent =
+            rendezvous->connections[i] && ignis__rendezvous_send(&error, rendezvous->connections[i], IGNIS__JOB_ANSWER,
+                                                                 &answer, sizeof answer, deadline);
         for (k = 0; sent && !answer.refused && k < job->size; k++)
-            sent = ignis__rendezvous_send(&trouble, rendezvous->wires[i], IGNIS__JOB_TABLE, &job->ranks[k],
+            sent = ignis__rendezvous_send(&error, rendezvous->connections[i], IGNIS__JOB_TABLE, &job->ranks[k],
                                           sizeof job->ranks[k], deadline);
     }
     if (answer.refused && !*job->ranks[0].failed)
@@ -9962,26 +10167,32 @@ static bool ignis__rendezvous_join(ignis__rendezvous *rendezvous)
 {
     ignis__job *job = rendezvous->job;
     const ignis__place *place = rendezvous->place;
-    const ignis__until until = ignis__until_at(rendezvous->deadline);
-    ignis__trouble trouble;
+    const ignis__deadline until = ignis__deadline_at(rendezvous->deadline);
+    ignis__peer_error error;
     ignis__answer answer;
+    ignis__client client;
     int k;
-    rendezvous->wires[0] = ignis__wire_connect(
-        &trouble, rendezvous->address.kind, rendezvous->address.path, rendezvous->address.name_path,
-        ignis__place_secret(place), &job->ranks[job->rank], sizeof job->ranks[0], IGNIS__WIRE_HANDSHAKE, &until);
-    if (!rendezvous->wires[0]) {
-        if (trouble.diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT)
+    client.kind = rendezvous->address.kind;
+    client.path = rendezvous->address.path;
+    client.name_path = rendezvous->address.name_path;
+    client.secret = ignis__place_secret(place);
+    client.claim = &job->ranks[job->rank];
+    client.claim_size = sizeof job->ranks[0];
+    client.capacity = IGNIS__HANDSHAKE_BYTES;
+    rendezvous->connections[0] = ignis__connection_open(&error, &client, &until);
+    if (!rendezvous->connections[0]) {
+        if (error.diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT)
             ignis__fail(IGNIS_DIAG_COMM_TIMEOUT, rendezvous->call, "rank %d did not reach rank 0 within %g s: %s%s",
-                        job->rank, (double)job->timeout_ns / 1e9, trouble.why,
+                        job->rank, (double)job->timeout_ns / 1e9, error.why,
                         *place->address ? "" : " (" IGNIS__OTHER_HOSTS ")");
         else
             ignis__fail(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call, "rank %d cannot take part: %s", job->rank,
-                        trouble.why);
+                        error.why);
         return false;
     }
-    if (!ignis__rendezvous_receive(&trouble, rendezvous->wires[0], IGNIS__JOB_ANSWER, &answer, sizeof answer,
+    if (!ignis__rendezvous_receive(&error, rendezvous->connections[0], IGNIS__JOB_ANSWER, &answer, sizeof answer,
                                    rendezvous->deadline + 500 * IGNIS__MILLISECOND)) {
-        bool late = trouble.diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT;
+        bool late = error.diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT;
         return ignis__fail_false(
             late ? IGNIS_DIAG_COMM_TIMEOUT : IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call,
             late ? "rank 0 at %s did not tell rank %d within %g s who takes part: other ranks may be missing"
@@ -10000,10 +10211,10 @@ static bool ignis__rendezvous_join(ignis__rendezvous *rendezvous)
     job->key = answer.key;
     memcpy(job->secret, answer.secret, sizeof job->secret);
     for (k = 0; k < job->size; k++) {
-        if (!ignis__rendezvous_receive(&trouble, rendezvous->wires[0], IGNIS__JOB_TABLE, &job->ranks[k],
+        if (!ignis__rendezvous_receive(&error, rendezvous->connections[0], IGNIS__JOB_TABLE, &job->ranks[k],
                                        sizeof job->ranks[k], rendezvous->deadline + 1000 * IGNIS__MILLISECOND))
             return ignis__fail_false(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call, "rank 0 at %s went away: %s",
-                                     rendezvous->address.path, trouble.why);
+                                     rendezvous->address.path, error.why);
         ignis__job_rank_clean(&job->ranks[k]);
     }
     return true;
@@ -10014,13 +10225,21 @@ static bool ignis__rendezvous_mesh(ignis__rendezvous *rendezvous)
 {
     ignis__job *job = rendezvous->job;
     const ignis__job_rank *ranks = job->ranks;
-    const ignis__until until = ignis__until_at(rendezvous->deadline);
+    const ignis__deadline until = ignis__deadline_at(rendezvous->deadline);
     ignis__mesh_claim claim;
-    ignis__trouble trouble;
-    ignis__wire *wire;
+    ignis__client client;
+    ignis__peer_error error;
+    ignis__connection *connection;
     char path[IGNIS__PATH_MAX];
     int i, expected = 0;
     memcpy(rendezvous->local->secret, job->secret, sizeof job->secret);
+    client.kind = ignis__connection_kinds[IGNIS_CHANNEL_DEFAULT];
+    client.path = path;
+    client.name_path = NULL;
+    client.secret = job->secret;
+    client.claim = &claim;
+    client.claim_size = sizeof claim;
+    client.capacity = IGNIS__HANDSHAKE_BYTES;
     for (i = 0; i < job->size; i++) {
         if (i == job->rank || ranks[i].host != ranks[job->rank].host)
             continue;
@@ -10031,43 +10250,46 @@ static bool ignis__rendezvous_mesh(ignis__rendezvous *rendezvous)
         claim.from = job->rank;
         claim.to = i;
         ignis__local_path(ranks[i].path, path);
-        job->links[i].wire = ignis__wire_connect(&trouble, ignis__wire_kinds[IGNIS_CHANNEL_DEFAULT], path, NULL,
-                                                 job->secret, &claim, sizeof claim, IGNIS__WIRE_HANDSHAKE, &until);
-        if (!job->links[i].wire)
+        job->links[i].connection = ignis__connection_open(&error, &client, &until);
+        if (!job->links[i].connection)
             return ignis__fail_false(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call,
-                                     "rank %d does not reach rank %d of its host: %s", job->rank, i, trouble.why);
+                                     "rank %d does not reach rank %d of its host: %s", job->rank, i, error.why);
     }
     while (expected > 0 &&
-           (wire = ignis__listener_next(rendezvous->call, &trouble, rendezvous->local, &until)) != NULL) {
-        if (ignis__claim_read(&trouble, wire, &claim, sizeof claim) && claim.to == job->rank &&
+           (connection = ignis__listener_next(rendezvous->call, &error, rendezvous->local, &until)) != NULL) {
+        if (ignis__claim_read(&error, connection, &claim, sizeof claim) && claim.to == job->rank &&
             claim.from > job->rank && claim.from < job->size && ranks[claim.from].host == ranks[job->rank].host &&
-            !job->links[claim.from].wire && ignis__wire_welcome(&trouble, wire, IGNIS__WIRE_HANDSHAKE)) {
-            job->links[claim.from].wire = wire;
+            !job->links[claim.from].connection &&
+            ignis__connection_welcome(&error, connection, IGNIS__HANDSHAKE_BYTES)) {
+            job->links[claim.from].connection = connection;
             expected--;
         } else {
-            ignis__listener_refuse(rendezvous->call, rendezvous->local, wire, true, "it is no rank that is expected");
+            ignis__listener_refuse(rendezvous->call, rendezvous->local, connection, true,
+                                   "it is no rank that is expected");
         }
     }
     return expected == 0 ||
            ignis__fail_false(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call,
-                             "%d ranks did not come to rank %d of their host: %s", expected, job->rank, trouble.why);
+                             "%d ranks did not come to rank %d of their host: %s", expected, job->rank, error.why);
 }
 
 /*  The lists of a job of several ranks, and what its watcher needs. */
 static bool ignis__job_prepare(const char *call, ignis__job *job)
 {
     ignis__mutex_init(&job->lock);
-    job->lookout.count = job->size;
-    job->lookout.wire = (ignis__wire **)ignis__alloc_for(call, sizeof *job->lookout.wire * (size_t)job->size);
-    job->lookout.stirs =
-        job->lookout.wire ? (bool *)ignis__alloc_for(call, sizeof *job->lookout.stirs * (size_t)job->size) : NULL;
+    job->poller.count = job->size;
+    job->poller.connection =
+        (ignis__connection **)ignis__alloc_for(call, sizeof *job->poller.connection * (size_t)job->size);
+    job->poller.is_ready = job->poller.connection
+                               ? (bool *)ignis__alloc_for(call, sizeof *job->poller.is_ready * (size_t)job->size)
+                               : NULL;
     job->links =
-        job->lookout.stirs ? (ignis__job_link *)ignis__alloc_for(call, sizeof *job->links * (size_t)job->size) : NULL;
+        job->poller.is_ready ? (ignis__job_link *)ignis__alloc_for(call, sizeof *job->links * (size_t)job->size) : NULL;
     if (!job->links)
         return false;
     job->ready = ignis__condition_make(&job->changed);
     job->looks = job->ready;
-    return job->ready ? ignis__lookout_open(call, &job->lookout)
+    return job->ready ? ignis__poller_open(call, &job->poller)
                       : ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call, "the system gives no condition variable");
 }
 
@@ -10076,13 +10298,13 @@ static bool ignis__rendezvous_listen(ignis__rendezvous *rendezvous)
 {
     const ignis__place *place = rendezvous->place;
     ignis__job_rank *self = &rendezvous->job->ranks[rendezvous->job->rank];
-    const ignis__wire_kind *local = ignis__wire_kinds[IGNIS_CHANNEL_DEFAULT];
+    const ignis__connection_kind *local = ignis__connection_kinds[IGNIS_CHANNEL_DEFAULT];
     char folder[IGNIS__PATH_MAX], path[IGNIS__PATH_MAX];
-    ignis__trouble trouble;
+    ignis__peer_error error;
     uint64_t random = 0;
     snprintf(folder, sizeof folder, "%s", place->folder);
-    rendezvous->address.kind = *place->address ? IGNIS__WIRE_FAR : local;
-    if (!ignis__channel_paths(rendezvous->call, folder, place->name, &rendezvous->address))
+    rendezvous->address.kind = *place->address ? IGNIS__CONNECTION_FAR : local;
+    if (!ignis__endpoint_set_paths(rendezvous->call, folder, place->name, &rendezvous->address))
         return false;
     if (*place->address)
         ignis__local_path(place->address, rendezvous->address.path);
@@ -10097,9 +10319,9 @@ static bool ignis__rendezvous_listen(ignis__rendezvous *rendezvous)
              ignis__listener_new(rendezvous->call, rendezvous->address.kind, rendezvous->address.path)) == NULL ||
         (rendezvous->local = ignis__listener_new(rendezvous->call, local, path)) == NULL)
         return false;
-    return ignis__listener_open(rendezvous->call, &trouble, rendezvous->local, NULL,
+    return ignis__listener_open(rendezvous->call, &error, rendezvous->local, NULL,
                                 rendezvous->job->secret) || /* the secret is going to be rank 0's */
-           ignis__trouble_report(rendezvous->call, &trouble) == IGNIS_OK;
+           ignis__peer_error_report(rendezvous->call, &error) == IGNIS_OK;
 }
 
 static bool ignis__rendezvous_run(ignis__rendezvous *rendezvous)
@@ -10111,9 +10333,10 @@ static bool ignis__rendezvous_run(ignis__rendezvous *rendezvous)
         !ignis__rendezvous_mesh(rendezvous))
         return false;
     for (i = 0; i < job->size; i++) /* with other hosts, those with rank 0 stay */
-        if (!job->links[i].wire && rendezvous->wires[i] && job->ranks[i].host != job->ranks[job->rank].host) {
-            job->links[i].wire = rendezvous->wires[i];
-            rendezvous->wires[i] = NULL;
+        if (!job->links[i].connection && rendezvous->connections[i] &&
+            job->ranks[i].host != job->ranks[job->rank].host) {
+            job->links[i].connection = rendezvous->connections[i];
+            rendezvous->connections[i] = NULL;
         }
     /* what others have said since waits for it */
     job->watched = ignis__watcher_start(&job->watcher, ignis__job_watcher, job);
@@ -10138,13 +10361,14 @@ static bool ignis__job_connect(const char *call, ignis__job *job, const ignis__p
         rendezvous.deadline = soon < rendezvous.deadline ? soon : rendezvous.deadline;
         rendezvous.failed = job->rank == 0 ? 0 : -1;
     }
-    rendezvous.wires = (ignis__wire **)ignis__alloc_for(call, sizeof *rendezvous.wires * (size_t)job->size);
-    ok = rendezvous.wires && ignis__job_prepare(call, job) && ignis__rendezvous_run(&rendezvous);
-    for (i = 0; rendezvous.wires && i < job->size; i++)
-        ignis__wire_free(rendezvous.wires[i]);
+    rendezvous.connections =
+        (ignis__connection **)ignis__alloc_for(call, sizeof *rendezvous.connections * (size_t)job->size);
+    ok = rendezvous.connections && ignis__job_prepare(call, job) && ignis__rendezvous_run(&rendezvous);
+    for (i = 0; rendezvous.connections && i < job->size; i++)
+        ignis__connection_destroy(rendezvous.connections[i]);
     ignis__listener_free(rendezvous.listener);
     ignis__listener_free(rendezvous.local);
-    ignis__free(rendezvous.wires);
+    ignis__free(rendezvous.connections);
     return ok;
 }
 
@@ -10183,17 +10407,17 @@ static void ignis__job_drop(ignis__job *job)
 }
 
 /*  Always false, to be returned. */
-IGNIS__COLD static bool ignis__joint_failed(const char *call, const ignis__joint *joint)
+IGNIS__COLD static bool ignis__agreement_failed(const char *call, const ignis__agreement *agreement)
 {
     static const char *const kinds[] = {"ignis_comm_init", "an operation that joins NCCL", "ignis_comm_split",
                                         "ignis_comm_shrink"};
-    const ignis__joint_failure *failure = &joint->failure;
-    if (failure->reason == IGNIS__JOINT_LOST)
+    const ignis__agreement_failure *failure = &agreement->failure;
+    if (failure->reason == IGNIS__AGREEMENT_LOST)
         return ignis__fail_false(IGNIS_DIAG_COMM_PEER, call, "rank %d has died, or left", failure->rank);
-    if (failure->reason == IGNIS__JOINT_LATE)
+    if (failure->reason == IGNIS__AGREEMENT_LATE)
         return ignis__fail_false(IGNIS_DIAG_COMM_TIMEOUT, call, "rank %d did not answer before the deadline",
                                  failure->rank);
-    if (failure->theirs >> 28 == joint->print >> 28)
+    if (failure->theirs >> 28 == agreement->print >> 28)
         return ignis__fail_false(IGNIS_DIAG_COMM_MISMATCH, call, "rank %d names other ranks to be left out",
                                  failure->rank);
     return ignis__fail_false(IGNIS_DIAG_COMM_MISMATCH, call, "rank %d is in %s", failure->rank,
@@ -10360,8 +10584,8 @@ typedef struct ignis__comm {
     ignis__job_watch watch; /* with the key under which its ranks talk, and their ranks in the job */
     int member[IGNIS__JOB_MAX_RANKS];
     unsigned char gone[IGNIS__JOB_MAX_RANKS];
-    ignis__mutex joint; /* one thing that all ranks do together at a time */
-    uint32_t attempts;  /* at that */
+    ignis__mutex agreement; /* one thing that all ranks do together at a time */
+    uint32_t attempts;      /* at that */
     ignis_comm_transport transport;
     ignis__comm_nccl_state nccl_state; /* where there are own kernels, too */
     uint64_t nccl_there;               /* other threads may use memory->nccl */
@@ -10750,7 +10974,7 @@ static ignis__comm *ignis__comm_new(const char *call, ignis__device *device, int
     comm->options = *options;
     comm->storage = storage;
     comm->memory = memory;
-    ignis__mutex_init(&comm->joint);
+    ignis__mutex_init(&comm->agreement);
     ignis__section_use(IGNIS__SECTION_COMM, ignis__comms_close);
     return comm;
 }
@@ -10909,52 +11133,53 @@ typedef struct ignis__vote {
 typedef struct ignis__making {
     const char *call;
     ignis__comm *comm;
-    ignis__joint joint;
+    ignis__agreement agreement;
     ignis__record before; /* what this thread had reported */
     ignis__vote mine, *all;
-    bool lost; /* a rank died, or did not come: `joint` tells */
+    bool lost; /* a rank died, or did not come: `agreement` tells */
 } ignis__making;
 
 enum { IGNIS__PROBE_BYTES = 64 };
 
 /*  What ranks of a communicator that is being made do together: nobody else has it yet. */
-static void ignis__joint_first(ignis__joint *joint, ignis__comm *comm)
+static void ignis__agreement_first(ignis__agreement *agreement, ignis__comm *comm)
 {
-    memset(joint, 0, sizeof *joint);
-    joint->job = comm->job;
-    joint->watch = &comm->watch;
-    joint->member = comm->member;
-    joint->count = comm->size;
-    joint->me = comm->rank;
-    joint->key = comm->watch.key;
-    joint->deadline = ignis__monotonic_ns() + comm->options.timeout_ns;
+    memset(agreement, 0, sizeof *agreement);
+    agreement->job = comm->job;
+    agreement->watch = &comm->watch;
+    agreement->member = comm->member;
+    agreement->count = comm->size;
+    agreement->me = comm->rank;
+    agreement->key = comm->watch.key;
+    agreement->deadline = ignis__monotonic_ns() + comm->options.timeout_ns;
 }
 
 /*  Begins what all ranks of a communicator do together: only one thing at a time. What a rank has given up
     before shall not count in it. */
-static void ignis__joint_begin(ignis__joint *joint, ignis__comm *comm, ignis__joint_kind kind, uint64_t hash)
+static void ignis__agreement_begin(ignis__agreement *agreement, ignis__comm *comm, ignis__agreement_kind kind,
+                                   uint64_t hash)
 {
-    ignis__mutex_lock(&comm->joint);
+    ignis__mutex_lock(&comm->agreement);
     ignis__job_catch_up(comm->job);
-    ignis__joint_first(joint, comm);
-    joint->attempt = ++comm->attempts;
-    joint->print = IGNIS__JOINT_PRINT(kind, hash);
+    ignis__agreement_first(agreement, comm);
+    agreement->attempt = ++comm->attempts;
+    agreement->print = IGNIS__AGREEMENT_PRINT(kind, hash);
 }
 
-static void ignis__joint_end(const ignis__joint *joint, ignis__comm *comm)
+static void ignis__agreement_end(const ignis__agreement *agreement, ignis__comm *comm)
 {
-    if (joint->failed)
-        ignis__joint_give_up(joint);
-    comm->attempts = joint->attempt;
-    ignis__mutex_unlock(&comm->joint);
+    if (agreement->failed)
+        ignis__agreement_give_up(agreement);
+    comm->attempts = agreement->attempt;
+    ignis__mutex_unlock(&comm->agreement);
 }
 
 /*  Whether a failure is a reason to try again: others are at it anew, or one of those who shrink has died
     meanwhile. */
-static bool ignis__joint_again(const ignis__joint *joint)
+static bool ignis__agreement_retry(const ignis__agreement *agreement)
 {
-    return joint->failed && (joint->overtaken ||
-                             (joint->print >> 28 == IGNIS__JOINT_SHRINK && joint->failure.reason == IGNIS__JOINT_LOST));
+    return agreement->failed && (agreement->overtaken || (agreement->print >> 28 == IGNIS__AGREEMENT_SHRINK &&
+                                                          agreement->failure.reason == IGNIS__AGREEMENT_LOST));
 }
 
 static void ignis__step_begin(ignis__making *making) { making->before = ignis__quiet_begin(); }
@@ -10969,7 +11194,7 @@ static bool ignis__step_end(ignis__making *making, int fd, int *fds)
     ignis__quiet_end(&making->before, &failure, making->mine.why, sizeof making->mine.why);
     making->mine.failed = (int32_t)failure.diagnostic;
     making->mine.driver_error = (int32_t)failure.driver_error;
-    making->lost = !ignis__joint_step(&making->joint, &making->mine, sizeof making->mine, making->all, fd, fds);
+    making->lost = !ignis__agreement_step(&making->agreement, &making->mine, sizeof making->mine, making->all, fd, fds);
     if (making->lost)
         return false;
     for (i = 0; i < comm->size; i++) {
@@ -10984,7 +11209,7 @@ static bool ignis__step_end(ignis__making *making, int fd, int *fds)
         else
             snprintf(making->mine.why, sizeof making->mine.why, "rank %d: %.230s", i, vote->why);
         for (i = 0; fds && i < comm->size; i++)
-            ignis__fd_drop(&fds[i]);
+            ignis__fd_close(&fds[i]);
         return false;
     }
     return true;
@@ -10995,7 +11220,7 @@ IGNIS__COLD static void ignis__making_report(ignis__making *making)
 {
     int error = making->mine.driver_error;
     if (making->lost)
-        (void)ignis__joint_failed(making->call, &making->joint);
+        (void)ignis__agreement_failed(making->call, &making->agreement);
     else
         ignis__fail_because((ignis_diagnostic)making->mine.failed, making->call, error,
                             error ? ignis__cuda_name(error) : NULL, NULL, "%s", making->mine.why);
@@ -11113,7 +11338,7 @@ static bool ignis__probe_copy(ignis__making *making, unsigned char *data, size_t
                    : !IGNIS__CUDA_FAILED(making->call, comm->device, cuMemcpyDtoHAsync_v2,
                                          (data + (size_t)i * piece, address[i] + offset, piece, stream));
     if (ok)
-        ok = ignis__stream_wait(making->call, comm->device, stream, making->joint.deadline,
+        ok = ignis__stream_wait(making->call, comm->device, stream, making->agreement.deadline,
                                 &comm->memory->regions->late);
     else if (stream) /* the copies before the one that failed use memory that is given back now */
         (void)IGNIS__CUDA(cuStreamSynchronize, (stream));
@@ -11178,9 +11403,9 @@ static bool ignis__regions_make(ignis__making *making, bool staged)
         }
         mine = step == 0 ? fds[0] : -1; /* goes to the others, whose come instead */
         for (i = 0; step > 0 && i < comm->size; i++)
-            ignis__fd_drop(&fds[i]);
+            ignis__fd_close(&fds[i]);
         ok = ignis__step_end(making, mine, step == 0 ? fds : NULL);
-        ignis__fd_drop(&mine);
+        ignis__fd_close(&mine);
     }
     if (!ok)
         ignis__comm_regions_clear(making->call, comm->memory->regions);
@@ -11281,14 +11506,14 @@ static bool ignis__comm_join(ignis__making *making)
     id = making->all[0].nccl;
     ignis__step_begin(making);
     nccl = comm->memory->nccl = ignis__nccl_begin(making->call, comm->device, &id, comm->rank, comm->size,
-                                                  making->joint.deadline - ignis__monotonic_ns());
+                                                  making->agreement.deadline - ignis__monotonic_ns());
     if (nccl) {
         ignis__atomic_store(&comm->nccl_there, 1); /* who dies now makes the watcher end the waiting */
         (void)ignis__nccl_joined(making->call, nccl);
         nccl->patience_ns = comm->options.timeout_ns;
         nccl->hosts = ignis__comm_hosts(comm, &local_rank, &local_size) > 1;
     }
-    making->joint.deadline += comm->options.timeout_ns; /* one that has waited in vain comes later */
+    making->agreement.deadline += comm->options.timeout_ns; /* one that has waited in vain comes later */
     return ignis__step_end(making, -1, NULL);
 }
 
@@ -11308,20 +11533,21 @@ IGNIS__COLD static bool ignis__comm_join_late(const char *call, ignis__comm *com
         return false;
     }
     ignis__job_watch_tick(comm->job, &comm->watch);
-    ignis__joint_begin(&making.joint, comm, IGNIS__JOINT_NCCL, 0);
+    ignis__agreement_begin(&making.agreement, comm, IGNIS__AGREEMENT_NCCL, 0);
     do
         ok = ignis__comm_join(&making);
-    while (!ok && making.joint.overtaken && !comm->memory->nccl);
-    ignis__joint_end(&making.joint, comm);
+    while (!ok && making.agreement.overtaken && !comm->memory->nccl);
+    ignis__agreement_end(&making.agreement, comm);
     ignis__free(making.all);
     if (!ok && comm->memory->nccl)
         ignis__nccl_abort(comm->memory->nccl);
     if (making.lost) {
-        for (peer = comm->size - 1; peer >= 0 && comm->member[peer] != making.joint.failure.rank; peer--)
+        for (peer = comm->size - 1; peer >= 0 && comm->member[peer] != making.agreement.failure.rank; peer--)
             ;
         ignis__comm_break_all(
-            comm, making.joint.failure.reason == IGNIS__JOINT_LATE ? IGNIS__COMM_TIMEOUT : IGNIS__COMM_PEER, peer);
-        return ignis__joint_failed(call, &making.joint);
+            comm, making.agreement.failure.reason == IGNIS__AGREEMENT_LATE ? IGNIS__COMM_TIMEOUT : IGNIS__COMM_PEER,
+            peer);
+        return ignis__agreement_failed(call, &making.agreement);
     }
     comm->nccl_state = ok ? IGNIS__COMM_NCCL_JOINED : IGNIS__COMM_NCCL_REFUSED;
     snprintf(comm->nccl_reason, sizeof comm->nccl_reason,
@@ -11374,10 +11600,10 @@ static bool ignis__comm_make_transport(ignis__making *making)
     return ignis__regions_make(making, true);
 }
 
-/*  Sets a prepared communicator up together with its other ranks, and makes its handle. `joint` is what they
-    are at, null: they have met just now. On failure the communicator is gone, which is not reported where
-    ignis__joint_again. */
-IGNIS__COLD static ignis_comm ignis__comm_make(const char *call, ignis__comm *comm, ignis__joint *joint)
+/*  Sets a prepared communicator up together with its other ranks, and makes its handle. `agreement` is what
+    they are at, null: they have met just now. On failure the communicator is gone, which is not reported
+    where ignis__agreement_retry. */
+IGNIS__COLD static ignis_comm ignis__comm_make(const char *call, ignis__comm *comm, ignis__agreement *agreement)
 {
     const ignis__comm_regions *regions = comm->memory->regions;
     ignis_comm handle = {0};
@@ -11388,11 +11614,11 @@ IGNIS__COLD static ignis_comm ignis__comm_make(const char *call, ignis__comm *co
     memset(&making, 0, sizeof making);
     making.call = call;
     making.comm = comm;
-    ignis__joint_first(&making.joint, comm);
-    if (joint) {
-        making.joint.attempt = joint->attempt;
-        making.joint.print = joint->print;
-        making.joint.key = joint->key;
+    ignis__agreement_first(&making.agreement, comm);
+    if (agreement) {
+        making.agreement.attempt = agreement->attempt;
+        making.agreement.print = agreement->print;
+        making.agreement.key = agreement->key;
     }
     making.all = (ignis__vote *)ignis__alloc(sizeof *making.all * (size_t)comm->size);
     if (!making.all) {
@@ -11420,13 +11646,13 @@ IGNIS__COLD static ignis_comm ignis__comm_make(const char *call, ignis__comm *co
             ok = false;
         }
     }
-    if (joint) {
-        joint->attempt = making.joint.attempt;
-        joint->failed = making.joint.failed;
-        joint->overtaken = making.joint.overtaken;
-        joint->failure = making.joint.failure;
+    if (agreement) {
+        agreement->attempt = making.agreement.attempt;
+        agreement->failed = making.agreement.failed;
+        agreement->overtaken = making.agreement.overtaken;
+        agreement->failure = making.agreement.failure;
     }
-    if (!ok && !(joint && ignis__joint_again(joint)))
+    if (!ok && !(agreement && ignis__agreement_retry(agreement)))
         ignis__making_report(&making);
     ignis__free(making.all);
     if (ok) {
@@ -12549,20 +12775,21 @@ static ignis__comm *ignis__comm_parent(const char *call, ignis_comm handle)
 
 /*  Makes a communicator of those ranks of `parent` that are in place, this one among them. `what` goes into
     its key. */
-static ignis_comm ignis__comm_derive(const char *call, ignis__comm *parent, ignis__joint *joint, const int *place,
-                                     int count, uint64_t what)
+static ignis_comm ignis__comm_derive(const char *call, ignis__comm *parent, ignis__agreement *agreement,
+                                     const int *place, int count, uint64_t what)
 {
     int member[IGNIS__JOB_MAX_RANKS], me = 0, i;
-    uint64_t key = ignis__hash(ignis__hash(joint->key, &joint->attempt, sizeof joint->attempt), &what, sizeof what);
+    uint64_t key =
+        ignis__hash(ignis__hash(agreement->key, &agreement->attempt, sizeof agreement->attempt), &what, sizeof what);
     ignis_comm none = {0};
     ignis__comm *comm;
     for (i = 0; i < count; i++) {
-        member[i] = joint->member[place[i]];
-        if (place[i] == joint->me)
+        member[i] = agreement->member[place[i]];
+        if (place[i] == agreement->me)
             me = i;
     }
     comm = ignis__comm_prepare(call, parent->job, parent->device, member, count, me, key, &parent->options);
-    return comm ? ignis__comm_make(call, comm, joint) : none;
+    return comm ? ignis__comm_make(call, comm, agreement) : none;
 }
 
 IGNIS_API IGNIS__COLD ignis_comm ignis_comm_split(ignis_comm handle, int color, int key)
@@ -12572,22 +12799,22 @@ IGNIS_API IGNIS__COLD ignis_comm ignis_comm_split(ignis_comm handle, int color, 
     int place[IGNIS__JOB_MAX_RANKS];
     ignis_comm result = {0};
     ignis__split mine, *all;
-    ignis__joint joint;
+    ignis__agreement agreement;
     if (!parent)
         return result;
     mine.color = color;
     mine.key = key;
     all = (ignis__split *)ignis__alloc_for(call, sizeof *all * (size_t)parent->size);
-    ignis__joint_begin(&joint, parent, IGNIS__JOINT_SPLIT, 0);
+    ignis__agreement_begin(&agreement, parent, IGNIS__AGREEMENT_SPLIT, 0);
     do { /* the second step finds out who said it, but has given up meanwhile */
-        if (all && (!ignis__joint_step(&joint, &mine, sizeof mine, all, -1, NULL) ||
-                    !ignis__joint_step(&joint, &mine, 0, all, -1, NULL)))
-            (void)(ignis__joint_again(&joint) || ignis__joint_failed(call, &joint));
+        if (all && (!ignis__agreement_step(&agreement, &mine, sizeof mine, all, -1, NULL) ||
+                    !ignis__agreement_step(&agreement, &mine, 0, all, -1, NULL)))
+            (void)(ignis__agreement_retry(&agreement) || ignis__agreement_failed(call, &agreement));
         else if (all && color >= 0)
-            result = ignis__comm_derive(call, parent, &joint, place,
+            result = ignis__comm_derive(call, parent, &agreement, place,
                                         ignis__split_order(all, parent->size, color, place), (uint64_t)(uint32_t)color);
-    } while (all && !result.id && ignis__joint_again(&joint));
-    ignis__joint_end(&joint, parent);
+    } while (all && !result.id && ignis__agreement_retry(&agreement));
+    ignis__agreement_end(&agreement, parent);
     ignis__free(all);
     ignis__comm_drop(call, parent);
     return result;
@@ -12595,20 +12822,20 @@ IGNIS_API IGNIS__COLD ignis_comm ignis_comm_split(ignis_comm handle, int color, 
 
 /*  Those who are there say who they think is not; `all` is for what they say. True: all say the same. False:
     one has not said it, or *gone is more than it was. */
-static bool ignis__shrink_agree(ignis__joint *joint, unsigned char *gone, unsigned char *all)
+static bool ignis__shrink_agree(ignis__agreement *agreement, unsigned char *gone, unsigned char *all)
 {
-    size_t bytes = ((size_t)joint->count + 7) / 8, b;
+    size_t bytes = ((size_t)agreement->count + 7) / 8, b;
     bool same = true;
     int i;
-    for (i = 0; i < joint->count; i++)
-        if (i != joint->me && ignis__job_absent(joint->job, joint->watch, joint->member[i]))
+    for (i = 0; i < agreement->count; i++)
+        if (i != agreement->me && ignis__job_absent(agreement->job, agreement->watch, agreement->member[i]))
             ignis__bit_set(gone, i);
-    joint->without = gone;
-    if (!ignis__joint_step(joint, gone, bytes, all, -1, NULL))
+    agreement->without = gone;
+    if (!ignis__agreement_step(agreement, gone, bytes, all, -1, NULL))
         return false;
-    for (i = 0; i < joint->count; i++)
+    for (i = 0; i < agreement->count; i++)
         same = same && (ignis__bit(gone, i) || memcmp(all + (size_t)i * bytes, gone, bytes) == 0);
-    for (i = 0; !same && i < joint->count; i++)
+    for (i = 0; !same && i < agreement->count; i++)
         for (b = 0; b < bytes && !ignis__bit(gone, i); b++)
             gone[b] = (unsigned char)(gone[b] | all[(size_t)i * bytes + b]);
     return same;
@@ -12641,7 +12868,7 @@ IGNIS__COLD static ignis_comm ignis__comm_shrink(const char *call, ignis_comm ha
     unsigned char gone[IGNIS__JOB_MAX_RANKS / 8], *all = NULL;
     int place[IGNIS__JOB_MAX_RANKS], i, left;
     ignis_comm result = {0};
-    ignis__joint joint;
+    ignis__agreement agreement;
     bool again = true;
     if (!parent)
         return result;
@@ -12652,24 +12879,25 @@ IGNIS__COLD static ignis_comm ignis__comm_shrink(const char *call, ignis_comm ha
         ignis__comm_drop(call, parent);
         return result;
     }
-    ignis__joint_begin(&joint, parent, IGNIS__JOINT_SHRINK, ignis__hash(IGNIS__HASH_START, gone, sizeof gone));
+    ignis__agreement_begin(&agreement, parent, IGNIS__AGREEMENT_SHRINK,
+                           ignis__hash(IGNIS__HASH_START, gone, sizeof gone));
     while (again) {
-        if (ignis__shrink_agree(&joint, gone, all)) {
+        if (ignis__shrink_agree(&agreement, gone, all)) {
             for (i = left = 0; i < parent->size; i++)
                 if (!ignis__bit(gone, i))
                     place[left++] = i;
-            result = ignis__comm_derive(call, parent, &joint, place, left,
+            result = ignis__comm_derive(call, parent, &agreement, place, left,
                                         ignis__hash(IGNIS__HASH_START, gone, sizeof gone));
-            again = !result.id && ignis__joint_again(&joint);
+            again = !result.id && ignis__agreement_retry(&agreement);
         } else if (ignis__bit(gone, parent->rank)) {
             ignis__fail(IGNIS_DIAG_COMM_PEER, call, "the other ranks have given this one up");
             again = false;
-        } else if (joint.failed && !ignis__joint_again(&joint)) {
-            again = ignis__joint_failed(call, &joint);
+        } else if (agreement.failed && !ignis__agreement_retry(&agreement)) {
+            again = ignis__agreement_failed(call, &agreement);
         }
-        joint.attempt += again && !joint.overtaken;
+        agreement.attempt += again && !agreement.overtaken;
     }
-    ignis__joint_end(&joint, parent);
+    ignis__agreement_end(&agreement, parent);
     ignis__free(all);
     ignis__comm_drop(call, parent);
     return result;

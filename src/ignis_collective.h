@@ -74,7 +74,6 @@ extern "C" {
 #include "collective/peer/system_posix.c"
 #endif
 
-#include "collective/peer/lock_wait.c"
 #include "collective/peer/sha256.c"
 #include "collective/peer/connection.c"
 #include "collective/peer/secret_file.c"

@@ -61,7 +61,7 @@ static ignis_channel_info info_of_channel(ignis_channel channel)
 static void set_timeout(ignis_channel channel, double timeout_s)
 {
     ignis__channel *item = (ignis__channel *)ignis__pool_hold(&ignis__channels, channel.id);
-    *(item->wire ? &item->wire->timeout_ns : &item->listener->timeout_ns) = (int64_t)(timeout_s * 1e9);
+    *(item->connection ? &item->connection->timeout_ns : &item->listener->timeout_ns) = (int64_t)(timeout_s * 1e9);
     ignis__channel_drop(item);
 }
 
@@ -260,7 +260,7 @@ TEST(what_a_dead_server_left_is_replaced)
     {
         ignis_channel server;
         CHECK_NO_CHANNEL(ignis_channel_serve, desc_of_channel("stale", m, 20), IGNIS_ERROR_IO, IGNIS_DIAG_CHANNEL_IO);
-        CHECK_MESSAGE_HAS("a live server has the name");
+        CHECK_MESSAGE_HAS("a live server already has the name");
         process_kill(&child[m - 1]);
         CHECK(test_files_in(folder) >= (FIRST_METHOD == LAST_METHOD ? 0 : 2)); /* Windows removes them */
         CHECK_NO_CHANNEL(ignis_channel_connect, desc_of_channel("stale", m, 0.1), IGNIS_ERROR_TIMEOUT, IGNIS_DIAG_CHANNEL_TIMEOUT);
@@ -475,7 +475,7 @@ TEST(arguments_are_checked)
 
 /* who is let in ---------------------------------------------------------------------------------------------------------- */
 
-/*  The wire's head, as anybody can write it. */
+/*  The connection's head, as anybody can write it. */
 typedef struct raw_head {
     uint32_t magic;
     uint16_t version, type;
@@ -603,7 +603,7 @@ TEST(who_may_not_be_opened_gets_no_handles)
     REQUIRE(pipe(ends) == 0);
     both = make_pair(IGNIS_CHANNEL_PIPE, 20);
     channel = (ignis__channel *)ignis__pool_hold(&ignis__channels, both.a.id);
-    ignis__file_drop(&channel->wire->process);
+    ignis__peer_file_close(&channel->connection->process);
     ignis__channel_drop(channel);
     before = process_descriptors();
     CHECK_STATUS(ignis_channel_send(both.a, "no", 2, ends, 2), IGNIS_ERROR_IO, IGNIS_DIAG_CHANNEL_IO);
@@ -800,7 +800,7 @@ TEST(strangers_are_turned_away_and_friends_let_in)
     CHECK_INT(receive_size(b, back, 5), 5);
     CHECK_INT(info_of_channel(server).refused, STRANGERS);
     CHECK_INT(test_log_count(IGNIS_DIAG_CHANNEL_MESSAGE), 1);
-    CHECK_HAS(test_log_text(IGNIS_DIAG_CHANNEL_MESSAGE), "turned away");
+    CHECK_HAS(test_log_text(IGNIS_DIAG_CHANNEL_MESSAGE), "refused");
     for (i = 0; i < STRANGERS; i++) {
         answer.head.type = 0;
         while (stranger[i] >= 0 && answer.head.type != RAW_REFUSED && recv(stranger[i], &answer, sizeof answer, 0) > 0)
@@ -851,7 +851,7 @@ TEST(without_the_token_nobody_connects)
         server = ignis_channel_serve(&desc);
         desc.token = NULL;
         CHECK_NO_CHANNEL(ignis_channel_connect, desc, IGNIS_ERROR_PEER, IGNIS_DIAG_CHANNEL_MESSAGE);
-        CHECK_MESSAGE_HAS("token of its own");
+        CHECK_MESSAGE_HAS("its own token");
         CHECK_OK(ignis_channel_close(server));
     }
 }
@@ -945,7 +945,7 @@ TEST(bytes_that_lie_end_their_channel)
     both = make_pair(IGNIS_CHANNEL_SHM, 20);
     {
         ignis__channel *channel = (ignis__channel *)ignis__pool_hold(&ignis__channels, both.a.id);
-        ignis__shared *shared = channel->wire->shared; /* what the other side can write as well */
+        ignis__shared *shared = channel->connection->shared; /* what the other side can write as well */
         shared->ring[1].written += ((uint64_t)1 << 62) + 5;
         ignis__channel_drop(channel);
     }
@@ -975,7 +975,7 @@ TEST(what_was_said_once_proves_nothing_again)
     set_timeout(server, 0.2);
     CHECK_FAILS(ignis_channel_accept(server), IGNIS_ERROR_TIMEOUT, IGNIS_DIAG_CHANNEL_TIMEOUT);
     CHECK_INT(info_of_channel(server).refused, 1);
-    CHECK_HAS(test_log_text(IGNIS_DIAG_CHANNEL_MESSAGE), "its token is not ours");
+    CHECK_HAS(test_log_text(IGNIS_DIAG_CHANNEL_MESSAGE), "the client has another token");
     close(fd);
     close(friend.fd);
     CHECK_OK(ignis_channel_close(channel));
@@ -1410,7 +1410,7 @@ static void *look_at_shared_file(void *path)
         if (fd < 0)
             continue;
         if (fstat(fd, &info) == 0 && info.st_size == (off_t)sizeof(ignis__shared)) /* else what has got its number since */
-            *seen_half += pread(fd, &magic, sizeof magic, 0) != (ssize_t)sizeof magic || magic != IGNIS__WIRE_MAGIC;
+            *seen_half += pread(fd, &magic, sizeof magic, 0) != (ssize_t)sizeof magic || magic != IGNIS__MESSAGE_MAGIC;
         close(fd);
     }
     return seen_half;
@@ -1490,7 +1490,7 @@ TEST(descriptors_stay_flat_within_a_tight_limit)
         fds[i] = 0;
     CHECK_OK(ignis_channel_send(both.a, "many", 4, fds, 30)); /* more than fit the limit */
     CHECK_STATUS(ignis_channel_receive(both.b, back, 4, NULL, fds, 30, &count), IGNIS_ERROR_PEER, IGNIS_DIAG_CHANNEL_MESSAGE);
-    CHECK_MESSAGE_HAS("may not open so many");
+    CHECK_MESSAGE_HAS("its limit of open files");
     drop_pair(&both);
     CHECK_INT(process_descriptors(), open_before);
     CHECK(setrlimit(RLIMIT_NOFILE, &before) == 0);
@@ -1564,7 +1564,7 @@ TEST(shutdown_closes_what_was_left_open)
         both = make_pair(m, 20);
         CHECK_OK(ignis_shutdown());
         CHECK_INT(test_log_count(IGNIS_DIAG_HANDLE_LEAKED), 3 * ++ended); /* the one that listened, too */
-        CHECK_HAS(test_log_text(IGNIS_DIAG_HANDLE_LEAKED), "channel, the end of the ");
+        CHECK_HAS(test_log_text(IGNIS_DIAG_HANDLE_LEAKED), "channel of the ");
         CHECK_INT(test_files_in(folder), 0);
         SETUP(NULL);
         CHECK_STATUS(ignis_channel_close(both.a), IGNIS_ERROR_FREED, IGNIS_DIAG_CHANNEL_FREED);

@@ -533,7 +533,7 @@ static ignis__job *light_meet(int rank, int size, const char *where, const char 
 /*  One of them; true when it has met the others, and has heard from each. */
 static bool light_rank(int rank, int size, const char *where)
 {
-    ignis__joint joint;
+    ignis__agreement agreement;
     ignis__job *job = light_meet(rank, size, where, "");
     int32_t *every = (int32_t *)malloc(sizeof *every * (size_t)size), mine = rank;
     int *member = (int *)malloc(sizeof *member * (size_t)size), i;
@@ -542,14 +542,14 @@ static bool light_rank(int rank, int size, const char *where)
         return false;
     for (i = 0; i < size; i++)
         member[i] = i;
-    memset(&joint, 0, sizeof joint);
-    joint.job = job;
-    joint.member = member;
-    joint.count = size;
-    joint.me = rank;
-    joint.key = job->key;
-    joint.deadline = ignis__monotonic_ns() + 60000000000;
-    ok = ignis__joint_step(&joint, &mine, sizeof mine, every, -1, NULL);
+    memset(&agreement, 0, sizeof agreement);
+    agreement.job = job;
+    agreement.member = member;
+    agreement.count = size;
+    agreement.me = rank;
+    agreement.key = job->key;
+    agreement.deadline = ignis__monotonic_ns() + 60000000000;
+    ok = ignis__agreement_step(&agreement, &mine, sizeof mine, every, -1, NULL);
     for (i = 0; ok && i < size; i++)
         ok = every[i] == i;
     ignis__job_drop(job);
@@ -746,18 +746,18 @@ TEST(a_port_in_use_is_told)
 }
 
 /*  Where the ranks of an environment meet, which has a token. */
-static ignis__address_of meeting(const char *text)
+static ignis__endpoint meeting(const char *text)
 {
     char where[IGNIS__PATH_MAX] = "";
-    ignis__address_of address;
+    ignis__endpoint address;
     ignis__place place;
     ignis_comm_desc desc;
     memset(&desc, 0, sizeof desc);
     memset(&address, 0, sizeof address);
     environment(text);
     CHECK(ignis__place_read("meeting", &desc, &place) && place.has_secret);
-    address.kind = *place.address ? IGNIS__WIRE_FAR : ignis__wire_kinds[IGNIS_CHANNEL_DEFAULT];
-    CHECK(ignis__channel_paths("meeting", where, place.name, &address));
+    address.kind = *place.address ? IGNIS__CONNECTION_FAR : ignis__connection_kinds[IGNIS_CHANNEL_DEFAULT];
+    CHECK(ignis__endpoint_set_paths("meeting", where, place.name, &address));
     if (*place.address)
         ignis__local_path(place.address, address.path);
     memcpy(address.secret, place.secret, sizeof address.secret);
@@ -766,16 +766,16 @@ static ignis__address_of meeting(const char *text)
 }
 
 /*  Somebody who connects to rank 0, as soon as that is there. */
-static ignis__wire *dial(const ignis__address_of *address)
+static ignis__connection *dial(const ignis__endpoint *address)
 {
-    ignis__trouble trouble;
+    ignis__peer_error error;
     int tries;
     for (tries = 0; tries < 2000; tries++) {
-        ignis__wire *wire = ignis__wire_make(&trouble, address->kind, address->path);
+        ignis__connection *connection = ignis__connection_create(&error, address->kind, address->path);
         bool again;
-        if (address->kind->connect(&trouble, wire, &again))
-            return wire;
-        ignis__wire_free(wire);
+        if (address->kind->connect(&error, connection, &again))
+            return connection;
+        ignis__connection_destroy(connection);
         ignis__sleep_us(2000);
     }
     CHECK(!"nobody is there");
@@ -783,33 +783,34 @@ static ignis__wire *dial(const ignis__address_of *address)
 }
 
 /*  Bytes that need not be a message. */
-static void say(ignis__wire *wire, const void *bytes, size_t size)
+static void say(ignis__connection *connection, const void *bytes, size_t size)
 {
-    ignis__trouble trouble;
-    if (!wire)
+    ignis__peer_error error;
+    if (!connection)
         return;
-    CHECK(ignis__wire_room(&trouble, wire, IGNIS__WIRE_HANDSHAKE));
-    memcpy(wire->outbox, bytes, size);
-    wire->outbox_size = size;
-    CHECK(ignis__wire_flush(&trouble, wire, &ignis__until_now));
+    CHECK(ignis__connection_reserve(&error, connection, IGNIS__HANDSHAKE_BYTES));
+    memcpy(connection->outbox, bytes, size);
+    connection->outbox_size = size;
+    CHECK(ignis__connection_flush(&error, connection, &ignis__deadline_now));
 }
 
 /*  One who comes with the ranks' token or another one, says that it is a rank, and hears what there is against it. */
-static void refused(const ignis__address_of *address, int rank, int size, bool other, const char *part)
+static void refused(const ignis__endpoint *address, int rank, int size, bool other, const char *part)
 {
-    const ignis__until until = ignis__until_in(other ? 300000000 : 5000000000); /* another token is tried until then */
+    const ignis__deadline until = ignis__deadline_in(other ? 300000000 : 5000000000); /* another token is tried until then */
     unsigned char secret[32];
     ignis__job_rank claim;
-    ignis__trouble trouble;
-    ignis__wire *wire;
+    ignis__peer_error error;
+    ignis__connection *connection;
+    const ignis__client client = {address->kind, address->path, NULL, secret, &claim, sizeof claim, IGNIS__HANDSHAKE_BYTES};
     memset(&claim, 0, sizeof claim);
     claim.rank = rank, claim.size = size;
     memcpy(secret, address->secret, sizeof secret);
     secret[31] ^= other;
-    wire = ignis__wire_connect(&trouble, address->kind, address->path, NULL, secret, &claim, sizeof claim, IGNIS__WIRE_HANDSHAKE, &until);
-    CHECK(!wire);
-    CHECK_HAS(trouble.why, part);
-    ignis__wire_free(wire);
+    connection = ignis__connection_open(&error, &client, &until);
+    CHECK(!connection);
+    CHECK_HAS(error.why, part);
+    ignis__connection_destroy(connection);
 }
 
 TEST(strangers_are_turned_away_and_nobody_else_notices)
@@ -817,9 +818,9 @@ TEST(strangers_are_turned_away_and_nobody_else_notices)
     process ranks[2];
     char text[256] = "";
     int i, port = free_port();
-    ignis__wire *silent[3], *half;
-    ignis__address_of address;
-    ignis__head head;
+    ignis__connection *silent[3], *half;
+    ignis__endpoint address;
+    ignis__message_header head;
     NEEDS(2);
     for (i = 0; i < 2; i++) {
         snprintf(text, sizeof text,
@@ -835,9 +836,9 @@ TEST(strangers_are_turned_away_and_nobody_else_notices)
     say(silent[0], "GET / HTTP/1.1\r\n\r\n", 18);
     half = dial(&address);
     memset(&head, 0, sizeof head);
-    head.magic = IGNIS__WIRE_MAGIC;
-    head.version = IGNIS__WIRE_VERSION;
-    head.type = IGNIS__HEAD_HELLO;
+    head.magic = IGNIS__MESSAGE_MAGIC;
+    head.version = IGNIS__PROTOCOL_VERSION;
+    head.type = IGNIS__MESSAGE_HELLO;
     head.size = 16;
     say(half, &head, 20);
     refused(&address, 1, 2, true, "another token");
@@ -850,8 +851,8 @@ TEST(strangers_are_turned_away_and_nobody_else_notices)
     all(ranks, 2, DESTROY, 0, 0);
     finish(ranks, 2);
     for (i = 0; i < 3; i++)
-        ignis__wire_free(silent[i]);
-    ignis__wire_free(half);
+        ignis__connection_destroy(silent[i]);
+    ignis__connection_destroy(half);
     folder_end();
 }
 
@@ -870,15 +871,15 @@ static void *impostor_serve(void *context)
     impostor *self = (impostor *)context;
     for (;;) {
         unsigned char hello[256], answer[512];
-        ignis__head head;
+        ignis__message_header head;
         size_t size = strlen(self->says), at = 0;
         int fd = accept(self->fd, NULL, NULL);
         if (fd < 0)
             return NULL;
         self->came++;
         memset(&head, 0, sizeof head);
-        head.magic = IGNIS__WIRE_MAGIC;
-        head.version = IGNIS__WIRE_VERSION;
+        head.magic = IGNIS__MESSAGE_MAGIC;
+        head.version = IGNIS__PROTOCOL_VERSION;
         head.type = (uint16_t)self->type;
         head.size = (uint32_t)size;
         if (self->type >= 0)
@@ -897,12 +898,12 @@ TEST(a_strangers_word_ends_nothing)
     static const struct {
         int type;
         const char *says;
-    } words[] = {{IGNIS__HEAD_REFUSED, "\x1b[2J\x1b]0;owned\x07 go\naway\r\xff"},
-                 {IGNIS__HEAD_REFUSED, ""},
-                 {IGNIS__HEAD_WELCOME, ""},
-                 {IGNIS__HEAD_WELCOME, "come in"},
-                 {IGNIS__HEAD_CHALLENGE, "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"},
-                 {IGNIS__HEAD_CHALLENGE, "short"},
+    } words[] = {{IGNIS__MESSAGE_REFUSED, "\x1b[2J\x1b]0;owned\x07 go\naway\r\xff"},
+                 {IGNIS__MESSAGE_REFUSED, ""},
+                 {IGNIS__MESSAGE_WELCOME, ""},
+                 {IGNIS__MESSAGE_WELCOME, "come in"},
+                 {IGNIS__MESSAGE_CHALLENGE, "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"},
+                 {IGNIS__MESSAGE_CHALLENGE, "short"},
                  {-1, "HTTP/1.1 400 Bad Request\r\n\r\n\x1b[31m"}};
     char text[64], shown[2048];
     int i, k, port;
@@ -2204,9 +2205,9 @@ TEST(a_rank_that_lies_is_dead_to_the_others)
     SETUP(NULL);
     for (i = 0; i < COUNT_OF(lies); i++) {
         unsigned char bytes[1024] = {0};
-        const ignis__until until = ignis__until_in(5000000000);
+        const ignis__deadline until = ignis__deadline_in(5000000000);
         ignis__job_header header = {0, 0, 0};
-        ignis__trouble trouble;
+        ignis__peer_error error;
         pthread_t thread;
         bool noticed = false;
         ignis__job *job;
@@ -2218,10 +2219,10 @@ TEST(a_rank_that_lies_is_dead_to_the_others)
         if (job) {
             header.from = lies[i].from, header.to = lies[i].to;
             memcpy(bytes, &header, sizeof header);
-            ignis__mutex_lock(&job->links[0].wire->send_lock);
-            CHECK(ignis__wire_send(&trouble, job->links[0].wire, (int)IGNIS__HEAD_JOB + lies[i].type, bytes,
-                                   lies[i].size < 0 ? sizeof header + 4 : (size_t)lies[i].size, ends, lies[i].fds, &until));
-            ignis__mutex_unlock(&job->links[0].wire->send_lock);
+            ignis__mutex_lock(&job->links[0].connection->send_lock);
+            CHECK(ignis__connection_send(&error, job->links[0].connection, (int)IGNIS__MESSAGE_JOB + lies[i].type, bytes,
+                                         lies[i].size < 0 ? sizeof header + 4 : (size_t)lies[i].size, ends, lies[i].fds, &until));
+            ignis__mutex_unlock(&job->links[0].connection->send_lock);
         }
         pthread_join(thread, NULL);
         CHECK(noticed);

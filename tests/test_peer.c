@@ -49,14 +49,14 @@ TEST(hashes_are_those_of_the_standard)
 
 #ifndef _WIN32 /* which has neither */
 
-/*  A wire over one end of a stream. */
-static ignis__wire *stream_of(int fd)
+/*  A connection over one end of a stream. */
+static ignis__connection *stream_of(int fd)
 {
-    ignis__trouble trouble;
-    ignis__wire *wire = ignis__wire_make(&trouble, &ignis__wire_tcp, "stream");
-    wire->in = wire->out = ignis__fd_keep(fd);
-    CHECK(ignis__wire_room(&trouble, wire, 50000));
-    return wire;
+    ignis__peer_error error;
+    ignis__connection *connection = ignis__connection_create(&error, &ignis__connection_tcp, "stream");
+    connection->in = connection->out = ignis__fd_register(fd);
+    CHECK(ignis__connection_reserve(&error, connection, 50000));
+    return connection;
 }
 
 /*  Deadlines pass in the middle of messages again and again, and every message that was sent arrives whole and in order. */
@@ -64,40 +64,40 @@ TEST(deadlines_leave_streams_in_step)
 {
     enum { MESSAGES = 200 };
     static unsigned char data[50000];
-    ignis__trouble trouble;
-    ignis__wire *a, *b;
+    ignis__peer_error error;
+    ignis__connection *a, *b;
     int ends[2], sent = 0, got = 0, waits = 0, parts = 0, size = 5000;
     REQUIRE(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
     REQUIRE(setsockopt(ends[0], SOL_SOCKET, SO_SNDBUF, &size, sizeof size) == 0);
     a = stream_of(ends[0]), b = stream_of(ends[1]);
     while (got < MESSAGES) {
-        const ignis__until until = ignis__until_in(sent % 3 * 100000);
+        const ignis__deadline until = ignis__deadline_in(sent % 3 * 100000);
         if (sent < MESSAGES) {
             memset(data, sent, sizeof data);
-            if (ignis__wire_send(&trouble, a, IGNIS__HEAD_DATA, data, (size_t)(sent * 7919 % 50000), NULL, 0, &until))
+            if (ignis__connection_send(&error, a, IGNIS__MESSAGE_DATA, data, (size_t)(sent * 7919 % 50000), NULL, 0, &until))
                 sent++;
             else
-                waits++, CHECK_INT(trouble.diagnostic, IGNIS_DIAG_CHANNEL_TIMEOUT);
+                waits++, CHECK_INT(error.diagnostic, IGNIS_DIAG_CHANNEL_TIMEOUT);
             parts += ignis__atomic_load(&a->unsent) != 0;
         } else {
-            (void)ignis__wire_flush(&trouble, a, &ignis__until_now);
+            (void)ignis__connection_flush(&error, a, &ignis__deadline_now);
         }
-        if (ignis__wire_fetch(&trouble, b, &ignis__until_now)) {
-            const int bytes = (int)ignis__head_of(b).size;
+        if (ignis__connection_receive(&error, b, &ignis__deadline_now)) {
+            const int bytes = (int)ignis__message_header_read(b).size;
             CHECK_INT(bytes, got * 7919 % 50000);
-            CHECK(bytes == 0 || (b->inbox[sizeof(ignis__head)] == (unsigned char)got &&
-                                 b->inbox[sizeof(ignis__head) + (size_t)bytes - 1] == (unsigned char)got));
-            ignis__inbox_next(b);
+            CHECK(bytes == 0 || (b->inbox[sizeof(ignis__message_header)] == (unsigned char)got &&
+                                 b->inbox[sizeof(ignis__message_header) + (size_t)bytes - 1] == (unsigned char)got));
+            ignis__inbox_remove(b);
             got++;
         } else {
-            REQUIRE(trouble.diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT);
+            REQUIRE(error.diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT);
         }
     }
     CHECK(waits > 0 && parts > 0);
-    ignis__wire_free(a);
-    CHECK(!ignis__wire_fetch(&trouble, b, &ignis__until_now));
-    CHECK_INT(trouble.diagnostic, IGNIS_DIAG_CHANNEL_LOST);
-    ignis__wire_free(b);
+    ignis__connection_destroy(a);
+    CHECK(!ignis__connection_receive(&error, b, &ignis__deadline_now));
+    CHECK_INT(error.diagnostic, IGNIS_DIAG_CHANNEL_LOST);
+    ignis__connection_destroy(b);
 }
 
 /*  Descriptors that are kept are closed in a child, others are not. */
@@ -106,14 +106,14 @@ TEST(a_child_keeps_no_descriptor)
     int ends[2], status = 0, open_before = process_descriptors();
     pid_t child;
     REQUIRE(pipe(ends) == 0);
-    ignis__fd_keep(ends[0]);
+    ignis__fd_register(ends[0]);
     fflush(stdout);
     child = fork();
     if (child == 0)
         _exit(fcntl(ends[0], F_GETFD) < 0 && fcntl(ends[1], F_GETFD) >= 0 ? 0 : 1);
     CHECK(waitpid(child, &status, 0) == child && status == 0);
     CHECK(fcntl(ends[0], F_GETFD) >= 0);
-    ignis__fd_drop(&ends[0]);
+    ignis__fd_close(&ends[0]);
     CHECK_INT(ends[0], -1);
     close(ends[1]);
     CHECK_INT(process_descriptors(), open_before);
@@ -125,16 +125,17 @@ typedef struct meeting_end {
     ignis__listener *listener;
     const unsigned char *secret;
     char path[200];
-    ignis__trouble trouble;
-    ignis__wire *wire;
+    ignis__peer_error error;
+    ignis__connection *connection;
     bool other; /* than the listener's: tried until it is late */
 } meeting_end;
 
 static void *come(void *data)
 {
     meeting_end *end = (meeting_end *)data;
-    const ignis__until until = ignis__until_in(end->other ? 250000000 : 5000000000);
-    end->wire = ignis__wire_connect(&end->trouble, end->listener->kind, end->path, NULL, end->secret, "claim", 5, 100, &until);
+    const ignis__deadline until = ignis__deadline_in(end->other ? 250000000 : 5000000000);
+    const ignis__client client = {end->listener->kind, end->path, NULL, end->secret, "claim", 5, 100};
+    end->connection = ignis__connection_open(&end->error, &client, &until);
     return NULL;
 }
 
@@ -143,43 +144,43 @@ TEST(both_sides_prove_that_they_know_the_secret)
 {
     static const unsigned char secret[IGNIS__SECRET] = "sesame", other[IGNIS__SECRET] = "open";
     char folder[] = "/tmp/ignis_test_peer_XXXXXX", text[8] = "";
-    const ignis__until until = ignis__until_in(5000000000), soon = ignis__until_in(300000000);
-    ignis__trouble trouble;
+    const ignis__deadline until = ignis__deadline_in(5000000000), soon = ignis__deadline_in(300000000);
+    ignis__peer_error error;
     ignis__listener *listener;
-    ignis__wire *wire;
+    ignis__connection *connection;
     meeting_end end;
     pthread_t thread;
     REQUIRE(mkdtemp(folder) != NULL);
     memset(&end, 0, sizeof end);
     snprintf(end.path, sizeof end.path, "%s/listener", folder);
-    end.listener = listener = ignis__listener_new("test", ignis__wire_kinds[IGNIS_CHANNEL_DEFAULT], end.path);
+    end.listener = listener = ignis__listener_new("test", ignis__connection_kinds[IGNIS_CHANNEL_DEFAULT], end.path);
     REQUIRE(listener != NULL);
 #ifdef _WIN32 /* what is at the path says where */
-    CHECK(ignis__listener_open("test", &trouble, listener, end.path, secret));
+    CHECK(ignis__listener_open("test", &error, listener, end.path, secret));
 #else
-    CHECK(ignis__listener_open("test", &trouble, listener, NULL, secret));
+    CHECK(ignis__listener_open("test", &error, listener, NULL, secret));
 #endif
     end.secret = other;
     end.other = true;
     pthread_create(&thread, NULL, come, &end);
-    CHECK(!ignis__listener_next("test", &trouble, listener, &soon));
+    CHECK(!ignis__listener_next("test", &error, listener, &soon));
     pthread_join(thread, NULL);
-    CHECK(!end.wire);
-    CHECK_HAS(end.trouble.why, "another token");
+    CHECK(!end.connection);
+    CHECK_HAS(end.error.why, "another token");
     CHECK(listener->refused >= 1);
     end.secret = secret;
     end.other = false;
     pthread_create(&thread, NULL, come, &end);
-    wire = ignis__listener_next("test", &trouble, listener, &until);
-    REQUIRE(wire != NULL);
-    CHECK(!ignis__claim_read(&trouble, wire, text, 4));
-    CHECK(ignis__claim_read(&trouble, wire, text, 5) && ignis__wire_welcome(&trouble, wire, 100));
+    connection = ignis__listener_next("test", &error, listener, &until);
+    REQUIRE(connection != NULL);
+    CHECK(!ignis__claim_read(&error, connection, text, 4));
+    CHECK(ignis__claim_read(&error, connection, text, 5) && ignis__connection_welcome(&error, connection, 100));
     CHECK_TEXT(text, "claim");
     pthread_join(thread, NULL);
-    REQUIRE(end.wire != NULL);
-    CHECK(memcmp(wire->nonces, end.wire->nonces, sizeof wire->nonces) == 0);
-    ignis__wire_free(wire);
-    ignis__wire_free(end.wire);
+    REQUIRE(end.connection != NULL);
+    CHECK(memcmp(connection->nonces, end.connection->nonces, sizeof connection->nonces) == 0);
+    ignis__connection_destroy(connection);
+    ignis__connection_destroy(end.connection);
     ignis__listener_free(listener);
     CHECK_INT(rmdir(folder), 0);
 }

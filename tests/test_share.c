@@ -331,19 +331,19 @@ TEST(only_what_was_made_to_be_shared)
     CHECK_OK(ignis_array_free(array)); /* nothing of all that held it */
 }
 
-/*  Sends a message by the wire, with its seal, and with two descriptors of which the first may be anything. */
+/*  Sends a message by the connection, with its seal, and with two descriptors of which the first may be anything. */
 static void send_message(ignis_channel channel, const ignis__record_of_array *message, size_t size, int memory, int count)
 {
     ignis__channel *item = (ignis__channel *)ignis__pool_hold(&ignis__channels, channel.id);
-    ignis__until until = {0, NULL};
-    ignis__trouble trouble;
+    ignis__deadline until = {0, NULL};
+    ignis__peer_error error;
     int fds[3], ends[2];
     until.deadline_ns = ignis__monotonic_ns() + 1000000000;
     CHECK(pipe(ends) == 0);
     fds[0] = memory;
     fds[1] = ends[1];
     fds[2] = ends[0];
-    CHECK(ignis__wire_send(&trouble, item->wire, IGNIS__HEAD_ARRAY, message, size, fds, count, &until));
+    CHECK(ignis__connection_send(&error, item->connection, IGNIS__MESSAGE_ARRAY, message, size, fds, count, &until));
     close(ends[0]);
     close(ends[1]);
     ignis__channel_drop(item);

@@ -1,6 +1,7 @@
-/* ===============================================================================================================
-   >>channel - how a handle travels: unix socket, named pipe, shared memory.
-   =============================================================================================================== */
+/*  >>channel.method - bytes that pipes and rings hold
 
-#define IGNIS__WIRE_RING \
-    (2 * (int)IGNIS_CHANNEL_MAX_BYTES) /* bytes of a pipe or ring; a whole message with its head fits */
+    Room for a whole message with its header in each direction.
+    Uses: the limits of channel.h. Channels connect two processes of a machine and user; a kind of connection
+    is chosen by ignis_channel_method. */
+
+#define IGNIS__RING_BYTES (2 * (int)IGNIS_CHANNEL_MAX_BYTES)

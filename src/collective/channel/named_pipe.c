@@ -1,13 +1,18 @@
-/* --- a named pipe: one instance a client. It does not block; whoever waits looks again every millisecond.
-   Its name is random, as the names of pipes are anybody's. Those who are to connect know it, or it lies in
-   the name's file, which is the path then. */
+/*  >>channel.named_pipe - channels by a named pipe (Windows)
 
-static bool ignis__pipe_trouble(ignis__trouble *trouble, const char *what)
+    Implements IGNIS_CHANNEL_PIPE: one pipe instance a client, without blocking; a waiter polls every
+    millisecond. The name is random, since any process can create a pipe of any name. Clients know it or read
+    it from the file of the name.
+    Uses: connections, listeners, Windows.
+    Invariants: only this user can open the pipe.
+    Locks: none of its own. */
+
+static bool ignis__pipe_error_set(ignis__peer_error *error, const char *what)
 {
-    DWORD error = GetLastError();
-    if (error == ERROR_BROKEN_PIPE || error == ERROR_PIPE_NOT_CONNECTED || error == ERROR_NO_DATA)
-        return ignis__trouble_lost(trouble);
-    return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%s: Windows error %lu", what, error);
+    DWORD os_error = GetLastError();
+    if (os_error == ERROR_BROKEN_PIPE || os_error == ERROR_PIPE_NOT_CONNECTED || os_error == ERROR_NO_DATA)
+        return ignis__peer_error_set_lost(error);
+    return ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_IO, "%s: Windows error %lu", what, os_error);
 }
 
 static const char ignis__pipe_prefix[] = "\\\\.\\pipe\\ignis-"; /* of this machine */
@@ -15,37 +20,37 @@ static void ignis__pipe_path(char path[IGNIS__PATH_MAX], uint64_t place)
 {
     snprintf(path, IGNIS__PATH_MAX, "%s%016llx", ignis__pipe_prefix, (unsigned long long)place);
 }
-static bool ignis__pipe_named(const char *path)
+static bool ignis__pipe_path_valid(const char *path)
 {
     return strncmp(path, ignis__pipe_prefix, sizeof ignis__pipe_prefix - 1) != 0;
 }
 
-static bool ignis__pipe_listen(ignis__trouble *trouble, ignis__listener *listener)
+static bool ignis__pipe_listen(ignis__peer_error *error, ignis__listener *listener)
 {
-    (void)trouble;
-    if (ignis__pipe_named(listener->path))
+    (void)error;
+    if (ignis__pipe_path_valid(listener->path))
         ignis__pipe_path(listener->path, listener->place);
     return true;
 }
 
-static bool ignis__pipe_accept(ignis__trouble *trouble, ignis__listener *listener, ignis__wire *fresh)
+static bool ignis__pipe_accept(ignis__peer_error *error, ignis__listener *listener, ignis__connection *fresh)
 {
     SECURITY_ATTRIBUTES security;
     if (listener->pending_count > 0 && listener->pending[listener->pending_count - 1].since_ns == 0)
-        return false; /* nobody has come to the last one yet */
+        return false; /* no client has connected to the latest one yet */
     security.nLength = (DWORD)sizeof security;
     security.bInheritHandle = FALSE;
     security.lpSecurityDescriptor = ignis__security_descriptor();
     if (!security.lpSecurityDescriptor)
-        return ignis__pipe_trouble(trouble, "the user's security descriptor");
+        return ignis__pipe_error_set(error, "the user's security descriptor");
     fresh->in = fresh->out = CreateNamedPipeA(
         fresh->path, PIPE_ACCESS_DUPLEX | (listener->arrivals == 0 ? FILE_FLAG_FIRST_PIPE_INSTANCE : 0),
         PIPE_TYPE_BYTE | PIPE_READMODE_BYTE | PIPE_NOWAIT | PIPE_REJECT_REMOTE_CLIENTS, PIPE_UNLIMITED_INSTANCES,
-        IGNIS__WIRE_RING, IGNIS__WIRE_RING, 0, &security);
-    return fresh->in != IGNIS__NO_FILE || ignis__pipe_trouble(trouble, fresh->path);
+        IGNIS__RING_BYTES, IGNIS__RING_BYTES, 0, &security);
+    return fresh->in != IGNIS__NO_FILE || ignis__pipe_error_set(error, fresh->path);
 }
 
-static bool ignis__pipe_connected(ignis__wire *fresh)
+static bool ignis__pipe_connected(ignis__connection *fresh)
 {
     ULONG pid = 0;
     if (ConnectNamedPipe(fresh->in, NULL) ||
@@ -56,98 +61,114 @@ static bool ignis__pipe_connected(ignis__wire *fresh)
     return true;
 }
 
-static bool ignis__pipe_connect(ignis__trouble *trouble, ignis__wire *wire, bool *again)
+static bool ignis__pipe_connect(ignis__peer_error *error, ignis__connection *connection, bool *again)
 {
     DWORD mode = PIPE_READMODE_BYTE | PIPE_NOWAIT;
     ULONG pid = 0;
     ignis__name_record record;
-    if (ignis__pipe_named(wire->path)) {
-        *again = !ignis__name_file_read(wire->path, &record, sizeof record);
+    if (ignis__pipe_path_valid(connection->path)) {
+        *again = !ignis__name_file_read(connection->path, &record, sizeof record);
         if (*again)
-            return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "there is no server in %s", wire->path);
-        ignis__pipe_path(wire->path, record.place);
+            return ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_IO, "no server in %s", connection->path);
+        ignis__pipe_path(connection->path, record.place);
     }
-    wire->in = wire->out = CreateFileA(wire->path, GENERIC_READ | GENERIC_WRITE, 0, NULL, OPEN_EXISTING,
-                                       SECURITY_SQOS_PRESENT | SECURITY_IDENTIFICATION, NULL);
-    *again = wire->in != IGNIS__NO_FILE || GetLastError() == ERROR_FILE_NOT_FOUND || GetLastError() == ERROR_PIPE_BUSY;
-    if (wire->in == IGNIS__NO_FILE || !SetNamedPipeHandleState(wire->in, &mode, NULL, NULL) ||
-        !GetNamedPipeServerProcessId(wire->in, &pid))
-        return ignis__pipe_trouble(trouble, wire->path);
-    wire->peer_pid = (int64_t)pid;
+    connection->in = connection->out =
+        CreateFileA(connection->path, GENERIC_READ | GENERIC_WRITE, 0, NULL, OPEN_EXISTING,
+                    SECURITY_SQOS_PRESENT | SECURITY_IDENTIFICATION, NULL);
+    *again =
+        connection->in != IGNIS__NO_FILE || GetLastError() == ERROR_FILE_NOT_FOUND || GetLastError() == ERROR_PIPE_BUSY;
+    if (connection->in == IGNIS__NO_FILE || !SetNamedPipeHandleState(connection->in, &mode, NULL, NULL) ||
+        !GetNamedPipeServerProcessId(connection->in, &pid))
+        return ignis__pipe_error_set(error, connection->path);
+    connection->peer_pid = (int64_t)pid;
     return true;
 }
 
-static int64_t ignis__pipe_write(ignis__trouble *trouble, ignis__wire *wire)
+static int64_t ignis__pipe_write(ignis__peer_error *error, ignis__connection *connection)
 {
     DWORD written = 0;
-    if (WriteFile(wire->out, wire->outbox + wire->outbox_done, (DWORD)(wire->outbox_size - wire->outbox_done), &written,
-                  NULL))
+    if (WriteFile(connection->out, connection->outbox + connection->outbox_done,
+                  (DWORD)(connection->outbox_size - connection->outbox_done), &written, NULL))
         return (int64_t)written;
-    ignis__pipe_trouble(trouble, "WriteFile");
+    ignis__pipe_error_set(error, "WriteFile");
     return -1;
 }
 
-static int64_t ignis__pipe_read(ignis__trouble *trouble, ignis__wire *wire, void *data, size_t size)
+static int64_t ignis__pipe_read(ignis__peer_error *error, ignis__connection *connection, void *data, size_t size)
 {
     DWORD got = 0, available = 0;
-    if (PeekNamedPipe(wire->in, NULL, 0, NULL, &available, NULL) ? available == 0 : GetLastError() != ERROR_BROKEN_PIPE)
-        return 0; /* nothing, or nobody is there yet */
-    if (ReadFile(wire->in, data, (DWORD)size, &got, NULL) || GetLastError() == ERROR_NO_DATA)
+    if (PeekNamedPipe(connection->in, NULL, 0, NULL, &available, NULL) ? available == 0
+                                                                       : GetLastError() != ERROR_BROKEN_PIPE)
+        return 0; /* no bytes, or no client yet */
+    if (ReadFile(connection->in, data, (DWORD)size, &got, NULL) || GetLastError() == ERROR_NO_DATA)
         return (int64_t)got;
-    ignis__pipe_trouble(trouble, "ReadFile");
+    ignis__pipe_error_set(error, "ReadFile");
     return -1;
 }
 
-static bool ignis__pipe_wait(ignis__trouble *trouble, ignis__wire *wire, bool to_write, const ignis__until *until,
-                             const char *what)
+static bool ignis__pipe_wait(ignis__peer_error *error, ignis__connection *connection, bool to_write,
+                             const ignis__deadline *until, const char *what)
 {
-    (void)wire, (void)to_write;
-    if (ignis__until_slice(until, 1) == 0)
-        return ignis__trouble_late(trouble, until, what);
+    (void)connection, (void)to_write;
+    if (ignis__deadline_slice_ms(until, 1) == 0)
+        return ignis__peer_error_set_timeout(error, until, what);
     ignis__sleep_us(1000);
     return true;
 }
 
-static bool ignis__pipe_alive(ignis__wire *wire)
+static bool ignis__pipe_alive(ignis__connection *connection)
 {
-    bool ended = wire->process != IGNIS__NO_FILE && WaitForSingleObject(wire->process, 0) == WAIT_OBJECT_0;
-    return !ended && PeekNamedPipe(wire->in, NULL, 0, NULL, NULL, NULL) != 0;
+    bool ended = connection->process != IGNIS__NO_FILE && WaitForSingleObject(connection->process, 0) == WAIT_OBJECT_0;
+    return !ended && PeekNamedPipe(connection->in, NULL, 0, NULL, NULL, NULL) != 0;
 }
 
-static void ignis__pipe_take_back(const ignis__wire *wire, const uint64_t *numbers, int count)
+static void ignis__pipe_close_duplicates(const ignis__connection *connection, const uint64_t *numbers, int count)
 {
     while (count > 0)
-        DuplicateHandle(wire->process, (HANDLE)(uintptr_t)numbers[--count], NULL, NULL, 0, FALSE,
+        DuplicateHandle(connection->process, (HANDLE)(uintptr_t)numbers[--count], NULL, NULL, 0, FALSE,
                         DUPLICATE_CLOSE_SOURCE);
 }
 
-static bool ignis__pipe_give(ignis__trouble *trouble, const ignis__wire *wire, const int *fds, int count,
-                             uint64_t *numbers)
+static bool ignis__pipe_duplicate_handles(ignis__peer_error *error, const ignis__connection *connection, const int *fds,
+                                          int count, uint64_t *numbers)
 {
     HANDLE made;
     int i;
-    if (wire->process == IGNIS__NO_FILE) /* a number that stands for this process itself */
-        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "process %lld lets us put no handles into it",
-                                  (long long)wire->peer_pid);
+    if (connection->process == IGNIS__NO_FILE) /* the invalid handle is also the pseudo handle of this process */
+        return ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_IO,
+                                     "process %lld does not allow handles to be duplicated into it",
+                                     (long long)connection->peer_pid);
     for (i = 0; i < count; i++) {
-        if (!DuplicateHandle(GetCurrentProcess(), ignis__fd_handle(fds[i]), wire->process, &made, 0, FALSE,
+        if (!DuplicateHandle(GetCurrentProcess(), ignis__fd_handle(fds[i]), connection->process, &made, 0, FALSE,
                              DUPLICATE_SAME_ACCESS)) {
-            DWORD error = GetLastError();
-            ignis__pipe_take_back(wire, numbers, i);
-            if (WaitForSingleObject(wire->process, 0) == WAIT_OBJECT_0)
-                return ignis__trouble_lost(trouble);
-            return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO,
-                                      "a handle cannot be given to process %lld: Windows error %lu",
-                                      (long long)wire->peer_pid, error);
+            DWORD os_error = GetLastError();
+            ignis__pipe_close_duplicates(connection, numbers, i);
+            if (WaitForSingleObject(connection->process, 0) == WAIT_OBJECT_0)
+                return ignis__peer_error_set_lost(error);
+            return ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_IO,
+                                         "a handle cannot be duplicated into process %lld: Windows error %lu",
+                                         (long long)connection->peer_pid, os_error);
         }
         numbers[i] = (uint64_t)(uintptr_t)made;
     }
     return true;
 }
 
-/* clang-format off */
-static const ignis__wire_kind ignis__wire_pipe = {
-    IGNIS_CHANNEL_PIPE, "pipe", false, true, ignis__pipe_listen, ignis__pipe_accept, ignis__pipe_connected, ignis__pipe_connect,
-    ignis__pipe_write, ignis__pipe_read, ignis__pipe_wait, ignis__pipe_alive, NULL, NULL, ignis__pipe_give, ignis__pipe_take_back};
-/* clang-format on */
-static const ignis__wire_kind *const ignis__wire_kinds[] = {&ignis__wire_pipe, NULL, &ignis__wire_pipe, NULL};
+static const ignis__connection_kind ignis__connection_pipe = {IGNIS_CHANNEL_PIPE,
+                                                              "pipe",
+                                                              false,
+                                                              true,
+                                                              ignis__pipe_listen,
+                                                              ignis__pipe_accept,
+                                                              ignis__pipe_connected,
+                                                              ignis__pipe_connect,
+                                                              ignis__pipe_write,
+                                                              ignis__pipe_read,
+                                                              ignis__pipe_wait,
+                                                              ignis__pipe_alive,
+                                                              NULL,
+                                                              NULL,
+                                                              ignis__pipe_duplicate_handles,
+                                                              ignis__pipe_close_duplicates};
+static const ignis__connection_kind *const ignis__connection_kinds[] = {&ignis__connection_pipe, NULL,
+                                                                        &ignis__connection_pipe, NULL};

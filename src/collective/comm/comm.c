@@ -191,7 +191,7 @@ static ignis__comm *ignis__comm_new(const char *call, ignis__device *device, int
     comm->options = *options;
     comm->storage = storage;
     comm->memory = memory;
-    ignis__mutex_init(&comm->joint);
+    ignis__mutex_init(&comm->agreement);
     ignis__section_use(IGNIS__SECTION_COMM, ignis__comms_close);
     return comm;
 }

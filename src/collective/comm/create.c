@@ -92,14 +92,14 @@ static bool ignis__comm_join(ignis__making *making)
     id = making->all[0].nccl;
     ignis__step_begin(making);
     nccl = comm->memory->nccl = ignis__nccl_begin(making->call, comm->device, &id, comm->rank, comm->size,
-                                                  making->joint.deadline - ignis__monotonic_ns());
+                                                  making->agreement.deadline - ignis__monotonic_ns());
     if (nccl) {
         ignis__atomic_store(&comm->nccl_there, 1); /* who dies now makes the watcher end the waiting */
         (void)ignis__nccl_joined(making->call, nccl);
         nccl->patience_ns = comm->options.timeout_ns;
         nccl->hosts = ignis__comm_hosts(comm, &local_rank, &local_size) > 1;
     }
-    making->joint.deadline += comm->options.timeout_ns; /* one that has waited in vain comes later */
+    making->agreement.deadline += comm->options.timeout_ns; /* one that has waited in vain comes later */
     return ignis__step_end(making, -1, NULL);
 }
 
@@ -119,20 +119,21 @@ IGNIS__COLD static bool ignis__comm_join_late(const char *call, ignis__comm *com
         return false;
     }
     ignis__job_watch_tick(comm->job, &comm->watch);
-    ignis__joint_begin(&making.joint, comm, IGNIS__JOINT_NCCL, 0);
+    ignis__agreement_begin(&making.agreement, comm, IGNIS__AGREEMENT_NCCL, 0);
     do
         ok = ignis__comm_join(&making);
-    while (!ok && making.joint.overtaken && !comm->memory->nccl);
-    ignis__joint_end(&making.joint, comm);
+    while (!ok && making.agreement.overtaken && !comm->memory->nccl);
+    ignis__agreement_end(&making.agreement, comm);
     ignis__free(making.all);
     if (!ok && comm->memory->nccl)
         ignis__nccl_abort(comm->memory->nccl);
     if (making.lost) {
-        for (peer = comm->size - 1; peer >= 0 && comm->member[peer] != making.joint.failure.rank; peer--)
+        for (peer = comm->size - 1; peer >= 0 && comm->member[peer] != making.agreement.failure.rank; peer--)
             ;
         ignis__comm_break_all(
-            comm, making.joint.failure.reason == IGNIS__JOINT_LATE ? IGNIS__COMM_TIMEOUT : IGNIS__COMM_PEER, peer);
-        return ignis__joint_failed(call, &making.joint);
+            comm, making.agreement.failure.reason == IGNIS__AGREEMENT_LATE ? IGNIS__COMM_TIMEOUT : IGNIS__COMM_PEER,
+            peer);
+        return ignis__agreement_failed(call, &making.agreement);
     }
     comm->nccl_state = ok ? IGNIS__COMM_NCCL_JOINED : IGNIS__COMM_NCCL_REFUSED;
     snprintf(comm->nccl_reason, sizeof comm->nccl_reason,
@@ -185,10 +186,10 @@ static bool ignis__comm_make_transport(ignis__making *making)
     return ignis__regions_make(making, true);
 }
 
-/*  Sets a prepared communicator up together with its other ranks, and makes its handle. `joint` is what they
-    are at, null: they have met just now. On failure the communicator is gone, which is not reported where
-    ignis__joint_again. */
-IGNIS__COLD static ignis_comm ignis__comm_make(const char *call, ignis__comm *comm, ignis__joint *joint)
+/*  Sets a prepared communicator up together with its other ranks, and makes its handle. `agreement` is what
+    they are at, null: they have met just now. On failure the communicator is gone, which is not reported
+    where ignis__agreement_retry. */
+IGNIS__COLD static ignis_comm ignis__comm_make(const char *call, ignis__comm *comm, ignis__agreement *agreement)
 {
     const ignis__comm_regions *regions = comm->memory->regions;
     ignis_comm handle = {0};
@@ -199,11 +200,11 @@ IGNIS__COLD static ignis_comm ignis__comm_make(const char *call, ignis__comm *co
     memset(&making, 0, sizeof making);
     making.call = call;
     making.comm = comm;
-    ignis__joint_first(&making.joint, comm);
-    if (joint) {
-        making.joint.attempt = joint->attempt;
-        making.joint.print = joint->print;
-        making.joint.key = joint->key;
+    ignis__agreement_first(&making.agreement, comm);
+    if (agreement) {
+        making.agreement.attempt = agreement->attempt;
+        making.agreement.print = agreement->print;
+        making.agreement.key = agreement->key;
     }
     making.all = (ignis__vote *)ignis__alloc(sizeof *making.all * (size_t)comm->size);
     if (!making.all) {
@@ -231,13 +232,13 @@ IGNIS__COLD static ignis_comm ignis__comm_make(const char *call, ignis__comm *co
             ok = false;
         }
     }
-    if (joint) {
-        joint->attempt = making.joint.attempt;
-        joint->failed = making.joint.failed;
-        joint->overtaken = making.joint.overtaken;
-        joint->failure = making.joint.failure;
+    if (agreement) {
+        agreement->attempt = making.agreement.attempt;
+        agreement->failed = making.agreement.failed;
+        agreement->overtaken = making.agreement.overtaken;
+        agreement->failure = making.agreement.failure;
     }
-    if (!ok && !(joint && ignis__joint_again(joint)))
+    if (!ok && !(agreement && ignis__agreement_retry(agreement)))
         ignis__making_report(&making);
     ignis__free(making.all);
     if (ok) {

@@ -80,20 +80,21 @@ static ignis__comm *ignis__comm_parent(const char *call, ignis_comm handle)
 
 /*  Makes a communicator of those ranks of `parent` that are in place, this one among them. `what` goes into
     its key. */
-static ignis_comm ignis__comm_derive(const char *call, ignis__comm *parent, ignis__joint *joint, const int *place,
-                                     int count, uint64_t what)
+static ignis_comm ignis__comm_derive(const char *call, ignis__comm *parent, ignis__agreement *agreement,
+                                     const int *place, int count, uint64_t what)
 {
     int member[IGNIS__JOB_MAX_RANKS], me = 0, i;
-    uint64_t key = ignis__hash(ignis__hash(joint->key, &joint->attempt, sizeof joint->attempt), &what, sizeof what);
+    uint64_t key =
+        ignis__hash(ignis__hash(agreement->key, &agreement->attempt, sizeof agreement->attempt), &what, sizeof what);
     ignis_comm none = {0};
     ignis__comm *comm;
     for (i = 0; i < count; i++) {
-        member[i] = joint->member[place[i]];
-        if (place[i] == joint->me)
+        member[i] = agreement->member[place[i]];
+        if (place[i] == agreement->me)
             me = i;
     }
     comm = ignis__comm_prepare(call, parent->job, parent->device, member, count, me, key, &parent->options);
-    return comm ? ignis__comm_make(call, comm, joint) : none;
+    return comm ? ignis__comm_make(call, comm, agreement) : none;
 }
 
 IGNIS_API IGNIS__COLD ignis_comm ignis_comm_split(ignis_comm handle, int color, int key)
@@ -103,22 +104,22 @@ IGNIS_API IGNIS__COLD ignis_comm ignis_comm_split(ignis_comm handle, int color, 
     int place[IGNIS__JOB_MAX_RANKS];
     ignis_comm result = {0};
     ignis__split mine, *all;
-    ignis__joint joint;
+    ignis__agreement agreement;
     if (!parent)
         return result;
     mine.color = color;
     mine.key = key;
     all = (ignis__split *)ignis__alloc_for(call, sizeof *all * (size_t)parent->size);
-    ignis__joint_begin(&joint, parent, IGNIS__JOINT_SPLIT, 0);
+    ignis__agreement_begin(&agreement, parent, IGNIS__AGREEMENT_SPLIT, 0);
     do { /* the second step finds out who said it, but has given up meanwhile */
-        if (all && (!ignis__joint_step(&joint, &mine, sizeof mine, all, -1, NULL) ||
-                    !ignis__joint_step(&joint, &mine, 0, all, -1, NULL)))
-            (void)(ignis__joint_again(&joint) || ignis__joint_failed(call, &joint));
+        if (all && (!ignis__agreement_step(&agreement, &mine, sizeof mine, all, -1, NULL) ||
+                    !ignis__agreement_step(&agreement, &mine, 0, all, -1, NULL)))
+            (void)(ignis__agreement_retry(&agreement) || ignis__agreement_failed(call, &agreement));
         else if (all && color >= 0)
-            result = ignis__comm_derive(call, parent, &joint, place,
+            result = ignis__comm_derive(call, parent, &agreement, place,
                                         ignis__split_order(all, parent->size, color, place), (uint64_t)(uint32_t)color);
-    } while (all && !result.id && ignis__joint_again(&joint));
-    ignis__joint_end(&joint, parent);
+    } while (all && !result.id && ignis__agreement_retry(&agreement));
+    ignis__agreement_end(&agreement, parent);
     ignis__free(all);
     ignis__comm_drop(call, parent);
     return result;
@@ -126,20 +127,20 @@ IGNIS_API IGNIS__COLD ignis_comm ignis_comm_split(ignis_comm handle, int color, 
 
 /*  Those who are there say who they think is not; `all` is for what they say. True: all say the same. False:
     one has not said it, or *gone is more than it was. */
-static bool ignis__shrink_agree(ignis__joint *joint, unsigned char *gone, unsigned char *all)
+static bool ignis__shrink_agree(ignis__agreement *agreement, unsigned char *gone, unsigned char *all)
 {
-    size_t bytes = ((size_t)joint->count + 7) / 8, b;
+    size_t bytes = ((size_t)agreement->count + 7) / 8, b;
     bool same = true;
     int i;
-    for (i = 0; i < joint->count; i++)
-        if (i != joint->me && ignis__job_absent(joint->job, joint->watch, joint->member[i]))
+    for (i = 0; i < agreement->count; i++)
+        if (i != agreement->me && ignis__job_absent(agreement->job, agreement->watch, agreement->member[i]))
             ignis__bit_set(gone, i);
-    joint->without = gone;
-    if (!ignis__joint_step(joint, gone, bytes, all, -1, NULL))
+    agreement->without = gone;
+    if (!ignis__agreement_step(agreement, gone, bytes, all, -1, NULL))
         return false;
-    for (i = 0; i < joint->count; i++)
+    for (i = 0; i < agreement->count; i++)
         same = same && (ignis__bit(gone, i) || memcmp(all + (size_t)i * bytes, gone, bytes) == 0);
-    for (i = 0; !same && i < joint->count; i++)
+    for (i = 0; !same && i < agreement->count; i++)
         for (b = 0; b < bytes && !ignis__bit(gone, i); b++)
             gone[b] = (unsigned char)(gone[b] | all[(size_t)i * bytes + b]);
     return same;
@@ -172,7 +173,7 @@ IGNIS__COLD static ignis_comm ignis__comm_shrink(const char *call, ignis_comm ha
     unsigned char gone[IGNIS__JOB_MAX_RANKS / 8], *all = NULL;
     int place[IGNIS__JOB_MAX_RANKS], i, left;
     ignis_comm result = {0};
-    ignis__joint joint;
+    ignis__agreement agreement;
     bool again = true;
     if (!parent)
         return result;
@@ -183,24 +184,25 @@ IGNIS__COLD static ignis_comm ignis__comm_shrink(const char *call, ignis_comm ha
         ignis__comm_drop(call, parent);
         return result;
     }
-    ignis__joint_begin(&joint, parent, IGNIS__JOINT_SHRINK, ignis__hash(IGNIS__HASH_START, gone, sizeof gone));
+    ignis__agreement_begin(&agreement, parent, IGNIS__AGREEMENT_SHRINK,
+                           ignis__hash(IGNIS__HASH_START, gone, sizeof gone));
     while (again) {
-        if (ignis__shrink_agree(&joint, gone, all)) {
+        if (ignis__shrink_agree(&agreement, gone, all)) {
             for (i = left = 0; i < parent->size; i++)
                 if (!ignis__bit(gone, i))
                     place[left++] = i;
-            result = ignis__comm_derive(call, parent, &joint, place, left,
+            result = ignis__comm_derive(call, parent, &agreement, place, left,
                                         ignis__hash(IGNIS__HASH_START, gone, sizeof gone));
-            again = !result.id && ignis__joint_again(&joint);
+            again = !result.id && ignis__agreement_retry(&agreement);
         } else if (ignis__bit(gone, parent->rank)) {
             ignis__fail(IGNIS_DIAG_COMM_PEER, call, "the other ranks have given this one up");
             again = false;
-        } else if (joint.failed && !ignis__joint_again(&joint)) {
-            again = ignis__joint_failed(call, &joint);
+        } else if (agreement.failed && !ignis__agreement_retry(&agreement)) {
+            again = ignis__agreement_failed(call, &agreement);
         }
-        joint.attempt += again && !joint.overtaken;
+        agreement.attempt += again && !agreement.overtaken;
     }
-    ignis__joint_end(&joint, parent);
+    ignis__agreement_end(&agreement, parent);
     ignis__free(all);
     ignis__comm_drop(call, parent);
     return result;

@@ -158,8 +158,8 @@ typedef struct ignis__comm {
     ignis__job_watch watch; /* with the key under which its ranks talk, and their ranks in the job */
     int member[IGNIS__JOB_MAX_RANKS];
     unsigned char gone[IGNIS__JOB_MAX_RANKS];
-    ignis__mutex joint; /* one thing that all ranks do together at a time */
-    uint32_t attempts;  /* at that */
+    ignis__mutex agreement; /* one thing that all ranks do together at a time */
+    uint32_t attempts;      /* at that */
     ignis_comm_transport transport;
     ignis__comm_nccl_state nccl_state; /* where there are own kernels, too */
     uint64_t nccl_there;               /* other threads may use memory->nccl */

@@ -110,7 +110,7 @@ static bool ignis__probe_copy(ignis__making *making, unsigned char *data, size_t
                    : !IGNIS__CUDA_FAILED(making->call, comm->device, cuMemcpyDtoHAsync_v2,
                                          (data + (size_t)i * piece, address[i] + offset, piece, stream));
     if (ok)
-        ok = ignis__stream_wait(making->call, comm->device, stream, making->joint.deadline,
+        ok = ignis__stream_wait(making->call, comm->device, stream, making->agreement.deadline,
                                 &comm->memory->regions->late);
     else if (stream) /* the copies before the one that failed use memory that is given back now */
         (void)IGNIS__CUDA(cuStreamSynchronize, (stream));
@@ -175,9 +175,9 @@ static bool ignis__regions_make(ignis__making *making, bool staged)
         }
         mine = step == 0 ? fds[0] : -1; /* goes to the others, whose come instead */
         for (i = 0; step > 0 && i < comm->size; i++)
-            ignis__fd_drop(&fds[i]);
+            ignis__fd_close(&fds[i]);
         ok = ignis__step_end(making, mine, step == 0 ? fds : NULL);
-        ignis__fd_drop(&mine);
+        ignis__fd_close(&mine);
     }
     if (!ok)
         ignis__comm_regions_clear(making->call, comm->memory->regions);

@@ -16,52 +16,53 @@ typedef struct ignis__vote {
 typedef struct ignis__making {
     const char *call;
     ignis__comm *comm;
-    ignis__joint joint;
+    ignis__agreement agreement;
     ignis__record before; /* what this thread had reported */
     ignis__vote mine, *all;
-    bool lost; /* a rank died, or did not come: `joint` tells */
+    bool lost; /* a rank died, or did not come: `agreement` tells */
 } ignis__making;
 
 enum { IGNIS__PROBE_BYTES = 64 };
 
 /*  What ranks of a communicator that is being made do together: nobody else has it yet. */
-static void ignis__joint_first(ignis__joint *joint, ignis__comm *comm)
+static void ignis__agreement_first(ignis__agreement *agreement, ignis__comm *comm)
 {
-    memset(joint, 0, sizeof *joint);
-    joint->job = comm->job;
-    joint->watch = &comm->watch;
-    joint->member = comm->member;
-    joint->count = comm->size;
-    joint->me = comm->rank;
-    joint->key = comm->watch.key;
-    joint->deadline = ignis__monotonic_ns() + comm->options.timeout_ns;
+    memset(agreement, 0, sizeof *agreement);
+    agreement->job = comm->job;
+    agreement->watch = &comm->watch;
+    agreement->member = comm->member;
+    agreement->count = comm->size;
+    agreement->me = comm->rank;
+    agreement->key = comm->watch.key;
+    agreement->deadline = ignis__monotonic_ns() + comm->options.timeout_ns;
 }
 
 /*  Begins what all ranks of a communicator do together: only one thing at a time. What a rank has given up
     before shall not count in it. */
-static void ignis__joint_begin(ignis__joint *joint, ignis__comm *comm, ignis__joint_kind kind, uint64_t hash)
+static void ignis__agreement_begin(ignis__agreement *agreement, ignis__comm *comm, ignis__agreement_kind kind,
+                                   uint64_t hash)
 {
-    ignis__mutex_lock(&comm->joint);
+    ignis__mutex_lock(&comm->agreement);
     ignis__job_catch_up(comm->job);
-    ignis__joint_first(joint, comm);
-    joint->attempt = ++comm->attempts;
-    joint->print = IGNIS__JOINT_PRINT(kind, hash);
+    ignis__agreement_first(agreement, comm);
+    agreement->attempt = ++comm->attempts;
+    agreement->print = IGNIS__AGREEMENT_PRINT(kind, hash);
 }
 
-static void ignis__joint_end(const ignis__joint *joint, ignis__comm *comm)
+static void ignis__agreement_end(const ignis__agreement *agreement, ignis__comm *comm)
 {
-    if (joint->failed)
-        ignis__joint_give_up(joint);
-    comm->attempts = joint->attempt;
-    ignis__mutex_unlock(&comm->joint);
+    if (agreement->failed)
+        ignis__agreement_give_up(agreement);
+    comm->attempts = agreement->attempt;
+    ignis__mutex_unlock(&comm->agreement);
 }
 
 /*  Whether a failure is a reason to try again: others are at it anew, or one of those who shrink has died
     meanwhile. */
-static bool ignis__joint_again(const ignis__joint *joint)
+static bool ignis__agreement_retry(const ignis__agreement *agreement)
 {
-    return joint->failed && (joint->overtaken ||
-                             (joint->print >> 28 == IGNIS__JOINT_SHRINK && joint->failure.reason == IGNIS__JOINT_LOST));
+    return agreement->failed && (agreement->overtaken || (agreement->print >> 28 == IGNIS__AGREEMENT_SHRINK &&
+                                                          agreement->failure.reason == IGNIS__AGREEMENT_LOST));
 }
 
 static void ignis__step_begin(ignis__making *making) { making->before = ignis__quiet_begin(); }
@@ -76,7 +77,7 @@ static bool ignis__step_end(ignis__making *making, int fd, int *fds)
     ignis__quiet_end(&making->before, &failure, making->mine.why, sizeof making->mine.why);
     making->mine.failed = (int32_t)failure.diagnostic;
     making->mine.driver_error = (int32_t)failure.driver_error;
-    making->lost = !ignis__joint_step(&making->joint, &making->mine, sizeof making->mine, making->all, fd, fds);
+    making->lost = !ignis__agreement_step(&making->agreement, &making->mine, sizeof making->mine, making->all, fd, fds);
     if (making->lost)
         return false;
     for (i = 0; i < comm->size; i++) {
@@ -91,7 +92,7 @@ static bool ignis__step_end(ignis__making *making, int fd, int *fds)
         else
             snprintf(making->mine.why, sizeof making->mine.why, "rank %d: %.230s", i, vote->why);
         for (i = 0; fds && i < comm->size; i++)
-            ignis__fd_drop(&fds[i]);
+            ignis__fd_close(&fds[i]);
         return false;
     }
     return true;
@@ -102,7 +103,7 @@ IGNIS__COLD static void ignis__making_report(ignis__making *making)
 {
     int error = making->mine.driver_error;
     if (making->lost)
-        (void)ignis__joint_failed(making->call, &making->joint);
+        (void)ignis__agreement_failed(making->call, &making->agreement);
     else
         ignis__fail_because((ignis_diagnostic)making->mine.failed, making->call, error,
                             error ? ignis__cuda_name(error) : NULL, NULL, "%s", making->mine.why);

@@ -1,58 +1,58 @@
 /*  What a record begins with. */
-typedef struct ignis__joint_head {
+typedef struct ignis__agreement_header {
     uint32_t attempt, print;
-} ignis__joint_head;
+} ignis__agreement_header;
 
-static ignis__joint_head ignis__joint_head_of(const ignis__job_message *message)
+static ignis__agreement_header ignis__agreement_header_read(const ignis__job_message *message)
 {
-    ignis__joint_head head;
-    memset(&head, 0, sizeof head);
-    memcpy(&head, message->data, message->size < sizeof head ? 0 : sizeof head);
-    return head;
+    ignis__agreement_header header;
+    memset(&header, 0, sizeof header);
+    memcpy(&header, message->data, message->size < sizeof header ? 0 : sizeof header);
+    return header;
 }
 
 /*  Whether a rank has given up the attempt that a message of it belongs to. */
-static bool ignis__joint_void(const ignis__job_message *message)
+static bool ignis__agreement_is_void(const ignis__job_message *message)
 {
-    ignis__joint_head head = ignis__joint_head_of(message), later = head;
+    ignis__agreement_header header = ignis__agreement_header_read(message), later = header;
     const ignis__job_message *next = message->next;
-    for (; next && later.print != IGNIS__JOINT_GIVEN_UP; next = next->next)
-        if (next->key == message->key && ignis__joint_head_of(next).attempt == head.attempt)
-            later = ignis__joint_head_of(next);
-    return later.print == IGNIS__JOINT_GIVEN_UP;
+    for (; next && later.print != IGNIS__AGREEMENT_GIVEN_UP; next = next->next)
+        if (next->key == message->key && ignis__agreement_header_read(next).attempt == header.attempt)
+            later = ignis__agreement_header_read(next);
+    return later.print == IGNIS__AGREEMENT_GIVEN_UP;
 }
 
 /*  With the job locked: the next record of a rank for what is under way, taken out of its messages; null when
     none has come, or the failure is noted. Dropped are records of earlier attempts, those that the rank has
     given up, and those of one that is in something that counts less. */
-static ignis__job_message *ignis__joint_find(ignis__joint *joint, int rank)
+static ignis__job_message *ignis__agreement_find(ignis__agreement *agreement, int rank)
 {
-    ignis__job_link *link = &joint->job->links[rank];
+    ignis__job_link *link = &agreement->job->links[rank];
     ignis__job_message **at = &link->first, *message;
     while ((message = *at) != NULL) {
-        ignis__joint_head head = ignis__joint_head_of(message);
-        bool stale = ignis__joint_void(message) || head.attempt < joint->attempt ||
-                     (head.attempt == joint->attempt && head.print >> 28 < joint->print >> 28);
-        if (message->key != joint->key) {
+        ignis__agreement_header header = ignis__agreement_header_read(message);
+        bool stale = ignis__agreement_is_void(message) || header.attempt < agreement->attempt ||
+                     (header.attempt == agreement->attempt && header.print >> 28 < agreement->print >> 28);
+        if (message->key != agreement->key) {
             at = &message->next;
             continue;
         }
-        if (!stale && head.attempt > joint->attempt) {
-            joint->attempt = head.attempt;
-            joint->overtaken = true;
+        if (!stale && header.attempt > agreement->attempt) {
+            agreement->attempt = header.attempt;
+            agreement->overtaken = true;
             return NULL;
         }
-        if (!stale && head.print != joint->print) {
-            joint->failure.reason = IGNIS__JOINT_DIFFERS;
-            joint->failure.rank = rank;
-            joint->failure.theirs = head.print;
+        if (!stale && header.print != agreement->print) {
+            agreement->failure.reason = IGNIS__AGREEMENT_DIFFERS;
+            agreement->failure.rank = rank;
+            agreement->failure.theirs = header.print;
             return NULL;
         }
         *at = message->next;
         link->queued--;
         if (!stale)
             return message;
-        ignis__fd_drop(&message->fd);
+        ignis__fd_close(&message->fd);
         ignis__free(message);
     }
     return NULL;
@@ -60,41 +60,42 @@ static ignis__job_message *ignis__joint_find(ignis__joint *joint, int rank)
 
 /*  With the job locked: takes what has come from the ranks that are waited for, and returns how many have yet
     to come; -1: the failure is noted. */
-static int ignis__joint_take(ignis__joint *joint, size_t size, void *all, int *fds)
+static int ignis__agreement_take(ignis__agreement *agreement, size_t size, void *all, int *fds)
 {
     int i, missing = 0;
-    for (i = 0; i < joint->count; i++) {
+    for (i = 0; i < agreement->count; i++) {
         ignis__job_message *message;
-        if (ignis__bit(joint->came, i))
+        if (ignis__bit(agreement->came, i))
             continue;
-        message = ignis__joint_find(joint, joint->member[i]);
-        if (joint->overtaken)
+        message = ignis__agreement_find(agreement, agreement->member[i]);
+        if (agreement->overtaken)
             return -1;
-        if (message || (joint->failure.reason == IGNIS__JOINT_DIFFERS && joint->failure.rank == joint->member[i]))
-            ignis__bit_set(joint->came, i);
-        else if (!missing++ && joint->failure.reason == IGNIS__JOINT_LATE)
-            joint->failure.rank = joint->member[i];
+        if (message ||
+            (agreement->failure.reason == IGNIS__AGREEMENT_DIFFERS && agreement->failure.rank == agreement->member[i]))
+            ignis__bit_set(agreement->came, i);
+        else if (!missing++ && agreement->failure.reason == IGNIS__AGREEMENT_LATE)
+            agreement->failure.rank = agreement->member[i];
         if (!message)
             continue;
-        if (message->size == sizeof(ignis__joint_head) + size)
-            memcpy((char *)all + (size_t)i * size, message->data + sizeof(ignis__joint_head), size);
+        if (message->size == sizeof(ignis__agreement_header) + size)
+            memcpy((char *)all + (size_t)i * size, message->data + sizeof(ignis__agreement_header), size);
         else
             memset((char *)all + (size_t)i * size, 0, size);
         if (fds)
             fds[i] = message->fd;
         else
-            ignis__fd_drop(&message->fd);
+            ignis__fd_close(&message->fd);
         ignis__free(message);
     }
-    if (joint->failure.reason == IGNIS__JOINT_DIFFERS)
+    if (agreement->failure.reason == IGNIS__AGREEMENT_DIFFERS)
         return -1;
     /* one that died after its record had come keeps the others from going on, too */
-    for (i = 0; missing && i < joint->count; i++) {
-        ignis__job_state state = ignis__job_state_in(joint->job, joint->watch, joint->member[i]);
-        bool here = i == joint->me || (joint->without && ignis__bit(joint->without, i));
-        if (!here && (state == IGNIS__JOB_DEAD || (state == IGNIS__JOB_GONE && !ignis__bit(joint->came, i)))) {
-            joint->failure.reason = IGNIS__JOINT_LOST;
-            joint->failure.rank = joint->member[i];
+    for (i = 0; missing && i < agreement->count; i++) {
+        ignis__job_state state = ignis__job_state_in(agreement->job, agreement->watch, agreement->member[i]);
+        bool here = i == agreement->me || (agreement->without && ignis__bit(agreement->without, i));
+        if (!here && (state == IGNIS__JOB_DEAD || (state == IGNIS__JOB_GONE && !ignis__bit(agreement->came, i)))) {
+            agreement->failure.reason = IGNIS__AGREEMENT_LOST;
+            agreement->failure.rank = agreement->member[i];
             return -1;
         }
     }
@@ -103,63 +104,65 @@ static int ignis__joint_take(ignis__joint *joint, size_t size, void *all, int *f
 
 /*  One step: every rank gives a record of `size` bytes, and a descriptor unless it is -1, and gets those of
     all: all[i] and fds[i] of member i. No rank ends with success unless all have given theirs. False:
-    joint->overtaken or joint->failure tells why, and no descriptor is kept. Nothing is reported. */
-static bool ignis__joint_step(ignis__joint *joint, const void *mine, size_t size, void *all, int fd, int *fds)
+    agreement->overtaken or agreement->failure tells why, and no descriptor is kept. Nothing is reported. */
+static bool ignis__agreement_step(ignis__agreement *agreement, const void *mine, size_t size, void *all, int fd,
+                                  int *fds)
 {
-    ignis__job *job = joint->job;
+    ignis__job *job = agreement->job;
     unsigned char record[IGNIS__JOB_DATA];
-    ignis__joint_head head;
+    ignis__agreement_header header;
     bool expired = false, late = false;
     int i, missing = 0;
-    joint->overtaken = false;
-    joint->failed = true;
-    joint->failure.reason = IGNIS__JOINT_LATE;
-    head.attempt = joint->attempt;
-    head.print = joint->print;
-    memcpy(record, &head, sizeof head);
-    memcpy(record + sizeof head, mine, size);
-    memset(joint->came, 0, sizeof joint->came);
-    memcpy((char *)all + (size_t)joint->me * size, mine, size);
-    for (i = 0; fds && i < joint->count; i++)
+    agreement->overtaken = false;
+    agreement->failed = true;
+    agreement->failure.reason = IGNIS__AGREEMENT_LATE;
+    header.attempt = agreement->attempt;
+    header.print = agreement->print;
+    memcpy(record, &header, sizeof header);
+    memcpy(record + sizeof header, mine, size);
+    memset(agreement->came, 0, sizeof agreement->came);
+    memcpy((char *)all + (size_t)agreement->me * size, mine, size);
+    for (i = 0; fds && i < agreement->count; i++)
         fds[i] = -1;
-    for (i = 0; i < joint->count; i++) {
-        bool waits = !(joint->without && ignis__bit(joint->without, i));
-        if (i == joint->me || !waits)
-            ignis__bit_set(joint->came, i);
-        if (i == joint->me ||
-            ignis__job_send_as(job, job->rank, joint->member[i], IGNIS__JOB_RECORD, joint->key, record,
-                               sizeof head + size, waits ? fd : -1, waits ? joint->deadline : 0, &late))
+    for (i = 0; i < agreement->count; i++) {
+        bool waits = !(agreement->without && ignis__bit(agreement->without, i));
+        if (i == agreement->me || !waits)
+            ignis__bit_set(agreement->came, i);
+        if (i == agreement->me ||
+            ignis__job_send_as(job, job->rank, agreement->member[i], IGNIS__JOB_RECORD, agreement->key, record,
+                               sizeof header + size, waits ? fd : -1, waits ? agreement->deadline : 0, &late))
             continue;
         if (late && waits) {
-            joint->failure.rank = joint->member[i];
+            agreement->failure.rank = agreement->member[i];
             return false;
         }
     }
-    if (joint->count == 1) {
-        joint->failed = false;
+    if (agreement->count == 1) {
+        agreement->failed = false;
         return true;
     }
     ignis__mutex_lock(&job->lock);
-    while ((missing = ignis__joint_take(joint, size, all, fds)) > 0 && !expired)
-        expired = !ignis__condition_wait_until(&job->changed, &job->lock, joint->deadline);
+    while ((missing = ignis__agreement_take(agreement, size, all, fds)) > 0 && !expired)
+        expired = !ignis__condition_wait_until(&job->changed, &job->lock, agreement->deadline);
     ignis__mutex_unlock(&job->lock);
-    for (i = 0; missing && fds && i < joint->count; i++)
-        ignis__fd_drop(&fds[i]);
-    joint->failed = missing != 0;
-    return !joint->failed;
+    for (i = 0; missing && fds && i < agreement->count; i++)
+        ignis__fd_close(&fds[i]);
+    agreement->failed = missing != 0;
+    return !agreement->failed;
 }
 
 /*  Who gives up says so: what it has said before shall mislead nobody who comes later. Those who are at
     something else are to see that it differs. */
-static void ignis__joint_give_up(const ignis__joint *joint)
+static void ignis__agreement_give_up(const ignis__agreement *agreement)
 {
-    ignis__joint_head head;
+    ignis__agreement_header header;
     int i;
-    head.attempt = joint->attempt;
-    head.print = IGNIS__JOINT_GIVEN_UP;
-    for (i = 0; i < joint->count; i++) {
-        bool at_it = ignis__bit(joint->came, i) && !(joint->without && ignis__bit(joint->without, i));
-        if (i != joint->me && !(joint->failure.reason == IGNIS__JOINT_DIFFERS && at_it))
-            (void)ignis__job_send(joint->job, joint->member[i], IGNIS__JOB_RECORD, joint->key, &head, sizeof head);
+    header.attempt = agreement->attempt;
+    header.print = IGNIS__AGREEMENT_GIVEN_UP;
+    for (i = 0; i < agreement->count; i++) {
+        bool at_it = ignis__bit(agreement->came, i) && !(agreement->without && ignis__bit(agreement->without, i));
+        if (i != agreement->me && !(agreement->failure.reason == IGNIS__AGREEMENT_DIFFERS && at_it))
+            (void)ignis__job_send(agreement->job, agreement->member[i], IGNIS__JOB_RECORD, agreement->key, &header,
+                                  sizeof header);
     }
 }

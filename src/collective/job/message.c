@@ -17,8 +17,8 @@ typedef struct ignis__job_message {
 } ignis__job_message;
 
 typedef struct ignis__job_link {
-    ignis__wire *wire; /* null: this rank itself, or one that is reached through rank 0 */
-    bool ended;        /* nothing more will come */
+    ignis__connection *connection; /* null: this rank itself, or one that is reached through rank 0 */
+    bool ended;                    /* nothing more will come */
     ignis__job_state state;
     ignis__job_message *first;
     int queued;
@@ -32,27 +32,30 @@ struct ignis__job {
     unsigned char secret[IGNIS__SECRET]; /* of the ranks of a host, from rank 0 */
     ignis__job_rank *ranks;
     ignis__job_link *links; /* null for one rank alone */
-    ignis__lookout lookout; /* of the watcher */
+    ignis__poller poller;   /* of the watcher */
     ignis__mutex lock;      /* for all that follows, and the links */
     ignis__condition changed;
-    bool looks, ready; /* lookout and changed are made */
+    bool looks, ready; /* poller and changed are made */
     bool watched, ending;
     ignis__thread_handle watcher;
     ignis__job_watch *watches;
 };
 
-/*  The wire that leads to a rank. */
-static ignis__wire *ignis__job_route(ignis__job *job, int to) { return job->links[job->links[to].wire ? to : 0].wire; }
+/*  The connection that leads to a rank. */
+static ignis__connection *ignis__job_route(ignis__job *job, int to)
+{
+    return job->links[job->links[to].connection ? to : 0].connection;
+}
 
 /*  Sends one message, with a descriptor if fd is not negative. False: nobody is there, or *late. */
 static bool ignis__job_send_as(ignis__job *job, int from, int to, ignis__job_kind kind, uint64_t key, const void *data,
                                size_t size, int fd, int64_t deadline, bool *late)
 {
     unsigned char bytes[sizeof(ignis__job_header) + IGNIS__JOB_DATA];
-    ignis__wire *wire = ignis__job_route(job, to);
+    ignis__connection *connection = ignis__job_route(job, to);
     ignis__job_header header;
-    ignis__trouble trouble;
-    const ignis__until until = ignis__until_at(deadline);
+    ignis__peer_error error;
+    const ignis__deadline until = ignis__deadline_at(deadline);
     bool ok;
     *late = false;
     header.from = from;
@@ -61,18 +64,17 @@ static bool ignis__job_send_as(ignis__job *job, int from, int to, ignis__job_kin
     memcpy(bytes, &header, sizeof header);
     if (size)
         memcpy(bytes + sizeof header, data, size);
-    if (!wire || (fd >= 0 && !wire->kind->descriptors))
+    if (!connection || (fd >= 0 && !connection->kind->descriptors))
         return false;
-    ignis__mutex_lock(&wire->send_lock);
-    ok = ignis__wire_send(&trouble, wire, (int)IGNIS__HEAD_JOB + (int)kind, bytes, sizeof header + size, &fd, fd >= 0,
-                          &until);
-    *late = !ok && trouble.diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT;
-    if (!ok && trouble.diagnostic == IGNIS_DIAG_CHANNEL_IO) /* of who has died the watcher knows more */
-        ignis__log(IGNIS_LOG_WARNING, trouble.diagnostic, "rank %d sends nothing to rank %d: %s", from, to,
-                   trouble.why);
-    ignis__mutex_unlock(&wire->send_lock);
-    if (ignis__atomic_load(&wire->unsent))
-        ignis__lookout_ring(&job->lookout); /* the watcher sends the rest */
+    ignis__mutex_lock(&connection->send_lock);
+    ok = ignis__connection_send(&error, connection, (int)IGNIS__MESSAGE_JOB + (int)kind, bytes, sizeof header + size,
+                                &fd, fd >= 0, &until);
+    *late = !ok && error.diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT;
+    if (!ok && error.diagnostic == IGNIS_DIAG_CHANNEL_IO) /* of who has died the watcher knows more */
+        ignis__log(IGNIS_LOG_WARNING, error.diagnostic, "rank %d sends nothing to rank %d: %s", from, to, error.why);
+    ignis__mutex_unlock(&connection->send_lock);
+    if (ignis__atomic_load(&connection->unsent))
+        ignis__poller_wake(&job->poller); /* the watcher sends the rest */
     return ok;
 }
 
@@ -121,12 +123,12 @@ static void ignis__job_rank_died(ignis__job *job, int rank)
         if (job->ranks[i].host != job->ranks[rank].host && job->links[i].state == IGNIS__JOB_ALIVE)
             (void)ignis__job_send(job, i, IGNIS__JOB_LOST, 0, &number, sizeof number);
     for (i = 1; i < job->size && rank == 0; i++)
-        if (!job->links[i].wire)
+        if (!job->links[i].connection)
             ignis__job_rank_died(job, i);
 }
 
 /*  Keeps a record for the exchange that is going to ask for it. False: there are too many. */
-static bool ignis__job_queue(ignis__job *job, const ignis__job_header *header, ignis__wire *wire,
+static bool ignis__job_queue(ignis__job *job, const ignis__job_header *header, ignis__connection *connection,
                              const unsigned char *data, size_t size)
 {
     ignis__job_message *message = (ignis__job_message *)ignis__alloc(sizeof *message), **last;
@@ -136,8 +138,8 @@ static bool ignis__job_queue(ignis__job *job, const ignis__job_header *header, i
         return false;
     message->key = header->key;
     message->size = size;
-    message->fd = wire->inbox_fd_count ? wire->inbox_fds[0] : -1;
-    wire->inbox_fd_count = 0; /* it is the message's now */
+    message->fd = connection->inbox_fd_count ? connection->inbox_fds[0] : -1;
+    connection->inbox_fd_count = 0; /* it is the message's now */
     memcpy(message->data, data, size);
     ignis__mutex_lock(&job->lock);
     for (last = &from->first; *last; last = &(*last)->next)
@@ -150,30 +152,30 @@ static bool ignis__job_queue(ignis__job *job, const ignis__job_header *header, i
 }
 
 /*  What the message in the inbox does. False: it breaks the protocol, and so does its sender. */
-static bool ignis__job_deliver(ignis__job *job, int through, ignis__wire *wire)
+static bool ignis__job_deliver(ignis__job *job, int through, ignis__connection *connection)
 {
-    const ignis__head head = ignis__head_of(wire);
-    const unsigned char *data = wire->inbox + sizeof head + sizeof(ignis__job_header);
-    const size_t size = head.size - sizeof(ignis__job_header);
-    const int kind = (int)head.type - (int)IGNIS__HEAD_JOB;
+    const ignis__message_header frame = ignis__message_header_read(connection);
+    const unsigned char *data = connection->inbox + sizeof frame + sizeof(ignis__job_header);
+    const size_t size = frame.size - sizeof(ignis__job_header);
+    const int kind = (int)frame.type - (int)IGNIS__MESSAGE_JOB;
     ignis__job_header header;
     int32_t number = 0;
     bool ok, late;
-    if (head.size < sizeof header || size > IGNIS__JOB_DATA || head.fd_count > 1)
+    if (frame.size < sizeof header || size > IGNIS__JOB_DATA || frame.fd_count > 1)
         return false;
-    memcpy(&header, wire->inbox + sizeof head, sizeof header);
+    memcpy(&header, connection->inbox + sizeof frame, sizeof header);
     if (header.from < 0 || header.from >= job->size || header.from == job->rank || header.to < 0 ||
-        header.to >= job->size || (header.from != through && (through != 0 || job->links[header.from].wire)))
+        header.to >= job->size || (header.from != through && (through != 0 || job->links[header.from].connection)))
         return false;
     if (header.to != job->rank) { /* rank 0 passes on what goes from host to host */
-        if (job->rank != 0 || !job->links[header.to].wire)
+        if (job->rank != 0 || !job->links[header.to].connection)
             return false;
         (void)ignis__job_send_as(job, header.from, header.to, (ignis__job_kind)kind, header.key, data, size, -1,
                                  ignis__monotonic_ns() + 1000 * IGNIS__MILLISECOND, &late);
         return true;
     }
     if (kind == IGNIS__JOB_RECORD)
-        return ignis__job_queue(job, &header, wire, data, size);
+        return ignis__job_queue(job, &header, connection, data, size);
     ignis__mutex_lock(&job->lock);
     ok = true;
     switch (kind) {
@@ -202,24 +204,24 @@ static bool ignis__job_deliver(ignis__job *job, int through, ignis__wire *wire)
 /*  Reads what has come from a rank, and sends it what was left. Any thread may. */
 static void ignis__job_read(ignis__job *job, int rank)
 {
-    ignis__wire *wire = job->links[rank].wire;
-    ignis__trouble trouble;
+    ignis__connection *connection = job->links[rank].connection;
+    ignis__peer_error error;
     bool valid = true;
-    ignis__mutex_lock(&wire->receive_lock);
+    ignis__mutex_lock(&connection->receive_lock);
     if (!job->links[rank].ended) { /* which changes with both locks taken */
-        ignis__wire_push(wire);
-        while (valid && ignis__wire_fetch(&trouble, wire, &ignis__until_now)) {
-            valid = ignis__job_deliver(job, rank, wire);
-            ignis__inbox_next(wire);
+        ignis__connection_send_rest(connection);
+        while (valid && ignis__connection_receive(&error, connection, &ignis__deadline_now)) {
+            valid = ignis__job_deliver(job, rank, connection);
+            ignis__inbox_remove(connection);
         }
-        if (!valid || trouble.diagnostic != IGNIS_DIAG_CHANNEL_TIMEOUT) { /* nothing more will come */
+        if (!valid || error.diagnostic != IGNIS_DIAG_CHANNEL_TIMEOUT) { /* nothing more will come */
             ignis__mutex_lock(&job->lock);
             job->links[rank].ended = true;
             ignis__job_rank_died(job, rank);
             ignis__mutex_unlock(&job->lock);
         }
     }
-    ignis__mutex_unlock(&wire->receive_lock);
+    ignis__mutex_unlock(&connection->receive_lock);
 }
 
 /*  Reads what has come from other ranks up to now, though the watcher has not got to it. */
@@ -227,14 +229,14 @@ static void ignis__job_catch_up(ignis__job *job)
 {
     int i;
     for (i = 0; job->links && i < job->size; i++)
-        if (job->links[i].wire)
+        if (job->links[i].connection)
             ignis__job_read(job, i);
 }
 
 static IGNIS__THREAD_RESULT ignis__job_watcher(void *pointer)
 {
     ignis__job *job = (ignis__job *)pointer;
-    ignis__lookout *lookout = &job->lookout;
+    ignis__poller *poller = &job->poller;
     int64_t ticked = 0;
     for (;;) {
         int i;
@@ -242,7 +244,7 @@ static IGNIS__THREAD_RESULT ignis__job_watcher(void *pointer)
         ignis__job_watch *watch;
         ignis__mutex_lock(&job->lock);
         for (i = 0; i < job->size; i++)
-            lookout->wire[i] = job->links[i].ended ? NULL : job->links[i].wire;
+            poller->connection[i] = job->links[i].ended ? NULL : job->links[i].connection;
         ending = job->ending;
         for (watch = job->watches; watch; watch = watch->next)
             ticking |= watch->ticks;
@@ -255,10 +257,10 @@ static IGNIS__THREAD_RESULT ignis__job_watcher(void *pointer)
         ignis__mutex_unlock(&job->lock);
         if (ending)
             return 0;
-        ignis__lookout_wait(lookout, ticking ? IGNIS__JOB_TICK_MS : -1);
+        ignis__poller_wait(poller, ticking ? IGNIS__JOB_TICK_MS : -1);
         for (i = 0; i < job->size; i++) {
-            const ignis__wire *wire = lookout->wire[i];
-            if (wire && (lookout->stirs[i] || ignis__atomic_load(&wire->unsent)))
+            const ignis__connection *connection = poller->connection[i];
+            if (connection && (poller->is_ready[i] || ignis__atomic_load(&connection->unsent)))
                 ignis__job_read(job, i);
         }
     }
@@ -275,25 +277,25 @@ IGNIS__COLD static void ignis__job_end(ignis__job *job)
         ignis__mutex_lock(&job->lock);
         job->ending = true;
         ignis__mutex_unlock(&job->lock);
-        ignis__lookout_ring(&job->lookout);
+        ignis__poller_wake(&job->poller);
         ignis__thread_join(job->watcher);
     }
     for (i = 0; job->links && i < job->size; i++) {
         while (job->links[i].first) {
             ignis__job_message *message = job->links[i].first;
             job->links[i].first = message->next;
-            ignis__fd_drop(&message->fd);
+            ignis__fd_close(&message->fd);
             ignis__free(message);
         }
-        ignis__wire_free(job->links[i].wire);
+        ignis__connection_destroy(job->links[i].connection);
     }
     if (job->looks)
-        ignis__lookout_close(&job->lookout);
+        ignis__poller_close(&job->poller);
     if (job->ready)
         ignis__condition_end(&job->changed);
     ignis__free(job->links);
-    ignis__free(job->lookout.wire);
-    ignis__free(job->lookout.stirs);
+    ignis__free(job->poller.connection);
+    ignis__free(job->poller.is_ready);
     ignis__free(job->ranks);
     ignis__free(job);
 }
@@ -321,7 +323,7 @@ static void ignis__job_watch_tick(ignis__job *job, ignis__job_watch *watch)
     ignis__mutex_lock(&job->lock);
     watch->ticks = true;
     ignis__mutex_unlock(&job->lock);
-    ignis__lookout_ring(&job->lookout);
+    ignis__poller_wake(&job->poller);
 }
 
 /*  Afterwards `watch` is not used any more, and what was sent to its key is forgotten. */
@@ -346,7 +348,7 @@ static void ignis__job_watch_end(ignis__job *job, ignis__job_watch *watch)
             }
             *message = old->next;
             job->links[i].queued--;
-            ignis__fd_drop(&old->fd);
+            ignis__fd_close(&old->fd);
             ignis__free(old);
         }
     }

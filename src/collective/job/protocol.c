@@ -40,31 +40,31 @@ typedef struct ignis__job ignis__job;
 typedef enum ignis__job_state { IGNIS__JOB_ALIVE, IGNIS__JOB_GONE, IGNIS__JOB_DEAD } ignis__job_state;
 
 /*  Why ranks did not tell each other what they had to, and whom that was about. */
-typedef enum ignis__joint_reason {
-    IGNIS__JOINT_LATE,   /* it did not come before the deadline */
-    IGNIS__JOINT_LOST,   /* it has died, or left */
-    IGNIS__JOINT_DIFFERS /* it has called something else */
-} ignis__joint_reason;
+typedef enum ignis__agreement_reason {
+    IGNIS__AGREEMENT_LATE,   /* it did not come before the deadline */
+    IGNIS__AGREEMENT_LOST,   /* it has died, or left */
+    IGNIS__AGREEMENT_DIFFERS /* it has called something else */
+} ignis__agreement_reason;
 
-typedef struct ignis__joint_failure {
-    ignis__joint_reason reason;
+typedef struct ignis__agreement_failure {
+    ignis__agreement_reason reason;
     int rank; /* of the job */
     uint32_t theirs;
-} ignis__joint_failure;
+} ignis__agreement_failure;
 
 /*  What the ranks of a communicator do together by telling each other. A later one counts more: who comes
     with that has given the earlier up. */
-typedef enum ignis__joint_kind {
-    IGNIS__JOINT_INIT,
-    IGNIS__JOINT_NCCL,
-    IGNIS__JOINT_SPLIT,
-    IGNIS__JOINT_SHRINK
-} ignis__joint_kind;
+typedef enum ignis__agreement_kind {
+    IGNIS__AGREEMENT_INIT,
+    IGNIS__AGREEMENT_NCCL,
+    IGNIS__AGREEMENT_SPLIT,
+    IGNIS__AGREEMENT_SHRINK
+} ignis__agreement_kind;
 
 /*  Ranks that do something together, in steps: at each, every one gives a record and gets those of all. Some
     may have begun before, and have given up: so each counts its attempts. Records of earlier ones are
     dropped, and one of a later one takes all who see it there. */
-typedef struct ignis__joint {
+typedef struct ignis__agreement {
     ignis__job *job;
     const ignis__job_watch *watch; /* their communicator: who has left it is not waited for; null: none */
     const int *member;             /* their ranks in the job */
@@ -77,15 +77,15 @@ typedef struct ignis__joint {
     bool overtaken; /* by another rank, which is at a later attempt: `attempt` is that now */
     int64_t deadline;
     unsigned char came[IGNIS__JOB_MAX_RANKS / 8]; /* a bit for each whose record of this step is there */
-    ignis__joint_failure failure;
-} ignis__joint;
+    ignis__agreement_failure failure;
+} ignis__agreement;
 
 static bool ignis__bit(const unsigned char *bits, int i) { return bits[i / 8] >> i % 8 & 1; }
 static void ignis__bit_set(unsigned char *bits, int i) { bits[i / 8] = (unsigned char)(bits[i / 8] | 1u << i % 8); }
 
-#define IGNIS__JOINT_GIVEN_UP \
+#define IGNIS__AGREEMENT_GIVEN_UP \
     0xFFFFFFFFu /* instead of a print: the rank's attempt is over, and what it has said is void */
-#define IGNIS__JOINT_PRINT(kind, hash) ((uint32_t)(kind) << 28 | ((uint32_t)(hash)&0xFFFFFFFu))
+#define IGNIS__AGREEMENT_PRINT(kind, hash) ((uint32_t)(kind) << 28 | ((uint32_t)(hash)&0xFFFFFFFu))
 
 /*  What a message is. */
 typedef enum ignis__job_kind {

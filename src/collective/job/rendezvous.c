@@ -21,30 +21,31 @@ typedef struct ignis__rendezvous {
     ignis__job *job;
     const ignis__place *place;
     int64_t deadline;
-    ignis__wire **wires;               /* on rank 0: to each rank; on others: to rank 0 at 0 */
-    ignis__address_of address;         /* where rank 0 is */
+    ignis__connection **connections;   /* on rank 0: to each rank; on others: to rank 0 at 0 */
+    ignis__endpoint address;           /* where rank 0 is */
     ignis__listener *listener, *local; /* of rank 0, for all; and for the ranks of this host */
     int came;
     int failed; /* a rank that says that it has failed, -1: none */
 } ignis__rendezvous;
 
-static bool ignis__rendezvous_send(ignis__trouble *trouble, ignis__wire *wire, ignis__job_kind kind, const void *data,
-                                   size_t size, int64_t deadline)
+static bool ignis__rendezvous_send(ignis__peer_error *error, ignis__connection *connection, ignis__job_kind kind,
+                                   const void *data, size_t size, int64_t deadline)
 {
-    const ignis__until until = ignis__until_at(deadline);
-    return ignis__wire_send(trouble, wire, (int)IGNIS__HEAD_JOB + (int)kind, data, size, NULL, 0, &until);
+    const ignis__deadline until = ignis__deadline_at(deadline);
+    return ignis__connection_send(error, connection, (int)IGNIS__MESSAGE_JOB + (int)kind, data, size, NULL, 0, &until);
 }
 
-static bool ignis__rendezvous_receive(ignis__trouble *trouble, ignis__wire *wire, ignis__job_kind kind, void *data,
-                                      size_t size, int64_t deadline)
+static bool ignis__rendezvous_receive(ignis__peer_error *error, ignis__connection *connection, ignis__job_kind kind,
+                                      void *data, size_t size, int64_t deadline)
 {
-    const ignis__until until = ignis__until_at(deadline);
-    if (!ignis__wire_fetch(trouble, wire, &until))
+    const ignis__deadline until = ignis__deadline_at(deadline);
+    if (!ignis__connection_receive(error, connection, &until))
         return false;
-    if (ignis__head_of(wire).type != (int)IGNIS__HEAD_JOB + (int)kind || ignis__head_of(wire).size != size)
-        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "it said something else than was due");
-    memcpy(data, wire->inbox + sizeof(ignis__head), size);
-    ignis__inbox_next(wire);
+    if (ignis__message_header_read(connection).type != (int)IGNIS__MESSAGE_JOB + (int)kind ||
+        ignis__message_header_read(connection).size != size)
+        return ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_MESSAGE, "it said something else than was due");
+    memcpy(data, connection->inbox + sizeof(ignis__message_header), size);
+    ignis__inbox_remove(connection);
     return true;
 }
 
@@ -57,28 +58,29 @@ static void ignis__job_rank_clean(ignis__job_rank *rank)
 }
 
 /*  Lets a rank take part that has proven that it belongs to the job. False: it is told why it cannot. */
-static bool ignis__rendezvous_admit(ignis__rendezvous *rendezvous, ignis__trouble *trouble, ignis__wire *wire)
+static bool ignis__rendezvous_admit(ignis__rendezvous *rendezvous, ignis__peer_error *error,
+                                    ignis__connection *connection)
 {
     ignis__job *job = rendezvous->job;
     ignis__job_rank rank;
     const ignis_diagnostic no = IGNIS_DIAG_CHANNEL_MESSAGE;
-    if (!ignis__claim_read(trouble, wire, &rank, sizeof rank))
+    if (!ignis__claim_read(error, connection, &rank, sizeof rank))
         return false;
     ignis__job_rank_clean(&rank);
     if (rank.size != job->size)
-        return ignis__trouble_set(trouble, no, "it counts %d ranks, and rank 0 counts %d", (int)rank.size, job->size);
+        return ignis__peer_error_set(error, no, "it counts %d ranks, and rank 0 counts %d", (int)rank.size, job->size);
     if (rank.rank < 1 || rank.rank >= job->size)
-        return ignis__trouble_set(trouble, no, "it says it is rank %d, and %s", (int)rank.rank,
-                                  rank.rank == 0 ? "that is who it speaks to" : "there is none");
-    if (rendezvous->wires[rank.rank])
-        return ignis__trouble_set(trouble, no, "rank %d is here already, as process %d", (int)rank.rank,
-                                  (int)job->ranks[rank.rank].pid);
-    if (!ignis__wire_welcome(trouble, wire, IGNIS__WIRE_HANDSHAKE))
+        return ignis__peer_error_set(error, no, "it says it is rank %d, and %s", (int)rank.rank,
+                                     rank.rank == 0 ? "that is who it speaks to" : "there is none");
+    if (rendezvous->connections[rank.rank])
+        return ignis__peer_error_set(error, no, "rank %d is here already, as process %d", (int)rank.rank,
+                                     (int)job->ranks[rank.rank].pid);
+    if (!ignis__connection_welcome(error, connection, IGNIS__HANDSHAKE_BYTES))
         return false;
     if (*rank.failed)
         rendezvous->failed = rank.rank;
     job->ranks[rank.rank] = rank;
-    rendezvous->wires[rank.rank] = wire;
+    rendezvous->connections[rank.rank] = connection;
     rendezvous->came++;
     return true;
 }
@@ -90,12 +92,12 @@ static void ignis__rendezvous_drop_lost(ignis__rendezvous *rendezvous)
     ignis__job *job = rendezvous->job;
     int i;
     for (i = 0; i < job->size; i++)
-        job->lookout.wire[i] = rendezvous->wires[i];
-    ignis__lookout_wait(&job->lookout, 0);
+        job->poller.connection[i] = rendezvous->connections[i];
+    ignis__poller_wait(&job->poller, 0);
     for (i = 0; i < job->size; i++)
-        if (job->lookout.stirs[i]) {
-            ignis__wire_free(rendezvous->wires[i]);
-            rendezvous->wires[i] = NULL;
+        if (job->poller.is_ready[i]) {
+            ignis__connection_destroy(rendezvous->connections[i]);
+            rendezvous->connections[i] = NULL;
             rendezvous->came--;
         }
 }
@@ -107,7 +109,7 @@ static void ignis__rendezvous_missing(const ignis__rendezvous *rendezvous, char 
     int i;
     ignis__string_begin(&text, out, size);
     for (i = 1; i < rendezvous->job->size; i++)
-        if (!rendezvous->wires[i])
+        if (!rendezvous->connections[i])
             ignis__string_add(&text, "%s%d", text.length ? ", " : "", i);
 }
 
@@ -151,25 +153,25 @@ static bool ignis__rendezvous_lead(ignis__rendezvous *rendezvous)
     const char *name_path = *rendezvous->place->address ? NULL : rendezvous->address.name_path;
     int64_t deadline = rendezvous->deadline + 1000 * IGNIS__MILLISECOND;
     ignis__answer answer;
-    ignis__trouble trouble;
+    ignis__peer_error error;
     int i, k;
     if (rendezvous->place->by_id && !ignis__id_take(rendezvous->place->secret, &rendezvous->listener->file))
         return ignis__fail_false(
             IGNIS_DIAG_BAD_NUMBER, rendezvous->call,
             "desc.id was made by another process than this one, rank 0, or was used before: rank 0 "
             "makes one for each meeting");
-    if (!ignis__listener_open(rendezvous->call, &trouble, rendezvous->listener, name_path,
+    if (!ignis__listener_open(rendezvous->call, &error, rendezvous->listener, name_path,
                               ignis__place_secret(rendezvous->place)))
         return ignis__fail_false(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call, "rank 0 cannot listen at %s: %s",
-                                 rendezvous->address.path, trouble.why);
+                                 rendezvous->address.path, error.why);
     while (rendezvous->came < job->size - 1 && rendezvous->failed <= 0 &&
            ignis__monotonic_ns() < rendezvous->deadline) {
-        ignis__until until = ignis__until_in(50 * IGNIS__MILLISECOND);
-        ignis__wire *wire = ignis__listener_next(rendezvous->call, &trouble, rendezvous->listener, &until);
-        if (!wire && trouble.diagnostic != IGNIS_DIAG_CHANNEL_TIMEOUT)
+        ignis__deadline until = ignis__deadline_in(50 * IGNIS__MILLISECOND);
+        ignis__connection *connection = ignis__listener_next(rendezvous->call, &error, rendezvous->listener, &until);
+        if (!connection && error.diagnostic != IGNIS_DIAG_CHANNEL_TIMEOUT)
             ignis__sleep_us(10000); /* a lack of memory or descriptors may pass */
-        if (wire && !ignis__rendezvous_admit(rendezvous, &trouble, wire))
-            ignis__listener_refuse(rendezvous->call, rendezvous->listener, wire, true, trouble.why);
+        if (connection && !ignis__rendezvous_admit(rendezvous, &error, connection))
+            ignis__listener_refuse(rendezvous->call, rendezvous->listener, connection, true, error.why);
         ignis__rendezvous_drop_lost(rendezvous);
     }
     ignis__listener_close(rendezvous->listener);
@@ -191,10 +193,11 @@ static bool ignis__rendezvous_lead(ignis__rendezvous *rendezvous)
         answer.refused = IGNIS_DIAG_COMM_RENDEZVOUS;
     }
     for (i = 1; i < job->size; i++) {
-        bool sent = rendezvous->wires[i] && ignis__rendezvous_send(&trouble, rendezvous->wires[i], IGNIS__JOB_ANSWER,
-                                                                   &answer, sizeof answer, deadline);
+        bool sent =
+            rendezvous->connections[i] && ignis__rendezvous_send(&error, rendezvous->connections[i], IGNIS__JOB_ANSWER,
+                                                                 &answer, sizeof answer, deadline);
         for (k = 0; sent && !answer.refused && k < job->size; k++)
-            sent = ignis__rendezvous_send(&trouble, rendezvous->wires[i], IGNIS__JOB_TABLE, &job->ranks[k],
+            sent = ignis__rendezvous_send(&error, rendezvous->connections[i], IGNIS__JOB_TABLE, &job->ranks[k],
                                           sizeof job->ranks[k], deadline);
     }
     if (answer.refused && !*job->ranks[0].failed)
@@ -207,26 +210,32 @@ static bool ignis__rendezvous_join(ignis__rendezvous *rendezvous)
 {
     ignis__job *job = rendezvous->job;
     const ignis__place *place = rendezvous->place;
-    const ignis__until until = ignis__until_at(rendezvous->deadline);
-    ignis__trouble trouble;
+    const ignis__deadline until = ignis__deadline_at(rendezvous->deadline);
+    ignis__peer_error error;
     ignis__answer answer;
+    ignis__client client;
     int k;
-    rendezvous->wires[0] = ignis__wire_connect(
-        &trouble, rendezvous->address.kind, rendezvous->address.path, rendezvous->address.name_path,
-        ignis__place_secret(place), &job->ranks[job->rank], sizeof job->ranks[0], IGNIS__WIRE_HANDSHAKE, &until);
-    if (!rendezvous->wires[0]) {
-        if (trouble.diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT)
+    client.kind = rendezvous->address.kind;
+    client.path = rendezvous->address.path;
+    client.name_path = rendezvous->address.name_path;
+    client.secret = ignis__place_secret(place);
+    client.claim = &job->ranks[job->rank];
+    client.claim_size = sizeof job->ranks[0];
+    client.capacity = IGNIS__HANDSHAKE_BYTES;
+    rendezvous->connections[0] = ignis__connection_open(&error, &client, &until);
+    if (!rendezvous->connections[0]) {
+        if (error.diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT)
             ignis__fail(IGNIS_DIAG_COMM_TIMEOUT, rendezvous->call, "rank %d did not reach rank 0 within %g s: %s%s",
-                        job->rank, (double)job->timeout_ns / 1e9, trouble.why,
+                        job->rank, (double)job->timeout_ns / 1e9, error.why,
                         *place->address ? "" : " (" IGNIS__OTHER_HOSTS ")");
         else
             ignis__fail(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call, "rank %d cannot take part: %s", job->rank,
-                        trouble.why);
+                        error.why);
         return false;
     }
-    if (!ignis__rendezvous_receive(&trouble, rendezvous->wires[0], IGNIS__JOB_ANSWER, &answer, sizeof answer,
+    if (!ignis__rendezvous_receive(&error, rendezvous->connections[0], IGNIS__JOB_ANSWER, &answer, sizeof answer,
                                    rendezvous->deadline + 500 * IGNIS__MILLISECOND)) {
-        bool late = trouble.diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT;
+        bool late = error.diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT;
         return ignis__fail_false(
             late ? IGNIS_DIAG_COMM_TIMEOUT : IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call,
             late ? "rank 0 at %s did not tell rank %d within %g s who takes part: other ranks may be missing"
@@ -245,10 +254,10 @@ static bool ignis__rendezvous_join(ignis__rendezvous *rendezvous)
     job->key = answer.key;
     memcpy(job->secret, answer.secret, sizeof job->secret);
     for (k = 0; k < job->size; k++) {
-        if (!ignis__rendezvous_receive(&trouble, rendezvous->wires[0], IGNIS__JOB_TABLE, &job->ranks[k],
+        if (!ignis__rendezvous_receive(&error, rendezvous->connections[0], IGNIS__JOB_TABLE, &job->ranks[k],
                                        sizeof job->ranks[k], rendezvous->deadline + 1000 * IGNIS__MILLISECOND))
             return ignis__fail_false(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call, "rank 0 at %s went away: %s",
-                                     rendezvous->address.path, trouble.why);
+                                     rendezvous->address.path, error.why);
         ignis__job_rank_clean(&job->ranks[k]);
     }
     return true;
@@ -259,13 +268,21 @@ static bool ignis__rendezvous_mesh(ignis__rendezvous *rendezvous)
 {
     ignis__job *job = rendezvous->job;
     const ignis__job_rank *ranks = job->ranks;
-    const ignis__until until = ignis__until_at(rendezvous->deadline);
+    const ignis__deadline until = ignis__deadline_at(rendezvous->deadline);
     ignis__mesh_claim claim;
-    ignis__trouble trouble;
-    ignis__wire *wire;
+    ignis__client client;
+    ignis__peer_error error;
+    ignis__connection *connection;
     char path[IGNIS__PATH_MAX];
     int i, expected = 0;
     memcpy(rendezvous->local->secret, job->secret, sizeof job->secret);
+    client.kind = ignis__connection_kinds[IGNIS_CHANNEL_DEFAULT];
+    client.path = path;
+    client.name_path = NULL;
+    client.secret = job->secret;
+    client.claim = &claim;
+    client.claim_size = sizeof claim;
+    client.capacity = IGNIS__HANDSHAKE_BYTES;
     for (i = 0; i < job->size; i++) {
         if (i == job->rank || ranks[i].host != ranks[job->rank].host)
             continue;
@@ -276,43 +293,46 @@ static bool ignis__rendezvous_mesh(ignis__rendezvous *rendezvous)
         claim.from = job->rank;
         claim.to = i;
         ignis__local_path(ranks[i].path, path);
-        job->links[i].wire = ignis__wire_connect(&trouble, ignis__wire_kinds[IGNIS_CHANNEL_DEFAULT], path, NULL,
-                                                 job->secret, &claim, sizeof claim, IGNIS__WIRE_HANDSHAKE, &until);
-        if (!job->links[i].wire)
+        job->links[i].connection = ignis__connection_open(&error, &client, &until);
+        if (!job->links[i].connection)
             return ignis__fail_false(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call,
-                                     "rank %d does not reach rank %d of its host: %s", job->rank, i, trouble.why);
+                                     "rank %d does not reach rank %d of its host: %s", job->rank, i, error.why);
     }
     while (expected > 0 &&
-           (wire = ignis__listener_next(rendezvous->call, &trouble, rendezvous->local, &until)) != NULL) {
-        if (ignis__claim_read(&trouble, wire, &claim, sizeof claim) && claim.to == job->rank &&
+           (connection = ignis__listener_next(rendezvous->call, &error, rendezvous->local, &until)) != NULL) {
+        if (ignis__claim_read(&error, connection, &claim, sizeof claim) && claim.to == job->rank &&
             claim.from > job->rank && claim.from < job->size && ranks[claim.from].host == ranks[job->rank].host &&
-            !job->links[claim.from].wire && ignis__wire_welcome(&trouble, wire, IGNIS__WIRE_HANDSHAKE)) {
-            job->links[claim.from].wire = wire;
+            !job->links[claim.from].connection &&
+            ignis__connection_welcome(&error, connection, IGNIS__HANDSHAKE_BYTES)) {
+            job->links[claim.from].connection = connection;
             expected--;
         } else {
-            ignis__listener_refuse(rendezvous->call, rendezvous->local, wire, true, "it is no rank that is expected");
+            ignis__listener_refuse(rendezvous->call, rendezvous->local, connection, true,
+                                   "it is no rank that is expected");
         }
     }
     return expected == 0 ||
            ignis__fail_false(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call,
-                             "%d ranks did not come to rank %d of their host: %s", expected, job->rank, trouble.why);
+                             "%d ranks did not come to rank %d of their host: %s", expected, job->rank, error.why);
 }
 
 /*  The lists of a job of several ranks, and what its watcher needs. */
 static bool ignis__job_prepare(const char *call, ignis__job *job)
 {
     ignis__mutex_init(&job->lock);
-    job->lookout.count = job->size;
-    job->lookout.wire = (ignis__wire **)ignis__alloc_for(call, sizeof *job->lookout.wire * (size_t)job->size);
-    job->lookout.stirs =
-        job->lookout.wire ? (bool *)ignis__alloc_for(call, sizeof *job->lookout.stirs * (size_t)job->size) : NULL;
+    job->poller.count = job->size;
+    job->poller.connection =
+        (ignis__connection **)ignis__alloc_for(call, sizeof *job->poller.connection * (size_t)job->size);
+    job->poller.is_ready = job->poller.connection
+                               ? (bool *)ignis__alloc_for(call, sizeof *job->poller.is_ready * (size_t)job->size)
+                               : NULL;
     job->links =
-        job->lookout.stirs ? (ignis__job_link *)ignis__alloc_for(call, sizeof *job->links * (size_t)job->size) : NULL;
+        job->poller.is_ready ? (ignis__job_link *)ignis__alloc_for(call, sizeof *job->links * (size_t)job->size) : NULL;
     if (!job->links)
         return false;
     job->ready = ignis__condition_make(&job->changed);
     job->looks = job->ready;
-    return job->ready ? ignis__lookout_open(call, &job->lookout)
+    return job->ready ? ignis__poller_open(call, &job->poller)
                       : ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call, "the system gives no condition variable");
 }
 
@@ -321,13 +341,13 @@ static bool ignis__rendezvous_listen(ignis__rendezvous *rendezvous)
 {
     const ignis__place *place = rendezvous->place;
     ignis__job_rank *self = &rendezvous->job->ranks[rendezvous->job->rank];
-    const ignis__wire_kind *local = ignis__wire_kinds[IGNIS_CHANNEL_DEFAULT];
+    const ignis__connection_kind *local = ignis__connection_kinds[IGNIS_CHANNEL_DEFAULT];
     char folder[IGNIS__PATH_MAX], path[IGNIS__PATH_MAX];
-    ignis__trouble trouble;
+    ignis__peer_error error;
     uint64_t random = 0;
     snprintf(folder, sizeof folder, "%s", place->folder);
-    rendezvous->address.kind = *place->address ? IGNIS__WIRE_FAR : local;
-    if (!ignis__channel_paths(rendezvous->call, folder, place->name, &rendezvous->address))
+    rendezvous->address.kind = *place->address ? IGNIS__CONNECTION_FAR : local;
+    if (!ignis__endpoint_set_paths(rendezvous->call, folder, place->name, &rendezvous->address))
         return false;
     if (*place->address)
         ignis__local_path(place->address, rendezvous->address.path);
@@ -342,9 +362,9 @@ static bool ignis__rendezvous_listen(ignis__rendezvous *rendezvous)
              ignis__listener_new(rendezvous->call, rendezvous->address.kind, rendezvous->address.path)) == NULL ||
         (rendezvous->local = ignis__listener_new(rendezvous->call, local, path)) == NULL)
         return false;
-    return ignis__listener_open(rendezvous->call, &trouble, rendezvous->local, NULL,
+    return ignis__listener_open(rendezvous->call, &error, rendezvous->local, NULL,
                                 rendezvous->job->secret) || /* the secret is going to be rank 0's */
-           ignis__trouble_report(rendezvous->call, &trouble) == IGNIS_OK;
+           ignis__peer_error_report(rendezvous->call, &error) == IGNIS_OK;
 }
 
 static bool ignis__rendezvous_run(ignis__rendezvous *rendezvous)
@@ -356,9 +376,10 @@ static bool ignis__rendezvous_run(ignis__rendezvous *rendezvous)
         !ignis__rendezvous_mesh(rendezvous))
         return false;
     for (i = 0; i < job->size; i++) /* with other hosts, those with rank 0 stay */
-        if (!job->links[i].wire && rendezvous->wires[i] && job->ranks[i].host != job->ranks[job->rank].host) {
-            job->links[i].wire = rendezvous->wires[i];
-            rendezvous->wires[i] = NULL;
+        if (!job->links[i].connection && rendezvous->connections[i] &&
+            job->ranks[i].host != job->ranks[job->rank].host) {
+            job->links[i].connection = rendezvous->connections[i];
+            rendezvous->connections[i] = NULL;
         }
     /* what others have said since waits for it */
     job->watched = ignis__watcher_start(&job->watcher, ignis__job_watcher, job);
@@ -383,13 +404,14 @@ static bool ignis__job_connect(const char *call, ignis__job *job, const ignis__p
         rendezvous.deadline = soon < rendezvous.deadline ? soon : rendezvous.deadline;
         rendezvous.failed = job->rank == 0 ? 0 : -1;
     }
-    rendezvous.wires = (ignis__wire **)ignis__alloc_for(call, sizeof *rendezvous.wires * (size_t)job->size);
-    ok = rendezvous.wires && ignis__job_prepare(call, job) && ignis__rendezvous_run(&rendezvous);
-    for (i = 0; rendezvous.wires && i < job->size; i++)
-        ignis__wire_free(rendezvous.wires[i]);
+    rendezvous.connections =
+        (ignis__connection **)ignis__alloc_for(call, sizeof *rendezvous.connections * (size_t)job->size);
+    ok = rendezvous.connections && ignis__job_prepare(call, job) && ignis__rendezvous_run(&rendezvous);
+    for (i = 0; rendezvous.connections && i < job->size; i++)
+        ignis__connection_destroy(rendezvous.connections[i]);
     ignis__listener_free(rendezvous.listener);
     ignis__listener_free(rendezvous.local);
-    ignis__free(rendezvous.wires);
+    ignis__free(rendezvous.connections);
     return ok;
 }
 
@@ -428,17 +450,17 @@ static void ignis__job_drop(ignis__job *job)
 }
 
 /*  Always false, to be returned. */
-IGNIS__COLD static bool ignis__joint_failed(const char *call, const ignis__joint *joint)
+IGNIS__COLD static bool ignis__agreement_failed(const char *call, const ignis__agreement *agreement)
 {
     static const char *const kinds[] = {"ignis_comm_init", "an operation that joins NCCL", "ignis_comm_split",
                                         "ignis_comm_shrink"};
-    const ignis__joint_failure *failure = &joint->failure;
-    if (failure->reason == IGNIS__JOINT_LOST)
+    const ignis__agreement_failure *failure = &agreement->failure;
+    if (failure->reason == IGNIS__AGREEMENT_LOST)
         return ignis__fail_false(IGNIS_DIAG_COMM_PEER, call, "rank %d has died, or left", failure->rank);
-    if (failure->reason == IGNIS__JOINT_LATE)
+    if (failure->reason == IGNIS__AGREEMENT_LATE)
         return ignis__fail_false(IGNIS_DIAG_COMM_TIMEOUT, call, "rank %d did not answer before the deadline",
                                  failure->rank);
-    if (failure->theirs >> 28 == joint->print >> 28)
+    if (failure->theirs >> 28 == agreement->print >> 28)
         return ignis__fail_false(IGNIS_DIAG_COMM_MISMATCH, call, "rank %d names other ranks to be left out",
                                  failure->rank);
     return ignis__fail_false(IGNIS_DIAG_COMM_MISMATCH, call, "rank %d is in %s", failure->rank,

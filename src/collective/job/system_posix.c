@@ -31,42 +31,42 @@ static void ignis__tcp_tune(int fd)
 /*  A socket of one address that listens, or is connected; -1 with errno. */
 static int ignis__tcp_try(const struct addrinfo *at, bool to_listen)
 {
-    const ignis__until until = ignis__until_in(1000 * IGNIS__MILLISECOND);
-    ignis__trouble late;
-    int fd = ignis__fd_keep(socket(at->ai_family, at->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, at->ai_protocol)),
-        one = 1, error = 0;
-    socklen_t size = sizeof error;
+    const ignis__deadline until = ignis__deadline_in(1000 * IGNIS__MILLISECOND);
+    ignis__peer_error late;
+    int fd = ignis__fd_register(socket(at->ai_family, at->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK, at->ai_protocol)),
+        one = 1, os_error = 0;
+    socklen_t size = sizeof os_error;
     if (fd < 0)
         return -1;
     if (to_listen) {
         (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
         if (bind(fd, at->ai_addr, at->ai_addrlen) != 0 || listen(fd, 4096) != 0)
-            error = errno;
+            os_error = errno;
     } else if (connect(fd, at->ai_addr, at->ai_addrlen) != 0) {
-        error = errno;
-        if (error == EINPROGRESS && !ignis__fd_wait(&late, fd, POLLOUT, &until, ""))
-            error = ETIMEDOUT;
-        else if (error == EINPROGRESS && getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0)
-            error = errno;
+        os_error = errno;
+        if (os_error == EINPROGRESS && !ignis__fd_wait(&late, fd, POLLOUT, &until, ""))
+            os_error = ETIMEDOUT;
+        else if (os_error == EINPROGRESS && getsockopt(fd, SOL_SOCKET, SO_ERROR, &os_error, &size) != 0)
+            os_error = errno;
     }
     ignis__tcp_tune(fd);
-    if (!error)
+    if (!os_error)
         return fd;
-    ignis__file_drop(&fd);
-    errno = error;
+    ignis__peer_file_close(&fd);
+    errno = os_error;
     return -1;
 }
 
 /*  Of "host:port", or of the attempt-th host of "host,host:port". */
-static int ignis__tcp_open(ignis__trouble *trouble, const char *path, int attempt, bool to_listen)
+static int ignis__tcp_open(ignis__peer_error *error, const char *path, int attempt, bool to_listen)
 {
     struct addrinfo hints, *all = NULL, *at;
     char text[IGNIS__PATH_MAX], *host = text, *port, *comma;
-    int fd = -1, error, hosts = 1, anywhere = 0;
+    int fd = -1, os_error, hosts = 1, anywhere = 0;
     snprintf(text, sizeof text, "%s", path);
     port = strrchr(text, ':');
     if (!port) {
-        ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "\"%.200s\" has no port", path);
+        ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_IO, "\"%.200s\" has no port", path);
         return -1;
     }
     *port++ = 0;
@@ -77,54 +77,66 @@ static int ignis__tcp_open(ignis__trouble *trouble, const char *path, int attemp
     host[strcspn(host, ",")] = 0;
     memset(&hints, 0, sizeof hints);
     hints.ai_socktype = SOCK_STREAM;
-    error = getaddrinfo(host, port, &hints, &all);
-    if (error) {
-        ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%.100s: %s", host, gai_strerror(error));
+    os_error = getaddrinfo(host, port, &hints, &all);
+    if (os_error) {
+        ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_IO, "%.100s: %s", host, gai_strerror(os_error));
         return -1;
     }
     for (at = all; at && fd < 0; at = at->ai_next) {
         fd = ignis__tcp_try(at, to_listen);
         anywhere |= fd < 0 && errno == EADDRNOTAVAIL;
         if (fd < 0)
-            ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%s%s", strerror(errno),
-                               errno == EADDRINUSE ? "; choose another port with IGNIS_COMM_PORT, on all ranks" : "");
+            ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_IO, "%s%s", strerror(errno),
+                                  errno == EADDRINUSE ? "; choose another port with IGNIS_COMM_PORT, on all ranks"
+                                                      : "");
     }
     freeaddrinfo(all);
     if (fd >= 0 || !to_listen || !anywhere)
         return fd;
     /* the name is that of a router: all addresses of this host */
     snprintf(text, sizeof text, "0.0.0.0:%s", strrchr(path, ':') + 1);
-    return ignis__tcp_open(trouble, text, 0, true);
+    return ignis__tcp_open(error, text, 0, true);
 }
 
-static bool ignis__tcp_listen(ignis__trouble *trouble, ignis__listener *listener)
+static bool ignis__tcp_listen(ignis__peer_error *error, ignis__listener *listener)
 {
-    listener->file = ignis__tcp_open(trouble, listener->path, 0, true);
+    listener->file = ignis__tcp_open(error, listener->path, 0, true);
     return listener->file >= 0;
 }
 
-static bool ignis__tcp_accept(ignis__trouble *trouble, ignis__listener *listener, ignis__wire *fresh)
+static bool ignis__tcp_accept(ignis__peer_error *error, ignis__listener *listener, ignis__connection *fresh)
 {
-    if (!ignis__socket_accept(trouble, listener, fresh))
+    if (!ignis__socket_accept(error, listener, fresh))
         return false;
     ignis__tcp_tune(fresh->in);
     return true;
 }
 
-static bool ignis__tcp_connect(ignis__trouble *trouble, ignis__wire *wire, bool *again)
+static bool ignis__tcp_connect(ignis__peer_error *error, ignis__connection *connection, bool *again)
 {
     *again = true;
-    wire->in = wire->out = ignis__tcp_open(trouble, wire->path, wire->attempt, false);
-    return wire->in >= 0;
+    connection->in = connection->out = ignis__tcp_open(error, connection->path, connection->attempt, false);
+    return connection->in >= 0;
 }
 
-/* clang-format off */
-static const ignis__wire_kind ignis__wire_tcp = {
-    IGNIS_CHANNEL_DEFAULT, "tcp", false, false, ignis__tcp_listen, ignis__tcp_accept, NULL, ignis__tcp_connect, ignis__socket_write,
-    ignis__socket_read, ignis__socket_wait, ignis__socket_alive, ignis__socket_shutdown, NULL, NULL, NULL};
-/* clang-format on */
+static const ignis__connection_kind ignis__connection_tcp = {IGNIS_CHANNEL_DEFAULT,
+                                                             "tcp",
+                                                             false,
+                                                             false,
+                                                             ignis__tcp_listen,
+                                                             ignis__tcp_accept,
+                                                             NULL,
+                                                             ignis__tcp_connect,
+                                                             ignis__socket_write,
+                                                             ignis__socket_read,
+                                                             ignis__socket_wait,
+                                                             ignis__socket_alive,
+                                                             ignis__socket_shutdown,
+                                                             NULL,
+                                                             NULL,
+                                                             NULL};
 
-#define IGNIS__WIRE_FAR (&ignis__wire_tcp)
+#define IGNIS__CONNECTION_FAR (&ignis__connection_tcp)
 #define IGNIS__OTHER_HOSTS "those of other hosts need IGNIS_COMM_TOKEN or desc.id"
 
 /*  Processes that are in the same ones can share memory. */
@@ -142,49 +154,49 @@ static uint64_t ignis__host_namespaces(uint64_t hash)
     return hash;
 }
 
-static bool ignis__lookout_open(const char *call, ignis__lookout *lookout)
+static bool ignis__poller_open(const char *call, ignis__poller *poller)
 {
     int i;
     bool ok;
-    lookout->bell[0] = lookout->bell[1] = -1;
-    lookout->polls = (struct pollfd *)ignis__alloc_for(call, sizeof *lookout->polls * ((size_t)lookout->count + 1));
-    if (!lookout->polls)
+    poller->bell[0] = poller->bell[1] = -1;
+    poller->polls = (struct pollfd *)ignis__alloc_for(call, sizeof *poller->polls * ((size_t)poller->count + 1));
+    if (!poller->polls)
         return false;
-    ok = pipe(lookout->bell) == 0;
+    ok = pipe(poller->bell) == 0;
     for (i = 0; ok && i < 2; i++)
-        ok = fcntl(ignis__fd_keep(lookout->bell[i]), F_SETFD, FD_CLOEXEC) == 0 &&
-             fcntl(lookout->bell[i], F_SETFL, O_NONBLOCK) == 0;
+        ok = fcntl(ignis__fd_register(poller->bell[i]), F_SETFD, FD_CLOEXEC) == 0 &&
+             fcntl(poller->bell[i], F_SETFL, O_NONBLOCK) == 0;
     return ok || ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call, "the system gives no pipe: %s", strerror(errno));
 }
-static void ignis__lookout_close(ignis__lookout *lookout)
+static void ignis__poller_close(ignis__poller *poller)
 {
     int i;
     for (i = 0; i < 2; i++)
-        ignis__fd_drop(&lookout->bell[i]);
-    ignis__free(lookout->polls);
+        ignis__fd_close(&poller->bell[i]);
+    ignis__free(poller->polls);
 }
-static void ignis__lookout_ring(const ignis__lookout *lookout) { (void)!write(lookout->bell[1], "", 1); }
+static void ignis__poller_wake(const ignis__poller *poller) { (void)!write(poller->bell[1], "", 1); }
 
 /*  Until something has come or ended, what is unsent can go on, or the bell rings; ms: at most so long, or
     below 0. */
-static void ignis__lookout_wait(ignis__lookout *lookout, int ms)
+static void ignis__poller_wait(ignis__poller *poller, int ms)
 {
-    struct pollfd *polls = lookout->polls;
+    struct pollfd *polls = poller->polls;
     char bytes[16];
     int i, ready;
-    for (i = 0; i <= lookout->count; i++) {
-        const ignis__wire *wire = i < lookout->count ? lookout->wire[i] : NULL;
-        polls[i].fd = i == lookout->count ? lookout->bell[0] : wire ? wire->in : -1;
+    for (i = 0; i <= poller->count; i++) {
+        const ignis__connection *connection = i < poller->count ? poller->connection[i] : NULL;
+        polls[i].fd = i == poller->count ? poller->bell[0] : connection ? connection->in : -1;
         polls[i].events = POLLIN | IGNIS__POLL_HANGUP;
-        if (wire && ignis__atomic_load(&wire->unsent))
+        if (connection && ignis__atomic_load(&connection->unsent))
             polls[i].events |= POLLOUT;
         polls[i].revents = 0;
     }
-    ready = poll(polls, (nfds_t)lookout->count + 1, ms);
-    for (i = 0; i < lookout->count; i++)
-        lookout->stirs[i] = ready > 0 && (polls[i].revents & ~POLLOUT) != 0;
-    if (ready > 0 && polls[lookout->count].revents)
-        (void)!read(lookout->bell[0], bytes, sizeof bytes);
+    ready = poll(polls, (nfds_t)poller->count + 1, ms);
+    for (i = 0; i < poller->count; i++)
+        poller->is_ready[i] = ready > 0 && (polls[i].revents & ~POLLOUT) != 0;
+    if (ready > 0 && polls[poller->count].revents)
+        (void)!read(poller->bell[0], bytes, sizeof bytes);
 }
 
 /*  Starts a thread on which no signal handler of the program shall run. */

@@ -1,33 +1,34 @@
-static bool ignis__lookout_open(const char *call, ignis__lookout *lookout)
+static bool ignis__poller_open(const char *call, ignis__poller *poller)
 {
-    lookout->bell = CreateEventW(NULL, FALSE, FALSE, NULL);
-    return lookout->bell || ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call,
-                                              "the system gives no event: Windows error %lu", GetLastError());
+    poller->bell = CreateEventW(NULL, FALSE, FALSE, NULL);
+    return poller->bell || ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call,
+                                             "the system gives no event: Windows error %lu", GetLastError());
 }
-static void ignis__lookout_close(ignis__lookout *lookout)
+static void ignis__poller_close(ignis__poller *poller)
 {
-    if (lookout->bell)
-        CloseHandle(lookout->bell);
+    if (poller->bell)
+        CloseHandle(poller->bell);
 }
-static void ignis__lookout_ring(const ignis__lookout *lookout) { SetEvent(lookout->bell); }
+static void ignis__poller_wake(const ignis__poller *poller) { SetEvent(poller->bell); }
 
 /*  Nothing of a pipe wakes who waits: it looks again, and less often with time. */
-static void ignis__lookout_wait(ignis__lookout *lookout, int ms)
+static void ignis__poller_wait(ignis__poller *poller, int ms)
 {
     bool any = false;
     int i;
     if (ms != 0) {
-        lookout->pause_ms += lookout->pause_ms < 5;
-        any = WaitForSingleObject(lookout->bell, (DWORD)(ms > 0 && ms < lookout->pause_ms ? ms : lookout->pause_ms)) ==
+        poller->pause_ms += poller->pause_ms < 5;
+        any = WaitForSingleObject(poller->bell, (DWORD)(ms > 0 && ms < poller->pause_ms ? ms : poller->pause_ms)) ==
               WAIT_OBJECT_0;
     }
-    for (i = 0; i < lookout->count; i++) {
-        ignis__wire *wire = lookout->wire[i];
+    for (i = 0; i < poller->count; i++) {
+        ignis__connection *connection = poller->connection[i];
         DWORD available = 0;
-        lookout->stirs[i] = wire && (!PeekNamedPipe(wire->in, NULL, 0, NULL, &available, NULL) || available > 0);
-        any |= lookout->stirs[i] || (wire && ignis__atomic_load(&wire->unsent));
+        poller->is_ready[i] =
+            connection && (!PeekNamedPipe(connection->in, NULL, 0, NULL, &available, NULL) || available > 0);
+        any |= poller->is_ready[i] || (connection && ignis__atomic_load(&connection->unsent));
     }
-    lookout->pause_ms = any ? 0 : lookout->pause_ms;
+    poller->pause_ms = any ? 0 : poller->pause_ms;
 }
 
 static bool ignis__watcher_start(ignis__thread_handle *thread, DWORD(WINAPI *run)(void *), void *context)
@@ -36,7 +37,7 @@ static bool ignis__watcher_start(ignis__thread_handle *thread, DWORD(WINAPI *run
 }
 
 /*  All ranks are on this host. */
-#define IGNIS__WIRE_FAR (&ignis__wire_pipe)
+#define IGNIS__CONNECTION_FAR (&ignis__connection_pipe)
 #define IGNIS__OTHER_HOSTS "on Windows all ranks are on one host"
 
 static uint64_t ignis__host_namespaces(uint64_t hash) { return hash; }

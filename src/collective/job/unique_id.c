@@ -33,7 +33,7 @@ static void ignis__ids_close(const char *call)
     ignis__file listener = IGNIS__NO_FILE;
     (void)call;
     while (ignis__id_take(NULL, &listener))
-        ignis__file_drop(&listener);
+        ignis__peer_file_close(&listener);
 }
 
 IGNIS_API IGNIS__COLD ignis_status ignis_comm_unique_id(ignis_comm_id *out)
@@ -52,7 +52,7 @@ IGNIS_API IGNIS__COLD ignis_status ignis_comm_unique_id(ignis_comm_id *out)
     if (!ignis__id_listen(&id, &place->listener) || !ignis__random_bytes(id.secret, sizeof id.secret)) {
         ignis__system_error(why, sizeof why);
         ignis__fail(IGNIS_DIAG_COMM_RENDEZVOUS, call, "this process cannot listen: %s", why);
-        ignis__file_drop(&place->listener);
+        ignis__peer_file_close(&place->listener);
         ignis__free(place);
         return ignis__failed();
     }

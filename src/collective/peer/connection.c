@@ -1,347 +1,366 @@
-/* --- wires: connections that carry messages ------------------------------------------------------------------------------ */
+/*  >>peer.connection - connections: messages over sockets, pipes and shared memory
+
+    Sends and receives messages with a header, whatever carries the bytes. A table of functions
+    (ignis__connection_kind) does the transfer.
+    Uses: error.c, the system's files.
+    Invariants: messages of a direction are counted without gaps; a message that arrives in parts waits in the
+    inbox; a message that was sent in part is finished before the next.
+    Locks: send_lock around the outbox, receive_lock around the inbox; closing and lost are atomic. */
 
 enum {
-    IGNIS__WIRE_MAGIC = 0x52494749, /* "IGIR" */
-    IGNIS__WIRE_VERSION = 2,
-    IGNIS__WIRE_HANDSHAKE = 1024, /* the longest message of those who have not proven themselves yet */
-    IGNIS__NONCE = 16             /* bytes that are random, and never used twice */
+    IGNIS__MESSAGE_MAGIC = 0x52494749, /* "IGIR" */
+    IGNIS__PROTOCOL_VERSION = 2,
+    IGNIS__HANDSHAKE_BYTES = 1024, /* the longest message before authentication */
+    IGNIS__NONCE = 16              /* random bytes that are never used twice */
 };
 
-/*  In front of every message. */
-typedef struct ignis__head {
+/*  The header in front of every message. */
+typedef struct ignis__message_header {
     uint32_t magic;
     uint16_t version;
     uint16_t type;
-    uint32_t size; /* of what follows */
+    uint32_t size; /* of the bytes after the header */
     uint32_t fd_count;
     uint64_t sequence; /* counts the messages of a direction */
-} ignis__head;
+} ignis__message_header;
 
-/*  What a message is. The first four prove, in this order, that both sides know the secret. */
+/*  Types of messages. The first four authenticate both sides, in this order. */
 enum {
-    IGNIS__HEAD_HELLO = 1, /* the client's nonce */
-    IGNIS__HEAD_CHALLENGE, /* the server's nonce and proof */
-    IGNIS__HEAD_PROOF,     /* the client's proof, and its claim: what it says of itself */
-    IGNIS__HEAD_WELCOME,
-    IGNIS__HEAD_REFUSED, /* and why; without a word to those who have proven nothing */
-    IGNIS__HEAD_GOODBYE, /* the channel was closed, and nobody has died */
-    IGNIS__HEAD_DATA,
-    IGNIS__HEAD_ARRAY,
-    IGNIS__HEAD_JOB /* this and what follows */
+    IGNIS__MESSAGE_HELLO = 1, /* the client's nonce */
+    IGNIS__MESSAGE_CHALLENGE, /* the server's nonce and proof */
+    IGNIS__MESSAGE_PROOF,     /* the client's proof and its claim, a description of itself */
+    IGNIS__MESSAGE_WELCOME,
+    IGNIS__MESSAGE_REFUSED, /* and the reason, which only authenticated peers receive */
+    IGNIS__MESSAGE_GOODBYE, /* the channel was closed in order */
+    IGNIS__MESSAGE_DATA,
+    IGNIS__MESSAGE_ARRAY,
+    IGNIS__MESSAGE_JOB /* the first of the job's types */
 };
 
-typedef struct ignis__wire {
-    const struct ignis__wire_kind *kind;
+typedef struct ignis__connection {
+    const struct ignis__connection_kind *kind;
     int64_t timeout_ns;
-    uint64_t closing; /* whoever waits in it gives up */
-    uint64_t lost;    /* 1: it has failed for good; 2: the other side has said goodbye */
+    uint64_t closing; /* whoever waits gives up */
+    uint64_t lost;    /* 1: failed for good; 2: closed by the peer */
     ignis__mutex send_lock, receive_lock;
-    char path[IGNIS__PATH_MAX]; /* of what clients connect to */
-    ignis__file in, out;        /* of a socket and a Windows pipe both are the same */
-    bool named;                 /* what is at the path is ours to remove */
-    bool proven;                /* the other side knows the secret */
-    /* on Windows, the other side's, which descriptors are put into; none: the system gives it to nobody */
+    char path[IGNIS__PATH_MAX]; /* where clients connect */
+    ignis__file in, out;        /* the same file for a socket and a Windows pipe */
+    bool owns_path;             /* this side created the file at the path and removes it */
+    bool is_authenticated;      /* the peer knows the secret */
+    /* Windows: the peer's process, into which handles are duplicated; none if the system does not open it. */
     ignis__file process;
-    int attempt; /* at connecting, from 0 on: of several addresses each takes another one */
+    int attempt; /* of connecting, from 0; with several addresses each attempt takes the next */
     int64_t peer_pid, peer_uid;
     uint64_t sent, received; /* messages */
     unsigned char nonces[2][IGNIS__NONCE];
 
-    size_t capacity;      /* of a message, without its head */
-    unsigned char *inbox; /* the message that is arriving: its head, its bytes */
+    size_t capacity;      /* of a message, without its header */
+    unsigned char *inbox; /* the message that is arriving: header and bytes */
     size_t inbox_size;
-    bool inbox_whole;
+    bool inbox_is_complete;
     int inbox_fds[IGNIS_CHANNEL_MAX_FDS];
     int inbox_fd_count;
-    /* the message that is leaving; what a stream has not taken yet goes before the next one */
+    /* The message that is leaving. Bytes that a stream has not taken yet go before the next message. */
     unsigned char *outbox;
     size_t outbox_size, outbox_done;
-    uint64_t unsent; /* there are such bytes */
+    uint64_t unsent; /* bytes of the outbox are left */
     const int *outbox_fds;
     int outbox_fd_count;
 
-    int side;        /* of shared memory */
-    bool met;        /* there: who reads has seen the other side */
-    int pause_us[2]; /* of who waits to read, and to write */
+    int side;        /* index of this side in shared memory */
+    bool peer_seen;  /* shared memory: the reader has seen the peer */
+    int pause_us[2]; /* of the reader, of the writer */
     ignis__file shared_file;
     struct ignis__shared *shared;
     size_t shared_bytes;
-} ignis__wire;
+} ignis__connection;
 
 struct ignis__listener;
 
-/*  How bytes travel. Functions return false with the trouble set, except where they say otherwise. */
-typedef struct ignis__wire_kind {
+/*  A kind of connection. Functions return false with the error set, unless noted. */
+typedef struct ignis__connection_kind {
     ignis_channel_method method;
     const char *suffix; /* of the path */
-    /* messages keep their boundaries, bring descriptors, and come from a user that the system names */
+    /* messages keep their boundaries, carry descriptors, and come from a user that the system names */
     bool packets;
-    bool descriptors; /* messages bring some, and the system says which process they come from */
-    /* null: there is nothing to do before accept */
-    bool (*listen)(ignis__trouble *trouble, struct ignis__listener *listener);
-    bool (*accept)(ignis__trouble *trouble, struct ignis__listener *listener,
-                   ignis__wire *fresh);    /* false with no diagnostic: nobody has come */
-    bool (*connected)(ignis__wire *fresh); /* somebody is at the other end; null: always */
-    bool (*connect)(ignis__trouble *trouble, ignis__wire *wire, bool *again);
-    int64_t (*write)(ignis__trouble *trouble, ignis__wire *wire); /* of the outbox: bytes; 0: not now; -1 */
-    /* bytes; 0: not yet; -1: trouble */
-    int64_t (*read)(ignis__trouble *trouble, ignis__wire *wire, void *data, size_t size);
-    bool (*wait)(ignis__trouble *trouble, ignis__wire *wire, bool to_write, const ignis__until *until,
+    bool descriptors; /* messages carry descriptors, and the system names the peer's process */
+    /* NULL: nothing to do before accept */
+    bool (*listen)(ignis__peer_error *error, struct ignis__listener *listener);
+    /* false without a diagnostic: no client has come */
+    bool (*accept)(ignis__peer_error *error, struct ignis__listener *listener, ignis__connection *fresh);
+    bool (*connected)(ignis__connection *fresh); /* a client is connected; NULL: always */
+    bool (*connect)(ignis__peer_error *error, ignis__connection *connection, bool *again);
+    /* sends from the outbox: bytes; 0: not now; -1: error */
+    int64_t (*write)(ignis__peer_error *error, ignis__connection *connection);
+    /* bytes; 0: not yet; -1: error */
+    int64_t (*read)(ignis__peer_error *error, ignis__connection *connection, void *data, size_t size);
+    bool (*wait)(ignis__peer_error *error, ignis__connection *connection, bool to_write, const ignis__deadline *until,
                  const char *what);
-    bool (*alive)(ignis__wire *wire);
-    /* tells the other side, while other threads may be inside; null: closing is what tells */
-    void (*shutdown)(ignis__wire *wire);
-    void (*remove)(ignis__wire *wire); /* removes what is at the path; null: it has no name of its own */
-    /* for descriptors that are numbers behind a message: puts them into the other process, or takes them
-       back; null: they need none */
-    bool (*give)(ignis__trouble *trouble, const ignis__wire *wire, const int *fds, int count, uint64_t *numbers);
-    void (*take_back)(const ignis__wire *wire, const uint64_t *numbers, int count);
-} ignis__wire_kind;
+    bool (*alive)(ignis__connection *connection);
+    /* tells the peer, while other threads may be inside; NULL: closing tells it */
+    void (*shutdown)(ignis__connection *connection);
+    void (*remove)(ignis__connection *connection); /* removes the file at the path; NULL: there is no file */
+    /* For descriptors that travel as numbers after a message: duplicates them into the peer, or closes those
+       duplicates. NULL: not needed. */
+    bool (*duplicate)(ignis__peer_error *error, const ignis__connection *connection, const int *fds, int count,
+                      uint64_t *numbers);
+    void (*close_duplicates)(const ignis__connection *connection, const uint64_t *numbers, int count);
+} ignis__connection_kind;
 
-/*  Bytes of such numbers behind a message. */
-static size_t ignis__wire_tail(const ignis__wire *wire, size_t fd_count)
+/*  Bytes of the descriptors' numbers after a message. */
+static size_t ignis__connection_number_bytes(const ignis__connection *connection, size_t fd_count)
 {
-    return wire->kind->give ? fd_count * sizeof(uint64_t) : 0;
+    return connection->kind->duplicate ? fd_count * sizeof(uint64_t) : 0;
 }
 
-/*  Checks the head of the message that is arriving. */
-static bool ignis__head_check(ignis__trouble *trouble, const ignis__wire *wire)
+/*  Checks the header of the message that is arriving. */
+static bool ignis__message_header_check(ignis__peer_error *error, const ignis__connection *connection)
 {
-    ignis__head head;
-    memcpy(&head, wire->inbox, sizeof head);
-    if (head.magic != IGNIS__WIRE_MAGIC)
-        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE,
-                                  "what came is no message of Ignis: it begins with 0x%08x", head.magic);
-    if (head.version != IGNIS__WIRE_VERSION)
-        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE,
-                                  "the other side speaks version %d of the protocol, we speak %d", head.version,
-                                  IGNIS__WIRE_VERSION);
-    if (head.size > wire->capacity ||
-        head.fd_count > (wire->kind->descriptors && (wire->kind->packets || wire->proven) ? IGNIS_CHANNEL_MAX_FDS : 0u))
-        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE,
-                                  "a message announces %u bytes and %u descriptors, which is too much", head.size,
-                                  head.fd_count);
-    if (head.sequence != wire->received)
-        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "message %llu came where message %llu was due",
-                                  (unsigned long long)head.sequence, (unsigned long long)wire->received);
+    ignis__message_header header;
+    memcpy(&header, connection->inbox, sizeof header);
+    if (header.magic != IGNIS__MESSAGE_MAGIC)
+        return ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_MESSAGE,
+                                     "a message begins with 0x%08x; expected the magic number of Ignis", header.magic);
+    if (header.version != IGNIS__PROTOCOL_VERSION)
+        return ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_MESSAGE,
+                                     "the peer has version %d of the protocol, this side version %d", header.version,
+                                     IGNIS__PROTOCOL_VERSION);
+    if (header.size > connection->capacity ||
+        header.fd_count > (connection->kind->descriptors && (connection->kind->packets || connection->is_authenticated)
+                               ? IGNIS_CHANNEL_MAX_FDS
+                               : 0u))
+        return ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_MESSAGE,
+                                     "a message announces %u bytes and %u descriptors, above the limit", header.size,
+                                     header.fd_count);
+    if (header.sequence != connection->received)
+        return ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_MESSAGE, "message %llu came; expected message %llu",
+                                     (unsigned long long)header.sequence, (unsigned long long)connection->received);
     return true;
 }
 
-static ignis__head ignis__head_of(const ignis__wire *wire)
+static ignis__message_header ignis__message_header_read(const ignis__connection *connection)
 {
-    ignis__head head;
-    memcpy(&head, wire->inbox, sizeof head);
-    return head;
+    ignis__message_header header;
+    memcpy(&header, connection->inbox, sizeof header);
+    return header;
 }
 
-static void ignis__inbox_clear(ignis__wire *wire)
+static void ignis__inbox_clear(ignis__connection *connection)
 {
-    ignis__fds_close(wire->inbox_fds, wire->inbox_fd_count);
-    wire->inbox_fd_count = 0;
-    wire->inbox_size = 0;
-    wire->inbox_whole = false;
+    ignis__fds_close(connection->inbox_fds, connection->inbox_fd_count);
+    connection->inbox_fd_count = 0;
+    connection->inbox_size = 0;
+    connection->inbox_is_complete = false;
 }
 
-/*  The message in the inbox is whole: its descriptors, where they came as numbers behind it. */
-static bool ignis__inbox_numbers(ignis__trouble *trouble, ignis__wire *wire)
+/*  Reads the descriptors that came as numbers after the complete message in the inbox. */
+static bool ignis__inbox_read_descriptors(ignis__peer_error *error, ignis__connection *connection)
 {
-    ignis__head head = ignis__head_of(wire);
+    ignis__message_header header = ignis__message_header_read(connection);
     uint64_t number;
     uint32_t i;
-    for (i = 0; wire->kind->give && i < head.fd_count; i++) {
-        memcpy(&number, wire->inbox + sizeof head + head.size + i * sizeof number, sizeof number);
+    for (i = 0; connection->kind->duplicate && i < header.fd_count; i++) {
+        memcpy(&number, connection->inbox + sizeof header + header.size + i * sizeof number, sizeof number);
         if (number == 0 || number > INT32_MAX)
-            return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "a message brings a handle that is none");
-        wire->inbox_fds[i] = (int)number;
-        wire->inbox_fd_count = (int)i + 1;
+            return ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_MESSAGE, "a message carries an invalid handle");
+        connection->inbox_fds[i] = (int)number;
+        connection->inbox_fd_count = (int)i + 1;
     }
     return true;
 }
 
-/*  The message in the inbox was taken. */
-static void ignis__inbox_next(ignis__wire *wire)
+/*  Removes the message from the inbox. */
+static void ignis__inbox_remove(ignis__connection *connection)
 {
-    ignis__inbox_clear(wire);
-    wire->received++;
+    ignis__inbox_clear(connection);
+    connection->received++;
 }
 
-/*  Brings the next message into the inbox, if it is not there already. What came in part before a deadline
-    stays there. */
-static bool ignis__wire_fetch(ignis__trouble *trouble, ignis__wire *wire, const ignis__until *until)
+/*  Receives the next message into the inbox, unless it is there already. Bytes that came before a deadline
+    stay in the inbox. */
+static bool ignis__connection_receive(ignis__peer_error *error, ignis__connection *connection,
+                                      const ignis__deadline *until)
 {
-    size_t head_size = sizeof(ignis__head);
-    while (!wire->inbox_whole) {
+    size_t head_size = sizeof(ignis__message_header);
+    while (!connection->inbox_is_complete) {
         size_t wanted = head_size;
         int64_t got;
         bool whole;
-        if (wire->kind->packets)
-            wanted += wire->capacity;
-        else if (wire->inbox_size >= head_size)
-            wanted += ignis__head_of(wire).size + ignis__wire_tail(wire, ignis__head_of(wire).fd_count);
-        got = wire->kind->read(trouble, wire, wire->inbox + wire->inbox_size, wanted - wire->inbox_size);
+        if (connection->kind->packets)
+            wanted += connection->capacity;
+        else if (connection->inbox_size >= head_size)
+            wanted += ignis__message_header_read(connection).size +
+                      ignis__connection_number_bytes(connection, ignis__message_header_read(connection).fd_count);
+        got = connection->kind->read(error, connection, connection->inbox + connection->inbox_size,
+                                     wanted - connection->inbox_size);
         if (got < 0)
             return false;
         if (got == 0) {
-            if (!wire->kind->wait(trouble, wire, false, until, "nothing came from the other side"))
+            if (!connection->kind->wait(error, connection, false, until, "nothing came from the peer"))
                 return false;
             continue;
         }
-        if (wire->kind->packets && (size_t)got < head_size)
-            return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE,
-                                      "a message of %lld bytes is shorter than its head", (long long)got);
-        wire->pause_us[0] = 0;
-        wire->inbox_size += (size_t)got;
-        if (wire->inbox_size < head_size)
+        if (connection->kind->packets && (size_t)got < head_size)
+            return ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_MESSAGE,
+                                         "a message of %lld bytes is shorter than its header", (long long)got);
+        connection->pause_us[0] = 0;
+        connection->inbox_size += (size_t)got;
+        if (connection->inbox_size < head_size)
             continue;
-        if (!ignis__head_check(trouble, wire))
+        if (!ignis__message_header_check(error, connection))
             return false;
-        whole = wire->inbox_size ==
-                head_size + ignis__head_of(wire).size + ignis__wire_tail(wire, ignis__head_of(wire).fd_count);
-        if (whole && !ignis__inbox_numbers(trouble, wire))
+        whole = connection->inbox_size ==
+                head_size + ignis__message_header_read(connection).size +
+                    ignis__connection_number_bytes(connection, ignis__message_header_read(connection).fd_count);
+        if (whole && !ignis__inbox_read_descriptors(error, connection))
             return false;
-        if (wire->kind->packets && (!whole || (uint32_t)wire->inbox_fd_count != ignis__head_of(wire).fd_count))
-            return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE,
-                                      "a message announces %u bytes and %u descriptors, and has %lld and %d",
-                                      ignis__head_of(wire).size, ignis__head_of(wire).fd_count,
-                                      (long long)(wire->inbox_size - head_size), wire->inbox_fd_count);
-        wire->inbox_whole = whole;
+        if (connection->kind->packets &&
+            (!whole || (uint32_t)connection->inbox_fd_count != ignis__message_header_read(connection).fd_count))
+            return ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_MESSAGE,
+                                         "a message announces %u bytes and %u descriptors, and has %lld and %d",
+                                         ignis__message_header_read(connection).size,
+                                         ignis__message_header_read(connection).fd_count,
+                                         (long long)(connection->inbox_size - head_size), connection->inbox_fd_count);
+        connection->inbox_is_complete = whole;
     }
     return true;
 }
 
-/*  Nothing of the outbox will be sent any more. Descriptors of a message that the other side will never have
-    whole are taken back. */
-static void ignis__outbox_clear(ignis__wire *wire)
+/*  Clears the outbox without sending the rest. Descriptors of an incomplete message are taken back. */
+static void ignis__outbox_clear(ignis__connection *connection)
 {
-    ignis__head head;
+    ignis__message_header header;
     uint64_t numbers[IGNIS_CHANNEL_MAX_FDS];
-    if (wire->outbox_done < wire->outbox_size && wire->kind->take_back) {
-        memcpy(&head, wire->outbox, sizeof head);
-        memcpy(numbers, wire->outbox + sizeof head + head.size, head.fd_count * sizeof *numbers);
-        wire->kind->take_back(wire, numbers, (int)head.fd_count);
+    if (connection->outbox_done < connection->outbox_size && connection->kind->close_duplicates) {
+        memcpy(&header, connection->outbox, sizeof header);
+        memcpy(numbers, connection->outbox + sizeof header + header.size, header.fd_count * sizeof *numbers);
+        connection->kind->close_duplicates(connection, numbers, (int)header.fd_count);
     }
-    wire->outbox_size = wire->outbox_done = 0;
+    connection->outbox_size = connection->outbox_done = 0;
 }
 
-/*  Hands what is in the outbox to the system. */
-static bool ignis__wire_flush(ignis__trouble *trouble, ignis__wire *wire, const ignis__until *until)
+/*  Writes the outbox to the system. */
+static bool ignis__connection_flush(ignis__peer_error *error, ignis__connection *connection,
+                                    const ignis__deadline *until)
 {
-    while (wire->outbox_done < wire->outbox_size) {
-        int64_t written = wire->kind->write(trouble, wire);
+    while (connection->outbox_done < connection->outbox_size) {
+        int64_t written = connection->kind->write(error, connection);
         if (written < 0)
             return false;
-        wire->outbox_done += (size_t)written;
+        connection->outbox_done += (size_t)written;
         if (written > 0)
-            wire->pause_us[1] = 0;
-        else if (!wire->kind->wait(trouble, wire, true, until, "the other side does not read"))
+            connection->pause_us[1] = 0;
+        else if (!connection->kind->wait(error, connection, true, until, "the peer does not read"))
             return false;
     }
-    ignis__outbox_clear(wire);
-    ignis__atomic_store(&wire->unsent, 0);
+    ignis__outbox_clear(connection);
+    ignis__atomic_store(&connection->unsent, 0);
     return true;
 }
 
-/*  Sends one message, with the send lock taken or nobody else there. A message of which a stream has taken a
-    part counts as sent: its rest stays in the outbox. */
-static bool ignis__wire_send(ignis__trouble *trouble, ignis__wire *wire, int type, const void *data, size_t size,
-                             const int *fds, int fd_count, const ignis__until *until)
+/*  Sends one message. The caller holds the send lock, or no other thread has the connection. A message that a
+    stream has taken in part counts as sent: its rest stays in the outbox. */
+static bool ignis__connection_send(ignis__peer_error *error, ignis__connection *connection, int type, const void *data,
+                                   size_t size, const int *fds, int fd_count, const ignis__deadline *until)
 {
-    ignis__head head;
+    ignis__message_header header;
     uint64_t numbers[IGNIS_CHANNEL_MAX_FDS];
-    size_t tail = ignis__wire_tail(wire, (size_t)fd_count);
-    if (!ignis__wire_flush(trouble, wire, until) ||
-        (tail > 0 && !wire->kind->give(trouble, wire, fds, fd_count, numbers)))
+    size_t tail = ignis__connection_number_bytes(connection, (size_t)fd_count);
+    if (!ignis__connection_flush(error, connection, until) ||
+        (tail > 0 && !connection->kind->duplicate(error, connection, fds, fd_count, numbers)))
         return false;
-    head.magic = IGNIS__WIRE_MAGIC;
-    head.version = IGNIS__WIRE_VERSION;
-    head.type = (uint16_t)type;
-    head.size = (uint32_t)size;
-    head.fd_count = (uint32_t)fd_count;
-    head.sequence = wire->sent;
-    memcpy(wire->outbox, &head, sizeof head);
+    header.magic = IGNIS__MESSAGE_MAGIC;
+    header.version = IGNIS__PROTOCOL_VERSION;
+    header.type = (uint16_t)type;
+    header.size = (uint32_t)size;
+    header.fd_count = (uint32_t)fd_count;
+    header.sequence = connection->sent;
+    memcpy(connection->outbox, &header, sizeof header);
     if (size > 0)
-        memcpy(wire->outbox + sizeof head, data, size);
+        memcpy(connection->outbox + sizeof header, data, size);
     if (tail > 0)
-        memcpy(wire->outbox + sizeof head + size, numbers, tail);
-    wire->outbox_size = sizeof head + size + tail;
-    wire->outbox_fds = fds;
-    wire->outbox_fd_count = fd_count;
-    if (!ignis__wire_flush(trouble, wire, until) &&
-        (wire->outbox_done == 0 || trouble->diagnostic != IGNIS_DIAG_CHANNEL_TIMEOUT)) {
-        ignis__outbox_clear(wire);
+        memcpy(connection->outbox + sizeof header + size, numbers, tail);
+    connection->outbox_size = sizeof header + size + tail;
+    connection->outbox_fds = fds;
+    connection->outbox_fd_count = fd_count;
+    if (!ignis__connection_flush(error, connection, until) &&
+        (connection->outbox_done == 0 || error->diagnostic != IGNIS_DIAG_CHANNEL_TIMEOUT)) {
+        ignis__outbox_clear(connection);
         return false;
     }
-    ignis__atomic_store(&wire->unsent, wire->outbox_size - wire->outbox_done);
-    wire->sent++;
+    ignis__atomic_store(&connection->unsent, connection->outbox_size - connection->outbox_done);
+    connection->sent++;
     return true;
 }
 
-static void ignis__wire_free(ignis__wire *wire)
+static void ignis__connection_destroy(ignis__connection *connection)
 {
-    ignis__trouble ignored;
+    ignis__peer_error ignored;
     int left = 1000;
-    if (!wire)
+    if (!connection)
         return;
-    /* what was put into this process, and nobody takes; what comes later still stays open */
-    if (wire->kind->give && wire->capacity > 0) {
-        while (left-- > 0 && ignis__wire_fetch(&ignored, wire, &ignis__until_now))
-            ignis__inbox_next(wire);
-        ignis__outbox_clear(wire);
+    /* closes handles that arrived and were not taken; later ones stay open */
+    if (connection->kind->duplicate && connection->capacity > 0) {
+        while (left-- > 0 && ignis__connection_receive(&ignored, connection, &ignis__deadline_now))
+            ignis__inbox_remove(connection);
+        ignis__outbox_clear(connection);
     }
-    ignis__inbox_clear(wire);
-    if (wire->named)
-        wire->kind->remove(wire);
+    ignis__inbox_clear(connection);
+    if (connection->owns_path)
+        connection->kind->remove(connection);
 #ifndef _WIN32
-    if (wire->shared)
-        ignis__shared_unmap((void *)wire->shared, wire->shared_bytes);
+    if (connection->shared)
+        ignis__shared_unmap((void *)connection->shared, connection->shared_bytes);
 #endif
-    if (wire->out != wire->in)
-        ignis__file_drop(&wire->out);
-    ignis__file_drop(&wire->in);
-    ignis__file_drop(&wire->shared_file);
-    ignis__file_drop(&wire->process);
-    ignis__free(wire->inbox);
-    ignis__free(wire->outbox);
-    ignis__free(wire);
+    if (connection->out != connection->in)
+        ignis__peer_file_close(&connection->out);
+    ignis__peer_file_close(&connection->in);
+    ignis__peer_file_close(&connection->shared_file);
+    ignis__peer_file_close(&connection->process);
+    ignis__free(connection->inbox);
+    ignis__free(connection->outbox);
+    ignis__free(connection);
 }
 
-/*  Room for messages of so many bytes; nothing is arriving or leaving. */
-static bool ignis__wire_room(ignis__trouble *trouble, ignis__wire *wire, size_t capacity)
+/*  Reserves buffers for messages of `capacity` bytes. No message may be arriving or leaving. */
+static bool ignis__connection_reserve(ignis__peer_error *error, ignis__connection *connection, size_t capacity)
 {
-    size_t bytes = sizeof(ignis__head) + capacity + ignis__wire_tail(wire, IGNIS_CHANNEL_MAX_FDS);
-    if (wire->capacity >= capacity)
+    size_t bytes =
+        sizeof(ignis__message_header) + capacity + ignis__connection_number_bytes(connection, IGNIS_CHANNEL_MAX_FDS);
+    if (connection->capacity >= capacity)
         return true;
-    ignis__free(wire->inbox);
-    ignis__free(wire->outbox);
-    wire->inbox = (unsigned char *)ignis__alloc(bytes);
-    wire->outbox = (unsigned char *)ignis__alloc(bytes);
-    wire->capacity = wire->inbox && wire->outbox ? capacity : 0;
-    return wire->capacity || ignis__trouble_memory(trouble, 2 * bytes);
+    ignis__free(connection->inbox);
+    ignis__free(connection->outbox);
+    connection->inbox = (unsigned char *)ignis__alloc(bytes);
+    connection->outbox = (unsigned char *)ignis__alloc(bytes);
+    connection->capacity = connection->inbox && connection->outbox ? capacity : 0;
+    return connection->capacity || ignis__peer_error_set_memory(error, 2 * bytes);
 }
 
-static ignis__wire *ignis__wire_make(ignis__trouble *trouble, const ignis__wire_kind *kind, const char *path)
+static ignis__connection *ignis__connection_create(ignis__peer_error *error, const ignis__connection_kind *kind,
+                                                   const char *path)
 {
-    ignis__wire *wire = (ignis__wire *)ignis__alloc(sizeof *wire);
-    if (!wire) {
-        ignis__trouble_memory(trouble, sizeof *wire);
+    ignis__connection *connection = (ignis__connection *)ignis__alloc(sizeof *connection);
+    if (!connection) {
+        ignis__peer_error_set_memory(error, sizeof *connection);
         return NULL;
     }
-    wire->in = wire->out = wire->shared_file = wire->process = IGNIS__NO_FILE;
-    wire->kind = kind;
-    wire->peer_uid = -1;
-    snprintf(wire->path, sizeof wire->path, "%s", path);
-    ignis__mutex_init(&wire->send_lock);
-    ignis__mutex_init(&wire->receive_lock);
-    return wire;
+    connection->in = connection->out = connection->shared_file = connection->process = IGNIS__NO_FILE;
+    connection->kind = kind;
+    connection->peer_uid = -1;
+    snprintf(connection->path, sizeof connection->path, "%s", path);
+    ignis__mutex_init(&connection->send_lock);
+    ignis__mutex_init(&connection->receive_lock);
+    return connection;
 }
 
-static bool ignis__wire_usable(ignis__trouble *trouble, const ignis__wire *wire)
+static bool ignis__connection_check(ignis__peer_error *error, const ignis__connection *connection)
 {
-    uint64_t lost = ignis__atomic_load(&wire->lost);
+    uint64_t lost = ignis__atomic_load(&connection->lost);
     if (!lost)
         return true;
-    ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_LOST,
-                       lost == 2 ? "the other side has closed the channel" : "the channel has failed before");
-    trouble->expected = lost == 2;
+    ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_LOST,
+                          lost == 2 ? "the peer has closed the channel" : "the channel failed earlier");
+    error->expected = lost == 2;
     return false;
 }

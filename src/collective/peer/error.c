@@ -1,43 +1,43 @@
-/* ===============================================================================================================
-   >>peer - other processes: how they prove who they are, and the messages between them. Channels and jobs are built on it.
-   =============================================================================================================== */
+/*  >>peer - other processes: connections, authentication, messages
 
-/* --- what the collective layer needs of the system -------------------------------------------------------------------- */
+    Errors below public functions, deadlines, and comparisons in constant time. Channels and jobs are built on this
+    room. It uses the system and the floors of ignis.h below collective, never a channel or a device.
+    Invariants: no function waits beyond its deadline; closing an object wakes whoever waits in it.
+    Locks: none in this part. */
 
-/*  What went wrong below a public function, which then decides whether it is a failure: a client that is
-    turned away is none. */
-typedef struct ignis__trouble {
+/*  An error that is not reported yet: the public function decides (a rejected client is not a failure). */
+typedef struct ignis__peer_error {
     ignis_diagnostic diagnostic;
-    bool expected; /* the caller did not want to wait, or the other side has said goodbye */
+    bool expected; /* the caller did not want to wait, or the peer has said goodbye */
     char why[320];
-} ignis__trouble;
+} ignis__peer_error;
 
-/*  Always false, to be returned. */
+/*  Sets the error. Always returns false. */
 IGNIS__PRINTF(3, 4)
-IGNIS__COLD static bool ignis__trouble_set(ignis__trouble *trouble, ignis_diagnostic diagnostic, const char *format,
-                                           ...)
+IGNIS__COLD static bool ignis__peer_error_set(ignis__peer_error *error, ignis_diagnostic diagnostic, const char *format,
+                                              ...)
 {
     va_list args;
-    trouble->diagnostic = diagnostic;
-    trouble->expected = false;
+    error->diagnostic = diagnostic;
+    error->expected = false;
     va_start(args, format);
-    vsnprintf(trouble->why, sizeof trouble->why, format, args);
+    vsnprintf(error->why, sizeof error->why, format, args);
     va_end(args);
     return false;
 }
 
-/*  What was expected is no error to be logged, and a call that did not want to wait leaves no failure behind
+/*  Reports an error. An expected one is not logged, and a call that did not want to wait leaves no failure
     either. */
-IGNIS__COLD static ignis_status ignis__trouble_report(const char *call, const ignis__trouble *trouble)
+IGNIS__COLD static ignis_status ignis__peer_error_report(const char *call, const ignis__peer_error *error)
 {
     ignis__record before = ignis__this_thread.record;
     bool quiet = ignis__this_thread.quiet,
-         forgotten = trouble->expected && trouble->diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT;
+         forgotten = error->expected && error->diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT;
     ignis_status status;
     if (forgotten)
         memset(&ignis__this_thread.record, 0, sizeof before);
-    ignis__this_thread.quiet = quiet || trouble->expected;
-    status = ignis__fail(trouble->diagnostic, call, "%s", trouble->why);
+    ignis__this_thread.quiet = quiet || error->expected;
+    status = ignis__fail(error->diagnostic, call, "%s", error->why);
     ignis__this_thread.quiet = quiet;
     if (forgotten) {
         ignis__record_drop(&ignis__this_thread);
@@ -46,66 +46,62 @@ IGNIS__COLD static ignis_status ignis__trouble_report(const char *call, const ig
     return status;
 }
 
-/*  How long to wait: until the deadline, or until *stop is set. A deadline of 0: not at all. */
-typedef struct ignis__until {
+/*  How long to wait: until the deadline, or until *stop is set. With deadline 0, not at all. */
+typedef struct ignis__deadline {
     int64_t deadline_ns; /* of ignis__monotonic_ns */
     const uint64_t *stop;
-} ignis__until;
+} ignis__deadline;
 
-static const ignis__until ignis__until_now = {0, NULL};
+static const ignis__deadline ignis__deadline_now = {0, NULL};
 
-static ignis__until ignis__until_at(int64_t deadline_ns)
+static ignis__deadline ignis__deadline_at(int64_t deadline_ns)
 {
-    ignis__until until = {0, NULL};
+    ignis__deadline until = {0, NULL};
     until.deadline_ns = deadline_ns;
     return until;
 }
 
-static ignis__until ignis__until_in(int64_t ns) { return ignis__until_at(ignis__monotonic_ns() + ns); }
+static ignis__deadline ignis__deadline_in(int64_t ns) { return ignis__deadline_at(ignis__monotonic_ns() + ns); }
 
-static bool ignis__until_stopped(const ignis__until *until) { return until->stop && ignis__atomic_load(until->stop); }
+static bool ignis__deadline_is_stopped(const ignis__deadline *until)
+{
+    return until->stop && ignis__atomic_load(until->stop);
+}
 
-/*  The milliseconds to wait before asking again; 0: no more. */
-static int ignis__until_slice(const ignis__until *until, int most_ms)
+/*  Returns the milliseconds to wait before the next try; 0 if the deadline has passed. */
+static int ignis__deadline_slice_ms(const ignis__deadline *until, int most_ms)
 {
     int64_t left_ns = until->deadline_ns ? until->deadline_ns - ignis__monotonic_ns() : 0;
-    if (left_ns <= 0 || ignis__until_stopped(until))
+    if (left_ns <= 0 || ignis__deadline_is_stopped(until))
         return 0;
     return left_ns / 1000000 >= most_ms ? most_ms : (int)(left_ns / 1000000) + 1;
 }
 
-IGNIS__COLD static bool ignis__trouble_late(ignis__trouble *trouble, const ignis__until *until, const char *what)
+IGNIS__COLD static bool ignis__peer_error_set_timeout(ignis__peer_error *error, const ignis__deadline *until,
+                                                      const char *what)
 {
-    if (ignis__until_stopped(until))
-        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_FREED, "the channel was closed meanwhile");
-    ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_TIMEOUT, until->deadline_ns ? "%s before the deadline" : "%s yet",
-                       what);
-    trouble->expected = until->deadline_ns == 0;
+    if (ignis__deadline_is_stopped(until))
+        return ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_FREED, "the channel was closed during the call");
+    ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_TIMEOUT, until->deadline_ns ? "%s before the deadline" : "%s yet",
+                          what);
+    error->expected = until->deadline_ns == 0;
     return false;
 }
 
-IGNIS__COLD static bool ignis__trouble_lost(ignis__trouble *trouble)
+IGNIS__COLD static bool ignis__peer_error_set_lost(ignis__peer_error *error)
 {
-    return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_LOST, "the other side has closed the connection, or died");
+    return ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_LOST, "the peer has closed the connection or died");
 }
 
-IGNIS__COLD static bool ignis__trouble_memory(ignis__trouble *trouble, size_t size)
+IGNIS__COLD static bool ignis__peer_error_set_memory(ignis__peer_error *error, size_t size)
 {
-    return ignis__trouble_set(trouble, IGNIS_DIAG_HOST_MEMORY, "out of host memory: %lld bytes were requested",
-                              (long long)size);
+    return ignis__peer_error_set(error, IGNIS_DIAG_HOST_MEMORY, "out of host memory: %lld bytes requested",
+                                 (long long)size);
 }
 
 #define IGNIS__PATH_MAX 512
 
-/*  What names may be part of a path. */
-static bool ignis__name_valid(const char *name)
-{
-    size_t length = strlen(name);
-    return length >= 1 && length <= 63 && *name != '.' &&
-           strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == length;
-}
-
-/*  In a time that does not depend on where they differ. */
+/*  Compares in a time that does not depend on the content. */
 static bool ignis__bytes_equal(const unsigned char *a, const unsigned char *b, size_t size)
 {
     unsigned char difference = 0;

@@ -1,65 +1,73 @@
-/* --- listeners: where others connect, and prove that they know the secret ------------------------------------------------------ */
+/*  >>peer.listener - server: accepts connections and checks their proofs
 
-/*  Room for so many that have connected and proven nothing yet; the others wait in the system's queue. */
+    Accepts clients, runs the handshake of all pending ones, and hands out those that know the secret.
+    Uses: connections, files of names.
+    Invariants: a client that proves nothing costs one of 64 places, for 5 s at most; the oldest makes room
+    for new ones.
+    Locks: listener->lock, held by the caller that accepts. */
+
+/*  Places for clients that have not authenticated yet; more clients wait in the system's queue. */
 enum { IGNIS__LISTENER_PENDING = 64 };
-#define IGNIS__LISTENER_PATIENCE_NS 5000000000 /* what one of them may take */
-#define IGNIS__LISTENER_CROWDED_NS 250000000   /* and what the oldest may take while others wait for room */
+#define IGNIS__LISTENER_PATIENCE_NS 5000000000 /* for the handshake of a client */
+#define IGNIS__LISTENER_CROWDED_NS 250000000   /* for the oldest client, while others wait for a place */
 
 typedef struct ignis__listener {
-    const ignis__wire_kind *kind;
+    const ignis__connection_kind *kind;
     int64_t timeout_ns;
     uint64_t closing;
-    ignis__mutex lock; /* whoever accepts */
+    ignis__mutex lock; /* held by the thread that accepts */
     char path[IGNIS__PATH_MAX], name_path[IGNIS__PATH_MAX];
-    ignis__file file, name_file, poll; /* poll: one descriptor to wait for all that may come */
-    bool named;                        /* what is at the path is ours to remove */
+    /* poll: one descriptor that becomes readable when a client or a message comes */
+    ignis__file file, name_file, poll;
+    bool owns_path; /* this process created the file at the path and removes it */
     unsigned char secret[IGNIS__SECRET];
-    uint64_t place; /* random, in the name's record */
+    uint64_t place; /* random, also in the file of the name */
     uint64_t refused, arrivals;
     struct {
-        ignis__wire *wire;
-        int64_t since_ns;               /* 0: nobody is there yet */
-    } pending[IGNIS__LISTENER_PENDING]; /* the oldest first */
+        ignis__connection *connection;
+        int64_t since_ns;               /* 0: no client is connected yet */
+    } pending[IGNIS__LISTENER_PENDING]; /* oldest first */
     int pending_count;
 } ignis__listener;
 
-/*  A proof: over both sides' nonces, so that what was heard once proves nothing again; and over the claim, so
-    that it is the prover's. */
-static void ignis__wire_proof(const ignis__wire *wire, const unsigned char *secret, bool of_server, const void *claim,
-                              size_t size, unsigned char proof[32])
+/*  Computes a proof over both nonces, so it cannot be replayed, and over the claim, so it belongs to the
+    prover. */
+static void ignis__connection_proof(const ignis__connection *connection, const unsigned char *secret, bool of_server,
+                                    const void *claim, size_t size, unsigned char proof[32])
 {
     struct {
         char side[8];
         unsigned char nonces[2][IGNIS__NONCE];
     } said;
     memcpy(said.side, of_server ? "server.." : "client..", sizeof said.side);
-    memcpy(said.nonces, wire->nonces, sizeof said.nonces);
+    memcpy(said.nonces, connection->nonces, sizeof said.nonces);
     ignis__hmac(secret, &said, sizeof said, claim, size, proof);
 }
 
 #ifdef __linux__
 
-/*  Adds a descriptor to those that the listener's own stands for, or takes it out. */
+/*  Adds a descriptor to those that listener->poll reports, or removes it. */
 static void ignis__listener_poll(ignis__listener *listener, int fd, bool add)
 {
     struct epoll_event event;
     memset(&event, 0, sizeof event);
     event.events = EPOLLIN;
     if (listener->poll < 0)
-        listener->poll = ignis__fd_keep(epoll_create1(EPOLL_CLOEXEC));
+        listener->poll = ignis__fd_register(epoll_create1(EPOLL_CLOEXEC));
     if (fd >= 0)
         (void)epoll_ctl(listener->poll, add ? EPOLL_CTL_ADD : EPOLL_CTL_DEL, fd, &event);
 }
 
-/*  Waits a little for somebody to come to a listener, or to say something. */
+/*  Waits until a client comes or sends, at most `ms`. */
 static void ignis__listener_wait(const ignis__listener *listener, int ms)
 {
-    const ignis__until until = ignis__until_in((int64_t)ms * 1000000);
-    ignis__trouble late;
-    /* shared memory wakes nobody */
-    if (listener->file < 0 && (listener->pending_count == 0 || listener->pending[0].wire->in < 0))
+    const ignis__deadline until = ignis__deadline_in((int64_t)ms * 1000000);
+    ignis__peer_error late;
+    /* shared memory cannot be polled */
+    if (listener->file < 0 && (listener->pending_count == 0 || listener->pending[0].connection->in < 0))
         ignis__sleep_us(1000);
-    else if (listener->pending_count == IGNIS__LISTENER_PENDING) /* the queue would wake us, and there is no room */
+    /* the queue would wake the poll, and all places are taken */
+    else if (listener->pending_count == IGNIS__LISTENER_PENDING)
         ignis__sleep_us(1000);
     else
         (void)ignis__fd_wait(&late, listener->poll, POLLIN, &until, "");
@@ -79,204 +87,208 @@ static void ignis__listener_wait(const ignis__listener *listener, int ms)
 
 #endif
 
-/*  Nobody is pending at index any more; the order of the others stays. */
-static ignis__wire *ignis__listener_remove(ignis__listener *listener, int index)
+/*  Removes a pending client; the others keep their order. */
+static ignis__connection *ignis__listener_remove(ignis__listener *listener, int index)
 {
-    ignis__wire *wire = listener->pending[index].wire;
-    ignis__listener_poll(listener, wire->in, false);
+    ignis__connection *connection = listener->pending[index].connection;
+    ignis__listener_poll(listener, connection->in, false);
     listener->pending_count--;
     memmove(&listener->pending[index], &listener->pending[index + 1],
             sizeof listener->pending[0] * (size_t)(listener->pending_count - index));
-    return wire;
+    return connection;
 }
 
-/*  Counts one that was turned away; the first is told. */
-static void ignis__listener_count_refused(const char *call, ignis__listener *listener, const char *why)
+/*  Counts a refused client; only the first one is logged. */
+static void ignis__listener_log_refused(const char *call, ignis__listener *listener, const char *why)
 {
     if (ignis__atomic_add(&listener->refused, 1) == 1)
         ignis__log(IGNIS_LOG_WARNING, IGNIS_DIAG_CHANNEL_MESSAGE,
-                   "%s: a connection to %s was turned away: %s (more of them are only counted)", call, listener->path,
-                   why);
+                   "%s: a connection to %s was refused: %s (further ones are only counted)", call, listener->path, why);
 }
 
-/*  Turns away one that is no longer pending. */
-static void ignis__listener_refuse(const char *call, ignis__listener *listener, ignis__wire *wire, bool proven,
-                                   const char *why)
+/*  Refuses a client that is no longer pending. */
+static void ignis__listener_refuse(const char *call, ignis__listener *listener, ignis__connection *connection,
+                                   bool is_authenticated, const char *why)
 {
-    ignis__trouble ignored;
-    if (ignis__wire_room(&ignored, wire, IGNIS__WIRE_HANDSHAKE) &&
-        (!wire->kind->connected || wire->kind->connected(wire)))
-        (void)ignis__wire_send(&ignored, wire, IGNIS__HEAD_REFUSED, why, proven ? strlen(why) : 0, NULL, 0,
-                               &ignis__until_now);
-    ignis__wire_free(wire);
-    ignis__listener_count_refused(call, listener, why);
+    ignis__peer_error ignored;
+    if (ignis__connection_reserve(&ignored, connection, IGNIS__HANDSHAKE_BYTES) &&
+        (!connection->kind->connected || connection->kind->connected(connection)))
+        (void)ignis__connection_send(&ignored, connection, IGNIS__MESSAGE_REFUSED, why,
+                                     is_authenticated ? strlen(why) : 0, NULL, 0, &ignis__deadline_now);
+    ignis__connection_destroy(connection);
+    ignis__listener_log_refused(call, listener, why);
 }
 
-/*  Cuts off the oldest of those that are pending, without a word: an honest client that was only slow
-    connects again. */
+/*  Disconnects the oldest pending client without a message. A client that was only slow connects again. */
 static void ignis__listener_drop_oldest(const char *call, ignis__listener *listener, const char *why)
 {
-    ignis__wire_free(ignis__listener_remove(listener, 0));
-    ignis__listener_count_refused(call, listener, why);
+    ignis__connection_destroy(ignis__listener_remove(listener, 0));
+    ignis__listener_log_refused(call, listener, why);
 }
 
-/*  Takes in who has come to a listener, as far as there is room. */
-static bool ignis__listener_accept(const char *call, ignis__trouble *trouble, ignis__listener *listener)
+/*  Accepts the clients that wait, while places are free. */
+static bool ignis__listener_accept(const char *call, ignis__peer_error *error, ignis__listener *listener)
 {
     for (;;) {
-        ignis__wire *fresh;
+        ignis__connection *fresh;
         if (listener->pending_count == IGNIS__LISTENER_PENDING) {
             if (ignis__monotonic_ns() - listener->pending[0].since_ns < IGNIS__LISTENER_CROWDED_NS)
                 return true;
-            ignis__listener_drop_oldest(call, listener, "too many at once prove nothing");
+            ignis__listener_drop_oldest(call, listener, "too many clients at once do not authenticate");
         }
-        fresh = ignis__wire_make(trouble, listener->kind, listener->path);
+        fresh = ignis__connection_create(error, listener->kind, listener->path);
         if (!fresh)
             return false;
-        trouble->diagnostic = IGNIS_DIAG_NONE;
-        if (!listener->kind->accept(trouble, listener, fresh) ||
-            !ignis__wire_room(trouble, fresh, IGNIS__WIRE_HANDSHAKE)) {
-            ignis__wire_free(fresh);
-            if (trouble->diagnostic == IGNIS_DIAG_NONE || listener->pending_count == 0)
-                return trouble->diagnostic == IGNIS_DIAG_NONE;
-            /* there are too few descriptors, or too little memory */
-            ignis__listener_drop_oldest(call, listener, trouble->why);
+        error->diagnostic = IGNIS_DIAG_NONE;
+        if (!listener->kind->accept(error, listener, fresh) ||
+            !ignis__connection_reserve(error, fresh, IGNIS__HANDSHAKE_BYTES)) {
+            ignis__connection_destroy(fresh);
+            if (error->diagnostic == IGNIS_DIAG_NONE || listener->pending_count == 0)
+                return error->diagnostic == IGNIS_DIAG_NONE;
+            /* too few descriptors, or too little memory */
+            ignis__listener_drop_oldest(call, listener, error->why);
             continue;
         }
         listener->arrivals++;
         ignis__listener_poll(listener, fresh->in, true);
-        listener->pending[listener->pending_count].wire = fresh;
+        listener->pending[listener->pending_count].connection = fresh;
         listener->pending[listener->pending_count++].since_ns = fresh->kind->connected ? 0 : ignis__monotonic_ns();
     }
 }
 
-/*  The next step of one that is pending. True: it has proven itself, and its claim is in the inbox. False: it
-    has more to say, with no diagnostic, or is to be turned away. */
-static bool ignis__listener_handshake(ignis__trouble *trouble, const ignis__listener *listener, ignis__wire *wire)
+/*  Takes the next step of a handshake. True: the client has authenticated, and its claim is in the inbox.
+    False without a diagnostic: more messages are expected; with one: refuse it. */
+static bool ignis__listener_handshake(ignis__peer_error *error, const ignis__listener *listener,
+                                      ignis__connection *connection)
 {
     struct {
         unsigned char nonce[IGNIS__NONCE], proof[32];
     } challenge;
     unsigned char proof[32];
-    const unsigned char *body = wire->inbox + sizeof(ignis__head);
+    const unsigned char *body = connection->inbox + sizeof(ignis__message_header);
     const ignis_diagnostic no = IGNIS_DIAG_CHANNEL_MESSAGE;
-    ignis__head head;
+    ignis__message_header header;
 #ifndef _WIN32
-    if (wire->kind->packets && wire->peer_uid != (int64_t)geteuid())
-        return ignis__trouble_set(trouble, no, "it is of user %lld, and we are user %lld", (long long)wire->peer_uid,
-                                  (long long)geteuid());
+    if (connection->kind->packets && connection->peer_uid != (int64_t)geteuid())
+        return ignis__peer_error_set(error, no, "the client belongs to user %lld, this process to user %lld",
+                                     (long long)connection->peer_uid, (long long)geteuid());
 #endif
-    while (ignis__wire_fetch(trouble, wire, &ignis__until_now)) {
-        head = ignis__head_of(wire);
-        if (wire->received == 0 && head.type == IGNIS__HEAD_HELLO && head.size == IGNIS__NONCE && head.fd_count == 0) {
-            memcpy(wire->nonces[0], body, IGNIS__NONCE);
-            if (!ignis__random_bytes(wire->nonces[1], IGNIS__NONCE))
-                return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "the system has no random bytes");
-            memcpy(challenge.nonce, wire->nonces[1], IGNIS__NONCE);
-            ignis__wire_proof(wire, listener->secret, true, NULL, 0, challenge.proof);
-            ignis__inbox_next(wire);
-            if (!ignis__wire_send(trouble, wire, IGNIS__HEAD_CHALLENGE, &challenge, sizeof challenge, NULL, 0,
-                                  &ignis__until_now))
+    while (ignis__connection_receive(error, connection, &ignis__deadline_now)) {
+        header = ignis__message_header_read(connection);
+        if (connection->received == 0 && header.type == IGNIS__MESSAGE_HELLO && header.size == IGNIS__NONCE &&
+            header.fd_count == 0) {
+            memcpy(connection->nonces[0], body, IGNIS__NONCE);
+            if (!ignis__random_bytes(connection->nonces[1], IGNIS__NONCE))
+                return ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_IO, "the system returned no random bytes");
+            memcpy(challenge.nonce, connection->nonces[1], IGNIS__NONCE);
+            ignis__connection_proof(connection, listener->secret, true, NULL, 0, challenge.proof);
+            ignis__inbox_remove(connection);
+            if (!ignis__connection_send(error, connection, IGNIS__MESSAGE_CHALLENGE, &challenge, sizeof challenge, NULL,
+                                        0, &ignis__deadline_now))
                 return false;
-        } else if (wire->received == 1 && head.type == IGNIS__HEAD_PROOF && head.size >= sizeof proof &&
-                   head.fd_count == 0) {
-            ignis__wire_proof(wire, listener->secret, false, body + sizeof proof, head.size - sizeof proof, proof);
+        } else if (connection->received == 1 && header.type == IGNIS__MESSAGE_PROOF && header.size >= sizeof proof &&
+                   header.fd_count == 0) {
+            ignis__connection_proof(connection, listener->secret, false, body + sizeof proof,
+                                    header.size - sizeof proof, proof);
             return ignis__bytes_equal(proof, body, sizeof proof) ||
-                   ignis__trouble_set(trouble, no, "its token is not ours");
+                   ignis__peer_error_set(error, no, "the client has another token");
         } else {
-            return ignis__trouble_set(trouble, no, "it does not keep to the handshake");
+            return ignis__peer_error_set(error, no, "the client violates the handshake");
         }
     }
-    if (trouble->diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT)
-        trouble->diagnostic = IGNIS_DIAG_NONE;
+    if (error->diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT)
+        error->diagnostic = IGNIS_DIAG_NONE;
     return false;
 }
 
-/*  The next one that has proven itself, with its claim in the inbox: the caller welcomes or refuses it. Null
-    with the trouble set. */
-IGNIS__COLD static ignis__wire *ignis__listener_next(const char *call, ignis__trouble *trouble,
-                                                     ignis__listener *listener, const ignis__until *until)
+/*  Returns the next authenticated client, with its claim in the inbox: the caller welcomes or refuses it.
+    NULL, with the error set, if the deadline passes. */
+IGNIS__COLD static ignis__connection *ignis__listener_next(const char *call, ignis__peer_error *error,
+                                                           ignis__listener *listener, const ignis__deadline *until)
 {
     for (;;) {
         int i, slice;
-        if (!ignis__listener_accept(call, trouble, listener))
+        if (!ignis__listener_accept(call, error, listener))
             return NULL;
         for (i = 0; i < listener->pending_count; i++) {
-            ignis__wire *wire = listener->pending[i].wire;
+            ignis__connection *connection = listener->pending[i].connection;
             int64_t now_ns = ignis__monotonic_ns();
-            bool proven = ignis__listener_handshake(trouble, listener, wire),
-                 waits = !proven && trouble->diagnostic == IGNIS_DIAG_NONE;
-            if (proven && wire->kind->connected)
-                (void)wire->kind->connected(wire); /* it may have said all at once: who it is is asked here */
-            if (proven)
+            bool is_authenticated = ignis__listener_handshake(error, listener, connection),
+                 waits = !is_authenticated && error->diagnostic == IGNIS_DIAG_NONE;
+            if (is_authenticated && connection->kind->connected)
+                (void)connection->kind->connected(
+                    connection); /* it may have sent everything at once: read its process here */
+            if (is_authenticated)
                 return ignis__listener_remove(listener, i);
-            if (waits && listener->pending[i].since_ns == 0 && wire->kind->connected && wire->kind->connected(wire))
+            if (waits && listener->pending[i].since_ns == 0 && connection->kind->connected &&
+                connection->kind->connected(connection))
                 listener->pending[i].since_ns = now_ns;
             if (waits && listener->pending[i].since_ns &&
                 now_ns - listener->pending[i].since_ns >= IGNIS__LISTENER_PATIENCE_NS)
-                waits = ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "it did not prove itself in %d s",
-                                           (int)(IGNIS__LISTENER_PATIENCE_NS / 1000000000));
+                waits = ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_MESSAGE,
+                                              "the client did not authenticate within %d s",
+                                              (int)(IGNIS__LISTENER_PATIENCE_NS / 1000000000));
             if (!waits)
-                ignis__listener_refuse(call, listener, ignis__listener_remove(listener, i--), false, trouble->why);
+                ignis__listener_refuse(call, listener, ignis__listener_remove(listener, i--), false, error->why);
         }
-        slice = ignis__until_slice(until, 50);
+        slice = ignis__deadline_slice_ms(until, 50);
         if (slice == 0) {
-            ignis__trouble_late(trouble, until, "nobody connected");
+            ignis__peer_error_set_timeout(error, until, "no client connected");
             return NULL;
         }
         ignis__listener_wait(listener, slice);
     }
 }
 
-/*  The claim of one that has proven itself, if it has the right size. */
-static bool ignis__claim_read(ignis__trouble *trouble, const ignis__wire *wire, void *claim, size_t size)
+/*  Reads the claim of an authenticated client. False, with the error set, if its size is wrong. */
+static bool ignis__claim_read(ignis__peer_error *error, const ignis__connection *connection, void *claim, size_t size)
 {
-    if (ignis__head_of(wire).size != 32 + size)
-        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_MESSAGE, "it is of another version of Ignis");
-    memcpy(claim, wire->inbox + sizeof(ignis__head) + 32, size);
+    if (ignis__message_header_read(connection).size != 32 + size)
+        return ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_MESSAGE, "the client has another version of Ignis");
+    memcpy(claim, connection->inbox + sizeof(ignis__message_header) + 32, size);
     return true;
 }
 
-/*  The other side is who it should be, and from here on its messages may bring descriptors. */
-static void ignis__wire_proven(ignis__wire *wire)
+/*  Marks the peer as authenticated; from here on its messages may carry descriptors. */
+static void ignis__connection_set_authenticated(ignis__connection *connection)
 {
 #ifdef _WIN32
-    HANDLE process = OpenProcess(PROCESS_DUP_HANDLE | SYNCHRONIZE, FALSE, (DWORD)wire->peer_pid);
-    wire->process = process ? process : IGNIS__NO_FILE;
+    HANDLE process = OpenProcess(PROCESS_DUP_HANDLE | SYNCHRONIZE, FALSE, (DWORD)connection->peer_pid);
+    connection->process = process ? process : IGNIS__NO_FILE;
 #endif
-    wire->proven = true;
+    connection->is_authenticated = true;
 }
 
-/*  Lets in one that has proven itself; from here on messages may have `capacity` bytes. */
-static bool ignis__wire_welcome(ignis__trouble *trouble, ignis__wire *wire, size_t capacity)
+/*  Welcomes an authenticated client; from here on messages may have `capacity` bytes. */
+static bool ignis__connection_welcome(ignis__peer_error *error, ignis__connection *connection, size_t capacity)
 {
-    ignis__inbox_next(wire);
-    ignis__wire_proven(wire);
-    if (wire->named)
-        wire->kind->remove(wire);
-    wire->named = false;
-    return ignis__wire_room(trouble, wire, capacity) &&
-           ignis__wire_send(trouble, wire, IGNIS__HEAD_WELCOME, NULL, 0, NULL, 0, &ignis__until_now);
+    ignis__inbox_remove(connection);
+    ignis__connection_set_authenticated(connection);
+    if (connection->owns_path)
+        connection->kind->remove(connection);
+    connection->owns_path = false;
+    return ignis__connection_reserve(error, connection, capacity) &&
+           ignis__connection_send(error, connection, IGNIS__MESSAGE_WELCOME, NULL, 0, NULL, 0, &ignis__deadline_now);
 }
 
 static void ignis__listener_close(ignis__listener *listener)
 {
     while (listener->pending_count > 0)
-        ignis__wire_free(ignis__listener_remove(listener, 0));
+        ignis__connection_destroy(ignis__listener_remove(listener, 0));
 #ifndef _WIN32
-    if (listener->named)
+    if (listener->owns_path)
         (void)unlink(listener->path);
 #endif
-    listener->named = false;
-    ignis__file_drop(&listener->file);
-    ignis__file_drop(&listener->poll);
+    listener->owns_path = false;
+    ignis__peer_file_close(&listener->file);
+    ignis__peer_file_close(&listener->poll);
     if (listener->name_file != IGNIS__NO_FILE)
-        ignis__name_file_remove(listener->name_path);
-    ignis__file_drop(&listener->name_file);
+        ignis__name_file_delete(listener->name_path);
+    ignis__peer_file_close(&listener->name_file);
 }
 
-/*  A listener that is closed; null, and reported: out of memory. */
-static ignis__listener *ignis__listener_new(const char *call, const ignis__wire_kind *kind, const char *path)
+/*  Creates a listener that is not open yet. NULL, and reported, if host memory is short. */
+static ignis__listener *ignis__listener_new(const char *call, const ignis__connection_kind *kind, const char *path)
 {
     ignis__listener *listener = (ignis__listener *)ignis__alloc_for(call, sizeof *listener);
     if (!listener)
@@ -295,33 +307,33 @@ static void ignis__listener_free(ignis__listener *listener)
     ignis__free(listener);
 }
 
-/*  Opens it. With a name_path it has a name, which nobody else has meanwhile; its secret is `secret`, or a
-    new one that lies in that file. */
-IGNIS__COLD static bool ignis__listener_open(const char *call, ignis__trouble *trouble, ignis__listener *listener,
+/*  Opens a listener. With a name_path it owns that name alone. Its secret is `secret`, or a new one that it
+    writes to that file. */
+IGNIS__COLD static bool ignis__listener_open(const char *call, ignis__peer_error *error, ignis__listener *listener,
                                              const char *name_path, const unsigned char *secret)
 {
     ignis__name_record record;
     memset(&record, 0, sizeof record);
-    record.version = IGNIS__WIRE_VERSION;
+    record.version = IGNIS__PROTOCOL_VERSION;
     record.pid = ignis__process_id();
     record.has_secret = !secret;
     if (secret)
         memcpy(listener->secret, secret, sizeof listener->secret);
     if ((!secret && !ignis__random_bytes(listener->secret, sizeof listener->secret)) ||
         !ignis__random_bytes(&listener->place, sizeof listener->place))
-        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "the system has no random bytes for a token");
+        return ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_IO, "the system returned no random bytes for a token");
     record.place = listener->place;
     if (record.has_secret)
         memcpy(record.secret, listener->secret, sizeof record.secret);
     if (name_path) {
         snprintf(listener->name_path, sizeof listener->name_path, "%s", name_path);
-        if (!ignis__name_file_take(trouble, name_path, &listener->name_file))
+        if (!ignis__name_file_lock(error, name_path, &listener->name_file))
             return false;
         if (!ignis__name_file_write(listener->name_file, &record, sizeof record))
-            return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%s cannot be written", name_path);
+            return ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_IO, "%s cannot be written", name_path);
     }
-    if (listener->file == IGNIS__NO_FILE && listener->kind->listen && !listener->kind->listen(trouble, listener))
+    if (listener->file == IGNIS__NO_FILE && listener->kind->listen && !listener->kind->listen(error, listener))
         return false;
     ignis__listener_poll(listener, listener->file, true);
-    return ignis__listener_accept(call, trouble, listener);
+    return ignis__listener_accept(call, error, listener);
 }

@@ -1,17 +1,21 @@
-/* --- names: files of the private folder that hold the secret of whoever has the name --------------------------------------- */
+/*  >>peer.secret_file - files of names, which hold secrets
 
-/*  What is in such a file. Who has the name keeps the file locked, so that the system knows when it is
-    gone. */
+    Gives a name to one live server of this user, and its secret to clients of this user.
+    Uses: the private folder, the system's file locks.
+    Invariants: the server keeps the file locked, so a name is free when its server has died.
+    Locks: the lock of the file. */
+
+/*  Content of the file of a name. The server keeps the file locked, so the system tells when it has died. */
 typedef struct ignis__name_record {
     uint64_t version, pid;
-    uint64_t has_secret; /* 0: the caller gave one, which is no business of files */
+    uint64_t has_secret; /* 0: the caller passed a secret, which is not written to files */
     unsigned char secret[IGNIS__SECRET];
-    uint64_t place; /* of the server's pipe, on Windows */
+    uint64_t place; /* of the server's pipe (Windows) */
 } ignis__name_record;
 
 #ifdef _WIN32
 
-static bool ignis__name_file_take(ignis__trouble *trouble, const char *path, ignis__file *file)
+static bool ignis__name_file_lock(ignis__peer_error *error, const char *path, ignis__file *file)
 {
     int tries;
     for (tries = 0; tries < 100; tries++) {
@@ -21,11 +25,11 @@ static bool ignis__name_file_take(ignis__trouble *trouble, const char *path, ign
             return true;
         if (GetLastError() != ERROR_ACCESS_DENIED)
             break;
-        ignis__sleep_us(1000); /* somebody reads the file of a server that has gone */
+        ignis__sleep_us(1000); /* another process reads the file of a dead server */
     }
     if (GetLastError() == ERROR_SHARING_VIOLATION)
-        return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "a live server has the name already: %s", path);
-    return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%s: Windows error %lu", path, GetLastError());
+        return ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_IO, "a live server already has the name: %s", path);
+    return ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_IO, "%s: Windows error %lu", path, GetLastError());
 }
 static bool ignis__name_file_write(ignis__file file, const void *data, size_t size)
 {
@@ -41,34 +45,36 @@ static bool ignis__name_file_read(const char *path, void *data, size_t size)
         CloseHandle(file);
     return ok;
 }
-static void ignis__name_file_remove(const char *path) { (void)path; } /* it goes with its handle */
+static void ignis__name_file_delete(const char *path) { (void)path; } /* deleted with its handle */
 
 #else /* POSIX */
 
-static bool ignis__name_file_take(ignis__trouble *trouble, const char *path, ignis__file *file)
+static bool ignis__name_file_lock(ignis__peer_error *error, const char *path, ignis__file *file)
 {
     struct stat info, now;
     int tries;
     for (tries = 0; tries < 100; tries++) {
-        int fd = ignis__fd_keep(open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600));
+        int fd = ignis__fd_register(open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600));
         bool ours;
         if (fd < 0 || fstat(fd, &info) != 0) {
-            ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%s: %s", path, strerror(errno));
-            ignis__file_drop(&fd);
+            ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_IO, "%s: %s", path, strerror(errno));
+            ignis__peer_file_close(&fd);
             return false;
         }
-        ours = S_ISREG(info.st_mode) && ignis__private_file(&info);
+        ours = S_ISREG(info.st_mode) && ignis__stat_is_ours(&info);
         if (ours && flock(fd, LOCK_EX | LOCK_NB) == 0 && lstat(path, &now) == 0 && now.st_ino == info.st_ino &&
             now.st_dev == info.st_dev) {
             *file = fd;
             return true;
         }
-        ignis__file_drop(&fd);
+        ignis__peer_file_close(&fd);
         if (!ours)
-            return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%s is no private file of ours", path);
-        ignis__sleep_us(1000); /* the server of before may just be going */
+            return ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_IO,
+                                         "%s must be a regular file of this user with mode 0600", path);
+        ignis__sleep_us(1000); /* the previous server may be closing */
     }
-    return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "a live server has the name already: %s is locked", path);
+    return ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_IO, "a live server already has the name: %s is locked",
+                                 path);
 }
 static bool ignis__name_file_write(ignis__file file, const void *data, size_t size)
 {
@@ -78,12 +84,12 @@ static bool ignis__name_file_read(const char *path, void *data, size_t size)
 {
     int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     struct stat info;
-    bool ok = fd >= 0 && fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && ignis__private_file(&info) &&
+    bool ok = fd >= 0 && fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && ignis__stat_is_ours(&info) &&
               read(fd, data, size) == (ssize_t)size;
     if (fd >= 0)
         close(fd);
     return ok;
 }
-static void ignis__name_file_remove(const char *path) { (void)unlink(path); }
+static void ignis__name_file_delete(const char *path) { (void)unlink(path); }
 
 #endif

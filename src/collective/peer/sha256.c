@@ -1,4 +1,8 @@
-/* --- SHA-256 (FIPS 180-4), and HMAC by it (RFC 2104) -------------------------------------------------------------------- */
+/*  >>peer.sha256 - SHA-256 (FIPS 180-4) and HMAC (RFC 2104)
+
+    Computes hashes and proofs.
+    Uses: nothing.
+    Invariants: the same bytes on every machine. */
 
 typedef struct ignis__sha {
     uint32_t state[8];
@@ -6,7 +10,7 @@ typedef struct ignis__sha {
     unsigned char block[64];
 } ignis__sha;
 
-static uint32_t ignis__sha_turn(uint32_t x, int by) { return x >> by | x << (32 - by); }
+static uint32_t ignis__sha_rotate(uint32_t x, int by) { return x >> by | x << (32 - by); }
 
 static void ignis__sha_block(ignis__sha *sha)
 {
@@ -26,13 +30,13 @@ static void ignis__sha_block(ignis__sha *sha)
                (uint32_t)sha->block[4 * i + 2] << 8 | sha->block[4 * i + 3];
     for (; i < 64; i++)
         w[i] = w[i - 16] + w[i - 7] +
-               (ignis__sha_turn(w[i - 15], 7) ^ ignis__sha_turn(w[i - 15], 18) ^ w[i - 15] >> 3) +
-               (ignis__sha_turn(w[i - 2], 17) ^ ignis__sha_turn(w[i - 2], 19) ^ w[i - 2] >> 10);
+               (ignis__sha_rotate(w[i - 15], 7) ^ ignis__sha_rotate(w[i - 15], 18) ^ w[i - 15] >> 3) +
+               (ignis__sha_rotate(w[i - 2], 17) ^ ignis__sha_rotate(w[i - 2], 19) ^ w[i - 2] >> 10);
     memcpy(s, sha->state, sizeof s);
     for (i = 0; i < 64; i++) {
-        uint32_t a = s[7] + (ignis__sha_turn(s[4], 6) ^ ignis__sha_turn(s[4], 11) ^ ignis__sha_turn(s[4], 25)) +
+        uint32_t a = s[7] + (ignis__sha_rotate(s[4], 6) ^ ignis__sha_rotate(s[4], 11) ^ ignis__sha_rotate(s[4], 25)) +
                      ((s[4] & s[5]) ^ (~s[4] & s[6])) + primes[i] + w[i];
-        uint32_t b = (ignis__sha_turn(s[0], 2) ^ ignis__sha_turn(s[0], 13) ^ ignis__sha_turn(s[0], 22)) +
+        uint32_t b = (ignis__sha_rotate(s[0], 2) ^ ignis__sha_rotate(s[0], 13) ^ ignis__sha_rotate(s[0], 22)) +
                      ((s[0] & s[1]) ^ (s[0] & s[2]) ^ (s[1] & s[2]));
         memmove(s + 1, s, 7 * sizeof *s);
         s[4] += a;
@@ -73,9 +77,9 @@ static void ignis__sha_end(ignis__sha *sha, unsigned char out[32])
         out[i] = (unsigned char)(sha->state[i / 4] >> (24 - i % 4 * 8));
 }
 
-enum { IGNIS__SECRET = 32 }; /* bytes; a shorter secret has zeros behind it, which change no HMAC */
+enum { IGNIS__SECRET = 32 }; /* bytes; a shorter secret is padded with zeros, which do not change an HMAC */
 
-/*  What only those make who know the secret: of two texts, one behind the other. */
+/*  Computes an HMAC over the concatenation of two texts; only holders of the secret can. */
 static void ignis__hmac(const unsigned char secret[IGNIS__SECRET], const void *a, size_t a_size, const void *b,
                         size_t b_size, unsigned char out[32])
 {

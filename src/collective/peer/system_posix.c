@@ -1,3 +1,10 @@
+/*  >>peer.system_posix - POSIX: descriptors, waits, the private folder, shared memory
+
+    The functions of the system for connections; system_windows.c has the same names.
+    Uses: POSIX, memfd and epoll where they exist.
+    Invariants: every descriptor of Ignis is closed on exec and in forked children.
+    Locks: ignis__fds.lock around the table of descriptors. */
+
 #include <poll.h>
 #include <signal.h>
 #ifdef __linux__
@@ -9,7 +16,7 @@
 #include <sys/syscall.h>
 #include <sys/un.h>
 
-#ifndef __USE_GNU /* what the C library does not declare under a strict standard */
+#ifndef __USE_GNU /* not declared by the C library under a strict standard */
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -28,16 +35,16 @@ extern int pipe2(int[2], int);
 #define IGNIS__SO_PEERCRED 17
 #endif
 #ifdef SYS_memfd_create
-#define IGNIS__MEMFD_CREATE SYS_memfd_create /* glibc has a function from 2.27 on only */
+#define IGNIS__MEMFD_CREATE SYS_memfd_create /* glibc has the function from 2.27 on */
 #else
-#define IGNIS__MEMFD_CREATE (-1) /* a system without it says so */
+#define IGNIS__MEMFD_CREATE (-1) /* a system without it returns ENOSYS */
 #endif
 
 typedef int ignis__file;
 #define IGNIS__NO_FILE (-1)
 
-/*  Descriptors that a forked child must not keep: were its copies open, nobody would notice when this process
-    dies. A bit for each; pages that are never touched cost nothing. */
+/*  Descriptors to close in forked children: a copy left open there would hide the death of this process. One
+    bit each; untouched pages cost nothing. */
 enum { IGNIS__FDS = 1 << 20 };
 
 static struct {
@@ -57,8 +64,8 @@ static void ignis__fds_in_child(void)
     ignis__mutex_unlock(&ignis__fds.lock);
 }
 
-/*  A descriptor that is new, from here on to be closed by ignis__fd_drop, or in a child. */
-static int ignis__fd_keep(int fd)
+/*  Registers a new descriptor: ignis__fd_close or a forked child closes it. */
+static int ignis__fd_register(int fd)
 {
     if (fd < 0 || fd >= IGNIS__FDS)
         return fd;
@@ -70,10 +77,10 @@ static int ignis__fd_keep(int fd)
     return fd;
 }
 
-/*  Closes a descriptor, if there is one; errno stays. */
-static void ignis__fd_drop(int *fd)
+/*  Closes a descriptor, if it is open; errno is kept. */
+static void ignis__fd_close(int *fd)
 {
-    int error = errno;
+    int os_error = errno;
     if (*fd >= 0) {
         ignis__mutex_lock(&ignis__fds.lock);
         if (*fd < IGNIS__FDS)
@@ -82,9 +89,9 @@ static void ignis__fd_drop(int *fd)
         ignis__mutex_unlock(&ignis__fds.lock);
     }
     *fd = -1;
-    errno = error;
+    errno = os_error;
 }
-static void ignis__file_drop(ignis__file *file) { ignis__fd_drop(file); }
+static void ignis__peer_file_close(ignis__file *file) { ignis__fd_close(file); }
 
 static void ignis__fds_close(const int *fds, int count)
 {
@@ -92,9 +99,9 @@ static void ignis__fds_close(const int *fds, int count)
         close(fds[--count]);
 }
 
-static bool ignis__fd_open(int fd) { return fcntl(fd, F_GETFD) >= 0; }
+static bool ignis__fd_is_open(int fd) { return fcntl(fd, F_GETFD) >= 0; }
 
-/*  A condition for waits with a deadline. */
+/*  A condition variable with deadlines. */
 static bool ignis__condition_make(ignis__condition *condition)
 {
     pthread_condattr_t attributes;
@@ -108,7 +115,7 @@ static bool ignis__condition_make(ignis__condition *condition)
 }
 static void ignis__condition_end(ignis__condition *condition) { pthread_cond_destroy(condition); }
 
-/*  ignis__condition_wait until the deadline, or less long; false: that has passed. */
+/*  As ignis__condition_wait, with a deadline; may return early. False if the deadline has passed. */
 static bool ignis__condition_wait_until(ignis__condition *condition, ignis__mutex *mutex, int64_t deadline_ns)
 {
     struct timespec until;
@@ -141,13 +148,14 @@ static bool ignis__random_bytes(void *out, size_t size)
     return size == 0;
 }
 
-/*  Whether a file is ours and nobody else's. */
-static bool ignis__private_file(const struct stat *info)
+/*  Tells if a file belongs to this user and is closed to others. */
+static bool ignis__stat_is_ours(const struct stat *info)
 {
     return info->st_uid == geteuid() && (info->st_mode & 077) == 0;
 }
 
-/*  path: the wanted folder, or "" for the default; then the folder, which exists and is private. */
+/*  Creates the private folder and checks it. path: the wanted folder, or "" for the default; on return its
+    path. */
 IGNIS__COLD static bool ignis__private_folder(const char *call, char *path, size_t size)
 {
     const char *home = ignis__env("IGNIS_COMM_DIR");
@@ -157,7 +165,7 @@ IGNIS__COLD static bool ignis__private_folder(const char *call, char *path, size
         length = snprintf(path, size, "%s", home);
     } else if (length == 0) {
         home = ignis__env("XDG_RUNTIME_DIR");
-        if (home && *home == '/' && lstat(home, &info) == 0 && S_ISDIR(info.st_mode) && ignis__private_file(&info)) {
+        if (home && *home == '/' && lstat(home, &info) == 0 && S_ISDIR(info.st_mode) && ignis__stat_is_ours(&info)) {
             length = snprintf(path, size, "%s/ignis", home);
         } else {
             home = ignis__env("TMPDIR");
@@ -169,20 +177,21 @@ IGNIS__COLD static bool ignis__private_folder(const char *call, char *path, size
                                  "the path of the private folder is longer than %d bytes: %.100s...", (int)size - 1,
                                  path);
     if ((mkdir(path, 0700) != 0 && errno != EEXIST) || lstat(path, &info) != 0)
-        return ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call, "the private folder %s cannot be made: %s", path,
+        return ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call, "cannot create the private folder %s: %s", path,
                                  strerror(errno));
     if (!S_ISDIR(info.st_mode))
-        return ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call, "%s is no folder (a symbolic link is none)", path);
+        return ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call, "%s is not a folder (symbolic links are refused)", path);
     if (info.st_uid != geteuid())
-        return ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call, "the folder %s belongs to user %lu, not to us, user %lu",
-                                 path, (unsigned long)info.st_uid, (unsigned long)geteuid());
+        return ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call,
+                                 "the folder %s belongs to user %lu, this process to user %lu", path,
+                                 (unsigned long)info.st_uid, (unsigned long)geteuid());
     return (info.st_mode & 0777) == 0700 ||
-           ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call, "the folder %s has mode 0%o, not 0700; chmod 700 it", path,
+           ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call, "the folder %s has mode 0%o; expected 0700 (chmod 700)", path,
                              (unsigned)info.st_mode & 0777);
 }
 
-/*  Host memory that processes share: a file without a name, sealed, as touching memory that was cut off is
-    the end of a process. */
+/*  Host memory that processes share: a file without a name. Seals prevent that it shrinks, since access
+    beyond its end would kill the process. */
 enum {
     IGNIS__MEMFD_FLAGS = 1 | 2, /* MFD_CLOEXEC | MFD_ALLOW_SEALING */
     IGNIS__ADD_SEALS = 1033,    /* F_ADD_SEALS, F_GET_SEALS */
@@ -190,21 +199,21 @@ enum {
     IGNIS__SEALS = 1 | 2 | 4 /* F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW */
 };
 
-/*  New memory of so many bytes, all zero, as a descriptor; -1: errno tells. */
+/*  Creates zeroed shared memory of `size` bytes; returns its descriptor, -1 with errno on failure. */
 static int ignis__shared_make(size_t size)
 {
-    int fd = (int)syscall(IGNIS__MEMFD_CREATE, "ignis", (unsigned)IGNIS__MEMFD_FLAGS), error;
+    int fd = (int)syscall(IGNIS__MEMFD_CREATE, "ignis", (unsigned)IGNIS__MEMFD_FLAGS), os_error;
     if (fd < 0)
         return -1;
     if (fchmod(fd, 0600) == 0 && ftruncate(fd, (off_t)size) == 0 && fcntl(fd, IGNIS__ADD_SEALS, IGNIS__SEALS) == 0)
         return fd;
-    error = errno;
+    os_error = errno;
     close(fd);
-    errno = error;
+    errno = os_error;
     return -1;
 }
 
-/*  Memory of a descriptor, which has to have exactly so many bytes and to keep them. */
+/*  Maps shared memory of exactly `size` bytes that cannot shrink. */
 static void *ignis__shared_map(int fd, size_t size)
 {
     struct stat info;
@@ -220,8 +229,8 @@ static void *ignis__shared_map(int fd, size_t size)
 
 static void ignis__shared_unmap(void *data, size_t size) { munmap(data, size); }
 
-/*  What of the events has come to a descriptor, hang-ups among them, within so many milliseconds; -1: errno
-    tells. */
+/*  Returns the events of a descriptor that came within `ms`, hang-ups among them; -1 with errno on
+    failure. */
 static int ignis__fd_poll(int fd, short events, int ms)
 {
     struct pollfd wanted;
@@ -235,26 +244,27 @@ static int ignis__fd_poll(int fd, short events, int ms)
 
 #define IGNIS__POLL_ENDED (POLLHUP | POLLERR | POLLNVAL)
 
-/*  Waits for events of a descriptor; a hang-up counts as one. */
-static bool ignis__fd_wait(ignis__trouble *trouble, int fd, short events, const ignis__until *until, const char *what)
+/*  Waits for events of a descriptor; a hang-up is one. */
+static bool ignis__fd_wait(ignis__peer_error *error, int fd, short events, const ignis__deadline *until,
+                           const char *what)
 {
     int slice;
     do {
         int ready;
-        slice = ignis__until_slice(until, 50);
+        slice = ignis__deadline_slice_ms(until, 50);
         ready = ignis__fd_poll(fd, events, slice);
         if (ready > 0)
             return true;
         if (ready < 0 && errno != EINTR)
-            return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "poll: %s", strerror(errno));
+            return ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_IO, "poll: %s", strerror(errno));
     } while (slice > 0);
-    return ignis__trouble_late(trouble, until, what);
+    return ignis__peer_error_set_timeout(error, until, what);
 }
 
-IGNIS__COLD static bool ignis__trouble_errno(ignis__trouble *trouble, const char *what)
+IGNIS__COLD static bool ignis__peer_error_set_errno(ignis__peer_error *error, const char *what)
 {
-    int error = errno;
-    if (error == EPIPE || error == ECONNRESET || error == ENOTCONN)
-        return ignis__trouble_lost(trouble);
-    return ignis__trouble_set(trouble, IGNIS_DIAG_CHANNEL_IO, "%s: %s", what, strerror(error));
+    int os_error = errno;
+    if (os_error == EPIPE || os_error == ECONNRESET || os_error == ENOTCONN)
+        return ignis__peer_error_set_lost(error);
+    return ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_IO, "%s: %s", what, strerror(os_error));
 }

@@ -1,14 +1,21 @@
+/*  >>peer.system_windows - Windows: handles, waits, the private folder
+
+    The functions of the system for connections; system_posix.c has the same names.
+    Uses: Windows.
+    Invariants: an int descriptor is a handle (vmm.system_windows).
+    Locks: none. */
+
 #include <ntsecapi.h>
 
 typedef HANDLE ignis__file;
 #define IGNIS__NO_FILE INVALID_HANDLE_VALUE
-static void ignis__file_drop(ignis__file *file)
+static void ignis__peer_file_close(ignis__file *file)
 {
     if (*file != IGNIS__NO_FILE)
         CloseHandle(*file);
     *file = IGNIS__NO_FILE;
 }
-static void ignis__fd_drop(int *fd)
+static void ignis__fd_close(int *fd)
 {
     if (*fd > 0)
         CloseHandle(ignis__fd_handle(*fd));
@@ -19,13 +26,13 @@ static void ignis__fds_close(const int *fds, int count)
     while (count > 0)
         CloseHandle(ignis__fd_handle(fds[--count]));
 }
-static bool ignis__fd_open(int fd)
+static bool ignis__fd_is_open(int fd)
 {
     DWORD flags;
     return fd > 0 && GetHandleInformation(ignis__fd_handle(fd), &flags);
 }
 
-/*  Tells what the last call said by errno, as other systems do. */
+/*  Sets errno from the last call's error, as POSIX does. */
 static bool ignis__errno_set(void)
 {
     DWORD error = GetLastError();
@@ -36,15 +43,15 @@ static bool ignis__errno_set(void)
     return false;
 }
 
-/*  A condition for waits with a deadline. */
+/*  A condition variable with deadlines. */
 static bool ignis__condition_make(ignis__condition *condition) { return InitializeConditionVariable(condition), true; }
 static void ignis__condition_end(ignis__condition *condition) { (void)condition; }
 
-/*  ignis__condition_wait until the deadline, or less long; false: that has passed. */
+/*  As ignis__condition_wait, with a deadline; may return early. False if the deadline has passed. */
 static bool ignis__condition_wait_until(ignis__condition *condition, ignis__mutex *mutex, int64_t deadline_ns)
 {
-    const ignis__until until = ignis__until_at(deadline_ns);
-    int ms = ignis__until_slice(&until, 1000);
+    const ignis__deadline until = ignis__deadline_at(deadline_ns);
+    int ms = ignis__deadline_slice_ms(&until, 1000);
     if (ms > 0)
         SleepConditionVariableSRW(condition, mutex, (DWORD)ms, 0);
     return ms > 0;
@@ -54,8 +61,8 @@ static void ignis__sleep_us(int us) { Sleep((DWORD)((us + 999) / 1000)); }
 
 static bool ignis__random_bytes(void *out, size_t size) { return RtlGenRandom(out, (ULONG)size) != 0; }
 
-/*  path: the wanted folder, or "" for the default; then the folder, which exists. One that is made lets in
-    its user alone, and those of a user's profile are his. */
+/*  Creates the private folder. path: the wanted folder, or "" for the default; on return its path. A new
+    folder is open to its user alone, as those in a user's profile are. */
 IGNIS__COLD static bool ignis__private_folder(const char *call, char *path, size_t size)
 {
     const char *home = ignis__env("IGNIS_COMM_DIR");
@@ -74,7 +81,6 @@ IGNIS__COLD static bool ignis__private_folder(const char *call, char *path, size
     if (length < 0 || (size_t)length >= size ||
         (!CreateDirectoryW(ignis__utf16(path, wide), &security) && GetLastError() != ERROR_ALREADY_EXISTS))
         return ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call,
-                                 "the folder %s cannot be made, or its path is longer than %d bytes", path,
-                                 (int)size - 1);
+                                 "cannot create the folder %s, or its path exceeds %d bytes", path, (int)size - 1);
     return true;
 }

@@ -85,7 +85,7 @@ static void ignis__array_remove_export(const char *call, ignis__array *array)
 static bool ignis__channel_gone(ignis_channel handle)
 {
     ignis__channel *channel = (ignis__channel *)ignis__pool_hold(&ignis__channels, handle.id);
-    bool gone = channel && !channel->wire->kind->alive(channel->wire);
+    bool gone = channel && !channel->connection->kind->alive(channel->connection);
     if (channel)
         ignis__channel_drop(channel);
     return gone;
@@ -93,7 +93,7 @@ static bool ignis__channel_gone(ignis_channel handle)
 
 static void ignis__export_free(ignis__export *entry)
 {
-    ignis__fd_drop(&entry->watch);
+    ignis__fd_close(&entry->watch);
     ignis__free(entry->path);
     ignis__free(entry);
 }

@@ -97,7 +97,7 @@ static bool ignis__export_lease(const char *call, const ignis__transport *transp
         return true;
     if (counted)
         ignis__array_remove_export(call, array);
-    ignis__fd_drop(&ends[0]);
+    ignis__fd_close(&ends[0]);
     if (path)
         (void)ignis__file_remove(path);
     return false;

@@ -167,7 +167,7 @@ static bool ignis__import_map(const char *call, const ignis__transport *transpor
     if (mapped->own)
         ignis__array_drop(call, mapped->own);
     mapped->own = NULL;
-    ignis__fd_drop(&mapped->lease);
+    ignis__fd_close(&mapped->lease);
     return false;
 }
 

@@ -204,7 +204,7 @@ static bool ignis__host_export_memory(const char *call, ignis__array *array, ign
         ignis__vmm_handle_set_fd(&facts->memory, fd);
         return true;
     }
-    ignis__fd_drop(&fd);
+    ignis__fd_close(&fd);
     if (!ok && facts->path)
         (void)ignis__file_remove(facts->path);
     return ok;

@@ -68,10 +68,10 @@ static uint64_t ignis__vmm_proven[IGNIS_MAX_DEVICES][IGNIS_MAX_DEVICES]; /* in w
 static bool ignis__vmm_available(ignis__device *src, ignis__device *dst, ignis__string_writer *why)
 {
     static const char call[] = "ignis_transport_available";
-    uint64_t *proven = &ignis__vmm_proven[src - ignis__devices][dst - ignis__devices];
+    uint64_t *is_authenticated = &ignis__vmm_proven[src - ignis__devices][dst - ignis__devices];
     ignis__record before = ignis__this_thread.record;
     bool ok;
-    if (ignis__atomic_load(proven) == ignis__global.setups)
+    if (ignis__atomic_load(is_authenticated) == ignis__global.setups)
         return true;
     if (!ignis__attribute(src, IGNIS__CU_ATTRIBUTE_VMM) || !ignis__attribute(dst, IGNIS__CU_ATTRIBUTE_VMM) ||
         !ignis__attribute(src, IGNIS__CU_ATTRIBUTE_VMM_SYSTEM)) {
@@ -85,7 +85,7 @@ static bool ignis__vmm_available(ignis__device *src, ignis__device *dst, ignis__
     memset(&ignis__this_thread.record, 0, sizeof before);
     ok = !ignis__capture_refuses(call) && ignis__vmm_probe(call, src, dst);
     if (ok)
-        ignis__atomic_store(proven, ignis__global.setups);
+        ignis__atomic_store(is_authenticated, ignis__global.setups);
     else
         ignis__string_add(why, "a write and read through it failed: %s", ignis_status_message());
     ignis__record_drop(&ignis__this_thread);

@@ -5,31 +5,32 @@ static bool ignis__handle_send(const char *call, ignis_channel to, const ignis_t
 {
     ignis__channel *channel = ignis__channel_hold(call, to);
     int fds[2], count = ignis_transport_handle_fds(handle, fds);
-    ignis__trouble trouble;
+    ignis__peer_error error;
     bool ok;
     if (!channel)
         return false;
-    ok = ignis__channel_put(&trouble, channel->wire, IGNIS__HEAD_ARRAY, handle->record, sizeof handle->record, fds,
-                            count, -1) ||
-         ignis__trouble_report(call, &trouble) == IGNIS_OK;
+    ok = ignis__channel_send_message(&error, channel->connection, IGNIS__MESSAGE_ARRAY, handle->record,
+                                     sizeof handle->record, fds, count, -1) ||
+         ignis__peer_error_report(call, &error) == IGNIS_OK;
     ignis__channel_drop(channel);
     return ok;
 }
 
 /*  The handle in the inbox, which the next message is for. */
-static bool ignis__inbox_handle(const char *call, ignis__wire *wire, ignis_transport_handle *handle)
+static bool ignis__inbox_handle(const char *call, ignis__connection *connection, ignis_transport_handle *handle)
 {
-    uint32_t size = ignis__head_of(wire).size;
-    int count = wire->inbox_fd_count;
+    uint32_t size = ignis__message_header_read(connection).size;
+    int count = connection->inbox_fd_count;
     bool ok = size == sizeof handle->record;
-    if (ignis__head_of(wire).type != IGNIS__HEAD_ARRAY)
+    if (ignis__message_header_read(connection).type != IGNIS__MESSAGE_ARRAY)
         return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call,
                                  "what comes next is a message; take it with ignis_channel_receive");
     if (ok) {
-        ok = ignis__handle_join(handle, wire->inbox + sizeof(ignis__head), wire->inbox_fds, count);
-        wire->inbox_fd_count = 0; /* they are the handle's now */
+        ok =
+            ignis__handle_join(handle, connection->inbox + sizeof(ignis__message_header), connection->inbox_fds, count);
+        connection->inbox_fd_count = 0; /* they are the handle's now */
     }
-    ignis__inbox_next(wire);
+    ignis__inbox_remove(connection);
     return ok || ignis__fail_false(IGNIS_DIAG_TRANSPORT_RECORD, call,
                                    "what came describes no array: %u bytes and %d descriptors", size, count);
 }
@@ -38,14 +39,15 @@ static bool ignis__inbox_handle(const char *call, ignis__wire *wire, ignis_trans
 static bool ignis__handle_receive(const char *call, ignis_channel from, ignis_transport_handle *handle)
 {
     ignis__channel *channel = ignis__channel_hold(call, from);
-    ignis__trouble trouble;
+    ignis__peer_error error;
     bool ok;
     if (!channel)
         return false;
-    ok = ignis__wire_next(&trouble, channel->wire, -1) || ignis__trouble_report(call, &trouble) == IGNIS_OK;
+    ok = ignis__connection_receive_next(&error, channel->connection, -1) ||
+         ignis__peer_error_report(call, &error) == IGNIS_OK;
     if (ok) {
-        ok = ignis__inbox_handle(call, channel->wire, handle);
-        ignis__mutex_unlock(&channel->wire->receive_lock);
+        ok = ignis__inbox_handle(call, channel->connection, handle);
+        ignis__mutex_unlock(&channel->connection->receive_lock);
     }
     ignis__channel_drop(channel);
     return ok;

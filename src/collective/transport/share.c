@@ -11,15 +11,15 @@ static ignis__channel *ignis__share_begin(const char *call, ignis_channel handle
     if (!channel)
         return NULL;
     transport->kind = IGNIS_TRANSPORT_VMM;
-    transport->exchange = channel->wire->kind->method;
-    transport->peer_pid = channel->wire->peer_pid;
-    transport->peer_certain = channel->wire->peer_pid != 0; /* by a socket, or a pipe of Windows */
+    transport->exchange = channel->connection->kind->method;
+    transport->peer_pid = channel->connection->peer_pid;
+    transport->peer_certain = channel->connection->peer_pid != 0; /* by a socket, or a pipe of Windows */
     transport->serial = ignis__atomic_add(&ignis__shares.transports, 1);
-    if (!channel->wire->kind->descriptors)
+    if (!channel->connection->kind->descriptors)
         ignis__fail(
             IGNIS_DIAG_CHANNEL_DESCRIPTOR, call,
             "arrays are shared by descriptors, which do not travel through a channel by %s; use IGNIS_CHANNEL_SOCKET",
-            ignis__method_names[channel->wire->kind->method]);
+            ignis__method_names[channel->connection->kind->method]);
     else if (ignis__transports_use(call))
         return channel;
     ignis__channel_drop(channel);

@@ -23,7 +23,7 @@ static bool ignis__lease_make(const char *path, int ends[2])
     if (!path ? pipe2(ends, O_CLOEXEC) != 0
               : mkfifo(path, 0600) != 0 || (ends[0] = open(path, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC)) < 0)
         return false;
-    (void)ignis__fd_keep(ends[0]);
+    (void)ignis__fd_register(ends[0]);
     return true;
 }
 
@@ -72,7 +72,7 @@ static bool ignis__process_ending(int64_t pid)
            threads.zombies < threads.count;
 }
 
-static int ignis__fd_copy(int fd) { return ignis__fd_keep(fcntl(fd, F_DUPFD_CLOEXEC, 0)); }
+static int ignis__fd_copy(int fd) { return ignis__fd_register(fcntl(fd, F_DUPFD_CLOEXEC, 0)); }
 
 /*  A file of so many bytes under a name; -1: errno tells. */
 static int ignis__name_make(const char *path, int64_t size)
@@ -80,7 +80,7 @@ static int ignis__name_make(const char *path, int64_t size)
     int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd >= 0 && ftruncate(fd, (off_t)size) != 0) {
         (void)unlink(path);
-        ignis__fd_drop(&fd);
+        ignis__fd_close(&fd);
     }
     return fd;
 }
@@ -91,9 +91,9 @@ static int ignis__name_take(const char *path, bool lease)
 {
     struct stat info;
     int fd = open(path, (lease ? O_WRONLY : O_RDONLY) | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
-    if (fd >= 0 && (fstat(fd, &info) != 0 || !ignis__private_file(&info) ||
+    if (fd >= 0 && (fstat(fd, &info) != 0 || !ignis__stat_is_ours(&info) ||
                     !(lease ? S_ISFIFO(info.st_mode) : S_ISREG(info.st_mode)) || unlink(path) != 0))
-        ignis__fd_drop(&fd);
+        ignis__fd_close(&fd);
     return fd;
 }
 

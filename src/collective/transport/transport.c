@@ -10,7 +10,7 @@ static void ignis__handle_close(ignis_transport_handle *handle)
 {
     ignis__vmm_handle_close(&handle->memory);
     if (handle->has_lease)
-        ignis__fd_drop(&handle->lease);
+        ignis__fd_close(&handle->lease);
     memset(handle, 0, sizeof *handle);
 }
 
@@ -77,7 +77,7 @@ static const ignis__transport_ops *ignis__transport_ops_of(const ignis__transpor
 /*  Descriptors travel with what is sent; else what a handle needs lies under a name. */
 static bool ignis__exchange_carries(const ignis__transport *transport)
 {
-    return ignis__wire_kinds[transport->exchange]->descriptors;
+    return ignis__connection_kinds[transport->exchange]->descriptors;
 }
 
 static void ignis__transport_describe(ignis__string_writer *text, const ignis__transport *transport)
@@ -95,7 +95,7 @@ static void ignis__import_free(const char *call, ignis__import *mapped)
         ignis__array_drop(call, mapped->own);
     else if (mapped->made && ops->unmap_memory)
         ops->unmap_memory(call, mapped);
-    ignis__fd_drop(&mapped->lease);
+    ignis__fd_close(&mapped->lease);
     ignis__free(mapped);
 }
 
@@ -206,13 +206,13 @@ static bool ignis__transport_channel(const char *call, ignis__transport *transpo
     if (!channel)
         return false;
     transport->channel = handle;
-    transport->exchange = channel->wire->kind->method;
-    transport->peer_pid = channel->wire->peer_pid;
-    transport->peer_certain = channel->wire->kind->descriptors && transport->peer_pid != 0;
-    slash = strrchr(channel->wire->path, '/');
+    transport->exchange = channel->connection->kind->method;
+    transport->peer_pid = channel->connection->peer_pid;
+    transport->peer_certain = channel->connection->kind->descriptors && transport->peer_pid != 0;
+    slash = strrchr(channel->connection->path, '/');
     if (slash) /* the folder that both sides know */
-        snprintf(transport->folder, sizeof transport->folder, "%.*s", (int)(slash - channel->wire->path),
-                 channel->wire->path);
+        snprintf(transport->folder, sizeof transport->folder, "%.*s", (int)(slash - channel->connection->path),
+                 channel->connection->path);
     ignis__channel_drop(channel);
     return true;
 }
@@ -241,7 +241,7 @@ static bool ignis__transport_desc(const char *call, const ignis_transport_desc *
     out->dst = devices[1];
     out->timeout_ns = (int64_t)((desc->timeout_s > 0 ? desc->timeout_s : 30) * 1e9);
     out->exchange = desc->exchange ? desc->exchange : IGNIS__EXCHANGE_SYSTEM;
-    if (!ignis__wire_kinds[out->exchange])
+    if (!ignis__connection_kinds[out->exchange])
         return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call, "there are no channels by %s on this system",
                                  ignis__method_names[out->exchange]);
     if (desc->channel.id && !ignis__transport_channel(call, out, desc->channel))
