@@ -252,7 +252,7 @@ bench: $(SIMULATOR) $(BENCHES)
 
 # The tests of what processes and threads share, in their long versions: ten thousand cycles, a hundred ranks killed, every type and operation, draws at
 # random; and those that leave cases to a GPU otherwise.
-SOAKS := $(addprefix $(OUT)/test_,vmm transport channel share comm_job comm_ops tape threads generate generate_threads gemm ops_attention sdpa_masks)
+SOAKS := $(addprefix $(OUT)/test_,vmm transport channel share comm_job comm_ops tape_threads threads generate generate_threads gemm ops_attention sdpa_masks)
 soak: $(SIMULATOR) $(SOAKS)
 	@echo "soak on the $(DEVICE)"
 	@start=$$(date +%s); IGNIS_SOAK=1 TIME_LIMIT=$${TIME_LIMIT:-3600} sh tests/run.sh $(SOAKS) >$(OUT)/soak.log 2>&1; code=$$?; \
@@ -451,7 +451,7 @@ test-memcheck:
 #                  of their time, which is the simulator's business, and the same on Windows; test-windows-all runs them, too
 # Kernels that Linux has compiled are found in its cache; programs of check-msvc write one of their own.
 WINDOWS_LACKS := comm_nccl nccl
-WINDOWS_SHORT := array channel comm_job contract device engine faults file frame graph graphics loader memory ops_basic share status stream system tape tensor text threads vmm
+WINDOWS_SHORT := array channel checkpoint comm_job contract device engine faults file frame gradients graph graphics loader memory ops_basic share status stream system tape tape_failures tape_threads tensor text threads vmm
 WINDOWS := build/windows
 WINDOWS_CC := $(firstword $(shell command -v x86_64-w64-mingw32-gcc-posix x86_64-w64-mingw32-gcc))
 WINDOWS_HEADERS := sys/resource.h sys/wait.h

@@ -24,7 +24,7 @@ skipping { # the rest of a body, or of a value
 /^(IGNIS__[A-Z_]+ )*(static|IGNIS_API) / {
     head = $0
     sub(/[{=].*/, "", head)
-    is_function = head ~ /\(/
+    is_function = head ~ /\(/ || $0 !~ /[;={]/ # or its name and arguments are on the next line
     is_variable = !is_function && head !~ /static const /
     if (is_function || is_variable)
         sub(/static (inline )?/, declare ? "extern " : "")
