@@ -74,7 +74,10 @@ static bool try_formula(const char *text)
     for (mode = 0; mode < 4; mode++) {
         memset(&spec, 0, sizeof spec);
         for (i = 0; i < 5; i++) {
-            spec.kind[i] = (uint8_t)(i == 0 ? IGNIS__FORMULA_LINEAR : i == 1 ? IGNIS__FORMULA_ROW : i == 2 ? IGNIS__FORMULA_COLUMN : IGNIS__FORMULA_VALUE);
+            spec.kind[i] = (uint8_t)(i == 0   ? IGNIS__FORMULA_LINEAR
+                                     : i == 1 ? IGNIS__FORMULA_ROW
+                                     : i == 2 ? IGNIS__FORMULA_COLUMN
+                                              : IGNIS__FORMULA_VALUE);
             spec.dtype[i] = (uint8_t)(i == 2 ? IGNIS_U8 : IGNIS_F32);
         }
         spec.kind[4] = IGNIS__FORMULA_UNUSED;
