@@ -1666,35 +1666,39 @@ IGNIS_API ignis_status ignis_array_transfer_ownership(ignis_array array, ignis_o
 IGNIS_API ignis_status ignis_array_fill(ignis_array array, double value);
 
 /*  ignis_array_copy - copy all elements of src into dst, converting by the rules of ignis_array_from_host
-    Shapes: equal numel. dst and src may be on different devices when their dtypes are equal. They must be the same memory or apart.
+    Shapes: equal numel. dst and src may be on different devices if their dtypes are equal. They must be the same
+    memory or disjoint.
     Returns: IGNIS_OK, or the reason.
-    Errors: FREED, SHAPE, DEVICE, ARGUMENT (src was never written to, or overlaps dst in part), MEMORY, LIBRARY, COMPILE, CUDA.
+    Errors: FREED, SHAPE, DEVICE, ARGUMENT (src was never written to, or overlaps dst in part), MEMORY, LIBRARY,
+    COMPILE, CUDA.
     Ownership: unchanged.
     Threads: any. Streams: queued on the current stream of dst's device, after the work queued on that of src's. */
 IGNIS_API ignis_status ignis_array_copy(ignis_array dst, ignis_array src);
 
-/*  ignis_array_cast - a new array of another element type with the same elements
+/*  ignis_array_cast - make a new array of another element type with the same elements
     Returns: the new array, with the array's shape, device, owner and tag; or no handle.
     Errors: FREED, ARGUMENT, MEMORY, LIBRARY, COMPILE, CUDA.
     Ownership: the caller frees it.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_array ignis_array_cast(ignis_array array, ignis_dtype dtype);
 
-/*  ignis_array_add - dst = a + b; ignis_array_mul - dst = a * b, element by element
-    Shapes: equal numel; one dtype. f16 and bf16 are computed in f32 and rounded once; integers wrap around. dst may be a or b, but
-    not overlap them in part.
+/*  ignis_array_add - compute dst = a + b; ignis_array_mul - compute dst = a * b, element by element
+    Shapes: equal numel; one dtype. f16 and bf16 are computed in f32 and rounded once; integers wrap around. dst may
+    be a or b, but not overlap them in part.
     Returns: IGNIS_OK, or the reason.
-    Errors: FREED, SHAPE, DTYPE, DEVICE, ARGUMENT (a or b was never written to, or overlaps dst in part), MEMORY, LIBRARY, COMPILE, CUDA.
+    Errors: FREED, SHAPE, DTYPE, DEVICE, ARGUMENT (a or b was never written to, or overlaps dst in part), MEMORY,
+    LIBRARY, COMPILE, CUDA.
     Ownership: unchanged.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_status ignis_array_add(ignis_array dst, ignis_array a, ignis_array b);
 IGNIS_API ignis_status ignis_array_mul(ignis_array dst, ignis_array a, ignis_array b);
 
-/*  ignis_array_scale - dst = src * factor, element by element
-    Shapes: equal numel; one dtype. f16, bf16 and f32 are computed in f32 with the factor rounded to f32; integers are computed in f64
-    and converted by the rules of ignis_array_from_host. dst may be src, but not overlap it in part.
+/*  ignis_array_scale - compute dst = src * factor, element by element
+    Shapes: equal numel; one dtype. f16, bf16 and f32 are computed in f32 with the factor rounded to f32; integers are
+    computed in f64 and converted by the rules of ignis_array_from_host. dst may be src, but not overlap it in part.
     Returns: IGNIS_OK, or the reason.
-    Errors: FREED, SHAPE, DTYPE, DEVICE, ARGUMENT (src was never written to, or overlaps dst in part), MEMORY, LIBRARY, COMPILE, CUDA.
+    Errors: FREED, SHAPE, DTYPE, DEVICE, ARGUMENT (src was never written to, or overlaps dst in part), MEMORY,
+    LIBRARY, COMPILE, CUDA.
     Ownership: unchanged.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_status ignis_array_scale(ignis_array dst, ignis_array src, double factor);
@@ -1856,16 +1860,17 @@ typedef struct ignis_kernel_header {
 } ignis_kernel_header;
 
 typedef struct ignis_kernel_desc {
-    const char *source; /* CUDA C++ text, unless there is an image; #include "ignis.cuh" gives it types and helpers of Ignis' kernels */
-    const char *name;   /* the file name that compile errors show; files in its folder can be included ("kernel.cu") */
-    const char *entry;  /* required: the __global__ function; a template instance or namespaced name is fine: "scale<float>";
+    const char
+        *source; /* CUDA C++ text, unless there is an image; #include "ignis.cuh" gives it the types and helpers of the built-in kernels */
+    const char *name;           /* the file name that compile errors show; files in its folder can be included ("kernel.cu") */
+    const char *entry;          /* required: the __global__ function; a template instance or namespaced name is fine: "scale<float>";
                                    in an image as the image has it, mangled unless extern "C". Several of one program: "advance; count<int>",
                                    of which the handle launches the first, and ignis_kernel_entry gives the others */
     const char *const *options; /* NVRTC options such as "-DN=4", "-I/usr/local/cuda/include" (none) */
     int option_count;
-    const ignis_kernel_header *headers; /* headers in memory, found before any file (none beside those of Ignis) */
+    const ignis_kernel_header *headers; /* headers in memory, found before any file (none besides those of Ignis) */
     int header_count;
-    const void *image; /* instead of source: what a compiler has made, a cubin, fatbin or PTX text; no options, no headers (none) */
+    const void *image; /* instead of source: compiled code, a cubin, fatbin or PTX text; no options, no headers (none) */
     size_t image_size; /* bytes of it */
 } ignis_kernel_desc;
 
@@ -1881,7 +1886,7 @@ typedef struct ignis_launch {
                              a driver of 12.3 and up (false) */
 } ignis_launch;
 
-/*  What kind of argument an ignis_arg is; set by ignis_arg_array and its like. */
+/*  The type of an ignis_arg; set by ignis_arg_array and its siblings. */
 typedef enum ignis_arg_type {
     IGNIS_ARG_ARRAY = 1,
     IGNIS_ARG_I32,
@@ -1910,13 +1915,13 @@ typedef struct ignis_kernel_info {
     const char *entry; /* lives as long as the kernel */
     int parameters;    /* -1: the driver is older than 12.4 and does not tell */
     int registers;     /* per thread */
-    int local_bytes;   /* per thread, where registers spill */
+    int local_bytes;   /* per thread, for spilled registers */
     int shared_bytes;  /* static, per block */
     int max_threads;   /* per block */
     bool from_cache;   /* true: no compiler ran for the device that is current */
 } ignis_kernel_info;
 
-/*  How many blocks of a kernel run at once. */
+/*  The number of blocks of a kernel that run at once. */
 typedef struct ignis_occupancy {
     int block;  /* threads of a block */
     int blocks; /* of a multiprocessor */
@@ -1924,72 +1929,84 @@ typedef struct ignis_occupancy {
 } ignis_occupancy;
 
 /*  ignis_kernel_compile - compile CUDA source for the current device, or take it from the cache
-    The kernel runs on every device: on one of another architecture it is compiled again at its first launch there. With an image
-    (ignis_kernel_desc.image) nothing is compiled: its tables are checked to lie inside of it, and the driver takes it or refuses it.
+    The kernel runs on every device: for another architecture it is compiled at its first launch there. With an image
+    (ignis_kernel_desc.image) nothing is compiled: its tables are checked to be inside it, and the driver accepts or
+    refuses it.
     Returns: the kernel, or no handle.
-    Errors: ARGUMENT, LIBRARY (no NVRTC), COMPILE (the log is part of the message; or IGNIS_COMPILE_NEVER and no such program), FORMAT
-    (the image, or the bundle, is damaged), UNSUPPORTED (the image is for other devices), DEVICE, MEMORY, CUDA.
+    Errors: ARGUMENT, LIBRARY (no NVRTC), COMPILE (the log is part of the message; or IGNIS_COMPILE_NEVER and no such
+    program), FORMAT (the image, or the bundle, is damaged), UNSUPPORTED (the image is for other devices), DEVICE,
+    MEMORY, CUDA.
     Ownership: the caller frees it with ignis_kernel_free. desc, its strings and the image are copied.
     Threads: any. */
 IGNIS_API ignis_kernel ignis_kernel_compile(const ignis_kernel_desc *desc);
 
 /*  ignis_kernel_launch - run a kernel on the current device
-    args are the kernel's parameters in order; array arguments are checked, allocated if need be, and become pointers. Of parameters the driver
-    tells sizes alone: an f64 array for a `float *`, or an i32 for a `float`, cannot be seen. Nor can whether a parameter is const, so a launch
-    does not count as writing to an array that was written before: where it does, call ignis_array_mark_written.
-    Returns: IGNIS_OK, or the reason. A fault inside the kernel shows at a later call.
+    args are the kernel's parameters in order. Array arguments are checked, allocated if necessary, and become
+    pointers. The driver knows only the sizes of parameters: an f64 array for a `float *`, or an i32 for a `float`, is
+    not detected. It does not know const either, so a launch does not count as a write to an array that was written
+    before: if it writes, call ignis_array_mark_written.
+    Returns: IGNIS_OK, or the reason. A fault inside the kernel is reported by a later call.
     Errors: FREED, ARGUMENT (count, sizes, limits of the launch), DEVICE (an array of another device), MEMORY, CUDA.
     Ownership: unchanged; args may be reused when the call returns.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_status ignis_kernel_launch(ignis_kernel kernel, const ignis_launch *launch, const ignis_arg *args, int arg_count);
 
-/*  ignis_kernel_query - registers, memory and limits of a kernel on the current device
+/*  ignis_kernel_query - return registers, memory and limits of a kernel on the current device
     Returns: IGNIS_OK, and *info filled.
     Errors: FREED, ARGUMENT, LIBRARY, COMPILE, CUDA.
     Ownership: info->entry lives as long as the kernel.
     Threads: any. */
 IGNIS_API ignis_status ignis_kernel_query(ignis_kernel kernel, ignis_kernel_info *info);
 
-/*  ignis_kernel_entry - another __global__ function of a kernel's program, as a handle of its own
-    It shares the program: one compilation, and one set of variables on each device. entry is one of those that ignis_kernel_desc.entry names, or
-    one that the program has under just this name, as it is extern "C". ignis_kernel_reload of any handle replaces the program of all.
+/*  ignis_kernel_entry - return another __global__ function of a kernel's program, as a handle of its own
+    It shares the program: one compilation, and one set of variables on each device. entry is a name in
+    ignis_kernel_desc.entry, or that of an extern "C" function of the program. ignis_kernel_reload of any handle
+    replaces the program of all.
     Returns: the kernel, or no handle.
     Errors: FREED, ARGUMENT, COMPILE (the program has no such entry), LIBRARY, MEMORY, CUDA.
-    Ownership: the caller frees it with ignis_kernel_free. The program lives as long as one of its handles does.
+    Ownership: the caller frees it with ignis_kernel_free. The program lives as long as one of its handles.
     Threads: any. */
 IGNIS_API ignis_kernel ignis_kernel_entry(ignis_kernel kernel, const char *entry);
 
-/*  ignis_kernel_occupancy - how many blocks of a kernel run at once on the current device; with a block of 0 threads, of which size
-    block: threads of a block; 0: the size of which most threads run at once, and of several such the largest. shared_bytes: as in ignis_launch.
-    Returns: IGNIS_OK, and *out filled. Its blocks are 0 where not even one fits.
-    Errors: FREED, ARGUMENT (null, a block or shared_bytes outside the limits of device and kernel), LIBRARY, COMPILE, CUDA.
+/*  ignis_kernel_occupancy - return how many blocks of a kernel run at once on the current device; for block 0, of the
+    best size
+    block: threads of a block; 0: the size with the most threads at once, the largest of several. shared_bytes: as in
+    ignis_launch.
+    Returns: IGNIS_OK, and *out filled. Its blocks are 0 if not even one fits.
+    Errors: FREED, ARGUMENT (null, a block or shared_bytes outside the limits of device and kernel), LIBRARY, COMPILE,
+    CUDA.
     Ownership: nothing to free.
     Threads: any. */
 IGNIS_API ignis_status ignis_kernel_occupancy(ignis_kernel kernel, int block, int64_t shared_bytes, ignis_occupancy *out);
 
-/*  ignis_kernel_set_symbol - write to a __constant__ or __device__ variable of a kernel's program, on the current device
-    name: as in the source for a variable outside of namespaces, else its mangled name. size: all of its bytes. Each program that was compiled has
-    variables of its own, on each device, with the values of the source at first; handles of ignis_kernel_entry share them.
+/*  ignis_kernel_set_symbol - write to a __constant__ or __device__ variable of a kernel's program, on the current
+    device
+    name: as in the source for a variable outside of namespaces, else its mangled name. size: all of its bytes. Each
+    compiled program has its own variables on each device, with the initial values of the source; handles of
+    ignis_kernel_entry share them.
     Returns: IGNIS_OK, or the reason.
-    Errors: FREED, ARGUMENT (null, no such variable, another size), LIBRARY, COMPILE, UNSUPPORTED (this thread captures a graph), CUDA.
+    Errors: FREED, ARGUMENT (null, no such variable, another size), LIBRARY, COMPILE, UNSUPPORTED (this thread
+    captures a graph), CUDA.
     Ownership: data may be reused when the call returns.
-    Threads: any. Streams: queued on the current stream: what other streams launch is not ordered with it. */
+    Threads: any. Streams: queued on the current stream; launches on other streams are not ordered with it. */
 IGNIS_API ignis_status ignis_kernel_set_symbol(ignis_kernel kernel, const char *name, const void *data, int64_t size);
 
-/*  ignis_kernel_get_symbol - read a __constant__ or __device__ variable of a kernel's program on the current device; see ignis_kernel_set_symbol
+/*  ignis_kernel_get_symbol - read a __constant__ or __device__ variable of a kernel's program on the current device;
+    see ignis_kernel_set_symbol
     Returns: IGNIS_OK, and data filled; zeros in a dry run.
-    Errors: FREED, ARGUMENT (null, no such variable, another size), LIBRARY, COMPILE, UNSUPPORTED (this thread captures a graph), CUDA.
+    Errors: FREED, ARGUMENT (null, no such variable, another size), LIBRARY, COMPILE, UNSUPPORTED (this thread
+    captures a graph), CUDA.
     Ownership: nothing to free.
-    Threads: any. Streams: waits for the current one: what other streams write is not waited for. */
+    Threads: any. Streams: waits for the current stream, not for writes on other streams. */
 IGNIS_API ignis_status ignis_kernel_get_symbol(ignis_kernel kernel, const char *name, void *data, int64_t size);
 
-/*  ignis_kernel_reload - compile another program in the background, and let a kernel be that one when it is ready
-    Handles of ignis_kernel_entry for the same program take it, too: it has to have their entries, and names in desc those that are not extern "C".
-    Launches go on with the old program meanwhile, and for ever if the new one does not compile: then the logger gets the compiler's log,
-    and ignis_ticket_wait the failure. Threads may launch the kernel all the time; each launch, and each capture, takes what is the newest
-    then. Variables of the new program (ignis_kernel_set_symbol) have the values of its source. Of several reloads the one that was asked for
-    last wins.
-    What was replaced stays loaded until the kernel is freed.
+/*  ignis_kernel_reload - compile another program in the background, and replace the kernel's program when it is ready
+    Handles of ignis_kernel_entry for the same program get the new one, too: it must have their entries, and desc must
+    name those that are not extern "C". Until then launches use the old program, and for ever if the new one does not
+    compile: then the logger gets the compiler's log, and ignis_ticket_wait the failure. Threads may launch the kernel
+    all the time; each launch, and each capture, uses the newest program at that moment. Variables of the new program
+    (ignis_kernel_set_symbol) have the values of its source. The last of several reloads wins. Replaced programs stay
+    loaded until the kernel is freed.
     Returns: a ticket for ignis_ticket_wait, or no handle.
     Errors: FREED, ARGUMENT, DEVICE, MEMORY. By ignis_ticket_wait: LIBRARY (no NVRTC), COMPILE, MEMORY, CUDA.
     Ownership: desc and its strings are copied. The caller ends the ticket by ignis_ticket_wait.
@@ -1999,11 +2016,13 @@ IGNIS_API ignis_ticket ignis_kernel_reload(ignis_kernel kernel, const ignis_kern
 /*  ignis_kernel_free - free a kernel
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, UNSUPPORTED (this thread captures a graph).
-    Ownership: the handle is stale afterwards; launches that are queued still run, and graphs that captured one keep the kernel.
+    Ownership: the handle is stale afterwards; queued launches still run, and graphs that captured one keep the
+    kernel.
     Threads: any. */
 IGNIS_API ignis_status ignis_kernel_free(ignis_kernel kernel);
 
-/*  ignis_arg_array, _i32, _i64, _f32, _f64, _ptr - one kernel argument; ignis_arg_bytes - a struct passed by value
+/*  ignis_arg_array, _i32, _i64, _f32, _f64, _ptr - make one kernel argument; ignis_arg_bytes - make one of a struct
+    passed by value
     Returns: the argument.
     Errors: none here; ignis_kernel_launch checks.
     Ownership: borrows; bytes must live until ignis_kernel_launch returns.
@@ -2016,39 +2035,43 @@ IGNIS_API ignis_arg ignis_arg_f64(double value);
 IGNIS_API ignis_arg ignis_arg_ptr(void *value);
 IGNIS_API ignis_arg ignis_arg_bytes(const void *bytes, size_t size);
 
-/*  ignis_warmup - compile Ignis' own kernels, and count kernels of the caller, ahead of their first use, on parallel threads
-    descs may be null when count is 0. With IGNIS_COMPILE_NEVER, of Ignis' own those that the bundle has are loaded.
+/*  ignis_warmup - compile the built-in kernels, and `count` kernels of the caller, before their first use, on
+    parallel threads
+    descs may be null if count is 0. With IGNIS_COMPILE_NEVER, the built-in kernels in the bundle are loaded.
     Returns: IGNIS_OK, or the first failure; the others are compiled all the same.
     Errors: ARGUMENT, LIBRARY, COMPILE, DEVICE, MEMORY, CUDA.
-    Ownership: everything goes to the caches; nothing to free.
+    Ownership: the caches get the kernels; nothing to free.
     Threads: any. Waits for the compilers. */
 IGNIS_API ignis_status ignis_warmup(const ignis_kernel_desc *descs, int count);
 
-/*  ignis_warmup_record - compile all that an earlier run has asked for, in the background, ahead of its first use
-    path: a record (ignis_desc.record, IGNIS_RECORD): of formulas and kernels in variants, of which ignis_warmup knows nothing, it is what
-    tells dtypes, ranks and options. The programs in it that are for the current device are compiled on parallel threads, but for those that a
-    bundle or a cache has, and go to the caches. What is used meanwhile is not compiled twice: its first use waits. A line that does not
-    compile fails with its number in the message; the others are compiled all the same.
+/*  ignis_warmup_record - compile all programs that an earlier run has requested, in the background, before their
+    first use
+    path: a record (ignis_desc.record, IGNIS_RECORD). It names dtypes, ranks and options of formulas and kernels in
+    variants, which ignis_warmup does not know. Its programs for the current device are compiled on parallel threads,
+    except those in a bundle or cache, and go to the caches. A program used meanwhile is not compiled twice: its first
+    use waits. A line that does not compile fails with its number in the message; the others are compiled all the
+    same.
     Returns: a ticket for ignis_ticket_wait, or no handle.
-    Errors: ARGUMENT, IO (no such file), FORMAT (a line is no line of a record, or of another version of Ignis), DEVICE, MEMORY. By
-    ignis_ticket_wait: LIBRARY, COMPILE, MEMORY, CUDA, the first failure.
+    Errors: ARGUMENT, IO (no such file), FORMAT (a line is not a record line, or is of another version of Ignis),
+    DEVICE, MEMORY. By ignis_ticket_wait: LIBRARY, COMPILE, MEMORY, CUDA, the first failure.
     Ownership: the file is read before the call returns. The caller ends the ticket by ignis_ticket_wait.
     Threads: any. Compiles on threads of its own. */
 IGNIS_API ignis_ticket ignis_warmup_record(const char *path);
 
-/*  What is in a bundle, and what of it the current device can use. */
+/*  The contents of a bundle, and the part that the current device can use. */
 typedef struct ignis_bundle_info {
     int version;            /* IGNIS_VERSION of the ignis_embed that made it */
     int64_t bytes;          /* of the bundle */
-    int programs, images;   /* programs, and what they were compiled to: one for each architecture */
-    int usable, missing;    /* programs that have an image for the device; that have none, and that it may ask for */
-    char architectures[64]; /* "75 80 90a ptx75": a number with ptx before it stands for PTX */
+    int programs, images;   /* programs, and their images: one for each architecture */
+    int usable, missing;    /* programs with an image for the device; programs without one that the device may need */
+    char architectures[64]; /* "75 80 90a ptx75": ptx before a number means PTX */
 } ignis_bundle_info;
 
-/*  ignis_bundle_check - whether the bundle of ignis_setup is whole, of this version, and serves the current device; info may be null
-    Unpacks each image and looks at it, which takes 15 ms for each megabyte that comes out; the driver is not asked. One failure names all that
-    was found: another version of Ignis, other kernels than those of this program, images that are damaged, programs without an image for the
-    device. What the program will ask for and nobody recorded it cannot know.
+/*  ignis_bundle_check - check that the bundle of ignis_setup is whole, of this version, and serves the current
+    device; info may be null
+    Unpacks and checks each image, in 15 ms for each unpacked megabyte; the driver is not asked. One failure names
+    everything that was found: another version of Ignis, built-in kernels of another program, damaged images, programs
+    without an image for the device. Programs that were not recorded are not found.
     Returns: IGNIS_OK, or the reason; *info is filled in both cases, unless there is no bundle.
     Errors: ARGUMENT (there is no bundle), FORMAT, MISMATCH, COMPILE (programs are missing), DEVICE, MEMORY.
     Ownership: nothing to free.
@@ -3355,16 +3378,18 @@ IGNIS_API ignis_status ignis_optimizer_free(ignis_optimizer optimizer);
 
 /* >>graph - a step captured once, replayed with one call -------------------------------------------------------- */
 
-/*  Work that was captured once and is replayed with one call. */
+/*  Work captured once and replayed with one call. */
 typedef struct ignis_graph {
     uint64_t id;
 } ignis_graph;
 
-/*  ignis_graph_begin - from here on, what the calling thread queues on its current stream is captured instead of run
-    Work of other threads is not captured: it goes to their own streams. Run the same work once before: kernels are compiled, plans made
-    and optimizer tables filled then. While it captures, calls that would have to wait or to read host memory (to_host, item, from_host,
-    synchronize, freeing a kernel, a graph or pinned memory, adding to an optimizer) fail with IGNIS_ERROR_UNSUPPORTED and leave the capture
-    as it is; so does ignis_graph_launch. Memory taken during the capture stays with the graph.
+/*  ignis_graph_begin - capture what the calling thread queues on its current stream from here on, instead of running
+    it
+    Work of other threads is not captured: it goes to their own streams. Run the same work once before the capture:
+    this compiles kernels, makes plans and fills optimizer tables. During the capture, calls that would have to wait
+    or to read host memory (to_host, item, from_host, synchronize, freeing a kernel, a graph or pinned memory, adding
+    to an optimizer) fail with IGNIS_ERROR_UNSUPPORTED and leave the capture unchanged; so does ignis_graph_launch.
+    Memory taken during the capture stays with the graph.
     Returns: IGNIS_OK, or the reason.
     Errors: ARGUMENT (this thread captures already), DEVICE, CUDA.
     Ownership: nothing to free; end it with ignis_graph_end.
@@ -3374,15 +3399,16 @@ IGNIS_API ignis_status ignis_graph_begin(void);
 /*  ignis_graph_end - end the capture, and make the graph
     Returns: the graph, or no handle; the capture is over either way.
     Errors: ARGUMENT (nothing is captured), MEMORY, CUDA.
-    Ownership: the caller frees it with ignis_graph_free. Arrays and kernels that the captured work uses are kept alive by the graph; results keep
-    their handles, and each launch writes into them anew.
+    Ownership: the caller frees it with ignis_graph_free. The graph keeps arrays and kernels of the captured work
+    alive. Results keep their handles, and each launch writes them again.
     Threads: the one that began. */
 IGNIS_API ignis_graph ignis_graph_end(void);
 
 /*  ignis_graph_launch - replay the captured work
-    Random numbers (ignis_dropout, ignis_tensor_rand, ignis_tensor_randn) are new at each launch, and within one the same for an operation and
-    its gradient. They follow from the seed and the calls before, as of the capture, and from the count of launches, which begins at 1.
-    CUDA puts no graph into another one: while the current stream is captured, the launch is refused and the capture goes on.
+    Random numbers (ignis_dropout, ignis_tensor_rand, ignis_tensor_randn) are new at each launch; within one launch an
+    operation and its gradient use the same numbers. They follow from the seed and the calls before the capture, and
+    from the count of launches, which begins at 1. CUDA does not put a graph into another one: while the current
+    stream is captured, the launch is refused and the capture goes on.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, DEVICE (another device is current), UNSUPPORTED (the current stream is captured), CUDA.
     Ownership: unchanged.
@@ -3399,42 +3425,47 @@ IGNIS_API ignis_status ignis_graph_free(ignis_graph graph);
 /* >>file - safetensors files ------------------------------------------------------------------------------------ */
 
 typedef struct ignis_storage_entry {
-    char name[256];    /* cut, at a whole character, to 255 bytes */
-    ignis_dtype dtype; /* that ignis_load makes: of BOOL U8, of I8, I16 and U16 I32, of U32 I64; IGNIS_DTYPE_DEFAULT: it has none */
+    char name[256]; /* cut, at a whole character, to 255 bytes */
+    ignis_dtype
+        dtype; /* the dtype that ignis_load makes: U8 for BOOL, I32 for I8, I16 and U16, I64 for U32; IGNIS_DTYPE_DEFAULT if not supported */
     ignis_shape shape; /* [1] for a tensor without dimensions */
     int64_t bytes;     /* in the file */
 } ignis_storage_entry;
 
 /*  ignis_save - write tensors and their names to a safetensors file
-    Names are UTF-8, different from each other and not "__metadata__"; one tensor may have several. The file is identical to what the
-    Python package safetensors writes for the same tensors. It is written beside path, flushed to the disk and renamed, so path holds
-    the old file or the new one, whatever happens; on a failure it holds the old one. The new one has the old one's mode, and its owner and group as
-    far as the system lets it; a symbolic link stays, and what it leads to is replaced; other names of the old file (hard links) keep that. So do all
-    calls that write models, adapters and their descriptions. On Windows a new file has the rights that its folder gives.
+    Names are UTF-8, different from each other and not "__metadata__"; one tensor may have several. The file is
+    identical to that of the Python package safetensors for the same tensors. It is written beside path, flushed to
+    the disk and renamed, so path has the old file or the new one, whatever happens; on a failure the old one. The new
+    file gets the old one's mode, and its owner and group as far as the system allows. A symbolic link stays, and its
+    target is replaced; other hard links of the old file keep the old content. The same holds for all calls that write
+    models, adapters and their configs. On Windows the folder decides on the rights of a new file.
     Returns: IGNIS_OK, or the reason.
-    Errors: ARGUMENT (null, a count below 0, a bad name, a tensor that was never written to), FREED, CONTRACT (an array is owned by another
-    layer or being saved or loaded by another thread), UNSUPPORTED (this thread captures a graph), MEMORY, IO, CUDA.
-    Ownership: while it works IGNIS_OWNER_WNAIS owns the tensors' arrays. names and tensors may be reused when the call returns.
+    Errors: ARGUMENT (null, a count below 0, a bad name, a tensor that was never written to), FREED, CONTRACT (an
+    array is owned by another layer or being saved or loaded by another thread), UNSUPPORTED (this thread captures a
+    graph), MEMORY, IO, CUDA.
+    Ownership: during the call IGNIS_OWNER_WNAIS owns the tensors' arrays. names and tensors may be reused when the
+    call returns.
     Threads: any. Streams: reads on the current stream, and waits for it. */
 IGNIS_API ignis_status ignis_save(const char *path, const char *const *names, const ignis_tensor *tensors, int count);
 
-/*  ignis_load - read tensors from a safetensors file by their names; what else is in the file does not matter
-    Where tensors[i].id is 0 a new tensor that requires no gradient is made on the current device; else the values go into that
-    tensor, whose shape and dtype must be those of the file. A tensor without dimensions counts as [1]. Numbers of a type that Ignis has not become
-    those of one that holds their values, as ignis_storage_entry says. The whole header is checked, and every name found, before the first tensor is
-    touched.
-    Returns: IGNIS_OK, or the reason; then no tensor was made, and those given are as they were unless it is MEMORY, CUDA or IO (another process
-    has shortened the file meanwhile, say).
-    Errors: ARGUMENT (null, a count below 0, a name that is not in the file), FORMAT (the file is damaged, truncated or not safetensors),
-    SHAPE, DTYPE (the tensor given is another than the file's), UNSUPPORTED (a dtype that Ignis does not have, or this thread captures a graph),
-    FREED, CONTRACT (an array is owned by another layer or being saved or loaded by another thread), MEMORY, IO, CUDA.
-    Ownership: new tensors as ignis_tensor_from_host. While it works IGNIS_OWNER_WNAIS owns the tensors' arrays.
+/*  ignis_load - read tensors from a safetensors file by their names; the rest of the file is ignored
+    If tensors[i].id is 0, a new tensor that requires no gradient is made on the current device. Else the values go
+    into that tensor, whose shape and dtype must be those of the file. A tensor without dimensions counts as [1].
+    Numbers of a type that Ignis does not support become numbers of one that holds their values, see
+    ignis_storage_entry. The whole header is checked, and every name found, before the first tensor is touched.
+    Returns: IGNIS_OK, or the reason; then no tensor was made, and given tensors are unchanged, except after MEMORY,
+    CUDA or IO (another process has shortened the file meanwhile, say).
+    Errors: ARGUMENT (null, a count below 0, a name that is not in the file), FORMAT (the file is damaged, truncated
+    or not safetensors), SHAPE, DTYPE (a given tensor differs from the file's), UNSUPPORTED (a dtype that Ignis does
+    not support, or this thread captures a graph), FREED, CONTRACT (an array is owned by another layer or being saved
+    or loaded by another thread), MEMORY, IO, CUDA.
+    Ownership: new tensors as ignis_tensor_from_host. During the call IGNIS_OWNER_WNAIS owns the tensors' arrays.
     Threads: any. Streams: writes on the current stream, and waits for the current device. */
 IGNIS_API ignis_status ignis_load(const char *path, const char *const *names, ignis_tensor *tensors, int count);
 
-/*  ignis_storage_list - the tensors in a safetensors file, in the order of their data
-    entries may be null when capacity is 0.
-    Returns: how many there are, also when that is more than capacity; -1 on failure.
+/*  ignis_storage_list - list the tensors in a safetensors file, in the order of their data
+    entries may be null if capacity is 0.
+    Returns: the number of tensors, also if that is more than capacity; -1 on failure.
     Errors: ARGUMENT, FORMAT (the file is damaged, truncated or not safetensors), MEMORY, IO.
     Ownership: entries are copies.
     Threads: any. */
@@ -4145,8 +4176,8 @@ IGNIS_API ignis_status ignis_model_warmup(ignis_model model, const ignis_model_w
 
 /* >>dlpack - arrays from and for PyTorch, CuPy, JAX ------------------------------------------------------------- */
 
-/*  The structs of DLPack (github.com/dmlc/dlpack), under names of Ignis: they are laid out as DLTensor, DLManagedTensor and
-    DLManagedTensorVersioned are, and a pointer to one may be cast to the other. */
+/*  The structs of DLPack (github.com/dmlc/dlpack), under names of Ignis. They have the layouts of DLTensor,
+    DLManagedTensor and DLManagedTensorVersioned, and a pointer to one may be cast to the other. */
 typedef struct ignis_dlpack_tensor {
     void *data;
     int32_t device_type, device_id; /* 2: memory of a CUDA device */
@@ -4171,48 +4202,51 @@ typedef struct ignis_dlpack_versioned { /* major 1 */
     ignis_dlpack_tensor tensor;
 } ignis_dlpack_versioned;
 
-/*  ignis_array_to_dlpack - lend an array's memory to another library
-    major: 0 for an ignis_dlpack, 1 for an ignis_dlpack_versioned. stream: what the other library works on (a cudaStream_t): it waits for what the
-    calling thread's current stream has now, and the memory is not reused before what it has at the end. Null: it works on the current stream, or
-    on cudart's default one while the current one is Ignis' own, which is ordered with that.
-    Memory is allocated if need be. The array counts as written from then on.
+/*  ignis_array_to_dlpack - share an array's memory with another library
+    major: 0 for an ignis_dlpack, 1 for an ignis_dlpack_versioned. stream: the other library's stream (a
+    cudaStream_t). It waits for the present work of the calling thread's current stream, and the memory is reused only
+    after the stream's work at the end. Null: the other library uses the current stream; or cudart's default stream if
+    the current one is Ignis' own, which is ordered with that. Memory is allocated if necessary. The array counts as
+    written from then on.
     Returns: the struct, null on failure.
-    Errors: FREED, ARGUMENT (no such major, no stream of this device), UNSUPPORTED (this thread captures a graph), MEMORY, CUDA.
-    Ownership: the other side calls the struct's deleter, once, on any thread, and may not use the memory afterwards. Until then there is one more
-    view of the array, which has its owner, and which ignis_shutdown reports and ends: then the memory is gone, and the deleter only frees the
-    struct.
+    Errors: FREED, ARGUMENT (no such major, no stream of this device), UNSUPPORTED (this thread captures a graph),
+    MEMORY, CUDA.
+    Ownership: the other library calls the struct's deleter, once, on any thread, and must not use the memory
+    afterwards. Until then the array has one more view, with its owner. ignis_shutdown reports and ends that view:
+    then the memory is gone, and the deleter only frees the struct.
     Threads: any. Streams: see stream. */
 IGNIS_API void *ignis_array_to_dlpack(ignis_array array, int major, void *stream);
 
-/*  ignis_array_from_dlpack - an array over memory that another library lends
-    major: what managed is, as above. stream: what the other library has worked on; the current stream waits for it. Null: there is nothing to wait
-    for, or it is cudart's default one, and the current one Ignis' own, which is ordered with that.
-    Shapes: contiguous, row by row, whatever the strides of dimensions of 1 and of tensors without elements; one without dimensions becomes [1]. bool
-    becomes IGNIS_U8.
+/*  ignis_array_from_dlpack - make an array over memory of another library
+    major: the version of managed, as above. stream: the other library's stream; the current stream waits for it.
+    Null: there is nothing to wait for, or it is cudart's default stream and the current one is Ignis' own, which is
+    ordered with that.
+    Shapes: contiguous, row by row; strides of dimensions of size 1, and of tensors without elements, do not matter. A
+    tensor without dimensions becomes [1], bool becomes IGNIS_U8.
     Returns: the array, owned by IGNIS_OWNER_IGNIS, with the tag "dlpack"; or no handle.
-    Errors: ARGUMENT (null, no such major, another version than its struct says, an address that is not aligned or no memory of the device),
-    UNSUPPORTED (memory of another kind of device, read-only memory, this thread captures a graph), DEVICE, DTYPE, SHAPE (strided, more than 8
-    dimensions), MEMORY, CUDA.
-    Ownership: managed is the array's, and its deleter is called when the last array over the memory is gone and its work done. After a failure it is
-    still the caller's.
+    Errors: ARGUMENT (null, no such major, another version than its struct says, an address that is not aligned or not
+    memory of the device), UNSUPPORTED (memory of another kind of device, read-only memory, this thread captures a
+    graph), DEVICE, DTYPE, SHAPE (strided, more than 8 dimensions), MEMORY, CUDA.
+    Ownership: managed is the array's, and its deleter is called when the last array over the memory is gone and its
+    work done. After a failure it is still the caller's.
     Threads: any. Streams: see stream. */
 IGNIS_API ignis_array ignis_array_from_dlpack(void *managed, int major, void *stream);
 
 /* >>graphics - memory and fences of Vulkan, D3D12, OpenGL ------------------------------------------------------- */
 
-/*  What memory of another API comes as. */
+/*  How another API exports memory. */
 typedef enum ignis_external_type {
     IGNIS_EXTERNAL_FD = 1,         /* a descriptor of Vulkan's handle type OPAQUE_FD; not on Windows */
-    IGNIS_EXTERNAL_WIN32,          /* an NT handle of Vulkan's handle type OPAQUE_WIN32; Windows alone, as those that follow */
+    IGNIS_EXTERNAL_WIN32,          /* an NT handle of Vulkan's handle type OPAQUE_WIN32; this and the next ones on Windows alone */
     IGNIS_EXTERNAL_D3D12_HEAP,     /* an NT handle of ID3D12Device::CreateSharedHandle for an ID3D12Heap */
-    IGNIS_EXTERNAL_D3D12_RESOURCE, /* the same for a committed ID3D12Resource; that is always dedicated */
+    IGNIS_EXTERNAL_D3D12_RESOURCE, /* the same for a committed ID3D12Resource, which is always dedicated */
     IGNIS_EXTERNAL_COUNT
 } ignis_external_type;
 
 typedef struct ignis_external_desc {
     ignis_external_type type; /* required */
     int fd;                   /* IGNIS_EXTERNAL_FD: the descriptor */
-    void *handle;             /* the others: the NT handle */
+    void *handle;             /* the other types: the NT handle */
     int64_t size;             /* required: bytes of the whole memory object, as it was allocated */
     int64_t offset;           /* bytes from its beginning to the array (0) */
     bool dedicated;           /* true: Vulkan memory with a VkMemoryDedicatedAllocateInfo */
@@ -4222,21 +4256,24 @@ typedef struct ignis_external_desc {
     const char *tag;          /* as in ignis_array_desc ("") */
 } ignis_external_desc;
 
-/*  ignis_external_array - an array over memory that Vulkan or Direct3D 12 has allocated and exported
-    It counts as written. Several arrays over one memory object are views of one, or each come from a handle that was exported for it.
+/*  ignis_external_array - make an array over memory that Vulkan or Direct3D 12 has allocated and exported
+    It counts as written. Several arrays over one memory object are views of one array, or each has its own exported
+    handle.
     Returns: the array, owned by IGNIS_OWNER_IGNIS; or no handle.
-    Errors: ARGUMENT (null, no such type, no open handle, a size below 1, an offset that is no multiple of an element or from which on the memory
-    ends before the array), SHAPE, DTYPE, DEVICE, UNSUPPORTED (a type of another system, a driver without the functions, a dry run, this
-    thread captures a graph), MEMORY, CUDA (the driver does not know the handle, or the size is not the memory's).
-    Ownership: the caller frees it with ignis_array_free, which waits for its work, before the other API frees the memory. desc->fd belongs to the
-    driver after success, and is still the caller's after a failure; desc->handle is always the caller's.
+    Errors: ARGUMENT (null, no such type, no open handle, a size below 1, an offset that is not a multiple of an
+    element, or memory that ends before the array), SHAPE, DTYPE, DEVICE, UNSUPPORTED (a type of another system, a
+    driver without the functions, a dry run, this thread captures a graph), MEMORY, CUDA (the driver does not know the
+    handle, or the size is not the memory's).
+    Ownership: the caller frees it with ignis_array_free, which waits for its work, before the other API frees the
+    memory. desc->fd belongs to the driver after success, and is still the caller's after a failure; desc->handle is
+    always the caller's.
     Threads: any. */
 IGNIS_API ignis_array ignis_external_array(const ignis_external_desc *desc);
 
-/*  What a fence of another API comes as. */
+/*  How another API exports a fence. */
 typedef enum ignis_fence_type {
     IGNIS_FENCE_TIMELINE_FD = 1, /* a timeline semaphore of Vulkan by a descriptor (OPAQUE_FD); not on Windows */
-    IGNIS_FENCE_TIMELINE_WIN32,  /* the same by an NT handle (OPAQUE_WIN32); Windows alone */
+    IGNIS_FENCE_TIMELINE_WIN32,  /* the same as an NT handle (OPAQUE_WIN32); Windows alone */
     IGNIS_FENCE_D3D12,           /* an NT handle of ID3D12Device::CreateSharedHandle for an ID3D12Fence; Windows alone */
     IGNIS_FENCE_TYPE_COUNT
 } ignis_fence_type;
@@ -4244,34 +4281,36 @@ typedef enum ignis_fence_type {
 typedef struct ignis_external_fence_desc {
     ignis_fence_type type; /* required */
     int fd;                /* IGNIS_FENCE_TIMELINE_FD: the descriptor */
-    void *handle;          /* the others: the NT handle */
+    void *handle;          /* the other types: the NT handle */
     int device;            /* the thread's current device; IGNIS_DEVICE_0 for device 0 */
 } ignis_external_fence_desc;
 
-/*  ignis_external_fence - a timeline semaphore of Vulkan, or a fence of Direct3D 12, that was exported
+/*  ignis_external_fence - import an exported timeline semaphore of Vulkan, or a fence of Direct3D 12
     Returns: the fence, or no handle.
-    Errors: ARGUMENT (null, no such type, no open handle), DEVICE, UNSUPPORTED (a type of another system, a driver without the functions, a dry
-    run, this thread captures a graph), MEMORY, CUDA (the driver does not know the handle).
-    Ownership: the caller frees it with ignis_fence_free; ignis_shutdown reports and frees what is left. desc->fd and desc->handle as
-    those of ignis_external_array.
+    Errors: ARGUMENT (null, no such type, no open handle), DEVICE, UNSUPPORTED (a type of another system, a driver
+    without the functions, a dry run, this thread captures a graph), MEMORY, CUDA (the driver does not know the
+    handle).
+    Ownership: the caller frees it with ignis_fence_free; ignis_shutdown reports and frees the rest. desc->fd and
+    desc->handle as for ignis_external_array.
     Threads: any. */
 IGNIS_API ignis_fence ignis_external_fence(const ignis_external_fence_desc *desc);
 
-/*  ignis_fence_wait - let what is put into the current stream from now on begin when the fence has reached a value
-    A value that it has already, or has passed, is not waited for. Nobody notices a value that never comes: what comes later in the stream never
-    runs.
+/*  ignis_fence_wait - make later work of the current stream wait until the fence has reached a value
+    A value that was reached already does not wait. A value that never comes is not detected: later work of the stream
+    never runs.
     Returns: IGNIS_OK, or the reason.
-    Errors: FREED, UNSUPPORTED (the stream is captured: each launch of the graph would wait for the same value), DEVICE, MEMORY, CUDA.
+    Errors: FREED, UNSUPPORTED (the stream is captured: each launch of the graph would wait for the same value),
+    DEVICE, MEMORY, CUDA.
     Ownership: unchanged.
     Threads: any. Streams: queued on the current stream of the fence's device; the calling thread does not wait. */
 IGNIS_API ignis_status ignis_fence_wait(ignis_fence fence, uint64_t value);
 
-/*  ignis_fence_signal - set the fence to a value when all is done that the current stream has so far
-    What that work wrote to memory of the other API can be seen by who waits for the value. The value must be above all that the fence has had;
-    Ignis knows those that it was given by this handle.
+/*  ignis_fence_signal - set the fence to a value after all present work of the current stream
+    A waiter for the value sees that work's writes to memory of the other API. The value must be above all earlier
+    values of the fence; Ignis knows those of this handle.
     Returns: IGNIS_OK, or the reason.
-    Errors: FREED, ARGUMENT (a value that is not above the last one), UNSUPPORTED (the stream is captured: each launch of the graph would signal
-    the same value), DEVICE, MEMORY, CUDA.
+    Errors: FREED, ARGUMENT (a value that is not above the last one), UNSUPPORTED (the stream is captured: each launch
+    of the graph would signal the same value), DEVICE, MEMORY, CUDA.
     Ownership: unchanged.
     Threads: any. Streams: queued on the current stream of the fence's device. */
 IGNIS_API ignis_status ignis_fence_signal(ignis_fence fence, uint64_t value);
@@ -4280,44 +4319,48 @@ IGNIS_API ignis_status ignis_fence_signal(ignis_fence fence, uint64_t value);
     Returns: IGNIS_OK, or the reason.
     Errors: FREED (also for a second free).
     Ownership: the handle is stale afterwards.
-    Threads: any. Waits for the waits and signals that are queued. */
+    Threads: any. Waits for queued waits and signals. */
 IGNIS_API ignis_status ignis_fence_free(ignis_fence fence);
 
-/*  What kernels do with an OpenGL buffer. */
+/*  How kernels use an OpenGL buffer. */
 typedef enum ignis_gl_access {
     IGNIS_GL_READ_WRITE,
     IGNIS_GL_READ,  /* they only read it */
-    IGNIS_GL_WRITE, /* they write all of it: what it held is lost at each ignis_gl_map */
+    IGNIS_GL_WRITE, /* they write all of it: each ignis_gl_map discards its content */
     IGNIS_GL_ACCESS_COUNT
 } ignis_gl_access;
 
-/*  ignis_gl_register - make a buffer of OpenGL known to CUDA, on the current device, which must be the one that OpenGL draws with
-    buffer: its name, of glGenBuffers, with storage of glBufferData. It takes the driver some time: do it when the buffer is made, and again
-    after a glBufferData that has changed its size.
+/*  ignis_gl_register - register a buffer of OpenGL with CUDA, on the current device, which must be the one that
+    OpenGL draws with
+    buffer: its name, of glGenBuffers, with storage of glBufferData. This is slow: call it when the buffer is made,
+    and again after a glBufferData that has changed its size.
     Returns: the registered buffer, or no handle.
-    Errors: ARGUMENT (no such access), DEVICE, UNSUPPORTED (a driver without the functions, a dry run, this thread captures a graph), MEMORY,
-    CUDA (no OpenGL context is current in this thread, or it has no such buffer).
-    Ownership: the caller frees it with ignis_gl_unregister, before glDeleteBuffers; ignis_shutdown reports and frees what is left.
+    Errors: ARGUMENT (no such access), DEVICE, UNSUPPORTED (a driver without the functions, a dry run, this thread
+    captures a graph), MEMORY, CUDA (no OpenGL context is current in this thread, or it has no such buffer).
+    Ownership: the caller frees it with ignis_gl_unregister, before glDeleteBuffers; ignis_shutdown reports and frees
+    the rest.
     Threads: one in which OpenGL's context is current. */
 IGNIS_API ignis_gl_buffer ignis_gl_register(unsigned buffer, ignis_gl_access access);
 
-/*  ignis_gl_map - the memory of a registered buffer, as an array, until ignis_gl_unmap
-    What OpenGL was told before is done before work that is queued from now on. OpenGL must not use the buffer meanwhile. It counts as written.
-    dtype: IGNIS_DTYPE_DEFAULT is IGNIS_F32. shape: of ndim 0 is as many elements as fit, in one dimension.
+/*  ignis_gl_map - return the memory of a registered buffer, as an array, until ignis_gl_unmap
+    Earlier commands of OpenGL are done before work that is queued from now on. OpenGL must not use the buffer
+    meanwhile. The array counts as written.
+    dtype: IGNIS_DTYPE_DEFAULT is IGNIS_F32. shape: ndim 0 means as many elements as fit, in one dimension.
     Returns: the array, owned by IGNIS_OWNER_IGNIS, with the tag "gl"; or no handle.
-    Errors: FREED, ARGUMENT (mapped already, a buffer of fewer bytes than the array), SHAPE, DTYPE, UNSUPPORTED (this thread captures a graph),
-    DEVICE, MEMORY, CUDA.
+    Errors: FREED, ARGUMENT (mapped already, a buffer of fewer bytes than the array), SHAPE, DTYPE, UNSUPPORTED (this
+    thread captures a graph), DEVICE, MEMORY, CUDA.
     Ownership: ignis_gl_unmap ends it; the caller may free the array before, which does not unmap the buffer.
     Threads: one in which OpenGL's context is current. Streams: mapped in the order of the current stream. */
 IGNIS_API ignis_array ignis_gl_map(ignis_gl_buffer buffer, ignis_dtype dtype, ignis_shape shape);
 
-/*  ignis_gl_unmap - give the memory back to OpenGL, and free the array
-    What OpenGL is told from now on comes after the work that is queued on the array, on whatever stream.
+/*  ignis_gl_unmap - return the memory to OpenGL, and free the array
+    Later commands of OpenGL run after the queued work on the array, on any stream.
     Returns: IGNIS_OK, or why the buffer is still mapped.
-    Errors: FREED, ARGUMENT (not mapped), CONTRACT (the array has references or another owner; views of it, or a graph, use the memory), UNSUPPORTED
-    (this thread captures a graph), CUDA.
+    Errors: FREED, ARGUMENT (not mapped), CONTRACT (the array has references or another owner; views of it, or a
+    graph, use the memory), UNSUPPORTED (this thread captures a graph), CUDA.
     Ownership: the array's handle is stale afterwards.
-    Threads: one in which OpenGL's context is current; no other one may be inside a call with the array. Does not wait. */
+    Threads: one in which OpenGL's context is current; no other thread may be inside a call with the array. Does not
+    wait. */
 IGNIS_API ignis_status ignis_gl_unmap(ignis_gl_buffer buffer);
 
 /*  ignis_gl_unregister - free a registered buffer; the buffer itself stays OpenGL's
@@ -4329,7 +4372,7 @@ IGNIS_API ignis_status ignis_gl_unregister(ignis_gl_buffer buffer);
 
 /* >>profile - traces, rooflines, pictures of memory ------------------------------------------------------------- */
 
-/*  What a kernel has taken in a profile, all launches together. */
+/*  The cost of a kernel in a profile, all launches together. */
 typedef struct ignis_profile_row {
     char name[72]; /* the kernel, its formula, "copy to the device" and its like, or "graph" */
     int device;
@@ -4341,40 +4384,41 @@ typedef struct ignis_profile_row {
     double arithmetic_share; /* of the rate that its multiprocessors have at their highest clock; 0: not known */
 } ignis_profile_row;
 
-/*  ignis_profile_begin - write down what runs from here on, in all threads
-    Of 262144 items at most; what comes later is counted, and ignis_profile_end says so.
+/*  ignis_profile_begin - record what runs from here on, in all threads
+    At most 262144 items are kept; later ones are counted, and ignis_profile_end reports their number.
     Returns: IGNIS_OK, or the reason.
     Errors: ARGUMENT (a profile is begun already), UNSUPPORTED (this thread captures a graph; a dry run), CUDA.
     Ownership: nothing to free; end it with ignis_profile_end. ignis_shutdown drops one that is not ended.
-    Threads: any. Waits for the devices that are open. */
+    Threads: any. Waits for the open devices. */
 IGNIS_API ignis_status ignis_profile_begin(void);
 
-/*  ignis_profile_end - end the profile, and write what was written down
-    trace: a file of Chrome's trace events (JSON) for ui.perfetto.dev and chrome://tracing; null: none. table: a file of text, a line a kernel,
-    the longest first; null: none.
+/*  ignis_profile_end - end the profile, and write its trace and table
+    trace: a file of Chrome's trace events (JSON) for ui.perfetto.dev and chrome://tracing; null for none. table: a
+    text file with one line per kernel, the longest first; null for none.
     Returns: IGNIS_OK, or the first failure; the profile is over either way.
     Errors: ARGUMENT (none is begun), UNSUPPORTED (this thread captures a graph), MEMORY, IO, CUDA.
     Ownership: ignis_profile_rows has the rows until the next profile ends.
-    Threads: any; what other threads queue meanwhile is written down, or not. Waits for the devices that are open: so where several ranks are
-    threads of a process, when none of them waits for a collective operation of this one. */
+    Threads: any; work that other threads queue meanwhile may be recorded or not. Waits for the open devices: if
+    several ranks are threads of one process, none of them may be waiting for a collective operation of this one. */
 IGNIS_API ignis_status ignis_profile_end(const char *trace, const char *table);
 
-/*  ignis_profile_rows - what the last profile that was ended says of each kernel, the longest first
-    rows may be null when capacity is 0.
-    Returns: how many there are, also when that is more than capacity; -1 on failure.
+/*  ignis_profile_rows - return the totals of each kernel in the last ended profile, the longest first
+    rows may be null if capacity is 0.
+    Returns: the number of rows, also if that is more than capacity; -1 on failure.
     Errors: ARGUMENT.
     Ownership: rows are copies.
     Threads: any. */
 IGNIS_API int ignis_profile_rows(ignis_profile_row *rows, int capacity);
 
-/*  ignis_memory_snapshot - write down what has the memory of all devices: a path that ends in ".svg" is drawn, another one is JSON
-    The rows of ignis_memory_rows, and in JSON all arrays that are alive, with what ignis_array_query says of them. ignis_desc.trace_memory
-    adds what the peak was made of, IGNIS_TRACE_CALLS the caller's lines. With a path as IGNIS_DRY_RUN in the environment, which has a point or a
-    slash, ignis_shutdown writes one.
+/*  ignis_memory_snapshot - write the uses of all devices' memory to a file: a drawing if the path ends in ".svg",
+    else JSON
+    It has the rows of ignis_memory_rows, and in JSON all live arrays with their facts of ignis_array_query.
+    ignis_desc.trace_memory adds the parts of the peak, IGNIS_TRACE_CALLS the caller's lines. If IGNIS_DRY_RUN in the
+    environment is a path (with a point or a slash), ignis_shutdown writes a snapshot there.
     Returns: IGNIS_OK, or the reason.
     Errors: ARGUMENT (null path), MEMORY, IO.
     Ownership: nothing to free.
-    Threads: any; what other threads make meanwhile is in it, or not. */
+    Threads: any; objects that other threads make meanwhile may be in it or not. */
 IGNIS_API ignis_status ignis_memory_snapshot(const char *path);
 
 #ifdef __cplusplus
@@ -12764,7 +12808,14 @@ IGNIS_API ignis_status ignis_contract_reset(void)
 }
 
 /* ===============================================================================================================
-   >>kernel - NVRTC, the kernel cache in memory and on disk, launches, Ignis' own kernels.
+   >>kernel - NVRTC, the kernel cache in memory and on disk, launches, the built-in kernels
+
+   From a program (text, options, headers) to an image (compiled for one architecture) to a module (loaded on a
+   device) to a function. This part: the structs of all of them.
+   May use: >>array, >>device, >>loader. cache_key.c names an image, module.c finds or makes it, user_kernel.c has
+   the kernels of the caller, builtin.c those of Ignis.
+   Locks: ignis__kernels_state's locks guard the memory cache and compilations; no lock is held while a module is
+   loaded.
    =============================================================================================================== */
 
 #include "ignis_kernels.h"
@@ -12775,33 +12826,33 @@ IGNIS_API ignis_status ignis_contract_reset(void)
 
 enum { IGNIS__NVRTC_OUT_OF_MEMORY = 1, IGNIS__NVRTC_INVALID_OPTION = 5, IGNIS__NVRTC_COMPILATION = 6 };
 
-/*  What is compiled: text, options, headers, and the name that is looked up in the result. */
+/*  A program to compile: text, options, headers, and the names to look up in the result. */
 typedef struct ignis__program {
     const char *source;
     const char *name;  /* for compile errors */
     const char *entry; /* a name expression; null: entries are extern "C" and looked up as they are */
     const char *const *options;
     int option_count;
-    const ignis_kernel_header *headers; /* beside those of Ignis */
+    const ignis_kernel_header *headers; /* besides those of Ignis */
     int header_count;
-    const void *image; /* what a compiler has made of it; then there is no text */
+    const void *image; /* compiled code of the caller instead of text */
     size_t image_size;
     const char *part;           /* of a source of Ignis in records and bundles: the first of the kernels that are meant; null: all */
     const char *formula, *line; /* of a formula's kernel: its text, which messages have, and its line of a record; else null */
 } ignis__program;
 
-/*  What comes out: an image for one architecture, and the entry's name in it, in one block of memory. */
+/*  A compiled program for one architecture, with the lowered names of its entries, in one block of memory. */
 typedef struct ignis__image {
     uint64_t key[2];
     char *memory;
     char *lowered;
     void *data;
     size_t size;
-    uint64_t holds;            /* of the memory cache, and of those who load it */
+    uint64_t holds;            /* of the memory cache, and of loaders */
     struct ignis__image *next; /* in the memory cache */
 } ignis__image;
 
-/*  Every kernel has a module of its own, loaded from an image, so that its __device__ variables are its own too. */
+/*  A module. Every kernel has its own, loaded from an image, so its __device__ variables are its own, too. */
 typedef struct ignis__module {
     void *module; /* CUmodule */
     char *lowered;
@@ -12814,10 +12865,10 @@ typedef struct ignis__module {
 static struct {
     ignis__mutex lock;
     ignis__image *images;       /* the memory cache, last used first */
-    ignis__mutex compiling[16]; /* by key: who asks for a program that is being compiled waits for it */
+    ignis__mutex compiling[16]; /* by key: a thread that needs a program being compiled waits for it */
     char cache_dir[900];        /* "": no disk cache */
     int64_t cache_limit;
-    bool cache_broken;     /* a warning was given */
+    bool cache_broken;     /* a warning was logged */
     bool last_read;        /* the next one was looked for */
     uint64_t last_release; /* of the NVRTC that has last written to the disk cache */
 } ignis__kernels_state;
@@ -12841,15 +12892,21 @@ IGNIS__COLD static char *ignis__source_join(const ignis__source *source)
 /*  Sources that others include. NVRTC gets them from memory, by their names. */
 static bool ignis__source_is_header(int source) { return strstr(ignis__sources[source].name, ".cuh") != NULL; }
 
-/* --- the disk cache ----------------------------------------------------------------------------------------------- */
+/*  kernel/disk_cache.c - the kernel cache on disk: a file per image, named by its key
 
-/*  One file an image, named by its key: a header, the lowered name, the image. A file is written under another name and then
-    renamed, so a reader meets a whole file or none; whatever is not whole is compiled again. */
+    Files are private to the user, complete or absent, and checked before the driver reads them. The least recently
+    used are deleted beyond the limit.
+    May use: program.c, base/file_io.c. Failures are warnings: a program then runs without the cache. Locks: none,
+    files are renamed into place. */
+
+/*  The head of a cache file. A file has one image and is named by its key: this header, the lowered name, the image.
+    It is written under another name and then renamed, so a reader finds a complete file or none. An incomplete file
+    is compiled again. */
 typedef struct ignis__cache_header {
     char magic[8];
     uint64_t key[2];
     uint64_t lowered_size, image_size;
-    uint64_t checksum; /* of what follows */
+    uint64_t checksum; /* of the bytes after it */
 } ignis__cache_header;
 
 static const char ignis__cache_magic[8] = {'I', 'G', 'N', 'I', 'S', 'B', 'I', '1'};
@@ -12859,7 +12916,7 @@ IGNIS__COLD static void ignis__cache_path(char *path, size_t size, const uint64_
     snprintf(path, size, "%s/%016llx%016llx.ignis", ignis__kernels_state.cache_dir, (unsigned long long)key[0], (unsigned long long)key[1]);
 }
 
-/*  why: "", or the reason. */
+/*  Logs that the cache cannot be used. why: "", or the reason. */
 IGNIS__COLD static void ignis__cache_warn(const char *call, const char *what, const char *path, const char *why)
 {
     bool warned;
@@ -12874,7 +12931,7 @@ IGNIS__COLD static void ignis__cache_warn(const char *call, const char *what, co
                    call, what, path, *why ? ": " : "", why);
 }
 
-/*  Reads a file of the cache. One that others own or may write to is left alone: it could be anybody's program. */
+/*  Reads a file of the cache. A file that other users own or may write to is ignored: it could contain any program. */
 IGNIS__COLD static void *ignis__cache_read(const char *call, const char *path, size_t *size)
 {
     char why[160];
@@ -12884,7 +12941,7 @@ IGNIS__COLD static void *ignis__cache_read(const char *call, const char *path, s
     return data;
 }
 
-/*  Makes the folder of the cache; false, and a warning: it is not there, or others own it or may write to it. */
+/*  Creates the folder of the cache. False, and a warning, if it cannot, or if other users own it or may write to it. */
 IGNIS__COLD static bool ignis__cache_folder(const char *call)
 {
     const char *folder = ignis__kernels_state.cache_dir;
@@ -12895,7 +12952,7 @@ IGNIS__COLD static bool ignis__cache_folder(const char *call)
     return false;
 }
 
-/*  Whether a table of `count` times `each` bytes at `at` lies inside of an image. */
+/*  Checks that a table of `count` entries of `each` bytes at `at` is inside an image. */
 static bool ignis__image_has(size_t size, uint64_t at, uint64_t count, uint64_t each)
 {
     return at <= size && count <= (size - at) / (each ? each : 1);
@@ -12909,7 +12966,8 @@ static uint64_t ignis__image_number(const unsigned char *image, uint64_t at, int
     return number;
 }
 
-/*  The driver, which is told no size, must not read beyond an image, behind which a byte is 0. Null: it does not; else what is wrong. */
+/*  Checks that an image ends inside its buffer, which a 0 follows: the driver takes no size. Returns NULL if it does,
+    else the reason. */
 IGNIS__COLD static const char *ignis__image_fault(const void *data, size_t size)
 {
     const unsigned char *image = (const unsigned char *)data;
@@ -12938,7 +12996,8 @@ IGNIS__COLD static const char *ignis__image_fault(const void *data, size_t size)
     return "it is neither a cubin, nor a fatbin, nor PTX";
 }
 
-/*  Whether bytes of a file, behind which there is room for one more, are the image of its key, which is then in them. */
+/*  Checks that the bytes of a file are the image of its key, and fills the image. The buffer has room for one more
+    byte. */
 IGNIS__COLD static bool ignis__cache_parse(ignis__image *image, char *file, size_t size)
 {
     ignis__cache_header header;
@@ -12979,13 +13038,14 @@ IGNIS__COLD static bool ignis__image_from_disk(const char *call, ignis__image *i
     return false;
 }
 
-/*  Finds the oldest file of the cache, and the bytes of all. */
+/*  A search for the oldest file of the cache, and the bytes of all files. */
 typedef struct ignis__cache_scan {
     int64_t total, oldest_time, oldest_size;
     char oldest[1024];
 } ignis__cache_scan;
 
-/*  Whether a file of the folder is the cache's own: the name of an image, 32 hexadecimal digits, or of what was to become one, or nvrtc.txt. */
+/*  Checks whether a file of the folder belongs to the cache: an image (32 hexadecimal digits), an unfinished one, or
+    nvrtc.txt. */
 static bool ignis__cache_is_own(const char *name)
 {
     size_t length = strlen(name), digits = strspn(name, "0123456789abcdef"), part = strlen(".ignis-part");
@@ -13023,7 +13083,7 @@ IGNIS__COLD static void ignis__cache_evict(void)
     } while (ignis__file_remove(scan.oldest));
 }
 
-/*  Writes down whose images these are: a program finds them without NVRTC, too. */
+/*  Writes the version of the NVRTC that compiled these images, so that programs without NVRTC find them. */
 IGNIS__COLD static void ignis__cache_sign(const char *call)
 {
     uint64_t release = ignis__libraries[IGNIS_LIBRARY_NVRTC].release;
@@ -13370,7 +13430,10 @@ IGNIS__COLD static bool ignis__image_key(const ignis__program *program, const ig
     return ignis__key_add_included(program, key, true);
 }
 
-/* --- compiling ------------------------------------------------------------------------------------------------------ */
+/*  kernel/compile.c - compiles a program with NVRTC
+
+    Chooses the architecture, collects options and headers, and copies image and lowered names out of NVRTC.
+    May use: program.c, >>loader. Locks: none; callers hold the lock of the key. */
 
 IGNIS__COLD static ignis_status ignis__nvrtc_fail(const char *call, const char *function, int error)
 {
@@ -13385,8 +13448,9 @@ IGNIS__COLD static bool ignis__nvrtc_check(const char *call, const char *functio
 }
 #define IGNIS__NVRTC_OK(call, name, args) ignis__nvrtc_check(call, #name, IGNIS__NVRTC(name, args))
 
-/*  -arch for a device: its own machine code where this NVRTC knows it, with the architecture-specific instructions that come with 9.0
-    ("sm_90a"); else the newest older virtual architecture, which the driver translates. */
+/*  Chooses -arch for a device: its own machine code if this NVRTC knows the device, from 9.0 on with the
+    architecture-specific instructions ("sm_90a"); else the newest older virtual architecture, which the driver
+    translates. */
 IGNIS__COLD static bool ignis__arch_choose(const char *call, const ignis__device *device, char *arch, size_t size, bool *is_ptx)
 {
     int known[64], count = 0, best = 0, i, wanted = ignis__capability(&device->info);
@@ -13409,7 +13473,7 @@ IGNIS__COLD static bool ignis__arch_choose(const char *call, const ignis__device
     return true;
 }
 
-/*  The options that Ignis adds, unless the program has its own, and the program's. Returns how many. */
+/*  Collects the options that Ignis adds, unless the program has its own, and the program's. Returns their count. */
 IGNIS__COLD static int ignis__options_gather(const ignis__program *program, const char *arch, const char **options)
 {
     static const char *const defaults[] = {"-arch", "-std=c++17", "-default-device"};
@@ -13439,7 +13503,7 @@ static bool ignis__has_include_path(const ignis__program *program)
     return false;
 }
 
-/*  Reports what a compile had to say: remarks as a warning, errors as the failure. */
+/*  Reports the log of a compilation: remarks as a warning, errors as the failure. */
 IGNIS__COLD static ignis_status ignis__compile_log(const char *call, const ignis__program *program, const char *arch, void *handle,
                                                    int error)
 {
@@ -13486,7 +13550,8 @@ IGNIS__COLD static ignis_status ignis__compile_log(const char *call, const ignis
     return status;
 }
 
-/*  The next name of a list with ; between names, and its length without the blanks around it; null: there is none. */
+/*  Returns the next name of a list with ; between names, and its length without surrounding blanks. NULL if there is
+    none. */
 IGNIS__COLD static const char *ignis__entry_next(const char **list, size_t *length)
 {
     const char *name = *list ? *list + strspn(*list, " \t\n") : "";
@@ -13499,7 +13564,7 @@ IGNIS__COLD static const char *ignis__entry_next(const char **list, size_t *leng
     return name;
 }
 
-/*  Where a name is in a list, from 0 on; -1: it is not there. */
+/*  Returns the index of a name in a list, -1 if it is not there. */
 IGNIS__COLD static int ignis__entry_index(const char *list, const char *wanted)
 {
     size_t length;
@@ -13511,7 +13576,7 @@ IGNIS__COLD static int ignis__entry_index(const char *list, const char *wanted)
     return -1;
 }
 
-/*  A name of a list by its place, in memory of ignis__alloc. Null, and reported: there is no memory. */
+/*  Returns a name of a list by its index, in memory of ignis__alloc. NULL, and reported, if out of memory. */
 IGNIS__COLD static char *ignis__entry_copy(const char *call, const char *list, int index)
 {
     size_t length = 0;
@@ -13525,7 +13590,7 @@ IGNIS__COLD static char *ignis__entry_copy(const char *call, const char *list, i
     return copy;
 }
 
-/*  Copies the lowered names, in a list as the entries are, and the image of a compiled program out of NVRTC. */
+/*  Copies the lowered names, in the order of the entries, and the image of a compiled program out of NVRTC. */
 IGNIS__COLD static bool ignis__image_fetch(const char *call, const ignis__program *program, void *handle, bool is_ptx, ignis__image *image)
 {
     const char *list, *lowered;
@@ -13563,7 +13628,7 @@ typedef struct ignis__headers {
     const char **names, **texts; /* in one block */
 } ignis__headers;
 
-/*  The text behind its byte order mark, which NVRTC does not skip. */
+/*  Returns the text after its byte order mark, which NVRTC does not skip. */
 static const char *ignis__skip_byte_order_mark(const char *text) { return strncmp(text, "\xEF\xBB\xBF", 3) == 0 ? text + 3 : text; }
 
 static void ignis__headers_free(ignis__headers *headers)
@@ -13603,7 +13668,7 @@ IGNIS__COLD static bool ignis__headers_gather(const char *call, const ignis__pro
     return ok;
 }
 
-/*  arch: an option of NVRTC, which is loaded. */
+/*  Compiles a program; NVRTC is loaded. arch: an option of NVRTC. */
 IGNIS__COLD static bool ignis__image_compile(const char *call, const ignis__program *program, const char *arch, bool is_ptx,
                                              ignis__image *image)
 {
@@ -14245,7 +14310,12 @@ IGNIS__COLD static bool ignis__program_compile(const char *call, const ignis__pr
            ignis__image_compile(call, program, arch, is_ptx, image);
 }
 
-/* --- images and modules --------------------------------------------------------------------------------------------- */
+/*  kernel/module.c - finds or makes images, and loads them as modules
+
+    Order: the bundle, the memory cache, the disk cache, NVRTC. An image that the driver refuses is treated as a
+    damaged file, and compiled.
+    May use: compile.c, disk_cache.c, bundle.c, cache_key.c.
+    Locks: the memory cache's lock; the lock of a key while it is compiled; none while the driver loads a module. */
 
 static void ignis__image_drop(ignis__image *image)
 {
@@ -14255,7 +14325,7 @@ static void ignis__image_drop(ignis__image *image)
     ignis__free(image);
 }
 
-/*  Takes an image out of the list of the memory cache, whose lock is held; null when it is not there. */
+/*  Removes an image from the list of the memory cache, whose lock is held. NULL if it is not there. */
 IGNIS__COLD static ignis__image *ignis__image_unlink(const uint64_t key[2])
 {
     ignis__image **link, *image;
@@ -14268,7 +14338,7 @@ IGNIS__COLD static ignis__image *ignis__image_unlink(const uint64_t key[2])
     return image;
 }
 
-/*  An image of the memory cache, held; null when it is not there. */
+/*  Holds and returns an image of the memory cache. NULL if it is not there. */
 static ignis__image *ignis__image_find(const uint64_t key[2])
 {
     ignis__image *image;
@@ -14283,7 +14353,7 @@ static ignis__image *ignis__image_find(const uint64_t key[2])
     return image;
 }
 
-/*  Puts an image into the memory cache, instead of one of its key; the ones that were used least recently make room. */
+/*  Puts an image into the memory cache, replacing one with its key; the least recently used images are dropped. */
 IGNIS__COLD static void ignis__image_keep(ignis__image *image)
 {
     ignis__image **link = &ignis__kernels_state.images;
@@ -14305,8 +14375,9 @@ IGNIS__COLD static void ignis__image_keep(ignis__image *image)
     ignis__mutex_unlock(&ignis__kernels_state.lock);
 }
 
-/*  The image of a program, held: from memory, from disk, or compiled, always so where the caches are not trusted. Null on failure. Who asks for one
-    that is being compiled waits for it. It is cached when its key is what it was: a file that it includes may have changed meanwhile. */
+/*  Holds and returns the image of a program: from memory, from disk, or compiled; always compiled if the caches are
+    not trusted. NULL on failure. A thread that needs a program being compiled waits for it. The image is cached if
+    its key is unchanged: an included file may have changed meanwhile. */
 IGNIS__COLD static ignis__image *ignis__image_get(const char *call, ignis__device *device, const ignis__program *program,
                                                   const uint64_t key[2], bool trust, bool *from_cache)
 {
@@ -14338,7 +14409,8 @@ IGNIS__COLD static ignis__image *ignis__image_get(const char *call, ignis__devic
     return image;
 }
 
-/*  False after a failure: of the driver, when *error is not 0, which the caller may mend or report; another one is reported already. */
+/*  Loads a module. False on failure: with *error of the driver, which the caller reports or handles; other failures
+    are reported. */
 IGNIS__COLD static bool ignis__module_load(const char *call, const ignis__image *image, ignis__module *unit, int *error)
 {
     unit->lowered = ignis__copy_string(image->lowered);
@@ -14363,7 +14435,8 @@ IGNIS__COLD static void ignis__module_unload(ignis__module *unit)
     memset(unit, 0, sizeof *unit);
 }
 
-/*  Unloads a module whose launches may still be queued, even if the device cannot be entered; after a fault it ends with the process. */
+/*  Unloads a module whose launches may still be queued, even if the device cannot be entered; after a fault it ends
+    with the process. */
 static void ignis__module_unload_when_idle(const char *call, ignis__device *device, ignis__module *unit)
 {
     ignis__binding binding;
@@ -14377,14 +14450,15 @@ static void ignis__module_unload_when_idle(const char *call, ignis__device *devi
         ignis__device_leave(&binding);
 }
 
-/*  Whether a driver's error means that an image is not for it, or not for the device. */
+/*  Checks whether a driver's error means that an image does not suit the driver or the device. */
 static bool ignis__image_is_foreign(int error)
 {
     return error == IGNIS__CU_INVALID_IMAGE || error == IGNIS__CU_NO_BINARY || error == IGNIS__CU_INVALID_PTX ||
            error == IGNIS__CU_NO_JIT || error == IGNIS__CU_UNSUPPORTED_PTX;
 }
 
-/*  Loads a program from the bundle: its best image that the driver takes. False with *failed: that is reported; else it is not there. */
+/*  Loads a program from the bundle: the best image that the driver accepts. False with *failed if reported; else the
+    program is not in it. */
 IGNIS__COLD static bool ignis__module_from_bundle(const char *call, ignis__device *device, const ignis__program *program,
                                                   ignis__module *unit, bool *failed)
 {
@@ -14404,7 +14478,7 @@ IGNIS__COLD static bool ignis__module_from_bundle(const char *call, ignis__devic
         char why[256];
         ignis__string_writer text;
         if (included != 0 && included != entry.included)
-            continue; /* the files are there, and are others now */
+            continue; /* the files exist, but have changed */
         ignis__string_begin(&text, why, sizeof why);
         wrong = ignis__bundle_unpack(bundle, &entry, &image.data, &text);
         image.lowered = (char *)(uintptr_t)(name + strlen(name) + 1);
@@ -14427,7 +14501,7 @@ IGNIS__COLD static bool ignis__module_from_bundle(const char *call, ignis__devic
     return false;
 }
 
-/*  Loads the image that the caller has. */
+/*  Loads the caller's image. */
 IGNIS__COLD static bool ignis__module_from_image(const char *call, ignis__device *device, const ignis__program *program,
                                                  ignis__module *unit)
 {
@@ -14450,8 +14524,8 @@ IGNIS__COLD static bool ignis__module_from_image(const char *call, ignis__device
     return false;
 }
 
-/*  Loads a program on a device that is entered. Loading may wait for the device, and that for a kernel which waits for what another thread is
-    about to launch on another one: no lock is held meanwhile. */
+/*  Loads a program on an entered device. Loading may wait for the device, and the device for a kernel that waits for
+    a launch of another thread on another device: no lock is held meanwhile. */
 IGNIS__COLD static bool ignis__module_make(const char *call, ignis__device *device, const ignis__program *program, ignis__module *unit)
 {
     uint64_t key[2];
@@ -14463,7 +14537,7 @@ IGNIS__COLD static bool ignis__module_make(const char *call, ignis__device *devi
     ignis__program_range(program, &first, &last);
     if (!program->image)
         ignis__request_add(program, first, last);
-    if (ignis__global.dry_run) /* nothing is compiled, but what would be missing is missing */
+    if (ignis__global.dry_run) /* nothing is compiled, but a missing program is reported */
         return (!ignis__compile_never || !ignis__the_bundle.data || program->image || ignis__program_bundled(device, program) ||
                 ignis__program_missing(call, program, device)) &&
                !IGNIS__CUDA_FAILED(call, device, cuModuleLoadData, (&unit->module, NULL));
@@ -14477,7 +14551,7 @@ IGNIS__COLD static bool ignis__module_make(const char *call, ignis__device *devi
         ignis__image_drop(image);
         if (loaded)
             return true;
-        /* in a cache, but not for this driver: that is like a damaged file */
+        /* the driver refuses an image of the cache: treat it as a damaged file */
         again = unit->from_cache && (error == IGNIS__CU_INVALID_IMAGE || error == IGNIS__CU_NO_BINARY);
         trust = false;
         if (error != 0 && !again)
@@ -14631,8 +14705,15 @@ IGNIS__COLD IGNIS_API ignis_status ignis_bundle_check(ignis_bundle_info *info)
     return IGNIS_OK;
 }
 
-/*  A function of a module, allowed all shared memory of a block: another thread could lower what a launch asked for. A driver that loads lazily
-    loads it now: at its first launch that might wait for what runs on the device. */
+/*  kernel/function.c - functions of modules
+
+    Sets the shared memory a function may use, once, and finds out whether it can begin before earlier work ends
+    (programmatic dependent launch).
+    May use: module.c. Locks: none. */
+
+/*  Returns a function of a module, with all shared memory of a block allowed: another thread could lower a launch's
+    setting. A driver that loads lazily loads it now, because at the first launch it might wait for work on the
+    device. */
 IGNIS__COLD static bool ignis__function_get(const char *call, ignis__device *device, const ignis__module *unit, const char *name,
                                             void **function)
 {
@@ -14646,7 +14727,8 @@ IGNIS__COLD static bool ignis__function_get(const char *call, ignis__device *dev
     return true;
 }
 
-/*  Whether a function can wait for what is ahead of it: not where it was made from PTX for older devices, which has no instruction for that. */
+/*  Checks whether a function can wait for earlier work: not if it was translated from PTX for older devices, which
+    has no such instruction. */
 IGNIS__COLD static bool ignis__function_waits(const char *call, ignis__device *device, void *function, bool *waits)
 {
     int version = 0;
@@ -14657,7 +14739,11 @@ IGNIS__COLD static bool ignis__function_waits(const char *call, ignis__device *d
     return true;
 }
 
-/* --- kernels of the caller ------------------------------------------------------------------------------------------ */
+/*  kernel/user_kernel.c - kernels of the caller: compiled, queried, reloaded, freed
+
+    A kernel has code per device, loaded at the first use there. Handles of ignis_kernel_entry share one program. A
+    reload adds a newer program and keeps the older ones, so that launches need no lock.
+    May use: module.c, function.c. Locks: the slot's lock guards code and replacements. */
 
 #define IGNIS__MAX_PARAMS 64
 
@@ -14668,7 +14754,7 @@ typedef struct ignis__kernel_code {
     int params; /* -1: the driver does not tell */
     size_t param_size[IGNIS__MAX_PARAMS];
     int max_threads, static_shared;
-    bool waits;  /* for what is ahead of it, if it asks for that */
+    bool waits;  /* it waits for earlier work by itself, if the desc says so */
     char *entry; /* which function it is */
     uint64_t
         entries; /* ignis__kernel_code * of other entries of the module, which is this one's: the newest, a list by `entries` of each */
@@ -14678,15 +14764,15 @@ typedef struct ignis__kernel {
     ignis__slot slot;
     char *memory; /* of all that the program points to */
     ignis__program program;
-    char *entry;                  /* the first of the program, or what ignis_kernel_entry has asked for */
-    struct ignis__kernel *shares; /* whose program it is then, held; null: its own */
-    const char *file;             /* where the caller has made it, as ignis_call_site says; null: it does not */
+    char *entry;                  /* the first entry of the program, or that of ignis_kernel_entry */
+    struct ignis__kernel *shares; /* the kernel whose program it uses, held; NULL if it has its own */
+    const char *file;             /* the caller's location from ignis_call_site, or NULL */
     int line;
     uint64_t code[IGNIS_MAX_DEVICES]; /* ignis__kernel_code *, made at the first use on a device */
-    uint64_t newest; /* what has replaced the program, as an ignis__kernel * that is in no pool; 0: nothing has. Its lock is the slot's */
-    struct ignis__kernel
-        *older;               /* what that has replaced, in the same way. All live as long as the handle's, so that launches need no lock */
-    uint64_t reloads, reload; /* asked for of this one so far; the number of the one that has made it */
+    uint64_t
+        newest; /* the latest replacement of the program, an ignis__kernel * that is in no pool; 0 if there is none. The slot's lock guards it */
+    struct ignis__kernel *older; /* the replacement before that. All live as long as the handle's kernel, so that launches need no lock */
+    uint64_t reloads, reload;    /* reloads of this kernel so far; the number of the reload that made it */
     ignis__tombstone tombstone;
 } ignis__kernel;
 
@@ -14698,7 +14784,7 @@ static ignis__kernel *ignis__kernel_hold(const char *call, ignis_kernel handle)
     return (ignis__kernel *)ignis__handle_hold(call, &ignis__kernels, handle.id);
 }
 
-/*  The program that launches of a held kernel run. */
+/*  Returns the program that launches of a held kernel run. */
 static ignis__kernel *ignis__kernel_newest(ignis__kernel *kernel)
 {
     ignis__kernel *owner = kernel->shares ? kernel->shares : kernel;
@@ -14772,7 +14858,7 @@ IGNIS__COLD static bool ignis__kernel_read(const char *call, ignis__device *devi
            ignis__cuda_check(call, device, "cuFuncGetParamInfo", error) == IGNIS_OK;
 }
 
-/*  The function that code->entry names: one of those that were asked for when the program was compiled, or that the module has by this name. */
+/*  Finds the function of code->entry: an entry named at compilation, or a function of the module with this very name. */
 IGNIS__COLD static bool ignis__kernel_read_entry(const char *call, ignis__device *device, const ignis__kernel *program,
                                                  const ignis__module *unit, ignis__kernel_code *code)
 {
@@ -14800,7 +14886,7 @@ IGNIS__COLD static bool ignis__kernel_read_entry(const char *call, ignis__device
     return ok;
 }
 
-/*  The kernel's code on a device that is entered, loaded at the first use there. Null on failure. */
+/*  Returns the kernel's code on an entered device, and loads it at the first use there. NULL on failure. */
 IGNIS__COLD static ignis__kernel_code *ignis__kernel_code_get(const char *call, ignis__device *device, ignis__kernel *kernel)
 {
     uint64_t *place = &kernel->code[device - ignis__devices];
@@ -14830,7 +14916,7 @@ IGNIS__COLD static ignis__kernel_code *ignis__kernel_code_get(const char *call, 
     return code;
 }
 
-/*  Another entry of a program, whose code is there. Null on failure. */
+/*  Adds another entry of a loaded program. NULL on failure. */
 IGNIS__COLD static ignis__kernel_code *ignis__kernel_code_make_entry(const char *call, ignis__device *device, ignis__kernel *program,
                                                                      ignis__kernel_code *code, const char *entry)
 {
@@ -14851,7 +14937,7 @@ IGNIS__COLD static ignis__kernel_code *ignis__kernel_code_make_entry(const char 
     return made;
 }
 
-/*  That entry, looked for first. */
+/*  Returns that entry, and adds it if necessary. */
 static ignis__kernel_code *ignis__kernel_code_entry(const char *call, ignis__device *device, ignis__kernel *program,
                                                     ignis__kernel_code *code, const char *entry)
 {
@@ -14861,7 +14947,7 @@ static ignis__kernel_code *ignis__kernel_code_entry(const char *call, ignis__dev
     return found ? found : ignis__kernel_code_make_entry(call, device, program, code, entry);
 }
 
-/*  What launches of a held kernel run on a device that is entered, and its program. Null on failure. */
+/*  Returns the code that launches of a held kernel run on an entered device, and its program. NULL on failure. */
 static ignis__kernel_code *ignis__kernel_code_of(const char *call, ignis__device *device, ignis__kernel *kernel)
 {
     ignis__kernel *program = ignis__kernel_newest(kernel);
@@ -14884,7 +14970,7 @@ static ignis__program ignis__program_from(const ignis_kernel_desc *desc)
     return program;
 }
 
-/*  Entries have names, each once. */
+/*  Checks that entries have names, each once. */
 IGNIS__COLD static bool ignis__kernel_entries_check(const char *call, const ignis_kernel_desc *desc)
 {
     const char *list = desc->entry, *name;
@@ -14906,7 +14992,7 @@ IGNIS__COLD static bool ignis__kernel_entries_check(const char *call, const igni
     return true;
 }
 
-/*  A kernel whose image is given: it is looked at where a zero is behind it. */
+/*  Checks a kernel with an image, in a copy that a 0 follows. */
 IGNIS__COLD static bool ignis__kernel_image_check(const char *call, const ignis_kernel_desc *desc)
 {
     const char *wrong;
@@ -14929,7 +15015,7 @@ IGNIS__COLD static bool ignis__kernel_image_check(const char *call, const ignis_
     return !wrong;
 }
 
-/*  A header has a name and a text, and a name of its own: NVRTC refuses two of one name. */
+/*  Checks that a header has a text and a unique name: NVRTC refuses two of one name. */
 IGNIS__COLD static bool ignis__kernel_header_check(const char *call, const ignis_kernel_desc *desc, int index)
 {
     const ignis_kernel_header *header = &desc->headers[index];
@@ -15053,7 +15139,7 @@ IGNIS__COLD IGNIS_API ignis_kernel ignis_kernel_compile(const ignis_kernel_desc 
     return handle;
 }
 
-/*  A handle for an entry of a held kernel's program, not published yet. */
+/*  Makes a handle for an entry of a held kernel's program, not yet published. */
 IGNIS__COLD static ignis__kernel *ignis__kernel_make_entry(const char *call, ignis__kernel *kernel, const char *entry)
 {
     ignis__kernel *made = (ignis__kernel *)ignis__pool_take_zeroed(call, &ignis__kernels);
@@ -15122,6 +15208,11 @@ IGNIS__COLD IGNIS_API ignis_status ignis_kernel_free(ignis_kernel handle)
     return ignis__ended(failures, live);
 }
 
+/*  kernel/occupancy.c - ignis_kernel_occupancy: how many blocks run at once
+
+    Asks the driver; the block size is searched in whole warps.
+    May use: user_kernel.c. Locks: none. */
+
 IGNIS__COLD IGNIS_API ignis_status ignis_kernel_query(ignis_kernel handle, ignis_kernel_info *info)
 {
     static const char call[] = "ignis_kernel_query";
@@ -15149,7 +15240,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_kernel_query(ignis_kernel handle, ignis
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-/*  Whether a block can have so many threads, and so much shared memory that is not static. */
+/*  Checks that a block can have that many threads, and that much dynamic shared memory. */
 static bool ignis__block_check(const char *call, const ignis__device *device, const ignis__kernel_code *code, int64_t threads,
                                int64_t shared_bytes)
 {
@@ -15164,7 +15255,7 @@ static bool ignis__block_check(const char *call, const ignis__device *device, co
     return true;
 }
 
-/*  How many blocks of so many threads run at once on a multiprocessor. */
+/*  Returns how many blocks of a number of threads run at once on an SM. */
 static bool ignis__kernel_resident(const char *call, ignis__device *device, const ignis__kernel_code *code, int threads,
                                    int64_t shared_bytes, int *blocks)
 {
@@ -15215,7 +15306,12 @@ IGNIS__COLD IGNIS_API ignis_status ignis_kernel_occupancy(ignis_kernel handle, i
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-/*  Copies to a variable of a program from data, or from it to out; the other one is null. */
+/*  kernel/symbol.c - variables of programs: ignis_kernel_set_symbol and _get_symbol
+
+    Copies in stream order, through a pinned chunk where the host memory is not pinned.
+    May use: user_kernel.c, device/memory_pinned.c. Locks: none. */
+
+/*  Copies data to a variable of a program, or the variable to out; the other pointer is NULL. */
 IGNIS__COLD static bool ignis__symbol_copy(const ignis__work *work, ignis__kernel *program, const char *name, const void *data, void *out,
                                            int64_t size)
 {
@@ -15267,7 +15363,11 @@ IGNIS_API ignis_status ignis_kernel_get_symbol(ignis_kernel kernel, const char *
     return ignis__kernel_symbol("ignis_kernel_get_symbol", kernel, name, NULL, data, size);
 }
 
-/* --- reloading -------------------------------------------------------------------------------------------------------- */
+/*  kernel/reload.c - ignis_kernel_reload: another program while the old one is in use
+
+    Compiles on the thread of a ticket for each device that uses the kernel, then installs the program under the
+    slot's lock.
+    May use: user_kernel.c, array/ticket.c. Locks: the slot's lock, not held while compiling. */
 
 typedef struct ignis__reload {
     ignis__kernel *kernel; /* of the handle, held */
@@ -15287,7 +15387,7 @@ IGNIS__COLD static void ignis__reload_drop(ignis__reload *reload)
     ignis__free(reload);
 }
 
-/*  Whether the new program has all entries of those that handles launch. */
+/*  Checks that the new program has all entries that handles launch. */
 IGNIS__COLD static bool ignis__reload_entries(ignis__device *device, ignis__kernel *before, ignis__kernel *version)
 {
     ignis__kernel_code *code = ignis__kernel_code_get(ignis__reload_call, device, version), *old;
@@ -15298,7 +15398,7 @@ IGNIS__COLD static bool ignis__reload_entries(ignis__device *device, ignis__kern
     return code != NULL;
 }
 
-/*  Compiles for all devices, and puts the result before those that were asked for earlier. */
+/*  Compiles for all devices, and installs the result, unless a later reload has finished. */
 IGNIS__COLD static void ignis__reload_run(void *context)
 {
     ignis__reload *reload = (ignis__reload *)context;
@@ -15371,7 +15471,12 @@ IGNIS__COLD IGNIS_API ignis_ticket ignis_kernel_reload(ignis_kernel handle, cons
     return result;
 }
 
-/* --- launches ------------------------------------------------------------------------------------------------------- */
+/*  kernel/launch.c - launches: arguments and limits checked, then queued
+
+    All launches of Ignis and of the caller end in ignis__launch_as.
+    May use: function.c, array/work.c, device/trace.c. Invariant: arrays of a launch are held until it is queued,
+    and recycled in stream order.
+    Locks: none. */
 
 #define IGNIS__ARG_SCALAR(suffix, ctype, TYPE)          \
     IGNIS_API ignis_arg ignis_arg_##suffix(ctype value) \
@@ -15398,7 +15503,7 @@ IGNIS_API ignis_arg ignis_arg_bytes(const void *bytes, size_t size)
     return arg;
 }
 
-/*  The arguments of one launch as the driver takes them, and the arrays that are held meanwhile. */
+/*  The arguments of one launch as the driver takes them, and the arrays held until it is queued. */
 typedef struct ignis__launch_args {
     void *params[IGNIS__MAX_PARAMS];
     ignis__address addresses[IGNIS__MAX_PARAMS];
@@ -15463,7 +15568,7 @@ static bool ignis__args_gather(const ignis__work *work, const ignis__kernel_code
     return true;
 }
 
-/*  Whether all blocks of a launch can run at once, the kernel alone on the device. */
+/*  Checks that all blocks of a launch can run at once, if the kernel is alone on the device. */
 IGNIS__COLD static bool ignis__launch_check_together(const ignis__work *work, const ignis__kernel_code *code, const ignis_launch *launch,
                                                      const unsigned grid[3], int threads)
 {
@@ -15483,7 +15588,7 @@ IGNIS__COLD static bool ignis__launch_check_together(const ignis__work *work, co
                work->device->info.multiprocessors);
 }
 
-/*  Checks a launch against the limits of device and kernel, with 0 as 1 where that is allowed. */
+/*  Checks a launch against the limits of device and kernel; 0 becomes 1 where that is allowed. */
 static bool ignis__launch_check(const ignis__work *work, const ignis__kernel_code *code, const ignis_launch *launch, unsigned grid[3],
                                 unsigned block[3])
 {
@@ -15508,8 +15613,9 @@ static bool ignis__launch_check(const ignis__work *work, const ignis__kernel_cod
            (!launch->cooperative || ignis__launch_check_together(work, code, launch, grid, (int)threads));
 }
 
-/*  dependent: the kernel waits by itself for what is ahead of it on the stream, and may begin earlier (programmatic dependent launch). together: its
-    blocks wait for each other, and all run at once; the driver has cuLaunchKernelEx. */
+/*  Launches a kernel. dependent: the kernel itself waits for earlier work on the stream, and may begin before it ends
+    (programmatic dependent launch). together: the blocks wait for each other, so all run at once; the driver has
+    cuLaunchKernelEx. */
 static bool ignis__launch_as(const ignis__work *work, void *function, const unsigned grid[3], const unsigned block[3], unsigned shared,
                              void **params, bool dependent, bool together)
 {
@@ -15588,24 +15694,29 @@ IGNIS_API ignis_status ignis_kernel_launch(ignis_kernel handle, const ignis_laun
     return status;
 }
 
-/* --- tensor maps ------------------------------------------------------------------------------------------------------ */
+/*  kernel/tensor_map.c - TMA maps: descriptions of arrays for the unit that copies tiles (sm_90 and up)
 
-/*  Where the tiles of an array are, for the copy engine of sm_90 and up (TMA). The driver packs the bits on the host, for each launch anew, and
-    the kernel gets them by value: a graph keeps what it was captured with. kernels/hopper.cuh has the same struct. */
+    Checked against the rules of the driver, so that a failure names the dimension. GEMM, attention and convolution
+    use them.
+    May use: >>loader. Locks: none. */
+
+/*  A description of an array's tiles for TMA (sm_90 and up). The driver packs the bits on the host for each launch,
+    and the kernel gets them by value: a graph keeps those of the capture. kernels/hopper.cuh has the same struct. */
 typedef struct ignis__tensor_map {
     uint64_t words[16];
 } ignis__tensor_map;
 
-/*  What pixels of images a tile has: so many, one after the other of a box in each image, from lower to upper, which count from the first and
-    the last pixel on, of every step-th row and column. Columns come first. */
+/*  The pixels of images in a tile: `count` pixels of a box in each image. The box goes from lower to upper, relative
+    to the first and the last pixel, with a step of rows and columns. Columns come first. */
 typedef struct ignis__tensor_pixels {
     int lower[2], upper[2], step[2], count;
 } ignis__tensor_pixels;
 
-/*  A map of an array of up to 5 dimensions, the contiguous one first. `strides` are the bytes from one element to the next of the dimensions
-    after it, multiples of 16 as the address is. A tile has box[i] elements of dimension i; its rows of 128 bytes lie in shared memory with
-    their chunks of 16 bytes swizzled. What is outside of the array reads as zeros, and is not written. With pixels (null: none) the array is
-    [image, row, column, channel], and a tile has box[0] channels of them. */
+/*  Makes a TMA map of an array of up to 5 dimensions, the contiguous one first. `strides` are in bytes, for each
+    dimension after the first; they and the address are multiples of 16. A tile has box[i] elements of dimension i;
+    its rows of 128 bytes are swizzled in shared memory, in chunks of 16 bytes. Reads outside of the array give zeros,
+    and writes there are dropped. With pixels (NULL: none) the array is [image, row, column, channel], and a tile has
+    box[0] channels. */
 IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, ignis__tensor_map *map, ignis_dtype dtype, bool rounds,
                                                        ignis__address data, int rank, const int64_t *dims, const int64_t *strides,
                                                        const int *box, const ignis__tensor_pixels *pixels)
@@ -16643,6 +16754,12 @@ IGNIS__COLD IGNIS_API ignis_ticket ignis_warmup_record(const char *path)
     return result;
 }
 
+/*  kernel/setup.c - opens and closes the kernel section
+
+    Reads desc and environment: the cache folder and its limit. Closing unloads built-in kernels and frees the
+    memory cache.
+    May use: all parts of the section. Locks: none, ignis_setup and ignis_shutdown alone call it. */
+
 IGNIS__COLD static void ignis__kernels_setup(const char *call, const ignis_desc *desc)
 {
     const char *env = ignis__env("IGNIS_CACHE_DIR"), *chosen = desc->cache_dir && *desc->cache_dir ? desc->cache_dir
@@ -16683,7 +16800,7 @@ IGNIS__COLD static void ignis__kernels_setup(const char *call, const ignis_desc 
     }
 }
 
-/*  Unloads Ignis' own kernels from a device; its context is current. */
+/*  Unloads the built-in kernels from a device; its context is current. */
 IGNIS__COLD static void ignis__builtins_close(ignis__device *device)
 {
     struct ignis__builtin_code *code = &ignis__builtin_codes[device - ignis__devices];
@@ -16710,10 +16827,13 @@ static void ignis__images_close(void)
 }
 
 /* ===============================================================================================================
-   >>elementwise - fill, copy, cast, add, mul, scale.
+   >>elementwise - fill, copy, cast, add, mul, scale
+
+   Arrays of one numel, computed by kernels/elementwise.cu; copies between devices go through the driver.
+   May use: kernel/launch.c, builtin.c, array/work.c. Locks: none.
    =============================================================================================================== */
 
-/*  Geometry of kernels/elementwise.cu: 256 threads do 4096 elements. */
+/*  Launches a kernel of kernels/elementwise.cu: 256 threads compute 4096 elements. */
 static bool ignis__elementwise(const ignis__work *work, ignis__builtin builtin, ignis_dtype dtype, int64_t numel, void **params)
 {
     unsigned grid[3] = {0, 1, 1}, block[3] = {256, 1, 1};
@@ -16772,7 +16892,7 @@ static bool ignis__same_device(const char *call, const ignis__array *dst, const 
                              ignis__device_ordinal(dst->storage->device), name, ignis__device_ordinal(src->storage->device));
 }
 
-/*  Converts on one device. */
+/*  Converts an array on one device. */
 static bool ignis__array_convert(const char *call, ignis__array *dst, ignis__array *src)
 {
     ignis__work work;
@@ -16789,7 +16909,7 @@ static bool ignis__array_convert(const char *call, ignis__array *dst, ignis__arr
     return ok;
 }
 
-/*  Copies between devices, on the current stream of dst's device, behind the work on that of src's. */
+/*  Copies between devices on the current stream of dst's device, after the work on that of src's device. */
 static bool ignis__array_copy_peer(const char *call, ignis__array *dst, ignis__array *src)
 {
     ignis__device *from_device = src->storage->device;
@@ -16856,7 +16976,8 @@ IGNIS_API ignis_array ignis_array_cast(ignis_array handle, ignis_dtype dtype)
     return made;
 }
 
-/*  dst = f(sources), all of one dtype and numel on one device. params are the kernel's, with addresses[0] for dst. */
+/*  Computes dst = f(sources), all of one dtype and numel on one device. params are the kernel's, with addresses[0]
+    for dst. */
 static ignis_status ignis__array_map(const char *call, ignis__builtin builtin, int count, const ignis_array *handles,
                                      const char *const *names, ignis__address *addresses, void **params, int64_t *numel)
 {
@@ -16958,15 +17079,23 @@ IGNIS__ONE_COPY static ignis__tensor_thread *ignis__tensor_thread_now(void)
     return thread;
 }
 
-/*  Where an operation's random numbers begin: seed, first Philox counter, and in a CUDA graph the counter of its launches. */
+/*  kernel/random.c - random numbers: Philox counters of threads and of graphs
+
+    An operation takes a range of counters of its thread, so that its gradient can draw the same numbers again. In a
+    graph the count of launches is added.
+    May use: >>capture, elementwise.c. Locks: none; the state is the thread's. */
+
+/*  The start of an operation's random numbers: seed, first Philox counter, and in a CUDA graph the counter of its
+    launches. */
 typedef struct ignis__random {
     uint64_t seed, first;
-    ignis_array launches; /* no handle: none */
+    ignis_array launches; /* no handle if there are none */
 } ignis__random;
 
 static void ignis__array_unclaim_held(const char *call, void *item) { ignis__array_unclaim(call, (ignis__array *)item); }
 
-/*  Lets a capture count the launches of its graph, from 1: the counter begins beside the capture, and goes up ahead of its first reader. */
+/*  Adds a counter of launches to a capture, beginning at 1. It is incremented beside the captured work, before its
+    first reader. */
 IGNIS__COLD static bool ignis__capture_count(const ignis__work *work, ignis__capture *capture, ignis_dtype dtype)
 {
     unsigned one[3] = {1, 1, 1};
@@ -17005,7 +17134,7 @@ IGNIS__COLD static bool ignis__capture_count(const ignis__work *work, ignis__cap
     return ok;
 }
 
-/*  The counter of launches for random numbers of the calling thread now, or no handle. */
+/*  Returns the counter of launches for random numbers of the calling thread, or no handle. */
 static ignis_array ignis__random_launches(void)
 {
     const ignis__random_state *state = &ignis__thread_now()->random;
@@ -17018,7 +17147,7 @@ static ignis_array ignis__random_launches(void)
     return launches;
 }
 
-/*  The numbers for so many elements of a tensor on the device of the work. */
+/*  Reserves random numbers for `count` elements of a tensor on the device of the work. */
 static bool ignis__random_take(const ignis__work *work, ignis_dtype dtype, int64_t numel, ignis__random *random)
 {
     ignis__random_state *state = &ignis__thread_now()->random;
@@ -17034,7 +17163,7 @@ static bool ignis__random_take(const ignis__work *work, ignis_dtype dtype, int64
     return true;
 }
 
-/*  The address of a counter of launches for a kernel; 0 for no handle. */
+/*  Returns the address of a counter of launches for a kernel; 0 for no handle. */
 static bool ignis__random_step(const ignis__work *work, ignis_array launches, ignis__address *step)
 {
     ignis__array *array;
@@ -33043,18 +33172,23 @@ IGNIS__COLD IGNIS_API ignis_array ignis_optimizer_state(ignis_optimizer handle, 
 }
 
 /* ===============================================================================================================
-   >>graph - CUDA graphs: capture and replay.
+   >>graph - CUDA graphs: capture and replay
+
+   Turns the result of >>capture into a handle that is launched on the current stream.
+   May use: >>capture, >>memory. Invariant: a graph keeps everything that its work uses. Locks: a graph's slot, then
+   a device.
    =============================================================================================================== */
 
 typedef struct ignis__graph {
     ignis__slot slot;
     void *exec;              /* CUgraphExec */
-    ignis__capture *capture; /* what it was made of */
+    ignis__capture *capture; /* the capture it was made from */
 } ignis__graph;
 
 static ignis__pool ignis__graphs = IGNIS__POOL(ignis__graph, IGNIS__KIND_GRAPH, "graph", IGNIS_DIAG_GRAPH_FREED);
 
-/*  Takes apart what a capture has become; exec may be null. The device is idle, and what the capture took of its memory goes to Ignis' own stream. */
+/*  Destroys the result of a capture; exec may be NULL. The device is idle, and the memory of the capture goes to
+    Ignis' own stream. */
 IGNIS__COLD static void ignis__graph_destroy(const char *call, ignis__capture *capture, void *exec)
 {
     if (exec)
@@ -33078,7 +33212,7 @@ static void ignis__graph_drop(const char *call, ignis__graph *graph)
     entered = ignis__device_enter_to_give(call, device, &binding);
     if (entered)
         (void)ignis__device_finish(device);
-    ignis__graph_destroy(call, graph->capture, lost ? NULL : graph->exec); /* where the device cannot be entered, too */
+    ignis__graph_destroy(call, graph->capture, lost ? NULL : graph->exec); /* also if the device cannot be entered */
     if (entered)
         ignis__device_leave(&binding);
     ignis__pool_recycle(&ignis__graphs, graph);
@@ -33097,7 +33231,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_graph_begin(void)
     device = ignis__device_current_enter(call, &binding);
     if (!device)
         return ignis__failed();
-    /* trimmed, as what earlier graphs left can become memory of this one */
+    /* trimmed, so that memory of earlier graphs can be used by this one */
     ok = ignis__device_wait(call, device) && ignis__cache_trim(call, device, &ignis__caches[device - ignis__devices]) >= 0 &&
          ignis__capture_begin(call, device);
     ignis__device_leave(&binding);
@@ -33136,7 +33270,8 @@ IGNIS__COLD IGNIS_API ignis_graph ignis_graph_end(void)
     return handle;
 }
 
-/*  False, and reported: the stream is captured, by whomever. The driver would refuse a launch into it, and spoil the capture. */
+/*  Checks that the stream is not captured by any thread. False, and reported: the driver would refuse the launch, and
+    invalidate the capture. */
 static bool ignis__graph_launchable(const char *call, ignis__device *device, void *stream)
 {
     int captures = 0;
@@ -33226,13 +33361,18 @@ static void ignis__graphs_close(const char *call)
 }
 
 /* ===============================================================================================================
-   >>file - safetensors files, read and written.
+   >>file - safetensors files, read and written
+
+   This part: the dtypes of the format, and what Ignis loads them as.
+   May use: >>tensor, base/json.c, base/file_io.c. Files are untrusted: every number of a header is checked before
+   it is used.
    =============================================================================================================== */
 
-/*  A file is the length of its header as 8 bytes, little-endian; the header, JSON; the data of all tensors, little-endian, row by row:
+/*  The format: the length of the header as 8 bytes, little-endian; the header, JSON; the data of all tensors,
+    little-endian, row by row:
         {"__metadata__": {"key": "text", ...}, "name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, ...}
-    Offsets count from the end of the header. No byte of the data belongs to two tensors, and none to no tensor.
-    github.com/huggingface/safetensors is the reference. */
+    Offsets count from the end of the header. Each byte of the data belongs to exactly one tensor. The reference is
+    github.com/huggingface/safetensors. */
 
 #define IGNIS__HEADER_LIMIT 100000000 /* bytes, as in the reference */
 
@@ -33240,7 +33380,7 @@ static void ignis__graphs_close(const char *call)
 static const struct {
     const char *name;
     int bits;
-    ignis_dtype dtype, loaded; /* the same; what it is loaded as, by its values. 0: Ignis has none */
+    ignis_dtype dtype, loaded; /* the same dtype in Ignis; the dtype it is loaded as, by its values. 0 if not supported */
 } ignis__stored_types[] = {
     {"BOOL", 8, IGNIS_DTYPE_DEFAULT, IGNIS_U8},
     {"F4", 4, IGNIS_DTYPE_DEFAULT, IGNIS_DTYPE_DEFAULT},
@@ -33623,15 +33763,19 @@ static void ignis__json_skip(ignis__json *json)
     }
 }
 
-/* --- the header: read ---------------------------------------------------------------------------------------------- */
+/*  file/safetensors.c - the header of a safetensors file: parsed, checked, arranged, written
 
-/*  What is in a file. */
+    Knows nothing of arrays or devices, so that tests and fuzzers run it alone.
+    May use: base/json.c, base/utf8.c. Invariant: after a successful parse, every byte of the data belongs to
+    exactly one tensor. */
+
+/*  The header of a file. */
 typedef struct ignis__safetensors {
     char *header; /* a copy; the names are in it */
     ignis__stored *items;
     int count, capacity;
-    int64_t data;    /* where the data begins in the file */
-    char fault[400]; /* why it is no safetensors file */
+    int64_t data;    /* offset of the data in the file */
+    char fault[400]; /* why it is not a safetensors file */
 } ignis__safetensors;
 
 static void ignis__safetensors_close(ignis__safetensors *file)
@@ -33643,7 +33787,8 @@ static void ignis__safetensors_close(ignis__safetensors *file)
     file->count = file->capacity = 0;
 }
 
-/*  Bytes of a tensor; -1: they do not fit 63 bits, even without zeros among the sizes, or end inside a byte. */
+/*  Returns the bytes of a tensor. -1 if they do not fit 63 bits (counted without zeros among the sizes), or end
+    inside a byte. */
 static int64_t ignis__stored_bytes(int type, const ignis_shape *shape)
 {
     int bits = ignis__stored_types[type].bits, i;
@@ -33689,7 +33834,8 @@ static int ignis__safetensors_type(ignis__json *json)
     return 0;
 }
 
-/*  {"dtype": ..., "shape": ..., "data_offsets": ...} in any order. Other fields mean nothing to the reference, either. */
+/*  Reads {"dtype": ..., "shape": ..., "data_offsets": ...} in any order. Other fields are ignored, as in the
+    reference. */
 static void ignis__safetensors_item(ignis__json *json, ignis__stored *item)
 {
     static const char *const fields[] = {"dtype", "shape", "data_offsets"};
@@ -33737,7 +33883,7 @@ static void ignis__safetensors_item(ignis__json *json, ignis__stored *item)
                          (long long)bytes, (long long)item->begin, (long long)item->end);
 }
 
-/*  {"key": "text", ...}: checked, and of no other use to Ignis. */
+/*  Checks {"key": "text", ...}, which Ignis does not use. */
 static void ignis__safetensors_metadata(ignis__json *json)
 {
     bool first = true;
@@ -33750,7 +33896,7 @@ static void ignis__safetensors_metadata(ignis__json *json)
     }
 }
 
-/*  Room for one more tensor; null: no memory. */
+/*  Adds one more tensor. NULL if out of memory. */
 static ignis__stored *ignis__safetensors_add(ignis__safetensors *file)
 {
     if (file->count == file->capacity) {
@@ -33794,7 +33940,7 @@ static void ignis__stored_sort(ignis__stored *items, int count, int (*order)(con
         qsort(items, (size_t)count, sizeof *items, order);
 }
 
-/*  A name that two neighbours have; null for none. */
+/*  Returns a name that two neighbours have, NULL if there is none. */
 static const char *ignis__stored_twice(const ignis__stored *items, int count)
 {
     int i;
@@ -33804,7 +33950,7 @@ static const char *ignis__stored_twice(const ignis__stored *items, int count)
     return NULL;
 }
 
-/*  Every byte of the data belongs to one tensor. Sorts by offset. */
+/*  Checks that every byte of the data belongs to exactly one tensor. Sorts by offset. */
 static bool ignis__safetensors_covered(ignis__safetensors *file, int64_t data_size)
 {
     int64_t end = 0;
@@ -33825,7 +33971,7 @@ static bool ignis__safetensors_covered(ignis__safetensors *file, int64_t data_si
     return end == data_size;
 }
 
-/*  The whole header; false after a fault or when memory has run out. */
+/*  Reads the whole header. False after a fault, or if out of memory. */
 static bool ignis__safetensors_header(ignis__safetensors *file, ignis__json *json, bool *no_memory)
 {
     bool first = true, metadata = false;
@@ -33858,7 +34004,7 @@ static bool ignis__safetensors_header(ignis__safetensors *file, ignis__json *jso
     return !json->fault[0];
 }
 
-/*  The length of the header, which the first 8 bytes of a file say. */
+/*  Returns the length of the header, from the first 8 bytes of a file. */
 IGNIS__COLD static uint64_t ignis__safetensors_length(const unsigned char *bytes, int64_t size)
 {
     uint64_t length = 0;
@@ -33868,8 +34014,9 @@ IGNIS__COLD static uint64_t ignis__safetensors_length(const unsigned char *bytes
     return length;
 }
 
-/*  Reads a file of `size` bytes, and checks all but values, which `bytes` need not have. Items are sorted by offset, and ignis__safetensors_close
-    frees them, whatever the result: NONE, HOST_MEMORY, or STORAGE_FORMAT with file->fault. */
+/*  Reads the header of a file of `size` bytes, and checks everything except values: `bytes` need not have the data.
+    Items are sorted by offset. ignis__safetensors_close frees them, whatever the result: NONE, HOST_MEMORY, or
+    STORAGE_FORMAT with file->fault. */
 IGNIS__COLD static ignis_diagnostic ignis__safetensors_parse(ignis__safetensors *file, const unsigned char *bytes, int64_t size)
 {
     ignis__json json;
@@ -33910,7 +34057,7 @@ IGNIS__COLD static ignis_diagnostic ignis__safetensors_parse(ignis__safetensors 
 
 /* --- the header: written --------------------------------------------------------------------------------------------- */
 
-/*  A string of JSON. Bytes that are no UTF-8, as a path may have, become '?'. */
+/*  Writes a JSON string. Bytes that are not UTF-8, as a path may have, become '?'. */
 static void ignis__json_write_string(ignis__string_writer *text, const char *string)
 {
     static const char plain[] = "\"\\\b\f\n\r\t", escaped[] = "\"\\bfnrt";
@@ -33931,7 +34078,8 @@ static void ignis__json_write_string(ignis__string_writer *text, const char *str
     ignis__string_add(text, "\"");
 }
 
-/*  Gives every item its place, as the reference does: by alignment, then by name. False: they do not fit 63 bits together. */
+/*  Assigns every item its place, as the reference does: by alignment, then by name. False if the total does not fit
+    63 bits. */
 static bool ignis__safetensors_arrange(ignis__stored *items, int count)
 {
     int64_t end = 0, bytes;
@@ -33947,8 +34095,8 @@ static bool ignis__safetensors_arrange(ignis__stored *items, int count)
     return true;
 }
 
-/*  Writes the header of arranged items, letter by letter that of the reference, and returns its size: a multiple of 8, so the data is
-    aligned. metadata: an object of JSON, or null. A capacity of 0 only measures. */
+/*  Writes the header of arranged items, byte for byte that of the reference, and returns its size: a multiple of 8,
+    so the data is aligned. metadata: a JSON object, or NULL. A capacity of 0 only measures. */
 IGNIS__COLD static size_t ignis__safetensors_write(const ignis__stored *items, int count, const char *metadata, char *header,
                                                    size_t capacity)
 {
@@ -33971,7 +34119,10 @@ IGNIS__COLD static size_t ignis__safetensors_write(const ignis__stored *items, i
     return text.length;
 }
 
-/* --- arrays that are lent to a call ---------------------------------------------------------------------------- */
+/*  file/borrow.c - arrays borrowed by a call: IGNIS_OWNER_WNAIS owns them until it ends
+
+    Saving and loading acquire every array first, so that no other layer changes it meanwhile.
+    May use: array/contract.c, >>tensor. Locks: those of the arrays, one at a time. */
 
 /*  One tensor of a call that saves or loads. */
 typedef struct ignis__lent {
@@ -33980,7 +34131,7 @@ typedef struct ignis__lent {
     const ignis__stored *item;
 } ignis__lent;
 
-/*  Borrows every array; one may come twice. */
+/*  Borrows every array for a call; an array may come twice. */
 IGNIS__COLD static bool ignis__lent_acquire(const char *call, ignis__lent *lent, int count)
 {
     int i;
@@ -33990,7 +34141,7 @@ IGNIS__COLD static bool ignis__lent_acquire(const char *call, ignis__lent *lent,
     return true;
 }
 
-/*  Gives every array back; tensors that the call has made end unless it has succeeded. */
+/*  Returns every array to its owner; tensors that the call has made are released unless it has succeeded. */
 IGNIS__COLD static void ignis__lent_release(const char *call, ignis__lent *lent, int count, bool succeeded)
 {
     int i;
@@ -34004,7 +34155,7 @@ IGNIS__COLD static void ignis__lent_release(const char *call, ignis__lent *lent,
     }
 }
 
-/*  The array of a tensor, held; null, and reported, when there is none. */
+/*  Holds and returns the array of a tensor. NULL, and reported, if there is none. */
 static ignis__array *ignis__lent_array(const char *call, ignis_tensor handle)
 {
     ignis__tensor *tensor = ignis__tensor_hold(call, handle);
@@ -34016,7 +34167,7 @@ static ignis__array *ignis__lent_array(const char *call, ignis_tensor handle)
     return array;
 }
 
-/*  The arguments that saving and loading have in common. */
+/*  Checks the arguments that saving and loading have in common. */
 IGNIS__COLD static bool ignis__named_check(const char *call, const char *path, const char *const *names, const ignis_tensor *tensors,
                                            int count)
 {
@@ -34034,14 +34185,17 @@ IGNIS__COLD static bool ignis__named_check(const char *call, const char *path, c
     return true;
 }
 
-/* --- saving ----------------------------------------------------------------------------------------------------------- */
+/*  file/save.c - ignis_save
+
+    Writes beside the target, flushes, and renames: the target has the old content or the new, never a part.
+    May use: borrow.c, safetensors.c, base/file_io.c. Locks: none held while it writes. */
 
 IGNIS__COLD static bool ignis__file_fail(const char *call, const char *path, const char *what)
 {
     return ignis__fail_file(IGNIS_DIAG_STORAGE_IO, call, path, what) == IGNIS_OK;
 }
 
-/*  The items for the tensors of a save, sorted by their place in the file. */
+/*  Returns the items for the tensors of a save, sorted by their place in the file. */
 static bool ignis__save_items(const char *call, const char *const *names, ignis__stored *items, const ignis__lent *lent, int count)
 {
     const char *twice;
@@ -34111,8 +34265,8 @@ static bool ignis__save_array(const char *call, const char *path, FILE *file, ig
     return ok;
 }
 
-/*  A file that is written beside the one whose place it takes when it is whole, and which keeps that one's mode and owner. Links are followed: what
-    they lead to is replaced. */
+/*  A file written beside the one that it will replace, with the mode and owner of that one. Links are followed: their
+    target is replaced. */
 typedef struct ignis__replacement {
     const char *call, *path;
     char *target, *part;
@@ -34144,7 +34298,7 @@ static bool ignis__replace_begin(ignis__replacement *r, const char *call, const 
     return false;
 }
 
-/*  Puts it into its place, down to the disk, or takes it away; `ok`: it is whole. */
+/*  Moves the file to its place and flushes it to the disk, or removes it; `ok`: it is complete. */
 static bool ignis__replace_end(ignis__replacement *r, bool ok)
 {
     ok = ok && (ignis__file_flush(r->file) || ignis__file_fail(r->call, r->path, "written to the disk"));
@@ -34177,7 +34331,7 @@ static bool ignis__save_file(const char *call, const char *path, const ignis__st
     return ignis__replace_end(&to, ok);
 }
 
-/*  metadata: an object of JSON for the header, or null. */
+/*  Saves tensors. metadata: a JSON object for the header, or NULL. */
 static ignis_status ignis__save(const char *call, const char *path, const char *const *names, const ignis_tensor *tensors, int count,
                                 const char *metadata)
 {
@@ -34208,16 +34362,19 @@ IGNIS__COLD IGNIS_API ignis_status ignis_save(const char *path, const char *cons
     return ignis__save("ignis_save", path, names, tensors, count, NULL);
 }
 
-/* --- loading ---------------------------------------------------------------------------------------------------------- */
+/*  file/load.c - ignis_load and ignis_file_list
 
-/*  An open file, and what is in it. ignis__load_close ends both. */
+    All checks come first; then chunks are read into pinned memory and copied, the next while one is on its way.
+    May use: borrow.c, safetensors.c, device/memory_pinned.c. Locks: none held while it reads. */
+
+/*  An open file and its header. ignis__load_close frees both. */
 typedef struct ignis__load {
     const char *path;
     int descriptor;
     int64_t size;
     ignis__safetensors file;
     char *staging; /* pinned memory for the parts of tensors that are on their way */
-    int64_t part;  /* bytes: it has room for two */
+    int64_t part;  /* bytes of a chunk; the memory has room for two */
 } ignis__load;
 
 static void ignis__load_close(ignis__load *load)
@@ -34273,7 +34430,7 @@ IGNIS__COLD static bool ignis__load_open(const char *call, const char *path, ign
     return false;
 }
 
-/*  The item of a name; null: there is none. The items are sorted by name. */
+/*  Finds the item of a name. NULL if there is none. The items are sorted by name. */
 static ignis__stored *ignis__stored_find(const ignis__safetensors *file, const char *name)
 {
     ignis__stored key = IGNIS__ZERO;
@@ -34281,7 +34438,7 @@ static ignis__stored *ignis__stored_find(const ignis__safetensors *file, const c
     return file->count ? (ignis__stored *)bsearch(&key, file->items, (size_t)file->count, sizeof key, ignis__stored_by_name) : NULL;
 }
 
-/*  The same; null is reported with names that are there. */
+/*  As ignis__stored_find. NULL is reported, with names that exist. */
 static const ignis__stored *ignis__load_find(const char *call, const char *path, const ignis__safetensors *file, const char *name)
 {
     const ignis__stored *item = ignis__stored_find(file, name);
@@ -34298,7 +34455,7 @@ static const ignis__stored *ignis__load_find(const char *call, const char *path,
     return NULL;
 }
 
-/*  Whether a tensor of a file can go into an array, or into a new one where that is null. */
+/*  Checks whether a tensor of a file fits into an array, or into a new one if `array` is NULL. */
 static bool ignis__load_fits(const char *call, const ignis__stored *item, const ignis__array *array)
 {
     ignis_dtype dtype = ignis__stored_types[item->type].loaded;
@@ -34316,7 +34473,7 @@ static bool ignis__load_fits(const char *call, const ignis__stored *item, const 
     return false;
 }
 
-/*  A new tensor like one of the file, and its array; false when it cannot be. */
+/*  Makes a new tensor like that of the file, and its array. False on failure. */
 static bool ignis__load_make(const char *call, ignis__lent *lent)
 {
     ignis_array_desc desc = IGNIS__ZERO;
@@ -34327,7 +34484,7 @@ static bool ignis__load_make(const char *call, ignis__lent *lent)
     return lent->made.id && (lent->array = ignis__lent_array(call, lent->made)) != NULL;
 }
 
-/*  Makes whole numbers wider, from the end of a part of memory to all of it. */
+/*  Widens integers in place, from the end of the chunk. */
 static void ignis__load_widen(char *part, int64_t size, int from, int to, bool is_signed)
 {
     const unsigned char *in = (const unsigned char *)part + size - size / to * from;
@@ -34344,10 +34501,10 @@ static void ignis__load_widen(char *part, int64_t size, int from, int to, bool i
     }
 }
 
-/*  Copies from the file, and waits. While one part is copied to the device the next is read. */
+/*  Copies one tensor from the file, and waits. The next chunk is read while one is copied to the device. */
 static bool ignis__load_array(const char *call, const ignis__load *load, ignis__array *array, const ignis__stored *item)
 {
-    ignis__pooled_event *copied[2] = {NULL, NULL}; /* behind the copies from both halves of the staging memory */
+    ignis__pooled_event *copied[2] = {NULL, NULL}; /* after the copies from both halves of the staging memory */
     ignis__work work;
     ignis__address address;
     int64_t size = ignis__array_bytes(array), begin = load->file.data + item->begin, done, part;
@@ -34378,7 +34535,7 @@ static bool ignis__load_array(const char *call, const ignis__load *load, ignis__
     return ok;
 }
 
-/*  Copies all, through pinned memory of the current device, which serves every device. */
+/*  Copies all tensors, through pinned memory of the current device, which serves every device. */
 static bool ignis__load_arrays(const char *call, ignis__load *load, const ignis__lent *lent, int count)
 {
     ignis__binding binding;
@@ -34408,7 +34565,7 @@ static bool ignis__load_arrays(const char *call, ignis__load *load, const ignis_
     return ok;
 }
 
-/*  Everything that can be known to fail is tried before an array is written to. */
+/*  Loads tensors. All checks are made before the first array is written to. */
 static bool ignis__load_tensors(const char *call, const char *path, ignis__load *load, const char *const *names,
                                 const ignis_tensor *tensors, ignis__lent *lent, int count)
 {
@@ -51218,7 +51375,11 @@ static void ignis__sequences_close(const char *call)
 #endif /* IGNIS_NO_TENSORS */
 
 /* ===============================================================================================================
-   >>dlpack - arrays from and for other libraries.
+   >>dlpack - arrays from and for other libraries
+
+   A struct with a deleter crosses the border; streams of both sides are ordered when it does.
+   May use: >>array, >>stream. Invariant: the memory lives until the deleter was called, or ignis_shutdown. Locks:
+   those of arrays.
    =============================================================================================================== */
 
 enum { IGNIS__DLPACK_CUDA = 2, IGNIS__DLPACK_READ_ONLY = 1 };
@@ -51229,7 +51390,8 @@ static const struct {
 } ignis__dlpack_dtypes[] = {{2, 16, IGNIS_F16}, {4, 16, IGNIS_BF16}, {2, 32, IGNIS_F32}, {2, 64, IGNIS_F64},     {0, 32, IGNIS_I32},
                             {0, 64, IGNIS_I64}, {1, 8, IGNIS_U8},    {6, 8, IGNIS_U8},   {10, 8, IGNIS_F8_E4M3}, {12, 8, IGNIS_F8_E5M2}};
 
-/*  What is lent: the struct that the other side has, and the view that keeps the memory. From malloc, as it may outlive ignis_shutdown. */
+/*  A tensor that another library has: the struct, and the view that keeps the memory. From malloc, because it may
+    outlive ignis_shutdown. */
 typedef struct ignis__dlpack_export {
     union {
         ignis_dlpack plain;
@@ -51239,7 +51401,7 @@ typedef struct ignis__dlpack_export {
     ignis_array view;
 } ignis__dlpack_export;
 
-/*  Frees the view, unless ignis_shutdown has. The other side may call this wherever it likes, and it has no way to fail. */
+/*  Frees the view, unless ignis_shutdown has. The other library may call this on any thread, and it cannot fail. */
 IGNIS__COLD static void ignis__dlpack_give_back(void *context)
 {
     ignis__dlpack_export *lent = (ignis__dlpack_export *)context;
@@ -51263,7 +51425,7 @@ IGNIS__COLD static bool ignis__dlpack_major(const char *call, int major)
     return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "major is %d; 0 and 1 are known", major);
 }
 
-/*  Lets `later` wait for `earlier` on a device that is entered; null is nobody. */
+/*  Makes stream `later` wait for `earlier` on an entered device; NULL does nothing. */
 IGNIS__COLD static bool ignis__dlpack_order(const char *call, ignis__device *device, void *other, void *earlier, void *later)
 {
     return !other || ((other == device->stream || ignis__stream_adopt(call, device, other) != 0) &&
@@ -51335,7 +51497,7 @@ IGNIS__COLD IGNIS_API void *ignis_array_to_dlpack(ignis_array handle, int major,
     return managed;
 }
 
-/*  Gives memory of another library back. */
+/*  Returns memory to another library, through its deleter. */
 static void ignis__dlpack_return(void *ptr, void *managed)
 {
     ignis_dlpack *plain = (ignis_dlpack *)managed;
@@ -51352,7 +51514,7 @@ static void ignis__dlpack_return_versioned(void *ptr, void *managed)
         versioned->deleter(versioned);
 }
 
-/*  What an array over the memory would be; false, and reported: there can be none. */
+/*  Computes the desc of an array over the memory. False, and reported, if that is impossible. */
 IGNIS__COLD static bool ignis__dlpack_read(const char *call, const ignis_dlpack_tensor *tensor, ignis_array_desc *desc, int64_t *numel)
 {
     int64_t stride = 1;
@@ -51380,7 +51542,7 @@ IGNIS__COLD static bool ignis__dlpack_read(const char *call, const ignis_dlpack_
         desc->shape.dim[i] = tensor->shape[i];
     if (!ignis__shape_check(call, &desc->shape, desc->dtype, numel))
         return false;
-    /* without elements there are no places that strides could tell */
+    /* without elements, strides do not matter */
     for (i = tensor->ndim - 1; tensor->strides && *numel > 0 && i >= 0; i--) {
         if (tensor->shape[i] > 1 && tensor->strides[i] != stride)
             return ignis__fail_false(IGNIS_DIAG_SLICE_STRIDED, call, "dimension %d has a stride of %lld elements; %lld would be contiguous",
@@ -51395,7 +51557,7 @@ IGNIS__COLD static bool ignis__dlpack_read(const char *call, const ignis_dlpack_
     return true;
 }
 
-/*  An array over it. One of no elements has no memory to give back later. */
+/*  Makes an array over the memory. One without elements has no memory to return. */
 IGNIS__COLD static ignis_array ignis__dlpack_wrap(const char *call, void *managed, int major, ignis_array_desc *desc, int64_t numel,
                                                   void *stream)
 {
@@ -51448,7 +51610,11 @@ IGNIS__COLD IGNIS_API ignis_array ignis_array_from_dlpack(void *managed, int maj
 }
 
 /* ===============================================================================================================
-   >>graphics - memory and fences of Vulkan, Direct3D 12 and OpenGL.
+   >>graphics - memory and fences of Vulkan, Direct3D 12 and OpenGL
+
+   This part: imported memory. The exporter owns it; Ignis maps all of it once per import.
+   May use: >>array, >>stream, optional functions of the driver. Invariant: the mapping is freed after the last
+   array over it. Locks: those of arrays.
    =============================================================================================================== */
 
 /*  The driver's structs and numbers. */
@@ -51498,7 +51664,7 @@ enum {
     IGNIS__CU_GRAPHICS_WRITE_DISCARD = 2
 };
 
-/*  By public type: the driver's, and whether it comes as an NT handle. */
+/*  For each public type: the driver's, and whether it is an NT handle. */
 typedef struct ignis__external_kind {
     const char *name;
     int type;
@@ -51520,7 +51686,7 @@ static const ignis__external_kind ignis__fence_kinds[IGNIS_FENCE_TYPE_COUNT] = {
     {"IGNIS_FENCE_D3D12", IGNIS__CU_SEMAPHORE_D3D12, true},
 };
 
-/*  Whether the driver has a function, and the thread may call it now. */
+/*  Checks that the driver has a function, and that the thread may call it now. */
 IGNIS__COLD static bool ignis__graphics_can(const char *call, bool there, const char *function)
 {
     if (there)
@@ -51536,7 +51702,7 @@ IGNIS__COLD static bool ignis__graphics_can(const char *call, bool there, const 
 #define IGNIS__WINDOWS false
 #endif
 
-/*  Looks at what a handle of the system is said to be. */
+/*  Checks the description of a system handle. */
 IGNIS__COLD static bool ignis__external_check(const char *call, const ignis__external_kind *kinds, int count, int type, int fd,
                                               const void *handle)
 {
@@ -51551,7 +51717,7 @@ IGNIS__COLD static bool ignis__external_check(const char *call, const ignis__ext
     return true;
 }
 
-/*  What the driver is given: of a descriptor a copy, so that the caller still has its own when something fails later on. */
+/*  Returns the handle for the driver: a copy of a descriptor, so that the caller keeps its own if a later step fails. */
 IGNIS__COLD static bool ignis__external_copy(const char *call, int fd, void *handle, ignis__os_handle *os)
 {
     memset(os, 0, sizeof *os);
@@ -51572,7 +51738,8 @@ IGNIS__COLD static bool ignis__external_copy(const char *call, int fd, void *han
 #endif
 }
 
-/*  Ends an import: on success the caller's descriptor is the driver's, and so gone; where the driver has not taken the copy, that goes. */
+/*  Ends an import. On success the caller's descriptor is the driver's, and closed here; a copy that the driver has
+    not taken is closed. */
 IGNIS__COLD static void ignis__external_settle(int fd, const ignis__os_handle *os, bool taken, bool ok)
 {
 #ifdef _WIN32
@@ -51585,7 +51752,7 @@ IGNIS__COLD static void ignis__external_settle(int fd, const ignis__os_handle *o
 #endif
 }
 
-/*  A failure of the driver to import something, which is mostly the handle's fault. */
+/*  Reports the driver's refusal of an import, usually because of the handle. */
 IGNIS__COLD static void ignis__external_refused(const char *call, ignis__device *device, const char *function, int error, const char *kind,
                                                 const char *more)
 {
@@ -51597,14 +51764,14 @@ IGNIS__COLD static void ignis__external_refused(const char *call, ignis__device 
                             ignis__cuda_name(error), error, kind, ignis__device_ordinal(device), more);
 }
 
-/*  Memory that was imported, and where all of it is mapped. */
+/*  Imported memory, and the address where all of it is mapped. */
 typedef struct ignis__external {
     ignis__device *device;
     void *memory;
     ignis__address mapped;
 } ignis__external;
 
-/*  The mapping goes before the memory. The device is entered. */
+/*  Frees the mapping, then the memory. The device is entered. */
 static void ignis__external_close(ignis__external *external)
 {
     if (external->mapped)
@@ -51613,7 +51780,8 @@ static void ignis__external_close(ignis__external *external)
         (void)IGNIS__CUDA(cuDestroyExternalMemory, (external->memory));
 }
 
-/*  The last array over it is gone, and its work done; after a fault the driver has nothing to give back. */
+/*  Releases the memory when the last array over it is gone and its work done; after a fault there is nothing to
+    release. */
 static void ignis__external_release(void *ptr, void *user_data)
 {
     ignis__external *external = (ignis__external *)user_data;
@@ -51648,7 +51816,8 @@ IGNIS__COLD static bool ignis__external_fits(const char *call, const ignis_exter
     return true;
 }
 
-/*  Imports memory and maps all of it; as CUDA advises, since two mappings of one place need not see each other's writes. */
+/*  Imports memory and maps all of it once. CUDA advises this, because two mappings of one place need not see each
+    other's writes. */
 IGNIS__COLD static bool ignis__external_map(const char *call, ignis__external *external, const ignis__external_memory_desc *memory,
                                             const char *kind, bool *taken)
 {
@@ -51714,12 +51883,16 @@ IGNIS__COLD IGNIS_API ignis_array ignis_external_array(const ignis_external_desc
     return result;
 }
 
-/* --- fences -------------------------------------------------------------------------------------------------------------- */
+/*  interop/fence.c - fences: timeline semaphores of Vulkan and fences of Direct3D 12
+
+    Waits and signals are queued on streams; the host waits only in ignis_fence_free.
+    May use: external_memory.c, >>stream. Invariant: the driver's semaphore lives until its last queued use is done.
+    Locks: a fence's slot, then a device. */
 
 /*  The last use of a fence on a stream. */
 typedef struct ignis__fence_use {
     void *stream;
-    ignis__pooled_event *event; /* behind it */
+    ignis__pooled_event *event; /* recorded after it */
     struct ignis__fence_use *next;
 } ignis__fence_use;
 
@@ -51771,7 +51944,8 @@ IGNIS__COLD IGNIS_API ignis_fence ignis_external_fence(const ignis_external_fenc
     return result;
 }
 
-/*  Remembers what a stream has now as a use of the fence, which is locked; its device is entered. Uses that are over go. */
+/*  Records the present work of a stream as a use of the fence, which is locked; its device is entered. Finished uses
+    are removed. */
 static bool ignis__fence_mark(const char *call, ignis__fence *fence, void *stream)
 {
     ignis__fence_use **link = &fence->uses, *use;
@@ -51803,7 +51977,7 @@ static bool ignis__fence_mark(const char *call, ignis__fence *fence, void *strea
     return true;
 }
 
-/*  Takes a fence apart, once its last use is over: the driver wants that. After a fault there is nothing to wait for. */
+/*  Destroys a fence after its last use is done, as the driver requires. After a fault there is nothing to wait for. */
 static void ignis__fence_drop(const char *call, ignis__fence *fence)
 {
     ignis__binding binding;
@@ -51828,7 +52002,7 @@ static void ignis__fence_drop(const char *call, ignis__fence *fence)
     ignis__pool_recycle(&ignis__fences, fence);
 }
 
-/*  Queues a wait for a value, or that it is set. */
+/*  Queues a wait for a value, or a signal of it. */
 static ignis_status ignis__fence_queue(const char *call, ignis_fence handle, uint64_t value, bool raises)
 {
     ignis__fence *fence = (ignis__fence *)ignis__handle_hold(call, &ignis__fences, handle.id);
@@ -51912,7 +52086,12 @@ IGNIS__COLD static void ignis__fences_close(const char *call)
     }
 }
 
-/* --- buffers of OpenGL --------------------------------------------------------------------------------------------------- */
+/*  interop/opengl.c - registered OpenGL buffers, mapped as arrays
+
+    Calls come from the thread whose OpenGL context is current.
+    May use: external_memory.c, >>array. Invariant: a buffer is unmapped only if no view and no graph uses its
+    memory.
+    Locks: a buffer's slot, an array's slot, a storage, a device, in this order. */
 
 typedef struct ignis__gl_buffer {
     ignis__slot slot; /* its lock guards the rest, and is held while the buffer is mapped and unmapped */
@@ -51975,7 +52154,8 @@ static void ignis__gl_buffer_drop(ignis__gl_buffer *buffer)
         ignis__pool_recycle(&ignis__gl_buffers, buffer);
 }
 
-/*  The buffer of a handle, held, locked, its device entered; null, and reported: not. ends: gives something up, which goes on after a fault. */
+/*  Holds and locks the buffer of a handle, and enters its device. NULL, and reported, on failure. ends: the call
+    frees something, and continues after a fault. */
 static ignis__gl_buffer *ignis__gl_enter(const char *call, ignis_gl_buffer handle, ignis__binding *binding, bool ends)
 {
     ignis__gl_buffer *buffer = (ignis__gl_buffer *)ignis__handle_hold(call, &ignis__gl_buffers, handle.id);
@@ -52002,7 +52182,7 @@ static ignis_status ignis__gl_leave(ignis__gl_buffer *buffer, const ignis__bindi
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-/*  The array over a buffer that is mapped on a stream. */
+/*  Makes the array over a buffer that is mapped on a stream. */
 static ignis_array ignis__gl_array(const char *call, ignis__gl_buffer *buffer, ignis_dtype dtype, const ignis_shape *shape, void *stream)
 {
     ignis_array none = IGNIS__ZERO, result;
@@ -52060,7 +52240,7 @@ IGNIS_API ignis_array ignis_gl_map(ignis_gl_buffer handle, ignis_dtype dtype, ig
     return result;
 }
 
-/*  Gives the memory of a locked buffer, whose arrays are gone, back to OpenGL, behind the work of all streams on it. */
+/*  Returns the memory of a locked buffer, whose arrays are gone, to OpenGL, after the work of all streams on it. */
 static bool ignis__gl_return(const char *call, ignis__gl_buffer *buffer)
 {
     ignis__storage *storage = buffer->storage;
@@ -52126,7 +52306,8 @@ IGNIS__COLD IGNIS_API ignis_status ignis_gl_unregister(ignis_gl_buffer handle)
     return ignis__gl_leave(buffer, &binding, ok);
 }
 
-/*  Arrays are closed before. Without an OpenGL context in this thread the driver may refuse, and frees the rest with the device. */
+/*  Frees the remaining buffers; their arrays are freed. Without an OpenGL context in this thread the driver may
+    refuse, and frees the rest with the device. */
 IGNIS__COLD static void ignis__gl_buffers_close(const char *call)
 {
     ignis__gl_buffer *buffer;
@@ -52148,11 +52329,12 @@ IGNIS__COLD static void ignis__gl_buffers_close(const char *call)
     }
 }
 
-/* ===============================================================================================================
-   >>profile - reports of what was written down.
-   =============================================================================================================== */
+/*  report/report_file.c - report files: JSON, XML and numbers written independently of the locale
 
-/*  Text of the caller in JSON: bytes that are no UTF-8, as where a tag was cut, become '?'. */
+    For profiles and memory snapshots. Texts of the caller are escaped.
+    May use: base/file_io.c, base/utf8.c. Locks: none. */
+
+/*  Writes text of the caller in JSON: bytes that are not UTF-8, as in a cut tag, become '?'. */
 IGNIS__COLD static void ignis__json_text(FILE *file, const char *text)
 {
     size_t left = strlen(text);
@@ -52174,7 +52356,7 @@ IGNIS__COLD static void ignis__json_text(FILE *file, const char *text)
     fputc('"', file);
 }
 
-/*  The same in XML. */
+/*  As ignis__json_text, in XML. */
 IGNIS__COLD static void ignis__xml_text(FILE *file, const char *text)
 {
     for (; *text; text++)
@@ -52184,7 +52366,7 @@ IGNIS__COLD static void ignis__xml_text(FILE *file, const char *text)
             fputc((unsigned char)*text < 0x20 || (unsigned char)*text >= 0x80 ? '?' : *text, file);
 }
 
-/*  A number with a decimal: fprintf goes by the program's locale, which may write 1,5. */
+/*  A number with a decimal point: fprintf depends on the program's locale, which may write 1,5. */
 typedef struct ignis__point_text {
     char text[32];
 } ignis__point_text;
@@ -52198,7 +52380,7 @@ IGNIS__COLD static ignis__point_text ignis__point_write(double value)
     return out;
 }
 
-/*  A report takes the place of one that is there; null, and reported: it cannot be written. */
+/*  Opens a report, replacing an old one. NULL, and reported, if it cannot be written. */
 IGNIS__COLD static FILE *ignis__report_open(const char *call, const char *path)
 {
     FILE *file = ignis__file_create(path, IGNIS__FILE_REPLACE);
@@ -52215,16 +52397,19 @@ IGNIS__COLD static bool ignis__report_close(const char *call, const char *path, 
     return ignis__fail_false(IGNIS_DIAG_REPORT_IO, call, "cannot write to %s: the report is not whole", path);
 }
 
-/* --- memory ------------------------------------------------------------------------------------------------------------- */
+/*  report/memory_snapshot.c - ignis_memory_snapshot: the uses of memory as JSON or a drawing
 
-/*  What ignis_memory_snapshot knows of a device. */
+    Copies the rows of ignis_memory_rows and the facts of arrays, then writes without locks.
+    May use: device/memory_query.c, >>array, report_file.c. Locks: those of arrays, one at a time. */
+
+/*  The memory of a device in ignis_memory_snapshot. */
 typedef struct ignis__snapshot {
     int device, count;
     ignis_memory_info info;
     ignis_memory_row *rows;
 } ignis__snapshot;
 
-/*  What memory was taken for, as a person says it. */
+/*  Writes the purpose of memory for readers. */
 IGNIS__COLD static void ignis__row_name(const ignis_memory_row *row, char *name, size_t size)
 {
     const char *slash = strrchr(row->file, '/');
@@ -52256,7 +52441,7 @@ IGNIS__COLD static void ignis__snapshot_json(FILE *file, const ignis__snapshot *
     fprintf(file, "]}");
 }
 
-/*  All arrays that are alive, of all devices. */
+/*  Writes all live arrays of all devices. */
 IGNIS__COLD static void ignis__snapshot_arrays(const char *call, FILE *file)
 {
     ignis__array *array;
@@ -52289,7 +52474,7 @@ IGNIS__COLD static void ignis__snapshot_arrays(const char *call, FILE *file)
     }
 }
 
-/*  Bars of a device, downwards from y: what lives, before what there was at the peak. Returns where they end. */
+/*  Draws the bars of a device, downwards from y: live bytes, in front of those at the peak. Returns the y below them. */
 IGNIS__COLD static int ignis__snapshot_draw(FILE *file, const ignis__snapshot *shot, int y)
 {
     const double mib = 1048576;
@@ -52382,17 +52567,22 @@ IGNIS__COLD IGNIS_API ignis_status ignis_memory_snapshot(const char *path)
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-/* --- profiles ----------------------------------------------------------------------------------------------------------- */
+/*  report/profile.c - profiles: tables and traces of what device/trace.c recorded
 
-/*  Dense FLOPs of a multiprocessor in a clock: of 16-bit products with sums in f32, of f32 and f64, the better of tensor cores and plain ones. From
-    NVIDIA's tables of throughput (CUDA C++ Programming Guide) and white papers. The last row that is not newer than the device counts. */
+    Reads event times when the devices are idle, sums by kernel, compares with the device's rates (a roofline).
+    May use: device/trace.c, report_file.c. Locks: ignis__profile_ends while a profile begins or ends, then
+    ignis__profile_lock. */
+
+/*  Dense FLOPs of an SM per clock, from NVIDIA's tables of throughput (CUDA C++ Programming Guide) and white papers:
+    of 16-bit products with sums in f32, of f32 and of f64, the higher of tensor cores and plain units. The last row
+    that is not newer than the device counts. */
 static const struct {
     int capability, half, single, wide;
 } ignis__rates[] = {{50, 256, 256, 8},    {60, 128, 128, 64},    {61, 256, 256, 8},   {70, 1024, 128, 64},
                     {75, 1024, 128, 4},   {80, 2048, 128, 128},  {86, 512, 256, 4},   {89, 512, 256, 4},
                     {90, 4096, 256, 256}, {100, 8192, 256, 128}, {103, 8192, 256, 4}, {120, 512, 256, 4}};
 
-/*  What a device can do in a millisecond: bytes, and flops of a dtype. 0: it does not tell. */
+/*  Return the rates of a device per millisecond: bytes, and flops of a dtype. 0 if unknown. */
 IGNIS__COLD static double ignis__rate_memory(const ignis__device *device)
 {
     int clock = 0, bits = 0;
@@ -52414,7 +52604,7 @@ IGNIS__COLD static double ignis__rate_flops(const ignis__device *device, int dty
                                                         : ignis__rates[i].single);
 }
 
-/*  Lets go of the items and of the clocks. */
+/*  Frees the items and the clocks. */
 IGNIS__COLD static void ignis__profile_drop(ignis__traced *items, size_t count)
 {
     size_t k;
@@ -52431,8 +52621,9 @@ IGNIS__COLD static void ignis__profile_drop(ignis__traced *items, size_t count)
     ignis__mutex_unlock(&ignis__profile_lock);
 }
 
-/*  Asks when the items of a device were, once it is idle. What was lost to a fault has no time. The driver tells times between two events as
-    floats, which are exact for seconds, not for hours: so each is asked from one that was at most a second earlier. */
+/*  Reads the times of a device's items, once it is idle. Items lost to a fault have no time. The driver gives times
+    between two events as floats, which are exact for seconds, not for hours: so each is measured from an event at
+    most a second earlier. */
 IGNIS__COLD static void ignis__profile_ask(int device, ignis__traced *items, size_t count)
 {
     void *base;
@@ -52457,7 +52648,8 @@ IGNIS__COLD static void ignis__profile_ask(int device, ignis__traced *items, siz
     }
 }
 
-/*  An operation's bytes go to the longest of its kernels that was told none; without memory for that to the first. */
+/*  Charges an operation's bytes to the longest of its kernels without bytes of their own; without memory for that, to
+    the first. */
 IGNIS__COLD static void ignis__profile_share(ignis__traced *items, size_t count, int threads)
 {
     ignis__traced **longest = (ignis__traced **)ignis__alloc((size_t)(threads + 1) * sizeof *longest); /* by thread */
@@ -52484,7 +52676,7 @@ IGNIS__COLD static int ignis__profile_order(const void *a, const void *b)
     return (x->ms < y->ms) - (x->ms > y->ms);
 }
 
-/*  Adds the items up by kernels. Null: out of host memory. */
+/*  Sums the items by kernel. NULL if out of host memory. */
 IGNIS__COLD static ignis_profile_row *ignis__profile_sum(const ignis__traced *items, size_t count, int *row_count)
 {
     ignis_profile_row *rows = (ignis_profile_row *)ignis__alloc((count + 1) * sizeof *rows), *row;
@@ -52520,7 +52712,7 @@ IGNIS__COLD static ignis_profile_row *ignis__profile_sum(const ignis__traced *it
     return rows;
 }
 
-/*  A number of the table, or that it is not known. */
+/*  Writes a number of the table, or that it is unknown. */
 IGNIS__COLD static void ignis__table_number(FILE *file, double value, const char *unit)
 {
     if (value > 0)
@@ -52562,7 +52754,8 @@ IGNIS__COLD static bool ignis__table_write(const char *call, const char *path, c
     return ignis__report_close(call, path, file);
 }
 
-/*  One span: of a thread of the host (process 0), or of a stream of a device (process 1 and up). Times in microseconds. */
+/*  Writes one span of a host thread (process 0), or of a stream of a device (process 1 and up). Times in
+    microseconds. */
 IGNIS__COLD static void ignis__trace_span(FILE *file, const ignis__traced *traced, const char *name, const char *kind, int process,
                                           int thread, double at, double took)
 {
@@ -52635,7 +52828,7 @@ IGNIS__COLD static bool ignis__trace_write(const char *call, const char *path, c
     return ignis__report_close(call, path, file);
 }
 
-/*  Waits for the devices that are open, and lets `each` have each of them, entered. */
+/*  Waits for the open devices, and calls `each` with each of them, entered. */
 IGNIS__COLD static bool ignis__profile_devices(const char *call, ignis__traced *items, size_t count, bool begins)
 {
     ignis__binding binding;
@@ -52658,7 +52851,7 @@ IGNIS__COLD static bool ignis__profile_devices(const char *call, ignis__traced *
     return ok;
 }
 
-static ignis__mutex ignis__profile_ends = IGNIS__MUTEX_INIT; /* held by who begins or ends one */
+static ignis__mutex ignis__profile_ends = IGNIS__MUTEX_INIT; /* held while a profile begins or ends */
 
 IGNIS__COLD IGNIS_API ignis_status ignis_profile_begin(void)
 {
@@ -52744,7 +52937,7 @@ IGNIS__COLD IGNIS_API int ignis_profile_rows(ignis_profile_row *rows, int capaci
     return count;
 }
 
-/*  Drops a profile that nobody has ended, and what was kept of others. */
+/*  Drops an open profile, and the rows of earlier ones. */
 IGNIS__COLD static void ignis__profile_close(void)
 {
     int i, threads = ignis__profile.threads;

@@ -1,4 +1,7 @@
-/* --- arrays that are lent to a call ---------------------------------------------------------------------------- */
+/*  file/borrow.c - arrays borrowed by a call: IGNIS_OWNER_WNAIS owns them until it ends
+
+    Saving and loading acquire every array first, so that no other layer changes it meanwhile.
+    May use: array/contract.c, >>tensor. Locks: those of the arrays, one at a time. */
 
 /*  One tensor of a call that saves or loads. */
 typedef struct ignis__lent {
@@ -7,7 +10,7 @@ typedef struct ignis__lent {
     const ignis__stored *item;
 } ignis__lent;
 
-/*  Borrows every array; one may come twice. */
+/*  Borrows every array for a call; an array may come twice. */
 IGNIS__COLD static bool ignis__lent_acquire(const char *call, ignis__lent *lent, int count)
 {
     int i;
@@ -17,7 +20,7 @@ IGNIS__COLD static bool ignis__lent_acquire(const char *call, ignis__lent *lent,
     return true;
 }
 
-/*  Gives every array back; tensors that the call has made end unless it has succeeded. */
+/*  Returns every array to its owner; tensors that the call has made are released unless it has succeeded. */
 IGNIS__COLD static void ignis__lent_release(const char *call, ignis__lent *lent, int count, bool succeeded)
 {
     int i;
@@ -31,7 +34,7 @@ IGNIS__COLD static void ignis__lent_release(const char *call, ignis__lent *lent,
     }
 }
 
-/*  The array of a tensor, held; null, and reported, when there is none. */
+/*  Holds and returns the array of a tensor. NULL, and reported, if there is none. */
 static ignis__array *ignis__lent_array(const char *call, ignis_tensor handle)
 {
     ignis__tensor *tensor = ignis__tensor_hold(call, handle);
@@ -43,7 +46,7 @@ static ignis__array *ignis__lent_array(const char *call, ignis_tensor handle)
     return array;
 }
 
-/*  The arguments that saving and loading have in common. */
+/*  Checks the arguments that saving and loading have in common. */
 IGNIS__COLD static bool ignis__named_check(const char *call, const char *path, const char *const *names, const ignis_tensor *tensors,
                                            int count)
 {

@@ -1,13 +1,16 @@
-/* --- loading ---------------------------------------------------------------------------------------------------------- */
+/*  file/load.c - ignis_load and ignis_file_list
 
-/*  An open file, and what is in it. ignis__load_close ends both. */
+    All checks come first; then chunks are read into pinned memory and copied, the next while one is on its way.
+    May use: borrow.c, safetensors.c, device/memory_pinned.c. Locks: none held while it reads. */
+
+/*  An open file and its header. ignis__load_close frees both. */
 typedef struct ignis__load {
     const char *path;
     int descriptor;
     int64_t size;
     ignis__safetensors file;
     char *staging; /* pinned memory for the parts of tensors that are on their way */
-    int64_t part;  /* bytes: it has room for two */
+    int64_t part;  /* bytes of a chunk; the memory has room for two */
 } ignis__load;
 
 static void ignis__load_close(ignis__load *load)
@@ -63,7 +66,7 @@ IGNIS__COLD static bool ignis__load_open(const char *call, const char *path, ign
     return false;
 }
 
-/*  The item of a name; null: there is none. The items are sorted by name. */
+/*  Finds the item of a name. NULL if there is none. The items are sorted by name. */
 static ignis__stored *ignis__stored_find(const ignis__safetensors *file, const char *name)
 {
     ignis__stored key = IGNIS__ZERO;
@@ -71,7 +74,7 @@ static ignis__stored *ignis__stored_find(const ignis__safetensors *file, const c
     return file->count ? (ignis__stored *)bsearch(&key, file->items, (size_t)file->count, sizeof key, ignis__stored_by_name) : NULL;
 }
 
-/*  The same; null is reported with names that are there. */
+/*  As ignis__stored_find. NULL is reported, with names that exist. */
 static const ignis__stored *ignis__load_find(const char *call, const char *path, const ignis__safetensors *file, const char *name)
 {
     const ignis__stored *item = ignis__stored_find(file, name);
@@ -88,7 +91,7 @@ static const ignis__stored *ignis__load_find(const char *call, const char *path,
     return NULL;
 }
 
-/*  Whether a tensor of a file can go into an array, or into a new one where that is null. */
+/*  Checks whether a tensor of a file fits into an array, or into a new one if `array` is NULL. */
 static bool ignis__load_fits(const char *call, const ignis__stored *item, const ignis__array *array)
 {
     ignis_dtype dtype = ignis__stored_types[item->type].loaded;
@@ -106,7 +109,7 @@ static bool ignis__load_fits(const char *call, const ignis__stored *item, const 
     return false;
 }
 
-/*  A new tensor like one of the file, and its array; false when it cannot be. */
+/*  Makes a new tensor like that of the file, and its array. False on failure. */
 static bool ignis__load_make(const char *call, ignis__lent *lent)
 {
     ignis_array_desc desc = IGNIS__ZERO;
@@ -117,7 +120,7 @@ static bool ignis__load_make(const char *call, ignis__lent *lent)
     return lent->made.id && (lent->array = ignis__lent_array(call, lent->made)) != NULL;
 }
 
-/*  Makes whole numbers wider, from the end of a part of memory to all of it. */
+/*  Widens integers in place, from the end of the chunk. */
 static void ignis__load_widen(char *part, int64_t size, int from, int to, bool is_signed)
 {
     const unsigned char *in = (const unsigned char *)part + size - size / to * from;
@@ -134,10 +137,10 @@ static void ignis__load_widen(char *part, int64_t size, int from, int to, bool i
     }
 }
 
-/*  Copies from the file, and waits. While one part is copied to the device the next is read. */
+/*  Copies one tensor from the file, and waits. The next chunk is read while one is copied to the device. */
 static bool ignis__load_array(const char *call, const ignis__load *load, ignis__array *array, const ignis__stored *item)
 {
-    ignis__pooled_event *copied[2] = {NULL, NULL}; /* behind the copies from both halves of the staging memory */
+    ignis__pooled_event *copied[2] = {NULL, NULL}; /* after the copies from both halves of the staging memory */
     ignis__work work;
     ignis__address address;
     int64_t size = ignis__array_bytes(array), begin = load->file.data + item->begin, done, part;
@@ -168,7 +171,7 @@ static bool ignis__load_array(const char *call, const ignis__load *load, ignis__
     return ok;
 }
 
-/*  Copies all, through pinned memory of the current device, which serves every device. */
+/*  Copies all tensors, through pinned memory of the current device, which serves every device. */
 static bool ignis__load_arrays(const char *call, ignis__load *load, const ignis__lent *lent, int count)
 {
     ignis__binding binding;
@@ -198,7 +201,7 @@ static bool ignis__load_arrays(const char *call, ignis__load *load, const ignis_
     return ok;
 }
 
-/*  Everything that can be known to fail is tried before an array is written to. */
+/*  Loads tensors. All checks are made before the first array is written to. */
 static bool ignis__load_tensors(const char *call, const char *path, ignis__load *load, const char *const *names,
                                 const ignis_tensor *tensors, ignis__lent *lent, int count)
 {

@@ -1,12 +1,16 @@
-/* --- the header: read ---------------------------------------------------------------------------------------------- */
+/*  file/safetensors.c - the header of a safetensors file: parsed, checked, arranged, written
 
-/*  What is in a file. */
+    Knows nothing of arrays or devices, so that tests and fuzzers run it alone.
+    May use: base/json.c, base/utf8.c. Invariant: after a successful parse, every byte of the data belongs to
+    exactly one tensor. */
+
+/*  The header of a file. */
 typedef struct ignis__safetensors {
     char *header; /* a copy; the names are in it */
     ignis__stored *items;
     int count, capacity;
-    int64_t data;    /* where the data begins in the file */
-    char fault[400]; /* why it is no safetensors file */
+    int64_t data;    /* offset of the data in the file */
+    char fault[400]; /* why it is not a safetensors file */
 } ignis__safetensors;
 
 static void ignis__safetensors_close(ignis__safetensors *file)
@@ -18,7 +22,8 @@ static void ignis__safetensors_close(ignis__safetensors *file)
     file->count = file->capacity = 0;
 }
 
-/*  Bytes of a tensor; -1: they do not fit 63 bits, even without zeros among the sizes, or end inside a byte. */
+/*  Returns the bytes of a tensor. -1 if they do not fit 63 bits (counted without zeros among the sizes), or end
+    inside a byte. */
 static int64_t ignis__stored_bytes(int type, const ignis_shape *shape)
 {
     int bits = ignis__stored_types[type].bits, i;
@@ -64,7 +69,8 @@ static int ignis__safetensors_type(ignis__json *json)
     return 0;
 }
 
-/*  {"dtype": ..., "shape": ..., "data_offsets": ...} in any order. Other fields mean nothing to the reference, either. */
+/*  Reads {"dtype": ..., "shape": ..., "data_offsets": ...} in any order. Other fields are ignored, as in the
+    reference. */
 static void ignis__safetensors_item(ignis__json *json, ignis__stored *item)
 {
     static const char *const fields[] = {"dtype", "shape", "data_offsets"};
@@ -112,7 +118,7 @@ static void ignis__safetensors_item(ignis__json *json, ignis__stored *item)
                          (long long)bytes, (long long)item->begin, (long long)item->end);
 }
 
-/*  {"key": "text", ...}: checked, and of no other use to Ignis. */
+/*  Checks {"key": "text", ...}, which Ignis does not use. */
 static void ignis__safetensors_metadata(ignis__json *json)
 {
     bool first = true;
@@ -125,7 +131,7 @@ static void ignis__safetensors_metadata(ignis__json *json)
     }
 }
 
-/*  Room for one more tensor; null: no memory. */
+/*  Adds one more tensor. NULL if out of memory. */
 static ignis__stored *ignis__safetensors_add(ignis__safetensors *file)
 {
     if (file->count == file->capacity) {
@@ -169,7 +175,7 @@ static void ignis__stored_sort(ignis__stored *items, int count, int (*order)(con
         qsort(items, (size_t)count, sizeof *items, order);
 }
 
-/*  A name that two neighbours have; null for none. */
+/*  Returns a name that two neighbours have, NULL if there is none. */
 static const char *ignis__stored_twice(const ignis__stored *items, int count)
 {
     int i;
@@ -179,7 +185,7 @@ static const char *ignis__stored_twice(const ignis__stored *items, int count)
     return NULL;
 }
 
-/*  Every byte of the data belongs to one tensor. Sorts by offset. */
+/*  Checks that every byte of the data belongs to exactly one tensor. Sorts by offset. */
 static bool ignis__safetensors_covered(ignis__safetensors *file, int64_t data_size)
 {
     int64_t end = 0;
@@ -200,7 +206,7 @@ static bool ignis__safetensors_covered(ignis__safetensors *file, int64_t data_si
     return end == data_size;
 }
 
-/*  The whole header; false after a fault or when memory has run out. */
+/*  Reads the whole header. False after a fault, or if out of memory. */
 static bool ignis__safetensors_header(ignis__safetensors *file, ignis__json *json, bool *no_memory)
 {
     bool first = true, metadata = false;
@@ -233,7 +239,7 @@ static bool ignis__safetensors_header(ignis__safetensors *file, ignis__json *jso
     return !json->fault[0];
 }
 
-/*  The length of the header, which the first 8 bytes of a file say. */
+/*  Returns the length of the header, from the first 8 bytes of a file. */
 IGNIS__COLD static uint64_t ignis__safetensors_length(const unsigned char *bytes, int64_t size)
 {
     uint64_t length = 0;
@@ -243,8 +249,9 @@ IGNIS__COLD static uint64_t ignis__safetensors_length(const unsigned char *bytes
     return length;
 }
 
-/*  Reads a file of `size` bytes, and checks all but values, which `bytes` need not have. Items are sorted by offset, and ignis__safetensors_close
-    frees them, whatever the result: NONE, HOST_MEMORY, or STORAGE_FORMAT with file->fault. */
+/*  Reads the header of a file of `size` bytes, and checks everything except values: `bytes` need not have the data.
+    Items are sorted by offset. ignis__safetensors_close frees them, whatever the result: NONE, HOST_MEMORY, or
+    STORAGE_FORMAT with file->fault. */
 IGNIS__COLD static ignis_diagnostic ignis__safetensors_parse(ignis__safetensors *file, const unsigned char *bytes, int64_t size)
 {
     ignis__json json;
@@ -285,7 +292,7 @@ IGNIS__COLD static ignis_diagnostic ignis__safetensors_parse(ignis__safetensors 
 
 /* --- the header: written --------------------------------------------------------------------------------------------- */
 
-/*  A string of JSON. Bytes that are no UTF-8, as a path may have, become '?'. */
+/*  Writes a JSON string. Bytes that are not UTF-8, as a path may have, become '?'. */
 static void ignis__json_write_string(ignis__string_writer *text, const char *string)
 {
     static const char plain[] = "\"\\\b\f\n\r\t", escaped[] = "\"\\bfnrt";
@@ -306,7 +313,8 @@ static void ignis__json_write_string(ignis__string_writer *text, const char *str
     ignis__string_add(text, "\"");
 }
 
-/*  Gives every item its place, as the reference does: by alignment, then by name. False: they do not fit 63 bits together. */
+/*  Assigns every item its place, as the reference does: by alignment, then by name. False if the total does not fit
+    63 bits. */
 static bool ignis__safetensors_arrange(ignis__stored *items, int count)
 {
     int64_t end = 0, bytes;
@@ -322,8 +330,8 @@ static bool ignis__safetensors_arrange(ignis__stored *items, int count)
     return true;
 }
 
-/*  Writes the header of arranged items, letter by letter that of the reference, and returns its size: a multiple of 8, so the data is
-    aligned. metadata: an object of JSON, or null. A capacity of 0 only measures. */
+/*  Writes the header of arranged items, byte for byte that of the reference, and returns its size: a multiple of 8,
+    so the data is aligned. metadata: a JSON object, or NULL. A capacity of 0 only measures. */
 IGNIS__COLD static size_t ignis__safetensors_write(const ignis__stored *items, int count, const char *metadata, char *header,
                                                    size_t capacity)
 {

@@ -1,11 +1,16 @@
 /* ===============================================================================================================
-   >>file - safetensors files, read and written.
+   >>file - safetensors files, read and written
+
+   This part: the dtypes of the format, and what Ignis loads them as.
+   May use: >>tensor, base/json.c, base/file_io.c. Files are untrusted: every number of a header is checked before
+   it is used.
    =============================================================================================================== */
 
-/*  A file is the length of its header as 8 bytes, little-endian; the header, JSON; the data of all tensors, little-endian, row by row:
+/*  The format: the length of the header as 8 bytes, little-endian; the header, JSON; the data of all tensors,
+    little-endian, row by row:
         {"__metadata__": {"key": "text", ...}, "name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, ...}
-    Offsets count from the end of the header. No byte of the data belongs to two tensors, and none to no tensor.
-    github.com/huggingface/safetensors is the reference. */
+    Offsets count from the end of the header. Each byte of the data belongs to exactly one tensor. The reference is
+    github.com/huggingface/safetensors. */
 
 #define IGNIS__HEADER_LIMIT 100000000 /* bytes, as in the reference */
 
@@ -13,7 +18,7 @@
 static const struct {
     const char *name;
     int bits;
-    ignis_dtype dtype, loaded; /* the same; what it is loaded as, by its values. 0: Ignis has none */
+    ignis_dtype dtype, loaded; /* the same dtype in Ignis; the dtype it is loaded as, by its values. 0 if not supported */
 } ignis__stored_types[] = {
     {"BOOL", 8, IGNIS_DTYPE_DEFAULT, IGNIS_U8},
     {"F4", 4, IGNIS_DTYPE_DEFAULT, IGNIS_DTYPE_DEFAULT},

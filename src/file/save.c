@@ -1,11 +1,14 @@
-/* --- saving ----------------------------------------------------------------------------------------------------------- */
+/*  file/save.c - ignis_save
+
+    Writes beside the target, flushes, and renames: the target has the old content or the new, never a part.
+    May use: borrow.c, safetensors.c, base/file_io.c. Locks: none held while it writes. */
 
 IGNIS__COLD static bool ignis__file_fail(const char *call, const char *path, const char *what)
 {
     return ignis__fail_file(IGNIS_DIAG_STORAGE_IO, call, path, what) == IGNIS_OK;
 }
 
-/*  The items for the tensors of a save, sorted by their place in the file. */
+/*  Returns the items for the tensors of a save, sorted by their place in the file. */
 static bool ignis__save_items(const char *call, const char *const *names, ignis__stored *items, const ignis__lent *lent, int count)
 {
     const char *twice;
@@ -75,8 +78,8 @@ static bool ignis__save_array(const char *call, const char *path, FILE *file, ig
     return ok;
 }
 
-/*  A file that is written beside the one whose place it takes when it is whole, and which keeps that one's mode and owner. Links are followed: what
-    they lead to is replaced. */
+/*  A file written beside the one that it will replace, with the mode and owner of that one. Links are followed: their
+    target is replaced. */
 typedef struct ignis__replacement {
     const char *call, *path;
     char *target, *part;
@@ -108,7 +111,7 @@ static bool ignis__replace_begin(ignis__replacement *r, const char *call, const 
     return false;
 }
 
-/*  Puts it into its place, down to the disk, or takes it away; `ok`: it is whole. */
+/*  Moves the file to its place and flushes it to the disk, or removes it; `ok`: it is complete. */
 static bool ignis__replace_end(ignis__replacement *r, bool ok)
 {
     ok = ok && (ignis__file_flush(r->file) || ignis__file_fail(r->call, r->path, "written to the disk"));
@@ -141,7 +144,7 @@ static bool ignis__save_file(const char *call, const char *path, const ignis__st
     return ignis__replace_end(&to, ok);
 }
 
-/*  metadata: an object of JSON for the header, or null. */
+/*  Saves tensors. metadata: a JSON object for the header, or NULL. */
 static ignis_status ignis__save(const char *call, const char *path, const char *const *names, const ignis_tensor *tensors, int count,
                                 const char *metadata)
 {

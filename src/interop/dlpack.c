@@ -1,5 +1,9 @@
 /* ===============================================================================================================
-   >>dlpack - arrays from and for other libraries.
+   >>dlpack - arrays from and for other libraries
+
+   A struct with a deleter crosses the border; streams of both sides are ordered when it does.
+   May use: >>array, >>stream. Invariant: the memory lives until the deleter was called, or ignis_shutdown. Locks:
+   those of arrays.
    =============================================================================================================== */
 
 enum { IGNIS__DLPACK_CUDA = 2, IGNIS__DLPACK_READ_ONLY = 1 };
@@ -10,7 +14,8 @@ static const struct {
 } ignis__dlpack_dtypes[] = {{2, 16, IGNIS_F16}, {4, 16, IGNIS_BF16}, {2, 32, IGNIS_F32}, {2, 64, IGNIS_F64},     {0, 32, IGNIS_I32},
                             {0, 64, IGNIS_I64}, {1, 8, IGNIS_U8},    {6, 8, IGNIS_U8},   {10, 8, IGNIS_F8_E4M3}, {12, 8, IGNIS_F8_E5M2}};
 
-/*  What is lent: the struct that the other side has, and the view that keeps the memory. From malloc, as it may outlive ignis_shutdown. */
+/*  A tensor that another library has: the struct, and the view that keeps the memory. From malloc, because it may
+    outlive ignis_shutdown. */
 typedef struct ignis__dlpack_export {
     union {
         ignis_dlpack plain;
@@ -20,7 +25,7 @@ typedef struct ignis__dlpack_export {
     ignis_array view;
 } ignis__dlpack_export;
 
-/*  Frees the view, unless ignis_shutdown has. The other side may call this wherever it likes, and it has no way to fail. */
+/*  Frees the view, unless ignis_shutdown has. The other library may call this on any thread, and it cannot fail. */
 IGNIS__COLD static void ignis__dlpack_give_back(void *context)
 {
     ignis__dlpack_export *lent = (ignis__dlpack_export *)context;
@@ -44,7 +49,7 @@ IGNIS__COLD static bool ignis__dlpack_major(const char *call, int major)
     return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "major is %d; 0 and 1 are known", major);
 }
 
-/*  Lets `later` wait for `earlier` on a device that is entered; null is nobody. */
+/*  Makes stream `later` wait for `earlier` on an entered device; NULL does nothing. */
 IGNIS__COLD static bool ignis__dlpack_order(const char *call, ignis__device *device, void *other, void *earlier, void *later)
 {
     return !other || ((other == device->stream || ignis__stream_adopt(call, device, other) != 0) &&
@@ -116,7 +121,7 @@ IGNIS__COLD IGNIS_API void *ignis_array_to_dlpack(ignis_array handle, int major,
     return managed;
 }
 
-/*  Gives memory of another library back. */
+/*  Returns memory to another library, through its deleter. */
 static void ignis__dlpack_return(void *ptr, void *managed)
 {
     ignis_dlpack *plain = (ignis_dlpack *)managed;
@@ -133,7 +138,7 @@ static void ignis__dlpack_return_versioned(void *ptr, void *managed)
         versioned->deleter(versioned);
 }
 
-/*  What an array over the memory would be; false, and reported: there can be none. */
+/*  Computes the desc of an array over the memory. False, and reported, if that is impossible. */
 IGNIS__COLD static bool ignis__dlpack_read(const char *call, const ignis_dlpack_tensor *tensor, ignis_array_desc *desc, int64_t *numel)
 {
     int64_t stride = 1;
@@ -161,7 +166,7 @@ IGNIS__COLD static bool ignis__dlpack_read(const char *call, const ignis_dlpack_
         desc->shape.dim[i] = tensor->shape[i];
     if (!ignis__shape_check(call, &desc->shape, desc->dtype, numel))
         return false;
-    /* without elements there are no places that strides could tell */
+    /* without elements, strides do not matter */
     for (i = tensor->ndim - 1; tensor->strides && *numel > 0 && i >= 0; i--) {
         if (tensor->shape[i] > 1 && tensor->strides[i] != stride)
             return ignis__fail_false(IGNIS_DIAG_SLICE_STRIDED, call, "dimension %d has a stride of %lld elements; %lld would be contiguous",
@@ -176,7 +181,7 @@ IGNIS__COLD static bool ignis__dlpack_read(const char *call, const ignis_dlpack_
     return true;
 }
 
-/*  An array over it. One of no elements has no memory to give back later. */
+/*  Makes an array over the memory. One without elements has no memory to return. */
 IGNIS__COLD static ignis_array ignis__dlpack_wrap(const char *call, void *managed, int major, ignis_array_desc *desc, int64_t numel,
                                                   void *stream)
 {

@@ -1,5 +1,9 @@
 /* ===============================================================================================================
-   >>graphics - memory and fences of Vulkan, Direct3D 12 and OpenGL.
+   >>graphics - memory and fences of Vulkan, Direct3D 12 and OpenGL
+
+   This part: imported memory. The exporter owns it; Ignis maps all of it once per import.
+   May use: >>array, >>stream, optional functions of the driver. Invariant: the mapping is freed after the last
+   array over it. Locks: those of arrays.
    =============================================================================================================== */
 
 /*  The driver's structs and numbers. */
@@ -49,7 +53,7 @@ enum {
     IGNIS__CU_GRAPHICS_WRITE_DISCARD = 2
 };
 
-/*  By public type: the driver's, and whether it comes as an NT handle. */
+/*  For each public type: the driver's, and whether it is an NT handle. */
 typedef struct ignis__external_kind {
     const char *name;
     int type;
@@ -71,7 +75,7 @@ static const ignis__external_kind ignis__fence_kinds[IGNIS_FENCE_TYPE_COUNT] = {
     {"IGNIS_FENCE_D3D12", IGNIS__CU_SEMAPHORE_D3D12, true},
 };
 
-/*  Whether the driver has a function, and the thread may call it now. */
+/*  Checks that the driver has a function, and that the thread may call it now. */
 IGNIS__COLD static bool ignis__graphics_can(const char *call, bool there, const char *function)
 {
     if (there)
@@ -87,7 +91,7 @@ IGNIS__COLD static bool ignis__graphics_can(const char *call, bool there, const 
 #define IGNIS__WINDOWS false
 #endif
 
-/*  Looks at what a handle of the system is said to be. */
+/*  Checks the description of a system handle. */
 IGNIS__COLD static bool ignis__external_check(const char *call, const ignis__external_kind *kinds, int count, int type, int fd,
                                               const void *handle)
 {
@@ -102,7 +106,7 @@ IGNIS__COLD static bool ignis__external_check(const char *call, const ignis__ext
     return true;
 }
 
-/*  What the driver is given: of a descriptor a copy, so that the caller still has its own when something fails later on. */
+/*  Returns the handle for the driver: a copy of a descriptor, so that the caller keeps its own if a later step fails. */
 IGNIS__COLD static bool ignis__external_copy(const char *call, int fd, void *handle, ignis__os_handle *os)
 {
     memset(os, 0, sizeof *os);
@@ -123,7 +127,8 @@ IGNIS__COLD static bool ignis__external_copy(const char *call, int fd, void *han
 #endif
 }
 
-/*  Ends an import: on success the caller's descriptor is the driver's, and so gone; where the driver has not taken the copy, that goes. */
+/*  Ends an import. On success the caller's descriptor is the driver's, and closed here; a copy that the driver has
+    not taken is closed. */
 IGNIS__COLD static void ignis__external_settle(int fd, const ignis__os_handle *os, bool taken, bool ok)
 {
 #ifdef _WIN32
@@ -136,7 +141,7 @@ IGNIS__COLD static void ignis__external_settle(int fd, const ignis__os_handle *o
 #endif
 }
 
-/*  A failure of the driver to import something, which is mostly the handle's fault. */
+/*  Reports the driver's refusal of an import, usually because of the handle. */
 IGNIS__COLD static void ignis__external_refused(const char *call, ignis__device *device, const char *function, int error, const char *kind,
                                                 const char *more)
 {
@@ -148,14 +153,14 @@ IGNIS__COLD static void ignis__external_refused(const char *call, ignis__device 
                             ignis__cuda_name(error), error, kind, ignis__device_ordinal(device), more);
 }
 
-/*  Memory that was imported, and where all of it is mapped. */
+/*  Imported memory, and the address where all of it is mapped. */
 typedef struct ignis__external {
     ignis__device *device;
     void *memory;
     ignis__address mapped;
 } ignis__external;
 
-/*  The mapping goes before the memory. The device is entered. */
+/*  Frees the mapping, then the memory. The device is entered. */
 static void ignis__external_close(ignis__external *external)
 {
     if (external->mapped)
@@ -164,7 +169,8 @@ static void ignis__external_close(ignis__external *external)
         (void)IGNIS__CUDA(cuDestroyExternalMemory, (external->memory));
 }
 
-/*  The last array over it is gone, and its work done; after a fault the driver has nothing to give back. */
+/*  Releases the memory when the last array over it is gone and its work done; after a fault there is nothing to
+    release. */
 static void ignis__external_release(void *ptr, void *user_data)
 {
     ignis__external *external = (ignis__external *)user_data;
@@ -199,7 +205,8 @@ IGNIS__COLD static bool ignis__external_fits(const char *call, const ignis_exter
     return true;
 }
 
-/*  Imports memory and maps all of it; as CUDA advises, since two mappings of one place need not see each other's writes. */
+/*  Imports memory and maps all of it once. CUDA advises this, because two mappings of one place need not see each
+    other's writes. */
 IGNIS__COLD static bool ignis__external_map(const char *call, ignis__external *external, const ignis__external_memory_desc *memory,
                                             const char *kind, bool *taken)
 {

@@ -1,9 +1,13 @@
-/* --- fences -------------------------------------------------------------------------------------------------------------- */
+/*  interop/fence.c - fences: timeline semaphores of Vulkan and fences of Direct3D 12
+
+    Waits and signals are queued on streams; the host waits only in ignis_fence_free.
+    May use: external_memory.c, >>stream. Invariant: the driver's semaphore lives until its last queued use is done.
+    Locks: a fence's slot, then a device. */
 
 /*  The last use of a fence on a stream. */
 typedef struct ignis__fence_use {
     void *stream;
-    ignis__pooled_event *event; /* behind it */
+    ignis__pooled_event *event; /* recorded after it */
     struct ignis__fence_use *next;
 } ignis__fence_use;
 
@@ -55,7 +59,8 @@ IGNIS__COLD IGNIS_API ignis_fence ignis_external_fence(const ignis_external_fenc
     return result;
 }
 
-/*  Remembers what a stream has now as a use of the fence, which is locked; its device is entered. Uses that are over go. */
+/*  Records the present work of a stream as a use of the fence, which is locked; its device is entered. Finished uses
+    are removed. */
 static bool ignis__fence_mark(const char *call, ignis__fence *fence, void *stream)
 {
     ignis__fence_use **link = &fence->uses, *use;
@@ -87,7 +92,7 @@ static bool ignis__fence_mark(const char *call, ignis__fence *fence, void *strea
     return true;
 }
 
-/*  Takes a fence apart, once its last use is over: the driver wants that. After a fault there is nothing to wait for. */
+/*  Destroys a fence after its last use is done, as the driver requires. After a fault there is nothing to wait for. */
 static void ignis__fence_drop(const char *call, ignis__fence *fence)
 {
     ignis__binding binding;
@@ -112,7 +117,7 @@ static void ignis__fence_drop(const char *call, ignis__fence *fence)
     ignis__pool_recycle(&ignis__fences, fence);
 }
 
-/*  Queues a wait for a value, or that it is set. */
+/*  Queues a wait for a value, or a signal of it. */
 static ignis_status ignis__fence_queue(const char *call, ignis_fence handle, uint64_t value, bool raises)
 {
     ignis__fence *fence = (ignis__fence *)ignis__handle_hold(call, &ignis__fences, handle.id);

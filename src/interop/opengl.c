@@ -1,4 +1,9 @@
-/* --- buffers of OpenGL --------------------------------------------------------------------------------------------------- */
+/*  interop/opengl.c - registered OpenGL buffers, mapped as arrays
+
+    Calls come from the thread whose OpenGL context is current.
+    May use: external_memory.c, >>array. Invariant: a buffer is unmapped only if no view and no graph uses its
+    memory.
+    Locks: a buffer's slot, an array's slot, a storage, a device, in this order. */
 
 typedef struct ignis__gl_buffer {
     ignis__slot slot; /* its lock guards the rest, and is held while the buffer is mapped and unmapped */
@@ -61,7 +66,8 @@ static void ignis__gl_buffer_drop(ignis__gl_buffer *buffer)
         ignis__pool_recycle(&ignis__gl_buffers, buffer);
 }
 
-/*  The buffer of a handle, held, locked, its device entered; null, and reported: not. ends: gives something up, which goes on after a fault. */
+/*  Holds and locks the buffer of a handle, and enters its device. NULL, and reported, on failure. ends: the call
+    frees something, and continues after a fault. */
 static ignis__gl_buffer *ignis__gl_enter(const char *call, ignis_gl_buffer handle, ignis__binding *binding, bool ends)
 {
     ignis__gl_buffer *buffer = (ignis__gl_buffer *)ignis__handle_hold(call, &ignis__gl_buffers, handle.id);
@@ -88,7 +94,7 @@ static ignis_status ignis__gl_leave(ignis__gl_buffer *buffer, const ignis__bindi
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-/*  The array over a buffer that is mapped on a stream. */
+/*  Makes the array over a buffer that is mapped on a stream. */
 static ignis_array ignis__gl_array(const char *call, ignis__gl_buffer *buffer, ignis_dtype dtype, const ignis_shape *shape, void *stream)
 {
     ignis_array none = IGNIS__ZERO, result;
@@ -146,7 +152,7 @@ IGNIS_API ignis_array ignis_gl_map(ignis_gl_buffer handle, ignis_dtype dtype, ig
     return result;
 }
 
-/*  Gives the memory of a locked buffer, whose arrays are gone, back to OpenGL, behind the work of all streams on it. */
+/*  Returns the memory of a locked buffer, whose arrays are gone, to OpenGL, after the work of all streams on it. */
 static bool ignis__gl_return(const char *call, ignis__gl_buffer *buffer)
 {
     ignis__storage *storage = buffer->storage;
@@ -212,7 +218,8 @@ IGNIS__COLD IGNIS_API ignis_status ignis_gl_unregister(ignis_gl_buffer handle)
     return ignis__gl_leave(buffer, &binding, ok);
 }
 
-/*  Arrays are closed before. Without an OpenGL context in this thread the driver may refuse, and frees the rest with the device. */
+/*  Frees the remaining buffers; their arrays are freed. Without an OpenGL context in this thread the driver may
+    refuse, and frees the rest with the device. */
 IGNIS__COLD static void ignis__gl_buffers_close(const char *call)
 {
     ignis__gl_buffer *buffer;

@@ -1,4 +1,7 @@
-/* --- compiling ------------------------------------------------------------------------------------------------------ */
+/*  kernel/compile.c - compiles a program with NVRTC
+
+    Chooses the architecture, collects options and headers, and copies image and lowered names out of NVRTC.
+    May use: program.c, >>loader. Locks: none; callers hold the lock of the key. */
 
 IGNIS__COLD static ignis_status ignis__nvrtc_fail(const char *call, const char *function, int error)
 {
@@ -13,8 +16,9 @@ IGNIS__COLD static bool ignis__nvrtc_check(const char *call, const char *functio
 }
 #define IGNIS__NVRTC_OK(call, name, args) ignis__nvrtc_check(call, #name, IGNIS__NVRTC(name, args))
 
-/*  -arch for a device: its own machine code where this NVRTC knows it, with the architecture-specific instructions that come with 9.0
-    ("sm_90a"); else the newest older virtual architecture, which the driver translates. */
+/*  Chooses -arch for a device: its own machine code if this NVRTC knows the device, from 9.0 on with the
+    architecture-specific instructions ("sm_90a"); else the newest older virtual architecture, which the driver
+    translates. */
 IGNIS__COLD static bool ignis__arch_choose(const char *call, const ignis__device *device, char *arch, size_t size, bool *is_ptx)
 {
     int known[64], count = 0, best = 0, i, wanted = ignis__capability(&device->info);
@@ -37,7 +41,7 @@ IGNIS__COLD static bool ignis__arch_choose(const char *call, const ignis__device
     return true;
 }
 
-/*  The options that Ignis adds, unless the program has its own, and the program's. Returns how many. */
+/*  Collects the options that Ignis adds, unless the program has its own, and the program's. Returns their count. */
 IGNIS__COLD static int ignis__options_gather(const ignis__program *program, const char *arch, const char **options)
 {
     static const char *const defaults[] = {"-arch", "-std=c++17", "-default-device"};
@@ -67,7 +71,7 @@ static bool ignis__has_include_path(const ignis__program *program)
     return false;
 }
 
-/*  Reports what a compile had to say: remarks as a warning, errors as the failure. */
+/*  Reports the log of a compilation: remarks as a warning, errors as the failure. */
 IGNIS__COLD static ignis_status ignis__compile_log(const char *call, const ignis__program *program, const char *arch, void *handle,
                                                    int error)
 {
@@ -114,7 +118,8 @@ IGNIS__COLD static ignis_status ignis__compile_log(const char *call, const ignis
     return status;
 }
 
-/*  The next name of a list with ; between names, and its length without the blanks around it; null: there is none. */
+/*  Returns the next name of a list with ; between names, and its length without surrounding blanks. NULL if there is
+    none. */
 IGNIS__COLD static const char *ignis__entry_next(const char **list, size_t *length)
 {
     const char *name = *list ? *list + strspn(*list, " \t\n") : "";
@@ -127,7 +132,7 @@ IGNIS__COLD static const char *ignis__entry_next(const char **list, size_t *leng
     return name;
 }
 
-/*  Where a name is in a list, from 0 on; -1: it is not there. */
+/*  Returns the index of a name in a list, -1 if it is not there. */
 IGNIS__COLD static int ignis__entry_index(const char *list, const char *wanted)
 {
     size_t length;
@@ -139,7 +144,7 @@ IGNIS__COLD static int ignis__entry_index(const char *list, const char *wanted)
     return -1;
 }
 
-/*  A name of a list by its place, in memory of ignis__alloc. Null, and reported: there is no memory. */
+/*  Returns a name of a list by its index, in memory of ignis__alloc. NULL, and reported, if out of memory. */
 IGNIS__COLD static char *ignis__entry_copy(const char *call, const char *list, int index)
 {
     size_t length = 0;
@@ -153,7 +158,7 @@ IGNIS__COLD static char *ignis__entry_copy(const char *call, const char *list, i
     return copy;
 }
 
-/*  Copies the lowered names, in a list as the entries are, and the image of a compiled program out of NVRTC. */
+/*  Copies the lowered names, in the order of the entries, and the image of a compiled program out of NVRTC. */
 IGNIS__COLD static bool ignis__image_fetch(const char *call, const ignis__program *program, void *handle, bool is_ptx, ignis__image *image)
 {
     const char *list, *lowered;
@@ -191,7 +196,7 @@ typedef struct ignis__headers {
     const char **names, **texts; /* in one block */
 } ignis__headers;
 
-/*  The text behind its byte order mark, which NVRTC does not skip. */
+/*  Returns the text after its byte order mark, which NVRTC does not skip. */
 static const char *ignis__skip_byte_order_mark(const char *text) { return strncmp(text, "\xEF\xBB\xBF", 3) == 0 ? text + 3 : text; }
 
 static void ignis__headers_free(ignis__headers *headers)
@@ -231,7 +236,7 @@ IGNIS__COLD static bool ignis__headers_gather(const char *call, const ignis__pro
     return ok;
 }
 
-/*  arch: an option of NVRTC, which is loaded. */
+/*  Compiles a program; NVRTC is loaded. arch: an option of NVRTC. */
 IGNIS__COLD static bool ignis__image_compile(const char *call, const ignis__program *program, const char *arch, bool is_ptx,
                                              ignis__image *image)
 {

@@ -1,12 +1,18 @@
-/* --- the disk cache ----------------------------------------------------------------------------------------------- */
+/*  kernel/disk_cache.c - the kernel cache on disk: a file per image, named by its key
 
-/*  One file an image, named by its key: a header, the lowered name, the image. A file is written under another name and then
-    renamed, so a reader meets a whole file or none; whatever is not whole is compiled again. */
+    Files are private to the user, complete or absent, and checked before the driver reads them. The least recently
+    used are deleted beyond the limit.
+    May use: program.c, base/file_io.c. Failures are warnings: a program then runs without the cache. Locks: none,
+    files are renamed into place. */
+
+/*  The head of a cache file. A file has one image and is named by its key: this header, the lowered name, the image.
+    It is written under another name and then renamed, so a reader finds a complete file or none. An incomplete file
+    is compiled again. */
 typedef struct ignis__cache_header {
     char magic[8];
     uint64_t key[2];
     uint64_t lowered_size, image_size;
-    uint64_t checksum; /* of what follows */
+    uint64_t checksum; /* of the bytes after it */
 } ignis__cache_header;
 
 static const char ignis__cache_magic[8] = {'I', 'G', 'N', 'I', 'S', 'B', 'I', '1'};
@@ -16,7 +22,7 @@ IGNIS__COLD static void ignis__cache_path(char *path, size_t size, const uint64_
     snprintf(path, size, "%s/%016llx%016llx.ignis", ignis__kernels_state.cache_dir, (unsigned long long)key[0], (unsigned long long)key[1]);
 }
 
-/*  why: "", or the reason. */
+/*  Logs that the cache cannot be used. why: "", or the reason. */
 IGNIS__COLD static void ignis__cache_warn(const char *call, const char *what, const char *path, const char *why)
 {
     bool warned;
@@ -31,7 +37,7 @@ IGNIS__COLD static void ignis__cache_warn(const char *call, const char *what, co
                    call, what, path, *why ? ": " : "", why);
 }
 
-/*  Reads a file of the cache. One that others own or may write to is left alone: it could be anybody's program. */
+/*  Reads a file of the cache. A file that other users own or may write to is ignored: it could contain any program. */
 IGNIS__COLD static void *ignis__cache_read(const char *call, const char *path, size_t *size)
 {
     char why[160];
@@ -41,7 +47,7 @@ IGNIS__COLD static void *ignis__cache_read(const char *call, const char *path, s
     return data;
 }
 
-/*  Makes the folder of the cache; false, and a warning: it is not there, or others own it or may write to it. */
+/*  Creates the folder of the cache. False, and a warning, if it cannot, or if other users own it or may write to it. */
 IGNIS__COLD static bool ignis__cache_folder(const char *call)
 {
     const char *folder = ignis__kernels_state.cache_dir;
@@ -52,7 +58,7 @@ IGNIS__COLD static bool ignis__cache_folder(const char *call)
     return false;
 }
 
-/*  Whether a table of `count` times `each` bytes at `at` lies inside of an image. */
+/*  Checks that a table of `count` entries of `each` bytes at `at` is inside an image. */
 static bool ignis__image_has(size_t size, uint64_t at, uint64_t count, uint64_t each)
 {
     return at <= size && count <= (size - at) / (each ? each : 1);
@@ -66,7 +72,8 @@ static uint64_t ignis__image_number(const unsigned char *image, uint64_t at, int
     return number;
 }
 
-/*  The driver, which is told no size, must not read beyond an image, behind which a byte is 0. Null: it does not; else what is wrong. */
+/*  Checks that an image ends inside its buffer, which a 0 follows: the driver takes no size. Returns NULL if it does,
+    else the reason. */
 IGNIS__COLD static const char *ignis__image_fault(const void *data, size_t size)
 {
     const unsigned char *image = (const unsigned char *)data;
@@ -95,7 +102,8 @@ IGNIS__COLD static const char *ignis__image_fault(const void *data, size_t size)
     return "it is neither a cubin, nor a fatbin, nor PTX";
 }
 
-/*  Whether bytes of a file, behind which there is room for one more, are the image of its key, which is then in them. */
+/*  Checks that the bytes of a file are the image of its key, and fills the image. The buffer has room for one more
+    byte. */
 IGNIS__COLD static bool ignis__cache_parse(ignis__image *image, char *file, size_t size)
 {
     ignis__cache_header header;
@@ -136,13 +144,14 @@ IGNIS__COLD static bool ignis__image_from_disk(const char *call, ignis__image *i
     return false;
 }
 
-/*  Finds the oldest file of the cache, and the bytes of all. */
+/*  A search for the oldest file of the cache, and the bytes of all files. */
 typedef struct ignis__cache_scan {
     int64_t total, oldest_time, oldest_size;
     char oldest[1024];
 } ignis__cache_scan;
 
-/*  Whether a file of the folder is the cache's own: the name of an image, 32 hexadecimal digits, or of what was to become one, or nvrtc.txt. */
+/*  Checks whether a file of the folder belongs to the cache: an image (32 hexadecimal digits), an unfinished one, or
+    nvrtc.txt. */
 static bool ignis__cache_is_own(const char *name)
 {
     size_t length = strlen(name), digits = strspn(name, "0123456789abcdef"), part = strlen(".ignis-part");
@@ -180,7 +189,7 @@ IGNIS__COLD static void ignis__cache_evict(void)
     } while (ignis__file_remove(scan.oldest));
 }
 
-/*  Writes down whose images these are: a program finds them without NVRTC, too. */
+/*  Writes the version of the NVRTC that compiled these images, so that programs without NVRTC find them. */
 IGNIS__COLD static void ignis__cache_sign(const char *call)
 {
     uint64_t release = ignis__libraries[IGNIS_LIBRARY_NVRTC].release;

@@ -1,8 +1,11 @@
 /* ===============================================================================================================
-   >>elementwise - fill, copy, cast, add, mul, scale.
+   >>elementwise - fill, copy, cast, add, mul, scale
+
+   Arrays of one numel, computed by kernels/elementwise.cu; copies between devices go through the driver.
+   May use: kernel/launch.c, builtin.c, array/work.c. Locks: none.
    =============================================================================================================== */
 
-/*  Geometry of kernels/elementwise.cu: 256 threads do 4096 elements. */
+/*  Launches a kernel of kernels/elementwise.cu: 256 threads compute 4096 elements. */
 static bool ignis__elementwise(const ignis__work *work, ignis__builtin builtin, ignis_dtype dtype, int64_t numel, void **params)
 {
     unsigned grid[3] = {0, 1, 1}, block[3] = {256, 1, 1};
@@ -61,7 +64,7 @@ static bool ignis__same_device(const char *call, const ignis__array *dst, const 
                              ignis__device_ordinal(dst->storage->device), name, ignis__device_ordinal(src->storage->device));
 }
 
-/*  Converts on one device. */
+/*  Converts an array on one device. */
 static bool ignis__array_convert(const char *call, ignis__array *dst, ignis__array *src)
 {
     ignis__work work;
@@ -78,7 +81,7 @@ static bool ignis__array_convert(const char *call, ignis__array *dst, ignis__arr
     return ok;
 }
 
-/*  Copies between devices, on the current stream of dst's device, behind the work on that of src's. */
+/*  Copies between devices on the current stream of dst's device, after the work on that of src's device. */
 static bool ignis__array_copy_peer(const char *call, ignis__array *dst, ignis__array *src)
 {
     ignis__device *from_device = src->storage->device;
@@ -145,7 +148,8 @@ IGNIS_API ignis_array ignis_array_cast(ignis_array handle, ignis_dtype dtype)
     return made;
 }
 
-/*  dst = f(sources), all of one dtype and numel on one device. params are the kernel's, with addresses[0] for dst. */
+/*  Computes dst = f(sources), all of one dtype and numel on one device. params are the kernel's, with addresses[0]
+    for dst. */
 static ignis_status ignis__array_map(const char *call, ignis__builtin builtin, int count, const ignis_array *handles,
                                      const char *const *names, ignis__address *addresses, void **params, int64_t *numel)
 {

@@ -1,5 +1,12 @@
-/*  A function of a module, allowed all shared memory of a block: another thread could lower what a launch asked for. A driver that loads lazily
-    loads it now: at its first launch that might wait for what runs on the device. */
+/*  kernel/function.c - functions of modules
+
+    Sets the shared memory a function may use, once, and finds out whether it can begin before earlier work ends
+    (programmatic dependent launch).
+    May use: module.c. Locks: none. */
+
+/*  Returns a function of a module, with all shared memory of a block allowed: another thread could lower a launch's
+    setting. A driver that loads lazily loads it now, because at the first launch it might wait for work on the
+    device. */
 IGNIS__COLD static bool ignis__function_get(const char *call, ignis__device *device, const ignis__module *unit, const char *name,
                                             void **function)
 {
@@ -13,7 +20,8 @@ IGNIS__COLD static bool ignis__function_get(const char *call, ignis__device *dev
     return true;
 }
 
-/*  Whether a function can wait for what is ahead of it: not where it was made from PTX for older devices, which has no instruction for that. */
+/*  Checks whether a function can wait for earlier work: not if it was translated from PTX for older devices, which
+    has no such instruction. */
 IGNIS__COLD static bool ignis__function_waits(const char *call, ignis__device *device, void *function, bool *waits)
 {
     int version = 0;

@@ -1,16 +1,21 @@
 /* ===============================================================================================================
-   >>graph - CUDA graphs: capture and replay.
+   >>graph - CUDA graphs: capture and replay
+
+   Turns the result of >>capture into a handle that is launched on the current stream.
+   May use: >>capture, >>memory. Invariant: a graph keeps everything that its work uses. Locks: a graph's slot, then
+   a device.
    =============================================================================================================== */
 
 typedef struct ignis__graph {
     ignis__slot slot;
     void *exec;              /* CUgraphExec */
-    ignis__capture *capture; /* what it was made of */
+    ignis__capture *capture; /* the capture it was made from */
 } ignis__graph;
 
 static ignis__pool ignis__graphs = IGNIS__POOL(ignis__graph, IGNIS__KIND_GRAPH, "graph", IGNIS_DIAG_GRAPH_FREED);
 
-/*  Takes apart what a capture has become; exec may be null. The device is idle, and what the capture took of its memory goes to Ignis' own stream. */
+/*  Destroys the result of a capture; exec may be NULL. The device is idle, and the memory of the capture goes to
+    Ignis' own stream. */
 IGNIS__COLD static void ignis__graph_destroy(const char *call, ignis__capture *capture, void *exec)
 {
     if (exec)
@@ -34,7 +39,7 @@ static void ignis__graph_drop(const char *call, ignis__graph *graph)
     entered = ignis__device_enter_to_give(call, device, &binding);
     if (entered)
         (void)ignis__device_finish(device);
-    ignis__graph_destroy(call, graph->capture, lost ? NULL : graph->exec); /* where the device cannot be entered, too */
+    ignis__graph_destroy(call, graph->capture, lost ? NULL : graph->exec); /* also if the device cannot be entered */
     if (entered)
         ignis__device_leave(&binding);
     ignis__pool_recycle(&ignis__graphs, graph);
@@ -53,7 +58,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_graph_begin(void)
     device = ignis__device_current_enter(call, &binding);
     if (!device)
         return ignis__failed();
-    /* trimmed, as what earlier graphs left can become memory of this one */
+    /* trimmed, so that memory of earlier graphs can be used by this one */
     ok = ignis__device_wait(call, device) && ignis__cache_trim(call, device, &ignis__caches[device - ignis__devices]) >= 0 &&
          ignis__capture_begin(call, device);
     ignis__device_leave(&binding);
@@ -92,7 +97,8 @@ IGNIS__COLD IGNIS_API ignis_graph ignis_graph_end(void)
     return handle;
 }
 
-/*  False, and reported: the stream is captured, by whomever. The driver would refuse a launch into it, and spoil the capture. */
+/*  Checks that the stream is not captured by any thread. False, and reported: the driver would refuse the launch, and
+    invalidate the capture. */
 static bool ignis__graph_launchable(const char *call, ignis__device *device, void *stream)
 {
     int captures = 0;

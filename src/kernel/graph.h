@@ -1,15 +1,17 @@
 /* >>graph - a step captured once, replayed with one call -------------------------------------------------------- */
 
-/*  Work that was captured once and is replayed with one call. */
+/*  Work captured once and replayed with one call. */
 typedef struct ignis_graph {
     uint64_t id;
 } ignis_graph;
 
-/*  ignis_graph_begin - from here on, what the calling thread queues on its current stream is captured instead of run
-    Work of other threads is not captured: it goes to their own streams. Run the same work once before: kernels are compiled, plans made
-    and optimizer tables filled then. While it captures, calls that would have to wait or to read host memory (to_host, item, from_host,
-    synchronize, freeing a kernel, a graph or pinned memory, adding to an optimizer) fail with IGNIS_ERROR_UNSUPPORTED and leave the capture
-    as it is; so does ignis_graph_launch. Memory taken during the capture stays with the graph.
+/*  ignis_graph_begin - capture what the calling thread queues on its current stream from here on, instead of running
+    it
+    Work of other threads is not captured: it goes to their own streams. Run the same work once before the capture:
+    this compiles kernels, makes plans and fills optimizer tables. During the capture, calls that would have to wait
+    or to read host memory (to_host, item, from_host, synchronize, freeing a kernel, a graph or pinned memory, adding
+    to an optimizer) fail with IGNIS_ERROR_UNSUPPORTED and leave the capture unchanged; so does ignis_graph_launch.
+    Memory taken during the capture stays with the graph.
     Returns: IGNIS_OK, or the reason.
     Errors: ARGUMENT (this thread captures already), DEVICE, CUDA.
     Ownership: nothing to free; end it with ignis_graph_end.
@@ -19,15 +21,16 @@ IGNIS_API ignis_status ignis_graph_begin(void);
 /*  ignis_graph_end - end the capture, and make the graph
     Returns: the graph, or no handle; the capture is over either way.
     Errors: ARGUMENT (nothing is captured), MEMORY, CUDA.
-    Ownership: the caller frees it with ignis_graph_free. Arrays and kernels that the captured work uses are kept alive by the graph; results keep
-    their handles, and each launch writes into them anew.
+    Ownership: the caller frees it with ignis_graph_free. The graph keeps arrays and kernels of the captured work
+    alive. Results keep their handles, and each launch writes them again.
     Threads: the one that began. */
 IGNIS_API ignis_graph ignis_graph_end(void);
 
 /*  ignis_graph_launch - replay the captured work
-    Random numbers (ignis_dropout, ignis_tensor_rand, ignis_tensor_randn) are new at each launch, and within one the same for an operation and
-    its gradient. They follow from the seed and the calls before, as of the capture, and from the count of launches, which begins at 1.
-    CUDA puts no graph into another one: while the current stream is captured, the launch is refused and the capture goes on.
+    Random numbers (ignis_dropout, ignis_tensor_rand, ignis_tensor_randn) are new at each launch; within one launch an
+    operation and its gradient use the same numbers. They follow from the seed and the calls before the capture, and
+    from the count of launches, which begins at 1. CUDA does not put a graph into another one: while the current
+    stream is captured, the launch is refused and the capture goes on.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, DEVICE (another device is current), UNSUPPORTED (the current stream is captured), CUDA.
     Ownership: unchanged.

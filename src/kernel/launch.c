@@ -1,4 +1,9 @@
-/* --- launches ------------------------------------------------------------------------------------------------------- */
+/*  kernel/launch.c - launches: arguments and limits checked, then queued
+
+    All launches of Ignis and of the caller end in ignis__launch_as.
+    May use: function.c, array/work.c, device/trace.c. Invariant: arrays of a launch are held until it is queued,
+    and recycled in stream order.
+    Locks: none. */
 
 #define IGNIS__ARG_SCALAR(suffix, ctype, TYPE)          \
     IGNIS_API ignis_arg ignis_arg_##suffix(ctype value) \
@@ -25,7 +30,7 @@ IGNIS_API ignis_arg ignis_arg_bytes(const void *bytes, size_t size)
     return arg;
 }
 
-/*  The arguments of one launch as the driver takes them, and the arrays that are held meanwhile. */
+/*  The arguments of one launch as the driver takes them, and the arrays held until it is queued. */
 typedef struct ignis__launch_args {
     void *params[IGNIS__MAX_PARAMS];
     ignis__address addresses[IGNIS__MAX_PARAMS];
@@ -90,7 +95,7 @@ static bool ignis__args_gather(const ignis__work *work, const ignis__kernel_code
     return true;
 }
 
-/*  Whether all blocks of a launch can run at once, the kernel alone on the device. */
+/*  Checks that all blocks of a launch can run at once, if the kernel is alone on the device. */
 IGNIS__COLD static bool ignis__launch_check_together(const ignis__work *work, const ignis__kernel_code *code, const ignis_launch *launch,
                                                      const unsigned grid[3], int threads)
 {
@@ -110,7 +115,7 @@ IGNIS__COLD static bool ignis__launch_check_together(const ignis__work *work, co
                work->device->info.multiprocessors);
 }
 
-/*  Checks a launch against the limits of device and kernel, with 0 as 1 where that is allowed. */
+/*  Checks a launch against the limits of device and kernel; 0 becomes 1 where that is allowed. */
 static bool ignis__launch_check(const ignis__work *work, const ignis__kernel_code *code, const ignis_launch *launch, unsigned grid[3],
                                 unsigned block[3])
 {
@@ -135,8 +140,9 @@ static bool ignis__launch_check(const ignis__work *work, const ignis__kernel_cod
            (!launch->cooperative || ignis__launch_check_together(work, code, launch, grid, (int)threads));
 }
 
-/*  dependent: the kernel waits by itself for what is ahead of it on the stream, and may begin earlier (programmatic dependent launch). together: its
-    blocks wait for each other, and all run at once; the driver has cuLaunchKernelEx. */
+/*  Launches a kernel. dependent: the kernel itself waits for earlier work on the stream, and may begin before it ends
+    (programmatic dependent launch). together: the blocks wait for each other, so all run at once; the driver has
+    cuLaunchKernelEx. */
 static bool ignis__launch_as(const ignis__work *work, void *function, const unsigned grid[3], const unsigned block[3], unsigned shared,
                              void **params, bool dependent, bool together)
 {

@@ -1,4 +1,9 @@
-/* --- images and modules --------------------------------------------------------------------------------------------- */
+/*  kernel/module.c - finds or makes images, and loads them as modules
+
+    Order: the bundle, the memory cache, the disk cache, NVRTC. An image that the driver refuses is treated as a
+    damaged file, and compiled.
+    May use: compile.c, disk_cache.c, bundle.c, cache_key.c.
+    Locks: the memory cache's lock; the lock of a key while it is compiled; none while the driver loads a module. */
 
 static void ignis__image_drop(ignis__image *image)
 {
@@ -8,7 +13,7 @@ static void ignis__image_drop(ignis__image *image)
     ignis__free(image);
 }
 
-/*  Takes an image out of the list of the memory cache, whose lock is held; null when it is not there. */
+/*  Removes an image from the list of the memory cache, whose lock is held. NULL if it is not there. */
 IGNIS__COLD static ignis__image *ignis__image_unlink(const uint64_t key[2])
 {
     ignis__image **link, *image;
@@ -21,7 +26,7 @@ IGNIS__COLD static ignis__image *ignis__image_unlink(const uint64_t key[2])
     return image;
 }
 
-/*  An image of the memory cache, held; null when it is not there. */
+/*  Holds and returns an image of the memory cache. NULL if it is not there. */
 static ignis__image *ignis__image_find(const uint64_t key[2])
 {
     ignis__image *image;
@@ -36,7 +41,7 @@ static ignis__image *ignis__image_find(const uint64_t key[2])
     return image;
 }
 
-/*  Puts an image into the memory cache, instead of one of its key; the ones that were used least recently make room. */
+/*  Puts an image into the memory cache, replacing one with its key; the least recently used images are dropped. */
 IGNIS__COLD static void ignis__image_keep(ignis__image *image)
 {
     ignis__image **link = &ignis__kernels_state.images;
@@ -58,8 +63,9 @@ IGNIS__COLD static void ignis__image_keep(ignis__image *image)
     ignis__mutex_unlock(&ignis__kernels_state.lock);
 }
 
-/*  The image of a program, held: from memory, from disk, or compiled, always so where the caches are not trusted. Null on failure. Who asks for one
-    that is being compiled waits for it. It is cached when its key is what it was: a file that it includes may have changed meanwhile. */
+/*  Holds and returns the image of a program: from memory, from disk, or compiled; always compiled if the caches are
+    not trusted. NULL on failure. A thread that needs a program being compiled waits for it. The image is cached if
+    its key is unchanged: an included file may have changed meanwhile. */
 IGNIS__COLD static ignis__image *ignis__image_get(const char *call, ignis__device *device, const ignis__program *program,
                                                   const uint64_t key[2], bool trust, bool *from_cache)
 {
@@ -91,7 +97,8 @@ IGNIS__COLD static ignis__image *ignis__image_get(const char *call, ignis__devic
     return image;
 }
 
-/*  False after a failure: of the driver, when *error is not 0, which the caller may mend or report; another one is reported already. */
+/*  Loads a module. False on failure: with *error of the driver, which the caller reports or handles; other failures
+    are reported. */
 IGNIS__COLD static bool ignis__module_load(const char *call, const ignis__image *image, ignis__module *unit, int *error)
 {
     unit->lowered = ignis__copy_string(image->lowered);
@@ -116,7 +123,8 @@ IGNIS__COLD static void ignis__module_unload(ignis__module *unit)
     memset(unit, 0, sizeof *unit);
 }
 
-/*  Unloads a module whose launches may still be queued, even if the device cannot be entered; after a fault it ends with the process. */
+/*  Unloads a module whose launches may still be queued, even if the device cannot be entered; after a fault it ends
+    with the process. */
 static void ignis__module_unload_when_idle(const char *call, ignis__device *device, ignis__module *unit)
 {
     ignis__binding binding;
@@ -130,14 +138,15 @@ static void ignis__module_unload_when_idle(const char *call, ignis__device *devi
         ignis__device_leave(&binding);
 }
 
-/*  Whether a driver's error means that an image is not for it, or not for the device. */
+/*  Checks whether a driver's error means that an image does not suit the driver or the device. */
 static bool ignis__image_is_foreign(int error)
 {
     return error == IGNIS__CU_INVALID_IMAGE || error == IGNIS__CU_NO_BINARY || error == IGNIS__CU_INVALID_PTX ||
            error == IGNIS__CU_NO_JIT || error == IGNIS__CU_UNSUPPORTED_PTX;
 }
 
-/*  Loads a program from the bundle: its best image that the driver takes. False with *failed: that is reported; else it is not there. */
+/*  Loads a program from the bundle: the best image that the driver accepts. False with *failed if reported; else the
+    program is not in it. */
 IGNIS__COLD static bool ignis__module_from_bundle(const char *call, ignis__device *device, const ignis__program *program,
                                                   ignis__module *unit, bool *failed)
 {
@@ -157,7 +166,7 @@ IGNIS__COLD static bool ignis__module_from_bundle(const char *call, ignis__devic
         char why[256];
         ignis__string_writer text;
         if (included != 0 && included != entry.included)
-            continue; /* the files are there, and are others now */
+            continue; /* the files exist, but have changed */
         ignis__string_begin(&text, why, sizeof why);
         wrong = ignis__bundle_unpack(bundle, &entry, &image.data, &text);
         image.lowered = (char *)(uintptr_t)(name + strlen(name) + 1);
@@ -180,7 +189,7 @@ IGNIS__COLD static bool ignis__module_from_bundle(const char *call, ignis__devic
     return false;
 }
 
-/*  Loads the image that the caller has. */
+/*  Loads the caller's image. */
 IGNIS__COLD static bool ignis__module_from_image(const char *call, ignis__device *device, const ignis__program *program,
                                                  ignis__module *unit)
 {
@@ -203,8 +212,8 @@ IGNIS__COLD static bool ignis__module_from_image(const char *call, ignis__device
     return false;
 }
 
-/*  Loads a program on a device that is entered. Loading may wait for the device, and that for a kernel which waits for what another thread is
-    about to launch on another one: no lock is held meanwhile. */
+/*  Loads a program on an entered device. Loading may wait for the device, and the device for a kernel that waits for
+    a launch of another thread on another device: no lock is held meanwhile. */
 IGNIS__COLD static bool ignis__module_make(const char *call, ignis__device *device, const ignis__program *program, ignis__module *unit)
 {
     uint64_t key[2];
@@ -216,7 +225,7 @@ IGNIS__COLD static bool ignis__module_make(const char *call, ignis__device *devi
     ignis__program_range(program, &first, &last);
     if (!program->image)
         ignis__request_add(program, first, last);
-    if (ignis__global.dry_run) /* nothing is compiled, but what would be missing is missing */
+    if (ignis__global.dry_run) /* nothing is compiled, but a missing program is reported */
         return (!ignis__compile_never || !ignis__the_bundle.data || program->image || ignis__program_bundled(device, program) ||
                 ignis__program_missing(call, program, device)) &&
                !IGNIS__CUDA_FAILED(call, device, cuModuleLoadData, (&unit->module, NULL));
@@ -230,7 +239,7 @@ IGNIS__COLD static bool ignis__module_make(const char *call, ignis__device *devi
         ignis__image_drop(image);
         if (loaded)
             return true;
-        /* in a cache, but not for this driver: that is like a damaged file */
+        /* the driver refuses an image of the cache: treat it as a damaged file */
         again = unit->from_cache && (error == IGNIS__CU_INVALID_IMAGE || error == IGNIS__CU_NO_BINARY);
         trust = false;
         if (error != 0 && !again)

@@ -1,3 +1,8 @@
+/*  kernel/occupancy.c - ignis_kernel_occupancy: how many blocks run at once
+
+    Asks the driver; the block size is searched in whole warps.
+    May use: user_kernel.c. Locks: none. */
+
 IGNIS__COLD IGNIS_API ignis_status ignis_kernel_query(ignis_kernel handle, ignis_kernel_info *info)
 {
     static const char call[] = "ignis_kernel_query";
@@ -25,7 +30,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_kernel_query(ignis_kernel handle, ignis
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-/*  Whether a block can have so many threads, and so much shared memory that is not static. */
+/*  Checks that a block can have that many threads, and that much dynamic shared memory. */
 static bool ignis__block_check(const char *call, const ignis__device *device, const ignis__kernel_code *code, int64_t threads,
                                int64_t shared_bytes)
 {
@@ -40,7 +45,7 @@ static bool ignis__block_check(const char *call, const ignis__device *device, co
     return true;
 }
 
-/*  How many blocks of so many threads run at once on a multiprocessor. */
+/*  Returns how many blocks of a number of threads run at once on an SM. */
 static bool ignis__kernel_resident(const char *call, ignis__device *device, const ignis__kernel_code *code, int threads,
                                    int64_t shared_bytes, int *blocks)
 {

@@ -1,5 +1,12 @@
 /* ===============================================================================================================
-   >>kernel - NVRTC, the kernel cache in memory and on disk, launches, Ignis' own kernels.
+   >>kernel - NVRTC, the kernel cache in memory and on disk, launches, the built-in kernels
+
+   From a program (text, options, headers) to an image (compiled for one architecture) to a module (loaded on a
+   device) to a function. This part: the structs of all of them.
+   May use: >>array, >>device, >>loader. cache_key.c names an image, module.c finds or makes it, user_kernel.c has
+   the kernels of the caller, builtin.c those of Ignis.
+   Locks: ignis__kernels_state's locks guard the memory cache and compilations; no lock is held while a module is
+   loaded.
    =============================================================================================================== */
 
 #include "ignis_kernels.h"
@@ -10,33 +17,33 @@
 
 enum { IGNIS__NVRTC_OUT_OF_MEMORY = 1, IGNIS__NVRTC_INVALID_OPTION = 5, IGNIS__NVRTC_COMPILATION = 6 };
 
-/*  What is compiled: text, options, headers, and the name that is looked up in the result. */
+/*  A program to compile: text, options, headers, and the names to look up in the result. */
 typedef struct ignis__program {
     const char *source;
     const char *name;  /* for compile errors */
     const char *entry; /* a name expression; null: entries are extern "C" and looked up as they are */
     const char *const *options;
     int option_count;
-    const ignis_kernel_header *headers; /* beside those of Ignis */
+    const ignis_kernel_header *headers; /* besides those of Ignis */
     int header_count;
-    const void *image; /* what a compiler has made of it; then there is no text */
+    const void *image; /* compiled code of the caller instead of text */
     size_t image_size;
     const char *part;           /* of a source of Ignis in records and bundles: the first of the kernels that are meant; null: all */
     const char *formula, *line; /* of a formula's kernel: its text, which messages have, and its line of a record; else null */
 } ignis__program;
 
-/*  What comes out: an image for one architecture, and the entry's name in it, in one block of memory. */
+/*  A compiled program for one architecture, with the lowered names of its entries, in one block of memory. */
 typedef struct ignis__image {
     uint64_t key[2];
     char *memory;
     char *lowered;
     void *data;
     size_t size;
-    uint64_t holds;            /* of the memory cache, and of those who load it */
+    uint64_t holds;            /* of the memory cache, and of loaders */
     struct ignis__image *next; /* in the memory cache */
 } ignis__image;
 
-/*  Every kernel has a module of its own, loaded from an image, so that its __device__ variables are its own too. */
+/*  A module. Every kernel has its own, loaded from an image, so its __device__ variables are its own, too. */
 typedef struct ignis__module {
     void *module; /* CUmodule */
     char *lowered;
@@ -49,10 +56,10 @@ typedef struct ignis__module {
 static struct {
     ignis__mutex lock;
     ignis__image *images;       /* the memory cache, last used first */
-    ignis__mutex compiling[16]; /* by key: who asks for a program that is being compiled waits for it */
+    ignis__mutex compiling[16]; /* by key: a thread that needs a program being compiled waits for it */
     char cache_dir[900];        /* "": no disk cache */
     int64_t cache_limit;
-    bool cache_broken;     /* a warning was given */
+    bool cache_broken;     /* a warning was logged */
     bool last_read;        /* the next one was looked for */
     uint64_t last_release; /* of the NVRTC that has last written to the disk cache */
 } ignis__kernels_state;

@@ -1,12 +1,20 @@
-/*  Where an operation's random numbers begin: seed, first Philox counter, and in a CUDA graph the counter of its launches. */
+/*  kernel/random.c - random numbers: Philox counters of threads and of graphs
+
+    An operation takes a range of counters of its thread, so that its gradient can draw the same numbers again. In a
+    graph the count of launches is added.
+    May use: >>capture, elementwise.c. Locks: none; the state is the thread's. */
+
+/*  The start of an operation's random numbers: seed, first Philox counter, and in a CUDA graph the counter of its
+    launches. */
 typedef struct ignis__random {
     uint64_t seed, first;
-    ignis_array launches; /* no handle: none */
+    ignis_array launches; /* no handle if there are none */
 } ignis__random;
 
 static void ignis__array_unclaim_held(const char *call, void *item) { ignis__array_unclaim(call, (ignis__array *)item); }
 
-/*  Lets a capture count the launches of its graph, from 1: the counter begins beside the capture, and goes up ahead of its first reader. */
+/*  Adds a counter of launches to a capture, beginning at 1. It is incremented beside the captured work, before its
+    first reader. */
 IGNIS__COLD static bool ignis__capture_count(const ignis__work *work, ignis__capture *capture, ignis_dtype dtype)
 {
     unsigned one[3] = {1, 1, 1};
@@ -45,7 +53,7 @@ IGNIS__COLD static bool ignis__capture_count(const ignis__work *work, ignis__cap
     return ok;
 }
 
-/*  The counter of launches for random numbers of the calling thread now, or no handle. */
+/*  Returns the counter of launches for random numbers of the calling thread, or no handle. */
 static ignis_array ignis__random_launches(void)
 {
     const ignis__random_state *state = &ignis__thread_now()->random;
@@ -58,7 +66,7 @@ static ignis_array ignis__random_launches(void)
     return launches;
 }
 
-/*  The numbers for so many elements of a tensor on the device of the work. */
+/*  Reserves random numbers for `count` elements of a tensor on the device of the work. */
 static bool ignis__random_take(const ignis__work *work, ignis_dtype dtype, int64_t numel, ignis__random *random)
 {
     ignis__random_state *state = &ignis__thread_now()->random;
@@ -74,7 +82,7 @@ static bool ignis__random_take(const ignis__work *work, ignis_dtype dtype, int64
     return true;
 }
 
-/*  The address of a counter of launches for a kernel; 0 for no handle. */
+/*  Returns the address of a counter of launches for a kernel; 0 for no handle. */
 static bool ignis__random_step(const ignis__work *work, ignis_array launches, ignis__address *step)
 {
     ignis__array *array;

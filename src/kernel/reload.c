@@ -1,4 +1,8 @@
-/* --- reloading -------------------------------------------------------------------------------------------------------- */
+/*  kernel/reload.c - ignis_kernel_reload: another program while the old one is in use
+
+    Compiles on the thread of a ticket for each device that uses the kernel, then installs the program under the
+    slot's lock.
+    May use: user_kernel.c, array/ticket.c. Locks: the slot's lock, not held while compiling. */
 
 typedef struct ignis__reload {
     ignis__kernel *kernel; /* of the handle, held */
@@ -18,7 +22,7 @@ IGNIS__COLD static void ignis__reload_drop(ignis__reload *reload)
     ignis__free(reload);
 }
 
-/*  Whether the new program has all entries of those that handles launch. */
+/*  Checks that the new program has all entries that handles launch. */
 IGNIS__COLD static bool ignis__reload_entries(ignis__device *device, ignis__kernel *before, ignis__kernel *version)
 {
     ignis__kernel_code *code = ignis__kernel_code_get(ignis__reload_call, device, version), *old;
@@ -29,7 +33,7 @@ IGNIS__COLD static bool ignis__reload_entries(ignis__device *device, ignis__kern
     return code != NULL;
 }
 
-/*  Compiles for all devices, and puts the result before those that were asked for earlier. */
+/*  Compiles for all devices, and installs the result, unless a later reload has finished. */
 IGNIS__COLD static void ignis__reload_run(void *context)
 {
     ignis__reload *reload = (ignis__reload *)context;

@@ -1,3 +1,9 @@
+/*  kernel/setup.c - opens and closes the kernel section
+
+    Reads desc and environment: the cache folder and its limit. Closing unloads built-in kernels and frees the
+    memory cache.
+    May use: all parts of the section. Locks: none, ignis_setup and ignis_shutdown alone call it. */
+
 IGNIS__COLD static void ignis__kernels_setup(const char *call, const ignis_desc *desc)
 {
     const char *env = ignis__env("IGNIS_CACHE_DIR"), *chosen = desc->cache_dir && *desc->cache_dir ? desc->cache_dir
@@ -38,7 +44,7 @@ IGNIS__COLD static void ignis__kernels_setup(const char *call, const ignis_desc 
     }
 }
 
-/*  Unloads Ignis' own kernels from a device; its context is current. */
+/*  Unloads the built-in kernels from a device; its context is current. */
 IGNIS__COLD static void ignis__builtins_close(ignis__device *device)
 {
     struct ignis__builtin_code *code = &ignis__builtin_codes[device - ignis__devices];

@@ -1,4 +1,8 @@
-/* --- kernels of the caller ------------------------------------------------------------------------------------------ */
+/*  kernel/user_kernel.c - kernels of the caller: compiled, queried, reloaded, freed
+
+    A kernel has code per device, loaded at the first use there. Handles of ignis_kernel_entry share one program. A
+    reload adds a newer program and keeps the older ones, so that launches need no lock.
+    May use: module.c, function.c. Locks: the slot's lock guards code and replacements. */
 
 #define IGNIS__MAX_PARAMS 64
 
@@ -9,7 +13,7 @@ typedef struct ignis__kernel_code {
     int params; /* -1: the driver does not tell */
     size_t param_size[IGNIS__MAX_PARAMS];
     int max_threads, static_shared;
-    bool waits;  /* for what is ahead of it, if it asks for that */
+    bool waits;  /* it waits for earlier work by itself, if the desc says so */
     char *entry; /* which function it is */
     uint64_t
         entries; /* ignis__kernel_code * of other entries of the module, which is this one's: the newest, a list by `entries` of each */
@@ -19,15 +23,15 @@ typedef struct ignis__kernel {
     ignis__slot slot;
     char *memory; /* of all that the program points to */
     ignis__program program;
-    char *entry;                  /* the first of the program, or what ignis_kernel_entry has asked for */
-    struct ignis__kernel *shares; /* whose program it is then, held; null: its own */
-    const char *file;             /* where the caller has made it, as ignis_call_site says; null: it does not */
+    char *entry;                  /* the first entry of the program, or that of ignis_kernel_entry */
+    struct ignis__kernel *shares; /* the kernel whose program it uses, held; NULL if it has its own */
+    const char *file;             /* the caller's location from ignis_call_site, or NULL */
     int line;
     uint64_t code[IGNIS_MAX_DEVICES]; /* ignis__kernel_code *, made at the first use on a device */
-    uint64_t newest; /* what has replaced the program, as an ignis__kernel * that is in no pool; 0: nothing has. Its lock is the slot's */
-    struct ignis__kernel
-        *older;               /* what that has replaced, in the same way. All live as long as the handle's, so that launches need no lock */
-    uint64_t reloads, reload; /* asked for of this one so far; the number of the one that has made it */
+    uint64_t
+        newest; /* the latest replacement of the program, an ignis__kernel * that is in no pool; 0 if there is none. The slot's lock guards it */
+    struct ignis__kernel *older; /* the replacement before that. All live as long as the handle's kernel, so that launches need no lock */
+    uint64_t reloads, reload;    /* reloads of this kernel so far; the number of the reload that made it */
     ignis__tombstone tombstone;
 } ignis__kernel;
 
@@ -39,7 +43,7 @@ static ignis__kernel *ignis__kernel_hold(const char *call, ignis_kernel handle)
     return (ignis__kernel *)ignis__handle_hold(call, &ignis__kernels, handle.id);
 }
 
-/*  The program that launches of a held kernel run. */
+/*  Returns the program that launches of a held kernel run. */
 static ignis__kernel *ignis__kernel_newest(ignis__kernel *kernel)
 {
     ignis__kernel *owner = kernel->shares ? kernel->shares : kernel;
@@ -113,7 +117,7 @@ IGNIS__COLD static bool ignis__kernel_read(const char *call, ignis__device *devi
            ignis__cuda_check(call, device, "cuFuncGetParamInfo", error) == IGNIS_OK;
 }
 
-/*  The function that code->entry names: one of those that were asked for when the program was compiled, or that the module has by this name. */
+/*  Finds the function of code->entry: an entry named at compilation, or a function of the module with this very name. */
 IGNIS__COLD static bool ignis__kernel_read_entry(const char *call, ignis__device *device, const ignis__kernel *program,
                                                  const ignis__module *unit, ignis__kernel_code *code)
 {
@@ -141,7 +145,7 @@ IGNIS__COLD static bool ignis__kernel_read_entry(const char *call, ignis__device
     return ok;
 }
 
-/*  The kernel's code on a device that is entered, loaded at the first use there. Null on failure. */
+/*  Returns the kernel's code on an entered device, and loads it at the first use there. NULL on failure. */
 IGNIS__COLD static ignis__kernel_code *ignis__kernel_code_get(const char *call, ignis__device *device, ignis__kernel *kernel)
 {
     uint64_t *place = &kernel->code[device - ignis__devices];
@@ -171,7 +175,7 @@ IGNIS__COLD static ignis__kernel_code *ignis__kernel_code_get(const char *call, 
     return code;
 }
 
-/*  Another entry of a program, whose code is there. Null on failure. */
+/*  Adds another entry of a loaded program. NULL on failure. */
 IGNIS__COLD static ignis__kernel_code *ignis__kernel_code_make_entry(const char *call, ignis__device *device, ignis__kernel *program,
                                                                      ignis__kernel_code *code, const char *entry)
 {
@@ -192,7 +196,7 @@ IGNIS__COLD static ignis__kernel_code *ignis__kernel_code_make_entry(const char 
     return made;
 }
 
-/*  That entry, looked for first. */
+/*  Returns that entry, and adds it if necessary. */
 static ignis__kernel_code *ignis__kernel_code_entry(const char *call, ignis__device *device, ignis__kernel *program,
                                                     ignis__kernel_code *code, const char *entry)
 {
@@ -202,7 +206,7 @@ static ignis__kernel_code *ignis__kernel_code_entry(const char *call, ignis__dev
     return found ? found : ignis__kernel_code_make_entry(call, device, program, code, entry);
 }
 
-/*  What launches of a held kernel run on a device that is entered, and its program. Null on failure. */
+/*  Returns the code that launches of a held kernel run on an entered device, and its program. NULL on failure. */
 static ignis__kernel_code *ignis__kernel_code_of(const char *call, ignis__device *device, ignis__kernel *kernel)
 {
     ignis__kernel *program = ignis__kernel_newest(kernel);
@@ -225,7 +229,7 @@ static ignis__program ignis__program_from(const ignis_kernel_desc *desc)
     return program;
 }
 
-/*  Entries have names, each once. */
+/*  Checks that entries have names, each once. */
 IGNIS__COLD static bool ignis__kernel_entries_check(const char *call, const ignis_kernel_desc *desc)
 {
     const char *list = desc->entry, *name;
@@ -247,7 +251,7 @@ IGNIS__COLD static bool ignis__kernel_entries_check(const char *call, const igni
     return true;
 }
 
-/*  A kernel whose image is given: it is looked at where a zero is behind it. */
+/*  Checks a kernel with an image, in a copy that a 0 follows. */
 IGNIS__COLD static bool ignis__kernel_image_check(const char *call, const ignis_kernel_desc *desc)
 {
     const char *wrong;
@@ -270,7 +274,7 @@ IGNIS__COLD static bool ignis__kernel_image_check(const char *call, const ignis_
     return !wrong;
 }
 
-/*  A header has a name and a text, and a name of its own: NVRTC refuses two of one name. */
+/*  Checks that a header has a text and a unique name: NVRTC refuses two of one name. */
 IGNIS__COLD static bool ignis__kernel_header_check(const char *call, const ignis_kernel_desc *desc, int index)
 {
     const ignis_kernel_header *header = &desc->headers[index];
@@ -394,7 +398,7 @@ IGNIS__COLD IGNIS_API ignis_kernel ignis_kernel_compile(const ignis_kernel_desc 
     return handle;
 }
 
-/*  A handle for an entry of a held kernel's program, not published yet. */
+/*  Makes a handle for an entry of a held kernel's program, not yet published. */
 IGNIS__COLD static ignis__kernel *ignis__kernel_make_entry(const char *call, ignis__kernel *kernel, const char *entry)
 {
     ignis__kernel *made = (ignis__kernel *)ignis__pool_take_zeroed(call, &ignis__kernels);

@@ -1,13 +1,16 @@
-/* --- memory ------------------------------------------------------------------------------------------------------------- */
+/*  report/memory_snapshot.c - ignis_memory_snapshot: the uses of memory as JSON or a drawing
 
-/*  What ignis_memory_snapshot knows of a device. */
+    Copies the rows of ignis_memory_rows and the facts of arrays, then writes without locks.
+    May use: device/memory_query.c, >>array, report_file.c. Locks: those of arrays, one at a time. */
+
+/*  The memory of a device in ignis_memory_snapshot. */
 typedef struct ignis__snapshot {
     int device, count;
     ignis_memory_info info;
     ignis_memory_row *rows;
 } ignis__snapshot;
 
-/*  What memory was taken for, as a person says it. */
+/*  Writes the purpose of memory for readers. */
 IGNIS__COLD static void ignis__row_name(const ignis_memory_row *row, char *name, size_t size)
 {
     const char *slash = strrchr(row->file, '/');
@@ -39,7 +42,7 @@ IGNIS__COLD static void ignis__snapshot_json(FILE *file, const ignis__snapshot *
     fprintf(file, "]}");
 }
 
-/*  All arrays that are alive, of all devices. */
+/*  Writes all live arrays of all devices. */
 IGNIS__COLD static void ignis__snapshot_arrays(const char *call, FILE *file)
 {
     ignis__array *array;
@@ -72,7 +75,7 @@ IGNIS__COLD static void ignis__snapshot_arrays(const char *call, FILE *file)
     }
 }
 
-/*  Bars of a device, downwards from y: what lives, before what there was at the peak. Returns where they end. */
+/*  Draws the bars of a device, downwards from y: live bytes, in front of those at the peak. Returns the y below them. */
 IGNIS__COLD static int ignis__snapshot_draw(FILE *file, const ignis__snapshot *shot, int y)
 {
     const double mib = 1048576;

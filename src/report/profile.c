@@ -1,14 +1,19 @@
-/* --- profiles ----------------------------------------------------------------------------------------------------------- */
+/*  report/profile.c - profiles: tables and traces of what device/trace.c recorded
 
-/*  Dense FLOPs of a multiprocessor in a clock: of 16-bit products with sums in f32, of f32 and f64, the better of tensor cores and plain ones. From
-    NVIDIA's tables of throughput (CUDA C++ Programming Guide) and white papers. The last row that is not newer than the device counts. */
+    Reads event times when the devices are idle, sums by kernel, compares with the device's rates (a roofline).
+    May use: device/trace.c, report_file.c. Locks: ignis__profile_ends while a profile begins or ends, then
+    ignis__profile_lock. */
+
+/*  Dense FLOPs of an SM per clock, from NVIDIA's tables of throughput (CUDA C++ Programming Guide) and white papers:
+    of 16-bit products with sums in f32, of f32 and of f64, the higher of tensor cores and plain units. The last row
+    that is not newer than the device counts. */
 static const struct {
     int capability, half, single, wide;
 } ignis__rates[] = {{50, 256, 256, 8},    {60, 128, 128, 64},    {61, 256, 256, 8},   {70, 1024, 128, 64},
                     {75, 1024, 128, 4},   {80, 2048, 128, 128},  {86, 512, 256, 4},   {89, 512, 256, 4},
                     {90, 4096, 256, 256}, {100, 8192, 256, 128}, {103, 8192, 256, 4}, {120, 512, 256, 4}};
 
-/*  What a device can do in a millisecond: bytes, and flops of a dtype. 0: it does not tell. */
+/*  Return the rates of a device per millisecond: bytes, and flops of a dtype. 0 if unknown. */
 IGNIS__COLD static double ignis__rate_memory(const ignis__device *device)
 {
     int clock = 0, bits = 0;
@@ -30,7 +35,7 @@ IGNIS__COLD static double ignis__rate_flops(const ignis__device *device, int dty
                                                         : ignis__rates[i].single);
 }
 
-/*  Lets go of the items and of the clocks. */
+/*  Frees the items and the clocks. */
 IGNIS__COLD static void ignis__profile_drop(ignis__traced *items, size_t count)
 {
     size_t k;
@@ -47,8 +52,9 @@ IGNIS__COLD static void ignis__profile_drop(ignis__traced *items, size_t count)
     ignis__mutex_unlock(&ignis__profile_lock);
 }
 
-/*  Asks when the items of a device were, once it is idle. What was lost to a fault has no time. The driver tells times between two events as
-    floats, which are exact for seconds, not for hours: so each is asked from one that was at most a second earlier. */
+/*  Reads the times of a device's items, once it is idle. Items lost to a fault have no time. The driver gives times
+    between two events as floats, which are exact for seconds, not for hours: so each is measured from an event at
+    most a second earlier. */
 IGNIS__COLD static void ignis__profile_ask(int device, ignis__traced *items, size_t count)
 {
     void *base;
@@ -73,7 +79,8 @@ IGNIS__COLD static void ignis__profile_ask(int device, ignis__traced *items, siz
     }
 }
 
-/*  An operation's bytes go to the longest of its kernels that was told none; without memory for that to the first. */
+/*  Charges an operation's bytes to the longest of its kernels without bytes of their own; without memory for that, to
+    the first. */
 IGNIS__COLD static void ignis__profile_share(ignis__traced *items, size_t count, int threads)
 {
     ignis__traced **longest = (ignis__traced **)ignis__alloc((size_t)(threads + 1) * sizeof *longest); /* by thread */
@@ -100,7 +107,7 @@ IGNIS__COLD static int ignis__profile_order(const void *a, const void *b)
     return (x->ms < y->ms) - (x->ms > y->ms);
 }
 
-/*  Adds the items up by kernels. Null: out of host memory. */
+/*  Sums the items by kernel. NULL if out of host memory. */
 IGNIS__COLD static ignis_profile_row *ignis__profile_sum(const ignis__traced *items, size_t count, int *row_count)
 {
     ignis_profile_row *rows = (ignis_profile_row *)ignis__alloc((count + 1) * sizeof *rows), *row;
@@ -136,7 +143,7 @@ IGNIS__COLD static ignis_profile_row *ignis__profile_sum(const ignis__traced *it
     return rows;
 }
 
-/*  A number of the table, or that it is not known. */
+/*  Writes a number of the table, or that it is unknown. */
 IGNIS__COLD static void ignis__table_number(FILE *file, double value, const char *unit)
 {
     if (value > 0)
@@ -178,7 +185,8 @@ IGNIS__COLD static bool ignis__table_write(const char *call, const char *path, c
     return ignis__report_close(call, path, file);
 }
 
-/*  One span: of a thread of the host (process 0), or of a stream of a device (process 1 and up). Times in microseconds. */
+/*  Writes one span of a host thread (process 0), or of a stream of a device (process 1 and up). Times in
+    microseconds. */
 IGNIS__COLD static void ignis__trace_span(FILE *file, const ignis__traced *traced, const char *name, const char *kind, int process,
                                           int thread, double at, double took)
 {
@@ -251,7 +259,7 @@ IGNIS__COLD static bool ignis__trace_write(const char *call, const char *path, c
     return ignis__report_close(call, path, file);
 }
 
-/*  Waits for the devices that are open, and lets `each` have each of them, entered. */
+/*  Waits for the open devices, and calls `each` with each of them, entered. */
 IGNIS__COLD static bool ignis__profile_devices(const char *call, ignis__traced *items, size_t count, bool begins)
 {
     ignis__binding binding;
@@ -274,7 +282,7 @@ IGNIS__COLD static bool ignis__profile_devices(const char *call, ignis__traced *
     return ok;
 }
 
-static ignis__mutex ignis__profile_ends = IGNIS__MUTEX_INIT; /* held by who begins or ends one */
+static ignis__mutex ignis__profile_ends = IGNIS__MUTEX_INIT; /* held while a profile begins or ends */
 
 IGNIS__COLD IGNIS_API ignis_status ignis_profile_begin(void)
 {
@@ -360,7 +368,7 @@ IGNIS__COLD IGNIS_API int ignis_profile_rows(ignis_profile_row *rows, int capaci
     return count;
 }
 
-/*  Drops a profile that nobody has ended, and what was kept of others. */
+/*  Drops an open profile, and the rows of earlier ones. */
 IGNIS__COLD static void ignis__profile_close(void)
 {
     int i, threads = ignis__profile.threads;

@@ -1,8 +1,9 @@
-/* ===============================================================================================================
-   >>profile - reports of what was written down.
-   =============================================================================================================== */
+/*  report/report_file.c - report files: JSON, XML and numbers written independently of the locale
 
-/*  Text of the caller in JSON: bytes that are no UTF-8, as where a tag was cut, become '?'. */
+    For profiles and memory snapshots. Texts of the caller are escaped.
+    May use: base/file_io.c, base/utf8.c. Locks: none. */
+
+/*  Writes text of the caller in JSON: bytes that are not UTF-8, as in a cut tag, become '?'. */
 IGNIS__COLD static void ignis__json_text(FILE *file, const char *text)
 {
     size_t left = strlen(text);
@@ -24,7 +25,7 @@ IGNIS__COLD static void ignis__json_text(FILE *file, const char *text)
     fputc('"', file);
 }
 
-/*  The same in XML. */
+/*  As ignis__json_text, in XML. */
 IGNIS__COLD static void ignis__xml_text(FILE *file, const char *text)
 {
     for (; *text; text++)
@@ -34,7 +35,7 @@ IGNIS__COLD static void ignis__xml_text(FILE *file, const char *text)
             fputc((unsigned char)*text < 0x20 || (unsigned char)*text >= 0x80 ? '?' : *text, file);
 }
 
-/*  A number with a decimal: fprintf goes by the program's locale, which may write 1,5. */
+/*  A number with a decimal point: fprintf depends on the program's locale, which may write 1,5. */
 typedef struct ignis__point_text {
     char text[32];
 } ignis__point_text;
@@ -48,7 +49,7 @@ IGNIS__COLD static ignis__point_text ignis__point_write(double value)
     return out;
 }
 
-/*  A report takes the place of one that is there; null, and reported: it cannot be written. */
+/*  Opens a report, replacing an old one. NULL, and reported, if it cannot be written. */
 IGNIS__COLD static FILE *ignis__report_open(const char *call, const char *path)
 {
     FILE *file = ignis__file_create(path, IGNIS__FILE_REPLACE);
