@@ -12,7 +12,7 @@
         >>memory        what Ignis holds of a device's memory           ON MEMORY, ON DRY RUNS
         >>array         shapes, dtypes, owners; arrays and views        STEP BY STEP, ON FRAME LOOPS
         >>elementwise   fill, copy, cast, add, mul, scale of arrays
-        >>map           formulas: any expression, element by element    ON FORMULAS
+        >>formula       formulas: any expression, element by element    ON FORMULAS
         >>contract      who owns an array, who may free it; the audit   ON OWNERSHIP
         >>kernel        CUDA source compiled, cached, launched          ON KERNELS, ON SHIPPING, ON FRAME LOOPS
         >>tensor        tensors, scopes, random numbers                 ON TENSORS AND SCOPES
@@ -275,7 +275,7 @@
         leaves at its end: so a backward that fails, at whatever depth, has changed no leaf. A backward function ends the scopes and no-grad
         sections that it begins, and no others; so do the functions given to ignis_checkpoint and ignis_gradcheck.
 
-    ON FORMULAS (>>map, >>ops.map)
+    ON FORMULAS (>>formula, >>ops.formula)
 
         What is computed element by element needs no kernel: it is written down, compiled once, and is one pass over memory. Its gradient
         is made.
@@ -336,7 +336,7 @@
             Gaussian          "0.5*(log(v) + square(x - t)/v)"
             focal             "p = sigmoid(-x*y); -square(p)*logsigmoid(x*y)"
 
-        A formula is compiled when it is first used, for the dtypes, ranks and places of spreading that it meets, and kept until
+        A formula is compiled when it is first used, for the dtypes, ranks and broadcast dimensions that it meets, and kept until
         ignis_shutdown, on disk beyond that. ignis_warmup does not know it, ignis_warmup_record does, when an earlier run has recorded it. So
         a text that is made anew with other numbers in it each time is a mistake: values are for that. Errors name the column. A formula has
         at most 1000 words and signs, and is nested up to 60 deep; it can do nothing but compute.
@@ -1705,77 +1705,81 @@ IGNIS_API ignis_status ignis_array_scale(ignis_array dst, ignis_array src, doubl
 
 #ifndef IGNIS_NO_TENSORS
 
-/* >>map - formulas: any expression, element by element ---------------------------------------------------------- */
+/* >>formula - formulas: any expression, element by element ------------------------------------------------------ */
 
 #define IGNIS_MAX_INPUTS 16 /* of a formula */
 
-/*  The named inputs of a formula: IGNIS_ARRAYS(x, y, IGNIS_ARRAY_VALUE(a, 2.5)) makes them. */
+/*  The named inputs of a formula; IGNIS_ARRAYS(x, y, IGNIS_ARRAY_VALUE(a, 2.5)) makes them. */
 typedef struct ignis_array_inputs {
-    const char *names; /* separated by commas: "x, y, a". In place of a name may stand MACRO(name, anything) */
-    int count;         /* 1 to IGNIS_MAX_INPUTS */
-    ignis_array array[IGNIS_MAX_INPUTS]; /* arrays, and what ignis_array_value has given */
+    /* Separated by commas: "x, y, a". MACRO(name, anything) may replace a name. */
+    const char *names;
+    int count; /* 1 to IGNIS_MAX_INPUTS */
+    /* Arrays, and values made by ignis_array_value. */
+    ignis_array array[IGNIS_MAX_INPUTS];
 } ignis_array_inputs;
 
-/*  ignis_array_map - dst = a formula of arrays, element by element, in one pass: see ON FORMULAS
+/*  ignis_array_map - compute a formula of arrays into dst, element by element, in one pass: see ON FORMULAS
     ignis_array_map(y, "a*x + y", IGNIS_ARRAYS(x, y, IGNIS_ARRAY_VALUE(a, 2.0)))
-    Shapes: inputs broadcast by NumPy's rules, up to 8 dimensions; dst has as many elements as the result. Any dtypes: the
-    result is converted to that of dst by the rules of ignis_array_from_host; f64 is computed in f64 (also where only dst is f64), all
-    else in f32, integers as i64 as long as they meet no floating type. dst may be an input, but not one that is spread, nor overlap one
-    in part.
+    Shapes: inputs broadcast by NumPy's rules, up to 8 dimensions; dst has as many elements as the result. Any dtypes.
+    The result is converted to the dtype of dst by the rules of ignis_array_from_host. f64 is computed in f64, also if
+    only dst is f64. Integers are computed as i64 until they meet a floating type. All else is computed in f32.
+    dst may be an input. It may not be an input that is broadcast, nor overlap an input in part.
     Returns: IGNIS_OK, or the reason.
-    Errors: FREED, ARGUMENT (the formula, which the message has with the column; names; null; never written to; overlaps dst), SHAPE,
-    DEVICE, MEMORY, LIBRARY, COMPILE, CUDA.
+    Errors: FREED, ARGUMENT (the formula, with its column in the message; names; null; never written to; overlaps dst),
+    SHAPE, DEVICE, MEMORY, LIBRARY, COMPILE, CUDA.
     Ownership: unchanged.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_status ignis_array_map(ignis_array dst, const char *formula, ignis_array_inputs inputs);
 
-/*  ignis_array_map_many - several results of a formula of arrays, which are written apart by commas, in one pass
-    ignis_array_map_many(2, (ignis_array[]){x, r}, "x + a*p, r - a*q", IGNIS_ARRAYS(x, r, p, q, IGNIS_ARRAY_VALUE(a, alpha)))
-    Each is as in ignis_array_map, and may be an input: all are read before one is written. count is 1 to IGNIS_MAX_INPUTS.
+/*  ignis_array_map_many - compute several results of a formula, separated by commas, in one pass
+    ignis_array_map_many(2, (ignis_array[]){x, r}, "x + a*p, r - a*q", IGNIS_ARRAYS(x, r, p, q, IGNIS_ARRAY_VALUE(a, t)))
+    Each result is as in ignis_array_map and may be an input: all inputs are read before a result is written. count is 1
+    to IGNIS_MAX_INPUTS.
     Returns: IGNIS_OK, or the reason.
-    Errors: those of ignis_array_map; ARGUMENT (count, which is not that of the formula's results; two of them overlap).
+    Errors: those of ignis_array_map; ARGUMENT (count is not the formula's number of results; two results overlap).
     Ownership: unchanged.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_status ignis_array_map_many(int count, const ignis_array *results, const char *formula,
                                             ignis_array_inputs inputs);
 
-/*  How many elements become one. Of argmax and argmin the first place counts. */
+/*  A reduction to one element. argmax and argmin return the first position. */
 typedef enum ignis_reducer {
     IGNIS_REDUCE_SUM = 1,
     IGNIS_REDUCE_MEAN,
     IGNIS_REDUCE_PROD,
     IGNIS_REDUCE_MAX,
     IGNIS_REDUCE_MIN,
-    IGNIS_REDUCE_ANY, /* whether one is true */
+    IGNIS_REDUCE_ANY, /* whether any element is true */
     IGNIS_REDUCE_ALL,
-    IGNIS_REDUCE_ARGMAX, /* the place of the largest element in the dimensions that are reduced */
+    IGNIS_REDUCE_ARGMAX, /* the position of the largest element in the reduced dimensions */
     IGNIS_REDUCE_ARGMIN,
-    IGNIS_REDUCE_LOGSUMEXP, /* log of the sum of exp, which does not overflow */
-    IGNIS_REDUCE_NORM,      /* root of the sum of squares, which do not overflow; its gradient at 0 is 0 */
+    IGNIS_REDUCE_LOGSUMEXP, /* the logarithm of the sum of exp, without overflow */
+    IGNIS_REDUCE_NORM,      /* the root of the sum of squares, without overflow; its gradient at 0 is 0 */
     IGNIS_REDUCE_COUNT
 } ignis_reducer;
 
-/*  ignis_array_reduce - dst = the sum, the mean, the largest, ... of a formula of arrays, in one pass
+/*  ignis_array_reduce - reduce a formula of arrays to its sum, mean, largest element, ... in one pass
     ignis_array_reduce(dot, IGNIS_REDUCE_SUM, "x*y", IGNIS_ARRAYS(x, y))
-    Shapes: inputs broadcast by NumPy's rules; dst spreads over what they give, and the formula is reduced where that has
-    more elements: dst of [1] is for all elements, [rows, 1] for each row, [cols] or [1, cols] for each column. Dtypes as in
-    ignis_array_map; sums are in f32 (f64 in f64, i64 of integers), in a fixed order. The mean of integers is that of their exact sum. NaN
-    is the largest and the smallest number. The sum of nothing is 0, prod and all 1, the mean NaN.
+    Shapes: inputs broadcast by NumPy's rules. dst broadcasts to their shape, and the formula is reduced where that is
+    larger: dst of [1] is for all elements, [rows, 1] for each row, [cols] or [1, cols] for each column.
+    Dtypes as in ignis_array_map. Sums are in f32 (f64 in f64, i64 of integers), in a fixed order. The mean of integers
+    is the mean of their exact sum. NaN is the largest and the smallest number. The sum of no elements is 0, prod and all
+    are 1, the mean is NaN.
     Returns: IGNIS_OK, or the reason.
-    Errors: FREED, ARGUMENT (no such reducer; the formula; names; null; never written to; overlaps dst), SHAPE (dst does not spread over
-    the formula; max, min, argmax or argmin of nothing; argmax or argmin along dimensions that are no neighbours), DEVICE, MEMORY,
-    LIBRARY, COMPILE, CUDA.
+    Errors: FREED, ARGUMENT (unknown reducer; the formula; names; null; never written to; overlaps dst), SHAPE (dst does
+    not broadcast to the formula; max, min, argmax or argmin of no elements; argmax or argmin along dimensions that are
+    not neighbours), DEVICE, MEMORY, LIBRARY, COMPILE, CUDA.
     Ownership: unchanged.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_status ignis_array_reduce(ignis_array dst, ignis_reducer reducer, const char *formula,
                                           ignis_array_inputs inputs);
 
-/*  ignis_array_value - a number as an input of ignis_array_map; IGNIS_ARRAY_VALUE(name, number) calls it
-    Another number needs no other kernel, unlike another one in the text of a formula.
-    Returns: something that stands for it among arrays, until the thread has made 64 more.
+/*  ignis_array_value - make a number an input of ignis_array_map; IGNIS_ARRAY_VALUE(name, number) names it
+    Another number needs no other kernel, unlike a number in the text of a formula.
+    Returns: a handle that names the number among arrays, until the thread has made 64 more.
     Errors: none.
     Ownership: nothing to free.
-    Threads: any; the calling thread's alone. */
+    Threads: any; the handle is for the calling thread only. */
 IGNIS_API ignis_array ignis_array_value(double value);
 
 #endif /* IGNIS_NO_TENSORS */
@@ -16373,7 +16377,7 @@ static void ignis__request_free(ignis__request *request)
     request->text = NULL;
 }
 
-/*  Reads the line of a formula, which comes in >>map. */
+/*  Reads the line of a formula, which comes in >>formula. */
 #ifndef IGNIS_NO_TENSORS
 static bool ignis__request_read_formula(char *line, ignis__request *request, bool *whole, ignis__string_writer *why);
 #else
@@ -17179,15 +17183,18 @@ static bool ignis__random_step(const ignis__work *work, ignis_array launches, ig
 }
 
 /* ===============================================================================================================
-   >>map - formulas: a text becomes typed terms, their derivatives, a kernel.
+   >>formula - formulas: a text becomes typed terms, their derivatives, a kernel.
+
+   The parts in order: functions (the table), lexer, parse (terms), cache, derivative and emit (CUDA text), kernel
+   (compile, record, bundle), broadcast, inputs, launch, reduce, array (the public functions).
+   Uses the rooms base, device, array and kernel. Knows no tensor. Texts of kernels and records keep their form:
+   programs have them in caches and bundles.
    =============================================================================================================== */
 
-/* --- functions and operators ---------------------------------------------------------------------------------------------- */
-
-/*  A row for all that a term can be: how it is written in CUDA, with $a, $b and $c for its arguments and $r for itself, and its partial
-    derivatives, null for 0, where $d, of those that choose, is the argument's own derivative. A term is of type W (w), an integer (i) or a truth
-    value (b). Of type n are those that are integers, where `integer` is given and all arguments are, and W else. Functions with a body are what
-    that formula of a, b and c is. */
+/*  A row for each term: its CUDA text, with $a, $b and $c for the arguments and $r for the result; and its
+    partial derivatives, NULL for 0. In the derivatives of a choice $d is the argument's own derivative.
+    Types: W (w), an integer (i), a truth value (b). Type n is an integer if `integer` is set and all
+    arguments are integers, else W. A function with a body is that formula of a, b and c. */
 typedef struct ignis__formula_function {
     const char *name;
     int count; /* of arguments */
@@ -17209,17 +17216,17 @@ enum {
     IGNIS__FORMULA_NOT,
     IGNIS__FORMULA_INVERT,
     IGNIS__FORMULA_DIVIDE,
-    IGNIS__FORMULA_WHOLE,                                    /* floor, ceil, round and trunc, of one value */
+    IGNIS__FORMULA_WHOLE,                                    /* floor, ceil, round and trunc of one value */
     IGNIS__FORMULA_WHOLE_QUOTIENT = IGNIS__FORMULA_WHOLE + 4 /* and of the quotient of two integers */
 };
 
 /* clang-format off */
 static const ignis__formula_function ignis__formula_functions[] = {
-    {"", 0, 'w', "", NULL, {NULL, NULL}, NULL}, /* the first rows are those of the enumeration */
+    {"", 0, 'w', "", NULL, {NULL, NULL}, NULL}, /* the first rows are in the order of the enumeration */
     {"", 0, 'w', "", NULL, {NULL, NULL}, NULL},
     {"", 0, 'i', "", NULL, {NULL, NULL}, NULL},
     {"rand", 0, 'w', "", NULL, {NULL, NULL}, NULL},
-    {"randn", 2, 'w', "map_normal($a,$b)", NULL, {NULL, NULL}, NULL}, /* of two rand, which the reader gives it */
+    {"randn", 2, 'w', "map_normal($a,$b)", NULL, {NULL, NULL}, NULL}, /* of two rand, which the parser adds */
     {"?", 3, 'n', "$a?$b:$c", "$a?$b:$c", {NULL, NULL}, NULL},
     {"", 1, 'n', "map_power($a,$n)", "map_power_whole($a,$n)", {"(W)$n*map_power($a,$n-1)", NULL}, NULL},
     {"", 1, 'w', "(W)$a", NULL, {NULL, NULL}, NULL},
@@ -17301,22 +17308,27 @@ static const struct {
 } ignis__formula_constants[] = {{"pi", "(W)3.14159265358979324"}, {"e", "(W)2.71828182845904524"}, {"inf", "map_infinity"}, {"nan", "map_nan"}};
 /* clang-format on */
 
-/* --- reading a formula ---------------------------------------------------------------------------------------------------- */
+/*  >>formula.lexer - the tokens of a formula, and its limits
+
+    Splits a text into names, numbers and operators. After the first error every token is the end of the text,
+    so the parser
+    stops by itself and the error with its column is reported once. */
 
 #define IGNIS__FORMULA_TERMS 1000
 #define IGNIS__FORMULA_NAMES 300
 #define IGNIS__FORMULA_TOKENS 1000
 #define IGNIS__FORMULA_DEPTH 60
 #define IGNIS__FORMULA_LENGTH 16384
-#define IGNIS__FORMULA_INDICES 8 /* and so many random numbers */
+#define IGNIS__FORMULA_INDICES 8 /* limit of index(d), and of random numbers */
 
 typedef struct ignis__formula_term {
     short function, arg[3];
     char type;    /* w, i or b */
     short length; /* of text */
-    int64_t
-        number; /* an input's index; an integer; the exponent of a power; the dimension of an index; which random number it is */
-    const char *text; /* of a number of type w; null: it is `number` */
+    /* An input's index; an integer; the exponent of a power; the dimension of an index; the number of a
+       random number. */
+    int64_t number;
+    const char *text; /* of a number of type w; NULL: it is `number` */
 } ignis__formula_term;
 
 typedef struct ignis__formula_name {
@@ -17325,11 +17337,12 @@ typedef struct ignis__formula_name {
     int term;
 } ignis__formula_name;
 
-/*  A formula being read. After the first fault every token is the end. */
+/*  A formula while it is parsed. After the first error every token is the end. */
 typedef struct ignis__formula_parser {
     const char *text;
-    size_t at, start; /* behind the current token; its place */
-    char kind;        /* of the current token: a name (a), a number (0), an operator (+), the end (0) */
+    size_t at, start; /* after the current token; its start */
+    /* Of the current token: a name (a), a number (0), an operator (+), the end (0). */
+    char kind;
     int tokens, depth;
     bool inside; /* the body of a function */
     int name_first, name_count, term_count, result_count, randoms;
@@ -17350,7 +17363,7 @@ static size_t ignis__formula_name_length(const char *text)
     return length;
 }
 
-/*  The length of a number: 12, 1.5, 1.5f, 1e-3 or, of up to 16 digits, 0xff. */
+/*  Returns the length of a number: 12, 1.5, 1.5f, 1e-3 or, with up to 16 digits, 0xff. */
 static size_t ignis__formula_number_length(const char *text)
 {
     static const char *const digits = "0123456789";
@@ -17383,7 +17396,7 @@ IGNIS__COLD static int ignis__formula_syntax_error(ignis__formula_parser *r, siz
     return 0;
 }
 
-/*  Goes on to the next token. */
+/*  Moves to the next token. */
 static void ignis__formula_next_token(ignis__formula_parser *r)
 {
     const char *text = r->text;
@@ -17435,7 +17448,7 @@ static bool ignis__formula_accept(ignis__formula_parser *r, const char *sign)
     return is;
 }
 
-/*  The current token for a message, in *out. */
+/*  Writes the current token to *out for a message. */
 IGNIS__COLD static const char *ignis__formula_token_text(const ignis__formula_parser *r, char *out, size_t size)
 {
     size_t length = r->at - r->start;
@@ -17454,7 +17467,11 @@ static void ignis__formula_expect(ignis__formula_parser *r, const char *sign)
                                     ignis__formula_token_text(r, token, sizeof token));
 }
 
-/*  The term that is as given, a new one or one that is there. */
+/*  >>formula.parse - parses a formula into typed terms
+
+    Recursive descent over the lexer's tokens. Equal terms are one term; constants are folded where C would.
+    Uses: functions, lexer. Returns the index of a term; after an error the result is not used. */
+/*  Returns the term equal to `wanted`; adds it if there is none. */
 static int ignis__formula_add_term(ignis__formula_parser *r, const ignis__formula_term *wanted)
 {
     int i;
@@ -17472,7 +17489,7 @@ static int ignis__formula_add_term(ignis__formula_parser *r, const ignis__formul
     return r->term_count++;
 }
 
-/*  A term without arguments. */
+/*  Adds a term without arguments. */
 static int ignis__formula_add_leaf(ignis__formula_parser *r, int function, char type, int64_t number, const char *text,
                                    size_t length)
 {
@@ -17490,7 +17507,7 @@ static int ignis__formula_add_integer(ignis__formula_parser *r, int64_t number)
     return ignis__formula_add_leaf(r, IGNIS__FORMULA_NUMBER, 'i', number, NULL, 0);
 }
 
-/*  A term as W, or as a truth value. */
+/*  Converts a term to W, or to a truth value. */
 static int ignis__formula_convert(ignis__formula_parser *r, char type, int x)
 {
     ignis__formula_term term;
@@ -17505,7 +17522,7 @@ static int ignis__formula_convert(ignis__formula_parser *r, char type, int x)
     return ignis__formula_add_term(r, &term);
 }
 
-/*  A function of terms: the term, with its arguments in the types that it takes. */
+/*  Applies a function to terms, converted to the types that it takes. */
 static int ignis__formula_apply(ignis__formula_parser *r, int function, const int *args, int64_t number)
 {
     const ignis__formula_function *f = &ignis__formula_functions[function];
@@ -17529,7 +17546,7 @@ static int ignis__formula_apply(ignis__formula_parser *r, int function, const in
 
 static int ignis__formula_parse_expression(ignis__formula_parser *r);
 
-/*  What a function's body is of terms. */
+/*  Applies the formula that is a function's body. */
 static int ignis__formula_apply_body(ignis__formula_parser *r, const ignis__formula_function *f, const int *args)
 {
     static const char *const letters = "abc";
@@ -17562,7 +17579,7 @@ static int ignis__formula_apply_body(ignis__formula_parser *r, const ignis__form
     return result;
 }
 
-/*  index(d), of which d is a number in the text. */
+/*  Parses index(d); d is a literal. */
 static int ignis__formula_parse_index(ignis__formula_parser *r, size_t start)
 {
     const ignis__formula_term *term;
@@ -17585,7 +17602,7 @@ static int ignis__formula_parse_index(ignis__formula_parser *r, size_t start)
                : ignis__formula_syntax_error(r, start, "the formula has more than %d indices", IGNIS__FORMULA_INDICES);
 }
 
-/*  rand() or randn(): each is a random number of its own. */
+/*  Parses rand() or randn(). Each is a random number of its own. */
 static int ignis__formula_parse_random(ignis__formula_parser *r, size_t start, bool normal)
 {
     int uniform[2] = {0, 0}, i;
@@ -17601,19 +17618,19 @@ static int ignis__formula_parse_random(ignis__formula_parser *r, size_t start, b
     return normal && !*r->fault ? ignis__formula_apply(r, IGNIS__FORMULA_RANDN, uniform, 0) : uniform[0];
 }
 
-/*  A term to the power of a whole number that is written down. Of an integer it is one, unless the result may be a fraction, or both are
-    written down. */
+/*  Raises a term to a literal integer power. An integer stays an integer, unless the result may be a
+    fraction, or both are literals. */
 static int ignis__formula_power(ignis__formula_parser *r, int x, int64_t n)
 {
     if (n < 0 || r->term[x].function == IGNIS__FORMULA_NUMBER)
         x = ignis__formula_convert(r, 'w', x);
-    if (n == 0) /* of NaN, too */
+    if (n == 0) /* of NaN too */
         return r->term[x].type == 'w' ? ignis__formula_convert(r, 'w', ignis__formula_add_integer(r, 1))
                                       : ignis__formula_add_integer(r, 1);
     return ignis__formula_apply(r, IGNIS__FORMULA_POWER, &x, n);
 }
 
-/*  The integer that a term of type W was made of; false: of none. */
+/*  Finds the integer that a term of type W was converted from. False if there is none. */
 static bool ignis__formula_find_integer(ignis__formula_parser *r, int x, int *integer)
 {
     const ignis__formula_term *term = &r->term[x];
@@ -17623,7 +17640,7 @@ static bool ignis__formula_find_integer(ignis__formula_parser *r, int x, int *in
     return number || term->function == IGNIS__FORMULA_WIDE;
 }
 
-/*  A function's call, behind its name, which begins at `start`. */
+/*  Parses the call of a function, after its name, which begins at `start`. */
 static int ignis__formula_parse_call(ignis__formula_parser *r, size_t start, size_t length)
 {
     const char *name = r->text + start;
@@ -17683,7 +17700,7 @@ IGNIS__COLD static int ignis__formula_unknown_name(ignis__formula_parser *r, siz
                                        (int)(length < 30 ? length : 30), r->text + start, names);
 }
 
-/*  A name, a call, a number or an expression in parentheses. */
+/*  Parses a name, a call, a number or an expression in parentheses. */
 static int ignis__formula_parse_primary(ignis__formula_parser *r)
 {
     size_t start = r->start, length = r->at - start, digit;
@@ -17730,7 +17747,7 @@ static int ignis__formula_parse_primary(ignis__formula_parser *r)
     return ignis__formula_unknown_name(r, start, length);
 }
 
-/*  Whether a term may stand beside an operator of bits, which begins at `start`. */
+/*  Checks that a term may be an operand of a bit operator, which begins at `start`. */
 static bool ignis__formula_check_integer(ignis__formula_parser *r, size_t start, const char *name, int x)
 {
     if (r->term[x].type == 'w')
@@ -17741,7 +17758,7 @@ static bool ignis__formula_check_integer(ignis__formula_parser *r, size_t start,
     return !*r->fault;
 }
 
-/*  An expression behind signs. Signs are counted, as they nest. */
+/*  Parses an expression after its signs. Signs are counted, as they nest. */
 static int ignis__formula_parse_unary(ignis__formula_parser *r)
 {
     bool minus = ignis__formula_at_token(r, "-"), bits = ignis__formula_at_token(r, "~");
@@ -17769,7 +17786,7 @@ static int ignis__formula_parse_unary(ignis__formula_parser *r)
     return x;
 }
 
-/*  Operators of two sides, by how tightly they bind. */
+/*  Parses binary operators by their precedence. */
 static int ignis__formula_parse_binary(ignis__formula_parser *r, int level)
 {
     static const char *const levels[] = {"||", "&&", "|", "^", "&", "== !=", "<= >= < >", "<< >>", "+ -", "* / %"};
@@ -17788,7 +17805,7 @@ static int ignis__formula_parse_binary(ignis__formula_parser *r, int level)
         }
         if (function == IGNIS__COUNT(ignis__formula_functions) || *r->fault)
             return sides[0];
-        { /* one of this level? its name stands in the list as a word */
+        { /* does the list of this level have the operator's name as a word? */
             const char *found = strstr(levels[level], name);
             while (found && (found[length] > ' ' || (found > levels[level] && found[-1] > ' ')))
                 found = strstr(found + 1, name);
@@ -17822,7 +17839,7 @@ static int ignis__formula_parse_expression(ignis__formula_parser *r)
     return args[0];
 }
 
-/*  Statements `name = expression;`, then the expressions that are the results. */
+/*  Parses statements `name = expression;`, then the expressions of the results. */
 static void ignis__formula_parse_program(ignis__formula_parser *r)
 {
     char token[40];
@@ -17860,8 +17877,8 @@ static void ignis__formula_parse_program(ignis__formula_parser *r)
                                     ignis__formula_token_text(r, token, sizeof token));
 }
 
-/*  Splits the names of inputs, as a macro has made a text of its arguments: `x`, or MACRO(x, ...), whose first argument is the name.
-    False: the last of the names is neither, or one too many. */
+/*  Splits the names of inputs, which a macro made from its arguments: `x`, or MACRO(x, ...), whose first
+    argument is the name. False if the last name is neither, or one too many. */
 static bool ignis__formula_parse_names(const char *text, ignis__formula_name *names, int *count, int capacity)
 {
     *count = 0;
@@ -17899,9 +17916,15 @@ static bool ignis__formula_parse_names(const char *text, ignis__formula_name *na
     }
 }
 
-/* --- formulas that were read ------------------------------------------------------------------------------------------------ */
+/*  >>formula.cache - formulas that were parsed, with their kernels
 
-/*  A kernel of a formula: what decides its text. Inputs of kind 0 are not used by it. */
+    Parses a formula once for each set of integer inputs, and keeps it until ignis_shutdown.
+    Uses: lexer, parse, functions. Locks: ignis__formulas.lock guards the list and each formula's kernels and
+    needs.
+    Invariant: a formula in the list is never changed or freed before shutdown, so it is used without the
+    lock. */
+
+/*  The kinds of an input of a kernel. UNUSED: the kernel does not read it. */
 enum {
     IGNIS__FORMULA_UNUSED,
     IGNIS__FORMULA_LINEAR,
@@ -17914,36 +17937,38 @@ enum {
 #define IGNIS__FORMULA_THREADS 128
 
 typedef struct ignis__formula_spec {
-    uint16_t
-        needed; /* inputs whose gradients are the results; 0: the formula's value is. The gradient that comes in is then input `count` */
+    /* Inputs whose gradients are the results; 0: the results are the formula's values. The incoming gradient
+       is input `count`. */
+    uint16_t needed;
     uint16_t reduced; /* bits of results */
-    uint16_t result;  /* of the formula, which is the first of the results, or differentiated */
+    uint16_t result;  /* the result of the formula that is first, or differentiated */
     uint16_t mode, reduction, team, rank, pack, packs_per_thread, whole, wide, half;
-    uint16_t parts; /* rows or columns are in parts, which a kernel of its own joins */
-    uint16_t
-        kept; /* what is kept of a reduction besides its result, or was, and is input `count` + 1: of max and min the place of the element,
-                     of logsumexp the result as W, of prod see `product`; else 0. It is the reduction */
+    uint16_t parts; /* rows or columns are in chunks, which a second kernel combines */
+    /* The reduction if something besides its result is saved, or was saved and is input `count` + 1; else 0.
+       max and min save the position of the element, logsumexp the result as W, prod see `product`. */
+    uint16_t kept;
     uint16_t outs;
     uint16_t dtype[IGNIS_MAX_INPUTS + 2], kind[IGNIS_MAX_INPUTS + 2], out[IGNIS_MAX_INPUTS];
 } ignis__formula_spec; /* IGNIS__FORMULA_SPEC numbers of one type */
 
-#define IGNIS__FORMULA_ANY_RANK (IGNIS_MAX_DIMS + 1) /* of a kernel for any shapes: its last dimension is 1 */
+#define IGNIS__FORMULA_ANY_RANK (IGNIS_MAX_DIMS + 1) /* rank of a kernel for any shape; its last dimension is 1 */
 
 typedef struct ignis__formula_kernel {
     ignis__formula_spec spec;
     ignis__device *device;
     ignis__module module;
-    void *function, *finish;                     /* null where there are no parts */
-    const struct ignis__formula_kernel *instead; /* which serves, as this one is in no bundle; null: this one */
+    void *function, *finish;                     /* NULL if there are no chunks */
+    const struct ignis__formula_kernel *instead; /* used if this one is in no bundle; NULL: this one */
     struct ignis__formula_kernel *next;
 } ignis__formula_kernel;
 
-/*  What the gradients of some inputs take: the inputs that they are computed from, and those whose gradient is the one that comes in. */
+/*  What the gradients of some inputs need: the inputs they are computed from, and the inputs whose gradient
+    equals the incoming one. */
 typedef struct ignis__formula_needs {
-    uint32_t needed, used, same; /* further bits of needed: of which result, and the highest one: with the value */
+    uint32_t needed, used, same; /* further bits of needed: the result; the highest one: with the value */
 } ignis__formula_needs;
 
-/*  A formula that was read, for inputs of which some are integers. It is kept until ignis_shutdown. */
+/*  A parsed formula for one choice of integer inputs. It is kept until ignis_shutdown. */
 typedef struct ignis__formula {
     uint64_t hash;
     uint32_t integers;
@@ -17952,7 +17977,7 @@ typedef struct ignis__formula {
     char *text, *names;
     ignis__formula_term *term;
     ignis__formula_kernel *kernels;
-    ignis__formula_needs needs[4]; /* found last */
+    ignis__formula_needs needs[4]; /* the latest */
     int needs_next;
     struct ignis__formula *next;
 } ignis__formula;
@@ -17962,7 +17987,7 @@ static struct {
     ignis__formula *first[256];
 } ignis__formulas = {IGNIS__MUTEX_INIT, {0}};
 
-/*  Reads a formula for the list. Null: out of memory, or *r has the fault. */
+/*  Parses a formula for the list. NULL if out of memory, or if *r has the error. */
 IGNIS__COLD static ignis__formula *ignis__formula_read(ignis__formula_parser *r, const char *text, const char *names,
                                                        uint64_t hash, int count, uint32_t integers)
 {
@@ -17989,7 +18014,7 @@ IGNIS__COLD static ignis__formula *ignis__formula_read(ignis__formula_parser *r,
         ignis__formula_syntax_error(r, 0, "there are %d inputs, and %d names: %.200s", count, r->name_count, names);
     else if (text_size > IGNIS__FORMULA_LENGTH)
         ignis__formula_syntax_error(r, 0, "the formula is longer than %d characters", IGNIS__FORMULA_LENGTH - 1);
-    r->column = 0; /* none of these is one of the formula */
+    r->column = 0; /* no term of the formula is reused */
     for (i = 0; i < count && !*r->fault; i++) {
         for (k = 0; k < i; k++)
             if (r->name[i].length == r->name[k].length &&
@@ -18014,7 +18039,8 @@ IGNIS__COLD static ignis__formula *ignis__formula_read(ignis__formula_parser *r,
     return formula;
 }
 
-/*  A formula of `count` inputs, with bits for those that are integers. Null, and reported, when it is none. */
+/*  Returns the formula of `count` inputs; bits of `integers` mark inputs that are integers. NULL, and
+    reported, if it does not parse. */
 static ignis__formula *ignis__formula_get(const char *call, const char *text, const char *names, int count,
                                           uint32_t integers)
 {
@@ -18033,7 +18059,8 @@ static ignis__formula *ignis__formula_get(const char *call, const char *text, co
         return formula;
     r = (ignis__formula_parser *)ignis__alloc(sizeof *r);
     formula = r ? ignis__formula_read(r, text, names, hash, count, integers) : NULL;
-    if (formula) { /* two threads may read the same one; both stay, the newer is found */
+    /* Two threads may parse the same text. Both formulas stay; the newer one is found. */
+    if (formula) {
         ignis__mutex_lock(&ignis__formulas.lock);
         formula->next = *list;
         *list = formula;
@@ -18049,7 +18076,11 @@ static ignis__formula *ignis__formula_get(const char *call, const char *text, co
     return formula;
 }
 
-/* --- writing the text of a kernel ----------------------------------------------------------------------------------------- */
+/*  >>formula.derivative - CUDA text of the terms and of their derivatives
+
+    Writes each used term as one line, and derivatives by forward mode from the rows of the table of
+    functions.
+    Uses: functions, cache. Invariant: a derivative of 0 has no line, and a term is computed at most once. */
 
 /*  A text that grows. */
 typedef struct ignis__formula_text {
@@ -18083,17 +18114,18 @@ IGNIS__COLD static void ignis__formula_emit(ignis__formula_text *t, const char *
     }
 }
 
-/*  A formula's lines under way. used: terms that were named. partial, by term and input: 0, 1, or 2 + the term whose line has it. guarded, by
-    that term and input: a choice may have made it 0, and then it stays 0, whatever it is multiplied with. */
+/*  Lines of a formula while they are written. used: terms that have a name. partial, by term and input: 0, 1,
+    or 2 + the term whose line holds it. guarded, by the same: a choice may have made the derivative 0, and
+    then it stays 0 in every product. */
 typedef struct ignis__formula_lines {
     const ignis__formula *formula;
     ignis__formula_text text;
     unsigned char *used, *guarded;
     short *partial;
-    uint32_t exact; /* bits of inputs that are wanted in f64, too */
+    uint32_t exact; /* bits of inputs that are also needed as f64 */
 } ignis__formula_lines;
 
-/*  An integer that is written down; the smallest one has no name of its own in C. */
+/*  Writes an integer constant. The smallest one has no literal in C. */
 IGNIS__COLD static void ignis__formula_emit_integer(ignis__formula_text *t, int64_t number)
 {
     if (number == INT64_MIN)
@@ -18125,7 +18157,7 @@ IGNIS__COLD static void ignis__formula_emit_term(ignis__formula_lines *lines, in
         ignis__formula_emit(&lines->text, "(%.*s)", (int)term->length, term->text);
 }
 
-/*  A derivative by an input. */
+/*  Writes a derivative by an input. */
 IGNIS__COLD static void ignis__formula_emit_partial(ignis__formula_lines *lines, int partial, int input)
 {
     if (partial > 1)
@@ -18134,7 +18166,7 @@ IGNIS__COLD static void ignis__formula_emit_partial(ignis__formula_lines *lines,
         ignis__formula_emit(&lines->text, "(W)%d", partial);
 }
 
-/*  A row's CUDA text for a term; partial: that of the argument, for $d. */
+/*  Writes a row's CUDA text for a term. partial: the argument's derivative, for $d. */
 IGNIS__COLD static void ignis__formula_emit_row(ignis__formula_lines *lines, const char *row, int at, int partial,
                                                 int input)
 {
@@ -18154,7 +18186,8 @@ IGNIS__COLD static void ignis__formula_emit_row(ignis__formula_lines *lines, con
     }
 }
 
-/*  Whether a comparison is one of an integer with a number that is not written down. These are compared in f64, as f32 would round them. */
+/*  Returns whether a term compares an integer with a number that is not a literal. Both are then compared as
+    f64, as f32 would round them. */
 static bool ignis__formula_compares_exactly(const ignis__formula *formula, const ignis__formula_term *term)
 {
     const ignis__formula_function *f = &ignis__formula_functions[term->function];
@@ -18166,7 +18199,7 @@ static bool ignis__formula_compares_exactly(const ignis__formula *formula, const
     return f->type == 'b' && f->integer && f->count == 2 && integers > 0 && numbers == 0;
 }
 
-/*  One side of such a comparison. */
+/*  Writes one side of such a comparison. */
 IGNIS__COLD static void ignis__formula_emit_exact(ignis__formula_lines *lines, int at)
 {
     const ignis__formula_term *term = &lines->formula->term[at];
@@ -18179,13 +18212,14 @@ IGNIS__COLD static void ignis__formula_emit_exact(ignis__formula_lines *lines, i
     }
 }
 
-/*  Whether a derivative by an input may be 0 as a choice was made. */
+/*  Returns whether a choice may have made a derivative 0. */
 static bool ignis__formula_is_guarded(const ignis__formula_lines *lines, int partial, int input)
 {
     return partial > 1 && lines->guarded[(partial - 2) * lines->formula->count + input];
 }
 
-/*  What an argument adds to a derivative: the row of its function times its own derivative, which is not 0. */
+/*  Adds an argument's contribution to a derivative: the function's partial derivative times the argument's
+    own, which is not 0. */
 IGNIS__COLD static void ignis__formula_emit_chain(ignis__formula_lines *lines, const char *row, int at, int partial,
                                                   int input)
 {
@@ -18209,7 +18243,7 @@ IGNIS__COLD static void ignis__formula_emit_chain(ignis__formula_lines *lines, c
         ignis__formula_emit(&lines->text, ")");
 }
 
-/*  Derivatives by forward mode, of each term by each needed input, in the order of the terms. */
+/*  Writes the derivatives of each term by each needed input, in the order of the terms (forward mode). */
 IGNIS__COLD static void ignis__formula_emit_partials(ignis__formula_lines *lines, uint32_t needed,
                                                      const unsigned char *live)
 {
@@ -18236,7 +18270,8 @@ IGNIS__COLD static void ignis__formula_emit_partials(ignis__formula_lines *lines
             }
             if (!terms)
                 continue;
-            if (select ? of[1] == of[2] : terms == 1 && strcmp(f->partial[last], "1") == 0) { /* that of an argument */
+            if (select ? of[1] == of[2]
+                       : terms == 1 && strcmp(f->partial[last], "1") == 0) { /* the argument's derivative itself */
                 partial[input] = of[last];
                 continue;
             }
@@ -18265,7 +18300,7 @@ IGNIS__COLD static void ignis__formula_emit_partials(ignis__formula_lines *lines
     }
 }
 
-/*  Marks what the marked terms are made of. */
+/*  Marks the arguments of all marked terms. */
 static void ignis__formula_mark_arguments(const ignis__formula *formula, unsigned char *used)
 {
     int at, i;
@@ -18274,7 +18309,8 @@ static void ignis__formula_mark_arguments(const ignis__formula *formula, unsigne
             used[formula->term[at].arg[i]] = 1;
 }
 
-/*  Writes the values of `count` results from `first` on, and derivatives by some inputs; ignis__formula_lines_free frees the lines. */
+/*  Writes the values of `count` results from `first` on, and the derivatives by some inputs.
+    ignis__formula_lines_free frees the lines. */
 IGNIS__COLD static bool ignis__formula_lines_write(ignis__formula_lines *lines, const ignis__formula *formula,
                                                    int first, int count, uint32_t needed, bool value)
 {
@@ -18335,19 +18371,19 @@ static void ignis__formula_lines_free(ignis__formula_lines *lines)
     ignis__free(lines->partial);
 }
 
-/*  What a reduction's gradient takes besides what is kept of it: the value. */
+/*  Returns whether a reduction's gradient needs the value besides what the reduction saved. */
 static bool ignis__formula_saves_value(int kept)
 {
     return kept == IGNIS_REDUCE_LOGSUMEXP || kept == IGNIS_REDUCE_NORM || kept == IGNIS_REDUCE_PROD;
 }
 
-/*  Reductions in W also of integers, whose state is two of them. */
+/*  Returns whether a reduction computes in W for integers too. Its state has two numbers. */
 static bool ignis__formula_reduces_wide(int reduction)
 {
     return reduction == IGNIS_REDUCE_LOGSUMEXP || reduction == IGNIS_REDUCE_NORM;
 }
 
-/*  What the gradients of a result by some inputs take. False, and reported, without memory. */
+/*  Finds what the gradients of a result by some inputs need. False, and reported, if out of memory. */
 static bool ignis__formula_needs_get(const char *call, ignis__formula *formula, int result, uint32_t needed, bool value,
                                      ignis__formula_needs *needs)
 {
@@ -18382,11 +18418,19 @@ static bool ignis__formula_needs_get(const char *call, ignis__formula *formula, 
     return true;
 }
 
-/*  What a kernel does with the elements: each is a result; or they are reduced along rows of packs, or down columns of packs. */
+/*  >>formula.emit - the CUDA text of an elementwise kernel
+
+    Lays out the words of the kernel's parameter, then writes the function f, loads, calls and stores in
+    packs.
+    Uses: derivative. Invariant: the words that launch.c fills are in the order that ignis__formula_plan_words
+    gives them. */
+/*  How a kernel uses the elements: each one is a result; or they are reduced along rows of packs, or down
+    columns of packs. */
 enum { IGNIS__FORMULA_EACH, IGNIS__FORMULA_ROWS, IGNIS__FORMULA_COLUMNS };
 
-/*  The reductions, in the order of ignis_reducer: what none of all elements gives, in W and in integers, and how two states a and b
-    become one, each a value v and, where `place` is, the number i of its element. NaN wins over numbers in max and min. */
+/*  The reductions in the order of ignis_reducer: the initial state in W and in integers, and how two states a
+    and b combine. A state has a value v and, if `place` is set, the index i of its element. NaN wins over
+    numbers in max and min. */
 static const struct {
     const char *name, *none, *none_integer, *fold;
     bool place;
@@ -18405,30 +18449,33 @@ static const struct {
     {"norm", "0", "", "a.v + b.v", false},
 };
 
-/*  A kernel's text under way, and where the words of its parameter are. */
+/*  A kernel's text while it is written, and the offsets of its parameter's words. */
 typedef struct ignis__formula_writer {
     ignis__formula_text text;
     const ignis__formula *formula;
     const ignis__formula_spec *spec;
     int input[IGNIS_MAX_INPUTS + 2], strides[IGNIS_MAX_INPUTS + 2]; /* of each input */
-    int packs; /* how many whole packs there are, and elements behind the last */
-    int dims;  /* size and magic numbers of each dimension but the first */
-    int shared; /* of reductions: rows, packs of a row, parts, rows or packs of a part, results, parts' memory, factor, what is kept */
-    int indices; /* of each index(d), and of the place that is kept: its magic numbers */
-    int random;  /* seed, first counter, and the address of the count of launches */
+    int packs; /* number of full packs, then of the elements after the last one */
+    int dims;  /* size and divisor of each dimension but the first */
+    /* Of reductions: rows, packs of a row, chunks, rows or packs of a chunk, results, memory of the chunks,
+       factor, what is saved. */
+    int shared;
+    /* Of each index(d), and of the saved position: its divisors. */
+    int indices;
+    int random; /* seed, first counter, address of the launch counter */
     int words;
     uint32_t exact;   /* see ignis__formula_lines */
     bool broadcasts;  /* some inputs are rows or columns */
-    const char *type; /* of the first one of f's results, and of what is reduced */
+    const char *type; /* of f's first result, and of what is reduced */
 } ignis__formula_writer;
 
-/*  Whether that is the place of an element. */
+/*  Returns whether the saved value is the position of an element. */
 static bool ignis__formula_saves_position(const ignis__formula_spec *spec)
 {
     return spec->kept == IGNIS_REDUCE_MAX || spec->kept == IGNIS_REDUCE_MIN;
 }
 
-/*  How many index(d) a formula has; their terms. */
+/*  Returns the number of index(d) in a formula, and their terms. */
 static int ignis__formula_index_count(const ignis__formula *formula, int *terms)
 {
     int at, count = 0;
@@ -18464,7 +18511,7 @@ static void ignis__formula_plan_words(ignis__formula_writer *w)
     w->words = at + (w->formula->randoms ? 3 : 0);
 }
 
-/*  The type of f's result k: gradients are W, and what is summed up in it. */
+/*  Returns the type of f's result k. Gradients, and what they are summed in, are W. */
 static const char *ignis__formula_result_type(const ignis__formula_writer *w, int k)
 {
     const ignis__formula_spec *spec = w->spec;
@@ -18479,7 +18526,7 @@ static const char *ignis__formula_type(int dtype)
     return dtype == IGNIS_I64 ? "i64" : ignis__dtype_is_int((ignis_dtype)dtype) ? "int" : "W";
 }
 
-/*  The coordinates of an element, or of a pack, out of its index. */
+/*  Writes the coordinates of an element or a pack, computed from its index. */
 IGNIS__COLD static void ignis__formula_emit_coordinates(ignis__formula_writer *w, const char *index)
 {
     int d, dims = w->dims;
@@ -18491,7 +18538,7 @@ IGNIS__COLD static void ignis__formula_emit_coordinates(ignis__formula_writer *w
     ignis__formula_emit(&w->text, " const u32 c0 = q;");
 }
 
-/*  Where an input's element or pack of the coordinates is. */
+/*  Writes the offset of an input's element or pack at the coordinates. */
 IGNIS__COLD static void ignis__formula_emit_offset(ignis__formula_writer *w, int input, int pack)
 {
     const ignis__formula_spec *spec = w->spec;
@@ -18504,7 +18551,7 @@ IGNIS__COLD static void ignis__formula_emit_offset(ignis__formula_writer *w, int
     ignis__formula_emit(&w->text, ")*%d", ignis__dtypes[spec->dtype[input]].size);
 }
 
-/*  A call of f with the inputs' elements: those of a pack, or single ones. */
+/*  Writes a call of f with elements of a pack, or with single elements. */
 IGNIS__COLD static void ignis__formula_emit_call(ignis__formula_writer *w, bool one)
 {
     const ignis__formula_spec *spec = w->spec;
@@ -18531,7 +18578,7 @@ IGNIS__COLD static void ignis__formula_emit_call(ignis__formula_writer *w, bool 
         ignis__formula_emit(&w->text, one ? "y%d%s" : "y%d[e]%s", i, i + 1 < spec->outs ? ", " : ");");
 }
 
-/*  The random numbers of n elements from `element` on, r0[] and so on. */
+/*  Writes the random numbers of n elements from `element` on: r0[] and so on. */
 IGNIS__COLD static void ignis__formula_emit_random(ignis__formula_writer *w, int n, const char *element)
 {
     int i;
@@ -18540,7 +18587,7 @@ IGNIS__COLD static void ignis__formula_emit_random(ignis__formula_writer *w, int
                             n, element, w->random, w->formula->randoms, i);
 }
 
-/*  Stores a pack of n elements of result k: y[], or y where it is one. */
+/*  Writes the store of n elements of result k: y[], or y for one element. */
 IGNIS__COLD static void ignis__formula_emit_store(ignis__formula_writer *w, int k, int n, bool one, const char *index)
 {
     ignis__formula_text *t = &w->text;
@@ -18557,7 +18604,7 @@ IGNIS__COLD static void ignis__formula_emit_store(ignis__formula_writer *w, int 
     ignis__formula_emit(t, " st%d((char *)p.w[%d] + (u64)(%s)*%d, o); }\n", n * size, k, index, n * size);
 }
 
-/*  f, which computes the results of an element, and what stands before it. */
+/*  Writes f, which computes the results of one element, and the helpers that it needs. */
 IGNIS__COLD static bool ignis__formula_emit_function(ignis__formula_writer *w)
 {
     const ignis__formula *formula = w->formula;
@@ -18604,7 +18651,7 @@ IGNIS__COLD static bool ignis__formula_emit_function(ignis__formula_writer *w)
             ignis__formula_emit(t, "    const bool chosen = at == x%d;\n", count + 1);
         else if (spec->kept == IGNIS_REDUCE_NORM)
             ignis__formula_emit(t, "    const bool chosen = x%d != 0;\n", count + 1);
-        else if (chosen) /* minus infinity adds nothing, and where all is minus infinity, nothing can be told of it */
+        else if (chosen) /* minus infinity adds nothing; if all are minus infinity, the result stays so */
             ignis__formula_emit(t, "    const bool chosen = %s != -map_infinity;\n", value);
         ignis__formula_emit(t, "    const W g = x%d", count);
         if (spec->kept == IGNIS_REDUCE_PROD)
@@ -18639,7 +18686,7 @@ IGNIS__COLD static bool ignis__formula_emit_function(ignis__formula_writer *w)
     return ok;
 }
 
-/*  What all packs share: values, and arrays of one element. */
+/*  Writes what all packs share: values, and arrays of one element. */
 IGNIS__COLD static void ignis__formula_emit_constants(ignis__formula_writer *w)
 {
     const ignis__formula_spec *spec = w->spec;
@@ -18655,8 +18702,9 @@ IGNIS__COLD static void ignis__formula_emit_constants(ignis__formula_writer *w)
         ignis__formula_emit(&w->text, "    const W factor = (W)__longlong_as_double((i64)p.w[%d]);\n", w->shared + 6);
 }
 
-/*  Loads the packs of a thread, and computes: pack u is there where `there` is true, and the one numbered `at`. What follows is the block
-    of a pack, with y[] for each result, in the braces of a loop over u and of an if. */
+/*  Writes the loads of a thread's packs and the calls of f. Pack u exists where `there` is true, and is
+    number `at`. The text that follows is the block of one pack with y[] for each result; it closes a loop
+    over u and an if. */
 IGNIS__COLD static void ignis__formula_emit_packs(ignis__formula_writer *w, const char *there, const char *at)
 {
     const ignis__formula_spec *spec = w->spec;
@@ -18710,7 +18758,7 @@ IGNIS__COLD static void ignis__formula_emit_packs(ignis__formula_writer *w, cons
             ignis__formula_emit_store(w, i, n, false, "at");
 }
 
-/*  Loads the element behind the last whole pack that is the thread's, and computes. */
+/*  Writes the load of the thread's element after the last full pack, and the call of f. */
 IGNIS__COLD static void ignis__formula_emit_rest(ignis__formula_writer *w, const char *thread)
 {
     const ignis__formula_spec *spec = w->spec;
@@ -18745,13 +18793,18 @@ IGNIS__COLD static void ignis__formula_emit_rest(ignis__formula_writer *w, const
             ignis__formula_emit_store(w, i, 1, true, "at");
 }
 
-/*  Whether integers are summed up for their mean: exactly, in a value of 64 bits and its upper 32. */
+/*  >>formula.emit_reduce - the CUDA text of a kernel that reduces rows or columns
+
+    Writes the state of the reduction, how states combine in a thread, a team and a block, and the kernel that
+    combines chunks.
+    Uses: emit. Invariant: states combine in a fixed order, so the same shape has the same bits. */
+/*  Returns whether integers are summed for their mean: exactly, in 64 bits and the upper 32 bits of the sum. */
 static bool ignis__formula_is_integer_mean(const ignis__formula_writer *w)
 {
     return w->spec->reduction == IGNIS_REDUCE_MEAN && strcmp(w->type, "i64") == 0;
 }
 
-/*  Ends a reduction: state s of result `at` of output k, or of a part of it. */
+/*  Writes the end of a reduction: state s becomes result `at` of output k, or of a chunk of it. */
 IGNIS__COLD static void ignis__formula_emit_result(ignis__formula_writer *w, int k, const char *state, const char *at,
                                                    bool part)
 {
@@ -18786,15 +18839,14 @@ IGNIS__COLD static void ignis__formula_emit_result(ignis__formula_writer *w, int
                             state);
     else if (kept && spec->reduction == IGNIS_REDUCE_NORM)
         ignis__formula_emit(t, "        ((W *)p.w[%d])[%s] = y%d;\n", w->shared + 7, at, k);
-    else if (
-        kept) /* the largest and the sum: their logarithm would be rounded, and with it all that gradients are made from */
+    else if (kept) /* the largest element and the sum: their logarithm would be rounded, and the gradients with it */
         ignis__formula_emit(t, "        ((W *)p.w[%d])[%s] = %s.v;\n        ((W *)p.w[%d])[p.w[%d] + %s] = %s.i;\n",
                             w->shared + 7, at, state, w->shared + 7, w->shared + 4, at, state);
     ignis__formula_emit_store(w, k, 1, true, at);
     ignis__formula_emit(t, "        }\n");
 }
 
-/*  The state of a reduction: what there is beside the value v. */
+/*  Returns the members of a reduction's state besides the value v. */
 IGNIS__COLD static const char *ignis__formula_state_members(const ignis__formula_writer *w)
 {
     const ignis__formula_spec *spec = w->spec;
@@ -18804,8 +18856,9 @@ IGNIS__COLD static const char *ignis__formula_state_members(const ignis__formula
                                                                       : NULL;
 }
 
-/*  State and folding of a reduction, and the kernel that folds parts: a block for each result. The sum of logsumexp is that of exp(... -
-    v); a product whose gradient is wanted is that of the numbers that are not 0, and i how many are. */
+/*  Writes the state, its combination, and the kernel that combines chunks with a block for each result. The
+    sum of logsumexp is that of exp(... - v). A product with a gradient multiplies the numbers that are not 0;
+    i counts them. */
 IGNIS__COLD static void ignis__formula_emit_folding(ignis__formula_writer *w)
 {
     const ignis__formula_spec *spec = w->spec;
@@ -18825,7 +18878,7 @@ IGNIS__COLD static void ignis__formula_emit_folding(ignis__formula_writer *w)
                         !more                            ? ""
                         : *more == 'W' || counts || sums ? " s.i = 0;"
                                                          : " s.i = 0x7fffffff;");
-    /* fold joins two states, next one and the next element of a thread, whose places go up */
+    /* fold combines two states; next combines a state with a thread's next element, whose index is higher */
     if (sums)
         ignis__formula_emit(t, "DI S map_fold(const S a, const S b)\n{\n    S s;\n    s.v = (i64)((u64)a.v + "
                                "(u64)b.v);\n    s.i = a.i + b.i + "
@@ -18841,7 +18894,7 @@ IGNIS__COLD static void ignis__formula_emit_folding(ignis__formula_writer *w)
     else if (
         more &&
         *more ==
-            'i') /* of equals the first; what is not above none, such as minus infinity, leaves it: then the first one is it */
+            'i') /* the first of equal elements; an element not above the initial state keeps it, and then the first one is the result */
         ignis__formula_emit(t,
                             "DI S map_fold(const S a, const S b) { return a.v == b.v || (a.v != a.v && b.v != b.v) ? "
                             "(a.i < b.i ? a : b) : %s ? a : "
@@ -18909,7 +18962,7 @@ IGNIS__COLD static void ignis__formula_emit_folding(ignis__formula_writer *w)
     ignis__formula_emit(t, "}\n");
 }
 
-/*  A kernel that reduces rows: a team of threads does a part of one. */
+/*  Writes a kernel that reduces rows. A team of threads reduces one chunk of a row. */
 IGNIS__COLD static void ignis__formula_emit_rows(ignis__formula_writer *w)
 {
     const ignis__formula_spec *spec = w->spec;
@@ -18934,7 +18987,7 @@ IGNIS__COLD static void ignis__formula_emit_rows(ignis__formula_writer *w)
                         w->shared + 4);
     for (k = 0; k < spec->outs; k++)
         ignis__formula_emit(t, "    S a%d = map_none();\n", k);
-    if (packs) /* the largest element of a pack is found before its place: i is that of the pack, b the pack */
+    if (packs) /* the largest element of a pack is found first, then its position: i is the pack's, b the pack */
         ignis__formula_emit(t, "    %s b[%d];\n", w->type, n);
     ignis__formula_emit(t, "#pragma unroll 1\n    for (u32 first = part*length + lane; first < end; first += %du) {\n",
                         team * spec->packs_per_thread);
@@ -18963,7 +19016,7 @@ IGNIS__COLD static void ignis__formula_emit_rows(ignis__formula_writer *w)
                             n);
     if (!w->broadcasts && spec->pack > 1) {
         ignis__formula_emit_rest(
-            w, "lane + (part + 1 < parts ? 64u : 0u)"); /* in the last part; there are fewer than 16 */
+            w, "lane + (part + 1 < parts ? 64u : 0u)"); /* in the last chunk; fewer than 16 elements */
         for (k = 0; k < spec->outs; k++)
             if (spec->reduced >> k & 1)
                 ignis__formula_emit(t, "        a%d = map_next(a%d, y%d, (u32)at);\n", k, k, k);
@@ -18979,7 +19032,7 @@ IGNIS__COLD static void ignis__formula_emit_rows(ignis__formula_writer *w)
     }
 }
 
-/*  A kernel that reduces columns: threads side by side along rows of packs, which the others of the block share out among them. */
+/*  Writes a kernel that reduces columns. Threads in x take packs of a row; threads in y share the rows. */
 IGNIS__COLD static void ignis__formula_emit_columns(ignis__formula_writer *w)
 {
     const ignis__formula_spec *spec = w->spec;
@@ -19038,7 +19091,7 @@ IGNIS__COLD static void ignis__formula_emit_columns(ignis__formula_writer *w)
     }
 }
 
-/*  The words of a kernel's parameter, and its text: for each element, or in a reduction. */
+/*  Lays out the parameter's words and writes the whole kernel. */
 IGNIS__COLD static bool ignis__formula_write_kernel(ignis__formula_writer *w, const ignis__formula *formula,
                                                     const ignis__formula_spec *spec)
 {
@@ -19076,9 +19129,14 @@ IGNIS__COLD static bool ignis__formula_write_kernel(ignis__formula_writer *w, co
     return ok && !t->failed;
 }
 
-/* --- kernels, and their launches ------------------------------------------------------------------------------------------ */
+/*  >>formula.kernel - kernels of formulas: compiled, cached, recorded, or from a bundle
 
-/*  A spec as words of a record: its numbers that are not 0, as "place:number,...". */
+    A spec decides the text of a kernel. A record keeps specs as words; a bundle has kernels for any shape
+    besides the recorded ones.
+    Uses: emit; the room kernel. Locks: the formulas' lock guards each formula's list of kernels; nothing
+    compiles under it. */
+
+/*  Writes a spec as words of a record: its numbers that are not 0, as "index:number,...". */
 IGNIS__COLD static void ignis__formula_spec_write(ignis__formula_text *t, const ignis__formula_spec *spec)
 {
     uint16_t numbers[IGNIS__FORMULA_SPEC];
@@ -19092,7 +19150,7 @@ IGNIS__COLD static void ignis__formula_spec_write(ignis__formula_text *t, const 
         }
 }
 
-/*  Whether a spec, which somebody may have written, is one that a kernel can have. */
+/*  Checks that a spec, which a person may have written, is possible. */
 IGNIS__COLD static bool ignis__formula_spec_valid(const ignis__formula *formula, const ignis__formula_spec *spec)
 {
     int i, count = formula->count, outs = 0;
@@ -19120,7 +19178,8 @@ IGNIS__COLD static bool ignis__formula_spec_valid(const ignis__formula *formula,
            (!spec->kept || (spec->kept >= IGNIS_REDUCE_PROD && spec->kept < IGNIS_REDUCE_COUNT));
 }
 
-/*  Makes of a spec that of a kernel for any shapes, strides and addresses: inputs that are arrays are walked by strides, element by element. */
+/*  Changes a spec to a kernel for any shapes, strides and addresses. Inputs that are arrays are read by
+    strides, one element at a time. */
 static void ignis__formula_spec_generalize(ignis__formula_spec *spec, int count)
 {
     int i;
@@ -19132,7 +19191,8 @@ static void ignis__formula_spec_generalize(ignis__formula_spec *spec, int count)
     spec->parts = spec->mode != IGNIS__FORMULA_EACH;
 }
 
-/*  The kernels beside one that other sizes and addresses take: those for inputs that are spread alike, then those for any. False: that is all. */
+/*  Returns the variants of a kernel that other sizes and addresses need: those for inputs that broadcast
+    alike, then those for any. False if there are no more. */
 static bool ignis__formula_spec_variant(const ignis__formula_spec *spec, int count, int turn,
                                         ignis__formula_spec *other)
 {
@@ -19174,7 +19234,7 @@ static bool ignis__formula_spec_variant(const ignis__formula_spec *spec, int cou
     return true;
 }
 
-/*  Whether another kernel can take a launch for which one is meant. */
+/*  Returns whether another kernel can take the launch of `meant`. */
 static bool ignis__formula_spec_serves(const ignis__formula_spec *other, const ignis__formula_spec *meant)
 {
     bool any = other->rank == IGNIS__FORMULA_ANY_RANK;
@@ -19236,7 +19296,7 @@ IGNIS__COLD static bool ignis__formula_source_make(const char *call, const ignis
     return false;
 }
 
-/*  "TEXT" "NAMES" INPUTS INTEGERS NUMBERS */
+/*  Reads a line "TEXT" "NAMES" INPUTS INTEGERS NUMBERS */
 IGNIS__COLD static bool ignis__request_read_formula(char *line, ignis__request *request, bool *whole,
                                                     ignis__string_writer *why)
 {
@@ -19274,7 +19334,7 @@ IGNIS__COLD static bool ignis__request_read_formula(char *line, ignis__request *
         return ignis__explain(why, "the numbers of a formula's kernel are those of none");
     request->formula = formula;
     memcpy(request->spec, numbers, sizeof numbers);
-    if (spec.rank == IGNIS__FORMULA_ANY_RANK) /* of a bundle alone: this one and others of its kind */
+    if (spec.rank == IGNIS__FORMULA_ANY_RANK) /* of a bundle only: this kernel and its variants */
         return true;
     if (!ignis__formula_source_make("a record", formula, &spec, &made))
         return ignis__explain(why, "out of memory");
@@ -19288,7 +19348,8 @@ IGNIS__COLD static bool ignis__request_read_formula(char *line, ignis__request *
     return true;
 }
 
-/*  The kernels beside that of a formula's line that a bundle has, too. False: there are no more. For tools/ignis_embed.c. */
+/*  Returns the variants that a bundle holds besides the kernel of a formula's line. False if there are no
+    more. For tools/ignis_embed.c. */
 IGNIS__MAYBE_UNUSED IGNIS__COLD static bool ignis__request_variant(const ignis__request *request, int turn,
                                                                    ignis__formula_source *made)
 {
@@ -19298,7 +19359,7 @@ IGNIS__MAYBE_UNUSED IGNIS__COLD static bool ignis__request_variant(const ignis__
            ignis__formula_source_make("a record", request->formula, &other, made);
 }
 
-/*  Records a kernel, which other sizes than those of now take. */
+/*  Records a kernel and the variants that other sizes need. */
 IGNIS__COLD static void ignis__formula_record(const char *call, const ignis__formula *formula,
                                               const ignis__formula_spec *spec)
 {
@@ -19309,9 +19370,10 @@ IGNIS__COLD static void ignis__formula_record(const char *call, const ignis__for
     ignis__formula_source_free(&made);
 }
 
-/*  A kernel that was made for a spec, or that serves instead; null: there is none yet. */
-static const ignis__formula_kernel *
-ignis__formula_kernel_find(const ignis__device *device, const ignis__formula *formula, const ignis__formula_spec *spec)
+/*  Finds a kernel made for a spec, or one that serves instead. NULL if there is none yet. */
+static const ignis__formula_kernel *ignis__formula_kernel_find(const ignis__device *device,
+                                                               const ignis__formula *formula,
+                                                               const ignis__formula_spec *spec)
 {
     const ignis__formula_kernel *kernel;
     ignis__mutex_lock(&ignis__formulas.lock);
@@ -19322,7 +19384,7 @@ ignis__formula_kernel_find(const ignis__device *device, const ignis__formula *fo
     return kernel && kernel->instead ? kernel->instead : kernel;
 }
 
-/*  Two threads may make the same one; both stay, the newer is found. */
+/*  Adds a kernel to the list. Two threads may make the same one; both stay, the newer is found. */
 static void ignis__formula_kernel_list(ignis__formula *formula, ignis__formula_kernel *kernel)
 {
     ignis__mutex_lock(&ignis__formulas.lock);
@@ -19331,7 +19393,8 @@ static void ignis__formula_kernel_list(ignis__formula *formula, ignis__formula_k
     ignis__mutex_unlock(&ignis__formulas.lock);
 }
 
-/*  Loads a kernel on a device that is entered. bundled: only from the bundle. Null: it failed, or (*failed false) it is not there. */
+/*  Loads a kernel on a device that is entered. bundled: only from the bundle. NULL on failure, or with
+    *failed false if it does not exist. */
 IGNIS__COLD static const ignis__formula_kernel *ignis__formula_kernel_load(const char *call, ignis__device *device,
                                                                            ignis__formula *formula,
                                                                            const ignis__formula_spec *spec,
@@ -19364,8 +19427,8 @@ IGNIS__COLD static const ignis__formula_kernel *ignis__formula_kernel_load(const
     return kernel;
 }
 
-/*  A kernel on a device that is entered: that of the spec, or where it is neither in the bundle nor can be compiled, another of the bundle that
-    serves. Null on failure. */
+/*  Returns a kernel on a device that is entered. If the spec's kernel is neither in the bundle nor can be
+    compiled, a kernel of the bundle that serves. NULL on failure. */
 static const ignis__formula_kernel *ignis__formula_kernel_get(const char *call, ignis__device *device,
                                                               ignis__formula *formula, const ignis__formula_spec *spec)
 {
@@ -19387,10 +19450,10 @@ static const ignis__formula_kernel *ignis__formula_kernel_get(const char *call, 
             kernel = ignis__formula_kernel_load(call, device, formula, &other, true, &failed);
     if (failed)
         return NULL;
-    if (!kernel) /* from the caches, or it is missed by its name */
+    if (!kernel) /* from the caches; a missing kernel is reported by its name */
         return ignis__formula_kernel_load(call, device, formula, spec, false, &failed);
     stands = (ignis__formula_kernel *)ignis__alloc(sizeof *stands);
-    if (stands) { /* else it is looked for again */
+    if (stands) { /* else it is looked up again */
         memset(stands, 0, sizeof *stands);
         stands->spec = *spec;
         stands->device = device;
@@ -19400,7 +19463,8 @@ static const ignis__formula_kernel *ignis__formula_kernel_get(const char *call, 
     return kernel;
 }
 
-/*  Unloads the kernels of a device, whose context is current; null: forgets the formulas, which have none any more. */
+/*  Unloads the kernels of a device, whose context is current. NULL: forgets the formulas, which have no
+    kernels any more. */
 IGNIS__COLD static void ignis__formulas_close(const ignis__device *device)
 {
     int i;
@@ -19428,23 +19492,30 @@ IGNIS__COLD static void ignis__formulas_close(const ignis__device *device)
     }
 }
 
-/*  One run of a formula: the shapes of its result and of inputs that are arrays. Input `count` is the gradient that comes in. */
+/*  >>formula.broadcast - shapes that broadcast, strides of inputs, and packs
+
+    Finds how elements of the result map to elements of each input, and joins dimensions so that kernels have
+    few.
+    Uses: the room array. Invariant: a shape has at most IGNIS_MAX_DIMS dimensions; strides count elements, 0
+    repeats. */
+/*  One run of a formula: the shapes of its result and of the inputs that are arrays. Input `count` is the
+    incoming gradient. */
 typedef struct ignis__formula_run {
     ignis__formula *formula;
     ignis_shape shape;
-    const ignis_shape *input[IGNIS_MAX_INPUTS + 2]; /* null: a value */
+    const ignis_shape *input[IGNIS_MAX_INPUTS + 2]; /* NULL: a value */
     ignis_dtype dtype[IGNIS_MAX_INPUTS + 2];
     ignis__address address[IGNIS_MAX_INPUTS + 2];
     double value[IGNIS_MAX_INPUTS];
-    ignis__random random;  /* where the formula takes random numbers */
+    ignis__random random;  /* if the formula has random numbers */
     int result;            /* see ignis__formula_spec */
     uint32_t used, needed; /* bits of inputs */
-    uint32_t reduced;      /* bits of results: those that are reduced to to_shape, which spreads over shape */
+    uint32_t reduced;      /* bits of results that are reduced to to_shape, which broadcasts to shape */
     int kept;              /* see ignis__formula_spec */
     ignis__address kept_to;
     ignis_reducer reduction;
     const ignis_shape *to_shape;
-    double factor; /* of the gradient that comes in; how many elements a mean is of */
+    double factor; /* of the incoming gradient; number of elements of a mean */
     int outs;
     ignis_dtype out[IGNIS_MAX_INPUTS];
     ignis__address to[IGNIS_MAX_INPUTS];
@@ -19458,7 +19529,8 @@ IGNIS__ONE_COPY static int64_t ignis__shape_product(const ignis_shape *shape, in
     return product;
 }
 
-/*  The strides of an array's elements in the dimensions of a shape that it spreads over, which it does; true when it is that shape. */
+/*  Sets the strides of an array's elements in the dimensions of a shape that it broadcasts to. Returns
+    whether it has that shape. */
 static bool ignis__formula_strides(const ignis_shape *shape, const ignis_shape *array, int64_t *stride)
 {
     int d, lacking = shape->ndim - array->ndim;
@@ -19473,7 +19545,8 @@ static bool ignis__formula_strides(const ignis_shape *shape, const ignis_shape *
     return same;
 }
 
-/*  The dimensions of a shape without those of 1, neighbours in one where that is so for all `count` inputs; returns how many. */
+/*  Drops dimensions of 1, and joins neighbours that all `count` inputs step through alike. Returns the number
+    of dimensions. */
 static int ignis__formula_collapse_dims(const ignis_shape *shape, int count, int64_t stride[][IGNIS__FORMULA_ANY_RANK],
                                         int64_t *dim)
 {
@@ -19492,12 +19565,13 @@ static int ignis__formula_collapse_dims(const ignis_shape *shape, int count, int
     return rank;
 }
 
-/*  An array seen as [outer, n, inner], of which [outer, inner] is the part that is summed to or spread from. */
+/*  An array seen as [outer, n, inner]. A sum over the axis leaves [outer, inner]; a broadcast along it starts
+    from [outer, inner]. */
 typedef struct ignis__axis {
     int64_t outer, n, inner;
 } ignis__axis;
 
-/*  n is a dimension of the shape. */
+/*  Returns the axis of dimension `dim`. */
 static ignis__axis ignis__axis_of_dim(const ignis_shape *shape, int dim)
 {
     ignis__axis axis = {ignis__shape_product(shape, 0, dim), shape->dim[dim],
@@ -19505,7 +19579,8 @@ static ignis__axis ignis__axis_of_dim(const ignis_shape *shape, int dim)
     return axis;
 }
 
-/*  Whether b spreads over a: from the last dimension on, b may lack leading ones, or have 1 for neighbouring ones. */
+/*  Finds the axis along which b broadcasts to a: from the last dimension on, b may lack leading dimensions,
+    or have 1 for neighbouring ones. False if there is no single axis. */
 static bool ignis__axis_of_broadcast(const ignis_shape *a, const ignis_shape *b, ignis__axis *axis)
 {
     int i, lacking = a->ndim - b->ndim, phase = 0;
@@ -19518,7 +19593,7 @@ static bool ignis__axis_of_broadcast(const ignis_shape *a, const ignis_shape *b,
             continue;
         if (of_a != of_b && of_b != 1)
             return false;
-        if (of_a != of_b && phase == 2) /* two places to axis over, apart from each other */
+        if (of_a != of_b && phase == 2) /* a second axis, apart from the first */
             return false;
         phase = of_a != of_b ? 1 : phase == 1 ? 2 : phase;
         *(phase == 0 ? &axis->outer : phase == 1 ? &axis->n : &axis->inner) *= of_a;
@@ -19526,7 +19601,8 @@ static bool ignis__axis_of_broadcast(const ignis_shape *a, const ignis_shape *b,
     return true;
 }
 
-/*  The pack of a kernel: as many elements as all are aligned for, and `multiple` is one of. */
+/*  Returns the pack size of a kernel: the most elements that all addresses are aligned for, and that divide
+    `multiple`. */
 static int ignis__formula_choose_pack(const ignis__formula_run *run, const ignis__formula_spec *spec, int widest,
                                       int64_t multiple)
 {
@@ -19545,8 +19621,8 @@ static int ignis__formula_choose_pack(const ignis__formula_run *run, const ignis
     return pack;
 }
 
-/*  A division in kernels: x / size = (the upper word of x * multiplier, plus x) >> shift, for x below 2^31; by 2^31 and more they divide in 64
-    bits. kernels/ignis.cuh has the same struct. */
+/*  A division in kernels for x below 2^31: x / size = (upper word of x * multiplier, plus x) >> shift. Sizes
+    of 2^31 and more divide in 64 bits. kernels/ignis.cuh has the same struct. */
 typedef struct ignis__divisor {
     uint32_t size, multiplier, shift;
 } ignis__divisor;
@@ -19564,7 +19640,7 @@ static ignis__divisor ignis__divisor_of(int64_t size)
     return d;
 }
 
-/*  The same as words of a formula's kernel: a factor and a shift. */
+/*  Writes a divisor as two words of a formula's kernel: multiplier and shift. */
 static void ignis__formula_divisor(int64_t divisor, uint64_t *magic)
 {
     ignis__divisor d = ignis__divisor_of(divisor);
@@ -19572,7 +19648,7 @@ static void ignis__formula_divisor(int64_t divisor, uint64_t *magic)
     magic[1] = d.shift;
 }
 
-/*  The same for the place of an element in a dimension of n, behind which are dimensions of `inner` elements. */
+/*  Writes the divisors that find an element's coordinate in a dimension of n with `inner` elements after it. */
 static void ignis__formula_coordinate_divisor(int64_t inner, int64_t n, uint64_t *magic)
 {
     ignis__formula_divisor(inner, magic);
@@ -19580,7 +19656,11 @@ static void ignis__formula_coordinate_divisor(int64_t inner, int64_t n, uint64_t
     magic[4] = (uint64_t)n;
 }
 
-/*  What of a spec shapes, strides and addresses have no part in: that of a kernel for any. */
+/*  >>formula.launch - chooses the kernel of a run and launches it
+
+    Chooses packs, teams and chunks from shapes and addresses, fills the parameter's words, launches.
+    Uses: broadcast, emit (its layout of words), kernel. The device is entered and the arrays are held. */
+/*  Starts a spec with what does not depend on shapes, strides and addresses. */
 static void ignis__formula_spec_begin(const ignis__formula_run *run, ignis__formula_spec *spec)
 {
     int i, count = run->formula->count;
@@ -19610,7 +19690,7 @@ static void ignis__formula_spec_begin(const ignis__formula_run *run, ignis__form
     ignis__formula_spec_generalize(spec, count);
 }
 
-/*  Records the kernels that a run takes at other sizes. */
+/*  Records the kernels that a run needs at other sizes. */
 static void ignis__formula_record_run(const char *call, const ignis__formula_run *run)
 {
     ignis__formula_spec spec;
@@ -19620,7 +19700,8 @@ static void ignis__formula_record_run(const char *call, const ignis__formula_run
     ignis__formula_record(call, run->formula, &spec);
 }
 
-/*  Whether a run has a kernel: it can be compiled, or the bundle has it, for any sizes if for some. */
+/*  Returns whether a run has a kernel: it can be compiled, or the bundle has it. A bundle that has it for
+    some sizes has it for any. */
 static bool ignis__formula_is_available(const char *call, const ignis__device *device, const ignis__formula_run *run)
 {
     ignis__formula_source made;
@@ -19632,13 +19713,14 @@ static bool ignis__formula_is_available(const char *call, const ignis__device *d
     if (ignis__formula_kernel_find(device, run->formula, &spec))
         return true;
     if (!ignis__formula_source_make(call, run->formula, &spec, &made))
-        return true; /* whoever asks for it fails, too */
+        return true; /* asking for the kernel fails too, and reports */
     there = ignis__program_bundled(device, &made.program);
     ignis__formula_source_free(&made);
     return there;
 }
 
-/*  How the kernel of a reduction is launched: blocks, and words of its parameter, of which [2] is the number of parts. */
+/*  Splits a reduction into blocks. Returns their number; the parameter's words are in `shared`, the number of
+    chunks in [2]. */
 static int64_t ignis__formula_split(const ignis__work *work, const ignis__formula_spec *spec, const ignis__axis *s,
                                     uint64_t *shared)
 {
@@ -19665,7 +19747,8 @@ static int64_t ignis__formula_split(const ignis__work *work, const ignis__formul
     return s->outer * tiles * parts;
 }
 
-/*  Puts dimensions behind others of 1, and one of 1 behind them: as kernels for any shapes have them. */
+/*  Moves dimensions to the end of the array behind dimensions of 1, and adds one of 1: the form that kernels
+    for any shape take. */
 static void ignis__formula_pad_rank(int rank, int inputs, int64_t *dim, int64_t stride[][IGNIS__FORMULA_ANY_RANK])
 {
     int before = IGNIS_MAX_DIMS - rank, d, i;
@@ -19677,12 +19760,12 @@ static void ignis__formula_pad_rank(int rank, int inputs, int64_t *dim, int64_t 
     }
 }
 
-/*  Runs the kernel of a formula on the current stream. What is reduced is reduced along dimensions that are neighbours. */
+/*  Launches the kernel of a formula on the current stream. Reduced dimensions are neighbours. */
 static bool ignis__formula_launch(const ignis__work *work, const ignis__formula_run *run)
 {
     int64_t stride[IGNIS_MAX_INPUTS + 4][IGNIS__FORMULA_ANY_RANK], dim[IGNIS__FORMULA_ANY_RANK], numel = 1, full,
                                                                                                  parts = 1, blocks;
-    ignis__axis s = {1, 1, 1}; /* of what is reduced */
+    ignis__axis s = {1, 1, 1}; /* what is reduced */
     uint64_t words[2 * IGNIS_MAX_INPUTS + 2 + 10 + 3 + 5 * (IGNIS__FORMULA_INDICES + 1) + 3 * IGNIS_MAX_DIMS +
                    (IGNIS_MAX_INPUTS + 2) * IGNIS__FORMULA_ANY_RANK],
         shared[8];
@@ -19728,7 +19811,7 @@ static bool ignis__formula_launch(const ignis__work *work, const ignis__formula_
     spec.parts = false;
     if (run->reduced)
         spec.mode = s.inner == 1 && s.n > 1 ? IGNIS__FORMULA_ROWS : IGNIS__FORMULA_COLUMNS;
-    if (spec.mode == IGNIS__FORMULA_COLUMNS && s.n == 1) { /* nothing is folded: all are columns of one row */
+    if (spec.mode == IGNIS__FORMULA_COLUMNS && s.n == 1) { /* nothing is combined: all are columns of one row */
         s.inner = s.outer * s.inner;
         s.outer = 1;
     }
@@ -19775,7 +19858,7 @@ static bool ignis__formula_launch(const ignis__work *work, const ignis__formula_
     kernel = ignis__formula_kernel_get(work->call, work->device, run->formula, &spec);
     if (!kernel)
         return false;
-    spec = kernel->spec; /* another one may serve */
+    spec = kernel->spec; /* another kernel may serve */
     if (spec.rank == IGNIS__FORMULA_ANY_RANK) {
         ignis__formula_pad_rank(rank, count + 2, dim, stride);
         rank = IGNIS__FORMULA_ANY_RANK;
@@ -19854,11 +19937,17 @@ static bool ignis__formula_launch(const ignis__work *work, const ignis__formula_
     return ok;
 }
 
-/*  Whether others stand between dimensions that are reduced; may: whether that could be so where those of 1 are more. */
+/*  >>formula.reduce - reductions over dimensions that are not neighbours, or over no elements
+
+    A reduction over dimensions that are not neighbours runs in two steps or more; the value between them has
+    the wide type.
+    Uses: launch. Invariant: argmax, argmin and saved positions are never reduced in steps. */
+/*  Returns whether other dimensions are between the reduced ones. may: whether that could be so if dimensions
+    of 1 were larger. */
 static bool ignis__formula_reduces_in_steps(const ignis__formula_run *run, bool may)
 {
     int d, lacking = run->shape.ndim - run->to_shape->ndim,
-           part = 0; /* 0: before what is reduced, 1: there, 2: behind it */
+           part = 0; /* 0: before what is reduced, 1: in it, 2: after it */
     for (d = 0; d < run->shape.ndim; d++) {
         int64_t dim = run->shape.dim[d], to = d < lacking ? 1 : run->to_shape->dim[d - lacking];
         bool reduced = may ? to == 1 : to != dim, stays = to == dim && (may || dim != 1);
@@ -19869,7 +19958,8 @@ static bool ignis__formula_reduces_in_steps(const ignis__formula_run *run, bool 
     return false;
 }
 
-/*  The types of the two steps: what the first one gives, and the second one reads. False: out of memory, reported. */
+/*  Sets the types of the two steps: the result of the first, and the input of the second. False, and
+    reported, if out of memory. */
 static bool ignis__formula_reduce_types(const char *call, ignis__formula_run *run, ignis__formula_run *last)
 {
     int d;
@@ -19890,7 +19980,8 @@ static bool ignis__formula_reduce_types(const char *call, ignis__formula_run *ru
     return last->formula != NULL;
 }
 
-/*  The same for any dimensions that are reduced: in steps, the last ones first, the others of what that gives. */
+/*  As ignis__formula_launch, for reduced dimensions that are not neighbours: in steps, the last dimensions
+    first. */
 static bool ignis__formula_reduce(const ignis__work *work, ignis__formula_run *run)
 {
     ignis_shape shape = run->shape;
@@ -19900,7 +19991,7 @@ static bool ignis__formula_reduce(const ignis__work *work, ignis__formula_run *r
     int d, lacking = shape.ndim - to_shape->ndim;
     bool found = false, ok;
     bool whole = ignis__formula_reductions[run->reduction].place ||
-                 (run->kept && !ignis__formula_reduces_wide(run->kept)); /* in one step alone */
+                 (run->kept && !ignis__formula_reduces_wide(run->kept)); /* in one step only */
     if (ignis__requests.path[0] && !whole && ignis__formula_reduces_in_steps(run, true)) {
         first = *run;
         ignis__formula_record_run(work->call, run);
@@ -19946,7 +20037,7 @@ static double ignis__double_of(uint64_t bits)
 
 static double ignis__nan(void) { return ignis__double_of(0x7FF8000000000000u); }
 
-/*  What a reduction of no elements gives; false, and reported, where that is nothing. */
+/*  Returns the value of a reduction over no elements. False, and reported, if it has none. */
 static bool ignis__formula_reduce_empty(const char *call, ignis_reducer reducer, double *value)
 {
     if (reducer >= IGNIS_REDUCE_MAX && reducer != IGNIS_REDUCE_ANY && reducer != IGNIS_REDUCE_ALL &&
@@ -19967,7 +20058,12 @@ static bool ignis__formula_check_reducer(const char *call, ignis_reducer reducer
                              (int)reducer, (int)IGNIS_REDUCE_COUNT - 1);
 }
 
-/*  The shape that arrays of several spread over, by NumPy's rules. */
+/*  >>formula.inputs - checks of inputs, the dtype and shape of results, and values among the inputs
+
+    Every formula begins here, of arrays and of tensors. A value travels in a handle that names one of the
+    thread's last
+    IGNIS__VALUES values. Uses: cache, broadcast. Locks: none; values belong to the thread. */
+/*  Finds the shape that all inputs broadcast to, by NumPy's rules. */
 static bool ignis__formula_broadcast_shape(const char *call, const ignis__formula *formula, ignis__formula_run *run)
 {
     ignis__formula_name names[IGNIS_MAX_INPUTS];
@@ -20000,8 +20096,8 @@ static bool ignis__formula_broadcast_shape(const char *call, const ignis__formul
     return true;
 }
 
-/*  The type of a result of a formula: u8 of a truth value, i64 of an integer; else the widest floating type of the inputs, where f16 and
-    bf16 together are f32, and f32 for integers and types of 8 bits alone. */
+/*  Returns the dtype of a result: u8 for a truth value, i64 for an integer, else the widest floating type of
+    the inputs. f16 with bf16, integers alone and 8-bit types alone give f32. */
 static ignis_dtype ignis__formula_result_dtype(const ignis__formula_run *run, int result)
 {
     char type = run->formula->term[run->formula->result[result]].type;
@@ -20019,7 +20115,7 @@ static ignis_dtype ignis__formula_result_dtype(const ignis__formula_run *run, in
     return type == 'b' ? IGNIS_U8 : type == 'i' ? IGNIS_I64 : widest ? widest : IGNIS_F32;
 }
 
-/*  Values among inputs. They travel in a handle that names one of the last values that the thread has made. */
+/*  Values among the inputs. A handle names one of the last values that the thread made. */
 #define IGNIS__VALUES 64
 
 typedef struct ignis__value_list {
@@ -20043,7 +20139,7 @@ static uint64_t ignis__value_make(double value)
     return ignis__value_tag() | (ignis__values.made & IGNIS__SLOT_MASK);
 }
 
-/*  Whether a handle is that of a value, which must be one of the last. */
+/*  Returns whether a handle names a value. */
 static bool ignis__handle_is_value(uint64_t handle) { return ignis__handle_kind(handle) == IGNIS__KIND_VALUE; }
 
 static bool ignis__value_get(const char *call, uint64_t handle, double *value)
@@ -20057,7 +20153,8 @@ static bool ignis__value_get(const char *call, uint64_t handle, double *value)
     return true;
 }
 
-/*  What all formulas begin with: checks, and which inputs are values. tensors: the others, `held` of them; at: their places. */
+/*  Begins any formula: checks it and finds which inputs are values. tensors: the other inputs, `held` of
+    them; at: their indices. */
 static bool ignis__formula_begin(const char *call, const char *formula, const char *names, int count,
                                  const uint64_t *handles, ignis__formula_run *run, uint64_t *others, int *at, int *held)
 {
@@ -20082,7 +20179,7 @@ static bool ignis__formula_begin(const char *call, const char *formula, const ch
     return *held > 0;
 }
 
-/*  Reads the formula, once run->input and dtype are set, which has so many results, and finds their shape. */
+/*  Parses the formula, which has `results` results, and finds their shape. run->input and run->dtype are set. */
 static bool ignis__formula_prepare(const ignis__work *work, const char *formula, const char *names, int count,
                                    int results, ignis__formula_run *run)
 {
@@ -20107,7 +20204,12 @@ static bool ignis__formula_prepare(const ignis__work *work, const char *formula,
                                                         &run->random);
 }
 
-/* --- formulas of arrays ------------------------------------------------------------------------------------------------------ */
+/*  >>formula.array - ignis_array_map, ignis_array_map_many, ignis_array_reduce and ignis_array_value
+
+    Runs formulas on arrays: holds results and inputs, prepares the run, launches it, marks the results as
+    written.
+    Uses: inputs, launch, reduce; the rooms array and kernel. Knows no tensor.
+    Invariant: nothing is written before all checks have passed. */
 
 IGNIS_API ignis_array ignis_array_value(double value)
 {
@@ -20116,7 +20218,7 @@ IGNIS_API ignis_array ignis_array_value(double value)
     return handle;
 }
 
-/*  Whether dst may be written while src is read: apart, or the same elements. */
+/*  Checks that dst may be written while src is read: they do not overlap, or they are the same elements. */
 static bool ignis__formula_check_overlap(const char *call, const ignis__array *dst, const ignis__array *src)
 {
     if (!ignis__array_apart(call, dst, 0, ignis__array_bytes(dst), src))
@@ -20129,7 +20231,8 @@ static bool ignis__formula_check_overlap(const char *call, const ignis__array *d
                              ignis__array_label(src).text);
 }
 
-/*  Holds results, then inputs that are arrays, enters their device, and makes a formula ready; on failure nothing is held. */
+/*  Holds the results and then the inputs that are arrays, enters their device and prepares the formula. On
+    failure nothing is held. */
 static bool ignis__formula_begin_arrays(const char *call, int results, const ignis_array *dsts, const char *formula,
                                         const ignis_array_inputs *inputs, ignis__work *work, ignis__formula_run *run,
                                         ignis__array **arrays, int *held)
@@ -20209,7 +20312,7 @@ IGNIS_API ignis_status ignis_array_map(ignis_array dst, const char *formula, ign
     return ignis__formula_run_into("ignis_array_map", 1, &dst, formula, &inputs);
 }
 
-/*  Whether there are so many results to fill. */
+/*  Checks the number of results. */
 static bool ignis__formula_check_count(const char *call, int count, const void *results)
 {
     if (!ignis__enter(call))
@@ -20258,7 +20361,8 @@ IGNIS_API ignis_status ignis_array_reduce(ignis_array dst, ignis_reducer reducer
     run.to_shape = &arrays[0]->shape;
     run.out[0] = arrays[0]->dtype;
     run.factor = reducer == IGNIS_REDUCE_MEAN && numel ? (double)(numel / arrays[0]->numel) : 1;
-    for (i = 1; i < held && ok; i++) { /* not even the same memory: others are read after it is written */
+    for (i = 1; i < held && ok;
+         i++) { /* the results may not share memory either: others are read after one is written */
         ok = ignis__array_apart(call, arrays[0], 0, ignis__array_bytes(arrays[0]), arrays[i]);
         if (ok && arrays[0]->storage == arrays[i]->storage && arrays[0]->offset == arrays[i]->offset &&
             arrays[0]->numel != 0)

@@ -1,4 +1,9 @@
-/* --- formulas of arrays ------------------------------------------------------------------------------------------------------ */
+/*  >>formula.array - ignis_array_map, ignis_array_map_many, ignis_array_reduce and ignis_array_value
+
+    Runs formulas on arrays: holds results and inputs, prepares the run, launches it, marks the results as
+    written.
+    Uses: inputs, launch, reduce; the rooms array and kernel. Knows no tensor.
+    Invariant: nothing is written before all checks have passed. */
 
 IGNIS_API ignis_array ignis_array_value(double value)
 {
@@ -7,7 +12,7 @@ IGNIS_API ignis_array ignis_array_value(double value)
     return handle;
 }
 
-/*  Whether dst may be written while src is read: apart, or the same elements. */
+/*  Checks that dst may be written while src is read: they do not overlap, or they are the same elements. */
 static bool ignis__formula_check_overlap(const char *call, const ignis__array *dst, const ignis__array *src)
 {
     if (!ignis__array_apart(call, dst, 0, ignis__array_bytes(dst), src))
@@ -20,7 +25,8 @@ static bool ignis__formula_check_overlap(const char *call, const ignis__array *d
                              ignis__array_label(src).text);
 }
 
-/*  Holds results, then inputs that are arrays, enters their device, and makes a formula ready; on failure nothing is held. */
+/*  Holds the results and then the inputs that are arrays, enters their device and prepares the formula. On
+    failure nothing is held. */
 static bool ignis__formula_begin_arrays(const char *call, int results, const ignis_array *dsts, const char *formula,
                                         const ignis_array_inputs *inputs, ignis__work *work, ignis__formula_run *run,
                                         ignis__array **arrays, int *held)
@@ -100,7 +106,7 @@ IGNIS_API ignis_status ignis_array_map(ignis_array dst, const char *formula, ign
     return ignis__formula_run_into("ignis_array_map", 1, &dst, formula, &inputs);
 }
 
-/*  Whether there are so many results to fill. */
+/*  Checks the number of results. */
 static bool ignis__formula_check_count(const char *call, int count, const void *results)
 {
     if (!ignis__enter(call))
@@ -149,7 +155,8 @@ IGNIS_API ignis_status ignis_array_reduce(ignis_array dst, ignis_reducer reducer
     run.to_shape = &arrays[0]->shape;
     run.out[0] = arrays[0]->dtype;
     run.factor = reducer == IGNIS_REDUCE_MEAN && numel ? (double)(numel / arrays[0]->numel) : 1;
-    for (i = 1; i < held && ok; i++) { /* not even the same memory: others are read after it is written */
+    for (i = 1; i < held && ok;
+         i++) { /* the results may not share memory either: others are read after one is written */
         ok = ignis__array_apart(call, arrays[0], 0, ignis__array_bytes(arrays[0]), arrays[i]);
         if (ok && arrays[0]->storage == arrays[i]->storage && arrays[0]->offset == arrays[i]->offset &&
             arrays[0]->numel != 0)

@@ -1,20 +1,27 @@
-/*  One run of a formula: the shapes of its result and of inputs that are arrays. Input `count` is the gradient that comes in. */
+/*  >>formula.broadcast - shapes that broadcast, strides of inputs, and packs
+
+    Finds how elements of the result map to elements of each input, and joins dimensions so that kernels have
+    few.
+    Uses: the room array. Invariant: a shape has at most IGNIS_MAX_DIMS dimensions; strides count elements, 0
+    repeats. */
+/*  One run of a formula: the shapes of its result and of the inputs that are arrays. Input `count` is the
+    incoming gradient. */
 typedef struct ignis__formula_run {
     ignis__formula *formula;
     ignis_shape shape;
-    const ignis_shape *input[IGNIS_MAX_INPUTS + 2]; /* null: a value */
+    const ignis_shape *input[IGNIS_MAX_INPUTS + 2]; /* NULL: a value */
     ignis_dtype dtype[IGNIS_MAX_INPUTS + 2];
     ignis__address address[IGNIS_MAX_INPUTS + 2];
     double value[IGNIS_MAX_INPUTS];
-    ignis__random random;  /* where the formula takes random numbers */
+    ignis__random random;  /* if the formula has random numbers */
     int result;            /* see ignis__formula_spec */
     uint32_t used, needed; /* bits of inputs */
-    uint32_t reduced;      /* bits of results: those that are reduced to to_shape, which spreads over shape */
+    uint32_t reduced;      /* bits of results that are reduced to to_shape, which broadcasts to shape */
     int kept;              /* see ignis__formula_spec */
     ignis__address kept_to;
     ignis_reducer reduction;
     const ignis_shape *to_shape;
-    double factor; /* of the gradient that comes in; how many elements a mean is of */
+    double factor; /* of the incoming gradient; number of elements of a mean */
     int outs;
     ignis_dtype out[IGNIS_MAX_INPUTS];
     ignis__address to[IGNIS_MAX_INPUTS];
@@ -28,7 +35,8 @@ IGNIS__ONE_COPY static int64_t ignis__shape_product(const ignis_shape *shape, in
     return product;
 }
 
-/*  The strides of an array's elements in the dimensions of a shape that it spreads over, which it does; true when it is that shape. */
+/*  Sets the strides of an array's elements in the dimensions of a shape that it broadcasts to. Returns
+    whether it has that shape. */
 static bool ignis__formula_strides(const ignis_shape *shape, const ignis_shape *array, int64_t *stride)
 {
     int d, lacking = shape->ndim - array->ndim;
@@ -43,7 +51,8 @@ static bool ignis__formula_strides(const ignis_shape *shape, const ignis_shape *
     return same;
 }
 
-/*  The dimensions of a shape without those of 1, neighbours in one where that is so for all `count` inputs; returns how many. */
+/*  Drops dimensions of 1, and joins neighbours that all `count` inputs step through alike. Returns the number
+    of dimensions. */
 static int ignis__formula_collapse_dims(const ignis_shape *shape, int count, int64_t stride[][IGNIS__FORMULA_ANY_RANK],
                                         int64_t *dim)
 {
@@ -62,12 +71,13 @@ static int ignis__formula_collapse_dims(const ignis_shape *shape, int count, int
     return rank;
 }
 
-/*  An array seen as [outer, n, inner], of which [outer, inner] is the part that is summed to or spread from. */
+/*  An array seen as [outer, n, inner]. A sum over the axis leaves [outer, inner]; a broadcast along it starts
+    from [outer, inner]. */
 typedef struct ignis__axis {
     int64_t outer, n, inner;
 } ignis__axis;
 
-/*  n is a dimension of the shape. */
+/*  Returns the axis of dimension `dim`. */
 static ignis__axis ignis__axis_of_dim(const ignis_shape *shape, int dim)
 {
     ignis__axis axis = {ignis__shape_product(shape, 0, dim), shape->dim[dim],
@@ -75,7 +85,8 @@ static ignis__axis ignis__axis_of_dim(const ignis_shape *shape, int dim)
     return axis;
 }
 
-/*  Whether b spreads over a: from the last dimension on, b may lack leading ones, or have 1 for neighbouring ones. */
+/*  Finds the axis along which b broadcasts to a: from the last dimension on, b may lack leading dimensions,
+    or have 1 for neighbouring ones. False if there is no single axis. */
 static bool ignis__axis_of_broadcast(const ignis_shape *a, const ignis_shape *b, ignis__axis *axis)
 {
     int i, lacking = a->ndim - b->ndim, phase = 0;
@@ -88,7 +99,7 @@ static bool ignis__axis_of_broadcast(const ignis_shape *a, const ignis_shape *b,
             continue;
         if (of_a != of_b && of_b != 1)
             return false;
-        if (of_a != of_b && phase == 2) /* two places to axis over, apart from each other */
+        if (of_a != of_b && phase == 2) /* a second axis, apart from the first */
             return false;
         phase = of_a != of_b ? 1 : phase == 1 ? 2 : phase;
         *(phase == 0 ? &axis->outer : phase == 1 ? &axis->n : &axis->inner) *= of_a;
@@ -96,7 +107,8 @@ static bool ignis__axis_of_broadcast(const ignis_shape *a, const ignis_shape *b,
     return true;
 }
 
-/*  The pack of a kernel: as many elements as all are aligned for, and `multiple` is one of. */
+/*  Returns the pack size of a kernel: the most elements that all addresses are aligned for, and that divide
+    `multiple`. */
 static int ignis__formula_choose_pack(const ignis__formula_run *run, const ignis__formula_spec *spec, int widest,
                                       int64_t multiple)
 {
@@ -115,8 +127,8 @@ static int ignis__formula_choose_pack(const ignis__formula_run *run, const ignis
     return pack;
 }
 
-/*  A division in kernels: x / size = (the upper word of x * multiplier, plus x) >> shift, for x below 2^31; by 2^31 and more they divide in 64
-    bits. kernels/ignis.cuh has the same struct. */
+/*  A division in kernels for x below 2^31: x / size = (upper word of x * multiplier, plus x) >> shift. Sizes
+    of 2^31 and more divide in 64 bits. kernels/ignis.cuh has the same struct. */
 typedef struct ignis__divisor {
     uint32_t size, multiplier, shift;
 } ignis__divisor;
@@ -134,7 +146,7 @@ static ignis__divisor ignis__divisor_of(int64_t size)
     return d;
 }
 
-/*  The same as words of a formula's kernel: a factor and a shift. */
+/*  Writes a divisor as two words of a formula's kernel: multiplier and shift. */
 static void ignis__formula_divisor(int64_t divisor, uint64_t *magic)
 {
     ignis__divisor d = ignis__divisor_of(divisor);
@@ -142,7 +154,7 @@ static void ignis__formula_divisor(int64_t divisor, uint64_t *magic)
     magic[1] = d.shift;
 }
 
-/*  The same for the place of an element in a dimension of n, behind which are dimensions of `inner` elements. */
+/*  Writes the divisors that find an element's coordinate in a dimension of n with `inner` elements after it. */
 static void ignis__formula_coordinate_divisor(int64_t inner, int64_t n, uint64_t *magic)
 {
     ignis__formula_divisor(inner, magic);

@@ -1,6 +1,12 @@
-/* --- formulas that were read ------------------------------------------------------------------------------------------------ */
+/*  >>formula.cache - formulas that were parsed, with their kernels
 
-/*  A kernel of a formula: what decides its text. Inputs of kind 0 are not used by it. */
+    Parses a formula once for each set of integer inputs, and keeps it until ignis_shutdown.
+    Uses: lexer, parse, functions. Locks: ignis__formulas.lock guards the list and each formula's kernels and
+    needs.
+    Invariant: a formula in the list is never changed or freed before shutdown, so it is used without the
+    lock. */
+
+/*  The kinds of an input of a kernel. UNUSED: the kernel does not read it. */
 enum {
     IGNIS__FORMULA_UNUSED,
     IGNIS__FORMULA_LINEAR,
@@ -13,36 +19,38 @@ enum {
 #define IGNIS__FORMULA_THREADS 128
 
 typedef struct ignis__formula_spec {
-    uint16_t
-        needed; /* inputs whose gradients are the results; 0: the formula's value is. The gradient that comes in is then input `count` */
+    /* Inputs whose gradients are the results; 0: the results are the formula's values. The incoming gradient
+       is input `count`. */
+    uint16_t needed;
     uint16_t reduced; /* bits of results */
-    uint16_t result;  /* of the formula, which is the first of the results, or differentiated */
+    uint16_t result;  /* the result of the formula that is first, or differentiated */
     uint16_t mode, reduction, team, rank, pack, packs_per_thread, whole, wide, half;
-    uint16_t parts; /* rows or columns are in parts, which a kernel of its own joins */
-    uint16_t
-        kept; /* what is kept of a reduction besides its result, or was, and is input `count` + 1: of max and min the place of the element,
-                     of logsumexp the result as W, of prod see `product`; else 0. It is the reduction */
+    uint16_t parts; /* rows or columns are in chunks, which a second kernel combines */
+    /* The reduction if something besides its result is saved, or was saved and is input `count` + 1; else 0.
+       max and min save the position of the element, logsumexp the result as W, prod see `product`. */
+    uint16_t kept;
     uint16_t outs;
     uint16_t dtype[IGNIS_MAX_INPUTS + 2], kind[IGNIS_MAX_INPUTS + 2], out[IGNIS_MAX_INPUTS];
 } ignis__formula_spec; /* IGNIS__FORMULA_SPEC numbers of one type */
 
-#define IGNIS__FORMULA_ANY_RANK (IGNIS_MAX_DIMS + 1) /* of a kernel for any shapes: its last dimension is 1 */
+#define IGNIS__FORMULA_ANY_RANK (IGNIS_MAX_DIMS + 1) /* rank of a kernel for any shape; its last dimension is 1 */
 
 typedef struct ignis__formula_kernel {
     ignis__formula_spec spec;
     ignis__device *device;
     ignis__module module;
-    void *function, *finish;                     /* null where there are no parts */
-    const struct ignis__formula_kernel *instead; /* which serves, as this one is in no bundle; null: this one */
+    void *function, *finish;                     /* NULL if there are no chunks */
+    const struct ignis__formula_kernel *instead; /* used if this one is in no bundle; NULL: this one */
     struct ignis__formula_kernel *next;
 } ignis__formula_kernel;
 
-/*  What the gradients of some inputs take: the inputs that they are computed from, and those whose gradient is the one that comes in. */
+/*  What the gradients of some inputs need: the inputs they are computed from, and the inputs whose gradient
+    equals the incoming one. */
 typedef struct ignis__formula_needs {
-    uint32_t needed, used, same; /* further bits of needed: of which result, and the highest one: with the value */
+    uint32_t needed, used, same; /* further bits of needed: the result; the highest one: with the value */
 } ignis__formula_needs;
 
-/*  A formula that was read, for inputs of which some are integers. It is kept until ignis_shutdown. */
+/*  A parsed formula for one choice of integer inputs. It is kept until ignis_shutdown. */
 typedef struct ignis__formula {
     uint64_t hash;
     uint32_t integers;
@@ -51,7 +59,7 @@ typedef struct ignis__formula {
     char *text, *names;
     ignis__formula_term *term;
     ignis__formula_kernel *kernels;
-    ignis__formula_needs needs[4]; /* found last */
+    ignis__formula_needs needs[4]; /* the latest */
     int needs_next;
     struct ignis__formula *next;
 } ignis__formula;
@@ -61,7 +69,7 @@ static struct {
     ignis__formula *first[256];
 } ignis__formulas = {IGNIS__MUTEX_INIT, {0}};
 
-/*  Reads a formula for the list. Null: out of memory, or *r has the fault. */
+/*  Parses a formula for the list. NULL if out of memory, or if *r has the error. */
 IGNIS__COLD static ignis__formula *ignis__formula_read(ignis__formula_parser *r, const char *text, const char *names,
                                                        uint64_t hash, int count, uint32_t integers)
 {
@@ -88,7 +96,7 @@ IGNIS__COLD static ignis__formula *ignis__formula_read(ignis__formula_parser *r,
         ignis__formula_syntax_error(r, 0, "there are %d inputs, and %d names: %.200s", count, r->name_count, names);
     else if (text_size > IGNIS__FORMULA_LENGTH)
         ignis__formula_syntax_error(r, 0, "the formula is longer than %d characters", IGNIS__FORMULA_LENGTH - 1);
-    r->column = 0; /* none of these is one of the formula */
+    r->column = 0; /* no term of the formula is reused */
     for (i = 0; i < count && !*r->fault; i++) {
         for (k = 0; k < i; k++)
             if (r->name[i].length == r->name[k].length &&
@@ -113,7 +121,8 @@ IGNIS__COLD static ignis__formula *ignis__formula_read(ignis__formula_parser *r,
     return formula;
 }
 
-/*  A formula of `count` inputs, with bits for those that are integers. Null, and reported, when it is none. */
+/*  Returns the formula of `count` inputs; bits of `integers` mark inputs that are integers. NULL, and
+    reported, if it does not parse. */
 static ignis__formula *ignis__formula_get(const char *call, const char *text, const char *names, int count,
                                           uint32_t integers)
 {
@@ -132,7 +141,8 @@ static ignis__formula *ignis__formula_get(const char *call, const char *text, co
         return formula;
     r = (ignis__formula_parser *)ignis__alloc(sizeof *r);
     formula = r ? ignis__formula_read(r, text, names, hash, count, integers) : NULL;
-    if (formula) { /* two threads may read the same one; both stay, the newer is found */
+    /* Two threads may parse the same text. Both formulas stay; the newer one is found. */
+    if (formula) {
         ignis__mutex_lock(&ignis__formulas.lock);
         formula->next = *list;
         *list = formula;

@@ -1,4 +1,8 @@
-/* --- writing the text of a kernel ----------------------------------------------------------------------------------------- */
+/*  >>formula.derivative - CUDA text of the terms and of their derivatives
+
+    Writes each used term as one line, and derivatives by forward mode from the rows of the table of
+    functions.
+    Uses: functions, cache. Invariant: a derivative of 0 has no line, and a term is computed at most once. */
 
 /*  A text that grows. */
 typedef struct ignis__formula_text {
@@ -32,17 +36,18 @@ IGNIS__COLD static void ignis__formula_emit(ignis__formula_text *t, const char *
     }
 }
 
-/*  A formula's lines under way. used: terms that were named. partial, by term and input: 0, 1, or 2 + the term whose line has it. guarded, by
-    that term and input: a choice may have made it 0, and then it stays 0, whatever it is multiplied with. */
+/*  Lines of a formula while they are written. used: terms that have a name. partial, by term and input: 0, 1,
+    or 2 + the term whose line holds it. guarded, by the same: a choice may have made the derivative 0, and
+    then it stays 0 in every product. */
 typedef struct ignis__formula_lines {
     const ignis__formula *formula;
     ignis__formula_text text;
     unsigned char *used, *guarded;
     short *partial;
-    uint32_t exact; /* bits of inputs that are wanted in f64, too */
+    uint32_t exact; /* bits of inputs that are also needed as f64 */
 } ignis__formula_lines;
 
-/*  An integer that is written down; the smallest one has no name of its own in C. */
+/*  Writes an integer constant. The smallest one has no literal in C. */
 IGNIS__COLD static void ignis__formula_emit_integer(ignis__formula_text *t, int64_t number)
 {
     if (number == INT64_MIN)
@@ -74,7 +79,7 @@ IGNIS__COLD static void ignis__formula_emit_term(ignis__formula_lines *lines, in
         ignis__formula_emit(&lines->text, "(%.*s)", (int)term->length, term->text);
 }
 
-/*  A derivative by an input. */
+/*  Writes a derivative by an input. */
 IGNIS__COLD static void ignis__formula_emit_partial(ignis__formula_lines *lines, int partial, int input)
 {
     if (partial > 1)
@@ -83,7 +88,7 @@ IGNIS__COLD static void ignis__formula_emit_partial(ignis__formula_lines *lines,
         ignis__formula_emit(&lines->text, "(W)%d", partial);
 }
 
-/*  A row's CUDA text for a term; partial: that of the argument, for $d. */
+/*  Writes a row's CUDA text for a term. partial: the argument's derivative, for $d. */
 IGNIS__COLD static void ignis__formula_emit_row(ignis__formula_lines *lines, const char *row, int at, int partial,
                                                 int input)
 {
@@ -103,7 +108,8 @@ IGNIS__COLD static void ignis__formula_emit_row(ignis__formula_lines *lines, con
     }
 }
 
-/*  Whether a comparison is one of an integer with a number that is not written down. These are compared in f64, as f32 would round them. */
+/*  Returns whether a term compares an integer with a number that is not a literal. Both are then compared as
+    f64, as f32 would round them. */
 static bool ignis__formula_compares_exactly(const ignis__formula *formula, const ignis__formula_term *term)
 {
     const ignis__formula_function *f = &ignis__formula_functions[term->function];
@@ -115,7 +121,7 @@ static bool ignis__formula_compares_exactly(const ignis__formula *formula, const
     return f->type == 'b' && f->integer && f->count == 2 && integers > 0 && numbers == 0;
 }
 
-/*  One side of such a comparison. */
+/*  Writes one side of such a comparison. */
 IGNIS__COLD static void ignis__formula_emit_exact(ignis__formula_lines *lines, int at)
 {
     const ignis__formula_term *term = &lines->formula->term[at];
@@ -128,13 +134,14 @@ IGNIS__COLD static void ignis__formula_emit_exact(ignis__formula_lines *lines, i
     }
 }
 
-/*  Whether a derivative by an input may be 0 as a choice was made. */
+/*  Returns whether a choice may have made a derivative 0. */
 static bool ignis__formula_is_guarded(const ignis__formula_lines *lines, int partial, int input)
 {
     return partial > 1 && lines->guarded[(partial - 2) * lines->formula->count + input];
 }
 
-/*  What an argument adds to a derivative: the row of its function times its own derivative, which is not 0. */
+/*  Adds an argument's contribution to a derivative: the function's partial derivative times the argument's
+    own, which is not 0. */
 IGNIS__COLD static void ignis__formula_emit_chain(ignis__formula_lines *lines, const char *row, int at, int partial,
                                                   int input)
 {
@@ -158,7 +165,7 @@ IGNIS__COLD static void ignis__formula_emit_chain(ignis__formula_lines *lines, c
         ignis__formula_emit(&lines->text, ")");
 }
 
-/*  Derivatives by forward mode, of each term by each needed input, in the order of the terms. */
+/*  Writes the derivatives of each term by each needed input, in the order of the terms (forward mode). */
 IGNIS__COLD static void ignis__formula_emit_partials(ignis__formula_lines *lines, uint32_t needed,
                                                      const unsigned char *live)
 {
@@ -185,7 +192,8 @@ IGNIS__COLD static void ignis__formula_emit_partials(ignis__formula_lines *lines
             }
             if (!terms)
                 continue;
-            if (select ? of[1] == of[2] : terms == 1 && strcmp(f->partial[last], "1") == 0) { /* that of an argument */
+            if (select ? of[1] == of[2]
+                       : terms == 1 && strcmp(f->partial[last], "1") == 0) { /* the argument's derivative itself */
                 partial[input] = of[last];
                 continue;
             }
@@ -214,7 +222,7 @@ IGNIS__COLD static void ignis__formula_emit_partials(ignis__formula_lines *lines
     }
 }
 
-/*  Marks what the marked terms are made of. */
+/*  Marks the arguments of all marked terms. */
 static void ignis__formula_mark_arguments(const ignis__formula *formula, unsigned char *used)
 {
     int at, i;
@@ -223,7 +231,8 @@ static void ignis__formula_mark_arguments(const ignis__formula *formula, unsigne
             used[formula->term[at].arg[i]] = 1;
 }
 
-/*  Writes the values of `count` results from `first` on, and derivatives by some inputs; ignis__formula_lines_free frees the lines. */
+/*  Writes the values of `count` results from `first` on, and the derivatives by some inputs.
+    ignis__formula_lines_free frees the lines. */
 IGNIS__COLD static bool ignis__formula_lines_write(ignis__formula_lines *lines, const ignis__formula *formula,
                                                    int first, int count, uint32_t needed, bool value)
 {
@@ -284,19 +293,19 @@ static void ignis__formula_lines_free(ignis__formula_lines *lines)
     ignis__free(lines->partial);
 }
 
-/*  What a reduction's gradient takes besides what is kept of it: the value. */
+/*  Returns whether a reduction's gradient needs the value besides what the reduction saved. */
 static bool ignis__formula_saves_value(int kept)
 {
     return kept == IGNIS_REDUCE_LOGSUMEXP || kept == IGNIS_REDUCE_NORM || kept == IGNIS_REDUCE_PROD;
 }
 
-/*  Reductions in W also of integers, whose state is two of them. */
+/*  Returns whether a reduction computes in W for integers too. Its state has two numbers. */
 static bool ignis__formula_reduces_wide(int reduction)
 {
     return reduction == IGNIS_REDUCE_LOGSUMEXP || reduction == IGNIS_REDUCE_NORM;
 }
 
-/*  What the gradients of a result by some inputs take. False, and reported, without memory. */
+/*  Finds what the gradients of a result by some inputs need. False, and reported, if out of memory. */
 static bool ignis__formula_needs_get(const char *call, ignis__formula *formula, int result, uint32_t needed, bool value,
                                      ignis__formula_needs *needs)
 {

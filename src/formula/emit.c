@@ -1,8 +1,16 @@
-/*  What a kernel does with the elements: each is a result; or they are reduced along rows of packs, or down columns of packs. */
+/*  >>formula.emit - the CUDA text of an elementwise kernel
+
+    Lays out the words of the kernel's parameter, then writes the function f, loads, calls and stores in
+    packs.
+    Uses: derivative. Invariant: the words that launch.c fills are in the order that ignis__formula_plan_words
+    gives them. */
+/*  How a kernel uses the elements: each one is a result; or they are reduced along rows of packs, or down
+    columns of packs. */
 enum { IGNIS__FORMULA_EACH, IGNIS__FORMULA_ROWS, IGNIS__FORMULA_COLUMNS };
 
-/*  The reductions, in the order of ignis_reducer: what none of all elements gives, in W and in integers, and how two states a and b
-    become one, each a value v and, where `place` is, the number i of its element. NaN wins over numbers in max and min. */
+/*  The reductions in the order of ignis_reducer: the initial state in W and in integers, and how two states a
+    and b combine. A state has a value v and, if `place` is set, the index i of its element. NaN wins over
+    numbers in max and min. */
 static const struct {
     const char *name, *none, *none_integer, *fold;
     bool place;
@@ -21,30 +29,33 @@ static const struct {
     {"norm", "0", "", "a.v + b.v", false},
 };
 
-/*  A kernel's text under way, and where the words of its parameter are. */
+/*  A kernel's text while it is written, and the offsets of its parameter's words. */
 typedef struct ignis__formula_writer {
     ignis__formula_text text;
     const ignis__formula *formula;
     const ignis__formula_spec *spec;
     int input[IGNIS_MAX_INPUTS + 2], strides[IGNIS_MAX_INPUTS + 2]; /* of each input */
-    int packs; /* how many whole packs there are, and elements behind the last */
-    int dims;  /* size and magic numbers of each dimension but the first */
-    int shared; /* of reductions: rows, packs of a row, parts, rows or packs of a part, results, parts' memory, factor, what is kept */
-    int indices; /* of each index(d), and of the place that is kept: its magic numbers */
-    int random;  /* seed, first counter, and the address of the count of launches */
+    int packs; /* number of full packs, then of the elements after the last one */
+    int dims;  /* size and divisor of each dimension but the first */
+    /* Of reductions: rows, packs of a row, chunks, rows or packs of a chunk, results, memory of the chunks,
+       factor, what is saved. */
+    int shared;
+    /* Of each index(d), and of the saved position: its divisors. */
+    int indices;
+    int random; /* seed, first counter, address of the launch counter */
     int words;
     uint32_t exact;   /* see ignis__formula_lines */
     bool broadcasts;  /* some inputs are rows or columns */
-    const char *type; /* of the first one of f's results, and of what is reduced */
+    const char *type; /* of f's first result, and of what is reduced */
 } ignis__formula_writer;
 
-/*  Whether that is the place of an element. */
+/*  Returns whether the saved value is the position of an element. */
 static bool ignis__formula_saves_position(const ignis__formula_spec *spec)
 {
     return spec->kept == IGNIS_REDUCE_MAX || spec->kept == IGNIS_REDUCE_MIN;
 }
 
-/*  How many index(d) a formula has; their terms. */
+/*  Returns the number of index(d) in a formula, and their terms. */
 static int ignis__formula_index_count(const ignis__formula *formula, int *terms)
 {
     int at, count = 0;
@@ -80,7 +91,7 @@ static void ignis__formula_plan_words(ignis__formula_writer *w)
     w->words = at + (w->formula->randoms ? 3 : 0);
 }
 
-/*  The type of f's result k: gradients are W, and what is summed up in it. */
+/*  Returns the type of f's result k. Gradients, and what they are summed in, are W. */
 static const char *ignis__formula_result_type(const ignis__formula_writer *w, int k)
 {
     const ignis__formula_spec *spec = w->spec;
@@ -95,7 +106,7 @@ static const char *ignis__formula_type(int dtype)
     return dtype == IGNIS_I64 ? "i64" : ignis__dtype_is_int((ignis_dtype)dtype) ? "int" : "W";
 }
 
-/*  The coordinates of an element, or of a pack, out of its index. */
+/*  Writes the coordinates of an element or a pack, computed from its index. */
 IGNIS__COLD static void ignis__formula_emit_coordinates(ignis__formula_writer *w, const char *index)
 {
     int d, dims = w->dims;
@@ -107,7 +118,7 @@ IGNIS__COLD static void ignis__formula_emit_coordinates(ignis__formula_writer *w
     ignis__formula_emit(&w->text, " const u32 c0 = q;");
 }
 
-/*  Where an input's element or pack of the coordinates is. */
+/*  Writes the offset of an input's element or pack at the coordinates. */
 IGNIS__COLD static void ignis__formula_emit_offset(ignis__formula_writer *w, int input, int pack)
 {
     const ignis__formula_spec *spec = w->spec;
@@ -120,7 +131,7 @@ IGNIS__COLD static void ignis__formula_emit_offset(ignis__formula_writer *w, int
     ignis__formula_emit(&w->text, ")*%d", ignis__dtypes[spec->dtype[input]].size);
 }
 
-/*  A call of f with the inputs' elements: those of a pack, or single ones. */
+/*  Writes a call of f with elements of a pack, or with single elements. */
 IGNIS__COLD static void ignis__formula_emit_call(ignis__formula_writer *w, bool one)
 {
     const ignis__formula_spec *spec = w->spec;
@@ -147,7 +158,7 @@ IGNIS__COLD static void ignis__formula_emit_call(ignis__formula_writer *w, bool 
         ignis__formula_emit(&w->text, one ? "y%d%s" : "y%d[e]%s", i, i + 1 < spec->outs ? ", " : ");");
 }
 
-/*  The random numbers of n elements from `element` on, r0[] and so on. */
+/*  Writes the random numbers of n elements from `element` on: r0[] and so on. */
 IGNIS__COLD static void ignis__formula_emit_random(ignis__formula_writer *w, int n, const char *element)
 {
     int i;
@@ -156,7 +167,7 @@ IGNIS__COLD static void ignis__formula_emit_random(ignis__formula_writer *w, int
                             n, element, w->random, w->formula->randoms, i);
 }
 
-/*  Stores a pack of n elements of result k: y[], or y where it is one. */
+/*  Writes the store of n elements of result k: y[], or y for one element. */
 IGNIS__COLD static void ignis__formula_emit_store(ignis__formula_writer *w, int k, int n, bool one, const char *index)
 {
     ignis__formula_text *t = &w->text;
@@ -173,7 +184,7 @@ IGNIS__COLD static void ignis__formula_emit_store(ignis__formula_writer *w, int 
     ignis__formula_emit(t, " st%d((char *)p.w[%d] + (u64)(%s)*%d, o); }\n", n * size, k, index, n * size);
 }
 
-/*  f, which computes the results of an element, and what stands before it. */
+/*  Writes f, which computes the results of one element, and the helpers that it needs. */
 IGNIS__COLD static bool ignis__formula_emit_function(ignis__formula_writer *w)
 {
     const ignis__formula *formula = w->formula;
@@ -220,7 +231,7 @@ IGNIS__COLD static bool ignis__formula_emit_function(ignis__formula_writer *w)
             ignis__formula_emit(t, "    const bool chosen = at == x%d;\n", count + 1);
         else if (spec->kept == IGNIS_REDUCE_NORM)
             ignis__formula_emit(t, "    const bool chosen = x%d != 0;\n", count + 1);
-        else if (chosen) /* minus infinity adds nothing, and where all is minus infinity, nothing can be told of it */
+        else if (chosen) /* minus infinity adds nothing; if all are minus infinity, the result stays so */
             ignis__formula_emit(t, "    const bool chosen = %s != -map_infinity;\n", value);
         ignis__formula_emit(t, "    const W g = x%d", count);
         if (spec->kept == IGNIS_REDUCE_PROD)
@@ -255,7 +266,7 @@ IGNIS__COLD static bool ignis__formula_emit_function(ignis__formula_writer *w)
     return ok;
 }
 
-/*  What all packs share: values, and arrays of one element. */
+/*  Writes what all packs share: values, and arrays of one element. */
 IGNIS__COLD static void ignis__formula_emit_constants(ignis__formula_writer *w)
 {
     const ignis__formula_spec *spec = w->spec;
@@ -271,8 +282,9 @@ IGNIS__COLD static void ignis__formula_emit_constants(ignis__formula_writer *w)
         ignis__formula_emit(&w->text, "    const W factor = (W)__longlong_as_double((i64)p.w[%d]);\n", w->shared + 6);
 }
 
-/*  Loads the packs of a thread, and computes: pack u is there where `there` is true, and the one numbered `at`. What follows is the block
-    of a pack, with y[] for each result, in the braces of a loop over u and of an if. */
+/*  Writes the loads of a thread's packs and the calls of f. Pack u exists where `there` is true, and is
+    number `at`. The text that follows is the block of one pack with y[] for each result; it closes a loop
+    over u and an if. */
 IGNIS__COLD static void ignis__formula_emit_packs(ignis__formula_writer *w, const char *there, const char *at)
 {
     const ignis__formula_spec *spec = w->spec;
@@ -326,7 +338,7 @@ IGNIS__COLD static void ignis__formula_emit_packs(ignis__formula_writer *w, cons
             ignis__formula_emit_store(w, i, n, false, "at");
 }
 
-/*  Loads the element behind the last whole pack that is the thread's, and computes. */
+/*  Writes the load of the thread's element after the last full pack, and the call of f. */
 IGNIS__COLD static void ignis__formula_emit_rest(ignis__formula_writer *w, const char *thread)
 {
     const ignis__formula_spec *spec = w->spec;

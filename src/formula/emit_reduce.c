@@ -1,10 +1,15 @@
-/*  Whether integers are summed up for their mean: exactly, in a value of 64 bits and its upper 32. */
+/*  >>formula.emit_reduce - the CUDA text of a kernel that reduces rows or columns
+
+    Writes the state of the reduction, how states combine in a thread, a team and a block, and the kernel that
+    combines chunks.
+    Uses: emit. Invariant: states combine in a fixed order, so the same shape has the same bits. */
+/*  Returns whether integers are summed for their mean: exactly, in 64 bits and the upper 32 bits of the sum. */
 static bool ignis__formula_is_integer_mean(const ignis__formula_writer *w)
 {
     return w->spec->reduction == IGNIS_REDUCE_MEAN && strcmp(w->type, "i64") == 0;
 }
 
-/*  Ends a reduction: state s of result `at` of output k, or of a part of it. */
+/*  Writes the end of a reduction: state s becomes result `at` of output k, or of a chunk of it. */
 IGNIS__COLD static void ignis__formula_emit_result(ignis__formula_writer *w, int k, const char *state, const char *at,
                                                    bool part)
 {
@@ -39,15 +44,14 @@ IGNIS__COLD static void ignis__formula_emit_result(ignis__formula_writer *w, int
                             state);
     else if (kept && spec->reduction == IGNIS_REDUCE_NORM)
         ignis__formula_emit(t, "        ((W *)p.w[%d])[%s] = y%d;\n", w->shared + 7, at, k);
-    else if (
-        kept) /* the largest and the sum: their logarithm would be rounded, and with it all that gradients are made from */
+    else if (kept) /* the largest element and the sum: their logarithm would be rounded, and the gradients with it */
         ignis__formula_emit(t, "        ((W *)p.w[%d])[%s] = %s.v;\n        ((W *)p.w[%d])[p.w[%d] + %s] = %s.i;\n",
                             w->shared + 7, at, state, w->shared + 7, w->shared + 4, at, state);
     ignis__formula_emit_store(w, k, 1, true, at);
     ignis__formula_emit(t, "        }\n");
 }
 
-/*  The state of a reduction: what there is beside the value v. */
+/*  Returns the members of a reduction's state besides the value v. */
 IGNIS__COLD static const char *ignis__formula_state_members(const ignis__formula_writer *w)
 {
     const ignis__formula_spec *spec = w->spec;
@@ -57,8 +61,9 @@ IGNIS__COLD static const char *ignis__formula_state_members(const ignis__formula
                                                                       : NULL;
 }
 
-/*  State and folding of a reduction, and the kernel that folds parts: a block for each result. The sum of logsumexp is that of exp(... -
-    v); a product whose gradient is wanted is that of the numbers that are not 0, and i how many are. */
+/*  Writes the state, its combination, and the kernel that combines chunks with a block for each result. The
+    sum of logsumexp is that of exp(... - v). A product with a gradient multiplies the numbers that are not 0;
+    i counts them. */
 IGNIS__COLD static void ignis__formula_emit_folding(ignis__formula_writer *w)
 {
     const ignis__formula_spec *spec = w->spec;
@@ -78,7 +83,7 @@ IGNIS__COLD static void ignis__formula_emit_folding(ignis__formula_writer *w)
                         !more                            ? ""
                         : *more == 'W' || counts || sums ? " s.i = 0;"
                                                          : " s.i = 0x7fffffff;");
-    /* fold joins two states, next one and the next element of a thread, whose places go up */
+    /* fold combines two states; next combines a state with a thread's next element, whose index is higher */
     if (sums)
         ignis__formula_emit(t, "DI S map_fold(const S a, const S b)\n{\n    S s;\n    s.v = (i64)((u64)a.v + "
                                "(u64)b.v);\n    s.i = a.i + b.i + "
@@ -94,7 +99,7 @@ IGNIS__COLD static void ignis__formula_emit_folding(ignis__formula_writer *w)
     else if (
         more &&
         *more ==
-            'i') /* of equals the first; what is not above none, such as minus infinity, leaves it: then the first one is it */
+            'i') /* the first of equal elements; an element not above the initial state keeps it, and then the first one is the result */
         ignis__formula_emit(t,
                             "DI S map_fold(const S a, const S b) { return a.v == b.v || (a.v != a.v && b.v != b.v) ? "
                             "(a.i < b.i ? a : b) : %s ? a : "
@@ -162,7 +167,7 @@ IGNIS__COLD static void ignis__formula_emit_folding(ignis__formula_writer *w)
     ignis__formula_emit(t, "}\n");
 }
 
-/*  A kernel that reduces rows: a team of threads does a part of one. */
+/*  Writes a kernel that reduces rows. A team of threads reduces one chunk of a row. */
 IGNIS__COLD static void ignis__formula_emit_rows(ignis__formula_writer *w)
 {
     const ignis__formula_spec *spec = w->spec;
@@ -187,7 +192,7 @@ IGNIS__COLD static void ignis__formula_emit_rows(ignis__formula_writer *w)
                         w->shared + 4);
     for (k = 0; k < spec->outs; k++)
         ignis__formula_emit(t, "    S a%d = map_none();\n", k);
-    if (packs) /* the largest element of a pack is found before its place: i is that of the pack, b the pack */
+    if (packs) /* the largest element of a pack is found first, then its position: i is the pack's, b the pack */
         ignis__formula_emit(t, "    %s b[%d];\n", w->type, n);
     ignis__formula_emit(t, "#pragma unroll 1\n    for (u32 first = part*length + lane; first < end; first += %du) {\n",
                         team * spec->packs_per_thread);
@@ -216,7 +221,7 @@ IGNIS__COLD static void ignis__formula_emit_rows(ignis__formula_writer *w)
                             n);
     if (!w->broadcasts && spec->pack > 1) {
         ignis__formula_emit_rest(
-            w, "lane + (part + 1 < parts ? 64u : 0u)"); /* in the last part; there are fewer than 16 */
+            w, "lane + (part + 1 < parts ? 64u : 0u)"); /* in the last chunk; fewer than 16 elements */
         for (k = 0; k < spec->outs; k++)
             if (spec->reduced >> k & 1)
                 ignis__formula_emit(t, "        a%d = map_next(a%d, y%d, (u32)at);\n", k, k, k);
@@ -232,7 +237,7 @@ IGNIS__COLD static void ignis__formula_emit_rows(ignis__formula_writer *w)
     }
 }
 
-/*  A kernel that reduces columns: threads side by side along rows of packs, which the others of the block share out among them. */
+/*  Writes a kernel that reduces columns. Threads in x take packs of a row; threads in y share the rows. */
 IGNIS__COLD static void ignis__formula_emit_columns(ignis__formula_writer *w)
 {
     const ignis__formula_spec *spec = w->spec;
@@ -291,7 +296,7 @@ IGNIS__COLD static void ignis__formula_emit_columns(ignis__formula_writer *w)
     }
 }
 
-/*  The words of a kernel's parameter, and its text: for each element, or in a reduction. */
+/*  Lays out the parameter's words and writes the whole kernel. */
 IGNIS__COLD static bool ignis__formula_write_kernel(ignis__formula_writer *w, const ignis__formula *formula,
                                                     const ignis__formula_spec *spec)
 {

@@ -1,13 +1,16 @@
 /* ===============================================================================================================
-   >>map - formulas: a text becomes typed terms, their derivatives, a kernel.
+   >>formula - formulas: a text becomes typed terms, their derivatives, a kernel.
+
+   The parts in order: functions (the table), lexer, parse (terms), cache, derivative and emit (CUDA text), kernel
+   (compile, record, bundle), broadcast, inputs, launch, reduce, array (the public functions).
+   Uses the rooms base, device, array and kernel. Knows no tensor. Texts of kernels and records keep their form:
+   programs have them in caches and bundles.
    =============================================================================================================== */
 
-/* --- functions and operators ---------------------------------------------------------------------------------------------- */
-
-/*  A row for all that a term can be: how it is written in CUDA, with $a, $b and $c for its arguments and $r for itself, and its partial
-    derivatives, null for 0, where $d, of those that choose, is the argument's own derivative. A term is of type W (w), an integer (i) or a truth
-    value (b). Of type n are those that are integers, where `integer` is given and all arguments are, and W else. Functions with a body are what
-    that formula of a, b and c is. */
+/*  A row for each term: its CUDA text, with $a, $b and $c for the arguments and $r for the result; and its
+    partial derivatives, NULL for 0. In the derivatives of a choice $d is the argument's own derivative.
+    Types: W (w), an integer (i), a truth value (b). Type n is an integer if `integer` is set and all
+    arguments are integers, else W. A function with a body is that formula of a, b and c. */
 typedef struct ignis__formula_function {
     const char *name;
     int count; /* of arguments */
@@ -29,17 +32,17 @@ enum {
     IGNIS__FORMULA_NOT,
     IGNIS__FORMULA_INVERT,
     IGNIS__FORMULA_DIVIDE,
-    IGNIS__FORMULA_WHOLE,                                    /* floor, ceil, round and trunc, of one value */
+    IGNIS__FORMULA_WHOLE,                                    /* floor, ceil, round and trunc of one value */
     IGNIS__FORMULA_WHOLE_QUOTIENT = IGNIS__FORMULA_WHOLE + 4 /* and of the quotient of two integers */
 };
 
 /* clang-format off */
 static const ignis__formula_function ignis__formula_functions[] = {
-    {"", 0, 'w', "", NULL, {NULL, NULL}, NULL}, /* the first rows are those of the enumeration */
+    {"", 0, 'w', "", NULL, {NULL, NULL}, NULL}, /* the first rows are in the order of the enumeration */
     {"", 0, 'w', "", NULL, {NULL, NULL}, NULL},
     {"", 0, 'i', "", NULL, {NULL, NULL}, NULL},
     {"rand", 0, 'w', "", NULL, {NULL, NULL}, NULL},
-    {"randn", 2, 'w', "map_normal($a,$b)", NULL, {NULL, NULL}, NULL}, /* of two rand, which the reader gives it */
+    {"randn", 2, 'w', "map_normal($a,$b)", NULL, {NULL, NULL}, NULL}, /* of two rand, which the parser adds */
     {"?", 3, 'n', "$a?$b:$c", "$a?$b:$c", {NULL, NULL}, NULL},
     {"", 1, 'n', "map_power($a,$n)", "map_power_whole($a,$n)", {"(W)$n*map_power($a,$n-1)", NULL}, NULL},
     {"", 1, 'w', "(W)$a", NULL, {NULL, NULL}, NULL},

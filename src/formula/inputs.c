@@ -1,4 +1,9 @@
-/*  The shape that arrays of several spread over, by NumPy's rules. */
+/*  >>formula.inputs - checks of inputs, the dtype and shape of results, and values among the inputs
+
+    Every formula begins here, of arrays and of tensors. A value travels in a handle that names one of the
+    thread's last
+    IGNIS__VALUES values. Uses: cache, broadcast. Locks: none; values belong to the thread. */
+/*  Finds the shape that all inputs broadcast to, by NumPy's rules. */
 static bool ignis__formula_broadcast_shape(const char *call, const ignis__formula *formula, ignis__formula_run *run)
 {
     ignis__formula_name names[IGNIS_MAX_INPUTS];
@@ -31,8 +36,8 @@ static bool ignis__formula_broadcast_shape(const char *call, const ignis__formul
     return true;
 }
 
-/*  The type of a result of a formula: u8 of a truth value, i64 of an integer; else the widest floating type of the inputs, where f16 and
-    bf16 together are f32, and f32 for integers and types of 8 bits alone. */
+/*  Returns the dtype of a result: u8 for a truth value, i64 for an integer, else the widest floating type of
+    the inputs. f16 with bf16, integers alone and 8-bit types alone give f32. */
 static ignis_dtype ignis__formula_result_dtype(const ignis__formula_run *run, int result)
 {
     char type = run->formula->term[run->formula->result[result]].type;
@@ -50,7 +55,7 @@ static ignis_dtype ignis__formula_result_dtype(const ignis__formula_run *run, in
     return type == 'b' ? IGNIS_U8 : type == 'i' ? IGNIS_I64 : widest ? widest : IGNIS_F32;
 }
 
-/*  Values among inputs. They travel in a handle that names one of the last values that the thread has made. */
+/*  Values among the inputs. A handle names one of the last values that the thread made. */
 #define IGNIS__VALUES 64
 
 typedef struct ignis__value_list {
@@ -74,7 +79,7 @@ static uint64_t ignis__value_make(double value)
     return ignis__value_tag() | (ignis__values.made & IGNIS__SLOT_MASK);
 }
 
-/*  Whether a handle is that of a value, which must be one of the last. */
+/*  Returns whether a handle names a value. */
 static bool ignis__handle_is_value(uint64_t handle) { return ignis__handle_kind(handle) == IGNIS__KIND_VALUE; }
 
 static bool ignis__value_get(const char *call, uint64_t handle, double *value)
@@ -88,7 +93,8 @@ static bool ignis__value_get(const char *call, uint64_t handle, double *value)
     return true;
 }
 
-/*  What all formulas begin with: checks, and which inputs are values. tensors: the others, `held` of them; at: their places. */
+/*  Begins any formula: checks it and finds which inputs are values. tensors: the other inputs, `held` of
+    them; at: their indices. */
 static bool ignis__formula_begin(const char *call, const char *formula, const char *names, int count,
                                  const uint64_t *handles, ignis__formula_run *run, uint64_t *others, int *at, int *held)
 {
@@ -113,7 +119,7 @@ static bool ignis__formula_begin(const char *call, const char *formula, const ch
     return *held > 0;
 }
 
-/*  Reads the formula, once run->input and dtype are set, which has so many results, and finds their shape. */
+/*  Parses the formula, which has `results` results, and finds their shape. run->input and run->dtype are set. */
 static bool ignis__formula_prepare(const ignis__work *work, const char *formula, const char *names, int count,
                                    int results, ignis__formula_run *run)
 {

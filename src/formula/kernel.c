@@ -1,6 +1,11 @@
-/* --- kernels, and their launches ------------------------------------------------------------------------------------------ */
+/*  >>formula.kernel - kernels of formulas: compiled, cached, recorded, or from a bundle
 
-/*  A spec as words of a record: its numbers that are not 0, as "place:number,...". */
+    A spec decides the text of a kernel. A record keeps specs as words; a bundle has kernels for any shape
+    besides the recorded ones.
+    Uses: emit; the room kernel. Locks: the formulas' lock guards each formula's list of kernels; nothing
+    compiles under it. */
+
+/*  Writes a spec as words of a record: its numbers that are not 0, as "index:number,...". */
 IGNIS__COLD static void ignis__formula_spec_write(ignis__formula_text *t, const ignis__formula_spec *spec)
 {
     uint16_t numbers[IGNIS__FORMULA_SPEC];
@@ -14,7 +19,7 @@ IGNIS__COLD static void ignis__formula_spec_write(ignis__formula_text *t, const 
         }
 }
 
-/*  Whether a spec, which somebody may have written, is one that a kernel can have. */
+/*  Checks that a spec, which a person may have written, is possible. */
 IGNIS__COLD static bool ignis__formula_spec_valid(const ignis__formula *formula, const ignis__formula_spec *spec)
 {
     int i, count = formula->count, outs = 0;
@@ -42,7 +47,8 @@ IGNIS__COLD static bool ignis__formula_spec_valid(const ignis__formula *formula,
            (!spec->kept || (spec->kept >= IGNIS_REDUCE_PROD && spec->kept < IGNIS_REDUCE_COUNT));
 }
 
-/*  Makes of a spec that of a kernel for any shapes, strides and addresses: inputs that are arrays are walked by strides, element by element. */
+/*  Changes a spec to a kernel for any shapes, strides and addresses. Inputs that are arrays are read by
+    strides, one element at a time. */
 static void ignis__formula_spec_generalize(ignis__formula_spec *spec, int count)
 {
     int i;
@@ -54,7 +60,8 @@ static void ignis__formula_spec_generalize(ignis__formula_spec *spec, int count)
     spec->parts = spec->mode != IGNIS__FORMULA_EACH;
 }
 
-/*  The kernels beside one that other sizes and addresses take: those for inputs that are spread alike, then those for any. False: that is all. */
+/*  Returns the variants of a kernel that other sizes and addresses need: those for inputs that broadcast
+    alike, then those for any. False if there are no more. */
 static bool ignis__formula_spec_variant(const ignis__formula_spec *spec, int count, int turn,
                                         ignis__formula_spec *other)
 {
@@ -96,7 +103,7 @@ static bool ignis__formula_spec_variant(const ignis__formula_spec *spec, int cou
     return true;
 }
 
-/*  Whether another kernel can take a launch for which one is meant. */
+/*  Returns whether another kernel can take the launch of `meant`. */
 static bool ignis__formula_spec_serves(const ignis__formula_spec *other, const ignis__formula_spec *meant)
 {
     bool any = other->rank == IGNIS__FORMULA_ANY_RANK;
@@ -158,7 +165,7 @@ IGNIS__COLD static bool ignis__formula_source_make(const char *call, const ignis
     return false;
 }
 
-/*  "TEXT" "NAMES" INPUTS INTEGERS NUMBERS */
+/*  Reads a line "TEXT" "NAMES" INPUTS INTEGERS NUMBERS */
 IGNIS__COLD static bool ignis__request_read_formula(char *line, ignis__request *request, bool *whole,
                                                     ignis__string_writer *why)
 {
@@ -196,7 +203,7 @@ IGNIS__COLD static bool ignis__request_read_formula(char *line, ignis__request *
         return ignis__explain(why, "the numbers of a formula's kernel are those of none");
     request->formula = formula;
     memcpy(request->spec, numbers, sizeof numbers);
-    if (spec.rank == IGNIS__FORMULA_ANY_RANK) /* of a bundle alone: this one and others of its kind */
+    if (spec.rank == IGNIS__FORMULA_ANY_RANK) /* of a bundle only: this kernel and its variants */
         return true;
     if (!ignis__formula_source_make("a record", formula, &spec, &made))
         return ignis__explain(why, "out of memory");
@@ -210,7 +217,8 @@ IGNIS__COLD static bool ignis__request_read_formula(char *line, ignis__request *
     return true;
 }
 
-/*  The kernels beside that of a formula's line that a bundle has, too. False: there are no more. For tools/ignis_embed.c. */
+/*  Returns the variants that a bundle holds besides the kernel of a formula's line. False if there are no
+    more. For tools/ignis_embed.c. */
 IGNIS__MAYBE_UNUSED IGNIS__COLD static bool ignis__request_variant(const ignis__request *request, int turn,
                                                                    ignis__formula_source *made)
 {
@@ -220,7 +228,7 @@ IGNIS__MAYBE_UNUSED IGNIS__COLD static bool ignis__request_variant(const ignis__
            ignis__formula_source_make("a record", request->formula, &other, made);
 }
 
-/*  Records a kernel, which other sizes than those of now take. */
+/*  Records a kernel and the variants that other sizes need. */
 IGNIS__COLD static void ignis__formula_record(const char *call, const ignis__formula *formula,
                                               const ignis__formula_spec *spec)
 {
@@ -231,9 +239,10 @@ IGNIS__COLD static void ignis__formula_record(const char *call, const ignis__for
     ignis__formula_source_free(&made);
 }
 
-/*  A kernel that was made for a spec, or that serves instead; null: there is none yet. */
-static const ignis__formula_kernel *
-ignis__formula_kernel_find(const ignis__device *device, const ignis__formula *formula, const ignis__formula_spec *spec)
+/*  Finds a kernel made for a spec, or one that serves instead. NULL if there is none yet. */
+static const ignis__formula_kernel *ignis__formula_kernel_find(const ignis__device *device,
+                                                               const ignis__formula *formula,
+                                                               const ignis__formula_spec *spec)
 {
     const ignis__formula_kernel *kernel;
     ignis__mutex_lock(&ignis__formulas.lock);
@@ -244,7 +253,7 @@ ignis__formula_kernel_find(const ignis__device *device, const ignis__formula *fo
     return kernel && kernel->instead ? kernel->instead : kernel;
 }
 
-/*  Two threads may make the same one; both stay, the newer is found. */
+/*  Adds a kernel to the list. Two threads may make the same one; both stay, the newer is found. */
 static void ignis__formula_kernel_list(ignis__formula *formula, ignis__formula_kernel *kernel)
 {
     ignis__mutex_lock(&ignis__formulas.lock);
@@ -253,7 +262,8 @@ static void ignis__formula_kernel_list(ignis__formula *formula, ignis__formula_k
     ignis__mutex_unlock(&ignis__formulas.lock);
 }
 
-/*  Loads a kernel on a device that is entered. bundled: only from the bundle. Null: it failed, or (*failed false) it is not there. */
+/*  Loads a kernel on a device that is entered. bundled: only from the bundle. NULL on failure, or with
+    *failed false if it does not exist. */
 IGNIS__COLD static const ignis__formula_kernel *ignis__formula_kernel_load(const char *call, ignis__device *device,
                                                                            ignis__formula *formula,
                                                                            const ignis__formula_spec *spec,
@@ -286,8 +296,8 @@ IGNIS__COLD static const ignis__formula_kernel *ignis__formula_kernel_load(const
     return kernel;
 }
 
-/*  A kernel on a device that is entered: that of the spec, or where it is neither in the bundle nor can be compiled, another of the bundle that
-    serves. Null on failure. */
+/*  Returns a kernel on a device that is entered. If the spec's kernel is neither in the bundle nor can be
+    compiled, a kernel of the bundle that serves. NULL on failure. */
 static const ignis__formula_kernel *ignis__formula_kernel_get(const char *call, ignis__device *device,
                                                               ignis__formula *formula, const ignis__formula_spec *spec)
 {
@@ -309,10 +319,10 @@ static const ignis__formula_kernel *ignis__formula_kernel_get(const char *call, 
             kernel = ignis__formula_kernel_load(call, device, formula, &other, true, &failed);
     if (failed)
         return NULL;
-    if (!kernel) /* from the caches, or it is missed by its name */
+    if (!kernel) /* from the caches; a missing kernel is reported by its name */
         return ignis__formula_kernel_load(call, device, formula, spec, false, &failed);
     stands = (ignis__formula_kernel *)ignis__alloc(sizeof *stands);
-    if (stands) { /* else it is looked for again */
+    if (stands) { /* else it is looked up again */
         memset(stands, 0, sizeof *stands);
         stands->spec = *spec;
         stands->device = device;
@@ -322,7 +332,8 @@ static const ignis__formula_kernel *ignis__formula_kernel_get(const char *call, 
     return kernel;
 }
 
-/*  Unloads the kernels of a device, whose context is current; null: forgets the formulas, which have none any more. */
+/*  Unloads the kernels of a device, whose context is current. NULL: forgets the formulas, which have no
+    kernels any more. */
 IGNIS__COLD static void ignis__formulas_close(const ignis__device *device)
 {
     int i;

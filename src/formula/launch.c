@@ -1,4 +1,8 @@
-/*  What of a spec shapes, strides and addresses have no part in: that of a kernel for any. */
+/*  >>formula.launch - chooses the kernel of a run and launches it
+
+    Chooses packs, teams and chunks from shapes and addresses, fills the parameter's words, launches.
+    Uses: broadcast, emit (its layout of words), kernel. The device is entered and the arrays are held. */
+/*  Starts a spec with what does not depend on shapes, strides and addresses. */
 static void ignis__formula_spec_begin(const ignis__formula_run *run, ignis__formula_spec *spec)
 {
     int i, count = run->formula->count;
@@ -28,7 +32,7 @@ static void ignis__formula_spec_begin(const ignis__formula_run *run, ignis__form
     ignis__formula_spec_generalize(spec, count);
 }
 
-/*  Records the kernels that a run takes at other sizes. */
+/*  Records the kernels that a run needs at other sizes. */
 static void ignis__formula_record_run(const char *call, const ignis__formula_run *run)
 {
     ignis__formula_spec spec;
@@ -38,7 +42,8 @@ static void ignis__formula_record_run(const char *call, const ignis__formula_run
     ignis__formula_record(call, run->formula, &spec);
 }
 
-/*  Whether a run has a kernel: it can be compiled, or the bundle has it, for any sizes if for some. */
+/*  Returns whether a run has a kernel: it can be compiled, or the bundle has it. A bundle that has it for
+    some sizes has it for any. */
 static bool ignis__formula_is_available(const char *call, const ignis__device *device, const ignis__formula_run *run)
 {
     ignis__formula_source made;
@@ -50,13 +55,14 @@ static bool ignis__formula_is_available(const char *call, const ignis__device *d
     if (ignis__formula_kernel_find(device, run->formula, &spec))
         return true;
     if (!ignis__formula_source_make(call, run->formula, &spec, &made))
-        return true; /* whoever asks for it fails, too */
+        return true; /* asking for the kernel fails too, and reports */
     there = ignis__program_bundled(device, &made.program);
     ignis__formula_source_free(&made);
     return there;
 }
 
-/*  How the kernel of a reduction is launched: blocks, and words of its parameter, of which [2] is the number of parts. */
+/*  Splits a reduction into blocks. Returns their number; the parameter's words are in `shared`, the number of
+    chunks in [2]. */
 static int64_t ignis__formula_split(const ignis__work *work, const ignis__formula_spec *spec, const ignis__axis *s,
                                     uint64_t *shared)
 {
@@ -83,7 +89,8 @@ static int64_t ignis__formula_split(const ignis__work *work, const ignis__formul
     return s->outer * tiles * parts;
 }
 
-/*  Puts dimensions behind others of 1, and one of 1 behind them: as kernels for any shapes have them. */
+/*  Moves dimensions to the end of the array behind dimensions of 1, and adds one of 1: the form that kernels
+    for any shape take. */
 static void ignis__formula_pad_rank(int rank, int inputs, int64_t *dim, int64_t stride[][IGNIS__FORMULA_ANY_RANK])
 {
     int before = IGNIS_MAX_DIMS - rank, d, i;
@@ -95,12 +102,12 @@ static void ignis__formula_pad_rank(int rank, int inputs, int64_t *dim, int64_t 
     }
 }
 
-/*  Runs the kernel of a formula on the current stream. What is reduced is reduced along dimensions that are neighbours. */
+/*  Launches the kernel of a formula on the current stream. Reduced dimensions are neighbours. */
 static bool ignis__formula_launch(const ignis__work *work, const ignis__formula_run *run)
 {
     int64_t stride[IGNIS_MAX_INPUTS + 4][IGNIS__FORMULA_ANY_RANK], dim[IGNIS__FORMULA_ANY_RANK], numel = 1, full,
                                                                                                  parts = 1, blocks;
-    ignis__axis s = {1, 1, 1}; /* of what is reduced */
+    ignis__axis s = {1, 1, 1}; /* what is reduced */
     uint64_t words[2 * IGNIS_MAX_INPUTS + 2 + 10 + 3 + 5 * (IGNIS__FORMULA_INDICES + 1) + 3 * IGNIS_MAX_DIMS +
                    (IGNIS_MAX_INPUTS + 2) * IGNIS__FORMULA_ANY_RANK],
         shared[8];
@@ -146,7 +153,7 @@ static bool ignis__formula_launch(const ignis__work *work, const ignis__formula_
     spec.parts = false;
     if (run->reduced)
         spec.mode = s.inner == 1 && s.n > 1 ? IGNIS__FORMULA_ROWS : IGNIS__FORMULA_COLUMNS;
-    if (spec.mode == IGNIS__FORMULA_COLUMNS && s.n == 1) { /* nothing is folded: all are columns of one row */
+    if (spec.mode == IGNIS__FORMULA_COLUMNS && s.n == 1) { /* nothing is combined: all are columns of one row */
         s.inner = s.outer * s.inner;
         s.outer = 1;
     }
@@ -193,7 +200,7 @@ static bool ignis__formula_launch(const ignis__work *work, const ignis__formula_
     kernel = ignis__formula_kernel_get(work->call, work->device, run->formula, &spec);
     if (!kernel)
         return false;
-    spec = kernel->spec; /* another one may serve */
+    spec = kernel->spec; /* another kernel may serve */
     if (spec.rank == IGNIS__FORMULA_ANY_RANK) {
         ignis__formula_pad_rank(rank, count + 2, dim, stride);
         rank = IGNIS__FORMULA_ANY_RANK;

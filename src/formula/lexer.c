@@ -1,19 +1,24 @@
-/* --- reading a formula ---------------------------------------------------------------------------------------------------- */
+/*  >>formula.lexer - the tokens of a formula, and its limits
+
+    Splits a text into names, numbers and operators. After the first error every token is the end of the text,
+    so the parser
+    stops by itself and the error with its column is reported once. */
 
 #define IGNIS__FORMULA_TERMS 1000
 #define IGNIS__FORMULA_NAMES 300
 #define IGNIS__FORMULA_TOKENS 1000
 #define IGNIS__FORMULA_DEPTH 60
 #define IGNIS__FORMULA_LENGTH 16384
-#define IGNIS__FORMULA_INDICES 8 /* and so many random numbers */
+#define IGNIS__FORMULA_INDICES 8 /* limit of index(d), and of random numbers */
 
 typedef struct ignis__formula_term {
     short function, arg[3];
     char type;    /* w, i or b */
     short length; /* of text */
-    int64_t
-        number; /* an input's index; an integer; the exponent of a power; the dimension of an index; which random number it is */
-    const char *text; /* of a number of type w; null: it is `number` */
+    /* An input's index; an integer; the exponent of a power; the dimension of an index; the number of a
+       random number. */
+    int64_t number;
+    const char *text; /* of a number of type w; NULL: it is `number` */
 } ignis__formula_term;
 
 typedef struct ignis__formula_name {
@@ -22,11 +27,12 @@ typedef struct ignis__formula_name {
     int term;
 } ignis__formula_name;
 
-/*  A formula being read. After the first fault every token is the end. */
+/*  A formula while it is parsed. After the first error every token is the end. */
 typedef struct ignis__formula_parser {
     const char *text;
-    size_t at, start; /* behind the current token; its place */
-    char kind;        /* of the current token: a name (a), a number (0), an operator (+), the end (0) */
+    size_t at, start; /* after the current token; its start */
+    /* Of the current token: a name (a), a number (0), an operator (+), the end (0). */
+    char kind;
     int tokens, depth;
     bool inside; /* the body of a function */
     int name_first, name_count, term_count, result_count, randoms;
@@ -47,7 +53,7 @@ static size_t ignis__formula_name_length(const char *text)
     return length;
 }
 
-/*  The length of a number: 12, 1.5, 1.5f, 1e-3 or, of up to 16 digits, 0xff. */
+/*  Returns the length of a number: 12, 1.5, 1.5f, 1e-3 or, with up to 16 digits, 0xff. */
 static size_t ignis__formula_number_length(const char *text)
 {
     static const char *const digits = "0123456789";
@@ -80,7 +86,7 @@ IGNIS__COLD static int ignis__formula_syntax_error(ignis__formula_parser *r, siz
     return 0;
 }
 
-/*  Goes on to the next token. */
+/*  Moves to the next token. */
 static void ignis__formula_next_token(ignis__formula_parser *r)
 {
     const char *text = r->text;
@@ -132,7 +138,7 @@ static bool ignis__formula_accept(ignis__formula_parser *r, const char *sign)
     return is;
 }
 
-/*  The current token for a message, in *out. */
+/*  Writes the current token to *out for a message. */
 IGNIS__COLD static const char *ignis__formula_token_text(const ignis__formula_parser *r, char *out, size_t size)
 {
     size_t length = r->at - r->start;

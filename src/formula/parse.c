@@ -1,4 +1,8 @@
-/*  The term that is as given, a new one or one that is there. */
+/*  >>formula.parse - parses a formula into typed terms
+
+    Recursive descent over the lexer's tokens. Equal terms are one term; constants are folded where C would.
+    Uses: functions, lexer. Returns the index of a term; after an error the result is not used. */
+/*  Returns the term equal to `wanted`; adds it if there is none. */
 static int ignis__formula_add_term(ignis__formula_parser *r, const ignis__formula_term *wanted)
 {
     int i;
@@ -16,7 +20,7 @@ static int ignis__formula_add_term(ignis__formula_parser *r, const ignis__formul
     return r->term_count++;
 }
 
-/*  A term without arguments. */
+/*  Adds a term without arguments. */
 static int ignis__formula_add_leaf(ignis__formula_parser *r, int function, char type, int64_t number, const char *text,
                                    size_t length)
 {
@@ -34,7 +38,7 @@ static int ignis__formula_add_integer(ignis__formula_parser *r, int64_t number)
     return ignis__formula_add_leaf(r, IGNIS__FORMULA_NUMBER, 'i', number, NULL, 0);
 }
 
-/*  A term as W, or as a truth value. */
+/*  Converts a term to W, or to a truth value. */
 static int ignis__formula_convert(ignis__formula_parser *r, char type, int x)
 {
     ignis__formula_term term;
@@ -49,7 +53,7 @@ static int ignis__formula_convert(ignis__formula_parser *r, char type, int x)
     return ignis__formula_add_term(r, &term);
 }
 
-/*  A function of terms: the term, with its arguments in the types that it takes. */
+/*  Applies a function to terms, converted to the types that it takes. */
 static int ignis__formula_apply(ignis__formula_parser *r, int function, const int *args, int64_t number)
 {
     const ignis__formula_function *f = &ignis__formula_functions[function];
@@ -73,7 +77,7 @@ static int ignis__formula_apply(ignis__formula_parser *r, int function, const in
 
 static int ignis__formula_parse_expression(ignis__formula_parser *r);
 
-/*  What a function's body is of terms. */
+/*  Applies the formula that is a function's body. */
 static int ignis__formula_apply_body(ignis__formula_parser *r, const ignis__formula_function *f, const int *args)
 {
     static const char *const letters = "abc";
@@ -106,7 +110,7 @@ static int ignis__formula_apply_body(ignis__formula_parser *r, const ignis__form
     return result;
 }
 
-/*  index(d), of which d is a number in the text. */
+/*  Parses index(d); d is a literal. */
 static int ignis__formula_parse_index(ignis__formula_parser *r, size_t start)
 {
     const ignis__formula_term *term;
@@ -129,7 +133,7 @@ static int ignis__formula_parse_index(ignis__formula_parser *r, size_t start)
                : ignis__formula_syntax_error(r, start, "the formula has more than %d indices", IGNIS__FORMULA_INDICES);
 }
 
-/*  rand() or randn(): each is a random number of its own. */
+/*  Parses rand() or randn(). Each is a random number of its own. */
 static int ignis__formula_parse_random(ignis__formula_parser *r, size_t start, bool normal)
 {
     int uniform[2] = {0, 0}, i;
@@ -145,19 +149,19 @@ static int ignis__formula_parse_random(ignis__formula_parser *r, size_t start, b
     return normal && !*r->fault ? ignis__formula_apply(r, IGNIS__FORMULA_RANDN, uniform, 0) : uniform[0];
 }
 
-/*  A term to the power of a whole number that is written down. Of an integer it is one, unless the result may be a fraction, or both are
-    written down. */
+/*  Raises a term to a literal integer power. An integer stays an integer, unless the result may be a
+    fraction, or both are literals. */
 static int ignis__formula_power(ignis__formula_parser *r, int x, int64_t n)
 {
     if (n < 0 || r->term[x].function == IGNIS__FORMULA_NUMBER)
         x = ignis__formula_convert(r, 'w', x);
-    if (n == 0) /* of NaN, too */
+    if (n == 0) /* of NaN too */
         return r->term[x].type == 'w' ? ignis__formula_convert(r, 'w', ignis__formula_add_integer(r, 1))
                                       : ignis__formula_add_integer(r, 1);
     return ignis__formula_apply(r, IGNIS__FORMULA_POWER, &x, n);
 }
 
-/*  The integer that a term of type W was made of; false: of none. */
+/*  Finds the integer that a term of type W was converted from. False if there is none. */
 static bool ignis__formula_find_integer(ignis__formula_parser *r, int x, int *integer)
 {
     const ignis__formula_term *term = &r->term[x];
@@ -167,7 +171,7 @@ static bool ignis__formula_find_integer(ignis__formula_parser *r, int x, int *in
     return number || term->function == IGNIS__FORMULA_WIDE;
 }
 
-/*  A function's call, behind its name, which begins at `start`. */
+/*  Parses the call of a function, after its name, which begins at `start`. */
 static int ignis__formula_parse_call(ignis__formula_parser *r, size_t start, size_t length)
 {
     const char *name = r->text + start;
@@ -227,7 +231,7 @@ IGNIS__COLD static int ignis__formula_unknown_name(ignis__formula_parser *r, siz
                                        (int)(length < 30 ? length : 30), r->text + start, names);
 }
 
-/*  A name, a call, a number or an expression in parentheses. */
+/*  Parses a name, a call, a number or an expression in parentheses. */
 static int ignis__formula_parse_primary(ignis__formula_parser *r)
 {
     size_t start = r->start, length = r->at - start, digit;
@@ -274,7 +278,7 @@ static int ignis__formula_parse_primary(ignis__formula_parser *r)
     return ignis__formula_unknown_name(r, start, length);
 }
 
-/*  Whether a term may stand beside an operator of bits, which begins at `start`. */
+/*  Checks that a term may be an operand of a bit operator, which begins at `start`. */
 static bool ignis__formula_check_integer(ignis__formula_parser *r, size_t start, const char *name, int x)
 {
     if (r->term[x].type == 'w')
@@ -285,7 +289,7 @@ static bool ignis__formula_check_integer(ignis__formula_parser *r, size_t start,
     return !*r->fault;
 }
 
-/*  An expression behind signs. Signs are counted, as they nest. */
+/*  Parses an expression after its signs. Signs are counted, as they nest. */
 static int ignis__formula_parse_unary(ignis__formula_parser *r)
 {
     bool minus = ignis__formula_at_token(r, "-"), bits = ignis__formula_at_token(r, "~");
@@ -313,7 +317,7 @@ static int ignis__formula_parse_unary(ignis__formula_parser *r)
     return x;
 }
 
-/*  Operators of two sides, by how tightly they bind. */
+/*  Parses binary operators by their precedence. */
 static int ignis__formula_parse_binary(ignis__formula_parser *r, int level)
 {
     static const char *const levels[] = {"||", "&&", "|", "^", "&", "== !=", "<= >= < >", "<< >>", "+ -", "* / %"};
@@ -332,7 +336,7 @@ static int ignis__formula_parse_binary(ignis__formula_parser *r, int level)
         }
         if (function == IGNIS__COUNT(ignis__formula_functions) || *r->fault)
             return sides[0];
-        { /* one of this level? its name stands in the list as a word */
+        { /* does the list of this level have the operator's name as a word? */
             const char *found = strstr(levels[level], name);
             while (found && (found[length] > ' ' || (found > levels[level] && found[-1] > ' ')))
                 found = strstr(found + 1, name);
@@ -366,7 +370,7 @@ static int ignis__formula_parse_expression(ignis__formula_parser *r)
     return args[0];
 }
 
-/*  Statements `name = expression;`, then the expressions that are the results. */
+/*  Parses statements `name = expression;`, then the expressions of the results. */
 static void ignis__formula_parse_program(ignis__formula_parser *r)
 {
     char token[40];
@@ -404,8 +408,8 @@ static void ignis__formula_parse_program(ignis__formula_parser *r)
                                     ignis__formula_token_text(r, token, sizeof token));
 }
 
-/*  Splits the names of inputs, as a macro has made a text of its arguments: `x`, or MACRO(x, ...), whose first argument is the name.
-    False: the last of the names is neither, or one too many. */
+/*  Splits the names of inputs, which a macro made from its arguments: `x`, or MACRO(x, ...), whose first
+    argument is the name. False if the last name is neither, or one too many. */
 static bool ignis__formula_parse_names(const char *text, ignis__formula_name *names, int *count, int capacity)
 {
     *count = 0;

@@ -1,8 +1,14 @@
-/*  Whether others stand between dimensions that are reduced; may: whether that could be so where those of 1 are more. */
+/*  >>formula.reduce - reductions over dimensions that are not neighbours, or over no elements
+
+    A reduction over dimensions that are not neighbours runs in two steps or more; the value between them has
+    the wide type.
+    Uses: launch. Invariant: argmax, argmin and saved positions are never reduced in steps. */
+/*  Returns whether other dimensions are between the reduced ones. may: whether that could be so if dimensions
+    of 1 were larger. */
 static bool ignis__formula_reduces_in_steps(const ignis__formula_run *run, bool may)
 {
     int d, lacking = run->shape.ndim - run->to_shape->ndim,
-           part = 0; /* 0: before what is reduced, 1: there, 2: behind it */
+           part = 0; /* 0: before what is reduced, 1: in it, 2: after it */
     for (d = 0; d < run->shape.ndim; d++) {
         int64_t dim = run->shape.dim[d], to = d < lacking ? 1 : run->to_shape->dim[d - lacking];
         bool reduced = may ? to == 1 : to != dim, stays = to == dim && (may || dim != 1);
@@ -13,7 +19,8 @@ static bool ignis__formula_reduces_in_steps(const ignis__formula_run *run, bool 
     return false;
 }
 
-/*  The types of the two steps: what the first one gives, and the second one reads. False: out of memory, reported. */
+/*  Sets the types of the two steps: the result of the first, and the input of the second. False, and
+    reported, if out of memory. */
 static bool ignis__formula_reduce_types(const char *call, ignis__formula_run *run, ignis__formula_run *last)
 {
     int d;
@@ -34,7 +41,8 @@ static bool ignis__formula_reduce_types(const char *call, ignis__formula_run *ru
     return last->formula != NULL;
 }
 
-/*  The same for any dimensions that are reduced: in steps, the last ones first, the others of what that gives. */
+/*  As ignis__formula_launch, for reduced dimensions that are not neighbours: in steps, the last dimensions
+    first. */
 static bool ignis__formula_reduce(const ignis__work *work, ignis__formula_run *run)
 {
     ignis_shape shape = run->shape;
@@ -44,7 +52,7 @@ static bool ignis__formula_reduce(const ignis__work *work, ignis__formula_run *r
     int d, lacking = shape.ndim - to_shape->ndim;
     bool found = false, ok;
     bool whole = ignis__formula_reductions[run->reduction].place ||
-                 (run->kept && !ignis__formula_reduces_wide(run->kept)); /* in one step alone */
+                 (run->kept && !ignis__formula_reduces_wide(run->kept)); /* in one step only */
     if (ignis__requests.path[0] && !whole && ignis__formula_reduces_in_steps(run, true)) {
         first = *run;
         ignis__formula_record_run(work->call, run);
@@ -90,7 +98,7 @@ static double ignis__double_of(uint64_t bits)
 
 static double ignis__nan(void) { return ignis__double_of(0x7FF8000000000000u); }
 
-/*  What a reduction of no elements gives; false, and reported, where that is nothing. */
+/*  Returns the value of a reduction over no elements. False, and reported, if it has none. */
 static bool ignis__formula_reduce_empty(const char *call, ignis_reducer reducer, double *value)
 {
     if (reducer >= IGNIS_REDUCE_MAX && reducer != IGNIS_REDUCE_ANY && reducer != IGNIS_REDUCE_ALL &&

@@ -22,7 +22,7 @@ static void ignis__request_free(ignis__request *request)
     request->text = NULL;
 }
 
-/*  Reads the line of a formula, which comes in >>map. */
+/*  Reads the line of a formula, which comes in >>formula. */
 #ifndef IGNIS_NO_TENSORS
 static bool ignis__request_read_formula(char *line, ignis__request *request, bool *whole, ignis__string_writer *why);
 #else
