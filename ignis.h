@@ -1720,23 +1720,25 @@ typedef struct ignis_array_inputs {
 
 /*  ignis_array_map - compute a formula of arrays into dst, element by element, in one pass: see ON FORMULAS
     ignis_array_map(y, "a*x + y", IGNIS_ARRAYS(x, y, IGNIS_ARRAY_VALUE(a, 2.0)))
-    Shapes: inputs broadcast by NumPy's rules, up to 8 dimensions; dst has as many elements as the result. Any dtypes.
-    The result is converted to the dtype of dst by the rules of ignis_array_from_host. f64 is computed in f64, also if
-    only dst is f64. Integers are computed as i64 until they meet a floating type. All else is computed in f32.
-    dst may be an input. It may not be an input that is broadcast, nor overlap an input in part.
+    Shapes: inputs broadcast by NumPy's rules, up to 8 dimensions; dst has as many elements as the result. Any
+    dtypes. The result is converted to the dtype of dst by the rules of ignis_array_from_host. f64 is computed
+    in f64, also if only dst is f64. Integers are computed as i64 until they meet a floating type. All else is
+    computed in f32. dst may be an input. It may not be an input that is broadcast, nor overlap an input in
+    part.
     Returns: IGNIS_OK, or the reason.
-    Errors: FREED, ARGUMENT (the formula, with its column in the message; names; null; never written to; overlaps dst),
-    SHAPE, DEVICE, MEMORY, LIBRARY, COMPILE, CUDA.
+    Errors: FREED, ARGUMENT (the formula, with its column in the message; names; null; never written to;
+    overlaps dst), SHAPE, DEVICE, MEMORY, LIBRARY, COMPILE, CUDA.
     Ownership: unchanged.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_status ignis_array_map(ignis_array dst, const char *formula, ignis_array_inputs inputs);
 
 /*  ignis_array_map_many - compute several results of a formula, separated by commas, in one pass
-    ignis_array_map_many(2, (ignis_array[]){x, r}, "x + a*p, r - a*q", IGNIS_ARRAYS(x, r, p, q, IGNIS_ARRAY_VALUE(a, t)))
-    Each result is as in ignis_array_map and may be an input: all inputs are read before a result is written. count is 1
-    to IGNIS_MAX_INPUTS.
+    ignis_array_map_many(2, (ignis_array[]){x, r}, "x + a*p, r - a*q", IGNIS_ARRAYS(x, r, p, q,
+    IGNIS_ARRAY_VALUE(a, t))) Each result is as in ignis_array_map and may be an input: all inputs are read
+    before a result is written. count is 1 to IGNIS_MAX_INPUTS.
     Returns: IGNIS_OK, or the reason.
-    Errors: those of ignis_array_map; ARGUMENT (count is not the formula's number of results; two results overlap).
+    Errors: those of ignis_array_map; ARGUMENT (count is not the formula's number of results; two results
+    overlap).
     Ownership: unchanged.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_status ignis_array_map_many(int count, const ignis_array *results, const char *formula,
@@ -1760,15 +1762,15 @@ typedef enum ignis_reducer {
 
 /*  ignis_array_reduce - reduce a formula of arrays to its sum, mean, largest element, ... in one pass
     ignis_array_reduce(dot, IGNIS_REDUCE_SUM, "x*y", IGNIS_ARRAYS(x, y))
-    Shapes: inputs broadcast by NumPy's rules. dst broadcasts to their shape, and the formula is reduced where that is
-    larger: dst of [1] is for all elements, [rows, 1] for each row, [cols] or [1, cols] for each column.
-    Dtypes as in ignis_array_map. Sums are in f32 (f64 in f64, i64 of integers), in a fixed order. The mean of integers
-    is the mean of their exact sum. NaN is the largest and the smallest number. The sum of no elements is 0, prod and all
-    are 1, the mean is NaN.
+    Shapes: inputs broadcast by NumPy's rules. dst broadcasts to their shape, and the formula is reduced where
+    that is larger: dst of [1] is for all elements, [rows, 1] for each row, [cols] or [1, cols] for each
+    column. Dtypes as in ignis_array_map. Sums are in f32 (f64 in f64, i64 of integers), in a fixed order. The
+    mean of integers is the mean of their exact sum. NaN is the largest and the smallest number. The sum of no
+    elements is 0, prod and all are 1, the mean is NaN.
     Returns: IGNIS_OK, or the reason.
-    Errors: FREED, ARGUMENT (unknown reducer; the formula; names; null; never written to; overlaps dst), SHAPE (dst does
-    not broadcast to the formula; max, min, argmax or argmin of no elements; argmax or argmin along dimensions that are
-    not neighbours), DEVICE, MEMORY, LIBRARY, COMPILE, CUDA.
+    Errors: FREED, ARGUMENT (unknown reducer; the formula; names; null; never written to; overlaps dst), SHAPE
+    (dst does not broadcast to the formula; max, min, argmax or argmin of no elements; argmax or argmin along
+    dimensions that are not neighbours), DEVICE, MEMORY, LIBRARY, COMPILE, CUDA.
     Ownership: unchanged.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_status ignis_array_reduce(ignis_array dst, ignis_reducer reducer, const char *formula,
@@ -2086,7 +2088,7 @@ IGNIS_API ignis_status ignis_bundle_check(ignis_bundle_info *info);
 
 /* >>tensor - tensors, scopes, random numbers -------------------------------------------------------------------- */
 
-/*  An array, its gradient, and its place on the tape. */
+/*  An array, its gradient, and its position on the tape. */
 typedef struct ignis_tensor {
     uint64_t id;
 } ignis_tensor;
@@ -2097,13 +2099,15 @@ typedef struct ignis_scope {
 } ignis_scope;
 
 typedef struct ignis_tensor_desc {
-    ignis_dtype dtype;      /* IGNIS_F32 */
-    int device;             /* the thread's current device; IGNIS_DEVICE_0 for device 0 */
-    bool requires_grad;     /* whether ignis_backward computes a gradient for it (false) */
-    ignis_dtype host_dtype; /* of the data given to ignis_tensor_from_host (dtype, but f32 for f16 and bf16) */
-    const char *tag;        /* as in ignis_array_desc */
-    int64_t
-        host_count; /* elements that the data given to ignis_tensor_from_host has, which must be the shape's (0: not checked) */
+    ignis_dtype dtype;  /* IGNIS_F32 */
+    int device;         /* the thread's current device; IGNIS_DEVICE_0 for device 0 */
+    bool requires_grad; /* whether ignis_backward computes a gradient for it (false) */
+    /* Of the data given to ignis_tensor_from_host (dtype, but f32 for f16 and bf16). */
+    ignis_dtype host_dtype;
+    const char *tag; /* as in ignis_array_desc */
+    /* Number of elements of the data given to ignis_tensor_from_host; must be that of the shape (0: not
+       checked). */
+    int64_t host_count;
 } ignis_tensor_desc;
 
 typedef struct ignis_tensor_info {
@@ -2114,15 +2118,18 @@ typedef struct ignis_tensor_info {
     bool is_leaf; /* made by the caller, not by an operation on tensors that require a gradient */
     ignis_array data;
     ignis_array grad;      /* no handle until a gradient was computed */
-    const char *operation; /* that recorded it on the tape; "" for none */
+    const char *operation; /* that recorded it on the tape; "" if none */
 } ignis_tensor_info;
 
 /*  ignis_tensor_from_host - a new tensor with the values at data
-    Shape: as in ignis_array_create. data holds numel elements of desc->host_dtype; give their count as desc->host_count, so that a buffer
-    which is too short for the shape is an error instead of being read beyond its end. desc may be null for all defaults.
+    Shape: as in ignis_array_create. data holds numel elements of desc->host_dtype; give their count as
+    desc->host_count, so that a buffer which is too short for the shape is an error instead of being read
+    beyond its end. desc may be null for all defaults.
     Returns: the tensor, or no handle.
-    Errors: ARGUMENT (null data, host_count is not numel, no such dtype), SHAPE, DTYPE (a gradient of integers), DEVICE, MEMORY, CUDA.
-    Ownership: the current scope's, else the caller's, who releases it with ignis_tensor_release; data may be reused when the call returns.
+    Errors: ARGUMENT (null data, host_count is not numel, no such dtype), SHAPE, DTYPE (a gradient of
+    integers), DEVICE, MEMORY, CUDA.
+    Ownership: the current scope's, else the caller's, who releases it with ignis_tensor_release; data may be
+    reused when the call returns.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_tensor_from_host(const void *data, ignis_shape shape, const ignis_tensor_desc *desc);
 
@@ -2133,11 +2140,13 @@ IGNIS_API ignis_tensor ignis_tensor_from_host(const void *data, ignis_shape shap
     Threads: any. */
 IGNIS_API ignis_tensor ignis_tensor_from_array(ignis_array array, bool requires_grad);
 
-/*  ignis_tensor_zeros, _ones, _rand, _randn - a new tensor of zeros, ones, uniform values in [0, 1), standard normal values
-    Random values come from Philox 4x32-10 (Salmon et al., SC 2011) keyed by ignis_seed: the same seed and the same calls give the same
-    values on every GPU and on the simulator, but for the last bit of a normal value's logarithm and cosine.
+/*  ignis_tensor_zeros, _ones, _rand, _randn - a new tensor of zeros, ones, uniform values in [0, 1), standard
+    normal values Random values come from Philox 4x32-10 (Salmon et al., SC 2011) keyed by ignis_seed: the
+    same seed and the same calls give the same values on every GPU and on the simulator, but for the last bit
+    of a normal value's logarithm and cosine.
     Returns: the tensor, or no handle.
-    Errors: ARGUMENT, SHAPE, DTYPE (random or differentiable integers), DEVICE, MEMORY, LIBRARY, COMPILE, CUDA.
+    Errors: ARGUMENT, SHAPE, DTYPE (random or differentiable integers), DEVICE, MEMORY, LIBRARY, COMPILE,
+    CUDA.
     Ownership: as ignis_tensor_from_host.
     Threads: any; each thread has its own sequence of random numbers. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_tensor_zeros(ignis_shape shape, const ignis_tensor_desc *desc);
@@ -2145,12 +2154,13 @@ IGNIS_API ignis_tensor ignis_tensor_ones(ignis_shape shape, const ignis_tensor_d
 IGNIS_API ignis_tensor ignis_tensor_rand(ignis_shape shape, const ignis_tensor_desc *desc);
 IGNIS_API ignis_tensor ignis_tensor_randn(ignis_shape shape, const ignis_tensor_desc *desc);
 
-/*  ignis_tensor_arange - start, start + step, ... up to before end; ignis_tensor_linspace - count numbers at equal distances, start and end
-    being the first and the last; ignis_tensor_eye - a matrix with ones on its diagonal. desc may be null for all defaults.
-    Numbers are computed in double, and converted by the rules of ignis_array_from_host.
+/*  ignis_tensor_arange - start, start + step, ... up to before end; ignis_tensor_linspace - count numbers at
+    equal distances, start and end being the first and the last; ignis_tensor_eye - a matrix with ones on its
+    diagonal. desc may be null for all defaults. Numbers are computed in double, and converted by the rules of
+    ignis_array_from_host.
     Returns: the tensor, or no handle.
-    Errors: ARGUMENT (a step that does not lead to end, a negative count), SHAPE, DTYPE (a gradient of integers), DEVICE, MEMORY, LIBRARY,
-    COMPILE, CUDA.
+    Errors: ARGUMENT (a step that does not lead to end, a negative count), SHAPE, DTYPE (a gradient of
+    integers), DEVICE, MEMORY, LIBRARY, COMPILE, CUDA.
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_tensor_arange(double start, double end, double step, const ignis_tensor_desc *desc);
@@ -2167,8 +2177,8 @@ IGNIS_API ignis_status ignis_seed(uint64_t seed);
 /*  ignis_tensor_data - the array of a tensor's values; ignis_tensor_grad - the array of its gradient
     Returns: the array, or no handle (no gradient was computed yet: that is no failure).
     Errors: FREED.
-    Ownership: the tensor's: it holds a reference, so ignis_array_free refuses. The gradient is accumulated by each ignis_backward until
-    ignis_zero_grad, or a step of an optimizer with zero_grad or drop_grad.
+    Ownership: the tensor's: it holds a reference, so ignis_array_free refuses. The gradient is accumulated by
+    each ignis_backward until ignis_zero_grad, or a step of an optimizer with zero_grad or drop_grad.
     Threads: any. */
 IGNIS_API ignis_array ignis_tensor_data(ignis_tensor tensor);
 IGNIS_API ignis_array ignis_tensor_grad(ignis_tensor tensor);
@@ -2188,9 +2198,10 @@ IGNIS_API ignis_status ignis_tensor_query(ignis_tensor tensor, ignis_tensor_info
 IGNIS_API ignis_shape ignis_tensor_shape(ignis_tensor tensor);
 IGNIS_API int64_t ignis_tensor_numel(ignis_tensor tensor);
 
-/*  ignis_tensor_to_string - "tensor [2, 3] f32 on device 0, leaf, requires a gradient, 'weights'", or "..., result of matmul"
-    A stale handle gives "tensor handle 0x... (freed)".
-    Returns: the length of the whole text without its end, as snprintf does; out may be null when capacity is 0; -1 on failure.
+/*  ignis_tensor_to_string - "tensor [2, 3] f32 on device 0, leaf, requires a gradient, 'weights'", or "...,
+    result of matmul" A stale handle gives "tensor handle 0x... (freed)".
+    Returns: the length of the whole text without its end, as snprintf does; out may be null when capacity is
+    0; -1 on failure.
     Errors: ARGUMENT.
     Ownership: the text is written to out, cut to capacity - 1 bytes and always ended.
     Threads: any. */
@@ -2203,10 +2214,12 @@ IGNIS_API int ignis_tensor_to_string(ignis_tensor tensor, char *out, size_t capa
     Threads: any. Streams: queued on the current stream, and waits for it. */
 IGNIS_API ignis_status ignis_tensor_to_host(ignis_tensor tensor, void *out, ignis_dtype dtype, int64_t count);
 
-/*  ignis_item - the value of a tensor of one element; ignis_item_i64 - the value of one of integers, without rounding
+/*  ignis_item - the value of a tensor of one element; ignis_item_i64 - the value of one of integers, without
+    rounding
     Returns: the value; on failure NaN, for ignis_item_i64 INT64_MIN.
-    Errors: FREED, SHAPE (more or fewer elements), DTYPE (ignis_item_i64 of a tensor that is not of integers), ARGUMENT (never written to;
-    ignis_item of an i64 that no double is equal to, which happens beyond 2^53), CUDA.
+    Errors: FREED, SHAPE (more or fewer elements), DTYPE (ignis_item_i64 of a tensor that is not of integers),
+    ARGUMENT (never written to; ignis_item of an i64 that no double is equal to, which happens beyond 2^53),
+    CUDA.
     Ownership: nothing to free.
     Threads: any. Streams: queued on the current stream, and waits for it. */
 IGNIS_API double ignis_item(ignis_tensor tensor);
@@ -2220,7 +2233,8 @@ IGNIS_API int64_t ignis_item_i64(ignis_tensor tensor);
     Threads: any. */
 IGNIS_API ignis_status ignis_tensor_release(ignis_tensor tensor);
 
-/*  ignis_scope_begin - from here on, tensors that the calling thread makes belong to a new scope inside the current one
+/*  ignis_scope_begin - from here on, tensors that the calling thread makes belong to a new scope inside the
+    current one
     Returns: the scope, or no handle.
     Errors: MEMORY.
     Ownership: end it with ignis_scope_end or ignis_scope_return.
@@ -2234,7 +2248,8 @@ IGNIS_API ignis_scope ignis_scope_begin(void);
     Threads: the one that began the scope. */
 IGNIS_API ignis_status ignis_scope_end(ignis_scope scope);
 
-/*  ignis_scope_return - end the scope, and pass one of its tensors on to the enclosing scope, or to the caller where there is none
+/*  ignis_scope_return - end the scope, and pass one of its tensors on to the enclosing scope, or to the
+    caller where there is none
     Returns: the tensor, also when the scope could not be ended.
     Errors: ARGUMENT (not the innermost open scope of this thread).
     Ownership: as for a tensor made outside of the scope.
@@ -2243,27 +2258,27 @@ IGNIS_API ignis_tensor ignis_scope_return(ignis_scope scope, ignis_tensor tensor
 
 /* >>tape - recording, backward, checkpoints, gradcheck ---------------------------------------------------------- */
 
-/*  What a backward function is given, and what it fills. */
+/*  What a backward function gets, and what it fills. */
 typedef struct ignis_backward_args {
     ignis_array grad_output; /* gradient of the output, in its shape and dtype; not to be written to */
-    const ignis_array *
-        saved; /* the memory of ignis_rule.saved, in order, by handles that are good until the function returns; not to be
-                                 written to */
+    /* The memory of ignis_rule.saved, in order. The handles are valid until the function returns; not to be
+       written to. */
+    const ignis_array *saved;
     int saved_count;
     const void *params; /* the copy of ignis_rule.params */
     int input_count;
-    const bool *needed; /* for each input, whether its gradient is wanted */
-    ignis_array
-        *grad_inputs; /* to be filled, for each needed input, with an array of its numel and dtype, which the tape takes
-                                  over; may be grad_output, a saved array, or one array twice; no handle counts as zero */
-    void *user_data;  /* ignis_rule.user_data */
+    const bool *needed; /* for each input, whether its gradient is needed */
+    /* To be filled, for each needed input, with an array of its numel and dtype, which the tape takes over.
+       It may be grad_output, a saved array, or one array twice. No handle is zero. */
+    ignis_array *grad_inputs;
+    void *user_data; /* ignis_rule.user_data */
 } ignis_backward_args;
 
-/*  How the gradient of an operation is computed. */
+/*  The rule that computes the gradient of an operation. */
 typedef struct ignis_rule {
     const char *name; /* a constant string: messages and graphs show it */
     ignis_status (*backward_fn)(const ignis_backward_args *args);
-    const ignis_array *saved; /* arrays whose memory backward needs: that is kept, also when they are freed */
+    const ignis_array *saved; /* arrays whose memory backward needs; it is kept even if they are freed */
     int saved_count;
     const void *params; /* small values that backward needs, copied (none) */
     size_t params_size;
@@ -2279,34 +2294,40 @@ typedef struct ignis_gradcheck_desc {
 } ignis_gradcheck_desc;
 
 /*  ignis_backward - compute the gradient of a tensor with regard to every leaf that requires one
-    grad_output is the gradient of the tensor itself; IGNIS_NO_ARRAY means 1, for a tensor of one element. Gradients are added to those that
-    leaves have; they are written once, at the end. Entries of the tape are freed as backward passes them: a second backward through them is an
-    error (see ignis_backward_retain). After a failure they are freed too, and no leaf has changed.
+    grad_output is the gradient of the tensor itself; IGNIS_NO_ARRAY means 1, for a tensor of one element.
+    Gradients are added to those that leaves have; they are written once, at the end. Entries of the tape are
+    freed as backward passes them: a second backward through them is an error (see ignis_backward_retain).
+    After a failure they are freed too, and no leaf has changed.
     Returns: IGNIS_OK, or the reason.
-    Errors: FREED, ARGUMENT (the tensor requires no gradient, has more than one element without grad_output, was walked already, or was
-    recorded by another thread; an operation on the way saved an array that was written to since; a backward function of the caller failed
-    without saying why), SHAPE, DTYPE, DEVICE, MEMORY, CUDA, and what backward functions fail with.
+    Errors: FREED, ARGUMENT (the tensor requires no gradient, has more than one element without grad_output,
+    was used by a backward pass already, or was recorded by another thread; an operation on the way saved an array that was
+    written to since; a backward function of the caller failed without saying why), SHAPE, DTYPE, DEVICE,
+    MEMORY, CUDA, and what backward functions fail with.
     Ownership: grad_output stays the caller's.
     Threads: the one that recorded it. Streams: queued on the current stream. */
 IGNIS_API ignis_status ignis_backward(ignis_tensor tensor, ignis_array grad_output);
 
-/*  ignis_backward_retain - ignis_backward that keeps the entries of the tape for another one (retain_graph in PyTorch)
-    Each adds its gradients to those that the leaves have. What backward needs stays in memory until an ignis_backward passes it, or the tensors
-    that were computed from it are released. Saved arrays must not change in between.
+/*  ignis_backward_retain - ignis_backward that keeps the entries of the tape for another one (retain_graph in
+    PyTorch) Each adds its gradients to those that the leaves have. What backward needs stays in memory until
+    an ignis_backward passes it, or the tensors that were computed from it are released. Saved arrays must not
+    change in between.
     Returns: IGNIS_OK, or the reason; what was recorded is kept either way.
     Errors: those of ignis_backward.
     Ownership: grad_output stays the caller's.
     Threads: the one that recorded it. Streams: queued on the current stream. */
 IGNIS_API ignis_status ignis_backward_retain(ignis_tensor tensor, ignis_array grad_output);
 
-/*  ignis_tensor_set_grad - copy an array's values into a tensor's gradient, whose memory is kept, or made where there is none
-    IGNIS_NO_ARRAY drops the gradient: its memory is freed, and optimizers do not update the tensor, until another one is computed.
+/*  ignis_tensor_set_grad - copy an array's values into a tensor's gradient, whose memory is kept, or made
+    where there is none IGNIS_NO_ARRAY drops the gradient: its memory is freed, and optimizers do not update
+    the tensor, until another one is computed.
     Shapes: equal numel; the tensor's dtype and device.
     Returns: IGNIS_OK, or the reason.
-    Errors: FREED, SHAPE, DTYPE, DEVICE, ARGUMENT (the tensor requires no gradient, as those of integers; grad was never written to; a parameter of
-    data-parallel training, whose gradient cannot be dropped), MEMORY, CUDA.
+    Errors: FREED, SHAPE, DTYPE, DEVICE, ARGUMENT (the tensor requires no gradient, as those of integers; grad
+    was never written to; a parameter of data-parallel training, whose gradient cannot be dropped), MEMORY,
+    CUDA.
     Ownership: grad stays the caller's.
-    Threads: any, but a gradient is not dropped while another thread's optimizer makes a step with it. Streams: queued on the current stream. */
+    Threads: any, but a gradient is not dropped while another thread's optimizer makes a step with it.
+    Streams: queued on the current stream. */
 IGNIS_API ignis_status ignis_tensor_set_grad(ignis_tensor tensor, ignis_array grad);
 
 /*  ignis_zero_grad - set a tensor's gradient to zero; its memory is kept, or made where there is none
@@ -2332,12 +2353,14 @@ IGNIS_API ignis_status ignis_no_grad_begin(void);
 IGNIS_API ignis_status ignis_no_grad_end(void);
 
 /*  ignis_tape_record - make output the result of an operation on inputs, whose gradients rule computes
-    Ignis' own operations are recorded in the same way. Nothing is recorded inside ignis_no_grad_begin, or when no input requires a
-    gradient. output must be new: a leaf that requires no gradient itself, and that no recorded operation has as an input.
+    Ignis' own operations are recorded in the same way. Nothing is recorded inside ignis_no_grad_begin, or
+    when no input requires a gradient. output must be new: a leaf that requires no gradient itself, and that
+    no recorded operation has as an input.
     Returns: IGNIS_OK, or the reason.
-    Errors: FREED, ARGUMENT (output is not new, null rule, an input recorded by another thread), DTYPE (integers), MEMORY.
-    Ownership: inputs are kept, params are copied. Saved arrays stay the caller's: the tape keeps their memory, and they may be freed at once, used
-    for ever, or saved again.
+    Errors: FREED, ARGUMENT (output is not new, null rule, an input recorded by another thread), DTYPE
+    (integers), MEMORY.
+    Ownership: inputs are kept, params are copied. Saved arrays stay the caller's: the tape keeps their
+    memory, and they may be freed at once, used for ever, or saved again.
     Threads: any; the entry belongs to the calling thread's tape. */
 IGNIS_API ignis_status ignis_tape_record(ignis_tensor output, const ignis_tensor *inputs, int count,
                                          const ignis_rule *rule);
@@ -2356,57 +2379,67 @@ IGNIS_API ignis_status ignis_tape_clear(void);
     Threads: any; each has its own tape. */
 IGNIS_API int64_t ignis_tape_length(void);
 
-/*  ignis_tape_dot - the operations that lead to a tensor as a Graphviz graph, with shapes, and the bytes that each keeps for backward
-    Returns: the length of the whole text without its end, as snprintf does; out may be null when capacity is 0; -1 on failure.
+/*  ignis_tape_dot - the operations that lead to a tensor as a Graphviz graph, with shapes, and the bytes that
+    each keeps for backward
+    Returns: the length of the whole text without its end, as snprintf does; out may be null when capacity is
+    0; -1 on failure.
     Errors: FREED, ARGUMENT, MEMORY.
     Ownership: the text is written to out, cut to capacity - 1 bytes and always ended.
     Threads: the one that recorded it. */
 IGNIS_API int64_t ignis_tape_dot(ignis_tensor tensor, char *out, size_t capacity);
 
-/*  ignis_checkpoint - run a function without keeping what its backward needs, and run it again in backward (Chen et al. 2016)
-    The function runs in a scope of its own: what it makes is released when it returns, but for its result. The second run sees the same random
-    numbers. Tensors that fn uses beside its inputs, such as weights, get their gradients too. Where inputs, or others that were there before and that
-    operations in fn read, were written to before the backward, that fails. Where no tensor that fn uses requires a gradient, nothing is recorded.
+/*  ignis_checkpoint - run a function without keeping what its backward needs, and run it again in backward
+    (Chen et al. 2016) The function runs in a scope of its own: what it makes is released when it returns, but
+    for its result. The second run sees the same random numbers. Tensors that fn uses beside its inputs, such
+    as weights, get their gradients too. Where inputs, or others that were there before and that operations in
+    fn read, were written to before the backward, that fails. Where no tensor that fn uses requires a
+    gradient, nothing is recorded.
     Returns: a new tensor over what fn returns, or no handle.
-    Errors: FREED, ARGUMENT (fn has begun and not ended, or ended and not begun, a scope or a no-grad section), those of fn, MEMORY. Where fn writes
-    to its inputs, the backward fails.
+    Errors: FREED, ARGUMENT (fn has begun and not ended, or ended and not begun, a scope or a no-grad
+    section), those of fn, MEMORY. Where fn writes to its inputs, the backward fails.
     Ownership: as ignis_tensor_from_host. user_data must live until backward.
     Threads: any. */
 IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *user_data, const ignis_tensor *inputs, int count);
 
 /*  ignis_gradcheck - compare the gradients of a function with central finite differences
-    All inputs are f64 leaves, on one device. The function is called twice for each element of each input that requires a gradient, with the same
-    random numbers each time, and recorded also where a no-grad section is open. The relative error is |a - b| / max(1, |a|, |b|).
+    All inputs are f64 leaves, on one device. The function is called twice for each element of each input that
+    requires a gradient, with the same random numbers each time, and recorded also where a no-grad section is
+    open. The relative error is |a - b| / max(1, |a|, |b|).
     Returns: the largest relative error, also when it is above desc->tolerance; NaN on failure.
-    Errors: FREED, ARGUMENT (an input that is the result of an operation or, in a backward function, older than it), DTYPE (an input that is not
-    f64), MISMATCH (above the tolerance; the message names input and element), those of fn.
-    Ownership: inputs keep their values; their gradients are set to zero. Other leaves that fn uses get theirs as from any backward.
+    Errors: FREED, ARGUMENT (an input that is the result of an operation or, in a backward function, older
+    than it), DTYPE (an input that is not f64), MISMATCH (above the tolerance; the message names input and
+    element), those of fn.
+    Ownership: inputs keep their values; their gradients are set to zero. Other leaves that fn uses get theirs
+    as from any backward.
     Threads: any. Waits. */
 IGNIS_API double ignis_gradcheck(ignis_tensor_fn fn, void *user_data, const ignis_tensor *inputs, int count,
                                  const ignis_gradcheck_desc *desc);
 
 /* >>ops - operations on tensors, in families -------------------------------------------------------------------- */
 
-/*  Operations make new tensors, which belong to the current scope; inputs keep their values. All inputs of one call are on one device and,
-    unless it says otherwise, of one dtype: f16, bf16, f32 or f64. Each is recorded for ignis_backward when an input requires a gradient.
-    f16 and bf16 are computed in f32 and rounded once, at the end. */
+/*  Operations make new tensors, which belong to the current scope; inputs keep their values. All inputs of
+    one call are on one device and, unless it says otherwise, of one dtype: f16, bf16, f32 or f64. Each is
+    recorded for ignis_backward when an input requires a gradient. f16 and bf16 are computed in f32 and
+    rounded once, at the end. */
 
 /* >>ops.matmul -------------------------------------------------------------------------------------------------- */
 
 /*  ignis_matmul - matrix product a b; ignis_matmul_t - a b^T, without transposing b in memory
-    Shapes: a [..., m, k]; b [k, n] ([n, k] for _t) or [..., k, n]; the result [..., m, n]. Leading dimensions that differ spread over each
-    other by NumPy's rules, by copies (ignis_expand); b [k, n] serves all of a as it is.
+    Shapes: a [..., m, k]; b [k, n] ([n, k] for _t) or [..., k, n]; the result [..., m, n]. Leading dimensions
+    that differ spread over each other by NumPy's rules, by copies (ignis_expand); b [k, n] serves all of a as
+    it is.
     f16, bf16 and f32 are summed in f32 (f32 by tf32 with ignis_desc.allow_tf32), f64 in f64.
     Returns: the tensor, or no handle.
-    Errors: FREED, SHAPE (inner or leading dimensions differ), DTYPE, DEVICE, MEMORY, LIBRARY (no NVRTC or, where asked for, no cuBLASLt), CUDA.
+    Errors: FREED, SHAPE (inner or leading dimensions differ), DTYPE, DEVICE, MEMORY, LIBRARY (no NVRTC or,
+    where asked for, no cuBLASLt), CUDA.
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_matmul(ignis_tensor a, ignis_tensor b);
 IGNIS_API ignis_tensor ignis_matmul_t(ignis_tensor a, ignis_tensor b);
 
 /*  ignis_linear - x w^T + bias, as a layer of a network
-    Shapes: x [..., in]; w [out, in]; bias [out], or no handle for none; the result [..., out]. Sums as in ignis_matmul; in f16 and
-    bf16 cuBLASLt may round the product once before it adds the bias.
+    Shapes: x [..., in]; w [out, in]; bias [out], or no handle for none; the result [..., out]. Sums as in
+    ignis_matmul; in f16 and bf16 cuBLASLt may round the product once before it adds the bias.
     Returns: the tensor, or no handle.
     Errors: FREED, SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY (no NVRTC or, where asked for, no cuBLASLt), CUDA.
     Ownership: as ignis_tensor_from_host.
@@ -2414,27 +2447,31 @@ IGNIS_API ignis_tensor ignis_matmul_t(ignis_tensor a, ignis_tensor b);
 IGNIS_API ignis_tensor ignis_linear(ignis_tensor x, ignis_tensor w, ignis_tensor bias);
 
 /*  ignis_quantize_f8 - numbers as floats of 8 bits and a scale: q = x / scale
-    The scale is what makes the largest of the numbers 448, or 57344 in e5m2, the largest that there are: of all of them, or of each row; 1 where
-    all are zero. What is left are 4 significant bits, or 3. NaN stays and does not count; with an infinity, all of its scale are NaN or zero.
+    The scale is what makes the largest of the numbers 448, or 57344 in e5m2, the largest that there are: of
+    all of them, or of each row; 1 where all are zero. What is left are 4 significant bits, or 3. NaN stays
+    and does not count; with an infinity, all of its scale are NaN or zero.
     Shapes: x [..., n] of any; the result like x; *scale [1], or per row [..., 1].
     Dtypes: x f16, bf16, f32 or f64; dtype f8_e4m3 or f8_e5m2; *scale f32.
     Returns: the tensor, and *scale filled; or no handles. They have no gradient.
-    Errors: FREED, ARGUMENT (no such dtype; scale is null; x was never written to), DTYPE, UNSUPPORTED (rows of 2^30 or more), MEMORY, LIBRARY,
-    COMPILE, CUDA.
+    Errors: FREED, ARGUMENT (no such dtype; scale is null; x was never written to), DTYPE, UNSUPPORTED (rows
+    of 2^30 or more), MEMORY, LIBRARY, COMPILE, CUDA.
     Ownership: as ignis_tensor_from_host, for both.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_quantize_f8(ignis_tensor x, ignis_dtype dtype, bool per_row, ignis_tensor *scale);
 
-/*  ignis_matmul_f8 - the product of two matrices of 8 bits an element by their scales: (scale_a a) (scale_b b)^T + bias
-    By tensor cores, which do twice as many of these operations a second as of those of 16 bits. Scales are those of ignis_quantize_f8.
-    Shapes: a [..., m, k]; b [n, k]; scale_a [1], or one for each row of a; scale_b [1] or one for each of the n; bias [n]; the result [..., m, n].
-    Dtypes: a and b f8_e4m3, or both f8_e5m2; scales f32, no handle for 1; bias, or no handle for none, and the result are of dtype: f16, bf16 or f32.
-    Precision: products are exact, and added up by tensor cores 512 at a time, with some 13 bits behind the point of the largest, then in f32: of
-    noise, the error was a third of a thousandth of the standard deviation of the results on an H200. Scales are multiplied in f32, and the result is
-    rounded once.
+/*  ignis_matmul_f8 - the product of two matrices of 8 bits an element by their scales: (scale_a a) (scale_b
+    b)^T + bias By tensor cores, which do twice as many of these operations a second as of those of 16 bits.
+    Scales are those of ignis_quantize_f8.
+    Shapes: a [..., m, k]; b [n, k]; scale_a [1], or one for each row of a; scale_b [1] or one for each of the
+    n; bias [n]; the result [..., m, n].
+    Dtypes: a and b f8_e4m3, or both f8_e5m2; scales f32, no handle for 1; bias, or no handle for none, and
+    the result are of dtype: f16, bf16 or f32.
+    Precision: products are exact, and added up by tensor cores 512 at a time, with some 13 bits behind the
+    point of the largest, then in f32: of noise, the error was a third of a thousandth of the standard
+    deviation of the results on an H200. Scales are multiplied in f32, and the result is rounded once.
     Returns: the tensor, or no handle. It has no gradient.
-    Errors: FREED, ARGUMENT (no such dtype), SHAPE, DTYPE, DEVICE, MEMORY, UNSUPPORTED (the device's compute capability is below 8.9), LIBRARY,
-    COMPILE, CUDA.
+    Errors: FREED, ARGUMENT (no such dtype), SHAPE, DTYPE, DEVICE, MEMORY, UNSUPPORTED (the device's compute
+    capability is below 8.9), LIBRARY, COMPILE, CUDA.
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_matmul_f8(ignis_tensor a, ignis_tensor b, ignis_tensor scale_a, ignis_tensor scale_b,
@@ -2446,11 +2483,14 @@ typedef enum ignis_activation {
 } ignis_activation;
 
 /*  ignis_mlp - two linear layers and the activation between them: activation(x w1^T + b1) w2^T + b2
-    The same as ignis_linear, ignis_relu or ignis_gelu, and ignis_linear, in fewer passes over memory: biases, the activation, its gradient and the
-    gradients of the biases are part of the products, as far as those who compute them can (ignis_desc.matmul).
-    Shapes: x [..., in]; w1 [hidden, in]; w2 [out, hidden]; b1 [hidden] and b2 [out], or no handles for none; the result [..., out].
+    The same as ignis_linear, ignis_relu or ignis_gelu, and ignis_linear, in fewer passes over memory: biases,
+    the activation, its gradient and the gradients of the biases are part of the products, as far as those who
+    compute them can (ignis_desc.matmul).
+    Shapes: x [..., in]; w1 [hidden, in]; w2 [out, hidden]; b1 [hidden] and b2 [out], or no handles for none;
+    the result [..., out].
     Returns: the tensor, or no handle.
-    Errors: ARGUMENT (no such activation), FREED, SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY (as ignis_linear), CUDA.
+    Errors: ARGUMENT (no such activation), FREED, SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY (as ignis_linear),
+    CUDA.
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_mlp(ignis_tensor x, ignis_tensor w1, ignis_tensor b1, ignis_tensor w2, ignis_tensor b2,
@@ -2458,20 +2498,23 @@ IGNIS_API ignis_tensor ignis_mlp(ignis_tensor x, ignis_tensor w1, ignis_tensor b
 
 #define IGNIS_MAX_LAYERS 8 /* of ignis_mlp_layers */
 
-/*  ignis_mlp_layers - any number of linear layers, as ignis_mlp, with the activation between them, not behind the last
-    count is 1 to IGNIS_MAX_LAYERS. Deeper networks are several of these, and the activation between them.
-    Shapes: x [..., in]; weights[i] [out, in], in being the out of the layer before; biases null for none, or biases[i] [out], or no handle for a
-    layer that has none; the result [..., out of the last layer].
+/*  ignis_mlp_layers - any number of linear layers, as ignis_mlp, with the activation between them, not behind
+    the last count is 1 to IGNIS_MAX_LAYERS. Deeper networks are several of these, and the activation between
+    them.
+    Shapes: x [..., in]; weights[i] [out, in], in being the out of the layer before; biases null for none, or
+    biases[i] [out], or no handle for a layer that has none; the result [..., out of the last layer].
     Returns: the tensor, or no handle.
-    Errors: ARGUMENT (no such activation, count), FREED, SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY (as ignis_linear), CUDA.
+    Errors: ARGUMENT (no such activation, count), FREED, SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY (as
+    ignis_linear), CUDA.
     Ownership: as ignis_tensor_from_host. The arrays of handles are the caller's.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_mlp_layers(ignis_tensor x, const ignis_tensor *weights, const ignis_tensor *biases,
                                         int count, ignis_activation activation);
 
-/*  ignis_mlp_gated - the gated layers of Llama and its like (SwiGLU, Shazeer 2020): (silu(x w_gate^T) * (x w_up^T)) w_down^T
-    The same as ignis_linear three times and ignis_silu_mul, in fewer passes over memory: the gate is applied in the product by w_up, and gradients
-    of both leave the product by w_down, as far as those who compute them can (ignis_desc.matmul).
+/*  ignis_mlp_gated - the gated layers of Llama and its like (SwiGLU, Shazeer 2020): (silu(x w_gate^T) * (x
+    w_up^T)) w_down^T The same as ignis_linear three times and ignis_silu_mul, in fewer passes over memory:
+    the gate is applied in the product by w_up, and gradients of both leave the product by w_down, as far as
+    those who compute them can (ignis_desc.matmul).
     Shapes: x [..., in]; w_gate and w_up [hidden, in]; w_down [out, hidden]; the result [..., out].
     Returns: the tensor, or no handle.
     Errors: FREED, SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY (as ignis_linear), CUDA.
@@ -2489,21 +2532,25 @@ typedef struct ignis_conv_desc {
     int groups;      /* the channels of a result depend on those of x in the same one of so many groups (1) */
 } ignis_conv_desc;
 
-/*  ignis_conv2d - convolution of images: each pixel of the result is the product of w and a patch of x, plus bias; ignis_conv1d - of rows of
-    points. As in PyTorch it is a correlation: w is not turned round.
-    Channels are the last dimension ("channels last", NHWC), where a bias, a norm or ignis_linear have theirs. Images that come as NCHW become that
-    by ignis_permute(x, (int[]){0, 2, 3, 1}, 4), weights [outs, channels, height, width] of PyTorch by the same.
-    Shapes: x [images, height, width, channels], w [outs, kernel height, kernel width, channels / groups], bias [outs] or no handle for none;
-    the result [images, out height, out width, outs] with out = floor((in + 2 padding - dilation (kernel - 1) - 1) / stride) + 1. For
-    ignis_conv1d the same without height. desc may be null for all defaults.
-    Nothing is copied to make patches. f16 and bf16 use tensor cores on devices of compute capability 8.0 and up, f32 with ignis_desc.allow_tf32;
-    channels of a group that are no multiple of 8 (tf32: 4), nor 4 (2), are copied to where they are. A 1 x 1 kernel of stride 1 without padding is
-    ignis_linear, computed by whom ignis_desc.matmul says; all others are computed by own kernels. f16, bf16 and f32 are summed in f32, f64 in
-    f64, gradients too, in a fixed order.
+/*  ignis_conv2d - convolution of images: each pixel of the result is the product of w and a patch of x, plus
+    bias; ignis_conv1d - of rows of points. As in PyTorch it is a correlation: w is not turned round.
+    Channels are the last dimension ("channels last", NHWC), where a bias, a norm or ignis_linear have theirs.
+    Images that come as NCHW become that by ignis_permute(x, (int[]){0, 2, 3, 1}, 4), weights [outs, channels,
+    height, width] of PyTorch by the same.
+    Shapes: x [images, height, width, channels], w [outs, kernel height, kernel width, channels / groups],
+    bias [outs] or no handle for none; the result [images, out height, out width, outs] with out = floor((in +
+    2 padding - dilation (kernel - 1) - 1) / stride) + 1. For ignis_conv1d the same without height. desc may
+    be null for all defaults.
+    Nothing is copied to make patches. f16 and bf16 use tensor cores on devices of compute capability 8.0 and
+    up, f32 with ignis_desc.allow_tf32; channels of a group that are no multiple of 8 (tf32: 4), nor 4 (2),
+    are copied to where they are. A 1 x 1 kernel of stride 1 without padding is ignis_linear, computed by whom
+    ignis_desc.matmul says; all others are computed by own kernels. f16, bf16 and f32 are summed in f32, f64
+    in f64, gradients too, in a fixed order.
     Returns: the tensor, or no handle.
-    Errors: FREED, ARGUMENT (a number of desc below 0), SHAPE (dimensions of x and w, channels that are not groups times those of w, a bias that
-    is not [outs], a patch larger than the image with its padding), DTYPE, DEVICE, MEMORY, LIBRARY (no NVRTC), COMPILE, CUDA, UNSUPPORTED (more
-    than 2^30 pixels, or elements of a patch).
+    Errors: FREED, ARGUMENT (a number of desc below 0), SHAPE (dimensions of x and w, channels that are not
+    groups times those of w, a bias that is not [outs], a patch larger than the image with its padding),
+    DTYPE, DEVICE, MEMORY, LIBRARY (no NVRTC), COMPILE, CUDA, UNSUPPORTED (more than 2^30 pixels, or elements
+    of a patch).
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_conv2d(ignis_tensor x, ignis_tensor w, ignis_tensor bias, const ignis_conv_desc *desc);
@@ -2512,11 +2559,12 @@ IGNIS_API ignis_tensor ignis_conv1d(ignis_tensor x, ignis_tensor w, ignis_tensor
 /* >>ops.pointwise ----------------------------------------------------------------------------------------------- */
 
 /*  ignis_add, ignis_sub, ignis_mul - a + b, a - b and a * b, element by element
-    Shapes: b has the shape of a, or spreads over it: compared from the last dimension on, b may lack leading dimensions, or have 1 for one
-    dimension or several neighbouring ones. So b may be a row, a column or a single element. The gradient of b is summed
-    accordingly, in a fixed order.
+    Shapes: b has the shape of a, or spreads over it: compared from the last dimension on, b may lack leading
+    dimensions, or have 1 for one dimension or several neighbouring ones. So b may be a row, a column or a
+    single element. The gradient of b is summed accordingly, in a fixed order.
     Returns: the tensor, or no handle.
-    Errors: FREED, SHAPE (b does not spread over a), DTYPE, DEVICE, ARGUMENT (never written to), MEMORY, LIBRARY, COMPILE, CUDA.
+    Errors: FREED, SHAPE (b does not spread over a), DTYPE, DEVICE, ARGUMENT (never written to), MEMORY,
+    LIBRARY, COMPILE, CUDA.
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_add(ignis_tensor a, ignis_tensor b);
@@ -2525,7 +2573,8 @@ IGNIS_API ignis_tensor ignis_mul(ignis_tensor a, ignis_tensor b);
 
 /*  ignis_add_bias - add a bias [cols] to each row of a tensor [..., cols]
     Returns: the tensor, or no handle.
-    Errors: FREED, SHAPE (the bias is not [cols]), DTYPE, DEVICE, ARGUMENT (never written to), MEMORY, LIBRARY, COMPILE, CUDA.
+    Errors: FREED, SHAPE (the bias is not [cols]), DTYPE, DEVICE, ARGUMENT (never written to), MEMORY,
+    LIBRARY, COMPILE, CUDA.
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_add_bias(ignis_tensor tensor, ignis_tensor bias);
@@ -2545,11 +2594,13 @@ IGNIS_API ignis_tensor ignis_scale(ignis_tensor tensor, double factor);
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_cast(ignis_tensor tensor, ignis_dtype dtype);
 
-/*  ignis_dropout - set each element to zero with the given probability, and divide the others by 1 - probability
-    Which ones follows from ignis_seed and the calls since; backward computes the mask again, so none is kept. In a graph it also follows
-    from how often that was launched: see ignis_graph_launch. For evaluation leave it out.
+/*  ignis_dropout - set each element to zero with the given probability, and divide the others by 1 -
+    probability Which ones follows from ignis_seed and the calls since; backward computes the mask again, so
+    none is kept. In a graph it also follows from how often that was launched: see ignis_graph_launch. For
+    evaluation leave it out.
     Returns: the tensor, or no handle.
-    Errors: FREED, DTYPE, ARGUMENT (probability outside 0 to below 1, never written to), MEMORY, LIBRARY, COMPILE, CUDA.
+    Errors: FREED, DTYPE, ARGUMENT (probability outside 0 to below 1, never written to), MEMORY, LIBRARY,
+    COMPILE, CUDA.
     Ownership: as ignis_tensor_from_host.
     Threads: any; each thread has its own sequence of random numbers. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_dropout(ignis_tensor tensor, double probability);
@@ -2576,7 +2627,8 @@ IGNIS_API ignis_tensor ignis_silu_mul(ignis_tensor gate, ignis_tensor up);
 
 /* >>ops.map ----------------------------------------------------------------------------------------------------- */
 
-/*  The named inputs of a formula: IGNIS_INPUTS(x, y, IGNIS_VALUE(a, 2.5), IGNIS_NAMED(w, model->weights)) makes them. */
+/*  The named inputs of a formula: IGNIS_INPUTS(x, y, IGNIS_VALUE(a, 2.5), IGNIS_NAMED(w, model->weights))
+    makes them. */
 typedef struct ignis_inputs {
     const char *names; /* separated by commas: "x, y, a, w". In place of a name may stand MACRO(name, anything) */
     int count;         /* 1 to IGNIS_MAX_INPUTS */
@@ -2585,20 +2637,20 @@ typedef struct ignis_inputs {
 
 /*  ignis_map - a formula of tensors, element by element, in one pass, with its gradient: see ON FORMULAS
     ignis_map("silu(gate) * up", IGNIS_INPUTS(gate, up))
-    Shapes: inputs broadcast by NumPy's rules, up to 8 dimensions. Any dtypes: the result has the widest floating type of the
-    inputs (f32 where f16 meets bf16, and where all are integers), a comparison u8, an integer i64. Gradients of inputs that are spread
-    are summed in f32 (f64 in f64), in a fixed order.
+    Shapes: inputs broadcast by NumPy's rules, up to 8 dimensions. Any dtypes: the result has the widest
+    floating type of the inputs (f32 where f16 meets bf16, and where all are integers), a comparison u8, an
+    integer i64. Gradients of inputs that are spread are summed in f32 (f64 in f64), in a fixed order.
     Returns: the tensor, or no handle.
-    Errors: FREED, ARGUMENT (the formula, which the message has with the column; names; null; never written to), SHAPE, DEVICE, MEMORY,
-    LIBRARY, COMPILE, CUDA.
+    Errors: FREED, ARGUMENT (the formula, which the message has with the column; names; null; never written
+    to), SHAPE, DEVICE, MEMORY, LIBRARY, COMPILE, CUDA.
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_map(const char *formula, ignis_inputs inputs);
 
 /*  ignis_map_many - several results of a formula, which are written apart by commas, in one pass
     ignis_map_many("s = sin(t); c = cos(t); a*c - b*s, a*s + b*c", IGNIS_INPUTS(a, b, t), 2, results)
-    Each is as in ignis_map; all have the shape that the inputs give. count is 1 to IGNIS_MAX_INPUTS. Backward takes one pass for each of
-    those that are used.
+    Each is as in ignis_map; all have the shape that the inputs give. count is 1 to IGNIS_MAX_INPUTS. Backward
+    takes one pass for each of those that are used.
     Returns: IGNIS_OK, and results[0] to results[count - 1] filled; on failure they are 0.
     Errors: those of ignis_map; ARGUMENT (count, which is not that of the formula's results).
     Ownership: as ignis_tensor_from_host, for each result.
@@ -2611,16 +2663,18 @@ typedef struct ignis_reduce_desc {
     bool keepdim; /* they stay, with 1 element (false: the result lacks them; it is [1] when none is left) */
 } ignis_reduce_desc;
 
-/*  ignis_map_sum, ignis_map_mean - the sum or mean of all elements of a formula of tensors, in one pass; ignis_map_reduce - that, the
-    largest, ... of all, or along dimensions
-    Shapes and dtypes as in ignis_map, and [1] for all. desc may be null for all dimensions. any and all give u8, argmax and argmin i64, sums of
-    comparisons i64, the mean of integers f32, rounded once. Sums are in f32 (f64 in f64, i64 of integers), in a fixed order. Those of i64 wrap
-    around; means of i64 do so only along dimensions that are no neighbours. NaN is the largest and the smallest number.
-    The sum and norm of nothing is 0, prod and all 1, the mean NaN, logsumexp minus infinity.
+/*  ignis_map_sum, ignis_map_mean - the sum or mean of all elements of a formula of tensors, in one pass;
+    ignis_map_reduce - that, the largest, ... of all, or along dimensions
+    Shapes and dtypes as in ignis_map, and [1] for all. desc may be null for all dimensions. any and all give
+    u8, argmax and argmin i64, sums of comparisons i64, the mean of integers f32, rounded once. Sums are in
+    f32 (f64 in f64, i64 of integers), in a fixed order. Those of i64 wrap around; means of i64 do so only
+    along dimensions that are no neighbours. NaN is the largest and the smallest number. The sum and norm of
+    nothing is 0, prod and all 1, the mean NaN, logsumexp minus infinity.
     Gradients: of max and min the first of equal elements has it; of prod they are right beside zeros, too.
     Returns: the tensor, or no handle.
-    Errors: those of ignis_map; ARGUMENT (no such reducer), SHAPE (no such dimension, or twice; max, min, argmax or argmin of nothing;
-    argmax, argmin or a gradient of max, min or prod along dimensions that are no neighbours).
+    Errors: those of ignis_map; ARGUMENT (no such reducer), SHAPE (no such dimension, or twice; max, min,
+    argmax or argmin of nothing; argmax, argmin or a gradient of max, min or prod along dimensions that are no
+    neighbours).
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_map_sum(const char *formula, ignis_inputs inputs);
@@ -2638,11 +2692,14 @@ IGNIS_API ignis_tensor ignis_value(double value);
 
 /* >>ops.sum ----------------------------------------------------------------------------------------------------- */
 
-/*  ignis_sum, ignis_mean - the sum or mean of all elements; ignis_sum_dim, ignis_mean_dim - along one dimension
-    Shapes: [1]; along a dimension the shape without it, [1] for a tensor of one dimension. A negative dim counts from the last one on.
-    Summed in f32 (f64 in f64) in a fixed order. The sum of no elements is 0, their mean NaN.
+/*  ignis_sum, ignis_mean - the sum or mean of all elements; ignis_sum_dim, ignis_mean_dim - along one
+    dimension
+    Shapes: [1]; along a dimension the shape without it, [1] for a tensor of one dimension. A negative dim
+    counts from the last one on. Summed in f32 (f64 in f64) in a fixed order. The sum of no elements is 0,
+    their mean NaN.
     Returns: the tensor, or no handle.
-    Errors: FREED, SHAPE (no such dimension), DTYPE, ARGUMENT (never written to), MEMORY, LIBRARY, COMPILE, CUDA.
+    Errors: FREED, SHAPE (no such dimension), DTYPE, ARGUMENT (never written to), MEMORY, LIBRARY, COMPILE,
+    CUDA.
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_sum(ignis_tensor tensor);
@@ -2651,17 +2708,19 @@ IGNIS_API ignis_tensor ignis_sum_dim(ignis_tensor tensor, int dim);
 IGNIS_API ignis_tensor ignis_mean_dim(ignis_tensor tensor, int dim);
 
 /*  ignis_cumsum - the sums of all elements up to each one along a dimension, in the tensor's dtype
-    A negative dim counts from the last one on. Floating types are summed in f32 (f64 in f64) in a fixed order, and rounded once; i32 and i64
-    wrap around.
+    A negative dim counts from the last one on. Floating types are summed in f32 (f64 in f64) in a fixed
+    order, and rounded once; i32 and i64 wrap around.
     Returns: the tensor, or no handle.
-    Errors: FREED, SHAPE (no such dimension), DTYPE (u8), ARGUMENT (never written to), MEMORY, LIBRARY, COMPILE, CUDA.
+    Errors: FREED, SHAPE (no such dimension), DTYPE (u8), ARGUMENT (never written to), MEMORY, LIBRARY,
+    COMPILE, CUDA.
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_cumsum(ignis_tensor tensor, int dim);
 
 /* >>ops.shape --------------------------------------------------------------------------------------------------- */
 
-/*  ignis_reshape - the same elements under another shape, over the same memory; one dimension may be -1: what is left over
+/*  ignis_reshape - the same elements under another shape, over the same memory; one dimension may be -1: what
+    is left over
     Returns: the tensor, or no handle.
     Errors: FREED, SHAPE (numel differs, more than one -1), MEMORY.
     Ownership: as ignis_tensor_from_host.
@@ -2678,78 +2737,89 @@ IGNIS_API ignis_tensor ignis_transpose(ignis_tensor tensor, int dim0, int dim1);
 /*  ignis_concat - concatenate count tensors along a dimension, in new memory. Any dtype.
     Shapes: equal but for that dimension. More than eight are concatenated in several passes.
     Returns: the tensor, or no handle.
-    Errors: FREED, SHAPE (no such dimension, another one differs), DTYPE, DEVICE, ARGUMENT (null, count, never written to), MEMORY, LIBRARY,
-    COMPILE, CUDA.
+    Errors: FREED, SHAPE (no such dimension, another one differs), DTYPE, DEVICE, ARGUMENT (null, count, never
+    written to), MEMORY, LIBRARY, COMPILE, CUDA.
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_concat(const ignis_tensor *tensors, int count, int dim);
 
-/*  ignis_split - cut a tensor along a dimension into count parts of the given sizes, or into equal ones where sizes is null. Any dtype.
-    Parts along the first dimension share the tensor's memory. Backward puts all parts' gradients into one array.
+/*  ignis_split - cut a tensor along a dimension into count parts of the given sizes, or into equal ones where
+    sizes is null. Any dtype. Parts along the first dimension share the tensor's memory. Backward puts all
+    parts' gradients into one array.
     Returns: IGNIS_OK, and parts[0] to parts[count - 1] filled; on failure they are 0.
-    Errors: FREED, SHAPE (no such dimension, sizes do not add up, no equal parts), ARGUMENT (null, count, never written to), MEMORY, LIBRARY,
-    COMPILE, CUDA.
+    Errors: FREED, SHAPE (no such dimension, sizes do not add up, no equal parts), ARGUMENT (null, count,
+    never written to), MEMORY, LIBRARY, COMPILE, CUDA.
     Ownership: as ignis_tensor_from_host, for each part.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_status ignis_split(ignis_tensor tensor, int dim, int count, const int64_t *sizes, ignis_tensor *parts);
 
-/*  ignis_slice - elements [start, start + len) along a dimension; a negative dim counts from the last one on. Any dtype.
-    Along the first dimension, and where only dimensions of 1 are before it, the slice shares the tensor's memory; else it is a copy.
-    Backward puts the gradient into zeros of the tensor's shape: for many slices of one tensor ignis_split takes less.
+/*  ignis_slice - elements [start, start + len) along a dimension; a negative dim counts from the last one on.
+    Any dtype. Along the first dimension, and where only dimensions of 1 are before it, the slice shares the
+    tensor's memory; else it is a copy. Backward puts the gradient into zeros of the tensor's shape: for many
+    slices of one tensor ignis_split takes less.
     Returns: the tensor, or no handle.
-    Errors: FREED, SHAPE (no such dimension, range outside of it), ARGUMENT (never written to), MEMORY, LIBRARY, COMPILE, CUDA.
+    Errors: FREED, SHAPE (no such dimension, range outside of it), ARGUMENT (never written to), MEMORY,
+    LIBRARY, COMPILE, CUDA.
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_slice(ignis_tensor tensor, int dim, int64_t start, int64_t len);
 
-/*  ignis_slice_step - elements start, start + step, ... along a dimension, len of them; a negative step goes backwards. Any dtype.
-    A copy, as arrays have no strides; backward puts the gradient into zeros of the tensor's shape.
+/*  ignis_slice_step - elements start, start + step, ... along a dimension, len of them; a negative step goes
+    backwards. Any dtype. A copy, as arrays have no strides; backward puts the gradient into zeros of the
+    tensor's shape.
     Returns: the tensor, or no handle.
-    Errors: FREED, SHAPE (no such dimension, range outside of it), ARGUMENT (step 0, never written to), MEMORY, LIBRARY, COMPILE, CUDA.
+    Errors: FREED, SHAPE (no such dimension, range outside of it), ARGUMENT (step 0, never written to),
+    MEMORY, LIBRARY, COMPILE, CUDA.
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_slice_step(ignis_tensor tensor, int dim, int64_t start, int64_t len, int64_t step);
 
-/*  ignis_permute - dimensions in another order: dimension i of the result is dims[i] of the tensor, which count are; ignis_flip - count
-    dimensions backwards. Both in new memory, in one pass. Any dtype. A negative dimension counts from the last one on.
+/*  ignis_permute - dimensions in another order: dimension i of the result is dims[i] of the tensor, which
+    count are; ignis_flip - count dimensions backwards. Both in new memory, in one pass. Any dtype. A negative
+    dimension counts from the last one on.
     Returns: the tensor, or no handle.
-    Errors: FREED, SHAPE (no such dimension, one given twice), ARGUMENT (null, count, never written to), MEMORY, LIBRARY, COMPILE, CUDA.
+    Errors: FREED, SHAPE (no such dimension, one given twice), ARGUMENT (null, count, never written to),
+    MEMORY, LIBRARY, COMPILE, CUDA.
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_permute(ignis_tensor tensor, const int *dims, int count);
 IGNIS_API ignis_tensor ignis_flip(ignis_tensor tensor, const int *dims, int count);
 
 /*  ignis_expand - repeat the elements of dimensions of 1 until a shape is filled, in new memory. Any dtype.
-    Shapes: compared from the last dimension on, the tensor may lack leading ones; -1 in shape keeps a dimension. The gradient is summed
-    over what was repeated, in a fixed order.
+    Shapes: compared from the last dimension on, the tensor may lack leading ones; -1 in shape keeps a
+    dimension. The gradient is summed over what was repeated, in a fixed order.
     Returns: the tensor, or no handle.
-    Errors: FREED, SHAPE (does not spread over shape), ARGUMENT (never written to), MEMORY, LIBRARY, COMPILE, CUDA.
+    Errors: FREED, SHAPE (does not spread over shape), ARGUMENT (never written to), MEMORY, LIBRARY, COMPILE,
+    CUDA.
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_expand(ignis_tensor tensor, ignis_shape shape);
 
-/*  ignis_stack - put count tensors of one shape side by side along a new dimension, in new memory: dimension dim of the result. Any dtype.
+/*  ignis_stack - put count tensors of one shape side by side along a new dimension, in new memory: dimension
+    dim of the result. Any dtype.
     Returns: the tensor, or no handle.
     Errors: as ignis_concat; SHAPE, too, where shapes differ, or have IGNIS_MAX_DIMS dimensions.
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_stack(const ignis_tensor *tensors, int count, int dim);
 
-/*  ignis_pad - put before[i] elements of a value in front of dimension i, and after[i] behind it, in new memory. Any dtype.
-    count is the number of dimensions; null for before or after is none. The value is converted as by ignis_array_fill.
+/*  ignis_pad - put before[i] elements of a value in front of dimension i, and after[i] behind it, in new
+    memory. Any dtype. count is the number of dimensions; null for before or after is none. The value is
+    converted as by ignis_array_fill.
     Returns: the tensor, or no handle.
-    Errors: FREED, SHAPE (larger than 63 bits can count), ARGUMENT (count, a negative width, never written to), MEMORY, LIBRARY, COMPILE,
-    CUDA.
+    Errors: FREED, SHAPE (larger than 63 bits can count), ARGUMENT (count, a negative width, never written
+    to), MEMORY, LIBRARY, COMPILE, CUDA.
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_pad(ignis_tensor tensor, const int64_t *before, const int64_t *after, int count,
                                  double value);
 
-/*  ignis_tril, ignis_triu - the lower or upper triangle of matrices [..., rows, columns], zeros elsewhere, in new memory. Any dtype.
-    diagonal is the last one that is kept below, or the first one above: 0 the main diagonal, 1 the one to the right of it, -1 that to the
-    left.
+/*  ignis_tril, ignis_triu - the lower or upper triangle of matrices [..., rows, columns], zeros elsewhere, in
+    new memory. Any dtype. diagonal is the last one that is kept below, or the first one above: 0 the main
+    diagonal, 1 the one to the right of it, -1 that to the left.
     Returns: the tensor, or no handle.
-    Errors: FREED, SHAPE (fewer than two dimensions), ARGUMENT (never written to), MEMORY, LIBRARY, COMPILE, CUDA.
+    Errors: FREED, SHAPE (fewer than two dimensions), ARGUMENT (never written to), MEMORY, LIBRARY, COMPILE,
+    CUDA.
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_tril(ignis_tensor tensor, int64_t diagonal);
@@ -2758,9 +2828,10 @@ IGNIS_API ignis_tensor ignis_triu(ignis_tensor tensor, int64_t diagonal);
 /* >>ops.norm ---------------------------------------------------------------------------------------------------- */
 
 /*  ignis_softmax - exp(x) / sum of exp(x) over the last dimension
-    ignis_log_softmax - its logarithm, x - log(sum of exp(x)), which keeps its digits where softmax has none left
-    One walk over memory each, and one for the gradient. A row of nothing but -infinity becomes zeros, and their logarithm stays -infinity, with
-    a gradient of 0; one with NaN or +infinity becomes NaN. What all of a row have in common changes nothing, however large.
+    ignis_log_softmax - its logarithm, x - log(sum of exp(x)), which keeps its digits where softmax has none
+    left One walk over memory each, and one for the gradient. A row of nothing but -infinity becomes zeros,
+    and their logarithm stays -infinity, with a gradient of 0; one with NaN or +infinity becomes NaN. What all
+    of a row have in common changes nothing, however large.
     Shapes: x [..., n], of a floating dtype, which the result has, too.
     Returns: the tensor, or no handle.
     Errors: FREED, DTYPE, MEMORY, LIBRARY, COMPILE, CUDA, UNSUPPORTED (a last dimension of 2^30 or more).
@@ -2769,25 +2840,30 @@ IGNIS_API ignis_tensor ignis_triu(ignis_tensor tensor, int64_t diagonal);
 IGNIS_API ignis_tensor ignis_softmax(ignis_tensor x);
 IGNIS_API ignis_tensor ignis_log_softmax(ignis_tensor x);
 
-/*  ignis_layer_norm - (x - mean) / sqrt(variance + eps) * w + b, with mean and variance over the last dimension
+/*  ignis_layer_norm - (x - mean) / sqrt(variance + eps) * w + b, with mean and variance over the last
+    dimension
     ignis_rms_norm - x / sqrt(mean of x^2 + eps) * w
-    Shapes: x [..., n]; w and b [n]. eps 0 means 1e-5, as in PyTorch's layer_norm; for next to none give a tiny one, such as 1e-30: beside types
-    other than f64 the least that counts is 2^-126.
+    Shapes: x [..., n]; w and b [n]. eps 0 means 1e-5, as in PyTorch's layer_norm; for next to none give a
+    tiny one, such as 1e-30: beside types other than f64 the least that counts is 2^-126.
     Returns: the tensor, or no handle.
-    Errors: FREED, ARGUMENT (eps below 0, or NaN), SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY, COMPILE, CUDA, UNSUPPORTED (n of 2^30 or more).
+    Errors: FREED, ARGUMENT (eps below 0, or NaN), SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY, COMPILE, CUDA,
+    UNSUPPORTED (n of 2^30 or more).
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_layer_norm(ignis_tensor x, ignis_tensor w, ignis_tensor b, double eps);
 IGNIS_API ignis_tensor ignis_rms_norm(ignis_tensor x, ignis_tensor w, double eps);
 
-/*  ignis_add_layer_norm, ignis_add_rms_norm - x + y, the end of a residual branch, and its norm: one walk over memory for both
-    Gives what ignis_add and then ignis_layer_norm or ignis_rms_norm give, to the last bit. *sum becomes x + y, another tensor of the result's kind,
-    and may be the variable that x is in: h = ignis_add_layer_norm(x, h, w, b, eps, &x). sum may be null where only the norm is needed.
-    Backward needs nothing of this kind: the gradient of a norm adds itself to that which its input has from elsewhere, in one walk too, and
-    the same walk makes the gradient of the bias where x or y is what ignis_linear or ignis_mlp gave.
+/*  ignis_add_layer_norm, ignis_add_rms_norm - x + y, the end of a residual branch, and its norm: one walk
+    over memory for both Gives what ignis_add and then ignis_layer_norm or ignis_rms_norm give, to the last
+    bit. *sum becomes x + y, another tensor of the result's kind, and may be the variable that x is in: h =
+    ignis_add_layer_norm(x, h, w, b, eps, &x). sum may be null where only the norm is needed. Backward needs
+    nothing of this kind: the gradient of a norm adds itself to that which its input has from elsewhere, in
+    one walk too, and the same walk makes the gradient of the bias where x or y is what ignis_linear or
+    ignis_mlp gave.
     Shapes: x and y [..., n], the same; w and b [n]. eps as above.
     Returns: the norm, or no handle; then *sum is none either.
-    Errors: FREED, ARGUMENT (eps below 0, or NaN), SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY, COMPILE, CUDA, UNSUPPORTED (n of 2^30 or more).
+    Errors: FREED, ARGUMENT (eps below 0, or NaN), SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY, COMPILE, CUDA,
+    UNSUPPORTED (n of 2^30 or more).
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_add_layer_norm(ignis_tensor x, ignis_tensor y, ignis_tensor w, ignis_tensor b, double eps,
@@ -2797,9 +2873,9 @@ IGNIS_API ignis_tensor ignis_add_rms_norm(ignis_tensor x, ignis_tensor y, ignis_
 
 /* >>ops.image --------------------------------------------------------------------------------------------------- */
 
-/*  Images are channels-last, [n, height, width, channels], and signals [n, length, channels]. Of the two numbers of a dimension in a desc the first
-    is of rows, the second of columns; a signal's is the first, and its second is 0. Gradients are gathered in a fixed order: equal
-    inputs give equal bits. */
+/*  Images are channels-last, [n, height, width, channels], and signals [n, length, channels]. Of the two
+    numbers of a dimension in a desc the first is of rows, the second of columns; a signal's is the first, and
+    its second is 0. Gradients are gathered in a fixed order: equal inputs give equal bits. */
 
 typedef struct ignis_pool_desc {
     int window[2];  /* required: rows and columns that a result is made of */
@@ -2811,15 +2887,17 @@ typedef struct ignis_pool_desc {
         exclude_padding; /* of ignis_avg_pool: divide by the elements inside of the image (false: by those in the padding too) */
 } ignis_pool_desc;
 
-/*  ignis_max_pool, ignis_avg_pool - the largest or the average element of each window, channel by channel, as in PyTorch
-    Shapes: x [n, height, width, channels] or [n, length, channels]; the result has (size + 2 padding - window) / stride + 1 rows and columns,
-    rounded down, or up with ceil_mode. Padding is minus infinity to ignis_max_pool, zero to ignis_avg_pool. NaN is the largest
-    number. The first of equal elements has the gradient (with NaN, the last NaN). The average over all of an image is
-    ignis_mean_dim(ignis_reshape(x, IGNIS_SHAPE(n, -1, channels)), 1).
+/*  ignis_max_pool, ignis_avg_pool - the largest or the average element of each window, channel by channel, as
+    in PyTorch
+    Shapes: x [n, height, width, channels] or [n, length, channels]; the result has (size + 2 padding -
+    window) / stride + 1 rows and columns, rounded down, or up with ceil_mode. Padding is minus infinity to
+    ignis_max_pool, zero to ignis_avg_pool. NaN is the largest number. The first of equal elements has the
+    gradient (with NaN, the last NaN). The average over all of an image is ignis_mean_dim(ignis_reshape(x,
+    IGNIS_SHAPE(n, -1, channels)), 1).
     Returns: the tensor, or no handle.
-    Errors: FREED, ARGUMENT (null desc, window below 1, stride or padding below 0, padding above half of the window, a second number for a
-    signal), SHAPE (no image nor signal, too small for the window), DTYPE, MEMORY, LIBRARY, COMPILE, CUDA, UNSUPPORTED (height, width, channels
-    or window of 2^28 or more).
+    Errors: FREED, ARGUMENT (null desc, window below 1, stride or padding below 0, padding above half of the
+    window, a second number for a signal), SHAPE (no image nor signal, too small for the window), DTYPE,
+    MEMORY, LIBRARY, COMPILE, CUDA, UNSUPPORTED (height, width, channels or window of 2^28 or more).
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_max_pool(ignis_tensor x, const ignis_pool_desc *desc);
@@ -2840,11 +2918,13 @@ typedef struct ignis_upsample_desc {
 } ignis_upsample_desc;
 
 /*  ignis_upsample - an image or a signal at another size, as PyTorch's interpolate
-    Shapes: x [n, height, width, channels] or [n, length, channels]; the result has the rows and columns of desc. Where pixels lie is exact; of
-    PyTorch's modes, NEAREST is what "nearest" would be without its rounding.
+    Shapes: x [n, height, width, channels] or [n, length, channels]; the result has the rows and columns of
+    desc. Where pixels lie is exact; of PyTorch's modes, NEAREST is what "nearest" would be without its
+    rounding.
     Returns: the tensor, or no handle.
-    Errors: FREED, ARGUMENT (null desc, size below 1, no such mode, align_corners without LINEAR, a second number for a signal), SHAPE (no image
-    nor signal, one of no pixels), DTYPE, MEMORY, LIBRARY, COMPILE, CUDA, UNSUPPORTED (a size or channels of 2^28 or more).
+    Errors: FREED, ARGUMENT (null desc, size below 1, no such mode, align_corners without LINEAR, a second
+    number for a signal), SHAPE (no image nor signal, one of no pixels), DTYPE, MEMORY, LIBRARY, COMPILE,
+    CUDA, UNSUPPORTED (a size or channels of 2^28 or more).
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_upsample(ignis_tensor x, const ignis_upsample_desc *desc);
@@ -2858,24 +2938,28 @@ typedef struct ignis_batch_norm_desc {
     bool eval;               /* normalize by the running averages, which stay (false: by those of x) */
 } ignis_batch_norm_desc;
 
-/*  ignis_batch_norm - (x - mean) / sqrt(variance + eps) * w + b, with mean and variance of each channel over all else
-    Training also moves running_mean and running_var, in place, on the current stream: running += momentum * (that of x - running), where the
-    variance of x is without bias, its sum divided by n - 1. So does each launch of a graph. A checkpoint that runs its function again
-    moves them once. Begin with zeros and ones.
+/*  ignis_batch_norm - (x - mean) / sqrt(variance + eps) * w + b, with mean and variance of each channel over
+    all else Training also moves running_mean and running_var, in place, on the current stream: running +=
+    momentum * (that of x - running), where the variance of x is without bias, its sum divided by n - 1. So
+    does each launch of a graph. A checkpoint that runs its function again moves them once. Begin with zeros
+    and ones.
     Shapes: x [..., channels]; w and b [channels]. desc may be null for all defaults.
     Returns: the tensor, or no handle.
-    Errors: FREED, ARGUMENT (eps below 0, momentum outside of 0 to 1, one running array alone, or none to evaluate with), SHAPE (also: fewer
-    than 2 elements a channel to train with), DTYPE, DEVICE, MEMORY, LIBRARY, COMPILE, CUDA, UNSUPPORTED (channels of 2^28 or more).
+    Errors: FREED, ARGUMENT (eps below 0, momentum outside of 0 to 1, one running array alone, or none to
+    evaluate with), SHAPE (also: fewer than 2 elements a channel to train with), DTYPE, DEVICE, MEMORY,
+    LIBRARY, COMPILE, CUDA, UNSUPPORTED (channels of 2^28 or more).
     Ownership: as ignis_tensor_from_host; the running arrays stay the caller's.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_batch_norm(ignis_tensor x, ignis_tensor w, ignis_tensor b,
                                         const ignis_batch_norm_desc *desc);
 
-/*  ignis_group_norm - the same with mean and variance of each image, and in it of each of `groups` groups of neighbouring channels
-    Shapes: x [n, ..., channels], the channels a multiple of groups; w and b [channels]. eps 0 means 1e-5, as in ignis_layer_norm.
+/*  ignis_group_norm - the same with mean and variance of each image, and in it of each of `groups` groups of
+    neighbouring channels
+    Shapes: x [n, ..., channels], the channels a multiple of groups; w and b [channels]. eps 0 means 1e-5, as
+    in ignis_layer_norm.
     Returns: the tensor, or no handle.
-    Errors: FREED, ARGUMENT (groups below 1, eps below 0, or NaN), SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY, COMPILE, CUDA, UNSUPPORTED (channels of
-    2^28 or more).
+    Errors: FREED, ARGUMENT (groups below 1, eps below 0, or NaN), SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY,
+    COMPILE, CUDA, UNSUPPORTED (channels of 2^28 or more).
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_group_norm(ignis_tensor x, int groups, ignis_tensor w, ignis_tensor b, double eps);
@@ -2895,53 +2979,61 @@ typedef struct ignis_rope_desc {
 } ignis_rope_desc;
 
 /*  ignis_rope - rotary position embedding, in the half-rotating order of Llama and Qwen
-    Shapes: x [..., seq, num_heads * head_dim]; the position of a row is its index in seq plus desc->pos_offset. Elements i and
-    i + head_dim / 2 of every head turn by position * inv_freq[i], an angle in f64 for x of f64, else in f32. Frequencies on the device are read
-    as the kernel runs, so a graph reads them anew at each launch; backward reads them again.
+    Shapes: x [..., seq, num_heads * head_dim]; the position of a row is its index in seq plus
+    desc->pos_offset. Elements i and i + head_dim / 2 of every head turn by position * inv_freq[i], an angle
+    in f64 for x of f64, else in f32. Frequencies on the device are read as the kernel runs, so a graph reads
+    them anew at each launch; backward reads them again.
     Returns: the tensor, or no handle.
-    Errors: FREED, ARGUMENT (null desc, num_heads below 1, base not positive, pos_offset beyond 2^31, inv_freq_count or the array's numel is
-    not head_dim / 2, frequencies given twice or never written to), SHAPE (the last dimension is not num_heads times an even head_dim), DTYPE,
-    DEVICE, MEMORY, LIBRARY, COMPILE, CUDA, UNSUPPORTED (head_dim above 512).
-    Ownership: as ignis_tensor_from_host; inv_freq may be reused when the call returns, and inv_freq_array be freed.
+    Errors: FREED, ARGUMENT (null desc, num_heads below 1, base not positive, pos_offset beyond 2^31,
+    inv_freq_count or the array's numel is not head_dim / 2, frequencies given twice or never written to),
+    SHAPE (the last dimension is not num_heads times an even head_dim), DTYPE, DEVICE, MEMORY, LIBRARY,
+    COMPILE, CUDA, UNSUPPORTED (head_dim above 512).
+    Ownership: as ignis_tensor_from_host; inv_freq may be reused when the call returns, and inv_freq_array be
+    freed.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_rope(ignis_tensor x, const ignis_rope_desc *desc);
 
 /* >>ops.embedding ----------------------------------------------------------------------------------------------- */
 
 /*  ignis_embedding - rows of a table: out[..., :] = table[ids[...], :]
-    Shapes: table [vocab, n]; ids, of i32 or i64, any; the result is that of ids with n behind it. An id outside of the table gives a row of NaN, and
-    no gradient. The gradient of the table is summed in a fixed order.
+    Shapes: table [vocab, n]; ids, of i32 or i64, any; the result is that of ids with n behind it. An id
+    outside of the table gives a row of NaN, and no gradient. The gradient of the table is summed in a fixed
+    order.
     Returns: the tensor, or no handle.
-    Errors: FREED, SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY, COMPILE, CUDA, UNSUPPORTED (n of 2^30, or 2^31 ids or rows, or more).
+    Errors: FREED, SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY, COMPILE, CUDA, UNSUPPORTED (n of 2^30, or 2^31 ids
+    or rows, or more).
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_embedding(ignis_tensor table, ignis_tensor ids);
 
 /* >>ops.index --------------------------------------------------------------------------------------------------- */
 
-/*  ignis_gather - elements by index along a dimension: for dim 0, out[i, j, ...] = tensor[index[i, j, ...], j, ...]. Any dtype.
-    Shapes: index, of i32 or i64, has the tensor's dimensions, is of any size along dim and of the tensor's at most along the others; the
-    result has its shape. An index outside gives NaN, of an integer dtype 0, and no gradient. The gradient is summed in a fixed order.
+/*  ignis_gather - elements by index along a dimension: for dim 0, out[i, j, ...] = tensor[index[i, j, ...],
+    j, ...]. Any dtype.
+    Shapes: index, of i32 or i64, has the tensor's dimensions, is of any size along dim and of the tensor's at
+    most along the others; the result has its shape. An index outside gives NaN, of an integer dtype 0, and no
+    gradient. The gradient is summed in a fixed order.
     Returns: the tensor, or no handle.
-    Errors: FREED, SHAPE (no such dimension, index too large), DTYPE, DEVICE, ARGUMENT (never written to), MEMORY, LIBRARY, COMPILE, CUDA;
-    in backward UNSUPPORTED (2^31 elements).
+    Errors: FREED, SHAPE (no such dimension, index too large), DTYPE, DEVICE, ARGUMENT (never written to),
+    MEMORY, LIBRARY, COMPILE, CUDA; in backward UNSUPPORTED (2^31 elements).
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_gather(ignis_tensor tensor, int dim, ignis_tensor index);
 
-/*  ignis_index_select - slices along a dimension by index: for dim 0, out[i, ...] = tensor[index[i], ...]. Any dtype.
-    Shapes: index, of i32 or i64, is [n]; the result is the tensor's with n along dim. Indices outside, and the gradient, as for
-    ignis_gather.
+/*  ignis_index_select - slices along a dimension by index: for dim 0, out[i, ...] = tensor[index[i], ...].
+    Any dtype.
+    Shapes: index, of i32 or i64, is [n]; the result is the tensor's with n along dim. Indices outside, and
+    the gradient, as for ignis_gather.
     Returns: the tensor, or no handle.
     Errors: as ignis_gather.
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_index_select(ignis_tensor tensor, int dim, ignis_tensor index);
 
-/*  ignis_scatter_add - the tensor, with the elements of src added by index: for dim 0, out[index[i, j, ...], j, ...] += src[i, j, ...]
-    Any dtype.
-    Shapes: src that of index, index as for ignis_gather. What belongs to an index outside is dropped. Sums are in f32 (f64 in f64), rounded
-    once, in a fixed order: equal inputs give equal bits.
+/*  ignis_scatter_add - the tensor, with the elements of src added by index: for dim 0, out[index[i, j, ...],
+    j, ...] += src[i, j, ...] Any dtype.
+    Shapes: src that of index, index as for ignis_gather. What belongs to an index outside is dropped. Sums
+    are in f32 (f64 in f64), rounded once, in a fixed order: equal inputs give equal bits.
     Returns: the tensor, or no handle.
     Errors: as ignis_gather; UNSUPPORTED (2^31 elements).
     Ownership: as ignis_tensor_from_host.
@@ -2949,22 +3041,24 @@ IGNIS_API ignis_tensor ignis_index_select(ignis_tensor tensor, int dim, ignis_te
 IGNIS_API ignis_tensor ignis_scatter_add(ignis_tensor tensor, int dim, ignis_tensor index, ignis_tensor src);
 
 /*  ignis_one_hot - rows of zeros with a 1 at each id: out[..., c] = ids[...] == c, of any dtype
-    Shapes: ids, of i32 or i64, any; the result is that of ids with classes behind it. An id that is no class gives zeros.
+    Shapes: ids, of i32 or i64, any; the result is that of ids with classes behind it. An id that is no class
+    gives zeros.
     Returns: the tensor, which has no gradient, or no handle.
-    Errors: FREED, SHAPE, DTYPE, ARGUMENT (classes below 0, no such dtype, never written to), MEMORY, LIBRARY, COMPILE, CUDA.
+    Errors: FREED, SHAPE, DTYPE, ARGUMENT (classes below 0, no such dtype, never written to), MEMORY, LIBRARY,
+    COMPILE, CUDA.
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_one_hot(ignis_tensor ids, int64_t classes, ignis_dtype dtype);
 
 /* >>ops.sort ---------------------------------------------------------------------------------------------------- */
 
-/*  ignis_sort - elements along a dimension in order, stable; ignis_topk - the k largest or smallest ones, in order. Any dtype.
-    A negative dim counts from the last one on. NaN counts as larger than all numbers, both zeros as equal; of equal elements the first
-    comes first. *indices, where indices is not null, becomes a tensor of i64 with where each element comes from along dim; it has no
-    gradient, the result has.
+/*  ignis_sort - elements along a dimension in order, stable; ignis_topk - the k largest or smallest ones, in
+    order. Any dtype. A negative dim counts from the last one on. NaN counts as larger than all numbers, both
+    zeros as equal; of equal elements the first comes first. *indices, where indices is not null, becomes a
+    tensor of i64 with where each element comes from along dim; it has no gradient, the result has.
     Returns: the tensor, or no handle, and none in *indices.
-    Errors: FREED, SHAPE (no such dimension), ARGUMENT (k outside of the dimension, never written to), MEMORY, LIBRARY, COMPILE, CUDA,
-    UNSUPPORTED (2^31 elements along dim).
+    Errors: FREED, SHAPE (no such dimension), ARGUMENT (k outside of the dimension, never written to), MEMORY,
+    LIBRARY, COMPILE, CUDA, UNSUPPORTED (2^31 elements along dim).
     Ownership: as ignis_tensor_from_host, for both.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_sort(ignis_tensor tensor, int dim, bool descending, ignis_tensor *indices);
@@ -2972,8 +3066,9 @@ IGNIS_API ignis_tensor ignis_topk(ignis_tensor tensor, int64_t k, int dim, bool 
 
 /* >>ops.loss ---------------------------------------------------------------------------------------------------- */
 
-/*  What a function gives of many losses: each element of the first input has one, or each row, as the function says. Losses, their mean and their
-    sum are of f32, or f64 where an input is: a scaled loss (ignis_scale_loss) does not overflow, and its gradient is rounded once. */
+/*  What a function gives of many losses: each element of the first input has one, or each row, as the
+    function says. Losses, their mean and their sum are of f32, or f64 where an input is: a scaled loss
+    (ignis_scale_loss) does not overflow, and its gradient is rounded once. */
 typedef enum ignis_reduction {
     IGNIS_REDUCTION_MEAN = 0, /* of the losses that count, [1]; NaN where there are none, and the gradient 0 */
     IGNIS_REDUCTION_SUM,      /* [1] */
@@ -2981,10 +3076,11 @@ typedef enum ignis_reduction {
     IGNIS_REDUCTION_COUNT
 } ignis_reduction;
 
-/*  ignis_mse_loss - (x - target)^2 of each element; ignis_l1_loss - |x - target|; ignis_huber_loss - d^2 / 2 of d = |x - target| where d is below
-    delta, delta (d - delta / 2) elsewhere (Huber, Robust Estimation of a Location Parameter, 1964)
-    One pass over memory, and one for the gradients, of x and of targets. PyTorch's smooth_l1_loss with beta is ignis_huber_loss with delta = beta,
-    divided by beta. Losses that are not here are a line each: see ON FORMULAS.
+/*  ignis_mse_loss - (x - target)^2 of each element; ignis_l1_loss - |x - target|; ignis_huber_loss - d^2 / 2
+    of d = |x - target| where d is below delta, delta (d - delta / 2) elsewhere (Huber, Robust Estimation of a
+    Location Parameter, 1964) One pass over memory, and one for the gradients, of x and of targets. PyTorch's
+    smooth_l1_loss with beta is ignis_huber_loss with delta = beta, divided by beta. Losses that are not here
+    are a line each: see ON FORMULAS.
     Shapes: equal; targets of any dtype, x of a floating one.
     Returns: the tensor, or no handle.
     Errors: those of ignis_map; ARGUMENT (no such reduction, delta not above 0), SHAPE, DTYPE.
@@ -3001,18 +3097,21 @@ typedef struct ignis_bce_desc {
     ignis_reduction reduction; /* IGNIS_REDUCTION_MEAN */
 } ignis_bce_desc;
 
-/*  ignis_bce_with_logits - binary cross-entropy of each element: -weight (pos_weight t log(p) + (1 - t) log(1 - p)), with p = sigmoid(logit)
-    From the logits themselves, so that nothing overflows and small losses keep their digits. One pass, and one for the gradients.
-    Shapes: targets that of logits, of any dtype, from 0 to 1; weights spread over it. desc may be null for all defaults.
+/*  ignis_bce_with_logits - binary cross-entropy of each element: -weight (pos_weight t log(p) + (1 - t) log(1
+    - p)), with p = sigmoid(logit) From the logits themselves, so that nothing overflows and small losses keep
+    their digits. One pass, and one for the gradients.
+    Shapes: targets that of logits, of any dtype, from 0 to 1; weights spread over it. desc may be null for
+    all defaults.
     Returns: the tensor, or no handle.
     Errors: those of ignis_map; ARGUMENT (no such reduction), SHAPE, DTYPE.
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_bce_with_logits(ignis_tensor logits, ignis_tensor targets, const ignis_bce_desc *desc);
 
-/*  ignis_kl_div - the Kullback-Leibler divergence of each row: the sum over the last dimension of t (log(t) - x), 0 where t is 0
-    As in PyTorch, x are log-probabilities, and targets probabilities, or with log_targets log-probabilities, too. The mean is over rows
-    (PyTorch's "batchmean"). One pass, one over the rows' losses, and one for the gradients.
+/*  ignis_kl_div - the Kullback-Leibler divergence of each row: the sum over the last dimension of t (log(t) -
+    x), 0 where t is 0 As in PyTorch, x are log-probabilities, and targets probabilities, or with log_targets
+    log-probabilities, too. The mean is over rows (PyTorch's "batchmean"). One pass, one over the rows'
+    losses, and one for the gradients.
     Shapes: equal, [..., classes]; without reduction the result is [...], or [1].
     Returns: the tensor, or no handle.
     Errors: those of ignis_map; ARGUMENT (no such reduction), SHAPE, DTYPE.
@@ -3020,9 +3119,10 @@ IGNIS_API ignis_tensor ignis_bce_with_logits(ignis_tensor logits, ignis_tensor t
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_kl_div(ignis_tensor x, ignis_tensor targets, bool log_targets, ignis_reduction reduction);
 
-/*  ignis_cosine_similarity - the cosine of the angle between rows: a b / (|a| |b|), sums over the last dimension
-    Each length counts as 1e-8 at least. Two norms, a sum and a formula. The loss for y = 1 (alike) or -1 is a line:
-    ignis_map_mean("y > 0 ? 1 - c : max(c - margin, 0)", IGNIS_INPUTS(c, y, IGNIS_VALUE(margin, 0.5))).
+/*  ignis_cosine_similarity - the cosine of the angle between rows: a b / (|a| |b|), sums over the last
+    dimension Each length counts as 1e-8 at least. Two norms, a sum and a formula. The loss for y = 1 (alike)
+    or -1 is a line: ignis_map_mean("y > 0 ? 1 - c : max(c - margin, 0)", IGNIS_INPUTS(c, y,
+    IGNIS_VALUE(margin, 0.5))).
     Shapes: equal, [..., n]; the result is [...], or [1], of f32, or f64 where an input is.
     Returns: the tensor, or no handle.
     Errors: those of ignis_map; SHAPE, DTYPE.
@@ -3042,26 +3142,29 @@ typedef struct ignis_cross_entropy_desc {
 } ignis_cross_entropy_desc;
 
 /*  ignis_cross_entropy - mean or sum over rows of log(sum of exp(logits)) - logits[target]
-    Shapes: logits [..., classes]; targets, of i32 or i64, [...]; the result is [1], of f32, or f64 for logits of f64. desc may be null for
-    all defaults.
-    A target that is no class and not ignored makes the loss and the gradient of its row NaN, and so does a row of nothing but -infinity. Where all
-    rows are ignored the mean is NaN, and the gradient 0. What all logits of a row have in common costs neither loss nor gradient any digits.
-    With label_smoothing e the target is 1 - e at its class, and e / classes is added to every class (Szegedy et al., Rethinking the Inception
-    Architecture for Computer Vision, 2016). That, and IGNIS_REDUCTION_NONE (a loss for each row, [...]), are computed by formulas: two walks over the
-    logits, and one in backward, which needs them; fewer than 2^24 classes.
-    The gradient of f32, f64 and bf16 is computed with the loss, and backward only passes it on; it is scaled, and rounded once more, where
-    the gradient of the loss is not 1.
+    Shapes: logits [..., classes]; targets, of i32 or i64, [...]; the result is [1], of f32, or f64 for logits
+    of f64. desc may be null for all defaults.
+    A target that is no class and not ignored makes the loss and the gradient of its row NaN, and so does a
+    row of nothing but -infinity. Where all rows are ignored the mean is NaN, and the gradient 0. What all
+    logits of a row have in common costs neither loss nor gradient any digits. With label_smoothing e the
+    target is 1 - e at its class, and e / classes is added to every class (Szegedy et al., Rethinking the
+    Inception Architecture for Computer Vision, 2016). That, and IGNIS_REDUCTION_NONE (a loss for each row,
+    [...]), are computed by formulas: two walks over the logits, and one in backward, which needs them; fewer
+    than 2^24 classes.
+    The gradient of f32, f64 and bf16 is computed with the loss, and backward only passes it on; it is scaled,
+    and rounded once more, where the gradient of the loss is not 1.
     Returns: the tensor, or no handle.
-    Errors: FREED, ARGUMENT (desc->classes outside of 1 to the columns, reduction, label_smoothing), SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY,
-    COMPILE, CUDA, UNSUPPORTED (2^30 columns or more).
+    Errors: FREED, ARGUMENT (desc->classes outside of 1 to the columns, reduction, label_smoothing), SHAPE,
+    DTYPE, DEVICE, MEMORY, LIBRARY, COMPILE, CUDA, UNSUPPORTED (2^30 columns or more).
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits, ignis_tensor targets,
                                            const ignis_cross_entropy_desc *desc);
 
-/*  ignis_nll_loss - -x[target] of each row, for log-probabilities x: what ignis_cross_entropy has behind its logarithm
-    A pass over all of x, one over the rows' losses, and one that writes the gradient. Ignored rows and targets that are no class as in
-    ignis_cross_entropy; label_smoothing has to be 0. desc may be null for all defaults. ignis_log_softmax gives such x.
+/*  ignis_nll_loss - -x[target] of each row, for log-probabilities x: what ignis_cross_entropy has behind its
+    logarithm A pass over all of x, one over the rows' losses, and one that writes the gradient. Ignored rows
+    and targets that are no class as in ignis_cross_entropy; label_smoothing has to be 0. desc may be null for
+    all defaults. ignis_log_softmax gives such x.
     Shapes: x [..., classes]; targets, of i32 or i64, [...]; without reduction the result is [...], or [1].
     Returns: the tensor, or no handle.
     Errors: those of ignis_cross_entropy; UNSUPPORTED (label_smoothing).
@@ -3069,18 +3172,22 @@ IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits, ignis_tensor tar
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_nll_loss(ignis_tensor x, ignis_tensor targets, const ignis_cross_entropy_desc *desc);
 
-/*  ignis_linear_cross_entropy - the cross-entropy of the logits hidden weight^T, which are never there as a whole
-    The same as ignis_cross_entropy(ignis_matmul_t(hidden, weight), targets, desc), for vocabularies whose logits are larger than all else: they
-    are made in chunks of desc->chunk rows, and so is their gradient. The gradients of hidden and weight are computed with the loss; backward passes
-    them on, or scales them, and rounds them once more, where the gradient of the loss is not 1. For f16, whose range is small, backward computes
-    them from the logits, which it makes once more: a fourth product. Sums over chunks have a fixed order, in f32 at least.
-    Rows of hidden that are ignored, and rows of weight behind desc->classes, have to be finite: the gradients multiply them by 0.
-    Its price is memory for a chunk of logits, both gradients from forward on, and for 16-bit types with more than one chunk 6 bytes for each
+/*  ignis_linear_cross_entropy - the cross-entropy of the logits hidden weight^T, which are never there as a
+    whole The same as ignis_cross_entropy(ignis_matmul_t(hidden, weight), targets, desc), for vocabularies
+    whose logits are larger than all else: they are made in chunks of desc->chunk rows, and so is their
+    gradient. The gradients of hidden and weight are computed with the loss; backward passes them on, or
+    scales them, and rounds them once more, where the gradient of the loss is not 1. For f16, whose range is
+    small, backward computes them from the logits, which it makes once more: a fourth product. Sums over
+    chunks have a fixed order, in f32 at least. Rows of hidden that are ignored, and rows of weight behind
+    desc->classes, have to be finite: the gradients multiply them by 0. Its price is memory for a chunk of
+    logits, both gradients from forward on, and for 16-bit types with more than one chunk 6 bytes for each
     element of weight meanwhile; and a pass over weight and its sum for each chunk: small chunks are slow.
-    Shapes: hidden [..., n], weight [classes, n], of one dtype; targets, of i32 or i64, [...]; the result is [1], of f32, or f64 for f64.
+    Shapes: hidden [..., n], weight [classes, n], of one dtype; targets, of i32 or i64, [...]; the result is
+    [1], of f32, or f64 for f64.
     Returns: the tensor, or no handle.
-    Errors: FREED, ARGUMENT (desc->classes outside of 1 to the rows of weight, reduction, chunk below 0), SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY,
-    COMPILE, CUDA, UNSUPPORTED (n or classes of 2^30 or more; label_smoothing, IGNIS_REDUCTION_NONE).
+    Errors: FREED, ARGUMENT (desc->classes outside of 1 to the rows of weight, reduction, chunk below 0),
+    SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY, COMPILE, CUDA, UNSUPPORTED (n or classes of 2^30 or more;
+    label_smoothing, IGNIS_REDUCTION_NONE).
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_linear_cross_entropy(ignis_tensor hidden, ignis_tensor weight, ignis_tensor targets,
@@ -3107,38 +3214,48 @@ typedef struct ignis_sdpa_desc {
     ignis_tensor lengths; /* i32 [batch]: how many keys each sequence has, the first ones (sk) */
 } ignis_sdpa_desc;
 
-/*  ignis_sdpa - scaled dot-product attention of all heads: softmax(scale q k^T) v, without ever storing the scores
-    Shapes: q [sq, num_heads * head_dim]; k and v [sk, num_kv_heads * head_dim]; or all with a batch in front; head_dim is at most 256. The
-    result has the shape of q. A query that sees no key gives zeros, and no gradient. desc may be null for all defaults.
-    desc->window: query i is at the place of key i + sk - sq. With a causal mask it sees that key and the window - 1 before it, else window - 1 on
-    both sides. desc->lengths: one number where there is no batch; below 0 counts as 0, above sk as sk. Queries behind their sequence's length see
-    its keys as others do. Keys that nobody sees take no time, forward and backward. desc->softcap is that of Gemma 2.
-    In keys and values that no query of their sequence sees, in queries that see no key, and in the gradients of their results anything may stand, NaN
-    and infinities too: it reaches no result and no gradient. What only some queries see reaches only those; but with tensor cores a NaN or an
-    infinity there may make others NaN, too.
-    desc->bias has the dtype of q, or f32 for f16 and bf16; dimensions of 1 in front may be missing, and it may be -infinity. Low numbers such as
-    -1e9 or the lowest of the dtype mask, too: beside others such keys have weight 0, and alone they count alike. Its gradient is added up over
-    what shares it, in f32 or f64. ALiBi is a bias [1, num_heads, 1, sk] of slope * j: what all keys of a query have in common
-    does not matter. A key that a bias masks is seen all the same: what stands there has to be finite.
-    f16 and bf16 use tensor cores on devices of compute capability 8.0 and up, if head_dim is a multiple of 8; probabilities are rounded
-    to the dtype there. Compute capability 9.0 has kernels of its own, twice as fast, where head_dim is 64 at least, there are a query and a key
-    (for the gradients 32 queries, or 16 if head_dim is not 64) and no bias, and CUDA is 12.0 or newer; their gradients need 4 bytes for each
-    element of q while they are computed. ignis_desc.attention takes the one kind or the other; what IGNIS_ATTENTION_WGMMA cannot take is told to
-    the logger, as information (ignis_desc.verbose). Equal inputs give equal bits, with all kernels. Few queries and many keys need memory for
-    the parts of a result, at most 2^18 bytes for each multiprocessor.
+/*  ignis_sdpa - scaled dot-product attention of all heads: softmax(scale q k^T) v, without ever storing the
+    scores
+    Shapes: q [sq, num_heads * head_dim]; k and v [sk, num_kv_heads * head_dim]; or all with a batch in front;
+    head_dim is at most 256. The result has the shape of q. A query that sees no key gives zeros, and no
+    gradient. desc may be null for all defaults. desc->window: query i is at the place of key i + sk - sq.
+    With a causal mask it sees that key and the window - 1 before it, else window - 1 on both sides.
+    desc->lengths: one number where there is no batch; below 0 counts as 0, above sk as sk. Queries behind
+    their sequence's length see its keys as others do. Keys that nobody sees take no time, forward and
+    backward. desc->softcap is that of Gemma 2. In keys and values that no query of their sequence sees, in
+    queries that see no key, and in the gradients of their results anything may stand, NaN and infinities too:
+    it reaches no result and no gradient. What only some queries see reaches only those; but with tensor cores
+    a NaN or an infinity there may make others NaN, too.
+    desc->bias has the dtype of q, or f32 for f16 and bf16; dimensions of 1 in front may be missing, and it
+    may be -infinity. Low numbers such as -1e9 or the lowest of the dtype mask, too: beside others such keys
+    have weight 0, and alone they count alike. Its gradient is added up over what shares it, in f32 or f64.
+    ALiBi is a bias [1, num_heads, 1, sk] of slope * j: what all keys of a query have in common does not
+    matter. A key that a bias masks is seen all the same: what stands there has to be finite. f16 and bf16 use
+    tensor cores on devices of compute capability 8.0 and up, if head_dim is a multiple of 8; probabilities
+    are rounded to the dtype there. Compute capability 9.0 has kernels of its own, twice as fast, where
+    head_dim is 64 at least, there are a query and a key (for the gradients 32 queries, or 16 if head_dim is
+    not 64) and no bias, and CUDA is 12.0 or newer; their gradients need 4 bytes for each element of q while
+    they are computed. ignis_desc.attention takes the one kind or the other; what IGNIS_ATTENTION_WGMMA cannot
+    take is told to the logger, as information (ignis_desc.verbose). Equal inputs give equal bits, with all
+    kernels. Few queries and many keys need memory for the parts of a result, at most 2^18 bytes for each
+    multiprocessor.
     Returns: the tensor, or no handle.
-    Errors: FREED, ARGUMENT (num_heads or num_kv_heads below 1, num_heads is not a multiple of num_kv_heads, no such mask, scale or softcap is
-    not positive, window below 0), SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY, COMPILE, CUDA, UNSUPPORTED (head_dim above 256, 2^30 rows or more).
+    Errors: FREED, ARGUMENT (num_heads or num_kv_heads below 1, num_heads is not a multiple of num_kv_heads,
+    no such mask, scale or softcap is not positive, window below 0), SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY,
+    COMPILE, CUDA, UNSUPPORTED (head_dim above 256, 2^30 rows or more).
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_sdpa(ignis_tensor q, ignis_tensor k, ignis_tensor v, const ignis_sdpa_desc *desc);
 
-/*  ignis_sdpa_packed - ignis_sdpa of q, k and v where one projection (ignis_linear) left them: nothing is copied
-    Shapes: qkv [seq, (num_heads + 2 num_kv_heads) * head_dim], or with a batch in front: in each row the heads of q, then those of k, then those of
-    v. The result is [seq, num_heads * head_dim], or with the batch. Its gradient is one array of the shape of qkv. Same bits as ignis_sdpa of the
-    three parts, where qkv begins at a multiple of 16 bytes; elsewhere f16 and bf16 use no tensor cores. desc may be null for all defaults.
-    With rope q and k turn first as by ignis_rope, into memory of their own, where they stay for backward; its num_heads is 0, or that of q and k
-    together. Without, rope is null; the backward of f16 and bf16 on compute capability 9.0 then also adds up the gradient of the projection's bias.
+/*  ignis_sdpa_packed - ignis_sdpa of q, k and v where one projection (ignis_linear) left them: nothing is
+    copied
+    Shapes: qkv [seq, (num_heads + 2 num_kv_heads) * head_dim], or with a batch in front: in each row the
+    heads of q, then those of k, then those of v. The result is [seq, num_heads * head_dim], or with the
+    batch. Its gradient is one array of the shape of qkv. Same bits as ignis_sdpa of the three parts, where
+    qkv begins at a multiple of 16 bytes; elsewhere f16 and bf16 use no tensor cores. desc may be null for all
+    defaults. With rope q and k turn first as by ignis_rope, into memory of their own, where they stay for
+    backward; its num_heads is 0, or that of q and k together. Without, rope is null; the backward of f16 and
+    bf16 on compute capability 9.0 then also adds up the gradient of the projection's bias.
     Returns: the tensor, or no handle.
     Errors: those of ignis_sdpa and ignis_rope.
     Ownership: as ignis_tensor_from_host.
@@ -3146,21 +3263,23 @@ IGNIS_API ignis_tensor ignis_sdpa(ignis_tensor q, ignis_tensor k, ignis_tensor v
 IGNIS_API ignis_tensor ignis_sdpa_packed(ignis_tensor qkv, const ignis_sdpa_desc *desc, const ignis_rope_desc *rope);
 
 /*  ignis_decode_sdpa - attention of one new query to all keys of a cache, for generation token by token
-    Shapes: q [1, num_heads * head_dim]; k and v [past + 1, num_kv_heads * head_dim], the new token's included, at least one row; or all with a
-    batch in front; num_kv_heads follows from the shapes, head_dim is at most 512. The result has the shape of q. The scores are scaled by
-    1 / sqrt(head_dim). Nothing is recorded: the result requires no gradient.
+    Shapes: q [1, num_heads * head_dim]; k and v [past + 1, num_kv_heads * head_dim], the new token's
+    included, at least one row; or all with a batch in front; num_kv_heads follows from the shapes, head_dim
+    is at most 512. The result has the shape of q. The scores are scaled by 1 / sqrt(head_dim). Nothing is
+    recorded: the result requires no gradient.
     Returns: the tensor, or no handle.
-    Errors: FREED, ARGUMENT (num_heads below 1, or not a multiple of the number of key heads), SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY, COMPILE,
-    CUDA, UNSUPPORTED (head_dim above 512, 2^30 rows or more).
+    Errors: FREED, ARGUMENT (num_heads below 1, or not a multiple of the number of key heads), SHAPE, DTYPE,
+    DEVICE, MEMORY, LIBRARY, COMPILE, CUDA, UNSUPPORTED (head_dim above 512, 2^30 rows or more).
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_decode_sdpa(ignis_tensor q, ignis_tensor k, ignis_tensor v, int num_heads);
 
 /*  ignis_decode_sdpa_with - ignis_decode_sdpa with the options of ignis_sdpa
-    The query comes last in its sequence, also where lengths say that this has fewer keys than the cache has room for: a window is the last
-    `window` keys before the length. So a batch may have sequences of different lengths, and a graph that was captured may go on with a cache
-    that grows, whose length is in device memory. A sequence without a key gives zeros. desc->mask does not matter, num_kv_heads may be 0: as
-    many as k has room for. desc may be null for all defaults.
+    The query comes last in its sequence, also where lengths say that this has fewer keys than the cache has
+    room for: a window is the last `window` keys before the length. So a batch may have sequences of different
+    lengths, and a graph that was captured may go on with a cache that grows, whose length is in device
+    memory. A sequence without a key gives zeros. desc->mask does not matter, num_kv_heads may be 0: as many
+    as k has room for. desc may be null for all defaults.
     Returns: the tensor, or no handle.
     Errors: those of ignis_sdpa and ignis_decode_sdpa.
     Ownership: as ignis_tensor_from_host.
@@ -3181,7 +3300,8 @@ typedef enum ignis_schedule {
     IGNIS_SCHEDULE_LINEAR  /* a straight line */
 } ignis_schedule;
 
-/*  The learning rate over the steps. It grows linearly to lr in the first `warmup` steps, and reaches its last value at step `total`. */
+/*  The learning rate over the steps. It grows linearly to lr in the first `warmup` steps, and reaches its
+    last value at step `total`. */
 typedef struct ignis_schedule_desc {
     ignis_schedule kind; /* IGNIS_SCHEDULE_CONSTANT */
     int64_t warmup;      /* steps (0) */
@@ -3282,19 +3402,24 @@ typedef enum ignis_optimizer_part {
     IGNIS_OPTIMIZER_MISSED  /* f64 [1], of AdamW and Adam: steps that a parameter had no gradient for */
 } ignis_optimizer_part;
 
-/*  ignis_adamw - an optimizer by AdamW (Loshchilov and Hutter 2019): weight decay apart from the gradient; or Adam (Kingma and Ba 2015)
-    ignis_sgd - by stochastic gradient descent with momentum; weight decay is part of the gradient, as in PyTorch
-    ignis_rmsprop - by RMSprop (Tieleman and Hinton 2012), as in PyTorch, not centered: momentum is of the divided gradient, eps outside of the root
+/*  ignis_adamw - an optimizer by AdamW (Loshchilov and Hutter 2019): weight decay apart from the gradient; or
+    Adam (Kingma and Ba 2015)
+    ignis_sgd - by stochastic gradient descent with momentum; weight decay is part of the gradient, as in
+    PyTorch
+    ignis_rmsprop - by RMSprop (Tieleman and Hinton 2012), as in PyTorch, not centered: momentum is of the
+    divided gradient, eps outside of the root
     ignis_lion - by Lion (Chen et al. 2023): steps of equal size along the sign of a mean; decay as AdamW's
-    ignis_muon - by Muon (Jordan et al. 2024), as in PyTorch: the momentum of a matrix, with Nesterov's lead, made orthogonal by five rounds of a
-    Newton-Schulz iteration in bf16 (f64 of f64). Its parameters have two dimensions; embeddings, heads and the rest take AdamW beside it. A step
-    is some 25 launches and 15 products for each matrix; it is scaled by sqrt(max(1, rows / columns)), or with like_adamw by
-    0.2 sqrt(max(rows, columns)) (Liu et al., Muon is Scalable for LLM Training, 2025).
-    Bias is corrected by the steps that a parameter has had a gradient for: one that is added, or gets its first gradient, at step 1000 begins as
-    those of step 1 did. Schedules count the optimizer's steps.
+    ignis_muon - by Muon (Jordan et al. 2024), as in PyTorch: the momentum of a matrix, with Nesterov's lead,
+    made orthogonal by five rounds of a Newton-Schulz iteration in bf16 (f64 of f64). Its parameters have two
+    dimensions; embeddings, heads and the rest take AdamW beside it. A step is some 25 launches and 15
+    products for each matrix; it is scaled by sqrt(max(1, rows / columns)), or with like_adamw by 0.2
+    sqrt(max(rows, columns)) (Liu et al., Muon is Scalable for LLM Training, 2025).
+    Bias is corrected by the steps that a parameter has had a gradient for: one that is added, or gets its
+    first gradient, at step 1000 begins as those of step 1 did. Schedules count the optimizer's steps.
     It lives on the current device. desc may be null for all defaults.
     Returns: the optimizer, or no handle.
-    Errors: ARGUMENT (a number outside its range, which none allows NaN or infinity, schedule.total), DEVICE, MEMORY, CUDA.
+    Errors: ARGUMENT (a number outside its range, which none allows NaN or infinity, schedule.total), DEVICE,
+    MEMORY, CUDA.
     Ownership: the caller frees it with ignis_optimizer_free.
     Threads: any. */
 IGNIS_API ignis_optimizer ignis_adamw(const ignis_adamw_desc *desc);
@@ -3303,20 +3428,22 @@ IGNIS_API ignis_optimizer ignis_rmsprop(const ignis_rmsprop_desc *desc);
 IGNIS_API ignis_optimizer ignis_lion(const ignis_lion_desc *desc);
 IGNIS_API ignis_optimizer ignis_muon(const ignis_muon_desc *desc);
 
-/*  ignis_optimizer_add - make a tensor a parameter of an optimizer: a leaf that requires a gradient; decay: whether weight decay applies to it
-    Master copies are made of the values that the tensor has now.
+/*  ignis_optimizer_add - make a tensor a parameter of an optimizer: a leaf that requires a gradient; decay:
+    whether weight decay applies to it Master copies are made of the values that the tensor has now.
     Returns: IGNIS_OK, or the reason.
-    Errors: FREED, ARGUMENT (no leaf, no gradient required, added already, never written to), UNSUPPORTED (this thread captures a graph),
-    SHAPE (Muon, and not two dimensions), DEVICE, MEMORY, LIBRARY, COMPILE, CUDA.
+    Errors: FREED, ARGUMENT (no leaf, no gradient required, added already, never written to), UNSUPPORTED
+    (this thread captures a graph), SHAPE (Muon, and not two dimensions), DEVICE, MEMORY, LIBRARY, COMPILE,
+    CUDA.
     Ownership: the optimizer keeps the tensor's memory until it is freed.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_status ignis_optimizer_add(ignis_optimizer optimizer, ignis_tensor tensor, bool decay);
 
 /*  ignis_optimizer_step - update all parameters that have a gradient
-    One launch for each element type. Step count, learning rate and clipping are kept and updated on the device, so a CUDA graph of a step can be
-    replayed. Without any gradient nothing happens, and no step is counted. With a loss scale the gradients are looked through first, which
-    ignis_clip_grad_norm does, too, and a step with an infinity or NaN among them is skipped: parameters, state, step count and schedule stay. So does
-    one whose squares add up to infinity.
+    One launch for each element type. Step count, learning rate and clipping are kept and updated on the
+    device, so a CUDA graph of a step can be replayed. Without any gradient nothing happens, and no step is
+    counted. With a loss scale the gradients are looked through first, which ignis_clip_grad_norm does, too,
+    and a step with an infinity or NaN among them is skipped: parameters, state, step count and schedule stay.
+    So does one whose squares add up to infinity.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, ARGUMENT (no parameters), MEMORY, LIBRARY, COMPILE, CUDA.
     Ownership: unchanged.
@@ -3330,9 +3457,10 @@ IGNIS_API ignis_status ignis_optimizer_step(ignis_optimizer optimizer);
     Threads: any. Streams: queued on the current stream of the optimizer's device. */
 IGNIS_API ignis_status ignis_optimizer_zero_grad(ignis_optimizer optimizer);
 
-/*  ignis_clip_grad_norm - if the norm of all gradients together is above max_norm, let the next step scale them down to it
-    The gradients themselves stay as they are: ignis_optimizer_step multiplies them as it reads them. Nothing is copied to the host;
-    ignis_optimizer_query returns the norm; an infinite max_norm changes nothing else. The sum is computed in a fixed order.
+/*  ignis_clip_grad_norm - if the norm of all gradients together is above max_norm, let the next step scale
+    them down to it The gradients themselves stay as they are: ignis_optimizer_step multiplies them as it
+    reads them. Nothing is copied to the host; ignis_optimizer_query returns the norm; an infinite max_norm
+    changes nothing else. The sum is computed in a fixed order.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, ARGUMENT (max_norm is not above 0, no parameters), MEMORY, LIBRARY, COMPILE, CUDA.
     Ownership: unchanged.
@@ -3340,9 +3468,10 @@ IGNIS_API ignis_status ignis_optimizer_zero_grad(ignis_optimizer optimizer);
 IGNIS_API ignis_status ignis_clip_grad_norm(ignis_optimizer optimizer, double max_norm);
 
 /*  ignis_scale_loss - a loss times the optimizer's loss scale, to begin backward with
-    The next step divides the gradients by it, and clipping measures them without it. The scale is on the device, where the steps change it as
-    ignis_loss_scale_desc says (Micikevicius et al., Mixed Precision Training, 2018; PyTorch's GradScaler): nothing waits, also in a graph.
-    backward comes before the next step; a loss has the scale of one optimizer.
+    The next step divides the gradients by it, and clipping measures them without it. The scale is on the
+    device, where the steps change it as ignis_loss_scale_desc says (Micikevicius et al., Mixed Precision
+    Training, 2018; PyTorch's GradScaler): nothing waits, also in a graph. backward comes before the next
+    step; a loss has the scale of one optimizer.
     Returns: the tensor, of f64; a loss times 1 where the optimizer has no loss scale; or no handle.
     Errors: FREED, DTYPE (a loss of f16, whose gradient the scale would be), DEVICE, and those of ignis_map.
     Ownership: as ignis_tensor_from_host.
@@ -3363,10 +3492,12 @@ IGNIS_API ignis_status ignis_optimizer_set_lr(ignis_optimizer optimizer, double 
     Threads: any. Streams: queued on the current stream of the optimizer's device, and waits for it. */
 IGNIS_API ignis_status ignis_optimizer_query(ignis_optimizer optimizer, ignis_optimizer_info *info);
 
-/*  ignis_optimizer_state - the array of a part of an optimizer's state, for saving it and, by ignis_array_copy, for restoring it
-    parameter counts in the order of ignis_optimizer_add; IGNIS_OPTIMIZER_SELF ignores it. Training continues bit for bit as without the
-    interruption when all parts and parameters are restored, after all parameters have been added. IGNIS_OPTIMIZER_MISSED is 0 where every step had a
-    gradient of the parameter: a state that was saved without it, as before 0.5.0, needs it only where that was not so.
+/*  ignis_optimizer_state - the array of a part of an optimizer's state, for saving it and, by
+    ignis_array_copy, for restoring it parameter counts in the order of ignis_optimizer_add;
+    IGNIS_OPTIMIZER_SELF ignores it. Training continues bit for bit as without the interruption when all parts
+    and parameters are restored, after all parameters have been added. IGNIS_OPTIMIZER_MISSED is 0 where every
+    step had a gradient of the parameter: a state that was saved without it, as before 0.5.0, needs it only
+    where that was not so.
     Returns: the array, or no handle; a part that this optimizer or parameter does without is no failure.
     Errors: FREED, ARGUMENT (no such part or parameter).
     Ownership: the optimizer's.
@@ -17040,25 +17171,28 @@ IGNIS_API ignis_status ignis_array_scale(ignis_array dst, ignis_array src, doubl
 
 #ifndef IGNIS_NO_TENSORS
 
-/* ===============================================================================================================
-   >>random - where random numbers begin, and what tensors keep for a thread.
-   =============================================================================================================== */
+/*  >>tensor.thread - what the tensor rooms keep for each thread
 
-/*  What the tensor sections keep of a thread. */
+    Scopes, no-grad depth, the running backward pass and checkpoint. State of an older ignis_setup is
+    forgotten at first use.
+    Uses: the room base. Nothing is locked: it belongs to the thread. */
+
+/*  State of the tensor rooms for a thread. */
 typedef struct ignis__tensor_thread {
-    uint64_t setup;                    /* the setup that it belongs to: an older one is forgotten */
+    uint64_t setup;                    /* the setup that it belongs to; state of an older one is forgotten */
     int tensor_count, tensor_capacity; /* handles made inside scopes, those of the innermost scope last */
     int scope_count, scope_capacity;
     int no_grad;
     struct ignis__tape *tape;
-    struct ignis__backward_pass *pass; /* the innermost backward; null: none */
+    struct ignis__backward_pass *pass; /* the innermost backward pass; NULL: none */
     uint64_t pass_serial;              /* its serial, or 0 */
     int scope_floor,
-        no_grad_floor;  /* what was open before a function of the caller's was called, which may not end it */
+        /* Open when a function of the caller's was called, which may not end them. */
+        no_grad_floor;
     bool unbalanced;    /* the function has tried to */
     bool saw_trainable; /* an operation had an input that requires a gradient, recorded or not */
-    struct ignis__checkpoint_inputs
-        *checkpoint_inputs; /* of the checkpoint whose function runs for the first time; null: none */
+    /* Of the checkpoint whose function runs for the first time; NULL: none. */
+    struct ignis__checkpoint_inputs *checkpoint_inputs;
 } ignis__tensor_thread;
 
 IGNIS__LOCAL(ignis__tensor_thread, ignis__this_tensor_thread, IGNIS__LOCAL_TENSORS)
@@ -20380,37 +20514,44 @@ IGNIS_API ignis_status ignis_array_reduce(ignis_array dst, ignis_reducer reducer
 }
 
 /* ===============================================================================================================
-   >>tensor - tensors, scopes.
+   >>tensor - tensors, scopes and the tape.
+
+   node: what a tensor and a node of the tape are, and how they end. thread, tensor, scope: tensors of a thread. tape:
+   recording. gradient, backward_state, backward_pass, zero_grad: the backward pass. checkpoint, creation, query.
+   Uses the rooms base, device, array and kernel. Knows no operation.
+   Invariants: a node lives until its output ends or a pass has used it; a tensor holds its array by one claim.
+   Locks: ignis__tapes.lock, then a tape's lock, then a tensor's.
    =============================================================================================================== */
 
-/*  Leaves whose gradients somebody wants as soon as a backward knows them all, as to add them up over several GPUs while it goes on. What a
-    backward knows of a group belongs to the backward (ignis__group_state). */
+/*  Leaves whose gradients are needed as soon as a backward pass has completed them, to sum them over GPUs
+    while it continues. The state of a group in a pass belongs to the pass (ignis__group_state). */
 typedef struct ignis__grad_group {
-    ignis__slot *owner; /* each backward that has met the group holds it, until end_fn gives that hold back */
-    bool (*meet_fn)(struct ignis__grad_group *group, const char *call, const void *pass,
-                    bool *joins);                                        /* false, reported: not now */
-    bool (*ready_fn)(struct ignis__grad_group *group, const char *call); /* the gradients are there */
-    bool (*end_fn)(struct ignis__grad_group *group, const char *call, const void *pass,
-                   bool ok); /* that backward is over */
+    ignis__slot *owner; /* each pass that has reached the group holds it, until end_fn gives that hold back */
+    bool (*meet_fn)(
+        struct ignis__grad_group *group, const char *call, const void *pass,
+        bool *joins); /* *joins false: not in this pass. Returns false, and reports, if it cannot join now */
+    bool (*ready_fn)(struct ignis__grad_group *group, const char *call); /* the gradients are complete */
+    bool (*end_fn)(struct ignis__grad_group *group, const char *call, const void *pass, bool ok); /* the pass is over */
 } ignis__grad_group;
 
-/*  A tensor's array belongs to it by a reference (ignis__array_claim), so that nobody frees it under the tensor. What the tape needs
-    later it claims as well: releasing a tensor's handle gives up the tensor's claim only. */
+/*  A tensor claims its array, so that nobody frees it. The tape claims what it needs later: releasing a
+    tensor's handle gives up the tensor's claim only. */
 typedef struct ignis__tensor {
-    ignis__slot slot;         /* first; its lock guards what may change: all but shape, dtype, device and made_in */
-    ignis__array *data;       /* null once the handle is released */
+    /* First; its lock guards whatever may change: all but shape, dtype, device and made_in. */
+    ignis__slot slot;
+    ignis__array *data;       /* NULL once the handle is released */
     ignis__array *grad;       /* changes only inside ignis__leaves_enter */
     bool entered;             /* a thread is inside; guarded by ignis__leaves.lock */
-    struct ignis__node *node; /* the entry of the tape that made it */
+    struct ignis__node *node; /* the node that made it */
     bool requires_grad, leaf;
-    bool consumed; /* its entry was used up by a backward, or cleared */
+    bool consumed; /* its node was used up by a pass, or cleared */
     uint64_t
-        read; /* 1: an entry has it as an input, so it can be no result any more: entries would hold each other for ever */
-    ignis_shape shape; /* of data, also when that is gone */
+        read; /* 1: a node has it as an input, so it cannot become a result: nodes would hold each other for ever */
+    ignis_shape shape; /* of data, also when data has been released */
     ignis_dtype dtype;
     ignis__device *device;
-    ignis__grad_group *group;   /* of a leaf; null: none */
-    uint64_t made_in;           /* the backward whose backward function made it, by serial; 0: none */
+    ignis__grad_group *group;   /* of a leaf; NULL: none */
+    uint64_t made_in;           /* the serial of the pass whose backward function made it; 0: none */
     struct ignis__tensor *next; /* in a list of dead tensors */
 } ignis__tensor;
 
@@ -20418,12 +20559,12 @@ static ignis__pool ignis__tensors = IGNIS__POOL(ignis__tensor, IGNIS__KIND_TENSO
 
 static uint64_t ignis__scope_serials;
 
-/* --- entries of the tape, as far as tensors hold them ---------------------------------------------------------------- */
+/* --- nodes of the tape, as far as tensors hold them --------------------------------------------------------------- */
 
-/*  One operation: who its inputs are, what its backward function needs. It lives as long as its output's tensor, or until a backward has
-    used it. One block of memory holds it with its lists.
-     Only the thread of a tape adds entries to it, walks and clears it; any thread may release the tensor that keeps an entry. So the
-    thread of the tape may use an entry as long as it holds the output, and others may under the output's lock. */
+/*  One operation: its inputs, and what its backward function needs, in one block of memory. It lives as long
+    as its output's tensor, or until a pass has used it. Only the thread of a tape adds nodes, runs and clears
+    them. Any thread may release the tensor that keeps a node. So the thread of the tape may use a node while
+    it holds the output, and others under the output's lock. */
 typedef struct ignis__node {
     struct ignis__tape *tape;
     struct ignis__node *before, *after; /* in the order of recording */
@@ -20434,30 +20575,32 @@ typedef struct ignis__node {
     void *user_data;
     int input_count, saved_count;
     bool drawn;             /* during ignis_tape_dot */
-    bool counted;           /* during a backward: its inputs are among the uses of groups */
+    bool counted;           /* during a pass: its inputs are counted as uses of groups */
     bool running;           /* its backward function runs */
-    bool nests;             /* backward_fn runs a backward of its own */
-    bool knows_one;         /* backward_fn takes no grad_output for one that is 1, as a backward's first */
+    bool nests;             /* backward_fn runs a pass of its own */
+    bool knows_one;         /* backward_fn takes no grad_output for a gradient of 1, as a pass starts with */
     ignis__tensor **inputs; /* each held */
     ignis__array **saved;   /* each claimed */
-    uint64_t *versions;     /* of what is saved, when it was recorded; IGNIS__UNWRITTEN for what may be written later */
+    uint64_t
+        *versions; /* of saved arrays, when it was recorded; IGNIS__UNWRITTEN for arrays that may be written later */
     void *params;
     bool *needed; /* for each input, whether it required a gradient when this was recorded */
-    ignis__array
-        *grad; /* during a backward: of the output, as far as it is known; claimed. The output is held meanwhile */
+    /* During a pass: the gradient of the output so far, claimed; the output is held meanwhile. */
+    ignis__array *grad;
 } ignis__node;
 
 typedef struct ignis__tape {
-    ignis__mutex lock; /* for the links: a tensor may be released by another thread than the one that recorded it */
+    ignis__mutex lock; /* for the links: another thread may release a tensor of this tape */
     ignis__node *first, *last;
     int64_t length;
     uint64_t serials;         /* given out */
     uint64_t number;          /* from 1, in the process */
-    bool ended;               /* its thread has; it goes with its last entry */
+    bool ended;               /* its thread has; the tape ends with its last node */
     struct ignis__tape *next; /* in the list of all */
 } ignis__tape;
 
-/*  All tapes: of threads that have not ended, and those of which tensors still keep entries. This lock is taken before a tape's. */
+/*  All tapes: of threads that run, and those whose nodes are still kept by tensors. This lock is taken before
+    a tape's. */
 static struct {
     ignis__mutex lock;
     uint64_t numbers; /* given out so far */
@@ -20474,7 +20617,8 @@ static void ignis__tape_free(ignis__tape *tape)
     ignis__free(tape);
 }
 
-/*  The thread ends. Its tape goes, which ignis_shutdown may have freed already; for what else runs at the thread's end all begins anew. */
+/*  Ends a thread's tensors and its tape, which ignis_shutdown may have freed already. Code that runs later at
+    the thread's end starts anew. */
 static void ignis__tensors_end(void)
 {
     ignis__tape *tape;
@@ -20523,7 +20667,7 @@ static void ignis__node_unlink(ignis__node *node)
     }
 }
 
-/*  Takes an entry apart that is on no tape. Inputs of which it had the last hold go onto the list of dead tensors. */
+/*  Destroys a node that is on no tape. Inputs of which it had the last hold go to the list of dead tensors. */
 static void ignis__node_destroy(const char *call, ignis__node *node, ignis__tensor **dead)
 {
     int i;
@@ -20540,7 +20684,8 @@ static void ignis__node_destroy(const char *call, ignis__node *node, ignis__tens
     ignis__free(node);
 }
 
-/*  Takes dead tensors apart, and all that only they kept alive, in a loop: chains of operations are long, and the stack is not. */
+/*  Destroys dead tensors, and all that only they kept alive, in a loop: chains of operations are long, and
+    the stack is not. */
 static void ignis__tensors_destroy_chain(const char *call, ignis__tensor *dead)
 {
     while (dead) {
@@ -20566,7 +20711,8 @@ IGNIS__ONE_COPY static void ignis__tensor_drop(const char *call, ignis__tensor *
     ignis__tensors_destroy_chain(call, tensor);
 }
 
-/*  Ends the entry that made a tensor: its backward is used up. Only the thread of the tape does this, and it holds the output. */
+/*  Ends the node that made a tensor: its backward is used up. Only the thread of the tape does this, and it
+    holds the output. */
 static void ignis__node_consume(const char *call, ignis__node *node)
 {
     ignis__tensor *dead = NULL;
@@ -20579,9 +20725,12 @@ static void ignis__node_consume(const char *call, ignis__node *node)
     ignis__tensors_destroy_chain(call, dead);
 }
 
-/* --- a thread's scopes ----------------------------------------------------------------------------------------------- */
+/*  >>tensor.tensor - tensors over arrays, and the scopes' lists of a thread
 
-/*  Where a thread's scopes begin in its list of tensors. */
+    Makes tensors, gives them handles in the current scope, enters them for an operation.
+    Uses: node, thread; the room array. Invariant: a tensor that was not published is seen by its maker alone. */
+
+/*  The start of a scope in the thread's list of tensors. */
 typedef struct ignis__scope_mark {
     uint64_t serial;
     int first;
@@ -20590,7 +20739,7 @@ typedef struct ignis__scope_mark {
 static uint64_t *ignis__scope_tensors(void) { return (uint64_t *)ignis__this_thread.attached[0]; }
 static ignis__scope_mark *ignis__scope_marks(void) { return (ignis__scope_mark *)ignis__this_thread.attached[1]; }
 
-/*  Room for one more element at the end of one of the thread's arrays. */
+/*  Makes room for one more element at the end of one of the thread's lists. */
 static bool ignis__scope_grow(const char *call, int which, int *capacity, int count, size_t size)
 {
     int wanted = *capacity ? *capacity * 2 : 64;
@@ -20623,14 +20772,14 @@ IGNIS__ONE_COPY static ignis__tensor *ignis__tensor_hold(const char *call, ignis
     return (ignis__tensor *)ignis__handle_hold(call, &ignis__tensors, handle.id);
 }
 
-/*  How a held tensor stands to the tape at this moment. The entry may be used as ignis__node says. */
+/*  The state of a held tensor on the tape at this moment. The node may be used as ignis__node says. */
 typedef struct ignis__tape_state {
     ignis__node *node;
-    ignis__tape *tape; /* of the entry */
+    ignis__tape *tape; /* of the node */
     bool requires_grad, leaf, consumed;
 } ignis__tape_state;
 
-/*  The tensor is locked. */
+/*  Returns the tape state of a locked tensor. */
 static ignis__tape_state ignis__tape_state_of(const ignis__tensor *tensor)
 {
     ignis__tape_state tape_state;
@@ -20656,7 +20805,8 @@ static bool ignis__tensor_requires_grad(ignis__tensor *tensor)
     return ignis__tensor_tape_state(tensor).requires_grad;
 }
 
-/*  The array of a held tensor, held itself, and how the tensor stands; null, and reported, when another thread has released the tensor. */
+/*  Holds the array of a held tensor, and reads its tape state. NULL, and reported, if another thread has
+    released the tensor. */
 IGNIS__ONE_COPY static ignis__array *ignis__tensor_enter(const char *call, ignis__tensor *tensor,
                                                          ignis__tape_state *tape_state)
 {
@@ -20677,7 +20827,8 @@ static ignis__array *ignis__tensor_array(const char *call, ignis__tensor *tensor
     return ignis__tensor_enter(call, tensor, &tape_state);
 }
 
-/*  A tensor over an array, one claim of which is its own from then on. Only its maker sees it until ignis__tensor_publish. Null: no memory. */
+/*  Makes a tensor over an array, and takes over one claim of it. Only the maker sees it until
+    ignis__tensor_publish. NULL if out of memory. */
 static ignis__tensor *ignis__tensor_make(const char *call, ignis__array *array, bool requires_grad)
 {
     ignis__tensor_thread *thread = ignis__tensor_thread_now();
@@ -20709,7 +20860,7 @@ static ignis_tensor ignis__tensor_publish(ignis__tensor *tensor)
     return handle;
 }
 
-/*  The tensor of a new array that nobody else has, which ends with it. A handle of 0 for the array passes through. */
+/*  Makes the tensor of a new array that nobody else has; the array ends with it. A handle of 0 gives none. */
 static ignis_tensor ignis__tensor_adopt(const char *call, ignis_array made, bool requires_grad)
 {
     ignis__array *array = ignis__array_adopt(call, made);
@@ -20767,7 +20918,7 @@ IGNIS__COLD IGNIS_API ignis_tensor ignis_tensor_from_host(const void *data, igni
     return ignis__tensor_adopt(call, made, desc && desc->requires_grad);
 }
 
-/*  A tensor over the memory of an array, through an array of its own. */
+/*  Makes a tensor over the memory of an array, through an array of its own. */
 static ignis_tensor ignis__tensor_over(const char *call, ignis__array *array, bool requires_grad)
 {
     return ignis__tensor_adopt(call, ignis__array_view(call, array, &array->shape, array->numel, 0), requires_grad);
@@ -20816,7 +20967,11 @@ IGNIS_API ignis_status ignis_seed(uint64_t seed)
     return IGNIS_OK;
 }
 
-/*  The array of a tensor by handle, unheld: what ignis_tensor_data returns. */
+/*  >>tensor.query - what a tensor is: data, shape, values on the host, text, and its release
+
+    Uses: tensor, node; the rooms array and kernel. Reading values waits for the current stream.
+    Locks: a tensor's own, for its data, gradient and node. */
+/*  Returns the array of a tensor by handle, unheld, for ignis_tensor_data. */
 static ignis_array ignis__tensor_array_handle(const char *call, ignis_tensor handle, bool grad)
 {
     ignis_array result = IGNIS__ZERO;
@@ -20963,7 +21118,7 @@ IGNIS__COLD IGNIS_API int ignis_tensor_to_string(ignis_tensor handle, char *out,
     return (int)text.length;
 }
 
-/*  The one element of a tensor, as it is stored; *dtype is its type, IGNIS_DTYPE_DEFAULT on failure. */
+/*  Reads the one element of a tensor as it is stored. *dtype is its type, IGNIS_DTYPE_DEFAULT on failure. */
 IGNIS__COLD static int64_t ignis__tensor_item(const char *call, ignis_tensor handle, ignis_dtype *dtype)
 {
     ignis__tensor *tensor = ignis__tensor_hold(call, handle);
@@ -21011,7 +21166,7 @@ IGNIS__COLD IGNIS_API int64_t ignis_item_i64(ignis_tensor tensor)
     return INT64_MIN;
 }
 
-/*  Makes a held tensor's handle stale, and gives up its data; false when that was done already. */
+/*  Makes a held tensor's handle stale, and gives up its data. False if that was done already. */
 static bool ignis__tensor_end_handle(const char *call, ignis__tensor *tensor)
 {
     ignis__array *data;
@@ -21048,7 +21203,7 @@ IGNIS_API ignis_status ignis_tensor_release(ignis_tensor handle)
     return status == IGNIS_OK ? ignis__ended(failures, true) : status;
 }
 
-/*  Releases what a call has made; no handle: nothing. */
+/*  Releases a tensor that a call has made. No handle: nothing. */
 static void ignis__tensor_discard(const char *call, ignis_tensor handle)
 {
     ignis__tensor *tensor = (ignis__tensor *)ignis__pool_hold(&ignis__tensors, handle.id);
@@ -21058,7 +21213,11 @@ static void ignis__tensor_discard(const char *call, ignis_tensor handle)
     ignis__tensor_drop(call, tensor);
 }
 
-/* --- scopes ----------------------------------------------------------------------------------------------------------- */
+/*  >>tensor.scope - scopes of a thread, and calls of functions of the caller's
+
+    A scope releases the tensors that the thread made inside it. A frame checks that a called function ended
+    what it began.
+    Uses: thread, tensor. All state belongs to the thread, so nothing is locked. */
 
 IGNIS_API ignis_scope ignis_scope_begin(void)
 {
@@ -21076,7 +21235,7 @@ IGNIS_API ignis_scope ignis_scope_begin(void)
     return scope;
 }
 
-/*  Ends the innermost scope; `keep` goes on to the enclosing one. */
+/*  Ends the innermost scope; `keep` moves to the enclosing one. */
 static void ignis__scope_pop(const char *call, uint64_t keep)
 {
     ignis__tensor_thread *thread = ignis__tensor_thread_now();
@@ -21130,7 +21289,8 @@ IGNIS_API ignis_tensor ignis_scope_return(ignis_scope scope, ignis_tensor tensor
     return tensor;
 }
 
-/*  Around a function of the caller's, for a rule or not (null): scopes and no-grad sections stay as they were; messages name the call. */
+/*  A call of a caller's function, for a rule or not (NULL). Scopes and no-grad sections stay as they were;
+    messages name the call. */
 typedef struct ignis__frame {
     ignis__outer_call outer;
     int no_grad, scope_floor, no_grad_floor;
@@ -21150,14 +21310,14 @@ static void ignis__frame_begin(ignis__frame *frame, const char *call, const char
     thread->unbalanced = false;
 }
 
-/*  False, and reported: the function has begun or ended what it did not end or begin. */
+/*  Ends a frame. False, and reported, if the function began or ended something without its counterpart. */
 static bool ignis__frame_end(const ignis__frame *frame)
 {
     const char *call = frame->outer.call, *what = frame->outer.rule ? frame->outer.rule : call;
     ignis__tensor_thread *thread = ignis__tensor_thread_now();
     int scopes = thread->scope_count - thread->scope_floor, sections = thread->no_grad - thread->no_grad_floor;
     bool balanced =
-        !thread->unbalanced && scopes == 0 && sections == 0; /* what it has ended too much was reported then */
+        !thread->unbalanced && scopes == 0 && sections == 0; /* whatever it ended too often was reported then */
     ignis__outer_call_end(&frame->outer);
     if (scopes || sections)
         ignis__fail(IGNIS_DIAG_SCOPE_ORDER, call,
@@ -21172,7 +21332,7 @@ static bool ignis__frame_end(const ignis__frame *frame)
     return balanced;
 }
 
-/*  Adds the tensors that an array is the data or the gradient of to a text; returns how many they are. */
+/*  Adds the tensors whose data or gradient an array is to a text. Returns their number. */
 IGNIS__COLD static int ignis__tensors_list_claims(ignis__string_writer *text, const ignis__array *array)
 {
     ignis__tensor *tensor;
@@ -21193,14 +21353,17 @@ IGNIS__COLD static int ignis__tensors_list_claims(ignis__string_writer *text, co
     return count;
 }
 
-/* ===============================================================================================================
-   >>tape - recording, backward, checkpoints. Knows no operation.
-   =============================================================================================================== */
+/*  >>tape - records operations: nodes, saved arrays, and the arrays that a checkpoint's function reads
 
-/*  Another hold of what the caller holds already. */
+    A node is made, filled and then appended to the tape of its thread as the maker of its output.
+    Uses: node, tensor. Knows no operation.
+    Invariant: a node is on the tape only with its output, and the output is new.
+    Locks: tape->lock for the links, a tensor's lock for its node. */
+
+/*  Holds once more what the caller holds already. */
 static void ignis__tensor_hold_again(ignis__tensor *held) { ignis__atomic_add(&held->slot.state, 1); }
 
-/*  The calling thread's tape, made at its first use. */
+/*  Returns the calling thread's tape, made at its first use. */
 static ignis__tape *ignis__tape_now(const char *call)
 {
     ignis__tensor_thread *thread = ignis__tensor_thread_now();
@@ -21224,8 +21387,9 @@ static ignis__tape *ignis__tape_now(const char *call)
 
 static bool ignis__recording(void) { return ignis__tensor_thread_now()->no_grad == 0; }
 
-/*  What an entry keeps of a held array for its backward, claimed. An array that lives by its references gets one more. The caller's own is kept
-    through a view: he may free it at any time, or use it for ever. Null, and reported: there is no memory. */
+/*  Claims what a node keeps of a held array for its backward function. An array that lives by references gets
+    one more. The caller's own array is kept through a view: it may be freed at any time. NULL, and reported,
+    if out of memory. */
 static ignis__array *ignis__array_keep(const char *call, ignis__array *array)
 {
     bool kept;
@@ -21239,7 +21403,7 @@ static ignis__array *ignis__array_keep(const char *call, ignis__array *array)
     return kept ? array : ignis__array_adopt(call, ignis__array_view(call, array, &array->shape, array->numel, 0));
 }
 
-/*  Takes an entry apart that did not get onto the tape. */
+/*  Discards a node that did not get onto the tape. */
 IGNIS__COLD static void ignis__node_discard(const char *call, ignis__node *node)
 {
     ignis__tensor *dead = NULL;
@@ -21247,8 +21411,9 @@ IGNIS__COLD static void ignis__node_discard(const char *call, ignis__node *node)
     ignis__tensors_destroy_chain(call, dead);
 }
 
-/*  An entry for an operation on held inputs, whose tape_states may be null: to be asked for. It is on no tape yet, and has room for what the rule
-    saves. Null, and reported: it cannot be recorded on this thread's tape, or there is no memory. */
+/*  Makes a node for an operation on held inputs, with room for what the rule saves; it is on no tape yet.
+    tape_states may be NULL: they are read here. NULL, and reported, if it cannot be recorded on this thread's
+    tape, or if out of memory. */
 static ignis__node *ignis__node_make(const char *call, int count, ignis__tensor *const *inputs,
                                      const ignis__tape_state *tape_states, const ignis_rule *rule)
 {
@@ -21288,7 +21453,7 @@ static ignis__node *ignis__node_make(const char *call, int count, ignis__tensor 
     return node;
 }
 
-/*  Lets an entry have a claim of an array; false for none. */
+/*  Saves a claimed array in a node. False for NULL. */
 static bool ignis__node_save(ignis__node *node, ignis__array *claimed)
 {
     if (!claimed)
@@ -21298,7 +21463,7 @@ static bool ignis__node_save(ignis__node *node, ignis__array *claimed)
     return true;
 }
 
-/*  Makes a tensor, which is locked or seen by nobody else, the result of an entry. */
+/*  Makes a tensor the result of a node. The tensor is locked, or seen by nobody else. */
 static void ignis__tensor_result(ignis__tensor *output, ignis__node *node)
 {
     output->requires_grad = true;
@@ -21307,7 +21472,7 @@ static void ignis__tensor_result(ignis__tensor *output, ignis__node *node)
     node->output = output;
 }
 
-/*  Puts an entry at the end of its tape. */
+/*  Appends a node to its tape. */
 static void ignis__tape_append(ignis__node *node)
 {
     ignis__tape *tape = node->tape;
@@ -21323,7 +21488,8 @@ static void ignis__tape_append(ignis__node *node)
     ignis__mutex_unlock(&tape->lock);
 }
 
-/*  Makes a held tensor the result of an entry, which goes onto the tape; false, and reported: it is not new. */
+/*  Makes a held tensor the result of a node, which goes onto the tape. False, and reported, if the tensor is
+    not new. */
 static bool ignis__tape_claim_output(const char *call, ignis__tensor *output, ignis__node *node)
 {
     const char *what = NULL;
@@ -21347,8 +21513,8 @@ static bool ignis__tape_claim_output(const char *call, ignis__tensor *output, ig
     return !what && !read;
 }
 
-/*  Writes an operation on held tensors down that the caller has done; he has found that one of them requires a gradient, and that recording is on.
-    Returns the entry, which is good as long as the output is held; null after a failure. */
+/*  Records an operation on held tensors. The caller has checked that one requires a gradient and that
+    recording is on. Returns the node, valid while the output is held; NULL after a failure. */
 static ignis__node *ignis__tape_add(const char *call, ignis__tensor *output, int count, ignis__tensor *const *inputs,
                                     const ignis_rule *rule)
 {
@@ -21368,11 +21534,11 @@ static ignis__node *ignis__tape_add(const char *call, ignis__tensor *output, int
     return NULL;
 }
 
-/*  What the function of a checkpoint reads and what was there before it: that has to be the same when the function runs again. */
+/*  Older arrays that the function of a checkpoint reads. They must not change until the function runs again. */
 typedef struct ignis__checkpoint_inputs {
-    uint64_t newest;     /* array that was there, by id */
+    uint64_t newest;     /* the latest array before the function ran, by id */
     ignis_array *arrays; /* there is always room for one more */
-    uint64_t *versions;  /* when they were read first; in the same block */
+    uint64_t *versions;  /* at the first read; in the same block */
     int count, capacity;
 } ignis__checkpoint_inputs;
 
@@ -21400,7 +21566,7 @@ static bool ignis__checkpoint_inputs_add(const char *call, ignis__checkpoint_inp
     return true;
 }
 
-/*  An operation is about to read an array. */
+/*  Notes that an operation is about to read an array. */
 static bool ignis__checkpoint_inputs_read(const char *call, const ignis__array *array)
 {
     ignis__checkpoint_inputs *reads = ignis__tensor_thread_now()->checkpoint_inputs;
@@ -21507,7 +21673,7 @@ IGNIS_API ignis_tensor ignis_detach(ignis_tensor handle)
     return detached;
 }
 
-/*  Adds the entries that have saved an array to a text; returns how often. */
+/*  Adds the nodes that have saved an array to a text. Returns their number. */
 IGNIS__COLD static int ignis__tape_list_claims(ignis__string_writer *text, const ignis__array *array)
 {
     ignis__tape *tape;
@@ -21529,9 +21695,15 @@ IGNIS__COLD static int ignis__tape_list_claims(ignis__string_writer *text, const
     return count;
 }
 
-/* --- gradients that add up ----------------------------------------------------------------------------------------------- */
+/*  >>tensor.gradient - adds gradients up, and writes those of leaves
 
-/*  Gives a private array another shape of as many elements; audits and pictures of memory look at it meanwhile. */
+    Sums are private arrays of a pass; the gradient of a leaf is shared by all threads.
+    Uses: node; the rooms array and kernel. Invariant: a leaf's gradient keeps its memory, as graphs have its
+    address.
+    Locks: ignis__leaves.lock guards who is inside a leaf; it is not held while memory is taken or work is
+    queued. */
+
+/*  Changes the shape of a private array. Audits and memory pictures may read it meanwhile. */
 static void ignis__array_set_shape(ignis__array *array, const ignis_shape *shape)
 {
     ignis__mutex_lock(&array->slot.lock);
@@ -21539,7 +21711,7 @@ static void ignis__array_set_shape(ignis__array *array, const ignis_shape *shape
     ignis__array_unlock(array);
 }
 
-/*  Whether nobody but the caller, by one claim, can see the array or its memory. */
+/*  Returns whether only the caller, by one claim, can see the array or its memory. */
 static bool ignis__array_is_private(ignis__array *array)
 {
     bool is_private;
@@ -21551,8 +21723,9 @@ static bool ignis__array_is_private(ignis__array *array)
     return is_private;
 }
 
-/*  *sum += gradient; *sum is claimed, null for none yet, and the gradient's claim is taken over. The first gradient is only kept: a
-    backward function may have given the same array elsewhere, so the sum is made in memory of its own unless *sum is private. */
+/*  *sum += gradient. *sum is claimed (NULL: none yet), the gradient's claim is taken over. The first gradient
+    is only kept: a backward function may have given the array elsewhere too. So a sum has memory of its own
+    unless *sum is private. */
 static bool ignis__gradient_add(const char *call, ignis__array **sum, ignis__array *gradient)
 {
     ignis_array handles[3], made = IGNIS__ZERO;
@@ -21607,18 +21780,19 @@ static bool ignis__gradient_separate(const char *call, ignis__array **sum)
     return true;
 }
 
-/* --- gradients of leaves, to which any number of threads may add ------------------------------------------------------------ */
+/* --- gradients of leaves, to which any number of threads may add ----------------------------------------------- */
 
-/*  A leaf that a backward has reached, and the sum of what has reached it. */
+/*  A leaf that a backward pass has reached, and the sum of its gradients. */
 typedef struct ignis__leaf_state {
     ignis__tensor *leaf;              /* held */
-    ignis__array *sum;                /* claimed; null: nothing yet, or written already */
-    struct ignis__group_state *group; /* null: none */
+    ignis__array *sum;                /* claimed; NULL: nothing yet, or written already */
+    struct ignis__group_state *group; /* NULL: none */
     struct ignis__leaf_state *next;
 } ignis__leaf_state;
 
-/*  One thread at a time changes the gradient of a leaf, from ignis__leaves_enter to ignis__leaves_leave. A list is entered as a whole: a thread that
-    waits has entered nothing, so no two wait for each other. No mutex is held in between, as taking memory and queueing work may take long. */
+/*  One thread at a time changes the gradient of a leaf, from ignis__leaves_enter to ignis__leaves_leave. A
+    list is entered as a whole: a waiting thread has entered nothing, so no two threads wait for each other.
+    No mutex is held in between, as taking memory and queueing work may take long. */
 static struct {
     ignis__mutex lock;
     ignis__condition left;
@@ -21650,7 +21824,7 @@ static void ignis__leaves_leave(ignis__leaf_state *list)
     ignis__mutex_unlock(&ignis__leaves.lock);
 }
 
-/*  The same for a single tensor. */
+/*  As ignis__leaves_enter, for one tensor. */
 static void ignis__leaf_enter(ignis__tensor *leaf)
 {
     ignis__leaf_state one = IGNIS__ZERO;
@@ -21665,8 +21839,8 @@ static void ignis__leaf_leave(ignis__tensor *leaf)
     ignis__leaves_leave(&one);
 }
 
-/*  Lets work on the current stream, which is about to change a gradient, wait for the changes that other threads have queued on their streams. Not in
-    a capture: that began when all streams were idle, and who launches its graph orders the launch. */
+/*  Makes the current stream wait for changes of a gradient that other threads have queued on their streams.
+    Not in a capture: it began when all streams were idle, and whoever launches its graph orders the launch. */
 static bool ignis__gradient_wait(const char *call, ignis__array *grad)
 {
     ignis__device *device = grad->storage->device;
@@ -21677,15 +21851,15 @@ static bool ignis__gradient_wait(const char *call, ignis__array *grad)
 static void ignis__gradient_install(const char *call, ignis__tensor *leaf, ignis__array *grad)
 {
     ignis__array_set_shape(grad, &leaf->shape);
-    (void)ignis__gradient_wait(call, grad); /* nothing comes before the first */
+    (void)ignis__gradient_wait(call, grad); /* nothing comes before the first change */
     ignis__mutex_lock(&leaf->slot.lock);
     leaf->grad = grad;
     ignis__mutex_unlock(&leaf->slot.lock);
 }
 
-#define IGNIS__ADDENDS 100 /* that one launch carries */
+#define IGNIS__ADDENDS 100 /* in one launch */
 
-/*  A row of what ignis_add_each reads; kernels/elementwise.cu has the same. */
+/*  A row of the table that ignis_add_each reads; kernels/elementwise.cu has the same. */
 typedef struct ignis__addends {
     struct {
         ignis__address dst, src;
@@ -21693,8 +21867,8 @@ typedef struct ignis__addends {
     } at[IGNIS__ADDENDS];
 } ignis__addends;
 
-/*  Adds the sum of a leaf to the gradient that it has, in one launch with the leaves of its kind that follow in the list. The
-    gradients' memory stays: pointers to it may be part of a graph. */
+/*  Adds the sum of a leaf to its gradient, in one launch with the following leaves of its kind. The
+    gradients' memory stays: a graph may have its address. */
 static bool ignis__gradients_add(const char *call, ignis__leaf_state *first)
 {
     unsigned grid[3] = {0, 1, 1}, block[3] = {256, 1, 1};
@@ -21731,7 +21905,7 @@ static bool ignis__gradients_add(const char *call, ignis__leaf_state *first)
     return ok;
 }
 
-/*  Whether the kernel that adds to a leaf's gradient is there, which may have to be compiled and loaded first. */
+/*  Checks that the kernel that adds to a leaf's gradient exists. It may be compiled and loaded for that. */
 static bool ignis__gradient_prepare_add(const char *call, const ignis__tensor *leaf)
 {
     ignis__work work;
@@ -21743,10 +21917,11 @@ static bool ignis__gradient_prepare_add(const char *call, const ignis__tensor *l
     return ok;
 }
 
-/*  Writes the sums of a list to the gradients of its leaves. What can fail comes first: then nothing has changed. */
+/*  Writes the sums of a list to the gradients of its leaves. Whatever can fail comes first: after a failure
+    nothing has changed. */
 static bool ignis__leaves_write(const char *call, ignis__leaf_state *list)
 {
-    const ignis__tensor *added = NULL; /* the last leaf to which something is added: most are of one kind */
+    const ignis__tensor *added = NULL; /* the last leaf with a sum to add: most are of one kind */
     ignis__leaf_state *at;
     bool ok = true;
     ignis__leaves_enter(list);
@@ -21773,43 +21948,49 @@ static bool ignis__leaves_write(const char *call, ignis__leaf_state *list)
     return ok;
 }
 
-/* --- one backward: what it has reached, and the groups that it has met --------------------------------------------------------- */
+/*  >>tensor.backward_state - a backward pass: the leaves it has reached, and the groups of leaves it counts
 
-static uint64_t ignis__grad_groups; /* that exist: without any, a backward need not count */
+    Finds leaves by a hash table. Counts how often groups are used, so that a group's gradients are ready
+    before the pass ends.
+    Uses: node, gradient. Belongs to the thread of the pass; tensors are read under their locks.
+    Invariant: at least half of the table is empty. */
+
+static uint64_t ignis__grad_groups; /* groups that exist; a pass need not count if it is 0 */
 static uint64_t ignis__backward_pass_serials;
 
-/*  A group of leaves of which a backward has met one. The outermost one has counted its uses, so it knows when the last is passed. */
+/*  A group of leaves of which a pass has reached one. The outermost pass counts its uses, so it knows the
+    last one. */
 typedef struct ignis__group_state {
     ignis__grad_group *group;
-    bool joins;                /* else its leaves are to this backward as all others are */
+    bool joins;                /* false: its leaves are to this pass like any others */
     bool done;                 /* ready_fn was called */
-    int64_t uses;              /* by entries that the backward has not passed yet */
-    ignis__leaf_state *leaves; /* those that it has reached, or will */
+    int64_t uses;              /* by nodes that the pass has not run yet */
+    ignis__leaf_state *leaves; /* leaves that it has reached or will reach */
     struct ignis__group_state *next;
 } ignis__group_state;
 
-/*  One backward. A backward function that it calls may run another one, inside of it. */
+/*  One backward pass. A backward function that it calls may run another one inside it. */
 typedef struct ignis__backward_pass {
     const char *call;
     ignis__tape *tape;
-    struct ignis__backward_pass *outer; /* in whose backward function this one runs; null: none */
+    struct ignis__backward_pass *outer; /* the pass whose backward function started this one; NULL: none */
     uint64_t serial;
-    bool retains;    /* entries are kept for another backward */
-    ignis__node *at; /* the entry whose backward function is running; null: none is */
-    uint64_t taken;  /* a bit for each input whose gradient that function has added up itself */
-    uint64_t one; /* the gradient that it starts from, by handle, where that is a 1 that nobody has written; else 0 */
-    bool failed;  /* one inside of it has failed, and may have given only a part of its gradients */
-    /* what ignis__backward_pass_offer_column_sums has left: a gradient, null when its sums are given, and the sums of its columns; both claimed */
-    ignis__array *summed, *sums;
-    int64_t nests; /* entries that it has not passed yet and that run a backward of their own */
+    bool retains;           /* nodes are kept for another pass */
+    ignis__node *node;      /* the node whose backward function is running; NULL: none */
+    uint64_t summed_inputs; /* a bit for each input whose gradient that function has added up itself */
+    uint64_t one;           /* the handle of the gradient that it starts from if that is an unwritten 1; else 0 */
+    bool failed;            /* a pass inside it has failed and may have added only some of its gradients */
+    /* the offer of ignis__backward_pass_offer_column_sums: a gradient (NULL after its sums were taken) and
+       its column sums, both claimed */
+    ignis__array *offered, *sums;
+    int64_t nests; /* nodes not run yet that start a pass of their own */
     ignis__group_state *groups;
-    ignis__leaf_state *leaves; /* those that are in no group */
-    ignis__leaf_state *
-        *table; /* a hash table of all by their leaf; a power of two of places, of which at least half are empty */
+    ignis__leaf_state *leaves; /* leaves without a group */
+    ignis__leaf_state **table; /* a hash table of all by their leaf, of a power of two */
     uint32_t count, capacity;
 } ignis__backward_pass;
 
-/*  The place of a leaf in the pass's table, which holds null when the leaf was not reached yet. */
+/*  Returns a leaf's entry in the table of the pass. It holds NULL if the leaf was not reached yet. */
 static ignis__leaf_state **ignis__backward_pass_find_leaf(const ignis__backward_pass *pass, const ignis__tensor *leaf)
 {
     uint32_t i = (leaf->slot.index * 2654435769u >> 7) & (pass->capacity - 1);
@@ -21818,7 +21999,7 @@ static ignis__leaf_state **ignis__backward_pass_find_leaf(const ignis__backward_
     return &pass->table[i];
 }
 
-/*  Room for one more leaf. */
+/*  Makes room for one more leaf. */
 static bool ignis__backward_pass_grow_table(ignis__backward_pass *pass)
 {
     ignis__backward_pass grown = *pass;
@@ -21837,12 +22018,13 @@ static bool ignis__backward_pass_grow_table(ignis__backward_pass *pass)
     return true;
 }
 
-/*  The group of a leaf, for the outermost pass: *met is null where the leaf has none, or where it does not join. */
-static bool ignis__backward_pass_join_group(ignis__backward_pass *pass, ignis__tensor *leaf, ignis__group_state **met)
+/*  Finds the group of a leaf for the outermost pass. *state is NULL if the leaf has none, or if the group
+    does not join. */
+static bool ignis__backward_pass_join_group(ignis__backward_pass *pass, ignis__tensor *leaf, ignis__group_state **state)
 {
     ignis__grad_group *group;
     ignis__group_state *known;
-    *met = NULL;
+    *state = NULL;
     ignis__mutex_lock(&leaf->slot.lock);
     group = leaf->group;
     if (group && !ignis__pool_hold_more(group->owner))
@@ -21865,11 +22047,12 @@ static bool ignis__backward_pass_join_group(ignis__backward_pass *pass, ignis__t
         known->next = pass->groups;
         pass->groups = known;
     }
-    *met = known->joins ? known : NULL;
+    *state = known->joins ? known : NULL;
     return true;
 }
 
-/*  What the pass knows of a held leaf. Null, and reported: out of memory, or the leaf's group cannot be met now. */
+/*  Returns the state of a held leaf in the pass. NULL, and reported, if out of memory, or if the leaf's group
+    cannot join now. */
 static ignis__leaf_state *ignis__backward_pass_reach_leaf(ignis__backward_pass *pass, ignis__tensor *leaf)
 {
     ignis__leaf_state **list = &pass->leaves, *reached;
@@ -21894,7 +22077,7 @@ static ignis__leaf_state *ignis__backward_pass_reach_leaf(ignis__backward_pass *
     return reached;
 }
 
-/*  Frees a list, with the sums that were not written. */
+/*  Frees a list, with sums that were not written. */
 static void ignis__leaf_states_free(const char *call, ignis__leaf_state **list)
 {
     ignis__leaf_state *reached;
@@ -21907,14 +22090,14 @@ static void ignis__leaf_states_free(const char *call, ignis__leaf_state **list)
     }
 }
 
-static bool ignis__group_ready(const char *call, ignis__group_state *met)
+static bool ignis__group_ready(const char *call, ignis__group_state *state)
 {
-    met->done = true;
-    return ignis__leaves_write(call, met->leaves) && met->group->ready_fn(met->group, call);
+    state->done = true;
+    return ignis__leaves_write(call, state->leaves) && state->group->ready_fn(state->group, call);
 }
 
-/*  The nearest entry before this one (null: the newest of all) that is newer than `end`, with its output held; null: there is none. It skips entries
-    that another thread is just about to end, having given back the last hold of their outputs. */
+/*  Returns the latest node before `node` (NULL: the latest of all) that is newer than `end`, with its output
+    held. NULL if there is none. It skips nodes whose output another thread is just destroying. */
 static ignis__node *ignis__node_before(ignis__tape *tape, const ignis__node *node, uint64_t end)
 {
     ignis__node *before;
@@ -21926,7 +22109,8 @@ static ignis__node *ignis__node_before(ignis__tape *tape, const ignis__node *nod
     return before && before->serial > end ? before : NULL;
 }
 
-/*  Counts how often the entries on the way from a root use leaves of groups. Newest first: whoever uses an entry comes before it. */
+/*  Counts how often the nodes that lead to a root use leaves of groups. The latest comes first, so users of a
+    node come before it. */
 static bool ignis__groups_count(ignis__backward_pass *pass, ignis__node *root)
 {
     ignis__node *node = root, *before;
@@ -21954,10 +22138,11 @@ static bool ignis__groups_count(ignis__backward_pass *pass, ignis__node *root)
     return ok;
 }
 
-/*  The pass has passed an entry: groups of which it was the last use are ready, unless one that is to come may use anything. */
+/*  Counts a node as passed. Groups whose last use it was are ready, unless a node that is yet to run may use
+    anything. */
 static bool ignis__groups_pass(ignis__backward_pass *pass, ignis__node *node, bool ok)
 {
-    ignis__group_state *met;
+    ignis__group_state *state;
     bool was_last = node->nests && pass->nests == 1;
     int i;
     node->counted = false;
@@ -21965,36 +22150,44 @@ static bool ignis__groups_pass(ignis__backward_pass *pass, ignis__node *node, bo
     for (i = 0; i < node->input_count; i++) {
         ignis__leaf_state *reached =
             pass->count && node->needed[i] ? *ignis__backward_pass_find_leaf(pass, node->inputs[i]) : NULL;
-        met = reached ? reached->group : NULL;
-        if (met && --met->uses == 0 && !pass->nests && !met->done)
-            ok = ok && ignis__group_ready(pass->call, met);
+        state = reached ? reached->group : NULL;
+        if (state && --state->uses == 0 && !pass->nests && !state->done)
+            ok = ok && ignis__group_ready(pass->call, state);
     }
-    for (met = was_last ? pass->groups : NULL; met; met = met->next)
-        if (met->joins && met->uses == 0 && !met->done)
-            ok = ok && ignis__group_ready(pass->call, met);
+    for (state = was_last ? pass->groups : NULL; state; state = state->next)
+        if (state->joins && state->uses == 0 && !state->done)
+            ok = ok && ignis__group_ready(pass->call, state);
     return ok;
 }
 
-/*  The outermost pass is over: what is left of its groups is ready now, or dropped after a failure. */
+/*  Ends the groups of the outermost pass: they are ready now, or dropped after a failure. */
 static bool ignis__groups_end(ignis__backward_pass *pass, bool ok)
 {
-    ignis__group_state *met;
-    for (met = pass->groups; met; met = met->next) {
-        if (ok && met->joins && !met->done)
-            ok = ignis__group_ready(pass->call, met);
-        ignis__leaf_states_free(pass->call, &met->leaves);
+    ignis__group_state *state;
+    for (state = pass->groups; state; state = state->next) {
+        if (ok && state->joins && !state->done)
+            ok = ignis__group_ready(pass->call, state);
+        ignis__leaf_states_free(pass->call, &state->leaves);
     }
-    while ((met = pass->groups) != NULL) {
-        pass->groups = met->next;
-        ok = met->group->end_fn(met->group, pass->call, pass, ok) && ok;
-        ignis__free(met);
+    while ((state = pass->groups) != NULL) {
+        pass->groups = state->next;
+        ok = state->group->end_fn(state->group, pass->call, pass, ok) && ok;
+        ignis__free(state);
     }
     return ok;
 }
 
-/* --- backward ---------------------------------------------------------------------------------------------------------- */
+/*  >>tensor.backward_pass - runs the tape from the last node to the first
 
-/*  *sum += gradient as ignis__gradient_add does it, or *sum = gradient where that is the whole, with the sum in it. */
+    Calls the backward function of each node that a gradient has reached, adds up gradients, writes those of
+    leaves at the end.
+    Uses: backward_state, gradient, tape, scope. Calls functions of rules, which may begin a backward pass of
+    their own.
+    Invariants: after a failure no leaf has changed; the output of the running node is held.
+    Locks: none is held while a backward function runs. Only the thread of a tape runs its nodes. */
+
+/*  *sum += gradient as ignis__gradient_add does it, or *sum = gradient if that is the total, which includes
+    the sum. */
 static bool ignis__backward_pass_add(const ignis__backward_pass *pass, ignis__array **sum, ignis__array *gradient,
                                      bool whole)
 {
@@ -22005,7 +22198,7 @@ static bool ignis__backward_pass_add(const ignis__backward_pass *pass, ignis__ar
     return ignis__gradient_add(pass->call, sum, gradient);
 }
 
-/*  Gives a gradient, whose claim is taken over, to a leaf. */
+/*  Adds a gradient, whose claim is taken over, to a leaf. */
 static bool ignis__backward_pass_add_to_leaf(ignis__backward_pass *pass, ignis__tensor *leaf, ignis__array *gradient,
                                              bool whole)
 {
@@ -22022,7 +22215,7 @@ static bool ignis__backward_pass_add_to_leaf(ignis__backward_pass *pass, ignis__
     return false;
 }
 
-/*  Whether a gradient can still be given to an input of an entry. */
+/*  Checks that an input of a node can still receive a gradient. */
 static bool ignis__backward_pass_accepts(const ignis__backward_pass *pass, const ignis__tensor *tensor,
                                          const ignis__tape_state *tape_state)
 {
@@ -22045,7 +22238,7 @@ static bool ignis__backward_pass_accepts(const ignis__backward_pass *pass, const
     return false;
 }
 
-/*  Gives a gradient, whose claim is taken over, to a held tensor on the way. */
+/*  Adds a gradient, whose claim is taken over, to a held tensor that the pass is yet to reach. */
 static bool ignis__backward_pass_add_to(ignis__backward_pass *pass, ignis__tensor *tensor, ignis__array *gradient,
                                         bool whole)
 {
@@ -22057,28 +22250,31 @@ static bool ignis__backward_pass_add_to(ignis__backward_pass *pass, ignis__tenso
     if (!tape_state.node)
         return ignis__backward_pass_add_to_leaf(pass, tensor, gradient, whole);
     if (!tape_state.node->grad)
-        ignis__tensor_hold_again(
-            tensor); /* the output is held until its entry is done: nothing else may keep it alive */
+        /* The output is held until its node is done: nothing else may keep it alive. */
+        ignis__tensor_hold_again(tensor);
     return ignis__backward_pass_add(pass, &tape_state.node->grad, gradient, whole);
 }
 
-/*  For a backward function that is running: what its pass has as the gradient of an input by now; null: nothing yet. */
+/*  Called by a running backward function: returns what the pass has as the gradient of an input so far. NULL
+    if nothing yet. */
 static ignis__array *ignis__backward_pass_input_sum(int input)
 {
     const ignis__backward_pass *pass = ignis__tensor_thread_now()->pass;
-    ignis__tensor *tensor = pass->at->inputs[input];
+    ignis__tensor *tensor = pass->node->inputs[input];
     const ignis__node *maker = ignis__tensor_tape_state(tensor).node;
     const ignis__leaf_state *leaf = !maker && pass->count ? *ignis__backward_pass_find_leaf(pass, tensor) : NULL;
     return maker ? maker->grad : leaf ? leaf->sum : NULL;
 }
 
-/*  For a backward function that is running: the gradient that it gives for an input is the whole, and has ignis__backward_pass_input_sum in it. */
+/*  Called by a running backward function: its gradient of an input is the total, and includes
+    ignis__backward_pass_input_sum. */
 static void ignis__backward_pass_mark_summed(int input)
 {
-    ignis__tensor_thread_now()->pass->taken |= (uint64_t)1 << input;
+    ignis__tensor_thread_now()->pass->summed_inputs |= (uint64_t)1 << input;
 }
 
-/*  For a backward function that is running: the entry of its pass's tape that made a tensor; null: none did. */
+/*  Called by a running backward function: finds the node of the pass's tape that made a tensor. NULL if there
+    is none. */
 static const ignis__node *ignis__backward_pass_find_maker(ignis__tensor *tensor)
 {
     ignis__tape_state tape_state = ignis__tensor_tape_state(tensor);
@@ -22087,41 +22283,44 @@ static const ignis__node *ignis__backward_pass_find_maker(ignis__tensor *tensor)
 
 static void ignis__backward_pass_drop_column_sums(ignis__backward_pass *pass)
 {
-    if (pass->summed)
-        ignis__array_unclaim(pass->call, pass->summed);
+    if (pass->offered)
+        ignis__array_unclaim(pass->call, pass->offered);
     if (pass->sums)
         ignis__array_unclaim(pass->call, pass->sums);
-    pass->summed = pass->sums = NULL;
+    pass->offered = pass->sums = NULL;
 }
 
-/*  For a backward function that is running: the gradient that it gives has these sums of its columns, for the function which that goes to and which
-    has a bias. Both are arrays that nobody has claimed yet. */
+/*  Called by a running backward function: offers the column sums of its gradient to the function that
+    receives the gradient and has a bias. Both are arrays that nobody has claimed yet. */
 static void ignis__backward_pass_offer_column_sums(ignis_array gradient, ignis_array sums)
 {
     ignis__backward_pass *pass = ignis__tensor_thread_now()->pass;
     ignis__backward_pass_drop_column_sums(pass);
-    pass->summed = ignis__array_adopt(pass->call, gradient);
+    pass->offered = ignis__array_adopt(pass->call, gradient);
     pass->sums = ignis__array_adopt(pass->call, sums);
 }
 
-/*  The other end: the n sums of the columns of its gradient, which it may give on. No handle: nobody has left them. */
+/*  Takes the n column sums that were offered for a gradient. They may be handed on as a gradient. No handle
+    if none were offered. */
 static ignis_array ignis__backward_pass_take_column_sums(const ignis__array *gradient, int64_t n)
 {
     ignis__backward_pass *pass = ignis__tensor_thread_now()->pass;
     ignis_array sums = IGNIS__ZERO;
-    if (pass->summed && pass->summed->storage == gradient->storage && pass->summed->offset == gradient->offset &&
-        pass->summed->numel == gradient->numel && pass->sums->numel == n) {
-        ignis__array_unclaim(pass->call, pass->summed);
-        pass->summed = NULL;
+    if (pass->offered && pass->offered->storage == gradient->storage && pass->offered->offset == gradient->offset &&
+        pass->offered->numel == gradient->numel && pass->sums->numel == n) {
+        ignis__array_unclaim(pass->call, pass->offered);
+        pass->offered = NULL;
         sums.id = pass->sums->slot.handle;
     }
     return sums;
 }
 
-/*  For a backward function that is running: whether it may run again, so what was saved for it has to stay as it is. */
+/*  Called by a running backward function: returns whether it may run again, so what was saved for it must not
+    change. */
 static bool ignis__backward_pass_retains(void) { return ignis__tensor_thread_now()->pass->retains; }
 
-/*  Checks what a backward function gave for an input, and claims it. Null, and reported, when it does not fit. */
+/*  Checks and claims the array that a backward function gave for an input. NULL, and reported, if it does not
+    fit. */
 static ignis__array *ignis__backward_pass_claim_gradient(const ignis__backward_pass *pass, const ignis__node *node,
                                                          int input, ignis_array handle)
 {
@@ -22155,7 +22354,7 @@ static ignis__array *ignis__backward_pass_claim_gradient(const ignis__backward_p
     return NULL;
 }
 
-/*  What an entry has saved is as it was when it was recorded. */
+/*  Checks that the arrays a node saved have not changed since it was recorded. */
 static bool ignis__backward_pass_check_saved(const ignis__backward_pass *pass, const ignis__node *node)
 {
     int i;
@@ -22165,7 +22364,7 @@ static bool ignis__backward_pass_check_saved(const ignis__backward_pass *pass, c
         char view_of[40] = "";
         if (version == node->versions[i] || node->versions[i] == IGNIS__UNWRITTEN)
             continue;
-        if (saved->view) /* which the tape may have made itself, to keep an array of the caller */
+        if (saved->view) /* the tape made this view to keep an array of the caller's */
             snprintf(view_of, sizeof view_of, ", a view of #%llu,", (unsigned long long)saved->parent);
         return ignis__fail_false(IGNIS_DIAG_SAVED_CHANGED, pass->call,
                                  "the gradient of '%s' needs %s %s%s as it was when the operation was recorded, but it "
@@ -22177,19 +22376,19 @@ static bool ignis__backward_pass_check_saved(const ignis__backward_pass *pass, c
     return true;
 }
 
-/*  Runs the backward function of an entry, between scopes and no-grad sections that it cannot end. */
+/*  Runs the backward function of a node between scopes and no-grad sections that it cannot end. */
 static bool ignis__backward_pass_call_rule(ignis__backward_pass *pass, ignis__node *node,
                                            const ignis_backward_args *args)
 {
     ignis__frame frame;
     ignis_status status;
     ignis__frame_begin(&frame, pass->call, node->name, ignis__tensor_thread_now()->no_grad + 1);
-    pass->at = node;
-    pass->taken = 0;
+    pass->node = node;
+    pass->summed_inputs = 0;
     node->running = true;
     status = node->backward_fn(args);
     node->running = false;
-    pass->at = NULL;
+    pass->node = NULL;
     if (!ignis__frame_end(&frame) && status == IGNIS_OK)
         status = ignis__failed();
     if (pass->failed && status == IGNIS_OK)
@@ -22204,7 +22403,8 @@ static bool ignis__backward_pass_call_rule(ignis__backward_pass *pass, ignis__no
     return status == IGNIS_OK;
 }
 
-/*  Gives the gradient of an entry's output the output's shape: it came in the shape that the function it is from, or the caller, gave it. */
+/*  Reshapes the gradient of a node's output to the output's shape. It had the shape that the function or the
+    caller gave it. */
 static bool ignis__backward_pass_reshape_gradient(const ignis__backward_pass *pass, ignis__node *node)
 {
     const ignis_shape *shape = &node->output->shape;
@@ -22223,7 +22423,7 @@ static bool ignis__backward_pass_reshape_gradient(const ignis__backward_pass *pa
     return true;
 }
 
-/*  Runs the backward of one entry, and hands its gradients on. */
+/*  Runs the backward function of one node, and hands its gradients on. */
 static bool ignis__backward_pass_run_node(ignis__backward_pass *pass, ignis__node *node)
 {
     ignis_backward_args args = IGNIS__ZERO;
@@ -22250,15 +22450,15 @@ static bool ignis__backward_pass_run_node(ignis__backward_pass *pass, ignis__nod
     args.grad_inputs = grads;
     args.user_data = node->user_data;
     ok = ignis__backward_pass_call_rule(pass, node, &args);
-    for (i = 0; i < node->input_count; i++) { /* claim all before any is given on: one array may be there twice */
+    for (i = 0; i < node->input_count; i++) { /* claim all before any is handed on: one array may be there twice */
         given[i] = grads[i].id ? ignis__backward_pass_claim_gradient(pass, node, i, grads[i]) : NULL;
         ok = ok && (given[i] || !grads[i].id || !node->needed[i]);
     }
-    if (!pass->summed) /* so that the sums, if they are among those, belong to who gets them */
+    if (!pass->offered) /* sums that are among the gradients belong to whoever received them */
         ignis__backward_pass_drop_column_sums(pass);
     for (i = 0; i < node->input_count; i++) {
         if (given[i] && ok && node->needed[i])
-            ok = ignis__backward_pass_add_to(pass, node->inputs[i], given[i], pass->taken >> i & 1);
+            ok = ignis__backward_pass_add_to(pass, node->inputs[i], given[i], pass->summed_inputs >> i & 1);
         else if (given[i])
             ignis__array_unclaim(pass->call, given[i]);
     }
@@ -22267,14 +22467,15 @@ static bool ignis__backward_pass_run_node(ignis__backward_pass *pass, ignis__nod
     return ok;
 }
 
-/*  Walks from the entry of the root back to the first, running those that a gradient has reached, and takes these apart unless it retains them. A
-    pass inside a backward function ends where the enclosing one stands. The output of the entry that the pass is at is held. */
+/*  Runs the nodes from the root's back to the first that a gradient has reached, and destroys them unless the
+    pass retains them. A pass inside a backward function ends at the node of the enclosing pass. The output of
+    the running node is held. */
 static bool ignis__backward_pass_run(ignis__backward_pass *pass, ignis__node *root, ignis__array *gradient)
 {
-    uint64_t end = pass->outer ? pass->outer->at->serial : 0;
+    uint64_t end = pass->outer ? pass->outer->node->serial : 0;
     ignis__node *node = root, *before;
     bool ok = true;
-    ignis__tensor_hold_again(root->output); /* as of every entry with a gradient */
+    ignis__tensor_hold_again(root->output); /* as of every node with a gradient */
     root->grad = gradient;
     ignis__tensor_hold_again(root->output);
     if (!pass->outer && ignis__atomic_load(&ignis__grad_groups))
@@ -22301,8 +22502,9 @@ static bool ignis__backward_pass_run(ignis__backward_pass *pass, ignis__node *ro
     return ok;
 }
 
-/*  Writes the gradients of leaves. A pass inside a backward function writes those of leaves that the function has made, which wants to read them, and
-    leaves the others to the enclosing pass: so when the outermost one fails, no leaf has changed. */
+/*  Writes the gradients of leaves. A pass inside a backward function writes only leaves that the function
+    made, so that it can read them. The others wait for the enclosing pass: if the outermost one fails, no
+    leaf has changed. */
 static bool ignis__backward_pass_end(ignis__backward_pass *pass, bool ok)
 {
     ignis__leaf_state **link = &pass->leaves, *reached;
@@ -22330,7 +22532,7 @@ static bool ignis__backward_pass_end(ignis__backward_pass *pass, bool ok)
     return ok;
 }
 
-/*  An array of the caller's that is to be a tensor's gradient, held. Null, and reported, when it does not fit. */
+/*  Holds the caller's array that becomes a tensor's gradient. NULL, and reported, if it does not fit. */
 static ignis__array *ignis__gradient_hold(const char *call, const ignis__tensor *tensor, ignis_array handle,
                                           const char *name)
 {
@@ -22352,7 +22554,8 @@ static ignis__array *ignis__gradient_hold(const char *call, const ignis__tensor 
     return NULL;
 }
 
-/*  The gradient that a backward starts from, claimed: the caller's, or 1, unwritten where the entry knows it. Null, reported: it does not fit. */
+/*  Returns the claimed gradient that a pass starts from: the caller's, or 1. A node that knows it starts from
+    1 gets it unwritten. NULL, and reported, if it does not fit. */
 static ignis__array *ignis__backward_start(const char *call, const ignis__tensor *tensor, ignis_array grad_output,
                                            bool known)
 {
@@ -22363,7 +22566,7 @@ static ignis__array *ignis__backward_start(const char *call, const ignis__tensor
         gradient = ignis__gradient_hold(call, tensor, grad_output, "grad_output");
         if (!gradient)
             return NULL;
-        /* through a view, which ends with the pass: the array itself stays the caller's */
+        /* a view, which ends with the pass: the array itself stays the caller's */
         made = ignis__array_view(call, gradient, &gradient->shape, gradient->numel, 0);
         ignis__array_drop(call, gradient);
         return ignis__array_adopt(call, made);
@@ -22401,11 +22604,11 @@ static ignis_status ignis__backward_from(const char *call, ignis__tensor *tensor
     if (tape_state.node && tape_state.tape != thread->tape)
         return ignis__fail(IGNIS_DIAG_TAPE_OF_OTHER, call,
                            "the tensor was recorded by another thread, whose tape it belongs to");
-    if (thread->pass && !thread->pass->at)
+    if (thread->pass && !thread->pass->node)
         return ignis__fail(IGNIS_DIAG_TAPE_WALKED, call,
                            "a backward of this thread is under way, outside of its backward functions");
-    /* inside a backward function, what is older than its entry waits for the enclosing pass */
-    runs = tape_state.node && (!thread->pass || tape_state.node->serial > thread->pass->at->serial);
+    /* inside a backward function, whatever is older than its node waits for the enclosing pass */
+    runs = tape_state.node && (!thread->pass || tape_state.node->serial > thread->pass->node->serial);
     known = runs && !grad_output.id && tape_state.node->knows_one;
     gradient = ignis__backward_start(call, tensor, grad_output, known);
     if (!gradient)
@@ -22448,7 +22651,11 @@ IGNIS_API ignis_status ignis_backward_retain(ignis_tensor tensor, ignis_array gr
     return ignis__backward("ignis_backward_retain", tensor, grad_output, true);
 }
 
-/*  New memory for the gradient of a held tensor, claimed; null, and reported, on failure. */
+/*  >>tensor.zero_grad - sets, zeroes and drops gradients, and clears the tape
+
+    A gradient keeps its memory: graphs and optimizers have its address. Dropping it frees the memory.
+    Uses: gradient, tape. Locks: a leaf is entered while its gradient changes. */
+/*  Makes new memory for the gradient of a held tensor, claimed. NULL, and reported, on failure. */
 static ignis__array *ignis__gradient_make(const char *call, ignis__tensor *tensor)
 {
     ignis__array *data = ignis__tensor_array(call, tensor), *made;
@@ -22459,7 +22666,7 @@ static ignis__array *ignis__gradient_make(const char *call, ignis__tensor *tenso
     return made;
 }
 
-/*  The values of an array (null: zeros) become the gradient of a held tensor, in the memory that it has for that, or in new memory. */
+/*  Copies an array (NULL: zeros) to the gradient of a held tensor, in its memory if it has some. */
 static bool ignis__gradient_set(const char *call, ignis__tensor *tensor, ignis__array *values)
 {
     ignis__array *grad;
@@ -22502,7 +22709,8 @@ IGNIS_API ignis_status ignis_zero_grad(ignis_tensor handle)
     return status;
 }
 
-/*  Takes the gradient from a held tensor; false where it lies in memory that others read at the end of each backward, and stays. */
+/*  Drops the gradient of a held tensor. False if it is in memory that other ranks read at the end of each
+    pass; then it stays. */
 static bool ignis__gradient_drop(const char *call, ignis__tensor *tensor)
 {
     ignis__array *before = NULL;
@@ -22550,8 +22758,8 @@ IGNIS__COLD IGNIS_API ignis_status ignis_tensor_set_grad(ignis_tensor handle, ig
 IGNIS__COLD static void ignis__tape_clear(const char *call, ignis__tape *tape)
 {
     ignis__node *node;
-    while (tape && (node = ignis__node_before(tape, NULL, 0)) !=
-                       NULL) { /* an output without handle goes with its entry, hence the hold */
+    /* An output without handle ends with its node, hence the hold. */
+    while (tape && (node = ignis__node_before(tape, NULL, 0)) != NULL) {
         ignis__tensor *output = node->output;
         ignis__node_consume(call, node);
         ignis__tensor_drop(call, output);
@@ -22588,7 +22796,15 @@ IGNIS_API int64_t ignis_tape_length(void)
     return length;
 }
 
-/*  Calls a function of the caller's for a call. No handle: it has failed, or did not end what it began. */
+/*  >>tensor.checkpoint - ignis_checkpoint: recompute in the backward pass what the forward pass did not keep
+
+    The first run is not recorded; it notes which older arrays it reads. The backward function runs the
+    caller's function again,
+    recorded, on fresh leaves over the saved inputs. Uses: tape, scope, backward_pass, the random numbers of
+    kernel.
+    Invariant: an input that has changed since the first run fails the pass; random numbers are the same in
+    both runs. */
+/*  Calls a function of the caller's. No handle if it failed, or did not end what it began. */
 static ignis_tensor ignis__tensor_fn_call(const char *call, int no_grad, ignis_tensor_fn fn, const ignis_tensor *inputs,
                                           int count, void *user_data)
 {
@@ -22605,16 +22821,15 @@ static ignis_tensor ignis__tensor_fn_call(const char *call, int no_grad, ignis_t
     return output;
 }
 
-/* --- checkpoints ---------------------------------------------------------------------------------------------------------- */
-
 typedef struct ignis__checkpoint {
     ignis_tensor_fn fn;
     void *user_data;
     ignis__random_state random;
-    bool counts; /* the launches of a graph, for random numbers: that array is the last one saved */
+    bool counts; /* random numbers depend on a graph's launches; their counter is the last array saved */
 } ignis__checkpoint;
 
-/*  Runs the function again, on fresh leaves over the saved inputs, this time recorded, and walks back through it. */
+/*  Runs the function again on fresh leaves over the saved inputs, this time recorded, and runs a backward
+    pass through it. */
 IGNIS__COLD static ignis_status ignis__checkpoint_backward(const ignis_backward_args *args)
 {
     static const char call[] = "ignis_checkpoint";
@@ -22654,8 +22869,7 @@ IGNIS__COLD static ignis_status ignis__checkpoint_backward(const ignis_backward_
         if (!args->needed[i] || !handle.id) /* fn did not use the input */
             continue;
         grad = ignis__array_hold(call, handle);
-        args->grad_inputs[i] =
-            ignis__array_view(call, grad, &grad->shape, grad->numel, 0); /* which outlives the leaf */
+        args->grad_inputs[i] = ignis__array_view(call, grad, &grad->shape, grad->numel, 0); /* it outlives the leaf */
         ignis__array_drop(call, grad);
         if (!args->grad_inputs[i].id)
             status = ignis__failed();
@@ -22664,7 +22878,8 @@ IGNIS__COLD static ignis_status ignis__checkpoint_backward(const ignis_backward_
     return status;
 }
 
-/*  Runs the function of a checkpoint unrecorded, in a scope of its own. Returns a tensor over what it gave, which may be an input. */
+/*  Runs the function of a checkpoint unrecorded in a scope of its own. Returns a tensor over its result,
+    which may be an input. */
 IGNIS__COLD static ignis_tensor ignis__checkpoint_run(const char *call, const ignis__checkpoint *checkpoint,
                                                       const ignis_tensor *inputs, int count)
 {
@@ -22688,7 +22903,8 @@ IGNIS__COLD static ignis_tensor ignis__checkpoint_run(const char *call, const ig
     return result;
 }
 
-/*  Makes the result of a checkpoint's function one of an operation on its held inputs, as they were before it ran. Integers have no gradient. */
+/*  Makes the result of a checkpoint's function the result of an operation on its held inputs, as they were
+    before it ran. Integers have no gradient. */
 IGNIS__COLD static bool ignis__checkpoint_record(const char *call, ignis__checkpoint *checkpoint, ignis_tensor result,
                                                  ignis__tensor *const *inputs, int count,
                                                  ignis__checkpoint_inputs *reads)
@@ -22705,7 +22921,8 @@ IGNIS__COLD static bool ignis__checkpoint_record(const char *call, ignis__checkp
     }
     rule.name = "checkpoint";
     rule.backward_fn = ignis__checkpoint_backward;
-    for (i = count; i < reads->count; i++) { /* what fn itself has freed it cannot read again */
+    /* Arrays that fn has freed itself cannot be read again. */
+    for (i = count; i < reads->count; i++) {
         if (ignis_array_is_live(reads->arrays[i])) {
             reads->arrays[alive] = reads->arrays[i];
             reads->versions[alive++] = reads->versions[i];
@@ -22736,7 +22953,8 @@ IGNIS__COLD IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *us
     static const char call[] = "ignis_checkpoint";
     ignis_tensor result = IGNIS__ZERO;
     ignis__checkpoint_inputs reads,
-        *before; /* of the inputs first: a function that writes to them would not do the same the second time */
+        /* Of the inputs first: a function that writes to them would not do the same the second time. */
+        *before;
     ignis__checkpoint checkpoint = IGNIS__ZERO;
     ignis__tensor_thread *thread;
     ignis__tensor *held[IGNIS__MAX_INPUTS] = {NULL};
@@ -22771,14 +22989,16 @@ IGNIS__COLD IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *us
     }
     reads.newest = ignis__atomic_load(&ignis__array_ids);
     before = thread->checkpoint_inputs;
-    if (ignis__recording()) /* else an outer checkpoint may reads, whose function this is part of */
+    /* Unrecorded, an outer checkpoint may note the reads of its function, which this is part of. */
+    if (ignis__recording())
         thread->checkpoint_inputs = &reads;
     saw_before = thread->saw_trainable;
     thread->saw_trainable = wanted;
     if (ok)
         result = ignis__checkpoint_run(call, &checkpoint, inputs, count);
     thread->checkpoint_inputs = before;
-    wanted = thread->saw_trainable; /* weights that fn uses beside its inputs may require gradients */
+    /* Weights that fn uses besides its inputs may require gradients. */
+    wanted = thread->saw_trainable;
     thread->saw_trainable = saw_before || wanted;
     if (result.id && wanted && ignis__recording() &&
         !ignis__checkpoint_record(call, &checkpoint, result, held, count, &reads))
@@ -22996,14 +23216,18 @@ IGNIS__COLD IGNIS_API double ignis_gradcheck(ignis_tensor_fn fn, void *user_data
     return worst;
 }
 
-/* --- the tape as a picture --------------------------------------------------------------------------------------------------- */
+/*  >>tensor.tape_dot - the tape as a Graphviz graph: ignis_tape_dot
+
+    Writes the nodes that lead to a tensor, with shapes and the bytes that each keeps. Uses: tape,
+    backward_state.
+    Belongs to the thread that recorded the tape. */
 
 IGNIS__COLD static void ignis__dot_tensor(ignis__string_writer *text, const ignis__tensor *tensor)
 {
     ignis__string_add(text, "%s %s", ignis__shape_write(&tensor->shape).text, ignis__dtypes[tensor->dtype].name);
 }
 
-/*  Draws an entry, and marks those that its inputs come from. */
+/*  Draws a node, and marks the makers of its inputs. */
 static void ignis__dot_node(ignis__string_writer *text, const ignis__node *node)
 {
     int64_t bytes = 0;
@@ -23054,7 +23278,8 @@ IGNIS__COLD IGNIS_API int64_t ignis_tape_dot(ignis_tensor handle, char *out, siz
         node->drawn = true;
         ignis__tensor_hold_again(tensor);
     }
-    for (; node; node = before) { /* newest first: whoever uses an entry has been met before it */
+    /* The latest first: users of a node come before it. */
+    for (; node; node = before) {
         if (node->drawn)
             ignis__dot_node(&text, node);
         node->drawn = false;
@@ -23066,9 +23291,12 @@ IGNIS__COLD IGNIS_API int64_t ignis_tape_dot(ignis_tensor handle, char *out, siz
     return (int64_t)text.length;
 }
 
-/* --- shutdown ------------------------------------------------------------------------------------------------------------- */
+/*  >>tensor.shutdown - ends every tensor and tape at ignis_shutdown
 
-/*  Ends every tensor; reports those that are alive, outside of the tape. */
+    Reports tensors that are still alive. Called once, when no other thread uses Ignis.
+    Uses: tensor, tape, scope. */
+
+/*  Ends every tensor; reports those that are alive, except on the tape. */
 static void ignis__tensors_close(const char *call)
 {
     ignis__tensor *tensor;
@@ -25325,9 +25553,12 @@ IGNIS_API ignis_tensor ignis_matmul_f8(ignis_tensor a, ignis_tensor b, ignis_ten
     return ignis__op_end(&op, out, NULL);
 }
 
-/* --- new tensors by a kernel: random ones, and those of a pattern ------------------------------------------------------------------ */
+/*  >>tensor.creation - new tensors that a kernel fills: random numbers, arange, linspace, eye
 
-/*  By a kernel of elements: params are the address, ..., the number of elements. random, *step: its numbers and their counter (null: none). */
+    Uses: tensor; the kernels PATTERN and RANDOM. Random numbers and their counter belong to the thread. */
+
+/*  Creates a tensor by an elementwise kernel; params are the address, ..., the number of elements. random,
+    *step: the numbers and their counter; NULL if there are none. */
 IGNIS__COLD static ignis_tensor ignis__tensor_create_by_kernel(const char *call, ignis__builtin builtin,
                                                                ignis_shape shape, const ignis_tensor_desc *desc,
                                                                void **params, int last, ignis__random *random,
@@ -25380,7 +25611,8 @@ IGNIS_API ignis_tensor ignis_tensor_randn(ignis_shape shape, const ignis_tensor_
     return ignis__tensor_random("ignis_tensor_randn", IGNIS__BUILTIN_RANDN, shape, desc);
 }
 
-/*  Numbers in a row; where count is negative, the ends are no line. */
+/*  Creates a tensor of numbers at equal distances. A negative count: the ends give no line, and it is
+    reported. */
 IGNIS__COLD static ignis_tensor ignis__tensor_create_line(const char *call, double start, double end, double step,
                                                           int64_t middle, int64_t count, const ignis_tensor_desc *desc)
 {
@@ -28812,7 +29044,7 @@ static bool ignis__tensor_wants_column_sums(ignis__tensor *tensor)
     is added to something. */
 static bool ignis__gradient_wants_column_sums(void)
 {
-    ignis__tensor *tensor = ignis__tensor_thread_now()->pass->at->inputs[0];
+    ignis__tensor *tensor = ignis__tensor_thread_now()->pass->node->inputs[0];
     const ignis__node *node = ignis__backward_pass_find_maker(tensor);
     int i;
     if (!node || node->backward_fn != ignis__add_backward)

@@ -1,28 +1,31 @@
 /* >>ops.index --------------------------------------------------------------------------------------------------- */
 
-/*  ignis_gather - elements by index along a dimension: for dim 0, out[i, j, ...] = tensor[index[i, j, ...], j, ...]. Any dtype.
-    Shapes: index, of i32 or i64, has the tensor's dimensions, is of any size along dim and of the tensor's at most along the others; the
-    result has its shape. An index outside gives NaN, of an integer dtype 0, and no gradient. The gradient is summed in a fixed order.
+/*  ignis_gather - elements by index along a dimension: for dim 0, out[i, j, ...] = tensor[index[i, j, ...],
+    j, ...]. Any dtype.
+    Shapes: index, of i32 or i64, has the tensor's dimensions, is of any size along dim and of the tensor's at
+    most along the others; the result has its shape. An index outside gives NaN, of an integer dtype 0, and no
+    gradient. The gradient is summed in a fixed order.
     Returns: the tensor, or no handle.
-    Errors: FREED, SHAPE (no such dimension, index too large), DTYPE, DEVICE, ARGUMENT (never written to), MEMORY, LIBRARY, COMPILE, CUDA;
-    in backward UNSUPPORTED (2^31 elements).
+    Errors: FREED, SHAPE (no such dimension, index too large), DTYPE, DEVICE, ARGUMENT (never written to),
+    MEMORY, LIBRARY, COMPILE, CUDA; in backward UNSUPPORTED (2^31 elements).
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_gather(ignis_tensor tensor, int dim, ignis_tensor index);
 
-/*  ignis_index_select - slices along a dimension by index: for dim 0, out[i, ...] = tensor[index[i], ...]. Any dtype.
-    Shapes: index, of i32 or i64, is [n]; the result is the tensor's with n along dim. Indices outside, and the gradient, as for
-    ignis_gather.
+/*  ignis_index_select - slices along a dimension by index: for dim 0, out[i, ...] = tensor[index[i], ...].
+    Any dtype.
+    Shapes: index, of i32 or i64, is [n]; the result is the tensor's with n along dim. Indices outside, and
+    the gradient, as for ignis_gather.
     Returns: the tensor, or no handle.
     Errors: as ignis_gather.
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_index_select(ignis_tensor tensor, int dim, ignis_tensor index);
 
-/*  ignis_scatter_add - the tensor, with the elements of src added by index: for dim 0, out[index[i, j, ...], j, ...] += src[i, j, ...]
-    Any dtype.
-    Shapes: src that of index, index as for ignis_gather. What belongs to an index outside is dropped. Sums are in f32 (f64 in f64), rounded
-    once, in a fixed order: equal inputs give equal bits.
+/*  ignis_scatter_add - the tensor, with the elements of src added by index: for dim 0, out[index[i, j, ...],
+    j, ...] += src[i, j, ...] Any dtype.
+    Shapes: src that of index, index as for ignis_gather. What belongs to an index outside is dropped. Sums
+    are in f32 (f64 in f64), rounded once, in a fixed order: equal inputs give equal bits.
     Returns: the tensor, or no handle.
     Errors: as ignis_gather; UNSUPPORTED (2^31 elements).
     Ownership: as ignis_tensor_from_host.
@@ -30,9 +33,11 @@ IGNIS_API ignis_tensor ignis_index_select(ignis_tensor tensor, int dim, ignis_te
 IGNIS_API ignis_tensor ignis_scatter_add(ignis_tensor tensor, int dim, ignis_tensor index, ignis_tensor src);
 
 /*  ignis_one_hot - rows of zeros with a 1 at each id: out[..., c] = ids[...] == c, of any dtype
-    Shapes: ids, of i32 or i64, any; the result is that of ids with classes behind it. An id that is no class gives zeros.
+    Shapes: ids, of i32 or i64, any; the result is that of ids with classes behind it. An id that is no class
+    gives zeros.
     Returns: the tensor, which has no gradient, or no handle.
-    Errors: FREED, SHAPE, DTYPE, ARGUMENT (classes below 0, no such dtype, never written to), MEMORY, LIBRARY, COMPILE, CUDA.
+    Errors: FREED, SHAPE, DTYPE, ARGUMENT (classes below 0, no such dtype, never written to), MEMORY, LIBRARY,
+    COMPILE, CUDA.
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_one_hot(ignis_tensor ids, int64_t classes, ignis_dtype dtype);

@@ -73,7 +73,7 @@ static bool ignis__tensor_wants_column_sums(ignis__tensor *tensor)
     is added to something. */
 static bool ignis__gradient_wants_column_sums(void)
 {
-    ignis__tensor *tensor = ignis__tensor_thread_now()->pass->at->inputs[0];
+    ignis__tensor *tensor = ignis__tensor_thread_now()->pass->node->inputs[0];
     const ignis__node *node = ignis__backward_pass_find_maker(tensor);
     int i;
     if (!node || node->backward_fn != ignis__add_backward)

@@ -1,7 +1,8 @@
 /* >>ops.loss ---------------------------------------------------------------------------------------------------- */
 
-/*  What a function gives of many losses: each element of the first input has one, or each row, as the function says. Losses, their mean and their
-    sum are of f32, or f64 where an input is: a scaled loss (ignis_scale_loss) does not overflow, and its gradient is rounded once. */
+/*  What a function gives of many losses: each element of the first input has one, or each row, as the
+    function says. Losses, their mean and their sum are of f32, or f64 where an input is: a scaled loss
+    (ignis_scale_loss) does not overflow, and its gradient is rounded once. */
 typedef enum ignis_reduction {
     IGNIS_REDUCTION_MEAN = 0, /* of the losses that count, [1]; NaN where there are none, and the gradient 0 */
     IGNIS_REDUCTION_SUM,      /* [1] */
@@ -9,10 +10,11 @@ typedef enum ignis_reduction {
     IGNIS_REDUCTION_COUNT
 } ignis_reduction;
 
-/*  ignis_mse_loss - (x - target)^2 of each element; ignis_l1_loss - |x - target|; ignis_huber_loss - d^2 / 2 of d = |x - target| where d is below
-    delta, delta (d - delta / 2) elsewhere (Huber, Robust Estimation of a Location Parameter, 1964)
-    One pass over memory, and one for the gradients, of x and of targets. PyTorch's smooth_l1_loss with beta is ignis_huber_loss with delta = beta,
-    divided by beta. Losses that are not here are a line each: see ON FORMULAS.
+/*  ignis_mse_loss - (x - target)^2 of each element; ignis_l1_loss - |x - target|; ignis_huber_loss - d^2 / 2
+    of d = |x - target| where d is below delta, delta (d - delta / 2) elsewhere (Huber, Robust Estimation of a
+    Location Parameter, 1964) One pass over memory, and one for the gradients, of x and of targets. PyTorch's
+    smooth_l1_loss with beta is ignis_huber_loss with delta = beta, divided by beta. Losses that are not here
+    are a line each: see ON FORMULAS.
     Shapes: equal; targets of any dtype, x of a floating one.
     Returns: the tensor, or no handle.
     Errors: those of ignis_map; ARGUMENT (no such reduction, delta not above 0), SHAPE, DTYPE.
@@ -29,18 +31,21 @@ typedef struct ignis_bce_desc {
     ignis_reduction reduction; /* IGNIS_REDUCTION_MEAN */
 } ignis_bce_desc;
 
-/*  ignis_bce_with_logits - binary cross-entropy of each element: -weight (pos_weight t log(p) + (1 - t) log(1 - p)), with p = sigmoid(logit)
-    From the logits themselves, so that nothing overflows and small losses keep their digits. One pass, and one for the gradients.
-    Shapes: targets that of logits, of any dtype, from 0 to 1; weights spread over it. desc may be null for all defaults.
+/*  ignis_bce_with_logits - binary cross-entropy of each element: -weight (pos_weight t log(p) + (1 - t) log(1
+    - p)), with p = sigmoid(logit) From the logits themselves, so that nothing overflows and small losses keep
+    their digits. One pass, and one for the gradients.
+    Shapes: targets that of logits, of any dtype, from 0 to 1; weights spread over it. desc may be null for
+    all defaults.
     Returns: the tensor, or no handle.
     Errors: those of ignis_map; ARGUMENT (no such reduction), SHAPE, DTYPE.
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_bce_with_logits(ignis_tensor logits, ignis_tensor targets, const ignis_bce_desc *desc);
 
-/*  ignis_kl_div - the Kullback-Leibler divergence of each row: the sum over the last dimension of t (log(t) - x), 0 where t is 0
-    As in PyTorch, x are log-probabilities, and targets probabilities, or with log_targets log-probabilities, too. The mean is over rows
-    (PyTorch's "batchmean"). One pass, one over the rows' losses, and one for the gradients.
+/*  ignis_kl_div - the Kullback-Leibler divergence of each row: the sum over the last dimension of t (log(t) -
+    x), 0 where t is 0 As in PyTorch, x are log-probabilities, and targets probabilities, or with log_targets
+    log-probabilities, too. The mean is over rows (PyTorch's "batchmean"). One pass, one over the rows'
+    losses, and one for the gradients.
     Shapes: equal, [..., classes]; without reduction the result is [...], or [1].
     Returns: the tensor, or no handle.
     Errors: those of ignis_map; ARGUMENT (no such reduction), SHAPE, DTYPE.
@@ -48,9 +53,10 @@ IGNIS_API ignis_tensor ignis_bce_with_logits(ignis_tensor logits, ignis_tensor t
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_kl_div(ignis_tensor x, ignis_tensor targets, bool log_targets, ignis_reduction reduction);
 
-/*  ignis_cosine_similarity - the cosine of the angle between rows: a b / (|a| |b|), sums over the last dimension
-    Each length counts as 1e-8 at least. Two norms, a sum and a formula. The loss for y = 1 (alike) or -1 is a line:
-    ignis_map_mean("y > 0 ? 1 - c : max(c - margin, 0)", IGNIS_INPUTS(c, y, IGNIS_VALUE(margin, 0.5))).
+/*  ignis_cosine_similarity - the cosine of the angle between rows: a b / (|a| |b|), sums over the last
+    dimension Each length counts as 1e-8 at least. Two norms, a sum and a formula. The loss for y = 1 (alike)
+    or -1 is a line: ignis_map_mean("y > 0 ? 1 - c : max(c - margin, 0)", IGNIS_INPUTS(c, y,
+    IGNIS_VALUE(margin, 0.5))).
     Shapes: equal, [..., n]; the result is [...], or [1], of f32, or f64 where an input is.
     Returns: the tensor, or no handle.
     Errors: those of ignis_map; SHAPE, DTYPE.
@@ -70,26 +76,29 @@ typedef struct ignis_cross_entropy_desc {
 } ignis_cross_entropy_desc;
 
 /*  ignis_cross_entropy - mean or sum over rows of log(sum of exp(logits)) - logits[target]
-    Shapes: logits [..., classes]; targets, of i32 or i64, [...]; the result is [1], of f32, or f64 for logits of f64. desc may be null for
-    all defaults.
-    A target that is no class and not ignored makes the loss and the gradient of its row NaN, and so does a row of nothing but -infinity. Where all
-    rows are ignored the mean is NaN, and the gradient 0. What all logits of a row have in common costs neither loss nor gradient any digits.
-    With label_smoothing e the target is 1 - e at its class, and e / classes is added to every class (Szegedy et al., Rethinking the Inception
-    Architecture for Computer Vision, 2016). That, and IGNIS_REDUCTION_NONE (a loss for each row, [...]), are computed by formulas: two walks over the
-    logits, and one in backward, which needs them; fewer than 2^24 classes.
-    The gradient of f32, f64 and bf16 is computed with the loss, and backward only passes it on; it is scaled, and rounded once more, where
-    the gradient of the loss is not 1.
+    Shapes: logits [..., classes]; targets, of i32 or i64, [...]; the result is [1], of f32, or f64 for logits
+    of f64. desc may be null for all defaults.
+    A target that is no class and not ignored makes the loss and the gradient of its row NaN, and so does a
+    row of nothing but -infinity. Where all rows are ignored the mean is NaN, and the gradient 0. What all
+    logits of a row have in common costs neither loss nor gradient any digits. With label_smoothing e the
+    target is 1 - e at its class, and e / classes is added to every class (Szegedy et al., Rethinking the
+    Inception Architecture for Computer Vision, 2016). That, and IGNIS_REDUCTION_NONE (a loss for each row,
+    [...]), are computed by formulas: two walks over the logits, and one in backward, which needs them; fewer
+    than 2^24 classes.
+    The gradient of f32, f64 and bf16 is computed with the loss, and backward only passes it on; it is scaled,
+    and rounded once more, where the gradient of the loss is not 1.
     Returns: the tensor, or no handle.
-    Errors: FREED, ARGUMENT (desc->classes outside of 1 to the columns, reduction, label_smoothing), SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY,
-    COMPILE, CUDA, UNSUPPORTED (2^30 columns or more).
+    Errors: FREED, ARGUMENT (desc->classes outside of 1 to the columns, reduction, label_smoothing), SHAPE,
+    DTYPE, DEVICE, MEMORY, LIBRARY, COMPILE, CUDA, UNSUPPORTED (2^30 columns or more).
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits, ignis_tensor targets,
                                            const ignis_cross_entropy_desc *desc);
 
-/*  ignis_nll_loss - -x[target] of each row, for log-probabilities x: what ignis_cross_entropy has behind its logarithm
-    A pass over all of x, one over the rows' losses, and one that writes the gradient. Ignored rows and targets that are no class as in
-    ignis_cross_entropy; label_smoothing has to be 0. desc may be null for all defaults. ignis_log_softmax gives such x.
+/*  ignis_nll_loss - -x[target] of each row, for log-probabilities x: what ignis_cross_entropy has behind its
+    logarithm A pass over all of x, one over the rows' losses, and one that writes the gradient. Ignored rows
+    and targets that are no class as in ignis_cross_entropy; label_smoothing has to be 0. desc may be null for
+    all defaults. ignis_log_softmax gives such x.
     Shapes: x [..., classes]; targets, of i32 or i64, [...]; without reduction the result is [...], or [1].
     Returns: the tensor, or no handle.
     Errors: those of ignis_cross_entropy; UNSUPPORTED (label_smoothing).
@@ -97,18 +106,22 @@ IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits, ignis_tensor tar
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_nll_loss(ignis_tensor x, ignis_tensor targets, const ignis_cross_entropy_desc *desc);
 
-/*  ignis_linear_cross_entropy - the cross-entropy of the logits hidden weight^T, which are never there as a whole
-    The same as ignis_cross_entropy(ignis_matmul_t(hidden, weight), targets, desc), for vocabularies whose logits are larger than all else: they
-    are made in chunks of desc->chunk rows, and so is their gradient. The gradients of hidden and weight are computed with the loss; backward passes
-    them on, or scales them, and rounds them once more, where the gradient of the loss is not 1. For f16, whose range is small, backward computes
-    them from the logits, which it makes once more: a fourth product. Sums over chunks have a fixed order, in f32 at least.
-    Rows of hidden that are ignored, and rows of weight behind desc->classes, have to be finite: the gradients multiply them by 0.
-    Its price is memory for a chunk of logits, both gradients from forward on, and for 16-bit types with more than one chunk 6 bytes for each
+/*  ignis_linear_cross_entropy - the cross-entropy of the logits hidden weight^T, which are never there as a
+    whole The same as ignis_cross_entropy(ignis_matmul_t(hidden, weight), targets, desc), for vocabularies
+    whose logits are larger than all else: they are made in chunks of desc->chunk rows, and so is their
+    gradient. The gradients of hidden and weight are computed with the loss; backward passes them on, or
+    scales them, and rounds them once more, where the gradient of the loss is not 1. For f16, whose range is
+    small, backward computes them from the logits, which it makes once more: a fourth product. Sums over
+    chunks have a fixed order, in f32 at least. Rows of hidden that are ignored, and rows of weight behind
+    desc->classes, have to be finite: the gradients multiply them by 0. Its price is memory for a chunk of
+    logits, both gradients from forward on, and for 16-bit types with more than one chunk 6 bytes for each
     element of weight meanwhile; and a pass over weight and its sum for each chunk: small chunks are slow.
-    Shapes: hidden [..., n], weight [classes, n], of one dtype; targets, of i32 or i64, [...]; the result is [1], of f32, or f64 for f64.
+    Shapes: hidden [..., n], weight [classes, n], of one dtype; targets, of i32 or i64, [...]; the result is
+    [1], of f32, or f64 for f64.
     Returns: the tensor, or no handle.
-    Errors: FREED, ARGUMENT (desc->classes outside of 1 to the rows of weight, reduction, chunk below 0), SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY,
-    COMPILE, CUDA, UNSUPPORTED (n or classes of 2^30 or more; label_smoothing, IGNIS_REDUCTION_NONE).
+    Errors: FREED, ARGUMENT (desc->classes outside of 1 to the rows of weight, reduction, chunk below 0),
+    SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY, COMPILE, CUDA, UNSUPPORTED (n or classes of 2^30 or more;
+    label_smoothing, IGNIS_REDUCTION_NONE).
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_linear_cross_entropy(ignis_tensor hidden, ignis_tensor weight, ignis_tensor targets,

@@ -1,11 +1,12 @@
 /* >>ops.pointwise ----------------------------------------------------------------------------------------------- */
 
 /*  ignis_add, ignis_sub, ignis_mul - a + b, a - b and a * b, element by element
-    Shapes: b has the shape of a, or spreads over it: compared from the last dimension on, b may lack leading dimensions, or have 1 for one
-    dimension or several neighbouring ones. So b may be a row, a column or a single element. The gradient of b is summed
-    accordingly, in a fixed order.
+    Shapes: b has the shape of a, or spreads over it: compared from the last dimension on, b may lack leading
+    dimensions, or have 1 for one dimension or several neighbouring ones. So b may be a row, a column or a
+    single element. The gradient of b is summed accordingly, in a fixed order.
     Returns: the tensor, or no handle.
-    Errors: FREED, SHAPE (b does not spread over a), DTYPE, DEVICE, ARGUMENT (never written to), MEMORY, LIBRARY, COMPILE, CUDA.
+    Errors: FREED, SHAPE (b does not spread over a), DTYPE, DEVICE, ARGUMENT (never written to), MEMORY,
+    LIBRARY, COMPILE, CUDA.
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_add(ignis_tensor a, ignis_tensor b);
@@ -14,7 +15,8 @@ IGNIS_API ignis_tensor ignis_mul(ignis_tensor a, ignis_tensor b);
 
 /*  ignis_add_bias - add a bias [cols] to each row of a tensor [..., cols]
     Returns: the tensor, or no handle.
-    Errors: FREED, SHAPE (the bias is not [cols]), DTYPE, DEVICE, ARGUMENT (never written to), MEMORY, LIBRARY, COMPILE, CUDA.
+    Errors: FREED, SHAPE (the bias is not [cols]), DTYPE, DEVICE, ARGUMENT (never written to), MEMORY,
+    LIBRARY, COMPILE, CUDA.
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_add_bias(ignis_tensor tensor, ignis_tensor bias);
@@ -34,11 +36,13 @@ IGNIS_API ignis_tensor ignis_scale(ignis_tensor tensor, double factor);
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_cast(ignis_tensor tensor, ignis_dtype dtype);
 
-/*  ignis_dropout - set each element to zero with the given probability, and divide the others by 1 - probability
-    Which ones follows from ignis_seed and the calls since; backward computes the mask again, so none is kept. In a graph it also follows
-    from how often that was launched: see ignis_graph_launch. For evaluation leave it out.
+/*  ignis_dropout - set each element to zero with the given probability, and divide the others by 1 -
+    probability Which ones follows from ignis_seed and the calls since; backward computes the mask again, so
+    none is kept. In a graph it also follows from how often that was launched: see ignis_graph_launch. For
+    evaluation leave it out.
     Returns: the tensor, or no handle.
-    Errors: FREED, DTYPE, ARGUMENT (probability outside 0 to below 1, never written to), MEMORY, LIBRARY, COMPILE, CUDA.
+    Errors: FREED, DTYPE, ARGUMENT (probability outside 0 to below 1, never written to), MEMORY, LIBRARY,
+    COMPILE, CUDA.
     Ownership: as ignis_tensor_from_host.
     Threads: any; each thread has its own sequence of random numbers. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_dropout(ignis_tensor tensor, double probability);

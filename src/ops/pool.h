@@ -1,8 +1,8 @@
 /* >>ops.image --------------------------------------------------------------------------------------------------- */
 
-/*  Images are channels-last, [n, height, width, channels], and signals [n, length, channels]. Of the two numbers of a dimension in a desc the first
-    is of rows, the second of columns; a signal's is the first, and its second is 0. Gradients are gathered in a fixed order: equal
-    inputs give equal bits. */
+/*  Images are channels-last, [n, height, width, channels], and signals [n, length, channels]. Of the two
+    numbers of a dimension in a desc the first is of rows, the second of columns; a signal's is the first, and
+    its second is 0. Gradients are gathered in a fixed order: equal inputs give equal bits. */
 
 typedef struct ignis_pool_desc {
     int window[2];  /* required: rows and columns that a result is made of */
@@ -14,15 +14,17 @@ typedef struct ignis_pool_desc {
         exclude_padding; /* of ignis_avg_pool: divide by the elements inside of the image (false: by those in the padding too) */
 } ignis_pool_desc;
 
-/*  ignis_max_pool, ignis_avg_pool - the largest or the average element of each window, channel by channel, as in PyTorch
-    Shapes: x [n, height, width, channels] or [n, length, channels]; the result has (size + 2 padding - window) / stride + 1 rows and columns,
-    rounded down, or up with ceil_mode. Padding is minus infinity to ignis_max_pool, zero to ignis_avg_pool. NaN is the largest
-    number. The first of equal elements has the gradient (with NaN, the last NaN). The average over all of an image is
-    ignis_mean_dim(ignis_reshape(x, IGNIS_SHAPE(n, -1, channels)), 1).
+/*  ignis_max_pool, ignis_avg_pool - the largest or the average element of each window, channel by channel, as
+    in PyTorch
+    Shapes: x [n, height, width, channels] or [n, length, channels]; the result has (size + 2 padding -
+    window) / stride + 1 rows and columns, rounded down, or up with ceil_mode. Padding is minus infinity to
+    ignis_max_pool, zero to ignis_avg_pool. NaN is the largest number. The first of equal elements has the
+    gradient (with NaN, the last NaN). The average over all of an image is ignis_mean_dim(ignis_reshape(x,
+    IGNIS_SHAPE(n, -1, channels)), 1).
     Returns: the tensor, or no handle.
-    Errors: FREED, ARGUMENT (null desc, window below 1, stride or padding below 0, padding above half of the window, a second number for a
-    signal), SHAPE (no image nor signal, too small for the window), DTYPE, MEMORY, LIBRARY, COMPILE, CUDA, UNSUPPORTED (height, width, channels
-    or window of 2^28 or more).
+    Errors: FREED, ARGUMENT (null desc, window below 1, stride or padding below 0, padding above half of the
+    window, a second number for a signal), SHAPE (no image nor signal, too small for the window), DTYPE,
+    MEMORY, LIBRARY, COMPILE, CUDA, UNSUPPORTED (height, width, channels or window of 2^28 or more).
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_max_pool(ignis_tensor x, const ignis_pool_desc *desc);

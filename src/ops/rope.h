@@ -13,13 +13,16 @@ typedef struct ignis_rope_desc {
 } ignis_rope_desc;
 
 /*  ignis_rope - rotary position embedding, in the half-rotating order of Llama and Qwen
-    Shapes: x [..., seq, num_heads * head_dim]; the position of a row is its index in seq plus desc->pos_offset. Elements i and
-    i + head_dim / 2 of every head turn by position * inv_freq[i], an angle in f64 for x of f64, else in f32. Frequencies on the device are read
-    as the kernel runs, so a graph reads them anew at each launch; backward reads them again.
+    Shapes: x [..., seq, num_heads * head_dim]; the position of a row is its index in seq plus
+    desc->pos_offset. Elements i and i + head_dim / 2 of every head turn by position * inv_freq[i], an angle
+    in f64 for x of f64, else in f32. Frequencies on the device are read as the kernel runs, so a graph reads
+    them anew at each launch; backward reads them again.
     Returns: the tensor, or no handle.
-    Errors: FREED, ARGUMENT (null desc, num_heads below 1, base not positive, pos_offset beyond 2^31, inv_freq_count or the array's numel is
-    not head_dim / 2, frequencies given twice or never written to), SHAPE (the last dimension is not num_heads times an even head_dim), DTYPE,
-    DEVICE, MEMORY, LIBRARY, COMPILE, CUDA, UNSUPPORTED (head_dim above 512).
-    Ownership: as ignis_tensor_from_host; inv_freq may be reused when the call returns, and inv_freq_array be freed.
+    Errors: FREED, ARGUMENT (null desc, num_heads below 1, base not positive, pos_offset beyond 2^31,
+    inv_freq_count or the array's numel is not head_dim / 2, frequencies given twice or never written to),
+    SHAPE (the last dimension is not num_heads times an even head_dim), DTYPE, DEVICE, MEMORY, LIBRARY,
+    COMPILE, CUDA, UNSUPPORTED (head_dim above 512).
+    Ownership: as ignis_tensor_from_host; inv_freq may be reused when the call returns, and inv_freq_array be
+    freed.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_rope(ignis_tensor x, const ignis_rope_desc *desc);

@@ -1,12 +1,12 @@
 /* >>ops.sort ---------------------------------------------------------------------------------------------------- */
 
-/*  ignis_sort - elements along a dimension in order, stable; ignis_topk - the k largest or smallest ones, in order. Any dtype.
-    A negative dim counts from the last one on. NaN counts as larger than all numbers, both zeros as equal; of equal elements the first
-    comes first. *indices, where indices is not null, becomes a tensor of i64 with where each element comes from along dim; it has no
-    gradient, the result has.
+/*  ignis_sort - elements along a dimension in order, stable; ignis_topk - the k largest or smallest ones, in
+    order. Any dtype. A negative dim counts from the last one on. NaN counts as larger than all numbers, both
+    zeros as equal; of equal elements the first comes first. *indices, where indices is not null, becomes a
+    tensor of i64 with where each element comes from along dim; it has no gradient, the result has.
     Returns: the tensor, or no handle, and none in *indices.
-    Errors: FREED, SHAPE (no such dimension), ARGUMENT (k outside of the dimension, never written to), MEMORY, LIBRARY, COMPILE, CUDA,
-    UNSUPPORTED (2^31 elements along dim).
+    Errors: FREED, SHAPE (no such dimension), ARGUMENT (k outside of the dimension, never written to), MEMORY,
+    LIBRARY, COMPILE, CUDA, UNSUPPORTED (2^31 elements along dim).
     Ownership: as ignis_tensor_from_host, for both.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_sort(ignis_tensor tensor, int dim, bool descending, ignis_tensor *indices);

@@ -1,6 +1,14 @@
-/* --- backward ---------------------------------------------------------------------------------------------------------- */
+/*  >>tensor.backward_pass - runs the tape from the last node to the first
 
-/*  *sum += gradient as ignis__gradient_add does it, or *sum = gradient where that is the whole, with the sum in it. */
+    Calls the backward function of each node that a gradient has reached, adds up gradients, writes those of
+    leaves at the end.
+    Uses: backward_state, gradient, tape, scope. Calls functions of rules, which may begin a backward pass of
+    their own.
+    Invariants: after a failure no leaf has changed; the output of the running node is held.
+    Locks: none is held while a backward function runs. Only the thread of a tape runs its nodes. */
+
+/*  *sum += gradient as ignis__gradient_add does it, or *sum = gradient if that is the total, which includes
+    the sum. */
 static bool ignis__backward_pass_add(const ignis__backward_pass *pass, ignis__array **sum, ignis__array *gradient,
                                      bool whole)
 {
@@ -11,7 +19,7 @@ static bool ignis__backward_pass_add(const ignis__backward_pass *pass, ignis__ar
     return ignis__gradient_add(pass->call, sum, gradient);
 }
 
-/*  Gives a gradient, whose claim is taken over, to a leaf. */
+/*  Adds a gradient, whose claim is taken over, to a leaf. */
 static bool ignis__backward_pass_add_to_leaf(ignis__backward_pass *pass, ignis__tensor *leaf, ignis__array *gradient,
                                              bool whole)
 {
@@ -28,7 +36,7 @@ static bool ignis__backward_pass_add_to_leaf(ignis__backward_pass *pass, ignis__
     return false;
 }
 
-/*  Whether a gradient can still be given to an input of an entry. */
+/*  Checks that an input of a node can still receive a gradient. */
 static bool ignis__backward_pass_accepts(const ignis__backward_pass *pass, const ignis__tensor *tensor,
                                          const ignis__tape_state *tape_state)
 {
@@ -51,7 +59,7 @@ static bool ignis__backward_pass_accepts(const ignis__backward_pass *pass, const
     return false;
 }
 
-/*  Gives a gradient, whose claim is taken over, to a held tensor on the way. */
+/*  Adds a gradient, whose claim is taken over, to a held tensor that the pass is yet to reach. */
 static bool ignis__backward_pass_add_to(ignis__backward_pass *pass, ignis__tensor *tensor, ignis__array *gradient,
                                         bool whole)
 {
@@ -63,28 +71,31 @@ static bool ignis__backward_pass_add_to(ignis__backward_pass *pass, ignis__tenso
     if (!tape_state.node)
         return ignis__backward_pass_add_to_leaf(pass, tensor, gradient, whole);
     if (!tape_state.node->grad)
-        ignis__tensor_hold_again(
-            tensor); /* the output is held until its entry is done: nothing else may keep it alive */
+        /* The output is held until its node is done: nothing else may keep it alive. */
+        ignis__tensor_hold_again(tensor);
     return ignis__backward_pass_add(pass, &tape_state.node->grad, gradient, whole);
 }
 
-/*  For a backward function that is running: what its pass has as the gradient of an input by now; null: nothing yet. */
+/*  Called by a running backward function: returns what the pass has as the gradient of an input so far. NULL
+    if nothing yet. */
 static ignis__array *ignis__backward_pass_input_sum(int input)
 {
     const ignis__backward_pass *pass = ignis__tensor_thread_now()->pass;
-    ignis__tensor *tensor = pass->at->inputs[input];
+    ignis__tensor *tensor = pass->node->inputs[input];
     const ignis__node *maker = ignis__tensor_tape_state(tensor).node;
     const ignis__leaf_state *leaf = !maker && pass->count ? *ignis__backward_pass_find_leaf(pass, tensor) : NULL;
     return maker ? maker->grad : leaf ? leaf->sum : NULL;
 }
 
-/*  For a backward function that is running: the gradient that it gives for an input is the whole, and has ignis__backward_pass_input_sum in it. */
+/*  Called by a running backward function: its gradient of an input is the total, and includes
+    ignis__backward_pass_input_sum. */
 static void ignis__backward_pass_mark_summed(int input)
 {
-    ignis__tensor_thread_now()->pass->taken |= (uint64_t)1 << input;
+    ignis__tensor_thread_now()->pass->summed_inputs |= (uint64_t)1 << input;
 }
 
-/*  For a backward function that is running: the entry of its pass's tape that made a tensor; null: none did. */
+/*  Called by a running backward function: finds the node of the pass's tape that made a tensor. NULL if there
+    is none. */
 static const ignis__node *ignis__backward_pass_find_maker(ignis__tensor *tensor)
 {
     ignis__tape_state tape_state = ignis__tensor_tape_state(tensor);
@@ -93,41 +104,44 @@ static const ignis__node *ignis__backward_pass_find_maker(ignis__tensor *tensor)
 
 static void ignis__backward_pass_drop_column_sums(ignis__backward_pass *pass)
 {
-    if (pass->summed)
-        ignis__array_unclaim(pass->call, pass->summed);
+    if (pass->offered)
+        ignis__array_unclaim(pass->call, pass->offered);
     if (pass->sums)
         ignis__array_unclaim(pass->call, pass->sums);
-    pass->summed = pass->sums = NULL;
+    pass->offered = pass->sums = NULL;
 }
 
-/*  For a backward function that is running: the gradient that it gives has these sums of its columns, for the function which that goes to and which
-    has a bias. Both are arrays that nobody has claimed yet. */
+/*  Called by a running backward function: offers the column sums of its gradient to the function that
+    receives the gradient and has a bias. Both are arrays that nobody has claimed yet. */
 static void ignis__backward_pass_offer_column_sums(ignis_array gradient, ignis_array sums)
 {
     ignis__backward_pass *pass = ignis__tensor_thread_now()->pass;
     ignis__backward_pass_drop_column_sums(pass);
-    pass->summed = ignis__array_adopt(pass->call, gradient);
+    pass->offered = ignis__array_adopt(pass->call, gradient);
     pass->sums = ignis__array_adopt(pass->call, sums);
 }
 
-/*  The other end: the n sums of the columns of its gradient, which it may give on. No handle: nobody has left them. */
+/*  Takes the n column sums that were offered for a gradient. They may be handed on as a gradient. No handle
+    if none were offered. */
 static ignis_array ignis__backward_pass_take_column_sums(const ignis__array *gradient, int64_t n)
 {
     ignis__backward_pass *pass = ignis__tensor_thread_now()->pass;
     ignis_array sums = IGNIS__ZERO;
-    if (pass->summed && pass->summed->storage == gradient->storage && pass->summed->offset == gradient->offset &&
-        pass->summed->numel == gradient->numel && pass->sums->numel == n) {
-        ignis__array_unclaim(pass->call, pass->summed);
-        pass->summed = NULL;
+    if (pass->offered && pass->offered->storage == gradient->storage && pass->offered->offset == gradient->offset &&
+        pass->offered->numel == gradient->numel && pass->sums->numel == n) {
+        ignis__array_unclaim(pass->call, pass->offered);
+        pass->offered = NULL;
         sums.id = pass->sums->slot.handle;
     }
     return sums;
 }
 
-/*  For a backward function that is running: whether it may run again, so what was saved for it has to stay as it is. */
+/*  Called by a running backward function: returns whether it may run again, so what was saved for it must not
+    change. */
 static bool ignis__backward_pass_retains(void) { return ignis__tensor_thread_now()->pass->retains; }
 
-/*  Checks what a backward function gave for an input, and claims it. Null, and reported, when it does not fit. */
+/*  Checks and claims the array that a backward function gave for an input. NULL, and reported, if it does not
+    fit. */
 static ignis__array *ignis__backward_pass_claim_gradient(const ignis__backward_pass *pass, const ignis__node *node,
                                                          int input, ignis_array handle)
 {
@@ -161,7 +175,7 @@ static ignis__array *ignis__backward_pass_claim_gradient(const ignis__backward_p
     return NULL;
 }
 
-/*  What an entry has saved is as it was when it was recorded. */
+/*  Checks that the arrays a node saved have not changed since it was recorded. */
 static bool ignis__backward_pass_check_saved(const ignis__backward_pass *pass, const ignis__node *node)
 {
     int i;
@@ -171,7 +185,7 @@ static bool ignis__backward_pass_check_saved(const ignis__backward_pass *pass, c
         char view_of[40] = "";
         if (version == node->versions[i] || node->versions[i] == IGNIS__UNWRITTEN)
             continue;
-        if (saved->view) /* which the tape may have made itself, to keep an array of the caller */
+        if (saved->view) /* the tape made this view to keep an array of the caller's */
             snprintf(view_of, sizeof view_of, ", a view of #%llu,", (unsigned long long)saved->parent);
         return ignis__fail_false(IGNIS_DIAG_SAVED_CHANGED, pass->call,
                                  "the gradient of '%s' needs %s %s%s as it was when the operation was recorded, but it "
@@ -183,19 +197,19 @@ static bool ignis__backward_pass_check_saved(const ignis__backward_pass *pass, c
     return true;
 }
 
-/*  Runs the backward function of an entry, between scopes and no-grad sections that it cannot end. */
+/*  Runs the backward function of a node between scopes and no-grad sections that it cannot end. */
 static bool ignis__backward_pass_call_rule(ignis__backward_pass *pass, ignis__node *node,
                                            const ignis_backward_args *args)
 {
     ignis__frame frame;
     ignis_status status;
     ignis__frame_begin(&frame, pass->call, node->name, ignis__tensor_thread_now()->no_grad + 1);
-    pass->at = node;
-    pass->taken = 0;
+    pass->node = node;
+    pass->summed_inputs = 0;
     node->running = true;
     status = node->backward_fn(args);
     node->running = false;
-    pass->at = NULL;
+    pass->node = NULL;
     if (!ignis__frame_end(&frame) && status == IGNIS_OK)
         status = ignis__failed();
     if (pass->failed && status == IGNIS_OK)
@@ -210,7 +224,8 @@ static bool ignis__backward_pass_call_rule(ignis__backward_pass *pass, ignis__no
     return status == IGNIS_OK;
 }
 
-/*  Gives the gradient of an entry's output the output's shape: it came in the shape that the function it is from, or the caller, gave it. */
+/*  Reshapes the gradient of a node's output to the output's shape. It had the shape that the function or the
+    caller gave it. */
 static bool ignis__backward_pass_reshape_gradient(const ignis__backward_pass *pass, ignis__node *node)
 {
     const ignis_shape *shape = &node->output->shape;
@@ -229,7 +244,7 @@ static bool ignis__backward_pass_reshape_gradient(const ignis__backward_pass *pa
     return true;
 }
 
-/*  Runs the backward of one entry, and hands its gradients on. */
+/*  Runs the backward function of one node, and hands its gradients on. */
 static bool ignis__backward_pass_run_node(ignis__backward_pass *pass, ignis__node *node)
 {
     ignis_backward_args args = IGNIS__ZERO;
@@ -256,15 +271,15 @@ static bool ignis__backward_pass_run_node(ignis__backward_pass *pass, ignis__nod
     args.grad_inputs = grads;
     args.user_data = node->user_data;
     ok = ignis__backward_pass_call_rule(pass, node, &args);
-    for (i = 0; i < node->input_count; i++) { /* claim all before any is given on: one array may be there twice */
+    for (i = 0; i < node->input_count; i++) { /* claim all before any is handed on: one array may be there twice */
         given[i] = grads[i].id ? ignis__backward_pass_claim_gradient(pass, node, i, grads[i]) : NULL;
         ok = ok && (given[i] || !grads[i].id || !node->needed[i]);
     }
-    if (!pass->summed) /* so that the sums, if they are among those, belong to who gets them */
+    if (!pass->offered) /* sums that are among the gradients belong to whoever received them */
         ignis__backward_pass_drop_column_sums(pass);
     for (i = 0; i < node->input_count; i++) {
         if (given[i] && ok && node->needed[i])
-            ok = ignis__backward_pass_add_to(pass, node->inputs[i], given[i], pass->taken >> i & 1);
+            ok = ignis__backward_pass_add_to(pass, node->inputs[i], given[i], pass->summed_inputs >> i & 1);
         else if (given[i])
             ignis__array_unclaim(pass->call, given[i]);
     }
@@ -273,14 +288,15 @@ static bool ignis__backward_pass_run_node(ignis__backward_pass *pass, ignis__nod
     return ok;
 }
 
-/*  Walks from the entry of the root back to the first, running those that a gradient has reached, and takes these apart unless it retains them. A
-    pass inside a backward function ends where the enclosing one stands. The output of the entry that the pass is at is held. */
+/*  Runs the nodes from the root's back to the first that a gradient has reached, and destroys them unless the
+    pass retains them. A pass inside a backward function ends at the node of the enclosing pass. The output of
+    the running node is held. */
 static bool ignis__backward_pass_run(ignis__backward_pass *pass, ignis__node *root, ignis__array *gradient)
 {
-    uint64_t end = pass->outer ? pass->outer->at->serial : 0;
+    uint64_t end = pass->outer ? pass->outer->node->serial : 0;
     ignis__node *node = root, *before;
     bool ok = true;
-    ignis__tensor_hold_again(root->output); /* as of every entry with a gradient */
+    ignis__tensor_hold_again(root->output); /* as of every node with a gradient */
     root->grad = gradient;
     ignis__tensor_hold_again(root->output);
     if (!pass->outer && ignis__atomic_load(&ignis__grad_groups))
@@ -307,8 +323,9 @@ static bool ignis__backward_pass_run(ignis__backward_pass *pass, ignis__node *ro
     return ok;
 }
 
-/*  Writes the gradients of leaves. A pass inside a backward function writes those of leaves that the function has made, which wants to read them, and
-    leaves the others to the enclosing pass: so when the outermost one fails, no leaf has changed. */
+/*  Writes the gradients of leaves. A pass inside a backward function writes only leaves that the function
+    made, so that it can read them. The others wait for the enclosing pass: if the outermost one fails, no
+    leaf has changed. */
 static bool ignis__backward_pass_end(ignis__backward_pass *pass, bool ok)
 {
     ignis__leaf_state **link = &pass->leaves, *reached;
@@ -336,7 +353,7 @@ static bool ignis__backward_pass_end(ignis__backward_pass *pass, bool ok)
     return ok;
 }
 
-/*  An array of the caller's that is to be a tensor's gradient, held. Null, and reported, when it does not fit. */
+/*  Holds the caller's array that becomes a tensor's gradient. NULL, and reported, if it does not fit. */
 static ignis__array *ignis__gradient_hold(const char *call, const ignis__tensor *tensor, ignis_array handle,
                                           const char *name)
 {
@@ -358,7 +375,8 @@ static ignis__array *ignis__gradient_hold(const char *call, const ignis__tensor 
     return NULL;
 }
 
-/*  The gradient that a backward starts from, claimed: the caller's, or 1, unwritten where the entry knows it. Null, reported: it does not fit. */
+/*  Returns the claimed gradient that a pass starts from: the caller's, or 1. A node that knows it starts from
+    1 gets it unwritten. NULL, and reported, if it does not fit. */
 static ignis__array *ignis__backward_start(const char *call, const ignis__tensor *tensor, ignis_array grad_output,
                                            bool known)
 {
@@ -369,7 +387,7 @@ static ignis__array *ignis__backward_start(const char *call, const ignis__tensor
         gradient = ignis__gradient_hold(call, tensor, grad_output, "grad_output");
         if (!gradient)
             return NULL;
-        /* through a view, which ends with the pass: the array itself stays the caller's */
+        /* a view, which ends with the pass: the array itself stays the caller's */
         made = ignis__array_view(call, gradient, &gradient->shape, gradient->numel, 0);
         ignis__array_drop(call, gradient);
         return ignis__array_adopt(call, made);
@@ -407,11 +425,11 @@ static ignis_status ignis__backward_from(const char *call, ignis__tensor *tensor
     if (tape_state.node && tape_state.tape != thread->tape)
         return ignis__fail(IGNIS_DIAG_TAPE_OF_OTHER, call,
                            "the tensor was recorded by another thread, whose tape it belongs to");
-    if (thread->pass && !thread->pass->at)
+    if (thread->pass && !thread->pass->node)
         return ignis__fail(IGNIS_DIAG_TAPE_WALKED, call,
                            "a backward of this thread is under way, outside of its backward functions");
-    /* inside a backward function, what is older than its entry waits for the enclosing pass */
-    runs = tape_state.node && (!thread->pass || tape_state.node->serial > thread->pass->at->serial);
+    /* inside a backward function, whatever is older than its node waits for the enclosing pass */
+    runs = tape_state.node && (!thread->pass || tape_state.node->serial > thread->pass->node->serial);
     known = runs && !grad_output.id && tape_state.node->knows_one;
     gradient = ignis__backward_start(call, tensor, grad_output, known);
     if (!gradient)

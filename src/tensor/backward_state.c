@@ -1,40 +1,46 @@
-/* --- one backward: what it has reached, and the groups that it has met --------------------------------------------------------- */
+/*  >>tensor.backward_state - a backward pass: the leaves it has reached, and the groups of leaves it counts
 
-static uint64_t ignis__grad_groups; /* that exist: without any, a backward need not count */
+    Finds leaves by a hash table. Counts how often groups are used, so that a group's gradients are ready
+    before the pass ends.
+    Uses: node, gradient. Belongs to the thread of the pass; tensors are read under their locks.
+    Invariant: at least half of the table is empty. */
+
+static uint64_t ignis__grad_groups; /* groups that exist; a pass need not count if it is 0 */
 static uint64_t ignis__backward_pass_serials;
 
-/*  A group of leaves of which a backward has met one. The outermost one has counted its uses, so it knows when the last is passed. */
+/*  A group of leaves of which a pass has reached one. The outermost pass counts its uses, so it knows the
+    last one. */
 typedef struct ignis__group_state {
     ignis__grad_group *group;
-    bool joins;                /* else its leaves are to this backward as all others are */
+    bool joins;                /* false: its leaves are to this pass like any others */
     bool done;                 /* ready_fn was called */
-    int64_t uses;              /* by entries that the backward has not passed yet */
-    ignis__leaf_state *leaves; /* those that it has reached, or will */
+    int64_t uses;              /* by nodes that the pass has not run yet */
+    ignis__leaf_state *leaves; /* leaves that it has reached or will reach */
     struct ignis__group_state *next;
 } ignis__group_state;
 
-/*  One backward. A backward function that it calls may run another one, inside of it. */
+/*  One backward pass. A backward function that it calls may run another one inside it. */
 typedef struct ignis__backward_pass {
     const char *call;
     ignis__tape *tape;
-    struct ignis__backward_pass *outer; /* in whose backward function this one runs; null: none */
+    struct ignis__backward_pass *outer; /* the pass whose backward function started this one; NULL: none */
     uint64_t serial;
-    bool retains;    /* entries are kept for another backward */
-    ignis__node *at; /* the entry whose backward function is running; null: none is */
-    uint64_t taken;  /* a bit for each input whose gradient that function has added up itself */
-    uint64_t one; /* the gradient that it starts from, by handle, where that is a 1 that nobody has written; else 0 */
-    bool failed;  /* one inside of it has failed, and may have given only a part of its gradients */
-    /* what ignis__backward_pass_offer_column_sums has left: a gradient, null when its sums are given, and the sums of its columns; both claimed */
-    ignis__array *summed, *sums;
-    int64_t nests; /* entries that it has not passed yet and that run a backward of their own */
+    bool retains;           /* nodes are kept for another pass */
+    ignis__node *node;      /* the node whose backward function is running; NULL: none */
+    uint64_t summed_inputs; /* a bit for each input whose gradient that function has added up itself */
+    uint64_t one;           /* the handle of the gradient that it starts from if that is an unwritten 1; else 0 */
+    bool failed;            /* a pass inside it has failed and may have added only some of its gradients */
+    /* the offer of ignis__backward_pass_offer_column_sums: a gradient (NULL after its sums were taken) and
+       its column sums, both claimed */
+    ignis__array *offered, *sums;
+    int64_t nests; /* nodes not run yet that start a pass of their own */
     ignis__group_state *groups;
-    ignis__leaf_state *leaves; /* those that are in no group */
-    ignis__leaf_state *
-        *table; /* a hash table of all by their leaf; a power of two of places, of which at least half are empty */
+    ignis__leaf_state *leaves; /* leaves without a group */
+    ignis__leaf_state **table; /* a hash table of all by their leaf, of a power of two */
     uint32_t count, capacity;
 } ignis__backward_pass;
 
-/*  The place of a leaf in the pass's table, which holds null when the leaf was not reached yet. */
+/*  Returns a leaf's entry in the table of the pass. It holds NULL if the leaf was not reached yet. */
 static ignis__leaf_state **ignis__backward_pass_find_leaf(const ignis__backward_pass *pass, const ignis__tensor *leaf)
 {
     uint32_t i = (leaf->slot.index * 2654435769u >> 7) & (pass->capacity - 1);
@@ -43,7 +49,7 @@ static ignis__leaf_state **ignis__backward_pass_find_leaf(const ignis__backward_
     return &pass->table[i];
 }
 
-/*  Room for one more leaf. */
+/*  Makes room for one more leaf. */
 static bool ignis__backward_pass_grow_table(ignis__backward_pass *pass)
 {
     ignis__backward_pass grown = *pass;
@@ -62,12 +68,13 @@ static bool ignis__backward_pass_grow_table(ignis__backward_pass *pass)
     return true;
 }
 
-/*  The group of a leaf, for the outermost pass: *met is null where the leaf has none, or where it does not join. */
-static bool ignis__backward_pass_join_group(ignis__backward_pass *pass, ignis__tensor *leaf, ignis__group_state **met)
+/*  Finds the group of a leaf for the outermost pass. *state is NULL if the leaf has none, or if the group
+    does not join. */
+static bool ignis__backward_pass_join_group(ignis__backward_pass *pass, ignis__tensor *leaf, ignis__group_state **state)
 {
     ignis__grad_group *group;
     ignis__group_state *known;
-    *met = NULL;
+    *state = NULL;
     ignis__mutex_lock(&leaf->slot.lock);
     group = leaf->group;
     if (group && !ignis__pool_hold_more(group->owner))
@@ -90,11 +97,12 @@ static bool ignis__backward_pass_join_group(ignis__backward_pass *pass, ignis__t
         known->next = pass->groups;
         pass->groups = known;
     }
-    *met = known->joins ? known : NULL;
+    *state = known->joins ? known : NULL;
     return true;
 }
 
-/*  What the pass knows of a held leaf. Null, and reported: out of memory, or the leaf's group cannot be met now. */
+/*  Returns the state of a held leaf in the pass. NULL, and reported, if out of memory, or if the leaf's group
+    cannot join now. */
 static ignis__leaf_state *ignis__backward_pass_reach_leaf(ignis__backward_pass *pass, ignis__tensor *leaf)
 {
     ignis__leaf_state **list = &pass->leaves, *reached;
@@ -119,7 +127,7 @@ static ignis__leaf_state *ignis__backward_pass_reach_leaf(ignis__backward_pass *
     return reached;
 }
 
-/*  Frees a list, with the sums that were not written. */
+/*  Frees a list, with sums that were not written. */
 static void ignis__leaf_states_free(const char *call, ignis__leaf_state **list)
 {
     ignis__leaf_state *reached;
@@ -132,14 +140,14 @@ static void ignis__leaf_states_free(const char *call, ignis__leaf_state **list)
     }
 }
 
-static bool ignis__group_ready(const char *call, ignis__group_state *met)
+static bool ignis__group_ready(const char *call, ignis__group_state *state)
 {
-    met->done = true;
-    return ignis__leaves_write(call, met->leaves) && met->group->ready_fn(met->group, call);
+    state->done = true;
+    return ignis__leaves_write(call, state->leaves) && state->group->ready_fn(state->group, call);
 }
 
-/*  The nearest entry before this one (null: the newest of all) that is newer than `end`, with its output held; null: there is none. It skips entries
-    that another thread is just about to end, having given back the last hold of their outputs. */
+/*  Returns the latest node before `node` (NULL: the latest of all) that is newer than `end`, with its output
+    held. NULL if there is none. It skips nodes whose output another thread is just destroying. */
 static ignis__node *ignis__node_before(ignis__tape *tape, const ignis__node *node, uint64_t end)
 {
     ignis__node *before;
@@ -151,7 +159,8 @@ static ignis__node *ignis__node_before(ignis__tape *tape, const ignis__node *nod
     return before && before->serial > end ? before : NULL;
 }
 
-/*  Counts how often the entries on the way from a root use leaves of groups. Newest first: whoever uses an entry comes before it. */
+/*  Counts how often the nodes that lead to a root use leaves of groups. The latest comes first, so users of a
+    node come before it. */
 static bool ignis__groups_count(ignis__backward_pass *pass, ignis__node *root)
 {
     ignis__node *node = root, *before;
@@ -179,10 +188,11 @@ static bool ignis__groups_count(ignis__backward_pass *pass, ignis__node *root)
     return ok;
 }
 
-/*  The pass has passed an entry: groups of which it was the last use are ready, unless one that is to come may use anything. */
+/*  Counts a node as passed. Groups whose last use it was are ready, unless a node that is yet to run may use
+    anything. */
 static bool ignis__groups_pass(ignis__backward_pass *pass, ignis__node *node, bool ok)
 {
-    ignis__group_state *met;
+    ignis__group_state *state;
     bool was_last = node->nests && pass->nests == 1;
     int i;
     node->counted = false;
@@ -190,29 +200,29 @@ static bool ignis__groups_pass(ignis__backward_pass *pass, ignis__node *node, bo
     for (i = 0; i < node->input_count; i++) {
         ignis__leaf_state *reached =
             pass->count && node->needed[i] ? *ignis__backward_pass_find_leaf(pass, node->inputs[i]) : NULL;
-        met = reached ? reached->group : NULL;
-        if (met && --met->uses == 0 && !pass->nests && !met->done)
-            ok = ok && ignis__group_ready(pass->call, met);
+        state = reached ? reached->group : NULL;
+        if (state && --state->uses == 0 && !pass->nests && !state->done)
+            ok = ok && ignis__group_ready(pass->call, state);
     }
-    for (met = was_last ? pass->groups : NULL; met; met = met->next)
-        if (met->joins && met->uses == 0 && !met->done)
-            ok = ok && ignis__group_ready(pass->call, met);
+    for (state = was_last ? pass->groups : NULL; state; state = state->next)
+        if (state->joins && state->uses == 0 && !state->done)
+            ok = ok && ignis__group_ready(pass->call, state);
     return ok;
 }
 
-/*  The outermost pass is over: what is left of its groups is ready now, or dropped after a failure. */
+/*  Ends the groups of the outermost pass: they are ready now, or dropped after a failure. */
 static bool ignis__groups_end(ignis__backward_pass *pass, bool ok)
 {
-    ignis__group_state *met;
-    for (met = pass->groups; met; met = met->next) {
-        if (ok && met->joins && !met->done)
-            ok = ignis__group_ready(pass->call, met);
-        ignis__leaf_states_free(pass->call, &met->leaves);
+    ignis__group_state *state;
+    for (state = pass->groups; state; state = state->next) {
+        if (ok && state->joins && !state->done)
+            ok = ignis__group_ready(pass->call, state);
+        ignis__leaf_states_free(pass->call, &state->leaves);
     }
-    while ((met = pass->groups) != NULL) {
-        pass->groups = met->next;
-        ok = met->group->end_fn(met->group, pass->call, pass, ok) && ok;
-        ignis__free(met);
+    while ((state = pass->groups) != NULL) {
+        pass->groups = state->next;
+        ok = state->group->end_fn(state->group, pass->call, pass, ok) && ok;
+        ignis__free(state);
     }
     return ok;
 }

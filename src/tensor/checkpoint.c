@@ -1,4 +1,12 @@
-/*  Calls a function of the caller's for a call. No handle: it has failed, or did not end what it began. */
+/*  >>tensor.checkpoint - ignis_checkpoint: recompute in the backward pass what the forward pass did not keep
+
+    The first run is not recorded; it notes which older arrays it reads. The backward function runs the
+    caller's function again,
+    recorded, on fresh leaves over the saved inputs. Uses: tape, scope, backward_pass, the random numbers of
+    kernel.
+    Invariant: an input that has changed since the first run fails the pass; random numbers are the same in
+    both runs. */
+/*  Calls a function of the caller's. No handle if it failed, or did not end what it began. */
 static ignis_tensor ignis__tensor_fn_call(const char *call, int no_grad, ignis_tensor_fn fn, const ignis_tensor *inputs,
                                           int count, void *user_data)
 {
@@ -15,16 +23,15 @@ static ignis_tensor ignis__tensor_fn_call(const char *call, int no_grad, ignis_t
     return output;
 }
 
-/* --- checkpoints ---------------------------------------------------------------------------------------------------------- */
-
 typedef struct ignis__checkpoint {
     ignis_tensor_fn fn;
     void *user_data;
     ignis__random_state random;
-    bool counts; /* the launches of a graph, for random numbers: that array is the last one saved */
+    bool counts; /* random numbers depend on a graph's launches; their counter is the last array saved */
 } ignis__checkpoint;
 
-/*  Runs the function again, on fresh leaves over the saved inputs, this time recorded, and walks back through it. */
+/*  Runs the function again on fresh leaves over the saved inputs, this time recorded, and runs a backward
+    pass through it. */
 IGNIS__COLD static ignis_status ignis__checkpoint_backward(const ignis_backward_args *args)
 {
     static const char call[] = "ignis_checkpoint";
@@ -64,8 +71,7 @@ IGNIS__COLD static ignis_status ignis__checkpoint_backward(const ignis_backward_
         if (!args->needed[i] || !handle.id) /* fn did not use the input */
             continue;
         grad = ignis__array_hold(call, handle);
-        args->grad_inputs[i] =
-            ignis__array_view(call, grad, &grad->shape, grad->numel, 0); /* which outlives the leaf */
+        args->grad_inputs[i] = ignis__array_view(call, grad, &grad->shape, grad->numel, 0); /* it outlives the leaf */
         ignis__array_drop(call, grad);
         if (!args->grad_inputs[i].id)
             status = ignis__failed();
@@ -74,7 +80,8 @@ IGNIS__COLD static ignis_status ignis__checkpoint_backward(const ignis_backward_
     return status;
 }
 
-/*  Runs the function of a checkpoint unrecorded, in a scope of its own. Returns a tensor over what it gave, which may be an input. */
+/*  Runs the function of a checkpoint unrecorded in a scope of its own. Returns a tensor over its result,
+    which may be an input. */
 IGNIS__COLD static ignis_tensor ignis__checkpoint_run(const char *call, const ignis__checkpoint *checkpoint,
                                                       const ignis_tensor *inputs, int count)
 {
@@ -98,7 +105,8 @@ IGNIS__COLD static ignis_tensor ignis__checkpoint_run(const char *call, const ig
     return result;
 }
 
-/*  Makes the result of a checkpoint's function one of an operation on its held inputs, as they were before it ran. Integers have no gradient. */
+/*  Makes the result of a checkpoint's function the result of an operation on its held inputs, as they were
+    before it ran. Integers have no gradient. */
 IGNIS__COLD static bool ignis__checkpoint_record(const char *call, ignis__checkpoint *checkpoint, ignis_tensor result,
                                                  ignis__tensor *const *inputs, int count,
                                                  ignis__checkpoint_inputs *reads)
@@ -115,7 +123,8 @@ IGNIS__COLD static bool ignis__checkpoint_record(const char *call, ignis__checkp
     }
     rule.name = "checkpoint";
     rule.backward_fn = ignis__checkpoint_backward;
-    for (i = count; i < reads->count; i++) { /* what fn itself has freed it cannot read again */
+    /* Arrays that fn has freed itself cannot be read again. */
+    for (i = count; i < reads->count; i++) {
         if (ignis_array_is_live(reads->arrays[i])) {
             reads->arrays[alive] = reads->arrays[i];
             reads->versions[alive++] = reads->versions[i];
@@ -146,7 +155,8 @@ IGNIS__COLD IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *us
     static const char call[] = "ignis_checkpoint";
     ignis_tensor result = IGNIS__ZERO;
     ignis__checkpoint_inputs reads,
-        *before; /* of the inputs first: a function that writes to them would not do the same the second time */
+        /* Of the inputs first: a function that writes to them would not do the same the second time. */
+        *before;
     ignis__checkpoint checkpoint = IGNIS__ZERO;
     ignis__tensor_thread *thread;
     ignis__tensor *held[IGNIS__MAX_INPUTS] = {NULL};
@@ -181,14 +191,16 @@ IGNIS__COLD IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *us
     }
     reads.newest = ignis__atomic_load(&ignis__array_ids);
     before = thread->checkpoint_inputs;
-    if (ignis__recording()) /* else an outer checkpoint may reads, whose function this is part of */
+    /* Unrecorded, an outer checkpoint may note the reads of its function, which this is part of. */
+    if (ignis__recording())
         thread->checkpoint_inputs = &reads;
     saw_before = thread->saw_trainable;
     thread->saw_trainable = wanted;
     if (ok)
         result = ignis__checkpoint_run(call, &checkpoint, inputs, count);
     thread->checkpoint_inputs = before;
-    wanted = thread->saw_trainable; /* weights that fn uses beside its inputs may require gradients */
+    /* Weights that fn uses besides its inputs may require gradients. */
+    wanted = thread->saw_trainable;
     thread->saw_trainable = saw_before || wanted;
     if (result.id && wanted && ignis__recording() &&
         !ignis__checkpoint_record(call, &checkpoint, result, held, count, &reads))

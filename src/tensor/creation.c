@@ -1,6 +1,9 @@
-/* --- new tensors by a kernel: random ones, and those of a pattern ------------------------------------------------------------------ */
+/*  >>tensor.creation - new tensors that a kernel fills: random numbers, arange, linspace, eye
 
-/*  By a kernel of elements: params are the address, ..., the number of elements. random, *step: its numbers and their counter (null: none). */
+    Uses: tensor; the kernels PATTERN and RANDOM. Random numbers and their counter belong to the thread. */
+
+/*  Creates a tensor by an elementwise kernel; params are the address, ..., the number of elements. random,
+    *step: the numbers and their counter; NULL if there are none. */
 IGNIS__COLD static ignis_tensor ignis__tensor_create_by_kernel(const char *call, ignis__builtin builtin,
                                                                ignis_shape shape, const ignis_tensor_desc *desc,
                                                                void **params, int last, ignis__random *random,
@@ -53,7 +56,8 @@ IGNIS_API ignis_tensor ignis_tensor_randn(ignis_shape shape, const ignis_tensor_
     return ignis__tensor_random("ignis_tensor_randn", IGNIS__BUILTIN_RANDN, shape, desc);
 }
 
-/*  Numbers in a row; where count is negative, the ends are no line. */
+/*  Creates a tensor of numbers at equal distances. A negative count: the ends give no line, and it is
+    reported. */
 IGNIS__COLD static ignis_tensor ignis__tensor_create_line(const char *call, double start, double end, double step,
                                                           int64_t middle, int64_t count, const ignis_tensor_desc *desc)
 {

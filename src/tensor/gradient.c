@@ -1,6 +1,12 @@
-/* --- gradients that add up ----------------------------------------------------------------------------------------------- */
+/*  >>tensor.gradient - adds gradients up, and writes those of leaves
 
-/*  Gives a private array another shape of as many elements; audits and pictures of memory look at it meanwhile. */
+    Sums are private arrays of a pass; the gradient of a leaf is shared by all threads.
+    Uses: node; the rooms array and kernel. Invariant: a leaf's gradient keeps its memory, as graphs have its
+    address.
+    Locks: ignis__leaves.lock guards who is inside a leaf; it is not held while memory is taken or work is
+    queued. */
+
+/*  Changes the shape of a private array. Audits and memory pictures may read it meanwhile. */
 static void ignis__array_set_shape(ignis__array *array, const ignis_shape *shape)
 {
     ignis__mutex_lock(&array->slot.lock);
@@ -8,7 +14,7 @@ static void ignis__array_set_shape(ignis__array *array, const ignis_shape *shape
     ignis__array_unlock(array);
 }
 
-/*  Whether nobody but the caller, by one claim, can see the array or its memory. */
+/*  Returns whether only the caller, by one claim, can see the array or its memory. */
 static bool ignis__array_is_private(ignis__array *array)
 {
     bool is_private;
@@ -20,8 +26,9 @@ static bool ignis__array_is_private(ignis__array *array)
     return is_private;
 }
 
-/*  *sum += gradient; *sum is claimed, null for none yet, and the gradient's claim is taken over. The first gradient is only kept: a
-    backward function may have given the same array elsewhere, so the sum is made in memory of its own unless *sum is private. */
+/*  *sum += gradient. *sum is claimed (NULL: none yet), the gradient's claim is taken over. The first gradient
+    is only kept: a backward function may have given the array elsewhere too. So a sum has memory of its own
+    unless *sum is private. */
 static bool ignis__gradient_add(const char *call, ignis__array **sum, ignis__array *gradient)
 {
     ignis_array handles[3], made = IGNIS__ZERO;
@@ -76,18 +83,19 @@ static bool ignis__gradient_separate(const char *call, ignis__array **sum)
     return true;
 }
 
-/* --- gradients of leaves, to which any number of threads may add ------------------------------------------------------------ */
+/* --- gradients of leaves, to which any number of threads may add ----------------------------------------------- */
 
-/*  A leaf that a backward has reached, and the sum of what has reached it. */
+/*  A leaf that a backward pass has reached, and the sum of its gradients. */
 typedef struct ignis__leaf_state {
     ignis__tensor *leaf;              /* held */
-    ignis__array *sum;                /* claimed; null: nothing yet, or written already */
-    struct ignis__group_state *group; /* null: none */
+    ignis__array *sum;                /* claimed; NULL: nothing yet, or written already */
+    struct ignis__group_state *group; /* NULL: none */
     struct ignis__leaf_state *next;
 } ignis__leaf_state;
 
-/*  One thread at a time changes the gradient of a leaf, from ignis__leaves_enter to ignis__leaves_leave. A list is entered as a whole: a thread that
-    waits has entered nothing, so no two wait for each other. No mutex is held in between, as taking memory and queueing work may take long. */
+/*  One thread at a time changes the gradient of a leaf, from ignis__leaves_enter to ignis__leaves_leave. A
+    list is entered as a whole: a waiting thread has entered nothing, so no two threads wait for each other.
+    No mutex is held in between, as taking memory and queueing work may take long. */
 static struct {
     ignis__mutex lock;
     ignis__condition left;
@@ -119,7 +127,7 @@ static void ignis__leaves_leave(ignis__leaf_state *list)
     ignis__mutex_unlock(&ignis__leaves.lock);
 }
 
-/*  The same for a single tensor. */
+/*  As ignis__leaves_enter, for one tensor. */
 static void ignis__leaf_enter(ignis__tensor *leaf)
 {
     ignis__leaf_state one = IGNIS__ZERO;
@@ -134,8 +142,8 @@ static void ignis__leaf_leave(ignis__tensor *leaf)
     ignis__leaves_leave(&one);
 }
 
-/*  Lets work on the current stream, which is about to change a gradient, wait for the changes that other threads have queued on their streams. Not in
-    a capture: that began when all streams were idle, and who launches its graph orders the launch. */
+/*  Makes the current stream wait for changes of a gradient that other threads have queued on their streams.
+    Not in a capture: it began when all streams were idle, and whoever launches its graph orders the launch. */
 static bool ignis__gradient_wait(const char *call, ignis__array *grad)
 {
     ignis__device *device = grad->storage->device;
@@ -146,15 +154,15 @@ static bool ignis__gradient_wait(const char *call, ignis__array *grad)
 static void ignis__gradient_install(const char *call, ignis__tensor *leaf, ignis__array *grad)
 {
     ignis__array_set_shape(grad, &leaf->shape);
-    (void)ignis__gradient_wait(call, grad); /* nothing comes before the first */
+    (void)ignis__gradient_wait(call, grad); /* nothing comes before the first change */
     ignis__mutex_lock(&leaf->slot.lock);
     leaf->grad = grad;
     ignis__mutex_unlock(&leaf->slot.lock);
 }
 
-#define IGNIS__ADDENDS 100 /* that one launch carries */
+#define IGNIS__ADDENDS 100 /* in one launch */
 
-/*  A row of what ignis_add_each reads; kernels/elementwise.cu has the same. */
+/*  A row of the table that ignis_add_each reads; kernels/elementwise.cu has the same. */
 typedef struct ignis__addends {
     struct {
         ignis__address dst, src;
@@ -162,8 +170,8 @@ typedef struct ignis__addends {
     } at[IGNIS__ADDENDS];
 } ignis__addends;
 
-/*  Adds the sum of a leaf to the gradient that it has, in one launch with the leaves of its kind that follow in the list. The
-    gradients' memory stays: pointers to it may be part of a graph. */
+/*  Adds the sum of a leaf to its gradient, in one launch with the following leaves of its kind. The
+    gradients' memory stays: a graph may have its address. */
 static bool ignis__gradients_add(const char *call, ignis__leaf_state *first)
 {
     unsigned grid[3] = {0, 1, 1}, block[3] = {256, 1, 1};
@@ -200,7 +208,7 @@ static bool ignis__gradients_add(const char *call, ignis__leaf_state *first)
     return ok;
 }
 
-/*  Whether the kernel that adds to a leaf's gradient is there, which may have to be compiled and loaded first. */
+/*  Checks that the kernel that adds to a leaf's gradient exists. It may be compiled and loaded for that. */
 static bool ignis__gradient_prepare_add(const char *call, const ignis__tensor *leaf)
 {
     ignis__work work;
@@ -212,10 +220,11 @@ static bool ignis__gradient_prepare_add(const char *call, const ignis__tensor *l
     return ok;
 }
 
-/*  Writes the sums of a list to the gradients of its leaves. What can fail comes first: then nothing has changed. */
+/*  Writes the sums of a list to the gradients of its leaves. Whatever can fail comes first: after a failure
+    nothing has changed. */
 static bool ignis__leaves_write(const char *call, ignis__leaf_state *list)
 {
-    const ignis__tensor *added = NULL; /* the last leaf to which something is added: most are of one kind */
+    const ignis__tensor *added = NULL; /* the last leaf with a sum to add: most are of one kind */
     ignis__leaf_state *at;
     bool ok = true;
     ignis__leaves_enter(list);

@@ -1,35 +1,42 @@
 /* ===============================================================================================================
-   >>tensor - tensors, scopes.
+   >>tensor - tensors, scopes and the tape.
+
+   node: what a tensor and a node of the tape are, and how they end. thread, tensor, scope: tensors of a thread. tape:
+   recording. gradient, backward_state, backward_pass, zero_grad: the backward pass. checkpoint, creation, query.
+   Uses the rooms base, device, array and kernel. Knows no operation.
+   Invariants: a node lives until its output ends or a pass has used it; a tensor holds its array by one claim.
+   Locks: ignis__tapes.lock, then a tape's lock, then a tensor's.
    =============================================================================================================== */
 
-/*  Leaves whose gradients somebody wants as soon as a backward knows them all, as to add them up over several GPUs while it goes on. What a
-    backward knows of a group belongs to the backward (ignis__group_state). */
+/*  Leaves whose gradients are needed as soon as a backward pass has completed them, to sum them over GPUs
+    while it continues. The state of a group in a pass belongs to the pass (ignis__group_state). */
 typedef struct ignis__grad_group {
-    ignis__slot *owner; /* each backward that has met the group holds it, until end_fn gives that hold back */
-    bool (*meet_fn)(struct ignis__grad_group *group, const char *call, const void *pass,
-                    bool *joins);                                        /* false, reported: not now */
-    bool (*ready_fn)(struct ignis__grad_group *group, const char *call); /* the gradients are there */
-    bool (*end_fn)(struct ignis__grad_group *group, const char *call, const void *pass,
-                   bool ok); /* that backward is over */
+    ignis__slot *owner; /* each pass that has reached the group holds it, until end_fn gives that hold back */
+    bool (*meet_fn)(
+        struct ignis__grad_group *group, const char *call, const void *pass,
+        bool *joins); /* *joins false: not in this pass. Returns false, and reports, if it cannot join now */
+    bool (*ready_fn)(struct ignis__grad_group *group, const char *call); /* the gradients are complete */
+    bool (*end_fn)(struct ignis__grad_group *group, const char *call, const void *pass, bool ok); /* the pass is over */
 } ignis__grad_group;
 
-/*  A tensor's array belongs to it by a reference (ignis__array_claim), so that nobody frees it under the tensor. What the tape needs
-    later it claims as well: releasing a tensor's handle gives up the tensor's claim only. */
+/*  A tensor claims its array, so that nobody frees it. The tape claims what it needs later: releasing a
+    tensor's handle gives up the tensor's claim only. */
 typedef struct ignis__tensor {
-    ignis__slot slot;         /* first; its lock guards what may change: all but shape, dtype, device and made_in */
-    ignis__array *data;       /* null once the handle is released */
+    /* First; its lock guards whatever may change: all but shape, dtype, device and made_in. */
+    ignis__slot slot;
+    ignis__array *data;       /* NULL once the handle is released */
     ignis__array *grad;       /* changes only inside ignis__leaves_enter */
     bool entered;             /* a thread is inside; guarded by ignis__leaves.lock */
-    struct ignis__node *node; /* the entry of the tape that made it */
+    struct ignis__node *node; /* the node that made it */
     bool requires_grad, leaf;
-    bool consumed; /* its entry was used up by a backward, or cleared */
+    bool consumed; /* its node was used up by a pass, or cleared */
     uint64_t
-        read; /* 1: an entry has it as an input, so it can be no result any more: entries would hold each other for ever */
-    ignis_shape shape; /* of data, also when that is gone */
+        read; /* 1: a node has it as an input, so it cannot become a result: nodes would hold each other for ever */
+    ignis_shape shape; /* of data, also when data has been released */
     ignis_dtype dtype;
     ignis__device *device;
-    ignis__grad_group *group;   /* of a leaf; null: none */
-    uint64_t made_in;           /* the backward whose backward function made it, by serial; 0: none */
+    ignis__grad_group *group;   /* of a leaf; NULL: none */
+    uint64_t made_in;           /* the serial of the pass whose backward function made it; 0: none */
     struct ignis__tensor *next; /* in a list of dead tensors */
 } ignis__tensor;
 
@@ -37,12 +44,12 @@ static ignis__pool ignis__tensors = IGNIS__POOL(ignis__tensor, IGNIS__KIND_TENSO
 
 static uint64_t ignis__scope_serials;
 
-/* --- entries of the tape, as far as tensors hold them ---------------------------------------------------------------- */
+/* --- nodes of the tape, as far as tensors hold them --------------------------------------------------------------- */
 
-/*  One operation: who its inputs are, what its backward function needs. It lives as long as its output's tensor, or until a backward has
-    used it. One block of memory holds it with its lists.
-     Only the thread of a tape adds entries to it, walks and clears it; any thread may release the tensor that keeps an entry. So the
-    thread of the tape may use an entry as long as it holds the output, and others may under the output's lock. */
+/*  One operation: its inputs, and what its backward function needs, in one block of memory. It lives as long
+    as its output's tensor, or until a pass has used it. Only the thread of a tape adds nodes, runs and clears
+    them. Any thread may release the tensor that keeps a node. So the thread of the tape may use a node while
+    it holds the output, and others under the output's lock. */
 typedef struct ignis__node {
     struct ignis__tape *tape;
     struct ignis__node *before, *after; /* in the order of recording */
@@ -53,30 +60,32 @@ typedef struct ignis__node {
     void *user_data;
     int input_count, saved_count;
     bool drawn;             /* during ignis_tape_dot */
-    bool counted;           /* during a backward: its inputs are among the uses of groups */
+    bool counted;           /* during a pass: its inputs are counted as uses of groups */
     bool running;           /* its backward function runs */
-    bool nests;             /* backward_fn runs a backward of its own */
-    bool knows_one;         /* backward_fn takes no grad_output for one that is 1, as a backward's first */
+    bool nests;             /* backward_fn runs a pass of its own */
+    bool knows_one;         /* backward_fn takes no grad_output for a gradient of 1, as a pass starts with */
     ignis__tensor **inputs; /* each held */
     ignis__array **saved;   /* each claimed */
-    uint64_t *versions;     /* of what is saved, when it was recorded; IGNIS__UNWRITTEN for what may be written later */
+    uint64_t
+        *versions; /* of saved arrays, when it was recorded; IGNIS__UNWRITTEN for arrays that may be written later */
     void *params;
     bool *needed; /* for each input, whether it required a gradient when this was recorded */
-    ignis__array
-        *grad; /* during a backward: of the output, as far as it is known; claimed. The output is held meanwhile */
+    /* During a pass: the gradient of the output so far, claimed; the output is held meanwhile. */
+    ignis__array *grad;
 } ignis__node;
 
 typedef struct ignis__tape {
-    ignis__mutex lock; /* for the links: a tensor may be released by another thread than the one that recorded it */
+    ignis__mutex lock; /* for the links: another thread may release a tensor of this tape */
     ignis__node *first, *last;
     int64_t length;
     uint64_t serials;         /* given out */
     uint64_t number;          /* from 1, in the process */
-    bool ended;               /* its thread has; it goes with its last entry */
+    bool ended;               /* its thread has; the tape ends with its last node */
     struct ignis__tape *next; /* in the list of all */
 } ignis__tape;
 
-/*  All tapes: of threads that have not ended, and those of which tensors still keep entries. This lock is taken before a tape's. */
+/*  All tapes: of threads that run, and those whose nodes are still kept by tensors. This lock is taken before
+    a tape's. */
 static struct {
     ignis__mutex lock;
     uint64_t numbers; /* given out so far */
@@ -93,7 +102,8 @@ static void ignis__tape_free(ignis__tape *tape)
     ignis__free(tape);
 }
 
-/*  The thread ends. Its tape goes, which ignis_shutdown may have freed already; for what else runs at the thread's end all begins anew. */
+/*  Ends a thread's tensors and its tape, which ignis_shutdown may have freed already. Code that runs later at
+    the thread's end starts anew. */
 static void ignis__tensors_end(void)
 {
     ignis__tape *tape;
@@ -142,7 +152,7 @@ static void ignis__node_unlink(ignis__node *node)
     }
 }
 
-/*  Takes an entry apart that is on no tape. Inputs of which it had the last hold go onto the list of dead tensors. */
+/*  Destroys a node that is on no tape. Inputs of which it had the last hold go to the list of dead tensors. */
 static void ignis__node_destroy(const char *call, ignis__node *node, ignis__tensor **dead)
 {
     int i;
@@ -159,7 +169,8 @@ static void ignis__node_destroy(const char *call, ignis__node *node, ignis__tens
     ignis__free(node);
 }
 
-/*  Takes dead tensors apart, and all that only they kept alive, in a loop: chains of operations are long, and the stack is not. */
+/*  Destroys dead tensors, and all that only they kept alive, in a loop: chains of operations are long, and
+    the stack is not. */
 static void ignis__tensors_destroy_chain(const char *call, ignis__tensor *dead)
 {
     while (dead) {
@@ -185,7 +196,8 @@ IGNIS__ONE_COPY static void ignis__tensor_drop(const char *call, ignis__tensor *
     ignis__tensors_destroy_chain(call, tensor);
 }
 
-/*  Ends the entry that made a tensor: its backward is used up. Only the thread of the tape does this, and it holds the output. */
+/*  Ends the node that made a tensor: its backward is used up. Only the thread of the tape does this, and it
+    holds the output. */
 static void ignis__node_consume(const char *call, ignis__node *node)
 {
     ignis__tensor *dead = NULL;

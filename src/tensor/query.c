@@ -1,4 +1,8 @@
-/*  The array of a tensor by handle, unheld: what ignis_tensor_data returns. */
+/*  >>tensor.query - what a tensor is: data, shape, values on the host, text, and its release
+
+    Uses: tensor, node; the rooms array and kernel. Reading values waits for the current stream.
+    Locks: a tensor's own, for its data, gradient and node. */
+/*  Returns the array of a tensor by handle, unheld, for ignis_tensor_data. */
 static ignis_array ignis__tensor_array_handle(const char *call, ignis_tensor handle, bool grad)
 {
     ignis_array result = IGNIS__ZERO;
@@ -145,7 +149,7 @@ IGNIS__COLD IGNIS_API int ignis_tensor_to_string(ignis_tensor handle, char *out,
     return (int)text.length;
 }
 
-/*  The one element of a tensor, as it is stored; *dtype is its type, IGNIS_DTYPE_DEFAULT on failure. */
+/*  Reads the one element of a tensor as it is stored. *dtype is its type, IGNIS_DTYPE_DEFAULT on failure. */
 IGNIS__COLD static int64_t ignis__tensor_item(const char *call, ignis_tensor handle, ignis_dtype *dtype)
 {
     ignis__tensor *tensor = ignis__tensor_hold(call, handle);
@@ -193,7 +197,7 @@ IGNIS__COLD IGNIS_API int64_t ignis_item_i64(ignis_tensor tensor)
     return INT64_MIN;
 }
 
-/*  Makes a held tensor's handle stale, and gives up its data; false when that was done already. */
+/*  Makes a held tensor's handle stale, and gives up its data. False if that was done already. */
 static bool ignis__tensor_end_handle(const char *call, ignis__tensor *tensor)
 {
     ignis__array *data;
@@ -230,7 +234,7 @@ IGNIS_API ignis_status ignis_tensor_release(ignis_tensor handle)
     return status == IGNIS_OK ? ignis__ended(failures, true) : status;
 }
 
-/*  Releases what a call has made; no handle: nothing. */
+/*  Releases a tensor that a call has made. No handle: nothing. */
 static void ignis__tensor_discard(const char *call, ignis_tensor handle)
 {
     ignis__tensor *tensor = (ignis__tensor *)ignis__pool_hold(&ignis__tensors, handle.id);

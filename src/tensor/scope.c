@@ -1,4 +1,8 @@
-/* --- scopes ----------------------------------------------------------------------------------------------------------- */
+/*  >>tensor.scope - scopes of a thread, and calls of functions of the caller's
+
+    A scope releases the tensors that the thread made inside it. A frame checks that a called function ended
+    what it began.
+    Uses: thread, tensor. All state belongs to the thread, so nothing is locked. */
 
 IGNIS_API ignis_scope ignis_scope_begin(void)
 {
@@ -16,7 +20,7 @@ IGNIS_API ignis_scope ignis_scope_begin(void)
     return scope;
 }
 
-/*  Ends the innermost scope; `keep` goes on to the enclosing one. */
+/*  Ends the innermost scope; `keep` moves to the enclosing one. */
 static void ignis__scope_pop(const char *call, uint64_t keep)
 {
     ignis__tensor_thread *thread = ignis__tensor_thread_now();
@@ -70,7 +74,8 @@ IGNIS_API ignis_tensor ignis_scope_return(ignis_scope scope, ignis_tensor tensor
     return tensor;
 }
 
-/*  Around a function of the caller's, for a rule or not (null): scopes and no-grad sections stay as they were; messages name the call. */
+/*  A call of a caller's function, for a rule or not (NULL). Scopes and no-grad sections stay as they were;
+    messages name the call. */
 typedef struct ignis__frame {
     ignis__outer_call outer;
     int no_grad, scope_floor, no_grad_floor;
@@ -90,14 +95,14 @@ static void ignis__frame_begin(ignis__frame *frame, const char *call, const char
     thread->unbalanced = false;
 }
 
-/*  False, and reported: the function has begun or ended what it did not end or begin. */
+/*  Ends a frame. False, and reported, if the function began or ended something without its counterpart. */
 static bool ignis__frame_end(const ignis__frame *frame)
 {
     const char *call = frame->outer.call, *what = frame->outer.rule ? frame->outer.rule : call;
     ignis__tensor_thread *thread = ignis__tensor_thread_now();
     int scopes = thread->scope_count - thread->scope_floor, sections = thread->no_grad - thread->no_grad_floor;
     bool balanced =
-        !thread->unbalanced && scopes == 0 && sections == 0; /* what it has ended too much was reported then */
+        !thread->unbalanced && scopes == 0 && sections == 0; /* whatever it ended too often was reported then */
     ignis__outer_call_end(&frame->outer);
     if (scopes || sections)
         ignis__fail(IGNIS_DIAG_SCOPE_ORDER, call,
@@ -112,7 +117,7 @@ static bool ignis__frame_end(const ignis__frame *frame)
     return balanced;
 }
 
-/*  Adds the tensors that an array is the data or the gradient of to a text; returns how many they are. */
+/*  Adds the tensors whose data or gradient an array is to a text. Returns their number. */
 IGNIS__COLD static int ignis__tensors_list_claims(ignis__string_writer *text, const ignis__array *array)
 {
     ignis__tensor *tensor;

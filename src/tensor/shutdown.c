@@ -1,6 +1,9 @@
-/* --- shutdown ------------------------------------------------------------------------------------------------------------- */
+/*  >>tensor.shutdown - ends every tensor and tape at ignis_shutdown
 
-/*  Ends every tensor; reports those that are alive, outside of the tape. */
+    Reports tensors that are still alive. Called once, when no other thread uses Ignis.
+    Uses: tensor, tape, scope. */
+
+/*  Ends every tensor; reports those that are alive, except on the tape. */
 static void ignis__tensors_close(const char *call)
 {
     ignis__tensor *tensor;

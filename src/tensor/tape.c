@@ -1,11 +1,14 @@
-/* ===============================================================================================================
-   >>tape - recording, backward, checkpoints. Knows no operation.
-   =============================================================================================================== */
+/*  >>tape - records operations: nodes, saved arrays, and the arrays that a checkpoint's function reads
 
-/*  Another hold of what the caller holds already. */
+    A node is made, filled and then appended to the tape of its thread as the maker of its output.
+    Uses: node, tensor. Knows no operation.
+    Invariant: a node is on the tape only with its output, and the output is new.
+    Locks: tape->lock for the links, a tensor's lock for its node. */
+
+/*  Holds once more what the caller holds already. */
 static void ignis__tensor_hold_again(ignis__tensor *held) { ignis__atomic_add(&held->slot.state, 1); }
 
-/*  The calling thread's tape, made at its first use. */
+/*  Returns the calling thread's tape, made at its first use. */
 static ignis__tape *ignis__tape_now(const char *call)
 {
     ignis__tensor_thread *thread = ignis__tensor_thread_now();
@@ -29,8 +32,9 @@ static ignis__tape *ignis__tape_now(const char *call)
 
 static bool ignis__recording(void) { return ignis__tensor_thread_now()->no_grad == 0; }
 
-/*  What an entry keeps of a held array for its backward, claimed. An array that lives by its references gets one more. The caller's own is kept
-    through a view: he may free it at any time, or use it for ever. Null, and reported: there is no memory. */
+/*  Claims what a node keeps of a held array for its backward function. An array that lives by references gets
+    one more. The caller's own array is kept through a view: it may be freed at any time. NULL, and reported,
+    if out of memory. */
 static ignis__array *ignis__array_keep(const char *call, ignis__array *array)
 {
     bool kept;
@@ -44,7 +48,7 @@ static ignis__array *ignis__array_keep(const char *call, ignis__array *array)
     return kept ? array : ignis__array_adopt(call, ignis__array_view(call, array, &array->shape, array->numel, 0));
 }
 
-/*  Takes an entry apart that did not get onto the tape. */
+/*  Discards a node that did not get onto the tape. */
 IGNIS__COLD static void ignis__node_discard(const char *call, ignis__node *node)
 {
     ignis__tensor *dead = NULL;
@@ -52,8 +56,9 @@ IGNIS__COLD static void ignis__node_discard(const char *call, ignis__node *node)
     ignis__tensors_destroy_chain(call, dead);
 }
 
-/*  An entry for an operation on held inputs, whose tape_states may be null: to be asked for. It is on no tape yet, and has room for what the rule
-    saves. Null, and reported: it cannot be recorded on this thread's tape, or there is no memory. */
+/*  Makes a node for an operation on held inputs, with room for what the rule saves; it is on no tape yet.
+    tape_states may be NULL: they are read here. NULL, and reported, if it cannot be recorded on this thread's
+    tape, or if out of memory. */
 static ignis__node *ignis__node_make(const char *call, int count, ignis__tensor *const *inputs,
                                      const ignis__tape_state *tape_states, const ignis_rule *rule)
 {
@@ -93,7 +98,7 @@ static ignis__node *ignis__node_make(const char *call, int count, ignis__tensor 
     return node;
 }
 
-/*  Lets an entry have a claim of an array; false for none. */
+/*  Saves a claimed array in a node. False for NULL. */
 static bool ignis__node_save(ignis__node *node, ignis__array *claimed)
 {
     if (!claimed)
@@ -103,7 +108,7 @@ static bool ignis__node_save(ignis__node *node, ignis__array *claimed)
     return true;
 }
 
-/*  Makes a tensor, which is locked or seen by nobody else, the result of an entry. */
+/*  Makes a tensor the result of a node. The tensor is locked, or seen by nobody else. */
 static void ignis__tensor_result(ignis__tensor *output, ignis__node *node)
 {
     output->requires_grad = true;
@@ -112,7 +117,7 @@ static void ignis__tensor_result(ignis__tensor *output, ignis__node *node)
     node->output = output;
 }
 
-/*  Puts an entry at the end of its tape. */
+/*  Appends a node to its tape. */
 static void ignis__tape_append(ignis__node *node)
 {
     ignis__tape *tape = node->tape;
@@ -128,7 +133,8 @@ static void ignis__tape_append(ignis__node *node)
     ignis__mutex_unlock(&tape->lock);
 }
 
-/*  Makes a held tensor the result of an entry, which goes onto the tape; false, and reported: it is not new. */
+/*  Makes a held tensor the result of a node, which goes onto the tape. False, and reported, if the tensor is
+    not new. */
 static bool ignis__tape_claim_output(const char *call, ignis__tensor *output, ignis__node *node)
 {
     const char *what = NULL;
@@ -152,8 +158,8 @@ static bool ignis__tape_claim_output(const char *call, ignis__tensor *output, ig
     return !what && !read;
 }
 
-/*  Writes an operation on held tensors down that the caller has done; he has found that one of them requires a gradient, and that recording is on.
-    Returns the entry, which is good as long as the output is held; null after a failure. */
+/*  Records an operation on held tensors. The caller has checked that one requires a gradient and that
+    recording is on. Returns the node, valid while the output is held; NULL after a failure. */
 static ignis__node *ignis__tape_add(const char *call, ignis__tensor *output, int count, ignis__tensor *const *inputs,
                                     const ignis_rule *rule)
 {
@@ -173,11 +179,11 @@ static ignis__node *ignis__tape_add(const char *call, ignis__tensor *output, int
     return NULL;
 }
 
-/*  What the function of a checkpoint reads and what was there before it: that has to be the same when the function runs again. */
+/*  Older arrays that the function of a checkpoint reads. They must not change until the function runs again. */
 typedef struct ignis__checkpoint_inputs {
-    uint64_t newest;     /* array that was there, by id */
+    uint64_t newest;     /* the latest array before the function ran, by id */
     ignis_array *arrays; /* there is always room for one more */
-    uint64_t *versions;  /* when they were read first; in the same block */
+    uint64_t *versions;  /* at the first read; in the same block */
     int count, capacity;
 } ignis__checkpoint_inputs;
 
@@ -205,7 +211,7 @@ static bool ignis__checkpoint_inputs_add(const char *call, ignis__checkpoint_inp
     return true;
 }
 
-/*  An operation is about to read an array. */
+/*  Notes that an operation is about to read an array. */
 static bool ignis__checkpoint_inputs_read(const char *call, const ignis__array *array)
 {
     ignis__checkpoint_inputs *reads = ignis__tensor_thread_now()->checkpoint_inputs;
@@ -312,7 +318,7 @@ IGNIS_API ignis_tensor ignis_detach(ignis_tensor handle)
     return detached;
 }
 
-/*  Adds the entries that have saved an array to a text; returns how often. */
+/*  Adds the nodes that have saved an array to a text. Returns their number. */
 IGNIS__COLD static int ignis__tape_list_claims(ignis__string_writer *text, const ignis__array *array)
 {
     ignis__tape *tape;

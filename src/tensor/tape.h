@@ -1,26 +1,26 @@
 /* >>tape - recording, backward, checkpoints, gradcheck ---------------------------------------------------------- */
 
-/*  What a backward function is given, and what it fills. */
+/*  What a backward function gets, and what it fills. */
 typedef struct ignis_backward_args {
     ignis_array grad_output; /* gradient of the output, in its shape and dtype; not to be written to */
-    const ignis_array *
-        saved; /* the memory of ignis_rule.saved, in order, by handles that are good until the function returns; not to be
-                                 written to */
+    /* The memory of ignis_rule.saved, in order. The handles are valid until the function returns; not to be
+       written to. */
+    const ignis_array *saved;
     int saved_count;
     const void *params; /* the copy of ignis_rule.params */
     int input_count;
-    const bool *needed; /* for each input, whether its gradient is wanted */
-    ignis_array
-        *grad_inputs; /* to be filled, for each needed input, with an array of its numel and dtype, which the tape takes
-                                  over; may be grad_output, a saved array, or one array twice; no handle counts as zero */
-    void *user_data;  /* ignis_rule.user_data */
+    const bool *needed; /* for each input, whether its gradient is needed */
+    /* To be filled, for each needed input, with an array of its numel and dtype, which the tape takes over.
+       It may be grad_output, a saved array, or one array twice. No handle is zero. */
+    ignis_array *grad_inputs;
+    void *user_data; /* ignis_rule.user_data */
 } ignis_backward_args;
 
-/*  How the gradient of an operation is computed. */
+/*  The rule that computes the gradient of an operation. */
 typedef struct ignis_rule {
     const char *name; /* a constant string: messages and graphs show it */
     ignis_status (*backward_fn)(const ignis_backward_args *args);
-    const ignis_array *saved; /* arrays whose memory backward needs: that is kept, also when they are freed */
+    const ignis_array *saved; /* arrays whose memory backward needs; it is kept even if they are freed */
     int saved_count;
     const void *params; /* small values that backward needs, copied (none) */
     size_t params_size;
@@ -36,34 +36,40 @@ typedef struct ignis_gradcheck_desc {
 } ignis_gradcheck_desc;
 
 /*  ignis_backward - compute the gradient of a tensor with regard to every leaf that requires one
-    grad_output is the gradient of the tensor itself; IGNIS_NO_ARRAY means 1, for a tensor of one element. Gradients are added to those that
-    leaves have; they are written once, at the end. Entries of the tape are freed as backward passes them: a second backward through them is an
-    error (see ignis_backward_retain). After a failure they are freed too, and no leaf has changed.
+    grad_output is the gradient of the tensor itself; IGNIS_NO_ARRAY means 1, for a tensor of one element.
+    Gradients are added to those that leaves have; they are written once, at the end. Entries of the tape are
+    freed as backward passes them: a second backward through them is an error (see ignis_backward_retain).
+    After a failure they are freed too, and no leaf has changed.
     Returns: IGNIS_OK, or the reason.
-    Errors: FREED, ARGUMENT (the tensor requires no gradient, has more than one element without grad_output, was walked already, or was
-    recorded by another thread; an operation on the way saved an array that was written to since; a backward function of the caller failed
-    without saying why), SHAPE, DTYPE, DEVICE, MEMORY, CUDA, and what backward functions fail with.
+    Errors: FREED, ARGUMENT (the tensor requires no gradient, has more than one element without grad_output,
+    was used by a backward pass already, or was recorded by another thread; an operation on the way saved an array that was
+    written to since; a backward function of the caller failed without saying why), SHAPE, DTYPE, DEVICE,
+    MEMORY, CUDA, and what backward functions fail with.
     Ownership: grad_output stays the caller's.
     Threads: the one that recorded it. Streams: queued on the current stream. */
 IGNIS_API ignis_status ignis_backward(ignis_tensor tensor, ignis_array grad_output);
 
-/*  ignis_backward_retain - ignis_backward that keeps the entries of the tape for another one (retain_graph in PyTorch)
-    Each adds its gradients to those that the leaves have. What backward needs stays in memory until an ignis_backward passes it, or the tensors
-    that were computed from it are released. Saved arrays must not change in between.
+/*  ignis_backward_retain - ignis_backward that keeps the entries of the tape for another one (retain_graph in
+    PyTorch) Each adds its gradients to those that the leaves have. What backward needs stays in memory until
+    an ignis_backward passes it, or the tensors that were computed from it are released. Saved arrays must not
+    change in between.
     Returns: IGNIS_OK, or the reason; what was recorded is kept either way.
     Errors: those of ignis_backward.
     Ownership: grad_output stays the caller's.
     Threads: the one that recorded it. Streams: queued on the current stream. */
 IGNIS_API ignis_status ignis_backward_retain(ignis_tensor tensor, ignis_array grad_output);
 
-/*  ignis_tensor_set_grad - copy an array's values into a tensor's gradient, whose memory is kept, or made where there is none
-    IGNIS_NO_ARRAY drops the gradient: its memory is freed, and optimizers do not update the tensor, until another one is computed.
+/*  ignis_tensor_set_grad - copy an array's values into a tensor's gradient, whose memory is kept, or made
+    where there is none IGNIS_NO_ARRAY drops the gradient: its memory is freed, and optimizers do not update
+    the tensor, until another one is computed.
     Shapes: equal numel; the tensor's dtype and device.
     Returns: IGNIS_OK, or the reason.
-    Errors: FREED, SHAPE, DTYPE, DEVICE, ARGUMENT (the tensor requires no gradient, as those of integers; grad was never written to; a parameter of
-    data-parallel training, whose gradient cannot be dropped), MEMORY, CUDA.
+    Errors: FREED, SHAPE, DTYPE, DEVICE, ARGUMENT (the tensor requires no gradient, as those of integers; grad
+    was never written to; a parameter of data-parallel training, whose gradient cannot be dropped), MEMORY,
+    CUDA.
     Ownership: grad stays the caller's.
-    Threads: any, but a gradient is not dropped while another thread's optimizer makes a step with it. Streams: queued on the current stream. */
+    Threads: any, but a gradient is not dropped while another thread's optimizer makes a step with it.
+    Streams: queued on the current stream. */
 IGNIS_API ignis_status ignis_tensor_set_grad(ignis_tensor tensor, ignis_array grad);
 
 /*  ignis_zero_grad - set a tensor's gradient to zero; its memory is kept, or made where there is none
@@ -89,12 +95,14 @@ IGNIS_API ignis_status ignis_no_grad_begin(void);
 IGNIS_API ignis_status ignis_no_grad_end(void);
 
 /*  ignis_tape_record - make output the result of an operation on inputs, whose gradients rule computes
-    Ignis' own operations are recorded in the same way. Nothing is recorded inside ignis_no_grad_begin, or when no input requires a
-    gradient. output must be new: a leaf that requires no gradient itself, and that no recorded operation has as an input.
+    Ignis' own operations are recorded in the same way. Nothing is recorded inside ignis_no_grad_begin, or
+    when no input requires a gradient. output must be new: a leaf that requires no gradient itself, and that
+    no recorded operation has as an input.
     Returns: IGNIS_OK, or the reason.
-    Errors: FREED, ARGUMENT (output is not new, null rule, an input recorded by another thread), DTYPE (integers), MEMORY.
-    Ownership: inputs are kept, params are copied. Saved arrays stay the caller's: the tape keeps their memory, and they may be freed at once, used
-    for ever, or saved again.
+    Errors: FREED, ARGUMENT (output is not new, null rule, an input recorded by another thread), DTYPE
+    (integers), MEMORY.
+    Ownership: inputs are kept, params are copied. Saved arrays stay the caller's: the tape keeps their
+    memory, and they may be freed at once, used for ever, or saved again.
     Threads: any; the entry belongs to the calling thread's tape. */
 IGNIS_API ignis_status ignis_tape_record(ignis_tensor output, const ignis_tensor *inputs, int count,
                                          const ignis_rule *rule);
@@ -113,20 +121,24 @@ IGNIS_API ignis_status ignis_tape_clear(void);
     Threads: any; each has its own tape. */
 IGNIS_API int64_t ignis_tape_length(void);
 
-/*  ignis_tape_dot - the operations that lead to a tensor as a Graphviz graph, with shapes, and the bytes that each keeps for backward
-    Returns: the length of the whole text without its end, as snprintf does; out may be null when capacity is 0; -1 on failure.
+/*  ignis_tape_dot - the operations that lead to a tensor as a Graphviz graph, with shapes, and the bytes that
+    each keeps for backward
+    Returns: the length of the whole text without its end, as snprintf does; out may be null when capacity is
+    0; -1 on failure.
     Errors: FREED, ARGUMENT, MEMORY.
     Ownership: the text is written to out, cut to capacity - 1 bytes and always ended.
     Threads: the one that recorded it. */
 IGNIS_API int64_t ignis_tape_dot(ignis_tensor tensor, char *out, size_t capacity);
 
-/*  ignis_checkpoint - run a function without keeping what its backward needs, and run it again in backward (Chen et al. 2016)
-    The function runs in a scope of its own: what it makes is released when it returns, but for its result. The second run sees the same random
-    numbers. Tensors that fn uses beside its inputs, such as weights, get their gradients too. Where inputs, or others that were there before and that
-    operations in fn read, were written to before the backward, that fails. Where no tensor that fn uses requires a gradient, nothing is recorded.
+/*  ignis_checkpoint - run a function without keeping what its backward needs, and run it again in backward
+    (Chen et al. 2016) The function runs in a scope of its own: what it makes is released when it returns, but
+    for its result. The second run sees the same random numbers. Tensors that fn uses beside its inputs, such
+    as weights, get their gradients too. Where inputs, or others that were there before and that operations in
+    fn read, were written to before the backward, that fails. Where no tensor that fn uses requires a
+    gradient, nothing is recorded.
     Returns: a new tensor over what fn returns, or no handle.
-    Errors: FREED, ARGUMENT (fn has begun and not ended, or ended and not begun, a scope or a no-grad section), those of fn, MEMORY. Where fn writes
-    to its inputs, the backward fails.
+    Errors: FREED, ARGUMENT (fn has begun and not ended, or ended and not begun, a scope or a no-grad
+    section), those of fn, MEMORY. Where fn writes to its inputs, the backward fails.
     Ownership: as ignis_tensor_from_host. user_data must live until backward.
     Threads: any. */
 IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *user_data, const ignis_tensor *inputs, int count);

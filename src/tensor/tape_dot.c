@@ -1,11 +1,15 @@
-/* --- the tape as a picture --------------------------------------------------------------------------------------------------- */
+/*  >>tensor.tape_dot - the tape as a Graphviz graph: ignis_tape_dot
+
+    Writes the nodes that lead to a tensor, with shapes and the bytes that each keeps. Uses: tape,
+    backward_state.
+    Belongs to the thread that recorded the tape. */
 
 IGNIS__COLD static void ignis__dot_tensor(ignis__string_writer *text, const ignis__tensor *tensor)
 {
     ignis__string_add(text, "%s %s", ignis__shape_write(&tensor->shape).text, ignis__dtypes[tensor->dtype].name);
 }
 
-/*  Draws an entry, and marks those that its inputs come from. */
+/*  Draws a node, and marks the makers of its inputs. */
 static void ignis__dot_node(ignis__string_writer *text, const ignis__node *node)
 {
     int64_t bytes = 0;
@@ -56,7 +60,8 @@ IGNIS__COLD IGNIS_API int64_t ignis_tape_dot(ignis_tensor handle, char *out, siz
         node->drawn = true;
         ignis__tensor_hold_again(tensor);
     }
-    for (; node; node = before) { /* newest first: whoever uses an entry has been met before it */
+    /* The latest first: users of a node come before it. */
+    for (; node; node = before) {
         if (node->drawn)
             ignis__dot_node(&text, node);
         node->drawn = false;

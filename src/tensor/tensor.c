@@ -1,6 +1,9 @@
-/* --- a thread's scopes ----------------------------------------------------------------------------------------------- */
+/*  >>tensor.tensor - tensors over arrays, and the scopes' lists of a thread
 
-/*  Where a thread's scopes begin in its list of tensors. */
+    Makes tensors, gives them handles in the current scope, enters them for an operation.
+    Uses: node, thread; the room array. Invariant: a tensor that was not published is seen by its maker alone. */
+
+/*  The start of a scope in the thread's list of tensors. */
 typedef struct ignis__scope_mark {
     uint64_t serial;
     int first;
@@ -9,7 +12,7 @@ typedef struct ignis__scope_mark {
 static uint64_t *ignis__scope_tensors(void) { return (uint64_t *)ignis__this_thread.attached[0]; }
 static ignis__scope_mark *ignis__scope_marks(void) { return (ignis__scope_mark *)ignis__this_thread.attached[1]; }
 
-/*  Room for one more element at the end of one of the thread's arrays. */
+/*  Makes room for one more element at the end of one of the thread's lists. */
 static bool ignis__scope_grow(const char *call, int which, int *capacity, int count, size_t size)
 {
     int wanted = *capacity ? *capacity * 2 : 64;
@@ -42,14 +45,14 @@ IGNIS__ONE_COPY static ignis__tensor *ignis__tensor_hold(const char *call, ignis
     return (ignis__tensor *)ignis__handle_hold(call, &ignis__tensors, handle.id);
 }
 
-/*  How a held tensor stands to the tape at this moment. The entry may be used as ignis__node says. */
+/*  The state of a held tensor on the tape at this moment. The node may be used as ignis__node says. */
 typedef struct ignis__tape_state {
     ignis__node *node;
-    ignis__tape *tape; /* of the entry */
+    ignis__tape *tape; /* of the node */
     bool requires_grad, leaf, consumed;
 } ignis__tape_state;
 
-/*  The tensor is locked. */
+/*  Returns the tape state of a locked tensor. */
 static ignis__tape_state ignis__tape_state_of(const ignis__tensor *tensor)
 {
     ignis__tape_state tape_state;
@@ -75,7 +78,8 @@ static bool ignis__tensor_requires_grad(ignis__tensor *tensor)
     return ignis__tensor_tape_state(tensor).requires_grad;
 }
 
-/*  The array of a held tensor, held itself, and how the tensor stands; null, and reported, when another thread has released the tensor. */
+/*  Holds the array of a held tensor, and reads its tape state. NULL, and reported, if another thread has
+    released the tensor. */
 IGNIS__ONE_COPY static ignis__array *ignis__tensor_enter(const char *call, ignis__tensor *tensor,
                                                          ignis__tape_state *tape_state)
 {
@@ -96,7 +100,8 @@ static ignis__array *ignis__tensor_array(const char *call, ignis__tensor *tensor
     return ignis__tensor_enter(call, tensor, &tape_state);
 }
 
-/*  A tensor over an array, one claim of which is its own from then on. Only its maker sees it until ignis__tensor_publish. Null: no memory. */
+/*  Makes a tensor over an array, and takes over one claim of it. Only the maker sees it until
+    ignis__tensor_publish. NULL if out of memory. */
 static ignis__tensor *ignis__tensor_make(const char *call, ignis__array *array, bool requires_grad)
 {
     ignis__tensor_thread *thread = ignis__tensor_thread_now();
@@ -128,7 +133,7 @@ static ignis_tensor ignis__tensor_publish(ignis__tensor *tensor)
     return handle;
 }
 
-/*  The tensor of a new array that nobody else has, which ends with it. A handle of 0 for the array passes through. */
+/*  Makes the tensor of a new array that nobody else has; the array ends with it. A handle of 0 gives none. */
 static ignis_tensor ignis__tensor_adopt(const char *call, ignis_array made, bool requires_grad)
 {
     ignis__array *array = ignis__array_adopt(call, made);
@@ -186,7 +191,7 @@ IGNIS__COLD IGNIS_API ignis_tensor ignis_tensor_from_host(const void *data, igni
     return ignis__tensor_adopt(call, made, desc && desc->requires_grad);
 }
 
-/*  A tensor over the memory of an array, through an array of its own. */
+/*  Makes a tensor over the memory of an array, through an array of its own. */
 static ignis_tensor ignis__tensor_over(const char *call, ignis__array *array, bool requires_grad)
 {
     return ignis__tensor_adopt(call, ignis__array_view(call, array, &array->shape, array->numel, 0), requires_grad);

@@ -1,22 +1,25 @@
-/* ===============================================================================================================
-   >>random - where random numbers begin, and what tensors keep for a thread.
-   =============================================================================================================== */
+/*  >>tensor.thread - what the tensor rooms keep for each thread
 
-/*  What the tensor sections keep of a thread. */
+    Scopes, no-grad depth, the running backward pass and checkpoint. State of an older ignis_setup is
+    forgotten at first use.
+    Uses: the room base. Nothing is locked: it belongs to the thread. */
+
+/*  State of the tensor rooms for a thread. */
 typedef struct ignis__tensor_thread {
-    uint64_t setup;                    /* the setup that it belongs to: an older one is forgotten */
+    uint64_t setup;                    /* the setup that it belongs to; state of an older one is forgotten */
     int tensor_count, tensor_capacity; /* handles made inside scopes, those of the innermost scope last */
     int scope_count, scope_capacity;
     int no_grad;
     struct ignis__tape *tape;
-    struct ignis__backward_pass *pass; /* the innermost backward; null: none */
+    struct ignis__backward_pass *pass; /* the innermost backward pass; NULL: none */
     uint64_t pass_serial;              /* its serial, or 0 */
     int scope_floor,
-        no_grad_floor;  /* what was open before a function of the caller's was called, which may not end it */
+        /* Open when a function of the caller's was called, which may not end them. */
+        no_grad_floor;
     bool unbalanced;    /* the function has tried to */
     bool saw_trainable; /* an operation had an input that requires a gradient, recorded or not */
-    struct ignis__checkpoint_inputs
-        *checkpoint_inputs; /* of the checkpoint whose function runs for the first time; null: none */
+    /* Of the checkpoint whose function runs for the first time; NULL: none. */
+    struct ignis__checkpoint_inputs *checkpoint_inputs;
 } ignis__tensor_thread;
 
 IGNIS__LOCAL(ignis__tensor_thread, ignis__this_tensor_thread, IGNIS__LOCAL_TENSORS)

@@ -1,4 +1,8 @@
-/*  New memory for the gradient of a held tensor, claimed; null, and reported, on failure. */
+/*  >>tensor.zero_grad - sets, zeroes and drops gradients, and clears the tape
+
+    A gradient keeps its memory: graphs and optimizers have its address. Dropping it frees the memory.
+    Uses: gradient, tape. Locks: a leaf is entered while its gradient changes. */
+/*  Makes new memory for the gradient of a held tensor, claimed. NULL, and reported, on failure. */
 static ignis__array *ignis__gradient_make(const char *call, ignis__tensor *tensor)
 {
     ignis__array *data = ignis__tensor_array(call, tensor), *made;
@@ -9,7 +13,7 @@ static ignis__array *ignis__gradient_make(const char *call, ignis__tensor *tenso
     return made;
 }
 
-/*  The values of an array (null: zeros) become the gradient of a held tensor, in the memory that it has for that, or in new memory. */
+/*  Copies an array (NULL: zeros) to the gradient of a held tensor, in its memory if it has some. */
 static bool ignis__gradient_set(const char *call, ignis__tensor *tensor, ignis__array *values)
 {
     ignis__array *grad;
@@ -52,7 +56,8 @@ IGNIS_API ignis_status ignis_zero_grad(ignis_tensor handle)
     return status;
 }
 
-/*  Takes the gradient from a held tensor; false where it lies in memory that others read at the end of each backward, and stays. */
+/*  Drops the gradient of a held tensor. False if it is in memory that other ranks read at the end of each
+    pass; then it stays. */
 static bool ignis__gradient_drop(const char *call, ignis__tensor *tensor)
 {
     ignis__array *before = NULL;
@@ -100,8 +105,8 @@ IGNIS__COLD IGNIS_API ignis_status ignis_tensor_set_grad(ignis_tensor handle, ig
 IGNIS__COLD static void ignis__tape_clear(const char *call, ignis__tape *tape)
 {
     ignis__node *node;
-    while (tape && (node = ignis__node_before(tape, NULL, 0)) !=
-                       NULL) { /* an output without handle goes with its entry, hence the hold */
+    /* An output without handle ends with its node, hence the hold. */
+    while (tape && (node = ignis__node_before(tape, NULL, 0)) != NULL) {
         ignis__tensor *output = node->output;
         ignis__node_consume(call, node);
         ignis__tensor_drop(call, output);

@@ -11,7 +11,8 @@ typedef enum ignis_schedule {
     IGNIS_SCHEDULE_LINEAR  /* a straight line */
 } ignis_schedule;
 
-/*  The learning rate over the steps. It grows linearly to lr in the first `warmup` steps, and reaches its last value at step `total`. */
+/*  The learning rate over the steps. It grows linearly to lr in the first `warmup` steps, and reaches its
+    last value at step `total`. */
 typedef struct ignis_schedule_desc {
     ignis_schedule kind; /* IGNIS_SCHEDULE_CONSTANT */
     int64_t warmup;      /* steps (0) */
@@ -112,19 +113,24 @@ typedef enum ignis_optimizer_part {
     IGNIS_OPTIMIZER_MISSED  /* f64 [1], of AdamW and Adam: steps that a parameter had no gradient for */
 } ignis_optimizer_part;
 
-/*  ignis_adamw - an optimizer by AdamW (Loshchilov and Hutter 2019): weight decay apart from the gradient; or Adam (Kingma and Ba 2015)
-    ignis_sgd - by stochastic gradient descent with momentum; weight decay is part of the gradient, as in PyTorch
-    ignis_rmsprop - by RMSprop (Tieleman and Hinton 2012), as in PyTorch, not centered: momentum is of the divided gradient, eps outside of the root
+/*  ignis_adamw - an optimizer by AdamW (Loshchilov and Hutter 2019): weight decay apart from the gradient; or
+    Adam (Kingma and Ba 2015)
+    ignis_sgd - by stochastic gradient descent with momentum; weight decay is part of the gradient, as in
+    PyTorch
+    ignis_rmsprop - by RMSprop (Tieleman and Hinton 2012), as in PyTorch, not centered: momentum is of the
+    divided gradient, eps outside of the root
     ignis_lion - by Lion (Chen et al. 2023): steps of equal size along the sign of a mean; decay as AdamW's
-    ignis_muon - by Muon (Jordan et al. 2024), as in PyTorch: the momentum of a matrix, with Nesterov's lead, made orthogonal by five rounds of a
-    Newton-Schulz iteration in bf16 (f64 of f64). Its parameters have two dimensions; embeddings, heads and the rest take AdamW beside it. A step
-    is some 25 launches and 15 products for each matrix; it is scaled by sqrt(max(1, rows / columns)), or with like_adamw by
-    0.2 sqrt(max(rows, columns)) (Liu et al., Muon is Scalable for LLM Training, 2025).
-    Bias is corrected by the steps that a parameter has had a gradient for: one that is added, or gets its first gradient, at step 1000 begins as
-    those of step 1 did. Schedules count the optimizer's steps.
+    ignis_muon - by Muon (Jordan et al. 2024), as in PyTorch: the momentum of a matrix, with Nesterov's lead,
+    made orthogonal by five rounds of a Newton-Schulz iteration in bf16 (f64 of f64). Its parameters have two
+    dimensions; embeddings, heads and the rest take AdamW beside it. A step is some 25 launches and 15
+    products for each matrix; it is scaled by sqrt(max(1, rows / columns)), or with like_adamw by 0.2
+    sqrt(max(rows, columns)) (Liu et al., Muon is Scalable for LLM Training, 2025).
+    Bias is corrected by the steps that a parameter has had a gradient for: one that is added, or gets its
+    first gradient, at step 1000 begins as those of step 1 did. Schedules count the optimizer's steps.
     It lives on the current device. desc may be null for all defaults.
     Returns: the optimizer, or no handle.
-    Errors: ARGUMENT (a number outside its range, which none allows NaN or infinity, schedule.total), DEVICE, MEMORY, CUDA.
+    Errors: ARGUMENT (a number outside its range, which none allows NaN or infinity, schedule.total), DEVICE,
+    MEMORY, CUDA.
     Ownership: the caller frees it with ignis_optimizer_free.
     Threads: any. */
 IGNIS_API ignis_optimizer ignis_adamw(const ignis_adamw_desc *desc);
@@ -133,20 +139,22 @@ IGNIS_API ignis_optimizer ignis_rmsprop(const ignis_rmsprop_desc *desc);
 IGNIS_API ignis_optimizer ignis_lion(const ignis_lion_desc *desc);
 IGNIS_API ignis_optimizer ignis_muon(const ignis_muon_desc *desc);
 
-/*  ignis_optimizer_add - make a tensor a parameter of an optimizer: a leaf that requires a gradient; decay: whether weight decay applies to it
-    Master copies are made of the values that the tensor has now.
+/*  ignis_optimizer_add - make a tensor a parameter of an optimizer: a leaf that requires a gradient; decay:
+    whether weight decay applies to it Master copies are made of the values that the tensor has now.
     Returns: IGNIS_OK, or the reason.
-    Errors: FREED, ARGUMENT (no leaf, no gradient required, added already, never written to), UNSUPPORTED (this thread captures a graph),
-    SHAPE (Muon, and not two dimensions), DEVICE, MEMORY, LIBRARY, COMPILE, CUDA.
+    Errors: FREED, ARGUMENT (no leaf, no gradient required, added already, never written to), UNSUPPORTED
+    (this thread captures a graph), SHAPE (Muon, and not two dimensions), DEVICE, MEMORY, LIBRARY, COMPILE,
+    CUDA.
     Ownership: the optimizer keeps the tensor's memory until it is freed.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_status ignis_optimizer_add(ignis_optimizer optimizer, ignis_tensor tensor, bool decay);
 
 /*  ignis_optimizer_step - update all parameters that have a gradient
-    One launch for each element type. Step count, learning rate and clipping are kept and updated on the device, so a CUDA graph of a step can be
-    replayed. Without any gradient nothing happens, and no step is counted. With a loss scale the gradients are looked through first, which
-    ignis_clip_grad_norm does, too, and a step with an infinity or NaN among them is skipped: parameters, state, step count and schedule stay. So does
-    one whose squares add up to infinity.
+    One launch for each element type. Step count, learning rate and clipping are kept and updated on the
+    device, so a CUDA graph of a step can be replayed. Without any gradient nothing happens, and no step is
+    counted. With a loss scale the gradients are looked through first, which ignis_clip_grad_norm does, too,
+    and a step with an infinity or NaN among them is skipped: parameters, state, step count and schedule stay.
+    So does one whose squares add up to infinity.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, ARGUMENT (no parameters), MEMORY, LIBRARY, COMPILE, CUDA.
     Ownership: unchanged.
@@ -160,9 +168,10 @@ IGNIS_API ignis_status ignis_optimizer_step(ignis_optimizer optimizer);
     Threads: any. Streams: queued on the current stream of the optimizer's device. */
 IGNIS_API ignis_status ignis_optimizer_zero_grad(ignis_optimizer optimizer);
 
-/*  ignis_clip_grad_norm - if the norm of all gradients together is above max_norm, let the next step scale them down to it
-    The gradients themselves stay as they are: ignis_optimizer_step multiplies them as it reads them. Nothing is copied to the host;
-    ignis_optimizer_query returns the norm; an infinite max_norm changes nothing else. The sum is computed in a fixed order.
+/*  ignis_clip_grad_norm - if the norm of all gradients together is above max_norm, let the next step scale
+    them down to it The gradients themselves stay as they are: ignis_optimizer_step multiplies them as it
+    reads them. Nothing is copied to the host; ignis_optimizer_query returns the norm; an infinite max_norm
+    changes nothing else. The sum is computed in a fixed order.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, ARGUMENT (max_norm is not above 0, no parameters), MEMORY, LIBRARY, COMPILE, CUDA.
     Ownership: unchanged.
@@ -170,9 +179,10 @@ IGNIS_API ignis_status ignis_optimizer_zero_grad(ignis_optimizer optimizer);
 IGNIS_API ignis_status ignis_clip_grad_norm(ignis_optimizer optimizer, double max_norm);
 
 /*  ignis_scale_loss - a loss times the optimizer's loss scale, to begin backward with
-    The next step divides the gradients by it, and clipping measures them without it. The scale is on the device, where the steps change it as
-    ignis_loss_scale_desc says (Micikevicius et al., Mixed Precision Training, 2018; PyTorch's GradScaler): nothing waits, also in a graph.
-    backward comes before the next step; a loss has the scale of one optimizer.
+    The next step divides the gradients by it, and clipping measures them without it. The scale is on the
+    device, where the steps change it as ignis_loss_scale_desc says (Micikevicius et al., Mixed Precision
+    Training, 2018; PyTorch's GradScaler): nothing waits, also in a graph. backward comes before the next
+    step; a loss has the scale of one optimizer.
     Returns: the tensor, of f64; a loss times 1 where the optimizer has no loss scale; or no handle.
     Errors: FREED, DTYPE (a loss of f16, whose gradient the scale would be), DEVICE, and those of ignis_map.
     Ownership: as ignis_tensor_from_host.
@@ -193,10 +203,12 @@ IGNIS_API ignis_status ignis_optimizer_set_lr(ignis_optimizer optimizer, double 
     Threads: any. Streams: queued on the current stream of the optimizer's device, and waits for it. */
 IGNIS_API ignis_status ignis_optimizer_query(ignis_optimizer optimizer, ignis_optimizer_info *info);
 
-/*  ignis_optimizer_state - the array of a part of an optimizer's state, for saving it and, by ignis_array_copy, for restoring it
-    parameter counts in the order of ignis_optimizer_add; IGNIS_OPTIMIZER_SELF ignores it. Training continues bit for bit as without the
-    interruption when all parts and parameters are restored, after all parameters have been added. IGNIS_OPTIMIZER_MISSED is 0 where every step had a
-    gradient of the parameter: a state that was saved without it, as before 0.5.0, needs it only where that was not so.
+/*  ignis_optimizer_state - the array of a part of an optimizer's state, for saving it and, by
+    ignis_array_copy, for restoring it parameter counts in the order of ignis_optimizer_add;
+    IGNIS_OPTIMIZER_SELF ignores it. Training continues bit for bit as without the interruption when all parts
+    and parameters are restored, after all parameters have been added. IGNIS_OPTIMIZER_MISSED is 0 where every
+    step had a gradient of the parameter: a state that was saved without it, as before 0.5.0, needs it only
+    where that was not so.
     Returns: the array, or no handle; a part that this optimizer or parameter does without is no failure.
     Errors: FREED, ARGUMENT (no such part or parameter).
     Ownership: the optimizer's.
