@@ -17,8 +17,8 @@
         >>kernel        CUDA source compiled, cached, launched          ON KERNELS, ON SHIPPING, ON FRAME LOOPS
         >>tensor        tensors, scopes, random numbers                 ON TENSORS AND SCOPES
         >>tape          recording, backward, checkpoints, gradcheck     ON THE TAPE
-        >>ops           operations on tensors, in families: >>ops.matmul .conv .pointwise .map .sum .shape .norm .image
-                        .rope .embedding .index .sort .loss .attention  ON THE TAPE
+        >>ops           operations on tensors, in families: >>ops.matmul .conv .pointwise .formula .sum .shape .norm
+                        .image .rope .embedding .index .sort .loss .attention  ON THE TAPE
         >>optim         AdamW, SGD and others, schedules, clipping, loss scaling
         >>graph         a step captured once, replayed with one call    ON GRAPHS
         >>file          safetensors files                               ON FILES
@@ -32,7 +32,7 @@
         >>graphics      memory and fences of Vulkan, D3D12, OpenGL      ON GRAPHICS
         >>profile       traces, rooflines, pictures of memory           ON PROFILES
 
-        In the implementation alone: >>platform >>loader >>pool >>capture >>random >>gguf >>dry.
+        In the implementation alone: >>platform >>loader >>pool >>capture >>gguf >>dry.
 
     HOW TO USE (>>setup)
 
@@ -1705,7 +1705,10 @@ IGNIS_API ignis_status ignis_array_scale(ignis_array dst, ignis_array src, doubl
 
 #ifndef IGNIS_NO_TENSORS
 
-/* >>formula - formulas: any expression, element by element ------------------------------------------------------ */
+/* >>formula - formulas: any expression, element by element ------------------------------------------------------
+
+   A formula is a text such as "a*x + y". It becomes one kernel, compiled when it is first used.
+   Threads: every function may be called from any thread. Streams: work is queued on the current stream. */
 
 #define IGNIS_MAX_INPUTS 16 /* of a formula */
 
@@ -2086,7 +2089,10 @@ IGNIS_API ignis_status ignis_bundle_check(ignis_bundle_info *info);
 
 #ifndef IGNIS_NO_TENSORS
 
-/* >>tensor - tensors, scopes, random numbers -------------------------------------------------------------------- */
+/* >>tensor - tensors, scopes, random numbers --------------------------------------------------------------------
+
+   A tensor is an array with a gradient and a position on the tape.
+   Operations make new tensors, which belong to the innermost scope of the thread. */
 
 /*  An array, its gradient, and its position on the tape. */
 typedef struct ignis_tensor {
@@ -2256,7 +2262,10 @@ IGNIS_API ignis_status ignis_scope_end(ignis_scope scope);
     Threads: the one that began the scope. */
 IGNIS_API ignis_tensor ignis_scope_return(ignis_scope scope, ignis_tensor tensor);
 
-/* >>tape - recording, backward, checkpoints, gradcheck ---------------------------------------------------------- */
+/* >>tape - recording, backward, checkpoints, gradcheck ----------------------------------------------------------
+
+   A tape belongs to the thread that recorded it. A backward pass runs its entries from the last to the first.
+   Gradients are added to those that leaves have. */
 
 /*  What a backward function gets, and what it fills. */
 typedef struct ignis_backward_args {
@@ -2300,9 +2309,9 @@ typedef struct ignis_gradcheck_desc {
     After a failure they are freed too, and no leaf has changed.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, ARGUMENT (the tensor requires no gradient, has more than one element without grad_output,
-    was used by a backward pass already, or was recorded by another thread; an operation on the way saved an array that was
-    written to since; a backward function of the caller failed without saying why), SHAPE, DTYPE, DEVICE,
-    MEMORY, CUDA, and what backward functions fail with.
+    was used by a backward pass already, or was recorded by another thread; an operation on the way saved an
+    array that was written to since; a backward function of the caller failed without saying why), SHAPE,
+    DTYPE, DEVICE, MEMORY, CUDA, and what backward functions fail with.
     Ownership: grad_output stays the caller's.
     Threads: the one that recorded it. Streams: queued on the current stream. */
 IGNIS_API ignis_status ignis_backward(ignis_tensor tensor, ignis_array grad_output);
@@ -2422,7 +2431,10 @@ IGNIS_API double ignis_gradcheck(ignis_tensor_fn fn, void *user_data, const igni
     recorded for ignis_backward when an input requires a gradient. f16 and bf16 are computed in f32 and
     rounded once, at the end. */
 
-/* >>ops.matmul -------------------------------------------------------------------------------------------------- */
+/* >>ops.matmul - matrix products --------------------------------------------------------------------------------
+
+   Products of row-major matrices by built-in kernels or cuBLASLt; ON MATRIX PRODUCTS has the choice.
+   An epilogue (bias, activation, residual) runs inside the product. */
 
 /*  ignis_matmul - matrix product a b; ignis_matmul_t - a b^T, without transposing b in memory
     Shapes: a [..., m, k]; b [k, n] ([n, k] for _t) or [..., k, n]; the result [..., m, n]. Leading dimensions
@@ -2522,7 +2534,10 @@ IGNIS_API ignis_tensor ignis_mlp_layers(ignis_tensor x, const ignis_tensor *weig
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_mlp_gated(ignis_tensor x, ignis_tensor w_gate, ignis_tensor w_up, ignis_tensor w_down);
 
-/* >>ops.conv ---------------------------------------------------------------------------------------------------- */
+/* >>ops.conv - convolutions -------------------------------------------------------------------------------------
+
+   A convolution is a matrix product of patches, which are never stored.
+   Images are channels-last: [n, height, width, channels]. */
 
 /*  Of rows and columns, in this order; ignis_conv1d takes the first of each. */
 typedef struct ignis_conv_desc {
@@ -2556,7 +2571,10 @@ typedef struct ignis_conv_desc {
 IGNIS_API ignis_tensor ignis_conv2d(ignis_tensor x, ignis_tensor w, ignis_tensor bias, const ignis_conv_desc *desc);
 IGNIS_API ignis_tensor ignis_conv1d(ignis_tensor x, ignis_tensor w, ignis_tensor bias, const ignis_conv_desc *desc);
 
-/* >>ops.pointwise ----------------------------------------------------------------------------------------------- */
+/* >>ops.pointwise - arithmetic, activations, dropout ------------------------------------------------------------
+
+   Each function is one kernel. Formulas do several operations in one pass: see ON FORMULAS.
+   f16 and bf16 are computed in f32 and rounded once. */
 
 /*  ignis_add, ignis_sub, ignis_mul - a + b, a - b and a * b, element by element
     Shapes: b has the shape of a, or spreads over it: compared from the last dimension on, b may lack leading
@@ -2625,7 +2643,10 @@ IGNIS_API ignis_tensor ignis_silu(ignis_tensor tensor);
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_silu_mul(ignis_tensor gate, ignis_tensor up);
 
-/* >>ops.map ----------------------------------------------------------------------------------------------------- */
+/* >>ops.formula - formulas of tensors ---------------------------------------------------------------------------
+
+   A formula is one kernel forward, and one for all gradients of a result.
+   ON FORMULAS has the language. */
 
 /*  The named inputs of a formula: IGNIS_INPUTS(x, y, IGNIS_VALUE(a, 2.5), IGNIS_NAMED(w, model->weights))
     makes them. */
@@ -2690,7 +2711,10 @@ IGNIS_API ignis_tensor ignis_map_reduce(ignis_reducer reducer, const char *formu
     Threads: any; the calling thread's alone. */
 IGNIS_API ignis_tensor ignis_value(double value);
 
-/* >>ops.sum ----------------------------------------------------------------------------------------------------- */
+/* >>ops.sum - sums and means ------------------------------------------------------------------------------------
+
+   Sums are f32, f64 for f64, in a fixed order: equal inputs give equal bits.
+   For other reductions see ignis_map_reduce. */
 
 /*  ignis_sum, ignis_mean - the sum or mean of all elements; ignis_sum_dim, ignis_mean_dim - along one
     dimension
@@ -2717,7 +2741,10 @@ IGNIS_API ignis_tensor ignis_mean_dim(ignis_tensor tensor, int dim);
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_cumsum(ignis_tensor tensor, int dim);
 
-/* >>ops.shape --------------------------------------------------------------------------------------------------- */
+/* >>ops.shape - shapes, slices, copies --------------------------------------------------------------------------
+
+   A result is a view if its elements are contiguous, else a copy.
+   The gradient is a copy in the other direction. */
 
 /*  ignis_reshape - the same elements under another shape, over the same memory; one dimension may be -1: what
     is left over
@@ -2825,7 +2852,10 @@ IGNIS_API ignis_tensor ignis_pad(ignis_tensor tensor, const int64_t *before, con
 IGNIS_API ignis_tensor ignis_tril(ignis_tensor tensor, int64_t diagonal);
 IGNIS_API ignis_tensor ignis_triu(ignis_tensor tensor, int64_t diagonal);
 
-/* >>ops.norm ---------------------------------------------------------------------------------------------------- */
+/* >>ops.norm - softmax and norms --------------------------------------------------------------------------------
+
+   Rows are those of the last dimension.
+   Statistics are f32, or f64 for f64, in a fixed order. */
 
 /*  ignis_softmax - exp(x) / sum of exp(x) over the last dimension
     ignis_log_softmax - its logarithm, x - log(sum of exp(x)), which keeps its digits where softmax has none
@@ -2964,7 +2994,10 @@ IGNIS_API ignis_tensor ignis_batch_norm(ignis_tensor x, ignis_tensor w, ignis_te
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_group_norm(ignis_tensor x, int groups, ignis_tensor w, ignis_tensor b, double eps);
 
-/* >>ops.rope ---------------------------------------------------------------------------------------------------- */
+/* >>ops.rope - rotary position embedding ------------------------------------------------------------------------
+
+   A head is rotated in pairs of elements.
+   Frequencies come from a base, the host or the device. */
 
 typedef struct ignis_rope_desc {
     int num_heads;      /* required: a row is num_heads heads of head_dim elements */
@@ -2993,7 +3026,10 @@ typedef struct ignis_rope_desc {
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_rope(ignis_tensor x, const ignis_rope_desc *desc);
 
-/* >>ops.embedding ----------------------------------------------------------------------------------------------- */
+/* >>ops.embedding - rows of a table -----------------------------------------------------------------------------
+
+   Ids are i32 or i64.
+   The gradient sums rows by id in a fixed order: equal inputs give equal bits. */
 
 /*  ignis_embedding - rows of a table: out[..., :] = table[ids[...], :]
     Shapes: table [vocab, n]; ids, of i32 or i64, any; the result is that of ids with n behind it. An id
@@ -3006,7 +3042,10 @@ IGNIS_API ignis_tensor ignis_rope(ignis_tensor x, const ignis_rope_desc *desc);
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_embedding(ignis_tensor table, ignis_tensor ids);
 
-/* >>ops.index --------------------------------------------------------------------------------------------------- */
+/* >>ops.index - gather, index_select, scatter_add, one_hot ------------------------------------------------------
+
+   Indices are i32 or i64, along one dimension. An index outside of the tensor has a defined result.
+   Sums have a fixed order: equal inputs give equal bits. */
 
 /*  ignis_gather - elements by index along a dimension: for dim 0, out[i, j, ...] = tensor[index[i, j, ...],
     j, ...]. Any dtype.
@@ -3050,7 +3089,10 @@ IGNIS_API ignis_tensor ignis_scatter_add(ignis_tensor tensor, int dim, ignis_ten
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_one_hot(ignis_tensor ids, int64_t classes, ignis_dtype dtype);
 
-/* >>ops.sort ---------------------------------------------------------------------------------------------------- */
+/* >>ops.sort - sort, argsort, topk ------------------------------------------------------------------------------
+
+   Equal elements keep their order, and NaN is the largest number.
+   Positions are i64. */
 
 /*  ignis_sort - elements along a dimension in order, stable; ignis_topk - the k largest or smallest ones, in
     order. Any dtype. A negative dim counts from the last one on. NaN counts as larger than all numbers, both
@@ -3064,7 +3106,10 @@ IGNIS_API ignis_tensor ignis_one_hot(ignis_tensor ids, int64_t classes, ignis_dt
 IGNIS_API ignis_tensor ignis_sort(ignis_tensor tensor, int dim, bool descending, ignis_tensor *indices);
 IGNIS_API ignis_tensor ignis_topk(ignis_tensor tensor, int64_t k, int dim, bool largest, ignis_tensor *indices);
 
-/* >>ops.loss ---------------------------------------------------------------------------------------------------- */
+/* >>ops.loss - losses -------------------------------------------------------------------------------------------
+
+   Losses, their mean and their sum are f32, or f64 if an input is.
+   Sums have a fixed order: equal inputs give equal bits. */
 
 /*  What a function gives of many losses: each element of the first input has one, or each row, as the
     function says. Losses, their mean and their sum are of f32, or f64 where an input is: a scaled loss
@@ -3193,7 +3238,10 @@ IGNIS_API ignis_tensor ignis_nll_loss(ignis_tensor x, ignis_tensor targets, cons
 IGNIS_API ignis_tensor ignis_linear_cross_entropy(ignis_tensor hidden, ignis_tensor weight, ignis_tensor targets,
                                                   const ignis_cross_entropy_desc *desc);
 
-/* >>ops.attention ----------------------------------------------------------------------------------------------- */
+/* >>ops.attention - scaled dot-product attention ----------------------------------------------------------------
+
+   Scores are never stored. Tensor cores (wgmma, mma) serve f16 and bf16 on devices that have them.
+   Keys and values may have fewer heads than queries (grouped-query attention). */
 
 typedef enum ignis_mask {
     IGNIS_MASK_CAUSAL =
@@ -3287,7 +3335,10 @@ IGNIS_API ignis_tensor ignis_decode_sdpa(ignis_tensor q, ignis_tensor k, ignis_t
 IGNIS_API ignis_tensor ignis_decode_sdpa_with(ignis_tensor q, ignis_tensor k, ignis_tensor v,
                                               const ignis_sdpa_desc *desc);
 
-/* >>optim - AdamW, SGD and others, schedules, clipping, loss scaling -------------------------------------------- */
+/* >>optim - AdamW, SGD and others, schedules, clipping, loss scaling --------------------------------------------
+
+   An optimizer updates all its parameters of one element type in one launch.
+   Its state and schedule are on the device, so a step can be captured in a graph. */
 
 /*  Parameters, and the state that is kept for each of them. */
 typedef struct ignis_optimizer {
@@ -17445,8 +17496,7 @@ static const struct {
 /*  >>formula.lexer - the tokens of a formula, and its limits
 
     Splits a text into names, numbers and operators. After the first error every token is the end of the text,
-    so the parser
-    stops by itself and the error with its column is reported once. */
+    so the parser stops by itself and the error with its column is reported once. */
 
 #define IGNIS__FORMULA_TERMS 1000
 #define IGNIS__FORMULA_NAMES 300
@@ -17605,6 +17655,7 @@ static void ignis__formula_expect(ignis__formula_parser *r, const char *sign)
 
     Recursive descent over the lexer's tokens. Equal terms are one term; constants are folded where C would.
     Uses: functions, lexer. Returns the index of a term; after an error the result is not used. */
+
 /*  Returns the term equal to `wanted`; adds it if there is none. */
 static int ignis__formula_add_term(ignis__formula_parser *r, const ignis__formula_term *wanted)
 {
@@ -18558,6 +18609,7 @@ static bool ignis__formula_needs_get(const char *call, ignis__formula *formula, 
     packs.
     Uses: derivative. Invariant: the words that launch.c fills are in the order that ignis__formula_plan_words
     gives them. */
+
 /*  How a kernel uses the elements: each one is a result; or they are reduced along rows of packs, or down
     columns of packs. */
 enum { IGNIS__FORMULA_EACH, IGNIS__FORMULA_ROWS, IGNIS__FORMULA_COLUMNS };
@@ -18932,6 +18984,7 @@ IGNIS__COLD static void ignis__formula_emit_rest(ignis__formula_writer *w, const
     Writes the state of the reduction, how states combine in a thread, a team and a block, and the kernel that
     combines chunks.
     Uses: emit. Invariant: states combine in a fixed order, so the same shape has the same bits. */
+
 /*  Returns whether integers are summed for their mean: exactly, in 64 bits and the upper 32 bits of the sum. */
 static bool ignis__formula_is_integer_mean(const ignis__formula_writer *w)
 {
@@ -19632,6 +19685,7 @@ IGNIS__COLD static void ignis__formulas_close(const ignis__device *device)
     few.
     Uses: the room array. Invariant: a shape has at most IGNIS_MAX_DIMS dimensions; strides count elements, 0
     repeats. */
+
 /*  One run of a formula: the shapes of its result and of the inputs that are arrays. Input `count` is the
     incoming gradient. */
 typedef struct ignis__formula_run {
@@ -19794,6 +19848,7 @@ static void ignis__formula_coordinate_divisor(int64_t inner, int64_t n, uint64_t
 
     Chooses packs, teams and chunks from shapes and addresses, fills the parameter's words, launches.
     Uses: broadcast, emit (its layout of words), kernel. The device is entered and the arrays are held. */
+
 /*  Starts a spec with what does not depend on shapes, strides and addresses. */
 static void ignis__formula_spec_begin(const ignis__formula_run *run, ignis__formula_spec *spec)
 {
@@ -20076,6 +20131,7 @@ static bool ignis__formula_launch(const ignis__work *work, const ignis__formula_
     A reduction over dimensions that are not neighbours runs in two steps or more; the value between them has
     the wide type.
     Uses: launch. Invariant: argmax, argmin and saved positions are never reduced in steps. */
+
 /*  Returns whether other dimensions are between the reduced ones. may: whether that could be so if dimensions
     of 1 were larger. */
 static bool ignis__formula_reduces_in_steps(const ignis__formula_run *run, bool may)
@@ -20195,8 +20251,8 @@ static bool ignis__formula_check_reducer(const char *call, ignis_reducer reducer
 /*  >>formula.inputs - checks of inputs, the dtype and shape of results, and values among the inputs
 
     Every formula begins here, of arrays and of tensors. A value travels in a handle that names one of the
-    thread's last
-    IGNIS__VALUES values. Uses: cache, broadcast. Locks: none; values belong to the thread. */
+    thread's last IGNIS__VALUES values. Uses: cache, broadcast. Locks: none; values belong to the thread. */
+
 /*  Finds the shape that all inputs broadcast to, by NumPy's rules. */
 static bool ignis__formula_broadcast_shape(const char *call, const ignis__formula *formula, ignis__formula_run *run)
 {
@@ -20971,6 +21027,7 @@ IGNIS_API ignis_status ignis_seed(uint64_t seed)
 
     Uses: tensor, node; the rooms array and kernel. Reading values waits for the current stream.
     Locks: a tensor's own, for its data, gradient and node. */
+
 /*  Returns the array of a tensor by handle, unheld, for ignis_tensor_data. */
 static ignis_array ignis__tensor_array_handle(const char *call, ignis_tensor handle, bool grad)
 {
@@ -22655,6 +22712,7 @@ IGNIS_API ignis_status ignis_backward_retain(ignis_tensor tensor, ignis_array gr
 
     A gradient keeps its memory: graphs and optimizers have its address. Dropping it frees the memory.
     Uses: gradient, tape. Locks: a leaf is entered while its gradient changes. */
+
 /*  Makes new memory for the gradient of a held tensor, claimed. NULL, and reported, on failure. */
 static ignis__array *ignis__gradient_make(const char *call, ignis__tensor *tensor)
 {
@@ -22799,11 +22857,11 @@ IGNIS_API int64_t ignis_tape_length(void)
 /*  >>tensor.checkpoint - ignis_checkpoint: recompute in the backward pass what the forward pass did not keep
 
     The first run is not recorded; it notes which older arrays it reads. The backward function runs the
-    caller's function again,
-    recorded, on fresh leaves over the saved inputs. Uses: tape, scope, backward_pass, the random numbers of
-    kernel.
+    caller's function again, recorded, on fresh leaves over the saved inputs. Uses: tape, scope,
+    backward_pass, the random numbers of kernel.
     Invariant: an input that has changed since the first run fails the pass; random numbers are the same in
     both runs. */
+
 /*  Calls a function of the caller's. No handle if it failed, or did not end what it began. */
 static ignis_tensor ignis__tensor_fn_call(const char *call, int no_grad, ignis_tensor_fn fn, const ignis_tensor *inputs,
                                           int count, void *user_data)
@@ -23009,9 +23067,12 @@ IGNIS__COLD IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *us
     return result;
 }
 
-/* --- gradcheck ------------------------------------------------------------------------------------------------------------ */
+/*  >>train.gradcheck - ignis_gradcheck: gradients of the tape beside central finite differences
 
-/*  One check: the function, its inputs, and fixed weights that turn its output into one number. */
+    Runs the function twice for each element with the same random numbers. Uses: the room tensor. Inputs keep
+    their values: each element is restored after its two runs. */
+
+/*  One check: the function, its inputs, and fixed weights that reduce its output to one number. */
 typedef struct ignis__gradcheck {
     const char *call;
     ignis_tensor_fn fn;
@@ -23026,14 +23087,14 @@ static double ignis__gradcheck_weight(int64_t i)
     return 0.5 + (double)((uint64_t)(i + 1) * 0x9E3779B97F4A7C15u >> 40) / (double)(1 << 24);
 }
 
-/*  Calls the function with the same random numbers as every time; no_grad: without recording. */
+/*  Calls the function with the same random numbers every time. no_grad: without recording. */
 IGNIS__COLD static ignis_tensor ignis__gradcheck_call(const ignis__gradcheck *check, int no_grad)
 {
     ignis__thread_now()->random = check->random;
     return ignis__tensor_fn_call(check->call, no_grad, check->fn, check->inputs, check->count, check->user_data);
 }
 
-/*  The weighted sum of the function's output. False on failure. */
+/*  Computes the weighted sum of the function's output. False on failure. */
 IGNIS__COLD static bool ignis__gradcheck_value(const ignis__gradcheck *check, double *value)
 {
     ignis_scope scope = ignis_scope_begin();
@@ -23095,7 +23156,7 @@ static bool ignis__gradcheck_tape(const ignis__gradcheck *check)
     return ok;
 }
 
-/*  Compares the gradient of one input; *worst is the largest error so far, *where says it for the message. */
+/*  Compares the gradient of one input. *worst is the largest error so far; *where names it for the message. */
 static bool ignis__gradcheck_input(const ignis__gradcheck *check, int input, double step, double *worst, char *where,
                                    size_t where_size)
 {
@@ -23136,7 +23197,7 @@ static bool ignis__gradcheck_input(const ignis__gradcheck *check, int input, dou
     return ok;
 }
 
-/*  The backward whose backward function made a tensor that was found, by serial. */
+/*  Returns the serial of the backward pass whose backward function made a tensor. */
 static uint64_t ignis__tensor_creator_pass(ignis_tensor handle)
 {
     ignis__tensor *tensor = (ignis__tensor *)ignis__pool_hold(&ignis__tensors, handle.id);
@@ -23146,7 +23207,7 @@ static uint64_t ignis__tensor_creator_pass(ignis_tensor handle)
     return made_in;
 }
 
-/*  The largest relative error of all inputs; NaN on failure. */
+/*  Returns the largest relative error of all inputs; NaN on failure. */
 static double ignis__gradcheck_run(const ignis__gradcheck *check, double step, double tolerance)
 {
     uint64_t pass = ignis__tensor_thread_now()->pass_serial;
@@ -23219,8 +23280,7 @@ IGNIS__COLD IGNIS_API double ignis_gradcheck(ignis_tensor_fn fn, void *user_data
 /*  >>tensor.tape_dot - the tape as a Graphviz graph: ignis_tape_dot
 
     Writes the nodes that lead to a tensor, with shapes and the bytes that each keeps. Uses: tape,
-    backward_state.
-    Belongs to the thread that recorded the tape. */
+    backward_state. Belongs to the thread that recorded the tape. */
 
 IGNIS__COLD static void ignis__dot_tensor(ignis__string_writer *text, const ignis__tensor *tensor)
 {
@@ -23325,33 +23385,39 @@ static void ignis__tensors_close(const char *call)
 
 /* ===============================================================================================================
    >>ops - the operations: checks, forward, backward rule.
+
+   An operation begins (inputs held, device entered), checks, makes arrays, launches, and ends as a tensor or as gradients.
+   `ok` becomes false at the first failure, which is reported then. After that each call does nothing, so an operation
+   checks once, at its end. Uses the rooms array, kernel, formula and tensor. Each operation has a part of its own.
    =============================================================================================================== */
 
-/*  An operation under way. It holds its inputs, owns the arrays that it makes, has entered their device, and knows the stream. `ok` turns
-    false at the first failure, which is reported then; what follows does nothing, so an operation checks once, at its end. */
-#define IGNIS__OP_INPUTS \
-    (3 * IGNIS_MAX_LAYERS) /* the backward of so many layers has the most, forwards at most 2 + IGNIS_MAX_INPUTS */
+/* Backward of the most layers has the most inputs; forwards have 2 + IGNIS_MAX_INPUTS at most. */
+#define IGNIS__OP_INPUTS (3 * IGNIS_MAX_LAYERS)
 #define IGNIS__OP_MADE 160
 
+/*  A running operation. It holds its inputs, owns the arrays that it makes, has entered their device, and
+    knows the stream. */
 typedef struct ignis__op {
     ignis__work work;
-    int as_major; /* kernels are chosen as on a device of this compute capability; 0: on the device that it is */
+    int as_major; /* kernels are chosen as on a device of this compute capability; 0: on the real device */
     bool ok;
     bool records;   /* an input requires a gradient, and recording is on */
-    bool knows_one; /* its backward function takes no grad_output for one that is 1 */
-    bool
-        steady; /* own kernels of products and attention are chosen so that a row has the same bits whatever rows there are */
+    bool knows_one; /* its backward function takes no grad_output for a gradient of 1 */
+    /* Built-in kernels of products and attention are chosen so that a row has the same bits alone or beside
+       others. */
+    bool steady;
     int count, made_count, saved_count;
-    ignis__block *zeroed;                     /* what ignis__op_zeroed has taken */
-    struct ignis__gemm_pending *pending;      /* between ignis__gemm_join and ignis__gemm_join_end; else null */
-    ignis__tensor *tensors[IGNIS__OP_INPUTS]; /* null where the operation works on arrays */
+    ignis__block *zeroed;                     /* memory of ignis__op_zeroed */
+    struct ignis__gemm_pending *pending;      /* between ignis__gemm_join and ignis__gemm_join_end; else NULL */
+    ignis__tensor *tensors[IGNIS__OP_INPUTS]; /* NULL if the operation works on arrays */
     ignis__array *in[IGNIS__OP_INPUTS];
-    ignis__tape_state tape_state[IGNIS__OP_INPUTS]; /* of tensors. From here on only what the counts say is set */
-    ignis__array *made[IGNIS__OP_MADE];             /* which nobody else sees, until ignis__op_hand_over */
-    ignis__array *saved[IGNIS__OP_INPUTS];          /* what its backward function is given */
+    /* Of tensors. From here on only what the counts say is set. */
+    ignis__tape_state tape_state[IGNIS__OP_INPUTS];
+    ignis__array *made[IGNIS__OP_MADE];    /* nobody else sees them until ignis__op_hand_over */
+    ignis__array *saved[IGNIS__OP_INPUTS]; /* for its backward function */
 } ignis__op;
 
-/*  Reports a failure, if it is the operation's first. */
+/*  Reports a failure if it is the operation's first. */
 IGNIS__PRINTF(3, 4)
 IGNIS__COLD static bool ignis__op_fail(ignis__op *op, ignis_diagnostic diagnostic, const char *format, ...)
 {
@@ -23377,7 +23443,7 @@ IGNIS__ONE_COPY static void ignis__op_drop_inputs(ignis__op *op)
     }
 }
 
-/*  Enters the device that all inputs are on. On failure nothing is held. */
+/*  Enters the device of all inputs. On failure nothing is held. */
 static bool ignis__op_enter(ignis__op *op)
 {
     const char *call = op->work.call;
@@ -23421,7 +23487,7 @@ static bool ignis__op_begin(ignis__op *op, const char *call, int count, const ig
     return ignis__op_enter(op);
 }
 
-/*  Begins a backward function on the gradient and all that was saved, in this order. On failure it is over. */
+/*  Begins a backward function on the gradient and all saved arrays, in this order. On failure it is over. */
 static bool ignis__op_begin_backward(ignis__op *op, const char *call, const ignis_backward_args *args)
 {
     memset(op, 0, offsetof(ignis__op, tape_state));
@@ -23436,7 +23502,7 @@ static bool ignis__op_begin_backward(ignis__op *op, const char *call, const igni
     return ignis__op_enter(op);
 }
 
-/*  A new array on the operation's device. Null after a failure. */
+/*  Makes an array on the operation's device. NULL after a failure. */
 static ignis__array *ignis__op_new(ignis__op *op, const ignis_shape *shape, ignis_dtype dtype)
 {
     const char *call = op->work.call;
@@ -23477,7 +23543,7 @@ static ignis__array *ignis__op_new_rows(ignis__op *op, int64_t rows, int64_t n, 
     return ignis__op_new(op, &shape, dtype);
 }
 
-/*  A new view of an input's elements from `offset` on. Null after a failure. */
+/*  Makes a view of an input's elements from `offset` on. NULL after a failure. */
 static ignis__array *ignis__op_view(ignis__op *op, ignis__array *from, const ignis_shape *shape, int64_t numel,
                                     int64_t offset)
 {
@@ -23490,7 +23556,8 @@ static ignis__array *ignis__op_view(ignis__op *op, ignis__array *from, const ign
     return view;
 }
 
-/*  Lets others see an array, with so many references. False: the operation has not made it, or has handed it over before. */
+/*  Gives an array to others, with `references` references. False if the operation did not make it, or handed
+    it over before. */
 static bool ignis__op_hand_over(ignis__op *op, ignis__array *array, int references)
 {
     int i;
@@ -23506,7 +23573,8 @@ static bool ignis__op_hand_over(ignis__op *op, ignis__array *array, int referenc
     return false;
 }
 
-/*  Addresses for the operation's kernels; 0 after a failure, and for no elements. Reading what was never written is a failure. */
+/*  Returns addresses for the operation's kernels; 0 after a failure, and if there are no elements. Reading an
+    unwritten array is a failure. */
 IGNIS__ONE_COPY static ignis__address ignis__op_read(ignis__op *op, ignis__array *array)
 {
     ignis__address address = 0;
@@ -23521,7 +23589,8 @@ IGNIS__ONE_COPY static ignis__address ignis__op_write(ignis__op *op, ignis__arra
     return op->ok ? address : 0;
 }
 
-/*  Launches one of Ignis' kernels, in the variant of `define` ("-DIGNIS_HEAD_DIM=64"; null: none). No blocks: runs nothing. */
+/*  Launches a built-in kernel in the variant of `define` ("-DIGNIS_HEAD_DIM=64"; NULL: none). Without blocks
+    it runs nothing. */
 static void ignis__op_launch(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, const char *define,
                              int64_t grid_x, int64_t grid_y, int64_t grid_z, unsigned block_x, unsigned block_y,
                              size_t shared_bytes, void **params)
@@ -23540,14 +23609,14 @@ static void ignis__op_launch(ignis__op *op, ignis__builtin builtin, ignis_dtype 
         function && ignis__builtin_launch(&op->work, builtin, function, grid, block, (unsigned)shared_bytes, params);
 }
 
-/*  A kernel of one row of threads in one row of blocks. */
+/*  As ignis__op_launch, with one row of threads in one row of blocks. */
 IGNIS__ONE_COPY static void ignis__op_launch_row(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype,
                                                  int64_t blocks, unsigned threads, void **params)
 {
     ignis__op_launch(op, builtin, dtype, NULL, blocks, 1, 1, threads, 1, 0, params);
 }
 
-/*  The kernels of elements: 256 threads do 4096 of them. */
+/*  Launches an elementwise kernel: 256 threads compute 4096 elements. */
 IGNIS__ONE_COPY static void ignis__op_launch_elementwise(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype,
                                                          int64_t numel, void **params)
 {
@@ -23573,7 +23642,7 @@ static void ignis__op_fill(ignis__op *op, ignis__array *array, double value)
     op->ok = op->ok && ignis__work_fill(&op->work, array, value);
 }
 
-/*  The operation's word of 8 bytes that is 0 for its kernels, and that they leave 0. */
+/*  Returns a word of 8 bytes that is 0 for the operation's kernels; they leave it 0. */
 static ignis__address ignis__op_zeroed(ignis__op *op)
 {
     if (op->ok && !op->zeroed) {
@@ -23583,14 +23652,15 @@ static ignis__address ignis__op_zeroed(ignis__op *op)
     return op->ok ? op->zeroed->address : 0;
 }
 
-/*  Lets the arrays go that an operation has made but for the first so many, and has not handed over. */
+/*  Frees the operation's arrays that were not handed over, except the first `count`. */
 static void ignis__op_free_made(ignis__op *op, int count)
 {
     while (op->made_count > count)
         ignis__array_destroy(op->work.call, op->made[--op->made_count]);
 }
 
-/*  Ends an operation. Arrays that it made and has not handed over go; the failure status, or IGNIS_OK. */
+/*  Ends an operation, and frees its arrays that were not handed over. Returns the failure's status, or
+    IGNIS_OK. */
 static ignis_status ignis__op_leave(ignis__op *op)
 {
     const char *call = op->work.call;
@@ -23604,7 +23674,8 @@ static ignis_status ignis__op_leave(ignis__op *op)
     return op->ok ? IGNIS_OK : ignis__failed();
 }
 
-/*  The same of one with two results, of which the second one (null, or no handle: there is none) is not left alone behind a failure. */
+/*  As ignis__op_leave, for two results: on failure the second one (NULL, or no handle: there is only one) is
+    released as well. */
 static void ignis__op_leave_two(ignis__op *op, ignis_tensor *second)
 {
     if (ignis__op_leave(op) != IGNIS_OK && second && second->id) {
@@ -23613,7 +23684,8 @@ static void ignis__op_leave_two(ignis__op *op, ignis_tensor *second)
     }
 }
 
-/*  The entry of an operation on tensors, with what it saves. tape_states: as for ignis__node_make. Null after a failure. */
+/*  Makes the node of an operation on tensors, with what it saves. tape_states: as for ignis__node_make. NULL
+    after a failure. */
 static ignis__node *ignis__op_record(ignis__op *op, int count, ignis__tensor *const *inputs,
                                      const ignis__tape_state *tape_states, const ignis_rule *rule)
 {
@@ -23630,7 +23702,8 @@ static ignis__node *ignis__op_record(ignis__op *op, int count, ignis__tensor *co
     return node;
 }
 
-/*  A tensor of what an operation has made out of some tensors, recorded by the rule (null: not at all). No handle after a failure. */
+/*  Makes a tensor of an operation's result for some of its tensors, recorded by the rule (NULL: not at all).
+    No handle after a failure. */
 static ignis_tensor ignis__op_result(ignis__op *op, ignis__array *output, int count, ignis__tensor *const *inputs,
                                      const ignis__tape_state *tape_states, const ignis_rule *rule)
 {
@@ -23657,7 +23730,8 @@ static ignis_tensor ignis__op_result(ignis__op *op, ignis__array *output, int co
     return made ? ignis__tensor_publish(made) : result;
 }
 
-/*  Ends an operation with its result, recorded by the rule (null: never) where a gradient is wanted. No handle after a failure. */
+/*  Ends an operation with its result, recorded by the rule (NULL: never) if a gradient is needed. No handle
+    after a failure. */
 static ignis_tensor ignis__op_end(ignis__op *op, ignis__array *output, const ignis_rule *rule)
 {
     ignis_tensor result =
@@ -23666,21 +23740,21 @@ static ignis_tensor ignis__op_end(ignis__op *op, ignis__array *output, const ign
     return result;
 }
 
-/*  Saves an array for the backward function (null: nothing). */
+/*  Saves an array for the backward function (NULL: nothing). */
 IGNIS__ONE_COPY static void ignis__op_save(ignis__op *op, ignis__array *array)
 {
     if (op->ok && array)
         op->saved[op->saved_count++] = array;
 }
 
-/*  The same for inputs from a first to before a last one. */
+/*  As ignis__op_save, for inputs `first` to `last` - 1. */
 static void ignis__op_save_inputs(ignis__op *op, int first, int last)
 {
     for (; first < last; first++)
         ignis__op_save(op, op->in[first]);
 }
 
-/*  A rule whose backward function needs what the operation has saved, and params. */
+/*  Returns a rule whose backward function needs the operation's saved arrays, and params. */
 IGNIS__ONE_COPY static ignis_rule ignis__op_rule(const ignis__op *op, const char *name,
                                                  ignis_status (*backward_fn)(const ignis_backward_args *args),
                                                  const void *params, size_t params_size)
@@ -23694,7 +23768,8 @@ IGNIS__ONE_COPY static ignis_rule ignis__op_rule(const ignis__op *op, const char
     return rule;
 }
 
-/*  Ends an operation on tensors whose backward function needs what it saved, and params. Integers have no gradient. */
+/*  Ends an operation on tensors whose backward function needs its saved arrays, and params. Integers have no
+    gradient. */
 IGNIS__ONE_COPY static ignis_tensor ignis__op_end_recorded(ignis__op *op, ignis__array *output, const char *name,
                                                            ignis_status (*backward_fn)(const ignis_backward_args *args),
                                                            const void *params, size_t params_size)
@@ -23703,7 +23778,8 @@ IGNIS__ONE_COPY static ignis_tensor ignis__op_end_recorded(ignis__op *op, ignis_
     return ignis__op_end(op, output, op->ok && ignis__dtype_is_float(output->dtype) ? &rule : NULL);
 }
 
-/*  Ends a backward function: hands arrays that it made to the tape, each for the input of the same place (null: none), where it is needed. */
+/*  Ends a backward function: hands its arrays to the tape, each for the input at its index (NULL: none) that
+    needs a gradient. */
 IGNIS__ONE_COPY static ignis_status ignis__op_finish_backward(ignis__op *op, const ignis_backward_args *args, int count,
                                                               ignis__array *const *gradients)
 {
@@ -23717,7 +23793,8 @@ IGNIS__ONE_COPY static ignis_status ignis__op_finish_backward(ignis__op *op, con
     return ignis__op_leave(op);
 }
 
-/*  The same, where the sums of the columns of the first gradient are known, for ignis__backward_pass_offer_column_sums; null: they are not. */
+/*  As ignis__op_finish_backward, when the column sums of the first gradient are known, for
+    ignis__backward_pass_offer_column_sums; NULL: they are not. */
 static ignis_status ignis__op_finish_backward_with_sums(ignis__op *op, const ignis_backward_args *args, int count,
                                                         ignis__array *const *gradients, ignis__array *sums)
 {
@@ -23733,12 +23810,17 @@ static ignis_status ignis__op_finish_backward_with_sums(ignis__op *op, const ign
     return status;
 }
 
-/*  The same for a single input. */
+/*  As ignis__op_finish_backward, for one input. */
 static ignis_status ignis__op_finish_backward_one(ignis__op *op, const ignis_backward_args *args,
                                                   ignis__array *gradient)
 {
     return ignis__op_finish_backward(op, args, 1, &gradient);
 }
+
+/*  >>ops.check - checks that many operations share: dtypes, shapes, dimensions, eps
+
+    Each reports the operation's first failure and returns whether the operation is still ok.
+    Uses: operation. Messages name the argument as the public function does. */
 
 IGNIS__ONE_COPY static bool ignis__op_same_dtype(ignis__op *op, int input, const char *name)
 {
@@ -23773,7 +23855,7 @@ IGNIS__ONE_COPY static bool ignis__op_same_shape(ignis__op *op, int input, const
     return op->ok;
 }
 
-/*  Whether an input is a row of n elements, one for each of the last dimension of the first one. */
+/*  Checks that an input is a row of n elements, one for each element of the first input's last dimension. */
 static bool ignis__op_is_row(ignis__op *op, int input, const char *name, int64_t n)
 {
     const ignis_shape *shape = &op->in[input]->shape;
@@ -23783,7 +23865,8 @@ static bool ignis__op_is_row(ignis__op *op, int input, const char *name, int64_t
     return op->ok;
 }
 
-/*  What is added to a variance; 0 is 1e-5. As f32 it is a normal number, or rows of zeros would be divided by 0. */
+/*  Checks the eps that is added to a variance; 0 becomes 1e-5. As f32 it is a normal number: otherwise rows
+    of zeros would be divided by 0. */
 static bool ignis__op_eps(ignis__op *op, double *eps)
 {
     static const double smallest = 1.1754943508222875e-38; /* 2^-126 */
@@ -23796,7 +23879,7 @@ static bool ignis__op_eps(ignis__op *op, double *eps)
     return op->ok;
 }
 
-/*  An array that a desc names is on the operation's device. */
+/*  Checks that an array that a desc names is on the operation's device. */
 static bool ignis__op_same_device(ignis__op *op, const ignis__array *array, const char *name)
 {
     if (array->storage->device != op->work.device)
@@ -23805,7 +23888,7 @@ static bool ignis__op_same_device(ignis__op *op, const ignis__array *array, cons
     return op->ok;
 }
 
-/*  A dimension by number, from the last one on backwards where negative. */
+/*  Checks the number of a dimension; a negative one counts from the last dimension. */
 static bool ignis__op_dim(ignis__op *op, int *dim, const char *name)
 {
     int ndim = op->in[0]->shape.ndim;
@@ -23817,19 +23900,22 @@ static bool ignis__op_dim(ignis__op *op, int *dim, const char *name)
     return op->ok;
 }
 
-/*  Sums and statistics are in this. */
+/*  Returns the dtype of sums and statistics. */
 static ignis_dtype ignis__wide_dtype(ignis_dtype dtype) { return dtype == IGNIS_F64 ? IGNIS_F64 : IGNIS_F32; }
 
-/*  What ignis_wide is in kernels, in an array. */
+/*  Returns the dtype of an array of ignis_wide, which kernels sum in. */
 static ignis_dtype ignis__sum_dtype(ignis_dtype dtype)
 {
     return ignis__dtype_is_int(dtype) ? IGNIS_I64 : ignis__wide_dtype(dtype);
 }
 
-/*  Elements of 16 bytes, which a thread reads at a time. */
+/*  Returns how many elements 16 bytes hold, which a thread reads at a time. */
 static int64_t ignis__pack_elements(ignis_dtype dtype) { return 16 / ignis__dtypes[dtype].size; }
 
-/* >>ops.shape - reshape: the smallest operation, and the pattern of the others --------------------------------------------- */
+/*  >>ops.reshape - ignis_reshape: the smallest operation, and the pattern for others
+
+    A view of the input; the gradient passes through.
+    Uses: operation. */
 
 static ignis_status ignis__reshape_backward(const ignis_backward_args *args)
 {
@@ -23856,7 +23942,10 @@ IGNIS_API ignis_tensor ignis_reshape(ignis_tensor tensor, ignis_shape shape)
     return ignis__op_end_recorded(&op, view, "reshape", ignis__reshape_backward, NULL, 0);
 }
 
-/* >>ops.matmul - matrix products: own kernels ------------------------------------------------------------------------------ */
+/*  >>ops.matmul.product - what a matrix product is: operands, epilogue, patches, and tiles of the kernels
+
+    The structs are those of kernels/gemm.cuh. The parts: product, gemm_select (choice), gemm_params,
+    gemm_launch, cublaslt, autotune, dispatch; matmul, linear, mlp are the operations. Matrices are row-major. */
 
 /*  A product of row-major matrices: out [batch, m, n] = op(a) op(b). */
 typedef struct ignis__product {
@@ -23865,10 +23954,10 @@ typedef struct ignis__product {
     int transpose_a, transpose_b; /* a is stored [k, m]; b is stored [n, k] */
     int dtype, epilogue;          /* one of cuBLASLt's */
     int alignment;                /* of all addresses, in bytes: 16, 8, 4 or 2 */
-    int operands;                 /* the dtype of a and b, where it is not dtype; 0: it is */
+    int operands;                 /* the dtype of a and b if it differs from dtype; else 0 */
 } ignis__product;
 
-/*  a [m, k] times b, which is [k, n], or where it is transposed [n, k]. */
+/*  Returns a [m, k] times b, which is [k, n], or [n, k] if transposed. */
 static ignis__product ignis__product_of(ignis_dtype dtype, int64_t m, int64_t n, int64_t k, int transpose_b)
 {
     ignis__product p = IGNIS__ZERO;
@@ -23883,27 +23972,29 @@ static ignis__product ignis__product_of(ignis_dtype dtype, int64_t m, int64_t n,
     return p;
 }
 
-/*  An ignis_activation of products alone, the second ones of a gated layer: silu(gate) * product. pre has the gate and behind it the products,
-    which are written where `keeps`, and read by a gradient. Its out is [2, m, n], too: of the gate and the product. There are no batches, and
-    nothing else is done. */
+/*  An ignis_activation of products only, the second of a gated layer: silu(gate) * product. pre holds the
+    gate and after it the products, which are written if `keeps`, and read by a gradient. Its out is [2, m, n]
+    too: of the gate and the product. There are no batches, and no other epilogue. */
 #define IGNIS__ACTIVATION_GATED 3
 
-/*  An ignis_activation of products alone: silu of the first half of the columns, times the second, is the result [m, n / 2]. For those that
-    ignis__gemm_pairs takes. */
+/*  An ignis_activation of products only: the result [m, n / 2] is silu of the first half of the columns,
+    times the second half. For products that ignis__gemm_pairs takes. */
 #define IGNIS__ACTIVATION_PAIRED 4
 
-/*  What is done to a product before it is stored, in this order; null arrays leave their part out. Sums need a product without batches. */
+/*  The epilogue of a product, in this order. A NULL array leaves its step out. Sums need a product without
+    batches. */
 typedef struct ignis__epilogue {
     double factor;      /* of the product; 0: 1 */
     ignis__array *bias; /* [n], added to each row */
     int activation;     /* an ignis_activation, or one of those above; 0: none */
     bool gradient;      /* the product is multiplied by the derivative of the activation at pre */
-    ignis__array *
-        pre; /* like out: where the product with its bias is kept; of a gradient, what was kept. Gated: [2, m, n], see above */
-    bool keeps;                      /* of gated ones that are no gradient */
+    /* Like out: receives the product with its bias; of a gradient, what was kept. Gated: [2, m, n], see
+       above. */
+    ignis__array *pre;
+    bool keeps;                      /* of gated ones that are not a gradient */
     ignis__array *residual;          /* like out, added */
     ignis__array *column_sums;       /* [n]: the sums of the results over m */
-    bool accumulate;                 /* the result is added to what is in out */
+    bool accumulate;                 /* the result is added to out */
     ignis__array *row_sums;          /* [m]: the sums of op(a) over k */
     ignis__array *scale_a, *scale_b; /* of operands of 8 bits, f32: [1] or [m], [1] or [n] */
 } ignis__epilogue;
@@ -23923,20 +24014,24 @@ typedef struct ignis__gemm {
     int splits, transpose_a, transpose_b, activation, gradient, scales_a, scales_b, accumulate, keeps, packed_a,
         packed_b, packed_out, box_a, box_b;
     ignis__patches patches;
-    /* what kernels do not see */
-    int patches_of;              /* the operand that has patches: 1 is a, 2 is b; 0: it is a plain product */
-    int64_t wgmma_k;             /* of a product with patches: what k is by wgmma; 0: that cannot be used */
+    /* for the host only */
+    /* The operand with patches: 1 is a, 2 is b; 0: a plain product. */
+    int patches_of;
+    /* Of a product with patches: the k of wgmma; 0: it cannot be used. */
+    int64_t wgmma_k;
     int64_t images, weights;     /* of these; and the channels of the weights */
     bool folded;                 /* pairs of pixels are one with twice the channels */
     ignis_dtype dtype, operands; /* of the result; of a and b */
-    int rows;                    /* of a tile by wgmma; 0: as ignis__gemm_rows finds */
-    int pairs;                   /* what pairs of blocks of kernels/gemm_hopper.cu share, as below; 0: there are none */
+    int rows;                    /* of a wgmma tile; 0: as ignis__gemm_rows finds */
+    /* What pairs of blocks of kernels/gemm_hopper.cu share, as below; 0: no pairs. */
+    int pairs;
 } ignis__gemm;
 
 enum { IGNIS__SHARE_A = 1, IGNIS__SHARE_B };
 
-/*  A kernel: the tile of a block, its threads, blocks of a multiprocessor at a time, and nanoseconds: of 64 elements of k of a tile for a
-    multiprocessor, and for a block at least; between two tiles; before the first. On an H200, of 16-bit elements, and of f32 in plain CUDA C. */
+/*  A kernel: the tile of a block, its threads, blocks of an SM at a time, and nanoseconds: of 64 elements of
+    k of a tile for an SM, and for a block at least; between two tiles; before the first. On an H200, of
+    16-bit elements, and of f32 in plain CUDA C. */
 typedef struct ignis__gemm_tile {
     ignis__builtin builtin;
     int rows, columns;
@@ -23964,37 +24059,44 @@ static const ignis__gemm_tile ignis__gemm_tile_sizes[] = {
 /*  A kernel, and how it is launched for a product. */
 typedef struct ignis__gemm_kernel {
     ignis__builtin builtin;
-    int rows, columns, summed_rows; /* of a tile; so many rows of it are one row of column_sums */
-    bool sums_rows;                 /* it makes row_sums */
-    bool stays;                     /* a block does one tile after the other */
-    bool packs;                     /* operands whose rows are no packs are copied first */
-    bool turns;                     /* those that do not lie by k are copied so */
+    int rows, columns, summed_rows; /* of a tile; summed_rows of it are one row of column_sums */
+    bool sums_rows;                 /* it computes row_sums */
+    bool stays;                     /* a block computes one tile after the other */
+    bool packs;                     /* operands whose rows are no full packs are copied first */
+    bool turns;                     /* operands that are not contiguous along k are transposed first */
     int64_t splits;                 /* of k */
     unsigned threads, shared;
-    int blocks;                  /* of a multiprocessor at a time */
+    int blocks;                  /* of an SM at a time */
     char define[IGNIS__DEFINES]; /* of its variant; "": none */
 } ignis__gemm_kernel;
+
+/*  >>ops.matmul.gemm_select - the choice of a built-in GEMM kernel, its tile, and splits of k
+
+    Estimates the time of each tile from measurements on an H200, and takes the least. Defines the variant's
+    options.
+    Uses: product. Invariant: the choice depends on shapes, dtypes, alignment and device, never on values. */
 
 static int64_t ignis__gemm_tiles(const ignis__gemm *p, int rows, int columns)
 {
     return ignis__ceil_div(p->m, rows) * ignis__ceil_div(p->n, columns) * p->batch;
 }
 
-/*  Whether tensor cores may multiply elements of a dtype: of f32 they leave some bits out. */
+/*  Returns whether tensor cores may multiply a dtype: f32 is rounded to tf32, which the user allows or not. */
 static bool ignis__gemm_allows_tensor_cores(ignis_dtype operands)
 {
     return operands == IGNIS_F16 || operands == IGNIS_BF16 || (operands == IGNIS_F32 && ignis__allow_tf32) ||
            ignis__dtype_is_f8(operands);
 }
 
-/*  Whether the device, the driver and the compiler have wgmma for the dtype. */
+/*  Returns whether device, driver and compiler have wgmma for the dtype. */
 static bool ignis__gemm_has_wgmma(const ignis__op *op, ignis_dtype dtype)
 {
     return ignis__gemm_allows_tensor_cores(dtype) && op->work.device->info.compute_major == 9 &&
            ignis__cuda.cuTensorMapEncodeTiled && ignis__wgmma_compiles(op->work.call);
 }
 
-/*  Whether wgmma can be used: what the copy engine takes are fewer than 2^31 elements a side, and f32 has to lie by k, or is turned: in packs. */
+/*  Returns whether wgmma can be used. TMA needs each side below 2^31 elements; f32 operands are contiguous
+    along k, or transposed first; rows are full 16-byte packs. */
 static bool ignis__gemm_takes_wgmma(const ignis__op *op, const ignis__gemm *p)
 {
     int64_t most = INT32_MAX - 256;
@@ -24005,13 +24107,13 @@ static bool ignis__gemm_takes_wgmma(const ignis__op *op, const ignis__gemm *p)
            (!p->patches_of || p->wgmma_k) && p->m < most && p->n < most && p->k < most && p->batch < most;
 }
 
-/*  Whether blocks can come in pairs. */
+/*  Returns whether blocks can come in pairs. */
 static bool ignis__gemm_has_pairs(const ignis__op *op)
 {
     return op->work.device->clusters && op->work.device->info.multiprocessors > 1;
 }
 
-/*  Whether pairs of blocks with tiles of 64 columns may share a; and whether such tiles are theirs. */
+/*  Returns whether pairs of blocks with tiles of 64 columns may share a, and whether such tiles are theirs. */
 static bool ignis__gemm_may_share_a(const ignis__gemm *p) { return !p->patches_of && p->n > 64; }
 
 static bool ignis__gemm_shares_a(int rows, int columns, int blocks)
@@ -24019,7 +24121,8 @@ static bool ignis__gemm_shares_a(int rows, int columns, int blocks)
     return rows == 128 && columns == 64 && blocks == 1;
 }
 
-/*  A product as wgmma has it: taps of patches are whole steps, and operands that are not of 16 bits lie by k. */
+/*  Returns a product as wgmma computes it: taps of patches are full k steps, and operands that are not of 16
+    bits are contiguous along k. */
 static ignis__gemm ignis__gemm_by_wgmma(const ignis__gemm *product)
 {
     ignis__gemm p = *product;
@@ -24033,31 +24136,33 @@ static ignis__gemm ignis__gemm_by_wgmma(const ignis__gemm *product)
     return p;
 }
 
-/*  Whether tiles are finished beside the next one: kernels/gemm_hopper_ahead.cuh. */
+/*  Returns whether tiles are finished beside the next one: kernels/gemm_hopper_ahead.cuh. */
 static bool ignis__gemm_is_ahead(const ignis__gemm_tile *tile) { return tile->columns == 192 && tile->rows == 128; }
 
-/*  Whether rows, which are copied to whole packs of 16 bytes where they are none, begin at sectors of the L2 cache, of 32 bytes. */
+/*  Returns whether rows begin at sectors of the L2 cache, of 32 bytes. Rows that are no full packs of 16
+    bytes are copied to some. */
 static bool ignis__gemm_rows_fill_sectors(const ignis__gemm *p, int64_t row)
 {
     return ignis__ceil_div(row, ignis__pack_elements(p->operands)) % 2 == 0;
 }
 
-/*  Whether pairs of blocks that share b pay. */
+/*  Returns whether pairs of blocks that share b are faster. */
 static bool ignis__gemm_shares_b(const ignis__gemm *p, int columns)
 {
     return columns > 64 && !p->patches_of && p->m > 128 &&
            !(ignis__gemm_rows_fill_sectors(p, p->row_a) && ignis__gemm_rows_fill_sectors(p, p->row_b));
 }
 
-/*  Whether kernels/gemm_hopper.cu leaves out what does not exist of such tiles, when it loads them. */
+/*  Returns whether kernels/gemm_hopper.cu skips loading what does not exist of such tiles. */
 static bool ignis__gemm_skips(const ignis__gemm *p, int rows, int columns)
 {
     return !p->patches_of && (columns <= 128 || rows == 192);
 }
 
-/*  Estimates the nanoseconds of a kernel for a product whose k is shared out: by the multiprocessor with the most blocks, by the rounds of blocks
-    that there is room for, and by the L2 cache, which gives 11500 bytes a nanosecond, 16000 to tiles of 192 rows, and to wgmma 5900 of rows that do
-    not begin at its sectors. ignis_gemm_finish has 8 loads under way a thread. */
+/*  Estimates the nanoseconds of a kernel for a product split along k: by the SM with the most blocks, by the
+    rounds of blocks, and by the L2 cache. That gives 11500 bytes a nanosecond, 16000 to tiles of 192 rows,
+    and to wgmma 5900 of rows that do not begin at its sectors. A thread of ignis_gemm_finish has 8 loads
+    under way. */
 static double ignis__gemm_time(const ignis__op *op, const ignis__gemm *p, const ignis__gemm_tile *tile, int64_t splits)
 {
     int64_t size = ignis__dtypes[p->operands].size, processors = op->work.device->info.multiprocessors,
@@ -24087,7 +24192,7 @@ static double ignis__gemm_time(const ignis__op *op, const ignis__gemm *p, const 
     step = step > latency ? step : latency;
     step = step > cache ? step : cache;
     if (hopper && p->dtype == IGNIS_F32 && tile->blocks == 1 && splits == 1 &&
-        !ignis__gemm_is_ahead(tile)) /* so much is stored, and nothing multiplied */
+        !ignis__gemm_is_ahead(tile)) /* all this is stored and nothing is multiplied */
         between += tile->rows * tile->columns / 8;
     time =
         step * (double)ignis__ceil_div(ignis__ceil_div(p->k, splits), 64) + (double)(between * rounds + tile->before);
@@ -24097,7 +24202,8 @@ static double ignis__gemm_time(const ignis__op *op, const ignis__gemm *p, const 
     return time;
 }
 
-/*  Parts of k, of 128 at least, that fill so many rounds of blocks; 1: no more than pay for adding them up. */
+/*  Returns the splits of k, of 128 at least, that fill `rounds` rounds of blocks. 1: no more than pay for
+    adding them up. */
 static int64_t ignis__gemm_splits(const ignis__op *op, const ignis__gemm *p, const ignis__gemm_tile *tile, int rounds)
 {
     int64_t room = rounds * op->work.device->info.multiprocessors * tile->blocks /
@@ -24112,13 +24218,14 @@ static int64_t ignis__gemm_splits(const ignis__op *op, const ignis__gemm *p, con
 /*  Larger operands are not copied. */
 static int64_t ignis__gemm_pack_limit = (int64_t)1 << 30;
 
-/*  Rows of a tile by wgmma: fewer where a convolution's gradient of w has no more. */
+/*  Returns the rows of a wgmma tile: fewer if a convolution's gradient of w has no more. */
 static int ignis__gemm_rows(const ignis__gemm *p)
 {
     return p->rows ? p->rows : p->patches_of == 2 && p->m <= 64 && p->n > 64 ? 64 : 128;
 }
 
-/*  Its columns: 64 where there are no more, unless of 8 bits, else 128, or 256 if that is asked for. */
+/*  Returns the columns of a wgmma tile: 64 if there are no more, unless operands have 8 bits; else 128, or
+    256 if requested. */
 static int ignis__gemm_columns(const ignis__gemm *p, int columns)
 {
     return p->n <= 64 && !ignis__dtype_is_f8(p->operands) ? 64
@@ -24128,13 +24235,14 @@ static int ignis__gemm_columns(const ignis__gemm *p, int columns)
 
 static bool ignis__gemm_gates(const ignis__gemm *p) { return p->activation == IGNIS__ACTIVATION_GATED; }
 
-/*  Columns of the result. */
+/*  Returns the columns of the result. */
 static int64_t ignis__gemm_out_columns(const ignis__gemm *p)
 {
     return p->activation == IGNIS__ACTIVATION_PAIRED ? p->n / 2 : p->n;
 }
 
-/*  Whether a product by wgmma is finished in registers, with tiles of so many columns: kernels/gemm_hopper.cu. */
+/*  Returns whether a product by wgmma is finished in registers, with tiles of `columns` columns:
+    kernels/gemm_hopper.cu. */
 static bool ignis__gemm_finishes_in_registers(const ignis__gemm *p, int columns)
 {
     int others = (p->gradient != 0) + (p->residual != 0) + (p->accumulate != 0);
@@ -24146,26 +24254,27 @@ static bool ignis__gemm_finishes_in_registers(const ignis__gemm *p, int columns)
            (p->gradient ? !p->bias : !p->column_sums && !(others && p->activation));
 }
 
-/*  What is read from or written to beside the result when a product is finished in registers. */
+/*  Returns the matrix read or written besides the result if a product is finished in registers. */
 static ignis__address ignis__gemm_extra_matrix(const ignis__gemm *p)
 {
     return p->residual ? p->residual : p->accumulate ? p->out : p->pre;
 }
 
-/*  What a variant has to be told of operands that are not of the result's dtype. */
+/*  Returns the option of a variant whose operands do not have the result's dtype. */
 static const char *ignis__gemm_operands_define(ignis_dtype dtype)
 {
     return dtype == IGNIS_F8_E4M3 ? " -DIGNIS_OPERANDS=8" : dtype == IGNIS_F8_E5M2 ? " -DIGNIS_OPERANDS=9" : "";
 }
 
-/*  The variant of kernels/gemm_mma.cu. */
+/*  Writes the options of the variant of kernels/gemm_mma.cu. */
 static void ignis__gemm_mma_define(char *define, size_t size, const ignis__gemm *p)
 {
     snprintf(define, size, "-DIGNIS_TRANSPOSE_A=%d -DIGNIS_TRANSPOSE_B=%d -DIGNIS_PATCHES=%d%s", p->transpose_a,
              p->transpose_b, p->patches_of, ignis__gemm_operands_define(p->operands));
 }
 
-/*  The variant of kernels/gemm_hopper.cu. Each that does not finish in registers finishes all products. */
+/*  Writes the options of the variant of kernels/gemm_hopper.cu. A variant that does not finish in registers
+    finishes all products. */
 static void ignis__gemm_hopper_define(char *define, size_t size, const ignis__gemm *p, int columns, bool direct)
 {
     snprintf(define, size,
@@ -24186,11 +24295,11 @@ static void ignis__gemm_hopper_define(char *define, size_t size, const ignis__ge
              ignis__gemm_operands_define(p->operands));
 }
 
-/*  The least k of tiles that are finished beside the next one: 12 steps of 128 bytes. */
+/*  Returns the least k of tiles that are finished beside the next one: 12 k steps of 128 bytes. */
 static int64_t ignis__gemm_ahead_k(ignis_dtype dtype) { return 11 * 128 / ignis__dtypes[dtype].size + 1; }
 
-/*  Whether a tile may be finished beside the next one: kernels/gemm_hopper_ahead.cuh. f32 would wait for what is read, and 8 bits have no registers
-    for it. */
+/*  Returns whether a tile may be finished beside the next one: kernels/gemm_hopper_ahead.cuh. f32 would wait
+    for reads, and 8 bits lack registers for it. */
 static bool ignis__gemm_takes_ahead(const ignis__gemm *product, const ignis__epilogue *epilogue)
 {
     ignis__gemm p = *product;
@@ -24200,7 +24309,8 @@ static bool ignis__gemm_takes_ahead(const ignis__gemm *product, const ignis__epi
            ignis__gemm_finishes_in_registers(&p, 192);
 }
 
-/*  Whether a tile may have 192 rows: nothing is read beside the operands and a bias, and nothing summed. */
+/*  Returns whether a tile may have 192 rows: nothing is read besides the operands and a bias, and nothing
+    summed. */
 static bool ignis__gemm_takes_192_rows(const ignis__gemm *p, const ignis__epilogue *epilogue)
 {
     return !p->patches_of && !ignis__dtype_is_f8(p->operands) && p->m > 128 && p->n > 128 && !p->gradient &&
@@ -24208,7 +24318,8 @@ static bool ignis__gemm_takes_192_rows(const ignis__gemm *p, const ignis__epilog
            ignis__gemm_finishes_in_registers(p, 192) && !ignis__gemm_gates(p);
 }
 
-/*  Whether the device has the variant with so many columns, and rows: where nothing is compiled, others may have been recorded. */
+/*  Returns whether the device has the variant with these columns and rows. If nothing is compiled, others may
+    have been recorded. */
 static bool ignis__gemm_exists(const ignis__op *op, ignis_dtype dtype, const ignis__gemm *product,
                                const ignis__epilogue *epilogue, int rows, int columns, int pairs)
 {
@@ -24223,7 +24334,8 @@ static bool ignis__gemm_exists(const ignis__op *op, ignis_dtype dtype, const ign
     return ignis__variant_exists(op->work.device, IGNIS__BUILTIN_GEMM_HOPPER, dtype, define);
 }
 
-/*  Gives a tile of 192 rows as many of its columns as are best, a multiple of 16; false: there is no such kernel. */
+/*  Sets the best number of columns for a tile of 192 rows, a multiple of 16. False if there is no such
+    kernel. */
 static bool ignis__gemm_fit_columns(const ignis__op *op, ignis_dtype dtype, const ignis__gemm *p,
                                     const ignis__epilogue *epilogue, ignis__gemm_tile *tile)
 {
@@ -24243,8 +24355,9 @@ static bool ignis__gemm_fit_columns(const ignis__op *op, ignis_dtype dtype, cons
     return least >= 0;
 }
 
-/*  The one place that chooses an own kernel: tensor cores for 16-bit types and f32 that may be rounded, else plain CUDA C; tiles and splits of k by
-    the least time. wgmma needs rows of whole packs, and mma.sync is 12 times slower without: other operands are copied for them. */
+/*  Chooses a built-in kernel, in this one place: tensor cores for 16-bit types and f32 that may be rounded,
+    else plain CUDA C; tiles and splits of k by the least time. wgmma needs rows of full packs, and mma.sync
+    is 12 times slower without: other operands are copied for them. */
 static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dtype, const ignis__gemm *p,
                                              const ignis__epilogue *epilogue)
 {
@@ -24273,7 +24386,7 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
     bool pairs = wgmma && ignis__gemm_has_pairs(op) && !op->steady && ignis__gemm_may_share_a(p) &&
                  ignis__gemm_exists(op, dtype, &by_wgmma, epilogue, 0, 64, IGNIS__SHARE_A);
     bool large = wgmma && !op->steady && ignis__gemm_takes_192_rows(p, epilogue);
-    unsigned staging, stage, stages; /* bytes of a row and of a step of k; steps that are on their way */
+    unsigned staging, stage, stages; /* bytes of a row and of a k step; k steps that are on their way */
     double least = 0, packing = 3000 + (double)((p->packed_a ? 0 : bytes_a) + (p->packed_b ? 0 : bytes_b)) / 1500;
     double turning =
         (p->transpose_a ? 3000 + (double)bytes_a / 2000 : 0) + (p->transpose_b ? 0 : 3000 + (double)bytes_b / 2000);
@@ -24284,7 +24397,7 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
         ignis__gemm_tile tile = ignis__gemm_tile_sizes[i];
         bool hopper = tile.builtin == IGNIS__BUILTIN_GEMM_HOPPER;
         bool mma = tile.builtin == IGNIS__BUILTIN_GEMM_MMA || tile.builtin == IGNIS__BUILTIN_GEMM_MMA_SMALL;
-        bool is_tiny = tile.builtin == IGNIS__BUILTIN_GEMM_TINY; /* exact, for every type, and for little work */
+        bool is_tiny = tile.builtin == IGNIS__BUILTIN_GEMM_TINY; /* exact, for every dtype, and for little work */
         bool is_large = tile.rows == 192, is_ahead = ignis__gemm_is_ahead(&tile);
         bool shares_a = ignis__gemm_shares_a(tile.rows, tile.columns, tile.blocks);
         const ignis__gemm *of = hopper ? &by_wgmma : p;
@@ -24296,8 +24409,7 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
                         (is_large ? !large || !ignis__gemm_fit_columns(op, dtype, of, epilogue, &tile)
                                   : (shares_a ? !pairs : tile.columns != ignis__gemm_columns(p, tile.columns)) ||
                                         tile.rows != ignis__gemm_rows(p)))) ||
-            (op->steady &&
-             (is_tiny || best.threads || tile.columns > 192))) /* k is in one order in all that are left */
+            (op->steady && (is_tiny || best.threads || tile.columns > 192))) /* all remaining ones sum k in one order */
             continue;
         for (turn = 0; turn <= (p->k < 256 || op->steady || is_ahead || is_large ? 0 : 3); turn++) {
             int64_t splits = turn ? ignis__gemm_splits(op, of, &tile, turn) : 1;
@@ -24320,7 +24432,7 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
     kernel.threads = best.threads;
     kernel.blocks = best.blocks;
     tensor_cores = tensor_cores && best.builtin != IGNIS__BUILTIN_GEMM_TINY;
-    kernel.sums_rows = !tensor_cores || dtype != IGNIS_F32; /* as what is summed would be rounded */
+    kernel.sums_rows = !tensor_cores || dtype != IGNIS_F32; /* the summed values would be rounded */
     if (p->patches_of)
         snprintf(kernel.define, sizeof kernel.define, "-DIGNIS_PATCHES=%d", p->patches_of);
     if (!tensor_cores)
@@ -24329,7 +24441,8 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
     if (best.builtin == IGNIS__BUILTIN_GEMM_HOPPER) {
         kernel.summed_rows = 64;
         kernel.stays = true;
-        /* steps of both operands, 64 rows of staging for each warpgroup that multiplies, and the barriers: kernels/gemm_hopper.cu */
+        /* k steps of both operands, 64 rows of staging for each warpgroup that multiplies, and the barriers:
+           kernels/gemm_hopper.cu */
         staging = kernel.rows == 192 ? 64 * 2 : kernel.columns == 192 ? 256 * 2 : kernel.blocks == 2 ? 64 * 2 : 68 * 4;
         stage =
             128u * (unsigned)(kernel.rows + (by_wgmma.transpose_b ? kernel.columns : (kernel.columns + 63) / 64 * 64));
@@ -24339,13 +24452,18 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
                                                               : 6;
         kernel.shared = stages * (stage + 16) + (kernel.threads / 128 - 1) * 64 * staging + 48;
     } else {
-        kernel.shared = 4 * 64 * 2 * (unsigned)kernel.rows; /* 4 steps of 64 bytes of each row of both operands */
+        kernel.shared = 4 * 64 * 2 * (unsigned)kernel.rows; /* 4 k steps of 64 bytes of each row of both operands */
     }
     return kernel;
 }
 
-/*  A map of [batch, rows, row], so many elements between rows and matrices, in tiles of 128 bytes of some rows; rounds: f32 to tf32, when it is
-    loaded. */
+/*  >>ops.matmul.gemm_params - the parameters of the GEMM kernels: TMA maps, scratch, sums, epilogues
+
+    Fills the struct of kernels/gemm.cuh, and requests kernels while programs are recorded. Uses: product,
+    gemm_select. */
+
+/*  Makes a TMA map of [batch, rows, row] with strides between rows and matrices, in tiles of 128 bytes of
+    some rows. rounds: f32 is rounded to tf32 when loaded. */
 static void ignis__gemm_tma_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype dtype, bool rounds,
                                 ignis__address at, int64_t row, int64_t row_stride, int64_t rows, int64_t batch,
                                 int64_t stride, int box_rows)
@@ -24357,7 +24475,7 @@ static void ignis__gemm_tma_map(ignis__op *op, ignis__tensor_map *map, ignis_dty
     op->ok = op->ok && ignis__tensor_map_make(&op->work, map, dtype, rounds, at, 3, dims, strides, box, NULL);
 }
 
-/*  A map of the array that has patches: so many pixels of the grid, for a tap. */
+/*  Makes a TMA map of the array with patches: `count` pixels of the grid for a tap. */
 static void ignis__patches_tma_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype dtype, const ignis__gemm *p,
                                    int count)
 {
@@ -24376,7 +24494,7 @@ static void ignis__patches_tma_map(ignis__op *op, ignis__tensor_map *map, ignis_
                                               strides, &box, &pixels);
 }
 
-/*  A map of the pixels of out that are those of the grid. */
+/*  Makes a TMA map of the pixels of out that belong to the grid. */
 static void ignis__patches_out_tma_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype dtype, const ignis__gemm *p)
 {
     const ignis__patches *q = &p->patches;
@@ -24389,19 +24507,19 @@ static void ignis__patches_out_tma_map(ignis__op *op, ignis__tensor_map *map, ig
     op->ok = op->ok && ignis__tensor_map_make(&op->work, map, dtype, false, p->out, 4, dims, strides, &box, &pixels);
 }
 
-/*  Whether all rows of so many elements, from these addresses on, are whole packs. */
+/*  Returns whether all rows of `row` elements from these addresses on are full packs. */
 static bool ignis__gemm_packed(ignis_dtype dtype, ignis__address addresses, int64_t row, int64_t batch)
 {
     int64_t pack = ignis__pack_elements(dtype);
     return addresses % 16 == 0 && row % pack == 0 && batch % pack == 0;
 }
 
-/*  Adds [count, n] up, in the order of the rows. */
+/*  Sums [count, n] in the order of the rows. */
 static void ignis__gemm_add_sums(ignis__op *op, ignis__array *out, ignis__address from, int64_t count)
 {
     ignis__address to = ignis__op_write(op, out);
     void *params[] = {&to, &from, &count, &out->numel};
-    if (from == to) /* there was one */
+    if (from == to) /* there was one row */
         return;
     ignis__op_launch_row(op, IGNIS__BUILTIN_GEMM_SUMS, out->dtype, ignis__ceil_div(out->numel, 32), 256, params);
 }
@@ -24411,14 +24529,15 @@ static ignis__address ignis__gemm_scratch(ignis__op *op, int64_t count, ignis_dt
     return ignis__op_write(op, ignis__op_new_row(op, count, ignis__wide_dtype(dtype)));
 }
 
-/*  Where a kernel puts so many rows of sums for ignis__gemm_add_sums: a single one of the same type is the result. */
+/*  Returns where a kernel writes `count` rows of sums for ignis__gemm_add_sums: a single row of the result's
+    dtype is the result. */
 static ignis__address ignis__gemm_sums_scratch(ignis__op *op, ignis__array *out, int64_t count, ignis_dtype dtype)
 {
     return count == 1 && dtype == ignis__wide_dtype(dtype) ? ignis__op_write(op, out)
                                                            : ignis__gemm_scratch(op, count * out->numel, dtype);
 }
 
-/*  The parameters but for sums over parts; out and what goes with it has elements. */
+/*  Returns the parameters, except for partial sums. out and its epilogue's arrays have elements. */
 static ignis__gemm ignis__gemm_params(ignis__op *op, const ignis__product *product, ignis__array *out,
                                       const ignis__epilogue *epilogue)
 {
@@ -24464,7 +24583,7 @@ static ignis__gemm ignis__gemm_params(ignis__op *op, const ignis__product *produ
     return p;
 }
 
-/*  Launches a kernel that does what comes behind a product: 128 columns of so many rows a block. */
+/*  Launches a kernel that finishes a product: 128 columns of `rows` rows for a block. */
 static void ignis__gemm_launch_finish(ignis__op *op, ignis__builtin builtin, int rows, ignis_dtype dtype,
                                       ignis__gemm *p, const ignis__epilogue *epilogue)
 {
@@ -24478,7 +24597,8 @@ static void ignis__gemm_launch_finish(ignis__op *op, ignis__builtin builtin, int
         ignis__gemm_add_sums(op, epilogue->column_sums, p->column_sums, sums);
 }
 
-/*  While programs are recorded: those that devices choose for such products, of these sizes and others. */
+/*  While programs are recorded: requests the kernels that devices choose for such products, of these sizes
+    and others. */
 IGNIS__COLD static void ignis__gemm_request(ignis_dtype dtype, const ignis__gemm *product,
                                             const ignis__epilogue *epilogue)
 {
@@ -24531,11 +24651,17 @@ IGNIS__COLD static void ignis__gemm_request(ignis_dtype dtype, const ignis__gemm
         }
 }
 
-/*  A tiny product that waits for another one, to be launched with it. */
+/*  >>ops.matmul.gemm_launch - runs a product by a built-in kernel
+
+    Copies or transposes operands that a kernel cannot read, launches the chosen kernel, sums splits, joins
+    two tiny products.
+    Uses: gemm_select, gemm_params. Scratch lives until the operation ends. */
+
+/*  A tiny product that waits to be launched together with another one. */
 typedef struct ignis__gemm_pending {
     ignis__gemm p;
     ignis_dtype dtype;
-    int64_t blocks; /* 0: there is none */
+    int64_t blocks; /* 0: there is no product */
 } ignis__gemm_pending;
 
 static double ignis__gemm_flops(const ignis__gemm *p)
@@ -24543,7 +24669,7 @@ static double ignis__gemm_flops(const ignis__gemm *p)
     return 2.0 * (double)p->m * (double)p->n * (double)p->k * (double)p->batch;
 }
 
-/*  ends: nothing is to be launched behind this product, so that it may wait for another one. */
+/*  Launches a tiny product. ends: nothing is launched after this product, so it may wait for another one. */
 static void ignis__gemm_launch_tiny(ignis__op *op, ignis_dtype dtype, const char *define, const ignis__gemm *p,
                                     int64_t blocks, bool ends)
 {
@@ -24559,7 +24685,7 @@ static void ignis__gemm_launch_tiny(ignis__op *op, ignis_dtype dtype, const char
         return;
     }
     both[0] = *p;
-    if (pending && pending->blocks) { /* of plain products kernels have what is before the patches */
+    if (pending && pending->blocks) { /* kernels read a plain product's parameters up to the patches */
         memcpy((char *)both + offsetof(ignis__gemm, patches), &pending->p, offsetof(ignis__gemm, patches));
         blocks += pending->blocks;
         flops += ignis__gemm_flops(&pending->p);
@@ -24569,8 +24695,9 @@ static void ignis__gemm_launch_tiny(ignis__op *op, ignis_dtype dtype, const char
     ignis__op_launch(op, IGNIS__BUILTIN_GEMM_TINY, dtype, define, blocks, 1, 1, 256, 1, 0, params);
 }
 
-/*  Two products follow that do not depend on each other, the second perhaps by other means, and then ignis__gemm_join_end: where both are tiny they
-    are one launch. Products that are measured run many times, and are not joined. */
+/*  Begins a pair of products, up to ignis__gemm_join_end. They do not depend on each other, and the second
+    one may run by other means. If both are tiny they are one launch. Products that are measured run many
+    times, and are not joined. */
 static void ignis__gemm_join(ignis__op *op, ignis__gemm_pending *pending)
 {
     pending->blocks = 0;
@@ -24581,16 +24708,17 @@ static void ignis__gemm_join_end(ignis__op *op)
 {
     const ignis__gemm_pending *pending = op->pending;
     op->pending = NULL;
-    if (pending && pending->blocks) /* there was no other one */
+    if (pending && pending->blocks) /* there was no second one */
         ignis__gemm_launch_tiny(op, pending->dtype, NULL, &pending->p, pending->blocks, false);
 }
 
-/*  Rows of an operand that the copy engine loads at a time: 128 of a tile in one piece, where its last tile has more than 64, so that nothing is
-    loaded of what does not exist. */
+/*  Returns the rows of an operand that TMA loads at a time: the 128 of a tile at once, if the last tile has
+    more than 64. So little is loaded that does not exist. */
 static int ignis__gemm_box(int64_t rows) { return rows % 128 == 0 || rows % 128 > 64 ? 128 : 64; }
 
-/*  The same of both, where the variant is known: tiles of more than 128 columns and of patches are loaded whole; of a single tile just what there
-    is of a, in two pieces where pairs share it. Sums of columns need zeros in what there is not. */
+/*  Sets the rows that are loaded at once for a known variant. Tiles of more than 128 columns, and of patches,
+    are loaded whole. A single tile loads only existing rows of a, in two halves if pairs share it; with
+    column sums the rest is zero-filled. */
 static void ignis__gemm_boxes(ignis__gemm *p, int rows, int columns)
 {
     bool whole = !ignis__gemm_skips(p, rows, columns), few = p->m < 128 && !p->column_sums,
@@ -24608,7 +24736,7 @@ static void ignis__gemm_boxes(ignis__gemm *p, int rows, int columns)
                                                                             : ignis__gemm_box(p->n);
 }
 
-/*  Launches the product itself; ends: as above. */
+/*  Launches the product itself. ends: as in ignis__gemm_launch_tiny. */
 static void ignis__gemm_launch(ignis__op *op, ignis__gemm_kernel *kernel, ignis_dtype dtype, ignis__gemm *p, bool ends)
 {
     int64_t blocks = ignis__gemm_tiles(p, kernel->rows, kernel->columns) * p->splits,
@@ -24660,7 +24788,7 @@ static void ignis__gemm_launch(ignis__op *op, ignis__gemm_kernel *kernel, ignis_
             ignis__gemm_tma_map(op, &b, p->operands, true, p->b, p->transpose_b ? p->k : p->n, p->row_b,
                                 p->transpose_b ? p->n : p->k, p->batch, p->batch_b,
                                 p->pairs == IGNIS__SHARE_B ? p->box_b / 2 : p->box_b);
-        other = out = a; /* where they are not used */
+        other = out = a; /* for maps that are not used */
         if (direct && p->patches.apart)
             ignis__patches_out_tma_map(op, &out, dtype, p);
         else if (direct)
@@ -24681,7 +24809,8 @@ typedef struct ignis__gemm_copy {
     int64_t row, stride, rows;
 } ignis__gemm_copy;
 
-/*  Gives an operand, matrices of so many rows, room of its own where they are packs, of so many elements: those of 16 bytes or fewer. */
+/*  Plans scratch for an operand, `rows` rows a matrix, in which its rows are full packs of `pack` elements:
+    of 16 bytes or fewer. */
 static void ignis__gemm_plan_copy(ignis__op *op, ignis_dtype dtype, ignis__gemm_copy *copy, ignis__address *at,
                                   int64_t *row, int64_t rows, int64_t count, int64_t *batch, int *packed, int64_t pack)
 {
@@ -24710,7 +24839,7 @@ static void ignis__gemm_copies(ignis__op *op, ignis_dtype dtype, ignis__gemm_cop
     ignis__op_launch_row(op, IGNIS__BUILTIN_GEMM_PACK, dtype, ignis__ceil_div(packs, 256), 256, params);
 }
 
-/*  Copies operands whose rows are no packs to where they are. */
+/*  Copies operands whose rows are no full packs to scratch where they are. */
 static void ignis__gemm_pack(ignis__op *op, ignis_dtype dtype, ignis__gemm *p)
 {
     ignis__gemm_copy a, b;
@@ -24721,7 +24850,7 @@ static void ignis__gemm_pack(ignis__op *op, ignis_dtype dtype, ignis__gemm *p)
     ignis__gemm_copies(op, dtype, &a, &b);
 }
 
-/*  Gives an operand, matrices [k, rows], room of its own where they are [rows, k]. */
+/*  Transposes an operand, matrices [k, rows], to scratch as [rows, k]. */
 static void ignis__gemm_transpose_operand(ignis__op *op, ignis_dtype dtype, ignis__address *at, int64_t k, int64_t rows,
                                           int64_t count, int64_t *batch)
 {
@@ -24735,7 +24864,7 @@ static void ignis__gemm_transpose_operand(ignis__op *op, ignis_dtype dtype, igni
                          params);
 }
 
-/*  Chooses a kernel for the parameters, and runs it. False: row sums are left to the caller. */
+/*  Chooses a kernel for the parameters, and runs it. False: the caller computes row sums. */
 static bool ignis__gemm_compute(ignis__op *op, ignis_dtype dtype, ignis__gemm *p, const ignis__epilogue *epilogue)
 {
     ignis__gemm_kernel kernel = ignis__gemm_choose(op, dtype, p, epilogue);
@@ -24750,7 +24879,7 @@ static bool ignis__gemm_compute(ignis__op *op, ignis_dtype dtype, ignis__gemm *p
         ignis__gemm_transpose_operand(op, dtype, &p->b, p->k, p->n, p->batch, &p->batch_b);
     if (kernel.turns)
         *p = ignis__gemm_by_wgmma(p);
-    if (kernel.stays && p->patches_of && p->k != p->wgmma_k) { /* each tap of a patch has whole steps */
+    if (kernel.stays && p->patches_of && p->k != p->wgmma_k) { /* each tap of a patch has full k steps */
         p->patches.channels = ignis__divisor_of((int64_t)p->patches.channels.size * p->wgmma_k / p->k);
         p->k = p->split_k = p->wgmma_k;
     }
@@ -24777,7 +24906,7 @@ static bool ignis__gemm_compute(ignis__op *op, ignis_dtype dtype, ignis__gemm *p
     return row_sums;
 }
 
-/*  A product by own kernels; out has elements. False: its row sums are left to the caller. */
+/*  Runs a product by built-in kernels; out has elements. False: the caller computes its row sums. */
 static bool ignis__gemm_run(ignis__op *op, const ignis__product *product, ignis__array *out, ignis__array *a,
                             ignis__array *b, const ignis__epilogue *epilogue)
 {
@@ -24794,10 +24923,15 @@ static bool ignis__gemm_run(ignis__op *op, const ignis__product *product, ignis_
     return ignis__gemm_compute(op, dtype, &p, epilogue);
 }
 
-/* >>ops.matmul - matrix products: cuBLASLt with cached plans --------------------------------------------------------------- */
+/*  >>ops.matmul.cublaslt - matrix products by cuBLASLt, with cached plans
 
-/*  What cuBLASLt has chosen for a product, kept for the next one of the same kind. It thinks in columns: a row-major matrix is its transpose there,
-    so it computes out^T = op(b)^T op(a)^T with the operands exchanged, and nothing is copied. */
+    cuBLASLt stores matrices by columns: a row-major matrix is its transpose there, so operands are exchanged
+    and nothing is copied.
+    Uses: product, the loader. Locks: a plan's lock while the bias address is in its descriptor; `planning` of
+    a device guards its plans, as cuBLASLt may load kernels for one and wait for the device. */
+
+/*  What cuBLASLt chose for a product, kept for the next product of the same kind. It computes out^T = op(b)^T
+    op(a)^T. */
 typedef struct ignis__plan {
     ignis__product product;
     void *desc, *layout_a, *layout_b, *layout_out; /* in cuBLASLt's order: its A is our b */
@@ -24808,7 +24942,7 @@ typedef struct ignis__plan {
 
 #define IGNIS__PLAN_BUCKETS 64
 
-/*  `planning` of a device guards its plans: cuBLASLt may load kernels for one, and wait for the device and another thread. */
+/*  Plans of all devices, in buckets. */
 static struct {
     void *handle[IGNIS_MAX_DEVICES];
     ignis__plan *plans[IGNIS_MAX_DEVICES][IGNIS__PLAN_BUCKETS];
@@ -24859,7 +24993,7 @@ static void ignis__plan_free(ignis__plan *plan)
     ignis__free(plan);
 }
 
-/*  A matrix stored by rows, [rows, columns], as cuBLASLt sees it: [columns, rows] by columns. */
+/*  Describes a matrix stored by rows, [rows, columns], to cuBLASLt: [columns, rows] by columns. */
 static bool ignis__plan_layout(const char *call, const ignis__plan *plan, int64_t rows, int64_t columns,
                                int64_t batch_stride, void **layout)
 {
@@ -24874,7 +25008,7 @@ static bool ignis__plan_layout(const char *call, const ignis__plan *plan, int64_
                          (*layout, IGNIS__LT_LAYOUT_BATCH_STRIDE, &batch_stride, sizeof batch_stride)));
 }
 
-/*  Describes the product, and lets cuBLASLt choose. *supported turns false when it has no kernel for it. */
+/*  Describes the product, and lets cuBLASLt choose. *supported becomes false if it has no kernel. */
 static bool ignis__plan_fill(const char *call, void *handle, ignis__plan *plan, void *bias, bool *supported)
 {
     const ignis__product *p = &plan->product;
@@ -24883,9 +25017,9 @@ static bool ignis__plan_fill(const char *call, void *handle, ignis__plan *plan, 
                                                                : IGNIS__LT_COMPUTE_32F;
     int scale = p->dtype == IGNIS_F64 ? IGNIS__LT_R_64F : IGNIS__LT_R_32F, found = 0, error = 0, i;
     size_t workspace = IGNIS__LT_WORKSPACE;
-    uint32_t
-        alignment = (uint32_t)p->alignment,
-        /* parts of a sum are not rounded to 16 bits; a short sum is not split, as adding its parts up takes longer */
+    uint32_t alignment = (uint32_t)p->alignment,
+             /* Partial sums are not rounded to 16 bits. A short sum is not split, as adding its parts takes
+           longer. */
         reduction = p->k <= 512 ? IGNIS__LT_REDUCTION_NONE : IGNIS__LT_REDUCTION_COMPUTE_TYPE;
     void *preference = NULL;
     bool ok;
@@ -24925,7 +25059,8 @@ static bool ignis__plan_fill(const char *call, void *handle, ignis__plan *plan, 
     return ok;
 }
 
-/*  The plan for a product on a device that is entered. Null: not supported, or a failure that was reported (*supported tells). */
+/*  Returns the plan of a product on a device that is entered. NULL if not supported, or after a reported
+    failure (*supported tells). */
 static ignis__plan *ignis__plan_get(const char *call, ignis__device *device, const ignis__product *product, void *bias,
                                     bool *supported)
 {
@@ -24963,8 +25098,9 @@ static int ignis__alignment_of(ignis__address a, ignis__address b, ignis__addres
     return (int)(bits & (~bits + 1));
 }
 
-/*  A product by cuBLASLt: out = factor * op(a) op(b), with IGNIS__LT_EPILOGUE_BIAS plus bias [n] in each row; IGNIS__LT_EPILOGUE_BGRADB makes
-    bias [m] the sums of op(a) over k. False: it has no kernel for it, and nothing was done. All sizes are positive. */
+/*  Runs a product by cuBLASLt: out = factor * op(a) op(b). IGNIS__LT_EPILOGUE_BIAS adds bias [n] to each row;
+    IGNIS__LT_EPILOGUE_BGRADB makes bias [m] the sums of op(a) over k. False if it has no kernel; then nothing
+    was done. All sizes are positive. */
 static bool ignis__lt_run(ignis__op *op, const ignis__product *product, double factor, int epilogue, ignis__array *out,
                           ignis__array *a, ignis__array *b, ignis__array *bias)
 {
@@ -25024,7 +25160,8 @@ static bool ignis__lt_run(ignis__op *op, const ignis__product *product, double f
     return true;
 }
 
-/*  The same with an epilogue: the bias inside the product where cuBLASLt can, and what else there is in a pass behind it. */
+/*  As ignis__lt_run, with an epilogue: the bias inside the product if cuBLASLt can, the rest in a pass after
+    it. */
 static bool ignis__lt_multiply(ignis__op *op, const ignis__product *product, ignis__array *out, ignis__array *a,
                                ignis__array *b, const ignis__epilogue *epilogue, bool *row_sums)
 {
@@ -25040,7 +25177,7 @@ static bool ignis__lt_multiply(ignis__op *op, const ignis__product *product, ign
         ignis__op_zero(op, to);
     else if (epilogue->bias && narrow)
         biased = ignis__lt_run(op, product, factor, IGNIS__LT_EPILOGUE_BIAS, to, a, b, epilogue->bias);
-    else if (epilogue->row_sums && product->dtype == IGNIS_F32) /* it adds 16-bit numbers up in 16 bits */
+    else if (epilogue->row_sums && product->dtype == IGNIS_F32) /* it sums 16-bit numbers in 16 bits */
         *row_sums = ignis__lt_run(op, product, factor, IGNIS__LT_EPILOGUE_BGRADB, to, a, b, epilogue->row_sums);
     if (product->k > 0 && !biased && !*row_sums &&
         !ignis__lt_run(op, product, factor, IGNIS__LT_EPILOGUE_NONE, to, a, b, NULL))
@@ -25048,7 +25185,7 @@ static bool ignis__lt_multiply(ignis__op *op, const ignis__product *product, ign
     if (biased)
         rest.bias = NULL;
     if (keeps && biased && to == epilogue->pre)
-        rest.pre = NULL; /* it is there */
+        rest.pre = NULL; /* done */
     if (rest.activation || rest.residual || rest.column_sums || rest.accumulate) {
         p = ignis__gemm_params(op, product, out, &rest);
         p.partial = ignis__op_read(op, to);
@@ -25078,16 +25215,19 @@ static void ignis__matmul_close(ignis__device *device)
     ignis__matmul.handle[index] = NULL;
 }
 
-/* >>ops.matmul ------------------------------------------------------------------------------------------------------------- */
-
 static bool ignis__cublaslt_available(const char *call)
 {
     return ignis__library_available(call, IGNIS_LIBRARY_CUBLASLT, "Ignis' own kernels compute products");
 }
 
-/* >>ops.matmul - which is faster: measured once for each kind of product on a kind of device ---------------------------------- */
+/*  >>ops.matmul.autotune - IGNIS_MATMUL_MEASURE: built-in kernel or cuBLASLt, measured once for each kind of
 
-#define IGNIS__MEASURE_ROUNDS 3 /* of which the fastest counts */
+    product Times both for a kind of product on a kind of device, and keeps the faster one in the cache
+    folder's products.txt.
+    Uses: cublaslt, gemm_launch. Locks: the table's lock; nobody measures while holding it. A capture never
+    measures. */
+
+#define IGNIS__MEASURE_ROUNDS 3 /* the fastest one counts */
 #define IGNIS__MEASURE_RUNS 4   /* in a round */
 
 typedef struct ignis__autotune {
@@ -25098,7 +25238,7 @@ typedef struct ignis__autotune {
 
 static struct {
     ignis__mutex
-        lock; /* nobody measures with it: the work that is waited for may wait for a product of another thread */
+        lock; /* never held while measuring: the work that is waited for may wait for another thread's product */
     bool is_read;
     ignis__autotune *first;
 } ignis__measurements = {IGNIS__MUTEX_INIT, false, NULL};
@@ -25111,7 +25251,7 @@ static ignis__autotune *ignis__autotune_find(uint64_t key)
     return found;
 }
 
-/*  Remembers one that is not known. Without memory it is not remembered. */
+/*  Remembers a choice that is not known yet; without memory it is not remembered. */
 static void ignis__autotune_add(uint64_t key, bool own)
 {
     ignis__autotune *added = (ignis__autotune *)ignis__alloc(sizeof *added);
@@ -25129,7 +25269,7 @@ static bool ignis__autotune_path(char *path, size_t size)
     return ignis__kernels_state.cache_dir[0] != 0;
 }
 
-/*  Reads what was measured before: lines of a key, "own" or "cublaslt", and words for people. */
+/*  Reads earlier choices: lines of a key, "own" or "cublaslt", and words for people. */
 IGNIS__COLD static void ignis__autotune_read(const char *call)
 {
     char path[1024], *text, *line;
@@ -25161,13 +25301,14 @@ IGNIS__COLD static void ignis__autotune_write(const char *call, const char *line
         return;
     ok = ignis__line_append(path, line, true, why, sizeof why);
     if (!ok && !ignis__path_is_private(
-                   path, theirs, sizeof theirs)) /* an older version's, by a umask that lets a group write: a new one */
+                   path, theirs,
+                   sizeof theirs)) /* made by an older version with a umask that lets the group write: replace it */
         ok = ignis__file_remove(path) && ignis__line_append(path, line, true, why, sizeof why);
     if (!ok)
         ignis__cache_warn(call, "write", path, why);
 }
 
-/*  What a choice holds for: the product, what is done to it, the device, and those who compute it. */
+/*  Returns the key of a choice: the product, its epilogue, the device, and the versions of both candidates. */
 static uint64_t ignis__autotune_key(ignis__op *op, const ignis__product *product, ignis__array *out, ignis__array *a,
                                     ignis__array *b, const ignis__epilogue *epilogue)
 {
@@ -25190,7 +25331,8 @@ static uint64_t ignis__autotune_key(ignis__op *op, const ignis__product *product
     return key;
 }
 
-/*  Runs the product by one of them, and gives the nanoseconds of one run of the fastest round; -1: it cannot, or a failure. */
+/*  Times the product by one candidate: nanoseconds of a run in the fastest round; -1 if it cannot compute it,
+    or on failure. */
 IGNIS__COLD static int64_t ignis__autotune_time(ignis__op *op, bool own, const ignis__product *product,
                                                 ignis__array *out, ignis__array *a, ignis__array *b,
                                                 const ignis__epilogue *epilogue)
@@ -25215,7 +25357,8 @@ IGNIS__COLD static int64_t ignis__autotune_time(ignis__op *op, bool own, const i
     return op->ok ? best / IGNIS__MEASURE_RUNS : -1;
 }
 
-/*  Whether it is known which one computes a product: *own. If not, that is remembered where `keeps`; another thread may have been the first. */
+/*  Looks up which candidate computes a product: *own. If unknown, remembers *own if `keeps`; another thread
+    may have been first. */
 static bool ignis__autotune_lookup(const char *call, uint64_t key, bool *own, bool keeps)
 {
     const ignis__autotune *found;
@@ -25230,7 +25373,8 @@ static bool ignis__autotune_lookup(const char *call, uint64_t key, bool *own, bo
     return found != NULL;
 }
 
-/*  Whether an own kernel is to compute the product. Measures that where it is not known; a capture cannot, and takes cuBLASLt then. */
+/*  Returns whether a built-in kernel computes the product. Measures if that is unknown; a capture cannot
+    measure, and uses cuBLASLt. */
 static bool ignis__autotune_picks_builtin(ignis__op *op, const ignis__product *product, ignis__array *out,
                                           ignis__array *a, ignis__array *b, const ignis__epilogue *epilogue)
 {
@@ -25239,7 +25383,7 @@ static bool ignis__autotune_picks_builtin(ignis__op *op, const ignis__product *p
     bool is_own = false;
     ignis__record before, failure;
     char line[256], why[1024];
-    if (product->k == 0 || epilogue->accumulate) /* to measure would add up */
+    if (product->k == 0 || epilogue->accumulate) /* measuring would add to the result */
         return false;
     key = ignis__autotune_key(op, product, out, a, b, epilogue);
     if (ignis__autotune_lookup(op->work.call, key, &is_own, false) || !op->ok || ignis__capture_on(op->work.device))
@@ -25250,7 +25394,7 @@ static bool ignis__autotune_picks_builtin(ignis__op *op, const ignis__product *p
     before = ignis__quiet_begin();
     own = ignis__autotune_time(op, true, product, out, a, b, epilogue);
     ignis__quiet_end(&before, &failure, why, sizeof why);
-    if (!op->ok) { /* without NVRTC, say; the run itself reports it where there is no other way */
+    if (!op->ok) { /* no NVRTC, say; the run itself reports it if there is no other way */
         op->ok = true;
         if (other >= 0 && !ignis__autotune_lookup(op->work.call, key, &is_own, true))
             ignis__log(IGNIS_LOG_INFO, IGNIS_DIAG_NONE, "%s: cuBLASLt computes this product, unmeasured. %s",
@@ -25279,17 +25423,20 @@ static void ignis__autotune_close(void)
     ignis__measurements.is_read = false;
 }
 
-/* >>ops.matmul - the choice ------------------------------------------------------------------------------------------------ */
+/*  >>ops.matmul.dispatch - the choice between built-in kernels and cuBLASLt
 
-/*  Products of few tiny tiles. */
+    Every product passes here: ignis__matmul_run. The thresholds were measured on an H200.
+    Uses: gemm_launch, cublaslt, autotune. */
+
+/*  Returns whether a product has few tiny tiles. */
 static bool ignis__gemm_is_tiny(const ignis__op *op, const ignis__product *product)
 {
     int64_t tiles = ignis__ceil_div(product->m, 16) * ignis__ceil_div(product->n, 32) * product->batch;
     return tiles <= 2 * op->work.device->info.multiprocessors && product->k <= 512;
 }
 
-/*  Of those by wgmma: a round of tiles at least, of which next to nothing lies outside; of those that are finished beside the next one, a tenth
-    may. */
+/*  Returns whether a product by wgmma fills the device: at least a round of tiles, nearly all inside the
+    matrix. Of tiles that are finished beside the next one, a tenth may be outside. */
 static bool ignis__gemm_fills_device(const ignis__op *op, const ignis__product *product)
 {
     int64_t m = ignis__ceil_div(product->m, 128) * product->batch, n = product->n;
@@ -25300,8 +25447,8 @@ static bool ignis__gemm_fills_device(const ignis__op *op, const ignis__product *
              (double)(m * ignis__ceil_div(n, 192) * 192) < 1.1 * size));
 }
 
-/*  The same of f32, which lies along the sum, or is turned: cuBLASLt is slow where neither operand does; where one does not, the other one has to
-    have many rows. */
+/*  As ignis__gemm_fills_device, for f32, which is contiguous along k or transposed first. cuBLASLt is slow if
+    no operand is contiguous along k; if one is not, the other one needs many rows. */
 static bool ignis__gemm_fills_device_f32(const ignis__op *op, const ignis__product *product)
 {
     bool turns_a = product->transpose_a, turns_b = !product->transpose_b;
@@ -25315,8 +25462,8 @@ static bool ignis__gemm_fills_device_f32(const ignis__op *op, const ignis__produ
            (turns_a == turns_b || (turns_a ? product->n : product->m) >= 8192);
 }
 
-/*  Products for which own kernels are at least as fast as cuBLASLt on an H200: of few tiny tiles (alone by tensor cores 1 us slower, but what is done
-    to them costs nothing), and large ones by wgmma. */
+/*  Returns whether built-in kernels are at least as fast as cuBLASLt on an H200: for few tiny tiles (by
+    tensor cores 1 us slower, but an epilogue costs nothing), and for large products by wgmma. */
 static bool ignis__gemm_beats_cublaslt(const ignis__op *op, const ignis__product *product)
 {
     ignis_dtype dtype = (ignis_dtype)product->dtype;
@@ -25328,7 +25475,8 @@ static bool ignis__gemm_beats_cublaslt(const ignis__op *op, const ignis__product
            ignis__nvrtc_available(op->work.call) && ignis__gemm_has_wgmma(op, dtype);
 }
 
-/*  A product, whose sizes may be zero, and what is done to it (null: nothing). False: epilogue->row_sums are left to the caller. */
+/*  Runs a product, whose sizes may be zero, and its epilogue (NULL: none). False: the caller computes
+    epilogue->row_sums. */
 static bool ignis__matmul_run(ignis__op *op, const ignis__product *product, ignis__array *out, ignis__array *a,
                               ignis__array *b, const ignis__epilogue *epilogue)
 {
@@ -25352,7 +25500,13 @@ static bool ignis__matmul_run(ignis__op *op, const ignis__product *product, igni
     return ignis__gemm_run(op, product, out, a, b, epilogue);
 }
 
-/*  The product that gives da. y = a b: da = g b^T; y = a b^T: da = g b. */
+/*  >>ops.matmul.matmul - ignis_matmul and ignis_matmul_t: checks, broadcasting of leading dimensions,
+
+    gradients A b of two dimensions serves all leading dimensions of a, folded into m; other operands are
+    expanded first.
+    Uses: dispatch, product, expand. */
+
+/*  Returns the product that computes da. y = a b: da = g b^T; y = a b^T: da = g b. */
 static ignis__product ignis__matmul_product_a(const ignis__product *p)
 {
     ignis__product q = *p;
@@ -25363,7 +25517,7 @@ static ignis__product ignis__matmul_product_a(const ignis__product *p)
     return q;
 }
 
-/*  The product that gives db. y = a b: db [k, n] = a^T g; y = a b^T: db [n, k] = g^T a. */
+/*  Returns the product that computes db. y = a b: db [k, n] = a^T g; y = a b^T: db [n, k] = g^T a. */
 static ignis__product ignis__matmul_product_b(const ignis__product *p)
 {
     ignis__product q = *p;
@@ -25400,7 +25554,8 @@ static ignis_status ignis__matmul_backward(const ignis_backward_args *args)
     return ignis__op_finish_backward(&op, args, 2, gradients);
 }
 
-/*  Checks the shapes of a product, and describes it. A 2-D b serves all rows of a, whose leading dimensions are folded into m. */
+/*  Checks the shapes of a product, and describes it. A 2-D b serves all rows of a, whose leading dimensions
+    are folded into m. */
 static bool ignis__matmul_shapes(ignis__op *op, int transpose_b, ignis__product *product, ignis_shape *out)
 {
     const ignis_shape *a = &op->in[0]->shape, *b = &op->in[1]->shape;
@@ -25428,7 +25583,8 @@ static bool ignis__matmul_shapes(ignis__op *op, int transpose_b, ignis__product 
     return true;
 }
 
-/*  a and b with leading dimensions that spread over each other. False: they do not, need not, or the inner ones do not fit. */
+/*  Broadcasts the leading dimensions of a and b. False if they cannot be, need not be, or if the inner
+    dimensions do not fit. */
 static bool ignis__matmul_broadcast(const ignis_shape *a, const ignis_shape *b, int transpose_b, ignis_shape *broadcast)
 {
     int ndim = a->ndim > b->ndim ? a->ndim : b->ndim, i, leading;
@@ -25440,7 +25596,7 @@ static bool ignis__matmul_broadcast(const ignis_shape *a, const ignis_shape *b, 
         int64_t of_a = in_a < 0 ? 1 : a->dim[in_a], of_b = in_b < 0 ? 1 : b->dim[in_b];
         if (of_a != of_b && of_a != 1 && of_b != 1)
             return false;
-        differ = differ || (b->ndim > 2 && (in_b < 0 || of_a != of_b)); /* b of two dimensions serves all of a */
+        differ = differ || (b->ndim > 2 && (in_b < 0 || of_a != of_b)); /* a b of two dimensions serves all of a */
         broadcast[0].dim[i] = broadcast[1].dim[i] = of_a == 1 ? of_b : of_a;
     }
     broadcast[0].ndim = broadcast[1].ndim = ndim;
@@ -25461,7 +25617,7 @@ static ignis_tensor ignis__matmul_op(const char *call, ignis_tensor a, ignis_ten
     if (!ignis__op_begin(&op, call, 2, inputs))
         return ignis__no_tensor();
     if (ignis__matmul_broadcast(&op.in[0]->shape, &op.in[1]->shape, transpose_b,
-                                broadcast)) { /* and again, with copies that are broadcast */
+                                broadcast)) { /* again, with expanded operands */
         ignis__op_leave(&op);
         inputs[0] = ignis_expand(a, broadcast[0]);
         inputs[1] = ignis_expand(b, broadcast[1]);
@@ -25491,7 +25647,12 @@ IGNIS_API ignis_tensor ignis_matmul_t(ignis_tensor a, ignis_tensor b)
     return ignis__matmul_op("ignis_matmul_t", a, b, 1);
 }
 
-/*  Whether input i of ignis_matmul_f8 is [1] or has so many elements, of a dtype. */
+/*  >>ops.matmul.matmul_f8 - ignis_matmul_f8: a product of 8-bit floats with scales
+
+    Needs a device of compute capability 8.9. Nothing is recorded.
+    Uses: dispatch, product. */
+
+/*  Checks that input i of ignis_matmul_f8 is [1] or has `numel` elements, of a dtype. */
 static void ignis__f8_check_input(ignis__op *op, int i, const char *name, ignis_dtype dtype, int64_t numel, bool one)
 {
     const ignis__array *array = op->in[i];
@@ -25555,7 +25716,8 @@ IGNIS_API ignis_tensor ignis_matmul_f8(ignis_tensor a, ignis_tensor b, ignis_ten
 
 /*  >>tensor.creation - new tensors that a kernel fills: random numbers, arange, linspace, eye
 
-    Uses: tensor; the kernels PATTERN and RANDOM. Random numbers and their counter belong to the thread. */
+    Uses: tensor; the kernels PATTERN and RANDOM.
+    Threads: random numbers and their counter belong to the thread. */
 
 /*  Creates a tensor by an elementwise kernel; params are the address, ..., the number of elements. random,
     *step: the numbers and their counter; NULL if there are none. */
@@ -25660,18 +25822,23 @@ IGNIS__COLD IGNIS_API ignis_tensor ignis_tensor_eye(int64_t rows, int64_t column
                                           NULL);
 }
 
-/* >>ops.sum ---------------------------------------------------------------------------------------------------------------- */
+/*  >>ops.sum - ignis_sum and ignis_mean, of all elements or along a dimension
+
+    Rows and columns have kernels of their own; large sums have partial sums, added in a fixed order.
+    Uses: operation, the axis of formula/broadcast; kernels/reduce.cu. */
 
 static int64_t ignis__power_of_2_up(int64_t x) { return x <= 1 ? 1 : (int64_t)2 << ignis__log2((uint64_t)x - 1); }
 
-/*  Geometry of the kernels that sum columns: threads lie side by side along a row of packs, and share its columns out among the rest. */
+/*  Returns the geometry of kernels that sum columns: threads side by side along a row of packs; the rest of
+    the block shares the rows. */
 static void ignis__column_threads(int64_t packs, int64_t rows, unsigned *x, unsigned *y)
 {
     *x = (unsigned)ignis__power_of_2_up(ignis__clamp(packs, 1, 32));
     *y = (unsigned)ignis__clamp(ignis__power_of_2_up(ignis__ceil_div(rows, 4)), 1, 512 / (int64_t)*x);
 }
 
-/*  out [outer, inner] = factor * the sum over n of a, or of the products of a and b where b is not null. */
+/*  Computes out [outer, inner] = factor * the sum over n of a, or of the products of a and b if b is not
+    NULL. */
 static void ignis__op_sum(ignis__op *op, ignis__array *out, ignis__array *a, ignis__array *b, double factor,
                           const ignis__axis *axis)
 {
@@ -25693,12 +25860,12 @@ static void ignis__op_sum(ignis__op *op, ignis__array *out, ignis__array *a, ign
         ignis__op_zero(op, out);
         return;
     }
-    if (rows && (n <= 4096 && outer >= 8)) { /* a warp does a row */
+    if (rows && (n <= 4096 && outer >= 8)) { /* a warp sums a row */
         x = 32;
         y = 8;
         parts = 1;
         grid = ignis__ceil_div(outer, 8);
-    } else if (rows) { /* a block does a part of a row */
+    } else if (rows) { /* a block sums a chunk of a row */
         x = (unsigned)ignis__power_of_2_up(ignis__clamp(n / per_pack, 32, 512));
         y = 1;
         parts = ignis__clamp(blocks / outer, 1, ignis__ceil_div(n, 8192));
@@ -25712,7 +25879,7 @@ static void ignis__op_sum(ignis__op *op, ignis__array *out, ignis__array *a, ign
     }
     part_length = ignis__ceil_div(n, parts);
     if (rows && parts > 1)
-        part_length = ignis__ceil_div(part_length, 64) * 64; /* parts begin with packs if rows do */
+        part_length = ignis__ceil_div(part_length, 64) * 64; /* chunks begin with packs if rows do */
     parts = ignis__ceil_div(n, part_length);
     from_a = ignis__op_read(op, a);
     if (b)
@@ -25742,7 +25909,7 @@ static void ignis__op_sum(ignis__op *op, ignis__array *out, ignis__array *a, ign
     ignis__op_launch(op, IGNIS__BUILTIN_SUM_FINISH, dtype, NULL, grid, 1, 1, x, y, 0, finish);
 }
 
-/*  What a sum's gradient needs to know. */
+/*  What a sum's gradient needs. */
 typedef struct ignis__sum_params {
     ignis__axis axis;
     double factor;
@@ -25766,7 +25933,7 @@ static ignis_status ignis__sum_backward(const ignis_backward_args *args)
     return ignis__op_finish_backward(&op, args, 1, &gradient);
 }
 
-/*  The sum along a dimension, or of all elements where whole; divided by how many they are where mean. */
+/*  Sums along a dimension, or all elements if whole; divides by their number if mean. */
 static ignis_tensor ignis__sum(const char *call, ignis_tensor tensor, bool whole, int dim, bool mean)
 {
     ignis__sum_params p = IGNIS__ZERO;
@@ -25813,9 +25980,12 @@ IGNIS_API ignis_tensor ignis_mean_dim(ignis_tensor tensor, int dim)
     return ignis__sum("ignis_mean_dim", tensor, false, dim, true);
 }
 
-/* >>ops.sum - cumsum ----------------------------------------------------------------------------------------------------------- */
+/*  >>ops.cumsum - ignis_cumsum: running sums along a dimension, in either direction
 
-/*  Rows of at least 2^12 elements are shared out in tiles, and read once: kernels/scan.cu. */
+    Long rows are split in tiles and read once: kernels/scan.cu.
+    Uses: operation. */
+
+/*  Sums rows of at least 2^12 elements, split in tiles. */
 static void ignis__op_cumsum_rows(ignis__op *op, ignis__address target, ignis__address source, ignis_dtype dtype,
                                   int64_t outer, int64_t n, int reverse)
 {
@@ -25842,7 +26012,7 @@ static void ignis__op_cumsum_rows(ignis__op *op, ignis__address target, ignis__a
                          ignis__clamp(3 * op->work.device->info.multiprocessors, 1, outer * tiles), 256, each);
 }
 
-/*  out[outer, i, inner] = the sum of from[outer, j, inner] over j <= i, or over j >= i if reverse */
+/*  Computes out[outer, i, inner] = the sum of from[outer, j, inner] over j <= i, or over j >= i if reverse. */
 static ignis__array *ignis__op_cumsum(ignis__op *op, ignis__array *from, const ignis__axis *s, int reverse)
 {
     ignis__array *out = ignis__op_new_like(op, from);
@@ -25896,15 +26066,19 @@ IGNIS_API ignis_tensor ignis_cumsum(ignis_tensor tensor, int dim)
     return ignis__op_end_recorded(&op, out, "cumsum", ignis__cumsum_backward, &s, sizeof s);
 }
 
-/* >>ops.pointwise - add, sub, mul: the second operand may axis over the first -------------------------------------------- */
+/*  >>ops.binary - add, sub, mul: the second operand may broadcast to the first
+
+    The gradient of the second operand is summed along the axis of the broadcast. Uses: operation, sum;
+    kernels POINTWISE. */
 
 typedef struct ignis__binary_params {
     ignis__axis axis;     /* of the second operand; n = 1 for equal shapes */
     ignis_shape shape;    /* of the second operand */
-    int saved_a, saved_b; /* places among the saved arrays, -1: not saved */
+    int saved_a, saved_b; /* indices of the saved arrays, -1: not saved */
 } ignis__binary_params;
 
-/*  The second operand's gradient: factor * the sum of g, or of g * a, over where it was spread. */
+/*  Computes the second operand's gradient: factor times the sum of g, or of g * a, along the axis of its
+    broadcast. */
 static ignis__array *ignis__binary_reduce(ignis__op *op, ignis__array *g, ignis__array *a, double factor,
                                           const ignis__binary_params *p)
 {
@@ -25914,7 +26088,7 @@ static ignis__array *ignis__binary_reduce(ignis__op *op, ignis__array *g, ignis_
     return gradient;
 }
 
-/*  A new array of g's shape: an elementwise kernel of two arrays, the second of which may spread. */
+/*  Makes an array of g's shape by an elementwise kernel of two arrays; the second may broadcast. */
 static ignis__array *ignis__binary_launch(ignis__op *op, ignis__builtin same, ignis__builtin broadcast, ignis__array *a,
                                           ignis__array *b, const ignis__axis *axis)
 {
@@ -25923,7 +26097,7 @@ static ignis__array *ignis__binary_launch(ignis__op *op, ignis__builtin same, ig
     int64_t span = axis->n * axis->inner, inner = axis->inner;
     void *params[] = {&to, &from_a, &from_b, &span, &inner, &a->numel};
     bool is_same = axis->n == 1;
-    ignis__request_builtin(same, a->dtype); /* what other sizes take */
+    ignis__request_builtin(same, a->dtype); /* for other sizes */
     ignis__request_builtin(broadcast, a->dtype);
     if (is_same)
         params[3] = &a->numel;
@@ -25940,7 +26114,7 @@ static ignis__array *ignis__op_scaled(ignis__op *op, ignis__array *from, double 
     return out;
 }
 
-/*  Records what the gradient of an operand takes at other sizes, where it was spread, or was not. */
+/*  Requests the kernels that the gradient of an operand needs at other sizes, with a broadcast or without. */
 static void ignis__binary_record(ignis_array gradient, double sign)
 {
     ignis_array_info info;
@@ -25951,7 +26125,7 @@ static void ignis__binary_record(ignis_array gradient, double sign)
         ignis__request_builtin(IGNIS__BUILTIN_SCALE, info.dtype);
 }
 
-/*  a + b and a - b: g for a; g or -g for b, summed over where b was spread. */
+/*  Computes the gradients of a + b and a - b: g for a; g or -g for b, summed where b was broadcast. */
 static ignis_status ignis__add_sub_backward(const char *call, const ignis_backward_args *args, double sign)
 {
     const ignis__binary_params *p = (const ignis__binary_params *)args->params;
@@ -26066,7 +26240,10 @@ IGNIS_API ignis_tensor ignis_add_bias(ignis_tensor tensor, ignis_tensor bias)
     return ignis__binary("ignis_add_bias", &ignis__binary_add, tensor, bias, true);
 }
 
-/* >>ops.pointwise - scale, cast, dropout ----------------------------------------------------------------------------------- */
+/*  >>ops.scale - ignis_scale: every element times a factor
+
+    Its gradient is a scale too.
+    Uses: operation; kernels POINTWISE. */
 
 static ignis_status ignis__scale_backward(const ignis_backward_args *args)
 {
@@ -26086,6 +26263,11 @@ IGNIS_API ignis_tensor ignis_scale(ignis_tensor tensor, double factor)
         out = ignis__op_scaled(&op, op.in[0], factor);
     return ignis__op_end_recorded(&op, out, "scale", ignis__scale_backward, &factor, sizeof factor);
 }
+
+/*  >>ops.cast - ignis_cast: converts elements to another dtype
+
+    The gradient is cast back.
+    Uses: operation; the conversions of the room array. */
 
 static ignis__array *ignis__op_cast(ignis__op *op, ignis__array *from, ignis_dtype dtype)
 {
@@ -26126,11 +26308,16 @@ IGNIS_API ignis_tensor ignis_cast(ignis_tensor tensor, ignis_dtype dtype)
     return ignis__op_end_recorded(&op, out, "cast", ignis__cast_backward, &before, sizeof before);
 }
 
-/*  An element is dropped when its 32-bit random word is below the threshold; backward makes the words again. */
+/*  >>ops.dropout - ignis_dropout: the mask is computed again in the backward pass
+
+    No mask is stored: words of random numbers are made again from the saved counter.
+    Uses: operation; the random numbers of the room kernel; kernels POINTWISE. */
+
+/*  An element is dropped if its 32-bit random word is below the threshold; backward makes the words again. */
 typedef struct ignis__dropout_params {
     int64_t threshold;
     double scale;
-    ignis__random random; /* whose counter of launches is saved as an array, where there is one */
+    ignis__random random; /* its launch counter, if there is one, is a saved array */
 } ignis__dropout_params;
 
 static ignis__array *ignis__op_dropout(ignis__op *op, ignis__array *from, const ignis__dropout_params *given)
@@ -26179,9 +26366,12 @@ IGNIS_API ignis_tensor ignis_dropout(ignis_tensor tensor, double probability)
     return result;
 }
 
-/* >>ops.pointwise - activations: functions of one element, which save their input ------------------------------------------ */
+/*  >>ops.activation - relu, gelu, silu and silu_mul: functions of one element, which save their input
 
-/*  out = kernel(a, ...): up to three arrays of one shape. */
+    Each is a row of a table: the kernel, its backward kernel, its name.
+    Uses: operation; kernels ACTIVATION. */
+
+/*  Launches an elementwise kernel: out = kernel(a, ...), with up to three arrays of one shape. */
 static ignis__array *ignis__op_elementwise(ignis__op *op, ignis__builtin builtin, int count, ignis__array *const *from)
 {
     ignis__array *out = ignis__op_new_like(op, from[0]);
@@ -26197,7 +26387,7 @@ static ignis__array *ignis__op_elementwise(ignis__op *op, ignis__builtin builtin
 }
 
 typedef struct ignis__activation {
-    const char *call; /* behind ignis_ the name of the rule */
+    const char *call; /* the name of the rule comes after ignis_ */
     ignis__builtin forward, backward;
 } ignis__activation;
 
@@ -26268,29 +26458,34 @@ IGNIS_API ignis_tensor ignis_silu_mul(ignis_tensor gate, ignis_tensor up)
     return ignis__op_end_recorded(&op, out, "silu_mul", ignis__silu_mul_backward, NULL, 0);
 }
 
-/* >>ops.map - formulas of tensors -------------------------------------------------------------------------------------------- */
+/*  >>ops.formula.map_backward - the gradients of a formula of tensors
 
-/*  What the gradients of a formula need to know. Saved are the inputs that they are computed from. */
+    One kernel computes all gradients of a result. Gradients of broadcast inputs are summed, in that kernel if
+    they agree.
+    Uses: the room formula, sum. Invariant: sums over the same shapes have a fixed order. */
+
+/*  What the gradients of a formula need. Saved are the inputs that they are computed from. */
 typedef struct ignis__formula_rule {
     ignis__formula *formula;
     ignis_shape shape; /* of the result */
     int result;        /* of the formula, which this is the gradient of */
     ignis__random random;
     int saved[IGNIS_MAX_INPUTS];
-    ignis_shape given;    /* of the gradient that comes in, in the dimensions of shape: 1 where the result is reduced */
+    ignis_shape given;    /* of the incoming gradient, in the dimensions of shape: 1 where the result is reduced */
     double factor;        /* of that gradient */
     int kept, kept_saved; /* of a reduction, and where it is saved */
     uint32_t same;        /* bits of inputs whose gradient it is */
     double value[IGNIS_MAX_INPUTS];
     int count; /* of tensors */
     struct {
-        int input; /* which one of the formula it is */
+        int input; /* its number in the formula */
         ignis_dtype dtype;
         ignis_shape shape;
-    } tensor[IGNIS_MAX_INPUTS]; /* stored as far as there are some */
+    } tensor[IGNIS_MAX_INPUTS]; /* only the first `count` are stored */
 } ignis__formula_rule;
 
-/*  The sum of an array, of the dtype or W, over where one of a shape was spread over it: by neighbouring dimensions, the last first. */
+/*  Sums an array, of the dtype or W, where a shape was broadcast to its shape: over neighbouring dimensions,
+    the last ones first. */
 static ignis__array *ignis__formula_sum_gradient(ignis__op *op, ignis__array *from, const ignis_shape *from_shape,
                                                  const ignis_shape *shape, ignis_dtype dtype)
 {
@@ -26319,14 +26514,15 @@ static ignis__array *ignis__formula_sum_gradient(ignis__op *op, ignis__array *fr
     return op->ok && out->dtype != dtype ? ignis__op_cast(op, out, dtype) : out;
 }
 
-/*  Whether a tensor has fewer elements than the shape, over which it was spread. */
+/*  Returns whether a tensor was broadcast: it has fewer elements than the shape. */
 static bool ignis__formula_is_broadcast(const ignis__formula_rule *p, int tensor)
 {
     const ignis_shape *shape = &p->tensor[tensor].shape;
     return ignis__shape_product(shape, 0, shape->ndim) != ignis__shape_product(&p->shape, 0, p->shape.ndim);
 }
 
-/*  Whether the needed tensors were spread along the same neighbouring dimensions: then one kernel sums all gradients, too. */
+/*  Returns whether the needed tensors were broadcast along the same neighbouring dimensions. Then one kernel
+    also sums all gradients. */
 static bool ignis__formula_broadcasts_alike(const ignis__formula_rule *p, uint32_t needed)
 {
     const ignis_shape *shape, *first = NULL;
@@ -26347,8 +26543,8 @@ static bool ignis__formula_broadcasts_alike(const ignis__formula_rule *p, uint32
            ignis__axis_of_broadcast(&p->shape, first, &axis);
 }
 
-/*  What the gradients come as. fused: those of what was spread are summed at once; apart: all are as wide and as long as they can be, and what
-    is to become of each comes behind: so they are at any sizes. */
+/*  Sets the results of the gradients. fused: gradients of broadcast inputs are summed in the kernel. apart:
+    all are as wide and long as they can be, and are finished later, which works at any size. */
 static void ignis__formula_backward_results(const ignis__formula_rule *p, uint32_t needed, bool wide, bool fused,
                                             bool apart, ignis__formula_run *run, int *tensor)
 {
@@ -26372,7 +26568,7 @@ static void ignis__formula_backward_results(const ignis__formula_rule *p, uint32
     }
 }
 
-/*  Records what gradients take at other sizes. */
+/*  Records what gradients need at other sizes. */
 static void ignis__formula_backward_record(const char *call, const ignis__formula_rule *p,
                                            const ignis__formula_run *run)
 {
@@ -26380,7 +26576,7 @@ static void ignis__formula_backward_record(const char *call, const ignis__formul
     if (!ignis__requests.path[0])
         return;
     ignis__request_builtin(IGNIS__BUILTIN_SUM_ROWS,
-                           run->dtype[p->formula->count]); /* of a gradient that is the one that comes in */
+                           run->dtype[p->formula->count]); /* for a gradient that equals the incoming one */
     if (run->outs == 0)
         return;
     ignis__formula_record_run(call, run);
@@ -26391,7 +26587,8 @@ static void ignis__formula_backward_record(const char *call, const ignis__formul
                 (ignis__builtin)((int)IGNIS__BUILTIN_CAST_F16 + (int)p->tensor[k].dtype - (int)IGNIS_F16), run->out[0]);
 }
 
-/*  Of a logsumexp: the gradient that comes in over the sum, whose exponentials begin at what is kept, the largest. Null after a failure. */
+/*  For a logsumexp: divides the incoming gradient by the sum, whose exponentials start at the saved largest
+    element. NULL after a failure. */
 static ignis__array *ignis__formula_divide_by_sum(ignis__op *op, const ignis__formula_rule *p)
 {
     ignis__array *kept = op->in[p->kept_saved], *out = ignis__op_new(op, &p->given, kept->dtype);
@@ -26502,6 +26699,11 @@ static ignis_status ignis__formula_backward(const ignis_backward_args *args)
     return ignis__op_finish_backward(&op, args, p->count, gradients);
 }
 
+/*  >>ops.formula.map - ignis_map and its kin: formulas of tensors, and activations that are formulas
+
+    Prepares a run from tensors, launches it, and records each result with what its gradients need.
+    Uses: the room formula, map_backward, map_reduce. */
+
 IGNIS_API ignis_tensor ignis_value(double value)
 {
     ignis_tensor handle;
@@ -26511,11 +26713,11 @@ IGNIS_API ignis_tensor ignis_value(double value)
 
 typedef enum ignis__loss_kind {
     IGNIS__LOSS_NONE, /* any formula */
-    IGNIS__LOSS,      /* its result is of f32 at least */
-    IGNIS__LOSS_ALIKE /* that, and its first two inputs are of one shape, over which the others spread */
+    IGNIS__LOSS,      /* its result is at least f32 */
+    IGNIS__LOSS_ALIKE /* and its first two inputs have one shape, to which the others broadcast */
 } ignis__loss_kind;
 
-/*  What a model gives and its targets must not spread over each other by mistake. */
+/*  Checks that a model's output and its targets do not broadcast by mistake. */
 static bool ignis__formula_check_loss(ignis__op *op, const ignis__formula_run *run)
 {
     if (!ignis__op_is_float(op, 0, "the first input") || !ignis__op_same_shape(op, 1, "targets"))
@@ -26527,7 +26729,7 @@ static bool ignis__formula_check_loss(ignis__op *op, const ignis__formula_run *r
                           ignis__shape_write(&op->in[0]->shape).text, ignis__shape_write(&run->shape).text);
 }
 
-/*  A formula of tensors up to its result: run is ready to be launched, and the rule filled but for what is known then. */
+/*  Prepares a formula of tensors: run can be launched, and the rule is filled except for what is known later. */
 static bool ignis__formula_begin_tensors(ignis__op *op, const char *call, const char *formula,
                                          const ignis_inputs *inputs, int results, ignis__formula_run *run,
                                          ignis__formula_rule *rule, ignis__loss_kind loss)
@@ -26573,7 +26775,7 @@ static bool ignis__formula_begin_tensors(ignis__op *op, const char *call, const 
 
 static const char ignis__formula_function_names[] = "map";
 
-/*  A result as a tensor, recorded with what its gradients are computed from. */
+/*  Records a result as a tensor, with what its gradients are computed from. */
 static ignis_tensor ignis__formula_record_result(ignis__op *op, ignis__array *out, const char *name,
                                                  ignis__formula_rule *rule)
 {
@@ -26613,7 +26815,7 @@ static ignis_tensor ignis__formula_record_result(ignis__op *op, ignis__array *ou
     return result;
 }
 
-/*  Ends an operation of one result. */
+/*  Ends an operation with one result. */
 static ignis_tensor ignis__formula_end(ignis__op *op, ignis__array *out, const char *name, ignis__formula_rule *rule)
 {
     ignis_tensor result = ignis__formula_record_result(op, out, name, rule);
@@ -26621,7 +26823,7 @@ static ignis_tensor ignis__formula_end(ignis__op *op, ignis__array *out, const c
     return result;
 }
 
-/*  A formula of several results, which are recorded apart. */
+/*  Runs a formula with several results, which are recorded separately. */
 static ignis_status ignis__formula_tensors(const char *call, const char *formula, const ignis_inputs *inputs, int count,
                                            ignis_tensor *results, ignis__loss_kind loss)
 {
@@ -26656,7 +26858,7 @@ static ignis_status ignis__formula_tensors(const char *call, const char *formula
     return ignis__failed();
 }
 
-/*  One result. */
+/*  Runs a formula with one result. */
 static ignis_tensor ignis__formula_tensor(const char *call, const char *formula, const ignis_inputs *inputs,
                                           ignis__loss_kind loss)
 {
@@ -26678,7 +26880,13 @@ IGNIS_API ignis_status ignis_map_many(const char *formula, ignis_inputs inputs, 
                : ignis__failed();
 }
 
-/*  The shape of a reduction: `kept` has 1 in the dimensions of desc (null: in all), *out lacks them unless they are kept. */
+/*  >>ops.formula.map_reduce - ignis_map_sum, _mean and _reduce: formulas of tensors, reduced
+
+    Finds the reduced shape, and ends as a formula of tensors.
+    Uses: map, map_backward; the room formula. */
+
+/*  Sets the shape of a reduction: `kept` has 1 in the dimensions of desc (NULL: in all); *out drops them
+    unless they are kept. */
 static bool ignis__formula_reduced_shape(ignis__op *op, const ignis_shape *shape, const ignis_reduce_desc *desc,
                                          ignis_shape *kept, ignis_shape *out)
 {
@@ -26786,7 +26994,10 @@ IGNIS_API ignis_tensor ignis_map_reduce(ignis_reducer reducer, const char *formu
     return ignis__formula_reduced("ignis_map_reduce", reducer, formula, &inputs, desc, IGNIS__LOSS_NONE);
 }
 
-/* >>ops.shape - transpose -------------------------------------------------------------------------------------------------- */
+/*  >>ops.transpose - ignis_transpose: exchanges two dimensions
+
+    Tiles through shared memory; a view if the order of elements stays.
+    Uses: operation; kernels/shape.cu. */
 
 /*  [a, m, b, n, c] becomes [a, n, b, m, c]. */
 typedef struct ignis__exchange {
@@ -26860,9 +27071,13 @@ IGNIS_API ignis_tensor ignis_transpose(ignis_tensor tensor, int dim0, int dim1)
     return ignis__op_end_recorded(&op, out, "transpose", ignis__transpose_backward, &p, sizeof p);
 }
 
-/* >>ops.shape - concat, split, slice ------------------------------------------------------------------------------------------- */
+/*  >>ops.concat - ignis_concat and ignis_stack: tensors joined along a dimension
 
-/*  Copies rows of `length` elements between arrays whose rows are `to_row` and `from_row` elements apart, from and to an offset. */
+    Copies rows of each tensor into the result; more tensors than one operation takes are joined in steps.
+    Uses: operation, split (the gradient is slices). */
+
+/*  Copies rows of `length` elements between arrays with row strides `to_row` and `from_row`, from and to an
+    offset. */
 static void ignis__op_copy_rows(ignis__op *op, ignis__array *to, int64_t to_offset, int64_t to_row, ignis__array *from,
                                 int64_t from_offset, int64_t from_row, int64_t length, int64_t rows)
 {
@@ -26899,8 +27114,8 @@ static ignis_status ignis__concat_backward(const ignis_backward_args *args)
     return ignis__op_finish_backward(&op, args, args->input_count, gradients);
 }
 
-/*  Up to IGNIS__OP_INPUTS tensors; those from `joined` on get a dimension of 1 at dim first, for a stack. first: the number that the caller knows the
-    first one by, for messages. */
+/*  Joins up to IGNIS__OP_INPUTS tensors. Tensors from `joined` on first get a dimension of 1 at dim, for a
+    stack. first: the caller's number of the first tensor, for messages. */
 static ignis_tensor ignis__concat_one_op(const char *call, const ignis_tensor *tensors, int count, int dim, int joined,
                                          int first)
 {
@@ -26999,8 +27214,14 @@ IGNIS_API ignis_tensor ignis_stack(const ignis_tensor *tensors, int count, int d
     return ignis__concat("ignis_stack", tensors, count, dim, true);
 }
 
-/*  The parts of a split are parts of a tensor that nobody else sees. The first of their backwards that a walk comes to makes its gradient, zero but
-    for that part; the others put theirs in. So it is whole when the split's own turn comes. */
+/*  >>ops.split - ignis_split and ignis_slice: slices of a tensor along a dimension
+
+    A slice is a view if it is contiguous, else a copy. Uses: operation, concat (copies rows), the backward
+    pass. */
+
+/*  The parts of a split are slices of a tensor that nobody else sees. The first of their backwards makes its
+    gradient, zero except for that slice; the others add theirs. So it is complete when the split's own
+    backward runs. */
 static ignis_status ignis__split_backward(const ignis_backward_args *args)
 {
     args->grad_inputs[0] = args->grad_output;
@@ -27012,7 +27233,7 @@ typedef struct ignis__slice_params {
     ignis_shape whole;
 } ignis__slice_params;
 
-/*  Puts the gradient of a part into that of the whole, which is made, and given, where `sum` is null. */
+/*  Adds the gradient of a slice to that of the tensor, which is made first if `sum` is NULL. */
 static ignis_status ignis__slice_add_gradient(const char *call, const ignis_backward_args *args, ignis__array *sum)
 {
     const ignis__slice_params *p = (const ignis__slice_params *)args->params;
@@ -27035,7 +27256,8 @@ static ignis_status ignis__split_part_backward(const ignis_backward_args *args)
     return ignis__slice_add_gradient("ignis_split", args, ignis__backward_pass_input_sum(0));
 }
 
-/*  The part of an input of `size` from `start` on along dim: a view where it is in one piece, else a copy. */
+/*  Returns the slice of an input of `size` from `start` on along dim: a view if it is contiguous, else a
+    copy. */
 static ignis__array *ignis__op_slice(ignis__op *op, int dim, int64_t start, int64_t size, ignis__slice_params *p)
 {
     ignis_shape shape = op->in[0]->shape;
@@ -27055,7 +27277,7 @@ static ignis__array *ignis__op_slice(ignis__op *op, int dim, int64_t start, int6
     return out;
 }
 
-/*  A part of a split. */
+/*  Makes one part of a split. */
 static ignis_tensor ignis__split_part(const char *call, ignis_tensor whole, int dim, int64_t start, int64_t size)
 {
     ignis__slice_params p;
@@ -27067,7 +27289,7 @@ static ignis_tensor ignis__split_part(const char *call, ignis_tensor whole, int 
     return ignis__op_end_recorded(&op, out, "part", ignis__split_part_backward, &p, sizeof p);
 }
 
-/*  Checks a split, fills in the sizes of equal parts, and gives the tensor of which the parts are made. */
+/*  Checks a split, sets the sizes of equal parts, and returns the tensor that the parts are slices of. */
 static ignis_tensor ignis__split_begin(const char *call, ignis_tensor tensor, int *dim, int count, const int64_t *sizes)
 {
     ignis__op op;
@@ -27146,9 +27368,13 @@ IGNIS_API ignis_tensor ignis_slice(ignis_tensor tensor, int dim, int64_t start, 
     return ignis__op_end_recorded(&op, out, "slice", ignis__slice_backward, &p, sizeof p);
 }
 
-/* >>ops.shape - strided copies: slice_step, permute, flip, expand, pad --------------------------------------------------------- */
+/*  >>ops.strided_copy - copies between arrays by strides: slice_step, permute, flip, expand, pad
 
-/*  to[to_offset + sum of i[d] * to[d]] = from[from_offset + sum of i[d] * from[d]] for every i below size; in elements. */
+    Joins dimensions, chooses packs, launches. Its gradient is the copy in the other direction. Uses:
+    operation; kernels/shape.cu. */
+
+/*  A copy: to[to_offset + sum of i[d] * to[d]] = from[from_offset + sum of i[d] * from[d]] for every i below
+    size; in elements. */
 typedef struct ignis__strides {
     int rank;
     int64_t size[IGNIS_MAX_DIMS], from[IGNIS_MAX_DIMS], to[IGNIS_MAX_DIMS], from_offset, to_offset;
@@ -27170,7 +27396,8 @@ static void ignis__shape_strides(const ignis_shape *shape, int64_t *strides)
         strides[i] = stride;
 }
 
-/*  For the kernel: dimensions that one stride serves are one; sorted: the largest steps of `to` first. False: there are no elements. */
+/*  Joins dimensions that one stride serves. sorted: the largest strides of `to` first. False if there are no
+    elements. */
 static bool ignis__strides_merge(const ignis__strides *s, ignis__strided *k, bool sorted)
 {
     int i, d, at;
@@ -27201,7 +27428,7 @@ static bool ignis__strides_merge(const ignis__strides *s, ignis__strided *k, boo
     return true;
 }
 
-/*  Whether strides, but for that of one dimension (-1: none), are multiples of a pack. */
+/*  Returns whether strides, except that of one dimension (-1: none), are multiples of a pack. */
 static bool ignis__strides_packed(const int64_t *strides, int rank, int but, int64_t pack)
 {
     int i;
@@ -27240,7 +27467,7 @@ static void ignis__op_strided(ignis__op *op, ignis__array *to, ignis__array *fro
     for (x = 0; x < last; x++)
         if (k.from[x] == 1 && k.size[x] >= 16 && k.size[last] >= 16 && k.to[last] == 1)
             break;
-    if (x < last) { /* contiguous along one dimension here, along another there */
+    if (x < last) { /* contiguous along one dimension in one array, along another in the other */
         edge = ignis__dtypes[from->dtype].size <= 4 ? 64 : 32;
         rows = k.size[last];
         src_row = k.from[last];
@@ -27274,7 +27501,8 @@ static void ignis__op_strided(ignis__op *op, ignis__array *to, ignis__array *fro
     ignis__op_launch_row(op, IGNIS__BUILTIN_STRIDED_COPY, from->dtype, ignis__ceil_div(k.count, 1024), 256, params);
 }
 
-/*  Operations that are one strided copy, each element being copied once at most: their gradient is the same copy backwards. */
+/*  Operations that are one strided copy of each element, at most once: their gradient is that copy in the
+    other direction. */
 typedef struct ignis__strided_params {
     const char *call;
     ignis_shape shape; /* of the input */
@@ -27296,7 +27524,7 @@ static ignis_status ignis__strided_backward(const ignis_backward_args *args)
     return ignis__op_finish_backward(&op, args, 1, &gradient);
 }
 
-/*  Begins such an operation: strides are those of an input that is copied as it is. */
+/*  Begins such an operation. The strides are those of an input that is copied as it is. */
 static bool ignis__strided_begin(ignis__op *op, const char *call, ignis_tensor tensor, ignis__strides *s)
 {
     memset(s, 0, sizeof *s);
@@ -27308,7 +27536,8 @@ static bool ignis__strided_begin(ignis__op *op, const char *call, ignis_tensor t
     return true;
 }
 
-/*  Ends it. Strides of `to` that are 0 become those of the whole output. Where a fill is given, the copy goes into the midst of it. */
+/*  Ends it. Strides of `to` that are 0 become those of the output. With a fill, the copy goes into the middle
+    of it. */
 static ignis_tensor ignis__strided_end(ignis__op *op, const char *name, const ignis_shape *shape, ignis__strides *s,
                                        const double *fill)
 {
@@ -27335,7 +27564,12 @@ static ignis_tensor ignis__strided_end(ignis__op *op, const char *name, const ig
     return ignis__op_end_recorded(op, out, name, ignis__strided_backward, &p, sizeof p);
 }
 
-/*  Every step-th element of the dimension, from `start` on, which has to lie inside. */
+/*  >>ops.slice_step - ignis_slice_step: every step-th element of a dimension
+
+    A strided copy; the gradient puts elements back.
+    Uses: strided_copy. */
+
+/*  Selects every step-th element of the dimension from `start` on, which has to be inside. */
 static void ignis__strides_step(ignis__strides *s, int dim, int64_t start, int64_t len, int64_t step)
 {
     s->from_offset += start * s->from[dim];
@@ -27370,7 +27604,12 @@ IGNIS_API ignis_tensor ignis_slice_step(ignis_tensor tensor, int dim, int64_t st
     return ignis__strided_end(&op, "slice_step", &shape, &s, NULL);
 }
 
-/*  Dimension i of count is one of the tensor's, which the dims before it do not have. */
+/*  >>ops.permute - ignis_permute: dimensions in another order
+
+    A strided copy.
+    Uses: strided_copy, transpose. */
+
+/*  Checks that dimension i of `count` is one of the tensor's, and is not among the dims before it. */
 static bool ignis__op_dim_once(ignis__op *op, const int *dims, int i, int *dim, unsigned *seen)
 {
     *dim = dims[i];
@@ -27406,6 +27645,11 @@ IGNIS_API ignis_tensor ignis_permute(ignis_tensor tensor, const int *dims, int c
     return ignis__strided_end(&op, "permute", &shape, &s, NULL);
 }
 
+/*  >>ops.flip - ignis_flip: reverses dimensions
+
+    A strided copy with negative strides, which is its own gradient.
+    Uses: strided_copy. */
+
 IGNIS_API ignis_tensor ignis_flip(ignis_tensor tensor, const int *dims, int count)
 {
     ignis__strides s;
@@ -27425,6 +27669,11 @@ IGNIS_API ignis_tensor ignis_flip(ignis_tensor tensor, const int *dims, int coun
             ignis__strides_step(&s, dim, s.size[dim] - 1, s.size[dim], -1);
     return ignis__strided_end(&op, "flip", &shape, &s, NULL);
 }
+
+/*  >>ops.pad - ignis_pad: a value around a tensor
+
+    A strided copy into the middle of a filled result.
+    Uses: strided_copy. */
 
 IGNIS_API ignis_tensor ignis_pad(ignis_tensor tensor, const int64_t *before, const int64_t *after, int count,
                                  double value)
@@ -27461,7 +27710,13 @@ IGNIS_API ignis_tensor ignis_pad(ignis_tensor tensor, const int64_t *before, con
     return ignis__strided_end(&op, "pad", &shape, &s, &value);
 }
 
-/*  Strides of a shape that spreads over another one, as in NumPy: 0 where it is repeated. -1 in `out` becomes what the shape has there. */
+/*  >>ops.expand - ignis_expand: a tensor repeated to a shape that it broadcasts to
+
+    A strided copy with strides of 0; the gradient is a sum.
+    Uses: strided_copy, sum. */
+
+/*  Sets the strides of a shape that broadcasts to another one, as in NumPy: 0 where it repeats. -1 in `out`
+    becomes the shape's own size. */
 static bool ignis__expand_strides(ignis__op *op, const ignis_shape *shape, ignis_shape *out, ignis__strides *s)
 {
     int64_t strides[IGNIS_MAX_DIMS];
@@ -27502,7 +27757,8 @@ static ignis_status ignis__expand_backward(const ignis_backward_args *args)
     gradient = ignis__op_new(&op, &shapes[0], from->dtype);
     if (gradient && !ignis__axis_of_broadcast(&out, &shapes[0], &axis) &&
         ignis__expand_strides(&op, &shapes[0], &out, &s)) {
-        /* what is summed lies in several places: it is put in front first, so that there is one sum, rounded once */
+        /* the summed elements are in several places: a copy moves them to the front, so that there is one
+           sum, rounded once */
         axis.outer = axis.n = axis.inner = 1;
         memset(&moved, 0, sizeof moved);
         for (phase = 0; phase < 2; phase++)
@@ -27542,10 +27798,13 @@ IGNIS_API ignis_tensor ignis_expand(ignis_tensor tensor, ignis_shape shape)
     return ignis__op_end_recorded(&op, out, "expand", ignis__expand_backward, shapes, sizeof shapes);
 }
 
-/* >>ops.shape - triangles ---------------------------------------------------------------------------------------------------------- */
+/*  >>ops.tril - ignis_tril and ignis_triu: triangles of matrices
+
+    Keeps a band of diagonals, and zeroes the rest; so does the gradient.
+    Uses: operation; kernels PATTERN. */
 
 typedef struct ignis__band {
-    int64_t low, high; /* what is kept of column - row */
+    int64_t low, high; /* the kept range of column - row */
 } ignis__band;
 
 static ignis__array *ignis__op_band(ignis__op *op, ignis__array *from, const ignis__band *given)
@@ -27593,10 +27852,13 @@ IGNIS_API ignis_tensor ignis_triu(ignis_tensor tensor, int64_t diagonal)
     return ignis__band_op("ignis_triu", "triu", tensor, diagonal, INT64_MAX);
 }
 
-/* >>ops.matmul - linear: x w^T + bias, the bias inside the product --------------------------------------------------------- */
+/*  >>ops.matmul.linear - ignis_linear: x w^T + bias, the bias inside the product
 
-/*  The gradients of y = x w^T + bias, those that are not null: dx = g w, by the epilogue; dw = g^T x; and db, the sum of g over its rows, inside
-    the latter product where it can be. */
+    The gradient of the bias is summed inside the product of dw, or offered by the layer after. Uses:
+    dispatch, matmul. */
+
+/*  Computes the gradients of y = x w^T + bias that are not NULL: dx = g w, with the epilogue; dw = g^T x; and
+    db, the sum of g over its rows, inside the product of dw if it can. */
 static void ignis__linear_gradients(ignis__op *op, const ignis__product *forward, ignis__array *g, ignis__array *x,
                                     ignis__array *w, ignis__array *dx, const ignis__epilogue *epilogue,
                                     ignis__array *dw, ignis__array *db)
@@ -27619,7 +27881,8 @@ static void ignis__linear_gradients(ignis__op *op, const ignis__product *forward
         ignis__op_sum(op, db, g, NULL, 1.0, &rows);
 }
 
-/*  The gradient of a bias, an input, where g goes to the product. Null: it is given already, as whoever made g has left the sums of its columns. */
+/*  Returns the gradient of a bias, an input, for the product of g. NULL if it was handed on already: the
+    maker of g had offered its column sums. */
 static ignis__array *ignis__bias_gradient(ignis__op *op, const ignis_backward_args *args, int input,
                                           const ignis__array *g, int64_t n)
 {
@@ -27683,16 +27946,21 @@ IGNIS_API ignis_tensor ignis_linear(ignis_tensor x, ignis_tensor w, ignis_tensor
     return ignis__op_end_recorded(&op, out, "linear", ignis__linear_backward, &product, sizeof product);
 }
 
-/* >>ops.matmul - mlp: linear layers one behind the other, with all that is between them inside the products ------------------- */
+/*  >>ops.matmul.mlp - ignis_mlp: linear layers in a row, with activations and biases inside the products
+
+    The backward goes from the last layer to the first, and fuses the activation's derivative into the product
+    before it.
+    Uses: dispatch, linear, product. */
 
 typedef struct ignis__mlp {
     int count, activation;
     int bias
-        [IGNIS_MAX_LAYERS]; /* the places of the biases among the inputs, which are x, the weights, the biases; 0: none */
-    ignis__product layer[IGNIS_MAX_LAYERS]; /* the tape keeps as many as there are */
+        [IGNIS_MAX_LAYERS]; /* indices of the biases among the inputs, which are x, the weights, the biases; 0: none */
+    ignis__product layer[IGNIS_MAX_LAYERS]; /* the tape keeps only the existing ones */
 } ignis__mlp;
 
-/*  From the last layer to the lowest that has something to give; ahead is the gradient of what goes into a layer, or of the product before. */
+/*  Runs backward from the last layer to the lowest that needs a gradient. ahead: the gradient of a layer's
+    input, or of the product before. */
 static ignis_status ignis__mlp_backward(const ignis_backward_args *args)
 {
     const ignis__mlp *p = (const ignis__mlp *)args->params;
@@ -27727,7 +27995,7 @@ static ignis_status ignis__mlp_backward(const ignis_backward_args *args)
             bias = p->bias[l - 1];
             below = ignis__matmul_product_b(&p->layer[l - 1]);
             if (bias && args->needed[bias] &&
-                !(args->needed[l] && ignis__gemm_is_tiny(&op, &below))) /* whose row sums cost nothing */
+                !(args->needed[l] && ignis__gemm_is_tiny(&op, &below))) /* a tiny product sums rows at no cost */
                 epilogue.column_sums = gradients[bias] = ignis__op_new_row(&op, p->layer[l - 1].n, g->dtype);
             if (op.ok && epilogue.column_sums && ahead->numel == 0)
                 ignis__op_zero(&op, epilogue.column_sums);
@@ -27738,8 +28006,8 @@ static ignis_status ignis__mlp_backward(const ignis_backward_args *args)
     return ignis__op_finish_backward(&op, args, args->input_count, gradients);
 }
 
-/*  Checks the inputs, and describes all products. of_two: messages have the names of ignis_mlp. *shape: of all results, but for its last
-    dimension. */
+/*  Checks the inputs, and describes all products. of_two: messages have the names of ignis_mlp. *shape: of
+    all results, except the last dimension. */
 static bool ignis__mlp_shapes(ignis__op *op, ignis__mlp *p, bool of_two, ignis_shape *shape)
 {
     char w_name[24], b_name[24];
@@ -27770,7 +28038,7 @@ static bool ignis__mlp_shapes(ignis__op *op, ignis__mlp *p, bool of_two, ignis_s
     return true;
 }
 
-/*  biases: null, or one for each layer, without a handle for none. */
+/*  Runs the layers. biases: NULL, or one for each layer, without a handle if it has none. */
 static ignis_tensor ignis__mlp_op(const char *call, bool of_two, ignis_tensor x, const ignis_tensor *weights,
                                   const ignis_tensor *biases, int count, ignis_activation activation)
 {
@@ -27802,7 +28070,7 @@ static ignis_tensor ignis__mlp_op(const char *call, bool of_two, ignis_tensor x,
         epilogue.bias = p.bias[l] ? op.in[p.bias[l]] : NULL;
         if (l < count - 1) {
             epilogue.activation = p.activation;
-            if (op.records && activation != IGNIS_ACTIVATION_RELU) /* its gradient sees in the result what it needs */
+            if (op.records && activation != IGNIS_ACTIVATION_RELU) /* its gradient can be read from the result */
                 epilogue.pre = pre[l] = ignis__op_new(&op, &shape, op.in[0]->dtype);
         }
         ignis__matmul_run(&op, &p.layer[l], out[l], l ? out[l - 1] : op.in[0], op.in[1 + l], &epilogue);
@@ -27838,16 +28106,19 @@ IGNIS_API ignis_tensor ignis_mlp_layers(ignis_tensor x, const ignis_tensor *weig
     return ignis__mlp_op(call, false, x, weights, biases, count, activation);
 }
 
-/* >>ops.matmul - gated layers, whose gate and what is times it stand in one array -------------------------------------------- */
+/*  >>ops.matmul.mlp_gated - ignis_mlp_gated: gated layers, with gate and multiplicand in one array
+
+    The epilogue of the up product multiplies by silu(gate).
+    Uses: dispatch, linear, product. */
 
 typedef struct ignis__mlp_gated {
-    ignis__product up, down; /* that of the gate is as up */
+    ignis__product up, down; /* the gate's is like up */
 } ignis__mlp_gated;
 
 static ignis_status ignis__mlp_gated_backward(const ignis_backward_args *args)
 {
     const ignis__mlp_gated *p = (const ignis__mlp_gated *)args->params;
-    enum { GRAD, X, GATE, UP, DOWN, HIDDEN, BOTH }; /* what is saved */
+    enum { GRAD, X, GATE, UP, DOWN, HIDDEN, BOTH }; /* the saved arrays */
     const ignis_shape shape = IGNIS_SHAPE(p->up.m, p->up.n);
     ignis__array *gradients[4] = {NULL}, *both = NULL, *of, *dx[2] = {NULL, NULL};
     ignis__epilogue epilogue = IGNIS__ZERO;
@@ -27926,9 +28197,12 @@ IGNIS_API ignis_tensor ignis_mlp_gated(ignis_tensor x, ignis_tensor w_gate, igni
     return ignis__op_end_recorded(&op, out, "mlp_gated", ignis__mlp_gated_backward, &p, sizeof p);
 }
 
-/* --- operations on rows: how their kernels are launched ------------------------------------------------------------------------- */
+/*  >>ops.row_launch - how kernels over rows are launched: a warp or a block for each row
 
-/*  The tensor as rows of its last dimension. */
+    Geometry of ignis_row in kernels/ignis.cuh.
+    Uses: operation. Rows are those of the last dimension. */
+
+/*  Reads a tensor as rows of its last dimension. */
 IGNIS__ONE_COPY static bool ignis__op_rows(ignis__op *op, const ignis__array *array, int64_t *rows, int64_t *n)
 {
     *n = array->shape.dim[array->shape.ndim - 1];
@@ -27938,10 +28212,11 @@ IGNIS__ONE_COPY static bool ignis__op_rows(ignis__op *op, const ignis__array *ar
     return op->ok;
 }
 
-/*  Rows shared out as by ignis_row in kernels/ignis.cuh: a warp has 4 packs a lane, or without packs a block 8 elements a thread. */
+/*  Rows are distributed as by ignis_row in kernels/ignis.cuh: a warp has 4 packs a lane, or without packs a
+    block has 8 elements a thread. */
 #define IGNIS__ROW_PACKS 4
 #define IGNIS__ROW_ELEMENTS 8
-#define IGNIS__ROW_BLOCKS ((int64_t)1 << 30) /* which take turns, where there are more rows */
+#define IGNIS__ROW_BLOCKS ((int64_t)1 << 30) /* they loop if there are more rows */
 
 typedef struct ignis__rows {
     bool warp;        /* a warp has a row in registers; else a block has it, in one or more rounds */
@@ -27951,7 +28226,7 @@ typedef struct ignis__rows {
     size_t shared;
 } ignis__rows;
 
-/*  What a thread of a block has in a round. */
+/*  Returns the elements of a thread of a block in a round. */
 static int64_t ignis__row_share(ignis_dtype dtype, bool packed)
 {
     return packed ? IGNIS__ROW_PACKS * ignis__pack_elements(dtype) : IGNIS__ROW_ELEMENTS;
@@ -27962,7 +28237,8 @@ static unsigned ignis__row_threads(int64_t n, int64_t share, unsigned most)
     return (unsigned)ignis__clamp(ignis__ceil_div(ignis__ceil_div(n, share), 32) * 32, 32, (int64_t)most);
 }
 
-/*  For kernels that walk over `arrays` arrays to and fro; 0: there is nothing to keep. So many blocks, 1 or 2, are to fit on a multiprocessor. */
+/*  Plans kernels that read `arrays` arrays forwards and backwards; 0: there is nothing to keep. `blocks`
+    blocks, 1 or 2, fit on an SM. */
 static ignis__rows ignis__rows_plan(const ignis__op *op, ignis_dtype dtype, int64_t rows, int64_t n, bool packed,
                                     int arrays, int blocks)
 {
@@ -27989,22 +28265,28 @@ static void ignis__rows_launch(ignis__op *op, const ignis__rows *plan, ignis__bu
                      params);
 }
 
-/* >>ops.conv - convolutions: products of patches ------------------------------------------------------------------------------- */
+/*  >>ops.conv.geometry - convolutions as products of patches: sides, grids of pixels, taps, operands
+
+    A convolution multiplies patches of x by weights; its gradients multiply patches of the gradient, or
+    patches by the gradient. Patches are never stored: kernels compute their addresses from the grids here,
+    which kernels/gemm.cuh has as well. */
 
 /*  A convolution along the rows or the columns of its images. */
 typedef struct ignis__conv_side {
     int64_t in, out, kernel, stride, padding, dilation;
 } ignis__conv_side;
 
-/*  A convolution; channels and outs are a group's. It is patches of x, [images * out * out, kernel * kernel * channels], times weights. */
+/*  A convolution; channels and outs are of one group. It is patches of x, [images * out * out, kernel *
+    kernel * channels], times weights. */
 typedef struct ignis__conv {
     int64_t images, channels, outs, groups;
     ignis__conv_side side[2];
     ignis_dtype dtype;
-    int sides; /* 1: of rows of points */
+    int sides; /* 1: a signal */
 } ignis__conv;
 
-/*  How a grid of pixels and the taps of its patches walk along a side of an array, as in kernels/gemm.cuh: and along the taps of the weights. */
+/*  How a grid of pixels and the taps of its patches step along a side of an array, as in kernels/gemm.cuh,
+    and along the taps of the weights. */
 typedef struct ignis__conv_grid {
     int64_t grid, taps, first, stride, step, weight, weight_step;
 } ignis__conv_grid;
@@ -28022,7 +28304,7 @@ static ignis__conv_grid ignis__conv_forward_grid(const ignis__conv_side *side)
     return walk;
 }
 
-/*  From one tap to the next one that is on the same pixels of x, from those of another patch. */
+/*  Returns the distance from one tap to the next that reads the same pixels of x, for another patch. */
 static int64_t ignis__conv_tap_step(const ignis__conv_side *side)
 {
     int64_t common = side->stride, rest = side->dilation;
@@ -28034,16 +28316,18 @@ static int64_t ignis__conv_tap_step(const ignis__conv_side *side)
     return side->stride / common;
 }
 
-/*  How many phases patches meet: those of the first few taps, which differ. So as many as there are taps, however long the stride is. */
+/*  Returns how many phases patches have: those of the first taps, which differ. There are at most as many as
+    taps, however long the stride is. */
 static int64_t ignis__conv_phases(const ignis__conv_side *side)
 {
     int64_t step = ignis__conv_tap_step(side);
     return step < side->kernel ? step : side->kernel;
 }
 
-/*  Of the gradient: pixels phase, phase + stride ... of x are a grid whose patches are of the gradient of the result. Pixel h of x is in the patch of
-    pixel (h + padding - tap * dilation) / stride of the result, where that is a whole number: for the phase of one of the first taps those are every
-    few taps, and from one to the next it is by some pixels. Taps are counted from the last one on, so that pixels rise. */
+/*  Returns the grid of the gradient of x for one phase. Pixels phase, phase + stride ... of x have patches in
+    the gradient of the result. Pixel h of x is in the patch of pixel (h + padding - tap * dilation) / stride
+    of the result, if that is a whole number. For one phase these are every few taps, each some pixels from
+    the next. Taps count from the last one, so that pixels rise. */
 static ignis__conv_grid ignis__conv_backward_grid(const ignis__conv_side *side, int64_t tap, int64_t *phase)
 {
     ignis__conv_grid walk = IGNIS__ZERO;
@@ -28059,7 +28343,7 @@ static ignis__conv_grid ignis__conv_backward_grid(const ignis__conv_side *side, 
     return walk;
 }
 
-/*  Whether there are pixels of x that no patch meets. */
+/*  Returns whether no patch has some pixels of x. */
 static bool ignis__conv_skips_pixels(const ignis__conv_side *side)
 {
     int64_t phases = ignis__conv_phases(side), tap, phase, met = 0;
@@ -28070,7 +28354,8 @@ static bool ignis__conv_skips_pixels(const ignis__conv_side *side)
     return met < (side->stride < side->in ? side->stride : side->in);
 }
 
-/*  Whether a grid is one that the copy engine walks through: corners of a box of pixels are bytes, as is what taps add. */
+/*  Returns whether TMA can step through a grid: corners of a box of pixels, and the distances of taps, are
+    bytes. */
 static bool ignis__conv_fits_tma(const ignis__conv_grid *walk, int64_t size)
 {
     int64_t upper = walk->first + walk->stride * (walk->grid - 1) - (size - 1);
@@ -28080,7 +28365,7 @@ static bool ignis__conv_fits_tma(const ignis__conv_grid *walk, int64_t size)
 
 static int64_t ignis__conv_taps(const ignis__conv *c) { return c->side[0].kernel * c->side[1].kernel; }
 
-/*  A convolution that is a product of matrices as they are: x [rows, channels] w^T. */
+/*  Returns whether a convolution is a product of the matrices as they are: x [rows, channels] w^T. */
 static bool ignis__conv_is_product(const ignis__conv *c, ignis__product *product)
 {
     int i;
@@ -28093,17 +28378,18 @@ static bool ignis__conv_is_product(const ignis__conv *c, ignis__product *product
     return true;
 }
 
-/*  Each channel of the result is that of one channel of x. */
+/*  Returns whether each channel of the result depends on one channel of x. */
 static bool ignis__conv_is_depthwise(const ignis__conv *c) { return c->groups > 1 && c->channels == 1 && c->outs == 1; }
 
-/*  An array of pixels, or weights, that is an operand: rows of so many channels. */
+/*  An array of pixels or weights that is an operand: rows of `channels` channels. */
 typedef struct ignis__conv_operand {
     ignis__address at;
-    int64_t channels; /* as they lie there */
-    int packed;       /* they are whole packs: 1: of 16 bytes, 2: of 8 */
+    int64_t channels; /* as stored */
+    int packed;       /* they are full packs: 1: of 16 bytes, 2: of 8 */
 } ignis__conv_operand;
 
-/*  Reads two operands. For tensor cores, channels that are no packs are copied to where they are; packs of few channels are half as large. */
+/*  Reads two operands. For tensor cores, channels that are no full packs are copied into packs; packs of few
+    channels are half as large. */
 static void ignis__conv_operands(ignis__op *op, const ignis__conv *c, ignis__conv_operand operand[2],
                                  ignis__array *const arrays[2], const int64_t channels[2])
 {
@@ -28129,7 +28415,7 @@ static void ignis__conv_operands(ignis__op *op, const ignis__conv *c, ignis__con
         ignis__gemm_copies(op, c->dtype, &copies[0], &copies[1]);
 }
 
-/*  The patches of an array of pixels with so many channels, and what wgmma would have as k. */
+/*  Sets the patches of an array of pixels with `channels` channels, and the k of wgmma. */
 static void ignis__conv_patches(ignis__gemm *p, const ignis__conv *c, int of, const ignis__conv_grid walk[2],
                                 int64_t height, int64_t width, const ignis__conv_operand *pixels, int64_t channels)
 {
@@ -28159,7 +28445,7 @@ static void ignis__conv_patches(ignis__gemm *p, const ignis__conv *c, int of, co
         p->wgmma_k = of == 1 ? walk[0].taps * walk[1].taps * whole : p->k;
 }
 
-/*  The weights as the second operand of a product with patches. */
+/*  Sets the weights as the second operand of a product with patches. */
 static void ignis__conv_weights(ignis__gemm *p, const ignis__conv *c, const ignis__conv_operand *w)
 {
     p->b = w->at;
@@ -28170,8 +28456,13 @@ static void ignis__conv_weights(ignis__gemm *p, const ignis__conv *c, const igni
     p->packed_b = w->packed;
 }
 
-/*  A depthwise convolution with the parameters of its product (kernels/depthwise.cu); sums: of the gradient of w (null: another one). Packs
-    of channels go by strips of pixels, where there is such a variant: 3, 5 or 7 taps side by side. */
+/*  >>ops.conv.depthwise - convolutions of one channel by one filter each
+
+    Uses: geometry, gemm_params; kernels/depthwise.cu.
+    Invariant: sums of the gradient of w have a fixed order. */
+
+/*  Runs a depthwise convolution with the parameters of its product. sums: of the gradient of w; NULL: another
+    pass. Packs of channels step over strips of pixels if a variant exists: 3, 5 or 7 taps side by side. */
 static void ignis__depthwise(ignis__op *op, const ignis__conv *c, ignis__gemm *p, ignis__array *sums)
 {
     enum { TAPS = 9, PIXELS = 4, STRIP = 4, MOST_ACROSS = 16 }; /* of a block, or of a thread */
@@ -28191,7 +28482,7 @@ static void ignis__depthwise(ignis__op *op, const ignis__conv *c, ignis__gemm *p
     slabs = ignis__ceil_div(c->groups, across * pack);
     snprintf(define, sizeof define, "-DIGNIS_TAPS=%d -DIGNIS_STRIDE=%d", (int)taps, q->stride[1]);
     ignis__request_builtin(sums ? IGNIS__BUILTIN_DEPTHWISE_WEIGHTS : IGNIS__BUILTIN_DEPTHWISE,
-                           c->dtype); /* what other addresses take */
+                           c->dtype); /* for other addresses */
     if (sums)
         ignis__request_builtin(IGNIS__BUILTIN_GEMM_FINISH, c->dtype);
     if (!sums) {
@@ -28204,7 +28495,7 @@ static void ignis__depthwise(ignis__op *op, const ignis__conv *c, ignis__gemm *p
     }
     units = by_strips ? p->k / q->columns.size * in_row : p->k;
     chunks = by_strips ? ignis__ceil_div(p->n / taps, taps == 3 ? 3 : 1) : ignis__ceil_div(p->n, TAPS);
-    blocks = (by_strips ? 2 : 4) * processors; /* of which each adds up some units a thread at least */
+    blocks = (by_strips ? 2 : 4) * processors; /* a thread adds up several units of them at least */
     p->splits =
         (int)ignis__clamp(blocks / (slabs * chunks), 1, ignis__ceil_div(units, 256 / across * (by_strips ? 2 : 8)));
     p->split_k = ignis__ceil_div(units, p->splits);
@@ -28214,13 +28505,18 @@ static void ignis__depthwise(ignis__op *op, const ignis__conv *c, ignis__gemm *p
     ignis__gemm_add_sums(op, sums, p->partial, p->splits);
 }
 
+/*  >>ops.conv.grouped - convolutions of groups with few channels, by kernels/grouped_mma.cu
+
+    Plans tiles of pixels and slabs of groups, and runs the kernel.
+    Uses: geometry, gemm_params. */
+
 /*  Tiles of a grid, as in kernels/grouped_mma.cu. */
 typedef struct ignis__conv_tiles {
     ignis__divisor across, down, columns, halo;
     int rows, halo_rows, count;
 } ignis__conv_tiles;
 
-/*  How a product by kernels/grouped_mma.cu is shared out: a slab of groups a block, of so many chunks of 8 channels. */
+/*  The plan of a product by kernels/grouped_mma.cu: a slab of groups for a block, in chunks of 8 channels. */
 typedef struct ignis__grouped {
     ignis__conv_tiles tiles;
     int channels, outs, taps, slab, slabs;
@@ -28230,8 +28526,8 @@ typedef struct ignis__grouped {
 
 static bool ignis__is_power_of_2(int64_t x) { return x > 0 && (x & (x - 1)) == 0; }
 
-/*  Whether a product with patches is one of groups of few channels, and how it is shared out: tiles of up to 32 columns and as many rows as
-    a step of both operands in 40 KiB has room for. weights: it is the gradient of w. */
+/*  Plans a product of groups with few channels: tiles of up to 32 columns and as many rows as a k step of
+    both operands in 40 KiB has. weights: it is the gradient of w. False if it is not such a product. */
 static bool ignis__grouped_plan(const ignis__conv *c, const ignis__gemm *p, bool weights, ignis__grouped *plan)
 {
     enum { ROOM = 40 << 10, MOST_STEPS = 28 };
@@ -28285,7 +28581,8 @@ static bool ignis__grouped_plan(const ignis__conv *c, const ignis__gemm *p, bool
     return true;
 }
 
-/*  Whether the device has the kernel, or somebody has recorded it. While programs are recorded: asks for that of older devices, too. */
+/*  Returns whether the device has the kernel, or a record has it. While programs are recorded: requests the
+    kernel of older devices too. */
 static bool ignis__grouped_exists(const ignis__op *op, ignis_dtype dtype, const ignis__gemm *p,
                                   const ignis__grouped *plan, bool weights)
 {
@@ -28303,14 +28600,14 @@ static bool ignis__grouped_exists(const ignis__op *op, ignis_dtype dtype, const 
     return true;
 }
 
-/*  Runs it; sums: the gradient of w (null: another one). */
+/*  Runs the kernel. sums: the gradient of w; NULL: another product. */
 static void ignis__grouped_run(ignis__op *op, const ignis__conv *c, ignis__gemm *p, ignis__grouped *plan,
                                ignis__array *sums)
 {
     int64_t blocks = ignis__clamp(2 * op->work.device->info.multiprocessors / plan->slabs, 1, plan->tiles.count), steps,
             warps;
     void *params[] = {p, &plan->tiles};
-    if (sums) { /* warps that share out the pixels make a split each: K_WARPS of kernels/grouped_mma.cu */
+    if (sums) { /* warps that share the pixels make a split each: K_WARPS of kernels/grouped_mma.cu */
         steps = ignis__ceil_div(plan->taps * plan->channels, 16);
         warps = plan->slab * 8 == plan->channels && plan->outs > 8 && steps > 7 ? 4 : 8;
         warps /= ignis__clamp(plan->slab * plan->outs / plan->channels, 1, warps);
@@ -28324,7 +28621,12 @@ static void ignis__grouped_run(ignis__op *op, const ignis__conv *c, ignis__gemm 
         ignis__gemm_add_sums(op, sums, p->partial, p->splits);
 }
 
-/*  A product with patches, whose first operand has so many channels, with all groups. */
+/*  >>ops.conv.implicit_gemm - convolutions and their gradients as GEMMs whose operand is patches
+
+    Forward, the gradient of x (a product for each phase of the strides) and the gradient of w.
+    Uses: geometry, depthwise, grouped, gemm_launch. */
+
+/*  Describes a product with patches of all groups, whose first operand has `channels` channels. */
 static ignis__product ignis__conv_product(const ignis__conv *c, int64_t m, int64_t n, int64_t k, int64_t channels)
 {
     ignis__product p = ignis__product_of(c->dtype, m, n, k, 0);
@@ -28334,7 +28636,7 @@ static ignis__product ignis__conv_product(const ignis__conv *c, int64_t m, int64
     return p;
 }
 
-/*  Runs a product with patches. False: row sums are left to the caller. */
+/*  Runs a product with patches. False: the caller computes the row sums. */
 static bool ignis__conv_compute(ignis__op *op, const ignis__conv *c, ignis__gemm *p, ignis__array *sums,
                                 const ignis__epilogue *epilogue)
 {
@@ -28388,7 +28690,7 @@ static void ignis__conv_forward(ignis__op *op, const ignis__conv *c, ignis__arra
     ignis__conv_compute(op, c, &p, NULL, &epilogue);
 }
 
-/*  dx: for each phase of the strides a product of patches of g and those weights that meet there. */
+/*  Computes dx: for each phase of the strides a product of patches of g and the weights of that phase. */
 static void ignis__conv_grad_x(ignis__op *op, const ignis__conv *c, ignis__array *dx, ignis__array *g, ignis__array *w)
 {
     static const ignis__epilogue nothing = IGNIS__ZERO;
@@ -28435,7 +28737,8 @@ static void ignis__conv_grad_x(ignis__op *op, const ignis__conv *c, ignis__array
     }
 }
 
-/*  Whether the gradient of w reads pairs of pixels as one of 8 channels: in first layers, of few channels and every other pixel. */
+/*  Returns whether the gradient of w reads pairs of pixels as one of 8 channels: in first layers, with few
+    channels and stride 2. */
 static bool ignis__conv_folds_pixel_pairs(const ignis__op *op, const ignis__conv *c,
                                           const ignis__conv_operand operand[2])
 {
@@ -28446,7 +28749,8 @@ static bool ignis__conv_folds_pixel_pairs(const ignis__op *op, const ignis__conv
            side->in % 2 == 0;
 }
 
-/*  dw = g^T times the patches of x, db (null: none) = the sum of g over its rows, inside that product where it can be. */
+/*  Computes dw = g^T times the patches of x, and db (NULL: not needed), the sum of g over its rows, inside
+    that product if it can. */
 static void ignis__conv_grad_w(ignis__op *op, const ignis__conv *c, ignis__array *dw, ignis__array *db, ignis__array *g,
                                ignis__array *x)
 {
@@ -28512,6 +28816,11 @@ static void ignis__conv_grad_w(ignis__op *op, const ignis__conv *c, ignis__array
         ignis__op_sum(op, db, g, NULL, 1.0, &rows);
 }
 
+/*  >>ops.conv.conv - ignis_conv1d, ignis_conv2d: checks, and the choice of a kernel
+
+    Describes the convolution from shapes and desc; implicit_gemm, depthwise and grouped compute it.
+    Uses: geometry, the matmul folder. Invariant: all sizes are below 2^30. */
+
 static ignis_status ignis__conv_backward(const ignis_backward_args *args)
 {
     const ignis__conv *c = (const ignis__conv *)args->params;
@@ -28538,7 +28847,7 @@ static ignis_status ignis__conv_backward(const ignis_backward_args *args)
     return ignis__op_finish_backward(&op, args, args->input_count, gradients);
 }
 
-/*  Takes one number of the desc: of rows and columns, or of the one side that there is. */
+/*  Reads one number of the desc: of rows and columns, or of a signal's only side. */
 static bool ignis__conv_read_number(ignis__op *op, const char *name, const int *given, int sides, int least,
                                     int standard, int64_t to[2])
 {
@@ -28552,7 +28861,7 @@ static bool ignis__conv_read_number(ignis__op *op, const char *name, const int *
     return true;
 }
 
-/*  Checks shapes and numbers, describes the convolution, and gives the shape of its result. */
+/*  Checks shapes and numbers, describes the convolution, and sets the shape of its result. */
 static bool ignis__conv_describe(ignis__op *op, int sides, const ignis_conv_desc *desc, ignis__conv *c,
                                  ignis_shape *out)
 {
@@ -28590,7 +28899,7 @@ static bool ignis__conv_describe(ignis__op *op, int sides, const ignis_conv_desc
     out->dim[sides + 1] = outs;
     for (i = 0; i < 2; i++) {
         ignis__conv_side *side = &c->side[i];
-        int at = i - 1 + sides; /* of x and w; 0: rows of a convolution that has none */
+        int at = i - 1 + sides; /* of x and w; 0: rows of a signal, which has none */
         int64_t reach;
         side->in = at ? x->dim[at] : 1;
         side->kernel = at ? w->dim[at] : 1;
@@ -28600,7 +28909,7 @@ static bool ignis__conv_describe(ignis__op *op, int sides, const ignis_conv_desc
         if (side->kernel < 1)
             return ignis__op_fail(op, IGNIS_DIAG_CONV_SHAPE, "x is %s, w is %s: w has at least one row and column",
                                   ignis__shape_write(x).text, ignis__shape_write(w).text);
-        if (side->in > most || side->kernel > most) /* before products of them */
+        if (side->in > most || side->kernel > most) /* before they are multiplied */
             return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "dimension %d of x %s or of w %s is longer than 2^30", at,
                                   ignis__shape_write(x).text, ignis__shape_write(w).text);
         reach = (side->kernel - 1) * side->dilation + 1;
@@ -28614,7 +28923,7 @@ static bool ignis__conv_describe(ignis__op *op, int sides, const ignis_conv_desc
             return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED,
                                   "dimension %d of x %s with its padding, and the patches, are longer than 2^30", at,
                                   ignis__shape_write(x).text);
-        if (side->stride > side->in + 2 * side->padding) /* as far as that there is one patch alike */
+        if (side->stride > side->in + 2 * side->padding) /* larger strides have one patch, the same as this */
             side->stride = side->in + 2 * side->padding;
         side->out = (side->in + 2 * side->padding - reach) / side->stride + 1;
         if (at)
@@ -28664,12 +28973,15 @@ IGNIS_API ignis_tensor ignis_conv2d(ignis_tensor x, ignis_tensor w, ignis_tensor
     return ignis__conv_op("ignis_conv2d", 2, x, w, bias, desc);
 }
 
-/* >>ops.norm - quantize_f8 ------------------------------------------------------------------------------------------------- */
+/*  >>ops.quantize - ignis_quantize_f8: 8-bit floats with a scale for each row, or one for all
 
-/*  By rows, or all of op->in[0]. */
+    Nothing is recorded.
+    Uses: operation, row_launch; kernels/quantize.cu. */
+
+/*  Quantizes op->in[0] by rows, or as a whole. */
 static void ignis__op_quantize(ignis__op *op, bool per_row, ignis__array *out, ignis__array *scale)
 {
-    enum { WARP, BLOCK, ALL }; /* in the order of the kernels of a type */
+    enum { WARP, BLOCK, ALL }; /* in the order of the kernels of a dtype */
     int first =
         out->dtype == IGNIS_F8_E4M3 ? IGNIS__BUILTIN_QUANTIZE_F8_E4M3_WARP : IGNIS__BUILTIN_QUANTIZE_F8_E5M2_WARP;
     ignis__array *x = op->in[0], *room;
@@ -28734,7 +29046,10 @@ IGNIS_API ignis_tensor ignis_quantize_f8(ignis_tensor x, ignis_dtype dtype, bool
     return result;
 }
 
-/* >>ops.norm - softmax ----------------------------------------------------------------------------------------------------- */
+/*  >>ops.softmax - ignis_softmax and ignis_log_softmax over the last dimension
+
+    Softmax saves its result, log_softmax its input and f32 log-sums.
+    Uses: row_launch; kernels SOFTMAX, LOG_SOFTMAX. */
 
 static ignis_status ignis__softmax_backward(const ignis_backward_args *args)
 {
@@ -28779,7 +29094,7 @@ IGNIS_API ignis_tensor ignis_softmax(ignis_tensor tensor)
     return ignis__op_end_recorded(&op, out, "softmax", ignis__softmax_backward, NULL, 0);
 }
 
-/*  Saved: x, log_sums. */
+/*  Computes the gradient of log_softmax. Saved: x, log_sums. */
 static ignis_status ignis__log_softmax_backward(const ignis_backward_args *args)
 {
     ignis__op op;
@@ -28828,14 +29143,19 @@ IGNIS_API ignis_tensor ignis_log_softmax(ignis_tensor tensor)
     return ignis__op_end_recorded(&op, out, "log_softmax", ignis__log_softmax_backward, NULL, 0);
 }
 
-/* >>ops.norm - layer_norm, rms_norm ---------------------------------------------------------------------------------------- */
+/*  >>ops.norm - layer_norm and rms_norm: which kernels run, and how
 
-/*  The kernels of one of the two; those of rms_norm take the same parameters, and leave out what they do not need. */
+    Plans teams of threads for rows: a warp, a row, a long row, a block; or the kernels of norm_unaligned.cuh.
+    Uses: operation, row_launch. Invariant: the same rows choose the same kernel on a device, so the bits are
+    the same. */
+
+/*  The kernels of layer_norm or rms_norm. Those of rms_norm take the same parameters, and ignore what they do
+    not need. */
 typedef struct ignis__norm {
     const char *call, *name;
     bool rms;
     ignis__builtin warp, add_warp, averages, columns, rows,
-        rows_backward; /* but for averages and columns each the first of four */
+        rows_backward; /* except for averages and columns, each is the first of four */
 } ignis__norm;
 
 #define IGNIS__NORM_KERNELS(NAME)                                                                              \
@@ -28843,16 +29163,17 @@ typedef struct ignis__norm {
         IGNIS__BUILTIN_##NAME##_BACKWARD_COLUMNS, IGNIS__BUILTIN_##NAME##_ROWS_FEW,                            \
         IGNIS__BUILTIN_##NAME##_ROWS_BACKWARD_FEW
 
-/*  The kernels of norm.cu and norm_add.cu, counted from that named _warp. */
+/*  The kernels of norm.cu and norm_add.cu, counted from the one named _warp. */
 enum { IGNIS__NORM_WARP, IGNIS__NORM_ROW, IGNIS__NORM_LONG, IGNIS__NORM_BLOCK };
 
 static const ignis__norm ignis__layer_norm = {"ignis_layer_norm", "layer_norm", false, IGNIS__NORM_KERNELS(LAYER_NORM)};
 static const ignis__norm ignis__rms_norm = {"ignis_rms_norm", "rms_norm", true, IGNIS__NORM_KERNELS(RMS_NORM)};
 
-/*  What the backward kernels work on. The partial sums of dw come first, then those of db, but of rms_norm, and of the columns of dx. */
+/*  Arrays of the backward kernels. Partial sums of dw come first, then those of db (not of rms_norm), then
+    the column sums of dx. */
 typedef struct ignis__norm_backward_work {
     ignis__address dx, partial_w, partial_b, partial_dx, dy, x, w, mean, rstd,
-        before; /* before: what is added to dx (0: nothing) */
+        before; /* before: added to dx (0: nothing) */
     bool sums_dx;
     int64_t rows, n;
     int packed;
@@ -28861,17 +29182,17 @@ typedef struct ignis__norm_backward_work {
 /*  How the kernels of norm_unaligned.cuh are launched. No threads: they cannot be. */
 typedef struct ignis__norm_plan {
     ignis__builtin builtin;
-    bool even; /* that is one of those named _even */
+    bool even; /* by the kernel named _even */
     unsigned threads;
     int64_t blocks;
     size_t shared;
 } ignis__norm_plan;
 
 #define IGNIS__NORM_FLIGHT 4     /* packs of an array that a thread has at a time */
-#define IGNIS__NORM_UNALIGNED 2  /* rows begin at the same addresses modulo 16 in all arrays: instead of packed */
-#define IGNIS__NORM_LONG_PACKS 8 /* of a long packed row that a thread has */
+#define IGNIS__NORM_UNALIGNED 2  /* instead of packed: rows begin at the same addresses modulo 16 in all arrays */
+#define IGNIS__NORM_LONG_PACKS 8 /* of a long packed row, for a thread */
 
-/*  How many blocks a multiprocessor holds at a time, 1 at least. */
+/*  Returns how many blocks an SM holds at a time, at least 1. */
 static int64_t ignis__op_resident(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, unsigned threads,
                                   size_t shared)
 {
@@ -28883,7 +29204,7 @@ static int64_t ignis__op_resident(ignis__op *op, ignis__builtin builtin, ignis_d
     return resident > 1 ? resident : 1;
 }
 
-/*  After how many rows one begins at the same address modulo 16 again. */
+/*  Returns after how many rows one begins at the same address modulo 16 again. */
 static int64_t ignis__norm_alignment_period(ignis_dtype dtype, int64_t n)
 {
     int64_t pack = ignis__pack_elements(dtype), turn = pack;
@@ -28892,21 +29213,23 @@ static int64_t ignis__norm_alignment_period(ignis_dtype dtype, int64_t n)
     return turn;
 }
 
-/*  Whether rows of whole packs are for the kernels named _even, whose threads have one pack of a row: where those are faster. */
+/*  Returns whether rows of full packs use the kernels named _even, whose threads have one pack of a row: they
+    are faster for these. */
 static bool ignis__norm_is_even(ignis_dtype dtype, int64_t n, bool backward)
 {
     int64_t pack = ignis__pack_elements(dtype), packs = n / pack;
     return n % pack == 0 && packs > (backward ? 32 : 128) && packs <= (backward ? 512 : 256);
 }
 
-/*  builtin: the first of the four kernels; arrays: of rows, which are read. Rows of a team begin at the same
-    address modulo 16. In backward each team has a few rows at least, as its block leaves a row of partial sums. What a block may have of
-    shared memory decides for the most arrays that there can be: the same rows have the same kernel, and its bits. */
+/*  Plans rows. builtin: the first of the four kernels; arrays: arrays of rows that are read. Rows of a team
+    begin at the same address modulo 16. In backward a team has a few rows at least, as its block leaves a row
+    of partial sums. The shared memory is that of the most arrays possible, so that the same rows have the
+    same kernel and bits. */
 static ignis__norm_plan ignis__norm_rows_plan(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, int64_t rows,
                                               int64_t n, int arrays, bool backward)
 {
     static const struct {
-        int packs, threads, teams; /* packs of a row that a thread has, threads of a team at most, teams of a block */
+        int packs, threads, teams; /* packs of a row for a thread, the most threads of a team, teams of a block */
     } shapes[] = {{1, 32, 4}, {4, 32, 4}, {4, 512, 1}};
     const ignis_device_info *info = &op->work.device->info;
     int64_t pack = ignis__pack_elements(dtype), packs = n / pack, turn;
@@ -28918,8 +29241,7 @@ static ignis__norm_plan ignis__norm_rows_plan(ignis__op *op, ignis__builtin buil
         plan.builtin = (ignis__builtin)((int)builtin + count);
         plan.even = true;
         plan.shared = (size_t)plan.threads * 16 * (size_t)(IGNIS__NORM_FLIGHT * arrays);
-        turn = rows ? ignis__ceil_div(rows, IGNIS__NORM_FLIGHT)
-                    : 1; /* of all blocks together, which are to have equally many */
+        turn = rows ? ignis__ceil_div(rows, IGNIS__NORM_FLIGHT) : 1; /* of all blocks, which get equal numbers */
         plan.blocks = ignis__clamp(ignis__ceil_div(turn, backward ? 2 : 1), 1,
                                    info->multiprocessors *
                                        ignis__op_resident(op, plan.builtin, dtype, plan.threads, plan.shared));
@@ -28946,13 +29268,14 @@ static ignis__norm_plan ignis__norm_rows_plan(ignis__op *op, ignis__builtin buil
     return plan;
 }
 
-/*  Whether rows are for these kernels, if they are not too long for them; addresses: all of them, of rows, by or. */
+/*  Returns whether rows use these kernels unless they are too long. addresses: the bitwise or of all
+    addresses of rows. */
 static bool ignis__norm_is_unaligned(ignis_dtype dtype, int64_t n, bool packed, ignis__address addresses)
 {
     return (!packed || ignis__norm_is_even(dtype, n, false)) && addresses % 16 == 0;
 }
 
-/*  Which kernel of norm.cu, or norm_add.cu, and how it is launched. */
+/*  Chooses a kernel of norm.cu or norm_add.cu, and how it is launched. */
 static int ignis__norm_kernel(const ignis__op *op, ignis_dtype dtype, int64_t rows, int64_t n, bool packed,
                               bool anywhere, ignis__rows *plan)
 {
@@ -28969,6 +29292,12 @@ static int ignis__norm_kernel(const ignis__op *op, ignis_dtype dtype, int64_t ro
     return share == IGNIS__ROW_PACKS ? IGNIS__NORM_ROW : IGNIS__NORM_LONG;
 }
 
+/*  >>ops.layer_norm_backward - the gradients of layer_norm and rms_norm, with column sums for the layer
+
+    before One pass over rows that a team holds, else two kernels. Partial sums of dw and db are added in a
+    fixed order.
+    Uses: layer_norm_launch, the backward pass (offered column sums). */
+
 static void ignis__norm_partials(ignis__op *op, bool rms, ignis__norm_backward_work *work, ignis_dtype wide,
                                  int64_t count)
 {
@@ -28978,9 +29307,10 @@ static void ignis__norm_partials(ignis__op *op, bool rms, ignis__norm_backward_w
     work->partial_dx = work->sums_dx ? work->partial_b + (rms ? 0 : size) : 0;
 }
 
-/*  dx and partial sums; returns how many. Rows that a team has at a time are read once, by a few blocks on each multiprocessor, which add up
-    over many rows. What is too long for that, or begins at other addresses modulo 16 in one array than in another, takes two kernels: averages of
-    every row, then all columns. work->before becomes 0 where it is not in dx, and work->sums_dx false where there are no sums of that. */
+/*  Computes dx and partial sums; returns their number. Rows that a team holds are read once, by a few blocks
+    on each SM, which add up over many rows. Rows that are too long, or whose arrays begin at different
+    addresses modulo 16, take two kernels: averages of every row, then all columns. work->before becomes 0 if
+    it is not in dx, and work->sums_dx false if its sums are not made. */
 static int64_t ignis__norm_backward_run(ignis__op *op, const ignis__norm *norm, ignis__norm_backward_work *work,
                                         ignis_dtype dtype)
 {
@@ -28991,15 +29321,15 @@ static int64_t ignis__norm_backward_run(ignis__op *op, const ignis__norm *norm, 
     ignis_dtype wide = ignis__wide_dtype(dtype);
     ignis__address average_g, average_gh;
     ignis__norm_plan plan = IGNIS__ZERO;
-    void *rows[] = {&work->dx,   &work->partial_w, &work->partial_b, &work->dy,
-                    &work->x,    &work->w,         &work->mean,      &work->rstd,
-                    &work->rows, &work->n,         &work->before,    &work->partial_dx}; /* the last of even rows */
+    void *rows[] = {&work->dx,     &work->partial_w, &work->partial_b, &work->dy,   &work->x,
+                    &work->w,      &work->mean,      &work->rstd,      &work->rows, &work->n,
+                    &work->before, &work->partial_dx}; /* the last of the _even rows */
     void *averages[] = {&average_g,  &average_gh, &work->dy,   &work->x, &work->w,
                         &work->mean, &work->rstd, &work->rows, &work->n, &work->packed};
     void *columns[] = {&work->dx,   &work->partial_w, &work->partial_b, &work->dy,  &work->x,
                        &work->w,    &work->mean,      &work->rstd,      &average_g, &average_gh,
                        &work->rows, &work->n,         &work->packed};
-    ignis__request_builtin(norm->rows_backward, dtype); /* what other devices choose */
+    ignis__request_builtin(norm->rows_backward, dtype); /* for other devices */
     ignis__request_builtin(norm->averages, dtype);
     work->before = work->before % 16 ? 0 : work->before;
     if ((work->dx | work->dy | work->x) % 16 == 0)
@@ -29025,7 +29355,8 @@ static int64_t ignis__norm_backward_run(ignis__op *op, const ignis__norm *norm, 
     return count;
 }
 
-/*  Whether a tensor is the result of a layer whose bias needs a gradient: the sums of the columns of its own. */
+/*  Returns whether a tensor is the result of a layer whose bias needs a gradient: the column sums of the
+    tensor's own. */
 static bool ignis__tensor_wants_column_sums(ignis__tensor *tensor)
 {
     const ignis__node *node = ignis__backward_pass_find_maker(tensor);
@@ -29040,8 +29371,8 @@ static bool ignis__tensor_wants_column_sums(ignis__tensor *tensor)
     return bias > 0 && node->needed[bias];
 }
 
-/*  For a backward function that is running: whether the gradient that it gives for its first input is that of such a result, on its own or where it
-    is added to something. */
+/*  Called by a running backward function: returns whether the gradient of its first input goes to such a
+    result, directly or through an addition. */
 static bool ignis__gradient_wants_column_sums(void)
 {
     ignis__tensor *tensor = ignis__tensor_thread_now()->pass->node->inputs[0];
@@ -29056,7 +29387,8 @@ static bool ignis__gradient_wants_column_sums(void)
     return false;
 }
 
-/*  The sums of the columns of one to three matrices of the wide type, one behind the other, of so many rows each. */
+/*  Sums the columns of one to three matrices of the wide dtype, stored one after the other, with `rows` rows
+    each. */
 static void ignis__sum_partials(ignis__op *op, ignis_dtype dtype, ignis__address *to, int matrices,
                                 ignis__address partial, int rows, int64_t n)
 {
@@ -29065,7 +29397,7 @@ static void ignis__sum_partials(ignis__op *op, ignis_dtype dtype, ignis__address
                      params);
 }
 
-/*  Saved: x, w, rstd, and mean of layer_norm. */
+/*  Computes the gradients. Saved: x, w, rstd, and mean of layer_norm. */
 static ignis_status ignis__norm_backward(const ignis_backward_args *args)
 {
     const ignis__norm *norm = *(const ignis__norm *const *)args->params;
@@ -29109,7 +29441,12 @@ static ignis_status ignis__norm_backward(const ignis_backward_args *args)
     return ignis__op_finish_backward_with_sums(&op, args, args->input_count, gradients, sums);
 }
 
-/*  Inputs: x, w, b of layer_norm, and in the end what is added to x first, if anything is. */
+/*  >>ops.layer_norm - ignis_layer_norm, ignis_rms_norm and their forms that add first
+
+    Checks, forward, and the sum that the add forms return. Uses: layer_norm_launch, layer_norm_backward.
+    Invariant: the add forms give the bits of ignis_add and then the norm. */
+
+/*  Checks the inputs: x, w, b of layer_norm, and last the tensor that is added to x first, if there is one. */
 static bool ignis__norm_check(ignis__op *op, const ignis__norm *norm, double *eps, int64_t n)
 {
     static const char *const names[] = {"x", "w", "b"};
@@ -29124,7 +29461,7 @@ static bool ignis__norm_check(ignis__op *op, const ignis__norm *norm, double *ep
     return ignis__op_eps(op, eps);
 }
 
-/*  What the forward kernels work on. */
+/*  Arrays and sizes of the forward kernels. */
 typedef struct ignis__norm_work {
     ignis__address y, mean, rstd, x, w, b, sum, other;
     int64_t rows, n, numel;
@@ -29137,7 +29474,8 @@ static bool ignis__norm_packed(const ignis__norm_work *work, ignis_dtype dtype)
            (work->x | work->y | work->w | work->b | work->sum | work->other) % 16 == 0;
 }
 
-/*  The norm of x, or of sum = x + other, which is made in the same walk where all of them begin at multiples of 16 bytes. */
+/*  Runs the norm of x, or of sum = x + other. The sum is made in the same pass if all arrays begin at
+    multiples of 16 bytes. */
 static void ignis__norm_run(ignis__op *op, const ignis__norm *norm, ignis__norm_work *work, ignis_dtype dtype)
 {
     bool packed, anywhere;
@@ -29149,7 +29487,7 @@ static void ignis__norm_run(ignis__op *op, const ignis__norm *norm, ignis__norm_
     void *adding[] = {&work->y,    &work->mean, &work->rstd, &work->x,   &work->w,     &work->b,
                       &work->rows, &work->n,    &work->eps,  &work->sum, &work->other, &plan.kept};
     void *add[] = {&work->sum, &work->x, &work->other, &work->numel};
-    ignis__request_builtin(norm->rows, dtype); /* what other sizes and devices choose */
+    ignis__request_builtin(norm->rows, dtype); /* for other sizes and devices */
     ignis__request_builtin(norm->warp, dtype);
     if (work->sum) {
         ignis__request_builtin(norm->add_warp, dtype);
@@ -29163,7 +29501,7 @@ static void ignis__norm_run(ignis__op *op, const ignis__norm *norm, ignis__norm_
         if (odd.threads || !work->sum || packed)
             break;
         ignis__op_launch_elementwise(op, IGNIS__BUILTIN_ADD, dtype, work->numel, add);
-        work->x = work->sum; /* from here on it is the norm of a tensor as any other, by the same kernels */
+        work->x = work->sum; /* from here on it is the norm of a tensor like any other, by the same kernels */
         work->sum = work->other = 0;
     }
     if (odd.threads) {
@@ -29177,7 +29515,7 @@ static void ignis__norm_run(ignis__op *op, const ignis__norm *norm, ignis__norm_
                      work->sum ? adding : plain);
 }
 
-/*  The tensor of a sum of the operation's first and last input. */
+/*  Returns the tensor of the sum of the operation's first and last input. */
 static ignis_tensor ignis__norm_sum(ignis__op *op, ignis__array *sum)
 {
     ignis__tensor *added[2];
@@ -29194,7 +29532,7 @@ static ignis_tensor ignis__norm_sum(ignis__op *op, ignis__array *sum)
         op->records && (op->tape_state[0].requires_grad || op->tape_state[last].requires_grad) ? &rule : NULL);
 }
 
-/*  inputs: as ignis__norm_check has them. sum_out: null where nothing is added. */
+/*  Runs forward. inputs: as ignis__norm_check has them. sum_out: NULL if nothing is added. */
 static ignis_tensor ignis__norm_forward(const char *call, const ignis__norm *norm, int count,
                                         const ignis_tensor *inputs, double eps, ignis_tensor *sum_out)
 {
@@ -29261,7 +29599,7 @@ IGNIS_API ignis_tensor ignis_rms_norm(ignis_tensor x, ignis_tensor w, double eps
     return ignis__norm_forward("ignis_rms_norm", &ignis__rms_norm, 2, inputs, eps, NULL);
 }
 
-/*  The norm of x + y, whose sum goes to the caller, or with sum null away. */
+/*  Runs the norm of x + y. The sum goes to the caller; it is dropped if sum is NULL. */
 static ignis_tensor ignis__add_norm(const char *call, const ignis__norm *norm, int count, const ignis_tensor *inputs,
                                     double eps, ignis_tensor *sum)
 {
@@ -29284,7 +29622,10 @@ IGNIS_API ignis_tensor ignis_add_rms_norm(ignis_tensor x, ignis_tensor y, ignis_
     return ignis__add_norm("ignis_add_rms_norm", &ignis__rms_norm, 3, inputs, eps, sum);
 }
 
-/* >>ops.image - pooling and upsampling ---------------------------------------------------------------------------------------- */
+/*  >>ops.image - what pooling and upsampling share: checks, shapes and the launch of images
+
+    Images are channels-last; a signal is an image of one row. Uses: operation. Sizes are below 2^28, so
+    products of two fit. */
 
 /*  The parameters of the kernels: see kernels/image.cuh, pool.cu and upsample.cu. */
 typedef struct ignis__images {
@@ -29310,9 +29651,9 @@ typedef struct ignis__resampling {
     ignis__scaling dim[2];
 } ignis__resampling;
 
-#define IGNIS__IMAGE_LIMIT ((int64_t)1 << 28) /* of sizes: products of two, and sums of some, fit */
+#define IGNIS__IMAGE_LIMIT ((int64_t)1 << 28) /* of sizes: products of two, and sums of some, fit 64 bits */
 
-/*  The image that an operation works on: its dimensions, of which a signal lacks that of rows. Reports what is none. */
+/*  Reads the image that an operation works on: its dimensions; a signal has no rows. Reports an invalid one. */
 static bool ignis__image_check(ignis__op *op, const int64_t *second_numbers, int count, int64_t *n, int64_t *size,
                                int64_t *channels)
 {
@@ -29341,7 +29682,7 @@ static bool ignis__image_check(ignis__op *op, const int64_t *second_numbers, int
     return true;
 }
 
-/*  The shape of a result of other rows and columns. */
+/*  Returns the shape of a result with other rows and columns. */
 static ignis_shape ignis__image_shape(const ignis_shape *like, const int64_t *size)
 {
     ignis_shape shape = *like;
@@ -29351,7 +29692,8 @@ static ignis_shape ignis__image_shape(const ignis_shape *like, const int64_t *si
     return shape;
 }
 
-/*  dst out of src; addresses: of all arrays, by or. shares: a thread may have more packs, as long as 128 bytes stay side by side. */
+/*  Plans dst from src. addresses: the bitwise or of all arrays' addresses. shares: a thread may have more
+    packs, if 128 bytes stay side by side. */
 static void ignis__images_set(ignis__images *images, ignis_dtype dtype, int64_t n, int64_t channels, const int64_t *dst,
                               const int64_t *src, ignis__address addresses, bool shares)
 {
@@ -29375,7 +29717,12 @@ static void ignis__images_launch(ignis__op *op, ignis__builtin builtin, ignis_dt
                          params);
 }
 
-/*  What the gradient of a pool, or of upsampling, needs to know; sizes of the input and of the result. */
+/*  >>ops.pool - ignis_max_pool and ignis_avg_pool: windows of images and signals
+
+    The gradient gathers from windows in a fixed order.
+    Uses: image; kernels/pool.cu. */
+
+/*  What the gradient of a pool, or of upsampling, needs; sizes of the input and of the result. */
 typedef struct ignis__pool_params {
     const char *call;
     bool is_max;
@@ -29384,7 +29731,8 @@ typedef struct ignis__pool_params {
     ignis__pooling pooling;
 } ignis__pool_params;
 
-/*  The addresses of a pool's arrays, by or; there are no packs of indices of 4 bytes, as if one of them were odd. */
+/*  Returns the bitwise or of a pool's addresses. Indices of 4 bytes have no packs, so they count as
+    unaligned. */
 static ignis__address ignis__pool_addresses(const ignis__pooling *pooling, ignis__address addresses)
 {
     return addresses | (ignis__address)(pooling->index_bytes == 4);
@@ -29412,7 +29760,7 @@ static ignis_status ignis__pool_backward(const ignis_backward_args *args)
     return ignis__op_finish_backward(&op, args, 1, &gradient);
 }
 
-/*  Fills in the windows along a dimension, and how many there are. Reports what does not fit. */
+/*  Sets the windows along a dimension, and their number. Reports what does not fit. */
 static bool ignis__pool_windows(ignis__op *op, const ignis_pool_desc *desc, int given, int dim, ignis__pool_params *p)
 {
     int64_t window = desc->window[given], stride = desc->stride[given] ? desc->stride[given] : window,
@@ -29432,8 +29780,7 @@ static bool ignis__pool_windows(ignis__op *op, const ignis_pool_desc *desc, int 
         return ignis__op_fail(op, IGNIS_DIAG_SHAPE_DIFFERS,
                               "x is %s, too small for a window of %lld and a padding of %lld",
                               ignis__shape_write(&op->in[0]->shape).text, (long long)window, (long long)padding);
-    stride = stride < 4 * IGNIS__IMAGE_LIMIT ? stride
-                                             : 4 * IGNIS__IMAGE_LIMIT; /* which is more than there can be room for */
+    stride = stride < 4 * IGNIS__IMAGE_LIMIT ? stride : 4 * IGNIS__IMAGE_LIMIT; /* larger than any image */
     p->out[dim] = room / stride + 1;
     if (desc->ceil_mode && room % stride && p->out[dim] * stride < p->in[dim] + padding)
         p->out[dim]++;
@@ -29468,7 +29815,7 @@ static ignis_tensor ignis__pool_images(const char *call, bool is_max, ignis_tens
         second[0] = desc->window[1];
         second[1] = desc->stride[1];
         second[2] = desc->padding[1];
-        pooling->window[0] = 1; /* of a signal's rows, which are one */
+        pooling->window[0] = 1; /* of a signal's single row */
         pooling->stride[0] = ignis__divisor_of(1);
         p.out[0] = 1;
     }
@@ -29504,6 +29851,11 @@ IGNIS_API ignis_tensor ignis_avg_pool(ignis_tensor x, const ignis_pool_desc *des
     return ignis__pool_images("ignis_avg_pool", false, x, desc);
 }
 
+/*  >>ops.upsample - ignis_upsample: nearest and linear, as in PyTorch
+
+    The gradient gathers in a fixed order.
+    Uses: image, pool (its params); kernels/upsample.cu. */
+
 typedef struct ignis__upsample_params {
     ignis_shape shape;
     int64_t n, channels, in[2], out[2];
@@ -29528,7 +29880,8 @@ static ignis_status ignis__upsample_backward(const ignis_backward_args *args)
     return ignis__op_finish_backward(&op, args, 1, &gradient);
 }
 
-/*  Where the positions of a dimension lie. A single pixel has no corners to be aligned, and all positions are that one. */
+/*  Sets the positions of a dimension. A single pixel has no corners to align, and all positions are that
+    pixel. */
 static void ignis__scaling_set(ignis__scaling *s, int64_t in, int64_t out, const ignis_upsample_desc *desc)
 {
     bool is_linear = desc->mode == IGNIS_UPSAMPLE_LINEAR, aligned = is_linear && desc->align_corners && in > 1;
@@ -29586,7 +29939,10 @@ IGNIS_API ignis_tensor ignis_upsample(ignis_tensor tensor, const ignis_upsample_
     return ignis__op_end_recorded(&op, out, "upsample", ignis__upsample_backward, &p, sizeof p);
 }
 
-/* >>ops.image - batch_norm, group_norm ----------------------------------------------------------------------------------------- */
+/*  >>ops.channel_norm - batch_norm and group_norm: statistics over pixels, for each channel or group
+
+    Plans how blocks share x, launches statistics, normalization and the backward.
+    Uses: operation; kernels CHANNEL_NORM. */
 
 /*  The parameter of the kernels: see kernels/channel_norm.cu. */
 typedef struct ignis__channel_sizes {
@@ -29600,7 +29956,8 @@ typedef struct ignis__channel_norm {
     ignis__channel_sizes sizes;
 } ignis__channel_norm;
 
-/*  How the kernels that go through all of x share it out. addresses: of all arrays of its type, by or. */
+/*  Plans the kernels that read all of x. addresses: the bitwise or of the addresses of all arrays of its
+    dtype. */
 static void ignis__channels_plan(ignis__op *op, ignis_dtype dtype, ignis__address addresses, ignis__channel_sizes *s,
                                  unsigned *threads, int64_t *blocks)
 {
@@ -29617,7 +29974,7 @@ static void ignis__channels_plan(ignis__op *op, ignis_dtype dtype, ignis__addres
     *blocks = ignis__clamp(tiles * s->parts, 1, INT32_MAX);
 }
 
-/*  Kernels that have a warp for each group. */
+/*  Launches a kernel with a warp for each group. */
 static void ignis__channels_launch_groups(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype,
                                           const ignis__channel_sizes *s, void **params)
 {
@@ -29625,7 +29982,7 @@ static void ignis__channels_launch_groups(ignis__op *op, ignis__builtin builtin,
                          params);
 }
 
-/*  Saved: x, w, means, rstds. */
+/*  Computes the gradients. Saved: x, w, means, rstds. */
 static ignis_status ignis__channel_norm_backward(const ignis_backward_args *args)
 {
     const ignis__channel_norm *p = (const ignis__channel_norm *)args->params;
@@ -29680,7 +30037,7 @@ static ignis_status ignis__channel_norm_backward(const ignis_backward_args *args
     return ignis__op_finish_backward(&op, args, 3, gradients);
 }
 
-/*  Ends an operation on x, w and b, whose sizes are known. running: mean and variance, held; null: none. */
+/*  Ends an operation on x, w and b, whose sizes are known. running: mean and variance, held; NULL: none. */
 static ignis_tensor ignis__channel_norm_end(ignis__op *op, const char *name, ignis__channel_norm *p, double momentum,
                                             double eps, ignis__array *const *running)
 {
@@ -29735,7 +30092,12 @@ static ignis_tensor ignis__channel_norm_end(ignis__op *op, const char *name, ign
     return ignis__op_end_recorded(op, out, name, ignis__channel_norm_backward, p, sizeof *p);
 }
 
-/*  The running averages, held. Reports what does not fit. */
+/*  >>ops.batch_norm - ignis_batch_norm: statistics of each channel, and running averages
+
+    Checks the running arrays, and ends in channel_norm. Training moves the running averages on the current
+    stream. */
+
+/*  Holds the running averages. Reports what does not fit. */
 static bool ignis__batch_norm_running(ignis__op *op, const ignis_batch_norm_desc *desc, int64_t channels,
                                       ignis__array **running)
 {
@@ -29794,7 +30156,7 @@ IGNIS_API ignis_tensor ignis_batch_norm(ignis_tensor x, ignis_tensor w, ignis_te
                        ignis__shape_write(&op.in[0]->shape).text, (long long)p.sizes.rows);
     has = has && ignis__batch_norm_running(&op, &d, p.sizes.channels, running);
     if (!d.eval && ignis__thread_now()->random.again)
-        has = false; /* a checkpoint runs its function again, and they have moved the first time */
+        has = false; /* a checkpoint runs its function again; they moved the first time */
     result =
         ignis__channel_norm_end(&op, "batch_norm", &p, d.momentum == 0 ? 0.1 : d.momentum, d.eps, has ? running : NULL);
     for (i = 0; i < 2; i++)
@@ -29802,6 +30164,11 @@ IGNIS_API ignis_tensor ignis_batch_norm(ignis_tensor x, ignis_tensor w, ignis_te
             ignis__array_drop(call, running[i]);
     return result;
 }
+
+/*  >>ops.group_norm - ignis_group_norm: statistics of groups of channels of each image
+
+    Checks the sizes; channel_norm runs it and its gradient.
+    Uses: channel_norm. */
 
 IGNIS_API ignis_tensor ignis_group_norm(ignis_tensor x, int groups, ignis_tensor w, ignis_tensor b, double eps)
 {
@@ -29830,18 +30197,22 @@ IGNIS_API ignis_tensor ignis_group_norm(ignis_tensor x, int groups, ignis_tensor
     return ignis__channel_norm_end(&op, "group_norm", &p, 0, eps, NULL);
 }
 
-/* >>ops.rope --------------------------------------------------------------------------------------------------------------- */
+/*  >>ops.rope - ignis_rope: rotates pairs of elements by angles of their position
+
+    Frequencies are computed in f64 on the host, or read from an array on the device. The gradient rotates
+    back.
+    Uses: operation; kernels/rope.cu. */
 
 #define IGNIS__ROPE_HALF 256
 
-/*  The parameters of the kernel; the last one is passed by value, as the launch may be captured and the memory of a table be gone. */
+/*  The parameters of the kernel. The last one is passed by value: a captured launch may outlive a table. */
 typedef struct ignis__rope {
     int64_t rows, seq, offset;
     int heads, half;
     double frequencies[IGNIS__ROPE_HALF];
 } ignis__rope;
 
-/*  The root of x of some degree, by Newton's method: the C library's pow would have to be linked. */
+/*  Returns the root of x of some degree, by Newton's method: pow of the C library would have to be linked. */
 static double ignis__root_of_degree(double x, int degree)
 {
     double root = 1, power, factor, step = 1;
@@ -29860,8 +30231,8 @@ static double ignis__root_of_degree(double x, int degree)
     return root;
 }
 
-/*  Multiplies a number, whose digits go on in low, by another. The error of the product is exact (Dekker: A Floating-Point Technique for
-    Extending the Available Precision, 1971). */
+/*  Multiplies a double-double number, x + low, by another. The error of the product is exact (Dekker: A
+    Floating-Point Technique for Extending the Available Precision, 1971). */
 static void ignis__multiply_double_double(double *x, double *low, double y, double y_low)
 {
     double product = *x * y, x_most = *x * 134217729, y_most = y * 134217729, error;
@@ -29874,7 +30245,8 @@ static void ignis__multiply_double_double(double *x, double *low, double y, doub
     *low = error - (*x - product);
 }
 
-/*  The frequencies base^(-i / count). exact: for angles in f64, for which powers of a root that is rounded are off, the more so the higher. */
+/*  Computes the frequencies base^(-i / count). exact: for angles in f64; powers of a rounded root have errors
+    that grow with the power. */
 static void ignis__rope_frequencies(double *frequencies, int count, double base, bool exact)
 {
     double ratio = ignis__root_of_degree(1 / base, count), ratio_low = 0, power = base, power_low = 0, low = 0;
@@ -29893,7 +30265,7 @@ static void ignis__rope_frequencies(double *frequencies, int count, double base,
     }
 }
 
-/*  Rounds frequencies for types whose angles are in f32. Returns `to`. */
+/*  Rounds frequencies for dtypes whose angles are in f32. Returns `to`. */
 static float *ignis__rope_round_frequencies(float *to, const double *frequencies)
 {
     int i;
@@ -29902,7 +30274,8 @@ static float *ignis__rope_round_frequencies(float *to, const double *frequencies
     return to;
 }
 
-/*  Turns the heads at the beginning of rows of x into rows of y, perhaps x. own: frequencies on the device; null: those of the parameters. */
+/*  Rotates the heads at the beginning of rows of x into rows of y, which may be x. own: frequencies on the
+    device; NULL: those of the parameters. */
 static void ignis__rope_rotate(ignis__op *op, ignis__rope *rope, ignis_dtype dtype, ignis__address y, int64_t y_row,
                                ignis__address x, int64_t x_row, ignis__array *own, double direction)
 {
@@ -29916,11 +30289,11 @@ static void ignis__rope_rotate(ignis__op *op, ignis__rope *rope, ignis_dtype dty
     if (dtype != IGNIS_F64)
         params[13] = ignis__rope_round_frequencies(frequencies, rope->frequencies);
     threads =
-        rope->rows * (packed ? rope->half / pack : rope->half) * ((rope->heads + 1) / 2); /* a thread turns 2 heads */
+        rope->rows * (packed ? rope->half / pack : rope->half) * ((rope->heads + 1) / 2); /* a thread rotates 2 heads */
     ignis__op_launch_row(op, IGNIS__BUILTIN_ROPE, dtype, ignis__ceil_div(threads, 256), 256, params);
 }
 
-/*  The same for whole rows, from the operation's input to an array like it. */
+/*  As ignis__rope_rotate, for full rows, from the operation's input to an array like it. */
 static void ignis__rope_run(ignis__op *op, ignis__rope *rope, ignis__array *out, ignis__array *own, double direction)
 {
     ignis__address x = ignis__op_read(op, op->in[0]), y = ignis__op_write(op, out);
@@ -29941,7 +30314,7 @@ static ignis_status ignis__rope_backward(const ignis_backward_args *args)
     return ignis__op_finish_backward(&op, args, 1, &dx);
 }
 
-/*  Whether the caller's frequencies on the device fit heads of that many pairs. */
+/*  Checks that the caller's frequencies on the device fit heads of `pairs` pairs. */
 static bool ignis__rope_check_frequency_array(ignis__op *op, const ignis_rope_desc *desc, const ignis__array *own,
                                               int pairs)
 {
@@ -29960,7 +30333,7 @@ static bool ignis__rope_check_frequency_array(ignis__op *op, const ignis_rope_de
     return true;
 }
 
-/*  Fills in what the kernel needs, for heads at the beginning of the input's rows. Reports what does not fit. */
+/*  Sets the parameters for heads at the beginning of the input's rows. Reports what does not fit. */
 static bool ignis__rope_prepare(ignis__op *op, const ignis_rope_desc *desc, const ignis__array *own, int heads,
                                 int64_t head_dim, ignis__rope *rope)
 {
@@ -29972,7 +30345,7 @@ static bool ignis__rope_prepare(ignis__op *op, const ignis_rope_desc *desc, cons
     if (head_dim % 2 != 0)
         return ignis__op_fail(op, IGNIS_DIAG_SHAPE_DIFFERS, "%s has heads of %lld elements, which do not turn in pairs",
                               ignis__shape_write(shape).text, (long long)head_dim);
-    if (head_dim > 2 * IGNIS__ROPE_HALF) /* which have no room in the parameters */
+    if (head_dim > 2 * IGNIS__ROPE_HALF) /* too many for the parameters */
         return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "heads have %lld elements, more than %d", (long long)head_dim,
                               2 * IGNIS__ROPE_HALF);
     if (!(base > 0 && base < 1e300))
@@ -30002,7 +30375,8 @@ static bool ignis__rope_prepare(ignis__op *op, const ignis_rope_desc *desc, cons
     return true;
 }
 
-/*  The frequencies that the caller has on the device, held; null: none, or the operation has failed. */
+/*  Holds the frequencies that the caller has on the device. NULL if there are none, or if the operation has
+    failed. */
 static ignis__array *ignis__rope_frequency_array(ignis__op *op, const ignis_rope_desc *desc)
 {
     ignis__array *own = NULL;
@@ -30045,16 +30419,20 @@ IGNIS_API ignis_tensor ignis_rope(ignis_tensor tensor, const ignis_rope_desc *de
     return result;
 }
 
-/* >>ops.sort - radix sort ------------------------------------------------------------------------------------------------------ */
+/*  >>ops.radix_sort - sorts rows with their positions, a byte a pass
 
-/*  Rows [rows, n] of elements, with their positions: lists in pairs, of which each pass reads one and writes the other. See kernels/sort.cu. */
+    The order of equal elements is kept, so results have the same bits every time. Uses: operation;
+    kernels/sort.cu. */
+
+/*  Rows [rows, n] of elements with their positions, in pairs of lists: each pass reads one and writes the
+    other. See kernels/sort.cu. */
 typedef struct ignis__radix {
     ignis_dtype dtype;
     int64_t rows, n;
     ignis__address keys[2], positions[2];
 } ignis__radix;
 
-/*  Makes so many of the lists. */
+/*  Makes `lists` of the lists. */
 static void ignis__radix_begin(ignis__op *op, ignis__radix *sort, ignis_dtype dtype, int64_t rows, int64_t n, int lists)
 {
     int i;
@@ -30068,8 +30446,8 @@ static void ignis__radix_begin(ignis__op *op, ignis__radix *sort, ignis_dtype dt
     }
 }
 
-/*  Sorts what begins at `from`, by its lowest bytes: so many passes. The first k of each row go to values and positions; without these, and
-    from == keys[0], all of them are in keys[0] and positions[0] then. */
+/*  Sorts the elements at `from` by their lowest bytes, in `passes` passes. The first k of each row go to
+    values and positions. Without these, and with from == keys[0], all go to keys[0] and positions[0]. */
 static void ignis__radix_run(ignis__op *op, ignis__radix *sort, ignis__address from, int passes, int descending,
                              ignis__address values, ignis__address positions, int64_t k)
 {
@@ -30117,7 +30495,7 @@ static void ignis__radix_run(ignis__op *op, ignis__radix *sort, ignis__address f
     }
 }
 
-/*  How many bytes numbers of up to this have, at least 1. */
+/*  Returns how many bytes numbers up to this have, at least 1. */
 static int ignis__radix_passes(uint64_t highest)
 {
     int passes = 1;
@@ -30126,12 +30504,16 @@ static int ignis__radix_passes(uint64_t highest)
     return passes;
 }
 
-/* >>ops.embedding ---------------------------------------------------------------------------------------------------------- */
+/*  >>ops.embedding - ignis_embedding: rows of a table by index
+
+    The gradient sorts the ids, so that each row sums its positions in order. Uses: radix_sort;
+    kernels/embedding.cu. */
 
 /*  Geometry of kernels/embedding.cu. */
 #define IGNIS__EMBEDDING_CHUNK 64
 
-/*  rows [vocab, n]: at each id the sum of grad [ids, n] over all places of it, in order; adds: to what is there, without which it is 0. */
+/*  Sums rows [vocab, n]: at each id the sum of grad [ids, n] over all its positions, in order. adds: to the
+    existing values, else to 0. */
 static void ignis__op_add_rows(ignis__op *op, ignis__array *rows, ignis__array *grad, ignis__array *ids, int64_t vocab,
                                int64_t n, int adds)
 {
@@ -30171,7 +30553,8 @@ static ignis_status ignis__embedding_backward(const ignis_backward_args *args)
     const int64_t *table = (const int64_t *)args->params; /* vocab, n */
     ignis__op op;
     ignis__array *sum = ignis__backward_pass_input_sum(0),
-                 *made = NULL; /* a table that is the weight of the last product, too, has a gradient by now */
+                 /* A table that is also the weight of the last product has a gradient by now. */
+        *made = NULL;
     bool adds = sum && ignis__array_is_private(sum);
     if (!ignis__op_begin_backward(&op, "ignis_embedding", args))
         return ignis__failed();
@@ -30181,7 +30564,7 @@ static ignis_status ignis__embedding_backward(const ignis_backward_args *args)
     return ignis__op_finish_backward(&op, args, 1, &made);
 }
 
-/*  The shape of ids, with n behind it. */
+/*  Sets the shape of ids with n appended. */
 static bool ignis__embedding_shape(ignis__op *op, ignis_shape *shape)
 {
     const ignis__array *table = op->in[0], *ids = op->in[1];
@@ -30233,18 +30616,22 @@ IGNIS_API ignis_tensor ignis_embedding(ignis_tensor table, ignis_tensor ids)
     return ignis__op_end_recorded(&op, out, "embedding", ignis__embedding_backward, sizes, sizeof sizes);
 }
 
-/* >>ops.index - gather, index_select, scatter_add ------------------------------------------------------------------------------ */
+/*  >>ops.index - gather, index_select, scatter_add: elements by index along a dimension
 
-/*  How elements of a shape belong to an array indexed along a dimension: strides.from leads to a place, strides.to to the index. */
+    Sums by index have a fixed order: rows in a warp, or sorted ids. Uses: embedding, radix_sort,
+    strided_copy. */
+
+/*  How elements of a shape relate to an array indexed along a dimension: strides.from leads to a position,
+    strides.to to the index. */
 typedef struct ignis__indexing {
     const char *call;
-    ignis_shape shape; /* of what is indexed */
+    ignis_shape shape; /* of the indexed array */
     int64_t size, dim_stride;
     int dim;
     ignis__strides strides;
 } ignis__indexing;
 
-/*  strides.to is left to the caller. */
+/*  Describes the indexing; strides.to is left to the caller. */
 static void ignis__indexing_make(ignis__indexing *x, const char *call, const ignis_shape *indexed, int dim,
                                  const ignis_shape *shape)
 {
@@ -30260,8 +30647,8 @@ static void ignis__indexing_make(ignis__indexing *x, const char *call, const ign
     x->strides.from[dim] = 0;
 }
 
-/*  GATHER: to[i] = from[place of i], 0 where the index is outside, or NaN of a type that has it. SCATTER: to[place of i] = from[i], where
-    no two places are the same. */
+/*  GATHER: to[i] = from[position of i]; an index outside gives 0, or NaN in a floating type. SCATTER:
+    to[position of i] = from[i], where no two positions are equal. */
 static void ignis__op_indexed(ignis__op *op, ignis__builtin builtin, ignis__array *to, ignis__array *from,
                               ignis__array *ids, const ignis__indexing *x, int nan)
 {
@@ -30287,7 +30674,8 @@ static void ignis__op_indexed(ignis__op *op, ignis__builtin builtin, ignis__arra
                          ignis__ceil_div(k.count, builtin == IGNIS__BUILTIN_GATHER ? 1024 : 256), 256, params);
 }
 
-/*  The rows of `to` along its last dimension, where each gets the sums of its own row of elements, n of them, and a warp can hold it; else 0. */
+/*  Returns the rows of `to` along its last dimension if each gets the sums of its own row of n elements,
+    which a warp can hold; else 0. */
 static int64_t ignis__scatter_rows(const ignis__op *op, const ignis__array *to, const ignis__indexing *x, int64_t *n)
 {
     const ignis_device_info *info = &op->work.device->info;
@@ -30303,7 +30691,7 @@ static int64_t ignis__scatter_rows(const ignis__op *op, const ignis__array *to, 
                : 0;
 }
 
-/*  to[place of i] += from[i], in a fixed order */
+/*  Adds to[position of i] += from[i] in a fixed order. */
 static void ignis__op_scatter_add(ignis__op *op, ignis__array *to, ignis__array *from, ignis__array *ids,
                                   const ignis__indexing *x)
 {
@@ -30323,7 +30711,7 @@ static void ignis__op_scatter_add(ignis__op *op, ignis__array *to, ignis__array 
         return;
     dtype = to->dtype;
     rows = ignis__scatter_rows(op, to, x, &n);
-    ignis__request_builtin(IGNIS__BUILTIN_SORT_COUNT, IGNIS_I32); /* where it takes another way */
+    ignis__request_builtin(IGNIS__BUILTIN_SORT_COUNT, IGNIS_I32); /* for the other path */
     if (rows) {
         ignis__op_launch(op, IGNIS__BUILTIN_SCATTER_ADD_ROWS, dtype, NULL, rows, 1, 1, 32, 1,
                          (size_t)(size * ignis__dtypes[ignis__sum_dtype(dtype)].size), whole);
@@ -30377,7 +30765,8 @@ static ignis_status ignis__scatter_add_backward(const ignis_backward_args *args)
     return ignis__op_finish_backward(&op, args, 3, gradients);
 }
 
-/*  A sum of rows by index, as the embedding's; what is before the dimension is moved behind it, and back. */
+/*  Sums rows by index, as the gradient of embedding. Dimensions before the indexed one move behind it, and
+    back. */
 static ignis_status ignis__index_select_backward(const ignis_backward_args *args)
 {
     const ignis__indexing *x = (const ignis__indexing *)args->params;
@@ -30393,7 +30782,7 @@ static ignis_status ignis__index_select_backward(const ignis_backward_args *args
         ignis__op_fail(&op, IGNIS_DIAG_UNSUPPORTED,
                        "the gradient of %s along dimension %d; 2^31 rows, or rows of 2^30 elements, are too many",
                        ignis__shape_write(&x->shape).text, x->dim);
-    if (x->dim > 0) /* also where those before it are 1 */
+    if (x->dim > 0) /* also if those before it are 1 */
         ignis__request_builtin(IGNIS__BUILTIN_TRANSPOSE_RUNS, op.in[0]->dtype);
     if (outer == 1) {
         gradient = ignis__op_new(&op, &x->shape, op.in[0]->dtype);
@@ -30416,7 +30805,8 @@ typedef struct ignis__index_kind {
     bool row, adds; /* index_select; scatter_add */
 } ignis__index_kind;
 
-/*  The index has as many dimensions as the tensor, along dim of any size, along others of its size at most; or is a row. src is added. */
+/*  Runs an index operation. The index has the tensor's dimensions, of any size along dim and at most the
+    tensor's along others; or it is a row. src is added. */
 static ignis_tensor ignis__index_op(const ignis__index_kind *kind, ignis_tensor tensor, int dim, ignis_tensor index,
                                     const ignis_tensor *src)
 {
@@ -30484,6 +30874,11 @@ IGNIS_API ignis_tensor ignis_scatter_add(ignis_tensor tensor, int dim, ignis_ten
     return ignis__index_op(&kind, tensor, dim, index, &src);
 }
 
+/*  >>ops.one_hot - ignis_one_hot: rows of zeros with a 1 at each id
+
+    A formula of ids; it has no gradient.
+    Uses: map. */
+
 IGNIS_API ignis_tensor ignis_one_hot(ignis_tensor ids, int64_t classes, ignis_dtype dtype)
 {
     static const char call[] = "ignis_one_hot";
@@ -30516,10 +30911,14 @@ IGNIS_API ignis_tensor ignis_one_hot(ignis_tensor ids, int64_t classes, ignis_dt
     return ignis__op_end(&op, out, NULL);
 }
 
-/* >>ops.sort ------------------------------------------------------------------------------------------------------------------- */
+/*  >>ops.sort - ignis_sort, ignis_argsort and ignis_topk along a dimension
 
-/*  As ignis__op_sort_rows, for a k of at most 1024. A block selects from a row; where rows are too few to keep the device busy, blocks select
-    from parts of 4096 elements first, and what they leave, a row of k elements for each part, takes the row's place until it is short. */
+    Short rows sort in a block, small k are selected, long rows use the radix sort. NaN is the largest number.
+    Uses: radix_sort, strided_copy, index; kernels/sort.cu. */
+
+/*  As ignis__op_sort_rows, for k of at most 1024. A block selects from a row. If there are too few rows for
+    the device, blocks first select from chunks of 4096 elements. Their results, k elements a chunk, become
+    the row, until it is short. */
 static void ignis__op_select(ignis__op *op, ignis_dtype dtype, ignis__address values, ignis__address positions,
                              ignis__address from, int64_t rows, int64_t n, int k, int descending)
 {
@@ -30541,7 +30940,7 @@ static void ignis__op_select(ignis__op *op, ignis_dtype dtype, ignis__address va
     ignis__op_launch(op, builtin, dtype, NULL, rows, 1, 1, few_rows ? 512 : 256, 1, shared, params);
 }
 
-/*  values and positions [rows, k]: the first k of each of the rows [rows, n] in order. */
+/*  Writes values and positions [rows, k]: the first k of each of the rows [rows, n] in order. */
 static void ignis__op_sort_rows(ignis__op *op, ignis__array *values, ignis__array *positions, ignis__array *from,
                                 int64_t rows, int64_t n, int64_t k, int descending)
 {
@@ -30575,7 +30974,8 @@ static void ignis__op_sort_rows(ignis__op *op, ignis__array *values, ignis__arra
     }
 }
 
-/*  The first k of each row along a dimension; `positions` becomes where they come from. Null after a failure. */
+/*  Sorts along a dimension, and returns the first k of each row; `positions` becomes their positions. NULL
+    after a failure. */
 static ignis__array *ignis__op_sort(ignis__op *op, int dim, int64_t k, int descending, ignis__array **positions)
 {
     ignis__array *from = op->in[0], *values, *places;
@@ -30590,7 +30990,7 @@ static ignis__array *ignis__op_sort(ignis__op *op, int dim, int64_t k, int desce
     }
     shape.dim[dim] = k;
     rows = IGNIS_SHAPE(from->numel);
-    if (dim + 1 < shape.ndim) { /* also where the dimensions behind it are 1 */
+    if (dim + 1 < shape.ndim) { /* also if the dimensions after it are 1 */
         ignis__request_builtin(IGNIS__BUILTIN_TRANSPOSE_RUNS, from->dtype);
         ignis__request_builtin(IGNIS__BUILTIN_TRANSPOSE_RUNS, IGNIS_I64);
     }
@@ -30624,7 +31024,7 @@ static ignis_status ignis__sort_backward(const ignis_backward_args *args)
     return ignis__op_finish_backward(&op, args, 1, &gradient);
 }
 
-/*  k null: all. */
+/*  Sorts a tensor. k NULL: all elements. */
 static ignis_tensor ignis__sort(const char *call, const char *name, ignis_tensor tensor, const int64_t *k, int dim,
                                 bool descending, ignis_tensor *indices)
 {
@@ -30666,14 +31066,19 @@ IGNIS_API ignis_tensor ignis_topk(ignis_tensor tensor, int64_t k, int dim, bool 
     return ignis__sort("ignis_topk", "topk", tensor, &k, dim, largest, indices);
 }
 
-/* >>ops.loss --------------------------------------------------------------------------------------------------------------- */
+/*  >>ops.loss - kernels of cross_entropy: how rows are distributed, one pass forward with the gradient
+
+    Blocks keep running over rows; a few rows run in one block. The log-sum of a row has two parts, so no
+    digits are lost.
+    Uses: row_launch; kernels SOFTMAX. Sums of losses have a fixed order. */
 
 typedef struct ignis__cross_entropy {
     int64_t rows, classes, stride, ignore_index;
     int mean, target_bytes;
 } ignis__cross_entropy;
 
-/*  Saved: the gradients themselves of the inputs that need one, of a loss whose gradient is 1, and nobody else's. */
+/*  Scales the gradients. Saved: the gradients of the inputs that need one, for a loss gradient of 1; nobody
+    else has them. */
 static ignis_status ignis__cross_entropy_rescale(const ignis_backward_args *args)
 {
     ignis__op op;
@@ -30709,7 +31114,7 @@ static ignis_status ignis__cross_entropy_rescale(const ignis_backward_args *args
     return ignis__op_finish_backward(&op, args, args->input_count, made);
 }
 
-/*  The gradient from what forward has found out of the rows. It may take the logits' place. */
+/*  Computes the gradient from the results of forward. It may replace the logits. */
 static void ignis__cross_entropy_launch_backward(ignis__op *op, ignis__cross_entropy *entropy, ignis_dtype dtype,
                                                  ignis__address gradient, ignis__address grad, ignis__address logits,
                                                  ignis__address targets, ignis__address log_sums, ignis__address scale)
@@ -30721,14 +31126,14 @@ static void ignis__cross_entropy_launch_backward(ignis__op *op, ignis__cross_ent
                       &entropy->rows,   &entropy->classes,
                       &entropy->stride, &entropy->ignore_index,
                       &scale,           &plan.packed};
-    if (plan.warp) { /* there is no such kernel */
+    if (plan.warp) { /* no such kernel exists */
         plan.threads = ignis__row_threads(entropy->classes, ignis__row_share(dtype, true), 512);
         plan.blocks = entropy->rows;
     }
     ignis__op_launch_row(op, IGNIS__BUILTIN_CROSS_ENTROPY_BACKWARD, dtype, plan.blocks, plan.threads, params);
 }
 
-/*  Saved: logits, targets, log_sums, scale. */
+/*  Computes the gradient of the logits. Saved: logits, targets, log_sums, scale. */
 static ignis_status ignis__cross_entropy_backward(const ignis_backward_args *args)
 {
     ignis__op op;
@@ -30754,13 +31159,13 @@ static ignis_status ignis__cross_entropy_backward(const ignis_backward_args *arg
     return ignis__op_finish_backward(&op, args, 1, &made);
 }
 
-/*  What the kernels of all rows do not do. */
+/*  Returns whether a desc needs options that the kernels of all rows lack. */
 static bool ignis__cross_entropy_is_soft(const ignis_cross_entropy_desc *desc)
 {
     return desc && (desc->label_smoothing != 0 || desc->reduction == IGNIS_REDUCTION_NONE);
 }
 
-/*  The logits are an input, or are to be made of one: so many rows of `columns`. */
+/*  Checks the options. Logits: an input, or computed here as [rows, columns]. */
 static bool ignis__cross_entropy_prepare(ignis__op *op, const ignis_cross_entropy_desc *desc, int64_t rows,
                                          int64_t columns, const ignis__array *targets, ignis__cross_entropy *entropy)
 {
@@ -30790,25 +31195,25 @@ static bool ignis__cross_entropy_prepare(ignis__op *op, const ignis_cross_entrop
     return true;
 }
 
-/*  f16 does not hold the gradient of a mean before it is scaled up; other types do, and forward has all that it needs at hand. */
+/*  Returns whether forward makes the gradient too: f16 does not hold the gradient of a mean before it is
+    scaled up. */
 static bool ignis__cross_entropy_is_fused(ignis_dtype dtype) { return dtype != IGNIS_F16; }
 
 typedef struct ignis__cross_entropy_work {
     ignis__address loss, scale, log_sums, gradient, logits, targets, losses, count;
     ignis__rows plan;
     ignis__builtin builtin;
-    bool counts; /* the kernel finds out itself which rows are not ignored */
-    bool part;   /* these are some of the rows, whose count is there */
+    bool counts; /* the kernel counts the rows that are not ignored itself */
+    bool part;   /* these are some of the rows; their count is known */
 } ignis__cross_entropy_work;
 
-#define IGNIS__ONE_BLOCK_ROWS \
-    128                        /* that one block, a warp a row, is through with sooner than three launches are made */
-#define IGNIS__COUNT_BLOCKS 64 /* and a count of these, and one more number, is what they leave */
-#define IGNIS__ROWS_EXACT 2    /* for packed: all rows are whole packs of 16 bytes */
-#define IGNIS__LOSS_WARP_THREADS 640 /* of a block that makes no gradient, of rows that a warp has */
-#define IGNIS__LOSS_THREADS 256      /* and of those that a block has */
-#define IGNIS__ROUND_BLOCKS 7 /* on a multiprocessor, each with a row in flight: one more is 4 % slower on an H200 */
-#define IGNIS__SHORT_ROW 16   /* elements of a row that a thread has, of few rows */
+#define IGNIS__ONE_BLOCK_ROWS 128    /* one block, a warp for each row, is faster than three launches */
+#define IGNIS__COUNT_BLOCKS 64       /* and one more number: the counts that they leave */
+#define IGNIS__ROWS_EXACT 2          /* for packed: all rows are full packs of 16 bytes */
+#define IGNIS__LOSS_WARP_THREADS 640 /* of a block without gradient, for rows that a warp reads */
+#define IGNIS__LOSS_THREADS 256      /* of a block that reads a row */
+#define IGNIS__ROUND_BLOCKS 7        /* on an SM, each with a row in flight: one more is 4 % slower on an H200 */
+#define IGNIS__SHORT_ROW 16          /* elements of a row for a thread, with few rows */
 
 static bool ignis__cross_entropy_fits_one_block(const ignis__cross_entropy *entropy,
                                                 const ignis__cross_entropy_work *work)
@@ -30816,7 +31221,8 @@ static bool ignis__cross_entropy_fits_one_block(const ignis__cross_entropy *entr
     return work->plan.warp && entropy->rows <= IGNIS__ONE_BLOCK_ROWS && !work->part;
 }
 
-/*  How the rows are shared out. Blocks stay for many rows, as many as the device holds at a time, so that few have something to hand over. */
+/*  Plans the rows. With many rows, blocks keep running: as many as the device holds at a time, so that few
+    hand over results. */
 static void ignis__cross_entropy_plan(ignis__op *op, const ignis__cross_entropy *entropy,
                                       ignis__cross_entropy_work *work, ignis_dtype dtype)
 {
@@ -30839,7 +31245,7 @@ static void ignis__cross_entropy_plan(ignis__op *op, const ignis__cross_entropy 
                     : plan->packed != IGNIS__ROWS_EXACT ? IGNIS__BUILTIN_CROSS_ENTROPY_BLOCK
                     : plan->threads <= 128              ? IGNIS__BUILTIN_CROSS_ENTROPY_ROUND
                                                         : IGNIS__BUILTIN_CROSS_ENTROPY_EXACT;
-    ignis__request_builtin(IGNIS__BUILTIN_CROSS_ENTROPY_COUNT, dtype); /* what other numbers of rows take */
+    ignis__request_builtin(IGNIS__BUILTIN_CROSS_ENTROPY_COUNT, dtype); /* for other numbers of rows */
     ignis__request_builtin(IGNIS__BUILTIN_CROSS_ENTROPY_WARP, dtype);
     if (!work->gradient)
         ignis__request_builtin(IGNIS__BUILTIN_CROSS_ENTROPY_LOSS_WARP, dtype);
@@ -30865,7 +31271,7 @@ static void ignis__cross_entropy_launch(ignis__op *op, ignis__cross_entropy *ent
                     &work->logits,     &work->targets,   &entropy->target_bytes, &entropy->rows,
                     &entropy->classes, &entropy->stride, &entropy->ignore_index, &entropy->mean,
                     &work->losses,     &work->count,     &work->plan.packed,     &work->plan.kept};
-    if (ignis__cross_entropy_fits_one_block(entropy, work)) { /* it has the first twelve */
+    if (ignis__cross_entropy_fits_one_block(entropy, work)) { /* it takes the first twelve */
         int64_t threads = entropy->classes > IGNIS__SHORT_ROW ? dtype == IGNIS_F64 ? 256 : 1024
                                                               : 32 * ignis__ceil_div(entropy->rows, 32);
         ignis__op_launch_row(op, IGNIS__BUILTIN_CROSS_ENTROPY_FEW, dtype, 1, (unsigned)ignis__clamp(threads, 32, 1024),
@@ -30878,12 +31284,12 @@ static void ignis__cross_entropy_launch(ignis__op *op, ignis__cross_entropy *ent
                      rows);
 }
 
-/*  What forward gives. The logarithms of the rows' sums of exp(x) have two parts: [2, rows], the maximum and what it lacks. */
+/*  The results of forward. The log-sums of rows have two parts: [2, rows], the maximum and the rest. */
 typedef struct ignis__cross_entropy_results {
     ignis__array *loss, *scale, *log_sums;
 } ignis__cross_entropy_results;
 
-/*  Of op->in[0] and the targets op->in[1]; the gradient is written unless null. */
+/*  Runs forward on op->in[0] and the targets op->in[1]. Writes the gradient unless it is NULL. */
 static void ignis__cross_entropy_forward(ignis__op *op, ignis__cross_entropy *entropy,
                                          const ignis__cross_entropy_results *found, ignis__array *gradient)
 {
@@ -30909,7 +31315,10 @@ static void ignis__cross_entropy_forward(ignis__op *op, ignis__cross_entropy *en
         ignis__cross_entropy_launch(op, entropy, &work, dtype);
 }
 
-/* --- losses by formulas */
+/*  >>ops.loss.formulas - losses that are formulas: mse, l1, huber, bce, kl_div, nll, cosine_similarity
+
+    Each is a text for the room formula, with a reduction.
+    Uses: map, map_reduce. */
 
 static bool ignis__reduction_valid(const char *call, ignis_reduction reduction)
 {
@@ -30921,7 +31330,7 @@ static bool ignis__reduction_valid(const char *call, ignis_reduction reduction)
                              "there is no reduction %d; IGNIS_REDUCTION_MEAN to _NONE are 0 to 2", (int)reduction);
 }
 
-/*  Losses of elements. */
+/*  Computes losses of elements. */
 static ignis_tensor ignis__loss(const char *call, const char *formula, ignis_inputs inputs, ignis_reduction reduction)
 {
     if (!ignis__reduction_valid(call, reduction))
@@ -30953,7 +31362,7 @@ IGNIS_API ignis_tensor ignis_huber_loss(ignis_tensor x, ignis_tensor targets, do
                        IGNIS_INPUTS(x, targets, IGNIS_VALUE(delta, delta)), reduction);
 }
 
-/*  softplus(x) is s + max(x, 0), with the s of both signs; the half that max's gradient has at 0 is right. */
+/*  softplus(x) is s + max(x, 0); s serves both signs. max has the gradient 1/2 at 0, which is right here. */
 IGNIS_API ignis_tensor ignis_bce_with_logits(ignis_tensor logits, ignis_tensor targets, const ignis_bce_desc *desc)
 {
     ignis_tensor x = logits, t = targets, w = desc && desc->weight.id ? desc->weight : ignis_value(1),
@@ -30965,14 +31374,15 @@ IGNIS_API ignis_tensor ignis_bce_with_logits(ignis_tensor logits, ignis_tensor t
                        IGNIS_INPUTS(x, t, w, p), desc ? desc->reduction : IGNIS_REDUCTION_MEAN);
 }
 
-/*  A formula's sum over the last dimension. */
+/*  Computes a formula's sum over the last dimension. */
 static ignis_tensor ignis__loss_rows(const char *call, const char *formula, ignis_inputs inputs, ignis__loss_kind loss)
 {
     static const ignis_reduce_desc last = {{-1}, 1, false};
     return ignis__formula_reduced(call, IGNIS_REDUCE_SUM, formula, &inputs, &last, loss);
 }
 
-/*  Checks rows of classes and their targets [...], and makes these a column beside the rows: [..., 1]. False: reported. */
+/*  Checks rows of classes and their targets [...], and makes the targets a column beside the rows: [..., 1].
+    False, and reported, on failure. */
 static bool ignis__rows_begin(const char *call, ignis_tensor rows, ignis_tensor targets,
                               const ignis_cross_entropy_desc *desc, ignis__cross_entropy *entropy, ignis_tensor *column)
 {
@@ -30992,7 +31402,8 @@ static bool ignis__rows_begin(const char *call, ignis_tensor rows, ignis_tensor 
     return column->id != 0;
 }
 
-/*  What a reduction makes of the losses of rows, which it takes over. In the mean, rows with the target k do not count (no targets: all do). */
+/*  Reduces the losses of rows, which it takes over. Rows with the target k are left out of the mean (no
+    targets: none are). */
 static ignis_tensor ignis__loss_of_rows(const char *call, ignis_tensor losses, ignis_reduction reduction,
                                         ignis_tensor targets, int64_t k)
 {
@@ -31024,7 +31435,7 @@ IGNIS_API ignis_tensor ignis_kl_div(ignis_tensor x, ignis_tensor targets, bool l
     return ignis__loss_of_rows(call, losses, reduction, ignis__no_tensor(), 0);
 }
 
-/*  Lengths are taken times s = 2^-20: that of a row may be beyond the largest number. */
+/*  Lengths are taken times s = 2^-20: a row's length may be beyond the largest number. */
 IGNIS_API ignis_tensor ignis_cosine_similarity(ignis_tensor a, ignis_tensor b)
 {
     static const char call[] = "ignis_cosine_similarity";
@@ -31038,7 +31449,7 @@ IGNIS_API ignis_tensor ignis_cosine_similarity(ignis_tensor a, ignis_tensor b)
                          ? ignis__loss_rows(call, "s = 9.5367431640625e-7; (a/max(m, 1e-8*s)*s) * (b/max(n, 1e-8*s)*s)",
                                             IGNIS_INPUTS(a, b, m, n), IGNIS__LOSS_ALIKE)
                          : n;
-    if (c.id) /* roundings make no angle of it whose cosine is above 1 */
+    if (c.id) /* rounding must not give a cosine above 1 */
         result = ignis_map("with_grad(min(max(c, -1), 1), c)", IGNIS_INPUTS(c));
     ignis__tensor_discard(call, m);
     ignis__tensor_discard(call, n);
@@ -31046,7 +31457,13 @@ IGNIS_API ignis_tensor ignis_cosine_similarity(ignis_tensor a, ignis_tensor b)
     return result;
 }
 
-/*  log(sum of exp(x)) of each row in two parts: the maximum and what it lacks, as views, [..., 1]. False: reported. */
+/*  >>ops.cross_entropy - ignis_cross_entropy: checks, label smoothing, and losses of rows
+
+    Without smoothing the kernels of cross_entropy_launch do all; with it a formula over log-sums. Uses: loss,
+    map. */
+
+/*  Computes log(sum of exp(x)) of each row in two parts: the maximum and the rest, as views [..., 1]. False,
+    and reported, on failure. */
 static bool ignis__cross_entropy_sums(const char *call, ignis_tensor x, ignis_tensor targets,
                                       ignis__cross_entropy *entropy, ignis_tensor *max, ignis_tensor *rest)
 {
@@ -31077,8 +31494,9 @@ static bool ignis__cross_entropy_sums(const char *call, ignis_tensor x, ignis_te
     return rest->id != 0;
 }
 
-/*  Against the target q, which is 1 - e at its class and e / n everywhere: the sum of q (m - x + l), whose gradient is exp(x - m - l) - q. So it is
-    said, instead of found through m and l, the parts of the logarithms of the rows' sums, from which it would take another walk. */
+/*  Computes the loss against the target q, which is 1 - e at its class plus e / n everywhere: the sum of q (m
+    - x + l), with the gradient exp(x - m - l) - q. The formula states that gradient: derived through m and l,
+    the parts of the log-sums, it would need another pass. */
 static ignis_tensor ignis__soft_cross_entropy(const char *call, ignis_tensor x, ignis_tensor targets,
                                               const ignis_cross_entropy_desc *desc)
 {
@@ -31160,24 +31578,29 @@ IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits_tensor, ignis_ten
                                   sizeof entropy);
 }
 
-/* >>ops.loss - linear_cross_entropy: the logits are made, used and forgotten in chunks of rows ------------------------------------ */
+/*  >>ops.linear_cross_entropy - the logits exist in chunks of rows only
 
-#define IGNIS__CHUNK_LOGITS ((int64_t)1 << 27) /* of a chunk, about, where the caller does not say */
-#define IGNIS__CHUNK_ROWS \
-    4096 /* of a chunk, at least: adding up the weight's gradient takes 6 % of the products of so many */
+    A chunk: product, loss and gradient of its logits, then products for dhidden and dw. Chunks are summed in
+    their order.
+    Uses: cross_entropy_launch, the matmul folder. f16 computes the logits again in the backward pass. */
+
+#define IGNIS__CHUNK_LOGITS ((int64_t)1 << 27) /* of a chunk, about, by default */
+/* Rows of a chunk, at least: adding up the weight's gradient takes 6 % of its products. */
+#define IGNIS__CHUNK_ROWS 4096
 
 typedef struct ignis__linear_entropy {
     ignis__cross_entropy entropy; /* of all rows */
     ignis__product product;       /* logits = hidden w^T, of all rows */
-    int64_t chunk;                /* rows of one, but for the last */
+    int64_t chunk;                /* rows of a chunk, except the last */
 } ignis__linear_entropy;
 
-/*  What the chunks of one call share. Null: not wanted, or not needed. */
+/*  What the chunks of one call share. NULL: not needed. */
 typedef struct ignis__chunks {
     ignis__array *hidden, *w, *logits, *gradient; /* gradient: of the logits; it may be the same array */
     ignis__array *dhidden, *dw;
     ignis__array *part,
-        *sum; /* of dw, where chunks of a 16-bit type are added up in f32: that of one chunk, and of all so far */
+        /* Of dw, if chunks of a 16-bit type are summed in f32: that of one chunk, and the sum so far. */
+        *sum;
 } ignis__chunks;
 
 static int64_t ignis__chunk_count(const ignis__linear_entropy *p)
@@ -31185,14 +31608,14 @@ static int64_t ignis__chunk_count(const ignis__linear_entropy *p)
     return ignis__clamp(ignis__ceil_div(p->entropy.rows, p->chunk), 1, INT64_MAX);
 }
 
-/*  Rows of [rows, n] as an array. */
+/*  Returns rows of [rows, n] as an array. */
 static ignis__array *ignis__op_view_rows(ignis__op *op, ignis__array *of, int64_t first, int64_t rows, int64_t n)
 {
     ignis_shape shape = IGNIS_SHAPE(rows, n);
     return ignis__op_view(op, of, &shape, rows * n, first * n);
 }
 
-/*  The arrays for the gradients that are wanted. */
+/*  Makes the arrays of the gradients that are needed. */
 static void ignis__chunks_create_gradients(ignis__op *op, const ignis__linear_entropy *p, bool hidden, bool w,
                                            ignis__chunks *c)
 {
@@ -31209,7 +31632,7 @@ static void ignis__chunks_create_gradients(ignis__op *op, const ignis__linear_en
         ignis__op_zero(op, c->dw);
 }
 
-/*  The product of a chunk's rows, which begin at `first`. */
+/*  Describes the product of a chunk's rows, which begin at `first`. */
 static ignis__product ignis__chunk_product(const ignis__linear_entropy *p, int64_t first)
 {
     ignis__product q = p->product;
@@ -31226,7 +31649,8 @@ static void ignis__chunk_logits(ignis__op *op, const ignis__linear_entropy *p, c
         ignis__matmul_run(op, &q, c->logits, rows, c->w, NULL);
 }
 
-/*  From the gradient of a chunk's logits to its rows of dhidden, and its part of dw: chunks are added up in their order. */
+/*  Computes a chunk's rows of dhidden and its part of dw from the gradient of its logits. Chunks are summed
+    in their order. */
 static void ignis__chunk_backward(ignis__op *op, const ignis__linear_entropy *p, const ignis__chunks *c, int64_t first)
 {
     ignis__product q = ignis__chunk_product(p, first), of_w = ignis__matmul_product_b(&q),
@@ -31258,7 +31682,7 @@ static void ignis__chunk_backward(ignis__op *op, const ignis__linear_entropy *p,
     }
 }
 
-/*  The loss of a chunk, and the gradient of its logits where there is an array for it. */
+/*  Computes the loss of a chunk, and the gradient of its logits if there is an array for it. */
 static void ignis__chunk_loss(ignis__op *op, const ignis__linear_entropy *p, const ignis__chunks *c,
                               const ignis__cross_entropy_work *all, int64_t first)
 {
@@ -31280,7 +31704,7 @@ static void ignis__chunk_loss(ignis__op *op, const ignis__linear_entropy *p, con
         ignis__cross_entropy_launch(op, &entropy, &work, dtype);
 }
 
-/*  Saved: hidden, w, targets, log_sums, scale. Makes the logits once more. */
+/*  Computes the gradients, and the logits once more. Saved: hidden, w, targets, log_sums, scale. */
 static ignis_status ignis__linear_entropy_backward(const ignis_backward_args *args)
 {
     enum { GRAD, HIDDEN, W, TARGETS, LOG_SUMS, SCALE };
@@ -31318,14 +31742,15 @@ static ignis_status ignis__linear_entropy_backward(const ignis_backward_args *ar
     return ignis__op_finish_backward(&op, args, 2, gradients);
 }
 
-/*  Rows of a chunk, where the caller does not say. More than one take memory for the weight's gradient in f32: a chunk of 16 bits and its sum. */
+/*  Returns the default rows of a chunk. Several chunks need memory for the weight's gradient in f32: a chunk
+    in 16 bits and the sum. */
 static int64_t ignis__linear_entropy_rows(int64_t rows, const ignis__array *w)
 {
     int64_t chunk = ignis__clamp(IGNIS__CHUNK_LOGITS / w->shape.dim[0] / 256 * 256, IGNIS__CHUNK_ROWS, INT64_MAX);
     return ignis__dtypes[w->dtype].size == 2 && rows <= chunk + 3 * w->shape.dim[1] ? rows : chunk;
 }
 
-/*  Checks the inputs, and describes what is to be done. */
+/*  Checks the inputs, and describes the work. */
 static bool ignis__linear_entropy_prepare(ignis__op *op, const ignis_cross_entropy_desc *desc, ignis__linear_entropy *p)
 {
     const ignis_shape *hidden = &op->in[0]->shape, *w = &op->in[1]->shape;
@@ -31390,7 +31815,7 @@ IGNIS_API ignis_tensor ignis_linear_cross_entropy(ignis_tensor hidden, ignis_ten
         ignis__cross_entropy_count(&op, &p.entropy, &work, dtype);
     }
     if (op.ok && fused) {
-        c.gradient = c.logits; /* takes their place */
+        c.gradient = c.logits; /* replaces them */
         ignis__chunks_create_gradients(&op, &p, op.tape_state[0].requires_grad, op.tape_state[1].requires_grad, &c);
     }
     kept = op.made_count;
@@ -31417,9 +31842,14 @@ IGNIS_API ignis_tensor ignis_linear_cross_entropy(ignis_tensor hidden, ignis_ten
                                   fused ? ignis__cross_entropy_rescale : ignis__linear_entropy_backward, &p, sizeof p);
 }
 
-/* >>ops.attention ---------------------------------------------------------------------------------------------------------- */
+/*  >>ops.attention.select - scaled dot-product attention: structs of the kernels, and the choice of a kernel
 
-/*  As in kernels/attention.cuh: rows of the heads of a tensor, as elements from one row, head and batch to the next. */
+    The parts: select, operands, backward, sdpa, sdpa_packed, decode. Kernels: ATTENTION (plain), _MMA,
+    _HOPPER (wgmma).
+    Uses: the ops operation and row_launch. Invariant: shapes, options and device decide the kernel, never the
+    data. */
+
+/*  As in kernels/attention.cuh: rows of the heads of a tensor; strides of row, head and batch in elements. */
 typedef struct ignis__attention_rows {
     ignis__address data;
     int64_t row, head, batch;
@@ -31433,12 +31863,13 @@ typedef struct ignis__attention {
     ignis__attention_rows bias, grad_bias;
     ignis__address lengths;
     int window;                  /* max(sq, sk): none */
-    int bias_dtype, has_lengths; /* 0: none. These and the next are the host's: no kernel has them */
-    int windowed;                /* the caller has set a window, which longer rows go beyond */
+    int bias_dtype, has_lengths; /* 0: none. This and the next are for the host: no kernel has them */
+    int windowed;                /* the caller has set a window, which longer rows exceed */
 } ignis__attention;
 
-/*  For profiles: the next kernel has to do with so many tensors like q, and like k, and computes so many products of [sq, sk, head_dim], of which
-    those count that the mask and the window show; lengths are the device's. */
+/*  For profiles: tells that the next kernel reads or writes like_q tensors as large as q and like_k as large
+    as k, and computes `products` products of [sq, sk, head_dim]. Only visible keys count; lengths on the
+    device are not known. */
 static void ignis__attention_cost(const ignis__attention *p, ignis_dtype dtype, int like_q, int like_k, int products)
 {
     double pairs = (double)p->batches * p->heads, size = ignis__dtypes[dtype].size, seen = 0;
@@ -31455,7 +31886,8 @@ static void ignis__attention_cost(const ignis__attention *p, ignis_dtype dtype, 
                 2.0 * products * pairs * seen * p->head_dim, (int)dtype);
 }
 
-/*  How a kernel is launched: its blocks have so many rows, walk over so many at a time, and have threads and dynamic shared memory. */
+/*  How a kernel is launched: rows of a block, rows that it steps over at a time, threads and dynamic shared
+    memory. */
 typedef struct ignis__attention_shape {
     int rows, walk, threads, shared;
 } ignis__attention_shape;
@@ -31466,7 +31898,7 @@ typedef struct ignis__attention_variant {
     ignis__attention_shape forward, kv, q, bias;
 } ignis__attention_variant;
 
-/*  Whether there is a window, or lengths of sequences. */
+/*  Returns whether there is a window, or lengths of sequences. */
 static bool ignis__attention_has_range(const ignis__attention *p)
 {
     return p->has_lengths || p->window < (p->sq > p->sk ? p->sq : p->sk);
@@ -31484,7 +31916,8 @@ static void ignis__attention_options(char *define, size_t size, const ignis__att
         snprintf(define + length, size - length, " -DIGNIS_BIAS=%d", p->bias_dtype);
 }
 
-/*  Geometry of kernels/attention_mma.cu for each size of heads that it is compiled for, without the shared memory. */
+/*  Geometry of kernels/attention_mma.cu for each head size that it is compiled for, without the shared
+    memory. */
 static const struct {
     int head_dim;
     ignis__attention_shape forward, kv, q;
@@ -31502,19 +31935,20 @@ static int ignis__op_major(const ignis__op *op)
     return op->as_major ? op->as_major : op->work.device->info.compute_major;
 }
 
-/*  The one place that chooses tensor cores or plain CUDA C: f16 and bf16 with mma.m16n8k16, where rows are packs of 16 bytes. */
+/*  Chooses between tensor cores and plain CUDA C, in this one place: f16 and bf16 with mma.m16n8k16 if rows
+    are packs of 16 bytes. */
 static bool ignis__attention_takes_mma(const ignis__op *op, ignis_dtype dtype, const ignis__attention *p)
 {
     const ignis__attention_rows *tensors = &p->q;
     bool takes = (dtype == IGNIS_F16 || dtype == IGNIS_BF16) && ignis__op_major(op) >= 8 && p->head_dim % 8 == 0;
     int i;
-    for (i = 0; i < 8 && !op->as_major; i++) /* to grad_v; those that are not there are 0 */
+    for (i = 0; i < 8 && !op->as_major; i++) /* to grad_v; missing ones are 0 */
         takes = takes && tensors[i].data % 16 == 0;
     return takes;
 }
 
-/*  Geometry of kernels/attention_hopper.cu, by most elements of a head: teams of a block, groups of 64 queries of a team, keys of a tile, and tiles
-    of k, and of v, that are there or on their way. */
+/*  Geometry of kernels/attention_hopper.cu by the largest head size: teams of a block, groups of 64 queries
+    of a team, keys of a tile, and tiles of k and of v that are loaded or on their way. */
 typedef struct ignis__attention_hopper_shape {
     int head_dim, teams, groups, keys, stages;
 } ignis__attention_hopper_shape;
@@ -31523,9 +31957,9 @@ static const ignis__attention_hopper_shape ignis__attention_hopper[] = {
     {64, 2, 2, 64, 4},   {64, 1, 3, 128, 4}, {128, 1, 2, 64, 4}, {128, 1, 3, 80, 2},
     {128, 1, 2, 128, 2}, {192, 1, 2, 96, 2}, {256, 1, 2, 80, 2}};
 
-/*  The fastest shape, as measured on an H200. ranged: with a variant of the program, which three groups have no registers for, or do not pay for
-    where a window is narrow. Three groups pay for heads of more than 64 where items are many, as the last ones of blocks end at different times.
-    Steady: the same one for any number of queries and keys. */
+/*  Returns the fastest shape, measured on an H200. ranged: a variant of the program, for which three groups
+    lack registers, or do not pay with a narrow window. Three groups pay for heads above 64 with many items,
+    as the last ones of blocks end at different times. Steady: one shape for any number of queries and keys. */
 static const ignis__attention_hopper_shape *ignis__attention_hopper_choose(const ignis__op *op,
                                                                            const ignis__attention *p, bool ranged)
 {
@@ -31543,7 +31977,7 @@ static const ignis__attention_hopper_shape *ignis__attention_hopper_choose(const
     return p->head_dim <= 192 ? &shapes[5] : &shapes[6];
 }
 
-/*  The options of its program, but for those of a variant. */
+/*  Writes the options of its program, except those of a variant. */
 static void ignis__attention_hopper_define(char *define, size_t size, const ignis__attention *p,
                                            const ignis__attention_hopper_shape *shape)
 {
@@ -31551,7 +31985,7 @@ static void ignis__attention_hopper_define(char *define, size_t size, const igni
              p->head_dim, p->causal, shape->groups, shape->keys);
 }
 
-/*  Whether the kernels by wgmma can be had. Where the caller has asked for them and they cannot, the logger hears why. */
+/*  Returns whether the wgmma kernels can run. If the caller asked for them and they cannot, logs why. */
 static bool ignis__attention_takes_wgmma(const ignis__op *op, ignis_dtype dtype, const ignis__attention *p)
 {
     const ignis__attention_rows *tensors = &p->q;
@@ -31573,7 +32007,7 @@ static bool ignis__attention_takes_wgmma(const ignis__op *op, ignis_dtype dtype,
         why = "there is no query or no key";
     else if (p->bias_dtype)
         why = "there is a bias";
-    for (i = 0; i < 8 && !op->as_major; i++) /* to grad_v; those that are not there are 0 */
+    for (i = 0; i < 8 && !op->as_major; i++) /* to grad_v; missing ones are 0 */
         if (tensors[i].data % 16 != 0 || (tensors[i].row | tensors[i].head | tensors[i].batch) % 8 != 0)
             why = why ? why : "rows are not aligned to 16 bytes";
     if (why && !op->as_major && ignis__attention_by == IGNIS_ATTENTION_WGMMA)
@@ -31582,8 +32016,9 @@ static bool ignis__attention_takes_wgmma(const ignis__op *op, ignis_dtype dtype,
     return !why;
 }
 
-/*  The map of a tensor, for tiles of so many of its `length` rows, which lie in shared memory as slabs of 64 columns one behind the other. Heads of
-    whole slabs are copied so many slabs at a time, others slab by slab: what the last one lacks is zeros. */
+/*  Makes the TMA map of a tensor, for tiles of `rows` of its `length` rows. In shared memory a tile is a row
+    of slabs of 64 columns. Heads of full slabs are copied several slabs at a time. Others are copied slab by
+    slab, and the last one is filled with zeros. */
 static void ignis__attention_tma_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype dtype,
                                      const ignis__attention *p, const ignis__attention_rows *tensor, int heads,
                                      int length, int rows, int slabs)
@@ -31604,7 +32039,7 @@ static void ignis__attention_tma_map(ignis__op *op, ignis__tensor_map *map, igni
         op->ok && ignis__tensor_map_make(&op->work, map, dtype, false, tensor->data, rank, dims, strides, box, NULL);
 }
 
-/*  How many numbers for each query forward leaves for backward in lse: with a bias a bound and a sum. */
+/*  Returns how many numbers forward saves in lse for each query: with a bias a bound and a sum. */
 static int ignis__attention_lse_count(const ignis__attention *p) { return p->bias_dtype ? 2 : 1; }
 
 static ignis__attention_variant ignis__attention_choose(const ignis__op *op, ignis_dtype dtype,
@@ -31655,16 +32090,18 @@ static ignis__attention_variant ignis__attention_choose(const ignis__op *op, ign
     return variant;
 }
 
-/*  Of kernels/attention_hopper_backward.cu; see ignis__attention_has_one_query_tile and ignis__attention_adds_directly. */
+/*  Options of kernels/attention_hopper_backward.cu; see ignis__attention_has_one_query_tile and
+    ignis__attention_adds_directly. */
 static const char *const ignis__attention_backward_forms[] = {"", " -DIGNIS_FEW=1", " -DIGNIS_DIRECT=1"};
 
-/*  While programs are recorded: those that devices of every kind choose, of one of the two variants. */
+/*  While programs are recorded: requests the kernels that devices of every kind choose, for one of the two
+    variants. */
 IGNIS__COLD static void ignis__attention_request_variant(ignis__op *op, ignis_dtype dtype, const ignis__attention *p,
                                                          bool backward)
 {
     static const struct {
         int major, first;
-    } kinds[] = {{7, 0}, {8, 80}}; /* the former for rows that are not aligned, too */
+    } kinds[] = {{7, 0}, {8, 80}}; /* the first also for unaligned rows */
     bool ranged = ignis__attention_has_range(p) || p->softcap > 0;
     ignis__attention_variant variant;
     char define[IGNIS__DEFINES];
@@ -31700,7 +32137,7 @@ IGNIS__COLD static void ignis__attention_request_variant(ignis__op *op, ignis_dt
     op->as_major = 0;
 }
 
-/*  Those for rows as many as these or others, which a window may show whole, or not. */
+/*  Requests kernels for this number of rows and others, with rows inside a window and beyond it. */
 IGNIS__COLD static void ignis__attention_request(ignis__op *op, ignis_dtype dtype, const ignis__attention *given,
                                                  bool backward)
 {
@@ -31723,7 +32160,12 @@ static void ignis__attention_launch(ignis__op *op, const ignis__attention_varian
                      (size_t)shape->shared, params);
 }
 
-/*  Where the rows of a contiguous tensor of the shape [rows, width] or [batch, rows, width] are. */
+/*  >>ops.attention.operands - checks of q, k, v, bias and lengths, and where their rows are
+
+    Fills the parameter of the attention kernels from shapes and addresses. Uses: operation;
+    kernels/attention.cuh has the structs. */
+
+/*  Returns the rows of a contiguous tensor [rows, width] or [batch, rows, width]. */
 IGNIS__ONE_COPY static ignis__attention_rows ignis__attention_rows_of(const ignis_shape *shape, int head_dim,
                                                                       ignis__address address)
 {
@@ -31736,7 +32178,7 @@ IGNIS__ONE_COPY static ignis__attention_rows ignis__attention_rows_of(const igni
     return rows;
 }
 
-/*  Where the rows of a bias are, whose shape has been checked; a dimension that is shared has no steps. */
+/*  Returns the rows of a bias, whose shape has been checked. A shared dimension has stride 0. */
 static ignis__attention_rows ignis__attention_bias_rows(const ignis_shape *shape, ignis__address address)
 {
     ignis__attention_rows rows = IGNIS__ZERO;
@@ -31751,7 +32193,8 @@ static ignis__attention_rows ignis__attention_bias_rows(const ignis_shape *shape
     return rows;
 }
 
-/*  The addresses of the bias and the lengths, which are inputs of the operation from one on, in this order. Returns the input behind them. */
+/*  Reads the addresses of the bias and the lengths, which are inputs from `input` on, in this order. Returns
+    the input after them. */
 static int ignis__attention_read_bias_and_lengths(ignis__op *op, int input, ignis__attention *p)
 {
     if (p->bias_dtype) {
@@ -31763,7 +32206,7 @@ static int ignis__attention_read_bias_and_lengths(ignis__op *op, int input, igni
     return input;
 }
 
-/*  The addresses of q, k, v, which were checked, and of the result. */
+/*  Reads the addresses of q, k, v, which were checked, and of the result. */
 static void ignis__attention_operands(ignis__op *op, ignis__array *out, ignis__attention *p)
 {
     if (!op->ok)
@@ -31783,7 +32226,7 @@ static bool ignis__attention_heads(ignis__op *op, int heads, int64_t kv_heads)
     return op->ok;
 }
 
-/*  Fills in the sizes of rows of queries and of keys. Reports what is too large. */
+/*  Sets the sizes of rows of queries and keys. Reports what is too large. */
 static bool ignis__attention_set_sizes(ignis__op *op, const ignis_shape *q, const ignis_shape *k, int heads,
                                        int kv_heads, int64_t head_dim, int most, ignis__attention *p)
 {
@@ -31805,7 +32248,8 @@ static bool ignis__attention_set_sizes(ignis__op *op, const ignis_shape *q, cons
     return true;
 }
 
-/*  Fills in the sizes from q, k and v; kv_heads 0: as many as k has. Heads have up to `most` elements. Reports what does not fit. */
+/*  Sets the sizes from q, k and v. kv_heads 0: as many as k has. Heads have up to `most` elements. Reports
+    what does not fit. */
 static bool ignis__attention_sizes(ignis__op *op, int heads, int kv_heads, int most, ignis__attention *p)
 {
     const ignis_shape *q = &op->in[0]->shape, *k = &op->in[1]->shape, *v = &op->in[2]->shape;
@@ -31842,7 +32286,7 @@ static bool ignis__attention_sizes(ignis__op *op, int heads, int kv_heads, int m
     return ignis__attention_set_sizes(op, q, k, heads, (int)(kv_width / head_dim), head_dim, most, p);
 }
 
-/*  The same for q, k and v in the rows of one tensor. */
+/*  As ignis__attention_sizes, for q, k and v in the rows of one tensor. */
 static bool ignis__attention_packed_sizes(ignis__op *op, int heads, int kv_heads, ignis__attention *p)
 {
     const ignis_shape *shape = &op->in[0]->shape;
@@ -31861,12 +32305,18 @@ static bool ignis__attention_packed_sizes(ignis__op *op, int heads, int kv_heads
     return ignis__attention_set_sizes(op, shape, shape, heads, kv_heads, width / all, 256, p);
 }
 
-/*  Room for so many numbers for each query head of each row. */
+/*  Makes an array of `count` statistics for each query head of each row. */
 static ignis__array *ignis__attention_new_statistics(ignis__op *op, const ignis__attention *p, ignis_dtype dtype,
                                                      int count)
 {
     return ignis__op_new_row(op, (int64_t)count * p->batches * p->heads * p->sq, ignis__wide_dtype(dtype));
 }
+
+/*  >>ops.attention.backward - the backward of scaled dot-product attention
+
+    Chooses between wgmma, mma and plain kernels, sizes tiles and scratch, launches. The head of each kernel
+    source has the method.
+    Uses: select, operands. Invariant: gradients are summed in a fixed order. */
 
 static void ignis__attention_backward_run(ignis__op *op, ignis_dtype dtype, ignis__attention *p)
 {
@@ -31897,7 +32347,7 @@ static void ignis__attention_backward_run(ignis__op *op, ignis_dtype dtype, igni
     }
 }
 
-/*  Makes the gradient of the bias, an input of the backward function, where it is needed. */
+/*  Makes the gradient of the bias, an input of the backward function, if it is needed. */
 static ignis__array *ignis__attention_grad_bias(ignis__op *op, int input, bool needed, ignis__attention *p)
 {
     ignis__array *grad;
@@ -31908,47 +32358,49 @@ static ignis__array *ignis__attention_grad_bias(ignis__op *op, int input, bool n
     return grad;
 }
 
-/*  The same by kernels/attention_hopper_backward.cu, for all three gradients. */
+/*  Scratch of kernels/attention_hopper_backward.cu, which makes all three gradients. */
 typedef struct ignis__attention_scratch {
     ignis__address lse, delta, grad_q, turns, next, sums;
     int rows, section;
 } ignis__attention_scratch;
 
-/*  What q and k were turned by, for the kernel that turns their gradients back. */
+/*  The rotation of q and k, for the kernel that rotates their gradients back. */
 typedef struct ignis__rotation {
     int64_t offset;
-    ignis__address own; /* frequencies on the device; 0: those behind it */
+    ignis__address own; /* frequencies on the device; 0: those after it */
     float frequencies[IGNIS__ROPE_HALF];
 } ignis__rotation;
 
-/*  Whether a block has queries and walks over keys, not the other way round: all queries of a head fit a tile, and keys are far more. Nobody else
-    has queries of the head of k and v, then. With a cap heads of 72 to 128 have no registers for that. */
+/*  Returns whether a block keeps queries and steps over keys, not the other way round: all queries of a head
+    fit one tile, and there are far more keys. Then no other block has queries of the head of k and v. With a
+    softcap, heads of 72 to 128 lack registers for it. */
 static bool ignis__attention_has_one_query_tile(const ignis__attention *p)
 {
     return p->sq <= 128 && p->sk >= 512 && p->heads == p->kv_heads &&
            (p->softcap <= 0 || p->head_dim == 64 || p->head_dim > 128);
 }
 
-/*  Tiles of the kernels: keys that a block has, queries that it walks over at a time; or the other way round. */
+/*  Returns the keys of a block. A block steps over tiles of queries; or the other way round. */
 static int ignis__attention_backward_keys(const ignis__attention *p) { return p->head_dim <= 128 ? 128 : 64; }
 static int ignis__attention_backward_queries(const ignis__attention *p)
 {
     return p->head_dim == 64 || ignis__attention_has_one_query_tile(p) ? 128 : 64;
 }
 
-/*  Whether threads add to grad_q, not copies: turns are shorter, where few tiles of queries make blocks wait for them. */
+/*  Returns whether threads add to grad_q themselves instead of TMA. It shortens a block's turn if few tiles
+    of queries make blocks wait. */
 static bool ignis__attention_adds_directly(const ignis__attention *p)
 {
     return p->head_dim == 128 && p->sq <= 256 && p->sk >= 2048 && !ignis__attention_has_one_query_tile(p);
 }
 
-/*  Blocks of a cluster, which have keys next to each other. */
+/*  Returns the blocks of a cluster, which have neighbouring keys. */
 static int ignis__attention_backward_cluster(const ignis__attention *p)
 {
     return p->head_dim <= 128 || ignis__attention_has_one_query_tile(p) ? 1 : 2;
 }
 
-/*  A tile with few queries would be mostly room for what is kept in float. */
+/*  Returns whether the wgmma kernels can run. A tile with few queries would be mostly scratch in f32. */
 static bool ignis__attention_backward_takes_wgmma(ignis__op *op, ignis_dtype dtype, const ignis__attention *p)
 {
     int least = p->head_dim == 64 ? 32 : 16;
@@ -31967,8 +32419,8 @@ static bool ignis__attention_backward_takes_wgmma(ignis__op *op, ignis_dtype dty
     return p->sq >= least && clustered;
 }
 
-/*  As computed in the kernels' source: tiles of keys and queries in slabs of 64 columns, scores, grad_q on its way or what comes from the cluster's
-    other block, statistics, barriers. */
+/*  Returns the shared memory as the kernels' source computes it: tiles of keys and queries in slabs of 64
+    columns, scores, grad_q or data from the cluster's other block, statistics, barriers. */
 static int ignis__attention_backward_shared(const ignis__attention *p)
 {
     int keys = ignis__attention_backward_keys(p), queries = ignis__attention_backward_queries(p),
@@ -31983,15 +32435,16 @@ static int ignis__attention_backward_shared(const ignis__attention *p)
            (wide ? 2 * 128 * keys : 2 * 4 * queries * columns) + stages * 4 * queries + 104;
 }
 
-/*  Tiles of keys of a part, where queries are few: so that there are about 256 blocks. */
+/*  Returns the tiles of keys of a chunk if there are few queries: enough for about 256 blocks. */
 static int ignis__attention_backward_key_tiles(const ignis__attention *p)
 {
     int64_t tiles = ignis__ceil_div(p->sk, ignis__attention_backward_keys(p));
     return (int)ignis__ceil_div(tiles, ignis__clamp(ignis__ceil_div(256, (int64_t)p->batches * p->heads), 1, tiles));
 }
 
-/*  Heads of keys walked at a time: their q, grad_out and grad_q fit 40 MiB of L2. The more of them, the fewer blocks wait for turns at one tile. With
-    a causal mask two sections at least: the last goes the other way. */
+/*  Returns the key heads processed at a time: their q, grad_out and grad_q fit 40 MiB of L2. More heads make
+    fewer blocks wait for a tile. A causal mask has two sections at least: the last one runs in the opposite
+    order. */
 static int ignis__attention_backward_section_heads(const ignis__attention *p)
 {
     int64_t pairs = (int64_t)p->batches * p->kv_heads,
@@ -32001,13 +32454,14 @@ static int ignis__attention_backward_section_heads(const ignis__attention *p)
     return (int)ignis__ceil_div(pairs, section < pairs ? ignis__ceil_div(pairs, section) : p->causal ? 2 : 1);
 }
 
-/*  sums: room for those of 64 rows of each column, which the kernels' source describes; 0: nobody wants them. rotation: by which the gradients of q
-    and k turn back, which have as many rows then; null: they do not turn, and may have sums. */
+/*  Launches the backward by wgmma. sums: scratch for column sums of 64 rows each, which the kernels' source
+    describes; 0: not needed. rotation: the rotation to undo in the gradients of q and k, whose rows are equal
+    in number; NULL: none, and sums are possible. */
 static void ignis__attention_backward_wgmma(ignis__op *op, ignis_dtype dtype, ignis__attention *p, ignis__address sums,
                                             ignis__rotation *rotation)
 {
     int keys = ignis__attention_backward_keys(p), queries = ignis__attention_backward_queries(p);
-    int cluster = ignis__attention_backward_cluster(p), slabs = p->head_dim / 64; /* blocks; whole ones */
+    int cluster = ignis__attention_backward_cluster(p), slabs = p->head_dim / 64; /* blocks; full ones */
     bool few = ignis__attention_has_one_query_tile(p), direct = ignis__attention_adds_directly(p);
     int64_t tiles = ignis__ceil_div(p->sq, queries) * p->heads * p->batches, rows = tiles * queries;
     int64_t columns = ignis__ceil_div(p->head_dim, 16) * 16, turns = tiles * (cluster > 1 ? 4 : direct ? 2 : 1);
@@ -32038,7 +32492,7 @@ static void ignis__attention_backward_wgmma(ignis__op *op, ignis_dtype dtype, ig
     scratch.sums = sums;
     scratch.rows = (int)ignis__ceil_div(p->sq, queries) * queries;
     snprintf(define, sizeof define, "-DIGNIS_HEAD_DIM=%d -DIGNIS_CAUSAL=%d%s", p->head_dim, p->causal,
-             ignis__attention_backward_forms[few + 2 * direct]); /* one at most */
+             ignis__attention_backward_forms[few + 2 * direct]); /* at most one */
     ignis__attention_options(define, sizeof define, p, ignis__attention_has_range(p) || p->softcap > 0);
     ignis__attention_cost(p, dtype, 2, 0, 0);
     ignis__op_launch(op, IGNIS__BUILTIN_SDPA_HOPPER_BACKWARD_ROWS, dtype, define,
@@ -32077,7 +32531,7 @@ static ignis_status ignis__sdpa_backward(const ignis_backward_args *args)
         gradients[0] = ignis__op_new_like(&op, op.in[1]);
         p.grad_q = ignis__attention_rows_of(&op.in[1]->shape, p.head_dim, ignis__op_write(&op, gradients[0]));
     }
-    if (args->needed[1] || args->needed[2] || wgmma) { /* they come together */
+    if (args->needed[1] || args->needed[2] || wgmma) { /* made together */
         gradients[1] = ignis__op_new_like(&op, op.in[2]);
         p.grad_k = ignis__attention_rows_of(&op.in[2]->shape, p.head_dim, ignis__op_write(&op, gradients[1]));
         gradients[2] = ignis__op_new_like(&op, op.in[3]);
@@ -32092,7 +32546,13 @@ static ignis_status ignis__sdpa_backward(const ignis_backward_args *args)
     return ignis__op_finish_backward(&op, args, p.bias_dtype ? 4 : 3, gradients);
 }
 
-/*  Adds the tensors of a desc to the inputs of an operation, behind `count`. Returns how many there are then. */
+/*  >>ops.attention.sdpa - ignis_sdpa: forward of scaled dot-product attention
+
+    Checks the desc, chooses kernels and launches them. Uses: select, operands, backward.
+    Invariant: the same shapes, options and device choose the same kernel, so the bits are the same. */
+
+/*  Adds the tensors of a desc to the inputs of an operation, after the first `count`. Returns the number of
+    inputs. */
 static int ignis__sdpa_inputs(const ignis_sdpa_desc *desc, ignis_tensor *inputs, int count)
 {
     if (desc && desc->bias.id)
@@ -32102,7 +32562,8 @@ static int ignis__sdpa_inputs(const ignis_sdpa_desc *desc, ignis_tensor *inputs,
     return count;
 }
 
-/*  Checks what a desc has beside heads, mask and scale; its tensors are inputs from one on. The sizes are known. */
+/*  Checks a desc except for heads, mask and scale; its tensors are inputs from `input` on. The sizes are
+    known. */
 static bool ignis__sdpa_variant(ignis__op *op, const ignis_sdpa_desc *desc, int input, ignis__attention *p)
 {
     const ignis_shape *shape;
@@ -32116,7 +32577,7 @@ static bool ignis__sdpa_variant(ignis__op *op, const ignis_sdpa_desc *desc, int 
     p->windowed = desc->window > 0;
     if (desc->window && desc->window < p->window)
         p->window =
-            p->causal && desc->window >= p->sk ? p->window : desc->window; /* no key is further behind than sk - 1 */
+            p->causal && desc->window >= p->sk ? p->window : desc->window; /* no key is further back than sk - 1 */
     p->softcap = desc->softcap;
     if (desc->bias.id) {
         shape = &op->in[input]->shape;
@@ -32147,7 +32608,7 @@ static bool ignis__sdpa_variant(ignis__op *op, const ignis_sdpa_desc *desc, int 
     return op->ok;
 }
 
-/*  q, k and v as three tensors; in one; of one query, where num_kv_heads follows from the shapes. */
+/*  q, k and v as three tensors; in one tensor; or of one query, where num_kv_heads follows from the shapes. */
 typedef enum ignis__sdpa_kind { IGNIS__SDPA, IGNIS__SDPA_PACKED, IGNIS__SDPA_DECODE } ignis__sdpa_kind;
 
 static bool ignis__sdpa_prepare(ignis__op *op, const ignis_sdpa_desc *desc, ignis__sdpa_kind kind, ignis__attention *p)
@@ -32177,15 +32638,15 @@ static bool ignis__sdpa_prepare(ignis__op *op, const ignis_sdpa_desc *desc, igni
     return ignis__sdpa_variant(op, desc, kind == IGNIS__SDPA_PACKED ? 1 : 3, p);
 }
 
-/*  How the items of the forward pass are shared out; kernels/attention_hopper.cu has the same. */
+/*  How the items of the forward pass are distributed; kernels/attention_hopper.cu has the same. */
 typedef struct ignis__forward_plan {
     ignis__address counter, parts;
     int section, splits, tiles;
 } ignis__forward_plan;
 
-#define IGNIS__SECTION_BYTES ((int64_t)32 << 20) /* of k and v, that stay in the second level cache of an H200 */
+#define IGNIS__SECTION_BYTES ((int64_t)32 << 20) /* of k and v, that stay in the L2 cache of an H200 */
 
-/*  Forward by kernels/attention_hopper.cu. */
+/*  Launches the forward by kernels/attention_hopper.cu. */
 static void ignis__sdpa_wgmma(ignis__op *op, ignis_dtype dtype, ignis__attention *p)
 {
     const ignis__attention_hopper_shape *shape;
@@ -32195,7 +32656,8 @@ static void ignis__sdpa_wgmma(ignis__op *op, ignis_dtype dtype, ignis__attention
     ignis__tensor_map q, k, v, out;
     ignis__forward_plan plan = IGNIS__ZERO;
     void *params[] = {&q, &k, &v, &out, p, &plan}, *combine[] = {p, &plan};
-    bool ranged = ignis__attention_has_range(p) || p->softcap > 0; /* one program for both: a cap alone is no faster */
+    bool ranged =
+        ignis__attention_has_range(p) || p->softcap > 0; /* one program for both: a softcap alone is no faster */
     char define[IGNIS__DEFINES];
     shape = ignis__attention_hopper_choose(op, p, ranged);
     ignis__attention_tma_map(op, &q, dtype, p, &p->q, p->heads, p->sq, 64, p->head_dim / 64);
@@ -32207,7 +32669,8 @@ static void ignis__sdpa_wgmma(ignis__op *op, ignis_dtype dtype, ignis__attention
 
     items = ignis__ceil_div(p->sq, 64 * shape->groups) * pairs;
     tiles = ignis__ceil_div(p->sk, shape->keys);
-    seen = 64 * shape->groups + (p->causal ? 1 : 2) * (int64_t)p->window; /* keys, by the queries of an item, at most */
+    seen = 64 * shape->groups +
+           (p->causal ? 1 : 2) * (int64_t)p->window; /* the most keys that the queries of an item see */
     tiles = ignis__clamp(ignis__ceil_div(seen, shape->keys) + 1, 1, tiles);
     least = shape->keys > 64 ? 2 : 4; /* tiles of keys that are worth a split */
     wanted = op->steady ? 1 : ignis__clamp(multiprocessors / items, 1, tiles > least ? tiles / least : 1);
@@ -32230,7 +32693,7 @@ static void ignis__sdpa_wgmma(ignis__op *op, ignis_dtype dtype, ignis__attention
                          256, 1, 0, combine);
 }
 
-/*  Forward by the kernels that are the best for the operands. */
+/*  Launches the forward by the best kernels for the operands. */
 static void ignis__sdpa_run(ignis__op *op, ignis_dtype dtype, ignis__attention *p)
 {
     ignis__attention_variant variant;
@@ -32268,13 +32731,19 @@ IGNIS_API ignis_tensor ignis_sdpa(ignis_tensor q, ignis_tensor k, ignis_tensor v
     return ignis__op_end_recorded(&op, out, "sdpa", ignis__sdpa_backward, &p, sizeof p);
 }
 
-/*  What the backward of q, k and v in one tensor needs beside what was saved. */
+/*  >>ops.attention.sdpa_packed - ignis_sdpa_packed: q, k and v in the rows of one tensor, rotated first or
+
+    not The gradient is one array too, and its column sums go to the projection's bias. Uses: sdpa, backward,
+    rope. */
+
+/*  What the backward of q, k and v in one tensor needs besides the saved arrays. */
 typedef struct ignis__sdpa_packed {
     ignis__attention attention;
-    ignis__rope rope; /* of q and k, no heads: they do not turn */
+    ignis__rope rope; /* of q and k; no heads: they are not rotated */
 } ignis__sdpa_packed;
 
-/*  Where q, k and v are in the rows of one tensor, which begin with the heads of q, then those of k. */
+/*  Returns where q, k and v are in the rows of one tensor: first the heads of q, then those of k, then those
+    of v. */
 static void ignis__sdpa_packed_rows(const ignis__attention *p, const ignis__array *array, ignis__address address,
                                     ignis__attention_rows *q, ignis__attention_rows *k, ignis__attention_rows *v)
 {
@@ -32284,7 +32753,7 @@ static void ignis__sdpa_packed_rows(const ignis__attention *p, const ignis__arra
     v->data += head * (ignis__address)(p->heads + p->kv_heads);
 }
 
-/*  q, k and v for the kernels; turned: q and k that have turned, null where they do not. */
+/*  Sets q, k and v for the kernels. turned: rotated q and k; NULL: they are not rotated. */
 static void ignis__sdpa_packed_operands(ignis__op *op, ignis__array *qkv, ignis__array *turned, ignis__attention *p)
 {
     ignis__attention_rows behind;
@@ -32293,8 +32762,8 @@ static void ignis__sdpa_packed_operands(ignis__op *op, ignis__array *qkv, ignis_
         ignis__sdpa_packed_rows(p, turned, ignis__op_read(op, turned), &p->q, &p->k, &behind);
 }
 
-/*  The gradient of qkv by wgmma, with the sums of its columns where the projection that made qkv has a bias, and q and k have not turned since.
-    Returns those sums, or null. */
+/*  Computes the gradient of qkv by wgmma, and its column sums if the projection that made qkv has a bias and
+    q and k were not rotated. Returns the sums, or NULL. */
 static ignis__array *ignis__sdpa_packed_wgmma(ignis__op *op, ignis_dtype dtype, ignis__attention *p, bool summed,
                                               ignis__rotation *rotation)
 {
@@ -32316,11 +32785,11 @@ static ignis_status ignis__sdpa_packed_backward(const ignis_backward_args *args)
 {
     ignis__sdpa_packed packed;
     ignis__attention *p = &packed.attention;
-    ignis__op op; /* of grad_out, qkv, out, lse, the bias, the lengths, q and k that have turned, their frequencies */
+    ignis__op op; /* of grad_out, qkv, out, lse, the bias, the lengths, rotated q and k, their frequencies */
     ignis__array *gradients[2], *sums = NULL, *own;
     ignis__address address;
     ignis__rotation rotation;
-    bool wgmma, turns_alone; /* the gradients, behind the kernels of attention */
+    bool wgmma, turns_alone; /* rotates the gradients after the kernels of attention */
     int next;
     if (!ignis__op_begin_backward(&op, "ignis_sdpa_packed", args))
         return ignis__failed();
@@ -32348,12 +32817,12 @@ static ignis_status ignis__sdpa_packed_backward(const ignis_backward_args *args)
                                         turns_alone || !packed.rope.heads ? NULL : &rotation);
     else
         ignis__attention_backward_run(&op, op.in[1]->dtype, p);
-    if (packed.rope.heads && turns_alone) /* back, where they are */
+    if (packed.rope.heads && turns_alone) /* rotates back in place */
         ignis__rope_rotate(&op, &packed.rope, op.in[1]->dtype, address, p->grad_q.row, address, p->grad_q.row, own, -1);
     return ignis__op_finish_backward_with_sums(&op, args, p->bias_dtype ? 2 : 1, gradients, sums);
 }
 
-/*  An array for so many heads of each row of qkv. */
+/*  Makes an array for `heads` heads of each row of qkv. */
 static ignis__array *ignis__sdpa_packed_new_heads(ignis__op *op, const ignis__attention *p, int heads)
 {
     ignis_shape shape = op->in[0]->shape;
@@ -32361,7 +32830,7 @@ static ignis__array *ignis__sdpa_packed_new_heads(ignis__op *op, const ignis__at
     return ignis__op_new(op, &shape, op->in[0]->dtype);
 }
 
-/*  Turns q and k into an array of their own. */
+/*  Rotates q and k into an array of their own. */
 static ignis__array *ignis__sdpa_packed_rotate(ignis__op *op, const ignis_rope_desc *desc, ignis__array *own,
                                                ignis__sdpa_packed *packed)
 {
@@ -32422,16 +32891,21 @@ IGNIS_API ignis_tensor ignis_sdpa_packed(ignis_tensor qkv, const ignis_sdpa_desc
     return result;
 }
 
-/*  How a cache is shared among blocks. */
+/*  >>ops.attention.decode - ignis_decode_sdpa: attention of one query to a cache of keys
+
+    Splits the keys of a sequence over blocks, then combines the splits. Nothing is recorded on the tape.
+    Uses: select, operands; kernels ATTENTION_DECODE and ATTENTION_DECODE_MMA. */
+
+/*  How a cache is split over blocks. */
 typedef struct ignis__decode_variant {
     char define[96];
     ignis__builtin kernel, combine_kernel;
-    int heads;                   /* query heads that a block does: it reads the keys once for all of them */
-    int keys;                    /* that a block walks over at a time */
-    int threads, shared, blocks; /* of a block; blocks that a multiprocessor should have */
+    int heads;                   /* query heads of a block: it reads the keys once for all of them */
+    int keys;                    /* that a block steps over at a time */
+    int threads, shared, blocks; /* of a block; blocks of an SM */
 } ignis__decode_variant;
 
-/*  Geometry of kernels/attention_decode_mma.cu and kernels/attention_decode.cu. */
+/*  Returns the geometry of kernels/attention_decode_mma.cu and kernels/attention_decode.cu. */
 static ignis__decode_variant ignis__decode_choose(const ignis__op *op, ignis_dtype dtype, const ignis__attention *p)
 {
     ignis__decode_variant variant = IGNIS__ZERO;
@@ -32463,7 +32937,8 @@ static ignis__decode_variant ignis__decode_choose(const ignis__op *op, ignis_dty
     return variant;
 }
 
-/*  While programs are recorded: those that devices of every kind choose, of rows that a window shows whole, or not. */
+/*  While programs are recorded: requests the kernels that devices of every kind choose, with rows inside a
+    window and beyond it. */
 IGNIS__COLD static void ignis__decode_request(ignis__op *op, ignis_dtype dtype, const ignis__attention *given)
 {
     ignis__attention p = *given;
@@ -32480,15 +32955,15 @@ IGNIS__COLD static void ignis__decode_request(ignis__op *op, ignis_dtype dtype, 
     op->as_major = 0;
 }
 
-/*  One block for each key head and split of its keys, then one for each query head. */
+/*  Launches one block for each key head and split of its keys, then one for each query head. */
 static void ignis__decode_run(ignis__op *op, ignis__attention *p, ignis_dtype dtype)
 {
     ignis__decode_variant variant = ignis__decode_choose(op, dtype, p);
     int64_t passes = ignis__ceil_div(p->heads / p->kv_heads, variant.heads), items = passes * p->kv_heads * p->batches;
     int64_t wanted = ignis__clamp((int64_t)variant.blocks * op->work.device->info.multiprocessors / items, 1, 1024);
     int per_split = (int)(ignis__ceil_div(ignis__ceil_div(p->window, wanted), variant.keys) * variant.keys);
-    int splits =
-        (int)ignis__ceil_div(p->window, per_split); /* what the query sees at most: without a window all keys */
+    int splits = (int)ignis__ceil_div(p->window,
+                                      per_split); /* the most keys that the query sees: without a window all of them */
     int64_t numbers = (int64_t)p->batches * p->heads * splits * (p->head_dim + 2);
     ignis__address scratch = ignis__op_write(op, ignis__op_new_row(op, numbers, ignis__wide_dtype(dtype)));
     void *parts[] = {p, &scratch, &per_split}, *combine[] = {p, &scratch, &splits};
@@ -32538,6 +33013,11 @@ IGNIS_API ignis_tensor ignis_decode_sdpa_with(ignis_tensor q, ignis_tensor k, ig
 
 /* ===============================================================================================================
    >>optim - optimizers: all parameters of one element type in one launch, state and schedule on the device.
+
+   The parts: optimizer (kinds and their options), parameter, table (rows for the kernels), step, optimizer_state.
+   Uses the rooms array, kernel, formula, tensor and ops. Kernels: OPTIM.
+   Invariants: the state is on the device, so a captured step can be replayed; the table is in the order of parameters.
+   Locks: an optimizer's own lock guards all of it; a call holds it until its work is queued.
    =============================================================================================================== */
 
 /*  A row of the table that the kernels read; kernels/optim.cu has the same. */
@@ -32638,7 +33118,8 @@ static ignis__optimizer *ignis__optimizer_hold(const char *call, ignis_optimizer
     return (ignis__optimizer *)ignis__handle_hold(call, &ignis__optimizers, handle.id);
 }
 
-/*  A new array of the optimizer, zeros like another one, of another dtype. On failure it may be there, for the caller to end. */
+/*  A new array of the optimizer, zeros like another one, of another dtype. On failure it may be there, for
+    the caller to end. */
 static bool ignis__optimizer_array(const char *call, const ignis__array *like, ignis_dtype dtype,
                                    ignis__array **claimed)
 {
@@ -32867,7 +33348,10 @@ static void ignis__optimizers_close(const char *call)
     }
 }
 
-/* --- parameters ------------------------------------------------------------------------------------------------------ */
+/*  >>train.parameter - the parameters of an optimizer: ignis_optimizer_add
+
+    Checks a leaf, claims its array, makes its state. Uses: optimizer, the room tensor. The optimizer is
+    locked. */
 
 IGNIS__COLD static bool ignis__parameter_check(const char *call, const ignis__optimizer *optimizer,
                                                ignis__tensor *tensor)
@@ -32894,7 +33378,7 @@ IGNIS__COLD static bool ignis__parameter_check(const char *call, const ignis__op
     return true;
 }
 
-/*  Room for one more parameter. */
+/*  Makes room for one more parameter. */
 static bool ignis__optimizer_grow(const char *call, ignis__optimizer *optimizer)
 {
     int wanted = optimizer->capacity ? 2 * optimizer->capacity : 16;
@@ -32920,11 +33404,11 @@ static bool ignis__optimizer_grow(const char *call, ignis__optimizer *optimizer)
     optimizer->row_count = 0;
     optimizer->is_written = false;
     optimizer->capacity = wanted;
-    ignis__optimizer_unclaim(call, &optimizer->table); /* made anew, larger, at the next step */
+    ignis__optimizer_unclaim(call, &optimizer->table); /* made again, larger, at the next step */
     return true;
 }
 
-/*  Steps that a new parameter has missed: all until now. */
+/*  Counts the steps that a new parameter has missed: all until now. */
 static bool ignis__parameter_missed(const char *call, const ignis__optimizer *optimizer, ignis__parameter *parameter)
 {
     ignis_array_desc desc = IGNIS__ZERO;
@@ -32945,7 +33429,7 @@ static bool ignis__parameter_missed(const char *call, const ignis__optimizer *op
     return ok;
 }
 
-/*  Takes a tensor in; what the parameter has got by the time of a failure is the caller's to end. */
+/*  Adds a tensor. After a failure the caller ends what the parameter has by then. */
 static bool ignis__parameter_start(const char *call, const ignis__optimizer *optimizer, ignis__parameter *parameter)
 {
     ignis_dtype dtype = parameter->tensor->dtype, wide = ignis__wide_dtype(dtype);
@@ -33000,12 +33484,16 @@ IGNIS__COLD IGNIS_API ignis_status ignis_optimizer_add(ignis_optimizer handle, i
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-/* --- the table ------------------------------------------------------------------------------------------------------- */
+/*  >>train.table - the table of parameters that the optimizer's kernels read
 
-/*  What a call on an optimizer writes to, beside the state. */
+    Gathered when gradients or memory have changed; its rows travel as kernel parameters, so nothing on the
+    host must live longer.
+    Uses: optimizer, parameter. The optimizer is locked. */
+
+/*  What a call on an optimizer writes besides the state. */
 typedef enum ignis__optim_writes { IGNIS__WRITES_DATA = 1, IGNIS__WRITES_GRADS = 2 } ignis__optim_writes;
 
-/*  The row of a parameter; false without failure in *ok when it has no gradient, or no elements. */
+/*  Fills the row of a parameter. False, with *ok still true, if it has no gradient, or no elements. */
 static bool ignis__parameter_row(const ignis__work *work, ignis__parameter *parameter, unsigned writes,
                                  ignis__optim_row *row, bool *ok)
 {
@@ -33033,7 +33521,7 @@ static bool ignis__parameter_row(const ignis__work *work, ignis__parameter *para
     return *ok && row->count > 0;
 }
 
-/*  Writes rows to the table. They travel as parameters of a kernel, so nothing of the host's needs to stay. */
+/*  Writes rows to the table. They travel as parameters of a kernel, so nothing on the host needs to stay. */
 static bool ignis__optimizer_write(const ignis__work *work, ignis__optimizer *optimizer, int count, ignis_dtype dtype)
 {
     unsigned grid[3] = {1, 1, 1}, block[3] = {64, 1, 1};
@@ -33066,7 +33554,8 @@ static bool ignis__optimizer_table(const char *call, ignis__optimizer *optimizer
     return optimizer->table != NULL;
 }
 
-/*  Writes the first rows to the table; those of a capture to a table of its own, which its graph then finds as it is now. */
+/*  Writes the first rows to the table. A capture has a table of its own, which its graph then finds as it is
+    now. */
 static bool ignis__optimizer_renew(const ignis__work *work, ignis__optimizer *optimizer, int count, ignis_dtype dtype)
 {
     ignis__capture *capture = ignis__capture_on(optimizer->device);
@@ -33083,7 +33572,7 @@ static bool ignis__optimizer_renew(const ignis__work *work, ignis__optimizer *op
     return ignis__capture_resume(work->call, capture) && ok;
 }
 
-/*  Takes a row into the table, as number `at`; returns whether the table has another one there. */
+/*  Sets row `at` of the table. Returns whether the table had another one there. */
 static bool ignis__optimizer_row(ignis__optimizer *optimizer, int at, const ignis__optim_row *row)
 {
     bool changed = at >= optimizer->row_count || memcmp(row, &optimizer->rows[at], sizeof *row) != 0;
@@ -33091,7 +33580,8 @@ static bool ignis__optimizer_row(ignis__optimizer *optimizer, int at, const igni
     return changed;
 }
 
-/*  Brings the table up to date: the parameters that have a gradient, ordered by element type, and behind them those that miss a step. */
+/*  Updates the table: the parameters with a gradient, ordered by element type, and after them those that miss
+    a step. */
 static bool ignis__optimizer_gather(const ignis__work *work, ignis__optimizer *optimizer, unsigned writes)
 {
     ignis_dtype dtype, some = IGNIS_F32;
@@ -33108,8 +33598,9 @@ static bool ignis__optimizer_gather(const ignis__work *work, ignis__optimizer *o
             optimizer->parameters[i].has_row = ignis__parameter_row(work, &optimizer->parameters[i], writes, &row, &ok);
             if (!optimizer->parameters[i].has_row)
                 continue;
-            row.chunk =
-                row.count <= 128 * 1024 ? 1024 : 8192; /* small ones are spread: they take as long as one block does */
+            row.chunk = row.count <= 128 * 1024
+                            ? 1024
+                            : 8192; /* small ones have more blocks: they take as long as one block does */
             row.first_block = optimizer->blocks_of[dtype];
             row.first_step = optimizer->steps_of[dtype];
             optimizer->blocks_of[dtype] += ignis__ceil_div(row.count, row.chunk);
@@ -33132,7 +33623,7 @@ static bool ignis__optimizer_gather(const ignis__work *work, ignis__optimizer *o
     return ok;
 }
 
-/*  For profiles: what a step reads and writes of parameters of a dtype. */
+/*  For profiles: returns the bytes that a step reads and writes for parameters of a dtype. */
 IGNIS__COLD static double ignis__optimizer_bytes(const ignis__optimizer *optimizer, ignis_dtype dtype)
 {
     double bytes = 0;
@@ -33149,8 +33640,8 @@ IGNIS__COLD static double ignis__optimizer_bytes(const ignis__optimizer *optimiz
     return bytes;
 }
 
-/*  Launches a kernel for the rows of every element type: params at table_at and behind become the rows and their count, *squares that of its
-    first block. */
+/*  Launches a kernel for the rows of every element type. params from table_at on become the rows and their
+    count, *squares the one of its first block. */
 static bool ignis__optimizer_launch(const ignis__work *work, ignis__optimizer *optimizer, ignis__builtin builtin,
                                     int table_at, void **params, ignis__address *squares)
 {
@@ -33216,7 +33707,7 @@ static ignis_status ignis__optimizer_end(ignis__optimizer *optimizer, const igni
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-/*  An element type that the step compiles anyway, for the kernels that do not care. */
+/*  Returns an element type that the step compiles anyway, for kernels that do not depend on it. */
 static ignis_dtype ignis__optimizer_dtype(const ignis__optimizer *optimizer)
 {
     ignis_dtype dtype = IGNIS_F16;
@@ -33225,7 +33716,10 @@ static ignis_dtype ignis__optimizer_dtype(const ignis__optimizer *optimizer)
     return dtype;
 }
 
-/* --- step, clipping, zero -------------------------------------------------------------------------------------------- */
+/*  >>train.step - ignis_optimizer_step, ignis_clip_grad_norm, ignis_optimizer_zero_grad, and Muon's
+
+    orthogonalization Step count, learning rate and clipping advance on the device. Uses: table, the matmul
+    folder (Muon). */
 
 static bool ignis__optimizer_advance(const ignis__work *work, ignis__optimizer *optimizer, ignis__address *state)
 {
@@ -33247,14 +33741,14 @@ static bool ignis__optimizer_advance(const ignis__work *work, ignis__optimizer *
                       &optimizer->scale.backoff,
                       &optimizer->scale.lowest,
                       &optimizer->scale.interval};
-    while (block[0] < 512 && block[0] < 2 * (unsigned)rows) /* two threads a row; kernels/optim.cu has the most, too */
+    while (block[0] < 512 && block[0] < 2 * (unsigned)rows) /* two threads a row; kernels/optim.cu has the same limit */
         block[0] *= 2;
-    ignis__cost(0, 0, 0); /* the arrays are for the kernel behind it */
+    ignis__cost(0, 0, 0); /* the arrays belong to the kernel after it */
     return function && ignis__work_write(work, optimizer->table, &table) &&
            ignis__builtin_launch(work, IGNIS__BUILTIN_OPTIM_ADVANCE, function, one, block, 0, params);
 }
 
-/*  The norm of all gradients, for the next step. max_norm 0: where it is not known, and they are not clipped. */
+/*  Computes the norm of all gradients for the next step. max_norm 0: it is not known, and nothing is clipped. */
 static bool ignis__optimizer_norm(const ignis__work *work, ignis__optimizer *optimizer, double max_norm)
 {
     unsigned one[3] = {1, 1, 1}, block[3] = {256, 1, 1};
@@ -33287,7 +33781,8 @@ static bool ignis__optimizer_norm(const ignis__work *work, ignis__optimizer *opt
     return ok;
 }
 
-/*  About the nearest orthogonal matrix to `second`, times sqrt(k), in its place: Newton-Schulz, Jordan's coefficients, by the smaller side. */
+/*  Replaces `second` by nearly the nearest orthogonal matrix times sqrt(k): Newton-Schulz with Jordan's
+    coefficients, along the smaller side. */
 static bool ignis__muon_orthogonalize(const ignis__optimizer *optimizer, const ignis__parameter *parameter)
 {
     const ignis_shape *shape = &parameter->data->shape;
@@ -33322,7 +33817,7 @@ static bool ignis__muon_orthogonalize(const ignis__optimizer *optimizer, const i
     return ignis_scope_end(scope) == IGNIS_OK && ok;
 }
 
-/*  All matrices that have a gradient. */
+/*  As ignis__muon_orthogonalize, for all matrices that have a gradient. */
 static bool ignis__muon_orthogonalize_all(const ignis__optimizer *optimizer)
 {
     const ignis__parameter *parameter;
@@ -33421,7 +33916,10 @@ IGNIS_API ignis_tensor ignis_scale_loss(ignis_optimizer handle, ignis_tensor los
     return result;
 }
 
-/* --- looking at and changing the state ------------------------------------------------------------------------------- */
+/*  >>train.optimizer_state - reads and changes an optimizer's state: ignis_optimizer_query, _set_lr, _state
+
+    State parts are arrays that a program saves and restores.
+    Uses: optimizer. Reading waits for the stream. */
 
 IGNIS_API ignis_status ignis_optimizer_set_lr(ignis_optimizer handle, double lr)
 {

@@ -4,6 +4,7 @@
     few.
     Uses: the room array. Invariant: a shape has at most IGNIS_MAX_DIMS dimensions; strides count elements, 0
     repeats. */
+
 /*  One run of a formula: the shapes of its result and of the inputs that are arrays. Input `count` is the
     incoming gradient. */
 typedef struct ignis__formula_run {

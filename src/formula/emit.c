@@ -4,6 +4,7 @@
     packs.
     Uses: derivative. Invariant: the words that launch.c fills are in the order that ignis__formula_plan_words
     gives them. */
+
 /*  How a kernel uses the elements: each one is a result; or they are reduced along rows of packs, or down
     columns of packs. */
 enum { IGNIS__FORMULA_EACH, IGNIS__FORMULA_ROWS, IGNIS__FORMULA_COLUMNS };

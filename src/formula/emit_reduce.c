@@ -3,6 +3,7 @@
     Writes the state of the reduction, how states combine in a thread, a team and a block, and the kernel that
     combines chunks.
     Uses: emit. Invariant: states combine in a fixed order, so the same shape has the same bits. */
+
 /*  Returns whether integers are summed for their mean: exactly, in 64 bits and the upper 32 bits of the sum. */
 static bool ignis__formula_is_integer_mean(const ignis__formula_writer *w)
 {

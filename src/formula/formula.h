@@ -1,6 +1,9 @@
 #ifndef IGNIS_NO_TENSORS
 
-/* >>formula - formulas: any expression, element by element ------------------------------------------------------ */
+/* >>formula - formulas: any expression, element by element ------------------------------------------------------
+
+   A formula is a text such as "a*x + y". It becomes one kernel, compiled when it is first used.
+   Threads: every function may be called from any thread. Streams: work is queued on the current stream. */
 
 #define IGNIS_MAX_INPUTS 16 /* of a formula */
 

@@ -1,8 +1,8 @@
 /*  >>formula.inputs - checks of inputs, the dtype and shape of results, and values among the inputs
 
     Every formula begins here, of arrays and of tensors. A value travels in a handle that names one of the
-    thread's last
-    IGNIS__VALUES values. Uses: cache, broadcast. Locks: none; values belong to the thread. */
+    thread's last IGNIS__VALUES values. Uses: cache, broadcast. Locks: none; values belong to the thread. */
+
 /*  Finds the shape that all inputs broadcast to, by NumPy's rules. */
 static bool ignis__formula_broadcast_shape(const char *call, const ignis__formula *formula, ignis__formula_run *run)
 {

@@ -2,6 +2,7 @@
 
     Chooses packs, teams and chunks from shapes and addresses, fills the parameter's words, launches.
     Uses: broadcast, emit (its layout of words), kernel. The device is entered and the arrays are held. */
+
 /*  Starts a spec with what does not depend on shapes, strides and addresses. */
 static void ignis__formula_spec_begin(const ignis__formula_run *run, ignis__formula_spec *spec)
 {

@@ -1,8 +1,7 @@
 /*  >>formula.lexer - the tokens of a formula, and its limits
 
     Splits a text into names, numbers and operators. After the first error every token is the end of the text,
-    so the parser
-    stops by itself and the error with its column is reported once. */
+    so the parser stops by itself and the error with its column is reported once. */
 
 #define IGNIS__FORMULA_TERMS 1000
 #define IGNIS__FORMULA_NAMES 300

@@ -2,6 +2,7 @@
 
     Recursive descent over the lexer's tokens. Equal terms are one term; constants are folded where C would.
     Uses: functions, lexer. Returns the index of a term; after an error the result is not used. */
+
 /*  Returns the term equal to `wanted`; adds it if there is none. */
 static int ignis__formula_add_term(ignis__formula_parser *r, const ignis__formula_term *wanted)
 {

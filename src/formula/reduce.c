@@ -3,6 +3,7 @@
     A reduction over dimensions that are not neighbours runs in two steps or more; the value between them has
     the wide type.
     Uses: launch. Invariant: argmax, argmin and saved positions are never reduced in steps. */
+
 /*  Returns whether other dimensions are between the reduced ones. may: whether that could be so if dimensions
     of 1 were larger. */
 static bool ignis__formula_reduces_in_steps(const ignis__formula_run *run, bool may)

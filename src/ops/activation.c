@@ -1,6 +1,9 @@
-/* >>ops.pointwise - activations: functions of one element, which save their input ------------------------------------------ */
+/*  >>ops.activation - relu, gelu, silu and silu_mul: functions of one element, which save their input
 
-/*  out = kernel(a, ...): up to three arrays of one shape. */
+    Each is a row of a table: the kernel, its backward kernel, its name.
+    Uses: operation; kernels ACTIVATION. */
+
+/*  Launches an elementwise kernel: out = kernel(a, ...), with up to three arrays of one shape. */
 static ignis__array *ignis__op_elementwise(ignis__op *op, ignis__builtin builtin, int count, ignis__array *const *from)
 {
     ignis__array *out = ignis__op_new_like(op, from[0]);
@@ -16,7 +19,7 @@ static ignis__array *ignis__op_elementwise(ignis__op *op, ignis__builtin builtin
 }
 
 typedef struct ignis__activation {
-    const char *call; /* behind ignis_ the name of the rule */
+    const char *call; /* the name of the rule comes after ignis_ */
     ignis__builtin forward, backward;
 } ignis__activation;
 

@@ -1,4 +1,9 @@
-/*  The running averages, held. Reports what does not fit. */
+/*  >>ops.batch_norm - ignis_batch_norm: statistics of each channel, and running averages
+
+    Checks the running arrays, and ends in channel_norm. Training moves the running averages on the current
+    stream. */
+
+/*  Holds the running averages. Reports what does not fit. */
 static bool ignis__batch_norm_running(ignis__op *op, const ignis_batch_norm_desc *desc, int64_t channels,
                                       ignis__array **running)
 {
@@ -57,7 +62,7 @@ IGNIS_API ignis_tensor ignis_batch_norm(ignis_tensor x, ignis_tensor w, ignis_te
                        ignis__shape_write(&op.in[0]->shape).text, (long long)p.sizes.rows);
     has = has && ignis__batch_norm_running(&op, &d, p.sizes.channels, running);
     if (!d.eval && ignis__thread_now()->random.again)
-        has = false; /* a checkpoint runs its function again, and they have moved the first time */
+        has = false; /* a checkpoint runs its function again; they moved the first time */
     result =
         ignis__channel_norm_end(&op, "batch_norm", &p, d.momentum == 0 ? 0.1 : d.momentum, d.eps, has ? running : NULL);
     for (i = 0; i < 2; i++)

@@ -1,12 +1,16 @@
-/* >>ops.pointwise - add, sub, mul: the second operand may axis over the first -------------------------------------------- */
+/*  >>ops.binary - add, sub, mul: the second operand may broadcast to the first
+
+    The gradient of the second operand is summed along the axis of the broadcast. Uses: operation, sum;
+    kernels POINTWISE. */
 
 typedef struct ignis__binary_params {
     ignis__axis axis;     /* of the second operand; n = 1 for equal shapes */
     ignis_shape shape;    /* of the second operand */
-    int saved_a, saved_b; /* places among the saved arrays, -1: not saved */
+    int saved_a, saved_b; /* indices of the saved arrays, -1: not saved */
 } ignis__binary_params;
 
-/*  The second operand's gradient: factor * the sum of g, or of g * a, over where it was spread. */
+/*  Computes the second operand's gradient: factor times the sum of g, or of g * a, along the axis of its
+    broadcast. */
 static ignis__array *ignis__binary_reduce(ignis__op *op, ignis__array *g, ignis__array *a, double factor,
                                           const ignis__binary_params *p)
 {
@@ -16,7 +20,7 @@ static ignis__array *ignis__binary_reduce(ignis__op *op, ignis__array *g, ignis_
     return gradient;
 }
 
-/*  A new array of g's shape: an elementwise kernel of two arrays, the second of which may spread. */
+/*  Makes an array of g's shape by an elementwise kernel of two arrays; the second may broadcast. */
 static ignis__array *ignis__binary_launch(ignis__op *op, ignis__builtin same, ignis__builtin broadcast, ignis__array *a,
                                           ignis__array *b, const ignis__axis *axis)
 {
@@ -25,7 +29,7 @@ static ignis__array *ignis__binary_launch(ignis__op *op, ignis__builtin same, ig
     int64_t span = axis->n * axis->inner, inner = axis->inner;
     void *params[] = {&to, &from_a, &from_b, &span, &inner, &a->numel};
     bool is_same = axis->n == 1;
-    ignis__request_builtin(same, a->dtype); /* what other sizes take */
+    ignis__request_builtin(same, a->dtype); /* for other sizes */
     ignis__request_builtin(broadcast, a->dtype);
     if (is_same)
         params[3] = &a->numel;
@@ -42,7 +46,7 @@ static ignis__array *ignis__op_scaled(ignis__op *op, ignis__array *from, double 
     return out;
 }
 
-/*  Records what the gradient of an operand takes at other sizes, where it was spread, or was not. */
+/*  Requests the kernels that the gradient of an operand needs at other sizes, with a broadcast or without. */
 static void ignis__binary_record(ignis_array gradient, double sign)
 {
     ignis_array_info info;
@@ -53,7 +57,7 @@ static void ignis__binary_record(ignis_array gradient, double sign)
         ignis__request_builtin(IGNIS__BUILTIN_SCALE, info.dtype);
 }
 
-/*  a + b and a - b: g for a; g or -g for b, summed over where b was spread. */
+/*  Computes the gradients of a + b and a - b: g for a; g or -g for b, summed where b was broadcast. */
 static ignis_status ignis__add_sub_backward(const char *call, const ignis_backward_args *args, double sign)
 {
     const ignis__binary_params *p = (const ignis__binary_params *)args->params;

@@ -1,3 +1,8 @@
+/*  >>ops.cast - ignis_cast: converts elements to another dtype
+
+    The gradient is cast back.
+    Uses: operation; the conversions of the room array. */
+
 static ignis__array *ignis__op_cast(ignis__op *op, ignis__array *from, ignis_dtype dtype)
 {
     ignis__array *out = ignis__op_new(op, &from->shape, dtype);

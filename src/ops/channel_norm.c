@@ -1,4 +1,7 @@
-/* >>ops.image - batch_norm, group_norm ----------------------------------------------------------------------------------------- */
+/*  >>ops.channel_norm - batch_norm and group_norm: statistics over pixels, for each channel or group
+
+    Plans how blocks share x, launches statistics, normalization and the backward.
+    Uses: operation; kernels CHANNEL_NORM. */
 
 /*  The parameter of the kernels: see kernels/channel_norm.cu. */
 typedef struct ignis__channel_sizes {
@@ -12,7 +15,8 @@ typedef struct ignis__channel_norm {
     ignis__channel_sizes sizes;
 } ignis__channel_norm;
 
-/*  How the kernels that go through all of x share it out. addresses: of all arrays of its type, by or. */
+/*  Plans the kernels that read all of x. addresses: the bitwise or of the addresses of all arrays of its
+    dtype. */
 static void ignis__channels_plan(ignis__op *op, ignis_dtype dtype, ignis__address addresses, ignis__channel_sizes *s,
                                  unsigned *threads, int64_t *blocks)
 {
@@ -29,7 +33,7 @@ static void ignis__channels_plan(ignis__op *op, ignis_dtype dtype, ignis__addres
     *blocks = ignis__clamp(tiles * s->parts, 1, INT32_MAX);
 }
 
-/*  Kernels that have a warp for each group. */
+/*  Launches a kernel with a warp for each group. */
 static void ignis__channels_launch_groups(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype,
                                           const ignis__channel_sizes *s, void **params)
 {
@@ -37,7 +41,7 @@ static void ignis__channels_launch_groups(ignis__op *op, ignis__builtin builtin,
                          params);
 }
 
-/*  Saved: x, w, means, rstds. */
+/*  Computes the gradients. Saved: x, w, means, rstds. */
 static ignis_status ignis__channel_norm_backward(const ignis_backward_args *args)
 {
     const ignis__channel_norm *p = (const ignis__channel_norm *)args->params;
@@ -92,7 +96,7 @@ static ignis_status ignis__channel_norm_backward(const ignis_backward_args *args
     return ignis__op_finish_backward(&op, args, 3, gradients);
 }
 
-/*  Ends an operation on x, w and b, whose sizes are known. running: mean and variance, held; null: none. */
+/*  Ends an operation on x, w and b, whose sizes are known. running: mean and variance, held; NULL: none. */
 static ignis_tensor ignis__channel_norm_end(ignis__op *op, const char *name, ignis__channel_norm *p, double momentum,
                                             double eps, ignis__array *const *running)
 {

@@ -1,3 +1,8 @@
+/*  >>ops.check - checks that many operations share: dtypes, shapes, dimensions, eps
+
+    Each reports the operation's first failure and returns whether the operation is still ok.
+    Uses: operation. Messages name the argument as the public function does. */
+
 IGNIS__ONE_COPY static bool ignis__op_same_dtype(ignis__op *op, int input, const char *name)
 {
     if (op->in[input]->dtype != op->in[0]->dtype)
@@ -31,7 +36,7 @@ IGNIS__ONE_COPY static bool ignis__op_same_shape(ignis__op *op, int input, const
     return op->ok;
 }
 
-/*  Whether an input is a row of n elements, one for each of the last dimension of the first one. */
+/*  Checks that an input is a row of n elements, one for each element of the first input's last dimension. */
 static bool ignis__op_is_row(ignis__op *op, int input, const char *name, int64_t n)
 {
     const ignis_shape *shape = &op->in[input]->shape;
@@ -41,7 +46,8 @@ static bool ignis__op_is_row(ignis__op *op, int input, const char *name, int64_t
     return op->ok;
 }
 
-/*  What is added to a variance; 0 is 1e-5. As f32 it is a normal number, or rows of zeros would be divided by 0. */
+/*  Checks the eps that is added to a variance; 0 becomes 1e-5. As f32 it is a normal number: otherwise rows
+    of zeros would be divided by 0. */
 static bool ignis__op_eps(ignis__op *op, double *eps)
 {
     static const double smallest = 1.1754943508222875e-38; /* 2^-126 */
@@ -54,7 +60,7 @@ static bool ignis__op_eps(ignis__op *op, double *eps)
     return op->ok;
 }
 
-/*  An array that a desc names is on the operation's device. */
+/*  Checks that an array that a desc names is on the operation's device. */
 static bool ignis__op_same_device(ignis__op *op, const ignis__array *array, const char *name)
 {
     if (array->storage->device != op->work.device)
@@ -63,7 +69,7 @@ static bool ignis__op_same_device(ignis__op *op, const ignis__array *array, cons
     return op->ok;
 }
 
-/*  A dimension by number, from the last one on backwards where negative. */
+/*  Checks the number of a dimension; a negative one counts from the last dimension. */
 static bool ignis__op_dim(ignis__op *op, int *dim, const char *name)
 {
     int ndim = op->in[0]->shape.ndim;
@@ -75,14 +81,14 @@ static bool ignis__op_dim(ignis__op *op, int *dim, const char *name)
     return op->ok;
 }
 
-/*  Sums and statistics are in this. */
+/*  Returns the dtype of sums and statistics. */
 static ignis_dtype ignis__wide_dtype(ignis_dtype dtype) { return dtype == IGNIS_F64 ? IGNIS_F64 : IGNIS_F32; }
 
-/*  What ignis_wide is in kernels, in an array. */
+/*  Returns the dtype of an array of ignis_wide, which kernels sum in. */
 static ignis_dtype ignis__sum_dtype(ignis_dtype dtype)
 {
     return ignis__dtype_is_int(dtype) ? IGNIS_I64 : ignis__wide_dtype(dtype);
 }
 
-/*  Elements of 16 bytes, which a thread reads at a time. */
+/*  Returns how many elements 16 bytes hold, which a thread reads at a time. */
 static int64_t ignis__pack_elements(ignis_dtype dtype) { return 16 / ignis__dtypes[dtype].size; }

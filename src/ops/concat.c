@@ -1,6 +1,10 @@
-/* >>ops.shape - concat, split, slice ------------------------------------------------------------------------------------------- */
+/*  >>ops.concat - ignis_concat and ignis_stack: tensors joined along a dimension
 
-/*  Copies rows of `length` elements between arrays whose rows are `to_row` and `from_row` elements apart, from and to an offset. */
+    Copies rows of each tensor into the result; more tensors than one operation takes are joined in steps.
+    Uses: operation, split (the gradient is slices). */
+
+/*  Copies rows of `length` elements between arrays with row strides `to_row` and `from_row`, from and to an
+    offset. */
 static void ignis__op_copy_rows(ignis__op *op, ignis__array *to, int64_t to_offset, int64_t to_row, ignis__array *from,
                                 int64_t from_offset, int64_t from_row, int64_t length, int64_t rows)
 {
@@ -37,8 +41,8 @@ static ignis_status ignis__concat_backward(const ignis_backward_args *args)
     return ignis__op_finish_backward(&op, args, args->input_count, gradients);
 }
 
-/*  Up to IGNIS__OP_INPUTS tensors; those from `joined` on get a dimension of 1 at dim first, for a stack. first: the number that the caller knows the
-    first one by, for messages. */
+/*  Joins up to IGNIS__OP_INPUTS tensors. Tensors from `joined` on first get a dimension of 1 at dim, for a
+    stack. first: the caller's number of the first tensor, for messages. */
 static ignis_tensor ignis__concat_one_op(const char *call, const ignis_tensor *tensors, int count, int dim, int joined,
                                          int first)
 {

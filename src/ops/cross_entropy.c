@@ -1,4 +1,10 @@
-/*  log(sum of exp(x)) of each row in two parts: the maximum and what it lacks, as views, [..., 1]. False: reported. */
+/*  >>ops.cross_entropy - ignis_cross_entropy: checks, label smoothing, and losses of rows
+
+    Without smoothing the kernels of cross_entropy_launch do all; with it a formula over log-sums. Uses: loss,
+    map. */
+
+/*  Computes log(sum of exp(x)) of each row in two parts: the maximum and the rest, as views [..., 1]. False,
+    and reported, on failure. */
 static bool ignis__cross_entropy_sums(const char *call, ignis_tensor x, ignis_tensor targets,
                                       ignis__cross_entropy *entropy, ignis_tensor *max, ignis_tensor *rest)
 {
@@ -29,8 +35,9 @@ static bool ignis__cross_entropy_sums(const char *call, ignis_tensor x, ignis_te
     return rest->id != 0;
 }
 
-/*  Against the target q, which is 1 - e at its class and e / n everywhere: the sum of q (m - x + l), whose gradient is exp(x - m - l) - q. So it is
-    said, instead of found through m and l, the parts of the logarithms of the rows' sums, from which it would take another walk. */
+/*  Computes the loss against the target q, which is 1 - e at its class plus e / n everywhere: the sum of q (m
+    - x + l), with the gradient exp(x - m - l) - q. The formula states that gradient: derived through m and l,
+    the parts of the log-sums, it would need another pass. */
 static ignis_tensor ignis__soft_cross_entropy(const char *call, ignis_tensor x, ignis_tensor targets,
                                               const ignis_cross_entropy_desc *desc)
 {

@@ -1,11 +1,16 @@
-/* >>ops.loss --------------------------------------------------------------------------------------------------------------- */
+/*  >>ops.loss - kernels of cross_entropy: how rows are distributed, one pass forward with the gradient
+
+    Blocks keep running over rows; a few rows run in one block. The log-sum of a row has two parts, so no
+    digits are lost.
+    Uses: row_launch; kernels SOFTMAX. Sums of losses have a fixed order. */
 
 typedef struct ignis__cross_entropy {
     int64_t rows, classes, stride, ignore_index;
     int mean, target_bytes;
 } ignis__cross_entropy;
 
-/*  Saved: the gradients themselves of the inputs that need one, of a loss whose gradient is 1, and nobody else's. */
+/*  Scales the gradients. Saved: the gradients of the inputs that need one, for a loss gradient of 1; nobody
+    else has them. */
 static ignis_status ignis__cross_entropy_rescale(const ignis_backward_args *args)
 {
     ignis__op op;
@@ -41,7 +46,7 @@ static ignis_status ignis__cross_entropy_rescale(const ignis_backward_args *args
     return ignis__op_finish_backward(&op, args, args->input_count, made);
 }
 
-/*  The gradient from what forward has found out of the rows. It may take the logits' place. */
+/*  Computes the gradient from the results of forward. It may replace the logits. */
 static void ignis__cross_entropy_launch_backward(ignis__op *op, ignis__cross_entropy *entropy, ignis_dtype dtype,
                                                  ignis__address gradient, ignis__address grad, ignis__address logits,
                                                  ignis__address targets, ignis__address log_sums, ignis__address scale)
@@ -53,14 +58,14 @@ static void ignis__cross_entropy_launch_backward(ignis__op *op, ignis__cross_ent
                       &entropy->rows,   &entropy->classes,
                       &entropy->stride, &entropy->ignore_index,
                       &scale,           &plan.packed};
-    if (plan.warp) { /* there is no such kernel */
+    if (plan.warp) { /* no such kernel exists */
         plan.threads = ignis__row_threads(entropy->classes, ignis__row_share(dtype, true), 512);
         plan.blocks = entropy->rows;
     }
     ignis__op_launch_row(op, IGNIS__BUILTIN_CROSS_ENTROPY_BACKWARD, dtype, plan.blocks, plan.threads, params);
 }
 
-/*  Saved: logits, targets, log_sums, scale. */
+/*  Computes the gradient of the logits. Saved: logits, targets, log_sums, scale. */
 static ignis_status ignis__cross_entropy_backward(const ignis_backward_args *args)
 {
     ignis__op op;
@@ -86,13 +91,13 @@ static ignis_status ignis__cross_entropy_backward(const ignis_backward_args *arg
     return ignis__op_finish_backward(&op, args, 1, &made);
 }
 
-/*  What the kernels of all rows do not do. */
+/*  Returns whether a desc needs options that the kernels of all rows lack. */
 static bool ignis__cross_entropy_is_soft(const ignis_cross_entropy_desc *desc)
 {
     return desc && (desc->label_smoothing != 0 || desc->reduction == IGNIS_REDUCTION_NONE);
 }
 
-/*  The logits are an input, or are to be made of one: so many rows of `columns`. */
+/*  Checks the options. Logits: an input, or computed here as [rows, columns]. */
 static bool ignis__cross_entropy_prepare(ignis__op *op, const ignis_cross_entropy_desc *desc, int64_t rows,
                                          int64_t columns, const ignis__array *targets, ignis__cross_entropy *entropy)
 {
@@ -122,25 +127,25 @@ static bool ignis__cross_entropy_prepare(ignis__op *op, const ignis_cross_entrop
     return true;
 }
 
-/*  f16 does not hold the gradient of a mean before it is scaled up; other types do, and forward has all that it needs at hand. */
+/*  Returns whether forward makes the gradient too: f16 does not hold the gradient of a mean before it is
+    scaled up. */
 static bool ignis__cross_entropy_is_fused(ignis_dtype dtype) { return dtype != IGNIS_F16; }
 
 typedef struct ignis__cross_entropy_work {
     ignis__address loss, scale, log_sums, gradient, logits, targets, losses, count;
     ignis__rows plan;
     ignis__builtin builtin;
-    bool counts; /* the kernel finds out itself which rows are not ignored */
-    bool part;   /* these are some of the rows, whose count is there */
+    bool counts; /* the kernel counts the rows that are not ignored itself */
+    bool part;   /* these are some of the rows; their count is known */
 } ignis__cross_entropy_work;
 
-#define IGNIS__ONE_BLOCK_ROWS \
-    128                        /* that one block, a warp a row, is through with sooner than three launches are made */
-#define IGNIS__COUNT_BLOCKS 64 /* and a count of these, and one more number, is what they leave */
-#define IGNIS__ROWS_EXACT 2    /* for packed: all rows are whole packs of 16 bytes */
-#define IGNIS__LOSS_WARP_THREADS 640 /* of a block that makes no gradient, of rows that a warp has */
-#define IGNIS__LOSS_THREADS 256      /* and of those that a block has */
-#define IGNIS__ROUND_BLOCKS 7 /* on a multiprocessor, each with a row in flight: one more is 4 % slower on an H200 */
-#define IGNIS__SHORT_ROW 16   /* elements of a row that a thread has, of few rows */
+#define IGNIS__ONE_BLOCK_ROWS 128    /* one block, a warp for each row, is faster than three launches */
+#define IGNIS__COUNT_BLOCKS 64       /* and one more number: the counts that they leave */
+#define IGNIS__ROWS_EXACT 2          /* for packed: all rows are full packs of 16 bytes */
+#define IGNIS__LOSS_WARP_THREADS 640 /* of a block without gradient, for rows that a warp reads */
+#define IGNIS__LOSS_THREADS 256      /* of a block that reads a row */
+#define IGNIS__ROUND_BLOCKS 7        /* on an SM, each with a row in flight: one more is 4 % slower on an H200 */
+#define IGNIS__SHORT_ROW 16          /* elements of a row for a thread, with few rows */
 
 static bool ignis__cross_entropy_fits_one_block(const ignis__cross_entropy *entropy,
                                                 const ignis__cross_entropy_work *work)
@@ -148,7 +153,8 @@ static bool ignis__cross_entropy_fits_one_block(const ignis__cross_entropy *entr
     return work->plan.warp && entropy->rows <= IGNIS__ONE_BLOCK_ROWS && !work->part;
 }
 
-/*  How the rows are shared out. Blocks stay for many rows, as many as the device holds at a time, so that few have something to hand over. */
+/*  Plans the rows. With many rows, blocks keep running: as many as the device holds at a time, so that few
+    hand over results. */
 static void ignis__cross_entropy_plan(ignis__op *op, const ignis__cross_entropy *entropy,
                                       ignis__cross_entropy_work *work, ignis_dtype dtype)
 {
@@ -171,7 +177,7 @@ static void ignis__cross_entropy_plan(ignis__op *op, const ignis__cross_entropy 
                     : plan->packed != IGNIS__ROWS_EXACT ? IGNIS__BUILTIN_CROSS_ENTROPY_BLOCK
                     : plan->threads <= 128              ? IGNIS__BUILTIN_CROSS_ENTROPY_ROUND
                                                         : IGNIS__BUILTIN_CROSS_ENTROPY_EXACT;
-    ignis__request_builtin(IGNIS__BUILTIN_CROSS_ENTROPY_COUNT, dtype); /* what other numbers of rows take */
+    ignis__request_builtin(IGNIS__BUILTIN_CROSS_ENTROPY_COUNT, dtype); /* for other numbers of rows */
     ignis__request_builtin(IGNIS__BUILTIN_CROSS_ENTROPY_WARP, dtype);
     if (!work->gradient)
         ignis__request_builtin(IGNIS__BUILTIN_CROSS_ENTROPY_LOSS_WARP, dtype);
@@ -197,7 +203,7 @@ static void ignis__cross_entropy_launch(ignis__op *op, ignis__cross_entropy *ent
                     &work->logits,     &work->targets,   &entropy->target_bytes, &entropy->rows,
                     &entropy->classes, &entropy->stride, &entropy->ignore_index, &entropy->mean,
                     &work->losses,     &work->count,     &work->plan.packed,     &work->plan.kept};
-    if (ignis__cross_entropy_fits_one_block(entropy, work)) { /* it has the first twelve */
+    if (ignis__cross_entropy_fits_one_block(entropy, work)) { /* it takes the first twelve */
         int64_t threads = entropy->classes > IGNIS__SHORT_ROW ? dtype == IGNIS_F64 ? 256 : 1024
                                                               : 32 * ignis__ceil_div(entropy->rows, 32);
         ignis__op_launch_row(op, IGNIS__BUILTIN_CROSS_ENTROPY_FEW, dtype, 1, (unsigned)ignis__clamp(threads, 32, 1024),
@@ -210,12 +216,12 @@ static void ignis__cross_entropy_launch(ignis__op *op, ignis__cross_entropy *ent
                      rows);
 }
 
-/*  What forward gives. The logarithms of the rows' sums of exp(x) have two parts: [2, rows], the maximum and what it lacks. */
+/*  The results of forward. The log-sums of rows have two parts: [2, rows], the maximum and the rest. */
 typedef struct ignis__cross_entropy_results {
     ignis__array *loss, *scale, *log_sums;
 } ignis__cross_entropy_results;
 
-/*  Of op->in[0] and the targets op->in[1]; the gradient is written unless null. */
+/*  Runs forward on op->in[0] and the targets op->in[1]. Writes the gradient unless it is NULL. */
 static void ignis__cross_entropy_forward(ignis__op *op, ignis__cross_entropy *entropy,
                                          const ignis__cross_entropy_results *found, ignis__array *gradient)
 {

@@ -1,6 +1,9 @@
-/* >>ops.sum - cumsum ----------------------------------------------------------------------------------------------------------- */
+/*  >>ops.cumsum - ignis_cumsum: running sums along a dimension, in either direction
 
-/*  Rows of at least 2^12 elements are shared out in tiles, and read once: kernels/scan.cu. */
+    Long rows are split in tiles and read once: kernels/scan.cu.
+    Uses: operation. */
+
+/*  Sums rows of at least 2^12 elements, split in tiles. */
 static void ignis__op_cumsum_rows(ignis__op *op, ignis__address target, ignis__address source, ignis_dtype dtype,
                                   int64_t outer, int64_t n, int reverse)
 {
@@ -27,7 +30,7 @@ static void ignis__op_cumsum_rows(ignis__op *op, ignis__address target, ignis__a
                          ignis__clamp(3 * op->work.device->info.multiprocessors, 1, outer * tiles), 256, each);
 }
 
-/*  out[outer, i, inner] = the sum of from[outer, j, inner] over j <= i, or over j >= i if reverse */
+/*  Computes out[outer, i, inner] = the sum of from[outer, j, inner] over j <= i, or over j >= i if reverse. */
 static ignis__array *ignis__op_cumsum(ignis__op *op, ignis__array *from, const ignis__axis *s, int reverse)
 {
     ignis__array *out = ignis__op_new_like(op, from);

@@ -1,8 +1,13 @@
-/*  An element is dropped when its 32-bit random word is below the threshold; backward makes the words again. */
+/*  >>ops.dropout - ignis_dropout: the mask is computed again in the backward pass
+
+    No mask is stored: words of random numbers are made again from the saved counter.
+    Uses: operation; the random numbers of the room kernel; kernels POINTWISE. */
+
+/*  An element is dropped if its 32-bit random word is below the threshold; backward makes the words again. */
 typedef struct ignis__dropout_params {
     int64_t threshold;
     double scale;
-    ignis__random random; /* whose counter of launches is saved as an array, where there is one */
+    ignis__random random; /* its launch counter, if there is one, is a saved array */
 } ignis__dropout_params;
 
 static ignis__array *ignis__op_dropout(ignis__op *op, ignis__array *from, const ignis__dropout_params *given)

@@ -1,9 +1,13 @@
-/* >>ops.embedding ---------------------------------------------------------------------------------------------------------- */
+/*  >>ops.embedding - ignis_embedding: rows of a table by index
+
+    The gradient sorts the ids, so that each row sums its positions in order. Uses: radix_sort;
+    kernels/embedding.cu. */
 
 /*  Geometry of kernels/embedding.cu. */
 #define IGNIS__EMBEDDING_CHUNK 64
 
-/*  rows [vocab, n]: at each id the sum of grad [ids, n] over all places of it, in order; adds: to what is there, without which it is 0. */
+/*  Sums rows [vocab, n]: at each id the sum of grad [ids, n] over all its positions, in order. adds: to the
+    existing values, else to 0. */
 static void ignis__op_add_rows(ignis__op *op, ignis__array *rows, ignis__array *grad, ignis__array *ids, int64_t vocab,
                                int64_t n, int adds)
 {
@@ -43,7 +47,8 @@ static ignis_status ignis__embedding_backward(const ignis_backward_args *args)
     const int64_t *table = (const int64_t *)args->params; /* vocab, n */
     ignis__op op;
     ignis__array *sum = ignis__backward_pass_input_sum(0),
-                 *made = NULL; /* a table that is the weight of the last product, too, has a gradient by now */
+                 /* A table that is also the weight of the last product has a gradient by now. */
+        *made = NULL;
     bool adds = sum && ignis__array_is_private(sum);
     if (!ignis__op_begin_backward(&op, "ignis_embedding", args))
         return ignis__failed();
@@ -53,7 +58,7 @@ static ignis_status ignis__embedding_backward(const ignis_backward_args *args)
     return ignis__op_finish_backward(&op, args, 1, &made);
 }
 
-/*  The shape of ids, with n behind it. */
+/*  Sets the shape of ids with n appended. */
 static bool ignis__embedding_shape(ignis__op *op, ignis_shape *shape)
 {
     const ignis__array *table = op->in[0], *ids = op->in[1];

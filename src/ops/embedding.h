@@ -1,4 +1,7 @@
-/* >>ops.embedding ----------------------------------------------------------------------------------------------- */
+/* >>ops.embedding - rows of a table -----------------------------------------------------------------------------
+
+   Ids are i32 or i64.
+   The gradient sums rows by id in a fixed order: equal inputs give equal bits. */
 
 /*  ignis_embedding - rows of a table: out[..., :] = table[ids[...], :]
     Shapes: table [vocab, n]; ids, of i32 or i64, any; the result is that of ids with n behind it. An id

@@ -1,4 +1,10 @@
-/*  Strides of a shape that spreads over another one, as in NumPy: 0 where it is repeated. -1 in `out` becomes what the shape has there. */
+/*  >>ops.expand - ignis_expand: a tensor repeated to a shape that it broadcasts to
+
+    A strided copy with strides of 0; the gradient is a sum.
+    Uses: strided_copy, sum. */
+
+/*  Sets the strides of a shape that broadcasts to another one, as in NumPy: 0 where it repeats. -1 in `out`
+    becomes the shape's own size. */
 static bool ignis__expand_strides(ignis__op *op, const ignis_shape *shape, ignis_shape *out, ignis__strides *s)
 {
     int64_t strides[IGNIS_MAX_DIMS];
@@ -39,7 +45,8 @@ static ignis_status ignis__expand_backward(const ignis_backward_args *args)
     gradient = ignis__op_new(&op, &shapes[0], from->dtype);
     if (gradient && !ignis__axis_of_broadcast(&out, &shapes[0], &axis) &&
         ignis__expand_strides(&op, &shapes[0], &out, &s)) {
-        /* what is summed lies in several places: it is put in front first, so that there is one sum, rounded once */
+        /* the summed elements are in several places: a copy moves them to the front, so that there is one
+           sum, rounded once */
         axis.outer = axis.n = axis.inner = 1;
         memset(&moved, 0, sizeof moved);
         for (phase = 0; phase < 2; phase++)

@@ -1,3 +1,8 @@
+/*  >>ops.flip - ignis_flip: reverses dimensions
+
+    A strided copy with negative strides, which is its own gradient.
+    Uses: strided_copy. */
+
 IGNIS_API ignis_tensor ignis_flip(ignis_tensor tensor, const int *dims, int count)
 {
     ignis__strides s;

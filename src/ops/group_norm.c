@@ -1,3 +1,8 @@
+/*  >>ops.group_norm - ignis_group_norm: statistics of groups of channels of each image
+
+    Checks the sizes; channel_norm runs it and its gradient.
+    Uses: channel_norm. */
+
 IGNIS_API ignis_tensor ignis_group_norm(ignis_tensor x, int groups, ignis_tensor w, ignis_tensor b, double eps)
 {
     static const char call[] = "ignis_group_norm";

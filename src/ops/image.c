@@ -1,4 +1,7 @@
-/* >>ops.image - pooling and upsampling ---------------------------------------------------------------------------------------- */
+/*  >>ops.image - what pooling and upsampling share: checks, shapes and the launch of images
+
+    Images are channels-last; a signal is an image of one row. Uses: operation. Sizes are below 2^28, so
+    products of two fit. */
 
 /*  The parameters of the kernels: see kernels/image.cuh, pool.cu and upsample.cu. */
 typedef struct ignis__images {
@@ -24,9 +27,9 @@ typedef struct ignis__resampling {
     ignis__scaling dim[2];
 } ignis__resampling;
 
-#define IGNIS__IMAGE_LIMIT ((int64_t)1 << 28) /* of sizes: products of two, and sums of some, fit */
+#define IGNIS__IMAGE_LIMIT ((int64_t)1 << 28) /* of sizes: products of two, and sums of some, fit 64 bits */
 
-/*  The image that an operation works on: its dimensions, of which a signal lacks that of rows. Reports what is none. */
+/*  Reads the image that an operation works on: its dimensions; a signal has no rows. Reports an invalid one. */
 static bool ignis__image_check(ignis__op *op, const int64_t *second_numbers, int count, int64_t *n, int64_t *size,
                                int64_t *channels)
 {
@@ -55,7 +58,7 @@ static bool ignis__image_check(ignis__op *op, const int64_t *second_numbers, int
     return true;
 }
 
-/*  The shape of a result of other rows and columns. */
+/*  Returns the shape of a result with other rows and columns. */
 static ignis_shape ignis__image_shape(const ignis_shape *like, const int64_t *size)
 {
     ignis_shape shape = *like;
@@ -65,7 +68,8 @@ static ignis_shape ignis__image_shape(const ignis_shape *like, const int64_t *si
     return shape;
 }
 
-/*  dst out of src; addresses: of all arrays, by or. shares: a thread may have more packs, as long as 128 bytes stay side by side. */
+/*  Plans dst from src. addresses: the bitwise or of all arrays' addresses. shares: a thread may have more
+    packs, if 128 bytes stay side by side. */
 static void ignis__images_set(ignis__images *images, ignis_dtype dtype, int64_t n, int64_t channels, const int64_t *dst,
                               const int64_t *src, ignis__address addresses, bool shares)
 {

@@ -1,15 +1,19 @@
-/* >>ops.index - gather, index_select, scatter_add ------------------------------------------------------------------------------ */
+/*  >>ops.index - gather, index_select, scatter_add: elements by index along a dimension
 
-/*  How elements of a shape belong to an array indexed along a dimension: strides.from leads to a place, strides.to to the index. */
+    Sums by index have a fixed order: rows in a warp, or sorted ids. Uses: embedding, radix_sort,
+    strided_copy. */
+
+/*  How elements of a shape relate to an array indexed along a dimension: strides.from leads to a position,
+    strides.to to the index. */
 typedef struct ignis__indexing {
     const char *call;
-    ignis_shape shape; /* of what is indexed */
+    ignis_shape shape; /* of the indexed array */
     int64_t size, dim_stride;
     int dim;
     ignis__strides strides;
 } ignis__indexing;
 
-/*  strides.to is left to the caller. */
+/*  Describes the indexing; strides.to is left to the caller. */
 static void ignis__indexing_make(ignis__indexing *x, const char *call, const ignis_shape *indexed, int dim,
                                  const ignis_shape *shape)
 {
@@ -25,8 +29,8 @@ static void ignis__indexing_make(ignis__indexing *x, const char *call, const ign
     x->strides.from[dim] = 0;
 }
 
-/*  GATHER: to[i] = from[place of i], 0 where the index is outside, or NaN of a type that has it. SCATTER: to[place of i] = from[i], where
-    no two places are the same. */
+/*  GATHER: to[i] = from[position of i]; an index outside gives 0, or NaN in a floating type. SCATTER:
+    to[position of i] = from[i], where no two positions are equal. */
 static void ignis__op_indexed(ignis__op *op, ignis__builtin builtin, ignis__array *to, ignis__array *from,
                               ignis__array *ids, const ignis__indexing *x, int nan)
 {
@@ -52,7 +56,8 @@ static void ignis__op_indexed(ignis__op *op, ignis__builtin builtin, ignis__arra
                          ignis__ceil_div(k.count, builtin == IGNIS__BUILTIN_GATHER ? 1024 : 256), 256, params);
 }
 
-/*  The rows of `to` along its last dimension, where each gets the sums of its own row of elements, n of them, and a warp can hold it; else 0. */
+/*  Returns the rows of `to` along its last dimension if each gets the sums of its own row of n elements,
+    which a warp can hold; else 0. */
 static int64_t ignis__scatter_rows(const ignis__op *op, const ignis__array *to, const ignis__indexing *x, int64_t *n)
 {
     const ignis_device_info *info = &op->work.device->info;
@@ -68,7 +73,7 @@ static int64_t ignis__scatter_rows(const ignis__op *op, const ignis__array *to, 
                : 0;
 }
 
-/*  to[place of i] += from[i], in a fixed order */
+/*  Adds to[position of i] += from[i] in a fixed order. */
 static void ignis__op_scatter_add(ignis__op *op, ignis__array *to, ignis__array *from, ignis__array *ids,
                                   const ignis__indexing *x)
 {
@@ -88,7 +93,7 @@ static void ignis__op_scatter_add(ignis__op *op, ignis__array *to, ignis__array 
         return;
     dtype = to->dtype;
     rows = ignis__scatter_rows(op, to, x, &n);
-    ignis__request_builtin(IGNIS__BUILTIN_SORT_COUNT, IGNIS_I32); /* where it takes another way */
+    ignis__request_builtin(IGNIS__BUILTIN_SORT_COUNT, IGNIS_I32); /* for the other path */
     if (rows) {
         ignis__op_launch(op, IGNIS__BUILTIN_SCATTER_ADD_ROWS, dtype, NULL, rows, 1, 1, 32, 1,
                          (size_t)(size * ignis__dtypes[ignis__sum_dtype(dtype)].size), whole);
@@ -142,7 +147,8 @@ static ignis_status ignis__scatter_add_backward(const ignis_backward_args *args)
     return ignis__op_finish_backward(&op, args, 3, gradients);
 }
 
-/*  A sum of rows by index, as the embedding's; what is before the dimension is moved behind it, and back. */
+/*  Sums rows by index, as the gradient of embedding. Dimensions before the indexed one move behind it, and
+    back. */
 static ignis_status ignis__index_select_backward(const ignis_backward_args *args)
 {
     const ignis__indexing *x = (const ignis__indexing *)args->params;
@@ -158,7 +164,7 @@ static ignis_status ignis__index_select_backward(const ignis_backward_args *args
         ignis__op_fail(&op, IGNIS_DIAG_UNSUPPORTED,
                        "the gradient of %s along dimension %d; 2^31 rows, or rows of 2^30 elements, are too many",
                        ignis__shape_write(&x->shape).text, x->dim);
-    if (x->dim > 0) /* also where those before it are 1 */
+    if (x->dim > 0) /* also if those before it are 1 */
         ignis__request_builtin(IGNIS__BUILTIN_TRANSPOSE_RUNS, op.in[0]->dtype);
     if (outer == 1) {
         gradient = ignis__op_new(&op, &x->shape, op.in[0]->dtype);
@@ -181,7 +187,8 @@ typedef struct ignis__index_kind {
     bool row, adds; /* index_select; scatter_add */
 } ignis__index_kind;
 
-/*  The index has as many dimensions as the tensor, along dim of any size, along others of its size at most; or is a row. src is added. */
+/*  Runs an index operation. The index has the tensor's dimensions, of any size along dim and at most the
+    tensor's along others; or it is a row. src is added. */
 static ignis_tensor ignis__index_op(const ignis__index_kind *kind, ignis_tensor tensor, int dim, ignis_tensor index,
                                     const ignis_tensor *src)
 {

@@ -1,4 +1,7 @@
-/* >>ops.index --------------------------------------------------------------------------------------------------- */
+/* >>ops.index - gather, index_select, scatter_add, one_hot ------------------------------------------------------
+
+   Indices are i32 or i64, along one dimension. An index outside of the tensor has a defined result.
+   Sums have a fixed order: equal inputs give equal bits. */
 
 /*  ignis_gather - elements by index along a dimension: for dim 0, out[i, j, ...] = tensor[index[i, j, ...],
     j, ...]. Any dtype.

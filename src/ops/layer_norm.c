@@ -1,4 +1,9 @@
-/*  Inputs: x, w, b of layer_norm, and in the end what is added to x first, if anything is. */
+/*  >>ops.layer_norm - ignis_layer_norm, ignis_rms_norm and their forms that add first
+
+    Checks, forward, and the sum that the add forms return. Uses: layer_norm_launch, layer_norm_backward.
+    Invariant: the add forms give the bits of ignis_add and then the norm. */
+
+/*  Checks the inputs: x, w, b of layer_norm, and last the tensor that is added to x first, if there is one. */
 static bool ignis__norm_check(ignis__op *op, const ignis__norm *norm, double *eps, int64_t n)
 {
     static const char *const names[] = {"x", "w", "b"};
@@ -13,7 +18,7 @@ static bool ignis__norm_check(ignis__op *op, const ignis__norm *norm, double *ep
     return ignis__op_eps(op, eps);
 }
 
-/*  What the forward kernels work on. */
+/*  Arrays and sizes of the forward kernels. */
 typedef struct ignis__norm_work {
     ignis__address y, mean, rstd, x, w, b, sum, other;
     int64_t rows, n, numel;
@@ -26,7 +31,8 @@ static bool ignis__norm_packed(const ignis__norm_work *work, ignis_dtype dtype)
            (work->x | work->y | work->w | work->b | work->sum | work->other) % 16 == 0;
 }
 
-/*  The norm of x, or of sum = x + other, which is made in the same walk where all of them begin at multiples of 16 bytes. */
+/*  Runs the norm of x, or of sum = x + other. The sum is made in the same pass if all arrays begin at
+    multiples of 16 bytes. */
 static void ignis__norm_run(ignis__op *op, const ignis__norm *norm, ignis__norm_work *work, ignis_dtype dtype)
 {
     bool packed, anywhere;
@@ -38,7 +44,7 @@ static void ignis__norm_run(ignis__op *op, const ignis__norm *norm, ignis__norm_
     void *adding[] = {&work->y,    &work->mean, &work->rstd, &work->x,   &work->w,     &work->b,
                       &work->rows, &work->n,    &work->eps,  &work->sum, &work->other, &plan.kept};
     void *add[] = {&work->sum, &work->x, &work->other, &work->numel};
-    ignis__request_builtin(norm->rows, dtype); /* what other sizes and devices choose */
+    ignis__request_builtin(norm->rows, dtype); /* for other sizes and devices */
     ignis__request_builtin(norm->warp, dtype);
     if (work->sum) {
         ignis__request_builtin(norm->add_warp, dtype);
@@ -52,7 +58,7 @@ static void ignis__norm_run(ignis__op *op, const ignis__norm *norm, ignis__norm_
         if (odd.threads || !work->sum || packed)
             break;
         ignis__op_launch_elementwise(op, IGNIS__BUILTIN_ADD, dtype, work->numel, add);
-        work->x = work->sum; /* from here on it is the norm of a tensor as any other, by the same kernels */
+        work->x = work->sum; /* from here on it is the norm of a tensor like any other, by the same kernels */
         work->sum = work->other = 0;
     }
     if (odd.threads) {
@@ -66,7 +72,7 @@ static void ignis__norm_run(ignis__op *op, const ignis__norm *norm, ignis__norm_
                      work->sum ? adding : plain);
 }
 
-/*  The tensor of a sum of the operation's first and last input. */
+/*  Returns the tensor of the sum of the operation's first and last input. */
 static ignis_tensor ignis__norm_sum(ignis__op *op, ignis__array *sum)
 {
     ignis__tensor *added[2];
@@ -83,7 +89,7 @@ static ignis_tensor ignis__norm_sum(ignis__op *op, ignis__array *sum)
         op->records && (op->tape_state[0].requires_grad || op->tape_state[last].requires_grad) ? &rule : NULL);
 }
 
-/*  inputs: as ignis__norm_check has them. sum_out: null where nothing is added. */
+/*  Runs forward. inputs: as ignis__norm_check has them. sum_out: NULL if nothing is added. */
 static ignis_tensor ignis__norm_forward(const char *call, const ignis__norm *norm, int count,
                                         const ignis_tensor *inputs, double eps, ignis_tensor *sum_out)
 {
@@ -150,7 +156,7 @@ IGNIS_API ignis_tensor ignis_rms_norm(ignis_tensor x, ignis_tensor w, double eps
     return ignis__norm_forward("ignis_rms_norm", &ignis__rms_norm, 2, inputs, eps, NULL);
 }
 
-/*  The norm of x + y, whose sum goes to the caller, or with sum null away. */
+/*  Runs the norm of x + y. The sum goes to the caller; it is dropped if sum is NULL. */
 static ignis_tensor ignis__add_norm(const char *call, const ignis__norm *norm, int count, const ignis_tensor *inputs,
                                     double eps, ignis_tensor *sum)
 {

@@ -1,3 +1,9 @@
+/*  >>ops.layer_norm_backward - the gradients of layer_norm and rms_norm, with column sums for the layer
+
+    before One pass over rows that a team holds, else two kernels. Partial sums of dw and db are added in a
+    fixed order.
+    Uses: layer_norm_launch, the backward pass (offered column sums). */
+
 static void ignis__norm_partials(ignis__op *op, bool rms, ignis__norm_backward_work *work, ignis_dtype wide,
                                  int64_t count)
 {
@@ -7,9 +13,10 @@ static void ignis__norm_partials(ignis__op *op, bool rms, ignis__norm_backward_w
     work->partial_dx = work->sums_dx ? work->partial_b + (rms ? 0 : size) : 0;
 }
 
-/*  dx and partial sums; returns how many. Rows that a team has at a time are read once, by a few blocks on each multiprocessor, which add up
-    over many rows. What is too long for that, or begins at other addresses modulo 16 in one array than in another, takes two kernels: averages of
-    every row, then all columns. work->before becomes 0 where it is not in dx, and work->sums_dx false where there are no sums of that. */
+/*  Computes dx and partial sums; returns their number. Rows that a team holds are read once, by a few blocks
+    on each SM, which add up over many rows. Rows that are too long, or whose arrays begin at different
+    addresses modulo 16, take two kernels: averages of every row, then all columns. work->before becomes 0 if
+    it is not in dx, and work->sums_dx false if its sums are not made. */
 static int64_t ignis__norm_backward_run(ignis__op *op, const ignis__norm *norm, ignis__norm_backward_work *work,
                                         ignis_dtype dtype)
 {
@@ -20,15 +27,15 @@ static int64_t ignis__norm_backward_run(ignis__op *op, const ignis__norm *norm, 
     ignis_dtype wide = ignis__wide_dtype(dtype);
     ignis__address average_g, average_gh;
     ignis__norm_plan plan = IGNIS__ZERO;
-    void *rows[] = {&work->dx,   &work->partial_w, &work->partial_b, &work->dy,
-                    &work->x,    &work->w,         &work->mean,      &work->rstd,
-                    &work->rows, &work->n,         &work->before,    &work->partial_dx}; /* the last of even rows */
+    void *rows[] = {&work->dx,     &work->partial_w, &work->partial_b, &work->dy,   &work->x,
+                    &work->w,      &work->mean,      &work->rstd,      &work->rows, &work->n,
+                    &work->before, &work->partial_dx}; /* the last of the _even rows */
     void *averages[] = {&average_g,  &average_gh, &work->dy,   &work->x, &work->w,
                         &work->mean, &work->rstd, &work->rows, &work->n, &work->packed};
     void *columns[] = {&work->dx,   &work->partial_w, &work->partial_b, &work->dy,  &work->x,
                        &work->w,    &work->mean,      &work->rstd,      &average_g, &average_gh,
                        &work->rows, &work->n,         &work->packed};
-    ignis__request_builtin(norm->rows_backward, dtype); /* what other devices choose */
+    ignis__request_builtin(norm->rows_backward, dtype); /* for other devices */
     ignis__request_builtin(norm->averages, dtype);
     work->before = work->before % 16 ? 0 : work->before;
     if ((work->dx | work->dy | work->x) % 16 == 0)
@@ -54,7 +61,8 @@ static int64_t ignis__norm_backward_run(ignis__op *op, const ignis__norm *norm, 
     return count;
 }
 
-/*  Whether a tensor is the result of a layer whose bias needs a gradient: the sums of the columns of its own. */
+/*  Returns whether a tensor is the result of a layer whose bias needs a gradient: the column sums of the
+    tensor's own. */
 static bool ignis__tensor_wants_column_sums(ignis__tensor *tensor)
 {
     const ignis__node *node = ignis__backward_pass_find_maker(tensor);
@@ -69,8 +77,8 @@ static bool ignis__tensor_wants_column_sums(ignis__tensor *tensor)
     return bias > 0 && node->needed[bias];
 }
 
-/*  For a backward function that is running: whether the gradient that it gives for its first input is that of such a result, on its own or where it
-    is added to something. */
+/*  Called by a running backward function: returns whether the gradient of its first input goes to such a
+    result, directly or through an addition. */
 static bool ignis__gradient_wants_column_sums(void)
 {
     ignis__tensor *tensor = ignis__tensor_thread_now()->pass->node->inputs[0];
@@ -85,7 +93,8 @@ static bool ignis__gradient_wants_column_sums(void)
     return false;
 }
 
-/*  The sums of the columns of one to three matrices of the wide type, one behind the other, of so many rows each. */
+/*  Sums the columns of one to three matrices of the wide dtype, stored one after the other, with `rows` rows
+    each. */
 static void ignis__sum_partials(ignis__op *op, ignis_dtype dtype, ignis__address *to, int matrices,
                                 ignis__address partial, int rows, int64_t n)
 {
@@ -94,7 +103,7 @@ static void ignis__sum_partials(ignis__op *op, ignis_dtype dtype, ignis__address
                      params);
 }
 
-/*  Saved: x, w, rstd, and mean of layer_norm. */
+/*  Computes the gradients. Saved: x, w, rstd, and mean of layer_norm. */
 static ignis_status ignis__norm_backward(const ignis_backward_args *args)
 {
     const ignis__norm *norm = *(const ignis__norm *const *)args->params;

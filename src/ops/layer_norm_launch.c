@@ -1,11 +1,16 @@
-/* >>ops.norm - layer_norm, rms_norm ---------------------------------------------------------------------------------------- */
+/*  >>ops.norm - layer_norm and rms_norm: which kernels run, and how
 
-/*  The kernels of one of the two; those of rms_norm take the same parameters, and leave out what they do not need. */
+    Plans teams of threads for rows: a warp, a row, a long row, a block; or the kernels of norm_unaligned.cuh.
+    Uses: operation, row_launch. Invariant: the same rows choose the same kernel on a device, so the bits are
+    the same. */
+
+/*  The kernels of layer_norm or rms_norm. Those of rms_norm take the same parameters, and ignore what they do
+    not need. */
 typedef struct ignis__norm {
     const char *call, *name;
     bool rms;
     ignis__builtin warp, add_warp, averages, columns, rows,
-        rows_backward; /* but for averages and columns each the first of four */
+        rows_backward; /* except for averages and columns, each is the first of four */
 } ignis__norm;
 
 #define IGNIS__NORM_KERNELS(NAME)                                                                              \
@@ -13,16 +18,17 @@ typedef struct ignis__norm {
         IGNIS__BUILTIN_##NAME##_BACKWARD_COLUMNS, IGNIS__BUILTIN_##NAME##_ROWS_FEW,                            \
         IGNIS__BUILTIN_##NAME##_ROWS_BACKWARD_FEW
 
-/*  The kernels of norm.cu and norm_add.cu, counted from that named _warp. */
+/*  The kernels of norm.cu and norm_add.cu, counted from the one named _warp. */
 enum { IGNIS__NORM_WARP, IGNIS__NORM_ROW, IGNIS__NORM_LONG, IGNIS__NORM_BLOCK };
 
 static const ignis__norm ignis__layer_norm = {"ignis_layer_norm", "layer_norm", false, IGNIS__NORM_KERNELS(LAYER_NORM)};
 static const ignis__norm ignis__rms_norm = {"ignis_rms_norm", "rms_norm", true, IGNIS__NORM_KERNELS(RMS_NORM)};
 
-/*  What the backward kernels work on. The partial sums of dw come first, then those of db, but of rms_norm, and of the columns of dx. */
+/*  Arrays of the backward kernels. Partial sums of dw come first, then those of db (not of rms_norm), then
+    the column sums of dx. */
 typedef struct ignis__norm_backward_work {
     ignis__address dx, partial_w, partial_b, partial_dx, dy, x, w, mean, rstd,
-        before; /* before: what is added to dx (0: nothing) */
+        before; /* before: added to dx (0: nothing) */
     bool sums_dx;
     int64_t rows, n;
     int packed;
@@ -31,17 +37,17 @@ typedef struct ignis__norm_backward_work {
 /*  How the kernels of norm_unaligned.cuh are launched. No threads: they cannot be. */
 typedef struct ignis__norm_plan {
     ignis__builtin builtin;
-    bool even; /* that is one of those named _even */
+    bool even; /* by the kernel named _even */
     unsigned threads;
     int64_t blocks;
     size_t shared;
 } ignis__norm_plan;
 
 #define IGNIS__NORM_FLIGHT 4     /* packs of an array that a thread has at a time */
-#define IGNIS__NORM_UNALIGNED 2  /* rows begin at the same addresses modulo 16 in all arrays: instead of packed */
-#define IGNIS__NORM_LONG_PACKS 8 /* of a long packed row that a thread has */
+#define IGNIS__NORM_UNALIGNED 2  /* instead of packed: rows begin at the same addresses modulo 16 in all arrays */
+#define IGNIS__NORM_LONG_PACKS 8 /* of a long packed row, for a thread */
 
-/*  How many blocks a multiprocessor holds at a time, 1 at least. */
+/*  Returns how many blocks an SM holds at a time, at least 1. */
 static int64_t ignis__op_resident(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, unsigned threads,
                                   size_t shared)
 {
@@ -53,7 +59,7 @@ static int64_t ignis__op_resident(ignis__op *op, ignis__builtin builtin, ignis_d
     return resident > 1 ? resident : 1;
 }
 
-/*  After how many rows one begins at the same address modulo 16 again. */
+/*  Returns after how many rows one begins at the same address modulo 16 again. */
 static int64_t ignis__norm_alignment_period(ignis_dtype dtype, int64_t n)
 {
     int64_t pack = ignis__pack_elements(dtype), turn = pack;
@@ -62,21 +68,23 @@ static int64_t ignis__norm_alignment_period(ignis_dtype dtype, int64_t n)
     return turn;
 }
 
-/*  Whether rows of whole packs are for the kernels named _even, whose threads have one pack of a row: where those are faster. */
+/*  Returns whether rows of full packs use the kernels named _even, whose threads have one pack of a row: they
+    are faster for these. */
 static bool ignis__norm_is_even(ignis_dtype dtype, int64_t n, bool backward)
 {
     int64_t pack = ignis__pack_elements(dtype), packs = n / pack;
     return n % pack == 0 && packs > (backward ? 32 : 128) && packs <= (backward ? 512 : 256);
 }
 
-/*  builtin: the first of the four kernels; arrays: of rows, which are read. Rows of a team begin at the same
-    address modulo 16. In backward each team has a few rows at least, as its block leaves a row of partial sums. What a block may have of
-    shared memory decides for the most arrays that there can be: the same rows have the same kernel, and its bits. */
+/*  Plans rows. builtin: the first of the four kernels; arrays: arrays of rows that are read. Rows of a team
+    begin at the same address modulo 16. In backward a team has a few rows at least, as its block leaves a row
+    of partial sums. The shared memory is that of the most arrays possible, so that the same rows have the
+    same kernel and bits. */
 static ignis__norm_plan ignis__norm_rows_plan(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, int64_t rows,
                                               int64_t n, int arrays, bool backward)
 {
     static const struct {
-        int packs, threads, teams; /* packs of a row that a thread has, threads of a team at most, teams of a block */
+        int packs, threads, teams; /* packs of a row for a thread, the most threads of a team, teams of a block */
     } shapes[] = {{1, 32, 4}, {4, 32, 4}, {4, 512, 1}};
     const ignis_device_info *info = &op->work.device->info;
     int64_t pack = ignis__pack_elements(dtype), packs = n / pack, turn;
@@ -88,8 +96,7 @@ static ignis__norm_plan ignis__norm_rows_plan(ignis__op *op, ignis__builtin buil
         plan.builtin = (ignis__builtin)((int)builtin + count);
         plan.even = true;
         plan.shared = (size_t)plan.threads * 16 * (size_t)(IGNIS__NORM_FLIGHT * arrays);
-        turn = rows ? ignis__ceil_div(rows, IGNIS__NORM_FLIGHT)
-                    : 1; /* of all blocks together, which are to have equally many */
+        turn = rows ? ignis__ceil_div(rows, IGNIS__NORM_FLIGHT) : 1; /* of all blocks, which get equal numbers */
         plan.blocks = ignis__clamp(ignis__ceil_div(turn, backward ? 2 : 1), 1,
                                    info->multiprocessors *
                                        ignis__op_resident(op, plan.builtin, dtype, plan.threads, plan.shared));
@@ -116,13 +123,14 @@ static ignis__norm_plan ignis__norm_rows_plan(ignis__op *op, ignis__builtin buil
     return plan;
 }
 
-/*  Whether rows are for these kernels, if they are not too long for them; addresses: all of them, of rows, by or. */
+/*  Returns whether rows use these kernels unless they are too long. addresses: the bitwise or of all
+    addresses of rows. */
 static bool ignis__norm_is_unaligned(ignis_dtype dtype, int64_t n, bool packed, ignis__address addresses)
 {
     return (!packed || ignis__norm_is_even(dtype, n, false)) && addresses % 16 == 0;
 }
 
-/*  Which kernel of norm.cu, or norm_add.cu, and how it is launched. */
+/*  Chooses a kernel of norm.cu or norm_add.cu, and how it is launched. */
 static int ignis__norm_kernel(const ignis__op *op, ignis_dtype dtype, int64_t rows, int64_t n, bool packed,
                               bool anywhere, ignis__rows *plan)
 {

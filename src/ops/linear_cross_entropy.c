@@ -1,21 +1,26 @@
-/* >>ops.loss - linear_cross_entropy: the logits are made, used and forgotten in chunks of rows ------------------------------------ */
+/*  >>ops.linear_cross_entropy - the logits exist in chunks of rows only
 
-#define IGNIS__CHUNK_LOGITS ((int64_t)1 << 27) /* of a chunk, about, where the caller does not say */
-#define IGNIS__CHUNK_ROWS \
-    4096 /* of a chunk, at least: adding up the weight's gradient takes 6 % of the products of so many */
+    A chunk: product, loss and gradient of its logits, then products for dhidden and dw. Chunks are summed in
+    their order.
+    Uses: cross_entropy_launch, the matmul folder. f16 computes the logits again in the backward pass. */
+
+#define IGNIS__CHUNK_LOGITS ((int64_t)1 << 27) /* of a chunk, about, by default */
+/* Rows of a chunk, at least: adding up the weight's gradient takes 6 % of its products. */
+#define IGNIS__CHUNK_ROWS 4096
 
 typedef struct ignis__linear_entropy {
     ignis__cross_entropy entropy; /* of all rows */
     ignis__product product;       /* logits = hidden w^T, of all rows */
-    int64_t chunk;                /* rows of one, but for the last */
+    int64_t chunk;                /* rows of a chunk, except the last */
 } ignis__linear_entropy;
 
-/*  What the chunks of one call share. Null: not wanted, or not needed. */
+/*  What the chunks of one call share. NULL: not needed. */
 typedef struct ignis__chunks {
     ignis__array *hidden, *w, *logits, *gradient; /* gradient: of the logits; it may be the same array */
     ignis__array *dhidden, *dw;
     ignis__array *part,
-        *sum; /* of dw, where chunks of a 16-bit type are added up in f32: that of one chunk, and of all so far */
+        /* Of dw, if chunks of a 16-bit type are summed in f32: that of one chunk, and the sum so far. */
+        *sum;
 } ignis__chunks;
 
 static int64_t ignis__chunk_count(const ignis__linear_entropy *p)
@@ -23,14 +28,14 @@ static int64_t ignis__chunk_count(const ignis__linear_entropy *p)
     return ignis__clamp(ignis__ceil_div(p->entropy.rows, p->chunk), 1, INT64_MAX);
 }
 
-/*  Rows of [rows, n] as an array. */
+/*  Returns rows of [rows, n] as an array. */
 static ignis__array *ignis__op_view_rows(ignis__op *op, ignis__array *of, int64_t first, int64_t rows, int64_t n)
 {
     ignis_shape shape = IGNIS_SHAPE(rows, n);
     return ignis__op_view(op, of, &shape, rows * n, first * n);
 }
 
-/*  The arrays for the gradients that are wanted. */
+/*  Makes the arrays of the gradients that are needed. */
 static void ignis__chunks_create_gradients(ignis__op *op, const ignis__linear_entropy *p, bool hidden, bool w,
                                            ignis__chunks *c)
 {
@@ -47,7 +52,7 @@ static void ignis__chunks_create_gradients(ignis__op *op, const ignis__linear_en
         ignis__op_zero(op, c->dw);
 }
 
-/*  The product of a chunk's rows, which begin at `first`. */
+/*  Describes the product of a chunk's rows, which begin at `first`. */
 static ignis__product ignis__chunk_product(const ignis__linear_entropy *p, int64_t first)
 {
     ignis__product q = p->product;
@@ -64,7 +69,8 @@ static void ignis__chunk_logits(ignis__op *op, const ignis__linear_entropy *p, c
         ignis__matmul_run(op, &q, c->logits, rows, c->w, NULL);
 }
 
-/*  From the gradient of a chunk's logits to its rows of dhidden, and its part of dw: chunks are added up in their order. */
+/*  Computes a chunk's rows of dhidden and its part of dw from the gradient of its logits. Chunks are summed
+    in their order. */
 static void ignis__chunk_backward(ignis__op *op, const ignis__linear_entropy *p, const ignis__chunks *c, int64_t first)
 {
     ignis__product q = ignis__chunk_product(p, first), of_w = ignis__matmul_product_b(&q),
@@ -96,7 +102,7 @@ static void ignis__chunk_backward(ignis__op *op, const ignis__linear_entropy *p,
     }
 }
 
-/*  The loss of a chunk, and the gradient of its logits where there is an array for it. */
+/*  Computes the loss of a chunk, and the gradient of its logits if there is an array for it. */
 static void ignis__chunk_loss(ignis__op *op, const ignis__linear_entropy *p, const ignis__chunks *c,
                               const ignis__cross_entropy_work *all, int64_t first)
 {
@@ -118,7 +124,7 @@ static void ignis__chunk_loss(ignis__op *op, const ignis__linear_entropy *p, con
         ignis__cross_entropy_launch(op, &entropy, &work, dtype);
 }
 
-/*  Saved: hidden, w, targets, log_sums, scale. Makes the logits once more. */
+/*  Computes the gradients, and the logits once more. Saved: hidden, w, targets, log_sums, scale. */
 static ignis_status ignis__linear_entropy_backward(const ignis_backward_args *args)
 {
     enum { GRAD, HIDDEN, W, TARGETS, LOG_SUMS, SCALE };
@@ -156,14 +162,15 @@ static ignis_status ignis__linear_entropy_backward(const ignis_backward_args *ar
     return ignis__op_finish_backward(&op, args, 2, gradients);
 }
 
-/*  Rows of a chunk, where the caller does not say. More than one take memory for the weight's gradient in f32: a chunk of 16 bits and its sum. */
+/*  Returns the default rows of a chunk. Several chunks need memory for the weight's gradient in f32: a chunk
+    in 16 bits and the sum. */
 static int64_t ignis__linear_entropy_rows(int64_t rows, const ignis__array *w)
 {
     int64_t chunk = ignis__clamp(IGNIS__CHUNK_LOGITS / w->shape.dim[0] / 256 * 256, IGNIS__CHUNK_ROWS, INT64_MAX);
     return ignis__dtypes[w->dtype].size == 2 && rows <= chunk + 3 * w->shape.dim[1] ? rows : chunk;
 }
 
-/*  Checks the inputs, and describes what is to be done. */
+/*  Checks the inputs, and describes the work. */
 static bool ignis__linear_entropy_prepare(ignis__op *op, const ignis_cross_entropy_desc *desc, ignis__linear_entropy *p)
 {
     const ignis_shape *hidden = &op->in[0]->shape, *w = &op->in[1]->shape;
@@ -228,7 +235,7 @@ IGNIS_API ignis_tensor ignis_linear_cross_entropy(ignis_tensor hidden, ignis_ten
         ignis__cross_entropy_count(&op, &p.entropy, &work, dtype);
     }
     if (op.ok && fused) {
-        c.gradient = c.logits; /* takes their place */
+        c.gradient = c.logits; /* replaces them */
         ignis__chunks_create_gradients(&op, &p, op.tape_state[0].requires_grad, op.tape_state[1].requires_grad, &c);
     }
     kept = op.made_count;

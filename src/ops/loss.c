@@ -1,4 +1,7 @@
-/* --- losses by formulas */
+/*  >>ops.loss.formulas - losses that are formulas: mse, l1, huber, bce, kl_div, nll, cosine_similarity
+
+    Each is a text for the room formula, with a reduction.
+    Uses: map, map_reduce. */
 
 static bool ignis__reduction_valid(const char *call, ignis_reduction reduction)
 {
@@ -10,7 +13,7 @@ static bool ignis__reduction_valid(const char *call, ignis_reduction reduction)
                              "there is no reduction %d; IGNIS_REDUCTION_MEAN to _NONE are 0 to 2", (int)reduction);
 }
 
-/*  Losses of elements. */
+/*  Computes losses of elements. */
 static ignis_tensor ignis__loss(const char *call, const char *formula, ignis_inputs inputs, ignis_reduction reduction)
 {
     if (!ignis__reduction_valid(call, reduction))
@@ -42,7 +45,7 @@ IGNIS_API ignis_tensor ignis_huber_loss(ignis_tensor x, ignis_tensor targets, do
                        IGNIS_INPUTS(x, targets, IGNIS_VALUE(delta, delta)), reduction);
 }
 
-/*  softplus(x) is s + max(x, 0), with the s of both signs; the half that max's gradient has at 0 is right. */
+/*  softplus(x) is s + max(x, 0); s serves both signs. max has the gradient 1/2 at 0, which is right here. */
 IGNIS_API ignis_tensor ignis_bce_with_logits(ignis_tensor logits, ignis_tensor targets, const ignis_bce_desc *desc)
 {
     ignis_tensor x = logits, t = targets, w = desc && desc->weight.id ? desc->weight : ignis_value(1),
@@ -54,14 +57,15 @@ IGNIS_API ignis_tensor ignis_bce_with_logits(ignis_tensor logits, ignis_tensor t
                        IGNIS_INPUTS(x, t, w, p), desc ? desc->reduction : IGNIS_REDUCTION_MEAN);
 }
 
-/*  A formula's sum over the last dimension. */
+/*  Computes a formula's sum over the last dimension. */
 static ignis_tensor ignis__loss_rows(const char *call, const char *formula, ignis_inputs inputs, ignis__loss_kind loss)
 {
     static const ignis_reduce_desc last = {{-1}, 1, false};
     return ignis__formula_reduced(call, IGNIS_REDUCE_SUM, formula, &inputs, &last, loss);
 }
 
-/*  Checks rows of classes and their targets [...], and makes these a column beside the rows: [..., 1]. False: reported. */
+/*  Checks rows of classes and their targets [...], and makes the targets a column beside the rows: [..., 1].
+    False, and reported, on failure. */
 static bool ignis__rows_begin(const char *call, ignis_tensor rows, ignis_tensor targets,
                               const ignis_cross_entropy_desc *desc, ignis__cross_entropy *entropy, ignis_tensor *column)
 {
@@ -81,7 +85,8 @@ static bool ignis__rows_begin(const char *call, ignis_tensor rows, ignis_tensor 
     return column->id != 0;
 }
 
-/*  What a reduction makes of the losses of rows, which it takes over. In the mean, rows with the target k do not count (no targets: all do). */
+/*  Reduces the losses of rows, which it takes over. Rows with the target k are left out of the mean (no
+    targets: none are). */
 static ignis_tensor ignis__loss_of_rows(const char *call, ignis_tensor losses, ignis_reduction reduction,
                                         ignis_tensor targets, int64_t k)
 {
@@ -113,7 +118,7 @@ IGNIS_API ignis_tensor ignis_kl_div(ignis_tensor x, ignis_tensor targets, bool l
     return ignis__loss_of_rows(call, losses, reduction, ignis__no_tensor(), 0);
 }
 
-/*  Lengths are taken times s = 2^-20: that of a row may be beyond the largest number. */
+/*  Lengths are taken times s = 2^-20: a row's length may be beyond the largest number. */
 IGNIS_API ignis_tensor ignis_cosine_similarity(ignis_tensor a, ignis_tensor b)
 {
     static const char call[] = "ignis_cosine_similarity";
@@ -127,7 +132,7 @@ IGNIS_API ignis_tensor ignis_cosine_similarity(ignis_tensor a, ignis_tensor b)
                          ? ignis__loss_rows(call, "s = 9.5367431640625e-7; (a/max(m, 1e-8*s)*s) * (b/max(n, 1e-8*s)*s)",
                                             IGNIS_INPUTS(a, b, m, n), IGNIS__LOSS_ALIKE)
                          : n;
-    if (c.id) /* roundings make no angle of it whose cosine is above 1 */
+    if (c.id) /* rounding must not give a cosine above 1 */
         result = ignis_map("with_grad(min(max(c, -1), 1), c)", IGNIS_INPUTS(c));
     ignis__tensor_discard(call, m);
     ignis__tensor_discard(call, n);

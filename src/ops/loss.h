@@ -1,4 +1,7 @@
-/* >>ops.loss ---------------------------------------------------------------------------------------------------- */
+/* >>ops.loss - losses -------------------------------------------------------------------------------------------
+
+   Losses, their mean and their sum are f32, or f64 if an input is.
+   Sums have a fixed order: equal inputs give equal bits. */
 
 /*  What a function gives of many losses: each element of the first input has one, or each row, as the
     function says. Losses, their mean and their sum are of f32, or f64 where an input is: a scaled loss

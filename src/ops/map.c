@@ -1,3 +1,8 @@
+/*  >>ops.formula.map - ignis_map and its kin: formulas of tensors, and activations that are formulas
+
+    Prepares a run from tensors, launches it, and records each result with what its gradients need.
+    Uses: the room formula, map_backward, map_reduce. */
+
 IGNIS_API ignis_tensor ignis_value(double value)
 {
     ignis_tensor handle;
@@ -7,11 +12,11 @@ IGNIS_API ignis_tensor ignis_value(double value)
 
 typedef enum ignis__loss_kind {
     IGNIS__LOSS_NONE, /* any formula */
-    IGNIS__LOSS,      /* its result is of f32 at least */
-    IGNIS__LOSS_ALIKE /* that, and its first two inputs are of one shape, over which the others spread */
+    IGNIS__LOSS,      /* its result is at least f32 */
+    IGNIS__LOSS_ALIKE /* and its first two inputs have one shape, to which the others broadcast */
 } ignis__loss_kind;
 
-/*  What a model gives and its targets must not spread over each other by mistake. */
+/*  Checks that a model's output and its targets do not broadcast by mistake. */
 static bool ignis__formula_check_loss(ignis__op *op, const ignis__formula_run *run)
 {
     if (!ignis__op_is_float(op, 0, "the first input") || !ignis__op_same_shape(op, 1, "targets"))
@@ -23,7 +28,7 @@ static bool ignis__formula_check_loss(ignis__op *op, const ignis__formula_run *r
                           ignis__shape_write(&op->in[0]->shape).text, ignis__shape_write(&run->shape).text);
 }
 
-/*  A formula of tensors up to its result: run is ready to be launched, and the rule filled but for what is known then. */
+/*  Prepares a formula of tensors: run can be launched, and the rule is filled except for what is known later. */
 static bool ignis__formula_begin_tensors(ignis__op *op, const char *call, const char *formula,
                                          const ignis_inputs *inputs, int results, ignis__formula_run *run,
                                          ignis__formula_rule *rule, ignis__loss_kind loss)
@@ -69,7 +74,7 @@ static bool ignis__formula_begin_tensors(ignis__op *op, const char *call, const 
 
 static const char ignis__formula_function_names[] = "map";
 
-/*  A result as a tensor, recorded with what its gradients are computed from. */
+/*  Records a result as a tensor, with what its gradients are computed from. */
 static ignis_tensor ignis__formula_record_result(ignis__op *op, ignis__array *out, const char *name,
                                                  ignis__formula_rule *rule)
 {
@@ -109,7 +114,7 @@ static ignis_tensor ignis__formula_record_result(ignis__op *op, ignis__array *ou
     return result;
 }
 
-/*  Ends an operation of one result. */
+/*  Ends an operation with one result. */
 static ignis_tensor ignis__formula_end(ignis__op *op, ignis__array *out, const char *name, ignis__formula_rule *rule)
 {
     ignis_tensor result = ignis__formula_record_result(op, out, name, rule);
@@ -117,7 +122,7 @@ static ignis_tensor ignis__formula_end(ignis__op *op, ignis__array *out, const c
     return result;
 }
 
-/*  A formula of several results, which are recorded apart. */
+/*  Runs a formula with several results, which are recorded separately. */
 static ignis_status ignis__formula_tensors(const char *call, const char *formula, const ignis_inputs *inputs, int count,
                                            ignis_tensor *results, ignis__loss_kind loss)
 {
@@ -152,7 +157,7 @@ static ignis_status ignis__formula_tensors(const char *call, const char *formula
     return ignis__failed();
 }
 
-/*  One result. */
+/*  Runs a formula with one result. */
 static ignis_tensor ignis__formula_tensor(const char *call, const char *formula, const ignis_inputs *inputs,
                                           ignis__loss_kind loss)
 {

@@ -1,4 +1,7 @@
-/* >>ops.map ----------------------------------------------------------------------------------------------------- */
+/* >>ops.formula - formulas of tensors ---------------------------------------------------------------------------
+
+   A formula is one kernel forward, and one for all gradients of a result.
+   ON FORMULAS has the language. */
 
 /*  The named inputs of a formula: IGNIS_INPUTS(x, y, IGNIS_VALUE(a, 2.5), IGNIS_NAMED(w, model->weights))
     makes them. */

@@ -1,26 +1,31 @@
-/* >>ops.map - formulas of tensors -------------------------------------------------------------------------------------------- */
+/*  >>ops.formula.map_backward - the gradients of a formula of tensors
 
-/*  What the gradients of a formula need to know. Saved are the inputs that they are computed from. */
+    One kernel computes all gradients of a result. Gradients of broadcast inputs are summed, in that kernel if
+    they agree.
+    Uses: the room formula, sum. Invariant: sums over the same shapes have a fixed order. */
+
+/*  What the gradients of a formula need. Saved are the inputs that they are computed from. */
 typedef struct ignis__formula_rule {
     ignis__formula *formula;
     ignis_shape shape; /* of the result */
     int result;        /* of the formula, which this is the gradient of */
     ignis__random random;
     int saved[IGNIS_MAX_INPUTS];
-    ignis_shape given;    /* of the gradient that comes in, in the dimensions of shape: 1 where the result is reduced */
+    ignis_shape given;    /* of the incoming gradient, in the dimensions of shape: 1 where the result is reduced */
     double factor;        /* of that gradient */
     int kept, kept_saved; /* of a reduction, and where it is saved */
     uint32_t same;        /* bits of inputs whose gradient it is */
     double value[IGNIS_MAX_INPUTS];
     int count; /* of tensors */
     struct {
-        int input; /* which one of the formula it is */
+        int input; /* its number in the formula */
         ignis_dtype dtype;
         ignis_shape shape;
-    } tensor[IGNIS_MAX_INPUTS]; /* stored as far as there are some */
+    } tensor[IGNIS_MAX_INPUTS]; /* only the first `count` are stored */
 } ignis__formula_rule;
 
-/*  The sum of an array, of the dtype or W, over where one of a shape was spread over it: by neighbouring dimensions, the last first. */
+/*  Sums an array, of the dtype or W, where a shape was broadcast to its shape: over neighbouring dimensions,
+    the last ones first. */
 static ignis__array *ignis__formula_sum_gradient(ignis__op *op, ignis__array *from, const ignis_shape *from_shape,
                                                  const ignis_shape *shape, ignis_dtype dtype)
 {
@@ -49,14 +54,15 @@ static ignis__array *ignis__formula_sum_gradient(ignis__op *op, ignis__array *fr
     return op->ok && out->dtype != dtype ? ignis__op_cast(op, out, dtype) : out;
 }
 
-/*  Whether a tensor has fewer elements than the shape, over which it was spread. */
+/*  Returns whether a tensor was broadcast: it has fewer elements than the shape. */
 static bool ignis__formula_is_broadcast(const ignis__formula_rule *p, int tensor)
 {
     const ignis_shape *shape = &p->tensor[tensor].shape;
     return ignis__shape_product(shape, 0, shape->ndim) != ignis__shape_product(&p->shape, 0, p->shape.ndim);
 }
 
-/*  Whether the needed tensors were spread along the same neighbouring dimensions: then one kernel sums all gradients, too. */
+/*  Returns whether the needed tensors were broadcast along the same neighbouring dimensions. Then one kernel
+    also sums all gradients. */
 static bool ignis__formula_broadcasts_alike(const ignis__formula_rule *p, uint32_t needed)
 {
     const ignis_shape *shape, *first = NULL;
@@ -77,8 +83,8 @@ static bool ignis__formula_broadcasts_alike(const ignis__formula_rule *p, uint32
            ignis__axis_of_broadcast(&p->shape, first, &axis);
 }
 
-/*  What the gradients come as. fused: those of what was spread are summed at once; apart: all are as wide and as long as they can be, and what
-    is to become of each comes behind: so they are at any sizes. */
+/*  Sets the results of the gradients. fused: gradients of broadcast inputs are summed in the kernel. apart:
+    all are as wide and long as they can be, and are finished later, which works at any size. */
 static void ignis__formula_backward_results(const ignis__formula_rule *p, uint32_t needed, bool wide, bool fused,
                                             bool apart, ignis__formula_run *run, int *tensor)
 {
@@ -102,7 +108,7 @@ static void ignis__formula_backward_results(const ignis__formula_rule *p, uint32
     }
 }
 
-/*  Records what gradients take at other sizes. */
+/*  Records what gradients need at other sizes. */
 static void ignis__formula_backward_record(const char *call, const ignis__formula_rule *p,
                                            const ignis__formula_run *run)
 {
@@ -110,7 +116,7 @@ static void ignis__formula_backward_record(const char *call, const ignis__formul
     if (!ignis__requests.path[0])
         return;
     ignis__request_builtin(IGNIS__BUILTIN_SUM_ROWS,
-                           run->dtype[p->formula->count]); /* of a gradient that is the one that comes in */
+                           run->dtype[p->formula->count]); /* for a gradient that equals the incoming one */
     if (run->outs == 0)
         return;
     ignis__formula_record_run(call, run);
@@ -121,7 +127,8 @@ static void ignis__formula_backward_record(const char *call, const ignis__formul
                 (ignis__builtin)((int)IGNIS__BUILTIN_CAST_F16 + (int)p->tensor[k].dtype - (int)IGNIS_F16), run->out[0]);
 }
 
-/*  Of a logsumexp: the gradient that comes in over the sum, whose exponentials begin at what is kept, the largest. Null after a failure. */
+/*  For a logsumexp: divides the incoming gradient by the sum, whose exponentials start at the saved largest
+    element. NULL after a failure. */
 static ignis__array *ignis__formula_divide_by_sum(ignis__op *op, const ignis__formula_rule *p)
 {
     ignis__array *kept = op->in[p->kept_saved], *out = ignis__op_new(op, &p->given, kept->dtype);

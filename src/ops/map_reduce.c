@@ -1,4 +1,10 @@
-/*  The shape of a reduction: `kept` has 1 in the dimensions of desc (null: in all), *out lacks them unless they are kept. */
+/*  >>ops.formula.map_reduce - ignis_map_sum, _mean and _reduce: formulas of tensors, reduced
+
+    Finds the reduced shape, and ends as a formula of tensors.
+    Uses: map, map_backward; the room formula. */
+
+/*  Sets the shape of a reduction: `kept` has 1 in the dimensions of desc (NULL: in all); *out drops them
+    unless they are kept. */
 static bool ignis__formula_reduced_shape(ignis__op *op, const ignis_shape *shape, const ignis_reduce_desc *desc,
                                          ignis_shape *kept, ignis_shape *out)
 {

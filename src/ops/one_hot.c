@@ -1,3 +1,8 @@
+/*  >>ops.one_hot - ignis_one_hot: rows of zeros with a 1 at each id
+
+    A formula of ids; it has no gradient.
+    Uses: map. */
+
 IGNIS_API ignis_tensor ignis_one_hot(ignis_tensor ids, int64_t classes, ignis_dtype dtype)
 {
     static const char call[] = "ignis_one_hot";

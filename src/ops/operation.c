@@ -1,32 +1,38 @@
 /* ===============================================================================================================
    >>ops - the operations: checks, forward, backward rule.
+
+   An operation begins (inputs held, device entered), checks, makes arrays, launches, and ends as a tensor or as gradients.
+   `ok` becomes false at the first failure, which is reported then. After that each call does nothing, so an operation
+   checks once, at its end. Uses the rooms array, kernel, formula and tensor. Each operation has a part of its own.
    =============================================================================================================== */
 
-/*  An operation under way. It holds its inputs, owns the arrays that it makes, has entered their device, and knows the stream. `ok` turns
-    false at the first failure, which is reported then; what follows does nothing, so an operation checks once, at its end. */
-#define IGNIS__OP_INPUTS \
-    (3 * IGNIS_MAX_LAYERS) /* the backward of so many layers has the most, forwards at most 2 + IGNIS_MAX_INPUTS */
+/* Backward of the most layers has the most inputs; forwards have 2 + IGNIS_MAX_INPUTS at most. */
+#define IGNIS__OP_INPUTS (3 * IGNIS_MAX_LAYERS)
 #define IGNIS__OP_MADE 160
 
+/*  A running operation. It holds its inputs, owns the arrays that it makes, has entered their device, and
+    knows the stream. */
 typedef struct ignis__op {
     ignis__work work;
-    int as_major; /* kernels are chosen as on a device of this compute capability; 0: on the device that it is */
+    int as_major; /* kernels are chosen as on a device of this compute capability; 0: on the real device */
     bool ok;
     bool records;   /* an input requires a gradient, and recording is on */
-    bool knows_one; /* its backward function takes no grad_output for one that is 1 */
-    bool
-        steady; /* own kernels of products and attention are chosen so that a row has the same bits whatever rows there are */
+    bool knows_one; /* its backward function takes no grad_output for a gradient of 1 */
+    /* Built-in kernels of products and attention are chosen so that a row has the same bits alone or beside
+       others. */
+    bool steady;
     int count, made_count, saved_count;
-    ignis__block *zeroed;                     /* what ignis__op_zeroed has taken */
-    struct ignis__gemm_pending *pending;      /* between ignis__gemm_join and ignis__gemm_join_end; else null */
-    ignis__tensor *tensors[IGNIS__OP_INPUTS]; /* null where the operation works on arrays */
+    ignis__block *zeroed;                     /* memory of ignis__op_zeroed */
+    struct ignis__gemm_pending *pending;      /* between ignis__gemm_join and ignis__gemm_join_end; else NULL */
+    ignis__tensor *tensors[IGNIS__OP_INPUTS]; /* NULL if the operation works on arrays */
     ignis__array *in[IGNIS__OP_INPUTS];
-    ignis__tape_state tape_state[IGNIS__OP_INPUTS]; /* of tensors. From here on only what the counts say is set */
-    ignis__array *made[IGNIS__OP_MADE];             /* which nobody else sees, until ignis__op_hand_over */
-    ignis__array *saved[IGNIS__OP_INPUTS];          /* what its backward function is given */
+    /* Of tensors. From here on only what the counts say is set. */
+    ignis__tape_state tape_state[IGNIS__OP_INPUTS];
+    ignis__array *made[IGNIS__OP_MADE];    /* nobody else sees them until ignis__op_hand_over */
+    ignis__array *saved[IGNIS__OP_INPUTS]; /* for its backward function */
 } ignis__op;
 
-/*  Reports a failure, if it is the operation's first. */
+/*  Reports a failure if it is the operation's first. */
 IGNIS__PRINTF(3, 4)
 IGNIS__COLD static bool ignis__op_fail(ignis__op *op, ignis_diagnostic diagnostic, const char *format, ...)
 {
@@ -52,7 +58,7 @@ IGNIS__ONE_COPY static void ignis__op_drop_inputs(ignis__op *op)
     }
 }
 
-/*  Enters the device that all inputs are on. On failure nothing is held. */
+/*  Enters the device of all inputs. On failure nothing is held. */
 static bool ignis__op_enter(ignis__op *op)
 {
     const char *call = op->work.call;
@@ -96,7 +102,7 @@ static bool ignis__op_begin(ignis__op *op, const char *call, int count, const ig
     return ignis__op_enter(op);
 }
 
-/*  Begins a backward function on the gradient and all that was saved, in this order. On failure it is over. */
+/*  Begins a backward function on the gradient and all saved arrays, in this order. On failure it is over. */
 static bool ignis__op_begin_backward(ignis__op *op, const char *call, const ignis_backward_args *args)
 {
     memset(op, 0, offsetof(ignis__op, tape_state));
@@ -111,7 +117,7 @@ static bool ignis__op_begin_backward(ignis__op *op, const char *call, const igni
     return ignis__op_enter(op);
 }
 
-/*  A new array on the operation's device. Null after a failure. */
+/*  Makes an array on the operation's device. NULL after a failure. */
 static ignis__array *ignis__op_new(ignis__op *op, const ignis_shape *shape, ignis_dtype dtype)
 {
     const char *call = op->work.call;
@@ -152,7 +158,7 @@ static ignis__array *ignis__op_new_rows(ignis__op *op, int64_t rows, int64_t n, 
     return ignis__op_new(op, &shape, dtype);
 }
 
-/*  A new view of an input's elements from `offset` on. Null after a failure. */
+/*  Makes a view of an input's elements from `offset` on. NULL after a failure. */
 static ignis__array *ignis__op_view(ignis__op *op, ignis__array *from, const ignis_shape *shape, int64_t numel,
                                     int64_t offset)
 {
@@ -165,7 +171,8 @@ static ignis__array *ignis__op_view(ignis__op *op, ignis__array *from, const ign
     return view;
 }
 
-/*  Lets others see an array, with so many references. False: the operation has not made it, or has handed it over before. */
+/*  Gives an array to others, with `references` references. False if the operation did not make it, or handed
+    it over before. */
 static bool ignis__op_hand_over(ignis__op *op, ignis__array *array, int references)
 {
     int i;
@@ -181,7 +188,8 @@ static bool ignis__op_hand_over(ignis__op *op, ignis__array *array, int referenc
     return false;
 }
 
-/*  Addresses for the operation's kernels; 0 after a failure, and for no elements. Reading what was never written is a failure. */
+/*  Returns addresses for the operation's kernels; 0 after a failure, and if there are no elements. Reading an
+    unwritten array is a failure. */
 IGNIS__ONE_COPY static ignis__address ignis__op_read(ignis__op *op, ignis__array *array)
 {
     ignis__address address = 0;
@@ -196,7 +204,8 @@ IGNIS__ONE_COPY static ignis__address ignis__op_write(ignis__op *op, ignis__arra
     return op->ok ? address : 0;
 }
 
-/*  Launches one of Ignis' kernels, in the variant of `define` ("-DIGNIS_HEAD_DIM=64"; null: none). No blocks: runs nothing. */
+/*  Launches a built-in kernel in the variant of `define` ("-DIGNIS_HEAD_DIM=64"; NULL: none). Without blocks
+    it runs nothing. */
 static void ignis__op_launch(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, const char *define,
                              int64_t grid_x, int64_t grid_y, int64_t grid_z, unsigned block_x, unsigned block_y,
                              size_t shared_bytes, void **params)
@@ -215,14 +224,14 @@ static void ignis__op_launch(ignis__op *op, ignis__builtin builtin, ignis_dtype 
         function && ignis__builtin_launch(&op->work, builtin, function, grid, block, (unsigned)shared_bytes, params);
 }
 
-/*  A kernel of one row of threads in one row of blocks. */
+/*  As ignis__op_launch, with one row of threads in one row of blocks. */
 IGNIS__ONE_COPY static void ignis__op_launch_row(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype,
                                                  int64_t blocks, unsigned threads, void **params)
 {
     ignis__op_launch(op, builtin, dtype, NULL, blocks, 1, 1, threads, 1, 0, params);
 }
 
-/*  The kernels of elements: 256 threads do 4096 of them. */
+/*  Launches an elementwise kernel: 256 threads compute 4096 elements. */
 IGNIS__ONE_COPY static void ignis__op_launch_elementwise(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype,
                                                          int64_t numel, void **params)
 {
@@ -248,7 +257,7 @@ static void ignis__op_fill(ignis__op *op, ignis__array *array, double value)
     op->ok = op->ok && ignis__work_fill(&op->work, array, value);
 }
 
-/*  The operation's word of 8 bytes that is 0 for its kernels, and that they leave 0. */
+/*  Returns a word of 8 bytes that is 0 for the operation's kernels; they leave it 0. */
 static ignis__address ignis__op_zeroed(ignis__op *op)
 {
     if (op->ok && !op->zeroed) {
@@ -258,14 +267,15 @@ static ignis__address ignis__op_zeroed(ignis__op *op)
     return op->ok ? op->zeroed->address : 0;
 }
 
-/*  Lets the arrays go that an operation has made but for the first so many, and has not handed over. */
+/*  Frees the operation's arrays that were not handed over, except the first `count`. */
 static void ignis__op_free_made(ignis__op *op, int count)
 {
     while (op->made_count > count)
         ignis__array_destroy(op->work.call, op->made[--op->made_count]);
 }
 
-/*  Ends an operation. Arrays that it made and has not handed over go; the failure status, or IGNIS_OK. */
+/*  Ends an operation, and frees its arrays that were not handed over. Returns the failure's status, or
+    IGNIS_OK. */
 static ignis_status ignis__op_leave(ignis__op *op)
 {
     const char *call = op->work.call;
@@ -279,7 +289,8 @@ static ignis_status ignis__op_leave(ignis__op *op)
     return op->ok ? IGNIS_OK : ignis__failed();
 }
 
-/*  The same of one with two results, of which the second one (null, or no handle: there is none) is not left alone behind a failure. */
+/*  As ignis__op_leave, for two results: on failure the second one (NULL, or no handle: there is only one) is
+    released as well. */
 static void ignis__op_leave_two(ignis__op *op, ignis_tensor *second)
 {
     if (ignis__op_leave(op) != IGNIS_OK && second && second->id) {
@@ -288,7 +299,8 @@ static void ignis__op_leave_two(ignis__op *op, ignis_tensor *second)
     }
 }
 
-/*  The entry of an operation on tensors, with what it saves. tape_states: as for ignis__node_make. Null after a failure. */
+/*  Makes the node of an operation on tensors, with what it saves. tape_states: as for ignis__node_make. NULL
+    after a failure. */
 static ignis__node *ignis__op_record(ignis__op *op, int count, ignis__tensor *const *inputs,
                                      const ignis__tape_state *tape_states, const ignis_rule *rule)
 {
@@ -305,7 +317,8 @@ static ignis__node *ignis__op_record(ignis__op *op, int count, ignis__tensor *co
     return node;
 }
 
-/*  A tensor of what an operation has made out of some tensors, recorded by the rule (null: not at all). No handle after a failure. */
+/*  Makes a tensor of an operation's result for some of its tensors, recorded by the rule (NULL: not at all).
+    No handle after a failure. */
 static ignis_tensor ignis__op_result(ignis__op *op, ignis__array *output, int count, ignis__tensor *const *inputs,
                                      const ignis__tape_state *tape_states, const ignis_rule *rule)
 {
@@ -332,7 +345,8 @@ static ignis_tensor ignis__op_result(ignis__op *op, ignis__array *output, int co
     return made ? ignis__tensor_publish(made) : result;
 }
 
-/*  Ends an operation with its result, recorded by the rule (null: never) where a gradient is wanted. No handle after a failure. */
+/*  Ends an operation with its result, recorded by the rule (NULL: never) if a gradient is needed. No handle
+    after a failure. */
 static ignis_tensor ignis__op_end(ignis__op *op, ignis__array *output, const ignis_rule *rule)
 {
     ignis_tensor result =
@@ -341,21 +355,21 @@ static ignis_tensor ignis__op_end(ignis__op *op, ignis__array *output, const ign
     return result;
 }
 
-/*  Saves an array for the backward function (null: nothing). */
+/*  Saves an array for the backward function (NULL: nothing). */
 IGNIS__ONE_COPY static void ignis__op_save(ignis__op *op, ignis__array *array)
 {
     if (op->ok && array)
         op->saved[op->saved_count++] = array;
 }
 
-/*  The same for inputs from a first to before a last one. */
+/*  As ignis__op_save, for inputs `first` to `last` - 1. */
 static void ignis__op_save_inputs(ignis__op *op, int first, int last)
 {
     for (; first < last; first++)
         ignis__op_save(op, op->in[first]);
 }
 
-/*  A rule whose backward function needs what the operation has saved, and params. */
+/*  Returns a rule whose backward function needs the operation's saved arrays, and params. */
 IGNIS__ONE_COPY static ignis_rule ignis__op_rule(const ignis__op *op, const char *name,
                                                  ignis_status (*backward_fn)(const ignis_backward_args *args),
                                                  const void *params, size_t params_size)
@@ -369,7 +383,8 @@ IGNIS__ONE_COPY static ignis_rule ignis__op_rule(const ignis__op *op, const char
     return rule;
 }
 
-/*  Ends an operation on tensors whose backward function needs what it saved, and params. Integers have no gradient. */
+/*  Ends an operation on tensors whose backward function needs its saved arrays, and params. Integers have no
+    gradient. */
 IGNIS__ONE_COPY static ignis_tensor ignis__op_end_recorded(ignis__op *op, ignis__array *output, const char *name,
                                                            ignis_status (*backward_fn)(const ignis_backward_args *args),
                                                            const void *params, size_t params_size)
@@ -378,7 +393,8 @@ IGNIS__ONE_COPY static ignis_tensor ignis__op_end_recorded(ignis__op *op, ignis_
     return ignis__op_end(op, output, op->ok && ignis__dtype_is_float(output->dtype) ? &rule : NULL);
 }
 
-/*  Ends a backward function: hands arrays that it made to the tape, each for the input of the same place (null: none), where it is needed. */
+/*  Ends a backward function: hands its arrays to the tape, each for the input at its index (NULL: none) that
+    needs a gradient. */
 IGNIS__ONE_COPY static ignis_status ignis__op_finish_backward(ignis__op *op, const ignis_backward_args *args, int count,
                                                               ignis__array *const *gradients)
 {
@@ -392,7 +408,8 @@ IGNIS__ONE_COPY static ignis_status ignis__op_finish_backward(ignis__op *op, con
     return ignis__op_leave(op);
 }
 
-/*  The same, where the sums of the columns of the first gradient are known, for ignis__backward_pass_offer_column_sums; null: they are not. */
+/*  As ignis__op_finish_backward, when the column sums of the first gradient are known, for
+    ignis__backward_pass_offer_column_sums; NULL: they are not. */
 static ignis_status ignis__op_finish_backward_with_sums(ignis__op *op, const ignis_backward_args *args, int count,
                                                         ignis__array *const *gradients, ignis__array *sums)
 {
@@ -408,7 +425,7 @@ static ignis_status ignis__op_finish_backward_with_sums(ignis__op *op, const ign
     return status;
 }
 
-/*  The same for a single input. */
+/*  As ignis__op_finish_backward, for one input. */
 static ignis_status ignis__op_finish_backward_one(ignis__op *op, const ignis_backward_args *args,
                                                   ignis__array *gradient)
 {

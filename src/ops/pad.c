@@ -1,3 +1,8 @@
+/*  >>ops.pad - ignis_pad: a value around a tensor
+
+    A strided copy into the middle of a filled result.
+    Uses: strided_copy. */
+
 IGNIS_API ignis_tensor ignis_pad(ignis_tensor tensor, const int64_t *before, const int64_t *after, int count,
                                  double value)
 {

@@ -1,4 +1,9 @@
-/*  Dimension i of count is one of the tensor's, which the dims before it do not have. */
+/*  >>ops.permute - ignis_permute: dimensions in another order
+
+    A strided copy.
+    Uses: strided_copy, transpose. */
+
+/*  Checks that dimension i of `count` is one of the tensor's, and is not among the dims before it. */
 static bool ignis__op_dim_once(ignis__op *op, const int *dims, int i, int *dim, unsigned *seen)
 {
     *dim = dims[i];

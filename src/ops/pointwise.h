@@ -1,4 +1,7 @@
-/* >>ops.pointwise ----------------------------------------------------------------------------------------------- */
+/* >>ops.pointwise - arithmetic, activations, dropout ------------------------------------------------------------
+
+   Each function is one kernel. Formulas do several operations in one pass: see ON FORMULAS.
+   f16 and bf16 are computed in f32 and rounded once. */
 
 /*  ignis_add, ignis_sub, ignis_mul - a + b, a - b and a * b, element by element
     Shapes: b has the shape of a, or spreads over it: compared from the last dimension on, b may lack leading

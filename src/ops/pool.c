@@ -1,4 +1,9 @@
-/*  What the gradient of a pool, or of upsampling, needs to know; sizes of the input and of the result. */
+/*  >>ops.pool - ignis_max_pool and ignis_avg_pool: windows of images and signals
+
+    The gradient gathers from windows in a fixed order.
+    Uses: image; kernels/pool.cu. */
+
+/*  What the gradient of a pool, or of upsampling, needs; sizes of the input and of the result. */
 typedef struct ignis__pool_params {
     const char *call;
     bool is_max;
@@ -7,7 +12,8 @@ typedef struct ignis__pool_params {
     ignis__pooling pooling;
 } ignis__pool_params;
 
-/*  The addresses of a pool's arrays, by or; there are no packs of indices of 4 bytes, as if one of them were odd. */
+/*  Returns the bitwise or of a pool's addresses. Indices of 4 bytes have no packs, so they count as
+    unaligned. */
 static ignis__address ignis__pool_addresses(const ignis__pooling *pooling, ignis__address addresses)
 {
     return addresses | (ignis__address)(pooling->index_bytes == 4);
@@ -35,7 +41,7 @@ static ignis_status ignis__pool_backward(const ignis_backward_args *args)
     return ignis__op_finish_backward(&op, args, 1, &gradient);
 }
 
-/*  Fills in the windows along a dimension, and how many there are. Reports what does not fit. */
+/*  Sets the windows along a dimension, and their number. Reports what does not fit. */
 static bool ignis__pool_windows(ignis__op *op, const ignis_pool_desc *desc, int given, int dim, ignis__pool_params *p)
 {
     int64_t window = desc->window[given], stride = desc->stride[given] ? desc->stride[given] : window,
@@ -55,8 +61,7 @@ static bool ignis__pool_windows(ignis__op *op, const ignis_pool_desc *desc, int 
         return ignis__op_fail(op, IGNIS_DIAG_SHAPE_DIFFERS,
                               "x is %s, too small for a window of %lld and a padding of %lld",
                               ignis__shape_write(&op->in[0]->shape).text, (long long)window, (long long)padding);
-    stride = stride < 4 * IGNIS__IMAGE_LIMIT ? stride
-                                             : 4 * IGNIS__IMAGE_LIMIT; /* which is more than there can be room for */
+    stride = stride < 4 * IGNIS__IMAGE_LIMIT ? stride : 4 * IGNIS__IMAGE_LIMIT; /* larger than any image */
     p->out[dim] = room / stride + 1;
     if (desc->ceil_mode && room % stride && p->out[dim] * stride < p->in[dim] + padding)
         p->out[dim]++;
@@ -91,7 +96,7 @@ static ignis_tensor ignis__pool_images(const char *call, bool is_max, ignis_tens
         second[0] = desc->window[1];
         second[1] = desc->stride[1];
         second[2] = desc->padding[1];
-        pooling->window[0] = 1; /* of a signal's rows, which are one */
+        pooling->window[0] = 1; /* of a signal's single row */
         pooling->stride[0] = ignis__divisor_of(1);
         p.out[0] = 1;
     }

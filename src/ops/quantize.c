@@ -1,9 +1,12 @@
-/* >>ops.norm - quantize_f8 ------------------------------------------------------------------------------------------------- */
+/*  >>ops.quantize - ignis_quantize_f8: 8-bit floats with a scale for each row, or one for all
 
-/*  By rows, or all of op->in[0]. */
+    Nothing is recorded.
+    Uses: operation, row_launch; kernels/quantize.cu. */
+
+/*  Quantizes op->in[0] by rows, or as a whole. */
 static void ignis__op_quantize(ignis__op *op, bool per_row, ignis__array *out, ignis__array *scale)
 {
-    enum { WARP, BLOCK, ALL }; /* in the order of the kernels of a type */
+    enum { WARP, BLOCK, ALL }; /* in the order of the kernels of a dtype */
     int first =
         out->dtype == IGNIS_F8_E4M3 ? IGNIS__BUILTIN_QUANTIZE_F8_E4M3_WARP : IGNIS__BUILTIN_QUANTIZE_F8_E5M2_WARP;
     ignis__array *x = op->in[0], *room;

@@ -1,13 +1,17 @@
-/* >>ops.sort - radix sort ------------------------------------------------------------------------------------------------------ */
+/*  >>ops.radix_sort - sorts rows with their positions, a byte a pass
 
-/*  Rows [rows, n] of elements, with their positions: lists in pairs, of which each pass reads one and writes the other. See kernels/sort.cu. */
+    The order of equal elements is kept, so results have the same bits every time. Uses: operation;
+    kernels/sort.cu. */
+
+/*  Rows [rows, n] of elements with their positions, in pairs of lists: each pass reads one and writes the
+    other. See kernels/sort.cu. */
 typedef struct ignis__radix {
     ignis_dtype dtype;
     int64_t rows, n;
     ignis__address keys[2], positions[2];
 } ignis__radix;
 
-/*  Makes so many of the lists. */
+/*  Makes `lists` of the lists. */
 static void ignis__radix_begin(ignis__op *op, ignis__radix *sort, ignis_dtype dtype, int64_t rows, int64_t n, int lists)
 {
     int i;
@@ -21,8 +25,8 @@ static void ignis__radix_begin(ignis__op *op, ignis__radix *sort, ignis_dtype dt
     }
 }
 
-/*  Sorts what begins at `from`, by its lowest bytes: so many passes. The first k of each row go to values and positions; without these, and
-    from == keys[0], all of them are in keys[0] and positions[0] then. */
+/*  Sorts the elements at `from` by their lowest bytes, in `passes` passes. The first k of each row go to
+    values and positions. Without these, and with from == keys[0], all go to keys[0] and positions[0]. */
 static void ignis__radix_run(ignis__op *op, ignis__radix *sort, ignis__address from, int passes, int descending,
                              ignis__address values, ignis__address positions, int64_t k)
 {
@@ -70,7 +74,7 @@ static void ignis__radix_run(ignis__op *op, ignis__radix *sort, ignis__address f
     }
 }
 
-/*  How many bytes numbers of up to this have, at least 1. */
+/*  Returns how many bytes numbers up to this have, at least 1. */
 static int ignis__radix_passes(uint64_t highest)
 {
     int passes = 1;

@@ -1,4 +1,7 @@
-/* >>ops.shape - reshape: the smallest operation, and the pattern of the others --------------------------------------------- */
+/*  >>ops.reshape - ignis_reshape: the smallest operation, and the pattern for others
+
+    A view of the input; the gradient passes through.
+    Uses: operation. */
 
 static ignis_status ignis__reshape_backward(const ignis_backward_args *args)
 {

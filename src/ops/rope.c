@@ -1,15 +1,19 @@
-/* >>ops.rope --------------------------------------------------------------------------------------------------------------- */
+/*  >>ops.rope - ignis_rope: rotates pairs of elements by angles of their position
+
+    Frequencies are computed in f64 on the host, or read from an array on the device. The gradient rotates
+    back.
+    Uses: operation; kernels/rope.cu. */
 
 #define IGNIS__ROPE_HALF 256
 
-/*  The parameters of the kernel; the last one is passed by value, as the launch may be captured and the memory of a table be gone. */
+/*  The parameters of the kernel. The last one is passed by value: a captured launch may outlive a table. */
 typedef struct ignis__rope {
     int64_t rows, seq, offset;
     int heads, half;
     double frequencies[IGNIS__ROPE_HALF];
 } ignis__rope;
 
-/*  The root of x of some degree, by Newton's method: the C library's pow would have to be linked. */
+/*  Returns the root of x of some degree, by Newton's method: pow of the C library would have to be linked. */
 static double ignis__root_of_degree(double x, int degree)
 {
     double root = 1, power, factor, step = 1;
@@ -28,8 +32,8 @@ static double ignis__root_of_degree(double x, int degree)
     return root;
 }
 
-/*  Multiplies a number, whose digits go on in low, by another. The error of the product is exact (Dekker: A Floating-Point Technique for
-    Extending the Available Precision, 1971). */
+/*  Multiplies a double-double number, x + low, by another. The error of the product is exact (Dekker: A
+    Floating-Point Technique for Extending the Available Precision, 1971). */
 static void ignis__multiply_double_double(double *x, double *low, double y, double y_low)
 {
     double product = *x * y, x_most = *x * 134217729, y_most = y * 134217729, error;
@@ -42,7 +46,8 @@ static void ignis__multiply_double_double(double *x, double *low, double y, doub
     *low = error - (*x - product);
 }
 
-/*  The frequencies base^(-i / count). exact: for angles in f64, for which powers of a root that is rounded are off, the more so the higher. */
+/*  Computes the frequencies base^(-i / count). exact: for angles in f64; powers of a rounded root have errors
+    that grow with the power. */
 static void ignis__rope_frequencies(double *frequencies, int count, double base, bool exact)
 {
     double ratio = ignis__root_of_degree(1 / base, count), ratio_low = 0, power = base, power_low = 0, low = 0;
@@ -61,7 +66,7 @@ static void ignis__rope_frequencies(double *frequencies, int count, double base,
     }
 }
 
-/*  Rounds frequencies for types whose angles are in f32. Returns `to`. */
+/*  Rounds frequencies for dtypes whose angles are in f32. Returns `to`. */
 static float *ignis__rope_round_frequencies(float *to, const double *frequencies)
 {
     int i;
@@ -70,7 +75,8 @@ static float *ignis__rope_round_frequencies(float *to, const double *frequencies
     return to;
 }
 
-/*  Turns the heads at the beginning of rows of x into rows of y, perhaps x. own: frequencies on the device; null: those of the parameters. */
+/*  Rotates the heads at the beginning of rows of x into rows of y, which may be x. own: frequencies on the
+    device; NULL: those of the parameters. */
 static void ignis__rope_rotate(ignis__op *op, ignis__rope *rope, ignis_dtype dtype, ignis__address y, int64_t y_row,
                                ignis__address x, int64_t x_row, ignis__array *own, double direction)
 {
@@ -84,11 +90,11 @@ static void ignis__rope_rotate(ignis__op *op, ignis__rope *rope, ignis_dtype dty
     if (dtype != IGNIS_F64)
         params[13] = ignis__rope_round_frequencies(frequencies, rope->frequencies);
     threads =
-        rope->rows * (packed ? rope->half / pack : rope->half) * ((rope->heads + 1) / 2); /* a thread turns 2 heads */
+        rope->rows * (packed ? rope->half / pack : rope->half) * ((rope->heads + 1) / 2); /* a thread rotates 2 heads */
     ignis__op_launch_row(op, IGNIS__BUILTIN_ROPE, dtype, ignis__ceil_div(threads, 256), 256, params);
 }
 
-/*  The same for whole rows, from the operation's input to an array like it. */
+/*  As ignis__rope_rotate, for full rows, from the operation's input to an array like it. */
 static void ignis__rope_run(ignis__op *op, ignis__rope *rope, ignis__array *out, ignis__array *own, double direction)
 {
     ignis__address x = ignis__op_read(op, op->in[0]), y = ignis__op_write(op, out);
@@ -109,7 +115,7 @@ static ignis_status ignis__rope_backward(const ignis_backward_args *args)
     return ignis__op_finish_backward(&op, args, 1, &dx);
 }
 
-/*  Whether the caller's frequencies on the device fit heads of that many pairs. */
+/*  Checks that the caller's frequencies on the device fit heads of `pairs` pairs. */
 static bool ignis__rope_check_frequency_array(ignis__op *op, const ignis_rope_desc *desc, const ignis__array *own,
                                               int pairs)
 {
@@ -128,7 +134,7 @@ static bool ignis__rope_check_frequency_array(ignis__op *op, const ignis_rope_de
     return true;
 }
 
-/*  Fills in what the kernel needs, for heads at the beginning of the input's rows. Reports what does not fit. */
+/*  Sets the parameters for heads at the beginning of the input's rows. Reports what does not fit. */
 static bool ignis__rope_prepare(ignis__op *op, const ignis_rope_desc *desc, const ignis__array *own, int heads,
                                 int64_t head_dim, ignis__rope *rope)
 {
@@ -140,7 +146,7 @@ static bool ignis__rope_prepare(ignis__op *op, const ignis_rope_desc *desc, cons
     if (head_dim % 2 != 0)
         return ignis__op_fail(op, IGNIS_DIAG_SHAPE_DIFFERS, "%s has heads of %lld elements, which do not turn in pairs",
                               ignis__shape_write(shape).text, (long long)head_dim);
-    if (head_dim > 2 * IGNIS__ROPE_HALF) /* which have no room in the parameters */
+    if (head_dim > 2 * IGNIS__ROPE_HALF) /* too many for the parameters */
         return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "heads have %lld elements, more than %d", (long long)head_dim,
                               2 * IGNIS__ROPE_HALF);
     if (!(base > 0 && base < 1e300))
@@ -170,7 +176,8 @@ static bool ignis__rope_prepare(ignis__op *op, const ignis_rope_desc *desc, cons
     return true;
 }
 
-/*  The frequencies that the caller has on the device, held; null: none, or the operation has failed. */
+/*  Holds the frequencies that the caller has on the device. NULL if there are none, or if the operation has
+    failed. */
 static ignis__array *ignis__rope_frequency_array(ignis__op *op, const ignis_rope_desc *desc)
 {
     ignis__array *own = NULL;

@@ -1,4 +1,7 @@
-/* >>ops.rope ---------------------------------------------------------------------------------------------------- */
+/* >>ops.rope - rotary position embedding ------------------------------------------------------------------------
+
+   A head is rotated in pairs of elements.
+   Frequencies come from a base, the host or the device. */
 
 typedef struct ignis_rope_desc {
     int num_heads;      /* required: a row is num_heads heads of head_dim elements */

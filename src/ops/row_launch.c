@@ -1,6 +1,9 @@
-/* --- operations on rows: how their kernels are launched ------------------------------------------------------------------------- */
+/*  >>ops.row_launch - how kernels over rows are launched: a warp or a block for each row
 
-/*  The tensor as rows of its last dimension. */
+    Geometry of ignis_row in kernels/ignis.cuh.
+    Uses: operation. Rows are those of the last dimension. */
+
+/*  Reads a tensor as rows of its last dimension. */
 IGNIS__ONE_COPY static bool ignis__op_rows(ignis__op *op, const ignis__array *array, int64_t *rows, int64_t *n)
 {
     *n = array->shape.dim[array->shape.ndim - 1];
@@ -10,10 +13,11 @@ IGNIS__ONE_COPY static bool ignis__op_rows(ignis__op *op, const ignis__array *ar
     return op->ok;
 }
 
-/*  Rows shared out as by ignis_row in kernels/ignis.cuh: a warp has 4 packs a lane, or without packs a block 8 elements a thread. */
+/*  Rows are distributed as by ignis_row in kernels/ignis.cuh: a warp has 4 packs a lane, or without packs a
+    block has 8 elements a thread. */
 #define IGNIS__ROW_PACKS 4
 #define IGNIS__ROW_ELEMENTS 8
-#define IGNIS__ROW_BLOCKS ((int64_t)1 << 30) /* which take turns, where there are more rows */
+#define IGNIS__ROW_BLOCKS ((int64_t)1 << 30) /* they loop if there are more rows */
 
 typedef struct ignis__rows {
     bool warp;        /* a warp has a row in registers; else a block has it, in one or more rounds */
@@ -23,7 +27,7 @@ typedef struct ignis__rows {
     size_t shared;
 } ignis__rows;
 
-/*  What a thread of a block has in a round. */
+/*  Returns the elements of a thread of a block in a round. */
 static int64_t ignis__row_share(ignis_dtype dtype, bool packed)
 {
     return packed ? IGNIS__ROW_PACKS * ignis__pack_elements(dtype) : IGNIS__ROW_ELEMENTS;
@@ -34,7 +38,8 @@ static unsigned ignis__row_threads(int64_t n, int64_t share, unsigned most)
     return (unsigned)ignis__clamp(ignis__ceil_div(ignis__ceil_div(n, share), 32) * 32, 32, (int64_t)most);
 }
 
-/*  For kernels that walk over `arrays` arrays to and fro; 0: there is nothing to keep. So many blocks, 1 or 2, are to fit on a multiprocessor. */
+/*  Plans kernels that read `arrays` arrays forwards and backwards; 0: there is nothing to keep. `blocks`
+    blocks, 1 or 2, fit on an SM. */
 static ignis__rows ignis__rows_plan(const ignis__op *op, ignis_dtype dtype, int64_t rows, int64_t n, bool packed,
                                     int arrays, int blocks)
 {

@@ -1,4 +1,7 @@
-/* >>ops.pointwise - scale, cast, dropout ----------------------------------------------------------------------------------- */
+/*  >>ops.scale - ignis_scale: every element times a factor
+
+    Its gradient is a scale too.
+    Uses: operation; kernels POINTWISE. */
 
 static ignis_status ignis__scale_backward(const ignis_backward_args *args)
 {

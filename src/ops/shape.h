@@ -1,4 +1,7 @@
-/* >>ops.shape --------------------------------------------------------------------------------------------------- */
+/* >>ops.shape - shapes, slices, copies --------------------------------------------------------------------------
+
+   A result is a view if its elements are contiguous, else a copy.
+   The gradient is a copy in the other direction. */
 
 /*  ignis_reshape - the same elements under another shape, over the same memory; one dimension may be -1: what
     is left over

@@ -1,4 +1,9 @@
-/*  Every step-th element of the dimension, from `start` on, which has to lie inside. */
+/*  >>ops.slice_step - ignis_slice_step: every step-th element of a dimension
+
+    A strided copy; the gradient puts elements back.
+    Uses: strided_copy. */
+
+/*  Selects every step-th element of the dimension from `start` on, which has to be inside. */
 static void ignis__strides_step(ignis__strides *s, int dim, int64_t start, int64_t len, int64_t step)
 {
     s->from_offset += start * s->from[dim];

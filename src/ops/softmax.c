@@ -1,4 +1,7 @@
-/* >>ops.norm - softmax ----------------------------------------------------------------------------------------------------- */
+/*  >>ops.softmax - ignis_softmax and ignis_log_softmax over the last dimension
+
+    Softmax saves its result, log_softmax its input and f32 log-sums.
+    Uses: row_launch; kernels SOFTMAX, LOG_SOFTMAX. */
 
 static ignis_status ignis__softmax_backward(const ignis_backward_args *args)
 {
@@ -43,7 +46,7 @@ IGNIS_API ignis_tensor ignis_softmax(ignis_tensor tensor)
     return ignis__op_end_recorded(&op, out, "softmax", ignis__softmax_backward, NULL, 0);
 }
 
-/*  Saved: x, log_sums. */
+/*  Computes the gradient of log_softmax. Saved: x, log_sums. */
 static ignis_status ignis__log_softmax_backward(const ignis_backward_args *args)
 {
     ignis__op op;

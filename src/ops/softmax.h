@@ -1,4 +1,7 @@
-/* >>ops.norm ---------------------------------------------------------------------------------------------------- */
+/* >>ops.norm - softmax and norms --------------------------------------------------------------------------------
+
+   Rows are those of the last dimension.
+   Statistics are f32, or f64 for f64, in a fixed order. */
 
 /*  ignis_softmax - exp(x) / sum of exp(x) over the last dimension
     ignis_log_softmax - its logarithm, x - log(sum of exp(x)), which keeps its digits where softmax has none

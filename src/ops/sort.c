@@ -1,7 +1,11 @@
-/* >>ops.sort ------------------------------------------------------------------------------------------------------------------- */
+/*  >>ops.sort - ignis_sort, ignis_argsort and ignis_topk along a dimension
 
-/*  As ignis__op_sort_rows, for a k of at most 1024. A block selects from a row; where rows are too few to keep the device busy, blocks select
-    from parts of 4096 elements first, and what they leave, a row of k elements for each part, takes the row's place until it is short. */
+    Short rows sort in a block, small k are selected, long rows use the radix sort. NaN is the largest number.
+    Uses: radix_sort, strided_copy, index; kernels/sort.cu. */
+
+/*  As ignis__op_sort_rows, for k of at most 1024. A block selects from a row. If there are too few rows for
+    the device, blocks first select from chunks of 4096 elements. Their results, k elements a chunk, become
+    the row, until it is short. */
 static void ignis__op_select(ignis__op *op, ignis_dtype dtype, ignis__address values, ignis__address positions,
                              ignis__address from, int64_t rows, int64_t n, int k, int descending)
 {
@@ -23,7 +27,7 @@ static void ignis__op_select(ignis__op *op, ignis_dtype dtype, ignis__address va
     ignis__op_launch(op, builtin, dtype, NULL, rows, 1, 1, few_rows ? 512 : 256, 1, shared, params);
 }
 
-/*  values and positions [rows, k]: the first k of each of the rows [rows, n] in order. */
+/*  Writes values and positions [rows, k]: the first k of each of the rows [rows, n] in order. */
 static void ignis__op_sort_rows(ignis__op *op, ignis__array *values, ignis__array *positions, ignis__array *from,
                                 int64_t rows, int64_t n, int64_t k, int descending)
 {
@@ -57,7 +61,8 @@ static void ignis__op_sort_rows(ignis__op *op, ignis__array *values, ignis__arra
     }
 }
 
-/*  The first k of each row along a dimension; `positions` becomes where they come from. Null after a failure. */
+/*  Sorts along a dimension, and returns the first k of each row; `positions` becomes their positions. NULL
+    after a failure. */
 static ignis__array *ignis__op_sort(ignis__op *op, int dim, int64_t k, int descending, ignis__array **positions)
 {
     ignis__array *from = op->in[0], *values, *places;
@@ -72,7 +77,7 @@ static ignis__array *ignis__op_sort(ignis__op *op, int dim, int64_t k, int desce
     }
     shape.dim[dim] = k;
     rows = IGNIS_SHAPE(from->numel);
-    if (dim + 1 < shape.ndim) { /* also where the dimensions behind it are 1 */
+    if (dim + 1 < shape.ndim) { /* also if the dimensions after it are 1 */
         ignis__request_builtin(IGNIS__BUILTIN_TRANSPOSE_RUNS, from->dtype);
         ignis__request_builtin(IGNIS__BUILTIN_TRANSPOSE_RUNS, IGNIS_I64);
     }
@@ -106,7 +111,7 @@ static ignis_status ignis__sort_backward(const ignis_backward_args *args)
     return ignis__op_finish_backward(&op, args, 1, &gradient);
 }
 
-/*  k null: all. */
+/*  Sorts a tensor. k NULL: all elements. */
 static ignis_tensor ignis__sort(const char *call, const char *name, ignis_tensor tensor, const int64_t *k, int dim,
                                 bool descending, ignis_tensor *indices)
 {

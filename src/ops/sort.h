@@ -1,4 +1,7 @@
-/* >>ops.sort ---------------------------------------------------------------------------------------------------- */
+/* >>ops.sort - sort, argsort, topk ------------------------------------------------------------------------------
+
+   Equal elements keep their order, and NaN is the largest number.
+   Positions are i64. */
 
 /*  ignis_sort - elements along a dimension in order, stable; ignis_topk - the k largest or smallest ones, in
     order. Any dtype. A negative dim counts from the last one on. NaN counts as larger than all numbers, both

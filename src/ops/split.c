@@ -1,5 +1,11 @@
-/*  The parts of a split are parts of a tensor that nobody else sees. The first of their backwards that a walk comes to makes its gradient, zero but
-    for that part; the others put theirs in. So it is whole when the split's own turn comes. */
+/*  >>ops.split - ignis_split and ignis_slice: slices of a tensor along a dimension
+
+    A slice is a view if it is contiguous, else a copy. Uses: operation, concat (copies rows), the backward
+    pass. */
+
+/*  The parts of a split are slices of a tensor that nobody else sees. The first of their backwards makes its
+    gradient, zero except for that slice; the others add theirs. So it is complete when the split's own
+    backward runs. */
 static ignis_status ignis__split_backward(const ignis_backward_args *args)
 {
     args->grad_inputs[0] = args->grad_output;
@@ -11,7 +17,7 @@ typedef struct ignis__slice_params {
     ignis_shape whole;
 } ignis__slice_params;
 
-/*  Puts the gradient of a part into that of the whole, which is made, and given, where `sum` is null. */
+/*  Adds the gradient of a slice to that of the tensor, which is made first if `sum` is NULL. */
 static ignis_status ignis__slice_add_gradient(const char *call, const ignis_backward_args *args, ignis__array *sum)
 {
     const ignis__slice_params *p = (const ignis__slice_params *)args->params;
@@ -34,7 +40,8 @@ static ignis_status ignis__split_part_backward(const ignis_backward_args *args)
     return ignis__slice_add_gradient("ignis_split", args, ignis__backward_pass_input_sum(0));
 }
 
-/*  The part of an input of `size` from `start` on along dim: a view where it is in one piece, else a copy. */
+/*  Returns the slice of an input of `size` from `start` on along dim: a view if it is contiguous, else a
+    copy. */
 static ignis__array *ignis__op_slice(ignis__op *op, int dim, int64_t start, int64_t size, ignis__slice_params *p)
 {
     ignis_shape shape = op->in[0]->shape;
@@ -54,7 +61,7 @@ static ignis__array *ignis__op_slice(ignis__op *op, int dim, int64_t start, int6
     return out;
 }
 
-/*  A part of a split. */
+/*  Makes one part of a split. */
 static ignis_tensor ignis__split_part(const char *call, ignis_tensor whole, int dim, int64_t start, int64_t size)
 {
     ignis__slice_params p;
@@ -66,7 +73,7 @@ static ignis_tensor ignis__split_part(const char *call, ignis_tensor whole, int 
     return ignis__op_end_recorded(&op, out, "part", ignis__split_part_backward, &p, sizeof p);
 }
 
-/*  Checks a split, fills in the sizes of equal parts, and gives the tensor of which the parts are made. */
+/*  Checks a split, sets the sizes of equal parts, and returns the tensor that the parts are slices of. */
 static ignis_tensor ignis__split_begin(const char *call, ignis_tensor tensor, int *dim, int count, const int64_t *sizes)
 {
     ignis__op op;

@@ -1,6 +1,10 @@
-/* >>ops.shape - strided copies: slice_step, permute, flip, expand, pad --------------------------------------------------------- */
+/*  >>ops.strided_copy - copies between arrays by strides: slice_step, permute, flip, expand, pad
 
-/*  to[to_offset + sum of i[d] * to[d]] = from[from_offset + sum of i[d] * from[d]] for every i below size; in elements. */
+    Joins dimensions, chooses packs, launches. Its gradient is the copy in the other direction. Uses:
+    operation; kernels/shape.cu. */
+
+/*  A copy: to[to_offset + sum of i[d] * to[d]] = from[from_offset + sum of i[d] * from[d]] for every i below
+    size; in elements. */
 typedef struct ignis__strides {
     int rank;
     int64_t size[IGNIS_MAX_DIMS], from[IGNIS_MAX_DIMS], to[IGNIS_MAX_DIMS], from_offset, to_offset;
@@ -22,7 +26,8 @@ static void ignis__shape_strides(const ignis_shape *shape, int64_t *strides)
         strides[i] = stride;
 }
 
-/*  For the kernel: dimensions that one stride serves are one; sorted: the largest steps of `to` first. False: there are no elements. */
+/*  Joins dimensions that one stride serves. sorted: the largest strides of `to` first. False if there are no
+    elements. */
 static bool ignis__strides_merge(const ignis__strides *s, ignis__strided *k, bool sorted)
 {
     int i, d, at;
@@ -53,7 +58,7 @@ static bool ignis__strides_merge(const ignis__strides *s, ignis__strided *k, boo
     return true;
 }
 
-/*  Whether strides, but for that of one dimension (-1: none), are multiples of a pack. */
+/*  Returns whether strides, except that of one dimension (-1: none), are multiples of a pack. */
 static bool ignis__strides_packed(const int64_t *strides, int rank, int but, int64_t pack)
 {
     int i;
@@ -92,7 +97,7 @@ static void ignis__op_strided(ignis__op *op, ignis__array *to, ignis__array *fro
     for (x = 0; x < last; x++)
         if (k.from[x] == 1 && k.size[x] >= 16 && k.size[last] >= 16 && k.to[last] == 1)
             break;
-    if (x < last) { /* contiguous along one dimension here, along another there */
+    if (x < last) { /* contiguous along one dimension in one array, along another in the other */
         edge = ignis__dtypes[from->dtype].size <= 4 ? 64 : 32;
         rows = k.size[last];
         src_row = k.from[last];
@@ -126,7 +131,8 @@ static void ignis__op_strided(ignis__op *op, ignis__array *to, ignis__array *fro
     ignis__op_launch_row(op, IGNIS__BUILTIN_STRIDED_COPY, from->dtype, ignis__ceil_div(k.count, 1024), 256, params);
 }
 
-/*  Operations that are one strided copy, each element being copied once at most: their gradient is the same copy backwards. */
+/*  Operations that are one strided copy of each element, at most once: their gradient is that copy in the
+    other direction. */
 typedef struct ignis__strided_params {
     const char *call;
     ignis_shape shape; /* of the input */
@@ -148,7 +154,7 @@ static ignis_status ignis__strided_backward(const ignis_backward_args *args)
     return ignis__op_finish_backward(&op, args, 1, &gradient);
 }
 
-/*  Begins such an operation: strides are those of an input that is copied as it is. */
+/*  Begins such an operation. The strides are those of an input that is copied as it is. */
 static bool ignis__strided_begin(ignis__op *op, const char *call, ignis_tensor tensor, ignis__strides *s)
 {
     memset(s, 0, sizeof *s);
@@ -160,7 +166,8 @@ static bool ignis__strided_begin(ignis__op *op, const char *call, ignis_tensor t
     return true;
 }
 
-/*  Ends it. Strides of `to` that are 0 become those of the whole output. Where a fill is given, the copy goes into the midst of it. */
+/*  Ends it. Strides of `to` that are 0 become those of the output. With a fill, the copy goes into the middle
+    of it. */
 static ignis_tensor ignis__strided_end(ignis__op *op, const char *name, const ignis_shape *shape, ignis__strides *s,
                                        const double *fill)
 {

@@ -1,15 +1,20 @@
-/* >>ops.sum ---------------------------------------------------------------------------------------------------------------- */
+/*  >>ops.sum - ignis_sum and ignis_mean, of all elements or along a dimension
+
+    Rows and columns have kernels of their own; large sums have partial sums, added in a fixed order.
+    Uses: operation, the axis of formula/broadcast; kernels/reduce.cu. */
 
 static int64_t ignis__power_of_2_up(int64_t x) { return x <= 1 ? 1 : (int64_t)2 << ignis__log2((uint64_t)x - 1); }
 
-/*  Geometry of the kernels that sum columns: threads lie side by side along a row of packs, and share its columns out among the rest. */
+/*  Returns the geometry of kernels that sum columns: threads side by side along a row of packs; the rest of
+    the block shares the rows. */
 static void ignis__column_threads(int64_t packs, int64_t rows, unsigned *x, unsigned *y)
 {
     *x = (unsigned)ignis__power_of_2_up(ignis__clamp(packs, 1, 32));
     *y = (unsigned)ignis__clamp(ignis__power_of_2_up(ignis__ceil_div(rows, 4)), 1, 512 / (int64_t)*x);
 }
 
-/*  out [outer, inner] = factor * the sum over n of a, or of the products of a and b where b is not null. */
+/*  Computes out [outer, inner] = factor * the sum over n of a, or of the products of a and b if b is not
+    NULL. */
 static void ignis__op_sum(ignis__op *op, ignis__array *out, ignis__array *a, ignis__array *b, double factor,
                           const ignis__axis *axis)
 {
@@ -31,12 +36,12 @@ static void ignis__op_sum(ignis__op *op, ignis__array *out, ignis__array *a, ign
         ignis__op_zero(op, out);
         return;
     }
-    if (rows && (n <= 4096 && outer >= 8)) { /* a warp does a row */
+    if (rows && (n <= 4096 && outer >= 8)) { /* a warp sums a row */
         x = 32;
         y = 8;
         parts = 1;
         grid = ignis__ceil_div(outer, 8);
-    } else if (rows) { /* a block does a part of a row */
+    } else if (rows) { /* a block sums a chunk of a row */
         x = (unsigned)ignis__power_of_2_up(ignis__clamp(n / per_pack, 32, 512));
         y = 1;
         parts = ignis__clamp(blocks / outer, 1, ignis__ceil_div(n, 8192));
@@ -50,7 +55,7 @@ static void ignis__op_sum(ignis__op *op, ignis__array *out, ignis__array *a, ign
     }
     part_length = ignis__ceil_div(n, parts);
     if (rows && parts > 1)
-        part_length = ignis__ceil_div(part_length, 64) * 64; /* parts begin with packs if rows do */
+        part_length = ignis__ceil_div(part_length, 64) * 64; /* chunks begin with packs if rows do */
     parts = ignis__ceil_div(n, part_length);
     from_a = ignis__op_read(op, a);
     if (b)
@@ -80,7 +85,7 @@ static void ignis__op_sum(ignis__op *op, ignis__array *out, ignis__array *a, ign
     ignis__op_launch(op, IGNIS__BUILTIN_SUM_FINISH, dtype, NULL, grid, 1, 1, x, y, 0, finish);
 }
 
-/*  What a sum's gradient needs to know. */
+/*  What a sum's gradient needs. */
 typedef struct ignis__sum_params {
     ignis__axis axis;
     double factor;
@@ -104,7 +109,7 @@ static ignis_status ignis__sum_backward(const ignis_backward_args *args)
     return ignis__op_finish_backward(&op, args, 1, &gradient);
 }
 
-/*  The sum along a dimension, or of all elements where whole; divided by how many they are where mean. */
+/*  Sums along a dimension, or all elements if whole; divides by their number if mean. */
 static ignis_tensor ignis__sum(const char *call, ignis_tensor tensor, bool whole, int dim, bool mean)
 {
     ignis__sum_params p = IGNIS__ZERO;

@@ -1,4 +1,7 @@
-/* >>ops.sum ----------------------------------------------------------------------------------------------------- */
+/* >>ops.sum - sums and means ------------------------------------------------------------------------------------
+
+   Sums are f32, f64 for f64, in a fixed order: equal inputs give equal bits.
+   For other reductions see ignis_map_reduce. */
 
 /*  ignis_sum, ignis_mean - the sum or mean of all elements; ignis_sum_dim, ignis_mean_dim - along one
     dimension

@@ -1,4 +1,7 @@
-/* >>ops.shape - transpose -------------------------------------------------------------------------------------------------- */
+/*  >>ops.transpose - ignis_transpose: exchanges two dimensions
+
+    Tiles through shared memory; a view if the order of elements stays.
+    Uses: operation; kernels/shape.cu. */
 
 /*  [a, m, b, n, c] becomes [a, n, b, m, c]. */
 typedef struct ignis__exchange {

@@ -1,7 +1,10 @@
-/* >>ops.shape - triangles ---------------------------------------------------------------------------------------------------------- */
+/*  >>ops.tril - ignis_tril and ignis_triu: triangles of matrices
+
+    Keeps a band of diagonals, and zeroes the rest; so does the gradient.
+    Uses: operation; kernels PATTERN. */
 
 typedef struct ignis__band {
-    int64_t low, high; /* what is kept of column - row */
+    int64_t low, high; /* the kept range of column - row */
 } ignis__band;
 
 static ignis__array *ignis__op_band(ignis__op *op, ignis__array *from, const ignis__band *given)

@@ -1,3 +1,8 @@
+/*  >>ops.upsample - ignis_upsample: nearest and linear, as in PyTorch
+
+    The gradient gathers in a fixed order.
+    Uses: image, pool (its params); kernels/upsample.cu. */
+
 typedef struct ignis__upsample_params {
     ignis_shape shape;
     int64_t n, channels, in[2], out[2];
@@ -22,7 +27,8 @@ static ignis_status ignis__upsample_backward(const ignis_backward_args *args)
     return ignis__op_finish_backward(&op, args, 1, &gradient);
 }
 
-/*  Where the positions of a dimension lie. A single pixel has no corners to be aligned, and all positions are that one. */
+/*  Sets the positions of a dimension. A single pixel has no corners to align, and all positions are that
+    pixel. */
 static void ignis__scaling_set(ignis__scaling *s, int64_t in, int64_t out, const ignis_upsample_desc *desc)
 {
     bool is_linear = desc->mode == IGNIS_UPSAMPLE_LINEAR, aligned = is_linear && desc->align_corners && in > 1;

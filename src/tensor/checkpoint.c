@@ -1,11 +1,11 @@
 /*  >>tensor.checkpoint - ignis_checkpoint: recompute in the backward pass what the forward pass did not keep
 
     The first run is not recorded; it notes which older arrays it reads. The backward function runs the
-    caller's function again,
-    recorded, on fresh leaves over the saved inputs. Uses: tape, scope, backward_pass, the random numbers of
-    kernel.
+    caller's function again, recorded, on fresh leaves over the saved inputs. Uses: tape, scope,
+    backward_pass, the random numbers of kernel.
     Invariant: an input that has changed since the first run fails the pass; random numbers are the same in
     both runs. */
+
 /*  Calls a function of the caller's. No handle if it failed, or did not end what it began. */
 static ignis_tensor ignis__tensor_fn_call(const char *call, int no_grad, ignis_tensor_fn fn, const ignis_tensor *inputs,
                                           int count, void *user_data)

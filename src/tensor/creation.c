@@ -1,6 +1,7 @@
 /*  >>tensor.creation - new tensors that a kernel fills: random numbers, arange, linspace, eye
 
-    Uses: tensor; the kernels PATTERN and RANDOM. Random numbers and their counter belong to the thread. */
+    Uses: tensor; the kernels PATTERN and RANDOM.
+    Threads: random numbers and their counter belong to the thread. */
 
 /*  Creates a tensor by an elementwise kernel; params are the address, ..., the number of elements. random,
     *step: the numbers and their counter; NULL if there are none. */

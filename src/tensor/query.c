@@ -2,6 +2,7 @@
 
     Uses: tensor, node; the rooms array and kernel. Reading values waits for the current stream.
     Locks: a tensor's own, for its data, gradient and node. */
+
 /*  Returns the array of a tensor by handle, unheld, for ignis_tensor_data. */
 static ignis_array ignis__tensor_array_handle(const char *call, ignis_tensor handle, bool grad)
 {

@@ -1,4 +1,7 @@
-/* >>tape - recording, backward, checkpoints, gradcheck ---------------------------------------------------------- */
+/* >>tape - recording, backward, checkpoints, gradcheck ----------------------------------------------------------
+
+   A tape belongs to the thread that recorded it. A backward pass runs its entries from the last to the first.
+   Gradients are added to those that leaves have. */
 
 /*  What a backward function gets, and what it fills. */
 typedef struct ignis_backward_args {
@@ -42,9 +45,9 @@ typedef struct ignis_gradcheck_desc {
     After a failure they are freed too, and no leaf has changed.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, ARGUMENT (the tensor requires no gradient, has more than one element without grad_output,
-    was used by a backward pass already, or was recorded by another thread; an operation on the way saved an array that was
-    written to since; a backward function of the caller failed without saying why), SHAPE, DTYPE, DEVICE,
-    MEMORY, CUDA, and what backward functions fail with.
+    was used by a backward pass already, or was recorded by another thread; an operation on the way saved an
+    array that was written to since; a backward function of the caller failed without saying why), SHAPE,
+    DTYPE, DEVICE, MEMORY, CUDA, and what backward functions fail with.
     Ownership: grad_output stays the caller's.
     Threads: the one that recorded it. Streams: queued on the current stream. */
 IGNIS_API ignis_status ignis_backward(ignis_tensor tensor, ignis_array grad_output);

@@ -1,8 +1,7 @@
 /*  >>tensor.tape_dot - the tape as a Graphviz graph: ignis_tape_dot
 
     Writes the nodes that lead to a tensor, with shapes and the bytes that each keeps. Uses: tape,
-    backward_state.
-    Belongs to the thread that recorded the tape. */
+    backward_state. Belongs to the thread that recorded the tape. */
 
 IGNIS__COLD static void ignis__dot_tensor(ignis__string_writer *text, const ignis__tensor *tensor)
 {

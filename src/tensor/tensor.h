@@ -1,4 +1,7 @@
-/* >>tensor - tensors, scopes, random numbers -------------------------------------------------------------------- */
+/* >>tensor - tensors, scopes, random numbers --------------------------------------------------------------------
+
+   A tensor is an array with a gradient and a position on the tape.
+   Operations make new tensors, which belong to the innermost scope of the thread. */
 
 /*  An array, its gradient, and its position on the tape. */
 typedef struct ignis_tensor {

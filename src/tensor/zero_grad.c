@@ -2,6 +2,7 @@
 
     A gradient keeps its memory: graphs and optimizers have its address. Dropping it frees the memory.
     Uses: gradient, tape. Locks: a leaf is entered while its gradient changes. */
+
 /*  Makes new memory for the gradient of a held tensor, claimed. NULL, and reported, on failure. */
 static ignis__array *ignis__gradient_make(const char *call, ignis__tensor *tensor)
 {

@@ -1,6 +1,9 @@
-/* --- gradcheck ------------------------------------------------------------------------------------------------------------ */
+/*  >>train.gradcheck - ignis_gradcheck: gradients of the tape beside central finite differences
 
-/*  One check: the function, its inputs, and fixed weights that turn its output into one number. */
+    Runs the function twice for each element with the same random numbers. Uses: the room tensor. Inputs keep
+    their values: each element is restored after its two runs. */
+
+/*  One check: the function, its inputs, and fixed weights that reduce its output to one number. */
 typedef struct ignis__gradcheck {
     const char *call;
     ignis_tensor_fn fn;
@@ -15,14 +18,14 @@ static double ignis__gradcheck_weight(int64_t i)
     return 0.5 + (double)((uint64_t)(i + 1) * 0x9E3779B97F4A7C15u >> 40) / (double)(1 << 24);
 }
 
-/*  Calls the function with the same random numbers as every time; no_grad: without recording. */
+/*  Calls the function with the same random numbers every time. no_grad: without recording. */
 IGNIS__COLD static ignis_tensor ignis__gradcheck_call(const ignis__gradcheck *check, int no_grad)
 {
     ignis__thread_now()->random = check->random;
     return ignis__tensor_fn_call(check->call, no_grad, check->fn, check->inputs, check->count, check->user_data);
 }
 
-/*  The weighted sum of the function's output. False on failure. */
+/*  Computes the weighted sum of the function's output. False on failure. */
 IGNIS__COLD static bool ignis__gradcheck_value(const ignis__gradcheck *check, double *value)
 {
     ignis_scope scope = ignis_scope_begin();
@@ -84,7 +87,7 @@ static bool ignis__gradcheck_tape(const ignis__gradcheck *check)
     return ok;
 }
 
-/*  Compares the gradient of one input; *worst is the largest error so far, *where says it for the message. */
+/*  Compares the gradient of one input. *worst is the largest error so far; *where names it for the message. */
 static bool ignis__gradcheck_input(const ignis__gradcheck *check, int input, double step, double *worst, char *where,
                                    size_t where_size)
 {
@@ -125,7 +128,7 @@ static bool ignis__gradcheck_input(const ignis__gradcheck *check, int input, dou
     return ok;
 }
 
-/*  The backward whose backward function made a tensor that was found, by serial. */
+/*  Returns the serial of the backward pass whose backward function made a tensor. */
 static uint64_t ignis__tensor_creator_pass(ignis_tensor handle)
 {
     ignis__tensor *tensor = (ignis__tensor *)ignis__pool_hold(&ignis__tensors, handle.id);
@@ -135,7 +138,7 @@ static uint64_t ignis__tensor_creator_pass(ignis_tensor handle)
     return made_in;
 }
 
-/*  The largest relative error of all inputs; NaN on failure. */
+/*  Returns the largest relative error of all inputs; NaN on failure. */
 static double ignis__gradcheck_run(const ignis__gradcheck *check, double step, double tolerance)
 {
     uint64_t pass = ignis__tensor_thread_now()->pass_serial;

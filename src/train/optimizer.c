@@ -1,5 +1,10 @@
 /* ===============================================================================================================
    >>optim - optimizers: all parameters of one element type in one launch, state and schedule on the device.
+
+   The parts: optimizer (kinds and their options), parameter, table (rows for the kernels), step, optimizer_state.
+   Uses the rooms array, kernel, formula, tensor and ops. Kernels: OPTIM.
+   Invariants: the state is on the device, so a captured step can be replayed; the table is in the order of parameters.
+   Locks: an optimizer's own lock guards all of it; a call holds it until its work is queued.
    =============================================================================================================== */
 
 /*  A row of the table that the kernels read; kernels/optim.cu has the same. */
@@ -100,7 +105,8 @@ static ignis__optimizer *ignis__optimizer_hold(const char *call, ignis_optimizer
     return (ignis__optimizer *)ignis__handle_hold(call, &ignis__optimizers, handle.id);
 }
 
-/*  A new array of the optimizer, zeros like another one, of another dtype. On failure it may be there, for the caller to end. */
+/*  A new array of the optimizer, zeros like another one, of another dtype. On failure it may be there, for
+    the caller to end. */
 static bool ignis__optimizer_array(const char *call, const ignis__array *like, ignis_dtype dtype,
                                    ignis__array **claimed)
 {

@@ -1,4 +1,7 @@
-/* >>optim - AdamW, SGD and others, schedules, clipping, loss scaling -------------------------------------------- */
+/* >>optim - AdamW, SGD and others, schedules, clipping, loss scaling --------------------------------------------
+
+   An optimizer updates all its parameters of one element type in one launch.
+   Its state and schedule are on the device, so a step can be captured in a graph. */
 
 /*  Parameters, and the state that is kept for each of them. */
 typedef struct ignis_optimizer {

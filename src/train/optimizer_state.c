@@ -1,4 +1,7 @@
-/* --- looking at and changing the state ------------------------------------------------------------------------------- */
+/*  >>train.optimizer_state - reads and changes an optimizer's state: ignis_optimizer_query, _set_lr, _state
+
+    State parts are arrays that a program saves and restores.
+    Uses: optimizer. Reading waits for the stream. */
 
 IGNIS_API ignis_status ignis_optimizer_set_lr(ignis_optimizer handle, double lr)
 {

@@ -1,4 +1,7 @@
-/* --- parameters ------------------------------------------------------------------------------------------------------ */
+/*  >>train.parameter - the parameters of an optimizer: ignis_optimizer_add
+
+    Checks a leaf, claims its array, makes its state. Uses: optimizer, the room tensor. The optimizer is
+    locked. */
 
 IGNIS__COLD static bool ignis__parameter_check(const char *call, const ignis__optimizer *optimizer,
                                                ignis__tensor *tensor)
@@ -25,7 +28,7 @@ IGNIS__COLD static bool ignis__parameter_check(const char *call, const ignis__op
     return true;
 }
 
-/*  Room for one more parameter. */
+/*  Makes room for one more parameter. */
 static bool ignis__optimizer_grow(const char *call, ignis__optimizer *optimizer)
 {
     int wanted = optimizer->capacity ? 2 * optimizer->capacity : 16;
@@ -51,11 +54,11 @@ static bool ignis__optimizer_grow(const char *call, ignis__optimizer *optimizer)
     optimizer->row_count = 0;
     optimizer->is_written = false;
     optimizer->capacity = wanted;
-    ignis__optimizer_unclaim(call, &optimizer->table); /* made anew, larger, at the next step */
+    ignis__optimizer_unclaim(call, &optimizer->table); /* made again, larger, at the next step */
     return true;
 }
 
-/*  Steps that a new parameter has missed: all until now. */
+/*  Counts the steps that a new parameter has missed: all until now. */
 static bool ignis__parameter_missed(const char *call, const ignis__optimizer *optimizer, ignis__parameter *parameter)
 {
     ignis_array_desc desc = IGNIS__ZERO;
@@ -76,7 +79,7 @@ static bool ignis__parameter_missed(const char *call, const ignis__optimizer *op
     return ok;
 }
 
-/*  Takes a tensor in; what the parameter has got by the time of a failure is the caller's to end. */
+/*  Adds a tensor. After a failure the caller ends what the parameter has by then. */
 static bool ignis__parameter_start(const char *call, const ignis__optimizer *optimizer, ignis__parameter *parameter)
 {
     ignis_dtype dtype = parameter->tensor->dtype, wide = ignis__wide_dtype(dtype);

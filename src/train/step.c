@@ -1,4 +1,7 @@
-/* --- step, clipping, zero -------------------------------------------------------------------------------------------- */
+/*  >>train.step - ignis_optimizer_step, ignis_clip_grad_norm, ignis_optimizer_zero_grad, and Muon's
+
+    orthogonalization Step count, learning rate and clipping advance on the device. Uses: table, the matmul
+    folder (Muon). */
 
 static bool ignis__optimizer_advance(const ignis__work *work, ignis__optimizer *optimizer, ignis__address *state)
 {
@@ -20,14 +23,14 @@ static bool ignis__optimizer_advance(const ignis__work *work, ignis__optimizer *
                       &optimizer->scale.backoff,
                       &optimizer->scale.lowest,
                       &optimizer->scale.interval};
-    while (block[0] < 512 && block[0] < 2 * (unsigned)rows) /* two threads a row; kernels/optim.cu has the most, too */
+    while (block[0] < 512 && block[0] < 2 * (unsigned)rows) /* two threads a row; kernels/optim.cu has the same limit */
         block[0] *= 2;
-    ignis__cost(0, 0, 0); /* the arrays are for the kernel behind it */
+    ignis__cost(0, 0, 0); /* the arrays belong to the kernel after it */
     return function && ignis__work_write(work, optimizer->table, &table) &&
            ignis__builtin_launch(work, IGNIS__BUILTIN_OPTIM_ADVANCE, function, one, block, 0, params);
 }
 
-/*  The norm of all gradients, for the next step. max_norm 0: where it is not known, and they are not clipped. */
+/*  Computes the norm of all gradients for the next step. max_norm 0: it is not known, and nothing is clipped. */
 static bool ignis__optimizer_norm(const ignis__work *work, ignis__optimizer *optimizer, double max_norm)
 {
     unsigned one[3] = {1, 1, 1}, block[3] = {256, 1, 1};
@@ -60,7 +63,8 @@ static bool ignis__optimizer_norm(const ignis__work *work, ignis__optimizer *opt
     return ok;
 }
 
-/*  About the nearest orthogonal matrix to `second`, times sqrt(k), in its place: Newton-Schulz, Jordan's coefficients, by the smaller side. */
+/*  Replaces `second` by nearly the nearest orthogonal matrix times sqrt(k): Newton-Schulz with Jordan's
+    coefficients, along the smaller side. */
 static bool ignis__muon_orthogonalize(const ignis__optimizer *optimizer, const ignis__parameter *parameter)
 {
     const ignis_shape *shape = &parameter->data->shape;
@@ -95,7 +99,7 @@ static bool ignis__muon_orthogonalize(const ignis__optimizer *optimizer, const i
     return ignis_scope_end(scope) == IGNIS_OK && ok;
 }
 
-/*  All matrices that have a gradient. */
+/*  As ignis__muon_orthogonalize, for all matrices that have a gradient. */
 static bool ignis__muon_orthogonalize_all(const ignis__optimizer *optimizer)
 {
     const ignis__parameter *parameter;

@@ -1,9 +1,13 @@
-/* --- the table ------------------------------------------------------------------------------------------------------- */
+/*  >>train.table - the table of parameters that the optimizer's kernels read
 
-/*  What a call on an optimizer writes to, beside the state. */
+    Gathered when gradients or memory have changed; its rows travel as kernel parameters, so nothing on the
+    host must live longer.
+    Uses: optimizer, parameter. The optimizer is locked. */
+
+/*  What a call on an optimizer writes besides the state. */
 typedef enum ignis__optim_writes { IGNIS__WRITES_DATA = 1, IGNIS__WRITES_GRADS = 2 } ignis__optim_writes;
 
-/*  The row of a parameter; false without failure in *ok when it has no gradient, or no elements. */
+/*  Fills the row of a parameter. False, with *ok still true, if it has no gradient, or no elements. */
 static bool ignis__parameter_row(const ignis__work *work, ignis__parameter *parameter, unsigned writes,
                                  ignis__optim_row *row, bool *ok)
 {
@@ -31,7 +35,7 @@ static bool ignis__parameter_row(const ignis__work *work, ignis__parameter *para
     return *ok && row->count > 0;
 }
 
-/*  Writes rows to the table. They travel as parameters of a kernel, so nothing of the host's needs to stay. */
+/*  Writes rows to the table. They travel as parameters of a kernel, so nothing on the host needs to stay. */
 static bool ignis__optimizer_write(const ignis__work *work, ignis__optimizer *optimizer, int count, ignis_dtype dtype)
 {
     unsigned grid[3] = {1, 1, 1}, block[3] = {64, 1, 1};
@@ -64,7 +68,8 @@ static bool ignis__optimizer_table(const char *call, ignis__optimizer *optimizer
     return optimizer->table != NULL;
 }
 
-/*  Writes the first rows to the table; those of a capture to a table of its own, which its graph then finds as it is now. */
+/*  Writes the first rows to the table. A capture has a table of its own, which its graph then finds as it is
+    now. */
 static bool ignis__optimizer_renew(const ignis__work *work, ignis__optimizer *optimizer, int count, ignis_dtype dtype)
 {
     ignis__capture *capture = ignis__capture_on(optimizer->device);
@@ -81,7 +86,7 @@ static bool ignis__optimizer_renew(const ignis__work *work, ignis__optimizer *op
     return ignis__capture_resume(work->call, capture) && ok;
 }
 
-/*  Takes a row into the table, as number `at`; returns whether the table has another one there. */
+/*  Sets row `at` of the table. Returns whether the table had another one there. */
 static bool ignis__optimizer_row(ignis__optimizer *optimizer, int at, const ignis__optim_row *row)
 {
     bool changed = at >= optimizer->row_count || memcmp(row, &optimizer->rows[at], sizeof *row) != 0;
@@ -89,7 +94,8 @@ static bool ignis__optimizer_row(ignis__optimizer *optimizer, int at, const igni
     return changed;
 }
 
-/*  Brings the table up to date: the parameters that have a gradient, ordered by element type, and behind them those that miss a step. */
+/*  Updates the table: the parameters with a gradient, ordered by element type, and after them those that miss
+    a step. */
 static bool ignis__optimizer_gather(const ignis__work *work, ignis__optimizer *optimizer, unsigned writes)
 {
     ignis_dtype dtype, some = IGNIS_F32;
@@ -106,8 +112,9 @@ static bool ignis__optimizer_gather(const ignis__work *work, ignis__optimizer *o
             optimizer->parameters[i].has_row = ignis__parameter_row(work, &optimizer->parameters[i], writes, &row, &ok);
             if (!optimizer->parameters[i].has_row)
                 continue;
-            row.chunk =
-                row.count <= 128 * 1024 ? 1024 : 8192; /* small ones are spread: they take as long as one block does */
+            row.chunk = row.count <= 128 * 1024
+                            ? 1024
+                            : 8192; /* small ones have more blocks: they take as long as one block does */
             row.first_block = optimizer->blocks_of[dtype];
             row.first_step = optimizer->steps_of[dtype];
             optimizer->blocks_of[dtype] += ignis__ceil_div(row.count, row.chunk);
@@ -130,7 +137,7 @@ static bool ignis__optimizer_gather(const ignis__work *work, ignis__optimizer *o
     return ok;
 }
 
-/*  For profiles: what a step reads and writes of parameters of a dtype. */
+/*  For profiles: returns the bytes that a step reads and writes for parameters of a dtype. */
 IGNIS__COLD static double ignis__optimizer_bytes(const ignis__optimizer *optimizer, ignis_dtype dtype)
 {
     double bytes = 0;
@@ -147,8 +154,8 @@ IGNIS__COLD static double ignis__optimizer_bytes(const ignis__optimizer *optimiz
     return bytes;
 }
 
-/*  Launches a kernel for the rows of every element type: params at table_at and behind become the rows and their count, *squares that of its
-    first block. */
+/*  Launches a kernel for the rows of every element type. params from table_at on become the rows and their
+    count, *squares the one of its first block. */
 static bool ignis__optimizer_launch(const ignis__work *work, ignis__optimizer *optimizer, ignis__builtin builtin,
                                     int table_at, void **params, ignis__address *squares)
 {
@@ -214,7 +221,7 @@ static ignis_status ignis__optimizer_end(ignis__optimizer *optimizer, const igni
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-/*  An element type that the step compiles anyway, for the kernels that do not care. */
+/*  Returns an element type that the step compiles anyway, for kernels that do not depend on it. */
 static ignis_dtype ignis__optimizer_dtype(const ignis__optimizer *optimizer)
 {
     ignis_dtype dtype = IGNIS_F16;

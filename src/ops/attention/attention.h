@@ -1,4 +1,7 @@
-/* >>ops.attention ----------------------------------------------------------------------------------------------- */
+/* >>ops.attention - scaled dot-product attention ----------------------------------------------------------------
+
+   Scores are never stored. Tensor cores (wgmma, mma) serve f16 and bf16 on devices that have them.
+   Keys and values may have fewer heads than queries (grouped-query attention). */
 
 typedef enum ignis_mask {
     IGNIS_MASK_CAUSAL =

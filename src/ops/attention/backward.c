@@ -1,3 +1,9 @@
+/*  >>ops.attention.backward - the backward of scaled dot-product attention
+
+    Chooses between wgmma, mma and plain kernels, sizes tiles and scratch, launches. The head of each kernel
+    source has the method.
+    Uses: select, operands. Invariant: gradients are summed in a fixed order. */
+
 static void ignis__attention_backward_run(ignis__op *op, ignis_dtype dtype, ignis__attention *p)
 {
     ignis__attention_variant variant;
@@ -27,7 +33,7 @@ static void ignis__attention_backward_run(ignis__op *op, ignis_dtype dtype, igni
     }
 }
 
-/*  Makes the gradient of the bias, an input of the backward function, where it is needed. */
+/*  Makes the gradient of the bias, an input of the backward function, if it is needed. */
 static ignis__array *ignis__attention_grad_bias(ignis__op *op, int input, bool needed, ignis__attention *p)
 {
     ignis__array *grad;
@@ -38,47 +44,49 @@ static ignis__array *ignis__attention_grad_bias(ignis__op *op, int input, bool n
     return grad;
 }
 
-/*  The same by kernels/attention_hopper_backward.cu, for all three gradients. */
+/*  Scratch of kernels/attention_hopper_backward.cu, which makes all three gradients. */
 typedef struct ignis__attention_scratch {
     ignis__address lse, delta, grad_q, turns, next, sums;
     int rows, section;
 } ignis__attention_scratch;
 
-/*  What q and k were turned by, for the kernel that turns their gradients back. */
+/*  The rotation of q and k, for the kernel that rotates their gradients back. */
 typedef struct ignis__rotation {
     int64_t offset;
-    ignis__address own; /* frequencies on the device; 0: those behind it */
+    ignis__address own; /* frequencies on the device; 0: those after it */
     float frequencies[IGNIS__ROPE_HALF];
 } ignis__rotation;
 
-/*  Whether a block has queries and walks over keys, not the other way round: all queries of a head fit a tile, and keys are far more. Nobody else
-    has queries of the head of k and v, then. With a cap heads of 72 to 128 have no registers for that. */
+/*  Returns whether a block keeps queries and steps over keys, not the other way round: all queries of a head
+    fit one tile, and there are far more keys. Then no other block has queries of the head of k and v. With a
+    softcap, heads of 72 to 128 lack registers for it. */
 static bool ignis__attention_has_one_query_tile(const ignis__attention *p)
 {
     return p->sq <= 128 && p->sk >= 512 && p->heads == p->kv_heads &&
            (p->softcap <= 0 || p->head_dim == 64 || p->head_dim > 128);
 }
 
-/*  Tiles of the kernels: keys that a block has, queries that it walks over at a time; or the other way round. */
+/*  Returns the keys of a block. A block steps over tiles of queries; or the other way round. */
 static int ignis__attention_backward_keys(const ignis__attention *p) { return p->head_dim <= 128 ? 128 : 64; }
 static int ignis__attention_backward_queries(const ignis__attention *p)
 {
     return p->head_dim == 64 || ignis__attention_has_one_query_tile(p) ? 128 : 64;
 }
 
-/*  Whether threads add to grad_q, not copies: turns are shorter, where few tiles of queries make blocks wait for them. */
+/*  Returns whether threads add to grad_q themselves instead of TMA. It shortens a block's turn if few tiles
+    of queries make blocks wait. */
 static bool ignis__attention_adds_directly(const ignis__attention *p)
 {
     return p->head_dim == 128 && p->sq <= 256 && p->sk >= 2048 && !ignis__attention_has_one_query_tile(p);
 }
 
-/*  Blocks of a cluster, which have keys next to each other. */
+/*  Returns the blocks of a cluster, which have neighbouring keys. */
 static int ignis__attention_backward_cluster(const ignis__attention *p)
 {
     return p->head_dim <= 128 || ignis__attention_has_one_query_tile(p) ? 1 : 2;
 }
 
-/*  A tile with few queries would be mostly room for what is kept in float. */
+/*  Returns whether the wgmma kernels can run. A tile with few queries would be mostly scratch in f32. */
 static bool ignis__attention_backward_takes_wgmma(ignis__op *op, ignis_dtype dtype, const ignis__attention *p)
 {
     int least = p->head_dim == 64 ? 32 : 16;
@@ -97,8 +105,8 @@ static bool ignis__attention_backward_takes_wgmma(ignis__op *op, ignis_dtype dty
     return p->sq >= least && clustered;
 }
 
-/*  As computed in the kernels' source: tiles of keys and queries in slabs of 64 columns, scores, grad_q on its way or what comes from the cluster's
-    other block, statistics, barriers. */
+/*  Returns the shared memory as the kernels' source computes it: tiles of keys and queries in slabs of 64
+    columns, scores, grad_q or data from the cluster's other block, statistics, barriers. */
 static int ignis__attention_backward_shared(const ignis__attention *p)
 {
     int keys = ignis__attention_backward_keys(p), queries = ignis__attention_backward_queries(p),
@@ -113,15 +121,16 @@ static int ignis__attention_backward_shared(const ignis__attention *p)
            (wide ? 2 * 128 * keys : 2 * 4 * queries * columns) + stages * 4 * queries + 104;
 }
 
-/*  Tiles of keys of a part, where queries are few: so that there are about 256 blocks. */
+/*  Returns the tiles of keys of a chunk if there are few queries: enough for about 256 blocks. */
 static int ignis__attention_backward_key_tiles(const ignis__attention *p)
 {
     int64_t tiles = ignis__ceil_div(p->sk, ignis__attention_backward_keys(p));
     return (int)ignis__ceil_div(tiles, ignis__clamp(ignis__ceil_div(256, (int64_t)p->batches * p->heads), 1, tiles));
 }
 
-/*  Heads of keys walked at a time: their q, grad_out and grad_q fit 40 MiB of L2. The more of them, the fewer blocks wait for turns at one tile. With
-    a causal mask two sections at least: the last goes the other way. */
+/*  Returns the key heads processed at a time: their q, grad_out and grad_q fit 40 MiB of L2. More heads make
+    fewer blocks wait for a tile. A causal mask has two sections at least: the last one runs in the opposite
+    order. */
 static int ignis__attention_backward_section_heads(const ignis__attention *p)
 {
     int64_t pairs = (int64_t)p->batches * p->kv_heads,
@@ -131,13 +140,14 @@ static int ignis__attention_backward_section_heads(const ignis__attention *p)
     return (int)ignis__ceil_div(pairs, section < pairs ? ignis__ceil_div(pairs, section) : p->causal ? 2 : 1);
 }
 
-/*  sums: room for those of 64 rows of each column, which the kernels' source describes; 0: nobody wants them. rotation: by which the gradients of q
-    and k turn back, which have as many rows then; null: they do not turn, and may have sums. */
+/*  Launches the backward by wgmma. sums: scratch for column sums of 64 rows each, which the kernels' source
+    describes; 0: not needed. rotation: the rotation to undo in the gradients of q and k, whose rows are equal
+    in number; NULL: none, and sums are possible. */
 static void ignis__attention_backward_wgmma(ignis__op *op, ignis_dtype dtype, ignis__attention *p, ignis__address sums,
                                             ignis__rotation *rotation)
 {
     int keys = ignis__attention_backward_keys(p), queries = ignis__attention_backward_queries(p);
-    int cluster = ignis__attention_backward_cluster(p), slabs = p->head_dim / 64; /* blocks; whole ones */
+    int cluster = ignis__attention_backward_cluster(p), slabs = p->head_dim / 64; /* blocks; full ones */
     bool few = ignis__attention_has_one_query_tile(p), direct = ignis__attention_adds_directly(p);
     int64_t tiles = ignis__ceil_div(p->sq, queries) * p->heads * p->batches, rows = tiles * queries;
     int64_t columns = ignis__ceil_div(p->head_dim, 16) * 16, turns = tiles * (cluster > 1 ? 4 : direct ? 2 : 1);
@@ -168,7 +178,7 @@ static void ignis__attention_backward_wgmma(ignis__op *op, ignis_dtype dtype, ig
     scratch.sums = sums;
     scratch.rows = (int)ignis__ceil_div(p->sq, queries) * queries;
     snprintf(define, sizeof define, "-DIGNIS_HEAD_DIM=%d -DIGNIS_CAUSAL=%d%s", p->head_dim, p->causal,
-             ignis__attention_backward_forms[few + 2 * direct]); /* one at most */
+             ignis__attention_backward_forms[few + 2 * direct]); /* at most one */
     ignis__attention_options(define, sizeof define, p, ignis__attention_has_range(p) || p->softcap > 0);
     ignis__attention_cost(p, dtype, 2, 0, 0);
     ignis__op_launch(op, IGNIS__BUILTIN_SDPA_HOPPER_BACKWARD_ROWS, dtype, define,
@@ -207,7 +217,7 @@ static ignis_status ignis__sdpa_backward(const ignis_backward_args *args)
         gradients[0] = ignis__op_new_like(&op, op.in[1]);
         p.grad_q = ignis__attention_rows_of(&op.in[1]->shape, p.head_dim, ignis__op_write(&op, gradients[0]));
     }
-    if (args->needed[1] || args->needed[2] || wgmma) { /* they come together */
+    if (args->needed[1] || args->needed[2] || wgmma) { /* made together */
         gradients[1] = ignis__op_new_like(&op, op.in[2]);
         p.grad_k = ignis__attention_rows_of(&op.in[2]->shape, p.head_dim, ignis__op_write(&op, gradients[1]));
         gradients[2] = ignis__op_new_like(&op, op.in[3]);

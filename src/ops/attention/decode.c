@@ -1,13 +1,18 @@
-/*  How a cache is shared among blocks. */
+/*  >>ops.attention.decode - ignis_decode_sdpa: attention of one query to a cache of keys
+
+    Splits the keys of a sequence over blocks, then combines the splits. Nothing is recorded on the tape.
+    Uses: select, operands; kernels ATTENTION_DECODE and ATTENTION_DECODE_MMA. */
+
+/*  How a cache is split over blocks. */
 typedef struct ignis__decode_variant {
     char define[96];
     ignis__builtin kernel, combine_kernel;
-    int heads;                   /* query heads that a block does: it reads the keys once for all of them */
-    int keys;                    /* that a block walks over at a time */
-    int threads, shared, blocks; /* of a block; blocks that a multiprocessor should have */
+    int heads;                   /* query heads of a block: it reads the keys once for all of them */
+    int keys;                    /* that a block steps over at a time */
+    int threads, shared, blocks; /* of a block; blocks of an SM */
 } ignis__decode_variant;
 
-/*  Geometry of kernels/attention_decode_mma.cu and kernels/attention_decode.cu. */
+/*  Returns the geometry of kernels/attention_decode_mma.cu and kernels/attention_decode.cu. */
 static ignis__decode_variant ignis__decode_choose(const ignis__op *op, ignis_dtype dtype, const ignis__attention *p)
 {
     ignis__decode_variant variant = IGNIS__ZERO;
@@ -39,7 +44,8 @@ static ignis__decode_variant ignis__decode_choose(const ignis__op *op, ignis_dty
     return variant;
 }
 
-/*  While programs are recorded: those that devices of every kind choose, of rows that a window shows whole, or not. */
+/*  While programs are recorded: requests the kernels that devices of every kind choose, with rows inside a
+    window and beyond it. */
 IGNIS__COLD static void ignis__decode_request(ignis__op *op, ignis_dtype dtype, const ignis__attention *given)
 {
     ignis__attention p = *given;
@@ -56,15 +62,15 @@ IGNIS__COLD static void ignis__decode_request(ignis__op *op, ignis_dtype dtype, 
     op->as_major = 0;
 }
 
-/*  One block for each key head and split of its keys, then one for each query head. */
+/*  Launches one block for each key head and split of its keys, then one for each query head. */
 static void ignis__decode_run(ignis__op *op, ignis__attention *p, ignis_dtype dtype)
 {
     ignis__decode_variant variant = ignis__decode_choose(op, dtype, p);
     int64_t passes = ignis__ceil_div(p->heads / p->kv_heads, variant.heads), items = passes * p->kv_heads * p->batches;
     int64_t wanted = ignis__clamp((int64_t)variant.blocks * op->work.device->info.multiprocessors / items, 1, 1024);
     int per_split = (int)(ignis__ceil_div(ignis__ceil_div(p->window, wanted), variant.keys) * variant.keys);
-    int splits =
-        (int)ignis__ceil_div(p->window, per_split); /* what the query sees at most: without a window all keys */
+    int splits = (int)ignis__ceil_div(p->window,
+                                      per_split); /* the most keys that the query sees: without a window all of them */
     int64_t numbers = (int64_t)p->batches * p->heads * splits * (p->head_dim + 2);
     ignis__address scratch = ignis__op_write(op, ignis__op_new_row(op, numbers, ignis__wide_dtype(dtype)));
     void *parts[] = {p, &scratch, &per_split}, *combine[] = {p, &scratch, &splits};

@@ -1,4 +1,9 @@
-/*  Where the rows of a contiguous tensor of the shape [rows, width] or [batch, rows, width] are. */
+/*  >>ops.attention.operands - checks of q, k, v, bias and lengths, and where their rows are
+
+    Fills the parameter of the attention kernels from shapes and addresses. Uses: operation;
+    kernels/attention.cuh has the structs. */
+
+/*  Returns the rows of a contiguous tensor [rows, width] or [batch, rows, width]. */
 IGNIS__ONE_COPY static ignis__attention_rows ignis__attention_rows_of(const ignis_shape *shape, int head_dim,
                                                                       ignis__address address)
 {
@@ -11,7 +16,7 @@ IGNIS__ONE_COPY static ignis__attention_rows ignis__attention_rows_of(const igni
     return rows;
 }
 
-/*  Where the rows of a bias are, whose shape has been checked; a dimension that is shared has no steps. */
+/*  Returns the rows of a bias, whose shape has been checked. A shared dimension has stride 0. */
 static ignis__attention_rows ignis__attention_bias_rows(const ignis_shape *shape, ignis__address address)
 {
     ignis__attention_rows rows = IGNIS__ZERO;
@@ -26,7 +31,8 @@ static ignis__attention_rows ignis__attention_bias_rows(const ignis_shape *shape
     return rows;
 }
 
-/*  The addresses of the bias and the lengths, which are inputs of the operation from one on, in this order. Returns the input behind them. */
+/*  Reads the addresses of the bias and the lengths, which are inputs from `input` on, in this order. Returns
+    the input after them. */
 static int ignis__attention_read_bias_and_lengths(ignis__op *op, int input, ignis__attention *p)
 {
     if (p->bias_dtype) {
@@ -38,7 +44,7 @@ static int ignis__attention_read_bias_and_lengths(ignis__op *op, int input, igni
     return input;
 }
 
-/*  The addresses of q, k, v, which were checked, and of the result. */
+/*  Reads the addresses of q, k, v, which were checked, and of the result. */
 static void ignis__attention_operands(ignis__op *op, ignis__array *out, ignis__attention *p)
 {
     if (!op->ok)
@@ -58,7 +64,7 @@ static bool ignis__attention_heads(ignis__op *op, int heads, int64_t kv_heads)
     return op->ok;
 }
 
-/*  Fills in the sizes of rows of queries and of keys. Reports what is too large. */
+/*  Sets the sizes of rows of queries and keys. Reports what is too large. */
 static bool ignis__attention_set_sizes(ignis__op *op, const ignis_shape *q, const ignis_shape *k, int heads,
                                        int kv_heads, int64_t head_dim, int most, ignis__attention *p)
 {
@@ -80,7 +86,8 @@ static bool ignis__attention_set_sizes(ignis__op *op, const ignis_shape *q, cons
     return true;
 }
 
-/*  Fills in the sizes from q, k and v; kv_heads 0: as many as k has. Heads have up to `most` elements. Reports what does not fit. */
+/*  Sets the sizes from q, k and v. kv_heads 0: as many as k has. Heads have up to `most` elements. Reports
+    what does not fit. */
 static bool ignis__attention_sizes(ignis__op *op, int heads, int kv_heads, int most, ignis__attention *p)
 {
     const ignis_shape *q = &op->in[0]->shape, *k = &op->in[1]->shape, *v = &op->in[2]->shape;
@@ -117,7 +124,7 @@ static bool ignis__attention_sizes(ignis__op *op, int heads, int kv_heads, int m
     return ignis__attention_set_sizes(op, q, k, heads, (int)(kv_width / head_dim), head_dim, most, p);
 }
 
-/*  The same for q, k and v in the rows of one tensor. */
+/*  As ignis__attention_sizes, for q, k and v in the rows of one tensor. */
 static bool ignis__attention_packed_sizes(ignis__op *op, int heads, int kv_heads, ignis__attention *p)
 {
     const ignis_shape *shape = &op->in[0]->shape;
@@ -136,7 +143,7 @@ static bool ignis__attention_packed_sizes(ignis__op *op, int heads, int kv_heads
     return ignis__attention_set_sizes(op, shape, shape, heads, kv_heads, width / all, 256, p);
 }
 
-/*  Room for so many numbers for each query head of each row. */
+/*  Makes an array of `count` statistics for each query head of each row. */
 static ignis__array *ignis__attention_new_statistics(ignis__op *op, const ignis__attention *p, ignis_dtype dtype,
                                                      int count)
 {

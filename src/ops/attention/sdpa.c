@@ -1,4 +1,10 @@
-/*  Adds the tensors of a desc to the inputs of an operation, behind `count`. Returns how many there are then. */
+/*  >>ops.attention.sdpa - ignis_sdpa: forward of scaled dot-product attention
+
+    Checks the desc, chooses kernels and launches them. Uses: select, operands, backward.
+    Invariant: the same shapes, options and device choose the same kernel, so the bits are the same. */
+
+/*  Adds the tensors of a desc to the inputs of an operation, after the first `count`. Returns the number of
+    inputs. */
 static int ignis__sdpa_inputs(const ignis_sdpa_desc *desc, ignis_tensor *inputs, int count)
 {
     if (desc && desc->bias.id)
@@ -8,7 +14,8 @@ static int ignis__sdpa_inputs(const ignis_sdpa_desc *desc, ignis_tensor *inputs,
     return count;
 }
 
-/*  Checks what a desc has beside heads, mask and scale; its tensors are inputs from one on. The sizes are known. */
+/*  Checks a desc except for heads, mask and scale; its tensors are inputs from `input` on. The sizes are
+    known. */
 static bool ignis__sdpa_variant(ignis__op *op, const ignis_sdpa_desc *desc, int input, ignis__attention *p)
 {
     const ignis_shape *shape;
@@ -22,7 +29,7 @@ static bool ignis__sdpa_variant(ignis__op *op, const ignis_sdpa_desc *desc, int 
     p->windowed = desc->window > 0;
     if (desc->window && desc->window < p->window)
         p->window =
-            p->causal && desc->window >= p->sk ? p->window : desc->window; /* no key is further behind than sk - 1 */
+            p->causal && desc->window >= p->sk ? p->window : desc->window; /* no key is further back than sk - 1 */
     p->softcap = desc->softcap;
     if (desc->bias.id) {
         shape = &op->in[input]->shape;
@@ -53,7 +60,7 @@ static bool ignis__sdpa_variant(ignis__op *op, const ignis_sdpa_desc *desc, int 
     return op->ok;
 }
 
-/*  q, k and v as three tensors; in one; of one query, where num_kv_heads follows from the shapes. */
+/*  q, k and v as three tensors; in one tensor; or of one query, where num_kv_heads follows from the shapes. */
 typedef enum ignis__sdpa_kind { IGNIS__SDPA, IGNIS__SDPA_PACKED, IGNIS__SDPA_DECODE } ignis__sdpa_kind;
 
 static bool ignis__sdpa_prepare(ignis__op *op, const ignis_sdpa_desc *desc, ignis__sdpa_kind kind, ignis__attention *p)
@@ -83,15 +90,15 @@ static bool ignis__sdpa_prepare(ignis__op *op, const ignis_sdpa_desc *desc, igni
     return ignis__sdpa_variant(op, desc, kind == IGNIS__SDPA_PACKED ? 1 : 3, p);
 }
 
-/*  How the items of the forward pass are shared out; kernels/attention_hopper.cu has the same. */
+/*  How the items of the forward pass are distributed; kernels/attention_hopper.cu has the same. */
 typedef struct ignis__forward_plan {
     ignis__address counter, parts;
     int section, splits, tiles;
 } ignis__forward_plan;
 
-#define IGNIS__SECTION_BYTES ((int64_t)32 << 20) /* of k and v, that stay in the second level cache of an H200 */
+#define IGNIS__SECTION_BYTES ((int64_t)32 << 20) /* of k and v, that stay in the L2 cache of an H200 */
 
-/*  Forward by kernels/attention_hopper.cu. */
+/*  Launches the forward by kernels/attention_hopper.cu. */
 static void ignis__sdpa_wgmma(ignis__op *op, ignis_dtype dtype, ignis__attention *p)
 {
     const ignis__attention_hopper_shape *shape;
@@ -101,7 +108,8 @@ static void ignis__sdpa_wgmma(ignis__op *op, ignis_dtype dtype, ignis__attention
     ignis__tensor_map q, k, v, out;
     ignis__forward_plan plan = IGNIS__ZERO;
     void *params[] = {&q, &k, &v, &out, p, &plan}, *combine[] = {p, &plan};
-    bool ranged = ignis__attention_has_range(p) || p->softcap > 0; /* one program for both: a cap alone is no faster */
+    bool ranged =
+        ignis__attention_has_range(p) || p->softcap > 0; /* one program for both: a softcap alone is no faster */
     char define[IGNIS__DEFINES];
     shape = ignis__attention_hopper_choose(op, p, ranged);
     ignis__attention_tma_map(op, &q, dtype, p, &p->q, p->heads, p->sq, 64, p->head_dim / 64);
@@ -113,7 +121,8 @@ static void ignis__sdpa_wgmma(ignis__op *op, ignis_dtype dtype, ignis__attention
 
     items = ignis__ceil_div(p->sq, 64 * shape->groups) * pairs;
     tiles = ignis__ceil_div(p->sk, shape->keys);
-    seen = 64 * shape->groups + (p->causal ? 1 : 2) * (int64_t)p->window; /* keys, by the queries of an item, at most */
+    seen = 64 * shape->groups +
+           (p->causal ? 1 : 2) * (int64_t)p->window; /* the most keys that the queries of an item see */
     tiles = ignis__clamp(ignis__ceil_div(seen, shape->keys) + 1, 1, tiles);
     least = shape->keys > 64 ? 2 : 4; /* tiles of keys that are worth a split */
     wanted = op->steady ? 1 : ignis__clamp(multiprocessors / items, 1, tiles > least ? tiles / least : 1);
@@ -136,7 +145,7 @@ static void ignis__sdpa_wgmma(ignis__op *op, ignis_dtype dtype, ignis__attention
                          256, 1, 0, combine);
 }
 
-/*  Forward by the kernels that are the best for the operands. */
+/*  Launches the forward by the best kernels for the operands. */
 static void ignis__sdpa_run(ignis__op *op, ignis_dtype dtype, ignis__attention *p)
 {
     ignis__attention_variant variant;

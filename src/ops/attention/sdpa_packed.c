@@ -1,10 +1,16 @@
-/*  What the backward of q, k and v in one tensor needs beside what was saved. */
+/*  >>ops.attention.sdpa_packed - ignis_sdpa_packed: q, k and v in the rows of one tensor, rotated first or
+
+    not The gradient is one array too, and its column sums go to the projection's bias. Uses: sdpa, backward,
+    rope. */
+
+/*  What the backward of q, k and v in one tensor needs besides the saved arrays. */
 typedef struct ignis__sdpa_packed {
     ignis__attention attention;
-    ignis__rope rope; /* of q and k, no heads: they do not turn */
+    ignis__rope rope; /* of q and k; no heads: they are not rotated */
 } ignis__sdpa_packed;
 
-/*  Where q, k and v are in the rows of one tensor, which begin with the heads of q, then those of k. */
+/*  Returns where q, k and v are in the rows of one tensor: first the heads of q, then those of k, then those
+    of v. */
 static void ignis__sdpa_packed_rows(const ignis__attention *p, const ignis__array *array, ignis__address address,
                                     ignis__attention_rows *q, ignis__attention_rows *k, ignis__attention_rows *v)
 {
@@ -14,7 +20,7 @@ static void ignis__sdpa_packed_rows(const ignis__attention *p, const ignis__arra
     v->data += head * (ignis__address)(p->heads + p->kv_heads);
 }
 
-/*  q, k and v for the kernels; turned: q and k that have turned, null where they do not. */
+/*  Sets q, k and v for the kernels. turned: rotated q and k; NULL: they are not rotated. */
 static void ignis__sdpa_packed_operands(ignis__op *op, ignis__array *qkv, ignis__array *turned, ignis__attention *p)
 {
     ignis__attention_rows behind;
@@ -23,8 +29,8 @@ static void ignis__sdpa_packed_operands(ignis__op *op, ignis__array *qkv, ignis_
         ignis__sdpa_packed_rows(p, turned, ignis__op_read(op, turned), &p->q, &p->k, &behind);
 }
 
-/*  The gradient of qkv by wgmma, with the sums of its columns where the projection that made qkv has a bias, and q and k have not turned since.
-    Returns those sums, or null. */
+/*  Computes the gradient of qkv by wgmma, and its column sums if the projection that made qkv has a bias and
+    q and k were not rotated. Returns the sums, or NULL. */
 static ignis__array *ignis__sdpa_packed_wgmma(ignis__op *op, ignis_dtype dtype, ignis__attention *p, bool summed,
                                               ignis__rotation *rotation)
 {
@@ -46,11 +52,11 @@ static ignis_status ignis__sdpa_packed_backward(const ignis_backward_args *args)
 {
     ignis__sdpa_packed packed;
     ignis__attention *p = &packed.attention;
-    ignis__op op; /* of grad_out, qkv, out, lse, the bias, the lengths, q and k that have turned, their frequencies */
+    ignis__op op; /* of grad_out, qkv, out, lse, the bias, the lengths, rotated q and k, their frequencies */
     ignis__array *gradients[2], *sums = NULL, *own;
     ignis__address address;
     ignis__rotation rotation;
-    bool wgmma, turns_alone; /* the gradients, behind the kernels of attention */
+    bool wgmma, turns_alone; /* rotates the gradients after the kernels of attention */
     int next;
     if (!ignis__op_begin_backward(&op, "ignis_sdpa_packed", args))
         return ignis__failed();
@@ -78,12 +84,12 @@ static ignis_status ignis__sdpa_packed_backward(const ignis_backward_args *args)
                                         turns_alone || !packed.rope.heads ? NULL : &rotation);
     else
         ignis__attention_backward_run(&op, op.in[1]->dtype, p);
-    if (packed.rope.heads && turns_alone) /* back, where they are */
+    if (packed.rope.heads && turns_alone) /* rotates back in place */
         ignis__rope_rotate(&op, &packed.rope, op.in[1]->dtype, address, p->grad_q.row, address, p->grad_q.row, own, -1);
     return ignis__op_finish_backward_with_sums(&op, args, p->bias_dtype ? 2 : 1, gradients, sums);
 }
 
-/*  An array for so many heads of each row of qkv. */
+/*  Makes an array for `heads` heads of each row of qkv. */
 static ignis__array *ignis__sdpa_packed_new_heads(ignis__op *op, const ignis__attention *p, int heads)
 {
     ignis_shape shape = op->in[0]->shape;
@@ -91,7 +97,7 @@ static ignis__array *ignis__sdpa_packed_new_heads(ignis__op *op, const ignis__at
     return ignis__op_new(op, &shape, op->in[0]->dtype);
 }
 
-/*  Turns q and k into an array of their own. */
+/*  Rotates q and k into an array of their own. */
 static ignis__array *ignis__sdpa_packed_rotate(ignis__op *op, const ignis_rope_desc *desc, ignis__array *own,
                                                ignis__sdpa_packed *packed)
 {

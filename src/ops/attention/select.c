@@ -1,6 +1,11 @@
-/* >>ops.attention ---------------------------------------------------------------------------------------------------------- */
+/*  >>ops.attention.select - scaled dot-product attention: structs of the kernels, and the choice of a kernel
 
-/*  As in kernels/attention.cuh: rows of the heads of a tensor, as elements from one row, head and batch to the next. */
+    The parts: select, operands, backward, sdpa, sdpa_packed, decode. Kernels: ATTENTION (plain), _MMA,
+    _HOPPER (wgmma).
+    Uses: the ops operation and row_launch. Invariant: shapes, options and device decide the kernel, never the
+    data. */
+
+/*  As in kernels/attention.cuh: rows of the heads of a tensor; strides of row, head and batch in elements. */
 typedef struct ignis__attention_rows {
     ignis__address data;
     int64_t row, head, batch;
@@ -14,12 +19,13 @@ typedef struct ignis__attention {
     ignis__attention_rows bias, grad_bias;
     ignis__address lengths;
     int window;                  /* max(sq, sk): none */
-    int bias_dtype, has_lengths; /* 0: none. These and the next are the host's: no kernel has them */
-    int windowed;                /* the caller has set a window, which longer rows go beyond */
+    int bias_dtype, has_lengths; /* 0: none. This and the next are for the host: no kernel has them */
+    int windowed;                /* the caller has set a window, which longer rows exceed */
 } ignis__attention;
 
-/*  For profiles: the next kernel has to do with so many tensors like q, and like k, and computes so many products of [sq, sk, head_dim], of which
-    those count that the mask and the window show; lengths are the device's. */
+/*  For profiles: tells that the next kernel reads or writes like_q tensors as large as q and like_k as large
+    as k, and computes `products` products of [sq, sk, head_dim]. Only visible keys count; lengths on the
+    device are not known. */
 static void ignis__attention_cost(const ignis__attention *p, ignis_dtype dtype, int like_q, int like_k, int products)
 {
     double pairs = (double)p->batches * p->heads, size = ignis__dtypes[dtype].size, seen = 0;
@@ -36,7 +42,8 @@ static void ignis__attention_cost(const ignis__attention *p, ignis_dtype dtype, 
                 2.0 * products * pairs * seen * p->head_dim, (int)dtype);
 }
 
-/*  How a kernel is launched: its blocks have so many rows, walk over so many at a time, and have threads and dynamic shared memory. */
+/*  How a kernel is launched: rows of a block, rows that it steps over at a time, threads and dynamic shared
+    memory. */
 typedef struct ignis__attention_shape {
     int rows, walk, threads, shared;
 } ignis__attention_shape;
@@ -47,7 +54,7 @@ typedef struct ignis__attention_variant {
     ignis__attention_shape forward, kv, q, bias;
 } ignis__attention_variant;
 
-/*  Whether there is a window, or lengths of sequences. */
+/*  Returns whether there is a window, or lengths of sequences. */
 static bool ignis__attention_has_range(const ignis__attention *p)
 {
     return p->has_lengths || p->window < (p->sq > p->sk ? p->sq : p->sk);
@@ -65,7 +72,8 @@ static void ignis__attention_options(char *define, size_t size, const ignis__att
         snprintf(define + length, size - length, " -DIGNIS_BIAS=%d", p->bias_dtype);
 }
 
-/*  Geometry of kernels/attention_mma.cu for each size of heads that it is compiled for, without the shared memory. */
+/*  Geometry of kernels/attention_mma.cu for each head size that it is compiled for, without the shared
+    memory. */
 static const struct {
     int head_dim;
     ignis__attention_shape forward, kv, q;
@@ -83,19 +91,20 @@ static int ignis__op_major(const ignis__op *op)
     return op->as_major ? op->as_major : op->work.device->info.compute_major;
 }
 
-/*  The one place that chooses tensor cores or plain CUDA C: f16 and bf16 with mma.m16n8k16, where rows are packs of 16 bytes. */
+/*  Chooses between tensor cores and plain CUDA C, in this one place: f16 and bf16 with mma.m16n8k16 if rows
+    are packs of 16 bytes. */
 static bool ignis__attention_takes_mma(const ignis__op *op, ignis_dtype dtype, const ignis__attention *p)
 {
     const ignis__attention_rows *tensors = &p->q;
     bool takes = (dtype == IGNIS_F16 || dtype == IGNIS_BF16) && ignis__op_major(op) >= 8 && p->head_dim % 8 == 0;
     int i;
-    for (i = 0; i < 8 && !op->as_major; i++) /* to grad_v; those that are not there are 0 */
+    for (i = 0; i < 8 && !op->as_major; i++) /* to grad_v; missing ones are 0 */
         takes = takes && tensors[i].data % 16 == 0;
     return takes;
 }
 
-/*  Geometry of kernels/attention_hopper.cu, by most elements of a head: teams of a block, groups of 64 queries of a team, keys of a tile, and tiles
-    of k, and of v, that are there or on their way. */
+/*  Geometry of kernels/attention_hopper.cu by the largest head size: teams of a block, groups of 64 queries
+    of a team, keys of a tile, and tiles of k and of v that are loaded or on their way. */
 typedef struct ignis__attention_hopper_shape {
     int head_dim, teams, groups, keys, stages;
 } ignis__attention_hopper_shape;
@@ -104,9 +113,9 @@ static const ignis__attention_hopper_shape ignis__attention_hopper[] = {
     {64, 2, 2, 64, 4},   {64, 1, 3, 128, 4}, {128, 1, 2, 64, 4}, {128, 1, 3, 80, 2},
     {128, 1, 2, 128, 2}, {192, 1, 2, 96, 2}, {256, 1, 2, 80, 2}};
 
-/*  The fastest shape, as measured on an H200. ranged: with a variant of the program, which three groups have no registers for, or do not pay for
-    where a window is narrow. Three groups pay for heads of more than 64 where items are many, as the last ones of blocks end at different times.
-    Steady: the same one for any number of queries and keys. */
+/*  Returns the fastest shape, measured on an H200. ranged: a variant of the program, for which three groups
+    lack registers, or do not pay with a narrow window. Three groups pay for heads above 64 with many items,
+    as the last ones of blocks end at different times. Steady: one shape for any number of queries and keys. */
 static const ignis__attention_hopper_shape *ignis__attention_hopper_choose(const ignis__op *op,
                                                                            const ignis__attention *p, bool ranged)
 {
@@ -124,7 +133,7 @@ static const ignis__attention_hopper_shape *ignis__attention_hopper_choose(const
     return p->head_dim <= 192 ? &shapes[5] : &shapes[6];
 }
 
-/*  The options of its program, but for those of a variant. */
+/*  Writes the options of its program, except those of a variant. */
 static void ignis__attention_hopper_define(char *define, size_t size, const ignis__attention *p,
                                            const ignis__attention_hopper_shape *shape)
 {
@@ -132,7 +141,7 @@ static void ignis__attention_hopper_define(char *define, size_t size, const igni
              p->head_dim, p->causal, shape->groups, shape->keys);
 }
 
-/*  Whether the kernels by wgmma can be had. Where the caller has asked for them and they cannot, the logger hears why. */
+/*  Returns whether the wgmma kernels can run. If the caller asked for them and they cannot, logs why. */
 static bool ignis__attention_takes_wgmma(const ignis__op *op, ignis_dtype dtype, const ignis__attention *p)
 {
     const ignis__attention_rows *tensors = &p->q;
@@ -154,7 +163,7 @@ static bool ignis__attention_takes_wgmma(const ignis__op *op, ignis_dtype dtype,
         why = "there is no query or no key";
     else if (p->bias_dtype)
         why = "there is a bias";
-    for (i = 0; i < 8 && !op->as_major; i++) /* to grad_v; those that are not there are 0 */
+    for (i = 0; i < 8 && !op->as_major; i++) /* to grad_v; missing ones are 0 */
         if (tensors[i].data % 16 != 0 || (tensors[i].row | tensors[i].head | tensors[i].batch) % 8 != 0)
             why = why ? why : "rows are not aligned to 16 bytes";
     if (why && !op->as_major && ignis__attention_by == IGNIS_ATTENTION_WGMMA)
@@ -163,8 +172,9 @@ static bool ignis__attention_takes_wgmma(const ignis__op *op, ignis_dtype dtype,
     return !why;
 }
 
-/*  The map of a tensor, for tiles of so many of its `length` rows, which lie in shared memory as slabs of 64 columns one behind the other. Heads of
-    whole slabs are copied so many slabs at a time, others slab by slab: what the last one lacks is zeros. */
+/*  Makes the TMA map of a tensor, for tiles of `rows` of its `length` rows. In shared memory a tile is a row
+    of slabs of 64 columns. Heads of full slabs are copied several slabs at a time. Others are copied slab by
+    slab, and the last one is filled with zeros. */
 static void ignis__attention_tma_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype dtype,
                                      const ignis__attention *p, const ignis__attention_rows *tensor, int heads,
                                      int length, int rows, int slabs)
@@ -185,7 +195,7 @@ static void ignis__attention_tma_map(ignis__op *op, ignis__tensor_map *map, igni
         op->ok && ignis__tensor_map_make(&op->work, map, dtype, false, tensor->data, rank, dims, strides, box, NULL);
 }
 
-/*  How many numbers for each query forward leaves for backward in lse: with a bias a bound and a sum. */
+/*  Returns how many numbers forward saves in lse for each query: with a bias a bound and a sum. */
 static int ignis__attention_lse_count(const ignis__attention *p) { return p->bias_dtype ? 2 : 1; }
 
 static ignis__attention_variant ignis__attention_choose(const ignis__op *op, ignis_dtype dtype,
@@ -236,16 +246,18 @@ static ignis__attention_variant ignis__attention_choose(const ignis__op *op, ign
     return variant;
 }
 
-/*  Of kernels/attention_hopper_backward.cu; see ignis__attention_has_one_query_tile and ignis__attention_adds_directly. */
+/*  Options of kernels/attention_hopper_backward.cu; see ignis__attention_has_one_query_tile and
+    ignis__attention_adds_directly. */
 static const char *const ignis__attention_backward_forms[] = {"", " -DIGNIS_FEW=1", " -DIGNIS_DIRECT=1"};
 
-/*  While programs are recorded: those that devices of every kind choose, of one of the two variants. */
+/*  While programs are recorded: requests the kernels that devices of every kind choose, for one of the two
+    variants. */
 IGNIS__COLD static void ignis__attention_request_variant(ignis__op *op, ignis_dtype dtype, const ignis__attention *p,
                                                          bool backward)
 {
     static const struct {
         int major, first;
-    } kinds[] = {{7, 0}, {8, 80}}; /* the former for rows that are not aligned, too */
+    } kinds[] = {{7, 0}, {8, 80}}; /* the first also for unaligned rows */
     bool ranged = ignis__attention_has_range(p) || p->softcap > 0;
     ignis__attention_variant variant;
     char define[IGNIS__DEFINES];
@@ -281,7 +293,7 @@ IGNIS__COLD static void ignis__attention_request_variant(ignis__op *op, ignis_dt
     op->as_major = 0;
 }
 
-/*  Those for rows as many as these or others, which a window may show whole, or not. */
+/*  Requests kernels for this number of rows and others, with rows inside a window and beyond it. */
 IGNIS__COLD static void ignis__attention_request(ignis__op *op, ignis_dtype dtype, const ignis__attention *given,
                                                  bool backward)
 {

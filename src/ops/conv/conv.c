@@ -1,3 +1,8 @@
+/*  >>ops.conv.conv - ignis_conv1d, ignis_conv2d: checks, and the choice of a kernel
+
+    Describes the convolution from shapes and desc; implicit_gemm, depthwise and grouped compute it.
+    Uses: geometry, the matmul folder. Invariant: all sizes are below 2^30. */
+
 static ignis_status ignis__conv_backward(const ignis_backward_args *args)
 {
     const ignis__conv *c = (const ignis__conv *)args->params;
@@ -24,7 +29,7 @@ static ignis_status ignis__conv_backward(const ignis_backward_args *args)
     return ignis__op_finish_backward(&op, args, args->input_count, gradients);
 }
 
-/*  Takes one number of the desc: of rows and columns, or of the one side that there is. */
+/*  Reads one number of the desc: of rows and columns, or of a signal's only side. */
 static bool ignis__conv_read_number(ignis__op *op, const char *name, const int *given, int sides, int least,
                                     int standard, int64_t to[2])
 {
@@ -38,7 +43,7 @@ static bool ignis__conv_read_number(ignis__op *op, const char *name, const int *
     return true;
 }
 
-/*  Checks shapes and numbers, describes the convolution, and gives the shape of its result. */
+/*  Checks shapes and numbers, describes the convolution, and sets the shape of its result. */
 static bool ignis__conv_describe(ignis__op *op, int sides, const ignis_conv_desc *desc, ignis__conv *c,
                                  ignis_shape *out)
 {
@@ -76,7 +81,7 @@ static bool ignis__conv_describe(ignis__op *op, int sides, const ignis_conv_desc
     out->dim[sides + 1] = outs;
     for (i = 0; i < 2; i++) {
         ignis__conv_side *side = &c->side[i];
-        int at = i - 1 + sides; /* of x and w; 0: rows of a convolution that has none */
+        int at = i - 1 + sides; /* of x and w; 0: rows of a signal, which has none */
         int64_t reach;
         side->in = at ? x->dim[at] : 1;
         side->kernel = at ? w->dim[at] : 1;
@@ -86,7 +91,7 @@ static bool ignis__conv_describe(ignis__op *op, int sides, const ignis_conv_desc
         if (side->kernel < 1)
             return ignis__op_fail(op, IGNIS_DIAG_CONV_SHAPE, "x is %s, w is %s: w has at least one row and column",
                                   ignis__shape_write(x).text, ignis__shape_write(w).text);
-        if (side->in > most || side->kernel > most) /* before products of them */
+        if (side->in > most || side->kernel > most) /* before they are multiplied */
             return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "dimension %d of x %s or of w %s is longer than 2^30", at,
                                   ignis__shape_write(x).text, ignis__shape_write(w).text);
         reach = (side->kernel - 1) * side->dilation + 1;
@@ -100,7 +105,7 @@ static bool ignis__conv_describe(ignis__op *op, int sides, const ignis_conv_desc
             return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED,
                                   "dimension %d of x %s with its padding, and the patches, are longer than 2^30", at,
                                   ignis__shape_write(x).text);
-        if (side->stride > side->in + 2 * side->padding) /* as far as that there is one patch alike */
+        if (side->stride > side->in + 2 * side->padding) /* larger strides have one patch, the same as this */
             side->stride = side->in + 2 * side->padding;
         side->out = (side->in + 2 * side->padding - reach) / side->stride + 1;
         if (at)

@@ -1,4 +1,7 @@
-/* >>ops.conv ---------------------------------------------------------------------------------------------------- */
+/* >>ops.conv - convolutions -------------------------------------------------------------------------------------
+
+   A convolution is a matrix product of patches, which are never stored.
+   Images are channels-last: [n, height, width, channels]. */
 
 /*  Of rows and columns, in this order; ignis_conv1d takes the first of each. */
 typedef struct ignis_conv_desc {

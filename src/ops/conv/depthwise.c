@@ -1,5 +1,10 @@
-/*  A depthwise convolution with the parameters of its product (kernels/depthwise.cu); sums: of the gradient of w (null: another one). Packs
-    of channels go by strips of pixels, where there is such a variant: 3, 5 or 7 taps side by side. */
+/*  >>ops.conv.depthwise - convolutions of one channel by one filter each
+
+    Uses: geometry, gemm_params; kernels/depthwise.cu.
+    Invariant: sums of the gradient of w have a fixed order. */
+
+/*  Runs a depthwise convolution with the parameters of its product. sums: of the gradient of w; NULL: another
+    pass. Packs of channels step over strips of pixels if a variant exists: 3, 5 or 7 taps side by side. */
 static void ignis__depthwise(ignis__op *op, const ignis__conv *c, ignis__gemm *p, ignis__array *sums)
 {
     enum { TAPS = 9, PIXELS = 4, STRIP = 4, MOST_ACROSS = 16 }; /* of a block, or of a thread */
@@ -19,7 +24,7 @@ static void ignis__depthwise(ignis__op *op, const ignis__conv *c, ignis__gemm *p
     slabs = ignis__ceil_div(c->groups, across * pack);
     snprintf(define, sizeof define, "-DIGNIS_TAPS=%d -DIGNIS_STRIDE=%d", (int)taps, q->stride[1]);
     ignis__request_builtin(sums ? IGNIS__BUILTIN_DEPTHWISE_WEIGHTS : IGNIS__BUILTIN_DEPTHWISE,
-                           c->dtype); /* what other addresses take */
+                           c->dtype); /* for other addresses */
     if (sums)
         ignis__request_builtin(IGNIS__BUILTIN_GEMM_FINISH, c->dtype);
     if (!sums) {
@@ -32,7 +37,7 @@ static void ignis__depthwise(ignis__op *op, const ignis__conv *c, ignis__gemm *p
     }
     units = by_strips ? p->k / q->columns.size * in_row : p->k;
     chunks = by_strips ? ignis__ceil_div(p->n / taps, taps == 3 ? 3 : 1) : ignis__ceil_div(p->n, TAPS);
-    blocks = (by_strips ? 2 : 4) * processors; /* of which each adds up some units a thread at least */
+    blocks = (by_strips ? 2 : 4) * processors; /* a thread adds up several units of them at least */
     p->splits =
         (int)ignis__clamp(blocks / (slabs * chunks), 1, ignis__ceil_div(units, 256 / across * (by_strips ? 2 : 8)));
     p->split_k = ignis__ceil_div(units, p->splits);

@@ -1,19 +1,25 @@
-/* >>ops.conv - convolutions: products of patches ------------------------------------------------------------------------------- */
+/*  >>ops.conv.geometry - convolutions as products of patches: sides, grids of pixels, taps, operands
+
+    A convolution multiplies patches of x by weights; its gradients multiply patches of the gradient, or
+    patches by the gradient. Patches are never stored: kernels compute their addresses from the grids here,
+    which kernels/gemm.cuh has as well. */
 
 /*  A convolution along the rows or the columns of its images. */
 typedef struct ignis__conv_side {
     int64_t in, out, kernel, stride, padding, dilation;
 } ignis__conv_side;
 
-/*  A convolution; channels and outs are a group's. It is patches of x, [images * out * out, kernel * kernel * channels], times weights. */
+/*  A convolution; channels and outs are of one group. It is patches of x, [images * out * out, kernel *
+    kernel * channels], times weights. */
 typedef struct ignis__conv {
     int64_t images, channels, outs, groups;
     ignis__conv_side side[2];
     ignis_dtype dtype;
-    int sides; /* 1: of rows of points */
+    int sides; /* 1: a signal */
 } ignis__conv;
 
-/*  How a grid of pixels and the taps of its patches walk along a side of an array, as in kernels/gemm.cuh: and along the taps of the weights. */
+/*  How a grid of pixels and the taps of its patches step along a side of an array, as in kernels/gemm.cuh,
+    and along the taps of the weights. */
 typedef struct ignis__conv_grid {
     int64_t grid, taps, first, stride, step, weight, weight_step;
 } ignis__conv_grid;
@@ -31,7 +37,7 @@ static ignis__conv_grid ignis__conv_forward_grid(const ignis__conv_side *side)
     return walk;
 }
 
-/*  From one tap to the next one that is on the same pixels of x, from those of another patch. */
+/*  Returns the distance from one tap to the next that reads the same pixels of x, for another patch. */
 static int64_t ignis__conv_tap_step(const ignis__conv_side *side)
 {
     int64_t common = side->stride, rest = side->dilation;
@@ -43,16 +49,18 @@ static int64_t ignis__conv_tap_step(const ignis__conv_side *side)
     return side->stride / common;
 }
 
-/*  How many phases patches meet: those of the first few taps, which differ. So as many as there are taps, however long the stride is. */
+/*  Returns how many phases patches have: those of the first taps, which differ. There are at most as many as
+    taps, however long the stride is. */
 static int64_t ignis__conv_phases(const ignis__conv_side *side)
 {
     int64_t step = ignis__conv_tap_step(side);
     return step < side->kernel ? step : side->kernel;
 }
 
-/*  Of the gradient: pixels phase, phase + stride ... of x are a grid whose patches are of the gradient of the result. Pixel h of x is in the patch of
-    pixel (h + padding - tap * dilation) / stride of the result, where that is a whole number: for the phase of one of the first taps those are every
-    few taps, and from one to the next it is by some pixels. Taps are counted from the last one on, so that pixels rise. */
+/*  Returns the grid of the gradient of x for one phase. Pixels phase, phase + stride ... of x have patches in
+    the gradient of the result. Pixel h of x is in the patch of pixel (h + padding - tap * dilation) / stride
+    of the result, if that is a whole number. For one phase these are every few taps, each some pixels from
+    the next. Taps count from the last one, so that pixels rise. */
 static ignis__conv_grid ignis__conv_backward_grid(const ignis__conv_side *side, int64_t tap, int64_t *phase)
 {
     ignis__conv_grid walk = IGNIS__ZERO;
@@ -68,7 +76,7 @@ static ignis__conv_grid ignis__conv_backward_grid(const ignis__conv_side *side, 
     return walk;
 }
 
-/*  Whether there are pixels of x that no patch meets. */
+/*  Returns whether no patch has some pixels of x. */
 static bool ignis__conv_skips_pixels(const ignis__conv_side *side)
 {
     int64_t phases = ignis__conv_phases(side), tap, phase, met = 0;
@@ -79,7 +87,8 @@ static bool ignis__conv_skips_pixels(const ignis__conv_side *side)
     return met < (side->stride < side->in ? side->stride : side->in);
 }
 
-/*  Whether a grid is one that the copy engine walks through: corners of a box of pixels are bytes, as is what taps add. */
+/*  Returns whether TMA can step through a grid: corners of a box of pixels, and the distances of taps, are
+    bytes. */
 static bool ignis__conv_fits_tma(const ignis__conv_grid *walk, int64_t size)
 {
     int64_t upper = walk->first + walk->stride * (walk->grid - 1) - (size - 1);
@@ -89,7 +98,7 @@ static bool ignis__conv_fits_tma(const ignis__conv_grid *walk, int64_t size)
 
 static int64_t ignis__conv_taps(const ignis__conv *c) { return c->side[0].kernel * c->side[1].kernel; }
 
-/*  A convolution that is a product of matrices as they are: x [rows, channels] w^T. */
+/*  Returns whether a convolution is a product of the matrices as they are: x [rows, channels] w^T. */
 static bool ignis__conv_is_product(const ignis__conv *c, ignis__product *product)
 {
     int i;
@@ -102,17 +111,18 @@ static bool ignis__conv_is_product(const ignis__conv *c, ignis__product *product
     return true;
 }
 
-/*  Each channel of the result is that of one channel of x. */
+/*  Returns whether each channel of the result depends on one channel of x. */
 static bool ignis__conv_is_depthwise(const ignis__conv *c) { return c->groups > 1 && c->channels == 1 && c->outs == 1; }
 
-/*  An array of pixels, or weights, that is an operand: rows of so many channels. */
+/*  An array of pixels or weights that is an operand: rows of `channels` channels. */
 typedef struct ignis__conv_operand {
     ignis__address at;
-    int64_t channels; /* as they lie there */
-    int packed;       /* they are whole packs: 1: of 16 bytes, 2: of 8 */
+    int64_t channels; /* as stored */
+    int packed;       /* they are full packs: 1: of 16 bytes, 2: of 8 */
 } ignis__conv_operand;
 
-/*  Reads two operands. For tensor cores, channels that are no packs are copied to where they are; packs of few channels are half as large. */
+/*  Reads two operands. For tensor cores, channels that are no full packs are copied into packs; packs of few
+    channels are half as large. */
 static void ignis__conv_operands(ignis__op *op, const ignis__conv *c, ignis__conv_operand operand[2],
                                  ignis__array *const arrays[2], const int64_t channels[2])
 {
@@ -138,7 +148,7 @@ static void ignis__conv_operands(ignis__op *op, const ignis__conv *c, ignis__con
         ignis__gemm_copies(op, c->dtype, &copies[0], &copies[1]);
 }
 
-/*  The patches of an array of pixels with so many channels, and what wgmma would have as k. */
+/*  Sets the patches of an array of pixels with `channels` channels, and the k of wgmma. */
 static void ignis__conv_patches(ignis__gemm *p, const ignis__conv *c, int of, const ignis__conv_grid walk[2],
                                 int64_t height, int64_t width, const ignis__conv_operand *pixels, int64_t channels)
 {
@@ -168,7 +178,7 @@ static void ignis__conv_patches(ignis__gemm *p, const ignis__conv *c, int of, co
         p->wgmma_k = of == 1 ? walk[0].taps * walk[1].taps * whole : p->k;
 }
 
-/*  The weights as the second operand of a product with patches. */
+/*  Sets the weights as the second operand of a product with patches. */
 static void ignis__conv_weights(ignis__gemm *p, const ignis__conv *c, const ignis__conv_operand *w)
 {
     p->b = w->at;

@@ -1,10 +1,15 @@
+/*  >>ops.conv.grouped - convolutions of groups with few channels, by kernels/grouped_mma.cu
+
+    Plans tiles of pixels and slabs of groups, and runs the kernel.
+    Uses: geometry, gemm_params. */
+
 /*  Tiles of a grid, as in kernels/grouped_mma.cu. */
 typedef struct ignis__conv_tiles {
     ignis__divisor across, down, columns, halo;
     int rows, halo_rows, count;
 } ignis__conv_tiles;
 
-/*  How a product by kernels/grouped_mma.cu is shared out: a slab of groups a block, of so many chunks of 8 channels. */
+/*  The plan of a product by kernels/grouped_mma.cu: a slab of groups for a block, in chunks of 8 channels. */
 typedef struct ignis__grouped {
     ignis__conv_tiles tiles;
     int channels, outs, taps, slab, slabs;
@@ -14,8 +19,8 @@ typedef struct ignis__grouped {
 
 static bool ignis__is_power_of_2(int64_t x) { return x > 0 && (x & (x - 1)) == 0; }
 
-/*  Whether a product with patches is one of groups of few channels, and how it is shared out: tiles of up to 32 columns and as many rows as
-    a step of both operands in 40 KiB has room for. weights: it is the gradient of w. */
+/*  Plans a product of groups with few channels: tiles of up to 32 columns and as many rows as a k step of
+    both operands in 40 KiB has. weights: it is the gradient of w. False if it is not such a product. */
 static bool ignis__grouped_plan(const ignis__conv *c, const ignis__gemm *p, bool weights, ignis__grouped *plan)
 {
     enum { ROOM = 40 << 10, MOST_STEPS = 28 };
@@ -69,7 +74,8 @@ static bool ignis__grouped_plan(const ignis__conv *c, const ignis__gemm *p, bool
     return true;
 }
 
-/*  Whether the device has the kernel, or somebody has recorded it. While programs are recorded: asks for that of older devices, too. */
+/*  Returns whether the device has the kernel, or a record has it. While programs are recorded: requests the
+    kernel of older devices too. */
 static bool ignis__grouped_exists(const ignis__op *op, ignis_dtype dtype, const ignis__gemm *p,
                                   const ignis__grouped *plan, bool weights)
 {
@@ -87,14 +93,14 @@ static bool ignis__grouped_exists(const ignis__op *op, ignis_dtype dtype, const 
     return true;
 }
 
-/*  Runs it; sums: the gradient of w (null: another one). */
+/*  Runs the kernel. sums: the gradient of w; NULL: another product. */
 static void ignis__grouped_run(ignis__op *op, const ignis__conv *c, ignis__gemm *p, ignis__grouped *plan,
                                ignis__array *sums)
 {
     int64_t blocks = ignis__clamp(2 * op->work.device->info.multiprocessors / plan->slabs, 1, plan->tiles.count), steps,
             warps;
     void *params[] = {p, &plan->tiles};
-    if (sums) { /* warps that share out the pixels make a split each: K_WARPS of kernels/grouped_mma.cu */
+    if (sums) { /* warps that share the pixels make a split each: K_WARPS of kernels/grouped_mma.cu */
         steps = ignis__ceil_div(plan->taps * plan->channels, 16);
         warps = plan->slab * 8 == plan->channels && plan->outs > 8 && steps > 7 ? 4 : 8;
         warps /= ignis__clamp(plan->slab * plan->outs / plan->channels, 1, warps);

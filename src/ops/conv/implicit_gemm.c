@@ -1,4 +1,9 @@
-/*  A product with patches, whose first operand has so many channels, with all groups. */
+/*  >>ops.conv.implicit_gemm - convolutions and their gradients as GEMMs whose operand is patches
+
+    Forward, the gradient of x (a product for each phase of the strides) and the gradient of w.
+    Uses: geometry, depthwise, grouped, gemm_launch. */
+
+/*  Describes a product with patches of all groups, whose first operand has `channels` channels. */
 static ignis__product ignis__conv_product(const ignis__conv *c, int64_t m, int64_t n, int64_t k, int64_t channels)
 {
     ignis__product p = ignis__product_of(c->dtype, m, n, k, 0);
@@ -8,7 +13,7 @@ static ignis__product ignis__conv_product(const ignis__conv *c, int64_t m, int64
     return p;
 }
 
-/*  Runs a product with patches. False: row sums are left to the caller. */
+/*  Runs a product with patches. False: the caller computes the row sums. */
 static bool ignis__conv_compute(ignis__op *op, const ignis__conv *c, ignis__gemm *p, ignis__array *sums,
                                 const ignis__epilogue *epilogue)
 {
@@ -62,7 +67,7 @@ static void ignis__conv_forward(ignis__op *op, const ignis__conv *c, ignis__arra
     ignis__conv_compute(op, c, &p, NULL, &epilogue);
 }
 
-/*  dx: for each phase of the strides a product of patches of g and those weights that meet there. */
+/*  Computes dx: for each phase of the strides a product of patches of g and the weights of that phase. */
 static void ignis__conv_grad_x(ignis__op *op, const ignis__conv *c, ignis__array *dx, ignis__array *g, ignis__array *w)
 {
     static const ignis__epilogue nothing = IGNIS__ZERO;
@@ -109,7 +114,8 @@ static void ignis__conv_grad_x(ignis__op *op, const ignis__conv *c, ignis__array
     }
 }
 
-/*  Whether the gradient of w reads pairs of pixels as one of 8 channels: in first layers, of few channels and every other pixel. */
+/*  Returns whether the gradient of w reads pairs of pixels as one of 8 channels: in first layers, with few
+    channels and stride 2. */
 static bool ignis__conv_folds_pixel_pairs(const ignis__op *op, const ignis__conv *c,
                                           const ignis__conv_operand operand[2])
 {
@@ -120,7 +126,8 @@ static bool ignis__conv_folds_pixel_pairs(const ignis__op *op, const ignis__conv
            side->in % 2 == 0;
 }
 
-/*  dw = g^T times the patches of x, db (null: none) = the sum of g over its rows, inside that product where it can be. */
+/*  Computes dw = g^T times the patches of x, and db (NULL: not needed), the sum of g over its rows, inside
+    that product if it can. */
 static void ignis__conv_grad_w(ignis__op *op, const ignis__conv *c, ignis__array *dw, ignis__array *db, ignis__array *g,
                                ignis__array *x)
 {

@@ -1,6 +1,11 @@
-/* >>ops.matmul - which is faster: measured once for each kind of product on a kind of device ---------------------------------- */
+/*  >>ops.matmul.autotune - IGNIS_MATMUL_MEASURE: built-in kernel or cuBLASLt, measured once for each kind of
 
-#define IGNIS__MEASURE_ROUNDS 3 /* of which the fastest counts */
+    product Times both for a kind of product on a kind of device, and keeps the faster one in the cache
+    folder's products.txt.
+    Uses: cublaslt, gemm_launch. Locks: the table's lock; nobody measures while holding it. A capture never
+    measures. */
+
+#define IGNIS__MEASURE_ROUNDS 3 /* the fastest one counts */
 #define IGNIS__MEASURE_RUNS 4   /* in a round */
 
 typedef struct ignis__autotune {
@@ -11,7 +16,7 @@ typedef struct ignis__autotune {
 
 static struct {
     ignis__mutex
-        lock; /* nobody measures with it: the work that is waited for may wait for a product of another thread */
+        lock; /* never held while measuring: the work that is waited for may wait for another thread's product */
     bool is_read;
     ignis__autotune *first;
 } ignis__measurements = {IGNIS__MUTEX_INIT, false, NULL};
@@ -24,7 +29,7 @@ static ignis__autotune *ignis__autotune_find(uint64_t key)
     return found;
 }
 
-/*  Remembers one that is not known. Without memory it is not remembered. */
+/*  Remembers a choice that is not known yet; without memory it is not remembered. */
 static void ignis__autotune_add(uint64_t key, bool own)
 {
     ignis__autotune *added = (ignis__autotune *)ignis__alloc(sizeof *added);
@@ -42,7 +47,7 @@ static bool ignis__autotune_path(char *path, size_t size)
     return ignis__kernels_state.cache_dir[0] != 0;
 }
 
-/*  Reads what was measured before: lines of a key, "own" or "cublaslt", and words for people. */
+/*  Reads earlier choices: lines of a key, "own" or "cublaslt", and words for people. */
 IGNIS__COLD static void ignis__autotune_read(const char *call)
 {
     char path[1024], *text, *line;
@@ -74,13 +79,14 @@ IGNIS__COLD static void ignis__autotune_write(const char *call, const char *line
         return;
     ok = ignis__line_append(path, line, true, why, sizeof why);
     if (!ok && !ignis__path_is_private(
-                   path, theirs, sizeof theirs)) /* an older version's, by a umask that lets a group write: a new one */
+                   path, theirs,
+                   sizeof theirs)) /* made by an older version with a umask that lets the group write: replace it */
         ok = ignis__file_remove(path) && ignis__line_append(path, line, true, why, sizeof why);
     if (!ok)
         ignis__cache_warn(call, "write", path, why);
 }
 
-/*  What a choice holds for: the product, what is done to it, the device, and those who compute it. */
+/*  Returns the key of a choice: the product, its epilogue, the device, and the versions of both candidates. */
 static uint64_t ignis__autotune_key(ignis__op *op, const ignis__product *product, ignis__array *out, ignis__array *a,
                                     ignis__array *b, const ignis__epilogue *epilogue)
 {
@@ -103,7 +109,8 @@ static uint64_t ignis__autotune_key(ignis__op *op, const ignis__product *product
     return key;
 }
 
-/*  Runs the product by one of them, and gives the nanoseconds of one run of the fastest round; -1: it cannot, or a failure. */
+/*  Times the product by one candidate: nanoseconds of a run in the fastest round; -1 if it cannot compute it,
+    or on failure. */
 IGNIS__COLD static int64_t ignis__autotune_time(ignis__op *op, bool own, const ignis__product *product,
                                                 ignis__array *out, ignis__array *a, ignis__array *b,
                                                 const ignis__epilogue *epilogue)
@@ -128,7 +135,8 @@ IGNIS__COLD static int64_t ignis__autotune_time(ignis__op *op, bool own, const i
     return op->ok ? best / IGNIS__MEASURE_RUNS : -1;
 }
 
-/*  Whether it is known which one computes a product: *own. If not, that is remembered where `keeps`; another thread may have been the first. */
+/*  Looks up which candidate computes a product: *own. If unknown, remembers *own if `keeps`; another thread
+    may have been first. */
 static bool ignis__autotune_lookup(const char *call, uint64_t key, bool *own, bool keeps)
 {
     const ignis__autotune *found;
@@ -143,7 +151,8 @@ static bool ignis__autotune_lookup(const char *call, uint64_t key, bool *own, bo
     return found != NULL;
 }
 
-/*  Whether an own kernel is to compute the product. Measures that where it is not known; a capture cannot, and takes cuBLASLt then. */
+/*  Returns whether a built-in kernel computes the product. Measures if that is unknown; a capture cannot
+    measure, and uses cuBLASLt. */
 static bool ignis__autotune_picks_builtin(ignis__op *op, const ignis__product *product, ignis__array *out,
                                           ignis__array *a, ignis__array *b, const ignis__epilogue *epilogue)
 {
@@ -152,7 +161,7 @@ static bool ignis__autotune_picks_builtin(ignis__op *op, const ignis__product *p
     bool is_own = false;
     ignis__record before, failure;
     char line[256], why[1024];
-    if (product->k == 0 || epilogue->accumulate) /* to measure would add up */
+    if (product->k == 0 || epilogue->accumulate) /* measuring would add to the result */
         return false;
     key = ignis__autotune_key(op, product, out, a, b, epilogue);
     if (ignis__autotune_lookup(op->work.call, key, &is_own, false) || !op->ok || ignis__capture_on(op->work.device))
@@ -163,7 +172,7 @@ static bool ignis__autotune_picks_builtin(ignis__op *op, const ignis__product *p
     before = ignis__quiet_begin();
     own = ignis__autotune_time(op, true, product, out, a, b, epilogue);
     ignis__quiet_end(&before, &failure, why, sizeof why);
-    if (!op->ok) { /* without NVRTC, say; the run itself reports it where there is no other way */
+    if (!op->ok) { /* no NVRTC, say; the run itself reports it if there is no other way */
         op->ok = true;
         if (other >= 0 && !ignis__autotune_lookup(op->work.call, key, &is_own, true))
             ignis__log(IGNIS_LOG_INFO, IGNIS_DIAG_NONE, "%s: cuBLASLt computes this product, unmeasured. %s",

@@ -1,7 +1,12 @@
-/* >>ops.matmul - matrix products: cuBLASLt with cached plans --------------------------------------------------------------- */
+/*  >>ops.matmul.cublaslt - matrix products by cuBLASLt, with cached plans
 
-/*  What cuBLASLt has chosen for a product, kept for the next one of the same kind. It thinks in columns: a row-major matrix is its transpose there,
-    so it computes out^T = op(b)^T op(a)^T with the operands exchanged, and nothing is copied. */
+    cuBLASLt stores matrices by columns: a row-major matrix is its transpose there, so operands are exchanged
+    and nothing is copied.
+    Uses: product, the loader. Locks: a plan's lock while the bias address is in its descriptor; `planning` of
+    a device guards its plans, as cuBLASLt may load kernels for one and wait for the device. */
+
+/*  What cuBLASLt chose for a product, kept for the next product of the same kind. It computes out^T = op(b)^T
+    op(a)^T. */
 typedef struct ignis__plan {
     ignis__product product;
     void *desc, *layout_a, *layout_b, *layout_out; /* in cuBLASLt's order: its A is our b */
@@ -12,7 +17,7 @@ typedef struct ignis__plan {
 
 #define IGNIS__PLAN_BUCKETS 64
 
-/*  `planning` of a device guards its plans: cuBLASLt may load kernels for one, and wait for the device and another thread. */
+/*  Plans of all devices, in buckets. */
 static struct {
     void *handle[IGNIS_MAX_DEVICES];
     ignis__plan *plans[IGNIS_MAX_DEVICES][IGNIS__PLAN_BUCKETS];
@@ -63,7 +68,7 @@ static void ignis__plan_free(ignis__plan *plan)
     ignis__free(plan);
 }
 
-/*  A matrix stored by rows, [rows, columns], as cuBLASLt sees it: [columns, rows] by columns. */
+/*  Describes a matrix stored by rows, [rows, columns], to cuBLASLt: [columns, rows] by columns. */
 static bool ignis__plan_layout(const char *call, const ignis__plan *plan, int64_t rows, int64_t columns,
                                int64_t batch_stride, void **layout)
 {
@@ -78,7 +83,7 @@ static bool ignis__plan_layout(const char *call, const ignis__plan *plan, int64_
                          (*layout, IGNIS__LT_LAYOUT_BATCH_STRIDE, &batch_stride, sizeof batch_stride)));
 }
 
-/*  Describes the product, and lets cuBLASLt choose. *supported turns false when it has no kernel for it. */
+/*  Describes the product, and lets cuBLASLt choose. *supported becomes false if it has no kernel. */
 static bool ignis__plan_fill(const char *call, void *handle, ignis__plan *plan, void *bias, bool *supported)
 {
     const ignis__product *p = &plan->product;
@@ -87,9 +92,9 @@ static bool ignis__plan_fill(const char *call, void *handle, ignis__plan *plan, 
                                                                : IGNIS__LT_COMPUTE_32F;
     int scale = p->dtype == IGNIS_F64 ? IGNIS__LT_R_64F : IGNIS__LT_R_32F, found = 0, error = 0, i;
     size_t workspace = IGNIS__LT_WORKSPACE;
-    uint32_t
-        alignment = (uint32_t)p->alignment,
-        /* parts of a sum are not rounded to 16 bits; a short sum is not split, as adding its parts up takes longer */
+    uint32_t alignment = (uint32_t)p->alignment,
+             /* Partial sums are not rounded to 16 bits. A short sum is not split, as adding its parts takes
+           longer. */
         reduction = p->k <= 512 ? IGNIS__LT_REDUCTION_NONE : IGNIS__LT_REDUCTION_COMPUTE_TYPE;
     void *preference = NULL;
     bool ok;
@@ -129,7 +134,8 @@ static bool ignis__plan_fill(const char *call, void *handle, ignis__plan *plan, 
     return ok;
 }
 
-/*  The plan for a product on a device that is entered. Null: not supported, or a failure that was reported (*supported tells). */
+/*  Returns the plan of a product on a device that is entered. NULL if not supported, or after a reported
+    failure (*supported tells). */
 static ignis__plan *ignis__plan_get(const char *call, ignis__device *device, const ignis__product *product, void *bias,
                                     bool *supported)
 {
@@ -167,8 +173,9 @@ static int ignis__alignment_of(ignis__address a, ignis__address b, ignis__addres
     return (int)(bits & (~bits + 1));
 }
 
-/*  A product by cuBLASLt: out = factor * op(a) op(b), with IGNIS__LT_EPILOGUE_BIAS plus bias [n] in each row; IGNIS__LT_EPILOGUE_BGRADB makes
-    bias [m] the sums of op(a) over k. False: it has no kernel for it, and nothing was done. All sizes are positive. */
+/*  Runs a product by cuBLASLt: out = factor * op(a) op(b). IGNIS__LT_EPILOGUE_BIAS adds bias [n] to each row;
+    IGNIS__LT_EPILOGUE_BGRADB makes bias [m] the sums of op(a) over k. False if it has no kernel; then nothing
+    was done. All sizes are positive. */
 static bool ignis__lt_run(ignis__op *op, const ignis__product *product, double factor, int epilogue, ignis__array *out,
                           ignis__array *a, ignis__array *b, ignis__array *bias)
 {
@@ -228,7 +235,8 @@ static bool ignis__lt_run(ignis__op *op, const ignis__product *product, double f
     return true;
 }
 
-/*  The same with an epilogue: the bias inside the product where cuBLASLt can, and what else there is in a pass behind it. */
+/*  As ignis__lt_run, with an epilogue: the bias inside the product if cuBLASLt can, the rest in a pass after
+    it. */
 static bool ignis__lt_multiply(ignis__op *op, const ignis__product *product, ignis__array *out, ignis__array *a,
                                ignis__array *b, const ignis__epilogue *epilogue, bool *row_sums)
 {
@@ -244,7 +252,7 @@ static bool ignis__lt_multiply(ignis__op *op, const ignis__product *product, ign
         ignis__op_zero(op, to);
     else if (epilogue->bias && narrow)
         biased = ignis__lt_run(op, product, factor, IGNIS__LT_EPILOGUE_BIAS, to, a, b, epilogue->bias);
-    else if (epilogue->row_sums && product->dtype == IGNIS_F32) /* it adds 16-bit numbers up in 16 bits */
+    else if (epilogue->row_sums && product->dtype == IGNIS_F32) /* it sums 16-bit numbers in 16 bits */
         *row_sums = ignis__lt_run(op, product, factor, IGNIS__LT_EPILOGUE_BGRADB, to, a, b, epilogue->row_sums);
     if (product->k > 0 && !biased && !*row_sums &&
         !ignis__lt_run(op, product, factor, IGNIS__LT_EPILOGUE_NONE, to, a, b, NULL))
@@ -252,7 +260,7 @@ static bool ignis__lt_multiply(ignis__op *op, const ignis__product *product, ign
     if (biased)
         rest.bias = NULL;
     if (keeps && biased && to == epilogue->pre)
-        rest.pre = NULL; /* it is there */
+        rest.pre = NULL; /* done */
     if (rest.activation || rest.residual || rest.column_sums || rest.accumulate) {
         p = ignis__gemm_params(op, product, out, &rest);
         p.partial = ignis__op_read(op, to);
@@ -281,8 +289,6 @@ static void ignis__matmul_close(ignis__device *device)
         (void)IGNIS__CUBLASLT(cublasLtDestroy, (ignis__matmul.handle[index]));
     ignis__matmul.handle[index] = NULL;
 }
-
-/* >>ops.matmul ------------------------------------------------------------------------------------------------------------- */
 
 static bool ignis__cublaslt_available(const char *call)
 {

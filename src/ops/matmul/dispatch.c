@@ -1,14 +1,17 @@
-/* >>ops.matmul - the choice ------------------------------------------------------------------------------------------------ */
+/*  >>ops.matmul.dispatch - the choice between built-in kernels and cuBLASLt
 
-/*  Products of few tiny tiles. */
+    Every product passes here: ignis__matmul_run. The thresholds were measured on an H200.
+    Uses: gemm_launch, cublaslt, autotune. */
+
+/*  Returns whether a product has few tiny tiles. */
 static bool ignis__gemm_is_tiny(const ignis__op *op, const ignis__product *product)
 {
     int64_t tiles = ignis__ceil_div(product->m, 16) * ignis__ceil_div(product->n, 32) * product->batch;
     return tiles <= 2 * op->work.device->info.multiprocessors && product->k <= 512;
 }
 
-/*  Of those by wgmma: a round of tiles at least, of which next to nothing lies outside; of those that are finished beside the next one, a tenth
-    may. */
+/*  Returns whether a product by wgmma fills the device: at least a round of tiles, nearly all inside the
+    matrix. Of tiles that are finished beside the next one, a tenth may be outside. */
 static bool ignis__gemm_fills_device(const ignis__op *op, const ignis__product *product)
 {
     int64_t m = ignis__ceil_div(product->m, 128) * product->batch, n = product->n;
@@ -19,8 +22,8 @@ static bool ignis__gemm_fills_device(const ignis__op *op, const ignis__product *
              (double)(m * ignis__ceil_div(n, 192) * 192) < 1.1 * size));
 }
 
-/*  The same of f32, which lies along the sum, or is turned: cuBLASLt is slow where neither operand does; where one does not, the other one has to
-    have many rows. */
+/*  As ignis__gemm_fills_device, for f32, which is contiguous along k or transposed first. cuBLASLt is slow if
+    no operand is contiguous along k; if one is not, the other one needs many rows. */
 static bool ignis__gemm_fills_device_f32(const ignis__op *op, const ignis__product *product)
 {
     bool turns_a = product->transpose_a, turns_b = !product->transpose_b;
@@ -34,8 +37,8 @@ static bool ignis__gemm_fills_device_f32(const ignis__op *op, const ignis__produ
            (turns_a == turns_b || (turns_a ? product->n : product->m) >= 8192);
 }
 
-/*  Products for which own kernels are at least as fast as cuBLASLt on an H200: of few tiny tiles (alone by tensor cores 1 us slower, but what is done
-    to them costs nothing), and large ones by wgmma. */
+/*  Returns whether built-in kernels are at least as fast as cuBLASLt on an H200: for few tiny tiles (by
+    tensor cores 1 us slower, but an epilogue costs nothing), and for large products by wgmma. */
 static bool ignis__gemm_beats_cublaslt(const ignis__op *op, const ignis__product *product)
 {
     ignis_dtype dtype = (ignis_dtype)product->dtype;
@@ -47,7 +50,8 @@ static bool ignis__gemm_beats_cublaslt(const ignis__op *op, const ignis__product
            ignis__nvrtc_available(op->work.call) && ignis__gemm_has_wgmma(op, dtype);
 }
 
-/*  A product, whose sizes may be zero, and what is done to it (null: nothing). False: epilogue->row_sums are left to the caller. */
+/*  Runs a product, whose sizes may be zero, and its epilogue (NULL: none). False: the caller computes
+    epilogue->row_sums. */
 static bool ignis__matmul_run(ignis__op *op, const ignis__product *product, ignis__array *out, ignis__array *a,
                               ignis__array *b, const ignis__epilogue *epilogue)
 {

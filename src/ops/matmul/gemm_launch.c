@@ -1,8 +1,14 @@
-/*  A tiny product that waits for another one, to be launched with it. */
+/*  >>ops.matmul.gemm_launch - runs a product by a built-in kernel
+
+    Copies or transposes operands that a kernel cannot read, launches the chosen kernel, sums splits, joins
+    two tiny products.
+    Uses: gemm_select, gemm_params. Scratch lives until the operation ends. */
+
+/*  A tiny product that waits to be launched together with another one. */
 typedef struct ignis__gemm_pending {
     ignis__gemm p;
     ignis_dtype dtype;
-    int64_t blocks; /* 0: there is none */
+    int64_t blocks; /* 0: there is no product */
 } ignis__gemm_pending;
 
 static double ignis__gemm_flops(const ignis__gemm *p)
@@ -10,7 +16,7 @@ static double ignis__gemm_flops(const ignis__gemm *p)
     return 2.0 * (double)p->m * (double)p->n * (double)p->k * (double)p->batch;
 }
 
-/*  ends: nothing is to be launched behind this product, so that it may wait for another one. */
+/*  Launches a tiny product. ends: nothing is launched after this product, so it may wait for another one. */
 static void ignis__gemm_launch_tiny(ignis__op *op, ignis_dtype dtype, const char *define, const ignis__gemm *p,
                                     int64_t blocks, bool ends)
 {
@@ -26,7 +32,7 @@ static void ignis__gemm_launch_tiny(ignis__op *op, ignis_dtype dtype, const char
         return;
     }
     both[0] = *p;
-    if (pending && pending->blocks) { /* of plain products kernels have what is before the patches */
+    if (pending && pending->blocks) { /* kernels read a plain product's parameters up to the patches */
         memcpy((char *)both + offsetof(ignis__gemm, patches), &pending->p, offsetof(ignis__gemm, patches));
         blocks += pending->blocks;
         flops += ignis__gemm_flops(&pending->p);
@@ -36,8 +42,9 @@ static void ignis__gemm_launch_tiny(ignis__op *op, ignis_dtype dtype, const char
     ignis__op_launch(op, IGNIS__BUILTIN_GEMM_TINY, dtype, define, blocks, 1, 1, 256, 1, 0, params);
 }
 
-/*  Two products follow that do not depend on each other, the second perhaps by other means, and then ignis__gemm_join_end: where both are tiny they
-    are one launch. Products that are measured run many times, and are not joined. */
+/*  Begins a pair of products, up to ignis__gemm_join_end. They do not depend on each other, and the second
+    one may run by other means. If both are tiny they are one launch. Products that are measured run many
+    times, and are not joined. */
 static void ignis__gemm_join(ignis__op *op, ignis__gemm_pending *pending)
 {
     pending->blocks = 0;
@@ -48,16 +55,17 @@ static void ignis__gemm_join_end(ignis__op *op)
 {
     const ignis__gemm_pending *pending = op->pending;
     op->pending = NULL;
-    if (pending && pending->blocks) /* there was no other one */
+    if (pending && pending->blocks) /* there was no second one */
         ignis__gemm_launch_tiny(op, pending->dtype, NULL, &pending->p, pending->blocks, false);
 }
 
-/*  Rows of an operand that the copy engine loads at a time: 128 of a tile in one piece, where its last tile has more than 64, so that nothing is
-    loaded of what does not exist. */
+/*  Returns the rows of an operand that TMA loads at a time: the 128 of a tile at once, if the last tile has
+    more than 64. So little is loaded that does not exist. */
 static int ignis__gemm_box(int64_t rows) { return rows % 128 == 0 || rows % 128 > 64 ? 128 : 64; }
 
-/*  The same of both, where the variant is known: tiles of more than 128 columns and of patches are loaded whole; of a single tile just what there
-    is of a, in two pieces where pairs share it. Sums of columns need zeros in what there is not. */
+/*  Sets the rows that are loaded at once for a known variant. Tiles of more than 128 columns, and of patches,
+    are loaded whole. A single tile loads only existing rows of a, in two halves if pairs share it; with
+    column sums the rest is zero-filled. */
 static void ignis__gemm_boxes(ignis__gemm *p, int rows, int columns)
 {
     bool whole = !ignis__gemm_skips(p, rows, columns), few = p->m < 128 && !p->column_sums,
@@ -75,7 +83,7 @@ static void ignis__gemm_boxes(ignis__gemm *p, int rows, int columns)
                                                                             : ignis__gemm_box(p->n);
 }
 
-/*  Launches the product itself; ends: as above. */
+/*  Launches the product itself. ends: as in ignis__gemm_launch_tiny. */
 static void ignis__gemm_launch(ignis__op *op, ignis__gemm_kernel *kernel, ignis_dtype dtype, ignis__gemm *p, bool ends)
 {
     int64_t blocks = ignis__gemm_tiles(p, kernel->rows, kernel->columns) * p->splits,
@@ -127,7 +135,7 @@ static void ignis__gemm_launch(ignis__op *op, ignis__gemm_kernel *kernel, ignis_
             ignis__gemm_tma_map(op, &b, p->operands, true, p->b, p->transpose_b ? p->k : p->n, p->row_b,
                                 p->transpose_b ? p->n : p->k, p->batch, p->batch_b,
                                 p->pairs == IGNIS__SHARE_B ? p->box_b / 2 : p->box_b);
-        other = out = a; /* where they are not used */
+        other = out = a; /* for maps that are not used */
         if (direct && p->patches.apart)
             ignis__patches_out_tma_map(op, &out, dtype, p);
         else if (direct)
@@ -148,7 +156,8 @@ typedef struct ignis__gemm_copy {
     int64_t row, stride, rows;
 } ignis__gemm_copy;
 
-/*  Gives an operand, matrices of so many rows, room of its own where they are packs, of so many elements: those of 16 bytes or fewer. */
+/*  Plans scratch for an operand, `rows` rows a matrix, in which its rows are full packs of `pack` elements:
+    of 16 bytes or fewer. */
 static void ignis__gemm_plan_copy(ignis__op *op, ignis_dtype dtype, ignis__gemm_copy *copy, ignis__address *at,
                                   int64_t *row, int64_t rows, int64_t count, int64_t *batch, int *packed, int64_t pack)
 {
@@ -177,7 +186,7 @@ static void ignis__gemm_copies(ignis__op *op, ignis_dtype dtype, ignis__gemm_cop
     ignis__op_launch_row(op, IGNIS__BUILTIN_GEMM_PACK, dtype, ignis__ceil_div(packs, 256), 256, params);
 }
 
-/*  Copies operands whose rows are no packs to where they are. */
+/*  Copies operands whose rows are no full packs to scratch where they are. */
 static void ignis__gemm_pack(ignis__op *op, ignis_dtype dtype, ignis__gemm *p)
 {
     ignis__gemm_copy a, b;
@@ -188,7 +197,7 @@ static void ignis__gemm_pack(ignis__op *op, ignis_dtype dtype, ignis__gemm *p)
     ignis__gemm_copies(op, dtype, &a, &b);
 }
 
-/*  Gives an operand, matrices [k, rows], room of its own where they are [rows, k]. */
+/*  Transposes an operand, matrices [k, rows], to scratch as [rows, k]. */
 static void ignis__gemm_transpose_operand(ignis__op *op, ignis_dtype dtype, ignis__address *at, int64_t k, int64_t rows,
                                           int64_t count, int64_t *batch)
 {
@@ -202,7 +211,7 @@ static void ignis__gemm_transpose_operand(ignis__op *op, ignis_dtype dtype, igni
                          params);
 }
 
-/*  Chooses a kernel for the parameters, and runs it. False: row sums are left to the caller. */
+/*  Chooses a kernel for the parameters, and runs it. False: the caller computes row sums. */
 static bool ignis__gemm_compute(ignis__op *op, ignis_dtype dtype, ignis__gemm *p, const ignis__epilogue *epilogue)
 {
     ignis__gemm_kernel kernel = ignis__gemm_choose(op, dtype, p, epilogue);
@@ -217,7 +226,7 @@ static bool ignis__gemm_compute(ignis__op *op, ignis_dtype dtype, ignis__gemm *p
         ignis__gemm_transpose_operand(op, dtype, &p->b, p->k, p->n, p->batch, &p->batch_b);
     if (kernel.turns)
         *p = ignis__gemm_by_wgmma(p);
-    if (kernel.stays && p->patches_of && p->k != p->wgmma_k) { /* each tap of a patch has whole steps */
+    if (kernel.stays && p->patches_of && p->k != p->wgmma_k) { /* each tap of a patch has full k steps */
         p->patches.channels = ignis__divisor_of((int64_t)p->patches.channels.size * p->wgmma_k / p->k);
         p->k = p->split_k = p->wgmma_k;
     }
@@ -244,7 +253,7 @@ static bool ignis__gemm_compute(ignis__op *op, ignis_dtype dtype, ignis__gemm *p
     return row_sums;
 }
 
-/*  A product by own kernels; out has elements. False: its row sums are left to the caller. */
+/*  Runs a product by built-in kernels; out has elements. False: the caller computes its row sums. */
 static bool ignis__gemm_run(ignis__op *op, const ignis__product *product, ignis__array *out, ignis__array *a,
                             ignis__array *b, const ignis__epilogue *epilogue)
 {

@@ -1,5 +1,10 @@
-/*  A map of [batch, rows, row], so many elements between rows and matrices, in tiles of 128 bytes of some rows; rounds: f32 to tf32, when it is
-    loaded. */
+/*  >>ops.matmul.gemm_params - the parameters of the GEMM kernels: TMA maps, scratch, sums, epilogues
+
+    Fills the struct of kernels/gemm.cuh, and requests kernels while programs are recorded. Uses: product,
+    gemm_select. */
+
+/*  Makes a TMA map of [batch, rows, row] with strides between rows and matrices, in tiles of 128 bytes of
+    some rows. rounds: f32 is rounded to tf32 when loaded. */
 static void ignis__gemm_tma_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype dtype, bool rounds,
                                 ignis__address at, int64_t row, int64_t row_stride, int64_t rows, int64_t batch,
                                 int64_t stride, int box_rows)
@@ -11,7 +16,7 @@ static void ignis__gemm_tma_map(ignis__op *op, ignis__tensor_map *map, ignis_dty
     op->ok = op->ok && ignis__tensor_map_make(&op->work, map, dtype, rounds, at, 3, dims, strides, box, NULL);
 }
 
-/*  A map of the array that has patches: so many pixels of the grid, for a tap. */
+/*  Makes a TMA map of the array with patches: `count` pixels of the grid for a tap. */
 static void ignis__patches_tma_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype dtype, const ignis__gemm *p,
                                    int count)
 {
@@ -30,7 +35,7 @@ static void ignis__patches_tma_map(ignis__op *op, ignis__tensor_map *map, ignis_
                                               strides, &box, &pixels);
 }
 
-/*  A map of the pixels of out that are those of the grid. */
+/*  Makes a TMA map of the pixels of out that belong to the grid. */
 static void ignis__patches_out_tma_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype dtype, const ignis__gemm *p)
 {
     const ignis__patches *q = &p->patches;
@@ -43,19 +48,19 @@ static void ignis__patches_out_tma_map(ignis__op *op, ignis__tensor_map *map, ig
     op->ok = op->ok && ignis__tensor_map_make(&op->work, map, dtype, false, p->out, 4, dims, strides, &box, &pixels);
 }
 
-/*  Whether all rows of so many elements, from these addresses on, are whole packs. */
+/*  Returns whether all rows of `row` elements from these addresses on are full packs. */
 static bool ignis__gemm_packed(ignis_dtype dtype, ignis__address addresses, int64_t row, int64_t batch)
 {
     int64_t pack = ignis__pack_elements(dtype);
     return addresses % 16 == 0 && row % pack == 0 && batch % pack == 0;
 }
 
-/*  Adds [count, n] up, in the order of the rows. */
+/*  Sums [count, n] in the order of the rows. */
 static void ignis__gemm_add_sums(ignis__op *op, ignis__array *out, ignis__address from, int64_t count)
 {
     ignis__address to = ignis__op_write(op, out);
     void *params[] = {&to, &from, &count, &out->numel};
-    if (from == to) /* there was one */
+    if (from == to) /* there was one row */
         return;
     ignis__op_launch_row(op, IGNIS__BUILTIN_GEMM_SUMS, out->dtype, ignis__ceil_div(out->numel, 32), 256, params);
 }
@@ -65,14 +70,15 @@ static ignis__address ignis__gemm_scratch(ignis__op *op, int64_t count, ignis_dt
     return ignis__op_write(op, ignis__op_new_row(op, count, ignis__wide_dtype(dtype)));
 }
 
-/*  Where a kernel puts so many rows of sums for ignis__gemm_add_sums: a single one of the same type is the result. */
+/*  Returns where a kernel writes `count` rows of sums for ignis__gemm_add_sums: a single row of the result's
+    dtype is the result. */
 static ignis__address ignis__gemm_sums_scratch(ignis__op *op, ignis__array *out, int64_t count, ignis_dtype dtype)
 {
     return count == 1 && dtype == ignis__wide_dtype(dtype) ? ignis__op_write(op, out)
                                                            : ignis__gemm_scratch(op, count * out->numel, dtype);
 }
 
-/*  The parameters but for sums over parts; out and what goes with it has elements. */
+/*  Returns the parameters, except for partial sums. out and its epilogue's arrays have elements. */
 static ignis__gemm ignis__gemm_params(ignis__op *op, const ignis__product *product, ignis__array *out,
                                       const ignis__epilogue *epilogue)
 {
@@ -118,7 +124,7 @@ static ignis__gemm ignis__gemm_params(ignis__op *op, const ignis__product *produ
     return p;
 }
 
-/*  Launches a kernel that does what comes behind a product: 128 columns of so many rows a block. */
+/*  Launches a kernel that finishes a product: 128 columns of `rows` rows for a block. */
 static void ignis__gemm_launch_finish(ignis__op *op, ignis__builtin builtin, int rows, ignis_dtype dtype,
                                       ignis__gemm *p, const ignis__epilogue *epilogue)
 {
@@ -132,7 +138,8 @@ static void ignis__gemm_launch_finish(ignis__op *op, ignis__builtin builtin, int
         ignis__gemm_add_sums(op, epilogue->column_sums, p->column_sums, sums);
 }
 
-/*  While programs are recorded: those that devices choose for such products, of these sizes and others. */
+/*  While programs are recorded: requests the kernels that devices choose for such products, of these sizes
+    and others. */
 IGNIS__COLD static void ignis__gemm_request(ignis_dtype dtype, const ignis__gemm *product,
                                             const ignis__epilogue *epilogue)
 {

@@ -1,23 +1,30 @@
+/*  >>ops.matmul.gemm_select - the choice of a built-in GEMM kernel, its tile, and splits of k
+
+    Estimates the time of each tile from measurements on an H200, and takes the least. Defines the variant's
+    options.
+    Uses: product. Invariant: the choice depends on shapes, dtypes, alignment and device, never on values. */
+
 static int64_t ignis__gemm_tiles(const ignis__gemm *p, int rows, int columns)
 {
     return ignis__ceil_div(p->m, rows) * ignis__ceil_div(p->n, columns) * p->batch;
 }
 
-/*  Whether tensor cores may multiply elements of a dtype: of f32 they leave some bits out. */
+/*  Returns whether tensor cores may multiply a dtype: f32 is rounded to tf32, which the user allows or not. */
 static bool ignis__gemm_allows_tensor_cores(ignis_dtype operands)
 {
     return operands == IGNIS_F16 || operands == IGNIS_BF16 || (operands == IGNIS_F32 && ignis__allow_tf32) ||
            ignis__dtype_is_f8(operands);
 }
 
-/*  Whether the device, the driver and the compiler have wgmma for the dtype. */
+/*  Returns whether device, driver and compiler have wgmma for the dtype. */
 static bool ignis__gemm_has_wgmma(const ignis__op *op, ignis_dtype dtype)
 {
     return ignis__gemm_allows_tensor_cores(dtype) && op->work.device->info.compute_major == 9 &&
            ignis__cuda.cuTensorMapEncodeTiled && ignis__wgmma_compiles(op->work.call);
 }
 
-/*  Whether wgmma can be used: what the copy engine takes are fewer than 2^31 elements a side, and f32 has to lie by k, or is turned: in packs. */
+/*  Returns whether wgmma can be used. TMA needs each side below 2^31 elements; f32 operands are contiguous
+    along k, or transposed first; rows are full 16-byte packs. */
 static bool ignis__gemm_takes_wgmma(const ignis__op *op, const ignis__gemm *p)
 {
     int64_t most = INT32_MAX - 256;
@@ -28,13 +35,13 @@ static bool ignis__gemm_takes_wgmma(const ignis__op *op, const ignis__gemm *p)
            (!p->patches_of || p->wgmma_k) && p->m < most && p->n < most && p->k < most && p->batch < most;
 }
 
-/*  Whether blocks can come in pairs. */
+/*  Returns whether blocks can come in pairs. */
 static bool ignis__gemm_has_pairs(const ignis__op *op)
 {
     return op->work.device->clusters && op->work.device->info.multiprocessors > 1;
 }
 
-/*  Whether pairs of blocks with tiles of 64 columns may share a; and whether such tiles are theirs. */
+/*  Returns whether pairs of blocks with tiles of 64 columns may share a, and whether such tiles are theirs. */
 static bool ignis__gemm_may_share_a(const ignis__gemm *p) { return !p->patches_of && p->n > 64; }
 
 static bool ignis__gemm_shares_a(int rows, int columns, int blocks)
@@ -42,7 +49,8 @@ static bool ignis__gemm_shares_a(int rows, int columns, int blocks)
     return rows == 128 && columns == 64 && blocks == 1;
 }
 
-/*  A product as wgmma has it: taps of patches are whole steps, and operands that are not of 16 bits lie by k. */
+/*  Returns a product as wgmma computes it: taps of patches are full k steps, and operands that are not of 16
+    bits are contiguous along k. */
 static ignis__gemm ignis__gemm_by_wgmma(const ignis__gemm *product)
 {
     ignis__gemm p = *product;
@@ -56,31 +64,33 @@ static ignis__gemm ignis__gemm_by_wgmma(const ignis__gemm *product)
     return p;
 }
 
-/*  Whether tiles are finished beside the next one: kernels/gemm_hopper_ahead.cuh. */
+/*  Returns whether tiles are finished beside the next one: kernels/gemm_hopper_ahead.cuh. */
 static bool ignis__gemm_is_ahead(const ignis__gemm_tile *tile) { return tile->columns == 192 && tile->rows == 128; }
 
-/*  Whether rows, which are copied to whole packs of 16 bytes where they are none, begin at sectors of the L2 cache, of 32 bytes. */
+/*  Returns whether rows begin at sectors of the L2 cache, of 32 bytes. Rows that are no full packs of 16
+    bytes are copied to some. */
 static bool ignis__gemm_rows_fill_sectors(const ignis__gemm *p, int64_t row)
 {
     return ignis__ceil_div(row, ignis__pack_elements(p->operands)) % 2 == 0;
 }
 
-/*  Whether pairs of blocks that share b pay. */
+/*  Returns whether pairs of blocks that share b are faster. */
 static bool ignis__gemm_shares_b(const ignis__gemm *p, int columns)
 {
     return columns > 64 && !p->patches_of && p->m > 128 &&
            !(ignis__gemm_rows_fill_sectors(p, p->row_a) && ignis__gemm_rows_fill_sectors(p, p->row_b));
 }
 
-/*  Whether kernels/gemm_hopper.cu leaves out what does not exist of such tiles, when it loads them. */
+/*  Returns whether kernels/gemm_hopper.cu skips loading what does not exist of such tiles. */
 static bool ignis__gemm_skips(const ignis__gemm *p, int rows, int columns)
 {
     return !p->patches_of && (columns <= 128 || rows == 192);
 }
 
-/*  Estimates the nanoseconds of a kernel for a product whose k is shared out: by the multiprocessor with the most blocks, by the rounds of blocks
-    that there is room for, and by the L2 cache, which gives 11500 bytes a nanosecond, 16000 to tiles of 192 rows, and to wgmma 5900 of rows that do
-    not begin at its sectors. ignis_gemm_finish has 8 loads under way a thread. */
+/*  Estimates the nanoseconds of a kernel for a product split along k: by the SM with the most blocks, by the
+    rounds of blocks, and by the L2 cache. That gives 11500 bytes a nanosecond, 16000 to tiles of 192 rows,
+    and to wgmma 5900 of rows that do not begin at its sectors. A thread of ignis_gemm_finish has 8 loads
+    under way. */
 static double ignis__gemm_time(const ignis__op *op, const ignis__gemm *p, const ignis__gemm_tile *tile, int64_t splits)
 {
     int64_t size = ignis__dtypes[p->operands].size, processors = op->work.device->info.multiprocessors,
@@ -110,7 +120,7 @@ static double ignis__gemm_time(const ignis__op *op, const ignis__gemm *p, const 
     step = step > latency ? step : latency;
     step = step > cache ? step : cache;
     if (hopper && p->dtype == IGNIS_F32 && tile->blocks == 1 && splits == 1 &&
-        !ignis__gemm_is_ahead(tile)) /* so much is stored, and nothing multiplied */
+        !ignis__gemm_is_ahead(tile)) /* all this is stored and nothing is multiplied */
         between += tile->rows * tile->columns / 8;
     time =
         step * (double)ignis__ceil_div(ignis__ceil_div(p->k, splits), 64) + (double)(between * rounds + tile->before);
@@ -120,7 +130,8 @@ static double ignis__gemm_time(const ignis__op *op, const ignis__gemm *p, const 
     return time;
 }
 
-/*  Parts of k, of 128 at least, that fill so many rounds of blocks; 1: no more than pay for adding them up. */
+/*  Returns the splits of k, of 128 at least, that fill `rounds` rounds of blocks. 1: no more than pay for
+    adding them up. */
 static int64_t ignis__gemm_splits(const ignis__op *op, const ignis__gemm *p, const ignis__gemm_tile *tile, int rounds)
 {
     int64_t room = rounds * op->work.device->info.multiprocessors * tile->blocks /
@@ -135,13 +146,14 @@ static int64_t ignis__gemm_splits(const ignis__op *op, const ignis__gemm *p, con
 /*  Larger operands are not copied. */
 static int64_t ignis__gemm_pack_limit = (int64_t)1 << 30;
 
-/*  Rows of a tile by wgmma: fewer where a convolution's gradient of w has no more. */
+/*  Returns the rows of a wgmma tile: fewer if a convolution's gradient of w has no more. */
 static int ignis__gemm_rows(const ignis__gemm *p)
 {
     return p->rows ? p->rows : p->patches_of == 2 && p->m <= 64 && p->n > 64 ? 64 : 128;
 }
 
-/*  Its columns: 64 where there are no more, unless of 8 bits, else 128, or 256 if that is asked for. */
+/*  Returns the columns of a wgmma tile: 64 if there are no more, unless operands have 8 bits; else 128, or
+    256 if requested. */
 static int ignis__gemm_columns(const ignis__gemm *p, int columns)
 {
     return p->n <= 64 && !ignis__dtype_is_f8(p->operands) ? 64
@@ -151,13 +163,14 @@ static int ignis__gemm_columns(const ignis__gemm *p, int columns)
 
 static bool ignis__gemm_gates(const ignis__gemm *p) { return p->activation == IGNIS__ACTIVATION_GATED; }
 
-/*  Columns of the result. */
+/*  Returns the columns of the result. */
 static int64_t ignis__gemm_out_columns(const ignis__gemm *p)
 {
     return p->activation == IGNIS__ACTIVATION_PAIRED ? p->n / 2 : p->n;
 }
 
-/*  Whether a product by wgmma is finished in registers, with tiles of so many columns: kernels/gemm_hopper.cu. */
+/*  Returns whether a product by wgmma is finished in registers, with tiles of `columns` columns:
+    kernels/gemm_hopper.cu. */
 static bool ignis__gemm_finishes_in_registers(const ignis__gemm *p, int columns)
 {
     int others = (p->gradient != 0) + (p->residual != 0) + (p->accumulate != 0);
@@ -169,26 +182,27 @@ static bool ignis__gemm_finishes_in_registers(const ignis__gemm *p, int columns)
            (p->gradient ? !p->bias : !p->column_sums && !(others && p->activation));
 }
 
-/*  What is read from or written to beside the result when a product is finished in registers. */
+/*  Returns the matrix read or written besides the result if a product is finished in registers. */
 static ignis__address ignis__gemm_extra_matrix(const ignis__gemm *p)
 {
     return p->residual ? p->residual : p->accumulate ? p->out : p->pre;
 }
 
-/*  What a variant has to be told of operands that are not of the result's dtype. */
+/*  Returns the option of a variant whose operands do not have the result's dtype. */
 static const char *ignis__gemm_operands_define(ignis_dtype dtype)
 {
     return dtype == IGNIS_F8_E4M3 ? " -DIGNIS_OPERANDS=8" : dtype == IGNIS_F8_E5M2 ? " -DIGNIS_OPERANDS=9" : "";
 }
 
-/*  The variant of kernels/gemm_mma.cu. */
+/*  Writes the options of the variant of kernels/gemm_mma.cu. */
 static void ignis__gemm_mma_define(char *define, size_t size, const ignis__gemm *p)
 {
     snprintf(define, size, "-DIGNIS_TRANSPOSE_A=%d -DIGNIS_TRANSPOSE_B=%d -DIGNIS_PATCHES=%d%s", p->transpose_a,
              p->transpose_b, p->patches_of, ignis__gemm_operands_define(p->operands));
 }
 
-/*  The variant of kernels/gemm_hopper.cu. Each that does not finish in registers finishes all products. */
+/*  Writes the options of the variant of kernels/gemm_hopper.cu. A variant that does not finish in registers
+    finishes all products. */
 static void ignis__gemm_hopper_define(char *define, size_t size, const ignis__gemm *p, int columns, bool direct)
 {
     snprintf(define, size,
@@ -209,11 +223,11 @@ static void ignis__gemm_hopper_define(char *define, size_t size, const ignis__ge
              ignis__gemm_operands_define(p->operands));
 }
 
-/*  The least k of tiles that are finished beside the next one: 12 steps of 128 bytes. */
+/*  Returns the least k of tiles that are finished beside the next one: 12 k steps of 128 bytes. */
 static int64_t ignis__gemm_ahead_k(ignis_dtype dtype) { return 11 * 128 / ignis__dtypes[dtype].size + 1; }
 
-/*  Whether a tile may be finished beside the next one: kernels/gemm_hopper_ahead.cuh. f32 would wait for what is read, and 8 bits have no registers
-    for it. */
+/*  Returns whether a tile may be finished beside the next one: kernels/gemm_hopper_ahead.cuh. f32 would wait
+    for reads, and 8 bits lack registers for it. */
 static bool ignis__gemm_takes_ahead(const ignis__gemm *product, const ignis__epilogue *epilogue)
 {
     ignis__gemm p = *product;
@@ -223,7 +237,8 @@ static bool ignis__gemm_takes_ahead(const ignis__gemm *product, const ignis__epi
            ignis__gemm_finishes_in_registers(&p, 192);
 }
 
-/*  Whether a tile may have 192 rows: nothing is read beside the operands and a bias, and nothing summed. */
+/*  Returns whether a tile may have 192 rows: nothing is read besides the operands and a bias, and nothing
+    summed. */
 static bool ignis__gemm_takes_192_rows(const ignis__gemm *p, const ignis__epilogue *epilogue)
 {
     return !p->patches_of && !ignis__dtype_is_f8(p->operands) && p->m > 128 && p->n > 128 && !p->gradient &&
@@ -231,7 +246,8 @@ static bool ignis__gemm_takes_192_rows(const ignis__gemm *p, const ignis__epilog
            ignis__gemm_finishes_in_registers(p, 192) && !ignis__gemm_gates(p);
 }
 
-/*  Whether the device has the variant with so many columns, and rows: where nothing is compiled, others may have been recorded. */
+/*  Returns whether the device has the variant with these columns and rows. If nothing is compiled, others may
+    have been recorded. */
 static bool ignis__gemm_exists(const ignis__op *op, ignis_dtype dtype, const ignis__gemm *product,
                                const ignis__epilogue *epilogue, int rows, int columns, int pairs)
 {
@@ -246,7 +262,8 @@ static bool ignis__gemm_exists(const ignis__op *op, ignis_dtype dtype, const ign
     return ignis__variant_exists(op->work.device, IGNIS__BUILTIN_GEMM_HOPPER, dtype, define);
 }
 
-/*  Gives a tile of 192 rows as many of its columns as are best, a multiple of 16; false: there is no such kernel. */
+/*  Sets the best number of columns for a tile of 192 rows, a multiple of 16. False if there is no such
+    kernel. */
 static bool ignis__gemm_fit_columns(const ignis__op *op, ignis_dtype dtype, const ignis__gemm *p,
                                     const ignis__epilogue *epilogue, ignis__gemm_tile *tile)
 {
@@ -266,8 +283,9 @@ static bool ignis__gemm_fit_columns(const ignis__op *op, ignis_dtype dtype, cons
     return least >= 0;
 }
 
-/*  The one place that chooses an own kernel: tensor cores for 16-bit types and f32 that may be rounded, else plain CUDA C; tiles and splits of k by
-    the least time. wgmma needs rows of whole packs, and mma.sync is 12 times slower without: other operands are copied for them. */
+/*  Chooses a built-in kernel, in this one place: tensor cores for 16-bit types and f32 that may be rounded,
+    else plain CUDA C; tiles and splits of k by the least time. wgmma needs rows of full packs, and mma.sync
+    is 12 times slower without: other operands are copied for them. */
 static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dtype, const ignis__gemm *p,
                                              const ignis__epilogue *epilogue)
 {
@@ -296,7 +314,7 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
     bool pairs = wgmma && ignis__gemm_has_pairs(op) && !op->steady && ignis__gemm_may_share_a(p) &&
                  ignis__gemm_exists(op, dtype, &by_wgmma, epilogue, 0, 64, IGNIS__SHARE_A);
     bool large = wgmma && !op->steady && ignis__gemm_takes_192_rows(p, epilogue);
-    unsigned staging, stage, stages; /* bytes of a row and of a step of k; steps that are on their way */
+    unsigned staging, stage, stages; /* bytes of a row and of a k step; k steps that are on their way */
     double least = 0, packing = 3000 + (double)((p->packed_a ? 0 : bytes_a) + (p->packed_b ? 0 : bytes_b)) / 1500;
     double turning =
         (p->transpose_a ? 3000 + (double)bytes_a / 2000 : 0) + (p->transpose_b ? 0 : 3000 + (double)bytes_b / 2000);
@@ -307,7 +325,7 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
         ignis__gemm_tile tile = ignis__gemm_tile_sizes[i];
         bool hopper = tile.builtin == IGNIS__BUILTIN_GEMM_HOPPER;
         bool mma = tile.builtin == IGNIS__BUILTIN_GEMM_MMA || tile.builtin == IGNIS__BUILTIN_GEMM_MMA_SMALL;
-        bool is_tiny = tile.builtin == IGNIS__BUILTIN_GEMM_TINY; /* exact, for every type, and for little work */
+        bool is_tiny = tile.builtin == IGNIS__BUILTIN_GEMM_TINY; /* exact, for every dtype, and for little work */
         bool is_large = tile.rows == 192, is_ahead = ignis__gemm_is_ahead(&tile);
         bool shares_a = ignis__gemm_shares_a(tile.rows, tile.columns, tile.blocks);
         const ignis__gemm *of = hopper ? &by_wgmma : p;
@@ -319,8 +337,7 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
                         (is_large ? !large || !ignis__gemm_fit_columns(op, dtype, of, epilogue, &tile)
                                   : (shares_a ? !pairs : tile.columns != ignis__gemm_columns(p, tile.columns)) ||
                                         tile.rows != ignis__gemm_rows(p)))) ||
-            (op->steady &&
-             (is_tiny || best.threads || tile.columns > 192))) /* k is in one order in all that are left */
+            (op->steady && (is_tiny || best.threads || tile.columns > 192))) /* all remaining ones sum k in one order */
             continue;
         for (turn = 0; turn <= (p->k < 256 || op->steady || is_ahead || is_large ? 0 : 3); turn++) {
             int64_t splits = turn ? ignis__gemm_splits(op, of, &tile, turn) : 1;
@@ -343,7 +360,7 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
     kernel.threads = best.threads;
     kernel.blocks = best.blocks;
     tensor_cores = tensor_cores && best.builtin != IGNIS__BUILTIN_GEMM_TINY;
-    kernel.sums_rows = !tensor_cores || dtype != IGNIS_F32; /* as what is summed would be rounded */
+    kernel.sums_rows = !tensor_cores || dtype != IGNIS_F32; /* the summed values would be rounded */
     if (p->patches_of)
         snprintf(kernel.define, sizeof kernel.define, "-DIGNIS_PATCHES=%d", p->patches_of);
     if (!tensor_cores)
@@ -352,7 +369,8 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
     if (best.builtin == IGNIS__BUILTIN_GEMM_HOPPER) {
         kernel.summed_rows = 64;
         kernel.stays = true;
-        /* steps of both operands, 64 rows of staging for each warpgroup that multiplies, and the barriers: kernels/gemm_hopper.cu */
+        /* k steps of both operands, 64 rows of staging for each warpgroup that multiplies, and the barriers:
+           kernels/gemm_hopper.cu */
         staging = kernel.rows == 192 ? 64 * 2 : kernel.columns == 192 ? 256 * 2 : kernel.blocks == 2 ? 64 * 2 : 68 * 4;
         stage =
             128u * (unsigned)(kernel.rows + (by_wgmma.transpose_b ? kernel.columns : (kernel.columns + 63) / 64 * 64));
@@ -362,7 +380,7 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
                                                               : 6;
         kernel.shared = stages * (stage + 16) + (kernel.threads / 128 - 1) * 64 * staging + 48;
     } else {
-        kernel.shared = 4 * 64 * 2 * (unsigned)kernel.rows; /* 4 steps of 64 bytes of each row of both operands */
+        kernel.shared = 4 * 64 * 2 * (unsigned)kernel.rows; /* 4 k steps of 64 bytes of each row of both operands */
     }
     return kernel;
 }

@@ -1,7 +1,10 @@
-/* >>ops.matmul - linear: x w^T + bias, the bias inside the product --------------------------------------------------------- */
+/*  >>ops.matmul.linear - ignis_linear: x w^T + bias, the bias inside the product
 
-/*  The gradients of y = x w^T + bias, those that are not null: dx = g w, by the epilogue; dw = g^T x; and db, the sum of g over its rows, inside
-    the latter product where it can be. */
+    The gradient of the bias is summed inside the product of dw, or offered by the layer after. Uses:
+    dispatch, matmul. */
+
+/*  Computes the gradients of y = x w^T + bias that are not NULL: dx = g w, with the epilogue; dw = g^T x; and
+    db, the sum of g over its rows, inside the product of dw if it can. */
 static void ignis__linear_gradients(ignis__op *op, const ignis__product *forward, ignis__array *g, ignis__array *x,
                                     ignis__array *w, ignis__array *dx, const ignis__epilogue *epilogue,
                                     ignis__array *dw, ignis__array *db)
@@ -24,7 +27,8 @@ static void ignis__linear_gradients(ignis__op *op, const ignis__product *forward
         ignis__op_sum(op, db, g, NULL, 1.0, &rows);
 }
 
-/*  The gradient of a bias, an input, where g goes to the product. Null: it is given already, as whoever made g has left the sums of its columns. */
+/*  Returns the gradient of a bias, an input, for the product of g. NULL if it was handed on already: the
+    maker of g had offered its column sums. */
 static ignis__array *ignis__bias_gradient(ignis__op *op, const ignis_backward_args *args, int input,
                                           const ignis__array *g, int64_t n)
 {

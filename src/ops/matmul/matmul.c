@@ -1,4 +1,10 @@
-/*  The product that gives da. y = a b: da = g b^T; y = a b^T: da = g b. */
+/*  >>ops.matmul.matmul - ignis_matmul and ignis_matmul_t: checks, broadcasting of leading dimensions,
+
+    gradients A b of two dimensions serves all leading dimensions of a, folded into m; other operands are
+    expanded first.
+    Uses: dispatch, product, expand. */
+
+/*  Returns the product that computes da. y = a b: da = g b^T; y = a b^T: da = g b. */
 static ignis__product ignis__matmul_product_a(const ignis__product *p)
 {
     ignis__product q = *p;
@@ -9,7 +15,7 @@ static ignis__product ignis__matmul_product_a(const ignis__product *p)
     return q;
 }
 
-/*  The product that gives db. y = a b: db [k, n] = a^T g; y = a b^T: db [n, k] = g^T a. */
+/*  Returns the product that computes db. y = a b: db [k, n] = a^T g; y = a b^T: db [n, k] = g^T a. */
 static ignis__product ignis__matmul_product_b(const ignis__product *p)
 {
     ignis__product q = *p;
@@ -46,7 +52,8 @@ static ignis_status ignis__matmul_backward(const ignis_backward_args *args)
     return ignis__op_finish_backward(&op, args, 2, gradients);
 }
 
-/*  Checks the shapes of a product, and describes it. A 2-D b serves all rows of a, whose leading dimensions are folded into m. */
+/*  Checks the shapes of a product, and describes it. A 2-D b serves all rows of a, whose leading dimensions
+    are folded into m. */
 static bool ignis__matmul_shapes(ignis__op *op, int transpose_b, ignis__product *product, ignis_shape *out)
 {
     const ignis_shape *a = &op->in[0]->shape, *b = &op->in[1]->shape;
@@ -74,7 +81,8 @@ static bool ignis__matmul_shapes(ignis__op *op, int transpose_b, ignis__product 
     return true;
 }
 
-/*  a and b with leading dimensions that spread over each other. False: they do not, need not, or the inner ones do not fit. */
+/*  Broadcasts the leading dimensions of a and b. False if they cannot be, need not be, or if the inner
+    dimensions do not fit. */
 static bool ignis__matmul_broadcast(const ignis_shape *a, const ignis_shape *b, int transpose_b, ignis_shape *broadcast)
 {
     int ndim = a->ndim > b->ndim ? a->ndim : b->ndim, i, leading;
@@ -86,7 +94,7 @@ static bool ignis__matmul_broadcast(const ignis_shape *a, const ignis_shape *b, 
         int64_t of_a = in_a < 0 ? 1 : a->dim[in_a], of_b = in_b < 0 ? 1 : b->dim[in_b];
         if (of_a != of_b && of_a != 1 && of_b != 1)
             return false;
-        differ = differ || (b->ndim > 2 && (in_b < 0 || of_a != of_b)); /* b of two dimensions serves all of a */
+        differ = differ || (b->ndim > 2 && (in_b < 0 || of_a != of_b)); /* a b of two dimensions serves all of a */
         broadcast[0].dim[i] = broadcast[1].dim[i] = of_a == 1 ? of_b : of_a;
     }
     broadcast[0].ndim = broadcast[1].ndim = ndim;
@@ -107,7 +115,7 @@ static ignis_tensor ignis__matmul_op(const char *call, ignis_tensor a, ignis_ten
     if (!ignis__op_begin(&op, call, 2, inputs))
         return ignis__no_tensor();
     if (ignis__matmul_broadcast(&op.in[0]->shape, &op.in[1]->shape, transpose_b,
-                                broadcast)) { /* and again, with copies that are broadcast */
+                                broadcast)) { /* again, with expanded operands */
         ignis__op_leave(&op);
         inputs[0] = ignis_expand(a, broadcast[0]);
         inputs[1] = ignis_expand(b, broadcast[1]);

@@ -1,4 +1,7 @@
-/* >>ops.matmul -------------------------------------------------------------------------------------------------- */
+/* >>ops.matmul - matrix products --------------------------------------------------------------------------------
+
+   Products of row-major matrices by built-in kernels or cuBLASLt; ON MATRIX PRODUCTS has the choice.
+   An epilogue (bias, activation, residual) runs inside the product. */
 
 /*  ignis_matmul - matrix product a b; ignis_matmul_t - a b^T, without transposing b in memory
     Shapes: a [..., m, k]; b [k, n] ([n, k] for _t) or [..., k, n]; the result [..., m, n]. Leading dimensions

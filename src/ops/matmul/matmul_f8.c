@@ -1,4 +1,9 @@
-/*  Whether input i of ignis_matmul_f8 is [1] or has so many elements, of a dtype. */
+/*  >>ops.matmul.matmul_f8 - ignis_matmul_f8: a product of 8-bit floats with scales
+
+    Needs a device of compute capability 8.9. Nothing is recorded.
+    Uses: dispatch, product. */
+
+/*  Checks that input i of ignis_matmul_f8 is [1] or has `numel` elements, of a dtype. */
 static void ignis__f8_check_input(ignis__op *op, int i, const char *name, ignis_dtype dtype, int64_t numel, bool one)
 {
     const ignis__array *array = op->in[i];

@@ -1,13 +1,18 @@
-/* >>ops.matmul - mlp: linear layers one behind the other, with all that is between them inside the products ------------------- */
+/*  >>ops.matmul.mlp - ignis_mlp: linear layers in a row, with activations and biases inside the products
+
+    The backward goes from the last layer to the first, and fuses the activation's derivative into the product
+    before it.
+    Uses: dispatch, linear, product. */
 
 typedef struct ignis__mlp {
     int count, activation;
     int bias
-        [IGNIS_MAX_LAYERS]; /* the places of the biases among the inputs, which are x, the weights, the biases; 0: none */
-    ignis__product layer[IGNIS_MAX_LAYERS]; /* the tape keeps as many as there are */
+        [IGNIS_MAX_LAYERS]; /* indices of the biases among the inputs, which are x, the weights, the biases; 0: none */
+    ignis__product layer[IGNIS_MAX_LAYERS]; /* the tape keeps only the existing ones */
 } ignis__mlp;
 
-/*  From the last layer to the lowest that has something to give; ahead is the gradient of what goes into a layer, or of the product before. */
+/*  Runs backward from the last layer to the lowest that needs a gradient. ahead: the gradient of a layer's
+    input, or of the product before. */
 static ignis_status ignis__mlp_backward(const ignis_backward_args *args)
 {
     const ignis__mlp *p = (const ignis__mlp *)args->params;
@@ -42,7 +47,7 @@ static ignis_status ignis__mlp_backward(const ignis_backward_args *args)
             bias = p->bias[l - 1];
             below = ignis__matmul_product_b(&p->layer[l - 1]);
             if (bias && args->needed[bias] &&
-                !(args->needed[l] && ignis__gemm_is_tiny(&op, &below))) /* whose row sums cost nothing */
+                !(args->needed[l] && ignis__gemm_is_tiny(&op, &below))) /* a tiny product sums rows at no cost */
                 epilogue.column_sums = gradients[bias] = ignis__op_new_row(&op, p->layer[l - 1].n, g->dtype);
             if (op.ok && epilogue.column_sums && ahead->numel == 0)
                 ignis__op_zero(&op, epilogue.column_sums);
@@ -53,8 +58,8 @@ static ignis_status ignis__mlp_backward(const ignis_backward_args *args)
     return ignis__op_finish_backward(&op, args, args->input_count, gradients);
 }
 
-/*  Checks the inputs, and describes all products. of_two: messages have the names of ignis_mlp. *shape: of all results, but for its last
-    dimension. */
+/*  Checks the inputs, and describes all products. of_two: messages have the names of ignis_mlp. *shape: of
+    all results, except the last dimension. */
 static bool ignis__mlp_shapes(ignis__op *op, ignis__mlp *p, bool of_two, ignis_shape *shape)
 {
     char w_name[24], b_name[24];
@@ -85,7 +90,7 @@ static bool ignis__mlp_shapes(ignis__op *op, ignis__mlp *p, bool of_two, ignis_s
     return true;
 }
 
-/*  biases: null, or one for each layer, without a handle for none. */
+/*  Runs the layers. biases: NULL, or one for each layer, without a handle if it has none. */
 static ignis_tensor ignis__mlp_op(const char *call, bool of_two, ignis_tensor x, const ignis_tensor *weights,
                                   const ignis_tensor *biases, int count, ignis_activation activation)
 {
@@ -117,7 +122,7 @@ static ignis_tensor ignis__mlp_op(const char *call, bool of_two, ignis_tensor x,
         epilogue.bias = p.bias[l] ? op.in[p.bias[l]] : NULL;
         if (l < count - 1) {
             epilogue.activation = p.activation;
-            if (op.records && activation != IGNIS_ACTIVATION_RELU) /* its gradient sees in the result what it needs */
+            if (op.records && activation != IGNIS_ACTIVATION_RELU) /* its gradient can be read from the result */
                 epilogue.pre = pre[l] = ignis__op_new(&op, &shape, op.in[0]->dtype);
         }
         ignis__matmul_run(&op, &p.layer[l], out[l], l ? out[l - 1] : op.in[0], op.in[1 + l], &epilogue);

@@ -1,13 +1,16 @@
-/* >>ops.matmul - gated layers, whose gate and what is times it stand in one array -------------------------------------------- */
+/*  >>ops.matmul.mlp_gated - ignis_mlp_gated: gated layers, with gate and multiplicand in one array
+
+    The epilogue of the up product multiplies by silu(gate).
+    Uses: dispatch, linear, product. */
 
 typedef struct ignis__mlp_gated {
-    ignis__product up, down; /* that of the gate is as up */
+    ignis__product up, down; /* the gate's is like up */
 } ignis__mlp_gated;
 
 static ignis_status ignis__mlp_gated_backward(const ignis_backward_args *args)
 {
     const ignis__mlp_gated *p = (const ignis__mlp_gated *)args->params;
-    enum { GRAD, X, GATE, UP, DOWN, HIDDEN, BOTH }; /* what is saved */
+    enum { GRAD, X, GATE, UP, DOWN, HIDDEN, BOTH }; /* the saved arrays */
     const ignis_shape shape = IGNIS_SHAPE(p->up.m, p->up.n);
     ignis__array *gradients[4] = {NULL}, *both = NULL, *of, *dx[2] = {NULL, NULL};
     ignis__epilogue epilogue = IGNIS__ZERO;

@@ -1,4 +1,7 @@
-/* >>ops.matmul - matrix products: own kernels ------------------------------------------------------------------------------ */
+/*  >>ops.matmul.product - what a matrix product is: operands, epilogue, patches, and tiles of the kernels
+
+    The structs are those of kernels/gemm.cuh. The parts: product, gemm_select (choice), gemm_params,
+    gemm_launch, cublaslt, autotune, dispatch; matmul, linear, mlp are the operations. Matrices are row-major. */
 
 /*  A product of row-major matrices: out [batch, m, n] = op(a) op(b). */
 typedef struct ignis__product {
@@ -7,10 +10,10 @@ typedef struct ignis__product {
     int transpose_a, transpose_b; /* a is stored [k, m]; b is stored [n, k] */
     int dtype, epilogue;          /* one of cuBLASLt's */
     int alignment;                /* of all addresses, in bytes: 16, 8, 4 or 2 */
-    int operands;                 /* the dtype of a and b, where it is not dtype; 0: it is */
+    int operands;                 /* the dtype of a and b if it differs from dtype; else 0 */
 } ignis__product;
 
-/*  a [m, k] times b, which is [k, n], or where it is transposed [n, k]. */
+/*  Returns a [m, k] times b, which is [k, n], or [n, k] if transposed. */
 static ignis__product ignis__product_of(ignis_dtype dtype, int64_t m, int64_t n, int64_t k, int transpose_b)
 {
     ignis__product p = IGNIS__ZERO;
@@ -25,27 +28,29 @@ static ignis__product ignis__product_of(ignis_dtype dtype, int64_t m, int64_t n,
     return p;
 }
 
-/*  An ignis_activation of products alone, the second ones of a gated layer: silu(gate) * product. pre has the gate and behind it the products,
-    which are written where `keeps`, and read by a gradient. Its out is [2, m, n], too: of the gate and the product. There are no batches, and
-    nothing else is done. */
+/*  An ignis_activation of products only, the second of a gated layer: silu(gate) * product. pre holds the
+    gate and after it the products, which are written if `keeps`, and read by a gradient. Its out is [2, m, n]
+    too: of the gate and the product. There are no batches, and no other epilogue. */
 #define IGNIS__ACTIVATION_GATED 3
 
-/*  An ignis_activation of products alone: silu of the first half of the columns, times the second, is the result [m, n / 2]. For those that
-    ignis__gemm_pairs takes. */
+/*  An ignis_activation of products only: the result [m, n / 2] is silu of the first half of the columns,
+    times the second half. For products that ignis__gemm_pairs takes. */
 #define IGNIS__ACTIVATION_PAIRED 4
 
-/*  What is done to a product before it is stored, in this order; null arrays leave their part out. Sums need a product without batches. */
+/*  The epilogue of a product, in this order. A NULL array leaves its step out. Sums need a product without
+    batches. */
 typedef struct ignis__epilogue {
     double factor;      /* of the product; 0: 1 */
     ignis__array *bias; /* [n], added to each row */
     int activation;     /* an ignis_activation, or one of those above; 0: none */
     bool gradient;      /* the product is multiplied by the derivative of the activation at pre */
-    ignis__array *
-        pre; /* like out: where the product with its bias is kept; of a gradient, what was kept. Gated: [2, m, n], see above */
-    bool keeps;                      /* of gated ones that are no gradient */
+    /* Like out: receives the product with its bias; of a gradient, what was kept. Gated: [2, m, n], see
+       above. */
+    ignis__array *pre;
+    bool keeps;                      /* of gated ones that are not a gradient */
     ignis__array *residual;          /* like out, added */
     ignis__array *column_sums;       /* [n]: the sums of the results over m */
-    bool accumulate;                 /* the result is added to what is in out */
+    bool accumulate;                 /* the result is added to out */
     ignis__array *row_sums;          /* [m]: the sums of op(a) over k */
     ignis__array *scale_a, *scale_b; /* of operands of 8 bits, f32: [1] or [m], [1] or [n] */
 } ignis__epilogue;
@@ -65,20 +70,24 @@ typedef struct ignis__gemm {
     int splits, transpose_a, transpose_b, activation, gradient, scales_a, scales_b, accumulate, keeps, packed_a,
         packed_b, packed_out, box_a, box_b;
     ignis__patches patches;
-    /* what kernels do not see */
-    int patches_of;              /* the operand that has patches: 1 is a, 2 is b; 0: it is a plain product */
-    int64_t wgmma_k;             /* of a product with patches: what k is by wgmma; 0: that cannot be used */
+    /* for the host only */
+    /* The operand with patches: 1 is a, 2 is b; 0: a plain product. */
+    int patches_of;
+    /* Of a product with patches: the k of wgmma; 0: it cannot be used. */
+    int64_t wgmma_k;
     int64_t images, weights;     /* of these; and the channels of the weights */
     bool folded;                 /* pairs of pixels are one with twice the channels */
     ignis_dtype dtype, operands; /* of the result; of a and b */
-    int rows;                    /* of a tile by wgmma; 0: as ignis__gemm_rows finds */
-    int pairs;                   /* what pairs of blocks of kernels/gemm_hopper.cu share, as below; 0: there are none */
+    int rows;                    /* of a wgmma tile; 0: as ignis__gemm_rows finds */
+    /* What pairs of blocks of kernels/gemm_hopper.cu share, as below; 0: no pairs. */
+    int pairs;
 } ignis__gemm;
 
 enum { IGNIS__SHARE_A = 1, IGNIS__SHARE_B };
 
-/*  A kernel: the tile of a block, its threads, blocks of a multiprocessor at a time, and nanoseconds: of 64 elements of k of a tile for a
-    multiprocessor, and for a block at least; between two tiles; before the first. On an H200, of 16-bit elements, and of f32 in plain CUDA C. */
+/*  A kernel: the tile of a block, its threads, blocks of an SM at a time, and nanoseconds: of 64 elements of
+    k of a tile for an SM, and for a block at least; between two tiles; before the first. On an H200, of
+    16-bit elements, and of f32 in plain CUDA C. */
 typedef struct ignis__gemm_tile {
     ignis__builtin builtin;
     int rows, columns;
@@ -106,13 +115,13 @@ static const ignis__gemm_tile ignis__gemm_tile_sizes[] = {
 /*  A kernel, and how it is launched for a product. */
 typedef struct ignis__gemm_kernel {
     ignis__builtin builtin;
-    int rows, columns, summed_rows; /* of a tile; so many rows of it are one row of column_sums */
-    bool sums_rows;                 /* it makes row_sums */
-    bool stays;                     /* a block does one tile after the other */
-    bool packs;                     /* operands whose rows are no packs are copied first */
-    bool turns;                     /* those that do not lie by k are copied so */
+    int rows, columns, summed_rows; /* of a tile; summed_rows of it are one row of column_sums */
+    bool sums_rows;                 /* it computes row_sums */
+    bool stays;                     /* a block computes one tile after the other */
+    bool packs;                     /* operands whose rows are no full packs are copied first */
+    bool turns;                     /* operands that are not contiguous along k are transposed first */
     int64_t splits;                 /* of k */
     unsigned threads, shared;
-    int blocks;                  /* of a multiprocessor at a time */
+    int blocks;                  /* of an SM at a time */
     char define[IGNIS__DEFINES]; /* of its variant; "": none */
 } ignis__gemm_kernel;
