@@ -13,7 +13,6 @@
         >>parallel      data-parallel training                          ON DATA-PARALLEL TRAINING
 
         In the implementation alone: >>nccl >>job.
-
     HOW TO USE
 
         Copy ignis.h, ignis_kernels.h and ignis_collective.h into your project. In ONE C or C++ file:

@@ -48,8 +48,8 @@ typedef struct text {
 static const char *const roots[][2] = {{"src/ignis.h", "ignis.h"}, {"src/ignis_collective.h", "ignis_collective.h"}};
 #define ROOTS ((int)(sizeof(roots) / sizeof(roots[0])))
 
-static char included[MAX_PARTS][MAX_PATH]; /* by any root */
-static int included_count, first_of_root;
+static char included[MAX_PARTS][MAX_PATH]; /* by this root, or by one before it */
+static int included_count;
 static size_t contents_at; /* where the contents of the root's manual belong; 0: nowhere */
 static int failures, with_lines;
 static int version[3]; /* major, minor, patch */
@@ -585,8 +585,8 @@ static void add_line(text *out, const char *path, int number, const char *line)
 
 static void add_part(text *out, const char *path);
 
-/* Puts the part that a line includes in its place, once a root, with an empty line behind it unless a comment ends there (`next` is the rest of the
-   file). 0: the line includes no part. */
+/* Puts the part that a line includes in its place, once, with an empty line behind it unless a comment ends there, or an empty line follows (`next` is
+   the rest of the file). 0: the line includes no part. */
 static int add_included(text *out, const char *from, int number, const char *line, const char *next)
 {
     char name[MAX_PATH], path[MAX_PATH];
@@ -595,24 +595,28 @@ static int add_included(text *out, const char *from, int number, const char *lin
     resolve(path, from, name);
     if (is_root(path) || !is_file(path))
         return 0;
-    for (int i = first_of_root; i < included_count; i++)
+    for (int i = 0; i < included_count; i++)
         if (strcmp(included[i], path) == 0)
             return 1;
     if (included_count == MAX_PARTS)
         die("more than %d parts", MAX_PARTS);
     strcpy(included[included_count++], path);
     add_part(out, path);
-    if (strncmp(next, "*/", 2) != 0)
+    if (strncmp(next, "*/", 2) != 0 && *next != '\n')
         append(out, "\n", 1);
     add_position(out, from, number + 1);
     return 1;
 }
 
+/* A room.h declares, behind this line, what the parts of the room define. Headers do without: a definition precedes its uses there. */
+#define DEFINED_IN_PARTS "/* --- defined in the parts"
+
 static void add_part(text *out, const char *path)
 {
     text t = {0};
     const char *rest;
-    int number = 0, depth = 0;
+    size_t before;
+    int number = 0, depth = 0, copied = 1;
     if (!read_file(path, &t))
         die("cannot open %s", path);
     if (t.size == 0 || t.data[t.size - 1] != '\n')
@@ -631,8 +635,14 @@ static void add_part(text *out, const char *path)
             refuse(path, number, "#endif without #if");
             depth = 0;
         }
+        copied = copied && !starts(line, DEFINED_IN_PARTS);
+        if (!copied || strcmp(line, "#pragma once") == 0)
+            continue;
+        before = out->size;
         if (!add_included(out, path, number, line, end + 1) && !add_made(out, path, number, line))
             add_line(out, path, number, line);
+        else if (out->size == before && end[1] == '\n')
+            end++, number++; /* the empty line behind an #include of what is there already */
     }
     if (depth > 0)
         refuse(path, number, "an #if is not closed in its part");
@@ -717,7 +727,6 @@ int main(int argc, char **argv)
     read_version();
     for (int i = 0; i < ROOTS; i++) {
         text t = {0};
-        first_of_root = included_count;
         contents_at = 0;
         add_part(&t, roots[i][0]);
         append(&made[i], t.data, contents_at);
