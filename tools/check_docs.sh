@@ -4,9 +4,12 @@
 #   - ignis_kernels.h and the first heading of CHANGELOG.md have the version of ignis.h;
 #   - everything public in the headers has a comment, and functions have one of a fixed form (tools/manual.c);
 #   - lines of the headers have up to 150 columns, each tag is once in the declarations;
-#   - the README's program is examples/hello.c, compiles by the README's command lines and as C++ without a warning, and prints the README's
-#     output;
-#   - the README's two programs that share an array are those of the manual, and what it shows of language models compiles;
+#   - README.md has at most 170 lines; in all papers links lead somewhere, and the make targets, the files and the simulator's variables that
+#     they name exist;
+#   - the README's program is examples/first.c, that of docs/packages.md examples/hello.c; both compile by the command lines beside them and as
+#     C++ without a warning, and print the output beside them;
+#   - the programs of docs/several_gpus.md are those of the manual; those of docs/models.md and docs/shipping.md compile;
+#   - examples/README.md names every example;
 #   - the build command in the head of each example and app works, and so does the program (of train_gpt, which takes long, --help; fit_image is only
 #     compiled, and so is vulkan_buffer without a GPU);
 #   - the examples in the headers' manuals, between "---- begin example NAME" and "---- end example", compile and run: each is
@@ -45,37 +48,103 @@ awk '
     END { exit bad }
 ' $headers || fail 'lines within 150 columns, each tag once in the declarations'
 
-# ---- the README: its first C block is hello.c, each sh block that compiles it is run, and its output is the text block that follows
-awk -v out=$out '
-    /^```/ { if (open) { open = 0; close(file) } else { open = 1; file = out "/readme." substr($0, 4) "." ++blocks[substr($0, 4)] }; next }
-    open { print >file }
-' README.md
-sed '1,/^\*\//d' examples/hello.c | diff - $out/readme.c.1 || fail 'README.md: the program differs from examples/hello.c'
-mkdir $out/project
-cp $headers ignis_kernels.h $out/project
-cp $out/readme.c.1 $out/project/hello.c
-cp $out/readme.c.1 $out/project/hello.cu
-if command -v g++ >/dev/null; then
-    (cd $out/project && g++ -Wall -Wextra -Werror -x c++ hello.c -o hello -lm -ldl -lpthread) || fail 'README.md: the program as C++ has warnings'
-fi
-for block in "$out"/readme.sh.*; do
-    if ! grep -q 'hello\.c' "$block"; then continue; fi
-    if ! command -v "$(awk '{ print $1; exit }' "$block")" >/dev/null; then
-        echo "skipped: $(head -n 1 "$block")"
-    elif ! (cd $out/project && rm -f hello && sh -e "../${block##*/}") >$out/printed; then
-        fail "README.md: $(head -n 1 "$block")"
-    elif ! diff $out/readme.text.1 $out/printed; then
-        fail "README.md: $(head -n 1 "$block"): the output differs from the one shown"
-    fi
+# ---- the papers
+papers="README.md HACKING.md SECURITY.md CHANGELOG.md bench/README.md examples/README.md apps/serve/README.md $(find docs -name '*.md' | sort)"
+[ "$(wc -l <README.md)" -le 170 ] || fail "README.md has $(wc -l <README.md) lines, more than 170"
+
+# A link is a path from its page, with the anchor of a heading or without. A heading's anchor: small letters, digits, _ and -, blanks as -.
+for paper in $papers; do
+    awk '
+        /^ *```/ { fenced = !fenced }
+        fenced { next }
+        { gsub(/`[^`]*`/, ""); while (match($0, /\]\([^)]*\)/)) { print substr($0, RSTART + 2, RLENGTH - 3); $0 = substr($0, RSTART + RLENGTH) } }
+    ' "$paper" | grep -v '^https\{0,1\}://' | sort -u | while read -r link; do
+        target=${link%%#*} anchor=
+        case $link in *#*) anchor=${link#*#} ;; esac
+        if [ -z "$target" ]; then target=$paper; else target=$(dirname "$paper")/$target; fi
+        if [ ! -e "$target" ]; then
+            echo "$paper: the link $link leads nowhere"
+        elif [ -n "$anchor" ] && ! awk '/^```/ { fenced = !fenced } !fenced && /^#+ / {
+                sub(/^#+ /, ""); $0 = tolower($0); gsub(/[^a-z0-9_ -]/, ""); gsub(/ /, "-"); print }' "$target" | grep -qx -- "$anchor"; then
+            echo "$paper: the link $link has an anchor without a heading"
+        fi
+    done
+done >$out/links
+if [ -s $out/links ]; then cat $out/links && fail 'links'; fi
+
+# What they name in code: `make TARGET`, files of this repository (not those of a recipe, which are new), variables of the simulator.
+awk '
+    FNR == 1 { fenced = 0 }
+    /^ *```/ { fenced = !fenced; next }
+    fenced { sub(/ # .*/, ""); print FILENAME ": " $0; next }
+    { n = split($0, part, "`"); for (i = 2; i <= n; i += 2) print FILENAME ": " part[i] }
+' README.md HACKING.md SECURITY.md examples/README.md apps/serve/README.md docs/*.md >$out/code
+${MAKE:-make} -pRrqn 2>/dev/null | sed -n 's/^\([a-z][a-z-]*\):.*/\1/p' | sort -u >$out/targets
+sed -nE 's/.*: .*\bmake ((-[a-zA-Z]+ )*)([a-z][a-z-]*)( .*)?$/\3/p' $out/code | sort -u | comm -23 - $out/targets | sed 's/^/no target of make: /' >$out/missing
+grep -oE '(^|[ :"])(src|kernels|sim|tests|tools|bench|examples|apps|packaging)/[A-Za-z0-9_./-]*[A-Za-z0-9_/]' $out/code | grep -oE '[a-z]+/.*' | sort -u |
+    grep -vE '/(test_name|name|fuzz_|test_|test_softsign|launch)[.*]?|softsign' | while read -r file; do [ -e "$file" ] || echo "no file: $file"; done >>$out/missing
+for name in $(grep -oE 'IGNIS_SIM_[A-Z_]*[A-Z]' $out/code | sort -u); do grep -rqs "$name" sim || echo "no variable of the simulator: $name"; done >>$out/missing
+if [ -s $out/missing ]; then cat $out/missing && fail 'papers name what there is not'; fi
+
+for example in examples/*.c examples/*.cpp examples/*.cu; do
+    grep -qF "](${example#examples/})" examples/README.md || fail "examples/README.md does not name $example"
 done
 
-# ---- the README: the block about language models compiles
+# blocks PAPER NAME : the blocks of a paper as files $out/NAME.LANGUAGE.NUMBER
+blocks()
+{
+    awk -v out="$out/$2" '
+        /^```/ { if (open) { open = 0; close(file) } else { open = 1; file = out "." substr($0, 4) "." ++blocks[substr($0, 4)] }; next }
+        open { print >file }
+    ' "$1"
+}
+
+# program PAPER NAME EXAMPLE : the first C block of a paper is the example, builds by each of the paper's commands, and prints the text that follows
+mkdir $out/project
+cp $headers ignis_kernels.h $out/project
+program()
+{
+    blocks "$1" "$2"
+    sed '1,/^\*\//d' "examples/$3.c" | diff - "$out/$2.c.1" || fail "$1: the program differs from examples/$3.c"
+    cp "$out/$2.c.1" "$out/project/$3.c"
+    cp "$out/$2.c.1" "$out/project/$3.cu"
+    if command -v g++ >/dev/null; then
+        (cd $out/project && g++ -Wall -Wextra -Wno-missing-field-initializers -Werror -x c++ "$3.c" -o "$3" -lm -ldl -lpthread) || fail "$1: the program as C++ has warnings"
+    fi
+    built=0
+    for block in "$out/$2".sh.*; do
+        if ! grep -qE "^[a-z]+ $3\.(c|cu) " "$block" || grep -q pkg-config "$block"; then continue; fi
+        built=$((built + 1))
+        if ! command -v "$(awk '{ print $1; exit }' "$block")" >/dev/null; then
+            echo "skipped: $(head -n 1 "$block")"
+        elif ! (cd $out/project && rm -f "$3" && sh -e "../${block##*/}") >$out/printed; then
+            fail "$1: $(head -n 1 "$block")"
+        elif ! diff "$out/$2.text.1" $out/printed; then
+            fail "$1: $(head -n 1 "$block"): the output differs from the one shown"
+        fi
+    done
+    [ $built -gt 0 ] || fail "$1: no command builds the program"
+}
+program README.md readme first
+program docs/packages.md packages hello
+
+# ---- blocks that are parts of a program
+blocks docs/models.md models
 {
     printf '#define IGNIS_MODELS\n#include "ignis.h"\nbool show(const char *text, size_t size, void *user_data);\nvoid answer(void);\nvoid answer(void)\n{\n'
-    cat "$(grep -l ignis_generate $out/readme.c.*)"
+    cat $out/models.c.1
     echo '}'
 } >$out/answer.c
-${CC:-cc} -Wall -Wextra -Werror -I. -c $out/answer.c -o $out/answer.o || fail 'README.md: the block about language models does not compile'
+${CC:-cc} -Wall -Wextra -Werror -I. -c $out/answer.c -o $out/answer.o || fail 'docs/models.md: the program does not compile'
+blocks docs/shipping.md shipping
+echo 'static const unsigned char ignis_bundle[] = {0};' >$out/game_kernels.h
+{
+    printf '#include "ignis.h"\n'
+    sed 's/^ignis_desc desc/int game(void);\nint game(void)\n{\n&/' $out/shipping.c.1
+    printf 'return 0;\n}\n'
+} >$out/game.c
+${CC:-cc} -Wall -Wextra -Werror -I. -I$out -c $out/game.c -o $out/game.o || fail 'docs/shipping.md: the program does not compile'
+blocks docs/several_gpus.md gpus
 
 # ---- the heads of the examples
 ln -s "$PWD/examples" "$PWD/apps" $out/project
@@ -101,7 +170,7 @@ echo 'the build commands of the examples work'
 
 # ---- the manuals
 for half in a b; do
-    sed 1d $out/manual_share_$half.c | diff - $out/readme.c.$(echo $half | tr ab 23) || fail "README.md: the example differs from share_$half of the manual"
+    sed 1d $out/manual_share_$half.c | diff - $out/gpus.c.$(echo $half | tr ab 12) || fail "docs/several_gpus.md: the example differs from share_$half of the manual"
 done
 # Example NAME runs, with its output in a file.
 run_example() { "$out/manual_$1" >"$out/manual_$1.log" 2>&1 || { cat "$out/manual_$1.log" && return 1; }; }

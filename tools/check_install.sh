@@ -4,7 +4,7 @@
 #   - every source names its licence in its first lines, and meson.build the version of ignis.h;
 #   - `make install` installs these files and no others, `make uninstall` leaves none, and CMake and Meson install the same;
 #   - examples/hello.c is built by pkg-config, by CMake (find_package of versions that fit, FetchContent), by Meson (installed, and
-#     as a subproject) and from the Conan package, and prints what the README says.
+#     as a subproject) and from the Conan package, and prints what the page says.
 # What is not installed is skipped, which is said. The programs run where the environment says: on the GPU, or on the simulator.
 
 out=$PWD/build/install
@@ -69,7 +69,8 @@ awk -v out="$out" '
     /^```/ { if (open) { open = 0; close(file) } else { open = 1; file = out "/page." substr($0, 4) "." ++blocks[substr($0, 4)] }; next }
     open { print >file }
 ' docs/packages.md
-awk '/^```text/ { text = 1; next } /^```/ { if (text) exit } text' README.md >"$out/said"
+mv "$out/page.text.1" "$out/said"
+mv "$(grep -l pkg-config "$out"/page.sh.*)" "$out/page.pkg-config"
 
 # project NAME : a folder with the program, in C and C++
 project()
@@ -77,21 +78,21 @@ project()
     mkdir "$out/$1" && cp examples/hello.c "$out/$1/hello.c" && cp examples/hello.c "$out/$1/hello.cpp"
     cd "$out/$1" || exit 1
 }
-# prints PROGRAM NAME : whether it prints what the README says
+# prints PROGRAM NAME : whether it prints what the page says
 prints()
 {
     if "$1" 2>"$out/log" | diff "$out/said" -; then
         echo "$2: built, and runs"
     else
         cat "$out/log"
-        fail "$2: the program does not print what the README says"
+        fail "$2: the program does not print what docs/packages.md says"
     fi
 }
 
 export PKG_CONFIG_PATH="$prefix/share/pkgconfig"
 if has pkg-config; then
     [ "$(pkg-config --modversion ignis)" = "$version" ] || fail "pkg-config: not version $version"
-    (project pkg-config && sh -e "$out/page.sh.2") || fail pkg-config
+    (project pkg-config && sh -e "$out/page.pkg-config") || fail pkg-config
     prints "$out/pkg-config/hello" pkg-config
 fi
 
@@ -138,7 +139,7 @@ if has conan && has pkg-config; then
     export CONAN_HOME="$out/conan-home"
     if quiet conan profile detect && quiet conan create packaging && (
         project conan && quiet conan install --requires="ignis/$version" -g PkgConfigDeps &&
-            export PKG_CONFIG_PATH="$out/conan" && sh -e "$out/page.sh.2"
+            export PKG_CONFIG_PATH="$out/conan" && sh -e "$out/page.pkg-config"
     ); then
         prints "$out/conan/hello" conan
     else
