@@ -976,53 +976,56 @@ typedef struct ignis_allocator {
     void *user_data;
 } ignis_allocator;
 
-/*  Who computes matrix products. Built-in kernels and cuBLASLt each sum in a fixed order. The orders differ, and so
+/*  The kernels that compute matrix products. Built-in kernels and cuBLASLt each sum in a fixed order. The orders differ, and so
     do the last bits. */
-typedef enum ignis_matmul_by {
+typedef enum ignis_matmul_backend {
     IGNIS_MATMUL_AUTO, /* built-in kernels for large products of f16, bf16 and tf32 on compute capability 9.0; else cuBLASLt, if found */
     IGNIS_MATMUL_CUBLASLT, /* cuBLASLt alone; without it products fail */
     IGNIS_MATMUL_OWN,      /* built-in kernels alone; cuBLASLt is not loaded */
     IGNIS_MATMUL_MEASURE,  /* the faster one of each kind of product, measured once a device and kept in the kernel cache's folder */
     IGNIS_MATMUL_COUNT
-} ignis_matmul_by;
+} ignis_matmul_backend;
+#define ignis_matmul_by ignis_matmul_backend /* the name up to 0.4; gone in 0.6 */
 
 /*  Which kernels compute ignis_sdpa. */
-typedef enum ignis_attention_by {
+typedef enum ignis_attention_backend {
     IGNIS_ATTENTION_AUTO,  /* IGNIS_ATTENTION_WGMMA where it is possible, else IGNIS_ATTENTION_MMA */
     IGNIS_ATTENTION_MMA,   /* tensor cores of every device that has them; plain CUDA C for other devices and shapes */
     IGNIS_ATTENTION_WGMMA, /* kernels for compute capability 9.0 where ignis_sdpa allows them; else IGNIS_ATTENTION_MMA */
     IGNIS_ATTENTION_COUNT
-} ignis_attention_by;
+} ignis_attention_backend;
+#define ignis_attention_by ignis_attention_backend /* the name up to 0.4; gone in 0.6 */
 
 /*  Whether the program may compile kernels where it runs: see ON SHIPPING. */
-typedef enum ignis_compile_when {
+typedef enum ignis_compile_policy {
     IGNIS_COMPILE_AUTO,  /* compile kernels that are in no bundle and no cache */
     IGNIS_COMPILE_NEVER, /* a kernel that is in no bundle and no cache is an error; NVRTC is never opened */
     IGNIS_COMPILE_COUNT
-} ignis_compile_when;
+} ignis_compile_policy;
+#define ignis_compile_when ignis_compile_policy /* the name up to 0.4; gone in 0.6 */
 
 typedef struct ignis_desc {
-    int device;                   /* the device that threads start with (0) */
-    const char *cuda_library;     /* path of libcuda / nvcuda (searched) */
-    const char *nvrtc_library;    /* path of libnvrtc (searched when the first kernel is compiled) */
-    const char *cublas_library;   /* path of libcublasLt (searched at the first matrix product; optional) */
-    const char *nccl_library;     /* path of libnccl, for ignis_collective.h (searched when needed) */
-    const char *cache_dir;        /* folder of the kernel cache (IGNIS_CACHE_DIR, else the user's cache folder); "off" for no cache */
-    int64_t cache_limit;          /* bytes that the kernel cache may hold (256 MiB) */
-    int64_t memory_limit;         /* bytes of device memory that Ignis may reserve on each device (no limit) */
-    bool allow_tf32;              /* true: products of f32 may round their factors to tf32 (10 bits), which is several times faster */
-    bool memory_bypass;           /* true: no caching of device memory, each block is one driver allocation (IGNIS_MEMORY_BYPASS=1) */
-    bool verbose;                 /* true: the logger receives information, too (IGNIS_VERBOSE=1) */
-    ignis_allocator allocator;    /* malloc and free */
-    ignis_logger logger;          /* writes warnings and errors to stderr */
-    ignis_matmul_by matmul;       /* who computes matrix products (IGNIS_MATMUL=cublaslt, own or measure; usually the faster one) */
-    ignis_attention_by attention; /* which kernels compute ignis_sdpa (IGNIS_ATTENTION=mma or wgmma; the fastest) */
-    const char *record;           /* file that each requested program is added to, for ignis_embed (IGNIS_RECORD; none) */
-    const void *bundle;           /* programs compiled by ignis_embed, in memory that lives until ignis_shutdown (none) */
-    size_t bundle_size;           /* bytes of it */
-    const char *bundle_path;      /* a bundle in a file (IGNIS_BUNDLE; none) */
-    ignis_compile_when compile;   /* whether other programs may be compiled (IGNIS_COMPILE=never; yes) */
-    bool dry_run;                 /* true: no driver, nothing runs, memory is only counted (IGNIS_DRY_RUN=1): see ON DRY RUNS */
+    int device;                        /* the device that threads start with (0) */
+    const char *cuda_library;          /* path of libcuda / nvcuda (searched) */
+    const char *nvrtc_library;         /* path of libnvrtc (searched when the first kernel is compiled) */
+    const char *cublas_library;        /* path of libcublasLt (searched at the first matrix product; optional) */
+    const char *nccl_library;          /* path of libnccl, for ignis_collective.h (searched when needed) */
+    const char *cache_dir;             /* folder of the kernel cache (IGNIS_CACHE_DIR, else the user's cache folder); "off" for no cache */
+    int64_t cache_limit;               /* bytes that the kernel cache may hold (256 MiB) */
+    int64_t memory_limit;              /* bytes of device memory that Ignis may reserve on each device (no limit) */
+    bool allow_tf32;                   /* true: products of f32 may round their factors to tf32 (10 bits), which is several times faster */
+    bool memory_bypass;                /* true: no caching of device memory, each block is one driver allocation (IGNIS_MEMORY_BYPASS=1) */
+    bool verbose;                      /* true: the logger receives information, too (IGNIS_VERBOSE=1) */
+    ignis_allocator allocator;         /* malloc and free */
+    ignis_logger logger;               /* writes warnings and errors to stderr */
+    ignis_matmul_backend matmul;       /* kernels for matrix products (IGNIS_MATMUL=cublaslt, own or measure; usually the faster ones) */
+    ignis_attention_backend attention; /* which kernels compute ignis_sdpa (IGNIS_ATTENTION=mma or wgmma; the fastest) */
+    const char *record;                /* file that each requested program is added to, for ignis_embed (IGNIS_RECORD; none) */
+    const void *bundle;                /* programs compiled by ignis_embed, in memory that lives until ignis_shutdown (none) */
+    size_t bundle_size;                /* bytes of it */
+    const char *bundle_path;           /* a bundle in a file (IGNIS_BUNDLE; none) */
+    ignis_compile_policy compile;      /* whether other programs may be compiled (IGNIS_COMPILE=never; yes) */
+    bool dry_run;                      /* true: no driver, nothing runs, memory is only counted (IGNIS_DRY_RUN=1): see ON DRY RUNS */
     const struct ignis_device_info *dry_device; /* the device of a dry run; facts that are 0 are those of an H200 (all) */
     bool trace_memory; /* true: ignis_memory_rows knows the parts of the peak (IGNIS_TRACE_MEMORY=1; always in a dry run) */
 } ignis_desc;
@@ -3649,13 +3652,14 @@ IGNIS_API ignis_status ignis_save(const char *path, const char *const *names, co
     Threads: any. Streams: writes on the current stream, and waits for the current device. */
 IGNIS_API ignis_status ignis_load(const char *path, const char *const *names, ignis_tensor *tensors, int count);
 
-/*  ignis_storage_list - list the tensors in a safetensors file, in the order of their data
+/*  ignis_file_list - list the tensors in a safetensors file, in the order of their data
     entries may be null if capacity is 0.
     Returns: the number of tensors, also if that is more than capacity; -1 on failure.
     Errors: ARGUMENT, FORMAT (the file is damaged, truncated or not safetensors), MEMORY, IO.
     Ownership: entries are copies.
     Threads: any. */
-IGNIS_API int ignis_storage_list(const char *path, ignis_storage_entry *entries, int capacity);
+IGNIS_API int ignis_file_list(const char *path, ignis_storage_entry *entries, int capacity);
+#define ignis_storage_list ignis_file_list /* the name up to 0.4; gone in 0.6 */
 
 #endif /* IGNIS_NO_TENSORS */
 
@@ -7801,7 +7805,7 @@ static ignis__device ignis__devices[IGNIS_MAX_DEVICES];
 static int ignis__device_ordinal(const ignis__device *device) { return (int)(device - ignis__devices); }
 static uint64_t ignis__devices_fault; /* the driver error that ended all work of the process, or 0 */
 static bool ignis__allow_tf32;
-static int ignis__matmul_by, ignis__attention_by; /* as in ignis_desc, or in the environment */
+static int ignis__matmul_backend, ignis__attention_backend; /* as in ignis_desc, or in the environment */
 static int ignis__device_total;
 static int ignis__device_first;
 static uint64_t ignis__stream_serials; /* the last serial number */
@@ -13169,7 +13173,7 @@ IGNIS__COLD static const char *ignis__image_fault(const void *data, size_t size)
             uint64_t at = sections + 64 * i;
             if (ignis__image_number(image, at + 4, 4) != 8 && /* which has no bytes */
                 !ignis__image_has(size, ignis__image_number(image, at + 24, 8), ignis__image_number(image, at + 32, 8), 1))
-                return "it is an ELF file, a cubin, of which a section is not inside of it";
+                return "it is an ELF file (a cubin) with a section that is not inside the file";
         }
         return NULL;
     }
@@ -13219,7 +13223,7 @@ IGNIS__COLD static bool ignis__image_from_disk(const char *call, ignis__image *i
         ignis__file_touch(path); /* the least recently used file is the first to go */
         return true;
     }
-    ignis__log(IGNIS_LOG_INFO, IGNIS_DIAG_CACHE_IO, "%s: %s is damaged, and is made again", call, path);
+    ignis__log(IGNIS_LOG_INFO, IGNIS_DIAG_CACHE_IO, "%s: %s is damaged, and is compiled again", call, path);
     ignis__free(file);
     return false;
 }
@@ -14426,7 +14430,7 @@ IGNIS__COLD static void ignis__bundle_archs(const ignis__bundle *bundle, const u
 IGNIS__COLD static bool ignis__program_missing(const char *call, const ignis__program *program, const ignis__device *device)
 {
     const ignis__bundle *bundle = &ignis__the_bundle;
-    const char *why = ignis__compile_never ? "ignis_desc.compile is IGNIS_COMPILE_NEVER" : "there is no NVRTC";
+    const char *why = ignis__compile_never ? "ignis_desc.compile is IGNIS_COMPILE_NEVER" : "NVRTC is missing";
     char name[400], archs[128], line[480] = "";
     int first, last, capability = ignis__capability(&device->info);
     ignis__string_writer text;
@@ -14449,12 +14453,11 @@ IGNIS__COLD static bool ignis__program_missing(const char *call, const ignis__pr
             "--archs ...,%d",
             name, bundle->from, archs, capability / 10, capability % 10, device->info.device, why, capability);
     else
-        ignis__fail(
-            IGNIS_DIAG_KERNEL_MISSING, call,
-            "%s is not in %s, for compute capability %d.%d, which device %d has, and %s. Make the bundle with ignis_embed from what "
-            "the program records where it is asked for (ignis_desc.record)%s",
-            name, bundle->data ? bundle->from : "the kernel cache, and there is no bundle", capability / 10, capability % 10,
-            device->info.device, why, line);
+        ignis__fail(IGNIS_DIAG_KERNEL_MISSING, call,
+                    "%s is not in %s, for compute capability %d.%d, which device %d has, and %s. Record the program where it is "
+                    "requested (ignis_desc.record), and make the bundle from the record with ignis_embed%s",
+                    name, bundle->data ? bundle->from : "the kernel cache, and no bundle is set", capability / 10, capability % 10,
+                    device->info.device, why, line);
     return false;
 }
 
@@ -14839,7 +14842,8 @@ IGNIS__COLD IGNIS_API ignis_status ignis_bundle_check(ignis_bundle_info *info)
     if (!ignis__enter(call) || (device = ignis__device_get(call, ignis__thread_now()->device)) == NULL || !ignis__device_know(call, device))
         return ignis__failed();
     if (!bundle->data)
-        return ignis__fail(IGNIS_DIAG_NULL_ARGUMENT, call, "there is no bundle: ignis_desc.bundle, bundle_path and IGNIS_BUNDLE name none");
+        return ignis__fail(IGNIS_DIAG_NULL_ARGUMENT, call,
+                           "no bundle is set: ignis_desc.bundle, ignis_desc.bundle_path and IGNIS_BUNDLE are empty");
     info = info ? info : &own;
     memset(info, 0, sizeof *info);
     info->version = (int)bundle->header.version;
@@ -14874,7 +14878,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_bundle_check(ignis_bundle_info *info)
                            faults);
     if (info->version != IGNIS_VERSION)
         return ignis__fail(IGNIS_DIAG_BUNDLE_MISMATCH, call,
-                           "%s was made by ignis_embed of version %d.%d.%d, this program has Ignis %d.%d.%d: its own kernels are others",
+                           "%s was made by ignis_embed of version %d.%d.%d, this program has Ignis %d.%d.%d: its built-in kernels differ",
                            bundle->from, info->version / 10000, info->version / 100 % 100, info->version % 100, IGNIS_VERSION_MAJOR,
                            IGNIS_VERSION_MINOR, IGNIS_VERSION_PATCH);
     if (bundle->header.sources != ignis__sources_hash())
@@ -16678,7 +16682,7 @@ IGNIS__COLD static bool ignis__request_read(char *line, ignis__request *request,
     if (!whole)
         ;
     else if (request->first < 0 || request->last < 0 || request->last > IGNIS__EVERY_ARCH || *end)
-        ignis__string_add(why, "behind '%s' has to be a range of compute capabilities, such as 80-%d", word, IGNIS__EVERY_ARCH);
+        ignis__string_add(why, "'%s' must be followed by a range of compute capabilities, such as 80-%d", word, IGNIS__EVERY_ARCH);
     else if (strcmp(word, "own") == 0)
         read = ignis__request_read_own(line, request, &whole, why);
     else if (strcmp(word, "kernel") == 0)
@@ -16889,7 +16893,7 @@ IGNIS__COLD static bool ignis__warmup_read(ignis__warmup *warmup)
         lines++;
         ignis__string_begin(&why, reason, sizeof reason);
         if (!ignis__request_read(line, request, &why))
-            return ignis__fail_false(IGNIS_DIAG_BUNDLE_FORMAT, warmup->call, "line %d of %s is none of a record: %s", lines, warmup->path,
+            return ignis__fail_false(IGNIS_DIAG_BUNDLE_FORMAT, warmup->call, "line %d of %s is not a record line: %s", lines, warmup->path,
                                      reason);
         request->line = lines;
         if (ignis__warmup_takes(warmup, request))
@@ -16930,7 +16934,7 @@ IGNIS__COLD IGNIS_API ignis_ticket ignis_warmup_record(const char *path)
     else if (!warmup->text)
         ignis__fail_file(IGNIS_DIAG_BUNDLE_IO, call, path, "read");
     else if (memchr(warmup->text, 0, size))
-        ignis__fail(IGNIS_DIAG_BUNDLE_FORMAT, call, "%s is no record: it has bytes that are 0", path);
+        ignis__fail(IGNIS_DIAG_BUNDLE_FORMAT, call, "%s is not a record: it has bytes that are 0", path);
     else if (ignis__warmup_read(warmup))
         ticket = ignis__ticket_start(call, device, ignis__warmup_background, warmup);
     if (ticket)
@@ -24701,7 +24705,7 @@ static void ignis__gemm_launch_tiny(ignis__op *op, ignis_dtype dtype, const char
 static void ignis__gemm_join(ignis__op *op, ignis__gemm_pending *pending)
 {
     pending->blocks = 0;
-    op->pending = ignis__matmul_by == IGNIS_MATMUL_MEASURE ? NULL : pending;
+    op->pending = ignis__matmul_backend == IGNIS_MATMUL_MEASURE ? NULL : pending;
 }
 
 static void ignis__gemm_join_end(ignis__op *op)
@@ -25481,7 +25485,7 @@ static bool ignis__matmul_run(ignis__op *op, const ignis__product *product, igni
                               ignis__array *b, const ignis__epilogue *epilogue)
 {
     static const ignis__epilogue nothing = IGNIS__ZERO;
-    int by = ignis__matmul_by;
+    int by = ignis__matmul_backend;
     bool row_sums = false, own = by == IGNIS_MATMUL_OWN;
     if (!epilogue)
         epilogue = &nothing;
@@ -31991,7 +31995,7 @@ static bool ignis__attention_takes_wgmma(const ignis__op *op, ignis_dtype dtype,
     const ignis__attention_rows *tensors = &p->q;
     const char *why = NULL;
     int i;
-    if (ignis__attention_by == IGNIS_ATTENTION_MMA)
+    if (ignis__attention_backend == IGNIS_ATTENTION_MMA)
         return false;
     if (ignis__op_major(op) != 9)
         why = "the device is not of compute capability 9.0";
@@ -32010,7 +32014,7 @@ static bool ignis__attention_takes_wgmma(const ignis__op *op, ignis_dtype dtype,
     for (i = 0; i < 8 && !op->as_major; i++) /* to grad_v; missing ones are 0 */
         if (tensors[i].data % 16 != 0 || (tensors[i].row | tensors[i].head | tensors[i].batch) % 8 != 0)
             why = why ? why : "rows are not aligned to 16 bytes";
-    if (why && !op->as_major && ignis__attention_by == IGNIS_ATTENTION_WGMMA)
+    if (why && !op->as_major && ignis__attention_backend == IGNIS_ATTENTION_WGMMA)
         ignis__log(IGNIS_LOG_INFO, IGNIS_DIAG_UNSUPPORTED, "%s: not by IGNIS_ATTENTION_WGMMA, as %s", op->work.call,
                    why);
     return !why;
@@ -32409,11 +32413,11 @@ static bool ignis__attention_backward_takes_wgmma(ignis__op *op, ignis_dtype dty
     if (!op->ok || !ignis__attention_takes_wgmma(op, dtype, p))
         return false;
     clustered = ignis__attention_backward_cluster(p) == 1 || op->work.device->clusters;
-    if (p->sq < least && ignis__attention_by == IGNIS_ATTENTION_WGMMA)
+    if (p->sq < least && ignis__attention_backend == IGNIS_ATTENTION_WGMMA)
         ignis__log(IGNIS_LOG_INFO, IGNIS_DIAG_UNSUPPORTED,
                    "%s: backward not by IGNIS_ATTENTION_WGMMA, as there are fewer than %d queries", op->work.call,
                    least);
-    else if (!clustered && ignis__attention_by == IGNIS_ATTENTION_WGMMA)
+    else if (!clustered && ignis__attention_backend == IGNIS_ATTENTION_WGMMA)
         ignis__log(IGNIS_LOG_INFO, IGNIS_DIAG_UNSUPPORTED,
                    "%s: backward not by IGNIS_ATTENTION_WGMMA, as the device has no clusters of blocks", op->work.call);
     return p->sq >= least && clustered;
@@ -34664,7 +34668,7 @@ static int ignis__safetensors_type(ignis__json *json)
     for (type = 0; type < IGNIS__COUNT(ignis__stored_types); type++)
         if (strlen(ignis__stored_types[type].name) == size && memcmp(ignis__stored_types[type].name, name, size) == 0)
             return type;
-    ignis__json_fail(json, "there is no dtype %s", ignis__name_write(name).text);
+    ignis__json_fail(json, "dtype is %s, which is unknown", ignis__name_write(name).text);
     return 0;
 }
 
@@ -34800,7 +34804,7 @@ static bool ignis__safetensors_covered(ignis__safetensors *file, int64_t data_si
         end = item->end;
     }
     if (end != data_size)
-        snprintf(file->fault, sizeof file->fault, "its tensors have %lld bytes, but the file has %lld bytes behind its header",
+        snprintf(file->fault, sizeof file->fault, "its tensors have %lld bytes, but the file has %lld bytes after its header",
                  (long long)end, (long long)data_size);
     return end == data_size;
 }
@@ -34811,7 +34815,7 @@ static bool ignis__safetensors_header(ignis__safetensors *file, ignis__json *jso
     bool first = true, metadata = false;
     size_t size;
     if (json->at == json->end || *json->at != '{')
-        ignis__json_fail(json, "there is no { to begin with");
+        ignis__json_fail(json, "a { is missing at the beginning");
     else
         json->at++;
     while (ignis__json_more(json, '}', &first)) {
@@ -34819,7 +34823,7 @@ static bool ignis__safetensors_header(ignis__safetensors *file, ignis__json *jso
         ignis__json_expect(json, ':');
         if (strcmp(name, "__metadata__") == 0) {
             if (metadata)
-                ignis__json_fail(json, "there is a second __metadata__");
+                ignis__json_fail(json, "__metadata__ comes twice");
             metadata = true;
             ignis__safetensors_metadata(json);
         } else {
@@ -34828,7 +34832,7 @@ static bool ignis__safetensors_header(ignis__safetensors *file, ignis__json *jso
             if (!item)
                 return false;
             if (strlen(name) != size)
-                ignis__json_fail(json, "the name %s goes on behind a character 0", ignis__name_write(name).text);
+                ignis__json_fail(json, "the name %s contains a character 0", ignis__name_write(name).text);
             item->name = name;
             ignis__safetensors_item(json, item);
         }
@@ -35068,7 +35072,7 @@ static bool ignis__save_header(const char *call, const char *path, FILE *file, c
     bool ok;
     int i;
     if (size > IGNIS__HEADER_LIMIT)
-        return ignis__fail_false(IGNIS_DIAG_STORAGE_NAME, call, "%d names and shapes take %lld bytes, of which a header holds %d", count,
+        return ignis__fail_false(IGNIS_DIAG_STORAGE_NAME, call, "%d names and shapes take %lld bytes, above the %d of a header", count,
                                  (long long)size, IGNIS__HEADER_LIMIT);
     header = (char *)ignis__alloc_for(call, size + 1);
     if (!header)
@@ -35294,7 +35298,7 @@ static bool ignis__load_fits(const char *call, const ignis__stored *item, const 
 {
     ignis_dtype dtype = ignis__stored_types[item->type].loaded;
     if (!dtype)
-        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "tensor %s is %s in the file, a dtype that Ignis has not",
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "tensor %s is %s in the file, a dtype Ignis does not support",
                     ignis__name_write(item->name).text, ignis__stored_types[item->type].name);
     else if (array && array->dtype != dtype)
         ignis__fail(IGNIS_DIAG_DTYPE_DIFFERS, call, "tensor %s is %s in the file, but the tensor to load it into is %s",
@@ -35444,9 +35448,9 @@ IGNIS__COLD IGNIS_API ignis_status ignis_load(const char *path, const char *cons
     return ignis__load_named("ignis_load", path, names, tensors, count);
 }
 
-IGNIS__COLD IGNIS_API int ignis_storage_list(const char *path, ignis_storage_entry *entries, int capacity)
+IGNIS__COLD IGNIS_API int ignis_file_list(const char *path, ignis_storage_entry *entries, int capacity)
 {
-    static const char call[] = "ignis_storage_list";
+    static const char call[] = "ignis_file_list";
     ignis__load load;
     int i, count;
     if (!ignis__enter(call) || !ignis__check_not_null(call, "path", path) || !ignis__check_capacity(call, "entries", entries, capacity) ||
@@ -45259,7 +45263,7 @@ IGNIS__COLD static bool ignis__config_open(const char *call, const char *path, b
         json.start = json.at = config->file;
         json.end = config->file + length;
         if (ignis__json_peek(&json) != '{')
-            ignis__json_fail(&json, "there is no { to begin with");
+            ignis__json_fail(&json, "a { is missing at the beginning");
         else
             ignis__config_value(&json, config, "", 0);
         if (!json.fault[0] && (ignis__json_peek(&json), json.at != json.end))
@@ -52355,8 +52359,7 @@ IGNIS__COLD static bool ignis__dlpack_read(const char *call, const ignis_dlpack_
     int i, at = IGNIS__COUNT(ignis__dlpack_dtypes);
     memset(desc, 0, sizeof *desc);
     if (tensor->device_type != IGNIS__DLPACK_CUDA)
-        return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call,
-                                 "the memory is of DLPack's device type %d; 2, of a CUDA device, is what arrays have",
+        return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call, "the memory is of DLPack's device type %d; expected 2, a CUDA device",
                                  (int)tensor->device_type);
     if (!ignis__device_get(call, tensor->device_id))
         return false;
@@ -52364,7 +52367,7 @@ IGNIS__COLD static bool ignis__dlpack_read(const char *call, const ignis_dlpack_
     while (--at >= 0 && !(ignis__dlpack_dtypes[at].code == tensor->code && ignis__dlpack_dtypes[at].bits == tensor->bits))
         ;
     if (at < 0 || tensor->lanes != 1)
-        return ignis__fail_false(IGNIS_DIAG_DTYPE_DIFFERS, call, "elements of code %d, %d bits and %d lanes are none of Ignis' types",
+        return ignis__fail_false(IGNIS_DIAG_DTYPE_DIFFERS, call, "elements of code %d, %d bits and %d lanes are not a dtype of Ignis",
                                  tensor->code, tensor->bits, tensor->lanes);
     desc->dtype = ignis__dlpack_dtypes[at].dtype;
     if (tensor->ndim < 0 || tensor->ndim > IGNIS_MAX_DIMS || (tensor->ndim > 0 && !tensor->shape))
@@ -52386,7 +52389,7 @@ IGNIS__COLD static bool ignis__dlpack_read(const char *call, const ignis_dlpack_
     desc->ptr = tensor->data ? (char *)tensor->data + tensor->byte_offset : NULL;
     desc->tag = "dlpack";
     if (*numel > 0 && (uintptr_t)desc->ptr % (uintptr_t)ignis__dtypes[desc->dtype].size != 0)
-        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "its address %p is no multiple of the %d bytes of an element", desc->ptr,
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "its address %p is not a multiple of the %d bytes of an element", desc->ptr,
                                  ignis__dtypes[desc->dtype].size);
     return true;
 }
@@ -52526,7 +52529,7 @@ IGNIS__COLD static bool ignis__graphics_can(const char *call, bool there, const 
     if (there)
         return !ignis__capture_refuses(call);
     return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call, "%s has no function %s: %s", ignis__libraries[IGNIS_LIBRARY_CUDA].path, function,
-                             ignis__global.dry_run ? "in a dry run there is no graphics API" : "it works with no graphics API");
+                             ignis__global.dry_run ? "a dry run has no graphics API" : "it works with no graphics API");
 }
 #define IGNIS__GRAPHICS_CAN(call, name) ignis__graphics_can(call, ignis__cuda.name != NULL, #name)
 
@@ -52565,7 +52568,7 @@ IGNIS__COLD static bool ignis__external_copy(const char *call, int fd, void *han
     if (os->fd >= 0)
         return true;
     if (errno == EBADF)
-        ignis__fail(IGNIS_DIAG_EXTERNAL_HANDLE, call, "desc.fd %d is no open descriptor", fd);
+        ignis__fail(IGNIS_DIAG_EXTERNAL_HANDLE, call, "desc.fd %d is not an open descriptor", fd);
     else
         ignis__fail(IGNIS_DIAG_HOST_MEMORY, call, "the process has no more descriptors");
     return false;
@@ -52594,7 +52597,7 @@ IGNIS__COLD static void ignis__external_refused(const char *call, ignis__device 
         ignis__cuda_fail(call, device, function, error);
     else
         ignis__fail_because(IGNIS_DIAG_CUDA_CALL, call, error, ignis__cuda_name(error), NULL,
-                            "%s failed with %s (%d): the handle is not what %s stands for, is of another GPU than device %d%s", function,
+                            "%s failed with %s (%d): the handle is not of type %s, is of another GPU than device %d%s", function,
                             ignis__cuda_name(error), error, kind, ignis__device_ordinal(device), more);
 }
 
@@ -52857,7 +52860,7 @@ static ignis_status ignis__fence_queue(const char *call, ignis_fence handle, uin
     ok = ignis__stream_captured(call, device, stream, &captured);
     if (ok && captured)
         ok = ignis__fail_captured(call, raises ? "the stream is captured: each launch of the graph would signal the same value. Signal it "
-                                                 "behind ignis_graph_launch"
+                                                 "after ignis_graph_launch"
                                                : "the stream is captured: each launch of the graph would wait for the same value. Wait for "
                                                  "it before ignis_graph_launch");
     ignis__mutex_lock(&fence->slot.lock);
@@ -52951,7 +52954,7 @@ IGNIS__COLD IGNIS_API ignis_gl_buffer ignis_gl_register(unsigned name, ignis_gl_
     if (!ignis__enter(call))
         return result;
     if ((int)access < 0 || access >= IGNIS_GL_ACCESS_COUNT) {
-        ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "there is no access %d; IGNIS_GL_READ_WRITE to IGNIS_GL_WRITE are 0 to 2", (int)access);
+        ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "access is %d; expected IGNIS_GL_READ_WRITE to IGNIS_GL_WRITE, 0 to 2", (int)access);
         return result;
     }
     if (!IGNIS__GRAPHICS_CAN(call, cuGraphicsGLRegisterBuffer) || !IGNIS__GRAPHICS_CAN(call, cuGraphicsUnregisterResource) ||
@@ -54286,10 +54289,10 @@ static ignis_status ignis__setup(const char *call, const ignis_desc *desc)
     static bool fork_watched;
     ignis__global.logger = desc->logger;
     ignis__global.verbose = desc->verbose || ignis__env_flag("IGNIS_VERBOSE");
-    ignis__matmul_by = (int)desc->matmul, ignis__attention_by = (int)desc->attention;
+    ignis__matmul_backend = (int)desc->matmul, ignis__attention_backend = (int)desc->attention;
     if (!ignis__desc_check(call, desc) || (desc->dry_device && !ignis__dry_device_check(call, desc->dry_device)) ||
-        !ignis__choose(call, "matmul", "IGNIS_MATMUL", products, IGNIS_MATMUL_COUNT, &ignis__matmul_by) ||
-        !ignis__choose(call, "attention", "IGNIS_ATTENTION", attention, IGNIS_ATTENTION_COUNT, &ignis__attention_by) ||
+        !ignis__choose(call, "matmul", "IGNIS_MATMUL", products, IGNIS_MATMUL_COUNT, &ignis__matmul_backend) ||
+        !ignis__choose(call, "attention", "IGNIS_ATTENTION", attention, IGNIS_ATTENTION_COUNT, &ignis__attention_backend) ||
         !ignis__choose(call, "compile", "IGNIS_COMPILE", compile, IGNIS_COMPILE_COUNT, &compile_when))
         return ignis__failed();
     ignis__allocator = desc->allocator;
@@ -54301,8 +54304,8 @@ static ignis_status ignis__setup(const char *call, const ignis_desc *desc)
     ignis__global.dry_run = desc->dry_run || ignis__env_flag("IGNIS_DRY_RUN");
     if (ignis__global.dry_run)
         ignis__dry_setup(desc->dry_device);
-    if (ignis__global.dry_run && ignis__matmul_by == IGNIS_MATMUL_MEASURE) /* a dry run cannot measure time */
-        ignis__matmul_by = IGNIS_MATMUL_AUTO;
+    if (ignis__global.dry_run && ignis__matmul_backend == IGNIS_MATMUL_MEASURE) /* a dry run cannot measure time */
+        ignis__matmul_backend = IGNIS_MATMUL_AUTO;
     if (!ignis__library_load(call, IGNIS_LIBRARY_CUDA) ||
         ignis__devices_setup(call, desc->device == IGNIS_DEVICE_0 ? 0 : desc->device) != IGNIS_OK)
         return ignis__failed();
@@ -54315,8 +54318,8 @@ static ignis_status ignis__setup(const char *call, const ignis_desc *desc)
         ignis__bundle_close();
         return ignis__failed();
     }
-    if ((ignis__compile_never || ignis__requests.path[0]) && ignis__matmul_by == IGNIS_MATMUL_AUTO)
-        ignis__matmul_by = IGNIS_MATMUL_OWN; /* record the built-in kernels, with or without cuBLASLt */
+    if ((ignis__compile_never || ignis__requests.path[0]) && ignis__matmul_backend == IGNIS_MATMUL_AUTO)
+        ignis__matmul_backend = IGNIS_MATMUL_OWN; /* record the built-in kernels, with or without cuBLASLt */
 #ifndef IGNIS_NO_TENSORS
     ignis__claim_holders = ignis__claims_name;
 #endif

@@ -7668,7 +7668,7 @@ static bool ignis__import_map(const char *call, const ignis__transport *transpor
     mapped->lease = handle->has_lease ? ignis__fd_copy(handle->lease) : -1;
     ok = mapped->lease >= 0 || !handle->has_lease ||
          ignis__fail_false(IGNIS_DIAG_TRANSPORT_MISMATCH, call,
-                           "the handle's lease is no open descriptor, or there are too many open ones");
+                           "the handle's lease is not an open descriptor, or there are too many open ones");
     if (ok && ignis__record_own(call, record, &mapped->own))
         ok = mapped->own != NULL;
     else

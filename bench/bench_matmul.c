@@ -80,7 +80,7 @@ static bool is_asked(const char *option, const char *name)
 }
 
 /*  The product as ignis_linear and ignis_mlp ask for it, so that every form can be had. */
-static bool multiply(const struct form *form, const shape *s, ignis_dtype dtype, const ignis_tensor *tensors, ignis_matmul_by by)
+static bool multiply(const struct form *form, const shape *s, ignis_dtype dtype, const ignis_tensor *tensors, ignis_matmul_backend by)
 {
     enum { A, B, OUT, BIAS, PRE, SUMS };
     ignis__product product;
@@ -106,7 +106,7 @@ static bool multiply(const struct form *form, const shape *s, ignis_dtype dtype,
         epilogue.gradient = form->gated == 2, epilogue.keeps = form->gated == 1;
         epilogue.pre = op.in[PRE];
     }
-    ignis__matmul_by = (int)by; /* as ignis_desc.matmul */
+    ignis__matmul_backend = (int)by; /* as ignis_desc.matmul */
     if (!ignis__matmul_run(&op, &product, op.in[OUT], op.in[A], op.in[B], &epilogue) && form->sums) {
         ignis__axis rows = {1, s->k, s->m};
         ignis__op_sum(&op, op.in[SUMS], op.in[A], NULL, 1.0, &rows);
@@ -114,7 +114,7 @@ static bool multiply(const struct form *form, const shape *s, ignis_dtype dtype,
     return ignis__op_leave(&op) == IGNIS_OK;
 }
 
-static double seconds_of(const struct form *form, const shape *s, ignis_dtype dtype, const ignis_tensor *tensors, ignis_matmul_by by,
+static double seconds_of(const struct form *form, const shape *s, ignis_dtype dtype, const ignis_tensor *tensors, ignis_matmul_backend by,
                          int runs)
 {
     double start;
@@ -128,8 +128,8 @@ static double seconds_of(const struct form *form, const shape *s, ignis_dtype dt
 }
 
 /*  The same of products in a graph, which is launched so often. */
-static double graph_seconds_of(const struct form *form, const shape *s, ignis_dtype dtype, const ignis_tensor *tensors, ignis_matmul_by by,
-                               int launches)
+static double graph_seconds_of(const struct form *form, const shape *s, ignis_dtype dtype, const ignis_tensor *tensors,
+                               ignis_matmul_backend by, int launches)
 {
     ignis_graph graph;
     double start, seconds = 0;
@@ -177,7 +177,7 @@ static double error_of(const struct form *form, const shape *s, const ignis_tens
 
 static void bench(const shape *s, const struct form *form, ignis_dtype dtype, int rounds, bool has_cublaslt)
 {
-    static const ignis_matmul_by ways[2] = {IGNIS_MATMUL_OWN, IGNIS_MATMUL_CUBLASLT};
+    static const ignis_matmul_backend ways[2] = {IGNIS_MATMUL_OWN, IGNIS_MATMUL_CUBLASLT};
     double seconds[2][MAX_ROUNDS], middle[2] = {0, 0}, error[2] = {0, 0}, figure[2],
                                    flop = 2.0 * (double)s->batch * (double)s->m * (double)s->n * (double)s->k;
     int64_t batch = s->batch;

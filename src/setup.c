@@ -106,10 +106,10 @@ static ignis_status ignis__setup(const char *call, const ignis_desc *desc)
     static bool fork_watched;
     ignis__global.logger = desc->logger;
     ignis__global.verbose = desc->verbose || ignis__env_flag("IGNIS_VERBOSE");
-    ignis__matmul_by = (int)desc->matmul, ignis__attention_by = (int)desc->attention;
+    ignis__matmul_backend = (int)desc->matmul, ignis__attention_backend = (int)desc->attention;
     if (!ignis__desc_check(call, desc) || (desc->dry_device && !ignis__dry_device_check(call, desc->dry_device)) ||
-        !ignis__choose(call, "matmul", "IGNIS_MATMUL", products, IGNIS_MATMUL_COUNT, &ignis__matmul_by) ||
-        !ignis__choose(call, "attention", "IGNIS_ATTENTION", attention, IGNIS_ATTENTION_COUNT, &ignis__attention_by) ||
+        !ignis__choose(call, "matmul", "IGNIS_MATMUL", products, IGNIS_MATMUL_COUNT, &ignis__matmul_backend) ||
+        !ignis__choose(call, "attention", "IGNIS_ATTENTION", attention, IGNIS_ATTENTION_COUNT, &ignis__attention_backend) ||
         !ignis__choose(call, "compile", "IGNIS_COMPILE", compile, IGNIS_COMPILE_COUNT, &compile_when))
         return ignis__failed();
     ignis__allocator = desc->allocator;
@@ -121,8 +121,8 @@ static ignis_status ignis__setup(const char *call, const ignis_desc *desc)
     ignis__global.dry_run = desc->dry_run || ignis__env_flag("IGNIS_DRY_RUN");
     if (ignis__global.dry_run)
         ignis__dry_setup(desc->dry_device);
-    if (ignis__global.dry_run && ignis__matmul_by == IGNIS_MATMUL_MEASURE) /* a dry run cannot measure time */
-        ignis__matmul_by = IGNIS_MATMUL_AUTO;
+    if (ignis__global.dry_run && ignis__matmul_backend == IGNIS_MATMUL_MEASURE) /* a dry run cannot measure time */
+        ignis__matmul_backend = IGNIS_MATMUL_AUTO;
     if (!ignis__library_load(call, IGNIS_LIBRARY_CUDA) ||
         ignis__devices_setup(call, desc->device == IGNIS_DEVICE_0 ? 0 : desc->device) != IGNIS_OK)
         return ignis__failed();
@@ -135,8 +135,8 @@ static ignis_status ignis__setup(const char *call, const ignis_desc *desc)
         ignis__bundle_close();
         return ignis__failed();
     }
-    if ((ignis__compile_never || ignis__requests.path[0]) && ignis__matmul_by == IGNIS_MATMUL_AUTO)
-        ignis__matmul_by = IGNIS_MATMUL_OWN; /* record the built-in kernels, with or without cuBLASLt */
+    if ((ignis__compile_never || ignis__requests.path[0]) && ignis__matmul_backend == IGNIS_MATMUL_AUTO)
+        ignis__matmul_backend = IGNIS_MATMUL_OWN; /* record the built-in kernels, with or without cuBLASLt */
 #ifndef IGNIS_NO_TENSORS
     ignis__claim_holders = ignis__claims_name;
 #endif

@@ -18,7 +18,7 @@ static void say_nothing(ignis_log_level level, ignis_diagnostic diagnostic, cons
 
 static void copy_file(const char *in, const char *out, bool fill)
 {
-    int count = ignis_storage_list(in, NULL, 0), i;
+    int count = ignis_file_list(in, NULL, 0), i;
     ignis_storage_entry *entries;
     const char **names;
     ignis_tensor *tensors;
@@ -29,7 +29,7 @@ static void copy_file(const char *in, const char *out, bool fill)
     names = (const char **)calloc((size_t)count + 1, sizeof *names);
     tensors = (ignis_tensor *)calloc((size_t)count + 1, sizeof *tensors);
     memset(&desc, 0, sizeof desc);
-    if (entries && names && tensors && ignis_storage_list(in, entries, count) == count) {
+    if (entries && names && tensors && ignis_file_list(in, entries, count) == count) {
         for (i = 0; i < count; i++) {
             names[i] = entries[i].name;
             desc.dtype = entries[i].dtype;
@@ -60,7 +60,7 @@ int main(int argc, char **argv)
     if (strcmp(argv[1], "check") != 0 && argc == 4)
         copy_file(argv[2], argv[3], strcmp(argv[1], "fill") == 0);
     for (i = 2; i < argc && strcmp(argv[1], "check") == 0; i++) {
-        count = ignis_storage_list(argv[i], NULL, 0);
+        count = ignis_file_list(argv[i], NULL, 0);
         if (count >= 0)
             printf("%d\n", count);
         else

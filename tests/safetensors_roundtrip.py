@@ -138,7 +138,7 @@ def damaged(folder):
             read_here += 1
             check(package is not None and len(package) == int(line), f"the package refuses what Ignis reads: {data!r}")
         else:
-            check(line.startswith("IGNIS_ERROR_FORMAT ignis_storage_list: "), f"another error than FORMAT: {line}")
+            check(line.startswith("IGNIS_ERROR_FORMAT ignis_file_list: "), f"another error than FORMAT: {line}")
     print(f"{len(files)} damaged files: Ignis reads {read_here}, the package {read_there}")
 
 

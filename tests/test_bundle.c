@@ -582,7 +582,7 @@ TEST(a_missing_program_is_named)
     desc.bundle_path = NULL;
     SETUP(&desc);
     CHECK_FAILS(ignis_kernel_compile(&plus), IGNIS_ERROR_COMPILE, IGNIS_DIAG_KERNEL_MISSING);
-    CHECK_MESSAGE_HAS("there is no bundle");
+    CHECK_MESSAGE_HAS("no bundle is set");
     CHECK_STATUS(ignis_bundle_check(&info), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
     CHECK_OK(ignis_shutdown());
 
@@ -591,7 +591,7 @@ TEST(a_missing_program_is_named)
 #ifndef IGNIS_LINK_CUDA
     SETUP(&desc);
     CHECK_FAILS(ignis_kernel_compile(&plus), IGNIS_ERROR_COMPILE, IGNIS_DIAG_KERNEL_MISSING);
-    CHECK_MESSAGE_HAS("there is no NVRTC");
+    CHECK_MESSAGE_HAS("NVRTC is missing");
     CHECK_OK(ignis_shutdown());
 #endif
     desc.nvrtc_library = NULL;

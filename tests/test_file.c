@@ -151,7 +151,7 @@ TEST(a_file_of_nothing)
     CHECK_INT(read_file(path, file, sizeof file), 16);
     CHECK(memcmp(file, "\x08\0\0\0\0\0\0\0{}      ", 16) == 0);
     CHECK_OK(ignis_load(path, NULL, NULL, 0));
-    CHECK_INT(ignis_storage_list(path, NULL, 0), 0);
+    CHECK_INT(ignis_file_list(path, NULL, 0), 0);
     CHECK_STATUS(ignis_load(path, one("a"), &tensor, 1), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_STORAGE_MISSING);
     CHECK_MESSAGE_HAS("has no tensor 'a'; it has 0");
 }
@@ -222,7 +222,7 @@ TEST(files_of_others)
     SETUP(NULL);
     write_header(path, header, 14);
     memset(entries, 0x55, sizeof entries);
-    CHECK_INT(ignis_storage_list(path, entries, 5), 5);
+    CHECK_INT(ignis_file_list(path, entries, 5), 5);
     CHECK_TEXT(entries[0].name, "first");
     CHECK_INT(entries[0].dtype, IGNIS_F32);
     CHECK_INT(entries[0].shape.ndim, 1);
@@ -277,7 +277,7 @@ TEST(whole_numbers_of_other_widths)
                 file[at++] = (unsigned char)((uint64_t)value >> 8 * b);
             }
         test_write_file(path, file, at);
-        CHECK_INT(ignis_storage_list(path, &entry, 1), 1);
+        CHECK_INT(ignis_file_list(path, &entry, 1), 1);
         CHECK_INT(entry.dtype, types[i].dtype);
         CHECK_INT(entry.bytes, (int64_t)COUNT * types[i].bytes);
         if (!types[i].dtype) {
@@ -321,20 +321,20 @@ TEST(a_list_is_cut_to_its_capacity_and_names_to_theirs)
     for (i = 0; i < 3; i++)
         tensors[i] = make_tensor(IGNIS_SHAPE(i + 1, 2), IGNIS_I32, 0);
     CHECK_OK(ignis_save(path, names, tensors, 3));
-    CHECK_INT(ignis_storage_list(path, NULL, 0), 3);
+    CHECK_INT(ignis_file_list(path, NULL, 0), 3);
     memset(entries, 0x55, sizeof entries);
-    CHECK_INT(ignis_storage_list(path, entries, 1), 3);
+    CHECK_INT(ignis_file_list(path, entries, 1), 3);
     CHECK_TEXT(entries[0].name, "a");
     CHECK_INT(entries[1].name[0], 0x55);
-    CHECK_INT(ignis_storage_list(path, entries, 3), 3);
+    CHECK_INT(ignis_file_list(path, entries, 3), 3);
     CHECK_INT(entries[1].shape.dim[0], 1);
     CHECK_INT(entries[1].bytes, 8);
     memset(expected, 'x', 254);
     expected[254] = 0;
     CHECK_TEXT(entries[2].name, expected);
-    CHECK_FAILS(ignis_storage_list(path, entries, -1), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
-    CHECK_FAILS(ignis_storage_list(path, NULL, 3), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
-    CHECK_FAILS(ignis_storage_list(NULL, entries, 3), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    CHECK_FAILS(ignis_file_list(path, entries, -1), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
+    CHECK_FAILS(ignis_file_list(path, NULL, 3), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
+    CHECK_FAILS(ignis_file_list(NULL, entries, 3), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);
     for (i = 0; i < 3; i++)
         let_go(tensors[i]);
 }
@@ -383,7 +383,7 @@ static const struct {
     {"{\"\\ud83d\":{" GOOD "}}", 8, "\\u is not followed"},
     {"{\"\\ud83d\\u0041\":{" GOOD "}}", 8, "\\u is not followed"},
     {"{\"\\ude00\":{" GOOD "}}", 8, "\\u is not followed"},
-    {"{\"a\\u0000b\":{" GOOD "}}", 8, "goes on behind a character 0"},
+    {"{\"a\\u0000b\":{" GOOD "}}", 8, "contains a character 0"},
     {"{\"\x80\":{" GOOD "}}", 8, "not well-formed UTF-8"},
     {"{\"\xC0\x80\":{" GOOD "}}", 8, "not well-formed UTF-8"},
     {"{\"\xE0\x80\x80\":{" GOOD "}}", 8, "not well-formed UTF-8"},
@@ -402,9 +402,9 @@ static const struct {
     {A(GOOD ",\"dtype\":\"F32\""), 8, "two fields dtype"},
     {A(GOOD ",\"shape\":[2]"), 8, "two fields shape"},
     {A(GOOD ",\"data_offsets\":[0,8]"), 8, "two fields data_offsets"},
-    {A("\"dtype\":\"F33\",\"shape\":[2],\"data_offsets\":[0,8]"), 8, "there is no dtype 'F33'"},
-    {A("\"dtype\":\"f32\",\"shape\":[2],\"data_offsets\":[0,8]"), 8, "there is no dtype 'f32'"},
-    {A("\"dtype\":\"F32\\u0000\",\"shape\":[2],\"data_offsets\":[0,8]"), 8, "there is no dtype"},
+    {A("\"dtype\":\"F33\",\"shape\":[2],\"data_offsets\":[0,8]"), 8, "dtype is 'F33'"},
+    {A("\"dtype\":\"f32\",\"shape\":[2],\"data_offsets\":[0,8]"), 8, "dtype is 'f32'"},
+    {A("\"dtype\":\"F32\\u0000\",\"shape\":[2],\"data_offsets\":[0,8]"), 8, "which is unknown"},
     {A("\"dtype\":3,\"shape\":[2],\"data_offsets\":[0,8]"), 8, "a string is missing"},
     {A(F32 "\"shape\":2,\"data_offsets\":[0,8]"), 8, "a [ is missing"},
     {A(F32 "\"shape\":[2.0],\"data_offsets\":[0,8]"), 8, "not whole"},
@@ -445,17 +445,17 @@ static const struct {
     {"{\"__metadata__\":null,\"a\":{" GOOD "}}", 8, "a { is missing"},
     {"{\"__metadata__\":{\"k\":1},\"a\":{" GOOD "}}", 8, "a string is missing"},
     {"{\"__metadata__\":{\"k\":\"v\" \"l\":\"v\"},\"a\":{" GOOD "}}", 8, "a comma or } is missing"},
-    {"{\"__metadata__\":{},\"a\":{" GOOD "},\"__metadata__\":{}}", 8, "second __metadata__"},
+    {"{\"__metadata__\":{},\"a\":{" GOOD "},\"__metadata__\":{}}", 8, "__metadata__ comes twice"},
     {"{\"__metadata__\":{" GOOD "}}", 8, "a string is missing"},
     /* fields of no meaning */
-    {A(GOOD ",\"x\":"), 8, "no value"},
-    {A(GOOD ",\"x\":nul"), 8, "no value"},
-    {A(GOOD ",\"x\":-"), 8, "no value"},
-    {A(GOOD ",\"x\":1."), 8, "no value"},
-    {A(GOOD ",\"x\":.5"), 8, "no value"},
-    {A(GOOD ",\"x\":1e+"), 8, "no value"},
+    {A(GOOD ",\"x\":"), 8, "a value is missing"},
+    {A(GOOD ",\"x\":nul"), 8, "a value is missing"},
+    {A(GOOD ",\"x\":-"), 8, "a value is missing"},
+    {A(GOOD ",\"x\":1."), 8, "a value is missing"},
+    {A(GOOD ",\"x\":.5"), 8, "a value is missing"},
+    {A(GOOD ",\"x\":1e+"), 8, "a value is missing"},
     {A(GOOD ",\"x\":012"), 8, "a comma or } is missing"},
-    {A(GOOD ",\"x\":[1,]"), 8, "no value"},
+    {A(GOOD ",\"x\":[1,]"), 8, "a value is missing"},
     {A(GOOD ",\"x\":[1}"), 8, "a comma or ] is missing"},
     {A(GOOD ",\"x\":{\"y\"}"), 8, "a : is missing"},
     {A(GOOD ",\"x\":" TEN TEN TEN TEN TEN TEN TEN), 8, "nested deeper than 64"},
@@ -476,8 +476,8 @@ TEST(hostile_files_are_refused_and_touch_nothing)
         CHECK_MESSAGE_HAS(hostile[i].says);
         CHECK_INT(tensors[1].id, 0);
         CHECK_TENSOR(tensors[0], IGNIS_SHAPE(2), IGNIS_F32, 50);
-        CHECK_INT(ignis_storage_list(path, NULL, 0), -1);
-        CHECK_FAILS(ignis_storage_list(path, NULL, 0), IGNIS_ERROR_FORMAT, IGNIS_DIAG_STORAGE_FORMAT);
+        CHECK_INT(ignis_file_list(path, NULL, 0), -1);
+        CHECK_FAILS(ignis_file_list(path, NULL, 0), IGNIS_ERROR_FORMAT, IGNIS_DIAG_STORAGE_FORMAT);
         let_go(tensors[0]);
     }
 }
@@ -498,7 +498,7 @@ TEST(lengths_of_the_header_are_checked)
         for (k = 0; k < 8; k++)
             file[k] = (unsigned char)(lengths[i].length >> 8 * k);
         test_write_file(path, file, sizeof file);
-        CHECK_FAILS(ignis_storage_list(path, NULL, 0), IGNIS_ERROR_FORMAT, IGNIS_DIAG_STORAGE_FORMAT);
+        CHECK_FAILS(ignis_file_list(path, NULL, 0), IGNIS_ERROR_FORMAT, IGNIS_DIAG_STORAGE_FORMAT);
         CHECK_MESSAGE_HAS(lengths[i].says);
     }
 }
@@ -512,10 +512,10 @@ TEST(a_file_that_ends_anywhere_is_refused)
     size = make_file(file, "{\"a\":{" GOOD "},\"b\":{" F32 "\"shape\":[1],\"data_offsets\":[8,12]}}", 12);
     for (cut = 0; cut < size; cut++) {
         test_write_file(path, file, cut);
-        CHECK_FAILS(ignis_storage_list(path, NULL, 0), IGNIS_ERROR_FORMAT, IGNIS_DIAG_STORAGE_FORMAT);
+        CHECK_FAILS(ignis_file_list(path, NULL, 0), IGNIS_ERROR_FORMAT, IGNIS_DIAG_STORAGE_FORMAT);
     }
     test_write_file(path, file, size);
-    CHECK_INT(ignis_storage_list(path, NULL, 0), 2);
+    CHECK_INT(ignis_file_list(path, NULL, 0), 2);
 }
 
 TEST(a_file_with_any_byte_changed_is_read_or_refused)
@@ -530,7 +530,7 @@ TEST(a_file_with_any_byte_changed_is_read_or_refused)
         for (bit = 0; bit < 8; bit++) {
             file[at] = (unsigned char)(file[at] ^ 1 << bit);
             test_write_file(path, file, size);
-            if (ignis_storage_list(path, NULL, 0) == 1)
+            if (ignis_file_list(path, NULL, 0) == 1)
                 read++;
             else
                 CHECK_INT(ignis_status_last(), IGNIS_ERROR_FORMAT);
@@ -546,7 +546,7 @@ TEST(names_of_hostile_files_do_not_reach_the_terminal)
     const char *path = test_path("terminal.safetensors");
     SETUP(NULL);
     write_header(path, "{\"\\u001b[2Jabcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyzabcdefghijklmnopqrstuvwxyz\":{}}", 0);
-    CHECK_FAILS(ignis_storage_list(path, NULL, 0), IGNIS_ERROR_FORMAT, IGNIS_DIAG_STORAGE_FORMAT);
+    CHECK_FAILS(ignis_file_list(path, NULL, 0), IGNIS_ERROR_FORMAT, IGNIS_DIAG_STORAGE_FORMAT);
     CHECK_MESSAGE_HAS("tensor '\\x1b[2Jabc");
     CHECK_MESSAGE_HAS("...' has no field dtype");
     CHECK(strchr(test__message, 27) == NULL);
@@ -564,16 +564,16 @@ TEST(large_headers)
     for (i = COUNT - 1; i >= 0; i--)
         at += sprintf(at, "\"layer.%d.weight\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[%d,%d]}%s", i, i, i + 1, i ? "," : "}");
     write_header(path, header, COUNT);
-    CHECK_INT(ignis_storage_list(path, NULL, 0), COUNT);
+    CHECK_INT(ignis_file_list(path, NULL, 0), COUNT);
     memset(header, '[', 1 << 20);
     memcpy(header, "{\"a\":{\"x\":", 10);
     header[1 << 20] = 0;
     write_header(path, header, 0);
-    CHECK_FAILS(ignis_storage_list(path, NULL, 0), IGNIS_ERROR_FORMAT, IGNIS_DIAG_STORAGE_FORMAT);
+    CHECK_FAILS(ignis_file_list(path, NULL, 0), IGNIS_ERROR_FORMAT, IGNIS_DIAG_STORAGE_FORMAT);
     memset(header, 'a', 1 << 20);
     memcpy(header, "{\"", 2);
     write_header(path, header, 0);
-    CHECK_FAILS(ignis_storage_list(path, NULL, 0), IGNIS_ERROR_FORMAT, IGNIS_DIAG_STORAGE_FORMAT);
+    CHECK_FAILS(ignis_file_list(path, NULL, 0), IGNIS_ERROR_FORMAT, IGNIS_DIAG_STORAGE_FORMAT);
     free(header);
 }
 
@@ -640,7 +640,7 @@ TEST(arguments_are_checked)
     CHECK_OK(ignis_shutdown());
     CHECK_STATUS(ignis_save(path, NULL, NULL, 0), IGNIS_ERROR_NOT_SETUP, IGNIS_DIAG_NOT_SETUP);
     CHECK_STATUS(ignis_load(path, NULL, NULL, 0), IGNIS_ERROR_NOT_SETUP, IGNIS_DIAG_NOT_SETUP);
-    CHECK_FAILS(ignis_storage_list(path, NULL, 0), IGNIS_ERROR_NOT_SETUP, IGNIS_DIAG_NOT_SETUP);
+    CHECK_FAILS(ignis_file_list(path, NULL, 0), IGNIS_ERROR_NOT_SETUP, IGNIS_DIAG_NOT_SETUP);
 }
 
 /* files ----------------------------------------------------------------------------------------------------------- */
@@ -716,13 +716,13 @@ TEST(what_is_replaced_hands_on_its_mode_owner_and_links)
         CHECK_OK(ignis_save(i ? far : link, one(i ? "far" : "near"), &tensor, 1));
         CHECK_INT(lstat(link, &info) == 0 && S_ISLNK(info.st_mode), 1);
         CHECK_INT(lstat(far, &info) == 0 && S_ISLNK(info.st_mode), 1);
-        CHECK_INT(ignis_storage_list(path, &entry, 1), 1);
+        CHECK_INT(ignis_file_list(path, &entry, 1), 1);
         CHECK_TEXT(entry.name, i ? "far" : "near");
         CHECK_INT(mode_of(path), 0400);
     }
     CHECK_INT(unlink(path), 0); /* one that leads to nothing yet */
     CHECK_OK(ignis_save(far, one("new"), &tensor, 1));
-    CHECK_INT(ignis_storage_list(path, &entry, 1), 1);
+    CHECK_INT(ignis_file_list(path, &entry, 1), 1);
     CHECK_INT(unlink(link), 0); /* one that leads to itself */
     CHECK_INT(symlink("link.safetensors", link), 0);
     CHECK_STATUS(ignis_save(link, one("x"), &tensor, 1), IGNIS_ERROR_IO, IGNIS_DIAG_STORAGE_IO);
@@ -733,7 +733,7 @@ TEST(what_is_replaced_hands_on_its_mode_owner_and_links)
     folder[i + 255] = 0;
     CHECK_OK(ignis_save(folder, one("x"), &tensor, 1));
     CHECK_OK(ignis_save(folder, one("x"), &tensor, 1));
-    CHECK_INT(ignis_storage_list(folder, &entry, 1), 1);
+    CHECK_INT(ignis_file_list(folder, &entry, 1), 1);
     umask(mask);
     let_go(tensor);
 }
@@ -977,7 +977,7 @@ TEST(a_capture_refuses_files_and_goes_on)
     CHECK_OK(ignis_graph_begin());
     CHECK_STATUS(ignis_save(path, one("a"), &tensor, 1), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_CAPTURE_REFUSED);
     CHECK_STATUS(ignis_load(path, one("a"), &tensor, 1), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_CAPTURE_REFUSED);
-    CHECK_INT(ignis_storage_list(path, NULL, 0), 1);
+    CHECK_INT(ignis_file_list(path, NULL, 0), 1);
     graph = ignis_graph_end();
     CHECK(graph.id != 0);
     CHECK_OK(ignis_graph_free(graph));
@@ -1083,7 +1083,7 @@ TEST(every_host_allocation_fails_once)
         status = ignis_save(path, names, tensors, 2);
         if (status == IGNIS_OK)
             status = ignis_load(path, names, loaded, 2);
-        if (status == IGNIS_OK && ignis_storage_list(path, NULL, 0) != 2)
+        if (status == IGNIS_OK && ignis_file_list(path, NULL, 0) != 2)
             status = ignis_status_last();
         hit = fault_over(&counter);
         if (status != IGNIS_OK) {
@@ -1101,6 +1101,23 @@ TEST(every_host_allocation_fails_once)
     }
     CHECK(at < SWEEP_LIMIT);
     CHECK(failed > 8);
+}
+
+/*  The names up to 0.4 still compile, and mean the same. */
+TEST(old_names_work_for_one_version)
+{
+    ignis_matmul_by matmul = IGNIS_MATMUL_OWN;
+    ignis_attention_by attention = IGNIS_ATTENTION_MMA;
+    ignis_compile_when compile = IGNIS_COMPILE_NEVER;
+    ignis_desc desc = {0};
+    ignis_matmul_backend *new_matmul = &matmul;
+    ignis_attention_backend *new_attention = &attention;
+    ignis_compile_policy *new_compile = &compile;
+    desc.matmul = *new_matmul, desc.attention = *new_attention, desc.compile = *new_compile;
+    CHECK_INT(desc.matmul, IGNIS_MATMUL_OWN);
+    CHECK_INT(desc.attention, IGNIS_ATTENTION_MMA);
+    CHECK_INT(desc.compile, IGNIS_COMPILE_NEVER);
+    CHECK(ignis_storage_list == ignis_file_list);
 }
 
 int main(int argc, char **argv) { return test_run_in_folder(argc, argv); }

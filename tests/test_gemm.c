@@ -101,7 +101,7 @@ static bool run(scenario *s, const operands *o, ignis_dtype dtype, int processor
     if (processors & NO_WGMMA)
         memset(&ignis__cuda.cuTensorMapEncodeTiled, 0, sizeof encode); /* as a driver without it */
     if (!ignis__matmul_run(&op, &product, op.in[OUT], op.in[A], op.in[B], &epilogue)) {
-        CHECK(!s->row_sums || ignis__allow_tf32 || ignis__matmul_by == IGNIS_MATMUL_CUBLASLT); /* who leave them to the caller */
+        CHECK(!s->row_sums || ignis__allow_tf32 || ignis__matmul_backend == IGNIS_MATMUL_CUBLASLT); /* who leave them to the caller */
         s->row_sums = false;
     }
     op.work.device->info = before;
@@ -921,7 +921,7 @@ TEST(nothing_of_cublaslt_is_loaded)
 TEST(who_computes_products_is_checked)
 {
     ignis_desc desc = test_desc(NULL);
-    desc.matmul = (ignis_matmul_by)7;
+    desc.matmul = (ignis_matmul_backend)7;
     CHECK_STATUS(ignis_setup(&desc), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_ENUM);
     CHECK_MESSAGE_HAS("desc.matmul is 7");
 }
@@ -931,7 +931,7 @@ TEST(the_environment_chooses)
 {
     static const struct {
         const char *name;
-        ignis_matmul_by by;
+        ignis_matmul_backend by;
     } names[] = {
         {"own", IGNIS_MATMUL_OWN}, {"cublaslt", IGNIS_MATMUL_CUBLASLT}, {"measure", IGNIS_MATMUL_MEASURE}, {"auto", IGNIS_MATMUL_AUTO}};
     const char *env = getenv("IGNIS_MATMUL");
@@ -942,7 +942,7 @@ TEST(the_environment_chooses)
     for (i = 0; i < COUNT_OF(names); i++) {
         CHECK_INT(setenv("IGNIS_MATMUL", names[i].name, 1), 0);
         SETUP(&desc);
-        CHECK_INT(ignis__matmul_by, names[i].by);
+        CHECK_INT(ignis__matmul_backend, names[i].by);
         CHECK_OK(ignis_shutdown());
     }
     CHECK_INT(setenv("IGNIS_MATMUL", "fast", 1), 0);
@@ -950,7 +950,7 @@ TEST(the_environment_chooses)
     CHECK_MESSAGE_HAS("IGNIS_MATMUL is \"fast\"; it is auto, cublaslt, own or measure");
     desc.matmul = IGNIS_MATMUL_OWN;
     SETUP(&desc);
-    CHECK_INT(ignis__matmul_by, IGNIS_MATMUL_OWN);
+    CHECK_INT(ignis__matmul_backend, IGNIS_MATMUL_OWN);
     CHECK_INT(setenv("IGNIS_MATMUL", before, 1), 0);
 }
 

@@ -251,7 +251,7 @@ TEST(a_descriptor_is_the_drivers_after_success_alone)
     REFUSED(desc.type = IGNIS_EXTERNAL_D3D12_HEAP, UNSUPPORTED, UNSUPPORTED, "only Windows");
     REFUSED(desc.type = IGNIS_EXTERNAL_D3D12_RESOURCE, UNSUPPORTED, UNSUPPORTED, "only Windows");
     REFUSED(desc.fd = -1, ARGUMENT, EXTERNAL_HANDLE, "desc.fd is -1");
-    REFUSED(desc.fd = 1000000, ARGUMENT, EXTERNAL_HANDLE, "desc.fd 1000000 is no open descriptor");
+    REFUSED(desc.fd = 1000000, ARGUMENT, EXTERNAL_HANDLE, "desc.fd 1000000 is not an open descriptor");
     REFUSED(desc.size = 0, ARGUMENT, BAD_NUMBER, "desc.size is 0");
     REFUSED(desc.size = -4096, ARGUMENT, BAD_NUMBER, "desc.size is -4096");
     REFUSED(desc.size = 4092, ARGUMENT, BAD_NUMBER, "4096 bytes, but from desc.offset 0 on there are 4092");
@@ -339,7 +339,7 @@ TEST(what_is_captured_is_refused)
     CHECK_STATUS(ignis_fence_wait(fence, 1), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_CAPTURE_REFUSED);
     CHECK_MESSAGE_HAS("before ignis_graph_launch");
     CHECK_STATUS(ignis_fence_signal(fence, 1), IGNIS_ERROR_UNSUPPORTED, IGNIS_DIAG_CAPTURE_REFUSED);
-    CHECK_MESSAGE_HAS("behind ignis_graph_launch");
+    CHECK_MESSAGE_HAS("after ignis_graph_launch");
     CHECK_OK(ignis_array_zero(array)); /* the capture goes on */
     CHECK_OK(ignis_graph_free(ignis_graph_end()));
     CHECK(is_open(memory.fd) && is_open(fd));
@@ -419,7 +419,7 @@ TEST(mistakes_with_fences_are_refused)
     REFUSED(desc.type = IGNIS_FENCE_TIMELINE_WIN32, UNSUPPORTED, UNSUPPORTED, "only Windows");
     REFUSED(desc.type = IGNIS_FENCE_D3D12, UNSUPPORTED, UNSUPPORTED, "IGNIS_FENCE_D3D12, which only Windows has");
     REFUSED(desc.fd = -7, ARGUMENT, EXTERNAL_HANDLE, "desc.fd is -7");
-    REFUSED(desc.fd = 1000000, ARGUMENT, EXTERNAL_HANDLE, "no open descriptor");
+    REFUSED(desc.fd = 1000000, ARGUMENT, EXTERNAL_HANDLE, "not an open descriptor");
     REFUSED(desc.fd = memory.fd, CUDA, CUDA_CALL, "CUDA_ERROR_INVALID_HANDLE"); /* memory is no timeline */
     REFUSED(desc.device = 63, DEVICE, DEVICE_RANGE, "");
     REFUSED(sim.fail("cuImportExternalSemaphore:1"), CUDA, CUDA_CALL, "cuImportExternalSemaphore");

@@ -704,7 +704,7 @@ TEST(dropout_is_for_training)
 static void check_file(int line, const char *path, const char *name, int rows, int columns)
 {
     ignis_storage_entry entries[MOST];
-    int count = ignis_storage_list(path, entries, MOST), i;
+    int count = ignis_file_list(path, entries, MOST), i;
     for (i = 0; i < count && strcmp(entries[i].name, name) != 0;)
         i++;
     if (i == count)
@@ -733,7 +733,7 @@ TEST(files_have_names_and_shapes_of_peft)
     lora = ignis_lora_create(model, &desc);
     CHECK_OK(ignis_lora_save(lora, test_path("a")));
     snprintf(path, sizeof path, "%s/adapter_model.safetensors", test_path("a"));
-    CHECK_INT(ignis_storage_list(path, NULL, 0), 16);
+    CHECK_INT(ignis_file_list(path, NULL, 0), 16);
     CHECK_FILE(path, "base_model.model.transformer.h.0.attn.c_attn.lora_A.weight", 3, 24);
     CHECK_FILE(path, "base_model.model.transformer.h.0.attn.c_attn.lora_B.weight", 72, 3);
     CHECK_FILE(path, "base_model.model.transformer.h.1.attn.c_proj.lora_A.weight", 3, 24);
@@ -777,7 +777,7 @@ TEST(files_have_names_and_shapes_of_peft)
     lora = ignis_lora_create(model, &desc);
     CHECK_OK(ignis_lora_save(lora, test_path("a")));
     snprintf(path, sizeof path, "%s/adapter_model.safetensors", test_path("a"));
-    CHECK_INT(ignis_storage_list(path, NULL, 0), 28);
+    CHECK_INT(ignis_file_list(path, NULL, 0), 28);
     CHECK_FILE(path, "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight", 2, 32);
     CHECK_FILE(path, "base_model.model.model.layers.0.self_attn.q_proj.lora_B.weight", 48, 2);
     CHECK_FILE(path, "base_model.model.model.layers.0.self_attn.k_proj.lora_B.weight", 16, 2);

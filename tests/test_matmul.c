@@ -872,7 +872,7 @@ static void check_mlp(ignis_dtype dtype, int64_t rows, bool biases, ignis_activa
                 let_go(in[way][i]);
 }
 
-static const ignis_matmul_by both_ways[2] = {IGNIS_MATMUL_AUTO, IGNIS_MATMUL_OWN};
+static const ignis_matmul_backend both_ways[2] = {IGNIS_MATMUL_AUTO, IGNIS_MATMUL_OWN};
 
 TEST(mlp_is_its_parts)
 {
@@ -1473,7 +1473,7 @@ TEST(own_kernels_without_a_compiler)
     desc.nvrtc_library = "missing/libnvrtc.so";
     desc.verbose = true;
     SETUP(&desc);
-    if (ignis__matmul_by != IGNIS_MATMUL_AUTO)
+    if (ignis__matmul_backend != IGNIS_MATMUL_AUTO)
         SKIP("IGNIS_MATMUL says who computes products");
     if (!ignis__cublaslt_available("test"))
         SKIP("there is no cuBLASLt");

@@ -1667,7 +1667,7 @@ TEST(descriptions_that_cannot_be_followed_are_refused)
         {&gpt2, "\"n_head\": 3", "\"n_head\": 5", FORMAT, "5 heads do not divide 48 numbers a token"},
         {&gpt2, "\"n_inner\": 80, ", "", FORMAT, "is [48, 80]; its description makes it [48, 192]"},
         {&gpt2, "}\n", "", FORMAT, "is no sound JSON file: at byte"},
-        {&gpt2, "{", "[", FORMAT, "at byte 0 of the file, there is no { to begin with"},
+        {&gpt2, "{", "[", FORMAT, "at byte 0 of the file, a { is missing at the beginning"},
         {&gpt2, "}\n", "}}\n", FORMAT, "something follows the end of the JSON text"},
 #undef UNSUPPORTED
 #undef FORMAT

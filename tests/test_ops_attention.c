@@ -964,7 +964,7 @@ TEST(sdpa_is_by_wgmma_where_that_can_be_had)
     int by;
     for (by = IGNIS_ATTENTION_AUTO; by < IGNIS_ATTENTION_COUNT; by++) {
         desc = wgmma_desc();
-        desc.attention = (ignis_attention_by)by;
+        desc.attention = (ignis_attention_backend)by;
         SETUP(&desc);
         hashes[by] = hash_of_gradients(hash_of(1, forward_values(&c, IGNIS_BF16, 2, false), 200 * 2 * 64), &c);
         CHECK(by != IGNIS_ATTENTION_AUTO || not_by_wgmma() == 0);
@@ -1079,7 +1079,7 @@ TEST(sdpa_not_by_wgmma)
     CHECK_MESSAGE_HAS("IGNIS_ATTENTION is \"fast\"; it is auto, mma or wgmma");
     CHECK_INT(setenv("IGNIS_ATTENTION", "wgmma", 1), 0);
     SETUP(NULL);
-    CHECK_INT(ignis__attention_by, IGNIS_ATTENTION_WGMMA);
+    CHECK_INT(ignis__attention_backend, IGNIS_ATTENTION_WGMMA);
     CHECK_INT(unsetenv("IGNIS_ATTENTION"), 0);
 }
 
@@ -1141,7 +1141,7 @@ TEST(decode_sdpa_values)
 /* failures of the driver ---------------------------------------------------------------------------------------- */
 
 /*  Each driver call of a name fails once: a clean failure each time, nothing stays behind, and the next time all is well. */
-static void fail_everywhere(const char *prefix, ignis_attention_by attention, int rows, int width)
+static void fail_everywhere(const char *prefix, ignis_attention_backend attention, int rows, int width)
 {
     ignis_desc setup;
     ignis_sdpa_desc desc;

@@ -282,7 +282,7 @@ static void check_case_of(const masked_case *c, ignis_dtype dtype, bool spoiled)
 static void check_case(const masked_case *c, ignis_dtype dtype) { check_case_of(c, dtype, false); }
 static void check_spoiled(const masked_case *c, ignis_dtype dtype) { check_case_of(c, dtype, true); }
 
-static ignis_desc desc_by(ignis_attention_by by)
+static ignis_desc desc_by(ignis_attention_backend by)
 {
     ignis_desc desc;
     memset(&desc, 0, sizeof desc);
@@ -1031,7 +1031,7 @@ static ignis_tensor swept(int at, const ignis_tensor *inputs)
     return parts[2].id ? ignis_mean(parts[2]) : no_tensor();
 }
 
-static void sweep(const char *prefix, ignis_attention_by by)
+static void sweep(const char *prefix, ignis_attention_backend by)
 {
     static host_counter counter;
     ignis_desc setup = test_counting_desc(&counter);

@@ -59,7 +59,7 @@ TEST(names_are_utf_8)
     tensor = ignis_tensor_from_host(&value, IGNIS_SHAPE(1), NULL);
     CHECK_OK(ignis_save(path, &name, &tensor, 1));
     CHECK(ignis__file_info(path, &bytes, &time) && bytes > 8);
-    CHECK_INT(ignis_storage_list(path, stored, 1), 1);
+    CHECK_INT(ignis_file_list(path, stored, 1), 1);
     CHECK_OK(ignis_load(path, &name, &loaded, 1));
     CHECK_OK(ignis_tensor_to_host(loaded, &got, IGNIS_F32, 1));
     CHECK(got == value);

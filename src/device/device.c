@@ -46,7 +46,7 @@ static ignis__device ignis__devices[IGNIS_MAX_DEVICES];
 static int ignis__device_ordinal(const ignis__device *device) { return (int)(device - ignis__devices); }
 static uint64_t ignis__devices_fault; /* the driver error that ended all work of the process, or 0 */
 static bool ignis__allow_tf32;
-static int ignis__matmul_by, ignis__attention_by; /* as in ignis_desc, or in the environment */
+static int ignis__matmul_backend, ignis__attention_backend; /* as in ignis_desc, or in the environment */
 static int ignis__device_total;
 static int ignis__device_first;
 static uint64_t ignis__stream_serials; /* the last serial number */

@@ -96,7 +96,7 @@ static bool ignis__load_fits(const char *call, const ignis__stored *item, const 
 {
     ignis_dtype dtype = ignis__stored_types[item->type].loaded;
     if (!dtype)
-        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "tensor %s is %s in the file, a dtype that Ignis has not",
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "tensor %s is %s in the file, a dtype Ignis does not support",
                     ignis__name_write(item->name).text, ignis__stored_types[item->type].name);
     else if (array && array->dtype != dtype)
         ignis__fail(IGNIS_DIAG_DTYPE_DIFFERS, call, "tensor %s is %s in the file, but the tensor to load it into is %s",
@@ -246,9 +246,9 @@ IGNIS__COLD IGNIS_API ignis_status ignis_load(const char *path, const char *cons
     return ignis__load_named("ignis_load", path, names, tensors, count);
 }
 
-IGNIS__COLD IGNIS_API int ignis_storage_list(const char *path, ignis_storage_entry *entries, int capacity)
+IGNIS__COLD IGNIS_API int ignis_file_list(const char *path, ignis_storage_entry *entries, int capacity)
 {
-    static const char call[] = "ignis_storage_list";
+    static const char call[] = "ignis_file_list";
     ignis__load load;
     int i, count;
     if (!ignis__enter(call) || !ignis__check_not_null(call, "path", path) || !ignis__check_capacity(call, "entries", entries, capacity) ||

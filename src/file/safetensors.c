@@ -65,7 +65,7 @@ static int ignis__safetensors_type(ignis__json *json)
     for (type = 0; type < IGNIS__COUNT(ignis__stored_types); type++)
         if (strlen(ignis__stored_types[type].name) == size && memcmp(ignis__stored_types[type].name, name, size) == 0)
             return type;
-    ignis__json_fail(json, "there is no dtype %s", ignis__name_write(name).text);
+    ignis__json_fail(json, "dtype is %s, which is unknown", ignis__name_write(name).text);
     return 0;
 }
 
@@ -201,7 +201,7 @@ static bool ignis__safetensors_covered(ignis__safetensors *file, int64_t data_si
         end = item->end;
     }
     if (end != data_size)
-        snprintf(file->fault, sizeof file->fault, "its tensors have %lld bytes, but the file has %lld bytes behind its header",
+        snprintf(file->fault, sizeof file->fault, "its tensors have %lld bytes, but the file has %lld bytes after its header",
                  (long long)end, (long long)data_size);
     return end == data_size;
 }
@@ -212,7 +212,7 @@ static bool ignis__safetensors_header(ignis__safetensors *file, ignis__json *jso
     bool first = true, metadata = false;
     size_t size;
     if (json->at == json->end || *json->at != '{')
-        ignis__json_fail(json, "there is no { to begin with");
+        ignis__json_fail(json, "a { is missing at the beginning");
     else
         json->at++;
     while (ignis__json_more(json, '}', &first)) {
@@ -220,7 +220,7 @@ static bool ignis__safetensors_header(ignis__safetensors *file, ignis__json *jso
         ignis__json_expect(json, ':');
         if (strcmp(name, "__metadata__") == 0) {
             if (metadata)
-                ignis__json_fail(json, "there is a second __metadata__");
+                ignis__json_fail(json, "__metadata__ comes twice");
             metadata = true;
             ignis__safetensors_metadata(json);
         } else {
@@ -229,7 +229,7 @@ static bool ignis__safetensors_header(ignis__safetensors *file, ignis__json *jso
             if (!item)
                 return false;
             if (strlen(name) != size)
-                ignis__json_fail(json, "the name %s goes on behind a character 0", ignis__name_write(name).text);
+                ignis__json_fail(json, "the name %s contains a character 0", ignis__name_write(name).text);
             item->name = name;
             ignis__safetensors_item(json, item);
         }

@@ -39,10 +39,11 @@ IGNIS_API ignis_status ignis_save(const char *path, const char *const *names, co
     Threads: any. Streams: writes on the current stream, and waits for the current device. */
 IGNIS_API ignis_status ignis_load(const char *path, const char *const *names, ignis_tensor *tensors, int count);
 
-/*  ignis_storage_list - list the tensors in a safetensors file, in the order of their data
+/*  ignis_file_list - list the tensors in a safetensors file, in the order of their data
     entries may be null if capacity is 0.
     Returns: the number of tensors, also if that is more than capacity; -1 on failure.
     Errors: ARGUMENT, FORMAT (the file is damaged, truncated or not safetensors), MEMORY, IO.
     Ownership: entries are copies.
     Threads: any. */
-IGNIS_API int ignis_storage_list(const char *path, ignis_storage_entry *entries, int capacity);
+IGNIS_API int ignis_file_list(const char *path, ignis_storage_entry *entries, int capacity);
+#define ignis_storage_list ignis_file_list /* the name up to 0.4; gone in 0.6 */

@@ -47,7 +47,7 @@ static bool ignis__save_header(const char *call, const char *path, FILE *file, c
     bool ok;
     int i;
     if (size > IGNIS__HEADER_LIMIT)
-        return ignis__fail_false(IGNIS_DIAG_STORAGE_NAME, call, "%d names and shapes take %lld bytes, of which a header holds %d", count,
+        return ignis__fail_false(IGNIS_DIAG_STORAGE_NAME, call, "%d names and shapes take %lld bytes, above the %d of a header", count,
                                  (long long)size, IGNIS__HEADER_LIMIT);
     header = (char *)ignis__alloc_for(call, size + 1);
     if (!header)

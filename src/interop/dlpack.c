@@ -145,8 +145,7 @@ IGNIS__COLD static bool ignis__dlpack_read(const char *call, const ignis_dlpack_
     int i, at = IGNIS__COUNT(ignis__dlpack_dtypes);
     memset(desc, 0, sizeof *desc);
     if (tensor->device_type != IGNIS__DLPACK_CUDA)
-        return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call,
-                                 "the memory is of DLPack's device type %d; 2, of a CUDA device, is what arrays have",
+        return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call, "the memory is of DLPack's device type %d; expected 2, a CUDA device",
                                  (int)tensor->device_type);
     if (!ignis__device_get(call, tensor->device_id))
         return false;
@@ -154,7 +153,7 @@ IGNIS__COLD static bool ignis__dlpack_read(const char *call, const ignis_dlpack_
     while (--at >= 0 && !(ignis__dlpack_dtypes[at].code == tensor->code && ignis__dlpack_dtypes[at].bits == tensor->bits))
         ;
     if (at < 0 || tensor->lanes != 1)
-        return ignis__fail_false(IGNIS_DIAG_DTYPE_DIFFERS, call, "elements of code %d, %d bits and %d lanes are none of Ignis' types",
+        return ignis__fail_false(IGNIS_DIAG_DTYPE_DIFFERS, call, "elements of code %d, %d bits and %d lanes are not a dtype of Ignis",
                                  tensor->code, tensor->bits, tensor->lanes);
     desc->dtype = ignis__dlpack_dtypes[at].dtype;
     if (tensor->ndim < 0 || tensor->ndim > IGNIS_MAX_DIMS || (tensor->ndim > 0 && !tensor->shape))
@@ -176,7 +175,7 @@ IGNIS__COLD static bool ignis__dlpack_read(const char *call, const ignis_dlpack_
     desc->ptr = tensor->data ? (char *)tensor->data + tensor->byte_offset : NULL;
     desc->tag = "dlpack";
     if (*numel > 0 && (uintptr_t)desc->ptr % (uintptr_t)ignis__dtypes[desc->dtype].size != 0)
-        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "its address %p is no multiple of the %d bytes of an element", desc->ptr,
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "its address %p is not a multiple of the %d bytes of an element", desc->ptr,
                                  ignis__dtypes[desc->dtype].size);
     return true;
 }

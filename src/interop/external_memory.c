@@ -81,7 +81,7 @@ IGNIS__COLD static bool ignis__graphics_can(const char *call, bool there, const 
     if (there)
         return !ignis__capture_refuses(call);
     return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call, "%s has no function %s: %s", ignis__libraries[IGNIS_LIBRARY_CUDA].path, function,
-                             ignis__global.dry_run ? "in a dry run there is no graphics API" : "it works with no graphics API");
+                             ignis__global.dry_run ? "a dry run has no graphics API" : "it works with no graphics API");
 }
 #define IGNIS__GRAPHICS_CAN(call, name) ignis__graphics_can(call, ignis__cuda.name != NULL, #name)
 
@@ -120,7 +120,7 @@ IGNIS__COLD static bool ignis__external_copy(const char *call, int fd, void *han
     if (os->fd >= 0)
         return true;
     if (errno == EBADF)
-        ignis__fail(IGNIS_DIAG_EXTERNAL_HANDLE, call, "desc.fd %d is no open descriptor", fd);
+        ignis__fail(IGNIS_DIAG_EXTERNAL_HANDLE, call, "desc.fd %d is not an open descriptor", fd);
     else
         ignis__fail(IGNIS_DIAG_HOST_MEMORY, call, "the process has no more descriptors");
     return false;
@@ -149,7 +149,7 @@ IGNIS__COLD static void ignis__external_refused(const char *call, ignis__device 
         ignis__cuda_fail(call, device, function, error);
     else
         ignis__fail_because(IGNIS_DIAG_CUDA_CALL, call, error, ignis__cuda_name(error), NULL,
-                            "%s failed with %s (%d): the handle is not what %s stands for, is of another GPU than device %d%s", function,
+                            "%s failed with %s (%d): the handle is not of type %s, is of another GPU than device %d%s", function,
                             ignis__cuda_name(error), error, kind, ignis__device_ordinal(device), more);
 }
 

@@ -138,7 +138,7 @@ static ignis_status ignis__fence_queue(const char *call, ignis_fence handle, uin
     ok = ignis__stream_captured(call, device, stream, &captured);
     if (ok && captured)
         ok = ignis__fail_captured(call, raises ? "the stream is captured: each launch of the graph would signal the same value. Signal it "
-                                                 "behind ignis_graph_launch"
+                                                 "after ignis_graph_launch"
                                                : "the stream is captured: each launch of the graph would wait for the same value. Wait for "
                                                  "it before ignis_graph_launch");
     ignis__mutex_lock(&fence->slot.lock);

@@ -29,7 +29,7 @@ IGNIS__COLD IGNIS_API ignis_gl_buffer ignis_gl_register(unsigned name, ignis_gl_
     if (!ignis__enter(call))
         return result;
     if ((int)access < 0 || access >= IGNIS_GL_ACCESS_COUNT) {
-        ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "there is no access %d; IGNIS_GL_READ_WRITE to IGNIS_GL_WRITE are 0 to 2", (int)access);
+        ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "access is %d; expected IGNIS_GL_READ_WRITE to IGNIS_GL_WRITE, 0 to 2", (int)access);
         return result;
     }
     if (!IGNIS__GRAPHICS_CAN(call, cuGraphicsGLRegisterBuffer) || !IGNIS__GRAPHICS_CAN(call, cuGraphicsUnregisterResource) ||

@@ -371,7 +371,7 @@ IGNIS__COLD static void ignis__bundle_archs(const ignis__bundle *bundle, const u
 IGNIS__COLD static bool ignis__program_missing(const char *call, const ignis__program *program, const ignis__device *device)
 {
     const ignis__bundle *bundle = &ignis__the_bundle;
-    const char *why = ignis__compile_never ? "ignis_desc.compile is IGNIS_COMPILE_NEVER" : "there is no NVRTC";
+    const char *why = ignis__compile_never ? "ignis_desc.compile is IGNIS_COMPILE_NEVER" : "NVRTC is missing";
     char name[400], archs[128], line[480] = "";
     int first, last, capability = ignis__capability(&device->info);
     ignis__string_writer text;
@@ -394,12 +394,11 @@ IGNIS__COLD static bool ignis__program_missing(const char *call, const ignis__pr
             "--archs ...,%d",
             name, bundle->from, archs, capability / 10, capability % 10, device->info.device, why, capability);
     else
-        ignis__fail(
-            IGNIS_DIAG_KERNEL_MISSING, call,
-            "%s is not in %s, for compute capability %d.%d, which device %d has, and %s. Make the bundle with ignis_embed from what "
-            "the program records where it is asked for (ignis_desc.record)%s",
-            name, bundle->data ? bundle->from : "the kernel cache, and there is no bundle", capability / 10, capability % 10,
-            device->info.device, why, line);
+        ignis__fail(IGNIS_DIAG_KERNEL_MISSING, call,
+                    "%s is not in %s, for compute capability %d.%d, which device %d has, and %s. Record the program where it is "
+                    "requested (ignis_desc.record), and make the bundle from the record with ignis_embed%s",
+                    name, bundle->data ? bundle->from : "the kernel cache, and no bundle is set", capability / 10, capability % 10,
+                    device->info.device, why, line);
     return false;
 }
 

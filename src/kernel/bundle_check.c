@@ -91,7 +91,8 @@ IGNIS__COLD IGNIS_API ignis_status ignis_bundle_check(ignis_bundle_info *info)
     if (!ignis__enter(call) || (device = ignis__device_get(call, ignis__thread_now()->device)) == NULL || !ignis__device_know(call, device))
         return ignis__failed();
     if (!bundle->data)
-        return ignis__fail(IGNIS_DIAG_NULL_ARGUMENT, call, "there is no bundle: ignis_desc.bundle, bundle_path and IGNIS_BUNDLE name none");
+        return ignis__fail(IGNIS_DIAG_NULL_ARGUMENT, call,
+                           "no bundle is set: ignis_desc.bundle, ignis_desc.bundle_path and IGNIS_BUNDLE are empty");
     info = info ? info : &own;
     memset(info, 0, sizeof *info);
     info->version = (int)bundle->header.version;
@@ -126,7 +127,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_bundle_check(ignis_bundle_info *info)
                            faults);
     if (info->version != IGNIS_VERSION)
         return ignis__fail(IGNIS_DIAG_BUNDLE_MISMATCH, call,
-                           "%s was made by ignis_embed of version %d.%d.%d, this program has Ignis %d.%d.%d: its own kernels are others",
+                           "%s was made by ignis_embed of version %d.%d.%d, this program has Ignis %d.%d.%d: its built-in kernels differ",
                            bundle->from, info->version / 10000, info->version / 100 % 100, info->version % 100, IGNIS_VERSION_MAJOR,
                            IGNIS_VERSION_MINOR, IGNIS_VERSION_PATCH);
     if (bundle->header.sources != ignis__sources_hash())

@@ -89,7 +89,7 @@ IGNIS__COLD static const char *ignis__image_fault(const void *data, size_t size)
             uint64_t at = sections + 64 * i;
             if (ignis__image_number(image, at + 4, 4) != 8 && /* which has no bytes */
                 !ignis__image_has(size, ignis__image_number(image, at + 24, 8), ignis__image_number(image, at + 32, 8), 1))
-                return "it is an ELF file, a cubin, of which a section is not inside of it";
+                return "it is an ELF file (a cubin) with a section that is not inside the file";
         }
         return NULL;
     }
@@ -139,7 +139,7 @@ IGNIS__COLD static bool ignis__image_from_disk(const char *call, ignis__image *i
         ignis__file_touch(path); /* the least recently used file is the first to go */
         return true;
     }
-    ignis__log(IGNIS_LOG_INFO, IGNIS_DIAG_CACHE_IO, "%s: %s is damaged, and is made again", call, path);
+    ignis__log(IGNIS_LOG_INFO, IGNIS_DIAG_CACHE_IO, "%s: %s is damaged, and is compiled again", call, path);
     ignis__free(file);
     return false;
 }

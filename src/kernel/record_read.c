@@ -141,7 +141,7 @@ IGNIS__COLD static bool ignis__request_read(char *line, ignis__request *request,
     if (!whole)
         ;
     else if (request->first < 0 || request->last < 0 || request->last > IGNIS__EVERY_ARCH || *end)
-        ignis__string_add(why, "behind '%s' has to be a range of compute capabilities, such as 80-%d", word, IGNIS__EVERY_ARCH);
+        ignis__string_add(why, "'%s' must be followed by a range of compute capabilities, such as 80-%d", word, IGNIS__EVERY_ARCH);
     else if (strcmp(word, "own") == 0)
         read = ignis__request_read_own(line, request, &whole, why);
     else if (strcmp(word, "kernel") == 0)

@@ -190,7 +190,7 @@ IGNIS__COLD static bool ignis__warmup_read(ignis__warmup *warmup)
         lines++;
         ignis__string_begin(&why, reason, sizeof reason);
         if (!ignis__request_read(line, request, &why))
-            return ignis__fail_false(IGNIS_DIAG_BUNDLE_FORMAT, warmup->call, "line %d of %s is none of a record: %s", lines, warmup->path,
+            return ignis__fail_false(IGNIS_DIAG_BUNDLE_FORMAT, warmup->call, "line %d of %s is not a record line: %s", lines, warmup->path,
                                      reason);
         request->line = lines;
         if (ignis__warmup_takes(warmup, request))
@@ -231,7 +231,7 @@ IGNIS__COLD IGNIS_API ignis_ticket ignis_warmup_record(const char *path)
     else if (!warmup->text)
         ignis__fail_file(IGNIS_DIAG_BUNDLE_IO, call, path, "read");
     else if (memchr(warmup->text, 0, size))
-        ignis__fail(IGNIS_DIAG_BUNDLE_FORMAT, call, "%s is no record: it has bytes that are 0", path);
+        ignis__fail(IGNIS_DIAG_BUNDLE_FORMAT, call, "%s is not a record: it has bytes that are 0", path);
     else if (ignis__warmup_read(warmup))
         ticket = ignis__ticket_start(call, device, ignis__warmup_background, warmup);
     if (ticket)

@@ -109,7 +109,7 @@ IGNIS__COLD static bool ignis__config_open(const char *call, const char *path, b
         json.start = json.at = config->file;
         json.end = config->file + length;
         if (ignis__json_peek(&json) != '{')
-            ignis__json_fail(&json, "there is no { to begin with");
+            ignis__json_fail(&json, "a { is missing at the beginning");
         else
             ignis__config_value(&json, config, "", 0);
         if (!json.fault[0] && (ignis__json_peek(&json), json.at != json.end))

@@ -95,11 +95,11 @@ static bool ignis__attention_backward_takes_wgmma(ignis__op *op, ignis_dtype dty
     if (!op->ok || !ignis__attention_takes_wgmma(op, dtype, p))
         return false;
     clustered = ignis__attention_backward_cluster(p) == 1 || op->work.device->clusters;
-    if (p->sq < least && ignis__attention_by == IGNIS_ATTENTION_WGMMA)
+    if (p->sq < least && ignis__attention_backend == IGNIS_ATTENTION_WGMMA)
         ignis__log(IGNIS_LOG_INFO, IGNIS_DIAG_UNSUPPORTED,
                    "%s: backward not by IGNIS_ATTENTION_WGMMA, as there are fewer than %d queries", op->work.call,
                    least);
-    else if (!clustered && ignis__attention_by == IGNIS_ATTENTION_WGMMA)
+    else if (!clustered && ignis__attention_backend == IGNIS_ATTENTION_WGMMA)
         ignis__log(IGNIS_LOG_INFO, IGNIS_DIAG_UNSUPPORTED,
                    "%s: backward not by IGNIS_ATTENTION_WGMMA, as the device has no clusters of blocks", op->work.call);
     return p->sq >= least && clustered;

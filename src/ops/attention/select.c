@@ -147,7 +147,7 @@ static bool ignis__attention_takes_wgmma(const ignis__op *op, ignis_dtype dtype,
     const ignis__attention_rows *tensors = &p->q;
     const char *why = NULL;
     int i;
-    if (ignis__attention_by == IGNIS_ATTENTION_MMA)
+    if (ignis__attention_backend == IGNIS_ATTENTION_MMA)
         return false;
     if (ignis__op_major(op) != 9)
         why = "the device is not of compute capability 9.0";
@@ -166,7 +166,7 @@ static bool ignis__attention_takes_wgmma(const ignis__op *op, ignis_dtype dtype,
     for (i = 0; i < 8 && !op->as_major; i++) /* to grad_v; missing ones are 0 */
         if (tensors[i].data % 16 != 0 || (tensors[i].row | tensors[i].head | tensors[i].batch) % 8 != 0)
             why = why ? why : "rows are not aligned to 16 bytes";
-    if (why && !op->as_major && ignis__attention_by == IGNIS_ATTENTION_WGMMA)
+    if (why && !op->as_major && ignis__attention_backend == IGNIS_ATTENTION_WGMMA)
         ignis__log(IGNIS_LOG_INFO, IGNIS_DIAG_UNSUPPORTED, "%s: not by IGNIS_ATTENTION_WGMMA, as %s", op->work.call,
                    why);
     return !why;

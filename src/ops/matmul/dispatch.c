@@ -56,7 +56,7 @@ static bool ignis__matmul_run(ignis__op *op, const ignis__product *product, igni
                               ignis__array *b, const ignis__epilogue *epilogue)
 {
     static const ignis__epilogue nothing = IGNIS__ZERO;
-    int by = ignis__matmul_by;
+    int by = ignis__matmul_backend;
     bool row_sums = false, own = by == IGNIS_MATMUL_OWN;
     if (!epilogue)
         epilogue = &nothing;

@@ -48,7 +48,7 @@ static void ignis__gemm_launch_tiny(ignis__op *op, ignis_dtype dtype, const char
 static void ignis__gemm_join(ignis__op *op, ignis__gemm_pending *pending)
 {
     pending->blocks = 0;
-    op->pending = ignis__matmul_by == IGNIS_MATMUL_MEASURE ? NULL : pending;
+    op->pending = ignis__matmul_backend == IGNIS_MATMUL_MEASURE ? NULL : pending;
 }
 
 static void ignis__gemm_join_end(ignis__op *op)
