@@ -12,15 +12,16 @@
     Some lines become more than they are:
 
         // amalgamate: overloads                C++ overloads that take option structs by reference
-        // amalgamate: traced calls, and NAMES  for IGNIS_TRACE_CALLS: macros of functions that return a handle or put work on a
-                                                stream ("Streams:" in their comments), and of the functions NAMES
-        amalgamate: contents                    in the manual: the tags of the header's sections, with titles and chapters
+        // amalgamate: traced calls, and NAMES  macros for IGNIS_TRACE_CALLS: of functions that return a handle or put work
+                                                on a stream ("Streams:" in their comments), and of the functions NAMES
+        amalgamate: contents                    in the manual: the tags of the sections, with titles and chapters
         #define NAME IGNIS_VERSION              the number replaces IGNIS_VERSION
 
     The first line of a root gets the version. It is defined in VERSION_FROM and nowhere else.
 
-    Refused, with the part and the line: a conditional that is not closed in its part, a tab, a character outside of ASCII, a line above MAX_COLUMNS,
-    a part without a final line end, or with an empty line at its end, and a part that no root includes.
+    Refused, with the part and the line: a conditional that is not closed in its part, a tab, a character outside of ASCII,
+    a line above MAX_COLUMNS, a part without a final line end, or with an empty line at its end, a part that no root includes,
+    and a part that includes one of a floor above its own.
 */
 #include <dirent.h>
 #include <stdarg.h>
@@ -273,7 +274,8 @@ static int next_function(walk *w)
     return 0;
 }
 
-/* Ends the conditionals that are open, and begins those around w's function, without the include guard, unless they are equal. */
+/* Ends the open conditionals, and begins those around w's function without the include guard; nothing if both are equal.
+   NULL: there is no further function. */
 static void change_conditions(text *out, text *open, const walk *w)
 {
     text wanted = {0};
@@ -301,8 +303,9 @@ static void change_conditions(text *out, text *open, const walk *w)
 static int is_option(const char *parameter)
 {
     char type[MAX_NAME], name[MAX_NAME];
-    return sscanf(parameter, "const %63s *%63s", type, name) == 2 && (ends(type, "desc") || strcmp(type, "ignis_launch") == 0) &&
-           !ends(name, "s");
+    if (sscanf(parameter, "const %63s *%63s", type, name) != 2 || ends(name, "s"))
+        return 0;
+    return ends(type, "desc") || strcmp(type, "ignis_launch") == 0;
 }
 
 /* Splits the parameters of w's function. Returns their number. */
@@ -583,6 +586,32 @@ static void add_line(text *out, const char *path, int number, const char *line)
         append(out, line, strlen(line)), append(out, "\n", 1);
 }
 
+/* The rooms of src/, from the lowest floor to the highest. */
+static const char *const floors[] = {
+    " shared ",
+    " base ",
+    " device ",
+    " array ",
+    " kernel ",
+    " formula ",
+    " tensor ",
+    " ops ",
+    " train file interop report ",
+    " models collective ",
+};
+#define FLOORS ((int)(sizeof(floors) / sizeof(floors[0])))
+
+/* Returns the floor of a part; what is in no room is above all. */
+static int floor_of(const char *path)
+{
+    char room[MAX_NAME] = "";
+    int i = 0;
+    (void)sscanf(path, "src/%63[^/]", room);
+    while (i < FLOORS && !has_word(floors[i], room))
+        i++;
+    return i;
+}
+
 static void add_part(text *out, const char *path);
 
 /* Puts the part that a line includes in its place, once, with an empty line behind it unless a comment ends there, or an empty line follows (`next` is
@@ -595,6 +624,8 @@ static int add_included(text *out, const char *from, int number, const char *lin
     resolve(path, from, name);
     if (is_root(path) || !is_file(path))
         return 0;
+    if (floor_of(path) > floor_of(from))
+        refuse(from, number, "includes a part of a floor above its own");
     for (int i = 0; i < included_count; i++)
         if (strcmp(included[i], path) == 0)
             return 1;
