@@ -720,54 +720,58 @@ IGNIS_API ignis_status ignis_channel_query(ignis_channel channel, ignis_channel_
     Threads: any. */
 IGNIS_API ignis_status ignis_channel_close(ignis_channel channel);
 
-/* >>transport - copies between devices and processes, by VMM, legacy IPC, peer copy or host memory -------------- */
+/* >>transport - copies between devices and processes, by VMM, legacy IPC, peer copy or host memory --------------
 
-/*  How the content of an array gets from one device to another, or from one process to another. */
+   A transport exports an array as a handle and imports it on another device or in another process. Some kinds
+   share the memory, others copy. Handles travel through a channel, or the caller carries them.
+   Threads: every function may be called from any thread. */
+
+/*  Kinds of transports. */
 typedef enum ignis_transport_kind {
-    IGNIS_TRANSPORT_AUTO = 0, /* the best one that has worked in a test write and read */
+    IGNIS_TRANSPORT_AUTO = 0, /* the best kind that passed a test write and read */
     IGNIS_TRANSPORT_VMM,      /* both sides map the same physical memory: no copy; arrays of ignis_vmm_array */
     IGNIS_TRANSPORT_PEER,     /* one process copies from device to device */
-    /* CUDA's older handles: no copy; arrays of ignis_ipc_array. Never chosen by itself: if the exporter dies
-       while others use its memory, they fault */
+    /* CUDA's older handles: no copy; arrays of ignis_ipc_array. Never chosen by AUTO: if the exporter dies,
+       users of its memory fault */
     IGNIS_TRANSPORT_IPC,
     IGNIS_TRANSPORT_HOST, /* through host memory that both sides map */
     IGNIS_TRANSPORT_KIND_COUNT
 } ignis_transport_kind;
 
-/*  A way for arrays from one device to another, or from one process to another. */
+/*  A transport of arrays between two devices or processes. */
 typedef struct ignis_transport {
     uint64_t id;
 } ignis_transport;
 
-#define IGNIS_TRANSPORT_TOKEN_BYTES 16 /* of ignis_transport_desc.token */
+#define IGNIS_TRANSPORT_TOKEN_BYTES 16 /* bytes of ignis_transport_desc.token */
 
 typedef struct ignis_transport_desc {
     /* IGNIS_TRANSPORT_AUTO: what IGNIS_TRANSPORT in the environment names (vmm, peer, ipc, host), or the
        best */
     ignis_transport_kind kind;
-    /* where arrays come from, and are used (the thread's current device; IGNIS_DEVICE_0 for device 0) */
+    /* devices of the source and of the destination (the thread's current device; IGNIS_DEVICE_0 for device
+       0) */
     int src_device, dst_device;
-    /* how handles travel, where the caller sends them (that of the channel, else the default) */
+    /* the method by which handles travel (that of the channel, else the default) */
     ignis_channel_method exchange;
-    /* a connected channel that send and receive put handles into (none); it stays the caller's */
+    /* a connected channel for the handles of send and receive (none); the caller keeps it */
     ignis_channel channel;
-    /* IGNIS_TRANSPORT_TOKEN_BYTES that both sides know (a secret of this user, in his private folder) */
+    /* IGNIS_TRANSPORT_TOKEN_BYTES that both sides know (the secret in the user's private folder) */
     const unsigned char *token;
-    double timeout_s; /* what a receive waits at most for a sender of this process, in seconds (30) */
+    double timeout_s; /* the longest wait of a receive for a sender of this process, in seconds (30) */
 } ignis_transport_desc;
 
-/*  What another process needs to have an array. The record can travel as bytes; the descriptors beside it
-    through a socket: ignis_transport_handle_fds says which; on Windows they are handles, as int. With an
-    exchange method that carries none, handles of all kinds but IGNIS_TRANSPORT_VMM need none: what belongs to
-    them lies under a name in the private folder (that of the channel, else the default one of channels), and
-    whoever imports the handle first takes it from there. */
+/*  A handle, by which another process gets an array. The record travels as bytes, the descriptors of
+    ignis_transport_handle_fds through a socket; on Windows they are handles, as int. With an exchange method
+    that carries no descriptors, all kinds but IGNIS_TRANSPORT_VMM use a named file in the private folder
+    instead. The first import of the handle removes that file. */
 #define IGNIS_TRANSPORT_RECORD_BYTES 296
 
 typedef struct ignis_transport_handle {
-    unsigned char record[IGNIS_TRANSPORT_RECORD_BYTES]; /* who, and what; sealed with the token */
-    ignis_vmm_handle memory;                            /* of IGNIS_TRANSPORT_VMM and _HOST */
+    unsigned char record[IGNIS_TRANSPORT_RECORD_BYTES]; /* the exporter and the array, sealed with the token */
+    ignis_vmm_handle memory;                            /* for IGNIS_TRANSPORT_VMM and _HOST */
     bool has_lease;
-    int lease; /* a pipe: as long as somebody has this end open, the exporter knows that the array is in use */
+    int lease; /* a pipe: the array is in use while this end is open in any process */
 } ignis_transport_handle;
 
 typedef struct ignis_transport_info {
@@ -779,45 +783,46 @@ typedef struct ignis_transport_info {
     bool zero_copy;                                       /* an imported array is the exporter's memory */
     double estimated_bandwidth_gbs, estimated_latency_us; /* 1e9 bytes a second; microseconds */
     double measured_bandwidth_gbs, measured_latency_us;   /* by ignis_transport_measure; 0: not measured */
-    int exported;                                         /* handles that are out */
-    int imported; /* arrays that ignis_transport_import_handle has made, alive */
-    int mappings; /* that these share */
+    int exported;                                         /* handles that are in use elsewhere */
+    int imported;                                         /* live arrays of ignis_transport_import_handle */
+    int mappings;                                         /* of those arrays */
 } ignis_transport_info;
 
 typedef struct ignis_transport_choice {
     ignis_transport_kind kind;
-    char reason[1024]; /* why it, and why none of those before it */
+    char reason[1024]; /* why this kind, and why not the better ones */
 } ignis_transport_choice;
 
-/*  ignis_transport_available - whether two devices can reach each other that way
-    Returns: true; or false, and why not in reason, of `capacity` bytes (may be null).
-    Errors: none but NOT_SETUP, DEVICE and ARGUMENT; what makes a kind unavailable is no failure.
+/*  ignis_transport_available - tell if a kind of transport connects two devices
+    Returns: true; or false, with the reason in `reason`, of `capacity` bytes (may be null).
+    Errors: NOT_SETUP, DEVICE and ARGUMENT; an unavailable kind is not a failure.
     Ownership: nothing to free.
     Threads: any. May write and read a little device memory. */
 IGNIS_API bool ignis_transport_available(ignis_transport_kind kind, int src_device, int dst_device, char *reason,
                                          size_t capacity);
 
-/*  ignis_transport_select - the kind that IGNIS_TRANSPORT_AUTO stands for; same_process: both sides are this
-    process
+/*  ignis_transport_select - choose a kind as IGNIS_TRANSPORT_AUTO does
+    same_process: source and destination are in this process.
     Returns: IGNIS_OK, and *choice filled.
-    Errors: ARGUMENT (also an IGNIS_TRANSPORT that names no kind), DEVICE, UNSUPPORTED (none is available).
+    Errors: ARGUMENT (also an unknown name in IGNIS_TRANSPORT), DEVICE, UNSUPPORTED (none is available).
     Ownership: nothing to free.
     Threads: any. May write and read a little device memory. */
 IGNIS_API ignis_status ignis_transport_select(int src_device, int dst_device, bool same_process,
                                               ignis_transport_choice *choice);
 
-/*  ignis_transport_create - a transport between two devices, or two processes
-    Without a channel, handles are the caller's to carry; the peer kind works within one process only.
+/*  ignis_transport_create - create a transport between two devices or processes
+    Without a channel the caller carries the handles. The peer kind works within one process only.
     Returns: the transport, or no handle.
     Errors: ARGUMENT, DEVICE, FREED (the channel), UNSUPPORTED (the kind is not available), IO (the token's
     folder), MEMORY.
-    Ownership: the caller ends it with ignis_transport_destroy.
+    Ownership: the caller frees it with ignis_transport_destroy.
     Threads: any. */
 IGNIS_API ignis_transport ignis_transport_create(const ignis_transport_desc *desc);
 
-/*  ignis_transport_initialize - open both devices, and access between them where the kind needs it; a second
-    time does nothing
-    ignis_transport_ready - whether that was done
+/*  ignis_transport_initialize - open both devices, and enable access between them if the kind needs it; a
+    second
+    call does nothing
+    ignis_transport_ready - tell if that was done
     Returns: IGNIS_OK, or the reason; true or false.
     Errors: FREED; of ignis_transport_initialize, DEVICE, UNSUPPORTED, CUDA.
     Ownership: nothing to free.
@@ -825,96 +830,95 @@ IGNIS_API ignis_transport ignis_transport_create(const ignis_transport_desc *des
 IGNIS_API ignis_status ignis_transport_initialize(ignis_transport transport);
 IGNIS_API bool ignis_transport_ready(ignis_transport transport);
 
-/*  ignis_transport_query - facts about a transport
+/*  ignis_transport_query - read facts about a transport
     Returns: IGNIS_OK, and *info filled.
     Errors: FREED, ARGUMENT.
     Ownership: nothing to free; info->name is a constant.
     Threads: any. */
 IGNIS_API ignis_status ignis_transport_query(ignis_transport transport, ignis_transport_info *info);
 
-/*  ignis_transport_to_string - "IPC[0->1, named_pipe]": kind, devices, exchange method
+/*  ignis_transport_to_string - write kind, devices and exchange method: "IPC[0->1, named_pipe]"
     Returns: the length of the whole text, which is cut to capacity; -1 on failure.
     Errors: FREED, ARGUMENT.
     Ownership: nothing to free.
     Threads: any. */
 IGNIS_API int ignis_transport_to_string(ignis_transport transport, char *out, size_t capacity);
 
-/*  ignis_transport_export_handle - make an array known to another process
-    ignis_transport_exported_handle - the handle of the array that was exported last, of those that are still
-    out, once more The importer sees what was written before; of IGNIS_TRANSPORT_HOST a copy of it. The same
-    array, exported again, has the same record. Waits for the work on the array.
+/*  ignis_transport_export_handle - make a handle of an array for another process
+    ignis_transport_exported_handle - return the latest handle again that is still in use The importer sees
+    what was written before; with IGNIS_TRANSPORT_HOST, a copy of it. Exporting the same array again gives the
+    same record. Waits for the work on the array.
     Returns: IGNIS_OK, and *handle filled.
-    Errors: FREED, ARGUMENT (not initialized; the array lies in memory that cannot be shared, with what to use
-    instead; of exported_handle, IGNIS_DIAG_TRANSPORT_HANDLE: none is out), DEVICE (it is not on src_device),
-    CUDA, IO, MEMORY.
-    Ownership: the array is exported (ref_count, and it can be neither freed nor transferred) until the handle
-    is closed and nobody has a copy of it or an import from it, dead processes not counted. The caller closes
-    the handle: ignis_transport_handle_close.
+    Errors: FREED, ARGUMENT (not initialized; the memory of the array cannot be shared: the message names what
+    to use; of exported_handle, IGNIS_DIAG_TRANSPORT_HANDLE: no handle is in use), DEVICE (it is not on
+    src_device), CUDA, IO, MEMORY.
+    Ownership: the array is exported (ref_count, and it can be neither freed nor transferred) until the
+    handle, its copies and all imports from it are closed; dead processes do not count. The caller closes the
+    handle: ignis_transport_handle_close.
     Threads: any. Waits. */
 IGNIS_API ignis_status ignis_transport_export_handle(ignis_transport transport, ignis_array array,
                                                      ignis_transport_handle *handle);
 IGNIS_API ignis_status ignis_transport_exported_handle(ignis_transport transport, ignis_transport_handle *handle);
 
-/*  ignis_transport_handle_fds - the descriptors that have to travel with a handle's record, up to two
-    ignis_transport_handle_from_fds - puts a handle together from what came
-    Returns: how many were written to fds; or IGNIS_OK.
-    Errors: ARGUMENT (null; another number of descriptors than the record says).
-    Ownership: the descriptors stay the handle's; from_fds takes them over, also when it fails.
+/*  ignis_transport_handle_fds - list the descriptors that travel with a handle's record, up to two
+    ignis_transport_handle_from_fds - make a handle of a record and descriptors that came
+    Returns: the number of descriptors in fds; or IGNIS_OK.
+    Errors: ARGUMENT (null; the record needs another number of descriptors).
+    Ownership: the handle keeps the descriptors; from_fds takes them, also when it fails.
     Threads: any. */
 IGNIS_API int ignis_transport_handle_fds(const ignis_transport_handle *handle, int fds[2]);
 IGNIS_API ignis_status ignis_transport_handle_from_fds(ignis_transport_handle *handle, const void *record,
                                                        const int *fds, int fd_count);
 
-/*  ignis_transport_handle_close - close the descriptors of a handle that was sent, or imported; a second time
-    does nothing
+/*  ignis_transport_handle_close - close the descriptors of a sent or imported handle; a second call does
+    nothing
     Returns: IGNIS_OK.
     Errors: ARGUMENT (null).
-    Ownership: *handle is emptied. What was imported stays.
+    Ownership: *handle is cleared. Imported arrays stay.
     Threads: any. */
 IGNIS_API ignis_status ignis_transport_handle_close(ignis_transport_handle *handle);
 
-/*  ignis_transport_release_handle - declare, as the exporter, that nobody uses an array any more
-    Needed where the other side cannot say so: a handle that was never imported, and for which there is no
-    channel that could have ended; or one that travelled without its lease.
-    Returns: IGNIS_OK; also when nothing of it is exported.
+/*  ignis_transport_release_handle - declare, as the exporter, that no process uses an array any more
+    Needed if the importer cannot tell: a handle that was never imported and has no channel, or that travelled
+    without its lease.
+    Returns: IGNIS_OK; also if the array is not exported.
     Errors: FREED.
     Ownership: the array can be freed afterwards.
     Threads: any. */
 IGNIS_API ignis_status ignis_transport_release_handle(ignis_transport transport, ignis_array array);
 
-/*  ignis_transport_import_handle - the array of a handle, on dst_device
-    ignis_transport_recv_with_handle - the same A handle is checked before the driver sees it: its seal, its
-    size, its numbers, its device. Memory is what this process has mapped, or has exported itself, and what a
-    handle says of it has to agree with that. With a channel by a socket, the sender has to be its other side,
-    as the kernel names it. The same handle, imported again, shares the mapping. Shape, dtype and tag are the
-    exporter's.
+/*  ignis_transport_import_handle - import the array of a handle on dst_device
+    ignis_transport_recv_with_handle - another name of it Before the driver sees a handle, its seal, size,
+    values and device are checked. They must agree with the memory that this process mapped or exported. With
+    a socket channel the sender must be the peer that the kernel names. Importing a handle again shares the
+    mapping. Shape, dtype and tag are the exporter's.
     Returns: an array, or no handle.
-    Errors: FREED, ARGUMENT (not initialized; another kind), FORMAT (IGNIS_DIAG_TRANSPORT_RECORD: no handle,
-    or its seal is broken), MISMATCH (IGNIS_DIAG_TRANSPORT_MISMATCH: it contradicts itself, the memory, or
-    what came before; it is not exported any more), PEER (IGNIS_DIAG_TRANSPORT_PEER: it is of another process
+    Errors: FREED, ARGUMENT (not initialized; another kind), FORMAT (IGNIS_DIAG_TRANSPORT_RECORD: not a
+    handle, or its seal is wrong), MISMATCH (IGNIS_DIAG_TRANSPORT_MISMATCH: it contradicts itself, the memory
+    or an earlier handle; it is no longer exported), PEER (IGNIS_DIAG_TRANSPORT_PEER: it is of another process
     than its sender), UNSUPPORTED (the exporter's device is not visible here), CUDA, IO, MEMORY.
-    Ownership: the caller frees the array, or calls ignis_transport_close_imported_handle. The handle stays
-    the caller's.
+    Ownership: the caller frees the array, or calls ignis_transport_close_imported_handle. The caller keeps
+    the handle.
     Threads: any. */
 IGNIS_API ignis_array ignis_transport_import_handle(ignis_transport transport, const ignis_transport_handle *handle);
 IGNIS_API ignis_array ignis_transport_recv_with_handle(ignis_transport transport, const ignis_transport_handle *handle);
 
-/*  ignis_transport_close_imported_handle - free an array that was imported; with the last one, and its views,
-    the mapping goes
-    Returns: IGNIS_OK, or why the array was left as it is.
-    Errors: FREED, ARGUMENT (this transport has not imported it), CONTRACT (references).
-    Ownership: the array's handle is stale afterwards; then the exporter may free its own.
-    Threads: any. Waits for the work on it. */
+/*  ignis_transport_close_imported_handle - free an imported array; the last one, and its views, end the
+    mapping
+    Returns: IGNIS_OK; on failure nothing changes.
+    Errors: FREED, ARGUMENT (not imported by this transport), CONTRACT (references).
+    Ownership: the handle is stale afterwards; then the exporter may free its array.
+    Threads: any. Waits for the work on the array. */
 IGNIS_API ignis_status ignis_transport_close_imported_handle(ignis_transport transport, ignis_array array);
 
 /*  ignis_transport_send, ignis_transport_send_async - make an array's content available to the receiver
-    Its handle goes to *handle; or, when that is null, through the transport's channel; or, of the kinds that
-    copy, to a receive of this process. The sync form waits for the work on the array; after the async one,
-    call ignis_transport_synchronize before the receiver reads. Leave the array as it is until it has. Through
-    FIFOs and shared memory all kinds travel but IGNIS_TRANSPORT_VMM, whose memory is a descriptor.
+    Its handle goes to *handle; if that is null, through the transport's channel; without one, for the kinds
+    that copy, to a receive of this process. ignis_transport_send waits for the work on the array. After the
+    async form, call ignis_transport_synchronize before the receiver reads. Do not change the array until it
+    has read. FIFOs and shared memory carry all kinds but IGNIS_TRANSPORT_VMM, whose memory is a descriptor.
     Returns: IGNIS_OK, or the reason.
     Errors: those of ignis_transport_export_handle and ignis_channel_send; ARGUMENT
-    (IGNIS_DIAG_TRANSPORT_HANDLE: nowhere to put it), UNSUPPORTED (IGNIS_DIAG_CHANNEL_DESCRIPTOR:
+    (IGNIS_DIAG_TRANSPORT_HANDLE: neither handle nor channel), UNSUPPORTED (IGNIS_DIAG_CHANNEL_DESCRIPTOR:
     IGNIS_TRANSPORT_VMM needs a channel that carries descriptors).
     Ownership: as for ignis_transport_export_handle.
     Threads: any. */
@@ -923,11 +927,10 @@ IGNIS_API ignis_status ignis_transport_send(ignis_transport transport, ignis_arr
 IGNIS_API ignis_status ignis_transport_send_async(ignis_transport transport, ignis_array array,
                                                   ignis_transport_handle *handle);
 
-/*  ignis_transport_recv, ignis_transport_recv_async - copy what was sent into an array, for the kinds that
+/*  ignis_transport_recv, ignis_transport_recv_async - copy a sent array into an array, for the kinds that
     copy
-    The kinds that share memory have nothing to copy: ignis_transport_recv_with_handle gives the sender's
-    array itself. The sync form waits for the copy; the async one leaves it on the current stream of
-    dst_device.
+    The kinds that share memory copy nothing: ignis_transport_recv_with_handle returns the sender's array.
+    ignis_transport_recv waits for the copy; the async form queues it on the current stream of dst_device.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, ARGUMENT (IGNIS_DIAG_TRANSPORT_HANDLE: the kind shares memory; not initialized), SHAPE,
     DTYPE, TIMEOUT (nothing was sent), those of import and ignis_channel_receive.
@@ -936,10 +939,10 @@ IGNIS_API ignis_status ignis_transport_send_async(ignis_transport transport, ign
 IGNIS_API ignis_status ignis_transport_recv(ignis_transport transport, ignis_array array);
 IGNIS_API ignis_status ignis_transport_recv_async(ignis_transport transport, ignis_array array);
 
-/*  ignis_transport_receive_handle - the next handle from the transport's channel
+/*  ignis_transport_receive_handle - receive the next handle from the transport's channel
     Returns: IGNIS_OK, and *handle filled.
-    Errors: FREED, ARGUMENT (it has no channel), those of ignis_channel_receive, and of an import for a handle
-    that is none.
+    Errors: FREED, ARGUMENT (it has no channel), those of ignis_channel_receive, and those of an import for an
+    invalid handle.
     Ownership: the caller closes the handle: ignis_transport_handle_close.
     Threads: any. Waits until the channel's deadline. */
 IGNIS_API ignis_status ignis_transport_receive_handle(ignis_transport transport, ignis_transport_handle *handle);
@@ -951,8 +954,7 @@ IGNIS_API ignis_status ignis_transport_receive_handle(ignis_transport transport,
     Threads: any. Waits. */
 IGNIS_API ignis_status ignis_transport_synchronize(ignis_transport transport);
 
-/*  ignis_transport_measure - copy from src_device to dst_device the way the transport does, and note
-    bandwidth and latency
+/*  ignis_transport_measure - measure bandwidth and latency of copies from src_device to dst_device
     Units: bytes of the larger copy (0: 64 MiB); the results are in ignis_transport_info.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, ARGUMENT, MEMORY, CUDA.
@@ -960,52 +962,54 @@ IGNIS_API ignis_status ignis_transport_synchronize(ignis_transport transport);
     Threads: any. Waits. */
 IGNIS_API ignis_status ignis_transport_measure(ignis_transport transport, int64_t bytes);
 
-/*  ignis_transport_destroy - end a transport
-    What it has exported counts as released, arrays that it has imported are freed; views of these stay valid.
+/*  ignis_transport_destroy - free a transport
+    Its exports count as released. Its imported arrays are freed; their views stay valid.
     Returns: IGNIS_OK.
     Errors: FREED.
-    Ownership: the handle is stale afterwards. The channel stays the caller's.
+    Ownership: the handle is stale afterwards. The caller keeps the channel.
     Threads: any. */
 IGNIS_API ignis_status ignis_transport_destroy(ignis_transport transport);
 
-/*  ignis_ipc_array - an array in a driver allocation of its own, of whole 2 MiB blocks, for
+/*  ignis_ipc_array - create an array in its own driver allocation of whole 2 MiB blocks, for
     IGNIS_TRANSPORT_IPC
-    An exported handle shows the whole allocation to the other side, so what is shared by it must not have
-    neighbours. desc as for ignis_array_create, without ptr and release_fn.
+    An exported handle exposes the whole allocation, so a shared array must be alone in it. desc is that of
+    ignis_array_create, without ptr and release_fn.
     Returns: the array, or no handle.
     Errors: ARGUMENT, SHAPE, DEVICE, MEMORY, CUDA.
     Ownership: the caller frees it as any array.
     Threads: any. */
 IGNIS_API ignis_array ignis_ipc_array(const ignis_array_desc *desc);
 
-/* >>share - arrays that two processes use ----------------------------------------------------------------------- */
+/* >>share - arrays that two processes use -----------------------------------------------------------------------
 
-/*  ignis_share_send - give the process at the other end of a channel an array to use as its own, without a
-    copy
-    The array was made by ignis_vmm_array (or lies in memory of ignis_vmm_create); a view will do, but all the
-    memory that it lies in becomes accessible. Waits for the work on its device, so the other side finds what
-    was written before. From then on both use the same memory: who may write when is theirs to agree on, by
-    messages through the channel.
+   One call sends an array through a channel, one receives it; both processes then use the same memory.
+   Ownership: the memory lives until both have freed their arrays, also if one of them dies.
+   Threads: every function may be called from any thread. */
+
+/*  ignis_share_send - share an array with the peer of a channel, without a copy
+    The array is one of ignis_vmm_array, or in memory of ignis_vmm_create. A view can be sent, but all its
+    memory becomes accessible. Waits for the work on its device, so the peer finds what was written before.
+    Both then use the same memory and agree by messages when each may write.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, ARGUMENT (IGNIS_DIAG_NOT_SHAREABLE; a listening channel), UNSUPPORTED
     (IGNIS_DIAG_CHANNEL_DESCRIPTOR: not a channel of the default method; this thread captures a graph), PEER,
     TIMEOUT, CUDA, MEMORY.
-    Ownership: the array stays the caller's, and has one reference more; it is neither freed nor transferred
-    (IGNIS_DIAG_FREE_EXPORTED) until the other process has freed its array, or died. Closing the channel
-    changes nothing of that.
+    Ownership: the caller keeps the array, which has one reference more. It can be neither freed nor
+    transferred (IGNIS_DIAG_FREE_EXPORTED) until the other process has freed its array or died. Closing the
+    channel does not change this.
     Threads: any. Waits. */
 IGNIS_API ignis_status ignis_share_send(ignis_channel channel, ignis_array array);
 
-/*  ignis_share_receive - take the next array from a channel
-    It is an ordinary array, on the same GPU, whatever number that has here; its shape, dtype and tag are the
-    sender's. What the sender says is checked before anything is done with it.
+/*  ignis_share_receive - receive the next array from a channel
+    It is an ordinary array on the same GPU, which may have another ordinal here. Shape, dtype and tag are the
+    sender's. The description is checked before any use.
     Returns: the array, or no handle.
-    Errors: FREED, ARGUMENT (a listening channel; what came next is a message, which stays for
-    ignis_channel_receive), FORMAT (IGNIS_DIAG_TRANSPORT_RECORD: what came is no array), MISMATCH and PEER
-    (what it says is not true, as for ignis_transport_import_handle), UNSUPPORTED
+    Errors: FREED, ARGUMENT (a listening channel; the next item is a message, which stays for
+    ignis_channel_receive), FORMAT (IGNIS_DIAG_TRANSPORT_RECORD: not an array), MISMATCH and PEER (the
+    description is wrong, as for ignis_transport_import_handle), UNSUPPORTED
     (IGNIS_DIAG_TRANSPORT_UNAVAILABLE: this process does not see the GPU), PEER, TIMEOUT, CUDA, MEMORY.
-    Ownership: the caller frees it with ignis_array_free; its memory lives until both sides have freed it,
-    also when the sender dies.
+    Ownership: the caller frees it with ignis_array_free; its memory lives until both processes have freed it,
+    also if the sender dies.
     Threads: any. Waits until the deadline. */
 IGNIS_API ignis_array ignis_share_receive(ignis_channel channel);
 
@@ -5833,16 +5837,23 @@ IGNIS_API ignis_status ignis_channel_close(ignis_channel handle)
     return status;
 }
 
-/* ===============================================================================================================
-   >>transport - VMM, legacy IPC, peer copy, host-staged: one table of functions each.
-   =============================================================================================================== */
+/*  >>transport - arrays between devices and processes: VMM, IPC, peer copies, host memory
 
-/* --- what it needs of the system: leases, which tell that nobody uses an array any more; shared host memory; who we are ---- */
-
-/*  Beside descriptors, what a handle brings can lie in the private folder under a name, which whoever takes
-    it removes: a FIFO as lease, a file with a copy. */
+    Exports an array as a handle, imports it elsewhere; sends and receives. Each kind of transport is a row of a table.
+    Descriptors travel through channels. Otherwise a handle has a named file in the private folder, which the first
+    importer removes: a FIFO as lease, or a file with a copy.
+    Uses: vmm, peer, channel, and the arrays and devices of ignis.h.
+    Invariants: a lease is a pipe whose read end hangs up when no process uses the array any more.
+    Locks: see transport.export. */
 
 #ifdef _WIN32
+
+/*  >>transport.system_windows - Windows: leases, exiting processes, shared memory
+
+    The functions of the system for transports; system_posix.c has the same names.
+    Uses: Windows.
+    Invariants: named files do not exist: pipes carry handles.
+    Locks: none. */
 
 static uint64_t ignis__host_hash(void)
 {
@@ -5852,21 +5863,21 @@ static uint64_t ignis__host_hash(void)
 }
 static uint32_t ignis__pid_namespace(void) { return 0; }
 
-/*  A lease: whoever has ends[1] open keeps the array in use, and ends[0] is broken when nobody has. */
+/*  Creates a lease. The array is in use while ends[1] is open in any process; then ends[0] is broken. */
 static bool ignis__lease_make(const char *path, int ends[2])
 {
     HANDLE in = NULL, out = NULL;
-    (void)path; /* a pipe carries all that a handle needs, and there are no channels without */
+    (void)path; /* a pipe carries all handles, and every channel is a pipe */
     if (!CreatePipe(&in, &out, NULL, 0))
         return ignis__errno_set();
     ends[0] = ignis__fd_of(in);
     ends[1] = ignis__fd_of(out);
     return true;
 }
-static bool ignis__lease_ended(int end) { return !PeekNamedPipe(ignis__fd_handle(end), NULL, 0, NULL, NULL, NULL); }
+static bool ignis__lease_is_over(int end) { return !PeekNamedPipe(ignis__fd_handle(end), NULL, 0, NULL, NULL, NULL); }
 
-/*  A process that ends has its exit code at once, and counts as ended when all its handles are closed. */
-static bool ignis__process_ending(int64_t pid)
+/*  A process has its exit code at once, but counts as ended when all its handles are closed. */
+static bool ignis__process_is_exiting(int64_t pid)
 {
     HANDLE process = OpenProcess(PROCESS_QUERY_LIMITED_INFORMATION | SYNCHRONIZE, FALSE, (DWORD)pid);
     DWORD code = STILL_ACTIVE;
@@ -5894,12 +5905,15 @@ static bool ignis__file_publish(const char *part, const char *path)
     return false;
 }
 
-/*  Nothing lies under a name. */
-static int ignis__name_make(const char *path, int64_t size) { return (void)path, (void)size, errno = ENOSYS, -1; }
-static int ignis__name_take(const char *path, bool lease) { return (void)path, (void)lease, errno = ENOSYS, -1; }
-static bool ignis__name_there(const char *path) { return (void)path, false; }
+/*  Named files are not supported. */
+static int ignis__named_file_create(const char *path, int64_t size)
+{
+    return (void)path, (void)size, errno = ENOSYS, -1;
+}
+static int ignis__named_file_open(const char *path, bool lease) { return (void)path, (void)lease, errno = ENOSYS, -1; }
+static bool ignis__named_file_exists(const char *path) { return (void)path, false; }
 
-/*  Host memory that processes share, which the system keeps as large as it was made. */
+/*  Host memory that processes share; the system keeps its size. */
 static int ignis__shared_make(size_t size)
 {
     HANDLE made = CreateFileMappingW(INVALID_HANDLE_VALUE, NULL, PAGE_READWRITE, (DWORD)((uint64_t)size >> 32),
@@ -5914,9 +5928,9 @@ static void *ignis__shared_map(int fd, size_t size)
 }
 static void ignis__shared_unmap(void *data, size_t size) { (void)size, UnmapViewOfFile(data); }
 
-static bool ignis__fd_move(int fd, void *data, int64_t size, int64_t offset, bool to_fd)
+static bool ignis__fd_transfer(int fd, void *data, int64_t size, int64_t offset, bool to_fd)
 {
-    const int64_t grain = 65536; /* of offsets */
+    const int64_t grain = 65536; /* granularity of offsets */
     int64_t first = offset % grain;
     char *mapped = (char *)MapViewOfFile(ignis__fd_handle(fd), to_fd ? FILE_MAP_WRITE : FILE_MAP_READ,
                                          (DWORD)((uint64_t)(offset - first) >> 32), (DWORD)(offset - first),
@@ -5931,14 +5945,21 @@ static bool ignis__fd_move(int fd, void *data, int64_t size, int64_t offset, boo
     return true;
 }
 
-/*  At least so large: of memory without a file Windows knows whole pages. */
-static bool ignis__fd_has(int fd, int64_t size)
+/*  Tells if memory has at least `size` bytes: without a file Windows rounds up to pages. */
+static bool ignis__fd_size_is(int fd, int64_t size)
 {
     char last;
-    return ignis__fd_move(fd, &last, 1, size - 1, false);
+    return ignis__fd_transfer(fd, &last, 1, size - 1, false);
 }
 
 #else /* POSIX */
+
+/*  >>transport.system_posix - POSIX: leases, named files, exiting processes
+
+    The functions of the system for transports; system_windows.c has the same names.
+    Uses: POSIX and /proc.
+    Invariants: a named file belongs to this user alone, or is not opened.
+    Locks: none. */
 
 static uint64_t ignis__host_hash(void)
 {
@@ -5950,15 +5971,15 @@ static uint64_t ignis__host_hash(void)
     return ignis__hash(IGNIS__HASH_START, text, size);
 }
 
-/*  Process numbers can be compared within one. */
+/*  Process numbers can be compared within one namespace. */
 static uint32_t ignis__pid_namespace(void)
 {
     struct stat info;
     return stat("/proc/self/ns/pid", &info) == 0 ? (uint32_t)info.st_ino : 0;
 }
 
-/*  A lease: whoever has ends[1] open keeps the array in use, and ends[0] hangs up when nobody has. With a
-    path it is a FIFO, whose other end is opened by that. */
+/*  Creates a lease. The array is in use while ends[1] is open in any process; then ends[0] hangs up. With a
+    path it is a FIFO, and the importer opens its other end. */
 static bool ignis__lease_make(const char *path, int ends[2])
 {
     ends[1] = -1;
@@ -5969,24 +5990,24 @@ static bool ignis__lease_make(const char *path, int ends[2])
     return true;
 }
 
-/*  Nobody has the other end open any more. A FIFO says so only after somebody had. */
-static bool ignis__lease_ended(int end)
+/*  Tells if all other ends are closed. A FIFO tells this only after one was open. */
+static bool ignis__lease_is_over(int end)
 {
     int events = ignis__fd_poll(end, 0, 0);
     return events > 0 && (events & IGNIS__POLL_ENDED) != 0;
 }
 
-/*  A process that dies closes its descriptors one after the other, and its leases perhaps before those of the
-    driver, whose work goes on until then. The kernel tells of each of its threads whether it is exiting:
-    state and flags (4) are words 3 and 9 of a file, behind a name of any characters. The first thread stays,
-    as a zombie, when all else is gone. */
-typedef struct ignis__threads_of {
+/*  Threads of a process. A dying process closes its descriptors one by one, and its leases perhaps before
+    those of the driver, whose work goes on until then. The kernel tells of each thread whether it is exiting:
+    state and flags (4) are words 3 and 9 of a file, after a name of any characters. The first thread stays as
+    a zombie until the others are gone. */
+typedef struct ignis__thread_counts {
     int64_t pid;
     int count, exiting, zombies;
-} ignis__threads_of;
-static void ignis__thread_look(void *context, const char *name)
+} ignis__thread_counts;
+static void ignis__thread_count(void *context, const char *name)
 {
-    ignis__threads_of *threads = (ignis__threads_of *)context;
+    ignis__thread_counts *threads = (ignis__thread_counts *)context;
     char path[64], text[512], state = 0;
     unsigned flags = 0;
     const char *at;
@@ -6005,19 +6026,19 @@ static void ignis__thread_look(void *context, const char *name)
         threads->zombies += state == 'Z';
     }
 }
-static bool ignis__process_ending(int64_t pid)
+static bool ignis__process_is_exiting(int64_t pid)
 {
-    ignis__threads_of threads = {pid, 0, 0, 0};
+    ignis__thread_counts threads = {pid, 0, 0, 0};
     char path[64];
     snprintf(path, sizeof path, "/proc/%lld/task", (long long)pid);
-    return ignis__folder_list(path, ignis__thread_look, &threads) && threads.exiting == threads.count &&
+    return ignis__folder_list(path, ignis__thread_count, &threads) && threads.exiting == threads.count &&
            threads.zombies < threads.count;
 }
 
 static int ignis__fd_copy(int fd) { return ignis__fd_register(fcntl(fd, F_DUPFD_CLOEXEC, 0)); }
 
-/*  A file of so many bytes under a name; -1: errno tells. */
-static int ignis__name_make(const char *path, int64_t size)
+/*  Creates a named file of `size` bytes; -1 with errno on failure. */
+static int ignis__named_file_create(const char *path, int64_t size)
 {
     int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd >= 0 && ftruncate(fd, (off_t)size) != 0) {
@@ -6027,9 +6048,9 @@ static int ignis__name_make(const char *path, int64_t size)
     return fd;
 }
 
-/*  Opens what lies under a name, if it is ours alone and of the right kind; -1: there is nothing. Who removes
-    the name has it, be that one who takes it or the exporter. */
-static int ignis__name_take(const char *path, bool lease)
+/*  Opens a named file of this user, of the right kind; -1 if there is none. Whoever removes the name owns it,
+    importer or exporter. */
+static int ignis__named_file_open(const char *path, bool lease)
 {
     struct stat info;
     int fd = open(path, (lease ? O_WRONLY : O_RDONLY) | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
@@ -6039,13 +6060,13 @@ static int ignis__name_take(const char *path, bool lease)
     return fd;
 }
 
-static bool ignis__name_there(const char *path)
+static bool ignis__named_file_exists(const char *path)
 {
     struct stat info;
     return lstat(path, &info) == 0;
 }
 
-/*  Gives a file its name, unless another one has it already. */
+/*  Gives a file its name, unless the name is taken. */
 static bool ignis__file_publish(const char *part, const char *path)
 {
     bool made = chmod(part, 0600) == 0 && link(part, path) == 0;
@@ -6053,15 +6074,15 @@ static bool ignis__file_publish(const char *part, const char *path)
     return made;
 }
 
-static bool ignis__fd_has(int fd, int64_t size)
+static bool ignis__fd_size_is(int fd, int64_t size)
 {
     struct stat info;
     return fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_size == (off_t)size;
 }
 
-/*  Reads or writes all of a part. A file that somebody cuts off gives an error here, where a mapping would be
-    the end of the process. */
-static bool ignis__fd_move(int fd, void *data, int64_t size, int64_t offset, bool to_fd)
+/*  Reads or writes a range of a file. A truncated file gives an error here; through a mapping it would kill
+    the process. */
+static bool ignis__fd_transfer(int fd, void *data, int64_t size, int64_t offset, bool to_fd)
 {
     char *at = (char *)data;
     while (size > 0) {
@@ -6080,41 +6101,45 @@ static bool ignis__fd_move(int fd, void *data, int64_t size, int64_t offset, boo
 
 #endif
 
-/* --- records ----------------------------------------------------------------------------------------------------------- */
+/*  >>transport.record - records: the bytes of a handle
+
+    Describes an exported array, and the secret that seals records.
+    Uses: the private folder, SHA-256.
+    Invariants: a record grants nothing: sizes and addresses come from what this process mapped or exported,
+    the sender from the socket.
+    Locks: ignis__own_identity_lock around the identity of this process. */
 
 #define IGNIS__RECORD_MAGIC "IGNIS-TR"
 #define IGNIS__RECORD_VERSION 2
-#define IGNIS__IPC_BLOCK ((int64_t)2 << 20) /* the driver shares nothing smaller */
+#define IGNIS__IPC_BLOCK ((int64_t)2 << 20) /* the smallest memory that the driver shares */
 
-/*  What a handle says. No padding, so that the seal covers every byte. Nothing of it grants anything: sizes
-    and addresses are those of what this process has exported or mapped, and who has sent it is the socket's
-    word. */
+/*  The description of an exported array. It has no padding, so the seal covers every byte. */
 typedef struct ignis__record_of_array {
     char magic[8];
     uint32_t version, kind;
     int32_t dtype, ndim;
     uint32_t pid, pid_namespace;
     int64_t dim[IGNIS_MAX_DIMS];
-    int64_t block_size, offset; /* of the memory that is shared, and of the array in it */
+    int64_t block_size, offset; /* of the shared memory, and of the array in it */
     unsigned char uuid[16];     /* of the exporter's device */
-    uint64_t host;              /* the machine, since it was started */
-    unsigned char process[16];  /* random, of the exporter: numbers of processes are used again */
-    uint64_t serial;            /* of the export, in that process: never used twice */
+    uint64_t host;              /* the machine, since its start */
+    unsigned char process[16];  /* of the exporter, random: process numbers are reused */
+    uint64_t serial;            /* of the export, unique in its process */
     ignis__ipc_handle ipc;      /* of IGNIS_TRANSPORT_IPC */
     char tag[32];               /* of the array */
-    uint64_t name;              /* from here on each handle of an export has its own; 0: descriptors came beside it */
+    uint64_t name;              /* this and the seal differ between handles of one export; 0: with descriptors */
     unsigned char seal[32];
 } ignis__record_of_array;
 
-typedef char ignis__record_has_its_size[sizeof(ignis__record_of_array) == IGNIS_TRANSPORT_RECORD_BYTES ? 1 : -1];
+typedef char ignis__record_size_check[sizeof(ignis__record_of_array) == IGNIS_TRANSPORT_RECORD_BYTES ? 1 : -1];
 
-/*  Two handles of one export say the same. */
-static bool ignis__record_same(const ignis__record_of_array *a, const ignis__record_of_array *b)
+/*  Tells if two handles describe the same export. */
+static bool ignis__record_equal(const ignis__record_of_array *a, const ignis__record_of_array *b)
 {
     return memcmp(a, b, offsetof(ignis__record_of_array, name)) == 0;
 }
 
-/*  The secret of this user, made by whoever needs it first. */
+/*  Reads the secret of this user; the first caller creates it. */
 IGNIS__COLD static bool ignis__transport_secret(const char *call, unsigned char token[IGNIS_TRANSPORT_TOKEN_BYTES])
 {
     char folder[IGNIS__PATH_MAX] = "", path[IGNIS__PATH_MAX + 32];
@@ -6134,7 +6159,7 @@ IGNIS__COLD static bool ignis__transport_secret(const char *call, unsigned char 
             ok = ignis__random_bytes(token, IGNIS_TRANSPORT_TOKEN_BYTES) &&
                  fwrite(token, 1, IGNIS_TRANSPORT_TOKEN_BYTES, file) == IGNIS_TRANSPORT_TOKEN_BYTES;
             if (fclose(file) == 0 && ok)
-                /* if another process was faster, its token is read in the next round */
+                /* if another process was faster, the next round reads its token */
                 (void)ignis__file_publish(part, path);
             else
                 (void)ignis__file_remove(part);
@@ -6142,14 +6167,21 @@ IGNIS__COLD static bool ignis__transport_secret(const char *call, unsigned char 
         ignis__free(part);
     }
     return ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call,
-                             "the token in %s cannot be made or read; set desc.token on both sides", path);
+                             "cannot create or read the token in %s; set desc.token on both sides", path);
 }
 
-/*  What all records of this process begin with. */
-static ignis__record_of_array ignis__self;
-static ignis__mutex ignis__self_lock = IGNIS__MUTEX_INIT;
+/*  The fields that all records of this process share. */
+static ignis__record_of_array ignis__own_identity;
+static ignis__mutex ignis__own_identity_lock = IGNIS__MUTEX_INIT;
 
-/* --- exports: an array that others may have, until the last lease of it ends ----------------------------------------------- */
+/*  >>transport.export - exports: arrays whose handles are in use elsewhere
+
+    Lists handles that are out. A handle ends with its lease, its channel, or its transport.
+    Uses: records, channels, arrays.
+    Invariants: an array counts its handles and cannot be freed or transferred while one is out; a handle
+    holds its array.
+    Locks: ignis__shares.lock guards both lists; it is never held while an array is locked or the driver is
+    called. */
 
 typedef struct ignis__transport {
     ignis__slot slot;
@@ -6157,59 +6189,59 @@ typedef struct ignis__transport {
     ignis__device *src, *dst;
     ignis_channel_method exchange;
     ignis_channel channel;
-    int64_t peer_pid;  /* at the channel's other side; 0: unknown */
-    bool peer_certain; /* that is the kernel's word */
+    int64_t peer_pid;  /* at the peer of the channel; 0: unknown */
+    bool peer_certain; /* known from the kernel */
     unsigned char token[IGNIS__SECRET];
     int64_t timeout_ns;
     uint64_t ready;
-    uint64_t serial; /* of this transport, in this process: its slot is used again */
+    uint64_t serial; /* unique in this process, as slots are reused */
     double bandwidth_gbs, latency_us;
-    /* what was sent to a receive of this process; the slot's lock guards them */
-    struct ignis__waiting *waiting, **waiting_end;
-    char folder[IGNIS__PATH_MAX]; /* of named leases and copies; "": this user's */
+    /* Handles sent to a receive of this process; the slot's lock guards them. */
+    struct ignis__queued_handle *waiting, **waiting_end;
+    char folder[IGNIS__PATH_MAX]; /* of named leases and copies; "": the default folder */
 } ignis__transport;
 
 static ignis__pool ignis__transports =
     IGNIS__POOL(ignis__transport, IGNIS__KIND_TRANSPORT, "transport", IGNIS_DIAG_TRANSPORT_FREED);
 
-/*  A handle that is out: one of its array's exports, which it holds; or a copy under a name. */
+/*  A handle that is out: an export of an array, which it holds, or a copy in a named file. */
 typedef struct ignis__export {
     uint64_t transport; /* serial */
     ignis_channel channel;
-    int64_t peer_pid; /* at its other side; 0: unknown */
+    int64_t peer_pid; /* of the peer; 0: unknown */
     char description[96];
-    ignis__array *array;           /* null: it is a copy */
-    uint64_t turn;                 /* grows with each export; when the array was exported last, by the same transport */
-    ignis__record_of_array record; /* without what each handle of an array has of its own */
-    int watch;  /* hangs up when nobody has the handle, or an import of it, any more; -1: nobody says so */
-    char *path; /* of what lies under a name; null: nothing does */
+    ignis__array *array;           /* NULL: a copy */
+    uint64_t turn;                 /* number of the array's last export by this transport, growing */
+    ignis__record_of_array record; /* without the fields that differ between handles of one array */
+    int watch;                     /* hangs up when all handles and imports are closed; -1: no lease */
+    char *path;                    /* of the named file; NULL: none */
     struct ignis__export *next;
 } ignis__export;
 
-/*  The mapping of an export in this process, which arrays share. */
+/*  The mapping of an export in this process, shared by arrays. */
 typedef struct ignis__import {
-    ignis__record_of_array record; /* the export's */
-    uint64_t transport;            /* serial; what another one says of the same export is not believed here */
+    ignis__record_of_array record; /* of the export */
+    uint64_t transport;            /* serial; a handle of another transport does not share the mapping */
     ignis__device *device;
     int arrays;
-    ignis__mutex lock;      /* taken while it is mapped, by who comes first */
-    bool made;              /* it is mapped */
-    ignis__address address; /* of the memory that is shared */
+    ignis__mutex lock;      /* held while the first user maps it */
+    bool made;              /* the memory is mapped */
+    ignis__address address; /* of the shared memory */
     ignis__vmm_block block; /* of IGNIS_TRANSPORT_VMM, from another process */
-    ignis__array *own;      /* of this process, held: not mapped again */
+    ignis__array *own;      /* of an export of this process: the array itself, held; no mapping */
     int lease;
     struct ignis__import *next;
 } ignis__import;
 
 static struct {
-    ignis__mutex lock; /* never held while an array is locked, or the driver called */
+    ignis__mutex lock; /* never held while an array is locked or the driver is called */
     uint64_t serials, names, transports;
-    uint64_t ending; /* threads that have taken handles off the list which their array still counts */
+    uint64_t ending; /* threads that have unlisted handles which their arrays still count */
     ignis__export *exports;
     ignis__import *imports;
 } ignis__shares = {IGNIS__MUTEX_INIT, 0, 0, 0, 0, NULL, NULL};
 
-/*  One more handle of an array is out. */
+/*  Counts one more handle of an array. */
 static bool ignis__array_add_export(const char *call, ignis__array *array)
 {
     if (!ignis__array_lock(call, array))
@@ -6221,19 +6253,19 @@ static bool ignis__array_add_export(const char *call, ignis__array *array)
     return true;
 }
 
-/*  One less. */
+/*  Counts one handle less. */
 static void ignis__array_remove_export(const char *call, ignis__array *array)
 {
     ignis__mutex_lock(&array->slot.lock);
     array->exports--;
-    if (array->ref_count > 0) /* a caller may have given back references that were not theirs */
+    if (array->ref_count > 0) /* a caller may have dropped references that belong to handles */
         ignis__array_unref(array);
     ignis__array_unlock(array);
     ignis__array_drop(call, array);
 }
 
-/*  The other side of a channel that is still open here has closed it, or died. */
-static bool ignis__channel_gone(ignis_channel handle)
+/*  Tells if the peer of an open channel has closed it or died. */
+static bool ignis__channel_peer_is_gone(ignis_channel handle)
 {
     ignis__channel *channel = (ignis__channel *)ignis__pool_hold(&ignis__channels, handle.id);
     bool gone = channel && !channel->connection->kind->alive(channel->connection);
@@ -6249,24 +6281,24 @@ static void ignis__export_free(ignis__export *entry)
     ignis__free(entry);
 }
 
-/*  Whether a handle ends: those that nobody has any more, or all but copies that are on their way, which
-    arrive without us. It sets *dying where that is only a matter of a process that is being ended. */
-static bool ignis__export_ends(const ignis__export *entry, bool unused, bool *dying)
+/*  Tells if a handle ends. With `unused`, handles that no process uses end; else all do, except copies under
+    way, which arrive without this process. *dying: it ends as soon as an exiting process has ended. */
+static bool ignis__export_is_over(const ignis__export *entry, bool unused, bool *dying)
 {
-    bool taken = entry->path && !ignis__name_there(entry->path), ending;
+    bool taken = entry->path && !ignis__named_file_exists(entry->path), ending;
     if (!unused && (entry->array || !entry->channel.id))
         return true;
-    if (entry->watch >= 0 ? ignis__lease_ended(entry->watch) : taken) {
-        ending = entry->record.kind == IGNIS_TRANSPORT_IPC && entry->peer_pid && ignis__process_ending(entry->peer_pid);
+    if (entry->watch >= 0 ? ignis__lease_is_over(entry->watch) : taken) {
+        ending =
+            entry->record.kind == IGNIS_TRANSPORT_IPC && entry->peer_pid && ignis__process_is_exiting(entry->peer_pid);
         *dying |= ending;
         return !ending;
     }
-    return entry->path && !taken && ignis__channel_gone(entry->channel);
+    return entry->path && !taken && ignis__channel_peer_is_gone(entry->channel);
 }
 
-/*  Ends handles: of one array, or of all (null), by one transport, or by any (0); all of them, or those that
-    nobody uses. Copies that were taken end as well. True: one of them ends as soon as a process has, which is
-    being ended. */
+/*  Ends handles of one array or of all (NULL), by one transport or by any (0); all of them, or unused ones.
+    Copies that were taken end as well. True: one of them ends when an exiting process has ended. */
 static bool ignis__exports_end(const char *call, const ignis__array *array, uint64_t transport, bool unused)
 {
     ignis__export **at, *entry, *ended = NULL;
@@ -6276,7 +6308,7 @@ static bool ignis__exports_end(const char *call, const ignis__array *array, uint
         bool concerned = entry->array
                              ? (!array || entry->array == array) && (!transport || entry->transport == transport)
                              : unused || (!array && entry->transport == transport);
-        if (concerned && ignis__export_ends(entry, unused, &dying)) {
+        if (concerned && ignis__export_is_over(entry, unused, &dying)) {
             *at = entry->next;
             entry->next = ended;
             ended = entry;
@@ -6301,9 +6333,8 @@ static bool ignis__exports_end(const char *call, const ignis__array *array, uint
     return dying;
 }
 
-/*  Afterwards the array counts what is out; another thread may be ending its handles at this moment. A
-    process that gave an array back and then returned from main is still being ended when the exporter hears
-    of the first: waited for, since the system takes a moment for it. */
+/*  Updates the count of an array's handles, which another thread may be ending, too. With `wait`, waits for
+    processes that are exiting: the system takes a moment to close their leases. */
 static void ignis__exports_reap_array(const char *call, ignis__array *array, bool wait)
 {
     int64_t until_ns = ignis__monotonic_ns() + (wait ? 5000000000 : 0);
@@ -6314,8 +6345,7 @@ static void ignis__exports_reap_array(const char *call, ignis__array *array, boo
         ignis__sleep_us(50);
 }
 
-/*  For the message of an array that cannot be freed: how many handles are out, by which transport. The array
-    is locked. */
+/*  Describes for a message how many handles of an array are out, by transport. The array is locked. */
 IGNIS__COLD static void ignis__exports_describe(ignis__string_writer *text, const ignis__array *array)
 {
     const ignis__export *entry, *other;
@@ -6324,7 +6354,7 @@ IGNIS__COLD static void ignis__exports_describe(ignis__string_writer *text, cons
         int count = 1;
         for (other = ignis__shares.exports; other->turn != entry->turn; other = other->next)
             ;
-        if (entry->array != array || other != entry) /* the first of a transport stands for all */
+        if (entry->array != array || other != entry) /* one line for all handles of a transport */
             continue;
         while ((other = other->next) != NULL)
             count += other->turn == entry->turn;
@@ -6334,11 +6364,15 @@ IGNIS__COLD static void ignis__exports_describe(ignis__string_writer *text, cons
     ignis__string_add(text, "; close what was imported, or call ignis_transport_release_handle");
 }
 
-/* --- memory: what the kinds share, and how it is reached ------------------------------------------------------------------- */
+/*  >>transport.memory - memory of the kinds: export, import, access
 
-/*  Waits for all work on an array's memory that Ignis has queued: for events, as the streams may go
-    meanwhile, and not with the lock of the storage, for which another thread may wait whose operation this
-    work waits for. */
+    The functions of the table in select.c, one group a kind.
+    Uses: blocks of vmm, the driver, pinned host memory.
+    Invariants: an export waits for queued work on its array; an import has proven the size of its memory.
+    Locks: none is held while a device or another thread is waited for. */
+
+/*  Waits for all work on an array's memory that Ignis has queued. It waits for events, since streams may end
+    meanwhile. The storage is not locked: another thread may need it for the work. */
 static bool ignis__array_wait(const char *call, ignis__array *array)
 {
     ignis__storage *storage = array->storage;
@@ -6369,7 +6403,7 @@ static bool ignis__array_wait(const char *call, ignis__array *array)
     return ok;
 }
 
-/*  Lets the kernels and copies of one device into ordinary memory of another. Both are open. */
+/*  Enables access of one device to ordinary memory of another. Both are open. */
 static bool ignis__peer_enable(const char *call, ignis__device *from, ignis__device *to)
 {
     ignis__binding binding;
@@ -6415,7 +6449,7 @@ IGNIS_API ignis_array ignis_ipc_array(const ignis_array_desc *desc)
             ignis__cache_trim(call, device, &ignis__caches[ignis__device_ordinal(device)]);
             error = IGNIS__CUDA(cuMemAlloc_v2, (&address, (size_t)size));
         }
-        if (ignis__vmm_check_call(call, device, "cuMemAlloc", error, "taking %s on device %d",
+        if (ignis__vmm_check_call(call, device, "cuMemAlloc", error, "allocating %s on device %d",
                                   ignis__bytes_write(size).text, ignis__device_ordinal(device)))
             result = ignis__vmm_wrap(call, device, address, desc, ignis__ipc_array_release, device);
         if (address && !result.id)
@@ -6425,12 +6459,12 @@ IGNIS_API ignis_array ignis_ipc_array(const ignis_array_desc *desc)
     return result;
 }
 
-/*  What an export finds out about an array's memory. The device is entered. */
+/*  Facts that an export finds about an array's memory. The device is entered. */
 typedef struct ignis__export_facts {
     int64_t block_size, offset;
     ignis__ipc_handle ipc;
     ignis_vmm_handle memory;
-    const char *path; /* for a copy under a name; null: it goes to `memory` */
+    const char *path; /* for a copy in a named file; NULL: a copy in `memory` */
 } ignis__export_facts;
 
 static bool ignis__vmm_export_memory(const char *call, ignis__array *array, ignis__export_facts *facts)
@@ -6441,10 +6475,10 @@ static bool ignis__vmm_export_memory(const char *call, ignis__array *array, igni
         return false;
     facts->block_size = memory->size;
     if (!ok)
-        ignis__fail(IGNIS_DIAG_NOT_SHAREABLE, call, "the memory of array #%llu was made with IGNIS_VMM_HANDLE_NONE",
+        ignis__fail(IGNIS_DIAG_NOT_SHAREABLE, call, "the memory of array #%llu was created with IGNIS_VMM_HANDLE_NONE",
                     (unsigned long long)array->id);
     ok = ok && ignis__physical_export(call, memory, &facts->memory);
-    ignis__physical_drop(call, memory); /* the handle that was given out keeps it */
+    ignis__physical_drop(call, memory); /* the exported handle keeps it */
     return ok;
 }
 
@@ -6458,21 +6492,20 @@ static bool ignis__ipc_export_memory(const char *call, ignis__array *array, igni
         (base % (uint64_t)IGNIS__IPC_BLOCK != 0 || facts->block_size % IGNIS__IPC_BLOCK != 0))
         return ignis__fail_false(
             IGNIS_DIAG_NOT_SHAREABLE, call,
-            "%s lies in an allocation of %lld bytes, which shares a 2 MiB block of the driver's with "
-            "others that would be "
-            "exposed; make it with ignis_ipc_array",
+            "%s is in an allocation of %lld bytes; the driver would expose the other memory of its 2 MiB block; "
+            "create it with ignis_ipc_array",
             ignis__array_label(array).text, (long long)facts->block_size);
     error = IGNIS__CUDA(cuIpcGetMemHandle, (&facts->ipc, base));
     if (error != 0)
         ignis__fail_because(IGNIS_DIAG_NOT_SHAREABLE, call, error, ignis__cuda_name(error), NULL,
-                            "%s does not lie in memory of cuMemAlloc: cuIpcGetMemHandle gives %s (%d); make it with "
+                            "%s is not in memory of cuMemAlloc: cuIpcGetMemHandle returned %s (%d); create it with "
                             "ignis_ipc_array",
                             ignis__array_label(array).text, ignis__cuda_name(error), error);
     facts->offset = (int64_t)(address - base);
     return error == 0;
 }
 
-/*  In one process any memory will do. */
+/*  Exports any memory: peer copies stay within one process. */
 static bool ignis__peer_export_memory(const char *call, ignis__array *array, ignis__export_facts *facts)
 {
     ignis__work work;
@@ -6487,8 +6520,8 @@ static bool ignis__peer_export_memory(const char *call, ignis__array *array, ign
     return ok;
 }
 
-/*  Copies from and to other processes go through pieces of memory that are pinned once. A copy has its piece
-    for itself, as it may wait for work that waits for another copy. */
+/*  Copies between processes go through pinned chunks. A copy has a chunk of its own, since it may wait for
+    work that waits for another copy. */
 #define IGNIS__STAGING_BYTES ((int64_t)4 << 20)
 
 /*  Copies between an array and a file of its size, in memory or in the private folder. */
@@ -6506,17 +6539,16 @@ static bool ignis__host_copy(const char *call, ignis__array *array, int fd, bool
     for (done = 0; ok && done < size; done += part) {
         part = size - done < IGNIS__STAGING_BYTES ? size - done : IGNIS__STAGING_BYTES;
         if (to_device)
-            ok = (moved = ignis__fd_move(fd, piece->memory, part, done, false)) &&
+            ok = (moved = ignis__fd_transfer(fd, piece->memory, part, done, false)) &&
                  ignis__copy_from_host(&work, address + (uint64_t)done, piece->memory, part);
         else
             ok = ignis__copy_to_host(&work, piece->memory, address + (uint64_t)done, part) &&
-                 (moved = ignis__fd_move(fd, piece->memory, part, done, true));
+                 (moved = ignis__fd_transfer(fd, piece->memory, part, done, true));
     }
     if (!moved)
-        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "%lld bytes of shared host memory end early, or cannot be %s: %s",
+        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "%lld bytes of shared host memory are incomplete or cannot be %s: %s",
                     (long long)size, to_device ? "read" : "written", strerror(errno));
-    /* a copy that has failed may still be under way: better lose the memory than let it write into the next
-       one */
+    /* A failed copy may still be running: leak the chunk rather than let it write into the next one. */
     if (piece && (ok || !moved || ignis__device_finish(work.device) == 0))
         ignis__pinned_chunk_keep(work.device, piece);
     else
@@ -6531,9 +6563,10 @@ static bool ignis__host_export_memory(const char *call, ignis__array *array, ign
     int fd;
     bool ok;
     facts->block_size = size ? size : 1;
-    fd = facts->path ? ignis__name_make(facts->path, facts->block_size) : ignis__shared_make((size_t)facts->block_size);
+    fd = facts->path ? ignis__named_file_create(facts->path, facts->block_size)
+                     : ignis__shared_make((size_t)facts->block_size);
     if (fd < 0)
-        return ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call, "%lld bytes of host memory cannot be shared: %s",
+        return ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call, "cannot share %lld bytes of host memory: %s",
                                  (long long)size, strerror(errno));
     ok = ignis__host_copy(call, array, fd, false);
     if (ok && !facts->path) {
@@ -6546,8 +6579,8 @@ static bool ignis__host_export_memory(const char *call, ignis__array *array, ign
     return ok;
 }
 
-/*  The import's memory, which lies on the device `home` of another process; its size is proven, the address
-    noted. The device is entered. */
+/*  Maps memory of another process from device `home`; its size is proven, its address kept. The device is
+    entered. */
 static bool ignis__vmm_import_memory(const char *call, ignis__import *mapped, const ignis__device *home,
                                      const ignis_vmm_handle *memory)
 {
@@ -6559,7 +6592,7 @@ static bool ignis__vmm_import_memory(const char *call, ignis__import *mapped, co
         mapped->address = mapped->block.address;
         return true;
     }
-    ignis__fail(IGNIS_DIAG_TRANSPORT_MISMATCH, call, "the memory lies on device %d, the handle says on device %d",
+    ignis__fail(IGNIS_DIAG_TRANSPORT_MISMATCH, call, "the memory is on device %d, the handle says device %d",
                 ignis__device_ordinal(lies), ignis__device_ordinal(home));
     ignis__vmm_block_destroy(call, &mapped->block);
     return false;
@@ -6576,12 +6609,12 @@ static bool ignis__ipc_import_memory(const char *call, ignis__import *mapped, co
                           "opening %s of process %u", ignis__bytes_write(record->block_size).text, record->pid))
         return false;
     if (!IGNIS__VMM_FAILED(call, mapped->device, cuMemGetAddressRange_v2, (&base, &size, address),
-                           "asking how large it is")) {
+                           "reading its size")) {
         if (base == address && (int64_t)size >= record->block_size) {
             mapped->address = address;
             return true;
         }
-        ignis__fail(IGNIS_DIAG_TRANSPORT_MISMATCH, call, "the handle is of %lld bytes, the memory has %lld",
+        ignis__fail(IGNIS_DIAG_TRANSPORT_MISMATCH, call, "the handle says %lld bytes, the memory has %lld",
                     (long long)record->block_size, (long long)size);
     }
     (void)IGNIS__CUDA(cuIpcCloseMemHandle, (address));
@@ -6602,7 +6635,7 @@ static void ignis__ipc_unmap_memory(const char *call, ignis__import *mapped)
     ignis__device_leave(&binding);
 }
 
-/*  Lets a device, which is entered, into memory of this process. */
+/*  Gives an entered device access to memory of this process. */
 static bool ignis__vmm_grant_access(const char *call, ignis__array *array, ignis__device *device)
 {
     ignis_vmm_access_desc access = ignis_vmm_access_of(device->handle, true);
@@ -6616,7 +6649,7 @@ static bool ignis__vmm_grant_access(const char *call, ignis__array *array, ignis
     if (!memory)
         return false;
     ok = !IGNIS__VMM_FAILED(call, device, cuMemSetAccess, (at - (uint64_t)offset, (size_t)memory->size, &access, 1),
-                            "letting device %d into %s", ignis__device_ordinal(device),
+                            "giving device %d access to %s", ignis__device_ordinal(device),
                             ignis__bytes_write(memory->size).text);
     ignis__physical_drop(call, memory);
     return ok;
@@ -6627,7 +6660,12 @@ static bool ignis__peer_grant_access(const char *call, ignis__array *array, igni
     return ignis__peer_enable(call, device, array->storage->device);
 }
 
-/* --- which kinds there are ------------------------------------------------------------------------------------------------- */
+/*  >>transport.select - kinds of transports: the table, which is available, which is best
+
+    Tells what connects two devices, and why not.
+    Uses: the memory functions, vmm.
+    Invariants: VMM counts as available after a test write and read, since drivers claim more than they can.
+    Locks: none. */
 
 static bool ignis__attribute(ignis__device *device, int attribute)
 {
@@ -6645,8 +6683,8 @@ static bool ignis__peer_available(ignis__device *src, ignis__device *dst, ignis_
     return false;
 }
 
-/*  Memory of src, exported, imported for dst, written there and read here: what drivers say they can do is
-    not always so. */
+/*  Writes into exported memory of src, imported for dst, and reads it back: drivers claim more than they
+    can. */
 static bool ignis__vmm_probe_words(const char *call, const ignis__vmm_block *there, const ignis__vmm_block *here)
 {
     static const uint32_t sent[4] = {0x1615D0F5u, 0x00C0FFEEu, 0xA5A5A5A5u, 0x01234567u};
@@ -6664,7 +6702,7 @@ static bool ignis__vmm_probe_words(const char *call, const ignis__vmm_block *the
     ignis__work_end(&work);
     if (ok && memcmp(sent, got, sizeof sent) != 0)
         return ignis__fail_false(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call,
-                                 "what device %d has written, device %d does not see",
+                                 "device %d does not see what device %d has written",
                                  ignis__device_ordinal(there->device), ignis__device_ordinal(here->device));
     return ok;
 }
@@ -6682,7 +6720,7 @@ IGNIS__COLD static bool ignis__vmm_probe(const char *call, ignis__device *src, i
         ignis__vmm_handle_close(&handle);
         if (ok) {
             ok = ignis__vmm_probe_words(call, &made, &seen) && ignis__vmm_probe_words(call, &seen, &made);
-            if (!ok) /* a copy may be under way */
+            if (!ok) /* a copy may be running */
                 (void)ignis__devices_wait(call, (uint64_t)1 << (src - ignis__devices) | (uint64_t)1
                                                                                             << (dst - ignis__devices));
             ignis__vmm_block_destroy(call, &seen);
@@ -6692,31 +6730,31 @@ IGNIS__COLD static bool ignis__vmm_probe(const char *call, ignis__device *src, i
     return ok;
 }
 
-static uint64_t ignis__vmm_proven[IGNIS_MAX_DEVICES][IGNIS_MAX_DEVICES]; /* in which setup */
+static uint64_t ignis__vmm_pair_tested[IGNIS_MAX_DEVICES][IGNIS_MAX_DEVICES]; /* the setup in which a pair was tested */
 
 static bool ignis__vmm_available(ignis__device *src, ignis__device *dst, ignis__string_writer *why)
 {
     static const char call[] = "ignis_transport_available";
-    uint64_t *is_authenticated = &ignis__vmm_proven[src - ignis__devices][dst - ignis__devices];
+    uint64_t *is_authenticated = &ignis__vmm_pair_tested[src - ignis__devices][dst - ignis__devices];
     ignis__record before = ignis__this_thread.record;
     bool ok;
     if (ignis__atomic_load(is_authenticated) == ignis__global.setups)
         return true;
     if (!ignis__attribute(src, IGNIS__CU_ATTRIBUTE_VMM) || !ignis__attribute(dst, IGNIS__CU_ATTRIBUTE_VMM) ||
         !ignis__attribute(src, IGNIS__CU_ATTRIBUTE_VMM_SYSTEM)) {
-        ignis__string_add(why, "device %d or %d makes no memory that can be shared", ignis__device_ordinal(src),
-                          ignis__device_ordinal(dst));
+        ignis__string_add(why, "device %d or %d cannot create memory that other processes can map",
+                          ignis__device_ordinal(src), ignis__device_ordinal(dst));
         return false;
     }
     if (!ignis__peer_available(src, dst, why))
         return false;
-    /* a probe that fails is an answer, not the thread's failure */
+    /* a failed probe is an answer, not a failure of the thread */
     memset(&ignis__this_thread.record, 0, sizeof before);
     ok = !ignis__capture_refuses(call) && ignis__vmm_probe(call, src, dst);
     if (ok)
         ignis__atomic_store(is_authenticated, ignis__global.setups);
     else
-        ignis__string_add(why, "a write and read through it failed: %s", ignis_status_message());
+        ignis__string_add(why, "a test write and read failed: %s", ignis_status_message());
     ignis__record_drop(&ignis__this_thread);
     ignis__this_thread.record = before;
     return ok;
@@ -6733,15 +6771,15 @@ static bool ignis__peer_start(const char *call, ignis__device *src, ignis__devic
     return ignis__peer_enable(call, dst, src) && ignis__peer_enable(call, src, dst);
 }
 
-/*  One row a kind; a null function has nothing to do. Estimates are for what nobody has measured: those of
-    IPC are what the handles cost, not what NVLink brings. */
+/*  A kind of transport; NULL functions have nothing to do. The figures are estimates; for IPC the cost of
+    handles limits them, not NVLink. */
 typedef struct ignis__transport_ops {
-    const char *name, *word; /* shown; in the environment */
-    bool zero_copy;          /* an import is the exporter's memory: there is nothing to copy, and a lease on it */
-    bool across;             /* between processes */
-    bool copies;             /* receive copies */
+    const char *name, *word; /* for messages; in the environment */
+    bool zero_copy;          /* an import is the exporter's memory, with a lease and without copies */
+    bool across;             /* works between processes */
+    bool copies;             /* a receive copies */
     bool descriptor;         /* its memory is a descriptor */
-    bool named;              /* what it needs beside the record can lie under a name */
+    bool named;              /* a named file can replace its descriptors */
     double bandwidth_gbs, latency_us;
     bool (*available)(ignis__device *src, ignis__device *dst, ignis__string_writer *why);
     bool (*start)(const char *call, ignis__device *src, ignis__device *dst);
@@ -6752,30 +6790,28 @@ typedef struct ignis__transport_ops {
     bool (*grant_access)(const char *call, ignis__array *array, ignis__device *device);
 } ignis__transport_ops;
 
-/* clang-format off */
 static const ignis__transport_ops ignis__transport_kinds[IGNIS_TRANSPORT_KIND_COUNT] = {
     /*               zero_copy across copies descriptor named */
-    {"", "",         false, false, false, false, false,   0,  0, NULL, NULL, NULL, NULL, NULL, NULL},
-    {"VMM", "vmm",   true,  true,  false, true,  false, 300,  5, ignis__vmm_available, NULL, ignis__vmm_export_memory, ignis__vmm_import_memory,
-     ignis__vmm_unmap_memory, ignis__vmm_grant_access},
-    {"peer", "peer", true,  false, true,  false, true,  300, 10, ignis__peer_available, ignis__peer_start, ignis__peer_export_memory,
-     NULL, NULL, ignis__peer_grant_access},
-    {"IPC", "ipc",   true,  true,  false, false, true,   25, 10, ignis__peer_available, NULL, ignis__ipc_export_memory, ignis__ipc_import_memory,
-     ignis__ipc_unmap_memory, ignis__peer_grant_access},
-    {"host", "host", false, true,  true,  true,  true,   10, 50, ignis__host_available, NULL, ignis__host_export_memory, NULL, NULL, NULL},
+    {"", "", false, false, false, false, false, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL},
+    {"VMM", "vmm", true, true, false, true, false, 300, 5, ignis__vmm_available, NULL, ignis__vmm_export_memory,
+     ignis__vmm_import_memory, ignis__vmm_unmap_memory, ignis__vmm_grant_access},
+    {"peer", "peer", true, false, true, false, true, 300, 10, ignis__peer_available, ignis__peer_start,
+     ignis__peer_export_memory, NULL, NULL, ignis__peer_grant_access},
+    {"IPC", "ipc", true, true, false, false, true, 25, 10, ignis__peer_available, NULL, ignis__ipc_export_memory,
+     ignis__ipc_import_memory, ignis__ipc_unmap_memory, ignis__peer_grant_access},
+    {"host", "host", false, true, true, true, true, 10, 50, ignis__host_available, NULL, ignis__host_export_memory,
+     NULL, NULL, NULL},
 };
-/* clang-format on */
 
 static bool ignis__transport_kind_valid(const char *call, ignis_transport_kind kind)
 {
     if (kind > IGNIS_TRANSPORT_AUTO && kind < IGNIS_TRANSPORT_KIND_COUNT)
         return true;
-    return ignis__fail_false(IGNIS_DIAG_BAD_ENUM, call,
-                             "there is no transport %d; IGNIS_TRANSPORT_VMM to _HOST are %d to %d", (int)kind,
-                             (int)IGNIS_TRANSPORT_VMM, (int)IGNIS_TRANSPORT_HOST);
+    return ignis__fail_false(IGNIS_DIAG_BAD_ENUM, call, "kind is %d; expected IGNIS_TRANSPORT_VMM to _HOST, %d to %d",
+                             (int)kind, (int)IGNIS_TRANSPORT_VMM, (int)IGNIS_TRANSPORT_HOST);
 }
 
-/*  Both devices, opened. */
+/*  Opens both devices. */
 static bool ignis__transport_devices(const char *call, int src, int dst, ignis__device **devices)
 {
     devices[0] = ignis__device_get(call, src);
@@ -6795,8 +6831,8 @@ IGNIS_API bool ignis_transport_available(ignis_transport_kind kind, int src, int
            ignis__transport_kinds[kind].available(devices[0], devices[1], &why);
 }
 
-/*  The kind that the environment asks for; AUTO: it asks for none. */
-static bool ignis__transport_wanted(const char *call, ignis_transport_kind *kind)
+/*  Reads the kind that the environment names; AUTO if it names none. */
+static bool ignis__transport_read_environment(const char *call, ignis_transport_kind *kind)
 {
     const char *word = ignis__env("IGNIS_TRANSPORT");
     int i;
@@ -6808,11 +6844,11 @@ static bool ignis__transport_wanted(const char *call, ignis_transport_kind *kind
             *kind = (ignis_transport_kind)i;
     if (*kind != IGNIS_TRANSPORT_AUTO)
         return true;
-    return ignis__fail_false(IGNIS_DIAG_BAD_ENUM, call,
-                             "IGNIS_TRANSPORT is \"%.40s\"; it should be vmm, peer, ipc or host", word);
+    return ignis__fail_false(IGNIS_DIAG_BAD_ENUM, call, "IGNIS_TRANSPORT is \"%.40s\"; expected vmm, peer, ipc or host",
+                             word);
 }
 
-/*  descriptors: those can travel, too. */
+/*  Chooses the first available kind. descriptors: the channel carries them. */
 static bool ignis__transport_choose(const char *call, ignis__device *const *devices, bool same_process,
                                     bool descriptors, ignis_transport_choice *choice)
 {
@@ -6822,25 +6858,25 @@ static bool ignis__transport_choose(const char *call, ignis__device *const *devi
     int i;
     memset(choice, 0, sizeof *choice);
     ignis__string_begin(&text, choice->reason, sizeof choice->reason);
-    if (!ignis__transport_wanted(call, &wanted))
+    if (!ignis__transport_read_environment(call, &wanted))
         return false;
     for (i = 0; i < (wanted ? 1 : IGNIS__COUNT(order)); i++) {
         ignis_transport_kind kind = wanted ? wanted : order[i];
         const ignis__transport_ops *ops = &ignis__transport_kinds[kind];
-        ignis__string_add(&text, "%s%s: ", i ? "; " : wanted ? "asked for by IGNIS_TRANSPORT: " : "", ops->name);
+        ignis__string_add(&text, "%s%s: ", i ? "; " : wanted ? "named by IGNIS_TRANSPORT: " : "", ops->name);
         if (!same_process && !ops->across) {
-            ignis__string_add(&text, "stays within one process");
+            ignis__string_add(&text, "works within one process only");
         } else if (!descriptors && !ops->named) {
             ignis__string_add(&text, "its descriptors need IGNIS_CHANNEL_SOCKET");
         } else if (ops->available(devices[0], devices[1], &text)) {
-            ignis__string_add(&text,
-                              kind == IGNIS_TRANSPORT_VMM ? "a write and a read through it went well" : "available");
+            ignis__string_add(&text, kind == IGNIS_TRANSPORT_VMM ? "a test write and read succeeded" : "available");
             choice->kind = kind;
             return true;
         }
     }
-    return ignis__fail_false(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call, "nothing connects device %d with device %d: %s",
-                             ignis__device_ordinal(devices[0]), ignis__device_ordinal(devices[1]), choice->reason);
+    return ignis__fail_false(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call,
+                             "no transport connects device %d with device %d: %s", ignis__device_ordinal(devices[0]),
+                             ignis__device_ordinal(devices[1]), choice->reason);
 }
 
 IGNIS_API ignis_status ignis_transport_select(int src, int dst, bool same_process, ignis_transport_choice *choice)
@@ -6854,13 +6890,18 @@ IGNIS_API ignis_status ignis_transport_select(int src, int dst, bool same_proces
                : ignis__failed();
 }
 
-/* --- transports ------------------------------------------------------------------------------------------------------------ */
+/*  >>transport - transports: creating, initializing, ending
 
-/*  A handle that a receive of this process will find. */
-typedef struct ignis__waiting {
+    The pool of transports and its public functions.
+    Uses: exports, kinds, channels.
+    Invariants: ending a transport ends its exports and frees its imported arrays.
+    Locks: the slot; ignis__shares.lock. */
+
+/*  A handle that waits for a receive of this process. */
+typedef struct ignis__queued_handle {
     ignis_transport_handle handle;
-    struct ignis__waiting *next;
-} ignis__waiting;
+    struct ignis__queued_handle *next;
+} ignis__queued_handle;
 
 static void ignis__handle_close(ignis_transport_handle *handle)
 {
@@ -6875,10 +6916,10 @@ static ignis__transport *ignis__transport_hold(const char *call, ignis_transport
     return (ignis__transport *)ignis__handle_hold(call, &ignis__transports, handle.id);
 }
 
-/*  The next one that waits for a receive, which becomes the caller's. */
-static bool ignis__waiting_take(ignis__transport *transport, ignis_transport_handle *handle)
+/*  Takes the next waiting handle for the caller. */
+static bool ignis__queued_handle_take(ignis__transport *transport, ignis_transport_handle *handle)
 {
-    ignis__waiting *first;
+    ignis__queued_handle *first;
     ignis__mutex_lock(&transport->slot.lock);
     first = transport->waiting;
     if (first) {
@@ -6892,10 +6933,10 @@ static bool ignis__waiting_take(ignis__transport *transport, ignis_transport_han
     return first != NULL;
 }
 
-static void ignis__waiting_close(ignis__transport *transport)
+static void ignis__queued_handles_close(ignis__transport *transport)
 {
     ignis_transport_handle handle;
-    while (ignis__waiting_take(transport, &handle))
+    while (ignis__queued_handle_take(transport, &handle))
         ignis__handle_close(&handle);
 }
 
@@ -6903,11 +6944,11 @@ static void ignis__transport_drop(ignis__transport *transport)
 {
     if (!ignis__pool_drop(transport))
         return;
-    ignis__waiting_close(transport);
+    ignis__queued_handles_close(transport);
     ignis__pool_recycle(&ignis__transports, transport);
 }
 
-/*  A transport that was initialized. */
+/*  Holds a transport that was initialized. */
 static ignis__transport *ignis__transport_hold_ready(const char *call, ignis_transport handle)
 {
     ignis__transport *transport = ignis__transport_hold(call, handle);
@@ -6919,7 +6960,7 @@ static ignis__transport *ignis__transport_hold_ready(const char *call, ignis_tra
     return NULL;
 }
 
-IGNIS__ONE_COPY static ignis_status ignis__transport_done(ignis__transport *transport, bool ok)
+IGNIS__ONE_COPY static ignis_status ignis__transport_end_call(ignis__transport *transport, bool ok)
 {
     ignis__transport_drop(transport);
     return ok ? IGNIS_OK : ignis__failed();
@@ -6930,8 +6971,8 @@ static const ignis__transport_ops *ignis__transport_ops_of(const ignis__transpor
     return &ignis__transport_kinds[transport->kind];
 }
 
-/*  Descriptors travel with what is sent; else what a handle needs lies under a name. */
-static bool ignis__exchange_carries(const ignis__transport *transport)
+/*  Tells if the exchange method carries descriptors; else handles have named files. */
+static bool ignis__transport_carries_descriptors(const ignis__transport *transport)
 {
     return ignis__connection_kinds[transport->exchange]->descriptors;
 }
@@ -6955,7 +6996,7 @@ static void ignis__import_free(const char *call, ignis__import *mapped)
     ignis__free(mapped);
 }
 
-/*  An import less; the last of a mapping gives it back, and lets the exporter know. */
+/*  Drops an import. The last one of a mapping unmaps it and tells the exporter. */
 static void ignis__import_drop(const char *call, ignis__import *mapped)
 {
     ignis__import **at;
@@ -6972,27 +7013,27 @@ static void ignis__import_drop(const char *call, ignis__import *mapped)
         ignis__import_free(call, mapped);
 }
 
-static void ignis__imported_release(void *ptr, void *data)
+static void ignis__import_release(void *ptr, void *data)
 {
     (void)ptr;
     ignis__import_drop("ignis_array_free", (ignis__import *)data);
 }
 
-/*  Whether an array, no view, is one that a transport has imported. */
-static bool ignis__imported_by(const ignis__array *array, uint64_t transport)
+/*  Tells if a transport has imported this array (not a view). */
+static bool ignis__array_imported_by(const ignis__array *array, uint64_t transport)
 {
     const ignis__storage *storage = array->storage;
-    return storage->release_fn == ignis__imported_release && !array->view &&
+    return storage->release_fn == ignis__import_release && !array->view &&
            ((const ignis__import *)storage->release_data)->transport == transport;
 }
 
-/*  Frees the arrays that a transport has imported, as their owners; those that are referenced stay. */
-static void ignis__imported_end(const char *call, uint64_t transport)
+/*  Frees the arrays that a transport has imported, as their owner; referenced ones stay. */
+static void ignis__imports_free(const char *call, uint64_t transport)
 {
     ignis__array *array;
     uint64_t index = 0;
     while ((array = (ignis__array *)ignis__pool_next(&ignis__arrays, &index)) != NULL) {
-        if (ignis__imported_by(array, transport)) {
+        if (ignis__array_imported_by(array, transport)) {
             ignis__mutex_lock(&array->slot.lock);
             if (ignis__pool_live(array) && array->ref_count == 0)
                 ignis__array_kill(array);
@@ -7006,9 +7047,9 @@ IGNIS__COLD static bool ignis__transport_end(const char *call, ignis__transport 
 {
     if (!ignis__handle_kill(transport))
         return false;
-    ignis__waiting_close(transport);
+    ignis__queued_handles_close(transport);
     (void)ignis__exports_end(call, NULL, transport->serial, false);
-    ignis__imported_end(call, transport->serial);
+    ignis__imports_free(call, transport->serial);
     return true;
 }
 
@@ -7025,18 +7066,18 @@ IGNIS__COLD static void ignis__transports_close(const char *call)
     }
     (void)ignis__exports_end(call, NULL, 0, false); /* of arrays that were shared without a transport */
     (void)ignis__exports_end(call, NULL, 0, true);
-    while ((entry = ignis__shares.exports) != NULL) { /* copies that are still on their way */
+    while ((entry = ignis__shares.exports) != NULL) { /* copies that were not taken yet */
         ignis__shares.exports = entry->next;
         ignis__export_free(entry);
     }
 }
 
-/*  Before the first handle. What arrays ask is set once, before any of them counts an export. */
-static bool ignis__transports_use(const char *call)
+/*  Prepares this process for handles. Hooks of arrays are set once, before any export is counted. */
+static bool ignis__transports_prepare(const char *call)
 {
-    ignis__record_of_array *self = &ignis__self;
+    ignis__record_of_array *self = &ignis__own_identity;
     bool known;
-    ignis__mutex_lock(&ignis__self_lock);
+    ignis__mutex_lock(&ignis__own_identity_lock);
     known = self->version != 0 || ignis__random_bytes(self->process, sizeof self->process);
     if (known && !self->version) {
         memcpy(self->magic, IGNIS__RECORD_MAGIC, sizeof self->magic);
@@ -7047,15 +7088,15 @@ static bool ignis__transports_use(const char *call)
         ignis__export_holders = ignis__exports_describe;
         ignis__exports_reap = ignis__exports_reap_array;
     }
-    ignis__mutex_unlock(&ignis__self_lock);
+    ignis__mutex_unlock(&ignis__own_identity_lock);
     ignis__section_use(IGNIS__SECTION_TRANSPORT, ignis__transports_close);
     if (!known)
-        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "the system has no random bytes for a name of this process");
+        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "the system returned no random bytes");
     return known;
 }
 
-/*  Fills what a channel says about a transport that uses it. */
-static bool ignis__transport_channel(const char *call, ignis__transport *transport, ignis_channel handle)
+/*  Reads what a transport needs of its channel. */
+static bool ignis__transport_read_channel(const char *call, ignis__transport *transport, ignis_channel handle)
 {
     ignis__channel *channel = ignis__channel_hold_as(call, handle, false);
     const char *slash;
@@ -7073,8 +7114,8 @@ static bool ignis__transport_channel(const char *call, ignis__transport *transpo
     return true;
 }
 
-/*  Checks a desc, and fills from it what needs no room of a transport yet. */
-static bool ignis__transport_desc(const char *call, const ignis_transport_desc *desc, ignis__transport *out)
+/*  Checks a description and fills a transport from it. */
+static bool ignis__transport_read_desc(const char *call, const ignis_transport_desc *desc, ignis__transport *out)
 {
     ignis_transport_choice choice;
     ignis__device *devices[2];
@@ -7085,10 +7126,10 @@ static bool ignis__transport_desc(const char *call, const ignis_transport_desc *
         return false;
     if ((unsigned)desc->exchange >= IGNIS_CHANNEL_METHOD_COUNT)
         return ignis__fail_false(IGNIS_DIAG_BAD_ENUM, call,
-                                 "there is no exchange method %d; IGNIS_CHANNEL_SOCKET to _SHM are 1 to 3",
+                                 "desc.exchange is %d; expected IGNIS_CHANNEL_SOCKET to _SHM, 1 to 3",
                                  (int)desc->exchange);
     if (!(desc->timeout_s >= 0) || desc->timeout_s > 1e6)
-        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "desc.timeout_s is %g, it should be from 0 to 1e6",
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "desc.timeout_s is %g; expected 0 to 1e6",
                                  desc->timeout_s);
     if (!ignis__transport_devices(call, ignis__desc_device(desc->src_device), ignis__desc_device(desc->dst_device),
                                   devices))
@@ -7098,15 +7139,15 @@ static bool ignis__transport_desc(const char *call, const ignis_transport_desc *
     out->timeout_ns = (int64_t)((desc->timeout_s > 0 ? desc->timeout_s : 30) * 1e9);
     out->exchange = desc->exchange ? desc->exchange : IGNIS__EXCHANGE_SYSTEM;
     if (!ignis__connection_kinds[out->exchange])
-        return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call, "there are no channels by %s on this system",
+        return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call, "channels by %s are not supported on this system",
                                  ignis__method_names[out->exchange]);
-    if (desc->channel.id && !ignis__transport_channel(call, out, desc->channel))
+    if (desc->channel.id && !ignis__transport_read_channel(call, out, desc->channel))
         return false;
     choice.kind = desc->kind;
     ignis__string_begin(&why, reason, sizeof reason);
     if (desc->kind == IGNIS_TRANSPORT_AUTO) {
         bool alone = desc->channel.id == 0;
-        if (!ignis__transport_choose(call, devices, alone, alone || ignis__exchange_carries(out), &choice))
+        if (!ignis__transport_choose(call, devices, alone, alone || ignis__transport_carries_descriptors(out), &choice))
             return false;
     } else if (!ignis__transport_kinds[desc->kind].available(devices[0], devices[1], &why)) {
         return ignis__fail_false(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call, "%s is not available: %s",
@@ -7124,7 +7165,7 @@ IGNIS_API IGNIS__COLD ignis_transport ignis_transport_create(const ignis_transpo
     ignis_transport result = IGNIS__ZERO;
     ignis__transport *transport, fresh;
     if (!ignis__collective_enter(call) || !ignis__check_not_null(call, "desc", desc) ||
-        !ignis__transport_desc(call, desc, &fresh) || !ignis__transports_use(call) ||
+        !ignis__transport_read_desc(call, desc, &fresh) || !ignis__transports_prepare(call) ||
         (transport = (ignis__transport *)ignis__pool_take(call, &ignis__transports)) == NULL)
         return result;
     memcpy((char *)transport + sizeof fresh.slot, (const char *)&fresh + sizeof fresh.slot,
@@ -7148,7 +7189,7 @@ IGNIS_API ignis_status ignis_transport_destroy(ignis_transport handle)
         return ignis__failed();
     live = ignis__transport_end(call, transport) ||
            ignis__fail_false(IGNIS_DIAG_TRANSPORT_FREED, call, "the transport was destroyed");
-    return ignis__ended(failures, ignis__transport_done(transport, live) == IGNIS_OK);
+    return ignis__ended(failures, ignis__transport_end_call(transport, live) == IGNIS_OK);
 }
 
 IGNIS_API ignis_status ignis_transport_initialize(ignis_transport handle)
@@ -7163,7 +7204,7 @@ IGNIS_API ignis_status ignis_transport_initialize(ignis_transport handle)
     ok = !ops->start || ignis__atomic_load(&transport->ready) != 0 || ops->start(call, transport->src, transport->dst);
     if (ok)
         ignis__atomic_store(&transport->ready, 1);
-    return ignis__transport_done(transport, ok);
+    return ignis__transport_end_call(transport, ok);
 }
 
 IGNIS_API bool ignis_transport_ready(ignis_transport handle)
@@ -7187,7 +7228,7 @@ IGNIS_API ignis_status ignis_transport_query(ignis_transport handle, ignis_trans
     if (!transport)
         return ignis__failed();
     if (!ignis__check_not_null(call, "info", info))
-        return ignis__transport_done(transport, false);
+        return ignis__transport_end_call(transport, false);
     (void)ignis__exports_end(call, NULL, transport->serial, true);
     ops = ignis__transport_ops_of(transport);
     memset(info, 0, sizeof *info);
@@ -7212,7 +7253,7 @@ IGNIS_API ignis_status ignis_transport_query(ignis_transport handle, ignis_trans
         info->mappings += mapped->transport == transport->serial;
     }
     ignis__mutex_unlock(&ignis__shares.lock);
-    return ignis__transport_done(transport, true);
+    return ignis__transport_end_call(transport, true);
 }
 
 IGNIS_API int ignis_transport_to_string(ignis_transport handle, char *out, size_t capacity)
@@ -7229,12 +7270,17 @@ IGNIS_API int ignis_transport_to_string(ignis_transport handle, char *out, size_
     return (int)text.length;
 }
 
-/* --- handles --------------------------------------------------------------------------------------------------------------- */
+/*  >>transport.handle - handles: exporting an array
+
+    Fills, seals and completes handles; the public functions of exporters.
+    Uses: exports, records, the memory functions of the kinds.
+    Invariants: every handle that is out is listed as an export, counted by its array.
+    Locks: the slot of the transport; ignis__shares.lock through exports. */
 
 static void ignis__record_fill(const ignis__transport *transport, const ignis__array *array,
                                const ignis__export_facts *facts, uint64_t name, ignis__record_of_array *record)
 {
-    *record = ignis__self;
+    *record = ignis__own_identity;
     record->name = name;
     record->kind = (uint32_t)transport->kind;
     record->dtype = (int32_t)array->dtype;
@@ -7253,7 +7299,7 @@ static void ignis__record_seal(const unsigned char token[IGNIS__SECRET], const i
     ignis__hmac(token, "handle", 6, record, offsetof(ignis__record_of_array, seal), seal);
 }
 
-/*  Where what has a name lies; it is random for each process. */
+/*  Makes the path of a named file, which is random for each process. */
 static bool ignis__record_path(const char *call, const ignis__transport *transport,
                                const ignis__record_of_array *record, uint64_t name, char path[IGNIS__PATH_MAX])
 {
@@ -7266,14 +7312,14 @@ static bool ignis__record_path(const char *call, const ignis__transport *transpo
     if (snprintf(path, IGNIS__PATH_MAX, "%s/handle-%016llx%016llx-%llu", folder, (unsigned long long)maker[0],
                  (unsigned long long)maker[1], (unsigned long long)name) < IGNIS__PATH_MAX)
         return true;
-    return ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call, "the path of a handle in %s is longer than %d bytes", folder,
+    return ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call, "the path of a handle in %s exceeds %d bytes", folder,
                              IGNIS__PATH_MAX - 1);
 }
 
-/*  Notes that a handle of an array is out, and gives its record the number of the export. The array counts it
-    already; null: it is a copy. */
-static bool ignis__export_note(const char *call, const ignis__transport *transport, ignis__array *array,
-                               ignis__record_of_array *record, int watch, const char *path)
+/*  Lists a handle as an export and sets the export's number in its record. The array already counts it; NULL:
+    a copy. */
+static bool ignis__export_register(const char *call, const ignis__transport *transport, ignis__array *array,
+                                   ignis__record_of_array *record, int watch, const char *path)
 {
     ignis__export *entry = (ignis__export *)ignis__alloc_for(call, sizeof *entry);
     ignis__export *other;
@@ -7307,7 +7353,7 @@ static bool ignis__export_note(const char *call, const ignis__transport *transpo
     return true;
 }
 
-/*  The lease of a handle, and the note that it is out; a copy needs but the note, of its name. */
+/*  Makes the lease of a handle and lists it. A copy has no lease, only a name. */
 static bool ignis__export_lease(const char *call, const ignis__transport *transport, ignis__array *array,
                                 ignis__record_of_array *record, const char *path, ignis_transport_handle *handle)
 {
@@ -7316,7 +7362,7 @@ static bool ignis__export_lease(const char *call, const ignis__transport *transp
     if (!leased && !path)
         return true;
     if (leased && !ignis__lease_make(path, ends)) {
-        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "the system has no pipe for a lease: %s", strerror(errno));
+        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "cannot create a pipe for a lease: %s", strerror(errno));
         if (path)
             (void)ignis__file_remove(path);
         return false;
@@ -7324,7 +7370,7 @@ static bool ignis__export_lease(const char *call, const ignis__transport *transp
     handle->has_lease = ends[1] >= 0;
     handle->lease = ends[1];
     counted = leased && ignis__array_add_export(call, array);
-    if ((!leased || counted) && ignis__export_note(call, transport, leased ? array : NULL, record, ends[0], path))
+    if ((!leased || counted) && ignis__export_register(call, transport, leased ? array : NULL, record, ends[0], path))
         return true;
     if (counted)
         ignis__array_remove_export(call, array);
@@ -7338,7 +7384,7 @@ static bool ignis__transport_export(const char *call, ignis__transport *transpor
                                     ignis_transport_handle *handle)
 {
     const ignis__transport_ops *ops = ignis__transport_ops_of(transport);
-    bool named = ops->named && !ignis__exchange_carries(transport), ok;
+    bool named = ops->named && !ignis__transport_carries_descriptors(transport), ok;
     uint64_t name = named ? ignis__atomic_add(&ignis__shares.names, 1) : 0;
     ignis__record_of_array record;
     char path[IGNIS__PATH_MAX];
@@ -7349,10 +7395,10 @@ static bool ignis__transport_export(const char *call, ignis__transport *transpor
     (void)ignis__exports_end(call, NULL, transport->serial, true);
     if (array->storage->device != transport->src)
         return ignis__fail_false(IGNIS_DIAG_DEVICE_DIFFERS, call,
-                                 "%s is on device %d, the transport goes from device %d to device %d",
+                                 "%s is on device %d; the transport goes from device %d to device %d",
                                  ignis__array_label(array).text, ignis__device_ordinal(array->storage->device),
                                  ignis__device_ordinal(transport->src), ignis__device_ordinal(transport->dst));
-    if (named && !ignis__record_path(call, transport, &ignis__self, name, path))
+    if (named && !ignis__record_path(call, transport, &ignis__own_identity, name, path))
         return false;
     facts.path = named ? path : NULL;
     if ((wait && !ignis__array_wait(call, array)) || !ignis__device_enter(call, transport->src, &binding))
@@ -7372,7 +7418,7 @@ static bool ignis__transport_export(const char *call, ignis__transport *transpor
     return true;
 }
 
-/*  Holds transport and array for a call. */
+/*  Holds a transport and an array for a call. */
 IGNIS__ONE_COPY static ignis__array *ignis__transport_hold_both(const char *call, ignis_transport handle,
                                                                 ignis_array array_handle, ignis__transport **transport)
 {
@@ -7386,11 +7432,11 @@ IGNIS__ONE_COPY static ignis__array *ignis__transport_hold_both(const char *call
     return array;
 }
 
-static ignis_status ignis__transport_done_both(const char *call, ignis__transport *transport, ignis__array *array,
-                                               bool ok)
+static ignis_status ignis__transport_end_both(const char *call, ignis__transport *transport, ignis__array *array,
+                                              bool ok)
 {
     ignis__array_drop(call, array);
-    return ignis__transport_done(transport, ok);
+    return ignis__transport_end_call(transport, ok);
 }
 
 IGNIS_API ignis_status ignis_transport_export_handle(ignis_transport handle, ignis_array array_handle,
@@ -7401,9 +7447,9 @@ IGNIS_API ignis_status ignis_transport_export_handle(ignis_transport handle, ign
     ignis__array *array = ignis__transport_hold_both(call, handle, array_handle, &transport);
     if (!array)
         return ignis__failed();
-    return ignis__transport_done_both(call, transport, array,
-                                      ignis__check_not_null(call, "handle", out) &&
-                                          ignis__transport_export(call, transport, array, true, out));
+    return ignis__transport_end_both(call, transport, array,
+                                     ignis__check_not_null(call, "handle", out) &&
+                                         ignis__transport_export(call, transport, array, true, out));
 }
 
 IGNIS_API ignis_status ignis_transport_exported_handle(ignis_transport handle, ignis_transport_handle *out)
@@ -7416,7 +7462,7 @@ IGNIS_API ignis_status ignis_transport_exported_handle(ignis_transport handle, i
     if (!transport)
         return ignis__failed();
     if (!ignis__check_not_null(call, "handle", out))
-        return ignis__transport_done(transport, false);
+        return ignis__transport_end_call(transport, false);
     (void)ignis__exports_end(call, NULL, transport->serial, true);
     ignis__mutex_lock(&ignis__shares.lock);
     for (entry = ignis__shares.exports; entry; entry = entry->next)
@@ -7425,17 +7471,17 @@ IGNIS_API ignis_status ignis_transport_exported_handle(ignis_transport handle, i
             last = entry->turn;
         }
     if (array)
-        ignis__atomic_add(&array->slot.state, 1); /* its handles hold it, so it is there to be held */
+        ignis__atomic_add(&array->slot.state, 1); /* held by its handles */
     ignis__mutex_unlock(&ignis__shares.lock);
     if (array)
-        return ignis__transport_done_both(call, transport, array,
-                                          ignis__transport_export(call, transport, array, true, out));
-    return ignis__transport_done(
+        return ignis__transport_end_both(call, transport, array,
+                                         ignis__transport_export(call, transport, array, true, out));
+    return ignis__transport_end_call(
         transport, ignis__fail_false(IGNIS_DIAG_TRANSPORT_HANDLE, call,
-                                     "the transport has no handle out: none was exported, or nobody has one any more"));
+                                     "no handle of the transport is out: none was exported, or all were closed"));
 }
 
-/*  Which descriptors travel with a record, in their order. */
+/*  Lists which descriptors belong to a record, in order. */
 static int ignis__record_fds(const ignis__record_of_array *record, bool *memory)
 {
     const ignis__transport_ops *ops =
@@ -7456,9 +7502,8 @@ IGNIS_API int ignis_transport_handle_fds(const ignis_transport_handle *handle, i
     return count;
 }
 
-/*  Puts a handle together, which has the descriptors then; false, and they are closed: they are not those
-    that belong to the record. */
-static bool ignis__handle_join(ignis_transport_handle *handle, const void *bytes, const int *fds, int fd_count)
+/*  Completes a handle with its descriptors. False, and they are closed, if they do not match the record. */
+static bool ignis__handle_add_fds(ignis_transport_handle *handle, const void *bytes, const int *fds, int fd_count)
 {
     ignis__record_of_array record;
     bool memory;
@@ -7486,10 +7531,10 @@ IGNIS_API ignis_status ignis_transport_handle_from_fds(ignis_transport_handle *h
     if (!ignis__check_not_null(call, "handle", handle) || !ignis__check_not_null(call, "record", record) ||
         (fd_count > 0 && !ignis__check_not_null(call, "fds", fds)))
         return ignis__failed();
-    if (ignis__handle_join(handle, record, fds, fd_count))
+    if (ignis__handle_add_fds(handle, record, fds, fd_count))
         return IGNIS_OK;
     return ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, call,
-                       "%d descriptors came, which are not as many as go with the record", fd_count);
+                       "fd_count is %d; the record needs another number of descriptors", fd_count);
 }
 
 IGNIS_API ignis_status ignis_transport_handle_close(ignis_transport_handle *handle)
@@ -7512,15 +7557,21 @@ IGNIS_API ignis_status ignis_transport_release_handle(ignis_transport handle, ig
         return ignis__failed();
     array = ignis__array_hold(call, array_handle);
     if (!array)
-        return ignis__transport_done(transport, false);
+        return ignis__transport_end_call(transport, false);
     (void)ignis__exports_end(call, array, transport->serial, false);
-    return ignis__transport_done_both(call, transport, array, true);
+    return ignis__transport_end_both(call, transport, array, true);
 }
 
-/* --- imports --------------------------------------------------------------------------------------------------------------- */
+/*  >>transport.import - imports: arrays of other processes
 
-/*  Whether the numbers of a sealed record make sense together; *bytes: of the array. */
-static bool ignis__record_sound(const ignis__record_of_array *record, int64_t *bytes)
+    Checks handles, maps their memory, and wraps it in arrays; the public functions of importers.
+    Uses: exports, records, the memory functions of the kinds.
+    Invariants: a record is checked before any use, against what this process mapped or exported; one mapping
+    for all imports of an export.
+    Locks: ignis__shares.lock around the list; the import's lock while it is mapped. */
+
+/*  Checks that the values of a sealed record are consistent; *bytes: of the array. */
+static bool ignis__record_is_consistent(const ignis__record_of_array *record, int64_t *bytes)
 {
     bool empty = false;
     int i;
@@ -7539,11 +7590,11 @@ static bool ignis__record_sound(const ignis__record_of_array *record, int64_t *b
            record->offset % ignis__dtypes[record->dtype].size == 0 && *bytes <= record->block_size - record->offset;
 }
 
-/*  Reads and checks a handle's record, before anything is done with it. */
+/*  Reads and checks the record of a handle before any use. */
 static bool ignis__record_read(const char *call, const ignis__transport *transport,
                                const ignis_transport_handle *handle, ignis__record_of_array *record)
 {
-    const ignis__record_of_array *self = &ignis__self;
+    const ignis__record_of_array *self = &ignis__own_identity;
     int64_t bytes;
     unsigned char seal[32];
     bool memory;
@@ -7551,42 +7602,41 @@ static bool ignis__record_read(const char *call, const ignis__transport *transpo
     ignis__record_seal(transport->token, record, seal);
     (void)ignis__record_fds(record, &memory);
     if (memcmp(record->magic, self->magic, sizeof record->magic) != 0)
-        return ignis__fail_false(IGNIS_DIAG_TRANSPORT_RECORD, call, "this is no handle of a transport");
+        return ignis__fail_false(IGNIS_DIAG_TRANSPORT_RECORD, call, "handle is not a handle of a transport");
     if (record->version != IGNIS__RECORD_VERSION)
-        return ignis__fail_false(IGNIS_DIAG_TRANSPORT_RECORD, call, "the handle is of version %u, this is version %d",
+        return ignis__fail_false(IGNIS_DIAG_TRANSPORT_RECORD, call, "the handle has version %u; expected version %d",
                                  record->version, IGNIS__RECORD_VERSION);
     if (!ignis__bytes_equal(seal, record->seal, sizeof seal))
         return ignis__fail_false(IGNIS_DIAG_TRANSPORT_RECORD, call,
-                                 "the handle's seal is broken: it was changed on its way, or made with another token");
-    if (!ignis__record_sound(record, &bytes))
-        return ignis__fail_false(
-            IGNIS_DIAG_TRANSPORT_MISMATCH, call,
-            "the handle contradicts itself: kind %u, dtype %d, %d dimensions, at %lld of %lld bytes", record->kind,
-            record->dtype, record->ndim, (long long)record->offset, (long long)record->block_size);
+                                 "the seal of the handle is wrong: it was changed, or made with another token");
+    if (!ignis__record_is_consistent(record, &bytes))
+        return ignis__fail_false(IGNIS_DIAG_TRANSPORT_MISMATCH, call,
+                                 "the handle is inconsistent: kind %u, dtype %d, %d dimensions, at %lld of %lld bytes",
+                                 record->kind, record->dtype, record->ndim, (long long)record->offset,
+                                 (long long)record->block_size);
     if (record->kind != (uint32_t)transport->kind)
-        return ignis__fail_false(IGNIS_DIAG_TRANSPORT_STATE, call, "the handle is of %s, the transport is %s",
+        return ignis__fail_false(IGNIS_DIAG_TRANSPORT_STATE, call, "the handle is of kind %s, the transport of kind %s",
                                  ignis__transport_kinds[record->kind].name, ignis__transport_ops_of(transport)->name);
     if (record->host != self->host)
         return ignis__fail_false(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call,
-                                 "the handle is of another machine, or from before it was started again");
+                                 "the handle is of another machine, or older than the last start of this one");
     if (transport->peer_certain && record->pid_namespace == self->pid_namespace &&
         (int64_t)record->pid != transport->peer_pid)
         return ignis__fail_false(IGNIS_DIAG_TRANSPORT_PEER, call,
-                                 "the handle says that it is of process %u, and came from process %lld", record->pid,
+                                 "the handle is of process %u, but came from process %lld", record->pid,
                                  (long long)transport->peer_pid);
     if (!ignis__transport_ops_of(transport)->across &&
         memcmp(record->process, self->process, sizeof self->process) != 0)
         return ignis__fail_false(
             IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call,
-            "the handle is of process %u, and peer copies stay within one; use IGNIS_TRANSPORT_VMM or _HOST",
+            "the handle is of process %u; peer copies work within one process: use IGNIS_TRANSPORT_VMM or _HOST",
             record->pid);
     if (memory && (!handle->memory.type || handle->memory.type != IGNIS__VMM_HANDLE_SYSTEM))
-        return ignis__fail_false(IGNIS_DIAG_TRANSPORT_MISMATCH, call,
-                                 "the descriptor that belongs to the handle did not come with it");
+        return ignis__fail_false(IGNIS_DIAG_TRANSPORT_MISMATCH, call, "a descriptor of the handle is missing");
     return true;
 }
 
-/*  Opens what lies under the handle's name, if it has one that was not opened yet. */
+/*  Opens the named file of a handle, unless it is open. */
 static bool ignis__handle_open(const char *call, const ignis__transport *transport,
                                const ignis__record_of_array *record, ignis_transport_handle *handle)
 {
@@ -7597,12 +7647,11 @@ static bool ignis__handle_open(const char *call, const ignis__transport *transpo
         return true;
     if (!ignis__record_path(call, transport, record, record->name, path))
         return false;
-    fd = ignis__name_take(path, lease);
+    fd = ignis__named_file_open(path, lease);
     if (fd < 0)
         return ignis__fail_false(
             IGNIS_DIAG_TRANSPORT_MISMATCH, call,
-            "there is nothing at %s: the handle was taken or released before, or IGNIS_COMM_DIR differs on its way",
-            path);
+            "%s does not exist: the handle was taken or released before, or IGNIS_COMM_DIR differs", path);
     if (lease) {
         handle->has_lease = true;
         handle->lease = fd;
@@ -7612,7 +7661,7 @@ static bool ignis__handle_open(const char *call, const ignis__transport *transpo
     return true;
 }
 
-/*  The device of a record. Null, and reported: this process does not see it. */
+/*  Finds the device of a record. NULL, and reported, if this process does not see it. */
 static ignis__device *ignis__record_device(const char *call, const ignis__record_of_array *record)
 {
     ignis_device_info info;
@@ -7621,40 +7670,40 @@ static ignis__device *ignis__record_device(const char *call, const ignis__record
         if (ignis_device_query(i, &info) == IGNIS_OK && memcmp(info.uuid, record->uuid, sizeof info.uuid) == 0)
             return &ignis__devices[i];
     ignis__fail(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call,
-                "the array lies on a device (UUID %02x%02x%02x%02x...) that this process does not see; look at "
+                "the array is on a device (UUID %02x%02x%02x%02x...) that this process does not see; check "
                 "CUDA_VISIBLE_DEVICES, or use "
                 "IGNIS_TRANSPORT_HOST",
                 record->uuid[0], record->uuid[1], record->uuid[2], record->uuid[3]);
     return NULL;
 }
 
-/*  Whether a record is of an export of this process: then its array, held, or null, and reported, when that
-    says anything else. */
-static bool ignis__record_own(const char *call, const ignis__record_of_array *record, ignis__array **array)
+/*  Tells if a record is of an export of this process. *array: that array, held; NULL, and reported, if the
+    record does not match it. */
+static bool ignis__record_find_own(const char *call, const ignis__record_of_array *record, ignis__array **array)
 {
     ignis__export *entry;
     bool found;
     *array = NULL;
-    if (memcmp(record->process, ignis__self.process, sizeof record->process) != 0)
+    if (memcmp(record->process, ignis__own_identity.process, sizeof record->process) != 0)
         return false;
     ignis__mutex_lock(&ignis__shares.lock);
     for (entry = ignis__shares.exports; entry && (!entry->array || entry->record.serial != record->serial);
          entry = entry->next)
         ;
     found = entry != NULL;
-    if (found && ignis__record_same(&entry->record, record)) {
+    if (found && ignis__record_equal(&entry->record, record)) {
         *array = entry->array;
-        ignis__atomic_add(&(*array)->slot.state, 1); /* its handles hold it, so it is there to be held */
+        ignis__atomic_add(&(*array)->slot.state, 1); /* held by its handles */
     }
     ignis__mutex_unlock(&ignis__shares.lock);
     if (!*array)
         ignis__fail(IGNIS_DIAG_TRANSPORT_MISMATCH, call,
-                    found ? "the handle is not what this process has exported"
-                          : "the array of this handle is not exported any more");
+                    found ? "the handle does not match the export of this process"
+                          : "the array of this handle is no longer exported");
     return true;
 }
 
-/*  Maps what an import's record is of. The handle's lease becomes the import's, too. */
+/*  Maps the memory of an import. The import takes the lease of the handle. */
 static bool ignis__import_map(const char *call, const ignis__transport *transport, ignis__import *mapped,
                               ignis_transport_handle *handle)
 {
@@ -7668,8 +7717,8 @@ static bool ignis__import_map(const char *call, const ignis__transport *transpor
     mapped->lease = handle->has_lease ? ignis__fd_copy(handle->lease) : -1;
     ok = mapped->lease >= 0 || !handle->has_lease ||
          ignis__fail_false(IGNIS_DIAG_TRANSPORT_MISMATCH, call,
-                           "the handle's lease is not an open descriptor, or there are too many open ones");
-    if (ok && ignis__record_own(call, record, &mapped->own))
+                           "the lease of the handle is not an open descriptor, or too many are open");
+    if (ok && ignis__record_find_own(call, record, &mapped->own))
         ok = mapped->own != NULL;
     else
         ok = ok && (home = ignis__record_device(call, record)) != NULL;
@@ -7690,9 +7739,9 @@ static bool ignis__import_map(const char *call, const ignis__transport *transpor
     return false;
 }
 
-/*  The import of a record, with one array more: the one that there is, or a new mapping. */
-static ignis__import *ignis__import_get(const char *call, const ignis__transport *transport,
-                                        const ignis__record_of_array *record, ignis_transport_handle *handle)
+/*  Finds the import of a record, or maps a new one, and counts one more array. */
+static ignis__import *ignis__import_find_or_map(const char *call, const ignis__transport *transport,
+                                                const ignis__record_of_array *record, ignis_transport_handle *handle)
 {
     ignis__import *mapped, *fresh = (ignis__import *)ignis__alloc_for(call, sizeof *fresh);
     bool same = true, ok;
@@ -7713,7 +7762,7 @@ static ignis__import *ignis__import_get(const char *call, const ignis__transport
         fresh->next = ignis__shares.imports;
         ignis__shares.imports = fresh;
     } else {
-        same = ignis__record_same(&mapped->record, record);
+        same = ignis__record_equal(&mapped->record, record);
         mapped->arrays += same;
     }
     ignis__mutex_unlock(&ignis__shares.lock);
@@ -7722,11 +7771,10 @@ static ignis__import *ignis__import_get(const char *call, const ignis__transport
     else
         mapped = fresh;
     if (!same) {
-        ignis__fail(IGNIS_DIAG_TRANSPORT_MISMATCH, call,
-                    "the handle says other things of its array than one that came before it");
+        ignis__fail(IGNIS_DIAG_TRANSPORT_MISMATCH, call, "the handle contradicts an earlier handle of its array");
         return NULL;
     }
-    ignis__mutex_lock(&mapped->lock); /* the first to come maps; if that fails, the next one tries */
+    ignis__mutex_lock(&mapped->lock); /* the first thread maps; if that fails, the next one tries */
     ok = mapped->made || ignis__import_map(call, transport, mapped, handle);
     ignis__mutex_unlock(&mapped->lock);
     if (ok)
@@ -7735,7 +7783,7 @@ static ignis__import *ignis__import_get(const char *call, const ignis__transport
     return NULL;
 }
 
-/*  An array over the import of a record that was checked. */
+/*  Creates an array over the import of a checked record. */
 static ignis_array ignis__import_array(const char *call, const ignis__transport *transport,
                                        const ignis__record_of_array *record, ignis_transport_handle *handle)
 {
@@ -7750,17 +7798,17 @@ static ignis_array ignis__import_array(const char *call, const ignis__transport 
     desc.tag = record->tag;
     if (!ignis__transport_ops_of(transport)->zero_copy)
         return ignis__array_create(call, &desc);
-    mapped = ignis__import_get(call, transport, record, handle);
+    mapped = ignis__import_find_or_map(call, transport, record, handle);
     if (!mapped)
         return result;
     result = ignis__vmm_wrap(call, transport->dst, mapped->address + (uint64_t)record->offset, &desc,
-                             ignis__imported_release, mapped);
+                             ignis__import_release, mapped);
     if (!result.id)
         ignis__import_drop(call, mapped);
     return result;
 }
 
-/*  Copies what a handle is of into an array of its size: from host memory, or straight from the sender's. */
+/*  Copies the content of a handle into an array of its size: from host memory, or from the sender's array. */
 static bool ignis__handle_copy(const char *call, const ignis__transport *transport,
                                const ignis__record_of_array *record, ignis_transport_handle *handle,
                                ignis__array *array)
@@ -7771,13 +7819,13 @@ static bool ignis__handle_copy(const char *call, const ignis__transport *transpo
         return false;
     if (transport->kind == IGNIS_TRANSPORT_HOST) {
         int fd = ignis__vmm_handle_fd(&handle->memory);
-        if (ignis__fd_has(fd, record->block_size))
+        if (ignis__fd_size_is(fd, record->block_size))
             return ignis__host_copy(call, array, fd, true);
         return ignis__fail_false(IGNIS_DIAG_TRANSPORT_MISMATCH, call,
-                                 "the descriptor is not %lld bytes of shared host memory",
+                                 "the descriptor is not shared host memory of %lld bytes",
                                  (long long)record->block_size);
     }
-    if (!ignis__record_own(call, record, &own) || !own) /* a handle of another process was refused before */
+    if (!ignis__record_find_own(call, record, &own) || !own) /* handles of other processes were refused before */
         return false;
     ok = own->storage->device == array->storage->device ? ignis__array_convert(call, array, own)
                                                         : ignis__array_copy_peer(call, array, own);
@@ -7808,7 +7856,7 @@ static ignis_array ignis__transport_import(const char *call, ignis_transport tra
                 ignis__array_drop(call, array);
         }
         if (!handle->has_lease && !handle->memory.type)
-            ignis__handle_close(&opened); /* what was opened by its name */
+            ignis__handle_close(&opened); /* opened by its name above */
     }
     ignis__transport_drop(transport);
     return result;
@@ -7832,16 +7880,21 @@ IGNIS_API ignis_status ignis_transport_close_imported_handle(ignis_transport tra
     bool ours;
     if (!array)
         return ignis__failed();
-    ours = ignis__transport_ops_of(transport)->zero_copy ? ignis__imported_by(array, transport->serial)
+    ours = ignis__transport_ops_of(transport)->zero_copy ? ignis__array_imported_by(array, transport->serial)
                                                          : array->storage->device == transport->dst;
     if (!ours)
-        ignis__fail(IGNIS_DIAG_TRANSPORT_STATE, call, "%s is none that this transport has imported",
+        ignis__fail(IGNIS_DIAG_TRANSPORT_STATE, call, "%s was not imported by this transport",
                     ignis__array_label(array).text);
-    return ignis__transport_done_both(
-        call, transport, array, ours && ignis__array_free_as(call, handle, ignis__array_owner(array)) == IGNIS_OK);
+    return ignis__transport_end_both(call, transport, array,
+                                     ours && ignis__array_free_as(call, handle, ignis__array_owner(array)) == IGNIS_OK);
 }
 
-/* --- send and receive: a handle goes to the caller, through the channel, or to a receive of this process ---------------------- */
+/*  >>transport.send_receive - sending and receiving arrays
+
+    A handle goes to the caller, through the channel, or to a receive of this process.
+    Uses: handles, imports, channels.
+    Invariants: a handle that cannot be delivered is closed.
+    Locks: the slot of the transport around waiting handles. */
 
 /*  Sends a handle through a channel, as one message. */
 static bool ignis__handle_send(const char *call, ignis_channel to, const ignis_transport_handle *handle)
@@ -7859,7 +7912,7 @@ static bool ignis__handle_send(const char *call, ignis_channel to, const ignis_t
     return ok;
 }
 
-/*  The handle in the inbox, which the next message is for. */
+/*  Takes the handle in the inbox; the next message can follow. */
 static bool ignis__inbox_handle(const char *call, ignis__connection *connection, ignis_transport_handle *handle)
 {
     uint32_t size = ignis__message_header_read(connection).size;
@@ -7867,15 +7920,15 @@ static bool ignis__inbox_handle(const char *call, ignis__connection *connection,
     bool ok = size == sizeof handle->record;
     if (ignis__message_header_read(connection).type != IGNIS__MESSAGE_ARRAY)
         return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call,
-                                 "what comes next is a message; take it with ignis_channel_receive");
+                                 "the next item is a message; receive it with ignis_channel_receive");
     if (ok) {
-        ok =
-            ignis__handle_join(handle, connection->inbox + sizeof(ignis__message_header), connection->inbox_fds, count);
-        connection->inbox_fd_count = 0; /* they are the handle's now */
+        ok = ignis__handle_add_fds(handle, connection->inbox + sizeof(ignis__message_header), connection->inbox_fds,
+                                   count);
+        connection->inbox_fd_count = 0; /* the handle owns them now */
     }
     ignis__inbox_remove(connection);
     return ok || ignis__fail_false(IGNIS_DIAG_TRANSPORT_RECORD, call,
-                                   "what came describes no array: %u bytes and %d descriptors", size, count);
+                                   "the message is not a handle: %u bytes and %d descriptors", size, count);
 }
 
 /*  Waits for the next handle from a channel. */
@@ -7896,10 +7949,11 @@ static bool ignis__handle_receive(const char *call, ignis_channel from, ignis_tr
     return ok;
 }
 
-/*  Puts a handle where the next receive finds it; it is closed here, or given away. */
-static bool ignis__transport_put(const char *call, ignis__transport *transport, ignis_transport_handle *handle)
+/*  Queues a handle for the next receive of this process. On failure the handle is closed. */
+static bool ignis__transport_queue_handle(const char *call, ignis__transport *transport, ignis_transport_handle *handle)
 {
-    ignis__waiting *waiting = transport->channel.id ? NULL : (ignis__waiting *)ignis__alloc_for(call, sizeof *waiting);
+    ignis__queued_handle *waiting =
+        transport->channel.id ? NULL : (ignis__queued_handle *)ignis__alloc_for(call, sizeof *waiting);
     bool ok = transport->channel.id && ignis__handle_send(call, transport->channel, handle);
     if (!waiting) {
         ignis__handle_close(handle);
@@ -7913,9 +7967,9 @@ static bool ignis__transport_put(const char *call, ignis__transport *transport, 
     return true;
 }
 
-/*  The next handle, and its record, checked. */
-static bool ignis__transport_next(const char *call, ignis__transport *transport, ignis_transport_handle *handle,
-                                  ignis__record_of_array *record)
+/*  Returns the next handle and its checked record. */
+static bool ignis__transport_next_handle(const char *call, ignis__transport *transport, ignis_transport_handle *handle,
+                                         ignis__record_of_array *record)
 {
     int64_t deadline = ignis__monotonic_ns() + transport->timeout_ns;
     bool ok = false;
@@ -7923,11 +7977,11 @@ static bool ignis__transport_next(const char *call, ignis__transport *transport,
     if (transport->channel.id) {
         ok = ignis__handle_receive(call, transport->channel, handle);
     } else {
-        while (!(ok = ignis__waiting_take(transport, handle)) && ignis__monotonic_ns() < deadline &&
+        while (!(ok = ignis__queued_handle_take(transport, handle)) && ignis__monotonic_ns() < deadline &&
                ignis__pool_live(transport))
             ignis__sleep_us(200);
         if (!ok)
-            ignis__fail(IGNIS_DIAG_CHANNEL_TIMEOUT, call, "nothing was sent within %.3g s",
+            ignis__fail(IGNIS_DIAG_CHANNEL_TIMEOUT, call, "nothing was sent for %.3g s",
                         (double)transport->timeout_ns * 1e-9);
     }
     if (ok && ignis__record_read(call, transport, handle, record) &&
@@ -7949,20 +8003,18 @@ static ignis_status ignis__transport_send(const char *call, ignis_transport tran
         return ignis__failed();
     ops = ignis__transport_ops_of(transport);
     if (!out && !transport->channel.id && !ops->copies)
+        ignis__fail(IGNIS_DIAG_TRANSPORT_HANDLE, call,
+                    "%s sends a handle: pass `handle`, or create the transport with a channel", ops->name);
+    else if (!out && transport->channel.id && !ops->named && !ignis__transport_carries_descriptors(transport))
         ignis__fail(
-            IGNIS_DIAG_TRANSPORT_HANDLE, call,
-            "%s sends a handle, and there is nowhere to put it: handle is null, and the transport has no channel",
-            ops->name);
-    else if (!out && transport->channel.id && !ops->named && !ignis__exchange_carries(transport))
-        ignis__fail(IGNIS_DIAG_CHANNEL_DESCRIPTOR, call,
-                    "memory of %s travels as a descriptor, which does not go through a channel by %s; use "
-                    "IGNIS_CHANNEL_SOCKET, "
-                    "IGNIS_TRANSPORT_IPC or IGNIS_TRANSPORT_HOST",
-                    ops->name, ignis__method_names[transport->exchange]);
+            IGNIS_DIAG_CHANNEL_DESCRIPTOR, call,
+            "memory of %s travels as a descriptor, which a channel by %s cannot carry; use IGNIS_CHANNEL_SOCKET, "
+            "IGNIS_TRANSPORT_IPC or IGNIS_TRANSPORT_HOST",
+            ops->name, ignis__method_names[transport->exchange]);
     else
         ok = ignis__transport_export(call, transport, array, wait, out ? out : &handle) &&
-             (out || ignis__transport_put(call, transport, &handle));
-    return ignis__transport_done_both(call, transport, array, ok);
+             (out || ignis__transport_queue_handle(call, transport, &handle));
+    return ignis__transport_end_both(call, transport, array, ok);
 }
 
 IGNIS_API ignis_status ignis_transport_send(ignis_transport transport, ignis_array array,
@@ -7986,10 +8038,10 @@ IGNIS_API ignis_status ignis_transport_receive_handle(ignis_transport transport_
     if (!transport)
         return ignis__failed();
     ok = ignis__check_not_null(call, "handle", handle) &&
-         (transport->channel.id || ignis__fail_false(IGNIS_DIAG_TRANSPORT_STATE, call,
-                                                     "the transport has no channel for a handle to come through")) &&
-         ignis__transport_next(call, transport, handle, &record);
-    return ignis__transport_done(transport, ok);
+         (transport->channel.id ||
+          ignis__fail_false(IGNIS_DIAG_TRANSPORT_STATE, call, "the transport has no channel to receive from")) &&
+         ignis__transport_next_handle(call, transport, handle, &record);
+    return ignis__transport_end_call(transport, ok);
 }
 
 static ignis_status ignis__transport_recv(const char *call, ignis_transport transport_handle, ignis_array array_handle,
@@ -8005,20 +8057,21 @@ static ignis_status ignis__transport_recv(const char *call, ignis_transport tran
         return ignis__failed();
     if (!ignis__transport_ops_of(transport)->copies) {
         ignis__fail(IGNIS_DIAG_TRANSPORT_HANDLE, call,
-                    "a receive through %s needs the sender's handle, as there is nothing to copy: use "
+                    "%s copies nothing: receive the sender's array with "
                     "ignis_transport_recv_with_handle",
                     ignis__transport_ops_of(transport)->name);
     } else if (array->storage->device != transport->dst) {
-        ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "%s is on device %d, the transport goes to device %d",
+        ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "%s is on device %d; the transport goes to device %d",
                     ignis__array_label(array).text, ignis__device_ordinal(array->storage->device),
                     ignis__device_ordinal(transport->dst));
-    } else if (ignis__transport_next(call, transport, &handle, &record)) {
-        ignis__record_sound(&record, &bytes);
+    } else if (ignis__transport_next_handle(call, transport, &handle, &record)) {
+        ignis__record_is_consistent(&record, &bytes);
         if (record.dtype != (int32_t)array->dtype)
-            ignis__fail(IGNIS_DIAG_DTYPE_DIFFERS, call, "%s is %s, what was sent is %s", ignis__array_label(array).text,
-                        ignis__dtypes[array->dtype].name, ignis__dtypes[record.dtype].name);
+            ignis__fail(IGNIS_DIAG_DTYPE_DIFFERS, call, "%s is %s; the sent array is %s",
+                        ignis__array_label(array).text, ignis__dtypes[array->dtype].name,
+                        ignis__dtypes[record.dtype].name);
         else if (bytes != ignis__array_bytes(array))
-            ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call, "%s %s has %lld bytes, what was sent has %lld",
+            ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call, "%s %s has %lld bytes; the sent array has %lld",
                         ignis__array_label(array).text, ignis__shape_write(&array->shape).text,
                         (long long)ignis__array_bytes(array), (long long)bytes);
         else
@@ -8027,7 +8080,7 @@ static ignis_status ignis__transport_recv(const char *call, ignis_transport tran
         ignis__handle_close(&handle);
         (void)ignis__exports_end(call, NULL, transport->serial, true);
     }
-    return ignis__transport_done_both(call, transport, array, ok);
+    return ignis__transport_end_both(call, transport, array, ok);
 }
 
 IGNIS_API ignis_status ignis_transport_recv(ignis_transport transport, ignis_array array)
@@ -8048,12 +8101,16 @@ IGNIS_API ignis_status ignis_transport_synchronize(ignis_transport handle)
     if (!transport)
         return ignis__failed();
     mask = (uint64_t)1 << (transport->src - ignis__devices) | (uint64_t)1 << (transport->dst - ignis__devices);
-    return ignis__transport_done(transport, !ignis__capture_refuses(call) && ignis__devices_wait(call, mask));
+    return ignis__transport_end_call(transport, !ignis__capture_refuses(call) && ignis__devices_wait(call, mask));
 }
 
-/* --- measuring: sends and receives, or, where there is nothing to copy, copies from what was received -------------------------- */
+/*  >>transport.measure - measuring bandwidth and latency
 
-/*  Nanoseconds of `count` copies; -1 on failure. */
+    Times sends and receives of two sizes; for kinds without copies, copies from the imported array.
+    Uses: the public functions of transports.
+    Locks: none of its own. */
+
+/*  Returns the nanoseconds of `count` copies; -1 on failure. */
 static int64_t ignis__measure_copies(const char *call, ignis__transport *transport, ignis__array *src,
                                      ignis__array *seen, ignis__array *dst, int count)
 {
@@ -8073,7 +8130,7 @@ static int64_t ignis__measure_copies(const char *call, ignis__transport *transpo
     return ok && ignis__array_wait(call, dst) ? ignis__monotonic_ns() - started : -1;
 }
 
-/*  Nanoseconds of one copy of so many bytes; -1 on failure. */
+/*  Returns the nanoseconds of one copy of `bytes`; -1 on failure. */
 static int64_t ignis__measure_size(const char *call, ignis__transport *transport, int64_t bytes, int count)
 {
     bool zero_copy = ignis__transport_ops_of(transport)->zero_copy, ok;
@@ -8095,7 +8152,7 @@ static int64_t ignis__measure_size(const char *call, ignis__transport *transport
         ignis__handle_close(&handle);
     }
     ok = ok && ignis__array_wait(call, arrays[0]) && ignis__array_wait(call, arrays[1]) &&
-         ignis__measure_copies(call, transport, arrays[0], arrays[2], arrays[1], 2) >= 0; /* warm */
+         ignis__measure_copies(call, transport, arrays[0], arrays[2], arrays[1], 2) >= 0; /* warm up */
     if (ok)
         ns = ignis__measure_copies(call, transport, arrays[0], arrays[2], arrays[1], count);
     for (i = 2; i >= 0; i--) {
@@ -8110,13 +8167,13 @@ static int64_t ignis__measure_size(const char *call, ignis__transport *transport
 IGNIS_API IGNIS__COLD ignis_status ignis_transport_measure(ignis_transport handle, int64_t bytes)
 {
     static const char call[] = "ignis_transport_measure";
-    /* like it, with nobody at the other end */
+    /* a copy of the transport, without a channel */
     ignis__transport *transport = ignis__transport_hold_ready(call, handle), alone;
     int64_t large_ns = -1, small_ns = -1;
     if (!transport)
         return ignis__failed();
     memset(&alone, 0, sizeof alone);
-    /* in one process they are the same */
+    /* within one process both are the same */
     alone.kind = transport->kind == IGNIS_TRANSPORT_IPC ? IGNIS_TRANSPORT_PEER : transport->kind;
     alone.src = transport->src;
     alone.dst = transport->dst;
@@ -8124,7 +8181,7 @@ IGNIS_API IGNIS__COLD ignis_status ignis_transport_measure(ignis_transport handl
     alone.serial = ignis__atomic_add(&ignis__shares.transports, 1);
     bytes = bytes ? bytes : (int64_t)64 << 20;
     if (bytes < 0)
-        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "bytes is %lld, below 0", (long long)bytes);
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "bytes is %lld; expected 0 or more", (long long)bytes);
     else if (!ignis__capture_refuses(call))
         large_ns = ignis__measure_size(call, &alone, bytes, 8);
     if (large_ns >= 0)
@@ -8135,15 +8192,17 @@ IGNIS_API IGNIS__COLD ignis_status ignis_transport_measure(ignis_transport handl
         transport->latency_us = (double)small_ns * 1e-3;
         ignis__mutex_unlock(&transport->slot.lock);
     }
-    return ignis__transport_done(transport, small_ns >= 0);
+    return ignis__transport_end_call(transport, small_ns >= 0);
 }
 
-/* ===============================================================================================================
-   >>share - arrays that two processes use.
-   =============================================================================================================== */
+/*  >>share - arrays that two processes use through a channel
 
-/*  A channel whose messages can bring descriptors, held, and the transport of the kind VMM by which one array
-    and its lease travel. Its token is 0, as the channel knows who is at the other end. */
+    Sends and receives an array and its lease as one message, by a transport of the kind VMM that lasts for the call.
+    Uses: transports, channels.
+    Invariants: the token is 0, since the channel has authenticated the peer.
+    Locks: those of channels and exports. */
+
+/*  Holds a channel that carries descriptors, and fills a transport of the kind VMM for it. */
 static ignis__channel *ignis__share_begin(const char *call, ignis_channel handle, ignis__transport *transport)
 {
     ignis__channel *channel = ignis__channel_hold_as(call, handle, false);
@@ -8153,14 +8212,13 @@ static ignis__channel *ignis__share_begin(const char *call, ignis_channel handle
     transport->kind = IGNIS_TRANSPORT_VMM;
     transport->exchange = channel->connection->kind->method;
     transport->peer_pid = channel->connection->peer_pid;
-    transport->peer_certain = channel->connection->peer_pid != 0; /* by a socket, or a pipe of Windows */
+    transport->peer_certain = channel->connection->peer_pid != 0; /* from a socket or a Windows pipe */
     transport->serial = ignis__atomic_add(&ignis__shares.transports, 1);
     if (!channel->connection->kind->descriptors)
-        ignis__fail(
-            IGNIS_DIAG_CHANNEL_DESCRIPTOR, call,
-            "arrays are shared by descriptors, which do not travel through a channel by %s; use IGNIS_CHANNEL_SOCKET",
-            ignis__method_names[channel->connection->kind->method]);
-    else if (ignis__transports_use(call))
+        ignis__fail(IGNIS_DIAG_CHANNEL_DESCRIPTOR, call,
+                    "a channel by %s cannot carry descriptors, which shared arrays need; use IGNIS_CHANNEL_SOCKET",
+                    ignis__method_names[channel->connection->kind->method]);
+    else if (ignis__transports_prepare(call))
         return channel;
     ignis__channel_drop(channel);
     return NULL;
@@ -8617,7 +8675,7 @@ typedef struct ignis__id {
     char address[IGNIS_COMM_ID_BYTES - 8 - IGNIS__SECRET]; /* "host,host:port"; on Windows, of a pipe */
 } ignis__id;
 
-typedef char ignis__id_has_its_size[sizeof(ignis__id) == IGNIS_COMM_ID_BYTES ? 1 : -1];
+typedef char ignis__id_size_check[sizeof(ignis__id) == IGNIS_COMM_ID_BYTES ? 1 : -1];
 
 /*  Launchers, and the variables by which they tell each process its rank. The first that is complete is
     taken, if no other contradicts. */

@@ -172,7 +172,7 @@ TEST(available_says_why_not)
     fault_arm("cuMemExportToShareableHandle", 1, 801);
     CHECK(!ignis_transport_available(IGNIS_TRANSPORT_VMM, 0, 0, reason, sizeof reason));
     fault_disarm();
-    CHECK_HAS(reason, "a write and read through it failed");
+    CHECK_HAS(reason, "a test write and read failed");
     CHECK_HAS(reason, "cuMemExportToShareableHandle");
     CHECK_INT(ignis_status_last(), IGNIS_OK); /* an answer is no failure */
     CHECK(ignis_transport_available(IGNIS_TRANSPORT_VMM, 0, 0, reason, sizeof reason));
@@ -185,7 +185,7 @@ TEST(the_best_kind_is_chosen_and_the_reason_told)
     SETUP(NULL);
     CHECK_OK(ignis_transport_select(0, 0, true, &choice));
     if (choice.kind == IGNIS_TRANSPORT_VMM)
-        CHECK_HAS(choice.reason, "VMM: a write and a read through it went well");
+        CHECK_HAS(choice.reason, "VMM: a test write and read succeeded");
     CHECK_OK(ignis_shutdown());
     SETUP(NULL);
     fault_arm("cuMemCreate", 1, 801);
@@ -194,7 +194,7 @@ TEST(the_best_kind_is_chosen_and_the_reason_told)
     CHECK_INT(choice.kind, IGNIS_TRANSPORT_PEER);
     CHECK_OK(ignis_transport_select(0, 0, false, &choice));
     CHECK_INT(choice.kind, IGNIS_TRANSPORT_HOST);
-    CHECK_HAS(choice.reason, "peer: stays within one process");
+    CHECK_HAS(choice.reason, "peer: works within one process only");
     fault_disarm();
     setenv("IGNIS_TRANSPORT", "host", 1);
     CHECK_OK(ignis_transport_select(0, 0, true, &choice));
@@ -344,7 +344,7 @@ TEST(release_and_destroy_end_exports)
     CHECK_OK(ignis_transport_export_handle(transport, array, &handle));
     CHECK_OK(ignis_transport_release_handle(transport, array));
     CHECK_REFUSED(0, ignis_transport_import_handle(transport, &handle).id, IGNIS_ERROR_MISMATCH, IGNIS_DIAG_TRANSPORT_MISMATCH);
-    CHECK_MESSAGE_HAS("not exported any more");
+    CHECK_MESSAGE_HAS("no longer exported");
     CHECK_OK(ignis_transport_handle_close(&handle));
     CHECK_OK(ignis_transport_export_handle(transport, array, &handle));
     seen = ignis_transport_import_handle(transport, &handle);
@@ -1740,10 +1740,10 @@ static int threads(void)
 
 static bool first_thread_over(pid_t pid)
 {
-    ignis__threads_of first = {pid, 0, 0, 0};
+    ignis__thread_counts first = {pid, 0, 0, 0};
     char name[16];
     snprintf(name, sizeof name, "%d", (int)pid);
-    ignis__thread_look(&first, name);
+    ignis__thread_count(&first, name);
     return first.zombies == 1 && first.exiting == 1;
 }
 #endif
@@ -1755,23 +1755,23 @@ TEST(a_process_that_has_ended_is_not_ending)
     siginfo_t info;
     int i;
 #endif
-    CHECK(!ignis__process_ending((int64_t)getpid()));
-    CHECK(!ignis__process_ending((int64_t)child.pid));
+    CHECK(!ignis__process_is_exiting((int64_t)getpid()));
+    CHECK(!ignis__process_is_exiting((int64_t)child.pid));
     kill(child.pid, SIGKILL);
 #ifdef _WIN32
     CHECK_INT(WaitForSingleObject(child.handle, INFINITE), WAIT_OBJECT_0);
 #else
     CHECK_INT(waitid(P_PID, (id_t)child.pid, &info, WEXITED | WNOWAIT), 0);
 #endif
-    CHECK(!ignis__process_ending((int64_t)child.pid)); /* nobody has waited for it, but all of it is gone */
+    CHECK(!ignis__process_is_exiting((int64_t)child.pid)); /* nobody has waited for it, but all of it is gone */
     process_end(&child);
-    CHECK(!ignis__process_ending((int64_t)child.pid));
+    CHECK(!ignis__process_is_exiting((int64_t)child.pid));
 #ifndef _WIN32
     child = process_start("threads"); /* its first thread ends, the other one stays */
     for (i = 0; i < 500 && !first_thread_over(child.pid); i++)
         ignis__sleep_us(10000);
     CHECK(i < 500);
-    CHECK(!ignis__process_ending((int64_t)child.pid));
+    CHECK(!ignis__process_is_exiting((int64_t)child.pid));
     process_kill(&child);
 #endif
 }

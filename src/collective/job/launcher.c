@@ -24,7 +24,7 @@ typedef struct ignis__id {
     char address[IGNIS_COMM_ID_BYTES - 8 - IGNIS__SECRET]; /* "host,host:port"; on Windows, of a pipe */
 } ignis__id;
 
-typedef char ignis__id_has_its_size[sizeof(ignis__id) == IGNIS_COMM_ID_BYTES ? 1 : -1];
+typedef char ignis__id_size_check[sizeof(ignis__id) == IGNIS_COMM_ID_BYTES ? 1 : -1];
 
 /*  Launchers, and the variables by which they tell each process its rank. The first that is complete is
     taken, if no other contradicts. */

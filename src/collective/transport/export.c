@@ -1,4 +1,11 @@
-/* --- exports: an array that others may have, until the last lease of it ends ----------------------------------------------- */
+/*  >>transport.export - exports: arrays whose handles are in use elsewhere
+
+    Lists handles that are out. A handle ends with its lease, its channel, or its transport.
+    Uses: records, channels, arrays.
+    Invariants: an array counts its handles and cannot be freed or transferred while one is out; a handle
+    holds its array.
+    Locks: ignis__shares.lock guards both lists; it is never held while an array is locked or the driver is
+    called. */
 
 typedef struct ignis__transport {
     ignis__slot slot;
@@ -6,59 +13,59 @@ typedef struct ignis__transport {
     ignis__device *src, *dst;
     ignis_channel_method exchange;
     ignis_channel channel;
-    int64_t peer_pid;  /* at the channel's other side; 0: unknown */
-    bool peer_certain; /* that is the kernel's word */
+    int64_t peer_pid;  /* at the peer of the channel; 0: unknown */
+    bool peer_certain; /* known from the kernel */
     unsigned char token[IGNIS__SECRET];
     int64_t timeout_ns;
     uint64_t ready;
-    uint64_t serial; /* of this transport, in this process: its slot is used again */
+    uint64_t serial; /* unique in this process, as slots are reused */
     double bandwidth_gbs, latency_us;
-    /* what was sent to a receive of this process; the slot's lock guards them */
-    struct ignis__waiting *waiting, **waiting_end;
-    char folder[IGNIS__PATH_MAX]; /* of named leases and copies; "": this user's */
+    /* Handles sent to a receive of this process; the slot's lock guards them. */
+    struct ignis__queued_handle *waiting, **waiting_end;
+    char folder[IGNIS__PATH_MAX]; /* of named leases and copies; "": the default folder */
 } ignis__transport;
 
 static ignis__pool ignis__transports =
     IGNIS__POOL(ignis__transport, IGNIS__KIND_TRANSPORT, "transport", IGNIS_DIAG_TRANSPORT_FREED);
 
-/*  A handle that is out: one of its array's exports, which it holds; or a copy under a name. */
+/*  A handle that is out: an export of an array, which it holds, or a copy in a named file. */
 typedef struct ignis__export {
     uint64_t transport; /* serial */
     ignis_channel channel;
-    int64_t peer_pid; /* at its other side; 0: unknown */
+    int64_t peer_pid; /* of the peer; 0: unknown */
     char description[96];
-    ignis__array *array;           /* null: it is a copy */
-    uint64_t turn;                 /* grows with each export; when the array was exported last, by the same transport */
-    ignis__record_of_array record; /* without what each handle of an array has of its own */
-    int watch;  /* hangs up when nobody has the handle, or an import of it, any more; -1: nobody says so */
-    char *path; /* of what lies under a name; null: nothing does */
+    ignis__array *array;           /* NULL: a copy */
+    uint64_t turn;                 /* number of the array's last export by this transport, growing */
+    ignis__record_of_array record; /* without the fields that differ between handles of one array */
+    int watch;                     /* hangs up when all handles and imports are closed; -1: no lease */
+    char *path;                    /* of the named file; NULL: none */
     struct ignis__export *next;
 } ignis__export;
 
-/*  The mapping of an export in this process, which arrays share. */
+/*  The mapping of an export in this process, shared by arrays. */
 typedef struct ignis__import {
-    ignis__record_of_array record; /* the export's */
-    uint64_t transport;            /* serial; what another one says of the same export is not believed here */
+    ignis__record_of_array record; /* of the export */
+    uint64_t transport;            /* serial; a handle of another transport does not share the mapping */
     ignis__device *device;
     int arrays;
-    ignis__mutex lock;      /* taken while it is mapped, by who comes first */
-    bool made;              /* it is mapped */
-    ignis__address address; /* of the memory that is shared */
+    ignis__mutex lock;      /* held while the first user maps it */
+    bool made;              /* the memory is mapped */
+    ignis__address address; /* of the shared memory */
     ignis__vmm_block block; /* of IGNIS_TRANSPORT_VMM, from another process */
-    ignis__array *own;      /* of this process, held: not mapped again */
+    ignis__array *own;      /* of an export of this process: the array itself, held; no mapping */
     int lease;
     struct ignis__import *next;
 } ignis__import;
 
 static struct {
-    ignis__mutex lock; /* never held while an array is locked, or the driver called */
+    ignis__mutex lock; /* never held while an array is locked or the driver is called */
     uint64_t serials, names, transports;
-    uint64_t ending; /* threads that have taken handles off the list which their array still counts */
+    uint64_t ending; /* threads that have unlisted handles which their arrays still count */
     ignis__export *exports;
     ignis__import *imports;
 } ignis__shares = {IGNIS__MUTEX_INIT, 0, 0, 0, 0, NULL, NULL};
 
-/*  One more handle of an array is out. */
+/*  Counts one more handle of an array. */
 static bool ignis__array_add_export(const char *call, ignis__array *array)
 {
     if (!ignis__array_lock(call, array))
@@ -70,19 +77,19 @@ static bool ignis__array_add_export(const char *call, ignis__array *array)
     return true;
 }
 
-/*  One less. */
+/*  Counts one handle less. */
 static void ignis__array_remove_export(const char *call, ignis__array *array)
 {
     ignis__mutex_lock(&array->slot.lock);
     array->exports--;
-    if (array->ref_count > 0) /* a caller may have given back references that were not theirs */
+    if (array->ref_count > 0) /* a caller may have dropped references that belong to handles */
         ignis__array_unref(array);
     ignis__array_unlock(array);
     ignis__array_drop(call, array);
 }
 
-/*  The other side of a channel that is still open here has closed it, or died. */
-static bool ignis__channel_gone(ignis_channel handle)
+/*  Tells if the peer of an open channel has closed it or died. */
+static bool ignis__channel_peer_is_gone(ignis_channel handle)
 {
     ignis__channel *channel = (ignis__channel *)ignis__pool_hold(&ignis__channels, handle.id);
     bool gone = channel && !channel->connection->kind->alive(channel->connection);
@@ -98,24 +105,24 @@ static void ignis__export_free(ignis__export *entry)
     ignis__free(entry);
 }
 
-/*  Whether a handle ends: those that nobody has any more, or all but copies that are on their way, which
-    arrive without us. It sets *dying where that is only a matter of a process that is being ended. */
-static bool ignis__export_ends(const ignis__export *entry, bool unused, bool *dying)
+/*  Tells if a handle ends. With `unused`, handles that no process uses end; else all do, except copies under
+    way, which arrive without this process. *dying: it ends as soon as an exiting process has ended. */
+static bool ignis__export_is_over(const ignis__export *entry, bool unused, bool *dying)
 {
-    bool taken = entry->path && !ignis__name_there(entry->path), ending;
+    bool taken = entry->path && !ignis__named_file_exists(entry->path), ending;
     if (!unused && (entry->array || !entry->channel.id))
         return true;
-    if (entry->watch >= 0 ? ignis__lease_ended(entry->watch) : taken) {
-        ending = entry->record.kind == IGNIS_TRANSPORT_IPC && entry->peer_pid && ignis__process_ending(entry->peer_pid);
+    if (entry->watch >= 0 ? ignis__lease_is_over(entry->watch) : taken) {
+        ending =
+            entry->record.kind == IGNIS_TRANSPORT_IPC && entry->peer_pid && ignis__process_is_exiting(entry->peer_pid);
         *dying |= ending;
         return !ending;
     }
-    return entry->path && !taken && ignis__channel_gone(entry->channel);
+    return entry->path && !taken && ignis__channel_peer_is_gone(entry->channel);
 }
 
-/*  Ends handles: of one array, or of all (null), by one transport, or by any (0); all of them, or those that
-    nobody uses. Copies that were taken end as well. True: one of them ends as soon as a process has, which is
-    being ended. */
+/*  Ends handles of one array or of all (NULL), by one transport or by any (0); all of them, or unused ones.
+    Copies that were taken end as well. True: one of them ends when an exiting process has ended. */
 static bool ignis__exports_end(const char *call, const ignis__array *array, uint64_t transport, bool unused)
 {
     ignis__export **at, *entry, *ended = NULL;
@@ -125,7 +132,7 @@ static bool ignis__exports_end(const char *call, const ignis__array *array, uint
         bool concerned = entry->array
                              ? (!array || entry->array == array) && (!transport || entry->transport == transport)
                              : unused || (!array && entry->transport == transport);
-        if (concerned && ignis__export_ends(entry, unused, &dying)) {
+        if (concerned && ignis__export_is_over(entry, unused, &dying)) {
             *at = entry->next;
             entry->next = ended;
             ended = entry;
@@ -150,9 +157,8 @@ static bool ignis__exports_end(const char *call, const ignis__array *array, uint
     return dying;
 }
 
-/*  Afterwards the array counts what is out; another thread may be ending its handles at this moment. A
-    process that gave an array back and then returned from main is still being ended when the exporter hears
-    of the first: waited for, since the system takes a moment for it. */
+/*  Updates the count of an array's handles, which another thread may be ending, too. With `wait`, waits for
+    processes that are exiting: the system takes a moment to close their leases. */
 static void ignis__exports_reap_array(const char *call, ignis__array *array, bool wait)
 {
     int64_t until_ns = ignis__monotonic_ns() + (wait ? 5000000000 : 0);
@@ -163,8 +169,7 @@ static void ignis__exports_reap_array(const char *call, ignis__array *array, boo
         ignis__sleep_us(50);
 }
 
-/*  For the message of an array that cannot be freed: how many handles are out, by which transport. The array
-    is locked. */
+/*  Describes for a message how many handles of an array are out, by transport. The array is locked. */
 IGNIS__COLD static void ignis__exports_describe(ignis__string_writer *text, const ignis__array *array)
 {
     const ignis__export *entry, *other;
@@ -173,7 +178,7 @@ IGNIS__COLD static void ignis__exports_describe(ignis__string_writer *text, cons
         int count = 1;
         for (other = ignis__shares.exports; other->turn != entry->turn; other = other->next)
             ;
-        if (entry->array != array || other != entry) /* the first of a transport stands for all */
+        if (entry->array != array || other != entry) /* one line for all handles of a transport */
             continue;
         while ((other = other->next) != NULL)
             count += other->turn == entry->turn;

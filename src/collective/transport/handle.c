@@ -1,9 +1,14 @@
-/* --- handles --------------------------------------------------------------------------------------------------------------- */
+/*  >>transport.handle - handles: exporting an array
+
+    Fills, seals and completes handles; the public functions of exporters.
+    Uses: exports, records, the memory functions of the kinds.
+    Invariants: every handle that is out is listed as an export, counted by its array.
+    Locks: the slot of the transport; ignis__shares.lock through exports. */
 
 static void ignis__record_fill(const ignis__transport *transport, const ignis__array *array,
                                const ignis__export_facts *facts, uint64_t name, ignis__record_of_array *record)
 {
-    *record = ignis__self;
+    *record = ignis__own_identity;
     record->name = name;
     record->kind = (uint32_t)transport->kind;
     record->dtype = (int32_t)array->dtype;
@@ -22,7 +27,7 @@ static void ignis__record_seal(const unsigned char token[IGNIS__SECRET], const i
     ignis__hmac(token, "handle", 6, record, offsetof(ignis__record_of_array, seal), seal);
 }
 
-/*  Where what has a name lies; it is random for each process. */
+/*  Makes the path of a named file, which is random for each process. */
 static bool ignis__record_path(const char *call, const ignis__transport *transport,
                                const ignis__record_of_array *record, uint64_t name, char path[IGNIS__PATH_MAX])
 {
@@ -35,14 +40,14 @@ static bool ignis__record_path(const char *call, const ignis__transport *transpo
     if (snprintf(path, IGNIS__PATH_MAX, "%s/handle-%016llx%016llx-%llu", folder, (unsigned long long)maker[0],
                  (unsigned long long)maker[1], (unsigned long long)name) < IGNIS__PATH_MAX)
         return true;
-    return ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call, "the path of a handle in %s is longer than %d bytes", folder,
+    return ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call, "the path of a handle in %s exceeds %d bytes", folder,
                              IGNIS__PATH_MAX - 1);
 }
 
-/*  Notes that a handle of an array is out, and gives its record the number of the export. The array counts it
-    already; null: it is a copy. */
-static bool ignis__export_note(const char *call, const ignis__transport *transport, ignis__array *array,
-                               ignis__record_of_array *record, int watch, const char *path)
+/*  Lists a handle as an export and sets the export's number in its record. The array already counts it; NULL:
+    a copy. */
+static bool ignis__export_register(const char *call, const ignis__transport *transport, ignis__array *array,
+                                   ignis__record_of_array *record, int watch, const char *path)
 {
     ignis__export *entry = (ignis__export *)ignis__alloc_for(call, sizeof *entry);
     ignis__export *other;
@@ -76,7 +81,7 @@ static bool ignis__export_note(const char *call, const ignis__transport *transpo
     return true;
 }
 
-/*  The lease of a handle, and the note that it is out; a copy needs but the note, of its name. */
+/*  Makes the lease of a handle and lists it. A copy has no lease, only a name. */
 static bool ignis__export_lease(const char *call, const ignis__transport *transport, ignis__array *array,
                                 ignis__record_of_array *record, const char *path, ignis_transport_handle *handle)
 {
@@ -85,7 +90,7 @@ static bool ignis__export_lease(const char *call, const ignis__transport *transp
     if (!leased && !path)
         return true;
     if (leased && !ignis__lease_make(path, ends)) {
-        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "the system has no pipe for a lease: %s", strerror(errno));
+        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "cannot create a pipe for a lease: %s", strerror(errno));
         if (path)
             (void)ignis__file_remove(path);
         return false;
@@ -93,7 +98,7 @@ static bool ignis__export_lease(const char *call, const ignis__transport *transp
     handle->has_lease = ends[1] >= 0;
     handle->lease = ends[1];
     counted = leased && ignis__array_add_export(call, array);
-    if ((!leased || counted) && ignis__export_note(call, transport, leased ? array : NULL, record, ends[0], path))
+    if ((!leased || counted) && ignis__export_register(call, transport, leased ? array : NULL, record, ends[0], path))
         return true;
     if (counted)
         ignis__array_remove_export(call, array);
@@ -107,7 +112,7 @@ static bool ignis__transport_export(const char *call, ignis__transport *transpor
                                     ignis_transport_handle *handle)
 {
     const ignis__transport_ops *ops = ignis__transport_ops_of(transport);
-    bool named = ops->named && !ignis__exchange_carries(transport), ok;
+    bool named = ops->named && !ignis__transport_carries_descriptors(transport), ok;
     uint64_t name = named ? ignis__atomic_add(&ignis__shares.names, 1) : 0;
     ignis__record_of_array record;
     char path[IGNIS__PATH_MAX];
@@ -118,10 +123,10 @@ static bool ignis__transport_export(const char *call, ignis__transport *transpor
     (void)ignis__exports_end(call, NULL, transport->serial, true);
     if (array->storage->device != transport->src)
         return ignis__fail_false(IGNIS_DIAG_DEVICE_DIFFERS, call,
-                                 "%s is on device %d, the transport goes from device %d to device %d",
+                                 "%s is on device %d; the transport goes from device %d to device %d",
                                  ignis__array_label(array).text, ignis__device_ordinal(array->storage->device),
                                  ignis__device_ordinal(transport->src), ignis__device_ordinal(transport->dst));
-    if (named && !ignis__record_path(call, transport, &ignis__self, name, path))
+    if (named && !ignis__record_path(call, transport, &ignis__own_identity, name, path))
         return false;
     facts.path = named ? path : NULL;
     if ((wait && !ignis__array_wait(call, array)) || !ignis__device_enter(call, transport->src, &binding))
@@ -141,7 +146,7 @@ static bool ignis__transport_export(const char *call, ignis__transport *transpor
     return true;
 }
 
-/*  Holds transport and array for a call. */
+/*  Holds a transport and an array for a call. */
 IGNIS__ONE_COPY static ignis__array *ignis__transport_hold_both(const char *call, ignis_transport handle,
                                                                 ignis_array array_handle, ignis__transport **transport)
 {
@@ -155,11 +160,11 @@ IGNIS__ONE_COPY static ignis__array *ignis__transport_hold_both(const char *call
     return array;
 }
 
-static ignis_status ignis__transport_done_both(const char *call, ignis__transport *transport, ignis__array *array,
-                                               bool ok)
+static ignis_status ignis__transport_end_both(const char *call, ignis__transport *transport, ignis__array *array,
+                                              bool ok)
 {
     ignis__array_drop(call, array);
-    return ignis__transport_done(transport, ok);
+    return ignis__transport_end_call(transport, ok);
 }
 
 IGNIS_API ignis_status ignis_transport_export_handle(ignis_transport handle, ignis_array array_handle,
@@ -170,9 +175,9 @@ IGNIS_API ignis_status ignis_transport_export_handle(ignis_transport handle, ign
     ignis__array *array = ignis__transport_hold_both(call, handle, array_handle, &transport);
     if (!array)
         return ignis__failed();
-    return ignis__transport_done_both(call, transport, array,
-                                      ignis__check_not_null(call, "handle", out) &&
-                                          ignis__transport_export(call, transport, array, true, out));
+    return ignis__transport_end_both(call, transport, array,
+                                     ignis__check_not_null(call, "handle", out) &&
+                                         ignis__transport_export(call, transport, array, true, out));
 }
 
 IGNIS_API ignis_status ignis_transport_exported_handle(ignis_transport handle, ignis_transport_handle *out)
@@ -185,7 +190,7 @@ IGNIS_API ignis_status ignis_transport_exported_handle(ignis_transport handle, i
     if (!transport)
         return ignis__failed();
     if (!ignis__check_not_null(call, "handle", out))
-        return ignis__transport_done(transport, false);
+        return ignis__transport_end_call(transport, false);
     (void)ignis__exports_end(call, NULL, transport->serial, true);
     ignis__mutex_lock(&ignis__shares.lock);
     for (entry = ignis__shares.exports; entry; entry = entry->next)
@@ -194,17 +199,17 @@ IGNIS_API ignis_status ignis_transport_exported_handle(ignis_transport handle, i
             last = entry->turn;
         }
     if (array)
-        ignis__atomic_add(&array->slot.state, 1); /* its handles hold it, so it is there to be held */
+        ignis__atomic_add(&array->slot.state, 1); /* held by its handles */
     ignis__mutex_unlock(&ignis__shares.lock);
     if (array)
-        return ignis__transport_done_both(call, transport, array,
-                                          ignis__transport_export(call, transport, array, true, out));
-    return ignis__transport_done(
+        return ignis__transport_end_both(call, transport, array,
+                                         ignis__transport_export(call, transport, array, true, out));
+    return ignis__transport_end_call(
         transport, ignis__fail_false(IGNIS_DIAG_TRANSPORT_HANDLE, call,
-                                     "the transport has no handle out: none was exported, or nobody has one any more"));
+                                     "no handle of the transport is out: none was exported, or all were closed"));
 }
 
-/*  Which descriptors travel with a record, in their order. */
+/*  Lists which descriptors belong to a record, in order. */
 static int ignis__record_fds(const ignis__record_of_array *record, bool *memory)
 {
     const ignis__transport_ops *ops =
@@ -225,9 +230,8 @@ IGNIS_API int ignis_transport_handle_fds(const ignis_transport_handle *handle, i
     return count;
 }
 
-/*  Puts a handle together, which has the descriptors then; false, and they are closed: they are not those
-    that belong to the record. */
-static bool ignis__handle_join(ignis_transport_handle *handle, const void *bytes, const int *fds, int fd_count)
+/*  Completes a handle with its descriptors. False, and they are closed, if they do not match the record. */
+static bool ignis__handle_add_fds(ignis_transport_handle *handle, const void *bytes, const int *fds, int fd_count)
 {
     ignis__record_of_array record;
     bool memory;
@@ -255,10 +259,10 @@ IGNIS_API ignis_status ignis_transport_handle_from_fds(ignis_transport_handle *h
     if (!ignis__check_not_null(call, "handle", handle) || !ignis__check_not_null(call, "record", record) ||
         (fd_count > 0 && !ignis__check_not_null(call, "fds", fds)))
         return ignis__failed();
-    if (ignis__handle_join(handle, record, fds, fd_count))
+    if (ignis__handle_add_fds(handle, record, fds, fd_count))
         return IGNIS_OK;
     return ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, call,
-                       "%d descriptors came, which are not as many as go with the record", fd_count);
+                       "fd_count is %d; the record needs another number of descriptors", fd_count);
 }
 
 IGNIS_API ignis_status ignis_transport_handle_close(ignis_transport_handle *handle)
@@ -281,7 +285,7 @@ IGNIS_API ignis_status ignis_transport_release_handle(ignis_transport handle, ig
         return ignis__failed();
     array = ignis__array_hold(call, array_handle);
     if (!array)
-        return ignis__transport_done(transport, false);
+        return ignis__transport_end_call(transport, false);
     (void)ignis__exports_end(call, array, transport->serial, false);
-    return ignis__transport_done_both(call, transport, array, true);
+    return ignis__transport_end_both(call, transport, array, true);
 }

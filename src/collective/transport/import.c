@@ -1,7 +1,13 @@
-/* --- imports --------------------------------------------------------------------------------------------------------------- */
+/*  >>transport.import - imports: arrays of other processes
 
-/*  Whether the numbers of a sealed record make sense together; *bytes: of the array. */
-static bool ignis__record_sound(const ignis__record_of_array *record, int64_t *bytes)
+    Checks handles, maps their memory, and wraps it in arrays; the public functions of importers.
+    Uses: exports, records, the memory functions of the kinds.
+    Invariants: a record is checked before any use, against what this process mapped or exported; one mapping
+    for all imports of an export.
+    Locks: ignis__shares.lock around the list; the import's lock while it is mapped. */
+
+/*  Checks that the values of a sealed record are consistent; *bytes: of the array. */
+static bool ignis__record_is_consistent(const ignis__record_of_array *record, int64_t *bytes)
 {
     bool empty = false;
     int i;
@@ -20,11 +26,11 @@ static bool ignis__record_sound(const ignis__record_of_array *record, int64_t *b
            record->offset % ignis__dtypes[record->dtype].size == 0 && *bytes <= record->block_size - record->offset;
 }
 
-/*  Reads and checks a handle's record, before anything is done with it. */
+/*  Reads and checks the record of a handle before any use. */
 static bool ignis__record_read(const char *call, const ignis__transport *transport,
                                const ignis_transport_handle *handle, ignis__record_of_array *record)
 {
-    const ignis__record_of_array *self = &ignis__self;
+    const ignis__record_of_array *self = &ignis__own_identity;
     int64_t bytes;
     unsigned char seal[32];
     bool memory;
@@ -32,42 +38,41 @@ static bool ignis__record_read(const char *call, const ignis__transport *transpo
     ignis__record_seal(transport->token, record, seal);
     (void)ignis__record_fds(record, &memory);
     if (memcmp(record->magic, self->magic, sizeof record->magic) != 0)
-        return ignis__fail_false(IGNIS_DIAG_TRANSPORT_RECORD, call, "this is no handle of a transport");
+        return ignis__fail_false(IGNIS_DIAG_TRANSPORT_RECORD, call, "handle is not a handle of a transport");
     if (record->version != IGNIS__RECORD_VERSION)
-        return ignis__fail_false(IGNIS_DIAG_TRANSPORT_RECORD, call, "the handle is of version %u, this is version %d",
+        return ignis__fail_false(IGNIS_DIAG_TRANSPORT_RECORD, call, "the handle has version %u; expected version %d",
                                  record->version, IGNIS__RECORD_VERSION);
     if (!ignis__bytes_equal(seal, record->seal, sizeof seal))
         return ignis__fail_false(IGNIS_DIAG_TRANSPORT_RECORD, call,
-                                 "the handle's seal is broken: it was changed on its way, or made with another token");
-    if (!ignis__record_sound(record, &bytes))
-        return ignis__fail_false(
-            IGNIS_DIAG_TRANSPORT_MISMATCH, call,
-            "the handle contradicts itself: kind %u, dtype %d, %d dimensions, at %lld of %lld bytes", record->kind,
-            record->dtype, record->ndim, (long long)record->offset, (long long)record->block_size);
+                                 "the seal of the handle is wrong: it was changed, or made with another token");
+    if (!ignis__record_is_consistent(record, &bytes))
+        return ignis__fail_false(IGNIS_DIAG_TRANSPORT_MISMATCH, call,
+                                 "the handle is inconsistent: kind %u, dtype %d, %d dimensions, at %lld of %lld bytes",
+                                 record->kind, record->dtype, record->ndim, (long long)record->offset,
+                                 (long long)record->block_size);
     if (record->kind != (uint32_t)transport->kind)
-        return ignis__fail_false(IGNIS_DIAG_TRANSPORT_STATE, call, "the handle is of %s, the transport is %s",
+        return ignis__fail_false(IGNIS_DIAG_TRANSPORT_STATE, call, "the handle is of kind %s, the transport of kind %s",
                                  ignis__transport_kinds[record->kind].name, ignis__transport_ops_of(transport)->name);
     if (record->host != self->host)
         return ignis__fail_false(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call,
-                                 "the handle is of another machine, or from before it was started again");
+                                 "the handle is of another machine, or older than the last start of this one");
     if (transport->peer_certain && record->pid_namespace == self->pid_namespace &&
         (int64_t)record->pid != transport->peer_pid)
         return ignis__fail_false(IGNIS_DIAG_TRANSPORT_PEER, call,
-                                 "the handle says that it is of process %u, and came from process %lld", record->pid,
+                                 "the handle is of process %u, but came from process %lld", record->pid,
                                  (long long)transport->peer_pid);
     if (!ignis__transport_ops_of(transport)->across &&
         memcmp(record->process, self->process, sizeof self->process) != 0)
         return ignis__fail_false(
             IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call,
-            "the handle is of process %u, and peer copies stay within one; use IGNIS_TRANSPORT_VMM or _HOST",
+            "the handle is of process %u; peer copies work within one process: use IGNIS_TRANSPORT_VMM or _HOST",
             record->pid);
     if (memory && (!handle->memory.type || handle->memory.type != IGNIS__VMM_HANDLE_SYSTEM))
-        return ignis__fail_false(IGNIS_DIAG_TRANSPORT_MISMATCH, call,
-                                 "the descriptor that belongs to the handle did not come with it");
+        return ignis__fail_false(IGNIS_DIAG_TRANSPORT_MISMATCH, call, "a descriptor of the handle is missing");
     return true;
 }
 
-/*  Opens what lies under the handle's name, if it has one that was not opened yet. */
+/*  Opens the named file of a handle, unless it is open. */
 static bool ignis__handle_open(const char *call, const ignis__transport *transport,
                                const ignis__record_of_array *record, ignis_transport_handle *handle)
 {
@@ -78,12 +83,11 @@ static bool ignis__handle_open(const char *call, const ignis__transport *transpo
         return true;
     if (!ignis__record_path(call, transport, record, record->name, path))
         return false;
-    fd = ignis__name_take(path, lease);
+    fd = ignis__named_file_open(path, lease);
     if (fd < 0)
         return ignis__fail_false(
             IGNIS_DIAG_TRANSPORT_MISMATCH, call,
-            "there is nothing at %s: the handle was taken or released before, or IGNIS_COMM_DIR differs on its way",
-            path);
+            "%s does not exist: the handle was taken or released before, or IGNIS_COMM_DIR differs", path);
     if (lease) {
         handle->has_lease = true;
         handle->lease = fd;
@@ -93,7 +97,7 @@ static bool ignis__handle_open(const char *call, const ignis__transport *transpo
     return true;
 }
 
-/*  The device of a record. Null, and reported: this process does not see it. */
+/*  Finds the device of a record. NULL, and reported, if this process does not see it. */
 static ignis__device *ignis__record_device(const char *call, const ignis__record_of_array *record)
 {
     ignis_device_info info;
@@ -102,40 +106,40 @@ static ignis__device *ignis__record_device(const char *call, const ignis__record
         if (ignis_device_query(i, &info) == IGNIS_OK && memcmp(info.uuid, record->uuid, sizeof info.uuid) == 0)
             return &ignis__devices[i];
     ignis__fail(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call,
-                "the array lies on a device (UUID %02x%02x%02x%02x...) that this process does not see; look at "
+                "the array is on a device (UUID %02x%02x%02x%02x...) that this process does not see; check "
                 "CUDA_VISIBLE_DEVICES, or use "
                 "IGNIS_TRANSPORT_HOST",
                 record->uuid[0], record->uuid[1], record->uuid[2], record->uuid[3]);
     return NULL;
 }
 
-/*  Whether a record is of an export of this process: then its array, held, or null, and reported, when that
-    says anything else. */
-static bool ignis__record_own(const char *call, const ignis__record_of_array *record, ignis__array **array)
+/*  Tells if a record is of an export of this process. *array: that array, held; NULL, and reported, if the
+    record does not match it. */
+static bool ignis__record_find_own(const char *call, const ignis__record_of_array *record, ignis__array **array)
 {
     ignis__export *entry;
     bool found;
     *array = NULL;
-    if (memcmp(record->process, ignis__self.process, sizeof record->process) != 0)
+    if (memcmp(record->process, ignis__own_identity.process, sizeof record->process) != 0)
         return false;
     ignis__mutex_lock(&ignis__shares.lock);
     for (entry = ignis__shares.exports; entry && (!entry->array || entry->record.serial != record->serial);
          entry = entry->next)
         ;
     found = entry != NULL;
-    if (found && ignis__record_same(&entry->record, record)) {
+    if (found && ignis__record_equal(&entry->record, record)) {
         *array = entry->array;
-        ignis__atomic_add(&(*array)->slot.state, 1); /* its handles hold it, so it is there to be held */
+        ignis__atomic_add(&(*array)->slot.state, 1); /* held by its handles */
     }
     ignis__mutex_unlock(&ignis__shares.lock);
     if (!*array)
         ignis__fail(IGNIS_DIAG_TRANSPORT_MISMATCH, call,
-                    found ? "the handle is not what this process has exported"
-                          : "the array of this handle is not exported any more");
+                    found ? "the handle does not match the export of this process"
+                          : "the array of this handle is no longer exported");
     return true;
 }
 
-/*  Maps what an import's record is of. The handle's lease becomes the import's, too. */
+/*  Maps the memory of an import. The import takes the lease of the handle. */
 static bool ignis__import_map(const char *call, const ignis__transport *transport, ignis__import *mapped,
                               ignis_transport_handle *handle)
 {
@@ -149,8 +153,8 @@ static bool ignis__import_map(const char *call, const ignis__transport *transpor
     mapped->lease = handle->has_lease ? ignis__fd_copy(handle->lease) : -1;
     ok = mapped->lease >= 0 || !handle->has_lease ||
          ignis__fail_false(IGNIS_DIAG_TRANSPORT_MISMATCH, call,
-                           "the handle's lease is not an open descriptor, or there are too many open ones");
-    if (ok && ignis__record_own(call, record, &mapped->own))
+                           "the lease of the handle is not an open descriptor, or too many are open");
+    if (ok && ignis__record_find_own(call, record, &mapped->own))
         ok = mapped->own != NULL;
     else
         ok = ok && (home = ignis__record_device(call, record)) != NULL;
@@ -171,9 +175,9 @@ static bool ignis__import_map(const char *call, const ignis__transport *transpor
     return false;
 }
 
-/*  The import of a record, with one array more: the one that there is, or a new mapping. */
-static ignis__import *ignis__import_get(const char *call, const ignis__transport *transport,
-                                        const ignis__record_of_array *record, ignis_transport_handle *handle)
+/*  Finds the import of a record, or maps a new one, and counts one more array. */
+static ignis__import *ignis__import_find_or_map(const char *call, const ignis__transport *transport,
+                                                const ignis__record_of_array *record, ignis_transport_handle *handle)
 {
     ignis__import *mapped, *fresh = (ignis__import *)ignis__alloc_for(call, sizeof *fresh);
     bool same = true, ok;
@@ -194,7 +198,7 @@ static ignis__import *ignis__import_get(const char *call, const ignis__transport
         fresh->next = ignis__shares.imports;
         ignis__shares.imports = fresh;
     } else {
-        same = ignis__record_same(&mapped->record, record);
+        same = ignis__record_equal(&mapped->record, record);
         mapped->arrays += same;
     }
     ignis__mutex_unlock(&ignis__shares.lock);
@@ -203,11 +207,10 @@ static ignis__import *ignis__import_get(const char *call, const ignis__transport
     else
         mapped = fresh;
     if (!same) {
-        ignis__fail(IGNIS_DIAG_TRANSPORT_MISMATCH, call,
-                    "the handle says other things of its array than one that came before it");
+        ignis__fail(IGNIS_DIAG_TRANSPORT_MISMATCH, call, "the handle contradicts an earlier handle of its array");
         return NULL;
     }
-    ignis__mutex_lock(&mapped->lock); /* the first to come maps; if that fails, the next one tries */
+    ignis__mutex_lock(&mapped->lock); /* the first thread maps; if that fails, the next one tries */
     ok = mapped->made || ignis__import_map(call, transport, mapped, handle);
     ignis__mutex_unlock(&mapped->lock);
     if (ok)
@@ -216,7 +219,7 @@ static ignis__import *ignis__import_get(const char *call, const ignis__transport
     return NULL;
 }
 
-/*  An array over the import of a record that was checked. */
+/*  Creates an array over the import of a checked record. */
 static ignis_array ignis__import_array(const char *call, const ignis__transport *transport,
                                        const ignis__record_of_array *record, ignis_transport_handle *handle)
 {
@@ -231,17 +234,17 @@ static ignis_array ignis__import_array(const char *call, const ignis__transport 
     desc.tag = record->tag;
     if (!ignis__transport_ops_of(transport)->zero_copy)
         return ignis__array_create(call, &desc);
-    mapped = ignis__import_get(call, transport, record, handle);
+    mapped = ignis__import_find_or_map(call, transport, record, handle);
     if (!mapped)
         return result;
     result = ignis__vmm_wrap(call, transport->dst, mapped->address + (uint64_t)record->offset, &desc,
-                             ignis__imported_release, mapped);
+                             ignis__import_release, mapped);
     if (!result.id)
         ignis__import_drop(call, mapped);
     return result;
 }
 
-/*  Copies what a handle is of into an array of its size: from host memory, or straight from the sender's. */
+/*  Copies the content of a handle into an array of its size: from host memory, or from the sender's array. */
 static bool ignis__handle_copy(const char *call, const ignis__transport *transport,
                                const ignis__record_of_array *record, ignis_transport_handle *handle,
                                ignis__array *array)
@@ -252,13 +255,13 @@ static bool ignis__handle_copy(const char *call, const ignis__transport *transpo
         return false;
     if (transport->kind == IGNIS_TRANSPORT_HOST) {
         int fd = ignis__vmm_handle_fd(&handle->memory);
-        if (ignis__fd_has(fd, record->block_size))
+        if (ignis__fd_size_is(fd, record->block_size))
             return ignis__host_copy(call, array, fd, true);
         return ignis__fail_false(IGNIS_DIAG_TRANSPORT_MISMATCH, call,
-                                 "the descriptor is not %lld bytes of shared host memory",
+                                 "the descriptor is not shared host memory of %lld bytes",
                                  (long long)record->block_size);
     }
-    if (!ignis__record_own(call, record, &own) || !own) /* a handle of another process was refused before */
+    if (!ignis__record_find_own(call, record, &own) || !own) /* handles of other processes were refused before */
         return false;
     ok = own->storage->device == array->storage->device ? ignis__array_convert(call, array, own)
                                                         : ignis__array_copy_peer(call, array, own);
@@ -289,7 +292,7 @@ static ignis_array ignis__transport_import(const char *call, ignis_transport tra
                 ignis__array_drop(call, array);
         }
         if (!handle->has_lease && !handle->memory.type)
-            ignis__handle_close(&opened); /* what was opened by its name */
+            ignis__handle_close(&opened); /* opened by its name above */
     }
     ignis__transport_drop(transport);
     return result;
@@ -313,11 +316,11 @@ IGNIS_API ignis_status ignis_transport_close_imported_handle(ignis_transport tra
     bool ours;
     if (!array)
         return ignis__failed();
-    ours = ignis__transport_ops_of(transport)->zero_copy ? ignis__imported_by(array, transport->serial)
+    ours = ignis__transport_ops_of(transport)->zero_copy ? ignis__array_imported_by(array, transport->serial)
                                                          : array->storage->device == transport->dst;
     if (!ours)
-        ignis__fail(IGNIS_DIAG_TRANSPORT_STATE, call, "%s is none that this transport has imported",
+        ignis__fail(IGNIS_DIAG_TRANSPORT_STATE, call, "%s was not imported by this transport",
                     ignis__array_label(array).text);
-    return ignis__transport_done_both(
-        call, transport, array, ours && ignis__array_free_as(call, handle, ignis__array_owner(array)) == IGNIS_OK);
+    return ignis__transport_end_both(call, transport, array,
+                                     ours && ignis__array_free_as(call, handle, ignis__array_owner(array)) == IGNIS_OK);
 }

@@ -1,8 +1,8 @@
-/* ===============================================================================================================
-   >>transport - VMM, legacy IPC, peer copy, host-staged: one table of functions each.
-   =============================================================================================================== */
+/*  >>transport - arrays between devices and processes: VMM, IPC, peer copies, host memory
 
-/* --- what it needs of the system: leases, which tell that nobody uses an array any more; shared host memory; who we are ---- */
-
-/*  Beside descriptors, what a handle brings can lie in the private folder under a name, which whoever takes
-    it removes: a FIFO as lease, a file with a copy. */
+    Exports an array as a handle, imports it elsewhere; sends and receives. Each kind of transport is a row of a table.
+    Descriptors travel through channels. Otherwise a handle has a named file in the private folder, which the first
+    importer removes: a FIFO as lease, or a file with a copy.
+    Uses: vmm, peer, channel, and the arrays and devices of ignis.h.
+    Invariants: a lease is a pipe whose read end hangs up when no process uses the array any more.
+    Locks: see transport.export. */

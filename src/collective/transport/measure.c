@@ -1,6 +1,10 @@
-/* --- measuring: sends and receives, or, where there is nothing to copy, copies from what was received -------------------------- */
+/*  >>transport.measure - measuring bandwidth and latency
 
-/*  Nanoseconds of `count` copies; -1 on failure. */
+    Times sends and receives of two sizes; for kinds without copies, copies from the imported array.
+    Uses: the public functions of transports.
+    Locks: none of its own. */
+
+/*  Returns the nanoseconds of `count` copies; -1 on failure. */
 static int64_t ignis__measure_copies(const char *call, ignis__transport *transport, ignis__array *src,
                                      ignis__array *seen, ignis__array *dst, int count)
 {
@@ -20,7 +24,7 @@ static int64_t ignis__measure_copies(const char *call, ignis__transport *transpo
     return ok && ignis__array_wait(call, dst) ? ignis__monotonic_ns() - started : -1;
 }
 
-/*  Nanoseconds of one copy of so many bytes; -1 on failure. */
+/*  Returns the nanoseconds of one copy of `bytes`; -1 on failure. */
 static int64_t ignis__measure_size(const char *call, ignis__transport *transport, int64_t bytes, int count)
 {
     bool zero_copy = ignis__transport_ops_of(transport)->zero_copy, ok;
@@ -42,7 +46,7 @@ static int64_t ignis__measure_size(const char *call, ignis__transport *transport
         ignis__handle_close(&handle);
     }
     ok = ok && ignis__array_wait(call, arrays[0]) && ignis__array_wait(call, arrays[1]) &&
-         ignis__measure_copies(call, transport, arrays[0], arrays[2], arrays[1], 2) >= 0; /* warm */
+         ignis__measure_copies(call, transport, arrays[0], arrays[2], arrays[1], 2) >= 0; /* warm up */
     if (ok)
         ns = ignis__measure_copies(call, transport, arrays[0], arrays[2], arrays[1], count);
     for (i = 2; i >= 0; i--) {
@@ -57,13 +61,13 @@ static int64_t ignis__measure_size(const char *call, ignis__transport *transport
 IGNIS_API IGNIS__COLD ignis_status ignis_transport_measure(ignis_transport handle, int64_t bytes)
 {
     static const char call[] = "ignis_transport_measure";
-    /* like it, with nobody at the other end */
+    /* a copy of the transport, without a channel */
     ignis__transport *transport = ignis__transport_hold_ready(call, handle), alone;
     int64_t large_ns = -1, small_ns = -1;
     if (!transport)
         return ignis__failed();
     memset(&alone, 0, sizeof alone);
-    /* in one process they are the same */
+    /* within one process both are the same */
     alone.kind = transport->kind == IGNIS_TRANSPORT_IPC ? IGNIS_TRANSPORT_PEER : transport->kind;
     alone.src = transport->src;
     alone.dst = transport->dst;
@@ -71,7 +75,7 @@ IGNIS_API IGNIS__COLD ignis_status ignis_transport_measure(ignis_transport handl
     alone.serial = ignis__atomic_add(&ignis__shares.transports, 1);
     bytes = bytes ? bytes : (int64_t)64 << 20;
     if (bytes < 0)
-        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "bytes is %lld, below 0", (long long)bytes);
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "bytes is %lld; expected 0 or more", (long long)bytes);
     else if (!ignis__capture_refuses(call))
         large_ns = ignis__measure_size(call, &alone, bytes, 8);
     if (large_ns >= 0)
@@ -82,5 +86,5 @@ IGNIS_API IGNIS__COLD ignis_status ignis_transport_measure(ignis_transport handl
         transport->latency_us = (double)small_ns * 1e-3;
         ignis__mutex_unlock(&transport->slot.lock);
     }
-    return ignis__transport_done(transport, small_ns >= 0);
+    return ignis__transport_end_call(transport, small_ns >= 0);
 }

@@ -1,8 +1,12 @@
-/* --- memory: what the kinds share, and how it is reached ------------------------------------------------------------------- */
+/*  >>transport.memory - memory of the kinds: export, import, access
 
-/*  Waits for all work on an array's memory that Ignis has queued: for events, as the streams may go
-    meanwhile, and not with the lock of the storage, for which another thread may wait whose operation this
-    work waits for. */
+    The functions of the table in select.c, one group a kind.
+    Uses: blocks of vmm, the driver, pinned host memory.
+    Invariants: an export waits for queued work on its array; an import has proven the size of its memory.
+    Locks: none is held while a device or another thread is waited for. */
+
+/*  Waits for all work on an array's memory that Ignis has queued. It waits for events, since streams may end
+    meanwhile. The storage is not locked: another thread may need it for the work. */
 static bool ignis__array_wait(const char *call, ignis__array *array)
 {
     ignis__storage *storage = array->storage;
@@ -33,7 +37,7 @@ static bool ignis__array_wait(const char *call, ignis__array *array)
     return ok;
 }
 
-/*  Lets the kernels and copies of one device into ordinary memory of another. Both are open. */
+/*  Enables access of one device to ordinary memory of another. Both are open. */
 static bool ignis__peer_enable(const char *call, ignis__device *from, ignis__device *to)
 {
     ignis__binding binding;
@@ -79,7 +83,7 @@ IGNIS_API ignis_array ignis_ipc_array(const ignis_array_desc *desc)
             ignis__cache_trim(call, device, &ignis__caches[ignis__device_ordinal(device)]);
             error = IGNIS__CUDA(cuMemAlloc_v2, (&address, (size_t)size));
         }
-        if (ignis__vmm_check_call(call, device, "cuMemAlloc", error, "taking %s on device %d",
+        if (ignis__vmm_check_call(call, device, "cuMemAlloc", error, "allocating %s on device %d",
                                   ignis__bytes_write(size).text, ignis__device_ordinal(device)))
             result = ignis__vmm_wrap(call, device, address, desc, ignis__ipc_array_release, device);
         if (address && !result.id)
@@ -89,12 +93,12 @@ IGNIS_API ignis_array ignis_ipc_array(const ignis_array_desc *desc)
     return result;
 }
 
-/*  What an export finds out about an array's memory. The device is entered. */
+/*  Facts that an export finds about an array's memory. The device is entered. */
 typedef struct ignis__export_facts {
     int64_t block_size, offset;
     ignis__ipc_handle ipc;
     ignis_vmm_handle memory;
-    const char *path; /* for a copy under a name; null: it goes to `memory` */
+    const char *path; /* for a copy in a named file; NULL: a copy in `memory` */
 } ignis__export_facts;
 
 static bool ignis__vmm_export_memory(const char *call, ignis__array *array, ignis__export_facts *facts)
@@ -105,10 +109,10 @@ static bool ignis__vmm_export_memory(const char *call, ignis__array *array, igni
         return false;
     facts->block_size = memory->size;
     if (!ok)
-        ignis__fail(IGNIS_DIAG_NOT_SHAREABLE, call, "the memory of array #%llu was made with IGNIS_VMM_HANDLE_NONE",
+        ignis__fail(IGNIS_DIAG_NOT_SHAREABLE, call, "the memory of array #%llu was created with IGNIS_VMM_HANDLE_NONE",
                     (unsigned long long)array->id);
     ok = ok && ignis__physical_export(call, memory, &facts->memory);
-    ignis__physical_drop(call, memory); /* the handle that was given out keeps it */
+    ignis__physical_drop(call, memory); /* the exported handle keeps it */
     return ok;
 }
 
@@ -122,21 +126,20 @@ static bool ignis__ipc_export_memory(const char *call, ignis__array *array, igni
         (base % (uint64_t)IGNIS__IPC_BLOCK != 0 || facts->block_size % IGNIS__IPC_BLOCK != 0))
         return ignis__fail_false(
             IGNIS_DIAG_NOT_SHAREABLE, call,
-            "%s lies in an allocation of %lld bytes, which shares a 2 MiB block of the driver's with "
-            "others that would be "
-            "exposed; make it with ignis_ipc_array",
+            "%s is in an allocation of %lld bytes; the driver would expose the other memory of its 2 MiB block; "
+            "create it with ignis_ipc_array",
             ignis__array_label(array).text, (long long)facts->block_size);
     error = IGNIS__CUDA(cuIpcGetMemHandle, (&facts->ipc, base));
     if (error != 0)
         ignis__fail_because(IGNIS_DIAG_NOT_SHAREABLE, call, error, ignis__cuda_name(error), NULL,
-                            "%s does not lie in memory of cuMemAlloc: cuIpcGetMemHandle gives %s (%d); make it with "
+                            "%s is not in memory of cuMemAlloc: cuIpcGetMemHandle returned %s (%d); create it with "
                             "ignis_ipc_array",
                             ignis__array_label(array).text, ignis__cuda_name(error), error);
     facts->offset = (int64_t)(address - base);
     return error == 0;
 }
 
-/*  In one process any memory will do. */
+/*  Exports any memory: peer copies stay within one process. */
 static bool ignis__peer_export_memory(const char *call, ignis__array *array, ignis__export_facts *facts)
 {
     ignis__work work;
@@ -151,8 +154,8 @@ static bool ignis__peer_export_memory(const char *call, ignis__array *array, ign
     return ok;
 }
 
-/*  Copies from and to other processes go through pieces of memory that are pinned once. A copy has its piece
-    for itself, as it may wait for work that waits for another copy. */
+/*  Copies between processes go through pinned chunks. A copy has a chunk of its own, since it may wait for
+    work that waits for another copy. */
 #define IGNIS__STAGING_BYTES ((int64_t)4 << 20)
 
 /*  Copies between an array and a file of its size, in memory or in the private folder. */
@@ -170,17 +173,16 @@ static bool ignis__host_copy(const char *call, ignis__array *array, int fd, bool
     for (done = 0; ok && done < size; done += part) {
         part = size - done < IGNIS__STAGING_BYTES ? size - done : IGNIS__STAGING_BYTES;
         if (to_device)
-            ok = (moved = ignis__fd_move(fd, piece->memory, part, done, false)) &&
+            ok = (moved = ignis__fd_transfer(fd, piece->memory, part, done, false)) &&
                  ignis__copy_from_host(&work, address + (uint64_t)done, piece->memory, part);
         else
             ok = ignis__copy_to_host(&work, piece->memory, address + (uint64_t)done, part) &&
-                 (moved = ignis__fd_move(fd, piece->memory, part, done, true));
+                 (moved = ignis__fd_transfer(fd, piece->memory, part, done, true));
     }
     if (!moved)
-        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "%lld bytes of shared host memory end early, or cannot be %s: %s",
+        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "%lld bytes of shared host memory are incomplete or cannot be %s: %s",
                     (long long)size, to_device ? "read" : "written", strerror(errno));
-    /* a copy that has failed may still be under way: better lose the memory than let it write into the next
-       one */
+    /* A failed copy may still be running: leak the chunk rather than let it write into the next one. */
     if (piece && (ok || !moved || ignis__device_finish(work.device) == 0))
         ignis__pinned_chunk_keep(work.device, piece);
     else
@@ -195,9 +197,10 @@ static bool ignis__host_export_memory(const char *call, ignis__array *array, ign
     int fd;
     bool ok;
     facts->block_size = size ? size : 1;
-    fd = facts->path ? ignis__name_make(facts->path, facts->block_size) : ignis__shared_make((size_t)facts->block_size);
+    fd = facts->path ? ignis__named_file_create(facts->path, facts->block_size)
+                     : ignis__shared_make((size_t)facts->block_size);
     if (fd < 0)
-        return ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call, "%lld bytes of host memory cannot be shared: %s",
+        return ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call, "cannot share %lld bytes of host memory: %s",
                                  (long long)size, strerror(errno));
     ok = ignis__host_copy(call, array, fd, false);
     if (ok && !facts->path) {
@@ -210,8 +213,8 @@ static bool ignis__host_export_memory(const char *call, ignis__array *array, ign
     return ok;
 }
 
-/*  The import's memory, which lies on the device `home` of another process; its size is proven, the address
-    noted. The device is entered. */
+/*  Maps memory of another process from device `home`; its size is proven, its address kept. The device is
+    entered. */
 static bool ignis__vmm_import_memory(const char *call, ignis__import *mapped, const ignis__device *home,
                                      const ignis_vmm_handle *memory)
 {
@@ -223,7 +226,7 @@ static bool ignis__vmm_import_memory(const char *call, ignis__import *mapped, co
         mapped->address = mapped->block.address;
         return true;
     }
-    ignis__fail(IGNIS_DIAG_TRANSPORT_MISMATCH, call, "the memory lies on device %d, the handle says on device %d",
+    ignis__fail(IGNIS_DIAG_TRANSPORT_MISMATCH, call, "the memory is on device %d, the handle says device %d",
                 ignis__device_ordinal(lies), ignis__device_ordinal(home));
     ignis__vmm_block_destroy(call, &mapped->block);
     return false;
@@ -240,12 +243,12 @@ static bool ignis__ipc_import_memory(const char *call, ignis__import *mapped, co
                           "opening %s of process %u", ignis__bytes_write(record->block_size).text, record->pid))
         return false;
     if (!IGNIS__VMM_FAILED(call, mapped->device, cuMemGetAddressRange_v2, (&base, &size, address),
-                           "asking how large it is")) {
+                           "reading its size")) {
         if (base == address && (int64_t)size >= record->block_size) {
             mapped->address = address;
             return true;
         }
-        ignis__fail(IGNIS_DIAG_TRANSPORT_MISMATCH, call, "the handle is of %lld bytes, the memory has %lld",
+        ignis__fail(IGNIS_DIAG_TRANSPORT_MISMATCH, call, "the handle says %lld bytes, the memory has %lld",
                     (long long)record->block_size, (long long)size);
     }
     (void)IGNIS__CUDA(cuIpcCloseMemHandle, (address));
@@ -266,7 +269,7 @@ static void ignis__ipc_unmap_memory(const char *call, ignis__import *mapped)
     ignis__device_leave(&binding);
 }
 
-/*  Lets a device, which is entered, into memory of this process. */
+/*  Gives an entered device access to memory of this process. */
 static bool ignis__vmm_grant_access(const char *call, ignis__array *array, ignis__device *device)
 {
     ignis_vmm_access_desc access = ignis_vmm_access_of(device->handle, true);
@@ -280,7 +283,7 @@ static bool ignis__vmm_grant_access(const char *call, ignis__array *array, ignis
     if (!memory)
         return false;
     ok = !IGNIS__VMM_FAILED(call, device, cuMemSetAccess, (at - (uint64_t)offset, (size_t)memory->size, &access, 1),
-                            "letting device %d into %s", ignis__device_ordinal(device),
+                            "giving device %d access to %s", ignis__device_ordinal(device),
                             ignis__bytes_write(memory->size).text);
     ignis__physical_drop(call, memory);
     return ok;

@@ -1,38 +1,42 @@
-/* --- records ----------------------------------------------------------------------------------------------------------- */
+/*  >>transport.record - records: the bytes of a handle
+
+    Describes an exported array, and the secret that seals records.
+    Uses: the private folder, SHA-256.
+    Invariants: a record grants nothing: sizes and addresses come from what this process mapped or exported,
+    the sender from the socket.
+    Locks: ignis__own_identity_lock around the identity of this process. */
 
 #define IGNIS__RECORD_MAGIC "IGNIS-TR"
 #define IGNIS__RECORD_VERSION 2
-#define IGNIS__IPC_BLOCK ((int64_t)2 << 20) /* the driver shares nothing smaller */
+#define IGNIS__IPC_BLOCK ((int64_t)2 << 20) /* the smallest memory that the driver shares */
 
-/*  What a handle says. No padding, so that the seal covers every byte. Nothing of it grants anything: sizes
-    and addresses are those of what this process has exported or mapped, and who has sent it is the socket's
-    word. */
+/*  The description of an exported array. It has no padding, so the seal covers every byte. */
 typedef struct ignis__record_of_array {
     char magic[8];
     uint32_t version, kind;
     int32_t dtype, ndim;
     uint32_t pid, pid_namespace;
     int64_t dim[IGNIS_MAX_DIMS];
-    int64_t block_size, offset; /* of the memory that is shared, and of the array in it */
+    int64_t block_size, offset; /* of the shared memory, and of the array in it */
     unsigned char uuid[16];     /* of the exporter's device */
-    uint64_t host;              /* the machine, since it was started */
-    unsigned char process[16];  /* random, of the exporter: numbers of processes are used again */
-    uint64_t serial;            /* of the export, in that process: never used twice */
+    uint64_t host;              /* the machine, since its start */
+    unsigned char process[16];  /* of the exporter, random: process numbers are reused */
+    uint64_t serial;            /* of the export, unique in its process */
     ignis__ipc_handle ipc;      /* of IGNIS_TRANSPORT_IPC */
     char tag[32];               /* of the array */
-    uint64_t name;              /* from here on each handle of an export has its own; 0: descriptors came beside it */
+    uint64_t name;              /* this and the seal differ between handles of one export; 0: with descriptors */
     unsigned char seal[32];
 } ignis__record_of_array;
 
-typedef char ignis__record_has_its_size[sizeof(ignis__record_of_array) == IGNIS_TRANSPORT_RECORD_BYTES ? 1 : -1];
+typedef char ignis__record_size_check[sizeof(ignis__record_of_array) == IGNIS_TRANSPORT_RECORD_BYTES ? 1 : -1];
 
-/*  Two handles of one export say the same. */
-static bool ignis__record_same(const ignis__record_of_array *a, const ignis__record_of_array *b)
+/*  Tells if two handles describe the same export. */
+static bool ignis__record_equal(const ignis__record_of_array *a, const ignis__record_of_array *b)
 {
     return memcmp(a, b, offsetof(ignis__record_of_array, name)) == 0;
 }
 
-/*  The secret of this user, made by whoever needs it first. */
+/*  Reads the secret of this user; the first caller creates it. */
 IGNIS__COLD static bool ignis__transport_secret(const char *call, unsigned char token[IGNIS_TRANSPORT_TOKEN_BYTES])
 {
     char folder[IGNIS__PATH_MAX] = "", path[IGNIS__PATH_MAX + 32];
@@ -52,7 +56,7 @@ IGNIS__COLD static bool ignis__transport_secret(const char *call, unsigned char 
             ok = ignis__random_bytes(token, IGNIS_TRANSPORT_TOKEN_BYTES) &&
                  fwrite(token, 1, IGNIS_TRANSPORT_TOKEN_BYTES, file) == IGNIS_TRANSPORT_TOKEN_BYTES;
             if (fclose(file) == 0 && ok)
-                /* if another process was faster, its token is read in the next round */
+                /* if another process was faster, the next round reads its token */
                 (void)ignis__file_publish(part, path);
             else
                 (void)ignis__file_remove(part);
@@ -60,9 +64,9 @@ IGNIS__COLD static bool ignis__transport_secret(const char *call, unsigned char 
         ignis__free(part);
     }
     return ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call,
-                             "the token in %s cannot be made or read; set desc.token on both sides", path);
+                             "cannot create or read the token in %s; set desc.token on both sides", path);
 }
 
-/*  What all records of this process begin with. */
-static ignis__record_of_array ignis__self;
-static ignis__mutex ignis__self_lock = IGNIS__MUTEX_INIT;
+/*  The fields that all records of this process share. */
+static ignis__record_of_array ignis__own_identity;
+static ignis__mutex ignis__own_identity_lock = IGNIS__MUTEX_INIT;

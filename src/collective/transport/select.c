@@ -1,4 +1,9 @@
-/* --- which kinds there are ------------------------------------------------------------------------------------------------- */
+/*  >>transport.select - kinds of transports: the table, which is available, which is best
+
+    Tells what connects two devices, and why not.
+    Uses: the memory functions, vmm.
+    Invariants: VMM counts as available after a test write and read, since drivers claim more than they can.
+    Locks: none. */
 
 static bool ignis__attribute(ignis__device *device, int attribute)
 {
@@ -16,8 +21,8 @@ static bool ignis__peer_available(ignis__device *src, ignis__device *dst, ignis_
     return false;
 }
 
-/*  Memory of src, exported, imported for dst, written there and read here: what drivers say they can do is
-    not always so. */
+/*  Writes into exported memory of src, imported for dst, and reads it back: drivers claim more than they
+    can. */
 static bool ignis__vmm_probe_words(const char *call, const ignis__vmm_block *there, const ignis__vmm_block *here)
 {
     static const uint32_t sent[4] = {0x1615D0F5u, 0x00C0FFEEu, 0xA5A5A5A5u, 0x01234567u};
@@ -35,7 +40,7 @@ static bool ignis__vmm_probe_words(const char *call, const ignis__vmm_block *the
     ignis__work_end(&work);
     if (ok && memcmp(sent, got, sizeof sent) != 0)
         return ignis__fail_false(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call,
-                                 "what device %d has written, device %d does not see",
+                                 "device %d does not see what device %d has written",
                                  ignis__device_ordinal(there->device), ignis__device_ordinal(here->device));
     return ok;
 }
@@ -53,7 +58,7 @@ IGNIS__COLD static bool ignis__vmm_probe(const char *call, ignis__device *src, i
         ignis__vmm_handle_close(&handle);
         if (ok) {
             ok = ignis__vmm_probe_words(call, &made, &seen) && ignis__vmm_probe_words(call, &seen, &made);
-            if (!ok) /* a copy may be under way */
+            if (!ok) /* a copy may be running */
                 (void)ignis__devices_wait(call, (uint64_t)1 << (src - ignis__devices) | (uint64_t)1
                                                                                             << (dst - ignis__devices));
             ignis__vmm_block_destroy(call, &seen);
@@ -63,31 +68,31 @@ IGNIS__COLD static bool ignis__vmm_probe(const char *call, ignis__device *src, i
     return ok;
 }
 
-static uint64_t ignis__vmm_proven[IGNIS_MAX_DEVICES][IGNIS_MAX_DEVICES]; /* in which setup */
+static uint64_t ignis__vmm_pair_tested[IGNIS_MAX_DEVICES][IGNIS_MAX_DEVICES]; /* the setup in which a pair was tested */
 
 static bool ignis__vmm_available(ignis__device *src, ignis__device *dst, ignis__string_writer *why)
 {
     static const char call[] = "ignis_transport_available";
-    uint64_t *is_authenticated = &ignis__vmm_proven[src - ignis__devices][dst - ignis__devices];
+    uint64_t *is_authenticated = &ignis__vmm_pair_tested[src - ignis__devices][dst - ignis__devices];
     ignis__record before = ignis__this_thread.record;
     bool ok;
     if (ignis__atomic_load(is_authenticated) == ignis__global.setups)
         return true;
     if (!ignis__attribute(src, IGNIS__CU_ATTRIBUTE_VMM) || !ignis__attribute(dst, IGNIS__CU_ATTRIBUTE_VMM) ||
         !ignis__attribute(src, IGNIS__CU_ATTRIBUTE_VMM_SYSTEM)) {
-        ignis__string_add(why, "device %d or %d makes no memory that can be shared", ignis__device_ordinal(src),
-                          ignis__device_ordinal(dst));
+        ignis__string_add(why, "device %d or %d cannot create memory that other processes can map",
+                          ignis__device_ordinal(src), ignis__device_ordinal(dst));
         return false;
     }
     if (!ignis__peer_available(src, dst, why))
         return false;
-    /* a probe that fails is an answer, not the thread's failure */
+    /* a failed probe is an answer, not a failure of the thread */
     memset(&ignis__this_thread.record, 0, sizeof before);
     ok = !ignis__capture_refuses(call) && ignis__vmm_probe(call, src, dst);
     if (ok)
         ignis__atomic_store(is_authenticated, ignis__global.setups);
     else
-        ignis__string_add(why, "a write and read through it failed: %s", ignis_status_message());
+        ignis__string_add(why, "a test write and read failed: %s", ignis_status_message());
     ignis__record_drop(&ignis__this_thread);
     ignis__this_thread.record = before;
     return ok;
@@ -104,15 +109,15 @@ static bool ignis__peer_start(const char *call, ignis__device *src, ignis__devic
     return ignis__peer_enable(call, dst, src) && ignis__peer_enable(call, src, dst);
 }
 
-/*  One row a kind; a null function has nothing to do. Estimates are for what nobody has measured: those of
-    IPC are what the handles cost, not what NVLink brings. */
+/*  A kind of transport; NULL functions have nothing to do. The figures are estimates; for IPC the cost of
+    handles limits them, not NVLink. */
 typedef struct ignis__transport_ops {
-    const char *name, *word; /* shown; in the environment */
-    bool zero_copy;          /* an import is the exporter's memory: there is nothing to copy, and a lease on it */
-    bool across;             /* between processes */
-    bool copies;             /* receive copies */
+    const char *name, *word; /* for messages; in the environment */
+    bool zero_copy;          /* an import is the exporter's memory, with a lease and without copies */
+    bool across;             /* works between processes */
+    bool copies;             /* a receive copies */
     bool descriptor;         /* its memory is a descriptor */
-    bool named;              /* what it needs beside the record can lie under a name */
+    bool named;              /* a named file can replace its descriptors */
     double bandwidth_gbs, latency_us;
     bool (*available)(ignis__device *src, ignis__device *dst, ignis__string_writer *why);
     bool (*start)(const char *call, ignis__device *src, ignis__device *dst);
@@ -123,30 +128,28 @@ typedef struct ignis__transport_ops {
     bool (*grant_access)(const char *call, ignis__array *array, ignis__device *device);
 } ignis__transport_ops;
 
-/* clang-format off */
 static const ignis__transport_ops ignis__transport_kinds[IGNIS_TRANSPORT_KIND_COUNT] = {
     /*               zero_copy across copies descriptor named */
-    {"", "",         false, false, false, false, false,   0,  0, NULL, NULL, NULL, NULL, NULL, NULL},
-    {"VMM", "vmm",   true,  true,  false, true,  false, 300,  5, ignis__vmm_available, NULL, ignis__vmm_export_memory, ignis__vmm_import_memory,
-     ignis__vmm_unmap_memory, ignis__vmm_grant_access},
-    {"peer", "peer", true,  false, true,  false, true,  300, 10, ignis__peer_available, ignis__peer_start, ignis__peer_export_memory,
-     NULL, NULL, ignis__peer_grant_access},
-    {"IPC", "ipc",   true,  true,  false, false, true,   25, 10, ignis__peer_available, NULL, ignis__ipc_export_memory, ignis__ipc_import_memory,
-     ignis__ipc_unmap_memory, ignis__peer_grant_access},
-    {"host", "host", false, true,  true,  true,  true,   10, 50, ignis__host_available, NULL, ignis__host_export_memory, NULL, NULL, NULL},
+    {"", "", false, false, false, false, false, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL},
+    {"VMM", "vmm", true, true, false, true, false, 300, 5, ignis__vmm_available, NULL, ignis__vmm_export_memory,
+     ignis__vmm_import_memory, ignis__vmm_unmap_memory, ignis__vmm_grant_access},
+    {"peer", "peer", true, false, true, false, true, 300, 10, ignis__peer_available, ignis__peer_start,
+     ignis__peer_export_memory, NULL, NULL, ignis__peer_grant_access},
+    {"IPC", "ipc", true, true, false, false, true, 25, 10, ignis__peer_available, NULL, ignis__ipc_export_memory,
+     ignis__ipc_import_memory, ignis__ipc_unmap_memory, ignis__peer_grant_access},
+    {"host", "host", false, true, true, true, true, 10, 50, ignis__host_available, NULL, ignis__host_export_memory,
+     NULL, NULL, NULL},
 };
-/* clang-format on */
 
 static bool ignis__transport_kind_valid(const char *call, ignis_transport_kind kind)
 {
     if (kind > IGNIS_TRANSPORT_AUTO && kind < IGNIS_TRANSPORT_KIND_COUNT)
         return true;
-    return ignis__fail_false(IGNIS_DIAG_BAD_ENUM, call,
-                             "there is no transport %d; IGNIS_TRANSPORT_VMM to _HOST are %d to %d", (int)kind,
-                             (int)IGNIS_TRANSPORT_VMM, (int)IGNIS_TRANSPORT_HOST);
+    return ignis__fail_false(IGNIS_DIAG_BAD_ENUM, call, "kind is %d; expected IGNIS_TRANSPORT_VMM to _HOST, %d to %d",
+                             (int)kind, (int)IGNIS_TRANSPORT_VMM, (int)IGNIS_TRANSPORT_HOST);
 }
 
-/*  Both devices, opened. */
+/*  Opens both devices. */
 static bool ignis__transport_devices(const char *call, int src, int dst, ignis__device **devices)
 {
     devices[0] = ignis__device_get(call, src);
@@ -166,8 +169,8 @@ IGNIS_API bool ignis_transport_available(ignis_transport_kind kind, int src, int
            ignis__transport_kinds[kind].available(devices[0], devices[1], &why);
 }
 
-/*  The kind that the environment asks for; AUTO: it asks for none. */
-static bool ignis__transport_wanted(const char *call, ignis_transport_kind *kind)
+/*  Reads the kind that the environment names; AUTO if it names none. */
+static bool ignis__transport_read_environment(const char *call, ignis_transport_kind *kind)
 {
     const char *word = ignis__env("IGNIS_TRANSPORT");
     int i;
@@ -179,11 +182,11 @@ static bool ignis__transport_wanted(const char *call, ignis_transport_kind *kind
             *kind = (ignis_transport_kind)i;
     if (*kind != IGNIS_TRANSPORT_AUTO)
         return true;
-    return ignis__fail_false(IGNIS_DIAG_BAD_ENUM, call,
-                             "IGNIS_TRANSPORT is \"%.40s\"; it should be vmm, peer, ipc or host", word);
+    return ignis__fail_false(IGNIS_DIAG_BAD_ENUM, call, "IGNIS_TRANSPORT is \"%.40s\"; expected vmm, peer, ipc or host",
+                             word);
 }
 
-/*  descriptors: those can travel, too. */
+/*  Chooses the first available kind. descriptors: the channel carries them. */
 static bool ignis__transport_choose(const char *call, ignis__device *const *devices, bool same_process,
                                     bool descriptors, ignis_transport_choice *choice)
 {
@@ -193,25 +196,25 @@ static bool ignis__transport_choose(const char *call, ignis__device *const *devi
     int i;
     memset(choice, 0, sizeof *choice);
     ignis__string_begin(&text, choice->reason, sizeof choice->reason);
-    if (!ignis__transport_wanted(call, &wanted))
+    if (!ignis__transport_read_environment(call, &wanted))
         return false;
     for (i = 0; i < (wanted ? 1 : IGNIS__COUNT(order)); i++) {
         ignis_transport_kind kind = wanted ? wanted : order[i];
         const ignis__transport_ops *ops = &ignis__transport_kinds[kind];
-        ignis__string_add(&text, "%s%s: ", i ? "; " : wanted ? "asked for by IGNIS_TRANSPORT: " : "", ops->name);
+        ignis__string_add(&text, "%s%s: ", i ? "; " : wanted ? "named by IGNIS_TRANSPORT: " : "", ops->name);
         if (!same_process && !ops->across) {
-            ignis__string_add(&text, "stays within one process");
+            ignis__string_add(&text, "works within one process only");
         } else if (!descriptors && !ops->named) {
             ignis__string_add(&text, "its descriptors need IGNIS_CHANNEL_SOCKET");
         } else if (ops->available(devices[0], devices[1], &text)) {
-            ignis__string_add(&text,
-                              kind == IGNIS_TRANSPORT_VMM ? "a write and a read through it went well" : "available");
+            ignis__string_add(&text, kind == IGNIS_TRANSPORT_VMM ? "a test write and read succeeded" : "available");
             choice->kind = kind;
             return true;
         }
     }
-    return ignis__fail_false(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call, "nothing connects device %d with device %d: %s",
-                             ignis__device_ordinal(devices[0]), ignis__device_ordinal(devices[1]), choice->reason);
+    return ignis__fail_false(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call,
+                             "no transport connects device %d with device %d: %s", ignis__device_ordinal(devices[0]),
+                             ignis__device_ordinal(devices[1]), choice->reason);
 }
 
 IGNIS_API ignis_status ignis_transport_select(int src, int dst, bool same_process, ignis_transport_choice *choice)

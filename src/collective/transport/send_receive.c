@@ -1,4 +1,9 @@
-/* --- send and receive: a handle goes to the caller, through the channel, or to a receive of this process ---------------------- */
+/*  >>transport.send_receive - sending and receiving arrays
+
+    A handle goes to the caller, through the channel, or to a receive of this process.
+    Uses: handles, imports, channels.
+    Invariants: a handle that cannot be delivered is closed.
+    Locks: the slot of the transport around waiting handles. */
 
 /*  Sends a handle through a channel, as one message. */
 static bool ignis__handle_send(const char *call, ignis_channel to, const ignis_transport_handle *handle)
@@ -16,7 +21,7 @@ static bool ignis__handle_send(const char *call, ignis_channel to, const ignis_t
     return ok;
 }
 
-/*  The handle in the inbox, which the next message is for. */
+/*  Takes the handle in the inbox; the next message can follow. */
 static bool ignis__inbox_handle(const char *call, ignis__connection *connection, ignis_transport_handle *handle)
 {
     uint32_t size = ignis__message_header_read(connection).size;
@@ -24,15 +29,15 @@ static bool ignis__inbox_handle(const char *call, ignis__connection *connection,
     bool ok = size == sizeof handle->record;
     if (ignis__message_header_read(connection).type != IGNIS__MESSAGE_ARRAY)
         return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call,
-                                 "what comes next is a message; take it with ignis_channel_receive");
+                                 "the next item is a message; receive it with ignis_channel_receive");
     if (ok) {
-        ok =
-            ignis__handle_join(handle, connection->inbox + sizeof(ignis__message_header), connection->inbox_fds, count);
-        connection->inbox_fd_count = 0; /* they are the handle's now */
+        ok = ignis__handle_add_fds(handle, connection->inbox + sizeof(ignis__message_header), connection->inbox_fds,
+                                   count);
+        connection->inbox_fd_count = 0; /* the handle owns them now */
     }
     ignis__inbox_remove(connection);
     return ok || ignis__fail_false(IGNIS_DIAG_TRANSPORT_RECORD, call,
-                                   "what came describes no array: %u bytes and %d descriptors", size, count);
+                                   "the message is not a handle: %u bytes and %d descriptors", size, count);
 }
 
 /*  Waits for the next handle from a channel. */
@@ -53,10 +58,11 @@ static bool ignis__handle_receive(const char *call, ignis_channel from, ignis_tr
     return ok;
 }
 
-/*  Puts a handle where the next receive finds it; it is closed here, or given away. */
-static bool ignis__transport_put(const char *call, ignis__transport *transport, ignis_transport_handle *handle)
+/*  Queues a handle for the next receive of this process. On failure the handle is closed. */
+static bool ignis__transport_queue_handle(const char *call, ignis__transport *transport, ignis_transport_handle *handle)
 {
-    ignis__waiting *waiting = transport->channel.id ? NULL : (ignis__waiting *)ignis__alloc_for(call, sizeof *waiting);
+    ignis__queued_handle *waiting =
+        transport->channel.id ? NULL : (ignis__queued_handle *)ignis__alloc_for(call, sizeof *waiting);
     bool ok = transport->channel.id && ignis__handle_send(call, transport->channel, handle);
     if (!waiting) {
         ignis__handle_close(handle);
@@ -70,9 +76,9 @@ static bool ignis__transport_put(const char *call, ignis__transport *transport, 
     return true;
 }
 
-/*  The next handle, and its record, checked. */
-static bool ignis__transport_next(const char *call, ignis__transport *transport, ignis_transport_handle *handle,
-                                  ignis__record_of_array *record)
+/*  Returns the next handle and its checked record. */
+static bool ignis__transport_next_handle(const char *call, ignis__transport *transport, ignis_transport_handle *handle,
+                                         ignis__record_of_array *record)
 {
     int64_t deadline = ignis__monotonic_ns() + transport->timeout_ns;
     bool ok = false;
@@ -80,11 +86,11 @@ static bool ignis__transport_next(const char *call, ignis__transport *transport,
     if (transport->channel.id) {
         ok = ignis__handle_receive(call, transport->channel, handle);
     } else {
-        while (!(ok = ignis__waiting_take(transport, handle)) && ignis__monotonic_ns() < deadline &&
+        while (!(ok = ignis__queued_handle_take(transport, handle)) && ignis__monotonic_ns() < deadline &&
                ignis__pool_live(transport))
             ignis__sleep_us(200);
         if (!ok)
-            ignis__fail(IGNIS_DIAG_CHANNEL_TIMEOUT, call, "nothing was sent within %.3g s",
+            ignis__fail(IGNIS_DIAG_CHANNEL_TIMEOUT, call, "nothing was sent for %.3g s",
                         (double)transport->timeout_ns * 1e-9);
     }
     if (ok && ignis__record_read(call, transport, handle, record) &&
@@ -106,20 +112,18 @@ static ignis_status ignis__transport_send(const char *call, ignis_transport tran
         return ignis__failed();
     ops = ignis__transport_ops_of(transport);
     if (!out && !transport->channel.id && !ops->copies)
+        ignis__fail(IGNIS_DIAG_TRANSPORT_HANDLE, call,
+                    "%s sends a handle: pass `handle`, or create the transport with a channel", ops->name);
+    else if (!out && transport->channel.id && !ops->named && !ignis__transport_carries_descriptors(transport))
         ignis__fail(
-            IGNIS_DIAG_TRANSPORT_HANDLE, call,
-            "%s sends a handle, and there is nowhere to put it: handle is null, and the transport has no channel",
-            ops->name);
-    else if (!out && transport->channel.id && !ops->named && !ignis__exchange_carries(transport))
-        ignis__fail(IGNIS_DIAG_CHANNEL_DESCRIPTOR, call,
-                    "memory of %s travels as a descriptor, which does not go through a channel by %s; use "
-                    "IGNIS_CHANNEL_SOCKET, "
-                    "IGNIS_TRANSPORT_IPC or IGNIS_TRANSPORT_HOST",
-                    ops->name, ignis__method_names[transport->exchange]);
+            IGNIS_DIAG_CHANNEL_DESCRIPTOR, call,
+            "memory of %s travels as a descriptor, which a channel by %s cannot carry; use IGNIS_CHANNEL_SOCKET, "
+            "IGNIS_TRANSPORT_IPC or IGNIS_TRANSPORT_HOST",
+            ops->name, ignis__method_names[transport->exchange]);
     else
         ok = ignis__transport_export(call, transport, array, wait, out ? out : &handle) &&
-             (out || ignis__transport_put(call, transport, &handle));
-    return ignis__transport_done_both(call, transport, array, ok);
+             (out || ignis__transport_queue_handle(call, transport, &handle));
+    return ignis__transport_end_both(call, transport, array, ok);
 }
 
 IGNIS_API ignis_status ignis_transport_send(ignis_transport transport, ignis_array array,
@@ -143,10 +147,10 @@ IGNIS_API ignis_status ignis_transport_receive_handle(ignis_transport transport_
     if (!transport)
         return ignis__failed();
     ok = ignis__check_not_null(call, "handle", handle) &&
-         (transport->channel.id || ignis__fail_false(IGNIS_DIAG_TRANSPORT_STATE, call,
-                                                     "the transport has no channel for a handle to come through")) &&
-         ignis__transport_next(call, transport, handle, &record);
-    return ignis__transport_done(transport, ok);
+         (transport->channel.id ||
+          ignis__fail_false(IGNIS_DIAG_TRANSPORT_STATE, call, "the transport has no channel to receive from")) &&
+         ignis__transport_next_handle(call, transport, handle, &record);
+    return ignis__transport_end_call(transport, ok);
 }
 
 static ignis_status ignis__transport_recv(const char *call, ignis_transport transport_handle, ignis_array array_handle,
@@ -162,20 +166,21 @@ static ignis_status ignis__transport_recv(const char *call, ignis_transport tran
         return ignis__failed();
     if (!ignis__transport_ops_of(transport)->copies) {
         ignis__fail(IGNIS_DIAG_TRANSPORT_HANDLE, call,
-                    "a receive through %s needs the sender's handle, as there is nothing to copy: use "
+                    "%s copies nothing: receive the sender's array with "
                     "ignis_transport_recv_with_handle",
                     ignis__transport_ops_of(transport)->name);
     } else if (array->storage->device != transport->dst) {
-        ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "%s is on device %d, the transport goes to device %d",
+        ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "%s is on device %d; the transport goes to device %d",
                     ignis__array_label(array).text, ignis__device_ordinal(array->storage->device),
                     ignis__device_ordinal(transport->dst));
-    } else if (ignis__transport_next(call, transport, &handle, &record)) {
-        ignis__record_sound(&record, &bytes);
+    } else if (ignis__transport_next_handle(call, transport, &handle, &record)) {
+        ignis__record_is_consistent(&record, &bytes);
         if (record.dtype != (int32_t)array->dtype)
-            ignis__fail(IGNIS_DIAG_DTYPE_DIFFERS, call, "%s is %s, what was sent is %s", ignis__array_label(array).text,
-                        ignis__dtypes[array->dtype].name, ignis__dtypes[record.dtype].name);
+            ignis__fail(IGNIS_DIAG_DTYPE_DIFFERS, call, "%s is %s; the sent array is %s",
+                        ignis__array_label(array).text, ignis__dtypes[array->dtype].name,
+                        ignis__dtypes[record.dtype].name);
         else if (bytes != ignis__array_bytes(array))
-            ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call, "%s %s has %lld bytes, what was sent has %lld",
+            ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call, "%s %s has %lld bytes; the sent array has %lld",
                         ignis__array_label(array).text, ignis__shape_write(&array->shape).text,
                         (long long)ignis__array_bytes(array), (long long)bytes);
         else
@@ -184,7 +189,7 @@ static ignis_status ignis__transport_recv(const char *call, ignis_transport tran
         ignis__handle_close(&handle);
         (void)ignis__exports_end(call, NULL, transport->serial, true);
     }
-    return ignis__transport_done_both(call, transport, array, ok);
+    return ignis__transport_end_both(call, transport, array, ok);
 }
 
 IGNIS_API ignis_status ignis_transport_recv(ignis_transport transport, ignis_array array)
@@ -205,5 +210,5 @@ IGNIS_API ignis_status ignis_transport_synchronize(ignis_transport handle)
     if (!transport)
         return ignis__failed();
     mask = (uint64_t)1 << (transport->src - ignis__devices) | (uint64_t)1 << (transport->dst - ignis__devices);
-    return ignis__transport_done(transport, !ignis__capture_refuses(call) && ignis__devices_wait(call, mask));
+    return ignis__transport_end_call(transport, !ignis__capture_refuses(call) && ignis__devices_wait(call, mask));
 }

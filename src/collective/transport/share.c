@@ -1,9 +1,11 @@
-/* ===============================================================================================================
-   >>share - arrays that two processes use.
-   =============================================================================================================== */
+/*  >>share - arrays that two processes use through a channel
 
-/*  A channel whose messages can bring descriptors, held, and the transport of the kind VMM by which one array
-    and its lease travel. Its token is 0, as the channel knows who is at the other end. */
+    Sends and receives an array and its lease as one message, by a transport of the kind VMM that lasts for the call.
+    Uses: transports, channels.
+    Invariants: the token is 0, since the channel has authenticated the peer.
+    Locks: those of channels and exports. */
+
+/*  Holds a channel that carries descriptors, and fills a transport of the kind VMM for it. */
 static ignis__channel *ignis__share_begin(const char *call, ignis_channel handle, ignis__transport *transport)
 {
     ignis__channel *channel = ignis__channel_hold_as(call, handle, false);
@@ -13,14 +15,13 @@ static ignis__channel *ignis__share_begin(const char *call, ignis_channel handle
     transport->kind = IGNIS_TRANSPORT_VMM;
     transport->exchange = channel->connection->kind->method;
     transport->peer_pid = channel->connection->peer_pid;
-    transport->peer_certain = channel->connection->peer_pid != 0; /* by a socket, or a pipe of Windows */
+    transport->peer_certain = channel->connection->peer_pid != 0; /* from a socket or a Windows pipe */
     transport->serial = ignis__atomic_add(&ignis__shares.transports, 1);
     if (!channel->connection->kind->descriptors)
-        ignis__fail(
-            IGNIS_DIAG_CHANNEL_DESCRIPTOR, call,
-            "arrays are shared by descriptors, which do not travel through a channel by %s; use IGNIS_CHANNEL_SOCKET",
-            ignis__method_names[channel->connection->kind->method]);
-    else if (ignis__transports_use(call))
+        ignis__fail(IGNIS_DIAG_CHANNEL_DESCRIPTOR, call,
+                    "a channel by %s cannot carry descriptors, which shared arrays need; use IGNIS_CHANNEL_SOCKET",
+                    ignis__method_names[channel->connection->kind->method]);
+    else if (ignis__transports_prepare(call))
         return channel;
     ignis__channel_drop(channel);
     return NULL;

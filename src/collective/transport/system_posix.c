@@ -1,3 +1,10 @@
+/*  >>transport.system_posix - POSIX: leases, named files, exiting processes
+
+    The functions of the system for transports; system_windows.c has the same names.
+    Uses: POSIX and /proc.
+    Invariants: a named file belongs to this user alone, or is not opened.
+    Locks: none. */
+
 static uint64_t ignis__host_hash(void)
 {
     char text[64];
@@ -8,15 +15,15 @@ static uint64_t ignis__host_hash(void)
     return ignis__hash(IGNIS__HASH_START, text, size);
 }
 
-/*  Process numbers can be compared within one. */
+/*  Process numbers can be compared within one namespace. */
 static uint32_t ignis__pid_namespace(void)
 {
     struct stat info;
     return stat("/proc/self/ns/pid", &info) == 0 ? (uint32_t)info.st_ino : 0;
 }
 
-/*  A lease: whoever has ends[1] open keeps the array in use, and ends[0] hangs up when nobody has. With a
-    path it is a FIFO, whose other end is opened by that. */
+/*  Creates a lease. The array is in use while ends[1] is open in any process; then ends[0] hangs up. With a
+    path it is a FIFO, and the importer opens its other end. */
 static bool ignis__lease_make(const char *path, int ends[2])
 {
     ends[1] = -1;
@@ -27,24 +34,24 @@ static bool ignis__lease_make(const char *path, int ends[2])
     return true;
 }
 
-/*  Nobody has the other end open any more. A FIFO says so only after somebody had. */
-static bool ignis__lease_ended(int end)
+/*  Tells if all other ends are closed. A FIFO tells this only after one was open. */
+static bool ignis__lease_is_over(int end)
 {
     int events = ignis__fd_poll(end, 0, 0);
     return events > 0 && (events & IGNIS__POLL_ENDED) != 0;
 }
 
-/*  A process that dies closes its descriptors one after the other, and its leases perhaps before those of the
-    driver, whose work goes on until then. The kernel tells of each of its threads whether it is exiting:
-    state and flags (4) are words 3 and 9 of a file, behind a name of any characters. The first thread stays,
-    as a zombie, when all else is gone. */
-typedef struct ignis__threads_of {
+/*  Threads of a process. A dying process closes its descriptors one by one, and its leases perhaps before
+    those of the driver, whose work goes on until then. The kernel tells of each thread whether it is exiting:
+    state and flags (4) are words 3 and 9 of a file, after a name of any characters. The first thread stays as
+    a zombie until the others are gone. */
+typedef struct ignis__thread_counts {
     int64_t pid;
     int count, exiting, zombies;
-} ignis__threads_of;
-static void ignis__thread_look(void *context, const char *name)
+} ignis__thread_counts;
+static void ignis__thread_count(void *context, const char *name)
 {
-    ignis__threads_of *threads = (ignis__threads_of *)context;
+    ignis__thread_counts *threads = (ignis__thread_counts *)context;
     char path[64], text[512], state = 0;
     unsigned flags = 0;
     const char *at;
@@ -63,19 +70,19 @@ static void ignis__thread_look(void *context, const char *name)
         threads->zombies += state == 'Z';
     }
 }
-static bool ignis__process_ending(int64_t pid)
+static bool ignis__process_is_exiting(int64_t pid)
 {
-    ignis__threads_of threads = {pid, 0, 0, 0};
+    ignis__thread_counts threads = {pid, 0, 0, 0};
     char path[64];
     snprintf(path, sizeof path, "/proc/%lld/task", (long long)pid);
-    return ignis__folder_list(path, ignis__thread_look, &threads) && threads.exiting == threads.count &&
+    return ignis__folder_list(path, ignis__thread_count, &threads) && threads.exiting == threads.count &&
            threads.zombies < threads.count;
 }
 
 static int ignis__fd_copy(int fd) { return ignis__fd_register(fcntl(fd, F_DUPFD_CLOEXEC, 0)); }
 
-/*  A file of so many bytes under a name; -1: errno tells. */
-static int ignis__name_make(const char *path, int64_t size)
+/*  Creates a named file of `size` bytes; -1 with errno on failure. */
+static int ignis__named_file_create(const char *path, int64_t size)
 {
     int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd >= 0 && ftruncate(fd, (off_t)size) != 0) {
@@ -85,9 +92,9 @@ static int ignis__name_make(const char *path, int64_t size)
     return fd;
 }
 
-/*  Opens what lies under a name, if it is ours alone and of the right kind; -1: there is nothing. Who removes
-    the name has it, be that one who takes it or the exporter. */
-static int ignis__name_take(const char *path, bool lease)
+/*  Opens a named file of this user, of the right kind; -1 if there is none. Whoever removes the name owns it,
+    importer or exporter. */
+static int ignis__named_file_open(const char *path, bool lease)
 {
     struct stat info;
     int fd = open(path, (lease ? O_WRONLY : O_RDONLY) | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
@@ -97,13 +104,13 @@ static int ignis__name_take(const char *path, bool lease)
     return fd;
 }
 
-static bool ignis__name_there(const char *path)
+static bool ignis__named_file_exists(const char *path)
 {
     struct stat info;
     return lstat(path, &info) == 0;
 }
 
-/*  Gives a file its name, unless another one has it already. */
+/*  Gives a file its name, unless the name is taken. */
 static bool ignis__file_publish(const char *part, const char *path)
 {
     bool made = chmod(part, 0600) == 0 && link(part, path) == 0;
@@ -111,15 +118,15 @@ static bool ignis__file_publish(const char *part, const char *path)
     return made;
 }
 
-static bool ignis__fd_has(int fd, int64_t size)
+static bool ignis__fd_size_is(int fd, int64_t size)
 {
     struct stat info;
     return fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_size == (off_t)size;
 }
 
-/*  Reads or writes all of a part. A file that somebody cuts off gives an error here, where a mapping would be
-    the end of the process. */
-static bool ignis__fd_move(int fd, void *data, int64_t size, int64_t offset, bool to_fd)
+/*  Reads or writes a range of a file. A truncated file gives an error here; through a mapping it would kill
+    the process. */
+static bool ignis__fd_transfer(int fd, void *data, int64_t size, int64_t offset, bool to_fd)
 {
     char *at = (char *)data;
     while (size > 0) {

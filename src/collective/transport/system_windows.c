@@ -1,3 +1,10 @@
+/*  >>transport.system_windows - Windows: leases, exiting processes, shared memory
+
+    The functions of the system for transports; system_posix.c has the same names.
+    Uses: Windows.
+    Invariants: named files do not exist: pipes carry handles.
+    Locks: none. */
+
 static uint64_t ignis__host_hash(void)
 {
     char name[MAX_COMPUTERNAME_LENGTH + 1];
@@ -6,21 +13,21 @@ static uint64_t ignis__host_hash(void)
 }
 static uint32_t ignis__pid_namespace(void) { return 0; }
 
-/*  A lease: whoever has ends[1] open keeps the array in use, and ends[0] is broken when nobody has. */
+/*  Creates a lease. The array is in use while ends[1] is open in any process; then ends[0] is broken. */
 static bool ignis__lease_make(const char *path, int ends[2])
 {
     HANDLE in = NULL, out = NULL;
-    (void)path; /* a pipe carries all that a handle needs, and there are no channels without */
+    (void)path; /* a pipe carries all handles, and every channel is a pipe */
     if (!CreatePipe(&in, &out, NULL, 0))
         return ignis__errno_set();
     ends[0] = ignis__fd_of(in);
     ends[1] = ignis__fd_of(out);
     return true;
 }
-static bool ignis__lease_ended(int end) { return !PeekNamedPipe(ignis__fd_handle(end), NULL, 0, NULL, NULL, NULL); }
+static bool ignis__lease_is_over(int end) { return !PeekNamedPipe(ignis__fd_handle(end), NULL, 0, NULL, NULL, NULL); }
 
-/*  A process that ends has its exit code at once, and counts as ended when all its handles are closed. */
-static bool ignis__process_ending(int64_t pid)
+/*  A process has its exit code at once, but counts as ended when all its handles are closed. */
+static bool ignis__process_is_exiting(int64_t pid)
 {
     HANDLE process = OpenProcess(PROCESS_QUERY_LIMITED_INFORMATION | SYNCHRONIZE, FALSE, (DWORD)pid);
     DWORD code = STILL_ACTIVE;
@@ -48,12 +55,15 @@ static bool ignis__file_publish(const char *part, const char *path)
     return false;
 }
 
-/*  Nothing lies under a name. */
-static int ignis__name_make(const char *path, int64_t size) { return (void)path, (void)size, errno = ENOSYS, -1; }
-static int ignis__name_take(const char *path, bool lease) { return (void)path, (void)lease, errno = ENOSYS, -1; }
-static bool ignis__name_there(const char *path) { return (void)path, false; }
+/*  Named files are not supported. */
+static int ignis__named_file_create(const char *path, int64_t size)
+{
+    return (void)path, (void)size, errno = ENOSYS, -1;
+}
+static int ignis__named_file_open(const char *path, bool lease) { return (void)path, (void)lease, errno = ENOSYS, -1; }
+static bool ignis__named_file_exists(const char *path) { return (void)path, false; }
 
-/*  Host memory that processes share, which the system keeps as large as it was made. */
+/*  Host memory that processes share; the system keeps its size. */
 static int ignis__shared_make(size_t size)
 {
     HANDLE made = CreateFileMappingW(INVALID_HANDLE_VALUE, NULL, PAGE_READWRITE, (DWORD)((uint64_t)size >> 32),
@@ -68,9 +78,9 @@ static void *ignis__shared_map(int fd, size_t size)
 }
 static void ignis__shared_unmap(void *data, size_t size) { (void)size, UnmapViewOfFile(data); }
 
-static bool ignis__fd_move(int fd, void *data, int64_t size, int64_t offset, bool to_fd)
+static bool ignis__fd_transfer(int fd, void *data, int64_t size, int64_t offset, bool to_fd)
 {
-    const int64_t grain = 65536; /* of offsets */
+    const int64_t grain = 65536; /* granularity of offsets */
     int64_t first = offset % grain;
     char *mapped = (char *)MapViewOfFile(ignis__fd_handle(fd), to_fd ? FILE_MAP_WRITE : FILE_MAP_READ,
                                          (DWORD)((uint64_t)(offset - first) >> 32), (DWORD)(offset - first),
@@ -85,9 +95,9 @@ static bool ignis__fd_move(int fd, void *data, int64_t size, int64_t offset, boo
     return true;
 }
 
-/*  At least so large: of memory without a file Windows knows whole pages. */
-static bool ignis__fd_has(int fd, int64_t size)
+/*  Tells if memory has at least `size` bytes: without a file Windows rounds up to pages. */
+static bool ignis__fd_size_is(int fd, int64_t size)
 {
     char last;
-    return ignis__fd_move(fd, &last, 1, size - 1, false);
+    return ignis__fd_transfer(fd, &last, 1, size - 1, false);
 }

@@ -1,10 +1,15 @@
-/* --- transports ------------------------------------------------------------------------------------------------------------ */
+/*  >>transport - transports: creating, initializing, ending
 
-/*  A handle that a receive of this process will find. */
-typedef struct ignis__waiting {
+    The pool of transports and its public functions.
+    Uses: exports, kinds, channels.
+    Invariants: ending a transport ends its exports and frees its imported arrays.
+    Locks: the slot; ignis__shares.lock. */
+
+/*  A handle that waits for a receive of this process. */
+typedef struct ignis__queued_handle {
     ignis_transport_handle handle;
-    struct ignis__waiting *next;
-} ignis__waiting;
+    struct ignis__queued_handle *next;
+} ignis__queued_handle;
 
 static void ignis__handle_close(ignis_transport_handle *handle)
 {
@@ -19,10 +24,10 @@ static ignis__transport *ignis__transport_hold(const char *call, ignis_transport
     return (ignis__transport *)ignis__handle_hold(call, &ignis__transports, handle.id);
 }
 
-/*  The next one that waits for a receive, which becomes the caller's. */
-static bool ignis__waiting_take(ignis__transport *transport, ignis_transport_handle *handle)
+/*  Takes the next waiting handle for the caller. */
+static bool ignis__queued_handle_take(ignis__transport *transport, ignis_transport_handle *handle)
 {
-    ignis__waiting *first;
+    ignis__queued_handle *first;
     ignis__mutex_lock(&transport->slot.lock);
     first = transport->waiting;
     if (first) {
@@ -36,10 +41,10 @@ static bool ignis__waiting_take(ignis__transport *transport, ignis_transport_han
     return first != NULL;
 }
 
-static void ignis__waiting_close(ignis__transport *transport)
+static void ignis__queued_handles_close(ignis__transport *transport)
 {
     ignis_transport_handle handle;
-    while (ignis__waiting_take(transport, &handle))
+    while (ignis__queued_handle_take(transport, &handle))
         ignis__handle_close(&handle);
 }
 
@@ -47,11 +52,11 @@ static void ignis__transport_drop(ignis__transport *transport)
 {
     if (!ignis__pool_drop(transport))
         return;
-    ignis__waiting_close(transport);
+    ignis__queued_handles_close(transport);
     ignis__pool_recycle(&ignis__transports, transport);
 }
 
-/*  A transport that was initialized. */
+/*  Holds a transport that was initialized. */
 static ignis__transport *ignis__transport_hold_ready(const char *call, ignis_transport handle)
 {
     ignis__transport *transport = ignis__transport_hold(call, handle);
@@ -63,7 +68,7 @@ static ignis__transport *ignis__transport_hold_ready(const char *call, ignis_tra
     return NULL;
 }
 
-IGNIS__ONE_COPY static ignis_status ignis__transport_done(ignis__transport *transport, bool ok)
+IGNIS__ONE_COPY static ignis_status ignis__transport_end_call(ignis__transport *transport, bool ok)
 {
     ignis__transport_drop(transport);
     return ok ? IGNIS_OK : ignis__failed();
@@ -74,8 +79,8 @@ static const ignis__transport_ops *ignis__transport_ops_of(const ignis__transpor
     return &ignis__transport_kinds[transport->kind];
 }
 
-/*  Descriptors travel with what is sent; else what a handle needs lies under a name. */
-static bool ignis__exchange_carries(const ignis__transport *transport)
+/*  Tells if the exchange method carries descriptors; else handles have named files. */
+static bool ignis__transport_carries_descriptors(const ignis__transport *transport)
 {
     return ignis__connection_kinds[transport->exchange]->descriptors;
 }
@@ -99,7 +104,7 @@ static void ignis__import_free(const char *call, ignis__import *mapped)
     ignis__free(mapped);
 }
 
-/*  An import less; the last of a mapping gives it back, and lets the exporter know. */
+/*  Drops an import. The last one of a mapping unmaps it and tells the exporter. */
 static void ignis__import_drop(const char *call, ignis__import *mapped)
 {
     ignis__import **at;
@@ -116,27 +121,27 @@ static void ignis__import_drop(const char *call, ignis__import *mapped)
         ignis__import_free(call, mapped);
 }
 
-static void ignis__imported_release(void *ptr, void *data)
+static void ignis__import_release(void *ptr, void *data)
 {
     (void)ptr;
     ignis__import_drop("ignis_array_free", (ignis__import *)data);
 }
 
-/*  Whether an array, no view, is one that a transport has imported. */
-static bool ignis__imported_by(const ignis__array *array, uint64_t transport)
+/*  Tells if a transport has imported this array (not a view). */
+static bool ignis__array_imported_by(const ignis__array *array, uint64_t transport)
 {
     const ignis__storage *storage = array->storage;
-    return storage->release_fn == ignis__imported_release && !array->view &&
+    return storage->release_fn == ignis__import_release && !array->view &&
            ((const ignis__import *)storage->release_data)->transport == transport;
 }
 
-/*  Frees the arrays that a transport has imported, as their owners; those that are referenced stay. */
-static void ignis__imported_end(const char *call, uint64_t transport)
+/*  Frees the arrays that a transport has imported, as their owner; referenced ones stay. */
+static void ignis__imports_free(const char *call, uint64_t transport)
 {
     ignis__array *array;
     uint64_t index = 0;
     while ((array = (ignis__array *)ignis__pool_next(&ignis__arrays, &index)) != NULL) {
-        if (ignis__imported_by(array, transport)) {
+        if (ignis__array_imported_by(array, transport)) {
             ignis__mutex_lock(&array->slot.lock);
             if (ignis__pool_live(array) && array->ref_count == 0)
                 ignis__array_kill(array);
@@ -150,9 +155,9 @@ IGNIS__COLD static bool ignis__transport_end(const char *call, ignis__transport 
 {
     if (!ignis__handle_kill(transport))
         return false;
-    ignis__waiting_close(transport);
+    ignis__queued_handles_close(transport);
     (void)ignis__exports_end(call, NULL, transport->serial, false);
-    ignis__imported_end(call, transport->serial);
+    ignis__imports_free(call, transport->serial);
     return true;
 }
 
@@ -169,18 +174,18 @@ IGNIS__COLD static void ignis__transports_close(const char *call)
     }
     (void)ignis__exports_end(call, NULL, 0, false); /* of arrays that were shared without a transport */
     (void)ignis__exports_end(call, NULL, 0, true);
-    while ((entry = ignis__shares.exports) != NULL) { /* copies that are still on their way */
+    while ((entry = ignis__shares.exports) != NULL) { /* copies that were not taken yet */
         ignis__shares.exports = entry->next;
         ignis__export_free(entry);
     }
 }
 
-/*  Before the first handle. What arrays ask is set once, before any of them counts an export. */
-static bool ignis__transports_use(const char *call)
+/*  Prepares this process for handles. Hooks of arrays are set once, before any export is counted. */
+static bool ignis__transports_prepare(const char *call)
 {
-    ignis__record_of_array *self = &ignis__self;
+    ignis__record_of_array *self = &ignis__own_identity;
     bool known;
-    ignis__mutex_lock(&ignis__self_lock);
+    ignis__mutex_lock(&ignis__own_identity_lock);
     known = self->version != 0 || ignis__random_bytes(self->process, sizeof self->process);
     if (known && !self->version) {
         memcpy(self->magic, IGNIS__RECORD_MAGIC, sizeof self->magic);
@@ -191,15 +196,15 @@ static bool ignis__transports_use(const char *call)
         ignis__export_holders = ignis__exports_describe;
         ignis__exports_reap = ignis__exports_reap_array;
     }
-    ignis__mutex_unlock(&ignis__self_lock);
+    ignis__mutex_unlock(&ignis__own_identity_lock);
     ignis__section_use(IGNIS__SECTION_TRANSPORT, ignis__transports_close);
     if (!known)
-        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "the system has no random bytes for a name of this process");
+        ignis__fail(IGNIS_DIAG_CHANNEL_IO, call, "the system returned no random bytes");
     return known;
 }
 
-/*  Fills what a channel says about a transport that uses it. */
-static bool ignis__transport_channel(const char *call, ignis__transport *transport, ignis_channel handle)
+/*  Reads what a transport needs of its channel. */
+static bool ignis__transport_read_channel(const char *call, ignis__transport *transport, ignis_channel handle)
 {
     ignis__channel *channel = ignis__channel_hold_as(call, handle, false);
     const char *slash;
@@ -217,8 +222,8 @@ static bool ignis__transport_channel(const char *call, ignis__transport *transpo
     return true;
 }
 
-/*  Checks a desc, and fills from it what needs no room of a transport yet. */
-static bool ignis__transport_desc(const char *call, const ignis_transport_desc *desc, ignis__transport *out)
+/*  Checks a description and fills a transport from it. */
+static bool ignis__transport_read_desc(const char *call, const ignis_transport_desc *desc, ignis__transport *out)
 {
     ignis_transport_choice choice;
     ignis__device *devices[2];
@@ -229,10 +234,10 @@ static bool ignis__transport_desc(const char *call, const ignis_transport_desc *
         return false;
     if ((unsigned)desc->exchange >= IGNIS_CHANNEL_METHOD_COUNT)
         return ignis__fail_false(IGNIS_DIAG_BAD_ENUM, call,
-                                 "there is no exchange method %d; IGNIS_CHANNEL_SOCKET to _SHM are 1 to 3",
+                                 "desc.exchange is %d; expected IGNIS_CHANNEL_SOCKET to _SHM, 1 to 3",
                                  (int)desc->exchange);
     if (!(desc->timeout_s >= 0) || desc->timeout_s > 1e6)
-        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "desc.timeout_s is %g, it should be from 0 to 1e6",
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "desc.timeout_s is %g; expected 0 to 1e6",
                                  desc->timeout_s);
     if (!ignis__transport_devices(call, ignis__desc_device(desc->src_device), ignis__desc_device(desc->dst_device),
                                   devices))
@@ -242,15 +247,15 @@ static bool ignis__transport_desc(const char *call, const ignis_transport_desc *
     out->timeout_ns = (int64_t)((desc->timeout_s > 0 ? desc->timeout_s : 30) * 1e9);
     out->exchange = desc->exchange ? desc->exchange : IGNIS__EXCHANGE_SYSTEM;
     if (!ignis__connection_kinds[out->exchange])
-        return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call, "there are no channels by %s on this system",
+        return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call, "channels by %s are not supported on this system",
                                  ignis__method_names[out->exchange]);
-    if (desc->channel.id && !ignis__transport_channel(call, out, desc->channel))
+    if (desc->channel.id && !ignis__transport_read_channel(call, out, desc->channel))
         return false;
     choice.kind = desc->kind;
     ignis__string_begin(&why, reason, sizeof reason);
     if (desc->kind == IGNIS_TRANSPORT_AUTO) {
         bool alone = desc->channel.id == 0;
-        if (!ignis__transport_choose(call, devices, alone, alone || ignis__exchange_carries(out), &choice))
+        if (!ignis__transport_choose(call, devices, alone, alone || ignis__transport_carries_descriptors(out), &choice))
             return false;
     } else if (!ignis__transport_kinds[desc->kind].available(devices[0], devices[1], &why)) {
         return ignis__fail_false(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call, "%s is not available: %s",
@@ -268,7 +273,7 @@ IGNIS_API IGNIS__COLD ignis_transport ignis_transport_create(const ignis_transpo
     ignis_transport result = IGNIS__ZERO;
     ignis__transport *transport, fresh;
     if (!ignis__collective_enter(call) || !ignis__check_not_null(call, "desc", desc) ||
-        !ignis__transport_desc(call, desc, &fresh) || !ignis__transports_use(call) ||
+        !ignis__transport_read_desc(call, desc, &fresh) || !ignis__transports_prepare(call) ||
         (transport = (ignis__transport *)ignis__pool_take(call, &ignis__transports)) == NULL)
         return result;
     memcpy((char *)transport + sizeof fresh.slot, (const char *)&fresh + sizeof fresh.slot,
@@ -292,7 +297,7 @@ IGNIS_API ignis_status ignis_transport_destroy(ignis_transport handle)
         return ignis__failed();
     live = ignis__transport_end(call, transport) ||
            ignis__fail_false(IGNIS_DIAG_TRANSPORT_FREED, call, "the transport was destroyed");
-    return ignis__ended(failures, ignis__transport_done(transport, live) == IGNIS_OK);
+    return ignis__ended(failures, ignis__transport_end_call(transport, live) == IGNIS_OK);
 }
 
 IGNIS_API ignis_status ignis_transport_initialize(ignis_transport handle)
@@ -307,7 +312,7 @@ IGNIS_API ignis_status ignis_transport_initialize(ignis_transport handle)
     ok = !ops->start || ignis__atomic_load(&transport->ready) != 0 || ops->start(call, transport->src, transport->dst);
     if (ok)
         ignis__atomic_store(&transport->ready, 1);
-    return ignis__transport_done(transport, ok);
+    return ignis__transport_end_call(transport, ok);
 }
 
 IGNIS_API bool ignis_transport_ready(ignis_transport handle)
@@ -331,7 +336,7 @@ IGNIS_API ignis_status ignis_transport_query(ignis_transport handle, ignis_trans
     if (!transport)
         return ignis__failed();
     if (!ignis__check_not_null(call, "info", info))
-        return ignis__transport_done(transport, false);
+        return ignis__transport_end_call(transport, false);
     (void)ignis__exports_end(call, NULL, transport->serial, true);
     ops = ignis__transport_ops_of(transport);
     memset(info, 0, sizeof *info);
@@ -356,7 +361,7 @@ IGNIS_API ignis_status ignis_transport_query(ignis_transport handle, ignis_trans
         info->mappings += mapped->transport == transport->serial;
     }
     ignis__mutex_unlock(&ignis__shares.lock);
-    return ignis__transport_done(transport, true);
+    return ignis__transport_end_call(transport, true);
 }
 
 IGNIS_API int ignis_transport_to_string(ignis_transport handle, char *out, size_t capacity)
