@@ -24946,11 +24946,13 @@ typedef struct ignis__plan {
 
 #define IGNIS__PLAN_BUCKETS 64
 
-/*  Plans of all devices, in buckets. */
-static struct {
-    void *handle[IGNIS_MAX_DEVICES];
-    ignis__plan *plans[IGNIS_MAX_DEVICES][IGNIS__PLAN_BUCKETS];
-} ignis__matmul = IGNIS__ZERO;
+/*  Plans of one device, in buckets. */
+typedef struct ignis__planner {
+    void *handle;
+    ignis__plan *plans[IGNIS__PLAN_BUCKETS];
+} ignis__planner;
+
+static ignis__planner *ignis__planners[IGNIS_MAX_DEVICES]; /* allocated for the first product of a device */
 
 #define IGNIS__CUBLASLT(name, args) IGNIS_CALL_HOOK(#name, ignis__cublaslt.name args)
 
@@ -25063,6 +25065,19 @@ static bool ignis__plan_fill(const char *call, void *handle, ignis__plan *plan, 
     return ok;
 }
 
+/*  Allocates what keeps the plans of a device that is entered. Returns NULL on failure. */
+IGNIS__COLD static ignis__planner *ignis__planner_make(const char *call)
+{
+    ignis__planner *planner = NULL;
+    if (ignis__library_load(call, IGNIS_LIBRARY_CUBLASLT))
+        planner = (ignis__planner *)ignis__alloc_for(call, sizeof *planner);
+    if (planner && !IGNIS__LT_OK(call, cublasLtCreate, (&planner->handle))) {
+        ignis__free(planner);
+        return NULL;
+    }
+    return planner;
+}
+
 /*  Returns the plan of a product on a device that is entered. NULL if not supported, or after a reported
     failure (*supported tells). */
 static ignis__plan *ignis__plan_get(const char *call, ignis__device *device, const ignis__product *product, void *bias,
@@ -25070,22 +25085,24 @@ static ignis__plan *ignis__plan_get(const char *call, ignis__device *device, con
 {
     int index = ignis__device_ordinal(device),
         bucket = (int)(ignis__hash(IGNIS__HASH_START, product, sizeof *product) % IGNIS__PLAN_BUCKETS);
+    ignis__planner *planner;
     ignis__plan *plan;
     *supported = true;
     ignis__mutex_lock(&device->planning);
-    for (plan = ignis__matmul.plans[index][bucket]; plan; plan = plan->next)
+    if (!ignis__planners[index])
+        ignis__planners[index] = ignis__planner_make(call);
+    planner = ignis__planners[index];
+    for (plan = planner ? planner->plans[bucket] : NULL; plan; plan = plan->next)
         if (memcmp(&plan->product, product, sizeof *product) == 0)
             break;
-    if (!plan &&
-        (ignis__matmul.handle[index] || (ignis__library_load(call, IGNIS_LIBRARY_CUBLASLT) &&
-                                         IGNIS__LT_OK(call, cublasLtCreate, (&ignis__matmul.handle[index]))))) {
+    if (!plan && planner) {
         plan = (ignis__plan *)ignis__alloc_for(call, sizeof *plan);
         if (plan) {
             plan->product = *product;
             ignis__mutex_init(&plan->lock);
-            if (ignis__plan_fill(call, ignis__matmul.handle[index], plan, bias, supported) && *supported) {
-                plan->next = ignis__matmul.plans[index][bucket];
-                ignis__matmul.plans[index][bucket] = plan;
+            if (ignis__plan_fill(call, planner->handle, plan, bias, supported) && *supported) {
+                plan->next = planner->plans[bucket];
+                planner->plans[bucket] = plan;
             } else {
                 ignis__plan_free(plan);
                 plan = NULL;
@@ -25149,7 +25166,7 @@ static bool ignis__lt_run(ignis__op *op, const ignis__product *product, double f
     if (op->ok)
         op->ok = IGNIS__LT_OK(
             op->work.call, cublasLtMatmul,
-            (ignis__matmul.handle[op->work.device - ignis__devices], plan->desc,
+            (ignis__planners[op->work.device - ignis__devices]->handle, plan->desc,
              wide ? (const void *)&factor : (const void *)&factor_f32, (const void *)(uintptr_t)at_b, plan->layout_a,
              (const void *)(uintptr_t)at_a, plan->layout_b, wide ? (const void *)&zero_f64 : (const void *)&zero_f32,
              (const void *)(uintptr_t)at_out, plan->layout_out, (void *)(uintptr_t)at_out, plan->layout_out,
@@ -25207,16 +25224,18 @@ static bool ignis__lt_multiply(ignis__op *op, const ignis__product *product, ign
 static void ignis__matmul_close(ignis__device *device)
 {
     int index = ignis__device_ordinal(device), bucket;
-    for (bucket = 0; bucket < IGNIS__PLAN_BUCKETS; bucket++) {
-        while (ignis__matmul.plans[index][bucket]) {
-            ignis__plan *plan = ignis__matmul.plans[index][bucket];
-            ignis__matmul.plans[index][bucket] = plan->next;
+    ignis__planner *planner = ignis__planners[index];
+    for (bucket = 0; planner && bucket < IGNIS__PLAN_BUCKETS; bucket++) {
+        while (planner->plans[bucket]) {
+            ignis__plan *plan = planner->plans[bucket];
+            planner->plans[bucket] = plan->next;
             ignis__plan_free(plan);
         }
     }
-    if (ignis__matmul.handle[index])
-        (void)IGNIS__CUBLASLT(cublasLtDestroy, (ignis__matmul.handle[index]));
-    ignis__matmul.handle[index] = NULL;
+    if (planner)
+        (void)IGNIS__CUBLASLT(cublasLtDestroy, (planner->handle));
+    ignis__free(planner);
+    ignis__planners[index] = NULL;
 }
 
 static bool ignis__cublaslt_available(const char *call)
