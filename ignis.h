@@ -2137,7 +2137,7 @@ typedef struct ignis_tensor_info {
     Returns: the tensor, or no handle.
     Errors: ARGUMENT (null data, host_count is not numel, no such dtype), SHAPE, DTYPE (a gradient of
     integers), DEVICE, MEMORY, CUDA.
-    Ownership: the current scope's, else the caller's, who releases it with ignis_tensor_release; data may be
+    Ownership: the current scope's, else the caller's, to be released with ignis_tensor_release; data may be
     reused when the call returns.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_tensor_from_host(const void *data, ignis_shape shape, const ignis_tensor_desc *desc);
@@ -2149,10 +2149,11 @@ IGNIS_API ignis_tensor ignis_tensor_from_host(const void *data, ignis_shape shap
     Threads: any. */
 IGNIS_API ignis_tensor ignis_tensor_from_array(ignis_array array, bool requires_grad);
 
-/*  ignis_tensor_zeros, _ones, _rand, _randn - a new tensor of zeros, ones, uniform values in [0, 1), standard
-    normal values Random values come from Philox 4x32-10 (Salmon et al., SC 2011) keyed by ignis_seed: the
-    same seed and the same calls give the same values on every GPU and on the simulator, but for the last bit
-    of a normal value's logarithm and cosine.
+/*  ignis_tensor_zeros, _ones, _rand, _randn - a new tensor of zeros, ones, uniform values in [0, 1),
+    standard normal values
+    Random values come from Philox 4x32-10 (Salmon et al., SC 2011) keyed by ignis_seed: the same seed and the
+    same calls give the same values on every GPU and on the simulator, but for the last bit of a normal
+    value's logarithm and cosine.
     Returns: the tensor, or no handle.
     Errors: ARGUMENT, SHAPE, DTYPE (random or differentiable integers), DEVICE, MEMORY, LIBRARY, COMPILE,
     CUDA.
@@ -2163,10 +2164,10 @@ IGNIS_API ignis_tensor ignis_tensor_ones(ignis_shape shape, const ignis_tensor_d
 IGNIS_API ignis_tensor ignis_tensor_rand(ignis_shape shape, const ignis_tensor_desc *desc);
 IGNIS_API ignis_tensor ignis_tensor_randn(ignis_shape shape, const ignis_tensor_desc *desc);
 
-/*  ignis_tensor_arange - start, start + step, ... up to before end; ignis_tensor_linspace - count numbers at
-    equal distances, start and end being the first and the last; ignis_tensor_eye - a matrix with ones on its
-    diagonal. desc may be null for all defaults. Numbers are computed in double, and converted by the rules of
-    ignis_array_from_host.
+/*  ignis_tensor_arange - start, start + step, ... up to before end; ignis_tensor_linspace - count numbers
+    at equal distances, start and end
+    being the first and the last; ignis_tensor_eye - a matrix with ones on its diagonal. desc may be null for
+    all defaults. Numbers are computed in double, and converted by the rules of ignis_array_from_host.
     Returns: the tensor, or no handle.
     Errors: ARGUMENT (a step that does not lead to end, a negative count), SHAPE, DTYPE (a gradient of
     integers), DEVICE, MEMORY, LIBRARY, COMPILE, CUDA.
@@ -2184,7 +2185,7 @@ IGNIS_API ignis_tensor ignis_tensor_eye(int64_t rows, int64_t columns, const ign
 IGNIS_API ignis_status ignis_seed(uint64_t seed);
 
 /*  ignis_tensor_data - the array of a tensor's values; ignis_tensor_grad - the array of its gradient
-    Returns: the array, or no handle (no gradient was computed yet: that is no failure).
+    Returns: the array, or no handle (no gradient was computed yet: this is not a failure).
     Errors: FREED.
     Ownership: the tensor's: it holds a reference, so ignis_array_free refuses. The gradient is accumulated by
     each ignis_backward until ignis_zero_grad, or a step of an optimizer with zero_grad or drop_grad.
@@ -2208,7 +2209,8 @@ IGNIS_API ignis_shape ignis_tensor_shape(ignis_tensor tensor);
 IGNIS_API int64_t ignis_tensor_numel(ignis_tensor tensor);
 
 /*  ignis_tensor_to_string - "tensor [2, 3] f32 on device 0, leaf, requires a gradient, 'weights'", or "...,
-    result of matmul" A stale handle gives "tensor handle 0x... (freed)".
+    result of matmul"
+    A stale handle gives "tensor handle 0x... (freed)".
     Returns: the length of the whole text without its end, as snprintf does; out may be null when capacity is
     0; -1 on failure.
     Errors: ARGUMENT.
@@ -2270,7 +2272,7 @@ IGNIS_API ignis_tensor ignis_scope_return(ignis_scope scope, ignis_tensor tensor
    A tape belongs to the thread that recorded it. A backward pass runs its entries from the last to the first.
    Gradients are added to those that leaves have. */
 
-/*  What a backward function gets, and what it fills. */
+/*  Arguments of a backward function, and the results that it fills. */
 typedef struct ignis_backward_args {
     ignis_array grad_output; /* gradient of the output, in its shape and dtype; not to be written to */
     /* The memory of ignis_rule.saved, in order. The handles are valid until the function returns; not to be
@@ -2319,9 +2321,9 @@ typedef struct ignis_gradcheck_desc {
     Threads: the one that recorded it. Streams: queued on the current stream. */
 IGNIS_API ignis_status ignis_backward(ignis_tensor tensor, ignis_array grad_output);
 
-/*  ignis_backward_retain - ignis_backward that keeps the entries of the tape for another one (retain_graph in
-    PyTorch) Each adds its gradients to those that the leaves have. What backward needs stays in memory until
-    an ignis_backward passes it, or the tensors that were computed from it are released. Saved arrays must not
+/*  ignis_backward_retain - ignis_backward that keeps the entries of the tape for another pass (retain_graph
+    in PyTorch) Each adds its gradients to those that the leaves have. Saved arrays stay in memory until an
+    ignis_backward passes it, or the tensors that were computed from it are released. Saved arrays must not
     change in between.
     Returns: IGNIS_OK, or the reason; what was recorded is kept either way.
     Errors: those of ignis_backward.
@@ -2330,8 +2332,9 @@ IGNIS_API ignis_status ignis_backward(ignis_tensor tensor, ignis_array grad_outp
 IGNIS_API ignis_status ignis_backward_retain(ignis_tensor tensor, ignis_array grad_output);
 
 /*  ignis_tensor_set_grad - copy an array's values into a tensor's gradient, whose memory is kept, or made
-    where there is none IGNIS_NO_ARRAY drops the gradient: its memory is freed, and optimizers do not update
-    the tensor, until another one is computed.
+    where there is none
+    IGNIS_NO_ARRAY drops the gradient: its memory is freed, and optimizers do not update the tensor, until
+    another one is computed.
     Shapes: equal numel; the tensor's dtype and device.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, SHAPE, DTYPE, DEVICE, ARGUMENT (the tensor requires no gradient, as those of integers; grad
@@ -2391,8 +2394,8 @@ IGNIS_API ignis_status ignis_tape_clear(void);
     Threads: any; each has its own tape. */
 IGNIS_API int64_t ignis_tape_length(void);
 
-/*  ignis_tape_dot - the operations that lead to a tensor as a Graphviz graph, with shapes, and the bytes that
-    each keeps for backward
+/*  ignis_tape_dot - the operations that lead to a tensor as a Graphviz graph, with shapes, and the bytes
+    that each keeps for backward
     Returns: the length of the whole text without its end, as snprintf does; out may be null when capacity is
     0; -1 on failure.
     Errors: FREED, ARGUMENT, MEMORY.
@@ -2401,11 +2404,12 @@ IGNIS_API int64_t ignis_tape_length(void);
 IGNIS_API int64_t ignis_tape_dot(ignis_tensor tensor, char *out, size_t capacity);
 
 /*  ignis_checkpoint - run a function without keeping what its backward needs, and run it again in backward
-    (Chen et al. 2016) The function runs in a scope of its own: what it makes is released when it returns, but
-    for its result. The second run sees the same random numbers. Tensors that fn uses beside its inputs, such
-    as weights, get their gradients too. Where inputs, or others that were there before and that operations in
-    fn read, were written to before the backward, that fails. Where no tensor that fn uses requires a
-    gradient, nothing is recorded.
+    (Chen et al. 2016)
+    The function runs in a scope of its own: what it makes is released when it returns, but for its result.
+    The second run sees the same random numbers. Tensors that fn uses beside its inputs, such as weights, get
+    their gradients too. Where inputs, or others that were there before and that operations in fn read, were
+    written to before the backward, that fails. Where no tensor that fn uses requires a gradient, nothing is
+    recorded.
     Returns: a new tensor over what fn returns, or no handle.
     Errors: FREED, ARGUMENT (fn has begun and not ended, or ended and not begun, a scope or a no-grad
     section), those of fn, MEMORY. Where fn writes to its inputs, the backward fails.
@@ -2427,12 +2431,12 @@ IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *user_data, con
 IGNIS_API double ignis_gradcheck(ignis_tensor_fn fn, void *user_data, const ignis_tensor *inputs, int count,
                                  const ignis_gradcheck_desc *desc);
 
-/* >>ops - operations on tensors, in families -------------------------------------------------------------------- */
+/* >>ops - operations on tensors, in families --------------------------------------------------------------------
 
-/*  Operations make new tensors, which belong to the current scope; inputs keep their values. All inputs of
-    one call are on one device and, unless it says otherwise, of one dtype: f16, bf16, f32 or f64. Each is
-    recorded for ignis_backward when an input requires a gradient. f16 and bf16 are computed in f32 and
-    rounded once, at the end. */
+   Operations make new tensors, which belong to the current scope; inputs keep their values. All inputs of
+   one call are on one device and, unless it says otherwise, of one dtype: f16, bf16, f32 or f64. Each is
+   recorded for ignis_backward when an input requires a gradient. f16 and bf16 are computed in f32 and
+   rounded once, at the end. */
 
 /* >>ops.matmul - matrix products --------------------------------------------------------------------------------
 
@@ -2441,8 +2445,8 @@ IGNIS_API double ignis_gradcheck(ignis_tensor_fn fn, void *user_data, const igni
 
 /*  ignis_matmul - matrix product a b; ignis_matmul_t - a b^T, without transposing b in memory
     Shapes: a [..., m, k]; b [k, n] ([n, k] for _t) or [..., k, n]; the result [..., m, n]. Leading dimensions
-    that differ spread over each other by NumPy's rules, by copies (ignis_expand); b [k, n] serves all of a as
-    it is.
+    that differ broadcast to each other by NumPy's rules, by copies (ignis_expand); b [k, n] serves all of a
+    as it is.
     f16, bf16 and f32 are summed in f32 (f32 by tf32 with ignis_desc.allow_tf32), f64 in f64.
     Returns: the tensor, or no handle.
     Errors: FREED, SHAPE (inner or leading dimensions differ), DTYPE, DEVICE, MEMORY, LIBRARY (no NVRTC or,
@@ -2463,7 +2467,7 @@ IGNIS_API ignis_tensor ignis_linear(ignis_tensor x, ignis_tensor w, ignis_tensor
 
 /*  ignis_quantize_f8 - numbers as floats of 8 bits and a scale: q = x / scale
     The scale is what makes the largest of the numbers 448, or 57344 in e5m2, the largest that there are: of
-    all of them, or of each row; 1 where all are zero. What is left are 4 significant bits, or 3. NaN stays
+    all of them, or of each row; 1 where all are zero. 4 significant bits are left, or 3. NaN stays
     and does not count; with an infinity, all of its scale are NaN or zero.
     Shapes: x [..., n] of any; the result like x; *scale [1], or per row [..., 1].
     Dtypes: x f16, bf16, f32 or f64; dtype f8_e4m3 or f8_e5m2; *scale f32.
@@ -2475,13 +2479,14 @@ IGNIS_API ignis_tensor ignis_linear(ignis_tensor x, ignis_tensor w, ignis_tensor
 IGNIS_API ignis_tensor ignis_quantize_f8(ignis_tensor x, ignis_dtype dtype, bool per_row, ignis_tensor *scale);
 
 /*  ignis_matmul_f8 - the product of two matrices of 8 bits an element by their scales: (scale_a a) (scale_b
-    b)^T + bias By tensor cores, which do twice as many of these operations a second as of those of 16 bits.
-    Scales are those of ignis_quantize_f8.
+    b)^T + bias
+    By tensor cores, which do twice as many of these operations a second as of those of 16 bits. Scales are
+    those of ignis_quantize_f8.
     Shapes: a [..., m, k]; b [n, k]; scale_a [1], or one for each row of a; scale_b [1] or one for each of the
     n; bias [n]; the result [..., m, n].
     Dtypes: a and b f8_e4m3, or both f8_e5m2; scales f32, no handle for 1; bias, or no handle for none, and
     the result are of dtype: f16, bf16 or f32.
-    Precision: products are exact, and added up by tensor cores 512 at a time, with some 13 bits behind the
+    Precision: products are exact, and added up by tensor cores 512 at a time, with some 13 bits after the
     point of the largest, then in f32: of noise, the error was a third of a thousandth of the standard
     deviation of the results on an H200. Scales are multiplied in f32, and the result is rounded once.
     Returns: the tensor, or no handle. It has no gradient.
@@ -2498,7 +2503,7 @@ typedef enum ignis_activation {
 } ignis_activation;
 
 /*  ignis_mlp - two linear layers and the activation between them: activation(x w1^T + b1) w2^T + b2
-    The same as ignis_linear, ignis_relu or ignis_gelu, and ignis_linear, in fewer passes over memory: biases,
+    As ignis_linear, ignis_relu or ignis_gelu, and ignis_linear, in fewer passes over memory: biases,
     the activation, its gradient and the gradients of the biases are part of the products, as far as those who
     compute them can (ignis_desc.matmul).
     Shapes: x [..., in]; w1 [hidden, in]; w2 [out, hidden]; b1 [hidden] and b2 [out], or no handles for none;
@@ -2513,9 +2518,9 @@ IGNIS_API ignis_tensor ignis_mlp(ignis_tensor x, ignis_tensor w1, ignis_tensor b
 
 #define IGNIS_MAX_LAYERS 8 /* of ignis_mlp_layers */
 
-/*  ignis_mlp_layers - any number of linear layers, as ignis_mlp, with the activation between them, not behind
-    the last count is 1 to IGNIS_MAX_LAYERS. Deeper networks are several of these, and the activation between
-    them.
+/*  ignis_mlp_layers - any number of linear layers, as ignis_mlp, with the activation between them, not
+    behind the last
+    count is 1 to IGNIS_MAX_LAYERS. Deeper networks are several of these, and the activation between them.
     Shapes: x [..., in]; weights[i] [out, in], in being the out of the layer before; biases null for none, or
     biases[i] [out], or no handle for a layer that has none; the result [..., out of the last layer].
     Returns: the tensor, or no handle.
@@ -2527,9 +2532,10 @@ IGNIS_API ignis_tensor ignis_mlp_layers(ignis_tensor x, const ignis_tensor *weig
                                         int count, ignis_activation activation);
 
 /*  ignis_mlp_gated - the gated layers of Llama and its like (SwiGLU, Shazeer 2020): (silu(x w_gate^T) * (x
-    w_up^T)) w_down^T The same as ignis_linear three times and ignis_silu_mul, in fewer passes over memory:
-    the gate is applied in the product by w_up, and gradients of both leave the product by w_down, as far as
-    those who compute them can (ignis_desc.matmul).
+    w_up^T)) w_down^T
+    As ignis_linear three times and ignis_silu_mul, in fewer passes over memory: the gate is applied
+    in the product by w_up, and gradients of both leave the product by w_down, as far as those who compute
+    them can (ignis_desc.matmul).
     Shapes: x [..., in]; w_gate and w_up [hidden, in]; w_down [out, hidden]; the result [..., out].
     Returns: the tensor, or no handle.
     Errors: FREED, SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY (as ignis_linear), CUDA.
@@ -2545,22 +2551,23 @@ IGNIS_API ignis_tensor ignis_mlp_gated(ignis_tensor x, ignis_tensor w_gate, igni
 /*  Of rows and columns, in this order; ignis_conv1d takes the first of each. */
 typedef struct ignis_conv_desc {
     int stride[2];   /* pixels from one patch to the next (1) */
-    int padding[2];  /* zeros before the first and behind the last pixel (0) */
+    int padding[2];  /* zeros before the first and after the last pixel (0) */
     int dilation[2]; /* pixels from one tap of a patch to the next (1) */
-    int groups;      /* the channels of a result depend on those of x in the same one of so many groups (1) */
+    int groups;      /* the channels are in groups; a result depends on the channels of x in its group (1) */
 } ignis_conv_desc;
 
-/*  ignis_conv2d - convolution of images: each pixel of the result is the product of w and a patch of x, plus
-    bias; ignis_conv1d - of rows of points. As in PyTorch it is a correlation: w is not turned round.
-    Channels are the last dimension ("channels last", NHWC), where a bias, a norm or ignis_linear have theirs.
-    Images that come as NCHW become that by ignis_permute(x, (int[]){0, 2, 3, 1}, 4), weights [outs, channels,
-    height, width] of PyTorch by the same.
+/*  ignis_conv2d - convolution of images: each pixel of the result is the product of w and a patch of x,
+    plus bias; ignis_conv1d - of rows of
+    points. As in PyTorch it is a correlation: w is not turned round. Channels are the last dimension
+    ("channels last", NHWC), where a bias, a norm or ignis_linear have theirs. Images that come as NCHW become
+    that by ignis_permute(x, (int[]){0, 2, 3, 1}, 4), weights [outs, channels, height, width] of PyTorch by
+    the same.
     Shapes: x [images, height, width, channels], w [outs, kernel height, kernel width, channels / groups],
     bias [outs] or no handle for none; the result [images, out height, out width, outs] with out = floor((in +
     2 padding - dilation (kernel - 1) - 1) / stride) + 1. For ignis_conv1d the same without height. desc may
     be null for all defaults.
     Nothing is copied to make patches. f16 and bf16 use tensor cores on devices of compute capability 8.0 and
-    up, f32 with ignis_desc.allow_tf32; channels of a group that are no multiple of 8 (tf32: 4), nor 4 (2),
+    up, f32 with ignis_desc.allow_tf32; channels of a group that are not a multiple of 8 (tf32: 4), nor 4 (2),
     are copied to where they are. A 1 x 1 kernel of stride 1 without padding is ignis_linear, computed by whom
     ignis_desc.matmul says; all others are computed by own kernels. f16, bf16 and f32 are summed in f32, f64
     in f64, gradients too, in a fixed order.
@@ -2580,11 +2587,11 @@ IGNIS_API ignis_tensor ignis_conv1d(ignis_tensor x, ignis_tensor w, ignis_tensor
    f16 and bf16 are computed in f32 and rounded once. */
 
 /*  ignis_add, ignis_sub, ignis_mul - a + b, a - b and a * b, element by element
-    Shapes: b has the shape of a, or spreads over it: compared from the last dimension on, b may lack leading
+    Shapes: b has the shape of a, or broadcasts to it: compared from the last dimension on, b may lack leading
     dimensions, or have 1 for one dimension or several neighbouring ones. So b may be a row, a column or a
     single element. The gradient of b is summed accordingly, in a fixed order.
     Returns: the tensor, or no handle.
-    Errors: FREED, SHAPE (b does not spread over a), DTYPE, DEVICE, ARGUMENT (never written to), MEMORY,
+    Errors: FREED, SHAPE (b does not broadcast to a), DTYPE, DEVICE, ARGUMENT (never written to), MEMORY,
     LIBRARY, COMPILE, CUDA.
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
@@ -2654,16 +2661,16 @@ IGNIS_API ignis_tensor ignis_silu_mul(ignis_tensor gate, ignis_tensor up);
 /*  The named inputs of a formula: IGNIS_INPUTS(x, y, IGNIS_VALUE(a, 2.5), IGNIS_NAMED(w, model->weights))
     makes them. */
 typedef struct ignis_inputs {
-    const char *names; /* separated by commas: "x, y, a, w". In place of a name may stand MACRO(name, anything) */
+    const char *names; /* separated by commas: "x, y, a, w". MACRO(name, anything) may replace a name */
     int count;         /* 1 to IGNIS_MAX_INPUTS */
-    ignis_tensor tensor[IGNIS_MAX_INPUTS]; /* tensors, and what ignis_value has given */
+    ignis_tensor tensor[IGNIS_MAX_INPUTS]; /* tensors, and values made by ignis_value */
 } ignis_inputs;
 
 /*  ignis_map - a formula of tensors, element by element, in one pass, with its gradient: see ON FORMULAS
     ignis_map("silu(gate) * up", IGNIS_INPUTS(gate, up))
     Shapes: inputs broadcast by NumPy's rules, up to 8 dimensions. Any dtypes: the result has the widest
     floating type of the inputs (f32 where f16 meets bf16, and where all are integers), a comparison u8, an
-    integer i64. Gradients of inputs that are spread are summed in f32 (f64 in f64), in a fixed order.
+    integer i64. Gradients of inputs that are broadcast are summed in f32 (f64 in f64), in a fixed order.
     Returns: the tensor, or no handle.
     Errors: FREED, ARGUMENT (the formula, which the message has with the column; names; null; never written
     to), SHAPE, DEVICE, MEMORY, LIBRARY, COMPILE, CUDA.
@@ -2688,17 +2695,18 @@ typedef struct ignis_reduce_desc {
 } ignis_reduce_desc;
 
 /*  ignis_map_sum, ignis_map_mean - the sum or mean of all elements of a formula of tensors, in one pass;
-    ignis_map_reduce - that, the largest, ... of all, or along dimensions
+    ignis_map_reduce - that, the
+    largest, ... of all, or along dimensions
     Shapes and dtypes as in ignis_map, and [1] for all. desc may be null for all dimensions. any and all give
     u8, argmax and argmin i64, sums of comparisons i64, the mean of integers f32, rounded once. Sums are in
-    f32 (f64 in f64, i64 of integers), in a fixed order. Those of i64 wrap around; means of i64 do so only
-    along dimensions that are no neighbours. NaN is the largest and the smallest number. The sum and norm of
+    f32 (f64 in f64, i64 of integers), in a fixed order. Sums of i64 wrap around; means of i64 do so only
+    along dimensions that are not neighbours. NaN is the largest and the smallest number. The sum and norm of
     nothing is 0, prod and all 1, the mean NaN, logsumexp minus infinity.
     Gradients: of max and min the first of equal elements has it; of prod they are right beside zeros, too.
     Returns: the tensor, or no handle.
     Errors: those of ignis_map; ARGUMENT (no such reducer), SHAPE (no such dimension, or twice; max, min,
-    argmax or argmin of nothing; argmax, argmin or a gradient of max, min or prod along dimensions that are no
-    neighbours).
+    argmax or argmin of nothing; argmax, argmin or a gradient of max, min or prod along dimensions that are
+    not neighbours).
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_map_sum(const char *formula, ignis_inputs inputs);
@@ -2708,10 +2716,10 @@ IGNIS_API ignis_tensor ignis_map_reduce(ignis_reducer reducer, const char *formu
 
 /*  ignis_value - a number as an input of ignis_map; IGNIS_VALUE(name, number) calls it
     Another number needs no other kernel, unlike another one in the text of a formula. It has no gradient.
-    Returns: something that stands for it among tensors, until the thread has made 64 more.
+    Returns: a handle that names the number among tensors, until the thread has made 64 more.
     Errors: none.
     Ownership: nothing to free.
-    Threads: any; the calling thread's alone. */
+    Threads: any; the handle is for the calling thread only. */
 IGNIS_API ignis_tensor ignis_value(double value);
 
 /* >>ops.sum - sums and means ------------------------------------------------------------------------------------
@@ -2749,8 +2757,8 @@ IGNIS_API ignis_tensor ignis_cumsum(ignis_tensor tensor, int dim);
    A result is a view if its elements are contiguous, else a copy.
    The gradient is a copy in the other direction. */
 
-/*  ignis_reshape - the same elements under another shape, over the same memory; one dimension may be -1: what
-    is left over
+/*  ignis_reshape - the same elements under another shape, over the same memory; one dimension may be -1:
+    what is left over
     Returns: the tensor, or no handle.
     Errors: FREED, SHAPE (numel differs, more than one -1), MEMORY.
     Ownership: as ignis_tensor_from_host.
@@ -2773,9 +2781,10 @@ IGNIS_API ignis_tensor ignis_transpose(ignis_tensor tensor, int dim0, int dim1);
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_concat(const ignis_tensor *tensors, int count, int dim);
 
-/*  ignis_split - cut a tensor along a dimension into count parts of the given sizes, or into equal ones where
-    sizes is null. Any dtype. Parts along the first dimension share the tensor's memory. Backward puts all
-    parts' gradients into one array.
+/*  ignis_split - cut a tensor along a dimension into count parts of the given sizes, or into equal ones
+    where sizes is null. Any dtype.
+    Parts along the first dimension share the tensor's memory. Backward puts all parts' gradients into one
+    array.
     Returns: IGNIS_OK, and parts[0] to parts[count - 1] filled; on failure they are 0.
     Errors: FREED, SHAPE (no such dimension, sizes do not add up, no equal parts), ARGUMENT (null, count,
     never written to), MEMORY, LIBRARY, COMPILE, CUDA.
@@ -2783,10 +2792,11 @@ IGNIS_API ignis_tensor ignis_concat(const ignis_tensor *tensors, int count, int 
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_status ignis_split(ignis_tensor tensor, int dim, int count, const int64_t *sizes, ignis_tensor *parts);
 
-/*  ignis_slice - elements [start, start + len) along a dimension; a negative dim counts from the last one on.
-    Any dtype. Along the first dimension, and where only dimensions of 1 are before it, the slice shares the
-    tensor's memory; else it is a copy. Backward puts the gradient into zeros of the tensor's shape: for many
-    slices of one tensor ignis_split takes less.
+/*  ignis_slice - elements [start, start + len) along a dimension; a negative dim counts from the last one
+    on. Any dtype.
+    Along the first dimension, and where only dimensions of 1 are before it, the slice shares the tensor's
+    memory; else it is a copy. Backward puts the gradient into zeros of the tensor's shape: for many slices of
+    one tensor ignis_split takes less.
     Returns: the tensor, or no handle.
     Errors: FREED, SHAPE (no such dimension, range outside of it), ARGUMENT (never written to), MEMORY,
     LIBRARY, COMPILE, CUDA.
@@ -2794,9 +2804,9 @@ IGNIS_API ignis_status ignis_split(ignis_tensor tensor, int dim, int count, cons
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_slice(ignis_tensor tensor, int dim, int64_t start, int64_t len);
 
-/*  ignis_slice_step - elements start, start + step, ... along a dimension, len of them; a negative step goes
-    backwards. Any dtype. A copy, as arrays have no strides; backward puts the gradient into zeros of the
-    tensor's shape.
+/*  ignis_slice_step - elements start, start + step, ... along a dimension, len of them; a negative step
+    goes backwards. Any dtype.
+    A copy, as arrays have no strides; backward puts the gradient into zeros of the tensor's shape.
     Returns: the tensor, or no handle.
     Errors: FREED, SHAPE (no such dimension, range outside of it), ARGUMENT (step 0, never written to),
     MEMORY, LIBRARY, COMPILE, CUDA.
@@ -2805,8 +2815,9 @@ IGNIS_API ignis_tensor ignis_slice(ignis_tensor tensor, int dim, int64_t start, 
 IGNIS_API ignis_tensor ignis_slice_step(ignis_tensor tensor, int dim, int64_t start, int64_t len, int64_t step);
 
 /*  ignis_permute - dimensions in another order: dimension i of the result is dims[i] of the tensor, which
-    count are; ignis_flip - count dimensions backwards. Both in new memory, in one pass. Any dtype. A negative
-    dimension counts from the last one on.
+    count are; ignis_flip - count
+    dimensions backwards. Both in new memory, in one pass. Any dtype. A negative dimension counts from the
+    last one on.
     Returns: the tensor, or no handle.
     Errors: FREED, SHAPE (no such dimension, one given twice), ARGUMENT (null, count, never written to),
     MEMORY, LIBRARY, COMPILE, CUDA.
@@ -2819,23 +2830,24 @@ IGNIS_API ignis_tensor ignis_flip(ignis_tensor tensor, const int *dims, int coun
     Shapes: compared from the last dimension on, the tensor may lack leading ones; -1 in shape keeps a
     dimension. The gradient is summed over what was repeated, in a fixed order.
     Returns: the tensor, or no handle.
-    Errors: FREED, SHAPE (does not spread over shape), ARGUMENT (never written to), MEMORY, LIBRARY, COMPILE,
+    Errors: FREED, SHAPE (does not broadcast to shape), ARGUMENT (never written to), MEMORY, LIBRARY, COMPILE,
     CUDA.
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_expand(ignis_tensor tensor, ignis_shape shape);
 
-/*  ignis_stack - put count tensors of one shape side by side along a new dimension, in new memory: dimension
-    dim of the result. Any dtype.
+/*  ignis_stack - put count tensors of one shape side by side along a new dimension, in new memory:
+    dimension dim of the result. Any dtype.
     Returns: the tensor, or no handle.
     Errors: as ignis_concat; SHAPE, too, where shapes differ, or have IGNIS_MAX_DIMS dimensions.
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_stack(const ignis_tensor *tensors, int count, int dim);
 
-/*  ignis_pad - put before[i] elements of a value in front of dimension i, and after[i] behind it, in new
-    memory. Any dtype. count is the number of dimensions; null for before or after is none. The value is
-    converted as by ignis_array_fill.
+/*  ignis_pad - put before[i] elements of a value in front of dimension i, and after[i] after it, in new
+    memory. Any dtype.
+    count is the number of dimensions; null for before or after means 0. The value is converted as by
+    ignis_array_fill.
     Returns: the tensor, or no handle.
     Errors: FREED, SHAPE (larger than 63 bits can count), ARGUMENT (count, a negative width, never written
     to), MEMORY, LIBRARY, COMPILE, CUDA.
@@ -2844,9 +2856,10 @@ IGNIS_API ignis_tensor ignis_stack(const ignis_tensor *tensors, int count, int d
 IGNIS_API ignis_tensor ignis_pad(ignis_tensor tensor, const int64_t *before, const int64_t *after, int count,
                                  double value);
 
-/*  ignis_tril, ignis_triu - the lower or upper triangle of matrices [..., rows, columns], zeros elsewhere, in
-    new memory. Any dtype. diagonal is the last one that is kept below, or the first one above: 0 the main
-    diagonal, 1 the one to the right of it, -1 that to the left.
+/*  ignis_tril, ignis_triu - the lower or upper triangle of matrices [..., rows, columns], zeros elsewhere,
+    in new memory. Any dtype.
+    diagonal is the last one that is kept below, or the first one above: 0 the main diagonal, 1 the one to the
+    right of it, -1 that to the left.
     Returns: the tensor, or no handle.
     Errors: FREED, SHAPE (fewer than two dimensions), ARGUMENT (never written to), MEMORY, LIBRARY, COMPILE,
     CUDA.
@@ -2862,7 +2875,7 @@ IGNIS_API ignis_tensor ignis_triu(ignis_tensor tensor, int64_t diagonal);
 
 /*  ignis_softmax - exp(x) / sum of exp(x) over the last dimension
     ignis_log_softmax - its logarithm, x - log(sum of exp(x)), which keeps its digits where softmax has none
-    left One walk over memory each, and one for the gradient. A row of nothing but -infinity becomes zeros,
+    left One pass over memory each, and one for the gradient. A row of nothing but -infinity becomes zeros,
     and their logarithm stays -infinity, with a gradient of 0; one with NaN or +infinity becomes NaN. What all
     of a row have in common changes nothing, however large.
     Shapes: x [..., n], of a floating dtype, which the result has, too.
@@ -2886,15 +2899,15 @@ IGNIS_API ignis_tensor ignis_log_softmax(ignis_tensor x);
 IGNIS_API ignis_tensor ignis_layer_norm(ignis_tensor x, ignis_tensor w, ignis_tensor b, double eps);
 IGNIS_API ignis_tensor ignis_rms_norm(ignis_tensor x, ignis_tensor w, double eps);
 
-/*  ignis_add_layer_norm, ignis_add_rms_norm - x + y, the end of a residual branch, and its norm: one walk
+/*  ignis_add_layer_norm, ignis_add_rms_norm - x + y, the end of a residual branch, and its norm: one pass
     over memory for both Gives what ignis_add and then ignis_layer_norm or ignis_rms_norm give, to the last
     bit. *sum becomes x + y, another tensor of the result's kind, and may be the variable that x is in: h =
     ignis_add_layer_norm(x, h, w, b, eps, &x). sum may be null where only the norm is needed. Backward needs
     nothing of this kind: the gradient of a norm adds itself to that which its input has from elsewhere, in
-    one walk too, and the same walk makes the gradient of the bias where x or y is what ignis_linear or
+    one pass too, and the same pass makes the gradient of the bias where x or y is what ignis_linear or
     ignis_mlp gave.
     Shapes: x and y [..., n], the same; w and b [n]. eps as above.
-    Returns: the norm, or no handle; then *sum is none either.
+    Returns: the norm, or no handle; then *sum is no handle either.
     Errors: FREED, ARGUMENT (eps below 0, or NaN), SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY, COMPILE, CUDA,
     UNSUPPORTED (n of 2^30 or more).
     Ownership: as ignis_tensor_from_host.
@@ -2904,11 +2917,11 @@ IGNIS_API ignis_tensor ignis_add_layer_norm(ignis_tensor x, ignis_tensor y, igni
 IGNIS_API ignis_tensor ignis_add_rms_norm(ignis_tensor x, ignis_tensor y, ignis_tensor w, double eps,
                                           ignis_tensor *sum);
 
-/* >>ops.image --------------------------------------------------------------------------------------------------- */
+/* >>ops.image - pooling, upsampling, batch and group norm -------------------------------------------------------
 
-/*  Images are channels-last, [n, height, width, channels], and signals [n, length, channels]. Of the two
-    numbers of a dimension in a desc the first is of rows, the second of columns; a signal's is the first, and
-    its second is 0. Gradients are gathered in a fixed order: equal inputs give equal bits. */
+   Images are channels-last, [n, height, width, channels], and signals [n, length, channels].
+   In a desc the first number is for rows and the second for columns. A signal uses the first, and its second is 0.
+   Gradients are gathered in a fixed order: equal inputs give equal bits. */
 
 typedef struct ignis_pool_desc {
     int window[2];  /* required: rows and columns that a result is made of */
@@ -2920,8 +2933,8 @@ typedef struct ignis_pool_desc {
         exclude_padding; /* of ignis_avg_pool: divide by the elements inside of the image (false: by those in the padding too) */
 } ignis_pool_desc;
 
-/*  ignis_max_pool, ignis_avg_pool - the largest or the average element of each window, channel by channel, as
-    in PyTorch
+/*  ignis_max_pool, ignis_avg_pool - the largest or the average element of each window, channel by channel,
+    as in PyTorch
     Shapes: x [n, height, width, channels] or [n, length, channels]; the result has (size + 2 padding -
     window) / stride + 1 rows and columns, rounded down, or up with ceil_mode. Padding is minus infinity to
     ignis_max_pool, zero to ignis_avg_pool. NaN is the largest number. The first of equal elements has the
@@ -2947,12 +2960,12 @@ typedef struct ignis_upsample_desc {
     ignis_upsample_mode mode; /* IGNIS_UPSAMPLE_NEAREST */
     bool
         align_corners; /* of LINEAR: pixels are points, and the first and last ones stay where they are (false: pixels are squares, and
-                                 the borders of the image stay; what would lie outside of all centers is the pixel there) */
+                                 the borders of the image stay; outside of all centers it is the pixel there) */
 } ignis_upsample_desc;
 
 /*  ignis_upsample - an image or a signal at another size, as PyTorch's interpolate
     Shapes: x [n, height, width, channels] or [n, length, channels]; the result has the rows and columns of
-    desc. Where pixels lie is exact; of PyTorch's modes, NEAREST is what "nearest" would be without its
+    desc. Positions of pixels are exact; of PyTorch's modes, NEAREST is what "nearest" would be without its
     rounding.
     Returns: the tensor, or no handle.
     Errors: FREED, ARGUMENT (null desc, size below 1, no such mode, align_corners without LINEAR, a second
@@ -2965,7 +2978,7 @@ IGNIS_API ignis_tensor ignis_upsample(ignis_tensor x, const ignis_upsample_desc 
 typedef struct ignis_batch_norm_desc {
     ignis_array
         running_mean; /* [channels] of f32, or f64 for x of f64: averages that training moves, and evaluation uses (none) */
-    ignis_array running_var; /* the same for the variance; given together with running_mean, or not at all */
+    ignis_array running_var; /* as running_mean, for the variance; given together with it, or not at all */
     double momentum;         /* how far they move towards those of x, above 0 to 1 (0.1) */
     double eps;              /* (1e-5) */
     bool eval;               /* normalize by the running averages, which stay (false: by those of x) */
@@ -2986,8 +2999,8 @@ typedef struct ignis_batch_norm_desc {
 IGNIS_API ignis_tensor ignis_batch_norm(ignis_tensor x, ignis_tensor w, ignis_tensor b,
                                         const ignis_batch_norm_desc *desc);
 
-/*  ignis_group_norm - the same with mean and variance of each image, and in it of each of `groups` groups of
-    neighbouring channels
+/*  ignis_group_norm - the same with mean and variance of each image, and in it of each of `groups` groups
+    of neighbouring channels
     Shapes: x [n, ..., channels], the channels a multiple of groups; w and b [channels]. eps 0 means 1e-5, as
     in ignis_layer_norm.
     Returns: the tensor, or no handle.
@@ -3035,7 +3048,7 @@ IGNIS_API ignis_tensor ignis_rope(ignis_tensor x, const ignis_rope_desc *desc);
    The gradient sums rows by id in a fixed order: equal inputs give equal bits. */
 
 /*  ignis_embedding - rows of a table: out[..., :] = table[ids[...], :]
-    Shapes: table [vocab, n]; ids, of i32 or i64, any; the result is that of ids with n behind it. An id
+    Shapes: table [vocab, n]; ids, of i32 or i64, any; the result is that of ids with n appended. An id
     outside of the table gives a row of NaN, and no gradient. The gradient of the table is summed in a fixed
     order.
     Returns: the tensor, or no handle.
@@ -3072,9 +3085,10 @@ IGNIS_API ignis_tensor ignis_gather(ignis_tensor tensor, int dim, ignis_tensor i
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_index_select(ignis_tensor tensor, int dim, ignis_tensor index);
 
-/*  ignis_scatter_add - the tensor, with the elements of src added by index: for dim 0, out[index[i, j, ...],
-    j, ...] += src[i, j, ...] Any dtype.
-    Shapes: src that of index, index as for ignis_gather. What belongs to an index outside is dropped. Sums
+/*  ignis_scatter_add - the tensor, with the elements of src added by index: for dim 0, out[index[i, j,
+    ...], j, ...] += src[i, j, ...]
+    Any dtype.
+    Shapes: src that of index, index as for ignis_gather. An element with an index outside is dropped. Sums
     are in f32 (f64 in f64), rounded once, in a fixed order: equal inputs give equal bits.
     Returns: the tensor, or no handle.
     Errors: as ignis_gather; UNSUPPORTED (2^31 elements).
@@ -3083,9 +3097,9 @@ IGNIS_API ignis_tensor ignis_index_select(ignis_tensor tensor, int dim, ignis_te
 IGNIS_API ignis_tensor ignis_scatter_add(ignis_tensor tensor, int dim, ignis_tensor index, ignis_tensor src);
 
 /*  ignis_one_hot - rows of zeros with a 1 at each id: out[..., c] = ids[...] == c, of any dtype
-    Shapes: ids, of i32 or i64, any; the result is that of ids with classes behind it. An id that is no class
-    gives zeros.
-    Returns: the tensor, which has no gradient, or no handle.
+    Shapes: ids, of i32 or i64, any; the result is that of ids with classes appended. An id that is not a
+    class gives zeros.
+    Returns: the tensor (without a gradient), or no handle.
     Errors: FREED, SHAPE, DTYPE, ARGUMENT (classes below 0, no such dtype, never written to), MEMORY, LIBRARY,
     COMPILE, CUDA.
     Ownership: as ignis_tensor_from_host.
@@ -3097,10 +3111,11 @@ IGNIS_API ignis_tensor ignis_one_hot(ignis_tensor ids, int64_t classes, ignis_dt
    Equal elements keep their order, and NaN is the largest number.
    Positions are i64. */
 
-/*  ignis_sort - elements along a dimension in order, stable; ignis_topk - the k largest or smallest ones, in
-    order. Any dtype. A negative dim counts from the last one on. NaN counts as larger than all numbers, both
-    zeros as equal; of equal elements the first comes first. *indices, where indices is not null, becomes a
-    tensor of i64 with where each element comes from along dim; it has no gradient, the result has.
+/*  ignis_sort - elements along a dimension in order, stable; ignis_topk - the k largest or smallest ones,
+    in order. Any dtype.
+    A negative dim counts from the last one on. NaN counts as larger than all numbers, both zeros as equal; of
+    equal elements the first comes first. *indices, where indices is not null, becomes a tensor of i64 with
+    where each element comes from along dim; the result has a gradient, the positions have none.
     Returns: the tensor, or no handle, and none in *indices.
     Errors: FREED, SHAPE (no such dimension), ARGUMENT (k outside of the dimension, never written to), MEMORY,
     LIBRARY, COMPILE, CUDA, UNSUPPORTED (2^31 elements along dim).
@@ -3114,21 +3129,21 @@ IGNIS_API ignis_tensor ignis_topk(ignis_tensor tensor, int64_t k, int dim, bool 
    Losses, their mean and their sum are f32, or f64 if an input is.
    Sums have a fixed order: equal inputs give equal bits. */
 
-/*  What a function gives of many losses: each element of the first input has one, or each row, as the
-    function says. Losses, their mean and their sum are of f32, or f64 where an input is: a scaled loss
-    (ignis_scale_loss) does not overflow, and its gradient is rounded once. */
+/*  How losses are reduced. Each element of the first input has a loss, or each row, as the function says.
+    Losses, their mean and their sum are of f32, or f64 where an input is: a scaled loss (ignis_scale_loss)
+    does not overflow, and its gradient is rounded once. */
 typedef enum ignis_reduction {
-    IGNIS_REDUCTION_MEAN = 0, /* of the losses that count, [1]; NaN where there are none, and the gradient 0 */
+    IGNIS_REDUCTION_MEAN = 0, /* of the losses that count, [1]; NaN if there are no such losses, and the gradient 0 */
     IGNIS_REDUCTION_SUM,      /* [1] */
     IGNIS_REDUCTION_NONE,     /* all of them, in the shape of the elements or rows */
     IGNIS_REDUCTION_COUNT
 } ignis_reduction;
 
-/*  ignis_mse_loss - (x - target)^2 of each element; ignis_l1_loss - |x - target|; ignis_huber_loss - d^2 / 2
-    of d = |x - target| where d is below delta, delta (d - delta / 2) elsewhere (Huber, Robust Estimation of a
-    Location Parameter, 1964) One pass over memory, and one for the gradients, of x and of targets. PyTorch's
-    smooth_l1_loss with beta is ignis_huber_loss with delta = beta, divided by beta. Losses that are not here
-    are a line each: see ON FORMULAS.
+/*  ignis_mse_loss - (x - target)^2 of each element; ignis_l1_loss - |x - target|; ignis_huber_loss
+    ignis_huber_loss is d^2 / 2 of d = |x - target| if d is below delta, else delta (d - delta / 2) (Huber,
+    Robust Estimation of a Location Parameter, 1964). One pass over memory, and one for the gradients of x and
+    targets. PyTorch's smooth_l1_loss with beta is ignis_huber_loss with delta = beta, divided by beta. Other
+    losses are formulas of one line: see ON FORMULAS.
     Shapes: equal; targets of any dtype, x of a floating one.
     Returns: the tensor, or no handle.
     Errors: those of ignis_map; ARGUMENT (no such reduction, delta not above 0), SHAPE, DTYPE.
@@ -3139,16 +3154,16 @@ IGNIS_API ignis_tensor ignis_l1_loss(ignis_tensor x, ignis_tensor targets, ignis
 IGNIS_API ignis_tensor ignis_huber_loss(ignis_tensor x, ignis_tensor targets, double delta, ignis_reduction reduction);
 
 typedef struct ignis_bce_desc {
-    ignis_tensor
-        weight; /* of each element's loss, spread over the logits; the mean is over all elements all the same (1) */
-    ignis_tensor pos_weight;   /* of the part of target 1, spread over the logits (1) */
+    ignis_tensor weight; /* of each element's loss, broadcast to the logits; the mean is still over all elements (1) */
+    ignis_tensor pos_weight;   /* of the part of target 1, broadcast to the logits (1) */
     ignis_reduction reduction; /* IGNIS_REDUCTION_MEAN */
 } ignis_bce_desc;
 
-/*  ignis_bce_with_logits - binary cross-entropy of each element: -weight (pos_weight t log(p) + (1 - t) log(1
-    - p)), with p = sigmoid(logit) From the logits themselves, so that nothing overflows and small losses keep
-    their digits. One pass, and one for the gradients.
-    Shapes: targets that of logits, of any dtype, from 0 to 1; weights spread over it. desc may be null for
+/*  ignis_bce_with_logits - binary cross-entropy of each element: -weight (pos_weight t log(p) + (1 - t)
+    log(1 - p)), with p = sigmoid(logit)
+    From the logits themselves, so that nothing overflows and small losses keep their digits. One pass, and
+    one for the gradients.
+    Shapes: targets that of logits, of any dtype, from 0 to 1; weights broadcast to it. desc may be null for
     all defaults.
     Returns: the tensor, or no handle.
     Errors: those of ignis_map; ARGUMENT (no such reduction), SHAPE, DTYPE.
@@ -3156,10 +3171,11 @@ typedef struct ignis_bce_desc {
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_bce_with_logits(ignis_tensor logits, ignis_tensor targets, const ignis_bce_desc *desc);
 
-/*  ignis_kl_div - the Kullback-Leibler divergence of each row: the sum over the last dimension of t (log(t) -
-    x), 0 where t is 0 As in PyTorch, x are log-probabilities, and targets probabilities, or with log_targets
-    log-probabilities, too. The mean is over rows (PyTorch's "batchmean"). One pass, one over the rows'
-    losses, and one for the gradients.
+/*  ignis_kl_div - the Kullback-Leibler divergence of each row: the sum over the last dimension of t (log(t)
+    - x), 0 where t is 0
+    As in PyTorch, x are log-probabilities, and targets probabilities, or with log_targets log-probabilities,
+    too. The mean is over rows (PyTorch's "batchmean"). One pass, one over the rows' losses, and one for the
+    gradients.
     Shapes: equal, [..., classes]; without reduction the result is [...], or [1].
     Returns: the tensor, or no handle.
     Errors: those of ignis_map; ARGUMENT (no such reduction), SHAPE, DTYPE.
@@ -3180,7 +3196,7 @@ IGNIS_API ignis_tensor ignis_cosine_similarity(ignis_tensor a, ignis_tensor b);
 
 typedef struct ignis_cross_entropy_desc {
     int64_t ignore_index;      /* rows with this target have neither loss nor gradient (-100) */
-    bool ignore_zero;          /* with ignore_index 0: that it is meant, and not the default */
+    bool ignore_zero;          /* with ignore_index 0: it is not the default */
     ignis_reduction reduction; /* of the rows that are not ignored (IGNIS_REDUCTION_MEAN) */
     double label_smoothing;    /* what part of the target is spread evenly over all classes, from 0 to 1 (0) */
     int64_t
@@ -3192,13 +3208,13 @@ typedef struct ignis_cross_entropy_desc {
 /*  ignis_cross_entropy - mean or sum over rows of log(sum of exp(logits)) - logits[target]
     Shapes: logits [..., classes]; targets, of i32 or i64, [...]; the result is [1], of f32, or f64 for logits
     of f64. desc may be null for all defaults.
-    A target that is no class and not ignored makes the loss and the gradient of its row NaN, and so does a
-    row of nothing but -infinity. Where all rows are ignored the mean is NaN, and the gradient 0. What all
-    logits of a row have in common costs neither loss nor gradient any digits. With label_smoothing e the
-    target is 1 - e at its class, and e / classes is added to every class (Szegedy et al., Rethinking the
-    Inception Architecture for Computer Vision, 2016). That, and IGNIS_REDUCTION_NONE (a loss for each row,
-    [...]), are computed by formulas: two walks over the logits, and one in backward, which needs them; fewer
-    than 2^24 classes.
+    A target that is not a class and not ignored makes the loss and the gradient of its row NaN, and so does a
+    row of nothing but -infinity. Where all rows are ignored the mean is NaN, and the gradient 0. A constant
+    added to all logits of a row costs neither loss nor gradient any digits. With label_smoothing e the target
+    is 1 - e at its class, and e / classes is added to every class (Szegedy et al., Rethinking the Inception
+    Architecture for Computer Vision, 2016). That, and IGNIS_REDUCTION_NONE (a loss for each row, [...]), are
+    computed by formulas: two walks over the logits, and one in backward, which needs them; fewer than 2^24
+    classes.
     The gradient of f32, f64 and bf16 is computed with the loss, and backward only passes it on; it is scaled,
     and rounded once more, where the gradient of the loss is not 1.
     Returns: the tensor, or no handle.
@@ -3209,10 +3225,10 @@ typedef struct ignis_cross_entropy_desc {
 IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits, ignis_tensor targets,
                                            const ignis_cross_entropy_desc *desc);
 
-/*  ignis_nll_loss - -x[target] of each row, for log-probabilities x: what ignis_cross_entropy has behind its
+/*  ignis_nll_loss - -x[target] of each row, for log-probabilities x: ignis_cross_entropy without its
     logarithm A pass over all of x, one over the rows' losses, and one that writes the gradient. Ignored rows
-    and targets that are no class as in ignis_cross_entropy; label_smoothing has to be 0. desc may be null for
-    all defaults. ignis_log_softmax gives such x.
+    and targets that are not a class as in ignis_cross_entropy; label_smoothing has to be 0. desc may be null
+    for all defaults. ignis_log_softmax gives such x.
     Shapes: x [..., classes]; targets, of i32 or i64, [...]; without reduction the result is [...], or [1].
     Returns: the tensor, or no handle.
     Errors: those of ignis_cross_entropy; UNSUPPORTED (label_smoothing).
@@ -3220,16 +3236,16 @@ IGNIS_API ignis_tensor ignis_cross_entropy(ignis_tensor logits, ignis_tensor tar
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_nll_loss(ignis_tensor x, ignis_tensor targets, const ignis_cross_entropy_desc *desc);
 
-/*  ignis_linear_cross_entropy - the cross-entropy of the logits hidden weight^T, which are never there as a
-    whole The same as ignis_cross_entropy(ignis_matmul_t(hidden, weight), targets, desc), for vocabularies
-    whose logits are larger than all else: they are made in chunks of desc->chunk rows, and so is their
-    gradient. The gradients of hidden and weight are computed with the loss; backward passes them on, or
-    scales them, and rounds them once more, where the gradient of the loss is not 1. For f16, whose range is
-    small, backward computes them from the logits, which it makes once more: a fourth product. Sums over
-    chunks have a fixed order, in f32 at least. Rows of hidden that are ignored, and rows of weight behind
-    desc->classes, have to be finite: the gradients multiply them by 0. Its price is memory for a chunk of
-    logits, both gradients from forward on, and for 16-bit types with more than one chunk 6 bytes for each
-    element of weight meanwhile; and a pass over weight and its sum for each chunk: small chunks are slow.
+/*  ignis_linear_cross_entropy - the cross-entropy of the logits hidden weight^T, which never exist as a whole
+    As ignis_cross_entropy(ignis_matmul_t(hidden, weight), targets, desc), for vocabularies whose
+    logits are larger than all else: they are made in chunks of desc->chunk rows, and so is their gradient.
+    The gradients of hidden and weight are computed with the loss; backward passes them on, or scales them,
+    and rounds them once more, where the gradient of the loss is not 1. For f16, whose range is small,
+    backward computes them from the logits, which it makes once more: a fourth product. Sums over chunks have
+    a fixed order, in f32 at least. Rows of hidden that are ignored, and rows of weight after desc->classes,
+    have to be finite: the gradients multiply them by 0. Its price is memory for a chunk of logits, both
+    gradients from forward on, and for 16-bit types with more than one chunk 6 bytes for each element of
+    weight meanwhile; and a pass over weight and its sum for each chunk: small chunks are slow.
     Shapes: hidden [..., n], weight [classes, n], of one dtype; targets, of i32 or i64, [...]; the result is
     [1], of f32, or f64 for f64.
     Returns: the tensor, or no handle.
@@ -3256,12 +3272,11 @@ typedef enum ignis_mask {
 typedef struct ignis_sdpa_desc {
     int num_heads; /* a row of q is num_heads heads of head_dim elements (1) */
     int num_kv_heads; /* a row of k or v is num_kv_heads such heads, each shared by num_heads / num_kv_heads query heads (num_heads) */
-    ignis_mask mask; /* IGNIS_MASK_CAUSAL */
-    double scale;    /* of the scores, positive (1 / sqrt(head_dim)) */
-    int window;      /* a query sees keys that are less than so many places from its own (all) */
-    double softcap;  /* scores become softcap * tanh(score / softcap) (they stay as they are) */
-    ignis_tensor
-        bias; /* [batch or 1, num_heads or 1, sq or 1, sk], is added to the scores, behind the softcap (none) */
+    ignis_mask mask;   /* IGNIS_MASK_CAUSAL */
+    double scale;      /* of the scores, positive (1 / sqrt(head_dim)) */
+    int window;        /* a query sees keys that are fewer than `window` positions from its own (all) */
+    double softcap;    /* scores become softcap * tanh(score / softcap) (they stay as they are) */
+    ignis_tensor bias; /* [batch or 1, num_heads or 1, sq or 1, sk], is added to the scores, after the softcap (none) */
     ignis_tensor lengths; /* i32 [batch]: how many keys each sequence has, the first ones (sk) */
 } ignis_sdpa_desc;
 
@@ -3271,17 +3286,17 @@ typedef struct ignis_sdpa_desc {
     head_dim is at most 256. The result has the shape of q. A query that sees no key gives zeros, and no
     gradient. desc may be null for all defaults. desc->window: query i is at the place of key i + sk - sq.
     With a causal mask it sees that key and the window - 1 before it, else window - 1 on both sides.
-    desc->lengths: one number where there is no batch; below 0 counts as 0, above sk as sk. Queries behind
-    their sequence's length see its keys as others do. Keys that nobody sees take no time, forward and
-    backward. desc->softcap is that of Gemma 2. In keys and values that no query of their sequence sees, in
-    queries that see no key, and in the gradients of their results anything may stand, NaN and infinities too:
-    it reaches no result and no gradient. What only some queries see reaches only those; but with tensor cores
-    a NaN or an infinity there may make others NaN, too.
+    desc->lengths: one number if there is no batch; below 0 counts as 0, above sk as sk. Queries after their
+    sequence's length see its keys as others do. Keys that no query sees take no time, forward and backward.
+    desc->softcap is that of Gemma 2. In keys and values that no query of their sequence sees, in queries that
+    see no key, and in the gradients of their results anything may be, NaN and infinities too: it reaches no
+    result and no gradient. A value that only some queries see reaches only those; but with tensor cores a NaN
+    or an infinity there may make others NaN, too.
     desc->bias has the dtype of q, or f32 for f16 and bf16; dimensions of 1 in front may be missing, and it
     may be -infinity. Low numbers such as -1e9 or the lowest of the dtype mask, too: beside others such keys
     have weight 0, and alone they count alike. Its gradient is added up over what shares it, in f32 or f64.
     ALiBi is a bias [1, num_heads, 1, sk] of slope * j: what all keys of a query have in common does not
-    matter. A key that a bias masks is seen all the same: what stands there has to be finite. f16 and bf16 use
+    matter. A key that a bias masks is seen all the same: its value has to be finite. f16 and bf16 use
     tensor cores on devices of compute capability 8.0 and up, if head_dim is a multiple of 8; probabilities
     are rounded to the dtype there. Compute capability 9.0 has kernels of its own, twice as fast, where
     head_dim is 64 at least, there are a query and a key (for the gradients 32 queries, or 16 if head_dim is
@@ -3384,7 +3399,7 @@ typedef struct ignis_adamw_desc {
     bool zero_grad; /* a step sets the gradients to zero, in the same pass (false) */
     bool
         drop_grad; /* a step leaves no gradients, so the next backward need not add to zeros: their memory, and two passes over it, are saved.
-                       Those of data-parallel training stay where they are, and become zero (false) */
+                       Gradients of data-parallel training stay where they are, and become zero (false) */
     bool coupled;  /* Adam: weight decay is part of the gradient (false) */
     ignis_loss_scale_desc loss_scale;
 } ignis_adamw_desc;
@@ -3456,8 +3471,8 @@ typedef enum ignis_optimizer_part {
     IGNIS_OPTIMIZER_MISSED  /* f64 [1], of AdamW and Adam: steps that a parameter had no gradient for */
 } ignis_optimizer_part;
 
-/*  ignis_adamw - an optimizer by AdamW (Loshchilov and Hutter 2019): weight decay apart from the gradient; or
-    Adam (Kingma and Ba 2015)
+/*  ignis_adamw - an optimizer by AdamW (Loshchilov and Hutter 2019): weight decay apart from the gradient;
+    or Adam (Kingma and Ba 2015)
     ignis_sgd - by stochastic gradient descent with momentum; weight decay is part of the gradient, as in
     PyTorch
     ignis_rmsprop - by RMSprop (Tieleman and Hinton 2012), as in PyTorch, not centered: momentum is of the
@@ -3483,7 +3498,8 @@ IGNIS_API ignis_optimizer ignis_lion(const ignis_lion_desc *desc);
 IGNIS_API ignis_optimizer ignis_muon(const ignis_muon_desc *desc);
 
 /*  ignis_optimizer_add - make a tensor a parameter of an optimizer: a leaf that requires a gradient; decay:
-    whether weight decay applies to it Master copies are made of the values that the tensor has now.
+    whether weight decay applies to it
+    Master copies are made of the values that the tensor has now.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, ARGUMENT (no leaf, no gradient required, added already, never written to), UNSUPPORTED
     (this thread captures a graph), SHAPE (Muon, and not two dimensions), DEVICE, MEMORY, LIBRARY, COMPILE,
@@ -3512,9 +3528,10 @@ IGNIS_API ignis_status ignis_optimizer_step(ignis_optimizer optimizer);
 IGNIS_API ignis_status ignis_optimizer_zero_grad(ignis_optimizer optimizer);
 
 /*  ignis_clip_grad_norm - if the norm of all gradients together is above max_norm, let the next step scale
-    them down to it The gradients themselves stay as they are: ignis_optimizer_step multiplies them as it
-    reads them. Nothing is copied to the host; ignis_optimizer_query returns the norm; an infinite max_norm
-    changes nothing else. The sum is computed in a fixed order.
+    them down to it
+    The gradients themselves stay as they are: ignis_optimizer_step multiplies them as it reads them. Nothing
+    is copied to the host; ignis_optimizer_query returns the norm; an infinite max_norm changes nothing else.
+    The sum is computed in a fixed order.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, ARGUMENT (max_norm is not above 0, no parameters), MEMORY, LIBRARY, COMPILE, CUDA.
     Ownership: unchanged.
@@ -3547,11 +3564,11 @@ IGNIS_API ignis_status ignis_optimizer_set_lr(ignis_optimizer optimizer, double 
 IGNIS_API ignis_status ignis_optimizer_query(ignis_optimizer optimizer, ignis_optimizer_info *info);
 
 /*  ignis_optimizer_state - the array of a part of an optimizer's state, for saving it and, by
-    ignis_array_copy, for restoring it parameter counts in the order of ignis_optimizer_add;
-    IGNIS_OPTIMIZER_SELF ignores it. Training continues bit for bit as without the interruption when all parts
-    and parameters are restored, after all parameters have been added. IGNIS_OPTIMIZER_MISSED is 0 where every
-    step had a gradient of the parameter: a state that was saved without it, as before 0.5.0, needs it only
-    where that was not so.
+    ignis_array_copy, for restoring it
+    parameter counts in the order of ignis_optimizer_add; IGNIS_OPTIMIZER_SELF ignores it. Training continues
+    bit for bit as without the interruption when all parts and parameters are restored, after all parameters
+    have been added. IGNIS_OPTIMIZER_MISSED is 0 where every step had a gradient of the parameter: a state
+    that was saved without it, as before 0.5.0, needs it only where that was not so.
     Returns: the array, or no handle; a part that this optimizer or parameter does without is no failure.
     Errors: FREED, ARGUMENT (no such part or parameter).
     Ownership: the optimizer's.
@@ -16004,202 +16021,202 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
 #endif
 
 /*  X(enumerator, source, entry). Each source is one program a dtype, compiled with -DIGNIS_T=<dtype> when one of its kernels is first used. */
-#define IGNIS__BUILTINS(X)                                                                     \
-    X(FILL, ELEMENTWISE_CU, "ignis_fill")                                                      \
-    X(ADD, ELEMENTWISE_CU, "ignis_add")                                                        \
-    X(ADD_EACH, ELEMENTWISE_CU, "ignis_add_each")                                              \
-    X(MUL, ELEMENTWISE_CU, "ignis_mul")                                                        \
-    X(SCALE, ELEMENTWISE_CU, "ignis_scale")                                                    \
-    X(CAST_F16, ELEMENTWISE_CU, "ignis_cast_f16")                                              \
-    X(CAST_BF16, ELEMENTWISE_CU, "ignis_cast_bf16")                                            \
-    X(CAST_F32, ELEMENTWISE_CU, "ignis_cast_f32")                                              \
-    X(CAST_F64, ELEMENTWISE_CU, "ignis_cast_f64")                                              \
-    X(CAST_I32, ELEMENTWISE_CU, "ignis_cast_i32")                                              \
-    X(CAST_I64, ELEMENTWISE_CU, "ignis_cast_i64")                                              \
-    X(CAST_U8, ELEMENTWISE_CU, "ignis_cast_u8")                                                \
-    X(CAST_F8_E4M3, ELEMENTWISE_CU, "ignis_cast_f8_e4m3")                                      \
-    X(CAST_F8_E5M2, ELEMENTWISE_CU, "ignis_cast_f8_e5m2")                                      \
-    X(SDPA, ATTENTION_CU, "ignis_sdpa")                                                        \
-    X(SDPA_BACKWARD_DELTA, ATTENTION_CU, "ignis_sdpa_backward_delta")                          \
-    X(SDPA_BACKWARD_KV, ATTENTION_CU, "ignis_sdpa_backward_kv")                                \
-    X(SDPA_BACKWARD_Q, ATTENTION_CU, "ignis_sdpa_backward_q")                                  \
-    X(SDPA_BACKWARD_BIAS, ATTENTION_CU, "ignis_sdpa_backward_bias")                            \
-    X(SDPA_MMA, ATTENTION_MMA_CU, "ignis_sdpa")                                                \
-    X(SDPA_MMA_BACKWARD_DELTA, ATTENTION_MMA_CU, "ignis_sdpa_backward_delta")                  \
-    X(SDPA_MMA_BACKWARD_KV, ATTENTION_MMA_CU, "ignis_sdpa_backward_kv")                        \
-    X(SDPA_MMA_BACKWARD_Q, ATTENTION_MMA_CU, "ignis_sdpa_backward_q")                          \
-    X(SDPA_MMA_BACKWARD_BIAS, ATTENTION_MMA_CU, "ignis_sdpa_backward_bias")                    \
-    X(SDPA_HOPPER, ATTENTION_HOPPER_CU, "ignis_sdpa")                                          \
-    X(SDPA_HOPPER_COMBINE, ATTENTION_HOPPER_CU, "ignis_sdpa_combine")                          \
-    X(SDPA_HOPPER_BACKWARD_ROWS, ATTENTION_HOPPER_BACKWARD_CU, "ignis_sdpa_backward_rows")     \
-    X(SDPA_HOPPER_BACKWARD, ATTENTION_HOPPER_BACKWARD_CU, "ignis_sdpa_backward")               \
-    X(SDPA_HOPPER_BACKWARD_FINISH, ATTENTION_HOPPER_BACKWARD_CU, "ignis_sdpa_backward_finish") \
-    X(SDPA_HOPPER_BACKWARD_TURNED, ATTENTION_HOPPER_BACKWARD_CU, "ignis_sdpa_backward_turned") \
-    X(SDPA_DECODE_1, ATTENTION_DECODE_CU, "ignis_sdpa_decode_1")                               \
-    X(SDPA_DECODE_2, ATTENTION_DECODE_CU, "ignis_sdpa_decode_2")                               \
-    X(SDPA_DECODE_4, ATTENTION_DECODE_CU, "ignis_sdpa_decode_4")                               \
-    X(SDPA_DECODE_COMBINE, ATTENTION_DECODE_CU, "ignis_sdpa_decode_combine")                   \
-    X(SDPA_MMA_DECODE, ATTENTION_DECODE_MMA_CU, "ignis_sdpa_decode")                           \
-    X(SDPA_MMA_DECODE_COMBINE, ATTENTION_DECODE_MMA_CU, "ignis_sdpa_decode_combine")           \
-    X(SUB, POINTWISE_CU, "ignis_sub")                                                          \
-    X(ADD_BROADCAST, POINTWISE_CU, "ignis_add_broadcast")                                      \
-    X(SUB_BROADCAST, POINTWISE_CU, "ignis_sub_broadcast")                                      \
-    X(MUL_BROADCAST, POINTWISE_CU, "ignis_mul_broadcast")                                      \
-    X(BROADCAST_SCALED, POINTWISE_CU, "ignis_broadcast_scaled")                                \
-    X(DROPOUT, POINTWISE_CU, "ignis_dropout")                                                  \
-    X(RELU, ACTIVATION_CU, "ignis_relu")                                                       \
-    X(RELU_BACKWARD, ACTIVATION_CU, "ignis_relu_backward")                                     \
-    X(GELU, ACTIVATION_CU, "ignis_gelu")                                                       \
-    X(GELU_BACKWARD, ACTIVATION_CU, "ignis_gelu_backward")                                     \
-    X(GELU_EXACT, ACTIVATION_CU, "ignis_gelu_exact")                                           \
-    X(GELU_EXACT_BACKWARD, ACTIVATION_CU, "ignis_gelu_exact_backward")                         \
-    X(SILU, ACTIVATION_CU, "ignis_silu")                                                       \
-    X(SILU_BACKWARD, ACTIVATION_CU, "ignis_silu_backward")                                     \
-    X(SILU_MUL, ACTIVATION_CU, "ignis_silu_mul")                                               \
-    X(SILU_MUL_BACKWARD, ACTIVATION_CU, "ignis_silu_mul_backward")                             \
-    X(GEMM, GEMM_CU, "ignis_gemm")                                                             \
-    X(GEMM_SMALL, GEMM_CU, "ignis_gemm_small")                                                 \
-    X(GEMM_TINY, GEMM_CU, "ignis_gemm_tiny")                                                   \
-    X(GEMM_MMA, GEMM_MMA_CU, "ignis_gemm_mma")                                                 \
-    X(GEMM_MMA_SMALL, GEMM_MMA_CU, "ignis_gemm_mma_small")                                     \
-    X(GEMM_HOPPER, GEMM_HOPPER_CU, "ignis_gemm_hopper")                                        \
-    X(DEPTHWISE, DEPTHWISE_CU, "ignis_depthwise")                                              \
-    X(DEPTHWISE_UNPACKED, DEPTHWISE_CU, "ignis_depthwise_unpacked")                            \
-    X(DEPTHWISE_WEIGHTS, DEPTHWISE_CU, "ignis_depthwise_weights")                              \
-    X(DEPTHWISE_WEIGHTS_UNPACKED, DEPTHWISE_CU, "ignis_depthwise_weights_unpacked")            \
-    X(GROUPED, GROUPED_MMA_CU, "ignis_grouped")                                                \
-    X(GROUPED_WEIGHTS, GROUPED_MMA_CU, "ignis_grouped_weights")                                \
-    X(GEMM_FINISH, GEMM_CU, "ignis_gemm_finish")                                               \
-    X(GEMM_PACK, GEMM_CU, "ignis_gemm_pack")                                                   \
-    X(GEMM_SUMS, GEMM_CU, "ignis_gemm_sums")                                                   \
-    X(GEMM_APPLY, GEMM_CU, "ignis_gemm_apply")                                                 \
-    X(SUM_ROWS, REDUCE_CU, "ignis_sum_rows")                                                   \
-    X(DOT_ROWS, REDUCE_CU, "ignis_dot_rows")                                                   \
-    X(SUM_COLUMNS, REDUCE_CU, "ignis_sum_columns")                                             \
-    X(DOT_COLUMNS, REDUCE_CU, "ignis_dot_columns")                                             \
-    X(SUM_FINISH, REDUCE_CU, "ignis_sum_finish")                                               \
-    X(TRANSPOSE_RUNS, SHAPE_CU, "ignis_transpose_runs")                                        \
-    X(TRANSPOSE_TILES, SHAPE_CU, "ignis_transpose_tiles")                                      \
-    X(COPY_ROWS, SHAPE_CU, "ignis_copy_rows")                                                  \
-    X(STRIDED_COPY, SHAPE_CU, "ignis_strided_copy")                                            \
-    X(STRIDED_TILES, SHAPE_CU, "ignis_strided_tiles")                                          \
-    X(SCAN_ROWS, SCAN_CU, "ignis_scan_rows")                                                   \
-    X(SCAN_TILES, SCAN_CU, "ignis_scan_tiles")                                                 \
-    X(SCAN_COLUMNS, SCAN_CU, "ignis_scan_columns")                                             \
-    X(LINE, PATTERN_CU, "ignis_line")                                                          \
-    X(BAND, PATTERN_CU, "ignis_band")                                                          \
-    X(ONE_HOT, PATTERN_CU, "ignis_one_hot")                                                    \
-    X(GATHER, GATHER_CU, "ignis_gather")                                                       \
-    X(SCATTER, GATHER_CU, "ignis_scatter")                                                     \
-    X(SCATTER_ADD_ROWS, GATHER_CU, "ignis_scatter_add_rows")                                   \
-    X(SCATTER_KEYS, GATHER_CU, "ignis_scatter_keys")                                           \
-    X(SEGMENT_SUMS, GATHER_CU, "ignis_segment_sums")                                           \
-    X(SEGMENT_FINISH, GATHER_CU, "ignis_segment_finish")                                       \
-    X(SORT_SMALL, SORT_CU, "ignis_sort_small")                                                 \
-    X(SORT_ROW, SORT_CU, "ignis_sort_row")                                                     \
-    X(SORT_SELECT, SORT_CU, "ignis_sort_select")                                               \
-    X(SORT_SELECT_FEW, SORT_CU, "ignis_sort_select_few")                                       \
-    X(SORT_COUNT, SORT_CU, "ignis_sort_count")                                                 \
-    X(SORT_PASS, SORT_CU, "ignis_sort_pass")                                                   \
-    X(RANDOM_ADVANCE, RANDOM_CU, "ignis_random_advance")                                       \
-    X(RAND, RANDOM_CU, "ignis_rand")                                                           \
-    X(RANDN, RANDOM_CU, "ignis_randn")                                                         \
-    X(OPTIM_TABLE, OPTIM_CU, "ignis_optim_table")                                              \
-    X(OPTIM_ADVANCE, OPTIM_CU, "ignis_optim_advance")                                          \
-    X(ADAMW, OPTIM_CU, "ignis_adamw")                                                          \
-    X(ADAM, OPTIM_CU, "ignis_adam")                                                            \
-    X(SGD, OPTIM_CU, "ignis_sgd")                                                              \
-    X(RMSPROP, OPTIM_CU, "ignis_rmsprop")                                                      \
-    X(LION, OPTIM_CU, "ignis_lion")                                                            \
-    X(MUON, OPTIM_CU, "ignis_muon")                                                            \
-    X(MUON_APPLY, OPTIM_CU, "ignis_muon_apply")                                                \
-    X(GRAD_SQUARES, OPTIM_CU, "ignis_grad_squares")                                            \
-    X(GRAD_CLIP, OPTIM_CU, "ignis_grad_clip")                                                  \
-    X(GRAD_ZERO, OPTIM_CU, "ignis_grad_zero")                                                  \
-    X(LAYER_NORM_WARP, NORM_CU, "ignis_layer_norm_warp")                                       \
-    X(LAYER_NORM_ROW, NORM_CU, "ignis_layer_norm_row")                                         \
-    X(LAYER_NORM_LONG, NORM_CU, "ignis_layer_norm_long")                                       \
-    X(LAYER_NORM_BLOCK, NORM_CU, "ignis_layer_norm_block")                                     \
-    X(LAYER_NORM_BACKWARD_AVERAGES, NORM_CU, "ignis_layer_norm_backward_averages")             \
-    X(LAYER_NORM_BACKWARD_COLUMNS, NORM_CU, "ignis_layer_norm_backward_columns")               \
-    X(RMS_NORM_WARP, NORM_CU, "ignis_rms_norm_warp")                                           \
-    X(RMS_NORM_ROW, NORM_CU, "ignis_rms_norm_row")                                             \
-    X(RMS_NORM_LONG, NORM_CU, "ignis_rms_norm_long")                                           \
-    X(RMS_NORM_BLOCK, NORM_CU, "ignis_rms_norm_block")                                         \
-    X(RMS_NORM_BACKWARD_AVERAGES, NORM_CU, "ignis_rms_norm_backward_averages")                 \
-    X(RMS_NORM_BACKWARD_COLUMNS, NORM_CU, "ignis_rms_norm_backward_columns")                   \
-    X(NORM_BACKWARD_SUM, NORM_CU, "ignis_norm_backward_sum")                                   \
-    X(ADD_LAYER_NORM_WARP, NORM_ADD_CU, "ignis_add_layer_norm_warp")                           \
-    X(ADD_LAYER_NORM_ROW, NORM_ADD_CU, "ignis_add_layer_norm_row")                             \
-    X(ADD_LAYER_NORM_LONG, NORM_ADD_CU, "ignis_add_layer_norm_long")                           \
-    X(ADD_LAYER_NORM_BLOCK, NORM_ADD_CU, "ignis_add_layer_norm_block")                         \
-    X(ADD_RMS_NORM_WARP, NORM_ADD_CU, "ignis_add_rms_norm_warp")                               \
-    X(ADD_RMS_NORM_ROW, NORM_ADD_CU, "ignis_add_rms_norm_row")                                 \
-    X(ADD_RMS_NORM_LONG, NORM_ADD_CU, "ignis_add_rms_norm_long")                               \
-    X(ADD_RMS_NORM_BLOCK, NORM_ADD_CU, "ignis_add_rms_norm_block")                             \
-    X(LAYER_NORM_ROWS_FEW, NORM_UNALIGNED_CU, "ignis_layer_norm_rows_few")                     \
-    X(LAYER_NORM_ROWS_WARP, NORM_UNALIGNED_CU, "ignis_layer_norm_rows_warp")                   \
-    X(LAYER_NORM_ROWS_BLOCK, NORM_UNALIGNED_CU, "ignis_layer_norm_rows_block")                 \
-    X(LAYER_NORM_ROWS_EVEN, NORM_UNALIGNED_CU, "ignis_layer_norm_rows_even")                   \
-    X(LAYER_NORM_ROWS_BACKWARD_FEW, NORM_GRAD_CU, "ignis_layer_norm_rows_backward_few")        \
-    X(LAYER_NORM_ROWS_BACKWARD_WARP, NORM_GRAD_CU, "ignis_layer_norm_rows_backward_warp")      \
-    X(LAYER_NORM_ROWS_BACKWARD_BLOCK, NORM_GRAD_CU, "ignis_layer_norm_rows_backward_block")    \
-    X(LAYER_NORM_ROWS_BACKWARD_EVEN, NORM_GRAD_CU, "ignis_layer_norm_rows_backward_even")      \
-    X(RMS_NORM_ROWS_FEW, NORM_UNALIGNED_CU, "ignis_rms_norm_rows_few")                         \
-    X(RMS_NORM_ROWS_WARP, NORM_UNALIGNED_CU, "ignis_rms_norm_rows_warp")                       \
-    X(RMS_NORM_ROWS_BLOCK, NORM_UNALIGNED_CU, "ignis_rms_norm_rows_block")                     \
-    X(RMS_NORM_ROWS_EVEN, NORM_UNALIGNED_CU, "ignis_rms_norm_rows_even")                       \
-    X(RMS_NORM_ROWS_BACKWARD_FEW, NORM_GRAD_CU, "ignis_rms_norm_rows_backward_few")            \
-    X(RMS_NORM_ROWS_BACKWARD_WARP, NORM_GRAD_CU, "ignis_rms_norm_rows_backward_warp")          \
-    X(RMS_NORM_ROWS_BACKWARD_BLOCK, NORM_GRAD_CU, "ignis_rms_norm_rows_backward_block")        \
-    X(RMS_NORM_ROWS_BACKWARD_EVEN, NORM_GRAD_CU, "ignis_rms_norm_rows_backward_even")          \
-    X(CHANNEL_STATISTICS, CHANNEL_NORM_CU, "ignis_channel_statistics")                         \
-    X(CHANNEL_FINISH, CHANNEL_NORM_CU, "ignis_channel_finish")                                 \
-    X(CHANNEL_APPLY, CHANNEL_NORM_CU, "ignis_channel_apply")                                   \
-    X(CHANNEL_SUMS, CHANNEL_NORM_CU, "ignis_channel_sums")                                     \
-    X(CHANNEL_WEIGHTS, CHANNEL_NORM_CU, "ignis_channel_weights")                               \
-    X(CHANNEL_AVERAGES, CHANNEL_NORM_CU, "ignis_channel_averages")                             \
-    X(CHANNEL_BACKWARD, CHANNEL_NORM_CU, "ignis_channel_backward")                             \
-    X(MAX_POOL, POOL_CU, "ignis_max_pool")                                                     \
-    X(MAX_POOL_BACKWARD, POOL_CU, "ignis_max_pool_backward")                                   \
-    X(AVG_POOL, POOL_CU, "ignis_avg_pool")                                                     \
-    X(AVG_POOL_BACKWARD, POOL_CU, "ignis_avg_pool_backward")                                   \
-    X(UPSAMPLE, UPSAMPLE_CU, "ignis_upsample")                                                 \
-    X(UPSAMPLE_BACKWARD, UPSAMPLE_CU, "ignis_upsample_backward")                               \
-    X(SOFTMAX_WARP, SOFTMAX_CU, "ignis_softmax_warp")                                          \
-    X(SOFTMAX_BLOCK, SOFTMAX_CU, "ignis_softmax_block")                                        \
-    X(SOFTMAX_LONG, SOFTMAX_CU, "ignis_softmax_long")                                          \
-    X(SOFTMAX_BACKWARD_WARP, SOFTMAX_CU, "ignis_softmax_backward_warp")                        \
-    X(SOFTMAX_BACKWARD_BLOCK, SOFTMAX_CU, "ignis_softmax_backward_block")                      \
-    X(LOG_SOFTMAX_WARP, LOG_SOFTMAX_CU, "ignis_log_softmax_warp")                              \
-    X(LOG_SOFTMAX_BLOCK, LOG_SOFTMAX_CU, "ignis_log_softmax_block")                            \
-    X(LOG_SOFTMAX_LONG, LOG_SOFTMAX_CU, "ignis_log_softmax_long")                              \
-    X(LOG_SOFTMAX_BACKWARD_WARP, LOG_SOFTMAX_CU, "ignis_log_softmax_backward_warp")            \
-    X(LOG_SOFTMAX_BACKWARD_BLOCK, LOG_SOFTMAX_CU, "ignis_log_softmax_backward_block")          \
-    X(CROSS_ENTROPY_COUNT, SOFTMAX_CU, "ignis_cross_entropy_count")                            \
-    X(CROSS_ENTROPY_WARP, SOFTMAX_CU, "ignis_cross_entropy_warp")                              \
-    X(CROSS_ENTROPY_FEW, SOFTMAX_CU, "ignis_cross_entropy_few")                                \
-    X(CROSS_ENTROPY_ROUND, SOFTMAX_CU, "ignis_cross_entropy_round")                            \
-    X(CROSS_ENTROPY_EXACT, SOFTMAX_CU, "ignis_cross_entropy_exact")                            \
-    X(CROSS_ENTROPY_BLOCK, SOFTMAX_CU, "ignis_cross_entropy_block")                            \
-    X(CROSS_ENTROPY_LOSS_WARP, SOFTMAX_CU, "ignis_cross_entropy_loss_warp")                    \
-    X(CROSS_ENTROPY_LOSS_BLOCK, SOFTMAX_CU, "ignis_cross_entropy_loss_block")                  \
-    X(CROSS_ENTROPY_RESCALE, SOFTMAX_CU, "ignis_cross_entropy_rescale")                        \
-    X(CROSS_ENTROPY_ADD_UP, SOFTMAX_CU, "ignis_cross_entropy_add_up")                          \
-    X(QUANTIZE_LARGEST, QUANTIZE_CU, "ignis_quantize_largest")                                 \
-    X(QUANTIZE_F8_E4M3_WARP, QUANTIZE_CU, "ignis_quantize_f8_e4m3_warp")                       \
-    X(QUANTIZE_F8_E4M3_BLOCK, QUANTIZE_CU, "ignis_quantize_f8_e4m3_block")                     \
-    X(QUANTIZE_F8_E4M3, QUANTIZE_CU, "ignis_quantize_f8_e4m3")                                 \
-    X(QUANTIZE_F8_E5M2_WARP, QUANTIZE_CU, "ignis_quantize_f8_e5m2_warp")                       \
-    X(QUANTIZE_F8_E5M2_BLOCK, QUANTIZE_CU, "ignis_quantize_f8_e5m2_block")                     \
-    X(QUANTIZE_F8_E5M2, QUANTIZE_CU, "ignis_quantize_f8_e5m2")                                 \
-    X(CROSS_ENTROPY_BACKWARD, SOFTMAX_CU, "ignis_cross_entropy_backward")                      \
-    X(ROPE, ROPE_CU, "ignis_rope")                                                             \
-    X(EMBEDDING, EMBEDDING_CU, "ignis_embedding")                                              \
-    X(EMBEDDING_KEYS, EMBEDDING_CU, "ignis_embedding_keys")                                    \
-    X(EMBEDDING_BOUNDS, EMBEDDING_CU, "ignis_embedding_bounds")                                \
-    X(EMBEDDING_CHUNKS, EMBEDDING_CU, "ignis_embedding_chunks")                                \
-    X(EMBEDDING_ROWS, EMBEDDING_CU, "ignis_embedding_rows")                                    \
+#define IGNIS__BUILTINS(X)                                                                       \
+    X(FILL, ELEMENTWISE_CU, "ignis_fill")                                                        \
+    X(ADD, ELEMENTWISE_CU, "ignis_add")                                                          \
+    X(ADD_EACH, ELEMENTWISE_CU, "ignis_add_each")                                                \
+    X(MUL, ELEMENTWISE_CU, "ignis_mul")                                                          \
+    X(SCALE, ELEMENTWISE_CU, "ignis_scale")                                                      \
+    X(CAST_F16, ELEMENTWISE_CU, "ignis_cast_f16")                                                \
+    X(CAST_BF16, ELEMENTWISE_CU, "ignis_cast_bf16")                                              \
+    X(CAST_F32, ELEMENTWISE_CU, "ignis_cast_f32")                                                \
+    X(CAST_F64, ELEMENTWISE_CU, "ignis_cast_f64")                                                \
+    X(CAST_I32, ELEMENTWISE_CU, "ignis_cast_i32")                                                \
+    X(CAST_I64, ELEMENTWISE_CU, "ignis_cast_i64")                                                \
+    X(CAST_U8, ELEMENTWISE_CU, "ignis_cast_u8")                                                  \
+    X(CAST_F8_E4M3, ELEMENTWISE_CU, "ignis_cast_f8_e4m3")                                        \
+    X(CAST_F8_E5M2, ELEMENTWISE_CU, "ignis_cast_f8_e5m2")                                        \
+    X(SDPA, ATTENTION_CU, "ignis_sdpa")                                                          \
+    X(SDPA_BACKWARD_DELTA, ATTENTION_CU, "ignis_sdpa_backward_delta")                            \
+    X(SDPA_BACKWARD_KV, ATTENTION_CU, "ignis_sdpa_backward_kv")                                  \
+    X(SDPA_BACKWARD_Q, ATTENTION_CU, "ignis_sdpa_backward_q")                                    \
+    X(SDPA_BACKWARD_BIAS, ATTENTION_CU, "ignis_sdpa_backward_bias")                              \
+    X(SDPA_MMA, ATTENTION_MMA_CU, "ignis_sdpa")                                                  \
+    X(SDPA_MMA_BACKWARD_DELTA, ATTENTION_MMA_CU, "ignis_sdpa_backward_delta")                    \
+    X(SDPA_MMA_BACKWARD_KV, ATTENTION_MMA_CU, "ignis_sdpa_backward_kv")                          \
+    X(SDPA_MMA_BACKWARD_Q, ATTENTION_MMA_CU, "ignis_sdpa_backward_q")                            \
+    X(SDPA_MMA_BACKWARD_BIAS, ATTENTION_MMA_CU, "ignis_sdpa_backward_bias")                      \
+    X(SDPA_HOPPER, ATTENTION_HOPPER_CU, "ignis_sdpa")                                            \
+    X(SDPA_HOPPER_COMBINE, ATTENTION_HOPPER_CU, "ignis_sdpa_combine")                            \
+    X(SDPA_HOPPER_BACKWARD_ROWS, ATTENTION_HOPPER_BACKWARD_CU, "ignis_sdpa_backward_rows")       \
+    X(SDPA_HOPPER_BACKWARD, ATTENTION_HOPPER_BACKWARD_CU, "ignis_sdpa_backward")                 \
+    X(SDPA_HOPPER_BACKWARD_FINISH, ATTENTION_HOPPER_BACKWARD_CU, "ignis_sdpa_backward_finish")   \
+    X(SDPA_HOPPER_BACKWARD_ROTATED, ATTENTION_HOPPER_BACKWARD_CU, "ignis_sdpa_backward_rotated") \
+    X(SDPA_DECODE_1, ATTENTION_DECODE_CU, "ignis_sdpa_decode_1")                                 \
+    X(SDPA_DECODE_2, ATTENTION_DECODE_CU, "ignis_sdpa_decode_2")                                 \
+    X(SDPA_DECODE_4, ATTENTION_DECODE_CU, "ignis_sdpa_decode_4")                                 \
+    X(SDPA_DECODE_COMBINE, ATTENTION_DECODE_CU, "ignis_sdpa_decode_combine")                     \
+    X(SDPA_MMA_DECODE, ATTENTION_DECODE_MMA_CU, "ignis_sdpa_decode")                             \
+    X(SDPA_MMA_DECODE_COMBINE, ATTENTION_DECODE_MMA_CU, "ignis_sdpa_decode_combine")             \
+    X(SUB, POINTWISE_CU, "ignis_sub")                                                            \
+    X(ADD_BROADCAST, POINTWISE_CU, "ignis_add_broadcast")                                        \
+    X(SUB_BROADCAST, POINTWISE_CU, "ignis_sub_broadcast")                                        \
+    X(MUL_BROADCAST, POINTWISE_CU, "ignis_mul_broadcast")                                        \
+    X(BROADCAST_SCALED, POINTWISE_CU, "ignis_broadcast_scaled")                                  \
+    X(DROPOUT, POINTWISE_CU, "ignis_dropout")                                                    \
+    X(RELU, ACTIVATION_CU, "ignis_relu")                                                         \
+    X(RELU_BACKWARD, ACTIVATION_CU, "ignis_relu_backward")                                       \
+    X(GELU, ACTIVATION_CU, "ignis_gelu")                                                         \
+    X(GELU_BACKWARD, ACTIVATION_CU, "ignis_gelu_backward")                                       \
+    X(GELU_EXACT, ACTIVATION_CU, "ignis_gelu_exact")                                             \
+    X(GELU_EXACT_BACKWARD, ACTIVATION_CU, "ignis_gelu_exact_backward")                           \
+    X(SILU, ACTIVATION_CU, "ignis_silu")                                                         \
+    X(SILU_BACKWARD, ACTIVATION_CU, "ignis_silu_backward")                                       \
+    X(SILU_MUL, ACTIVATION_CU, "ignis_silu_mul")                                                 \
+    X(SILU_MUL_BACKWARD, ACTIVATION_CU, "ignis_silu_mul_backward")                               \
+    X(GEMM, GEMM_CU, "ignis_gemm")                                                               \
+    X(GEMM_SMALL, GEMM_CU, "ignis_gemm_small")                                                   \
+    X(GEMM_TINY, GEMM_CU, "ignis_gemm_tiny")                                                     \
+    X(GEMM_MMA, GEMM_MMA_CU, "ignis_gemm_mma")                                                   \
+    X(GEMM_MMA_SMALL, GEMM_MMA_CU, "ignis_gemm_mma_small")                                       \
+    X(GEMM_HOPPER, GEMM_HOPPER_CU, "ignis_gemm_hopper")                                          \
+    X(DEPTHWISE, DEPTHWISE_CU, "ignis_depthwise")                                                \
+    X(DEPTHWISE_UNPACKED, DEPTHWISE_CU, "ignis_depthwise_unpacked")                              \
+    X(DEPTHWISE_WEIGHTS, DEPTHWISE_CU, "ignis_depthwise_weights")                                \
+    X(DEPTHWISE_WEIGHTS_UNPACKED, DEPTHWISE_CU, "ignis_depthwise_weights_unpacked")              \
+    X(GROUPED, GROUPED_MMA_CU, "ignis_grouped")                                                  \
+    X(GROUPED_WEIGHTS, GROUPED_MMA_CU, "ignis_grouped_weights")                                  \
+    X(GEMM_FINISH, GEMM_CU, "ignis_gemm_finish")                                                 \
+    X(GEMM_PACK, GEMM_CU, "ignis_gemm_pack")                                                     \
+    X(GEMM_SUMS, GEMM_CU, "ignis_gemm_sums")                                                     \
+    X(GEMM_APPLY, GEMM_CU, "ignis_gemm_apply")                                                   \
+    X(SUM_ROWS, REDUCE_CU, "ignis_sum_rows")                                                     \
+    X(DOT_ROWS, REDUCE_CU, "ignis_dot_rows")                                                     \
+    X(SUM_COLUMNS, REDUCE_CU, "ignis_sum_columns")                                               \
+    X(DOT_COLUMNS, REDUCE_CU, "ignis_dot_columns")                                               \
+    X(SUM_FINISH, REDUCE_CU, "ignis_sum_finish")                                                 \
+    X(TRANSPOSE_RUNS, SHAPE_CU, "ignis_transpose_runs")                                          \
+    X(TRANSPOSE_TILES, SHAPE_CU, "ignis_transpose_tiles")                                        \
+    X(COPY_ROWS, SHAPE_CU, "ignis_copy_rows")                                                    \
+    X(STRIDED_COPY, SHAPE_CU, "ignis_strided_copy")                                              \
+    X(STRIDED_TILES, SHAPE_CU, "ignis_strided_tiles")                                            \
+    X(SCAN_ROWS, SCAN_CU, "ignis_scan_rows")                                                     \
+    X(SCAN_TILES, SCAN_CU, "ignis_scan_tiles")                                                   \
+    X(SCAN_COLUMNS, SCAN_CU, "ignis_scan_columns")                                               \
+    X(LINE, PATTERN_CU, "ignis_line")                                                            \
+    X(BAND, PATTERN_CU, "ignis_band")                                                            \
+    X(ONE_HOT, PATTERN_CU, "ignis_one_hot")                                                      \
+    X(GATHER, GATHER_CU, "ignis_gather")                                                         \
+    X(SCATTER, GATHER_CU, "ignis_scatter")                                                       \
+    X(SCATTER_ADD_ROWS, GATHER_CU, "ignis_scatter_add_rows")                                     \
+    X(SCATTER_KEYS, GATHER_CU, "ignis_scatter_keys")                                             \
+    X(SEGMENT_SUMS, GATHER_CU, "ignis_segment_sums")                                             \
+    X(SEGMENT_FINISH, GATHER_CU, "ignis_segment_finish")                                         \
+    X(SORT_SMALL, SORT_CU, "ignis_sort_small")                                                   \
+    X(SORT_ROW, SORT_CU, "ignis_sort_row")                                                       \
+    X(SORT_SELECT, SORT_CU, "ignis_sort_select")                                                 \
+    X(SORT_SELECT_FEW, SORT_CU, "ignis_sort_select_few")                                         \
+    X(SORT_COUNT, SORT_CU, "ignis_sort_count")                                                   \
+    X(SORT_PASS, SORT_CU, "ignis_sort_pass")                                                     \
+    X(RANDOM_ADVANCE, RANDOM_CU, "ignis_random_advance")                                         \
+    X(RAND, RANDOM_CU, "ignis_rand")                                                             \
+    X(RANDN, RANDOM_CU, "ignis_randn")                                                           \
+    X(OPTIM_TABLE, OPTIM_CU, "ignis_optim_table")                                                \
+    X(OPTIM_ADVANCE, OPTIM_CU, "ignis_optim_advance")                                            \
+    X(ADAMW, OPTIM_CU, "ignis_adamw")                                                            \
+    X(ADAM, OPTIM_CU, "ignis_adam")                                                              \
+    X(SGD, OPTIM_CU, "ignis_sgd")                                                                \
+    X(RMSPROP, OPTIM_CU, "ignis_rmsprop")                                                        \
+    X(LION, OPTIM_CU, "ignis_lion")                                                              \
+    X(MUON, OPTIM_CU, "ignis_muon")                                                              \
+    X(MUON_APPLY, OPTIM_CU, "ignis_muon_apply")                                                  \
+    X(GRAD_SQUARES, OPTIM_CU, "ignis_grad_squares")                                              \
+    X(GRAD_CLIP, OPTIM_CU, "ignis_grad_clip")                                                    \
+    X(GRAD_ZERO, OPTIM_CU, "ignis_grad_zero")                                                    \
+    X(LAYER_NORM_WARP, NORM_CU, "ignis_layer_norm_warp")                                         \
+    X(LAYER_NORM_ROW, NORM_CU, "ignis_layer_norm_row")                                           \
+    X(LAYER_NORM_LONG, NORM_CU, "ignis_layer_norm_long")                                         \
+    X(LAYER_NORM_BLOCK, NORM_CU, "ignis_layer_norm_block")                                       \
+    X(LAYER_NORM_BACKWARD_AVERAGES, NORM_CU, "ignis_layer_norm_backward_averages")               \
+    X(LAYER_NORM_BACKWARD_COLUMNS, NORM_CU, "ignis_layer_norm_backward_columns")                 \
+    X(RMS_NORM_WARP, NORM_CU, "ignis_rms_norm_warp")                                             \
+    X(RMS_NORM_ROW, NORM_CU, "ignis_rms_norm_row")                                               \
+    X(RMS_NORM_LONG, NORM_CU, "ignis_rms_norm_long")                                             \
+    X(RMS_NORM_BLOCK, NORM_CU, "ignis_rms_norm_block")                                           \
+    X(RMS_NORM_BACKWARD_AVERAGES, NORM_CU, "ignis_rms_norm_backward_averages")                   \
+    X(RMS_NORM_BACKWARD_COLUMNS, NORM_CU, "ignis_rms_norm_backward_columns")                     \
+    X(NORM_BACKWARD_SUM, NORM_CU, "ignis_norm_backward_sum")                                     \
+    X(ADD_LAYER_NORM_WARP, NORM_ADD_CU, "ignis_add_layer_norm_warp")                             \
+    X(ADD_LAYER_NORM_ROW, NORM_ADD_CU, "ignis_add_layer_norm_row")                               \
+    X(ADD_LAYER_NORM_LONG, NORM_ADD_CU, "ignis_add_layer_norm_long")                             \
+    X(ADD_LAYER_NORM_BLOCK, NORM_ADD_CU, "ignis_add_layer_norm_block")                           \
+    X(ADD_RMS_NORM_WARP, NORM_ADD_CU, "ignis_add_rms_norm_warp")                                 \
+    X(ADD_RMS_NORM_ROW, NORM_ADD_CU, "ignis_add_rms_norm_row")                                   \
+    X(ADD_RMS_NORM_LONG, NORM_ADD_CU, "ignis_add_rms_norm_long")                                 \
+    X(ADD_RMS_NORM_BLOCK, NORM_ADD_CU, "ignis_add_rms_norm_block")                               \
+    X(LAYER_NORM_ROWS_FEW, NORM_UNALIGNED_CU, "ignis_layer_norm_rows_few")                       \
+    X(LAYER_NORM_ROWS_WARP, NORM_UNALIGNED_CU, "ignis_layer_norm_rows_warp")                     \
+    X(LAYER_NORM_ROWS_BLOCK, NORM_UNALIGNED_CU, "ignis_layer_norm_rows_block")                   \
+    X(LAYER_NORM_ROWS_EVEN, NORM_UNALIGNED_CU, "ignis_layer_norm_rows_even")                     \
+    X(LAYER_NORM_ROWS_BACKWARD_FEW, NORM_GRAD_CU, "ignis_layer_norm_rows_backward_few")          \
+    X(LAYER_NORM_ROWS_BACKWARD_WARP, NORM_GRAD_CU, "ignis_layer_norm_rows_backward_warp")        \
+    X(LAYER_NORM_ROWS_BACKWARD_BLOCK, NORM_GRAD_CU, "ignis_layer_norm_rows_backward_block")      \
+    X(LAYER_NORM_ROWS_BACKWARD_EVEN, NORM_GRAD_CU, "ignis_layer_norm_rows_backward_even")        \
+    X(RMS_NORM_ROWS_FEW, NORM_UNALIGNED_CU, "ignis_rms_norm_rows_few")                           \
+    X(RMS_NORM_ROWS_WARP, NORM_UNALIGNED_CU, "ignis_rms_norm_rows_warp")                         \
+    X(RMS_NORM_ROWS_BLOCK, NORM_UNALIGNED_CU, "ignis_rms_norm_rows_block")                       \
+    X(RMS_NORM_ROWS_EVEN, NORM_UNALIGNED_CU, "ignis_rms_norm_rows_even")                         \
+    X(RMS_NORM_ROWS_BACKWARD_FEW, NORM_GRAD_CU, "ignis_rms_norm_rows_backward_few")              \
+    X(RMS_NORM_ROWS_BACKWARD_WARP, NORM_GRAD_CU, "ignis_rms_norm_rows_backward_warp")            \
+    X(RMS_NORM_ROWS_BACKWARD_BLOCK, NORM_GRAD_CU, "ignis_rms_norm_rows_backward_block")          \
+    X(RMS_NORM_ROWS_BACKWARD_EVEN, NORM_GRAD_CU, "ignis_rms_norm_rows_backward_even")            \
+    X(CHANNEL_STATISTICS, CHANNEL_NORM_CU, "ignis_channel_statistics")                           \
+    X(CHANNEL_FINISH, CHANNEL_NORM_CU, "ignis_channel_finish")                                   \
+    X(CHANNEL_APPLY, CHANNEL_NORM_CU, "ignis_channel_apply")                                     \
+    X(CHANNEL_SUMS, CHANNEL_NORM_CU, "ignis_channel_sums")                                       \
+    X(CHANNEL_WEIGHTS, CHANNEL_NORM_CU, "ignis_channel_weights")                                 \
+    X(CHANNEL_AVERAGES, CHANNEL_NORM_CU, "ignis_channel_averages")                               \
+    X(CHANNEL_BACKWARD, CHANNEL_NORM_CU, "ignis_channel_backward")                               \
+    X(MAX_POOL, POOL_CU, "ignis_max_pool")                                                       \
+    X(MAX_POOL_BACKWARD, POOL_CU, "ignis_max_pool_backward")                                     \
+    X(AVG_POOL, POOL_CU, "ignis_avg_pool")                                                       \
+    X(AVG_POOL_BACKWARD, POOL_CU, "ignis_avg_pool_backward")                                     \
+    X(UPSAMPLE, UPSAMPLE_CU, "ignis_upsample")                                                   \
+    X(UPSAMPLE_BACKWARD, UPSAMPLE_CU, "ignis_upsample_backward")                                 \
+    X(SOFTMAX_WARP, SOFTMAX_CU, "ignis_softmax_warp")                                            \
+    X(SOFTMAX_BLOCK, SOFTMAX_CU, "ignis_softmax_block")                                          \
+    X(SOFTMAX_LONG, SOFTMAX_CU, "ignis_softmax_long")                                            \
+    X(SOFTMAX_BACKWARD_WARP, SOFTMAX_CU, "ignis_softmax_backward_warp")                          \
+    X(SOFTMAX_BACKWARD_BLOCK, SOFTMAX_CU, "ignis_softmax_backward_block")                        \
+    X(LOG_SOFTMAX_WARP, LOG_SOFTMAX_CU, "ignis_log_softmax_warp")                                \
+    X(LOG_SOFTMAX_BLOCK, LOG_SOFTMAX_CU, "ignis_log_softmax_block")                              \
+    X(LOG_SOFTMAX_LONG, LOG_SOFTMAX_CU, "ignis_log_softmax_long")                                \
+    X(LOG_SOFTMAX_BACKWARD_WARP, LOG_SOFTMAX_CU, "ignis_log_softmax_backward_warp")              \
+    X(LOG_SOFTMAX_BACKWARD_BLOCK, LOG_SOFTMAX_CU, "ignis_log_softmax_backward_block")            \
+    X(CROSS_ENTROPY_COUNT, SOFTMAX_CU, "ignis_cross_entropy_count")                              \
+    X(CROSS_ENTROPY_WARP, SOFTMAX_CU, "ignis_cross_entropy_warp")                                \
+    X(CROSS_ENTROPY_FEW, SOFTMAX_CU, "ignis_cross_entropy_few")                                  \
+    X(CROSS_ENTROPY_ROUND, SOFTMAX_CU, "ignis_cross_entropy_round")                              \
+    X(CROSS_ENTROPY_EXACT, SOFTMAX_CU, "ignis_cross_entropy_exact")                              \
+    X(CROSS_ENTROPY_BLOCK, SOFTMAX_CU, "ignis_cross_entropy_block")                              \
+    X(CROSS_ENTROPY_LOSS_WARP, SOFTMAX_CU, "ignis_cross_entropy_loss_warp")                      \
+    X(CROSS_ENTROPY_LOSS_BLOCK, SOFTMAX_CU, "ignis_cross_entropy_loss_block")                    \
+    X(CROSS_ENTROPY_RESCALE, SOFTMAX_CU, "ignis_cross_entropy_rescale")                          \
+    X(CROSS_ENTROPY_ADD_UP, SOFTMAX_CU, "ignis_cross_entropy_add_up")                            \
+    X(QUANTIZE_LARGEST, QUANTIZE_CU, "ignis_quantize_largest")                                   \
+    X(QUANTIZE_F8_E4M3_WARP, QUANTIZE_CU, "ignis_quantize_f8_e4m3_warp")                         \
+    X(QUANTIZE_F8_E4M3_BLOCK, QUANTIZE_CU, "ignis_quantize_f8_e4m3_block")                       \
+    X(QUANTIZE_F8_E4M3, QUANTIZE_CU, "ignis_quantize_f8_e4m3")                                   \
+    X(QUANTIZE_F8_E5M2_WARP, QUANTIZE_CU, "ignis_quantize_f8_e5m2_warp")                         \
+    X(QUANTIZE_F8_E5M2_BLOCK, QUANTIZE_CU, "ignis_quantize_f8_e5m2_block")                       \
+    X(QUANTIZE_F8_E5M2, QUANTIZE_CU, "ignis_quantize_f8_e5m2")                                   \
+    X(CROSS_ENTROPY_BACKWARD, SOFTMAX_CU, "ignis_cross_entropy_backward")                        \
+    X(ROPE, ROPE_CU, "ignis_rope")                                                               \
+    X(EMBEDDING, EMBEDDING_CU, "ignis_embedding")                                                \
+    X(EMBEDDING_KEYS, EMBEDDING_CU, "ignis_embedding_keys")                                      \
+    X(EMBEDDING_BOUNDS, EMBEDDING_CU, "ignis_embedding_bounds")                                  \
+    X(EMBEDDING_CHUNKS, EMBEDDING_CU, "ignis_embedding_chunks")                                  \
+    X(EMBEDDING_ROWS, EMBEDDING_CU, "ignis_embedding_rows")                                      \
     IGNIS__BUILTINS_MODELS(X)
 
 typedef enum ignis__builtin {
@@ -16230,7 +16247,7 @@ static const struct {
     IGNIS__PART(SDPA_BACKWARD_DELTA, SDPA_BACKWARD_BIAS),
     IGNIS__PART(SDPA_MMA_BACKWARD_DELTA, SDPA_MMA_BACKWARD_BIAS),
     IGNIS__PART(SDPA_HOPPER, SDPA_HOPPER_COMBINE),
-    IGNIS__PART(SDPA_HOPPER_BACKWARD_ROWS, SDPA_HOPPER_BACKWARD_TURNED),
+    IGNIS__PART(SDPA_HOPPER_BACKWARD_ROWS, SDPA_HOPPER_BACKWARD_ROTATED),
     IGNIS__PART(SDPA_DECODE_1, SDPA_DECODE_COMBINE),
     IGNIS__PART(SDPA_MMA_DECODE, SDPA_MMA_DECODE_COMBINE),
     IGNIS__PART(GEMM, GEMM_SMALL),
@@ -18151,7 +18168,7 @@ typedef struct ignis__formula_kernel {
     struct ignis__formula_kernel *next;
 } ignis__formula_kernel;
 
-/*  What the gradients of some inputs need: the inputs they are computed from, and the inputs whose gradient
+/*  Needs of the gradients of some inputs: the inputs they are computed from, and the inputs whose gradient
     equals the incoming one. */
 typedef struct ignis__formula_needs {
     uint32_t needed, used, same; /* further bits of needed: the result; the highest one: with the value */
@@ -19512,7 +19529,7 @@ IGNIS__COLD static bool ignis__request_read_formula(char *line, ignis__request *
         place = strtol(at, &end, 10);
         number = *end == ':' ? strtol(end + 1, &end, 10) : -1;
         if (place < 0 || place >= IGNIS__FORMULA_SPEC || number < 0 || number > 65535 || (*end && *end != ','))
-            return ignis__explain(why, "the numbers of a formula's kernel are none at '%.20s'", at);
+            return ignis__explain(why, "a formula's kernel has a malformed number at '%.20s'", at);
         numbers[place] = (uint16_t)number;
     }
     memcpy(&spec, numbers, sizeof spec);
@@ -19522,7 +19539,7 @@ IGNIS__COLD static bool ignis__request_read_formula(char *line, ignis__request *
     if (!formula)
         return ignis__explain(why, "%s", reason);
     if (!ignis__formula_spec_valid(formula, &spec))
-        return ignis__explain(why, "the numbers of a formula's kernel are those of none");
+        return ignis__explain(why, "a formula's kernel has impossible numbers");
     request->formula = formula;
     memcpy(request->spec, numbers, sizeof numbers);
     if (spec.rank == IGNIS__FORMULA_ANY_RANK) /* of a bundle only: this kernel and its variants */
@@ -19940,7 +19957,7 @@ static int64_t ignis__formula_split(const ignis__work *work, const ignis__formul
     return s->outer * tiles * parts;
 }
 
-/*  Moves dimensions to the end of the array behind dimensions of 1, and adds one of 1: the form that kernels
+/*  Moves dimensions to the end of the array after dimensions of 1, and adds one of 1: the form that kernels
     for any shape take. */
 static void ignis__formula_pad_rank(int rank, int inputs, int64_t *dim, int64_t stride[][IGNIS__FORMULA_ANY_RANK])
 {
@@ -20198,7 +20215,7 @@ static bool ignis__formula_reduce(const ignis__work *work, ignis__formula_run *r
         return ignis__formula_launch(work, run);
     if (whole)
         return ignis__fail_false(IGNIS_DIAG_DIM_RANGE, work->call,
-                                 "%s%s needs all dimensions, or such that are neighbours",
+                                 "%s%s needs all dimensions, or dimensions that are neighbours",
                                  run->kept ? "the gradient of " : "", ignis__formula_reductions[run->reduction].name);
     for (d = shape.ndim - 1; d >= 0; d--) {
         bool is = shape.dim[d] != (d < lacking ? 1 : to_shape->dim[d - lacking]);
@@ -20236,7 +20253,7 @@ static bool ignis__formula_reduce_empty(const char *call, ignis_reducer reducer,
 {
     if (reducer >= IGNIS_REDUCE_MAX && reducer != IGNIS_REDUCE_ANY && reducer != IGNIS_REDUCE_ALL &&
         !ignis__formula_reduces_wide((int)reducer))
-        return ignis__fail_false(IGNIS_DIAG_SHAPE_DIFFERS, call, "there is no %s of no elements",
+        return ignis__fail_false(IGNIS_DIAG_SHAPE_DIFFERS, call, "%s of no elements is not defined",
                                  ignis__formula_reductions[reducer].name);
     *value = reducer == IGNIS_REDUCE_MEAN        ? ignis__nan()
              : reducer == IGNIS_REDUCE_LOGSUMEXP ? ignis__double_of(0xFFF0000000000000u) /* minus infinity */
@@ -20342,7 +20359,7 @@ static bool ignis__value_get(const char *call, uint64_t handle, double *value)
     if ((handle & ~IGNIS__SLOT_MASK) != ignis__value_tag() || ago >= IGNIS__VALUES)
         return ignis__fail_false(
             IGNIS_DIAG_FORMULA, call,
-            "a value is another thread's, or was made long before; make it in the call, by IGNIS_VALUE");
+            "a value belongs to another thread, or is too old; make it in the call, by IGNIS_VALUE");
     *value = ignis__values.value[(uint32_t)handle % IGNIS__VALUES];
     return true;
 }
@@ -20369,7 +20386,8 @@ static bool ignis__formula_begin(const char *call, const char *formula, const ch
             return false;
     }
     if (*held == 0)
-        ignis__fail(IGNIS_DIAG_FORMULA, call, "all inputs are values; one has to say which shape the result has");
+        ignis__fail(IGNIS_DIAG_FORMULA, call,
+                    "all inputs are values; expected an array or a tensor, which gives the result its shape");
     return *held > 0;
 }
 
@@ -21710,7 +21728,7 @@ IGNIS_API ignis_status ignis_no_grad_end(void)
     thread = ignis__tensor_thread_now();
     if (thread->no_grad == thread->no_grad_floor) {
         thread->unbalanced = true;
-        return ignis__fail(IGNIS_DIAG_SCOPE_ORDER, call, "there was no ignis_no_grad_begin%s",
+        return ignis__fail(IGNIS_DIAG_SCOPE_ORDER, call, "ignis_no_grad_begin was not called%s",
                            thread->no_grad ? " in the function that is running now" : "");
     }
     thread->no_grad--;
@@ -22455,9 +22473,9 @@ static bool ignis__backward_pass_call_rule(ignis__backward_pass *pass, ignis__no
     if (pass->failed && status == IGNIS_OK)
         status =
             ignis__fail(IGNIS_DIAG_BACKWARD_FAILED, pass->call,
-                        "the backward of '%s' answered OK, but an ignis_backward inside of it has failed", node->name);
+                        "the backward of '%s' returned OK, but an ignis_backward inside of it has failed", node->name);
     if (status != IGNIS_OK && ignis__this_thread.record.status == IGNIS_OK)
-        ignis__fail(IGNIS_DIAG_BACKWARD_FAILED, pass->call, "the backward of '%s' answered %s", node->name,
+        ignis__fail(IGNIS_DIAG_BACKWARD_FAILED, pass->call, "the backward of '%s' returned %s", node->name,
                     ignis_status_name(status));
     else if (status != IGNIS_OK)
         ignis__this_thread.latest = status;
@@ -22837,8 +22855,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_tape_clear(void)
         return IGNIS_ERROR_NOT_SETUP;
     thread = ignis__tensor_thread_now();
     if (thread->pass)
-        return ignis__fail(IGNIS_DIAG_TAPE_WALKED, call,
-                           "this is inside an ignis_backward, which needs the tape still");
+        return ignis__fail(IGNIS_DIAG_TAPE_WALKED, call, "called inside ignis_backward, which still uses the tape");
     ignis__tape_clear(call, thread->tape);
     return ignis__ended(failures, true);
 }
@@ -22878,8 +22895,7 @@ static ignis_tensor ignis__tensor_fn_call(const char *call, int no_grad, ignis_t
     if (!ignis__frame_end(&frame))
         return ignis__no_tensor();
     if (!output.id && ignis__failures() == failures)
-        ignis__fail(IGNIS_DIAG_NULL_ARGUMENT, call,
-                    "the function returned no tensor, and says no reason; it has to return one");
+        ignis__fail(IGNIS_DIAG_NULL_ARGUMENT, call, "the function returned no tensor and reported no failure");
     return output;
 }
 
@@ -24027,7 +24043,7 @@ typedef struct ignis__gemm {
     bool folded;                 /* pairs of pixels are one with twice the channels */
     ignis_dtype dtype, operands; /* of the result; of a and b */
     int rows;                    /* of a wgmma tile; 0: as ignis__gemm_rows finds */
-    /* What pairs of blocks of kernels/gemm_hopper.cu share, as below; 0: no pairs. */
+    /* The operand that pairs of blocks of kernels/gemm_hopper.cu share, as below; 0: no pairs. */
     int pairs;
 } ignis__gemm;
 
@@ -24143,8 +24159,8 @@ static ignis__gemm ignis__gemm_by_wgmma(const ignis__gemm *product)
 /*  Returns whether tiles are finished beside the next one: kernels/gemm_hopper_ahead.cuh. */
 static bool ignis__gemm_is_ahead(const ignis__gemm_tile *tile) { return tile->columns == 192 && tile->rows == 128; }
 
-/*  Returns whether rows begin at sectors of the L2 cache, of 32 bytes. Rows that are no full packs of 16
-    bytes are copied to some. */
+/*  Returns whether rows begin at sectors of the L2 cache, of 32 bytes. Other rows are copied to full packs of
+    16 bytes first. */
 static bool ignis__gemm_rows_fill_sectors(const ignis__gemm *p, int64_t row)
 {
     return ignis__ceil_div(row, ignis__pack_elements(p->operands)) % 2 == 0;
@@ -24934,8 +24950,8 @@ static bool ignis__gemm_run(ignis__op *op, const ignis__product *product, ignis_
     Uses: product, the loader. Locks: a plan's lock while the bias address is in its descriptor; `planning` of
     a device guards its plans, as cuBLASLt may load kernels for one and wait for the device. */
 
-/*  What cuBLASLt chose for a product, kept for the next product of the same kind. It computes out^T = op(b)^T
-    op(a)^T. */
+/*  A plan: cuBLASLt's choice for a product, kept for the next product of the same kind. It computes out^T =
+    op(b)^T op(a)^T. */
 typedef struct ignis__plan {
     ignis__product product;
     void *desc, *layout_a, *layout_b, *layout_out; /* in cuBLASLt's order: its A is our b */
@@ -25805,7 +25821,7 @@ IGNIS__COLD static ignis_tensor ignis__tensor_create_line(const char *call, doub
     if (!ignis__enter(call))
         return ignis__no_tensor();
     if (count < 0) {
-        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "from %g to %g in steps of %g are no number of elements", start, end,
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "from %g to %g in steps of %g is not a number of elements", start, end,
                     step);
         return ignis__no_tensor();
     }
@@ -25932,7 +25948,7 @@ static void ignis__op_sum(ignis__op *op, ignis__array *out, ignis__array *a, ign
     ignis__op_launch(op, IGNIS__BUILTIN_SUM_FINISH, dtype, NULL, grid, 1, 1, x, y, 0, finish);
 }
 
-/*  What a sum's gradient needs. */
+/*  Values that a sum's gradient needs. */
 typedef struct ignis__sum_params {
     ignis__axis axis;
     double factor;
@@ -26487,7 +26503,7 @@ IGNIS_API ignis_tensor ignis_silu_mul(ignis_tensor gate, ignis_tensor up)
     they agree.
     Uses: the room formula, sum. Invariant: sums over the same shapes have a fixed order. */
 
-/*  What the gradients of a formula need. Saved are the inputs that they are computed from. */
+/*  Values that the gradients of a formula need. Saved are the inputs that they are computed from. */
 typedef struct ignis__formula_rule {
     ignis__formula *formula;
     ignis_shape shape; /* of the result */
@@ -27175,7 +27191,7 @@ static ignis_tensor ignis__concat_one_op(const char *call, const ignis_tensor *t
         if (ignis__op_same_dtype(&op, i, "one of the tensors") && !fits && joined < count) {
             memmove(shape.dim + dim, shape.dim + dim + 1, sizeof shape.dim[0] * (size_t)(--shape.ndim - dim));
             ignis__op_fail(&op, IGNIS_DIAG_PARTS_SHAPE,
-                           "tensor %d is %s, tensor 0 is %s; those of a stack are of one shape", first + i,
+                           "tensor %d is %s, tensor 0 is %s; tensors of a stack have one shape", first + i,
                            ignis__shape_write(&op.in[i]->shape).text, ignis__shape_write(&shape).text);
         }
         if (op.ok && !fits)
@@ -28411,7 +28427,7 @@ typedef struct ignis__conv_operand {
     int packed;       /* they are full packs: 1: of 16 bytes, 2: of 8 */
 } ignis__conv_operand;
 
-/*  Reads two operands. For tensor cores, channels that are no full packs are copied into packs; packs of few
+/*  Reads two operands. For tensor cores, channels that are not full packs are copied into packs; packs of few
     channels are half as large. */
 static void ignis__conv_operands(ignis__op *op, const ignis__conv *c, ignis__conv_operand operand[2],
                                  ignis__array *const arrays[2], const int64_t channels[2])
@@ -29172,7 +29188,7 @@ IGNIS_API ignis_tensor ignis_log_softmax(ignis_tensor tensor)
     Uses: operation, row_launch. Invariant: the same rows choose the same kernel on a device, so the bits are
     the same. */
 
-/*  The kernels of layer_norm or rms_norm. Those of rms_norm take the same parameters, and ignore what they do
+/*  Kernels of layer_norm or rms_norm. Kernels of rms_norm take the same parameters, and ignore what they do
     not need. */
 typedef struct ignis__norm {
     const char *call, *name;
@@ -29745,7 +29761,7 @@ static void ignis__images_launch(ignis__op *op, ignis__builtin builtin, ignis_dt
     The gradient gathers from windows in a fixed order.
     Uses: image; kernels/pool.cu. */
 
-/*  What the gradient of a pool, or of upsampling, needs; sizes of the input and of the result. */
+/*  Values that the gradient of a pool, or of upsampling, needs; sizes of the input and of the result. */
 typedef struct ignis__pool_params {
     const char *call;
     bool is_max;
@@ -29932,7 +29948,7 @@ IGNIS_API ignis_tensor ignis_upsample(ignis_tensor tensor, const ignis_upsample_
     if (!desc)
         ignis__op_fail(&op, IGNIS_DIAG_NULL_ARGUMENT, "desc is null");
     else if ((int)desc->mode < 0 || desc->mode >= IGNIS_UPSAMPLE_COUNT)
-        ignis__op_fail(&op, IGNIS_DIAG_BAD_NUMBER, "desc->mode is %d, which is no mode", (int)desc->mode);
+        ignis__op_fail(&op, IGNIS_DIAG_BAD_NUMBER, "desc->mode is %d, not one of ignis_upsample_mode", (int)desc->mode);
     else if (desc->align_corners && desc->mode != IGNIS_UPSAMPLE_LINEAR)
         ignis__op_fail(&op, IGNIS_DIAG_BAD_NUMBER,
                        "desc->align_corners is set, which only IGNIS_UPSAMPLE_LINEAR can do");
@@ -30366,7 +30382,8 @@ static bool ignis__rope_prepare(ignis__op *op, const ignis_rope_desc *desc, cons
     memset(rope, 0, sizeof *rope);
     base = desc->base == 0 ? 10000.0 : desc->base;
     if (head_dim % 2 != 0)
-        return ignis__op_fail(op, IGNIS_DIAG_SHAPE_DIFFERS, "%s has heads of %lld elements, which do not turn in pairs",
+        return ignis__op_fail(op, IGNIS_DIAG_SHAPE_DIFFERS,
+                              "%s has heads of %lld elements, which cannot be rotated in pairs",
                               ignis__shape_write(shape).text, (long long)head_dim);
     if (head_dim > 2 * IGNIS__ROPE_HALF) /* too many for the parameters */
         return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "heads have %lld elements, more than %d", (long long)head_dim,
@@ -30426,7 +30443,7 @@ IGNIS_API ignis_tensor ignis_rope(ignis_tensor tensor, const ignis_rope_desc *de
     else if (ignis__op_is_float(&op, 0, "x") && (width == 0 || width % (2 * (int64_t)desc->num_heads) != 0))
         ignis__op_fail(
             &op, IGNIS_DIAG_SHAPE_DIFFERS,
-            "x is %s; its last dimension has to be %d heads of an even number of elements, which turn in pairs",
+            "x is %s; its last dimension has to be %d heads of an even number of elements, which are rotated in pairs",
             ignis__shape_write(&op.in[0]->shape).text, desc->num_heads);
     else
         own = ignis__rope_frequency_array(&op, desc);
@@ -30788,7 +30805,7 @@ static ignis_status ignis__scatter_add_backward(const ignis_backward_args *args)
     return ignis__op_finish_backward(&op, args, 3, gradients);
 }
 
-/*  Sums rows by index, as the gradient of embedding. Dimensions before the indexed one move behind it, and
+/*  Sums rows by index, as the gradient of embedding. Dimensions before the indexed one move after it, and
     back. */
 static ignis_status ignis__index_select_backward(const ignis_backward_args *args)
 {
@@ -31617,7 +31634,7 @@ typedef struct ignis__linear_entropy {
     int64_t chunk;                /* rows of a chunk, except the last */
 } ignis__linear_entropy;
 
-/*  What the chunks of one call share. NULL: not needed. */
+/*  Arrays that the chunks of one call share. NULL: not needed. */
 typedef struct ignis__chunks {
     ignis__array *hidden, *w, *logits, *gradient; /* gradient: of the logits; it may be the same array */
     ignis__array *dhidden, *dw;
@@ -32284,8 +32301,8 @@ static bool ignis__attention_sizes(ignis__op *op, int heads, int kv_heads, int m
         return ignis__op_fail(op, IGNIS_DIAG_SDPA_SHAPE, "q is %s; it has to be [rows, width] or [batch, rows, width]",
                               ignis__shape_write(q).text);
     if (k->ndim != q->ndim || (q->ndim == 3 && k->dim[0] != q->dim[0]))
-        return ignis__op_fail(op, IGNIS_DIAG_SDPA_SHAPE, "k is %s, which does not go with q %s",
-                              ignis__shape_write(k).text, ignis__shape_write(q).text);
+        return ignis__op_fail(op, IGNIS_DIAG_SDPA_SHAPE, "k is %s, which does not fit q %s", ignis__shape_write(k).text,
+                              ignis__shape_write(q).text);
     if (!ignis__shape_same(v, k))
         return ignis__op_fail(op, IGNIS_DIAG_SDPA_SHAPE, "v is %s, k is %s", ignis__shape_write(v).text,
                               ignis__shape_write(k).text);
@@ -32525,9 +32542,9 @@ static void ignis__attention_backward_wgmma(ignis__op *op, ignis_dtype dtype, ig
                      (size_t)ignis__attention_backward_shared(p), maps);
     if (rotation)
         finish += finish / p->heads * p->kv_heads;
-    ignis__op_launch(op,
-                     rotation ? IGNIS__BUILTIN_SDPA_HOPPER_BACKWARD_TURNED : IGNIS__BUILTIN_SDPA_HOPPER_BACKWARD_FINISH,
-                     dtype, define, finish, 1, 1, 256, 1, 0, params);
+    ignis__op_launch(
+        op, rotation ? IGNIS__BUILTIN_SDPA_HOPPER_BACKWARD_ROTATED : IGNIS__BUILTIN_SDPA_HOPPER_BACKWARD_FINISH, dtype,
+        define, finish, 1, 1, 256, 1, 0, params);
 }
 
 static ignis_status ignis__sdpa_backward(const ignis_backward_args *args)
@@ -32759,7 +32776,7 @@ IGNIS_API ignis_tensor ignis_sdpa(ignis_tensor q, ignis_tensor k, ignis_tensor v
     not The gradient is one array too, and its column sums go to the projection's bias. Uses: sdpa, backward,
     rope. */
 
-/*  What the backward of q, k and v in one tensor needs besides the saved arrays. */
+/*  Values that the backward of q, k and v in one tensor needs besides the saved arrays. */
 typedef struct ignis__sdpa_packed {
     ignis__attention attention;
     ignis__rope rope; /* of q and k; no heads: they are not rotated */
@@ -33092,9 +33109,9 @@ typedef struct ignis__optimizer {
     ignis__array *state;      /* f64; claimed */
     ignis__array *table;      /* rows, as bytes; claimed, null before the first step */
     ignis__capture *table_of; /* the capture that it was made for, and that alone uses it; null: none */
-    ignis__optim_row *
-        rows; /* what the table holds, in the order of element types; with has_missed those without a gradient, too, behind them */
-    int row_count;   /* 0: no gradients */
+    ignis__optim_row
+        *rows;     /* rows of the table, in the order of element types; with has_missed then those without a gradient */
+    int row_count; /* 0: no gradients */
     bool is_written; /* the table holds them */
     int rows_of[IGNIS_DTYPE_COUNT];
     int64_t blocks_of[IGNIS_DTYPE_COUNT], steps_of[IGNIS_DTYPE_COUNT]; /* blocks of a launch, and of a step */
@@ -33513,7 +33530,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_optimizer_add(ignis_optimizer handle, i
     host must live longer.
     Uses: optimizer, parameter. The optimizer is locked. */
 
-/*  What a call on an optimizer writes besides the state. */
+/*  Arrays that a call on an optimizer writes besides the state. */
 typedef enum ignis__optim_writes { IGNIS__WRITES_DATA = 1, IGNIS__WRITES_GRADS = 2 } ignis__optim_writes;
 
 /*  Fills the row of a parameter. False, with *ok still true, if it has no gradient, or no elements. */
@@ -33708,8 +33725,7 @@ static ignis__optimizer *ignis__optimizer_begin(const char *call, ignis_optimize
         return NULL;
     ignis__mutex_lock(&optimizer->slot.lock);
     if (optimizer->count == 0) {
-        ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, call,
-                    "the optimizer has no parameters; ignis_optimizer_add gives it some");
+        ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, call, "the optimizer has no parameters; ignis_optimizer_add adds them");
     } else if (ignis__work_begin(call, optimizer->device, work)) {
         if (writes & IGNIS__WRITES_DATA && (optimizer->zero_grad || optimizer->drop_grad))
             writes |= IGNIS__WRITES_GRADS;
@@ -33923,7 +33939,7 @@ IGNIS_API ignis_tensor ignis_scale_loss(ignis_optimizer handle, ignis_tensor los
         return result;
     if (ignis_tensor_query(loss, &info) == IGNIS_OK && info.dtype == IGNIS_F16) {
         ignis__fail(IGNIS_DIAG_DTYPE_DIFFERS, call,
-                    "the loss is f16, which does not hold the scale as its gradient; those of >>ops.loss are f32");
+                    "the loss is f16, which does not hold the scale as its gradient; losses of >>ops.loss are f32");
     } else if (info.dtype) {
         state.id = optimizer->state->slot.handle;
         view = ignis_array_slice(state, 0, IGNIS__OPTIM_SCALE, 1);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*  activation.cuh - functions of single elements, for kernels that apply them to an element in passing
 
-    In float or double. A gradient is g * f'(x), with g the gradient of the output.
+    Computed in float or double; forms for two numbers at once serve results of 16 bits.
+    A gradient is g * f'(x), with g the gradient of the output.
 */
 #ifndef IGNIS_ACTIVATION_CUH
 #define IGNIS_ACTIVATION_CUH
@@ -14,8 +15,8 @@ __device__ inline double sigmoid(double x) { return 1.0 / (1.0 + exp(-x)); }
 template <typename Wide> __device__ inline Wide relu(Wide x) { return x < 0 ? Wide(0) : x; }
 template <typename Wide> __device__ inline Wide relu_gradient(Wide g, Wide x) { return x <= 0 ? Wide(0) : g; }
 
-/*  The tanh form (Hendrycks and Gimpel 2016): x/2 (1 + tanh(u)) with u = sqrt(2/pi) (x + 0.044715 x^3); and as
-    (1 + tanh(u)) / 2 = sigmoid(2u), no tanh is needed. */
+/*  The tanh form (Hendrycks and Gimpel 2016): x/2 (1 + tanh(u)) with u = sqrt(2/pi) (x + 0.044715 x^3); and
+    as (1 + tanh(u)) / 2 = sigmoid(2u), no tanh is needed. */
 static constexpr double gelu_slope = 1.5957691216057307118; /* 2 sqrt(2/pi) */
 static constexpr double gelu_cubic = 0.044715 * gelu_slope;
 
@@ -25,8 +26,9 @@ template <typename Wide> __device__ inline Wide gelu_2u(Wide x)
 }
 
 template <typename Wide> __device__ inline Wide gelu(Wide x) { return x * sigmoid(gelu_2u(x)); }
-/*  Of two numbers at once, for results of 16 bits: x / (1 + exp(-2u)), both with one reciprocal, as special functions are what takes longest.
-    Below -7.5 the result stays at -4e-18, which keeps the product of the divisors finite. */
+/*  Computes x / (1 + exp(-2u)) of two numbers at once, for results of 16 bits, with one reciprocal, as
+    special functions take longest. Below -7.5 the result stays at -4e-18, which keeps the product of the
+    divisors finite. */
 __device__ inline void gelu_two(float &x, float &y)
 {
     constexpr float slope = -1.4426950408889634 * gelu_slope, cubic = -1.4426950408889634 * gelu_cubic, least = -7.5f;
@@ -39,7 +41,7 @@ __device__ inline void gelu_two(float &x, float &y)
     y *= a * both;
 }
 
-/*  The same of its gradient: of g at x, and h at y. */
+/*  As gelu_two, for its gradient: of g at x, and h at y. */
 __device__ inline void gelu_gradient_two(float &g, float &h, float x, float y)
 {
     constexpr float slope = gelu_slope, cubic = gelu_cubic, log2e = -1.4426950408889634, least = -7.5f, most = 30;
@@ -69,13 +71,15 @@ template <typename Wide> __device__ inline Wide silu_slope(Wide x, Wide s) /* s:
 }
 
 /*  The gradients of silu(gate) * up, with s as sigmoid(gate). */
-template <typename Wide> __device__ inline void gated_gradients(Wide &dgate, Wide &dup, Wide g, Wide gate, Wide up, Wide s)
+template <typename Wide>
+__device__ inline void gated_gradients(Wide &dgate, Wide &dup, Wide g, Wide gate, Wide up, Wide s)
 {
     dgate = g * up * silu_slope(gate, s);
     dup = g * (gate * s);
 }
 
-/*  sigmoid of two numbers at once, for results of 16 bits, as in gelu_two. Below -40 it stays at 4e-18. */
+/*  Computes sigmoid of two numbers at once, for results of 16 bits, as in gelu_two. Below -40 it stays at
+    4e-18. */
 __device__ inline void sigmoid_two(float (&s)[2], const float (&x)[2])
 {
     constexpr float log2e = -1.4426950408889634, least = -40;

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: MIT
 /*  attention.cu - scaled dot-product attention in plain CUDA C, forward and backward
 
-    After FlashAttention-2 (Dao 2023): scores exist tile by tile, in registers only. For every floating type and every device;
-    one program per type and size of heads: compiled with -DIGNIS_T=<ignis_dtype> -DIGNIS_HEAD_DIM=<32, 64, 128 or 256>, which
-    serves smaller heads, too, and the variants of attention.cuh. attention_mma.cu is the faster one where it can be used, and has the same kernels with the same
+    After FlashAttention-2 (Dao 2023): scores exist tile by tile, in registers only. For every floating type
+    and every device; one program per type and size of heads: compiled with -DIGNIS_T=<ignis_dtype>
+    -DIGNIS_HEAD_DIM=<32, 64, 128 or 256>, which serves smaller heads too, and the variants of attention.cuh.
+    attention_mma.cu is the faster one where it can be used, and has the same kernels with the same
     parameters.
 
-    A block owns rows: the forward pass and the gradient of q own queries and walk over the keys that they see; the gradients of
-    k and v own keys and walk over the queries that see them, of all query heads that share the keys. So no result is added up
-    by more than one block: there are no atomics, and equal inputs give equal bits.
+    A block owns rows: the forward pass and the gradient of q own queries and loop over the keys that they
+    see; the gradients of k and v own keys and loop over the queries that see them, of all query heads that
+    share the keys. So no result is summed by more than one block: there are no atomics, and equal inputs give
+    equal bits.
 
-    8 lanes do a few rows together: of a tile of scores a lane has every eighth column, of a row of results some packs of 16
-    bytes. The scores change hands through shared memory within a warp.
-*/
+    8 lanes do a few rows together: of a tile of scores a lane has every eighth column, of a row of results
+    some packs of 16 bytes. The scores change hands through shared memory within a warp. */
 #include "ignis.cuh"
 #include "attention.cuh"
 
@@ -27,13 +28,13 @@ typedef attention<T> Attention;
 constexpr int D = IGNIS_HEAD_DIM;
 constexpr int PACK = 16 / sizeof(W);
 constexpr int ROW_BYTES = D * sizeof(W);
-constexpr int STRIDE = D + PACK; /* of rows in shared memory: those that lanes read at a time lie in different banks */
+constexpr int STRIDE = D + PACK; /* of rows in shared memory: rows that lanes read at a time are in different banks */
 constexpr int THREADS = ROW_BYTES > 1024 ? 64 : 128;
-constexpr int LINES = THREADS / 8; /* groups of 8 lanes */
+constexpr int LINES = THREADS / 8;   /* groups of 8 lanes */
 constexpr int CHUNKS = D / 8 / PACK; /* packs that a lane has of a row of results */
 static_assert(D % 32 == 0 && D <= 256, "sizes of heads are multiples of 32");
 
-/*  Rows of a line, bounded by registers and shared memory, and rows walked at a time. The host computes the same. */
+/*  Rows of a line, bounded by registers and shared memory, and rows per step. The host computes the same. */
 constexpr int at_most(int a, int b) { return a < b ? a : b; }
 constexpr int FORWARD_ROWS = at_most(PACK, 2048 / ROW_BYTES);
 constexpr int BACKWARD_ROWS = ROW_BYTES > 1024 ? 1 : at_most(PACK, 1024 / ROW_BYTES);
@@ -41,10 +42,11 @@ constexpr int WALK = at_most(8 * PACK, 16384 / ROW_BYTES);
 constexpr int COLUMNS = WALK / 8; /* of a tile of scores, a lane has */
 constexpr int SCORE_STRIDE = WALK + PACK;
 constexpr int LOADS = /* of a thread at a time: with all variants there are no registers for more */
-    ROW_BYTES > 1024 && RANGE && SOFTCAP && BIASED && __CUDA_ARCH__ == 800 ? 2 : 4;
+    ROW_BYTES > 1024 && RANGE &&SOFTCAP &&BIASED &&__CUDA_ARCH__ == 800 ? 2 : 4;
 
-/*  Rows first ... of a head, of which count exist, into shared memory; what does not exist is zero. */
-template <int rows> __device__ inline void load_tile(W *tile, const T *head, long long stride, int first, int count, int head_dim)
+/*  Loads rows first ... of a head into shared memory, of which count exist. The others are zero. */
+template <int rows>
+__device__ inline void load_tile(W *tile, const T *head, long long stride, int first, int count, int head_dim)
 {
 #pragma unroll LOADS
     for (int i = threadIdx.x; i < rows * D; i += THREADS) {
@@ -80,9 +82,10 @@ template <int R> __device__ inline void score(W (&s)[R][COLUMNS], const W *rows,
     }
 }
 
-/*  sums += scores * tile, for the scores that the 8 lanes have put into shared memory. masked: some are 0, as one row does not see the other: then it
-    adds nothing, also if it has infinities or NaN. */
-template <bool masked, int R> __device__ inline void add_weighted(W (&sums)[R][CHUNKS][PACK], const W *scores, const W *walked)
+/*  Adds sums += scores * tile, for the scores that the 8 lanes have written to shared memory. masked: some
+    are 0, as a row does not see a key; then it adds nothing, even if the key has infinities or NaN. */
+template <bool masked, int R>
+__device__ inline void add_weighted(W (&sums)[R][CHUNKS][PACK], const W *scores, const W *walked)
 {
     const int lane = threadIdx.x % 8;
 #pragma unroll 1
@@ -106,7 +109,8 @@ template <bool masked, int R> __device__ inline void add_weighted(W (&sums)[R][C
     }
 }
 
-template <int R> __device__ inline void add_weighted(bool masked, W (&sums)[R][CHUNKS][PACK], const W *scores, const W *walked)
+template <int R>
+__device__ inline void add_weighted(bool masked, W (&sums)[R][CHUNKS][PACK], const W *scores, const W *walked)
 {
     if (masked)
         add_weighted<true>(sums, scores, walked);
@@ -205,7 +209,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) ignis_sdpa(Attention p)
 #pragma unroll
             for (int c = 0; c < COLUMNS; c++) {
                 const int column = lane + 8 * c;
-                s[r][c] = column < limit && (!RANGE || column >= start) ? scored(s[r][c], query, key + column) : -ignis_infinity<W>();
+                s[r][c] = column < limit && (!RANGE || column >= start) ? scored(s[r][c], query, key + column)
+                                                                        : -ignis_infinity<W>();
                 most[r] = max(most[r], s[r][c]);
             }
             raise |= most[r] > top[r] + SLACK;
@@ -258,8 +263,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) ignis_sdpa(Attention p)
 
 extern "C" __global__ void __launch_bounds__(256) ignis_sdpa_backward_delta(Attention p) { attention_delta(p); }
 
-/*  P = 2^(x - lse) of a score x that includes the scale; rows of scores that see nothing, and those behind the last query, have an lse
-    of infinity. dS = P (dP - delta). */
+/*  P = 2^(x - lse) of a score x that includes the scale; rows without a visible key, and rows after the last
+    query, have an lse of infinity. dS = P (dP - delta). */
 struct row_stats {
     W lse, log_sum, delta;
 
@@ -282,7 +287,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) ignis_sdpa_backward_kv(
     W *k = shared_memory(), *v = k + rows * STRIDE, *walked = v + rows * STRIDE;
     W *scores = walked + WALK * STRIDE + own * SCORE_STRIDE, *score_gradients = scores + rows * SCORE_STRIDE;
     const int end = RANGE ? first < keys ? p.end_query(min(first + rows, keys) - 1) : 0 : p.sq;
-    const int whole = first + rows <= keys ? p.end_query(first) : 0, whole_from = p.first_query(first + rows - 1); /* queries that see all rows */
+    const int whole = first + rows <= keys ? p.end_query(first) : 0,
+              whole_from = p.first_query(first + rows - 1); /* queries that see all rows */
 
     W grad_k[R][CHUNKS][PACK], grad_v[R][CHUNKS][PACK];
     clear(grad_k);
@@ -311,7 +317,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) ignis_sdpa_backward_kv(
 #pragma unroll
                 for (int r = 0; r < R; r++) {
                     const int key = first + own + r;
-                    const bool seen = exists && i >= p.first_query(key) && (!RANGE || (i < p.end_query(key) && key < keys));
+                    const bool seen =
+                        exists && i >= p.first_query(key) && (!RANGE || (i < p.end_query(key) && key < keys));
                     W slope;
                     const W x = scored(s[r][c], i, key, slope);
                     s[r][c] = seen ? its.probability(x) : 0;
@@ -399,8 +406,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1) ignis_sdpa_backward_q(A
 
 #if IGNIS_BIAS
 
-/*  The gradient of the bias: a block has a tile of it, and adds up, in their order, all batches, heads and queries that share it.
-    grid = ceil(sk / WALK) * ceil(sq / rows) * heads * batches, each 1 where it is shared, but for the first. */
+/*  The gradient of the bias: a block has a tile of it, and sums, in their order, all batches, heads and
+    queries that share it. grid = ceil(sk / WALK) * ceil(sq / rows) * heads * batches, each 1 where it is
+    shared, except for the first. */
 extern "C" __global__ void __launch_bounds__(THREADS, 1) ignis_sdpa_backward_bias(Attention p)
 {
     constexpr int R = BACKWARD_ROWS, rows = LINES * R;

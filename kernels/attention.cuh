@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-/*  attention.cuh - what all attention kernels share: their parameters, what a query sees, the row sums of the backward pass
+/*  attention.cuh - what all attention kernels share: their parameters, the keys that a query sees, the row
+    sums of the backward pass
 
-    What plain attention has not are variants of the programs, each a compile option, so that others do not pay for it:
+    Options are variants of the programs, each a compile option, so that other programs do not pay for them:
         -DIGNIS_RANGE=1        a window, lengths of sequences, or both
         -DIGNIS_SOFTCAP=1      scores pass through cap * tanh(score / cap)
-        -DIGNIS_BIAS=<dtype>   a bias of this dtype is added to the scores, behind the cap
-*/
+        -DIGNIS_BIAS=<dtype>   a bias of this dtype is added to the scores, after the cap */
 #ifndef IGNIS_ATTENTION_CUH
 #define IGNIS_ATTENTION_CUH
 
@@ -22,12 +22,13 @@ constexpr bool RANGE = IGNIS_RANGE, SOFTCAP = IGNIS_SOFTCAP, BIASED = IGNIS_BIAS
 constexpr bool SCORED = SOFTCAP || BIASED; /* a score is more than the scaled product */
 typedef ignis_type<IGNIS_BIAS ? IGNIS_BIAS : IGNIS_T> Bias;
 
-/*  Scores are in units of log 2, so that weights are 2^(score - bound). With a bias they are as they are: the lowest number of a type is a bias that
-    masks, and has no room for a factor. Then e^(score - bound) has the factor. */
+/*  Scores are in units of log 2, so that weights are 2^(score - bound). With a bias they are as they are: the
+    lowest number of a type is a bias that masks, and has no room for a factor. Then e^(score - bound) has the
+    factor. */
 constexpr double LOG2 = 1.44269504088896340736, SCORE_UNIT = BIASED ? 1 : LOG2, EXPONENT_UNIT = BIASED ? LOG2 : 1;
 
-/*  One of the tensors: head h of row r of batch b starts at data + b * batch + r * row + h * head. So a tensor may be a
-    block of columns of a wider one, such as the q of a fused qkv. */
+/*  One of the tensors: head h of row r of batch b starts at data + b * batch + r * row + h * head. So a
+    tensor may be a block of columns of a wider one, such as the q of a fused qkv. */
 template <typename E> struct attention_rows {
     E *data;
     long long row, head, batch;
@@ -35,9 +36,9 @@ template <typename E> struct attention_rows {
     __device__ E *at(long long b, long long h) const { return data + b * batch + h * head; }
 };
 
-/*  The parameters of every kernel; ignis.h has the same struct as ignis__attention. Forward reads q, k, v and writes out and
-    lse; backward reads all of these and grad_out, and writes delta, then grad_q, grad_k, grad_v. Unused members may be null.
-    Query head h attends to key head h / (heads / kv_heads). */
+/*  The parameters of every kernel; the host has the same struct as ignis__attention. Forward reads q, k, v
+    and writes out and lse. Backward reads all of these and grad_out, and writes delta, then grad_q, grad_k,
+    grad_v. Unused members may be null. Query head h attends to key head h / (heads / kv_heads). */
 template <typename T> struct attention {
     typedef ignis_wide<T> Wide;
 
@@ -45,8 +46,9 @@ template <typename T> struct attention {
     attention_rows<T> out; /* [batch, sq, heads * head_dim] */
     attention_rows<const T> grad_out;
     attention_rows<T> grad_q, grad_k, grad_v;
-    Wide *lse;   /* [batch, heads, sq]: log of the sum of exp(scale * score) over what the query sees; +infinity if nothing. BIASED: a bound of the
-                    scores, then, behind all of these, log 2 of the sum of exp(score - bound): together they would lose digits, or the sum */
+    Wide *
+        lse; /* [batch, heads, sq]: log of the sum of exp(scale * score) over what the query sees; +infinity if nothing. BIASED: a bound of the
+                    scores, then, after all of these, log 2 of the sum of exp(score - bound): together they would lose digits, or the sum */
     Wide *delta; /* [batch, heads, sq]: sum of out * grad_out */
     int batches, heads, kv_heads, head_dim;
     int sq, sk;   /* queries and keys, below 2^30 */
@@ -57,25 +59,32 @@ template <typename T> struct attention {
     attention_rows<const Bias> bias; /* [batch, heads, sq, sk], steps of 0 where it is broadcast: row, head, batch */
     attention_rows<Bias> grad_bias;
     const int *lengths; /* RANGE: of the sequences, [batch]; or null: each has all keys */
-    int window;         /* RANGE: keys so far from the query's own, or farther, are not seen; at most max(sq, sk), which is no window */
+    int window; /* RANGE: keys at this distance from the query's own, or farther, are not seen; max(sq, sk): all are seen */
 
     /*  The keys of a sequence: the first ones. */
     __device__ int keys(int b) const { return RANGE && lengths ? max(0, min(sk, lengths[b])) : sk; }
 
-    /*  How far a query sees: key query + sk - sq is its own, and this many are seen from there on. */
+    /*  Returns how many keys a query sees from key query + sk - sq on, its own. */
     __device__ int reach() const { return causal ? 1 : window; }
 
     /*  A query sees the keys from first_key on, before visible; end is the sequence's keys. */
     __device__ int first_key(int query) const { return RANGE ? max(0, query + sk - sq - window + 1) : 0; }
-    __device__ int visible(int query, int end) const { return RANGE || causal ? max(0, min(end, query + sk - sq + (RANGE ? reach() : 1))) : end; }
+    __device__ int visible(int query, int end) const
+    {
+        return RANGE || causal ? max(0, min(end, query + sk - sq + (RANGE ? reach() : 1))) : end;
+    }
 
-    /*  The queries that see a key of the sequence, as far as its end does not matter: from first_query on, before end_query. */
-    __device__ int first_query(int key) const { return RANGE || causal ? max(0, key - (sk - sq) - (RANGE ? reach() - 1 : 0)) : 0; }
+    /*  The queries that see a key of the sequence, as far as its end does not matter: from first_query on,
+        before end_query. */
+    __device__ int first_query(int key) const
+    {
+        return RANGE || causal ? max(0, key - (sk - sq) - (RANGE ? reach() - 1 : 0)) : 0;
+    }
     __device__ int end_query(int key) const { return RANGE ? max(0, min(sq, key - (sk - sq) + window)) : sq; }
 
     __device__ long long stat(long long b, long long h) const { return (b * heads + h) * sq; }
 
-    /*  Writes what lse has of a query, from a bound of its scores and the sum of its weights. */
+    /*  Writes the lse of a query from a bound of its scores and the sum of its weights. */
     __device__ void put_stat(long long at, Wide bound, Wide sum) const
     {
         lse[at] = sum == 0 ? ignis_infinity<Wide>() : BIASED ? bound : (bound + Wide(log2(sum))) * Wide(1 / LOG2);
@@ -84,8 +93,9 @@ template <typename T> struct attention {
     }
 };
 
-/*  delta[b, h, i] = sum of out * grad_out over the head, for elements in packs of N. As many lanes as needed do a row of a
-    head, so that a warp reads heads that are neighbours in memory. Blocks of 256 threads, any grid. */
+/*  delta[b, h, i] = sum of out * grad_out over the head, for elements in packs of N. A row of a head takes as
+    many lanes as needed, so that a warp reads heads that are neighbours in memory. Blocks of 256 threads, any
+    grid. */
 template <int N, typename T> __device__ inline void attention_delta_packs(const attention<T> &p)
 {
     typedef ignis_wide<T> Wide;
@@ -95,7 +105,8 @@ template <int N, typename T> __device__ inline void attention_delta_packs(const 
     const long long items = (long long)p.batches * p.sq * p.heads, step = (long long)gridDim.x * 256 / lanes;
     const int lane = threadIdx.x % lanes;
 
-    for (long long first = ((long long)blockIdx.x * 256 + threadIdx.x / 32 * 32) / lanes; first < items; first += step) {
+    for (long long first = ((long long)blockIdx.x * 256 + threadIdx.x / 32 * 32) / lanes; first < items;
+         first += step) {
         const long long item = first + threadIdx.x % 32 / lanes;
         const int h = (int)(item % p.heads);
         const long long row = item / p.heads % p.sq, b = item / p.heads / p.sq;
@@ -137,7 +148,7 @@ __device__ inline double power_of_2(double x) { return exp2(x); }
 /*  The exponent of 2 of a score's weight. */
 template <typename W> __device__ inline W exponent(W score, W bound) { return (score - bound) * W(EXPONENT_UNIT); }
 
-/*  Over lanes that are a multiple of from apart, within groups of to lanes. */
+/*  Reduces over lanes that are a multiple of from apart, within groups of to lanes. */
 template <int from, int to, typename Op, typename W> __device__ inline W reduce_lanes(W x)
 {
 #pragma unroll
@@ -146,18 +157,19 @@ template <int from, int to, typename Op, typename W> __device__ inline W reduce_
     return x;
 }
 
-/*  Products of a head's queries and keys into scores. The cap is that of Gemma 2 (2024). quick: tanh to about 1e-7 of 1,
-    for types that are rounded to less. */
+/*  Products of a head's queries and keys into scores. The cap is that of Gemma 2 (2024). quick: tanh to about
+    1e-7 of 1, for types that are rounded to less. */
 template <typename T, bool quick> struct attention_scores {
     typedef ignis_wide<T> Wide;
     const Bias *bias;
     long long bias_row;
-    int last_query, last_key; /* what is behind them is not read */
+    int last_query, last_key; /* nothing after them is read */
     Wide scale, cap;
 
     __device__ attention_scores(const attention<T> &p, int b, int h)
         : bias(BIASED ? p.bias.at(b, h) : nullptr), bias_row(p.bias.row), last_query(p.sq - 1), last_key(p.sk - 1),
-          scale(Wide(SOFTCAP ? p.scale / p.softcap * (quick ? 2 * LOG2 : 1) : p.scale * SCORE_UNIT)), cap(Wide(p.softcap * SCORE_UNIT))
+          scale(Wide(SOFTCAP ? p.scale / p.softcap * (quick ? 2 * LOG2 : 1) : p.scale * SCORE_UNIT)),
+          cap(Wide(p.softcap * SCORE_UNIT))
     {
     }
 
@@ -187,10 +199,11 @@ template <typename T, bool quick> struct attention_scores {
     }
 };
 
-/*  The last step of one query's attention to keys that several blocks have shared. parts has, for each batch, head and split of
-    the keys: a bound of the scores, the sum of the weights 2^(score - bound), and the sum of weight * v.
-    grid = heads * batches, blocks of 128; at most 1024 splits. */
-template <typename T> __device__ inline void attention_combine(const attention<T> &p, const ignis_wide<T> *parts, int splits)
+/*  Combines the attention of a query to keys that several blocks shared. parts has, for each batch, head and
+    split of the keys: a bound of the scores, the sum of the weights 2^(score - bound), and the sum of weight
+    * v. grid = heads * batches, blocks of 128; at most 1024 splits. */
+template <typename T>
+__device__ inline void attention_combine(const attention<T> &p, const ignis_wide<T> *parts, int splits)
 {
     typedef ignis_wide<T> Wide;
     __shared__ Wide weights[1024];
@@ -202,10 +215,12 @@ template <typename T> __device__ inline void attention_combine(const attention<T
         top = max(top, parts[i * size]);
     top = ignis_block_max(top);
     for (int i = threadIdx.x; i < splits; i += 128) {
-        weights[i] = (RANGE || BIASED) && parts[i * size + 1] == 0 ? 0 : power_of_2(exponent(parts[i * size], top)); /* 0: it saw nothing */
+        weights[i] = (RANGE || BIASED) && parts[i * size + 1] == 0
+                         ? 0
+                         : power_of_2(exponent(parts[i * size], top)); /* 0: it saw nothing */
         sum += weights[i] * parts[i * size + 1];
     }
-    sum = ignis_block_sum(sum); /* its barriers are those that the weights need */
+    sum = ignis_block_sum(sum); /* its barriers also order the weights */
     if ((RANGE || BIASED) && sum == 0)
         sum = 1;
     for (int d = threadIdx.x; d < p.head_dim; d += 128) {
@@ -219,7 +234,8 @@ template <typename T> __device__ inline void attention_combine(const attention<T
 
 #if IGNIS_BIAS
 
-/*  What a block of ignis_sdpa_backward_bias adds up: for keys from key on, the batches, heads and queries that share its tile of the bias. */
+/*  The share of a block of ignis_sdpa_backward_bias: for keys from key on, the batches, heads and queries
+    that share its tile of the bias. */
 struct attention_share {
     int key, query, end_query, h, end_h, b, end_b;
 
@@ -237,7 +253,8 @@ struct attention_share {
     }
 
     /*  Whether none of the queries from one on sees a key of the tile. */
-    template <typename T> __device__ bool unseen(const attention<T> &p, int first, int rows, int columns, int keys) const
+    template <typename T>
+    __device__ bool unseen(const attention<T> &p, int first, int rows, int columns, int keys) const
     {
         return p.visible(min(first + rows, p.sq) - 1, keys) <= key || p.first_key(first) >= key + columns;
     }

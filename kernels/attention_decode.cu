@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 /*  attention_decode.cu - attention of one query to all keys of a cache
 
-    Bound by memory: every element of k and v is read once and used once for each query head that shares it. So no tensor cores,
-    but as many blocks as the device needs, which share the keys (Flash-Decoding, Dao et al. 2023): each writes what it found to
-    scratch memory, and a second kernel combines that, in a fixed order. attention_decode_mma.cu is faster where it can be used.
-    One program per type and size of heads: compiled with -DIGNIS_T=<ignis_dtype> -DIGNIS_HEAD_DIM=<64, 128, 256 or 512>, which
-    serves smaller heads, too, and the variants of attention.cuh.
-*/
+    Bound by memory: every element of k and v is read once and used once for each query head that shares it.
+    So no tensor cores, but as many blocks as the device needs, which share the keys (Flash-Decoding, Dao et
+    al. 2023): each writes what it found to scratch memory, and a second kernel combines that, in a fixed
+    order. attention_decode_mma.cu is faster where it can be used. One program per type and size of heads:
+    compiled with -DIGNIS_T=<ignis_dtype> -DIGNIS_HEAD_DIM=<64, 128, 256 or 512>, which serves smaller heads
+    too, and the variants of attention.cuh. */
 #include "ignis.cuh"
 #include "attention.cuh"
 
@@ -25,11 +25,13 @@ constexpr int D = IGNIS_HEAD_DIM;
 constexpr int WARPS = 8;
 constexpr int PACK = 16 / sizeof(T);
 constexpr int ROW_BYTES = D * sizeof(W);
-constexpr int LANES = ROW_BYTES <= 512 ? 8 : ROW_BYTES <= 1024 ? 16 : 32; /* that have a row: 64 bytes each, of wide numbers */
-constexpr int CHUNKS = D / LANES / PACK; /* packs that a lane has of a row; neighbours have neighbouring packs */
-constexpr int ROWS = 32 / LANES; /* of a warp at a time */
+constexpr int LANES = ROW_BYTES <= 512    ? 8
+                      : ROW_BYTES <= 1024 ? 16
+                                          : 32; /* that have a row: 64 bytes each, of wide numbers */
+constexpr int CHUNKS = D / LANES / PACK;        /* packs that a lane has of a row; neighbours have neighbouring packs */
+constexpr int ROWS = 32 / LANES;                /* of a warp at a time */
 constexpr int KEYS = CHUNKS < IGNIS_DECODE_PACKS ? IGNIS_DECODE_PACKS / CHUNKS : 1; /* of some lanes at a time */
-constexpr int WALK = WARPS * ROWS * KEYS; /* of a block at a time */
+constexpr int WALK = WARPS * ROWS * KEYS;                                           /* of a block at a time */
 static_assert(D % 64 == 0 && D <= 512, "sizes of heads are multiples of 64");
 
 /*  A lane's part of a row. */
@@ -51,20 +53,23 @@ template <bool packed> __device__ inline void load_row(ignis_pack<T> (&part)[CHU
     }
 }
 
-/*  What the warps of a block tell each other. */
+/*  Results that the warps of a block exchange. */
 template <int G> struct findings {
     W top[WARPS][G], sum[WARPS][G], out[WARPS][D];
 };
 
-/*  G query heads that share a key head, over a block's part of the keys. scratch: for each head and split the greatest score, the
-    sum of the weights 2^(score - greatest), then the sum of weight * v. */
-template <int G, bool packed> __device__ inline void decode(const Attention &p, W *scratch, int per_split, findings<G> &warps)
+/*  G query heads that share a key head, over a block's part of the keys. scratch: for each head and split the
+    greatest score, the sum of the weights 2^(score - greatest), then the sum of weight * v. */
+template <int G, bool packed>
+__device__ inline void decode(const Attention &p, W *scratch, int per_split, findings<G> &warps)
 {
     const int group = p.heads / p.kv_heads, passes = (group + G - 1) / G;
     const int b = blockIdx.z, kv_h = blockIdx.y / passes, first_h = kv_h * group + blockIdx.y % passes * G;
-    const int heads = min(G, (kv_h + 1) * group - first_h); /* the last ones may be fewer; then the first is done again */
+    const int heads =
+        min(G, (kv_h + 1) * group - first_h); /* the last ones may be fewer; then the first is done again */
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    const int end = p.keys(b), start = RANGE ? max(0, end - p.window) : 0; /* of what the query sees, which comes last */
+    const int end = p.keys(b),
+              start = RANGE ? max(0, end - p.window) : 0; /* of the keys that the query sees; the query is last */
     const int from = start + blockIdx.x * per_split, to = min(end, from + per_split);
     const T *k = p.k.at(b, kv_h), *v = p.v.at(b, kv_h);
     const W scale = W(p.scale * LOG2);
@@ -181,15 +186,17 @@ template <int G, bool packed> __device__ inline void decode(const Attention &p, 
     }
 }
 
-/*  grid = splits, kv_heads * ceil(heads / kv_heads / G), batches. Every split has a key, but for those of shorter sequences. */
-#define DECODE(G)                                                                                                                  \
-    extern "C" __global__ void __launch_bounds__(32 * WARPS, 1) ignis_sdpa_decode_##G(Attention p, W *scratch, int per_split)     \
-    {                                                                                                                              \
-        __shared__ findings<G> warps; /* here, so that both forms have the same */                                                 \
-        if (p.head_dim % PACK == 0 && attention_aligned(p.q) && attention_aligned(p.k) && attention_aligned(p.v))                  \
-            decode<G, true>(p, scratch, per_split, warps);                                                                         \
-        else                                                                                                                       \
-            decode<G, false>(p, scratch, per_split, warps);                                                                        \
+/*  grid = splits, kv_heads * ceil(heads / kv_heads / G), batches. Every split has a key, except in shorter
+    sequences. */
+#define DECODE(G)                                                                                                 \
+    extern "C" __global__ void __launch_bounds__(32 * WARPS, 1)                                                   \
+        ignis_sdpa_decode_##G(Attention p, W *scratch, int per_split)                                             \
+    {                                                                                                             \
+        __shared__ findings<G> warps; /* declared here, so that both forms share it */                            \
+        if (p.head_dim % PACK == 0 && attention_aligned(p.q) && attention_aligned(p.k) && attention_aligned(p.v)) \
+            decode<G, true>(p, scratch, per_split, warps);                                                        \
+        else                                                                                                      \
+            decode<G, false>(p, scratch, per_split, warps);                                                       \
     }
 DECODE(1)
 DECODE(2)

@@ -1,21 +1,20 @@
 // SPDX-License-Identifier: MIT
 /*  attention_decode_mma.cu - attention of one query to all keys of a cache, on tensor cores
 
-    As attention_decode.cu, which says why the keys are shared among blocks. The query heads that share a key head are the rows of one
-    tile, up to 16 of them: with tensor cores they cost no more than one, and memory is all that counts. Each warp walks over
-    keys of its own, and needs none of the others until the end.
-    For sm_80 and up, and rows that are aligned to 16 bytes; compiled as attention_tiles.cuh says.
-*/
+    As attention_decode.cu, which says why the keys are shared among blocks. The query heads that share a key
+    head are the rows of one tile, up to 16 of them: with tensor cores they cost no more than one, and memory
+    is all that counts. Each warp loops over keys of its own, and needs none of the others until the end.
+    For sm_80 and up, and rows that are aligned to 16 bytes; compiled as attention_tiles.cuh says. */
 #include "ignis.cuh"
 #include "mma.cuh"
 #include "attention.cuh"
 #include "attention_tiles.cuh"
 
-/* What a benchmark may vary. The host has the resulting keys and bytes in its table of variants. */
+/*  Parameters that a benchmark may vary. The host has the resulting keys and bytes in its table of variants. */
 #ifndef IGNIS_DECODE_WARPS
 #define IGNIS_DECODE_WARPS (IGNIS_HEAD_DIM <= 128 ? 4 : 2)
 #endif
-#ifndef IGNIS_DECODE_KEYS /* a warp walks over at a time */
+#ifndef IGNIS_DECODE_KEYS /* a warp loops over at a time */
 #define IGNIS_DECODE_KEYS 16
 #endif
 #ifndef IGNIS_DECODE_STAGES /* tiles of keys that a warp has or waits for */
@@ -25,7 +24,7 @@
 constexpr int WARPS = IGNIS_DECODE_WARPS, KEYS = IGNIS_DECODE_KEYS, STAGES = IGNIS_DECODE_STAGES;
 constexpr int HEADS = 16; /* query heads of a block */
 
-/*  The rows of q that a lane has as an A: heads first ... of which count exist. */
+/*  Loads the rows of q that a lane has as an A: heads first ... of which count exist. */
 __device__ inline void load_heads(uint32_t (&q)[D / 16][1][4], const T *first, int count, int head_dim)
 {
     const int lane = threadIdx.x % 32;
@@ -38,7 +37,7 @@ __device__ inline void load_heads(uint32_t (&q)[D / 16][1][4], const T *first, i
         }
 }
 
-/*  What the rows of a lane, which are heads, see of a tile. */
+/*  The keys of a tile that a lane's rows, which are heads, see. */
 struct decode_view {
     const Attention &p;
     int b, h, last_h, key, left;
@@ -51,8 +50,9 @@ struct decode_view {
     }
 };
 
-/*  grid = splits, kv_heads * ceil(heads / kv_heads / 16), batches; blocks of 32 * warps, shared memory for
-    2 * keys * stages * warps rows. Every split has a key, but for those of shorter sequences. scratch is as attention_combine wants it. */
+/*  grid = splits, kv_heads * ceil(heads / kv_heads / 16), batches; blocks of 32 * warps, shared memory for 2
+    * keys * stages * warps rows. Every split has a key, except in shorter sequences. scratch has the layout
+    of attention_combine. */
 extern "C" __global__ void __launch_bounds__(32 * WARPS) ignis_sdpa_decode(Attention p, float *scratch, int per_split)
 {
     constexpr int tile_bytes = KEYS * ROW_BYTES, stage_bytes = 2 * tile_bytes;
@@ -60,8 +60,10 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) ignis_sdpa_decode(Atten
     const int b = blockIdx.z, kv_h = blockIdx.y / passes, first_h = kv_h * group + blockIdx.y % passes * HEADS;
     const int heads = min(HEADS, (kv_h + 1) * group - first_h);
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    const int end = p.keys(b), start = RANGE ? max(0, end - p.window) : 0; /* of what the query sees, which comes last */
-    const int from = start + blockIdx.x * per_split + warp * KEYS, to = min(end, start + (int)(blockIdx.x + 1) * per_split);
+    const int end = p.keys(b),
+              start = RANGE ? max(0, end - p.window) : 0; /* of the keys that the query sees; the query is last */
+    const int from = start + blockIdx.x * per_split + warp * KEYS,
+              to = min(end, start + (int)(blockIdx.x + 1) * per_split);
     const int count = max(0, (to - from + WARPS * KEYS - 1) / (WARPS * KEYS));
     const uint32_t stages = shared_address() + warp * STAGES * stage_bytes;
     const T *k = p.k.at(b, kv_h), *v = p.v.at(b, kv_h);
@@ -91,9 +93,9 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) ignis_sdpa_decode(Atten
         softmax_step<true, true, 1, KEYS>(state, q, 0, stages + n % STAGES * stage_bytes, scale, view);
     }
 
-    /* What the warps have found meets in shared memory. */
+    /* The warps combine their results in shared memory. */
     typedef float rows[HEADS];
-    float *results = (float *)shared_memory(); /* [WARPS][HEADS][D], and behind it for each warp and head: */
+    float *results = (float *)shared_memory(); /* [WARPS][HEADS][D], and then for each warp and head: */
     rows *tops = (rows *)(results + WARPS * HEADS * D), *sums = tops + WARPS;
     static_assert(WARPS * HEADS * (D + 2) * 4 <= WARPS * STAGES * stage_bytes, "the results fit where the tiles were");
     ignis_ptx_cp_async_wait<0>();
@@ -136,7 +138,8 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS) ignis_sdpa_decode(Atten
     }
 }
 
-extern "C" __global__ void __launch_bounds__(128) ignis_sdpa_decode_combine(Attention p, const float *scratch, int splits)
+extern "C" __global__ void __launch_bounds__(128)
+    ignis_sdpa_decode_combine(Attention p, const float *scratch, int splits)
 {
     attention_combine(p, scratch, splits);
 }

@@ -1,21 +1,23 @@
 // SPDX-License-Identifier: MIT
-/*  attention_hopper.cu - scaled dot-product attention forward for sm_90a: products of warpgroups, tiles by the copy engine
+/*  attention_hopper.cu - scaled dot-product attention forward for sm_90a: products of warpgroups, tiles by
+    TMA
 
-    After FlashAttention-3 (Shah et al. 2024). One program per type, size of heads, mask, and shape of items: compiled with
-    -DIGNIS_T=<IGNIS_F16 or IGNIS_BF16> -DIGNIS_HEAD_DIM=<a multiple of 8 from 64 to 256> -DIGNIS_CAUSAL=<0 or 1>
-    -DIGNIS_FORWARD_GROUPS=<groups of four warps> -DIGNIS_FORWARD_KEYS=<of a tile>, and the variants of attention.cuh but for the bias. Rows
-    are aligned to 16 bytes.
+    After FlashAttention-3 (Shah et al. 2024). One program per type, size of heads, mask, and shape of items:
+    compiled with -DIGNIS_T=<IGNIS_F16 or IGNIS_BF16> -DIGNIS_HEAD_DIM=<a multiple of 8 from 64 to 256>
+    -DIGNIS_CAUSAL=<0 or 1> -DIGNIS_FORWARD_GROUPS=<groups of four warps> -DIGNIS_FORWARD_KEYS=<of a tile>,
+    and the variants of attention.cuh except for the bias. Rows are aligned to 16 bytes.
 
-    A block stays for many items; an item is 64 queries for each group of four warps of a team. A block has one team, or two, each with
-    items and shared memory of its own. One more group, the producer, has one thread for each team that works: it copies q, and ahead of
-    the groups tiles of k and v, from the last key that the queries see down to the first. A group begins the scores of the next keys, then
-    the product of the last probabilities with v, and computes probabilities while the tensor cores do the latter. A group does nothing for
-    keys that its own queries do not see, but gives their tiles back.
+    A block stays for many items; an item is 64 queries for each group of four warps of a team. A block has
+    one team, or two, each with items and shared memory of its own. One more group, the producer, has one
+    thread for each team that works: it copies q, and before the groups tiles of k and v, from the last key
+    that the queries see down to the first. A group begins the scores of the next keys, then the product of
+    the last probabilities with v, and computes probabilities while the tensor cores do the latter. A group
+    skips keys that its own queries do not see, and releases their tiles.
 
-    Items are handed out by a counter, as they differ in length, and multiprocessors in how long they wait for memory: the longest of some
-    heads first, as many heads as the second level cache holds. Where there are fewer items than multiprocessors, each is split by its
-    keys, and ignis_sdpa_combine adds the parts up, in their order. Equal inputs give equal bits in any case.
-*/
+    Items are handed out by a counter, as they differ in length, and SMs in how long they wait for memory: the
+    longest of some heads first, as many heads as the L2 cache holds. Where there are fewer items than SMs,
+    each is split by its keys, and ignis_sdpa_combine adds the parts up, in their order. Equal inputs give
+    equal bits in any case. */
 #include "ignis.cuh"
 #include "hopper.cuh"
 #include "attention.cuh"
@@ -27,16 +29,17 @@
 #define IGNIS_CAUSAL 1
 #endif
 
-/* What a benchmark may vary; ignis.h chooses groups and keys, and has teams and stages in its table. 64 keys are for short sequences: less
-   is computed in vain, and with heads of 64 registers are left for two teams, which are at different steps of different items. */
+/*  Parameters that a benchmark may vary; the host chooses groups and keys, and has teams and stages in its
+    table. 64 keys are for short sequences: less is computed in vain. With heads of 64, registers are left for
+    two teams, which are at different steps of different items. */
 #ifndef IGNIS_FORWARD_GROUPS /* of a team */
 #define IGNIS_FORWARD_GROUPS (IGNIS_HEAD_DIM <= 128 && !IGNIS_RANGE ? 3 : 2)
 #endif
 #ifndef IGNIS_FORWARD_KEYS /* of a tile */
-#define IGNIS_FORWARD_KEYS                             \
+#define IGNIS_FORWARD_KEYS                            \
     (IGNIS_HEAD_DIM <= 64    ? IGNIS_RANGE ? 64 : 128 \
      : IGNIS_HEAD_DIM <= 128 ? IGNIS_RANGE ? 128 : 80 \
-     : IGNIS_HEAD_DIM <= 192 ? 96                      \
+     : IGNIS_HEAD_DIM <= 192 ? 96                     \
                              : 80)
 #endif
 #ifndef IGNIS_FORWARD_TEAMS /* of a block */
@@ -45,53 +48,57 @@
 #ifndef IGNIS_FORWARD_STAGES /* tiles of k, and of v, that are there or on their way */
 #define IGNIS_FORWARD_STAGES (IGNIS_HEAD_DIM <= 64 || IGNIS_FORWARD_KEYS == 64 ? 4 : 2)
 #endif
-#ifndef IGNIS_FORWARD_TURNS /* whether groups take turns at the tensor cores: softmax of one beside products of the others */
+#ifndef IGNIS_FORWARD_TURNS /* whether groups take turns at the tensor cores: one computes softmax while the other one multiplies */
 #define IGNIS_FORWARD_TURNS (IGNIS_FORWARD_GROUPS == 3)
 #endif
 
 typedef ignis_type<IGNIS_T> T;
 typedef attention<T> Attention;
 
-constexpr int D = IGNIS_HEAD_DIM, COLUMNS = (D + 15) / 16 * 16, SLABS = (D + 63) / 64; /* of 64 columns, in shared memory */
-constexpr int TEAMS = IGNIS_FORWARD_TEAMS, GROUPS = IGNIS_FORWARD_GROUPS, ALL_GROUPS = TEAMS * GROUPS, THREADS = 128 * (ALL_GROUPS + 1);
+constexpr int D = IGNIS_HEAD_DIM, COLUMNS = (D + 15) / 16 * 16,
+              SLABS = (D + 63) / 64; /* of 64 columns, in shared memory */
+constexpr int TEAMS = IGNIS_FORWARD_TEAMS, GROUPS = IGNIS_FORWARD_GROUPS, ALL_GROUPS = TEAMS * GROUPS,
+              THREADS = 128 * (ALL_GROUPS + 1);
 constexpr int QUERIES = 64 * GROUPS, KEYS = IGNIS_FORWARD_KEYS, STAGES = IGNIS_FORWARD_STAGES;
-/* Of each thread. A launch has 65536 / THREADS for each, in steps of 8: no more must be asked for in all, or they wait for ever. */
+/*  Registers of each thread. A launch has 65536 / THREADS for each, in steps of 8. More than that in all
+    would wait for ever. */
 constexpr int PRODUCER_REGISTERS = ALL_GROUPS > 2     ? 32
                                    : D > 192 && RANGE ? 24
                                                       : 40,
-              GROUP_REGISTERS = ALL_GROUPS == 4      ? 112
-                                : ALL_GROUPS == 3    ? 160
-                                : D > 192 && RANGE   ? 240
-                                                     : 232;
-static_assert(PRODUCER_REGISTERS + ALL_GROUPS * GROUP_REGISTERS <= (ALL_GROUPS + 1) * (65536 / THREADS / 8 * 8), "a block has so many registers");
+              GROUP_REGISTERS = ALL_GROUPS == 4    ? 112
+                                : ALL_GROUPS == 3  ? 160
+                                : D > 192 && RANGE ? 240
+                                                   : 232;
+static_assert(PRODUCER_REGISTERS + ALL_GROUPS * GROUP_REGISTERS <= (ALL_GROUPS + 1) * (65536 / THREADS / 8 * 8),
+              "a block has so many registers");
 constexpr bool CAUSAL = IGNIS_CAUSAL, TURNS = IGNIS_FORWARD_TURNS;
 static_assert(!TURNS || TEAMS == 1, "barriers of turns are for one team");
 static_assert(!BIASED, "a bias is for attention_mma.cu");
-constexpr bool OUT_IN_Q = D > 128;      /* shared memory has no place for out beside q */
-constexpr int ITEMS = OUT_IN_Q ? 1 : 2; /* whose q is there or on its way */
+constexpr bool OUT_IN_Q = D > 128;      /* shared memory has no room for out beside q */
+constexpr int ITEMS = OUT_IN_Q ? 1 : 2; /* whose q is loaded or on its way */
 static_assert(D % 8 == 0 && D >= 64 && D <= 256, "sizes of heads are multiples of 8 from 64 to 256");
 
 constexpr float LOG2_E = 1.44269504088896340736f;
 constexpr float LN_2 = 0.69314718055994530942f;
 constexpr float SLACK = 8;
 
-/*  The rest of the parameters; ignis.h has the same struct as ignis__forward_plan. */
+/*  The rest of the parameters; the host has the same struct as ignis__forward_plan. */
 struct forward_plan {
     unsigned *counter; /* of items that were handed out; 0, and left 0 */
-    float *parts;      /* with splits: [splits][batches * heads * sq][D] sums, then as many pairs of a bound and a sum of weights */
-    int section;       /* heads whose items are done together */
+    float *parts; /* with splits: [splits][batches * heads * sq][D] sums, then for each a bound and a sum of weights */
+    int section;  /* heads whose items are processed together */
     int splits, tiles; /* of the keys of an item, and tiles of keys of a split */
 };
 
 /* >>items ------------------------------------------------------------------------------------------------------- */
 
 struct alignas(16) work_item {
-    int query, h, b;      /* the first query; b is -1 behind the last item */
+    int query, h, b;      /* the first query; b is -1 after the last item */
     int split, from, end; /* tiles of keys */
     int keys;             /* of the sequence */
 };
 
-/*  The first keys, of which a query sees those from p.first_key on. */
+/*  The first key that a query sees, counted from p.first_key. */
 __device__ inline int visible(const Attention &p, int query, int keys)
 {
     if constexpr (RANGE)
@@ -99,7 +106,8 @@ __device__ inline int visible(const Attention &p, int query, int keys)
     return CAUSAL ? max(0, min(p.sk, query + p.sk - p.sq + 1)) : p.sk;
 }
 
-/*  Tiles of keys that the first of count queries from one on, at least, do not all leave unseen: from the first to before visible_tiles. */
+/*  Tiles of keys that the first of count queries from one on, at least, do not all leave unseen: from the
+    first to before visible_tiles. */
 __device__ inline int visible_tiles(const Attention &p, int query, int count, int keys)
 {
     return query < p.sq && query + count > 0 ? (visible(p, min(query + count, p.sq) - 1, keys) + KEYS - 1) / KEYS : 0;
@@ -112,16 +120,22 @@ __device__ inline int item_count(const Attention &p, const forward_plan &plan)
     return (p.sq + QUERIES - 1) / QUERIES * p.heads * p.batches * plan.splits;
 }
 
-/*  The first query of the m-th items, the longest if they differ. Causal ones end with the group of the last query; so where groups are no
-    multiple of an item's, it is the shortest that has some ahead of query 0, whole ones: a tile that is stored may end outside of its
-    tensor, but not begin ahead of it, or the hardware calls that an illegal instruction. */
-__device__ inline int item_query(const Attention &p, int m) { return CAUSAL ? (p.sq + 63) / 64 * 64 - (m + 1) * QUERIES : m * QUERIES; }
+/*  The first query of the m-th items, the longest ones if they differ. Causal items end with the group of the
+    last query. So if the groups do not fill the last item, the shortest one has some before query 0, full
+    ones: a tile may be stored beyond the end of its tensor, but not before its start, or the hardware reports
+    an illegal instruction. */
+__device__ inline int item_query(const Attention &p, int m)
+{
+    return CAUSAL ? (p.sq + 63) / 64 * 64 - (m + 1) * QUERIES : m * QUERIES;
+}
 
 __device__ inline work_item find_item(const Attention &p, const forward_plan &plan, int index)
 {
     const int rows = (p.sq + QUERIES - 1) / QUERIES, pairs = p.heads * p.batches;
-    const int section = index / plan.splits / (plan.section * rows), place = index / plan.splits % (plan.section * rows);
-    const int width = min(plan.section, pairs - section * plan.section), m = place / width, pair = section * plan.section + place % width;
+    const int section = index / plan.splits / (plan.section * rows),
+              place = index / plan.splits % (plan.section * rows);
+    const int width = min(plan.section, pairs - section * plan.section), m = place / width,
+              pair = section * plan.section + place % width;
     work_item item;
     item.query = item_query(p, m);
     item.h = pair % p.heads;
@@ -148,11 +162,12 @@ enum {
     EMPTY_V = FULL_V + STAGES,
     BARRIERS = EMPTY_V + STAGES
 };
-constexpr uint32_t ITEMS_AT = (BARRIERS_AT + 8 * BARRIERS + 15) / 16 * 16, ITEMS_END = ITEMS_AT + ITEMS * sizeof(work_item);
+constexpr uint32_t ITEMS_AT = (BARRIERS_AT + 8 * BARRIERS + 15) / 16 * 16,
+                   ITEMS_END = ITEMS_AT + ITEMS * sizeof(work_item);
 constexpr uint32_t TEAM_BYTES = (ITEMS_END + 1023) / 1024 * 1024, SHARED_BYTES = (TEAMS - 1) * TEAM_BYTES + ITEMS_END;
 static_assert(SHARED_BYTES <= 232448, "a block has so much shared memory");
 
-/*  A stage of a ring of so many, and the parity of the phase that is waited for. */
+/*  A stage of a ring of `stages`, and the parity of the phase that is waited for. */
 template <int stages = STAGES> struct ring {
     uint32_t stage, parity;
 
@@ -165,9 +180,10 @@ template <int stages = STAGES> struct ring {
     }
 };
 
-/*  A tile of so many rows, slab behind slab; and back. */
+/*  Loads a tile of `rows` rows, slab after slab; and stores one. */
 template <int rows>
-__device__ inline void load_tile(uint32_t to, const ignis_tensor_map *map, uint32_t barrier, int first, const work_item &item, int h)
+__device__ inline void load_tile(uint32_t to, const ignis_tensor_map *map, uint32_t barrier, int first,
+                                 const work_item &item, int h)
 {
     if constexpr (D % 64 == 0)
         ignis_ptx_tensor_load<5>(to, map, barrier, 0, first, 0, h, item.b);
@@ -177,7 +193,8 @@ __device__ inline void load_tile(uint32_t to, const ignis_tensor_map *map, uint3
             ignis_ptx_tensor_load<4>(to + slab * rows * 128, map, barrier, slab * 64, first, h, item.b);
 }
 
-template <int rows> __device__ inline void store_tile(const ignis_tensor_map *map, uint32_t from, int first, const work_item &item)
+template <int rows>
+__device__ inline void store_tile(const ignis_tensor_map *map, uint32_t from, int first, const work_item &item)
 {
     if constexpr (D % 64 == 0)
         ignis_ptx_tensor_store<5>(map, from, 0, first, 0, item.h, item.b);
@@ -188,8 +205,8 @@ template <int rows> __device__ inline void store_tile(const ignis_tensor_map *ma
     ignis_ptx_bulk_commit();
 }
 
-/*  Zeros for values of the n-th tile that no query sees, behind the sequence's length or ahead of all windows: 0 times what stands there may be NaN.
-    By a group, which has waited for the tile; the others do the same. */
+/*  Clears values of the n-th tile that no query sees, after the sequence's length or before all windows: 0
+    times an old value may be NaN. Called by a group that has waited for the tile; the others do the same. */
 __device__ inline void clear_unseen(const Attention &p, char *tile, int n, int keys)
 {
     const int from = p.first_key(0) - n * KEYS, end = keys - n * KEYS;
@@ -233,19 +250,19 @@ __device__ inline void begin_out(float (&out)[COLUMNS / 8][4], const uint32_t (&
 
 /* >>softmax ----------------------------------------------------------------------------------------------------- */
 
-/*  Of the two rows of a lane, r and r + 8: a bound that scores, in units of log 2, exceed by SLACK at most, and its part of the sum of
-    2^(score - bound). A true maximum would have to be found across lanes for each tile, and out scaled whenever it grows; like this both
-    happen seldom, and 2^8 more costs no precision. */
+/*  Of the two rows of a lane, r and r + 8: a bound that scores, in units of log 2, exceed by SLACK at most,
+    and its part of the sum of 2^(score - bound). A true maximum would have to be found across lanes for each
+    tile, and out scaled whenever it grows; like this both happen seldom, and 2^8 more costs no precision. */
 struct softmax {
     float top[2], sum[2], factor[2]; /* of out, if raised */
     bool raised;
 };
 
-/*  Scores into weights. Of the tile's keys, the lane's rows see those from start[...] to limit[...], if masked. scale is that of the scores,
-    or with a cap that of its exponent, as in attention_scores. */
+/*  Turns scores into weights. Of the tile's keys, the lane's rows see those from start[...] to limit[...], if
+    masked. scale is that of the scores, or with a cap that of its exponent, as in attention_scores. */
 template <bool masked>
-__device__ inline void softmax_step(float (&s)[KEYS / 8][4], softmax &state, float scale, float cap, const int (&start)[2],
-                                    const int (&limit)[2])
+__device__ inline void softmax_step(float (&s)[KEYS / 8][4], softmax &state, float scale, float cap,
+                                    const int (&start)[2], const int (&limit)[2])
 {
     const int column = threadIdx.x % 4 * 2;
     float most[2], bias[2];
@@ -271,7 +288,8 @@ __device__ inline void softmax_step(float (&s)[KEYS / 8][4], softmax &state, flo
             float top = most[r];
             top = fmaxf(top, __shfl_xor_sync(0xffffffff, top, 1));
             top = fmaxf(top, __shfl_xor_sync(0xffffffff, top, 2));
-            top = top > state.top[r] + SLACK ? top : state.top[r]; /* so that a row has the same bits whatever rows are beside it */
+            top = top > state.top[r] + SLACK ? top
+                                             : state.top[r]; /* a row has the same bits whatever rows are beside it */
             state.factor[r] = top > state.top[r] ? ignis_ptx_ex2_ftz(state.top[r] - top) : 1.0f;
             state.top[r] = top;
             state.sum[r] *= state.factor[r];
@@ -284,7 +302,8 @@ __device__ inline void softmax_step(float (&s)[KEYS / 8][4], softmax &state, flo
 #pragma unroll
         for (int j = 0; j < KEYS / 8; j++) {
             s[j][2 * r] = ignis_ptx_ex2_ftz(SOFTCAP ? s[j][2 * r] - bias[r] : fmaf(s[j][2 * r], scale, -bias[r]));
-            s[j][2 * r + 1] = ignis_ptx_ex2_ftz(SOFTCAP ? s[j][2 * r + 1] - bias[r] : fmaf(s[j][2 * r + 1], scale, -bias[r]));
+            s[j][2 * r + 1] =
+                ignis_ptx_ex2_ftz(SOFTCAP ? s[j][2 * r + 1] - bias[r] : fmaf(s[j][2 * r + 1], scale, -bias[r]));
             first += s[j][2 * r];
             second += s[j][2 * r + 1];
         }
@@ -316,8 +335,9 @@ __device__ inline void rescale(float (&out)[COLUMNS / 8][4], const softmax &stat
 /* >>forward ----------------------------------------------------------------------------------------------------- */
 
 /*  The thread that copies for a team; memory and base are the team's. */
-__device__ inline void produce(const Attention &p, const forward_plan &plan, const ignis_tensor_map *q, const ignis_tensor_map *k,
-                               const ignis_tensor_map *v, char *memory, uint32_t base, int team)
+__device__ inline void produce(const Attention &p, const forward_plan &plan, const ignis_tensor_map *q,
+                               const ignis_tensor_map *k, const ignis_tensor_map *v, char *memory, uint32_t base,
+                               int team)
 {
     const auto barrier = [&](int i) { return base + BARRIERS_AT + 8 * i; };
     const int count = item_count(p, plan);
@@ -333,7 +353,8 @@ __device__ inline void produce(const Attention &p, const forward_plan &plan, con
         const auto load = [&](ring<> &stages, uint32_t at, int full, int empty, const ignis_tensor_map *map, int n) {
             ignis_mbarrier_wait(barrier(empty + stages.stage), stages.parity);
             ignis_ptx_mbarrier_arrive_expect(barrier(full + stages.stage), TILE_BYTES);
-            load_tile<KEYS>(base + at + stages.stage * TILE_BYTES, map, barrier(full + stages.stage), n * KEYS, item, kv_h);
+            load_tile<KEYS>(base + at + stages.stage * TILE_BYTES, map, barrier(full + stages.stage), n * KEYS, item,
+                            kv_h);
             stages.advance();
         };
         if (OUT_IN_Q && item.end > item.from) /* q comes late */
@@ -344,31 +365,32 @@ __device__ inline void produce(const Attention &p, const forward_plan &plan, con
             ignis_ptx_mbarrier_arrive(barrier(FULL_Q + items.stage));
             return;
         }
-        const int absent = CAUSAL ? max(0, -item.query) / 64 : 0; /* groups ahead of query 0 */
+        const int absent = CAUSAL ? max(0, -item.query) / 64 : 0; /* groups before query 0 */
         ignis_ptx_mbarrier_arrive_expect(barrier(FULL_Q + items.stage), (GROUPS - absent) * Q_BYTES);
         for (int group = 0; group < GROUPS; group++)
             if (group >= absent)
-                load_tile<64>(base + Q_AT + (items.stage * GROUPS + group) * Q_BYTES, q, barrier(FULL_Q + items.stage), item.query + 64 * group,
-                          item, item.h);
+                load_tile<64>(base + Q_AT + (items.stage * GROUPS + group) * Q_BYTES, q, barrier(FULL_Q + items.stage),
+                              item.query + 64 * group, item, item.h);
         if (!OUT_IN_Q && item.end > item.from)
             load(k_ring, K_AT, FULL_K, EMPTY_K, k, item.end - 1);
         for (int n = item.end - 1; n > item.from; n--) {
             load(k_ring, K_AT, FULL_K, EMPTY_K, k, n - 1);
             load(v_ring, V_AT, FULL_V, EMPTY_V, v, n);
         }
-        /* The next item is taken late, so that nobody has two long ones, but ahead of a wait, which hides how long it takes. */
+        /* The next item is taken late, so that no block has two long ones, but before a wait, which hides its
+           latency. */
         const unsigned taken = atomicAdd(plan.counter, 1);
         if (item.end > item.from)
             load(v_ring, V_AT, FULL_V, EMPTY_V, v, item.from);
-        if (taken == (unsigned)count - 1) /* an item is taken behind each one: this was the last time */
+        if (taken == (unsigned)count - 1) /* an item is taken after each one: this was the last time */
             *plan.counter = 0;
         index = TEAMS * gridDim.x + taken;
     }
 }
 
-/*  What a group has found out about its 64 queries: their rows of out through its place in shared memory, and lse. */
-__device__ inline void store_out(const Attention &p, const ignis_tensor_map *map, const work_item &item, const float (&out)[COLUMNS / 8][4],
-                                 const softmax &state, int group, uint32_t place)
+/*  Stores the results of a group for its 64 queries: rows of out through its slab of shared memory, and lse. */
+__device__ inline void store_out(const Attention &p, const ignis_tensor_map *map, const work_item &item,
+                                 const float (&out)[COLUMNS / 8][4], const softmax &state, int group, uint32_t place)
 {
     const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32, first = item.query + 64 * group;
     float factor[2];
@@ -394,13 +416,13 @@ __device__ inline void store_out(const Attention &p, const ignis_tensor_map *map
     }
     ignis_ptx_fence_proxy_async();
     ignis_ptx_bar_sync(8 + threadIdx.x / 128, 128);
-    if (threadIdx.x % 128 == 0 && first >= 0) /* else no row of it is there */
+    if (threadIdx.x % 128 == 0 && first >= 0) /* else no row of it exists */
         store_tile<64>(map, place, first, item);
 }
 
-/*  The same of a part of the keys, as it is. */
-__device__ inline void store_part(const Attention &p, const forward_plan &plan, const work_item &item, const float (&out)[COLUMNS / 8][4],
-                                  const softmax &state, int group)
+/*  As store_out, for a part of the keys, unnormalized. */
+__device__ inline void store_part(const Attention &p, const forward_plan &plan, const work_item &item,
+                                  const float (&out)[COLUMNS / 8][4], const softmax &state, int group)
 {
     const int lane = threadIdx.x % 32, query = item.query + 64 * group + threadIdx.x / 32 % 4 * 16 + lane / 4;
     const long long rows = (long long)p.batches * p.heads * p.sq;
@@ -419,15 +441,16 @@ __device__ inline void store_part(const Attention &p, const forward_plan &plan, 
 }
 
 /*  A group of four warps of a team; memory and base are the team's. */
-__device__ inline void consume(const Attention &p, const forward_plan &plan, const ignis_tensor_map *map, char *memory, uint32_t base,
-                               int group)
+__device__ inline void consume(const Attention &p, const forward_plan &plan, const ignis_tensor_map *map, char *memory,
+                               uint32_t base, int group)
 {
     const auto barrier = [&](int i) { return base + BARRIERS_AT + 8 * i; };
     const int lane = threadIdx.x % 32, row = 64 * group + threadIdx.x / 32 % 4 * 16 + lane / 4;
     const float scale = SOFTCAP ? (float)(p.scale / p.softcap) * (2 * LOG2_E) : (float)p.scale * LOG2_E;
     const float cap = SOFTCAP ? (float)p.softcap * LOG2_E : 0;
     const uint64_t q_tiles = ignis_wgmma_descriptor(base + Q_AT + group * Q_BYTES, 0, 1024);
-    const uint64_t k_tile = ignis_wgmma_descriptor(base + K_AT, 0, 1024), v_tile = ignis_wgmma_descriptor(base + V_AT, KEYS * 128, 1024);
+    const uint64_t k_tile = ignis_wgmma_descriptor(base + K_AT, 0, 1024),
+                   v_tile = ignis_wgmma_descriptor(base + V_AT, KEYS * 128, 1024);
     const uint32_t place = base + OUT_AT + group * Q_BYTES;
     const auto arrive = [&](int i) { ignis_warp_arrive(barrier(i)); };
     ring<> k_ring = {0, 0}, v_ring = {0, 0};
@@ -459,10 +482,13 @@ __device__ inline void consume(const Attention &p, const forward_plan &plan, con
             break;
         const uint64_t q_tile = ignis_wgmma_ahead(q_tiles, items.stage * GROUPS * Q_BYTES);
         const int first = item.query + 64 * group;
-        const int begin = RANGE ? max(item.from, first_tile(p, first)) : item.from; /* of what this group sees */
-        const int seen = min(item.end, visible_tiles(p, first, 64, item.keys)), end = RANGE && seen <= begin ? item.from : seen;
+        const int begin =
+            RANGE ? max(item.from, first_tile(p, first)) : item.from; /* of the keys that this group sees */
+        const int seen = min(item.end, visible_tiles(p, first, 64, item.keys)),
+                  end = RANGE && seen <= begin ? item.from : seen;
         const int whole = max(begin, visible(p, first, item.keys) / KEYS); /* below, all its queries see all keys */
-        const int whole_from = RANGE ? max(begin, (p.first_key(first + 63) + KEYS - 1) / KEYS) : begin; /* as far as this */
+        const int whole_from =
+            RANGE ? max(begin, (p.first_key(first + 63) + KEYS - 1) / KEYS) : begin; /* as far as this */
         const auto limits = [&](int n, int(&start)[2], int(&limit)[2]) {
             start[0] = p.first_key(item.query + row) - n * KEYS;
             start[1] = p.first_key(item.query + row + 8) - n * KEYS;
@@ -482,7 +508,7 @@ __device__ inline void consume(const Attention &p, const forward_plan &plan, con
 #pragma unroll 1
         for (; n >= max(end, item.from); n--) { /* nothing that it sees. It waits, lest it arrive in a phase before */
             wait_k();
-            if (n < item.end - 1 || end > item.from) { /* as often as those who see it all */
+            if (n < item.end - 1 || end > item.from) { /* as often as groups that see all of it */
                 take_turn();
                 give_turn();
             }
@@ -571,7 +597,7 @@ __device__ inline void consume(const Attention &p, const forward_plan &plan, con
             store_out(p, map, item, out, state, group, place);
         else if (item.end > item.from)
             store_part(p, plan, item, out, state, group);
-        if (OUT_IN_Q) { /* q comes back when out has left its place */
+        if (OUT_IN_Q) { /* q comes back when out has left its slab */
             if (threadIdx.x % 128 == 0)
                 ignis_ptx_bulk_wait_read<0>();
             ignis_ptx_bar_sync(8 + threadIdx.x / 128, 128);
@@ -582,16 +608,18 @@ __device__ inline void consume(const Attention &p, const forward_plan &plan, con
         ignis_ptx_bulk_wait<0>();
 }
 
-/*  A grid of the items, at most as many as there are multiprocessors; blocks of THREADS, SHARED_BYTES of shared memory. The
+/*  grid = at most as many blocks as there are SMs; blocks of THREADS, SHARED_BYTES of shared memory. The TMA
     maps of q and out have tiles of 64 rows, those of k and v of KEYS. */
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
     ignis_sdpa(const __grid_constant__ ignis_tensor_map q, const __grid_constant__ ignis_tensor_map k,
-               const __grid_constant__ ignis_tensor_map v, const __grid_constant__ ignis_tensor_map out, const Attention p,
-               const forward_plan plan)
+               const __grid_constant__ ignis_tensor_map v, const __grid_constant__ ignis_tensor_map out,
+               const Attention p, const forward_plan plan)
 {
     extern __shared__ __align__(1024) char memory[];
-    const int group = __shfl_sync(0xffffffff, threadIdx.x / 128, 0), warp = __shfl_sync(0xffffffff, threadIdx.x / 32 % 4, 0);
-    const int team = group < ALL_GROUPS ? group / GROUPS : warp; /* a warp of the last group, the producer, copies for each */
+    const int group = __shfl_sync(0xffffffff, threadIdx.x / 128, 0),
+              warp = __shfl_sync(0xffffffff, threadIdx.x / 32 % 4, 0);
+    const int team =
+        group < ALL_GROUPS ? group / GROUPS : warp; /* a warp of the last group, the producer, copies for each */
     const bool produces = group == ALL_GROUPS && team < TEAMS && threadIdx.x % 32 == 0;
     const uint32_t base = (uint32_t)__cvta_generic_to_shared(memory) + team * TEAM_BYTES;
     if (produces) {
@@ -616,7 +644,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 1)
     }
 }
 
-/*  Adds the parts up. A warp has a query of a head; blocks of 256, as many as there are queries for. */
+/*  Adds the splits. A warp has a query of a head; blocks of 256, enough for all queries. */
 extern "C" __global__ void __launch_bounds__(256) ignis_sdpa_combine(const Attention p, const forward_plan plan)
 {
     ignis_grid_dependency();
@@ -627,12 +655,14 @@ extern "C" __global__ void __launch_bounds__(256) ignis_sdpa_combine(const Atten
     const int query = (int)(row % p.sq), h = (int)(row / p.sq % p.heads), b = (int)(row / p.sq / p.heads);
     const int first = item_query(p, (CAUSAL ? (p.sq + 63) / 64 * 64 - 1 - query : query) / QUERIES),
               tiles = visible_tiles(p, first, QUERIES, p.keys(b)) - first_tile(p, first);
-    const int splits = (tiles + plan.tiles - 1) / plan.tiles; /* that there are */
+    const int splits = (tiles + plan.tiles - 1) / plan.tiles;                          /* that there are */
     const float2 *stats = (const float2 *)(plan.parts + plan.splits * rows * D) + row; /* a bound, a sum */
     float top = -ignis_infinity<float>(), sum = 0;
     for (int i = 0; i < splits; i++)
         top = fmaxf(top, stats[i * rows].x);
-    const auto weight = [&](int i) { return stats[i * rows].y > 0 ? ignis_ptx_ex2_ftz(stats[i * rows].x - top) : 0.0f; };
+    const auto weight = [&](int i) {
+        return stats[i * rows].y > 0 ? ignis_ptx_ex2_ftz(stats[i * rows].x - top) : 0.0f;
+    };
     for (int i = 0; i < splits; i++)
         sum += stats[i * rows].y * weight(i);
     if (p.lse && lane == 0)

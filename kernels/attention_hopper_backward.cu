@@ -1,28 +1,35 @@
 // SPDX-License-Identifier: MIT
-/*  attention_hopper_backward.cu - gradients of scaled dot-product attention on Hopper: wgmma, bulk copies, the same bits each time
+/*  attention_hopper_backward.cu - gradients of scaled dot-product attention on Hopper: wgmma, bulk copies,
+    the same bits each time
 
-    For sm_90a; one program per type, size of heads and mask: compiled with -DIGNIS_T=<IGNIS_F16 or IGNIS_BF16> -DIGNIS_HEAD_DIM=<a
-    multiple of 8 from 64 to 256> -DIGNIS_CAUSAL=<0 or 1>, and the variants of attention.cuh but for the bias.
+    For sm_90a; one program per type, size of heads and mask: compiled with -DIGNIS_T=<IGNIS_F16 or
+    IGNIS_BF16> -DIGNIS_HEAD_DIM=<a multiple of 8 from 64 to 256> -DIGNIS_CAUSAL=<0 or 1>, and the variants of
+    attention.cuh except for the bias.
 
-    After FlashAttention-3 (Shah et al. 2024). Three kernels, one after the other, the last of which is one of two:
+    After FlashAttention-3 (Shah et al. 2024). Three kernels, one after the other, the last of which is one of
+    two:
         ignis_sdpa_backward_rows    delta and lse of each query, as the next kernel wants them; all its words begin at 0
-        ignis_sdpa_backward         a block has keys and walks over tiles of queries; grad_q is added up in float, tile by tile
+        ignis_sdpa_backward         a block has keys and loops over tiles of queries; grad_q is summed in float, tile by tile
         ignis_sdpa_backward_finish  rounds grad_q
-        ignis_sdpa_backward_turned  the same where rope has turned q and k: also turns grad_q and grad_k back
-    The second and ignis_sdpa_backward_finish also add up the columns of what they give, if somebody wants these sums: the gradient of a
-    projection's bias.
+        ignis_sdpa_backward_rotated  as finish if rope has rotated q and k: also rotates grad_q and grad_k
+        back
+    The second and ignis_sdpa_backward_finish also sum the columns of what they give, if they are needed: the
+    gradient of a projection's bias.
 
     With P = 2^(x - lse), of scores x that include the scale, and dP = grad_out v^T:
         dS = P (dP - delta)     grad_v = P^T grad_out     grad_k = scale dS^T q     grad_q = scale dS k
-    Scores are computed transposed, rows are keys: so P and dS are in the registers where the products for grad_v and grad_k take them.
+    Scores are computed transposed, rows are keys: so P and dS are in the registers where the products for
+    grad_v and grad_k take them.
 
-    Many blocks add to one tile of grad_q. They do it in turns, in a fixed order, so that equal inputs give equal bits. A block takes its
-    place in that order from a counter when it starts: it only ever waits for blocks that took theirs before, which are running.
+    Many blocks add to one tile of grad_q. They do it in turns, in a fixed order, so that equal inputs give
+    equal bits. A block takes its place in that order from a counter when it starts: it only ever waits for
+    blocks that took theirs before, which are running.
 
-    With few queries all blocks of a head would wait for their turns at one tile, and each would do little more than begin and end.
-    With -DIGNIS_FEW=1 up to 128 queries of a head stay in a block that walks over tiles of keys: see few_walk. With -DIGNIS_DIRECT=1 the threads that
-    have grad_q add it themselves, which ends a turn sooner than copies do: for up to 256 queries; with many, copies beside the products are faster.
-*/
+    With few queries all blocks of a head would wait for their turns at one tile, and each would do little
+    more than begin and end. With -DIGNIS_FEW=1 up to 128 queries of a head stay in a block that loops over
+    tiles of keys: see few_walk. With -DIGNIS_DIRECT=1 the threads that have grad_q add it themselves, which
+    ends a turn sooner than copies do: for up to 256 queries; with many, copies beside the products are
+    faster. */
 #include "ignis.cuh"
 #include "attention.cuh"
 #include "hopper.cuh"
@@ -45,40 +52,46 @@ static_assert(!BIASED, "a bias is for attention_mma.cu");
 static_assert(HEAD_DIM % 8 == 0 && HEAD_DIM >= 64 && HEAD_DIM <= 256, "sizes of heads are multiples of 8");
 static_assert(!FEW || !SOFTCAP || HEAD_DIM == 64 || HEAD_DIM > 128, "registers do not hold a cap, too");
 
-/*  Two groups of 4 warps compute. Up to 128 columns each has half of the keys; beyond, registers hold no more than half of the columns. */
+/*  Two groups of 4 warps compute. Up to 128 columns each has half of the keys; beyond, registers hold no more
+    than half of the columns. */
 constexpr bool WIDE = D > 128;
 constexpr int KEYS = WIDE ? 64 : 128, QUERIES = FEW || D == 64 ? 128 : 64;
 constexpr int CHUNKS = D / 8;
-/*  Of both groups; else each has its own, with its share of the columns as constants. */
+/*  One code for both groups; else each has its own, with its columns as constants. */
 constexpr bool SAME_CODE = FEW ? !WIDE || D == 256 : D == 64 || D == 128;
-/*  Blocks of a cluster, which have keys next to each other and walk over the same tiles. For wide heads it would take longer than all else to add to
-    grad_q what each block has: so two exchange their dS, and each has half of the columns, for the keys of both. */
+/*  Blocks of a cluster, which have neighbouring keys and loop over the same tiles. For wide heads, adding
+    each block's grad_q would take longer than all else. So two blocks exchange their dS, and each has half of
+    the columns, for the keys of both. */
 constexpr int CLUSTER = WIDE && !FEW ? 2 : 1, SPAN = CLUSTER * KEYS;
 constexpr bool DIRECT = WIDE || IGNIS_DIRECT;
-constexpr int TURNS = DIRECT ? 2 * CLUSTER : 1; /* words for a tile of grad_q: for what each group of each block adds to, or one */
+constexpr int TURNS =
+    DIRECT ? 2 * CLUSTER : 1; /* words for a tile of grad_q: one for each group of each block, or one in all */
 static_assert(!IGNIS_DIRECT || D == 128, "for others it is not faster, or not measured");
 
-/*  What the kernels hand on; ignis.h has the same struct as ignis__attention_scratch. Rows of a head are filled up to whole tiles. */
+/*  Scratch that the kernels pass on; the host has the same struct as ignis__attention_scratch. Rows of a head
+    are filled up to full tiles. */
 struct backward_scratch {
-    float *lse, *delta; /* [batch, heads, rows]: lse in units of log 2, infinity behind the last query */
-    float *grad_q;      /* [batch, heads, tiles][QUERIES * D]: chunks of 8 columns, as the 128 threads of a group hold them;
+    float *lse, *delta; /* [batch, heads, rows]: lse in units of log 2, infinity after the last query */
+    float *grad_q; /* [batch, heads, tiles][QUERIES * D]: chunks of 8 columns, as the 128 threads of a group hold them;
                            FEW: [parts of the keys][batch, heads, sq][D] */
-    uint32_t *turns;    /* [batch, heads, tiles][TURNS]: how many blocks have added to the tile */
-    uint32_t *next;     /* the place in the order that the next block takes */
-    float *sums;        /* of columns, of SUMMED rows each: [batch, parts of the rows][heads, those of keys, of values][HEAD_DIM]; or null */
+    uint32_t *turns; /* [batch, heads, tiles][TURNS]: number of blocks that have added to the tile */
+    uint32_t *next;  /* the place in the order for the next block */
+    float *
+        sums; /* of columns, of SUMMED rows each: [batch, parts of the rows][heads of keys, of values][HEAD_DIM]; or null */
     int rows;
-    int section; /* heads of keys that are walked at a time, so that what they read again stays in the L2 cache;
-                    FEW: tiles of keys of a part, which a block walks over */
+    int section; /* key heads per section, so that what they read again stays in the L2 cache; FEW: tiles of keys of a part, which a block loops over */
 };
 
 /* >>sums -------------------------------------------------------------------------------------------------------- */
 
-#if !IGNIS_FEW /* then there are more keys than queries, so they are not of one projection */
+#if !IGNIS_FEW /* then there are more keys than queries, so no projection made both */
 
-constexpr int SUMMED = 64, PAIRS = HEAD_DIM / 2; /* rows of a sum; of columns, each of which a thread adds up */
+constexpr int SUMMED = 64, PAIRS = HEAD_DIM / 2; /* rows of a sum; columns that a thread sums */
 
 /*  The sums of two columns of SUMMED rows in shared memory. from(row): where a row has both. */
-template <typename From> __device__ inline void sum_pair(const Attention &p, const backward_scratch &s, int b, int part, int head, int pair, From from)
+template <typename From>
+__device__ inline void sum_pair(const Attention &p, const backward_scratch &s, int b, int part, int head, int pair,
+                                From from)
 {
     float2 sum = make_float2(0, 0);
 #pragma unroll 16
@@ -87,7 +100,8 @@ template <typename From> __device__ inline void sum_pair(const Attention &p, con
         sum.x += float(two[0]);
         sum.y += float(two[1]);
     }
-    const long long parts = (p.sk + SUMMED - 1) / SUMMED, place = (b * parts + part) * (p.heads + 2 * p.kv_heads) + head;
+    const long long parts = (p.sk + SUMMED - 1) / SUMMED,
+                    place = (b * parts + part) * (p.heads + 2 * p.kv_heads) + head;
     if (part < parts)
         *(float2 *)(s.sums + place * HEAD_DIM + 2 * pair) = sum;
 }
@@ -98,15 +112,16 @@ template <typename From> __device__ inline void sum_pair(const Attention &p, con
 
 constexpr int AT_ONCE = 4; /* rows, for enough loads on their way; the host knows it, too */
 
-/*  Some lanes do AT_ONCE rows of a head, one behind the other; heads are innermost, as in memory.
-    grid = ceil(batches * heads * rows / AT_ONCE / (256 / lanes)), blocks of 256. */
+/*  Some lanes process AT_ONCE rows of a head, one after the other; heads are innermost, as in memory. grid =
+    ceil(batches * heads * rows / AT_ONCE / (256 / lanes)), blocks of 256. */
 extern "C" __global__ void __launch_bounds__(256) ignis_sdpa_backward_rows(Attention p, backward_scratch s)
 {
     ignis_grid_dependency();
     constexpr int lanes = D <= 64 ? 8 : D <= 128 ? 16 : 32;
     const unsigned item = blockIdx.x * (256 / lanes) + threadIdx.x / lanes, fours = s.rows / AT_ONCE;
-    const int lane = threadIdx.x % lanes, h = item % p.heads, query = item / p.heads % fours * AT_ONCE, b = item / p.heads / fours;
-    const bool exists = b < p.batches && query + lane < p.sq && lane < AT_ONCE; /* the row of which this lane writes what it is about */
+    const int lane = threadIdx.x % lanes, h = item % p.heads, query = item / p.heads % fours * AT_ONCE,
+              b = item / p.heads / fours;
+    const bool exists = b < p.batches && query + lane < p.sq && lane < AT_ONCE; /* the row that this lane writes */
     const float lse = exists ? p.lse[p.stat(b, h) + query + lane] * LOG2_E : ignis_infinity<float>();
     uint4 xs[AT_ONCE], ys[AT_ONCE];
 #pragma unroll
@@ -144,20 +159,21 @@ extern "C" __global__ void __launch_bounds__(256) ignis_sdpa_backward_rows(Atten
 
 /* >>walk -------------------------------------------------------------------------------------------------------- */
 
-/*  What a block does: its keys, and the order in which it comes to the tiles of queries that see them.
+/*  The work of a block: its keys, and the order in which it comes to the tiles of queries that see them.
 
-    Nobody should wait for his turn. With a causal mask the blocks of the last keys, which have the shortest way, come first and walk
-    upwards, so each comes to a tile well after the block before it. That would end with the longest ways; so the last section goes the
-    other way round. Without a mask all walk upwards, and wait once, at the start; with a window the last keys come first there, too.
+    No block should wait for its turn. With a causal mask the blocks of the last keys, which have the shortest
+    way, come first and walk upwards, so each comes to a tile well after the block before it. That would end
+    with the longest ways; so the last section goes the other way round. Without a mask all walk upwards, and
+    wait once, at the start; with a window the last keys come first there too.
 
-    Whether a tile and a block belong together is asked from both sides, so the answers are computed alike: of whole tiles and blocks, whether
-    or not the last of their rows exist. */
+    Whether a tile and a block belong together is asked from both sides, so the answers are computed alike: of
+    whole tiles and blocks, whether or not the last of their rows exist. */
 struct block_walk {
     int block, blocks; /* of SPAN keys; all that the sequence has */
     int kv_h, b, group, tiles, offset;
     int first;  /* tile that sees keys of the block */
-    int end;    /* behind the last one */
-    int masked; /* tiles of which not every query sees every key: the first ones */
+    int end;    /* after the last one */
+    int masked; /* tiles of which some query does not see some key: the first ones */
     int keys;   /* RANGE: of the sequence */
     bool down;
 
@@ -169,7 +185,8 @@ struct block_walk {
         tiles = (p.sq + QUERIES - 1) / QUERIES;
         offset = p.sk - p.sq;
 
-        const int s = place / (section * blocks), in = place % (section * blocks), width = min(section, pairs - s * section);
+        const int s = place / (section * blocks), in = place % (section * blocks),
+                  width = min(section, pairs - s * section);
         const int pair = s * section + in % width;
         kv_h = pair % p.kv_heads;
         b = pair / p.kv_heads;
@@ -181,7 +198,9 @@ struct block_walk {
             keys = p.keys(b);
             blocks = (keys + SPAN - 1) / SPAN;
             first = max(0, key - offset - reach(p) + 1) / QUERIES;
-            end = key < keys ? min(tiles, max(first, (max(0, key + SPAN - 1 - offset + p.window) + QUERIES - 1) / QUERIES)) : first;
+            end = key < keys
+                      ? min(tiles, max(first, (max(0, key + SPAN - 1 - offset + p.window) + QUERIES - 1) / QUERIES))
+                      : first;
             masked = 0; /* see is_masked */
             return;
         }
@@ -208,14 +227,17 @@ struct block_walk {
     }
     __device__ long long head(const Attention &p, int g) const { return (long long)b * p.heads + kv_h * group + g; }
 
-    /*  The blocks that add to a tile are those from the first on, before the end. */
-    __device__ static int first_block(const Attention &p, int tile) { return max(0, tile * QUERIES + p.sk - p.sq - p.window + 1) / SPAN; }
+    /*  The blocks that add to a tile are those from the first one to before the end. */
+    __device__ static int first_block(const Attention &p, int tile)
+    {
+        return max(0, tile * QUERIES + p.sk - p.sq - p.window + 1) / SPAN;
+    }
     __device__ static int end_block(const Attention &p, int tile, int keys)
     {
         return (min(keys, max(0, (tile + 1) * QUERIES + p.sk - p.sq + reach(p) - 1)) + SPAN - 1) / SPAN;
     }
 
-    /*  How many blocks add to a tile before this one. */
+    /*  Returns how many blocks add to a tile before this one. */
     __device__ unsigned turn(const Attention &p, int tile) const
     {
         if constexpr (RANGE)
@@ -227,16 +249,17 @@ struct block_walk {
 
 /* >>tiles ------------------------------------------------------------------------------------------------------- */
 
-/*  A tile in shared memory is slabs of 64 columns, one behind the other; a row of a slab has 128 bytes, in which the hardware exchanges
-    the places of chunks of 16 bytes. */
+/*  A tile in shared memory is slabs of 64 columns, one after the other. A row of a slab has 128 bytes, in
+    which the hardware swizzles chunks of 16 bytes. */
 constexpr int SLABS = (D + 63) / 64, ROW = 128, STEP = 16 * ROW; /* bytes from 16 rows to the next */
 constexpr uint32_t KV_BYTES = SLABS * KEYS * ROW, Q_BYTES = SLABS * QUERIES * ROW, S_BYTES = KEYS * QUERIES * 2;
 
 #if IGNIS_FEW
 
-/*  As many stages of keys and values as there is room for, beside the queries. */
+/*  As many stages of keys and values as fit beside the queries. */
 constexpr int STAGES = SLABS == 1 ? 4 : SLABS == 4 ? 1 : 2;
-constexpr uint32_t STAGE_BYTES = 2 * KV_BYTES, Q_AT = STAGES * STAGE_BYTES, OUT_AT = Q_AT + Q_BYTES, S_AT = OUT_AT + Q_BYTES;
+constexpr uint32_t STAGE_BYTES = 2 * KV_BYTES, Q_AT = STAGES * STAGE_BYTES, OUT_AT = Q_AT + Q_BYTES,
+                   S_AT = OUT_AT + Q_BYTES;
 constexpr uint32_t P_AT = S_AT + S_BYTES, LSE_AT = P_AT + (WIDE ? S_BYTES : 0), DELTA_AT = LSE_AT + QUERIES * 4;
 constexpr uint32_t BARS_AT = DELTA_AT + QUERIES * 4, SHARED_BYTES = BARS_AT + 8 * (1 + 2 * STAGES);
 
@@ -245,19 +268,28 @@ enum { BOTH_GROUPS = 1 };                          /* a named barrier */
 
 #else
 
-/*  Two stages for what the block walks over, but one of grad_out for the widest heads. Wide ones have P in shared memory, too, and of the cluster's
-    other block two slabs of keys, for each group the one with its columns of grad_q, and dS. The others have two buffers of grad_q. */
+/*  Two stages for the tiles that the block loops over, but one of grad_out for the widest heads. Wide heads
+    also have P in shared memory, two slabs of keys of the cluster's other block (for each group the one with
+    its columns of grad_q), and dS. The others have two buffers of grad_q. */
 constexpr int Q_STAGES = 2, OUT_STAGES = SLABS == 4 ? 1 : 2;
 constexpr uint32_t SLAB_BYTES = KEYS * ROW, ADD_BYTES = QUERIES * D * 4;
 constexpr uint32_t K_AT = 0, V_AT = K_AT + KV_BYTES, Q_AT = V_AT + KV_BYTES, OUT_AT = Q_AT + Q_STAGES * Q_BYTES;
 constexpr uint32_t S_AT = OUT_AT + OUT_STAGES * Q_BYTES, P_AT = S_AT + 2 * S_BYTES, ADD_AT = P_AT;
 constexpr uint32_t OTHER_K_AT = P_AT + 2 * S_BYTES, OTHER_S_AT = OTHER_K_AT + 2 * SLAB_BYTES;
-constexpr uint32_t LSE_AT = WIDE ? OTHER_S_AT + 2 * S_BYTES : ADD_AT + 2 * ADD_BYTES, DELTA_AT = LSE_AT + Q_STAGES * QUERIES * 4;
+constexpr uint32_t LSE_AT = WIDE ? OTHER_S_AT + 2 * S_BYTES : ADD_AT + 2 * ADD_BYTES,
+                   DELTA_AT = LSE_AT + Q_STAGES * QUERIES * 4;
 constexpr uint32_t BARS_AT = DELTA_AT + OUT_STAGES * QUERIES * 4;
 constexpr uint32_t PLACE_AT = BARS_AT + 88, READY_AT = PLACE_AT + 8, SHARED_BYTES = READY_AT + 8;
 
 /*  mbarriers; the last two: dS of the other block is there. */
-enum { FULL_KV, FULL_Q, EMPTY_Q = FULL_Q + 2, FULL_OUT = EMPTY_Q + 2, EMPTY_OUT = FULL_OUT + 2, RECEIVED = EMPTY_OUT + 2 };
+enum {
+    FULL_KV,
+    FULL_Q,
+    EMPTY_Q = FULL_Q + 2,
+    FULL_OUT = EMPTY_Q + 2,
+    EMPTY_OUT = FULL_OUT + 2,
+    RECEIVED = EMPTY_OUT + 2
+};
 enum { BOTH_GROUPS = 1, ADD_FULL = 4, ADD_EMPTY = 8 }; /* named barriers; the last two: for each group and buffer */
 
 #endif
@@ -270,12 +302,19 @@ __device__ inline uint32_t chunk_at(uint32_t tile, int rows, int row, int chunk)
 
 /*  Descriptors of a tile: of rows along which the product sums up, and of rows which are summed up. */
 __device__ inline uint64_t along_rows(uint32_t tile) { return ignis_wgmma_descriptor(tile, 0, 1024); }
-__device__ inline uint64_t across_rows(uint32_t tile, int rows) { return ignis_wgmma_descriptor(tile, rows * ROW, 1024); }
+__device__ inline uint64_t across_rows(uint32_t tile, int rows)
+{
+    return ignis_wgmma_descriptor(tile, rows * ROW, 1024);
+}
 
-/*  The same, moved along the rows. */
-__device__ inline uint64_t column(uint64_t desc, int rows, int d) { return ignis_wgmma_ahead(desc, d / 64 * rows * ROW + d % 64 * 2); }
+/*  As above, moved along the rows. */
+__device__ inline uint64_t column(uint64_t desc, int rows, int d)
+{
+    return ignis_wgmma_ahead(desc, d / 64 * rows * ROW + d % 64 * 2);
+}
 
-__device__ inline void load_tile(uint32_t to, const ignis_tensor_map *map, uint32_t bar, int rows, int row, int h, int b)
+__device__ inline void load_tile(uint32_t to, const ignis_tensor_map *map, uint32_t bar, int rows, int row, int h,
+                                 int b)
 {
     if constexpr (HEAD_DIM % 64 == 0) {
         ignis_ptx_tensor_load<5>(to, map, bar, 0, row, 0, h, b);
@@ -286,8 +325,9 @@ __device__ inline void load_tile(uint32_t to, const ignis_tensor_map *map, uint3
     }
 }
 
-/*  Of a map whose tiles are single slabs, whatever the size of heads. */
-__device__ inline void load_slab(uint32_t to, const ignis_tensor_map *map, uint32_t bar, int slab, int row, int h, int b)
+/*  Loads a slab by a TMA map whose tiles are single slabs, for any size of heads. */
+__device__ inline void load_slab(uint32_t to, const ignis_tensor_map *map, uint32_t bar, int slab, int row, int h,
+                                 int b)
 {
     if constexpr (HEAD_DIM % 64 == 0)
         ignis_ptx_tensor_load<5>(to, map, bar, 0, row, slab, h, b);
@@ -306,8 +346,9 @@ __device__ inline void store_tile(const ignis_tensor_map *map, uint32_t from, in
     }
 }
 
-/*  The rows of a sequence that are of use: keys that some query sees, and queries that see some key. Others are behind its length, ahead of all
-    windows, or behind them. No product may take what stands there: 0 times it may be NaN. */
+/*  The used rows of a sequence: keys that some query sees, and queries that see some key. Other rows are
+    after its length, or before or after all windows. No product may read them: 0 times their value may be
+    NaN. */
 struct used_rows {
     int from, end;
 
@@ -316,9 +357,12 @@ struct used_rows {
     {
         return {p.first_query(0), !RANGE ? p.sq : keys > 0 ? max(0, keys - 1 - (p.sk - p.sq) + p.window) : 0};
     }
-    /*  Whether those of so many rows from one on are all that there are: behind the last one copies leave zeros. */
-    __device__ bool has_all(int first, int rows, int count) const { return first >= from && min(first + rows, count) <= end; }
-    /*  Zeros for the others of a tile whose first row is this one. By both groups. */
+    /*  Returns whether `rows` rows from `first` on are all used: after the last one copies leave zeros. */
+    __device__ bool has_all(int first, int rows, int count) const
+    {
+        return first >= from && min(first + rows, count) <= end;
+    }
+    /*  Clears the unused rows of a tile whose first row is given. By both groups. */
     __device__ void clear_others(char *tile, int slabs, int rows, int first) const
     {
 #pragma unroll 1 /* for fewer registers */
@@ -326,7 +370,7 @@ struct used_rows {
             if (first + i / 8 % rows < from || first + i / 8 % rows >= end)
                 ((uint4 *)tile)[i] = make_uint4(0, 0, 0, 0);
     }
-    /*  Behind the last tile of a time. */
+    /*  After the last tile of a round. */
     static __device__ void meet()
     {
         ignis_ptx_fence_proxy_async();
@@ -335,7 +379,8 @@ struct used_rows {
 };
 
 /*  C = A B^T over all columns. */
-template <int n> __device__ inline void product_of_rows(float (&c)[n][4], uint64_t a, int a_rows, uint64_t b, int b_rows)
+template <int n>
+__device__ inline void product_of_rows(float (&c)[n][4], uint64_t a, int a_rows, uint64_t b, int b_rows)
 {
     ignis_wgmma_hold(c);
     ignis_ptx_wgmma_fence();
@@ -372,7 +417,7 @@ template <int keep = 0, int n> __device__ inline void product_of_keys(float (&c)
     ignis_ptx_wgmma_commit();
 }
 
-/*  The same once more, behind that product, of other keys. */
+/*  As above, once more, after that product, for other keys. */
 template <int n> __device__ inline void continue_of_keys(float (&c)[n][4], uint64_t a, uint64_t b)
 {
     ignis_ptx_wgmma_fence();
@@ -393,11 +438,11 @@ template <int n> __device__ inline void add_tile_product(float (&c)[n][4], uint6
     ignis_ptx_wgmma_commit();
 }
 
-/*  P from scores of keys and queries, of which key and query are the first of the lane; its statistics begin at lse. With a cap scale is that
-    of its exponent, as in attention_scores. RANGE: keys are those of the sequence. */
+/*  Computes P from scores; key and query are the first ones of the lane, and its statistics begin at lse.
+    With a cap, scale is that of its exponent, as in attention_scores. RANGE: keys are those of the sequence. */
 template <int n, typename Flag>
-__device__ inline void probabilities(float (&x)[n][4], const float *lse, float scale, float cap, Flag masked, const Attention &p, int keys,
-                                     int key, int query)
+__device__ inline void probabilities(float (&x)[n][4], const float *lse, float scale, float cap, Flag masked,
+                                     const Attention &p, int keys, int key, int query)
 {
 #pragma unroll
     for (int j = 0; j < n; j++) {
@@ -406,21 +451,26 @@ __device__ inline void probabilities(float (&x)[n][4], const float *lse, float s
         for (int e = 0; e < 4; e++) {
             if constexpr (SOFTCAP) {
                 const float least = cap - (e % 2 ? its.y : its.x);
-                x[j][e] = ignis_ptx_ex2_ftz(fmaf(-2 * cap, ignis_ptx_rcp_ftz(1 + ignis_ptx_ex2_ftz(x[j][e] * scale)), least));
+                x[j][e] =
+                    ignis_ptx_ex2_ftz(fmaf(-2 * cap, ignis_ptx_rcp_ftz(1 + ignis_ptx_ex2_ftz(x[j][e] * scale)), least));
             } else {
                 x[j][e] = ignis_ptx_ex2_ftz(fmaf(x[j][e], scale, e % 2 ? -its.y : -its.x));
             }
         }
     }
     if (masked) {
-        /* How far the lane's keys are ahead of its first query, or with RANGE of the first key that this sees: one number to compare, so that no
-           branch is made of it. What is not seen by any query is further ahead than all; with RANGE, as a number without sign. */
+        /* The distance of the lane's keys from its first query, or with RANGE from the first key that it
+           sees: one number to compare, so that the compiler makes no branch. Keys that no query sees are at
+           the largest distance; with RANGE it is unsigned. */
         constexpr int NEVER = RANGE ? -1 : 0x7fffffff;
         int ahead[2];
 #pragma unroll
         for (int half = 0; half < 2; half++) {
             const int its_key = key + 8 * half, distance = its_key - query - (p.sk - p.sq);
-            ahead[half] = its_key >= (RANGE ? keys : p.sk) ? NEVER : RANGE ? distance + p.window - 1 : CAUSAL ? distance : 0;
+            ahead[half] = its_key >= (RANGE ? keys : p.sk) ? NEVER
+                          : RANGE                          ? distance + p.window - 1
+                          : CAUSAL                         ? distance
+                                                           : 0;
         }
         const unsigned seen = RANGE ? p.window + block_walk::reach(p) - 1 : 0;
 #pragma unroll
@@ -434,10 +484,11 @@ __device__ inline void probabilities(float (&x)[n][4], const float *lse, float s
     }
 }
 
-/*  dS = P (dP - delta), in the place of dP. The derivative of the cap is 1 - tanh^2, of a tanh that is found again from P: registers do not hold
-    both. Where P is 0 it is anything below 1, or not a number. */
+/*  Computes dS = P (dP - delta) in place of dP. The derivative of the cap is 1 - tanh^2; tanh is computed
+    from P again, as registers do not hold both. Where P is 0 it is anything below 1, or NaN. */
 template <int n>
-__device__ inline void score_gradients(float (&y)[n][4], const float (&x)[n][4], const float *delta, const float *lse, float cap)
+__device__ inline void score_gradients(float (&y)[n][4], const float (&x)[n][4], const float *delta, const float *lse,
+                                       float cap)
 {
     const float per_cap = 1 / cap;
 #pragma unroll
@@ -472,25 +523,28 @@ template <int n> __device__ inline void round_results(uint32_t (&to)[n / 2][4], 
 }
 
 /*  16 rows of a warp into a tile, from a chunk on. */
-template <int k> __device__ inline void store_operands(uint32_t tile, int rows, int row, int chunk, const uint32_t (&from)[k][4])
+template <int k>
+__device__ inline void store_operands(uint32_t tile, int rows, int row, int chunk, const uint32_t (&from)[k][4])
 {
     const int lane = threadIdx.x % 32;
     const uint32_t place = tile + (row + lane % 16) * ROW, swizzle = (lane / 16 ^ lane % 8) * 16;
 #pragma unroll
     for (int i = 0; i < k; i++)
-        ignis_ptx_stmatrix(place + (chunk + 2 * i) / 8 * rows * ROW + (swizzle ^ (chunk + 2 * i) % 8 * 16), from[i][0], from[i][1], from[i][2],
-                           from[i][3]);
+        ignis_ptx_stmatrix(place + (chunk + 2 * i) / 8 * rows * ROW + (swizzle ^ (chunk + 2 * i) % 8 * 16), from[i][0],
+                           from[i][1], from[i][2], from[i][3]);
 }
 
 /*  Rows of a warp, from a chunk on, times a factor, into a tile of 64 or 128 keys. */
-template <int n> __device__ inline void store_gradients(uint32_t tile, int row, int chunk, const float (&from)[n][4], float factor)
+template <int n>
+__device__ inline void store_gradients(uint32_t tile, int row, int chunk, const float (&from)[n][4], float factor)
 {
 #pragma unroll
     for (int i = 0; i < n / 2; i++) {
         uint32_t words[1][4];
 #pragma unroll
         for (int e = 0; e < 4; e++)
-            words[0][e] = ignis_round_two<T>(from[2 * i + e / 2][e % 2 * 2] * factor, from[2 * i + e / 2][e % 2 * 2 + 1] * factor);
+            words[0][e] = ignis_round_two<T>(from[2 * i + e / 2][e % 2 * 2] * factor,
+                                             from[2 * i + e / 2][e % 2 * 2 + 1] * factor);
         store_operands(tile, KEYS, row, chunk + 2 * i, words);
     }
 }
@@ -499,14 +553,15 @@ template <int n> __device__ inline void store_gradients(uint32_t tile, int row, 
 
 #if IGNIS_FEW
 
-/*  Few queries of a head, many keys. A block has the queries, and walks over the tiles of keys of its part: what it adds up of grad_q stays in
-    registers until the end, when it goes to a place of its own. grad_k and grad_v of a tile are whole, as nobody else has queries of the head.
-    So no block waits for another; finish adds up the parts of grad_q, in their order. */
+/*  Few queries of a head, many keys. A block has the queries, and loops over the tiles of keys of its part.
+    It sums its grad_q in registers, and writes it at the end to memory of its own. grad_k and grad_v of a
+    tile are complete, as no other block has queries of the head. So no block waits for another; finish adds
+    the parts of grad_q in their order. */
 struct few_walk {
-    int pair, part;  /* a head of a batch; a part of the keys */
+    int pair, part; /* a head of a batch; a part of the keys */
     int h, b;
     int first, end;  /* tiles of keys */
-    int keys, query; /* of the sequence; the place of the first query among them */
+    int keys, query; /* of the sequence; the position of the first query */
 
     __device__ few_walk(const Attention &p, const backward_scratch &s)
     {
@@ -524,7 +579,8 @@ struct few_walk {
     /*  RANGE: whether some query sees some key of a tile. */
     __device__ bool is_seen(const Attention &p, int tile) const
     {
-        return tile * KEYS < min(keys, query + p.sq - 1 + block_walk::reach(p)) && (tile + 1) * KEYS > query - p.window + 1;
+        return tile * KEYS < min(keys, query + p.sq - 1 + block_walk::reach(p)) &&
+               (tile + 1) * KEYS > query - p.window + 1;
     }
 
     /*  Whether not every query sees every key of a tile. */
@@ -537,10 +593,11 @@ struct few_walk {
     }
 };
 
-/*  One thread loads the queries, then tile after tile of k and v. Their gradients come back in their place; when they are stored, the stage is
-    free for the next. */
-__device__ inline void carry_all(uint32_t base, const ignis_tensor_map *q, const ignis_tensor_map *k, const ignis_tensor_map *v,
-                                 const ignis_tensor_map *grad_out, const ignis_tensor_map *grad_k, const ignis_tensor_map *grad_v,
+/*  One thread loads the queries, then tile after tile of k and v. Their gradients replace them in shared
+    memory; when they are stored, the stage is free for the next tile. */
+__device__ inline void carry_all(uint32_t base, const ignis_tensor_map *q, const ignis_tensor_map *k,
+                                 const ignis_tensor_map *v, const ignis_tensor_map *grad_out,
+                                 const ignis_tensor_map *grad_k, const ignis_tensor_map *grad_v,
                                  const backward_scratch &s, const few_walk &walk)
 {
     const auto bar = [&](int i) { return base + BARS_AT + 8 * i; };
@@ -578,18 +635,23 @@ template <int n> __device__ inline void clear(float (&c)[n][4])
             c[j][e] = 0;
 }
 
-/*  A group of warps. Up to 128 columns it has the scores of half of the keys, and grad_q of half of the queries, with all columns. For wide heads
-    it has those of half of the queries, gives all P and dS to the other one, too, and has its columns of all gradients. */
+/*  A group of warps. Up to 128 columns it has the scores of half of the keys, and grad_q of half of the
+    queries, with all columns. For wide heads it has the scores of half of the queries, passes P and dS to the
+    other group, and has its columns of all gradients. */
 template <int chunks>
-__device__ inline void compute_group(char *shared, uint32_t base, int w, const Attention &p, const backward_scratch &s, const few_walk &walk)
+__device__ inline void compute_group(char *shared, uint32_t base, int w, const Attention &p, const backward_scratch &s,
+                                     const few_walk &walk)
 {
-    constexpr int halves = WIDE ? 2 : 1, own = WIDE ? QUERIES / 2 : QUERIES; /* of queries: with its grad_q, with its scores */
+    constexpr int halves = WIDE ? 2 : 1,
+                  own = WIDE ? QUERIES / 2 : QUERIES; /* of queries: with its grad_q, with its scores */
     const auto bar = [&](int i) { return base + BARS_AT + 8 * i; };
-    const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32, row = (WIDE ? 0 : 64 * w) + 16 * warp, chunk = WIDE ? 16 * w : 0;
+    const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32, row = (WIDE ? 0 : 64 * w) + 16 * warp,
+              chunk = WIDE ? 16 * w : 0;
     const int first_query = WIDE ? own * w : 0, query = first_query + lane % 4 * 2;
     const float scale = score_scale(p), cap = score_cap(p);
     const float *lse = (const float *)(shared + LSE_AT) + query, *delta = (const float *)(shared + DELTA_AT) + query;
-    const uint64_t q_rows = along_rows(base + Q_AT + first_query * ROW), out_rows = along_rows(base + OUT_AT + first_query * ROW);
+    const uint64_t q_rows = along_rows(base + Q_AT + first_query * ROW),
+                   out_rows = along_rows(base + OUT_AT + first_query * ROW);
     const uint64_t q_columns = across_rows(base + Q_AT + chunk / 8 * QUERIES * ROW, QUERIES);
     const uint64_t out_columns = across_rows(base + OUT_AT + chunk / 8 * QUERIES * ROW, QUERIES);
     float grad_q[halves][chunks][4];
@@ -626,7 +688,8 @@ __device__ inline void compute_group(char *shared, uint32_t base, int w, const A
             product_of_rows(y, along_rows(v + half_of_keys), KEYS, out_rows, QUERIES);
             ignis_ptx_wgmma_wait<1>();
             ignis_wgmma_hold(x);
-            probabilities(x, lse, scale, cap, walk.is_masked(p, tile), p, walk.keys, tile * KEYS + row + lane / 4, query);
+            probabilities(x, lse, scale, cap, walk.is_masked(p, tile), p, walk.keys, tile * KEYS + row + lane / 4,
+                          query);
             round_results(weights, x);
             ignis_ptx_wgmma_wait<0>();
             ignis_wgmma_hold(y);
@@ -680,7 +743,8 @@ __device__ inline void compute_group(char *shared, uint32_t base, int w, const A
             if (its < p.sq)
 #pragma unroll
                 for (int j = 0; j < chunks; j++)
-                    *(float2 *)(to + (long long)its * D + 8 * j) = make_float2(grad_q[half][j][2 * e], grad_q[half][j][2 * e + 1]);
+                    *(float2 *)(to + (long long)its * D + 8 * j) =
+                        make_float2(grad_q[half][j][2 * e], grad_q[half][j][2 * e + 1]);
         }
 }
 
@@ -688,8 +752,8 @@ __device__ inline void compute_group(char *shared, uint32_t base, int w, const A
 extern "C" __global__ void __launch_bounds__(384, 1)
     ignis_sdpa_backward(const __grid_constant__ ignis_tensor_map q, const __grid_constant__ ignis_tensor_map k,
                         const __grid_constant__ ignis_tensor_map v, const __grid_constant__ ignis_tensor_map grad_out,
-                        const __grid_constant__ ignis_tensor_map grad_k, const __grid_constant__ ignis_tensor_map grad_v, const Attention p,
-                        const backward_scratch s)
+                        const __grid_constant__ ignis_tensor_map grad_k,
+                        const __grid_constant__ ignis_tensor_map grad_v, const Attention p, const backward_scratch s)
 {
     ignis_grid_dependency();
     extern __shared__ __align__(1024) char shared[];
@@ -697,7 +761,8 @@ extern "C" __global__ void __launch_bounds__(384, 1)
     const int group = __shfl_sync(0xffffffff, threadIdx.x / 128, 0);
     if (threadIdx.x == 0) {
         for (int i = 0; i < 1 + 2 * STAGES; i++)
-            ignis_ptx_mbarrier_init(base + BARS_AT + 8 * i, i < DONE ? 1 : 8 * IGNIS_WARP_ARRIVALS); /* warps that are done */
+            ignis_ptx_mbarrier_init(base + BARS_AT + 8 * i,
+                                    i < DONE ? 1 : 8 * IGNIS_WARP_ARRIVALS); /* warps that are done */
         ignis_ptx_fence_mbarrier_init();
     }
     __syncthreads();
@@ -718,12 +783,13 @@ extern "C" __global__ void __launch_bounds__(384, 1)
         compute_group<second>(shared, base, 1, p, s, walk);
 }
 
-/*  Adds up the parts of grad_q, scales and rounds. A thread has 8 columns of a row. grid = ceil(batches * heads * sq * D / 8 / 256), blocks
-    of 256. */
+/*  Sums the parts of grad_q, scales and rounds. A thread has 8 columns of a row. grid = ceil(batches * heads
+    * sq * D / 8 / 256), blocks of 256. */
 extern "C" __global__ void __launch_bounds__(256) ignis_sdpa_backward_finish(Attention p, backward_scratch s)
 {
     ignis_grid_dependency();
-    const long long item = (long long)blockIdx.x * 256 + threadIdx.x, row = item / CHUNKS, rows = (long long)p.batches * p.heads * p.sq;
+    const long long item = (long long)blockIdx.x * 256 + threadIdx.x, row = item / CHUNKS,
+                    rows = (long long)p.batches * p.heads * p.sq;
     const int chunk = item % CHUNKS, parts = ((p.sk + KEYS - 1) / KEYS + s.section - 1) / s.section;
     if (row >= rows || chunk * 8 >= HEAD_DIM)
         return;
@@ -738,19 +804,22 @@ extern "C" __global__ void __launch_bounds__(256) ignis_sdpa_backward_finish(Att
     for (int i = 0; i < 8; i++)
         sum[i] *= (float)p.scale;
     const long long pair = row / p.sq;
-    ignis_store<8>(p.grad_q.at(pair / p.heads, pair % p.heads) + row % p.sq * p.grad_q.row + chunk * 8, ignis_pack_round<T>(sum));
+    ignis_store<8>(p.grad_q.at(pair / p.heads, pair % p.heads) + row % p.sq * p.grad_q.row + chunk * 8,
+                   ignis_pack_round<T>(sum));
 }
 
 #else /* not FEW */
 
-/*  WIDE: the columns of grad_q of a group and a block of the cluster begin here; there are 64, or of a third slab half. */
+/*  WIDE: returns where the columns of grad_q of a group and a block of the cluster begin; there are 64, or
+    half of a third slab. */
 __device__ inline int columns_of(int w, int rank) { return w == 0 ? 64 * rank : 128 + (SLABS == 4 ? 64 : 32) * rank; }
 
 /* >>producers --------------------------------------------------------------------------------------------------- */
 
 /*  One thread loads keys and values, then tile after tile of q and grad_out. */
-__device__ inline void load_all(uint32_t base, const ignis_tensor_map *q, const ignis_tensor_map *k, const ignis_tensor_map *v,
-                                const ignis_tensor_map *grad_out, const Attention &p, const backward_scratch &s, const block_walk &walk)
+__device__ inline void load_all(uint32_t base, const ignis_tensor_map *q, const ignis_tensor_map *k,
+                                const ignis_tensor_map *v, const ignis_tensor_map *grad_out, const Attention &p,
+                                const backward_scratch &s, const block_walk &walk)
 {
     const auto bar = [&](int i) { return base + BARS_AT + 8 * i; };
     ignis_ptx_mbarrier_arrive_expect(bar(FULL_KV), 2 * KV_BYTES + (WIDE ? 2 * SLAB_BYTES : 0));
@@ -759,7 +828,8 @@ __device__ inline void load_all(uint32_t base, const ignis_tensor_map *q, const 
         for (int slab = 0; slab < SLABS; slab++)
             load_slab(base + K_AT + slab * SLAB_BYTES, k, bar(FULL_KV), slab, walk.first_key(), walk.kv_h, walk.b);
         for (int w = 0; w < 2; w++)
-            load_slab(base + OTHER_K_AT + w * SLAB_BYTES, k, bar(FULL_KV), columns_of(w, rank) / 64, other, walk.kv_h, walk.b);
+            load_slab(base + OTHER_K_AT + w * SLAB_BYTES, k, bar(FULL_KV), columns_of(w, rank) / 64, other, walk.kv_h,
+                      walk.b);
     } else {
         load_tile(base + K_AT, k, bar(FULL_KV), KEYS, walk.first_key(), walk.kv_h, walk.b);
     }
@@ -774,11 +844,14 @@ __device__ inline void load_all(uint32_t base, const ignis_tensor_map *q, const 
             ignis_mbarrier_wait(bar(EMPTY_Q + stage), i / Q_STAGES % 2 ^ 1);
             ignis_ptx_mbarrier_arrive_expect(bar(FULL_Q + stage), Q_BYTES + QUERIES * 4);
             load_tile(base + Q_AT + stage * Q_BYTES, q, bar(FULL_Q + stage), QUERIES, from, h, walk.b);
-            ignis_ptx_bulk_load(base + LSE_AT + stage * QUERIES * 4, s.lse + stat + from, QUERIES * 4, bar(FULL_Q + stage));
+            ignis_ptx_bulk_load(base + LSE_AT + stage * QUERIES * 4, s.lse + stat + from, QUERIES * 4,
+                                bar(FULL_Q + stage));
             ignis_mbarrier_wait(bar(EMPTY_OUT + out_stage), i / OUT_STAGES % 2 ^ 1);
             ignis_ptx_mbarrier_arrive_expect(bar(FULL_OUT + out_stage), Q_BYTES + QUERIES * 4);
-            load_tile(base + OUT_AT + out_stage * Q_BYTES, grad_out, bar(FULL_OUT + out_stage), QUERIES, from, h, walk.b);
-            ignis_ptx_bulk_load(base + DELTA_AT + out_stage * QUERIES * 4, s.delta + stat + from, QUERIES * 4, bar(FULL_OUT + out_stage));
+            load_tile(base + OUT_AT + out_stage * Q_BYTES, grad_out, bar(FULL_OUT + out_stage), QUERIES, from, h,
+                      walk.b);
+            ignis_ptx_bulk_load(base + DELTA_AT + out_stage * QUERIES * 4, s.delta + stat + from, QUERIES * 4,
+                                bar(FULL_OUT + out_stage));
         }
     }
 }
@@ -807,9 +880,10 @@ __device__ inline void end_turn(uint32_t *turns, unsigned turn)
     ignis_ptx_st_release_u32(turns, turn + 1);
 }
 
-/*  Two warps add to grad_q, alternate steps, so that one adds while the other waits until it is done. In a step, each group has half
-    of the buffer. */
-__device__ inline void add_steps(uint32_t base, int me, const Attention &p, const backward_scratch &s, const block_walk &walk)
+/*  Two warps add to grad_q, alternate steps, so that one adds while the other waits until it is done. In a
+    step, each group has half of the buffer. */
+__device__ inline void add_steps(uint32_t base, int me, const Attention &p, const backward_scratch &s,
+                                 const block_walk &walk)
 {
     const int lane = threadIdx.x % 32;
     const uint32_t from = base + ADD_AT + me * ADD_BYTES;
@@ -849,14 +923,16 @@ __device__ inline void add_steps(uint32_t base, int me, const Attention &p, cons
         }
 }
 
-/*  DIRECT: the threads of a group add to grad_q. A warp tells them when it is their turn, and the next block when they have added. */
+/*  DIRECT: the threads of a group add to grad_q. A warp tells them when it is their turn, and the next block
+    when they have added. */
 __device__ inline void lead_adding(int w, const Attention &p, const backward_scratch &s, const block_walk &walk)
 {
     const int lane = threadIdx.x % 32;
     for (int g = 0; g < walk.group; g++)
         for (int step = 0; step < walk.steps(); step++) {
             const unsigned turn = walk.turn(p, walk.tile(step));
-            uint32_t *const turns = s.turns + (walk.head(p, g) * walk.tiles + walk.tile(step)) * TURNS + CLUSTER * w + walk.rank();
+            uint32_t *const turns =
+                s.turns + (walk.head(p, g) * walk.tiles + walk.tile(step)) * TURNS + CLUSTER * w + walk.rank();
             if (lane == 0)
                 while (turn != 0 && ignis_ptx_ld_acquire_u32(turns) != turn)
                     ;
@@ -869,7 +945,7 @@ __device__ inline void lead_adding(int w, const Attention &p, const backward_scr
         }
 }
 
-/*  One thread watches whose turn it is, ahead of those who add. */
+/*  One thread waits for the block's turn, before the threads that add. */
 __device__ inline void watch_turns(uint32_t base, const Attention &p, const backward_scratch &s, const block_walk &walk)
 {
     unsigned i = 0;
@@ -885,7 +961,7 @@ __device__ inline void watch_turns(uint32_t base, const Attention &p, const back
 
 /* >>backward ---------------------------------------------------------------------------------------------------- */
 
-/*  Waits for the keys and values. Those that are of no use become zeros, as do queries: see used_rows. */
+/*  Waits for the keys and values. Unused keys become zeros, and unused queries: see used_rows. */
 __device__ inline void wait_for_keys(char *shared, uint32_t base, const Attention &p, const block_walk &walk)
 {
     ignis_mbarrier_wait(base + BARS_AT + 8 * FULL_KV, 0);
@@ -900,8 +976,8 @@ __device__ inline void wait_for_keys(char *shared, uint32_t base, const Attentio
 }
 
 /*  Of a tile that is there, or will be: stages of q and grad_out, and the parities of their phases. */
-__device__ inline void clear_queries(char *shared, uint32_t base, const Attention &p, const block_walk &walk, int tile, int stage, int parity,
-                                     int out_stage, int out_parity)
+__device__ inline void clear_queries(char *shared, uint32_t base, const Attention &p, const block_walk &walk, int tile,
+                                     int stage, int parity, int out_stage, int out_parity)
 {
     const used_rows used = used_rows::queries(p, walk.keys);
     if (used.has_all(tile * QUERIES, QUERIES, p.sq))
@@ -917,8 +993,9 @@ template <bool masked> struct Mask {
     __device__ constexpr operator bool() const { return masked; }
 };
 
-/*  All steps of a group of warps; step is called with whether the tile is masked, which of the heads it is of, and the tile. Two loops, so that most
-    tiles are without a question, or one that asks, where that makes four copies of step two. */
+/*  All steps of a group of warps; step is called with whether the tile is masked, which of the heads it is
+    of, and the tile. Two loops, so that most tiles are without a question, or one that asks, where that makes
+    four copies of step two. */
 template <typename Step> __device__ inline void walk_tiles(const Attention &p, const block_walk &walk, Step step)
 {
     for (int g = 0; g < walk.group; g++) {
@@ -967,7 +1044,7 @@ template <typename Step> __device__ inline void walk_tiles(const Attention &p, c
     }
 }
 
-/*  DIRECT: a group's columns of a step's grad_q, of which so many chunks exist, added when it is the block's turn. */
+/*  DIRECT: adds a group's columns of a step's grad_q, of which `n` chunks exist, when it is the block's turn. */
 template <int n> __device__ inline void add_to_grad_q(float *to, int w, int chunks, bool first, const float (&z)[n][4])
 {
     float4 *const at = (float4 *)to + threadIdx.x % 128;
@@ -985,7 +1062,8 @@ template <int n> __device__ inline void add_to_grad_q(float *to, int w, int chun
 
 #if IGNIS_HEAD_DIM <= 128
 
-/*  A group's share of a step's grad_q, columns of 64 rows, into a buffer that a warp of the producers adds from. */
+/*  A group's share of a step's grad_q, columns of 64 rows, into a buffer that a warp of the producers adds
+    from. */
 template <int n> __device__ inline void hand_over(char *buffer, const float (&z)[n][4], int full, int empty)
 {
     ignis_ptx_bar_sync(empty, 160);
@@ -996,11 +1074,13 @@ template <int n> __device__ inline void hand_over(char *buffer, const float (&z)
     ignis_ptx_bar_arrive(full, 160);
 }
 
-/*  A group with all columns of 64 keys. Of grad_q it has so many chunks of columns. */
+/*  A group with all columns of 64 keys. It has own_chunks chunks of columns of grad_q. */
 template <int own_chunks>
-__device__ inline void compute_group(char *shared, uint32_t base, int w, const Attention &p, const backward_scratch &s, const block_walk &walk)
+__device__ inline void compute_group(char *shared, uint32_t base, int w, const Attention &p, const backward_scratch &s,
+                                     const block_walk &walk)
 {
-    constexpr bool SPLIT_QUERIES = D == 64; /* of grad_q a group has half of the queries; else one of two slabs of columns */
+    constexpr bool SPLIT_QUERIES =
+        D == 64; /* a group has half of the queries of grad_q; else one of two slabs of columns */
     const auto bar = [&](int i) { return base + BARS_AT + 8 * i; };
     const int warp = threadIdx.x / 32 % 4, lane = threadIdx.x % 32, row = 64 * w + 16 * warp;
     const int key = walk.first_key() + row + lane / 4;
@@ -1057,11 +1137,11 @@ __device__ inline void compute_group(char *shared, uint32_t base, int w, const A
         ignis_ptx_wgmma_wait<1>();
         ignis_wgmma_hold(z);
         if constexpr (DIRECT)
-            add_to_grad_q(s.grad_q + (walk.head(p, g) * walk.tiles + tile) * (QUERIES * D) + w * (64 * QUERIES), w, own_chunks,
-                          walk.turn(p, tile) == 0, z);
+            add_to_grad_q(s.grad_q + (walk.head(p, g) * walk.tiles + tile) * (QUERIES * D) + w * (64 * QUERIES), w,
+                          own_chunks, walk.turn(p, tile) == 0, z);
         else
-            hand_over(shared + ADD_AT + stage * ADD_BYTES + w * (SPLIT_QUERIES ? ADD_BYTES / 2 : 64 * 64 * 4), z, ADD_FULL + w + 2 * stage,
-                      ADD_EMPTY + w + 2 * stage);
+            hand_over(shared + ADD_AT + stage * ADD_BYTES + w * (SPLIT_QUERIES ? ADD_BYTES / 2 : 64 * 64 * 4), z,
+                      ADD_FULL + w + 2 * stage, ADD_EMPTY + w + 2 * stage);
         ignis_ptx_wgmma_wait<0>();
         ignis_wgmma_hold(grad_k);
         ignis_wgmma_hold(gradients);
@@ -1077,11 +1157,13 @@ __device__ inline void compute_group(char *shared, uint32_t base, int w, const A
 
 #else
 
-/*  A group with the first 128 columns or the others, of all keys. Each computes the scores of half of the queries; then they exchange them. dS goes
-    to the cluster's other block, too, in two stages. Nobody asks whether it has been read there: what comes from there for a step was sent when that
-    block was through with all steps before, so the stage of the step ahead is free when this one is there. */
+/*  A group with the first 128 columns or the others, of all keys. Each group computes the scores of half of
+    the queries; then they exchange them. dS also goes to the cluster's other block, in two stages. No
+    acknowledgement is needed: that block sent its dS for a step after all steps before, so the stage of the
+    step before is free when it arrives. */
 template <int own_chunks>
-__device__ inline void compute_group(char *shared, uint32_t base, int w, const Attention &p, const backward_scratch &s, const block_walk &walk)
+__device__ inline void compute_group(char *shared, uint32_t base, int w, const Attention &p, const backward_scratch &s,
+                                     const block_walk &walk)
 {
     constexpr int own = QUERIES / 2; /* queries */
     const auto bar = [&](int i) { return base + BARS_AT + 8 * i; };
@@ -1095,14 +1177,16 @@ __device__ inline void compute_group(char *shared, uint32_t base, int w, const A
         for (int e = 0; e < 4; e++)
             grad_k[j][e] = grad_v[j][e] = 0;
     const uint64_t k_rows = along_rows(base + K_AT), v_rows = along_rows(base + V_AT);
-    const uint64_t q_rows = along_rows(base + Q_AT + w * own * ROW), out_rows = along_rows(base + OUT_AT + w * own * ROW);
+    const uint64_t q_rows = along_rows(base + Q_AT + w * own * ROW),
+                   out_rows = along_rows(base + OUT_AT + w * own * ROW);
     const uint64_t q_columns = across_rows(base + Q_AT + 2 * w * QUERIES * ROW, QUERIES);
     const uint64_t out_columns = across_rows(base + OUT_AT + 2 * w * QUERIES * ROW, QUERIES);
     constexpr int n = SLABS == 4 || own_chunks == 16 ? 8 : 4; /* chunks of grad_q */
     const int columns = columns_of(w, rank);
     const uint64_t k_columns = column(across_rows(base + K_AT, KEYS), KEYS, columns);
     const uint64_t other_columns = across_rows(base + OTHER_K_AT + w * SLAB_BYTES + columns % 64 * 2, KEYS);
-    const uint32_t other_scores = ignis_ptx_mapa(base + OTHER_S_AT, rank ^ 1), other_received = ignis_ptx_mapa(bar(RECEIVED), rank ^ 1);
+    const uint32_t other_scores = ignis_ptx_mapa(base + OTHER_S_AT, rank ^ 1),
+                   other_received = ignis_ptx_mapa(bar(RECEIVED), rank ^ 1);
     float *const grad_q = s.grad_q + columns * QUERIES;
     int i = 0;
 
@@ -1154,7 +1238,8 @@ __device__ inline void compute_group(char *shared, uint32_t base, int w, const A
         ignis_wgmma_hold(grad_k);
         ignis_warp_arrive(bar(EMPTY_Q + stage));
         ignis_wgmma_hold(z);
-        add_to_grad_q(grad_q + (walk.head(p, g) * walk.tiles + tile) * (QUERIES * D), w, CHUNKS - columns / 8, walk.turn(p, tile) == 0, z);
+        add_to_grad_q(grad_q + (walk.head(p, g) * walk.tiles + tile) * (QUERIES * D), w, CHUNKS - columns / 8,
+                      walk.turn(p, tile) == 0, z);
         i++;
     });
 
@@ -1165,7 +1250,8 @@ __device__ inline void compute_group(char *shared, uint32_t base, int w, const A
 
 #endif
 
-__device__ inline void compute(char *shared, uint32_t base, int w, const Attention &p, const backward_scratch &s, const block_walk &walk)
+__device__ inline void compute(char *shared, uint32_t base, int w, const Attention &p, const backward_scratch &s,
+                               const block_walk &walk)
 {
     constexpr int first = WIDE ? 16 : 8, second = SAME_CODE ? first : CHUNKS - first;
     if constexpr (SAME_CODE)
@@ -1178,7 +1264,7 @@ __device__ inline void compute(char *shared, uint32_t base, int w, const Attenti
 
 #if IGNIS_HEAD_DIM > 128
 #define IGNIS_CLUSTERED __cluster_dims__(CLUSTER, 1, 1)
-#else /* no cluster is not the same as one of one block, which needs a device that has them */
+#else /* no cluster is not a cluster of one block, which needs a device with clusters */
 #define IGNIS_CLUSTERED
 #endif
 
@@ -1186,8 +1272,8 @@ __device__ inline void compute(char *shared, uint32_t base, int w, const Attenti
 extern "C" __global__ void IGNIS_CLUSTERED __launch_bounds__(384, 1)
     ignis_sdpa_backward(const __grid_constant__ ignis_tensor_map q, const __grid_constant__ ignis_tensor_map k,
                         const __grid_constant__ ignis_tensor_map v, const __grid_constant__ ignis_tensor_map grad_out,
-                        const __grid_constant__ ignis_tensor_map grad_k, const __grid_constant__ ignis_tensor_map grad_v, const Attention p,
-                        const backward_scratch s)
+                        const __grid_constant__ ignis_tensor_map grad_k,
+                        const __grid_constant__ ignis_tensor_map grad_v, const Attention p, const backward_scratch s)
 {
     ignis_grid_dependency();
     extern __shared__ __align__(1024) char shared[];
@@ -1208,13 +1294,13 @@ extern "C" __global__ void IGNIS_CLUSTERED __launch_bounds__(384, 1)
         if (block_walk::rank() == 0)
             ignis_ptx_st_volatile_shared(base + PLACE_AT, atomicAdd(s.next, 1));
     }
-    if (threadIdx.x == 32) { /* while the others wait for the place */
+    if (threadIdx.x == 32) { /* while the others wait for the block's place */
         ignis_ptx_prefetch_tensormap(&k);
         ignis_ptx_prefetch_tensormap(&v);
         ignis_ptx_prefetch_tensormap(&q);
         ignis_ptx_prefetch_tensormap(&grad_out);
     }
-    if constexpr (CLUSTER > 1) { /* once all have begun, the others are told the place */
+    if constexpr (CLUSTER > 1) { /* once all have begun, the other block learns the place */
         ignis_ptx_cluster_arrive();
         ignis_ptx_cluster_wait();
         if (threadIdx.x == 0 && block_walk::rank() == 0)
@@ -1253,15 +1339,18 @@ extern "C" __global__ void IGNIS_CLUSTERED __launch_bounds__(384, 1)
     }
     if (s.sums) { /* while they are stored */
         constexpr int parts = KEYS / SUMMED;
-        const int pair = (threadIdx.x - 128) % PAIRS, item = (threadIdx.x - 128) / PAIRS, part = item % parts, of_v = item / parts;
+        const int pair = (threadIdx.x - 128) % PAIRS, item = (threadIdx.x - 128) / PAIRS, part = item % parts,
+                  of_v = item / parts;
         if (of_v < 2)
-            sum_pair(p, s, walk.b, walk.first_key() / SUMMED + part, p.heads + of_v * p.kv_heads + walk.kv_h, pair, [&](int row) {
-                return shared + chunk_at(of_v ? V_AT : K_AT, KEYS, part * SUMMED + row, pair / 4) + pair % 4 * 4;
-            });
+            sum_pair(p, s, walk.b, walk.first_key() / SUMMED + part, p.heads + of_v * p.kv_heads + walk.kv_h, pair,
+                     [&](int row) {
+                         return shared + chunk_at(of_v ? V_AT : K_AT, KEYS, part * SUMMED + row, pair / 4) +
+                                pair % 4 * 4;
+                     });
     }
     if (threadIdx.x == 128)
         ignis_ptx_bulk_wait<0>();
-    if constexpr (CLUSTER > 1) { /* what was sent to the other block has been read */
+    if constexpr (CLUSTER > 1) { /* the other block has read what was sent to it */
         ignis_ptx_cluster_arrive();
         ignis_ptx_cluster_wait();
     }
@@ -1269,13 +1358,13 @@ extern "C" __global__ void IGNIS_CLUSTERED __launch_bounds__(384, 1)
 
 /* >>finish ------------------------------------------------------------------------------------------------------ */
 
-/*  What q and k were turned by; their gradients turn back. */
+/*  The rotation of q and k; their gradients are rotated back. */
 struct rotation {
     long long offset; /* position of the first row */
     const float *own; /* see angles */
     frequency_table<float> frequencies;
 
-    /*  Chunk of a row of a head, and the one half of a row behind it. */
+    /*  Rotates back a chunk of a row of a head, and the one half a row after it. */
     __device__ void back(uint4 &first, uint4 &second, int row, int chunk) const
     {
         float sine[8], cosine[8];
@@ -1289,12 +1378,14 @@ struct rotation {
 
 constexpr int ROW_STRIDE = D * 2 + 16; /* bytes of a row in shared memory */
 
-/*  A tile of grad_q, scaled and rounded, to shared memory, so that rows are written in pieces of 16 bytes. */
+/*  Writes a tile of grad_q, scaled and rounded, to shared memory, so that rows are stored in chunks of 16
+    bytes. */
 __device__ inline void round_tile(char *rows, const Attention &p, const backward_scratch &s, int first, int b)
 {
     const int thread = threadIdx.x % 128, lane = threadIdx.x % 32;
-    const bool unseen = RANGE ? block_walk::end_block(p, first / QUERIES, p.keys(b)) <= block_walk::first_block(p, first / QUERIES)
-                              : CAUSAL && first + QUERIES + p.sk - p.sq <= 0; /* by any key, so nobody has written it */
+    const bool unseen =
+        RANGE ? block_walk::end_block(p, first / QUERIES, p.keys(b)) <= block_walk::first_block(p, first / QUERIES)
+              : CAUSAL && first + QUERIES + p.sk - p.sq <= 0; /* by any key, so nobody has written it */
     const float4 *from = (const float4 *)s.grad_q + (long long)blockIdx.x * (QUERIES * D / 4);
     const float scale = (float)p.scale;
     constexpr int WORDS = QUERIES / 64 * CHUNKS / 2; /* of this thread, all on their way before the first is used */
@@ -1313,35 +1404,39 @@ __device__ inline void round_tile(char *rows, const Attention &p, const backward
     __syncthreads();
 }
 
-/*  A tile of grad_q to where the caller wants it. grid = tiles * heads * batches, blocks of 256. */
+/*  Stores a tile of grad_q for the caller. grid = tiles * heads * batches, blocks of 256. */
 extern "C" __global__ void __launch_bounds__(256) ignis_sdpa_backward_finish(Attention p, backward_scratch s)
 {
     ignis_grid_dependency();
     __shared__ __align__(16) char rows[QUERIES * ROW_STRIDE];
-    const int tiles = s.rows / QUERIES, first = blockIdx.x % tiles * QUERIES, item = blockIdx.x / tiles, h = item % p.heads, b = item / p.heads;
+    const int tiles = s.rows / QUERIES, first = blockIdx.x % tiles * QUERIES, item = blockIdx.x / tiles,
+              h = item % p.heads, b = item / p.heads;
     round_tile(rows, p, s, first, b);
     T *to = p.grad_q.at(b, h);
 #pragma unroll
     for (int i = threadIdx.x; i < QUERIES * CHUNKS; i += 256) {
         const int row = i / CHUNKS, chunk = i % CHUNKS;
         if (first + row < p.sq && chunk * 8 < HEAD_DIM)
-            *(uint4 *)(to + (first + row) * p.grad_q.row + chunk * 8) = *(const uint4 *)(rows + row * ROW_STRIDE + chunk * 16);
+            *(uint4 *)(to + (first + row) * p.grad_q.row + chunk * 8) =
+                *(const uint4 *)(rows + row * ROW_STRIDE + chunk * 16);
     }
     const int pair = threadIdx.x % PAIRS, part = threadIdx.x / PAIRS;
     if (s.sums && part < QUERIES / SUMMED)
-        sum_pair(p, s, b, first / SUMMED + part, h, pair, [&](int row) { return rows + (part * SUMMED + row) * ROW_STRIDE + pair * 4; });
+        sum_pair(p, s, b, first / SUMMED + part, h, pair,
+                 [&](int row) { return rows + (part * SUMMED + row) * ROW_STRIDE + pair * 4; });
 }
 
-/*  The same, turned back; and behind the blocks of grad_q those that turn grad_k where it is. For heads of whole pairs of chunks, and as many keys as
-    queries. grid = tiles * (heads + kv_heads) * batches. */
+/*  As above, rotated back; after the blocks of grad_q come those that rotate grad_k in place. For heads of
+    full pairs of chunks, and as many keys as queries. grid = tiles * (heads + kv_heads) * batches. */
 extern "C" __global__ void __launch_bounds__(256)
-    ignis_sdpa_backward_turned(Attention p, backward_scratch s, const __grid_constant__ rotation turn)
+    ignis_sdpa_backward_rotated(Attention p, backward_scratch s, const __grid_constant__ rotation turn)
 {
     ignis_grid_dependency();
     __shared__ __align__(16) char rows[QUERIES * ROW_STRIDE];
     const int tiles = s.rows / QUERIES, item = blockIdx.x / tiles, first = blockIdx.x % tiles * QUERIES;
     const bool of_k = item >= p.heads * p.batches;
-    const int heads = of_k ? p.kv_heads : p.heads, head = of_k ? item - p.heads * p.batches : item, b = head / heads, h = head % heads;
+    const int heads = of_k ? p.kv_heads : p.heads, head = of_k ? item - p.heads * p.batches : item, b = head / heads,
+              h = head % heads;
     const auto &grad = of_k ? p.grad_k : p.grad_q;
     if (!of_k)
         round_tile(rows, p, s, first, b);

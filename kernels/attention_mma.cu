@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: MIT
 /*  attention_mma.cu - scaled dot-product attention on tensor cores, forward and backward
 
-    After FlashAttention-2 (Dao 2023): scores exist tile by tile, in registers only. For sm_80 and up; one program per type
-    and size of heads: compiled with -DIGNIS_T=<IGNIS_F16 or IGNIS_BF16> -DIGNIS_HEAD_DIM=<32, 64, 96, 128, 192 or 256>, which
-    serves smaller heads of a multiple of 8 elements, too, and the variants of attention.cuh. All rows are aligned to 16 bytes.
+    After FlashAttention-2 (Dao 2023): scores exist tile by tile, in registers only. For sm_80 and up; one
+    program per type and size of heads: compiled with -DIGNIS_T=<IGNIS_F16 or IGNIS_BF16>
+    -DIGNIS_HEAD_DIM=<32, 64, 96, 128, 192 or 256>, which serves smaller heads of a multiple of 8 elements
+    too, and the variants of attention.cuh. All rows are aligned to 16 bytes.
 
-    Forward: a block has queries, and walks over the keys that they see. Backward: ignis_sdpa_backward_delta first; then one
-    kernel whose blocks have keys and walk over queries, of all query heads that share them, and one whose blocks have queries
-    and walk over keys. That computes the scores twice, but no gradient is added up by more than one block: there are no
-    atomics, no order to wait for, and equal inputs give equal bits.
-    Blocks with the longest way come first, so that none of them is left over at the end.
-*/
+    Forward: a block has queries, and loops over the keys that they see. Backward: ignis_sdpa_backward_delta
+    first; then one kernel whose blocks have keys and loop over queries, of all query heads that share them,
+    and one whose blocks have queries and loop over keys. That computes the scores twice, but no gradient is
+    summed by more than one block: there are no atomics, no order to wait for, and equal inputs give equal
+    bits.
+    Blocks with the longest way come first, so that none of them is left over at the end. */
 #include "ignis.cuh"
 #include "mma.cuh"
 #include "attention.cuh"
 #include "attention_tiles.cuh"
 
-/* What a benchmark may vary. All sizes of heads leave one block 99 KB of shared memory at most, which every sm_8x has; the
-   host has the resulting rows and bytes in its table of variants. */
+/*  Parameters that a benchmark may vary. All sizes of heads leave one block 99 KB of shared memory at most,
+    which every sm_8x has; the host has the resulting rows and bytes in its table of variants. */
 #ifndef IGNIS_FORWARD_WARPS
 #define IGNIS_FORWARD_WARPS 4
 #endif
@@ -55,9 +56,10 @@
 #define IGNIS_Q_KEYS (IGNIS_HEAD_DIM <= 64 ? 64 : IGNIS_HEAD_DIM <= 128 ? 32 : 16)
 #endif
 #ifndef IGNIS_Q_STRIP /* of them, in registers at a time */
-#define IGNIS_Q_STRIP (SCORED || IGNIS_HEAD_DIM > 128 || (IGNIS_HEAD_DIM == 128 && (RANGE || __CUDA_ARCH__ >= 1000)) ? 16 : 32)
+#define IGNIS_Q_STRIP \
+    (SCORED || IGNIS_HEAD_DIM > 128 || (IGNIS_HEAD_DIM == 128 && (RANGE || __CUDA_ARCH__ >= 1000)) ? 16 : 32)
 #endif
-#ifndef IGNIS_FORWARD_BLOCKS /* on a multiprocessor: bounds the registers of a thread */
+#ifndef IGNIS_FORWARD_BLOCKS /* on an SM: bounds the registers of a thread */
 #define IGNIS_FORWARD_BLOCKS 1
 #endif
 #ifndef IGNIS_KV_BLOCKS
@@ -71,8 +73,10 @@
 
 constexpr int STATS = BIASED ? 3 : 2; /* of a query: lse, delta, and the sum that belongs to a bound */
 
-/*  Starts to copy the STATS of queries first ... of a head, one behind the other, of which count exist; what does not is zero. */
-template <int rows, int threads> __device__ inline void copy_stats(uint32_t stats, const Attention &p, long long head, int first, int count)
+/*  Starts to copy the STATS of queries first ... of a head, one after the other, of which count exist. The
+    others are zero. */
+template <int rows, int threads>
+__device__ inline void copy_stats(uint32_t stats, const Attention &p, long long head, int first, int count)
 {
     const float *lse = p.lse + head, *delta = p.delta + head;
 #pragma unroll
@@ -81,15 +85,19 @@ template <int rows, int threads> __device__ inline void copy_stats(uint32_t stat
         ignis_ptx_cp_async_4(stats + i * 4, exists ? lse + first + i : lse, exists ? 4 : 0);
         ignis_ptx_cp_async_4(stats + (rows + i) * 4, exists ? delta + first + i : delta, exists ? 4 : 0);
         if (BIASED)
-            ignis_ptx_cp_async_4(stats + (2 * rows + i) * 4, exists ? lse + p.stat(p.batches, 0) + first + i : lse, exists ? 4 : 0);
+            ignis_ptx_cp_async_4(stats + (2 * rows + i) * 4, exists ? lse + p.stat(p.batches, 0) + first + i : lse,
+                                 exists ? 4 : 0);
     }
 }
 
 /*  The probability of a score with a bias; sum: the one that belongs to its bound. */
-__device__ inline float biased_probability(float x, float bound, float sum) { return ignis_ptx_ex2_ftz(fmaf(x - bound, LOG2_E, -sum)); }
+__device__ inline float biased_probability(float x, float bound, float sum)
+{
+    return ignis_ptx_ex2_ftz(fmaf(x - bound, LOG2_E, -sum));
+}
 
-/*  The number of this thread, from which the compiler computes nothing ahead of a loop: addresses for copies that are used once in a tile would
-    take registers all the way. */
+/*  Returns the number of this thread, which the compiler does not use before a loop: addresses of copies that
+    are used once in a tile would occupy registers all the way. */
 __device__ inline unsigned thread_in_loop()
 {
     unsigned thread = threadIdx.x;
@@ -97,7 +105,7 @@ __device__ inline unsigned thread_in_loop()
     return thread;
 }
 
-/*  The same of any number, for older devices, where a bias takes what registers there are. */
+/*  As thread_in_loop, for any number, for older devices, where a bias takes the remaining registers. */
 __device__ inline int late(int x)
 {
     if (BIASED && D <= 96 && __CUDA_ARCH__ < 900)
@@ -105,11 +113,12 @@ __device__ inline int late(int x)
     return x;
 }
 
-/*  The results of a warp, times a factor for each of its rows, to rows first ... of a head. They pass through rows of a tile
-    that nobody else uses, so that whole sectors are written. */
+/*  Stores the results of a warp, times a factor for each row, to rows first ... of a head. They pass through
+    rows of a tile that no other warp uses, so that full sectors are written. */
 template <int tiles, int columns>
-__device__ inline void store_results(const float (&c)[tiles][columns / 8][4], const float (&factor)[tiles][2], uint32_t tile, int column,
-                                     char *shared, T *head, long long stride, int first, int count, int head_dim)
+__device__ inline void store_results(const float (&c)[tiles][columns / 8][4], const float (&factor)[tiles][2],
+                                     uint32_t tile, int column, char *shared, T *head, long long stride, int first,
+                                     int count, int head_dim)
 {
     const int lane = threadIdx.x % 32;
 #pragma unroll
@@ -119,8 +128,8 @@ __device__ inline void store_results(const float (&c)[tiles][columns / 8][4], co
 #pragma unroll
             for (int half = 0; half < 2; half++) {
                 const uint32_t at = chunk_at(tile, 16 * m + 8 * half + lane / 4, (column + n) / 8) + lane % 4 * 4;
-                *(uint32_t *)(shared + at) =
-                    ignis_round_two<T>(c[m][n / 8][2 * half] * factor[m][half], c[m][n / 8][2 * half + 1] * factor[m][half]);
+                *(uint32_t *)(shared + at) = ignis_round_two<T>(c[m][n / 8][2 * half] * factor[m][half],
+                                                                c[m][n / 8][2 * half + 1] * factor[m][half]);
             }
     __syncwarp();
     constexpr int chunks = columns / 8, copies = tiles * 16 * chunks;
@@ -128,7 +137,8 @@ __device__ inline void store_results(const float (&c)[tiles][columns / 8][4], co
     for (int i = 0; i < copies / 32; i++) {
         const int index = i * 32 + lane, row = index / chunks, chunk = column / 8 + index % chunks;
         if (first + row < count && chunk * 8 < head_dim)
-            *(uint4 *)(head + (first + row) * stride + chunk * 8) = *(const uint4 *)(shared + chunk_at(tile, row, chunk));
+            *(uint4 *)(head + (first + row) * stride + chunk * 8) =
+                *(const uint4 *)(shared + chunk_at(tile, row, chunk));
     }
 }
 
@@ -138,7 +148,7 @@ constexpr int F_WARPS = IGNIS_FORWARD_WARPS, F_TILES = IGNIS_FORWARD_TILES, F_KE
 constexpr int F_QUERIES = 16 * F_TILES * F_WARPS;
 constexpr bool F_KEEP = IGNIS_FORWARD_KEEP;
 
-/*  What the rows of a lane see of a tile whose first key is key. */
+/*  The keys of a tile that a lane's rows see; key is the tile's first. */
 struct tile_view {
     const Attention &p;
     const attention_scores<T, true> &scored;
@@ -153,7 +163,8 @@ struct tile_view {
     }
 };
 
-/*  grid = ceil(sq / queries) * heads * batches, blocks of 32 * warps, shared memory for queries + 4 * keys rows. */
+/*  grid = ceil(sq / queries) * heads * batches, blocks of 32 * warps, shared memory for queries + 4 * keys
+    rows. */
 extern "C" __global__ void __launch_bounds__(32 * F_WARPS, IGNIS_FORWARD_BLOCKS) ignis_sdpa(Attention p)
 {
     constexpr int threads = 32 * F_WARPS, tile_bytes = F_KEYS * ROW_BYTES;
@@ -166,9 +177,12 @@ extern "C" __global__ void __launch_bounds__(32 * F_WARPS, IGNIS_FORWARD_BLOCKS)
     const float scale = (float)p.scale * LOG2_E;
     const attention_scores<T, true> scored(p, b, h);
 
-    /* Tiles of keys begin with the first that is seen, and end with the last: nothing else is read, as 0 times NaN is NaN. */
-    const int last = min(first + F_QUERIES, p.sq) - 1, keys = p.keys(b), begin = p.first_key(first), end = p.visible(last, keys);
-    const int whole = (p.visible(first, keys) - begin) / F_KEYS, whole_from = p.first_key(last) - begin; /* tiles that all rows see completely */
+    /* Tiles of keys begin with the first visible key, and end with the last. No other key is read, as 0 times
+       NaN is NaN. */
+    const int last = min(first + F_QUERIES, p.sq) - 1, keys = p.keys(b), begin = p.first_key(first),
+              end = p.visible(last, keys);
+    const int whole = (p.visible(first, keys) - begin) / F_KEYS,
+              whole_from = p.first_key(last) - begin; /* tiles that all rows see completely */
     const int count = (end - begin + F_KEYS - 1) / F_KEYS;
 
     copy_tile<F_QUERIES, threads>(shared_address(), p.q.at(b, h), p.q.row, first, p.sq, p.head_dim, threadIdx.x);
@@ -177,7 +191,8 @@ extern "C" __global__ void __launch_bounds__(32 * F_WARPS, IGNIS_FORWARD_BLOCKS)
         const uint32_t to = kv_tiles + n % 2 * 2 * tile_bytes;
         const unsigned thread = late(threadIdx.x);
         copy_tile<F_KEYS, threads>(to, p.k.at(b, late(kv_h)), p.k.row, begin + n * F_KEYS, end, p.head_dim, thread);
-        copy_tile<F_KEYS, threads>(to + tile_bytes, p.v.at(b, late(kv_h)), p.v.row, begin + n * F_KEYS, end, p.head_dim, thread);
+        copy_tile<F_KEYS, threads>(to + tile_bytes, p.v.at(b, late(kv_h)), p.v.row, begin + n * F_KEYS, end, p.head_dim,
+                                   thread);
     };
     if (count > 0)
         copy_keys(0);
@@ -229,16 +244,16 @@ extern "C" __global__ void __launch_bounds__(32 * F_WARPS, IGNIS_FORWARD_BLOCKS)
             if (p.lse && lane % 4 == 0 && row < p.sq)
                 p.put_stat(p.stat(b, h) + row, state.top[m][half], sum);
         }
-    store_results<F_TILES, D>(state.out, factor, q_tile - shared_address(), 0, shared_memory(), p.out.at(b, h), p.out.row,
-                              first + warp * 16 * F_TILES, p.sq, p.head_dim);
+    store_results<F_TILES, D>(state.out, factor, q_tile - shared_address(), 0, shared_memory(), p.out.at(b, h),
+                              p.out.row, first + warp * 16 * F_TILES, p.sq, p.head_dim);
 }
 
 /* >>backward ---------------------------------------------------------------------------------------------------- */
 
 /*  With P = 2^(x - lse), of scores x that include the scale, and dP = grad_out v^T:
         dS = P (dP - delta)     grad_v = P^T grad_out     grad_k = scale dS^T q     grad_q = scale dS k
-    Of queries that see nothing lse is infinity, so their P and dS are zero. Behind the last query everything is zero, and adds
-    nothing although P is 1; but with a bias P may be anything, and is masked there. */
+    Of queries that see nothing lse is infinity, so their P and dS are zero. After the last query everything
+    is zero, and adds nothing although P is 1; but with a bias P may be anything, and is masked there. */
 
 extern "C" __global__ void __launch_bounds__(256) ignis_sdpa_backward_delta(Attention p) { attention_delta(p); }
 
@@ -248,12 +263,13 @@ constexpr int K_COLUMNS = D / K_SPLIT;
 static_assert(K_QUERIES % K_STRIP == 0, "strips make up a tile");
 static_assert(K_SPLIT == 1 || K_COLUMNS / 8 % SWIZZLED == 0, "chunks change places within the columns of a warp");
 
-/*  A strip of the queries of a tile, of which query is the first, for the keys of a warp; key is the first row of this lane.
-    So everything is transposed: rows are keys, columns are queries. */
+/*  Processes a strip of the queries of a tile, of which query is the first, for the keys of a warp; key is
+    the first row of this lane. All is transposed: rows are keys, columns are queries. */
 template <bool masked>
-__device__ inline void backward_kv_step(float (&grad_k)[K_TILES][K_COLUMNS / 8][4], float (&grad_v)[K_TILES][K_COLUMNS / 8][4],
-                                        uint32_t kv_lane, uint32_t q_lane, uint32_t q_columns_lane, const float *lse, const float *delta,
-                                        float scale, const attention_scores<T, true> &scored, const Attention &p, int keys, int key,
+__device__ inline void backward_kv_step(float (&grad_k)[K_TILES][K_COLUMNS / 8][4],
+                                        float (&grad_v)[K_TILES][K_COLUMNS / 8][4], uint32_t kv_lane, uint32_t q_lane,
+                                        uint32_t q_columns_lane, const float *lse, const float *delta, float scale,
+                                        const attention_scores<T, true> &scored, const Attention &p, int keys, int key,
                                         int query)
 {
     const int lane = threadIdx.x % 32;
@@ -274,16 +290,18 @@ __device__ inline void backward_kv_step(float (&grad_k)[K_TILES][K_COLUMNS / 8][
                 const int its_query = query + column + i % 2, its_key = key + 16 * m + 8 * (i / 2);
                 float slope = 1;
                 if constexpr (BIASED)
-                    s[m][n][i] = biased_probability(scored(s[m][n][i], its_query, its_key, slope), lses[i % 2], sums[i % 2]);
+                    s[m][n][i] =
+                        biased_probability(scored(s[m][n][i], its_query, its_key, slope), lses[i % 2], sums[i % 2]);
                 else if constexpr (SCORED)
-                    s[m][n][i] = ignis_ptx_ex2_ftz(fmaf(lses[i % 2], -LOG2_E, scored(s[m][n][i], its_query, its_key, slope)));
+                    s[m][n][i] =
+                        ignis_ptx_ex2_ftz(fmaf(lses[i % 2], -LOG2_E, scored(s[m][n][i], its_query, its_key, slope)));
                 else
                     s[m][n][i] = ignis_ptx_ex2_ftz(fmaf(s[m][n][i], scale, lses[i % 2] * -LOG2_E));
                 ds[m][n][i] = s[m][n][i] * (ds[m][n][i] - deltas[i % 2]);
                 if constexpr (SOFTCAP)
                     ds[m][n][i] *= slope;
-                if (masked && (its_query < p.first_query(its_key) || ((RANGE || BIASED) && its_query >= p.end_query(its_key)) ||
-                               (RANGE && its_key >= keys)))
+                if (masked && (its_query < p.first_query(its_key) ||
+                               ((RANGE || BIASED) && its_query >= p.end_query(its_key)) || (RANGE && its_key >= keys)))
                     s[m][n][i] = ds[m][n][i] = 0;
             }
     }
@@ -291,8 +309,8 @@ __device__ inline void backward_kv_step(float (&grad_k)[K_TILES][K_COLUMNS / 8][
     product_of_results<K_TILES, K_STRIP, K_COLUMNS>(grad_k, ds, q_columns_lane, 0);
 }
 
-/*  grid = ceil(sk / keys) * kv_heads * batches, blocks of 32 * warps, shared memory for 2 * keys + 4 * queries rows and
-    2 * STATS * queries floats. */
+/*  grid = ceil(sk / keys) * kv_heads * batches, blocks of 32 * warps, shared memory for 2 * keys + 4 *
+    queries rows and 2 * STATS * queries floats. */
 extern "C" __global__ void __launch_bounds__(32 * K_WARPS, IGNIS_KV_BLOCKS) ignis_sdpa_backward_kv(Attention p)
 {
     constexpr int threads = 32 * K_WARPS, tile_bytes = K_QUERIES * ROW_BYTES;
@@ -304,13 +322,15 @@ extern "C" __global__ void __launch_bounds__(32 * K_WARPS, IGNIS_KV_BLOCKS) igni
     const uint32_t k_tile = shared_address(), v_tile = k_tile + K_KEYS * ROW_BYTES;
     const uint32_t q_tiles = v_tile + K_KEYS * ROW_BYTES; /* q, grad_out, q, grad_out */
     const uint32_t kv_lane = lane_of_a(k_tile + row * ROW_BYTES);
-    constexpr int stats_at = (2 * K_KEYS + 4 * K_QUERIES) * ROW_BYTES, stats_bytes = STATS * K_QUERIES * 4; /* two times */
+    constexpr int stats_at = (2 * K_KEYS + 4 * K_QUERIES) * ROW_BYTES,
+                  stats_bytes = STATS * K_QUERIES * 4; /* two times */
     const float scale = (float)p.scale * LOG2_E;
 
     const int keys = p.keys(b), end = RANGE ? first < keys ? p.end_query(min(first + K_KEYS, keys) - 1) : 0 : p.sq;
-    const int begin = p.first_query(first); /* tiles of queries begin and end with those that see some of the keys */
+    const int begin = p.first_query(first); /* tiles of queries begin and end with queries that see some of the keys */
     const int whole = p.first_query(min(first + K_KEYS, p.sk) - 1); /* all keys are seen from here on */
-    const int whole_end = RANGE && first + K_KEYS > keys ? 0 : p.end_query(first); /* and before, if not all queries matter alike */
+    const int whole_end =
+        RANGE && first + K_KEYS > keys ? 0 : p.end_query(first); /* and before, if some queries do not matter */
     const int tiles = max(0, (end - begin + K_QUERIES - 1) / K_QUERIES);
     const int count = tiles * group;
 
@@ -321,13 +341,14 @@ extern "C" __global__ void __launch_bounds__(32 * K_WARPS, IGNIS_KV_BLOCKS) igni
     copy_tile<K_KEYS, threads>(k_tile, p.k.at(b, kv_h), p.k.row, first, p.sk, p.head_dim, threadIdx.x);
     copy_tile<K_KEYS, threads>(v_tile, p.v.at(b, kv_h), p.v.row, first, p.sk, p.head_dim, threadIdx.x);
 
-    /* The way leads over the tiles of the first query head, then over those of the next. */
+    /* Loops over the tiles of the first query head, then over those of the next. */
     const auto copy_queries = [&](int n) {
         const int h = kv_h * group + n / tiles, from = begin + n % tiles * K_QUERIES;
         const uint32_t to = q_tiles + n % 2 * 2 * tile_bytes;
         const unsigned thread = D == 64 && !SCORED ? thread_in_loop() : threadIdx.x;
         copy_tile<K_QUERIES, threads>(to, p.q.at(b, h), p.q.row, from, end, p.head_dim, thread);
-        copy_tile<K_QUERIES, threads>(to + tile_bytes, p.grad_out.at(b, h), p.grad_out.row, from, end, p.head_dim, thread);
+        copy_tile<K_QUERIES, threads>(to + tile_bytes, p.grad_out.at(b, h), p.grad_out.row, from, end, p.head_dim,
+                                      thread);
         copy_stats<K_QUERIES, threads>(shared_address() + stats_at + n % 2 * stats_bytes, p, p.stat(b, h), from, end);
     };
     if (count > 0)
@@ -352,11 +373,11 @@ extern "C" __global__ void __launch_bounds__(32 * K_WARPS, IGNIS_KV_BLOCKS) igni
             const float *stat = (const float *)(shared_memory() + stats_at + stage * stats_bytes) + strip;
             const int key = late(first + row + lane / 4), query = from + strip;
             if (masked)
-                backward_kv_step<true>(grad_k, grad_v, kv_lane, q_lane, q_columns_lane, stat, stat + K_QUERIES, scale, scored, p, keys, key,
-                                       query);
+                backward_kv_step<true>(grad_k, grad_v, kv_lane, q_lane, q_columns_lane, stat, stat + K_QUERIES, scale,
+                                       scored, p, keys, key, query);
             else
-                backward_kv_step<false>(grad_k, grad_v, kv_lane, q_lane, q_columns_lane, stat, stat + K_QUERIES, scale, scored, p, keys, key,
-                                       query);
+                backward_kv_step<false>(grad_k, grad_v, kv_lane, q_lane, q_columns_lane, stat, stat + K_QUERIES, scale,
+                                        scored, p, keys, key, query);
         }
     }
 
@@ -382,8 +403,8 @@ static_assert(Q_KEYS % Q_STRIP == 0, "strips make up a tile");
 
 /*  A strip of the keys of a tile for the queries of a warp. */
 template <bool masked>
-__device__ inline void backward_q_step(float (&grad_q)[Q_TILES][D / 8][4], uint32_t q_lane, uint32_t kv_tile, const float *lse,
-                                       const float *delta, float scale, const tile_view &view)
+__device__ inline void backward_q_step(float (&grad_q)[Q_TILES][D / 8][4], uint32_t q_lane, uint32_t kv_tile,
+                                       const float *lse, const float *delta, float scale, const tile_view &view)
 {
     const int lane = threadIdx.x % 32;
     const uint32_t kv_lane = lane_of_b(kv_tile);
@@ -397,7 +418,8 @@ __device__ inline void backward_q_step(float (&grad_q)[Q_TILES][D / 8][4], uint3
 #pragma unroll
         for (int half = 0; half < 2; half++) {
             const int row = 16 * m + 8 * half;
-            const float base = BIASED ? lse[row] : lse[row] * -LOG2_E, its_delta = delta[row], sum = BIASED ? delta[Q_QUERIES + row] : 0;
+            const float base = BIASED ? lse[row] : lse[row] * -LOG2_E, its_delta = delta[row],
+                        sum = BIASED ? delta[Q_QUERIES + row] : 0;
 #pragma unroll
             for (int n = 0; n < Q_STRIP / 8; n++)
 #pragma unroll
@@ -405,9 +427,11 @@ __device__ inline void backward_q_step(float (&grad_q)[Q_TILES][D / 8][4], uint3
                     const int column = n * 8 + lane % 4 * 2 + i % 2;
                     float probability, slope = 1;
                     if constexpr (BIASED)
-                        probability = biased_probability(view.scored(s[m][n][i], view.query + row, view.key + column, slope), base, sum);
+                        probability = biased_probability(
+                            view.scored(s[m][n][i], view.query + row, view.key + column, slope), base, sum);
                     else if constexpr (SCORED)
-                        probability = ignis_ptx_ex2_ftz(base + view.scored(s[m][n][i], view.query + row, view.key + column, slope));
+                        probability = ignis_ptx_ex2_ftz(
+                            base + view.scored(s[m][n][i], view.query + row, view.key + column, slope));
                     else
                         probability = ignis_ptx_ex2_ftz(fmaf(s[m][n][i], scale, base));
                     ds[m][n][i] = probability * (ds[m][n][i] - its_delta);
@@ -420,11 +444,12 @@ __device__ inline void backward_q_step(float (&grad_q)[Q_TILES][D / 8][4], uint3
     product_of_results<Q_TILES, Q_STRIP, D>(grad_q, ds, lane_of_a(kv_tile), 0);
 }
 
-/*  grid = ceil(sq / queries) * heads * batches, blocks of 32 * warps, shared memory for 2 * queries + 4 * keys rows and
-    STATS * queries floats. */
+/*  grid = ceil(sq / queries) * heads * batches, blocks of 32 * warps, shared memory for 2 * queries + 4 *
+    keys rows and STATS * queries floats. */
 extern "C" __global__ void __launch_bounds__(32 * Q_WARPS, IGNIS_Q_BLOCKS) ignis_sdpa_backward_q(Attention p)
 {
-    constexpr int threads = 32 * Q_WARPS, tile_bytes = Q_KEYS * ROW_BYTES, stats_at = (2 * Q_QUERIES + 4 * Q_KEYS) * ROW_BYTES;
+    constexpr int threads = 32 * Q_WARPS, tile_bytes = Q_KEYS * ROW_BYTES,
+                  stats_at = (2 * Q_QUERIES + 4 * Q_KEYS) * ROW_BYTES;
     const int pairs = p.heads * p.batches, b = blockIdx.x % pairs / p.heads;
     const int h = blockIdx.x % p.heads, kv_h = h / (p.heads / p.kv_heads);
     const int first = (int)(gridDim.x / pairs - 1 - blockIdx.x / pairs) * Q_QUERIES;
@@ -434,7 +459,8 @@ extern "C" __global__ void __launch_bounds__(32 * Q_WARPS, IGNIS_Q_BLOCKS) ignis
     const float scale = (float)p.scale * LOG2_E;
     const attention_scores<T, true> scored(p, b, h);
 
-    const int last = min(first + Q_QUERIES, p.sq) - 1, keys = p.keys(b), begin = p.first_key(first), end = p.visible(last, keys); /* as in forward */
+    const int last = min(first + Q_QUERIES, p.sq) - 1, keys = p.keys(b), begin = p.first_key(first),
+              end = p.visible(last, keys); /* as in forward */
     const int whole = (p.visible(first, keys) - begin) / Q_KEYS, whole_from = p.first_key(last) - begin;
     const int count = (end - begin + Q_KEYS - 1) / Q_KEYS;
 
@@ -444,7 +470,8 @@ extern "C" __global__ void __launch_bounds__(32 * Q_WARPS, IGNIS_Q_BLOCKS) ignis
     const auto copy_keys = [&](int n) {
         const uint32_t to = kv_tiles + n % 2 * 2 * tile_bytes;
         copy_tile<Q_KEYS, threads>(to, p.k.at(b, kv_h), p.k.row, begin + n * Q_KEYS, end, p.head_dim, threadIdx.x);
-        copy_tile<Q_KEYS, threads>(to + tile_bytes, p.v.at(b, kv_h), p.v.row, begin + n * Q_KEYS, end, p.head_dim, threadIdx.x);
+        copy_tile<Q_KEYS, threads>(to + tile_bytes, p.v.at(b, kv_h), p.v.row, begin + n * Q_KEYS, end, p.head_dim,
+                                   threadIdx.x);
     };
     if (count > 0)
         copy_keys(0);
@@ -453,7 +480,8 @@ extern "C" __global__ void __launch_bounds__(32 * Q_WARPS, IGNIS_Q_BLOCKS) ignis
     const int query = first + warp * 16 * Q_TILES + lane / 4;
     float grad_q[Q_TILES][D / 8][4];
     clear(grad_q);
-    const float *lse = (const float *)(shared_memory() + stats_at) + warp * 16 * Q_TILES + lane / 4, *delta = lse + Q_QUERIES;
+    const float *lse = (const float *)(shared_memory() + stats_at) + warp * 16 * Q_TILES + lane / 4,
+                *delta = lse + Q_QUERIES;
     const uint32_t rows = warp * 16 * Q_TILES * ROW_BYTES, q_lane = lane_of_a(q_tile + rows);
 #pragma unroll 1
     for (int n = 0; n < count; n++) {
@@ -488,15 +516,18 @@ extern "C" __global__ void __launch_bounds__(32 * Q_WARPS, IGNIS_Q_BLOCKS) ignis
 
 #if IGNIS_BIAS
 
-/*  The gradient of the bias: a block has a tile of it, and adds up, in their order, all batches, heads and queries that share it.
-    grid = ceil(sk / keys) * ceil(sq / queries) * heads * batches, each 1 where it is shared, but for the first; blocks of 32 * warps,
-    shared memory for 2 * queries + 2 * keys rows and STATS * queries floats. */
+/*  The gradient of the bias: a block has a tile of it, and sums, in their order, all batches, heads and
+    queries that share it. grid = ceil(sk / keys) * ceil(sq / queries) * heads * batches, each 1 where it is
+    shared, except for the first; blocks of 32 * warps, shared memory for 2 * queries + 2 * keys rows and
+    STATS * queries floats. */
 extern "C" __global__ void __launch_bounds__(32 * Q_WARPS) ignis_sdpa_backward_bias(const __grid_constant__ Attention p)
 {
     constexpr int threads = 32 * Q_WARPS, stats_at = (2 * Q_QUERIES + 2 * Q_KEYS) * ROW_BYTES;
     const attention_share share(p, Q_QUERIES, Q_KEYS);
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, row = warp * 16 * Q_TILES + lane / 4, key = share.key + lane % 4 * 2;
-    const uint32_t q_tile = shared_address(), grad_tile = q_tile + Q_QUERIES * ROW_BYTES, kv_tile = grad_tile + Q_QUERIES * ROW_BYTES;
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, row = warp * 16 * Q_TILES + lane / 4,
+              key = share.key + lane % 4 * 2;
+    const uint32_t q_tile = shared_address(), grad_tile = q_tile + Q_QUERIES * ROW_BYTES,
+                   kv_tile = grad_tile + Q_QUERIES * ROW_BYTES;
     const uint32_t q_lane = lane_of_a(q_tile + warp * 16 * Q_TILES * ROW_BYTES);
     const float *lse = (const float *)(shared_memory() + stats_at) + row, *delta = lse + Q_QUERIES;
     float sums[Q_TILES][Q_KEYS / 8][4];
@@ -512,9 +543,11 @@ extern "C" __global__ void __launch_bounds__(32 * Q_WARPS) ignis_sdpa_backward_b
                 const unsigned thread = thread_in_loop();
                 __syncthreads(); /* nobody reads the tiles any more */
                 copy_tile<Q_QUERIES, threads>(q_tile, p.q.at(b, h), p.q.row, first, p.sq, p.head_dim, thread);
-                copy_tile<Q_QUERIES, threads>(grad_tile, p.grad_out.at(b, h), p.grad_out.row, first, p.sq, p.head_dim, thread);
+                copy_tile<Q_QUERIES, threads>(grad_tile, p.grad_out.at(b, h), p.grad_out.row, first, p.sq, p.head_dim,
+                                              thread);
                 copy_tile<Q_KEYS, threads>(kv_tile, p.k.at(b, kv_h), p.k.row, share.key, p.sk, p.head_dim, thread);
-                copy_tile<Q_KEYS, threads>(kv_tile + Q_KEYS * ROW_BYTES, p.v.at(b, kv_h), p.v.row, share.key, p.sk, p.head_dim, thread);
+                copy_tile<Q_KEYS, threads>(kv_tile + Q_KEYS * ROW_BYTES, p.v.at(b, kv_h), p.v.row, share.key, p.sk,
+                                           p.head_dim, thread);
                 copy_stats<Q_QUERIES, threads>(q_tile + stats_at, p, p.stat(b, h), first, p.sq);
                 ignis_ptx_cp_async_commit();
                 ignis_ptx_cp_async_wait<0>();
@@ -536,7 +569,8 @@ extern "C" __global__ void __launch_bounds__(32 * Q_WARPS) ignis_sdpa_backward_b
 #pragma unroll
                             for (int n = 0; n < Q_STRIP / 8; n++) {
                                 const int its_key = key + strip + n * 8 + i % 2;
-                                const float probability = biased_probability(scored(s[m][n][i], query, its_key), bound, sum);
+                                const float probability =
+                                    biased_probability(scored(s[m][n][i], query, its_key), bound, sum);
                                 if (query < p.sq && its_key >= p.first_key(query) && its_key < p.visible(query, keys))
                                     sums[m][strip / 8 + n][i] += probability * (ds[m][n][i] - its_delta);
                             }

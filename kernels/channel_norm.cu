@@ -3,20 +3,21 @@
 
         y = (x - mean) * rstd * w + b    rstd = 1 / sqrt(variance + eps)
 
-    Mean and variance are those of a group: of the neighbouring channels of one of `groups` groups, over the rows of one of `outer` images. So
-    batch_norm has outer = 1 and a group for each channel (Ioffe, Szegedy: Batch Normalization, 2015), group_norm an outer for each image
-    (Wu, He: Group Normalization, 2018). With h = (x - mean) * rstd, g = dy * w, and avg over the group,
+    Mean and variance are those of a group: of the neighbouring channels of one of `groups` groups, over the
+    rows of one of `outer` images. So batch_norm has outer = 1 and a group for each channel (Ioffe, Szegedy:
+    Batch Normalization, 2015), group_norm an outer for each image (Wu, He: Group Normalization, 2018). With h
+    = (x - mean) * rstd, g = dy * w, and avg over the group,
 
         dx = rstd * (g - avg(g) - h * avg(g * h))    without the averages where mean and rstd were given
         dw = sum of dy * h over outer and rows, db = sum of dy
 
-    Blocks of x * y threads: a thread has a pack of channels, and each y-th row of a part of part_length rows. Parts leave what they have summed in
-    two arrays [outer, parts, channels]; those are added up in a fixed order. Rows are written from the last one on, as the last ones read
-    before are still in the cache.
+    Blocks of x * y threads: a thread has a pack of channels, and each y-th row of a part of part_length rows.
+    Parts leave what they have summed in two arrays [outer, parts, channels]; those are summed in a fixed
+    order. Rows are written from the last one on, as the last ones read before are still in the cache.
 
-    One program per element type: compiled with -DIGNIS_T=<1 to 4>. Statistics are ignis_wide<T>. packed: channels are a multiple of a pack,
-    and all arrays of T begin at multiples of 16 bytes. The grid may have any number of blocks.
-*/
+    One program per element type: compiled with -DIGNIS_T=<1 to 4>. Statistics are ignis_wide<T>. packed:
+    channels are a multiple of a pack, and all arrays of T begin at multiples of 16 bytes. The grid may have
+    any number of blocks. */
 #include "ignis.cuh"
 
 typedef ignis_type<IGNIS_T> T;
@@ -33,8 +34,8 @@ struct ignis_channels {
     int packed;
 };
 
-/*  What a block works on at a time: a part of the rows of an image, and a tile of channels, of which this thread has those from channel on, if
-    there are any. */
+/*  The work of a block at a time: a part of the rows of an image, and a tile of channels. This thread has the
+    channels from channel on, if there are any. */
 struct ignis_item {
     long long image, part, begin, end, channel;
 };
@@ -57,8 +58,9 @@ template <int N> __device__ inline ignis_item item_of(const ignis_channels &s, l
     return item;
 }
 
-/*  Of each of N channels what its group has. */
-template <int N> __device__ inline void load_groups(Wide (&values)[N], const Wide *from, const ignis_channels &s, const ignis_item &item)
+/*  Loads the groups' values for each of N channels. */
+template <int N>
+__device__ inline void load_groups(Wide (&values)[N], const Wide *from, const ignis_channels &s, const ignis_item &item)
 {
     const uint32_t width = (uint32_t)(s.channels / s.groups); /* channels are fewer than 2^31 */
 #pragma unroll
@@ -66,7 +68,7 @@ template <int N> __device__ inline void load_groups(Wide (&values)[N], const Wid
         values[e] = from[item.image * s.groups + (uint32_t)(item.channel + e) / width];
 }
 
-/*  Adds up what the threads of equal x have, into the first of them. */
+/*  Sums the values of the threads of equal x into the first of them. */
 template <int N> __device__ inline void add_rows(Wide (&sum)[N], Wide *shared)
 {
     const int threads = blockDim.x * blockDim.y, thread = threadIdx.y * blockDim.x + threadIdx.x;
@@ -80,15 +82,17 @@ template <int N> __device__ inline void add_rows(Wide (&sum)[N], Wide *shared)
 #pragma unroll
             for (int e = 0; e < N; e++)
                 sum[e] += shared[e * threads + thread + rows * blockDim.x];
-    } /* the next round writes where nobody reads any more: below what this one read */
+    } /* the next round writes to memory that no thread reads any more: below this round's */
     __syncthreads();
 }
 
 /* >>forward ----------------------------------------------------------------------------------------------------- */
 
-/*  Of a part, the mean, and the sum of squares around it. The sums are around the part's first row: however far that one is from the others, the
-    variance has it, too, and so loses at most as many roundings as there are rows. */
-template <int N> __device__ inline void statistics(Wide *means, Wide *squares, const T *x, const ignis_channels &s, Wide *shared)
+/*  Computes the mean of a part, and the sum of squares around it. The sums are around the part's first row.
+    However far that is from the others, the variance includes it, and so loses at most as many roundings as
+    there are rows. */
+template <int N>
+__device__ inline void statistics(Wide *means, Wide *squares, const T *x, const ignis_channels &s, Wide *shared)
 {
     for (long long i = blockIdx.x; i < items<N>(s); i += gridDim.x) {
         const ignis_item item = item_of<N>(s, i);
@@ -142,14 +146,16 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
         statistics<1>(means, squares, x, s, shared);
 }
 
-/*  f(where in the arrays of partial sums, channel, rows in that part) for this lane's parts and channels of a group. */
+/*  f(where in the arrays of partial sums, channel, rows in that part) for this lane's parts and channels of a
+    group. */
 template <typename F> __device__ inline void each_partial(const ignis_channels &s, long long group, F f)
 {
     const long long image = group / s.groups;
     const int width = (int)s.channels / (int)s.groups, first = (int)(group - image * s.groups) * width;
     int part = threadIdx.x % 32 / width, at = threadIdx.x % 32 % width;
     while (part < s.parts) {
-        f((image * s.parts + part) * s.channels + first + at, first + at, (Wide)min(s.part_length, s.rows - part * s.part_length));
+        f((image * s.parts + part) * s.channels + first + at, first + at,
+          (Wide)min(s.part_length, s.rows - part * s.part_length));
         part += 32 / width;
         at += 32 % width;
         if (at >= width) {
@@ -166,7 +172,8 @@ __device__ inline Wide first_partial(const Wide *from, const ignis_channels &s, 
     return from[image * s.parts * s.channels + (group - image * s.groups) * ((int)s.channels / (int)s.groups)];
 }
 
-/*  The statistics of a group once more, where its squares do not fit: mean and variance are those of its numbers times scale. */
+/*  The statistics of a group once more if its squares do not fit: mean and variance of its numbers times
+    scale. */
 struct scaled {
     Wide scale, mean, variance;
 };
@@ -192,20 +199,21 @@ __device__ inline scaled statistics_again(const T *x, const ignis_channels &s, l
     return again;
 }
 
-/*  mean and rstd [outer, groups], a warp for each, out of the parts' or, without them, out of the running ones. Running ones that are there besides
-    move by the momentum towards those of x, the variance to that without bias. */
+/*  Computes mean and rstd [outer, groups], a warp for each, from the parts or, without them, from the running
+    ones. Given running averages move by the momentum towards the new ones, the variance to the unbiased one. */
 extern "C" __global__ void __launch_bounds__(32 * WARPS)
-    ignis_channel_finish(Wide *mean_out, Wide *rstd_out, const Wide *means, const Wide *squares, Wide *running_mean, Wide *running_var,
-                         double momentum, double eps, const ignis_channels s, const T *x)
+    ignis_channel_finish(Wide *mean_out, Wide *rstd_out, const Wide *means, const Wide *squares, Wide *running_mean,
+                         Wide *running_var, double momentum, double eps, const ignis_channels s, const T *x)
 {
     const long long step = (long long)gridDim.x * WARPS;
-    for (long long group = (long long)blockIdx.x * WARPS + threadIdx.x / 32; group < s.outer * s.groups; group += step) {
+    for (long long group = (long long)blockIdx.x * WARPS + threadIdx.x / 32; group < s.outer * s.groups;
+         group += step) {
         const Wide n = (Wide)(s.rows * ((int)s.channels / (int)s.groups));
         Wide mean = 0, variance = 0, scale = 1;
         if (means) {
             const Wide base = first_partial(means, s, group);
             each_partial(s, group, [&](long long at, long long, Wide rows) { mean += rows * (means[at] - base); });
-            mean = base + ignis_warp_sum(mean) / n; /* what is far from zero loses nothing in its sum */
+            mean = base + ignis_warp_sum(mean) / n; /* numbers far from zero lose nothing in this sum */
             each_partial(s, group, [&](long long at, long long, Wide rows) {
                 const Wide d = means[at] - mean;
                 variance += squares[at] + rows * d * d;
@@ -235,7 +243,8 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS)
 }
 
 template <int N>
-__device__ inline void apply(T *y, const T *x, const T *w, const T *b, const Wide *means, const Wide *rstds, const ignis_channels &s)
+__device__ inline void apply(T *y, const T *x, const T *w, const T *b, const Wide *means, const Wide *rstds,
+                             const ignis_channels &s)
 {
     for (long long i = blockIdx.x; i < items<N>(s); i += gridDim.x) {
         const ignis_item item = item_of<N>(s, i);
@@ -270,7 +279,8 @@ __device__ inline void apply(T *y, const T *x, const T *w, const T *b, const Wid
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 3)
-    ignis_channel_apply(T *y, const T *x, const T *w, const T *b, const Wide *means, const Wide *rstds, const ignis_channels s)
+    ignis_channel_apply(T *y, const T *x, const T *w, const T *b, const Wide *means, const Wide *rstds,
+                        const ignis_channels s)
 {
     if (s.packed)
         apply<PACK>(y, x, w, b, means, rstds, s);
@@ -325,7 +335,8 @@ __device__ inline void sums(Wide *grads, Wide *products, const T *dy, const T *x
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 2)
-    ignis_channel_sums(Wide *grads, Wide *products, const T *dy, const T *x, const Wide *means, const Wide *rstds, const ignis_channels s)
+    ignis_channel_sums(Wide *grads, Wide *products, const T *dy, const T *x, const Wide *means, const Wide *rstds,
+                       const ignis_channels s)
 {
     __shared__ Wide shared[PACK * THREADS];
     if (s.packed)
@@ -334,7 +345,8 @@ extern "C" __global__ void __launch_bounds__(THREADS, 2)
         sums<1>(grads, products, dy, x, means, rstds, s, shared);
 }
 
-/*  dw and db (null: not that one) out of the parts' sums: a lane has a channel, a warp every WARPS-th part of all images. */
+/*  dw and db (null: not that one) out of the parts' sums: a lane has a channel, a warp every WARPS-th part of
+    all images. */
 extern "C" __global__ void __launch_bounds__(32 * WARPS)
     ignis_channel_weights(T *dw, T *db, const Wide *grads, const Wide *products, const ignis_channels s)
 {
@@ -369,10 +381,12 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS)
 
 /*  The averages of g and g * h [outer, groups], a warp for each. */
 extern "C" __global__ void __launch_bounds__(32 * WARPS)
-    ignis_channel_averages(Wide *average_g, Wide *average_gh, const Wide *grads, const Wide *products, const T *w, const ignis_channels s)
+    ignis_channel_averages(Wide *average_g, Wide *average_gh, const Wide *grads, const Wide *products, const T *w,
+                           const ignis_channels s)
 {
     const long long step = (long long)gridDim.x * WARPS;
-    for (long long group = (long long)blockIdx.x * WARPS + threadIdx.x / 32; group < s.outer * s.groups; group += step) {
+    for (long long group = (long long)blockIdx.x * WARPS + threadIdx.x / 32; group < s.outer * s.groups;
+         group += step) {
         const Wide n = (Wide)(s.rows * ((int)s.channels / (int)s.groups));
         Wide g = 0, gh = 0;
         each_partial(s, group, [&](long long at, long long channel, Wide) {
@@ -391,13 +405,14 @@ extern "C" __global__ void __launch_bounds__(32 * WARPS)
 constexpr Wide smallest_rstd = sizeof(Wide) == 8 ? Wide(0x1p-480) : Wide(0x1p-50f);
 
 /*  dx of the n channels of an item, where the square of rstd is no number. */
-static __device__ __noinline__ void backward_again(int n, T *dx, const T *dy, const T *x, const T *w, const Wide *means, const Wide *rstds,
-                                                   const Wide *average_g, const Wide *average_gh, const ignis_channels &s,
-                                                   const ignis_item &item)
+static __device__ __noinline__ void backward_again(int n, T *dx, const T *dy, const T *x, const T *w, const Wide *means,
+                                                   const Wide *rstds, const Wide *average_g, const Wide *average_gh,
+                                                   const ignis_channels &s, const ignis_item &item)
 {
     for (long long channel = item.channel; channel < item.channel + n; channel++) {
         const long long group = item.image * s.groups + channel / (s.channels / s.groups);
-        const Wide mean = means[group], rstd = rstds[group], g = average_g[group], gh = average_gh[group], weight = Wide(w[channel]);
+        const Wide mean = means[group], rstd = rstds[group], g = average_g[group], gh = average_gh[group],
+                   weight = Wide(w[channel]);
 #pragma unroll 1
         for (long long row = item.begin + threadIdx.y; row < item.end; row += blockDim.y) {
             const long long at = (item.image * s.rows + row) * s.channels + channel;
@@ -406,7 +421,7 @@ static __device__ __noinline__ void backward_again(int n, T *dx, const T *dy, co
     }
 }
 
-/*  dx; without averages where mean and rstd were given. */
+/*  Computes dx; without averages if mean and rstd were given. */
 template <int N, bool given>
 __device__ inline void apply_backward(T *dx, const T *dy, const T *x, const T *w, const Wide *means, const Wide *rstds,
                                       const Wide *average_g, const Wide *average_gh, const ignis_channels &s)
@@ -418,7 +433,7 @@ __device__ inline void apply_backward(T *dx, const T *dy, const T *x, const T *w
         const long long image = item.image * s.rows * s.channels + item.channel;
         Wide mean[N] = {}, scale[N], less[N] = {}, slope[N] = {}; /* dx = dy * scale - less - (x - mean) * slope */
         load_groups(scale, rstds, s, item);
-        if (!given && !ignis_is_same<T, ignis_f16>) { /* where scale^2 is no number, the same in another order */
+        if (!given && !ignis_is_same<T, ignis_f16>) { /* if scale^2 overflows, the same in another order */
             bool fit = true;
 #pragma unroll
             for (int e = 0; e < N; e++)
@@ -465,8 +480,8 @@ __device__ inline void apply_backward(T *dx, const T *dy, const T *x, const T *w
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 2)
-    ignis_channel_backward(T *dx, const T *dy, const T *x, const T *w, const Wide *means, const Wide *rstds, const Wide *average_g,
-                           const Wide *average_gh, const ignis_channels s)
+    ignis_channel_backward(T *dx, const T *dy, const T *x, const T *w, const Wide *means, const Wide *rstds,
+                           const Wide *average_g, const Wide *average_gh, const ignis_channels s)
 {
     if (s.packed && average_g)
         apply_backward<PACK, false>(dx, dy, x, w, means, rstds, average_g, average_gh, s);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 /*  depthwise.cu - convolutions of which each channel is one of its own, in plain CUDA C
 
-    One program per floating element type: compiled with -DIGNIS_T=<ignis_dtype>. The parameters are those of a product with patches whose batches
-    are the channels. Blocks of 256 threads: `across` of them have packs of channels next to each other, the others pixels. Sums in float, of
-    f64 in double, in a fixed order.
+    One program per floating element type: compiled with -DIGNIS_T=<ignis_dtype>. The parameters are those of
+    a product with patches whose batches are the channels. Blocks of 256 threads: `across` of them have packs
+    of channels next to each other, the others pixels. Sums in float, of f64 in double, in a fixed order.
 
-    With -DIGNIS_TAPS=<columns of taps> -DIGNIS_STRIDE=<along columns>, where there is one pixel from a tap to the next, and packs: a thread
-    has STRIP pixels of a row, and reads what they share once. strips is how many there are in a row.
-*/
+    With -DIGNIS_TAPS=<columns of taps> -DIGNIS_STRIDE=<along columns>, where there is one pixel from a tap to
+    the next, and packs: a thread has STRIP pixels of a row, and reads what they share once. strips is how
+    many there are in a row. */
 #define IGNIS_PATCHES 1
 #ifndef IGNIS_TAPS
 #define IGNIS_TAPS 0
@@ -22,10 +22,11 @@ constexpr int PACK = 16 / sizeof(T), MOST_ACROSS = 16;
 
 /*  Where a thread of a block works: the channels of its slab, N of them from `channel` on. */
 template <int N> struct Slab {
-    int across, width, down, line, first, channel, rest; /* rest: what the block's number says beside the slab */
+    int across, width, down, line, first, channel, rest; /* rest: the block's number without the slab */
     bool exists;
 
-    __device__ Slab(const Product &p, int across) : across(across), width(across * N), down(256 / across), line(threadIdx.x / across)
+    __device__ Slab(const Product &p, int across)
+        : across(across), width(across * N), down(256 / across), line(threadIdx.x / across)
     {
         const int slabs = ((int)p.batch + width - 1) / width;
         first = blockIdx.x % slabs * width;
@@ -37,7 +38,8 @@ template <int N> struct Slab {
 
 /* >>pixels ------------------------------------------------------------------------------------------------------ */
 
-/*  out = the patches of a times b, and bias. A thread has several pixels; the weights of some taps are in shared memory. */
+/*  Computes out = the patches of a times b, and bias. A thread has several pixels; the weights of some taps
+    are in shared memory. */
 template <int N> __device__ inline void convolve(const Product &p, int across)
 {
     constexpr int TAPS = 32, PIXELS = 4;
@@ -65,7 +67,9 @@ template <int N> __device__ inline void convolve(const Product &p, int across)
         for (int i = threadIdx.x; i < taps * slab.width; i += 256) {
             const int channel = i / taps, tap = i % taps;
             weights[tap][channel] =
-                slab.first + channel < p.batch ? Wide(p.b[(slab.first + channel) * p.batch_b + q.weight_of(q.tap(first + tap))]) : Wide(0);
+                slab.first + channel < p.batch
+                    ? Wide(p.b[(slab.first + channel) * p.batch_b + q.weight_of(q.tap(first + tap))])
+                    : Wide(0);
         }
         __syncthreads();
 #pragma unroll 1
@@ -80,7 +84,8 @@ template <int N> __device__ inline void convolve(const Product &p, int across)
             for (int k = 0; k < PIXELS; k++) {
                 if ((unsigned)(y[k] + down) >= (unsigned)q.height || (unsigned)(x[k] + right) >= (unsigned)q.width)
                     continue;
-                const auto pack = ignis_load<N>(from[k] + ((long long)(y[k] + down) * q.width + x[k] + right) * q.pixel);
+                const auto pack =
+                    ignis_load<N>(from[k] + ((long long)(y[k] + down) * q.width + x[k] + right) * q.pixel);
 #pragma unroll
                 for (int n = 0; n < N; n++)
                     sum[k][n] += Wide(pack[n]) * w[n];
@@ -101,14 +106,16 @@ template <int N> __device__ inline void convolve(const Product &p, int across)
     }
 }
 
-/*  partial [split, channel, tap] = the sums over a part of the pixels of a, those of the result, times the patches of b. A block has some taps. */
+/*  Computes partial [split, channel, tap] = the sums over a part of the pixels of a, which are those of the
+    result, times the patches of b. A block has some taps. */
 template <int N> __device__ inline void weights(const Product &p, int across)
 {
     constexpr int TAPS = 9;
     __shared__ Wide room[256 * N];
     const Patches &q = p.patches;
     const Slab<N> slab(p, across);
-    const int taps = (int)p.n, chunks = (taps + TAPS - 1) / TAPS, first = slab.rest % chunks * TAPS, split = slab.rest / chunks;
+    const int taps = (int)p.n, chunks = (taps + TAPS - 1) / TAPS, first = slab.rest % chunks * TAPS,
+              split = slab.rest / chunks;
     const int count = min(TAPS, taps - first);
     const long long end = min(p.k, (split + 1) * p.split_k);
     int down[TAPS], right[TAPS];
@@ -131,7 +138,8 @@ template <int N> __device__ inline void weights(const Product &p, int across)
             const T *from = p.b + (long long)at.image * q.height * q.width * q.pixel + slab.channel;
 #pragma unroll
             for (int t = 0; t < TAPS; t++) {
-                if (t >= count || (unsigned)(y + down[t]) >= (unsigned)q.height || (unsigned)(x + right[t]) >= (unsigned)q.width)
+                if (t >= count || (unsigned)(y + down[t]) >= (unsigned)q.height ||
+                    (unsigned)(x + right[t]) >= (unsigned)q.width)
                     continue;
                 const auto pack = ignis_load<N>(from + ((long long)(y + down[t]) * q.width + x + right[t]) * q.pixel);
 #pragma unroll
@@ -159,9 +167,10 @@ template <int N> __device__ inline void weights(const Product &p, int across)
 
 /* >>strips ------------------------------------------------------------------------------------------------------ */
 
-constexpr int STRIP = 4, COLUMNS = IGNIS_TAPS ? IGNIS_TAPS : 1, READ = (STRIP - 1) * IGNIS_STRIDE + COLUMNS; /* pixels */
+constexpr int STRIP = 4, COLUMNS = IGNIS_TAPS ? IGNIS_TAPS : 1,
+              READ = (STRIP - 1) * IGNIS_STRIDE + COLUMNS; /* pixels */
 
-/*  A strip of the grid: its first pixel, and those that exist. */
+/*  A strip of the grid: its first pixel, and the number that exist. */
 struct Strip {
     Pixel at;
     int count;
@@ -176,7 +185,7 @@ struct Strip {
     }
 };
 
-/*  Loads what a strip reads of a row of its image; zeros outside. */
+/*  Loads the elements of an image row that a strip reads; zeros outside. */
 __device__ inline void load_row(ignis_pack<T, PACK> (&x)[READ], const Patches &q, const T *image, int y, int first)
 {
     const bool inside = (unsigned)y < (unsigned)q.height;
@@ -199,8 +208,9 @@ __device__ inline void convolve_strips(const Product &p, int across, const ignis
     const int end = (int)(p.m / q.columns.size) * (int)strips.size, step = (int)gridDim.x / slabs * slab.down;
     for (int i = threadIdx.x; i < taps * slab.width; i += 256) {
         const int channel = i / taps, tap = i % taps;
-        weights[tap][channel] =
-            slab.first + channel < p.batch ? Wide(p.b[(slab.first + channel) * p.batch_b + q.weight_of(q.tap(tap))]) : Wide(0);
+        weights[tap][channel] = slab.first + channel < p.batch
+                                    ? Wide(p.b[(slab.first + channel) * p.batch_b + q.weight_of(q.tap(tap))])
+                                    : Wide(0);
     }
     __syncthreads();
     if (!slab.exists)
@@ -233,7 +243,8 @@ __device__ inline void convolve_strips(const Product &p, int across, const ignis
                             sum[k][n] += value * w[u - k * IGNIS_STRIDE][n];
                 }
         }
-        T *const to = p.out + strip.at.image * q.out_image + strip.at.row * q.out_row + strip.at.column * q.out_column + slab.channel;
+        T *const to = p.out + strip.at.image * q.out_image + strip.at.row * q.out_row + strip.at.column * q.out_column +
+                      slab.channel;
 #pragma unroll
         for (int k = 0; k < STRIP; k++) {
             if (k >= strip.count)
@@ -256,7 +267,8 @@ __device__ inline void weights_of_strips(const Product &p, int across, const ign
     __shared__ Wide room[256 * PACK];
     const Patches &q = p.patches;
     const Slab<PACK> slab(p, across);
-    const int taps = (int)p.n, rows = taps / COLUMNS, chunks = (rows + ROWS - 1) / ROWS, first_row = slab.rest % chunks * ROWS;
+    const int taps = (int)p.n, rows = taps / COLUMNS, chunks = (rows + ROWS - 1) / ROWS,
+              first_row = slab.rest % chunks * ROWS;
     const int split = slab.rest / chunks, all = (int)(p.k / q.columns.size) * (int)strips.size;
     const int end = (int)min((long long)all, (split + 1) * p.split_k);
     Wide sum[ROWS][COLUMNS][PACK] = {};
@@ -266,9 +278,11 @@ __device__ inline void weights_of_strips(const Product &p, int across, const ign
             const Strip strip(q, strips, index);
             const int y = q.first[0] + strip.at.row * q.stride[0], first = q.first[1] + strip.at.column * IGNIS_STRIDE;
             const T *const image = p.b + (long long)strip.at.image * q.height * q.width * q.pixel + slab.channel;
-            const T *const from = p.a +
-                                  (((long long)strip.at.image * q.rows.size + strip.at.row) * q.columns.size + strip.at.column) * p.row_a +
-                                  slab.channel;
+            const T *const from =
+                p.a +
+                (((long long)strip.at.image * q.rows.size + strip.at.row) * q.columns.size + strip.at.column) *
+                    p.row_a +
+                slab.channel;
             ignis_pack<T, PACK> g[STRIP];
 #pragma unroll
             for (int k = 0; k < STRIP; k++) {
@@ -319,14 +333,18 @@ extern "C" __global__ void __launch_bounds__(256, IGNIS_TAPS == 3 ? 2 : 1)
 {
     convolve_strips(p, across, strips);
 }
-extern "C" __global__ void __launch_bounds__(256, 1) ignis_depthwise_weights(const Product p, int across, ignis_divisor strips)
+extern "C" __global__ void __launch_bounds__(256, 1)
+    ignis_depthwise_weights(const Product p, int across, ignis_divisor strips)
 {
     weights_of_strips(p, across, strips);
 }
 #else
 #define KERNEL extern "C" __global__ void __launch_bounds__(256, 2)
 KERNEL ignis_depthwise(const Product p, int across) { convolve<PACK>(p, across); }
-KERNEL ignis_depthwise_unpacked(const Product p, int across) { convolve<1>(p, across); } /* channels are no whole packs */
+KERNEL ignis_depthwise_unpacked(const Product p, int across)
+{
+    convolve<1>(p, across);
+} /* channels are no full packs */
 KERNEL ignis_depthwise_weights(const Product p, int across) { weights<PACK>(p, across); }
 KERNEL ignis_depthwise_weights_unpacked(const Product p, int across) { weights<1>(p, across); }
 #endif

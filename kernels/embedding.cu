@@ -4,18 +4,20 @@
         out[i] = table[ids[i]]                 grad_table[v] = sum of grad[i] over all i with ids[i] == v, in the order of i; where it adds,
                                                and what was there
 
-    An id that is none of the table's rows gives a row of NaN, and its gradient is dropped; nothing is read out of bounds.
+    An id outside of the table gives a row of NaN, and its gradient is dropped; nothing is read
+    out of bounds.
 
-    The backward pass has no atomic additions of numbers, so equal inputs give equal bits: ids are sorted, with their positions,
-    by the stable radix sort of sort.cu. Then blocks sum chunks of the sorted list, however often an id occurs.
+    The backward pass has no atomic additions of numbers, so equal inputs give equal bits: ids are sorted,
+    with their positions, by the stable radix sort of sort.cu. Then blocks sum chunks of the sorted list,
+    however often an id occurs.
 
         ignis_embedding_keys                            ids as keys; out of range: vocab
         ignis_sort_count, _scan, _scatter               once for each 8 bits of vocab
         ignis_embedding_bounds                          where each id begins and ends
-        ignis_embedding_chunks, _rows                   sums of chunks, and of ids that lie in several chunks
+        ignis_embedding_chunks, _rows                   sums of chunks, and of ids that are in several chunks
 
-    One program per element type: compiled with -DIGNIS_T=<1 to 4>. Tokens, and rows of the table, are fewer than 2^31.
-*/
+    One program per element type: compiled with -DIGNIS_T=<1 to 4>. Tokens, and rows of the table, are fewer
+    than 2^31. */
 #include "ignis.cuh"
 
 typedef ignis_type<IGNIS_T> T;
@@ -25,7 +27,9 @@ typedef ignis_wide<T> Wide;
 
 /* >>forward ----------------------------------------------------------------------------------------------------- */
 
-template <int N> __device__ void gather(T *out, const T *table, const void *ids, int id_bytes, long long count, long long vocab, long long n)
+template <int N>
+__device__ void gather(T *out, const T *table, const void *ids, int id_bytes, long long count, long long vocab,
+                       long long n)
 {
     const T nan = T(__int_as_float(0x7fffffff));
 
@@ -52,9 +56,11 @@ template <int N> __device__ void gather(T *out, const T *table, const void *ids,
     }
 }
 
-/*  Any grid; blocks of 32 to THREADS threads. packed: n is a multiple of a pack of 16 bytes, and out and table are aligned to it. */
+/*  Any grid; blocks of 32 to THREADS threads. packed: n is a multiple of a pack of 16 bytes, and out and
+    table are aligned to it. */
 extern "C" __global__ void __launch_bounds__(THREADS)
-    ignis_embedding(T *out, const T *table, const void *ids, int id_bytes, long long count, long long vocab, long long n, int packed)
+    ignis_embedding(T *out, const T *table, const void *ids, int id_bytes, long long count, long long vocab,
+                    long long n, int packed)
 {
     ignis_grid_dependency();
     if (packed)
@@ -67,7 +73,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 
 /*  Also clears bounds [vocab, 2]. Blocks of THREADS threads, for the larger of count and 2 * vocab. */
 extern "C" __global__ void __launch_bounds__(THREADS)
-    ignis_embedding_keys(uint32_t *keys, uint32_t *bounds, const void *ids, int id_bytes, long long count, long long vocab)
+    ignis_embedding_keys(uint32_t *keys, uint32_t *bounds, const void *ids, int id_bytes, long long count,
+                         long long vocab)
 {
     ignis_grid_dependency();
     const long long i = (long long)blockIdx.x * THREADS + threadIdx.x;
@@ -80,7 +87,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 }
 
 /*  bounds[v] = begin and end of id v in the sorted keys; both 0 if it does not occur. */
-extern "C" __global__ void __launch_bounds__(THREADS) ignis_embedding_bounds(uint32_t *bounds, const uint32_t *keys, long long count, long long vocab)
+extern "C" __global__ void __launch_bounds__(THREADS)
+    ignis_embedding_bounds(uint32_t *bounds, const uint32_t *keys, long long count, long long vocab)
 {
     ignis_grid_dependency();
     const long long i = (long long)blockIdx.x * THREADS + threadIdx.x;
@@ -95,13 +103,16 @@ extern "C" __global__ void __launch_bounds__(THREADS) ignis_embedding_bounds(uin
 
 /* >>sums -------------------------------------------------------------------------------------------------------- */
 
-#define CHUNK 64    /* sorted keys that a block sums, so that an id that is everywhere is the work of many */
+#define CHUNK 64    /* sorted keys that a block sums, so that a frequent id is the work of many blocks */
 #define IN_FLIGHT 4 /* rows that are loaded before the first is added */
 
-/*  The columns of a thread are the N from here on; it has none if that is not below n. */
-template <int N> __device__ inline long long first_column() { return ((long long)blockIdx.y * blockDim.x + threadIdx.x) * N; }
+/*  Returns the first column of a thread, which has N; it has none if that is not below n. */
+template <int N> __device__ inline long long first_column()
+{
+    return ((long long)blockIdx.y * blockDim.x + threadIdx.x) * N;
+}
 
-/*  adds: to what is there. */
+/*  adds: to the existing row. */
 template <int N> __device__ inline void store_row(T *to, Wide (&sum)[N], int adds)
 {
     if (adds) {
@@ -113,10 +124,12 @@ template <int N> __device__ inline void store_row(T *to, Wide (&sum)[N], int add
     ignis_store(to, ignis_pack_round<T>(sum));
 }
 
-/*  The rows of one chunk. An id whose positions are all in this chunk is finished; of one that came in from the chunk before,
-    the sum goes to partial[chunk, 0, n], of one that only goes on in the next, to partial[chunk, 1, n]. */
+/*  Sums the rows of one chunk. An id whose positions are all in this chunk is finished. The sum of an id that
+    began in an earlier chunk goes to partial[chunk, 0, n]; of one that only continues in the next, to
+    partial[chunk, 1, n]. */
 template <int N>
-__device__ void sum_chunk(T *grad_table, Wide *partial, const T *grad, const uint32_t *keys, const uint32_t *positions, long long count, long long vocab, long long n, int adds)
+__device__ void sum_chunk(T *grad_table, Wide *partial, const T *grad, const uint32_t *keys, const uint32_t *positions,
+                          long long count, long long vocab, long long n, int adds)
 {
     const long long begin = (long long)blockIdx.x * CHUNK, end = min(begin + CHUNK, count);
     const long long column = first_column<N>();
@@ -158,8 +171,10 @@ __device__ void sum_chunk(T *grad_table, Wide *partial, const T *grad, const uin
     }
 }
 
-/*  What is left: zeros for ids that do not occur, and the sums of those whose positions lie in several chunks. */
-template <int N> __device__ void sum_rows(T *grad_table, const Wide *partial, const uint32_t *bounds, long long vocab, long long n, int adds)
+/*  Writes the remaining rows: zeros for ids that do not occur, and the sums of ids in several chunks. */
+template <int N>
+__device__ void sum_rows(T *grad_table, const Wide *partial, const uint32_t *bounds, long long vocab, long long n,
+                         int adds)
 {
     const long long column = first_column<N>();
     if (column >= n)
@@ -180,10 +195,11 @@ template <int N> __device__ void sum_rows(T *grad_table, const Wide *partial, co
     }
 }
 
-/*  Grids of ceil(count / CHUNK), and of any number, blocks; y for the columns, at 1 or, if packed, 16 bytes a thread. */
+/*  Grids of ceil(count / CHUNK), and of any number, blocks; y for the columns, at 1 or, if packed, 16 bytes a
+    thread. */
 extern "C" __global__ void __launch_bounds__(THREADS)
-    ignis_embedding_chunks(T *grad_table, Wide *partial, const T *grad, const uint32_t *keys, const uint32_t *positions, long long count,
-                           long long vocab, long long n, int packed, int adds)
+    ignis_embedding_chunks(T *grad_table, Wide *partial, const T *grad, const uint32_t *keys, const uint32_t *positions,
+                           long long count, long long vocab, long long n, int packed, int adds)
 {
     ignis_grid_dependency();
     if (packed)
@@ -193,7 +209,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-    ignis_embedding_rows(T *grad_table, const Wide *partial, const uint32_t *bounds, long long vocab, long long n, int packed, int adds)
+    ignis_embedding_rows(T *grad_table, const Wide *partial, const uint32_t *bounds, long long vocab, long long n,
+                         int packed, int adds)
 {
     ignis_grid_dependency();
     if (packed)

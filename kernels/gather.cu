@@ -5,19 +5,21 @@
         scatter     dst[.., id(i), ..] = src[i]      for ids that differ
         add         dst[.., id(i), ..] += src[i]     in a fixed order
 
-    i counts through all elements (ignis_strided): `from` leads to the place in the array that is indexed, without that dimension, and `to`
-    to the id, which is inside if it is below size, and then dim_stride elements further each.
+    i counts through all elements (ignis_strided): `from` leads to the place in the array that is indexed,
+    without that dimension, and `to` to the id, which is inside if it is below size, and then dim_stride
+    elements further each.
 
-    Sums have no atomic additions of numbers, so equal inputs give equal bits: destinations are keys (ignis_scatter_keys), which sort.cu
-    sorts, with the positions of their elements. Then each warp adds up the elements of equal keys among 32 neighbours, in a fixed tree
-    (ignis_segment_sums); what belongs to a key that other warps have, too, it leaves in partial [warps, 2]: first the sum that came in
-    from the warp before, then that which goes on in the next. The warp in which a key begins adds these (ignis_segment_finish).
+    Sums have no atomic additions of numbers, so equal inputs give equal bits: destinations are keys
+    (ignis_scatter_keys), which sort.cu sorts, with the positions of their elements. Then each warp sums the
+    elements of equal keys among 32 neighbours, in a fixed tree (ignis_segment_sums); what belongs to a key
+    that other warps have too, it leaves in partial [warps, 2]: first the sum that came in from the warp
+    before, then that which goes on in the next. The warp in which a key begins adds these
+    (ignis_segment_finish).
 
-    Where the dimension is the last one, and a row of dst fits shared memory, a warp adds up a row there instead, 32 elements after the other
-    (ignis_scatter_add_rows).
+    Where the dimension is the last one, and a row of dst fits shared memory, a warp sums a row there instead,
+    32 elements after the other (ignis_scatter_add_rows).
 
-    One program per element type: compiled with -DIGNIS_T=<ignis_dtype>.
-*/
+    One program per element type: compiled with -DIGNIS_T=<ignis_dtype>. */
 #include "strided.cuh"
 
 typedef ignis_type<IGNIS_T> T;
@@ -30,8 +32,8 @@ typedef ignis_wide<T> Wide;
 /* >>gather ------------------------------------------------------------------------------------------------------ */
 
 template <int N>
-__device__ inline void gather(T *out, const T *src, const void *ids, int id_bytes, const ignis_strided &s, long long size,
-                              long long dim_stride, T outside)
+__device__ inline void gather(T *out, const T *src, const void *ids, int id_bytes, const ignis_strided &s,
+                              long long size, long long dim_stride, T outside)
 {
     const long long first = (long long)blockIdx.x * (THREADS * IN_FLIGHT) + threadIdx.x;
     ignis_pack<T, N> pack[IN_FLIGHT];
@@ -61,9 +63,11 @@ __device__ inline void gather(T *out, const T *src, const void *ids, int id_byte
             ignis_store(out + (first + k * THREADS) * N, pack[k]);
 }
 
-/*  An id outside gives NaN if so wanted, or 0. Blocks of THREADS threads, for IN_FLIGHT elements or packs of 16 bytes each. */
-extern "C" __global__ void __launch_bounds__(THREADS) ignis_gather(T *out, const T *src, const void *ids, int id_bytes, ignis_strided s,
-                                                                   long long size, long long dim_stride, int nan, int packs)
+/*  An id outside gives NaN if requested, else 0. Blocks of THREADS threads, for IN_FLIGHT elements or packs
+    of 16 bytes each. */
+extern "C" __global__ void __launch_bounds__(THREADS)
+    ignis_gather(T *out, const T *src, const void *ids, int id_bytes, ignis_strided s, long long size,
+                 long long dim_stride, int nan, int packs)
 {
     T outside = T(0);
     if constexpr (ignis_is_float<T>)
@@ -77,7 +81,8 @@ extern "C" __global__ void __launch_bounds__(THREADS) ignis_gather(T *out, const
 
 /*  Blocks of THREADS threads, for an element each. Parameters as above. */
 extern "C" __global__ void __launch_bounds__(THREADS)
-    ignis_scatter(T *dst, const T *src, const void *ids, int id_bytes, ignis_strided s, long long size, long long dim_stride, int, int)
+    ignis_scatter(T *dst, const T *src, const void *ids, int id_bytes, ignis_strided s, long long size,
+                  long long dim_stride, int, int)
 {
     const long long i = (long long)blockIdx.x * THREADS + threadIdx.x;
     long long to = 0, place = 0;
@@ -91,8 +96,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 
 /* >>add --------------------------------------------------------------------------------------------------------- */
 
-/*  dst[row, id(row, i)] += src[row, i] for all i of 0 to n - 1 in their order, where the id is inside of a row of size elements. One warp a
-    row, with that in shared memory. */
+/*  dst[row, id(row, i)] += src[row, i] for all i of 0 to n - 1 in their order, where the id is inside of a
+    row of size elements. One warp a row, with that in shared memory. */
 extern "C" __global__ void __launch_bounds__(32)
     ignis_scatter_add_rows(T *dst, const T *src, const void *ids, int id_bytes, long long n, long long size)
 {
@@ -104,7 +109,7 @@ extern "C" __global__ void __launch_bounds__(32)
     dst += blockIdx.x * size;
     for (long long i = lane; i < size; i += 32)
         sums[i] = Wide(dst[i]);
-    const auto fetch = [&](int (&to)[ahead], T (&x)[ahead], long long at) {
+    const auto fetch = [&](int(&to)[ahead], T(&x)[ahead], long long at) {
 #pragma unroll
         for (int k = 0; k < ahead; k++) {
             const bool is_there = at + 32 * k < n;
@@ -129,7 +134,7 @@ extern "C" __global__ void __launch_bounds__(32)
             const Wide before = *sum;
             __syncwarp();
             if (inside)
-                *(volatile int *)sum = lane; /* of lanes that add to the same one remains */
+                *(volatile int *)sum = lane; /* one of the lanes that add to the same element remains */
             __syncwarp();
             const bool alone = !inside || *(volatile int *)sum == lane;
             __syncwarp();
@@ -137,7 +142,8 @@ extern "C" __global__ void __launch_bounds__(32)
                 if (inside)
                     *sum = before + Wide(x[k]);
             } else {
-                const int others = __popc(__match_any_sync(0xffffffff, to[k]) & ((1u << lane) - 1)); /* those before this one */
+                const int others =
+                    __popc(__match_any_sync(0xffffffff, to[k]) & ((1u << lane) - 1)); /* the ones before this one */
                 if (inside && others == 0)
                     *sum = before + Wide(x[k]);
                 __syncwarp();
@@ -157,7 +163,8 @@ extern "C" __global__ void __launch_bounds__(32)
 
 /*  Where each element goes, or `none`. Blocks of THREADS threads, for an element each. */
 extern "C" __global__ void __launch_bounds__(THREADS)
-    ignis_scatter_keys(uint32_t *keys, const void *ids, int id_bytes, ignis_strided s, long long size, long long dim_stride, uint32_t none)
+    ignis_scatter_keys(uint32_t *keys, const void *ids, int id_bytes, ignis_strided s, long long size,
+                       long long dim_stride, uint32_t none)
 {
     const long long i = (long long)blockIdx.x * THREADS + threadIdx.x;
     long long to = 0, place = 0;
@@ -171,7 +178,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 __device__ inline void add_to(T *dst, uint32_t key, Wide sum) { dst[key] = T(Wide(dst[key]) + sum); }
 
 extern "C" __global__ void __launch_bounds__(THREADS)
-    ignis_segment_sums(T *dst, Wide *partial, const T *src, const uint32_t *keys, const uint32_t *positions, long long count, uint32_t none)
+    ignis_segment_sums(T *dst, Wide *partial, const T *src, const uint32_t *keys, const uint32_t *positions,
+                       long long count, uint32_t none)
 {
     const long long i = (long long)blockIdx.x * THREADS + threadIdx.x, warp = i / 32;
     const int lane = threadIdx.x % 32;
@@ -207,7 +215,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     const uint32_t key = keys[next];
     if (key == none || keys[next - 1] != key || (warp > 0 && keys[warp * 32 - 1] == key))
         return;
-    long long inside = next, outside = count; /* the last element of the key lies from inside to before outside */
+    long long inside = next, outside = count; /* the last element of the key is from inside to before outside */
     while (outside - inside > 1) {
         const long long middle = (inside + outside) / 2;
         if (keys[middle] == key)

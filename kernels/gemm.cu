@@ -1,31 +1,35 @@
 // SPDX-License-Identifier: MIT
-/*  gemm.cu - matrix products in plain CUDA C, for every floating type and every device, and what is done behind a product
+/*  gemm.cu - matrix products in plain CUDA C, for every floating type and every device, and epilogues after a
+    product
 
-    One program per floating element type: compiled with -DIGNIS_T=<ignis_dtype>, and with -DIGNIS_PATCHES for convolutions. Sums in float, of f64
-    in double, in an order that is fixed: equal inputs give equal bits. Grid: tiles of a matrix * batch * splits; blocks of 256 threads.
-*/
+    One program per floating element type: compiled with -DIGNIS_T=<ignis_dtype>, and with -DIGNIS_PATCHES for
+    convolutions. Sums in float, of f64 in double, in an order that is fixed: equal inputs give equal bits.
+    Grid: tiles of a matrix * batch * splits; blocks of 256 threads. */
 #include "ignis.cuh"
 
 typedef ignis_type<IGNIS_T> T;
 #include "gemm.cuh"
 
-/*  blocks: on a multiprocessor, which bounds registers. */
+/*  blocks: on an SM, which bounds registers. */
 #define KERNEL(blocks) extern "C" __global__ void __launch_bounds__(256, blocks)
 
-/*  A thread's share of loading a tile of op(x), rows x depth: one element of every few rows or columns, so that neighbours read neighbours. */
+/*  A thread's share of loading a tile of op(x), rows x depth: one element of every few rows or columns, so
+    that neighbours read neighbours. */
 template <int operand, int rows, int depth> struct Loader {
     static constexpr int count = rows * depth / 256, row_step = 256 / depth, k_step = 256 / rows;
     const Product &p;
     const T *from; /* of the thread's first element at k = 0; with patches, of the array */
     long long stride, k_stride, step, first_row;
-    int row, k, row_count; /* row_count: from first_row on so many exist */
+    int row, k, row_count; /* row_count: rows that exist from first_row on */
     bool by_k;
 
-    /*  by_k: elements of a row lie next to each other. */
-    __device__ Loader(const Product &p, const T *matrix, long long first_row, long long row_end, bool by_k, long long row_length)
-        : p(p), stride(row_length), k_stride(by_k ? 1 : row_length), step((by_k ? row_step : k_step) * row_length), first_row(first_row),
-          row(by_k ? threadIdx.x / depth : threadIdx.x % rows), k(by_k ? threadIdx.x % depth : threadIdx.x / rows),
-          row_count((int)min((long long)rows, row_end - first_row)), by_k(by_k)
+    /*  by_k: elements of a row are contiguous. */
+    __device__ Loader(const Product &p, const T *matrix, long long first_row, long long row_end, bool by_k,
+                      long long row_length)
+        : p(p), stride(row_length), k_stride(by_k ? 1 : row_length), step((by_k ? row_step : k_step) * row_length),
+          first_row(first_row), row(by_k ? threadIdx.x / depth : threadIdx.x % rows),
+          k(by_k ? threadIdx.x % depth : threadIdx.x / rows), row_count((int)min((long long)rows, row_end - first_row)),
+          by_k(by_k)
     {
         from = IGNIS_PATCHES ? matrix : matrix + (first_row + row) * (by_k ? row_length : 1) + k * k_stride;
     }
@@ -45,7 +49,9 @@ template <int operand, int rows, int depth> struct Loader {
         for (int i = 0; i < count; i++, next += step) {
             if (IGNIS_PATCHES) {
                 const int r = row + (by_k ? i * row_step : 0), at = k + (by_k ? 0 : i * k_step);
-                const T *element = r < row_count && at < k_count ? p.find<operand>(from, by_k, stride, first_row + r, first_k + at) : nullptr;
+                const T *element = r < row_count && at < k_count
+                                       ? p.find<operand>(from, by_k, stride, first_row + r, first_k + at)
+                                       : nullptr;
                 x[i] = element ? Wide(*element) : Wide(0);
             } else {
                 x[i] = i < there ? Wide(*next) : Wide(0);
@@ -60,8 +66,8 @@ template <int operand, int rows, int depth> struct Loader {
     }
 };
 
-/*  A block does a tile of BM x BN, each of 16 x 16 threads R x C elements of it, in squares of 4 x 4 that are as far apart as fits: so
-    threads next to each other read what is next to each other. */
+/*  Computes a tile of BM x BN. Each of 16 x 16 threads has R x C elements of it, in squares of 4 x 4 that are
+    as far apart as fits, so that neighbouring threads read neighbouring elements. */
 template <int R, int C> __device__ inline void multiply(const Product &p)
 {
     ignis_grid_dependency();
@@ -92,7 +98,7 @@ template <int R, int C> __device__ inline void multiply(const Product &p)
     for (long long k = place.first_k, turn = 0; k < place.end_k; k += BK, turn ^= 1) {
         a.store(shared.a[turn], next_a);
         b.store(shared.b[turn], next_b);
-        __syncthreads(); /* of the other half of the tiles, everybody has done with the turn before the last */
+        __syncthreads(); /* of the other half of the tiles; all threads are done with the round before the last */
         if (k + BK < place.end_k) {
             a.load(next_a, k + BK, place.end_k);
             b.load(next_b, k + BK, place.end_k);
@@ -141,7 +147,7 @@ template <int R, int C> __device__ inline void multiply(const Product &p)
     epilogue.end(BM, shared.sums[0], [] { __syncthreads(); });
 }
 
-KERNEL(1) ignis_gemm(const Product p) { multiply<8, 8>(p); }       /* tiles of 128 x 128 */
+KERNEL(1) ignis_gemm(const Product p) { multiply<8, 8>(p); }                               /* tiles of 128 x 128 */
 KERNEL(sizeof(Wide) == 8 ? 1 : 2) ignis_gemm_small(const Product p) { multiply<4, 4>(p); } /* of 64 x 64 */
 
 /*  Up to two plain products that do not depend on each other, in one launch. */
@@ -149,8 +155,9 @@ struct Products {
     Product of[IGNIS_PATCHES ? 1 : 2];
 };
 
-/*  Tiles of 16 x 32, for products that have few larger ones: a warp does all of it for an eighth of each step of k, a thread 4 x 4, so that the
-    next operands come once in 128 elements of k. What the warps have is added up in their order. The first product has so many blocks. */
+/*  Tiles of 16 x 32, for products that have few larger ones. A warp computes all of it for an eighth of each
+    k step, a thread 4 x 4, so that the next operands come once in 128 elements of k. The results of the warps
+    are added in their order. The first product has `blocks` blocks. */
 KERNEL(1) ignis_gemm_tiny(const __grid_constant__ Products products, unsigned first_blocks)
 {
     constexpr int BM = 16, BN = 32, BK = 512 / sizeof(Wide), WARPS = 8, share = BK / WARPS;
@@ -232,7 +239,8 @@ KERNEL(1) ignis_gemm_tiny(const __grid_constant__ Products products, unsigned fi
     };
     const auto result = [&](int r, int c) { return add_up([&](int w) { return shared.results[w][r][c]; }); };
     if (p.row_sums && place.column == 0 && threadIdx.x < BM && place.row + threadIdx.x < p.m)
-        p.row_sums[place.split * p.m + place.row + threadIdx.x] = add_up([&](int w) { return shared.rows[w][threadIdx.x]; });
+        p.row_sums[place.split * p.m + place.row + threadIdx.x] =
+            add_up([&](int w) { return shared.rows[w][threadIdx.x]; });
     if (p.partial) {
         store_partial<256, BN>(p, place, threadIdx.x, 0, BM, result);
         return;
@@ -241,8 +249,8 @@ KERNEL(1) ignis_gemm_tiny(const __grid_constant__ Products products, unsigned fi
     epilogue.end(BM, shared.sums[0], [] { __syncthreads(); });
 }
 
-/*  A copy of an operand whose rows consist of packs, or are half of one or less: `row` elements, then zeros. The host fills this in:
-    ignis__gemm_copy in ignis.h. */
+/*  A copy of an operand whose rows are made of packs, or are half of one or less: `row` elements, then zeros.
+    The host fills this in: ignis__gemm_copy. */
 struct Copy {
     T *to;
     const T *from;
@@ -290,8 +298,8 @@ KERNEL(2) ignis_gemm_pack(const Copy first, const Copy second)
         copy_pack(second, at - of_first);
 }
 
-/*  Adds up the parts of a split product in their order, and stores the sums: a block has 16 rows of 128 columns. Parts are few, or a product
-    has few elements: so a thread has 8 loads under way. */
+/*  Adds the splits of a product in their order, and stores the sums. A block has 16 rows of 128 columns.
+    There are few splits, or the product has few elements: so a thread has 8 loads under way. */
 KERNEL(2) ignis_gemm_finish(const Product p)
 {
     ignis_grid_dependency();
@@ -301,26 +309,28 @@ KERNEL(2) ignis_gemm_finish(const Product p)
     Epilogue<256, 128> epilogue(p, place, threadIdx.x);
     const Wide *const first = (const Wide *)p.partial + (place.batch * p.m + place.row) * p.n + place.column;
     const long long part = p.batch * p.m * p.n;
-    const auto sum_up = [&](int r, int c, auto &x) { /* of as many columns as x has */
-        constexpr int count = sizeof(x) / sizeof(Wide), size = count < wide ? count : wide;
-        const Wide *from = first + r * p.n + c;
-        for (int i = 0; i < count; i++)
-            x[i] = 0;
+    const auto sum_up =
+        [&](int r, int c, auto &x) { /* of as many columns as x has */
+                                     constexpr int count = sizeof(x) / sizeof(Wide), size = count < wide ? count : wide;
+                                     const Wide *from = first + r * p.n + c;
+                                     for (int i = 0; i < count; i++)
+                                         x[i] = 0;
 #pragma unroll 1
-        for (int split = 0; split < p.splits; split += ahead) {
-            ignis_pack<Wide, size> packs[ahead][count / size];
+                                     for (int split = 0; split < p.splits; split += ahead) {
+                                         ignis_pack<Wide, size> packs[ahead][count / size];
 #pragma unroll
-            for (int i = 0; i < ahead; i++)
+                                         for (int i = 0; i < ahead; i++)
 #pragma unroll
-                for (int j = 0; j < count / size; j++)
-                    packs[i][j] = ignis_load<size>(from + min(split + i, p.splits - 1) * part + j * size);
+                                             for (int j = 0; j < count / size; j++)
+                                                 packs[i][j] = ignis_load<size>(
+                                                     from + min(split + i, p.splits - 1) * part + j * size);
 #pragma unroll
-            for (int i = 0; i < ahead; i++)
+                                         for (int i = 0; i < ahead; i++)
 #pragma unroll
-                for (int j = 0; j < count; j++)
-                    x[j] += split + i < p.splits ? packs[i][j / size][j % size] : Wide(0);
-        }
-    };
+                                             for (int j = 0; j < count; j++)
+                                                 x[j] += split + i < p.splits ? packs[i][j / size][j % size] : Wide(0);
+                                     }
+        };
     epilogue.strip(
         0, rows,
         [&](int r, int c) {
@@ -332,7 +342,7 @@ KERNEL(2) ignis_gemm_finish(const Product p)
     epilogue.end(rows, room, [] { __syncthreads(); });
 }
 
-/*  The same for a product that is there: of T, in partial, which may be out. A block has 32 rows. */
+/*  As ignis_gemm_finish, for a product that exists: of T, in partial, which may be out. A block has 32 rows. */
 KERNEL(2) ignis_gemm_apply(const Product p)
 {
     ignis_grid_dependency();
@@ -352,7 +362,8 @@ KERNEL(2) ignis_gemm_apply(const Product p)
     epilogue.end(rows, room, [] { __syncthreads(); });
 }
 
-/*  dst [n] = the sums over the columns of src [count, n]. Blocks of 32 x 8 threads have 32 columns; each thread adds up every eighth row. */
+/*  dst [n] = the sums over the columns of src [count, n]. Blocks of 32 x 8 threads have 32 columns; each
+    thread sums every eighth row. */
 KERNEL(2) ignis_gemm_sums(T *dst, const Wide *src, long long count, long long n)
 {
     ignis_grid_dependency();

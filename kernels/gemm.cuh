@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
-/*  gemm.cuh - what the kernels of matrix products share: their parameters, the order of tiles, and what is done to a result before it is stored
+/*  gemm.cuh - what the kernels of matrix products share: their parameters, the order of tiles, and what is
+    done to a result before it is stored
 
-    out [batch, m, n] = f(factor * op(a) op(b)), all matrices by rows; included after T, the type of the elements, is there. With
-    -DIGNIS_OPERANDS=<IGNIS_F8_E4M3 or IGNIS_F8_E5M2> those of a and b are of that type instead, and have scales.
+    out [batch, m, n] = f(factor * op(a) op(b)), all matrices by rows; included after T, the type of the
+    elements, is there. With -DIGNIS_OPERANDS=<IGNIS_F8_E4M3 or IGNIS_F8_E5M2> those of a and b are of that
+    type instead, and have scales.
 
-    A program compiled with -DIGNIS_PATCHES=<PATCHES_A or PATCHES_B> is a convolution: a, or b, is an array of pixels, and the matrix that is meant
-    is that of its patches, which is nowhere in memory.
-*/
+    A program compiled with -DIGNIS_PATCHES=<PATCHES_A or PATCHES_B> is a convolution: a, or b, is an array of
+    pixels, and the matrix is that of its patches, which is never stored. */
 #ifndef IGNIS_GEMM_CUH
 #define IGNIS_GEMM_CUH
 
@@ -19,7 +20,8 @@ typedef ignis_type<IGNIS_OPERANDS> Operand;
 typedef ignis_wide<T> Wide;
 constexpr bool SCALED = sizeof(Operand) == 1;
 
-/*  As ignis_activation in ignis.h; and of a product without batches, which is the second one of a gated layer: silu(gate) times it. */
+/*  As ignis_activation in ignis.h; and of a product without batches, which is the second one of a gated
+    layer: silu(gate) times it. */
 enum { NO_ACTIVATION, RELU, GELU, GATED, PAIRED };
 
 #ifndef IGNIS_PATCHES
@@ -38,20 +40,24 @@ struct Tap {
     int row, column, channel;
 };
 
-/*  The patches of an array of images [image, height, width, pixel elements]: a row of the matrix is a pixel of a grid, a column is an element of a
-    patch. The patch of grid pixel (r, c) has tap (i, j) at row first[0] + r * stride[0] + i * step[0] of the image, and the same for columns; what
-    is outside of the image is zero. */
+/*  The patches of an array of images [image, height, width, pixel elements]: a row of the matrix is a pixel
+    of a grid, a column is an element of a patch. The patch of grid pixel (r, c) has tap (i, j) at row
+    first[0] + r * stride[0] + i * step[0] of the image, and the same for columns. Outside of the image it is
+    zero. */
 struct Patches {
     ignis_divisor rows, columns;    /* of the grid */
     ignis_divisor channels, across; /* of a tap, and taps in a row of a patch */
     int height, width;              /* of the array */
     int first[2], stride[2], step[2];
-    int apart;                  /* of PATCHES_A: the pixels of out are not one behind the other */
-    int weight, weight_step[2]; /* of PATCHES_A with b by columns: tap (i, j) is tap weight + i * weight_step[0] + j * weight_step[1] of b */
-    int weight_channels;        /* [weight_channels, taps, n], as it is stored */
-    long long weight_row;       /* elements from one of these channels to the next */
-    long long pixel;            /* elements between the pixels of the array */
-    long long out_image, out_row, out_column; /* of PATCHES_A: elements of out between the images, rows and columns of the grid */
+    int apart; /* of PATCHES_A: the pixels of out are not contiguous */
+    int weight,
+        weight_step
+            [2]; /* of PATCHES_A with b by columns: tap (i, j) is tap weight + i * weight_step[0] + j * weight_step[1] of b */
+    int weight_channels;  /* [weight_channels, taps, n], as it is stored */
+    long long weight_row; /* elements from one of these channels to the next */
+    long long pixel;      /* elements between the pixels of the array */
+    long long out_image, out_row,
+        out_column; /* of PATCHES_A: elements of out between the images, rows and columns of the grid */
 
     __device__ Pixel grid(int index) const
     {
@@ -72,25 +78,29 @@ struct Patches {
     {
         const Pixel at = grid(index);
         const Tap of = tap(element);
-        const int y = first[0] + at.row * stride[0] + of.row * step[0], x = first[1] + at.column * stride[1] + of.column * step[1];
+        const int y = first[0] + at.row * stride[0] + of.row * step[0],
+                  x = first[1] + at.column * stride[1] + of.column * step[1];
         if ((unsigned)y >= (unsigned)height || (unsigned)x >= (unsigned)width)
             return -1;
         return (((long long)at.image * height + y) * width + x) * pixel + of.channel;
     }
-    __device__ int weight_of(const Tap &of) const { return weight + of.row * weight_step[0] + of.column * weight_step[1]; }
+    __device__ int weight_of(const Tap &of) const
+    {
+        return weight + of.row * weight_step[0] + of.column * weight_step[1];
+    }
 };
 
 /*  The host fills this in: ignis__gemm in ignis.h. Null pointers leave their part out. */
 struct Product {
     const Operand *a, *b;
-    T *out;            /* of a gradient of GATED [2, m, n]: those of the gate and of what is times it */
-    const T *bias;     /* [n], added to each row */
-    T *pre;            /* like out: what the activation was applied to; a forward product writes it, a gradient reads it. Of GATED [2, m, n]: the
-                          gate, which both read, and what is times it, which a forward product writes where `keeps` */
-    const T *residual; /* like out, added behind the activation */
+    T *out;        /* of a gradient of GATED [2, m, n]: of the gate and of the multiplicand */
+    const T *bias; /* [n], added to each row */
+    T *pre; /* like out: the input of the activation; a forward product writes it, a gradient reads it. Of GATED [2, m, n]: the gate, which both read, and the multiplicand, which a forward product writes if `keeps` */
+    const T *residual; /* like out, added after the activation */
     void *partial;     /* Wide [split, batch, m, n]: sums over parts of k, for ignis_gemm_finish, which does the rest */
-    Wide *row_sums;    /* [split, m], by wgmma [split, tile column, m]: the sums of op(a) over its rows, of a product without batches */
-    Wide *column_sums; /* [row tile, n]: the sums of the results of a tile over its columns, the same */
+    Wide *
+        row_sums; /* [split, m], by wgmma [split, tile column, m]: the sums of op(a) over its rows, of a product without batches */
+    Wide *column_sums;              /* [row tile, n]: the sums of the results of a tile over its columns */
     const float *scale_a, *scale_b; /* of operands of 8 bits: [1] or [m], [1] or [n] */
     long long m, n, k, batch;
     long long batch_a, batch_b; /* elements between the matrices of a batch */
@@ -101,8 +111,9 @@ struct Product {
     int activation, gradient;             /* gradient: the result is multiplied by the derivative at pre */
     int scales_a, scales_b;               /* elements from one scale to the next: 0 where one is for all */
     int accumulate, keeps;                /* out is added to the result; see pre */
-    int packed_a, packed_b, packed_out;   /* rows consist of whole packs of 16 bytes; HALF_PACKED: taps of patches, and weights, of 8 bytes */
-    int box_a, box_b;                     /* kernels/gemm_hopper.cu: rows of an operand that are loaded at a time */
+    int packed_a, packed_b,
+        packed_out;   /* rows are full packs of 16 bytes; HALF_PACKED: taps of patches, and weights, of 8 bytes */
+    int box_a, box_b; /* kernels/gemm_hopper.cu: rows of an operand that are loaded at a time */
 #if IGNIS_PATCHES
     Patches patches;
 #endif
@@ -119,45 +130,51 @@ struct Product {
     }
     __device__ const T *bias_at(long long batch) const { return IGNIS_PATCHES ? bias + batch * n : bias; }
 
-    /*  What sums of SCALED products are multiplied by. */
+    /*  Returns the factor of sums of SCALED products. */
     __device__ float scale_of_row(long long row) const { return scale_a ? scale_a[row * scales_a] : 1; }
     __device__ float scale_of_column(long long column) const { return scale_b ? scale_b[column * scales_b] : 1; }
 
     /*  Where an element of an operand is: op(a) with by_k as it is stored, or op(b). Null: it is zero. */
-    template <int operand> __device__ const Operand *find(const Operand *matrix, bool by_k, long long length, long long row, long long k) const
+    template <int operand>
+    __device__ const Operand *find(const Operand *matrix, bool by_k, long long length, long long row, long long k) const
     {
 #if IGNIS_PATCHES
         if (operand == IGNIS_PATCHES) {
             const long long at = patches.find((int)(by_k ? row : k), (int)(by_k ? k : row));
             return at < 0 ? nullptr : matrix + at;
         }
-        if (operand == PATCHES_B && !by_k) { /* so a has patches, and these are weights */
+        if (operand == PATCHES_B && !by_k) { /* a has patches, and these are weights */
             const Tap of = patches.tap((int)k);
-            return of.channel < patches.weight_channels ? matrix + of.channel * patches.weight_row + patches.weight_of(of) * length + row : nullptr;
+            return of.channel < patches.weight_channels
+                       ? matrix + of.channel * patches.weight_row + patches.weight_of(of) * length + row
+                       : nullptr;
         }
 #endif
         return matrix + (by_k ? row * length + k : k * length + row);
     }
 };
 
-/*  The work of a block: a tile of a part of a product. Tiles are walked in groups of 8 rows, whose operands stay in L2. */
+/*  The work of a block: a tile of a split of a product. Tiles are processed in groups of 8 rows, whose
+    operands stay in L2. */
 template <typename Index> struct PlaceOf {
     Index row, column, batch, split, first_k, end_k;
 
     PlaceOf() = default;
     template <typename From>
     __device__ explicit PlaceOf(const PlaceOf<From> &from)
-        : row(from.row), column(from.column), batch(from.batch), split(from.split), first_k(from.first_k), end_k(from.end_k)
+        : row(from.row), column(from.column), batch(from.batch), split(from.split), first_k(from.first_k),
+          end_k(from.end_k)
     {
     }
     __device__ PlaceOf(const Product &p, unsigned index, int tile_rows, int tile_columns)
     {
-        const unsigned rows = (unsigned)((p.m + tile_rows - 1) / tile_rows), columns = (unsigned)((p.n + tile_columns - 1) / tile_columns);
+        const unsigned rows = (unsigned)((p.m + tile_rows - 1) / tile_rows),
+                       columns = (unsigned)((p.n + tile_columns - 1) / tile_columns);
         const unsigned tile = index % (rows * columns), matrix = index / (rows * columns), group = tile / (8 * columns);
         const unsigned height = min(8u, rows - 8 * group), in_group = tile % (8 * columns);
         row = (Index)(8 * group + in_group % height) * tile_rows;
         column = (Index)(in_group / height) * tile_columns;
-        batch = matrix % (unsigned)p.batch; /* a division of 64 bits takes as long as a step of a product */
+        batch = matrix % (unsigned)p.batch; /* a division of 64 bits takes as long as a k step of a product */
         split = matrix / (unsigned)p.batch;
         first_k = split * (Index)p.split_k;
         end_k = min((Index)p.k, first_k + (Index)p.split_k);
@@ -165,23 +182,26 @@ template <typename Index> struct PlaceOf {
 };
 typedef PlaceOf<long long> Place;
 
-/*  What a block does to its results on their way to memory. They come as strips of rows, in shared memory mostly, and a thread has the same few
-    columns of all: so the bias is read once, and the sums over columns need no more than registers. They are a pack where rows consist of packs;
-    else every so many columns one, so that neighbours store neighbours. one_row: a thread has a single row, and what
-    a gradient reads of it comes with the bias, when the epilogue is made, which may be long before there are results. */
+/*  The epilogue of a block's results before they are stored. They come as strips of rows, mostly in shared
+    memory, and a thread has the same few columns of all. So the bias is read once, and column sums need
+    registers only. The columns are a pack if rows consist of packs, else one every `step`, so that neighbours
+    store neighbours. one_row: a thread has a single row. A gradient's input comes with the bias,
+    when the epilogue is made, maybe long before there are results. */
 template <int threads, int columns, bool one_row = false> struct Epilogue {
     static constexpr int N = 16 / sizeof(T), across = columns / N, down = threads / across;
     static_assert(threads % across == 0, "a thread has the same columns in each row");
     const Product &p;
     const Place &place;
-    const int thread, step, column, count; /* of this thread's columns - column, column + step, ... - so many exist */
+    const int thread, step, column, count; /* `count` of this thread's columns exist: column, column + step, ... */
     const bool whole;                      /* all do, in packs */
     Wide bias[N], sums[N];
-    ignis_pack<T, N> before; /* of one_row and whole: of a gradient, what the activation was applied to */
+    ignis_pack<T, N> before; /* of one_row and full rows: of a gradient, the input of the activation */
 
     __device__ Epilogue(const Product &p, const Place &place, int thread)
-        : p(p), place(place), thread(thread), step(p.packed_out ? 1 : across), column(thread % across * (p.packed_out ? N : 1)),
-          count((int)min((long long)N, max(0LL, (p.n - place.column - column + step - 1) / step))), whole(count == N && p.packed_out)
+        : p(p), place(place), thread(thread), step(p.packed_out ? 1 : across),
+          column(thread % across * (p.packed_out ? N : 1)),
+          count((int)min((long long)N, max(0LL, (p.n - place.column - column + step - 1) / step))),
+          whole(count == N && p.packed_out)
     {
 #pragma unroll
         for (int i = 0; i < N; i++)
@@ -201,7 +221,8 @@ template <int threads, int columns, bool one_row = false> struct Epilogue {
             before = ignis_load<N>(p.pre + p.out_at(place.batch, place.row + thread / across) + place.column + column);
     }
 
-    /*  Rows first ... of the tile; value(row of the strip, column) is one of them, pack(row of the strip, column, x) a pack of them. */
+    /*  Rows first ... of the tile; value(row of the strip, column) is one of them, pack(row of the strip,
+        column, x) a pack of them. */
     template <typename Value, typename Pack> __device__ void strip(int first, int rows, Value value, Pack pack)
     {
         const long long left = p.m - place.row - first;
@@ -240,7 +261,7 @@ template <int threads, int columns, bool one_row = false> struct Epilogue {
         });
     }
 
-    /*  Leaves in x what is summed over columns: the results without what was in out. */
+    /*  Leaves in x the terms of the column sums: the results without the old values of out. */
     template <int some> __device__ void finish(Wide (&x)[some], const Wide (&bias)[some], long long at)
     {
         ignis_pack<T, some> pack;
@@ -253,7 +274,7 @@ template <int threads, int columns, bool one_row = false> struct Epilogue {
         }
         if (p.activation) {
             if (!p.gradient)
-                pack = ignis_pack_round<T, some>(x); /* what is kept is what is activated */
+                pack = ignis_pack_round<T, some>(x); /* the kept value is the one that is activated */
             else if constexpr (one_row && some == N)
                 pack = before;
             else
@@ -264,7 +285,7 @@ template <int threads, int columns, bool one_row = false> struct Epilogue {
             for (int i = 0; i < some; i++) {
                 const Wide before = pack[i];
                 x[i] = p.activation == RELU ? p.gradient ? relu_gradient(x[i], before) : relu(before)
-                       : p.gradient         ? gelu_gradient(x[i], before)
+                       : p.gradient ? gelu_gradient(x[i], before)
                                             : gelu(before);
             }
         }
@@ -286,11 +307,12 @@ template <int threads, int columns, bool one_row = false> struct Epilogue {
         }
     }
 
-    /*  Nothing else is done to GATED results. */
+    /*  Applies the gate. GATED results have no other epilogue. */
     template <int some> __device__ void gate(const Wide (&x)[some], long long at) const
     {
         const long long up_at = p.m * p.n + at;
-        const auto gate = ignis_load<some>(p.pre + at), up = p.gradient ? ignis_load<some>(p.pre + up_at) : ignis_pack_round<T, some>(x);
+        const auto gate = ignis_load<some>(p.pre + at),
+                   up = p.gradient ? ignis_load<some>(p.pre + up_at) : ignis_pack_round<T, some>(x);
         Wide first[some], second[some];
 #pragma unroll
         for (int i = 0; i < some; i++)
@@ -305,7 +327,8 @@ template <int threads, int columns, bool one_row = false> struct Epilogue {
             ignis_store(p.pre + up_at, up);
     }
 
-    /*  Behind the last strip, by all threads; room for columns * down numbers in shared memory. sync is their barrier. */
+    /*  After the last strip, by all threads; scratch for columns * down numbers in shared memory. sync is
+        their barrier. */
     template <typename Sync> __device__ void end(int tile_rows, Wide *room, Sync sync)
     {
         if (!p.column_sums)
@@ -324,7 +347,7 @@ template <int threads, int columns, bool one_row = false> struct Epilogue {
     }
 };
 
-/*  Where the sums over a part of k of a place are. */
+/*  Returns where the partial sums of a tile and split are. */
 __device__ inline Wide *partial_at(const Product &p, const Place &place)
 {
     return (Wide *)p.partial + ((place.split * p.batch + place.batch) * p.m + place.row) * p.n + place.column;

@@ -1,28 +1,32 @@
 // SPDX-License-Identifier: MIT
 /*  gemm_hopper.cu - matrix products of f16, bf16, f32 as tf32, and floats of 8 bits, by wgmma, for sm_90a
 
-    One program per type, pair of transpositions and width of a tile: compiled with -DIGNIS_T=<IGNIS_F16, IGNIS_BF16 or IGNIS_F32>
-    -DIGNIS_TRANSPOSE_A=<0 or 1> -DIGNIS_TRANSPOSE_B=<0 or 1> -DIGNIS_COLUMNS=<64, 128, 192 or 256> -DIGNIS_DIRECT=<0 or 1>. Direct ones are
-    finished in registers and stored by the copy engine. They get a bias and -DIGNIS_ACTIVATION=<RELU or GELU>, or with -DIGNIS_OTHER=<ADDED> a bias
-    and another matrix, or with -DIGNIS_OTHER=<GRADIENT> the derivative of that activation and column sums. With -DIGNIS_ACTIVATION=<PAIRED> the
-    result is silu of the first half of its columns, times the second: a tile has 64 columns of each. Sums in float, in the order of k.
-    With -DIGNIS_OPERANDS=<IGNIS_F8_E4M3 or IGNIS_F8_E5M2> both operands are of that type, and have scales. Tensor cores keep some 13 bits of sums of
-    such products, so those of a few steps are added up in float, while further ones are made: tiles have 128 columns, or 64 in pairs.
-    With -DIGNIS_PATCHES it is a convolution, whose patches the copy engine gathers: k of a patch, or its columns, are whole multiples of 64
-    channels, beyond the last of which they are zero.
+    One program per type, pair of transpositions and width of a tile: compiled with -DIGNIS_T=<IGNIS_F16,
+    IGNIS_BF16 or IGNIS_F32> -DIGNIS_TRANSPOSE_A=<0 or 1> -DIGNIS_TRANSPOSE_B=<0 or 1> -DIGNIS_COLUMNS=<64,
+    128, 192 or 256> -DIGNIS_DIRECT=<0 or 1>. Direct ones are finished in registers and stored by TMA. They
+    get a bias and -DIGNIS_ACTIVATION=<RELU or GELU>, or with -DIGNIS_OTHER=<ADDED> a bias and another matrix,
+    or with -DIGNIS_OTHER=<GRADIENT> the derivative of that activation and column sums. With
+    -DIGNIS_ACTIVATION=<PAIRED> the result is silu of the first half of its columns, times the second: a tile
+    has 64 columns of each. Sums in float, in the order of k. With -DIGNIS_OPERANDS=<IGNIS_F8_E4M3 or
+    IGNIS_F8_E5M2> both operands are of that type, and have scales. Tensor cores keep some 13 bits of sums of
+    such products, so those of a few steps are summed in float, while further ones are made: tiles have 128
+    columns, or 64 in pairs. With -DIGNIS_PATCHES it is a convolution, whose patches TMA gathers: k of a
+    patch, or its columns, are whole multiples of 64 channels, beyond the last of which they are zero.
 
-    Blocks stay, and do tiles of 128 rows in turn. One warp of the first warpgroup loads steps of 64 elements of k, as far ahead as there is
-    room; the second and third warpgroup multiply 64 rows each. All operands lie as the memory has them: wgmma transposes. A multiprocessor
-    has two blocks with tiles of 64 columns, so that one multiplies while the other one stores; and with -DIGNIS_ROWS=64, where a tile has
-    64 rows and 128 columns, of which each warpgroup has 64. Tiles of 192 columns are finished beside the next one (gemm_hopper_ahead.cuh).
-    With -DIGNIS_ROWS=192 three warpgroups multiply 64 rows each, and a tile has as many columns as make the tiles fit the multiprocessors, a
-    multiple of 16 from 64 to 192: for direct ones without another matrix.
+    Blocks stay, and do tiles of 128 rows in turn. One warp of the first warpgroup loads steps of 64 elements
+    of k, as far ahead as there is room; the second and third warpgroup multiply 64 rows each. All operands
+    are as the memory has them: wgmma transposes. An SM has two blocks with tiles of 64 columns, so that one
+    multiplies while the other one stores; and with -DIGNIS_ROWS=64, where a tile has 64 rows and 128 columns,
+    of which each warpgroup has 64. Tiles of 192 columns are finished beside the next one
+    (gemm_hopper_ahead.cuh). With -DIGNIS_ROWS=192 three warpgroups multiply 64 rows each, and a tile has as
+    many columns as make the tiles fit the SMs, a multiple of 16 from 64 to 192: for direct ones without
+    another matrix.
 
-    With -DIGNIS_PAIRS=<SHARE_A or SHARE_B> blocks come in pairs, and each loads half of what they share, for both. Those that share b have tiles
-    one below the other: the L2 cache gives a quarter to a third less, which counts where rows are not whole sectors of it. Those that share a have
-    tiles of 64 columns side by side: small products keep more multiprocessors busy, and read no more than with 128 columns. Of these a
-    multiprocessor has one block, with more steps on their way, as small products wait for memory and not for each other.
-*/
+    With -DIGNIS_PAIRS=<SHARE_A or SHARE_B> blocks come in pairs, and each loads half of what they share, for
+    both. Pairs that share b have tiles one below the other: the L2 cache gives a quarter to a third less,
+    which counts where rows are not full sectors of it. Pairs that share a have tiles of 64 columns side by
+    side: small products keep more SMs busy, and read no more than with 128 columns. Of these a SM has one
+    block, with more steps on their way, as small products wait for memory and not for each other. */
 #include "ignis.cuh"
 #include "mma.cuh"
 #include "hopper.cuh"
@@ -31,8 +35,8 @@ typedef ignis_type<IGNIS_T> T;
 typedef ignis_type<IGNIS_T == 3 ? 2 : IGNIS_T> Half; /* T, or where that is f32 one that is not used */
 #include "gemm.cuh"
 
-/*  What is done with another matrix like out: it is added (the residual, or out as it was), or the derivative of the activation is taken at it, or
-    it is the gate. */
+/*  The use of another matrix like out: it is added (the residual, or the old out), or the derivative of the
+    activation is taken at it, or it is the gate. */
 enum { NO_OTHER, ADDED, GRADIENT, GATE };
 
 #ifndef IGNIS_ACTIVATION
@@ -45,58 +49,72 @@ enum { NO_OTHER, ADDED, GRADIENT, GATE };
 #define IGNIS_ROWS 128
 #endif
 
-/*  What a benchmark may vary: so many steps the second warpgroup of two lags behind the first, so that one multiplies while the other one's results
-    are activated and stored. */
+/*  Parameters that a benchmark may vary: k steps by which the second warpgroup of two lags behind the first,
+    so that one multiplies while the other one's results are activated and stored. */
 #ifndef IGNIS_GEMM_LAG
-#define IGNIS_GEMM_LAG (IGNIS_ROWS < 192 && (IGNIS_ACTIVATION == GELU || IGNIS_ACTIVATION == PAIRED || IGNIS_OTHER) ? 1 : 0)
+#define IGNIS_GEMM_LAG \
+    (IGNIS_ROWS < 192 && (IGNIS_ACTIVATION == GELU || IGNIS_ACTIVATION == PAIRED || IGNIS_OTHER) ? 1 : 0)
 #endif
 
-/*  And so many steps of 128 products of 8 bits have sums of their own. */
+/*  And k steps of 128 products of 8 bits that have sums of their own. */
 #ifndef IGNIS_GEMM_SUM_STEPS
 #define IGNIS_GEMM_SUM_STEPS 4
 #endif
 
-/*  What the two blocks of a pair share. */
+/*  The operand that the two blocks of a pair share. */
 enum { SHARE_NOTHING, SHARE_A, SHARE_B };
 
 #ifndef IGNIS_PAIRS
 #define IGNIS_PAIRS SHARE_NOTHING
 #endif
 constexpr bool SHARES_A = IGNIS_PAIRS == SHARE_A, SHARES_B = IGNIS_PAIRS == SHARE_B, IN_PAIRS = SHARES_A || SHARES_B;
-constexpr int BM = IGNIS_ROWS, BN = IGNIS_COLUMNS, BK = 128 / (int)sizeof(Operand), SLAB = 64 * 128; /* bytes of 64 rows */
+constexpr int BM = IGNIS_ROWS, BN = IGNIS_COLUMNS, BK = 128 / (int)sizeof(Operand),
+              SLAB = 64 * 128;                                /* bytes of 64 rows */
 constexpr bool SIDE_BY_SIDE = BM == 64, LARGE = BM == 192;    /* the warpgroups are; three of them multiply */
 constexpr bool NARROW = (BN == 64 && !LARGE) || SIDE_BY_SIDE; /* a warpgroup has 64 x 64 results */
-constexpr int GROUPS = LARGE ? 3 : 2, BLOCKS = NARROW && !SHARES_A ? 2 : 1; /* that multiply; of a multiprocessor */
+constexpr int GROUPS = LARGE ? 3 : 2, BLOCKS = NARROW && !SHARES_A ? 2 : 1; /* that multiply; of an SM */
 constexpr bool SLAB_STAGED = (NARROW || LARGE) && IGNIS_DIRECT && IGNIS_OTHER == NO_OTHER;
 constexpr bool AHEAD = BN == 192 && !LARGE; /* a tile is finished beside the next one */
 constexpr bool A_BY_K = !IGNIS_TRANSPOSE_A, B_BY_K = IGNIS_TRANSPOSE_B;
 constexpr int A_BYTES = BM * 128, B_ROWS = B_BY_K ? BN : (BN + 63) / 64 * 64, STAGE_BYTES = A_BYTES + B_ROWS * 128;
-constexpr bool HALVES = sizeof(T) == 2; /* f32 is rounded by the copy engine, and stored from registers */
+constexpr bool HALVES = sizeof(T) == 2; /* f32 is rounded by TMA, and stored from registers */
 constexpr bool OF_HALVES = sizeof(Operand) == 2;
 static_assert(!SCALED || (BM == 128 && BN == 128) || SHARES_A, "there are registers for thrice as many sums");
 static_assert(OF_HALVES || (A_BY_K && B_BY_K && !IGNIS_PATCHES), "wgmma transposes 16 bits alone");
-constexpr int LARGE_STAGES = 202 * 1024 / STAGE_BYTES < 6 ? 202 * 1024 / STAGE_BYTES : 6; /* the host computes it, too */
+constexpr int LARGE_STAGES =
+    202 * 1024 / STAGE_BYTES < 6 ? 202 * 1024 / STAGE_BYTES : 6; /* the host computes it, too */
 constexpr int STAGES = LARGE ? LARGE_STAGES : SHARES_A ? 8 : BN > 128 || SLAB_STAGED ? 4 : NARROW ? 3 : 6;
 static_assert(!SIDE_BY_SIDE || (BN == 128 && IGNIS_OTHER == NO_OTHER), "a tile of 64 rows has 128 columns");
 static_assert(!LARGE || (BN % 16 == 0 && SLAB_STAGED && !IGNIS_PATCHES), "nothing is read for a tile of 192 rows");
-static_assert(!IN_PAIRS || (!SIDE_BY_SIDE && !IGNIS_PATCHES && SHARES_A == NARROW), "pairs that share a have tiles of 64 columns, others have wide ones");
+static_assert(!IN_PAIRS || (!SIDE_BY_SIDE && !IGNIS_PATCHES && SHARES_A == NARROW),
+              "pairs that share a have tiles of 64 columns, others have wide ones");
 static_assert(AHEAD || IGNIS_ACTIVATION != GATED, "no other ones are gated in registers");
 constexpr bool IS_PAIRED = IGNIS_ACTIVATION == PAIRED;
-static_assert(!IS_PAIRED || (BN == 128 && IGNIS_DIRECT && IGNIS_TRANSPOSE_B && !IGNIS_OTHER && !IGNIS_PATCHES), "a tile has two halves of 64 columns");
+static_assert(!IS_PAIRED || (BN == 128 && IGNIS_DIRECT && IGNIS_TRANSPOSE_B && !IGNIS_OTHER && !IGNIS_PATCHES),
+              "a tile has two halves of 64 columns");
 static_assert(!AHEAD || (IGNIS_DIRECT && !IGNIS_PATCHES && !SCALED), "tiles of 192 columns are finished in registers");
-constexpr int STAGING_WIDTH = 64 + 4, STAGING_BYTES = AHEAD ? 4 * SLAB : SLAB_STAGED ? SLAB : 64 * STAGING_WIDTH * 4; /* of a warpgroup: 64 x 64 results */
-constexpr int STAGING = STAGES * STAGE_BYTES, BARRIERS = STAGING + GROUPS * STAGING_BYTES, OTHER_BARRIERS = BARRIERS + 16 * STAGES;
+constexpr int STAGING_WIDTH = 64 + 4,
+              STAGING_BYTES = AHEAD         ? 4 * SLAB
+                              : SLAB_STAGED ? SLAB
+                                            : 64 * STAGING_WIDTH * 4; /* of a warpgroup: 64 x 64 results */
+constexpr int STAGING = STAGES * STAGE_BYTES, BARRIERS = STAGING + GROUPS * STAGING_BYTES,
+              OTHER_BARRIERS = BARRIERS + 16 * STAGES;
 constexpr int LAG = IGNIS_GEMM_LAG;
 static_assert(LAG < STAGES, "the first warpgroup gets so far alone");
 constexpr bool DIRECT = IGNIS_DIRECT, BIASED = HALVES && DIRECT && IGNIS_OTHER != GRADIENT && IGNIS_ACTIVATION != GATED;
 constexpr bool OTHER_COMES = HALVES && IGNIS_OTHER; /* through shared memory */
-constexpr bool SKIPS = LARGE || (!IGNIS_PATCHES && BN <= 128); /* what has no rows: with wide tiles there are no registers to count, nor many such rows */
+constexpr bool SKIPS =
+    LARGE ||
+    (!IGNIS_PATCHES &&
+     BN <= 128); /* rows that do not exist: with wide tiles there are no registers to count them, nor many such rows */
 
-typedef PlaceOf<int> Spot; /* the copy engine takes no larger coordinates */
+typedef PlaceOf<int> Spot; /* TMA takes no larger coordinates */
 
-/*  Loads a step of an operand in so many boxes of some rows: by k as rows of 64 k, else as 64 rows at each k. What a pair shares is loaded for both. */
+/*  Loads a k step of an operand in `most` boxes of some rows at most: by k as rows of 64 k, else as 64 rows
+    at each k. A shared operand is loaded for both blocks of a pair. */
 template <int most, bool by_k, bool shared>
-__device__ inline void load(uint32_t to, const ignis_tensor_map *map, uint32_t barrier, int count, int box, int row, int k, int batch)
+__device__ inline void load(uint32_t to, const ignis_tensor_map *map, uint32_t barrier, int count, int box, int row,
+                            int k, int batch)
 {
 #pragma unroll
     for (int i = 0; i < most; i++) {
@@ -110,22 +128,26 @@ __device__ inline void load(uint32_t to, const ignis_tensor_map *map, uint32_t b
     }
 }
 
-/*  How many boxes of a tile's rows an operand has: those beyond its end are not loaded, as the copy engine takes longer to make zeros than to
-    read. What is multiplied instead is not stored. */
-__device__ inline int boxes_of(int rows, int first, long long all, int box) { return (max(0, min(rows, (int)all - first)) + box - 1) / box; }
+/*  Returns the boxes of a tile's rows that an operand has. Boxes beyond its end are not loaded, as TMA takes
+    longer to make zeros than to read. Products of old values there are not stored. */
+__device__ inline int boxes_of(int rows, int first, long long all, int box)
+{
+    return (max(0, min(rows, (int)all - first)) + box - 1) / box;
+}
 
 #if IGNIS_PATCHES
 /*  Of some pixels of the grid, 64 channels of a tap. */
-__device__ inline void load_pixels(const Patches &q, uint32_t to, const ignis_tensor_map *map, uint32_t barrier, const Pixel &at,
-                                   const Tap &of)
+__device__ inline void load_pixels(const Patches &q, uint32_t to, const ignis_tensor_map *map, uint32_t barrier,
+                                   const Pixel &at, const Tap &of)
 {
-    ignis_ptx_pixels_load(to, map, barrier, of.channel, q.first[1] + at.column * q.stride[1], q.first[0] + at.row * q.stride[0], at.image,
-                          of.column * q.step[1], of.row * q.step[0]);
+    ignis_ptx_pixels_load(to, map, barrier, of.channel, q.first[1] + at.column * q.stride[1],
+                          q.first[0] + at.row * q.stride[0], at.image, of.column * q.step[1], of.row * q.step[0]);
 }
 #endif
 
-/*  Stores 64 rows of 64 columns of out: in one piece, or pixels that are apart. */
-__device__ inline void store_slab(const Product &p, const ignis_tensor_map *map, uint32_t from, int column, int row, int batch)
+/*  Stores 64 rows of 64 columns of out: at once, or as pixels that are apart. */
+__device__ inline void store_slab(const Product &p, const ignis_tensor_map *map, uint32_t from, int column, int row,
+                                  int batch)
 {
 #if IGNIS_PATCHES == 1
     if (p.patches.apart) {
@@ -137,9 +159,11 @@ __device__ inline void store_slab(const Product &p, const ignis_tensor_map *map,
     ignis_ptx_tensor_store<3>(map, from, column, row, batch);
 }
 
-constexpr uint32_t ONES = ignis_is_same<Half, ignis_f16> ? 0x3c003c00 : 0x3f803f80; /* two: what sums are products with */
+constexpr uint32_t ONES =
+    ignis_is_same<Half, ignis_f16> ? 0x3c003c00 : 0x3f803f80; /* two ones: sums are products with them */
 
-/*  Adds the sums of 16 rows of a step of op(a) to sums, which is a C of mma.m16n8k16 of equal columns: the product of a slab with ones. */
+/*  Adds the sums of 16 rows of a step of op(a) to sums, which is a C of mma.m16n8k16 of equal columns: the
+    product of a slab with ones. */
 __device__ inline void add_rows(float (&sums)[4], uint32_t slab, int warp)
 {
     const int lane = threadIdx.x % 32;
@@ -157,7 +181,8 @@ __device__ inline void add_rows(float (&sums)[4], uint32_t slab, int warp)
     }
 }
 
-/*  Where the accumulators of a tile's 16-byte chunk of columns go: lane l of a warp gives stmatrix row l % 16 and chunk l / 16 of two. */
+/*  The addresses of the accumulators of a tile's 16-byte chunk of columns: lane l of a warp gives stmatrix
+    row l % 16 and chunk l / 16 of two. */
 struct Chunks {
     uint32_t line;
     int row, upper;
@@ -170,7 +195,7 @@ struct Chunks {
     __device__ uint32_t at(int chunk) const { return line + chunk / 8 * SLAB + ((chunk % 8 + upper) ^ row) * 16; }
 };
 
-/*  The column of b behind one of the first half of a tile of pairs. */
+/*  Returns the column of b that pairs with one of the first half of a tile of pairs. */
 __device__ inline int second_half(const Product &p, int column) { return (int)(p.n / 2) + column; }
 
 /*  The bias of this thread's columns, two in a word. */
@@ -206,17 +231,18 @@ __device__ inline uint32_t activate(uint32_t before)
     return ignis_round_two<Half>(x, y);
 }
 
-/*  Stores what a warpgroup has of a tile, where that is the product, a bias and an activation: rounded, 64 or 128 columns at a time pass through
-    its staging memory to the copy engine, which leaves out what is not there. What the activation is applied to takes the same way before. */
+/*  Stores a warpgroup's part of a tile with a bias and an activation: rounded, 64 or 128 columns at a time
+    pass through its staging memory to TMA, which skips what does not exist. The activation's input takes the
+    same way before. */
 template <int N>
-__device__ inline void store_direct(const Product &p, const ignis_tensor_map *out, const ignis_tensor_map *pre, const Spot &place,
-                                    int group, uint32_t room, float (&sum)[N / 8][4])
+__device__ inline void store_direct(const Product &p, const ignis_tensor_map *out, const ignis_tensor_map *pre,
+                                    const Spot &place, int group, uint32_t room, float (&sum)[N / 8][4])
 {
     constexpr int across = SLAB_STAGED || N < 128 ? 64 : 128;
     const bool first = threadIdx.x % 128 == 0;
     const int row = place.row, column = place.column, batch = place.batch;
     const Chunks chunks(room, threadIdx.x / 32 % 4, threadIdx.x % 32);
-    const auto begin = [&] { /* the copy engine has read what lies there */
+    const auto begin = [&] { /* TMA has read the staging memory */
                              if (first)
                                  ignis_ptx_bulk_wait_read<0>();
                              ignis_ptx_bar_sync(1 + group, 128);
@@ -224,7 +250,7 @@ __device__ inline void store_direct(const Product &p, const ignis_tensor_map *ou
     const auto end = [&](const ignis_tensor_map *map, T *array, int at, int width) {
         ignis_ptx_fence_proxy_async();
         ignis_ptx_bar_sync(1 + group, 128);
-        if (width < 64) { /* what lies beside it is of the next tile */
+        if (width < 64) { /* the columns beside it belong to the next tile */
             for (int i = threadIdx.x % 128; i < 8 * width; i += 128) {
                 const int r = i / (width / 8), c = i % (width / 8);
                 if (row + r < (int)p.m && at + 8 * c < (int)p.n)
@@ -260,7 +286,8 @@ __device__ inline void store_direct(const Product &p, const ignis_tensor_map *ou
         for (int c = 0; c < across / 8; c++)
 #pragma unroll
             for (int i = 0; i < 2 && 8 * c < width; i++)
-                words[c][i] = ignis_round_two<Half>(sum[across / 8 * piece + c][2 * i], sum[across / 8 * piece + c][2 * i + 1]);
+                words[c][i] =
+                    ignis_round_two<Half>(sum[across / 8 * piece + c][2 * i], sum[across / 8 * piece + c][2 * i + 1]);
         if (IGNIS_ACTIVATION && !IS_PAIRED && p.pre) {
             put();
             end(pre, p.pre, at, width);
@@ -276,10 +303,10 @@ __device__ inline void store_direct(const Product &p, const ignis_tensor_map *ou
     }
 }
 
-/*  Stores silu of the first half of what a warpgroup has of a tile, times the second. */
+/*  Stores silu of the first half of a warpgroup's part of a tile, times the second half. */
 template <int N>
-__device__ inline void store_paired(const Product &p, const ignis_tensor_map *out, const Spot &place, int group, uint32_t room,
-                                    float (&sum)[N / 8][4])
+__device__ inline void store_paired(const Product &p, const ignis_tensor_map *out, const Spot &place, int group,
+                                    uint32_t room, float (&sum)[N / 8][4])
 {
     float x[N / 16][4];
 #pragma unroll
@@ -295,7 +322,7 @@ __device__ inline void store_paired(const Product &p, const ignis_tensor_map *ou
     store_direct<N / 2>(p, out, nullptr, place, group, room, x);
 }
 
-/*  Adds two numbers of the other matrix to two results, or multiplies these by the derivative there. */
+/*  Adds two numbers of the other matrix to two results, or multiplies the results by the derivative there. */
 __device__ inline void combine(float *x, uint32_t other)
 {
     const auto two = ignis_pack_of<ignis_pack<Half, 2>>(other);
@@ -308,21 +335,24 @@ __device__ inline void combine(float *x, uint32_t other)
         gelu_gradient_two(x[0], x[1], first, second);
 }
 
-/*  How many strips of 64 columns a warpgroup has, whose part of a tile begins at a place. */
+/*  Returns how many strips of 64 columns a warpgroup has, whose part of a tile begins at a place. */
 __device__ inline int strips_of(const Product &p, const Spot &place)
 {
     return place.row < (int)p.m ? min(BN / 64, ((int)p.n - place.column + 63) / 64) : 0;
 }
 
-/*  One thread loads a strip of the other matrix. Turns count the strips of all tiles: two alternate in the staging memory. */
-__device__ inline void load_other(const ignis_tensor_map *other, const Spot &place, int strip, uint32_t room, uint32_t barriers, int turn)
+/*  Loads a strip of the other matrix, by one thread. `turn` counts the strips of all tiles: two alternate in
+    the staging memory. */
+__device__ inline void load_other(const ignis_tensor_map *other, const Spot &place, int strip, uint32_t room,
+                                  uint32_t barriers, int turn)
 {
     const uint32_t barrier = barriers + turn % 2 * 8;
     ignis_ptx_mbarrier_arrive_expect(barrier, SLAB);
     ignis_ptx_tensor_load<3>(room + turn % 2 * SLAB, other, barrier, place.column + 64 * strip, place.row, place.batch);
 }
 
-/*  One round of shuffles: a lane keeps one half of its columns, and gives the other half to the lane that keeps that. */
+/*  One round of shuffles: a lane keeps one half of its columns, and gives the other half to the lane that
+    keeps that. */
 template <int half> __device__ inline void share_columns(float (&x)[16])
 {
     const bool upper = threadIdx.x & 2 * half;
@@ -333,7 +363,8 @@ template <int half> __device__ inline void share_columns(float (&x)[16])
     }
 }
 
-/*  The sums over the 16 rows of a warp of a strip: a lane gets those of two columns, its own ones of chunk lane / 4. */
+/*  Sums the 16 rows of a warp of a strip: a lane gets the sums of two columns, its own ones of chunk lane /
+    4. */
 __device__ inline void sum_columns(float (&two)[2], const float (*sum)[4])
 {
     float x[16];
@@ -346,11 +377,12 @@ __device__ inline void sum_columns(float (&two)[2], const float (*sum)[4])
     two[0] = x[0], two[1] = x[1];
 }
 
-/*  Stores what a warpgroup has of a tile with another matrix, whose strips of 64 columns come and go through the staging memory. The first two
-    are on their way. */
+/*  Stores a warpgroup's part of a tile with another matrix, whose strips of 64 columns come and go through
+    the staging memory. The first two are on their way. */
 template <int N>
-__device__ inline void store_with_other(const Product &p, const ignis_tensor_map *out, const ignis_tensor_map *other, const Spot &place,
-                                        int group, uint32_t room, uint32_t barriers, float *sums, int &turn, float (&sum)[N / 8][4])
+__device__ inline void store_with_other(const Product &p, const ignis_tensor_map *out, const ignis_tensor_map *other,
+                                        const Spot &place, int group, uint32_t room, uint32_t barriers, float *sums,
+                                        int &turn, float (&sum)[N / 8][4])
 {
     const int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32, count = strips_of(p, place);
     const Chunks chunks(room, warp, lane);
@@ -376,7 +408,7 @@ __device__ inline void store_with_other(const Product &p, const ignis_tensor_map
         if (IGNIS_OTHER == GRADIENT && p.column_sums) {
             float two[2];
             sum_columns(two, &sum[8 * strip]);
-            sync(); /* those of the strip before are read */
+            sync(); /* the sums of the strip before are read */
             *(float2 *)&sums[warp * 64 + lane / 4 * 8 + lane % 4 * 2] = make_float2(two[0], two[1]);
         }
         ignis_ptx_fence_proxy_async();
@@ -419,8 +451,10 @@ template <int N> __device__ inline void store_part(const Product &p, const Spot 
         }
 }
 
-/*  Stores it where more is done to it, 64 columns at a time: as floats, which the shared epilogue takes from there. */
-template <int N> __device__ inline void store(const Product &p, const Spot &tile, int group, float *results, float (&sum)[N / 8][4])
+/*  Stores a warpgroup's part of a tile by the shared epilogue, 64 columns at a time, as floats in shared
+    memory. */
+template <int N>
+__device__ inline void store(const Product &p, const Spot &tile, int group, float *results, float (&sum)[N / 8][4])
 {
     const int thread = threadIdx.x % 128, warp = thread / 32, lane = thread % 32;
     const auto sync = [&] { ignis_ptx_bar_sync(1 + group, 128); };
@@ -438,7 +472,8 @@ template <int N> __device__ inline void store(const Product &p, const Spot &tile
                 continue;
 #pragma unroll
             for (int i = 0; i < 4; i++)
-                *(float2 *)&results[(16 * warp + lane / 4 + i % 2 * 8) * STAGING_WIDTH + c % 8 * 8 + i / 2 * 8 + lane % 4 * 2] =
+                *(float2 *)&results[(16 * warp + lane / 4 + i % 2 * 8) * STAGING_WIDTH + c % 8 * 8 + i / 2 * 8 +
+                                    lane % 4 * 2] =
                     make_float2(sum[c + i / 2][i % 2 * 2], sum[c + i / 2][i % 2 * 2 + 1]);
         }
         sync();
@@ -449,13 +484,17 @@ template <int N> __device__ inline void store(const Product &p, const Spot &tile
     }
 }
 
-/*  The activation of a number of f32, if there is one. */
-__device__ inline Wide activated(Wide x) { return IGNIS_ACTIVATION == RELU ? relu(x) : IGNIS_ACTIVATION == GELU ? gelu(x) : x; }
+/*  Returns the activation of a number of f32, if there is one. */
+__device__ inline Wide activated(Wide x)
+{
+    return IGNIS_ACTIVATION == RELU ? relu(x) : IGNIS_ACTIVATION == GELU ? gelu(x) : x;
+}
 
-/*  Finishes what a warpgroup has of a tile of f32, and stores it from registers: four lanes fill a sector. */
+/*  Finishes a warpgroup's part of a tile of f32, and stores it from registers: four lanes fill a sector. */
 template <int N> __device__ inline void store_words(const Product &p, const Spot &place, const float (*sum)[4])
 {
-    const int lane = threadIdx.x % 32, row = place.row + threadIdx.x / 32 % 4 * 16 + lane / 4, column = place.column + lane % 4 * 2;
+    const int lane = threadIdx.x % 32, row = place.row + threadIdx.x / 32 % 4 * 16 + lane / 4,
+              column = place.column + lane % 4 * 2;
     const long long first = p.out_at(place.batch, row) + column;
     const T *const other = IGNIS_OTHER == GRADIENT ? p.pre : p.residual ? p.residual : p.out;
 #pragma unroll
@@ -489,10 +528,11 @@ template <int N> __device__ inline void store_words(const Product &p, const Spot
     }
 }
 
-/*  Multiplies what a warpgroup has of a tile by the scales of its rows and columns. */
+/*  Multiplies a warpgroup's part of a tile by the scales of its rows and columns. */
 template <int chunks> __device__ inline void scale(const Product &p, const Spot &place, float (&sum)[chunks][4])
 {
-    const int lane = threadIdx.x % 32, row = place.row + threadIdx.x / 32 % 4 * 16 + lane / 4, first = place.column + lane % 4 * 2;
+    const int lane = threadIdx.x % 32, row = place.row + threadIdx.x / 32 % 4 * 16 + lane / 4,
+              first = place.column + lane % 4 * 2;
     const float rows[2] = {p.scale_of_row(min(row, (int)p.m - 1)), p.scale_of_row(min(row + 8, (int)p.m - 1))};
 #pragma unroll
     for (int c = 0; c < chunks; c++)
@@ -521,7 +561,8 @@ template <int keep, int chunks> __device__ inline void multiply(float (&sum)[chu
     step<keep>(sum, a, b);
 #pragma unroll
     for (int i = 1; i < 4; i++)
-        step<1>(sum, ignis_wgmma_ahead(a, A_BY_K ? 32 * i : 2048 * i), ignis_wgmma_ahead(b, B_BY_K ? 32 * i : 2048 * i));
+        step<1>(sum, ignis_wgmma_ahead(a, A_BY_K ? 32 * i : 2048 * i),
+                ignis_wgmma_ahead(b, B_BY_K ? 32 * i : 2048 * i));
     ignis_ptx_wgmma_commit();
 }
 
@@ -535,7 +576,7 @@ template <int N> struct Constant {
 
 #if IGNIS_PAIRS
 #define IGNIS_CLUSTERED __cluster_dims__(2, 1, 1)
-#else /* no cluster is not the same as one of one block, which needs a device that has them */
+#else /* no cluster is not a cluster of one block, which needs a device with clusters */
 #define IGNIS_CLUSTERED
 #endif
 extern "C" __global__ void IGNIS_CLUSTERED __launch_bounds__(128 + 128 * GROUPS, BLOCKS)
@@ -548,11 +589,13 @@ extern "C" __global__ void IGNIS_CLUSTERED __launch_bounds__(128 + 128 * GROUPS,
     const auto full = [&](int stage) { return base + BARRIERS + 16 * stage; };
     const auto empty = [&](int stage) { return base + BARRIERS + 16 * stage + 8; };
     const int group = __shfl_sync(0xffffffff, (int)threadIdx.x / 128, 0) - 1;
-    constexpr int PAIR = IN_PAIRS ? 2 : 1, ROWS = SHARES_B ? 2 * BM : BM, COLUMNS = SHARES_A ? 2 * BN : BN; /* the tiles of a pair are one */
+    constexpr int PAIR = IN_PAIRS ? 2 : 1, ROWS = SHARES_B ? 2 * BM : BM,
+                  COLUMNS = SHARES_A ? 2 * BN : BN; /* the tiles of a pair are one */
     const int rank = blockIdx.x % PAIR;
     const unsigned tiles = (unsigned)((p.m + ROWS - 1) / ROWS * ((p.n + COLUMNS - 1) / COLUMNS) * p.batch * p.splits);
     unsigned next_tile = blockIdx.x / PAIR;
-    /* to the block's next tile, which may have no elements for the second one of a pair; false: there is none */
+    /* moves to the block's next tile, which may have no elements for the second block of a pair; false: there
+       are no more tiles */
     const auto walk = [&](Spot &place) {
         const bool is_there = next_tile < tiles;
         place = Spot(p, next_tile, ROWS, COLUMNS);
@@ -565,14 +608,14 @@ extern "C" __global__ void IGNIS_CLUSTERED __launch_bounds__(128 + 128 * GROUPS,
         next_tile += gridDim.x / PAIR;
         return is_there;
     };
-    const auto meet = [&] { /* all of a pair do; else of the block */
-        if (IN_PAIRS) {
-            __syncwarp();
-            ignis_ptx_cluster_arrive_relaxed();
-            ignis_ptx_cluster_wait();
-        } else {
-            __syncthreads();
-        }
+    const auto meet = [&] { /* all threads of a pair; else of the block */
+                            if (IN_PAIRS) {
+                                __syncwarp();
+                                ignis_ptx_cluster_arrive_relaxed();
+                                ignis_ptx_cluster_wait();
+                            } else {
+                                __syncthreads();
+                            }
     };
 
     if (threadIdx.x == 0) { /* while the kernel ahead runs */
@@ -612,7 +655,8 @@ extern "C" __global__ void IGNIS_CLUSTERED __launch_bounds__(128 + 128 * GROUPS,
             Tap taps[BN / 64];
 #pragma unroll
             for (int i = 0; i < BN / 64; i++)
-                taps[i] = p.patches.tap(min(column + 64 * i, (int)p.n - 64)); /* those behind the last are not stored */
+                taps[i] =
+                    p.patches.tap(min(column + 64 * i, (int)p.n - 64)); /* columns after the last are not stored */
 #endif
 #pragma unroll 1
             for (int k = place.first_k; k < end_k; k += BK) {
@@ -621,7 +665,8 @@ extern "C" __global__ void IGNIS_CLUSTERED __launch_bounds__(128 + 128 * GROUPS,
                 ignis_ptx_mbarrier_arrive_expect(full(stage), bytes);
 #if IGNIS_PATCHES == 1
                 load_pixels(p.patches, to, &a, full(stage), pixel, tap);
-                load<BN / 64, B_BY_K, false>(to + A_BYTES, &b, full(stage), of_b, box_b, column, tap.channel, p.patches.weight_of(tap));
+                load<BN / 64, B_BY_K, false>(to + A_BYTES, &b, full(stage), of_b, box_b, column, tap.channel,
+                                             p.patches.weight_of(tap));
                 if ((tap.channel += BK) == (int)p.patches.channels.size) {
                     tap.channel = 0;
                     if (++tap.column == (int)p.patches.across.size)
@@ -634,17 +679,21 @@ extern "C" __global__ void IGNIS_CLUSTERED __launch_bounds__(128 + 128 * GROUPS,
                 for (int i = 0; i < BN / 64; i++)
                     load_pixels(p.patches, to + A_BYTES + i * SLAB, &b, full(stage), pixel, taps[i]);
 #else
-                const int batch_a = p.batch_a ? place.batch : 0, batch_b = p.batch_b ? place.batch : 0, half = SHARES_B ? rank * (box_b / 2) : 0;
+                const int batch_a = p.batch_a ? place.batch : 0, batch_b = p.batch_b ? place.batch : 0,
+                          half = SHARES_B ? rank * (box_b / 2) : 0;
                 if (SHARES_A) /* one of two boxes */
-                    load<1, A_BY_K, true>(to + rank * box_a * 128, &a, full(stage), of_a - rank, box_a, row + rank * box_a, k, batch_a);
+                    load<1, A_BY_K, true>(to + rank * box_a * 128, &a, full(stage), of_a - rank, box_a,
+                                          row + rank * box_a, k, batch_a);
                 else
                     load<BM / 64, A_BY_K, false>(to, &a, full(stage), of_a, box_a, row, k, batch_a);
                 if (IS_PAIRED) {
                     load<1, true, SHARES_B>(to + A_BYTES + half * 128, &b, full(stage), 1, box_b, column + half, k, 0);
-                    load<1, true, SHARES_B>(to + A_BYTES + SLAB + half * 128, &b, full(stage), 1, box_b, second_half(p, column) + half, k, 0);
+                    load<1, true, SHARES_B>(to + A_BYTES + SLAB + half * 128, &b, full(stage), 1, box_b,
+                                            second_half(p, column) + half, k, 0);
                 } else { /* of a pair half of each box */
-                    load<(BN + 63) / 64, B_BY_K, SHARES_B>(to + A_BYTES + half * 128, &b, full(stage), of_b, box_b, B_BY_K ? column + half : column,
-                                                    B_BY_K ? k : k + half, batch_b);
+                    load<(BN + 63) / 64, B_BY_K, SHARES_B>(to + A_BYTES + half * 128, &b, full(stage), of_b, box_b,
+                                                           B_BY_K ? column + half : column, B_BY_K ? k : k + half,
+                                                           batch_b);
                 }
 #endif
                 next(parity);
@@ -658,21 +707,30 @@ extern "C" __global__ void IGNIS_CLUSTERED __launch_bounds__(128 + 128 * GROUPS,
     ignis_ptx_setmaxnreg_inc<AHEAD ? 240 : LARGE ? 152 : BLOCKS == 2 ? 96 : 232>();
     int parity = 0;
     const uint32_t room = base + STAGING + group * STAGING_BYTES;
-    const uint32_t own_a = base + (SIDE_BY_SIDE ? 0 : group * SLAB), own_b = base + A_BYTES + (SIDE_BY_SIDE ? group * SLAB : 0);
+    const uint32_t own_a = base + (SIDE_BY_SIDE ? 0 : group * SLAB),
+                   own_b = base + A_BYTES + (SIDE_BY_SIDE ? group * SLAB : 0);
     const uint64_t first_a = ignis_wgmma_descriptor(own_a, 0, 1024);
     const uint64_t first_b = ignis_wgmma_descriptor(own_b, B_BY_K ? 0 : SLAB, 1024);
     const auto at = [&](uint64_t first) { return ignis_wgmma_ahead(first, stage * STAGE_BYTES); };
     const auto release = [&](int stage) {
         if (!IN_PAIRS && threadIdx.x % 32 == 0)
             ignis_ptx_mbarrier_arrive(empty(stage));
-        if (IN_PAIRS && threadIdx.x % 32 < 2) /* each loads half of what both have */
+        if (IN_PAIRS && threadIdx.x % 32 < 2) /* each block loads half of a shared operand */
             ignis_ptx_mbarrier_arrive_cluster(ignis_ptx_mapa(empty(stage), threadIdx.x % 32));
     };
 
 #if IGNIS_COLUMNS == 192 && IGNIS_ROWS < 192
-    Finish finish = {p, &out, &other, room, base + OTHER_BARRIERS + 24 * group, group, 0, 0, Chunks(room, threadIdx.x / 32 % 4, threadIdx.x % 32)};
+    Finish finish = {p,
+                     &out,
+                     &other,
+                     room,
+                     base + OTHER_BARRIERS + 24 * group,
+                     group,
+                     0,
+                     0,
+                     Chunks(room, threadIdx.x / 32 % 4, threadIdx.x % 32)};
     int held = 0; /* the stage that is multiplied */
-    /* begins a step, and gives its stage */
+    /* begins a k step, and returns its stage */
     const auto issue = [&](auto keep, float(&sum)[BN / 8][4]) {
         const int now = stage;
         ignis_mbarrier_wait(full(stage), parity);
@@ -680,7 +738,7 @@ extern "C" __global__ void IGNIS_CLUSTERED __launch_bounds__(128 + 128 * GROUPS,
         next(parity);
         return now;
     };
-    /* with a step on its way, waits for the one before, and gives its stage back */
+    /* with a k step on its way, waits for the one before, and releases its stage */
     const auto end_before = [&](int now) {
         ignis_ptx_wgmma_wait<1>();
         release(held);
@@ -692,25 +750,30 @@ extern "C" __global__ void IGNIS_CLUSTERED __launch_bounds__(128 + 128 * GROUPS,
         place.row += 64 * group;
         return is_there;
     };
-    /* sums of a tile, while those of the tile before are finished, which are complete when the first step is on its way */
-    const auto multiply_tile = [&](float(&sum)[BN / 8][4], const Spot &place, float(&before)[BN / 8][4], const Spot &place_before)
-        __attribute__((always_inline)) {
+    /* sums a tile, while the sums of the tile before are finished; they are complete when the first k step is
+       on its way */
+    const auto multiply_tile = [&](float(&sum)[BN / 8][4], const Spot &place, float(&before)[BN / 8][4],
+                                   const Spot &place_before) __attribute__((always_inline))
+    {
         const int steps = steps_of(place);
-        uint32_t next_bias[2]; /* of the next piece, which does not wait for it then */
+        uint32_t next_bias[2]; /* for the next part, which does not wait for it then */
         finish.load_bias(next_bias, place_before, 0, 0);
-        const auto piece = [&](auto number) __attribute__((always_inline)) {
+        const auto piece = [&](auto number) __attribute__((always_inline))
+        {
             constexpr int i = decltype(number)::value;
             const uint32_t bias[2] = {next_bias[0], next_bias[1]};
-            const int now = issue(Constant < (i > 0) > (), sum);
-            end_before(now); /* first, as the stage that it gives back is loaded while the piece is finished */
+            const int now = issue(Constant<(i > 0)>(), sum);
+            end_before(now); /* first, as the stage that it releases is loaded while the part is finished */
             if (i == 0)
                 ignis_wgmma_hold(before);
             if (i < STRIPS * PIECES - 1)
                 finish.load_bias(next_bias, place_before, (i + 1) / PIECES, (i + 1) % PIECES);
             finish.run<i % PIECES>(&before[i / PIECES * (STRIP / 8)], bias, place_before, i / PIECES, place, true);
         };
-        piece(Constant<0>()), piece(Constant<1>()), piece(Constant<2>()), piece(Constant<3>()), piece(Constant<4>()), piece(Constant<5>());
-        piece(Constant<6>()), piece(Constant<7>()), piece(Constant<8>()), piece(Constant<9>()), piece(Constant<10>()), piece(Constant<11>());
+        piece(Constant<0>()), piece(Constant<1>()), piece(Constant<2>()), piece(Constant<3>()), piece(Constant<4>()),
+            piece(Constant<5>());
+        piece(Constant<6>()), piece(Constant<7>()), piece(Constant<8>()), piece(Constant<9>()), piece(Constant<10>()),
+            piece(Constant<11>());
 #pragma unroll 1
         for (int i = STRIPS * PIECES; i < steps; i++)
             end_before(issue(Constant<1>(), sum));
@@ -760,13 +823,16 @@ extern "C" __global__ void IGNIS_CLUSTERED __launch_bounds__(128 + 128 * GROUPS,
     int turn = 0;
     Spot next_place;
     bool has_next = walk(next_place);
-    /*  The first columns of a tile, as many as width says; finds the next place. */
+    /*  Computes the first `width` columns of a tile, and finds the next place. */
     const auto multiply_tile = [&](auto width, const Spot &place) {
         constexpr int N = width.value;
         const int steps = (place.end_k - place.first_k + BK - 1) / BK;
-        const bool lags = LAG && steps >= STAGES; /* with fewer, the first warpgroup may be a tile ahead, and arrive twice */
-        const bool sums_rows = OF_HALVES && !LARGE && !IGNIS_ACTIVATION && p.row_sums && !(SIDE_BY_SIDE && group) && !(SHARES_A && place.column >= (int)p.n);
-        const int across = ((int)p.n + BN - 1) / BN, share = place.column / BN; /* the tiles of a row share out the steps whose rows are added up */
+        const bool lags =
+            LAG && steps >= STAGES; /* with fewer, the first warpgroup may be a tile ahead, and arrive twice */
+        const bool sums_rows = OF_HALVES && !LARGE && !IGNIS_ACTIVATION && p.row_sums && !(SIDE_BY_SIDE && group) &&
+                               !(SHARES_A && place.column >= (int)p.n);
+        const int across = ((int)p.n + BN - 1) / BN,
+                  share = place.column / BN; /* the tiles of a row share the k steps whose rows are summed */
         int until = share;
         Spot own = place;
         SIDE_BY_SIDE ? own.column += 64 *group : own.row += 64 * group;
@@ -776,7 +842,7 @@ extern "C" __global__ void IGNIS_CLUSTERED __launch_bounds__(128 + 128 * GROUPS,
                 ignis_ptx_bar_arrive(3, 256);
             ignis_mbarrier_wait(full(stage), parity);
         };
-        const auto end = [&] { /* gives the stage */
+        const auto end = [&] { /* releases the stage */
                                const int done = stage;
                                if (sums_rows && until-- == 0) {
                                    until = across - 1;
@@ -788,14 +854,15 @@ extern "C" __global__ void IGNIS_CLUSTERED __launch_bounds__(128 + 128 * GROUPS,
         if (lags && group == 1)
             ignis_ptx_bar_sync(3, 256);
         int last, step = 1;
-        /* with a step on its way, waits for the one before, and gives its stage back */
+        /* with a k step on its way, waits for the one before, and releases its stage */
         const auto end_before = [&] {
             const int now = end();
             ignis_ptx_wgmma_wait<1>();
             release(last);
             last = now;
         };
-        const auto go_on = [&](float(&some)[N / 8][4], int until) __attribute__((always_inline)) {
+        const auto go_on = [&](float(&some)[N / 8][4], int until) __attribute__((always_inline))
+        {
 #pragma unroll 1
             for (; step < until; step++) {
                 begin(step);
@@ -810,22 +877,27 @@ extern "C" __global__ void IGNIS_CLUSTERED __launch_bounds__(128 + 128 * GROUPS,
             go_on(sum, steps);
         } else {
             float other[N / 8][4], total[N / 8][4] = {};
-            const auto add = [&](float(&some)[N / 8][4]) __attribute__((always_inline)) {
+            const auto add = [&](float(&some)[N / 8][4]) __attribute__((always_inline))
+            {
                 ignis_wgmma_hold(some);
 #pragma unroll
                 for (int i = 0; i < N / 2; i++)
                     total[i / 4][i % 4] += some[i / 4][i % 4];
             };
-            /* Begins sums, which go on for some steps; those before are complete when the first of these is on its way. */
-            const auto go_over = [&](float(&next)[N / 8][4], float(&before)[N / 8][4]) __attribute__((always_inline)) {
+            /* Begins sums, which continue for some k steps; the sums before are complete when the first of
+               these is on its way. */
+            const auto go_over = [&](float(&next)[N / 8][4], float(&before)[N / 8][4]) __attribute__((always_inline))
+            {
                 begin(step++);
                 multiply<0>(next, at(first_a), at(first_b));
                 end_before();
                 add(before);
                 go_on(next, min(steps, step + IGNIS_GEMM_SUM_STEPS - 1));
             };
-            /* whether these sums were the last ones; a wait for all of them on each way out, or the compiler does not see what is complete */
-            const auto ends = [&](float(&some)[N / 8][4]) __attribute__((always_inline)) {
+            /* returns whether these sums were the last ones; each way out waits for all of them, or the
+               compiler does not see that they are complete */
+            const auto ends = [&](float(&some)[N / 8][4]) __attribute__((always_inline))
+            {
                 if (step < steps)
                     return false;
                 ignis_ptx_wgmma_wait<0>();
@@ -847,7 +919,7 @@ extern "C" __global__ void IGNIS_CLUSTERED __launch_bounds__(128 + 128 * GROUPS,
                 sum[i / 4][i % 4] = total[i / 4][i % 4];
         }
 
-        /* what the products do not need is done while they run */
+        /* work that the products do not need is done while they run */
         has_next = walk(next_place);
         uint32_t bias[N / 8];
         if constexpr (BIASED)

@@ -1,29 +1,32 @@
 // SPDX-License-Identifier: MIT
 /*  gemm_hopper_ahead.cuh - the multiplying warpgroups of gemm_hopper.cu with tiles of 192 columns
 
-    Two sets of 64 x 192 sums fit into the registers of a warpgroup: while it multiplies a tile, it finishes the one before, 16 columns at each of
-    the first 12 steps of k, which is what k must have at least. So the tensor cores never wait for what comes behind a product.
-*/
+    Two sets of 64 x 192 sums fit into the registers of a warpgroup: while it multiplies a tile, it finishes
+    the one before, 16 columns at each of the first 12 steps of k, which is what k must have at least. So the
+    tensor cores never wait for what comes after a product. */
 #ifndef IGNIS_GEMM_HOPPER_AHEAD_CUH
 #define IGNIS_GEMM_HOPPER_AHEAD_CUH
 
-constexpr int STRIP = 128 / (int)sizeof(T), STRIPS = BN / STRIP, PIECES = STRIP / 16; /* columns; of a tile, and of 16 columns of a strip */
+constexpr int STRIP = 128 / (int)sizeof(T), STRIPS = BN / STRIP,
+              PIECES = STRIP / 16; /* columns; of a tile, and of 16 columns of a strip */
 
-/*  What a warpgroup does to the results of a tile. A strip of them passes through a slab of its own to the copy engine, and what the activation
-    was applied to through another one; so a strip takes the slabs of the strip before the last one, or of the third before. Gated ones have two
-    slabs, too: the gate comes in the first, and leaves as the result or its gradient; what is times it leaves or comes in the second, which
-    is the second matrix of `other`, and its gradient that of `out`. */
+/*  The epilogue of a warpgroup. A strip of results passes through a slab of its own to TMA, and the
+    activation's input through another one. So a strip takes the slabs of the second strip before it, or of
+    the third. Gated ones have two slabs: the gate comes in the first one, and leaves as the result or its
+    gradient. The multiplicand leaves or comes in the second one, which is the second matrix of `other`; its
+    gradient is that of `out`. */
 struct Finish {
     static constexpr bool IS_GATED = IGNIS_ACTIVATION == GATED, IS_GRADIENT = IGNIS_OTHER == GRADIENT;
     static constexpr bool KEEPS = IGNIS_ACTIVATION != NO_ACTIVATION && IGNIS_OTHER == NO_OTHER;
     static constexpr bool LOOKS_AHEAD = IS_GRADIENT && !IS_GATED; /* others gain nothing */
-    static constexpr int SLABS = KEEPS || IS_GATED ? 2 : 1, RING = SLABS == 2 ? 2 : 3; /* of a strip; strips that have slabs at a time */
+    static constexpr int SLABS = KEEPS || IS_GATED ? 2 : 1,
+                         RING = SLABS == 2 ? 2 : 3; /* of a strip; strips that have slabs at a time */
     const Product &p;
     const ignis_tensor_map *out, *other;
-    uint32_t room, barriers; /* of the slabs; of those of the other matrix */
+    uint32_t room, barriers; /* of the slabs; of the slabs of the other matrix */
     int group, turn, odd;    /* the strip's slabs; odd: 1 in each second round of them */
     Chunks chunks;
-    uint32_t next_other[4]; /* of the next piece, where that LOOKS_AHEAD */
+    uint32_t next_other[4]; /* of the next part, with LOOKS_AHEAD */
 
     __device__ void advance()
     {
@@ -35,17 +38,19 @@ struct Finish {
 
     __device__ uint32_t slab(int turn) const { return room + turn * SLABS * SLAB; }
 
-    /*  Asks for a strip of the other matrix, for a turn. */
+    /*  Requests a strip of the other matrix for a turn. */
     __device__ void load_other(const Spot &place, int strip, int turn) const
     {
         constexpr int count = IS_GATED && IS_GRADIENT ? 2 : 1;
         ignis_ptx_mbarrier_arrive_expect(barriers + 8 * turn, count * SLAB);
 #pragma unroll
         for (int i = 0; i < count; i++)
-            ignis_ptx_tensor_load<3>(slab(turn) + i * SLAB, other, barriers + 8 * turn, place.column + STRIP * strip, place.row, place.batch + i);
+            ignis_ptx_tensor_load<3>(slab(turn) + i * SLAB, other, barriers + 8 * turn, place.column + STRIP * strip,
+                                     place.row, place.batch + i);
     }
 
-    /*  Asks for the first two, as each strip asks for the one that comes two later. Each that has two slabs asks for the next one. */
+    /*  Asks for the first two, as each strip asks for the one that comes two later. Each that has two slabs
+        asks for the next one. */
     __device__ void begin(const Spot &place) const
     {
         if (IGNIS_OTHER && threadIdx.x % 128 == 0) {
@@ -55,7 +60,8 @@ struct Finish {
         }
     }
 
-    /*  Gates two results, or takes their gradients: of the gate's two numbers and those times it, the words that go where these came from. */
+    /*  Gates two results, or computes their gradients: of the gate's two numbers and of the multiplicands, in
+        place. */
     __device__ static void gate(float *x, uint32_t &first, uint32_t &second)
     {
         const auto of_gate = ignis_pack_of<ignis_pack<Half, 2>>(first);
@@ -83,7 +89,7 @@ struct Finish {
             ::load_bias(p, bias, place.column + STRIP * strip + 16 * piece);
     }
 
-    /*  The same of f32, from a column of out on: a lane has two columns of both chunks of 8. */
+    /*  As above, for f32, from a column of out on: a lane has two columns of both chunks of 8. */
     template <int piece> __device__ __forceinline__ void put_words(const float (*sum)[4], int column)
     {
         const int lane = threadIdx.x % 32, row = lane / 4;
@@ -113,9 +119,11 @@ struct Finish {
         }
     }
 
-    /*  A piece of a strip, whose sums are the first ones; next is the place of the tile behind this one, if there is one. */
+    /*  Finishes a part of a strip, whose sums are the first ones; next is the place of the tile after this
+        one, if there is one. */
     template <int piece>
-    __device__ __forceinline__ void run(float (*sum)[4], const uint32_t (&bias)[2], const Spot &place, int strip, const Spot &next, bool has_next)
+    __device__ __forceinline__ void run(float (*sum)[4], const uint32_t (&bias)[2], const Spot &place, int strip,
+                                        const Spot &next, bool has_next)
     {
         const bool first = threadIdx.x % 128 == 0;
         const auto sync = [&] { ignis_ptx_bar_sync(1 + group, 128); };
@@ -129,7 +137,8 @@ struct Finish {
                 sync();
             }
         }
-        if (IS_GATED && piece == 1 && first && (strip < STRIPS - 1 || has_next)) { /* what the strip before has stored is read by now */
+        if (IS_GATED && piece == 1 && first &&
+            (strip < STRIPS - 1 || has_next)) { /* what the strip before stored has been read by now */
             ignis_ptx_bulk_wait_read<0>();
             load_other(strip < STRIPS - 1 ? place : next, (strip + 1) % STRIPS, turn ^ 1);
         }
@@ -180,11 +189,13 @@ struct Finish {
             end(place, strip, next, has_next);
     }
 
-    /*  Sums over the 64 rows of a strip, 16 columns a warp, from where it lies to be stored: a product with ones. */
+    /*  Sums the 64 rows of a strip, 16 columns a warp, from the memory that it is stored from: a product with
+        ones. */
     __device__ void sum_columns(const Spot &place, int strip) const
     {
         const uint32_t ones[4] = {ONES, ONES, ONES, ONES};
-        const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4, column = place.column + STRIP * strip + 16 * warp + 2 * lane;
+        const int lane = threadIdx.x % 32, warp = threadIdx.x / 32 % 4,
+                  column = place.column + STRIP * strip + 16 * warp + 2 * lane;
         float two[2][4] = {};
 #pragma unroll
         for (int i = 0; i < 4; i++) {
@@ -197,7 +208,8 @@ struct Finish {
 #pragma unroll
         for (int i = 0; i < 2; i++)
             if (lane < 4 && column + 8 * i < (int)p.n && place.row < (int)p.m)
-                *(float2 *)(p.column_sums + (long long)(place.row / 64) * p.n + column + 8 * i) = make_float2(two[i][0], two[i][1]);
+                *(float2 *)(p.column_sums + (long long)(place.row / 64) * p.n + column + 8 * i) =
+                    make_float2(two[i][0], two[i][1]);
     }
 
     __device__ void end(const Spot &place, int strip, const Spot &next, bool has_next)
@@ -211,7 +223,8 @@ struct Finish {
         if (first) {
             if (column < (int)p.n && exists) {
                 if ((KEEPS && p.pre) || (IS_GATED && (IS_GRADIENT || p.keeps)))
-                    ignis_ptx_tensor_store<3>(IS_GRADIENT ? out : other, slab + SLAB, column, place.row, place.batch + IS_GATED);
+                    ignis_ptx_tensor_store<3>(IS_GRADIENT ? out : other, slab + SLAB, column, place.row,
+                                              place.batch + IS_GATED);
                 ignis_ptx_tensor_store<3>(out, slab, column, place.row, place.batch);
             }
             ignis_ptx_bulk_commit();
@@ -226,7 +239,7 @@ struct Finish {
     }
 };
 
-/*  The strip behind the first one becomes the first one. */
+/*  Makes the strip after the first one the first one. */
 __device__ inline void shift(float (&sum)[BN / 8][4])
 {
 #pragma unroll

@@ -1,25 +1,29 @@
 // SPDX-License-Identifier: MIT
 /*  gemm_mma.cu - matrix products on tensor cores by mma.sync, for sm_80 and up
 
-    One program per type and pair of transpositions: compiled with -DIGNIS_T=<IGNIS_F16, IGNIS_BF16 or IGNIS_F32> -DIGNIS_TRANSPOSE_A=<0 or 1>
-    -DIGNIS_TRANSPOSE_B=<0 or 1>, and with -DIGNIS_PATCHES for convolutions. f32 is rounded to tf32, and its rows are not summed. Sums in float, in
-    the order of k. Grid: tiles of a matrix * batch * splits. With -DIGNIS_OPERANDS=<IGNIS_F8_E4M3 or IGNIS_F8_E5M2>, for sm_89 and up, operands lie by
-    k; of such sums tensor cores keep some 13 bits, so those of a few steps are added up in float.
+    One program per type and pair of transpositions: compiled with -DIGNIS_T=<IGNIS_F16, IGNIS_BF16 or
+    IGNIS_F32> -DIGNIS_TRANSPOSE_A=<0 or 1> -DIGNIS_TRANSPOSE_B=<0 or 1>, and with -DIGNIS_PATCHES for
+    convolutions. f32 is rounded to tf32, and its rows are not summed. Sums in float, in the order of k. Grid:
+    tiles of a matrix * batch * splits. With -DIGNIS_OPERANDS=<IGNIS_F8_E4M3 or IGNIS_F8_E5M2>, for sm_89 and
+    up, operands are by k; of such sums tensor cores keep some 13 bits, so those of a few steps are summed in
+    float.
 
-    A block walks over k in steps of 64 bytes; 3 steps are under way while it multiplies one, and half of a step comes to registers while the other
-    half is multiplied. In shared memory a step of an operand is a tile of lines of chunks of 16 bytes, as they lie in memory: a line is 64 bytes of a
-    row (by k), or all rows' elements at one k. Chunks change places within a line, so that the 8 that ldmatrix reads at a time are in different banks.
-*/
+    A block loops over k in steps of 64 bytes; 3 steps are under way while it multiplies one, and half of a
+    step comes to registers while the other half is multiplied. In shared memory a step of an operand is a
+    tile of lines of chunks of 16 bytes, as they are in memory: a line is 64 bytes of a row (by k), or all
+    rows' elements at one k. Chunks change places within a line, so that the 8 that ldmatrix reads at a time
+    are in different banks. */
 #include "ignis.cuh"
 #include "mma.cuh"
 
 typedef ignis_type<IGNIS_T> T;
 #include "gemm.cuh"
 
-constexpr int STAGES = 4, E = 16 / sizeof(Operand), DEPTH = 64 / sizeof(Operand); /* elements of a chunk, and of k in a step */
+constexpr int STAGES = 4, E = 16 / sizeof(Operand),
+              DEPTH = 64 / sizeof(Operand); /* elements of a chunk, and of k in a step */
 constexpr bool A_BY_K = !IGNIS_TRANSPOSE_A, B_BY_K = IGNIS_TRANSPOSE_B;
 static_assert(!SCALED || (A_BY_K && B_BY_K), "ldmatrix transposes no bytes");
-constexpr int SUM_STEPS = 8; /* of 8 bits, that have a sum of their own */
+constexpr int SUM_STEPS = 8; /* of 8 bits, with a sum of their own */
 
 __device__ inline char *shared()
 {
@@ -28,17 +32,20 @@ __device__ inline char *shared()
 }
 __device__ inline uint32_t shared_address() { return (uint32_t)__cvta_generic_to_shared(shared()); }
 
-/*  op(x), PATCHES_A or PATCHES_B of the operands, with so many rows, of which a warp multiplies `own`. What is the same in each step is known before
-    the first one: the tensor cores wait for all other instructions. */
+/*  op(x), PATCHES_A or PATCHES_B of the operands, with `rows` rows, of which a warp multiplies `own`.
+    Whatever is the same in each k step is computed before the first one: the tensor cores wait for all other
+    instructions. */
 template <int operand, int rows, int own, bool by_k, int threads> struct Tile {
     static constexpr int bytes = rows * 64, across = by_k ? 4 : rows / E, line_bytes = 16 * across;
-    static constexpr int count = bytes / 16 / threads, lines = threads / across; /* chunks that a thread copies, so many lines apart */
+    static constexpr int count = bytes / 16 / threads,
+                         lines = threads / across; /* chunks that a thread copies, this many lines apart */
     static_assert(count * 16 * threads == bytes && lines % 8 == 0, "a thread's chunks change places alike");
     const Product &p;
     const Operand *const matrix;
     const long long length, end_row, end_k, row;
-    long long k;                    /* of the first chunk, as is row */
-    const Operand *next[count];           /* where rows are packs, the chunks of the next step; of rows that are not there other ones, which nobody needs */
+    long long k; /* of the first chunk, as is row */
+    const Operand *next
+        [count]; /* where rows are packs, the chunks of the next step; of rows that are not there other ones, which nobody needs */
     const int first_own, packed;    /* first_own: of the warp's rows */
     int to, last;                   /* where the first chunk goes; which of them the last step has, as bits */
     int lanes[by_k ? 2 : own / 16]; /* where ldmatrix loads for this lane: halves of a step, or each 16 rows */
@@ -49,26 +56,29 @@ template <int operand, int rows, int own, bool by_k, int threads> struct Tile {
         return line * line_bytes + (chunk ^ swizzle) * 16;
     }
 
-    /*  Of rows first_row ..., k ... of a matrix with so many elements from line to line; what is beyond the end of k is zero. */
-    __device__ Tile(const Product &p, const Operand *matrix, long long length, long long first_row, long long end_row, long long first_k, long long end_k,
-                    int first_own, int packed)
+    /*  Rows first_row ..., k ... of a matrix with a distance between lines; beyond the end of k it is zero. */
+    __device__ Tile(const Product &p, const Operand *matrix, long long length, long long first_row, long long end_row,
+                    long long first_k, long long end_k, int first_own, int packed)
         : p(p), matrix(matrix), length(length), end_row(end_row), end_k(end_k),
-          row(first_row + (by_k ? threadIdx.x / across : threadIdx.x % across * E)), k(first_k + (by_k ? threadIdx.x % across * E : threadIdx.x / across)),
-          first_own(first_own), packed(packed), to(chunk_at(threadIdx.x / across, threadIdx.x % across)), last(0)
+          row(first_row + (by_k ? threadIdx.x / across : threadIdx.x % across * E)),
+          k(first_k + (by_k ? threadIdx.x % across * E : threadIdx.x / across)), first_own(first_own), packed(packed),
+          to(chunk_at(threadIdx.x / across, threadIdx.x % across)), last(0)
     {
         const long long last_k = k + (end_k - first_k - 1) / DEPTH * DEPTH;
         const int lane = threadIdx.x % 32;
-        const bool straight = (operand == PATCHES_A) == by_k; /* what B has of rows, A has of k */
+        const bool straight = (operand == PATCHES_A) == by_k; /* B has along rows what A has along k */
         const int line = straight ? lane % 16 : lane % 8 + lane / 16 * 8, chunk = straight ? lane / 16 : lane / 8 % 2;
 #pragma unroll
         for (int i = 0; i < count; i++) {
-            next[i] = matrix + (by_k ? min(row + i * lines, end_row - 1) * length + k : (k + i * lines) * length + min(row, (end_row - 1) / E * E));
+            next[i] = matrix + (by_k ? min(row + i * lines, end_row - 1) * length + k
+                                     : (k + i * lines) * length + min(row, (end_row - 1) / E * E));
             last |= (last_k + (by_k ? 0 : i * lines) < end_k) << i;
         }
 #pragma unroll
         for (int i = 0; i < (int)(sizeof lanes / sizeof *lanes); i++) {
             lanes[i] = by_k ? chunk_at(first_own + line, 2 * i + chunk) : chunk_at(line, first_own / E + 2 * i + chunk);
-            asm volatile("" : "+r"(lanes[i])); /* or else it is computed again in each step, to save registers that there are */
+            asm volatile(""
+                         : "+r"(lanes[i])); /* else the compiler computes it again in each k step, to save registers */
         }
         asm volatile("" : "+r"(to));
     }
@@ -92,7 +102,8 @@ template <int operand, int rows, int own, bool by_k, int threads> struct Tile {
         }
     }
 
-    /*  Of the warp's rows 16 i ... 16 i + 15, half of a step: the words of an A, or those of two B, of rows 0 to 7 first. */
+    /*  Loads half of a k step of the warp's rows 16 i ... 16 i + 15: the words of an A, or of two B, of rows
+        0 to 7 first. */
     __device__ void load(uint32_t (&words)[4], int stage, int i, int half) const
     {
         const uint32_t base = shared_address() + stage;
@@ -106,7 +117,8 @@ template <int operand, int rows, int own, bool by_k, int threads> struct Tile {
             for (int j = 0; j < 4; j++) {
                 const int later = operand == PATCHES_A ? j / 2 : j % 2, below = operand == PATCHES_A ? j % 2 : j / 2;
                 const int row = first_own + 16 * i + lane / 4 + below * 8;
-                words[j] = *(const uint32_t *)(shared() + stage + chunk_at(8 * half + lane % 4 + later * 4, row / 4) + row % 4 * 4);
+                words[j] = *(const uint32_t *)(shared() + stage + chunk_at(8 * half + lane % 4 + later * 4, row / 4) +
+                                               row % 4 * 4);
             }
         }
         if constexpr (sizeof(Operand) == 4)
@@ -116,21 +128,26 @@ template <int operand, int rows, int own, bool by_k, int threads> struct Tile {
     }
 
   private:
-    /*  Where rows are no packs, or are those of patches. */
+    /*  Copies rows that are not packs, or rows of patches. */
     __device__ void copy_any(int stage) const
     {
         const uint32_t base = shared_address();
 #pragma unroll
         for (int i = 0; i < count; i++) {
-            const long long row = this->row + (by_k ? i * lines : 0), k = this->k + (by_k ? 0 : i * lines), left = by_k ? end_k - k : end_row - row;
+            const long long row = this->row + (by_k ? i * lines : 0), k = this->k + (by_k ? 0 : i * lines),
+                            left = by_k ? end_k - k : end_row - row;
             const bool exists = by_k ? row < end_row : k < end_k;
-            const int valid = exists ? (int)max(0LL, min((long long)E, left)) : 0, at = stage + to + i * lines * line_bytes;
+            const int valid = exists ? (int)max(0LL, min((long long)E, left)) : 0,
+                      at = stage + to + i * lines * line_bytes;
             if (IGNIS_PATCHES && packed == HALF_PACKED) { /* a chunk is of two taps */
 #pragma unroll
                 for (int half = 0; half < E; half += E / 2) {
                     const int some = max(0, min(E / 2, valid - half));
-                    const Operand *from = some ? p.find<operand>(matrix, by_k, length, by_k ? row : row + half, by_k ? k + half : k) : nullptr;
-                    ignis_ptx_cp_async_8(base + at + half * (int)sizeof(Operand), from ? from : matrix, from ? some * (int)sizeof(Operand) : 0);
+                    const Operand *from =
+                        some ? p.find<operand>(matrix, by_k, length, by_k ? row : row + half, by_k ? k + half : k)
+                             : nullptr;
+                    ignis_ptx_cp_async_8(base + at + half * (int)sizeof(Operand), from ? from : matrix,
+                                         from ? some * (int)sizeof(Operand) : 0);
                 }
                 continue;
             }
@@ -142,7 +159,8 @@ template <int operand, int rows, int own, bool by_k, int threads> struct Tile {
 #pragma unroll
                 for (int e = 0; e < E; e++) {
                     if (IGNIS_PATCHES)
-                        from = e < valid ? p.find<operand>(matrix, by_k, length, by_k ? row : row + e, by_k ? k + e : k) : nullptr;
+                        from = e < valid ? p.find<operand>(matrix, by_k, length, by_k ? row : row + e, by_k ? k + e : k)
+                                         : nullptr;
                     element[e] = e < valid && from ? from[IGNIS_PATCHES ? 0 : e] : Operand(0);
                 }
             }
@@ -166,16 +184,19 @@ __device__ inline void mma(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, u
 template <int DOWN, int ACROSS, int WM, int WN> __device__ inline void multiply(const Product &p)
 {
     ignis_grid_dependency();
-    constexpr int threads = 32 * DOWN * ACROSS, BM = DOWN * WM, BN = ACROSS * WN, strip = 32, width = BN + 8; /* so that warps write to all banks */
+    constexpr int threads = 32 * DOWN * ACROSS, BM = DOWN * WM, BN = ACROSS * WN, strip = 32,
+                  width = BN + 8; /* so that warps write to all banks */
     typedef Tile<PATCHES_A, BM, WM, A_BY_K, threads> A;
     typedef Tile<PATCHES_B, BN, WN, B_BY_K, threads> B;
     const Place place(p, blockIdx.x, BM, BN);
     const int steps = (int)((place.end_k - place.first_k + DEPTH - 1) / DEPTH);
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, warp_row = warp / ACROSS * WM, warp_column = warp % ACROSS * WN;
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, warp_row = warp / ACROSS * WM,
+              warp_column = warp % ACROSS * WN;
     const bool sums_rows = sizeof(Operand) == 2 && p.row_sums && place.column == 0 && warp_column == 0;
     const auto stage = [](int step) { return step % STAGES * (A::bytes + B::bytes); };
     A a(p, p.a + place.batch * p.batch_a, p.row_a, place.row, p.m, place.first_k, place.end_k, warp_row, p.packed_a);
-    B b(p, p.b + place.batch * p.batch_b, p.row_b, place.column, p.n, place.first_k, place.end_k, warp_column, p.packed_b);
+    B b(p, p.b + place.batch * p.batch_b, p.row_b, place.column, p.n, place.first_k, place.end_k, warp_column,
+        p.packed_b);
     const auto copy = [&](int step) {
         if (step < steps) {
             a.copy(stage(step), step == steps - 1);
@@ -205,7 +226,8 @@ template <int DOWN, int ACROSS, int WM, int WN> __device__ inline void multiply(
 #pragma unroll 1
     for (int step = 0; step < STAGES - 1; step++)
         copy(step);
-    uint32_t x[2][WM / 16][4], y[2][WN / 16][4]; /* half a step, and the next half, which is loaded while that is multiplied */
+    uint32_t x[2][WM / 16][4],
+        y[2][WN / 16][4]; /* half a step, and the next half, which is loaded while that is multiplied */
     const auto load = [&](int step, int half) {
 #pragma unroll
         for (int m = 0; m < WM / 16; m++)
@@ -229,7 +251,7 @@ template <int DOWN, int ACROSS, int WM, int WN> __device__ inline void multiply(
                 copy(step + STAGES - 1);
             } else {
                 wait();
-                load(step + 1, 0); /* behind the last one of anything */
+                load(step + 1, 0); /* after the last k step */
             }
 #pragma unroll
             for (int m = 0; m < WM / 16; m++)
@@ -293,4 +315,7 @@ template <int DOWN, int ACROSS, int WM, int WN> __device__ inline void multiply(
 
 /*  8 warps, tiles of 128 x 128; 4 warps, 64 x 64. Shared memory: 4 steps of both operands. */
 extern "C" __global__ void __launch_bounds__(256, 1) ignis_gemm_mma(const Product p) { multiply<2, 4, 64, 32>(p); }
-extern "C" __global__ void __launch_bounds__(128, 1) ignis_gemm_mma_small(const Product p) { multiply<2, 2, 32, 32>(p); }
+extern "C" __global__ void __launch_bounds__(128, 1) ignis_gemm_mma_small(const Product p)
+{
+    multiply<2, 2, 32, 32>(p);
+}

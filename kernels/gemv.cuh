@@ -195,8 +195,8 @@ struct finish_line {
             p.out[row + low] = T(a * sigmoid(a) * b);
         } else if (p.kind == TO_CACHE) {
             if (to) {
-                to[0] = T(turned(a, b, -sine, cosine));
-                to[p.head_dim / 2] = T(turned(b, a, sine, cosine));
+                to[0] = T(rotated(a, b, -sine, cosine));
+                to[p.head_dim / 2] = T(rotated(b, a, sine, cosine));
             }
         } else if (p.kind == TO_OUT || p.kind == TO_OUT_BY_GELU) {
             p.out[row + low] = T(p.kind == TO_OUT ? a : gelu(a));

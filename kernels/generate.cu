@@ -260,8 +260,8 @@ extern "C" __global__ void __launch_bounds__(256, sizeof(T) == 2 ? 4 : 1)
                         one *= factors[head - first_head] * W(weight[i + j]);
                         other *= factors[head - first_head] * W(weight[half + i + j]);
                     }
-                    x[j] = turned(one, other, -sines[i + j], cosines[i + j]);
-                    y[j] = turned(other, one, sines[i + j], cosines[i + j]);
+                    x[j] = rotated(one, other, -sines[i + j], cosines[i + j]);
+                    y[j] = rotated(other, one, sines[i + j], cosines[i + j]);
                 }
                 a[k] = ignis_pack_round<T>(x);
                 b[k] = ignis_pack_round<T>(y);

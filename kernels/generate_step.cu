@@ -271,7 +271,7 @@ struct step_block {
                     const int head = low / p.head_dim, d = i - head * p.head_dim, of_pair = d % (p.head_dim / 2);
                     const bool value = head >= p.heads + p.kv_heads, turns = !value && !IGNIS_HEAD_NORMS; /* else who reads them does it */
                     const float sine = turns ? m.sines[of_pair] : 0.0f, cosine = turns ? m.cosines[of_pair] : 1.0f;
-                    const float z = turned(y, other, lane < 8 ? -sine : sine, cosine), next = __shfl_down_sync(0xffffffff, z, 1);
+                    const float z = rotated(y, other, lane < 8 ? -sine : sine, cosine), next = __shfl_down_sync(0xffffffff, z, 1);
                     if (!there || threadIdx.x % 32 >= 16)
                         continue;
                     if (lane % 2 == 0)
@@ -482,8 +482,8 @@ struct step_block {
                     other *= factor * (float)weight[i + half];
                 }
                 const float sine = m.sines[i], cosine = m.cosines[i];
-                put(i, T(turned(x, other, -sine, cosine)));
-                put(i + half, T(turned(other, x, sine, cosine)));
+                put(i, T(rotated(x, other, -sine, cosine)));
+                put(i + half, T(rotated(other, x, sine, cosine)));
             }
         }
     }

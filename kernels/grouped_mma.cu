@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: MIT
 /*  grouped_mma.cu - convolutions in groups of few channels by mma.sync, for sm_80 and up
 
-    A program per type and sizes: compiled with -DIGNIS_T=<IGNIS_F16 or IGNIS_BF16> -DIGNIS_CHANNELS=<channels of a group that are summed>
-    -DIGNIS_OUTS=<channels of its results>, powers of 2 from 8 on, -DIGNIS_TAPS=<of a patch> and -DIGNIS_SLAB=<chunks of 8 channels of a
-    pixel that a block has: 1, 2, 4 or 8, whole groups>. The parameters are those of a product with patches whose batches are the groups;
-    sums in float, in a fixed order.
+    A program per type and sizes: compiled with -DIGNIS_T=<IGNIS_F16 or IGNIS_BF16> -DIGNIS_CHANNELS=<channels
+    of a group that are summed> -DIGNIS_OUTS=<channels of its results>, powers of 2 from 8 on,
+    -DIGNIS_TAPS=<of a patch> and -DIGNIS_SLAB=<chunks of 8 channels of a pixel that a block has: 1, 2, 4 or
+    8, whole groups>. The parameters are those of a product with patches whose batches are the groups; sums in
+    float, in a fixed order.
 
-    A block of 256 threads has a slab of groups, and does some tiles of the grid in turn. The pixels that a tile reads lie in shared memory,
-    chunk by chunk, with zeros for those outside of the image: so an operand's 8 x 8 matrix, 8 channels of a tap of 8 patches, is 8 chunks
-    of it, and nothing is copied to make patches. While a tile is multiplied the next one is loaded. Chunks change places within a pixel, so
-    that the 8 that ldmatrix reads at a time are in different banks. What has no tap, or no pixel, is read from a chunk of zeros.
-*/
+    A block of 256 threads has a slab of groups, and does some tiles of the grid in turn. The pixels that a
+    tile reads are in shared memory, chunk by chunk, with zeros for those outside of the image: so an
+    operand's 8 x 8 matrix, 8 channels of a tap of 8 patches, is 8 chunks of it, and nothing is copied to make
+    patches. While a tile is multiplied the next one is loaded. Chunks change places within a pixel, so that
+    the 8 that ldmatrix reads at a time are in different banks. A missing tap or pixel is read from a chunk of
+    zeros. */
 #define IGNIS_PATCHES 1
 #include "ignis.cuh"
 #include "mma.cuh"
@@ -18,13 +20,15 @@
 typedef ignis_type<IGNIS_T> T;
 #include "gemm.cuh"
 
-constexpr int C = IGNIS_CHANNELS, O = IGNIS_OUTS, CHUNKS = IGNIS_TAPS * C / 8, STEPS = (CHUNKS + 1) / 2; /* of k: two chunks each */
-constexpr int SLAB = IGNIS_SLAB, GROUPS = SLAB * 8 / C, OUT_CHUNKS = GROUPS * O / 8, ZEROS = 128;        /* bytes before the tiles */
+constexpr int C = IGNIS_CHANNELS, O = IGNIS_OUTS, CHUNKS = IGNIS_TAPS * C / 8,
+              STEPS = (CHUNKS + 1) / 2; /* of k: two chunks each */
+constexpr int SLAB = IGNIS_SLAB, GROUPS = SLAB * 8 / C, OUT_CHUNKS = GROUPS * O / 8,
+              ZEROS = 128; /* bytes before the tiles */
 
 /*  Tiles of the grid, and the pixels of the array that one reads. The host has the same struct. */
 struct Tiles {
     ignis_divisor across, down;  /* tiles in a row of an image, and rows of tiles */
-    ignis_divisor columns, halo; /* columns of a tile, and of what it reads */
+    ignis_divisor columns, halo; /* columns of a tile, and of the pixels it reads */
     int rows, halo_rows, count;
 };
 
@@ -37,7 +41,7 @@ template <int across> __device__ inline int place(int pixel, int c)
 
 /*  The slab of a block. */
 struct Slab {
-    int index, groups, first_tile, step; /* groups: all there are */
+    int index, groups, first_tile, step; /* groups: all of them */
 
     __device__ explicit Slab(const Product &p) : groups((int)p.batch)
     {
@@ -59,8 +63,9 @@ __device__ inline Pixel tile_at(const Tiles &tiles, int tile)
     return at;
 }
 
-/*  Starts to copy what a tile reads of the array that has patches. */
-__device__ inline void load_pixels(uint32_t to, const T *array, const Patches &q, const Tiles &tiles, const Slab &slab, const Pixel &at)
+/*  Starts to copy the pixels of the array with patches that a tile reads. */
+__device__ inline void load_pixels(uint32_t to, const T *array, const Patches &q, const Tiles &tiles, const Slab &slab,
+                                   const Pixel &at)
 {
     const int y = q.first[0] + at.row * q.stride[0], x = q.first[1] + at.column * q.stride[1];
     const T *const image = array + (long long)at.image * q.height * q.width * q.pixel + slab.index * SLAB * 8;
@@ -71,7 +76,8 @@ __device__ inline void load_pixels(uint32_t to, const T *array, const Patches &q
         const bool inside = (unsigned)(y + row) < (unsigned)q.height && (unsigned)(x + column) < (unsigned)q.width &&
                             slab.index * SLAB + chunk < slab.groups * C / 8;
         ignis_ptx_cp_async(to + place<SLAB>(pixel, chunk),
-                           inside ? image + ((long long)(y + row) * q.width + x + column) * q.pixel + chunk * 8 : array, inside ? 16 : 0);
+                           inside ? image + ((long long)(y + row) * q.width + x + column) * q.pixel + chunk * 8 : array,
+                           inside ? 16 : 0);
     }
 }
 
@@ -99,7 +105,8 @@ __device__ inline uint32_t begin_memory()
     return (uint32_t)__cvta_generic_to_shared(memory);
 }
 
-/*  out = the patches of a times b, and bias: a warp has NW chunks of results of a group, whose weights stay in registers; pixels by 16. */
+/*  Computes out = the patches of a times b, and bias: a warp has NW chunks of results of a group, whose
+    weights stay in registers; 16 pixels at a time. */
 extern "C" __global__ void __launch_bounds__(256, 2) ignis_grouped(const Product p, const Tiles tiles)
 {
     constexpr int N_WARPS = OUT_CHUNKS < 8 ? OUT_CHUNKS : 8, NW = OUT_CHUNKS / N_WARPS;
@@ -126,7 +133,7 @@ extern "C" __global__ void __launch_bounds__(256, 2) ignis_grouped(const Product
         offset[s] = offset_of(q, tiles, min(2 * s + lane / 16, CHUNKS - 1));
 #pragma unroll
         for (int half = 0; half < 2; half++) {
-            const int k = (2 * s + half) * 8 + lane % 4 * 2, channel = k % C; /* and the one behind it */
+            const int k = (2 * s + half) * 8 + lane % 4 * 2, channel = k % C; /* and the one after it */
             const T *const tap = b + q.weight_of(q.tap(k)) * p.row_b;         /* of weights that are not transposed */
 #pragma unroll
             for (int j = 0; j < NW; j++) {
@@ -148,7 +155,8 @@ extern "C" __global__ void __launch_bounds__(256, 2) ignis_grouped(const Product
     for (int j = 0; j < NW; j++)
 #pragma unroll
         for (int e = 0; e < 2; e++)
-            bias[j][e] = p.bias && exists ? Wide(p.bias[group * O + (first_chunk + j) * 8 % O + lane % 4 * 2 + e]) : Wide(0);
+            bias[j][e] =
+                p.bias && exists ? Wide(p.bias[group * O + (first_chunk + j) * 8 % O + lane % 4 * 2 + e]) : Wide(0);
 
     int stage = 0;
 #pragma unroll 1
@@ -184,31 +192,36 @@ extern "C" __global__ void __launch_bounds__(256, 2) ignis_grouped(const Product
                 column += at.column;
                 if (pixel >= pixels || row >= (int)q.rows.size || column >= (int)q.columns.size)
                     continue;
-                T *const to = p.out + at.image * q.out_image + row * q.out_row + column * q.out_column + group * O + first_chunk * 8 % O +
-                              lane % 4 * 2;
+                T *const to = p.out + at.image * q.out_image + row * q.out_row + column * q.out_column + group * O +
+                              first_chunk * 8 % O + lane % 4 * 2;
 #pragma unroll
                 for (int j = 0; j < NW; j++)
-                    ignis_store(to + 8 * j, ignis_pack_of<ignis_pack<T, 2>>(ignis_round_two<T>(sum[j][2 * half], sum[j][2 * half + 1])));
+                    ignis_store(to + 8 * j, ignis_pack_of<ignis_pack<T, 2>>(
+                                                ignis_round_two<T>(sum[j][2 * half], sum[j][2 * half + 1])));
             }
         }
         __syncthreads();
     }
 }
 
-/*  partial [split, group, out, tap, channel] = the sums over some pixels of a, those of the result, times the patches of b. The matrix that
-    a warp sums is the transposed one: rows are chunks of patches, columns NW chunks of results. Pixels by 32, which K_WARPS warps share
-    out; each of them makes a split of its own. */
+/*  Computes partial [split, group, out, tap, channel] = the sums over some pixels of a, which are those of
+    the result, times the patches of b. A warp sums the transposed matrix: rows are chunks of patches, columns
+    NW chunks of results. K_WARPS warps share the pixels, 32 at a time; each of them makes a split of its own. */
 constexpr int M_WARPS = GROUPS == 1 && OUT_CHUNKS > 1 && STEPS > 7 ? 2 : 1, OWN = (STEPS + M_WARPS - 1) / M_WARPS;
-extern "C" __global__ void __launch_bounds__(256, OWN > 16 ? 1 : 2) ignis_grouped_weights(const Product p, const Tiles tiles)
+extern "C" __global__ void __launch_bounds__(256, OWN > 16 ? 1 : 2)
+    ignis_grouped_weights(const Product p, const Tiles tiles)
 {
-    constexpr int N_WARPS = OUT_CHUNKS < 8 / M_WARPS ? OUT_CHUNKS : 8 / M_WARPS, K_WARPS = 8 / M_WARPS / N_WARPS, NW = OUT_CHUNKS / N_WARPS;
+    constexpr int N_WARPS = OUT_CHUNKS < 8 / M_WARPS ? OUT_CHUNKS : 8 / M_WARPS, K_WARPS = 8 / M_WARPS / N_WARPS,
+                  NW = OUT_CHUNKS / N_WARPS;
     const Patches &q = p.patches;
     const Slab slab(p);
     const uint32_t zeros = begin_memory(), room = zeros + ZEROS;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, pixels = tiles.rows * (int)tiles.columns.size,
               padded = (pixels + 31) / 32 * 32;
-    const int read_bytes = tiles.halo_rows * (int)tiles.halo.size * SLAB * 16, stage_bytes = read_bytes + padded * OUT_CHUNKS * 16;
-    const int first_chunk = warp % N_WARPS * NW, first_step = warp / N_WARPS % M_WARPS * OWN, turn = warp / N_WARPS / M_WARPS;
+    const int read_bytes = tiles.halo_rows * (int)tiles.halo.size * SLAB * 16,
+              stage_bytes = read_bytes + padded * OUT_CHUNKS * 16;
+    const int first_chunk = warp % N_WARPS * NW, first_step = warp / N_WARPS % M_WARPS * OWN,
+              turn = warp / N_WARPS / M_WARPS;
     const int in_slab = first_chunk * 8 / O, group = slab.index * GROUPS + in_slab;
     const auto load = [&](int tile, int stage) {
         if (tile < tiles.count) {
@@ -224,7 +237,8 @@ extern "C" __global__ void __launch_bounds__(256, OWN > 16 ? 1 : 2) ignis_groupe
                                     slab.index * OUT_CHUNKS + chunk < slab.groups * O / 8;
                 const long long number = ((long long)at.image * q.rows.size + row) * q.columns.size + column;
                 ignis_ptx_cp_async(to + read_bytes + place<OUT_CHUNKS>(pixel, chunk),
-                                   inside ? p.a + number * p.row_a + (slab.index * OUT_CHUNKS + chunk) * 8 : p.a, inside ? 16 : 0);
+                                   inside ? p.a + number * p.row_a + (slab.index * OUT_CHUNKS + chunk) * 8 : p.a,
+                                   inside ? 16 : 0);
             }
         }
         ignis_ptx_cp_async_commit();
@@ -247,17 +261,20 @@ extern "C" __global__ void __launch_bounds__(256, OWN > 16 ? 1 : 2) ignis_groupe
             uint32_t results[NW][4];
 #pragma unroll
             for (int j = 0; j < NW; j++)
-                ignis_ptx_ldmatrix_transposed(results[j], from + read_bytes + place<OUT_CHUNKS>(first + lane, first_chunk + j));
+                ignis_ptx_ldmatrix_transposed(results[j],
+                                              from + read_bytes + place<OUT_CHUNKS>(first + lane, first_chunk + j));
 #pragma unroll
             for (int half = 0; half < 2; half++) {
                 const int pixel = first + 16 * half + lane % 8 + lane / 16 * 8;
                 const int patch = patch_of(q, tiles, min(pixel, pixels - 1));
 #pragma unroll
                 for (int s = 0; s < OWN; s++) {
-                    const int chunk = 2 * (first_step + s) + lane / 8 % 2, in_pixel = in_slab * (C / 8) + chunk % (C / 8);
+                    const int chunk = 2 * (first_step + s) + lane / 8 % 2,
+                              in_pixel = in_slab * (C / 8) + chunk % (C / 8);
                     uint32_t words[4];
-                    ignis_ptx_ldmatrix_transposed(words, chunk < CHUNKS && pixel < pixels ? from + place<SLAB>(patch + offset[s], in_pixel)
-                                                                                          : zeros);
+                    ignis_ptx_ldmatrix_transposed(words, chunk < CHUNKS && pixel < pixels
+                                                             ? from + place<SLAB>(patch + offset[s], in_pixel)
+                                                             : zeros);
 #pragma unroll
                     for (int j = 0; j < NW; j++)
                         ignis_mma<T>(sum[s][j], words, results[j][2 * half], results[j][2 * half + 1]);
@@ -268,7 +285,8 @@ extern "C" __global__ void __launch_bounds__(256, OWN > 16 ? 1 : 2) ignis_groupe
     }
     if (group >= slab.groups)
         return;
-    Wide *const to = (Wide *)p.partial + ((long long)(slab.first_tile * K_WARPS + turn) * p.batch + group) * O * CHUNKS * 8;
+    Wide *const to =
+        (Wide *)p.partial + ((long long)(slab.first_tile * K_WARPS + turn) * p.batch + group) * O * CHUNKS * 8;
 #pragma unroll
     for (int s = 0; s < OWN; s++)
 #pragma unroll

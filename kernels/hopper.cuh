@@ -1,45 +1,53 @@
 // SPDX-License-Identifier: MIT
-/*  hopper.cuh - instructions of sm_90a: barriers in shared memory, bulk copies, and products of warpgroups; one wrapper each
+/*  hopper.cuh - instructions of sm_90a: barriers in shared memory, bulk copies, and products of warpgroups;
+    one wrapper each
 
-    Addresses of shared memory are the 32-bit ones that PTX wants, as __cvta_generic_to_shared gives them. A program compiles for
-    sm_90a only; its -DIGNIS_T says what it multiplies: f16, bf16, or f32 as tf32.
+    Addresses of shared memory are the 32-bit ones that PTX wants, as __cvta_generic_to_shared gives them. A
+    program compiles for sm_90a only; its -DIGNIS_T says what it multiplies: f16, bf16, or f32 as tf32.
 
-    Threads and the asynchronous side (bulk copies, wgmma) see shared memory through two proxies. What threads wrote, the asynchronous
-    side sees after each writer's ignis_ptx_fence_proxy_async and a barrier behind it. The other way, waiting is enough.
+    Threads and the asynchronous side (bulk copies, wgmma) see shared memory through two proxies. The
+    asynchronous side sees writes of threads after each writer's ignis_ptx_fence_proxy_async and a barrier
+    after it. The other way, waiting is enough.
 
-    A product of a warpgroup, four warps of 32: C += A B for A 64 x K, B K x N. With warp w of the group, g = lane / 4 and
-    t = lane % 4, a thread holds
-        C  float c[N / 8][4]: c[j] is row 16 w + g at columns 8 j + 2 t and the next, then row 16 w + g + 8 at the same columns
-        A  from registers: four words, as mma.m16n8k16 has them for rows 16 w ...: two c[j] next to each other, rounded
+    A product of a warpgroup, four warps of 32: C += A B for A 64 x K, B K x N. With warp w of the group, g =
+    lane / 4 and t = lane % 4, a thread holds
+        C  float c[N / 8][4]: c[j] is row 16 w + g at columns 8 j + 2 t and the next, then row 16 w + g + 8 at
+        the same columns A  from registers: four words, as mma.m16n8k16 has them for rows 16 w ...: two c[j]
+        next to each other, rounded
            and packed, are the A of the next product
-    K is 32 bytes: 16 elements of 16 bits, 8 of tf32. Operands in shared memory lie in slabs of rows of 128 bytes, each slab aligned to
-    1024 bytes, with chunk c of 16 bytes of row r at c ^ r % 8, as ignis_ptx_tensor_load puts them. Their descriptors:
-        rows are those of A, or columns of B   ignis_wgmma_descriptor(at, 0, 1024); next K: + 32 bytes, behind the slab the next one
-        rows are K (transposed; 16 bits only)  ignis_wgmma_descriptor(at, bytes between slabs, 1024); next K: + 16 rows of 128 bytes
-    ignis_wgmma_ahead moves a descriptor on by some bytes.
-*/
+    K is 32 bytes: 16 elements of 16 bits, 8 of tf32. Operands in shared memory are in slabs of rows of 128
+    bytes, each slab aligned to 1024 bytes, with chunk c of 16 bytes of row r at c ^ r % 8, as
+    ignis_ptx_tensor_load puts them. Their descriptors:
+        rows are those of A, or columns of B   ignis_wgmma_descriptor(at, 0, 1024); next K: + 32 bytes, after the slab the next one
+        rows are K (transposed; 16 bits only)  ignis_wgmma_descriptor(at, bytes between slabs, 1024); next K:
+        + 16 rows of 128 bytes
+    ignis_wgmma_ahead moves a descriptor on by some bytes. */
 #ifndef IGNIS_HOPPER_CUH
 #define IGNIS_HOPPER_CUH
 
 /* >>barriers ---------------------------------------------------------------------------------------------------- */
 
-/*  A barrier is 8 bytes of shared memory. It counts arrivals, and bytes of bulk copies; when all that are expected are there, its phase
-    ends and the next begins. The first phase has parity 0. Behind ignis_ptx_mbarrier_init: ignis_ptx_fence_mbarrier_init and
-    __syncthreads. */
+/*  A barrier is 8 bytes of shared memory. It counts arrivals, and bytes of bulk copies. When all expected
+    ones have arrived, its phase ends and the next begins. The first phase has parity 0. Call
+    ignis_ptx_fence_mbarrier_init and __syncthreads after ignis_ptx_mbarrier_init. */
 __device__ inline void ignis_ptx_mbarrier_init(uint32_t barrier, uint32_t arrivals)
 {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(barrier), "r"(arrivals) : "memory");
 }
 
-__device__ inline void ignis_ptx_fence_mbarrier_init() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
+__device__ inline void ignis_ptx_fence_mbarrier_init()
+{
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
 
 __device__ inline void ignis_ptx_mbarrier_arrive(uint32_t barrier)
 {
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
-/*  A warp arrives as one, with what its lanes have done before. compute-sanitizer's racecheck does not see that one lane does it for all: for it
-    (bench/gpu.sh) each lane arrives. Barriers for warps expect so many times IGNIS_WARP_ARRIVALS. */
+/*  A warp arrives as one, with everything its lanes did before. compute-sanitizer's racecheck does not see
+    that one lane arrives for all. For it (bench/gpu.sh) each lane arrives. Barriers for warps expect a
+    multiple of IGNIS_WARP_ARRIVALS. */
 constexpr int IGNIS_WARP_ARRIVALS = 1;
 __device__ inline void ignis_warp_arrive(uint32_t barrier)
 {
@@ -48,7 +56,8 @@ __device__ inline void ignis_warp_arrive(uint32_t barrier)
         ignis_ptx_mbarrier_arrive(barrier);
 }
 
-/*  Arrives, and announces bytes of bulk copies. Those of a tensor's tile count whole, also where it lies outside. */
+/*  Arrives, and announces bytes of bulk copies. A tile of a tensor counts in full, also outside of the
+    tensor. */
 __device__ inline void ignis_ptx_mbarrier_arrive_expect(uint32_t barrier, uint32_t bytes)
 {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes) : "memory");
@@ -65,7 +74,7 @@ __device__ inline bool ignis_ptx_mbarrier_try_wait(uint32_t barrier, uint32_t pa
     return done;
 }
 
-/*  The same without waiting. */
+/*  As ignis_ptx_mbarrier_wait, without waiting. */
 __device__ inline bool ignis_ptx_mbarrier_test_wait(uint32_t barrier, uint32_t parity)
 {
     uint32_t done;
@@ -78,24 +87,24 @@ __device__ inline bool ignis_ptx_mbarrier_test_wait(uint32_t barrier, uint32_t p
 
 __device__ inline void ignis_mbarrier_wait(uint32_t barrier, uint32_t parity)
 {
-    while (!ignis_ptx_mbarrier_try_wait(barrier, parity)) {
-    }
+    while (!ignis_ptx_mbarrier_try_wait(barrier, parity)) {}
 }
 
-/*  What this thread wrote to shared memory, the asynchronous side sees behind the next barrier. */
+/*  The asynchronous side sees what this thread wrote to shared memory after the next barrier. */
 __device__ inline void ignis_ptx_fence_proxy_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
-/*  The same for global memory, too. */
+/*  As ignis_ptx_fence_proxy_async, for global memory too. */
 __device__ inline void ignis_ptx_fence_proxy_async_all() { asm volatile("fence.proxy.async;" ::: "memory"); }
 
-/*  Barriers 0 (that of __syncthreads) to 15 of a block, for a number of its threads that is a multiple of 32. To arrive is not to wait. */
+/*  Barriers 0 (that of __syncthreads) to 15 of a block, for a number of its threads that is a multiple of 32.
+    To arrive is not to wait. */
 __device__ inline void ignis_ptx_bar_arrive(uint32_t id, uint32_t threads)
 {
     asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
-/*  How many registers each thread of this warpgroup may have from here on: a multiple of 8, from 24 to 240. In all, no more than the launch
-    got; a kernel without __launch_bounds__(threads, 1) keeps what it has. */
+/*  Sets the registers of each thread of this warpgroup: a multiple of 8, from 24 to 240. All together have no
+    more than the launch got. A kernel without __launch_bounds__(threads, 1) keeps its registers. */
 template <int registers> __device__ inline void ignis_ptx_setmaxnreg_inc()
 {
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(registers));
@@ -106,7 +115,8 @@ template <int registers> __device__ inline void ignis_ptx_setmaxnreg_dec()
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(registers));
 }
 
-/*  Words that threads of several blocks write and read to order their work; and of one block, in a loop that waits. */
+/*  Words that threads of several blocks write and read to order their work; or threads of one block, in a
+    loop that waits. */
 __device__ inline uint32_t ignis_ptx_ld_acquire_u32(const uint32_t *from)
 {
     uint32_t x;
@@ -119,8 +129,8 @@ __device__ inline void ignis_ptx_st_release_u32(uint32_t *to, uint32_t x)
     asm volatile("st.release.gpu.global.u32 [%0], %1;" ::"l"(to), "r"(x) : "memory");
 }
 
-/*  Words of 8 bytes that blocks tell each other something with, which a word says by itself: two next to each other are loaded at once, but may be of
-    different times. */
+/*  Words of 8 bytes that blocks exchange, each complete by itself. Two neighbours are loaded at once, but may
+    be of different times. */
 __device__ inline ulonglong2 ignis_ptx_ld_relaxed_gpu_v2(const unsigned long long *from)
 {
     ulonglong2 x;
@@ -145,16 +155,20 @@ __device__ inline void ignis_ptx_st_volatile_shared(uint32_t to, uint32_t x)
     asm volatile("st.volatile.shared::cta.u32 [%0], %1;" ::"r"(to), "r"(x) : "memory");
 }
 
-/*  A cluster is blocks that run at the same time and see each other's shared memory. Its barrier is for all of their threads; what one wrote before
-    it arrived, the others see behind the wait. */
+/*  A cluster is blocks that run at the same time and see each other's shared memory. Its barrier is for all
+    of their threads. The others see a thread's earlier writes after the wait. */
 __device__ inline void ignis_ptx_cluster_arrive() { asm volatile("barrier.cluster.arrive.aligned;" ::: "memory"); }
 
 __device__ inline void ignis_ptx_cluster_wait() { asm volatile("barrier.cluster.wait.aligned;" ::: "memory"); }
 
-/*  Arrives, and says nothing of what was written. */
-__device__ inline void ignis_ptx_cluster_arrive_relaxed() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
+/*  Arrives, without ordering earlier writes. */
+__device__ inline void ignis_ptx_cluster_arrive_relaxed()
+{
+    asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+}
 
-/*  What an address of this block's shared memory is in a block of the cluster; and a store there. That block has begun, and has not ended. */
+/*  Returns the address of this block's shared memory in a block of the cluster; and stores there. That block
+    has begun, and has not ended. */
 __device__ inline uint32_t ignis_ptx_mapa(uint32_t at, uint32_t block)
 {
     uint32_t there;
@@ -167,30 +181,34 @@ __device__ inline void ignis_ptx_st_cluster(uint32_t to, float2 x)
     asm volatile("st.shared::cluster.v2.f32 [%0], {%1, %2};" ::"r"(to), "f"(x.x), "f"(x.y) : "memory");
 }
 
-/*  Arrives at an mbarrier there, and says nothing of what was written: with .release.cluster it would first wait for all memory that is on its way. */
+/*  Arrives at an mbarrier there, without ordering earlier writes: with .release.cluster it would first wait
+    for all memory that is on its way. */
 __device__ inline void ignis_ptx_mbarrier_arrive_cluster(uint32_t barrier)
 {
     asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(barrier) : "memory");
 }
 
-/*  The same, with its bytes announced and counted as those of bulk copies at a barrier of that block: who waits there sees them. What is ahead of it
-    need not be done, as it must be for an arrival that others see. */
+/*  As above, with its bytes announced and counted like those of bulk copies at a barrier of that block: its
+    waiters see them. Earlier work need not be complete, as it must be for an arrival that others see. */
 __device__ inline void ignis_ptx_st_async(uint32_t to, float2 x, uint32_t barrier)
 {
-    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, [%3];"
-                 ::"r"(to), "f"(x.x), "f"(x.y), "r"(barrier)
+    asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [%0], {%1, %2}, [%3];" ::"r"(to),
+                 "f"(x.x), "f"(x.y), "r"(barrier)
                  : "memory");
 }
 
 /*  Adds four floats to memory, aligned to 16 bytes, each by itself. */
 __device__ inline void ignis_ptx_red_add_f32(float4 *to, float4 x)
 {
-    asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(x.x), "f"(x.y), "f"(x.z), "f"(x.w) : "memory");
+    asm volatile("red.relaxed.gpu.global.add.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(x.x), "f"(x.y), "f"(x.z),
+                 "f"(x.w)
+                 : "memory");
 }
 
 /* >>copies ------------------------------------------------------------------------------------------------------ */
 
-/*  A tensor in global memory, as cuTensorMapEncodeTiled describes it; a kernel takes it as const __grid_constant__ ignis_tensor_map. */
+/*  A tensor in global memory (a TMA map), as cuTensorMapEncodeTiled describes it; a kernel takes it as const
+    __grid_constant__ ignis_tensor_map. */
 struct alignas(64) ignis_tensor_map {
     uint64_t words[16];
 };
@@ -200,111 +218,135 @@ __device__ inline void ignis_ptx_prefetch_tensormap(const ignis_tensor_map *map)
     asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
 
-/*  A tile of a tensor, between shared memory (aligned as its swizzle wants: 1024 bytes for 128) and global memory; its first element has
-    these coordinates, the fastest first. Outside the tensor loads give zeros, and stores and additions do nothing. A load is announced with
-    ignis_ptx_mbarrier_arrive_expect; stores and additions belong to the group that the next ignis_ptx_bulk_commit of their thread closes. */
+/*  Copies a tile of a tensor between shared memory (aligned for its swizzle: 1024 bytes for 128) and global
+    memory. Its first element has these coordinates, the fastest first. Outside of the tensor loads give
+    zeros, and stores and additions do nothing. A load is announced with ignis_ptx_mbarrier_arrive_expect.
+    Stores and additions belong to the group that the thread's next ignis_ptx_bulk_commit closes. */
 template <int rank>
-__device__ inline void ignis_ptx_tensor_load(uint32_t to, const ignis_tensor_map *map, uint32_t barrier, int x, int y, int z = 0, int u = 0,
-                                             int v = 0)
+__device__ inline void ignis_ptx_tensor_load(uint32_t to, const ignis_tensor_map *map, uint32_t barrier, int x, int y,
+                                             int z = 0, int u = 0, int v = 0)
 {
     static_assert(rank >= 2 && rank <= 5, "tensors have 2 to 5 dimensions here");
     if constexpr (rank == 2)
-        asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4}], [%2];"
-                     ::"r"(to), "l"(map), "r"(barrier), "r"(x), "r"(y)
+        asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, "
+                     "%4}], [%2];" ::"r"(to),
+                     "l"(map), "r"(barrier), "r"(x), "r"(y)
                      : "memory");
     else if constexpr (rank == 3)
-        asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5}], [%2];"
-                     ::"r"(to), "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z)
+        asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, "
+                     "%4, %5}], [%2];" ::"r"(to),
+                     "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z)
                      : "memory");
     else if constexpr (rank == 4)
-        asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6}], [%2];"
-                     ::"r"(to), "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(u)
+        asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, "
+                     "%4, %5, %6}], [%2];" ::"r"(to),
+                     "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(u)
                      : "memory");
     else
-        asm volatile("cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6, %7}], [%2];"
-                     ::"r"(to), "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(u), "r"(v)
+        asm volatile("cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%3, "
+                     "%4, %5, %6, %7}], [%2];" ::"r"(to),
+                     "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(u), "r"(v)
                      : "memory");
 }
 
 template <int rank>
-__device__ inline void ignis_ptx_tensor_store(const ignis_tensor_map *map, uint32_t from, int x, int y, int z = 0, int u = 0, int v = 0)
+__device__ inline void ignis_ptx_tensor_store(const ignis_tensor_map *map, uint32_t from, int x, int y, int z = 0,
+                                              int u = 0, int v = 0)
 {
     static_assert(rank >= 2 && rank <= 5, "tensors have 2 to 5 dimensions here");
     if constexpr (rank == 2)
-        asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%2, %3}], [%1];"
-                     ::"l"(map), "r"(from), "r"(x), "r"(y)
+        asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%2, %3}], [%1];" ::"l"(map),
+                     "r"(from), "r"(x), "r"(y)
                      : "memory");
     else if constexpr (rank == 3)
-        asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4}], [%1];"
-                     ::"l"(map), "r"(from), "r"(x), "r"(y), "r"(z)
+        asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(map),
+                     "r"(from), "r"(x), "r"(y), "r"(z)
                      : "memory");
     else if constexpr (rank == 4)
-        asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4, %5}], [%1];"
-                     ::"l"(map), "r"(from), "r"(x), "r"(y), "r"(z), "r"(u)
-                     : "memory");
+        asm volatile(
+            "cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4, %5}], [%1];" ::"l"(map),
+            "r"(from), "r"(x), "r"(y), "r"(z), "r"(u)
+            : "memory");
     else
-        asm volatile("cp.async.bulk.tensor.5d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4, %5, %6}], [%1];"
-                     ::"l"(map), "r"(from), "r"(x), "r"(y), "r"(z), "r"(u), "r"(v)
-                     : "memory");
+        asm volatile(
+            "cp.async.bulk.tensor.5d.global.shared::cta.tile.bulk_group [%0, {%2, %3, %4, %5, %6}], [%1];" ::"l"(map),
+            "r"(from), "r"(x), "r"(y), "r"(z), "r"(u), "r"(v)
+            : "memory");
 }
 
-/*  The same of pixels: rows of a tile are pixels one after the other of a box in each image of a tensor [image, y, x, channel], as
-    cuTensorMapEncodeIm2col describes it, from a pixel of the box on. Loads read what is by (right, down) from there, 0 to 255. */
-__device__ inline void ignis_ptx_pixels_load(uint32_t to, const ignis_tensor_map *map, uint32_t barrier, int channel, int x, int y, int image,
-                                             int right, int down)
+/*  As above, for pixels: rows of a tile are consecutive pixels of a box in each image of a tensor [image, y,
+    x, channel], as cuTensorMapEncodeIm2col describes it, from a pixel of the box on. Loads read at (right,
+    down) from there, 0 to 255. */
+__device__ inline void ignis_ptx_pixels_load(uint32_t to, const ignis_tensor_map *map, uint32_t barrier, int channel,
+                                             int x, int y, int image, int right, int down)
 {
-    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [%0], [%1, {%3, %4, %5, %6}], [%2], {%7, %8};"
-                 ::"r"(to), "l"(map), "r"(barrier), "r"(channel), "r"(x), "r"(y), "r"(image), "h"((unsigned short)right), "h"((unsigned short)down)
+    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [%0], [%1, {%3, "
+                 "%4, %5, %6}], [%2], {%7, %8};" ::"r"(to),
+                 "l"(map), "r"(barrier), "r"(channel), "r"(x), "r"(y), "r"(image), "h"((unsigned short)right),
+                 "h"((unsigned short)down)
                  : "memory");
 }
 
-__device__ inline void ignis_ptx_pixels_store(const ignis_tensor_map *map, uint32_t from, int channel, int x, int y, int image)
+__device__ inline void ignis_ptx_pixels_store(const ignis_tensor_map *map, uint32_t from, int channel, int x, int y,
+                                              int image)
 {
-    asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.im2col_no_offs.bulk_group [%0, {%2, %3, %4, %5}], [%1];"
-                 ::"l"(map), "r"(from), "r"(channel), "r"(x), "r"(y), "r"(image)
-                 : "memory");
+    asm volatile(
+        "cp.async.bulk.tensor.4d.global.shared::cta.im2col_no_offs.bulk_group [%0, {%2, %3, %4, %5}], [%1];" ::"l"(map),
+        "r"(from), "r"(channel), "r"(x), "r"(y), "r"(image)
+        : "memory");
 }
 
 template <int rank>
-__device__ inline void ignis_ptx_tensor_add(const ignis_tensor_map *map, uint32_t from, int x, int y, int z = 0, int u = 0, int v = 0)
+__device__ inline void ignis_ptx_tensor_add(const ignis_tensor_map *map, uint32_t from, int x, int y, int z = 0,
+                                            int u = 0, int v = 0)
 {
     static_assert(rank >= 2 && rank <= 5, "tensors have 2 to 5 dimensions here");
     if constexpr (rank == 2)
-        asm volatile("cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.tile.bulk_group [%0, {%2, %3}], [%1];"
-                     ::"l"(map), "r"(from), "r"(x), "r"(y)
-                     : "memory");
+        asm volatile(
+            "cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.tile.bulk_group [%0, {%2, %3}], [%1];" ::"l"(map),
+            "r"(from), "r"(x), "r"(y)
+            : "memory");
     else if constexpr (rank == 3)
-        asm volatile("cp.reduce.async.bulk.tensor.3d.global.shared::cta.add.tile.bulk_group [%0, {%2, %3, %4}], [%1];"
-                     ::"l"(map), "r"(from), "r"(x), "r"(y), "r"(z)
-                     : "memory");
+        asm volatile(
+            "cp.reduce.async.bulk.tensor.3d.global.shared::cta.add.tile.bulk_group [%0, {%2, %3, %4}], [%1];" ::"l"(
+                map),
+            "r"(from), "r"(x), "r"(y), "r"(z)
+            : "memory");
     else if constexpr (rank == 4)
-        asm volatile("cp.reduce.async.bulk.tensor.4d.global.shared::cta.add.tile.bulk_group [%0, {%2, %3, %4, %5}], [%1];"
-                     ::"l"(map), "r"(from), "r"(x), "r"(y), "r"(z), "r"(u)
-                     : "memory");
+        asm volatile(
+            "cp.reduce.async.bulk.tensor.4d.global.shared::cta.add.tile.bulk_group [%0, {%2, %3, %4, %5}], [%1];" ::"l"(
+                map),
+            "r"(from), "r"(x), "r"(y), "r"(z), "r"(u)
+            : "memory");
     else
-        asm volatile("cp.reduce.async.bulk.tensor.5d.global.shared::cta.add.tile.bulk_group [%0, {%2, %3, %4, %5, %6}], [%1];"
-                     ::"l"(map), "r"(from), "r"(x), "r"(y), "r"(z), "r"(u), "r"(v)
-                     : "memory");
+        asm volatile(
+            "cp.reduce.async.bulk.tensor.5d.global.shared::cta.add.tile.bulk_group [%0, {%2, %3, %4, %5, %6}], [%1];" ::
+                "l"(map),
+            "r"(from), "r"(x), "r"(y), "r"(z), "r"(u), "r"(v)
+            : "memory");
 }
 
-/*  Bytes that lie one behind the other: addresses and count are multiples of 16. */
+/*  Copies contiguous bytes: addresses and count are multiples of 16. */
 __device__ inline void ignis_ptx_bulk_load(uint32_t to, const void *from, uint32_t bytes, uint32_t barrier)
 {
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
-                 ::"r"(to), "l"(from), "r"(bytes), "r"(barrier)
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
+                 "l"(from), "r"(bytes), "r"(barrier)
                  : "memory");
 }
 
-/*  The same to the L2 cache, for which nobody waits. */
+/*  As above, to the L2 cache; nothing waits for it. */
 __device__ inline void ignis_ptx_bulk_prefetch(const void *from, uint32_t bytes)
 {
     asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
 }
 
-/*  A tile of three dimensions for blocks of a cluster, those whose bits are set: to the same place in each, and counted at the barrier there. */
-__device__ inline void ignis_ptx_tensor_multicast(uint32_t to, const ignis_tensor_map *map, uint32_t barrier, uint16_t blocks, int x, int y, int z)
+/*  Loads a tile of three dimensions for the blocks of a cluster whose bits are set: to the same address in
+    each, and counted at the barrier there. */
+__device__ inline void ignis_ptx_tensor_multicast(uint32_t to, const ignis_tensor_map *map, uint32_t barrier,
+                                                  uint16_t blocks, int x, int y, int z)
 {
-    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%3, %4, %5}], [%2], %6;" ::"r"(to),
+    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.multicast::cluster "
+                 "[%0], [%1, {%3, %4, %5}], [%2], %6;" ::"r"(to),
                  "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z), "h"(blocks)
                  : "memory");
 }
@@ -312,41 +354,51 @@ __device__ inline void ignis_ptx_tensor_multicast(uint32_t to, const ignis_tenso
 /*  From shared memory to that of another block of the cluster, and to a barrier there. */
 __device__ inline void ignis_ptx_bulk_send(uint32_t to, uint32_t from, uint32_t bytes, uint32_t barrier)
 {
-    asm volatile("cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
-                 ::"r"(to), "r"(from), "r"(bytes), "r"(barrier)
-                 : "memory");
+    asm volatile(
+        "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
+        "r"(from), "r"(bytes), "r"(barrier)
+        : "memory");
 }
 
 __device__ inline void ignis_ptx_bulk_store(void *to, uint32_t from, uint32_t bytes)
 {
-    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to), "r"(from), "r"(bytes) : "memory");
+    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to), "r"(from), "r"(bytes)
+                 : "memory");
 }
 
 __device__ inline void ignis_ptx_bulk_add_f32(float *to, uint32_t from, uint32_t bytes)
 {
-    asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(to), "r"(from), "r"(bytes) : "memory");
+    asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;" ::"l"(to), "r"(from),
+                 "r"(bytes)
+                 : "memory");
 }
 
 __device__ inline void ignis_ptx_bulk_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
 
-/*  Waits until all but so many of this thread's youngest groups are through; the first form, until they have only read shared memory. */
+/*  Waits until all but the thread's `pending` latest groups are done; the first form, until they have only
+    read shared memory. */
 template <int pending> __device__ inline void ignis_ptx_bulk_wait_read()
 {
     asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(pending) : "memory");
 }
 
-template <int pending> __device__ inline void ignis_ptx_bulk_wait() { asm volatile("cp.async.bulk.wait_group %0;" ::"n"(pending) : "memory"); }
+template <int pending> __device__ inline void ignis_ptx_bulk_wait()
+{
+    asm volatile("cp.async.bulk.wait_group %0;" ::"n"(pending) : "memory");
+}
 
-/*  The other way round than ignis_ptx_ldmatrix of mma.cuh: lane l gives the address of row l % 8 of matrix l / 8. */
+/*  The reverse of ignis_ptx_ldmatrix of mma.cuh: lane l gives the address of row l % 8 of matrix l / 8. */
 __device__ inline void ignis_ptx_stmatrix(uint32_t to, uint32_t a, uint32_t b, uint32_t c, uint32_t d)
 {
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared::cta.b16 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared::cta.b16 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(a), "r"(b),
+                 "r"(c), "r"(d)
+                 : "memory");
 }
 
 __device__ inline void ignis_ptx_stmatrix_transposed(uint32_t to, uint32_t a, uint32_t b, uint32_t c, uint32_t d)
 {
-    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared::cta.b16 [%0], {%1, %2, %3, %4};"
-                 ::"r"(to), "r"(a), "r"(b), "r"(c), "r"(d)
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared::cta.b16 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(a),
+                 "r"(b), "r"(c), "r"(d)
                  : "memory");
 }
 
@@ -357,8 +409,9 @@ __device__ inline void ignis_ptx_wgmma_fence() { asm volatile("wgmma.fence.sync.
 
 __device__ inline void ignis_ptx_wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 
-/*  Waits until all but so many of the youngest groups are through. Before that nothing touches C, nor A in registers, nor writes the
-    operands in shared memory; ignis_wgmma_hold behind it keeps the compiler from moving uses of them ahead. */
+/*  Waits until all but the `pending` latest groups are done. Before that nothing touches C, nor A in
+    registers, nor writes the operands in shared memory. Call ignis_wgmma_hold after it: it keeps the compiler
+    from moving uses of them forward. */
 template <int pending> __device__ inline void ignis_ptx_wgmma_wait()
 {
     asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(pending) : "memory");
@@ -381,7 +434,8 @@ template <int n> __device__ inline void ignis_wgmma_hold(uint32_t (&a)[n][4])
 /*  An operand in shared memory; leading and stride are bytes, multiples of 16. See above. */
 __device__ inline uint64_t ignis_wgmma_descriptor(uint32_t at, uint32_t leading, uint32_t stride)
 {
-    return (uint64_t)((at & 0x3ffff) >> 4) | (uint64_t)(leading >> 4) << 16 | (uint64_t)(stride >> 4) << 32 | (uint64_t)1 << 62;
+    return (uint64_t)((at & 0x3ffff) >> 4) | (uint64_t)(leading >> 4) << 16 | (uint64_t)(stride >> 4) << 32 |
+           (uint64_t)1 << 62;
 }
 
 __device__ inline uint64_t ignis_wgmma_ahead(uint64_t descriptor, uint32_t bytes) { return descriptor + (bytes >> 4); }
@@ -439,38 +493,38 @@ __device__ inline uint64_t ignis_wgmma_ahead(uint64_t descriptor, uint32_t bytes
 #define IGNIS_WGMMA_SUMS_256 IGNIS_WGMMA_SUMS_240, IGNIS_WGMMA_SUM(30), IGNIS_WGMMA_SUM(31)
 
 #if IGNIS_OPERANDS == 1 || IGNIS_OPERANDS == 2
-#define IGNIS_WGMMA(N, n0, n1, n2, n3, n4, n5, n6)                                                                                         \
-    template <int keep, int transpose_a, int transpose_b>                                                                                  \
-    __device__ inline void ignis_ptx_wgmma(float (&c)[N / 8][4], uint64_t a, uint64_t b)                                                   \
-    {                                                                                                                                      \
-        asm volatile("wgmma.mma_async.sync.aligned.m64n" #N IGNIS_WGMMA_TYPE IGNIS_WGMMA_TEXT_##N                                          \
-                     "}, %" #n0 ", %" #n1 ", %" #n2 ", 1, 1, %" #n3 ", %" #n4 ";"                                                          \
-                     : IGNIS_WGMMA_SUMS_##N                                                                                                \
-                     : "l"(a), "l"(b), "n"(keep), "n"(transpose_a), "n"(transpose_b));                                                     \
-    }                                                                                                                                      \
-    template <int keep, int transpose_b>                                                                                                   \
-    __device__ inline void ignis_ptx_wgmma(float (&c)[N / 8][4], const uint32_t (&a)[4], uint64_t b)                                       \
-    {                                                                                                                                      \
-        asm volatile("wgmma.mma_async.sync.aligned.m64n" #N IGNIS_WGMMA_TYPE IGNIS_WGMMA_TEXT_##N                                          \
-                     "}, {%" #n0 ", %" #n1 ", %" #n2 ", %" #n3 "}, %" #n4 ", %" #n5 ", 1, 1, %" #n6 ";"                                    \
-                     : IGNIS_WGMMA_SUMS_##N                                                                                                \
-                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(keep), "n"(transpose_b));                                   \
+#define IGNIS_WGMMA(N, n0, n1, n2, n3, n4, n5, n6)                                                       \
+    template <int keep, int transpose_a, int transpose_b>                                                \
+    __device__ inline void ignis_ptx_wgmma(float(&c)[N / 8][4], uint64_t a, uint64_t b)                  \
+    {                                                                                                    \
+        asm volatile("wgmma.mma_async.sync.aligned.m64n" #N IGNIS_WGMMA_TYPE IGNIS_WGMMA_TEXT_##N        \
+                     "}, %" #n0 ", %" #n1 ", %" #n2 ", 1, 1, %" #n3 ", %" #n4 ";"                        \
+                     : IGNIS_WGMMA_SUMS_##N                                                              \
+                     : "l"(a), "l"(b), "n"(keep), "n"(transpose_a), "n"(transpose_b));                   \
+    }                                                                                                    \
+    template <int keep, int transpose_b>                                                                 \
+    __device__ inline void ignis_ptx_wgmma(float(&c)[N / 8][4], const uint32_t(&a)[4], uint64_t b)       \
+    {                                                                                                    \
+        asm volatile("wgmma.mma_async.sync.aligned.m64n" #N IGNIS_WGMMA_TYPE IGNIS_WGMMA_TEXT_##N        \
+                     "}, {%" #n0 ", %" #n1 ", %" #n2 ", %" #n3 "}, %" #n4 ", %" #n5 ", 1, 1, %" #n6 ";"  \
+                     : IGNIS_WGMMA_SUMS_##N                                                              \
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(keep), "n"(transpose_b)); \
     }
 #else /* never transposed */
-#define IGNIS_WGMMA(N, n0, n1, n2, n3, n4, n5, n6)                                                                                         \
-    template <int keep> __device__ inline void ignis_ptx_wgmma(float (&c)[N / 8][4], uint64_t a, uint64_t b)                               \
-    {                                                                                                                                      \
-        asm volatile("wgmma.mma_async.sync.aligned.m64n" #N IGNIS_WGMMA_TYPE IGNIS_WGMMA_TEXT_##N                                          \
-                     "}, %" #n0 ", %" #n1 ", %" #n2 ", 1, 1;"                                                                              \
-                     : IGNIS_WGMMA_SUMS_##N                                                                                                \
-                     : "l"(a), "l"(b), "n"(keep));                                                                                         \
-    }                                                                                                                                      \
-    template <int keep> __device__ inline void ignis_ptx_wgmma(float (&c)[N / 8][4], const uint32_t (&a)[4], uint64_t b)                   \
-    {                                                                                                                                      \
-        asm volatile("wgmma.mma_async.sync.aligned.m64n" #N IGNIS_WGMMA_TYPE IGNIS_WGMMA_TEXT_##N                                          \
-                     "}, {%" #n0 ", %" #n1 ", %" #n2 ", %" #n3 "}, %" #n4 ", %" #n5 ", 1, 1;"                                              \
-                     : IGNIS_WGMMA_SUMS_##N                                                                                                \
-                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(keep));                                                     \
+#define IGNIS_WGMMA(N, n0, n1, n2, n3, n4, n5, n6)                                                                     \
+    template <int keep> __device__ inline void ignis_ptx_wgmma(float(&c)[N / 8][4], uint64_t a, uint64_t b)            \
+    {                                                                                                                  \
+        asm volatile("wgmma.mma_async.sync.aligned.m64n" #N IGNIS_WGMMA_TYPE IGNIS_WGMMA_TEXT_##N "}, %" #n0 ", %" #n1 \
+                                                                                                  ", %" #n2 ", 1, 1;"  \
+                     : IGNIS_WGMMA_SUMS_##N                                                                            \
+                     : "l"(a), "l"(b), "n"(keep));                                                                     \
+    }                                                                                                                  \
+    template <int keep> __device__ inline void ignis_ptx_wgmma(float(&c)[N / 8][4], const uint32_t(&a)[4], uint64_t b) \
+    {                                                                                                                  \
+        asm volatile("wgmma.mma_async.sync.aligned.m64n" #N IGNIS_WGMMA_TYPE IGNIS_WGMMA_TEXT_##N                      \
+                     "}, {%" #n0 ", %" #n1 ", %" #n2 ", %" #n3 "}, %" #n4 ", %" #n5 ", 1, 1;"                          \
+                     : IGNIS_WGMMA_SUMS_##N                                                                            \
+                     : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "n"(keep));                                 \
     }
 #endif
 IGNIS_WGMMA(16, 8, 9, 10, 11, 12, 13, 14)

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*  ignis.cuh - what every kernel of Ignis starts with, and any other kernel may: #include "ignis.cuh"
 
-    NVRTC gets this text from memory, so a machine that runs Ignis needs no CUDA headers, and nothing else can be
-    included here, but f8.cuh. All names start with ignis_ or IGNIS_, but for the usual names of fixed-width integers.
+    NVRTC gets this text from memory, so a machine that runs Ignis needs no CUDA headers, and nothing else can
+    be included here, but f8.cuh. All names start with ignis_ or IGNIS_, except for the usual names of
+    fixed-width integers.
 
         types        int8_t ... uint64_t, ignis_f16, ignis_bf16, ignis_f8_e4m3, ignis_f8_e5m2, ignis_type<IGNIS_BF16>, ignis_wide<T>
         limits       ignis_infinity<T>(), ignis_max_value<T>(), ignis_min_value<T>()
@@ -11,8 +12,7 @@
         reductions   ignis_warp_sum, ignis_warp_max, ignis_block_sum, ignis_block_max
         random       ignis_philox
         map          ignis_map, ignis_broadcast, ignis_random_words
-        rows         ignis_row, ignis_warp_team, ignis_block_team, ignis_one_round_team, ignis_exp, ignis_index
-*/
+        rows         ignis_row, ignis_warp_team, ignis_block_team, ignis_one_round_team, ignis_exp, ignis_index */
 #ifndef IGNIS_CUH
 #define IGNIS_CUH
 
@@ -24,7 +24,7 @@ typedef short int16_t;
 typedef unsigned short uint16_t;
 typedef int int32_t;
 typedef unsigned int uint32_t;
-#ifdef __LP64__ /* the same types as in the system's stdint.h, which another header may have brought along */
+#ifdef __LP64__ /* the types of the system's stdint.h, which another header may include */
 typedef long int64_t;
 typedef unsigned long uint64_t;
 #else
@@ -98,7 +98,8 @@ __device__ inline uint32_t ignis_ptx_max_u16x2(uint32_t a, uint32_t b)
 #endif
 }
 
-/*  2 to the power of x, with a relative error below 2^-22; subnormal results are 0, and that of minus infinity. */
+/*  2 to the power of x, with a relative error below 2^-22; subnormal results are 0, and that of minus
+    infinity. */
 __device__ inline float ignis_ptx_ex2_ftz(float x)
 {
     float power;
@@ -124,7 +125,8 @@ __device__ inline uint4 ignis_ptx_ld_no_allocate(const uint4 *from)
     return value;
 }
 
-/*  Adds at once what this thread wrote before is there for the others, and what they wrote before they added is there for this one. */
+/*  Adds atomically. This thread's earlier writes are visible to the others, and what they wrote before they
+    added is visible to this one. */
 __device__ inline uint32_t ignis_ptx_atom_add_acq_rel(uint32_t *to, uint32_t x)
 {
     uint32_t before;
@@ -132,18 +134,20 @@ __device__ inline uint32_t ignis_ptx_atom_add_acq_rel(uint32_t *to, uint32_t x)
     return before;
 }
 
-/*  Waits for so many threads, whole warps, at a barrier of the block: 0, which is __syncthreads(), to 15. */
+/*  Waits for `threads` threads, full warps, at a barrier of the block: 0, which is __syncthreads(), to 15. */
 __device__ inline void ignis_ptx_bar_sync(uint32_t id, uint32_t threads)
 {
     asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(threads) : "memory");
 }
 
-/*  Programmatic dependent launch: a kernel that was launched as `dependent` (ignis_launch) may begin before what is ahead of it on the stream
-    has ended. ignis_grid_dependency_wait waits for all of that; before it a thread neither reads what other work writes, nor writes what that
-    reads or writes. ignis_grid_dependents_launch says that the next kernel may begin, if it is such a one, once all blocks have said so or
-    ended; so it costs that kernel's place on the device, and saves the time that a launch takes. Without such a launch both do nothing.
-    Compilers put the wait before what is computed without memory; with a number, which is not below 0, it comes when that is known.
-    ignis_grid_dependency - both, the latter where the grid is small: beside what fills the device nothing can begin. */
+/*  Programmatic dependent launch: a kernel that was launched as `dependent` (ignis_launch) may begin before
+    earlier work on the stream has ended. ignis_grid_dependency_wait waits for all of it. Before the wait a
+    thread neither reads what other work writes, nor writes what other work reads or writes.
+    ignis_grid_dependents_launch allows the next kernel to begin, if it is dependent, once all blocks have
+    called it or ended. That costs the next kernel's room on the device, and saves the time of a launch.
+    Without such a launch both do nothing. Compilers move the wait before work that needs no memory; with a
+    number, which is not below 0, it comes when that is known. ignis_grid_dependency - both, the latter if the
+    grid is small: beside a kernel that fills the device nothing can begin. */
 __device__ inline void ignis_grid_dependency_wait()
 {
 #if __CUDA_ARCH__ >= 900
@@ -214,13 +218,13 @@ struct ignis_bf16 {
         if (x != x)
             return from_bits(0x7fff);
         const uint32_t word = __float_as_uint(x);
-        const uint32_t half_less_tie = 0x7fff + (word >> 16 & 1); /* a tie goes up only from an odd number */
+        const uint32_t half_less_tie = 0x7fff + (word >> 16 & 1); /* a tie rounds up only from an odd number */
         return from_bits((uint16_t)((word + half_less_tie) >> 16));
 #endif
     }
 };
 
-/*  8 bits, of which so many are the exponent and the fraction: see f8.cuh. Used like ignis_f16. */
+/*  8 bits, with a number of bits of exponent and of fraction: see f8.cuh. Used like ignis_f16. */
 template <int exponent, int fraction> struct ignis_f8 {
     uint8_t bits;
 
@@ -234,12 +238,16 @@ template <int exponent, int fraction> struct ignis_f8 {
         eighth.bits = bits;
         return eighth;
     }
-    static __device__ ignis_f8 round(float x) { return from_bits((uint8_t)(fraction == 3 ? ignis_e4m3_bits(x) : ignis_e5m2_bits(x))); }
+    static __device__ ignis_f8 round(float x)
+    {
+        return from_bits((uint8_t)(fraction == 3 ? ignis_e4m3_bits(x) : ignis_e5m2_bits(x)));
+    }
 };
 typedef ignis_f8<4, 3> ignis_f8_e4m3;
 typedef ignis_f8<5, 2> ignis_f8_e5m2;
 
-/*  IGNIS_DTYPES - every element type as X(name, enumerator, type), with the enumerators of ignis_dtype in ignis.h. */
+/*  IGNIS_DTYPES - every element type as X(name, enumerator, type), with the enumerators of ignis_dtype in
+    ignis.h. */
 #define IGNIS_DTYPES(X)                      \
     X(f16, IGNIS_F16, ignis_f16)             \
     X(bf16, IGNIS_BF16, ignis_bf16)          \
@@ -251,36 +259,65 @@ typedef ignis_f8<5, 2> ignis_f8_e5m2;
     X(f8_e4m3, IGNIS_F8_E4M3, ignis_f8_e4m3) \
     X(f8_e5m2, IGNIS_F8_E5M2, ignis_f8_e5m2)
 
-enum ignis_dtype { IGNIS_F16 = 1, IGNIS_BF16, IGNIS_F32, IGNIS_F64, IGNIS_I32, IGNIS_I64, IGNIS_U8, IGNIS_F8_E4M3, IGNIS_F8_E5M2 };
+enum ignis_dtype {
+    IGNIS_F16 = 1,
+    IGNIS_BF16,
+    IGNIS_F32,
+    IGNIS_F64,
+    IGNIS_I32,
+    IGNIS_I64,
+    IGNIS_U8,
+    IGNIS_F8_E4M3,
+    IGNIS_F8_E5M2
+};
 
 /*  ignis_type<IGNIS_BF16> is ignis_bf16, and so on. */
 template <int dtype> struct ignis_type_of;
-#define IGNIS_TYPE_OF(name, dtype, T) \
-    template <> struct ignis_type_of<dtype> { typedef T type; };
+#define IGNIS_TYPE_OF(name, dtype, T)         \
+    template <> struct ignis_type_of<dtype> { \
+        typedef T type;                       \
+    };
 IGNIS_DTYPES(IGNIS_TYPE_OF)
 #undef IGNIS_TYPE_OF
 template <int dtype> using ignis_type = typename ignis_type_of<dtype>::type;
 
-/*  ignis_wide<T> is what Ignis computes with: float for all short floating types, double for double, and unsigned 64 bits
-    for integers, which wrap around there without undefined behaviour and keep doing so when cut back to T. */
-template <typename T> struct ignis_wide_of { typedef uint64_t type; };
-template <> struct ignis_wide_of<ignis_f16> { typedef float type; };
-template <> struct ignis_wide_of<ignis_bf16> { typedef float type; };
-template <int exponent, int fraction> struct ignis_wide_of<ignis_f8<exponent, fraction>> { typedef float type; };
-template <> struct ignis_wide_of<float> { typedef float type; };
-template <> struct ignis_wide_of<double> { typedef double type; };
+/*  ignis_wide<T> is the type that Ignis computes in: float for all short floating types, double for double,
+    and unsigned 64 bits for integers. Integers wrap around without undefined behaviour, also when cut back to
+    T. */
+template <typename T> struct ignis_wide_of {
+    typedef uint64_t type;
+};
+template <> struct ignis_wide_of<ignis_f16> {
+    typedef float type;
+};
+template <> struct ignis_wide_of<ignis_bf16> {
+    typedef float type;
+};
+template <int exponent, int fraction> struct ignis_wide_of<ignis_f8<exponent, fraction>> {
+    typedef float type;
+};
+template <> struct ignis_wide_of<float> {
+    typedef float type;
+};
+template <> struct ignis_wide_of<double> {
+    typedef double type;
+};
 template <typename T> using ignis_wide = typename ignis_wide_of<T>::type;
 
 template <typename A, typename B> static constexpr bool ignis_is_same = false;
 template <typename A> static constexpr bool ignis_is_same<A, A> = true;
 template <typename T> static constexpr bool ignis_is_half = ignis_is_same<T, ignis_f16> || ignis_is_same<T, ignis_bf16>;
-template <typename T> static constexpr bool ignis_is_f8 = ignis_is_same<T, ignis_f8_e4m3> || ignis_is_same<T, ignis_f8_e5m2>;
-template <typename T> static constexpr bool ignis_is_float = ignis_is_half<T> || ignis_is_f8<T> || ignis_is_same<T, float> || ignis_is_same<T, double>;
-template <typename T> static constexpr bool ignis_is_integer = /* of the element types; int64_t is one of the last two */
+template <typename T>
+static constexpr bool ignis_is_f8 = ignis_is_same<T, ignis_f8_e4m3> || ignis_is_same<T, ignis_f8_e5m2>;
+template <typename T>
+static constexpr bool ignis_is_float =
+    ignis_is_half<T> || ignis_is_f8<T> || ignis_is_same<T, float> || ignis_is_same<T, double>;
+template <typename T>
+static constexpr bool ignis_is_integer = /* of the element types; int64_t is one of the last two */
     ignis_is_same<T, uint8_t> || ignis_is_same<T, int> || ignis_is_same<T, long> || ignis_is_same<T, long long>;
 
-/*  Division by a number that the host has prepared: x / size = (the upper word of x * multiplier, plus x) >> shift, for x below 2^31
-    (Granlund and Montgomery, PLDI 1994). The host has the same struct. */
+/*  Division by a number that the host has prepared: x / size = (the upper word of x * multiplier, plus x) >>
+    shift, for x below 2^31 (Granlund and Montgomery, PLDI 1994). The host has the same struct. */
 struct ignis_divisor {
     uint32_t size, multiplier, shift;
 
@@ -330,8 +367,8 @@ template <typename T> __device__ inline T ignis_infinity()
 
 /* >>conversion -------------------------------------------------------------------------------------------------- */
 
-/*  Round to odd: cut x to a float, and set the last bit if that lost anything. A float rounded so rounds on to 16 bits as if
-    x itself had been rounded; rounding to nearest twice would not. */
+/*  Round to odd: cut x to a float, and set the last bit if that lost anything. A float rounded so rounds on
+    to 16 bits as if x itself had been rounded; rounding to nearest twice would not. */
 template <typename From> __device__ inline float ignis_round_to_odd(From x)
 {
     float cut;
@@ -350,12 +387,13 @@ template <typename From> __device__ inline float ignis_round_to_odd(From x)
 }
 
 /*  ignis_convert<To>(x) - a number of one element type as another, by the rules of ignis_array_from_host:
-    To a floating type: rounds once, to nearest even; keeps NaN, infinities and signed zeros; overflows to infinity. Those of 8 bits saturate.
-    To an integer type: rounds toward zero and saturates; NaN becomes 0. */
+    To a floating type: rounds once, to nearest even; keeps NaN, infinities and signed zeros; overflows to
+    infinity. Types of 8 bits saturate. To an integer type: rounds toward zero and saturates; NaN becomes 0. */
 template <typename To, typename From> __device__ inline To ignis_convert(From x)
 {
     static_assert(ignis_is_float<To> || ignis_is_integer<To>, "ignis_convert gives element types");
-    static_assert(ignis_is_float<From> || sizeof(From) < 8 || From(-1) < From(0), "ignis_convert takes no unsigned 64 bits");
+    static_assert(ignis_is_float<From> || sizeof(From) < 8 || From(-1) < From(0),
+                  "ignis_convert takes no unsigned 64 bits");
     if constexpr (ignis_is_same<To, From>) {
         return x;
     } else if constexpr (ignis_is_half<From> || ignis_is_f8<From>) {
@@ -400,13 +438,23 @@ template <typename T, int N = 16 / sizeof(T)> struct alignas(N * sizeof(T)) igni
 template <typename Pack> static constexpr int ignis_pack_count = Pack::count;
 template <typename Pack> static constexpr int ignis_pack_count<Pack &> = Pack::count;
 
-/*  The word that carries so many bytes. */
+/*  The word with this number of bytes. */
 template <int bytes> struct ignis_word_of;
-template <> struct ignis_word_of<1> { typedef uint8_t type; };
-template <> struct ignis_word_of<2> { typedef uint16_t type; };
-template <> struct ignis_word_of<4> { typedef uint32_t type; };
-template <> struct ignis_word_of<8> { typedef uint2 type; };
-template <> struct ignis_word_of<16> { typedef uint4 type; };
+template <> struct ignis_word_of<1> {
+    typedef uint8_t type;
+};
+template <> struct ignis_word_of<2> {
+    typedef uint16_t type;
+};
+template <> struct ignis_word_of<4> {
+    typedef uint32_t type;
+};
+template <> struct ignis_word_of<8> {
+    typedef uint2 type;
+};
+template <> struct ignis_word_of<16> {
+    typedef uint4 type;
+};
 
 template <typename Pack> __device__ inline Pack ignis_pack_of(typename ignis_word_of<sizeof(Pack)>::type word)
 {
@@ -423,8 +471,8 @@ template <typename Pack> __device__ inline typename ignis_word_of<sizeof(Pack)>:
 }
 
 /*  ignis_load<N>(p) - N elements from p, which is aligned to their size; without N the elements of 16 bytes.
-    ignis_load_streaming - the same for data that nobody reads again soon: first to leave the caches.
-    ignis_load_once - the same, and kept out of L1 altogether (where the pack has 16 bytes). */
+    ignis_load_streaming - for data that is not read again soon: first to leave the caches. ignis_load_once -
+    as that, and kept out of L1 (if the pack has 16 bytes). */
 template <int N = 0, typename T> __device__ inline auto ignis_load(const T *from)
 {
     typedef ignis_pack<T, N ? N : 16 / sizeof(T)> Pack;
@@ -446,9 +494,9 @@ template <int N = 0, typename T> __device__ inline auto ignis_load_once(const T 
         return ignis_load_streaming<N>(from);
 }
 
-/*  ignis_store(p, pack) - the pack to p in global memory, which is aligned to its size. A plain assignment the compiler may break into words.
-    ignis_store_streaming - the same for data that nobody reads again soon.
-    ignis_store_shared - the same to shared memory. */
+/*  ignis_store(p, pack) - the pack to p in global memory, which is aligned to its size. The compiler may
+    split a plain assignment into words. ignis_store_streaming - for data that is not read again soon.
+    ignis_store_shared - to shared memory. */
 template <int N, typename T> __device__ inline void ignis_store(T *to, const ignis_pack<T, N> &pack)
 {
     __stwb((typename ignis_word_of<sizeof(pack)>::type *)to, ignis_word(pack));
@@ -478,7 +526,8 @@ template <typename T> __device__ inline uint32_t ignis_round_two(float first, fl
 #endif
 }
 
-/*  Numbers as a pack, each rounded once; types of 16 and 8 bits two at a time where there is an instruction for that. */
+/*  Rounds numbers to a pack, each once; types of 16 and 8 bits two at a time if there is an instruction for
+    that. */
 template <typename T, int N, typename From> __device__ inline ignis_pack<T, N> ignis_pack_round(const From (&x)[N])
 {
     ignis_pack<T, N> pack;
@@ -492,7 +541,8 @@ template <typename T, int N, typename From> __device__ inline ignis_pack<T, N> i
         uint16_t twos[N / 2];
 #pragma unroll
         for (int i = 0; i < N; i += 2)
-            twos[i / 2] = (uint16_t)(ignis_is_same<T, ignis_f8_e4m3> ? ignis_e4m3_two(x[i], x[i + 1]) : ignis_e5m2_two(x[i], x[i + 1]));
+            twos[i / 2] = (uint16_t)(ignis_is_same<T, ignis_f8_e4m3> ? ignis_e4m3_two(x[i], x[i + 1])
+                                                                     : ignis_e5m2_two(x[i], x[i + 1]));
         memcpy(&pack, twos, sizeof(pack));
     } else {
 #pragma unroll
@@ -502,7 +552,8 @@ template <typename T, int N, typename From> __device__ inline ignis_pack<T, N> i
     return pack;
 }
 
-/*  Element i of a pack as what Ignis computes with. Of two bf16 in a word, the second one is there when the first is cut off. */
+/*  Element i of a pack as what Ignis computes with. Of two bf16 in a word, the second one is there when the
+    first is cut off. */
 template <typename T, int N> __device__ inline ignis_wide<T> ignis_wide_at(const ignis_pack<T, N> &pack, int i)
 {
     if constexpr (ignis_is_same<T, ignis_bf16> && N % 2 == 0) {
@@ -515,12 +566,12 @@ template <typename T, int N> __device__ inline ignis_wide<T> ignis_wide_at(const
     return ignis_wide<T>(pack[i]);
 }
 
-/*  Whether p may be accessed in packs of so many bytes. */
+/*  Returns whether p may be accessed in packs of `bytes` bytes. */
 __device__ inline bool ignis_is_aligned(const void *p, int bytes) { return (size_t)p % bytes == 0; }
 
 /* >>reductions -------------------------------------------------------------------------------------------------- */
 
-/*  What a reduction combines, and what it starts from. */
+/*  The operation of a reduction, and its initial value. */
 struct ignis_sum {
     template <typename T> static __device__ T start() { return T(0); }
     template <typename T> static __device__ T combine(T a, T b) { return a + b; }
@@ -537,8 +588,8 @@ struct ignis_max { /* NaN loses against every number */
     template <typename T> static __device__ T combine(T a, T b) { return max(a, b); }
 };
 
-/*  Over the 32 threads of a warp, all of which call; every one gets the result. For float, double, int32_t and int64_t.
-    The order of the additions is fixed, so equal inputs give equal bits. */
+/*  Reduces over the 32 threads of a warp, all of which call; every one gets the result. For float, double,
+    int32_t and int64_t. The order of the additions is fixed, so equal inputs give equal bits. */
 template <typename Op, typename T> __device__ inline T ignis_warp_reduce(T x)
 {
 #pragma unroll
@@ -547,7 +598,7 @@ template <typename Op, typename T> __device__ inline T ignis_warp_reduce(T x)
     return x;
 }
 
-/*  Over all threads of a block, which is a multiple of 32 threads, all of which call; every one gets the result. */
+/*  Reduces over all threads of a block, a multiple of 32, all of which call; every one gets the result. */
 template <typename Op, typename T> __device__ inline T ignis_block_reduce(T x)
 {
     __shared__ T partial[32]; /* one per warp */
@@ -563,14 +614,16 @@ template <typename Op, typename T> __device__ inline T ignis_block_reduce(T x)
     return ignis_warp_reduce<Op>(lane < warps ? partial[lane] : Op::template start<T>());
 }
 
-/*  Squares of ordinary numbers may be none: 1e20 in float. Where a sum of squares, or its reciprocal root, is outside of these limits they are added
-    up once more, each number times a power of two that brings the largest one near 1. Below the lower limit squares of subnormals have counted. */
+/*  Squares of ordinary numbers may overflow: of 1e20 in float. If a sum of squares, or its reciprocal root,
+    is outside of these limits, it is computed once more, with each number times a power of two that brings
+    the largest one near 1. Below the lower limit squares of subnormals have counted. */
 __device__ inline bool ignis_squares_fit(float sum) { return sum >= 0x1p-120f && sum <= 0x1.fffffep127f; }
 __device__ inline bool ignis_squares_fit(double sum) { return sum >= 0x1p-1016 && sum <= 0x1.fffffffffffffp1023; }
 __device__ inline bool ignis_rstd_fits(float rstd) { return rstd > 0 && rstd <= 0x1p60f; }
 __device__ inline bool ignis_rstd_fits(double rstd) { return rstd > 0 && rstd <= 0x1p508; }
 
-/*  That power of two, for numbers of which `most` is the largest; between 2^-126 and 2^100, 2^-1022 and 2^1000. */
+/*  Returns that power of two, for numbers of which `most` is the largest; between 2^-126 and 2^100, 2^-1022
+    and 2^1000. */
 __device__ inline float ignis_square_scale(float most)
 {
     return __uint_as_float((uint32_t)min(max(254 - (int)(__float_as_uint(most) >> 23), 1), 227) << 23);
@@ -587,8 +640,9 @@ template <typename T> __device__ inline T ignis_block_max(T x) { return ignis_bl
 
 /* >>random ------------------------------------------------------------------------------------------------------ */
 
-/*  Philox4x32-10 (Salmon, Moraes, Dror, Shaw: Parallel Random Numbers: As Easy as 1, 2, 3; SC 2011): four random words that
-    are a function of a 128-bit counter and a 64-bit key alone, so any thread can make the numbers of any element. */
+/*  Philox4x32-10 (Salmon, Moraes, Dror, Shaw: Parallel Random Numbers: As Easy as 1, 2, 3; SC 2011): four
+    random words that are a function of a 128-bit counter and a 64-bit key alone, so any thread can make the
+    numbers of any element. */
 __device__ inline uint4 ignis_philox(uint4 counter, uint2 key)
 {
 #pragma unroll
@@ -604,14 +658,14 @@ __device__ inline uint4 ignis_philox(uint4 counter, uint2 key)
 
 /* >>map --------------------------------------------------------------------------------------------------------- */
 
-/*  ignis_map(n, op, dst, src...) - dst[i] = op(src[i]...) for the n elements of a grid's arrays, of any element types.
-    Launched with blocks of IGNIS_MAP_THREADS threads, each of which does IGNIS_TILE elements: grid = ceil(n / IGNIS_TILE).
-    A source is an array, or one of the readers below, which make up the element. dst may be a source. Pointers are aligned to
-    their elements; where they are aligned to packs too, packs are used. */
+/*  ignis_map(n, op, dst, src...) - dst[i] = op(src[i]...) for the n elements of a grid's arrays, of any
+    element types. Blocks have IGNIS_MAP_THREADS threads, each of which computes IGNIS_TILE elements: grid =
+    ceil(n / IGNIS_TILE). A source is an array, or one of the readers below, which make up the element. dst
+    may be a source. Pointers are aligned to their elements; if they are aligned to packs too, packs are used. */
 
 #define IGNIS_MAP_THREADS 256
 
-/* What a benchmark may vary; powers of two. */
+/*  Parameters that a benchmark may vary; powers of two. */
 #ifndef IGNIS_TILE
 #define IGNIS_TILE 4096 /* elements of a block; the host computes the grid from it */
 #endif
@@ -628,8 +682,9 @@ __device__ inline uint4 ignis_philox(uint4 counter, uint2 key)
 #define IGNIS_STORE ignis_store_streaming
 #endif
 
-/*  A reader has the bytes of an element in memory; packs<N>(), whether it can be read in packs of N; start<step>(at), which goes
-    to an element; and next<N, step>(), which gives N elements from there and goes step elements on. at is a multiple of N. */
+/*  A reader has the bytes of an element in memory; packs<N>(), whether it can be read in packs of N;
+    start<step>(at), which goes to an element; and next<N, step>(), which gives N elements from there and goes
+    step elements on. at is a multiple of N. */
 
 /*  Reader of an array. */
 template <typename T> struct ignis_each {
@@ -646,14 +701,15 @@ template <typename T> struct ignis_each {
     }
 };
 
-/*  Reader that spreads an array [outer, inner] over [outer, n, inner], with span = n * inner: element i is
-    from[i / span * inner + i % inner]. A row [cols] over [rows, cols] is span = rows * cols, inner = cols; a scalar is inner = 1. */
+/*  Reader that broadcasts an array [outer, inner] to [outer, n, inner], with span = n * inner: element i is
+    from[i / span * inner + i % inner]. A row [cols] broadcast to [rows, cols] is span = rows * cols, inner =
+    cols; a scalar is inner = 1. */
 template <typename T> struct ignis_broadcast {
     static constexpr int element_bytes = sizeof(T);
     const T *from; /* later: the row at hand */
     long long span, inner;
-    long long at_span, at_inner;                 /* position in the span and in the row */
-    long long step_from, step_span, step_inner;  /* what a step adds to them */
+    long long at_span, at_inner;                /* position in the span and in the row */
+    long long step_from, step_span, step_inner; /* what a step adds to them */
 
     __device__ ignis_broadcast(const T *from, long long span, long long inner) : from(from), span(span), inner(inner) {}
     template <int N> __device__ bool packs() const { return true; }
@@ -715,21 +771,25 @@ template <typename T> struct ignis_broadcast {
     }
 };
 
-/*  Reader of random words: that of element i is word i % 4 of Philox with the key seed at the counter whose lower half is
-    first + i / 4, and whose upper half is stream. */
+/*  Reader of random words: that of element i is word i % 4 of Philox with the key seed at the counter whose
+    lower half is first + i / 4, and whose upper half is stream. */
 struct ignis_random_words {
     static constexpr int element_bytes = 0;
     uint64_t seed, first, stream;
     uint64_t at;
 
-    __device__ ignis_random_words(uint64_t seed, uint64_t first, uint64_t stream) : seed(seed), first(first), stream(stream) {}
+    __device__ ignis_random_words(uint64_t seed, uint64_t first, uint64_t stream)
+        : seed(seed), first(first), stream(stream)
+    {
+    }
     template <int N> __device__ bool packs() const { return true; }
     template <int step> __device__ void start(long long element) { at = element; }
     __device__ uint4 four(int i = 0) const /* the words of the four elements that at + i is one of */
     {
         const uint64_t counter = first + (at + i) / 4;
-        return ignis_philox(make_uint4((uint32_t)counter, (uint32_t)(counter >> 32), (uint32_t)stream, (uint32_t)(stream >> 32)),
-                            make_uint2((uint32_t)seed, (uint32_t)(seed >> 32)));
+        return ignis_philox(
+            make_uint4((uint32_t)counter, (uint32_t)(counter >> 32), (uint32_t)stream, (uint32_t)(stream >> 32)),
+            make_uint2((uint32_t)seed, (uint32_t)(seed >> 32)));
     }
     template <int N, int step> __device__ ignis_pack<uint32_t, N> next()
     {
@@ -774,8 +834,9 @@ __device__ inline ignis_pack<D, N> ignis_map_pack(Op op, const ignis_pack<S, N> 
     return result;
 }
 
-/*  This thread's share of a tile, in packs of N elements, from the element at on. The packs of its neighbours come before its
-    next one, so that a warp's accesses lie together. Unless the tile is whole, only the first left elements from there exist. */
+/*  Processes this thread's share of a tile, in packs of N elements, from the element at on. The packs of its
+    neighbours come before its next one, so that a warp's accesses are contiguous. Unless the tile is whole,
+    only the first left elements from there exist. */
 template <int N, bool whole, typename Op, typename D, typename... Readers>
 __device__ inline void ignis_map_share(long long at, int left, Op op, D *dst, Readers... src)
 {
@@ -813,7 +874,8 @@ __device__ inline void ignis_map_tile(long long tile, long long n, Op op, D *dst
     if (whole && aligned)
         ignis_map_share<N, true>(first + threadIdx.x * N, IGNIS_TILE, op, dst, src...);
     else
-        ignis_map_share<1, false>(first + threadIdx.x, (int)min(n - first - threadIdx.x, (long long)IGNIS_TILE), op, dst, src...);
+        ignis_map_share<1, false>(first + threadIdx.x, (int)min(n - first - threadIdx.x, (long long)IGNIS_TILE), op,
+                                  dst, src...);
 }
 
 template <typename Op, typename D, typename... S> __device__ inline void ignis_map(long long n, Op op, D *dst, S... src)
@@ -824,9 +886,9 @@ template <typename Op, typename D, typename... S> __device__ inline void ignis_m
 
 /* >>rows -------------------------------------------------------------------------------------------------------- */
 
-/*  A row of a matrix is the work of a team: of a warp if it is short, else of a block. The grid's teams take turns:
-        for (long long r = Team::first(); r < rows; r += Team::count())
-    Blocks have one dimension. reduce gives every thread of the team the same, in a fixed order. */
+/*  A row of a matrix is the work of a team: of a warp if it is short, else of a block. The grid's teams loop:
+    for (long long r = Team::first(); r < rows; r += Team::count()) Blocks have one dimension. reduce gives
+    every thread of the team the same, in a fixed order. */
 struct ignis_warp_team {
     static constexpr bool is_block = false, one_round = true;
     static __device__ int size() { return 32; }
@@ -847,15 +909,15 @@ struct ignis_block_team {
     static __device__ void wait() { __syncthreads(); }
 };
 
-/*  A block with rows that need one round of ignis_row only, as a warp's do: for the compiler to leave out the code for more, which
-    costs registers, and so rows that a multiprocessor has in flight. */
+/*  A block with rows that need one round of ignis_row only, as a warp's do: for the compiler to leave out the
+    code for more, which costs registers, and so rows that an SM has in flight. */
 struct ignis_one_round_team : ignis_block_team {
     static constexpr bool one_round = true;
 };
 
 #define IGNIS_ROW_PACKS 4 /* that a thread has of a row at a time; the host computes with it, too */
 
-/*  What a thread has of a row at a time. */
+/*  The elements of a row that a thread has at a time. */
 template <typename T, int N, int count = (N > 1 ? IGNIS_ROW_PACKS : 2 * IGNIS_ROW_PACKS)> struct ignis_batch {
     ignis_pack<T, N> at[count];
     ignis_pack<T, 1> extra;
@@ -866,15 +928,17 @@ template <typename T, int N> struct ignis_words {
     typename ignis_word_of<N * sizeof(T)>::type at[sizeof(ignis_batch<T, N>::at) / (N * sizeof(T))];
 };
 
-/*  ignis_row<T, Team, N> - how a team shares out a row of fewer than 2^30 elements: in rounds, in each of which a thread has a few
-    packs of N elements. So what it has in one round is in registers, all loaded before the first is used. A row that needs more
-    rounds is walked to and fro, as the last round of one walk is the first of the next; the others come out of the block's
-    dynamic shared memory, as far as that goes, else from global memory again.
+/*  ignis_row<T, Team, N> - how a team shares out a row of fewer than 2^30 elements: in rounds, in each of
+    which a thread has a few packs of N elements. So what it has in one round is in registers, all loaded
+    before the first is used. A row that needs more rounds is walked to and fro, as the last round of one walk
+    is the first of the next; the others come out of the block's dynamic shared memory, as far as that goes,
+    else from global memory again.
 
-    Packs lie where addresses are multiples of 16 bytes. The elements before the first and behind the last pack, fewer than 2 * N,
-    are given out as an extra element each, in round 0; rows that are exact have none, which saves instructions. Arrays whose rows begin at
-    other addresses modulo 16 need N = 1. */
-template <typename T, typename Team, int N = 16 / sizeof(T), bool exact = false, int count = (N > 1 ? IGNIS_ROW_PACKS : 2 * IGNIS_ROW_PACKS)>
+    Packs are where addresses are multiples of 16 bytes. The elements before the first and after the last
+    pack, fewer than 2 * N, are given out as an extra element each, in round 0; rows that are exact have none,
+    which saves instructions. Arrays whose rows begin at other addresses modulo 16 need N = 1. */
+template <typename T, typename Team, int N = 16 / sizeof(T), bool exact = false,
+          int count = (N > 1 ? IGNIS_ROW_PACKS : 2 * IGNIS_ROW_PACKS)>
 struct ignis_row {
     typedef ignis_batch<T, N, count> Batch;
     static constexpr int packs = count;
@@ -894,16 +958,20 @@ struct ignis_row {
         }
     }
 
-    /*  Whether there is such a round; the same for the whole team. */
+    /*  Returns whether there is such a round; the same for the whole team. */
     __device__ bool has(int round) const
     {
         return round == 0 || (!Team::one_round && begin + round * packs * N * Team::size() < end);
     }
 
     /*  The column of this thread's pack p, which exists if that is below end. */
-    __device__ int column(int round, int p) const { return begin + ((round * packs + p) * Team::size() + Team::thread()) * N; }
+    __device__ int column(int round, int p) const
+    {
+        return begin + ((round * packs + p) * Team::size() + Team::thread()) * N;
+    }
 
-    /*  f(column, pack of each batch) for everything that this thread has in a round: packs of N elements, and the extra one. */
+    /*  f(column, pack of each batch) for everything that this thread has in a round: packs of N elements, and
+        the extra one. */
     template <typename F, typename... Batches> __device__ void each(int round, F f, Batches &...batch) const
     {
 #pragma unroll
@@ -917,11 +985,13 @@ struct ignis_row {
     /*  Of an array's row that starts at from. */
     __device__ void load(Batch &batch, const T *from, int round) const
     {
-        each(round, [&](int column, auto &pack) { pack = ignis_load<ignis_pack_count<decltype(pack)>>(from + column); }, batch);
+        each(
+            round, [&](int column, auto &pack) { pack = ignis_load<ignis_pack_count<decltype(pack)>>(from + column); },
+            batch);
     }
 
-    /*  The same in two steps, for a row that is used long after it is loaded. load leaves the words of memory as they are; taking them
-        apart is what waits for them, and is left to open. In round 0 of packed rows. */
+    /*  As above in two steps, for a row that is used long after it is loaded. load leaves the words of memory
+        as they are; open takes them apart, which waits for them. In round 0 of packed rows. */
     __device__ void load(ignis_words<T, N> &words, const T *from) const
     {
 #pragma unroll
@@ -936,8 +1006,8 @@ struct ignis_row {
             batch.at[p] = ignis_pack_of<ignis_pack<T, N>>(words.at[p]);
     }
 
-    /*  keep puts the packs of a round away, recall gets them back, or loads them again. Every thread has its own place, so
-        nobody waits. Of several arrays, one has the number array of arrays. */
+    /*  keep stores the packs of a round, recall gets them back, or loads them again. Every thread has its own
+        memory, so no thread waits. Of several arrays, one has the number array of arrays. */
     __device__ void keep(const Batch &batch, int round, int array = 0, int arrays = 1) const
     {
         if constexpr (!Team::one_round && N > 1)
@@ -966,7 +1036,7 @@ struct ignis_row {
     }
 };
 
-/*  log(x) for the use with a T; for 16-bit types exact to a few bits more than they have. */
+/*  log(x) for use with a T; for 16-bit types exact to a few bits more than they have. */
 template <typename T> __device__ inline ignis_wide<T> ignis_log(ignis_wide<T> x)
 {
     if constexpr (ignis_is_half<T>)
@@ -975,8 +1045,9 @@ template <typename T> __device__ inline ignis_wide<T> ignis_log(ignis_wide<T> x)
         return log(x);
 }
 
-/*  exp(x - less) * scale for the use in a T, as exact, with a scale of 0 or more: one difference, one multiply-add and one power of 2. The
-    difference comes first: less * log2(e) is rounded, where less is 1e9 by more than 32. */
+/*  exp(x - less) * scale for the use in a T, as exact, with a scale of 0 or more: one difference, one
+    multiply-add and one power of 2. The difference comes first: less * log2(e) is rounded, where less is 1e9
+    by more than 32. */
 template <typename T> struct ignis_exp_less {
     ignis_wide<T> less, scale; /* for 16-bit types log2(scale) */
 
@@ -1014,8 +1085,8 @@ template <typename T, int N, int M> __device__ inline ignis_wide<T> ignis_pack_m
 #pragma unroll
         for (int p = 1; p < M; p++) {
             const uint4 word = ignis_word(packs[p]);
-            most = make_uint4(ignis_max_two<T>(most.x, word.x), ignis_max_two<T>(most.y, word.y), ignis_max_two<T>(most.z, word.z),
-                              ignis_max_two<T>(most.w, word.w));
+            most = make_uint4(ignis_max_two<T>(most.x, word.x), ignis_max_two<T>(most.y, word.y),
+                              ignis_max_two<T>(most.z, word.z), ignis_max_two<T>(most.w, word.w));
         }
         const uint32_t two = ignis_max_two<T>(ignis_max_two<T>(most.x, most.y), ignis_max_two<T>(most.z, most.w));
         const auto both = ignis_pack_of<ignis_pack<T, 2>>(two);

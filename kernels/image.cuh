@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-/*  image.cuh - walks over images [n, height, width, channels], for kernels that compute each element of one from a few pixels of another
+/*  image.cuh - loops over images [n, height, width, channels], for kernels that compute each element of one
+    from a few pixels of another
 
-    A thread has a pack of channels of a pixel, or SHARE packs with those of its neighbours between. Compiled with -DIGNIS_T=<1 to 4>, the
-    element type; blocks have IGNIS_IMAGE_THREADS threads, grids any number of blocks. packed: channels are a multiple of a pack, and all
-    arrays begin at multiples of 16 bytes.
-*/
+    A thread has a pack of channels of a pixel, or SHARE packs with those of its neighbours between. Compiled
+    with -DIGNIS_T=<1 to 4>, the element type; blocks have IGNIS_IMAGE_THREADS threads, grids any number of
+    blocks. packed: channels are a multiple of a pack, and all arrays begin at multiples of 16 bytes. */
 #ifndef IGNIS_IMAGE_CUH
 #define IGNIS_IMAGE_CUH
 
@@ -18,7 +18,8 @@ typedef ignis_wide<T> Wide;
 
 #define SHARE 4 /* packs of a thread where images.share says so; the host knows it, too */
 
-/*  What is computed, dst, and what it is computed from, src. The host has the same structs. */
+/*  The image that is computed, dst, and the image that it is computed from, src. The host has the same
+    structs. */
 struct ignis_images {
     ignis_divisor packs, width, height; /* threads of a pixel, and of dst */
     int src_width, src_height, packed, share;
@@ -38,19 +39,20 @@ __device__ inline long long quotient(long long n, const ignis_divisor &d)
 /*  Where the first pack of thread i is in dst. */
 template <int N> __device__ inline ignis_pixel pixel_of(const ignis_images &images, long long i)
 {
-    const long long pixel = quotient(i, images.packs), row = quotient(pixel, images.width), image = quotient(row, images.height);
+    const long long pixel = quotient(i, images.packs), row = quotient(pixel, images.width),
+                    image = quotient(row, images.height);
     return {image, (int)(row - image * images.height.size), (int)(pixel - row * images.width.size),
             (int)(i - pixel * images.packs.size) * N};
 }
 
-/*  The element of src that stands for a pixel of dst: the same image and channel of row 0 and column 0. */
+/*  Returns the element of src for a pixel of dst: the same image and channel at row 0 and column 0. */
 __device__ inline long long src_of(const ignis_images &images, const ignis_pixel &at)
 {
     return at.image * images.src_height * images.src_width * images.channels + at.channel;
 }
 
-/*  f(first element of a pack of dst, where that is) for the first pack of each pixel of this thread's: the next one is images.packs.size
-    packs on. */
+/*  f(first element of a pack of dst, where that is) for the first pack of each pixel of this thread's: the
+    next one is images.packs.size packs on. */
 template <int N, typename F> __device__ inline void each_pixel(const ignis_images &images, F f)
 {
     for (long long i = (long long)blockIdx.x * IGNIS_IMAGE_THREADS + threadIdx.x; i < images.count;

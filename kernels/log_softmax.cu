@@ -3,16 +3,16 @@
 
         y = x - max - log(sum of exp(x - max))    dx = dy - exp(y) * sum of dy
 
-    log_sums [2, rows], ignis_wide<T>, has the maximum of each row, and behind them the logarithms, from which backward makes exp(y) as exactly as
-    forward would: y itself is rounded. They are never added up: a large maximum would cost the logarithm its digits.
-    A row of nothing but -infinity has no probability anywhere: it stays -infinity, and its gradient is 0. NaN and +infinity make the whole
-    row NaN.
+    log_sums [2, rows], ignis_wide<T>, has the maximum of each row, and after them the logarithms, from which
+    backward makes exp(y) as exactly as forward would: y itself is rounded. They are never added up: a large
+    maximum would cost the logarithm its digits. A row of nothing but -infinity has no probability anywhere:
+    it stays -infinity, and its gradient is 0. NaN and +infinity make the whole row NaN.
 
-    One program per element type: compiled with -DIGNIS_T=<1 to 4>. Names of kernels as in softmax.cuh.
-*/
+    One program per element type: compiled with -DIGNIS_T=<1 to 4>. Names of kernels as in softmax.cuh. */
 #include "softmax.cuh"
 
-template <typename Team, int N> __device__ void forward(T *y, Wide *log_sums, const T *x, long long rows, long long n, int kept)
+template <typename Team, int N>
+__device__ void forward(T *y, Wide *log_sums, const T *x, long long rows, long long n, int kept)
 {
     for (long long r = Team::first(); r < rows; r += Team::count()) {
         const T *from = x + r * n;
@@ -125,7 +125,8 @@ extern "C" __global__ void __launch_bounds__(128, 4)
 }
 
 extern "C" __global__ void __launch_bounds__(512, 1)
-    ignis_log_softmax_backward_block(T *dx, const T *dy, const T *x, const Wide *log_sums, long long rows, long long n, int packed, int kept)
+    ignis_log_softmax_backward_block(T *dx, const T *dy, const T *x, const Wide *log_sums, long long rows, long long n,
+                                     int packed, int kept)
 {
     ignis_grid_dependency();
     if (packed)

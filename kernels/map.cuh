@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
-/*  map.cuh - what generated kernels of formulas use: packs, conversions, functions that CUDA has not; see >>map in ignis.h
+/*  map.cuh - what generated kernels of formulas use: packs, conversions, functions that CUDA lacks; see
+    >>formula in ignis.h
 
-    Without templates, and without ignis.cuh, as a formula is compiled while somebody waits. The text that includes it has defined W, the
-    type that it computes in: float, or double with IGNIS_WIDE; and IGNIS_HALF where all results are 16-bit types, whose functions may be
-    exact to fewer bits. */
+    Without templates, and without ignis.cuh, as a user waits while a formula is compiled. The text that
+    includes it has defined W, the type that it computes in: float, or double with IGNIS_WIDE; and IGNIS_HALF
+    where all results are 16-bit types, whose functions may be exact to fewer bits. */
 #ifndef IGNIS_MAP_CUH
 #define IGNIS_MAP_CUH
 
@@ -75,7 +76,7 @@ DI u32 pair_f16(float low, float high) { return to_f16(low) | (u32)to_f16(high) 
 DI u32 pair_bf16(float low, float high) { return to_bf16(low) | to_bf16(high) << 16; }
 #endif
 
-/*  To integers: toward zero, at the ends of the range what they are; NaN is 0. */
+/*  To integers: toward zero, saturating at the ends of the range; NaN is 0. */
 DI int to_i32(float x) { return x != x ? 0 : __float2int_rz(x); }
 DI int to_i32(double x) { return x != x ? 0 : __double2int_rz(x); }
 DI int to_i32(i64 x) { return (int)(x < -2147483647 - 1 ? -2147483647 - 1 : x > 2147483647 ? 2147483647 : x); }
@@ -86,7 +87,8 @@ DI u32 to_u8(float x) { return x != x ? 0 : min(__float2uint_rz(x), 255u); }
 DI u32 to_u8(double x) { return x != x ? 0 : min(__double2uint_rz(x), 255u); }
 DI u32 to_u8(i64 x) { return (u32)(x < 0 ? 0 : x > 255 ? 255 : x); }
 
-/*  Rounded to odd, so that it rounds on to fewer bits as if it were rounded once: see ignis_round_to_odd in ignis.cuh. */
+/*  Rounds to odd, so that rounding to fewer bits gives the bits of one rounding: see ignis_round_to_odd in
+    ignis.cuh. */
 DI float map_odd(float x) { return x; }
 DI float map_odd(double x)
 {
@@ -99,8 +101,8 @@ DI float map_odd(i64 x)
     return (i64)cut == x ? cut : __uint_as_float(__float_as_uint(cut) | 1);
 }
 
-/*  Element e of a pack, an element of an array, and a pack's element e that is set; o is 0 before. Those of 16 bits are set two at a
-    time. */
+/*  Element e of a pack, an element of an array, and a pack's element e that is set; o is 0 before. Elements
+    of 16 bits are set two at a time. */
 #define GET_f16(w, e) from_f16((u16)((w)[(e) / 2] >> 16 * ((e)&1)))
 #define GET_bf16(w, e) __uint_as_float((e)&1 ? (w)[(e) / 2] & 0xffff0000u : (w)[(e) / 2] << 16)
 #define GET_f32(w, e) __uint_as_float((w)[e])
@@ -136,10 +138,12 @@ DI float map_odd(i64 x)
 
 /* >>functions --------------------------------------------------------------------------------------------------- */
 
-/*  n / d for n < 2^31, by what the host has worked out for d (Granlund and Montgomery, PLDI 1994). */
+/*  Returns n / d for n < 2^31, with words that the host has computed for d (Granlund and Montgomery, PLDI
+    1994). */
 DI u32 map_quotient(u32 n, u64 magic, u64 shift) { return (u32)(((u64)__umulhi(n, (u32)magic) + n) >> shift); }
 
-/*  Where the element n is in a dimension, out of magic numbers for what is behind it and for its size, and the size. */
+/*  Returns the coordinate of element n in a dimension, from the divisors of the elements after it and of its
+    size, and the size. */
 DI int map_place(const u64 *w, u32 n)
 {
     const u32 row = map_quotient(n, w[0], w[1]);
@@ -169,7 +173,8 @@ DI i64 map_least(i64 a, i64 b) { return a < b ? a : b; }
 
 DI i64 map_modulo(i64 a, i64 b) { return b == 0 || b == -1 ? 0 : a % b; }
 
-/*  Quotients of integers, rounded in four ways; what is too large is the largest or smallest number, 0 / 0 is 0. */
+/*  Quotients of integers, rounded in four ways; too large ones are the largest or smallest number, 0 / 0 is
+    0. */
 DI i64 map_trunc(i64 a, i64 b)
 {
     const i64 largest = 0x7fffffffffffffffLL;
@@ -195,7 +200,7 @@ DI i64 map_round(i64 a, i64 b) /* to the even one of two neighbours */
     return b == 0 || left == 0 || !away ? q : (a < 0) == (b < 0) ? q + 1 : q - 1;
 }
 
-/*  The mean of n integers whose sum is low, without a sign, and 2^64 high; and toward zero, in 64 bits. */
+/*  Returns the mean of n integers with the sum low, unsigned, and 2^64 high; and toward zero, in 64 bits. */
 DI double map_mean(i64 low, int high, i64 n)
 {
     if (high == (low < 0 ? -1 : 0))
@@ -245,7 +250,7 @@ DI i64 map_power_whole(i64 x, i64 n)
 #define map_infinity ((W)__int_as_float(0x7f800000))
 #define map_nan ((W)__int_as_float(0x7fc00000))
 
-#ifdef IGNIS_HALF /* relative errors below 2^-14; W is float. The last bits of / are wrong, but a whole number that divide gives is one */
+#ifdef IGNIS_HALF /* relative errors below 2^-14; W is float. The last bits of / are wrong, but an integer quotient of divide is exact */
 DI float map_divide(float a, float b)
 {
     const float r = __fdividef(1.f, b), q = a * r, exact = fmaf(fmaf(-q, b, a), r, q);
@@ -255,7 +260,8 @@ DI float half_log1p(float x) { return fabsf(x) < 0.0078125f ? x - 0.5f * x * x :
 DI float half_erf(float x) /* Abramowitz and Stegun 7.1.26, near 0 the series */
 {
     const float z = fabsf(x), t = __fdividef(1.f, fmaf(0.3275911f, z, 1.f));
-    const float q = ((((1.061405429f * t - 1.453152027f) * t + 1.421413741f) * t - 0.284496736f) * t + 0.254829592f) * t * __expf(-x * x);
+    const float q = ((((1.061405429f * t - 1.453152027f) * t + 1.421413741f) * t - 0.284496736f) * t + 0.254829592f) *
+                    t * __expf(-x * x);
     return z < 0.25f ? x * (1.1283791671f - x * x * (0.3761263890f - x * x * 0.1128379167f)) : copysignf(1 - q, x);
 }
 DI float half_log(float x)
@@ -287,7 +293,7 @@ DI float map_sigmoid(float x) { return __fdividef(1.f, 1.f + __expf(-x)); }
 DI W map_sigmoid(W x) { return 1 / (1 + exp(-x)); }
 #endif
 
-#ifndef IGNIS_WIDE /* not inlined: what they do with large arguments and the like takes long to compile, eight times over */
+#ifndef IGNIS_WIDE /* not inlined: their code for large arguments takes long to compile, eight times over */
 static __device__ __noinline__ float called_sin(float x) { return sinf(x); }
 static __device__ __noinline__ float called_cos(float x) { return cosf(x); }
 static __device__ __noinline__ float called_tan(float x) { return tanf(x); }
@@ -304,8 +310,8 @@ static __device__ __noinline__ float called_pow(float x, float y) { return powf(
 #endif
 #endif
 
-/*  What a product keeps for its gradient: that of its numbers that are not 0, of which the last bit says that one is; 0 if several are.
-    Out of it the product of all others than x. */
+/*  The saved value of a product, for its gradient: the product of its numbers that are not 0, whose last bit
+    is set if one is 0; 0 if several are. From it the product of all numbers except x. */
 #ifdef IGNIS_WIDE
 #define BITS(x) __double_as_longlong(x)
 #define FROM_BITS(b) __longlong_as_double(b)
@@ -313,9 +319,13 @@ static __device__ __noinline__ float called_pow(float x, float y) { return powf(
 #define BITS(x) __float_as_int(x)
 #define FROM_BITS(b) __int_as_float(b)
 #endif
-DI W map_product(W v, int zeros) { return zeros > 1 ? (W)0 : fabs(v) == map_infinity ? v : FROM_BITS((BITS(v) & ~1) | zeros); }
-/*  A norm is the root of a sum of squares, whose range is twice that of the numbers: there are two sums, of numbers times one power of two and times
-    another one, and the second one has the answer where the first one overflows. */
+DI W map_product(W v, int zeros)
+{
+    return zeros > 1 ? (W)0 : fabs(v) == map_infinity ? v : FROM_BITS((BITS(v) & ~1) | zeros);
+}
+/*  A norm is the root of a sum of squares, whose range is twice that of the numbers. There are two sums, of
+    numbers times one power of two and times another; the second one has the answer if the first one
+    overflows. */
 #ifdef IGNIS_WIDE
 #define MAP_NORM_LOW 0x1p360
 #define MAP_NORM_HIGH 0x1p-520
@@ -323,21 +333,25 @@ DI W map_product(W v, int zeros) { return zeros > 1 ? (W)0 : fabs(v) == map_infi
 #define MAP_NORM_LOW 0x1p45f
 #define MAP_NORM_HIGH 0x1p-66f
 #endif
-DI W map_norm(W low, W high) { return low < map_infinity ? sqrt(low) * (1 / MAP_NORM_LOW) : sqrt(high) * (1 / MAP_NORM_HIGH); }
+DI W map_norm(W low, W high)
+{
+    return low < map_infinity ? sqrt(low) * (1 / MAP_NORM_LOW) : sqrt(high) * (1 / MAP_NORM_HIGH);
+}
 DI W map_others(W x, W kept) { return x == 0 ? FROM_BITS(BITS(kept) & ~1) : BITS(kept) & 1 ? (W)0 : kept / x; }
 
 /* >>random ------------------------------------------------------------------------------------------------------ */
 
-/*  Numbers r in [0, 1) for the n elements from `element` on, all in one group of 4 or in whole ones: those of ignis_tensor_rand. w is the
-    seed, the first counter, and where the number is that says how often a graph was launched; each group has `per` counters, of which this
-    is number k. */
+/*  Random numbers r in [0, 1) for the n elements from `element` on, all in one group of 4 or in full groups:
+    those of ignis_tensor_rand. w is the seed, the first counter, and the address of a graph's launch counter;
+    each group has `per` counters, of which this is number k. */
 DI uint4 philox(u64 counter, u64 stream, u64 seed) /* see ignis_philox in ignis.cuh */
 {
     uint4 c = make_uint4((u32)counter, (u32)(counter >> 32), (u32)stream, (u32)(stream >> 32));
     u32 x = (u32)seed, y = (u32)(seed >> 32);
 #pragma unroll
     for (int round = 0; round < 10; round++, x += 0x9E3779B9u, y += 0xBB67AE85u)
-        c = make_uint4(__umulhi(0xCD9E8D57u, c.z) ^ c.y ^ x, 0xCD9E8D57u * c.z, __umulhi(0xD2511F53u, c.x) ^ c.w ^ y, 0xD2511F53u * c.x);
+        c = make_uint4(__umulhi(0xCD9E8D57u, c.z) ^ c.y ^ x, 0xCD9E8D57u * c.z, __umulhi(0xD2511F53u, c.x) ^ c.w ^ y,
+                       0xD2511F53u * c.x);
     return c;
 }
 DI u32 word(const uint4 four, u32 i) { return i & 2 ? (i & 1 ? four.w : four.z) : i & 1 ? four.y : four.x; }

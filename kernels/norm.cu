@@ -6,39 +6,40 @@
         forward             any grid; _warp, _row and _long: packed only; _row: 4 packs a thread at most, _long: 8; _block: blocks of 32 to
                             512 threads, kept rounds in dynamic shared memory
         backward_averages, backward_columns
-                            backward for rows that are too long for those of norm_grad.cu, or that begin at other addresses
-                            modulo 16 in one array than in another. columns: few blocks of rows, each of which leaves one row of
-                            partial sums of dw, and of db. packed may be ANYWHERE; then they are a multiple of the rows after which
-                            one begins at the same address modulo 16 again
-        backward_sum        adds up the partial sums, of those kernels, too
-*/
+                            backward for rows that are too long for those of norm_grad.cu, or that begin at
+                            other addresses modulo 16 in one array than in another. columns: few blocks of
+                            rows, each of which leaves one row of partial sums of dw, and of db. packed may be
+                            ANYWHERE; then they are a multiple of the rows after which one begins at the same
+                            address modulo 16 again
+        backward_sum        sums the partial sums, of those kernels, too */
 #include "norm.cuh"
 
-#define FORWARD(name, rms)                                                                                                               \
-    extern "C" __global__ void __launch_bounds__(128, FORWARD_WARP_BLOCKS)                                                               \
-        ignis_##name##_warp(T *y, Wide *mean, Wide *rstd, const T *x, const T *w, const T *b, long long rows, long long n, double eps)   \
-    {                                                                                                                                    \
-        ignis_grid_dependency();                                                                                                         \
-        forward<rms, false, ignis_warp_team, PACK>(y, mean, rstd, x, w, b, rows, n, (Wide)eps, 0);                                       \
-    }                                                                                                                                    \
-    extern "C" __global__ void __launch_bounds__(512, FORWARD_BLOCKS) ignis_##name##_block(                                              \
-        T *y, Wide *mean, Wide *rstd, const T *x, const T *w, const T *b, long long rows, long long n, double eps, int packed, int kept) \
-    {                                                                                                                                    \
-        ignis_grid_dependency();                                                                                                         \
-        if (packed)                                                                                                                      \
-            forward<rms, false, ignis_block_team, PACK>(y, mean, rstd, x, w, b, rows, n, (Wide)eps, kept);                               \
-        else                                                                                                                             \
-            forward<rms, false, ignis_block_team, 1>(y, mean, rstd, x, w, b, rows, n, (Wide)eps, 0);                                     \
+#define FORWARD(name, rms)                                                                                         \
+    extern "C" __global__ void __launch_bounds__(128, FORWARD_WARP_BLOCKS) ignis_##name##_warp(                    \
+        T *y, Wide *mean, Wide *rstd, const T *x, const T *w, const T *b, long long rows, long long n, double eps) \
+    {                                                                                                              \
+        ignis_grid_dependency();                                                                                   \
+        forward<rms, false, ignis_warp_team, PACK>(y, mean, rstd, x, w, b, rows, n, (Wide)eps, 0);                 \
+    }                                                                                                              \
+    extern "C" __global__ void __launch_bounds__(512, FORWARD_BLOCKS)                                              \
+        ignis_##name##_block(T *y, Wide *mean, Wide *rstd, const T *x, const T *w, const T *b, long long rows,     \
+                             long long n, double eps, int packed, int kept)                                        \
+    {                                                                                                              \
+        ignis_grid_dependency();                                                                                   \
+        if (packed)                                                                                                \
+            forward<rms, false, ignis_block_team, PACK>(y, mean, rstd, x, w, b, rows, n, (Wide)eps, kept);         \
+        else                                                                                                       \
+            forward<rms, false, ignis_block_team, 1>(y, mean, rstd, x, w, b, rows, n, (Wide)eps, 0);               \
     }
 FORWARD(layer_norm, false)
 FORWARD(rms_norm, true) /* mean and b are not used */
 
-#define FORWARD_ROW(name, rms, blocks, packs)                                                                                        \
-    extern "C" __global__ void __launch_bounds__(512, blocks)                                                                        \
-        ignis_##name(T *y, Wide *mean, Wide *rstd, const T *x, const T *w, const T *b, long long rows, long long n, double eps)      \
-    {                                                                                                                                \
-        ignis_grid_dependency();                                                                                                     \
-        forward_row<rms, false, packs>(y, mean, rstd, x, w, b, rows, n, (Wide)eps);                                                  \
+#define FORWARD_ROW(name, rms, blocks, packs)                                                                      \
+    extern "C" __global__ void __launch_bounds__(512, blocks) ignis_##name(                                        \
+        T *y, Wide *mean, Wide *rstd, const T *x, const T *w, const T *b, long long rows, long long n, double eps) \
+    {                                                                                                              \
+        ignis_grid_dependency();                                                                                   \
+        forward_row<rms, false, packs>(y, mean, rstd, x, w, b, rows, n, (Wide)eps);                                \
     }
 FORWARD_ROW(layer_norm_row, false, FORWARD_ROW_BLOCKS, IGNIS_ROW_PACKS)
 FORWARD_ROW(layer_norm_long, false, FORWARD_BLOCKS, LONG_PACKS)
@@ -73,8 +74,8 @@ __device__ inline void reduce_two(Wide &a, Wide &b)
 
 /*  The averages of g and g * h of every row, for backward_columns. */
 template <bool rms, int N>
-__device__ void averages(Wide *averages_g, Wide *averages_gh, const T *dy, const T *x, const T *w, const Wide *means, const Wide *rstds,
-                         long long rows, long long n)
+__device__ void averages(Wide *averages_g, Wide *averages_gh, const T *dy, const T *x, const T *w, const Wide *means,
+                         const Wide *rstds, long long rows, long long n)
 {
     ignis_batch<T, N> xs, gs;
 
@@ -106,11 +107,12 @@ __device__ void averages(Wide *averages_g, Wide *averages_gh, const T *dy, const
     }
 }
 
-/*  dx, and partial sums of dw and db: a thread has the N columns from this one on, its block the rows blockIdx.y,
-    blockIdx.y + gridDim.y, ... */
+/*  dx, and partial sums of dw and db: a thread has the N columns from this one on, its block the rows
+    blockIdx.y, blockIdx.y + gridDim.y, ... */
 template <bool rms, int N>
-__device__ void columns(long long column, T *dx, Wide *partial_w, Wide *partial_b, const T *dy, const T *x, const T *w, const Wide *means,
-                        const Wide *rstds, const Wide *averages_g, const Wide *averages_gh, long long rows, long long n)
+__device__ void columns(long long column, T *dx, Wide *partial_w, Wide *partial_b, const T *dy, const T *x, const T *w,
+                        const Wide *means, const Wide *rstds, const Wide *averages_g, const Wide *averages_gh,
+                        long long rows, long long n)
 {
     Wide dw[N] = {}, db[N] = {};
     const ignis_pack<T, N> ws = load_columns<N>(w, (int)column, n);
@@ -136,15 +138,17 @@ __device__ void columns(long long column, T *dx, Wide *partial_w, Wide *partial_
     }
 }
 
-/*  A thread has a pack of columns, or where rows begin anywhere, one of the elements around them; rows of a block begin alike. */
+/*  A thread has a pack of columns, or for unaligned rows one of the elements around the packs; rows of a
+    block begin at the same address modulo 16. */
 template <bool rms>
-__device__ void columns_of_thread(T *dx, Wide *partial_w, Wide *partial_b, const T *dy, const T *x, const T *w, const Wide *means,
-                                  const Wide *rstds, const Wide *averages_g, const Wide *averages_gh, long long rows, long long n,
-                                  int packed)
+__device__ void columns_of_thread(T *dx, Wide *partial_w, Wide *partial_b, const T *dy, const T *x, const T *w,
+                                  const Wide *means, const Wide *rstds, const Wide *averages_g, const Wide *averages_gh,
+                                  long long rows, long long n, int packed)
 {
     const long long thread = (long long)blockIdx.x * blockDim.x + threadIdx.x;
     const ignis_row<T, ignis_block_team> row(x + blockIdx.y * n, n);
-    const long long begin = packed ? row.begin : 0, packs = packed ? (row.end - row.begin) / PACK : 0, single = thread - packs;
+    const long long begin = packed ? row.begin : 0, packs = packed ? (row.end - row.begin) / PACK : 0,
+                    single = thread - packs;
     const long long column = thread < packs ? begin + thread * PACK : single < begin ? single : single + packs * PACK;
     if (thread < packs)
         columns<rms, PACK>(column, dx, partial_w, partial_b, dy, x, w, means, rstds, averages_g, averages_gh, rows, n);
@@ -153,29 +157,31 @@ __device__ void columns_of_thread(T *dx, Wide *partial_w, Wide *partial_b, const
 }
 
 #define BACKWARD_THREADS 256 /* the most that a block may have */
-#define BACKWARD(name, rms)                                                                                                        \
-    extern "C" __global__ void __launch_bounds__(BACKWARD_THREADS, 1)                                                              \
-        ignis_##name##_backward_averages(Wide *average_g, Wide *average_gh, const T *dy, const T *x, const T *w, const Wide *mean, \
-                                         const Wide *rstd, long long rows, long long n, int packed)                                \
-    {                                                                                                                              \
-        ignis_grid_dependency();                                                                                                   \
-        if (packed)                                                                                                                \
-            averages<rms, PACK>(average_g, average_gh, dy, x, w, mean, rstd, rows, n);                                             \
-        else                                                                                                                       \
-            averages<rms, 1>(average_g, average_gh, dy, x, w, mean, rstd, rows, n);                                                \
-    }                                                                                                                              \
-    extern "C" __global__ void __launch_bounds__(BACKWARD_THREADS, 1) ignis_##name##_backward_columns(                             \
-        T *dx, Wide *partial_w, Wide *partial_b, const T *dy, const T *x, const T *w, const Wide *mean, const Wide *rstd,          \
-        const Wide *average_g, const Wide *average_gh, long long rows, long long n, int packed)                                    \
-    {                                                                                                                              \
-        ignis_grid_dependency();                                                                                                   \
-        columns_of_thread<rms>(dx, partial_w, partial_b, dy, x, w, mean, rstd, average_g, average_gh, rows, n, packed);            \
+#define BACKWARD(name, rms)                                                                                           \
+    extern "C" __global__ void __launch_bounds__(BACKWARD_THREADS, 1)                                                 \
+        ignis_##name##_backward_averages(Wide *average_g, Wide *average_gh, const T *dy, const T *x, const T *w,      \
+                                         const Wide *mean, const Wide *rstd, long long rows, long long n, int packed) \
+    {                                                                                                                 \
+        ignis_grid_dependency();                                                                                      \
+        if (packed)                                                                                                   \
+            averages<rms, PACK>(average_g, average_gh, dy, x, w, mean, rstd, rows, n);                                \
+        else                                                                                                          \
+            averages<rms, 1>(average_g, average_gh, dy, x, w, mean, rstd, rows, n);                                   \
+    }                                                                                                                 \
+    extern "C" __global__ void __launch_bounds__(BACKWARD_THREADS, 1) ignis_##name##_backward_columns(                \
+        T *dx, Wide *partial_w, Wide *partial_b, const T *dy, const T *x, const T *w, const Wide *mean,               \
+        const Wide *rstd, const Wide *average_g, const Wide *average_gh, long long rows, long long n, int packed)     \
+    {                                                                                                                 \
+        ignis_grid_dependency();                                                                                      \
+        columns_of_thread<rms>(dx, partial_w, partial_b, dy, x, w, mean, rstd, average_g, average_gh, rows, n,        \
+                               packed);                                                                               \
     }
 BACKWARD(layer_norm, false)
 BACKWARD(rms_norm, true) /* mean and partial_b are not used */
 
-/*  out[n] = the sum of partial[count, n] over count, in a fixed order: a lane has a column, a warp every SUM_WARPS-th row. Blocks
-    with blockIdx.y = 1 and 2 do the same for a second and a third one, whose partial sums are behind those of the first. */
+/*  out[n] = the sum of partial[count, n] over count, in a fixed order: a lane has a column, a warp every
+    SUM_WARPS-th row. Blocks with blockIdx.y = 1 and 2 sum a second and a third matrix, whose partial sums are
+    after those of the first. */
 #define SUM_WARPS 16
 #define SUM_AHEAD 16 /* rows that a warp waits for at a time */
 extern "C" __global__ void __launch_bounds__(32 * SUM_WARPS)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/*  norm.cuh - the walks over rows that the kernels of layer_norm and rms_norm have in common
+/*  norm.cuh - the loops over rows that the kernels of layer_norm and rms_norm have in common
 
         layer_norm  y = (x - mean) * rstd * w + b    rstd = 1 / sqrt(variance + eps)
                     (Ba, Kiros, Hinton: Layer Normalization, 2016)
@@ -10,12 +10,11 @@
         dx = rstd * (g - avg(g) - h * avg(g * h))    without avg(g) for rms_norm
         dw = sum of dy * h over the rows, db = sum of dy
 
-    Compiled with -DIGNIS_T=<1 to 4>, the element type. Statistics are ignis_wide<T>, [rows]. Rows are shorter than 2^30.
-    See ignis_row in ignis.cuh for how a row is shared out; kernels named _warp are for rows that a warp has in registers, _row for those that a
-    block has there.
-    packed: rows of all arrays, and w and b, begin at multiples of 16 bytes, and hold whole packs (1); or all rows begin at the same
-    addresses modulo 16, in all arrays (ANYWHERE).
-*/
+    Compiled with -DIGNIS_T=<1 to 4>, the element type. Statistics are ignis_wide<T>, [rows]. Rows are shorter
+    than 2^30. See ignis_row in ignis.cuh for how a row is shared out; kernels named _warp are for rows that a
+    warp has in registers, _row for those that a block has there.
+    packed: rows of all arrays, and w and b, begin at multiples of 16 bytes, and hold full packs (1); or all
+    rows begin at the same addresses modulo 16, in all arrays (ANYWHERE). */
 #ifndef IGNIS_NORM_CUH
 #define IGNIS_NORM_CUH
 
@@ -28,16 +27,17 @@ typedef ignis_wide<T> Wide;
 
 #define ANYWHERE 2 /* the host knows it, too */
 
-/*  Registers for so many blocks on a multiprocessor: a row waits for memory, then for its sums, and meanwhile others have to be at
-    work. Wider types need more registers. */
+/*  Registers for this many blocks on an SM: a row waits for memory, then for its sums, and meanwhile other
+    rows have to be processed. Wider types need more registers. */
 #define FORWARD_WARP_BLOCKS (sizeof(T) == 2 ? 8 : 4)
-#define FORWARD_BLOCKS (sizeof(T) == 2 && __CUDA_ARCH__ >= 900 && __CUDA_ARCH__ < 1200 ? 2 : 1) /* of 512 threads, or 8 of 128 */
+#define FORWARD_BLOCKS \
+    (sizeof(T) == 2 && __CUDA_ARCH__ >= 900 && __CUDA_ARCH__ < 1200 ? 2 : 1) /* of 512 threads, or 8 of 128 */
 #define FORWARD_ROW_BLOCKS (sizeof(T) == 2 && __CUDA_ARCH__ >= 900 && __CUDA_ARCH__ < 1200 ? 3 : 1)
 
 #define LONG_PACKS 8 /* of a long row that a thread has, if it is packed; the host computes with it, too */
 
-/*  N elements of w or b, which has n, from this column on. A pack that does not begin at a multiple of 16 bytes is put together
-    from the two that have its elements. */
+/*  N elements of w or b, which has n, from this column on. A pack that does not begin at a multiple of 16
+    bytes is put together from the two that have its elements. */
 template <int N> __device__ inline ignis_pack<T, N> load_columns(const T *array, int column, long long n)
 {
     if constexpr (N == PACK) {
@@ -73,8 +73,9 @@ template <int N> __device__ inline ignis_pack<T, N> load_columns(const T *array,
 
 /* >>forward ----------------------------------------------------------------------------------------------------- */
 
-/*  Whether a team has had rows whose squares do not fit; those of f16 always do. A block keeps it in shared memory, for the loop over rows has no
-    register to spare. A warp reads what it has written behind the loop: with a flag in it sm_90 had an instruction more for each access of memory. */
+/*  Whether a team has had rows whose squares do not fit; those of f16 always do. A block keeps it in shared
+    memory, as the loop over rows has no register to spare. A warp reads what it has written after the loop:
+    with a flag in it, sm_90 had an instruction more for each access of memory. */
 template <typename Team> struct unfit_rows {
     static constexpr bool always_fit = ignis_is_same<T, ignis_f16>;
 
@@ -94,7 +95,7 @@ template <typename Team> struct unfit_rows {
         if (!always_fit && Team::is_block && !ignis_rstd_fits(rstd))
             of_block() = 1;
     }
-    /*  For all of them, behind the last row: what they have written is there. */
+    /*  Called by all threads, after the last row: what they have written is visible. */
     __device__ bool found(const Wide *rstds, long long rows) const
     {
         if (always_fit)
@@ -110,11 +111,12 @@ template <typename Team> struct unfit_rows {
     }
 };
 
-/*  The rows whose squares did not fit, once more: their norms may be ordinary. They come behind all others, whose loop has no register to spare. x is
-    what is normalized, in memory; a team has taken `group` neighbouring rows at a time. */
+/*  Computes the rows whose squares did not fit once more: their norms may be ordinary. They come after all
+    others, whose loop has no register to spare. x is the normalized array in memory; a team has taken `group`
+    neighbouring rows at a time. */
 template <bool rms, typename Team>
-static __device__ __noinline__ void forward_again(T *y, Wide *means, Wide *rstds, const T *x, const T *w, const T *b, long long rows, long long n, Wide eps,
-                              int group = 1)
+static __device__ __noinline__ void forward_again(T *y, Wide *means, Wide *rstds, const T *x, const T *w, const T *b,
+                                                  long long rows, long long n, Wide eps, int group = 1)
 {
 #pragma unroll 1
     for (long long i = 0, r; (r = (Team::first() + i / group * Team::count()) * group + i % group) < rows; i++) {
@@ -152,12 +154,13 @@ static __device__ __noinline__ void forward_again(T *y, Wide *means, Wide *rstds
     }
 }
 
-/*  The squares are summed around the mean that is known by then: one walk with sums of x and x^2 would cancel.
+/*  The squares are summed around the mean that is known by then: one walk with sums of x and x^2 would
+    cancel.
 
     add: what is normalized is not x but x + other, rounded, which goes to sum. */
 template <bool rms, bool add, typename Team, int N>
-__device__ void forward(T *y, Wide *means, Wide *rstds, const T *x, const T *w, const T *b, long long rows, long long n, Wide eps, int kept,
-                        T *sum_out = nullptr, const T *other = nullptr)
+__device__ void forward(T *y, Wide *means, Wide *rstds, const T *x, const T *w, const T *b, long long rows, long long n,
+                        Wide eps, int kept, T *sum_out = nullptr, const T *other = nullptr)
 {
     unfit_rows<Team> unfit;
     for (long long r = Team::first(); r < rows; r += Team::count()) {
@@ -231,11 +234,11 @@ __device__ void forward(T *y, Wide *means, Wide *rstds, const T *x, const T *w, 
                 round,
                 [&](int column, auto &pack) {
                     constexpr int count = ignis_pack_count<decltype(pack)>;
-                    const auto load = [&](const T *from) { /* those of a warp begin at multiples of 16 bytes */
-                        if constexpr (Team::is_block)
-                            return load_columns<count>(from, column, n);
-                        else
-                            return ignis_load<count>(from + column);
+                    const auto load = [&](const T *from) { /* rows of a warp begin at multiples of 16 bytes */
+                                                           if constexpr (Team::is_block)
+                                                               return load_columns<count>(from, column, n);
+                                                           else
+                                                               return ignis_load<count>(from + column);
                     };
                     const ignis_pack<T, count> ws = load(w);
                     Wide values[count];
@@ -257,18 +260,18 @@ __device__ void forward(T *y, Wide *means, Wide *rstds, const T *x, const T *w, 
         forward_again<rms, Team>(y, means, rstds, add ? sum_out : x, w, b, rows, n, eps);
 }
 
-/*  The same for packed rows, of which each thread of a block has so many packs at most: as the words of memory, which are taken apart for each
-    walk, so that they need few registers, and a multiprocessor has many rows in flight. */
+/*  As above for packed rows, of which each thread of a block has at most `packs` packs: as words of memory,
+    which are taken apart in each pass. So they need few registers, and an SM has many rows in flight. */
 template <bool rms, bool add, int packs>
-__device__ void forward_row(T *y, Wide *means, Wide *rstds, const T *x, const T *w, const T *b, long long rows, long long n, Wide eps,
-                            T *sum_out = nullptr, const T *other = nullptr)
+__device__ void forward_row(T *y, Wide *means, Wide *rstds, const T *x, const T *w, const T *b, long long rows,
+                            long long n, Wide eps, T *sum_out = nullptr, const T *other = nullptr)
 {
     const auto column_of = [](int p) { return (p * (int)blockDim.x + (int)threadIdx.x) * PACK; };
     unfit_rows<ignis_block_team> unfit;
     for (long long r = blockIdx.x; r < rows; r += gridDim.x) {
         uint4 words[packs];
         Wide mean = 0;
-        /* f(p, column) for the packs that this thread has, from number first on so many */
+        /* f(p, column) for `count` of the packs that this thread has, from number first on */
         const auto each = [&](int first, int count, auto f) {
 #pragma unroll
             for (int p = first; p < first + count; p++)
@@ -277,21 +280,23 @@ __device__ void forward_row(T *y, Wide *means, Wide *rstds, const T *x, const T 
         };
         each(0, packs, [&](int p, int column) { words[p] = *(const uint4 *)(x + r * n + column); });
         const auto add_up = [&](auto f) { /* f(x) over the row */
-            Wide sum = 0;
-            each(0, packs, [&](int p, int) {
-                const auto pack = ignis_pack_of<ignis_pack<T, PACK>>(words[p]);
+                                          Wide sum = 0;
+                                          each(0, packs, [&](int p, int) {
+                                              const auto pack = ignis_pack_of<ignis_pack<T, PACK>>(words[p]);
 #pragma unroll
-                for (int i = 0; i < PACK; i++)
-                    sum += f(ignis_wide_at(pack, i));
-            });
-            return ignis_block_sum(sum);
+                                              for (int i = 0; i < PACK; i++)
+                                                  sum += f(ignis_wide_at(pack, i));
+                                          });
+                                          return ignis_block_sum(sum);
         };
 #pragma unroll
         for (int first = 0; add && first < packs; first += IGNIS_ROW_PACKS) {
             uint4 others[IGNIS_ROW_PACKS];
-            each(first, IGNIS_ROW_PACKS, [&](int p, int column) { others[p - first] = *(const uint4 *)(other + r * n + column); });
+            each(first, IGNIS_ROW_PACKS,
+                 [&](int p, int column) { others[p - first] = *(const uint4 *)(other + r * n + column); });
             each(first, IGNIS_ROW_PACKS, [&](int p, int column) {
-                const auto one = ignis_pack_of<ignis_pack<T, PACK>>(words[p]), two = ignis_pack_of<ignis_pack<T, PACK>>(others[p - first]);
+                const auto one = ignis_pack_of<ignis_pack<T, PACK>>(words[p]),
+                           two = ignis_pack_of<ignis_pack<T, PACK>>(others[p - first]);
                 Wide values[PACK];
 #pragma unroll
                 for (int i = 0; i < PACK; i++)
@@ -303,7 +308,8 @@ __device__ void forward_row(T *y, Wide *means, Wide *rstds, const T *x, const T 
         }
         if constexpr (!rms)
             mean = add_up([](Wide x) { return x; }) / Wide(n);
-        const Wide square = add_up([&](Wide x) { return (x - mean) * (x - mean); }) / Wide(n), rstd = Wide(1) / sqrt(square + eps);
+        const Wide square = add_up([&](Wide x) { return (x - mean) * (x - mean); }) / Wide(n),
+                   rstd = Wide(1) / sqrt(square + eps);
         if (threadIdx.x == 0) {
             rstds[r] = rstd;
             unfit.look(rstd);

@@ -1,18 +1,21 @@
 // SPDX-License-Identifier: MIT
-/*  norm_grad.cu - the gradients of layer_norm and rms_norm, of rows of any address and length: see norm.cuh and norm_unaligned.cuh
+/*  norm_grad.cu - the gradients of layer_norm and rms_norm, of rows of any address and length: see norm.cuh
+    and norm_unaligned.cuh
 
-    One program per element type: compiled with -DIGNIS_T=<1 to 4>. Each block leaves one row of partial sums of dw, and of db.
-    before: dx is that and what x has as its gradient already, from elsewhere; or null. Kernels named _even also leave partial sums of the columns
-    of dx where partial_dx is not null: the gradient of the bias of a layer whose result is x, or went into x by a sum.
-*/
+    One program per element type: compiled with -DIGNIS_T=<1 to 4>. Each block leaves one row of partial sums
+    of dw, and of db. before: dx is that and what x has as its gradient already, from elsewhere; or null.
+    Kernels named _even also leave partial sums of the columns of dx where partial_dx is not null: the
+    gradient of the bias of a layer whose result is x, or went into x by a sum. */
 #include "norm_unaligned.cuh"
 
-/*  The gradients of a row's elements. rstd comes last, for its square may be no number; but for f16, where it is one, and registers are saved. */
+/*  The gradients of a row's elements. rstd comes last, for its square may be no number; except for f16, where
+    it is one, and registers are saved. */
 template <bool rms> struct gradient_of {
     static constexpr bool first = ignis_is_same<T, ignis_f16>;
     const Wide rstd, slope, from, rest;
 
-    /*  x less mean, once more: where elements have few bits nothing is lost when mean goes to the other summand. */
+    /*  Computes x less mean, once more: if elements have few bits, nothing is lost when mean moves to the
+        other summand. */
     __device__ gradient_of(Wide mean, Wide rstd, Wide average_g, Wide average_gh)
         : rstd(rstd), slope(-average_gh * rstd * (first ? rstd : Wide(1))), from(ignis_is_half<T> ? Wide(0) : mean),
           rest((from - mean) * slope - (rms ? Wide(0) : average_g * (first ? rstd : Wide(1))))
@@ -34,9 +37,10 @@ __device__ inline Wide normal_of(Wide x, Wide mean, Wide rstd, Wide offset)
         return (x - mean) * rstd;
 }
 
-/*  Stores sums of successive columns, with more added to them where it is not null. even: 16 bytes at a time, as both begin at multiples
-    of that. */
-template <int N> __device__ inline void store_sums(Wide *to, const ignis_pack<Wide, N> &sums, const Wide *more, bool even)
+/*  Stores sums of successive columns, with more added to them where it is not null. even: 16 bytes at a time,
+    as both begin at multiples of that. */
+template <int N>
+__device__ inline void store_sums(Wide *to, const ignis_pack<Wide, N> &sums, const Wide *more, bool even)
 {
     constexpr int count = 16 / (int)sizeof(Wide);
     if constexpr (N % count == 0)
@@ -58,13 +62,16 @@ template <int N> __device__ inline void store_sums(Wide *to, const ignis_pack<Wi
         to[i] = sums[i] + (more ? more[i] : Wide(0));
 }
 
-/*  A thread adds up dw and db of its columns over all rows of its team; the warps of a block meet in the shared block_w and block_b. */
+/*  A thread sums dw and db of its columns over all rows of its team; the warps of a block meet in the shared
+    block_w and block_b. */
 template <bool rms, typename Team, int packs>
-__device__ void backward_rows(T *dx, Wide *partial_w, Wide *partial_b, const T *dy, const T *x, const T *w, const Wide *means,
-                              const Wide *rstds, long long rows, long long n, const T *before, Wide *block_w, Wide *block_b)
+__device__ void backward_rows(T *dx, Wide *partial_w, Wide *partial_b, const T *dy, const T *x, const T *w,
+                              const Wide *means, const Wide *rstds, long long rows, long long n, const T *before,
+                              Wide *block_w, Wide *block_b)
 {
-    constexpr int count = FLIGHT / packs, of_x = packs, of_dy = of_x + FLIGHT, of_before = of_dy + FLIGHT; /* places */
-    /* where the compiler has a register too few: packs are taken one after the other, and where a row begins is computed again */
+    constexpr int count = FLIGHT / packs, of_x = packs, of_dy = of_x + FLIGHT, of_before = of_dy + FLIGHT; /* slots */
+    /* where the compiler is one register short: packs are taken one after the other, and a row's start is
+       computed again */
     constexpr bool tight = !rms && packs > 1 && ignis_is_same<T, ignis_f16> && __CUDA_ARCH__ < 900;
     share_of<Team, packs> share(x, rows, n);
     const auto find_row = [&] {
@@ -72,7 +79,7 @@ __device__ void backward_rows(T *dx, Wide *partial_w, Wide *partial_b, const T *
             share.at = share.r * n;
     };
     const Wide over_n = Wide(1) / Wide(n);
-    const int mine = threadIdx.x % count; /* of the rows, the one whose statistics this lane has */
+    const int mine = threadIdx.x % count; /* the row whose statistics this lane has */
     placed<packs> ws(0);
     ignis_batch<T, PACK, packs> xs[count], gs[count];
     ignis_batch<Wide, PACK, packs> dws, dbs;
@@ -152,7 +159,8 @@ __device__ void backward_rows(T *dx, Wide *partial_w, Wide *partial_b, const T *
                     auto &x = part.of(xs[j]), &grad = part.of(gs[j]);
 #pragma unroll
                     for (int i = 0; i < x.count; i++) {
-                        const Wide dy = ignis_wide_at(grad, i), h = (ignis_wide_at(x, i) - mean[j]) * rstd[j], g = dy * ignis_wide_at(w, i);
+                        const Wide dy = ignis_wide_at(grad, i), h = (ignis_wide_at(x, i) - mean[j]) * rstd[j],
+                                   g = dy * ignis_wide_at(w, i);
                         sums[j] += g * h;
                         dw[i] += dy * h;
                         if constexpr (!rms) {
@@ -171,7 +179,8 @@ __device__ void backward_rows(T *dx, Wide *partial_w, Wide *partial_b, const T *
             for (int j = 0; j < count; j++)
                 if (j < share.left) {
                     auto &x = part.of(xs[j]), &grad = part.of(gs[j]);
-                    const gradient_of<rms> gradient(mean[j], rstd[j], sums[rms ? j : count + j] * over_n, sums[j] * over_n);
+                    const gradient_of<rms> gradient(mean[j], rstd[j], sums[rms ? j : count + j] * over_n,
+                                                    sums[j] * over_n);
                     Wide values[ignis_pack_count<decltype(x)>];
 #pragma unroll
                     for (int i = 0; i < x.count; i++)
@@ -210,16 +219,17 @@ __device__ void backward_rows(T *dx, Wide *partial_w, Wide *partial_b, const T *
     }
 }
 
-/*  The same for even rows; a block leaves its own sums. */
+/*  As above for even rows; a block leaves its own sums. */
 template <bool rms>
-__device__ void backward_even(T *dx, Wide *partial_w, Wide *partial_b, const T *dy, const T *x, const T *w, const Wide *means,
-                              const Wide *rstds, long long rows, long long n, const T *before, Wide *partial_dx)
+__device__ void backward_even(T *dx, Wide *partial_w, Wide *partial_b, const T *dy, const T *x, const T *w,
+                              const Wide *means, const Wide *rstds, long long rows, long long n, const T *before,
+                              Wide *partial_dx)
 {
-    constexpr int of_dy = FLIGHT, of_before = 2 * FLIGHT; /* places; those of x come first */
+    constexpr int of_dy = FLIGHT, of_before = 2 * FLIGHT; /* slots; those of x come first */
     const int column = (int)threadIdx.x * PACK, step = (int)gridDim.x * FLIGHT;
     const bool has = column < n;
     const Wide over_n = Wide(1) / Wide(n);
-    const int lane = threadIdx.x % 32, mine = lane % FLIGHT; /* of the rows, the one of which this lane has a statistic */
+    const int lane = threadIdx.x % 32, mine = lane % FLIGHT; /* the row of which this lane has a statistic */
     const Wide *const statistic = !rms && (lane & FLIGHT) ? means : rstds;
     Wide ws[PACK], next = 0;
     ignis_pack<Wide, PACK> dw = {}, db = {}, sums_dx = {};
@@ -304,26 +314,27 @@ __device__ void backward_even(T *dx, Wide *partial_w, Wide *partial_b, const T *
     }
 }
 
-#define KERNEL(name, rms, suffix, Team, packs, threads, blocks)                                                                 \
-    extern "C" __global__ void __launch_bounds__(threads, blocks)                                                               \
-        ignis_##name##_rows_backward_##suffix(T *dx, Wide *partial_w, Wide *partial_b, const T *dy, const T *x, const T *w,     \
-                                              const Wide *mean, const Wide *rstd, long long rows, long long n, const T *before) \
-    {                                                                                                                           \
-        ignis_grid_dependency();                                                                                                \
-        constexpr int width = Team::is_block ? 1 : (32 * packs + 1) * PACK;                                                     \
-        __shared__ __align__(16) Wide block_w[width];                                                                           \
-        __shared__ __align__(16) Wide block_b[rms ? 1 : width];                                                                 \
-        backward_rows<rms, Team, packs>(dx, partial_w, partial_b, dy, x, w, mean, rstd, rows, n, before, block_w, block_b);     \
+#define KERNEL(name, rms, suffix, Team, packs, threads, blocks)                                                   \
+    extern "C" __global__ void __launch_bounds__(threads, blocks) ignis_##name##_rows_backward_##suffix(          \
+        T *dx, Wide *partial_w, Wide *partial_b, const T *dy, const T *x, const T *w, const Wide *mean,           \
+        const Wide *rstd, long long rows, long long n, const T *before)                                           \
+    {                                                                                                             \
+        ignis_grid_dependency();                                                                                  \
+        constexpr int width = Team::is_block ? 1 : (32 * packs + 1) * PACK;                                       \
+        __shared__ __align__(16) Wide block_w[width];                                                             \
+        __shared__ __align__(16) Wide block_b[rms ? 1 : width];                                                   \
+        backward_rows<rms, Team, packs>(dx, partial_w, partial_b, dy, x, w, mean, rstd, rows, n, before, block_w, \
+                                        block_b);                                                                 \
     }
-#define EVEN(name, rms)                                                                                                                   \
-    extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1)                                                                        \
-        ignis_##name##_rows_backward_even(T *dx, Wide *partial_w, Wide *partial_b, const T *dy, const T *x, const T *w, const Wide *mean, \
-                                          const Wide *rstd, long long rows, long long n, const T *before, Wide *partial_dx)               \
-    {                                                                                                                                     \
-        ignis_grid_dependency();                                                                                                          \
-        backward_even<rms>(dx, partial_w, partial_b, dy, x, w, mean, rstd, rows, n, before, partial_dx);                                  \
+#define EVEN(name, rms)                                                                                  \
+    extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, 1) ignis_##name##_rows_backward_even(    \
+        T *dx, Wide *partial_w, Wide *partial_b, const T *dy, const T *x, const T *w, const Wide *mean,  \
+        const Wide *rstd, long long rows, long long n, const T *before, Wide *partial_dx)                \
+    {                                                                                                    \
+        ignis_grid_dependency();                                                                         \
+        backward_even<rms>(dx, partial_w, partial_b, dy, x, w, mean, rstd, rows, n, before, partial_dx); \
     }
-/* Blocks on a multiprocessor, as many as leave registers enough for all sums. */
+/*  Blocks on an SM, as many as leave enough registers for all sums. */
 #define NORM(name, rms)                                                              \
     KERNEL(name, rms, few, ignis_warp_team, 1, 32 * WARPS, (sizeof(T) == 8 ? 2 : 4)) \
     KERNEL(name, rms, warp, ignis_warp_team, 4, 32 * WARPS, 3)                       \

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: MIT
-/*  norm_unaligned.cu - layer_norm and rms_norm over rows that begin anywhere or are long, and over even ones of a middle length: see norm.cuh and
-    norm_unaligned.cuh
+/*  norm_unaligned.cu - layer_norm and rms_norm over rows that begin anywhere or are long, and over even ones
+    of a middle length: see norm.cuh and norm_unaligned.cuh
 
-    One program per element type: compiled with -DIGNIS_T=<1 to 4>. other: what is normalized is x + other, rounded, which goes to
-    sum; or null.
-*/
+    One program per element type: compiled with -DIGNIS_T=<1 to 4>. other: what is normalized is x + other,
+    rounded, which goes to sum; or null. */
 #include "norm_unaligned.cuh"
 
 template <bool rms, typename Team, int packs>
-__device__ void forward_rows(T *y, Wide *means, Wide *rstds, const T *x, const T *w, const T *b, long long rows, long long n, Wide eps,
-                             T *sum, const T *other)
+__device__ void forward_rows(T *y, Wide *means, Wide *rstds, const T *x, const T *w, const T *b, long long rows,
+                             long long n, Wide eps, T *sum, const T *other)
 {
-    constexpr int count = FLIGHT / packs, of_x = 2 * packs, of_other = of_x + FLIGHT; /* places */
+    constexpr int count = FLIGHT / packs, of_x = 2 * packs, of_other = of_x + FLIGHT; /* slots */
     share_of<Team, packs> share(x, rows, n);
     const Wide over_n = Wide(1) / Wide(n);
     placed<packs> ws(0), bs(packs);
@@ -69,7 +68,7 @@ __device__ void forward_rows(T *y, Wide *means, Wide *rstds, const T *x, const T
                 });
             }
         }
-        fetch_rows(count); /* of rows that there are not, anything is computed, and nothing stored */
+        fetch_rows(count); /* for rows that do not exist anything is computed, and nothing stored */
         share.template each<false>([&](auto part, int, bool) {
 #pragma unroll
             for (int j = 0; j < count; j++) {
@@ -90,7 +89,7 @@ __device__ void forward_rows(T *y, Wide *means, Wide *rstds, const T *x, const T
 #pragma unroll
                 for (int j = 0; j < count; j++) {
                     auto &x = part.of(xs[j]);
-                    const Wide from = has ? mean[j] : Wide(0); /* 0 less 0 is what the thread does not have */
+                    const Wide from = has ? mean[j] : Wide(0); /* 0 less 0 for columns that the thread does not have */
 #pragma unroll
                     for (int i = 0; i < x.count; i++)
                         sums[j] += (ignis_wide_at(x, i) - from) * (ignis_wide_at(x, i) - from);
@@ -130,10 +129,10 @@ __device__ void forward_rows(T *y, Wide *means, Wide *rstds, const T *x, const T
         forward_again<rms, Team>(y, means, rstds, other ? sum : x, w, b, rows, n, eps);
 }
 
-/*  The same for even rows. */
+/*  As above for even rows. */
 template <bool rms>
-__device__ void forward_even(T *y, Wide *means, Wide *rstds, const T *x, const T *w, const T *b, long long rows, long long n, Wide eps,
-                             T *sum, const T *other)
+__device__ void forward_even(T *y, Wide *means, Wide *rstds, const T *x, const T *w, const T *b, long long rows,
+                             long long n, Wide eps, T *sum, const T *other)
 {
     const int column = (int)threadIdx.x * PACK, step = (int)gridDim.x * FLIGHT;
     const bool has = column < n;
@@ -184,7 +183,7 @@ __device__ void forward_even(T *y, Wide *means, Wide *rstds, const T *x, const T
             for (int j = 0; j < FLIGHT; j++) {
                 mean[j] = sums[j] * over_n;
                 sums[j] = 0;
-                const Wide from = has ? mean[j] : Wide(0); /* 0 less 0 is what the thread does not have */
+                const Wide from = has ? mean[j] : Wide(0); /* 0 less 0 for columns that the thread does not have */
 #pragma unroll
                 for (int i = 0; i < PACK; i++)
                     sums[j] += (ignis_wide_at(xs[j], i) - from) * (ignis_wide_at(xs[j], i) - from);
@@ -215,19 +214,21 @@ __device__ void forward_even(T *y, Wide *means, Wide *rstds, const T *x, const T
         forward_again<rms, ignis_block_team>(y, means, rstds, other ? sum : x, w, b, rows, n, eps, FLIGHT);
 }
 
-#define KERNEL(name, rms, suffix, Team, packs, threads, blocks)                                                                            \
-    extern "C" __global__ void __launch_bounds__(threads, blocks) ignis_##name##_rows_##suffix(                                            \
-        T *y, Wide *mean, Wide *rstd, const T *x, const T *w, const T *b, long long rows, long long n, double eps, T *sum, const T *other) \
-    {                                                                                                                                      \
-        ignis_grid_dependency();                                                                                                           \
-        forward_rows<rms, Team, packs>(y, mean, rstd, x, w, b, rows, n, (Wide)eps, sum, other);                                            \
+#define KERNEL(name, rms, suffix, Team, packs, threads, blocks)                                                        \
+    extern "C" __global__ void __launch_bounds__(threads, blocks)                                                      \
+        ignis_##name##_rows_##suffix(T *y, Wide *mean, Wide *rstd, const T *x, const T *w, const T *b, long long rows, \
+                                     long long n, double eps, T *sum, const T *other)                                  \
+    {                                                                                                                  \
+        ignis_grid_dependency();                                                                                       \
+        forward_rows<rms, Team, packs>(y, mean, rstd, x, w, b, rows, n, (Wide)eps, sum, other);                        \
     }
-#define EVEN(name, rms)                                                                                                                    \
-    extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, FORWARD_BLOCKS) ignis_##name##_rows_even(                                  \
-        T *y, Wide *mean, Wide *rstd, const T *x, const T *w, const T *b, long long rows, long long n, double eps, T *sum, const T *other) \
-    {                                                                                                                                      \
-        ignis_grid_dependency();                                                                                                           \
-        forward_even<rms>(y, mean, rstd, x, w, b, rows, n, (Wide)eps, sum, other);                                                         \
+#define EVEN(name, rms)                                                                                            \
+    extern "C" __global__ void __launch_bounds__(BLOCK_THREADS, FORWARD_BLOCKS)                                    \
+        ignis_##name##_rows_even(T *y, Wide *mean, Wide *rstd, const T *x, const T *w, const T *b, long long rows, \
+                                 long long n, double eps, T *sum, const T *other)                                  \
+    {                                                                                                              \
+        ignis_grid_dependency();                                                                                   \
+        forward_even<rms>(y, mean, rstd, x, w, b, rows, n, (Wide)eps, sum, other);                                 \
     }
 #define NORM(name, rms)                                             \
     KERNEL(name, rms, few, ignis_warp_team, 1, 32 * WARPS, 5)       \

@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: MIT
-/*  norm_unaligned.cuh - how the kernels of norms share out rows of any address and length, and bring them in ahead
+/*  norm_unaligned.cuh - how the kernels of norms share out rows of any address and length, and bring them in
+    ahead
 
-    A team takes rows that begin at the same address modulo 16, so that its threads have the same columns of all of them: packs
-    where addresses are multiples of 16 bytes, and a few elements before and behind them. What belongs to columns is read once, and
-    sums over rows stay in registers. Rows come into shared memory while those before them are worked on, each thread's packs to
-    places of its own: nobody waits for them but this thread.
+    A team takes rows that begin at the same address modulo 16, so that its threads have the same columns of
+    all of them: packs where addresses are multiples of 16 bytes, and a few elements before and after them.
+    Values of columns are read once, and sums over rows stay in registers. Rows come into shared memory
+    while those before them are worked on, each thread's packs to places of its own: only this thread waits
+    for them.
 
     A thread has FLIGHT packs of x at a time.
 
         _few                a warp has FLIGHT rows, a pack of each
         _warp               a warp has a row
         _block              a block has it, of at most 512 threads
-        _even               a block has FLIGHT rows which follow each other, a thread one pack of each: of whole packs, which begin at
+        _even               a block has FLIGHT rows which follow each other, a thread one pack of each: of full packs, which begin at
                             multiples of 16 bytes in all arrays of rows. Any grid; w and b are in registers
 
-    Dynamic shared memory: FLIGHT packs a thread of every array of rows that is read, and a row's of w and, in forward, b.
-    Any grid whose teams are a multiple of the rows after which one begins at the same address modulo 16 again: few blocks, which
-    take turns. All arrays of rows begin at the same address modulo 16.
-*/
+    Dynamic shared memory: FLIGHT packs a thread of every array of rows that is read, and a row's of w and, in
+    forward, b. Any grid whose teams are a multiple of the rows after which one begins at the same address
+    modulo 16 again: few blocks, which take turns. All arrays of rows begin at the same address modulo 16. */
 #ifndef IGNIS_NORM_UNALIGNED_CUH
 #define IGNIS_NORM_UNALIGNED_CUH
 
@@ -32,14 +33,14 @@
 
 /* >>flight ------------------------------------------------------------------------------------------------------ */
 
-/*  This thread's place number i. */
+/*  Returns this thread's slot number i. */
 __device__ inline uint4 *place(int i)
 {
     extern __shared__ uint4 memory[];
     return memory + i * (int)blockDim.x + threadIdx.x;
 }
 
-/*  What was started before this call is a group; all but the youngest so many groups are there afterwards. */
+/*  Closes a group of everything that was started before this call, and waits for all but the latest groups. */
 __device__ inline void fetched()
 {
 #if __CUDA_ARCH__ >= 800
@@ -55,7 +56,7 @@ template <int pending> __device__ inline void arrive()
 
 /* >>share ------------------------------------------------------------------------------------------------------- */
 
-/*  A batch in places, out of which get takes a pack when it is used, so that it needs no registers. */
+/*  A batch in slots, out of which get takes a pack when it is used, so that it needs no registers. */
 template <int packs> struct placed {
     struct {
         int at;
@@ -83,7 +84,7 @@ struct in_extra {
     template <typename Batch> __device__ auto &of(Batch &batch) const { return batch.extra; }
 };
 
-/*  What a thread has of the rows of its team, and the rows that are left, of which the next one begins at element at. */
+/*  A thread's share of the rows of its team, and the rows that are left; the next one begins at element at. */
 template <typename Team, int packs> struct share_of {
     const ignis_row<T, Team, PACK, false, packs> row;
     const bool extras;            /* whether any thread has an extra element */
@@ -92,8 +93,8 @@ template <typename Team, int packs> struct share_of {
     int left;
 
     __device__ share_of(const T *x, long long rows, long long n)
-        : row(x + Team::first() * n, n), extras(row.begin > 0 || row.end < n), step(Team::count()), stride(step * n), r(Team::first()),
-          at(r * n), left(r < rows ? (int)((rows - r + step - 1) / step) : 0)
+        : row(x + Team::first() * n, n), extras(row.begin > 0 || row.end < n), step(Team::count()), stride(step * n),
+          r(Team::first()), at(r * n), left(r < rows ? (int)((rows - r + step - 1) / step) : 0)
     {
     }
     __device__ void advance(int count)
@@ -103,11 +104,12 @@ template <typename Team, int packs> struct share_of {
         left -= count;
     }
 
-    /*  Whether there is row j of those that come at a time; where one comes, there is. */
+    /*  Returns whether row j exists of the rows that come at a time; if one comes at a time, it does. */
     __device__ bool has(int j) const { return packs == FLIGHT || j < left; }
 
-    /*  f(in_pack or in_extra, column, whether this thread has it) for all that any thread of the team has; of a block each has nearly all.
-        fenced: one after the other, where there are no registers for more at a time. */
+    /*  f(in_pack or in_extra, column, whether this thread has it) for everything that any thread of the team
+        has; in a block each has nearly all. fenced: one after the other, as there are no registers for more
+        at a time. */
     template <bool fenced, typename F> __device__ void each(F f) const
     {
 #pragma unroll
@@ -121,7 +123,7 @@ template <typename Team, int packs> struct share_of {
             f(in_extra{}, row.extra, row.extra >= 0);
     }
 
-    /*  Starts to bring the packs of a row of this array to places first, first + 1, ... */
+    /*  Starts to load the packs of a row of this array to slots first, first + 1, ... */
     __device__ void fetch(const T *from, int first) const
     {
 #pragma unroll
@@ -135,7 +137,7 @@ template <typename Team, int packs> struct share_of {
             }
     }
 
-    /*  What a thread does not have is 0 in its places, for good. */
+    /*  Sets the slots of columns that a thread does not have to 0, for good. */
     __device__ void clear(int first) const
     {
 #pragma unroll
@@ -181,7 +183,7 @@ template <typename Team, int count> __device__ inline void sum_all(Wide (&sums)[
     for (int i = 0; i < count; i++)
         sums[i] = ignis_warp_sum(sums[i]);
     if constexpr (Team::is_block) {
-        __shared__ Wide partial[2][count][16]; /* a warp may still be reading those of the call before */
+        __shared__ Wide partial[2][count][16]; /* a warp may still be reading the sums of the call before */
         const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
         if (lane == 0)
 #pragma unroll
@@ -201,11 +203,11 @@ template <typename Team, int count> __device__ inline void sum_all(Wide (&sums)[
 
 /* >>even -------------------------------------------------------------------------------------------------------- */
 
-/*  How many rows there are of the FLIGHT from row r on. */
+/*  Returns how many of the FLIGHT rows from row r on exist. */
 __device__ inline int rows_left(long long r, long long rows) { return (int)max(min(rows - r, (long long)FLIGHT), 0LL); }
 
-/*  Starts to bring rows from row r of this array on to places first, first + 1, ...: zeros for those that are not among the left ones, and in
-    threads that have no columns. */
+/*  Starts to load rows from row r of this array on to slots first, first + 1, ...: zeros for rows that are
+    not left, and in threads without columns. */
 __device__ inline void fetch_even(const T *from, int first, long long r, int left, long long n)
 {
     const int column = (int)threadIdx.x * PACK;
@@ -229,7 +231,7 @@ __device__ inline void take_even(ignis_pack<T, PACK> (&packs)[FLIGHT], int first
         packs[j] = ignis_pack_of<ignis_pack<T, PACK>>(*place(first + j));
 }
 
-/*  This thread's columns of w or b, wherever that begins; 0 where it has none. */
+/*  Loads this thread's columns of w or b, at any address; 0 if it has none. */
 __device__ inline void columns_even(Wide (&columns)[PACK], const T *from, long long n)
 {
     const int column = (int)threadIdx.x * PACK;
@@ -238,12 +240,12 @@ __device__ inline void columns_even(Wide (&columns)[PACK], const T *from, long l
         columns[i] = column < n ? Wide(from[column + i]) : Wide(0);
 }
 
-/*  Several sums over the block, as sum_all has them: 4 or 8. Halves of them go from lane to lane, until each lane is left with a part of
-    one sum, which is that number lane * count / 32. */
+/*  Several sums over the block, in the layout of sum_all: 4 or 8. Halves of them go from lane to lane, until
+    each lane has a part of one sum, number lane * count / 32. */
 template <int count> __device__ inline void sum_even(Wide (&sums)[count], int &turn)
 {
     constexpr int lanes = 32 / count;
-    __shared__ Wide partial[2][count][16]; /* a warp may still be reading those of the call before */
+    __shared__ Wide partial[2][count][16]; /* a warp may still be reading the sums of the call before */
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, warps = (int)blockDim.x / 32;
     int left = count;
 #pragma unroll

@@ -1,25 +1,28 @@
 // SPDX-License-Identifier: MIT
 /*  optim.cu - optimizers, for all parameters of one element type in one launch
 
-    One program per floating element type: compiled with -DIGNIS_T=<ignis_dtype>. Computes in float (double for double).
+    One program per floating element type: compiled with -DIGNIS_T=<ignis_dtype>. Computes in float (double
+    for double).
 
-    A table in device memory lists the parameters. Each takes ceil(count / chunk) blocks of a launch, from its first_block on; so a
-    launch has as many blocks as all parameters together. A step has more of them, from first_step on, each of which takes SHARE elements: what
-    blocks that run at a time read and write then lies close together, where the memory is faster. What changes from step to step (count of
-    steps, learning rate, clipping) lies in device memory too, and the device itself moves it on, so that a CUDA graph of a step can be replayed.
+    A table in device memory lists the parameters. Each takes ceil(count / chunk) blocks of a launch, from its
+    first_block on; so a launch has as many blocks as all parameters together. A step has more of them, from
+    first_step on, each of which takes SHARE elements: what blocks that run at a time read and write then is
+    close together, where the memory is faster. Values that change from step to step (count of steps, learning
+    rate, clipping) is in device memory too, and the device itself moves it on, so that a CUDA graph of a step
+    can be replayed.
 
         ignis_optim_table       writes rows of the table, without any memory of the host that would have to stay
         ignis_optim_advance     once a step, first: counts, computes learning rate and each parameter's bias corrections; or has the step skipped
-        ignis_adamw, ...        the step: ignis_adam, _sgd, _rmsprop, _lion, too; all take the same arguments
+        ignis_adamw, ...        the step: ignis_adam, _sgd, _rmsprop, _lion too; all take the same arguments
         ignis_muon              before the matrices are made orthogonal, and ignis_muon_apply after that
         ignis_grad_squares      the sum of squares of each block's gradients
         ignis_grad_clip         from these the norm of all gradients and what the next step multiplies them with
 
-    Gradients may be those of a loss times SCALE. Then what a step multiplies them with has 1 / SCALE in it; gradients that are not finite have
-    the step skipped and the scale lowered, and it grows after a number of steps without one: Micikevicius et al., Mixed Precision Training, 2018.
+    Gradients may be those of a loss times SCALE. Then what a step multiplies them with has 1 / SCALE in it;
+    gradients that are not finite have the step skipped and the scale lowered, and it grows after a number of
+    steps without one: Micikevicius et al., Mixed Precision Training, 2018.
 
-        ignis_grad_zero         sets all gradients to zero
-*/
+        ignis_grad_zero         sets all gradients to zero */
 #include "ignis.cuh"
 
 typedef ignis_type<IGNIS_T> T;
@@ -31,29 +34,29 @@ typedef ignis_wide<T> Wide;
 /* The host has the same struct, and the same order of the state. */
 struct ignis_parameter {
     T *data, *grad;
-    Wide *first;  /* first moment or momentum; null without */
-    Wide *second; /* second moment; null without */
-    Wide *master; /* the parameter in full precision; null without */
-    double *missed; /* steps that it had no gradient for; null without bias corrections */
-    long long count, chunk; /* elements, of which a block takes so many */
+    Wide *first;            /* first moment or momentum; null without */
+    Wide *second;           /* second moment; null without */
+    Wide *master;           /* the parameter in full precision; null without */
+    double *missed;         /* steps that it had no gradient for; null without bias corrections */
+    long long count, chunk; /* elements; a block takes `chunk` of them */
     long long first_block, first_step;
-    double decay; /* weight decay of this parameter */
+    double decay;        /* weight decay of this parameter */
     double first_scale;  /* 1 / (1 - beta1^step), of the parameter's own steps; ignis_optim_advance writes both */
     double second_scale; /* 1 / sqrt(1 - beta2^step) */
 };
 
 enum ignis_optim_state {
-    BASE_LR,      /* what the caller has set; the schedule scales it */
-    CLIP_NEXT,    /* what the next step multiplies gradients with; 1 unless clipped */
-    NORM,         /* of all gradients, when they were clipped last */
-    STEP,         /* the first one is 1 */
-    CLIP,         /* these are of the step under way */
+    BASE_LR,   /* set by the caller; the schedule scales it */
+    CLIP_NEXT, /* factor of the gradients of the next step; 1 unless clipped */
+    NORM,      /* of all gradients, when they were clipped last */
+    STEP,      /* the first one is 1 */
+    CLIP,      /* the next ones are of the running step */
     LR,
-    SCALE = 8,    /* of the loss; 1 without */
-    GOOD,         /* steps since SCALE has changed */
-    SKIPPED,      /* steps in all */
-    SKIP,         /* the step under way is skipped */
-    CHECKED,      /* NORM is that of the gradients of the next step */
+    SCALE = 8, /* of the loss; 1 without */
+    GOOD,      /* steps since SCALE has changed */
+    SKIPPED,   /* steps in all */
+    SKIP,      /* the step under way is skipped */
+    CHECKED,   /* NORM is that of the gradients of the next step */
     STATES
 };
 
@@ -76,13 +79,15 @@ enum { SCHEDULE_CONSTANT, SCHEDULE_COSINE, SCHEDULE_LINEAR };
 
 #define ADVANCE_THREADS 512 /* the most that its block has */
 
-/*  Two threads for each of the rows, of which those without a gradient come last; rows 0: no bias corrections. As the step waits for this, a thread
-    takes its beta's logarithm, which is minus infinity for 0, before it waits, and reads all of the state at once. The learning rate grows linearly
-    for warmup steps, then falls from 1 to floor times the base rate until step total. The scale of the loss grows after interval steps, and does
-    not fall below lowest; 0: there is none, and no step is skipped. */
+/*  Two threads for each of the rows; rows without a gradient come last; rows 0: no bias corrections. As the
+    step waits for this kernel, a thread computes its beta's logarithm, which is minus infinity for 0, before
+    it waits, and reads all of the state at once. The learning rate grows linearly for warmup steps, then
+    falls from 1 to floor times the base rate until step total. The scale of the loss grows after interval
+    steps, and does not fall below lowest; 0: there is no scale, and no step is skipped. */
 extern "C" __global__ void __launch_bounds__(ADVANCE_THREADS)
-ignis_optim_advance(double *state, ignis_parameter *table, int rows, double beta1, double beta2, int schedule, long long warmup, long long total,
-                    double floor, double growth, double backoff, double lowest, long long interval)
+    ignis_optim_advance(double *state, ignis_parameter *table, int rows, double beta1, double beta2, int schedule,
+                        long long warmup, long long total, double floor, double growth, double backoff, double lowest,
+                        long long interval)
 {
     ignis_grid_dependents_launch();
     const double log_beta = log(threadIdx.x % 2 ? beta2 : beta1);
@@ -164,7 +169,7 @@ struct chunk {
 
 /* >>step -------------------------------------------------------------------------------------------------------- */
 
-/*  N elements of any type from and to an address that is aligned to 16 bytes, or to as many as there are. */
+/*  Loads or stores N elements of any type at an address that is aligned to 16 bytes, or to all of them. */
 template <int N, typename E> __device__ inline void load_all(Wide (&to)[N], const E *from)
 {
     constexpr int per_word = 16 / sizeof(E) < N ? 16 / sizeof(E) : N;
@@ -190,9 +195,11 @@ template <int N, typename E> __device__ inline void store_all(E *to, const Wide 
     }
 }
 
-/*  The elements from the thread's first on, N at a time. update(parameter, gradient, first, second) changes one. */
+/*  The elements from the thread's first on, N at a time. update(parameter, gradient, first, second) changes
+    one. */
 template <int N, bool has_second, typename Update>
-__device__ inline void step_share(const ignis_parameter &p, long long at, long long end, Wide clip, bool zero_grad, Update update)
+__device__ inline void step_share(const ignis_parameter &p, long long at, long long end, Wide clip, bool zero_grad,
+                                  Update update)
 {
     for (; at + N <= end; at += THREADS * N) {
         Wide value[N], grad[N], first[N] = {}, second[N] = {};
@@ -247,7 +254,8 @@ __device__ inline void step_chunk(const chunk &c, const double *state, bool zero
             zero_chunk(c);
         return;
     }
-    const bool packs = ignis_is_aligned(p.data, 16) && ignis_is_aligned(p.grad, 16); /* the rest is the optimizer's own and is aligned */
+    const bool packs = ignis_is_aligned(p.data, 16) &&
+                       ignis_is_aligned(p.grad, 16); /* the other arrays are the optimizer's own and are aligned */
     const long long body = packs ? c.start + (end - c.start) / N * N : c.start;
     step_share<N, has_second>(p, c.start + threadIdx.x * N, body, clip, zero_grad, update);
     step_share<1, has_second>(p, body + threadIdx.x, end, clip, zero_grad, update);
@@ -255,11 +263,13 @@ __device__ inline void step_chunk(const chunk &c, const double *state, bool zero
 
 /*  AdamW (Loshchilov and Hutter, Decoupled Weight Decay Regularization, ICLR 2019) */
 extern "C" __global__ void __launch_bounds__(THREADS)
-ignis_adamw(const ignis_parameter *table, int count, const double *state, double beta1, double beta2, double eps, int zero_grad)
+    ignis_adamw(const ignis_parameter *table, int count, const double *state, double beta1, double beta2, double eps,
+                int zero_grad)
 {
     ignis_grid_dependency();
     const chunk c(table, count, true);
-    const Wide b1 = Wide(beta1), not_b1 = Wide(1 - beta1), b2 = Wide(beta2), not_b2 = Wide(1 - beta2), wide_eps = Wide(eps);
+    const Wide b1 = Wide(beta1), not_b1 = Wide(1 - beta1), b2 = Wide(beta2), not_b2 = Wide(1 - beta2),
+               wide_eps = Wide(eps);
     const Wide keep = Wide(1 - state[LR] * c.parameter.decay), step_size = Wide(state[LR] * c.parameter.first_scale);
     const Wide second_scale = Wide(c.parameter.second_scale);
     step_chunk<true>(c, state, zero_grad != 0, [=](Wide &value, Wide grad, Wide &first, Wide &second) {
@@ -269,14 +279,18 @@ ignis_adamw(const ignis_parameter *table, int count, const double *state, double
     });
 }
 
-/*  Adam (Kingma and Ba, Adam: A Method for Stochastic Optimization, ICLR 2015), with weight decay that is part of the gradient. */
+/*  Adam (Kingma and Ba, Adam: A Method for Stochastic Optimization, ICLR 2015), with weight decay that is
+    part of the gradient. */
 extern "C" __global__ void __launch_bounds__(THREADS)
-ignis_adam(const ignis_parameter *table, int count, const double *state, double beta1, double beta2, double eps, int zero_grad)
+    ignis_adam(const ignis_parameter *table, int count, const double *state, double beta1, double beta2, double eps,
+               int zero_grad)
 {
     ignis_grid_dependency();
     const chunk c(table, count, true);
-    const Wide b1 = Wide(beta1), not_b1 = Wide(1 - beta1), b2 = Wide(beta2), not_b2 = Wide(1 - beta2), wide_eps = Wide(eps);
-    const Wide decay = Wide(c.parameter.decay), step_size = Wide(state[LR] * c.parameter.first_scale), second_scale = Wide(c.parameter.second_scale);
+    const Wide b1 = Wide(beta1), not_b1 = Wide(1 - beta1), b2 = Wide(beta2), not_b2 = Wide(1 - beta2),
+               wide_eps = Wide(eps);
+    const Wide decay = Wide(c.parameter.decay), step_size = Wide(state[LR] * c.parameter.first_scale),
+               second_scale = Wide(c.parameter.second_scale);
     step_chunk<true>(c, state, zero_grad != 0, [=](Wide &value, Wide grad, Wide &first, Wide &second) {
         grad += decay * value;
         first = b1 * first + not_b1 * grad;
@@ -285,14 +299,17 @@ ignis_adam(const ignis_parameter *table, int count, const double *state, double 
     });
 }
 
-/*  RMSprop (Tieleman and Hinton, Lecture 6.5, Coursera: Neural Networks for Machine Learning, 2012), with momentum (first may be null when that is 0)
-    of what is divided already, and eps outside of the root, as in PyTorch. */
+/*  RMSprop (Tieleman and Hinton, Lecture 6.5, Coursera: Neural Networks for Machine Learning, 2012), with
+    momentum (first may be null if that is 0) of the divided gradient, and eps outside of the root, as in
+    PyTorch. */
 extern "C" __global__ void __launch_bounds__(THREADS)
-ignis_rmsprop(const ignis_parameter *table, int count, const double *state, double momentum, double alpha, double eps, int zero_grad)
+    ignis_rmsprop(const ignis_parameter *table, int count, const double *state, double momentum, double alpha,
+                  double eps, int zero_grad)
 {
     ignis_grid_dependency();
     const chunk c(table, count, true);
-    const Wide lr = Wide(state[LR]), decay = Wide(c.parameter.decay), wide_momentum = Wide(momentum), wide_eps = Wide(eps);
+    const Wide lr = Wide(state[LR]), decay = Wide(c.parameter.decay), wide_momentum = Wide(momentum),
+               wide_eps = Wide(eps);
     const Wide b2 = Wide(alpha), not_b2 = Wide(1 - alpha);
     step_chunk<true>(c, state, zero_grad != 0, [=](Wide &value, Wide grad, Wide &first, Wide &second) {
         grad += decay * value;
@@ -305,11 +322,13 @@ ignis_rmsprop(const ignis_parameter *table, int count, const double *state, doub
 
 /*  Lion (Chen et al., Symbolic Discovery of Optimization Algorithms, NeurIPS 2023) */
 extern "C" __global__ void __launch_bounds__(THREADS)
-ignis_lion(const ignis_parameter *table, int count, const double *state, double beta1, double beta2, double, int zero_grad)
+    ignis_lion(const ignis_parameter *table, int count, const double *state, double beta1, double beta2, double,
+               int zero_grad)
 {
     ignis_grid_dependency();
     const chunk c(table, count, true);
-    const Wide b1 = Wide(beta1), not_b1 = Wide(1 - beta1), b2 = Wide(beta2), not_b2 = Wide(1 - beta2), lr = Wide(state[LR]);
+    const Wide b1 = Wide(beta1), not_b1 = Wide(1 - beta1), b2 = Wide(beta2), not_b2 = Wide(1 - beta2),
+               lr = Wide(state[LR]);
     const Wide keep = Wide(1 - state[LR] * c.parameter.decay);
     step_chunk<false>(c, state, zero_grad != 0, [=](Wide &value, Wide grad, Wide &first, Wide &) {
         const Wide way = b1 * first + not_b1 * grad;
@@ -318,10 +337,11 @@ ignis_lion(const ignis_parameter *table, int count, const double *state, double 
     });
 }
 
-/*  Muon (Jordan et al., Muon: An optimizer for hidden layers in neural networks, 2024): momentum in first, and where Nesterov's leads in
-    second, which the host then makes orthogonal. The values stay, and so do the gradients. */
+/*  Muon (Jordan et al., Muon: An optimizer for hidden layers in neural networks, 2024): momentum in first,
+    and where Nesterov's leads in second, which the host then makes orthogonal. The values stay, and so do the
+    gradients. */
 extern "C" __global__ void __launch_bounds__(THREADS)
-ignis_muon(const ignis_parameter *table, int count, const double *state, double momentum, double, double, int)
+    ignis_muon(const ignis_parameter *table, int count, const double *state, double momentum, double, double, int)
 {
     ignis_grid_dependency();
     const chunk c(table, count, true);
@@ -332,19 +352,23 @@ ignis_muon(const ignis_parameter *table, int count, const double *state, double 
     });
 }
 
-/*  The step by what second has become. */
+/*  Applies the step, which is in second. */
 extern "C" __global__ void __launch_bounds__(THREADS)
-ignis_muon_apply(const ignis_parameter *table, int count, const double *state, double, double, double, int zero_grad)
+    ignis_muon_apply(const ignis_parameter *table, int count, const double *state, double, double, double,
+                     int zero_grad)
 {
     ignis_grid_dependency();
     const chunk c(table, count, true);
     const Wide lr = Wide(state[LR]), keep = Wide(1 - state[LR] * c.parameter.decay);
-    step_chunk<true>(c, state, zero_grad != 0, [=](Wide &value, Wide, Wide &, Wide &second) { value = value * keep - lr * second; });
+    step_chunk<true>(c, state, zero_grad != 0,
+                     [=](Wide &value, Wide, Wide &, Wide &second) { value = value * keep - lr * second; });
 }
 
-/*  Stochastic gradient descent with momentum (first may be null when that is 0) and weight decay that is part of the gradient. */
+/*  Stochastic gradient descent with momentum (first may be null when that is 0) and weight decay that is part
+    of the gradient. */
 extern "C" __global__ void __launch_bounds__(THREADS)
-ignis_sgd(const ignis_parameter *table, int count, const double *state, double momentum, double, double, int zero_grad)
+    ignis_sgd(const ignis_parameter *table, int count, const double *state, double momentum, double, double,
+              int zero_grad)
 {
     ignis_grid_dependency();
     const chunk c(table, count, true);
@@ -378,10 +402,10 @@ __device__ inline Wide largest(const T *grad, long long at, long long end)
     return most;
 }
 
-/*  squares[block] = the sum of squares of the block's gradients; where f64 does not hold it, minus its root. With a state, only where their norm
-    is not known. */
+/*  squares[block] = the sum of squares of the block's gradients; where f64 does not hold it, minus its root.
+    With a state, only where their norm is not known. */
 extern "C" __global__ void __launch_bounds__(THREADS)
-ignis_grad_squares(double *squares, const ignis_parameter *table, int count, const double *state)
+    ignis_grad_squares(double *squares, const ignis_parameter *table, int count, const double *state)
 {
     ignis_grid_dependency();
     constexpr int N = 16 / sizeof(T);
@@ -395,8 +419,10 @@ ignis_grad_squares(double *squares, const ignis_parameter *table, int count, con
     sum += sum_of_squares<1>(grad, body + threadIdx.x, end);
     sum = ignis_block_sum(sum);
     double result = (double)sum;
-    if (!ignis_is_same<T, ignis_f16> && !ignis_squares_fit(sum)) { /* once more, in double, or times a power of two: then it is minus the norm */
-        const double scale = sizeof(T) < 8 ? 1 : ignis_square_scale((double)ignis_block_max(largest(grad, c.start + threadIdx.x, end)));
+    if (!ignis_is_same<T, ignis_f16> &&
+        !ignis_squares_fit(sum)) { /* once more, in double, or times a power of two: then it is minus the norm */
+        const double scale =
+            sizeof(T) < 8 ? 1 : ignis_square_scale((double)ignis_block_max(largest(grad, c.start + threadIdx.x, end)));
         result = 0;
         for (long long at = c.start + threadIdx.x; at < end; at += THREADS)
             result += (double)Wide(grad[at]) * scale * ((double)Wide(grad[at]) * scale);
@@ -408,8 +434,10 @@ ignis_grad_squares(double *squares, const ignis_parameter *table, int count, con
         squares[blockIdx.x] = result;
 }
 
-/*  One block. Gradients are left alone up to max_norm, and scaled down to it otherwise. 0 for it: the norm alone, where it is not known. */
-extern "C" __global__ void __launch_bounds__(THREADS) ignis_grad_clip(double *state, const double *squares, long long count, double max_norm)
+/*  One block. Gradients are left alone up to max_norm, and scaled down to it otherwise. 0 for it: the norm
+    alone, where it is not known. */
+extern "C" __global__ void __launch_bounds__(THREADS)
+    ignis_grad_clip(double *state, const double *squares, long long count, double max_norm)
 {
     ignis_grid_dependency();
     double sum = 0, scale = 1;

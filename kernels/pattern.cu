@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /*  pattern.cu - arrays whose elements follow from their places: lines, diagonals, triangles, one-hot rows
 
-    One program per element type: compiled with -DIGNIS_T=<ignis_dtype>. Blocks have THREADS threads, and do TILE elements each.
-*/
+    One program per element type: compiled with -DIGNIS_T=<ignis_dtype>. Blocks have THREADS threads, and do
+    TILE elements each. */
 #include "ignis.cuh"
 
 typedef ignis_type<IGNIS_T> T;
@@ -11,7 +11,8 @@ typedef ignis_type<IGNIS_T> T;
 #define TILE 4096
 #define PACK (16 / (int)sizeof(T))
 
-/*  f(i, N elements of dst from i on) for all of this block's, in packs where dst is aligned, and N are left, else one by one. */
+/*  f(i, N elements of dst from i on) for all of this block's, in packs if dst is aligned and N are left, else
+    one by one. */
 template <typename F> __device__ inline void each(T *dst, long long n, F f)
 {
     const long long first = (long long)blockIdx.x * TILE, end = min(first + TILE, n);
@@ -34,14 +35,15 @@ __device__ inline long long quotient(long long i, long long size)
     return ((i | size) >> 31) == 0 ? (long long)((uint32_t)i / (uint32_t)size) : i / size;
 }
 
-/*  From start in equal steps; the second half counts back from the last, so that it is exact, unless half is n or more. 64 bits go on in whole
-    steps in integers, as a double has 53. */
+/*  Writes numbers from start on in equal steps. The second half counts back from the last, so that it is
+    exact, unless half is n or more. 64 bits continue in integer steps, as a double has 53. */
 extern "C" __global__ void __launch_bounds__(THREADS)
     ignis_line(T *dst, double start, double last, double step, long long half, long long n)
 {
     if constexpr (ignis_is_same<T, int64_t>) {
         const double limit = 4611686018427387904., end = fma((double)n, step, start);
-        if (start == trunc(start) && step == trunc(step) && (half >= n || end - step == last) && fabs(start) < limit && fabs(end) < limit) {
+        if (start == trunc(start) && step == trunc(step) && (half >= n || end - step == last) && fabs(start) < limit &&
+            fabs(end) < limit) {
             const int64_t first = (int64_t)start, by = (int64_t)step;
             each(dst, n, [=](long long i, auto &pack) {
 #pragma unroll
@@ -55,12 +57,13 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 #pragma unroll
         for (int e = 0; e < pack.count; e++) {
             const long long at = i + e;
-            pack[e] = ignis_convert<T>(at < half ? fma((double)at, step, start) : fma(-(double)(n - 1 - at), step, last));
+            pack[e] =
+                ignis_convert<T>(at < half ? fma((double)at, step, start) : fma(-(double)(n - 1 - at), step, last));
         }
     });
 }
 
-/*  Matrices [rows, columns], kept where low <= column - row <= high, else 0; of ones where src is null. */
+/*  Writes matrices [rows, columns], kept where low <= column - row <= high, else 0; of ones if src is null. */
 extern "C" __global__ void __launch_bounds__(THREADS)
     ignis_band(T *dst, const T *src, long long rows, long long columns, long long low, long long high, long long n)
 {
@@ -88,8 +91,9 @@ extern "C" __global__ void __launch_bounds__(THREADS)
     });
 }
 
-/*  dst [ids, classes]: 1 at the id of the row, else 0. */
-extern "C" __global__ void __launch_bounds__(THREADS) ignis_one_hot(T *dst, const void *ids, int id_bytes, long long classes, long long n)
+/*  Writes dst [ids, classes]: 1 at the id of the row, else 0. */
+extern "C" __global__ void __launch_bounds__(THREADS)
+    ignis_one_hot(T *dst, const void *ids, int id_bytes, long long classes, long long n)
 {
     each(dst, n, [=](long long i, auto &pack) {
         long long row = quotient(i, classes), column = i - row * classes, id = ignis_index(ids, id_bytes, row);

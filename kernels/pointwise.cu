@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
-/*  pointwise.cu - arithmetic of tensors, element by element, with one operand spread over the other; dropout
+/*  pointwise.cu - arithmetic of tensors, element by element, with one operand broadcast to the other; dropout
 
-    One program per floating element type: compiled with -DIGNIS_T=<ignis_dtype>. Computes in float (double for double) and rounds
-    once. Launched as ignis_map asks for: blocks of 256 threads, of which each does 4096 elements: grid = ceil(n / 4096).
-    dst may be a, b or src, unless that is spread.
-*/
+    One program per floating element type: compiled with -DIGNIS_T=<ignis_dtype>. Computes in float (double
+    for double) and rounds once. Launched as ignis_map asks for: blocks of 256 threads, of which each does
+    4096 elements: grid = ceil(n / 4096). dst may be a, b or src, unless that is broadcast. */
 #include "ignis.cuh"
 
 typedef ignis_type<IGNIS_T> T;
@@ -16,41 +15,48 @@ typedef ignis_wide<T> Wide;
 
 KERNEL ignis_sub(T *dst, const T *a, const T *b, long long n)
 {
-    ignis_map(n, [](T x, T y) { return T(Wide(x) - Wide(y)); }, dst, a, b);
+    ignis_map(
+        n, [](T x, T y) { return T(Wide(x) - Wide(y)); }, dst, a, b);
 }
 
-/*  An operation with b [outer, inner] spread over a [outer, span / inner, inner]: see ignis_broadcast. */
+/*  An operation with b [outer, inner] broadcast to a [outer, span / inner, inner]: see ignis_broadcast. */
 KERNEL ignis_add_broadcast(T *dst, const T *a, const T *b, long long span, long long inner, long long n)
 {
-    ignis_map(n, [](T x, T y) { return T(Wide(x) + Wide(y)); }, dst, a, ignis_broadcast<T>(b, span, inner));
+    ignis_map(
+        n, [](T x, T y) { return T(Wide(x) + Wide(y)); }, dst, a, ignis_broadcast<T>(b, span, inner));
 }
 
 KERNEL ignis_sub_broadcast(T *dst, const T *a, const T *b, long long span, long long inner, long long n)
 {
-    ignis_map(n, [](T x, T y) { return T(Wide(x) - Wide(y)); }, dst, a, ignis_broadcast<T>(b, span, inner));
+    ignis_map(
+        n, [](T x, T y) { return T(Wide(x) - Wide(y)); }, dst, a, ignis_broadcast<T>(b, span, inner));
 }
 
 KERNEL ignis_mul_broadcast(T *dst, const T *a, const T *b, long long span, long long inner, long long n)
 {
-    ignis_map(n, [](T x, T y) { return T(Wide(x) * Wide(y)); }, dst, a, ignis_broadcast<T>(b, span, inner));
+    ignis_map(
+        n, [](T x, T y) { return T(Wide(x) * Wide(y)); }, dst, a, ignis_broadcast<T>(b, span, inner));
 }
 
-/*  dst = factor * src, with src [outer, inner] spread over dst: the gradient of a sum or mean. */
+/*  Writes dst = factor * src, with src [outer, inner] broadcast to dst: the gradient of a sum or mean. */
 KERNEL ignis_broadcast_scaled(T *dst, const T *src, double factor, long long span, long long inner, long long n)
 {
     const Wide wide_factor = Wide(factor);
-    ignis_map(n, [=](T x) { return T(wide_factor * Wide(x)); }, dst, ignis_broadcast<T>(src, span, inner));
+    ignis_map(
+        n, [=](T x) { return T(wide_factor * Wide(x)); }, dst, ignis_broadcast<T>(src, span, inner));
 }
 
 /* >>dropout ----------------------------------------------------------------------------------------------------- */
 
-/*  dst = src * scale where the element's random word is threshold or more, else 0. With src = g this is the gradient: the mask is
-    made again from the same seed and first counter, and step, as in random.cu, so that each replay of a CUDA graph has a mask of its own. threshold = 2^32 * the share that is dropped. */
-KERNEL ignis_dropout(T *dst, const T *src, long long threshold, double scale, unsigned long long seed, unsigned long long first,
-                     const unsigned long long *step, long long n)
+/*  Writes dst = src * scale where the element's random word is threshold or more, else 0. With src = g this
+    is the gradient: the mask is made again from the same seed, first counter and step, as in random.cu, so
+    that each replay of a CUDA graph has a mask of its own. threshold = 2^32 * the probability. */
+KERNEL ignis_dropout(T *dst, const T *src, long long threshold, double scale, unsigned long long seed,
+                     unsigned long long first, const unsigned long long *step, long long n)
 {
     const Wide wide_scale = Wide(scale);
     ignis_grid_dependency_wait(); /* for *step */
-    ignis_map(n, [=](T x, uint32_t word) { return word < threshold ? T(0) : T(Wide(x) * wide_scale); }, dst, src,
-              ignis_random_words(seed, first, step ? *step : 0));
+    ignis_map(
+        n, [=](T x, uint32_t word) { return word < threshold ? T(0) : T(Wide(x) * wide_scale); }, dst, src,
+        ignis_random_words(seed, first, step ? *step : 0));
 }

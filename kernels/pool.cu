@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: MIT
 /*  pool.cu - the largest or the average element of windows of images, forward and backward
 
-    Window o of a dimension begins at element o * stride - padding, and is cut where the image ends. Each gradient is gathered from the windows
-    that its element is in, so that nothing is added atomically.
+    Window o of a dimension begins at element o * stride - padding, and is cut where the image ends. Each
+    gradient is gathered from the windows that its element is in, so that nothing is added atomically.
 
-    See image.cuh. max_pool leaves in each result's index where in its window, counted from the window's first element, the largest one is:
-    uint8_t, or int32_t where windows are larger than 256, and nothing is packed.
-*/
+    See image.cuh. max_pool leaves in each result's index where in its window, counted from the window's first
+    element, the largest one is: uint8_t, or int32_t where windows are larger than 256, and nothing is packed. */
 #include "image.cuh"
 
-/*  The host has the same struct. Of two numbers the first is of rows. */
+/*  The host has the same struct. Of two numbers the first is for rows. */
 struct ignis_pooling {
     ignis_images images;
     int window[2], padding[2];
@@ -37,10 +36,11 @@ __device__ inline ignis_span windows_with(const ignis_pooling &p, int dim, int e
     return {begin, begin, min((int)quotient(last, p.stride[dim]) + 1, size)};
 }
 
-/*  f(pack, where it is in its window) for the packs of a window, by rows; from: in row 0 and column 0. W > 0: the window is W x W, and all
-    of it is loaded before the first is used. */
+/*  f(pack, where it is in its window) for the packs of a window, by rows; from: in row 0 and column 0. W > 0:
+    the window is W x W, and all of it is loaded before the first is used. */
 template <int N, int W, typename F>
-__device__ inline void each_of_window(const ignis_pooling &p, const ignis_span &rows, const ignis_span &columns, const T *from, F f)
+__device__ inline void each_of_window(const ignis_pooling &p, const ignis_span &rows, const ignis_span &columns,
+                                      const T *from, F f)
 {
     const long long channels = p.images.channels, line = p.images.src_width * channels;
     if constexpr (W > 0) {
@@ -84,7 +84,8 @@ __device__ inline uint32_t larger(uint32_t a, uint32_t b)
 }
 #endif
 
-/*  The largest elements of some packs, two at a time where there is an instruction for that; NaN is larger than all others. */
+/*  The largest elements of some packs, two at a time if there is an instruction for that; NaN is larger than
+    all others. */
 template <int N> struct Largest {
 #if __CUDA_ARCH__ >= 800
     static constexpr bool by_two = ignis_is_half<T> && N % 2 == 0;
@@ -131,19 +132,22 @@ template <int N> struct Largest {
 };
 
 /*  The first of the largest elements; NaN is larger than all others, and the last one counts. */
-template <int N, int W, typename Index> __device__ inline void max_pool(T *y, Index *index, const T *x, const ignis_pooling &p)
+template <int N, int W, typename Index>
+__device__ inline void max_pool(T *y, Index *index, const T *x, const ignis_pooling &p)
 {
     if (!index) {
         each_pixel<N>(p.images, [&](long long to, const ignis_pixel &at) {
             Largest<N> largest;
-            each_of_window<N, W>(p, window_of(p, 0, at.y, p.images.src_height), window_of(p, 1, at.x, p.images.src_width),
-                                 x + src_of(p.images, at), [&](const ignis_pack<T, N> &pack, int) { largest.add(pack); });
+            each_of_window<N, W>(p, window_of(p, 0, at.y, p.images.src_height),
+                                 window_of(p, 1, at.x, p.images.src_width), x + src_of(p.images, at),
+                                 [&](const ignis_pack<T, N> &pack, int) { largest.add(pack); });
             ignis_store(y + to, largest.result());
         });
         return;
     }
     each_pixel<N>(p.images, [&](long long to, const ignis_pixel &at) {
-        const ignis_span rows = window_of(p, 0, at.y, p.images.src_height), columns = window_of(p, 1, at.x, p.images.src_width);
+        const ignis_span rows = window_of(p, 0, at.y, p.images.src_height),
+                         columns = window_of(p, 1, at.x, p.images.src_width);
         Wide best[N];
         int where[N];
 #pragma unroll
@@ -169,7 +173,8 @@ template <int N, int W, typename Index> __device__ inline void max_pool(T *y, In
     });
 }
 
-extern "C" __global__ void __launch_bounds__(IGNIS_IMAGE_THREADS) ignis_max_pool(T *y, void *index, const T *x, const ignis_pooling p)
+extern "C" __global__ void __launch_bounds__(IGNIS_IMAGE_THREADS)
+    ignis_max_pool(T *y, void *index, const T *x, const ignis_pooling p)
 {
     if (p.images.packed && square(p) == 3)
         max_pool<PACK, 3>(y, (uint8_t *)index, x, p);
@@ -183,10 +188,12 @@ extern "C" __global__ void __launch_bounds__(IGNIS_IMAGE_THREADS) ignis_max_pool
         max_pool<1, 0>(y, (int32_t *)index, x, p);
 }
 
-template <int N, typename Index> __device__ inline void max_pool_backward(T *dx, const T *dy, const Index *index, const ignis_pooling &p)
+template <int N, typename Index>
+__device__ inline void max_pool_backward(T *dx, const T *dy, const Index *index, const ignis_pooling &p)
 {
     each_pixel<N>(p.images, [&](long long to, const ignis_pixel &at) {
-        const ignis_span rows = windows_with(p, 0, at.y, p.images.src_height), columns = windows_with(p, 1, at.x, p.images.src_width);
+        const ignis_span rows = windows_with(p, 0, at.y, p.images.src_height),
+                         columns = windows_with(p, 1, at.x, p.images.src_width);
         const long long image = src_of(p.images, at);
         Wide sum[N] = {};
         for (int r = rows.begin; r < rows.end; r++) {
@@ -218,18 +225,22 @@ extern "C" __global__ void __launch_bounds__(IGNIS_IMAGE_THREADS)
 
 /* >>average ----------------------------------------------------------------------------------------------------- */
 
-/*  What the sum of a window is divided by. With the padding, that is as far as it reaches: a last window may end beyond it. */
-__device__ inline Wide divisor(const ignis_pooling &p, const ignis_span &rows, const ignis_span &columns, int height, int width)
+/*  Returns the divisor of a window's sum. With the padding, that is as far as it reaches: a last window may
+    end beyond it. */
+__device__ inline Wide divisor(const ignis_pooling &p, const ignis_span &rows, const ignis_span &columns, int height,
+                               int width)
 {
     if (p.exclude_padding)
         return (Wide)(rows.end - rows.begin) * (Wide)(columns.end - columns.begin);
-    return (Wide)(min(p.window[0], height + p.padding[0] - rows.first)) * (Wide)(min(p.window[1], width + p.padding[1] - columns.first));
+    return (Wide)(min(p.window[0], height + p.padding[0] - rows.first)) *
+           (Wide)(min(p.window[1], width + p.padding[1] - columns.first));
 }
 
 template <int N, int W, int share> __device__ inline void avg_pool(T *y, const T *x, const ignis_pooling &p)
 {
     each_pixel<N>(p.images, [&](long long to, const ignis_pixel &at) {
-        const ignis_span rows = window_of(p, 0, at.y, p.images.src_height), columns = window_of(p, 1, at.x, p.images.src_width);
+        const ignis_span rows = window_of(p, 0, at.y, p.images.src_height),
+                         columns = window_of(p, 1, at.x, p.images.src_width);
         const T *const image = x + src_of(p.images, at);
         const Wide part = Wide(1) / divisor(p, rows, columns, p.images.src_height, p.images.src_width);
 #pragma unroll
@@ -249,7 +260,8 @@ template <int N, int W, int share> __device__ inline void avg_pool(T *y, const T
     });
 }
 
-extern "C" __global__ void __launch_bounds__(IGNIS_IMAGE_THREADS) ignis_avg_pool(T *y, const T *x, const ignis_pooling p)
+extern "C" __global__ void __launch_bounds__(IGNIS_IMAGE_THREADS)
+    ignis_avg_pool(T *y, const T *x, const ignis_pooling p)
 {
     if (p.images.share == SHARE) /* packed, and windows of 2 x 2 */
         avg_pool<PACK, 2, SHARE>(y, x, p);
@@ -263,14 +275,16 @@ template <int N> __device__ inline void avg_pool_backward(T *dx, const T *dy, co
 {
     const int height = p.images.height.size, width = p.images.width.size;
     each_pixel<N>(p.images, [&](long long to, const ignis_pixel &at) {
-        const ignis_span rows = windows_with(p, 0, at.y, p.images.src_height), columns = windows_with(p, 1, at.x, p.images.src_width);
+        const ignis_span rows = windows_with(p, 0, at.y, p.images.src_height),
+                         columns = windows_with(p, 1, at.x, p.images.src_width);
         const T *const image = dy + src_of(p.images, at);
         Wide sum[N] = {};
         for (int r = rows.begin; r < rows.end; r++) {
             const ignis_span its_rows = window_of(p, 0, r, height);
             for (int c = columns.begin; c < columns.end; c++) {
                 const Wide share = Wide(1) / divisor(p, its_rows, window_of(p, 1, c, width), height, width);
-                const ignis_pack<T, N> grads = ignis_load<N>(image + ((long long)r * p.images.src_width + c) * p.images.channels);
+                const ignis_pack<T, N> grads =
+                    ignis_load<N>(image + ((long long)r * p.images.src_width + c) * p.images.channels);
 #pragma unroll
                 for (int e = 0; e < N; e++)
                     sum[e] += ignis_wide_at(grads, e) * share;
@@ -280,7 +294,8 @@ template <int N> __device__ inline void avg_pool_backward(T *dx, const T *dy, co
     });
 }
 
-extern "C" __global__ void __launch_bounds__(IGNIS_IMAGE_THREADS) ignis_avg_pool_backward(T *dx, const T *dy, const ignis_pooling p)
+extern "C" __global__ void __launch_bounds__(IGNIS_IMAGE_THREADS)
+    ignis_avg_pool_backward(T *dx, const T *dy, const ignis_pooling p)
 {
     if (p.images.packed)
         avg_pool_backward<PACK>(dx, dy, p);

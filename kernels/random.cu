@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT
 /*  random.cu - random numbers that depend on a seed and a position alone
 
-    One program per floating element type: compiled with -DIGNIS_T=<ignis_dtype>. Launched as ignis_map asks for: blocks of
-    256 threads, of which each does 4096 elements: grid = ceil(n / 4096).
+    One program per floating element type: compiled with -DIGNIS_T=<ignis_dtype>. Launched as ignis_map asks
+    for: blocks of 256 threads, of which each does 4096 elements: grid = ceil(n / 4096).
 
-    Equal seeds give equal bits on every GPU, every compiler and the simulator: Philox is integer arithmetic, and the normal
-    distribution is computed in double with nothing but operations that IEEE 754 rounds in one way (fma, product, quotient, square
-    root; no sum that a compiler might fuse with a product), then rounded to T once. So a tensor of another
-    element type has the same numbers, but for that rounding.
+    Equal seeds give equal bits on every GPU, every compiler and the simulator: Philox is integer arithmetic,
+    and the normal distribution is computed in double with nothing but operations that IEEE 754 rounds in one
+    way (fma, product, quotient, square root; no sum that a compiler might fuse with a product), then rounded
+    to T once. So a tensor of another element type has the same numbers, except for that rounding.
 
-    The random words of element i: word i % 4 of Philox with the key seed at the counter first + i / 4; and at the same counter with its top
-    bit set the lower halves of 64-bit numbers. step, if not null, points to a number in device memory that is part of the counter too: how
-    often the CUDA graph that this is a part of was launched.
-*/
+    The random words of element i: word i % 4 of Philox with the key seed at the counter first + i / 4; and at
+    the same counter with its top bit set the lower halves of 64-bit numbers. step, if not null, points to a
+    number in device memory that is part of the counter too: how often the CUDA graph that this is a part of
+    was launched. */
 #include "ignis.cuh"
 
 typedef ignis_type<IGNIS_T> T;
@@ -47,14 +47,17 @@ KERNEL ignis_rand(T *dst, double low, double high, unsigned long long seed, unsi
     const uint64_t stream = step ? *step : 0;
     const ignis_random_words upper(seed, first, stream), lower(seed, first, stream | lower_half);
     if constexpr (ignis_is_same<T, double>)
-        ignis_map(n, [=](uint32_t a, uint32_t b) { return fma(uniform(a, b), width, start); }, dst, upper, lower);
+        ignis_map(
+            n, [=](uint32_t a, uint32_t b) { return fma(uniform(a, b), width, start); }, dst, upper, lower);
     else
-        ignis_map(n, [=](uint32_t a) { return T(fmaf(uniform(a, 0), width, start)); }, dst, upper);
+        ignis_map(
+            n, [=](uint32_t a) { return T(fmaf(uniform(a, 0), width, start)); }, dst, upper);
 }
 
 /* >>normal ------------------------------------------------------------------------------------------------------ */
 
-/*  log(u) for u in (0, 1], to 2 units in the last place: u = m 2^e with m in [sqrt(1/2), sqrt(2)), log m = 2 artanh(s). */
+/*  Returns log(u) for u in (0, 1], to 2 units in the last place: u = m 2^e with m in [sqrt(1/2), sqrt(2)),
+    log m = 2 artanh(s). */
 __device__ inline double portable_log(double u)
 {
     const uint64_t bits = __double_as_longlong(u);
@@ -72,7 +75,8 @@ __device__ inline double portable_log(double u)
     return fma((double)exponent, 0.69314718055994530942, 2 * s * series);
 }
 
-/*  The sine and cosine of 2 pi u for u in [0, 1), by the quarter of the circle and the Taylor series within pi/4 of its middle. */
+/*  The sine and cosine of 2 pi u for u in [0, 1), by the quarter of the circle and the Taylor series within
+    pi/4 of its middle. */
 __device__ inline void portable_sincos(double u, double *sine, double *cosine)
 {
     const int quarter = (int)fma(u, 4.0, 0.5);
@@ -88,8 +92,8 @@ __device__ inline void portable_sincos(double u, double *sine, double *cosine)
     *cosine = quarter % 4 == 0 ? c : quarter % 4 == 1 ? -s : quarter % 4 == 2 ? -c : s;
 }
 
-/*  Reader of standard normal numbers (Box and Muller 1958): elements 2k and 2k + 1 are r cos a and r sin a, with r from the
-    random number of the one, and a from that of the other. */
+/*  Reader of standard normal numbers (Box and Muller 1958): elements 2k and 2k + 1 are r cos a and r sin a,
+    with r from the random number of the one, and a from that of the other. */
 struct normals {
     static constexpr int element_bytes = 0;
     ignis_random_words upper, lower;
@@ -144,5 +148,7 @@ struct normals {
 KERNEL ignis_randn(T *dst, double mean, double deviation, unsigned long long seed, unsigned long long first,
                    const unsigned long long *step, long long n)
 {
-    ignis_map(n, [=](double z) { return ignis_convert<T>(fma(z, deviation, mean)); }, dst, normals(seed, first, step ? *step : 0));
+    ignis_map(
+        n, [=](double z) { return ignis_convert<T>(fma(z, deviation, mean)); }, dst,
+        normals(seed, first, step ? *step : 0));
 }

@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: MIT
 /*  reduce.cu - sums along one dimension of an array [outer, n, inner], giving [outer, inner]
 
-    One program per floating element type: compiled with -DIGNIS_T=<ignis_dtype>. Adds up in float (double for double).
+    One program per floating element type: compiled with -DIGNIS_T=<ignis_dtype>. Sums in float (double for
+    double).
 
         ignis_sum_rows, ignis_dot_rows          inner == 1: threads side by side read along n
         ignis_sum_columns, ignis_dot_columns    inner > 1: threads side by side read along inner, each for itself
         ignis_sum_finish                        the parts of any of these
 
-    sum adds up the elements of a, dot the products of those of a and b; the result is multiplied with factor. A sum is cut into parts
-    of part_length elements along n (the last may be shorter), so that a few long sums keep the whole device busy. With
-    parts == 1 the first kernel writes dst; otherwise it writes partial [parts, outer * inner], and ignis_sum_finish adds
-    the parts up. The order of all additions follows from the launch alone, so equal launches give equal bits.
-    blockDim.x and blockDim.y are powers of two, the grid may have any number of blocks.
-*/
+    sum sums the elements of a, dot the products of those of a and b; the result is multiplied with factor. A
+    sum is cut into parts of part_length elements along n (the last may be shorter), so that a few long sums
+    keep the whole device busy. With parts == 1 the first kernel writes dst; otherwise it writes partial
+    [parts, outer * inner], and ignis_sum_finish adds the parts up. The order of all additions follows from
+    the launch alone, so equal launches give equal bits. blockDim.x and blockDim.y are powers of two, the grid
+    may have any number of blocks. */
 #include "ignis.cuh"
 
 typedef ignis_type<IGNIS_T> T;
@@ -54,20 +55,23 @@ template <int N, bool dot> __device__ inline Wide sum_share(const T *a, const T 
     return (sum[0] + sum[1]) + (sum[2] + sum[3]);
 }
 
-/*  The threads of a block with equal y, 32 or all of them, do one part of one row. With blockDim.x > 32, blockDim.y is 1. */
+/*  The threads of a block with equal y, 32 or all of them, do one part of one row. With blockDim.x > 32,
+    blockDim.y is 1. */
 template <bool dot>
-__device__ inline void sum_rows(T *dst, Wide *partial, const T *a, const T *b, double factor, long long outer, long long n,
-                                long long part_length, long long parts)
+__device__ inline void sum_rows(T *dst, Wide *partial, const T *a, const T *b, double factor, long long outer,
+                                long long n, long long part_length, long long parts)
 {
     constexpr int N = 16 / sizeof(T);
     const long long items = outer * parts, step = (long long)gridDim.x * blockDim.y;
     for (long long first = (long long)blockIdx.x * blockDim.y; first < items; first += step) {
-        const long long item = min(first + threadIdx.y, items - 1); /* spare threads repeat the last one, as shuffles need them */
+        const long long item =
+            min(first + threadIdx.y, items - 1); /* spare threads repeat the last one, as shuffles need them */
         const long long row = item / parts, part = item % parts;
         const long long at = row * n + part * part_length, length = min(part_length, n - part * part_length);
         const T *from = a + at, *other = dot ? b + at : nullptr;
 
-        /* A part may begin and end within a pack; a and b can be read in packs together if they do so at the same place. */
+        /* A part may begin and end within a pack; a and b can be read in packs together if they do so at the
+           same element. */
         const bool packs = !dot || ((size_t)from - (size_t)other) % 16 == 0;
         const long long head = packs ? min(length, (long long)((16 - (size_t)from % 16) % 16 / sizeof(T))) : length;
         const long long body = (length - head) / N * N, tail = length - head - body;
@@ -86,15 +90,16 @@ __device__ inline void sum_rows(T *dst, Wide *partial, const T *a, const T *b, d
 }
 
 extern "C" __global__ void __launch_bounds__(MAX_THREADS, 2)
-ignis_sum_rows(T *dst, Wide *partial, const T *a, double factor, long long outer, long long n, long long part_length, long long parts)
+    ignis_sum_rows(T *dst, Wide *partial, const T *a, double factor, long long outer, long long n,
+                   long long part_length, long long parts)
 {
     ignis_grid_dependency();
     sum_rows<false>(dst, partial, a, nullptr, factor, outer, n, part_length, parts);
 }
 
 extern "C" __global__ void __launch_bounds__(MAX_THREADS, 1)
-ignis_dot_rows(T *dst, Wide *partial, const T *a, const T *b, double factor, long long outer, long long n, long long part_length,
-               long long parts)
+    ignis_dot_rows(T *dst, Wide *partial, const T *a, const T *b, double factor, long long outer, long long n,
+                   long long part_length, long long parts)
 {
     ignis_grid_dependency();
     sum_rows<true>(dst, partial, a, b, factor, outer, n, part_length, parts);
@@ -102,11 +107,11 @@ ignis_dot_rows(T *dst, Wide *partial, const T *a, const T *b, double factor, lon
 
 /* >>columns ----------------------------------------------------------------------------------------------------- */
 
-/*  Sums over the rows of src, of which each thread does every blockDim.y-th in N columns; then the threads with equal x add up
-    what they have in shared memory, and the first of them writes it. */
+/*  Sums the rows of src; each thread sums every blockDim.y-th in N columns. Then the threads with equal x sum
+    their results in shared memory, and the first of them writes it. */
 template <int N, bool dot, typename S>
-__device__ inline void sum_columns(T *dst, Wide *partial, const S *a, const S *b, Wide factor, long long outer, long long n,
-                                   long long inner, long long part_length, long long parts, Wide *shared)
+__device__ inline void sum_columns(T *dst, Wide *partial, const S *a, const S *b, Wide factor, long long outer,
+                                   long long n, long long inner, long long part_length, long long parts, Wide *shared)
 {
     const int threads = blockDim.x * blockDim.y, thread = threadIdx.y * blockDim.x + threadIdx.x;
     const long long width = (long long)blockDim.x * N, tiles = (inner + width - 1) / width;
@@ -145,7 +150,7 @@ __device__ inline void sum_columns(T *dst, Wide *partial, const S *a, const S *b
                 for (int i = 0; i < N; i++)
                     sum[i] += shared[i * threads + thread + rows * blockDim.x];
             }
-        } /* the next round writes where nobody reads any more: below what this one read */
+        } /* the next round writes to memory that no thread reads any more: below this round's */
 
         if (threadIdx.y == 0 && column < inner) {
             if (parts == 1) {
@@ -165,12 +170,14 @@ __device__ inline void sum_columns(T *dst, Wide *partial, const S *a, const S *b
 }
 
 template <bool dot, typename S>
-__device__ inline void sum_columns_in_packs(T *dst, Wide *partial, const S *a, const S *b, double factor, long long outer, long long n,
-                                            long long inner, long long part_length, long long parts)
+__device__ inline void sum_columns_in_packs(T *dst, Wide *partial, const S *a, const S *b, double factor,
+                                            long long outer, long long n, long long inner, long long part_length,
+                                            long long parts)
 {
     constexpr int N = 16 / sizeof(S);
     __shared__ Wide shared[N * MAX_THREADS];
-    const bool packs = inner % N == 0 && ignis_is_aligned(a, 16) && ignis_is_aligned(b, 16) && ignis_is_aligned(dst, N * sizeof(T));
+    const bool packs =
+        inner % N == 0 && ignis_is_aligned(a, 16) && ignis_is_aligned(b, 16) && ignis_is_aligned(dst, N * sizeof(T));
     if (packs)
         sum_columns<N, dot>(dst, partial, a, b, Wide(factor), outer, n, inner, part_length, parts, shared);
     else
@@ -178,16 +185,16 @@ __device__ inline void sum_columns_in_packs(T *dst, Wide *partial, const S *a, c
 }
 
 extern "C" __global__ void __launch_bounds__(MAX_THREADS, 2)
-ignis_sum_columns(T *dst, Wide *partial, const T *a, double factor, long long outer, long long n, long long inner, long long part_length,
-                  long long parts)
+    ignis_sum_columns(T *dst, Wide *partial, const T *a, double factor, long long outer, long long n, long long inner,
+                      long long part_length, long long parts)
 {
     ignis_grid_dependency();
     sum_columns_in_packs<false, T>(dst, partial, a, nullptr, factor, outer, n, inner, part_length, parts);
 }
 
 extern "C" __global__ void __launch_bounds__(MAX_THREADS, 1)
-ignis_dot_columns(T *dst, Wide *partial, const T *a, const T *b, double factor, long long outer, long long n, long long inner,
-                  long long part_length, long long parts)
+    ignis_dot_columns(T *dst, Wide *partial, const T *a, const T *b, double factor, long long outer, long long n,
+                      long long inner, long long part_length, long long parts)
 {
     ignis_grid_dependency();
     sum_columns_in_packs<true>(dst, partial, a, b, factor, outer, n, inner, part_length, parts);
@@ -195,7 +202,7 @@ ignis_dot_columns(T *dst, Wide *partial, const T *a, const T *b, double factor, 
 
 /*  dst[i] = factor * (the sum of partial[part, i] over all parts), for count elements. */
 extern "C" __global__ void __launch_bounds__(MAX_THREADS, 2)
-ignis_sum_finish(T *dst, const Wide *partial, double factor, long long count, long long parts)
+    ignis_sum_finish(T *dst, const Wide *partial, double factor, long long count, long long parts)
 {
     ignis_grid_dependency();
     sum_columns_in_packs<false, Wide>(dst, nullptr, partial, nullptr, factor, 1, parts, count, parts, 1);

@@ -3,12 +3,13 @@
 
         dst[outer, i, inner] = the sum of src[outer, j, inner] over all j <= i, or over all j >= i if reverse
 
-    Computed in ignis_wide<T>, and rounded once. The order of all additions follows from the launch alone, so equal launches give equal
-    bits. Where there are few columns, they are cut into parts of part_length: a first launch writes the sum of each to partial [outer,
-    parts, inner], and a second one adds those before its own. Long rows are cut into tiles, and read once.
+    Computed in ignis_wide<T>, and rounded once. The order of all additions follows from the launch alone, so
+    equal launches give equal bits. Where there are few columns, they are cut into parts of part_length: a
+    first launch writes the sum of each to partial [outer, parts, inner], and a second one adds those before
+    its own. Long rows are cut into tiles, and read once.
 
-    One program per element type: compiled with -DIGNIS_T=<ignis_dtype>. Blocks have THREADS threads, grids any number of blocks.
-*/
+    One program per element type: compiled with -DIGNIS_T=<ignis_dtype>. Blocks have THREADS threads, grids
+    any number of blocks. */
 #include "ignis.cuh"
 
 typedef ignis_type<IGNIS_T> T;
@@ -16,9 +17,9 @@ typedef ignis_wide<T> Wide;
 
 #define THREADS 256
 #define PACK (sizeof(T) == 1 ? 8 : 16 / (int)sizeof(T)) /* consecutive elements of a thread */
-#define IN_FLIGHT 8                                     /* rows that a thread of the columns loads before it adds the first */
+#define IN_FLIGHT 8 /* rows that a thread of the columns loads before it adds the first */
 
-/*  The sum of x over all threads of the team before this one; *all becomes that over the whole team. */
+/*  Returns the sum of x over all threads of the team before this one; *all becomes that over the whole team. */
 template <typename Team> __device__ inline Wide sum_before(Wide x, Wide *all)
 {
     __shared__ Wide warp_sums[THREADS / 32];
@@ -50,8 +51,9 @@ template <typename Team> __device__ inline Wide sum_before(Wide x, Wide *all)
     return lane ? before + lower : before;
 }
 
-/*  PACK elements from i on, in the order of the sum; there are none from end on. */
-__device__ inline void load(Wide (&x)[PACK], const T *row, long long n, long long i, long long end, bool reverse, bool packed)
+/*  Loads PACK elements from i on, in the order of the sum; from end on they are 0. */
+__device__ inline void load(Wide (&x)[PACK], const T *row, long long n, long long i, long long end, bool reverse,
+                            bool packed)
 {
     ignis_pack<T, PACK> pack;
     if (packed && i < end)
@@ -67,7 +69,8 @@ __device__ inline void load(Wide (&x)[PACK], const T *row, long long n, long lon
     }
 }
 
-__device__ inline void store(T *row, const Wide (&x)[PACK], long long n, long long i, long long end, bool reverse, bool packed)
+__device__ inline void store(T *row, const Wide (&x)[PACK], long long n, long long i, long long end, bool reverse,
+                             bool packed)
 {
     if (i >= end)
         return;
@@ -88,7 +91,8 @@ __device__ inline void store(T *row, const Wide (&x)[PACK], long long n, long lo
 /* >>rows -------------------------------------------------------------------------------------------------------- */
 
 /*  A team does a row. */
-template <typename Team> __device__ inline void scan_rows(T *dst, const T *src, long long outer, long long n, bool reverse, bool packed)
+template <typename Team>
+__device__ inline void scan_rows(T *dst, const T *src, long long outer, long long n, bool reverse, bool packed)
 {
     for (long long row = Team::first(); row < outer; row += Team::count()) {
         Wide carry = 0;
@@ -109,7 +113,8 @@ template <typename Team> __device__ inline void scan_rows(T *dst, const T *src, 
     }
 }
 
-/*  inner is 1. packed: n is a multiple of PACK, dst and src aligned to 16 bytes. warps: a warp does a row, and not a block. */
+/*  inner is 1. packed: n is a multiple of PACK, dst and src aligned to 16 bytes. warps: a warp does a row,
+    and not a block. */
 extern "C" __global__ void __launch_bounds__(THREADS, 3)
     ignis_scan_rows(T *dst, const T *src, long long outer, long long n, int reverse, int packed, int warps)
 {
@@ -125,7 +130,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, 3)
 #define TILE (THREADS * ROUNDS * PACK)           /* 64 bytes of sums a thread; the host knows it, too */
 #define HALVES ((int)sizeof(Wide) / 4)
 
-/*  What a tile says is a sum, of which each half has a word with a bit that says that it is there. */
+/*  Publishes a tile's sum: each half is a word with a bit that marks it as written. */
 __device__ inline void say(uint64_t *to, Wide sum)
 {
     uint32_t half[HALVES];
@@ -157,17 +162,18 @@ __device__ inline long long first_of(int tile)
     return (long long)tile * TILE + threadIdx.x / 32 * 32 * ROUNDS * PACK + threadIdx.x % 32 * PACK;
 }
 
-/*  The same for long rows in one pass, in the manner of decoupled look-back (Merrill, Garland: Single-pass Parallel Prefix Scan with
-    Decoupled Look-back, 2016), but in one order: each tile says its sum; the last one of THREADS tiles in a row, a group, says that of the
-    group. A tile adds what the tiles before it in its group say, and the groups before that one. said [outer, tiles + groups, HALVES] and
-    *next_tile are 0 before.
+/*  As above for long rows in one pass, in the manner of decoupled look-back (Merrill, Garland: Single-pass
+    Parallel Prefix Scan with Decoupled Look-back, 2016), but in one order: each tile publishes its sum; the
+    last one of THREADS tiles in a row, a group, says that of the group. A tile adds what the tiles before it
+    in its group say, and the groups before that one. said [outer, tiles + groups, HALVES] and *next_tile are
+    0 before.
 
-    Blocks draw tiles in order, and say a tile's sum before they wait for those before the tile that they had drawn before it: by then these
-    have been said. Meanwhile one more is loaded. Of the tiles that are not done the first one waits for such that have said their sums, so
-    that nobody waits for ever. */
+    Blocks draw tiles in order, and say a tile's sum before they wait for those before the tile that they had
+    drawn before it: by then these have been said. Meanwhile one more is loaded. Of the tiles that are not
+    done the first one waits for such that have said their sums, so that no block waits for ever. */
 extern "C" __global__ void __launch_bounds__(THREADS, sizeof(Wide) == 8 ? 2 : 3)
-    ignis_scan_tiles(T *dst, uint64_t *said, uint32_t *next_tile, const T *src, long long outer, long long n, int tiles, int reverse,
-                     int packed)
+    ignis_scan_tiles(T *dst, uint64_t *said, uint32_t *next_tile, const T *src, long long outer, long long n, int tiles,
+                     int reverse, int packed)
 {
     __shared__ uint32_t drawn;
     __shared__ Wide warp_sums[THREADS / 32], earlier_sums[THREADS / 32];
@@ -182,9 +188,11 @@ extern "C" __global__ void __launch_bounds__(THREADS, sizeof(Wide) == 8 ? 2 : 3)
 #pragma unroll
             for (int r = 0; r < ROUNDS; r++)
                 if (first + r * 32 * PACK < n)
-                    ahead[r] = ignis_load<PACK>(row + (reverse ? n - PACK - first - r * 32 * PACK : first + r * 32 * PACK));
+                    ahead[r] =
+                        ignis_load<PACK>(row + (reverse ? n - PACK - first - r * 32 * PACK : first + r * 32 * PACK));
     };
-    /* The sums of a tile that is loaded, up to each element of it, and what they all are, which is said; gives the next tile. */
+    /* Computes the sums of a loaded tile, up to each element of it, and their total, which is published;
+       returns the next tile. */
     const auto add_up = [&](uint32_t number, Wide(&x)[ROUNDS][PACK], Wide &all) {
         const long long first = first_of(number % tiles);
         uint32_t future = 0;
@@ -248,7 +256,9 @@ extern "C" __global__ void __launch_bounds__(THREADS, sizeof(Wide) == 8 ? 2 : 3)
         Wide y[ROUNDS][PACK], all_next = 0;
         if (next < count)
             load_tile(future = add_up(next, y, all_next));
-        Wide earlier = (int)threadIdx.x < in_group ? hear(tile_says + (long long)(tile - in_group + threadIdx.x) * HALVES) : Wide(0);
+        Wide earlier = (int)threadIdx.x < in_group
+                           ? hear(tile_says + (long long)(tile - in_group + threadIdx.x) * HALVES)
+                           : Wide(0);
         if (in_group == THREADS - 1) {
             const Wide of_group = ignis_block_sum(earlier) + all;
             if (threadIdx.x == 0)
@@ -284,14 +294,15 @@ extern "C" __global__ void __launch_bounds__(THREADS, sizeof(Wide) == 8 ? 2 : 3)
 
 /*  A thread does a part of a column; without dst it only sums it up. */
 extern "C" __global__ void __launch_bounds__(THREADS)
-    ignis_scan_columns(T *dst, Wide *partial, const T *src, long long outer, long long n, long long inner, long long part_length,
-                       long long parts, int reverse)
+    ignis_scan_columns(T *dst, Wide *partial, const T *src, long long outer, long long n, long long inner,
+                       long long part_length, long long parts, int reverse)
 {
     const long long step = (long long)gridDim.x * THREADS;
     for (long long item = (long long)blockIdx.x * THREADS + threadIdx.x; item < outer * parts * inner; item += step) {
         const long long column = item % inner, part = item / inner % parts, group = item / inner / parts;
         const long long begin = part * part_length, end = min(begin + part_length, n);
-        const long long first = group * n * inner + column + (reverse ? (n - 1) * inner : 0), by = reverse ? -inner : inner;
+        const long long first = group * n * inner + column + (reverse ? (n - 1) * inner : 0),
+                        by = reverse ? -inner : inner;
         Wide sum = 0;
         if (dst)
             for (long long p = 0; p < part; p++)

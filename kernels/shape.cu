@@ -1,22 +1,31 @@
 // SPDX-License-Identifier: MIT
-/*  shape.cu - the same elements in another order: transposition, strided copies, and rows between arrays of different widths
+/*  shape.cu - the same elements in another order: transposition, strided copies, and rows between arrays of
+    different widths
 
-    One program per element type: compiled with -DIGNIS_T=<ignis_dtype>. The grid may have any number of blocks.
-*/
+    One program per element type: compiled with -DIGNIS_T=<ignis_dtype>. The grid may have any number of
+    blocks. */
 #include "strided.cuh"
 
 /* Only the bits of an element matter here. */
 template <int bytes> struct bits_of;
-template <> struct bits_of<1> { typedef uint8_t type; };
-template <> struct bits_of<2> { typedef uint16_t type; };
-template <> struct bits_of<4> { typedef uint32_t type; };
-template <> struct bits_of<8> { typedef uint64_t type; };
+template <> struct bits_of<1> {
+    typedef uint8_t type;
+};
+template <> struct bits_of<2> {
+    typedef uint16_t type;
+};
+template <> struct bits_of<4> {
+    typedef uint32_t type;
+};
+template <> struct bits_of<8> {
+    typedef uint64_t type;
+};
 typedef bits_of<sizeof(ignis_type<IGNIS_T>)>::type T;
 
 #define THREADS 256
 #define PACK (16 / (int)sizeof(T))
 
-/*  Whether all of this can be done in 32 bits, in which divisions are several times as fast. */
+/*  Returns whether all of this can be done in 32 bits, in which divisions are several times as fast. */
 __device__ inline bool is_short(long long elements) { return elements + (long long)gridDim.x * THREADS < 1LL << 31; }
 
 /* >>runs -------------------------------------------------------------------------------------------------------- */
@@ -40,7 +49,7 @@ __device__ inline void transpose_runs(T *dst, const T *src, Index a, Index m, In
 
 /*  dst [a, n, b, m, c] = src [a, m, b, n, c]. Good where c is long, or m or n is short. */
 extern "C" __global__ void __launch_bounds__(THREADS)
-ignis_transpose_runs(T *dst, const T *src, long long a, long long m, long long b, long long n, long long c)
+    ignis_transpose_runs(T *dst, const T *src, long long a, long long m, long long b, long long n, long long c)
 {
     const bool packs = c % PACK == 0 && ignis_is_aligned(dst, 16) && ignis_is_aligned(src, 16);
     if (packs && is_short(a * m * b * n * (c / PACK)))
@@ -55,14 +64,14 @@ ignis_transpose_runs(T *dst, const T *src, long long a, long long m, long long b
 
 /* >>tiles ------------------------------------------------------------------------------------------------------- */
 
-/*  A tile is EDGE x EDGE elements, 128 bytes wide or more (64 for one-byte types). A row of it is one word longer than that in shared memory, so that
-    neither rows nor columns of a tile lie in few banks. */
+/*  A tile is EDGE x EDGE elements, 128 bytes wide or more (64 for one-byte types). A row of it is one word
+    longer in shared memory, so that neither rows nor columns of a tile are in few banks. */
 #define EDGE (sizeof(T) <= 4 ? 64 : 32)
 #define TILE_ROW (EDGE + (sizeof(T) < 4 ? 4 / (int)sizeof(T) : 1))
 
 template <int N>
-__device__ inline void transpose_tile(T *dst, const T *src, long long rows, long long columns, long long src_row, long long dst_row,
-                                      T (*tile)[TILE_ROW])
+__device__ inline void transpose_tile(T *dst, const T *src, long long rows, long long columns, long long src_row,
+                                      long long dst_row, T (*tile)[TILE_ROW])
 {
     constexpr int per_row = EDGE / N, count = EDGE * per_row;
 #pragma unroll
@@ -92,7 +101,7 @@ __device__ inline void transpose_tile(T *dst, const T *src, long long rows, long
 
 /*  dst [a, n, b, m] = src [a, m, b, n], tile by tile. */
 extern "C" __global__ void __launch_bounds__(THREADS)
-ignis_transpose_tiles(T *dst, const T *src, long long a, long long m, long long b, long long n)
+    ignis_transpose_tiles(T *dst, const T *src, long long a, long long m, long long b, long long n)
 {
     __shared__ T tile[EDGE][TILE_ROW];
     const bool packs = m % PACK == 0 && n % PACK == 0 && ignis_is_aligned(dst, 16) && ignis_is_aligned(src, 16);
@@ -111,8 +120,9 @@ ignis_transpose_tiles(T *dst, const T *src, long long a, long long m, long long 
 
 /* >>strided ----------------------------------------------------------------------------------------------------- */
 
-/*  dst[sum of i[d] * to[d]] = src[sum of i[d] * from[d]] for every i below size: permutations, strided slices, flips, expansions and what
-    is put inside of a padding; and, with from and to exchanged, their gradients. See ignis_strided. */
+/*  dst[sum of i[d] * to[d]] = src[sum of i[d] * from[d]] for every i below size: permutations, strided
+    slices, flips, expansions and the inside of a padding; and, with from and to exchanged, their gradients.
+    See ignis_strided. */
 #define STRIDED_IN_FLIGHT 4 /* packs of a thread */
 
 template <int N, bool gathers> __device__ inline void strided(T *dst, const T *src, const ignis_strided &s)
@@ -141,9 +151,10 @@ template <int N, bool gathers> __device__ inline void strided(T *dst, const T *s
             ignis_store_streaming(dst + to[k], pack[k]);
 }
 
-/*  Blocks of THREADS threads, each for STRIDED_IN_FLIGHT packs a thread. A pack is PACK elements, stored at once; loaded one by one where
-    gathers. Without packs it is one element. */
-extern "C" __global__ void __launch_bounds__(THREADS) ignis_strided_copy(T *dst, const T *src, ignis_strided s, int packs, int gathers)
+/*  Blocks of THREADS threads, each for STRIDED_IN_FLIGHT packs a thread. A pack is PACK elements, stored at
+    once; with gathers they are loaded one by one. Without packs it is one element. */
+extern "C" __global__ void __launch_bounds__(THREADS)
+    ignis_strided_copy(T *dst, const T *src, ignis_strided s, int packs, int gathers)
 {
     if (!packs)
         strided<1, false>(dst, src, s);
@@ -153,12 +164,12 @@ extern "C" __global__ void __launch_bounds__(THREADS) ignis_strided_copy(T *dst,
         strided<PACK, true>(dst, src, s);
 }
 
-/*  The same where src is contiguous along another dimension than dst. Those two are not among s: dst along the rows, which are src_row
-    apart in src, and src along the columns, which are dst_row apart in dst. One tile a block and turn; s.count of these pairs of
-    dimensions. */
+/*  As above if src is contiguous along another dimension than dst. The two dimensions are not in s: dst along
+    the rows, which are src_row apart in src, and src along the columns, which are dst_row apart in dst. One
+    tile a block and round; s.count of these pairs of dimensions. */
 extern "C" __global__ void __launch_bounds__(THREADS)
-    ignis_strided_tiles(T *dst, const T *src, ignis_strided s, long long rows, long long columns, long long src_row, long long dst_row,
-                        int packs)
+    ignis_strided_tiles(T *dst, const T *src, ignis_strided s, long long rows, long long columns, long long src_row,
+                        long long dst_row, int packs)
 {
     __shared__ T tile[EDGE][TILE_ROW];
     const long long row_tiles = (rows + EDGE - 1) / EDGE, column_tiles = (columns + EDGE - 1) / EDGE;
@@ -185,9 +196,10 @@ __device__ inline void copy_rows(T *dst, const T *src, long long dst_row, long l
     }
 }
 
-/*  Copies rows of length elements; dst_row and src_row elements lie between their starts. What concat and split are made of. */
+/*  Copies rows of length elements, whose starts are dst_row and src_row elements apart. concat and split use
+    it. */
 extern "C" __global__ void __launch_bounds__(THREADS)
-ignis_copy_rows(T *dst, const T *src, long long dst_row, long long src_row, long long length, long long rows)
+    ignis_copy_rows(T *dst, const T *src, long long dst_row, long long src_row, long long length, long long rows)
 {
     const bool packs = length % PACK == 0 && dst_row % PACK == 0 && src_row % PACK == 0 && ignis_is_aligned(dst, 16) &&
                        ignis_is_aligned(src, 16);

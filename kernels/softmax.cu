@@ -4,19 +4,20 @@
         softmax        y = exp(x - max) / sum of exp(x - max)             dx = y * (dy - sum of y * dy)
         cross-entropy  loss = max - x[target] + log(sum of exp(x - max))  dx = softmax(x) - (1 at the target)
 
-    A row of nothing but -infinity has no probability anywhere: its softmax and the gradient of that are zeros, its cross-entropy NaN. NaN and
-    +infinity make the whole row NaN.
+    A row of nothing but -infinity has no probability anywhere: its softmax and the gradient of that are
+    zeros, its cross-entropy NaN. NaN and +infinity make the whole row NaN.
 
-    One program per element type: compiled with -DIGNIS_T=<1 to 4>. Losses and sums are ignis_wide<T>. Names of kernels as in softmax.cuh.
-*/
+    One program per element type: compiled with -DIGNIS_T=<1 to 4>. Losses and sums are ignis_wide<T>. Names
+    of kernels as in softmax.cuh. */
 #include "softmax.cuh"
 
-#define EXACT 2 /* packed, and all rows are whole packs; the host knows it, too */
+#define EXACT 2 /* packed, and all rows are full packs; the host knows it too */
 
 #define ROUND_BLOCKS (sizeof(T) == 8 ? 4 : 8)
-#define LOSS_RESIDENT (sizeof(T) > 2 || __CUDA_ARCH__ < 800 ? 640 : __CUDA_ARCH__ < 1000 ? 1280 : 960) /* threads on a multiprocessor, */
-#define LOSS_WARP_THREADS 640 /* in blocks of so many for rows that a warp has: few have something to hand over; the host knows it, too */
-#define LOSS_THREADS 256      /* and for those that a block has; the host knows it, too */
+#define LOSS_RESIDENT \
+    (sizeof(T) > 2 || __CUDA_ARCH__ < 800 ? 640 : __CUDA_ARCH__ < 1000 ? 1280 : 960) /* threads on an SM, */
+#define LOSS_WARP_THREADS 640 /* blocks for rows that a warp has: few hand over results; the host knows it too */
+#define LOSS_THREADS 256      /* and for rows that a block has; the host knows it too */
 
 /* >>softmax ----------------------------------------------------------------------------------------------------- */
 
@@ -49,7 +50,8 @@ template <typename Team, int N> __device__ void forward(T *y, const T *x, long l
     }
 }
 
-template <typename Team, int N> __device__ void backward(T *dx, const T *dy, const T *y, long long rows, long long n, int kept)
+template <typename Team, int N>
+__device__ void backward(T *dx, const T *dy, const T *y, long long rows, long long n, int kept)
 {
     for (long long r = Team::first(); r < rows; r += Team::count()) {
         const T *from_y = y + r * n, *from_dy = dy + r * n;
@@ -93,13 +95,15 @@ template <typename Team, int N> __device__ void backward(T *dx, const T *dy, con
     }
 }
 
-extern "C" __global__ void __launch_bounds__(128, WARP_BLOCKS) ignis_softmax_warp(T *y, const T *x, long long rows, long long n)
+extern "C" __global__ void __launch_bounds__(128, WARP_BLOCKS)
+    ignis_softmax_warp(T *y, const T *x, long long rows, long long n)
 {
     ignis_grid_dependency();
     forward<ignis_warp_team, PACK>(y, x, rows, n, 0);
 }
 
-extern "C" __global__ void __launch_bounds__(512, 1) ignis_softmax_block(T *y, const T *x, long long rows, long long n, int packed, int kept)
+extern "C" __global__ void __launch_bounds__(512, 1)
+    ignis_softmax_block(T *y, const T *x, long long rows, long long n, int packed, int kept)
 {
     ignis_grid_dependency();
     if (packed)
@@ -108,14 +112,17 @@ extern "C" __global__ void __launch_bounds__(512, 1) ignis_softmax_block(T *y, c
         forward<ignis_block_team, 1>(y, x, rows, n, 0);
 }
 
-/*  Packed rows of several rounds. With 64 registers a multiprocessor has two such blocks: one reads while the other one writes. */
-extern "C" __global__ void __launch_bounds__(512, VOCABULARY_BLOCKS) ignis_softmax_long(T *y, const T *x, long long rows, long long n, int, int kept)
+/*  Packed rows of several rounds. With 64 registers an SM has two such blocks: one reads while the other one
+    writes. */
+extern "C" __global__ void __launch_bounds__(512, VOCABULARY_BLOCKS)
+    ignis_softmax_long(T *y, const T *x, long long rows, long long n, int, int kept)
 {
     ignis_grid_dependency();
     forward<ignis_block_team, PACK>(y, x, rows, n, kept);
 }
 
-extern "C" __global__ void __launch_bounds__(128, 4) ignis_softmax_backward_warp(T *dx, const T *dy, const T *y, long long rows, long long n)
+extern "C" __global__ void __launch_bounds__(128, 4)
+    ignis_softmax_backward_warp(T *dx, const T *dy, const T *y, long long rows, long long n)
 {
     ignis_grid_dependency();
     backward<ignis_warp_team, PACK>(dx, dy, y, rows, n, 0);
@@ -133,8 +140,9 @@ extern "C" __global__ void __launch_bounds__(512, 1)
 
 /* >>cross-entropy ----------------------------------------------------------------------------------------------- */
 
-/*  The logits of all rows. A row has n classes and stride elements; what is behind the classes pads it. The logarithm of the sum of exp(x) has
-    two parts, log_sums[r], which is the shift, and log_sums[rows + r]. They are never added up, or a large shift would cost the rest its digits. */
+/*  The logits of all rows. A row has n classes and stride elements; elements after the classes are padding.
+    The logarithm of the sum of exp(x) has two parts, log_sums[r], which is the shift, and log_sums[rows + r].
+    They are never added, or a large shift would cost the rest its digits. */
 struct logit_rows {
     const T *logits;
     const void *targets;
@@ -144,7 +152,7 @@ struct logit_rows {
 
     __device__ long long target(long long r) const { return ignis_index(targets, target_bytes, r); }
 
-    /*  Keeps what has been found out of a row, and gives its loss: that of a value at the target. */
+    /*  Stores the results of a row, and returns its loss, for the value at the target. */
     __device__ Wide loss(long long r, exponentials sums, Wide value) const
     {
         const Wide log_sum = ignis_log<T>(sums.sum);
@@ -153,7 +161,7 @@ struct logit_rows {
         return sums.shift - value + log_sum;
     }
 
-    /*  The class that is the target of a row; -1: it is none, -2: the row is to be ignored. */
+    /*  Returns the target class of a row; -1: it is not a class, -2: the row is ignored. */
     __device__ int class_of(long long r) const
     {
         const long long it = target(r);
@@ -167,7 +175,7 @@ template <typename Team> __device__ inline void clear(T *row, long long first, l
         row[column] = T(0.0f);
 }
 
-/*  Of the one value that stands at the target, if it is among these. */
+/*  Subtracts from the value at the target, if it is among these. */
 template <int N> __device__ inline void subtract_at(int at, Wide factor, Wide (&values)[N])
 {
     if (at >= 0 && at < N)
@@ -178,20 +186,24 @@ template <int N> __device__ inline void subtract_at(int at, Wide factor, Wide (&
 
 __device__ inline Wide not_a_number() { return Wide(__int_as_float(0x7fffffff)); }
 
-/*  What a team has for all of its rows. */
+/*  A team's results for all of its rows. */
 struct tally {
     Wide scale; /* of the gradient */
     Wide loss;  /* the sum; kept by the team's first thread */
 };
 
-/*  Losses; all.log_sums; and unless null gradient, of the same layout as the logits or these themselves: that of the sum of losses times
-    scale. An ignored row has loss and gradient 0. A target that is no class makes loss and gradient of its row NaN. packs: as of ignis_row. */
+/*  Computes losses, all.log_sums, and unless null the gradient, in the layout of the logits or in place: that
+    of the sum of losses times scale. An ignored row has loss and gradient 0. A target that is not a class
+    makes loss and gradient of its row NaN. packs: as of ignis_row. */
 template <typename Team, int N, bool exact = false, int packs = ignis_row<T, Team, N>::packs>
 __device__ void cross_entropy(tally &mine, T *gradient, const logit_rows &all, int kept)
 {
     typedef ignis_row<T, Team, N, exact, packs> Row;
-    constexpr bool ahead = exact && Team::one_round; /* a team asks for its next row before it stores the gradient of this one */
-    const auto row_of = [&](long long turn) { return all.rows - 1 - turn; }; /* the last rows are likely to be in the cache still */
+    constexpr bool ahead =
+        exact && Team::one_round; /* a team asks for its next row before it stores the gradient of this one */
+    const auto row_of = [&](long long turn) {
+        return all.rows - 1 - turn;
+    }; /* the last rows are likely to be in the cache still */
     const auto class_at = [&](long long turn) { return turn < all.rows ? all.class_of(row_of(turn)) : -2; };
     ignis_words<T, N> words;
     const auto load_ahead = [&](long long turn) {
@@ -215,10 +227,10 @@ __device__ void cross_entropy(tally &mine, T *gradient, const logit_rows &all, i
         else if (target != -2)
             row.load(xs, from, 0);
         const auto at_target = [&] { return target >= 0 ? Wide(from[target]) : not_a_number(); };
-        /* Ahead of the sums, whose barrier is ahead of all stores: the gradient may take the place of the logits. */
+        /* Before the sums, whose barrier comes before all stores: the gradient may replace the logits. */
         const Wide value = Team::one_round || Team::thread() == 0 ? at_target() : Wide(0);
         if (Team::one_round)
-            next = class_at(turn + Team::count()); /* behind the row, as its comparison waits for it */
+            next = class_at(turn + Team::count()); /* after the row, as its comparison waits for it */
         if (target == -2) {
             if (next != -2)
                 load_ahead(turn + Team::count());
@@ -294,16 +306,17 @@ __device__ void cross_entropy_backward(T *gradient, const Wide *grad, const logi
 
 #define COUNT_BLOCKS 64 /* the host knows it, too */
 
-/*  What rows are not ignored, and which blocks are done. */
+/*  The number of rows that are not ignored, and of blocks that are done. */
 struct ignis_count {
     long long of_block[COUNT_BLOCKS];
     unsigned done;
 };
 
-/*  What the sum of losses is multiplied by: 1, or for the mean 1 / (number of rows that are not ignored): infinite if all are, and the mean NaN. */
+/*  Returns the factor of the sum of losses: 1, or for the mean 1 / (number of rows that are not ignored). It
+    is infinite if all are ignored, and the mean NaN. */
 __device__ inline Wide scale_of(int mean, long long counted) { return mean ? Wide(1) / Wide(counted) : Wide(1); }
 
-/*  The same for each thread of a warp. */
+/*  As above for each thread of a warp. */
 __device__ inline Wide scale_of(int mean, const ignis_count *count)
 {
     long long counted = 0;
@@ -313,7 +326,8 @@ __device__ inline Wide scale_of(int mean, const ignis_count *count)
 }
 
 extern "C" __global__ void __launch_bounds__(256)
-    ignis_cross_entropy_count(ignis_count *count, const void *targets, int target_bytes, long long rows, long long ignore_index)
+    ignis_cross_entropy_count(ignis_count *count, const void *targets, int target_bytes, long long rows,
+                              long long ignore_index)
 {
     ignis_grid_dependency();
     long long counted = 0;
@@ -327,8 +341,8 @@ extern "C" __global__ void __launch_bounds__(256)
         count->done = 0;
 }
 
-/*  With all threads of a block whose first one has written what the block has: whether all blocks have. Then done is 0 again, for the next
-    kernel. */
+/*  Called by all threads of a block whose first one has written the block's results: returns whether all
+    blocks have. Then done is 0 again, for the next kernel. */
 __device__ inline bool is_last_block(unsigned *done)
 {
     __shared__ bool is_last;
@@ -341,7 +355,8 @@ __device__ inline bool is_last_block(unsigned *done)
     return is_last;
 }
 
-/*  The end of a block's work: its sum is one of losses, and the last block to come here adds them up, in their order. */
+/*  The end of a block's work: its sum is one of losses, and the last block to come here adds them up, in
+    their order. */
 __device__ inline void hand_over(Wide *loss, Wide *scale, Wide *losses, ignis_count *count, tally mine)
 {
     if (threadIdx.x == 0)
@@ -360,8 +375,8 @@ __device__ inline void hand_over(Wide *loss, Wide *scale, Wide *losses, ignis_co
 
 extern "C" __global__ void __launch_bounds__(128, WARP_BLOCKS)
     ignis_cross_entropy_warp(Wide *loss, Wide *scale, Wide *log_sums, T *gradient, const T *logits, const void *targets,
-                             int target_bytes, long long rows, long long n, long long stride, long long ignore_index, int mean, Wide *losses,
-                             ignis_count *count, int packed)
+                             int target_bytes, long long rows, long long n, long long stride, long long ignore_index,
+                             int mean, Wide *losses, ignis_count *count, int packed)
 {
     ignis_grid_dependency();
     const logit_rows all = {logits, targets, target_bytes, rows, n, stride, ignore_index, log_sums};
@@ -374,10 +389,11 @@ extern "C" __global__ void __launch_bounds__(128, WARP_BLOCKS)
     hand_over(loss, scale, losses, count, mine);
 }
 
-/*  The same by blocks. What a block keeps is in shared memory, as registers are scarce here, for which the kernels are several, too. */
+/*  As above by blocks. A block keeps its state in shared memory, as registers are scarce here; for the same
+    reason there are several kernels. */
 template <typename Team, int N, bool exact>
-__device__ inline void cross_entropy_of_block(Wide *loss, Wide *scale, T *gradient, const logit_rows &all, int mean, Wide *losses,
-                                              ignis_count *count, int kept)
+__device__ inline void cross_entropy_of_block(Wide *loss, Wide *scale, T *gradient, const logit_rows &all, int mean,
+                                              Wide *losses, ignis_count *count, int kept)
 {
     __shared__ tally mine;
     if (threadIdx.x < 32)
@@ -389,9 +405,9 @@ __device__ inline void cross_entropy_of_block(Wide *loss, Wide *scale, T *gradie
 
 /*  Exact rows that 128 threads have in registers. */
 extern "C" __global__ void __launch_bounds__(128, ROUND_BLOCKS)
-    ignis_cross_entropy_round(Wide *loss, Wide *scale, Wide *log_sums, T *gradient, const T *logits, const void *targets,
-                              int target_bytes, long long rows, long long n, long long stride, long long ignore_index, int mean, Wide *losses,
-                              ignis_count *count, int, int)
+    ignis_cross_entropy_round(Wide *loss, Wide *scale, Wide *log_sums, T *gradient, const T *logits,
+                              const void *targets, int target_bytes, long long rows, long long n, long long stride,
+                              long long ignore_index, int mean, Wide *losses, ignis_count *count, int, int)
 {
     ignis_grid_dependency();
     const logit_rows all = {logits, targets, target_bytes, rows, n, stride, ignore_index, log_sums};
@@ -399,9 +415,9 @@ extern "C" __global__ void __launch_bounds__(128, ROUND_BLOCKS)
 }
 
 extern "C" __global__ void __launch_bounds__(512, VOCABULARY_BLOCKS)
-    ignis_cross_entropy_exact(Wide *loss, Wide *scale, Wide *log_sums, T *gradient, const T *logits, const void *targets,
-                              int target_bytes, long long rows, long long n, long long stride, long long ignore_index, int mean, Wide *losses,
-                              ignis_count *count, int, int kept)
+    ignis_cross_entropy_exact(Wide *loss, Wide *scale, Wide *log_sums, T *gradient, const T *logits,
+                              const void *targets, int target_bytes, long long rows, long long n, long long stride,
+                              long long ignore_index, int mean, Wide *losses, ignis_count *count, int, int kept)
 {
     ignis_grid_dependency();
     const logit_rows all = {logits, targets, target_bytes, rows, n, stride, ignore_index, log_sums};
@@ -409,9 +425,9 @@ extern "C" __global__ void __launch_bounds__(512, VOCABULARY_BLOCKS)
 }
 
 extern "C" __global__ void __launch_bounds__(512, VOCABULARY_BLOCKS)
-    ignis_cross_entropy_block(Wide *loss, Wide *scale, Wide *log_sums, T *gradient, const T *logits, const void *targets,
-                              int target_bytes, long long rows, long long n, long long stride, long long ignore_index, int mean, Wide *losses,
-                              ignis_count *count, int packed, int kept)
+    ignis_cross_entropy_block(Wide *loss, Wide *scale, Wide *log_sums, T *gradient, const T *logits,
+                              const void *targets, int target_bytes, long long rows, long long n, long long stride,
+                              long long ignore_index, int mean, Wide *losses, ignis_count *count, int packed, int kept)
 {
     ignis_grid_dependency();
     const logit_rows all = {logits, targets, target_bytes, rows, n, stride, ignore_index, log_sums};
@@ -423,8 +439,8 @@ extern "C" __global__ void __launch_bounds__(512, VOCABULARY_BLOCKS)
 
 extern "C" __global__ void __launch_bounds__(512, 1)
     ignis_cross_entropy_backward(T *gradient, const Wide *grad, Wide *log_sums, const T *logits, const void *targets,
-                                 int target_bytes, long long rows, long long n, long long stride, long long ignore_index, const Wide *scale,
-                                 int packed)
+                                 int target_bytes, long long rows, long long n, long long stride,
+                                 long long ignore_index, const Wide *scale, int packed)
 {
     ignis_grid_dependency();
     const logit_rows all = {logits, targets, target_bytes, rows, n, stride, ignore_index, log_sums};
@@ -442,15 +458,17 @@ extern "C" __global__ void __launch_bounds__(512, 1)
 
 #define SHORT_ROW 16 /* the host knows it, too */
 
-/*  The same for a few short rows, no more than the block has threads. Of the shortest a thread has one: its few loads are under way at a time, and no
-    other thread is waited for. */
+/*  As above for a few short rows, no more than the block has threads. A thread has one of the shortest: its
+    few loads are under way at a time, and it waits for no other thread. */
 extern "C" __global__ void __launch_bounds__(SINGLE_THREADS, 1)
     ignis_cross_entropy_few(Wide *loss, Wide *scale, Wide *log_sums, T *gradient, const T *logits, const void *targets,
-                            int target_bytes, long long rows, long long n, long long stride, long long ignore_index, int mean)
+                            int target_bytes, long long rows, long long n, long long stride, long long ignore_index,
+                            int mean)
 {
     ignis_grid_dependency();
     const logit_rows all = {logits, targets, target_bytes, rows, n, stride, ignore_index, log_sums};
-    const Wide factor = scale_of(mean, __syncthreads_count(threadIdx.x < rows && all.target(threadIdx.x) != ignore_index));
+    const Wide factor =
+        scale_of(mean, __syncthreads_count(threadIdx.x < rows && all.target(threadIdx.x) != ignore_index));
     tally mine = {factor, 0};
     if (n <= SHORT_ROW)
         cross_entropy<thread_team, 1, false, SHORT_ROW>(mine, gradient, all, 0);
@@ -463,48 +481,56 @@ extern "C" __global__ void __launch_bounds__(SINGLE_THREADS, 1)
     }
 }
 
-/*  gradient *= grad[0], which is 1 where the loss is what backward starts from: then nothing is read. Launched as ignis_map. */
-extern "C" __global__ void __launch_bounds__(IGNIS_MAP_THREADS) ignis_cross_entropy_rescale(T *gradient, const Wide *grad, long long n)
+/*  gradient *= grad[0], which is 1 if backward starts from the loss: then nothing is read. Launched as
+    ignis_map. */
+extern "C" __global__ void __launch_bounds__(IGNIS_MAP_THREADS)
+    ignis_cross_entropy_rescale(T *gradient, const Wide *grad, long long n)
 {
     ignis_grid_dependency();
     const Wide factor = grad[0];
     if (factor != 1)
-        ignis_map(n, [=](T x) { return T(Wide(x) * factor); }, gradient, gradient);
+        ignis_map(
+            n, [=](T x) { return T(Wide(x) * factor); }, gradient, gradient);
 }
 
-/*  Adds up what chunks of rows give to the gradient of the logits' weight: sum = part of the first, sum += part, and dst = sum + part of the
-    last, rounded. Launched as ignis_map. */
+/*  Adds the chunks' parts of the gradient of the logits' weight: sum = part of the first, sum += part, and
+    dst = sum + part of the last, rounded. Launched as ignis_map. */
 extern "C" __global__ void __launch_bounds__(IGNIS_MAP_THREADS)
     ignis_cross_entropy_add_up(T *dst, Wide *sum, const T *part, int is_first, int is_last, long long n)
 {
     ignis_grid_dependency();
     if (is_first)
-        ignis_map(n, [](T x) { return Wide(x); }, sum, part);
+        ignis_map(
+            n, [](T x) { return Wide(x); }, sum, part);
     else if (is_last)
-        ignis_map(n, [](Wide sum, T x) { return T(sum + Wide(x)); }, dst, sum, part);
+        ignis_map(
+            n, [](Wide sum, T x) { return T(sum + Wide(x)); }, dst, sum, part);
     else
-        ignis_map(n, [](Wide sum, T x) { return sum + Wide(x); }, sum, sum, part);
+        ignis_map(
+            n, [](Wide sum, T x) { return sum + Wide(x); }, sum, sum, part);
 }
 
 /* >>cross-entropy without a gradient ---------------------------------------------------------------------------- */
 
-/*  What a thread has of its rows, and what a block hands over. */
+/*  A thread's results for its rows, which a block hands over. */
 struct ignis_losses {
     Wide loss;
     int counted; /* rows that are not ignored */
 };
 
-/*  Of exact rows. A warp reads them in pieces, as much as it has in registers at a time: for the team that is a warp, a row is one piece, and the warps
-    of a block take turns at the pieces of its rows. A piece is read once, so its registers take the next one while the warp puts together what
-    its lanes have. What else a row needs is done for 32 rows at a time, by a lane for each, and only then do the warps of a block put together
-    what they have. The first pieces of 32 rows do not wait for the targets, so their rows are read even if they are ignored. */
+/*  Losses of exact rows. A warp reads them in parts that fit its registers. For the team that is a warp, a
+    row is one part; the warps of a block take turns at the parts of its rows. A part is read once, so its
+    registers take the next one while the warp combines its lanes. Everything else of a row is done for 32
+    rows at a time, by a lane for each; only then do the warps of a block combine their results. The first
+    parts of 32 rows do not wait for the targets, so ignored rows are read too. */
 template <typename Team> __device__ ignis_losses losses_of(const logit_rows &all)
 {
     constexpr int size = 32 * PACK * IGNIS_ROW_PACKS;
-    const int lane = threadIdx.x % 32, warp = Team::is_block ? threadIdx.x / 32 : 0, warps = Team::is_block ? blockDim.x / 32 : 1;
+    const int lane = threadIdx.x % 32, warp = Team::is_block ? threadIdx.x / 32 : 0,
+              warps = Team::is_block ? blockDim.x / 32 : 1;
     const int n = (int)all.n, end = (n + size - 1) / size * size;
     ignis_losses mine = {0, 0};
-    ignis_words<T, PACK> words; /* of the next piece */
+    ignis_words<T, PACK> words; /* of the next part */
     const auto clear = [&] {
         Wide nothing[PACK];
 #pragma unroll
@@ -519,9 +545,9 @@ template <typename Team> __device__ ignis_losses losses_of(const logit_rows &all
         const long long r = all.rows - 1 - (turn + lane * Team::count()); /* this lane's row */
         const long long begin = r * all.stride;
         const exponentials none = {-ignis_infinity<Wide>(), 0};
-        exponentials sums = none, some = none; /* of this lane's row, and of what this thread has of the row at hand */
+        exponentials sums = none, some = none; /* of this lane's row, and this thread's share of the current row */
         uint32_t left = __ballot_sync(0xffffffff, r >= 0);
-        int column = warp * size; /* of the piece */
+        int column = warp * size; /* of the part */
         const auto load = [&] {
             for (; Team::is_block && column >= end && left; column -= end)
                 left &= left - 1;
@@ -537,7 +563,7 @@ template <typename Team> __device__ ignis_losses losses_of(const logit_rows &all
                     words.at[p] = ignis_word(ignis_load_once(from + p * 32 * PACK));
         };
         load();
-        const uint32_t started = (2u << (warps * size - 1) / end) - 1; /* rows with a first piece of any warp */
+        const uint32_t started = (2u << (warps * size - 1) / end) - 1; /* rows with a first part of any warp */
         const int target = r < 0 ? -2 : all.class_of(r);
         const Wide at_target = target < 0 ? not_a_number() : Wide(all.logits[begin + target]);
         left &= __ballot_sync(0xffffffff, target != -2) | started;
@@ -592,7 +618,8 @@ template <typename Team> __device__ ignis_losses losses_of(const logit_rows &all
 }
 
 template <typename Team>
-__device__ inline void cross_entropy_loss(Wide *loss, Wide *scale, const logit_rows &all, int mean, ignis_losses *losses, unsigned *done)
+__device__ inline void cross_entropy_loss(Wide *loss, Wide *scale, const logit_rows &all, int mean,
+                                          ignis_losses *losses, unsigned *done)
 {
     ignis_losses mine = losses_of<Team>(all);
     mine = {ignis_block_sum(mine.loss), ignis_block_sum(mine.counted)};
@@ -616,8 +643,8 @@ __device__ inline void cross_entropy_loss(Wide *loss, Wide *scale, const logit_r
 
 extern "C" __global__ void __launch_bounds__(LOSS_WARP_THREADS, LOSS_RESIDENT / LOSS_WARP_THREADS)
     ignis_cross_entropy_loss_warp(Wide *loss, Wide *scale, Wide *log_sums, T *, const T *logits, const void *targets,
-                                  int target_bytes, long long rows, long long n, long long stride, long long ignore_index, int mean,
-                                  ignis_losses *losses, unsigned *done, int, int)
+                                  int target_bytes, long long rows, long long n, long long stride,
+                                  long long ignore_index, int mean, ignis_losses *losses, unsigned *done, int, int)
 {
     ignis_grid_dependency();
     const logit_rows all = {logits, targets, target_bytes, rows, n, stride, ignore_index, log_sums};
@@ -626,8 +653,8 @@ extern "C" __global__ void __launch_bounds__(LOSS_WARP_THREADS, LOSS_RESIDENT / 
 
 extern "C" __global__ void __launch_bounds__(LOSS_THREADS, LOSS_RESIDENT / LOSS_THREADS)
     ignis_cross_entropy_loss_block(Wide *loss, Wide *scale, Wide *log_sums, T *, const T *logits, const void *targets,
-                                   int target_bytes, long long rows, long long n, long long stride, long long ignore_index, int mean,
-                                   ignis_losses *losses, unsigned *done, int, int)
+                                   int target_bytes, long long rows, long long n, long long stride,
+                                   long long ignore_index, int mean, ignis_losses *losses, unsigned *done, int, int)
 {
     ignis_grid_dependency();
     const logit_rows all = {logits, targets, target_bytes, rows, n, stride, ignore_index, log_sums};

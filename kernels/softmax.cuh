@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: MIT
-/*  softmax.cuh - the walk over rows that the kernels of softmax, log_softmax and cross-entropy have in common
+/*  softmax.cuh - the loop over rows that the kernels of softmax, log_softmax and cross-entropy have in common
 
-    The maximum and the sum of exp(x - maximum) come out of one walk over the row (Milakov, Gimelshein: Online normalizer calculation for softmax,
-    2018).
+    The maximum and the sum of exp(x - maximum) come out of one loop over the row (Milakov, Gimelshein: Online
+    normalizer calculation for softmax, 2018).
 
     Compiled with -DIGNIS_T=<1 to 4>, the element type. Rows are shorter than 2^30.
-    See ignis_row in ignis.cuh for how a row is shared out; kernels named _warp are for rows that a warp has in registers, and
-    packed; _block takes any, in blocks of 32 to 512 threads, with kept rounds in dynamic shared memory; _long is for packed rows of
-    several rounds. Any grid will do.
-    packed: the rows of all arrays begin at the same addresses modulo 16.
-*/
+    See ignis_row in ignis.cuh for how a row is shared out; kernels named _warp are for rows that a warp has
+    in registers, and packed; _block takes any, in blocks of 32 to 512 threads, with kept rounds in dynamic
+    shared memory; _long is for packed rows of several rounds. Any grid will do.
+    packed: the rows of all arrays begin at the same addresses modulo 16. */
 #ifndef IGNIS_SOFTMAX_CUH
 #define IGNIS_SOFTMAX_CUH
 
@@ -20,13 +19,14 @@ typedef ignis_wide<T> Wide;
 
 #define PACK (16 / (int)sizeof(T)) /* elements */
 
-/* Registers for so many blocks on a multiprocessor; wider types need more. */
+/*  Registers for this many blocks on an SM; wider types need more. */
 #define WARP_BLOCKS (sizeof(T) == 2 ? 8 : 4)
-#define VOCABULARY_BLOCKS (sizeof(T) == 2 && __CUDA_ARCH__ >= 800 && __CUDA_ARCH__ < 1000 ? 2 : 1) /* for rows that need all threads */
+#define VOCABULARY_BLOCKS \
+    (sizeof(T) == 2 && __CUDA_ARCH__ >= 800 && __CUDA_ARCH__ < 1000 ? 2 : 1) /* for rows that need all threads */
 
 /* >>sums -------------------------------------------------------------------------------------------------------- */
 
-/*  What is subtracted from elements before exp: their maximum; but -infinity less itself would be NaN. */
+/*  Returns the shift of elements before exp: their maximum; but -infinity less itself would be NaN. */
 __device__ inline Wide shift_of(Wide max) { return max == -ignis_infinity<Wide>() ? Wide(0) : max; }
 
 struct exponentials {
@@ -34,7 +34,7 @@ struct exponentials {
     Wide sum;   /* of exp(x - shift) */
 };
 
-/*  Those of all lanes together. A lane without elements has the shift -infinity, and the sum 0 at any rate. */
+/*  Combines the results of all lanes. A lane without elements has the shift -infinity, and the sum 0. */
 __device__ inline exponentials of_warp(exponentials mine)
 {
     exponentials all;
@@ -54,7 +54,8 @@ struct thread_team {
 
 /*  Of a row, for all threads of its team. The batch has the row's round 0, and is left with its round last. */
 template <typename Team, int N, bool exact, int packs>
-__device__ inline exponentials sum_up(const ignis_row<T, Team, N, exact, packs> &row, ignis_batch<T, N, packs> &xs, const T *from, int &last)
+__device__ inline exponentials sum_up(const ignis_row<T, Team, N, exact, packs> &row, ignis_batch<T, N, packs> &xs,
+                                      const T *from, int &last)
 {
     Wide max = -ignis_infinity<Wide>(), sum = 0;
     last = 0;
@@ -64,11 +65,7 @@ __device__ inline exponentials sum_up(const ignis_row<T, Team, N, exact, packs> 
         row.keep(xs, round);
         Wide now = max;
         row.each(
-            round,
-            [&](int, auto &x) {
-                now = ignis_max::combine(now, ignis_pack_max(x));
-            },
-            xs);
+            round, [&](int, auto &x) { now = ignis_max::combine(now, ignis_pack_max(x)); }, xs);
         const ignis_exp_less<T> exp_of(shift_of(now));
         sum *= exp_of(max);
         row.each(
@@ -87,11 +84,12 @@ __device__ inline exponentials sum_up(const ignis_row<T, Team, N, exact, packs> 
         all = of_warp(all);
     if constexpr (Team::is_block) {
         __shared__ exponentials of_warps[32];
-        __syncthreads(); /* the block may still be reading those of its row before */
+        __syncthreads(); /* the block may still be reading the results of its row before */
         if (threadIdx.x % 32 == 0)
             of_warps[threadIdx.x / 32] = all;
         __syncthreads();
-        all = of_warp(threadIdx.x % 32 < blockDim.x / 32 ? of_warps[threadIdx.x % 32] : exponentials{-ignis_infinity<Wide>(), 0});
+        all = of_warp(threadIdx.x % 32 < blockDim.x / 32 ? of_warps[threadIdx.x % 32]
+                                                         : exponentials{-ignis_infinity<Wide>(), 0});
     }
     all.shift = shift_of(all.shift);
     return all;

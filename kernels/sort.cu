@@ -1,31 +1,34 @@
 // SPDX-License-Identifier: MIT
 /*  sort.cu - rows in order, stable, with the positions that their elements come from
 
-    Elements are ordered by keys: unsigned numbers in the same order, NaN above all others, both zeros the same; for a descending order, their
-    complements. Short rows are sorted by a bitonic network in shared memory (Batcher: Sorting Networks and their Applications, 1968), as
-    pairs of key and position, which are all different, and so the order is stable.
+    Elements are ordered by keys: unsigned numbers in the same order, NaN above all others, both zeros the
+    same; for a descending order, their complements. Short rows are sorted by a bitonic network in shared
+    memory (Batcher: Sorting Networks and their Applications, 1968), as pairs of key and position, which are
+    all different, and so the order is stable.
 
         ignis_sort_small
 
-    Longer ones by a radix sort, 8 bits a pass, the lowest first; those of a few thousand elements wholly within a block.
+    Longer ones by a radix sort, 8 bits a pass, the lowest first; those of a few thousand elements wholly
+    within a block.
 
         ignis_sort_row
 
-    For the longest, digits of all passes are counted first. In a pass a block sorts a tile of neighbours, and learns where its keys of a digit
-    begin from the tiles before it, which say how many they have, or how many there are up to them (Adinets, Merrill: Onesweep, A Faster Least
-    Significant Digit Radix Sort for GPUs, 2022). Tiles are taken from a counter: one that is waited for has been begun.
+    For the longest, digits of all passes are counted first. In a pass a block sorts a tile of neighbours, and
+    learns where its keys of a digit begin from the tiles before it, which say how many they have, or how many
+    there are up to them (Adinets, Merrill: Onesweep, A Faster Least Significant Digit Radix Sort for GPUs,
+    2022). Tiles are taken from a counter: one that is waited for has been begun.
 
         ignis_sort_count
         ignis_sort_pass         for each 8 bits
 
-    Where little is wanted of a long row, that is selected first; of few rows by many blocks, which each select from a part of one.
+    If little of a long row is needed, it is selected first; of few rows by many blocks, which each
+    select from a part of one.
 
         ignis_sort_select
         ignis_sort_select_few
 
-    One program per element type: compiled with -DIGNIS_T=<ignis_dtype>. That of i32 also sorts numbers of 0 to 2^31 - 1 that are made elsewhere.
-    Rows [rows, n] are contiguous, with fewer than 2^31 elements each.
-*/
+    One program per element type: compiled with -DIGNIS_T=<ignis_dtype>. That of i32 also sorts numbers of 0
+    to 2^31 - 1 that are made elsewhere. Rows [rows, n] are contiguous, with fewer than 2^31 elements each. */
 #include "ignis.cuh"
 
 typedef ignis_type<IGNIS_T> T;
@@ -40,7 +43,8 @@ typedef key_of<sizeof(T) == 8>::type Key;
 
 #define THREADS 256
 
-/*  Where the bits of a number are its order but for its sign: the sign turns over, and negative floating numbers turn over wholly. */
+/*  If the bits of a number are its order except for its sign: the sign is flipped, and negative floating
+    numbers are flipped as a whole. */
 __device__ inline Key key_of_element(T x, int descending)
 {
     constexpr int bits = 8 * sizeof(T);
@@ -63,11 +67,14 @@ __device__ inline Key key_of_element(T x, int descending)
 
 /* >>small ------------------------------------------------------------------------------------------------------- */
 
-/*  Key and position as one number, of which the lower half is the position, where they fit one; else a pair. */
+/*  Key and position as one number, whose lower half is the position, if they fit one; else a pair. */
 struct pair {
     uint64_t key;
     uint64_t position;
-    __device__ bool operator<(const pair &other) const { return key < other.key || (key == other.key && position < other.position); }
+    __device__ bool operator<(const pair &other) const
+    {
+        return key < other.key || (key == other.key && position < other.position);
+    }
 };
 template <int bytes> struct item_of {
     typedef uint32_t type;
@@ -108,7 +115,7 @@ template <typename Item> __device__ inline void sort_items(Item *item, int items
                     item[high] = a;
                 }
             }
-            /* pairs at a distance of up to 32 lie among the 64 items of one warp */
+            /* pairs at a distance of up to 32 are among the 64 items of one warp */
             if (distance > 32 || (distance == 1 && length > 32))
                 __syncthreads();
             else
@@ -117,10 +124,11 @@ template <typename Item> __device__ inline void sort_items(Item *item, int items
     __syncthreads();
 }
 
-/*  The first k of each row in order, and their positions. width is the power of 2 from n on; a block sorts rows of `items` items together,
-    which its dynamic shared memory holds. */
+/*  The first k of each row in order, and their positions. width is the power of 2 from n on; a block sorts
+    rows of `items` items together, which its dynamic shared memory holds. */
 extern "C" __global__ void __launch_bounds__(THREADS)
-    ignis_sort_small(T *values, int64_t *positions, const T *src, long long rows, int n, int width, int items, int k, int descending)
+    ignis_sort_small(T *values, int64_t *positions, const T *src, long long rows, int n, int width, int items, int k,
+                     int descending)
 {
     ignis_grid_dependency();
     extern __shared__ uint4 sort_memory[];
@@ -133,7 +141,7 @@ extern "C" __global__ void __launch_bounds__(THREADS)
         if (column < n && first + row < rows)
             set(item[i], key_of_element(src[(first + row) * n + column], descending), column);
         else
-            set(item[i], ~Key(0), ~0u); /* behind all others */
+            set(item[i], ~Key(0), ~0u); /* after all others */
     }
     sort_items(item, items, width);
     for (int i = threadIdx.x; i < items; i += THREADS) {
@@ -154,8 +162,8 @@ extern "C" __global__ void __launch_bounds__(THREADS)
 
 __device__ inline int digit_of(Key key, int shift) { return (int)(key >> shift) & (DIGITS - 1); }
 
-/*  Adds to each digit, in the upper half, the rank of its key among those of the digit that the warp has; counts, of the warp, become how many
-    those are. */
+/*  Adds to each digit, in the upper half, the rank of its key among the warp's keys with that digit; counts,
+    of the warp, become their numbers. */
 template <int rounds> __device__ inline void rank_in_warp(uint32_t (&digits)[rounds], uint16_t *counts)
 {
     const uint32_t below = (1u << threadIdx.x % 32) - 1;
@@ -177,7 +185,7 @@ template <int rounds> __device__ inline void rank_in_warp(uint32_t (&digits)[rou
     }
 }
 
-/*  The sum of the numbers of a warp's lanes up to one's own. */
+/*  Returns the sum of a warp's lanes up to this one. */
 __device__ inline uint32_t sum_up_to_lane(uint32_t x)
 {
 #pragma unroll
@@ -188,7 +196,7 @@ __device__ inline uint32_t sum_up_to_lane(uint32_t x)
     return x;
 }
 
-/*  A warp makes each count the sum of those before it, and counts[DIGITS] that of all. */
+/*  A warp replaces each count by the sum of the counts before it, and counts[DIGITS] by the total. */
 __device__ inline void sum_digits(uint32_t *counts)
 {
     const int lane = threadIdx.x % 32;
@@ -208,8 +216,8 @@ __device__ inline void sum_digits(uint32_t *counts)
         counts[DIGITS] = before;
 }
 
-/*  Each count of a warp becomes where its first key of that digit goes in the block's order, and starts[digit] where the block's first one
-    does. More counts, or null, are summed up meanwhile. */
+/*  Each count of a warp becomes where its first key of that digit goes in the block's order, and
+    starts[digit] where the block's first one does. More counts, or null, are summed up meanwhile. */
 __device__ inline void place_digits(uint16_t (*counts)[DIGITS], uint32_t *starts, uint32_t *more)
 {
     const int warps = blockDim.x / 32;
@@ -241,10 +249,10 @@ __device__ inline void place_digits(uint16_t (*counts)[DIGITS], uint32_t *starts
 
 #define ROW_ROUNDS 8 /* elements of a thread */
 #define ROW_THREADS 1024
-#define NONE 0xffff /* as a position: behind the end of the row */
+#define NONE 0xffff /* as a position: after the end of the row */
 
-/*  The first k of each row in order, and their positions. A block sorts a row of at most ROW_ROUNDS elements for each of its threads, in dynamic
-    shared memory for as many. */
+/*  Sorts the first k of each row, and their positions. A block sorts a row of at most ROW_ROUNDS elements for
+    each of its threads, in dynamic shared memory for as many. */
 extern "C" __global__ void __launch_bounds__(ROW_THREADS)
     ignis_sort_row(T *values, int64_t *positions, const T *src, int n, int k, int descending)
 {
@@ -254,7 +262,8 @@ extern "C" __global__ void __launch_bounds__(ROW_THREADS)
     __shared__ uint32_t starts[DIGITS + 1];
     T *const elements = (T *)sort_memory;
     uint16_t *const places = (uint16_t *)(elements + blockDim.x * ROW_ROUNDS);
-    const int warp = threadIdx.x / 32, first = warp * 32 * ROW_ROUNDS + threadIdx.x % 32; /* of this thread, which has each 32nd of its warp's */
+    const int warp = threadIdx.x / 32,
+              first = warp * 32 * ROW_ROUNDS + threadIdx.x % 32; /* of this thread, which has each 32nd of its warp's */
     T element[ROW_ROUNDS];
     uint16_t position[ROW_ROUNDS];
     uint32_t digits[ROW_ROUNDS];
@@ -271,8 +280,9 @@ extern "C" __global__ void __launch_bounds__(ROW_THREADS)
         for (int i = 0; i < DIGITS / 32; i++)
             counts[warp][threadIdx.x % 32 + 32 * i] = 0;
 #pragma unroll
-        for (int round = 0; round < ROW_ROUNDS; round++) /* what is behind the end stays there */
-            digits[round] = position[round] == NONE ? DIGITS - 1 : digit_of(key_of_element(element[round], descending), shift);
+        for (int round = 0; round < ROW_ROUNDS; round++) /* elements after the end stay there */
+            digits[round] =
+                position[round] == NONE ? DIGITS - 1 : digit_of(key_of_element(element[round], descending), shift);
         __syncthreads();
         rank_in_warp(digits, counts[warp]);
         place_digits(counts, starts, nullptr);
@@ -305,7 +315,8 @@ extern "C" __global__ void __launch_bounds__(ROW_THREADS)
 #define COUNTED (4 * TILE)               /* elements that a block counts */
 #define COPIES (32 / PASSES)             /* of each count, for lanes that meet others of the same digit */
 
-/*  counts[row, pass, digit] += how many keys of the row have the digit. A block has COUNTED elements of a row, which has `parts` such blocks. */
+/*  counts[row, pass, digit] += the row's keys with the digit. A block has COUNTED elements of a row, which
+    has `parts` such blocks. */
 extern "C" __global__ void __launch_bounds__(TILE_THREADS)
     ignis_sort_count(uint32_t *counts, const T *src, long long n, int parts, int passes, int descending)
 {
@@ -322,7 +333,8 @@ extern "C" __global__ void __launch_bounds__(TILE_THREADS)
 #pragma unroll
         for (int pass = 0; pass < PASSES; pass++)
             if (pass < passes)
-                atomicAdd(&histogram[pass * DIGITS + digit_of(key, 8 * pass)][threadIdx.x % COPIES], 1u); /* of integers: the order does not matter */
+                atomicAdd(&histogram[pass * DIGITS + digit_of(key, 8 * pass)][threadIdx.x % COPIES],
+                          1u); /* of integers: the order does not matter */
     }
     __syncthreads();
     for (int i = threadIdx.x; i < passes * DIGITS; i += TILE_THREADS) {
@@ -334,7 +346,8 @@ extern "C" __global__ void __launch_bounds__(TILE_THREADS)
     }
 }
 
-/*  What a tile says of a digit: nothing yet (0), how many keys it has (more 1), or how many there are up to its end. */
+/*  The word that a tile publishes for a digit: nothing yet (0), its number of keys (plus 1), or the number up
+    to its end. */
 #define UP_TO_ME 0x80000000u
 
 __device__ inline uint32_t said(const uint32_t *from)
@@ -344,23 +357,30 @@ __device__ inline uint32_t said(const uint32_t *from)
     return x;
 }
 
-__device__ inline void say(uint32_t *to, uint32_t x) { asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(to), "r"(x) : "memory"); }
+__device__ inline void say(uint32_t *to, uint32_t x)
+{
+    asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(to), "r"(x) : "memory");
+}
 
-/*  Puts every element, with its position in the row, where the digit at shift sorts it to: first in order within the tile, in shared memory,
-    then neighbours side by side. from_positions null: they are still in order. counts: of this pass; after stride words those of the next row.
-    tiles_said[row, tile, digit] and *next_tile are 0 before. The last pass has long_positions instead of positions, and leaves the first k of
+/*  Moves every element, with its position in the row, to where the digit at shift sorts it: first in order
+    within the tile, in shared memory, then neighbours side by side. from_positions null: they are still in
+    order. counts: of this pass; after stride words those of the next row. tiles_said[row, tile, digit] and
+    *next_tile are 0 before. The last pass has long_positions instead of positions, and leaves the first k of
     each row. Dynamic shared memory: a tile of elements and of positions. */
 extern "C" __global__ void __launch_bounds__(TILE_THREADS, 2)
-    ignis_sort_pass(T *to, uint32_t *positions, int64_t *long_positions, const T *from, const uint32_t *from_positions, const uint32_t *counts,
-                    int stride, uint32_t *tiles_said, uint32_t *next_tile, long long n, long long k, int tiles, int shift, int descending)
+    ignis_sort_pass(T *to, uint32_t *positions, int64_t *long_positions, const T *from, const uint32_t *from_positions,
+                    const uint32_t *counts, int stride, uint32_t *tiles_said, uint32_t *next_tile, long long n,
+                    long long k, int tiles, int shift, int descending)
 {
     ignis_grid_dependency();
     extern __shared__ uint4 sort_memory[];
     __shared__ uint16_t own[TILE_WARPS][DIGITS];
-    __shared__ uint32_t starts[DIGITS + 1], to_row[DIGITS + 1], mine; /* to_row: from a place in the tile to that in the row, modulo 2^32 */
+    __shared__ uint32_t starts[DIGITS + 1], to_row[DIGITS + 1],
+        mine; /* to_row: from an index in the tile to that in the row, modulo 2^32 */
     T *const elements = (T *)sort_memory;
     uint32_t *const places = (uint32_t *)(elements + TILE);
-    const int warp = threadIdx.x / 32, first = warp * 32 * ROUNDS + threadIdx.x % 32; /* of this thread, which has each 32nd of its warp's */
+    const int warp = threadIdx.x / 32,
+              first = warp * 32 * ROUNDS + threadIdx.x % 32; /* of this thread, which has each 32nd of its warp's */
     T element[ROUNDS];
     uint32_t digits[ROUNDS];
 
@@ -372,14 +392,15 @@ extern "C" __global__ void __launch_bounds__(TILE_THREADS, 2)
     __syncthreads();
     const long long row = mine / tiles;
     const int tile = mine % tiles, filled = (int)min(n - (long long)tile * TILE, (long long)TILE);
-    const int at = tile * TILE + first, left = filled - first; /* this thread's first element in the row, and what there is from it on */
+    const int at = tile * TILE + first,
+              left = filled - first; /* this thread's first element in the row, and the number from it on */
     to += row * (long_positions ? k : n);
     from += row * n + at;
 #pragma unroll
     for (int round = 0; round < ROUNDS; round++)
         element[round] = 32 * round < left ? from[32 * round] : T(0);
 #pragma unroll
-    for (int round = 0; round < ROUNDS; round++) /* what is behind the end stays there */
+    for (int round = 0; round < ROUNDS; round++) /* elements after the end stay there */
         digits[round] = 32 * round < left ? digit_of(key_of_element(element[round], descending), shift) : DIGITS - 1;
     if (threadIdx.x < DIGITS)
         to_row[threadIdx.x] = counts[row * stride + threadIdx.x];
@@ -396,7 +417,8 @@ extern "C" __global__ void __launch_bounds__(TILE_THREADS, 2)
     for (int round = 0; round < ROUNDS; round++) {
         const int place = own[warp][digits[round] & (DIGITS - 1)] + (digits[round] >> 16);
         elements[place] = element[round];
-        places[place] = from_positions && 32 * round < left ? from_positions[row * n + at + 32 * round] : at + 32 * round;
+        places[place] =
+            from_positions && 32 * round < left ? from_positions[row * n + at + 32 * round] : at + 32 * round;
     }
     __syncthreads();
     if (threadIdx.x < DIGITS) {
@@ -448,14 +470,15 @@ template <int threads> __device__ inline uint32_t sum_before(uint32_t x, uint32_
     return before + sum - x;
 }
 
-/*  The first k of each row in order, for a k that is small beside n: the k-th key is found digit by digit, from the highest on, by
-    counting; then keys below it, and as many that are equal to it as are missing, the first ones, are sorted in shared memory, which has
-    `items` items, a power of 2 from k and 64 on. One block a row.
-    With more parts than one a row has as many blocks, and each leaves the first k of its part, of k elements or more, as they come. The parts'
-    [parts, k] then are a row to select from, of which equal elements are still in order; from_positions says where they come from. */
+/*  Selects the first k of each row in order, for a k that is small beside n. The k-th key is found digit by
+    digit, from the highest on, by counting. Then keys below it, and as many equal ones as are missing, the
+    first ones, are sorted in shared memory, which has `items` items, a power of 2 from k and 64 on. One block
+    a row. With several parts, a row has as many blocks, and each leaves the first k of its part, of k
+    elements or more, unsorted. The parts' [parts, k] then are a row to select from, in which equal elements
+    are still in order; from_positions has their positions. */
 template <int threads>
-__device__ inline void select(T *values, int64_t *positions, const T *src, const int64_t *from_positions, long long n, int parts, int k,
-                              int items, int descending)
+__device__ inline void select(T *values, int64_t *positions, const T *src, const int64_t *from_positions, long long n,
+                              int parts, int k, int items, int descending)
 {
     extern __shared__ uint4 select_memory[];
     __shared__ uint32_t histogram[DIGITS], warp_sums[threads / 32];
@@ -473,7 +496,8 @@ __device__ inline void select(T *values, int64_t *positions, const T *src, const
             histogram[threadIdx.x] = 0;
         __syncthreads();
         for (int at = threadIdx.x; at < count; at += threads * SELECT) {
-            T element[SELECT]; /* all are on their way before the first is looked at, without branches for what is behind the end */
+            T element
+                [SELECT]; /* all are on their way before the first is used, without branches for elements after the end */
 #pragma unroll
             for (int e = 0; e < SELECT; e++)
                 element[e] = row[min(at + e * threads, count - 1)];
@@ -485,7 +509,8 @@ __device__ inline void select(T *values, int64_t *positions, const T *src, const
             }
         }
         __syncthreads();
-        const uint32_t own = threadIdx.x < DIGITS ? histogram[threadIdx.x] : 0, before = sum_before<threads>(own, warp_sums, &all);
+        const uint32_t own = threadIdx.x < DIGITS ? histogram[threadIdx.x] : 0,
+                       before = sum_before<threads>(own, warp_sums, &all);
         if (before < missing && missing <= before + own) {
             found_digit = threadIdx.x;
             found_before = before;
@@ -498,7 +523,7 @@ __device__ inline void select(T *values, int64_t *positions, const T *src, const
     }
 
     for (int i = threadIdx.x; i < items; i += threads)
-        set(item[i], ~Key(0), ~0u); /* behind all others */
+        set(item[i], ~Key(0), ~0u); /* after all others */
     uint32_t taken = 0, equal = 0;  /* so far */
     for (int at = 0; at < count; at += threads * SELECT) {
         const int first = at + threadIdx.x * SELECT; /* neighbours, so that positions stay in order */
@@ -537,17 +562,17 @@ __device__ inline void select(T *values, int64_t *positions, const T *src, const
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS, 3)
-    ignis_sort_select(T *values, int64_t *positions, const T *src, const int64_t *from_positions, long long n, int parts, int k, int items,
-                      int descending)
+    ignis_sort_select(T *values, int64_t *positions, const T *src, const int64_t *from_positions, long long n,
+                      int parts, int k, int items, int descending)
 {
     ignis_grid_dependency();
     select<THREADS>(values, positions, src, from_positions, n, parts, k, items, descending);
 }
 
-/*  The same by larger blocks, for few rows. */
+/*  As ignis_sort_select, by larger blocks, for few rows. */
 extern "C" __global__ void __launch_bounds__(512)
-    ignis_sort_select_few(T *values, int64_t *positions, const T *src, const int64_t *from_positions, long long n, int parts, int k, int items,
-                          int descending)
+    ignis_sort_select_few(T *values, int64_t *positions, const T *src, const int64_t *from_positions, long long n,
+                          int parts, int k, int items, int descending)
 {
     ignis_grid_dependency();
     select<512>(values, positions, src, from_positions, n, parts, k, items, descending);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
 /*  upsample.cu - images at another size, by the nearest pixel or linear in between, forward and backward
 
-    Position o of a dimension of the result lies at (o * step + start) / den of the image. That is exact, in whole numbers: the nearest
-    pixel is that rounded down, and the weights of linear interpolation are the remainder over den, and what is left of 1. The
-    gradient of a pixel is gathered from the positions that it has weight in.
+    Position o of a dimension of the result is at (o * step + start) / den of the image. That is exact, in
+    whole numbers: the nearest pixel is that rounded down, and the weights of linear interpolation are the
+    remainder over den, and what is left of 1. The gradient of a pixel is gathered from the positions that it
+    has weight in.
 
-    See image.cuh.
-*/
+    See image.cuh. */
 #include "image.cuh"
 
 /*  A dimension. The host has the same structs. */
@@ -28,7 +28,8 @@ struct ignis_between {
 
 __device__ inline ignis_between between(const ignis_scaling &s, int o)
 {
-    const long long den = s.den.size, at = max(0LL, min((long long)o * s.step + s.start, (s.in - 1) * den + (s.is_linear ? 0 : den - 1)));
+    const long long den = s.den.size,
+                    at = max(0LL, min((long long)o * s.step + s.start, (s.in - 1) * den + (s.is_linear ? 0 : den - 1)));
     const int low = (int)quotient(at, s.den), rest = (int)(at - low * den);
     return {low, min(low + 1, s.in - 1), s.is_linear ? (Wide)rest / (Wide)den : Wide(0)};
 }
@@ -46,7 +47,8 @@ template <int N, int share> __device__ inline void upsample(T *y, const T *x, co
 {
     each_pixel<N>(p.images, [&](long long to, const ignis_pixel &at) {
         const ignis_between rows = between(p.dim[0], at.y), columns = between(p.dim[1], at.x);
-        const long long width = p.images.src_width, channels = p.images.channels, next = (long long)p.images.packs.size * N;
+        const long long width = p.images.src_width, channels = p.images.channels,
+                        next = (long long)p.images.packs.size * N;
         const T *const low = x + src_of(p.images, at) + (rows.low * width + columns.low) * channels;
         if (rows.weight == 0 && columns.weight == 0) {
             ignis_pack<T, N> pack[share];
@@ -60,7 +62,8 @@ template <int N, int share> __device__ inline void upsample(T *y, const T *x, co
         }
         const Wide weight[4] = {(1 - rows.weight) * (1 - columns.weight), (1 - rows.weight) * columns.weight,
                                 rows.weight * (1 - columns.weight), rows.weight * columns.weight};
-        const long long right = (columns.high - columns.low) * channels, down = (rows.high - rows.low) * width * channels;
+        const long long right = (columns.high - columns.low) * channels,
+                        down = (rows.high - rows.low) * width * channels;
 #pragma unroll 1
         for (int i = 0; i < share; i++) {
             const T *const from = low + i * next;
@@ -87,7 +90,8 @@ template <int N, int share> __device__ inline void upsample(T *y, const T *x, co
     });
 }
 
-extern "C" __global__ void __launch_bounds__(IGNIS_IMAGE_THREADS, 4) ignis_upsample(T *y, const T *x, const ignis_resampling p)
+extern "C" __global__ void __launch_bounds__(IGNIS_IMAGE_THREADS, 4)
+    ignis_upsample(T *y, const T *x, const ignis_resampling p)
 {
     if (p.images.packed && p.images.share == SHARE)
         upsample<PACK, SHARE>(y, x, p);
@@ -97,7 +101,8 @@ extern "C" __global__ void __launch_bounds__(IGNIS_IMAGE_THREADS, 4) ignis_upsam
         upsample<1, 1>(y, x, p);
 }
 
-/*  Positions begin to end are those that a pixel has weight in; at is how far the first lies from it, in units of 1 / den. */
+/*  A pixel has weight in positions begin to end; at is the distance of the first one from it, in units of 1 /
+    den. */
 struct ignis_reach {
     int begin, end;
     long long at;
@@ -114,8 +119,8 @@ __device__ inline ignis_reach reach_of(const ignis_scaling &s, int pixel)
     return reach;
 }
 
-/*  The weight that a pixel has in a position so far from it: as between has it, where positions before the first pixel, and behind the last one,
-    are those pixels. */
+/*  Returns the weight of a pixel in a position at this distance, as between has it; positions before the
+    first pixel, and after the last one, are those pixels. */
 __device__ inline Wide weight_of(const ignis_scaling &s, int pixel, long long at, Wide den)
 {
     if (!s.is_linear || (pixel == 0 && at < 0) || (pixel == s.in - 1 && at > 0))
@@ -143,7 +148,8 @@ template <int N> __device__ inline void upsample_backward(T *dx, const T *dy, co
     });
 }
 
-extern "C" __global__ void __launch_bounds__(IGNIS_IMAGE_THREADS) ignis_upsample_backward(T *dx, const T *dy, const ignis_resampling p)
+extern "C" __global__ void __launch_bounds__(IGNIS_IMAGE_THREADS)
+    ignis_upsample_backward(T *dx, const T *dy, const ignis_resampling p)
 {
     if (p.images.packed)
         upsample_backward<PACK>(dx, dy, p);

@@ -494,7 +494,7 @@ TEST(gradients_of_prod_checked)
         CHECK(ignis_gradcheck(call_prod, &descs[n], x, 2, NULL) < 1e-6);
     CHECK_FAILS(ignis_map_reduce(IGNIS_REDUCE_PROD, "x", IGNIS_INPUTS(IGNIS_NAMED(x, x[0])), &descs[4]), IGNIS_ERROR_SHAPE,
                 IGNIS_DIAG_DIM_RANGE);
-    CHECK_MESSAGE_HAS("the gradient of prod needs all dimensions, or such that are neighbours");
+    CHECK_MESSAGE_HAS("the gradient of prod needs all dimensions, or dimensions that are neighbours");
     {
         ignis_scope scope = ignis_scope_begin();
         ignis_tensor long_one = tensor_counting(IGNIS_SHAPE(300001), IGNIS_F32, 0, true), y; /* in parts, of ones and a zero */

@@ -324,7 +324,7 @@ TEST(moves_refuse)
     CHECK_REFUSED(0, ignis_expand(a, IGNIS_SHAPE(-1, 2, 3)).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_BROADCAST_SHAPE);
     pair[0] = a, pair[1] = b;
     CHECK_REFUSED(0, ignis_stack(pair, 2, 0).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_PARTS_SHAPE);
-    CHECK_MESSAGE_HAS("ignis_stack: tensor 1 is [3, 2], tensor 0 is [2, 3]; those of a stack are of one shape");
+    CHECK_MESSAGE_HAS("ignis_stack: tensor 1 is [3, 2], tensor 0 is [2, 3]; tensors of a stack have one shape");
     CHECK_REFUSED(0, ignis_stack(pair, 1, 3).id, IGNIS_ERROR_SHAPE, IGNIS_DIAG_DIM_RANGE);
     CHECK_REFUSED(0, ignis_stack(pair, 0, 0).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
     CHECK_REFUSED(0, ignis_stack(NULL, 1, 0).id, IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_NULL_ARGUMENT);

@@ -44,7 +44,7 @@ typedef struct ignis__formula_kernel {
     struct ignis__formula_kernel *next;
 } ignis__formula_kernel;
 
-/*  What the gradients of some inputs need: the inputs they are computed from, and the inputs whose gradient
+/*  Needs of the gradients of some inputs: the inputs they are computed from, and the inputs whose gradient
     equals the incoming one. */
 typedef struct ignis__formula_needs {
     uint32_t needed, used, same; /* further bits of needed: the result; the highest one: with the value */

@@ -88,7 +88,7 @@ static bool ignis__value_get(const char *call, uint64_t handle, double *value)
     if ((handle & ~IGNIS__SLOT_MASK) != ignis__value_tag() || ago >= IGNIS__VALUES)
         return ignis__fail_false(
             IGNIS_DIAG_FORMULA, call,
-            "a value is another thread's, or was made long before; make it in the call, by IGNIS_VALUE");
+            "a value belongs to another thread, or is too old; make it in the call, by IGNIS_VALUE");
     *value = ignis__values.value[(uint32_t)handle % IGNIS__VALUES];
     return true;
 }
@@ -115,7 +115,8 @@ static bool ignis__formula_begin(const char *call, const char *formula, const ch
             return false;
     }
     if (*held == 0)
-        ignis__fail(IGNIS_DIAG_FORMULA, call, "all inputs are values; one has to say which shape the result has");
+        ignis__fail(IGNIS_DIAG_FORMULA, call,
+                    "all inputs are values; expected an array or a tensor, which gives the result its shape");
     return *held > 0;
 }
 

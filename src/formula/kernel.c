@@ -190,7 +190,7 @@ IGNIS__COLD static bool ignis__request_read_formula(char *line, ignis__request *
         place = strtol(at, &end, 10);
         number = *end == ':' ? strtol(end + 1, &end, 10) : -1;
         if (place < 0 || place >= IGNIS__FORMULA_SPEC || number < 0 || number > 65535 || (*end && *end != ','))
-            return ignis__explain(why, "the numbers of a formula's kernel are none at '%.20s'", at);
+            return ignis__explain(why, "a formula's kernel has a malformed number at '%.20s'", at);
         numbers[place] = (uint16_t)number;
     }
     memcpy(&spec, numbers, sizeof spec);
@@ -200,7 +200,7 @@ IGNIS__COLD static bool ignis__request_read_formula(char *line, ignis__request *
     if (!formula)
         return ignis__explain(why, "%s", reason);
     if (!ignis__formula_spec_valid(formula, &spec))
-        return ignis__explain(why, "the numbers of a formula's kernel are those of none");
+        return ignis__explain(why, "a formula's kernel has impossible numbers");
     request->formula = formula;
     memcpy(request->spec, numbers, sizeof numbers);
     if (spec.rank == IGNIS__FORMULA_ANY_RANK) /* of a bundle only: this kernel and its variants */

@@ -90,7 +90,7 @@ static int64_t ignis__formula_split(const ignis__work *work, const ignis__formul
     return s->outer * tiles * parts;
 }
 
-/*  Moves dimensions to the end of the array behind dimensions of 1, and adds one of 1: the form that kernels
+/*  Moves dimensions to the end of the array after dimensions of 1, and adds one of 1: the form that kernels
     for any shape take. */
 static void ignis__formula_pad_rank(int rank, int inputs, int64_t *dim, int64_t stride[][IGNIS__FORMULA_ANY_RANK])
 {

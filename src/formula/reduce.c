@@ -66,7 +66,7 @@ static bool ignis__formula_reduce(const ignis__work *work, ignis__formula_run *r
         return ignis__formula_launch(work, run);
     if (whole)
         return ignis__fail_false(IGNIS_DIAG_DIM_RANGE, work->call,
-                                 "%s%s needs all dimensions, or such that are neighbours",
+                                 "%s%s needs all dimensions, or dimensions that are neighbours",
                                  run->kept ? "the gradient of " : "", ignis__formula_reductions[run->reduction].name);
     for (d = shape.ndim - 1; d >= 0; d--) {
         bool is = shape.dim[d] != (d < lacking ? 1 : to_shape->dim[d - lacking]);
@@ -104,7 +104,7 @@ static bool ignis__formula_reduce_empty(const char *call, ignis_reducer reducer,
 {
     if (reducer >= IGNIS_REDUCE_MAX && reducer != IGNIS_REDUCE_ANY && reducer != IGNIS_REDUCE_ALL &&
         !ignis__formula_reduces_wide((int)reducer))
-        return ignis__fail_false(IGNIS_DIAG_SHAPE_DIFFERS, call, "there is no %s of no elements",
+        return ignis__fail_false(IGNIS_DIAG_SHAPE_DIFFERS, call, "%s of no elements is not defined",
                                  ignis__formula_reductions[reducer].name);
     *value = reducer == IGNIS_REDUCE_MEAN        ? ignis__nan()
              : reducer == IGNIS_REDUCE_LOGSUMEXP ? ignis__double_of(0xFFF0000000000000u) /* minus infinity */

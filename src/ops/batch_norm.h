@@ -1,7 +1,7 @@
 typedef struct ignis_batch_norm_desc {
     ignis_array
         running_mean; /* [channels] of f32, or f64 for x of f64: averages that training moves, and evaluation uses (none) */
-    ignis_array running_var; /* the same for the variance; given together with running_mean, or not at all */
+    ignis_array running_var; /* as running_mean, for the variance; given together with it, or not at all */
     double momentum;         /* how far they move towards those of x, above 0 to 1 (0.1) */
     double eps;              /* (1e-5) */
     bool eval;               /* normalize by the running averages, which stay (false: by those of x) */
@@ -22,8 +22,8 @@ typedef struct ignis_batch_norm_desc {
 IGNIS_API ignis_tensor ignis_batch_norm(ignis_tensor x, ignis_tensor w, ignis_tensor b,
                                         const ignis_batch_norm_desc *desc);
 
-/*  ignis_group_norm - the same with mean and variance of each image, and in it of each of `groups` groups of
-    neighbouring channels
+/*  ignis_group_norm - the same with mean and variance of each image, and in it of each of `groups` groups
+    of neighbouring channels
     Shapes: x [n, ..., channels], the channels a multiple of groups; w and b [channels]. eps 0 means 1e-5, as
     in ignis_layer_norm.
     Returns: the tensor, or no handle.

@@ -79,7 +79,7 @@ static ignis_tensor ignis__concat_one_op(const char *call, const ignis_tensor *t
         if (ignis__op_same_dtype(&op, i, "one of the tensors") && !fits && joined < count) {
             memmove(shape.dim + dim, shape.dim + dim + 1, sizeof shape.dim[0] * (size_t)(--shape.ndim - dim));
             ignis__op_fail(&op, IGNIS_DIAG_PARTS_SHAPE,
-                           "tensor %d is %s, tensor 0 is %s; those of a stack are of one shape", first + i,
+                           "tensor %d is %s, tensor 0 is %s; tensors of a stack have one shape", first + i,
                            ignis__shape_write(&op.in[i]->shape).text, ignis__shape_write(&shape).text);
         }
         if (op.ok && !fits)

@@ -4,7 +4,7 @@
    The gradient sums rows by id in a fixed order: equal inputs give equal bits. */
 
 /*  ignis_embedding - rows of a table: out[..., :] = table[ids[...], :]
-    Shapes: table [vocab, n]; ids, of i32 or i64, any; the result is that of ids with n behind it. An id
+    Shapes: table [vocab, n]; ids, of i32 or i64, any; the result is that of ids with n appended. An id
     outside of the table gives a row of NaN, and no gradient. The gradient of the table is summed in a fixed
     order.
     Returns: the tensor, or no handle.

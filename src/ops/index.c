@@ -147,7 +147,7 @@ static ignis_status ignis__scatter_add_backward(const ignis_backward_args *args)
     return ignis__op_finish_backward(&op, args, 3, gradients);
 }
 
-/*  Sums rows by index, as the gradient of embedding. Dimensions before the indexed one move behind it, and
+/*  Sums rows by index, as the gradient of embedding. Dimensions before the indexed one move after it, and
     back. */
 static ignis_status ignis__index_select_backward(const ignis_backward_args *args)
 {

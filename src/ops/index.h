@@ -25,9 +25,10 @@ IGNIS_API ignis_tensor ignis_gather(ignis_tensor tensor, int dim, ignis_tensor i
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_index_select(ignis_tensor tensor, int dim, ignis_tensor index);
 
-/*  ignis_scatter_add - the tensor, with the elements of src added by index: for dim 0, out[index[i, j, ...],
-    j, ...] += src[i, j, ...] Any dtype.
-    Shapes: src that of index, index as for ignis_gather. What belongs to an index outside is dropped. Sums
+/*  ignis_scatter_add - the tensor, with the elements of src added by index: for dim 0, out[index[i, j,
+    ...], j, ...] += src[i, j, ...]
+    Any dtype.
+    Shapes: src that of index, index as for ignis_gather. An element with an index outside is dropped. Sums
     are in f32 (f64 in f64), rounded once, in a fixed order: equal inputs give equal bits.
     Returns: the tensor, or no handle.
     Errors: as ignis_gather; UNSUPPORTED (2^31 elements).
@@ -36,9 +37,9 @@ IGNIS_API ignis_tensor ignis_index_select(ignis_tensor tensor, int dim, ignis_te
 IGNIS_API ignis_tensor ignis_scatter_add(ignis_tensor tensor, int dim, ignis_tensor index, ignis_tensor src);
 
 /*  ignis_one_hot - rows of zeros with a 1 at each id: out[..., c] = ids[...] == c, of any dtype
-    Shapes: ids, of i32 or i64, any; the result is that of ids with classes behind it. An id that is no class
-    gives zeros.
-    Returns: the tensor, which has no gradient, or no handle.
+    Shapes: ids, of i32 or i64, any; the result is that of ids with classes appended. An id that is not a
+    class gives zeros.
+    Returns: the tensor (without a gradient), or no handle.
     Errors: FREED, SHAPE, DTYPE, ARGUMENT (classes below 0, no such dtype, never written to), MEMORY, LIBRARY,
     COMPILE, CUDA.
     Ownership: as ignis_tensor_from_host.

@@ -4,7 +4,7 @@
     Uses: operation, row_launch. Invariant: the same rows choose the same kernel on a device, so the bits are
     the same. */
 
-/*  The kernels of layer_norm or rms_norm. Those of rms_norm take the same parameters, and ignore what they do
+/*  Kernels of layer_norm or rms_norm. Kernels of rms_norm take the same parameters, and ignore what they do
     not need. */
 typedef struct ignis__norm {
     const char *call, *name;

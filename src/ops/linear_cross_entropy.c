@@ -14,7 +14,7 @@ typedef struct ignis__linear_entropy {
     int64_t chunk;                /* rows of a chunk, except the last */
 } ignis__linear_entropy;
 
-/*  What the chunks of one call share. NULL: not needed. */
+/*  Arrays that the chunks of one call share. NULL: not needed. */
 typedef struct ignis__chunks {
     ignis__array *hidden, *w, *logits, *gradient; /* gradient: of the logits; it may be the same array */
     ignis__array *dhidden, *dw;

@@ -6,16 +6,16 @@
 /*  The named inputs of a formula: IGNIS_INPUTS(x, y, IGNIS_VALUE(a, 2.5), IGNIS_NAMED(w, model->weights))
     makes them. */
 typedef struct ignis_inputs {
-    const char *names; /* separated by commas: "x, y, a, w". In place of a name may stand MACRO(name, anything) */
+    const char *names; /* separated by commas: "x, y, a, w". MACRO(name, anything) may replace a name */
     int count;         /* 1 to IGNIS_MAX_INPUTS */
-    ignis_tensor tensor[IGNIS_MAX_INPUTS]; /* tensors, and what ignis_value has given */
+    ignis_tensor tensor[IGNIS_MAX_INPUTS]; /* tensors, and values made by ignis_value */
 } ignis_inputs;
 
 /*  ignis_map - a formula of tensors, element by element, in one pass, with its gradient: see ON FORMULAS
     ignis_map("silu(gate) * up", IGNIS_INPUTS(gate, up))
     Shapes: inputs broadcast by NumPy's rules, up to 8 dimensions. Any dtypes: the result has the widest
     floating type of the inputs (f32 where f16 meets bf16, and where all are integers), a comparison u8, an
-    integer i64. Gradients of inputs that are spread are summed in f32 (f64 in f64), in a fixed order.
+    integer i64. Gradients of inputs that are broadcast are summed in f32 (f64 in f64), in a fixed order.
     Returns: the tensor, or no handle.
     Errors: FREED, ARGUMENT (the formula, which the message has with the column; names; null; never written
     to), SHAPE, DEVICE, MEMORY, LIBRARY, COMPILE, CUDA.
@@ -40,17 +40,18 @@ typedef struct ignis_reduce_desc {
 } ignis_reduce_desc;
 
 /*  ignis_map_sum, ignis_map_mean - the sum or mean of all elements of a formula of tensors, in one pass;
-    ignis_map_reduce - that, the largest, ... of all, or along dimensions
+    ignis_map_reduce - that, the
+    largest, ... of all, or along dimensions
     Shapes and dtypes as in ignis_map, and [1] for all. desc may be null for all dimensions. any and all give
     u8, argmax and argmin i64, sums of comparisons i64, the mean of integers f32, rounded once. Sums are in
-    f32 (f64 in f64, i64 of integers), in a fixed order. Those of i64 wrap around; means of i64 do so only
-    along dimensions that are no neighbours. NaN is the largest and the smallest number. The sum and norm of
+    f32 (f64 in f64, i64 of integers), in a fixed order. Sums of i64 wrap around; means of i64 do so only
+    along dimensions that are not neighbours. NaN is the largest and the smallest number. The sum and norm of
     nothing is 0, prod and all 1, the mean NaN, logsumexp minus infinity.
     Gradients: of max and min the first of equal elements has it; of prod they are right beside zeros, too.
     Returns: the tensor, or no handle.
     Errors: those of ignis_map; ARGUMENT (no such reducer), SHAPE (no such dimension, or twice; max, min,
-    argmax or argmin of nothing; argmax, argmin or a gradient of max, min or prod along dimensions that are no
-    neighbours).
+    argmax or argmin of nothing; argmax, argmin or a gradient of max, min or prod along dimensions that are
+    not neighbours).
     Ownership: as ignis_tensor_from_host.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_map_sum(const char *formula, ignis_inputs inputs);
@@ -60,8 +61,8 @@ IGNIS_API ignis_tensor ignis_map_reduce(ignis_reducer reducer, const char *formu
 
 /*  ignis_value - a number as an input of ignis_map; IGNIS_VALUE(name, number) calls it
     Another number needs no other kernel, unlike another one in the text of a formula. It has no gradient.
-    Returns: something that stands for it among tensors, until the thread has made 64 more.
+    Returns: a handle that names the number among tensors, until the thread has made 64 more.
     Errors: none.
     Ownership: nothing to free.
-    Threads: any; the calling thread's alone. */
+    Threads: any; the handle is for the calling thread only. */
 IGNIS_API ignis_tensor ignis_value(double value);

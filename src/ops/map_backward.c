@@ -4,7 +4,7 @@
     they agree.
     Uses: the room formula, sum. Invariant: sums over the same shapes have a fixed order. */
 
-/*  What the gradients of a formula need. Saved are the inputs that they are computed from. */
+/*  Values that the gradients of a formula need. Saved are the inputs that they are computed from. */
 typedef struct ignis__formula_rule {
     ignis__formula *formula;
     ignis_shape shape; /* of the result */

@@ -3,7 +3,7 @@
     The gradient gathers from windows in a fixed order.
     Uses: image; kernels/pool.cu. */
 
-/*  What the gradient of a pool, or of upsampling, needs; sizes of the input and of the result. */
+/*  Values that the gradient of a pool, or of upsampling, needs; sizes of the input and of the result. */
 typedef struct ignis__pool_params {
     const char *call;
     bool is_max;

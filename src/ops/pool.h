@@ -1,8 +1,8 @@
-/* >>ops.image --------------------------------------------------------------------------------------------------- */
+/* >>ops.image - pooling, upsampling, batch and group norm -------------------------------------------------------
 
-/*  Images are channels-last, [n, height, width, channels], and signals [n, length, channels]. Of the two
-    numbers of a dimension in a desc the first is of rows, the second of columns; a signal's is the first, and
-    its second is 0. Gradients are gathered in a fixed order: equal inputs give equal bits. */
+   Images are channels-last, [n, height, width, channels], and signals [n, length, channels].
+   In a desc the first number is for rows and the second for columns. A signal uses the first, and its second is 0.
+   Gradients are gathered in a fixed order: equal inputs give equal bits. */
 
 typedef struct ignis_pool_desc {
     int window[2];  /* required: rows and columns that a result is made of */
@@ -14,8 +14,8 @@ typedef struct ignis_pool_desc {
         exclude_padding; /* of ignis_avg_pool: divide by the elements inside of the image (false: by those in the padding too) */
 } ignis_pool_desc;
 
-/*  ignis_max_pool, ignis_avg_pool - the largest or the average element of each window, channel by channel, as
-    in PyTorch
+/*  ignis_max_pool, ignis_avg_pool - the largest or the average element of each window, channel by channel,
+    as in PyTorch
     Shapes: x [n, height, width, channels] or [n, length, channels]; the result has (size + 2 padding -
     window) / stride + 1 rows and columns, rounded down, or up with ceil_mode. Padding is minus infinity to
     ignis_max_pool, zero to ignis_avg_pool. NaN is the largest number. The first of equal elements has the

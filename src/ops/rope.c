@@ -144,7 +144,8 @@ static bool ignis__rope_prepare(ignis__op *op, const ignis_rope_desc *desc, cons
     memset(rope, 0, sizeof *rope);
     base = desc->base == 0 ? 10000.0 : desc->base;
     if (head_dim % 2 != 0)
-        return ignis__op_fail(op, IGNIS_DIAG_SHAPE_DIFFERS, "%s has heads of %lld elements, which do not turn in pairs",
+        return ignis__op_fail(op, IGNIS_DIAG_SHAPE_DIFFERS,
+                              "%s has heads of %lld elements, which cannot be rotated in pairs",
                               ignis__shape_write(shape).text, (long long)head_dim);
     if (head_dim > 2 * IGNIS__ROPE_HALF) /* too many for the parameters */
         return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "heads have %lld elements, more than %d", (long long)head_dim,
@@ -204,7 +205,7 @@ IGNIS_API ignis_tensor ignis_rope(ignis_tensor tensor, const ignis_rope_desc *de
     else if (ignis__op_is_float(&op, 0, "x") && (width == 0 || width % (2 * (int64_t)desc->num_heads) != 0))
         ignis__op_fail(
             &op, IGNIS_DIAG_SHAPE_DIFFERS,
-            "x is %s; its last dimension has to be %d heads of an even number of elements, which turn in pairs",
+            "x is %s; its last dimension has to be %d heads of an even number of elements, which are rotated in pairs",
             ignis__shape_write(&op.in[0]->shape).text, desc->num_heads);
     else
         own = ignis__rope_frequency_array(&op, desc);

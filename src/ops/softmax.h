@@ -5,7 +5,7 @@
 
 /*  ignis_softmax - exp(x) / sum of exp(x) over the last dimension
     ignis_log_softmax - its logarithm, x - log(sum of exp(x)), which keeps its digits where softmax has none
-    left One walk over memory each, and one for the gradient. A row of nothing but -infinity becomes zeros,
+    left One pass over memory each, and one for the gradient. A row of nothing but -infinity becomes zeros,
     and their logarithm stays -infinity, with a gradient of 0; one with NaN or +infinity becomes NaN. What all
     of a row have in common changes nothing, however large.
     Shapes: x [..., n], of a floating dtype, which the result has, too.

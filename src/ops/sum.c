@@ -85,7 +85,7 @@ static void ignis__op_sum(ignis__op *op, ignis__array *out, ignis__array *a, ign
     ignis__op_launch(op, IGNIS__BUILTIN_SUM_FINISH, dtype, NULL, grid, 1, 1, x, y, 0, finish);
 }
 
-/*  What a sum's gradient needs. */
+/*  Values that a sum's gradient needs. */
 typedef struct ignis__sum_params {
     ignis__axis axis;
     double factor;

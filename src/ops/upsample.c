@@ -56,7 +56,7 @@ IGNIS_API ignis_tensor ignis_upsample(ignis_tensor tensor, const ignis_upsample_
     if (!desc)
         ignis__op_fail(&op, IGNIS_DIAG_NULL_ARGUMENT, "desc is null");
     else if ((int)desc->mode < 0 || desc->mode >= IGNIS_UPSAMPLE_COUNT)
-        ignis__op_fail(&op, IGNIS_DIAG_BAD_NUMBER, "desc->mode is %d, which is no mode", (int)desc->mode);
+        ignis__op_fail(&op, IGNIS_DIAG_BAD_NUMBER, "desc->mode is %d, not one of ignis_upsample_mode", (int)desc->mode);
     else if (desc->align_corners && desc->mode != IGNIS_UPSAMPLE_LINEAR)
         ignis__op_fail(&op, IGNIS_DIAG_BAD_NUMBER,
                        "desc->align_corners is set, which only IGNIS_UPSAMPLE_LINEAR can do");

@@ -3,12 +3,12 @@ typedef struct ignis_upsample_desc {
     ignis_upsample_mode mode; /* IGNIS_UPSAMPLE_NEAREST */
     bool
         align_corners; /* of LINEAR: pixels are points, and the first and last ones stay where they are (false: pixels are squares, and
-                                 the borders of the image stay; what would lie outside of all centers is the pixel there) */
+                                 the borders of the image stay; outside of all centers it is the pixel there) */
 } ignis_upsample_desc;
 
 /*  ignis_upsample - an image or a signal at another size, as PyTorch's interpolate
     Shapes: x [n, height, width, channels] or [n, length, channels]; the result has the rows and columns of
-    desc. Where pixels lie is exact; of PyTorch's modes, NEAREST is what "nearest" would be without its
+    desc. Positions of pixels are exact; of PyTorch's modes, NEAREST is what "nearest" would be without its
     rounding.
     Returns: the tensor, or no handle.
     Errors: FREED, ARGUMENT (null desc, size below 1, no such mode, align_corners without LINEAR, a second

@@ -215,9 +215,9 @@ static bool ignis__backward_pass_call_rule(ignis__backward_pass *pass, ignis__no
     if (pass->failed && status == IGNIS_OK)
         status =
             ignis__fail(IGNIS_DIAG_BACKWARD_FAILED, pass->call,
-                        "the backward of '%s' answered OK, but an ignis_backward inside of it has failed", node->name);
+                        "the backward of '%s' returned OK, but an ignis_backward inside of it has failed", node->name);
     if (status != IGNIS_OK && ignis__this_thread.record.status == IGNIS_OK)
-        ignis__fail(IGNIS_DIAG_BACKWARD_FAILED, pass->call, "the backward of '%s' answered %s", node->name,
+        ignis__fail(IGNIS_DIAG_BACKWARD_FAILED, pass->call, "the backward of '%s' returned %s", node->name,
                     ignis_status_name(status));
     else if (status != IGNIS_OK)
         ignis__this_thread.latest = status;

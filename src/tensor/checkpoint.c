@@ -18,8 +18,7 @@ static ignis_tensor ignis__tensor_fn_call(const char *call, int no_grad, ignis_t
     if (!ignis__frame_end(&frame))
         return ignis__no_tensor();
     if (!output.id && ignis__failures() == failures)
-        ignis__fail(IGNIS_DIAG_NULL_ARGUMENT, call,
-                    "the function returned no tensor, and says no reason; it has to return one");
+        ignis__fail(IGNIS_DIAG_NULL_ARGUMENT, call, "the function returned no tensor and reported no failure");
     return output;
 }
 

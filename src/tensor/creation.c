@@ -66,7 +66,7 @@ IGNIS__COLD static ignis_tensor ignis__tensor_create_line(const char *call, doub
     if (!ignis__enter(call))
         return ignis__no_tensor();
     if (count < 0) {
-        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "from %g to %g in steps of %g are no number of elements", start, end,
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "from %g to %g in steps of %g is not a number of elements", start, end,
                     step);
         return ignis__no_tensor();
     }

@@ -294,7 +294,7 @@ IGNIS_API ignis_status ignis_no_grad_end(void)
     thread = ignis__tensor_thread_now();
     if (thread->no_grad == thread->no_grad_floor) {
         thread->unbalanced = true;
-        return ignis__fail(IGNIS_DIAG_SCOPE_ORDER, call, "there was no ignis_no_grad_begin%s",
+        return ignis__fail(IGNIS_DIAG_SCOPE_ORDER, call, "ignis_no_grad_begin was not called%s",
                            thread->no_grad ? " in the function that is running now" : "");
     }
     thread->no_grad--;

@@ -3,7 +3,7 @@
    A tape belongs to the thread that recorded it. A backward pass runs its entries from the last to the first.
    Gradients are added to those that leaves have. */
 
-/*  What a backward function gets, and what it fills. */
+/*  Arguments of a backward function, and the results that it fills. */
 typedef struct ignis_backward_args {
     ignis_array grad_output; /* gradient of the output, in its shape and dtype; not to be written to */
     /* The memory of ignis_rule.saved, in order. The handles are valid until the function returns; not to be
@@ -52,9 +52,9 @@ typedef struct ignis_gradcheck_desc {
     Threads: the one that recorded it. Streams: queued on the current stream. */
 IGNIS_API ignis_status ignis_backward(ignis_tensor tensor, ignis_array grad_output);
 
-/*  ignis_backward_retain - ignis_backward that keeps the entries of the tape for another one (retain_graph in
-    PyTorch) Each adds its gradients to those that the leaves have. What backward needs stays in memory until
-    an ignis_backward passes it, or the tensors that were computed from it are released. Saved arrays must not
+/*  ignis_backward_retain - ignis_backward that keeps the entries of the tape for another pass (retain_graph
+    in PyTorch) Each adds its gradients to those that the leaves have. Saved arrays stay in memory until an
+    ignis_backward passes it, or the tensors that were computed from it are released. Saved arrays must not
     change in between.
     Returns: IGNIS_OK, or the reason; what was recorded is kept either way.
     Errors: those of ignis_backward.
@@ -63,8 +63,9 @@ IGNIS_API ignis_status ignis_backward(ignis_tensor tensor, ignis_array grad_outp
 IGNIS_API ignis_status ignis_backward_retain(ignis_tensor tensor, ignis_array grad_output);
 
 /*  ignis_tensor_set_grad - copy an array's values into a tensor's gradient, whose memory is kept, or made
-    where there is none IGNIS_NO_ARRAY drops the gradient: its memory is freed, and optimizers do not update
-    the tensor, until another one is computed.
+    where there is none
+    IGNIS_NO_ARRAY drops the gradient: its memory is freed, and optimizers do not update the tensor, until
+    another one is computed.
     Shapes: equal numel; the tensor's dtype and device.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, SHAPE, DTYPE, DEVICE, ARGUMENT (the tensor requires no gradient, as those of integers; grad
@@ -124,8 +125,8 @@ IGNIS_API ignis_status ignis_tape_clear(void);
     Threads: any; each has its own tape. */
 IGNIS_API int64_t ignis_tape_length(void);
 
-/*  ignis_tape_dot - the operations that lead to a tensor as a Graphviz graph, with shapes, and the bytes that
-    each keeps for backward
+/*  ignis_tape_dot - the operations that lead to a tensor as a Graphviz graph, with shapes, and the bytes
+    that each keeps for backward
     Returns: the length of the whole text without its end, as snprintf does; out may be null when capacity is
     0; -1 on failure.
     Errors: FREED, ARGUMENT, MEMORY.
@@ -134,11 +135,12 @@ IGNIS_API int64_t ignis_tape_length(void);
 IGNIS_API int64_t ignis_tape_dot(ignis_tensor tensor, char *out, size_t capacity);
 
 /*  ignis_checkpoint - run a function without keeping what its backward needs, and run it again in backward
-    (Chen et al. 2016) The function runs in a scope of its own: what it makes is released when it returns, but
-    for its result. The second run sees the same random numbers. Tensors that fn uses beside its inputs, such
-    as weights, get their gradients too. Where inputs, or others that were there before and that operations in
-    fn read, were written to before the backward, that fails. Where no tensor that fn uses requires a
-    gradient, nothing is recorded.
+    (Chen et al. 2016)
+    The function runs in a scope of its own: what it makes is released when it returns, but for its result.
+    The second run sees the same random numbers. Tensors that fn uses beside its inputs, such as weights, get
+    their gradients too. Where inputs, or others that were there before and that operations in fn read, were
+    written to before the backward, that fails. Where no tensor that fn uses requires a gradient, nothing is
+    recorded.
     Returns: a new tensor over what fn returns, or no handle.
     Errors: FREED, ARGUMENT (fn has begun and not ended, or ended and not begun, a scope or a no-grad
     section), those of fn, MEMORY. Where fn writes to its inputs, the backward fails.

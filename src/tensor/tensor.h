@@ -43,7 +43,7 @@ typedef struct ignis_tensor_info {
     Returns: the tensor, or no handle.
     Errors: ARGUMENT (null data, host_count is not numel, no such dtype), SHAPE, DTYPE (a gradient of
     integers), DEVICE, MEMORY, CUDA.
-    Ownership: the current scope's, else the caller's, who releases it with ignis_tensor_release; data may be
+    Ownership: the current scope's, else the caller's, to be released with ignis_tensor_release; data may be
     reused when the call returns.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_tensor ignis_tensor_from_host(const void *data, ignis_shape shape, const ignis_tensor_desc *desc);
@@ -55,10 +55,11 @@ IGNIS_API ignis_tensor ignis_tensor_from_host(const void *data, ignis_shape shap
     Threads: any. */
 IGNIS_API ignis_tensor ignis_tensor_from_array(ignis_array array, bool requires_grad);
 
-/*  ignis_tensor_zeros, _ones, _rand, _randn - a new tensor of zeros, ones, uniform values in [0, 1), standard
-    normal values Random values come from Philox 4x32-10 (Salmon et al., SC 2011) keyed by ignis_seed: the
-    same seed and the same calls give the same values on every GPU and on the simulator, but for the last bit
-    of a normal value's logarithm and cosine.
+/*  ignis_tensor_zeros, _ones, _rand, _randn - a new tensor of zeros, ones, uniform values in [0, 1),
+    standard normal values
+    Random values come from Philox 4x32-10 (Salmon et al., SC 2011) keyed by ignis_seed: the same seed and the
+    same calls give the same values on every GPU and on the simulator, but for the last bit of a normal
+    value's logarithm and cosine.
     Returns: the tensor, or no handle.
     Errors: ARGUMENT, SHAPE, DTYPE (random or differentiable integers), DEVICE, MEMORY, LIBRARY, COMPILE,
     CUDA.
@@ -69,10 +70,10 @@ IGNIS_API ignis_tensor ignis_tensor_ones(ignis_shape shape, const ignis_tensor_d
 IGNIS_API ignis_tensor ignis_tensor_rand(ignis_shape shape, const ignis_tensor_desc *desc);
 IGNIS_API ignis_tensor ignis_tensor_randn(ignis_shape shape, const ignis_tensor_desc *desc);
 
-/*  ignis_tensor_arange - start, start + step, ... up to before end; ignis_tensor_linspace - count numbers at
-    equal distances, start and end being the first and the last; ignis_tensor_eye - a matrix with ones on its
-    diagonal. desc may be null for all defaults. Numbers are computed in double, and converted by the rules of
-    ignis_array_from_host.
+/*  ignis_tensor_arange - start, start + step, ... up to before end; ignis_tensor_linspace - count numbers
+    at equal distances, start and end
+    being the first and the last; ignis_tensor_eye - a matrix with ones on its diagonal. desc may be null for
+    all defaults. Numbers are computed in double, and converted by the rules of ignis_array_from_host.
     Returns: the tensor, or no handle.
     Errors: ARGUMENT (a step that does not lead to end, a negative count), SHAPE, DTYPE (a gradient of
     integers), DEVICE, MEMORY, LIBRARY, COMPILE, CUDA.
@@ -90,7 +91,7 @@ IGNIS_API ignis_tensor ignis_tensor_eye(int64_t rows, int64_t columns, const ign
 IGNIS_API ignis_status ignis_seed(uint64_t seed);
 
 /*  ignis_tensor_data - the array of a tensor's values; ignis_tensor_grad - the array of its gradient
-    Returns: the array, or no handle (no gradient was computed yet: that is no failure).
+    Returns: the array, or no handle (no gradient was computed yet: this is not a failure).
     Errors: FREED.
     Ownership: the tensor's: it holds a reference, so ignis_array_free refuses. The gradient is accumulated by
     each ignis_backward until ignis_zero_grad, or a step of an optimizer with zero_grad or drop_grad.
@@ -114,7 +115,8 @@ IGNIS_API ignis_shape ignis_tensor_shape(ignis_tensor tensor);
 IGNIS_API int64_t ignis_tensor_numel(ignis_tensor tensor);
 
 /*  ignis_tensor_to_string - "tensor [2, 3] f32 on device 0, leaf, requires a gradient, 'weights'", or "...,
-    result of matmul" A stale handle gives "tensor handle 0x... (freed)".
+    result of matmul"
+    A stale handle gives "tensor handle 0x... (freed)".
     Returns: the length of the whole text without its end, as snprintf does; out may be null when capacity is
     0; -1 on failure.
     Errors: ARGUMENT.

@@ -123,8 +123,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_tape_clear(void)
         return IGNIS_ERROR_NOT_SETUP;
     thread = ignis__tensor_thread_now();
     if (thread->pass)
-        return ignis__fail(IGNIS_DIAG_TAPE_WALKED, call,
-                           "this is inside an ignis_backward, which needs the tape still");
+        return ignis__fail(IGNIS_DIAG_TAPE_WALKED, call, "called inside ignis_backward, which still uses the tape");
     ignis__tape_clear(call, thread->tape);
     return ignis__ended(failures, true);
 }

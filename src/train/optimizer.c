@@ -56,9 +56,9 @@ typedef struct ignis__optimizer {
     ignis__array *state;      /* f64; claimed */
     ignis__array *table;      /* rows, as bytes; claimed, null before the first step */
     ignis__capture *table_of; /* the capture that it was made for, and that alone uses it; null: none */
-    ignis__optim_row *
-        rows; /* what the table holds, in the order of element types; with has_missed those without a gradient, too, behind them */
-    int row_count;   /* 0: no gradients */
+    ignis__optim_row
+        *rows;     /* rows of the table, in the order of element types; with has_missed then those without a gradient */
+    int row_count; /* 0: no gradients */
     bool is_written; /* the table holds them */
     int rows_of[IGNIS_DTYPE_COUNT];
     int64_t blocks_of[IGNIS_DTYPE_COUNT], steps_of[IGNIS_DTYPE_COUNT]; /* blocks of a launch, and of a step */

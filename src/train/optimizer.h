@@ -44,7 +44,7 @@ typedef struct ignis_adamw_desc {
     bool zero_grad; /* a step sets the gradients to zero, in the same pass (false) */
     bool
         drop_grad; /* a step leaves no gradients, so the next backward need not add to zeros: their memory, and two passes over it, are saved.
-                       Those of data-parallel training stay where they are, and become zero (false) */
+                       Gradients of data-parallel training stay where they are, and become zero (false) */
     bool coupled;  /* Adam: weight decay is part of the gradient (false) */
     ignis_loss_scale_desc loss_scale;
 } ignis_adamw_desc;
@@ -116,8 +116,8 @@ typedef enum ignis_optimizer_part {
     IGNIS_OPTIMIZER_MISSED  /* f64 [1], of AdamW and Adam: steps that a parameter had no gradient for */
 } ignis_optimizer_part;
 
-/*  ignis_adamw - an optimizer by AdamW (Loshchilov and Hutter 2019): weight decay apart from the gradient; or
-    Adam (Kingma and Ba 2015)
+/*  ignis_adamw - an optimizer by AdamW (Loshchilov and Hutter 2019): weight decay apart from the gradient;
+    or Adam (Kingma and Ba 2015)
     ignis_sgd - by stochastic gradient descent with momentum; weight decay is part of the gradient, as in
     PyTorch
     ignis_rmsprop - by RMSprop (Tieleman and Hinton 2012), as in PyTorch, not centered: momentum is of the
@@ -143,7 +143,8 @@ IGNIS_API ignis_optimizer ignis_lion(const ignis_lion_desc *desc);
 IGNIS_API ignis_optimizer ignis_muon(const ignis_muon_desc *desc);
 
 /*  ignis_optimizer_add - make a tensor a parameter of an optimizer: a leaf that requires a gradient; decay:
-    whether weight decay applies to it Master copies are made of the values that the tensor has now.
+    whether weight decay applies to it
+    Master copies are made of the values that the tensor has now.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, ARGUMENT (no leaf, no gradient required, added already, never written to), UNSUPPORTED
     (this thread captures a graph), SHAPE (Muon, and not two dimensions), DEVICE, MEMORY, LIBRARY, COMPILE,
@@ -172,9 +173,10 @@ IGNIS_API ignis_status ignis_optimizer_step(ignis_optimizer optimizer);
 IGNIS_API ignis_status ignis_optimizer_zero_grad(ignis_optimizer optimizer);
 
 /*  ignis_clip_grad_norm - if the norm of all gradients together is above max_norm, let the next step scale
-    them down to it The gradients themselves stay as they are: ignis_optimizer_step multiplies them as it
-    reads them. Nothing is copied to the host; ignis_optimizer_query returns the norm; an infinite max_norm
-    changes nothing else. The sum is computed in a fixed order.
+    them down to it
+    The gradients themselves stay as they are: ignis_optimizer_step multiplies them as it reads them. Nothing
+    is copied to the host; ignis_optimizer_query returns the norm; an infinite max_norm changes nothing else.
+    The sum is computed in a fixed order.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, ARGUMENT (max_norm is not above 0, no parameters), MEMORY, LIBRARY, COMPILE, CUDA.
     Ownership: unchanged.
@@ -207,11 +209,11 @@ IGNIS_API ignis_status ignis_optimizer_set_lr(ignis_optimizer optimizer, double 
 IGNIS_API ignis_status ignis_optimizer_query(ignis_optimizer optimizer, ignis_optimizer_info *info);
 
 /*  ignis_optimizer_state - the array of a part of an optimizer's state, for saving it and, by
-    ignis_array_copy, for restoring it parameter counts in the order of ignis_optimizer_add;
-    IGNIS_OPTIMIZER_SELF ignores it. Training continues bit for bit as without the interruption when all parts
-    and parameters are restored, after all parameters have been added. IGNIS_OPTIMIZER_MISSED is 0 where every
-    step had a gradient of the parameter: a state that was saved without it, as before 0.5.0, needs it only
-    where that was not so.
+    ignis_array_copy, for restoring it
+    parameter counts in the order of ignis_optimizer_add; IGNIS_OPTIMIZER_SELF ignores it. Training continues
+    bit for bit as without the interruption when all parts and parameters are restored, after all parameters
+    have been added. IGNIS_OPTIMIZER_MISSED is 0 where every step had a gradient of the parameter: a state
+    that was saved without it, as before 0.5.0, needs it only where that was not so.
     Returns: the array, or no handle; a part that this optimizer or parameter does without is no failure.
     Errors: FREED, ARGUMENT (no such part or parameter).
     Ownership: the optimizer's.

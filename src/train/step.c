@@ -182,7 +182,7 @@ IGNIS_API ignis_tensor ignis_scale_loss(ignis_optimizer handle, ignis_tensor los
         return result;
     if (ignis_tensor_query(loss, &info) == IGNIS_OK && info.dtype == IGNIS_F16) {
         ignis__fail(IGNIS_DIAG_DTYPE_DIFFERS, call,
-                    "the loss is f16, which does not hold the scale as its gradient; those of >>ops.loss are f32");
+                    "the loss is f16, which does not hold the scale as its gradient; losses of >>ops.loss are f32");
     } else if (info.dtype) {
         state.id = optimizer->state->slot.handle;
         view = ignis_array_slice(state, 0, IGNIS__OPTIM_SCALE, 1);

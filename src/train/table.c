@@ -4,7 +4,7 @@
     host must live longer.
     Uses: optimizer, parameter. The optimizer is locked. */
 
-/*  What a call on an optimizer writes besides the state. */
+/*  Arrays that a call on an optimizer writes besides the state. */
 typedef enum ignis__optim_writes { IGNIS__WRITES_DATA = 1, IGNIS__WRITES_GRADS = 2 } ignis__optim_writes;
 
 /*  Fills the row of a parameter. False, with *ok still true, if it has no gradient, or no elements. */
@@ -199,8 +199,7 @@ static ignis__optimizer *ignis__optimizer_begin(const char *call, ignis_optimize
         return NULL;
     ignis__mutex_lock(&optimizer->slot.lock);
     if (optimizer->count == 0) {
-        ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, call,
-                    "the optimizer has no parameters; ignis_optimizer_add gives it some");
+        ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, call, "the optimizer has no parameters; ignis_optimizer_add adds them");
     } else if (ignis__work_begin(call, optimizer->device, work)) {
         if (writes & IGNIS__WRITES_DATA && (optimizer->zero_grad || optimizer->drop_grad))
             writes |= IGNIS__WRITES_GRADS;

@@ -13,12 +13,11 @@ typedef enum ignis_mask {
 typedef struct ignis_sdpa_desc {
     int num_heads; /* a row of q is num_heads heads of head_dim elements (1) */
     int num_kv_heads; /* a row of k or v is num_kv_heads such heads, each shared by num_heads / num_kv_heads query heads (num_heads) */
-    ignis_mask mask; /* IGNIS_MASK_CAUSAL */
-    double scale;    /* of the scores, positive (1 / sqrt(head_dim)) */
-    int window;      /* a query sees keys that are less than so many places from its own (all) */
-    double softcap;  /* scores become softcap * tanh(score / softcap) (they stay as they are) */
-    ignis_tensor
-        bias; /* [batch or 1, num_heads or 1, sq or 1, sk], is added to the scores, behind the softcap (none) */
+    ignis_mask mask;   /* IGNIS_MASK_CAUSAL */
+    double scale;      /* of the scores, positive (1 / sqrt(head_dim)) */
+    int window;        /* a query sees keys that are fewer than `window` positions from its own (all) */
+    double softcap;    /* scores become softcap * tanh(score / softcap) (they stay as they are) */
+    ignis_tensor bias; /* [batch or 1, num_heads or 1, sq or 1, sk], is added to the scores, after the softcap (none) */
     ignis_tensor lengths; /* i32 [batch]: how many keys each sequence has, the first ones (sk) */
 } ignis_sdpa_desc;
 
@@ -28,17 +27,17 @@ typedef struct ignis_sdpa_desc {
     head_dim is at most 256. The result has the shape of q. A query that sees no key gives zeros, and no
     gradient. desc may be null for all defaults. desc->window: query i is at the place of key i + sk - sq.
     With a causal mask it sees that key and the window - 1 before it, else window - 1 on both sides.
-    desc->lengths: one number where there is no batch; below 0 counts as 0, above sk as sk. Queries behind
-    their sequence's length see its keys as others do. Keys that nobody sees take no time, forward and
-    backward. desc->softcap is that of Gemma 2. In keys and values that no query of their sequence sees, in
-    queries that see no key, and in the gradients of their results anything may stand, NaN and infinities too:
-    it reaches no result and no gradient. What only some queries see reaches only those; but with tensor cores
-    a NaN or an infinity there may make others NaN, too.
+    desc->lengths: one number if there is no batch; below 0 counts as 0, above sk as sk. Queries after their
+    sequence's length see its keys as others do. Keys that no query sees take no time, forward and backward.
+    desc->softcap is that of Gemma 2. In keys and values that no query of their sequence sees, in queries that
+    see no key, and in the gradients of their results anything may be, NaN and infinities too: it reaches no
+    result and no gradient. A value that only some queries see reaches only those; but with tensor cores a NaN
+    or an infinity there may make others NaN, too.
     desc->bias has the dtype of q, or f32 for f16 and bf16; dimensions of 1 in front may be missing, and it
     may be -infinity. Low numbers such as -1e9 or the lowest of the dtype mask, too: beside others such keys
     have weight 0, and alone they count alike. Its gradient is added up over what shares it, in f32 or f64.
     ALiBi is a bias [1, num_heads, 1, sk] of slope * j: what all keys of a query have in common does not
-    matter. A key that a bias masks is seen all the same: what stands there has to be finite. f16 and bf16 use
+    matter. A key that a bias masks is seen all the same: its value has to be finite. f16 and bf16 use
     tensor cores on devices of compute capability 8.0 and up, if head_dim is a multiple of 8; probabilities
     are rounded to the dtype there. Compute capability 9.0 has kernels of its own, twice as fast, where
     head_dim is 64 at least, there are a query and a key (for the gradients 32 queries, or 16 if head_dim is

@@ -188,9 +188,9 @@ static void ignis__attention_backward_wgmma(ignis__op *op, ignis_dtype dtype, ig
                      (size_t)ignis__attention_backward_shared(p), maps);
     if (rotation)
         finish += finish / p->heads * p->kv_heads;
-    ignis__op_launch(op,
-                     rotation ? IGNIS__BUILTIN_SDPA_HOPPER_BACKWARD_TURNED : IGNIS__BUILTIN_SDPA_HOPPER_BACKWARD_FINISH,
-                     dtype, define, finish, 1, 1, 256, 1, 0, params);
+    ignis__op_launch(
+        op, rotation ? IGNIS__BUILTIN_SDPA_HOPPER_BACKWARD_ROTATED : IGNIS__BUILTIN_SDPA_HOPPER_BACKWARD_FINISH, dtype,
+        define, finish, 1, 1, 256, 1, 0, params);
 }
 
 static ignis_status ignis__sdpa_backward(const ignis_backward_args *args)

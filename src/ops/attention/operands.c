@@ -99,8 +99,8 @@ static bool ignis__attention_sizes(ignis__op *op, int heads, int kv_heads, int m
         return ignis__op_fail(op, IGNIS_DIAG_SDPA_SHAPE, "q is %s; it has to be [rows, width] or [batch, rows, width]",
                               ignis__shape_write(q).text);
     if (k->ndim != q->ndim || (q->ndim == 3 && k->dim[0] != q->dim[0]))
-        return ignis__op_fail(op, IGNIS_DIAG_SDPA_SHAPE, "k is %s, which does not go with q %s",
-                              ignis__shape_write(k).text, ignis__shape_write(q).text);
+        return ignis__op_fail(op, IGNIS_DIAG_SDPA_SHAPE, "k is %s, which does not fit q %s", ignis__shape_write(k).text,
+                              ignis__shape_write(q).text);
     if (!ignis__shape_same(v, k))
         return ignis__op_fail(op, IGNIS_DIAG_SDPA_SHAPE, "v is %s, k is %s", ignis__shape_write(v).text,
                               ignis__shape_write(k).text);

@@ -3,7 +3,7 @@
     not The gradient is one array too, and its column sums go to the projection's bias. Uses: sdpa, backward,
     rope. */
 
-/*  What the backward of q, k and v in one tensor needs besides the saved arrays. */
+/*  Values that the backward of q, k and v in one tensor needs besides the saved arrays. */
 typedef struct ignis__sdpa_packed {
     ignis__attention attention;
     ignis__rope rope; /* of q and k; no heads: they are not rotated */

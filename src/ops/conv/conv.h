@@ -6,22 +6,23 @@
 /*  Of rows and columns, in this order; ignis_conv1d takes the first of each. */
 typedef struct ignis_conv_desc {
     int stride[2];   /* pixels from one patch to the next (1) */
-    int padding[2];  /* zeros before the first and behind the last pixel (0) */
+    int padding[2];  /* zeros before the first and after the last pixel (0) */
     int dilation[2]; /* pixels from one tap of a patch to the next (1) */
-    int groups;      /* the channels of a result depend on those of x in the same one of so many groups (1) */
+    int groups;      /* the channels are in groups; a result depends on the channels of x in its group (1) */
 } ignis_conv_desc;
 
-/*  ignis_conv2d - convolution of images: each pixel of the result is the product of w and a patch of x, plus
-    bias; ignis_conv1d - of rows of points. As in PyTorch it is a correlation: w is not turned round.
-    Channels are the last dimension ("channels last", NHWC), where a bias, a norm or ignis_linear have theirs.
-    Images that come as NCHW become that by ignis_permute(x, (int[]){0, 2, 3, 1}, 4), weights [outs, channels,
-    height, width] of PyTorch by the same.
+/*  ignis_conv2d - convolution of images: each pixel of the result is the product of w and a patch of x,
+    plus bias; ignis_conv1d - of rows of
+    points. As in PyTorch it is a correlation: w is not turned round. Channels are the last dimension
+    ("channels last", NHWC), where a bias, a norm or ignis_linear have theirs. Images that come as NCHW become
+    that by ignis_permute(x, (int[]){0, 2, 3, 1}, 4), weights [outs, channels, height, width] of PyTorch by
+    the same.
     Shapes: x [images, height, width, channels], w [outs, kernel height, kernel width, channels / groups],
     bias [outs] or no handle for none; the result [images, out height, out width, outs] with out = floor((in +
     2 padding - dilation (kernel - 1) - 1) / stride) + 1. For ignis_conv1d the same without height. desc may
     be null for all defaults.
     Nothing is copied to make patches. f16 and bf16 use tensor cores on devices of compute capability 8.0 and
-    up, f32 with ignis_desc.allow_tf32; channels of a group that are no multiple of 8 (tf32: 4), nor 4 (2),
+    up, f32 with ignis_desc.allow_tf32; channels of a group that are not a multiple of 8 (tf32: 4), nor 4 (2),
     are copied to where they are. A 1 x 1 kernel of stride 1 without padding is ignis_linear, computed by whom
     ignis_desc.matmul says; all others are computed by own kernels. f16, bf16 and f32 are summed in f32, f64
     in f64, gradients too, in a fixed order.

@@ -121,7 +121,7 @@ typedef struct ignis__conv_operand {
     int packed;       /* they are full packs: 1: of 16 bytes, 2: of 8 */
 } ignis__conv_operand;
 
-/*  Reads two operands. For tensor cores, channels that are no full packs are copied into packs; packs of few
+/*  Reads two operands. For tensor cores, channels that are not full packs are copied into packs; packs of few
     channels are half as large. */
 static void ignis__conv_operands(ignis__op *op, const ignis__conv *c, ignis__conv_operand operand[2],
                                  ignis__array *const arrays[2], const int64_t channels[2])

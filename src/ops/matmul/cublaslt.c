@@ -5,8 +5,8 @@
     Uses: product, the loader. Locks: a plan's lock while the bias address is in its descriptor; `planning` of
     a device guards its plans, as cuBLASLt may load kernels for one and wait for the device. */
 
-/*  What cuBLASLt chose for a product, kept for the next product of the same kind. It computes out^T = op(b)^T
-    op(a)^T. */
+/*  A plan: cuBLASLt's choice for a product, kept for the next product of the same kind. It computes out^T =
+    op(b)^T op(a)^T. */
 typedef struct ignis__plan {
     ignis__product product;
     void *desc, *layout_a, *layout_b, *layout_out; /* in cuBLASLt's order: its A is our b */

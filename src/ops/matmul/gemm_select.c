@@ -67,8 +67,8 @@ static ignis__gemm ignis__gemm_by_wgmma(const ignis__gemm *product)
 /*  Returns whether tiles are finished beside the next one: kernels/gemm_hopper_ahead.cuh. */
 static bool ignis__gemm_is_ahead(const ignis__gemm_tile *tile) { return tile->columns == 192 && tile->rows == 128; }
 
-/*  Returns whether rows begin at sectors of the L2 cache, of 32 bytes. Rows that are no full packs of 16
-    bytes are copied to some. */
+/*  Returns whether rows begin at sectors of the L2 cache, of 32 bytes. Other rows are copied to full packs of
+    16 bytes first. */
 static bool ignis__gemm_rows_fill_sectors(const ignis__gemm *p, int64_t row)
 {
     return ignis__ceil_div(row, ignis__pack_elements(p->operands)) % 2 == 0;

@@ -5,8 +5,8 @@
 
 /*  ignis_matmul - matrix product a b; ignis_matmul_t - a b^T, without transposing b in memory
     Shapes: a [..., m, k]; b [k, n] ([n, k] for _t) or [..., k, n]; the result [..., m, n]. Leading dimensions
-    that differ spread over each other by NumPy's rules, by copies (ignis_expand); b [k, n] serves all of a as
-    it is.
+    that differ broadcast to each other by NumPy's rules, by copies (ignis_expand); b [k, n] serves all of a
+    as it is.
     f16, bf16 and f32 are summed in f32 (f32 by tf32 with ignis_desc.allow_tf32), f64 in f64.
     Returns: the tensor, or no handle.
     Errors: FREED, SHAPE (inner or leading dimensions differ), DTYPE, DEVICE, MEMORY, LIBRARY (no NVRTC or,
@@ -27,7 +27,7 @@ IGNIS_API ignis_tensor ignis_linear(ignis_tensor x, ignis_tensor w, ignis_tensor
 
 /*  ignis_quantize_f8 - numbers as floats of 8 bits and a scale: q = x / scale
     The scale is what makes the largest of the numbers 448, or 57344 in e5m2, the largest that there are: of
-    all of them, or of each row; 1 where all are zero. What is left are 4 significant bits, or 3. NaN stays
+    all of them, or of each row; 1 where all are zero. 4 significant bits are left, or 3. NaN stays
     and does not count; with an infinity, all of its scale are NaN or zero.
     Shapes: x [..., n] of any; the result like x; *scale [1], or per row [..., 1].
     Dtypes: x f16, bf16, f32 or f64; dtype f8_e4m3 or f8_e5m2; *scale f32.
@@ -39,13 +39,14 @@ IGNIS_API ignis_tensor ignis_linear(ignis_tensor x, ignis_tensor w, ignis_tensor
 IGNIS_API ignis_tensor ignis_quantize_f8(ignis_tensor x, ignis_dtype dtype, bool per_row, ignis_tensor *scale);
 
 /*  ignis_matmul_f8 - the product of two matrices of 8 bits an element by their scales: (scale_a a) (scale_b
-    b)^T + bias By tensor cores, which do twice as many of these operations a second as of those of 16 bits.
-    Scales are those of ignis_quantize_f8.
+    b)^T + bias
+    By tensor cores, which do twice as many of these operations a second as of those of 16 bits. Scales are
+    those of ignis_quantize_f8.
     Shapes: a [..., m, k]; b [n, k]; scale_a [1], or one for each row of a; scale_b [1] or one for each of the
     n; bias [n]; the result [..., m, n].
     Dtypes: a and b f8_e4m3, or both f8_e5m2; scales f32, no handle for 1; bias, or no handle for none, and
     the result are of dtype: f16, bf16 or f32.
-    Precision: products are exact, and added up by tensor cores 512 at a time, with some 13 bits behind the
+    Precision: products are exact, and added up by tensor cores 512 at a time, with some 13 bits after the
     point of the largest, then in f32: of noise, the error was a third of a thousandth of the standard
     deviation of the results on an H200. Scales are multiplied in f32, and the result is rounded once.
     Returns: the tensor, or no handle. It has no gradient.
@@ -62,7 +63,7 @@ typedef enum ignis_activation {
 } ignis_activation;
 
 /*  ignis_mlp - two linear layers and the activation between them: activation(x w1^T + b1) w2^T + b2
-    The same as ignis_linear, ignis_relu or ignis_gelu, and ignis_linear, in fewer passes over memory: biases,
+    As ignis_linear, ignis_relu or ignis_gelu, and ignis_linear, in fewer passes over memory: biases,
     the activation, its gradient and the gradients of the biases are part of the products, as far as those who
     compute them can (ignis_desc.matmul).
     Shapes: x [..., in]; w1 [hidden, in]; w2 [out, hidden]; b1 [hidden] and b2 [out], or no handles for none;
@@ -77,9 +78,9 @@ IGNIS_API ignis_tensor ignis_mlp(ignis_tensor x, ignis_tensor w1, ignis_tensor b
 
 #define IGNIS_MAX_LAYERS 8 /* of ignis_mlp_layers */
 
-/*  ignis_mlp_layers - any number of linear layers, as ignis_mlp, with the activation between them, not behind
-    the last count is 1 to IGNIS_MAX_LAYERS. Deeper networks are several of these, and the activation between
-    them.
+/*  ignis_mlp_layers - any number of linear layers, as ignis_mlp, with the activation between them, not
+    behind the last
+    count is 1 to IGNIS_MAX_LAYERS. Deeper networks are several of these, and the activation between them.
     Shapes: x [..., in]; weights[i] [out, in], in being the out of the layer before; biases null for none, or
     biases[i] [out], or no handle for a layer that has none; the result [..., out of the last layer].
     Returns: the tensor, or no handle.
@@ -91,9 +92,10 @@ IGNIS_API ignis_tensor ignis_mlp_layers(ignis_tensor x, const ignis_tensor *weig
                                         int count, ignis_activation activation);
 
 /*  ignis_mlp_gated - the gated layers of Llama and its like (SwiGLU, Shazeer 2020): (silu(x w_gate^T) * (x
-    w_up^T)) w_down^T The same as ignis_linear three times and ignis_silu_mul, in fewer passes over memory:
-    the gate is applied in the product by w_up, and gradients of both leave the product by w_down, as far as
-    those who compute them can (ignis_desc.matmul).
+    w_up^T)) w_down^T
+    As ignis_linear three times and ignis_silu_mul, in fewer passes over memory: the gate is applied
+    in the product by w_up, and gradients of both leave the product by w_down, as far as those who compute
+    them can (ignis_desc.matmul).
     Shapes: x [..., in]; w_gate and w_up [hidden, in]; w_down [out, hidden]; the result [..., out].
     Returns: the tensor, or no handle.
     Errors: FREED, SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY (as ignis_linear), CUDA.

@@ -79,7 +79,7 @@ typedef struct ignis__gemm {
     bool folded;                 /* pairs of pixels are one with twice the channels */
     ignis_dtype dtype, operands; /* of the result; of a and b */
     int rows;                    /* of a wgmma tile; 0: as ignis__gemm_rows finds */
-    /* What pairs of blocks of kernels/gemm_hopper.cu share, as below; 0: no pairs. */
+    /* The operand that pairs of blocks of kernels/gemm_hopper.cu share, as below; 0: no pairs. */
     int pairs;
 } ignis__gemm;
 
