@@ -3,7 +3,7 @@
     SPDX-License-Identifier: MIT
     The licence is at the end of the file. What has changed: CHANGELOG.md.
 
-    CONTENTS. A tag stands at a section of the declarations and at that of the implementation; in the manual behind the topic.
+    CONTENTS. A tag is at a section of the declarations and of the implementation, and after the title of its chapter.
 
         >>status        statuses, messages, diagnostics, the logger     ON ERRORS
         >>setup         ignis_setup and ignis_shutdown; libraries       HOW TO USE, ON SHIPPING, ON DRY RUNS, OPTIONS
@@ -46,7 +46,7 @@
             cc hello.c -o hello -lm -ldl -lpthread
             nvcc hello.cu
 
-        Every other file just includes ignis.h. No CUDA toolkit is needed to compile, and nothing is linked but the C library: the driver
+        Every other file just includes ignis.h. No CUDA toolkit is needed to compile, and only the C library is linked: the driver
         (libcuda) is opened by ignis_setup, the compiler (NVRTC) when the first kernel has to be compiled.
 
     ---- begin example first
@@ -115,9 +115,12 @@
 
     WHAT IT DOES NOT DO
 
-        No strided arrays: an array, and every view of one, is contiguous. No managed memory. No 32-bit systems. No GPUs but NVIDIA's.
-        It does not order your streams for you: as in CUDA, work on two streams runs in any order unless events order it. Memory is safe all
-        the same: it is not reused before the work that Ignis has queued on it, on any stream, is done.
+        No strided arrays: an array, and every view of one, is contiguous. No managed memory. No 32-bit systems. No
+        GPUs but NVIDIA's.
+
+        Ignis does not order your streams for you. As in CUDA, work on two streams runs in any order unless events
+        order it. Memory is safe all the same: it is not reused before the work that Ignis has queued on it, on any
+        stream, is done.
 
     STEP BY STEP (>>array)
 
@@ -132,13 +135,18 @@
 
     ON ERRORS (>>status)
 
-        A call that can fail returns ignis_status, or a handle whose id is 0. The first failure of a thread is kept until
-        ignis_status_clear: its status, a numbered diagnostic, the call, and a sentence that says what was expected and what came. A call
-        that is given handle 0 fails quietly when a failure is recorded already: so a chain of calls is checked once, at its end, and the
-        message is that of the first thing that went wrong; ignis_status_latest_message has that of the latest one. To free or release no handle,
-        or null, does nothing and is OK, at any time. ignis_status_begin and _end enclose a job that has failures of its own. What fails in a function
-        of yours that a call runs (a backward function, say) names that call, too. Warnings and errors go to ignis_desc.logger, else to
-        stderr: none is dropped silently. Whatever fails leaves everything else as it was: the library keeps working.
+        A call that can fail returns ignis_status, or a handle whose id is 0. The first failure of a thread is kept
+        until ignis_status_clear: its status, a numbered diagnostic, the call, and a message with the expected value
+        and the actual one.
+
+        A call that gets handle 0 after a failure fails quietly. So a chain of calls is checked once, at its end, and
+        the message is that of the first failure. ignis_status_latest_message has the latest one. To free handle 0, or
+        null, does nothing and is OK, at any time. ignis_status_begin and _end enclose a job that has failures of its
+        own.
+
+        If a function of yours that a call runs (a backward function, say) fails, the message names that call, too.
+        Warnings and errors go to ignis_desc.logger, else to stderr: none is dropped silently. A failed call changes
+        nothing else: the library keeps working.
 
             status              who can fix it
             NOT_SETUP ARGUMENT SHAPE DTYPE FREED CONTRACT COMPILE MISMATCH     you: the program is wrong
@@ -147,49 +155,58 @@
             CUDA                                                               the driver; often a fault in a kernel
             IO FORMAT PEER TIMEOUT                                             files and other processes
 
-        A fault inside a kernel (an access out of bounds, say) shows at a later call. From then on CUDA refuses every call of the process,
-        on all devices, until the process ends: nothing that it has on a GPU can be used or read any more. Ignis reports it once as CUDA,
-        then as DEVICE; handles can still be freed, and ignis_shutdown returns.
+        A fault inside a kernel (an access out of bounds, say) is reported by a later call. From then on CUDA refuses
+        every call of the process, on all devices, until the process ends: its data on GPUs is lost. Ignis reports the
+        fault once as CUDA, then as DEVICE. Handles can still be freed, and ignis_shutdown returns.
 
     ON MEMORY (>>memory)
 
-        Freed device memory stays in a cache, one per device, ordered by streams: the next array on the same stream takes it without a
-        driver call or a wait. When the driver has no more, Ignis takes blocks of other streams once an event says that they are free,
-        gives free segments back to the driver and tries again; only then a call fails with IGNIS_ERROR_MEMORY, and the message has all the
-        numbers. ignis_memory_query shows them, ignis_memory_trim gives free segments back, ignis_desc.memory_limit bounds what is reserved.
-        With ignis_desc.memory_bypass (or IGNIS_MEMORY_BYPASS=1) each array has an allocation of its own, so that compute-sanitizer sees
-        accesses beyond its end; that is slow.
+        Freed device memory stays in a cache, one per device, ordered by streams: the next array on the same stream
+        takes it without a driver call or a wait. If the driver has no more memory, Ignis takes blocks of other
+        streams whose events say that they are free. Then it returns free segments to the driver and tries again. Only
+        then a call fails with IGNIS_ERROR_MEMORY, and the message has all the numbers.
 
-        Reading an array that nobody has written to is an error. Ignis counts its writes to memory in a version, which all views of the memory
-        share (ignis_array_info.version). What your own kernels write, and code that was given an address, Ignis cannot see: such an array
-        counts as written, and after changing it in place call ignis_array_mark_written. Arrays that wrap one pointer have a version each.
+        ignis_memory_query returns these numbers, ignis_memory_trim returns free segments to the driver,
+        ignis_desc.memory_limit bounds the reserved memory. With ignis_desc.memory_bypass (or IGNIS_MEMORY_BYPASS=1)
+        each array has an allocation of its own, so that compute-sanitizer sees accesses beyond its end; that is slow.
+
+        Reading an array that was never written to is an error. Ignis counts its writes to memory in a version, which
+        all views of the memory share (ignis_array_info.version). Ignis cannot see writes of your own kernels, or of
+        code that has the address. Such an array counts as written; after changing it in place call
+        ignis_array_mark_written. Arrays that wrap one pointer have a version each.
 
     ON OWNERSHIP (>>contract)
 
-        Every array has an owner: IGNIS_OWNER_IGNIS, or a layer that works on it for a while and acquires it first
+        Every array has an owner: IGNIS_OWNER_IGNIS, or a layer that acquires it before working on it
         (IGNIS_OWNER_NVCCL, the collective layer; IGNIS_OWNER_WNAIS, the storage layer).
 
-            - only the owner frees; anybody may ask ignis_contract_assert_owner
-            - nobody frees while ref_count is above 0; ownership does not move while it is above 1
-            - acquiring what one owns already, and releasing what one does not own, are errors
-            - views (slice, reshape) are arrays of their own: freeing the parent leaves them valid, and their memory alive
+            - only the owner frees; any layer may call ignis_contract_assert_owner
+            - an array is not freed while its ref_count is above 0; ownership does not move while it is above 1
+            - it is an error to acquire an array that one owns already, or to release one that one does not own
+            - views (slice, reshape) are arrays of their own: freeing the parent leaves them valid, and their memory
+              alive
             - wrapped memory (ignis_array_desc.ptr) is never freed by Ignis
 
-        While ignis_save, ignis_load or a collective operation runs, its layer owns the arrays it works on; views and copies that are made
-        meanwhile are Ignis' own. ignis_contract_audit lists tracked arrays by age. ignis_shutdown reports what is still alive: arrays, tensors that
-        no scope has released, with their arrays, and whatever else has a handle of its own. Messages name a freed array as it was (array #7
-        'weights', freed), so that they can be matched with earlier ones.
+        While ignis_save, ignis_load or a collective operation runs, its layer owns the arrays it works on. Views and
+        copies made meanwhile are Ignis' own. ignis_contract_audit lists tracked arrays by age. ignis_shutdown reports
+        what is still alive: arrays, tensors that no scope has released, with their arrays, and all other objects with
+        handles. Messages name a freed array as it was (array #7 'weights', freed), so that they can be matched with
+        earlier ones.
 
     ON KERNELS (>>kernel)
 
-        Kernels are compiled by NVRTC to machine code of the device ("sm_90a" where there is such a form), and kept in memory and on disk
-        ($IGNIS_CACHE_DIR, else ~/.cache/ignis; beyond 256 MiB the least recently used are deleted). A cached kernel needs no
-        compiler run. The version of NVRTC is part of the key, so that another one compiles anew; where there is none, what the last one has
-        left is used. Errors name your file and line (ignis_kernel_desc.name). A folder or a file of it that is another user's, or that others may
-        write to, is not used, and the logger says so: what lies there could be anybody's program. The same holds for bundles and records that the
-        environment names. A program that has more rights than whoever starts it (setuid, capabilities of its file) reads no variable at all.
+        NVRTC compiles kernels to machine code of the device ("sm_90a" where there is such a form). They are kept in
+        memory and on disk ($IGNIS_CACHE_DIR, else ~/.cache/ignis; beyond 256 MiB the least recently used are
+        deleted). A cached kernel needs no compiler run. The version of NVRTC is part of the key, so another version
+        compiles again; without NVRTC, kernels of the last version are used. Errors name your file and line
+        (ignis_kernel_desc.name).
 
-        #include "ignis.cuh" gives a kernel what follows. kernels/ignis.cuh of the source tree explains each.
+        A folder or file of the cache that belongs to another user, or that other users may write to, is not used, and
+        the logger says so: it could contain any program. The same holds for bundles and records named by the
+        environment. A program with more rights than its user (setuid, file capabilities) reads no environment
+        variable at all.
+
+        #include "ignis.cuh" gives a kernel these names. kernels/ignis.cuh of the source tree explains each.
 
             types        int8_t ... uint64_t, ignis_f16, ignis_bf16, ignis_f8_e4m3, ignis_f8_e5m2
                          ignis_type<IGNIS_BF16>, ignis_wide<T>
@@ -200,85 +217,101 @@
             reductions   ignis_warp_sum, ignis_warp_max, ignis_block_sum, ignis_block_max
             random       ignis_philox
 
-        Other headers come from memory (ignis_kernel_desc.headers) or from files: beside ignis_kernel_desc.name, and in the
-        folders of options such as "-I/usr/local/cuda/include".
-        There is no include path but that. All that is included is part of the key, so a changed header is compiled anew; a kernel that includes
-        by a macro (#include NAME, __has_include(NAME)) is compiled in every process, as its headers are not known before.
+        Other headers come from memory (ignis_kernel_desc.headers) or from files: beside ignis_kernel_desc.name, and
+        in the folders of options such as "-I/usr/local/cuda/include". There is no other include path. All included
+        text is part of the key, so a changed header is compiled again. A kernel that includes by a macro (#include
+        NAME, __has_include(NAME)) is compiled in every process, because its headers are not known before.
 
-        Several functions of one source are one program, compiled once: desc.entry = "advance; count<int>" names them, and ignis_kernel_entry gives
-        each a handle. They share the __device__ and __constant__ variables, which ignis_kernel_set_symbol writes and ignis_kernel_get_symbol reads.
-        ignis_kernel_occupancy tells which block size fills the device, and how many blocks run at once: as many may wait for each other in a
+        Several functions of one source are one program, compiled once: desc.entry = "advance; count<int>" names them,
+        and ignis_kernel_entry gives each a handle. They share the __device__ and __constant__ variables, which
+        ignis_kernel_set_symbol writes and ignis_kernel_get_symbol reads. ignis_kernel_occupancy returns the block
+        size that fills the device, and how many blocks run at once: that many may wait for each other in a
         cooperative launch (ignis_launch.cooperative).
 
     ON SHIPPING (>>setup, >>kernel)
 
-        A program that is given to others needs their driver and nothing else, when its kernels are compiled beforehand, into a bundle:
+        If its kernels are compiled beforehand, into a bundle, a program that you give to others needs nothing but a
+        driver there:
 
-            1. IGNIS_RECORD=game.record ./game           as it is, on a GPU, on the simulator, or with IGNIS_DRY_RUN=1 without either: each
-                                                         program that it asks for becomes a line of the file (ignis_desc.record)
+            1. IGNIS_RECORD=game.record ./game           on a GPU, on the simulator, or with IGNIS_DRY_RUN=1 without either: each
+                                                         requested program becomes a line of the file (ignis_desc.record)
             2. ignis_embed game.record --archs 75,80,86,89,90a,100,120 --ptx 75 --ptx 80 -o game_kernels.h
                                                          compiles them, without a GPU (cc -O2 -I. tools/ignis_embed.c -lm -ldl -lpthread)
             3. ignis_desc desc = {.bundle = ignis_bundle, .bundle_size = sizeof ignis_bundle, .compile = IGNIS_COMPILE_NEVER};
                                                          or -o game.ignis, and ignis_desc.bundle_path
-            4. ignis_bundle_check(NULL)                  at the start of the program: all that does not fit, in one message
+            4. ignis_bundle_check(NULL)                  at the start of the program: lists all mismatches in one message
 
-        The bundle is asked before the caches. With IGNIS_COMPILE_NEVER neither NVRTC nor cuBLASLt is opened: what is in no bundle, and in no
-        warm cache, is an error that names program, options, compute capability and the line to add to the record. Without it the
-        bundle is what makes the first start fast, and the rest is compiled. The environment does as well: IGNIS_BUNDLE, IGNIS_COMPILE=never.
+        Ignis looks into the bundle before the caches. With IGNIS_COMPILE_NEVER neither NVRTC nor cuBLASLt is opened.
+        Then a program that is in no bundle and no warm cache is an error, which names the program, its options, the
+        compute capability and the line to add to the record. Without IGNIS_COMPILE_NEVER the bundle makes the first
+        start fast, and other programs are compiled. The environment can set both: IGNIS_BUNDLE, IGNIS_COMPILE=never.
 
-        What is recorded? Every kernel of Ignis that is asked for, formulas and kernels of the program's own with all of their text; so walk all its
-        ways while recording, with the dtypes that will occur. Of a source of Ignis a bundle has what was asked for, and what other sizes, strides,
-        addresses or devices take instead, of a formula kernels for any shapes: they may be slower than one for the shape. A program that does not
-        train has no backward kernels, one with AdamW no other optimizer. Several runs add to one file, and ignis_embed takes several files. Which
-        kernel Ignis chooses depends on the device, too. So that a record made anywhere serves compute capability 7.5 to 12.0, whatever chooses by
-        the device records what each kind of device would choose: plain CUDA C below 8.0, mma.sync from 8.0 on, wgmma on 9.0, in all tiles that other
-        sizes take; ignis_embed compiles each for those it is for. Products are own kernels' while recording and with IGNIS_COMPILE_NEVER, unless
-        ignis_desc.matmul says otherwise. Other dtypes are another program, and so are attention of another head_dim and convolutions of other
-        groups, taps and strides. Sequences of a model take other kernels for more than 64 tokens at once, and to draw: ignis_model_warmup while
-        recording asks for all. With IGNIS_DRY_RUN=1 and IGNIS_COMPILE=never a program says without a GPU what its bundle lacks.
+        What is recorded? Every built-in kernel, formula and kernel of the program that is requested, with its text:
+        so exercise every code path while recording, with the dtypes that will occur. A bundle has the requested
+        kernels, and those that other sizes, strides, addresses or devices choose instead. For formulas it has kernels
+        for any shape, which may be slower than one for the shape. A program that does not train has no backward
+        kernels; one with AdamW has no other optimizer. Several runs add to one file, and ignis_embed takes several
+        files.
 
-        Which architectures? Machine code for 80 runs on 8.0, 8.6 and 8.9; that for 90a on 9.0 alone, and only it has wgmma. PTX serves
-        everything newer than it is, but the driver compiles it when the program first runs (a third of a second each, which the driver keeps):
-        a way for GPUs that do not exist yet. ignis_embed says what each costs. Images of one architecture are packed together, in blocks of 2 MB at
-        most, as they are much alike; one that is asked for unpacks its block, which takes 30 ms at most and stays in memory until
-        ignis_shutdown. --plain packs nothing.
+        The choice of a kernel depends on the device, too. A record made anywhere serves compute capability 7.5 to
+        12.0: Ignis records the choice for each kind of device. That is plain CUDA C below 8.0, mma.sync from 8.0 on
+        and wgmma on 9.0, in all tiles that other sizes take; ignis_embed compiles each for its devices. While
+        recording, and with IGNIS_COMPILE_NEVER, built-in kernels compute matrix products, unless ignis_desc.matmul
+        says otherwise.
 
-        Ignis, ignis_embed and the record must be of one version. A damaged or truncated bundle is refused: but a bundle is a program, and one
-        that somebody has made on purpose can do what programs can. A kernel that another compiler has made, such as nvcc -cubin, is given
-        to ignis_kernel_compile as ignis_kernel_desc.image.
+        Some parameters make another program, so record each that you use: other dtypes, attention with another
+        head_dim, convolutions with other groups, taps and strides. Generation takes other kernels for more than 64
+        tokens at once, and for sampling: ignis_model_warmup requests all of them while recording. With
+        IGNIS_DRY_RUN=1 and IGNIS_COMPILE=never a program reports without a GPU what its bundle lacks.
+
+        Which architectures? Machine code for 80 runs on 8.0, 8.6 and 8.9; that for 90a on 9.0 alone, and only it has
+        wgmma. PTX serves every newer device, but the driver compiles it when the program first runs (a third of a
+        second each, then cached by the driver): use it for future GPUs. ignis_embed reports the size of each. Images
+        of one architecture are similar, so they are packed together, in blocks of 2 MB at most. The first use of an
+        image unpacks its block, in 30 ms at most; it stays in memory until ignis_shutdown. --plain packs nothing.
+
+        Ignis, ignis_embed and the record must have the same version. A damaged or truncated bundle is refused. But a
+        bundle is a program: a malicious one can do everything that programs can. Code from another compiler, such as
+        nvcc -cubin, goes to ignis_kernel_compile as ignis_kernel_desc.image.
 
     ON TENSORS AND SCOPES (>>tensor)
 
-        A tensor is an array plus its gradient and its place on the tape. What operations return belongs to the thread's current scope:
-        ignis_scope_begin opens one, ignis_scope_end releases all tensors made in it, ignis_scope_return ends it and passes one tensor on to
-        the enclosing one. Outside of scopes, as for the weights of a model, a tensor lives until ignis_tensor_release. Its array
-        (ignis_tensor_data) holds a reference, so it cannot be freed under the tensor.
+        A tensor is an array plus its gradient and its place on the tape. Results of operations belong to the thread's
+        current scope: ignis_scope_begin opens one, ignis_scope_end releases all tensors made in it,
+        ignis_scope_return ends it and passes one tensor on to the enclosing scope. Outside of scopes, as for the
+        weights of a model, a tensor lives until ignis_tensor_release. Its array (ignis_tensor_data) holds a
+        reference, so it cannot be freed under the tensor.
 
-        C and C++ leave open which argument of a call is computed first. In ignis_sub(ignis_dropout(a, 0.1), ignis_dropout(b, 0.1)) either mask may be
-        drawn first, so random numbers, and with them all that follows, depend on the compiler; gradients that are added up may differ in their
-        last bits. Who wants the same bits from every compiler gives such results names, a statement each.
+        C and C++ do not fix the order in which arguments are computed. In ignis_sub(ignis_dropout(a, 0.1),
+        ignis_dropout(b, 0.1)) either mask may be drawn first. So random numbers, and everything computed from them,
+        depend on the compiler; sums of gradients may differ in their last bits. To get the same bits from every
+        compiler, give such results names, one statement each.
 
     ON THE TAPE (>>tape, >>ops)
 
-        Operations on tensors that require a gradient are recorded; ignis_backward goes through the record in reverse order and adds gradients
-        to the leaves. Each thread has its own tape. An entry is freed with the tensor that it made, so results that are not used cost nothing;
-        what backward needs stays alive when its tensor is released, and is freed as backward passes it (ignis_backward_retain keeps it for
-        another one). Your own operation is recorded as Ignis' own are, by ignis_tape_record: a kernel, a result, and a rule for its gradient
-        (examples/custom_op.c); ignis_gradcheck tells whether the rule is right. ignis_checkpoint trades time for memory, and between
-        ignis_no_grad_begin and _end nothing is recorded. A gradient is set and dropped by ignis_tensor_set_grad.
+        Operations on tensors that require a gradient are recorded. ignis_backward goes through the record in reverse
+        order and adds gradients to the leaves. Each thread has its own tape. An entry is freed with the tensor that
+        it made, so unused results cost nothing. Arrays that backward needs stay alive after their tensor is released,
+        and are freed as backward passes them (ignis_backward_retain keeps them for another pass).
 
-        What an operation saved must not change before backward uses it: a backward that finds a saved array written to since (its version
-        has changed) fails, and no gradient changes. Operations inside a capture are exempt, as each launch writes anew what they save.
+        Your own operation is recorded as Ignis' own are, by ignis_tape_record: a kernel, a result, and a rule for its
+        gradient (examples/custom_op.c); ignis_gradcheck checks the rule. ignis_checkpoint trades time for memory, and
+        between ignis_no_grad_begin and _end nothing is recorded. ignis_tensor_set_grad sets or drops a gradient.
 
-        A backward function may call ignis_backward itself. What it has recorded is differentiated at once, and leaves that it has made have
-        their gradients when the call returns. Everything older waits for the enclosing backward, which writes the gradients of all other
-        leaves at its end: so a backward that fails, at whatever depth, has changed no leaf. A backward function ends the scopes and no-grad
-        sections that it begins, and no others; so do the functions given to ignis_checkpoint and ignis_gradcheck.
+        Arrays that an operation has saved must not change before backward uses them. If a saved array was written to
+        since (its version has changed), backward fails, and no gradient changes. Operations inside a capture are
+        exempt, because each launch writes their saved arrays again.
+
+        A backward function may call ignis_backward itself. Operations that it has recorded are differentiated at
+        once, and leaves that it has made have their gradients when the call returns. Everything older waits for the
+        enclosing backward, which writes the gradients of all other leaves at its end. So a backward that fails, at
+        any depth, has changed no leaf. A backward function ends the scopes and no-grad sections that it begins, and
+        no others; so do the functions given to ignis_checkpoint and ignis_gradcheck.
 
     ON FORMULAS (>>formula, >>ops.formula)
 
-        What is computed element by element needs no kernel: it is written down, compiled once, and is one pass over memory. Its gradient
-        is made.
+        Elementwise computations need no kernel of yours: write a formula. It is compiled once, and is one pass over
+        memory. Its gradient is derived.
 
             y    = ignis_map("silu(gate) * up", IGNIS_INPUTS(gate, up));
             loss = ignis_map_mean("d = p - t; abs(d) < delta ? 0.5*d*d : delta*(abs(d) - 0.5*delta)",
@@ -286,49 +319,61 @@
             ignis_array_map(y, "a*x + y", IGNIS_ARRAYS(x, y, IGNIS_ARRAY_VALUE(a, 2.0)));    (arrays, the result into y)
             ignis_array_reduce(dot, IGNIS_REDUCE_SUM, "x*y", IGNIS_ARRAYS(x, y));
 
-        A formula is an expression, after any number of `name = expression;`. Names are those of the variables in IGNIS_INPUTS; what is no
-        variable gets one by IGNIS_NAMED(name, tensor), and a number that changes is IGNIS_VALUE(name, number). It is a part of C:
+        A formula is an expression, after any number of `name = expression;`. Names are those of the variables in
+        IGNIS_INPUTS; name an expression with IGNIS_NAMED(name, tensor), and a number that changes with
+        IGNIS_VALUE(name, number). The language is a part of C:
 
-            operators   ?:   ||   &&   |   ^   &   ==  !=   <  >  <=  >=   <<  >>   +  -   *  /  %   in C's order, those that bind more
-                        tightly behind the others; and before a value  -  +  !  ~
+            operators   ?:   ||   &&   |   ^   &   ==  !=   <  >  <=  >=   <<  >>   +  -   *  /  %   in C's order, the ones that
+                        bind tighter to the right; and before a value  -  +  !  ~
             functions   abs sign max min clamp(x, low, high) relu floor ceil round trunc
                         exp exp2 expm1 log log2 log10 log1p sqrt rsqrt cbrt pow square
                         sin cos tan asin acos atan atan2 sinh cosh tanh
                         sigmoid logsigmoid softplus silu gelu gelu_exact erf lerp(x, y, weight) isnan isinf isfinite
-                        index(dim): where the element is in that dimension of the result; -1 is the last one
+                        index(dim): the element's index in that dimension of the result; -1 is the last one
                         rand() randn(): a random number in [0, 1), and a standard normal one
                         detach(x)  with_grad(value, other): see below
             constants   pi e inf nan, 12  1.5  1e-3, and as in C 1.5f, which is 1.5, and 0xff of up to 16 digits
 
-        Unlike in C, / of integers is the true quotient. Comparisons are 0 or 1, and so is what ?: && || ! take, where anything but 0 is
-        true. All branches are computed; of a branch that is not taken no infinity or NaN gets into the value or a gradient. round goes to
-        the even neighbour at a half; a % b has the sign of a. Formulas of integers alone are computed in 64 bits and wrap around, a % 0
-        is 0; an integer becomes f32 where it meets a floating type, so an i64 beyond 2^24 is rounded there (2^53 in f64), but not in
-        comparisons, as index(0) < n, which are made in f64. Integers stay integers in abs, sign, max, min, clamp, relu, square, in pow with a
-        whole number of 0 and more, and in floor, ceil, round and trunc, of quotients too: floor(a/b) of integers is exact, and where b is 0
-        the largest or smallest i64. | ^ & ~ << >> take integers alone, of 64 bits; a shift by 64 and more, or by less than 0, moves all bits
-        out, and >> keeps the sign.
+        Unlike in C, / of integers is the true quotient. Comparisons are 0 or 1. In ?: && || ! any value except 0 is
+        true. All branches are computed; an infinity or NaN in the branch not taken reaches neither the value nor the
+        gradient. round rounds a half to even; a % b has the sign of a.
 
-        Where there is no derivative: that of abs, sign and relu at 0 is 0, that of abs at NaN NaN, that of max and min at a tie one half for
-        each, that of clamp at its ends 1, that of floor, ceil, round, trunc, of comparisons and of what has bits 0, that of pow(x, 0) 0. NaN
-        passes through max, min, clamp and relu. What ?:, max, min, clamp, relu, abs, or a reduction to the largest or smallest, has not chosen
-        has the derivative 0, also where other derivatives of the formula, or the gradient that comes in, are infinity or NaN. That of sqrt at 0
-        is infinity, so sqrt(x*x) has none there, and max(sqrt(x*x), 1e-6) has 0. What is minus infinity adds nothing to a logsumexp, and its
-        gradient is 0. Results of 16 bits are computed by shorter functions, exact to their rounding; f32 and f64 by CUDA's accurate ones.
+        Formulas of integers alone are computed in 64 bits and wrap around; a % 0 is 0. An integer becomes f32 where
+        it meets a floating type, so an i64 beyond 2^24 is rounded there (2^53 in f64). Comparisons such as index(0) <
+        n are made in f64 and do not round so. Integers stay integers in abs, sign, max, min, clamp, relu, square, in
+        pow with a whole number of 0 or more, and in floor, ceil, round and trunc. floor(a/b) of integers is exact;
+        for b = 0 it is the largest or smallest i64. | ^ & ~ << >> take integers alone, of 64 bits. A shift by 64 or
+        more, or by less than 0, moves all bits out; >> keeps the sign.
 
-        A gradient can be given instead: detach(x) is x without one, and with_grad(value, other) has the value of the one and the gradient
-        of the other. So with_grad(round(x), x) rounds, and is x to its gradient; with_grad(f, x*detach(p) + y*detach(q)) has the gradients
-        p and q, whatever f is.
+        Derivatives where there is none:
 
-        Each rand() and randn() in a formula is another number, for each element and call; `r = rand();` names one. They follow from
-        ignis_seed as those of ignis_dropout do, in graphs too, and are the same in the gradient: "rand() < p ? 0 : x/(1 - p)" is a dropout.
-        A formula takes up to 8, of which randn() counts as two. rand() has 24 bits, and 53 where the formula is computed in f64; a result of
-        16 bits may round it up to 1.
+            abs, sign, relu at 0                     0; abs at NaN: NaN
+            max, min at a tie                        one half for each
+            clamp at its ends                        1
+            floor, ceil, round, trunc                0; also comparisons and operators of bits
+            pow(x, 0)                                0
+            sqrt at 0                                infinity, so sqrt(x*x) has none there, and max(sqrt(x*x), 1e-6) has 0
+            logsumexp of minus infinity              0; it adds nothing to the sum
 
-        Several results are one pass: ignis_map_many("s = sin(t); c = cos(t); a*c - b*s, a*s + b*c", inputs, 2, results), and
-        ignis_array_map_many, which updates arrays together.
+        NaN passes through max, min, clamp and relu. Values that ?:, max, min, clamp, relu, abs, or a reduction to the
+        largest or smallest, has not chosen have derivative 0, even if other derivatives, or the incoming gradient,
+        are infinity or NaN. Results of 16 bits use shorter functions, exact to their rounding; f32 and f64 use CUDA's
+        accurate ones.
 
-        Losses that have no function of their own in >>ops.loss are a line each, for ignis_map_mean, _sum or ignis_map (y is -1 or 1):
+        A gradient can be given instead: detach(x) is x without one, and with_grad(value, other) has the value of the
+        first and the gradient of the second. So with_grad(round(x), x) rounds, and has the gradient of x;
+        with_grad(f, x*detach(p) + y*detach(q)) has the gradients p and q, whatever f is.
+
+        Each rand() and randn() in a formula is another number, for each element and call; `r = rand();` names one.
+        They follow from ignis_seed as those of ignis_dropout do, in graphs too, and are the same in the gradient:
+        "rand() < p ? 0 : x/(1 - p)" is a dropout. A formula takes up to 8, where randn() counts as two. rand() has 24
+        bits, and 53 if the formula is computed in f64; a result of 16 bits may round it up to 1.
+
+        Several results are one pass: ignis_map_many("s = sin(t); c = cos(t); a*c - b*s, a*s + b*c", inputs, 2,
+        results), and ignis_array_map_many, which updates arrays together.
+
+        Losses without a function in >>ops.loss are one line each, for ignis_map_mean, _sum or ignis_map (y is -1 or
+        1):
 
             hinge             "max(1 - x*y, 0)"                      soft margin       "softplus(-x*y)"
             margin ranking    "max(margin - y*(a - b), 0)"           Poisson           "exp(x) - t*x"
@@ -336,41 +381,60 @@
             Gaussian          "0.5*(log(v) + square(x - t)/v)"
             focal             "p = sigmoid(-x*y); -square(p)*logsigmoid(x*y)"
 
-        A formula is compiled when it is first used, for the dtypes, ranks and broadcast dimensions that it meets, and kept until
-        ignis_shutdown, on disk beyond that. ignis_warmup does not know it, ignis_warmup_record does, when an earlier run has recorded it. So
-        a text that is made anew with other numbers in it each time is a mistake: values are for that. Errors name the column. A formula has
-        at most 1000 words and signs, and is nested up to 60 deep; it can do nothing but compute.
+        A formula is compiled at its first use, for the dtypes, ranks and broadcast dimensions that it meets. It is
+        kept until ignis_shutdown, and on disk beyond that. ignis_warmup does not know it; ignis_warmup_record does,
+        if an earlier run has recorded it. So do not write changing numbers into the text: use values. Errors name the
+        column. A formula has at most 1000 words and signs, and is nested up to 60 deep. It cannot do anything but
+        compute.
 
     ON MATRIX PRODUCTS (>>ops.matmul)
 
-        Ignis' own kernels compute products of few tiles, and large ones of f16, bf16 and, where ignis_desc.allow_tf32 is set, f32 on compute
-        capability 9.0, where they are the faster ones; others are left to cuBLASLt where it is found, but no program needs it. Own kernels do
-        biases, activations and sums of gradients inside the products. On 8.0 and up those of these types are on tensor cores, but for small ones
-        whose rows are no multiples of 16 bytes. f32 on 9.0 is copied first where an operand does not lie along the sum: as a of a^T b, and as b
-        of a b. Those of 8 bits, ignis_matmul_f8, are by own kernels alone, on 8.9 and up.
-        ignis_desc.matmul, or IGNIS_MATMUL in the environment, chooses: IGNIS_MATMUL_OWN takes own kernels alone,
-        IGNIS_MATMUL_CUBLASLT cuBLASLt alone. IGNIS_MATMUL_MEASURE times both the first time that a kind of product is asked for,
-        outside of captures, and keeps the faster one in the file products.txt of the kernel cache's folder: the price is some 26 runs of each kind,
-        and that another cache may choose otherwise and so give other last bits. With one cache, or without measuring, equal inputs give
-        equal bits. ignis_mlp, ignis_mlp_layers and ignis_mlp_gated are linear layers one behind the other in as few passes as can be.
+        Two backends compute matrix products: built-in kernels, and cuBLASLt if it is found. No program needs
+        cuBLASLt. ignis_desc.matmul, or IGNIS_MATMUL in the environment, chooses:
+
+            IGNIS_MATMUL_AUTO      by the table below
+            IGNIS_MATMUL_OWN       built-in kernels alone
+            IGNIS_MATMUL_CUBLASLT  cuBLASLt alone
+            IGNIS_MATMUL_MEASURE   times both at the first product of a kind, outside of captures, and keeps the faster one
+
+        The default, where tf32 means f32 with ignis_desc.allow_tf32:
+
+            product                                      computed by
+            few tiles, any dtype                         built-in kernels
+            large, f16, bf16 or tf32, capability 9.0     built-in kernels (wgmma) where they are faster, else cuBLASLt
+            large, others                                cuBLASLt
+            f8 (ignis_matmul_f8), 8.9 and up             built-in kernels alone
+
+        Without cuBLASLt, built-in kernels compute all of them. From capability 8.0 on they use tensor cores for f16,
+        bf16 and tf32, except in small products whose rows are not multiples of 16 bytes. On 9.0, f32 operands must be
+        contiguous along the sum; others are copied first: a of a^T b, and b of a b. Built-in kernels compute biases,
+        activations and bias gradients inside the product.
+
+        IGNIS_MATMUL_MEASURE stores its choices in the file products.txt of the kernel cache's folder. It costs some
+        26 runs for each kind of product. With another cache it may choose differently, and so give other last bits.
+        With one cache, or without measuring, equal inputs give equal bits. ignis_mlp, ignis_mlp_layers and
+        ignis_mlp_gated compute several linear layers in as few passes over memory as possible.
 
     ON GRAPHS (>>graph)
 
-        ignis_graph_begin captures what follows, a whole training step with its optimizer, and ignis_graph_launch replays it with one call.
-        Run the step once before. Inputs are copied into the same tensors before each launch; results keep their handles, and count as never
-        written until the first launch. Dropout draws a new mask at each launch. A graph has no graphs inside: launch several one after the other.
+        ignis_graph_begin captures what follows, a whole training step with its optimizer, and ignis_graph_launch
+        replays it with one call. Run the step once without capture first. Copy inputs into the same tensors before
+        each launch. Results keep their handles, and count as never written until the first launch. Dropout draws a
+        new mask at each launch. A graph has no graphs inside: launch several one after the other.
 
-        What a call is given by value is part of the graph as it was at the capture, and each launch has it so: scalar arguments of kernels
-        (ignis_arg_f32 and its like), the numbers of IGNIS_VALUE and IGNIS_ARRAY_VALUE, factors, shapes, addresses. What is to change lies in an
-        array, of one element in the place of a number. An optimizer keeps its learning rate so.
+        Values that a call gets are fixed at the capture, and each launch uses them: scalar arguments of kernels
+        (ignis_arg_f32 and its siblings), the numbers of IGNIS_VALUE and IGNIS_ARRAY_VALUE, factors, shapes,
+        addresses. To change a value between launches, keep it in an array, of one element for a number. An optimizer
+        keeps its learning rate so.
 
-        To wait for a context spoils what any thread captures there. So ignis_graph_begin waits for the device, and for threads that wait for it
-        already (in ignis_synchronize, say), as long as their work takes; and while a thread captures, those that wait do so stream by stream.
+        Waiting for a context invalidates every capture in progress on it. So ignis_graph_begin waits for the device,
+        and for threads that wait for it already (in ignis_synchronize, say). While a thread captures, other threads
+        wait stream by stream.
 
     ON FILES (>>file)
 
-        ignis_save and ignis_load keep named tensors in the safetensors format, which other tools read too. A file is written whole or not
-        at all; reading a damaged or malicious one is an error, and does no harm.
+        ignis_save and ignis_load keep named tensors in the safetensors format, which other tools read, too. A file is
+        written completely or not at all. A damaged or malicious file is an error, and does no harm.
 
     ON MODELS (>>text, >>chat, >>grammar, >>model, >>lora, >>generate)
 
@@ -441,107 +505,127 @@
 
     ON STREAMS AND CUDART (>>stream)
 
-        Ignis uses each device's primary context, as the CUDA runtime does, so pointers, streams and events mix: wrap cudaMalloc memory
-        with ignis_array_desc.ptr, put work into your cudaStream_t with ignis_stream_use, give ignis_array_device_ptr to your own kernels. Call
-        ignis_stream_forget before you destroy a stream that Ignis has used. A program without cudart makes its streams and events by
-        ignis_stream_create and ignis_event_create, and orders them by ignis_stream_wait.
+        Ignis uses each device's primary context, as the CUDA runtime does, so pointers, streams and events can be
+        mixed: wrap cudaMalloc memory with ignis_array_desc.ptr, put work into your cudaStream_t with
+        ignis_stream_use, give ignis_array_device_ptr to your own kernels. Call ignis_stream_forget before you destroy
+        a stream that Ignis has used. A program without cudart makes its streams and events by ignis_stream_create and
+        ignis_event_create, and orders them by ignis_stream_wait.
 
     ON FRAME LOOPS (>>stream, >>array, >>kernel)
 
-        A loop that must not stand still reads back by ignis_array_to_host_async into memory of ignis_host_alloc, asks the ticket in a
-        later frame by ignis_ticket_query, and ends it by ignis_ticket_wait when it is done. What else waits says so, behind "Threads:".
-        Streams, events, pinned memory and kernels are made before the loop, and a first frame is run: the first use of a size, a stream or
-        a kernel asks the driver, which may wait for the device. ignis_stream_call tells the program when a stream is done with what it has,
-        and ignis_kernel_reload puts a new program in the place of one that is in use. examples/frame_loop.cpp is such a loop.
+        A loop that must not block reads back by ignis_array_to_host_async into memory of ignis_host_alloc, calls
+        ignis_ticket_query in a later frame, and ignis_ticket_wait when the ticket is done. Other calls that wait say
+        so after "Threads:". Make streams, events, pinned memory and kernels before the loop, and run a first frame:
+        the first use of a size, a stream or a kernel calls the driver, which may wait for the device.
+        ignis_stream_call tells the program when a stream has done its work so far, and ignis_kernel_reload replaces
+        the program of a kernel in use. examples/frame_loop.cpp is such a loop.
 
     ON DRY RUNS (>>setup, >>memory)
 
-        How much memory will a program need, and of what? With ignis_desc.dry_run, or IGNIS_DRY_RUN=1 in the environment of a program as it is, no
-        driver is opened, and nothing is compiled, allocated or run: checks, shapes, the tape and the cache of device memory work as always, on
-        addresses alone. So ignis_memory_query has the peak that the program would have, and ignis_memory_rows what it is made of. The device is an
-        H200, or ignis_desc.dry_device (facts of ignis_device_query from another machine, say), and running out of its memory fails as it would
-        there, as does with IGNIS_COMPILE_NEVER a kernel that the bundle lacks. What is read from the device is 0, so a program that goes where
-        values lead it goes where zeros do; sources of kernels are not looked at. There is one device; sharing, communicators and graphics APIs are
-        refused (UNSUPPORTED).
+        How much memory will a program need, and for what? With ignis_desc.dry_run, or IGNIS_DRY_RUN=1 in the
+        environment of an unchanged program, no driver is opened, and nothing is compiled, allocated or run. Checks,
+        shapes, the tape and the cache of device memory work as always, on addresses alone. So ignis_memory_query has
+        the peak that the program would have, and ignis_memory_rows its parts.
+
+        The device is an H200, or ignis_desc.dry_device (facts of ignis_device_query from another machine, say).
+        Running out of its memory fails as it would there; with IGNIS_COMPILE_NEVER so does a kernel that the bundle
+        lacks. Reads from the device give 0: a program that branches on values takes the branches for zeros. Sources
+        of kernels are not read. There is one device; sharing, communicators and graphics APIs are refused
+        (UNSUPPORTED).
 
     ON DLPACK (>>dlpack)
 
-        DLPack is how array libraries lend each other memory without a copy: a struct with an address, a shape and a function that gives it back.
-        ignis_array_to_dlpack makes one over an array's memory, ignis_array_from_dlpack an array over another library's. In Python the struct
-        travels in a capsule named "dltensor_versioned" (major 1) or "dltensor" (major 0), for torch.from_dlpack and its like; tests/dlpack_torch.py
-        does it with ctypes alone. What was lent is a view: the memory lives until it is given back, whoever frees the array before. Both sides may
-        write; what the other side writes counts for ignis_backward only after ignis_array_mark_written.
+        By DLPack, array libraries share memory without a copy: a struct with an address, a shape and a function that
+        returns the memory. ignis_array_to_dlpack makes one over an array's memory, ignis_array_from_dlpack makes an
+        array over another library's. In Python the struct travels in a capsule named "dltensor_versioned" (major 1)
+        or "dltensor" (major 0), for torch.from_dlpack and its siblings; tests/dlpack_torch.py does it with ctypes
+        alone. A shared array has a view: the memory lives until it is returned, even if the array is freed before.
+        Both sides may write. Writes of the other side count for ignis_backward only after ignis_array_mark_written.
 
     ON GRAPHICS (>>graphics)
 
-        A renderer and kernels work on the same memory, without a copy. Vulkan and Direct3D 12 export what they have allocated as a handle of the
-        system; ignis_external_array makes an array over it, ignis_external_fence a fence of an exported timeline semaphore, or of a fence of
-        Direct3D. The two sides take turns by its value, which only rises, and no thread of the program waits:
+        A renderer and kernels work on the same memory, without a copy. Vulkan and Direct3D 12 export their
+        allocations as system handles. ignis_external_array makes an array over such memory. ignis_external_fence
+        makes a fence of an exported timeline semaphore, or of a fence of Direct3D. The two sides take turns by its
+        value, which only rises, and no thread of the program waits:
 
-            ignis_fence_wait(fence, 2 * frame + 1);        behind what Vulkan signals with its vkQueueSubmit
+            ignis_fence_wait(fence, 2 * frame + 1);        after the value that Vulkan signals with its vkQueueSubmit
             ignis_array_map(points, "x + dt*v", ...);      kernels as always
-            ignis_fence_signal(fence, 2 * frame + 2);      what Vulkan's next vkQueueSubmit waits for
+            ignis_fence_signal(fence, 2 * frame + 2);      the value that Vulkan's next vkQueueSubmit waits for
 
-        The other API must be on the same GPU: ignis_device_find finds the device of a VkPhysicalDeviceIDProperties.deviceUUID, and on Windows that
-        of a LUID. In Vulkan the memory is allocated with VkExportMemoryAllocateInfo and the handle type OPAQUE_FD (OPAQUE_WIN32 on Windows), the
-        semaphore is a timeline with VkExportSemaphoreCreateInfo; a buffer bound to the memory has its VkExternalMemoryBufferCreateInfo.
-        ignis_external_desc takes the allocationSize of the whole VkDeviceMemory. Vulkan takes the buffer over from, and gives it back to, the queue
-        family VK_QUEUE_FAMILY_EXTERNAL.
+        The other API must use the same GPU: ignis_device_find finds the device of a
+        VkPhysicalDeviceIDProperties.deviceUUID, and on Windows that of a LUID. In Vulkan the memory is allocated with
+        VkExportMemoryAllocateInfo and the handle type OPAQUE_FD (OPAQUE_WIN32 on Windows), the semaphore is a
+        timeline with VkExportSemaphoreCreateInfo. A buffer bound to the memory has its
+        VkExternalMemoryBufferCreateInfo. ignis_external_desc takes the allocationSize of the whole VkDeviceMemory.
+        Vulkan acquires the buffer from the queue family VK_QUEUE_FAMILY_EXTERNAL, and releases it to that family.
 
-        Whose is the handle? A descriptor belongs to the driver once the call has succeeded, and stays the caller's if it fails. An NT handle
-        stays the caller's, and can be closed after the call. The memory itself stays the exporter's: free the array before vkFreeMemory.
-        ignis_array_free and ignis_fence_free of such things wait for the work that is queued on them; so a wait for a value that nobody signals
-        never lets them return, nor ignis_shutdown. Such an array is not in the cache of device memory, and is not shared with other processes.
+        Who owns the handle? A descriptor belongs to the driver once the call has succeeded, and stays the caller's if
+        it fails. An NT handle stays the caller's, and can be closed after the call. The memory itself stays the
+        exporter's: free the array before vkFreeMemory. ignis_array_free and ignis_fence_free of such objects wait for
+        their queued work. So if the stream waits for a value that is never signaled, they never return, nor does
+        ignis_shutdown. Such an array is not in the cache of device memory, and is not shared with other processes.
 
-        An OpenGL buffer is registered once by ignis_gl_register, and is an array between ignis_gl_map and ignis_gl_unmap, at another address each
-        time perhaps. The calls are made by the thread in which OpenGL's context is current. tests/gpu_vulkan.c, tests/gpu_opengl.c and
-        examples/vulkan_buffer.c are whole programs. Handles of Windows follow the documentation of CUDA: those of Vulkan are tested under Wine
-        against the simulator, those of Direct3D 12 for their arguments alone, and none has run on Windows itself.
+        An OpenGL buffer is registered once by ignis_gl_register, and is an array between ignis_gl_map and
+        ignis_gl_unmap, perhaps at another address each time. The thread of these calls has OpenGL's context current.
+        tests/gpu_vulkan.c, tests/gpu_opengl.c and examples/vulkan_buffer.c are whole programs. Handles of Windows
+        follow the documentation of CUDA: those of Vulkan are tested under Wine against the simulator, those of
+        Direct3D 12 for their arguments alone, and none has run on Windows itself.
 
     ON PROFILES (>>profile)
 
-        Between ignis_profile_begin and ignis_profile_end Ignis writes down what it runs: calls on the host, kernels, copies, collective
-        operations and graphs on the device, and memory in use. ignis_profile_end writes a trace for ui.perfetto.dev or chrome://tracing, and a
-        table of kernels beside the device's rates (a roofline). Times are those of events around each kernel: some 2 us more than it takes
-        itself, so short kernels seem longer, and each launch takes the host a few us more. CUPTI is not used, and nothing is to be installed.
-        Bytes are those of the arrays that the operation has, each once, read or written, and where it has several kernels the longest one has
-        them all; FLOPs those of products and attention: what Ignis does not know is left out, rather than guessed. A capture is not written down,
-        and a graph is one item, as events in it have no time. Kernels that the caller launches by other means are not seen. ignis_memory_snapshot
-        draws who has the memory.
+        Between ignis_profile_begin and ignis_profile_end Ignis records what it runs: calls on the host, kernels,
+        copies, collective operations and graphs on the device, and memory in use. ignis_profile_end writes a trace
+        for ui.perfetto.dev or chrome://tracing, and a table of kernels beside the device's rates (a roofline).
+
+        Times are measured by events around each kernel: about 2 us more than the kernel takes, so short kernels seem
+        longer, and each launch takes the host a few us more. CUPTI is not used; nothing must be installed. Bytes
+        count each array once, read or written. If an operation runs several kernels, all bytes are charged to the
+        longest. FLOPs are those of products and attention. Unknown numbers are left out, not guessed. Captures are
+        not recorded, and a graph is one item, because events in it have no time. Kernels that the caller launches by
+        other means are not seen. ignis_memory_snapshot draws the uses of memory.
 
     ON THREADS
 
-        Every function may be called from any thread, and several may use one handle: of two that free it, one gets an error. Each
-        thread has its own current device, current stream and first failure. After fork, every call in the child fails: CUDA does not
-        survive fork. Compiling a kernel blocks only the threads that need the same kernel.
+        Every function may be called from any thread, and several may use one handle: if two free it, one gets an
+        error. Each thread has its own current device, current stream and first failure. After fork, every call in the
+        child fails: CUDA does not survive fork. Compiling a kernel blocks only the threads that need the same kernel.
 
         Tensors are shared by these rules:
 
             - scopes, no-grad sections, random numbers and the tape are the thread's own
-            - leaves, such as weights, belong to all: each thread records its own operations on them and runs its own backward. What several
-              threads add to one gradient is added one after the other, also on streams of their own: nothing is lost, but the order is not
-              fixed, and so the last bit of the sum is not
-            - what one thread has recorded, others may read, query, ignis_detach and release, also during its backward, which holds what it
-              needs. Recording more on it, ignis_backward and ignis_tape_dot are errors (TAPE_OF_OTHER)
-            - ignis_zero_grad and ignis_tensor_set_grad are atomic, too. An optimizer's step, and reading a gradient, come after the backwards
-              whose result they are to see: wait for those threads, and for their streams if they have other ones
+            - leaves, such as weights, belong to all: each thread records its own operations on them and runs its own
+              backward. Additions to one gradient run one after the other, also on different streams: nothing is lost,
+              but the order is not fixed, and so the last bit of the sum is not
+            - other threads may read, query, ignis_detach and release what one thread has recorded, also during its
+              backward, which holds what it needs. Recording more on it, ignis_backward and ignis_tape_dot are errors
+              (TAPE_OF_OTHER)
+            - ignis_zero_grad and ignis_tensor_set_grad are atomic, too. An optimizer's step, and reading a gradient,
+              must come after the backwards whose result they use: wait for those threads, and for their streams if
+              they have other ones
 
     ON SHARED LIBRARIES
 
-        Where two shared libraries of one process have Ignis inside and export its functions, the system's loader gives both the functions
-        of the one that was loaded first: one ignis_setup for both, one state, and undefined behaviour when their versions differ. (Not on
-        Windows, where a DLL always has its own functions.) So build a shared library with IGNIS_HIDDEN, or with -fvisibility=hidden: then it
-        has an Ignis of its own. The price: each has its own setup, cache of device memory and compiled kernels, handles of one mean
-        nothing to the other (pass device pointers instead, ignis_array_desc.ptr wraps them), and a program cannot call the functions in it.
-        If a library is to offer Ignis to others, it exports the functions, and is the only one in the process that does.
+        If two shared libraries of one process have Ignis inside and export its functions, the system's loader gives
+        both the functions of the library that was loaded first: one ignis_setup for both, one state, and undefined
+        behaviour if their versions differ. (Not on Windows, where a DLL always has its own functions.) So build a
+        shared library with IGNIS_HIDDEN, or with -fvisibility=hidden: then it has an Ignis of its own.
 
-        A library with Ignis inside may be unloaded, and loaded again, while threads that have used it live on. Let go first what others would
-        call: free communicators, have tensors that were lent by DLPack given back, and call ignis_shutdown. From then on nothing of Ignis runs in
-        any thread, nor when one ends: dlclose or FreeLibrary takes the handlers away that the system was given, and all memory is given back. What
-        a reload may lose, of each thread that has failed behind ignis_shutdown and lives on, is a message of more than 255 bytes, and what
-        ignis_status_begin has put aside there. libcuda and NVRTC stay loaded. (musl never unloads, nor does macOS where a library has variables
-        of threads.) On Windows have the threads that used it end before FreeLibrary: under Wine some of those that ended behind it still ran code of
-        the library, and it has not been tried on Windows itself.
+        The price: each has its own setup, cache of device memory and compiled kernels. Handles of one are invalid in
+        the other (pass device pointers instead, ignis_array_desc.ptr wraps them), and a program cannot call the
+        functions in it. A library that offers Ignis to others exports the functions, and must be the only one in the
+        process that does.
+
+        A library with Ignis inside may be unloaded, and loaded again, while threads that have used it live on.
+        Before, free communicators, have tensors shared by DLPack returned, and call ignis_shutdown: other code would
+        still call them. From then on no thread runs code of Ignis, not even when it ends. dlclose or FreeLibrary
+        removes its handlers from the system, and all memory is freed, with two exceptions for each thread that has
+        failed after ignis_shutdown and lives on: a message of more than 255 bytes, and a failure saved by
+        ignis_status_begin. libcuda and NVRTC stay loaded. (musl never unloads, nor does macOS if a library has
+        thread-local variables.)
+
+        On Windows have the threads that used the library end before FreeLibrary. Under Wine some of those that ended
+        after it still ran code of the library; it has not been tried on Windows itself.
 
     OPTIONS (>>setup), for the file with the implementation; each with its price
 
@@ -565,11 +649,14 @@
 
     LIMITS
 
-        Driver for CUDA 11.4 or newer, NVRTC 11.2 or newer, a GPU that this NVRTC compiles for. 8 dimensions, 64 devices, 2^27 live
-        handles of a kind, 64 kernel parameters, 2^31 - 1 blocks of 4096 elements in one built-in operation.
-        On Windows, paths and variables are UTF-8, of up to 1023 UTF-16 units; libraries are not looked for in PATH or the current folder; what is
-        kept of a thread ends with the fiber that first called Ignis in it. Programs of MinGW and of clang in its mode for Microsoft's
-        compiler have run under Wine, none on Windows itself. README.md says what to do in Visual Studio.
+        Driver for CUDA 11.4 or newer, NVRTC 11.2 or newer, a GPU that this NVRTC compiles for. 8 dimensions, 64
+        devices, 2^27 live handles of a kind, 64 kernel parameters, 2^31 - 1 blocks of 4096 elements in one built-in
+        operation.
+
+        On Windows, paths and variables are UTF-8, of up to 1023 UTF-16 units. Libraries are not searched in PATH or
+        the current folder. The state of a thread ends with the fiber that first called Ignis in it. Programs of MinGW
+        and of clang in its mode for Microsoft's compiler have run under Wine, none on Windows itself. README.md says
+        what to do in Visual Studio.
 */
 /*  The implementation needs these: -std=c99 hides system functions unless one of them is defined before the first
     system header. */

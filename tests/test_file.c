@@ -352,11 +352,11 @@ static const struct {
     const char *says;
 } hostile[] = {
     /* no JSON */
-    {"", 0, "there is no {"},
-    {" {}", 0, "there is no {"},
-    {"[]", 0, "there is no {"},
-    {"null", 0, "there is no {"},
-    {"\xEF\xBB\xBF{}", 0, "there is no {"},
+    {"", 0, "a { is missing"},
+    {" {}", 0, "a { is missing"},
+    {"[]", 0, "a { is missing"},
+    {"null", 0, "a { is missing"},
+    {"\xEF\xBB\xBF{}", 0, "a { is missing"},
     {"{", 0, "a string is missing"},
     {"{\"a", 0, "ends inside a string"},
     {"{\"a\\", 0, "begins no escape"},
