@@ -7,6 +7,7 @@
 #include <process.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 struct _RTL_SRWLOCK;
 struct _RTL_CONDITION_VARIABLE;
@@ -41,6 +42,37 @@ static inline int pthread_cond_wait(pthread_cond_t *condition, pthread_mutex_t *
 static inline int pthread_cond_broadcast(pthread_cond_t *condition)
 {
     return WakeAllConditionVariable((struct _RTL_CONDITION_VARIABLE *)condition), 0;
+}
+
+typedef struct pthread_barrier_t {
+    pthread_mutex_t mutex;
+    pthread_cond_t condition;
+    unsigned count, waiting, round;
+} pthread_barrier_t;
+
+static inline int pthread_barrier_init(pthread_barrier_t *barrier, const void *attributes, unsigned count)
+{
+    (void)attributes;
+    memset(barrier, 0, sizeof *barrier);
+    barrier->count = count;
+    return 0;
+}
+static inline int pthread_barrier_destroy(pthread_barrier_t *barrier) { return (void)barrier, 0; }
+static inline int pthread_barrier_wait(pthread_barrier_t *barrier)
+{
+    unsigned round;
+    pthread_mutex_lock(&barrier->mutex);
+    round = barrier->round;
+    if (++barrier->waiting == barrier->count) {
+        barrier->waiting = 0;
+        barrier->round++;
+        pthread_cond_broadcast(&barrier->condition);
+    } else {
+        while (barrier->round == round)
+            pthread_cond_wait(&barrier->condition, &barrier->mutex);
+    }
+    pthread_mutex_unlock(&barrier->mutex);
+    return 0;
 }
 
 typedef struct pthread__start {

@@ -23,6 +23,11 @@ extern char ***__p___argv(void);
 extern int _configure_narrow_argv(int);
 extern int _initialize_narrow_environment(void);
 
+/*  The headers take atexit for a function of the C library; Microsoft's start-up library has it. */
+extern int _crt_atexit(void (*)(void));
+static int register_exit(void (*function)(void)) { return _crt_atexit(function); }
+int (*__imp_atexit)(void (*)(void)) = register_exit;
+
 /*  Touches the pages of a large frame one after the other, as the system gives the stack page by page. */
 __attribute__((naked)) void __chkstk(void)
 {
