@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 # Ignis. `make help` lists the targets. Needs GNU make, gcc or clang, and their C++ compiler for the simulator.
 
-HEADERS := ignis.h ignis_kernels.h ignis_collective.h
-GENERATED := ignis.h ignis_collective.h
+HEADERS := ignis.h ignis_kernels.h ignis_models.h ignis_collective.h
+GENERATED := ignis.h ignis_models.h ignis_collective.h
 STRICT := -Wall -Wextra -Wpedantic -Wconversion -Wsign-conversion -Wshadow -Wundef -Werror
 LDLIBS := -lm -ldl -lpthread
 LANE := default
@@ -87,7 +87,7 @@ check-recipe: $(SIMULATOR)
 # nowhere.
 PREFIX := /usr/local
 VERSION = $(shell awk '/^.define IGNIS_VERSION_(MAJOR|MINOR|PATCH) / { printf "%s%s", dot, $$3; dot = "." }' ignis.h)
-INSTALLED := ignis.h:include ignis_kernels.h:include ignis_collective.h:include LICENSE:share/licenses/ignis \
+INSTALLED := ignis.h:include ignis_kernels.h:include ignis_models.h:include ignis_collective.h:include LICENSE:share/licenses/ignis \
     packaging/ignis-config.cmake:share/cmake/ignis packaging/ignis-config-version.cmake.in:share/cmake/ignis \
     packaging/ignis.pc.in:share/pkgconfig build/ignis_embed:bin
 
@@ -121,22 +121,25 @@ headers: $(HEADERS)
 PARTS := $(shell find src -type f)
 $(GENERATED): build/amalgamated
 	@:
-build/amalgamated: $(PARTS) build/amalgamate
+build/amalgamated: $(PARTS) build/model_kernels.c build/amalgamate
 	build/amalgamate
 	@touch $@
 
-ignis_kernels.h: build/embed $(wildcard kernels/*) ignis.h
+ignis_kernels.h build/model_kernels.c: build/embedded
+	@:
+build/embedded: build/embed $(wildcard kernels/* kernels/*/*) src/base/version.h
 	build/embed
+	@touch $@
 
 check-headers: build/amalgamate build/embed build/kernel_texts
-	build/amalgamate --check
 	build/embed --check
+	build/amalgamate --check
 	@CC="$(CC)" sh tools/check_kernel_texts.sh
 
 build/%: tools/%.c
 	@mkdir -p build
 	$(CC) -O1 -I. $< -o $@ $(LDLIBS)
-build/nvrtc_check build/kernel_texts: ignis_kernels.h
+build/nvrtc_check build/kernel_texts: $(HEADERS)
 build/ignis_embed: $(HEADERS)
 
 # Not optimized: an example is compiled in a third of the time, and what takes long in it runs on the device.
@@ -160,11 +163,11 @@ $(OUT)/%: examples/%.cu $(HEADERS)
 # names global, and leaves declarations of them to the tests. One is for tests with models, one for others whose driver calls fail by
 # tests/fault.h, one for the rest; all have the collective layer, of which only tests that include it know. Tests with macros that change the
 # implementation are compiled with one of their own.
-MODELS := $(shell grep -l '^.define IGNIS_MODELS' tests/*.c)
+MODELS := $(shell grep -lE '(ignis_models\.h|ignis_embed\.c)"|^.define IGNIS_MODELS' tests/*.c)
 FAULTS := $(shell grep -lE '"(fault|sweep)\.h"' tests/*.c)
 WHOLE := $(shell grep -lE '^.define (IGNIS_(_|CALL_HOOK|NO_TENSORS|TRACE_CALLS)|malloc|poll)' tests/*.c)
 COLLECTIVES := $(shell grep -lE 'ignis_collective\.h"|"ranks\.h"' tests/*.c)
-DECLARED := $(addprefix build/declared/,ignis.h ignis_collective.h tests/fault.h)
+DECLARED := $(addprefix build/declared/,ignis.h ignis_models.h ignis_collective.h tests/fault.h)
 APART := tests/apart.h $(DECLARED) $(DECLARED:build/declared/%=build/defined/%) ignis_kernels.h
 # $(call apart,FOLDER,TEST.C): what a test is compiled with, and the object in that folder
 apart_kind = $(if $(filter $2,$(MODELS)),models,$(if $(filter $2,$(FAULTS)),faults,plain))

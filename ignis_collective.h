@@ -13,6 +13,7 @@
         >>parallel      data-parallel training                          ON DATA-PARALLEL TRAINING
 
         In the implementation alone: >>nccl >>job.
+
     HOW TO USE
 
         Copy ignis.h, ignis_kernels.h and ignis_collective.h into your project. In ONE C or C++ file:
@@ -268,8 +269,8 @@
 
     ON MODELS OF SEVERAL GPUS (>>comm)
 
-        With IGNIS_MODELS defined, the ranks of a communicator can share a model for generation, which then takes a part of each GPU's memory
-        and bandwidth:
+        With ignis_models.h, included before or after this header, the ranks of a communicator can share a model for
+        generation, which then takes a part of each GPU's memory and bandwidth:
 
             ignis_comm comm = ignis_comm_init(NULL);
             ignis_model_desc from = {.path = "Llama-3.1-8B", .parallel = ignis_comm_parallel(comm)};
@@ -293,10 +294,10 @@
         of the communicator, as do a rank that makes no call, one that fails before it has begun, and one that dies: with MISMATCH, TIMEOUT or
         PEER, and the communicator is broken.
 */
+#include "ignis.h"
+
 #ifndef IGNIS_COLLECTIVE_INCLUDED
 #define IGNIS_COLLECTIVE_INCLUDED
-
-#include "ignis.h"
 
 #define IGNIS_COLLECTIVE_VERSION 500 /* as IGNIS_VERSION */
 #if !defined(IGNIS_VERSION) || IGNIS_VERSION != IGNIS_COLLECTIVE_VERSION
@@ -1292,7 +1293,21 @@ IGNIS_API ignis_status ignis_comm_synchronize(ignis_comm comm);
     Threads: any. */
 IGNIS_API ignis_status ignis_comm_status(ignis_comm comm);
 
-#if defined(IGNIS_MODELS) && !defined(IGNIS_NO_TENSORS)
+#ifndef IGNIS_MODEL_PARALLEL_INCLUDED
+#define IGNIS_MODEL_PARALLEL_INCLUDED
+/*  parallel.h - the ranks that share a model. ignis_models.h and ignis_collective.h both declare them, in any order. */
+
+/*  The GPUs that share a model, one rank each: ignis_comm_parallel of ignis_collective.h makes it of a communicator. rank and size are enough for
+    ignis_model_inspect. */
+typedef struct ignis_model_parallel {
+    int rank, size; /* 0, 0: the whole model is here */
+    uint64_t group; /* that the functions get */
+    /* array = its sum over the ranks, the same bits on all: queued on the current stream, captured by graphs */
+    ignis_status (*sum_fn)(uint64_t group, ignis_array array);
+    ignis_status (*check_fn)(uint64_t group); /* what went wrong in the sums that are done; does not wait */
+} ignis_model_parallel;
+#endif
+
 /*  ignis_comm_parallel - what ignis_model_desc.parallel gets for a model that the ranks of comm share: see ON
     MODELS OF SEVERAL GPUS
     Returns: what this rank is, and how it sums; size -1 on failure, which ignis_model_open refuses.
@@ -1300,7 +1315,6 @@ IGNIS_API ignis_status ignis_comm_status(ignis_comm comm);
     Ownership: nothing to free; free the model before comm is destroyed.
     Threads: any. */
 IGNIS_API ignis_model_parallel ignis_comm_parallel(ignis_comm comm);
-#endif
 
 /* >>parallel - data-parallel training --------------------------------------------------------------------------- */
 
@@ -1429,7 +1443,7 @@ static inline ignis_parallel ignis_parallel_create(ignis_comm comm, const ignis_
 
     Keeps one close function a section of this header. A section registers its function at its first use;
     ignis_shutdown then calls them, the sections that build on others first.
-    Uses: the hook ignis__collective_close of ignis.h.
+    Uses: ignis__closers of ignis.h.
     Locks: ignis__sections.lock, around the table alone. */
 
 /*  Sections in the order of the floors; ignis_shutdown closes them in reverse order. */
@@ -1460,7 +1474,7 @@ static void ignis__section_use(ignis__section section, void (*close)(const char 
 {
     ignis__mutex_lock(&ignis__sections.lock);
     ignis__sections.close[section] = close;
-    ignis__collective_close = ignis__sections_close;
+    ignis__closers[IGNIS__CLOSE_COLLECTIVE] = ignis__sections_close;
     ignis__mutex_unlock(&ignis__sections.lock);
 }
 
@@ -10708,7 +10722,7 @@ static bool ignis__comm_program_load(const char *call, ignis__device *device, ig
         length += snprintf(defines + length, sizeof defines - (size_t)length, " -DIGNIS_OP=%d", program->op);
     if (program->delay)
         snprintf(defines + length, sizeof defines - (size_t)length, " -DIGNIS_COMM_DELAY");
-    if (!ignis__builtin_make(call, device, IGNIS__SOURCE_COLLECTIVE_CU, NULL,
+    if (!ignis__builtin_make(call, device, &ignis__sources[IGNIS__SOURCE_COLLECTIVE_CU], NULL,
                              program->op >= 0 ? (ignis_dtype)program->dtype : IGNIS_U8, defines, &program->module))
         return false;
     for (kernel = 0; ok && kernel < IGNIS__COMM_KERNELS; kernel++)
@@ -12457,7 +12471,6 @@ IGNIS_API ignis_status ignis_comm_status(ignis_comm handle)
     return comm ? ignis__comm_outcome(call, comm, true) : ignis__failed();
 }
 
-#if defined(IGNIS_MODELS) && !defined(IGNIS_NO_TENSORS)
 static ignis_status ignis__comm_group_sum(uint64_t group, ignis_array array)
 {
     ignis_comm comm = IGNIS__ZERO;
@@ -12486,7 +12499,6 @@ IGNIS_API ignis_model_parallel ignis_comm_parallel(ignis_comm handle)
     parallel.check_fn = ignis__comm_group_check;
     return parallel;
 }
-#endif
 
 IGNIS_API ignis_status ignis_comm_synchronize(ignis_comm handle)
 {

@@ -16,8 +16,8 @@
 */
 #define _GNU_SOURCE
 #define IGNIS_IMPLEMENTATION
-#define IGNIS_MODELS
 #include "ignis_collective.h"
+#include "ignis_models.h"
 
 #include "timing.h"
 

@@ -10,8 +10,7 @@
         ./chat SmolLM2-135M-Instruct "You are a helpful assistant."
 */
 #define IGNIS_IMPLEMENTATION
-#define IGNIS_MODELS
-#include "ignis.h"
+#include "ignis_models.h"
 
 #include <signal.h>
 #include <stdio.h>

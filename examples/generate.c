@@ -11,8 +11,8 @@
     Two GPUs share the model, each with half of its heads: examples/launch.sh 2 ./generate Llama-3.1-8B-Instruct "Why is the sky blue?"
 */
 #define IGNIS_IMPLEMENTATION
-#define IGNIS_MODELS
 #include "ignis_collective.h"
+#include "ignis_models.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -10,8 +10,7 @@
         ./lora SmolLM2-135M book.txt                       # then: adapter folder (adapter), steps (200)
 */
 #define IGNIS_IMPLEMENTATION
-#define IGNIS_MODELS
-#include "ignis.h"
+#include "ignis_models.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -6,7 +6,7 @@ import re
 from conan import ConanFile
 from conan.tools.files import copy, load
 
-HEADERS = ("ignis.h", "ignis_kernels.h", "ignis_collective.h")
+HEADERS = ("ignis.h", "ignis_kernels.h", "ignis_models.h", "ignis_collective.h")
 
 
 class Ignis(ConanFile):

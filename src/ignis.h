@@ -18,7 +18,6 @@
 #include "manual/matmul.txt"
 #include "manual/graphs.txt"
 #include "manual/files.txt"
-#include "manual/models.txt"
 #include "manual/streams.txt"
 #include "manual/frame_loop.txt"
 #include "manual/dry_run.txt"
@@ -77,19 +76,6 @@ extern "C" {
 #include "kernel/graph.h"
 #include "file/safetensors.h"
 #endif /* IGNIS_NO_TENSORS */
-
-#ifdef IGNIS_MODELS
-#ifdef IGNIS_NO_TENSORS
-#error "IGNIS_MODELS needs tensors: do not define IGNIS_NO_TENSORS"
-#endif
-
-#include "models/tokenizer/tokenizer.h"
-#include "models/chat/chat.h"
-#include "models/grammar/grammar.h"
-#include "models/weights/model.h"
-#include "models/lora/lora.h"
-#include "models/generate/generate.h"
-#endif /* IGNIS_MODELS */
 
 #include "interop/dlpack.h"
 #include "interop/graphics.h"
@@ -151,6 +137,7 @@ extern "C" {
 #include "array/stream_forget.c"
 #include "array/contract.c"
 #include "kernel/program.c"
+#include "kernel/builtin_table.c"
 #include "kernel/disk_cache.c"
 #include "kernel/cache_key.c"
 #include "kernel/compile.c"
@@ -165,7 +152,6 @@ extern "C" {
 #include "kernel/reload.c"
 #include "kernel/launch.c"
 #include "kernel/tensor_map.c"
-#include "kernel/builtin_table.c"
 #include "kernel/builtin.c"
 #include "kernel/record_read.c"
 #include "kernel/warmup.c"
@@ -283,93 +269,6 @@ extern "C" {
 #include "file/borrow.c"
 #include "file/save.c"
 #include "file/load.c"
-#ifdef IGNIS_MODELS
-
-#include "models/gguf.c"
-#include "models/tokenizer/unicode_table.c"
-#include "models/tokenizer/tokenizer.c"
-#include "models/tokenizer/unicode.c"
-#include "models/tokenizer/byte_buffer.c"
-#include "models/tokenizer/string_search.c"
-#include "models/tokenizer/nfc.c"
-#include "models/tokenizer/pre_tokenizer.c"
-#include "models/tokenizer/bpe.c"
-#include "models/tokenizer/encode.c"
-#include "models/tokenizer/tokenizer_json.c"
-#include "models/tokenizer/pipeline.c"
-#include "models/tokenizer/vocabulary.c"
-#include "models/tokenizer/tokenizer_config.c"
-#include "models/tokenizer/tokenizer_gguf.c"
-#include "models/tokenizer/open.c"
-#include "models/tokenizer/codec.c"
-#include "models/tokenizer/text_stream.c"
-#include "models/chat/template.c"
-#include "models/chat/value.c"
-#include "models/chat/repr.c"
-#include "models/chat/lexer.c"
-#include "models/chat/parse_expression.c"
-#include "models/chat/parse_statement.c"
-#include "models/chat/eval_attribute.c"
-#include "models/chat/eval_operator.c"
-#include "models/chat/eval_statement.c"
-#include "models/chat/eval_expression.c"
-#include "models/chat/filter_argument.c"
-#include "models/chat/case_mapping.c"
-#include "models/chat/filter_string.c"
-#include "models/chat/filter_list.c"
-#include "models/chat/filter_format.c"
-#include "models/chat/filter_map.c"
-#include "models/chat/filter_table.c"
-#include "models/chat/render.c"
-#include "models/grammar/grammar.c"
-#include "models/grammar/gbnf.c"
-#include "models/grammar/automaton.c"
-#include "models/grammar/token_mask.c"
-#include "models/grammar/json_schema.c"
-#include "models/weights/model.c"
-#include "models/weights/config_json.c"
-#include "models/weights/checkpoint.c"
-#include "models/weights/config_check.c"
-#include "models/weights/rope_scaling.c"
-#include "models/weights/hyperparameter.c"
-#include "models/weights/weight_map.c"
-#include "models/weights/quantized_layout.c"
-#include "models/weights/tensor_match.c"
-#include "models/weights/dequantize.c"
-#include "models/weights/quantize.c"
-#include "models/weights/quantized_linear.c"
-#include "models/weights/load.c"
-#include "models/weights/model_open.c"
-#include "models/weights/model_tensor.c"
-#include "models/generate/forward.c"
-#include "models/weights/save.c"
-#include "models/lora/lora.c"
-#include "models/lora/create.c"
-#include "models/lora/peft_load.c"
-#include "models/lora/peft_save.c"
-#include "models/lora/merge.c"
-#include "models/generate/kernel_params.c"
-#include "models/generate/gemv_cluster.c"
-#include "models/generate/gemv.c"
-#include "models/generate/paged_attention.c"
-#include "models/generate/engine.c"
-#include "models/generate/fused_step.c"
-#include "models/generate/engine_create.c"
-#include "models/generate/engine_step.c"
-#include "models/generate/grammar_mask.c"
-#include "models/generate/sequence.c"
-#include "models/generate/kv_cache.c"
-#include "models/generate/sampling.c"
-#include "models/generate/rank_check.c"
-#include "models/generate/sequence_step.c"
-#include "models/generate/sequence_next.c"
-#include "models/generate/sequence_query.c"
-#include "models/generate/stop_string.c"
-#include "models/generate/generate.c"
-#include "models/generate/prompt.c"
-#include "models/generate/warmup.c"
-#endif /* IGNIS_MODELS */
-
 #endif /* IGNIS_NO_TENSORS */
 
 #include "interop/dlpack.c"
@@ -391,6 +290,11 @@ extern "C" {
 #endif /* IGNIS_IMPLEMENTATION */
 
 // amalgamate: traced calls, and ignis_array_to_device ignis_array_device_ptr
+
+/*  For version 0.5 alone: IGNIS_MODELS, once an option of this header, includes the header that the models have now. */
+#if defined(IGNIS_MODELS) && !defined(IGNIS__FROM_MODELS)
+#include "ignis_models.h"
+#endif
 
 /*  LICENCE
 

@@ -5,10 +5,10 @@
 
 #include "collective/manual.txt"
 */
+#include "ignis.h"
+
 #ifndef IGNIS_COLLECTIVE_INCLUDED
 #define IGNIS_COLLECTIVE_INCLUDED
-
-#include "ignis.h"
 
 #define IGNIS_COLLECTIVE_VERSION IGNIS_VERSION /* as IGNIS_VERSION */
 #if !defined(IGNIS_VERSION) || IGNIS_VERSION != IGNIS_COLLECTIVE_VERSION
@@ -25,6 +25,7 @@ extern "C" {
 #include "collective/transport/share.h"
 #include "collective/comm/comm.h"
 #include "collective/comm/operation.h"
+#include "models/parallel.h"
 #include "collective/parallel/model_parallel.h"
 #include "collective/parallel/data_parallel.h"
 #ifdef __cplusplus

@@ -87,8 +87,9 @@ IGNIS__COLD static bool ignis__library_want(const char *call, ignis_library libr
     return true;
 }
 
-/*  Closes ignis_collective.h, before all else. It registers itself here at its first use. */
-static void (*ignis__collective_close)(const char *call);
+/*  Close the headers above, in this order and before all else. Each header registers its functions here at its first use. */
+enum { IGNIS__CLOSE_BEFORE_GRAPHS, IGNIS__CLOSE_MODELS, IGNIS__CLOSE_COLLECTIVE, IGNIS__CLOSE_COUNT };
+static void (*ignis__closers[IGNIS__CLOSE_COUNT])(const char *call);
 
 #ifndef IGNIS_NO_TENSORS
 /*  Names the holders of references to an array, for the message of one that cannot be freed. */
@@ -232,19 +233,14 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
     memset(&ignis__this_thread.record, 0, sizeof before); /* to see the first failure of this call */
     if (ignis__global.dry_run && strpbrk(dry, "./\\"))    /* a path, and not 1 or yes */
         (void)ignis_memory_snapshot(dry);
+    for (i = 0; i < IGNIS__CLOSE_COUNT; i++) {
+        if (ignis__closers[i])
+            ignis__closers[i](call);
 #ifndef IGNIS_NO_TENSORS
-#ifdef IGNIS_MODELS
-    ignis__sequences_close(call);
+        if (i == IGNIS__CLOSE_BEFORE_GRAPHS)
+            ignis__graphs_close(call);
 #endif
-    ignis__graphs_close(call);
-#endif
-#ifdef IGNIS_MODELS
-    ignis__loras_close(call);
-    ignis__models_close(call);
-    ignis__tokenizers_close(call);
-#endif
-    if (ignis__collective_close)
-        ignis__collective_close(call);
+    }
 #ifndef IGNIS_NO_TENSORS
     ignis__optimizers_close(call);
     ignis__tensors_close(call);

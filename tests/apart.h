@@ -9,12 +9,12 @@
 #ifndef apart_plain
 #include <tests/fault.h>
 #endif
-#ifdef apart_models
-#define IGNIS_MODELS
-#endif
 #define IGNIS_IMPLEMENTATION
 #include <ignis.h>
 
+#ifdef apart_models
+#include <ignis_models.h>
+#endif
 #ifdef apart_collective
 #include <ignis_collective.h>
 #endif

@@ -4,7 +4,7 @@
     empty_begin()       from now on, instead of each program of Ignis one is compiled whose kernels of the same names do nothing. The test has a
                         folder for the cache of its own, or none, so that nobody else finds them there.
     empty_end()         no more
-    empty_made[source]  how often each was compiled since empty_begin() */
+    empty_made[i]       how often that of ignis__source_at(i) was compiled since empty_begin() */
 #ifndef EMPTY_H
 #define EMPTY_H
 
@@ -12,24 +12,26 @@
 
 typedef int empty__create(void **, const char *, const char *, int, const char *const *, const char *const *);
 static empty__create *empty__real;
-static uint64_t empty_made[IGNIS__SOURCE_COUNT];
+enum { EMPTY_MOST = 256 };
+static uint64_t empty_made[EMPTY_MOST];
 
 static inline int empty__make(void **program, const char *text, const char *name, int headers, const char *const *header_texts,
                               const char *const *header_names)
 {
     char empty[8192] = "";
-    size_t length = 0, i;
-    int source = 0;
-    while (source < IGNIS__SOURCE_COUNT && strcmp(ignis__sources[source].name, name) != 0)
-        source++;
-    if (source == IGNIS__SOURCE_COUNT)
+    const ignis__source *source;
+    ignis__builtin builtin;
+    size_t length = 0;
+    int at = 0, i;
+    while ((source = ignis__source_at(at)) != NULL && strcmp(source->name, name) != 0)
+        at++;
+    if (!source)
         return empty__real(program, text, name, headers, header_texts, header_names);
-    for (i = 0; i < sizeof ignis__builtins / sizeof ignis__builtins[0]; i++)
-        if (ignis__builtins[i].source == source)
-            length +=
-                (size_t)snprintf(empty + length, sizeof empty - length, "extern \"C\" __global__ void %s() {}\n", ignis__builtins[i].entry);
-    CHECK(length < sizeof empty);
-    ignis__atomic_add(&empty_made[source], 1);
+    for (i = 0; (builtin = ignis__builtin_of_source(source, i)) >= 0; i++)
+        length += (size_t)snprintf(empty + length, sizeof empty - length, "extern \"C\" __global__ void %s() {}\n",
+                                   ignis__builtin_row_of(builtin)->entry);
+    CHECK(at < EMPTY_MOST && length < sizeof empty);
+    ignis__atomic_add(&empty_made[at], 1);
     return empty__real(program, empty, name, 0, NULL, NULL);
 }
 

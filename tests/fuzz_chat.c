@@ -59,10 +59,9 @@ UNCOUNTED static size_t count_length(const char *text) { return count_bytes(strl
 #define fmod(a, b) (work_done += 512, fmod(a, b))
 
 #define IGNIS_IMPLEMENTATION
-#define IGNIS_MODELS
 #define IGNIS__CHAT_STEPS 50000 /* so that many templates get their turn */
 #define IGNIS__CHAT_MEMORY 4194304
-#include "../ignis.h"
+#include "../ignis_models.h"
 
 #undef memcpy
 #undef memmove

@@ -4,8 +4,9 @@
 
     fuzz_model [iterations [seed]]      files made by mutation from good ones; the same seed makes the same files
     Build it with -fsanitize=address,undefined. It needs no device. */
-#define IGNIS_MODELS
 #include "tensor.h"
+
+#include "../ignis_models.h"
 
 #include "checkpoint.h"
 

@@ -6,8 +6,7 @@
     OUT is a folder: logits, as raw f32; greedy, the ids of all of the sequence and of the TOKENS likeliest ones behind it, as raw i32; model, in
     bf16 alone, the model saved as a folder */
 #define IGNIS_IMPLEMENTATION
-#define IGNIS_MODELS
-#include "ignis.h"
+#include "ignis_models.h"
 
 int main(int argc, char **argv)
 {

@@ -3,8 +3,7 @@
 
     lora_run MODEL ADAPTER|- OUT ID...     -: made here, with random numbers. OUT is a folder: logits.safetensors, adapter, merged */
 #define IGNIS_IMPLEMENTATION
-#define IGNIS_MODELS
-#include "ignis.h"
+#include "ignis_models.h"
 
 /*  Adapters of all products, whose B is not 0. */
 static ignis_lora make(ignis_model model)

@@ -4,8 +4,7 @@
     model_dump MODEL OUT NAME...
     model_dump MODEL FOLDER       writes the model as a folder instead */
 #define IGNIS_IMPLEMENTATION
-#define IGNIS_MODELS
-#include "ignis.h"
+#include "ignis_models.h"
 
 int main(int argc, char **argv)
 {

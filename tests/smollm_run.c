@@ -6,8 +6,7 @@
     For each question three lines: the ids of the talk, up to where the answer begins; the number of the answer's ending (ignis_ending), and its ids;
     its text, with \n where a line ends. */
 #define IGNIS_IMPLEMENTATION
-#define IGNIS_MODELS
-#include "ignis.h"
+#include "ignis_models.h"
 
 enum { CONTEXT = 512 };
 

@@ -1298,7 +1298,7 @@ TEST(a_bundle_of_another_version_is_told)
     lie.sources ^= 1;
     memcpy(bytes, &lie, sizeof lie);
     sign(bytes, 0);
-    found(bytes, size, IGNIS_ERROR_MISMATCH, IGNIS_DIAG_BUNDLE_MISMATCH, "another ignis_kernels.h");
+    found(bytes, size, IGNIS_ERROR_MISMATCH, IGNIS_DIAG_BUNDLE_MISMATCH, "other kernels of Ignis");
     free(bytes);
     desc.bundle_path = record; /* no bundle at all */
     CHECK_STATUS(ignis_setup(&desc), IGNIS_ERROR_FORMAT, IGNIS_DIAG_BUNDLE_FORMAT);

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
 /*  test_chat.c - chat templates: texts equal to jinja2's, what is refused and where, limits, and which bytes are whose */
-#define IGNIS_MODELS
 #define IGNIS__CHAT_STEPS 2000000 /* a tenth, so that what is stopped is stopped soon */
 #define IGNIS__CHAT_MEMORY 67108864
 #include "fault.h"
 #include "test.h"
+
+#include "../ignis_models.h"
 
 #include "chat_cases.h"
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT
 /*  test_generate.c - generation: products, cache, attention and draw against references in double, rows with the same bits alone and among
     others */
-#define IGNIS_MODELS
 #include "fault.h"
 #include "tensor.h"
+
+#include "../ignis_models.h"
 
 #include "byte_tokenizer.h"
 

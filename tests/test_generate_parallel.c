@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 /*  test_generate_parallel.c - models that several ranks share: the scores of one GPU up to rounding, the same bits on all ranks */
-#define IGNIS_MODELS
 #include "fault.h"
 #include "tensor.h"
 
 #include "../ignis_collective.h"
+#include "../ignis_models.h"
 
 #include "checkpoint.h"
 #include "processes.h"

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*  test_generate_threads.c - threads that use the same models, adapters, sequences and tokenizers, on streams of their own, and free them */
-#define IGNIS_MODELS
 #include "fault.h"
 #include "tensor.h"
+
+#include "../ignis_models.h"
 
 #include "byte_tokenizer.h"
 #include "checkpoint.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 /*  test_grammar.c - grammars: what the matcher allows against an independent recogniser, texts of schemas against an independent reader, errors */
-#define IGNIS_MODELS
+#define IGNIS_MODELS /* as before version 0.5; the others include ignis_models.h */
 #include "tensor.h"
 
 /* the matcher ---------------------------------------------------------------------------------------------------- */

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*  test_lora.c - adapters of models: what they compute, their gradients, PEFT's folders, merging, lives and errors */
-#define IGNIS_MODELS
 #include "fault.h"
 #include "tensor.h"
+
+#include "../ignis_models.h"
 
 #include "checkpoint.h"
 

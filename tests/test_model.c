@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*  test_model.c - models opened from folders and GGUF files: their scores against a forward in double, their weights, what is refused */
-#define IGNIS_MODELS
 #include "fault.h"
 #include "tensor.h"
+
+#include "../ignis_models.h"
 
 #include "checkpoint.h"
 

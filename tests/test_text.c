@@ -2,10 +2,11 @@
 /*  test_text.c - tokenizers: ids and text as the package tokenizers has them, files that are refused, streams, threads
 
     No device: everything runs in a dry run. What it is compared with is in text_tables.h. */
-#define IGNIS_MODELS
 #include "fault.h"
 
 #include "test.h"
+
+#include "../ignis_models.h"
 
 #include "text_files.h"
 #include "text_tables.h"

@@ -509,14 +509,15 @@ static void warm_up(int index)
 TEST(threads_warm_up_together)
 {
     ignis_desc desc = test_desc(NULL);
-    int source;
+    const ignis__source *source;
+    int i;
     desc.cache_dir = "off";
     SETUP(&desc);
     empty_begin();
     run_threads(warm_up);
     empty_end();
-    for (source = 0; source < IGNIS__SOURCE_COUNT; source++)
-        CHECK_INT(empty_made[source], ignis__source_dtypes(source));
+    for (i = 0; (source = ignis__source_at(i)) != NULL; i++)
+        CHECK_INT(empty_made[i], ignis__source_dtypes(source));
 }
 
 /* --- memory and streams --------------------------------------------------------------------------------------- */

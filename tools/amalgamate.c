@@ -46,11 +46,12 @@ typedef struct text {
     size_t size, capacity;
 } text;
 
-static const char *const roots[][2] = {{"src/ignis.h", "ignis.h"}, {"src/ignis_collective.h", "ignis_collective.h"}};
+static const char *const roots[][2] = {
+    {"src/ignis.h", "ignis.h"}, {"src/ignis_models.h", "ignis_models.h"}, {"src/ignis_collective.h", "ignis_collective.h"}};
 #define ROOTS ((int)(sizeof(roots) / sizeof(roots[0])))
 
 static char included[MAX_PARTS][MAX_PATH]; /* by this root, or by one before it */
-static int included_count;
+static int included_count, first_of_root;
 static size_t contents_at; /* where the contents of the root's manual belong; 0: nowhere */
 static int failures, with_lines;
 static int version[3]; /* major, minor, patch */
@@ -614,6 +615,17 @@ static int floor_of(const char *path)
 
 static void add_part(text *out, const char *path);
 
+/* Whether a part begins with a guard: such a part is repeated in each root that includes it, as these may be used in any order. */
+static int is_guarded(const char *path)
+{
+    char begin[8] = "";
+    FILE *file = fopen(path, "rb");
+    const int read = file && fgets(begin, sizeof(begin), file);
+    if (file)
+        fclose(file);
+    return read && strcmp(begin, "#ifndef") == 0;
+}
+
 /* Puts the part that a line includes in its place, once, with an empty line behind it unless a comment ends there, or an empty line follows (`next` is
    the rest of the file). 0: the line includes no part. */
 static int add_included(text *out, const char *from, int number, const char *line, const char *next)
@@ -626,7 +638,7 @@ static int add_included(text *out, const char *from, int number, const char *lin
         return 0;
     if (floor_of(path) > floor_of(from))
         refuse(from, number, "includes a part of a floor above its own");
-    for (int i = 0; i < included_count; i++)
+    for (int i = is_guarded(path) ? first_of_root : 0; i < included_count; i++)
         if (strcmp(included[i], path) == 0)
             return 1;
     if (included_count == MAX_PARTS)
@@ -659,7 +671,8 @@ static void add_part(text *out, const char *path)
     for (char *line = t.data, *end; (end = strchr(line, '\n')) != NULL; line = end + 1) {
         *end = 0;
         number++;
-        check_line(path, number, line, (size_t)(end - line));
+        if (strncmp(path, "src/", 4) == 0) /* and not what tools/embed.c has written */
+            check_line(path, number, line, (size_t)(end - line));
         depth += is_directive(line, "if", &rest);
         depth -= is_directive(line, "endif", &rest);
         if (depth < 0) {
@@ -670,10 +683,12 @@ static void add_part(text *out, const char *path)
         if (!copied || strcmp(line, "#pragma once") == 0)
             continue;
         before = out->size;
-        if (!add_included(out, path, number, line, end + 1) && !add_made(out, path, number, line))
+        if (add_included(out, path, number, line, end + 1)) {
+            if (out->size == before && end[1] == '\n')
+                end++, number++; /* the empty line behind an #include of what is there already */
+        } else if (!add_made(out, path, number, line)) {
             add_line(out, path, number, line);
-        else if (out->size == before && end[1] == '\n')
-            end++, number++; /* the empty line behind an #include of what is there already */
+        }
     }
     if (depth > 0)
         refuse(path, number, "an #if is not closed in its part");
@@ -759,6 +774,7 @@ int main(int argc, char **argv)
     for (int i = 0; i < ROOTS; i++) {
         text t = {0};
         contents_at = 0;
+        first_of_root = included_count;
         add_part(&t, roots[i][0]);
         append(&made[i], t.data, contents_at);
         if (contents_at)

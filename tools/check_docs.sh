@@ -22,7 +22,7 @@ mkdir -p $out
 failed=0
 fail() { echo "FAIL: $*" && failed=1; }
 
-headers='ignis.h ignis_collective.h'
+headers='ignis.h ignis_models.h ignis_collective.h'
 
 # ---- the version
 version=$(awk '/^#define IGNIS_VERSION_(MAJOR|MINOR|PATCH) / { printf "%s%s", dot, $3; dot = "." }' ignis.h)
@@ -37,7 +37,7 @@ build/manual --examples $out || fail 'examples of the manuals'
 
 # ---- the form of the headers
 awk '
-    length($0) > 150 { print FILENAME ":" FNR ": " length($0) " columns"; bad = 1 }
+    length($0) > 150 && !/^    "/ { print FILENAME ":" FNR ": " length($0) " columns"; bad = 1 }
     FNR == 1 { declared = 0; split("", seen) }
     /^\*\// { declared = 1 }
     /^#ifdef IGNIS_IMPLEMENTATION/ { declared = 2 }
@@ -131,7 +131,7 @@ program docs/packages.md packages hello
 # ---- blocks that are parts of a program
 blocks docs/models.md models
 {
-    printf '#define IGNIS_MODELS\n#include "ignis.h"\nbool show(const char *text, size_t size, void *user_data);\nvoid answer(void);\nvoid answer(void)\n{\n'
+    printf '#include "ignis_models.h"\nbool show(const char *text, size_t size, void *user_data);\nvoid answer(void);\nvoid answer(void)\n{\n'
     cat $out/models.c.1
     echo '}'
 } >$out/answer.c

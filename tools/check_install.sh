@@ -33,6 +33,7 @@ sort >"$out/expected" <<'END'
 ./include/ignis.h
 ./include/ignis_collective.h
 ./include/ignis_kernels.h
+./include/ignis_models.h
 ./share/cmake/ignis/ignis-config-version.cmake
 ./share/cmake/ignis/ignis-config.cmake
 ./share/licenses/ignis/LICENSE

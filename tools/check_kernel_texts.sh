@@ -102,7 +102,7 @@ for file in $(find kernels -name '*.cu' -o -name '*.cuh'); do
     made=$out/made/$(basename "$file")
     [ "$(wc -l <"$file")" = "$(wc -l <"$made")" ] && same "$file" "$made" || fail "$file: the text in programs has other tokens, or in other lines"
 done
-[ "$(ls $out/made | wc -l)" = "$(find kernels -name '*.cu' -o -name '*.cuh' | wc -l)" ] || fail 'the header has not as many texts as there are files'
+[ "$(ls $out/made | wc -l)" = "$(find kernels -name '*.cu' -o -name '*.cuh' | wc -l)" ] || fail 'the headers have not as many texts as there are files'
 
 [ $failed = 0 ] && echo "kernel texts: $(cat $out/made/* | wc -c) bytes in programs, $(find kernels -type f -exec cat {} + | wc -c) in the files"
 exit $failed

@@ -41,7 +41,7 @@ grep -o ' href="[^"]*"' $page | sed 's/.*"\(.*\)"/\1/' | sort -u >$out/links
 uniq -d $out/ids | grep . && fail 'identifiers that stand twice'
 sed 's/^#//' $out/links | comm -23 - $out/ids | grep . && fail 'links that lead nowhere'
 grep -nE '<(link|img|iframe|script [^>]*src)|@import|url\(|fetch\(|XMLHttpRequest' $page && fail 'the page loads something'
-for name in $(grep -ohE '^IGNIS_API [^(]*' ignis.h ignis_collective.h | sed 's/.*[ *]//'); do
+for name in $(grep -ohE '^IGNIS_API [^(]*' ignis.h ignis_models.h ignis_collective.h | sed 's/.*[ *]//'); do
     grep -qx "$name" $out/ids || fail "$name is not on the page"
 done
 
@@ -93,7 +93,7 @@ fi
 planted()
 {
     sed "$1" ignis.h >$out/ignis.h
-    if build/manual $out/page.html $out/ignis.h ignis_collective.h >$out/said 2>&1 || ! grep -qF "$out/ignis.h:$2: $3" $out/said; then
+    if build/manual $out/page.html $out/ignis.h ignis_models.h ignis_collective.h >$out/said 2>&1 || ! grep -qF "$out/ignis.h:$2: $3" $out/said; then
         cat $out/said
         fail "a mistake that is not noticed: ignis.h:$2: $3"
     fi

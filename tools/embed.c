@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-/*  embed.c - writes ignis_kernels.h: the files of kernels/ as arrays of C strings
+/*  embed.c - writes the files of kernels/ as arrays of C strings: ignis_kernels.h, and of kernels/models/ a part of ignis_models.h
 
         cc tools/embed.c -o build/embed
-        build/embed                 writes ignis_kernels.h
-        build/embed --check         exits with 1 when ignis_kernels.h is not what would be written
+        build/embed                 writes ignis_kernels.h and build/model_kernels.c, which tools/amalgamate.c puts into ignis_models.h
+        build/embed --check         exits with 1 when one of them is not what would be written
         build/embed --strip FILE    prints a source as it would be embedded
 
-    Run from the root of the repository. Equal sources give an equal file on every machine. The version is that of ignis.h.
+    Run from the root of the repository. Equal sources give equal files on every machine. The version is that of Ignis.
 
     Every program carries the texts, so they have no comments and no indentation. Lines keep their numbers, so that messages
     of the compiler name the line of the file. tools/check_kernel_texts.sh compares the texts with the files.
@@ -23,10 +23,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define VERSION_FROM "ignis.h"
+#define VERSION_FROM "src/base/version.h"
 #define SOURCE_DIR "kernels"
+#define MODELS_DIR "kernels/models"
 #define OUTPUT "ignis_kernels.h"
-#define COMMON "ignis.cuh" /* comes first, the others follow in alphabetical order */
+#define MODELS_OUTPUT "build/model_kernels.c"
+#define COMMON "ignis.cuh" /* comes first in its folder, the others follow in alphabetical order */
 #define MAX_SOURCES 96
 #define MAX_LINE 2000
 #define MAX_PIECE 4000
@@ -269,16 +271,16 @@ static text read_stripped(const char *path)
     return stripped;
 }
 
-static void read_source(source *s, const char *name)
+static void read_source(source *s, const char *folder, const char *name)
 {
     char path[1024];
     if (strlen(name) >= sizeof(s->name))
-        die("%s/%s: the name is too long", SOURCE_DIR, name);
+        die("%s/%s: the name is too long", folder, name);
     strcpy(s->name, name);
     for (size_t i = 0; i <= strlen(name); i++)
         s->symbol[i] = (char)(name[i] && !isalnum((unsigned char)name[i]) ? '_' : tolower((unsigned char)name[i]));
 
-    snprintf(path, sizeof(path), "%s/%s", SOURCE_DIR, name);
+    snprintf(path, sizeof(path), "%s/%s", folder, name);
     s->content = read_stripped(path);
     for (size_t i = 0; i < s->content.size; i++)
         s->lines += s->content.data[i] == '\n';
@@ -302,23 +304,23 @@ static void mark_basic(source *sources, int count, const char *name)
     }
 }
 
-static int read_sources(source *sources)
+static int read_sources(source *sources, const char *folder)
 {
     int count = 0;
-    DIR *dir = opendir(SOURCE_DIR);
+    DIR *dir = opendir(folder);
     if (!dir)
-        die("there is no folder %s here; run from the root of the repository", SOURCE_DIR);
+        die("there is no folder %s here; run from the root of the repository", folder);
     for (struct dirent *entry; (entry = readdir(dir));) {
         if (!is_source(entry->d_name))
             continue;
         if (count == MAX_SOURCES)
             die("more than %d sources", MAX_SOURCES);
-        read_source(&sources[count++], entry->d_name);
+        read_source(&sources[count++], folder, entry->d_name);
     }
     closedir(dir);
     qsort(sources, (size_t)count, sizeof(source), compare_sources);
-    if (count == 0 || strcmp(sources[0].name, COMMON) != 0)
-        die("%s/%s is missing", SOURCE_DIR, COMMON);
+    if (count == 0)
+        die("%s has no sources", folder);
     mark_basic(sources, count, COMMON); /* for kernels of users */
     mark_basic(sources, count, "elementwise.cu");
     mark_basic(sources, count, "collective.cu");
@@ -372,6 +374,24 @@ static void append_upper(text *out, const char *symbol)
     }
 }
 
+/* The numbers of sources. `first`: what the first enumerator is set to. */
+static void append_enumerators(text *out, const source *sources, int count, const char *first, const char *end)
+{
+    print(out, "enum {\n");
+    for (int i = 0; i < count; i++) {
+        print(out, "    IGNIS__SOURCE_");
+        append_upper(out, sources[i].symbol);
+        print(out, "%s,\n", i == 0 ? first : "");
+    }
+    print(out, "    %s\n};\n\n", end);
+}
+
+static void append_row(text *out, const source *s, const char *pieces)
+{
+    print(out, "    {\"%s\", 0x%08lx%08lxULL, %s(%s)},\n", s->name, (unsigned long)(s->hash >> 32), (unsigned long)(s->hash & 0xffffffffu),
+          pieces, s->symbol);
+}
+
 /* The number behind #define NAME in a text. */
 static int read_number(const text *t, const char *name)
 {
@@ -409,13 +429,7 @@ static void generate(text *out, const source *sources, int count)
                "    int piece_count;\n"
                "} ignis__source;\n\n");
 
-    print(out, "enum {\n");
-    for (int i = 0; i < count; i++) {
-        print(out, "    IGNIS__SOURCE_");
-        append_upper(out, sources[i].symbol);
-        print(out, ",\n");
-    }
-    print(out, "    IGNIS__SOURCE_COUNT\n};\n\n");
+    append_enumerators(out, sources, count, "", "IGNIS__SOURCE_COUNT");
 
     for (int i = 0; i < count; i++)
         if (sources[i].is_basic)
@@ -431,33 +445,59 @@ static void generate(text *out, const source *sources, int count)
 
     print(out, "#ifdef __GNUC__\n__attribute__((unused)) /* a program may do without kernels */\n#endif\n");
     print(out, "static const ignis__source ignis__sources[] = {\n");
-    for (int i = 0; i < count; i++) {
-        const source *s = &sources[i];
-        print(out, "    {\"%s\", 0x%08lx%08lxULL, IGNIS__PIECES%s(%s)},\n", s->name, (unsigned long)(s->hash >> 32),
-              (unsigned long)(s->hash & 0xffffffffu), s->is_basic ? "" : "_OF_TENSORS", s->symbol);
-    }
+    for (int i = 0; i < count; i++)
+        append_row(out, &sources[i], sources[i].is_basic ? "IGNIS__PIECES" : "IGNIS__PIECES_OF_TENSORS");
     print(out, "};\n\n#endif /* IGNIS_IMPLEMENTATION */\n");
+    free(header.data);
 }
 
-/* Names the first line in which the two differ. */
-static void check(const text *expected)
+/* The part of ignis_models.h. Its numbers follow those of ignis_kernels.h. */
+static void generate_models(text *out, const source *sources, int count)
+{
+    print(out, "/* --- kernels of models, written from %s by tools/embed.c. Change the sources, then: make headers */\n", MODELS_DIR);
+    print(out, "/* clang-format off */\n\n");
+    append_enumerators(out, sources, count, " = IGNIS__SOURCE_COUNT", "IGNIS__SOURCE_MODELS_END");
+    for (int i = 0; i < count; i++)
+        append_pieces(out, &sources[i]);
+    print(out, "static const ignis__source ignis__model_kernel_sources[] = {\n");
+    for (int i = 0; i < count; i++)
+        append_row(out, &sources[i], "IGNIS__PIECES");
+    print(out, "};\n/* clang-format on */\n");
+}
+
+/* Names the first line in which the file and what would be written differ. */
+static void check(const char *path, const char *folder, const text *expected)
 {
     text found = {0};
     size_t i = 0;
     int line = 1;
-    if (!read_file(OUTPUT, &found))
-        die("%s is missing; run: make %s", OUTPUT, OUTPUT);
+    if (!read_file(path, &found))
+        die("%s is missing; run: make headers", path);
     if (strcmp(found.data, expected->data) == 0)
         return;
     for (; found.data[i] && found.data[i] == expected->data[i]; i++)
         line += found.data[i] == '\n';
-    die("%s differs from %s in line %d; run: make %s", OUTPUT, SOURCE_DIR, line, OUTPUT);
+    die("%s differs from %s in line %d; run: make headers", path, folder, line);
+}
+
+/* A file that has not changed is left alone, so that make does not take it for a new one. */
+static void write(const char *path, const text *made)
+{
+    text found = {0};
+    const int same = read_file(path, &found) && found.size == made->size && memcmp(found.data, made->data, made->size) == 0;
+    FILE *file;
+    free(found.data);
+    if (same)
+        return;
+    file = fopen(path, "wb");
+    if (!file || fwrite(made->data, 1, made->size, file) != made->size || fclose(file) != 0)
+        die("cannot write %s", path);
 }
 
 int main(int argc, char **argv)
 {
-    static source sources[MAX_SOURCES];
-    text out = {0};
+    static source sources[MAX_SOURCES], of_models[MAX_SOURCES];
+    text kernels = {0}, models = {0};
     int checking = argc == 2 && strcmp(argv[1], "--check") == 0, stripping = argc == 3 && strcmp(argv[1], "--strip") == 0;
     if (argc > 1 && !checking && !stripping)
         die("usage: embed [--check | --strip FILE]");
@@ -467,13 +507,16 @@ int main(int argc, char **argv)
         return 0;
     }
 
-    generate(&out, sources, read_sources(sources));
+    generate(&kernels, sources, read_sources(sources, SOURCE_DIR));
+    if (strcmp(sources[0].name, COMMON) != 0)
+        die("%s/%s is missing", SOURCE_DIR, COMMON);
+    generate_models(&models, of_models, read_sources(of_models, MODELS_DIR));
     if (checking) {
-        check(&out);
+        check(OUTPUT, SOURCE_DIR, &kernels);
+        check(MODELS_OUTPUT, MODELS_DIR, &models);
     } else {
-        FILE *file = fopen(OUTPUT, "wb");
-        if (!file || fwrite(out.data, 1, out.size, file) != out.size || fclose(file) != 0)
-            die("cannot write %s", OUTPUT);
+        write(OUTPUT, &kernels);
+        write(MODELS_OUTPUT, &models);
     }
     return 0;
 }

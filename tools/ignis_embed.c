@@ -18,10 +18,7 @@
     Equal records give equal bundles. Images of one architecture are packed together: see ignis__unpack.
 */
 #define IGNIS_IMPLEMENTATION
-#ifndef IGNIS_MODELS
-#define IGNIS_MODELS /* programs that have it ask for more kernels */
-#endif
-#include "ignis.h"
+#include "ignis_models.h" /* programs that have it ask for more kernels */
 
 #include <math.h>
 #include <stdio.h>
@@ -409,8 +406,8 @@ static void record_read(const char *path)
         ignis__string_begin(&why, reason, sizeof reason);
         if (!ignis__request_read(line, asked, &why))
             die("%s:%d: %s", path, number, reason);
-        if (asked->source >= 0)
-            asked->program.source = ignis__source_join(&ignis__sources[asked->source]);
+        if (asked->program.own)
+            asked->program.source = ignis__source_join(asked->program.own);
         if (asked->program.name)
             request_add(&asked->program, asked->first, asked->last);
         for (int turn = 0; ignis__request_variant(asked, turn, &other); turn++)
@@ -432,14 +429,14 @@ static char *source_of_part(const ignis__program *program)
     size_t length = strlen(program->source), size = length + 64;
     ignis__string_writer text;
     char *source;
-    for (int b = 0; b < IGNIS__BUILTIN_COUNT; b++)
-        size += 3 * strlen(ignis__builtins[b].entry) + 60;
+    ignis__builtin other;
+    for (int i = 0; program->part && (other = ignis__builtin_of_source(program->own, i)) >= 0; i++)
+        size += 3 * strlen(ignis__builtin_row_of(other)->entry) + 60;
     source = (char *)grow(NULL, size);
     ignis__string_begin(&text, source, size);
-    for (int b = 0; b < IGNIS__BUILTIN_COUNT && program->part; b++) {
-        const char *entry = ignis__builtins[b].entry;
-        if (ignis__sources[ignis__builtins[b].source].name == program->name &&
-            strcmp(ignis__builtin_part((ignis__builtin)b), program->part) != 0)
+    for (int i = 0; program->part && (other = ignis__builtin_of_source(program->own, i)) >= 0; i++) {
+        const char *entry = ignis__builtin_row_of(other)->entry;
+        if (strcmp(ignis__builtin_part(other), program->part) != 0)
             ignis__string_add(&text, "#define %s %s(); template <int> __device__ void %s\n", entry, entry, entry);
     }
     ignis__string_add(&text, program->part ? "#pragma nv_diag_suppress 177\n#line 1\n" : "#line 1\n"); /* what only the others use */

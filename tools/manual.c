@@ -5,7 +5,7 @@
         build/manual build/manual.html [HEADER...]      the page; names file and line of what is not documented, and exits with 1
         build/manual --examples FOLDER [HEADER...]      the examples of the manuals, as FOLDER/manual_NAME.c
 
-    Without headers named: ignis.h, ignis_kernels.h, ignis_collective.h. What it reads of a header:
+    Without headers named: ignis.h, ignis_kernels.h, ignis_models.h, ignis_collective.h. What it reads of a header:
 
         the first comment           the manual: a heading is a line of its own at column 4, and begins in capitals; text stands at column 8;
                                     what is indented further, or has gaps inside its lines, is shown as it is, but for lists ("- ");
@@ -1174,7 +1174,7 @@ static void write_examples(const char *folder)
 
 int main(int argc, char **argv)
 {
-    static const char *const all[] = {"ignis.h", "ignis_kernels.h", "ignis_collective.h"};
+    static const char *const all[] = {"ignis.h", "ignis_kernels.h", "ignis_models.h", "ignis_collective.h"};
     bool examples = argc > 1 && strcmp(argv[1], "--examples") == 0;
     int first = examples ? 3 : 2;
     int counts[OVERLOADS + 1] = {0};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/*  nvrtc_check.c - compiles every kernel program of ignis_kernels.h with the real NVRTC, for every architecture
+/*  nvrtc_check.c - compiles every kernel program of Ignis with the real NVRTC, for every architecture
 
         cc -I. tools/nvrtc_check.c -o build/nvrtc_check -ldl -lpthread
         build/nvrtc_check [--archs 75,120] [--only collective] [--short] [--jobs N] [path of libnvrtc]
@@ -27,6 +27,8 @@
 
 #define IGNIS_IMPLEMENTATION
 #include "ignis_kernels.h"
+
+#include "build/model_kernels.c"
 
 /* >>table ------------------------------------------------------------------------------------------------------- */
 
@@ -610,12 +612,17 @@ typedef struct job {
 static job *jobs[MAX_JOBS];
 static int job_count, next_job;
 static pthread_mutex_t next_job_lock = PTHREAD_MUTEX_INITIALIZER;
-static char *texts[IGNIS__SOURCE_COUNT];
+static char *texts[IGNIS__SOURCE_MODELS_END];
+
+static const ignis__source *source_at(int source)
+{
+    return source < IGNIS__SOURCE_COUNT ? &ignis__sources[source] : &ignis__model_kernel_sources[source - IGNIS__SOURCE_COUNT];
+}
 
 static const char *program_name(int program)
 {
     int source = programs[program].source;
-    return source == -1 ? "user.cu" : source == -2 ? "planted.cu" : source == -3 ? "formula.cu" : ignis__sources[source].name;
+    return source == -1 ? "user.cu" : source == -2 ? "planted.cu" : source == -3 ? "formula.cu" : source_at(source)->name;
 }
 
 static int is_skipped(int program, const char *arch)
@@ -681,7 +688,7 @@ static void read_log(job *j)
 }
 
 /*  Programs whose kernels load what no kernel ahead of them writes before they wait, or of which only some wait; and that of random numbers, none of
-    whose kernels begins early (ignis__builtin_waits in ignis.h), though some share the code of others that do. */
+    whose kernels begins early (IGNIS__KERNEL_WAITS), though some share the code of others that do. */
 static int waits_late(int source)
 {
     return source == IGNIS__SOURCE_GEMV_MMA_CU || source == IGNIS__SOURCE_GEMV_CLUSTER_CU ||
@@ -729,7 +736,7 @@ static void compile(job *j)
 {
     char arch[16], defines[160], *position = NULL;
     const char *options[12] = {arch, "-std=c++17", "-default-device", "-Xptxas=-v"};
-    const char *headers[IGNIS__SOURCE_COUNT], *header_names[IGNIS__SOURCE_COUNT];
+    const char *headers[IGNIS__SOURCE_MODELS_END], *header_names[IGNIS__SOURCE_MODELS_END];
     int source = programs[j->program].source, option_count = 4, header_count = 0;
     size_t size = 0;
     struct timespec start, end;
@@ -741,12 +748,12 @@ static void compile(job *j)
     snprintf(defines, sizeof(defines), "%s", j->variant);
     for (char *define = strtok_r(defines, " ", &position); define && option_count < COUNT(options); define = strtok_r(NULL, " ", &position))
         options[option_count++] = define;
-    for (int i = 0; i < IGNIS__SOURCE_COUNT; i++) {
-        const char *extension = strrchr(ignis__sources[i].name, '.');
+    for (int i = 0; i < IGNIS__SOURCE_MODELS_END; i++) {
+        const char *extension = strrchr(source_at(i)->name, '.');
         if (strcmp(extension, ".cuh") != 0)
             continue;
         headers[header_count] = texts[i];
-        header_names[header_count++] = ignis__sources[i].name;
+        header_names[header_count++] = source_at(i)->name;
     }
     clock_gettime(CLOCK_MONOTONIC, &start);
     if (nvrtc.CreateProgram(&program,
@@ -901,15 +908,15 @@ int main(int argc, char **argv)
             printf("skipped: sm_%s, which this version does not know\n", chosen[a]);
     }
 
-    for (int i = 0; i < IGNIS__SOURCE_COUNT; i++) {
-        int listed = strstr(ignis__sources[i].name, ".cuh") != NULL;
+    for (int i = 0; i < IGNIS__SOURCE_MODELS_END; i++) {
+        int listed = strstr(source_at(i)->name, ".cuh") != NULL;
         for (int p = 0; p < COUNT(programs); p++)
             listed |= programs[p].source == i;
         if (!listed) {
-            fprintf(stderr, "nvrtc_check: the table of programs lacks %s\n", ignis__sources[i].name);
+            fprintf(stderr, "nvrtc_check: the table of programs lacks %s\n", source_at(i)->name);
             return 1;
         }
-        texts[i] = join(&ignis__sources[i]);
+        texts[i] = join(source_at(i));
     }
     for (int p = 0; p < COUNT(programs) && arch_count; p++) {
         int taken = 0;

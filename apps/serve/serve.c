@@ -6,8 +6,7 @@
     One program: this file includes its parts in order, and each part uses those before it. It ends with the threads of connections.
     For POSIX systems: Windows has neither poll nor signals as they are used here. */
 #define IGNIS_IMPLEMENTATION
-#define IGNIS_MODELS
-#include "ignis.h"
+#include "ignis_models.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

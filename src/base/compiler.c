@@ -8,9 +8,6 @@
 
 #include <errno.h>
 #include <limits.h>
-#ifdef IGNIS_MODELS
-#include <math.h>
-#endif
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -61,7 +61,7 @@ typedef enum ignis__kind {
     IGNIS__KIND_TRANSPORT,
     IGNIS__KIND_COMM,
     IGNIS__KIND_PARALLEL,
-    IGNIS__KIND_TOKENIZER, /* from here on: kinds of IGNIS_MODELS */
+    IGNIS__KIND_TOKENIZER, /* from here on: kinds of ignis_models.h */
     IGNIS__KIND_MODEL,
     IGNIS__KIND_SEQUENCE,
     IGNIS__KIND_LORA,

@@ -2,7 +2,7 @@
 
     Keeps one close function a section of this header. A section registers its function at its first use;
     ignis_shutdown then calls them, the sections that build on others first.
-    Uses: the hook ignis__collective_close of ignis.h.
+    Uses: ignis__closers of ignis.h.
     Locks: ignis__sections.lock, around the table alone. */
 
 /*  Sections in the order of the floors; ignis_shutdown closes them in reverse order. */
@@ -33,7 +33,7 @@ static void ignis__section_use(ignis__section section, void (*close)(const char 
 {
     ignis__mutex_lock(&ignis__sections.lock);
     ignis__sections.close[section] = close;
-    ignis__collective_close = ignis__sections_close;
+    ignis__closers[IGNIS__CLOSE_COLLECTIVE] = ignis__sections_close;
     ignis__mutex_unlock(&ignis__sections.lock);
 }
 

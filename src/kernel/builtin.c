@@ -1,22 +1,37 @@
-/*  The name of a kernel's part. */
+/*  builtin.c - loads and launches built-in kernels
+
+    A source is one program a dtype, loaded at the first use of one of its kernels; variants with other options are programs of
+    their own. What is loaded is kept for each device and table. Locks: ignis__builtin_lock and ignis__variants.lock,
+    neither while anything is compiled or loaded. */
+
+/*  Finds the name of a kernel's part. */
 static const char *ignis__builtin_part(ignis__builtin builtin)
 {
+    const ignis__kernel_table *table = ignis__table_of_builtin(builtin);
     int i;
-    for (i = 0; i < IGNIS__COUNT(ignis__parts); i++)
-        if (builtin >= ignis__parts[i].first && builtin <= ignis__parts[i].last)
-            return ignis__builtins[ignis__parts[i].first].entry;
-    return ignis__builtins[builtin].entry;
+    for (i = 0; i < table->part_count; i++)
+        if (builtin >= table->parts[i].first && builtin <= table->parts[i].last)
+            return ignis__builtin_row_of(table->parts[i].first)->entry;
+    return ignis__builtin_row_of(builtin)->entry;
+}
+
+/*  Makes the program of a source, without its text. */
+static ignis__program ignis__program_of(const ignis__source *source, const char *part)
+{
+    ignis__program program = IGNIS__ZERO;
+    program.own = source;
+    program.name = source->name;
+    program.part = part;
+    return program;
 }
 
 /*  Records a kernel of Ignis' own, which this device or another asks for; `define`: options behind that of the dtype, separated by spaces. */
 IGNIS__COLD static void ignis__request_own(ignis__builtin builtin, ignis_dtype dtype, const char *define, int first, int last)
 {
-    ignis__program program = IGNIS__ZERO;
+    ignis__program program = ignis__program_of(ignis__builtin_row_of(builtin)->source, ignis__builtin_part(builtin));
     char option[256];
     const char *options[] = {option};
     snprintf(option, sizeof option, "-DIGNIS_T=%d%s%s", (int)dtype, *define ? " " : "", define);
-    program.name = ignis__sources[ignis__builtins[builtin].source].name;
-    program.part = ignis__builtin_part(builtin);
     program.options = options;
     program.option_count = 1;
     ignis__request_add(&program, first, last);
@@ -25,11 +40,11 @@ IGNIS__COLD static void ignis__request_own(ignis__builtin builtin, ignis_dtype d
 /*  Records a kernel for all devices that have it. */
 static void ignis__request_builtin(ignis__builtin builtin, ignis_dtype dtype)
 {
-    ignis__program program = IGNIS__ZERO;
+    ignis__program program;
     int first, last;
     if (!ignis__requests.path[0])
         return;
-    program.name = ignis__sources[ignis__builtins[builtin].source].name;
+    program = ignis__program_of(ignis__builtin_row_of(builtin)->source, NULL);
     ignis__program_range(&program, &first, &last);
     ignis__request_own(builtin, dtype, "", first, last);
 }
@@ -41,8 +56,8 @@ static bool ignis__bundle_has(const ignis__bundle *bundle, ignis__builtin builti
     uint32_t i;
     if (!bundle->data)
         return false;
-    snprintf(name, sizeof name, "%s %s -DIGNIS_T=%d%s%s", ignis__sources[ignis__builtins[builtin].source].name,
-             ignis__builtin_part(builtin), (int)dtype, *define ? " " : "", define);
+    snprintf(name, sizeof name, "%s %s -DIGNIS_T=%d%s%s", ignis__builtin_row_of(builtin)->source->name, ignis__builtin_part(builtin),
+             (int)dtype, *define ? " " : "", define);
     for (i = 0; i < bundle->header.count; i++) {
         ignis__bundle_entry entry = ignis__bundle_get(bundle, i);
         if (strcmp(ignis__bundle_text(bundle, &entry), name) == 0 && (!capability || ignis__bundle_serves(&entry, capability)))
@@ -51,62 +66,46 @@ static bool ignis__bundle_has(const ignis__bundle *bundle, ignis__builtin builti
     return false;
 }
 
-/*  Whether a kernel may be launched before what is ahead of it has ended: its threads begin by ignis_grid_dependency_wait. */
-static bool ignis__builtin_waits(ignis__builtin builtin)
-{
-    switch (ignis__builtins[builtin].source) {
-    case IGNIS__SOURCE_ACTIVATION_CU:
-    case IGNIS__SOURCE_ATTENTION_HOPPER_CU:
-    case IGNIS__SOURCE_ATTENTION_HOPPER_BACKWARD_CU:
-    case IGNIS__SOURCE_ELEMENTWISE_CU:
-    case IGNIS__SOURCE_EMBEDDING_CU:
-    case IGNIS__SOURCE_GEMM_CU:
-    case IGNIS__SOURCE_GEMM_HOPPER_CU:
-    case IGNIS__SOURCE_GEMM_MMA_CU:
-    case IGNIS__SOURCE_LOG_SOFTMAX_CU:
-    case IGNIS__SOURCE_NORM_CU:
-    case IGNIS__SOURCE_NORM_ADD_CU:
-    case IGNIS__SOURCE_NORM_GRAD_CU:
-    case IGNIS__SOURCE_NORM_UNALIGNED_CU:
-    case IGNIS__SOURCE_OPTIM_CU:
-    case IGNIS__SOURCE_POINTWISE_CU:
-    case IGNIS__SOURCE_QUANTIZE_CU:
-    case IGNIS__SOURCE_REDUCE_CU:
-    case IGNIS__SOURCE_ROPE_CU:
-    case IGNIS__SOURCE_SOFTMAX_CU:
-    case IGNIS__SOURCE_SORT_CU: return true;
-#ifdef IGNIS_MODELS
-    case IGNIS__SOURCE_GEMV_MMA_CU:
-    case IGNIS__SOURCE_GEMV_CLUSTER_CU:
-    case IGNIS__SOURCE_GEMV_CLUSTER_BLOCKS_CU:
-    case IGNIS__SOURCE_GEMV_BLOCKS_CU:
-    case IGNIS__SOURCE_ATTENTION_PAGED_CU:
-    case IGNIS__SOURCE_ATTENTION_PAGED_MMA_CU:
-    case IGNIS__SOURCE_ATTENTION_PAGED_MANY_CU:
-    case IGNIS__SOURCE_GENERATE_DRAW_CU:
-    case IGNIS__SOURCE_GENERATE_STEP_CU: return true;
-    case IGNIS__SOURCE_GENERATE_CU: return builtin >= IGNIS__BUILTIN_GENERATE_EMBED && builtin <= IGNIS__BUILTIN_GENERATE_GATHER;
-#endif
-    default: return false;
-    }
-}
+/*  What is loaded of a table on a device: modules by source and dtype, functions (0 until their first use) by kernel and dtype. */
+typedef struct ignis__builtin_code {
+    ignis__module *modules; /* in one block with this */
+    uint64_t *functions;
+} ignis__builtin_code;
 
-/*  What is loaded of them on each device: modules by source and dtype, functions (0 until their first use) by kernel and dtype. */
-static struct ignis__builtin_code {
-    ignis__module modules[IGNIS__SOURCE_COUNT][IGNIS_DTYPE_COUNT];
-    uint64_t functions[IGNIS__BUILTIN_COUNT][IGNIS_DTYPE_COUNT];
-} ignis__builtin_codes[IGNIS_MAX_DEVICES];
+static ignis__mutex ignis__builtin_lock = IGNIS__MUTEX_INIT; /* for what is made once a device */
+
+/*  What is loaded of a table on a device, made when it is first asked for. Null on failure. */
+static ignis__builtin_code *ignis__builtin_code_get(const char *call, const ignis__device *device, ignis__kernel_table *table)
+{
+    uint64_t *place = &table->code[device - ignis__devices];
+    ignis__builtin_code *code = (ignis__builtin_code *)(uintptr_t)ignis__atomic_load(place);
+    size_t modules = (size_t)table->source_count * IGNIS_DTYPE_COUNT, functions = (size_t)table->builtin_count * IGNIS_DTYPE_COUNT;
+    if (code)
+        return code;
+    ignis__mutex_lock(&ignis__builtin_lock);
+    code = (ignis__builtin_code *)(uintptr_t)ignis__atomic_load(place);
+    if (!code) {
+        code = (ignis__builtin_code *)ignis__alloc_for(call, sizeof *code + modules * sizeof(ignis__module) + functions * sizeof(uint64_t));
+        if (code) {
+            code->modules = (ignis__module *)(void *)(code + 1);
+            code->functions = (uint64_t *)(void *)(code->modules + modules);
+        }
+        ignis__atomic_store(place, (uint64_t)(uintptr_t)code);
+    }
+    ignis__mutex_unlock(&ignis__builtin_lock);
+    return code;
+}
 
 #define IGNIS__DEFINES 200 /* characters of options that make a variant, with the end */
 
 /*  Compiles a source for a dtype, with more options (null: none), and loads it on an entered device; of a bundle a part (null: all). */
-IGNIS__COLD static bool ignis__builtin_make(const char *call, ignis__device *device, int source, const char *part, ignis_dtype dtype,
-                                            const char *defines, ignis__module *unit)
+IGNIS__COLD static bool ignis__builtin_make(const char *call, ignis__device *device, const ignis__source *source, const char *part,
+                                            ignis_dtype dtype, const char *defines, ignis__module *unit)
 {
-    ignis__program program = IGNIS__ZERO;
+    ignis__program program = ignis__program_of(source, part);
     char dtype_define[32], copy[IGNIS__DEFINES];
     const char *options[10];
-    char *text = ignis__source_join(&ignis__sources[source]), *at;
+    char *text = ignis__source_join(source), *at;
     bool made;
     if (!text) {
         ignis__fail_host_memory(call, 1);
@@ -121,8 +120,6 @@ IGNIS__COLD static bool ignis__builtin_make(const char *call, ignis__device *dev
         options[program.option_count++] = at;
     }
     program.source = text;
-    program.name = ignis__sources[source].name;
-    program.part = part;
     program.options = options;
     made = ignis__module_make(call, device, &program, unit);
     ignis__free(text);
@@ -130,25 +127,26 @@ IGNIS__COLD static bool ignis__builtin_make(const char *call, ignis__device *dev
 }
 
 /*  Loads the module of a kernel's source for a dtype on a device that is entered. Null on failure. */
-IGNIS__COLD static ignis__module *ignis__builtin_module(const char *call, ignis__device *device, ignis__builtin builtin, ignis_dtype dtype)
+IGNIS__COLD static ignis__module *ignis__builtin_module(const char *call, ignis__device *device, ignis__builtin_code *code,
+                                                        ignis__builtin builtin, ignis_dtype dtype)
 {
-    static ignis__mutex lock = IGNIS__MUTEX_INIT;
-    int source = ignis__builtins[builtin].source;
-    ignis__module *place = &ignis__builtin_codes[device - ignis__devices].modules[source][dtype];
+    const ignis__kernel_table *table = ignis__table_of_builtin(builtin);
+    const ignis__source *source = ignis__builtin_row_of(builtin)->source;
+    ignis__module *place = &code->modules[(source - table->sources) * IGNIS_DTYPE_COUNT + dtype];
     ignis__module made;
     bool loaded;
-    ignis__mutex_lock(&lock);
+    ignis__mutex_lock(&ignis__builtin_lock);
     loaded = place->module != NULL;
-    ignis__mutex_unlock(&lock);
+    ignis__mutex_unlock(&ignis__builtin_lock);
     if (loaded)
         return place;
     if (!ignis__builtin_make(call, device, source, ignis__builtin_part(builtin), dtype, NULL, &made))
         return NULL;
-    ignis__mutex_lock(&lock); /* another thread may have been as fast, and its functions be in use */
+    ignis__mutex_lock(&ignis__builtin_lock); /* another thread may have been as fast, and its functions be in use */
     loaded = place->module != NULL;
     if (!loaded)
         *place = made;
-    ignis__mutex_unlock(&lock);
+    ignis__mutex_unlock(&ignis__builtin_lock);
     if (loaded)
         ignis__module_unload(&made);
     return place;
@@ -192,9 +190,10 @@ IGNIS__MAYBE_UNUSED static bool ignis__variant_exists(const ignis__device *devic
 IGNIS__COLD static bool ignis__builtin_function(const char *call, ignis__device *device, ignis__builtin builtin, const ignis__module *unit,
                                                 void **function)
 {
+    const ignis__builtin_row *row = ignis__builtin_row_of(builtin);
     bool waits = true;
-    if (!ignis__function_get(call, device, unit, ignis__builtins[builtin].entry, function) ||
-        (ignis__builtin_waits(builtin) && !ignis__function_waits(call, device, *function, &waits)))
+    if (!ignis__function_get(call, device, unit, row->entry, function) ||
+        (row->how != IGNIS__KERNEL_PLAIN && !ignis__function_waits(call, device, *function, &waits)))
         return false;
     if (!waits)
         ignis__atomic_store(&device->no_dependents, 1);
@@ -205,9 +204,9 @@ IGNIS__COLD static bool ignis__builtin_function(const char *call, ignis__device 
 static bool ignis__builtin_launch(const ignis__work *work, ignis__builtin builtin, void *function, const unsigned grid[3],
                                   const unsigned block[3], unsigned shared, void **params)
 {
+    int how = ignis__builtin_row_of(builtin)->how;
     return ignis__launch_as(work, function, grid, block, shared, params,
-                            ignis__builtin_waits(builtin) && !ignis__atomic_load(&work->device->no_dependents),
-                            ignis__builtins[builtin].source == IGNIS__SOURCE_GENERATE_STEP_CU);
+                            how != IGNIS__KERNEL_PLAIN && !ignis__atomic_load(&work->device->no_dependents), how == IGNIS__KERNEL_TOGETHER);
 }
 
 static void *ignis__builtin_get_variant(const char *call, ignis__device *device, ignis__builtin builtin, ignis_dtype dtype,
@@ -223,7 +222,7 @@ static void *ignis__builtin_get_variant(const char *call, ignis__device *device,
     variant->builtin = builtin;
     variant->dtype = dtype;
     snprintf(variant->define, sizeof variant->define, "%s", define);
-    if (!ignis__builtin_make(call, device, ignis__builtins[builtin].source, ignis__builtin_part(builtin), dtype, define,
+    if (!ignis__builtin_make(call, device, ignis__builtin_row_of(builtin)->source, ignis__builtin_part(builtin), dtype, define,
                              &variant->module) ||
         !ignis__builtin_function(call, device, builtin, &variant->module, &variant->function)) {
         ignis__module_unload(&variant->module);
@@ -240,9 +239,15 @@ static void *ignis__builtin_get_variant(const char *call, ignis__device *device,
 /*  The function of one of Ignis' own kernels on a device that is entered; null on failure. */
 static void *ignis__builtin_get(const char *call, ignis__device *device, ignis__builtin builtin, ignis_dtype dtype)
 {
-    uint64_t *place = &ignis__builtin_codes[device - ignis__devices].functions[builtin][dtype];
-    void *function = (void *)(uintptr_t)ignis__atomic_load(place);
+    ignis__kernel_table *table = ignis__table_of_builtin(builtin);
+    ignis__builtin_code *code = ignis__builtin_code_get(call, device, table);
+    uint64_t *place;
+    void *function;
     ignis__module *unit;
+    if (!code)
+        return NULL;
+    place = &code->functions[(builtin - table->first) * IGNIS_DTYPE_COUNT + (int)dtype];
+    function = (void *)(uintptr_t)ignis__atomic_load(place);
     if (function)
         return function;
     ignis__request_builtin(builtin, dtype);
@@ -251,7 +256,7 @@ static void *ignis__builtin_get(const char *call, ignis__device *device, ignis__
         ignis__atomic_store(place, (uint64_t)(uintptr_t)function);
         return function;
     }
-    unit = ignis__builtin_module(call, device, builtin, dtype);
+    unit = ignis__builtin_module(call, device, code, builtin, dtype);
     if (!unit || !ignis__builtin_function(call, device, builtin, unit, &function))
         return NULL;
     ignis__atomic_store(place, (uint64_t)(uintptr_t)function);

@@ -7,7 +7,7 @@ typedef struct ignis__bundle_header {
     uint64_t checksum; /* of what is between it and the images */
     uint64_t size;     /* bytes of the bundle */
     uint64_t blocks;   /* where they begin */
-    uint64_t sources;  /* a hash of Ignis' own */
+    uint64_t sources;  /* ignis__sources_hash */
     uint32_t version, count;
 } ignis__bundle_header;
 
@@ -59,14 +59,19 @@ static const char *ignis__bundle_text(const ignis__bundle *bundle, const ignis__
     return (const char *)bundle->data + entry->text;
 }
 
-/*  A hash of all of Ignis' sources. */
+/*  Hashes of Ignis' own sources, with 32 bits for each table, the lowest for that of ignis.h: those of a table that is not there are 0. */
 static uint64_t ignis__sources_hash(void)
 {
-    uint64_t hash = IGNIS__HASH_START;
-    int i;
-    for (i = 0; i < IGNIS__SOURCE_COUNT; i++)
-        hash = ignis__hash(hash, &ignis__sources[i].hash, sizeof ignis__sources[i].hash);
-    return hash;
+    const ignis__kernel_table *table;
+    uint64_t hashes = 0;
+    int i, k;
+    for (i = 0; (table = ignis__kernel_table_at(i)) != NULL; i++) {
+        uint64_t hash = IGNIS__HASH_START;
+        for (k = 0; k < table->source_count; k++)
+            hash = ignis__hash(hash, &table->sources[k].hash, sizeof table->sources[k].hash);
+        hashes |= (hash >> 32) << 32 * i;
+    }
+    return hashes;
 }
 
 /*  Adds a reason to a text, and is always false. */
@@ -383,7 +388,7 @@ IGNIS__COLD static bool ignis__program_missing(const char *call, const ignis__pr
     ignis__string_begin(&text, archs, sizeof archs);
     if (bundle->data)
         ignis__bundle_archs(bundle, key, &text);
-    if (ignis__program_is_own(program))
+    if (program->own)
         snprintf(line, sizeof line, ", or add this line to the record: own %d-%d %s", first, last, name);
     else if (program->line)
         snprintf(line, sizeof line, ", or add this line to the record: %s", program->line);

@@ -85,6 +85,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_bundle_check(ignis_bundle_info *info)
     ignis__device *device;
     ignis_diagnostic wrong = IGNIS_DIAG_NONE;
     int capability, damaged = 0;
+    uint64_t sources, own_sources;
     char faults[700], missing[500];
     ignis__string_writer text, names;
     uint32_t i;
@@ -130,10 +131,12 @@ IGNIS__COLD IGNIS_API ignis_status ignis_bundle_check(ignis_bundle_info *info)
                            "%s was made by ignis_embed of version %d.%d.%d, this program has Ignis %d.%d.%d: its built-in kernels differ",
                            bundle->from, info->version / 10000, info->version / 100 % 100, info->version % 100, IGNIS_VERSION_MAJOR,
                            IGNIS_VERSION_MINOR, IGNIS_VERSION_PATCH);
-    if (bundle->header.sources != ignis__sources_hash())
+    own_sources = ignis__sources_hash();
+    sources = bundle->header.sources & (own_sources >> 32 ? UINT64_MAX : UINT32_MAX); /* those of a table that is not there are not used */
+    if (sources != own_sources)
         return ignis__fail(IGNIS_DIAG_BUNDLE_MISMATCH, call,
-                           "%s was made with another ignis_kernels.h: its sources have the hash %016llx, those of this program %016llx",
-                           bundle->from, (unsigned long long)bundle->header.sources, (unsigned long long)ignis__sources_hash());
+                           "%s was made with other kernels of Ignis: its sources have the hash %016llx, those of this program %016llx",
+                           bundle->from, (unsigned long long)sources, (unsigned long long)own_sources);
     if (info->missing)
         return ignis__fail(
             IGNIS_DIAG_KERNEL_MISSING, call,

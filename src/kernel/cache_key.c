@@ -100,9 +100,10 @@ static const char *ignis__option_value(const char *option)
 
 static bool ignis__header_is_known(const ignis__program *program, const char *name, size_t length)
 {
-    int i;
-    for (i = 0; i < IGNIS__SOURCE_COUNT; i++)
-        if (ignis__source_is_header(i) && strlen(ignis__sources[i].name) == length && memcmp(ignis__sources[i].name, name, length) == 0)
+    const ignis__source *header;
+    int i = 0;
+    while ((header = ignis__header_next(program->own, &i)) != NULL)
+        if (strlen(header->name) == length && memcmp(header->name, name, length) == 0)
             return true;
     for (i = 0; i < program->header_count; i++)
         if (strlen(program->headers[i].name) == length && memcmp(program->headers[i].name, name, length) == 0)
@@ -201,16 +202,15 @@ IGNIS__COLD static bool ignis__key_add_included(const ignis__program *program, u
 /*  What a program is, whatever compiles it and for whom; without the files that it includes. */
 IGNIS__COLD static void ignis__program_key(const ignis__program *program, uint64_t key[2])
 {
+    const ignis__source *header;
     char facts[256];
-    int i;
+    int i = 0;
     key[0] = IGNIS__HASH_START;
     key[1] = ~IGNIS__HASH_START;
     snprintf(facts, sizeof facts, "%d options, %d headers", program->option_count, program->header_count);
     ignis__key_add(key, facts);
-    for (i = 0; i < IGNIS__SOURCE_COUNT; i++) {
-        if (!ignis__source_is_header(i))
-            continue;
-        snprintf(facts, sizeof facts, "%016llx", (unsigned long long)ignis__sources[i].hash);
+    while ((header = ignis__header_next(program->own, &i)) != NULL) {
+        snprintf(facts, sizeof facts, "%016llx", (unsigned long long)header->hash);
         ignis__key_add(key, facts);
     }
     ignis__key_add(key, program->source);

@@ -191,8 +191,7 @@ IGNIS__COLD static bool ignis__image_fetch(const char *call, const ignis__progra
 
 /*  All headers in memory as NVRTC takes them: those of Ignis, then the program's. */
 typedef struct ignis__headers {
-    char *own[IGNIS__SOURCE_COUNT];
-    int own_count, count;
+    int own_count, count;        /* the texts of the first are Ignis' own copies */
     const char **names, **texts; /* in one block */
 } ignis__headers;
 
@@ -202,28 +201,28 @@ static const char *ignis__skip_byte_order_mark(const char *text) { return strncm
 static void ignis__headers_free(ignis__headers *headers)
 {
     while (headers->own_count > 0)
-        ignis__free(headers->own[--headers->own_count]);
+        ignis__free((void *)(uintptr_t)headers->texts[--headers->own_count]);
     ignis__free((void *)headers->names);
 }
 
 IGNIS__COLD static bool ignis__headers_gather(const char *call, const ignis__program *program, ignis__headers *headers)
 {
-    size_t most = (size_t)(IGNIS__SOURCE_COUNT + program->header_count);
+    const ignis__source *header;
+    size_t most = (size_t)program->header_count;
     bool ok;
-    int i;
+    int i = 0;
     memset(headers, 0, sizeof *headers);
+    while (ignis__header_next(program->own, &i) != NULL)
+        most++;
     headers->names = (const char **)ignis__alloc(2 * most * sizeof *headers->names);
     headers->texts = headers->names + most;
     ok = headers->names != NULL;
-    for (i = 0; ok && i < IGNIS__SOURCE_COUNT; i++) {
-        char *text;
-        if (!ignis__source_is_header(i))
-            continue;
-        text = ignis__sources[i].pieces ? ignis__source_join(&ignis__sources[i]) : NULL;
-        ok = text || !ignis__sources[i].pieces;
-        headers->own[headers->own_count++] = text;
-        headers->names[headers->count] = ignis__sources[i].name;
-        headers->texts[headers->count++] = text ? text : "#error \"IGNIS_NO_TENSORS leaves this header out\"\n";
+    for (i = 0; ok && (header = ignis__header_next(program->own, &i)) != NULL; headers->own_count = ++headers->count) {
+        char *text =
+            header->pieces ? ignis__source_join(header) : ignis__copy_string("#error \"IGNIS_NO_TENSORS leaves this header out\"\n");
+        ok = text != NULL;
+        headers->names[headers->count] = header->name;
+        headers->texts[headers->count] = text;
     }
     for (i = 0; ok && i < program->header_count; i++) {
         headers->names[headers->count] = program->headers[i].name;

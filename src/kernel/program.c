@@ -28,6 +28,7 @@ typedef struct ignis__program {
     int header_count;
     const void *image; /* compiled code of the caller instead of text */
     size_t image_size;
+    const ignis__source *own;   /* a source of Ignis, of which this is a program; else null */
     const char *part;           /* of a source of Ignis in records and bundles: the first of the kernels that are meant; null: all */
     const char *formula, *line; /* of a formula's kernel: its text, which messages have, and its line of a record; else null */
 } ignis__program;
@@ -81,4 +82,4 @@ IGNIS__COLD static char *ignis__source_join(const ignis__source *source)
 }
 
 /*  Sources that others include. NVRTC gets them from memory, by their names. */
-static bool ignis__source_is_header(int source) { return strstr(ignis__sources[source].name, ".cuh") != NULL; }
+static bool ignis__source_is_header(const ignis__source *source) { return strstr(source->name, ".cuh") != NULL; }

@@ -26,18 +26,10 @@ static struct {
 enum { IGNIS__FORMULA_SPEC = 15 + 3 * IGNIS_MAX_INPUTS + 4 }; /* numbers of an ignis__formula_spec */
 #endif
 
-static bool ignis__program_is_own(const ignis__program *program)
-{
-    int i;
-    for (i = 0; i < IGNIS__SOURCE_COUNT && ignis__sources[i].name != program->name; i++)
-        ;
-    return i < IGNIS__SOURCE_COUNT;
-}
-
 /*  The compute capabilities that an own source compiles for. */
 static void ignis__program_range(const ignis__program *program, int *first, int *last)
 {
-    bool own = ignis__program_is_own(program), wgmma = own && strstr(program->name, "hopper");
+    bool own = program->own != NULL, wgmma = own && strstr(program->name, "hopper");
     int i;
     *first = wgmma ? 90 : own && strstr(program->name, "_mma.") ? 80 : 0;
     for (i = 0; own && i < program->option_count; i++)
@@ -80,8 +72,8 @@ IGNIS__COLD static void ignis__request_write(ignis__string_writer *text, const i
         ignis__string_add(text, "%s\n", program->line);
         return;
     }
-    ignis__string_add(text, "%s %d-%d", ignis__program_is_own(program) ? "own" : "kernel", first, last);
-    if (ignis__program_is_own(program)) {
+    ignis__string_add(text, "%s %d-%d", program->own ? "own" : "kernel", first, last);
+    if (program->own) {
         ignis__string_add(text, " ");
         ignis__program_write(text, program);
     } else {

@@ -3,7 +3,6 @@
 /*  A line of a record: see ignis__requests. */
 typedef struct ignis__request {
     ignis__program program; /* its text is that of the line; an own source has none yet. No name: the line asks for nothing */
-    int source;             /* of Ignis' own, or -1 */
     int first, last, line;
     const char *options[IGNIS__MAX_OPTIONS]; /* program.options, unless the request was moved */
     ignis_kernel_header *headers;            /* ignis__request_free frees them, and the text of a formula's kernel */
@@ -63,22 +62,24 @@ IGNIS__COLD static bool ignis__request_read_own(char *line, ignis__request *requ
 {
     ignis__program *program = &request->program;
     char *word = ignis__request_word(&line, whole);
-    int source = 0, builtin = 0;
-    while (word && source < IGNIS__SOURCE_COUNT && strcmp(ignis__sources[source].name, word) != 0)
-        source++;
-    if (!word || source == IGNIS__SOURCE_COUNT)
+    const ignis__source *source;
+    ignis__builtin builtin;
+    int i = 0;
+    while ((source = ignis__source_at(i)) != NULL && word && strcmp(source->name, word) != 0)
+        i++;
+    if (!word || !source)
         return ignis__explain(why, "Ignis has no source %s", word ? word : "");
-    if (!ignis__sources[source].pieces)
+    if (!source->pieces)
         return ignis__explain(why, "%s is of the operations of tensors, which IGNIS_NO_TENSORS leaves out", word);
-    request->source = source;
-    program->name = ignis__sources[source].name;
+    program->own = source;
+    program->name = source->name;
     program->source = "";
     word = ignis__request_word(&line, whole);
     if (word && *word != '-') {
-        while (builtin < IGNIS__BUILTIN_COUNT &&
-               (ignis__builtins[builtin].source != source || strcmp(ignis__builtin_part((ignis__builtin)builtin), word) != 0))
-            builtin++;
-        if (builtin == IGNIS__BUILTIN_COUNT)
+        i = 0;
+        while ((builtin = ignis__builtin_of_source(source, i)) >= 0 && strcmp(ignis__builtin_part(builtin), word) != 0)
+            i++;
+        if (builtin < 0)
             return ignis__explain(why, "%s of Ignis has no part %s", program->name, word);
         program->part = word;
         word = ignis__request_word(&line, whole);
@@ -127,7 +128,6 @@ IGNIS__COLD static bool ignis__request_read(char *line, ignis__request *request,
     bool whole = true, read = false;
     char *word = ignis__request_word(&line, &whole), *range = word && *word != '#' ? ignis__request_word(&line, &whole) : NULL, *end = word;
     memset(request, 0, sizeof *request);
-    request->source = -1;
     request->program.options = request->options;
     if (whole && (!word || *word == '#'))
         return true;

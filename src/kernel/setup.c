@@ -47,12 +47,16 @@ IGNIS__COLD static void ignis__kernels_setup(const char *call, const ignis_desc 
 /*  Unloads the built-in kernels from a device; its context is current. */
 IGNIS__COLD static void ignis__builtins_close(ignis__device *device)
 {
-    struct ignis__builtin_code *code = &ignis__builtin_codes[device - ignis__devices];
-    int source, dtype;
-    for (source = 0; source < IGNIS__SOURCE_COUNT; source++)
-        for (dtype = 0; dtype < IGNIS_DTYPE_COUNT; dtype++)
-            ignis__module_unload(&code->modules[source][dtype]);
-    memset(code, 0, sizeof *code);
+    ignis__kernel_table *table;
+    int i, k;
+    for (i = 0; (table = ignis__kernel_table_at(i)) != NULL; i++) {
+        uint64_t *place = &table->code[device - ignis__devices];
+        ignis__builtin_code *code = (ignis__builtin_code *)(uintptr_t)*place;
+        for (k = 0; code && k < table->source_count * IGNIS_DTYPE_COUNT; k++)
+            ignis__module_unload(&code->modules[k]);
+        ignis__free(code);
+        *place = 0;
+    }
     while (ignis__variants.first[device - ignis__devices]) {
         ignis__variant *variant = ignis__variants.first[device - ignis__devices];
         ignis__variants.first[device - ignis__devices] = variant->next;

@@ -12,31 +12,21 @@ typedef struct ignis__warmup {
 } ignis__warmup;
 
 /*  For how many dtypes a source is one program without further choices: headers for none, and sources whose kernels come in variants. */
-static int ignis__source_dtypes(int source)
+static int ignis__source_dtypes(const ignis__source *source)
 {
-    const char *name = ignis__sources[source].name;
-    int builtin = 0;
-    while (builtin < IGNIS__COUNT(ignis__builtins) && ignis__builtins[builtin].source != source)
-        builtin++;
-    if (builtin == IGNIS__COUNT(ignis__builtins) || !ignis__sources[source].pieces || strncmp(name, "attention", 9) == 0 ||
-        strncmp(name, "collective", 10) == 0 || strncmp(name, "gemm_", 5) == 0 || strncmp(name, "gemv_", 5) == 0 ||
-        strncmp(name, "grouped_", 8) == 0 || strncmp(name, "generate_step", 13) == 0)
-        return 0;
-    if (strncmp(name, "generate_draw", 13) == 0) /* logits are floats in any case */
-        return 1;
-    return source == IGNIS__SOURCE_ELEMENTWISE_CU || source == IGNIS__SOURCE_SORT_CU ? IGNIS_DTYPE_COUNT - 1
-                                                                                     : 4 /* the floating types come first */;
+    ignis__builtin builtin = ignis__builtin_of_source(source, 0);
+    return builtin < 0 || !source->pieces ? 0 : ignis__table_of_builtin(builtin)->dtypes(source->name);
 }
 
-#define IGNIS__WARMUP_OWN (IGNIS__SOURCE_COUNT * (IGNIS_DTYPE_COUNT - 1))
-
-IGNIS__COLD static void ignis__warmup_own(const ignis__warmup *warmup, int source, ignis_dtype dtype)
+IGNIS__COLD static void ignis__warmup_own(const ignis__warmup *warmup, const ignis__source *source, ignis_dtype dtype)
 {
-    int builtin;
-    for (builtin = 0; builtin < IGNIS__COUNT(ignis__builtins); builtin++)
-        if ((int)dtype <= ignis__source_dtypes(source) && ignis__builtins[builtin].source == source &&
-            (!ignis__compile_never || ignis__bundle_has(&ignis__the_bundle, (ignis__builtin)builtin, dtype, "", 0)))
-            ignis__builtin_get(warmup->call, warmup->device, (ignis__builtin)builtin, dtype);
+    ignis__builtin builtin;
+    int i;
+    if ((int)dtype > ignis__source_dtypes(source))
+        return;
+    for (i = 0; (builtin = ignis__builtin_of_source(source, i)) >= 0; i++)
+        if (!ignis__compile_never || ignis__bundle_has(&ignis__the_bundle, builtin, dtype, "", 0))
+            ignis__builtin_get(warmup->call, warmup->device, builtin, dtype);
 }
 
 IGNIS__COLD static void ignis__warmup_program(const ignis__warmup *warmup, int index)
@@ -51,8 +41,8 @@ IGNIS__COLD static void ignis__warmup_program(const ignis__warmup *warmup, int i
         ignis__outer_call_begin(&outer, where, NULL);
         program.options = request->options;
     }
-    if (request && request->source >= 0) {
-        program.source = source = ignis__source_join(&ignis__sources[request->source]);
+    if (program.own) {
+        program.source = source = ignis__source_join(program.own);
         if (!source)
             ignis__fail_host_memory(warmup->call, 1);
     }
@@ -72,7 +62,8 @@ IGNIS__COLD static void ignis__warmup_job(void *context, int index)
     memset(&thread->record, 0, sizeof thread->record);
     if (ignis__device_enter(warmup->call, warmup->device, &binding)) {
         if (index < warmup->own)
-            ignis__warmup_own(warmup, index / (IGNIS_DTYPE_COUNT - 1), (ignis_dtype)(index % (IGNIS_DTYPE_COUNT - 1) + 1));
+            ignis__warmup_own(warmup, ignis__source_at(index / (IGNIS_DTYPE_COUNT - 1)),
+                              (ignis_dtype)(index % (IGNIS_DTYPE_COUNT - 1) + 1));
         else
             ignis__warmup_program(warmup, index - warmup->own);
         ignis__device_leave(&binding);
@@ -121,7 +112,8 @@ IGNIS__COLD IGNIS_API ignis_status ignis_warmup(const ignis_kernel_desc *descs, 
         return ignis__failed();
     ignis__device_leave(&binding);
     warmup.call = call;
-    warmup.own = IGNIS__WARMUP_OWN;
+    while (ignis__source_at(warmup.own / (IGNIS_DTYPE_COUNT - 1)))
+        warmup.own += IGNIS_DTYPE_COUNT - 1;
     warmup.count = count;
     warmup.descs = descs;
     return ignis__warmup_run(&warmup);
@@ -154,7 +146,7 @@ IGNIS__COLD static bool ignis__warmup_takes(const ignis__warmup *warmup, const i
     ignis__program whole = request->program;
     if (!whole.name || capability < request->first || capability > request->last)
         return false;
-    if (request->source >= 0 && strstr(whole.name, "hopper") && !ignis__wgmma_compiles(warmup->call))
+    if (request->program.own && strstr(whole.name, "hopper") && !ignis__wgmma_compiles(warmup->call))
         return false;
     if (!ignis__the_bundle.data)
         whole.part = NULL;

@@ -2,6 +2,9 @@
 /* {} in the place of a desc, in C++: it is a null pointer, all defaults where a desc may be null, and means one function alone; and descs by
    reference. */
 #include "ignis.h"
+#ifdef WITH_MODELS
+#include "ignis_models.h"
+#endif
 
 ignis_status begin() { return ignis_setup({}); }
 ignis_array array() { return ignis_array_create({}); }
@@ -29,6 +32,6 @@ ignis_tensor packed(ignis_tensor x, const ignis_sdpa_desc &desc, const ignis_rop
                            ignis_sdpa_packed(x, {}, {})};
     return ignis_concat(made, 7, 0);
 }
-#ifdef IGNIS_MODELS
+#ifdef WITH_MODELS
 ignis_status text(ignis_sequence sequence, const ignis_generate_desc &desc) { return ignis_generate(sequence, desc); }
 #endif

@@ -61,8 +61,8 @@ every_mode()
     job "$* $as $src/ignis.c"
     job "$* $as $src/ignis.c $implement"
     job "$* $as $src/ignis.c $implement -DIGNIS_NO_TENSORS"
-    job "$* $as $src/ignis.c -DIGNIS_MODELS"
-    job "$* $as $src/ignis.c $implement -DIGNIS_MODELS"
+    job "$* $as $src/models.c"
+    job "$* $as $src/models.c $implement"
     job "$* $as $src/kernels.c"
     job "$* $as $src/kernels.c $implement"
     job "$* $as $src/twice.c"
@@ -122,7 +122,7 @@ for cxx in g++ clang++; do
     job "$hidden -c $src/hidden.cpp -o %o.o $implement"
     # {} in the place of a desc.
     job "$cxx -std=c++11 $strict -I. $as $src/empty.cpp"
-    job "$cxx -std=c++11 $strict -I. $as $src/empty.cpp -DIGNIS_MODELS -DIGNIS_TRACE_CALLS"
+    job "$cxx -std=c++11 $strict -I. $as $src/empty.cpp -DWITH_MODELS -DIGNIS_TRACE_CALLS"
     every_mode $cxx -x c++ -std=c++11 $strict -I.
     every_mode $cxx -x c++ -std=c++20 $strict -I.
     for std in c++14 c++17; do main_modes $cxx -x c++ -std=$std $strict -I.; done
@@ -136,12 +136,25 @@ for cxx in g++ clang++; do
 done
 
 # Names that other headers make macros of.
-job "gcc -I. -include $src/macros.h -fsyntax-only $src/collective.c $implement -DIGNIS_MODELS"
-job "gcc -x c++ -std=c++11 -I. -include $src/macros.h -fsyntax-only $src/collective.c $implement -DIGNIS_MODELS"
+for language in c c++; do job "gcc -x $language -I. -include $src/macros.h -fsyntax-only $src/orders.c -DORDER=1 $implement"; done
+
+# Any order of the headers, and IGNIS_MODELS of before version 0.5.
+for order in 1 2 3 4 5; do
+    job "gcc -std=c99 $strict -I. $as $src/orders.c -DORDER=$order $implement"
+    job "g++ -x c++ -std=c++11 $strict -I. $as $src/orders.c -DORDER=$order -DLATER"
+done
+job "gcc -std=c99 $posix $strict -I. $as $src/orders.c -DORDER=1 -DLATER"
+job "gcc -std=c99 $posix $strict -I. $as $src/orders.c -DORDER=2 -DLATER -DIGNIS_STATIC"
+job "g++ -x c++ -std=c++11 $strict -I. $as $src/orders.c -DORDER=4 $implement -DIGNIS_STATIC"
+job "gcc -std=c99 $strict -I. $as $src/orders.c -DORDER=2 $implement -DIGNIS_TRACE_CALLS"
+job "gcc -I. $as $src/models.c -DIGNIS_NO_TENSORS 2>&1 | grep '#error.*ignis_models.h needs tensors'"
+# The kernels of models are known before main, in C and in C++.
+job "gcc -std=c99 $strict -I. $src/models.c -o %o -DWITH_MAIN $implement $libs && %o"
+job "g++ -x c++ -std=c++11 $strict -I. $src/models.c -o %o -DWITH_MAIN $implement $libs && %o"
 
 # Headers of different versions do not go together, and the error names both.
 mixed=$out/mixed
-mkdir $mixed $mixed/kernels $mixed/unversioned $mixed/collective $mixed/older
+mkdir $mixed $mixed/kernels $mixed/unversioned $mixed/collective $mixed/models $mixed/older
 sed 's/VERSION 5/VERSION 9/' ignis_kernels.h >$mixed/kernels/ignis_kernels.h
 sed '/IGNIS_KERNELS_VERSION/d' ignis_kernels.h >$mixed/unversioned/ignis_kernels.h
 sed 's/COLLECTIVE_VERSION 5/COLLECTIVE_VERSION 9/' ignis_collective.h >$mixed/collective/ignis_collective.h
@@ -150,9 +163,12 @@ for case in kernels unversioned; do
     cp ignis.h $mixed/$case
     job "gcc -I$mixed/$case -fsyntax-only $src/ignis.c $implement 2>&1 | grep '#error.*ignis.h and ignis_kernels.h'"
 done
+sed 's/MODELS_VERSION 5/MODELS_VERSION 9/' ignis_models.h >$mixed/models/ignis_models.h
 cp ignis.h $mixed/collective
-cp ignis_collective.h $mixed/older
+cp ignis.h $mixed/models
+cp ignis_collective.h ignis_models.h $mixed/older
 job "gcc -I$mixed/collective -fsyntax-only $src/collective.c 2>&1 | grep '#error.*ignis.h and ignis_collective.h'"
+for older in models older; do job "gcc -I$mixed/$older -fsyntax-only $src/models.c 2>&1 | grep '#error.*ignis.h and ignis_models.h'"; done
 job "gcc -I$mixed/older -fsyntax-only $src/collective.c 2>&1 | grep '#error.*ignis.h and ignis_collective.h'"
 job "gcc -I. -include $mixed/older/ignis.h -fsyntax-only $src/ignis.c 2>&1 | grep '#error.*two versions of ignis.h'"
 
@@ -243,14 +259,14 @@ report()
 }
 
 # An object with the implementation exports the public functions alone, and needs nothing of CUDA.
-gcc -I. -c $src/together.c -o $out/symbols.o $implement -DIGNIS_MODELS
+gcc -I. -c $src/orders.c -DORDER=1 -o $out/symbols.o $implement
 report 'exported, but not a public name' "$(nm -g --defined-only $out/symbols.o | awk '$3 !~ /^ignis_[a-z]/ { print $3 }')"
 report 'private name without its prefix' "$(nm --defined-only $out/symbols.o | awk '$2 ~ /[tdbr]/ && $3 !~ /^ignis_|\.[0-9]+$/ { print $3 }')"
 report 'linked against CUDA' "$(nm -u $out/symbols.o | grep -E ' (cu|nvrtc|nccl)')"
 
 # Macros that reach a user of the declarations.
 printf '#include <stdbool.h>\n#include <stddef.h>\n#include <stdint.h>\n' | gcc -dM -E -x c - >$out/macros.std
-gcc -dM -E -I. $src/together.c -DIGNIS_MODELS >$out/macros.ignis
+gcc -dM -E -I. $src/models.c -include $src/together.c >$out/macros.ignis
 report 'macro without the prefix' "$(sort $out/macros.std $out/macros.std $out/macros.ignis | uniq -u | awk '$2 !~ /^IGNIS_/ { print $2 }')"
 
 # seconds COMMAND... : its user time

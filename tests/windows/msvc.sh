@@ -43,7 +43,7 @@ for std in c99 c17; do
     try $std $x64 -std=$std $warnings -c $src/collective.c -o $out/x.obj $implement
 done
 try 'without tensors' $x64 $warnings -c $src/collective.c -o $out/x.obj $implement -DIGNIS_NO_TENSORS
-try models $x64 $warnings -c $src/collective.c -o $out/x.obj $implement -DIGNIS_MODELS
+try models $x64 $warnings -c $src/models.c -o $out/x.obj $implement
 try static $x64 $warnings -c $src/collective.c -o $out/x.obj $implement -DIGNIS_STATIC
 for std in c++14 c++20; do
     try $std $x64_cpp -std=$std $warnings -c $src/collective.c -o $out/x.obj $implement

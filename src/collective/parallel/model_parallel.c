@@ -1,4 +1,3 @@
-#if defined(IGNIS_MODELS) && !defined(IGNIS_NO_TENSORS)
 static ignis_status ignis__comm_group_sum(uint64_t group, ignis_array array)
 {
     ignis_comm comm = IGNIS__ZERO;
@@ -27,4 +26,3 @@ IGNIS_API ignis_model_parallel ignis_comm_parallel(ignis_comm handle)
     parallel.check_fn = ignis__comm_group_check;
     return parallel;
 }
-#endif

@@ -1,4 +1,3 @@
-#if defined(IGNIS_MODELS) && !defined(IGNIS_NO_TENSORS)
 /*  ignis_comm_parallel - what ignis_model_desc.parallel gets for a model that the ranks of comm share: see ON
     MODELS OF SEVERAL GPUS
     Returns: what this rank is, and how it sums; size -1 on failure, which ignis_model_open refuses.
@@ -6,4 +5,3 @@
     Ownership: nothing to free; free the model before comm is destroyed.
     Threads: any. */
 IGNIS_API ignis_model_parallel ignis_comm_parallel(ignis_comm comm);
-#endif

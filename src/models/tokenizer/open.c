@@ -56,7 +56,7 @@ IGNIS__COLD IGNIS_API ignis_tokenizer ignis_tokenizer_open(const char *path)
     ignis__tokenizer *tokenizer;
     char *file;
     size_t size;
-    if (!ignis__enter(call))
+    if (!ignis__models_enter(call))
         return handle;
     if (!path) {
         ignis__fail_null(call, "path");

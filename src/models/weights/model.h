@@ -13,16 +13,6 @@ typedef enum ignis_model_family {
     IGNIS_MODEL_FAMILY_COUNT
 } ignis_model_family;
 
-/*  The GPUs that share a model, one rank each: ignis_comm_parallel of ignis_collective.h makes it of a communicator. rank and size are enough for
-    ignis_model_inspect. */
-typedef struct ignis_model_parallel {
-    int rank, size; /* 0, 0: the whole model is here */
-    uint64_t group; /* that the functions get */
-    /* array = its sum over the ranks, the same bits on all: queued on the current stream, captured by graphs */
-    ignis_status (*sum_fn)(uint64_t group, ignis_array array);
-    ignis_status (*check_fn)(uint64_t group); /* what went wrong in the sums that are done; does not wait */
-} ignis_model_parallel;
-
 /*  How the matrices of a model lie on the device. Norms, biases and GPT-2's positions are numbers of the model's dtype always. */
 typedef enum ignis_weights {
     IGNIS_WEIGHTS_DEFAULT = 0, /* quantised as in the file, if they are; numbers of the dtype with requires_grad or parallel */

@@ -290,7 +290,7 @@ IGNIS__COLD IGNIS_API ignis_model ignis_model_open(const ignis_model_desc *desc)
     int count = 0;
     bool ok;
     memset(&model, 0, sizeof model);
-    if (!ignis__enter(call) || ignis__capture_refuses(call) || !ignis__model_check(call, desc))
+    if (!ignis__models_enter(call) || ignis__capture_refuses(call) || !ignis__model_check(call, desc))
         return handle;
     if (desc->parallel.size > 1 && (!desc->parallel.sum_fn || !desc->parallel.check_fn)) {
         ignis__fail_null(call, desc->parallel.sum_fn ? "desc->parallel.check_fn" : "desc->parallel.sum_fn");
