@@ -601,7 +601,8 @@
 
 #if defined(IGNIS_IMPLEMENTATION) && !defined(IGNIS_ALLOW_FAST_MATH)
 #if defined(__FAST_MATH__) || (defined(__FINITE_MATH_ONLY__) && __FINITE_MATH_ONLY__ + 0) || defined(_M_FP_FAST)
-#error "Ignis does not compile with -ffast-math, -ffinite-math-only or /fp:fast, which drop its checks for NaN: see IGNIS_ALLOW_FAST_MATH"
+#error \
+    "Ignis does not compile with -ffast-math, -ffinite-math-only or /fp:fast, which drop its checks for NaN: see IGNIS_ALLOW_FAST_MATH"
 #endif
 #endif
 
@@ -990,22 +991,28 @@ typedef struct ignis_allocator {
     void *user_data;
 } ignis_allocator;
 
-/*  The kernels that compute matrix products. Built-in kernels and cuBLASLt each sum in a fixed order. The orders differ, and so
-    do the last bits. */
+/*  The kernels that compute matrix products. Built-in kernels and cuBLASLt each sum in a fixed order. The orders
+    differ, and so do the last bits. */
 typedef enum ignis_matmul_backend {
-    IGNIS_MATMUL_AUTO, /* built-in kernels for large products of f16, bf16 and tf32 on compute capability 9.0; else cuBLASLt, if found */
+    IGNIS_MATMUL_AUTO,
+    /* built-in kernels for large products of f16, bf16 and tf32 on compute capability 9.0; else
+    cuBLASLt, if found */
     IGNIS_MATMUL_CUBLASLT, /* cuBLASLt alone; without it products fail */
     IGNIS_MATMUL_OWN,      /* built-in kernels alone; cuBLASLt is not loaded */
-    IGNIS_MATMUL_MEASURE,  /* the faster one of each kind of product, measured once a device and kept in the kernel cache's folder */
+    IGNIS_MATMUL_MEASURE,
+    /* the faster one of each kind of product, measured once a device and kept in the kernel
+    cache's folder */
     IGNIS_MATMUL_COUNT
 } ignis_matmul_backend;
 #define ignis_matmul_by ignis_matmul_backend /* the name up to 0.4; gone in 0.6 */
 
 /*  Which kernels compute ignis_sdpa. */
 typedef enum ignis_attention_backend {
-    IGNIS_ATTENTION_AUTO,  /* IGNIS_ATTENTION_WGMMA where it is possible, else IGNIS_ATTENTION_MMA */
-    IGNIS_ATTENTION_MMA,   /* tensor cores of every device that has them; plain CUDA C for other devices and shapes */
-    IGNIS_ATTENTION_WGMMA, /* kernels for compute capability 9.0 where ignis_sdpa allows them; else IGNIS_ATTENTION_MMA */
+    IGNIS_ATTENTION_AUTO, /* IGNIS_ATTENTION_WGMMA where it is possible, else IGNIS_ATTENTION_MMA */
+    IGNIS_ATTENTION_MMA,  /* tensor cores of every device that has them; plain CUDA C for other devices and shapes */
+    IGNIS_ATTENTION_WGMMA,
+    /* kernels for compute capability 9.0 where ignis_sdpa allows them; else
+    IGNIS_ATTENTION_MMA */
     IGNIS_ATTENTION_COUNT
 } ignis_attention_backend;
 #define ignis_attention_by ignis_attention_backend /* the name up to 0.4; gone in 0.6 */
@@ -1024,24 +1031,34 @@ typedef struct ignis_desc {
     const char *nvrtc_library;         /* path of libnvrtc (searched when the first kernel is compiled) */
     const char *cublas_library;        /* path of libcublasLt (searched at the first matrix product; optional) */
     const char *nccl_library;          /* path of libnccl, for ignis_collective.h (searched when needed) */
-    const char *cache_dir;             /* folder of the kernel cache (IGNIS_CACHE_DIR, else the user's cache folder); "off" for no cache */
+    const char *cache_dir;             /* folder of the kernel cache (IGNIS_CACHE_DIR, else the user's cache folder); "off" for
+    no cache */
     int64_t cache_limit;               /* bytes that the kernel cache may hold (256 MiB) */
     int64_t memory_limit;              /* bytes of device memory that Ignis may reserve on each device (no limit) */
-    bool allow_tf32;                   /* true: products of f32 may round their factors to tf32 (10 bits), which is several times faster */
-    bool memory_bypass;                /* true: no caching of device memory, each block is one driver allocation (IGNIS_MEMORY_BYPASS=1) */
-    bool verbose;                      /* true: the logger receives information, too (IGNIS_VERBOSE=1) */
+    bool allow_tf32;                   /* true: products of f32 may round their factors to tf32 (10 bits), which is
+    several times faster */
+    bool memory_bypass;                /* true: no caching of device memory, each block is one
+    driver allocation (IGNIS_MEMORY_BYPASS=1) */
+    bool verbose;                      /* true: the logger receives
+    information, too (IGNIS_VERBOSE=1) */
     ignis_allocator allocator;         /* malloc and free */
     ignis_logger logger;               /* writes warnings and errors to stderr */
-    ignis_matmul_backend matmul;       /* kernels for matrix products (IGNIS_MATMUL=cublaslt, own or measure; usually the faster ones) */
-    ignis_attention_backend attention; /* which kernels compute ignis_sdpa (IGNIS_ATTENTION=mma or wgmma; the fastest) */
-    const char *record;                /* file that each requested program is added to, for ignis_embed (IGNIS_RECORD; none) */
-    const void *bundle;                /* programs compiled by ignis_embed, in memory that lives until ignis_shutdown (none) */
+    ignis_matmul_backend matmul;       /* kernels for matrix products (IGNIS_MATMUL=cublaslt, own or measure; usually
+    the faster ones) */
+    ignis_attention_backend attention; /* which kernels compute ignis_sdpa (IGNIS_ATTENTION=mma or
+    wgmma; the fastest) */
+    const char *record;                /* file that each requested program is added to, for
+    ignis_embed (IGNIS_RECORD; none) */
+    const void *bundle;                /* programs compiled by ignis_embed, in
+    memory that lives until ignis_shutdown (none) */
     size_t bundle_size;                /* bytes of it */
     const char *bundle_path;           /* a bundle in a file (IGNIS_BUNDLE; none) */
-    ignis_compile_policy compile;      /* whether other programs may be compiled (IGNIS_COMPILE=never; yes) */
-    bool dry_run;                      /* true: no driver, nothing runs, memory is only counted (IGNIS_DRY_RUN=1): see ON DRY RUNS */
+    ignis_compile_policy compile;
+    /* whether other programs may be compiled (IGNIS_COMPILE=never; yes) */ bool dry_run; /*
+    true: no driver, nothing runs, memory is only counted (IGNIS_DRY_RUN=1): see ON DRY RUNS */
     const struct ignis_device_info *dry_device; /* the device of a dry run; facts that are 0 are those of an H200 (all) */
-    bool trace_memory; /* true: ignis_memory_rows knows the parts of the peak (IGNIS_TRACE_MEMORY=1; always in a dry run) */
+    bool trace_memory; /* true: ignis_memory_rows knows the parts of the peak (IGNIS_TRACE_MEMORY=1; always in a dry run)
+    */
 } ignis_desc;
 
 /*  Libraries that are opened at run time. */
@@ -1054,8 +1071,9 @@ typedef enum ignis_library {
 } ignis_library;
 
 typedef struct ignis_library_info {
-    const char *path;    /* the name it was opened by; "linked" with IGNIS_LINK_CUDA, except NCCL */
-    int version;         /* 1000 * major + 10 * minor */
+    const char *path; /* the name it was opened by; "linked" with IGNIS_LINK_CUDA, except NCCL */
+    int version;
+    /* 1000 * major + 10 * minor */
     int functions;       /* functions that Ignis knows */
     int functions_found; /* functions that this version of the library has */
 } ignis_library_info;
@@ -1079,7 +1097,8 @@ IGNIS_API ignis_status ignis_setup(const ignis_desc *desc);
     is freed then).
     Ownership: wrapped memory and streams stay the caller's.
     Threads: one thread, when no other is inside an Ignis call. Waits for all devices that were used. */
-IGNIS_API ignis_status ignis_shutdown(void);
+IGNIS_API
+ignis_status ignis_shutdown(void);
 
 /*  ignis_version_string - return IGNIS_VERSION_MAJOR, _MINOR and _PATCH as text
     Returns: a constant string.
@@ -1088,8 +1107,8 @@ IGNIS_API ignis_status ignis_shutdown(void);
     Threads: any. */
 IGNIS_API const char *ignis_version_string(void);
 
-/*  ignis_call_site - set the source line of the calling thread, for ignis_memory_rows and profiles
-    It is valid until the next call. With IGNIS_TRACE_CALLS defined before the #include, calls that return a handle or put work on
+/*  ignis_call_site - set the source line of the calling thread, for ignis_memory_rows and profiles It is valid
+    until the next call. With IGNIS_TRACE_CALLS defined before the #include, calls that return a handle or put work on
     a stream set it themselves.
     Returns: nothing.
     Errors: none.
@@ -1194,7 +1213,7 @@ IGNIS_API void *ignis_stream_current(void);
 IGNIS_API ignis_status ignis_stream_forget(void *stream);
 
 typedef struct ignis_stream_desc {
-    int priority; /* above 0: the device prefers its work, the more the higher, as far as it tells priorities apart (0, as other streams) */
+    int priority; /* above 0: the device prefers its work; higher is stronger (0, as other streams) */
 } ignis_stream_desc;
 
 /*  ignis_stream_create - create a stream of the current device, for ignis_stream_use and ignis_array_desc.stream;
@@ -1331,11 +1350,12 @@ typedef struct ignis_memory_row {
     const char *file;   /* the caller's file, if compiled with IGNIS_TRACE_CALLS; else "" */
     int line;
     int64_t live_bytes, live_blocks;
-    int64_t peak_bytes; /* that it had when live_bytes of the device was at its peak; 0 without ignis_desc.trace_memory */
+    int64_t peak_bytes; /* that it had when live_bytes of the device was at its peak; 0 without
+    ignis_desc.trace_memory */
 } ignis_memory_row;
 
-/*  ignis_memory_rows - list the uses of a device's memory by tag, function and line of the caller, the largest at the
-    peak first
+/*  ignis_memory_rows - list the uses of a device's memory by tag, function and line of the caller, the largest at
+    the peak first
     With ignis_desc.trace_memory, and in a dry run, a row stays after its memory is freed, and has its bytes at the
     peak. Without, only live memory has rows. Bytes are those of blocks, rounded up to 512. rows may be null if
     capacity is 0.
@@ -1345,8 +1365,8 @@ typedef struct ignis_memory_row {
     Threads: any. */
 IGNIS_API int ignis_memory_rows(int device, ignis_memory_row *rows, int capacity);
 
-/*  ignis_memory_trim - return cached device memory that no array uses to the driver, and free pinned memory kept for
-    reading files
+/*  ignis_memory_trim - return cached device memory that no array uses to the driver, and free pinned memory kept
+    for reading files
     With several devices in use, that pinned memory is kept: to free it, CUDA waits for all devices.
     Returns: the number of bytes of the device that were freed, -1 on failure.
     Errors: DEVICE, UNSUPPORTED (this thread captures a graph), CUDA.
@@ -1375,7 +1395,8 @@ IGNIS_API ignis_status ignis_host_free(void *memory);
 
 #define IGNIS_MAX_DIMS 8 /* of a shape */
 
-/*  The dimensions of an array: IGNIS_SHAPE(rows, columns). Elements are in row-major order, the last dimension is contiguous. */
+/*  The dimensions of an array: IGNIS_SHAPE(rows, columns). Elements are in row-major order, the last dimension is
+    contiguous. */
 typedef struct ignis_shape {
     int ndim;
     int64_t dim[IGNIS_MAX_DIMS];
@@ -1420,9 +1441,11 @@ typedef struct ignis_array_desc {
     ignis_dtype dtype; /* IGNIS_F32 */
     int device;        /* the thread's current device; IGNIS_DEVICE_0 for device 0 */
     ignis_owner owner; /* IGNIS_OWNER_IGNIS */
-    void *stream;      /* memory is taken and released in the order of this stream (the current stream at the array's first use) */
+    void *stream;      /* orders the memory's use (the current stream at the first use) */
     void *ptr;         /* device memory to wrap, never freed by Ignis (none: Ignis allocates memory at the first use) */
-    void (*release_fn)(void *ptr, void *user_data); /* with ptr: called once, when the last array over it is gone and its work is done */
+    void (*release_fn)(
+        void *ptr,
+        void *user_data); /* with ptr: called once, when the last array over it is gone and its work is done */
     void *release_data;
     const char *tag; /* a name for messages and audits; copied, the first 31 bytes count ("") */
 } ignis_array_desc;
@@ -1434,15 +1457,16 @@ typedef struct ignis_array_info {
     int device;
     ignis_owner owner;
     int ref_count;
-    void *stream;          /* null until memory is allocated, unless the desc named one */
-    void *ptr;             /* device memory; null until it is allocated. The caller may write there, so the array counts as written */
+    void *stream; /* null until memory is allocated, unless the desc named one */
+    void *
+        ptr; /* device memory; null until it is allocated. The caller may write there, so the array counts as written */
     void *pinned_host_ptr; /* null unless ignis_array_pin was called */
     int64_t created_at_ns; /* nanoseconds since 1970-01-01 UTC, exact to a few milliseconds */
     bool owns_memory;      /* false for views and wrapped memory */
     bool on_device;        /* device memory is allocated */
     uint64_t parent;       /* info.id of the array it is a view of; 0 if it is no view */
     char tag[32];
-    uint64_t version; /* of its memory: how often it was written to, as far as Ignis knows (see ignis_array_mark_written) */
+    uint64_t version; /* writes to its memory so far (see ignis_array_mark_written) */
 } ignis_array_info;
 
 /*  ignis_dtype_name - return "f32" for IGNIS_F32; ignis_owner_name - return "nvccl" for IGNIS_OWNER_NVCCL
@@ -1591,7 +1615,8 @@ IGNIS_API ignis_status ignis_array_to_host_raw(ignis_array array, void *out, int
     Ownership: the caller ends the ticket by ignis_ticket_wait; out and data stay the caller's.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_ticket ignis_array_to_host_async(ignis_array array, void *out, ignis_dtype dtype, int64_t count);
-IGNIS_API ignis_ticket ignis_array_from_host_async(ignis_array array, const void *data, ignis_dtype dtype, int64_t count);
+IGNIS_API ignis_ticket ignis_array_from_host_async(ignis_array array, const void *data, ignis_dtype dtype,
+                                                   int64_t count);
 
 /*  ignis_ticket_query - tell whether the work of a ticket is done or has failed
     Returns: IGNIS_OK, and *done; the ticket stays.
@@ -1632,10 +1657,11 @@ IGNIS_API ignis_array ignis_array_slice(ignis_array array, int dim, int64_t star
 IGNIS_API ignis_array ignis_array_reshape(ignis_array array, ignis_shape shape);
 
 /*  ignis_array_write_rows - copy all of src into dst from row start_row on
-    Shapes: dst [rows, ...], src [r, ...] of the same dtype; src must be whole rows: its bytes divide by those of a row of dst.
+    Shapes: dst [rows, ...], src [r, ...] of the same dtype; src must be whole rows: its bytes divide by those of a
+    row of dst.
     Returns: IGNIS_OK, or the reason.
-    Errors: FREED, DTYPE, SHAPE (not whole rows, or beyond the last row), DEVICE (different devices), ARGUMENT (src was never written to, or
-    overlaps those rows in part), CUDA.
+    Errors: FREED, DTYPE, SHAPE (not whole rows, or beyond the last row), DEVICE (different devices), ARGUMENT (src
+    was never written to, or overlaps those rows in part), CUDA.
     Ownership: unchanged.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_status ignis_array_write_rows(ignis_array dst, ignis_array src, int64_t start_row);
@@ -3645,9 +3671,8 @@ IGNIS_API ignis_status ignis_graph_free(ignis_graph graph);
 /* >>file - safetensors files ------------------------------------------------------------------------------------ */
 
 typedef struct ignis_storage_entry {
-    char name[256]; /* cut, at a whole character, to 255 bytes */
-    ignis_dtype
-        dtype; /* the dtype that ignis_load makes: U8 for BOOL, I32 for I8, I16 and U16, I64 for U32; IGNIS_DTYPE_DEFAULT if not supported */
+    char name[256];    /* cut, at a whole character, to 255 bytes */
+    ignis_dtype dtype; /* after ignis_load; IGNIS_DTYPE_DEFAULT if not supported */
     ignis_shape shape; /* [1] for a tensor without dimensions */
     int64_t bytes;     /* in the file */
 } ignis_storage_entry;
@@ -3671,14 +3696,14 @@ IGNIS_API ignis_status ignis_save(const char *path, const char *const *names, co
 /*  ignis_load - read tensors from a safetensors file by their names; the rest of the file is ignored
     If tensors[i].id is 0, a new tensor that requires no gradient is made on the current device. Else the values go
     into that tensor, whose shape and dtype must be those of the file. A tensor without dimensions counts as [1].
-    Numbers of a type that Ignis does not support become numbers of one that holds their values, see
-    ignis_storage_entry. The whole header is checked, and every name found, before the first tensor is touched.
+    BOOL becomes U8; I8, I16 and U16 become I32; U32 becomes I64. The whole header is checked, and every name found,
+    before the first tensor is touched.
     Returns: IGNIS_OK, or the reason; then no tensor was made, and given tensors are unchanged, except after MEMORY,
     CUDA or IO (another process has shortened the file meanwhile, say).
     Errors: ARGUMENT (null, a count below 0, a name that is not in the file), FORMAT (the file is damaged, truncated
     or not safetensors), SHAPE, DTYPE (a given tensor differs from the file's), UNSUPPORTED (a dtype that Ignis does
-    not support, or this thread captures a graph), FREED, CONTRACT (an array is owned by another layer or being saved
-    or loaded by another thread), MEMORY, IO, CUDA.
+    not support, or this thread captures a graph), FREED, CONTRACT (an array is owned by another layer or being
+    saved or loaded by another thread), MEMORY, IO, CUDA.
     Ownership: new tensors as ignis_tensor_from_host. During the call IGNIS_OWNER_WNAIS owns the tensors' arrays.
     Threads: any. Streams: writes on the current stream, and waits for the current device. */
 IGNIS_API ignis_status ignis_load(const char *path, const char *const *names, ignis_tensor *tensors, int count);
@@ -3756,10 +3781,16 @@ IGNIS_API ignis_array ignis_array_from_dlpack(void *managed, int major, void *st
 
 /*  How another API exports memory. */
 typedef enum ignis_external_type {
-    IGNIS_EXTERNAL_FD = 1,         /* a descriptor of Vulkan's handle type OPAQUE_FD; not on Windows */
-    IGNIS_EXTERNAL_WIN32,          /* an NT handle of Vulkan's handle type OPAQUE_WIN32; this and the next ones on Windows alone */
-    IGNIS_EXTERNAL_D3D12_HEAP,     /* an NT handle of ID3D12Device::CreateSharedHandle for an ID3D12Heap */
-    IGNIS_EXTERNAL_D3D12_RESOURCE, /* the same for a committed ID3D12Resource, which is always dedicated */
+    IGNIS_EXTERNAL_FD = 1, /* a descriptor of Vulkan's handle type OPAQUE_FD; not on Windows */
+    IGNIS_EXTERNAL_WIN32,
+    /* an NT handle of Vulkan's handle type OPAQUE_WIN32; this and the next ones on
+    Windows alone */
+    IGNIS_EXTERNAL_D3D12_HEAP,
+    /* an NT handle of ID3D12Device::CreateSharedHandle for an
+    ID3D12Heap */
+    IGNIS_EXTERNAL_D3D12_RESOURCE,
+    /* the same for a committed ID3D12Resource, which is always dedicated
+    */
     IGNIS_EXTERNAL_COUNT
 } ignis_external_type;
 
@@ -3768,16 +3799,18 @@ typedef struct ignis_external_desc {
     int fd;                   /* IGNIS_EXTERNAL_FD: the descriptor */
     void *handle;             /* the other types: the NT handle */
     int64_t size;             /* required: bytes of the whole memory object, as it was allocated */
-    int64_t offset;           /* bytes from its beginning to the array (0) */
-    bool dedicated;           /* true: Vulkan memory with a VkMemoryDedicatedAllocateInfo */
-    ignis_shape shape;        /* required, as in ignis_array_desc */
-    ignis_dtype dtype;        /* IGNIS_F32 */
-    int device;               /* the thread's current device; IGNIS_DEVICE_0 for device 0 */
-    const char *tag;          /* as in ignis_array_desc ("") */
+    int64_t offset;
+    /* bytes from its beginning to the array (0) */
+    bool dedicated; /* true: Vulkan memory with a VkMemoryDedicatedAllocateInfo */
+    ignis_shape shape;
+    /* required, as in ignis_array_desc */
+    ignis_dtype dtype; /* IGNIS_F32 */
+    int device;        /* the thread's current device; IGNIS_DEVICE_0 for device 0 */
+    const char *tag;   /* as in ignis_array_desc ("") */
 } ignis_external_desc;
 
-/*  ignis_external_array - make an array over memory that Vulkan or Direct3D 12 has allocated and exported
-    It counts as written. Several arrays over one memory object are views of one array, or each has its own exported
+/*  ignis_external_array - make an array over memory that Vulkan or Direct3D 12 has allocated and exported It
+    counts as written. Several arrays over one memory object are views of one array, or each has its own exported
     handle.
     Returns: the array, owned by IGNIS_OWNER_IGNIS; or no handle.
     Errors: ARGUMENT (null, no such type, no open handle, a size below 1, an offset that is not a multiple of an
@@ -3793,9 +3826,9 @@ IGNIS_API ignis_array ignis_external_array(const ignis_external_desc *desc);
 /*  How another API exports a fence. */
 typedef enum ignis_fence_type {
     IGNIS_FENCE_TIMELINE_FD = 1, /* a timeline semaphore of Vulkan by a descriptor (OPAQUE_FD); not on Windows */
-    IGNIS_FENCE_TIMELINE_WIN32,  /* the same as an NT handle (OPAQUE_WIN32); Windows alone */
-    IGNIS_FENCE_D3D12,           /* an NT handle of ID3D12Device::CreateSharedHandle for an ID3D12Fence; Windows alone */
-    IGNIS_FENCE_TYPE_COUNT
+    IGNIS_FENCE_TIMELINE_WIN32,
+    /* the same as an NT handle (OPAQUE_WIN32); Windows alone */ IGNIS_FENCE_D3D12,
+    /* an NT handle of ID3D12Device::CreateSharedHandle for an ID3D12Fence; Windows alone */ IGNIS_FENCE_TYPE_COUNT
 } ignis_fence_type;
 
 typedef struct ignis_external_fence_desc {
@@ -3815,9 +3848,8 @@ typedef struct ignis_external_fence_desc {
     Threads: any. */
 IGNIS_API ignis_fence ignis_external_fence(const ignis_external_fence_desc *desc);
 
-/*  ignis_fence_wait - make later work of the current stream wait until the fence has reached a value
-    A value that was reached already does not wait. A value that never comes is not detected: later work of the stream
-    never runs.
+/*  ignis_fence_wait - make later work of the current stream wait until the fence has reached a value A value that
+    was reached already does not wait. A value that never comes is not detected: later work of the stream never runs.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, UNSUPPORTED (the stream is captured: each launch of the graph would wait for the same value),
     DEVICE, MEMORY, CUDA.
@@ -3845,9 +3877,9 @@ IGNIS_API ignis_status ignis_fence_free(ignis_fence fence);
 /*  How kernels use an OpenGL buffer. */
 typedef enum ignis_gl_access {
     IGNIS_GL_READ_WRITE,
-    IGNIS_GL_READ,  /* they only read it */
-    IGNIS_GL_WRITE, /* they write all of it: each ignis_gl_map discards its content */
-    IGNIS_GL_ACCESS_COUNT
+    IGNIS_GL_READ, /* they only read it */
+    IGNIS_GL_WRITE,
+    /* they write all of it: each ignis_gl_map discards its content */ IGNIS_GL_ACCESS_COUNT
 } ignis_gl_access;
 
 /*  ignis_gl_register - register a buffer of OpenGL with CUDA, on the current device, which must be the one that
@@ -3862,9 +3894,9 @@ typedef enum ignis_gl_access {
     Threads: one in which OpenGL's context is current. */
 IGNIS_API ignis_gl_buffer ignis_gl_register(unsigned buffer, ignis_gl_access access);
 
-/*  ignis_gl_map - return the memory of a registered buffer, as an array, until ignis_gl_unmap
-    Earlier commands of OpenGL are done before work that is queued from now on. OpenGL must not use the buffer
-    meanwhile. The array counts as written.
+/*  ignis_gl_map - return the memory of a registered buffer, as an array, until ignis_gl_unmap Earlier commands of
+    OpenGL are done before work that is queued from now on. OpenGL must not use the buffer meanwhile. The array counts
+    as written.
     dtype: IGNIS_DTYPE_DEFAULT is IGNIS_F32. shape: ndim 0 means as many elements as fit, in one dimension.
     Returns: the array, owned by IGNIS_OWNER_IGNIS, with the tag "gl"; or no handle.
     Errors: FREED, ARGUMENT (mapped already, a buffer of fewer bytes than the array), SHAPE, DTYPE, UNSUPPORTED (this
@@ -4148,7 +4180,7 @@ template <typename... ignis__tensors_> static inline ignis_inputs ignis__make_in
 #include <time.h>
 
 #ifdef _MSC_VER
-#pragma warning(push) /* functions of C that /sdl refuses and that have no portable replacement; unused helpers of optional layers */
+#pragma warning(push) /* functions of C that /sdl refuses; unused helpers of optional layers */
 #pragma warning(disable : 4996 4505)
 #endif
 #ifdef _WIN32
@@ -4170,7 +4202,7 @@ template <typename... ignis__tensors_> static inline ignis_inputs ignis__make_in
 #include <windows.h>
 #include <fcntl.h>
 #include <io.h>
-#ifdef IGNIS__WINDOWS_OWN /* words that programs use; the headers of Windows only want them to be empty under their other names */
+#ifdef IGNIS__WINDOWS_OWN /* words that programs use; Windows needs them under other names */
 #undef near
 #undef far
 #undef NEAR
@@ -4257,7 +4289,10 @@ template <typename... ignis__tensors_> static inline ignis_inputs ignis__make_in
 #if defined(__GNUC__)
 static uint64_t ignis__atomic_load(const uint64_t *at) { return __atomic_load_n(at, __ATOMIC_ACQUIRE); }
 static void ignis__atomic_store(uint64_t *at, uint64_t value) { __atomic_store_n(at, value, __ATOMIC_RELEASE); }
-static uint64_t ignis__atomic_add(uint64_t *at, uint64_t value) { return __atomic_add_fetch(at, value, __ATOMIC_ACQ_REL); }
+static uint64_t ignis__atomic_add(uint64_t *at, uint64_t value)
+{
+    return __atomic_add_fetch(at, value, __ATOMIC_ACQ_REL);
+}
 static bool ignis__atomic_swap_if(uint64_t *at, uint64_t *expected, uint64_t value)
 {
     return __atomic_compare_exchange_n(at, expected, value, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
@@ -4276,7 +4311,10 @@ static uint64_t ignis__atomic_load(const uint64_t *at)
 #endif
     return value;
 }
-static void ignis__atomic_store(uint64_t *at, uint64_t value) { _InterlockedExchange64((volatile __int64 *)at, (__int64)value); }
+static void ignis__atomic_store(uint64_t *at, uint64_t value)
+{
+    _InterlockedExchange64((volatile __int64 *)at, (__int64)value);
+}
 static uint64_t ignis__atomic_add(uint64_t *at, uint64_t value)
 {
     return (uint64_t)_InterlockedExchangeAdd64((volatile __int64 *)at, (__int64)value) + value;
@@ -4324,7 +4362,10 @@ IGNIS__MAYBE_UNUSED static void ignis__condition_wait(ignis__condition *conditio
 {
     SleepConditionVariableSRW(condition, mutex, INFINITE, 0);
 }
-IGNIS__MAYBE_UNUSED static void ignis__condition_wake(ignis__condition *condition) { WakeAllConditionVariable(condition); }
+IGNIS__MAYBE_UNUSED static void ignis__condition_wake(ignis__condition *condition)
+{
+    WakeAllConditionVariable(condition);
+}
 
 typedef SRWLOCK ignis__rwlock;
 static void ignis__rwlock_init(ignis__rwlock *lock) { InitializeSRWLock(lock); }
@@ -4413,7 +4454,8 @@ IGNIS__COLD static void *ignis__local_make(int which, size_t size)
 
 static void *ignis__local(int which, size_t size)
 {
-    ignis__locals *locals = ignis__atomic_load(&ignis__local_slots.made) ? (ignis__locals *)TlsGetValue(ignis__local_slots.here) : NULL;
+    ignis__locals *locals =
+        ignis__atomic_load(&ignis__local_slots.made) ? (ignis__locals *)TlsGetValue(ignis__local_slots.here) : NULL;
     return locals && locals->part[which] ? locals->part[which] : ignis__local_make(which, size);
 }
 
@@ -4471,7 +4513,8 @@ static int64_t ignis__monotonic_ns(void)
     LARGE_INTEGER count, frequency;
     QueryPerformanceCounter(&count);
     QueryPerformanceFrequency(&frequency);
-    return count.QuadPart / frequency.QuadPart * 1000000000 + count.QuadPart % frequency.QuadPart * 1000000000 / frequency.QuadPart;
+    return count.QuadPart / frequency.QuadPart * 1000000000 +
+           count.QuadPart % frequency.QuadPart * 1000000000 / frequency.QuadPart;
 }
 
 /*  Converts a path or variable from UTF-8. The result is empty, which names no file, if the text is not UTF-8 or too
@@ -4490,8 +4533,8 @@ IGNIS__COLD static void ignis__system_error(char *out, size_t size)
     DWORD error = GetLastError();
     WCHAR wide[256];
     char text[3 * 256];
-    if (FormatMessageW(FORMAT_MESSAGE_FROM_SYSTEM | FORMAT_MESSAGE_IGNORE_INSERTS | FORMAT_MESSAGE_MAX_WIDTH_MASK, NULL, error, 0, wide,
-                       IGNIS__COUNT(wide), NULL) == 0 ||
+    if (FormatMessageW(FORMAT_MESSAGE_FROM_SYSTEM | FORMAT_MESSAGE_IGNORE_INSERTS | FORMAT_MESSAGE_MAX_WIDTH_MASK, NULL,
+                       error, 0, wide, IGNIS__COUNT(wide), NULL) == 0 ||
         WideCharToMultiByte(CP_UTF8, 0, wide, -1, text, sizeof text, NULL, NULL) == 0)
         text[0] = 0;
     snprintf(out, size, "%sWindows error %lu", text, error);
@@ -4597,7 +4640,8 @@ static bool ignis__file_info(const char *path, int64_t *size, int64_t *time)
 {
     WCHAR wide[IGNIS__WIDE];
     WIN32_FILE_ATTRIBUTE_DATA data;
-    if (!GetFileAttributesExW(ignis__utf16(path, wide), GetFileExInfoStandard, &data) || (data.dwFileAttributes & FILE_ATTRIBUTE_DIRECTORY))
+    if (!GetFileAttributesExW(ignis__utf16(path, wide), GetFileExInfoStandard, &data) ||
+        (data.dwFileAttributes & FILE_ATTRIBUTE_DIRECTORY))
         return false;
     *size = (int64_t)(((uint64_t)data.nFileSizeHigh << 32) | data.nFileSizeLow);
     *time = (int64_t)(((uint64_t)data.ftLastWriteTime.dwHighDateTime << 32) | data.ftLastWriteTime.dwLowDateTime);
@@ -4628,7 +4672,9 @@ typedef pthread_mutex_t ignis__mutex;
 static void ignis__mutex_init(ignis__mutex *mutex)
 {
     static const ignis__mutex unlocked = IGNIS__MUTEX_INIT;
-    memcpy(mutex, &unlocked, sizeof *mutex); /* as a variable of this type begins: each array's memory has one, and the call takes longer */
+    memcpy(
+        mutex, &unlocked,
+        sizeof *mutex); /* as a variable of this type begins: each array's memory has one, and the call takes longer */
 }
 static void ignis__mutex_lock(ignis__mutex *mutex) { pthread_mutex_lock(mutex); }
 static bool ignis__mutex_try(ignis__mutex *mutex) { return pthread_mutex_trylock(mutex) == 0; }
@@ -4640,7 +4686,10 @@ IGNIS__MAYBE_UNUSED static void ignis__condition_wait(ignis__condition *conditio
 {
     pthread_cond_wait(condition, mutex);
 }
-IGNIS__MAYBE_UNUSED static void ignis__condition_wake(ignis__condition *condition) { pthread_cond_broadcast(condition); }
+IGNIS__MAYBE_UNUSED static void ignis__condition_wake(ignis__condition *condition)
+{
+    pthread_cond_broadcast(condition);
+}
 
 typedef pthread_rwlock_t ignis__rwlock;
 static void ignis__rwlock_init(ignis__rwlock *lock) { pthread_rwlock_init(lock, NULL); }
@@ -4705,7 +4754,7 @@ static int64_t ignis__clock_ns(clockid_t clock)
     clock_gettime(clock, &now);
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
-#ifdef CLOCK_REALTIME_COARSE /* time of the last tick: precise enough for the age of an array, and read four times as fast */
+#ifdef CLOCK_REALTIME_COARSE /* precise enough for ages of arrays, four times as fast */
 static int64_t ignis__wall_ns(void) { return ignis__clock_ns(CLOCK_REALTIME_COARSE); }
 #else
 static int64_t ignis__wall_ns(void) { return ignis__clock_ns(CLOCK_REALTIME); }
@@ -4719,7 +4768,8 @@ static const char *ignis__env(const char *name)
 {
 #if defined(__linux__)
     bool secure = getauxval(AT_SECURE) != 0;
-#elif defined(__APPLE__) || defined(__FreeBSD__) || defined(__NetBSD__) || defined(__OpenBSD__) || defined(__DragonFly__)
+#elif defined(__APPLE__) || defined(__FreeBSD__) || defined(__NetBSD__) || defined(__OpenBSD__) || \
+    defined(__DragonFly__)
     bool secure = issetugid() != 0;
 #else
     bool secure = getuid() != geteuid() || getgid() != getegid();
@@ -4737,7 +4787,8 @@ static void *ignis__library_open(const char *path, char *why, size_t why_size)
 static void *ignis__library_symbol(void *library, const char *name) { return dlsym(library, name); }
 
 /*  Calls visit(context, name) for every entry of a folder. False if the folder cannot be read. */
-IGNIS__COLD static bool ignis__folder_list(const char *path, void (*visit)(void *context, const char *name), void *context)
+IGNIS__COLD static bool ignis__folder_list(const char *path, void (*visit)(void *context, const char *name),
+                                           void *context)
 {
     DIR *folder = opendir(path);
     struct dirent *entry;
@@ -4825,7 +4876,8 @@ static ignis_allocator ignis__allocator;
 
 static void *ignis__alloc(size_t size)
 {
-    void *memory = ignis__allocator.alloc_fn ? ignis__allocator.alloc_fn(size, ignis__allocator.user_data) : malloc(size);
+    void *memory =
+        ignis__allocator.alloc_fn ? ignis__allocator.alloc_fn(size, ignis__allocator.user_data) : malloc(size);
     if (memory)
         memset(memory, 0, size);
     return memory;
@@ -4939,10 +4991,11 @@ IGNIS__COLD static void ignis__string_add_escaped(ignis__string_writer *text, co
         const unsigned char *byte = (const unsigned char *)from + at;
         int length = ignis__utf8_length(from + at, size - at), i;
         bool control = byte[0] < ' ' ? !lines || !strchr("\n\t", (int)byte[0]) || !byte[0] : byte[0] == 0x7F;
-        bool hidden =
-            (length == 2 && byte[0] == 0xC2 && byte[1] < 0xA0) || /* U+0080 to U+009F; then directions of writing, ends of lines */
-            (length == 3 && byte[0] == 0xE2 && byte[1] == 0x80 && (byte[2] == 0x8E || byte[2] == 0x8F || (byte[2] & 0xF8) == 0xA8)) ||
-            (length == 3 && byte[0] == 0xE2 && byte[1] == 0x81 && byte[2] >= 0xA6 && byte[2] <= 0xA9);
+        bool hidden = (length == 2 && byte[0] == 0xC2 &&
+                       byte[1] < 0xA0) || /* U+0080 to U+009F; then directions of writing, ends of lines */
+                      (length == 3 && byte[0] == 0xE2 && byte[1] == 0x80 &&
+                       (byte[2] == 0x8E || byte[2] == 0x8F || (byte[2] & 0xF8) == 0xA8)) ||
+                      (length == 3 && byte[0] == 0xE2 && byte[1] == 0x81 && byte[2] >= 0xA6 && byte[2] <= 0xA9);
         if (length && !control && !hidden) {
             at += (size_t)length;
             continue;
@@ -4987,7 +5040,12 @@ IGNIS__COLD static bool ignis__folder_make_all(const char *path)
 
 /*  How to open a file for writing: fail if it exists; append, but not through a link; replace; or fail if it exists,
     readable by this user only. */
-typedef enum ignis__file_how { IGNIS__FILE_NEW, IGNIS__FILE_APPEND, IGNIS__FILE_REPLACE, IGNIS__FILE_PRIVATE } ignis__file_how;
+typedef enum ignis__file_how {
+    IGNIS__FILE_NEW,
+    IGNIS__FILE_APPEND,
+    IGNIS__FILE_REPLACE,
+    IGNIS__FILE_PRIVATE
+} ignis__file_how;
 
 #ifdef _WIN32
 
@@ -5025,8 +5083,8 @@ IGNIS__MAYBE_UNUSED static void ignis__file_close(int file) { (void)_close(file)
 static FILE *ignis__file_create(const char *path, ignis__file_how how)
 {
     static const DWORD dispositions[] = {CREATE_NEW, OPEN_ALWAYS, CREATE_ALWAYS, CREATE_NEW};
-    HANDLE handle = ignis__file_handle(path, how == IGNIS__FILE_APPEND ? FILE_APPEND_DATA | SYNCHRONIZE : GENERIC_WRITE, IGNIS__SHARE_ALL,
-                                       dispositions[how], FILE_ATTRIBUTE_NORMAL);
+    HANDLE handle = ignis__file_handle(path, how == IGNIS__FILE_APPEND ? FILE_APPEND_DATA | SYNCHRONIZE : GENERIC_WRITE,
+                                       IGNIS__SHARE_ALL, dispositions[how], FILE_ATTRIBUTE_NORMAL);
     int descriptor = handle == INVALID_HANDLE_VALUE ? -1 : _open_osfhandle((intptr_t)handle, _O_WRONLY | _O_BINARY);
     FILE *file = descriptor < 0 ? NULL : _fdopen(descriptor, "wb");
     if (descriptor >= 0 && !file)
@@ -5036,16 +5094,28 @@ static FILE *ignis__file_create(const char *path, ignis__file_how how)
     return file;
 }
 /*  Flushes a file to the disk. */
-IGNIS__MAYBE_UNUSED static bool ignis__file_flush(FILE *file) { return fflush(file) == 0 && _commit(_fileno(file)) == 0; }
+IGNIS__MAYBE_UNUSED static bool ignis__file_flush(FILE *file)
+{
+    return fflush(file) == 0 && _commit(_fileno(file)) == 0;
+}
 /*  Flushes the folder of a renamed file to the disk, so that the new name survives a crash. Windows cannot. */
 IGNIS__MAYBE_UNUSED static void ignis__folder_flush(const char *path_of_file) { (void)path_of_file; }
 /*  Checks that no other user owns a file or may write to it. Folders of a user are private on Windows. */
 static bool ignis__file_is_private(int file, char *why, size_t size) { return (void)file, (void)size, *why = 0, true; }
-static bool ignis__stream_is_private(FILE *file, char *why, size_t size) { return (void)file, (void)size, *why = 0, true; }
-static bool ignis__path_is_private(const char *path, char *why, size_t size) { return (void)path, (void)size, *why = 0, true; }
+static bool ignis__stream_is_private(FILE *file, char *why, size_t size)
+{
+    return (void)file, (void)size, *why = 0, true;
+}
+static bool ignis__path_is_private(const char *path, char *why, size_t size)
+{
+    return (void)path, (void)size, *why = 0, true;
+}
 /*  Returns the file that a path names after following links. NULL if out of memory; NULL and *loop if the links form
     a loop. */
-IGNIS__MAYBE_UNUSED static char *ignis__file_target(const char *path, bool *loop) { return *loop = false, ignis__copy_string(path); }
+IGNIS__MAYBE_UNUSED static char *ignis__file_target(const char *path, bool *loop)
+{
+    return *loop = false, ignis__copy_string(path);
+}
 /*  Gives a new file the mode and owner of the file it will replace. On Windows the folder decides. */
 IGNIS__MAYBE_UNUSED static void ignis__file_inherit(FILE *file, const char *path) { (void)file, (void)path; }
 /*  Checks whether a path names something other than a regular file, which must not be replaced. */
@@ -5053,12 +5123,16 @@ IGNIS__MAYBE_UNUSED static bool ignis__path_is_special(const char *path)
 {
     WCHAR wide[IGNIS__WIDE];
     DWORD attributes = GetFileAttributesW(ignis__utf16(path, wide));
-    return attributes != INVALID_FILE_ATTRIBUTES && (attributes & (FILE_ATTRIBUTE_DIRECTORY | FILE_ATTRIBUTE_DEVICE)) != 0;
+    return attributes != INVALID_FILE_ATTRIBUTES &&
+           (attributes & (FILE_ATTRIBUTE_DIRECTORY | FILE_ATTRIBUTE_DEVICE)) != 0;
 }
 
 #else /* POSIX */
 
-IGNIS__MAYBE_UNUSED static void ignis__system_error(char *out, size_t size) { snprintf(out, size, "%s", strerror(errno)); }
+IGNIS__MAYBE_UNUSED static void ignis__system_error(char *out, size_t size)
+{
+    snprintf(out, size, "%s", strerror(errno));
+}
 
 /*  Opens a regular file for reading and returns its size in *size. -1 if it cannot. Close it with ignis__file_close. */
 IGNIS__MAYBE_UNUSED static int ignis__file_open(const char *path, int64_t *size)
@@ -5098,7 +5172,8 @@ IGNIS__MAYBE_UNUSED static void ignis__file_close(int file) { close(file); }
 /*  Opens a file for writing. NULL on failure. */
 static FILE *ignis__file_create(const char *path, ignis__file_how how)
 {
-    static const int flags[] = {O_EXCL, O_APPEND | O_NOFOLLOW | O_NONBLOCK, O_TRUNC, O_EXCL}, modes[] = {0666, 0644, 0666, 0600};
+    static const int flags[] = {O_EXCL, O_APPEND | O_NOFOLLOW | O_NONBLOCK, O_TRUNC, O_EXCL},
+                     modes[] = {0666, 0644, 0666, 0600};
     int descriptor = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | flags[how], modes[how]);
     FILE *file = descriptor < 0 ? NULL : fdopen(descriptor, "wb");
     if (descriptor >= 0 && !file)
@@ -5146,7 +5221,10 @@ static bool ignis__file_is_private(int file, char *why, size_t size)
         snprintf(why, size, "it is not a regular file");
     return *why == 0 && ignis__stat_is_private(&info, why, size);
 }
-static bool ignis__stream_is_private(FILE *file, char *why, size_t size) { return ignis__file_is_private(fileno(file), why, size); }
+static bool ignis__stream_is_private(FILE *file, char *why, size_t size)
+{
+    return ignis__file_is_private(fileno(file), why, size);
+}
 /*  As ignis__stat_is_private, for a path. True if nothing is there. */
 static bool ignis__path_is_private(const char *path, char *why, size_t size)
 {
@@ -5222,7 +5300,10 @@ IGNIS__COLD static void *ignis__file_read_as(const char *path, size_t *size, cha
     return data;
 }
 
-IGNIS__COLD static void *ignis__file_read(const char *path, size_t *size) { return ignis__file_read_as(path, size, NULL, 0); }
+IGNIS__COLD static void *ignis__file_read(const char *path, size_t *size)
+{
+    return ignis__file_read_as(path, size, NULL, 0);
+}
 
 /*  Returns a name for a file that will be renamed to `path`: in the same folder, and unique among threads and
     processes. The time distinguishes processes with the same id: in two containers, or after a restart. */
@@ -5320,8 +5401,8 @@ typedef struct ignis__thread {
     int line, number;                /* the thread's number in profiles, from 1; 0 if it is in none */
     double bytes, flops;             /* of the next kernel, while a profile is written down */
     int rate;                        /* an ignis_dtype: which of the device's rates the flops go by */
-    bool told;                       /* bytes are exactly those of that kernel, not those of all arrays of its operation */
-    uint64_t operation;              /* which one that is, in this thread */
+    bool told;          /* bytes are exactly those of that kernel, not those of all arrays of its operation */
+    uint64_t operation; /* which one that is, in this thread */
 
     void *attached[2]; /* arrays of the tensor section, from malloc */
     uint64_t tape;     /* the number of its tape; 0 if it has none */
@@ -5347,7 +5428,7 @@ static struct {
     uint64_t ready;   /* between ignis_setup and ignis_shutdown */
     uint64_t forked;  /* this process is a child of the one that called ignis_setup */
     uint64_t setups;  /* how many there were */
-    uint64_t refused; /* calls since ignis_setup was last called, or ignis_shutdown, while nothing was set up: the first is logged */
+    uint64_t refused; /* calls refused since the last ignis_setup or ignis_shutdown: the first is logged */
     bool verbose;
     bool dry_run;
     ignis_logger logger;
@@ -5385,7 +5466,8 @@ IGNIS__COLD static void ignis__string_add_message(ignis__string_writer *text, co
 }
 
 IGNIS__PRINTF(4, 5)
-IGNIS__COLD static void ignis__log_message(ignis_log_level level, ignis_diagnostic diagnostic, const char *log, const char *format, ...)
+IGNIS__COLD static void ignis__log_message(ignis_log_level level, ignis_diagnostic diagnostic, const char *log,
+                                           const char *format, ...)
 {
     char message[1024], shown[2048];
     ignis__string_writer text;
@@ -5412,7 +5494,10 @@ static const struct {
 };
 /* clang-format on */
 
-static const char *ignis__record_text(const ignis__record *record) { return record->message ? record->message : record->text; }
+static const char *ignis__record_text(const ignis__record *record)
+{
+    return record->message ? record->message : record->text;
+}
 
 static void ignis__record_drop(ignis__thread *thread)
 {
@@ -5587,7 +5672,8 @@ IGNIS__MAYBE_UNUSED static ignis__record ignis__quiet_begin(void)
     return before;
 }
 
-IGNIS__MAYBE_UNUSED static void ignis__quiet_end(const ignis__record *before, ignis__record *failure, char *why, size_t why_size)
+IGNIS__MAYBE_UNUSED static void ignis__quiet_end(const ignis__record *before, ignis__record *failure, char *why,
+                                                 size_t why_size)
 {
     ignis__thread *thread = &ignis__this_thread;
     const char *colon;
@@ -5609,7 +5695,10 @@ IGNIS__MAYBE_UNUSED static void ignis__outer_call_begin(ignis__outer_call *outer
     ignis__this_thread.inside = outer;
 }
 
-IGNIS__MAYBE_UNUSED static void ignis__outer_call_end(const ignis__outer_call *outer) { ignis__this_thread.inside = outer->outer; }
+IGNIS__MAYBE_UNUSED static void ignis__outer_call_end(const ignis__outer_call *outer)
+{
+    ignis__this_thread.inside = outer->outer;
+}
 
 /*  Adds the calls inside which a call has failed, the innermost first. */
 static void ignis__string_add_outer_calls(ignis__string_writer *text, const ignis__outer_call *outer, const char *call)
@@ -5705,8 +5794,8 @@ IGNIS__COLD static bool ignis__fail_false(ignis_diagnostic diagnostic, const cha
 }
 
 IGNIS__PRINTF(6, 7)
-IGNIS__COLD static ignis_status ignis__fail_because(ignis_diagnostic diagnostic, const char *call, int error, const char *name,
-                                                    const char *log, const char *format, ...)
+IGNIS__COLD static ignis_status ignis__fail_because(ignis_diagnostic diagnostic, const char *call, int error,
+                                                    const char *name, const char *log, const char *format, ...)
 {
     ignis__record cause = IGNIS__ZERO;
     ignis_status status;
@@ -5759,7 +5848,8 @@ static bool ignis__check_capacity(const char *call, const char *name, const void
 }
 
 /*  Reports what the system has just refused to do with a file. */
-IGNIS__COLD static ignis_status ignis__fail_file(ignis_diagnostic diagnostic, const char *call, const char *path, const char *what)
+IGNIS__COLD static ignis_status ignis__fail_file(ignis_diagnostic diagnostic, const char *call, const char *path,
+                                                 const char *what)
 {
     char reason[256];
     ignis__system_error(reason, sizeof reason);
@@ -5790,11 +5880,13 @@ IGNIS__COLD static void ignis__enter_fail(const char *call)
 {
     if (ignis__this_thread.called_back)
         ignis__fail(IGNIS_DIAG_INSIDE_CALLBACK, call,
-                    "called inside a function given to ignis_stream_call, on a thread of the driver, where neither Ignis nor CUDA can be "
+                    "called inside a function given to ignis_stream_call, on a thread of the driver, where neither "
+                    "Ignis nor CUDA can be "
                     "called");
     else if (ignis__atomic_load(&ignis__global.forked))
         ignis__fail_once(IGNIS_DIAG_FORKED, call,
-                         "this process was forked after ignis_setup, and CUDA does not work across fork; exec a new program instead");
+                         "this process was forked after ignis_setup, and CUDA does not work across fork; exec a new "
+                         "program instead");
     else if (ignis__this_thread.record.status == IGNIS_OK)
         ignis__fail_once(IGNIS_DIAG_NOT_SETUP, call, "ignis_setup has not been called, or ignis_shutdown has");
     else /* usually ignis_setup has failed and said why: one message is enough for all later calls */
@@ -5804,7 +5896,8 @@ IGNIS__COLD static void ignis__enter_fail(const char *call)
 /*  Checks that Ignis may be called. The first check of every public function. */
 static bool ignis__enter(const char *call)
 {
-    if (ignis__atomic_load(&ignis__global.ready) && !ignis__atomic_load(&ignis__global.forked) && !ignis__this_thread.called_back)
+    if (ignis__atomic_load(&ignis__global.ready) && !ignis__atomic_load(&ignis__global.forked) &&
+        !ignis__this_thread.called_back)
         return true;
     ignis__enter_fail(call);
     return false;
@@ -6004,130 +6097,132 @@ typedef struct ignis__launch_config {
     unsigned attribute_count;
 } ignis__launch_config;
 
-#define IGNIS__CUDA_API(X)                                                                                                                 \
-    X(int, cuInit, (unsigned), 2000, 1)                                                                                                    \
-    X(int, cuDriverGetVersion, (int *), 2020, 1)                                                                                           \
-    X(int, cuGetErrorName, (int, const char **), 6000, 1)                                                                                  \
-    X(int, cuGetErrorString, (int, const char **), 6000, 1)                                                                                \
-    X(int, cuDeviceGetCount, (int *), 2000, 1)                                                                                             \
-    X(int, cuDeviceGet, (int *, int), 2000, 1)                                                                                             \
-    X(int, cuDeviceGetName, (char *, int, int), 2000, 1)                                                                                   \
-    X(int, cuDeviceGetUuid_v2, (void *, int), 11040, 1)                                                                                    \
-    X(int, cuDeviceGetLuid, (char *, unsigned *, int), 10000, 0) /* Windows alone has it */                                                \
-    X(int, cuDeviceGetPCIBusId, (char *, int, int), 4010, 1)                                                                               \
-    X(int, cuDeviceGetAttribute, (int *, int, int), 2000, 1)                                                                               \
-    X(int, cuDeviceTotalMem_v2, (size_t *, int), 3020, 1)                                                                                  \
-    X(int, cuDevicePrimaryCtxRetain, (void **, int), 7000, 1)                                                                              \
-    X(int, cuDevicePrimaryCtxRelease_v2, (int), 11000, 1)                                                                                  \
-    X(int, cuCtxGetCurrent, (void **), 4000, 1)                                                                                            \
-    X(int, cuCtxSetCurrent, (void *), 4000, 1)                                                                                             \
-    X(int, cuCtxPushCurrent_v2, (void *), 4000, 1)                                                                                         \
-    X(int, cuCtxPopCurrent_v2, (void **), 4000, 1)                                                                                         \
-    X(int, cuCtxSynchronize, (void), 2000, 1)                                                                                              \
-    X(int, cuMemGetInfo_v2, (size_t *, size_t *), 3020, 1)                                                                                 \
-    X(int, cuMemAlloc_v2, (ignis__address *, size_t), 3020, 1)                                                                             \
-    X(int, cuMemFree_v2, (ignis__address), 3020, 1)                                                                                        \
-    X(int, cuMemHostAlloc, (void **, size_t, unsigned), 2020, 1)                                                                           \
-    X(int, cuMemFreeHost, (void *), 2000, 1)                                                                                               \
-    X(int, cuPointerGetAttributes, (unsigned, int *, void **, ignis__address), 7000, 1)                                                    \
-    X(int, cuMemsetD8Async, (ignis__address, unsigned char, size_t, void *), 3020, 1)                                                      \
-    X(int, cuMemcpyHtoDAsync_v2, (ignis__address, const void *, size_t, void *), 3020, 1)                                                  \
-    X(int, cuMemcpyDtoHAsync_v2, (void *, ignis__address, size_t, void *), 3020, 1)                                                        \
-    X(int, cuMemcpyDtoDAsync_v2, (ignis__address, ignis__address, size_t, void *), 3020, 1)                                                \
-    X(int, cuMemcpyPeerAsync, (ignis__address, void *, ignis__address, void *, size_t, void *), 4000, 1)                                   \
-    X(int, cuStreamCreate, (void **, unsigned), 2000, 1)                                                                                   \
-    X(int, cuStreamCreateWithPriority, (void **, unsigned, int), 5050, 1)                                                                  \
-    X(int, cuStreamDestroy_v2, (void *), 4000, 1)                                                                                          \
-    X(int, cuStreamSynchronize, (void *), 2000, 1)                                                                                         \
-    X(int, cuStreamWaitEvent, (void *, void *, unsigned), 3020, 1)                                                                         \
-    X(int, cuStreamGetCtx, (void *, void **), 9020, 1)                                                                                     \
-    X(int, cuEventCreate, (void **, unsigned), 2000, 1)                                                                                    \
-    X(int, cuEventRecord, (void *, void *), 2000, 1)                                                                                       \
-    X(int, cuEventDestroy_v2, (void *), 4000, 1)                                                                                           \
-    X(int, cuModuleLoadData, (void **, const void *), 2000, 1)                                                                             \
-    X(int, cuModuleUnload, (void *), 2000, 1)                                                                                              \
-    X(int, cuModuleGetFunction, (void **, void *, const char *), 2000, 1)                                                                  \
-    X(int, cuModuleGetGlobal_v2, (ignis__address *, size_t *, void *, const char *), 3020, 1)                                              \
-    X(int, cuFuncGetAttribute, (int *, int, void *), 2020, 1)                                                                              \
-    X(int, cuFuncSetAttribute, (void *, int, int), 9000, 1)                                                                                \
-    X(int, cuFuncGetParamInfo, (void *, size_t, size_t *, size_t *), 12040, 0)                                                             \
-    X(int, cuStreamBeginCapture_v2, (void *, int), 10010, 1)                                                                               \
-    X(int, cuStreamIsCapturing, (void *, int *), 10000, 1)                                                                                 \
-    X(int, cuStreamEndCapture, (void *, void **), 10000, 1)                                                                                \
-    X(int, cuGraphInstantiateWithFlags, (void **, void *, unsigned long long), 11040, 1)                                                   \
-    X(int, cuGraphLaunch, (void *, void *), 10000, 1)                                                                                      \
-    X(int, cuGraphExecDestroy, (void *), 10000, 1)                                                                                         \
-    X(int, cuGraphDestroy, (void *), 10000, 1)                                                                                             \
-    X(int, cuMemGetAddressRange_v2, (ignis__address *, size_t *, ignis__address), 3020, 1)                                                 \
-    X(int, cuDeviceCanAccessPeer, (int *, int, int), 4000, 1)                                                                              \
-    X(int, cuCtxEnablePeerAccess, (void *, unsigned), 4000, 1)                                                                             \
-    X(int, cuDeviceGetP2PAttribute, (int *, int, int, int), 8000, 1)                                                                       \
-    X(int, cuMemHostRegister_v2, (void *, size_t, unsigned), 6050, 1)                                                                      \
-    X(int, cuMemHostUnregister, (void *), 4000, 1)                                                                                         \
-    X(int, cuMemHostGetDevicePointer_v2, (ignis__address *, void *, unsigned), 3020, 1)                                                    \
-    X(int, cuStreamQuery, (void *), 2000, 1)                                                                                               \
-    X(int, cuEventQuery, (void *), 2000, 1)                                                                                                \
-    X(int, cuEventElapsedTime, (float *, void *, void *), 2000, 1)                                                                         \
-    X(int, cuEventSynchronize, (void *), 2000, 1)                                                                                          \
-    X(int, cuLaunchHostFunc, (void *, void (*)(void *), void *), 10000, 1)                                                                 \
-    X(int, cuOccupancyMaxActiveBlocksPerMultiprocessor, (int *, void *, int, size_t), 6050, 1)                                             \
-    X(int, cuMemGetAllocationGranularity, (size_t *, const void *, int), 10020, 1)                                                         \
-    X(int, cuMemCreate, (unsigned long long *, size_t, const void *, unsigned long long), 10020, 1)                                        \
-    X(int, cuMemRelease, (unsigned long long), 10020, 1)                                                                                   \
-    X(int, cuMemAddressReserve, (ignis__address *, size_t, size_t, ignis__address, unsigned long long), 10020, 1)                          \
-    X(int, cuMemAddressFree, (ignis__address, size_t), 10020, 1)                                                                           \
-    X(int, cuMemMap, (ignis__address, size_t, size_t, unsigned long long, unsigned long long), 10020, 1)                                   \
-    X(int, cuMemUnmap, (ignis__address, size_t), 10020, 1)                                                                                 \
-    X(int, cuMemSetAccess, (ignis__address, size_t, const void *, size_t), 10020, 1)                                                       \
-    X(int, cuMemGetAccess, (unsigned long long *, const void *, ignis__address), 10020, 1)                                                 \
-    X(int, cuMemExportToShareableHandle, (void *, unsigned long long, int, unsigned long long), 10020, 1)                                  \
-    X(int, cuMemImportFromShareableHandle, (unsigned long long *, void *, int), 10020, 1)                                                  \
-    X(int, cuMemGetAllocationPropertiesFromHandle, (void *, unsigned long long), 10020, 1)                                                 \
-    X(int, cuMemRetainAllocationHandle, (unsigned long long *, void *), 11000, 1)                                                          \
-    X(int, cuIpcGetMemHandle, (void *, ignis__address), 4010, 1)                                                                           \
-    X(int, cuIpcOpenMemHandle_v2, (ignis__address *, ignis__ipc_handle, unsigned), 11000, 1)                                               \
-    X(int, cuIpcCloseMemHandle, (ignis__address), 4010, 1)                                                                                 \
-    X(int, cuIpcGetEventHandle, (void *, void *), 4010, 1)                                                                                 \
-    X(int, cuIpcOpenEventHandle, (void **, ignis__ipc_handle), 4010, 1)                                                                    \
-    X(int, cuImportExternalMemory, (void **, const void *), 10000, 0)                                                                      \
-    X(int, cuExternalMemoryGetMappedBuffer, (ignis__address *, void *, const void *), 10000, 0)                                            \
-    X(int, cuDestroyExternalMemory, (void *), 10000, 0)                                                                                    \
-    X(int, cuImportExternalSemaphore, (void **, const void *), 10000, 0)                                                                   \
-    X(int, cuSignalExternalSemaphoresAsync, (void *const *, const void *, unsigned, void *), 10000, 0)                                     \
-    X(int, cuWaitExternalSemaphoresAsync, (void *const *, const void *, unsigned, void *), 10000, 0)                                       \
-    X(int, cuDestroyExternalSemaphore, (void *), 10000, 0)                                                                                 \
-    X(int, cuGraphicsGLRegisterBuffer, (void **, unsigned, unsigned), 3000, 0)                                                             \
-    X(int, cuGraphicsUnregisterResource, (void *), 3000, 0)                                                                                \
-    X(int, cuGraphicsMapResources, (unsigned, void **, void *), 3000, 0)                                                                   \
-    X(int, cuGraphicsUnmapResources, (unsigned, void **, void *), 3000, 0)                                                                 \
-    X(int, cuGraphicsResourceGetMappedPointer_v2, (ignis__address *, size_t *, void *), 3020, 0)                                           \
-    X(int, cuTensorMapEncodeTiled,                                                                                                         \
-      (void *, int, unsigned, void *, const unsigned long long *, const unsigned long long *, const unsigned *, const unsigned *, int,     \
-       int, int, int),                                                                                                                     \
-      12000, 0)                                                                                                                            \
-    X(int, cuTensorMapEncodeIm2col,                                                                                                        \
-      (void *, int, unsigned, void *, const unsigned long long *, const unsigned long long *, const int *, const int *, unsigned,          \
-       unsigned, const unsigned *, int, int, int, int),                                                                                    \
-      12000, 0)                                                                                                                            \
-    X(int, cuLaunchKernelEx, (const void *, void *, void **, void **), 12030 /* such launches in graphs, too */, 0)                        \
-    X(int, cuLaunchKernel, (void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **), 4000, \
+#define IGNIS__CUDA_API(X)                                                                                            \
+    X(int, cuInit, (unsigned), 2000, 1)                                                                               \
+    X(int, cuDriverGetVersion, (int *), 2020, 1)                                                                      \
+    X(int, cuGetErrorName, (int, const char **), 6000, 1)                                                             \
+    X(int, cuGetErrorString, (int, const char **), 6000, 1)                                                           \
+    X(int, cuDeviceGetCount, (int *), 2000, 1)                                                                        \
+    X(int, cuDeviceGet, (int *, int), 2000, 1)                                                                        \
+    X(int, cuDeviceGetName, (char *, int, int), 2000, 1)                                                              \
+    X(int, cuDeviceGetUuid_v2, (void *, int), 11040, 1)                                                               \
+    X(int, cuDeviceGetLuid, (char *, unsigned *, int), 10000, 0) /* Windows alone has it */                           \
+    X(int, cuDeviceGetPCIBusId, (char *, int, int), 4010, 1)                                                          \
+    X(int, cuDeviceGetAttribute, (int *, int, int), 2000, 1)                                                          \
+    X(int, cuDeviceTotalMem_v2, (size_t *, int), 3020, 1)                                                             \
+    X(int, cuDevicePrimaryCtxRetain, (void **, int), 7000, 1)                                                         \
+    X(int, cuDevicePrimaryCtxRelease_v2, (int), 11000, 1)                                                             \
+    X(int, cuCtxGetCurrent, (void **), 4000, 1)                                                                       \
+    X(int, cuCtxSetCurrent, (void *), 4000, 1)                                                                        \
+    X(int, cuCtxPushCurrent_v2, (void *), 4000, 1)                                                                    \
+    X(int, cuCtxPopCurrent_v2, (void **), 4000, 1)                                                                    \
+    X(int, cuCtxSynchronize, (void), 2000, 1)                                                                         \
+    X(int, cuMemGetInfo_v2, (size_t *, size_t *), 3020, 1)                                                            \
+    X(int, cuMemAlloc_v2, (ignis__address *, size_t), 3020, 1)                                                        \
+    X(int, cuMemFree_v2, (ignis__address), 3020, 1)                                                                   \
+    X(int, cuMemHostAlloc, (void **, size_t, unsigned), 2020, 1)                                                      \
+    X(int, cuMemFreeHost, (void *), 2000, 1)                                                                          \
+    X(int, cuPointerGetAttributes, (unsigned, int *, void **, ignis__address), 7000, 1)                               \
+    X(int, cuMemsetD8Async, (ignis__address, unsigned char, size_t, void *), 3020, 1)                                 \
+    X(int, cuMemcpyHtoDAsync_v2, (ignis__address, const void *, size_t, void *), 3020, 1)                             \
+    X(int, cuMemcpyDtoHAsync_v2, (void *, ignis__address, size_t, void *), 3020, 1)                                   \
+    X(int, cuMemcpyDtoDAsync_v2, (ignis__address, ignis__address, size_t, void *), 3020, 1)                           \
+    X(int, cuMemcpyPeerAsync, (ignis__address, void *, ignis__address, void *, size_t, void *), 4000, 1)              \
+    X(int, cuStreamCreate, (void **, unsigned), 2000, 1)                                                              \
+    X(int, cuStreamCreateWithPriority, (void **, unsigned, int), 5050, 1)                                             \
+    X(int, cuStreamDestroy_v2, (void *), 4000, 1)                                                                     \
+    X(int, cuStreamSynchronize, (void *), 2000, 1)                                                                    \
+    X(int, cuStreamWaitEvent, (void *, void *, unsigned), 3020, 1)                                                    \
+    X(int, cuStreamGetCtx, (void *, void **), 9020, 1)                                                                \
+    X(int, cuEventCreate, (void **, unsigned), 2000, 1)                                                               \
+    X(int, cuEventRecord, (void *, void *), 2000, 1)                                                                  \
+    X(int, cuEventDestroy_v2, (void *), 4000, 1)                                                                      \
+    X(int, cuModuleLoadData, (void **, const void *), 2000, 1)                                                        \
+    X(int, cuModuleUnload, (void *), 2000, 1)                                                                         \
+    X(int, cuModuleGetFunction, (void **, void *, const char *), 2000, 1)                                             \
+    X(int, cuModuleGetGlobal_v2, (ignis__address *, size_t *, void *, const char *), 3020, 1)                         \
+    X(int, cuFuncGetAttribute, (int *, int, void *), 2020, 1)                                                         \
+    X(int, cuFuncSetAttribute, (void *, int, int), 9000, 1)                                                           \
+    X(int, cuFuncGetParamInfo, (void *, size_t, size_t *, size_t *), 12040, 0)                                        \
+    X(int, cuStreamBeginCapture_v2, (void *, int), 10010, 1)                                                          \
+    X(int, cuStreamIsCapturing, (void *, int *), 10000, 1)                                                            \
+    X(int, cuStreamEndCapture, (void *, void **), 10000, 1)                                                           \
+    X(int, cuGraphInstantiateWithFlags, (void **, void *, unsigned long long), 11040, 1)                              \
+    X(int, cuGraphLaunch, (void *, void *), 10000, 1)                                                                 \
+    X(int, cuGraphExecDestroy, (void *), 10000, 1)                                                                    \
+    X(int, cuGraphDestroy, (void *), 10000, 1)                                                                        \
+    X(int, cuMemGetAddressRange_v2, (ignis__address *, size_t *, ignis__address), 3020, 1)                            \
+    X(int, cuDeviceCanAccessPeer, (int *, int, int), 4000, 1)                                                         \
+    X(int, cuCtxEnablePeerAccess, (void *, unsigned), 4000, 1)                                                        \
+    X(int, cuDeviceGetP2PAttribute, (int *, int, int, int), 8000, 1)                                                  \
+    X(int, cuMemHostRegister_v2, (void *, size_t, unsigned), 6050, 1)                                                 \
+    X(int, cuMemHostUnregister, (void *), 4000, 1)                                                                    \
+    X(int, cuMemHostGetDevicePointer_v2, (ignis__address *, void *, unsigned), 3020, 1)                               \
+    X(int, cuStreamQuery, (void *), 2000, 1)                                                                          \
+    X(int, cuEventQuery, (void *), 2000, 1)                                                                           \
+    X(int, cuEventElapsedTime, (float *, void *, void *), 2000, 1)                                                    \
+    X(int, cuEventSynchronize, (void *), 2000, 1)                                                                     \
+    X(int, cuLaunchHostFunc, (void *, void (*)(void *), void *), 10000, 1)                                            \
+    X(int, cuOccupancyMaxActiveBlocksPerMultiprocessor, (int *, void *, int, size_t), 6050, 1)                        \
+    X(int, cuMemGetAllocationGranularity, (size_t *, const void *, int), 10020, 1)                                    \
+    X(int, cuMemCreate, (unsigned long long *, size_t, const void *, unsigned long long), 10020, 1)                   \
+    X(int, cuMemRelease, (unsigned long long), 10020, 1)                                                              \
+    X(int, cuMemAddressReserve, (ignis__address *, size_t, size_t, ignis__address, unsigned long long), 10020, 1)     \
+    X(int, cuMemAddressFree, (ignis__address, size_t), 10020, 1)                                                      \
+    X(int, cuMemMap, (ignis__address, size_t, size_t, unsigned long long, unsigned long long), 10020, 1)              \
+    X(int, cuMemUnmap, (ignis__address, size_t), 10020, 1)                                                            \
+    X(int, cuMemSetAccess, (ignis__address, size_t, const void *, size_t), 10020, 1)                                  \
+    X(int, cuMemGetAccess, (unsigned long long *, const void *, ignis__address), 10020, 1)                            \
+    X(int, cuMemExportToShareableHandle, (void *, unsigned long long, int, unsigned long long), 10020, 1)             \
+    X(int, cuMemImportFromShareableHandle, (unsigned long long *, void *, int), 10020, 1)                             \
+    X(int, cuMemGetAllocationPropertiesFromHandle, (void *, unsigned long long), 10020, 1)                            \
+    X(int, cuMemRetainAllocationHandle, (unsigned long long *, void *), 11000, 1)                                     \
+    X(int, cuIpcGetMemHandle, (void *, ignis__address), 4010, 1)                                                      \
+    X(int, cuIpcOpenMemHandle_v2, (ignis__address *, ignis__ipc_handle, unsigned), 11000, 1)                          \
+    X(int, cuIpcCloseMemHandle, (ignis__address), 4010, 1)                                                            \
+    X(int, cuIpcGetEventHandle, (void *, void *), 4010, 1)                                                            \
+    X(int, cuIpcOpenEventHandle, (void **, ignis__ipc_handle), 4010, 1)                                               \
+    X(int, cuImportExternalMemory, (void **, const void *), 10000, 0)                                                 \
+    X(int, cuExternalMemoryGetMappedBuffer, (ignis__address *, void *, const void *), 10000, 0)                       \
+    X(int, cuDestroyExternalMemory, (void *), 10000, 0)                                                               \
+    X(int, cuImportExternalSemaphore, (void **, const void *), 10000, 0)                                              \
+    X(int, cuSignalExternalSemaphoresAsync, (void *const *, const void *, unsigned, void *), 10000, 0)                \
+    X(int, cuWaitExternalSemaphoresAsync, (void *const *, const void *, unsigned, void *), 10000, 0)                  \
+    X(int, cuDestroyExternalSemaphore, (void *), 10000, 0)                                                            \
+    X(int, cuGraphicsGLRegisterBuffer, (void **, unsigned, unsigned), 3000, 0)                                        \
+    X(int, cuGraphicsUnregisterResource, (void *), 3000, 0)                                                           \
+    X(int, cuGraphicsMapResources, (unsigned, void **, void *), 3000, 0)                                              \
+    X(int, cuGraphicsUnmapResources, (unsigned, void **, void *), 3000, 0)                                            \
+    X(int, cuGraphicsResourceGetMappedPointer_v2, (ignis__address *, size_t *, void *), 3020, 0)                      \
+    X(int, cuTensorMapEncodeTiled,                                                                                    \
+      (void *, int, unsigned, void *, const unsigned long long *, const unsigned long long *, const unsigned *,       \
+       const unsigned *, int, int, int, int),                                                                         \
+      12000, 0)                                                                                                       \
+    X(int, cuTensorMapEncodeIm2col,                                                                                   \
+      (void *, int, unsigned, void *, const unsigned long long *, const unsigned long long *, const int *,            \
+       const int *, unsigned, unsigned, const unsigned *, int, int, int, int),                                        \
+      12000, 0)                                                                                                       \
+    X(int, cuLaunchKernelEx, (const void *, void *, void **, void **), 12030 /* such launches in graphs, too */, 0)   \
+    X(int, cuLaunchKernel,                                                                                            \
+      (void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **, void **), 4000, \
       1)
 
-#define IGNIS__NVRTC_API(X)                                                                                                   \
-    X(int, nvrtcVersion, (int *, int *), 7000, 1)                                                                             \
-    X(const char *, nvrtcGetErrorString, (int), 7000, 1)                                                                      \
-    X(int, nvrtcCreateProgram, (void **, const char *, const char *, int, const char *const *, const char *const *), 7000, 1) \
-    X(int, nvrtcDestroyProgram, (void **), 7000, 1)                                                                           \
-    X(int, nvrtcAddNameExpression, (void *, const char *), 8000, 1)                                                           \
-    X(int, nvrtcCompileProgram, (void *, int, const char *const *), 7000, 1)                                                  \
-    X(int, nvrtcGetProgramLogSize, (void *, size_t *), 7000, 1)                                                               \
-    X(int, nvrtcGetProgramLog, (void *, char *), 7000, 1)                                                                     \
-    X(int, nvrtcGetLoweredName, (void *, const char *, const char **), 8000, 1)                                               \
-    X(int, nvrtcGetCUBINSize, (void *, size_t *), 11010, 1)                                                                   \
-    X(int, nvrtcGetCUBIN, (void *, char *), 11010, 1)                                                                         \
-    X(int, nvrtcGetPTXSize, (void *, size_t *), 7000, 1)                                                                      \
-    X(int, nvrtcGetPTX, (void *, char *), 7000, 1)                                                                            \
-    X(int, nvrtcGetNumSupportedArchs, (int *), 11020, 1)                                                                      \
+#define IGNIS__NVRTC_API(X)                                                                                          \
+    X(int, nvrtcVersion, (int *, int *), 7000, 1)                                                                    \
+    X(const char *, nvrtcGetErrorString, (int), 7000, 1)                                                             \
+    X(int, nvrtcCreateProgram, (void **, const char *, const char *, int, const char *const *, const char *const *), \
+      7000, 1)                                                                                                       \
+    X(int, nvrtcDestroyProgram, (void **), 7000, 1)                                                                  \
+    X(int, nvrtcAddNameExpression, (void *, const char *), 8000, 1)                                                  \
+    X(int, nvrtcCompileProgram, (void *, int, const char *const *), 7000, 1)                                         \
+    X(int, nvrtcGetProgramLogSize, (void *, size_t *), 7000, 1)                                                      \
+    X(int, nvrtcGetProgramLog, (void *, char *), 7000, 1)                                                            \
+    X(int, nvrtcGetLoweredName, (void *, const char *, const char **), 8000, 1)                                      \
+    X(int, nvrtcGetCUBINSize, (void *, size_t *), 11010, 1)                                                          \
+    X(int, nvrtcGetCUBIN, (void *, char *), 11010, 1)                                                                \
+    X(int, nvrtcGetPTXSize, (void *, size_t *), 7000, 1)                                                             \
+    X(int, nvrtcGetPTX, (void *, char *), 7000, 1)                                                                   \
+    X(int, nvrtcGetNumSupportedArchs, (int *), 11020, 1)                                                             \
     X(int, nvrtcGetSupportedArchs, (int *), 11020, 1)
 
 enum { /* numbers of cuBLASLt's enumerations */
@@ -6168,23 +6263,24 @@ typedef struct ignis__lt_choice {
     int reserved[4];
 } ignis__lt_choice;
 
-#define IGNIS__CUBLASLT_API(X)                                                                                                       \
-    X(size_t, cublasLtGetVersion, (void), 10010, 1)                                                                                  \
-    X(int, cublasLtCreate, (void **), 10010, 1)                                                                                      \
-    X(int, cublasLtDestroy, (void *), 10010, 1)                                                                                      \
-    X(int, cublasLtMatmulDescCreate, (void **, int, int), 11000, 1)                                                                  \
-    X(int, cublasLtMatmulDescDestroy, (void *), 10010, 1)                                                                            \
-    X(int, cublasLtMatmulDescSetAttribute, (void *, int, const void *, size_t), 10010, 1)                                            \
-    X(int, cublasLtMatrixLayoutCreate, (void **, int, uint64_t, uint64_t, int64_t), 10010, 1)                                        \
-    X(int, cublasLtMatrixLayoutDestroy, (void *), 10010, 1)                                                                          \
-    X(int, cublasLtMatrixLayoutSetAttribute, (void *, int, const void *, size_t), 10010, 1)                                          \
-    X(int, cublasLtMatmulPreferenceCreate, (void **), 10010, 1)                                                                      \
-    X(int, cublasLtMatmulPreferenceDestroy, (void *), 10010, 1)                                                                      \
-    X(int, cublasLtMatmulPreferenceSetAttribute, (void *, int, const void *, size_t), 10010, 1)                                      \
-    X(int, cublasLtMatmulAlgoGetHeuristic, (void *, void *, void *, void *, void *, void *, void *, int, void *, int *), 10010, 1)   \
-    X(int, cublasLtMatmul,                                                                                                           \
-      (void *, void *, const void *, const void *, void *, const void *, void *, const void *, const void *, void *, void *, void *, \
-       const void *, void *, size_t, void *),                                                                                        \
+#define IGNIS__CUBLASLT_API(X)                                                                                       \
+    X(size_t, cublasLtGetVersion, (void), 10010, 1)                                                                  \
+    X(int, cublasLtCreate, (void **), 10010, 1)                                                                      \
+    X(int, cublasLtDestroy, (void *), 10010, 1)                                                                      \
+    X(int, cublasLtMatmulDescCreate, (void **, int, int), 11000, 1)                                                  \
+    X(int, cublasLtMatmulDescDestroy, (void *), 10010, 1)                                                            \
+    X(int, cublasLtMatmulDescSetAttribute, (void *, int, const void *, size_t), 10010, 1)                            \
+    X(int, cublasLtMatrixLayoutCreate, (void **, int, uint64_t, uint64_t, int64_t), 10010, 1)                        \
+    X(int, cublasLtMatrixLayoutDestroy, (void *), 10010, 1)                                                          \
+    X(int, cublasLtMatrixLayoutSetAttribute, (void *, int, const void *, size_t), 10010, 1)                          \
+    X(int, cublasLtMatmulPreferenceCreate, (void **), 10010, 1)                                                      \
+    X(int, cublasLtMatmulPreferenceDestroy, (void *), 10010, 1)                                                      \
+    X(int, cublasLtMatmulPreferenceSetAttribute, (void *, int, const void *, size_t), 10010, 1)                      \
+    X(int, cublasLtMatmulAlgoGetHeuristic,                                                                           \
+      (void *, void *, void *, void *, void *, void *, void *, int, void *, int *), 10010, 1)                        \
+    X(int, cublasLtMatmul,                                                                                           \
+      (void *, void *, const void *, const void *, void *, const void *, void *, const void *, const void *, void *, \
+       void *, void *, const void *, void *, size_t, void *),                                                        \
       10010, 1)
 
 #define IGNIS__NCCL_API(X)                                                                       \
@@ -6257,13 +6353,17 @@ typedef struct ignis__library_spec {
     int symbol_count;
 } ignis__library_spec;
 
-#define IGNIS__CUDA_SYMBOL(ret, name, args, version, required) {#name, offsetof(struct ignis__cuda_api, name), version, required},
+#define IGNIS__CUDA_SYMBOL(ret, name, args, version, required) \
+    {#name, offsetof(struct ignis__cuda_api, name), version, required},
 static const ignis__symbol ignis__cuda_symbols[] = {IGNIS__CUDA_API(IGNIS__CUDA_SYMBOL)};
-#define IGNIS__NVRTC_SYMBOL(ret, name, args, version, required) {#name, offsetof(struct ignis__nvrtc_api, name), version, required},
+#define IGNIS__NVRTC_SYMBOL(ret, name, args, version, required) \
+    {#name, offsetof(struct ignis__nvrtc_api, name), version, required},
 static const ignis__symbol ignis__nvrtc_symbols[] = {IGNIS__NVRTC_API(IGNIS__NVRTC_SYMBOL)};
-#define IGNIS__CUBLASLT_SYMBOL(ret, name, args, version, required) {#name, offsetof(struct ignis__cublaslt_api, name), version, required},
+#define IGNIS__CUBLASLT_SYMBOL(ret, name, args, version, required) \
+    {#name, offsetof(struct ignis__cublaslt_api, name), version, required},
 static const ignis__symbol ignis__cublaslt_symbols[] = {IGNIS__CUBLASLT_API(IGNIS__CUBLASLT_SYMBOL)};
-#define IGNIS__NCCL_SYMBOL(ret, name, args, version, required) {#name, offsetof(struct ignis__nccl_api, name), version, required},
+#define IGNIS__NCCL_SYMBOL(ret, name, args, version, required) \
+    {#name, offsetof(struct ignis__nccl_api, name), version, required},
 static const ignis__symbol ignis__nccl_symbols[] = {IGNIS__NCCL_API(IGNIS__NCCL_SYMBOL)};
 
 /* clang-format off */
@@ -6287,7 +6387,7 @@ static const ignis__library_spec ignis__library_specs[IGNIS_LIBRARY_COUNT] = {
 #else
     {"the CUDA driver", "IGNIS_CUDA_LIBRARY", {"libcuda.so.1", "libcuda.so"},
      {"/usr/lib/wsl/lib/libcuda.so.1", "/usr/local/nvidia/lib64/libcuda.so.1"}, {0}, NULL,
-     "install NVIDIA's driver (on a machine without a GPU, `make sim-env` in Ignis' repository tells how to use its simulator)",
+     "install NVIDIA's driver (without a GPU, `make sim-env` in Ignis' repository tells how to use its simulator)",
      &ignis__cuda, ignis__cuda_symbols, IGNIS__COUNT(ignis__cuda_symbols)},
     {"NVRTC", "IGNIS_NVRTC_LIBRARY", {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2", "libnvrtc.so"},
      {"/lib64/libnvrtc.so", "/lib/libnvrtc.so", "/lib64/libnvrtc.so.13", "/lib64/libnvrtc.so.12"},
@@ -6358,7 +6458,8 @@ static void ignis__library_bind(ignis_library which, struct ignis__loaded *libra
     library->found = ignis__library_specs[which].symbol_count;
 #define IGNIS__CUDA_LINK(ret, name, args, version, required) ignis__cuda.name = (ret(*) args)(void (*)(void))name;
 #define IGNIS__NVRTC_LINK(ret, name, args, version, required) ignis__nvrtc.name = (ret(*) args)(void (*)(void))name;
-#define IGNIS__CUBLASLT_LINK(ret, name, args, version, required) ignis__cublaslt.name = (ret(*) args)(void (*)(void))name;
+#define IGNIS__CUBLASLT_LINK(ret, name, args, version, required) \
+    ignis__cublaslt.name = (ret(*) args)(void (*)(void))name;
     switch (which) {
     case IGNIS_LIBRARY_CUDA: IGNIS__CUDA_API(IGNIS__CUDA_LINK) break;
     case IGNIS_LIBRARY_NVRTC: IGNIS__NVRTC_API(IGNIS__NVRTC_LINK) break;
@@ -6443,7 +6544,8 @@ IGNIS__COLD static void ignis__search_python(void *context, const char *name)
     ignis__search *search = (ignis__search *)context;
     char packages[1024];
 #ifdef _WIN32
-    static const char *const kinds[] = {"Lib/site-packages", "site-packages"}; /* for all users of a Python, and for one user */
+    static const char *const kinds[] = {"Lib/site-packages",
+                                        "site-packages"}; /* for all users of a Python, and for one user */
     const char *prefix = "Python3";
 #else
     static const char *const kinds[] = {"site-packages", "dist-packages"};
@@ -6527,7 +6629,8 @@ IGNIS__COLD static bool ignis__library_find(const char *call, ignis_library whic
         ignis__search_everywhere(&search);
     if (!search.library)
         return ignis__fail_because(IGNIS_DIAG_LIBRARY_MISSING, call, 0, NULL, tried,
-                                   "%s was not found: %s, or name its file in %s. Tried:", spec->title, spec->help, spec->env) == IGNIS_OK;
+                                   "%s was not found: %s, or name its file in %s. Tried:", spec->title, spec->help,
+                                   spec->env) == IGNIS_OK;
     library->found = 0;
     for (i = 0; i < spec->symbol_count; i++) {
         const ignis__symbol *symbol = &spec->symbols[i];
@@ -6536,10 +6639,13 @@ IGNIS__COLD static bool ignis__library_find(const char *call, ignis_library whic
         library->found += function != NULL;
         if (!function && symbol->required) {
             bool is_nccl = which == IGNIS_LIBRARY_NCCL;
-            int needed = !is_nccl && symbol->version < 11040 ? 11040 : symbol->version; /* the oldest version that Ignis is made for */
+            int needed = !is_nccl && symbol->version < 11040
+                             ? 11040
+                             : symbol->version; /* the oldest version that Ignis is made for */
             return ignis__fail_false(IGNIS_DIAG_LIBRARY_SYMBOL, call,
-                                     "%s (%s) has no function %s; it is not that library, or older than %s %d.%d", spec->title, search.path,
-                                     symbol->name, is_nccl ? "NCCL" : "CUDA", needed / 1000, needed % 1000 / 10);
+                                     "%s (%s) has no function %s; it is not that library, or older than %s %d.%d",
+                                     spec->title, search.path, symbol->name, is_nccl ? "NCCL" : "CUDA", needed / 1000,
+                                     needed % 1000 / 10);
         }
     }
     snprintf(library->path, sizeof library->path, "%s", search.path);
@@ -6569,8 +6675,8 @@ IGNIS__COLD static void ignis__library_read_version(ignis_library which, struct 
         break;
     default:
         packed = ignis__cublaslt.cublasLtGetVersion(); /* 130100 for 13.1.0; 11401 for 11.4.1 */
-        library->version =
-            (int)(packed >= 100000 ? packed / 10000 * 1000 + packed / 100 % 100 * 10 : packed / 1000 * 1000 + packed / 100 % 10 * 10);
+        library->version = (int)(packed >= 100000 ? packed / 10000 * 1000 + packed / 100 % 100 * 10
+                                                  : packed / 1000 * 1000 + packed / 100 % 10 * 10);
         library->release = packed;
     }
 }
@@ -6589,8 +6695,9 @@ static bool ignis__library_load(const char *call, ignis_library which)
         if (ok) {
             ignis__library_read_version(which, library);
             ignis__atomic_store(&library->loaded, 1);
-            ignis__log(IGNIS_LOG_INFO, IGNIS_DIAG_NONE, "%s: %s is %s, version %d.%d", call, ignis__library_specs[which].title,
-                       library->path, library->version / 1000, library->version % 1000 / 10);
+            ignis__log(IGNIS_LOG_INFO, IGNIS_DIAG_NONE, "%s: %s is %s, version %d.%d", call,
+                       ignis__library_specs[which].title, library->path, library->version / 1000,
+                       library->version % 1000 / 10);
         }
     }
     ignis__mutex_unlock(&ignis__loader_lock);
@@ -6623,7 +6730,8 @@ IGNIS__COLD IGNIS_API ignis_status ignis_library_query(ignis_library library, ig
     if (!ignis__enter(call))
         return IGNIS_ERROR_NOT_SETUP;
     if (library < IGNIS_LIBRARY_CUDA || library >= IGNIS_LIBRARY_COUNT)
-        return ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "library is %d; expected IGNIS_LIBRARY_CUDA to _NCCL, 1 to 4", (int)library);
+        return ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "library is %d; expected IGNIS_LIBRARY_CUDA to _NCCL, 1 to 4",
+                           (int)library);
     if (!info)
         return ignis__fail_null(call, "info");
     if (!ignis__library_load(call, library))
@@ -6720,7 +6828,8 @@ typedef struct ignis__slot {
     uint32_t index;
 } ignis__slot;
 
-/*  Names an item that has been freed, for messages about its stale handle. Valid until the slot's next item is freed. */
+/*  Names an item that has been freed, for messages about its stale handle. Valid until the slot's next item is
+    freed. */
 typedef struct ignis__tombstone {
     uint64_t handle, id;
     char name[32];
@@ -6754,7 +6863,8 @@ static ignis__slot *ignis__pool_slot(const ignis__pool *pool, uint64_t index)
 {
     uint64_t shifted = index + IGNIS__POOL_FIRST_PAGE;
     int page = ignis__log2(shifted) - 6;
-    return (ignis__slot *)(void *)(pool->pages[page] + (shifted - ((uint64_t)IGNIS__POOL_FIRST_PAGE << page)) * pool->item_size);
+    return (ignis__slot *)(void *)(pool->pages[page] +
+                                   (shifted - ((uint64_t)IGNIS__POOL_FIRST_PAGE << page)) * pool->item_size);
 }
 
 /*  Adds a page of slots. Slots come from malloc, because they outlive ignis_shutdown and the user's allocator. They
@@ -6821,14 +6931,16 @@ static void *ignis__pool_take_zeroed(const char *call, ignis__pool *pool)
 {
     char *item = (char *)ignis__pool_take(call, pool);
     if (item)
-        memset(item + sizeof(ignis__slot), 0, (pool->tombstone ? pool->tombstone : pool->item_size) - sizeof(ignis__slot));
+        memset(item + sizeof(ignis__slot), 0,
+               (pool->tombstone ? pool->tombstone : pool->item_size) - sizeof(ignis__slot));
     return item;
 }
 
 /*  Copies an item to a taken one, except its slot: other threads read the slots of dead items, too. */
 IGNIS__MAYBE_UNUSED static void ignis__pool_fill(const ignis__pool *pool, void *item, const void *from)
 {
-    memcpy((char *)item + sizeof(ignis__slot), (const char *)from + sizeof(ignis__slot), pool->item_size - sizeof(ignis__slot));
+    memcpy((char *)item + sizeof(ignis__slot), (const char *)from + sizeof(ignis__slot),
+           pool->item_size - sizeof(ignis__slot));
 }
 
 /*  Gives an item a handle, which makes it visible, and `holds` holds. */
@@ -6838,7 +6950,8 @@ static uint64_t ignis__pool_publish_held(ignis__pool *pool, void *item, int hold
     uint64_t generation = (ignis__atomic_load(&slot->state) >> 32) + 1;
     uint64_t handle = generation << 32 | (uint64_t)pool->kind << IGNIS__SLOT_BITS | slot->index;
     slot->handle = handle;
-    ignis__atomic_store(&slot->state, generation << 32 | (uint64_t)holds); /* from here on it is everybody's, and may be another's */
+    ignis__atomic_store(&slot->state,
+                        generation << 32 | (uint64_t)holds); /* from here on it is everybody's, and may be another's */
     return handle;
 }
 
@@ -6872,7 +6985,8 @@ static inline void *ignis__pool_hold_slot(ignis__pool *pool, uint64_t index, uin
 static void *ignis__pool_hold(ignis__pool *pool, uint64_t handle)
 {
     uint64_t index = handle & IGNIS__SLOT_MASK;
-    if (ignis__handle_kind(handle) != (uint64_t)pool->kind || index >= ignis__atomic_load(&pool->count) || handle >> 32 == 0)
+    if (ignis__handle_kind(handle) != (uint64_t)pool->kind || index >= ignis__atomic_load(&pool->count) ||
+        handle >> 32 == 0)
         return NULL;
     return ignis__pool_hold_slot(pool, index, handle >> 32);
 }
@@ -6886,7 +7000,8 @@ static void *ignis__pool_next(ignis__pool *pool, uint64_t *index)
     return item;
 }
 
-/*  Adds a hold to an item that others hold. False if the last hold was just dropped, and the item is being destroyed. */
+/*  Adds a hold to an item that others hold. False if the last hold was just dropped, and the item is being
+    destroyed. */
 IGNIS__MAYBE_UNUSED static bool ignis__pool_hold_more(void *item)
 {
     ignis__slot *slot = (ignis__slot *)item;
@@ -6907,7 +7022,10 @@ static bool ignis__pool_drop(void *item)
 }
 
 /*  Checks whether a held item is still live. The caller has the item's lock, because items die under it. */
-static bool ignis__pool_live(const void *item) { return ignis__atomic_load(&((const ignis__slot *)item)->state) >> 32 & 1; }
+static bool ignis__pool_live(const void *item)
+{
+    return ignis__atomic_load(&((const ignis__slot *)item)->state) >> 32 & 1;
+}
 
 /*  Makes the handles of a live, held and locked item stale. The handle's own hold remains to be dropped. */
 static void ignis__pool_kill(void *item) { ignis__atomic_add(&((ignis__slot *)item)->state, (uint64_t)1 << 32); }
@@ -6949,7 +7067,8 @@ IGNIS__COLD static ignis__label ignis__label_stale(ignis__pool *pool, uint64_t h
     ignis__label out = IGNIS__ZERO;
     ignis__string_writer text;
     ignis__slot *slot;
-    if (!handle || !pool->tombstone || ignis__handle_kind(handle) != (uint64_t)pool->kind || index >= ignis__atomic_load(&pool->count))
+    if (!handle || !pool->tombstone || ignis__handle_kind(handle) != (uint64_t)pool->kind ||
+        index >= ignis__atomic_load(&pool->count))
         return out;
     slot = ignis__pool_slot(pool, index);
     ignis__mutex_lock(&slot->lock);
@@ -6971,7 +7090,8 @@ IGNIS__COLD static void ignis__fail_stale(const char *call, ignis__pool *pool, u
     else if (*label.text)
         ignis__fail(pool->freed, call, "%s (handle 0x%llx)", label.text, (unsigned long long)handle);
     else if (handle)
-        ignis__fail(pool->freed, call, "%s handle 0x%llx was freed, or never existed", pool->what, (unsigned long long)handle);
+        ignis__fail(pool->freed, call, "%s handle 0x%llx was freed, or never existed", pool->what,
+                    (unsigned long long)handle);
     /* 0 is the result of a failed call: the first failure says why */
     else if (ignis__this_thread.record.status == IGNIS_OK)
         ignis__fail(pool->freed, call, "%s handle is 0: no %s was created", pool->what, pool->what);
@@ -7023,8 +7143,9 @@ IGNIS__COLD static void ignis__leak_report(const char *call, ignis_diagnostic di
 /*  Held by ignis_setup, ignis_shutdown, and while the library is unloaded. */
 static ignis__mutex ignis__setup_lock = IGNIS__MUTEX_INIT;
 
-/*  A library with Ignis inside is unloaded, or the program ends, and other threads live on: nothing of Ignis is called by them any more. What
-    stays is what they have kept since ignis_shutdown. Without one, as in a program that just ends, they may still be at work. */
+/*  A library with Ignis inside is unloaded, or the program ends, and other threads live on: nothing of Ignis is
+    called by them any more. What stays is what they have kept since ignis_shutdown. Without one, as in a program that
+    just ends, they may still be at work. */
 IGNIS__AT_UNLOAD static void ignis__unload(void)
 {
     if (ignis__atomic_load(&ignis__global.forked)) {
@@ -7079,7 +7200,7 @@ typedef struct ignis__device {
     int clusters; /* whether blocks can come in clusters */
     ignis__user_stream *user_streams;
     ignis__pooled_event *events;
-    uint64_t no_dependents; /* 1: the built-in kernels come from PTX for devices without dependent launch, and do not wait */
+    uint64_t no_dependents; /* 1: built-in kernels come from older PTX, without dependent launch */
 } ignis__device;
 
 /*  Returns a device's compute capability as one number: 89 for 8.9. */
@@ -7116,27 +7237,32 @@ static const char *ignis__cuda_name(int error)
 }
 
 /*  Reports a driver error as a failure of `call`. device may be NULL. */
-IGNIS__COLD static ignis_status ignis__cuda_fail(const char *call, ignis__device *device, const char *function, int error)
+IGNIS__COLD static ignis_status ignis__cuda_fail(const char *call, ignis__device *device, const char *function,
+                                                 int error)
 {
     const char *name = ignis__cuda_name(error), *text = NULL;
     int ordinal = device ? ignis__device_ordinal(device) : -1;
     if (device && ignis__cuda_is_fatal(error)) {
         uint64_t none = 0;
         ignis__atomic_swap_if(&ignis__devices_fault, &none, (uint64_t)error);
-        return ignis__fail_because(IGNIS_DIAG_CUDA_CALL, call, error, name, NULL,
-                                   "an earlier kernel or copy has faulted: %s (%d), seen by %s on device %d. All arrays are lost, and CUDA "
-                                   "keeps every device from this process until it ends",
-                                   name, error, function, ordinal);
+        return ignis__fail_because(
+            IGNIS_DIAG_CUDA_CALL, call, error, name, NULL,
+            "an earlier kernel or copy has faulted: %s (%d), seen by %s on device %d. All arrays are lost, and CUDA "
+            "keeps every device from this process until it ends",
+            name, error, function, ordinal);
     }
     if (ignis__cuda.cuGetErrorString && ignis__cuda.cuGetErrorString(error, &text) != 0)
         text = NULL;
-    return ignis__fail_because(error == IGNIS__CU_OUT_OF_MEMORY ? IGNIS_DIAG_DEVICE_MEMORY : IGNIS_DIAG_CUDA_CALL, call, error, name, NULL,
-                               "%s failed with %s (%d)%s%s", function, name, error, text ? ": " : "", text ? text : "");
+    return ignis__fail_because(error == IGNIS__CU_OUT_OF_MEMORY ? IGNIS_DIAG_DEVICE_MEMORY : IGNIS_DIAG_CUDA_CALL, call,
+                               error, name, NULL, "%s failed with %s (%d)%s%s", function, name, error, text ? ": " : "",
+                               text ? text : "");
 }
 
 /*  if (IGNIS__CUDA_FAILED(call, device, cuMemFree_v2, (address))) return ...; reports the failure. */
-#define IGNIS__CUDA_FAILED(call, device, name, args) (ignis__cuda_check(call, device, #name, IGNIS__CUDA(name, args)) != IGNIS_OK)
-IGNIS__ONE_COPY static ignis_status ignis__cuda_check(const char *call, ignis__device *device, const char *function, int error)
+#define IGNIS__CUDA_FAILED(call, device, name, args) \
+    (ignis__cuda_check(call, device, #name, IGNIS__CUDA(name, args)) != IGNIS_OK)
+IGNIS__ONE_COPY static ignis_status ignis__cuda_check(const char *call, ignis__device *device, const char *function,
+                                                      int error)
 {
     return error == 0 ? IGNIS_OK : ignis__cuda_fail(call, device, function, error);
 }
@@ -7148,7 +7274,8 @@ IGNIS__ONE_COPY static ignis__device *ignis__device_get(const char *call, int or
     if (ignis__device_total == 0)
         ignis__fail(IGNIS_DIAG_DEVICE_NONE, call, "there is no CUDA device");
     else
-        ignis__fail(IGNIS_DIAG_DEVICE_RANGE, call, "there is no device %d; there are %d, from 0", ordinal, ignis__device_total);
+        ignis__fail(IGNIS_DIAG_DEVICE_RANGE, call, "there is no device %d; there are %d, from 0", ordinal,
+                    ignis__device_total);
     return NULL;
 }
 
@@ -7177,7 +7304,8 @@ IGNIS__COLD static bool ignis__device_read(const char *call, ignis__device *devi
     if (IGNIS__CUDA_FAILED(call, NULL, cuDeviceGet, (&device->handle, info->device)) ||
         IGNIS__CUDA_FAILED(call, NULL, cuDeviceGetName, (info->name, (int)sizeof info->name, device->handle)) ||
         IGNIS__CUDA_FAILED(call, NULL, cuDeviceGetUuid_v2, (info->uuid, device->handle)) ||
-        IGNIS__CUDA_FAILED(call, NULL, cuDeviceGetPCIBusId, (info->pci_bus_id, (int)sizeof info->pci_bus_id, device->handle)) ||
+        IGNIS__CUDA_FAILED(call, NULL, cuDeviceGetPCIBusId,
+                           (info->pci_bus_id, (int)sizeof info->pci_bus_id, device->handle)) ||
         IGNIS__CUDA_FAILED(call, NULL, cuDeviceTotalMem_v2, (&total, device->handle)) ||
         IGNIS__CUDA_FAILED(call, NULL, cuDeviceGetAttribute, (&l2, IGNIS__CU_ATTRIBUTE_L2_BYTES, device->handle)))
         return false;
@@ -7188,7 +7316,8 @@ IGNIS__COLD static bool ignis__device_read(const char *call, ignis__device *devi
         device->clusters = 0; /* the driver is older than they are */
     info->l2_bytes = l2;
     info->memory_total = (int64_t)total;
-    if (!ignis__cuda.cuDeviceGetLuid || IGNIS__CUDA(cuDeviceGetLuid, ((char *)info->luid, &info->node_mask, device->handle)) != 0) {
+    if (!ignis__cuda.cuDeviceGetLuid ||
+        IGNIS__CUDA(cuDeviceGetLuid, ((char *)info->luid, &info->node_mask, device->handle)) != 0) {
         memset(info->luid, 0, sizeof info->luid);
         info->node_mask = 0;
     }
@@ -7211,7 +7340,8 @@ static int ignis__context_try(ignis__device *device, ignis__binding *binding, co
     if ((error = IGNIS__CUDA(cuCtxGetCurrent, (&current))) != 0 || current == device->context)
         return error;
     *what = current ? "cuCtxPushCurrent_v2" : "cuCtxSetCurrent";
-    error = current ? IGNIS__CUDA(cuCtxPushCurrent_v2, (device->context)) : IGNIS__CUDA(cuCtxSetCurrent, (device->context));
+    error =
+        current ? IGNIS__CUDA(cuCtxPushCurrent_v2, (device->context)) : IGNIS__CUDA(cuCtxSetCurrent, (device->context));
     binding->pushed = current && error == 0;
     return error;
 }
@@ -7236,7 +7366,8 @@ IGNIS__COLD static bool ignis__device_open_locked(const char *call, ignis__devic
 {
     ignis__binding binding;
     bool made;
-    if (!ignis__device_read(call, device) || IGNIS__CUDA_FAILED(call, device, cuDevicePrimaryCtxRetain, (&device->context, device->handle)))
+    if (!ignis__device_read(call, device) ||
+        IGNIS__CUDA_FAILED(call, device, cuDevicePrimaryCtxRetain, (&device->context, device->handle)))
         return false;
     if (ignis__context_enter(call, device, &binding)) {
         made = !IGNIS__CUDA_FAILED(call, device, cuStreamCreate, (&device->stream, IGNIS__CU_STREAM_DEFAULT));
@@ -7254,9 +7385,10 @@ static bool ignis__device_enter(const char *call, ignis__device *device, ignis__
 {
     int error = (int)ignis__atomic_load(&ignis__devices_fault);
     if (error) {
-        ignis__fail_because(IGNIS_DIAG_DEVICE_LOST, call, error, ignis__cuda_name(error), NULL,
-                            "an earlier kernel or copy has faulted: %s (%d); CUDA keeps every device from this process until it ends",
-                            ignis__cuda_name(error), error);
+        ignis__fail_because(
+            IGNIS_DIAG_DEVICE_LOST, call, error, ignis__cuda_name(error), NULL,
+            "an earlier kernel or copy has faulted: %s (%d); CUDA keeps every device from this process until it ends",
+            ignis__cuda_name(error), error);
         return false;
     }
     if (!ignis__atomic_load(&device->opened)) {
@@ -7301,8 +7433,8 @@ IGNIS__COLD static void ignis__thread_renew(ignis__thread *thread, uint64_t forg
             if (!thread->stream[i])
                 continue;
             ignis__mutex_lock(&ignis__devices[i].lock);
-            for (user_stream = ignis__devices[i].user_streams; user_stream && user_stream->serial != thread->stream_serial[i];
-                 user_stream = user_stream->next)
+            for (user_stream = ignis__devices[i].user_streams;
+                 user_stream && user_stream->serial != thread->stream_serial[i]; user_stream = user_stream->next)
                 ;
             ignis__mutex_unlock(&ignis__devices[i].lock);
             if (!user_stream)
@@ -7322,7 +7454,10 @@ static ignis__thread *ignis__thread_now(void)
 }
 
 /*  Returns the device of a desc, and the desc's value for a device. */
-static int ignis__desc_device(int device) { return device == 0 ? ignis__thread_now()->device : device == IGNIS_DEVICE_0 ? 0 : device; }
+static int ignis__desc_device(int device)
+{
+    return device == 0 ? ignis__thread_now()->device : device == IGNIS_DEVICE_0 ? 0 : device;
+}
 static int ignis__device_in_desc(const ignis__device *device)
 {
     return device == ignis__devices ? IGNIS_DEVICE_0 : ignis__device_ordinal(device);
@@ -7333,7 +7468,8 @@ IGNIS__COLD static ignis_status ignis__devices_setup(const char *call, int first
     int error, i;
     error = IGNIS__CUDA(cuInit, (0));
     if (error == IGNIS__CU_NO_DEVICE)
-        return ignis__fail_because(IGNIS_DIAG_DEVICE_NONE, call, error, ignis__cuda_name(error), NULL, "the driver finds no CUDA device");
+        return ignis__fail_because(IGNIS_DIAG_DEVICE_NONE, call, error, ignis__cuda_name(error), NULL,
+                                   "the driver finds no CUDA device");
     if (error != 0)
         return ignis__cuda_fail(call, NULL, "cuInit", error);
     error = IGNIS__CUDA(cuDeviceGetCount, (&ignis__device_total));
@@ -7425,8 +7561,8 @@ IGNIS__COLD IGNIS_API int ignis_device_find(const void *uuid, const void *luid)
     }
     for (i = 0; i < (uuid ? 16 : 8); i++)
         snprintf(wanted + 2 * i, 3, "%02x", ((const unsigned char *)(uuid ? uuid : luid))[i]);
-    ignis__fail(IGNIS_DIAG_DEVICE_RANGE, call, "none of the %d devices that this process sees has the %s %s%s", ignis__device_total,
-                uuid ? "UUID" : "LUID", wanted, uuid && luid ? " and that LUID" : "");
+    ignis__fail(IGNIS_DIAG_DEVICE_RANGE, call, "none of the %d devices that this process sees has the %s %s%s",
+                ignis__device_total, uuid ? "UUID" : "LUID", wanted, uuid && luid ? " and that LUID" : "");
     return -1;
 }
 
@@ -7447,7 +7583,10 @@ IGNIS__COLD IGNIS_API ignis_status ignis_device_use(int ordinal)
     return IGNIS_OK;
 }
 
-IGNIS_API int ignis_device_current(void) { return ignis__enter("ignis_device_current") ? ignis__thread_now()->device : -1; }
+IGNIS_API int ignis_device_current(void)
+{
+    return ignis__enter("ignis_device_current") ? ignis__thread_now()->device : -1;
+}
 
 /*  Returns the calling thread's current device, opened and entered. NULL on failure. */
 static ignis__device *ignis__device_current_enter(const char *call, ignis__binding *binding)
@@ -7491,7 +7630,7 @@ static void ignis__replays_drop(ignis__replays *replays)
 }
 
 /*  A thread has one between ignis_graph_begin and ignis_graph_end; afterwards the graph has it. Other sections use:
-        ignis__memory_take        memory taken meanwhile is in a part of the cache whose key is the capture, and stays with the graph
+        ignis__memory_take        memory is from a cache of the capture, and stays with the graph
         ignis__capture_hold       keeps objects of before that the work uses: storages, kernels of the caller
         ignis__capture_pause      begins work that is done once, before any launch, and not by the graph
         ignis__capture_refuses    fails a call that would have to wait or to read host memory, or that happens once */
@@ -7502,7 +7641,8 @@ typedef struct ignis__capture {
     void *stream;                /* made for it alone: other threads go on working on theirs */
     struct ignis__capture *next; /* next in the list of open captures */
     ignis__captured_item *held;
-    struct ignis__array *launches; /* counted by the graph itself, for random numbers; held; NULL without random numbers */
+    struct ignis__array
+        *launches; /* counted by the graph itself, for random numbers; held; NULL without random numbers */
 } ignis__capture;
 
 /*  Open captures. ignis_shutdown ends those whose threads have exited. */
@@ -7535,10 +7675,10 @@ IGNIS__ONE_COPY static bool ignis__capture_refuses(const char *call)
 {
     if (!ignis__capturing())
         return false;
-    ignis__fail(
-        IGNIS_DIAG_CAPTURE_REFUSED, call,
-        "the call cannot be captured: it waits for the device, reads host memory or must run once; call it before ignis_graph_begin or "
-        "after ignis_graph_end");
+    ignis__fail(IGNIS_DIAG_CAPTURE_REFUSED, call,
+                "the call cannot be captured: it waits for the device, reads host memory or must run once; call it "
+                "before ignis_graph_begin or "
+                "after ignis_graph_end");
     return true;
 }
 
@@ -7581,7 +7721,8 @@ IGNIS__MAYBE_UNUSED static ignis__capture *ignis__capture_pause(void)
 
 IGNIS__MAYBE_UNUSED static bool ignis__capture_resume(const char *call, ignis__capture *capture)
 {
-    bool ok = !capture || !IGNIS__CUDA_FAILED(call, capture->device, cuStreamSynchronize, (ignis__stream_now(capture->device)));
+    bool ok = !capture ||
+              !IGNIS__CUDA_FAILED(call, capture->device, cuStreamSynchronize, (ignis__stream_now(capture->device)));
     ignis__thread_now()->capture = capture;
     return ok;
 }
@@ -7614,9 +7755,10 @@ IGNIS__COLD IGNIS__MAYBE_UNUSED static bool ignis__capture_begin(const char *cal
     capture->replays = replays;
     capture->serial = ignis__atomic_add(&ignis__stream_serials, 1);
     capture->device = device;
-    ignis__atomic_add(&device->captures, 1);   /* from here on nobody begins to wait for the context, */
-    ignis__rwlock_write(&device->waiting);     /* and this waits for threads that wait now: */
-    ignis__rwlock_write_end(&device->waiting); /* to wait for a context in which a stream is captured spoils the capture */
+    ignis__atomic_add(&device->captures, 1); /* from here on nobody begins to wait for the context, */
+    ignis__rwlock_write(&device->waiting);   /* and this waits for threads that wait now: */
+    ignis__rwlock_write_end(
+        &device->waiting); /* to wait for a context in which a stream is captured spoils the capture */
     /* Relaxed: the allocator may ask the driver for memory during the capture. */
     if (!IGNIS__CUDA_FAILED(call, device, cuStreamCreate, (&capture->stream, IGNIS__CU_STREAM_NON_BLOCKING)) &&
         !IGNIS__CUDA_FAILED(call, device, cuStreamBeginCapture_v2, (capture->stream, IGNIS__CU_CAPTURE_RELAXED))) {
@@ -7676,7 +7818,8 @@ IGNIS__COLD static uint64_t ignis__stream_adopt(const char *call, ignis__device 
     bool legacy = (uintptr_t)stream == IGNIS__CU_STREAM_LEGACY; /* of the current context */
     if ((uintptr_t)stream == IGNIS__CU_STREAM_PER_THREAD) {
         ignis__fail(IGNIS_DIAG_STREAM_INVALID, call,
-                    "CU_STREAM_PER_THREAD (cudaStreamPerThread) names a different stream in each thread, and no thread can wait for that "
+                    "CU_STREAM_PER_THREAD (cudaStreamPerThread) names a different stream in each thread, and no thread "
+                    "can wait for that "
                     "of another: "
                     "memory could not be reused safely. Make a stream for this thread with cudaStreamCreate");
         return 0;
@@ -7686,21 +7829,23 @@ IGNIS__COLD static uint64_t ignis__stream_adopt(const char *call, ignis__device 
         ;
     ignis__mutex_unlock(&ignis__captures.lock);
     if (capture) {
-        ignis__fail(
-            IGNIS_DIAG_CAPTURE_REFUSED, call,
-            "stream %p belongs to a capture, and ends with ignis_graph_end. Work of the capturing thread is put there automatically",
-            stream);
+        ignis__fail(IGNIS_DIAG_CAPTURE_REFUSED, call,
+                    "stream %p belongs to a capture, and ends with ignis_graph_end. Work of the capturing thread is "
+                    "put there automatically",
+                    stream);
         return 0;
     }
     if (!legacy && IGNIS__CUDA_FAILED(call, device, cuStreamGetCtx, (stream, &context)))
         return 0;
     if (!legacy && context != device->context) {
-        ignis__fail(IGNIS_DIAG_STREAM_INVALID, call, "stream %p belongs to another device or context than device %d's primary context",
-                    stream, ignis__device_ordinal(device));
+        ignis__fail(IGNIS_DIAG_STREAM_INVALID, call,
+                    "stream %p belongs to another device or context than device %d's primary context", stream,
+                    ignis__device_ordinal(device));
         return 0;
     }
     ignis__mutex_lock(&device->lock);
-    for (user_stream = device->user_streams; user_stream && user_stream->stream != stream; user_stream = user_stream->next)
+    for (user_stream = device->user_streams; user_stream && user_stream->stream != stream;
+         user_stream = user_stream->next)
         ;
     if (!user_stream) {
         user_stream = (ignis__user_stream *)ignis__alloc(sizeof *user_stream);
@@ -7758,7 +7903,8 @@ static ignis__pooled_event *ignis__event_record(const char *call, ignis__device 
 }
 
 /*  Makes `later` wait for the work queued on `earlier`. The streams may belong to different devices. */
-static bool ignis__stream_order(const char *call, ignis__device *earlier_device, void *earlier, ignis__device *later_device, void *later)
+static bool ignis__stream_order(const char *call, ignis__device *earlier_device, void *earlier,
+                                ignis__device *later_device, void *later)
 {
     ignis__pooled_event *spare;
     ignis__binding binding;
@@ -7772,7 +7918,9 @@ static bool ignis__stream_order(const char *call, ignis__device *earlier_device,
         ignis__device_leave(&binding);
     }
     if (spare)
-        ignis__event_recycle(earlier_device, spare); /* the wait refers to the record, not to the event: it can be recorded again at once */
+        ignis__event_recycle(
+            earlier_device,
+            spare); /* the wait refers to the record, not to the event: it can be recorded again at once */
     return ok;
 }
 
@@ -7795,7 +7943,8 @@ static ignis__user_stream *ignis__user_stream_hold(ignis__device *device, const 
 {
     ignis__user_stream *user_stream;
     ignis__mutex_lock(&device->lock);
-    for (user_stream = device->user_streams; user_stream && user_stream->stream != stream; user_stream = user_stream->next)
+    for (user_stream = device->user_streams; user_stream && user_stream->stream != stream;
+         user_stream = user_stream->next)
         ;
     if (user_stream)
         user_stream->holds++;
@@ -7816,7 +7965,8 @@ static void ignis__user_stream_drop(ignis__device *device, ignis__user_stream *u
 /*  Joins a stream of the caller to the thread's capture, after the work queued on `from`. serial is from
     ignis__stream_adopt. First waits for threads that wait for the stream, because their wait would invalidate the
     capture. */
-IGNIS__MAYBE_UNUSED static bool ignis__capture_draw(const char *call, ignis__device *device, void *from, uint64_t serial)
+IGNIS__MAYBE_UNUSED static bool ignis__capture_draw(const char *call, ignis__device *device, void *from,
+                                                    uint64_t serial)
 {
     ignis__user_stream *user_stream = ignis__user_stream_next(device, serial - 1);
     bool ok;
@@ -7900,7 +8050,7 @@ IGNIS_API void *ignis_stream_current(void)
     return ignis__stream_now(device);
 }
 
-/* --- streams that Ignis makes, events of the caller -------------------------------------------------------------------- */
+/* --- streams that Ignis makes, events of the caller ------------------------------------------------------------- */
 
 IGNIS__COLD IGNIS_API void *ignis_stream_create(const ignis_stream_desc *desc)
 {
@@ -7937,8 +8087,8 @@ IGNIS__COLD static void ignis__streams_leaked(const char *call)
     for (i = 0; i < ignis__device_total; i++)
         for (user_stream = ignis__devices[i].user_streams; user_stream; user_stream = user_stream->next)
             if (user_stream->created)
-                ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "stream %p of device %d, of ignis_stream_create", user_stream->stream,
-                                   i);
+                ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "stream %p of device %d, of ignis_stream_create",
+                                   user_stream->stream, i);
 }
 
 static bool ignis__stream_known(ignis__device *device, const void *stream)
@@ -7950,7 +8100,8 @@ static bool ignis__stream_known(ignis__device *device, const void *stream)
     if (stream == device->stream || (capture && stream == capture->stream))
         return true;
     ignis__mutex_lock(&device->lock);
-    for (user_stream = device->user_streams; user_stream && user_stream->stream != stream; user_stream = user_stream->next)
+    for (user_stream = device->user_streams; user_stream && user_stream->stream != stream;
+         user_stream = user_stream->next)
         ;
     ignis__mutex_unlock(&device->lock);
     return user_stream != NULL;
@@ -7968,7 +8119,8 @@ static ignis__device *ignis__stream_enter(const char *call, void **stream, ignis
         *stream = ignis__stream_now(device);
     if (ignis__stream_known(device, *stream))
         return device;
-    for (i = 0; i < ignis__device_total && (uintptr_t)*stream != IGNIS__CU_STREAM_LEGACY; i++) { /* each device has one of that name */
+    for (i = 0; i < ignis__device_total && (uintptr_t)*stream != IGNIS__CU_STREAM_LEGACY;
+         i++) { /* each device has one of that name */
         if (ignis__stream_known(&ignis__devices[i], *stream)) {
             ignis__device_leave(binding);
             return ignis__device_enter(call, &ignis__devices[i], binding) ? &ignis__devices[i] : NULL;
@@ -7984,7 +8136,8 @@ static ignis__device *ignis__stream_enter(const char *call, void **stream, ignis
 static bool ignis__stream_captured(const char *call, ignis__device *device, void *stream, bool *captured)
 {
     int status = 0;
-    bool ok = !ignis__atomic_load(&device->captures) || !IGNIS__CUDA_FAILED(call, device, cuStreamIsCapturing, (stream, &status));
+    bool ok = !ignis__atomic_load(&device->captures) ||
+              !IGNIS__CUDA_FAILED(call, device, cuStreamIsCapturing, (stream, &status));
     *captured = status != 0;
     return ok;
 }
@@ -8009,8 +8162,9 @@ static bool ignis__stream_await(const char *call, ignis__device *device, void *s
     if (joined)
         return ignis__fail_captured(call, "the stream is captured, and cannot wait for work outside of the capture");
     if (!ignis__capture_on(device) || stream == device->stream || (uintptr_t)stream == IGNIS__CU_STREAM_LEGACY)
-        return ignis__fail_captured(call, "the other stream or event is captured: only streams of the caller, on the capture's device and "
-                                          "used by its thread, can join a capture");
+        return ignis__fail_captured(
+            call, "the other stream or event is captured: only streams of the caller, on the capture's device and "
+                  "used by its thread, can join a capture");
     serial = ignis__stream_adopt(call, device, stream);
     user_stream = serial ? ignis__user_stream_next(device, serial - 1) : NULL;
     if (!user_stream)
@@ -8037,15 +8191,18 @@ IGNIS_API ignis_status ignis_stream_query(void *stream, bool *done)
         return ignis__failed();
     user_stream = ignis__user_stream_hold(device, stream);
     if (user_stream &&
-        !ignis__mutex_try(&user_stream->lock)) { /* a thread waits for it, or draws it into a capture, which a question would spoil */
+        !ignis__mutex_try(
+            &user_stream->lock)) { /* a thread waits for it, or draws it into a capture, which a question would spoil */
         *done = false;
         ok = true;
     } else {
         if (ignis__stream_captured(call, device, stream, &captured)) {
             error = captured ? IGNIS__CU_CAPTURE_UNSUPPORTED : IGNIS__CUDA(cuStreamQuery, (stream));
             *done = error == 0;
-            ok = captured ? ignis__fail_captured(call, "the stream is captured: its work runs at each launch of the graph")
-                          : error == IGNIS__CU_NOT_READY || ignis__cuda_check(call, device, "cuStreamQuery", error) == IGNIS_OK;
+            ok = captured
+                     ? ignis__fail_captured(call, "the stream is captured: its work runs at each launch of the graph")
+                     : error == IGNIS__CU_NOT_READY ||
+                           ignis__cuda_check(call, device, "cuStreamQuery", error) == IGNIS_OK;
         }
         if (user_stream)
             ignis__mutex_unlock(&user_stream->lock);
@@ -8150,7 +8307,8 @@ static ignis_status ignis__event_leave(ignis__event *event, const ignis__binding
 static bool ignis__event_query(const char *call, ignis__event *event, int *error)
 {
     if (event->capture)
-        return ignis__fail_captured(call, "the event was recorded in a capture: it is a point of the graph, until it is recorded again");
+        return ignis__fail_captured(
+            call, "the event was recorded in a capture: it is a point of the graph, until it is recorded again");
     *error = IGNIS__CUDA(cuEventQuery, (event->event));
     return *error == IGNIS__CU_NOT_READY || ignis__cuda_check(call, event->device, "cuEventQuery", *error) == IGNIS_OK;
 }
@@ -8240,13 +8398,15 @@ IGNIS_API ignis_status ignis_event_elapsed_ms(ignis_event first, ignis_event las
         ok = ignis__event_query(call, events[i], &error);
         if (ok && (error != 0 || !events[i]->recorded))
             ok = ignis__fail_false(IGNIS_DIAG_EVENT_STATE, call, "the %s event %s", i ? "last" : "first",
-                                   error ? "is not done: wait for it, or query it with ignis_event_query" : "was never recorded");
+                                   error ? "is not done: wait for it, or query it with ignis_event_query"
+                                         : "was never recorded");
         ignis__mutex_unlock(&events[i]->slot.lock);
     }
     if (ok && events[0]->device != events[1]->device)
         ok = ignis__fail_false(IGNIS_DIAG_DEVICE_DIFFERS, call, "the events are of device %d and device %d",
                                ignis__device_ordinal(events[0]->device), ignis__device_ordinal(events[1]->device));
-    ok = ok && !IGNIS__CUDA_FAILED(call, events[0]->device, cuEventElapsedTime, (&elapsed, events[0]->event, events[1]->event));
+    ok = ok && !IGNIS__CUDA_FAILED(call, events[0]->device, cuEventElapsedTime,
+                                   (&elapsed, events[0]->event, events[1]->event));
     for (i = 1; i >= 0; i--)
         if (events[i])
             (void)ignis__event_leave(events[i], &bindings[i], true);
@@ -8422,7 +8582,8 @@ IGNIS_API ignis_status ignis_synchronize(void)
     ignis__binding binding;
     ignis__device *device;
     bool ok;
-    if (!ignis__enter(call) || ignis__capture_refuses(call) || (device = ignis__device_current_enter(call, &binding)) == NULL)
+    if (!ignis__enter(call) || ignis__capture_refuses(call) ||
+        (device = ignis__device_current_enter(call, &binding)) == NULL)
         return ignis__failed();
     ok = ignis__device_wait(call, device);
     ignis__device_leave(&binding);
@@ -8457,7 +8618,7 @@ typedef struct ignis__traced {
     void *stream, *first, *last; /* events; NULL for items of the host */
     int64_t begin_ns, end_ns;    /* on the host */
     double bytes, flops;         /* 0: not known */
-    int64_t at_ns;               /* start by the host's clock, read when the work is done; and the duration, -1 if unknown */
+    int64_t at_ns; /* start by the host's clock, read when the work is done; and the duration, -1 if unknown */
     double ms;
 } ignis__traced;
 
@@ -8560,7 +8721,8 @@ IGNIS__COLD static void ignis__traced_events_free(ignis__traced *traced)
 }
 
 /*  Begins an item of this thread. */
-IGNIS__COLD static void ignis__traced_begin(ignis__traced *traced, ignis__traced_kind kind, const char *call, const ignis__device *device)
+IGNIS__COLD static void ignis__traced_begin(ignis__traced *traced, ignis__traced_kind kind, const char *call,
+                                            const ignis__device *device)
 {
     ignis__thread *thread = &ignis__this_thread;
     memset(traced, 0, sizeof *traced);
@@ -8584,7 +8746,8 @@ IGNIS__COLD static void ignis__profile_base(ignis__device *device)
     int index = ignis__device_ordinal(device);
     void *event = NULL, *stream = NULL;
     ignis__mutex_lock(&ignis__profile_lock);
-    if (!ignis__profile.base[index].event && IGNIS__CUDA(cuStreamCreate, (&stream, IGNIS__CU_STREAM_NON_BLOCKING)) == 0) {
+    if (!ignis__profile.base[index].event &&
+        IGNIS__CUDA(cuStreamCreate, (&stream, IGNIS__CU_STREAM_NON_BLOCKING)) == 0) {
         if (IGNIS__CUDA(cuEventCreate, (&event, IGNIS__CU_EVENT_DEFAULT)) == 0) {
             (void)IGNIS__CUDA(cuEventRecord, (event, stream));
             (void)IGNIS__CUDA(cuEventSynchronize, (event));
@@ -8599,8 +8762,8 @@ IGNIS__COLD static void ignis__profile_base(ignis__device *device)
 /*  Begins an item of the profile: work queued on a stream until ignis__traced_close. Captured work is no item,
     because it has no time yet. False if there is no profile, or no event, which is counted. The device is entered.
     function: of a kernel; name: of anything else. */
-IGNIS__COLD static bool ignis__traced_open(ignis__traced *traced, ignis__traced_kind kind, const char *call, ignis__device *device,
-                                           void *stream, void *function, const char *name)
+IGNIS__COLD static bool ignis__traced_open(ignis__traced *traced, ignis__traced_kind kind, const char *call,
+                                           ignis__device *device, void *stream, void *function, const char *name)
 {
     ignis__thread *thread = &ignis__this_thread;
     const ignis__named_function *named;
@@ -8621,8 +8784,8 @@ IGNIS__COLD static bool ignis__traced_open(ignis__traced *traced, ignis__traced_
     thread->bytes = thread->flops = 0;
     thread->told = false;
     ignis__mutex_lock(&ignis__profile_lock);
-    for (named = ignis__profile.named[((uintptr_t)function >> 4) % 64]; function && named && named->function != function;
-         named = named->next)
+    for (named = ignis__profile.named[((uintptr_t)function >> 4) % 64];
+         function && named && named->function != function; named = named->next)
         ;
     snprintf(traced->name, sizeof traced->name, "%s", name ? name : named ? named->name : call);
     ignis__mutex_unlock(&ignis__profile_lock);
@@ -8649,7 +8812,8 @@ IGNIS__COLD static bool ignis__traced_close(ignis__traced *traced, bool ok)
 }
 
 /*  Ends an item that copies or fills `size` bytes. */
-static bool ignis__traced_copy(ignis__traced *traced, const char *call, ignis__device *device, void *stream, const char *name, int64_t size)
+static bool ignis__traced_copy(ignis__traced *traced, const char *call, ignis__device *device, void *stream,
+                               const char *name, int64_t size)
 {
     if (!ignis__profiling())
         return false;
@@ -8742,7 +8906,7 @@ typedef struct ignis__stream_cache {
     bool captured; /* its blocks are used by a graph: no other stream takes them, and their segments stay */
     bool is_small;
     struct ignis__stream_cache *next;
-    ignis__block *zeroed;              /* blocks of ignis__memory_take_zeroed, linked by `larger`: in no bin, as if used */
+    ignis__block *zeroed; /* blocks of ignis__memory_take_zeroed, linked by `larger`: in no bin, as if used */
     uint64_t filled[IGNIS__BINS / 64]; /* a bit for each bin that is not empty */
     ignis__block *bins[IGNIS__BINS];
 } ignis__stream_cache;
@@ -8755,10 +8919,9 @@ typedef struct ignis__pinned {
 } ignis__pinned;
 
 typedef struct ignis__cache {
-    ignis__pinned *lent, *spare; /* by ignis_host_alloc; pieces that nobody uses now */
-    ignis__mutex lock;           /* which nobody holds during a call that may wait for the device: */
-    ignis__mutex asking,
-        trimming; /* taken before `lock`: asking by threads that ask the driver for memory, trimming by those that free it */
+    ignis__pinned *lent, *spare;   /* by ignis_host_alloc; pieces that nobody uses now */
+    ignis__mutex lock;             /* which nobody holds during a call that may wait for the device: */
+    ignis__mutex asking, trimming; /* taken before `lock`: to ask the driver for memory, to free it */
     ignis__stream_cache *parts;
     ignis__block *segments;     /* their first blocks */
     ignis__block *spare_blocks; /* block structs for reuse, linked by `above` */
@@ -8847,7 +9010,8 @@ static ignis__stream_cache *ignis__stream_cache_of(ignis__cache *cache, void *st
     return part;
 }
 
-static ignis__block *ignis__block_take(ignis__cache *cache, ignis__stream_cache *part, ignis__address address, int64_t size)
+static ignis__block *ignis__block_take(ignis__cache *cache, ignis__stream_cache *part, ignis__address address,
+                                       int64_t size)
 {
     ignis__block *block = cache->spare_blocks;
     if (block) {
@@ -8922,9 +9086,9 @@ IGNIS__COLD static ignis__memory_row *ignis__memory_row_find(ignis__memory_row *
 {
     const char *inside = origin->inside ? origin->inside : "", *file = origin->file ? origin->file : "";
     ignis__memory_row *counted = *list;
-    while (counted &&
-           !(counted->row.call == origin->call && counted->row.line == origin->line && strcmp(counted->row.inside, inside) == 0 &&
-             strcmp(counted->row.tag, origin->tag) == 0 && strcmp(counted->row.file, file) == 0))
+    while (counted && !(counted->row.call == origin->call && counted->row.line == origin->line &&
+                        strcmp(counted->row.inside, inside) == 0 && strcmp(counted->row.tag, origin->tag) == 0 &&
+                        strcmp(counted->row.file, file) == 0))
         counted = counted->next;
     if (counted || (counted = (ignis__memory_row *)ignis__alloc(sizeof *counted)) == NULL)
         return counted;
@@ -9007,8 +9171,8 @@ static void ignis__block_end(ignis__cache *cache, ignis__block *block)
     lock around the driver call, which may wait for the device. Only other threads that ask the driver wait for it,
     and then look again for free memory. The stream's cache is looked up again, because another thread may have
     forgotten the stream; NULL if out of host memory. */
-IGNIS__COLD static ignis__block *ignis__segment_make(ignis__cache *cache, ignis__stream_cache **part, int64_t size, int64_t wanted,
-                                                     int *error)
+IGNIS__COLD static ignis__block *ignis__segment_make(ignis__cache *cache, ignis__stream_cache **part, int64_t size,
+                                                     int64_t wanted, int *error)
 {
     void *stream = (*part)->stream;
     bool captured = (*part)->captured, is_small = (*part)->is_small;
@@ -9129,9 +9293,10 @@ IGNIS__COLD static int64_t ignis__cache_trim(const char *call, ignis__device *de
     return ok ? freed : -1;
 }
 
-/*  Returns the best free block of another stream, after making the stream of `part` wait for that stream's use of it. */
-IGNIS__COLD static ignis__block *ignis__block_steal(const char *call, ignis__device *device, ignis__cache *cache, ignis__stream_cache *part,
-                                                    int64_t size)
+/*  Returns the best free block of another stream, after making the stream of `part` wait for that stream's use of
+    it. */
+IGNIS__COLD static ignis__block *ignis__block_steal(const char *call, ignis__device *device, ignis__cache *cache,
+                                                    ignis__stream_cache *part, int64_t size)
 {
     ignis__stream_cache *other;
     ignis__block *best = NULL;
@@ -9151,8 +9316,8 @@ IGNIS__COLD static ignis__block *ignis__block_steal(const char *call, ignis__dev
 
 /*  Returns a free block in its bin, at least `size` bytes. NULL if out of memory. Releases the cache's lock while it
     waits for the device. */
-static ignis__block *ignis__memory_find(const char *call, ignis__device *device, ignis__cache *cache, ignis__stream_cache *part,
-                                        int64_t size, int *error)
+static ignis__block *ignis__memory_find(const char *call, ignis__device *device, ignis__cache *cache,
+                                        ignis__stream_cache *part, int64_t size, int *error)
 {
     ignis__block *block = ignis__bin_best(part, size);
     void *stream = part->stream;
@@ -9211,8 +9376,8 @@ IGNIS__COLD static ignis__label ignis__size_write(int64_t bytes)
     return out;
 }
 
-IGNIS__COLD static ignis_status ignis__fail_device_memory(const char *call, ignis__device *device, const ignis__cache *cache, int64_t size,
-                                                          int error)
+IGNIS__COLD static ignis_status ignis__fail_device_memory(const char *call, ignis__device *device,
+                                                          const ignis__cache *cache, int64_t size, int error)
 {
     size_t available = 0, total = 0;
     const ignis_memory_info *info = &cache->info;
@@ -9222,29 +9387,34 @@ IGNIS__COLD static ignis_status ignis__fail_device_memory(const char *call, igni
     (void)IGNIS__CUDA(cuMemGetInfo_v2, (&available, &total)); /* for the sentence only */
     if (info->limit)
         snprintf(limit, sizeof limit, "the limit is %s", ignis__size_write(info->limit).text);
-    return ignis__fail_because(
-        IGNIS_DIAG_DEVICE_MEMORY, call, error, error ? ignis__cuda_name(error) : NULL, NULL,
-        "out of memory on device %d: %s were requested; arrays use %s of %s reserved (largest free block %s), %s, another %s are VMM "
-        "memory, and the device has %s of %s free",
-        ignis__device_ordinal(device), ignis__size_write(size).text, ignis__size_write(info->live_bytes).text,
-        ignis__size_write(info->reserved_bytes).text, ignis__size_write(ignis__cache_largest_free(cache)).text, limit,
-        ignis__size_write(info->vmm_bytes).text, ignis__size_write((int64_t)available).text, ignis__size_write((int64_t)total).text);
+    return ignis__fail_because(IGNIS_DIAG_DEVICE_MEMORY, call, error, error ? ignis__cuda_name(error) : NULL, NULL,
+                               "out of memory on device %d: %s were requested; arrays use %s of %s reserved (largest "
+                               "free block %s), %s, another %s are VMM "
+                               "memory, and the device has %s of %s free",
+                               ignis__device_ordinal(device), ignis__size_write(size).text,
+                               ignis__size_write(info->live_bytes).text, ignis__size_write(info->reserved_bytes).text,
+                               ignis__size_write(ignis__cache_largest_free(cache)).text, limit,
+                               ignis__size_write(info->vmm_bytes).text, ignis__size_write((int64_t)available).text,
+                               ignis__size_write((int64_t)total).text);
 }
 
 /*  Takes memory of at least `size` bytes for work on `stream`. NULL on failure. The device is entered. */
-static ignis__block *ignis__memory_take_for(const char *call, const ignis__origin *origin, ignis__device *device, void *stream,
-                                            int64_t size)
+static ignis__block *ignis__memory_take_for(const char *call, const ignis__origin *origin, ignis__device *device,
+                                            void *stream, int64_t size)
 {
     ignis__cache *cache = &ignis__caches[device - ignis__devices];
     ignis__stream_cache *part;
     ignis__block *block = NULL;
-    int64_t rounded = size > INT64_MAX - IGNIS__BLOCK_UNIT ? size : (size + IGNIS__BLOCK_UNIT - 1) / IGNIS__BLOCK_UNIT * IGNIS__BLOCK_UNIT;
+    int64_t rounded = size > INT64_MAX - IGNIS__BLOCK_UNIT
+                          ? size
+                          : (size + IGNIS__BLOCK_UNIT - 1) / IGNIS__BLOCK_UNIT * IGNIS__BLOCK_UNIT;
     ignis__capture *capture = ignis__capture_on(device);
     int error = 0;
 
     ignis__mutex_lock(&cache->lock);
     cache->info.allocations++;
-    part = ignis__stream_cache_of(cache, capture ? (void *)capture : stream, capture != NULL, rounded <= IGNIS__SMALL_LIMIT);
+    part = ignis__stream_cache_of(cache, capture ? (void *)capture : stream, capture != NULL,
+                                  rounded <= IGNIS__SMALL_LIMIT);
     if (!part)
         error = IGNIS__NO_HOST_MEMORY;
     if (part && ignis__memory_bypass) /* exact sizes, so that a memory checker sees every byte beyond them */
@@ -9286,7 +9456,8 @@ static void ignis__memory_recycle(const char *call, ignis__device *device, ignis
 /*  Takes a word of 8 bytes that is 0 when the stream reaches it. NULL on failure. The device is entered.
     Kernels leave it 0, so a recycled word needs no zeroing for its next use on the stream. In a graph, the first use
     zeroes it. */
-IGNIS__MAYBE_UNUSED static ignis__block *ignis__memory_take_zeroed(const char *call, ignis__device *device, void *stream)
+IGNIS__MAYBE_UNUSED static ignis__block *ignis__memory_take_zeroed(const char *call, ignis__device *device,
+                                                                   void *stream)
 {
     ignis__cache *cache = &ignis__caches[device - ignis__devices];
     ignis__capture *capture = ignis__capture_on(device);
@@ -9314,7 +9485,8 @@ IGNIS__MAYBE_UNUSED static ignis__block *ignis__memory_take_zeroed(const char *c
 }
 
 /*  Recycles the word after its kernels were queued. A word that may not be 0 goes to ignis__memory_recycle. */
-IGNIS__MAYBE_UNUSED static void ignis__memory_recycle_zeroed(const char *call, ignis__device *device, ignis__block *block)
+IGNIS__MAYBE_UNUSED static void ignis__memory_recycle_zeroed(const char *call, ignis__device *device,
+                                                             ignis__block *block)
 {
     ignis__cache *cache = &ignis__caches[device - ignis__devices];
     if (ignis__memory_bypass) {
@@ -9431,17 +9603,21 @@ static bool ignis__address_query(const char *call, ignis__device *device, const 
     int attributes[2] = {IGNIS__CU_POINTER_MEMORY_TYPE, IGNIS__CU_POINTER_ORDINAL};
     void *values[2] = {type, ordinal};
     *type = *ordinal = 0;
-    return !IGNIS__CUDA_FAILED(call, device, cuPointerGetAttributes, (2, attributes, values, (ignis__address)(uintptr_t)ptr));
+    return !IGNIS__CUDA_FAILED(call, device, cuPointerGetAttributes,
+                               (2, attributes, values, (ignis__address)(uintptr_t)ptr));
 }
 
-/*  Finds the allocation, or the reserved address range, around an address. The size is 0 if the driver does not tell. */
-static bool ignis__address_range(const char *call, ignis__device *device, const void *ptr, ignis__address *start, size_t *size)
+/*  Finds the allocation, or the reserved address range, around an address. The size is 0 if the driver does not
+    tell. */
+static bool ignis__address_range(const char *call, ignis__device *device, const void *ptr, ignis__address *start,
+                                 size_t *size)
 {
     int attributes[2] = {IGNIS__CU_POINTER_RANGE_START, IGNIS__CU_POINTER_RANGE_SIZE};
     void *values[2] = {start, size};
     *start = 0;
     *size = 0;
-    return !IGNIS__CUDA_FAILED(call, device, cuPointerGetAttributes, (2, attributes, values, (ignis__address)(uintptr_t)ptr));
+    return !IGNIS__CUDA_FAILED(call, device, cuPointerGetAttributes,
+                               (2, attributes, values, (ignis__address)(uintptr_t)ptr));
 }
 
 /*  device/memory_pinned.c - pinned host memory: of the caller, and chunks for copies
@@ -9460,8 +9636,8 @@ static void *ignis__pinned_take(const char *call, ignis__device *device, int64_t
     }
     if (error == IGNIS__CU_OUT_OF_MEMORY)
         ignis__fail_because(IGNIS_DIAG_PINNED_MEMORY, call, error, ignis__cuda_name(error), NULL,
-                            "out of pinned host memory: %lld bytes were requested, %lld are pinned already", (long long)size,
-                            (long long)ignis__atomic_load(&ignis__pinned_bytes));
+                            "out of pinned host memory: %lld bytes were requested, %lld are pinned already",
+                            (long long)size, (long long)ignis__atomic_load(&ignis__pinned_bytes));
     else
         ignis__cuda_fail(call, device, "cuMemHostAlloc", error);
     return NULL;
@@ -9544,7 +9720,8 @@ static void ignis__pinned_chunk_keep(ignis__device *device, ignis__pinned *piece
 /*  Waits for the device, then recycles a chunk, or frees a large one. To free it, CUDA waits for all devices. If
     several ranks of this process use a device each, one may wait for work that this thread has yet to launch: with
     several devices, the chunk is kept. */
-IGNIS__MAYBE_UNUSED static ignis_status ignis__pinned_chunk_recycle(const char *call, ignis__device *device, ignis__pinned *piece)
+IGNIS__MAYBE_UNUSED static ignis_status ignis__pinned_chunk_recycle(const char *call, ignis__device *device,
+                                                                    ignis__pinned *piece)
 {
     ignis_status status;
     int opened = 0, i;
@@ -9630,7 +9807,8 @@ IGNIS__COLD IGNIS_API ignis_status ignis_host_free(void *memory)
         ignis__mutex_unlock(&cache->lock);
     }
     if (!pinned)
-        return ignis__fail(IGNIS_DIAG_HOST_UNKNOWN, call, "%p is no address of ignis_host_alloc, or was freed already", memory);
+        return ignis__fail(IGNIS_DIAG_HOST_UNKNOWN, call, "%p is no address of ignis_host_alloc, or was freed already",
+                           memory);
     status = ignis__pinned_recycle(call, &ignis__devices[i - 1], memory, pinned->size);
     ignis__free(pinned);
     return status;
@@ -9642,8 +9820,8 @@ IGNIS__COLD static void ignis__pinned_leaked(const char *call)
     int i;
     for (i = 0; i < ignis__device_total; i++)
         for (pinned = ignis__caches[i].lent; pinned; pinned = pinned->next)
-            ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "pinned host memory %p of ignis_host_alloc, %lld bytes", pinned->memory,
-                               (long long)pinned->size);
+            ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "pinned host memory %p of ignis_host_alloc, %lld bytes",
+                               pinned->memory, (long long)pinned->size);
 }
 
 /*  device/memory_query.c - ignis_memory_query, _rows, _trim
@@ -9796,22 +9974,25 @@ IGNIS_API int ignis_dtype_size(ignis_dtype dtype)
     return (unsigned)dtype < IGNIS_DTYPE_COUNT ? ignis__dtypes[dtype ? dtype : IGNIS_F32].size : 0;
 }
 
-IGNIS_API const char *ignis_owner_name(ignis_owner owner) { return ignis__owner_name(owner ? owner : IGNIS_OWNER_IGNIS); }
+IGNIS_API const char *ignis_owner_name(ignis_owner owner)
+{
+    return ignis__owner_name(owner ? owner : IGNIS_OWNER_IGNIS);
+}
 
 static bool ignis__owner_valid(const char *call, ignis_owner owner)
 {
     if (owner > IGNIS_OWNER_DEFAULT && owner < IGNIS_OWNER_COUNT)
         return true;
-    return ignis__fail_false(IGNIS_DIAG_BAD_ENUM, call, "there is no owner %d; IGNIS_OWNER_IGNIS, _NVCCL and _WNAIS are 1 to 3",
-                             (int)owner);
+    return ignis__fail_false(IGNIS_DIAG_BAD_ENUM, call,
+                             "there is no owner %d; IGNIS_OWNER_IGNIS, _NVCCL and _WNAIS are 1 to 3", (int)owner);
 }
 
 static bool ignis__dtype_valid(const char *call, ignis_dtype dtype)
 {
     if (dtype > IGNIS_DTYPE_DEFAULT && dtype < IGNIS_DTYPE_COUNT)
         return true;
-    return ignis__fail_false(IGNIS_DIAG_BAD_ENUM, call, "there is no dtype %d; IGNIS_F16 to IGNIS_F8_E5M2 are %d to %d", (int)dtype,
-                             (int)IGNIS_F16, (int)IGNIS_F8_E5M2);
+    return ignis__fail_false(IGNIS_DIAG_BAD_ENUM, call, "there is no dtype %d; IGNIS_F16 to IGNIS_F8_E5M2 are %d to %d",
+                             (int)dtype, (int)IGNIS_F16, (int)IGNIS_F8_E5M2);
 }
 
 /*  "[2, 3]" in a struct, so that a message can have several. */
@@ -9850,19 +10031,21 @@ static bool ignis__shape_check(const char *call, const ignis_shape *shape, ignis
     int i;
     if (shape->ndim < 1 || shape->ndim > IGNIS_MAX_DIMS)
         return ignis__fail_false(IGNIS_DIAG_SHAPE_RANK, call,
-                                 "a shape has 1 to %d dimensions, this one has %d; IGNIS_SHAPE(1) is a single element", IGNIS_MAX_DIMS,
-                                 shape->ndim);
+                                 "a shape has 1 to %d dimensions, this one has %d; IGNIS_SHAPE(1) is a single element",
+                                 IGNIS_MAX_DIMS, shape->ndim);
     for (i = 0; i < shape->ndim; i++) {
         if (shape->dim[i] < 0)
-            return ignis__fail_false(IGNIS_DIAG_SHAPE_DIM, call, "dimension %d of shape %s is negative", i, ignis__shape_write(shape).text);
+            return ignis__fail_false(IGNIS_DIAG_SHAPE_DIM, call, "dimension %d of shape %s is negative", i,
+                                     ignis__shape_write(shape).text);
         if (shape->dim[i] == 0)
             empty = true;
         else
             fits = fits && ignis__multiply(product, shape->dim[i], &product);
     }
     if (!fits)
-        return ignis__fail_false(IGNIS_DIAG_SHAPE_OVERFLOW, call, "shape %s of %s has more bytes than 63 bits can count",
-                                 ignis__shape_write(shape).text, ignis__dtypes[dtype].name);
+        return ignis__fail_false(IGNIS_DIAG_SHAPE_OVERFLOW, call,
+                                 "shape %s of %s has more bytes than 63 bits can count", ignis__shape_write(shape).text,
+                                 ignis__dtypes[dtype].name);
     *numel = empty ? 0 : product / ignis__dtypes[dtype].size;
     return true;
 }
@@ -10114,8 +10297,8 @@ typedef struct ignis__storage {
     void (*release_fn)(void *ptr, void *user_data); /* of wrapped memory; null: the caller sees to it */
     void *release_data;
     void *stream;            /* the stream whose order the memory follows; NULL if undecided */
-    uint64_t at_hand;        /* `stream` as a number, once there is memory: work on that stream needs no lock to use it; else 0 */
-    ignis__replays *replays; /* of the graph that owns the memory and writes to it at each launch; NULL if no graph does */
+    uint64_t at_hand;        /* `stream` as a number, once there is memory: it needs no lock then; else 0 */
+    ignis__replays *replays; /* of the graph that owns the memory and writes to it; NULL if none does */
     ignis__used_on used_on[4];
     int used_on_count;
     void *summed_on;                      /* the stream that last added to it, if it is a gradient; or NULL */
@@ -10216,7 +10399,8 @@ static void ignis__storage_destroy(ignis__storage *storage)
     ignis__free(storage);
 }
 
-/*  Orders the next work on `stream` after the stream of the memory, where the block's last user may still be running. */
+/*  Orders the next work on `stream` after the stream of the memory, where the block's last user may still be
+    running. */
 static bool ignis__storage_used_on(const char *call, ignis__storage *storage, ignis__device *device, void *stream)
 {
     ignis__used_on *slot;
@@ -10306,7 +10490,10 @@ static void ignis__storage_drop(const char *call, ignis__storage *storage)
     ignis__storage_destroy(storage);
 }
 
-static void ignis__storage_drop_held(const char *call, void *item) { ignis__storage_drop(call, (ignis__storage *)item); }
+static void ignis__storage_drop_held(const char *call, void *item)
+{
+    ignis__storage_drop(call, (ignis__storage *)item);
+}
 
 static bool ignis__capture_hold_storage(const char *call, ignis__capture *capture, ignis__storage *storage)
 {
@@ -10314,8 +10501,8 @@ static bool ignis__capture_hold_storage(const char *call, ignis__capture *captur
 }
 
 /*  Takes memory if there is none, and orders work on `stream` of `device` after earlier uses. */
-IGNIS__ONE_COPY static bool ignis__storage_prepare(const char *call, ignis__storage *storage, ignis__device *device, void *stream,
-                                                   uint64_t *address)
+IGNIS__ONE_COPY static bool ignis__storage_prepare(const char *call, ignis__storage *storage, ignis__device *device,
+                                                   void *stream, uint64_t *address)
 {
     ignis__capture *open = ignis__capturing(), *capture = open && open->device == device ? open : NULL;
     ignis__block *block = NULL;
@@ -10329,7 +10516,8 @@ IGNIS__ONE_COPY static bool ignis__storage_prepare(const char *call, ignis__stor
         storage->stream = device == storage->device && !capture ? stream : storage->device->stream;
     if (!ignis__atomic_load(&storage->address) && storage->size > 0) {
         from = storage->stream;
-        ignis__mutex_unlock(&storage->lock); /* this may wait for the device, and the device for the thread that waits for the lock */
+        ignis__mutex_unlock(
+            &storage->lock); /* this may wait for the device, and the device for the thread that waits for the lock */
         block = ignis__memory_take_for(call, &storage->origin, storage->device, from, storage->size);
         ignis__mutex_lock(&storage->lock);
         ok = block != NULL;
@@ -10364,10 +10552,12 @@ IGNIS__ONE_COPY static bool ignis__storage_prepare(const char *call, ignis__stor
 
 /*  Returns the address for work on `stream` of `device`, and allocates if necessary. 0 on failure, or for an empty
     storage. */
-static bool ignis__storage_use(const char *call, ignis__storage *storage, ignis__device *device, void *stream, uint64_t *address)
+static bool ignis__storage_use(const char *call, ignis__storage *storage, ignis__device *device, void *stream,
+                               uint64_t *address)
 {
     const ignis__capture *capture = ignis__capturing();
-    if (device != storage->device || ignis__atomic_load(&storage->at_hand) != (uintptr_t)stream || (capture && capture->device == device))
+    if (device != storage->device || ignis__atomic_load(&storage->at_hand) != (uintptr_t)stream ||
+        (capture && capture->device == device))
         return ignis__storage_prepare(call, storage, device, stream, address);
     *address = ignis__atomic_load(&storage->address);
     return true;
@@ -10416,8 +10606,8 @@ typedef struct ignis__array {
     ignis__tombstone tombstone; /* the slot's array before this one */
 } ignis__array;
 
-static ignis__pool ignis__arrays =
-    IGNIS__POOL_NAMED(ignis__array, IGNIS__KIND_ARRAY, "array", IGNIS_DIAG_ARRAY_FREED, offsetof(ignis__array, tombstone));
+static ignis__pool ignis__arrays = IGNIS__POOL_NAMED(ignis__array, IGNIS__KIND_ARRAY, "array", IGNIS_DIAG_ARRAY_FREED,
+                                                     offsetof(ignis__array, tombstone));
 static uint64_t ignis__array_ids; /* the last id of this process */
 
 static int64_t ignis__array_bytes(const ignis__array *array) { return array->numel * ignis__dtypes[array->dtype].size; }
@@ -10473,7 +10663,8 @@ static bool ignis__array_lock(const char *call, ignis__array *array)
     if (ignis__pool_live(array))
         return true;
     ignis__mutex_unlock(&array->slot.lock);
-    return ignis__fail_false(IGNIS_DIAG_ARRAY_FREED, call, "%s, freed by another thread meanwhile", ignis__array_label(array).text);
+    return ignis__fail_false(IGNIS_DIAG_ARRAY_FREED, call, "%s, freed by another thread meanwhile",
+                             ignis__array_label(array).text);
 }
 
 static void ignis__array_unlock(ignis__array *array) { ignis__mutex_unlock(&array->slot.lock); }
@@ -10579,8 +10770,8 @@ IGNIS__MAYBE_UNUSED static void ignis__array_unclaim(const char *call, ignis__ar
 
 /*  Makes an array over a storage, whose users it joins. Invisible to other threads until ignis__array_publish. NULL
     if out of memory. */
-static ignis__array *ignis__array_make(const char *call, ignis__storage *storage, const ignis_shape *shape, ignis_dtype dtype,
-                                       int64_t numel)
+static ignis__array *ignis__array_make(const char *call, ignis__storage *storage, const ignis_shape *shape,
+                                       ignis_dtype dtype, int64_t numel)
 {
     ignis__array *array = (ignis__array *)ignis__pool_take_zeroed(call, &ignis__arrays);
     if (!array)
@@ -10610,31 +10801,35 @@ IGNIS__COLD static bool ignis__array_wrappable(const char *call, ignis__device *
     int type, ordinal, wanted = ignis__device_ordinal(device);
     ignis__address start, at = (ignis__address)(uintptr_t)ptr;
     size_t range;
-    if (!ignis__address_query(call, device, ptr, &type, &ordinal) || !ignis__address_range(call, device, ptr, &start, &range))
+    if (!ignis__address_query(call, device, ptr, &type, &ordinal) ||
+        !ignis__address_range(call, device, ptr, &start, &range))
         return false;
     if (type == 0 || type == IGNIS__CU_MEMORY_HOST)
         return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call,
                                  "desc.ptr %p is not device memory; copy host memory with ignis_array_from_host", ptr);
     if (ordinal != wanted)
-        return ignis__fail_false(IGNIS_DIAG_DEVICE_DIFFERS, call, "desc.ptr %p is memory of device %d, the array is to be on device %d",
-                                 ptr, ordinal, wanted);
+        return ignis__fail_false(IGNIS_DIAG_DEVICE_DIFFERS, call,
+                                 "desc.ptr %p is memory of device %d, the array is to be on device %d", ptr, ordinal,
+                                 wanted);
     if (range && (uint64_t)size > start + range - at)
-        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call,
-                                 "the array has %lld bytes, but from desc.ptr %p on there are %llu left of the %llu of its memory",
-                                 (long long)size, ptr, (unsigned long long)(start + range - at), (unsigned long long)range);
+        return ignis__fail_false(
+            IGNIS_DIAG_BAD_NUMBER, call,
+            "the array has %lld bytes, but from desc.ptr %p on there are %llu left of the %llu of its memory",
+            (long long)size, ptr, (unsigned long long)(start + range - at), (unsigned long long)range);
     return true;
 }
 
 /*  Does the part of ignis_array_create that needs the device: checks the pointer, unless it is external, and adds an
     entry for the stream. */
-IGNIS__COLD static bool ignis__array_attach(const char *call, ignis__device *device, ignis__storage *storage, const ignis_array_desc *desc,
-                                            bool external)
+IGNIS__COLD static bool ignis__array_attach(const char *call, ignis__device *device, ignis__storage *storage,
+                                            const ignis_array_desc *desc, bool external)
 {
     ignis__binding binding;
     bool ok;
     if (!ignis__device_enter(call, device, &binding))
         return false;
-    ok = (!desc->ptr || storage->size == 0 || external || ignis__array_wrappable(call, device, desc->ptr, storage->size)) &&
+    ok = (!desc->ptr || storage->size == 0 || external ||
+          ignis__array_wrappable(call, device, desc->ptr, storage->size)) &&
          (!desc->stream || desc->stream == device->stream || ignis__stream_adopt(call, device, desc->stream) != 0);
     ignis__device_leave(&binding);
     storage->wrapped = desc->ptr != NULL;
@@ -10662,8 +10857,8 @@ static ignis_array ignis__array_create_over(const char *call, const ignis_array_
     int64_t numel;
     size_t length;
 
-    if (!ignis__dtype_valid(call, dtype) || !ignis__owner_valid(call, owner) || !ignis__shape_check(call, &desc->shape, dtype, &numel) ||
-        (device = ignis__device_get(call, ordinal)) == NULL ||
+    if (!ignis__dtype_valid(call, dtype) || !ignis__owner_valid(call, owner) ||
+        !ignis__shape_check(call, &desc->shape, dtype, &numel) || (device = ignis__device_get(call, ordinal)) == NULL ||
         (storage = ignis__storage_make(call, device, numel * ignis__dtypes[dtype].size)) == NULL)
         return handle;
     array = (!desc->ptr && !desc->stream) || ignis__array_attach(call, device, storage, desc, external)
@@ -10722,8 +10917,8 @@ IGNIS__COLD static ignis_array ignis__array_create_like(const char *call, const 
 
 /*  Makes a view, which shares the array's storage, owner and tag. Invisible to other threads until
     ignis__array_publish. */
-static ignis__array *ignis__array_view_make(const char *call, const ignis__array *of, const ignis_shape *shape, int64_t numel,
-                                            int64_t offset)
+static ignis__array *ignis__array_view_make(const char *call, const ignis__array *of, const ignis_shape *shape,
+                                            int64_t numel, int64_t offset)
 {
     ignis__array *view = ignis__array_make(call, of->storage, shape, of->dtype, numel);
     if (!view)
@@ -10736,7 +10931,8 @@ static ignis__array *ignis__array_view_make(const char *call, const ignis__array
     return view;
 }
 
-static ignis_array ignis__array_view(const char *call, const ignis__array *of, const ignis_shape *shape, int64_t numel, int64_t offset)
+static ignis_array ignis__array_view(const char *call, const ignis__array *of, const ignis_shape *shape, int64_t numel,
+                                     int64_t offset)
 {
     ignis_array none = IGNIS__ZERO;
     ignis__array *view = ignis__array_view_make(call, of, shape, numel, offset);
@@ -10790,8 +10986,9 @@ IGNIS__COLD static ignis_status ignis__fail_exported(const char *call, const ign
     ignis__string_begin(&text, holders, sizeof holders);
     if (ignis__export_holders)
         ignis__export_holders(&text, array);
-    return ignis__fail(IGNIS_DIAG_FREE_EXPORTED, call, "%s cannot be %s while %d handle%s of it %s out: %s", ignis__array_label(array).text,
-                       what, array->exports, array->exports == 1 ? "" : "s", array->exports == 1 ? "is" : "are", holders);
+    return ignis__fail(IGNIS_DIAG_FREE_EXPORTED, call, "%s cannot be %s while %d handle%s of it %s out: %s",
+                       ignis__array_label(array).text, what, array->exports, array->exports == 1 ? "" : "s",
+                       array->exports == 1 ? "is" : "are", holders);
 }
 
 /*  Writes the holders of claims on an array, each after a comma, and returns the number of claims. Set by the
@@ -10799,7 +10996,8 @@ IGNIS__COLD static ignis_status ignis__fail_exported(const char *call, const ign
 static int (*ignis__claim_holders)(ignis__string_writer *text, const ignis__array *array);
 
 /*  Reports that an array has references. The array is held; the caller has read ref_count under its lock. */
-IGNIS__COLD static ignis_status ignis__fail_referenced(const char *call, const ignis__array *array, ignis_owner owner, int ref_count)
+IGNIS__COLD static ignis_status ignis__fail_referenced(const char *call, const ignis__array *array, ignis_owner owner,
+                                                       int ref_count)
 {
     char holders[512];
     ignis__string_writer text;
@@ -10808,7 +11006,8 @@ IGNIS__COLD static ignis_status ignis__fail_referenced(const char *call, const i
     others = ref_count - (ignis__claim_holders ? ignis__claim_holders(&text, array) : 0);
     if (others > 0)
         ignis__string_add(&text, ", %d held by others, as by ignis_array_increment_ref", others);
-    return ignis__fail(IGNIS_DIAG_FREE_REFERENCED, call, "%s, owned by %s, cannot be freed while its ref_count is %d, not 0%s%s",
+    return ignis__fail(IGNIS_DIAG_FREE_REFERENCED, call,
+                       "%s, owned by %s, cannot be freed while its ref_count is %d, not 0%s%s",
                        ignis__array_label(array).text, ignis__owner_name(owner), ref_count, text.length ? ":" : "",
                        text.length ? holders + 1 : "");
 }
@@ -10846,7 +11045,10 @@ static ignis_status ignis__array_free_as(const char *call, ignis_array handle, i
     return ignis__ended(failures, ok);
 }
 
-IGNIS_API ignis_status ignis_array_free(ignis_array array) { return ignis__array_free_as("ignis_array_free", array, IGNIS_OWNER_IGNIS); }
+IGNIS_API ignis_status ignis_array_free(ignis_array array)
+{
+    return ignis__array_free_as("ignis_array_free", array, IGNIS_OWNER_IGNIS);
+}
 
 IGNIS_API ignis_status ignis_array_free_as(ignis_array array, ignis_owner owner)
 {
@@ -10964,7 +11166,8 @@ IGNIS__COLD static void ignis__array_leaked(const char *call, const ignis__array
     ignis__string_writer text;
     ignis__string_begin(&text, line, sizeof line);
     ignis__array_describe(&text, array);
-    ignis__leak_report(call, IGNIS_DIAG_ARRAY_LEAKED, "%s%s, %lld bytes, %lld ms old", what, line, (long long)ignis__array_bytes(array),
+    ignis__leak_report(call, IGNIS_DIAG_ARRAY_LEAKED, "%s%s, %lld bytes, %lld ms old", what, line,
+                       (long long)ignis__array_bytes(array),
                        (long long)((ignis__wall_ns() - array->created_at_ns) / 1000000));
 }
 
@@ -11038,10 +11241,12 @@ static bool ignis__array_readable(const char *call, const ignis__array *array)
 {
     bool readable = array->numel == 0 || ignis__storage_readable(array->storage);
     if (!readable && ignis__atomic_load(&array->storage->address) && array->storage->replays)
-        ignis__fail(IGNIS_DIAG_ARRAY_UNWRITTEN, call, "%s is written by a graph, which was never launched", ignis__array_label(array).text);
+        ignis__fail(IGNIS_DIAG_ARRAY_UNWRITTEN, call, "%s is written by a graph, which was never launched",
+                    ignis__array_label(array).text);
     else if (!readable)
         ignis__fail(IGNIS_DIAG_ARRAY_UNWRITTEN, call,
-                    "%s was never written to; if your own code wrote to it, call ignis_array_mark_written", ignis__array_label(array).text);
+                    "%s was never written to; if your own code wrote to it, call ignis_array_mark_written",
+                    ignis__array_label(array).text);
     return readable;
 }
 
@@ -11096,7 +11301,8 @@ IGNIS__COLD IGNIS_API ignis_status ignis_array_mark_written(ignis_array handle)
     ignis__work work;
     ignis__address address;
     bool ok = array != NULL;
-    if (ok && ignis__capture_on(array->storage->device)) { /* each launch writes there, so the graph has to know the memory */
+    if (ok &&
+        ignis__capture_on(array->storage->device)) { /* each launch writes there, so the graph has to know the memory */
         ok = ignis__work_begin(call, array->storage->device, &work);
         if (ok) {
             ok = ignis__work_write(&work, array, &address);
@@ -11118,7 +11324,8 @@ static bool ignis__copy_up(const ignis__work *work, ignis__address to, const voi
 {
     ignis__traced traced;
     bool open = ignis__traced_copy(&traced, work->call, work->device, work->stream, "copy to the device", size);
-    bool ok = !IGNIS__CUDA_FAILED(work->call, work->device, cuMemcpyHtoDAsync_v2, (to, from, (size_t)size, work->stream));
+    bool ok =
+        !IGNIS__CUDA_FAILED(work->call, work->device, cuMemcpyHtoDAsync_v2, (to, from, (size_t)size, work->stream));
     return open ? ignis__traced_close(&traced, ok) : ok;
 }
 
@@ -11126,7 +11333,8 @@ static bool ignis__copy_down(const ignis__work *work, void *to, ignis__address f
 {
     ignis__traced traced;
     bool open = ignis__traced_copy(&traced, work->call, work->device, work->stream, "copy to the host", size);
-    bool ok = !IGNIS__CUDA_FAILED(work->call, work->device, cuMemcpyDtoHAsync_v2, (to, from, (size_t)size, work->stream));
+    bool ok =
+        !IGNIS__CUDA_FAILED(work->call, work->device, cuMemcpyDtoHAsync_v2, (to, from, (size_t)size, work->stream));
     return open ? ignis__traced_close(&traced, ok) : ok;
 }
 
@@ -11164,7 +11372,8 @@ IGNIS_API ignis_status ignis_array_zero(ignis_array array) { return ignis__array
 
 /*  Waits after copies from pinned memory, which the driver reads later. Pageable memory has been read when the copy
     call returns. */
-IGNIS__COLD static bool ignis__copy_from_host(const ignis__work *work, ignis__address to, const void *from, int64_t size)
+IGNIS__COLD static bool ignis__copy_from_host(const ignis__work *work, ignis__address to, const void *from,
+                                              int64_t size)
 {
     int type, ordinal;
     if (size == 0)
@@ -11205,8 +11414,8 @@ static bool ignis__convert_from_host(const ignis__work *work, ignis__address to,
     return ok;
 }
 
-static bool ignis__convert_to_host(const ignis__work *work, void *to, ignis_dtype to_dtype, ignis__address from, ignis_dtype from_dtype,
-                                   int64_t count)
+static bool ignis__convert_to_host(const ignis__work *work, void *to, ignis_dtype to_dtype, ignis__address from,
+                                   ignis_dtype from_dtype, int64_t count)
 {
     int64_t size = ignis__dtypes[from_dtype].size, step = IGNIS__CONVERT_CHUNK / size, done, part;
     void *chunk = ignis__alloc((size_t)((count < step ? count : step) * size + 1));
@@ -11224,31 +11433,34 @@ static bool ignis__convert_to_host(const ignis__work *work, void *to, ignis_dtyp
 }
 
 /*  Checks the arguments of the four transfers: a host pointer, and as many elements or bytes as the array has. */
-IGNIS__COLD static bool ignis__transfer_check(const char *call, const ignis__array *array, const void *host, const char *host_name,
-                                              int64_t count, int64_t needed, const char *unit)
+IGNIS__COLD static bool ignis__transfer_check(const char *call, const ignis__array *array, const void *host,
+                                              const char *host_name, int64_t count, int64_t needed, const char *unit)
 {
     if (count != needed)
         return ignis__fail_false(IGNIS_DIAG_COUNT_MISMATCH, call, "%s %s %s has %lld %s, the call says %lld",
-                                 ignis__array_label(array).text, ignis__shape_write(&array->shape).text, ignis__dtypes[array->dtype].name,
-                                 (long long)needed, unit, (long long)count);
+                                 ignis__array_label(array).text, ignis__shape_write(&array->shape).text,
+                                 ignis__dtypes[array->dtype].name, (long long)needed, unit, (long long)count);
     return needed == 0 || ignis__check_not_null(call, host_name, host);
 }
 
-IGNIS__COLD static ignis_status ignis__array_from_host(const char *call, ignis__array *array, const void *data, ignis_dtype dtype)
+IGNIS__COLD static ignis_status ignis__array_from_host(const char *call, ignis__array *array, const void *data,
+                                                       ignis_dtype dtype)
 {
     ignis__work work;
     ignis__address address;
     bool ok = ignis__work_begin(call, array->storage->device, &work);
     if (ok) {
-        ok = (array->numel == 0 || !ignis__capture_refuses(call)) && ignis__work_write(&work, array, &address) &&
-             (dtype == array->dtype ? ignis__copy_from_host(&work, address, data, ignis__array_bytes(array))
-                                    : ignis__convert_from_host(&work, address, array->dtype, data, dtype, array->numel));
+        ok =
+            (array->numel == 0 || !ignis__capture_refuses(call)) && ignis__work_write(&work, array, &address) &&
+            (dtype == array->dtype ? ignis__copy_from_host(&work, address, data, ignis__array_bytes(array))
+                                   : ignis__convert_from_host(&work, address, array->dtype, data, dtype, array->numel));
         ignis__work_end(&work);
     }
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-IGNIS__COLD static ignis_status ignis__array_to_host(const char *call, ignis__array *array, void *out, ignis_dtype dtype)
+IGNIS__COLD static ignis_status ignis__array_to_host(const char *call, ignis__array *array, void *out,
+                                                     ignis_dtype dtype)
 {
     ignis__work work;
     ignis__address address;
@@ -11262,14 +11474,16 @@ IGNIS__COLD static ignis_status ignis__array_to_host(const char *call, ignis__ar
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-IGNIS__COLD IGNIS_API ignis_status ignis_array_from_host(ignis_array handle, const void *data, ignis_dtype dtype, int64_t count)
+IGNIS__COLD IGNIS_API ignis_status ignis_array_from_host(ignis_array handle, const void *data, ignis_dtype dtype,
+                                                         int64_t count)
 {
     static const char call[] = "ignis_array_from_host";
     ignis__array *array = ignis__array_hold(call, handle);
     bool ok = array != NULL;
     if (ok && dtype == IGNIS_DTYPE_DEFAULT)
         dtype = array->dtype;
-    ok = ok && ignis__dtype_valid(call, dtype) && ignis__transfer_check(call, array, data, "data", count, array->numel, "elements") &&
+    ok = ok && ignis__dtype_valid(call, dtype) &&
+         ignis__transfer_check(call, array, data, "data", count, array->numel, "elements") &&
          ignis__array_from_host(call, array, data, dtype) == IGNIS_OK;
     return ignis__array_end(call, array, ok);
 }
@@ -11290,7 +11504,8 @@ IGNIS__COLD IGNIS_API ignis_status ignis_array_to_host(ignis_array handle, void 
     bool ok = array != NULL;
     if (ok && dtype == IGNIS_DTYPE_DEFAULT)
         dtype = array->dtype;
-    ok = ok && ignis__dtype_valid(call, dtype) && ignis__transfer_check(call, array, out, "out", count, array->numel, "elements") &&
+    ok = ok && ignis__dtype_valid(call, dtype) &&
+         ignis__transfer_check(call, array, out, "out", count, array->numel, "elements") &&
          ignis__array_to_host(call, array, out, dtype) == IGNIS_OK;
     return ignis__array_end(call, array, ok);
 }
@@ -11356,7 +11571,8 @@ static IGNIS__THREAD_RESULT ignis__ticket_thread(void *pointer)
 }
 
 /*  Makes a ticket for the work of a new thread. NULL on failure. */
-static ignis__ticket *ignis__ticket_start(const char *call, ignis__device *device, void (*run)(void *context), void *context)
+static ignis__ticket *ignis__ticket_start(const char *call, ignis__device *device, void (*run)(void *context),
+                                          void *context)
 {
     ignis__ticket *ticket = ignis__ticket_make(call, device);
     if (!ticket)
@@ -11408,8 +11624,9 @@ static bool ignis__transfer_direct(const ignis__work *work, const void *host, in
 }
 
 /*  Queues a transfer of a non-empty array; out or data is NULL. */
-static bool ignis__transfer_queue(const ignis__work *work, ignis__ticket *ticket, ignis__address address, ignis_dtype array_dtype,
-                                  void *out, const void *data, ignis_dtype dtype, int64_t count)
+static bool ignis__transfer_queue(const ignis__work *work, ignis__ticket *ticket, ignis__address address,
+                                  ignis_dtype array_dtype, void *out, const void *data, ignis_dtype dtype,
+                                  int64_t count)
 {
     int64_t size = ignis__dtypes[array_dtype].size, step = IGNIS__PIECE / size, done;
     ignis__transfer_part *part;
@@ -11420,7 +11637,8 @@ static bool ignis__transfer_queue(const ignis__work *work, ignis__ticket *ticket
         return ignis__copy_down(work, out, address, count * size);
     if (direct)
         return ignis__copy_up(work, address, data, count * size);
-    ticket->parts = (ignis__transfer_part *)ignis__alloc_for(work->call, (size_t)((count + step - 1) / step) * sizeof *part);
+    ticket->parts =
+        (ignis__transfer_part *)ignis__alloc_for(work->call, (size_t)((count + step - 1) / step) * sizeof *part);
     if (!ticket->parts)
         return false;
     ticket->piece = ignis__pinned_chunk_take(work->call, work->device, IGNIS__PIECE);
@@ -11434,14 +11652,15 @@ static bool ignis__transfer_queue(const ignis__work *work, ignis__ticket *ticket
         part->to_dtype = out ? dtype : array_dtype;
         part->from_dtype = out ? array_dtype : dtype;
         ok = (!out || ignis__copy_down(work, piece, at, part->count * size)) &&
-             !IGNIS__CUDA_FAILED(work->call, work->device, cuLaunchHostFunc, (work->stream, ignis__transfer_part_run, part)) &&
+             !IGNIS__CUDA_FAILED(work->call, work->device, cuLaunchHostFunc,
+                                 (work->stream, ignis__transfer_part_run, part)) &&
              (out || ignis__copy_up(work, at, piece, part->count * size));
     }
     return ok;
 }
 
-IGNIS__COLD static ignis_ticket ignis__transfer_begin(const char *call, ignis_array handle, void *out, const void *data, ignis_dtype dtype,
-                                                      int64_t count, bool to_host)
+IGNIS__COLD static ignis_ticket ignis__transfer_begin(const char *call, ignis_array handle, void *out, const void *data,
+                                                      ignis_dtype dtype, int64_t count, bool to_host)
 {
     ignis_ticket result = IGNIS__ZERO;
     ignis__work work;
@@ -11452,7 +11671,8 @@ IGNIS__COLD static ignis_ticket ignis__transfer_begin(const char *call, ignis_ar
     if (ok && dtype == IGNIS_DTYPE_DEFAULT)
         dtype = array->dtype;
     ok = ok && ignis__dtype_valid(call, dtype) &&
-         ignis__transfer_check(call, array, to_host ? out : data, to_host ? "out" : "data", count, array->numel, "elements") &&
+         ignis__transfer_check(call, array, to_host ? out : data, to_host ? "out" : "data", count, array->numel,
+                               "elements") &&
          !ignis__capture_refuses(call) &&
          (to_host ? ignis__work_read(&work, array, &address) : ignis__work_write(&work, array, &address)) &&
          (ticket = ignis__ticket_make(call, work.device)) != NULL;
@@ -11475,7 +11695,8 @@ IGNIS_API ignis_ticket ignis_array_to_host_async(ignis_array array, void *out, i
     return ignis__transfer_begin("ignis_array_to_host_async", array, out, NULL, dtype, count, true);
 }
 
-IGNIS_API ignis_ticket ignis_array_from_host_async(ignis_array array, const void *data, ignis_dtype dtype, int64_t count)
+IGNIS_API ignis_ticket ignis_array_from_host_async(ignis_array array, const void *data, ignis_dtype dtype,
+                                                   int64_t count)
 {
     return ignis__transfer_begin("ignis_array_from_host_async", array, NULL, data, dtype, count, false);
 }
@@ -11491,7 +11712,8 @@ IGNIS_API ignis_status ignis_ticket_query(ignis_ticket handle, bool *done)
     ok = ignis__check_not_null(call, "done", done);
     if (ok) {
         *done = !ticket->run || ignis__atomic_load(&ticket->through);
-        if (ticket->done && !ignis__devices_lost() && (ok = ignis__device_enter(call, ticket->device, &binding)) == true) {
+        if (ticket->done && !ignis__devices_lost() &&
+            (ok = ignis__device_enter(call, ticket->device, &binding)) == true) {
             *done = IGNIS__CUDA(cuEventQuery, (ticket->done->event)) != IGNIS__CU_NOT_READY;
             ignis__device_leave(&binding);
         }
@@ -11507,7 +11729,8 @@ static ignis_status ignis__ticket_finish(const char *call, ignis__ticket *ticket
     bool ok = true, entered = ticket->done && ignis__device_enter(call, ticket->device, &binding);
     if (ticket->done) {
         ok = entered;
-        if (!ignis__devices_lost() && IGNIS__CUDA_FAILED(call, ticket->device, cuEventSynchronize, (ticket->done->event))) {
+        if (!ignis__devices_lost() &&
+            IGNIS__CUDA_FAILED(call, ticket->device, cuEventSynchronize, (ticket->done->event))) {
             ok = false;
             (void)ignis__device_finish(ticket->device); /* memory of the work is the caller's again from here on */
         }
@@ -11540,7 +11763,8 @@ IGNIS__COLD static void ignis__tickets_close(const char *call)
     ignis__ticket *ticket;
     uint64_t index = 0;
     while ((ticket = (ignis__ticket *)ignis__pool_next(&ignis__tickets, &index)) != NULL) {
-        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "ticket of device %d, not waited for", ignis__device_ordinal(ticket->device));
+        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "ticket of device %d, not waited for",
+                           ignis__device_ordinal(ticket->device));
         (void)ignis__ticket_finish(call, ticket);
     }
 }
@@ -11552,7 +11776,8 @@ IGNIS__COLD static void ignis__tickets_close(const char *call)
 
 /*  Checks that `size` bytes of dst from an offset on, which will be written, and those of src are the same or
     disjoint. */
-static bool ignis__array_apart(const char *call, const ignis__array *dst, int64_t offset, int64_t size, const ignis__array *src)
+static bool ignis__array_apart(const char *call, const ignis__array *dst, int64_t offset, int64_t size,
+                               const ignis__array *src)
 {
     uint64_t to = ignis__atomic_load(&dst->storage->address), from = ignis__atomic_load(&src->storage->address);
     uint64_t from_size = (uint64_t)ignis__array_bytes(src);
@@ -11564,8 +11789,8 @@ static bool ignis__array_apart(const char *call, const ignis__array *dst, int64_
         return true;
     return ignis__fail_false(IGNIS_DIAG_OVERLAP, call,
                              "%s (%llu bytes at 0x%llx) overlaps the destination in part: %lld bytes of %s at 0x%llx",
-                             ignis__array_label(src).text, (unsigned long long)from_size, (unsigned long long)from, (long long)size,
-                             ignis__array_label(dst).text, (unsigned long long)to);
+                             ignis__array_label(src).text, (unsigned long long)from_size, (unsigned long long)from,
+                             (long long)size, ignis__array_label(dst).text, (unsigned long long)to);
 }
 
 /*  Copies the bytes of src over those of dst from an offset on; both are on one device. */
@@ -11609,7 +11834,8 @@ IGNIS__COLD IGNIS_API ignis_array ignis_array_clone(ignis_array handle)
     return copy;
 }
 
-IGNIS__COLD static ignis_array ignis__array_slice(const char *call, const ignis__array *array, int dim, int64_t start, int64_t len)
+IGNIS__COLD static ignis_array ignis__array_slice(const char *call, const ignis__array *array, int dim, int64_t start,
+                                                  int64_t len)
 {
     ignis_array none = IGNIS__ZERO;
     ignis_shape shape = array->shape;
@@ -11620,15 +11846,16 @@ IGNIS__COLD static ignis_array ignis__array_slice(const char *call, const ignis_
         return none;
     }
     if (start < 0 || len < 0 || len > shape.dim[dim] || start > shape.dim[dim] - len) {
-        ignis__fail(IGNIS_DIAG_SLICE_RANGE, call, "elements %lld to %lld + %lld are outside dim %d of shape %s", (long long)start,
-                    (long long)start, (long long)len, dim, ignis__shape_write(&shape).text);
+        ignis__fail(IGNIS_DIAG_SLICE_RANGE, call, "elements %lld to %lld + %lld are outside dim %d of shape %s",
+                    (long long)start, (long long)start, (long long)len, dim, ignis__shape_write(&shape).text);
         return none;
     }
     for (i = 0; i < dim; i++)
         leading = shape.dim[i] > 1 ? 2 : leading; /* more than one is all that counts */
     if (leading > 1) {
         ignis__fail(IGNIS_DIAG_SLICE_STRIDED, call,
-                    "a slice of dim %d of shape %s is strided: its elements are not contiguous. A view can be of dim 0, or of a dim "
+                    "a slice of dim %d of shape %s is strided: its elements are not contiguous. A view can be of dim "
+                    "0, or of a dim "
                     "with only 1s "
                     "before it; copy strided slices with a kernel",
                     dim, ignis__shape_write(&shape).text);
@@ -11639,7 +11866,8 @@ IGNIS__COLD static ignis_array ignis__array_slice(const char *call, const ignis_
     shape.dim[dim] = len;
     if (!ignis__shape_check(call, &shape, array->dtype, &numel))
         return none;
-    return ignis__array_view(call, array, &shape, numel, array->numel ? start * trailing * ignis__dtypes[array->dtype].size : 0);
+    return ignis__array_view(call, array, &shape, numel,
+                             array->numel ? start * trailing * ignis__dtypes[array->dtype].size : 0);
 }
 
 IGNIS_API ignis_array ignis_array_slice(ignis_array handle, int dim, int64_t start, int64_t len)
@@ -11669,8 +11897,8 @@ static bool ignis__shape_infer(const char *call, ignis_shape *shape, int64_t num
             return true; /* the check after this one reports the error */
     }
     if (open >= 0 && (known == 0 || numel % known != 0))
-        return ignis__fail_false(IGNIS_DIAG_SHAPE_DIFFERS, call, "%lld elements cannot be laid out as %s", (long long)numel,
-                                 ignis__shape_write(shape).text);
+        return ignis__fail_false(IGNIS_DIAG_SHAPE_DIFFERS, call, "%lld elements cannot be laid out as %s",
+                                 (long long)numel, ignis__shape_write(shape).text);
     if (open >= 0)
         shape->dim[open] = numel / known;
     return true;
@@ -11696,8 +11924,8 @@ IGNIS__COLD IGNIS_API ignis_array ignis_array_reshape(ignis_array handle, ignis_
     return view;
 }
 
-IGNIS__COLD static bool ignis__write_rows_check(const char *call, const ignis__array *dst, const ignis__array *src, int64_t start_row,
-                                                int64_t *row_bytes)
+IGNIS__COLD static bool ignis__write_rows_check(const char *call, const ignis__array *dst, const ignis__array *src,
+                                                int64_t start_row, int64_t *row_bytes)
 {
     int64_t rows = dst->shape.dim[0];
     *row_bytes = rows && dst->numel ? ignis__array_bytes(dst) / rows : 0;
@@ -11706,7 +11934,8 @@ IGNIS__COLD static bool ignis__write_rows_check(const char *call, const ignis__a
                                  ignis__dtypes[src->dtype].name);
     if (dst->storage->device != src->storage->device)
         return ignis__fail_false(IGNIS_DIAG_DEVICE_DIFFERS, call, "dst is on device %d, src is on device %d",
-                                 ignis__device_ordinal(dst->storage->device), ignis__device_ordinal(src->storage->device));
+                                 ignis__device_ordinal(dst->storage->device),
+                                 ignis__device_ordinal(src->storage->device));
     if (start_row < 0 || start_row > rows)
         return ignis__fail_false(IGNIS_DIAG_ROWS_OVERFLOW, call, "row %lld is outside dst %s", (long long)start_row,
                                  ignis__shape_write(&dst->shape).text);
@@ -11716,8 +11945,9 @@ IGNIS__COLD static bool ignis__write_rows_check(const char *call, const ignis__a
     if (src->numel && ignis__array_bytes(src) / *row_bytes > rows - start_row)
         return ignis__fail_false(IGNIS_DIAG_ROWS_OVERFLOW, call,
                                  "writing %lld bytes at row %lld (offset %lld) goes beyond the %lld bytes of dst %s",
-                                 (long long)ignis__array_bytes(src), (long long)start_row, (long long)(start_row * *row_bytes),
-                                 (long long)ignis__array_bytes(dst), ignis__shape_write(&dst->shape).text);
+                                 (long long)ignis__array_bytes(src), (long long)start_row,
+                                 (long long)(start_row * *row_bytes), (long long)ignis__array_bytes(dst),
+                                 ignis__shape_write(&dst->shape).text);
     return true;
 }
 
@@ -11768,8 +11998,8 @@ IGNIS__COLD static bool ignis__array_set_pinned(const char *call, ignis__array *
     bool ok;
     if (!ignis__array_lock(call, array))
         return false;
-    ok = !array->pinned ||
-         ignis__fail_false(IGNIS_DIAG_PIN_TWICE, call, "%s has pinned host memory already", ignis__array_label(array).text);
+    ok = !array->pinned || ignis__fail_false(IGNIS_DIAG_PIN_TWICE, call, "%s has pinned host memory already",
+                                             ignis__array_label(array).text);
     if (ok)
         array->pinned = memory;
     ignis__array_unlock(array);
@@ -11787,7 +12017,8 @@ IGNIS__COLD IGNIS_API void *ignis_array_pin(ignis_array handle)
         return NULL;
     device = array->storage->device;
     if (ignis__array_set_pinned(call, array, NULL) && array->numel > 0 && ignis__device_enter(call, device, &binding)) {
-        pinned = ignis__pinned_take(call, device, ignis__array_bytes(array)); /* which may wait for the device: without the lock */
+        pinned = ignis__pinned_take(call, device,
+                                    ignis__array_bytes(array)); /* which may wait for the device: without the lock */
         if (pinned && !ignis__array_set_pinned(call, array, pinned)) {
             (void)ignis__pinned_recycle(call, device, pinned, ignis__array_bytes(array));
             pinned = NULL;
@@ -11809,9 +12040,10 @@ IGNIS__COLD IGNIS_API ignis_status ignis_array_unpin(ignis_array handle)
     if (ignis__capture_refuses(call))
         return ignis__array_leave(call, array, false);
     if (array->owner != IGNIS_OWNER_IGNIS) {
-        ignis__fail(IGNIS_DIAG_FREE_BY_OTHER, call,
-                    "%s is owned by %s, which may be using its pinned host memory; that is freed when ignis owns the array",
-                    ignis__array_label(array).text, ignis__owner_name(array->owner));
+        ignis__fail(
+            IGNIS_DIAG_FREE_BY_OTHER, call,
+            "%s is owned by %s, which may be using its pinned host memory; that is freed when ignis owns the array",
+            ignis__array_label(array).text, ignis__owner_name(array->owner));
     } else if (!array->pinned && array->numel > 0) {
         ignis__fail(IGNIS_DIAG_PIN_MISSING, call, "%s has no pinned host memory", ignis__array_label(array).text);
     } else {
@@ -11833,8 +12065,8 @@ IGNIS_API int ignis_array_increment_ref(ignis_array handle)
     if (!array)
         return -1;
     if (array->ref_count == INT_MAX)
-        ignis__fail(IGNIS_DIAG_REF_COUNT_OVERFLOW, call, "%s has %d references, and no room for another", ignis__array_label(array).text,
-                    array->ref_count);
+        ignis__fail(IGNIS_DIAG_REF_COUNT_OVERFLOW, call, "%s has %d references, and no room for another",
+                    ignis__array_label(array).text, array->ref_count);
     else
         count = ++array->ref_count;
     ignis__array_leave(call, array, true);
@@ -11849,8 +12081,8 @@ IGNIS_API int ignis_array_decrement_ref(ignis_array handle)
     if (!array)
         return -1;
     if (array->ref_count == 0)
-        ignis__fail(IGNIS_DIAG_REF_COUNT_ZERO, call, "%s, owned by %s, has a ref_count of 0 already", ignis__array_label(array).text,
-                    ignis__owner_name(array->owner));
+        ignis__fail(IGNIS_DIAG_REF_COUNT_ZERO, call, "%s, owned by %s, has a ref_count of 0 already",
+                    ignis__array_label(array).text, ignis__owner_name(array->owner));
     else
         count = ignis__array_unref(array);
     ignis__array_leave(call, array, true);
@@ -11863,8 +12095,10 @@ IGNIS__COLD static ignis_status ignis__array_transfer(const char *call, ignis__a
     if (array->exports > 0)
         return ignis__fail_exported(call, array, "given to another owner");
     if (array->ref_count > 1)
-        return ignis__fail(IGNIS_DIAG_TRANSFER_REFERENCED, call, "%s cannot move from owner %s to %s while its ref_count is %d, above 1",
-                           ignis__array_label(array).text, ignis__owner_name(array->owner), ignis__owner_name(owner), array->ref_count);
+        return ignis__fail(IGNIS_DIAG_TRANSFER_REFERENCED, call,
+                           "%s cannot move from owner %s to %s while its ref_count is %d, above 1",
+                           ignis__array_label(array).text, ignis__owner_name(array->owner), ignis__owner_name(owner),
+                           array->ref_count);
     array->owner = owner;
     array->borrower = NULL;
     return IGNIS_OK;
@@ -11876,7 +12110,8 @@ IGNIS_API ignis_status ignis_array_transfer_ownership(ignis_array handle, ignis_
     ignis__array *array = ignis__array_enter_reaped(call, handle, true);
     if (!array)
         return ignis__failed();
-    return ignis__array_leave(call, array, ignis__owner_valid(call, owner) && ignis__array_transfer(call, array, owner) == IGNIS_OK);
+    return ignis__array_leave(call, array,
+                              ignis__owner_valid(call, owner) && ignis__array_transfer(call, array, owner) == IGNIS_OK);
 }
 
 /*  array/stream_forget.c - ignis_stream_forget and ignis_stream_free
@@ -11926,7 +12161,8 @@ IGNIS__COLD static ignis_status ignis__stream_forget(const char *call, void *str
         if (!ignis__atomic_load(&device->opened))
             continue;
         ignis__mutex_lock(&device->lock);
-        for (user_stream = device->user_streams; user_stream && user_stream->stream != stream; user_stream = user_stream->next)
+        for (user_stream = device->user_streams; user_stream && user_stream->stream != stream;
+             user_stream = user_stream->next)
             ;
         found = user_stream ? user_stream->created == created : found;
         serial = user_stream ? user_stream->serial : 0;
@@ -11941,7 +12177,8 @@ IGNIS__COLD static ignis_status ignis__stream_forget(const char *call, void *str
         for (link = &device->user_streams; *link && (*link)->serial != serial; link = &(*link)->next)
             ;
         user_stream = *link;
-        mine = user_stream != NULL; /* else another thread was faster, and another stream may have its place in memory */
+        mine =
+            user_stream != NULL; /* else another thread was faster, and another stream may have its place in memory */
         if (mine)
             *link = user_stream->next;
         found = mine || !created;
@@ -11949,7 +12186,8 @@ IGNIS__COLD static ignis_status ignis__stream_forget(const char *call, void *str
         if (mine) {
             ignis__atomic_add(&ignis__stream_forgets, 1);
             ok = entered && !IGNIS__CUDA_FAILED(call, device, cuStreamSynchronize, (stream));
-            ignis__mutex_lock(&user_stream->lock); /* the stream is idle: a thread that waits for it does not for long */
+            ignis__mutex_lock(
+                &user_stream->lock); /* the stream is idle: a thread that waits for it does not for long */
             user_stream->forgotten = true;
             ignis__mutex_unlock(&user_stream->lock);
             ignis__user_stream_drop(device, user_stream);
@@ -11959,7 +12197,8 @@ IGNIS__COLD static ignis_status ignis__stream_forget(const char *call, void *str
                 (void)ignis__device_finish(device); /* objects of the stream may be used again from here on */
             ignis__storages_forget_stream(device, stream);
             if (entered) {
-                (void)IGNIS__CUDA(cuStreamSynchronize, (stream)); /* arrays freed until then have made it wait for other streams */
+                (void)IGNIS__CUDA(cuStreamSynchronize,
+                                  (stream)); /* arrays freed until then have made it wait for other streams */
                 ignis__memory_forget_stream(device, stream);
             }
         }
@@ -12036,7 +12275,8 @@ static void ignis__tracked_forget(ignis__tracked_freed **link)
 /*  Makes a layer the owner of a held array until a call of it ends. `borrower` identifies the call, which may borrow
     an array again. References do not matter, and the audit shows nothing, unlike ignis_contract_acquire.
     ignis__contract_return restores the owner. */
-IGNIS__MAYBE_UNUSED static bool ignis__contract_borrow(const char *call, ignis__array *array, ignis_owner by, const void *borrower)
+IGNIS__MAYBE_UNUSED static bool ignis__contract_borrow(const char *call, ignis__array *array, ignis_owner by,
+                                                       const void *borrower)
 {
     ignis_owner owner;
     bool again;
@@ -12051,8 +12291,8 @@ IGNIS__MAYBE_UNUSED static bool ignis__contract_borrow(const char *call, ignis__
     ignis__array_unlock(array);
     if (owner == IGNIS_OWNER_IGNIS || again)
         return true;
-    return ignis__fail_false(owner == by ? IGNIS_DIAG_DOUBLE_ACQUIRE : IGNIS_DIAG_OWNER_DIFFERS, call, "%s is owned by %s%s",
-                             ignis__array_label(array).text, ignis__owner_name(owner),
+    return ignis__fail_false(owner == by ? IGNIS_DIAG_DOUBLE_ACQUIRE : IGNIS_DIAG_OWNER_DIFFERS, call,
+                             "%s is owned by %s%s", ignis__array_label(array).text, ignis__owner_name(owner),
                              owner == by ? " already: another thread's call works on it, or it was acquired"
                                          : ", which has to release it first");
 }
@@ -12096,7 +12336,8 @@ IGNIS_API ignis_status ignis_contract_release(ignis_array handle, ignis_owner by
         return ignis__failed();
     ok = ignis__owner_valid(call, by);
     if (ok && array->owner != by)
-        ok = ignis__fail_false(IGNIS_DIAG_RELEASE_BY_OTHER, call, "%s is owned by %s, not by %s, which therefore cannot release it",
+        ok = ignis__fail_false(IGNIS_DIAG_RELEASE_BY_OTHER, call,
+                               "%s is owned by %s, not by %s, which therefore cannot release it",
                                ignis__array_label(array).text, ignis__owner_name(array->owner), ignis__owner_name(by));
     return ignis__array_leave(call, array, ok && ignis__array_transfer(call, array, IGNIS_OWNER_IGNIS) == IGNIS_OK);
 }
@@ -12111,7 +12352,8 @@ IGNIS__COLD IGNIS_API ignis_status ignis_contract_assert_owner(ignis_array handl
     ok = ignis__owner_valid(call, owner);
     if (ok && array->owner != owner)
         ok = ignis__fail_false(IGNIS_DIAG_OWNER_DIFFERS, call, "%s was expected to be owned by %s, but is owned by %s",
-                               ignis__array_label(array).text, ignis__owner_name(owner), ignis__owner_name(array->owner));
+                               ignis__array_label(array).text, ignis__owner_name(owner),
+                               ignis__owner_name(array->owner));
     return ignis__array_leave(call, array, ok);
 }
 
@@ -33563,7 +33805,8 @@ static void ignis__graphs_close(const char *call)
 static const struct {
     const char *name;
     int bits;
-    ignis_dtype dtype, loaded; /* the same dtype in Ignis; the dtype it is loaded as, by its values. 0 if not supported */
+    ignis_dtype dtype,
+        loaded; /* the same dtype in Ignis; the dtype it is loaded as, by its values. 0 if not supported */
 } ignis__stored_types[] = {
     {"BOOL", 8, IGNIS_DTYPE_DEFAULT, IGNIS_U8},
     {"F4", 4, IGNIS_DTYPE_DEFAULT, IGNIS_DTYPE_DEFAULT},
@@ -33675,7 +33918,8 @@ IGNIS__COLD static bool ignis__json_fail(ignis__json *json, const char *format, 
     if (json->fault[0])
         return false;
     ignis__string_begin(&text, json->fault, sizeof json->fault);
-    ignis__string_add(&text, "at byte %lld of %s, ", (long long)(json->at - json->start), json->what ? json->what : "the header");
+    ignis__string_add(&text, "at byte %lld of %s, ", (long long)(json->at - json->start),
+                      json->what ? json->what : "the header");
     va_start(args, format);
     ignis__string_addv(&text, format, args);
     va_end(args);
@@ -33724,7 +33968,10 @@ IGNIS__COLD static int ignis__json_hex(ignis__json *json)
         return -1;
     for (i = 0; i < 4; i++) {
         char c = *json->at++;
-        int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+        int digit = c >= '0' && c <= '9'   ? c - '0'
+                    : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                    : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                           : -1;
         if (digit < 0)
             return -1;
         value = value * 16 + digit;
@@ -33750,13 +33997,16 @@ static char *ignis__json_escape(ignis__json *json, char *out)
     json->at++;
     code = ignis__json_hex(json);
     if (code >= 0xD800 && code < 0xDC00) { /* the first half of a pair */
-        low = json->end - json->at >= 2 && json->at[0] == '\\' && json->at[1] == 'u' ? (json->at += 2, ignis__json_hex(json)) : -1;
+        low = json->end - json->at >= 2 && json->at[0] == '\\' && json->at[1] == 'u'
+                  ? (json->at += 2, ignis__json_hex(json))
+                  : -1;
         code = low >= 0xDC00 && low < 0xE000 ? 0x10000 + ((code - 0xD800) << 10) + (low - 0xDC00) : -1;
     } else if (code >= 0xDC00 && code < 0xE000) {
         code = -1;
     }
     if (code < 0) {
-        ignis__json_fail(json, "\\u is not followed by the four digits of a character, or of two surrogates in their order");
+        ignis__json_fail(json,
+                         "\\u is not followed by the four digits of a character, or of two surrogates in their order");
         return out;
     }
     return out + ignis__utf8_write(out, (uint32_t)code);
@@ -34058,12 +34308,14 @@ static void ignis__safetensors_item(ignis__json *json, ignis__stored *item)
         return;
     bytes = ignis__stored_bytes(item->type, &item->shape);
     if (bytes < 0)
-        ignis__json_fail(json, "tensor %s, %s %s, is not a whole number of bytes that fits 63 bits", ignis__name_write(item->name).text,
-                         ignis__stored_types[item->type].name, ignis__shape_write(&item->shape).text);
+        ignis__json_fail(json, "tensor %s, %s %s, is not a whole number of bytes that fits 63 bits",
+                         ignis__name_write(item->name).text, ignis__stored_types[item->type].name,
+                         ignis__shape_write(&item->shape).text);
     else if (item->end < item->begin || item->end - item->begin != bytes)
         ignis__json_fail(json, "tensor %s, %s %s, has %lld bytes, but its data_offsets are %lld and %lld",
-                         ignis__name_write(item->name).text, ignis__stored_types[item->type].name, ignis__shape_write(&item->shape).text,
-                         (long long)bytes, (long long)item->begin, (long long)item->end);
+                         ignis__name_write(item->name).text, ignis__stored_types[item->type].name,
+                         ignis__shape_write(&item->shape).text, (long long)bytes, (long long)item->begin,
+                         (long long)item->end);
 }
 
 /*  Checks {"key": "text", ...}, which Ignis does not use. */
@@ -34142,15 +34394,18 @@ static bool ignis__safetensors_covered(ignis__safetensors *file, int64_t data_si
     for (i = 0; i < file->count; i++) {
         const ignis__stored *item = &file->items[i];
         if (item->begin != end) {
-            snprintf(file->fault, sizeof file->fault, "the data of tensor %s begins at %lld, %s the data before it ends, at %lld",
-                     ignis__name_write(item->name).text, (long long)item->begin, item->begin < end ? "before" : "after", (long long)end);
+            snprintf(file->fault, sizeof file->fault,
+                     "the data of tensor %s begins at %lld, %s the data before it ends, at %lld",
+                     ignis__name_write(item->name).text, (long long)item->begin, item->begin < end ? "before" : "after",
+                     (long long)end);
             return false;
         }
         end = item->end;
     }
     if (end != data_size)
-        snprintf(file->fault, sizeof file->fault, "its tensors have %lld bytes, but the file has %lld bytes after its header",
-                 (long long)end, (long long)data_size);
+        snprintf(file->fault, sizeof file->fault,
+                 "its tensors have %lld bytes, but the file has %lld bytes after its header", (long long)end,
+                 (long long)data_size);
     return end == data_size;
 }
 
@@ -34200,7 +34455,8 @@ IGNIS__COLD static uint64_t ignis__safetensors_length(const unsigned char *bytes
 /*  Reads the header of a file of `size` bytes, and checks everything except values: `bytes` need not have the data.
     Items are sorted by offset. ignis__safetensors_close frees them, whatever the result: NONE, HOST_MEMORY, or
     STORAGE_FORMAT with file->fault. */
-IGNIS__COLD static ignis_diagnostic ignis__safetensors_parse(ignis__safetensors *file, const unsigned char *bytes, int64_t size)
+IGNIS__COLD static ignis_diagnostic ignis__safetensors_parse(ignis__safetensors *file, const unsigned char *bytes,
+                                                             int64_t size)
 {
     ignis__json json;
     uint64_t length = ignis__safetensors_length(bytes, size);
@@ -34208,12 +34464,14 @@ IGNIS__COLD static ignis_diagnostic ignis__safetensors_parse(ignis__safetensors 
     bool no_memory = false;
     memset(file, 0, sizeof *file);
     if (size < 8) {
-        snprintf(file->fault, sizeof file->fault, "it has %lld bytes, and the length of its header would be 8", (long long)size);
+        snprintf(file->fault, sizeof file->fault, "it has %lld bytes, and the length of its header would be 8",
+                 (long long)size);
     } else if (length > IGNIS__HEADER_LIMIT) {
-        snprintf(file->fault, sizeof file->fault, "its header would have %llu bytes, above %d", (unsigned long long)length,
-                 IGNIS__HEADER_LIMIT);
+        snprintf(file->fault, sizeof file->fault, "its header would have %llu bytes, above %d",
+                 (unsigned long long)length, IGNIS__HEADER_LIMIT);
     } else if ((int64_t)length > size - 8) {
-        snprintf(file->fault, sizeof file->fault, "its header would have %llu bytes, but %lld are left of the file: it is truncated",
+        snprintf(file->fault, sizeof file->fault,
+                 "its header would have %llu bytes, but %lld are left of the file: it is truncated",
                  (unsigned long long)length, (long long)(size - 8));
     } else {
         file->data = 8 + (int64_t)length;
@@ -34238,7 +34496,7 @@ IGNIS__COLD static ignis_diagnostic ignis__safetensors_parse(ignis__safetensors 
     return IGNIS_DIAG_STORAGE_FORMAT;
 }
 
-/* --- the header: written --------------------------------------------------------------------------------------------- */
+/* --- the header: written ------------------------------------------------------------- */
 
 /*  Writes a JSON string. Bytes that are not UTF-8, as a path may have, become '?'. */
 static void ignis__json_write_string(ignis__string_writer *text, const char *string)
@@ -34280,8 +34538,8 @@ static bool ignis__safetensors_arrange(ignis__stored *items, int count)
 
 /*  Writes the header of arranged items, byte for byte that of the reference, and returns its size: a multiple of 8,
     so the data is aligned. metadata: a JSON object, or NULL. A capacity of 0 only measures. */
-IGNIS__COLD static size_t ignis__safetensors_write(const ignis__stored *items, int count, const char *metadata, char *header,
-                                                   size_t capacity)
+IGNIS__COLD static size_t ignis__safetensors_write(const ignis__stored *items, int count, const char *metadata,
+                                                   char *header, size_t capacity)
 {
     ignis__string_writer text;
     int i, k;
@@ -34351,16 +34609,16 @@ static ignis__array *ignis__lent_array(const char *call, ignis_tensor handle)
 }
 
 /*  Checks the arguments that saving and loading have in common. */
-IGNIS__COLD static bool ignis__named_check(const char *call, const char *path, const char *const *names, const ignis_tensor *tensors,
-                                           int count)
+IGNIS__COLD static bool ignis__named_check(const char *call, const char *path, const char *const *names,
+                                           const ignis_tensor *tensors, int count)
 {
     int i;
     if (!ignis__enter(call) || ignis__capture_refuses(call))
         return false;
     if (count < 0)
         return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "count is %d, below 0", count);
-    if (!ignis__check_not_null(call, "path", path) ||
-        (count > 0 && (!ignis__check_not_null(call, "names", names) || !ignis__check_not_null(call, "tensors", tensors))))
+    if (!ignis__check_not_null(call, "path", path) || (count > 0 && (!ignis__check_not_null(call, "names", names) ||
+                                                                     !ignis__check_not_null(call, "tensors", tensors))))
         return false;
     for (i = 0; i < count; i++)
         if (!names[i])
@@ -34379,14 +34637,16 @@ IGNIS__COLD static bool ignis__file_fail(const char *call, const char *path, con
 }
 
 /*  Returns the items for the tensors of a save, sorted by their place in the file. */
-static bool ignis__save_items(const char *call, const char *const *names, ignis__stored *items, const ignis__lent *lent, int count)
+static bool ignis__save_items(const char *call, const char *const *names, ignis__stored *items, const ignis__lent *lent,
+                              int count)
 {
     const char *twice;
     int i;
     for (i = 0; i < count; i++) {
         if (!ignis__utf8_valid(names[i]) || strcmp(names[i], "__metadata__") == 0)
-            return ignis__fail_false(IGNIS_DIAG_STORAGE_NAME, call, "names[%d], %s, is %s", i, ignis__name_write(names[i]).text,
-                                     *names[i] == '_' ? "no name for a tensor: it is the file's own" : "not well-formed UTF-8");
+            return ignis__fail_false(
+                IGNIS_DIAG_STORAGE_NAME, call, "names[%d], %s, is %s", i, ignis__name_write(names[i]).text,
+                *names[i] == '_' ? "no name for a tensor: it is the file's own" : "not well-formed UTF-8");
         items[i].name = names[i];
         items[i].index = i;
         items[i].shape = lent[i].array->shape;
@@ -34409,7 +34669,8 @@ static bool ignis__save_write(const char *call, const char *path, FILE *file, co
     return fwrite(data, 1, (size_t)size, file) == (size_t)size || ignis__file_fail(call, path, "written");
 }
 
-static bool ignis__save_header(const char *call, const char *path, FILE *file, const ignis__stored *items, int count, const char *metadata)
+static bool ignis__save_header(const char *call, const char *path, FILE *file, const ignis__stored *items, int count,
+                               const char *metadata)
 {
     size_t size = ignis__safetensors_write(items, count, metadata, NULL, 0);
     unsigned char length[8];
@@ -34417,7 +34678,8 @@ static bool ignis__save_header(const char *call, const char *path, FILE *file, c
     bool ok;
     int i;
     if (size > IGNIS__HEADER_LIMIT)
-        return ignis__fail_false(IGNIS_DIAG_STORAGE_NAME, call, "%d names and shapes take %lld bytes, above the %d of a header", count,
+        return ignis__fail_false(IGNIS_DIAG_STORAGE_NAME, call,
+                                 "%d names and shapes take %lld bytes, above the %d of a header", count,
                                  (long long)size, IGNIS__HEADER_LIMIT);
     header = (char *)ignis__alloc_for(call, size + 1);
     if (!header)
@@ -34442,7 +34704,8 @@ static bool ignis__save_array(const char *call, const char *path, FILE *file, ig
     ok = ignis__work_read(&work, array, &address);
     for (done = 0; ok && done < size; done += part) {
         part = size - done < IGNIS__CONVERT_CHUNK ? size - done : IGNIS__CONVERT_CHUNK;
-        ok = ignis__copy_to_host(&work, chunk, address + (uint64_t)done, part) && ignis__save_write(call, path, file, chunk, part);
+        ok = ignis__copy_to_host(&work, chunk, address + (uint64_t)done, part) &&
+             ignis__save_write(call, path, file, chunk, part);
     }
     ignis__work_end(&work);
     return ok;
@@ -34464,13 +34727,15 @@ static bool ignis__replace_begin(ignis__replacement *r, const char *call, const 
     r->call = call;
     r->path = path;
     if (ignis__path_is_special(path))
-        return ignis__fail_false(IGNIS_DIAG_STORAGE_IO, call, "'%s' exists, and is not a regular file: it is not replaced", path);
+        return ignis__fail_false(IGNIS_DIAG_STORAGE_IO, call,
+                                 "'%s' exists, and is not a regular file: it is not replaced", path);
     r->target = ignis__file_target(path, &loop);
     r->part = r->target ? ignis__file_part_path(r->target) : NULL;
     replaces = r->target && ignis__file_info(r->target, &size, &time); /* which may be less open than a new one */
     if (!r->part && !loop)
         ignis__fail_host_memory(call, strlen(path) + 80);
-    else if (!r->part || (r->file = ignis__file_create(r->part, replaces ? IGNIS__FILE_PRIVATE : IGNIS__FILE_NEW)) == NULL)
+    else if (!r->part ||
+             (r->file = ignis__file_create(r->part, replaces ? IGNIS__FILE_PRIVATE : IGNIS__FILE_NEW)) == NULL)
         (void)ignis__file_fail(call, path, "created");
     else
         ignis__file_inherit(r->file, r->target);
@@ -34497,8 +34762,8 @@ static bool ignis__replace_end(ignis__replacement *r, bool ok)
     return ok;
 }
 
-static bool ignis__save_file(const char *call, const char *path, const ignis__stored *items, const ignis__lent *lent, int count,
-                             const char *metadata)
+static bool ignis__save_file(const char *call, const char *path, const ignis__stored *items, const ignis__lent *lent,
+                             int count, const char *metadata)
 {
     ignis__replacement to;
     void *chunk;
@@ -34515,8 +34780,8 @@ static bool ignis__save_file(const char *call, const char *path, const ignis__st
 }
 
 /*  Saves tensors. metadata: a JSON object for the header, or NULL. */
-static ignis_status ignis__save(const char *call, const char *path, const char *const *names, const ignis_tensor *tensors, int count,
-                                const char *metadata)
+static ignis_status ignis__save(const char *call, const char *path, const char *const *names,
+                                const ignis_tensor *tensors, int count, const char *metadata)
 {
     ignis__lent *lent;
     ignis__stored *items;
@@ -34540,7 +34805,8 @@ static ignis_status ignis__save(const char *call, const char *path, const char *
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-IGNIS__COLD IGNIS_API ignis_status ignis_save(const char *path, const char *const *names, const ignis_tensor *tensors, int count)
+IGNIS__COLD IGNIS_API ignis_status ignis_save(const char *path, const char *const *names, const ignis_tensor *tensors,
+                                              int count)
 {
     return ignis__save("ignis_save", path, names, tensors, count, NULL);
 }
@@ -34572,7 +34838,8 @@ static bool ignis__load_read(const char *call, const ignis__load *load, int64_t 
     if (got < 0)
         return ignis__file_fail(call, load->path, "read");
     if (got < size)
-        ignis__fail(IGNIS_DIAG_STORAGE_IO, call, "'%s' had %lld bytes when it was opened, and now ends before byte %lld", load->path,
+        ignis__fail(IGNIS_DIAG_STORAGE_IO, call,
+                    "'%s' had %lld bytes when it was opened, and now ends before byte %lld", load->path,
                     (long long)load->size, (long long)(at + size));
     return got == size;
 }
@@ -34606,7 +34873,8 @@ IGNIS__COLD static bool ignis__load_open(const char *call, const char *path, ign
     if (result == IGNIS_DIAG_NONE)
         return true;
     if (result == IGNIS_DIAG_HOST_MEMORY)
-        ignis__fail(result, call, "out of host memory for the header of '%s', a file of %lld bytes", path, (long long)load->size);
+        ignis__fail(result, call, "out of host memory for the header of '%s', a file of %lld bytes", path,
+                    (long long)load->size);
     else if (result == IGNIS_DIAG_STORAGE_FORMAT)
         ignis__fail(result, call, "'%s' is not a sound safetensors file: %s", path, load->file.fault);
     ignis__load_close(load);
@@ -34618,11 +34886,14 @@ static ignis__stored *ignis__stored_find(const ignis__safetensors *file, const c
 {
     ignis__stored key = IGNIS__ZERO;
     key.name = name;
-    return file->count ? (ignis__stored *)bsearch(&key, file->items, (size_t)file->count, sizeof key, ignis__stored_by_name) : NULL;
+    return file->count
+               ? (ignis__stored *)bsearch(&key, file->items, (size_t)file->count, sizeof key, ignis__stored_by_name)
+               : NULL;
 }
 
 /*  As ignis__stored_find. NULL is reported, with names that exist. */
-static const ignis__stored *ignis__load_find(const char *call, const char *path, const ignis__safetensors *file, const char *name)
+static const ignis__stored *ignis__load_find(const char *call, const char *path, const ignis__safetensors *file,
+                                             const char *name)
 {
     const ignis__stored *item = ignis__stored_find(file, name);
     char known[512];
@@ -34633,8 +34904,8 @@ static const ignis__stored *ignis__load_find(const char *call, const char *path,
     ignis__string_begin(&text, known, sizeof known);
     for (i = 0; i < file->count && i < 5; i++)
         ignis__string_add(&text, "%s%s", i ? ", " : ": ", ignis__name_write(file->items[i].name).text);
-    ignis__fail(IGNIS_DIAG_STORAGE_MISSING, call, "'%s' has no tensor %s; it has %d%s%s", path, ignis__name_write(name).text, file->count,
-                known, file->count > 5 ? ", ..." : "");
+    ignis__fail(IGNIS_DIAG_STORAGE_MISSING, call, "'%s' has no tensor %s; it has %d%s%s", path,
+                ignis__name_write(name).text, file->count, known, file->count > 5 ? ", ..." : "");
     return NULL;
 }
 
@@ -34650,7 +34921,8 @@ static bool ignis__load_fits(const char *call, const ignis__stored *item, const 
                     ignis__name_write(item->name).text, ignis__dtypes[dtype].name, ignis__dtypes[array->dtype].name);
     else if (array && !ignis__shape_same(&array->shape, &item->shape))
         ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call, "tensor %s is %s in the file, but the tensor to load it into is %s",
-                    ignis__name_write(item->name).text, ignis__shape_write(&item->shape).text, ignis__shape_write(&array->shape).text);
+                    ignis__name_write(item->name).text, ignis__shape_write(&item->shape).text,
+                    ignis__shape_write(&array->shape).text);
     else
         return true;
     return false;
@@ -34674,9 +34946,10 @@ static void ignis__load_widen(char *part, int64_t size, int from, int to, bool i
     int64_t count = size / to, i, wide;
     for (i = 0; i < count; i++, in += from) {
         int32_t narrow;
-        wide = from == 1   ? in[0]
-               : from == 2 ? in[0] | in[1] << 8
-                           : (int64_t)((uint32_t)in[0] | (uint32_t)in[1] << 8 | (uint32_t)in[2] << 16 | (uint32_t)in[3] << 24);
+        wide = from == 1 ? in[0]
+               : from == 2
+                   ? in[0] | in[1] << 8
+                   : (int64_t)((uint32_t)in[0] | (uint32_t)in[1] << 8 | (uint32_t)in[2] << 16 | (uint32_t)in[3] << 24);
         if (is_signed && wide >> (8 * from - 1))
             wide -= (int64_t)1 << 8 * from;
         narrow = (int32_t)wide;
@@ -34704,7 +34977,8 @@ static bool ignis__load_array(const char *call, const ignis__load *load, ignis__
             ignis__event_recycle(work.device, copied[piece]);
         }
         copied[piece] = NULL;
-        ok = ok && ignis__load_read(call, load, begin + done / to * from, staging + part - part / to * from, part / to * from);
+        ok = ok && ignis__load_read(call, load, begin + done / to * from, staging + part - part / to * from,
+                                    part / to * from);
         if (ok && from < to)
             ignis__load_widen(staging, part, from, to, ignis__stored_types[item->type].name[0] == 'I');
         ok = ok && ignis__copy_up(&work, address + (uint64_t)done, staging, part) &&
@@ -34766,8 +35040,8 @@ static bool ignis__load_tensors(const char *call, const char *path, ignis__load 
     return ignis__lent_acquire(call, lent, count) && ignis__load_arrays(call, load, lent, count);
 }
 
-IGNIS__COLD static ignis_status ignis__load_named(const char *call, const char *path, const char *const *names, ignis_tensor *tensors,
-                                                  int count)
+IGNIS__COLD static ignis_status ignis__load_named(const char *call, const char *path, const char *const *names,
+                                                  ignis_tensor *tensors, int count)
 {
     ignis__load load;
     ignis__lent *lent;
@@ -34788,7 +35062,8 @@ IGNIS__COLD static ignis_status ignis__load_named(const char *call, const char *
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-IGNIS__COLD IGNIS_API ignis_status ignis_load(const char *path, const char *const *names, ignis_tensor *tensors, int count)
+IGNIS__COLD IGNIS_API ignis_status ignis_load(const char *path, const char *const *names, ignis_tensor *tensors,
+                                              int count)
 {
     return ignis__load_named("ignis_load", path, names, tensors, count);
 }
@@ -34798,8 +35073,8 @@ IGNIS__COLD IGNIS_API int ignis_file_list(const char *path, ignis_storage_entry 
     static const char call[] = "ignis_file_list";
     ignis__load load;
     int i, count;
-    if (!ignis__enter(call) || !ignis__check_not_null(call, "path", path) || !ignis__check_capacity(call, "entries", entries, capacity) ||
-        !ignis__load_open(call, path, &load))
+    if (!ignis__enter(call) || !ignis__check_not_null(call, "path", path) ||
+        !ignis__check_capacity(call, "entries", entries, capacity) || !ignis__load_open(call, path, &load))
         return -1;
     count = load.file.count;
     for (i = 0; i < count && i < capacity; i++) {
@@ -34829,8 +35104,9 @@ enum { IGNIS__DLPACK_CUDA = 2, IGNIS__DLPACK_READ_ONLY = 1 };
 static const struct {
     uint8_t code, bits;
     ignis_dtype dtype;
-} ignis__dlpack_dtypes[] = {{2, 16, IGNIS_F16}, {4, 16, IGNIS_BF16}, {2, 32, IGNIS_F32}, {2, 64, IGNIS_F64},     {0, 32, IGNIS_I32},
-                            {0, 64, IGNIS_I64}, {1, 8, IGNIS_U8},    {6, 8, IGNIS_U8},   {10, 8, IGNIS_F8_E4M3}, {12, 8, IGNIS_F8_E5M2}};
+} ignis__dlpack_dtypes[] = {{2, 16, IGNIS_F16},     {4, 16, IGNIS_BF16},   {2, 32, IGNIS_F32}, {2, 64, IGNIS_F64},
+                            {0, 32, IGNIS_I32},     {0, 64, IGNIS_I64},    {1, 8, IGNIS_U8},   {6, 8, IGNIS_U8},
+                            {10, 8, IGNIS_F8_E4M3}, {12, 8, IGNIS_F8_E5M2}};
 
 /*  A tensor that another library has: the struct, and the view that keeps the memory. From malloc, because it may
     outlive ignis_shutdown. */
@@ -34868,14 +35144,16 @@ IGNIS__COLD static bool ignis__dlpack_major(const char *call, int major)
 }
 
 /*  Makes stream `later` wait for `earlier` on an entered device; NULL does nothing. */
-IGNIS__COLD static bool ignis__dlpack_order(const char *call, ignis__device *device, void *other, void *earlier, void *later)
+IGNIS__COLD static bool ignis__dlpack_order(const char *call, ignis__device *device, void *other, void *earlier,
+                                            void *later)
 {
     return !other || ((other == device->stream || ignis__stream_adopt(call, device, other) != 0) &&
                       ignis__stream_order(call, device, earlier, device, later));
 }
 
 /*  Describes the memory at an address. */
-IGNIS__COLD static void *ignis__dlpack_describe(ignis__dlpack_export *lent, const ignis__array *array, ignis__address address, int major)
+IGNIS__COLD static void *ignis__dlpack_describe(ignis__dlpack_export *lent, const ignis__array *array,
+                                                ignis__address address, int major)
 {
     ignis_dlpack_tensor *tensor = major ? &lent->managed.versioned.tensor : &lent->managed.plain.tensor;
     int64_t stride = 1;
@@ -34918,8 +35196,10 @@ IGNIS__COLD IGNIS_API void *ignis_array_to_dlpack(ignis_array handle, int major,
     void *managed = NULL;
     if (!array)
         return NULL;
-    if (ignis__dlpack_major(call, major) && !ignis__capture_refuses(call) && ignis__work_begin(call, array->storage->device, &work)) {
-        if (ignis__work_address(&work, array, &address) && ignis__dlpack_order(call, work.device, stream, work.stream, stream) &&
+    if (ignis__dlpack_major(call, major) && !ignis__capture_refuses(call) &&
+        ignis__work_begin(call, array->storage->device, &work)) {
+        if (ignis__work_address(&work, array, &address) &&
+            ignis__dlpack_order(call, work.device, stream, work.stream, stream) &&
             (!stream || ignis__storage_use(call, array->storage, work.device, stream, &base))) {
             lent = (ignis__dlpack_export *)calloc(1, sizeof *lent);
             if (!lent)
@@ -34957,26 +35237,30 @@ static void ignis__dlpack_return_versioned(void *ptr, void *managed)
 }
 
 /*  Computes the desc of an array over the memory. False, and reported, if that is impossible. */
-IGNIS__COLD static bool ignis__dlpack_read(const char *call, const ignis_dlpack_tensor *tensor, ignis_array_desc *desc, int64_t *numel)
+IGNIS__COLD static bool ignis__dlpack_read(const char *call, const ignis_dlpack_tensor *tensor, ignis_array_desc *desc,
+                                           int64_t *numel)
 {
     int64_t stride = 1;
     int i, at = IGNIS__COUNT(ignis__dlpack_dtypes);
     memset(desc, 0, sizeof *desc);
     if (tensor->device_type != IGNIS__DLPACK_CUDA)
-        return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call, "the memory is of DLPack's device type %d; expected 2, a CUDA device",
+        return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call,
+                                 "the memory is of DLPack's device type %d; expected 2, a CUDA device",
                                  (int)tensor->device_type);
     if (!ignis__device_get(call, tensor->device_id))
         return false;
     desc->device = tensor->device_id ? tensor->device_id : IGNIS_DEVICE_0;
-    while (--at >= 0 && !(ignis__dlpack_dtypes[at].code == tensor->code && ignis__dlpack_dtypes[at].bits == tensor->bits))
+    while (--at >= 0 &&
+           !(ignis__dlpack_dtypes[at].code == tensor->code && ignis__dlpack_dtypes[at].bits == tensor->bits))
         ;
     if (at < 0 || tensor->lanes != 1)
-        return ignis__fail_false(IGNIS_DIAG_DTYPE_DIFFERS, call, "elements of code %d, %d bits and %d lanes are not a dtype of Ignis",
-                                 tensor->code, tensor->bits, tensor->lanes);
+        return ignis__fail_false(IGNIS_DIAG_DTYPE_DIFFERS, call,
+                                 "elements of code %d, %d bits and %d lanes are not a dtype of Ignis", tensor->code,
+                                 tensor->bits, tensor->lanes);
     desc->dtype = ignis__dlpack_dtypes[at].dtype;
     if (tensor->ndim < 0 || tensor->ndim > IGNIS_MAX_DIMS || (tensor->ndim > 0 && !tensor->shape))
-        return ignis__fail_false(IGNIS_DIAG_SHAPE_RANK, call, "it has %d dimensions; up to %d are possible", (int)tensor->ndim,
-                                 IGNIS_MAX_DIMS);
+        return ignis__fail_false(IGNIS_DIAG_SHAPE_RANK, call, "it has %d dimensions; up to %d are possible",
+                                 (int)tensor->ndim, IGNIS_MAX_DIMS);
     desc->shape.ndim = tensor->ndim > 0 ? tensor->ndim : 1;
     desc->shape.dim[0] = 1;
     for (i = 0; i < tensor->ndim; i++)
@@ -34986,21 +35270,23 @@ IGNIS__COLD static bool ignis__dlpack_read(const char *call, const ignis_dlpack_
     /* without elements, strides do not matter */
     for (i = tensor->ndim - 1; tensor->strides && *numel > 0 && i >= 0; i--) {
         if (tensor->shape[i] > 1 && tensor->strides[i] != stride)
-            return ignis__fail_false(IGNIS_DIAG_SLICE_STRIDED, call, "dimension %d has a stride of %lld elements; %lld would be contiguous",
-                                     i, (long long)tensor->strides[i], (long long)stride);
+            return ignis__fail_false(IGNIS_DIAG_SLICE_STRIDED, call,
+                                     "dimension %d has a stride of %lld elements; %lld would be contiguous", i,
+                                     (long long)tensor->strides[i], (long long)stride);
         stride *= tensor->shape[i] > 1 ? tensor->shape[i] : 1;
     }
     desc->ptr = tensor->data ? (char *)tensor->data + tensor->byte_offset : NULL;
     desc->tag = "dlpack";
     if (*numel > 0 && (uintptr_t)desc->ptr % (uintptr_t)ignis__dtypes[desc->dtype].size != 0)
-        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "its address %p is not a multiple of the %d bytes of an element", desc->ptr,
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call,
+                                 "its address %p is not a multiple of the %d bytes of an element", desc->ptr,
                                  ignis__dtypes[desc->dtype].size);
     return true;
 }
 
 /*  Makes an array over the memory. One without elements has no memory to return. */
-IGNIS__COLD static ignis_array ignis__dlpack_wrap(const char *call, void *managed, int major, ignis_array_desc *desc, int64_t numel,
-                                                  void *stream)
+IGNIS__COLD static ignis_array ignis__dlpack_wrap(const char *call, void *managed, int major, ignis_array_desc *desc,
+                                                  int64_t numel, void *stream)
 {
     ignis_array none = IGNIS__ZERO, array;
     ignis__device *device = ignis__device_get(call, desc->device == IGNIS_DEVICE_0 ? 0 : desc->device);
@@ -35037,8 +35323,8 @@ IGNIS__COLD IGNIS_API ignis_array ignis_array_from_dlpack(void *managed, int maj
     if (!ignis__check_not_null(call, "managed", managed))
         return none;
     if (major && versioned->major != 1) {
-        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "the struct is of version %u.%u of DLPack, and not of 1", (unsigned)versioned->major,
-                    (unsigned)versioned->minor);
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "the struct is of version %u.%u of DLPack, and not of 1",
+                    (unsigned)versioned->major, (unsigned)versioned->minor);
         return none;
     }
     if (major && (versioned->flags & IGNIS__DLPACK_READ_ONLY)) {
@@ -35132,7 +35418,8 @@ IGNIS__COLD static bool ignis__graphics_can(const char *call, bool there, const 
 {
     if (there)
         return !ignis__capture_refuses(call);
-    return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call, "%s has no function %s: %s", ignis__libraries[IGNIS_LIBRARY_CUDA].path, function,
+    return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call, "%s has no function %s: %s",
+                             ignis__libraries[IGNIS_LIBRARY_CUDA].path, function,
                              ignis__global.dry_run ? "a dry run has no graphics API" : "it works with no graphics API");
 }
 #define IGNIS__GRAPHICS_CAN(call, name) ignis__graphics_can(call, ignis__cuda.name != NULL, #name)
@@ -35144,8 +35431,8 @@ IGNIS__COLD static bool ignis__graphics_can(const char *call, bool there, const 
 #endif
 
 /*  Checks the description of a system handle. */
-IGNIS__COLD static bool ignis__external_check(const char *call, const ignis__external_kind *kinds, int count, int type, int fd,
-                                              const void *handle)
+IGNIS__COLD static bool ignis__external_check(const char *call, const ignis__external_kind *kinds, int count, int type,
+                                              int fd, const void *handle)
 {
     if (type < 1 || type >= count)
         return ignis__fail_false(IGNIS_DIAG_BAD_ENUM, call, "desc.type is %d; %s is 1, %s is %d", type, kinds[1].name,
@@ -35154,11 +35441,13 @@ IGNIS__COLD static bool ignis__external_check(const char *call, const ignis__ext
         return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call, "desc.type is %s, which %s", kinds[type].name,
                                  IGNIS__WINDOWS ? "Windows does not have" : "only Windows has");
     if (kinds[type].windows ? handle == NULL : fd < 0)
-        return ignis__fail_false(IGNIS_DIAG_EXTERNAL_HANDLE, call, kinds[type].windows ? "desc.handle is null" : "desc.fd is %d", fd);
+        return ignis__fail_false(IGNIS_DIAG_EXTERNAL_HANDLE, call,
+                                 kinds[type].windows ? "desc.handle is null" : "desc.fd is %d", fd);
     return true;
 }
 
-/*  Returns the handle for the driver: a copy of a descriptor, so that the caller keeps its own if a later step fails. */
+/*  Returns the handle for the driver: a copy of a descriptor, so that the caller keeps its own if a later step
+    fails. */
 IGNIS__COLD static bool ignis__external_copy(const char *call, int fd, void *handle, ignis__os_handle *os)
 {
     memset(os, 0, sizeof *os);
@@ -35194,15 +35483,15 @@ IGNIS__COLD static void ignis__external_settle(int fd, const ignis__os_handle *o
 }
 
 /*  Reports the driver's refusal of an import, usually because of the handle. */
-IGNIS__COLD static void ignis__external_refused(const char *call, ignis__device *device, const char *function, int error, const char *kind,
-                                                const char *more)
+IGNIS__COLD static void ignis__external_refused(const char *call, ignis__device *device, const char *function,
+                                                int error, const char *kind, const char *more)
 {
     if (ignis__cuda_is_fatal(error) || error == IGNIS__CU_OUT_OF_MEMORY)
         ignis__cuda_fail(call, device, function, error);
     else
         ignis__fail_because(IGNIS_DIAG_CUDA_CALL, call, error, ignis__cuda_name(error), NULL,
-                            "%s failed with %s (%d): the handle is not of type %s, is of another GPU than device %d%s", function,
-                            ignis__cuda_name(error), error, kind, ignis__device_ordinal(device), more);
+                            "%s failed with %s (%d): the handle is not of type %s, is of another GPU than device %d%s",
+                            function, ignis__cuda_name(error), error, kind, ignis__device_ordinal(device), more);
 }
 
 /*  Imported memory, and the address where all of it is mapped. */
@@ -35244,23 +35533,26 @@ IGNIS__COLD static bool ignis__external_fits(const char *call, const ignis_exter
     element = ignis__dtypes[dtype].size;
     *bytes = numel * element;
     if (desc->size < 1)
-        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "desc.size is %lld; it is the bytes of the whole memory object",
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call,
+                                 "desc.size is %lld; it is the bytes of the whole memory object",
                                  (long long)desc->size);
     if (desc->offset < 0 || desc->offset % element != 0)
-        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "desc.offset is %lld, not a multiple of the %lld bytes of an element",
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call,
+                                 "desc.offset is %lld, not a multiple of the %lld bytes of an element",
                                  (long long)desc->offset, (long long)element);
     if (desc->offset > desc->size || *bytes > desc->size - desc->offset)
-        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call,
-                                 "the array has %lld bytes, but from desc.offset %lld on there are %lld of desc.size %lld",
-                                 (long long)*bytes, (long long)desc->offset,
-                                 (long long)(desc->offset > desc->size ? 0 : desc->size - desc->offset), (long long)desc->size);
+        return ignis__fail_false(
+            IGNIS_DIAG_BAD_NUMBER, call,
+            "the array has %lld bytes, but from desc.offset %lld on there are %lld of desc.size %lld",
+            (long long)*bytes, (long long)desc->offset,
+            (long long)(desc->offset > desc->size ? 0 : desc->size - desc->offset), (long long)desc->size);
     return true;
 }
 
 /*  Imports memory and maps all of it once. CUDA advises this, because two mappings of one place need not see each
     other's writes. */
-IGNIS__COLD static bool ignis__external_map(const char *call, ignis__external *external, const ignis__external_memory_desc *memory,
-                                            const char *kind, bool *taken)
+IGNIS__COLD static bool ignis__external_map(const char *call, ignis__external *external,
+                                            const ignis__external_memory_desc *memory, const char *kind, bool *taken)
 {
     ignis__external_part whole = IGNIS__ZERO;
     int error = IGNIS__CUDA(cuImportExternalMemory, (&external->memory, memory));
@@ -35272,7 +35564,8 @@ IGNIS__COLD static bool ignis__external_map(const char *call, ignis__external *e
         return false;
     }
     whole.size = memory->size;
-    return !IGNIS__CUDA_FAILED(call, external->device, cuExternalMemoryGetMappedBuffer, (&external->mapped, external->memory, &whole));
+    return !IGNIS__CUDA_FAILED(call, external->device, cuExternalMemoryGetMappedBuffer,
+                               (&external->mapped, external->memory, &whole));
 }
 
 IGNIS__COLD IGNIS_API ignis_array ignis_external_array(const ignis_external_desc *desc)
@@ -35289,9 +35582,11 @@ IGNIS__COLD IGNIS_API ignis_array ignis_external_array(const ignis_external_desc
     bool taken = false;
     if (!ignis__enter(call) || !ignis__check_not_null(call, "desc", desc))
         return none;
-    if (!ignis__external_check(call, ignis__memory_kinds, IGNIS_EXTERNAL_COUNT, (int)desc->type, desc->fd, desc->handle) ||
+    if (!ignis__external_check(call, ignis__memory_kinds, IGNIS_EXTERNAL_COUNT, (int)desc->type, desc->fd,
+                               desc->handle) ||
         !ignis__external_fits(call, desc, &bytes) || !IGNIS__GRAPHICS_CAN(call, cuImportExternalMemory) ||
-        !IGNIS__GRAPHICS_CAN(call, cuExternalMemoryGetMappedBuffer) || !IGNIS__GRAPHICS_CAN(call, cuDestroyExternalMemory))
+        !IGNIS__GRAPHICS_CAN(call, cuExternalMemoryGetMappedBuffer) ||
+        !IGNIS__GRAPHICS_CAN(call, cuDestroyExternalMemory))
         return none;
     kind = &ignis__memory_kinds[desc->type];
     device = ignis__device_get(call, ignis__desc_device(desc->device));
@@ -35301,7 +35596,8 @@ IGNIS__COLD IGNIS_API ignis_array ignis_external_array(const ignis_external_desc
     if (external && ignis__device_enter(call, device, &binding)) {
         memory.type = kind->type;
         memory.size = (unsigned long long)desc->size;
-        memory.flags = desc->dedicated || kind->type == IGNIS__CU_MEMORY_D3D12_RESOURCE ? IGNIS__CU_MEMORY_DEDICATED : 0;
+        memory.flags =
+            desc->dedicated || kind->type == IGNIS__CU_MEMORY_D3D12_RESOURCE ? IGNIS__CU_MEMORY_DEDICATED : 0;
         external->device = device;
         memset(&array, 0, sizeof array);
         if (ignis__external_map(call, external, &memory, kind->name, &taken)) {
@@ -35359,9 +35655,12 @@ IGNIS__COLD IGNIS_API ignis_fence ignis_external_fence(const ignis_external_fenc
     int error = -1;
     if (!ignis__enter(call) || !ignis__check_not_null(call, "desc", desc))
         return result;
-    if (!ignis__external_check(call, ignis__fence_kinds, IGNIS_FENCE_TYPE_COUNT, (int)desc->type, desc->fd, desc->handle) ||
-        !IGNIS__GRAPHICS_CAN(call, cuImportExternalSemaphore) || !IGNIS__GRAPHICS_CAN(call, cuSignalExternalSemaphoresAsync) ||
-        !IGNIS__GRAPHICS_CAN(call, cuWaitExternalSemaphoresAsync) || !IGNIS__GRAPHICS_CAN(call, cuDestroyExternalSemaphore))
+    if (!ignis__external_check(call, ignis__fence_kinds, IGNIS_FENCE_TYPE_COUNT, (int)desc->type, desc->fd,
+                               desc->handle) ||
+        !IGNIS__GRAPHICS_CAN(call, cuImportExternalSemaphore) ||
+        !IGNIS__GRAPHICS_CAN(call, cuSignalExternalSemaphoresAsync) ||
+        !IGNIS__GRAPHICS_CAN(call, cuWaitExternalSemaphoresAsync) ||
+        !IGNIS__GRAPHICS_CAN(call, cuDestroyExternalSemaphore))
         return result;
     device = ignis__device_get(call, ignis__desc_device(desc->device));
     if (!device || !ignis__external_copy(call, desc->fd, desc->handle, &semaphore.os))
@@ -35371,8 +35670,8 @@ IGNIS__COLD IGNIS_API ignis_fence ignis_external_fence(const ignis_external_fenc
         semaphore.type = ignis__fence_kinds[desc->type].type;
         error = IGNIS__CUDA(cuImportExternalSemaphore, (&fence->semaphore, &semaphore));
         if (error != 0)
-            ignis__external_refused(call, device, "cuImportExternalSemaphore", error, ignis__fence_kinds[desc->type].name,
-                                    ", or is of no timeline");
+            ignis__external_refused(call, device, "cuImportExternalSemaphore", error,
+                                    ignis__fence_kinds[desc->type].name, ", or is of no timeline");
         ignis__device_leave(&binding);
     }
     ignis__external_settle(desc->fd, &semaphore.os, error == 0, error == 0);
@@ -35463,17 +35762,19 @@ static ignis_status ignis__fence_queue(const char *call, ignis_fence handle, uin
     wanted.value = value;
     ok = ignis__stream_captured(call, device, stream, &captured);
     if (ok && captured)
-        ok = ignis__fail_captured(call, raises ? "the stream is captured: each launch of the graph would signal the same value. Signal it "
-                                                 "after ignis_graph_launch"
-                                               : "the stream is captured: each launch of the graph would wait for the same value. Wait for "
-                                                 "it before ignis_graph_launch");
+        ok = ignis__fail_captured(
+            call, raises ? "the stream is captured: each launch of the graph would signal the same value. Signal it "
+                           "after ignis_graph_launch"
+                         : "the stream is captured: each launch of the graph would wait for the same value. Wait for "
+                           "it before ignis_graph_launch");
     ignis__mutex_lock(&fence->slot.lock);
     if (ok && raises && value <= fence->signaled)
         ok = ignis__fail_false(IGNIS_DIAG_FENCE_VALUE, call, "the value %llu is not above %llu, which the fence %s",
                                (unsigned long long)value, (unsigned long long)fence->signaled,
                                fence->signaled ? "was to be set to before" : "has at first");
     if (ok && raises)
-        ok = !IGNIS__CUDA_FAILED(call, device, cuSignalExternalSemaphoresAsync, (&fence->semaphore, &wanted, 1, stream));
+        ok =
+            !IGNIS__CUDA_FAILED(call, device, cuSignalExternalSemaphoresAsync, (&fence->semaphore, &wanted, 1, stream));
     else if (ok)
         ok = !IGNIS__CUDA_FAILED(call, device, cuWaitExternalSemaphoresAsync, (&fence->semaphore, &wanted, 1, stream));
     if (ok && raises)
@@ -35543,7 +35844,8 @@ typedef struct ignis__gl_buffer {
     ignis_array array;       /* over it, which the caller may free */
 } ignis__gl_buffer;
 
-static ignis__pool ignis__gl_buffers = IGNIS__POOL(ignis__gl_buffer, IGNIS__KIND_GL_BUFFER, "OpenGL buffer", IGNIS_DIAG_GL_BUFFER_FREED);
+static ignis__pool ignis__gl_buffers =
+    IGNIS__POOL(ignis__gl_buffer, IGNIS__KIND_GL_BUFFER, "OpenGL buffer", IGNIS_DIAG_GL_BUFFER_FREED);
 
 IGNIS__COLD IGNIS_API ignis_gl_buffer ignis_gl_register(unsigned name, ignis_gl_access access)
 {
@@ -35558,10 +35860,12 @@ IGNIS__COLD IGNIS_API ignis_gl_buffer ignis_gl_register(unsigned name, ignis_gl_
     if (!ignis__enter(call))
         return result;
     if ((int)access < 0 || access >= IGNIS_GL_ACCESS_COUNT) {
-        ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "access is %d; expected IGNIS_GL_READ_WRITE to IGNIS_GL_WRITE, 0 to 2", (int)access);
+        ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "access is %d; expected IGNIS_GL_READ_WRITE to IGNIS_GL_WRITE, 0 to 2",
+                    (int)access);
         return result;
     }
-    if (!IGNIS__GRAPHICS_CAN(call, cuGraphicsGLRegisterBuffer) || !IGNIS__GRAPHICS_CAN(call, cuGraphicsUnregisterResource) ||
+    if (!IGNIS__GRAPHICS_CAN(call, cuGraphicsGLRegisterBuffer) ||
+        !IGNIS__GRAPHICS_CAN(call, cuGraphicsUnregisterResource) ||
         !IGNIS__GRAPHICS_CAN(call, cuGraphicsMapResources) || !IGNIS__GRAPHICS_CAN(call, cuGraphicsUnmapResources) ||
         !IGNIS__GRAPHICS_CAN(call, cuGraphicsResourceGetMappedPointer_v2) ||
         (buffer = (ignis__gl_buffer *)ignis__pool_take_zeroed(call, &ignis__gl_buffers)) == NULL)
@@ -35572,11 +35876,11 @@ IGNIS__COLD IGNIS_API ignis_gl_buffer ignis_gl_register(unsigned name, ignis_gl_
         if (ignis__cuda_is_fatal(error) || error == IGNIS__CU_OUT_OF_MEMORY)
             ignis__cuda_fail(call, device, "cuGraphicsGLRegisterBuffer", error);
         else if (error != 0)
-            ignis__fail_because(
-                IGNIS_DIAG_CUDA_CALL, call, error, ignis__cuda_name(error), NULL,
-                "cuGraphicsGLRegisterBuffer failed with %s (%d): this thread has no OpenGL context of device %d, or that has no "
-                "buffer %u with storage",
-                ignis__cuda_name(error), error, ignis__device_ordinal(device), name);
+            ignis__fail_because(IGNIS_DIAG_CUDA_CALL, call, error, ignis__cuda_name(error), NULL,
+                                "cuGraphicsGLRegisterBuffer failed with %s (%d): this thread has no OpenGL context of "
+                                "device %d, or that has no "
+                                "buffer %u with storage",
+                                ignis__cuda_name(error), error, ignis__device_ordinal(device), name);
         ignis__device_leave(&binding);
     }
     if (error == 0) {
@@ -35603,7 +35907,8 @@ static ignis__gl_buffer *ignis__gl_enter(const char *call, ignis_gl_buffer handl
     if (!buffer)
         return NULL;
     binding->pushed = false;
-    if (!ignis__capture_refuses(call) && ((ends && ignis__devices_lost()) || ignis__device_enter(call, buffer->device, binding))) {
+    if (!ignis__capture_refuses(call) &&
+        ((ends && ignis__devices_lost()) || ignis__device_enter(call, buffer->device, binding))) {
         ignis__mutex_lock(&buffer->slot.lock);
         if (ignis__pool_live(buffer))
             return buffer;
@@ -35624,7 +35929,8 @@ static ignis_status ignis__gl_leave(ignis__gl_buffer *buffer, const ignis__bindi
 }
 
 /*  Makes the array over a buffer that is mapped on a stream. */
-static ignis_array ignis__gl_array(const char *call, ignis__gl_buffer *buffer, ignis_dtype dtype, const ignis_shape *shape, void *stream)
+static ignis_array ignis__gl_array(const char *call, ignis__gl_buffer *buffer, ignis_dtype dtype,
+                                   const ignis_shape *shape, void *stream)
 {
     ignis_array none = IGNIS__ZERO, result;
     ignis_array_desc desc = IGNIS__ZERO;
@@ -35632,14 +35938,15 @@ static ignis_array ignis__gl_array(const char *call, ignis__gl_buffer *buffer, i
     ignis__array *array;
     size_t size = 0;
     int64_t numel = 0, element = ignis__dtypes[dtype].size;
-    if (IGNIS__CUDA_FAILED(call, buffer->device, cuGraphicsResourceGetMappedPointer_v2, (&address, &size, buffer->resource)))
+    if (IGNIS__CUDA_FAILED(call, buffer->device, cuGraphicsResourceGetMappedPointer_v2,
+                           (&address, &size, buffer->resource)))
         return none;
     desc.shape = shape->ndim ? *shape : IGNIS_SHAPE((int64_t)size / element);
     if (!ignis__shape_check(call, &desc.shape, dtype, &numel))
         return none;
     if ((uint64_t)(numel * element) > size) {
-        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "the array has %lld bytes, OpenGL's buffer %u has %llu", (long long)(numel * element),
-                    buffer->name, (unsigned long long)size);
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "the array has %lld bytes, OpenGL's buffer %u has %llu",
+                    (long long)(numel * element), buffer->name, (unsigned long long)size);
         return none;
     }
     desc.dtype = dtype;
@@ -35691,8 +35998,11 @@ static bool ignis__gl_return(const char *call, ignis__gl_buffer *buffer)
     ignis__mutex_lock(&storage->lock);
     stream = storage->stream;
     for (i = 0; i < storage->used_on_count && !lost; i++)
-        ordered = ignis__stream_order(call, storage->used_on[i].device, storage->used_on[i].stream, storage->device, stream) && ordered;
-    ok = lost || (ordered && !IGNIS__CUDA_FAILED(call, buffer->device, cuGraphicsUnmapResources, (1, &buffer->resource, stream)));
+        ordered = ignis__stream_order(call, storage->used_on[i].device, storage->used_on[i].stream, storage->device,
+                                      stream) &&
+                  ordered;
+    ok = lost || (ordered &&
+                  !IGNIS__CUDA_FAILED(call, buffer->device, cuGraphicsUnmapResources, (1, &buffer->resource, stream)));
     ignis__mutex_unlock(&storage->lock);
     if (!ok)
         return false;
@@ -35718,8 +36028,9 @@ IGNIS_API ignis_status ignis_gl_unmap(ignis_gl_buffer handle)
     live = ignis_array_is_live(buffer->array);
     users = ignis__atomic_load(&buffer->storage->users) - 1 - (uint64_t)live; /* beside the buffer and the array */
     if (users > 0)
-        ignis__fail(IGNIS_DIAG_GL_BUFFER_USED, call, "OpenGL's buffer %u is used by %llu view%s or graph%s of the array that was mapped",
-                    buffer->name, (unsigned long long)users, users == 1 ? "" : "s", users == 1 ? "" : "s");
+        ignis__fail(IGNIS_DIAG_GL_BUFFER_USED, call,
+                    "OpenGL's buffer %u is used by %llu view%s or graph%s of the array that was mapped", buffer->name,
+                    (unsigned long long)users, users == 1 ? "" : "s", users == 1 ? "" : "s");
     else
         ok = !live || ignis__array_free_as(call, buffer->array, IGNIS_OWNER_IGNIS) == IGNIS_OK;
     ok = ok && ignis__gl_return(call, buffer);
@@ -35738,8 +36049,10 @@ IGNIS__COLD IGNIS_API ignis_status ignis_gl_unregister(ignis_gl_buffer handle)
     if (!buffer)
         return ignis__failed();
     if (buffer->storage) {
-        ignis__fail(IGNIS_DIAG_GL_BUFFER_STATE, call, "OpenGL's buffer %u is mapped; call ignis_gl_unmap before", buffer->name);
-    } else if (ignis__devices_lost() || !IGNIS__CUDA_FAILED(call, buffer->device, cuGraphicsUnregisterResource, (buffer->resource))) {
+        ignis__fail(IGNIS_DIAG_GL_BUFFER_STATE, call, "OpenGL's buffer %u is mapped; call ignis_gl_unmap before",
+                    buffer->name);
+    } else if (ignis__devices_lost() ||
+               !IGNIS__CUDA_FAILED(call, buffer->device, cuGraphicsUnregisterResource, (buffer->resource))) {
         ignis__pool_kill(buffer);
         ignis__pool_drop(buffer); /* the handle's own hold */
         ok = true;
@@ -35756,7 +36069,8 @@ IGNIS__COLD static void ignis__gl_buffers_close(const char *call)
     uint64_t index = 0;
     while ((buffer = (ignis__gl_buffer *)ignis__pool_next(&ignis__gl_buffers, &index)) != NULL) {
         bool entered = ignis__device_enter_to_give(call, buffer->device, &binding);
-        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "OpenGL buffer %u%s", buffer->name, buffer->storage ? ", which is mapped" : "");
+        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "OpenGL buffer %u%s", buffer->name,
+                           buffer->storage ? ", which is mapped" : "");
         if (buffer->storage && !ignis__gl_return(call, buffer)) {
             ignis__storage_drop(call, buffer->storage);
             buffer->storage = NULL;
@@ -35815,9 +36129,10 @@ typedef struct ignis__point_text {
 IGNIS__COLD static ignis__point_text ignis__point_write(double value)
 {
     ignis__point_text out;
-    int64_t thousandths = (int64_t)(value * 1000 + (value < 0 ? -0.5 : 0.5)), whole = thousandths / 1000, rest = thousandths % 1000;
-    snprintf(out.text, sizeof out.text, "%s%lld.%03d", thousandths < 0 ? "-" : "", (long long)(whole < 0 ? -whole : whole),
-             (int)(rest < 0 ? -rest : rest));
+    int64_t thousandths = (int64_t)(value * 1000 + (value < 0 ? -0.5 : 0.5)), whole = thousandths / 1000,
+            rest = thousandths % 1000;
+    snprintf(out.text, sizeof out.text, "%s%lld.%03d", thousandths < 0 ? "-" : "",
+             (long long)(whole < 0 ? -whole : whole), (int)(rest < 0 ? -rest : rest));
     return out;
 }
 
@@ -35854,7 +36169,8 @@ typedef struct ignis__snapshot {
 IGNIS__COLD static void ignis__row_name(const ignis_memory_row *row, char *name, size_t size)
 {
     const char *slash = strrchr(row->file, '/');
-    int used = snprintf(name, size, "%s%s%s", row->tag[0] ? row->tag : row->call, row->inside[0] ? " in " : "", row->inside);
+    int used =
+        snprintf(name, size, "%s%s%s", row->tag[0] ? row->tag : row->call, row->inside[0] ? " in " : "", row->inside);
     if (row->file[0] && used >= 0 && (size_t)used < size)
         snprintf(name + used, size - (size_t)used, ", %s:%d", slash ? slash + 1 : row->file, row->line);
 }
@@ -35865,11 +36181,11 @@ IGNIS__COLD static void ignis__snapshot_json(FILE *file, const ignis__snapshot *
     int i;
     fprintf(file, "%s\n{\"device\": %d, \"name\": ", first ? "" : ",", shot->device);
     ignis__json_text(file, ignis__devices[shot->device].info.name);
-    fprintf(
-        file,
-        ", \"live_bytes\": %lld, \"live_peak\": %lld, \"reserved_bytes\": %lld, \"reserved_peak\": %lld, \"vmm_bytes\": %lld,\n\"rows\": [",
-        (long long)info->live_bytes, (long long)info->live_peak, (long long)info->reserved_bytes, (long long)info->reserved_peak,
-        (long long)info->vmm_bytes);
+    fprintf(file,
+            ", \"live_bytes\": %lld, \"live_peak\": %lld, \"reserved_bytes\": %lld, \"reserved_peak\": %lld, "
+            "\"vmm_bytes\": %lld,\n\"rows\": [",
+            (long long)info->live_bytes, (long long)info->live_peak, (long long)info->reserved_bytes,
+            (long long)info->reserved_peak, (long long)info->vmm_bytes);
     for (i = 0; i < shot->count; i++) {
         const ignis_memory_row *row = &shot->rows[i];
         fprintf(file, "%s\n    {\"tag\": ", i ? "," : "");
@@ -35894,14 +36210,15 @@ IGNIS__COLD static void ignis__snapshot_arrays(const char *call, FILE *file)
     while ((array = (ignis__array *)ignis__pool_next(&ignis__arrays, &index)) != NULL) {
         ignis__mutex_lock(&array->slot.lock);
         storage = array->storage;
-        fprintf(file, "%s\n    {\"id\": %llu, \"parent\": %llu, \"tag\": ", first ? "" : ",", (unsigned long long)array->id,
-                (unsigned long long)array->parent);
+        fprintf(file, "%s\n    {\"id\": %llu, \"parent\": %llu, \"tag\": ", first ? "" : ",",
+                (unsigned long long)array->id, (unsigned long long)array->parent);
         ignis__json_text(file, array->tag);
         fprintf(file, ", \"dtype\": \"%s\", \"shape\": [", ignis__dtypes[array->dtype].name);
         for (k = 0; k < array->shape.ndim; k++)
             fprintf(file, "%s%lld", k ? ", " : "", (long long)array->shape.dim[k]);
         fprintf(file,
-                "], \"device\": %d, \"bytes\": %lld, \"on_device\": %s, \"wrapped\": %s, \"owner\": \"%s\", \"ref_count\": %d, \"age_ms\": "
+                "], \"device\": %d, \"bytes\": %lld, \"on_device\": %s, \"wrapped\": %s, \"owner\": \"%s\", "
+                "\"ref_count\": %d, \"age_ms\": "
                 "%lld, \"call\": \"%s\", \"file\": ",
                 ignis__device_ordinal(storage->device), (long long)ignis__array_bytes(array),
                 ignis__atomic_load(&storage->address) ? "true" : "false", storage->wrapped ? "true" : "false",
@@ -35915,7 +36232,8 @@ IGNIS__COLD static void ignis__snapshot_arrays(const char *call, FILE *file)
     }
 }
 
-/*  Draws the bars of a device, downwards from y: live bytes, in front of those at the peak. Returns the y below them. */
+/*  Draws the bars of a device, downwards from y: live bytes, in front of those at the peak. Returns the y below
+    them. */
 IGNIS__COLD static int ignis__snapshot_draw(FILE *file, const ignis__snapshot *shot, int y)
 {
     const double mib = 1048576;
@@ -35938,16 +36256,18 @@ IGNIS__COLD static int ignis__snapshot_draw(FILE *file, const ignis__snapshot *s
         fprintf(file, "<rect x=\"400\" y=\"%d\" width=\"%s\" height=\"16\" fill=\"#b8cce4\"/>\n", y,
                 ignis__point_write(480.0 * (double)row->peak_bytes / (double)most).text);
         fprintf(file,
-                "<rect x=\"400\" y=\"%d\" width=\"%s\" height=\"10\" fill=\"#1f5fa8\"/>\n<text x=\"390\" y=\"%d\" text-anchor=\"end\">",
+                "<rect x=\"400\" y=\"%d\" width=\"%s\" height=\"10\" fill=\"#1f5fa8\"/>\n<text x=\"390\" y=\"%d\" "
+                "text-anchor=\"end\">",
                 y + 3, ignis__point_write(480.0 * (double)row->live_bytes / (double)most).text, y + 12);
         ignis__xml_text(file, name);
-        fprintf(file, "</text>\n<text x=\"890\" y=\"%d\">%.1f / %.1f MiB, %lld</text>\n", y + 12, (double)row->live_bytes / mib,
-                (double)row->peak_bytes / mib, (long long)row->live_blocks);
+        fprintf(file, "</text>\n<text x=\"890\" y=\"%d\">%.1f / %.1f MiB, %lld</text>\n", y + 12,
+                (double)row->live_bytes / mib, (double)row->peak_bytes / mib, (long long)row->live_blocks);
     }
     return y + 12;
 }
 
-IGNIS__COLD static bool ignis__snapshot_write(const char *call, const char *path, const ignis__snapshot *shots, int count)
+IGNIS__COLD static bool ignis__snapshot_write(const char *call, const char *path, const ignis__snapshot *shots,
+                                              int count)
 {
     size_t length = strlen(path);
     bool drawn = length >= 4 && strcmp(path + length - 4, ".svg") == 0;
@@ -35958,12 +36278,13 @@ IGNIS__COLD static bool ignis__snapshot_write(const char *call, const char *path
     if (drawn) {
         for (i = 0; i < count; i++)
             y += 40 + 20 * shots[i].count;
-        fprintf(
-            file,
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"1100\" height=\"%d\" font-family=\"sans-serif\" font-size=\"12\">\n"
-            "<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n<text x=\"10\" y=\"20\">Dark: in use now; light: at the peak, where "
-            "it was traced. MiB now / at the peak, blocks now</text>\n",
-            y);
+        fprintf(file,
+                "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"1100\" height=\"%d\" font-family=\"sans-serif\" "
+                "font-size=\"12\">\n"
+                "<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n<text x=\"10\" y=\"20\">Dark: in use now; "
+                "light: at the peak, where "
+                "it was traced. MiB now / at the peak, blocks now</text>\n",
+                y);
         for (i = 0, y = 30; i < count; i++)
             y = ignis__snapshot_draw(file, &shots[i], y);
         fprintf(file, "</svg>\n");
@@ -36077,7 +36398,8 @@ IGNIS__COLD static void ignis__profile_ask(int device, ignis__traced *items, siz
     ignis__mutex_unlock(&ignis__profile_lock);
     for (k = 0; k < count; k++) {
         ignis__traced *traced = &items[k];
-        if (traced->device == device && base && traced->first && IGNIS__CUDA(cuEventElapsedTime, (&at, base, traced->first)) == 0 &&
+        if (traced->device == device && base && traced->first &&
+            IGNIS__CUDA(cuEventElapsedTime, (&at, base, traced->first)) == 0 &&
             IGNIS__CUDA(cuEventElapsedTime, (&ms, traced->first, traced->last)) == 0) {
             traced->at_ns = base_ns + (int64_t)((double)at * 1e6);
             traced->ms = (double)ms;
@@ -36129,7 +36451,8 @@ IGNIS__COLD static ignis_profile_row *ignis__profile_sum(const ignis__traced *it
         if (!traced->first || traced->ms < 0)
             continue;
         for (i = 0; i < used; i++)
-            if (rows[i].device == traced->device && (int)rows[i].dtype == dtype && strcmp(rows[i].name, traced->name) == 0)
+            if (rows[i].device == traced->device && (int)rows[i].dtype == dtype &&
+                strcmp(rows[i].name, traced->name) == 0)
                 break;
         row = &rows[i];
         used += i == used;
@@ -36143,7 +36466,8 @@ IGNIS__COLD static ignis_profile_row *ignis__profile_sum(const ignis__traced *it
     }
     for (i = 0; i < used; i++) {
         const ignis__device *device = &ignis__devices[rows[i].device];
-        double memory = ignis__rate_memory(device) * rows[i].ms, flops = ignis__rate_flops(device, (int)rows[i].dtype) * rows[i].ms;
+        double memory = ignis__rate_memory(device) * rows[i].ms,
+               flops = ignis__rate_flops(device, (int)rows[i].dtype) * rows[i].ms;
         rows[i].memory_share = memory > 0 ? rows[i].bytes / memory : 0;
         rows[i].arithmetic_share = flops > 0 ? rows[i].flops / flops : 0;
     }
@@ -36162,7 +36486,8 @@ IGNIS__COLD static void ignis__table_number(FILE *file, double value, const char
         fprintf(file, " %9s%*s", "-", (int)strlen(unit), "");
 }
 
-IGNIS__COLD static bool ignis__table_write(const char *call, const char *path, const ignis_profile_row *rows, int count, size_t lost)
+IGNIS__COLD static bool ignis__table_write(const char *call, const char *path, const ignis_profile_row *rows, int count,
+                                           size_t lost)
 {
     FILE *file = ignis__report_open(call, path);
     double all = 0;
@@ -36173,12 +36498,14 @@ IGNIS__COLD static bool ignis__table_write(const char *call, const char *path, c
         all += rows[i].ms;
     for (i = 0; i < ignis__device_total; i++)
         if (ignis__atomic_load(&ignis__devices[i].opened))
-            fprintf(file, "device %d: %s; by its clocks and units %.2f TB/s, %.1f TFLOP/s of 16-bit types, %.1f of f32\n", i,
+            fprintf(file,
+                    "device %d: %s; by its clocks and units %.2f TB/s, %.1f TFLOP/s of 16-bit types, %.1f of f32\n", i,
                     ignis__devices[i].info.name, ignis__rate_memory(&ignis__devices[i]) * 1e-9,
-                    ignis__rate_flops(&ignis__devices[i], IGNIS_BF16) * 1e-9, ignis__rate_flops(&ignis__devices[i], IGNIS_F32) * 1e-9);
+                    ignis__rate_flops(&ignis__devices[i], IGNIS_BF16) * 1e-9,
+                    ignis__rate_flops(&ignis__devices[i], IGNIS_F32) * 1e-9);
     fprintf(file, "%llu items were too many, or had no events\n%-72s %6s %7s %10s %6s %9s %9s %7s %9s %9s %7s %6s\n",
-            (unsigned long long)lost, "kernel", "device", "count", "ms", "share", "GB", "TB/s", "of it", "GFLOP", "TFLOP/s", "of it",
-            "bound");
+            (unsigned long long)lost, "kernel", "device", "count", "ms", "share", "GB", "TB/s", "of it", "GFLOP",
+            "TFLOP/s", "of it", "bound");
     for (i = 0; i < count; i++) {
         const ignis_profile_row *row = &rows[i];
         double memory = 100 * row->memory_share, flops = 100 * row->arithmetic_share;
@@ -36197,11 +36524,11 @@ IGNIS__COLD static bool ignis__table_write(const char *call, const char *path, c
 
 /*  Writes one span of a host thread (process 0), or of a stream of a device (process 1 and up). Times in
     microseconds. */
-IGNIS__COLD static void ignis__trace_span(FILE *file, const ignis__traced *traced, const char *name, const char *kind, int process,
-                                          int thread, double at, double took)
+IGNIS__COLD static void ignis__trace_span(FILE *file, const ignis__traced *traced, const char *name, const char *kind,
+                                          int process, int thread, double at, double took)
 {
-    fprintf(file, ",\n{\"ph\": \"X\", \"pid\": %d, \"tid\": %d, \"ts\": %s, \"dur\": %s, \"cat\": \"%s\", \"name\": ", process, thread,
-            ignis__point_write(at).text, ignis__point_write(took).text, kind);
+    fprintf(file, ",\n{\"ph\": \"X\", \"pid\": %d, \"tid\": %d, \"ts\": %s, \"dur\": %s, \"cat\": \"%s\", \"name\": ",
+            process, thread, ignis__point_write(at).text, ignis__point_write(took).text, kind);
     ignis__json_text(file, name);
     fprintf(file, ", \"args\": {\"call\": \"%s\"", traced->call);
     if (traced->bytes > 0)
@@ -36215,7 +36542,8 @@ IGNIS__COLD static void ignis__trace_span(FILE *file, const ignis__traced *trace
     fprintf(file, "}}");
 }
 
-IGNIS__COLD static bool ignis__trace_write(const char *call, const char *path, const ignis__traced *items, size_t count, int64_t begin_ns)
+IGNIS__COLD static bool ignis__trace_write(const char *call, const char *path, const ignis__traced *items, size_t count,
+                                           int64_t begin_ns)
 {
     FILE *file = ignis__report_open(call, path);
     void *streams[64];
@@ -36223,10 +36551,9 @@ IGNIS__COLD static bool ignis__trace_write(const char *call, const char *path, c
     size_t k;
     if (!file)
         return false;
-    fprintf(
-        file,
-        "{\"displayTimeUnit\": \"ns\", \"traceEvents\": [\n{\"ph\": \"M\", \"pid\": 0, \"name\": \"process_name\", \"args\": {\"name\": "
-        "\"host\"}}");
+    fprintf(file, "{\"displayTimeUnit\": \"ns\", \"traceEvents\": [\n{\"ph\": \"M\", \"pid\": 0, \"name\": "
+                  "\"process_name\", \"args\": {\"name\": "
+                  "\"host\"}}");
     for (i = 0; i < ignis__device_total; i++) {
         if (!ignis__atomic_load(&ignis__devices[i].opened))
             continue;
@@ -36236,35 +36563,43 @@ IGNIS__COLD static bool ignis__trace_write(const char *call, const char *path, c
     }
     for (k = 0; k < count; k++) {
         const ignis__traced *traced = &items[k];
-        double at = (double)(traced->begin_ns - begin_ns) * 1e-3, took = (double)(traced->end_ns - traced->begin_ns) * 1e-3;
+        double at = (double)(traced->begin_ns - begin_ns) * 1e-3,
+               took = (double)(traced->end_ns - traced->begin_ns) * 1e-3;
         threads = traced->thread > threads ? traced->thread : threads;
         if (traced->kind == IGNIS__TRACED_MEMORY) {
             fprintf(file,
-                    ",\n{\"ph\": \"C\", \"pid\": %d, \"ts\": %s, \"name\": \"memory\", \"args\": {\"in use\": %.0f, \"reserved\": %.0f}}",
+                    ",\n{\"ph\": \"C\", \"pid\": %d, \"ts\": %s, \"name\": \"memory\", \"args\": {\"in use\": %.0f, "
+                    "\"reserved\": %.0f}}",
                     traced->device + 1, ignis__point_write(at).text, traced->bytes, traced->flops);
         } else if (traced->kind == IGNIS__TRACED_CALL) {
             ignis__trace_span(file, traced, traced->call, "call", 0, traced->thread, at, took);
         } else if (traced->ms >= 0) {
             static const char *const kinds[] = {"call", "kernel", "copy", "graph", "collective", "memory"};
             double on_device = (double)(traced->at_ns - begin_ns) * 1e-3;
-            bool collective = strncmp(traced->call, "ignis_comm", 10) == 0 || strncmp(traced->call, "ignis_parallel", 14) == 0;
+            bool collective =
+                strncmp(traced->call, "ignis_comm", 10) == 0 || strncmp(traced->call, "ignis_parallel", 14) == 0;
             for (i = 0; i < used && streams[i] != traced->stream; i++)
                 ;
             if (i == used && used < IGNIS__COUNT(streams))
                 streams[used++] = traced->stream;
             ignis__trace_span(file, traced, traced->name, "queue", 0, traced->thread, at, took);
-            ignis__trace_span(file, traced, traced->name, collective ? "collective" : kinds[traced->kind], traced->device + 1, i + 1,
-                              on_device, traced->ms * 1e3);
+            ignis__trace_span(file, traced, traced->name, collective ? "collective" : kinds[traced->kind],
+                              traced->device + 1, i + 1, on_device, traced->ms * 1e3);
             fprintf(file,
-                    ",\n{\"ph\": \"s\", \"id\": %llu, \"pid\": 0, \"tid\": %d, \"ts\": %s, \"cat\": \"queue\", \"name\": \"queue\"}"
-                    ",\n{\"ph\": \"f\", \"bp\": \"e\", \"id\": %llu, \"pid\": %d, \"tid\": %d, \"ts\": %s, \"cat\": \"queue\", \"name\": "
+                    ",\n{\"ph\": \"s\", \"id\": %llu, \"pid\": 0, \"tid\": %d, \"ts\": %s, \"cat\": \"queue\", "
+                    "\"name\": \"queue\"}"
+                    ",\n{\"ph\": \"f\", \"bp\": \"e\", \"id\": %llu, \"pid\": %d, \"tid\": %d, \"ts\": %s, \"cat\": "
+                    "\"queue\", \"name\": "
                     "\"queue\"}",
-                    (unsigned long long)k, traced->thread, ignis__point_write(at).text, (unsigned long long)k, traced->device + 1, i + 1,
-                    ignis__point_write(on_device).text);
+                    (unsigned long long)k, traced->thread, ignis__point_write(at).text, (unsigned long long)k,
+                    traced->device + 1, i + 1, ignis__point_write(on_device).text);
         }
     }
     for (i = 1; i <= threads; i++)
-        fprintf(file, ",\n{\"ph\": \"M\", \"pid\": 0, \"tid\": %d, \"name\": \"thread_name\", \"args\": {\"name\": \"thread %d\"}}", i, i);
+        fprintf(file,
+                ",\n{\"ph\": \"M\", \"pid\": 0, \"tid\": %d, \"name\": \"thread_name\", \"args\": {\"name\": \"thread "
+                "%d\"}}",
+                i, i);
     fprintf(file, "]}\n");
     return ignis__report_close(call, path, file);
 }
@@ -36428,8 +36763,14 @@ static int ignis__dry_flags(unsigned flags) { return (void)flags, 0; }
 static int ignis__dry_nothing(void) { return 0; }
 static int ignis__dry_handle(void *handle) { return (void)handle, 0; }
 static int ignis__dry_two(void *a, void *b) { return (void)a, (void)b, 0; }
-static int ignis__dry_order(void *stream, void *event, unsigned flags) { return (void)stream, (void)event, (void)flags, 0; }
-static int ignis__dry_set(void *function, int attribute, int value) { return (void)function, (void)attribute, (void)value, 0; }
+static int ignis__dry_order(void *stream, void *event, unsigned flags)
+{
+    return (void)stream, (void)event, (void)flags, 0;
+}
+static int ignis__dry_set(void *function, int attribute, int value)
+{
+    return (void)function, (void)attribute, (void)value, 0;
+}
 
 /*  Calls that return a handle. */
 static int ignis__dry_recycle(void **handle) { return *handle = &ignis__dry, 0; }
@@ -36461,7 +36802,10 @@ static bool ignis__dry_captured(void *stream)
     return (uintptr_t)stream > IGNIS__CU_STREAM_PER_THREAD && ignis__atomic_load((uint64_t *)stream) != 0;
 }
 static int ignis__dry_capturing(void *stream, int *captured) { return *captured = ignis__dry_captured(stream), 0; }
-static int ignis__dry_capture(void *stream, int mode) { return (void)mode, ignis__atomic_store((uint64_t *)stream, 1), 0; }
+static int ignis__dry_capture(void *stream, int mode)
+{
+    return (void)mode, ignis__atomic_store((uint64_t *)stream, 1), 0;
+}
 static int ignis__dry_capture_end(void *stream, void **graph)
 {
     ignis__atomic_store((uint64_t *)stream, 0);
@@ -36497,7 +36841,10 @@ static int ignis__dry_uuid(void *uuid, int device)
     memcpy(uuid, ignis__dry.device.uuid, sizeof ignis__dry.device.uuid);
     return 0;
 }
-static int ignis__dry_total(size_t *bytes, int device) { return (void)device, *bytes = (size_t)ignis__dry.device.memory_total, 0; }
+static int ignis__dry_total(size_t *bytes, int device)
+{
+    return (void)device, *bytes = (size_t)ignis__dry.device.memory_total, 0;
+}
 static int ignis__dry_attribute(int *value, int attribute, int device)
 {
     const ignis_device_info *info = &ignis__dry.device;
@@ -36525,14 +36872,15 @@ static int ignis__dry_function_get(int *value, int attribute, void *function)
 /*  Counts threads and dynamic shared memory; registers are not known. */
 static int ignis__dry_resident(int *blocks, void *function, int threads, size_t shared)
 {
-    size_t most = (size_t)(threads > 0 ? 2048 / threads : 0), fit = shared ? (size_t)ignis__dry.device.shared_per_block / shared : most;
+    size_t most = (size_t)(threads > 0 ? 2048 / threads : 0),
+           fit = shared ? (size_t)ignis__dry.device.shared_per_block / shared : most;
     (void)function;
     *blocks = (int)(fit < most ? fit : most);
     return 0;
 }
 static int ignis__dry_map(void *map, int type, unsigned rank, void *data, const unsigned long long *sizes,
-                          const unsigned long long *strides, const unsigned *box, const unsigned *steps, int interleave, int swizzle,
-                          int promotion, int fill)
+                          const unsigned long long *strides, const unsigned *box, const unsigned *steps, int interleave,
+                          int swizzle, int promotion, int fill)
 {
     (void)map, (void)type, (void)rank, (void)data, (void)sizes, (void)strides, (void)box, (void)steps;
     (void)interleave, (void)swizzle, (void)promotion, (void)fill;
@@ -36540,8 +36888,9 @@ static int ignis__dry_map(void *map, int type, unsigned rank, void *data, const 
 }
 
 static int ignis__dry_pixels(void *map, int type, unsigned rank, void *data, const unsigned long long *sizes,
-                             const unsigned long long *strides, const int *lower, const int *upper, unsigned channels, unsigned pixels,
-                             const unsigned *steps, int interleave, int swizzle, int promotion, int outside)
+                             const unsigned long long *strides, const int *lower, const int *upper, unsigned channels,
+                             unsigned pixels, const unsigned *steps, int interleave, int swizzle, int promotion,
+                             int outside)
 {
     return (void)lower, (void)upper, (void)channels, (void)pixels,
            ignis__dry_map(map, type, rank, data, sizes, strides, steps, steps, interleave, swizzle, promotion, outside);
@@ -36634,8 +36983,9 @@ static int ignis__dry_copy(ignis__address to, ignis__address from, size_t size, 
 {
     return (void)to, (void)from, (void)size, (void)stream, 0;
 }
-static int ignis__dry_launch(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,
-                             unsigned block_z, unsigned shared, void *stream, void **params, void **extra)
+static int ignis__dry_launch(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+                             unsigned block_y, unsigned block_z, unsigned shared, void *stream, void **params,
+                             void **extra)
 {
     (void)function, (void)grid_x, (void)grid_y, (void)grid_z, (void)block_x, (void)block_y, (void)block_z;
     return (void)shared, (void)stream, (void)params, (void)extra, 0;
@@ -36647,7 +36997,10 @@ static int ignis__dry_launch_config(const void *config, void *function, void **p
 
 #ifndef IGNIS_NO_TENSORS
 /*  cuBLASLt takes each product, with the most workspace that Ignis lets it have. */
-static int ignis__dry_lt_desc(void **desc, int compute, int scale) { return (void)compute, (void)scale, ignis__dry_recycle(desc); }
+static int ignis__dry_lt_desc(void **desc, int compute, int scale)
+{
+    return (void)compute, (void)scale, ignis__dry_recycle(desc);
+}
 static int ignis__dry_lt_layout(void **layout, int type, uint64_t rows, uint64_t columns, int64_t stride)
 {
     return (void)type, (void)rows, (void)columns, (void)stride, ignis__dry_recycle(layout);
@@ -36656,19 +37009,20 @@ static int ignis__dry_lt_set(void *desc, int attribute, const void *value, size_
 {
     return (void)desc, (void)attribute, (void)value, (void)size, 0;
 }
-static int ignis__dry_lt_choose(void *handle, void *desc, void *a, void *b, void *c, void *d, void *preference, int wanted, void *choice,
-                                int *found)
+static int ignis__dry_lt_choose(void *handle, void *desc, void *a, void *b, void *c, void *d, void *preference,
+                                int wanted, void *choice, int *found)
 {
     (void)handle, (void)desc, (void)a, (void)b, (void)c, (void)d, (void)preference, (void)wanted;
     ((ignis__lt_choice *)choice)->workspace = IGNIS__LT_WORKSPACE;
     *found = 1;
     return 0;
 }
-static int ignis__dry_lt_run(void *handle, void *desc, const void *alpha, const void *a, void *layout_a, const void *b, void *layout_b,
-                             const void *beta, const void *c, void *layout_c, void *d, void *layout_d, const void *algo, void *workspace,
-                             size_t size, void *stream)
+static int ignis__dry_lt_run(void *handle, void *desc, const void *alpha, const void *a, void *layout_a, const void *b,
+                             void *layout_b, const void *beta, const void *c, void *layout_c, void *d, void *layout_d,
+                             const void *algo, void *workspace, size_t size, void *stream)
 {
-    (void)handle, (void)desc, (void)alpha, (void)a, (void)layout_a, (void)b, (void)layout_b, (void)beta, (void)c, (void)layout_c, (void)d;
+    (void)handle, (void)desc, (void)alpha, (void)a, (void)layout_a, (void)b, (void)layout_b, (void)beta, (void)c,
+        (void)layout_c, (void)d;
     return (void)layout_d, (void)algo, (void)workspace, (void)size, (void)stream, 0;
 }
 
@@ -36689,8 +37043,8 @@ IGNIS__COLD static void ignis__dry_bind_products(void)
 
 /*  base/dry_bind.c - the table of the dry driver, and its device
 
-    Assigns the functions of dry_driver.c to the tables of driver, NVRTC and cuBLASLt, and describes the device.
-    May use: dry_driver.c, >>loader. Locks: none, ignis_setup alone calls it. */
+    Assigns the functions of dry_driver.c to the tables of driver, NVRTC and cuBLASLt, and describes the device. May
+    use: dry_driver.c, >>loader. Locks: none, ignis_setup alone calls it. */
 
 /*  Fills the tables with what a dry run needs. ignis_collective.h refuses the rest: sharing among devices and
     processes. */
@@ -36701,7 +37055,8 @@ IGNIS__COLD static void ignis__dry_bind(void)
     cuda->cuInit = ignis__dry_flags;
     cuda->cuDevicePrimaryCtxRelease_v2 = ignis__dry_number;
     cuda->cuCtxSynchronize = ignis__dry_nothing;
-    cuda->cuCtxSetCurrent = cuda->cuCtxPushCurrent_v2 = cuda->cuStreamSynchronize = cuda->cuStreamQuery = ignis__dry_handle;
+    cuda->cuCtxSetCurrent = cuda->cuCtxPushCurrent_v2 = cuda->cuStreamSynchronize = cuda->cuStreamQuery =
+        ignis__dry_handle;
     cuda->cuEventDestroy_v2 = cuda->cuEventQuery = cuda->cuEventSynchronize = cuda->cuModuleUnload = ignis__dry_handle;
     cuda->cuGraphDestroy = cuda->cuGraphExecDestroy = ignis__dry_handle;
     cuda->cuEventRecord = cuda->cuGraphLaunch = ignis__dry_two;

@@ -108,7 +108,7 @@ planted "${this}s/_zero - /_null - /" $declared 'the comment does not name ignis
 planted "${this}s/_zero - /_zero: /" "$begin" 'the comment of ignis_array_zero does not begin with'
 planted "$begin,$((declared - 1))d" "$begin" 'ignis_array_zero has no comment'
 planted "${declared}s/^/int ignis_x;\n/" "$declared" 'this is no declaration that the manual knows'
-planted '/How serious a message/d' "$(($(grep -n '^typedef enum ignis_log_level' ignis.h | sed 's/:.*//') - 1))" 'ignis_log_level has no comment'
+planted '/The severity of a message/d' "$(($(grep -n '^typedef enum ignis_log_level' ignis.h | sed 's/:.*//') - 1))" 'ignis_log_level has no comment'
 planted 's/^#define IGNIS_MAX_DIMS 8 .*/#define IGNIS_MAX_DIMS 8/' "$(grep -n '^#define IGNIS_MAX_DIMS' ignis.h | sed 's/:.*//')" \
     'IGNIS_MAX_DIMS has no comment'
 

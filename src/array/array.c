@@ -41,8 +41,8 @@ typedef struct ignis__array {
     ignis__tombstone tombstone; /* the slot's array before this one */
 } ignis__array;
 
-static ignis__pool ignis__arrays =
-    IGNIS__POOL_NAMED(ignis__array, IGNIS__KIND_ARRAY, "array", IGNIS_DIAG_ARRAY_FREED, offsetof(ignis__array, tombstone));
+static ignis__pool ignis__arrays = IGNIS__POOL_NAMED(ignis__array, IGNIS__KIND_ARRAY, "array", IGNIS_DIAG_ARRAY_FREED,
+                                                     offsetof(ignis__array, tombstone));
 static uint64_t ignis__array_ids; /* the last id of this process */
 
 static int64_t ignis__array_bytes(const ignis__array *array) { return array->numel * ignis__dtypes[array->dtype].size; }
@@ -98,7 +98,8 @@ static bool ignis__array_lock(const char *call, ignis__array *array)
     if (ignis__pool_live(array))
         return true;
     ignis__mutex_unlock(&array->slot.lock);
-    return ignis__fail_false(IGNIS_DIAG_ARRAY_FREED, call, "%s, freed by another thread meanwhile", ignis__array_label(array).text);
+    return ignis__fail_false(IGNIS_DIAG_ARRAY_FREED, call, "%s, freed by another thread meanwhile",
+                             ignis__array_label(array).text);
 }
 
 static void ignis__array_unlock(ignis__array *array) { ignis__mutex_unlock(&array->slot.lock); }
@@ -204,8 +205,8 @@ IGNIS__MAYBE_UNUSED static void ignis__array_unclaim(const char *call, ignis__ar
 
 /*  Makes an array over a storage, whose users it joins. Invisible to other threads until ignis__array_publish. NULL
     if out of memory. */
-static ignis__array *ignis__array_make(const char *call, ignis__storage *storage, const ignis_shape *shape, ignis_dtype dtype,
-                                       int64_t numel)
+static ignis__array *ignis__array_make(const char *call, ignis__storage *storage, const ignis_shape *shape,
+                                       ignis_dtype dtype, int64_t numel)
 {
     ignis__array *array = (ignis__array *)ignis__pool_take_zeroed(call, &ignis__arrays);
     if (!array)
@@ -235,31 +236,35 @@ IGNIS__COLD static bool ignis__array_wrappable(const char *call, ignis__device *
     int type, ordinal, wanted = ignis__device_ordinal(device);
     ignis__address start, at = (ignis__address)(uintptr_t)ptr;
     size_t range;
-    if (!ignis__address_query(call, device, ptr, &type, &ordinal) || !ignis__address_range(call, device, ptr, &start, &range))
+    if (!ignis__address_query(call, device, ptr, &type, &ordinal) ||
+        !ignis__address_range(call, device, ptr, &start, &range))
         return false;
     if (type == 0 || type == IGNIS__CU_MEMORY_HOST)
         return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call,
                                  "desc.ptr %p is not device memory; copy host memory with ignis_array_from_host", ptr);
     if (ordinal != wanted)
-        return ignis__fail_false(IGNIS_DIAG_DEVICE_DIFFERS, call, "desc.ptr %p is memory of device %d, the array is to be on device %d",
-                                 ptr, ordinal, wanted);
+        return ignis__fail_false(IGNIS_DIAG_DEVICE_DIFFERS, call,
+                                 "desc.ptr %p is memory of device %d, the array is to be on device %d", ptr, ordinal,
+                                 wanted);
     if (range && (uint64_t)size > start + range - at)
-        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call,
-                                 "the array has %lld bytes, but from desc.ptr %p on there are %llu left of the %llu of its memory",
-                                 (long long)size, ptr, (unsigned long long)(start + range - at), (unsigned long long)range);
+        return ignis__fail_false(
+            IGNIS_DIAG_BAD_NUMBER, call,
+            "the array has %lld bytes, but from desc.ptr %p on there are %llu left of the %llu of its memory",
+            (long long)size, ptr, (unsigned long long)(start + range - at), (unsigned long long)range);
     return true;
 }
 
 /*  Does the part of ignis_array_create that needs the device: checks the pointer, unless it is external, and adds an
     entry for the stream. */
-IGNIS__COLD static bool ignis__array_attach(const char *call, ignis__device *device, ignis__storage *storage, const ignis_array_desc *desc,
-                                            bool external)
+IGNIS__COLD static bool ignis__array_attach(const char *call, ignis__device *device, ignis__storage *storage,
+                                            const ignis_array_desc *desc, bool external)
 {
     ignis__binding binding;
     bool ok;
     if (!ignis__device_enter(call, device, &binding))
         return false;
-    ok = (!desc->ptr || storage->size == 0 || external || ignis__array_wrappable(call, device, desc->ptr, storage->size)) &&
+    ok = (!desc->ptr || storage->size == 0 || external ||
+          ignis__array_wrappable(call, device, desc->ptr, storage->size)) &&
          (!desc->stream || desc->stream == device->stream || ignis__stream_adopt(call, device, desc->stream) != 0);
     ignis__device_leave(&binding);
     storage->wrapped = desc->ptr != NULL;
@@ -287,8 +292,8 @@ static ignis_array ignis__array_create_over(const char *call, const ignis_array_
     int64_t numel;
     size_t length;
 
-    if (!ignis__dtype_valid(call, dtype) || !ignis__owner_valid(call, owner) || !ignis__shape_check(call, &desc->shape, dtype, &numel) ||
-        (device = ignis__device_get(call, ordinal)) == NULL ||
+    if (!ignis__dtype_valid(call, dtype) || !ignis__owner_valid(call, owner) ||
+        !ignis__shape_check(call, &desc->shape, dtype, &numel) || (device = ignis__device_get(call, ordinal)) == NULL ||
         (storage = ignis__storage_make(call, device, numel * ignis__dtypes[dtype].size)) == NULL)
         return handle;
     array = (!desc->ptr && !desc->stream) || ignis__array_attach(call, device, storage, desc, external)
@@ -347,8 +352,8 @@ IGNIS__COLD static ignis_array ignis__array_create_like(const char *call, const 
 
 /*  Makes a view, which shares the array's storage, owner and tag. Invisible to other threads until
     ignis__array_publish. */
-static ignis__array *ignis__array_view_make(const char *call, const ignis__array *of, const ignis_shape *shape, int64_t numel,
-                                            int64_t offset)
+static ignis__array *ignis__array_view_make(const char *call, const ignis__array *of, const ignis_shape *shape,
+                                            int64_t numel, int64_t offset)
 {
     ignis__array *view = ignis__array_make(call, of->storage, shape, of->dtype, numel);
     if (!view)
@@ -361,7 +366,8 @@ static ignis__array *ignis__array_view_make(const char *call, const ignis__array
     return view;
 }
 
-static ignis_array ignis__array_view(const char *call, const ignis__array *of, const ignis_shape *shape, int64_t numel, int64_t offset)
+static ignis_array ignis__array_view(const char *call, const ignis__array *of, const ignis_shape *shape, int64_t numel,
+                                     int64_t offset)
 {
     ignis_array none = IGNIS__ZERO;
     ignis__array *view = ignis__array_view_make(call, of, shape, numel, offset);
@@ -415,8 +421,9 @@ IGNIS__COLD static ignis_status ignis__fail_exported(const char *call, const ign
     ignis__string_begin(&text, holders, sizeof holders);
     if (ignis__export_holders)
         ignis__export_holders(&text, array);
-    return ignis__fail(IGNIS_DIAG_FREE_EXPORTED, call, "%s cannot be %s while %d handle%s of it %s out: %s", ignis__array_label(array).text,
-                       what, array->exports, array->exports == 1 ? "" : "s", array->exports == 1 ? "is" : "are", holders);
+    return ignis__fail(IGNIS_DIAG_FREE_EXPORTED, call, "%s cannot be %s while %d handle%s of it %s out: %s",
+                       ignis__array_label(array).text, what, array->exports, array->exports == 1 ? "" : "s",
+                       array->exports == 1 ? "is" : "are", holders);
 }
 
 /*  Writes the holders of claims on an array, each after a comma, and returns the number of claims. Set by the
@@ -424,7 +431,8 @@ IGNIS__COLD static ignis_status ignis__fail_exported(const char *call, const ign
 static int (*ignis__claim_holders)(ignis__string_writer *text, const ignis__array *array);
 
 /*  Reports that an array has references. The array is held; the caller has read ref_count under its lock. */
-IGNIS__COLD static ignis_status ignis__fail_referenced(const char *call, const ignis__array *array, ignis_owner owner, int ref_count)
+IGNIS__COLD static ignis_status ignis__fail_referenced(const char *call, const ignis__array *array, ignis_owner owner,
+                                                       int ref_count)
 {
     char holders[512];
     ignis__string_writer text;
@@ -433,7 +441,8 @@ IGNIS__COLD static ignis_status ignis__fail_referenced(const char *call, const i
     others = ref_count - (ignis__claim_holders ? ignis__claim_holders(&text, array) : 0);
     if (others > 0)
         ignis__string_add(&text, ", %d held by others, as by ignis_array_increment_ref", others);
-    return ignis__fail(IGNIS_DIAG_FREE_REFERENCED, call, "%s, owned by %s, cannot be freed while its ref_count is %d, not 0%s%s",
+    return ignis__fail(IGNIS_DIAG_FREE_REFERENCED, call,
+                       "%s, owned by %s, cannot be freed while its ref_count is %d, not 0%s%s",
                        ignis__array_label(array).text, ignis__owner_name(owner), ref_count, text.length ? ":" : "",
                        text.length ? holders + 1 : "");
 }
@@ -471,7 +480,10 @@ static ignis_status ignis__array_free_as(const char *call, ignis_array handle, i
     return ignis__ended(failures, ok);
 }
 
-IGNIS_API ignis_status ignis_array_free(ignis_array array) { return ignis__array_free_as("ignis_array_free", array, IGNIS_OWNER_IGNIS); }
+IGNIS_API ignis_status ignis_array_free(ignis_array array)
+{
+    return ignis__array_free_as("ignis_array_free", array, IGNIS_OWNER_IGNIS);
+}
 
 IGNIS_API ignis_status ignis_array_free_as(ignis_array array, ignis_owner owner)
 {
@@ -589,6 +601,7 @@ IGNIS__COLD static void ignis__array_leaked(const char *call, const ignis__array
     ignis__string_writer text;
     ignis__string_begin(&text, line, sizeof line);
     ignis__array_describe(&text, array);
-    ignis__leak_report(call, IGNIS_DIAG_ARRAY_LEAKED, "%s%s, %lld bytes, %lld ms old", what, line, (long long)ignis__array_bytes(array),
+    ignis__leak_report(call, IGNIS_DIAG_ARRAY_LEAKED, "%s%s, %lld bytes, %lld ms old", what, line,
+                       (long long)ignis__array_bytes(array),
                        (long long)((ignis__wall_ns() - array->created_at_ns) / 1000000));
 }

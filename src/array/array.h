@@ -2,7 +2,8 @@
 
 #define IGNIS_MAX_DIMS 8 /* of a shape */
 
-/*  The dimensions of an array: IGNIS_SHAPE(rows, columns). Elements are in row-major order, the last dimension is contiguous. */
+/*  The dimensions of an array: IGNIS_SHAPE(rows, columns). Elements are in row-major order, the last dimension is
+    contiguous. */
 typedef struct ignis_shape {
     int ndim;
     int64_t dim[IGNIS_MAX_DIMS];
@@ -47,9 +48,11 @@ typedef struct ignis_array_desc {
     ignis_dtype dtype; /* IGNIS_F32 */
     int device;        /* the thread's current device; IGNIS_DEVICE_0 for device 0 */
     ignis_owner owner; /* IGNIS_OWNER_IGNIS */
-    void *stream;      /* memory is taken and released in the order of this stream (the current stream at the array's first use) */
+    void *stream;      /* orders the memory's use (the current stream at the first use) */
     void *ptr;         /* device memory to wrap, never freed by Ignis (none: Ignis allocates memory at the first use) */
-    void (*release_fn)(void *ptr, void *user_data); /* with ptr: called once, when the last array over it is gone and its work is done */
+    void (*release_fn)(
+        void *ptr,
+        void *user_data); /* with ptr: called once, when the last array over it is gone and its work is done */
     void *release_data;
     const char *tag; /* a name for messages and audits; copied, the first 31 bytes count ("") */
 } ignis_array_desc;
@@ -61,15 +64,16 @@ typedef struct ignis_array_info {
     int device;
     ignis_owner owner;
     int ref_count;
-    void *stream;          /* null until memory is allocated, unless the desc named one */
-    void *ptr;             /* device memory; null until it is allocated. The caller may write there, so the array counts as written */
+    void *stream; /* null until memory is allocated, unless the desc named one */
+    void *
+        ptr; /* device memory; null until it is allocated. The caller may write there, so the array counts as written */
     void *pinned_host_ptr; /* null unless ignis_array_pin was called */
     int64_t created_at_ns; /* nanoseconds since 1970-01-01 UTC, exact to a few milliseconds */
     bool owns_memory;      /* false for views and wrapped memory */
     bool on_device;        /* device memory is allocated */
     uint64_t parent;       /* info.id of the array it is a view of; 0 if it is no view */
     char tag[32];
-    uint64_t version; /* of its memory: how often it was written to, as far as Ignis knows (see ignis_array_mark_written) */
+    uint64_t version; /* writes to its memory so far (see ignis_array_mark_written) */
 } ignis_array_info;
 
 /*  ignis_dtype_name - return "f32" for IGNIS_F32; ignis_owner_name - return "nvccl" for IGNIS_OWNER_NVCCL
@@ -218,7 +222,8 @@ IGNIS_API ignis_status ignis_array_to_host_raw(ignis_array array, void *out, int
     Ownership: the caller ends the ticket by ignis_ticket_wait; out and data stay the caller's.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_ticket ignis_array_to_host_async(ignis_array array, void *out, ignis_dtype dtype, int64_t count);
-IGNIS_API ignis_ticket ignis_array_from_host_async(ignis_array array, const void *data, ignis_dtype dtype, int64_t count);
+IGNIS_API ignis_ticket ignis_array_from_host_async(ignis_array array, const void *data, ignis_dtype dtype,
+                                                   int64_t count);
 
 /*  ignis_ticket_query - tell whether the work of a ticket is done or has failed
     Returns: IGNIS_OK, and *done; the ticket stays.
@@ -259,10 +264,11 @@ IGNIS_API ignis_array ignis_array_slice(ignis_array array, int dim, int64_t star
 IGNIS_API ignis_array ignis_array_reshape(ignis_array array, ignis_shape shape);
 
 /*  ignis_array_write_rows - copy all of src into dst from row start_row on
-    Shapes: dst [rows, ...], src [r, ...] of the same dtype; src must be whole rows: its bytes divide by those of a row of dst.
+    Shapes: dst [rows, ...], src [r, ...] of the same dtype; src must be whole rows: its bytes divide by those of a
+    row of dst.
     Returns: IGNIS_OK, or the reason.
-    Errors: FREED, DTYPE, SHAPE (not whole rows, or beyond the last row), DEVICE (different devices), ARGUMENT (src was never written to, or
-    overlaps those rows in part), CUDA.
+    Errors: FREED, DTYPE, SHAPE (not whole rows, or beyond the last row), DEVICE (different devices), ARGUMENT (src
+    was never written to, or overlaps those rows in part), CUDA.
     Ownership: unchanged.
     Threads: any. Streams: queued on the current stream. */
 IGNIS_API ignis_status ignis_array_write_rows(ignis_array dst, ignis_array src, int64_t start_row);

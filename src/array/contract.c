@@ -44,7 +44,8 @@ static void ignis__tracked_forget(ignis__tracked_freed **link)
 /*  Makes a layer the owner of a held array until a call of it ends. `borrower` identifies the call, which may borrow
     an array again. References do not matter, and the audit shows nothing, unlike ignis_contract_acquire.
     ignis__contract_return restores the owner. */
-IGNIS__MAYBE_UNUSED static bool ignis__contract_borrow(const char *call, ignis__array *array, ignis_owner by, const void *borrower)
+IGNIS__MAYBE_UNUSED static bool ignis__contract_borrow(const char *call, ignis__array *array, ignis_owner by,
+                                                       const void *borrower)
 {
     ignis_owner owner;
     bool again;
@@ -59,8 +60,8 @@ IGNIS__MAYBE_UNUSED static bool ignis__contract_borrow(const char *call, ignis__
     ignis__array_unlock(array);
     if (owner == IGNIS_OWNER_IGNIS || again)
         return true;
-    return ignis__fail_false(owner == by ? IGNIS_DIAG_DOUBLE_ACQUIRE : IGNIS_DIAG_OWNER_DIFFERS, call, "%s is owned by %s%s",
-                             ignis__array_label(array).text, ignis__owner_name(owner),
+    return ignis__fail_false(owner == by ? IGNIS_DIAG_DOUBLE_ACQUIRE : IGNIS_DIAG_OWNER_DIFFERS, call,
+                             "%s is owned by %s%s", ignis__array_label(array).text, ignis__owner_name(owner),
                              owner == by ? " already: another thread's call works on it, or it was acquired"
                                          : ", which has to release it first");
 }
@@ -104,7 +105,8 @@ IGNIS_API ignis_status ignis_contract_release(ignis_array handle, ignis_owner by
         return ignis__failed();
     ok = ignis__owner_valid(call, by);
     if (ok && array->owner != by)
-        ok = ignis__fail_false(IGNIS_DIAG_RELEASE_BY_OTHER, call, "%s is owned by %s, not by %s, which therefore cannot release it",
+        ok = ignis__fail_false(IGNIS_DIAG_RELEASE_BY_OTHER, call,
+                               "%s is owned by %s, not by %s, which therefore cannot release it",
                                ignis__array_label(array).text, ignis__owner_name(array->owner), ignis__owner_name(by));
     return ignis__array_leave(call, array, ok && ignis__array_transfer(call, array, IGNIS_OWNER_IGNIS) == IGNIS_OK);
 }
@@ -119,7 +121,8 @@ IGNIS__COLD IGNIS_API ignis_status ignis_contract_assert_owner(ignis_array handl
     ok = ignis__owner_valid(call, owner);
     if (ok && array->owner != owner)
         ok = ignis__fail_false(IGNIS_DIAG_OWNER_DIFFERS, call, "%s was expected to be owned by %s, but is owned by %s",
-                               ignis__array_label(array).text, ignis__owner_name(owner), ignis__owner_name(array->owner));
+                               ignis__array_label(array).text, ignis__owner_name(owner),
+                               ignis__owner_name(array->owner));
     return ignis__array_leave(call, array, ok);
 }
 

@@ -8,7 +8,8 @@ static bool ignis__copy_up(const ignis__work *work, ignis__address to, const voi
 {
     ignis__traced traced;
     bool open = ignis__traced_copy(&traced, work->call, work->device, work->stream, "copy to the device", size);
-    bool ok = !IGNIS__CUDA_FAILED(work->call, work->device, cuMemcpyHtoDAsync_v2, (to, from, (size_t)size, work->stream));
+    bool ok =
+        !IGNIS__CUDA_FAILED(work->call, work->device, cuMemcpyHtoDAsync_v2, (to, from, (size_t)size, work->stream));
     return open ? ignis__traced_close(&traced, ok) : ok;
 }
 
@@ -16,7 +17,8 @@ static bool ignis__copy_down(const ignis__work *work, void *to, ignis__address f
 {
     ignis__traced traced;
     bool open = ignis__traced_copy(&traced, work->call, work->device, work->stream, "copy to the host", size);
-    bool ok = !IGNIS__CUDA_FAILED(work->call, work->device, cuMemcpyDtoHAsync_v2, (to, from, (size_t)size, work->stream));
+    bool ok =
+        !IGNIS__CUDA_FAILED(work->call, work->device, cuMemcpyDtoHAsync_v2, (to, from, (size_t)size, work->stream));
     return open ? ignis__traced_close(&traced, ok) : ok;
 }
 
@@ -54,7 +56,8 @@ IGNIS_API ignis_status ignis_array_zero(ignis_array array) { return ignis__array
 
 /*  Waits after copies from pinned memory, which the driver reads later. Pageable memory has been read when the copy
     call returns. */
-IGNIS__COLD static bool ignis__copy_from_host(const ignis__work *work, ignis__address to, const void *from, int64_t size)
+IGNIS__COLD static bool ignis__copy_from_host(const ignis__work *work, ignis__address to, const void *from,
+                                              int64_t size)
 {
     int type, ordinal;
     if (size == 0)
@@ -95,8 +98,8 @@ static bool ignis__convert_from_host(const ignis__work *work, ignis__address to,
     return ok;
 }
 
-static bool ignis__convert_to_host(const ignis__work *work, void *to, ignis_dtype to_dtype, ignis__address from, ignis_dtype from_dtype,
-                                   int64_t count)
+static bool ignis__convert_to_host(const ignis__work *work, void *to, ignis_dtype to_dtype, ignis__address from,
+                                   ignis_dtype from_dtype, int64_t count)
 {
     int64_t size = ignis__dtypes[from_dtype].size, step = IGNIS__CONVERT_CHUNK / size, done, part;
     void *chunk = ignis__alloc((size_t)((count < step ? count : step) * size + 1));
@@ -114,31 +117,34 @@ static bool ignis__convert_to_host(const ignis__work *work, void *to, ignis_dtyp
 }
 
 /*  Checks the arguments of the four transfers: a host pointer, and as many elements or bytes as the array has. */
-IGNIS__COLD static bool ignis__transfer_check(const char *call, const ignis__array *array, const void *host, const char *host_name,
-                                              int64_t count, int64_t needed, const char *unit)
+IGNIS__COLD static bool ignis__transfer_check(const char *call, const ignis__array *array, const void *host,
+                                              const char *host_name, int64_t count, int64_t needed, const char *unit)
 {
     if (count != needed)
         return ignis__fail_false(IGNIS_DIAG_COUNT_MISMATCH, call, "%s %s %s has %lld %s, the call says %lld",
-                                 ignis__array_label(array).text, ignis__shape_write(&array->shape).text, ignis__dtypes[array->dtype].name,
-                                 (long long)needed, unit, (long long)count);
+                                 ignis__array_label(array).text, ignis__shape_write(&array->shape).text,
+                                 ignis__dtypes[array->dtype].name, (long long)needed, unit, (long long)count);
     return needed == 0 || ignis__check_not_null(call, host_name, host);
 }
 
-IGNIS__COLD static ignis_status ignis__array_from_host(const char *call, ignis__array *array, const void *data, ignis_dtype dtype)
+IGNIS__COLD static ignis_status ignis__array_from_host(const char *call, ignis__array *array, const void *data,
+                                                       ignis_dtype dtype)
 {
     ignis__work work;
     ignis__address address;
     bool ok = ignis__work_begin(call, array->storage->device, &work);
     if (ok) {
-        ok = (array->numel == 0 || !ignis__capture_refuses(call)) && ignis__work_write(&work, array, &address) &&
-             (dtype == array->dtype ? ignis__copy_from_host(&work, address, data, ignis__array_bytes(array))
-                                    : ignis__convert_from_host(&work, address, array->dtype, data, dtype, array->numel));
+        ok =
+            (array->numel == 0 || !ignis__capture_refuses(call)) && ignis__work_write(&work, array, &address) &&
+            (dtype == array->dtype ? ignis__copy_from_host(&work, address, data, ignis__array_bytes(array))
+                                   : ignis__convert_from_host(&work, address, array->dtype, data, dtype, array->numel));
         ignis__work_end(&work);
     }
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-IGNIS__COLD static ignis_status ignis__array_to_host(const char *call, ignis__array *array, void *out, ignis_dtype dtype)
+IGNIS__COLD static ignis_status ignis__array_to_host(const char *call, ignis__array *array, void *out,
+                                                     ignis_dtype dtype)
 {
     ignis__work work;
     ignis__address address;
@@ -152,14 +158,16 @@ IGNIS__COLD static ignis_status ignis__array_to_host(const char *call, ignis__ar
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-IGNIS__COLD IGNIS_API ignis_status ignis_array_from_host(ignis_array handle, const void *data, ignis_dtype dtype, int64_t count)
+IGNIS__COLD IGNIS_API ignis_status ignis_array_from_host(ignis_array handle, const void *data, ignis_dtype dtype,
+                                                         int64_t count)
 {
     static const char call[] = "ignis_array_from_host";
     ignis__array *array = ignis__array_hold(call, handle);
     bool ok = array != NULL;
     if (ok && dtype == IGNIS_DTYPE_DEFAULT)
         dtype = array->dtype;
-    ok = ok && ignis__dtype_valid(call, dtype) && ignis__transfer_check(call, array, data, "data", count, array->numel, "elements") &&
+    ok = ok && ignis__dtype_valid(call, dtype) &&
+         ignis__transfer_check(call, array, data, "data", count, array->numel, "elements") &&
          ignis__array_from_host(call, array, data, dtype) == IGNIS_OK;
     return ignis__array_end(call, array, ok);
 }
@@ -180,7 +188,8 @@ IGNIS__COLD IGNIS_API ignis_status ignis_array_to_host(ignis_array handle, void 
     bool ok = array != NULL;
     if (ok && dtype == IGNIS_DTYPE_DEFAULT)
         dtype = array->dtype;
-    ok = ok && ignis__dtype_valid(call, dtype) && ignis__transfer_check(call, array, out, "out", count, array->numel, "elements") &&
+    ok = ok && ignis__dtype_valid(call, dtype) &&
+         ignis__transfer_check(call, array, out, "out", count, array->numel, "elements") &&
          ignis__array_to_host(call, array, out, dtype) == IGNIS_OK;
     return ignis__array_end(call, array, ok);
 }

@@ -35,22 +35,25 @@ IGNIS_API int ignis_dtype_size(ignis_dtype dtype)
     return (unsigned)dtype < IGNIS_DTYPE_COUNT ? ignis__dtypes[dtype ? dtype : IGNIS_F32].size : 0;
 }
 
-IGNIS_API const char *ignis_owner_name(ignis_owner owner) { return ignis__owner_name(owner ? owner : IGNIS_OWNER_IGNIS); }
+IGNIS_API const char *ignis_owner_name(ignis_owner owner)
+{
+    return ignis__owner_name(owner ? owner : IGNIS_OWNER_IGNIS);
+}
 
 static bool ignis__owner_valid(const char *call, ignis_owner owner)
 {
     if (owner > IGNIS_OWNER_DEFAULT && owner < IGNIS_OWNER_COUNT)
         return true;
-    return ignis__fail_false(IGNIS_DIAG_BAD_ENUM, call, "there is no owner %d; IGNIS_OWNER_IGNIS, _NVCCL and _WNAIS are 1 to 3",
-                             (int)owner);
+    return ignis__fail_false(IGNIS_DIAG_BAD_ENUM, call,
+                             "there is no owner %d; IGNIS_OWNER_IGNIS, _NVCCL and _WNAIS are 1 to 3", (int)owner);
 }
 
 static bool ignis__dtype_valid(const char *call, ignis_dtype dtype)
 {
     if (dtype > IGNIS_DTYPE_DEFAULT && dtype < IGNIS_DTYPE_COUNT)
         return true;
-    return ignis__fail_false(IGNIS_DIAG_BAD_ENUM, call, "there is no dtype %d; IGNIS_F16 to IGNIS_F8_E5M2 are %d to %d", (int)dtype,
-                             (int)IGNIS_F16, (int)IGNIS_F8_E5M2);
+    return ignis__fail_false(IGNIS_DIAG_BAD_ENUM, call, "there is no dtype %d; IGNIS_F16 to IGNIS_F8_E5M2 are %d to %d",
+                             (int)dtype, (int)IGNIS_F16, (int)IGNIS_F8_E5M2);
 }
 
 /*  "[2, 3]" in a struct, so that a message can have several. */
@@ -89,19 +92,21 @@ static bool ignis__shape_check(const char *call, const ignis_shape *shape, ignis
     int i;
     if (shape->ndim < 1 || shape->ndim > IGNIS_MAX_DIMS)
         return ignis__fail_false(IGNIS_DIAG_SHAPE_RANK, call,
-                                 "a shape has 1 to %d dimensions, this one has %d; IGNIS_SHAPE(1) is a single element", IGNIS_MAX_DIMS,
-                                 shape->ndim);
+                                 "a shape has 1 to %d dimensions, this one has %d; IGNIS_SHAPE(1) is a single element",
+                                 IGNIS_MAX_DIMS, shape->ndim);
     for (i = 0; i < shape->ndim; i++) {
         if (shape->dim[i] < 0)
-            return ignis__fail_false(IGNIS_DIAG_SHAPE_DIM, call, "dimension %d of shape %s is negative", i, ignis__shape_write(shape).text);
+            return ignis__fail_false(IGNIS_DIAG_SHAPE_DIM, call, "dimension %d of shape %s is negative", i,
+                                     ignis__shape_write(shape).text);
         if (shape->dim[i] == 0)
             empty = true;
         else
             fits = fits && ignis__multiply(product, shape->dim[i], &product);
     }
     if (!fits)
-        return ignis__fail_false(IGNIS_DIAG_SHAPE_OVERFLOW, call, "shape %s of %s has more bytes than 63 bits can count",
-                                 ignis__shape_write(shape).text, ignis__dtypes[dtype].name);
+        return ignis__fail_false(IGNIS_DIAG_SHAPE_OVERFLOW, call,
+                                 "shape %s of %s has more bytes than 63 bits can count", ignis__shape_write(shape).text,
+                                 ignis__dtypes[dtype].name);
     *numel = empty ? 0 : product / ignis__dtypes[dtype].size;
     return true;
 }

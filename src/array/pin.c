@@ -9,8 +9,8 @@ IGNIS__COLD static bool ignis__array_set_pinned(const char *call, ignis__array *
     bool ok;
     if (!ignis__array_lock(call, array))
         return false;
-    ok = !array->pinned ||
-         ignis__fail_false(IGNIS_DIAG_PIN_TWICE, call, "%s has pinned host memory already", ignis__array_label(array).text);
+    ok = !array->pinned || ignis__fail_false(IGNIS_DIAG_PIN_TWICE, call, "%s has pinned host memory already",
+                                             ignis__array_label(array).text);
     if (ok)
         array->pinned = memory;
     ignis__array_unlock(array);
@@ -28,7 +28,8 @@ IGNIS__COLD IGNIS_API void *ignis_array_pin(ignis_array handle)
         return NULL;
     device = array->storage->device;
     if (ignis__array_set_pinned(call, array, NULL) && array->numel > 0 && ignis__device_enter(call, device, &binding)) {
-        pinned = ignis__pinned_take(call, device, ignis__array_bytes(array)); /* which may wait for the device: without the lock */
+        pinned = ignis__pinned_take(call, device,
+                                    ignis__array_bytes(array)); /* which may wait for the device: without the lock */
         if (pinned && !ignis__array_set_pinned(call, array, pinned)) {
             (void)ignis__pinned_recycle(call, device, pinned, ignis__array_bytes(array));
             pinned = NULL;
@@ -50,9 +51,10 @@ IGNIS__COLD IGNIS_API ignis_status ignis_array_unpin(ignis_array handle)
     if (ignis__capture_refuses(call))
         return ignis__array_leave(call, array, false);
     if (array->owner != IGNIS_OWNER_IGNIS) {
-        ignis__fail(IGNIS_DIAG_FREE_BY_OTHER, call,
-                    "%s is owned by %s, which may be using its pinned host memory; that is freed when ignis owns the array",
-                    ignis__array_label(array).text, ignis__owner_name(array->owner));
+        ignis__fail(
+            IGNIS_DIAG_FREE_BY_OTHER, call,
+            "%s is owned by %s, which may be using its pinned host memory; that is freed when ignis owns the array",
+            ignis__array_label(array).text, ignis__owner_name(array->owner));
     } else if (!array->pinned && array->numel > 0) {
         ignis__fail(IGNIS_DIAG_PIN_MISSING, call, "%s has no pinned host memory", ignis__array_label(array).text);
     } else {
@@ -74,8 +76,8 @@ IGNIS_API int ignis_array_increment_ref(ignis_array handle)
     if (!array)
         return -1;
     if (array->ref_count == INT_MAX)
-        ignis__fail(IGNIS_DIAG_REF_COUNT_OVERFLOW, call, "%s has %d references, and no room for another", ignis__array_label(array).text,
-                    array->ref_count);
+        ignis__fail(IGNIS_DIAG_REF_COUNT_OVERFLOW, call, "%s has %d references, and no room for another",
+                    ignis__array_label(array).text, array->ref_count);
     else
         count = ++array->ref_count;
     ignis__array_leave(call, array, true);
@@ -90,8 +92,8 @@ IGNIS_API int ignis_array_decrement_ref(ignis_array handle)
     if (!array)
         return -1;
     if (array->ref_count == 0)
-        ignis__fail(IGNIS_DIAG_REF_COUNT_ZERO, call, "%s, owned by %s, has a ref_count of 0 already", ignis__array_label(array).text,
-                    ignis__owner_name(array->owner));
+        ignis__fail(IGNIS_DIAG_REF_COUNT_ZERO, call, "%s, owned by %s, has a ref_count of 0 already",
+                    ignis__array_label(array).text, ignis__owner_name(array->owner));
     else
         count = ignis__array_unref(array);
     ignis__array_leave(call, array, true);
@@ -104,8 +106,10 @@ IGNIS__COLD static ignis_status ignis__array_transfer(const char *call, ignis__a
     if (array->exports > 0)
         return ignis__fail_exported(call, array, "given to another owner");
     if (array->ref_count > 1)
-        return ignis__fail(IGNIS_DIAG_TRANSFER_REFERENCED, call, "%s cannot move from owner %s to %s while its ref_count is %d, above 1",
-                           ignis__array_label(array).text, ignis__owner_name(array->owner), ignis__owner_name(owner), array->ref_count);
+        return ignis__fail(IGNIS_DIAG_TRANSFER_REFERENCED, call,
+                           "%s cannot move from owner %s to %s while its ref_count is %d, above 1",
+                           ignis__array_label(array).text, ignis__owner_name(array->owner), ignis__owner_name(owner),
+                           array->ref_count);
     array->owner = owner;
     array->borrower = NULL;
     return IGNIS_OK;
@@ -117,5 +121,6 @@ IGNIS_API ignis_status ignis_array_transfer_ownership(ignis_array handle, ignis_
     ignis__array *array = ignis__array_enter_reaped(call, handle, true);
     if (!array)
         return ignis__failed();
-    return ignis__array_leave(call, array, ignis__owner_valid(call, owner) && ignis__array_transfer(call, array, owner) == IGNIS_OK);
+    return ignis__array_leave(call, array,
+                              ignis__owner_valid(call, owner) && ignis__array_transfer(call, array, owner) == IGNIS_OK);
 }

@@ -25,8 +25,8 @@ typedef struct ignis__storage {
     void (*release_fn)(void *ptr, void *user_data); /* of wrapped memory; null: the caller sees to it */
     void *release_data;
     void *stream;            /* the stream whose order the memory follows; NULL if undecided */
-    uint64_t at_hand;        /* `stream` as a number, once there is memory: work on that stream needs no lock to use it; else 0 */
-    ignis__replays *replays; /* of the graph that owns the memory and writes to it at each launch; NULL if no graph does */
+    uint64_t at_hand;        /* `stream` as a number, once there is memory: it needs no lock then; else 0 */
+    ignis__replays *replays; /* of the graph that owns the memory and writes to it; NULL if none does */
     ignis__used_on used_on[4];
     int used_on_count;
     void *summed_on;                      /* the stream that last added to it, if it is a gradient; or NULL */
@@ -127,7 +127,8 @@ static void ignis__storage_destroy(ignis__storage *storage)
     ignis__free(storage);
 }
 
-/*  Orders the next work on `stream` after the stream of the memory, where the block's last user may still be running. */
+/*  Orders the next work on `stream` after the stream of the memory, where the block's last user may still be
+    running. */
 static bool ignis__storage_used_on(const char *call, ignis__storage *storage, ignis__device *device, void *stream)
 {
     ignis__used_on *slot;
@@ -217,7 +218,10 @@ static void ignis__storage_drop(const char *call, ignis__storage *storage)
     ignis__storage_destroy(storage);
 }
 
-static void ignis__storage_drop_held(const char *call, void *item) { ignis__storage_drop(call, (ignis__storage *)item); }
+static void ignis__storage_drop_held(const char *call, void *item)
+{
+    ignis__storage_drop(call, (ignis__storage *)item);
+}
 
 static bool ignis__capture_hold_storage(const char *call, ignis__capture *capture, ignis__storage *storage)
 {
@@ -225,8 +229,8 @@ static bool ignis__capture_hold_storage(const char *call, ignis__capture *captur
 }
 
 /*  Takes memory if there is none, and orders work on `stream` of `device` after earlier uses. */
-IGNIS__ONE_COPY static bool ignis__storage_prepare(const char *call, ignis__storage *storage, ignis__device *device, void *stream,
-                                                   uint64_t *address)
+IGNIS__ONE_COPY static bool ignis__storage_prepare(const char *call, ignis__storage *storage, ignis__device *device,
+                                                   void *stream, uint64_t *address)
 {
     ignis__capture *open = ignis__capturing(), *capture = open && open->device == device ? open : NULL;
     ignis__block *block = NULL;
@@ -240,7 +244,8 @@ IGNIS__ONE_COPY static bool ignis__storage_prepare(const char *call, ignis__stor
         storage->stream = device == storage->device && !capture ? stream : storage->device->stream;
     if (!ignis__atomic_load(&storage->address) && storage->size > 0) {
         from = storage->stream;
-        ignis__mutex_unlock(&storage->lock); /* this may wait for the device, and the device for the thread that waits for the lock */
+        ignis__mutex_unlock(
+            &storage->lock); /* this may wait for the device, and the device for the thread that waits for the lock */
         block = ignis__memory_take_for(call, &storage->origin, storage->device, from, storage->size);
         ignis__mutex_lock(&storage->lock);
         ok = block != NULL;
@@ -275,10 +280,12 @@ IGNIS__ONE_COPY static bool ignis__storage_prepare(const char *call, ignis__stor
 
 /*  Returns the address for work on `stream` of `device`, and allocates if necessary. 0 on failure, or for an empty
     storage. */
-static bool ignis__storage_use(const char *call, ignis__storage *storage, ignis__device *device, void *stream, uint64_t *address)
+static bool ignis__storage_use(const char *call, ignis__storage *storage, ignis__device *device, void *stream,
+                               uint64_t *address)
 {
     const ignis__capture *capture = ignis__capturing();
-    if (device != storage->device || ignis__atomic_load(&storage->at_hand) != (uintptr_t)stream || (capture && capture->device == device))
+    if (device != storage->device || ignis__atomic_load(&storage->at_hand) != (uintptr_t)stream ||
+        (capture && capture->device == device))
         return ignis__storage_prepare(call, storage, device, stream, address);
     *address = ignis__atomic_load(&storage->address);
     return true;

@@ -45,7 +45,8 @@ IGNIS__COLD static ignis_status ignis__stream_forget(const char *call, void *str
         if (!ignis__atomic_load(&device->opened))
             continue;
         ignis__mutex_lock(&device->lock);
-        for (user_stream = device->user_streams; user_stream && user_stream->stream != stream; user_stream = user_stream->next)
+        for (user_stream = device->user_streams; user_stream && user_stream->stream != stream;
+             user_stream = user_stream->next)
             ;
         found = user_stream ? user_stream->created == created : found;
         serial = user_stream ? user_stream->serial : 0;
@@ -60,7 +61,8 @@ IGNIS__COLD static ignis_status ignis__stream_forget(const char *call, void *str
         for (link = &device->user_streams; *link && (*link)->serial != serial; link = &(*link)->next)
             ;
         user_stream = *link;
-        mine = user_stream != NULL; /* else another thread was faster, and another stream may have its place in memory */
+        mine =
+            user_stream != NULL; /* else another thread was faster, and another stream may have its place in memory */
         if (mine)
             *link = user_stream->next;
         found = mine || !created;
@@ -68,7 +70,8 @@ IGNIS__COLD static ignis_status ignis__stream_forget(const char *call, void *str
         if (mine) {
             ignis__atomic_add(&ignis__stream_forgets, 1);
             ok = entered && !IGNIS__CUDA_FAILED(call, device, cuStreamSynchronize, (stream));
-            ignis__mutex_lock(&user_stream->lock); /* the stream is idle: a thread that waits for it does not for long */
+            ignis__mutex_lock(
+                &user_stream->lock); /* the stream is idle: a thread that waits for it does not for long */
             user_stream->forgotten = true;
             ignis__mutex_unlock(&user_stream->lock);
             ignis__user_stream_drop(device, user_stream);
@@ -78,7 +81,8 @@ IGNIS__COLD static ignis_status ignis__stream_forget(const char *call, void *str
                 (void)ignis__device_finish(device); /* objects of the stream may be used again from here on */
             ignis__storages_forget_stream(device, stream);
             if (entered) {
-                (void)IGNIS__CUDA(cuStreamSynchronize, (stream)); /* arrays freed until then have made it wait for other streams */
+                (void)IGNIS__CUDA(cuStreamSynchronize,
+                                  (stream)); /* arrays freed until then have made it wait for other streams */
                 ignis__memory_forget_stream(device, stream);
             }
         }

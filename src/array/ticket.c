@@ -50,7 +50,8 @@ static IGNIS__THREAD_RESULT ignis__ticket_thread(void *pointer)
 }
 
 /*  Makes a ticket for the work of a new thread. NULL on failure. */
-static ignis__ticket *ignis__ticket_start(const char *call, ignis__device *device, void (*run)(void *context), void *context)
+static ignis__ticket *ignis__ticket_start(const char *call, ignis__device *device, void (*run)(void *context),
+                                          void *context)
 {
     ignis__ticket *ticket = ignis__ticket_make(call, device);
     if (!ticket)
@@ -102,8 +103,9 @@ static bool ignis__transfer_direct(const ignis__work *work, const void *host, in
 }
 
 /*  Queues a transfer of a non-empty array; out or data is NULL. */
-static bool ignis__transfer_queue(const ignis__work *work, ignis__ticket *ticket, ignis__address address, ignis_dtype array_dtype,
-                                  void *out, const void *data, ignis_dtype dtype, int64_t count)
+static bool ignis__transfer_queue(const ignis__work *work, ignis__ticket *ticket, ignis__address address,
+                                  ignis_dtype array_dtype, void *out, const void *data, ignis_dtype dtype,
+                                  int64_t count)
 {
     int64_t size = ignis__dtypes[array_dtype].size, step = IGNIS__PIECE / size, done;
     ignis__transfer_part *part;
@@ -114,7 +116,8 @@ static bool ignis__transfer_queue(const ignis__work *work, ignis__ticket *ticket
         return ignis__copy_down(work, out, address, count * size);
     if (direct)
         return ignis__copy_up(work, address, data, count * size);
-    ticket->parts = (ignis__transfer_part *)ignis__alloc_for(work->call, (size_t)((count + step - 1) / step) * sizeof *part);
+    ticket->parts =
+        (ignis__transfer_part *)ignis__alloc_for(work->call, (size_t)((count + step - 1) / step) * sizeof *part);
     if (!ticket->parts)
         return false;
     ticket->piece = ignis__pinned_chunk_take(work->call, work->device, IGNIS__PIECE);
@@ -128,14 +131,15 @@ static bool ignis__transfer_queue(const ignis__work *work, ignis__ticket *ticket
         part->to_dtype = out ? dtype : array_dtype;
         part->from_dtype = out ? array_dtype : dtype;
         ok = (!out || ignis__copy_down(work, piece, at, part->count * size)) &&
-             !IGNIS__CUDA_FAILED(work->call, work->device, cuLaunchHostFunc, (work->stream, ignis__transfer_part_run, part)) &&
+             !IGNIS__CUDA_FAILED(work->call, work->device, cuLaunchHostFunc,
+                                 (work->stream, ignis__transfer_part_run, part)) &&
              (out || ignis__copy_up(work, at, piece, part->count * size));
     }
     return ok;
 }
 
-IGNIS__COLD static ignis_ticket ignis__transfer_begin(const char *call, ignis_array handle, void *out, const void *data, ignis_dtype dtype,
-                                                      int64_t count, bool to_host)
+IGNIS__COLD static ignis_ticket ignis__transfer_begin(const char *call, ignis_array handle, void *out, const void *data,
+                                                      ignis_dtype dtype, int64_t count, bool to_host)
 {
     ignis_ticket result = IGNIS__ZERO;
     ignis__work work;
@@ -146,7 +150,8 @@ IGNIS__COLD static ignis_ticket ignis__transfer_begin(const char *call, ignis_ar
     if (ok && dtype == IGNIS_DTYPE_DEFAULT)
         dtype = array->dtype;
     ok = ok && ignis__dtype_valid(call, dtype) &&
-         ignis__transfer_check(call, array, to_host ? out : data, to_host ? "out" : "data", count, array->numel, "elements") &&
+         ignis__transfer_check(call, array, to_host ? out : data, to_host ? "out" : "data", count, array->numel,
+                               "elements") &&
          !ignis__capture_refuses(call) &&
          (to_host ? ignis__work_read(&work, array, &address) : ignis__work_write(&work, array, &address)) &&
          (ticket = ignis__ticket_make(call, work.device)) != NULL;
@@ -169,7 +174,8 @@ IGNIS_API ignis_ticket ignis_array_to_host_async(ignis_array array, void *out, i
     return ignis__transfer_begin("ignis_array_to_host_async", array, out, NULL, dtype, count, true);
 }
 
-IGNIS_API ignis_ticket ignis_array_from_host_async(ignis_array array, const void *data, ignis_dtype dtype, int64_t count)
+IGNIS_API ignis_ticket ignis_array_from_host_async(ignis_array array, const void *data, ignis_dtype dtype,
+                                                   int64_t count)
 {
     return ignis__transfer_begin("ignis_array_from_host_async", array, NULL, data, dtype, count, false);
 }
@@ -185,7 +191,8 @@ IGNIS_API ignis_status ignis_ticket_query(ignis_ticket handle, bool *done)
     ok = ignis__check_not_null(call, "done", done);
     if (ok) {
         *done = !ticket->run || ignis__atomic_load(&ticket->through);
-        if (ticket->done && !ignis__devices_lost() && (ok = ignis__device_enter(call, ticket->device, &binding)) == true) {
+        if (ticket->done && !ignis__devices_lost() &&
+            (ok = ignis__device_enter(call, ticket->device, &binding)) == true) {
             *done = IGNIS__CUDA(cuEventQuery, (ticket->done->event)) != IGNIS__CU_NOT_READY;
             ignis__device_leave(&binding);
         }
@@ -201,7 +208,8 @@ static ignis_status ignis__ticket_finish(const char *call, ignis__ticket *ticket
     bool ok = true, entered = ticket->done && ignis__device_enter(call, ticket->device, &binding);
     if (ticket->done) {
         ok = entered;
-        if (!ignis__devices_lost() && IGNIS__CUDA_FAILED(call, ticket->device, cuEventSynchronize, (ticket->done->event))) {
+        if (!ignis__devices_lost() &&
+            IGNIS__CUDA_FAILED(call, ticket->device, cuEventSynchronize, (ticket->done->event))) {
             ok = false;
             (void)ignis__device_finish(ticket->device); /* memory of the work is the caller's again from here on */
         }
@@ -234,7 +242,8 @@ IGNIS__COLD static void ignis__tickets_close(const char *call)
     ignis__ticket *ticket;
     uint64_t index = 0;
     while ((ticket = (ignis__ticket *)ignis__pool_next(&ignis__tickets, &index)) != NULL) {
-        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "ticket of device %d, not waited for", ignis__device_ordinal(ticket->device));
+        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "ticket of device %d, not waited for",
+                           ignis__device_ordinal(ticket->device));
         (void)ignis__ticket_finish(call, ticket);
     }
 }

@@ -5,7 +5,8 @@
 
 /*  Checks that `size` bytes of dst from an offset on, which will be written, and those of src are the same or
     disjoint. */
-static bool ignis__array_apart(const char *call, const ignis__array *dst, int64_t offset, int64_t size, const ignis__array *src)
+static bool ignis__array_apart(const char *call, const ignis__array *dst, int64_t offset, int64_t size,
+                               const ignis__array *src)
 {
     uint64_t to = ignis__atomic_load(&dst->storage->address), from = ignis__atomic_load(&src->storage->address);
     uint64_t from_size = (uint64_t)ignis__array_bytes(src);
@@ -17,8 +18,8 @@ static bool ignis__array_apart(const char *call, const ignis__array *dst, int64_
         return true;
     return ignis__fail_false(IGNIS_DIAG_OVERLAP, call,
                              "%s (%llu bytes at 0x%llx) overlaps the destination in part: %lld bytes of %s at 0x%llx",
-                             ignis__array_label(src).text, (unsigned long long)from_size, (unsigned long long)from, (long long)size,
-                             ignis__array_label(dst).text, (unsigned long long)to);
+                             ignis__array_label(src).text, (unsigned long long)from_size, (unsigned long long)from,
+                             (long long)size, ignis__array_label(dst).text, (unsigned long long)to);
 }
 
 /*  Copies the bytes of src over those of dst from an offset on; both are on one device. */
@@ -62,7 +63,8 @@ IGNIS__COLD IGNIS_API ignis_array ignis_array_clone(ignis_array handle)
     return copy;
 }
 
-IGNIS__COLD static ignis_array ignis__array_slice(const char *call, const ignis__array *array, int dim, int64_t start, int64_t len)
+IGNIS__COLD static ignis_array ignis__array_slice(const char *call, const ignis__array *array, int dim, int64_t start,
+                                                  int64_t len)
 {
     ignis_array none = IGNIS__ZERO;
     ignis_shape shape = array->shape;
@@ -73,15 +75,16 @@ IGNIS__COLD static ignis_array ignis__array_slice(const char *call, const ignis_
         return none;
     }
     if (start < 0 || len < 0 || len > shape.dim[dim] || start > shape.dim[dim] - len) {
-        ignis__fail(IGNIS_DIAG_SLICE_RANGE, call, "elements %lld to %lld + %lld are outside dim %d of shape %s", (long long)start,
-                    (long long)start, (long long)len, dim, ignis__shape_write(&shape).text);
+        ignis__fail(IGNIS_DIAG_SLICE_RANGE, call, "elements %lld to %lld + %lld are outside dim %d of shape %s",
+                    (long long)start, (long long)start, (long long)len, dim, ignis__shape_write(&shape).text);
         return none;
     }
     for (i = 0; i < dim; i++)
         leading = shape.dim[i] > 1 ? 2 : leading; /* more than one is all that counts */
     if (leading > 1) {
         ignis__fail(IGNIS_DIAG_SLICE_STRIDED, call,
-                    "a slice of dim %d of shape %s is strided: its elements are not contiguous. A view can be of dim 0, or of a dim "
+                    "a slice of dim %d of shape %s is strided: its elements are not contiguous. A view can be of dim "
+                    "0, or of a dim "
                     "with only 1s "
                     "before it; copy strided slices with a kernel",
                     dim, ignis__shape_write(&shape).text);
@@ -92,7 +95,8 @@ IGNIS__COLD static ignis_array ignis__array_slice(const char *call, const ignis_
     shape.dim[dim] = len;
     if (!ignis__shape_check(call, &shape, array->dtype, &numel))
         return none;
-    return ignis__array_view(call, array, &shape, numel, array->numel ? start * trailing * ignis__dtypes[array->dtype].size : 0);
+    return ignis__array_view(call, array, &shape, numel,
+                             array->numel ? start * trailing * ignis__dtypes[array->dtype].size : 0);
 }
 
 IGNIS_API ignis_array ignis_array_slice(ignis_array handle, int dim, int64_t start, int64_t len)
@@ -122,8 +126,8 @@ static bool ignis__shape_infer(const char *call, ignis_shape *shape, int64_t num
             return true; /* the check after this one reports the error */
     }
     if (open >= 0 && (known == 0 || numel % known != 0))
-        return ignis__fail_false(IGNIS_DIAG_SHAPE_DIFFERS, call, "%lld elements cannot be laid out as %s", (long long)numel,
-                                 ignis__shape_write(shape).text);
+        return ignis__fail_false(IGNIS_DIAG_SHAPE_DIFFERS, call, "%lld elements cannot be laid out as %s",
+                                 (long long)numel, ignis__shape_write(shape).text);
     if (open >= 0)
         shape->dim[open] = numel / known;
     return true;
@@ -149,8 +153,8 @@ IGNIS__COLD IGNIS_API ignis_array ignis_array_reshape(ignis_array handle, ignis_
     return view;
 }
 
-IGNIS__COLD static bool ignis__write_rows_check(const char *call, const ignis__array *dst, const ignis__array *src, int64_t start_row,
-                                                int64_t *row_bytes)
+IGNIS__COLD static bool ignis__write_rows_check(const char *call, const ignis__array *dst, const ignis__array *src,
+                                                int64_t start_row, int64_t *row_bytes)
 {
     int64_t rows = dst->shape.dim[0];
     *row_bytes = rows && dst->numel ? ignis__array_bytes(dst) / rows : 0;
@@ -159,7 +163,8 @@ IGNIS__COLD static bool ignis__write_rows_check(const char *call, const ignis__a
                                  ignis__dtypes[src->dtype].name);
     if (dst->storage->device != src->storage->device)
         return ignis__fail_false(IGNIS_DIAG_DEVICE_DIFFERS, call, "dst is on device %d, src is on device %d",
-                                 ignis__device_ordinal(dst->storage->device), ignis__device_ordinal(src->storage->device));
+                                 ignis__device_ordinal(dst->storage->device),
+                                 ignis__device_ordinal(src->storage->device));
     if (start_row < 0 || start_row > rows)
         return ignis__fail_false(IGNIS_DIAG_ROWS_OVERFLOW, call, "row %lld is outside dst %s", (long long)start_row,
                                  ignis__shape_write(&dst->shape).text);
@@ -169,8 +174,9 @@ IGNIS__COLD static bool ignis__write_rows_check(const char *call, const ignis__a
     if (src->numel && ignis__array_bytes(src) / *row_bytes > rows - start_row)
         return ignis__fail_false(IGNIS_DIAG_ROWS_OVERFLOW, call,
                                  "writing %lld bytes at row %lld (offset %lld) goes beyond the %lld bytes of dst %s",
-                                 (long long)ignis__array_bytes(src), (long long)start_row, (long long)(start_row * *row_bytes),
-                                 (long long)ignis__array_bytes(dst), ignis__shape_write(&dst->shape).text);
+                                 (long long)ignis__array_bytes(src), (long long)start_row,
+                                 (long long)(start_row * *row_bytes), (long long)ignis__array_bytes(dst),
+                                 ignis__shape_write(&dst->shape).text);
     return true;
 }
 

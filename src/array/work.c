@@ -68,10 +68,12 @@ static bool ignis__array_readable(const char *call, const ignis__array *array)
 {
     bool readable = array->numel == 0 || ignis__storage_readable(array->storage);
     if (!readable && ignis__atomic_load(&array->storage->address) && array->storage->replays)
-        ignis__fail(IGNIS_DIAG_ARRAY_UNWRITTEN, call, "%s is written by a graph, which was never launched", ignis__array_label(array).text);
+        ignis__fail(IGNIS_DIAG_ARRAY_UNWRITTEN, call, "%s is written by a graph, which was never launched",
+                    ignis__array_label(array).text);
     else if (!readable)
         ignis__fail(IGNIS_DIAG_ARRAY_UNWRITTEN, call,
-                    "%s was never written to; if your own code wrote to it, call ignis_array_mark_written", ignis__array_label(array).text);
+                    "%s was never written to; if your own code wrote to it, call ignis_array_mark_written",
+                    ignis__array_label(array).text);
     return readable;
 }
 
@@ -126,7 +128,8 @@ IGNIS__COLD IGNIS_API ignis_status ignis_array_mark_written(ignis_array handle)
     ignis__work work;
     ignis__address address;
     bool ok = array != NULL;
-    if (ok && ignis__capture_on(array->storage->device)) { /* each launch writes there, so the graph has to know the memory */
+    if (ok &&
+        ignis__capture_on(array->storage->device)) { /* each launch writes there, so the graph has to know the memory */
         ok = ignis__work_begin(call, array->storage->device, &work);
         if (ok) {
             ok = ignis__work_write(&work, array, &address);

@@ -8,7 +8,10 @@
 #if defined(__GNUC__)
 static uint64_t ignis__atomic_load(const uint64_t *at) { return __atomic_load_n(at, __ATOMIC_ACQUIRE); }
 static void ignis__atomic_store(uint64_t *at, uint64_t value) { __atomic_store_n(at, value, __ATOMIC_RELEASE); }
-static uint64_t ignis__atomic_add(uint64_t *at, uint64_t value) { return __atomic_add_fetch(at, value, __ATOMIC_ACQ_REL); }
+static uint64_t ignis__atomic_add(uint64_t *at, uint64_t value)
+{
+    return __atomic_add_fetch(at, value, __ATOMIC_ACQ_REL);
+}
 static bool ignis__atomic_swap_if(uint64_t *at, uint64_t *expected, uint64_t value)
 {
     return __atomic_compare_exchange_n(at, expected, value, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
@@ -27,7 +30,10 @@ static uint64_t ignis__atomic_load(const uint64_t *at)
 #endif
     return value;
 }
-static void ignis__atomic_store(uint64_t *at, uint64_t value) { _InterlockedExchange64((volatile __int64 *)at, (__int64)value); }
+static void ignis__atomic_store(uint64_t *at, uint64_t value)
+{
+    _InterlockedExchange64((volatile __int64 *)at, (__int64)value);
+}
 static uint64_t ignis__atomic_add(uint64_t *at, uint64_t value)
 {
     return (uint64_t)_InterlockedExchangeAdd64((volatile __int64 *)at, (__int64)value) + value;

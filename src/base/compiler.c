@@ -15,7 +15,7 @@
 #include <time.h>
 
 #ifdef _MSC_VER
-#pragma warning(push) /* functions of C that /sdl refuses and that have no portable replacement; unused helpers of optional layers */
+#pragma warning(push) /* functions of C that /sdl refuses; unused helpers of optional layers */
 #pragma warning(disable : 4996 4505)
 #endif
 #ifdef _WIN32
@@ -37,7 +37,7 @@
 #include <windows.h>
 #include <fcntl.h>
 #include <io.h>
-#ifdef IGNIS__WINDOWS_OWN /* words that programs use; the headers of Windows only want them to be empty under their other names */
+#ifdef IGNIS__WINDOWS_OWN /* words that programs use; Windows needs them under other names */
 #undef near
 #undef far
 #undef NEAR

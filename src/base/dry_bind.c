@@ -1,7 +1,7 @@
 /*  base/dry_bind.c - the table of the dry driver, and its device
 
-    Assigns the functions of dry_driver.c to the tables of driver, NVRTC and cuBLASLt, and describes the device.
-    May use: dry_driver.c, >>loader. Locks: none, ignis_setup alone calls it. */
+    Assigns the functions of dry_driver.c to the tables of driver, NVRTC and cuBLASLt, and describes the device. May
+    use: dry_driver.c, >>loader. Locks: none, ignis_setup alone calls it. */
 
 /*  Fills the tables with what a dry run needs. ignis_collective.h refuses the rest: sharing among devices and
     processes. */
@@ -12,7 +12,8 @@ IGNIS__COLD static void ignis__dry_bind(void)
     cuda->cuInit = ignis__dry_flags;
     cuda->cuDevicePrimaryCtxRelease_v2 = ignis__dry_number;
     cuda->cuCtxSynchronize = ignis__dry_nothing;
-    cuda->cuCtxSetCurrent = cuda->cuCtxPushCurrent_v2 = cuda->cuStreamSynchronize = cuda->cuStreamQuery = ignis__dry_handle;
+    cuda->cuCtxSetCurrent = cuda->cuCtxPushCurrent_v2 = cuda->cuStreamSynchronize = cuda->cuStreamQuery =
+        ignis__dry_handle;
     cuda->cuEventDestroy_v2 = cuda->cuEventQuery = cuda->cuEventSynchronize = cuda->cuModuleUnload = ignis__dry_handle;
     cuda->cuGraphDestroy = cuda->cuGraphExecDestroy = ignis__dry_handle;
     cuda->cuEventRecord = cuda->cuGraphLaunch = ignis__dry_two;

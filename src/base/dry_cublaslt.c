@@ -1,6 +1,9 @@
 #ifndef IGNIS_NO_TENSORS
 /*  cuBLASLt takes each product, with the most workspace that Ignis lets it have. */
-static int ignis__dry_lt_desc(void **desc, int compute, int scale) { return (void)compute, (void)scale, ignis__dry_recycle(desc); }
+static int ignis__dry_lt_desc(void **desc, int compute, int scale)
+{
+    return (void)compute, (void)scale, ignis__dry_recycle(desc);
+}
 static int ignis__dry_lt_layout(void **layout, int type, uint64_t rows, uint64_t columns, int64_t stride)
 {
     return (void)type, (void)rows, (void)columns, (void)stride, ignis__dry_recycle(layout);
@@ -9,19 +12,20 @@ static int ignis__dry_lt_set(void *desc, int attribute, const void *value, size_
 {
     return (void)desc, (void)attribute, (void)value, (void)size, 0;
 }
-static int ignis__dry_lt_choose(void *handle, void *desc, void *a, void *b, void *c, void *d, void *preference, int wanted, void *choice,
-                                int *found)
+static int ignis__dry_lt_choose(void *handle, void *desc, void *a, void *b, void *c, void *d, void *preference,
+                                int wanted, void *choice, int *found)
 {
     (void)handle, (void)desc, (void)a, (void)b, (void)c, (void)d, (void)preference, (void)wanted;
     ((ignis__lt_choice *)choice)->workspace = IGNIS__LT_WORKSPACE;
     *found = 1;
     return 0;
 }
-static int ignis__dry_lt_run(void *handle, void *desc, const void *alpha, const void *a, void *layout_a, const void *b, void *layout_b,
-                             const void *beta, const void *c, void *layout_c, void *d, void *layout_d, const void *algo, void *workspace,
-                             size_t size, void *stream)
+static int ignis__dry_lt_run(void *handle, void *desc, const void *alpha, const void *a, void *layout_a, const void *b,
+                             void *layout_b, const void *beta, const void *c, void *layout_c, void *d, void *layout_d,
+                             const void *algo, void *workspace, size_t size, void *stream)
 {
-    (void)handle, (void)desc, (void)alpha, (void)a, (void)layout_a, (void)b, (void)layout_b, (void)beta, (void)c, (void)layout_c, (void)d;
+    (void)handle, (void)desc, (void)alpha, (void)a, (void)layout_a, (void)b, (void)layout_b, (void)beta, (void)c,
+        (void)layout_c, (void)d;
     return (void)layout_d, (void)algo, (void)workspace, (void)size, (void)stream, 0;
 }
 

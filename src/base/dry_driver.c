@@ -30,8 +30,14 @@ static int ignis__dry_flags(unsigned flags) { return (void)flags, 0; }
 static int ignis__dry_nothing(void) { return 0; }
 static int ignis__dry_handle(void *handle) { return (void)handle, 0; }
 static int ignis__dry_two(void *a, void *b) { return (void)a, (void)b, 0; }
-static int ignis__dry_order(void *stream, void *event, unsigned flags) { return (void)stream, (void)event, (void)flags, 0; }
-static int ignis__dry_set(void *function, int attribute, int value) { return (void)function, (void)attribute, (void)value, 0; }
+static int ignis__dry_order(void *stream, void *event, unsigned flags)
+{
+    return (void)stream, (void)event, (void)flags, 0;
+}
+static int ignis__dry_set(void *function, int attribute, int value)
+{
+    return (void)function, (void)attribute, (void)value, 0;
+}
 
 /*  Calls that return a handle. */
 static int ignis__dry_recycle(void **handle) { return *handle = &ignis__dry, 0; }
@@ -63,7 +69,10 @@ static bool ignis__dry_captured(void *stream)
     return (uintptr_t)stream > IGNIS__CU_STREAM_PER_THREAD && ignis__atomic_load((uint64_t *)stream) != 0;
 }
 static int ignis__dry_capturing(void *stream, int *captured) { return *captured = ignis__dry_captured(stream), 0; }
-static int ignis__dry_capture(void *stream, int mode) { return (void)mode, ignis__atomic_store((uint64_t *)stream, 1), 0; }
+static int ignis__dry_capture(void *stream, int mode)
+{
+    return (void)mode, ignis__atomic_store((uint64_t *)stream, 1), 0;
+}
 static int ignis__dry_capture_end(void *stream, void **graph)
 {
     ignis__atomic_store((uint64_t *)stream, 0);
@@ -99,7 +108,10 @@ static int ignis__dry_uuid(void *uuid, int device)
     memcpy(uuid, ignis__dry.device.uuid, sizeof ignis__dry.device.uuid);
     return 0;
 }
-static int ignis__dry_total(size_t *bytes, int device) { return (void)device, *bytes = (size_t)ignis__dry.device.memory_total, 0; }
+static int ignis__dry_total(size_t *bytes, int device)
+{
+    return (void)device, *bytes = (size_t)ignis__dry.device.memory_total, 0;
+}
 static int ignis__dry_attribute(int *value, int attribute, int device)
 {
     const ignis_device_info *info = &ignis__dry.device;
@@ -127,14 +139,15 @@ static int ignis__dry_function_get(int *value, int attribute, void *function)
 /*  Counts threads and dynamic shared memory; registers are not known. */
 static int ignis__dry_resident(int *blocks, void *function, int threads, size_t shared)
 {
-    size_t most = (size_t)(threads > 0 ? 2048 / threads : 0), fit = shared ? (size_t)ignis__dry.device.shared_per_block / shared : most;
+    size_t most = (size_t)(threads > 0 ? 2048 / threads : 0),
+           fit = shared ? (size_t)ignis__dry.device.shared_per_block / shared : most;
     (void)function;
     *blocks = (int)(fit < most ? fit : most);
     return 0;
 }
 static int ignis__dry_map(void *map, int type, unsigned rank, void *data, const unsigned long long *sizes,
-                          const unsigned long long *strides, const unsigned *box, const unsigned *steps, int interleave, int swizzle,
-                          int promotion, int fill)
+                          const unsigned long long *strides, const unsigned *box, const unsigned *steps, int interleave,
+                          int swizzle, int promotion, int fill)
 {
     (void)map, (void)type, (void)rank, (void)data, (void)sizes, (void)strides, (void)box, (void)steps;
     (void)interleave, (void)swizzle, (void)promotion, (void)fill;
@@ -142,8 +155,9 @@ static int ignis__dry_map(void *map, int type, unsigned rank, void *data, const 
 }
 
 static int ignis__dry_pixels(void *map, int type, unsigned rank, void *data, const unsigned long long *sizes,
-                             const unsigned long long *strides, const int *lower, const int *upper, unsigned channels, unsigned pixels,
-                             const unsigned *steps, int interleave, int swizzle, int promotion, int outside)
+                             const unsigned long long *strides, const int *lower, const int *upper, unsigned channels,
+                             unsigned pixels, const unsigned *steps, int interleave, int swizzle, int promotion,
+                             int outside)
 {
     return (void)lower, (void)upper, (void)channels, (void)pixels,
            ignis__dry_map(map, type, rank, data, sizes, strides, steps, steps, interleave, swizzle, promotion, outside);
@@ -236,8 +250,9 @@ static int ignis__dry_copy(ignis__address to, ignis__address from, size_t size, 
 {
     return (void)to, (void)from, (void)size, (void)stream, 0;
 }
-static int ignis__dry_launch(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,
-                             unsigned block_z, unsigned shared, void *stream, void **params, void **extra)
+static int ignis__dry_launch(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+                             unsigned block_y, unsigned block_z, unsigned shared, void *stream, void **params,
+                             void **extra)
 {
     (void)function, (void)grid_x, (void)grid_y, (void)grid_z, (void)block_x, (void)block_y, (void)block_z;
     return (void)shared, (void)stream, (void)params, (void)extra, 0;

@@ -63,8 +63,8 @@ typedef struct ignis__thread {
     int line, number;                /* the thread's number in profiles, from 1; 0 if it is in none */
     double bytes, flops;             /* of the next kernel, while a profile is written down */
     int rate;                        /* an ignis_dtype: which of the device's rates the flops go by */
-    bool told;                       /* bytes are exactly those of that kernel, not those of all arrays of its operation */
-    uint64_t operation;              /* which one that is, in this thread */
+    bool told;          /* bytes are exactly those of that kernel, not those of all arrays of its operation */
+    uint64_t operation; /* which one that is, in this thread */
 
     void *attached[2]; /* arrays of the tensor section, from malloc */
     uint64_t tape;     /* the number of its tape; 0 if it has none */
@@ -90,7 +90,7 @@ static struct {
     uint64_t ready;   /* between ignis_setup and ignis_shutdown */
     uint64_t forked;  /* this process is a child of the one that called ignis_setup */
     uint64_t setups;  /* how many there were */
-    uint64_t refused; /* calls since ignis_setup was last called, or ignis_shutdown, while nothing was set up: the first is logged */
+    uint64_t refused; /* calls refused since the last ignis_setup or ignis_shutdown: the first is logged */
     bool verbose;
     bool dry_run;
     ignis_logger logger;
@@ -128,7 +128,8 @@ IGNIS__COLD static void ignis__string_add_message(ignis__string_writer *text, co
 }
 
 IGNIS__PRINTF(4, 5)
-IGNIS__COLD static void ignis__log_message(ignis_log_level level, ignis_diagnostic diagnostic, const char *log, const char *format, ...)
+IGNIS__COLD static void ignis__log_message(ignis_log_level level, ignis_diagnostic diagnostic, const char *log,
+                                           const char *format, ...)
 {
     char message[1024], shown[2048];
     ignis__string_writer text;
@@ -155,7 +156,10 @@ static const struct {
 };
 /* clang-format on */
 
-static const char *ignis__record_text(const ignis__record *record) { return record->message ? record->message : record->text; }
+static const char *ignis__record_text(const ignis__record *record)
+{
+    return record->message ? record->message : record->text;
+}
 
 static void ignis__record_drop(ignis__thread *thread)
 {

@@ -25,7 +25,12 @@ IGNIS__COLD static bool ignis__folder_make_all(const char *path)
 
 /*  How to open a file for writing: fail if it exists; append, but not through a link; replace; or fail if it exists,
     readable by this user only. */
-typedef enum ignis__file_how { IGNIS__FILE_NEW, IGNIS__FILE_APPEND, IGNIS__FILE_REPLACE, IGNIS__FILE_PRIVATE } ignis__file_how;
+typedef enum ignis__file_how {
+    IGNIS__FILE_NEW,
+    IGNIS__FILE_APPEND,
+    IGNIS__FILE_REPLACE,
+    IGNIS__FILE_PRIVATE
+} ignis__file_how;
 
 #ifdef _WIN32
 
@@ -63,8 +68,8 @@ IGNIS__MAYBE_UNUSED static void ignis__file_close(int file) { (void)_close(file)
 static FILE *ignis__file_create(const char *path, ignis__file_how how)
 {
     static const DWORD dispositions[] = {CREATE_NEW, OPEN_ALWAYS, CREATE_ALWAYS, CREATE_NEW};
-    HANDLE handle = ignis__file_handle(path, how == IGNIS__FILE_APPEND ? FILE_APPEND_DATA | SYNCHRONIZE : GENERIC_WRITE, IGNIS__SHARE_ALL,
-                                       dispositions[how], FILE_ATTRIBUTE_NORMAL);
+    HANDLE handle = ignis__file_handle(path, how == IGNIS__FILE_APPEND ? FILE_APPEND_DATA | SYNCHRONIZE : GENERIC_WRITE,
+                                       IGNIS__SHARE_ALL, dispositions[how], FILE_ATTRIBUTE_NORMAL);
     int descriptor = handle == INVALID_HANDLE_VALUE ? -1 : _open_osfhandle((intptr_t)handle, _O_WRONLY | _O_BINARY);
     FILE *file = descriptor < 0 ? NULL : _fdopen(descriptor, "wb");
     if (descriptor >= 0 && !file)
@@ -74,16 +79,28 @@ static FILE *ignis__file_create(const char *path, ignis__file_how how)
     return file;
 }
 /*  Flushes a file to the disk. */
-IGNIS__MAYBE_UNUSED static bool ignis__file_flush(FILE *file) { return fflush(file) == 0 && _commit(_fileno(file)) == 0; }
+IGNIS__MAYBE_UNUSED static bool ignis__file_flush(FILE *file)
+{
+    return fflush(file) == 0 && _commit(_fileno(file)) == 0;
+}
 /*  Flushes the folder of a renamed file to the disk, so that the new name survives a crash. Windows cannot. */
 IGNIS__MAYBE_UNUSED static void ignis__folder_flush(const char *path_of_file) { (void)path_of_file; }
 /*  Checks that no other user owns a file or may write to it. Folders of a user are private on Windows. */
 static bool ignis__file_is_private(int file, char *why, size_t size) { return (void)file, (void)size, *why = 0, true; }
-static bool ignis__stream_is_private(FILE *file, char *why, size_t size) { return (void)file, (void)size, *why = 0, true; }
-static bool ignis__path_is_private(const char *path, char *why, size_t size) { return (void)path, (void)size, *why = 0, true; }
+static bool ignis__stream_is_private(FILE *file, char *why, size_t size)
+{
+    return (void)file, (void)size, *why = 0, true;
+}
+static bool ignis__path_is_private(const char *path, char *why, size_t size)
+{
+    return (void)path, (void)size, *why = 0, true;
+}
 /*  Returns the file that a path names after following links. NULL if out of memory; NULL and *loop if the links form
     a loop. */
-IGNIS__MAYBE_UNUSED static char *ignis__file_target(const char *path, bool *loop) { return *loop = false, ignis__copy_string(path); }
+IGNIS__MAYBE_UNUSED static char *ignis__file_target(const char *path, bool *loop)
+{
+    return *loop = false, ignis__copy_string(path);
+}
 /*  Gives a new file the mode and owner of the file it will replace. On Windows the folder decides. */
 IGNIS__MAYBE_UNUSED static void ignis__file_inherit(FILE *file, const char *path) { (void)file, (void)path; }
 /*  Checks whether a path names something other than a regular file, which must not be replaced. */
@@ -91,12 +108,16 @@ IGNIS__MAYBE_UNUSED static bool ignis__path_is_special(const char *path)
 {
     WCHAR wide[IGNIS__WIDE];
     DWORD attributes = GetFileAttributesW(ignis__utf16(path, wide));
-    return attributes != INVALID_FILE_ATTRIBUTES && (attributes & (FILE_ATTRIBUTE_DIRECTORY | FILE_ATTRIBUTE_DEVICE)) != 0;
+    return attributes != INVALID_FILE_ATTRIBUTES &&
+           (attributes & (FILE_ATTRIBUTE_DIRECTORY | FILE_ATTRIBUTE_DEVICE)) != 0;
 }
 
 #else /* POSIX */
 
-IGNIS__MAYBE_UNUSED static void ignis__system_error(char *out, size_t size) { snprintf(out, size, "%s", strerror(errno)); }
+IGNIS__MAYBE_UNUSED static void ignis__system_error(char *out, size_t size)
+{
+    snprintf(out, size, "%s", strerror(errno));
+}
 
 /*  Opens a regular file for reading and returns its size in *size. -1 if it cannot. Close it with ignis__file_close. */
 IGNIS__MAYBE_UNUSED static int ignis__file_open(const char *path, int64_t *size)
@@ -136,7 +157,8 @@ IGNIS__MAYBE_UNUSED static void ignis__file_close(int file) { close(file); }
 /*  Opens a file for writing. NULL on failure. */
 static FILE *ignis__file_create(const char *path, ignis__file_how how)
 {
-    static const int flags[] = {O_EXCL, O_APPEND | O_NOFOLLOW | O_NONBLOCK, O_TRUNC, O_EXCL}, modes[] = {0666, 0644, 0666, 0600};
+    static const int flags[] = {O_EXCL, O_APPEND | O_NOFOLLOW | O_NONBLOCK, O_TRUNC, O_EXCL},
+                     modes[] = {0666, 0644, 0666, 0600};
     int descriptor = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | flags[how], modes[how]);
     FILE *file = descriptor < 0 ? NULL : fdopen(descriptor, "wb");
     if (descriptor >= 0 && !file)
@@ -184,7 +206,10 @@ static bool ignis__file_is_private(int file, char *why, size_t size)
         snprintf(why, size, "it is not a regular file");
     return *why == 0 && ignis__stat_is_private(&info, why, size);
 }
-static bool ignis__stream_is_private(FILE *file, char *why, size_t size) { return ignis__file_is_private(fileno(file), why, size); }
+static bool ignis__stream_is_private(FILE *file, char *why, size_t size)
+{
+    return ignis__file_is_private(fileno(file), why, size);
+}
 /*  As ignis__stat_is_private, for a path. True if nothing is there. */
 static bool ignis__path_is_private(const char *path, char *why, size_t size)
 {
@@ -260,7 +285,10 @@ IGNIS__COLD static void *ignis__file_read_as(const char *path, size_t *size, cha
     return data;
 }
 
-IGNIS__COLD static void *ignis__file_read(const char *path, size_t *size) { return ignis__file_read_as(path, size, NULL, 0); }
+IGNIS__COLD static void *ignis__file_read(const char *path, size_t *size)
+{
+    return ignis__file_read_as(path, size, NULL, 0);
+}
 
 /*  Returns a name for a file that will be renamed to `path`: in the same folder, and unique among threads and
     processes. The time distinguishes processes with the same id: in two containers, or after a restart. */

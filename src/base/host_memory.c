@@ -9,7 +9,8 @@ static ignis_allocator ignis__allocator;
 
 static void *ignis__alloc(size_t size)
 {
-    void *memory = ignis__allocator.alloc_fn ? ignis__allocator.alloc_fn(size, ignis__allocator.user_data) : malloc(size);
+    void *memory =
+        ignis__allocator.alloc_fn ? ignis__allocator.alloc_fn(size, ignis__allocator.user_data) : malloc(size);
     if (memory)
         memset(memory, 0, size);
     return memory;

@@ -19,7 +19,8 @@ IGNIS__COLD static bool ignis__json_fail(ignis__json *json, const char *format, 
     if (json->fault[0])
         return false;
     ignis__string_begin(&text, json->fault, sizeof json->fault);
-    ignis__string_add(&text, "at byte %lld of %s, ", (long long)(json->at - json->start), json->what ? json->what : "the header");
+    ignis__string_add(&text, "at byte %lld of %s, ", (long long)(json->at - json->start),
+                      json->what ? json->what : "the header");
     va_start(args, format);
     ignis__string_addv(&text, format, args);
     va_end(args);
@@ -68,7 +69,10 @@ IGNIS__COLD static int ignis__json_hex(ignis__json *json)
         return -1;
     for (i = 0; i < 4; i++) {
         char c = *json->at++;
-        int digit = c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+        int digit = c >= '0' && c <= '9'   ? c - '0'
+                    : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                    : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                           : -1;
         if (digit < 0)
             return -1;
         value = value * 16 + digit;
@@ -94,13 +98,16 @@ static char *ignis__json_escape(ignis__json *json, char *out)
     json->at++;
     code = ignis__json_hex(json);
     if (code >= 0xD800 && code < 0xDC00) { /* the first half of a pair */
-        low = json->end - json->at >= 2 && json->at[0] == '\\' && json->at[1] == 'u' ? (json->at += 2, ignis__json_hex(json)) : -1;
+        low = json->end - json->at >= 2 && json->at[0] == '\\' && json->at[1] == 'u'
+                  ? (json->at += 2, ignis__json_hex(json))
+                  : -1;
         code = low >= 0xDC00 && low < 0xE000 ? 0x10000 + ((code - 0xD800) << 10) + (low - 0xDC00) : -1;
     } else if (code >= 0xDC00 && code < 0xE000) {
         code = -1;
     }
     if (code < 0) {
-        ignis__json_fail(json, "\\u is not followed by the four digits of a character, or of two surrogates in their order");
+        ignis__json_fail(json,
+                         "\\u is not followed by the four digits of a character, or of two surrogates in their order");
         return out;
     }
     return out + ignis__utf8_write(out, (uint32_t)code);

@@ -25,13 +25,17 @@ typedef struct ignis__library_spec {
     int symbol_count;
 } ignis__library_spec;
 
-#define IGNIS__CUDA_SYMBOL(ret, name, args, version, required) {#name, offsetof(struct ignis__cuda_api, name), version, required},
+#define IGNIS__CUDA_SYMBOL(ret, name, args, version, required) \
+    {#name, offsetof(struct ignis__cuda_api, name), version, required},
 static const ignis__symbol ignis__cuda_symbols[] = {IGNIS__CUDA_API(IGNIS__CUDA_SYMBOL)};
-#define IGNIS__NVRTC_SYMBOL(ret, name, args, version, required) {#name, offsetof(struct ignis__nvrtc_api, name), version, required},
+#define IGNIS__NVRTC_SYMBOL(ret, name, args, version, required) \
+    {#name, offsetof(struct ignis__nvrtc_api, name), version, required},
 static const ignis__symbol ignis__nvrtc_symbols[] = {IGNIS__NVRTC_API(IGNIS__NVRTC_SYMBOL)};
-#define IGNIS__CUBLASLT_SYMBOL(ret, name, args, version, required) {#name, offsetof(struct ignis__cublaslt_api, name), version, required},
+#define IGNIS__CUBLASLT_SYMBOL(ret, name, args, version, required) \
+    {#name, offsetof(struct ignis__cublaslt_api, name), version, required},
 static const ignis__symbol ignis__cublaslt_symbols[] = {IGNIS__CUBLASLT_API(IGNIS__CUBLASLT_SYMBOL)};
-#define IGNIS__NCCL_SYMBOL(ret, name, args, version, required) {#name, offsetof(struct ignis__nccl_api, name), version, required},
+#define IGNIS__NCCL_SYMBOL(ret, name, args, version, required) \
+    {#name, offsetof(struct ignis__nccl_api, name), version, required},
 static const ignis__symbol ignis__nccl_symbols[] = {IGNIS__NCCL_API(IGNIS__NCCL_SYMBOL)};
 
 /* clang-format off */
@@ -55,7 +59,7 @@ static const ignis__library_spec ignis__library_specs[IGNIS_LIBRARY_COUNT] = {
 #else
     {"the CUDA driver", "IGNIS_CUDA_LIBRARY", {"libcuda.so.1", "libcuda.so"},
      {"/usr/lib/wsl/lib/libcuda.so.1", "/usr/local/nvidia/lib64/libcuda.so.1"}, {0}, NULL,
-     "install NVIDIA's driver (on a machine without a GPU, `make sim-env` in Ignis' repository tells how to use its simulator)",
+     "install NVIDIA's driver (without a GPU, `make sim-env` in Ignis' repository tells how to use its simulator)",
      &ignis__cuda, ignis__cuda_symbols, IGNIS__COUNT(ignis__cuda_symbols)},
     {"NVRTC", "IGNIS_NVRTC_LIBRARY", {"libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so.11.2", "libnvrtc.so"},
      {"/lib64/libnvrtc.so", "/lib/libnvrtc.so", "/lib64/libnvrtc.so.13", "/lib64/libnvrtc.so.12"},
@@ -126,7 +130,8 @@ static void ignis__library_bind(ignis_library which, struct ignis__loaded *libra
     library->found = ignis__library_specs[which].symbol_count;
 #define IGNIS__CUDA_LINK(ret, name, args, version, required) ignis__cuda.name = (ret(*) args)(void (*)(void))name;
 #define IGNIS__NVRTC_LINK(ret, name, args, version, required) ignis__nvrtc.name = (ret(*) args)(void (*)(void))name;
-#define IGNIS__CUBLASLT_LINK(ret, name, args, version, required) ignis__cublaslt.name = (ret(*) args)(void (*)(void))name;
+#define IGNIS__CUBLASLT_LINK(ret, name, args, version, required) \
+    ignis__cublaslt.name = (ret(*) args)(void (*)(void))name;
     switch (which) {
     case IGNIS_LIBRARY_CUDA: IGNIS__CUDA_API(IGNIS__CUDA_LINK) break;
     case IGNIS_LIBRARY_NVRTC: IGNIS__NVRTC_API(IGNIS__NVRTC_LINK) break;
@@ -211,7 +216,8 @@ IGNIS__COLD static void ignis__search_python(void *context, const char *name)
     ignis__search *search = (ignis__search *)context;
     char packages[1024];
 #ifdef _WIN32
-    static const char *const kinds[] = {"Lib/site-packages", "site-packages"}; /* for all users of a Python, and for one user */
+    static const char *const kinds[] = {"Lib/site-packages",
+                                        "site-packages"}; /* for all users of a Python, and for one user */
     const char *prefix = "Python3";
 #else
     static const char *const kinds[] = {"site-packages", "dist-packages"};
@@ -295,7 +301,8 @@ IGNIS__COLD static bool ignis__library_find(const char *call, ignis_library whic
         ignis__search_everywhere(&search);
     if (!search.library)
         return ignis__fail_because(IGNIS_DIAG_LIBRARY_MISSING, call, 0, NULL, tried,
-                                   "%s was not found: %s, or name its file in %s. Tried:", spec->title, spec->help, spec->env) == IGNIS_OK;
+                                   "%s was not found: %s, or name its file in %s. Tried:", spec->title, spec->help,
+                                   spec->env) == IGNIS_OK;
     library->found = 0;
     for (i = 0; i < spec->symbol_count; i++) {
         const ignis__symbol *symbol = &spec->symbols[i];
@@ -304,10 +311,13 @@ IGNIS__COLD static bool ignis__library_find(const char *call, ignis_library whic
         library->found += function != NULL;
         if (!function && symbol->required) {
             bool is_nccl = which == IGNIS_LIBRARY_NCCL;
-            int needed = !is_nccl && symbol->version < 11040 ? 11040 : symbol->version; /* the oldest version that Ignis is made for */
+            int needed = !is_nccl && symbol->version < 11040
+                             ? 11040
+                             : symbol->version; /* the oldest version that Ignis is made for */
             return ignis__fail_false(IGNIS_DIAG_LIBRARY_SYMBOL, call,
-                                     "%s (%s) has no function %s; it is not that library, or older than %s %d.%d", spec->title, search.path,
-                                     symbol->name, is_nccl ? "NCCL" : "CUDA", needed / 1000, needed % 1000 / 10);
+                                     "%s (%s) has no function %s; it is not that library, or older than %s %d.%d",
+                                     spec->title, search.path, symbol->name, is_nccl ? "NCCL" : "CUDA", needed / 1000,
+                                     needed % 1000 / 10);
         }
     }
     snprintf(library->path, sizeof library->path, "%s", search.path);
@@ -337,8 +347,8 @@ IGNIS__COLD static void ignis__library_read_version(ignis_library which, struct 
         break;
     default:
         packed = ignis__cublaslt.cublasLtGetVersion(); /* 130100 for 13.1.0; 11401 for 11.4.1 */
-        library->version =
-            (int)(packed >= 100000 ? packed / 10000 * 1000 + packed / 100 % 100 * 10 : packed / 1000 * 1000 + packed / 100 % 10 * 10);
+        library->version = (int)(packed >= 100000 ? packed / 10000 * 1000 + packed / 100 % 100 * 10
+                                                  : packed / 1000 * 1000 + packed / 100 % 10 * 10);
         library->release = packed;
     }
 }
@@ -357,8 +367,9 @@ static bool ignis__library_load(const char *call, ignis_library which)
         if (ok) {
             ignis__library_read_version(which, library);
             ignis__atomic_store(&library->loaded, 1);
-            ignis__log(IGNIS_LOG_INFO, IGNIS_DIAG_NONE, "%s: %s is %s, version %d.%d", call, ignis__library_specs[which].title,
-                       library->path, library->version / 1000, library->version % 1000 / 10);
+            ignis__log(IGNIS_LOG_INFO, IGNIS_DIAG_NONE, "%s: %s is %s, version %d.%d", call,
+                       ignis__library_specs[which].title, library->path, library->version / 1000,
+                       library->version % 1000 / 10);
         }
     }
     ignis__mutex_unlock(&ignis__loader_lock);
@@ -391,7 +402,8 @@ IGNIS__COLD IGNIS_API ignis_status ignis_library_query(ignis_library library, ig
     if (!ignis__enter(call))
         return IGNIS_ERROR_NOT_SETUP;
     if (library < IGNIS_LIBRARY_CUDA || library >= IGNIS_LIBRARY_COUNT)
-        return ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "library is %d; expected IGNIS_LIBRARY_CUDA to _NCCL, 1 to 4", (int)library);
+        return ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "library is %d; expected IGNIS_LIBRARY_CUDA to _NCCL, 1 to 4",
+                           (int)library);
     if (!info)
         return ignis__fail_null(call, "info");
     if (!ignis__library_load(call, library))

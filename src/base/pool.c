@@ -82,7 +82,8 @@ typedef struct ignis__slot {
     uint32_t index;
 } ignis__slot;
 
-/*  Names an item that has been freed, for messages about its stale handle. Valid until the slot's next item is freed. */
+/*  Names an item that has been freed, for messages about its stale handle. Valid until the slot's next item is
+    freed. */
 typedef struct ignis__tombstone {
     uint64_t handle, id;
     char name[32];
@@ -116,7 +117,8 @@ static ignis__slot *ignis__pool_slot(const ignis__pool *pool, uint64_t index)
 {
     uint64_t shifted = index + IGNIS__POOL_FIRST_PAGE;
     int page = ignis__log2(shifted) - 6;
-    return (ignis__slot *)(void *)(pool->pages[page] + (shifted - ((uint64_t)IGNIS__POOL_FIRST_PAGE << page)) * pool->item_size);
+    return (ignis__slot *)(void *)(pool->pages[page] +
+                                   (shifted - ((uint64_t)IGNIS__POOL_FIRST_PAGE << page)) * pool->item_size);
 }
 
 /*  Adds a page of slots. Slots come from malloc, because they outlive ignis_shutdown and the user's allocator. They
@@ -183,14 +185,16 @@ static void *ignis__pool_take_zeroed(const char *call, ignis__pool *pool)
 {
     char *item = (char *)ignis__pool_take(call, pool);
     if (item)
-        memset(item + sizeof(ignis__slot), 0, (pool->tombstone ? pool->tombstone : pool->item_size) - sizeof(ignis__slot));
+        memset(item + sizeof(ignis__slot), 0,
+               (pool->tombstone ? pool->tombstone : pool->item_size) - sizeof(ignis__slot));
     return item;
 }
 
 /*  Copies an item to a taken one, except its slot: other threads read the slots of dead items, too. */
 IGNIS__MAYBE_UNUSED static void ignis__pool_fill(const ignis__pool *pool, void *item, const void *from)
 {
-    memcpy((char *)item + sizeof(ignis__slot), (const char *)from + sizeof(ignis__slot), pool->item_size - sizeof(ignis__slot));
+    memcpy((char *)item + sizeof(ignis__slot), (const char *)from + sizeof(ignis__slot),
+           pool->item_size - sizeof(ignis__slot));
 }
 
 /*  Gives an item a handle, which makes it visible, and `holds` holds. */
@@ -200,7 +204,8 @@ static uint64_t ignis__pool_publish_held(ignis__pool *pool, void *item, int hold
     uint64_t generation = (ignis__atomic_load(&slot->state) >> 32) + 1;
     uint64_t handle = generation << 32 | (uint64_t)pool->kind << IGNIS__SLOT_BITS | slot->index;
     slot->handle = handle;
-    ignis__atomic_store(&slot->state, generation << 32 | (uint64_t)holds); /* from here on it is everybody's, and may be another's */
+    ignis__atomic_store(&slot->state,
+                        generation << 32 | (uint64_t)holds); /* from here on it is everybody's, and may be another's */
     return handle;
 }
 
@@ -234,7 +239,8 @@ static inline void *ignis__pool_hold_slot(ignis__pool *pool, uint64_t index, uin
 static void *ignis__pool_hold(ignis__pool *pool, uint64_t handle)
 {
     uint64_t index = handle & IGNIS__SLOT_MASK;
-    if (ignis__handle_kind(handle) != (uint64_t)pool->kind || index >= ignis__atomic_load(&pool->count) || handle >> 32 == 0)
+    if (ignis__handle_kind(handle) != (uint64_t)pool->kind || index >= ignis__atomic_load(&pool->count) ||
+        handle >> 32 == 0)
         return NULL;
     return ignis__pool_hold_slot(pool, index, handle >> 32);
 }
@@ -248,7 +254,8 @@ static void *ignis__pool_next(ignis__pool *pool, uint64_t *index)
     return item;
 }
 
-/*  Adds a hold to an item that others hold. False if the last hold was just dropped, and the item is being destroyed. */
+/*  Adds a hold to an item that others hold. False if the last hold was just dropped, and the item is being
+    destroyed. */
 IGNIS__MAYBE_UNUSED static bool ignis__pool_hold_more(void *item)
 {
     ignis__slot *slot = (ignis__slot *)item;
@@ -269,7 +276,10 @@ static bool ignis__pool_drop(void *item)
 }
 
 /*  Checks whether a held item is still live. The caller has the item's lock, because items die under it. */
-static bool ignis__pool_live(const void *item) { return ignis__atomic_load(&((const ignis__slot *)item)->state) >> 32 & 1; }
+static bool ignis__pool_live(const void *item)
+{
+    return ignis__atomic_load(&((const ignis__slot *)item)->state) >> 32 & 1;
+}
 
 /*  Makes the handles of a live, held and locked item stale. The handle's own hold remains to be dropped. */
 static void ignis__pool_kill(void *item) { ignis__atomic_add(&((ignis__slot *)item)->state, (uint64_t)1 << 32); }
@@ -311,7 +321,8 @@ IGNIS__COLD static ignis__label ignis__label_stale(ignis__pool *pool, uint64_t h
     ignis__label out = IGNIS__ZERO;
     ignis__string_writer text;
     ignis__slot *slot;
-    if (!handle || !pool->tombstone || ignis__handle_kind(handle) != (uint64_t)pool->kind || index >= ignis__atomic_load(&pool->count))
+    if (!handle || !pool->tombstone || ignis__handle_kind(handle) != (uint64_t)pool->kind ||
+        index >= ignis__atomic_load(&pool->count))
         return out;
     slot = ignis__pool_slot(pool, index);
     ignis__mutex_lock(&slot->lock);
@@ -333,7 +344,8 @@ IGNIS__COLD static void ignis__fail_stale(const char *call, ignis__pool *pool, u
     else if (*label.text)
         ignis__fail(pool->freed, call, "%s (handle 0x%llx)", label.text, (unsigned long long)handle);
     else if (handle)
-        ignis__fail(pool->freed, call, "%s handle 0x%llx was freed, or never existed", pool->what, (unsigned long long)handle);
+        ignis__fail(pool->freed, call, "%s handle 0x%llx was freed, or never existed", pool->what,
+                    (unsigned long long)handle);
     /* 0 is the result of a failed call: the first failure says why */
     else if (ignis__this_thread.record.status == IGNIS_OK)
         ignis__fail(pool->freed, call, "%s handle is 0: no %s was created", pool->what, pool->what);

@@ -8,7 +8,9 @@ typedef pthread_mutex_t ignis__mutex;
 static void ignis__mutex_init(ignis__mutex *mutex)
 {
     static const ignis__mutex unlocked = IGNIS__MUTEX_INIT;
-    memcpy(mutex, &unlocked, sizeof *mutex); /* as a variable of this type begins: each array's memory has one, and the call takes longer */
+    memcpy(
+        mutex, &unlocked,
+        sizeof *mutex); /* as a variable of this type begins: each array's memory has one, and the call takes longer */
 }
 static void ignis__mutex_lock(ignis__mutex *mutex) { pthread_mutex_lock(mutex); }
 static bool ignis__mutex_try(ignis__mutex *mutex) { return pthread_mutex_trylock(mutex) == 0; }
@@ -20,7 +22,10 @@ IGNIS__MAYBE_UNUSED static void ignis__condition_wait(ignis__condition *conditio
 {
     pthread_cond_wait(condition, mutex);
 }
-IGNIS__MAYBE_UNUSED static void ignis__condition_wake(ignis__condition *condition) { pthread_cond_broadcast(condition); }
+IGNIS__MAYBE_UNUSED static void ignis__condition_wake(ignis__condition *condition)
+{
+    pthread_cond_broadcast(condition);
+}
 
 typedef pthread_rwlock_t ignis__rwlock;
 static void ignis__rwlock_init(ignis__rwlock *lock) { pthread_rwlock_init(lock, NULL); }
@@ -85,7 +90,7 @@ static int64_t ignis__clock_ns(clockid_t clock)
     clock_gettime(clock, &now);
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
-#ifdef CLOCK_REALTIME_COARSE /* time of the last tick: precise enough for the age of an array, and read four times as fast */
+#ifdef CLOCK_REALTIME_COARSE /* precise enough for ages of arrays, four times as fast */
 static int64_t ignis__wall_ns(void) { return ignis__clock_ns(CLOCK_REALTIME_COARSE); }
 #else
 static int64_t ignis__wall_ns(void) { return ignis__clock_ns(CLOCK_REALTIME); }
@@ -99,7 +104,8 @@ static const char *ignis__env(const char *name)
 {
 #if defined(__linux__)
     bool secure = getauxval(AT_SECURE) != 0;
-#elif defined(__APPLE__) || defined(__FreeBSD__) || defined(__NetBSD__) || defined(__OpenBSD__) || defined(__DragonFly__)
+#elif defined(__APPLE__) || defined(__FreeBSD__) || defined(__NetBSD__) || defined(__OpenBSD__) || \
+    defined(__DragonFly__)
     bool secure = issetugid() != 0;
 #else
     bool secure = getuid() != geteuid() || getgid() != getegid();
@@ -117,7 +123,8 @@ static void *ignis__library_open(const char *path, char *why, size_t why_size)
 static void *ignis__library_symbol(void *library, const char *name) { return dlsym(library, name); }
 
 /*  Calls visit(context, name) for every entry of a folder. False if the folder cannot be read. */
-IGNIS__COLD static bool ignis__folder_list(const char *path, void (*visit)(void *context, const char *name), void *context)
+IGNIS__COLD static bool ignis__folder_list(const char *path, void (*visit)(void *context, const char *name),
+                                           void *context)
 {
     DIR *folder = opendir(path);
     struct dirent *entry;

@@ -60,7 +60,8 @@ IGNIS__MAYBE_UNUSED static ignis__record ignis__quiet_begin(void)
     return before;
 }
 
-IGNIS__MAYBE_UNUSED static void ignis__quiet_end(const ignis__record *before, ignis__record *failure, char *why, size_t why_size)
+IGNIS__MAYBE_UNUSED static void ignis__quiet_end(const ignis__record *before, ignis__record *failure, char *why,
+                                                 size_t why_size)
 {
     ignis__thread *thread = &ignis__this_thread;
     const char *colon;
@@ -82,7 +83,10 @@ IGNIS__MAYBE_UNUSED static void ignis__outer_call_begin(ignis__outer_call *outer
     ignis__this_thread.inside = outer;
 }
 
-IGNIS__MAYBE_UNUSED static void ignis__outer_call_end(const ignis__outer_call *outer) { ignis__this_thread.inside = outer->outer; }
+IGNIS__MAYBE_UNUSED static void ignis__outer_call_end(const ignis__outer_call *outer)
+{
+    ignis__this_thread.inside = outer->outer;
+}
 
 /*  Adds the calls inside which a call has failed, the innermost first. */
 static void ignis__string_add_outer_calls(ignis__string_writer *text, const ignis__outer_call *outer, const char *call)
@@ -178,8 +182,8 @@ IGNIS__COLD static bool ignis__fail_false(ignis_diagnostic diagnostic, const cha
 }
 
 IGNIS__PRINTF(6, 7)
-IGNIS__COLD static ignis_status ignis__fail_because(ignis_diagnostic diagnostic, const char *call, int error, const char *name,
-                                                    const char *log, const char *format, ...)
+IGNIS__COLD static ignis_status ignis__fail_because(ignis_diagnostic diagnostic, const char *call, int error,
+                                                    const char *name, const char *log, const char *format, ...)
 {
     ignis__record cause = IGNIS__ZERO;
     ignis_status status;
@@ -232,7 +236,8 @@ static bool ignis__check_capacity(const char *call, const char *name, const void
 }
 
 /*  Reports what the system has just refused to do with a file. */
-IGNIS__COLD static ignis_status ignis__fail_file(ignis_diagnostic diagnostic, const char *call, const char *path, const char *what)
+IGNIS__COLD static ignis_status ignis__fail_file(ignis_diagnostic diagnostic, const char *call, const char *path,
+                                                 const char *what)
 {
     char reason[256];
     ignis__system_error(reason, sizeof reason);
@@ -263,11 +268,13 @@ IGNIS__COLD static void ignis__enter_fail(const char *call)
 {
     if (ignis__this_thread.called_back)
         ignis__fail(IGNIS_DIAG_INSIDE_CALLBACK, call,
-                    "called inside a function given to ignis_stream_call, on a thread of the driver, where neither Ignis nor CUDA can be "
+                    "called inside a function given to ignis_stream_call, on a thread of the driver, where neither "
+                    "Ignis nor CUDA can be "
                     "called");
     else if (ignis__atomic_load(&ignis__global.forked))
         ignis__fail_once(IGNIS_DIAG_FORKED, call,
-                         "this process was forked after ignis_setup, and CUDA does not work across fork; exec a new program instead");
+                         "this process was forked after ignis_setup, and CUDA does not work across fork; exec a new "
+                         "program instead");
     else if (ignis__this_thread.record.status == IGNIS_OK)
         ignis__fail_once(IGNIS_DIAG_NOT_SETUP, call, "ignis_setup has not been called, or ignis_shutdown has");
     else /* usually ignis_setup has failed and said why: one message is enough for all later calls */
@@ -277,7 +284,8 @@ IGNIS__COLD static void ignis__enter_fail(const char *call)
 /*  Checks that Ignis may be called. The first check of every public function. */
 static bool ignis__enter(const char *call)
 {
-    if (ignis__atomic_load(&ignis__global.ready) && !ignis__atomic_load(&ignis__global.forked) && !ignis__this_thread.called_back)
+    if (ignis__atomic_load(&ignis__global.ready) && !ignis__atomic_load(&ignis__global.forked) &&
+        !ignis__this_thread.called_back)
         return true;
     ignis__enter_fail(call);
     return false;

@@ -87,10 +87,11 @@ IGNIS__COLD static void ignis__string_add_escaped(ignis__string_writer *text, co
         const unsigned char *byte = (const unsigned char *)from + at;
         int length = ignis__utf8_length(from + at, size - at), i;
         bool control = byte[0] < ' ' ? !lines || !strchr("\n\t", (int)byte[0]) || !byte[0] : byte[0] == 0x7F;
-        bool hidden =
-            (length == 2 && byte[0] == 0xC2 && byte[1] < 0xA0) || /* U+0080 to U+009F; then directions of writing, ends of lines */
-            (length == 3 && byte[0] == 0xE2 && byte[1] == 0x80 && (byte[2] == 0x8E || byte[2] == 0x8F || (byte[2] & 0xF8) == 0xA8)) ||
-            (length == 3 && byte[0] == 0xE2 && byte[1] == 0x81 && byte[2] >= 0xA6 && byte[2] <= 0xA9);
+        bool hidden = (length == 2 && byte[0] == 0xC2 &&
+                       byte[1] < 0xA0) || /* U+0080 to U+009F; then directions of writing, ends of lines */
+                      (length == 3 && byte[0] == 0xE2 && byte[1] == 0x80 &&
+                       (byte[2] == 0x8E || byte[2] == 0x8F || (byte[2] & 0xF8) == 0xA8)) ||
+                      (length == 3 && byte[0] == 0xE2 && byte[1] == 0x81 && byte[2] >= 0xA6 && byte[2] <= 0xA9);
         if (length && !control && !hidden) {
             at += (size_t)length;
             continue;

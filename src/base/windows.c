@@ -18,7 +18,10 @@ IGNIS__MAYBE_UNUSED static void ignis__condition_wait(ignis__condition *conditio
 {
     SleepConditionVariableSRW(condition, mutex, INFINITE, 0);
 }
-IGNIS__MAYBE_UNUSED static void ignis__condition_wake(ignis__condition *condition) { WakeAllConditionVariable(condition); }
+IGNIS__MAYBE_UNUSED static void ignis__condition_wake(ignis__condition *condition)
+{
+    WakeAllConditionVariable(condition);
+}
 
 typedef SRWLOCK ignis__rwlock;
 static void ignis__rwlock_init(ignis__rwlock *lock) { InitializeSRWLock(lock); }
@@ -107,7 +110,8 @@ IGNIS__COLD static void *ignis__local_make(int which, size_t size)
 
 static void *ignis__local(int which, size_t size)
 {
-    ignis__locals *locals = ignis__atomic_load(&ignis__local_slots.made) ? (ignis__locals *)TlsGetValue(ignis__local_slots.here) : NULL;
+    ignis__locals *locals =
+        ignis__atomic_load(&ignis__local_slots.made) ? (ignis__locals *)TlsGetValue(ignis__local_slots.here) : NULL;
     return locals && locals->part[which] ? locals->part[which] : ignis__local_make(which, size);
 }
 
@@ -165,7 +169,8 @@ static int64_t ignis__monotonic_ns(void)
     LARGE_INTEGER count, frequency;
     QueryPerformanceCounter(&count);
     QueryPerformanceFrequency(&frequency);
-    return count.QuadPart / frequency.QuadPart * 1000000000 + count.QuadPart % frequency.QuadPart * 1000000000 / frequency.QuadPart;
+    return count.QuadPart / frequency.QuadPart * 1000000000 +
+           count.QuadPart % frequency.QuadPart * 1000000000 / frequency.QuadPart;
 }
 
 /*  Converts a path or variable from UTF-8. The result is empty, which names no file, if the text is not UTF-8 or too
@@ -184,8 +189,8 @@ IGNIS__COLD static void ignis__system_error(char *out, size_t size)
     DWORD error = GetLastError();
     WCHAR wide[256];
     char text[3 * 256];
-    if (FormatMessageW(FORMAT_MESSAGE_FROM_SYSTEM | FORMAT_MESSAGE_IGNORE_INSERTS | FORMAT_MESSAGE_MAX_WIDTH_MASK, NULL, error, 0, wide,
-                       IGNIS__COUNT(wide), NULL) == 0 ||
+    if (FormatMessageW(FORMAT_MESSAGE_FROM_SYSTEM | FORMAT_MESSAGE_IGNORE_INSERTS | FORMAT_MESSAGE_MAX_WIDTH_MASK, NULL,
+                       error, 0, wide, IGNIS__COUNT(wide), NULL) == 0 ||
         WideCharToMultiByte(CP_UTF8, 0, wide, -1, text, sizeof text, NULL, NULL) == 0)
         text[0] = 0;
     snprintf(out, size, "%sWindows error %lu", text, error);
@@ -291,7 +296,8 @@ static bool ignis__file_info(const char *path, int64_t *size, int64_t *time)
 {
     WCHAR wide[IGNIS__WIDE];
     WIN32_FILE_ATTRIBUTE_DATA data;
-    if (!GetFileAttributesExW(ignis__utf16(path, wide), GetFileExInfoStandard, &data) || (data.dwFileAttributes & FILE_ATTRIBUTE_DIRECTORY))
+    if (!GetFileAttributesExW(ignis__utf16(path, wide), GetFileExInfoStandard, &data) ||
+        (data.dwFileAttributes & FILE_ATTRIBUTE_DIRECTORY))
         return false;
     *size = (int64_t)(((uint64_t)data.nFileSizeHigh << 32) | data.nFileSizeLow);
     *time = (int64_t)(((uint64_t)data.ftLastWriteTime.dwHighDateTime << 32) | data.ftLastWriteTime.dwLowDateTime);

@@ -30,7 +30,7 @@ static void ignis__replays_drop(ignis__replays *replays)
 }
 
 /*  A thread has one between ignis_graph_begin and ignis_graph_end; afterwards the graph has it. Other sections use:
-        ignis__memory_take        memory taken meanwhile is in a part of the cache whose key is the capture, and stays with the graph
+        ignis__memory_take        memory is from a cache of the capture, and stays with the graph
         ignis__capture_hold       keeps objects of before that the work uses: storages, kernels of the caller
         ignis__capture_pause      begins work that is done once, before any launch, and not by the graph
         ignis__capture_refuses    fails a call that would have to wait or to read host memory, or that happens once */
@@ -41,7 +41,8 @@ typedef struct ignis__capture {
     void *stream;                /* made for it alone: other threads go on working on theirs */
     struct ignis__capture *next; /* next in the list of open captures */
     ignis__captured_item *held;
-    struct ignis__array *launches; /* counted by the graph itself, for random numbers; held; NULL without random numbers */
+    struct ignis__array
+        *launches; /* counted by the graph itself, for random numbers; held; NULL without random numbers */
 } ignis__capture;
 
 /*  Open captures. ignis_shutdown ends those whose threads have exited. */
@@ -74,10 +75,10 @@ IGNIS__ONE_COPY static bool ignis__capture_refuses(const char *call)
 {
     if (!ignis__capturing())
         return false;
-    ignis__fail(
-        IGNIS_DIAG_CAPTURE_REFUSED, call,
-        "the call cannot be captured: it waits for the device, reads host memory or must run once; call it before ignis_graph_begin or "
-        "after ignis_graph_end");
+    ignis__fail(IGNIS_DIAG_CAPTURE_REFUSED, call,
+                "the call cannot be captured: it waits for the device, reads host memory or must run once; call it "
+                "before ignis_graph_begin or "
+                "after ignis_graph_end");
     return true;
 }
 
@@ -120,7 +121,8 @@ IGNIS__MAYBE_UNUSED static ignis__capture *ignis__capture_pause(void)
 
 IGNIS__MAYBE_UNUSED static bool ignis__capture_resume(const char *call, ignis__capture *capture)
 {
-    bool ok = !capture || !IGNIS__CUDA_FAILED(call, capture->device, cuStreamSynchronize, (ignis__stream_now(capture->device)));
+    bool ok = !capture ||
+              !IGNIS__CUDA_FAILED(call, capture->device, cuStreamSynchronize, (ignis__stream_now(capture->device)));
     ignis__thread_now()->capture = capture;
     return ok;
 }
@@ -153,9 +155,10 @@ IGNIS__COLD IGNIS__MAYBE_UNUSED static bool ignis__capture_begin(const char *cal
     capture->replays = replays;
     capture->serial = ignis__atomic_add(&ignis__stream_serials, 1);
     capture->device = device;
-    ignis__atomic_add(&device->captures, 1);   /* from here on nobody begins to wait for the context, */
-    ignis__rwlock_write(&device->waiting);     /* and this waits for threads that wait now: */
-    ignis__rwlock_write_end(&device->waiting); /* to wait for a context in which a stream is captured spoils the capture */
+    ignis__atomic_add(&device->captures, 1); /* from here on nobody begins to wait for the context, */
+    ignis__rwlock_write(&device->waiting);   /* and this waits for threads that wait now: */
+    ignis__rwlock_write_end(
+        &device->waiting); /* to wait for a context in which a stream is captured spoils the capture */
     /* Relaxed: the allocator may ask the driver for memory during the capture. */
     if (!IGNIS__CUDA_FAILED(call, device, cuStreamCreate, (&capture->stream, IGNIS__CU_STREAM_NON_BLOCKING)) &&
         !IGNIS__CUDA_FAILED(call, device, cuStreamBeginCapture_v2, (capture->stream, IGNIS__CU_CAPTURE_RELAXED))) {

@@ -36,7 +36,7 @@ typedef struct ignis__device {
     int clusters; /* whether blocks can come in clusters */
     ignis__user_stream *user_streams;
     ignis__pooled_event *events;
-    uint64_t no_dependents; /* 1: the built-in kernels come from PTX for devices without dependent launch, and do not wait */
+    uint64_t no_dependents; /* 1: built-in kernels come from older PTX, without dependent launch */
 } ignis__device;
 
 /*  Returns a device's compute capability as one number: 89 for 8.9. */
@@ -73,27 +73,32 @@ static const char *ignis__cuda_name(int error)
 }
 
 /*  Reports a driver error as a failure of `call`. device may be NULL. */
-IGNIS__COLD static ignis_status ignis__cuda_fail(const char *call, ignis__device *device, const char *function, int error)
+IGNIS__COLD static ignis_status ignis__cuda_fail(const char *call, ignis__device *device, const char *function,
+                                                 int error)
 {
     const char *name = ignis__cuda_name(error), *text = NULL;
     int ordinal = device ? ignis__device_ordinal(device) : -1;
     if (device && ignis__cuda_is_fatal(error)) {
         uint64_t none = 0;
         ignis__atomic_swap_if(&ignis__devices_fault, &none, (uint64_t)error);
-        return ignis__fail_because(IGNIS_DIAG_CUDA_CALL, call, error, name, NULL,
-                                   "an earlier kernel or copy has faulted: %s (%d), seen by %s on device %d. All arrays are lost, and CUDA "
-                                   "keeps every device from this process until it ends",
-                                   name, error, function, ordinal);
+        return ignis__fail_because(
+            IGNIS_DIAG_CUDA_CALL, call, error, name, NULL,
+            "an earlier kernel or copy has faulted: %s (%d), seen by %s on device %d. All arrays are lost, and CUDA "
+            "keeps every device from this process until it ends",
+            name, error, function, ordinal);
     }
     if (ignis__cuda.cuGetErrorString && ignis__cuda.cuGetErrorString(error, &text) != 0)
         text = NULL;
-    return ignis__fail_because(error == IGNIS__CU_OUT_OF_MEMORY ? IGNIS_DIAG_DEVICE_MEMORY : IGNIS_DIAG_CUDA_CALL, call, error, name, NULL,
-                               "%s failed with %s (%d)%s%s", function, name, error, text ? ": " : "", text ? text : "");
+    return ignis__fail_because(error == IGNIS__CU_OUT_OF_MEMORY ? IGNIS_DIAG_DEVICE_MEMORY : IGNIS_DIAG_CUDA_CALL, call,
+                               error, name, NULL, "%s failed with %s (%d)%s%s", function, name, error, text ? ": " : "",
+                               text ? text : "");
 }
 
 /*  if (IGNIS__CUDA_FAILED(call, device, cuMemFree_v2, (address))) return ...; reports the failure. */
-#define IGNIS__CUDA_FAILED(call, device, name, args) (ignis__cuda_check(call, device, #name, IGNIS__CUDA(name, args)) != IGNIS_OK)
-IGNIS__ONE_COPY static ignis_status ignis__cuda_check(const char *call, ignis__device *device, const char *function, int error)
+#define IGNIS__CUDA_FAILED(call, device, name, args) \
+    (ignis__cuda_check(call, device, #name, IGNIS__CUDA(name, args)) != IGNIS_OK)
+IGNIS__ONE_COPY static ignis_status ignis__cuda_check(const char *call, ignis__device *device, const char *function,
+                                                      int error)
 {
     return error == 0 ? IGNIS_OK : ignis__cuda_fail(call, device, function, error);
 }
@@ -105,7 +110,8 @@ IGNIS__ONE_COPY static ignis__device *ignis__device_get(const char *call, int or
     if (ignis__device_total == 0)
         ignis__fail(IGNIS_DIAG_DEVICE_NONE, call, "there is no CUDA device");
     else
-        ignis__fail(IGNIS_DIAG_DEVICE_RANGE, call, "there is no device %d; there are %d, from 0", ordinal, ignis__device_total);
+        ignis__fail(IGNIS_DIAG_DEVICE_RANGE, call, "there is no device %d; there are %d, from 0", ordinal,
+                    ignis__device_total);
     return NULL;
 }
 
@@ -134,7 +140,8 @@ IGNIS__COLD static bool ignis__device_read(const char *call, ignis__device *devi
     if (IGNIS__CUDA_FAILED(call, NULL, cuDeviceGet, (&device->handle, info->device)) ||
         IGNIS__CUDA_FAILED(call, NULL, cuDeviceGetName, (info->name, (int)sizeof info->name, device->handle)) ||
         IGNIS__CUDA_FAILED(call, NULL, cuDeviceGetUuid_v2, (info->uuid, device->handle)) ||
-        IGNIS__CUDA_FAILED(call, NULL, cuDeviceGetPCIBusId, (info->pci_bus_id, (int)sizeof info->pci_bus_id, device->handle)) ||
+        IGNIS__CUDA_FAILED(call, NULL, cuDeviceGetPCIBusId,
+                           (info->pci_bus_id, (int)sizeof info->pci_bus_id, device->handle)) ||
         IGNIS__CUDA_FAILED(call, NULL, cuDeviceTotalMem_v2, (&total, device->handle)) ||
         IGNIS__CUDA_FAILED(call, NULL, cuDeviceGetAttribute, (&l2, IGNIS__CU_ATTRIBUTE_L2_BYTES, device->handle)))
         return false;
@@ -145,7 +152,8 @@ IGNIS__COLD static bool ignis__device_read(const char *call, ignis__device *devi
         device->clusters = 0; /* the driver is older than they are */
     info->l2_bytes = l2;
     info->memory_total = (int64_t)total;
-    if (!ignis__cuda.cuDeviceGetLuid || IGNIS__CUDA(cuDeviceGetLuid, ((char *)info->luid, &info->node_mask, device->handle)) != 0) {
+    if (!ignis__cuda.cuDeviceGetLuid ||
+        IGNIS__CUDA(cuDeviceGetLuid, ((char *)info->luid, &info->node_mask, device->handle)) != 0) {
         memset(info->luid, 0, sizeof info->luid);
         info->node_mask = 0;
     }
@@ -168,7 +176,8 @@ static int ignis__context_try(ignis__device *device, ignis__binding *binding, co
     if ((error = IGNIS__CUDA(cuCtxGetCurrent, (&current))) != 0 || current == device->context)
         return error;
     *what = current ? "cuCtxPushCurrent_v2" : "cuCtxSetCurrent";
-    error = current ? IGNIS__CUDA(cuCtxPushCurrent_v2, (device->context)) : IGNIS__CUDA(cuCtxSetCurrent, (device->context));
+    error =
+        current ? IGNIS__CUDA(cuCtxPushCurrent_v2, (device->context)) : IGNIS__CUDA(cuCtxSetCurrent, (device->context));
     binding->pushed = current && error == 0;
     return error;
 }
@@ -193,7 +202,8 @@ IGNIS__COLD static bool ignis__device_open_locked(const char *call, ignis__devic
 {
     ignis__binding binding;
     bool made;
-    if (!ignis__device_read(call, device) || IGNIS__CUDA_FAILED(call, device, cuDevicePrimaryCtxRetain, (&device->context, device->handle)))
+    if (!ignis__device_read(call, device) ||
+        IGNIS__CUDA_FAILED(call, device, cuDevicePrimaryCtxRetain, (&device->context, device->handle)))
         return false;
     if (ignis__context_enter(call, device, &binding)) {
         made = !IGNIS__CUDA_FAILED(call, device, cuStreamCreate, (&device->stream, IGNIS__CU_STREAM_DEFAULT));
@@ -211,9 +221,10 @@ static bool ignis__device_enter(const char *call, ignis__device *device, ignis__
 {
     int error = (int)ignis__atomic_load(&ignis__devices_fault);
     if (error) {
-        ignis__fail_because(IGNIS_DIAG_DEVICE_LOST, call, error, ignis__cuda_name(error), NULL,
-                            "an earlier kernel or copy has faulted: %s (%d); CUDA keeps every device from this process until it ends",
-                            ignis__cuda_name(error), error);
+        ignis__fail_because(
+            IGNIS_DIAG_DEVICE_LOST, call, error, ignis__cuda_name(error), NULL,
+            "an earlier kernel or copy has faulted: %s (%d); CUDA keeps every device from this process until it ends",
+            ignis__cuda_name(error), error);
         return false;
     }
     if (!ignis__atomic_load(&device->opened)) {
@@ -258,8 +269,8 @@ IGNIS__COLD static void ignis__thread_renew(ignis__thread *thread, uint64_t forg
             if (!thread->stream[i])
                 continue;
             ignis__mutex_lock(&ignis__devices[i].lock);
-            for (user_stream = ignis__devices[i].user_streams; user_stream && user_stream->serial != thread->stream_serial[i];
-                 user_stream = user_stream->next)
+            for (user_stream = ignis__devices[i].user_streams;
+                 user_stream && user_stream->serial != thread->stream_serial[i]; user_stream = user_stream->next)
                 ;
             ignis__mutex_unlock(&ignis__devices[i].lock);
             if (!user_stream)
@@ -279,7 +290,10 @@ static ignis__thread *ignis__thread_now(void)
 }
 
 /*  Returns the device of a desc, and the desc's value for a device. */
-static int ignis__desc_device(int device) { return device == 0 ? ignis__thread_now()->device : device == IGNIS_DEVICE_0 ? 0 : device; }
+static int ignis__desc_device(int device)
+{
+    return device == 0 ? ignis__thread_now()->device : device == IGNIS_DEVICE_0 ? 0 : device;
+}
 static int ignis__device_in_desc(const ignis__device *device)
 {
     return device == ignis__devices ? IGNIS_DEVICE_0 : ignis__device_ordinal(device);
@@ -290,7 +304,8 @@ IGNIS__COLD static ignis_status ignis__devices_setup(const char *call, int first
     int error, i;
     error = IGNIS__CUDA(cuInit, (0));
     if (error == IGNIS__CU_NO_DEVICE)
-        return ignis__fail_because(IGNIS_DIAG_DEVICE_NONE, call, error, ignis__cuda_name(error), NULL, "the driver finds no CUDA device");
+        return ignis__fail_because(IGNIS_DIAG_DEVICE_NONE, call, error, ignis__cuda_name(error), NULL,
+                                   "the driver finds no CUDA device");
     if (error != 0)
         return ignis__cuda_fail(call, NULL, "cuInit", error);
     error = IGNIS__CUDA(cuDeviceGetCount, (&ignis__device_total));
@@ -382,8 +397,8 @@ IGNIS__COLD IGNIS_API int ignis_device_find(const void *uuid, const void *luid)
     }
     for (i = 0; i < (uuid ? 16 : 8); i++)
         snprintf(wanted + 2 * i, 3, "%02x", ((const unsigned char *)(uuid ? uuid : luid))[i]);
-    ignis__fail(IGNIS_DIAG_DEVICE_RANGE, call, "none of the %d devices that this process sees has the %s %s%s", ignis__device_total,
-                uuid ? "UUID" : "LUID", wanted, uuid && luid ? " and that LUID" : "");
+    ignis__fail(IGNIS_DIAG_DEVICE_RANGE, call, "none of the %d devices that this process sees has the %s %s%s",
+                ignis__device_total, uuid ? "UUID" : "LUID", wanted, uuid && luid ? " and that LUID" : "");
     return -1;
 }
 
@@ -404,7 +419,10 @@ IGNIS__COLD IGNIS_API ignis_status ignis_device_use(int ordinal)
     return IGNIS_OK;
 }
 
-IGNIS_API int ignis_device_current(void) { return ignis__enter("ignis_device_current") ? ignis__thread_now()->device : -1; }
+IGNIS_API int ignis_device_current(void)
+{
+    return ignis__enter("ignis_device_current") ? ignis__thread_now()->device : -1;
+}
 
 /*  Returns the calling thread's current device, opened and entered. NULL on failure. */
 static ignis__device *ignis__device_current_enter(const char *call, ignis__binding *binding)

@@ -63,7 +63,8 @@ static ignis_status ignis__event_leave(ignis__event *event, const ignis__binding
 static bool ignis__event_query(const char *call, ignis__event *event, int *error)
 {
     if (event->capture)
-        return ignis__fail_captured(call, "the event was recorded in a capture: it is a point of the graph, until it is recorded again");
+        return ignis__fail_captured(
+            call, "the event was recorded in a capture: it is a point of the graph, until it is recorded again");
     *error = IGNIS__CUDA(cuEventQuery, (event->event));
     return *error == IGNIS__CU_NOT_READY || ignis__cuda_check(call, event->device, "cuEventQuery", *error) == IGNIS_OK;
 }
@@ -153,13 +154,15 @@ IGNIS_API ignis_status ignis_event_elapsed_ms(ignis_event first, ignis_event las
         ok = ignis__event_query(call, events[i], &error);
         if (ok && (error != 0 || !events[i]->recorded))
             ok = ignis__fail_false(IGNIS_DIAG_EVENT_STATE, call, "the %s event %s", i ? "last" : "first",
-                                   error ? "is not done: wait for it, or query it with ignis_event_query" : "was never recorded");
+                                   error ? "is not done: wait for it, or query it with ignis_event_query"
+                                         : "was never recorded");
         ignis__mutex_unlock(&events[i]->slot.lock);
     }
     if (ok && events[0]->device != events[1]->device)
         ok = ignis__fail_false(IGNIS_DIAG_DEVICE_DIFFERS, call, "the events are of device %d and device %d",
                                ignis__device_ordinal(events[0]->device), ignis__device_ordinal(events[1]->device));
-    ok = ok && !IGNIS__CUDA_FAILED(call, events[0]->device, cuEventElapsedTime, (&elapsed, events[0]->event, events[1]->event));
+    ok = ok && !IGNIS__CUDA_FAILED(call, events[0]->device, cuEventElapsedTime,
+                                   (&elapsed, events[0]->event, events[1]->event));
     for (i = 1; i >= 0; i--)
         if (events[i])
             (void)ignis__event_leave(events[i], &bindings[i], true);

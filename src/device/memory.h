@@ -30,11 +30,12 @@ typedef struct ignis_memory_row {
     const char *file;   /* the caller's file, if compiled with IGNIS_TRACE_CALLS; else "" */
     int line;
     int64_t live_bytes, live_blocks;
-    int64_t peak_bytes; /* that it had when live_bytes of the device was at its peak; 0 without ignis_desc.trace_memory */
+    int64_t peak_bytes; /* that it had when live_bytes of the device was at its peak; 0 without
+    ignis_desc.trace_memory */
 } ignis_memory_row;
 
-/*  ignis_memory_rows - list the uses of a device's memory by tag, function and line of the caller, the largest at the
-    peak first
+/*  ignis_memory_rows - list the uses of a device's memory by tag, function and line of the caller, the largest at
+    the peak first
     With ignis_desc.trace_memory, and in a dry run, a row stays after its memory is freed, and has its bytes at the
     peak. Without, only live memory has rows. Bytes are those of blocks, rounded up to 512. rows may be null if
     capacity is 0.
@@ -44,8 +45,8 @@ typedef struct ignis_memory_row {
     Threads: any. */
 IGNIS_API int ignis_memory_rows(int device, ignis_memory_row *rows, int capacity);
 
-/*  ignis_memory_trim - return cached device memory that no array uses to the driver, and free pinned memory kept for
-    reading files
+/*  ignis_memory_trim - return cached device memory that no array uses to the driver, and free pinned memory kept
+    for reading files
     With several devices in use, that pinned memory is kept: to free it, CUDA waits for all devices.
     Returns: the number of bytes of the device that were freed, -1 on failure.
     Errors: DEVICE, UNSUPPORTED (this thread captures a graph), CUDA.

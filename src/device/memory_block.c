@@ -61,7 +61,7 @@ typedef struct ignis__stream_cache {
     bool captured; /* its blocks are used by a graph: no other stream takes them, and their segments stay */
     bool is_small;
     struct ignis__stream_cache *next;
-    ignis__block *zeroed;              /* blocks of ignis__memory_take_zeroed, linked by `larger`: in no bin, as if used */
+    ignis__block *zeroed; /* blocks of ignis__memory_take_zeroed, linked by `larger`: in no bin, as if used */
     uint64_t filled[IGNIS__BINS / 64]; /* a bit for each bin that is not empty */
     ignis__block *bins[IGNIS__BINS];
 } ignis__stream_cache;
@@ -74,10 +74,9 @@ typedef struct ignis__pinned {
 } ignis__pinned;
 
 typedef struct ignis__cache {
-    ignis__pinned *lent, *spare; /* by ignis_host_alloc; pieces that nobody uses now */
-    ignis__mutex lock;           /* which nobody holds during a call that may wait for the device: */
-    ignis__mutex asking,
-        trimming; /* taken before `lock`: asking by threads that ask the driver for memory, trimming by those that free it */
+    ignis__pinned *lent, *spare;   /* by ignis_host_alloc; pieces that nobody uses now */
+    ignis__mutex lock;             /* which nobody holds during a call that may wait for the device: */
+    ignis__mutex asking, trimming; /* taken before `lock`: to ask the driver for memory, to free it */
     ignis__stream_cache *parts;
     ignis__block *segments;     /* their first blocks */
     ignis__block *spare_blocks; /* block structs for reuse, linked by `above` */
@@ -166,7 +165,8 @@ static ignis__stream_cache *ignis__stream_cache_of(ignis__cache *cache, void *st
     return part;
 }
 
-static ignis__block *ignis__block_take(ignis__cache *cache, ignis__stream_cache *part, ignis__address address, int64_t size)
+static ignis__block *ignis__block_take(ignis__cache *cache, ignis__stream_cache *part, ignis__address address,
+                                       int64_t size)
 {
     ignis__block *block = cache->spare_blocks;
     if (block) {
@@ -241,9 +241,9 @@ IGNIS__COLD static ignis__memory_row *ignis__memory_row_find(ignis__memory_row *
 {
     const char *inside = origin->inside ? origin->inside : "", *file = origin->file ? origin->file : "";
     ignis__memory_row *counted = *list;
-    while (counted &&
-           !(counted->row.call == origin->call && counted->row.line == origin->line && strcmp(counted->row.inside, inside) == 0 &&
-             strcmp(counted->row.tag, origin->tag) == 0 && strcmp(counted->row.file, file) == 0))
+    while (counted && !(counted->row.call == origin->call && counted->row.line == origin->line &&
+                        strcmp(counted->row.inside, inside) == 0 && strcmp(counted->row.tag, origin->tag) == 0 &&
+                        strcmp(counted->row.file, file) == 0))
         counted = counted->next;
     if (counted || (counted = (ignis__memory_row *)ignis__alloc(sizeof *counted)) == NULL)
         return counted;

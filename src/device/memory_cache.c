@@ -9,8 +9,8 @@
     lock around the driver call, which may wait for the device. Only other threads that ask the driver wait for it,
     and then look again for free memory. The stream's cache is looked up again, because another thread may have
     forgotten the stream; NULL if out of host memory. */
-IGNIS__COLD static ignis__block *ignis__segment_make(ignis__cache *cache, ignis__stream_cache **part, int64_t size, int64_t wanted,
-                                                     int *error)
+IGNIS__COLD static ignis__block *ignis__segment_make(ignis__cache *cache, ignis__stream_cache **part, int64_t size,
+                                                     int64_t wanted, int *error)
 {
     void *stream = (*part)->stream;
     bool captured = (*part)->captured, is_small = (*part)->is_small;
@@ -131,9 +131,10 @@ IGNIS__COLD static int64_t ignis__cache_trim(const char *call, ignis__device *de
     return ok ? freed : -1;
 }
 
-/*  Returns the best free block of another stream, after making the stream of `part` wait for that stream's use of it. */
-IGNIS__COLD static ignis__block *ignis__block_steal(const char *call, ignis__device *device, ignis__cache *cache, ignis__stream_cache *part,
-                                                    int64_t size)
+/*  Returns the best free block of another stream, after making the stream of `part` wait for that stream's use of
+    it. */
+IGNIS__COLD static ignis__block *ignis__block_steal(const char *call, ignis__device *device, ignis__cache *cache,
+                                                    ignis__stream_cache *part, int64_t size)
 {
     ignis__stream_cache *other;
     ignis__block *best = NULL;
@@ -153,8 +154,8 @@ IGNIS__COLD static ignis__block *ignis__block_steal(const char *call, ignis__dev
 
 /*  Returns a free block in its bin, at least `size` bytes. NULL if out of memory. Releases the cache's lock while it
     waits for the device. */
-static ignis__block *ignis__memory_find(const char *call, ignis__device *device, ignis__cache *cache, ignis__stream_cache *part,
-                                        int64_t size, int *error)
+static ignis__block *ignis__memory_find(const char *call, ignis__device *device, ignis__cache *cache,
+                                        ignis__stream_cache *part, int64_t size, int *error)
 {
     ignis__block *block = ignis__bin_best(part, size);
     void *stream = part->stream;
@@ -213,8 +214,8 @@ IGNIS__COLD static ignis__label ignis__size_write(int64_t bytes)
     return out;
 }
 
-IGNIS__COLD static ignis_status ignis__fail_device_memory(const char *call, ignis__device *device, const ignis__cache *cache, int64_t size,
-                                                          int error)
+IGNIS__COLD static ignis_status ignis__fail_device_memory(const char *call, ignis__device *device,
+                                                          const ignis__cache *cache, int64_t size, int error)
 {
     size_t available = 0, total = 0;
     const ignis_memory_info *info = &cache->info;
@@ -224,29 +225,34 @@ IGNIS__COLD static ignis_status ignis__fail_device_memory(const char *call, igni
     (void)IGNIS__CUDA(cuMemGetInfo_v2, (&available, &total)); /* for the sentence only */
     if (info->limit)
         snprintf(limit, sizeof limit, "the limit is %s", ignis__size_write(info->limit).text);
-    return ignis__fail_because(
-        IGNIS_DIAG_DEVICE_MEMORY, call, error, error ? ignis__cuda_name(error) : NULL, NULL,
-        "out of memory on device %d: %s were requested; arrays use %s of %s reserved (largest free block %s), %s, another %s are VMM "
-        "memory, and the device has %s of %s free",
-        ignis__device_ordinal(device), ignis__size_write(size).text, ignis__size_write(info->live_bytes).text,
-        ignis__size_write(info->reserved_bytes).text, ignis__size_write(ignis__cache_largest_free(cache)).text, limit,
-        ignis__size_write(info->vmm_bytes).text, ignis__size_write((int64_t)available).text, ignis__size_write((int64_t)total).text);
+    return ignis__fail_because(IGNIS_DIAG_DEVICE_MEMORY, call, error, error ? ignis__cuda_name(error) : NULL, NULL,
+                               "out of memory on device %d: %s were requested; arrays use %s of %s reserved (largest "
+                               "free block %s), %s, another %s are VMM "
+                               "memory, and the device has %s of %s free",
+                               ignis__device_ordinal(device), ignis__size_write(size).text,
+                               ignis__size_write(info->live_bytes).text, ignis__size_write(info->reserved_bytes).text,
+                               ignis__size_write(ignis__cache_largest_free(cache)).text, limit,
+                               ignis__size_write(info->vmm_bytes).text, ignis__size_write((int64_t)available).text,
+                               ignis__size_write((int64_t)total).text);
 }
 
 /*  Takes memory of at least `size` bytes for work on `stream`. NULL on failure. The device is entered. */
-static ignis__block *ignis__memory_take_for(const char *call, const ignis__origin *origin, ignis__device *device, void *stream,
-                                            int64_t size)
+static ignis__block *ignis__memory_take_for(const char *call, const ignis__origin *origin, ignis__device *device,
+                                            void *stream, int64_t size)
 {
     ignis__cache *cache = &ignis__caches[device - ignis__devices];
     ignis__stream_cache *part;
     ignis__block *block = NULL;
-    int64_t rounded = size > INT64_MAX - IGNIS__BLOCK_UNIT ? size : (size + IGNIS__BLOCK_UNIT - 1) / IGNIS__BLOCK_UNIT * IGNIS__BLOCK_UNIT;
+    int64_t rounded = size > INT64_MAX - IGNIS__BLOCK_UNIT
+                          ? size
+                          : (size + IGNIS__BLOCK_UNIT - 1) / IGNIS__BLOCK_UNIT * IGNIS__BLOCK_UNIT;
     ignis__capture *capture = ignis__capture_on(device);
     int error = 0;
 
     ignis__mutex_lock(&cache->lock);
     cache->info.allocations++;
-    part = ignis__stream_cache_of(cache, capture ? (void *)capture : stream, capture != NULL, rounded <= IGNIS__SMALL_LIMIT);
+    part = ignis__stream_cache_of(cache, capture ? (void *)capture : stream, capture != NULL,
+                                  rounded <= IGNIS__SMALL_LIMIT);
     if (!part)
         error = IGNIS__NO_HOST_MEMORY;
     if (part && ignis__memory_bypass) /* exact sizes, so that a memory checker sees every byte beyond them */
@@ -288,7 +294,8 @@ static void ignis__memory_recycle(const char *call, ignis__device *device, ignis
 /*  Takes a word of 8 bytes that is 0 when the stream reaches it. NULL on failure. The device is entered.
     Kernels leave it 0, so a recycled word needs no zeroing for its next use on the stream. In a graph, the first use
     zeroes it. */
-IGNIS__MAYBE_UNUSED static ignis__block *ignis__memory_take_zeroed(const char *call, ignis__device *device, void *stream)
+IGNIS__MAYBE_UNUSED static ignis__block *ignis__memory_take_zeroed(const char *call, ignis__device *device,
+                                                                   void *stream)
 {
     ignis__cache *cache = &ignis__caches[device - ignis__devices];
     ignis__capture *capture = ignis__capture_on(device);
@@ -316,7 +323,8 @@ IGNIS__MAYBE_UNUSED static ignis__block *ignis__memory_take_zeroed(const char *c
 }
 
 /*  Recycles the word after its kernels were queued. A word that may not be 0 goes to ignis__memory_recycle. */
-IGNIS__MAYBE_UNUSED static void ignis__memory_recycle_zeroed(const char *call, ignis__device *device, ignis__block *block)
+IGNIS__MAYBE_UNUSED static void ignis__memory_recycle_zeroed(const char *call, ignis__device *device,
+                                                             ignis__block *block)
 {
     ignis__cache *cache = &ignis__caches[device - ignis__devices];
     if (ignis__memory_bypass) {
@@ -433,15 +441,19 @@ static bool ignis__address_query(const char *call, ignis__device *device, const 
     int attributes[2] = {IGNIS__CU_POINTER_MEMORY_TYPE, IGNIS__CU_POINTER_ORDINAL};
     void *values[2] = {type, ordinal};
     *type = *ordinal = 0;
-    return !IGNIS__CUDA_FAILED(call, device, cuPointerGetAttributes, (2, attributes, values, (ignis__address)(uintptr_t)ptr));
+    return !IGNIS__CUDA_FAILED(call, device, cuPointerGetAttributes,
+                               (2, attributes, values, (ignis__address)(uintptr_t)ptr));
 }
 
-/*  Finds the allocation, or the reserved address range, around an address. The size is 0 if the driver does not tell. */
-static bool ignis__address_range(const char *call, ignis__device *device, const void *ptr, ignis__address *start, size_t *size)
+/*  Finds the allocation, or the reserved address range, around an address. The size is 0 if the driver does not
+    tell. */
+static bool ignis__address_range(const char *call, ignis__device *device, const void *ptr, ignis__address *start,
+                                 size_t *size)
 {
     int attributes[2] = {IGNIS__CU_POINTER_RANGE_START, IGNIS__CU_POINTER_RANGE_SIZE};
     void *values[2] = {start, size};
     *start = 0;
     *size = 0;
-    return !IGNIS__CUDA_FAILED(call, device, cuPointerGetAttributes, (2, attributes, values, (ignis__address)(uintptr_t)ptr));
+    return !IGNIS__CUDA_FAILED(call, device, cuPointerGetAttributes,
+                               (2, attributes, values, (ignis__address)(uintptr_t)ptr));
 }

@@ -14,8 +14,8 @@ static void *ignis__pinned_take(const char *call, ignis__device *device, int64_t
     }
     if (error == IGNIS__CU_OUT_OF_MEMORY)
         ignis__fail_because(IGNIS_DIAG_PINNED_MEMORY, call, error, ignis__cuda_name(error), NULL,
-                            "out of pinned host memory: %lld bytes were requested, %lld are pinned already", (long long)size,
-                            (long long)ignis__atomic_load(&ignis__pinned_bytes));
+                            "out of pinned host memory: %lld bytes were requested, %lld are pinned already",
+                            (long long)size, (long long)ignis__atomic_load(&ignis__pinned_bytes));
     else
         ignis__cuda_fail(call, device, "cuMemHostAlloc", error);
     return NULL;
@@ -98,7 +98,8 @@ static void ignis__pinned_chunk_keep(ignis__device *device, ignis__pinned *piece
 /*  Waits for the device, then recycles a chunk, or frees a large one. To free it, CUDA waits for all devices. If
     several ranks of this process use a device each, one may wait for work that this thread has yet to launch: with
     several devices, the chunk is kept. */
-IGNIS__MAYBE_UNUSED static ignis_status ignis__pinned_chunk_recycle(const char *call, ignis__device *device, ignis__pinned *piece)
+IGNIS__MAYBE_UNUSED static ignis_status ignis__pinned_chunk_recycle(const char *call, ignis__device *device,
+                                                                    ignis__pinned *piece)
 {
     ignis_status status;
     int opened = 0, i;
@@ -184,7 +185,8 @@ IGNIS__COLD IGNIS_API ignis_status ignis_host_free(void *memory)
         ignis__mutex_unlock(&cache->lock);
     }
     if (!pinned)
-        return ignis__fail(IGNIS_DIAG_HOST_UNKNOWN, call, "%p is no address of ignis_host_alloc, or was freed already", memory);
+        return ignis__fail(IGNIS_DIAG_HOST_UNKNOWN, call, "%p is no address of ignis_host_alloc, or was freed already",
+                           memory);
     status = ignis__pinned_recycle(call, &ignis__devices[i - 1], memory, pinned->size);
     ignis__free(pinned);
     return status;
@@ -196,6 +198,6 @@ IGNIS__COLD static void ignis__pinned_leaked(const char *call)
     int i;
     for (i = 0; i < ignis__device_total; i++)
         for (pinned = ignis__caches[i].lent; pinned; pinned = pinned->next)
-            ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "pinned host memory %p of ignis_host_alloc, %lld bytes", pinned->memory,
-                               (long long)pinned->size);
+            ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "pinned host memory %p of ignis_host_alloc, %lld bytes",
+                               pinned->memory, (long long)pinned->size);
 }

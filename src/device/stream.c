@@ -17,7 +17,8 @@ IGNIS__COLD static uint64_t ignis__stream_adopt(const char *call, ignis__device 
     bool legacy = (uintptr_t)stream == IGNIS__CU_STREAM_LEGACY; /* of the current context */
     if ((uintptr_t)stream == IGNIS__CU_STREAM_PER_THREAD) {
         ignis__fail(IGNIS_DIAG_STREAM_INVALID, call,
-                    "CU_STREAM_PER_THREAD (cudaStreamPerThread) names a different stream in each thread, and no thread can wait for that "
+                    "CU_STREAM_PER_THREAD (cudaStreamPerThread) names a different stream in each thread, and no thread "
+                    "can wait for that "
                     "of another: "
                     "memory could not be reused safely. Make a stream for this thread with cudaStreamCreate");
         return 0;
@@ -27,21 +28,23 @@ IGNIS__COLD static uint64_t ignis__stream_adopt(const char *call, ignis__device 
         ;
     ignis__mutex_unlock(&ignis__captures.lock);
     if (capture) {
-        ignis__fail(
-            IGNIS_DIAG_CAPTURE_REFUSED, call,
-            "stream %p belongs to a capture, and ends with ignis_graph_end. Work of the capturing thread is put there automatically",
-            stream);
+        ignis__fail(IGNIS_DIAG_CAPTURE_REFUSED, call,
+                    "stream %p belongs to a capture, and ends with ignis_graph_end. Work of the capturing thread is "
+                    "put there automatically",
+                    stream);
         return 0;
     }
     if (!legacy && IGNIS__CUDA_FAILED(call, device, cuStreamGetCtx, (stream, &context)))
         return 0;
     if (!legacy && context != device->context) {
-        ignis__fail(IGNIS_DIAG_STREAM_INVALID, call, "stream %p belongs to another device or context than device %d's primary context",
-                    stream, ignis__device_ordinal(device));
+        ignis__fail(IGNIS_DIAG_STREAM_INVALID, call,
+                    "stream %p belongs to another device or context than device %d's primary context", stream,
+                    ignis__device_ordinal(device));
         return 0;
     }
     ignis__mutex_lock(&device->lock);
-    for (user_stream = device->user_streams; user_stream && user_stream->stream != stream; user_stream = user_stream->next)
+    for (user_stream = device->user_streams; user_stream && user_stream->stream != stream;
+         user_stream = user_stream->next)
         ;
     if (!user_stream) {
         user_stream = (ignis__user_stream *)ignis__alloc(sizeof *user_stream);
@@ -99,7 +102,8 @@ static ignis__pooled_event *ignis__event_record(const char *call, ignis__device 
 }
 
 /*  Makes `later` wait for the work queued on `earlier`. The streams may belong to different devices. */
-static bool ignis__stream_order(const char *call, ignis__device *earlier_device, void *earlier, ignis__device *later_device, void *later)
+static bool ignis__stream_order(const char *call, ignis__device *earlier_device, void *earlier,
+                                ignis__device *later_device, void *later)
 {
     ignis__pooled_event *spare;
     ignis__binding binding;
@@ -113,7 +117,9 @@ static bool ignis__stream_order(const char *call, ignis__device *earlier_device,
         ignis__device_leave(&binding);
     }
     if (spare)
-        ignis__event_recycle(earlier_device, spare); /* the wait refers to the record, not to the event: it can be recorded again at once */
+        ignis__event_recycle(
+            earlier_device,
+            spare); /* the wait refers to the record, not to the event: it can be recorded again at once */
     return ok;
 }
 
@@ -136,7 +142,8 @@ static ignis__user_stream *ignis__user_stream_hold(ignis__device *device, const 
 {
     ignis__user_stream *user_stream;
     ignis__mutex_lock(&device->lock);
-    for (user_stream = device->user_streams; user_stream && user_stream->stream != stream; user_stream = user_stream->next)
+    for (user_stream = device->user_streams; user_stream && user_stream->stream != stream;
+         user_stream = user_stream->next)
         ;
     if (user_stream)
         user_stream->holds++;
@@ -157,7 +164,8 @@ static void ignis__user_stream_drop(ignis__device *device, ignis__user_stream *u
 /*  Joins a stream of the caller to the thread's capture, after the work queued on `from`. serial is from
     ignis__stream_adopt. First waits for threads that wait for the stream, because their wait would invalidate the
     capture. */
-IGNIS__MAYBE_UNUSED static bool ignis__capture_draw(const char *call, ignis__device *device, void *from, uint64_t serial)
+IGNIS__MAYBE_UNUSED static bool ignis__capture_draw(const char *call, ignis__device *device, void *from,
+                                                    uint64_t serial)
 {
     ignis__user_stream *user_stream = ignis__user_stream_next(device, serial - 1);
     bool ok;
@@ -241,7 +249,7 @@ IGNIS_API void *ignis_stream_current(void)
     return ignis__stream_now(device);
 }
 
-/* --- streams that Ignis makes, events of the caller -------------------------------------------------------------------- */
+/* --- streams that Ignis makes, events of the caller ------------------------------------------------------------- */
 
 IGNIS__COLD IGNIS_API void *ignis_stream_create(const ignis_stream_desc *desc)
 {
@@ -278,8 +286,8 @@ IGNIS__COLD static void ignis__streams_leaked(const char *call)
     for (i = 0; i < ignis__device_total; i++)
         for (user_stream = ignis__devices[i].user_streams; user_stream; user_stream = user_stream->next)
             if (user_stream->created)
-                ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "stream %p of device %d, of ignis_stream_create", user_stream->stream,
-                                   i);
+                ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "stream %p of device %d, of ignis_stream_create",
+                                   user_stream->stream, i);
 }
 
 static bool ignis__stream_known(ignis__device *device, const void *stream)
@@ -291,7 +299,8 @@ static bool ignis__stream_known(ignis__device *device, const void *stream)
     if (stream == device->stream || (capture && stream == capture->stream))
         return true;
     ignis__mutex_lock(&device->lock);
-    for (user_stream = device->user_streams; user_stream && user_stream->stream != stream; user_stream = user_stream->next)
+    for (user_stream = device->user_streams; user_stream && user_stream->stream != stream;
+         user_stream = user_stream->next)
         ;
     ignis__mutex_unlock(&device->lock);
     return user_stream != NULL;
@@ -309,7 +318,8 @@ static ignis__device *ignis__stream_enter(const char *call, void **stream, ignis
         *stream = ignis__stream_now(device);
     if (ignis__stream_known(device, *stream))
         return device;
-    for (i = 0; i < ignis__device_total && (uintptr_t)*stream != IGNIS__CU_STREAM_LEGACY; i++) { /* each device has one of that name */
+    for (i = 0; i < ignis__device_total && (uintptr_t)*stream != IGNIS__CU_STREAM_LEGACY;
+         i++) { /* each device has one of that name */
         if (ignis__stream_known(&ignis__devices[i], *stream)) {
             ignis__device_leave(binding);
             return ignis__device_enter(call, &ignis__devices[i], binding) ? &ignis__devices[i] : NULL;
@@ -325,7 +335,8 @@ static ignis__device *ignis__stream_enter(const char *call, void **stream, ignis
 static bool ignis__stream_captured(const char *call, ignis__device *device, void *stream, bool *captured)
 {
     int status = 0;
-    bool ok = !ignis__atomic_load(&device->captures) || !IGNIS__CUDA_FAILED(call, device, cuStreamIsCapturing, (stream, &status));
+    bool ok = !ignis__atomic_load(&device->captures) ||
+              !IGNIS__CUDA_FAILED(call, device, cuStreamIsCapturing, (stream, &status));
     *captured = status != 0;
     return ok;
 }
@@ -350,8 +361,9 @@ static bool ignis__stream_await(const char *call, ignis__device *device, void *s
     if (joined)
         return ignis__fail_captured(call, "the stream is captured, and cannot wait for work outside of the capture");
     if (!ignis__capture_on(device) || stream == device->stream || (uintptr_t)stream == IGNIS__CU_STREAM_LEGACY)
-        return ignis__fail_captured(call, "the other stream or event is captured: only streams of the caller, on the capture's device and "
-                                          "used by its thread, can join a capture");
+        return ignis__fail_captured(
+            call, "the other stream or event is captured: only streams of the caller, on the capture's device and "
+                  "used by its thread, can join a capture");
     serial = ignis__stream_adopt(call, device, stream);
     user_stream = serial ? ignis__user_stream_next(device, serial - 1) : NULL;
     if (!user_stream)
@@ -378,15 +390,18 @@ IGNIS_API ignis_status ignis_stream_query(void *stream, bool *done)
         return ignis__failed();
     user_stream = ignis__user_stream_hold(device, stream);
     if (user_stream &&
-        !ignis__mutex_try(&user_stream->lock)) { /* a thread waits for it, or draws it into a capture, which a question would spoil */
+        !ignis__mutex_try(
+            &user_stream->lock)) { /* a thread waits for it, or draws it into a capture, which a question would spoil */
         *done = false;
         ok = true;
     } else {
         if (ignis__stream_captured(call, device, stream, &captured)) {
             error = captured ? IGNIS__CU_CAPTURE_UNSUPPORTED : IGNIS__CUDA(cuStreamQuery, (stream));
             *done = error == 0;
-            ok = captured ? ignis__fail_captured(call, "the stream is captured: its work runs at each launch of the graph")
-                          : error == IGNIS__CU_NOT_READY || ignis__cuda_check(call, device, "cuStreamQuery", error) == IGNIS_OK;
+            ok = captured
+                     ? ignis__fail_captured(call, "the stream is captured: its work runs at each launch of the graph")
+                     : error == IGNIS__CU_NOT_READY ||
+                           ignis__cuda_check(call, device, "cuStreamQuery", error) == IGNIS_OK;
         }
         if (user_stream)
             ignis__mutex_unlock(&user_stream->lock);

@@ -30,7 +30,7 @@ IGNIS_API void *ignis_stream_current(void);
 IGNIS_API ignis_status ignis_stream_forget(void *stream);
 
 typedef struct ignis_stream_desc {
-    int priority; /* above 0: the device prefers its work, the more the higher, as far as it tells priorities apart (0, as other streams) */
+    int priority; /* above 0: the device prefers its work; higher is stronger (0, as other streams) */
 } ignis_stream_desc;
 
 /*  ignis_stream_create - create a stream of the current device, for ignis_stream_use and ignis_array_desc.stream;

@@ -9,7 +9,8 @@ IGNIS_API ignis_status ignis_synchronize(void)
     ignis__binding binding;
     ignis__device *device;
     bool ok;
-    if (!ignis__enter(call) || ignis__capture_refuses(call) || (device = ignis__device_current_enter(call, &binding)) == NULL)
+    if (!ignis__enter(call) || ignis__capture_refuses(call) ||
+        (device = ignis__device_current_enter(call, &binding)) == NULL)
         return ignis__failed();
     ok = ignis__device_wait(call, device);
     ignis__device_leave(&binding);

@@ -26,7 +26,7 @@ typedef struct ignis__traced {
     void *stream, *first, *last; /* events; NULL for items of the host */
     int64_t begin_ns, end_ns;    /* on the host */
     double bytes, flops;         /* 0: not known */
-    int64_t at_ns;               /* start by the host's clock, read when the work is done; and the duration, -1 if unknown */
+    int64_t at_ns; /* start by the host's clock, read when the work is done; and the duration, -1 if unknown */
     double ms;
 } ignis__traced;
 
@@ -129,7 +129,8 @@ IGNIS__COLD static void ignis__traced_events_free(ignis__traced *traced)
 }
 
 /*  Begins an item of this thread. */
-IGNIS__COLD static void ignis__traced_begin(ignis__traced *traced, ignis__traced_kind kind, const char *call, const ignis__device *device)
+IGNIS__COLD static void ignis__traced_begin(ignis__traced *traced, ignis__traced_kind kind, const char *call,
+                                            const ignis__device *device)
 {
     ignis__thread *thread = &ignis__this_thread;
     memset(traced, 0, sizeof *traced);
@@ -153,7 +154,8 @@ IGNIS__COLD static void ignis__profile_base(ignis__device *device)
     int index = ignis__device_ordinal(device);
     void *event = NULL, *stream = NULL;
     ignis__mutex_lock(&ignis__profile_lock);
-    if (!ignis__profile.base[index].event && IGNIS__CUDA(cuStreamCreate, (&stream, IGNIS__CU_STREAM_NON_BLOCKING)) == 0) {
+    if (!ignis__profile.base[index].event &&
+        IGNIS__CUDA(cuStreamCreate, (&stream, IGNIS__CU_STREAM_NON_BLOCKING)) == 0) {
         if (IGNIS__CUDA(cuEventCreate, (&event, IGNIS__CU_EVENT_DEFAULT)) == 0) {
             (void)IGNIS__CUDA(cuEventRecord, (event, stream));
             (void)IGNIS__CUDA(cuEventSynchronize, (event));
@@ -168,8 +170,8 @@ IGNIS__COLD static void ignis__profile_base(ignis__device *device)
 /*  Begins an item of the profile: work queued on a stream until ignis__traced_close. Captured work is no item,
     because it has no time yet. False if there is no profile, or no event, which is counted. The device is entered.
     function: of a kernel; name: of anything else. */
-IGNIS__COLD static bool ignis__traced_open(ignis__traced *traced, ignis__traced_kind kind, const char *call, ignis__device *device,
-                                           void *stream, void *function, const char *name)
+IGNIS__COLD static bool ignis__traced_open(ignis__traced *traced, ignis__traced_kind kind, const char *call,
+                                           ignis__device *device, void *stream, void *function, const char *name)
 {
     ignis__thread *thread = &ignis__this_thread;
     const ignis__named_function *named;
@@ -190,8 +192,8 @@ IGNIS__COLD static bool ignis__traced_open(ignis__traced *traced, ignis__traced_
     thread->bytes = thread->flops = 0;
     thread->told = false;
     ignis__mutex_lock(&ignis__profile_lock);
-    for (named = ignis__profile.named[((uintptr_t)function >> 4) % 64]; function && named && named->function != function;
-         named = named->next)
+    for (named = ignis__profile.named[((uintptr_t)function >> 4) % 64];
+         function && named && named->function != function; named = named->next)
         ;
     snprintf(traced->name, sizeof traced->name, "%s", name ? name : named ? named->name : call);
     ignis__mutex_unlock(&ignis__profile_lock);
@@ -218,7 +220,8 @@ IGNIS__COLD static bool ignis__traced_close(ignis__traced *traced, bool ok)
 }
 
 /*  Ends an item that copies or fills `size` bytes. */
-static bool ignis__traced_copy(ignis__traced *traced, const char *call, ignis__device *device, void *stream, const char *name, int64_t size)
+static bool ignis__traced_copy(ignis__traced *traced, const char *call, ignis__device *device, void *stream,
+                               const char *name, int64_t size)
 {
     if (!ignis__profiling())
         return false;

@@ -47,16 +47,16 @@ static ignis__array *ignis__lent_array(const char *call, ignis_tensor handle)
 }
 
 /*  Checks the arguments that saving and loading have in common. */
-IGNIS__COLD static bool ignis__named_check(const char *call, const char *path, const char *const *names, const ignis_tensor *tensors,
-                                           int count)
+IGNIS__COLD static bool ignis__named_check(const char *call, const char *path, const char *const *names,
+                                           const ignis_tensor *tensors, int count)
 {
     int i;
     if (!ignis__enter(call) || ignis__capture_refuses(call))
         return false;
     if (count < 0)
         return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "count is %d, below 0", count);
-    if (!ignis__check_not_null(call, "path", path) ||
-        (count > 0 && (!ignis__check_not_null(call, "names", names) || !ignis__check_not_null(call, "tensors", tensors))))
+    if (!ignis__check_not_null(call, "path", path) || (count > 0 && (!ignis__check_not_null(call, "names", names) ||
+                                                                     !ignis__check_not_null(call, "tensors", tensors))))
         return false;
     for (i = 0; i < count; i++)
         if (!names[i])

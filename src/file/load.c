@@ -25,7 +25,8 @@ static bool ignis__load_read(const char *call, const ignis__load *load, int64_t 
     if (got < 0)
         return ignis__file_fail(call, load->path, "read");
     if (got < size)
-        ignis__fail(IGNIS_DIAG_STORAGE_IO, call, "'%s' had %lld bytes when it was opened, and now ends before byte %lld", load->path,
+        ignis__fail(IGNIS_DIAG_STORAGE_IO, call,
+                    "'%s' had %lld bytes when it was opened, and now ends before byte %lld", load->path,
                     (long long)load->size, (long long)(at + size));
     return got == size;
 }
@@ -59,7 +60,8 @@ IGNIS__COLD static bool ignis__load_open(const char *call, const char *path, ign
     if (result == IGNIS_DIAG_NONE)
         return true;
     if (result == IGNIS_DIAG_HOST_MEMORY)
-        ignis__fail(result, call, "out of host memory for the header of '%s', a file of %lld bytes", path, (long long)load->size);
+        ignis__fail(result, call, "out of host memory for the header of '%s', a file of %lld bytes", path,
+                    (long long)load->size);
     else if (result == IGNIS_DIAG_STORAGE_FORMAT)
         ignis__fail(result, call, "'%s' is not a sound safetensors file: %s", path, load->file.fault);
     ignis__load_close(load);
@@ -71,11 +73,14 @@ static ignis__stored *ignis__stored_find(const ignis__safetensors *file, const c
 {
     ignis__stored key = IGNIS__ZERO;
     key.name = name;
-    return file->count ? (ignis__stored *)bsearch(&key, file->items, (size_t)file->count, sizeof key, ignis__stored_by_name) : NULL;
+    return file->count
+               ? (ignis__stored *)bsearch(&key, file->items, (size_t)file->count, sizeof key, ignis__stored_by_name)
+               : NULL;
 }
 
 /*  As ignis__stored_find. NULL is reported, with names that exist. */
-static const ignis__stored *ignis__load_find(const char *call, const char *path, const ignis__safetensors *file, const char *name)
+static const ignis__stored *ignis__load_find(const char *call, const char *path, const ignis__safetensors *file,
+                                             const char *name)
 {
     const ignis__stored *item = ignis__stored_find(file, name);
     char known[512];
@@ -86,8 +91,8 @@ static const ignis__stored *ignis__load_find(const char *call, const char *path,
     ignis__string_begin(&text, known, sizeof known);
     for (i = 0; i < file->count && i < 5; i++)
         ignis__string_add(&text, "%s%s", i ? ", " : ": ", ignis__name_write(file->items[i].name).text);
-    ignis__fail(IGNIS_DIAG_STORAGE_MISSING, call, "'%s' has no tensor %s; it has %d%s%s", path, ignis__name_write(name).text, file->count,
-                known, file->count > 5 ? ", ..." : "");
+    ignis__fail(IGNIS_DIAG_STORAGE_MISSING, call, "'%s' has no tensor %s; it has %d%s%s", path,
+                ignis__name_write(name).text, file->count, known, file->count > 5 ? ", ..." : "");
     return NULL;
 }
 
@@ -103,7 +108,8 @@ static bool ignis__load_fits(const char *call, const ignis__stored *item, const 
                     ignis__name_write(item->name).text, ignis__dtypes[dtype].name, ignis__dtypes[array->dtype].name);
     else if (array && !ignis__shape_same(&array->shape, &item->shape))
         ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call, "tensor %s is %s in the file, but the tensor to load it into is %s",
-                    ignis__name_write(item->name).text, ignis__shape_write(&item->shape).text, ignis__shape_write(&array->shape).text);
+                    ignis__name_write(item->name).text, ignis__shape_write(&item->shape).text,
+                    ignis__shape_write(&array->shape).text);
     else
         return true;
     return false;
@@ -127,9 +133,10 @@ static void ignis__load_widen(char *part, int64_t size, int from, int to, bool i
     int64_t count = size / to, i, wide;
     for (i = 0; i < count; i++, in += from) {
         int32_t narrow;
-        wide = from == 1   ? in[0]
-               : from == 2 ? in[0] | in[1] << 8
-                           : (int64_t)((uint32_t)in[0] | (uint32_t)in[1] << 8 | (uint32_t)in[2] << 16 | (uint32_t)in[3] << 24);
+        wide = from == 1 ? in[0]
+               : from == 2
+                   ? in[0] | in[1] << 8
+                   : (int64_t)((uint32_t)in[0] | (uint32_t)in[1] << 8 | (uint32_t)in[2] << 16 | (uint32_t)in[3] << 24);
         if (is_signed && wide >> (8 * from - 1))
             wide -= (int64_t)1 << 8 * from;
         narrow = (int32_t)wide;
@@ -157,7 +164,8 @@ static bool ignis__load_array(const char *call, const ignis__load *load, ignis__
             ignis__event_recycle(work.device, copied[piece]);
         }
         copied[piece] = NULL;
-        ok = ok && ignis__load_read(call, load, begin + done / to * from, staging + part - part / to * from, part / to * from);
+        ok = ok && ignis__load_read(call, load, begin + done / to * from, staging + part - part / to * from,
+                                    part / to * from);
         if (ok && from < to)
             ignis__load_widen(staging, part, from, to, ignis__stored_types[item->type].name[0] == 'I');
         ok = ok && ignis__copy_up(&work, address + (uint64_t)done, staging, part) &&
@@ -219,8 +227,8 @@ static bool ignis__load_tensors(const char *call, const char *path, ignis__load 
     return ignis__lent_acquire(call, lent, count) && ignis__load_arrays(call, load, lent, count);
 }
 
-IGNIS__COLD static ignis_status ignis__load_named(const char *call, const char *path, const char *const *names, ignis_tensor *tensors,
-                                                  int count)
+IGNIS__COLD static ignis_status ignis__load_named(const char *call, const char *path, const char *const *names,
+                                                  ignis_tensor *tensors, int count)
 {
     ignis__load load;
     ignis__lent *lent;
@@ -241,7 +249,8 @@ IGNIS__COLD static ignis_status ignis__load_named(const char *call, const char *
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-IGNIS__COLD IGNIS_API ignis_status ignis_load(const char *path, const char *const *names, ignis_tensor *tensors, int count)
+IGNIS__COLD IGNIS_API ignis_status ignis_load(const char *path, const char *const *names, ignis_tensor *tensors,
+                                              int count)
 {
     return ignis__load_named("ignis_load", path, names, tensors, count);
 }
@@ -251,8 +260,8 @@ IGNIS__COLD IGNIS_API int ignis_file_list(const char *path, ignis_storage_entry 
     static const char call[] = "ignis_file_list";
     ignis__load load;
     int i, count;
-    if (!ignis__enter(call) || !ignis__check_not_null(call, "path", path) || !ignis__check_capacity(call, "entries", entries, capacity) ||
-        !ignis__load_open(call, path, &load))
+    if (!ignis__enter(call) || !ignis__check_not_null(call, "path", path) ||
+        !ignis__check_capacity(call, "entries", entries, capacity) || !ignis__load_open(call, path, &load))
         return -1;
     count = load.file.count;
     for (i = 0; i < count && i < capacity; i++) {

@@ -110,12 +110,14 @@ static void ignis__safetensors_item(ignis__json *json, ignis__stored *item)
         return;
     bytes = ignis__stored_bytes(item->type, &item->shape);
     if (bytes < 0)
-        ignis__json_fail(json, "tensor %s, %s %s, is not a whole number of bytes that fits 63 bits", ignis__name_write(item->name).text,
-                         ignis__stored_types[item->type].name, ignis__shape_write(&item->shape).text);
+        ignis__json_fail(json, "tensor %s, %s %s, is not a whole number of bytes that fits 63 bits",
+                         ignis__name_write(item->name).text, ignis__stored_types[item->type].name,
+                         ignis__shape_write(&item->shape).text);
     else if (item->end < item->begin || item->end - item->begin != bytes)
         ignis__json_fail(json, "tensor %s, %s %s, has %lld bytes, but its data_offsets are %lld and %lld",
-                         ignis__name_write(item->name).text, ignis__stored_types[item->type].name, ignis__shape_write(&item->shape).text,
-                         (long long)bytes, (long long)item->begin, (long long)item->end);
+                         ignis__name_write(item->name).text, ignis__stored_types[item->type].name,
+                         ignis__shape_write(&item->shape).text, (long long)bytes, (long long)item->begin,
+                         (long long)item->end);
 }
 
 /*  Checks {"key": "text", ...}, which Ignis does not use. */
@@ -194,15 +196,18 @@ static bool ignis__safetensors_covered(ignis__safetensors *file, int64_t data_si
     for (i = 0; i < file->count; i++) {
         const ignis__stored *item = &file->items[i];
         if (item->begin != end) {
-            snprintf(file->fault, sizeof file->fault, "the data of tensor %s begins at %lld, %s the data before it ends, at %lld",
-                     ignis__name_write(item->name).text, (long long)item->begin, item->begin < end ? "before" : "after", (long long)end);
+            snprintf(file->fault, sizeof file->fault,
+                     "the data of tensor %s begins at %lld, %s the data before it ends, at %lld",
+                     ignis__name_write(item->name).text, (long long)item->begin, item->begin < end ? "before" : "after",
+                     (long long)end);
             return false;
         }
         end = item->end;
     }
     if (end != data_size)
-        snprintf(file->fault, sizeof file->fault, "its tensors have %lld bytes, but the file has %lld bytes after its header",
-                 (long long)end, (long long)data_size);
+        snprintf(file->fault, sizeof file->fault,
+                 "its tensors have %lld bytes, but the file has %lld bytes after its header", (long long)end,
+                 (long long)data_size);
     return end == data_size;
 }
 
@@ -252,7 +257,8 @@ IGNIS__COLD static uint64_t ignis__safetensors_length(const unsigned char *bytes
 /*  Reads the header of a file of `size` bytes, and checks everything except values: `bytes` need not have the data.
     Items are sorted by offset. ignis__safetensors_close frees them, whatever the result: NONE, HOST_MEMORY, or
     STORAGE_FORMAT with file->fault. */
-IGNIS__COLD static ignis_diagnostic ignis__safetensors_parse(ignis__safetensors *file, const unsigned char *bytes, int64_t size)
+IGNIS__COLD static ignis_diagnostic ignis__safetensors_parse(ignis__safetensors *file, const unsigned char *bytes,
+                                                             int64_t size)
 {
     ignis__json json;
     uint64_t length = ignis__safetensors_length(bytes, size);
@@ -260,12 +266,14 @@ IGNIS__COLD static ignis_diagnostic ignis__safetensors_parse(ignis__safetensors 
     bool no_memory = false;
     memset(file, 0, sizeof *file);
     if (size < 8) {
-        snprintf(file->fault, sizeof file->fault, "it has %lld bytes, and the length of its header would be 8", (long long)size);
+        snprintf(file->fault, sizeof file->fault, "it has %lld bytes, and the length of its header would be 8",
+                 (long long)size);
     } else if (length > IGNIS__HEADER_LIMIT) {
-        snprintf(file->fault, sizeof file->fault, "its header would have %llu bytes, above %d", (unsigned long long)length,
-                 IGNIS__HEADER_LIMIT);
+        snprintf(file->fault, sizeof file->fault, "its header would have %llu bytes, above %d",
+                 (unsigned long long)length, IGNIS__HEADER_LIMIT);
     } else if ((int64_t)length > size - 8) {
-        snprintf(file->fault, sizeof file->fault, "its header would have %llu bytes, but %lld are left of the file: it is truncated",
+        snprintf(file->fault, sizeof file->fault,
+                 "its header would have %llu bytes, but %lld are left of the file: it is truncated",
                  (unsigned long long)length, (long long)(size - 8));
     } else {
         file->data = 8 + (int64_t)length;
@@ -290,7 +298,7 @@ IGNIS__COLD static ignis_diagnostic ignis__safetensors_parse(ignis__safetensors 
     return IGNIS_DIAG_STORAGE_FORMAT;
 }
 
-/* --- the header: written --------------------------------------------------------------------------------------------- */
+/* --- the header: written ------------------------------------------------------------- */
 
 /*  Writes a JSON string. Bytes that are not UTF-8, as a path may have, become '?'. */
 static void ignis__json_write_string(ignis__string_writer *text, const char *string)
@@ -332,8 +340,8 @@ static bool ignis__safetensors_arrange(ignis__stored *items, int count)
 
 /*  Writes the header of arranged items, byte for byte that of the reference, and returns its size: a multiple of 8,
     so the data is aligned. metadata: a JSON object, or NULL. A capacity of 0 only measures. */
-IGNIS__COLD static size_t ignis__safetensors_write(const ignis__stored *items, int count, const char *metadata, char *header,
-                                                   size_t capacity)
+IGNIS__COLD static size_t ignis__safetensors_write(const ignis__stored *items, int count, const char *metadata,
+                                                   char *header, size_t capacity)
 {
     ignis__string_writer text;
     int i, k;

@@ -1,9 +1,8 @@
 /* >>file - safetensors files ------------------------------------------------------------------------------------ */
 
 typedef struct ignis_storage_entry {
-    char name[256]; /* cut, at a whole character, to 255 bytes */
-    ignis_dtype
-        dtype; /* the dtype that ignis_load makes: U8 for BOOL, I32 for I8, I16 and U16, I64 for U32; IGNIS_DTYPE_DEFAULT if not supported */
+    char name[256];    /* cut, at a whole character, to 255 bytes */
+    ignis_dtype dtype; /* after ignis_load; IGNIS_DTYPE_DEFAULT if not supported */
     ignis_shape shape; /* [1] for a tensor without dimensions */
     int64_t bytes;     /* in the file */
 } ignis_storage_entry;
@@ -27,14 +26,14 @@ IGNIS_API ignis_status ignis_save(const char *path, const char *const *names, co
 /*  ignis_load - read tensors from a safetensors file by their names; the rest of the file is ignored
     If tensors[i].id is 0, a new tensor that requires no gradient is made on the current device. Else the values go
     into that tensor, whose shape and dtype must be those of the file. A tensor without dimensions counts as [1].
-    Numbers of a type that Ignis does not support become numbers of one that holds their values, see
-    ignis_storage_entry. The whole header is checked, and every name found, before the first tensor is touched.
+    BOOL becomes U8; I8, I16 and U16 become I32; U32 becomes I64. The whole header is checked, and every name found,
+    before the first tensor is touched.
     Returns: IGNIS_OK, or the reason; then no tensor was made, and given tensors are unchanged, except after MEMORY,
     CUDA or IO (another process has shortened the file meanwhile, say).
     Errors: ARGUMENT (null, a count below 0, a name that is not in the file), FORMAT (the file is damaged, truncated
     or not safetensors), SHAPE, DTYPE (a given tensor differs from the file's), UNSUPPORTED (a dtype that Ignis does
-    not support, or this thread captures a graph), FREED, CONTRACT (an array is owned by another layer or being saved
-    or loaded by another thread), MEMORY, IO, CUDA.
+    not support, or this thread captures a graph), FREED, CONTRACT (an array is owned by another layer or being
+    saved or loaded by another thread), MEMORY, IO, CUDA.
     Ownership: new tensors as ignis_tensor_from_host. During the call IGNIS_OWNER_WNAIS owns the tensors' arrays.
     Threads: any. Streams: writes on the current stream, and waits for the current device. */
 IGNIS_API ignis_status ignis_load(const char *path, const char *const *names, ignis_tensor *tensors, int count);

@@ -18,7 +18,8 @@
 static const struct {
     const char *name;
     int bits;
-    ignis_dtype dtype, loaded; /* the same dtype in Ignis; the dtype it is loaded as, by its values. 0 if not supported */
+    ignis_dtype dtype,
+        loaded; /* the same dtype in Ignis; the dtype it is loaded as, by its values. 0 if not supported */
 } ignis__stored_types[] = {
     {"BOOL", 8, IGNIS_DTYPE_DEFAULT, IGNIS_U8},
     {"F4", 4, IGNIS_DTYPE_DEFAULT, IGNIS_DTYPE_DEFAULT},

@@ -9,14 +9,16 @@ IGNIS__COLD static bool ignis__file_fail(const char *call, const char *path, con
 }
 
 /*  Returns the items for the tensors of a save, sorted by their place in the file. */
-static bool ignis__save_items(const char *call, const char *const *names, ignis__stored *items, const ignis__lent *lent, int count)
+static bool ignis__save_items(const char *call, const char *const *names, ignis__stored *items, const ignis__lent *lent,
+                              int count)
 {
     const char *twice;
     int i;
     for (i = 0; i < count; i++) {
         if (!ignis__utf8_valid(names[i]) || strcmp(names[i], "__metadata__") == 0)
-            return ignis__fail_false(IGNIS_DIAG_STORAGE_NAME, call, "names[%d], %s, is %s", i, ignis__name_write(names[i]).text,
-                                     *names[i] == '_' ? "no name for a tensor: it is the file's own" : "not well-formed UTF-8");
+            return ignis__fail_false(
+                IGNIS_DIAG_STORAGE_NAME, call, "names[%d], %s, is %s", i, ignis__name_write(names[i]).text,
+                *names[i] == '_' ? "no name for a tensor: it is the file's own" : "not well-formed UTF-8");
         items[i].name = names[i];
         items[i].index = i;
         items[i].shape = lent[i].array->shape;
@@ -39,7 +41,8 @@ static bool ignis__save_write(const char *call, const char *path, FILE *file, co
     return fwrite(data, 1, (size_t)size, file) == (size_t)size || ignis__file_fail(call, path, "written");
 }
 
-static bool ignis__save_header(const char *call, const char *path, FILE *file, const ignis__stored *items, int count, const char *metadata)
+static bool ignis__save_header(const char *call, const char *path, FILE *file, const ignis__stored *items, int count,
+                               const char *metadata)
 {
     size_t size = ignis__safetensors_write(items, count, metadata, NULL, 0);
     unsigned char length[8];
@@ -47,7 +50,8 @@ static bool ignis__save_header(const char *call, const char *path, FILE *file, c
     bool ok;
     int i;
     if (size > IGNIS__HEADER_LIMIT)
-        return ignis__fail_false(IGNIS_DIAG_STORAGE_NAME, call, "%d names and shapes take %lld bytes, above the %d of a header", count,
+        return ignis__fail_false(IGNIS_DIAG_STORAGE_NAME, call,
+                                 "%d names and shapes take %lld bytes, above the %d of a header", count,
                                  (long long)size, IGNIS__HEADER_LIMIT);
     header = (char *)ignis__alloc_for(call, size + 1);
     if (!header)
@@ -72,7 +76,8 @@ static bool ignis__save_array(const char *call, const char *path, FILE *file, ig
     ok = ignis__work_read(&work, array, &address);
     for (done = 0; ok && done < size; done += part) {
         part = size - done < IGNIS__CONVERT_CHUNK ? size - done : IGNIS__CONVERT_CHUNK;
-        ok = ignis__copy_to_host(&work, chunk, address + (uint64_t)done, part) && ignis__save_write(call, path, file, chunk, part);
+        ok = ignis__copy_to_host(&work, chunk, address + (uint64_t)done, part) &&
+             ignis__save_write(call, path, file, chunk, part);
     }
     ignis__work_end(&work);
     return ok;
@@ -94,13 +99,15 @@ static bool ignis__replace_begin(ignis__replacement *r, const char *call, const 
     r->call = call;
     r->path = path;
     if (ignis__path_is_special(path))
-        return ignis__fail_false(IGNIS_DIAG_STORAGE_IO, call, "'%s' exists, and is not a regular file: it is not replaced", path);
+        return ignis__fail_false(IGNIS_DIAG_STORAGE_IO, call,
+                                 "'%s' exists, and is not a regular file: it is not replaced", path);
     r->target = ignis__file_target(path, &loop);
     r->part = r->target ? ignis__file_part_path(r->target) : NULL;
     replaces = r->target && ignis__file_info(r->target, &size, &time); /* which may be less open than a new one */
     if (!r->part && !loop)
         ignis__fail_host_memory(call, strlen(path) + 80);
-    else if (!r->part || (r->file = ignis__file_create(r->part, replaces ? IGNIS__FILE_PRIVATE : IGNIS__FILE_NEW)) == NULL)
+    else if (!r->part ||
+             (r->file = ignis__file_create(r->part, replaces ? IGNIS__FILE_PRIVATE : IGNIS__FILE_NEW)) == NULL)
         (void)ignis__file_fail(call, path, "created");
     else
         ignis__file_inherit(r->file, r->target);
@@ -127,8 +134,8 @@ static bool ignis__replace_end(ignis__replacement *r, bool ok)
     return ok;
 }
 
-static bool ignis__save_file(const char *call, const char *path, const ignis__stored *items, const ignis__lent *lent, int count,
-                             const char *metadata)
+static bool ignis__save_file(const char *call, const char *path, const ignis__stored *items, const ignis__lent *lent,
+                             int count, const char *metadata)
 {
     ignis__replacement to;
     void *chunk;
@@ -145,8 +152,8 @@ static bool ignis__save_file(const char *call, const char *path, const ignis__st
 }
 
 /*  Saves tensors. metadata: a JSON object for the header, or NULL. */
-static ignis_status ignis__save(const char *call, const char *path, const char *const *names, const ignis_tensor *tensors, int count,
-                                const char *metadata)
+static ignis_status ignis__save(const char *call, const char *path, const char *const *names,
+                                const ignis_tensor *tensors, int count, const char *metadata)
 {
     ignis__lent *lent;
     ignis__stored *items;
@@ -170,7 +177,8 @@ static ignis_status ignis__save(const char *call, const char *path, const char *
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-IGNIS__COLD IGNIS_API ignis_status ignis_save(const char *path, const char *const *names, const ignis_tensor *tensors, int count)
+IGNIS__COLD IGNIS_API ignis_status ignis_save(const char *path, const char *const *names, const ignis_tensor *tensors,
+                                              int count)
 {
     return ignis__save("ignis_save", path, names, tensors, count, NULL);
 }

@@ -11,8 +11,9 @@ enum { IGNIS__DLPACK_CUDA = 2, IGNIS__DLPACK_READ_ONLY = 1 };
 static const struct {
     uint8_t code, bits;
     ignis_dtype dtype;
-} ignis__dlpack_dtypes[] = {{2, 16, IGNIS_F16}, {4, 16, IGNIS_BF16}, {2, 32, IGNIS_F32}, {2, 64, IGNIS_F64},     {0, 32, IGNIS_I32},
-                            {0, 64, IGNIS_I64}, {1, 8, IGNIS_U8},    {6, 8, IGNIS_U8},   {10, 8, IGNIS_F8_E4M3}, {12, 8, IGNIS_F8_E5M2}};
+} ignis__dlpack_dtypes[] = {{2, 16, IGNIS_F16},     {4, 16, IGNIS_BF16},   {2, 32, IGNIS_F32}, {2, 64, IGNIS_F64},
+                            {0, 32, IGNIS_I32},     {0, 64, IGNIS_I64},    {1, 8, IGNIS_U8},   {6, 8, IGNIS_U8},
+                            {10, 8, IGNIS_F8_E4M3}, {12, 8, IGNIS_F8_E5M2}};
 
 /*  A tensor that another library has: the struct, and the view that keeps the memory. From malloc, because it may
     outlive ignis_shutdown. */
@@ -50,14 +51,16 @@ IGNIS__COLD static bool ignis__dlpack_major(const char *call, int major)
 }
 
 /*  Makes stream `later` wait for `earlier` on an entered device; NULL does nothing. */
-IGNIS__COLD static bool ignis__dlpack_order(const char *call, ignis__device *device, void *other, void *earlier, void *later)
+IGNIS__COLD static bool ignis__dlpack_order(const char *call, ignis__device *device, void *other, void *earlier,
+                                            void *later)
 {
     return !other || ((other == device->stream || ignis__stream_adopt(call, device, other) != 0) &&
                       ignis__stream_order(call, device, earlier, device, later));
 }
 
 /*  Describes the memory at an address. */
-IGNIS__COLD static void *ignis__dlpack_describe(ignis__dlpack_export *lent, const ignis__array *array, ignis__address address, int major)
+IGNIS__COLD static void *ignis__dlpack_describe(ignis__dlpack_export *lent, const ignis__array *array,
+                                                ignis__address address, int major)
 {
     ignis_dlpack_tensor *tensor = major ? &lent->managed.versioned.tensor : &lent->managed.plain.tensor;
     int64_t stride = 1;
@@ -100,8 +103,10 @@ IGNIS__COLD IGNIS_API void *ignis_array_to_dlpack(ignis_array handle, int major,
     void *managed = NULL;
     if (!array)
         return NULL;
-    if (ignis__dlpack_major(call, major) && !ignis__capture_refuses(call) && ignis__work_begin(call, array->storage->device, &work)) {
-        if (ignis__work_address(&work, array, &address) && ignis__dlpack_order(call, work.device, stream, work.stream, stream) &&
+    if (ignis__dlpack_major(call, major) && !ignis__capture_refuses(call) &&
+        ignis__work_begin(call, array->storage->device, &work)) {
+        if (ignis__work_address(&work, array, &address) &&
+            ignis__dlpack_order(call, work.device, stream, work.stream, stream) &&
             (!stream || ignis__storage_use(call, array->storage, work.device, stream, &base))) {
             lent = (ignis__dlpack_export *)calloc(1, sizeof *lent);
             if (!lent)
@@ -139,26 +144,30 @@ static void ignis__dlpack_return_versioned(void *ptr, void *managed)
 }
 
 /*  Computes the desc of an array over the memory. False, and reported, if that is impossible. */
-IGNIS__COLD static bool ignis__dlpack_read(const char *call, const ignis_dlpack_tensor *tensor, ignis_array_desc *desc, int64_t *numel)
+IGNIS__COLD static bool ignis__dlpack_read(const char *call, const ignis_dlpack_tensor *tensor, ignis_array_desc *desc,
+                                           int64_t *numel)
 {
     int64_t stride = 1;
     int i, at = IGNIS__COUNT(ignis__dlpack_dtypes);
     memset(desc, 0, sizeof *desc);
     if (tensor->device_type != IGNIS__DLPACK_CUDA)
-        return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call, "the memory is of DLPack's device type %d; expected 2, a CUDA device",
+        return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call,
+                                 "the memory is of DLPack's device type %d; expected 2, a CUDA device",
                                  (int)tensor->device_type);
     if (!ignis__device_get(call, tensor->device_id))
         return false;
     desc->device = tensor->device_id ? tensor->device_id : IGNIS_DEVICE_0;
-    while (--at >= 0 && !(ignis__dlpack_dtypes[at].code == tensor->code && ignis__dlpack_dtypes[at].bits == tensor->bits))
+    while (--at >= 0 &&
+           !(ignis__dlpack_dtypes[at].code == tensor->code && ignis__dlpack_dtypes[at].bits == tensor->bits))
         ;
     if (at < 0 || tensor->lanes != 1)
-        return ignis__fail_false(IGNIS_DIAG_DTYPE_DIFFERS, call, "elements of code %d, %d bits and %d lanes are not a dtype of Ignis",
-                                 tensor->code, tensor->bits, tensor->lanes);
+        return ignis__fail_false(IGNIS_DIAG_DTYPE_DIFFERS, call,
+                                 "elements of code %d, %d bits and %d lanes are not a dtype of Ignis", tensor->code,
+                                 tensor->bits, tensor->lanes);
     desc->dtype = ignis__dlpack_dtypes[at].dtype;
     if (tensor->ndim < 0 || tensor->ndim > IGNIS_MAX_DIMS || (tensor->ndim > 0 && !tensor->shape))
-        return ignis__fail_false(IGNIS_DIAG_SHAPE_RANK, call, "it has %d dimensions; up to %d are possible", (int)tensor->ndim,
-                                 IGNIS_MAX_DIMS);
+        return ignis__fail_false(IGNIS_DIAG_SHAPE_RANK, call, "it has %d dimensions; up to %d are possible",
+                                 (int)tensor->ndim, IGNIS_MAX_DIMS);
     desc->shape.ndim = tensor->ndim > 0 ? tensor->ndim : 1;
     desc->shape.dim[0] = 1;
     for (i = 0; i < tensor->ndim; i++)
@@ -168,21 +177,23 @@ IGNIS__COLD static bool ignis__dlpack_read(const char *call, const ignis_dlpack_
     /* without elements, strides do not matter */
     for (i = tensor->ndim - 1; tensor->strides && *numel > 0 && i >= 0; i--) {
         if (tensor->shape[i] > 1 && tensor->strides[i] != stride)
-            return ignis__fail_false(IGNIS_DIAG_SLICE_STRIDED, call, "dimension %d has a stride of %lld elements; %lld would be contiguous",
-                                     i, (long long)tensor->strides[i], (long long)stride);
+            return ignis__fail_false(IGNIS_DIAG_SLICE_STRIDED, call,
+                                     "dimension %d has a stride of %lld elements; %lld would be contiguous", i,
+                                     (long long)tensor->strides[i], (long long)stride);
         stride *= tensor->shape[i] > 1 ? tensor->shape[i] : 1;
     }
     desc->ptr = tensor->data ? (char *)tensor->data + tensor->byte_offset : NULL;
     desc->tag = "dlpack";
     if (*numel > 0 && (uintptr_t)desc->ptr % (uintptr_t)ignis__dtypes[desc->dtype].size != 0)
-        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "its address %p is not a multiple of the %d bytes of an element", desc->ptr,
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call,
+                                 "its address %p is not a multiple of the %d bytes of an element", desc->ptr,
                                  ignis__dtypes[desc->dtype].size);
     return true;
 }
 
 /*  Makes an array over the memory. One without elements has no memory to return. */
-IGNIS__COLD static ignis_array ignis__dlpack_wrap(const char *call, void *managed, int major, ignis_array_desc *desc, int64_t numel,
-                                                  void *stream)
+IGNIS__COLD static ignis_array ignis__dlpack_wrap(const char *call, void *managed, int major, ignis_array_desc *desc,
+                                                  int64_t numel, void *stream)
 {
     ignis_array none = IGNIS__ZERO, array;
     ignis__device *device = ignis__device_get(call, desc->device == IGNIS_DEVICE_0 ? 0 : desc->device);
@@ -219,8 +230,8 @@ IGNIS__COLD IGNIS_API ignis_array ignis_array_from_dlpack(void *managed, int maj
     if (!ignis__check_not_null(call, "managed", managed))
         return none;
     if (major && versioned->major != 1) {
-        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "the struct is of version %u.%u of DLPack, and not of 1", (unsigned)versioned->major,
-                    (unsigned)versioned->minor);
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "the struct is of version %u.%u of DLPack, and not of 1",
+                    (unsigned)versioned->major, (unsigned)versioned->minor);
         return none;
     }
     if (major && (versioned->flags & IGNIS__DLPACK_READ_ONLY)) {

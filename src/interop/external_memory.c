@@ -80,7 +80,8 @@ IGNIS__COLD static bool ignis__graphics_can(const char *call, bool there, const 
 {
     if (there)
         return !ignis__capture_refuses(call);
-    return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call, "%s has no function %s: %s", ignis__libraries[IGNIS_LIBRARY_CUDA].path, function,
+    return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call, "%s has no function %s: %s",
+                             ignis__libraries[IGNIS_LIBRARY_CUDA].path, function,
                              ignis__global.dry_run ? "a dry run has no graphics API" : "it works with no graphics API");
 }
 #define IGNIS__GRAPHICS_CAN(call, name) ignis__graphics_can(call, ignis__cuda.name != NULL, #name)
@@ -92,8 +93,8 @@ IGNIS__COLD static bool ignis__graphics_can(const char *call, bool there, const 
 #endif
 
 /*  Checks the description of a system handle. */
-IGNIS__COLD static bool ignis__external_check(const char *call, const ignis__external_kind *kinds, int count, int type, int fd,
-                                              const void *handle)
+IGNIS__COLD static bool ignis__external_check(const char *call, const ignis__external_kind *kinds, int count, int type,
+                                              int fd, const void *handle)
 {
     if (type < 1 || type >= count)
         return ignis__fail_false(IGNIS_DIAG_BAD_ENUM, call, "desc.type is %d; %s is 1, %s is %d", type, kinds[1].name,
@@ -102,11 +103,13 @@ IGNIS__COLD static bool ignis__external_check(const char *call, const ignis__ext
         return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call, "desc.type is %s, which %s", kinds[type].name,
                                  IGNIS__WINDOWS ? "Windows does not have" : "only Windows has");
     if (kinds[type].windows ? handle == NULL : fd < 0)
-        return ignis__fail_false(IGNIS_DIAG_EXTERNAL_HANDLE, call, kinds[type].windows ? "desc.handle is null" : "desc.fd is %d", fd);
+        return ignis__fail_false(IGNIS_DIAG_EXTERNAL_HANDLE, call,
+                                 kinds[type].windows ? "desc.handle is null" : "desc.fd is %d", fd);
     return true;
 }
 
-/*  Returns the handle for the driver: a copy of a descriptor, so that the caller keeps its own if a later step fails. */
+/*  Returns the handle for the driver: a copy of a descriptor, so that the caller keeps its own if a later step
+    fails. */
 IGNIS__COLD static bool ignis__external_copy(const char *call, int fd, void *handle, ignis__os_handle *os)
 {
     memset(os, 0, sizeof *os);
@@ -142,15 +145,15 @@ IGNIS__COLD static void ignis__external_settle(int fd, const ignis__os_handle *o
 }
 
 /*  Reports the driver's refusal of an import, usually because of the handle. */
-IGNIS__COLD static void ignis__external_refused(const char *call, ignis__device *device, const char *function, int error, const char *kind,
-                                                const char *more)
+IGNIS__COLD static void ignis__external_refused(const char *call, ignis__device *device, const char *function,
+                                                int error, const char *kind, const char *more)
 {
     if (ignis__cuda_is_fatal(error) || error == IGNIS__CU_OUT_OF_MEMORY)
         ignis__cuda_fail(call, device, function, error);
     else
         ignis__fail_because(IGNIS_DIAG_CUDA_CALL, call, error, ignis__cuda_name(error), NULL,
-                            "%s failed with %s (%d): the handle is not of type %s, is of another GPU than device %d%s", function,
-                            ignis__cuda_name(error), error, kind, ignis__device_ordinal(device), more);
+                            "%s failed with %s (%d): the handle is not of type %s, is of another GPU than device %d%s",
+                            function, ignis__cuda_name(error), error, kind, ignis__device_ordinal(device), more);
 }
 
 /*  Imported memory, and the address where all of it is mapped. */
@@ -192,23 +195,26 @@ IGNIS__COLD static bool ignis__external_fits(const char *call, const ignis_exter
     element = ignis__dtypes[dtype].size;
     *bytes = numel * element;
     if (desc->size < 1)
-        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "desc.size is %lld; it is the bytes of the whole memory object",
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call,
+                                 "desc.size is %lld; it is the bytes of the whole memory object",
                                  (long long)desc->size);
     if (desc->offset < 0 || desc->offset % element != 0)
-        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "desc.offset is %lld, not a multiple of the %lld bytes of an element",
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call,
+                                 "desc.offset is %lld, not a multiple of the %lld bytes of an element",
                                  (long long)desc->offset, (long long)element);
     if (desc->offset > desc->size || *bytes > desc->size - desc->offset)
-        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call,
-                                 "the array has %lld bytes, but from desc.offset %lld on there are %lld of desc.size %lld",
-                                 (long long)*bytes, (long long)desc->offset,
-                                 (long long)(desc->offset > desc->size ? 0 : desc->size - desc->offset), (long long)desc->size);
+        return ignis__fail_false(
+            IGNIS_DIAG_BAD_NUMBER, call,
+            "the array has %lld bytes, but from desc.offset %lld on there are %lld of desc.size %lld",
+            (long long)*bytes, (long long)desc->offset,
+            (long long)(desc->offset > desc->size ? 0 : desc->size - desc->offset), (long long)desc->size);
     return true;
 }
 
 /*  Imports memory and maps all of it once. CUDA advises this, because two mappings of one place need not see each
     other's writes. */
-IGNIS__COLD static bool ignis__external_map(const char *call, ignis__external *external, const ignis__external_memory_desc *memory,
-                                            const char *kind, bool *taken)
+IGNIS__COLD static bool ignis__external_map(const char *call, ignis__external *external,
+                                            const ignis__external_memory_desc *memory, const char *kind, bool *taken)
 {
     ignis__external_part whole = IGNIS__ZERO;
     int error = IGNIS__CUDA(cuImportExternalMemory, (&external->memory, memory));
@@ -220,7 +226,8 @@ IGNIS__COLD static bool ignis__external_map(const char *call, ignis__external *e
         return false;
     }
     whole.size = memory->size;
-    return !IGNIS__CUDA_FAILED(call, external->device, cuExternalMemoryGetMappedBuffer, (&external->mapped, external->memory, &whole));
+    return !IGNIS__CUDA_FAILED(call, external->device, cuExternalMemoryGetMappedBuffer,
+                               (&external->mapped, external->memory, &whole));
 }
 
 IGNIS__COLD IGNIS_API ignis_array ignis_external_array(const ignis_external_desc *desc)
@@ -237,9 +244,11 @@ IGNIS__COLD IGNIS_API ignis_array ignis_external_array(const ignis_external_desc
     bool taken = false;
     if (!ignis__enter(call) || !ignis__check_not_null(call, "desc", desc))
         return none;
-    if (!ignis__external_check(call, ignis__memory_kinds, IGNIS_EXTERNAL_COUNT, (int)desc->type, desc->fd, desc->handle) ||
+    if (!ignis__external_check(call, ignis__memory_kinds, IGNIS_EXTERNAL_COUNT, (int)desc->type, desc->fd,
+                               desc->handle) ||
         !ignis__external_fits(call, desc, &bytes) || !IGNIS__GRAPHICS_CAN(call, cuImportExternalMemory) ||
-        !IGNIS__GRAPHICS_CAN(call, cuExternalMemoryGetMappedBuffer) || !IGNIS__GRAPHICS_CAN(call, cuDestroyExternalMemory))
+        !IGNIS__GRAPHICS_CAN(call, cuExternalMemoryGetMappedBuffer) ||
+        !IGNIS__GRAPHICS_CAN(call, cuDestroyExternalMemory))
         return none;
     kind = &ignis__memory_kinds[desc->type];
     device = ignis__device_get(call, ignis__desc_device(desc->device));
@@ -249,7 +258,8 @@ IGNIS__COLD IGNIS_API ignis_array ignis_external_array(const ignis_external_desc
     if (external && ignis__device_enter(call, device, &binding)) {
         memory.type = kind->type;
         memory.size = (unsigned long long)desc->size;
-        memory.flags = desc->dedicated || kind->type == IGNIS__CU_MEMORY_D3D12_RESOURCE ? IGNIS__CU_MEMORY_DEDICATED : 0;
+        memory.flags =
+            desc->dedicated || kind->type == IGNIS__CU_MEMORY_D3D12_RESOURCE ? IGNIS__CU_MEMORY_DEDICATED : 0;
         external->device = device;
         memset(&array, 0, sizeof array);
         if (ignis__external_map(call, external, &memory, kind->name, &taken)) {

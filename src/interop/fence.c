@@ -33,9 +33,12 @@ IGNIS__COLD IGNIS_API ignis_fence ignis_external_fence(const ignis_external_fenc
     int error = -1;
     if (!ignis__enter(call) || !ignis__check_not_null(call, "desc", desc))
         return result;
-    if (!ignis__external_check(call, ignis__fence_kinds, IGNIS_FENCE_TYPE_COUNT, (int)desc->type, desc->fd, desc->handle) ||
-        !IGNIS__GRAPHICS_CAN(call, cuImportExternalSemaphore) || !IGNIS__GRAPHICS_CAN(call, cuSignalExternalSemaphoresAsync) ||
-        !IGNIS__GRAPHICS_CAN(call, cuWaitExternalSemaphoresAsync) || !IGNIS__GRAPHICS_CAN(call, cuDestroyExternalSemaphore))
+    if (!ignis__external_check(call, ignis__fence_kinds, IGNIS_FENCE_TYPE_COUNT, (int)desc->type, desc->fd,
+                               desc->handle) ||
+        !IGNIS__GRAPHICS_CAN(call, cuImportExternalSemaphore) ||
+        !IGNIS__GRAPHICS_CAN(call, cuSignalExternalSemaphoresAsync) ||
+        !IGNIS__GRAPHICS_CAN(call, cuWaitExternalSemaphoresAsync) ||
+        !IGNIS__GRAPHICS_CAN(call, cuDestroyExternalSemaphore))
         return result;
     device = ignis__device_get(call, ignis__desc_device(desc->device));
     if (!device || !ignis__external_copy(call, desc->fd, desc->handle, &semaphore.os))
@@ -45,8 +48,8 @@ IGNIS__COLD IGNIS_API ignis_fence ignis_external_fence(const ignis_external_fenc
         semaphore.type = ignis__fence_kinds[desc->type].type;
         error = IGNIS__CUDA(cuImportExternalSemaphore, (&fence->semaphore, &semaphore));
         if (error != 0)
-            ignis__external_refused(call, device, "cuImportExternalSemaphore", error, ignis__fence_kinds[desc->type].name,
-                                    ", or is of no timeline");
+            ignis__external_refused(call, device, "cuImportExternalSemaphore", error,
+                                    ignis__fence_kinds[desc->type].name, ", or is of no timeline");
         ignis__device_leave(&binding);
     }
     ignis__external_settle(desc->fd, &semaphore.os, error == 0, error == 0);
@@ -137,17 +140,19 @@ static ignis_status ignis__fence_queue(const char *call, ignis_fence handle, uin
     wanted.value = value;
     ok = ignis__stream_captured(call, device, stream, &captured);
     if (ok && captured)
-        ok = ignis__fail_captured(call, raises ? "the stream is captured: each launch of the graph would signal the same value. Signal it "
-                                                 "after ignis_graph_launch"
-                                               : "the stream is captured: each launch of the graph would wait for the same value. Wait for "
-                                                 "it before ignis_graph_launch");
+        ok = ignis__fail_captured(
+            call, raises ? "the stream is captured: each launch of the graph would signal the same value. Signal it "
+                           "after ignis_graph_launch"
+                         : "the stream is captured: each launch of the graph would wait for the same value. Wait for "
+                           "it before ignis_graph_launch");
     ignis__mutex_lock(&fence->slot.lock);
     if (ok && raises && value <= fence->signaled)
         ok = ignis__fail_false(IGNIS_DIAG_FENCE_VALUE, call, "the value %llu is not above %llu, which the fence %s",
                                (unsigned long long)value, (unsigned long long)fence->signaled,
                                fence->signaled ? "was to be set to before" : "has at first");
     if (ok && raises)
-        ok = !IGNIS__CUDA_FAILED(call, device, cuSignalExternalSemaphoresAsync, (&fence->semaphore, &wanted, 1, stream));
+        ok =
+            !IGNIS__CUDA_FAILED(call, device, cuSignalExternalSemaphoresAsync, (&fence->semaphore, &wanted, 1, stream));
     else if (ok)
         ok = !IGNIS__CUDA_FAILED(call, device, cuWaitExternalSemaphoresAsync, (&fence->semaphore, &wanted, 1, stream));
     if (ok && raises)

@@ -2,10 +2,16 @@
 
 /*  How another API exports memory. */
 typedef enum ignis_external_type {
-    IGNIS_EXTERNAL_FD = 1,         /* a descriptor of Vulkan's handle type OPAQUE_FD; not on Windows */
-    IGNIS_EXTERNAL_WIN32,          /* an NT handle of Vulkan's handle type OPAQUE_WIN32; this and the next ones on Windows alone */
-    IGNIS_EXTERNAL_D3D12_HEAP,     /* an NT handle of ID3D12Device::CreateSharedHandle for an ID3D12Heap */
-    IGNIS_EXTERNAL_D3D12_RESOURCE, /* the same for a committed ID3D12Resource, which is always dedicated */
+    IGNIS_EXTERNAL_FD = 1, /* a descriptor of Vulkan's handle type OPAQUE_FD; not on Windows */
+    IGNIS_EXTERNAL_WIN32,
+    /* an NT handle of Vulkan's handle type OPAQUE_WIN32; this and the next ones on
+    Windows alone */
+    IGNIS_EXTERNAL_D3D12_HEAP,
+    /* an NT handle of ID3D12Device::CreateSharedHandle for an
+    ID3D12Heap */
+    IGNIS_EXTERNAL_D3D12_RESOURCE,
+    /* the same for a committed ID3D12Resource, which is always dedicated
+    */
     IGNIS_EXTERNAL_COUNT
 } ignis_external_type;
 
@@ -14,16 +20,18 @@ typedef struct ignis_external_desc {
     int fd;                   /* IGNIS_EXTERNAL_FD: the descriptor */
     void *handle;             /* the other types: the NT handle */
     int64_t size;             /* required: bytes of the whole memory object, as it was allocated */
-    int64_t offset;           /* bytes from its beginning to the array (0) */
-    bool dedicated;           /* true: Vulkan memory with a VkMemoryDedicatedAllocateInfo */
-    ignis_shape shape;        /* required, as in ignis_array_desc */
-    ignis_dtype dtype;        /* IGNIS_F32 */
-    int device;               /* the thread's current device; IGNIS_DEVICE_0 for device 0 */
-    const char *tag;          /* as in ignis_array_desc ("") */
+    int64_t offset;
+    /* bytes from its beginning to the array (0) */
+    bool dedicated; /* true: Vulkan memory with a VkMemoryDedicatedAllocateInfo */
+    ignis_shape shape;
+    /* required, as in ignis_array_desc */
+    ignis_dtype dtype; /* IGNIS_F32 */
+    int device;        /* the thread's current device; IGNIS_DEVICE_0 for device 0 */
+    const char *tag;   /* as in ignis_array_desc ("") */
 } ignis_external_desc;
 
-/*  ignis_external_array - make an array over memory that Vulkan or Direct3D 12 has allocated and exported
-    It counts as written. Several arrays over one memory object are views of one array, or each has its own exported
+/*  ignis_external_array - make an array over memory that Vulkan or Direct3D 12 has allocated and exported It
+    counts as written. Several arrays over one memory object are views of one array, or each has its own exported
     handle.
     Returns: the array, owned by IGNIS_OWNER_IGNIS; or no handle.
     Errors: ARGUMENT (null, no such type, no open handle, a size below 1, an offset that is not a multiple of an
@@ -39,9 +47,9 @@ IGNIS_API ignis_array ignis_external_array(const ignis_external_desc *desc);
 /*  How another API exports a fence. */
 typedef enum ignis_fence_type {
     IGNIS_FENCE_TIMELINE_FD = 1, /* a timeline semaphore of Vulkan by a descriptor (OPAQUE_FD); not on Windows */
-    IGNIS_FENCE_TIMELINE_WIN32,  /* the same as an NT handle (OPAQUE_WIN32); Windows alone */
-    IGNIS_FENCE_D3D12,           /* an NT handle of ID3D12Device::CreateSharedHandle for an ID3D12Fence; Windows alone */
-    IGNIS_FENCE_TYPE_COUNT
+    IGNIS_FENCE_TIMELINE_WIN32,
+    /* the same as an NT handle (OPAQUE_WIN32); Windows alone */ IGNIS_FENCE_D3D12,
+    /* an NT handle of ID3D12Device::CreateSharedHandle for an ID3D12Fence; Windows alone */ IGNIS_FENCE_TYPE_COUNT
 } ignis_fence_type;
 
 typedef struct ignis_external_fence_desc {
@@ -61,9 +69,8 @@ typedef struct ignis_external_fence_desc {
     Threads: any. */
 IGNIS_API ignis_fence ignis_external_fence(const ignis_external_fence_desc *desc);
 
-/*  ignis_fence_wait - make later work of the current stream wait until the fence has reached a value
-    A value that was reached already does not wait. A value that never comes is not detected: later work of the stream
-    never runs.
+/*  ignis_fence_wait - make later work of the current stream wait until the fence has reached a value A value that
+    was reached already does not wait. A value that never comes is not detected: later work of the stream never runs.
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, UNSUPPORTED (the stream is captured: each launch of the graph would wait for the same value),
     DEVICE, MEMORY, CUDA.
@@ -91,9 +98,9 @@ IGNIS_API ignis_status ignis_fence_free(ignis_fence fence);
 /*  How kernels use an OpenGL buffer. */
 typedef enum ignis_gl_access {
     IGNIS_GL_READ_WRITE,
-    IGNIS_GL_READ,  /* they only read it */
-    IGNIS_GL_WRITE, /* they write all of it: each ignis_gl_map discards its content */
-    IGNIS_GL_ACCESS_COUNT
+    IGNIS_GL_READ, /* they only read it */
+    IGNIS_GL_WRITE,
+    /* they write all of it: each ignis_gl_map discards its content */ IGNIS_GL_ACCESS_COUNT
 } ignis_gl_access;
 
 /*  ignis_gl_register - register a buffer of OpenGL with CUDA, on the current device, which must be the one that
@@ -108,9 +115,9 @@ typedef enum ignis_gl_access {
     Threads: one in which OpenGL's context is current. */
 IGNIS_API ignis_gl_buffer ignis_gl_register(unsigned buffer, ignis_gl_access access);
 
-/*  ignis_gl_map - return the memory of a registered buffer, as an array, until ignis_gl_unmap
-    Earlier commands of OpenGL are done before work that is queued from now on. OpenGL must not use the buffer
-    meanwhile. The array counts as written.
+/*  ignis_gl_map - return the memory of a registered buffer, as an array, until ignis_gl_unmap Earlier commands of
+    OpenGL are done before work that is queued from now on. OpenGL must not use the buffer meanwhile. The array counts
+    as written.
     dtype: IGNIS_DTYPE_DEFAULT is IGNIS_F32. shape: ndim 0 means as many elements as fit, in one dimension.
     Returns: the array, owned by IGNIS_OWNER_IGNIS, with the tag "gl"; or no handle.
     Errors: FREED, ARGUMENT (mapped already, a buffer of fewer bytes than the array), SHAPE, DTYPE, UNSUPPORTED (this

@@ -14,7 +14,8 @@ typedef struct ignis__gl_buffer {
     ignis_array array;       /* over it, which the caller may free */
 } ignis__gl_buffer;
 
-static ignis__pool ignis__gl_buffers = IGNIS__POOL(ignis__gl_buffer, IGNIS__KIND_GL_BUFFER, "OpenGL buffer", IGNIS_DIAG_GL_BUFFER_FREED);
+static ignis__pool ignis__gl_buffers =
+    IGNIS__POOL(ignis__gl_buffer, IGNIS__KIND_GL_BUFFER, "OpenGL buffer", IGNIS_DIAG_GL_BUFFER_FREED);
 
 IGNIS__COLD IGNIS_API ignis_gl_buffer ignis_gl_register(unsigned name, ignis_gl_access access)
 {
@@ -29,10 +30,12 @@ IGNIS__COLD IGNIS_API ignis_gl_buffer ignis_gl_register(unsigned name, ignis_gl_
     if (!ignis__enter(call))
         return result;
     if ((int)access < 0 || access >= IGNIS_GL_ACCESS_COUNT) {
-        ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "access is %d; expected IGNIS_GL_READ_WRITE to IGNIS_GL_WRITE, 0 to 2", (int)access);
+        ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "access is %d; expected IGNIS_GL_READ_WRITE to IGNIS_GL_WRITE, 0 to 2",
+                    (int)access);
         return result;
     }
-    if (!IGNIS__GRAPHICS_CAN(call, cuGraphicsGLRegisterBuffer) || !IGNIS__GRAPHICS_CAN(call, cuGraphicsUnregisterResource) ||
+    if (!IGNIS__GRAPHICS_CAN(call, cuGraphicsGLRegisterBuffer) ||
+        !IGNIS__GRAPHICS_CAN(call, cuGraphicsUnregisterResource) ||
         !IGNIS__GRAPHICS_CAN(call, cuGraphicsMapResources) || !IGNIS__GRAPHICS_CAN(call, cuGraphicsUnmapResources) ||
         !IGNIS__GRAPHICS_CAN(call, cuGraphicsResourceGetMappedPointer_v2) ||
         (buffer = (ignis__gl_buffer *)ignis__pool_take_zeroed(call, &ignis__gl_buffers)) == NULL)
@@ -43,11 +46,11 @@ IGNIS__COLD IGNIS_API ignis_gl_buffer ignis_gl_register(unsigned name, ignis_gl_
         if (ignis__cuda_is_fatal(error) || error == IGNIS__CU_OUT_OF_MEMORY)
             ignis__cuda_fail(call, device, "cuGraphicsGLRegisterBuffer", error);
         else if (error != 0)
-            ignis__fail_because(
-                IGNIS_DIAG_CUDA_CALL, call, error, ignis__cuda_name(error), NULL,
-                "cuGraphicsGLRegisterBuffer failed with %s (%d): this thread has no OpenGL context of device %d, or that has no "
-                "buffer %u with storage",
-                ignis__cuda_name(error), error, ignis__device_ordinal(device), name);
+            ignis__fail_because(IGNIS_DIAG_CUDA_CALL, call, error, ignis__cuda_name(error), NULL,
+                                "cuGraphicsGLRegisterBuffer failed with %s (%d): this thread has no OpenGL context of "
+                                "device %d, or that has no "
+                                "buffer %u with storage",
+                                ignis__cuda_name(error), error, ignis__device_ordinal(device), name);
         ignis__device_leave(&binding);
     }
     if (error == 0) {
@@ -74,7 +77,8 @@ static ignis__gl_buffer *ignis__gl_enter(const char *call, ignis_gl_buffer handl
     if (!buffer)
         return NULL;
     binding->pushed = false;
-    if (!ignis__capture_refuses(call) && ((ends && ignis__devices_lost()) || ignis__device_enter(call, buffer->device, binding))) {
+    if (!ignis__capture_refuses(call) &&
+        ((ends && ignis__devices_lost()) || ignis__device_enter(call, buffer->device, binding))) {
         ignis__mutex_lock(&buffer->slot.lock);
         if (ignis__pool_live(buffer))
             return buffer;
@@ -95,7 +99,8 @@ static ignis_status ignis__gl_leave(ignis__gl_buffer *buffer, const ignis__bindi
 }
 
 /*  Makes the array over a buffer that is mapped on a stream. */
-static ignis_array ignis__gl_array(const char *call, ignis__gl_buffer *buffer, ignis_dtype dtype, const ignis_shape *shape, void *stream)
+static ignis_array ignis__gl_array(const char *call, ignis__gl_buffer *buffer, ignis_dtype dtype,
+                                   const ignis_shape *shape, void *stream)
 {
     ignis_array none = IGNIS__ZERO, result;
     ignis_array_desc desc = IGNIS__ZERO;
@@ -103,14 +108,15 @@ static ignis_array ignis__gl_array(const char *call, ignis__gl_buffer *buffer, i
     ignis__array *array;
     size_t size = 0;
     int64_t numel = 0, element = ignis__dtypes[dtype].size;
-    if (IGNIS__CUDA_FAILED(call, buffer->device, cuGraphicsResourceGetMappedPointer_v2, (&address, &size, buffer->resource)))
+    if (IGNIS__CUDA_FAILED(call, buffer->device, cuGraphicsResourceGetMappedPointer_v2,
+                           (&address, &size, buffer->resource)))
         return none;
     desc.shape = shape->ndim ? *shape : IGNIS_SHAPE((int64_t)size / element);
     if (!ignis__shape_check(call, &desc.shape, dtype, &numel))
         return none;
     if ((uint64_t)(numel * element) > size) {
-        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "the array has %lld bytes, OpenGL's buffer %u has %llu", (long long)(numel * element),
-                    buffer->name, (unsigned long long)size);
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "the array has %lld bytes, OpenGL's buffer %u has %llu",
+                    (long long)(numel * element), buffer->name, (unsigned long long)size);
         return none;
     }
     desc.dtype = dtype;
@@ -162,8 +168,11 @@ static bool ignis__gl_return(const char *call, ignis__gl_buffer *buffer)
     ignis__mutex_lock(&storage->lock);
     stream = storage->stream;
     for (i = 0; i < storage->used_on_count && !lost; i++)
-        ordered = ignis__stream_order(call, storage->used_on[i].device, storage->used_on[i].stream, storage->device, stream) && ordered;
-    ok = lost || (ordered && !IGNIS__CUDA_FAILED(call, buffer->device, cuGraphicsUnmapResources, (1, &buffer->resource, stream)));
+        ordered = ignis__stream_order(call, storage->used_on[i].device, storage->used_on[i].stream, storage->device,
+                                      stream) &&
+                  ordered;
+    ok = lost || (ordered &&
+                  !IGNIS__CUDA_FAILED(call, buffer->device, cuGraphicsUnmapResources, (1, &buffer->resource, stream)));
     ignis__mutex_unlock(&storage->lock);
     if (!ok)
         return false;
@@ -189,8 +198,9 @@ IGNIS_API ignis_status ignis_gl_unmap(ignis_gl_buffer handle)
     live = ignis_array_is_live(buffer->array);
     users = ignis__atomic_load(&buffer->storage->users) - 1 - (uint64_t)live; /* beside the buffer and the array */
     if (users > 0)
-        ignis__fail(IGNIS_DIAG_GL_BUFFER_USED, call, "OpenGL's buffer %u is used by %llu view%s or graph%s of the array that was mapped",
-                    buffer->name, (unsigned long long)users, users == 1 ? "" : "s", users == 1 ? "" : "s");
+        ignis__fail(IGNIS_DIAG_GL_BUFFER_USED, call,
+                    "OpenGL's buffer %u is used by %llu view%s or graph%s of the array that was mapped", buffer->name,
+                    (unsigned long long)users, users == 1 ? "" : "s", users == 1 ? "" : "s");
     else
         ok = !live || ignis__array_free_as(call, buffer->array, IGNIS_OWNER_IGNIS) == IGNIS_OK;
     ok = ok && ignis__gl_return(call, buffer);
@@ -209,8 +219,10 @@ IGNIS__COLD IGNIS_API ignis_status ignis_gl_unregister(ignis_gl_buffer handle)
     if (!buffer)
         return ignis__failed();
     if (buffer->storage) {
-        ignis__fail(IGNIS_DIAG_GL_BUFFER_STATE, call, "OpenGL's buffer %u is mapped; call ignis_gl_unmap before", buffer->name);
-    } else if (ignis__devices_lost() || !IGNIS__CUDA_FAILED(call, buffer->device, cuGraphicsUnregisterResource, (buffer->resource))) {
+        ignis__fail(IGNIS_DIAG_GL_BUFFER_STATE, call, "OpenGL's buffer %u is mapped; call ignis_gl_unmap before",
+                    buffer->name);
+    } else if (ignis__devices_lost() ||
+               !IGNIS__CUDA_FAILED(call, buffer->device, cuGraphicsUnregisterResource, (buffer->resource))) {
         ignis__pool_kill(buffer);
         ignis__pool_drop(buffer); /* the handle's own hold */
         ok = true;
@@ -227,7 +239,8 @@ IGNIS__COLD static void ignis__gl_buffers_close(const char *call)
     uint64_t index = 0;
     while ((buffer = (ignis__gl_buffer *)ignis__pool_next(&ignis__gl_buffers, &index)) != NULL) {
         bool entered = ignis__device_enter_to_give(call, buffer->device, &binding);
-        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "OpenGL buffer %u%s", buffer->name, buffer->storage ? ", which is mapped" : "");
+        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "OpenGL buffer %u%s", buffer->name,
+                           buffer->storage ? ", which is mapped" : "");
         if (buffer->storage && !ignis__gl_return(call, buffer)) {
             ignis__storage_drop(call, buffer->storage);
             buffer->storage = NULL;

@@ -14,7 +14,8 @@ typedef struct ignis__snapshot {
 IGNIS__COLD static void ignis__row_name(const ignis_memory_row *row, char *name, size_t size)
 {
     const char *slash = strrchr(row->file, '/');
-    int used = snprintf(name, size, "%s%s%s", row->tag[0] ? row->tag : row->call, row->inside[0] ? " in " : "", row->inside);
+    int used =
+        snprintf(name, size, "%s%s%s", row->tag[0] ? row->tag : row->call, row->inside[0] ? " in " : "", row->inside);
     if (row->file[0] && used >= 0 && (size_t)used < size)
         snprintf(name + used, size - (size_t)used, ", %s:%d", slash ? slash + 1 : row->file, row->line);
 }
@@ -25,11 +26,11 @@ IGNIS__COLD static void ignis__snapshot_json(FILE *file, const ignis__snapshot *
     int i;
     fprintf(file, "%s\n{\"device\": %d, \"name\": ", first ? "" : ",", shot->device);
     ignis__json_text(file, ignis__devices[shot->device].info.name);
-    fprintf(
-        file,
-        ", \"live_bytes\": %lld, \"live_peak\": %lld, \"reserved_bytes\": %lld, \"reserved_peak\": %lld, \"vmm_bytes\": %lld,\n\"rows\": [",
-        (long long)info->live_bytes, (long long)info->live_peak, (long long)info->reserved_bytes, (long long)info->reserved_peak,
-        (long long)info->vmm_bytes);
+    fprintf(file,
+            ", \"live_bytes\": %lld, \"live_peak\": %lld, \"reserved_bytes\": %lld, \"reserved_peak\": %lld, "
+            "\"vmm_bytes\": %lld,\n\"rows\": [",
+            (long long)info->live_bytes, (long long)info->live_peak, (long long)info->reserved_bytes,
+            (long long)info->reserved_peak, (long long)info->vmm_bytes);
     for (i = 0; i < shot->count; i++) {
         const ignis_memory_row *row = &shot->rows[i];
         fprintf(file, "%s\n    {\"tag\": ", i ? "," : "");
@@ -54,14 +55,15 @@ IGNIS__COLD static void ignis__snapshot_arrays(const char *call, FILE *file)
     while ((array = (ignis__array *)ignis__pool_next(&ignis__arrays, &index)) != NULL) {
         ignis__mutex_lock(&array->slot.lock);
         storage = array->storage;
-        fprintf(file, "%s\n    {\"id\": %llu, \"parent\": %llu, \"tag\": ", first ? "" : ",", (unsigned long long)array->id,
-                (unsigned long long)array->parent);
+        fprintf(file, "%s\n    {\"id\": %llu, \"parent\": %llu, \"tag\": ", first ? "" : ",",
+                (unsigned long long)array->id, (unsigned long long)array->parent);
         ignis__json_text(file, array->tag);
         fprintf(file, ", \"dtype\": \"%s\", \"shape\": [", ignis__dtypes[array->dtype].name);
         for (k = 0; k < array->shape.ndim; k++)
             fprintf(file, "%s%lld", k ? ", " : "", (long long)array->shape.dim[k]);
         fprintf(file,
-                "], \"device\": %d, \"bytes\": %lld, \"on_device\": %s, \"wrapped\": %s, \"owner\": \"%s\", \"ref_count\": %d, \"age_ms\": "
+                "], \"device\": %d, \"bytes\": %lld, \"on_device\": %s, \"wrapped\": %s, \"owner\": \"%s\", "
+                "\"ref_count\": %d, \"age_ms\": "
                 "%lld, \"call\": \"%s\", \"file\": ",
                 ignis__device_ordinal(storage->device), (long long)ignis__array_bytes(array),
                 ignis__atomic_load(&storage->address) ? "true" : "false", storage->wrapped ? "true" : "false",
@@ -75,7 +77,8 @@ IGNIS__COLD static void ignis__snapshot_arrays(const char *call, FILE *file)
     }
 }
 
-/*  Draws the bars of a device, downwards from y: live bytes, in front of those at the peak. Returns the y below them. */
+/*  Draws the bars of a device, downwards from y: live bytes, in front of those at the peak. Returns the y below
+    them. */
 IGNIS__COLD static int ignis__snapshot_draw(FILE *file, const ignis__snapshot *shot, int y)
 {
     const double mib = 1048576;
@@ -98,16 +101,18 @@ IGNIS__COLD static int ignis__snapshot_draw(FILE *file, const ignis__snapshot *s
         fprintf(file, "<rect x=\"400\" y=\"%d\" width=\"%s\" height=\"16\" fill=\"#b8cce4\"/>\n", y,
                 ignis__point_write(480.0 * (double)row->peak_bytes / (double)most).text);
         fprintf(file,
-                "<rect x=\"400\" y=\"%d\" width=\"%s\" height=\"10\" fill=\"#1f5fa8\"/>\n<text x=\"390\" y=\"%d\" text-anchor=\"end\">",
+                "<rect x=\"400\" y=\"%d\" width=\"%s\" height=\"10\" fill=\"#1f5fa8\"/>\n<text x=\"390\" y=\"%d\" "
+                "text-anchor=\"end\">",
                 y + 3, ignis__point_write(480.0 * (double)row->live_bytes / (double)most).text, y + 12);
         ignis__xml_text(file, name);
-        fprintf(file, "</text>\n<text x=\"890\" y=\"%d\">%.1f / %.1f MiB, %lld</text>\n", y + 12, (double)row->live_bytes / mib,
-                (double)row->peak_bytes / mib, (long long)row->live_blocks);
+        fprintf(file, "</text>\n<text x=\"890\" y=\"%d\">%.1f / %.1f MiB, %lld</text>\n", y + 12,
+                (double)row->live_bytes / mib, (double)row->peak_bytes / mib, (long long)row->live_blocks);
     }
     return y + 12;
 }
 
-IGNIS__COLD static bool ignis__snapshot_write(const char *call, const char *path, const ignis__snapshot *shots, int count)
+IGNIS__COLD static bool ignis__snapshot_write(const char *call, const char *path, const ignis__snapshot *shots,
+                                              int count)
 {
     size_t length = strlen(path);
     bool drawn = length >= 4 && strcmp(path + length - 4, ".svg") == 0;
@@ -118,12 +123,13 @@ IGNIS__COLD static bool ignis__snapshot_write(const char *call, const char *path
     if (drawn) {
         for (i = 0; i < count; i++)
             y += 40 + 20 * shots[i].count;
-        fprintf(
-            file,
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"1100\" height=\"%d\" font-family=\"sans-serif\" font-size=\"12\">\n"
-            "<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n<text x=\"10\" y=\"20\">Dark: in use now; light: at the peak, where "
-            "it was traced. MiB now / at the peak, blocks now</text>\n",
-            y);
+        fprintf(file,
+                "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"1100\" height=\"%d\" font-family=\"sans-serif\" "
+                "font-size=\"12\">\n"
+                "<rect width=\"100%%\" height=\"100%%\" fill=\"white\"/>\n<text x=\"10\" y=\"20\">Dark: in use now; "
+                "light: at the peak, where "
+                "it was traced. MiB now / at the peak, blocks now</text>\n",
+                y);
         for (i = 0, y = 30; i < count; i++)
             y = ignis__snapshot_draw(file, &shots[i], y);
         fprintf(file, "</svg>\n");

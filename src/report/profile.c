@@ -67,7 +67,8 @@ IGNIS__COLD static void ignis__profile_ask(int device, ignis__traced *items, siz
     ignis__mutex_unlock(&ignis__profile_lock);
     for (k = 0; k < count; k++) {
         ignis__traced *traced = &items[k];
-        if (traced->device == device && base && traced->first && IGNIS__CUDA(cuEventElapsedTime, (&at, base, traced->first)) == 0 &&
+        if (traced->device == device && base && traced->first &&
+            IGNIS__CUDA(cuEventElapsedTime, (&at, base, traced->first)) == 0 &&
             IGNIS__CUDA(cuEventElapsedTime, (&ms, traced->first, traced->last)) == 0) {
             traced->at_ns = base_ns + (int64_t)((double)at * 1e6);
             traced->ms = (double)ms;
@@ -119,7 +120,8 @@ IGNIS__COLD static ignis_profile_row *ignis__profile_sum(const ignis__traced *it
         if (!traced->first || traced->ms < 0)
             continue;
         for (i = 0; i < used; i++)
-            if (rows[i].device == traced->device && (int)rows[i].dtype == dtype && strcmp(rows[i].name, traced->name) == 0)
+            if (rows[i].device == traced->device && (int)rows[i].dtype == dtype &&
+                strcmp(rows[i].name, traced->name) == 0)
                 break;
         row = &rows[i];
         used += i == used;
@@ -133,7 +135,8 @@ IGNIS__COLD static ignis_profile_row *ignis__profile_sum(const ignis__traced *it
     }
     for (i = 0; i < used; i++) {
         const ignis__device *device = &ignis__devices[rows[i].device];
-        double memory = ignis__rate_memory(device) * rows[i].ms, flops = ignis__rate_flops(device, (int)rows[i].dtype) * rows[i].ms;
+        double memory = ignis__rate_memory(device) * rows[i].ms,
+               flops = ignis__rate_flops(device, (int)rows[i].dtype) * rows[i].ms;
         rows[i].memory_share = memory > 0 ? rows[i].bytes / memory : 0;
         rows[i].arithmetic_share = flops > 0 ? rows[i].flops / flops : 0;
     }
@@ -152,7 +155,8 @@ IGNIS__COLD static void ignis__table_number(FILE *file, double value, const char
         fprintf(file, " %9s%*s", "-", (int)strlen(unit), "");
 }
 
-IGNIS__COLD static bool ignis__table_write(const char *call, const char *path, const ignis_profile_row *rows, int count, size_t lost)
+IGNIS__COLD static bool ignis__table_write(const char *call, const char *path, const ignis_profile_row *rows, int count,
+                                           size_t lost)
 {
     FILE *file = ignis__report_open(call, path);
     double all = 0;
@@ -163,12 +167,14 @@ IGNIS__COLD static bool ignis__table_write(const char *call, const char *path, c
         all += rows[i].ms;
     for (i = 0; i < ignis__device_total; i++)
         if (ignis__atomic_load(&ignis__devices[i].opened))
-            fprintf(file, "device %d: %s; by its clocks and units %.2f TB/s, %.1f TFLOP/s of 16-bit types, %.1f of f32\n", i,
+            fprintf(file,
+                    "device %d: %s; by its clocks and units %.2f TB/s, %.1f TFLOP/s of 16-bit types, %.1f of f32\n", i,
                     ignis__devices[i].info.name, ignis__rate_memory(&ignis__devices[i]) * 1e-9,
-                    ignis__rate_flops(&ignis__devices[i], IGNIS_BF16) * 1e-9, ignis__rate_flops(&ignis__devices[i], IGNIS_F32) * 1e-9);
+                    ignis__rate_flops(&ignis__devices[i], IGNIS_BF16) * 1e-9,
+                    ignis__rate_flops(&ignis__devices[i], IGNIS_F32) * 1e-9);
     fprintf(file, "%llu items were too many, or had no events\n%-72s %6s %7s %10s %6s %9s %9s %7s %9s %9s %7s %6s\n",
-            (unsigned long long)lost, "kernel", "device", "count", "ms", "share", "GB", "TB/s", "of it", "GFLOP", "TFLOP/s", "of it",
-            "bound");
+            (unsigned long long)lost, "kernel", "device", "count", "ms", "share", "GB", "TB/s", "of it", "GFLOP",
+            "TFLOP/s", "of it", "bound");
     for (i = 0; i < count; i++) {
         const ignis_profile_row *row = &rows[i];
         double memory = 100 * row->memory_share, flops = 100 * row->arithmetic_share;
@@ -187,11 +193,11 @@ IGNIS__COLD static bool ignis__table_write(const char *call, const char *path, c
 
 /*  Writes one span of a host thread (process 0), or of a stream of a device (process 1 and up). Times in
     microseconds. */
-IGNIS__COLD static void ignis__trace_span(FILE *file, const ignis__traced *traced, const char *name, const char *kind, int process,
-                                          int thread, double at, double took)
+IGNIS__COLD static void ignis__trace_span(FILE *file, const ignis__traced *traced, const char *name, const char *kind,
+                                          int process, int thread, double at, double took)
 {
-    fprintf(file, ",\n{\"ph\": \"X\", \"pid\": %d, \"tid\": %d, \"ts\": %s, \"dur\": %s, \"cat\": \"%s\", \"name\": ", process, thread,
-            ignis__point_write(at).text, ignis__point_write(took).text, kind);
+    fprintf(file, ",\n{\"ph\": \"X\", \"pid\": %d, \"tid\": %d, \"ts\": %s, \"dur\": %s, \"cat\": \"%s\", \"name\": ",
+            process, thread, ignis__point_write(at).text, ignis__point_write(took).text, kind);
     ignis__json_text(file, name);
     fprintf(file, ", \"args\": {\"call\": \"%s\"", traced->call);
     if (traced->bytes > 0)
@@ -205,7 +211,8 @@ IGNIS__COLD static void ignis__trace_span(FILE *file, const ignis__traced *trace
     fprintf(file, "}}");
 }
 
-IGNIS__COLD static bool ignis__trace_write(const char *call, const char *path, const ignis__traced *items, size_t count, int64_t begin_ns)
+IGNIS__COLD static bool ignis__trace_write(const char *call, const char *path, const ignis__traced *items, size_t count,
+                                           int64_t begin_ns)
 {
     FILE *file = ignis__report_open(call, path);
     void *streams[64];
@@ -213,10 +220,9 @@ IGNIS__COLD static bool ignis__trace_write(const char *call, const char *path, c
     size_t k;
     if (!file)
         return false;
-    fprintf(
-        file,
-        "{\"displayTimeUnit\": \"ns\", \"traceEvents\": [\n{\"ph\": \"M\", \"pid\": 0, \"name\": \"process_name\", \"args\": {\"name\": "
-        "\"host\"}}");
+    fprintf(file, "{\"displayTimeUnit\": \"ns\", \"traceEvents\": [\n{\"ph\": \"M\", \"pid\": 0, \"name\": "
+                  "\"process_name\", \"args\": {\"name\": "
+                  "\"host\"}}");
     for (i = 0; i < ignis__device_total; i++) {
         if (!ignis__atomic_load(&ignis__devices[i].opened))
             continue;
@@ -226,35 +232,43 @@ IGNIS__COLD static bool ignis__trace_write(const char *call, const char *path, c
     }
     for (k = 0; k < count; k++) {
         const ignis__traced *traced = &items[k];
-        double at = (double)(traced->begin_ns - begin_ns) * 1e-3, took = (double)(traced->end_ns - traced->begin_ns) * 1e-3;
+        double at = (double)(traced->begin_ns - begin_ns) * 1e-3,
+               took = (double)(traced->end_ns - traced->begin_ns) * 1e-3;
         threads = traced->thread > threads ? traced->thread : threads;
         if (traced->kind == IGNIS__TRACED_MEMORY) {
             fprintf(file,
-                    ",\n{\"ph\": \"C\", \"pid\": %d, \"ts\": %s, \"name\": \"memory\", \"args\": {\"in use\": %.0f, \"reserved\": %.0f}}",
+                    ",\n{\"ph\": \"C\", \"pid\": %d, \"ts\": %s, \"name\": \"memory\", \"args\": {\"in use\": %.0f, "
+                    "\"reserved\": %.0f}}",
                     traced->device + 1, ignis__point_write(at).text, traced->bytes, traced->flops);
         } else if (traced->kind == IGNIS__TRACED_CALL) {
             ignis__trace_span(file, traced, traced->call, "call", 0, traced->thread, at, took);
         } else if (traced->ms >= 0) {
             static const char *const kinds[] = {"call", "kernel", "copy", "graph", "collective", "memory"};
             double on_device = (double)(traced->at_ns - begin_ns) * 1e-3;
-            bool collective = strncmp(traced->call, "ignis_comm", 10) == 0 || strncmp(traced->call, "ignis_parallel", 14) == 0;
+            bool collective =
+                strncmp(traced->call, "ignis_comm", 10) == 0 || strncmp(traced->call, "ignis_parallel", 14) == 0;
             for (i = 0; i < used && streams[i] != traced->stream; i++)
                 ;
             if (i == used && used < IGNIS__COUNT(streams))
                 streams[used++] = traced->stream;
             ignis__trace_span(file, traced, traced->name, "queue", 0, traced->thread, at, took);
-            ignis__trace_span(file, traced, traced->name, collective ? "collective" : kinds[traced->kind], traced->device + 1, i + 1,
-                              on_device, traced->ms * 1e3);
+            ignis__trace_span(file, traced, traced->name, collective ? "collective" : kinds[traced->kind],
+                              traced->device + 1, i + 1, on_device, traced->ms * 1e3);
             fprintf(file,
-                    ",\n{\"ph\": \"s\", \"id\": %llu, \"pid\": 0, \"tid\": %d, \"ts\": %s, \"cat\": \"queue\", \"name\": \"queue\"}"
-                    ",\n{\"ph\": \"f\", \"bp\": \"e\", \"id\": %llu, \"pid\": %d, \"tid\": %d, \"ts\": %s, \"cat\": \"queue\", \"name\": "
+                    ",\n{\"ph\": \"s\", \"id\": %llu, \"pid\": 0, \"tid\": %d, \"ts\": %s, \"cat\": \"queue\", "
+                    "\"name\": \"queue\"}"
+                    ",\n{\"ph\": \"f\", \"bp\": \"e\", \"id\": %llu, \"pid\": %d, \"tid\": %d, \"ts\": %s, \"cat\": "
+                    "\"queue\", \"name\": "
                     "\"queue\"}",
-                    (unsigned long long)k, traced->thread, ignis__point_write(at).text, (unsigned long long)k, traced->device + 1, i + 1,
-                    ignis__point_write(on_device).text);
+                    (unsigned long long)k, traced->thread, ignis__point_write(at).text, (unsigned long long)k,
+                    traced->device + 1, i + 1, ignis__point_write(on_device).text);
         }
     }
     for (i = 1; i <= threads; i++)
-        fprintf(file, ",\n{\"ph\": \"M\", \"pid\": 0, \"tid\": %d, \"name\": \"thread_name\", \"args\": {\"name\": \"thread %d\"}}", i, i);
+        fprintf(file,
+                ",\n{\"ph\": \"M\", \"pid\": 0, \"tid\": %d, \"name\": \"thread_name\", \"args\": {\"name\": \"thread "
+                "%d\"}}",
+                i, i);
     fprintf(file, "]}\n");
     return ignis__report_close(call, path, file);
 }

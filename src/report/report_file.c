@@ -43,9 +43,10 @@ typedef struct ignis__point_text {
 IGNIS__COLD static ignis__point_text ignis__point_write(double value)
 {
     ignis__point_text out;
-    int64_t thousandths = (int64_t)(value * 1000 + (value < 0 ? -0.5 : 0.5)), whole = thousandths / 1000, rest = thousandths % 1000;
-    snprintf(out.text, sizeof out.text, "%s%lld.%03d", thousandths < 0 ? "-" : "", (long long)(whole < 0 ? -whole : whole),
-             (int)(rest < 0 ? -rest : rest));
+    int64_t thousandths = (int64_t)(value * 1000 + (value < 0 ? -0.5 : 0.5)), whole = thousandths / 1000,
+            rest = thousandths % 1000;
+    snprintf(out.text, sizeof out.text, "%s%lld.%03d", thousandths < 0 ? "-" : "",
+             (long long)(whole < 0 ? -whole : whole), (int)(rest < 0 ? -rest : rest));
     return out;
 }
 
