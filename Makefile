@@ -37,7 +37,8 @@ export IGNIS_CACHE_DIR := $(CURDIR)/$(OUT)/cache
 EXAMPLES := $(patsubst examples/%.c,$(OUT)/%,$(wildcard examples/*.c)) $(patsubst examples/%.cpp,$(OUT)/%,$(wildcard examples/*.cpp))
 TESTS := $(patsubst tests/%.c,$(OUT)/%,$(wildcard tests/test_*.c)) $(OUT)/test_engine
 # Those that take a minute come first, so that none of them runs alone at the end.
-SLOW := $(addprefix $(OUT)/test_,bundle comm_job comm_ops conv gemm generate generate_parallel lora losses map map_table model ops_attention ops_rows sdpa_masks training)
+SLOW := $(addprefix $(OUT)/test_,bundle comm_job comm_job_deaths comm_ops conv cross_entropy formula formula_table gemm generate generate_kernels generate_parallel \
+    lora losses model ops_attention ops_rows sdpa_masks training)
 TESTS := $(filter $(SLOW),$(TESTS)) $(filter-out $(SLOW),$(TESTS))
 # What needs the headers of a graphics API is built where they are.
 VULKAN_HEADER := $(wildcard $(addsuffix /vulkan/vulkan.h,/usr/include /usr/local/include))
@@ -166,7 +167,7 @@ $(OUT)/%: examples/%.cu $(HEADERS)
 MODELS := $(shell grep -lE '(ignis_models\.h|ignis_embed\.c)"|^.define IGNIS_MODELS' tests/*.c)
 FAULTS := $(shell grep -lE '"(fault|sweep)\.h"' tests/*.c)
 WHOLE := $(shell grep -lE '^.define (IGNIS_(_|CALL_HOOK|NO_TENSORS|TRACE_CALLS)|malloc|poll)' tests/*.c)
-COLLECTIVES := $(shell grep -lE 'ignis_collective\.h"|"ranks\.h"' tests/*.c)
+COLLECTIVES := $(shell grep -lE 'ignis_collective\.h"|"(comm_ranks|places|ranks|transports)\.h"' tests/*.c)
 DECLARED := $(addprefix build/declared/,ignis.h ignis_models.h ignis_collective.h tests/fault.h)
 APART := tests/apart.h $(DECLARED) $(DECLARED:build/declared/%=build/defined/%) ignis_kernels.h
 # $(call apart,FOLDER,TEST.C): what a test is compiled with, and the object in that folder
@@ -255,7 +256,8 @@ bench: $(SIMULATOR) $(BENCHES)
 
 # The tests of what processes and threads share, in their long versions: ten thousand cycles, a hundred ranks killed, every type and operation, draws at
 # random; and those that leave cases to a GPU otherwise.
-SOAKS := $(addprefix $(OUT)/test_,vmm transport channel share comm_job comm_ops tape_threads threads generate generate_threads gemm ops_attention sdpa_masks)
+SOAKS := $(addprefix $(OUT)/test_,vmm transport transport_processes channel channel_strangers share comm_job comm_job_deaths comm_ops comm_ops_failures tape_threads \
+    threads generate generate_kernels generate_threads gemm ops_attention sdpa_masks)
 soak: $(SIMULATOR) $(SOAKS)
 	@echo "soak on the $(DEVICE)"
 	@start=$$(date +%s); IGNIS_SOAK=1 TIME_LIMIT=$${TIME_LIMIT:-3600} sh tests/run.sh $(SOAKS) >$(OUT)/soak.log 2>&1; code=$$?; \
@@ -264,7 +266,7 @@ soak: $(SIMULATOR) $(SOAKS)
 # A million of each: damaged bundles, chat templates, safetensors, formulas, tokenizers; and a tenth as many models, each of which is a file on the
 # disk. It ends at the first sanitizer report. Programs are not optimized: that would take longer to compile than 20,000 inputs take.
 FUZZ := 1000000
-FUZZED := bundle chat file grammar map text
+FUZZED := bundle chat file formula grammar text
 fuzz: $(FUZZED:%=$(OUT)/fuzz_%) $(OUT)/fuzz_model
 	@printf '%s\n' $(FUZZED:%='$(OUT)/fuzz_% $(FUZZ)') "$(OUT)/fuzz_model $$(($(FUZZ) / 10))" | xargs -P $(JOBS) -I{} sh -c '{}'
 
@@ -400,12 +402,12 @@ check-torch: $(SIMULATOR)
 #   RANK_TESTS    all lanes: many ranks, processes or threads, each of which starts and waits for the others: too slow under a sanitizer, and
 #                 little about streams; `make test` runs them
 SERIAL := cache convert dlpack dry_run elementwise faults grammar kernel no_tensors
-LONG_TESTS := $(addprefix %/test_,ops_attention sdpa_masks ops_rows ops_shape map map_table training)
-KERNEL_TESTS := $(addprefix %/test_,optimizers losses gemm layers conv map_more bundle model generate lora)
-MATH_TESTS := $(KERNEL_TESTS) $(addprefix %/test_,ops_basic optim matmul)
-OPS_TESTS := $(addprefix %/test_,comm_ops comm_model)
-HOST_TESTS := $(addprefix %/test_,channel chat comm_model comm_ops grammar text)
-RANK_TESTS := $(addprefix %/test_,comm_job comm_nccl generate_parallel parallel)
+LONG_TESTS := $(addprefix %/test_,ops_attention sdpa_masks ops_rows cross_entropy ops_shape formula formula_reduce formula_table training)
+KERNEL_TESTS := $(addprefix %/test_,optimizers losses gemm layers conv formula_results bundle model model_refused generate generate_kernels generate_text lora)
+MATH_TESTS := $(KERNEL_TESTS) $(addprefix %/test_,ops_basic optim matmul linear)
+OPS_TESTS := $(addprefix %/test_,comm_ops comm_ops_failures comm_model)
+HOST_TESTS := $(addprefix %/test_,channel channel_strangers chat comm_model comm_ops comm_ops_failures grammar text)
+RANK_TESTS := $(addprefix %/test_,comm_job comm_job_deaths comm_nccl generate_parallel parallel)
 # $(call lane,name,tests left out): the tests of a lane, in its own folder
 lane = $(patsubst $(OUT)/%,build/$1/%,$(filter-out $2,$(TESTS)))
 
@@ -435,7 +437,7 @@ test-clang:
 
 # Matrix products by own kernels where other lanes take the simulator's cuBLASLt.
 test-own:
-	IGNIS_MATMUL=own $(MAKE) -j$(JOBS) test IGNIS_SIM=1 TESTS='$(addprefix $(OUT)/test_,matmul training)'
+	IGNIS_MATMUL=own $(MAKE) -j$(JOBS) test IGNIS_SIM=1 TESTS='$(addprefix $(OUT)/test_,matmul linear training)'
 
 test-sim: simulator
 	@env -u IGNIS_SIM_STALE $(MAKE) -C sim test
@@ -454,7 +456,7 @@ test-memcheck:
 #                  of their time, which is the simulator's business, and the same on Windows; test-windows-all runs them, too
 # Kernels that Linux has compiled are found in its cache; programs of check-msvc write one of their own.
 WINDOWS_LACKS := comm_nccl nccl
-WINDOWS_SHORT := array channel checkpoint comm_job contract device engine faults file frame gradients graph graphics loader memory ops_basic share status stream system tape tape_failures tape_threads tensor text threads vmm
+WINDOWS_SHORT := array channel channel_strangers checkpoint comm_job comm_job_deaths contract device engine faults file frame gradients graph graph_limits graphics loader memory ops_basic share status stream system tape tape_failures tape_threads tensor text threads vmm
 WINDOWS := build/windows
 WINDOWS_CC := $(firstword $(shell command -v x86_64-w64-mingw32-gcc-posix x86_64-w64-mingw32-gcc))
 WINDOWS_HEADERS := sys/resource.h sys/wait.h

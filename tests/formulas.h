@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/*  formulas.h - the formulas that test_map_table.c compares with C and with finite differences, and torch_compare.py with PyTorch */
+/*  formulas.h - the formulas that test_formula_table.c compares with C and with finite differences, and torch_compare.py with PyTorch */
 #ifndef FORMULAS_H
 #define FORMULAS_H
 

@@ -339,7 +339,10 @@ static void all_do(process *ranks, int count, int what, int on, int into, int co
 static void all(process *ranks, int count, int what, int on, int into) { all_do(ranks, count, what, on, into, 0, 0); }
 
 /*  All sum `numbers` numbers `times` times. */
-static void all_reduce(process *ranks, int count, int on, int numbers, int times) { all_do(ranks, count, REDUCE, on, on, numbers, times); }
+static inline void all_reduce(process *ranks, int count, int on, int numbers, int times)
+{
+    all_do(ranks, count, REDUCE, on, on, numbers, times);
+}
 
 /*  They shut Ignis down, and exit. */
 static void end(process *ranks, int count)

@@ -775,9 +775,12 @@ TEST(what_others_may_write_is_not_used)
         bool is_folder;
         unsigned mode, owner; /* 0: as it is */
         const char *said;
-    } ways[] = {{true, 0777, 0, "others may write to it (mode 0777)"},      {true, 0770, 0, "others may write to it (mode 0770)"},
-                {true, 01777, 0, "others may write to it (mode 01777)"},    {false, 0666, 0, "others may write to it (mode 0666)"},
-                {false, 0660, 0, "others may write to it (mode 0660)"},     {true, 0, 12345, "its owner is user 12345, and this process runs as user 0"},
+    } ways[] = {{true, 0777, 0, "others may write to it (mode 0777)"},
+                {true, 0770, 0, "others may write to it (mode 0770)"},
+                {true, 01777, 0, "others may write to it (mode 01777)"},
+                {false, 0666, 0, "others may write to it (mode 0666)"},
+                {false, 0660, 0, "others may write to it (mode 0660)"},
+                {true, 0, 12345, "its owner is user 12345, and this process runs as user 0"},
                 {false, 0, 12345, "its owner is user 12345, and this process runs as user 0"}};
     char name[32], path[600];
     files all;

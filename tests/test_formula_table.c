@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/*  test_map_table.c - each formula of a table: compared with the same expression in C, in double; its gradients in f64 with finite differences,
+/*  test_formula_table.c - each formula of a table: compared with the same expression in C, in double; its gradients in f64 with finite differences,
     and in f32 and bf16 with those of f64. */
 #include "formulas.h"
 #include "near.h"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
-/*  fuzz_map.c - damaged formulas: the reader must say no with a place and a reason, or what it says yes to must become a sound kernel
+/*  fuzz_formula.c - damaged formulas: the reader must say no with a place and a reason, or what it says yes to must become a sound kernel
 
-    fuzz_map [iterations [seed]]      formulas made by mutation from good ones; the same seed makes the same formulas
+    fuzz_formula [iterations [seed]]      formulas made by mutation from good ones; the same seed makes the same formulas
     Build it with -fsanitize=address,undefined: each formula is in a block of memory of exactly its size. With -DFUZZ_LIBFUZZER and clang's
     -fsanitize=fuzzer the entry of libFuzzer is there instead of main. Neither needs a device. */
 #define IGNIS_IMPLEMENTATION
@@ -13,8 +13,8 @@ static void require(bool condition, const char *what, const char *text)
 {
     if (condition)
         return;
-    fprintf(stderr, "fuzz_map: %s; the formula is in fuzz_map.failed\n", what);
-    FILE *file = fopen("fuzz_map.failed", "wb");
+    fprintf(stderr, "fuzz_formula: %s; the formula is in fuzz_formula.failed\n", what);
+    FILE *file = fopen("fuzz_formula.failed", "wb");
     if (file) {
         fputs(text, file);
         fclose(file);
@@ -285,7 +285,7 @@ int main(int argc, char **argv)
         accepted += ok;
         free(text);
     }
-    printf("fuzz_map: %llu formulas, %llu accepted, %llu refused\n", iterations, accepted, iterations - accepted);
+    printf("fuzz_formula: %llu formulas, %llu accepted, %llu refused\n", iterations, accepted, iterations - accepted);
     return 0;
 }
 

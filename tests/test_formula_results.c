@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/*  test_map_more.c - formulas: random numbers, several results, gradients that are given, gradients of products */
+/*  test_formula_results.c - formulas: random numbers, several results, gradients that are given, gradients of products */
 #include "sweep.h"
 
 #include <math.h>
