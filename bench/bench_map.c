@@ -90,7 +90,8 @@ static double run(int which, const ignis_inputs *inputs, ignis_array grad, bool 
         for (i = 0; i < inputs->count && backward; i++) { /* or the next one would be added to it */
             ignis_tensor_info info;
             memset(&info, 0, sizeof info);
-            if (!ignis__handle_is_value(inputs->tensor[i].id) && ignis_tensor_query(inputs->tensor[i], &info) == IGNIS_OK && info.requires_grad)
+            if (!ignis__handle_is_value(inputs->tensor[i].id) && ignis_tensor_query(inputs->tensor[i], &info) == IGNIS_OK &&
+                info.requires_grad)
                 ignis_tensor_set_grad(inputs->tensor[i], IGNIS_NO_ARRAY);
         }
         require(y.id != 0 && ignis_status_last() == IGNIS_OK, cases[which].name);

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The server as its clients see it: python3 apps/serve/tests/serve_test.py SERVER [FOLDER]
 
-SERVER is built with the model of ignis.h beside this file, which repeats its prompt; `make check-serve` does that, with
+SERVER is built with the model of ignis_models.h beside this file, which repeats its prompt; `make check-serve` does that, with
 AddressSanitizer, so that a leak or a wild access fails the run. SOAK=1: 24,000 short requests, and more damaged ones. ONLY=word: the tests
 with that word in their names.
 With FOLDER, SERVER is built with Ignis. If the folder has no model, it becomes a tiny one with random weights; what any model has to do is tried."""
