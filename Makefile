@@ -74,7 +74,7 @@ help:
 
 # One page of what the headers document: build/manual.html.
 manual: build/manual.html
-build/manual.html: build/manual $(HEADERS)
+build/manual.html: build/manual $(HEADERS) docs/examples.c
 	build/manual $@
 
 check-manual: build/manual.html
@@ -545,7 +545,7 @@ check-prototypes:
 check-words:
 	@sh tools/check_words.sh
 
-FORMATTED := $(filter %.c %.h,$(PARTS)) $(wildcard tests/*.[ch] tests/compile/*.[ch] tests/engine/* apps/*/*.c apps/*/tests/*.h tests/*.cpp examples/*.[ch] examples/*.cpp examples/*.cu bench/*.[ch] \
+FORMATTED := $(filter %.c %.h,$(PARTS)) $(wildcard tests/*.[ch] tests/compile/*.[ch] tests/engine/* apps/*/*.c apps/*/tests/*.h tests/*.cpp examples/*.[ch] examples/*.cpp examples/*.cu docs/*.c bench/*.[ch] \
     tools/*.c sim/*.[ch] sim/*/*.[ch] sim/*.cpp sim/*/*.cpp tests/windows/*.h tests/windows/msvc/*.[ch])
 check-format:
 	clang-format --dry-run -Werror $(FORMATTED)

@@ -13,7 +13,8 @@
 #   - the build command in the head of each example and app works, and so does the program (of train_gpt, which takes long, --help; fit_image is only
 #     compiled, and so is vulkan_buffer without a GPU);
 #   - the examples in the headers' manuals, between "---- begin example NAME" and "---- end example", compile and run: each is
-#     a whole program, or what stands between ignis_setup and ignis_shutdown in one; X_a and X_b run at the same time.
+#     a whole program, or what stands between ignis_setup and ignis_shutdown in one; X_a and X_b run at the same time;
+#   - docs/examples.c, with an example for each section, compiles and runs.
 # The programs run where the environment says: on the GPU, or on the simulator.
 
 out=build/docs
@@ -172,6 +173,8 @@ echo 'the build commands of the examples work'
 for half in a b; do
     sed 1d $out/manual_share_$half.c | diff - $out/gpus.c.$(echo $half | tr ab 12) || fail "docs/several_gpus.md: the example differs from share_$half of the manual"
 done
+${CC:-cc} -Wall -Wextra -Werror -I. docs/examples.c -o $out/examples -lm -ldl -lpthread || fail 'docs/examples.c does not compile'
+(cd $out && ./examples >examples.log 2>&1) || { cat $out/examples.log && fail 'docs/examples.c fails'; }
 # Example NAME runs, with its output in a file.
 run_example() { "$out/manual_$1" >"$out/manual_$1.log" 2>&1 || { cat "$out/manual_$1.log" && return 1; }; }
 examples=

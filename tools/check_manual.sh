@@ -4,7 +4,7 @@
 #   - tags are balanced, identifiers stand once, links lead to one of them, and nothing is loaded from elsewhere;
 #   - a parser of HTML agrees, and the examples are those that check-docs compiles, to the letter (where python3 is installed);
 #   - what is not documented, or not in the fixed form, is named with file and line (planted mistakes);
-#   - a browser finds a function by the search in the page (where one is installed).
+#   - a browser finds a function by the search in the page, and at 1300 pixels nothing is wider than its place (where one is installed).
 
 page=build/manual.html
 out=build/check-manual
@@ -108,15 +108,26 @@ planted "${this}s/_zero - /_null - /" $declared 'the comment does not name ignis
 planted "${this}s/_zero - /_zero: /" "$begin" 'the comment of ignis_array_zero does not begin with'
 planted "$begin,$((declared - 1))d" "$begin" 'ignis_array_zero has no comment'
 planted "${declared}s/^/int ignis_x;\n/" "$declared" 'this is no declaration that the manual knows'
-planted '/The severity of a message/d' "$(($(grep -n '^typedef enum ignis_log_level' ignis.h | sed 's/:.*//') - 1))" 'ignis_log_level has no comment'
+level=$(grep -n '^typedef enum ignis_log_level' ignis.h | sed 's/:.*//') # its comment is the line above
+planted "$((level - 1))d" $((level - 1)) 'ignis_log_level has no comment'
 planted 's/^#define IGNIS_MAX_DIMS 8 .*/#define IGNIS_MAX_DIMS 8/' "$(grep -n '^#define IGNIS_MAX_DIMS' ignis.h | sed 's/:.*//')" \
     'IGNIS_MAX_DIMS has no comment'
+
+planted 's|^/[*] >>ops.conv |/* >>ops.folding |' "$(grep -n '^/[*] >>ops.conv ' ignis.h | head -n 1 | sed 's/:.*//')" 'section >>ops.folding has no example'
 
 # ---- a browser
 browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome)
 if [ -n "$browser" ]; then
     timeout 120 "$browser" --headless --no-sandbox --disable-gpu --user-data-dir="$PWD/$out/profile" --dump-dom \
         "file://$PWD/$page?search=array_sli" >$out/dom 2>$out/said || fail "$browser ended with $?"
+    # The page measures itself: what is wider than its place, but for words inside of a line, ends up in the title.
+    sed 's#</body>#<script>document.title = Array.prototype.filter.call(document.querySelectorAll("nav *, header *, main *"), function (e) {\
+        return e.clientWidth \&\& e.scrollWidth > e.clientWidth + 1 \&\& getComputedStyle(e).display !== "inline"; }).map(function (e) {\
+        return e.textContent.slice(0, 60); }).concat(document.documentElement.scrollWidth > innerWidth ? "the page" : []).join("; ") || "fits";\
+        </script></body>#' $page >$out/measured.html
+    timeout 120 "$browser" --headless --no-sandbox --disable-gpu --user-data-dir="$PWD/$out/profile" --window-size=1300,900 --dump-dom \
+        "file://$PWD/$out/measured.html" >$out/measured 2>$out/said || fail "$browser ended with $?"
+    grep -q '<title>fits</title>' $out/measured || fail "at 1300 pixels these are cut off: $(sed -n 's/.*<title>\(.*\)/\1/p' $out/measured | head -n 1)"
     if grep -q '<ul id="found"><li><a href="#ignis_array_slice">' $out/dom; then
         echo "$browser: the search finds ignis_array_slice"
     else

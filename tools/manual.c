@@ -5,7 +5,8 @@
         build/manual build/manual.html [HEADER...]      the page; names file and line of what is not documented, and exits with 1
         build/manual --examples FOLDER [HEADER...]      the examples of the manuals, as FOLDER/manual_NAME.c
 
-    Without headers named: ignis.h, ignis_kernels.h, ignis_models.h, ignis_collective.h. What it reads of a header:
+    Without headers named: ignis.h, ignis_kernels.h, ignis_models.h, ignis_collective.h. A section with functions has an example: in docs/examples.c
+    the body of the function below the comment that has the section's tag. What it reads of a header:
 
         the first comment           the manual: a heading is a line of its own at column 4, and begins in capitals; text stands at column 8;
                                     what is indented further, or has gaps inside its lines, is shown as it is, but for lists ("- ");
@@ -63,6 +64,7 @@ typedef struct symbol {
 } symbol;
 
 static header headers[8];
+static header families; /* the lines of docs/examples.c */
 static item *items;
 static symbol *symbols;
 static int header_count, item_count, symbol_count, problems;
@@ -146,9 +148,8 @@ static void copy_name(char *to, const char *from, size_t length)
 
 /* >>read -------------------------------------------------------------------------------------------------------- */
 
-static void read_header(const char *path)
+static void read_lines(header *h, const char *path)
 {
-    header *h = &headers[header_count++];
     text all = {NULL, 0, 0};
     FILE *file = fopen(path, "rb");
     if (!file)
@@ -172,6 +173,12 @@ static void read_header(const char *path)
         *end = 0;
         line = end + 1;
     }
+}
+
+static void read_header(const char *path)
+{
+    header *h = &headers[header_count++];
+    read_lines(h, path);
     if (h->count == 0 || !starts(h->lines[0], "/*  ") || !strstr(h->lines[0], " - v"))
         die("%s:1: the first line is not: /*  NAME - vVERSION - what it is", path);
     while (h->manual_end < h->count && strcmp(h->lines[h->manual_end], "*/") != 0)
@@ -462,12 +469,40 @@ static void add_note(const header *h, int doc, int doc_end)
     it->doc = doc, it->doc_end = doc_end;
 }
 
+/* Declarations that several headers have, between "#ifndef NAME_INCLUDED" and "#endif": the line to go on with, which is behind them where an
+   earlier header had them. 0: line i begins none. */
+static int shared_declarations(const header *h, int i)
+{
+    static const char *seen[8];
+    static int seen_count;
+    const char *line = h->lines[i], *guard = line + 8;
+    size_t length = word_length(guard);
+    if (!starts(line, "#ifndef IGNIS") || length < 9 || strcmp(guard + length - 9, "_INCLUDED") != 0)
+        return 0;
+    for (int k = 0; k < seen_count; k++) {
+        if (strcmp(seen[k], guard) != 0)
+            continue;
+        while (i < h->end && !starts(h->lines[i], "#endif"))
+            i++;
+        return i + 1;
+    }
+    if (seen_count == 8)
+        die("too many shared declarations");
+    seen[seen_count++] = guard;
+    return i + 2;
+}
+
 static void read_declarations(const header *h)
 {
     int doc = 0, doc_end = 0, group = -1; /* a comment, and the item that declarations below it belong to */
     for (int i = h->first; i < h->end;) {
         const char *line = h->lines[i];
         const struct syntax *syntax = NULL;
+        int shared = shared_declarations(h, i);
+        if (shared) {
+            i = shared;
+            continue;
+        }
         if (starts(line, "/*")) {
             int end = i;
             if (doc_end > doc && group < 0)
@@ -567,6 +602,34 @@ static void check_function(const item *it)
         problem(it->in, it->line, "the comment of %s ends without %s", it->names[0], FORM[part]);
 }
 
+/* The example of a section: the lines of a function's body in docs/examples.c; false if there is none. */
+static bool find_family(const char *tag, int *first, int *end)
+{
+    for (int i = 0; i + 2 < families.count; i++) {
+        const char *line = families.lines[i];
+        size_t length = strlen(tag);
+        if (!starts(line, "/* >>") || strncmp(line + 5, tag, length) != 0 || strcmp(line + 5 + length, " */") != 0)
+            continue;
+        *first = i + 3; /* below the function's name and its { */
+        for (*end = *first; *end < families.count && families.lines[*end][0] != '}'; ++*end)
+            ;
+        return *end > *first;
+    }
+    return false;
+}
+
+/* A section with functions has an example. */
+static void check_family(int at)
+{
+    int first, end;
+    for (int i = at + 1; i < item_count && items[i].what != SECTION && items[i].in == items[at].in; i++) {
+        if (items[i].what == FUNCTION && !find_family(items[at].id, &first, &end)) {
+            problem(items[at].in, items[at].line, "section >>%s has no example in %s", items[at].id, families.path);
+            return;
+        }
+    }
+}
+
 static void check_items(void)
 {
     for (int i = 0; i < item_count; i++) {
@@ -574,6 +637,8 @@ static void check_items(void)
         bool inside = it->code.data && (strstr(it->code.data, "/*") || strstr(it->code.data, "//"));
         if (it->what == FUNCTION && it->doc_end > it->doc)
             check_function(it);
+        else if (it->what == SECTION)
+            check_family(i);
         else if (it->what == FUNCTION || ((it->what == TYPE || it->what == MACRO) && it->doc_end == it->doc && !inside))
             problem(it->in, it->line, "%s has no comment", it->names[0]);
         for (int k = 0; k < i; k++)
@@ -898,31 +963,39 @@ static void put_comment(text *out, const item *it)
 /* >>page -------------------------------------------------------------------------------------------------------- */
 
 static const char *const STYLE[] = {
-    ":root{color-scheme:light dark;--back:#fff;--text:#1b1f24;--soft:#5c6670;--line:#d5dbe1;--code:#f4f6f8;--link:#0b57a8}",
-    "@media(prefers-color-scheme:dark){:root{--back:#15181c;--text:#dfe3e8;--soft:#98a3ae;--line:#343b43;--code:#1e2329;--link:#7fb6f5}}",
+    ":root{color-scheme:light dark;--back:#fff;--text:#1b1f24;--soft:#5c6670;--line:#d5dbe1;--code:#f4f6f8;--link:#0b57a8;--band:#e3ecf6}",
+    "@media(prefers-color-scheme:dark){:root{--back:#15181c;--text:#dfe3e8;--soft:#98a3ae;--line:#343b43;--code:#1e2329;--link:#7fb6f5;",
+    "--band:#22303f}}",
     "*{box-sizing:border-box}html{scroll-padding-top:1rem}",
     "body{margin:0;background:var(--back);color:var(--text);font:16px/1.5 system-ui,sans-serif;overflow-wrap:break-word}",
     "a{color:var(--link);text-decoration:none}a:hover{text-decoration:underline}",
-    "main,nav,header{padding:0 1rem}main{max-width:56rem}header{padding-top:1rem}",
-    "pre{background:var(--code);border:1px solid var(--line);border-radius:4px;padding:.6rem;overflow-x:auto}",
+    "main,nav,header{padding:0 1rem}main{max-width:64rem;min-width:0}header{padding-top:1rem}",
+    "pre{background:var(--code);border:1px solid var(--line);border-radius:4px;padding:.6rem;white-space:pre-wrap;overflow-wrap:anywhere}",
     "pre,code{font:13px/1.45 ui-monospace,Consolas,Menlo,monospace}pre i{color:var(--soft);font-style:normal}pre b{font-weight:600}",
-    "h1{font-size:1.6rem;line-height:1.2;margin:1.5rem 0 .5rem}h2{font-size:1.25rem;margin:2.5rem 0 .5rem;border-bottom:1px solid "
-    "var(--line)}",
-    "h3{font-size:1.05rem;margin:2rem 0 .4rem}h4{font-size:1rem;color:var(--soft);margin:2rem 0 .4rem}",
-    "h3 code{font-size:1rem}dl{display:grid;grid-template-columns:6.5rem 1fr;gap:.15rem .6rem;margin:.5rem "
-    "0}dt{color:var(--soft)}dd{margin:0}",
-    "p{margin:.5rem 0}.see{color:var(--soft)}:target{outline:2px solid var(--link);outline-offset:4px}",
+    "header h1{font-size:1.4rem;margin:.5rem 0}",
+    "main h1{font-size:1.9rem;line-height:1.2;margin:3rem 0 .8rem;padding:.6rem .8rem;background:var(--band);border-left:6px solid "
+    "var(--link)}",
+    "main h1.half{font-size:1.5rem}",
+    "h2{font-size:1.35rem;margin:3rem 0 .5rem;padding-bottom:.15rem;border-bottom:2px solid var(--text)}",
+    "h2.tag{font:600 1.3rem/1.4 ui-monospace,Consolas,Menlo,monospace;color:var(--link);border-color:var(--link)}",
+    "h3{font-size:1.1rem;margin:2.2rem 0 .4rem;padding:.1rem 0 .1rem .6rem;border-left:4px solid var(--line)}",
+    "h3 code{font-size:1.05rem;font-weight:700}h3.function{border-color:var(--link)}",
+    "h3.type::after,h3.macro::after{font-size:.8rem;font-weight:400;color:var(--soft);padding-left:.6rem}",
+    "h3.type::after{content:\"type\"}h3.macro::after{content:\"macro\"}",
+    "h4{font-size:1rem;font-weight:600;font-style:italic;color:var(--soft);margin:2.5rem 0 .4rem;border-top:1px dashed var(--line)}",
+    "dl{display:grid;grid-template-columns:6.5rem 1fr;gap:.15rem .6rem;margin:.5rem 0}dt{color:var(--soft)}dd{margin:0}",
+    "p{margin:.5rem 0}p,dl{max-width:54rem}.see{color:var(--soft)}:target{outline:2px solid var(--link);outline-offset:4px}",
     "nav ul{list-style:none;margin:0;padding:0 0 0 .9rem}nav summary{cursor:pointer}nav>details>summary{font-weight:600}",
+    "nav .group{font-weight:600;color:var(--soft);margin:.5rem 0 0 -.4rem}",
     "input{width:100%;font:inherit;padding:.4rem .6rem;border:1px solid "
     "var(--line);border-radius:4px;background:var(--code);color:inherit}",
     ".search{padding:.5rem 0}#found{padding-left:.5rem}#found:empty{display:none}",
-    "@media(max-width:64rem){pre.code{white-space:pre-wrap}}",
     "@media(max-width:35rem){dl{grid-template-columns:1fr}dd{margin:0 0 .3rem .9rem}}",
-    "@media(min-width:64rem){body{display:grid;grid-template-columns:20rem 1fr}",
+    "@media(min-width:64rem){body{display:grid;grid-template-columns:17rem minmax(0,1fr)}",
     "header{grid-column:2}nav{grid-row:1/3;position:sticky;top:0;height:100vh;overflow:auto;padding-top:1rem;border-right:1px solid "
     "var(--line)}",
     "main{grid-column:2}}",
-    "@media print{body{display:block;font-size:10pt;background:#fff;color:#000}nav .search{display:none}pre{white-space:pre-wrap}",
+    "@media print{body{display:block;font-size:10pt;background:#fff;color:#000}nav .search{display:none}",
     "nav{position:static;height:auto;border:0}nav ul{columns:2}nav ul ul{columns:1}main{max-width:none}a{color:inherit}",
     "h1,h2,h3{break-after:avoid}dl,pre{break-inside:avoid}}",
 };
@@ -983,7 +1056,7 @@ static void put_contents(text *out)
     put(out, "<nav>\n<div class=\"search\"><input id=\"search\" type=\"search\" placeholder=\"Search\" aria-label=\"Search\">\n"
              "<ul id=\"found\"></ul></div>\n");
     for (int h = 0; h < header_count; h++) {
-        bool section = false, overloads = false;
+        bool chapter = false, section = false, overloads = false;
         if (!headers[h].end)
             continue;
         print(out, "<details open><summary><a href=\"#%s\">%s</a></summary>\n<ul>\n", headers[h].stem, headers[h].name);
@@ -994,6 +1067,11 @@ static void put_contents(text *out)
             overloads = overloads || it->what == OVERLOADS;
             if (it->what == SECTION && section)
                 put(out, "</ul></details></li>\n");
+            if (it->what == SECTION && !section)
+                print(out, "<li class=\"group\"><a href=\"#%s-reference\">Reference</a></li>\n", headers[h].stem);
+            if (it->what == CHAPTER && !chapter)
+                put(out, "<li class=\"group\">Manual</li>\n");
+            chapter = chapter || it->what == CHAPTER;
             if (it->what == SECTION || it->what == CHAPTER)
                 print(out, it->what == SECTION ? "<li><details><summary><a href=\"#%s\">" : "<li><a href=\"#%s\">", it->id);
             if (it->what == CHAPTER) {
@@ -1047,6 +1125,24 @@ static void put_overloads(text *out, const item *it)
     }
 }
 
+/* The example of a section. */
+static void put_family(text *out, const item *it)
+{
+    text code = {NULL, 0, 0};
+    int first, end;
+    if (!find_family(it->id, &first, &end))
+        return;
+    for (int i = first; i < end; i++) {
+        const char *line = families.lines[i];
+        put(&code, line + (indent(line) < 4 ? indent(line) : 4));
+        put(&code, "\n");
+    }
+    print(out, "<p class=\"see\">For example</p>\n<pre class=\"code\" id=\"family-%s\">", it->id);
+    put_code(out, it, code.data, code.size);
+    put(out, "</pre>\n");
+    free(code.data);
+}
+
 static void put_item(text *out, const item *it, bool *open)
 {
     const char *about;
@@ -1085,7 +1181,7 @@ static void put_item(text *out, const item *it, bool *open)
         put(out, "</section>\n");
         return;
     case SECTION:
-        print(out, "<section id=\"%s\">\n<h2>&gt;&gt;%s</h2>\n", it->id, it->id);
+        print(out, "<section id=\"%s\">\n<h2 class=\"tag\">&gt;&gt;%s</h2>\n", it->id, it->id);
         for (int i = 0; i < item_count; i++) {
             char tag[128];
             snprintf(tag, sizeof tag, ">>%s", it->id);
@@ -1096,11 +1192,12 @@ static void put_item(text *out, const item *it, bool *open)
                 put(out, "</p>\n");
             }
         }
+        put_family(out, it);
         put(out, "</section>\n");
         return;
     default: break;
     }
-    print(out, "<section id=\"%s\">\n<h3>", it->id);
+    print(out, "<section id=\"%s\">\n<h3 class=\"%s\">", it->id, it->what == FUNCTION ? "function" : it->what == TYPE ? "type" : "macro");
     print(out, "<code>%s</code>", it->names[0]);
     for (int k = 1; k < it->name_count; k++)
         print(out, " <code id=\"%s\">%s</code>", it->names[k], it->names[k]);
@@ -1133,9 +1230,15 @@ static void put_page(text *out)
         const char *about = strstr(strstr(headers[h].lines[0], " - ") + 3, " - ");
         escape(out, about ? about + 3 : "", about ? strlen(about + 3) : 0);
         put(out, "</p>\n");
-        for (int i = 0; i < item_count; i++)
-            if (items[i].in == &headers[h])
-                put_item(out, &items[i], &open);
+        bool reference = false;
+        for (int i = 0; i < item_count; i++) {
+            if (items[i].in != &headers[h])
+                continue;
+            if (items[i].what == SECTION && !reference)
+                print(out, "<h1 class=\"half\" id=\"%s-reference\">%s: reference</h1>\n", headers[h].stem, headers[h].name);
+            reference = reference || items[i].what == SECTION;
+            put_item(out, &items[i], &open);
+        }
         if (open)
             put(out, "</section>\n");
     }
@@ -1183,6 +1286,7 @@ int main(int argc, char **argv)
         die("usage: manual PAGE [HEADER...], or manual --examples FOLDER [HEADER...]");
     for (int i = first; i < argc; i++)
         read_header(argv[i]);
+    read_lines(&families, "docs/examples.c");
     for (size_t i = 0; argc == first && i < sizeof all / sizeof *all; i++)
         read_header(all[i]);
     if (examples) {
