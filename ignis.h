@@ -1119,8 +1119,7 @@ IGNIS_API ignis_status ignis_setup(const ignis_desc *desc);
     is freed then).
     Ownership: wrapped memory and streams stay the caller's.
     Threads: one thread, when no other is inside an Ignis call. Waits for all devices that were used. */
-IGNIS_API
-ignis_status ignis_shutdown(void);
+IGNIS_API ignis_status ignis_shutdown(void);
 
 /*  ignis_version_string - return IGNIS_VERSION_MAJOR, _MINOR and _PATCH as text
     Returns: a constant string.

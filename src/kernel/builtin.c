@@ -25,7 +25,8 @@ static ignis__program ignis__program_of(const ignis__source *source, const char 
     return program;
 }
 
-/*  Records a kernel of Ignis' own, which this device or another asks for; `define`: options behind that of the dtype, separated by spaces. */
+/*  Records a built-in kernel that this or another device would choose; `define`: options after that of the dtype,
+    separated by spaces. */
 IGNIS__COLD static void ignis__request_own(ignis__builtin builtin, ignis_dtype dtype, const char *define, int first, int last)
 {
     ignis__program program = ignis__program_of(ignis__builtin_row_of(builtin)->source, ignis__builtin_part(builtin));
@@ -37,7 +38,7 @@ IGNIS__COLD static void ignis__request_own(ignis__builtin builtin, ignis_dtype d
     ignis__request_add(&program, first, last);
 }
 
-/*  Records a kernel for all devices that have it. */
+/*  Records a built-in kernel for all devices that have it. */
 static void ignis__request_builtin(ignis__builtin builtin, ignis_dtype dtype)
 {
     ignis__program program;
@@ -49,7 +50,7 @@ static void ignis__request_builtin(ignis__builtin builtin, ignis_dtype dtype)
     ignis__request_own(builtin, dtype, "", first, last);
 }
 
-/*  Whether the bundle has a kernel with these options, for devices of a compute capability; 0: for any. */
+/*  Checks whether the bundle has a kernel with these options, for devices of a compute capability; 0: for any. */
 static bool ignis__bundle_has(const ignis__bundle *bundle, ignis__builtin builtin, ignis_dtype dtype, const char *define, int capability)
 {
     char name[256];
@@ -66,15 +67,16 @@ static bool ignis__bundle_has(const ignis__bundle *bundle, ignis__builtin builti
     return false;
 }
 
-/*  What is loaded of a table on a device: modules by source and dtype, functions (0 until their first use) by kernel and dtype. */
+/*  The loaded code of a table on a device: modules by source and dtype, functions (0 until their first use) by kernel
+    and dtype. */
 typedef struct ignis__builtin_code {
     ignis__module *modules; /* in one block with this */
     uint64_t *functions;
 } ignis__builtin_code;
 
-static ignis__mutex ignis__builtin_lock = IGNIS__MUTEX_INIT; /* for what is made once a device */
+static ignis__mutex ignis__builtin_lock = IGNIS__MUTEX_INIT; /* guards everything that is made once per device */
 
-/*  What is loaded of a table on a device, made when it is first asked for. Null on failure. */
+/*  Returns the loaded code of a table on a device, and allocates it at the first use. NULL on failure. */
 static ignis__builtin_code *ignis__builtin_code_get(const char *call, const ignis__device *device, ignis__kernel_table *table)
 {
     uint64_t *place = &table->code[device - ignis__devices];
@@ -98,7 +100,8 @@ static ignis__builtin_code *ignis__builtin_code_get(const char *call, const igni
 
 #define IGNIS__DEFINES 200 /* characters of options that make a variant, with the end */
 
-/*  Compiles a source for a dtype, with more options (null: none), and loads it on an entered device; of a bundle a part (null: all). */
+/*  Compiles a source for a dtype, with more options (NULL: none), and loads it on an entered device; a part of it
+    from a bundle (NULL: all). */
 IGNIS__COLD static bool ignis__builtin_make(const char *call, ignis__device *device, const ignis__source *source, const char *part,
                                             ignis_dtype dtype, const char *defines, ignis__module *unit)
 {
@@ -126,7 +129,7 @@ IGNIS__COLD static bool ignis__builtin_make(const char *call, ignis__device *dev
     return made;
 }
 
-/*  Loads the module of a kernel's source for a dtype on a device that is entered. Null on failure. */
+/*  Loads the module of a kernel's source for a dtype on an entered device. NULL on failure. */
 IGNIS__COLD static ignis__module *ignis__builtin_module(const char *call, ignis__device *device, ignis__builtin_code *code,
                                                         ignis__builtin builtin, ignis_dtype dtype)
 {
@@ -152,7 +155,7 @@ IGNIS__COLD static ignis__module *ignis__builtin_module(const char *call, ignis_
     return place;
 }
 
-/*  The function of a kernel in a variant that more than the dtype decides. */
+/*  The function of a kernel in a variant, chosen by more than the dtype. */
 typedef struct ignis__variant {
     ignis__builtin builtin;
     ignis_dtype dtype;
@@ -178,7 +181,7 @@ static ignis__variant *ignis__variant_find(const ignis__device *device, ignis__b
     return variant;
 }
 
-/*  Whether a variant can be had: compiled, or as somebody recorded it for this kind of device. */
+/*  Checks whether a variant can be compiled, or was recorded for this kind of device. */
 IGNIS__MAYBE_UNUSED static bool ignis__variant_exists(const ignis__device *device, ignis__builtin builtin, ignis_dtype dtype,
                                                       const char *define)
 {
@@ -186,7 +189,8 @@ IGNIS__MAYBE_UNUSED static bool ignis__variant_exists(const ignis__device *devic
            ignis__bundle_has(&ignis__the_bundle, builtin, dtype, define, ignis__capability(&device->info));
 }
 
-/*  The function of a kernel in its module. Where one that should wait cannot, none is launched early. */
+/*  Returns the function of a kernel in its module. If the kernel should wait by itself and cannot, it is not launched
+    early. */
 IGNIS__COLD static bool ignis__builtin_function(const char *call, ignis__device *device, ignis__builtin builtin, const ignis__module *unit,
                                                 void **function)
 {
@@ -200,7 +204,7 @@ IGNIS__COLD static bool ignis__builtin_function(const char *call, ignis__device 
     return true;
 }
 
-/*  Launches one of Ignis' own kernels, early where it waits by itself. */
+/*  Launches a built-in kernel, early if it waits by itself. */
 static bool ignis__builtin_launch(const ignis__work *work, ignis__builtin builtin, void *function, const unsigned grid[3],
                                   const unsigned block[3], unsigned shared, void **params)
 {
@@ -229,14 +233,14 @@ static void *ignis__builtin_get_variant(const char *call, ignis__device *device,
         ignis__free(variant);
         return NULL;
     }
-    ignis__mutex_lock(&ignis__variants.lock); /* two threads may make the same one; both stay, the newer is found */
+    ignis__mutex_lock(&ignis__variants.lock); /* two threads may make the same one; both stay, and the newer is found */
     variant->next = ignis__variants.first[device - ignis__devices];
     ignis__variants.first[device - ignis__devices] = variant;
     ignis__mutex_unlock(&ignis__variants.lock);
     return variant->function;
 }
 
-/*  The function of one of Ignis' own kernels on a device that is entered; null on failure. */
+/*  Returns the function of a built-in kernel on an entered device. NULL on failure. */
 static void *ignis__builtin_get(const char *call, ignis__device *device, ignis__builtin builtin, ignis_dtype dtype)
 {
     ignis__kernel_table *table = ignis__table_of_builtin(builtin);
@@ -251,7 +255,7 @@ static void *ignis__builtin_get(const char *call, ignis__device *device, ignis__
     if (function)
         return function;
     ignis__request_builtin(builtin, dtype);
-    if (ignis__bundle_has(&ignis__the_bundle, builtin, dtype, "", 0)) { /* where it has a module of its own */
+    if (ignis__bundle_has(&ignis__the_bundle, builtin, dtype, "", 0)) { /* if the kernel has a module of its own */
         function = ignis__builtin_get_variant(call, device, builtin, dtype, "");
         ignis__atomic_store(place, (uint64_t)(uintptr_t)function);
         return function;

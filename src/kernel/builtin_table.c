@@ -6,11 +6,12 @@
     kernel, a source or a header by name or number goes through the functions at the end, which know both tables.
     Invariant: the key of a program of ignis.h does not depend on the table above. */
 
-/*  Numbers of kernels: IGNIS__BUILTIN_... A header above ignis.h has numbers of its own, from IGNIS__BUILTIN_COUNT on. */
+/*  Numbers of kernels: IGNIS__BUILTIN_... A header above ignis.h has numbers of its own, from IGNIS__BUILTIN_COUNT
+    on. */
 typedef int ignis__builtin;
 
-/*  How a kernel is launched. Threads of one that WAITS begin by ignis_grid_dependency_wait, so it may be launched while the
-    work before it still runs. Blocks of one that is launched TOGETHER wait for each other, too. */
+/*  How a kernel is launched. Threads of a WAITS kernel first call ignis_grid_dependency_wait, so it may be launched
+    while earlier work still runs. Blocks of a TOGETHER kernel wait for each other, too. */
 enum { IGNIS__KERNEL_PLAIN = 0, IGNIS__KERNEL_WAITS = 1, IGNIS__KERNEL_TOGETHER = 3 };
 
 typedef struct ignis__builtin_row {
@@ -19,14 +20,14 @@ typedef struct ignis__builtin_row {
     int how; /* IGNIS__KERNEL_... */
 } ignis__builtin_row;
 
-/*  Kernels from a first to a last one of which sizes, addresses or the device choose, or that are always launched
-    together: records and bundles have all of them or none. Each other kernel is a part of its own. The name of a part is
-    that of its first kernel. */
+/*  A group of kernels, from the first to the last, among which size, alignment or device decides, or that are always
+    launched together. Records and bundles have a group whole or not at all. Each other kernel is a part of its own. A
+    part is named after its first kernel. */
 typedef struct ignis__kernel_part {
     ignis__builtin first, last;
 } ignis__kernel_part;
 
-/*  The kernels of a header, and what is loaded of them. ignis.h has such a table, and a header above it may add one. */
+/*  The kernels of a header, and their loaded code. ignis.h has such a table, and a header above it may add one. */
 typedef struct ignis__kernel_table {
     const ignis__source *sources;
     const ignis__builtin_row *builtins; /* of the numbers from `first` on */
@@ -42,8 +43,8 @@ typedef struct ignis__kernel_table {
         IGNIS__BUILTIN_##first, IGNIS__BUILTIN_##last \
     }
 
-/*  X(enumerator, source, entry, how). Each source is one program a dtype, compiled with -DIGNIS_T=<dtype> when one of its
-    kernels is first used. */
+/*  X(enumerator, source, entry, how). Each source is one program per dtype, compiled with -DIGNIS_T=<dtype> at the
+    first use of one of its kernels. */
 #define IGNIS__BUILTINS(X)                                                                              \
     X(FILL, ELEMENTWISE_CU, "ignis_fill", WAITS)                                                        \
     X(ADD, ELEMENTWISE_CU, "ignis_add", WAITS)                                                          \
@@ -313,7 +314,7 @@ static ignis__kernel_table ignis__own_kernels = {ignis__sources,
     this before main begins: in C by a second declaration that has a value, in C++ by a constructor. */
 static ignis__kernel_table *ignis__kernels_above;
 
-/*  All tables, by an index from 0 on. Null: there are no more. */
+/*  Returns a table by its index from 0 on. NULL if there are no more. */
 static ignis__kernel_table *ignis__kernel_table_at(int index)
 {
     return index == 0 ? &ignis__own_kernels : index == 1 ? ignis__kernels_above : NULL;
@@ -330,7 +331,7 @@ static const ignis__builtin_row *ignis__builtin_row_of(ignis__builtin builtin)
     return &table->builtins[builtin - table->first];
 }
 
-/*  All sources of all tables, by an index from 0 on. Null: there are no more. */
+/*  Returns a source of any table by its index from 0 on. NULL if there are no more. */
 static const ignis__source *ignis__source_at(int index)
 {
     const ignis__kernel_table *table;
@@ -341,7 +342,7 @@ static const ignis__source *ignis__source_at(int index)
     return NULL;
 }
 
-/*  All kernels of a source, by an index from 0 on: their numbers. -1: there are no more. */
+/*  Returns the number of a kernel of a source, by its index from 0 on. -1 if there are no more. */
 static ignis__builtin ignis__builtin_of_source(const ignis__source *source, int index)
 {
     const ignis__kernel_table *table;
@@ -353,9 +354,9 @@ static ignis__builtin ignis__builtin_of_source(const ignis__source *source, int 
     return -1;
 }
 
-/*  The next header in memory that a source (null: a program of others) may include; *at is 0 for the first. A source of a
-    header above has the headers of its own table, too; others do not, so that their programs are the same with and without
-    a header above. Null: there are no more. */
+/*  Returns the next header in memory that a source (NULL: a program of the caller) may include; *at is 0 for the
+    first. A source of a header above has the headers of its own table, too. Others do not, so that their programs are
+    the same with and without a header above. NULL if there are no more. */
 static const ignis__source *ignis__header_next(const ignis__source *from, int *at)
 {
     const ignis__kernel_table *above = ignis__kernels_above;

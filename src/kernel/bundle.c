@@ -1,12 +1,17 @@
-/* --- bundles: programs compiled beforehand ------------------------------------------------------------------------------- */
+/*  kernel/bundle.c - bundles: programs compiled beforehand by tools/ignis_embed.c
 
-/*  A bundle is a header, its entries, their texts, and blocks of images, all little-endian; tools/ignis_embed.c writes it. Images of an architecture
-    are packed together, being much alike. What is before the blocks, and each block, has a checksum: the driver sees nothing of what is damaged. */
+    Opened from memory or a file, checked, and unpacked block by block at the first use. Everything is untrusted
+    until its checksum matches.
+    May use: program.c, base/file_io.c. Locks: the bundle's lock guards its blocks. */
+
+/*  A bundle is a header, its entries, their texts, and blocks of images, all little-endian; tools/ignis_embed.c
+    writes it. Images of one architecture are similar, so they are packed together. The part before the blocks, and
+    each block, has a checksum: the driver never reads damaged bytes. */
 typedef struct ignis__bundle_header {
     char magic[8];
-    uint64_t checksum; /* of what is between it and the images */
+    uint64_t checksum; /* of the bytes from its end to the images */
     uint64_t size;     /* bytes of the bundle */
-    uint64_t blocks;   /* where they begin */
+    uint64_t blocks;   /* offset of the blocks */
     uint64_t sources;  /* ignis__sources_hash */
     uint32_t version, count;
 } ignis__bundle_header;
@@ -15,20 +20,20 @@ typedef struct ignis__bundle_entry {
     uint64_t key[2];                /* of the program */
     uint64_t included;              /* of the files that it includes */
     uint64_t checksum;              /* of the bytes of the block that are stored */
-    uint64_t offset, stored, whole; /* where they are, and how many; bytes of the block, which is packed when they are more */
-    uint64_t at, size;              /* of the image in the block: a zero is behind it */
-    uint32_t text;                  /* where its name is, and behind that of the kernel in the image, each with a zero */
+    uint64_t offset, stored, whole; /* offset and bytes in the file; bytes of the block, packed if those are more */
+    uint64_t at, size;              /* of the image in the block; a zero follows it */
+    uint32_t text;                  /* offset of its name, and after that of the kernel's name in the image, each with a zero */
     uint16_t arch;                  /* 90 for 9.0 */
     uint16_t first, last;           /* compute capabilities that ask for the program */
-    uint8_t kind;                   /* 0: machine code, 'a': with what one chip alone has, 'f': a family of chips; 'p': PTX */
+    uint8_t kind;                   /* 0: machine code; 'a': code for one chip; 'f': for a family of chips; 'p': PTX */
     uint8_t nothing[5];
 } ignis__bundle_entry;
 
 static const char ignis__bundle_magic[8] = {'I', 'G', 'N', 'I', 'S', 'B', 'N', '2'};
 
-#define IGNIS__BUNDLE_IMAGE ((uint64_t)256 << 20) /* bytes, of a block too: more are none */
+#define IGNIS__BUNDLE_IMAGE ((uint64_t)256 << 20) /* bytes, also of a block: larger ones are refused */
 
-/*  A block that was unpacked. */
+/*  An unpacked block. */
 typedef struct ignis__bundle_block {
     uint64_t offset, whole; /* in the bundle; bytes */
     unsigned char *bytes;
@@ -36,8 +41,8 @@ typedef struct ignis__bundle_block {
 } ignis__bundle_block;
 
 typedef struct ignis__bundle {
-    const unsigned char *data; /* null: there is none */
-    void *memory;              /* what of it is Ignis' own */
+    const unsigned char *data; /* NULL if there is none */
+    void *memory;              /* its part that Ignis allocated */
     ignis__bundle_header header;
     ignis__bundle_block *blocks; /* kept until it is closed */
     bool wgmma;                  /* it has kernels with products of warpgroups */
@@ -59,7 +64,8 @@ static const char *ignis__bundle_text(const ignis__bundle *bundle, const ignis__
     return (const char *)bundle->data + entry->text;
 }
 
-/*  Hashes of Ignis' own sources, with 32 bits for each table, the lowest for that of ignis.h: those of a table that is not there are 0. */
+/*  Returns a hash of the built-in sources, with 32 bits for each table, the lowest for that of ignis.h; 0 for a
+    missing table. */
 static uint64_t ignis__sources_hash(void)
 {
     const ignis__kernel_table *table;
@@ -74,7 +80,7 @@ static uint64_t ignis__sources_hash(void)
     return hashes;
 }
 
-/*  Adds a reason to a text, and is always false. */
+/*  Adds a reason to a text, and returns false. */
 IGNIS__PRINTF(2, 3)
 IGNIS__COLD static bool ignis__explain(ignis__string_writer *why, const char *format, ...)
 {
@@ -85,7 +91,7 @@ IGNIS__COLD static bool ignis__explain(ignis__string_writer *why, const char *fo
     return false;
 }
 
-/*  Looks at everything but the images. False: it is no bundle, `why` says the reason. */
+/*  Checks everything except the images. False, with the reason in `why`, if it is not a bundle. */
 IGNIS__COLD static bool ignis__bundle_open(ignis__bundle *bundle, const void *data, size_t size, ignis__string_writer *why)
 {
     ignis__bundle_header *header = &bundle->header;
@@ -129,16 +135,17 @@ IGNIS__COLD static bool ignis__bundle_open(ignis__bundle *bundle, const void *da
     return true;
 }
 
-/*  Unpacks what ignis_embed has packed: bytes of before, at a distance, or new ones, whose bits a range coder gives by the odds that those before
-    have taught: at the same place of 16, as instructions have so many bytes. A quick and a slow estimate are averaged. */
+/*  Unpacks blocks of ignis_embed: copies of earlier bytes at a distance, or new bytes. A range coder decodes their
+    bits by odds learned from earlier bits at the same position of 16, because instructions have that many bytes. A
+    quick and a slow estimate are averaged. */
 enum {
-    IGNIS__PACK_KIND = 0,   /* new or not; by what was before, and the place */
+    IGNIS__PACK_KIND = 0,   /* new or copied; by the kind before, and the position */
     IGNIS__PACK_AGAIN = 48, /* at a distance of before */
     IGNIS__PACK_WHICH = 52, /* of the last four */
-    IGNIS__PACK_NEW = 64,   /* new bytes: behind others, behind bytes that were there before */
+    IGNIS__PACK_NEW = 64,   /* new bytes: after new bytes, after copied bytes */
     IGNIS__PACK_NUMBERS = 33 * 32,
     IGNIS__PACK_LENGTH = IGNIS__PACK_NEW + 2 * 16 * 256,              /* below 31, at a new distance, at one of before; by the place */
-    IGNIS__PACK_LONG = IGNIS__PACK_LENGTH + 2 * 16 * 32,              /* what is beyond that */
+    IGNIS__PACK_LONG = IGNIS__PACK_LENGTH + 2 * 16 * 32,              /* lengths beyond that */
     IGNIS__PACK_DISTANCE = IGNIS__PACK_LONG + IGNIS__PACK_NUMBERS,    /* of 2, 3, 4 and more bytes */
     IGNIS__PACK_LOW = IGNIS__PACK_DISTANCE + 4 * IGNIS__PACK_NUMBERS, /* its lowest 4 bits: of few bytes, of more */
     IGNIS__PACK_ODDS = IGNIS__PACK_LOW + 2 * 16
@@ -180,7 +187,8 @@ static unsigned ignis__unpack_bits(ignis__unpacker *u, unsigned index, int count
     return bits - (1u << count);
 }
 
-/*  A number from 1 on: how many bits it has, and those below the highest one; the lowest 4 have odds of their own where `low` is not 0. */
+/*  Decodes a number of 1 or more: its count of bits, then those below the highest one; the lowest 4 have odds of
+    their own if `low` is not 0. */
 static uint32_t ignis__unpack_number(ignis__unpacker *u, unsigned index, unsigned low)
 {
     unsigned count = ignis__unpack_bits(u, index, 5), i;
@@ -190,7 +198,7 @@ static uint32_t ignis__unpack_number(ignis__unpacker *u, unsigned index, unsigne
     return i ? number << 4 | ignis__unpack_bits(u, low, 4) : number;
 }
 
-/*  False: it is not what was packed. */
+/*  Unpacks a block. False if it is damaged. */
 static bool ignis__unpack(ignis__unpacker *u, unsigned char *out, size_t size, const unsigned char *packed, size_t packed_size)
 {
     size_t at = 0, i;
@@ -233,7 +241,7 @@ static bool ignis__unpack(ignis__unpacker *u, unsigned char *out, size_t size, c
     return true;
 }
 
-/*  The block of an entry, unpacked; the lock is held. When it is damaged, `why` says how. */
+/*  Returns the block of an entry, unpacked; the lock is held. If it is damaged, `why` has the reason. */
 IGNIS__COLD static ignis_diagnostic ignis__block_get(ignis__bundle *bundle, const ignis__bundle_entry *entry, ignis__bundle_block **got,
                                                      ignis__string_writer *why)
 {
@@ -284,7 +292,8 @@ IGNIS__COLD static ignis_diagnostic ignis__block_get(ignis__bundle *bundle, cons
     return IGNIS_DIAG_NONE;
 }
 
-/*  The image of an entry, with a zero behind it, which lives until the blocks are dropped. When it is damaged, `why` says how. */
+/*  Returns the image of an entry, followed by a zero. It lives until the blocks are dropped. If it is damaged, `why`
+    has the reason. */
 IGNIS__COLD static ignis_diagnostic ignis__bundle_unpack(ignis__bundle *bundle, const ignis__bundle_entry *entry, void **unpacked,
                                                          ignis__string_writer *why)
 {
@@ -318,7 +327,8 @@ static void ignis__blocks_drop(ignis__bundle *bundle)
     }
 }
 
-/*  How well an image serves a compute capability; 0: not. Machine code: its major version, from its minor one on, or one chip; PTX: all newer. */
+/*  Returns how well an image serves a compute capability; 0 if it does not. Machine code serves its major version
+    from its minor one on, or one chip; PTX serves all newer devices. */
 static int ignis__bundle_serves(const ignis__bundle_entry *entry, int capability)
 {
     if (entry->kind == 'p')
@@ -328,7 +338,8 @@ static int ignis__bundle_serves(const ignis__bundle_entry *entry, int capability
     return entry->arch / 10 == capability / 10 && entry->arch <= capability ? 1000 + entry->arch : 0;
 }
 
-/*  The image of a program that serves a compute capability best, among those that serve it worse than `below`; how well. 0: there is none. */
+/*  Finds the image of a program that serves a compute capability best, among those rated below `below`. Returns its
+    rating, 0 if there is none. */
 IGNIS__COLD static int ignis__bundle_find(const ignis__bundle *bundle, const uint64_t key[2], int capability, int below,
                                           ignis__bundle_entry *found)
 {
@@ -347,7 +358,7 @@ IGNIS__COLD static int ignis__bundle_find(const ignis__bundle *bundle, const uin
     return best;
 }
 
-/*  "75 80 90a ptx75", from the oldest on. */
+/*  Writes "75 80 90a ptx75", the oldest first. */
 IGNIS__COLD static void ignis__bundle_archs(const ignis__bundle *bundle, const uint64_t *key, ignis__string_writer *text)
 {
     int last = 0, next;
@@ -372,7 +383,7 @@ IGNIS__COLD static void ignis__bundle_archs(const ignis__bundle *bundle, const u
     } while (next);
 }
 
-/*  A program that is in no bundle and no cache, where it cannot be compiled. */
+/*  Reports a program that is in no bundle and no cache, and cannot be compiled. */
 IGNIS__COLD static bool ignis__program_missing(const char *call, const ignis__program *program, const ignis__device *device)
 {
     const ignis__bundle *bundle = &ignis__the_bundle;
@@ -407,14 +418,14 @@ IGNIS__COLD static bool ignis__program_missing(const char *call, const ignis__pr
     return false;
 }
 
-/*  Whether products of warpgroups can be had of the bundle, or of NVRTC, which has them from 12.0 on. */
+/*  Checks whether the bundle or NVRTC has products by wgmma; NVRTC has them from 12.0 on. */
 IGNIS__MAYBE_UNUSED static bool ignis__wgmma_compiles(const char *call)
 {
     const ignis__bundle *bundle = &ignis__the_bundle;
     return bundle->wgmma || (!(bundle->data && ignis__compile_never) && ignis__compiler_release(call) >> 32 >= 12);
 }
 
-/*  Whether what is in no bundle and no cache is compiled. */
+/*  Checks whether programs that are in no bundle and no cache are compiled. */
 static bool ignis__compiler_available(const char *call)
 {
     return !ignis__compile_never &&
@@ -422,7 +433,7 @@ static bool ignis__compiler_available(const char *call)
             ignis__library_available(call, IGNIS_LIBRARY_NVRTC, "Kernels come from the bundle and from the cache alone"));
 }
 
-/*  Whether the bundle has a program for a device. */
+/*  Checks whether the bundle has a program for a device. */
 static bool ignis__program_bundled(const ignis__device *device, const ignis__program *program)
 {
     ignis__bundle_entry entry;
@@ -433,7 +444,7 @@ static bool ignis__program_bundled(const ignis__device *device, const ignis__pro
     return ignis__bundle_find(&ignis__the_bundle, key, ignis__capability(&device->info), INT32_MAX, &entry) > 0;
 }
 
-/*  An image of a program, compiled for a device where it may be. */
+/*  Compiles a program for a device, if that is allowed. */
 IGNIS__COLD static bool ignis__program_compile(const char *call, const ignis__program *program, const ignis__device *device,
                                                ignis__image *image)
 {

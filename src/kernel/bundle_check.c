@@ -1,4 +1,7 @@
-/* --- the bundle and the record of ignis_setup ------------------------------------------------------------------------- */
+/*  kernel/bundle_check.c - the bundle and the record of ignis_setup; ignis_bundle_check
+
+    Opens bundle and record from desc or environment, and compares a bundle with this program and the device.
+    May use: bundle.c, record.c. Locks: the bundle's lock, one block at a time. */
 
 static void ignis__bundle_close(void)
 {
@@ -51,7 +54,7 @@ IGNIS__COLD static bool ignis__bundle_setup(const char *call, const ignis_desc *
     return true;
 }
 
-/*  Counts the programs of a bundle for a device, and names those without an image for it. */
+/*  Counts the programs of a bundle for a device, and lists those without an image for it. */
 IGNIS__COLD static void ignis__bundle_count(const ignis__bundle *bundle, int capability, ignis_bundle_info *info,
                                             ignis__string_writer *missing)
 {
@@ -106,7 +109,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_bundle_check(ignis_bundle_info *info)
     ignis__bundle_count(bundle, capability, info, &names);
     ignis__string_begin(&text, faults, sizeof faults);
     looked_at = *bundle;
-    looked_at.blocks = NULL; /* what is for other devices is not kept */
+    looked_at.blocks = NULL; /* blocks for other devices are not kept */
     for (i = 0; i < bundle->header.count && wrong != IGNIS_DIAG_HOST_MEMORY; i++) {
         ignis__bundle_entry entry = ignis__bundle_get(bundle, i);
         char why[256];
@@ -132,7 +135,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_bundle_check(ignis_bundle_info *info)
                            bundle->from, info->version / 10000, info->version / 100 % 100, info->version % 100, IGNIS_VERSION_MAJOR,
                            IGNIS_VERSION_MINOR, IGNIS_VERSION_PATCH);
     own_sources = ignis__sources_hash();
-    sources = bundle->header.sources & (own_sources >> 32 ? UINT64_MAX : UINT32_MAX); /* those of a table that is not there are not used */
+    sources = bundle->header.sources & (own_sources >> 32 ? UINT64_MAX : UINT32_MAX); /* sources of missing tables are not used */
     if (sources != own_sources)
         return ignis__fail(IGNIS_DIAG_BUNDLE_MISMATCH, call,
                            "%s was made with other kernels of Ignis: its sources have the hash %016llx, those of this program %016llx",

@@ -1,4 +1,8 @@
-/* --- the key of an image ---------------------------------------------------------------------------------------------- */
+/*  kernel/cache_key.c - the key of an image: a hash of everything that it depends on
+
+    Source, options, headers, included files, compiler and architecture. If the dependencies cannot be determined,
+    the image is not cached.
+    May use: program.c, base/file_io.c, base/hash.c. Locks: none. */
 
 IGNIS__COLD static void ignis__key_add_bytes(uint64_t key[2], const void *data, size_t size)
 {
@@ -8,8 +12,8 @@ IGNIS__COLD static void ignis__key_add_bytes(uint64_t key[2], const void *data, 
 
 IGNIS__COLD static void ignis__key_add(uint64_t key[2], const char *text) { ignis__key_add_bytes(key, text, strlen(text) + 1); }
 
-/*  NVRTC reads included files from the folder of the source, of the including file and of each -I, and does not tell which it read. So every
-    file that an #include could mean is looked for, and its text becomes part of the key: one too many does no harm. */
+/*  NVRTC reads included files from the folders of the source, of the including file and of each -I, and does not tell
+    which it read. So every file that an #include could mean becomes part of the key. One too many does no harm. */
 typedef struct ignis__included {
     struct ignis__included *next;
     char path[1024], tidy[1024];
@@ -33,8 +37,8 @@ static size_t ignis__folder_length(const char *path)
     return length;
 }
 
-/*  Takes "folder/../" and "./" out of a path, so that headers that include each other are known again under ever longer names. What is left need
-    not be the file: the folder may be a link to one elsewhere. */
+/*  Removes "folder/../" and "./" from a path, so that headers which include each other are recognised under ever
+    longer names. The result need not be the same file: the folder may be a link. */
 static void ignis__path_tidy(char *path)
 {
     char *at = path, *up, *folder;
@@ -86,8 +90,8 @@ IGNIS__COLD static void ignis__include_add(ignis__include_search *search, const 
     search->count++;
 }
 
-/*  What an option names: the folder of "-Ifolder", "-I=folder", "--include-path=folder", the file of "-include=file", or what follows such
-    an option as a string of its own. "" for macros. What names neither does no harm. */
+/*  Returns the value of an option: the folder of "-Ifolder", "-I=folder", "--include-path=folder", the file of
+    "-include=file", or the string after such an option. "" for macros. Other options do no harm. */
 static const char *ignis__option_value(const char *option)
 {
     if (option[0] != '-')
@@ -111,7 +115,7 @@ static bool ignis__header_is_known(const ignis__program *program, const char *na
     return false;
 }
 
-/*  Lists what an #include of a name in a file could mean: no file when there is such a header in memory. */
+/*  Lists the files that an #include of a name in a file could mean: none if a header in memory has that name. */
 IGNIS__COLD static void ignis__include_find(ignis__include_search *search, const char *includer, const char *name, size_t length)
 {
     const ignis__program *program = search->program;
@@ -128,7 +132,7 @@ IGNIS__COLD static void ignis__include_find(ignis__include_search *search, const
     }
 }
 
-/*  Whether a word of a text goes on in the next line, behind a backslash. */
+/*  Checks whether a word of a text continues in the next line, after a backslash. */
 IGNIS__COLD static bool ignis__word_is_split(const char *text)
 {
     const char *at = text, *next;
@@ -141,7 +145,7 @@ IGNIS__COLD static bool ignis__word_is_split(const char *text)
     return false;
 }
 
-/*  Finds each #include and __has_include of a text, also those that conditions or comments leave out. */
+/*  Finds each #include and __has_include of a text, also those in conditions or comments. */
 IGNIS__COLD static void ignis__include_scan(ignis__include_search *search, const char *includer, const char *text)
 {
     const char *at = text, *before, *behind, *end;
@@ -160,11 +164,11 @@ IGNIS__COLD static void ignis__include_scan(ignis__include_search *search, const
         else if (asks
                      ? memchr(behind, '(', (size_t)(at - behind)) != NULL
                      : before > text && (before[-1] == '#' || (before - 2 >= text && strchr("%*", before[-2]) && strchr(":/", before[-1]))))
-            search->complete = false; /* its name is a macro, in the next line, or behind a comment */
+            search->complete = false; /* its name is a macro, in the next line, or after a comment */
     }
 }
 
-/*  Adds all files that a program may include to a key, and where they are. False: it cannot be told which. */
+/*  Adds all files that a program may include, and their paths, to a key. False if they cannot be determined. */
 IGNIS__COLD static bool ignis__key_add_included(const ignis__program *program, uint64_t key[2], bool with_paths)
 {
     ignis__include_search search = IGNIS__ZERO;
@@ -199,7 +203,7 @@ IGNIS__COLD static bool ignis__key_add_included(const ignis__program *program, u
     return search.complete;
 }
 
-/*  What a program is, whatever compiles it and for whom; without the files that it includes. */
+/*  Adds everything that identifies a program, apart from compiler, device and included files. */
 IGNIS__COLD static void ignis__program_key(const ignis__program *program, uint64_t key[2])
 {
     const ignis__source *header;
@@ -226,7 +230,7 @@ IGNIS__COLD static void ignis__program_key(const ignis__program *program, uint64
     }
 }
 
-/*  A hash of the files that a program includes; 0: there are none. */
+/*  Returns a hash of the files that a program includes; 0 if there are none. */
 IGNIS__COLD static uint64_t ignis__program_included(const ignis__program *program)
 {
     uint64_t key[2] = {0, 0};
@@ -241,7 +245,8 @@ IGNIS__MAYBE_UNUSED static bool ignis__nvrtc_available(const char *call)
     return ignis__library_available(call, IGNIS_LIBRARY_NVRTC, "Kernels come from the bundle and from the cache alone");
 }
 
-/*  The exact version of NVRTC; of one that is not there, the one that has last written to the kernel cache; 0: there was none. */
+/*  Returns the exact version of NVRTC; without NVRTC, that of the one that last wrote to the kernel cache; 0 if there
+    was none. */
 IGNIS__COLD static uint64_t ignis__compiler_release(const char *call)
 {
     struct ignis__loaded *nvrtc = &ignis__libraries[IGNIS_LIBRARY_NVRTC];
@@ -268,7 +273,8 @@ IGNIS__COLD static uint64_t ignis__compiler_release(const char *call)
     return release;
 }
 
-/*  Everything that the image depends on, which has all parts of a program. False: there is more than can be told, so it must not be cached. */
+/*  Computes the key of an image from everything that it depends on. False if that cannot be determined: then the
+    image must not be cached. */
 IGNIS__COLD static bool ignis__image_key(const ignis__program *program, const ignis__device *device, uint64_t release, uint64_t key[2])
 {
     ignis__program whole = *program;

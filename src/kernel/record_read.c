@@ -1,8 +1,11 @@
-/* --- reading records ------------------------------------------------------------------------------------------------------- */
+/*  kernel/record_read.c - reads the lines of a record
+
+    Records are untrusted: a line that is not understood is refused with the reason.
+    May use: record.c. Locks: none. */
 
 /*  A line of a record: see ignis__requests. */
 typedef struct ignis__request {
-    ignis__program program; /* its text is that of the line; an own source has none yet. No name: the line asks for nothing */
+    ignis__program program; /* its text is in the line; the text of a built-in source is not read. No name: the line requests nothing */
     int first, last, line;
     const char *options[IGNIS__MAX_OPTIONS]; /* program.options, unless the request was moved */
     ignis_kernel_header *headers;            /* ignis__request_free frees them, and the text of a formula's kernel */
@@ -32,8 +35,8 @@ IGNIS__COLD static bool ignis__request_read_formula(char *line, ignis__request *
 }
 #endif
 
-/*  The next word of a line, in its place: in quotes, with \n, \r, \" and \\ for what they stand for, or up to a blank. Null: there is none, or
-    (*whole false) no quote at its end. */
+/*  Reads the next word of a line in place: in quotes, with the escapes \n, \r, \" and \\, or up to a blank. NULL if
+    there is none, or (*whole is false) if the closing quote is missing. */
 IGNIS__COLD static char *ignis__request_word(char **line, bool *whole)
 {
     char *from = *line + strspn(*line, " "), *word = from, *to;
@@ -57,7 +60,7 @@ IGNIS__COLD static char *ignis__request_word(char **line, bool *whole)
     return *whole ? word : NULL;
 }
 
-/*  The source, part and options of a line. */
+/*  Reads source, part and options of a line. */
 IGNIS__COLD static bool ignis__request_read_own(char *line, ignis__request *request, bool *whole, ignis__string_writer *why)
 {
     ignis__program *program = &request->program;
@@ -92,7 +95,7 @@ IGNIS__COLD static bool ignis__request_read_own(char *line, ignis__request *requ
     return true;
 }
 
-/*  A program with all of its text. */
+/*  Reads a program with all of its text. */
 IGNIS__COLD static bool ignis__request_read_kernel(char *line, ignis__request *request, bool *whole, ignis__string_writer *why)
 {
     ignis__program *program = &request->program;
@@ -122,7 +125,8 @@ IGNIS__COLD static bool ignis__request_read_kernel(char *line, ignis__request *r
     return true;
 }
 
-/*  Reads a line, which it changes, and which the request then points to. False: it is none, `why` says the reason. */
+/*  Reads a line, which it changes; the request then points into it. False, with the reason in `why`, if it is not a
+    record line. */
 IGNIS__COLD static bool ignis__request_read(char *line, ignis__request *request, ignis__string_writer *why)
 {
     bool whole = true, read = false;

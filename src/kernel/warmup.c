@@ -1,6 +1,11 @@
-/* --- warming up --------------------------------------------------------------------------------------------------------- */
+/*  kernel/warmup.c - ignis_warmup and ignis_warmup_record
 
-/*  Jobs are Ignis' own programs (`own` of them), then the caller's or those of a record. Each keeps its failure for the caller. */
+    Compiles programs on all cores before their first use. A failure is kept per job; the first one is reported.
+    May use: builtin.c, module.c, record_read.c, base/thread_pool.c, array/ticket.c. Locks: those of the programs,
+    one at a time. */
+
+/*  Jobs are the built-in programs (`own` of them), then the caller's or those of a record. Each keeps its failure for
+    the caller. */
 typedef struct ignis__warmup {
     const char *call;
     ignis__device *device;
@@ -11,7 +16,8 @@ typedef struct ignis__warmup {
     char *text, *path;        /* of the record, in memory of Ignis */
 } ignis__warmup;
 
-/*  For how many dtypes a source is one program without further choices: headers for none, and sources whose kernels come in variants. */
+/*  Returns the number of dtypes for which a source is one program without further choices: none for headers and for
+    sources with variants. */
 static int ignis__source_dtypes(const ignis__source *source)
 {
     ignis__builtin builtin = ignis__builtin_of_source(source, 0);
@@ -137,7 +143,8 @@ IGNIS__COLD static void ignis__warmup_background(void *context)
     ignis__warmup_free((ignis__warmup *)context);
 }
 
-/*  Whether a request is for a device, and not for what one before it compiles, too: of own sources that is the whole. */
+/*  Checks that a request is for a device, and that no earlier request compiles the same: for built-in sources that is
+    the whole source. */
 IGNIS__COLD static bool ignis__warmup_takes(const ignis__warmup *warmup, const ignis__request *request)
 {
     const ignis_device_info *info = &warmup->device->info;
@@ -162,7 +169,7 @@ IGNIS__COLD static bool ignis__warmup_takes(const ignis__warmup *warmup, const i
     return true;
 }
 
-/*  Reads the requests of a record that are for the device. */
+/*  Reads the requests of a record for the device. */
 IGNIS__COLD static bool ignis__warmup_read(ignis__warmup *warmup)
 {
     char *line, *end, reason[300];
