@@ -1933,30 +1933,31 @@ typedef struct ignis_kernel_header {
 } ignis_kernel_header;
 
 typedef struct ignis_kernel_desc {
-    const char
-        *source; /* CUDA C++ text, unless there is an image; #include "ignis.cuh" gives it the types and helpers of the built-in kernels */
-    const char *name;           /* the file name that compile errors show; files in its folder can be included ("kernel.cu") */
-    const char *entry;          /* required: the __global__ function; a template instance or namespaced name is fine: "scale<float>";
-                                   in an image as the image has it, mangled unless extern "C". Several of one program: "advance; count<int>",
-                                   of which the handle launches the first, and ignis_kernel_entry gives the others */
+    const char *source; /* CUDA C++ text, unless there is an image; may #include "ignis.cuh" */
+    const char *name;   /* the file name that compile errors show; files in its folder can be included ("kernel.cu") */
+    /*  Required: the __global__ function; a template instance or namespaced name is fine: "scale<float>". In an
+        image as the image has it, mangled unless extern "C". Several of one program: "advance; count<int>"; the
+        handle launches the first, and ignis_kernel_entry returns the others. */
+    const char *entry;
     const char *const *options; /* NVRTC options such as "-DN=4", "-I/usr/local/cuda/include" (none) */
     int option_count;
     const ignis_kernel_header *headers; /* headers in memory, found before any file (none besides those of Ignis) */
     int header_count;
-    const void *image; /* instead of source: compiled code, a cubin, fatbin or PTX text; no options, no headers (none) */
+    const void *image; /* instead of source: a cubin, fatbin or PTX text; no options, no headers (none) */
     size_t image_size; /* bytes of it */
 } ignis_kernel_desc;
 
 typedef struct ignis_launch {
-    int64_t grid[3];      /* blocks; y and z: 0 means 1. x = 0 runs nothing and succeeds, so empty arrays need no special case */
+    int64_t grid[3];      /* blocks; y, z: 0 means 1. x = 0 runs nothing, and succeeds */
     int block[3];         /* threads, x required; y and z: 0 means 1 */
     int64_t shared_bytes; /* dynamic shared memory of a block, above 48 KB too (0) */
-    bool dependent; /* the kernel may begin before what is ahead of it on the stream has ended, as it waits for that itself: all of its
-                             threads call ignis_grid_dependency_wait, of ignis.cuh, before they touch what any other work touches. For compute
-                             capability 9.0 and up with a driver of 12.3 and up; elsewhere it begins behind the others, as without (false) */
-    bool
-        cooperative; /* all blocks run at once, so that they may wait for each other: no more of them than ignis_kernel_occupancy says. Needs
-                             a driver of 12.3 and up (false) */
+    /*  true: the kernel may begin before earlier work on the stream has ended, because it waits by itself: all of its
+        threads call ignis_grid_dependency_wait, of ignis.cuh, before they touch memory that other work touches. For
+        compute capability 9.0 and up with a driver of 12.3 and up; elsewhere it begins after earlier work (false) */
+    bool dependent;
+    /*  true: all blocks run at once, so that they may wait for each other; at most those of ignis_kernel_occupancy.
+        Needs a driver of 12.3 and up (false) */
+    bool cooperative;
 } ignis_launch;
 
 /*  The type of an ignis_arg; set by ignis_arg_array and its siblings. */
@@ -2022,7 +2023,8 @@ IGNIS_API ignis_kernel ignis_kernel_compile(const ignis_kernel_desc *desc);
     Errors: FREED, ARGUMENT (count, sizes, limits of the launch), DEVICE (an array of another device), MEMORY, CUDA.
     Ownership: unchanged; args may be reused when the call returns.
     Threads: any. Streams: queued on the current stream. */
-IGNIS_API ignis_status ignis_kernel_launch(ignis_kernel kernel, const ignis_launch *launch, const ignis_arg *args, int arg_count);
+IGNIS_API ignis_status ignis_kernel_launch(ignis_kernel kernel, const ignis_launch *launch, const ignis_arg *args,
+                                           int arg_count);
 
 /*  ignis_kernel_query - return registers, memory and limits of a kernel on the current device
     Returns: IGNIS_OK, and *info filled.
@@ -2050,7 +2052,8 @@ IGNIS_API ignis_kernel ignis_kernel_entry(ignis_kernel kernel, const char *entry
     CUDA.
     Ownership: nothing to free.
     Threads: any. */
-IGNIS_API ignis_status ignis_kernel_occupancy(ignis_kernel kernel, int block, int64_t shared_bytes, ignis_occupancy *out);
+IGNIS_API ignis_status ignis_kernel_occupancy(ignis_kernel kernel, int block, int64_t shared_bytes,
+                                              ignis_occupancy *out);
 
 /*  ignis_kernel_set_symbol - write to a __constant__ or __device__ variable of a kernel's program, on the current
     device
@@ -5422,7 +5425,7 @@ typedef struct ignis__thread {
     int line, number;                /* the thread's number in profiles, from 1; 0 if it is in none */
     double bytes, flops;             /* of the next kernel, while a profile is written down */
     int rate;                        /* an ignis_dtype: which of the device's rates the flops go by */
-    bool told;          /* bytes are exactly those of that kernel, not those of all arrays of its operation */
+    bool exact_bytes;   /* bytes are exactly those of that kernel, not those of all arrays of its operation */
     uint64_t operation; /* which one that is, in this thread */
 
     void *attached[2]; /* arrays of the tensor section, from malloc */
@@ -7465,7 +7468,7 @@ IGNIS__COLD static void ignis__thread_renew(ignis__thread *thread, uint64_t forg
 }
 
 /*  Returns the calling thread's state, updated after an ignis_setup or an ignis_stream_forget. */
-static ignis__thread *ignis__thread_now(void)
+static ignis__thread *ignis__thread_state(void)
 {
     ignis__thread *thread = &ignis__this_thread;
     uint64_t forgets = ignis__atomic_load(&ignis__stream_forgets);
@@ -7477,7 +7480,7 @@ static ignis__thread *ignis__thread_now(void)
 /*  Returns the device of a desc, and the desc's value for a device. */
 static int ignis__desc_device(int device)
 {
-    return device == 0 ? ignis__thread_now()->device : device == IGNIS_DEVICE_0 ? 0 : device;
+    return device == 0 ? ignis__thread_state()->device : device == IGNIS_DEVICE_0 ? 0 : device;
 }
 static int ignis__device_in_desc(const ignis__device *device)
 {
@@ -7541,7 +7544,7 @@ IGNIS__COLD static void ignis__device_close(const char *call, ignis__device *dev
 IGNIS_API int ignis_device_count(void) { return ignis__enter("ignis_device_count") ? ignis__device_total : 0; }
 
 /*  Reads the facts about a device, which need not be open. */
-IGNIS__COLD static bool ignis__device_know(const char *call, ignis__device *device)
+IGNIS__COLD static bool ignis__device_read_facts(const char *call, ignis__device *device)
 {
     bool ok;
     ignis__mutex_lock(&device->lock);
@@ -7559,7 +7562,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_device_query(int ordinal, ignis_device_
     device = ignis__device_get(call, ordinal);
     if (!device)
         return IGNIS_ERROR_DEVICE;
-    if (!ignis__device_know(call, device))
+    if (!ignis__device_read_facts(call, device))
         return ignis__failed();
     *info = device->info;
     return IGNIS_OK;
@@ -7574,7 +7577,7 @@ IGNIS__COLD IGNIS_API int ignis_device_find(const void *uuid, const void *luid)
         return -1;
     for (i = 0; i < ignis__device_total; i++) {
         const ignis_device_info *info = &ignis__devices[i].info;
-        if (!ignis__device_know(call, &ignis__devices[i]))
+        if (!ignis__device_read_facts(call, &ignis__devices[i]))
             return -1;
         if ((!uuid || memcmp(uuid, info->uuid, sizeof info->uuid) == 0) &&
             (!luid || (info->node_mask && memcmp(luid, info->luid, sizeof info->luid) == 0)))
@@ -7600,13 +7603,13 @@ IGNIS__COLD IGNIS_API ignis_status ignis_device_use(int ordinal)
     ignis__device_leave(&binding);
     if (IGNIS__CUDA_FAILED(call, device, cuCtxSetCurrent, (device->context)))
         return ignis__failed();
-    ignis__thread_now()->device = ordinal;
+    ignis__thread_state()->device = ordinal;
     return IGNIS_OK;
 }
 
 IGNIS_API int ignis_device_current(void)
 {
-    return ignis__enter("ignis_device_current") ? ignis__thread_now()->device : -1;
+    return ignis__enter("ignis_device_current") ? ignis__thread_state()->device : -1;
 }
 
 /*  Returns the calling thread's current device, opened and entered. NULL on failure. */
@@ -7615,7 +7618,7 @@ static ignis__device *ignis__device_current_enter(const char *call, ignis__bindi
     ignis__device *device;
     if (!ignis__enter(call))
         return NULL;
-    device = ignis__device_get(call, ignis__thread_now()->device);
+    device = ignis__device_get(call, ignis__thread_state()->device);
     return device && ignis__device_enter(call, device, binding) ? device : NULL;
 }
 
@@ -7634,7 +7637,7 @@ typedef struct ignis__captured_item {
     void *item;
     void (*drop)(const char *call, void *item);
     bool written; /* a storage, by the graph */
-    bool lent;    /* a storage, to a kernel of the caller in the graph */
+    bool exposed; /* a storage, to a kernel of the caller in the graph */
     struct ignis__captured_item *next;
 } ignis__captured_item;
 
@@ -7672,7 +7675,7 @@ static struct {
     ignis__capture *first;
 } ignis__captures = {IGNIS__MUTEX_INIT, NULL};
 
-static ignis__capture *ignis__capturing(void) { return ignis__thread_now()->capture; }
+static ignis__capture *ignis__capturing(void) { return ignis__thread_state()->capture; }
 
 /*  Returns the capture of the thread's work on this device, or NULL. */
 IGNIS__ONE_COPY static ignis__capture *ignis__capture_on(const ignis__device *device)
@@ -7682,9 +7685,9 @@ IGNIS__ONE_COPY static ignis__capture *ignis__capture_on(const ignis__device *de
 }
 
 /*  Returns the stream of the calling thread's work on an open device. */
-IGNIS__ONE_COPY static void *ignis__stream_now(const ignis__device *device)
+IGNIS__ONE_COPY static void *ignis__stream_current(const ignis__device *device)
 {
-    const ignis__thread *thread = ignis__thread_now();
+    const ignis__thread *thread = ignis__thread_state();
     void *stream = thread->stream[device - ignis__devices];
     if (thread->capture && thread->capture->device == device)
         return thread->capture->stream;
@@ -7736,15 +7739,15 @@ static bool ignis__capture_hold(const char *call, ignis__capture *capture, void 
 IGNIS__MAYBE_UNUSED static ignis__capture *ignis__capture_pause(void)
 {
     ignis__capture *capture = ignis__capturing();
-    ignis__thread_now()->capture = NULL;
+    ignis__thread_state()->capture = NULL;
     return capture;
 }
 
 IGNIS__MAYBE_UNUSED static bool ignis__capture_resume(const char *call, ignis__capture *capture)
 {
     bool ok = !capture ||
-              !IGNIS__CUDA_FAILED(call, capture->device, cuStreamSynchronize, (ignis__stream_now(capture->device)));
-    ignis__thread_now()->capture = capture;
+              !IGNIS__CUDA_FAILED(call, capture->device, cuStreamSynchronize, (ignis__stream_current(capture->device)));
+    ignis__thread_state()->capture = capture;
     return ok;
 }
 
@@ -7787,7 +7790,7 @@ IGNIS__COLD IGNIS__MAYBE_UNUSED static bool ignis__capture_begin(const char *cal
         capture->next = ignis__captures.first;
         ignis__captures.first = capture;
         ignis__mutex_unlock(&ignis__captures.lock);
-        ignis__thread_now()->capture = capture;
+        ignis__thread_state()->capture = capture;
         return true;
     }
     ignis__atomic_add(&device->captures, (uint64_t)-1);
@@ -7807,7 +7810,7 @@ IGNIS__COLD IGNIS__MAYBE_UNUSED static void *ignis__capture_end(const char *call
               !IGNIS__CUDA_FAILED(call, device, cuGraphInstantiateWithFlags, (&exec, captured, 0));
     ignis__capture **link = &ignis__captures.first;
     if (ignis__capturing() == capture)
-        ignis__thread_now()->capture = NULL;
+        ignis__thread_state()->capture = NULL;
     ignis__mutex_lock(&ignis__captures.lock);
     while (*link != capture)
         link = &(*link)->next;
@@ -8068,7 +8071,7 @@ IGNIS_API void *ignis_stream_current(void)
     if (!device)
         return NULL;
     ignis__device_leave(&binding);
-    return ignis__stream_now(device);
+    return ignis__stream_current(device);
 }
 
 /* --- streams that Ignis makes, events of the caller ------------------------------------------------------------- */
@@ -8137,7 +8140,7 @@ static ignis__device *ignis__stream_enter(const char *call, void **stream, ignis
     if (!device)
         return NULL;
     if (!*stream)
-        *stream = ignis__stream_now(device);
+        *stream = ignis__stream_current(device);
     if (ignis__stream_known(device, *stream))
         return device;
     for (i = 0; i < ignis__device_total && (uintptr_t)*stream != IGNIS__CU_STREAM_LEGACY;
@@ -8614,25 +8617,25 @@ IGNIS_API ignis_status ignis_synchronize(void)
 /* ===============================================================================================================
    >>profile - the recording half of profiles: what runs, when, and for how long
 
-   ignis__traced_open and _close surround each kernel, copy and collective operation. report/profile.c makes the
+   ignis__trace_open and _close surround each kernel, copy and collective operation. report/profile.c makes the
    tables and traces.
    May use: >>device, >>stream. Costs one atomic read while no profile is open.
    Locks: ignis__profile_lock guards the items.
    =============================================================================================================== */
 
-typedef enum ignis__traced_kind {
+typedef enum ignis__trace_kind {
     IGNIS__TRACED_CALL, /* on the host */
     IGNIS__TRACED_KERNEL,
     IGNIS__TRACED_COPY,
     IGNIS__TRACED_GRAPH,
     IGNIS__TRACED_COLLECTIVE,
     IGNIS__TRACED_MEMORY /* a device's memory in use from then on */
-} ignis__traced_kind;
+} ignis__trace_kind;
 
-typedef struct ignis__traced {
-    ignis__traced_kind kind;
+typedef struct ignis__trace_item {
+    ignis__trace_kind kind;
     int device, thread, line, rate;
-    bool told;
+    bool exact_bytes;
     uint64_t operation;
     const char *call, *file; /* file may be null */
     char name[72];
@@ -8641,13 +8644,13 @@ typedef struct ignis__traced {
     double bytes, flops;         /* 0: not known */
     int64_t at_ns; /* start by the host's clock, read when the work is done; and the duration, -1 if unknown */
     double ms;
-} ignis__traced;
+} ignis__trace_item;
 
 #define IGNIS__TRACED_MOST ((size_t)1 << 18) /* later items are only counted */
 
 static struct {
     uint64_t on; /* read without the lock, as one branch of a launch */
-    ignis__traced *items;
+    ignis__trace_item *items;
     size_t count, capacity, lost;
     int threads;
     int64_t begin_ns;
@@ -8697,15 +8700,15 @@ static void ignis__cost(double bytes, double flops, int rate)
         return;
     if (bytes >= 0)
         thread->bytes = bytes;
-    thread->told = bytes >= 0;
+    thread->exact_bytes = bytes >= 0;
     thread->flops = flops;
     thread->rate = rate;
 }
 
 /*  Adds an item to the open profile, which then owns its events. */
-IGNIS__COLD static bool ignis__traced_add(const ignis__traced *traced)
+IGNIS__COLD static bool ignis__trace_add(const ignis__trace_item *traced)
 {
-    ignis__traced *items;
+    ignis__trace_item *items;
     size_t capacity;
     bool ok = false;
     ignis__mutex_lock(&ignis__profile_lock);
@@ -8713,7 +8716,7 @@ IGNIS__COLD static bool ignis__traced_add(const ignis__traced *traced)
         capacity = ignis__profile.capacity;
         if (ignis__profile.count == capacity && capacity < IGNIS__TRACED_MOST) {
             capacity = capacity ? 2 * capacity : 1024;
-            items = (ignis__traced *)ignis__alloc(capacity * sizeof *items);
+            items = (ignis__trace_item *)ignis__alloc(capacity * sizeof *items);
             if (items) {
                 if (ignis__profile.count)
                     memcpy(items, ignis__profile.items, ignis__profile.count * sizeof *items);
@@ -8732,7 +8735,7 @@ IGNIS__COLD static bool ignis__traced_add(const ignis__traced *traced)
     return ok;
 }
 
-IGNIS__COLD static void ignis__traced_events_free(ignis__traced *traced)
+IGNIS__COLD static void ignis__trace_events_free(ignis__trace_item *traced)
 {
     if (traced->first)
         (void)IGNIS__CUDA(cuEventDestroy_v2, (traced->first));
@@ -8742,8 +8745,8 @@ IGNIS__COLD static void ignis__traced_events_free(ignis__traced *traced)
 }
 
 /*  Begins an item of this thread. */
-IGNIS__COLD static void ignis__traced_begin(ignis__traced *traced, ignis__traced_kind kind, const char *call,
-                                            const ignis__device *device)
+IGNIS__COLD static void ignis__trace_begin(ignis__trace_item *traced, ignis__trace_kind kind, const char *call,
+                                           const ignis__device *device)
 {
     ignis__thread *thread = &ignis__this_thread;
     memset(traced, 0, sizeof *traced);
@@ -8780,11 +8783,11 @@ IGNIS__COLD static void ignis__profile_base(ignis__device *device)
     ignis__mutex_unlock(&ignis__profile_lock);
 }
 
-/*  Begins an item of the profile: work queued on a stream until ignis__traced_close. Captured work is no item,
+/*  Begins an item of the profile: work queued on a stream until ignis__trace_close. Captured work is no item,
     because it has no time yet. False if there is no profile, or no event, which is counted. The device is entered.
     function: of a kernel; name: of anything else. */
-IGNIS__COLD static bool ignis__traced_open(ignis__traced *traced, ignis__traced_kind kind, const char *call,
-                                           ignis__device *device, void *stream, void *function, const char *name)
+IGNIS__COLD static bool ignis__trace_open(ignis__trace_item *traced, ignis__trace_kind kind, const char *call,
+                                          ignis__device *device, void *stream, void *function, const char *name)
 {
     ignis__thread *thread = &ignis__this_thread;
     const ignis__named_function *named;
@@ -8794,16 +8797,16 @@ IGNIS__COLD static bool ignis__traced_open(ignis__traced *traced, ignis__traced_
         return false;
     }
     ignis__profile_base(device);
-    ignis__traced_begin(traced, kind, call, device);
+    ignis__trace_begin(traced, kind, call, device);
     traced->stream = stream;
     traced->bytes = thread->bytes;
     traced->flops = thread->flops;
     traced->rate = thread->rate;
-    traced->told = thread->told;
+    traced->exact_bytes = thread->exact_bytes;
     traced->operation = thread->operation;
     traced->ms = -1;
     thread->bytes = thread->flops = 0;
-    thread->told = false;
+    thread->exact_bytes = false;
     ignis__mutex_lock(&ignis__profile_lock);
     for (named = ignis__profile.named[((uintptr_t)function >> 4) % 64];
          function && named && named->function != function; named = named->next)
@@ -8814,7 +8817,7 @@ IGNIS__COLD static bool ignis__traced_open(ignis__traced *traced, ignis__traced_
          IGNIS__CUDA(cuEventCreate, (&traced->last, IGNIS__CU_EVENT_DEFAULT)) == 0 &&
          IGNIS__CUDA(cuEventRecord, (traced->first, stream)) == 0;
     if (!ok) {
-        ignis__traced_events_free(traced);
+        ignis__trace_events_free(traced);
         ignis__mutex_lock(&ignis__profile_lock);
         ignis__profile.lost++;
         ignis__mutex_unlock(&ignis__profile_lock);
@@ -8823,45 +8826,45 @@ IGNIS__COLD static bool ignis__traced_open(ignis__traced *traced, ignis__traced_
 }
 
 /*  Ends an item. ok: its work was queued. */
-IGNIS__COLD static bool ignis__traced_close(ignis__traced *traced, bool ok)
+IGNIS__COLD static bool ignis__trace_close(ignis__trace_item *traced, bool ok)
 {
     bool recorded = ok && IGNIS__CUDA(cuEventRecord, (traced->last, traced->stream)) == 0;
     traced->end_ns = ignis__monotonic_ns();
-    if (!recorded || !ignis__traced_add(traced))
-        ignis__traced_events_free(traced);
+    if (!recorded || !ignis__trace_add(traced))
+        ignis__trace_events_free(traced);
     return ok;
 }
 
 /*  Ends an item that copies or fills `size` bytes. */
-static bool ignis__traced_copy(ignis__traced *traced, const char *call, ignis__device *device, void *stream,
-                               const char *name, int64_t size)
+static bool ignis__trace_copy(ignis__trace_item *traced, const char *call, ignis__device *device, void *stream,
+                              const char *name, int64_t size)
 {
     if (!ignis__profiling())
         return false;
     ignis__cost((double)size, 0, 0);
-    return ignis__traced_open(traced, IGNIS__TRACED_COPY, call, device, stream, NULL, name);
+    return ignis__trace_open(traced, IGNIS__TRACED_COPY, call, device, stream, NULL, name);
 }
 
 /*  Records a device's memory in use from now on. */
-IGNIS__COLD static void ignis__traced_memory(int device, int64_t live, int64_t reserved)
+IGNIS__COLD static void ignis__trace_memory(int device, int64_t live, int64_t reserved)
 {
-    ignis__traced traced = IGNIS__ZERO;
+    ignis__trace_item traced = IGNIS__ZERO;
     traced.kind = IGNIS__TRACED_MEMORY;
     traced.device = device;
     traced.begin_ns = ignis__monotonic_ns();
     traced.bytes = (double)live;
     traced.flops = (double)reserved;
-    (void)ignis__traced_add(&traced);
+    (void)ignis__trace_add(&traced);
 }
 
 /*  Adds a call on the host that began at begin_ns and ends now. */
-IGNIS__COLD static void ignis__traced_call(const char *call, const ignis__device *device, int64_t begin_ns)
+IGNIS__COLD static void ignis__trace_call(const char *call, const ignis__device *device, int64_t begin_ns)
 {
-    ignis__traced traced;
-    ignis__traced_begin(&traced, IGNIS__TRACED_CALL, call, device);
+    ignis__trace_item traced;
+    ignis__trace_begin(&traced, IGNIS__TRACED_CALL, call, device);
     traced.end_ns = traced.begin_ns;
     traced.begin_ns = begin_ns;
-    (void)ignis__traced_add(&traced);
+    (void)ignis__trace_add(&traced);
 }
 
 /* ===============================================================================================================
@@ -8894,7 +8897,7 @@ typedef struct ignis__origin {
     char tag[32];
 } ignis__origin;
 
-static void ignis__origin_now(ignis__origin *origin, const char *call)
+static void ignis__origin_current(ignis__origin *origin, const char *call)
 {
     const ignis__thread *thread = &ignis__this_thread;
     origin->call = call;
@@ -8940,7 +8943,7 @@ typedef struct ignis__pinned {
 } ignis__pinned;
 
 typedef struct ignis__cache {
-    ignis__pinned *lent, *spare;   /* by ignis_host_alloc; pieces that nobody uses now */
+    ignis__pinned *user, *spare;   /* by ignis_host_alloc; pieces that nobody uses now */
     ignis__mutex lock;             /* which nobody holds during a call that may wait for the device: */
     ignis__mutex asking, trimming; /* taken before `lock`: to ask the driver for memory, to free it */
     ignis__stream_cache *parts;
@@ -9159,7 +9162,7 @@ static void ignis__memory_count(ignis__cache *cache, int64_t live, int64_t reser
     if (info->reserved_bytes > info->reserved_peak)
         info->reserved_peak = info->reserved_bytes;
     if (ignis__profiling())
-        ignis__traced_memory((int)(cache - ignis__caches), info->live_bytes, info->reserved_bytes);
+        ignis__trace_memory((int)(cache - ignis__caches), info->live_bytes, info->reserved_bytes);
 }
 
 /*  Counts a block in when its use begins, and out when it ends. */
@@ -9457,7 +9460,7 @@ static ignis__block *ignis__memory_take_for(const char *call, const ignis__origi
 static ignis__block *ignis__memory_take(const char *call, ignis__device *device, void *stream, int64_t size)
 {
     ignis__origin origin;
-    ignis__origin_now(&origin, call);
+    ignis__origin_current(&origin, call);
     memset(origin.tag, 0, sizeof origin.tag);
     return ignis__memory_take_for(call, &origin, device, stream, size);
 }
@@ -9493,7 +9496,7 @@ IGNIS__MAYBE_UNUSED static ignis__block *ignis__memory_take_zeroed(const char *c
         block->larger = NULL;
         cache->info.allocations++;
         cache->info.cache_hits++;
-        ignis__origin_now(&origin, call);
+        ignis__origin_current(&origin, call);
         ignis__block_begin(cache, block, &origin);
     }
     ignis__mutex_unlock(&cache->lock);
@@ -9604,8 +9607,8 @@ IGNIS__COLD static void ignis__memory_close(const char *call, ignis__device *dev
         cache->spare_blocks = block->above;
         ignis__free(block);
     }
-    while (cache->lent || cache->spare) {
-        ignis__pinned **list = cache->lent ? &cache->lent : &cache->spare, *pinned = *list;
+    while (cache->user || cache->spare) {
+        ignis__pinned **list = cache->user ? &cache->user : &cache->spare, *pinned = *list;
         *list = pinned->next;
         (void)IGNIS__CUDA(cuMemFreeHost, (pinned->memory)); /* can only fail with a fault that is reported already */
         ignis__free(pinned);
@@ -9801,7 +9804,7 @@ IGNIS__COLD IGNIS_API void *ignis_host_alloc(int64_t size)
     ignis__device_leave(&binding);
     if (!pinned)
         return NULL;
-    ignis__pinned_keep(device, &ignis__caches[device - ignis__devices].lent, pinned);
+    ignis__pinned_keep(device, &ignis__caches[device - ignis__devices].user, pinned);
     return pinned->memory;
 }
 
@@ -9820,7 +9823,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_host_free(void *memory)
     for (i = 0; !pinned && i < ignis__device_total; i++) {
         ignis__cache *cache = &ignis__caches[i];
         ignis__mutex_lock(&cache->lock);
-        for (link = &cache->lent; *link && (*link)->memory != memory; link = &(*link)->next)
+        for (link = &cache->user; *link && (*link)->memory != memory; link = &(*link)->next)
             ;
         pinned = *link;
         if (pinned)
@@ -9840,7 +9843,7 @@ IGNIS__COLD static void ignis__pinned_leaked(const char *call)
     const ignis__pinned *pinned;
     int i;
     for (i = 0; i < ignis__device_total; i++)
-        for (pinned = ignis__caches[i].lent; pinned; pinned = pinned->next)
+        for (pinned = ignis__caches[i].user; pinned; pinned = pinned->next)
             ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "pinned host memory %p of ignis_host_alloc, %lld bytes",
                                pinned->memory, (long long)pinned->size);
 }
@@ -10324,7 +10327,7 @@ typedef struct ignis__storage {
     int used_on_count;
     void *summed_on;                      /* the stream that last added to it, if it is a gradient; or NULL */
     uint64_t version;                     /* counts writes to it, as far as Ignis knows */
-    uint64_t lent;                        /* 1: the caller's code has the address, and may have written there */
+    uint64_t exposed;                     /* 1: the caller's code has the address, and may have written there */
     uint64_t listed;                      /* 1: it is in the list of storages that a stream of the caller uses */
     struct ignis__storage *next, *before; /* in that list */
 } ignis__storage;
@@ -10341,14 +10344,14 @@ static void ignis__storage_written(ignis__storage *storage)
 }
 
 /*  As ignis__storage_written, for a kernel of the caller: Ignis does not know whether it writes. */
-static void ignis__storage_lent(ignis__storage *storage)
+static void ignis__storage_expose(ignis__storage *storage)
 {
     const ignis__capture *capture = ignis__capture_on(storage->device);
     ignis__captured_item *held = capture ? ignis__capture_find(capture, storage) : NULL;
     if (held)
-        held->lent = true;
+        held->exposed = true;
     else if (!capture)
-        ignis__atomic_store(&storage->lent, 1);
+        ignis__atomic_store(&storage->exposed, 1);
 }
 
 /*  Returns how often the memory was written to, as far as Ignis knows. */
@@ -10363,7 +10366,8 @@ static bool ignis__storage_readable(const ignis__storage *storage)
 {
     if (storage->wrapped || !ignis__atomic_load(&storage->address))
         return storage->wrapped;
-    return ignis__storage_version(storage) || ignis__atomic_load(&storage->lent) || ignis__capture_on(storage->device);
+    return ignis__storage_version(storage) || ignis__atomic_load(&storage->exposed) ||
+           ignis__capture_on(storage->device);
 }
 
 /*  Storages that a stream of the caller uses, for ignis_stream_forget; their users may be arrays, graphs, or a call
@@ -10399,7 +10403,7 @@ static ignis__storage *ignis__storage_make(const char *call, ignis__device *devi
     ignis__mutex_init(&storage->lock);
     storage->device = device;
     storage->size = size;
-    ignis__origin_now(&storage->origin, call);
+    ignis__origin_current(&storage->origin, call);
     return storage;
 }
 
@@ -11114,7 +11118,7 @@ IGNIS_API ignis_status ignis_array_query(ignis_array handle, ignis_array_info *i
     info->version = ignis__storage_version(storage);
     ignis__array_unlock(array);
     if (address)
-        ignis__atomic_store(&storage->lent, 1);
+        ignis__atomic_store(&storage->exposed, 1);
     ignis__mutex_lock(&storage->lock);
     info->stream = storage->stream;
     ignis__mutex_unlock(&storage->lock);
@@ -11212,11 +11216,11 @@ static bool ignis__work_begin(const char *call, ignis__device *device, ignis__wo
     work->device = device;
     if (!ignis__device_enter(call, device, &work->binding))
         return false;
-    work->stream = ignis__stream_now(device);
+    work->stream = ignis__stream_current(device);
     work->begin_ns = ignis__profiling() ? ignis__monotonic_ns() : 0;
     if (work->begin_ns) {
         ignis__this_thread.operation++;
-        ignis__this_thread.told = false;
+        ignis__this_thread.exact_bytes = false;
         ignis__this_thread.bytes = ignis__this_thread.flops = 0;
     }
     return true;
@@ -11225,7 +11229,7 @@ static bool ignis__work_begin(const char *call, ignis__device *device, ignis__wo
 static void ignis__work_end(const ignis__work *work)
 {
     if (work->begin_ns)
-        ignis__traced_call(work->call, work->device, work->begin_ns);
+        ignis__trace_call(work->call, work->device, work->begin_ns);
     ignis__device_leave(&work->binding);
 }
 
@@ -11311,7 +11315,7 @@ IGNIS_API void *ignis_array_device_ptr(ignis_array handle)
     ignis__address address = 0;
     bool ok = array && ignis__work_address(&work, array, &address);
     if (ok)
-        ignis__atomic_store(&array->storage->lent, 1);
+        ignis__atomic_store(&array->storage->exposed, 1);
     return ignis__array_work_end(&work, array, ok) == IGNIS_OK ? (void *)(uintptr_t)address : NULL;
 }
 
@@ -11343,39 +11347,39 @@ IGNIS__COLD IGNIS_API ignis_status ignis_array_mark_written(ignis_array handle)
 /*  Queues copies, and fills memory with zeros. */
 static bool ignis__copy_up(const ignis__work *work, ignis__address to, const void *from, int64_t size)
 {
-    ignis__traced traced;
-    bool open = ignis__traced_copy(&traced, work->call, work->device, work->stream, "copy to the device", size);
+    ignis__trace_item traced;
+    bool open = ignis__trace_copy(&traced, work->call, work->device, work->stream, "copy to the device", size);
     bool ok =
         !IGNIS__CUDA_FAILED(work->call, work->device, cuMemcpyHtoDAsync_v2, (to, from, (size_t)size, work->stream));
-    return open ? ignis__traced_close(&traced, ok) : ok;
+    return open ? ignis__trace_close(&traced, ok) : ok;
 }
 
 static bool ignis__copy_down(const ignis__work *work, void *to, ignis__address from, int64_t size)
 {
-    ignis__traced traced;
-    bool open = ignis__traced_copy(&traced, work->call, work->device, work->stream, "copy to the host", size);
+    ignis__trace_item traced;
+    bool open = ignis__trace_copy(&traced, work->call, work->device, work->stream, "copy to the host", size);
     bool ok =
         !IGNIS__CUDA_FAILED(work->call, work->device, cuMemcpyDtoHAsync_v2, (to, from, (size_t)size, work->stream));
-    return open ? ignis__traced_close(&traced, ok) : ok;
+    return open ? ignis__trace_close(&traced, ok) : ok;
 }
 
 static bool ignis__copy_zeros(const ignis__work *work, ignis__address to, int64_t size)
 {
-    ignis__traced traced;
-    bool open = ignis__traced_copy(&traced, work->call, work->device, work->stream, "zeros", size);
+    ignis__trace_item traced;
+    bool open = ignis__trace_copy(&traced, work->call, work->device, work->stream, "zeros", size);
     bool ok = !IGNIS__CUDA_FAILED(work->call, work->device, cuMemsetD8Async, (to, 0, (size_t)size, work->stream));
-    return open ? ignis__traced_close(&traced, ok) : ok;
+    return open ? ignis__trace_close(&traced, ok) : ok;
 }
 
 static bool ignis__copy_on_device(const ignis__work *work, ignis__address to, ignis__address from, int64_t size)
 {
-    ignis__traced traced;
+    ignis__trace_item traced;
     bool open, ok;
     if (size == 0 || to == from)
         return true;
-    open = ignis__traced_copy(&traced, work->call, work->device, work->stream, "copy on the device", 2 * size);
+    open = ignis__trace_copy(&traced, work->call, work->device, work->stream, "copy on the device", 2 * size);
     ok = !IGNIS__CUDA_FAILED(work->call, work->device, cuMemcpyDtoDAsync_v2, (to, from, (size_t)size, work->stream));
-    return open ? ignis__traced_close(&traced, ok) : ok;
+    return open ? ignis__trace_close(&traced, ok) : ok;
 }
 
 static ignis_status ignis__array_set_zero(const char *call, ignis_array handle)
@@ -11797,8 +11801,8 @@ IGNIS__COLD static void ignis__tickets_close(const char *call)
 
 /*  Checks that `size` bytes of dst from an offset on, which will be written, and those of src are the same or
     disjoint. */
-static bool ignis__array_apart(const char *call, const ignis__array *dst, int64_t offset, int64_t size,
-                               const ignis__array *src)
+static bool ignis__array_check_overlap(const char *call, const ignis__array *dst, int64_t offset, int64_t size,
+                                       const ignis__array *src)
 {
     uint64_t to = ignis__atomic_load(&dst->storage->address), from = ignis__atomic_load(&src->storage->address);
     uint64_t from_size = (uint64_t)ignis__array_bytes(src);
@@ -12002,7 +12006,7 @@ IGNIS_API ignis_status ignis_array_write_rows(ignis_array dst, ignis_array src, 
     if (!ignis__array_hold_all(call, 2, handles, arrays))
         return ignis__failed();
     ok = ignis__write_rows_check(call, arrays[0], arrays[1], start_row, &row_bytes) &&
-         ignis__array_apart(call, arrays[0], start_row * row_bytes, ignis__array_bytes(arrays[1]), arrays[1]) &&
+         ignis__array_check_overlap(call, arrays[0], start_row * row_bytes, ignis__array_bytes(arrays[1]), arrays[1]) &&
          (arrays[1]->numel == 0 || ignis__array_copy_bytes(call, arrays[0], start_row * row_bytes, arrays[1]));
     ignis__array_drop_all(call, 2, arrays);
     return ok ? IGNIS_OK : ignis__failed();
@@ -12574,21 +12578,23 @@ typedef struct ignis__program {
     int header_count;
     const void *image; /* compiled code of the caller instead of text */
     size_t image_size;
-    const ignis__source *own;   /* a source of Ignis, of which this is a program; else null */
-    const char *part;           /* of a source of Ignis in records and bundles: the first of the kernels that are meant; null: all */
-    const char *formula, *line; /* of a formula's kernel: its text, which messages have, and its line of a record; else null */
+    const ignis__source *own; /* a source of Ignis, of which this is a program; else null */
+    const char
+        *part; /* of a source of Ignis in records and bundles: the first of the kernels that are meant; null: all */
+    const char *formula,
+        *line; /* of a formula's kernel: its text, which messages have, and its line of a record; else null */
 } ignis__program;
 
 /*  A compiled program for one architecture, with the lowered names of its entries, in one block of memory. */
-typedef struct ignis__image {
+typedef struct ignis__kernel_binary {
     uint64_t key[2];
     char *memory;
     char *lowered;
     void *data;
     size_t size;
-    uint64_t holds;            /* of the memory cache, and of loaders */
-    struct ignis__image *next; /* in the memory cache */
-} ignis__image;
+    uint64_t holds;                    /* of the memory cache, and of loaders */
+    struct ignis__kernel_binary *next; /* in the memory cache */
+} ignis__kernel_binary;
 
 /*  A module. Every kernel has its own, loaded from an image, so its __device__ variables are its own, too. */
 typedef struct ignis__module {
@@ -12602,9 +12608,9 @@ typedef struct ignis__module {
 
 static struct {
     ignis__mutex lock;
-    ignis__image *images;       /* the memory cache, last used first */
-    ignis__mutex compiling[16]; /* by key: a thread that needs a program being compiled waits for it */
-    char cache_dir[900];        /* "": no disk cache */
+    ignis__kernel_binary *images; /* the memory cache, last used first */
+    ignis__mutex compiling[16];   /* by key: a thread that needs a program being compiled waits for it */
+    char cache_dir[900];          /* "": no disk cache */
     int64_t cache_limit;
     bool cache_broken;     /* a warning was logged */
     bool last_read;        /* the next one was looked for */
@@ -12630,19 +12636,20 @@ IGNIS__COLD static char *ignis__source_join(const ignis__source *source)
 /*  Sources that others include. NVRTC gets them from memory, by their names. */
 static bool ignis__source_is_header(const ignis__source *source) { return strstr(source->name, ".cuh") != NULL; }
 
-/* --- tables of built-in kernels ---------------------------------------------------------------------------------------- */
+/* --- tables of built-in kernels ----------------------------------------------------------- */
 
 /*  builtin_table.c - the built-in kernels of ignis.h, and how a header above adds its own
 
-    A table has the sources, kernels and parts of one header, and what is loaded of them on each device. All that finds a
-    kernel, a source or a header by name or number goes through the functions at the end, which know both tables.
-    Invariant: the key of a program of ignis.h does not depend on the table above. */
+    A table has the sources, kernels and parts of one header, and what is loaded of them on each device. All that
+    finds a kernel, a source or a header by name or number goes through the functions at the end, which know both
+    tables. Invariant: the key of a program of ignis.h does not depend on the table above. */
 
-/*  Numbers of kernels: IGNIS__BUILTIN_... A header above ignis.h has numbers of its own, from IGNIS__BUILTIN_COUNT on. */
+/*  Numbers of kernels: IGNIS__BUILTIN_... A header above ignis.h has numbers of its own, from IGNIS__BUILTIN_COUNT
+    on. */
 typedef int ignis__builtin;
 
-/*  How a kernel is launched. Threads of one that WAITS begin by ignis_grid_dependency_wait, so it may be launched while the
-    work before it still runs. Blocks of one that is launched TOGETHER wait for each other, too. */
+/*  How a kernel is launched. Threads of a WAITS kernel first call ignis_grid_dependency_wait, so it may be launched
+    while earlier work still runs. Blocks of a TOGETHER kernel wait for each other, too. */
 enum { IGNIS__KERNEL_PLAIN = 0, IGNIS__KERNEL_WAITS = 1, IGNIS__KERNEL_TOGETHER = 3 };
 
 typedef struct ignis__builtin_row {
@@ -12651,20 +12658,21 @@ typedef struct ignis__builtin_row {
     int how; /* IGNIS__KERNEL_... */
 } ignis__builtin_row;
 
-/*  Kernels from a first to a last one of which sizes, addresses or the device choose, or that are always launched
-    together: records and bundles have all of them or none. Each other kernel is a part of its own. The name of a part is
-    that of its first kernel. */
+/*  A group of kernels, from the first to the last, among which size, alignment or device decides, or that are always
+    launched together. Records and bundles have a group whole or not at all. Each other kernel is a part of its own. A
+    part is named after its first kernel. */
 typedef struct ignis__kernel_part {
     ignis__builtin first, last;
 } ignis__kernel_part;
 
-/*  The kernels of a header, and what is loaded of them. ignis.h has such a table, and a header above it may add one. */
+/*  The kernels of a header, and their loaded code. ignis.h has such a table, and a header above it may add one. */
 typedef struct ignis__kernel_table {
     const ignis__source *sources;
     const ignis__builtin_row *builtins; /* of the numbers from `first` on */
     const ignis__kernel_part *parts;
     int source_count, first, builtin_count, part_count;
-    int (*dtypes)(const char *name);  /* of a source with kernels: for how many dtypes it is one program without further choices */
+    int (*dtypes)(
+        const char *name); /* of a source with kernels: for how many dtypes it is one program without further choices */
     uint64_t code[IGNIS_MAX_DEVICES]; /* the address of the ignis__builtin_code of each device, once it is used */
 } ignis__kernel_table;
 
@@ -12674,8 +12682,8 @@ typedef struct ignis__kernel_table {
         IGNIS__BUILTIN_##first, IGNIS__BUILTIN_##last \
     }
 
-/*  X(enumerator, source, entry, how). Each source is one program a dtype, compiled with -DIGNIS_T=<dtype> when one of its
-    kernels is first used. */
+/*  X(enumerator, source, entry, how). Each source is one program per dtype, compiled with -DIGNIS_T=<dtype> at the
+    first use of one of its kernels. */
 #define IGNIS__BUILTINS(X)                                                                              \
     X(FILL, ELEMENTWISE_CU, "ignis_fill", WAITS)                                                        \
     X(ADD, ELEMENTWISE_CU, "ignis_add", WAITS)                                                          \
@@ -12876,7 +12884,8 @@ typedef struct ignis__kernel_table {
 enum { IGNIS__BUILTINS(IGNIS__BUILTIN_ENUM) IGNIS__BUILTIN_COUNT };
 
 static const ignis__builtin_row ignis__builtins[] = {
-#define IGNIS__BUILTIN_ROW(name, source, entry, how) {&ignis__sources[IGNIS__SOURCE_##source], entry, IGNIS__KERNEL_##how},
+#define IGNIS__BUILTIN_ROW(name, source, entry, how) \
+    {&ignis__sources[IGNIS__SOURCE_##source], entry, IGNIS__KERNEL_##how},
     IGNIS__BUILTINS(IGNIS__BUILTIN_ROW)
 #undef IGNIS__BUILTIN_ROW
 };
@@ -12941,11 +12950,12 @@ static ignis__kernel_table ignis__own_kernels = {ignis__sources,
                                                  ignis__own_dtypes,
                                                  {0}};
 
-/*  The table of a header above. A program may read a record before it uses that header, so the header's implementation sets
-    this before main begins: in C by a second declaration that has a value, in C++ by a constructor. */
+/*  The table of a header above. A program may read a record before it uses that header, so the header's
+    implementation sets this before main begins: in C by a second declaration that has a value, in C++ by a
+    constructor. */
 static ignis__kernel_table *ignis__kernels_above;
 
-/*  All tables, by an index from 0 on. Null: there are no more. */
+/*  Returns a table by its index from 0 on. NULL if there are no more. */
 static ignis__kernel_table *ignis__kernel_table_at(int index)
 {
     return index == 0 ? &ignis__own_kernels : index == 1 ? ignis__kernels_above : NULL;
@@ -12962,7 +12972,7 @@ static const ignis__builtin_row *ignis__builtin_row_of(ignis__builtin builtin)
     return &table->builtins[builtin - table->first];
 }
 
-/*  All sources of all tables, by an index from 0 on. Null: there are no more. */
+/*  Returns a source of any table by its index from 0 on. NULL if there are no more. */
 static const ignis__source *ignis__source_at(int index)
 {
     const ignis__kernel_table *table;
@@ -12973,7 +12983,7 @@ static const ignis__source *ignis__source_at(int index)
     return NULL;
 }
 
-/*  All kernels of a source, by an index from 0 on: their numbers. -1: there are no more. */
+/*  Returns the number of a kernel of a source, by its index from 0 on. -1 if there are no more. */
 static ignis__builtin ignis__builtin_of_source(const ignis__source *source, int index)
 {
     const ignis__kernel_table *table;
@@ -12985,9 +12995,9 @@ static ignis__builtin ignis__builtin_of_source(const ignis__source *source, int 
     return -1;
 }
 
-/*  The next header in memory that a source (null: a program of others) may include; *at is 0 for the first. A source of a
-    header above has the headers of its own table, too; others do not, so that their programs are the same with and without
-    a header above. Null: there are no more. */
+/*  Returns the next header in memory that a source (NULL: a program of the caller) may include; *at is 0 for the
+    first. A source of a header above has the headers of its own table, too. Others do not, so that their programs are
+    the same with and without a header above. NULL if there are no more. */
 static const ignis__source *ignis__header_next(const ignis__source *from, int *at)
 {
     const ignis__kernel_table *above = ignis__kernels_above;
@@ -13020,7 +13030,8 @@ static const char ignis__cache_magic[8] = {'I', 'G', 'N', 'I', 'S', 'B', 'I', '1
 
 IGNIS__COLD static void ignis__cache_path(char *path, size_t size, const uint64_t key[2])
 {
-    snprintf(path, size, "%s/%016llx%016llx.ignis", ignis__kernels_state.cache_dir, (unsigned long long)key[0], (unsigned long long)key[1]);
+    snprintf(path, size, "%s/%016llx%016llx.ignis", ignis__kernels_state.cache_dir, (unsigned long long)key[0],
+             (unsigned long long)key[1]);
 }
 
 /*  Logs that the cache cannot be used. why: "", or the reason. */
@@ -13060,12 +13071,12 @@ IGNIS__COLD static bool ignis__cache_folder(const char *call)
 }
 
 /*  Checks that a table of `count` entries of `each` bytes at `at` is inside an image. */
-static bool ignis__image_has(size_t size, uint64_t at, uint64_t count, uint64_t each)
+static bool ignis__kernel_binary_has_table(size_t size, uint64_t at, uint64_t count, uint64_t each)
 {
     return at <= size && count <= (size - at) / (each ? each : 1);
 }
 
-static uint64_t ignis__image_number(const unsigned char *image, uint64_t at, int bytes)
+static uint64_t ignis__kernel_binary_number(const unsigned char *image, uint64_t at, int bytes)
 {
     uint64_t number = 0;
     while (bytes-- > 0)
@@ -13075,27 +13086,31 @@ static uint64_t ignis__image_number(const unsigned char *image, uint64_t at, int
 
 /*  Checks that an image ends inside its buffer, which a 0 follows: the driver takes no size. Returns NULL if it does,
     else the reason. */
-IGNIS__COLD static const char *ignis__image_fault(const void *data, size_t size)
+IGNIS__COLD static const char *ignis__kernel_binary_fault(const void *data, size_t size)
 {
     const unsigned char *image = (const unsigned char *)data;
     uint64_t i, sections, segments, count;
     if (size >= 64 && memcmp(image, "\177ELF\002", 5) == 0) {
-        segments = ignis__image_number(image, 32, 8);
-        sections = ignis__image_number(image, 40, 8);
-        count = ignis__image_number(image, 60, 2);
-        if ((count && ignis__image_number(image, 58, 2) != 64) || !ignis__image_has(size, sections, count, 64) ||
-            !ignis__image_has(size, segments, ignis__image_number(image, 56, 2), ignis__image_number(image, 54, 2)))
+        segments = ignis__kernel_binary_number(image, 32, 8);
+        sections = ignis__kernel_binary_number(image, 40, 8);
+        count = ignis__kernel_binary_number(image, 60, 2);
+        if ((count && ignis__kernel_binary_number(image, 58, 2) != 64) ||
+            !ignis__kernel_binary_has_table(size, sections, count, 64) ||
+            !ignis__kernel_binary_has_table(size, segments, ignis__kernel_binary_number(image, 56, 2),
+                                            ignis__kernel_binary_number(image, 54, 2)))
             return "it is an ELF file, a cubin, whose tables are not inside of it";
         for (i = 0; i < count; i++) {
             uint64_t at = sections + 64 * i;
-            if (ignis__image_number(image, at + 4, 4) != 8 && /* which has no bytes */
-                !ignis__image_has(size, ignis__image_number(image, at + 24, 8), ignis__image_number(image, at + 32, 8), 1))
+            if (ignis__kernel_binary_number(image, at + 4, 4) != 8 && /* which has no bytes */
+                !ignis__kernel_binary_has_table(size, ignis__kernel_binary_number(image, at + 24, 8),
+                                                ignis__kernel_binary_number(image, at + 32, 8), 1))
                 return "it is an ELF file (a cubin) with a section that is not inside the file";
         }
         return NULL;
     }
-    if (size >= 16 && ignis__image_number(image, 0, 4) == 0xBA55ED50u)
-        return ignis__image_has(size, ignis__image_number(image, 6, 2), ignis__image_number(image, 8, 8), 1)
+    if (size >= 16 && ignis__kernel_binary_number(image, 0, 4) == 0xBA55ED50u)
+        return ignis__kernel_binary_has_table(size, ignis__kernel_binary_number(image, 6, 2),
+                                              ignis__kernel_binary_number(image, 8, 8), 1)
                    ? NULL
                    : "it is a fatbin that says it is longer";
     if (size > 0 && memchr(image, 0, size - 1) == NULL && strstr((const char *)image, ".version"))
@@ -13105,7 +13120,7 @@ IGNIS__COLD static const char *ignis__image_fault(const void *data, size_t size)
 
 /*  Checks that the bytes of a file are the image of its key, and fills the image. The buffer has room for one more
     byte. */
-IGNIS__COLD static bool ignis__cache_parse(ignis__image *image, char *file, size_t size)
+IGNIS__COLD static bool ignis__cache_parse(ignis__kernel_binary *image, char *file, size_t size)
 {
     ignis__cache_header header;
     size_t body;
@@ -13115,17 +13130,18 @@ IGNIS__COLD static bool ignis__cache_parse(ignis__image *image, char *file, size
     body = size - sizeof header;
     if (memcmp(header.magic, ignis__cache_magic, sizeof header.magic) != 0 || header.key[0] != image->key[0] ||
         header.key[1] != image->key[1] || header.lowered_size < 1 || header.lowered_size > body ||
-        header.image_size != body - header.lowered_size || header.checksum != ignis__hash(IGNIS__HASH_START, file + sizeof header, body) ||
+        header.image_size != body - header.lowered_size ||
+        header.checksum != ignis__hash(IGNIS__HASH_START, file + sizeof header, body) ||
         memchr(file + sizeof header, 0, (size_t)header.lowered_size) != file + sizeof header + header.lowered_size - 1)
         return false;
     file[size] = 0;
     image->lowered = file + sizeof header;
     image->data = file + sizeof header + header.lowered_size;
     image->size = (size_t)header.image_size;
-    return ignis__image_fault(image->data, image->size) == NULL;
+    return ignis__kernel_binary_fault(image->data, image->size) == NULL;
 }
 
-IGNIS__COLD static bool ignis__image_from_disk(const char *call, ignis__image *image)
+IGNIS__COLD static bool ignis__kernel_binary_from_disk(const char *call, ignis__kernel_binary *image)
 {
     char path[1024], *file;
     size_t size = 0;
@@ -13153,14 +13169,14 @@ typedef struct ignis__cache_scan {
 
 /*  Checks whether a file of the folder belongs to the cache: an image (32 hexadecimal digits), an unfinished one, or
     nvrtc.txt. */
-static bool ignis__cache_is_own(const char *name)
+static bool ignis__cache_owns_file(const char *name)
 {
     size_t length = strlen(name), digits = strspn(name, "0123456789abcdef"), part = strlen(".ignis-part");
     const char *behind = digits == 32 ? name + 32 : name;
     if (digits == 32 && strcmp(behind, ".ignis") == 0)
         return true;
-    return (digits == 32 ? strncmp(behind, ".ignis.", 7) == 0 : strncmp(name, "nvrtc.txt.", 10) == 0) && length > part &&
-           strcmp(name + length - part, ".ignis-part") == 0;
+    return (digits == 32 ? strncmp(behind, ".ignis.", 7) == 0 : strncmp(name, "nvrtc.txt.", 10) == 0) &&
+           length > part && strcmp(name + length - part, ".ignis-part") == 0;
 }
 
 IGNIS__COLD static void ignis__cache_scan_file(void *context, const char *name)
@@ -13169,7 +13185,7 @@ IGNIS__COLD static void ignis__cache_scan_file(void *context, const char *name)
     char path[1024];
     int64_t size, time;
     snprintf(path, sizeof path, "%s/%s", ignis__kernels_state.cache_dir, name);
-    if (!ignis__cache_is_own(name) || !ignis__file_info(path, &size, &time))
+    if (!ignis__cache_owns_file(name) || !ignis__file_info(path, &size, &time))
         return;
     scan->total += size;
     if (!scan->oldest[0] || time < scan->oldest_time) {
@@ -13219,7 +13235,7 @@ IGNIS__COLD static void ignis__cache_sign(const char *call)
         ignis__cache_warn(call, "write", path, "");
 }
 
-IGNIS__COLD static void ignis__image_to_disk(const char *call, const ignis__image *image)
+IGNIS__COLD static void ignis__kernel_binary_to_disk(const char *call, const ignis__kernel_binary *image)
 {
     char path[1024], *part;
     ignis__cache_header header;
@@ -13232,7 +13248,8 @@ IGNIS__COLD static void ignis__image_to_disk(const char *call, const ignis__imag
     memcpy(header.key, image->key, sizeof header.key);
     header.lowered_size = lowered_size;
     header.image_size = image->size;
-    header.checksum = ignis__hash(ignis__hash(IGNIS__HASH_START, image->lowered, lowered_size), image->data, image->size);
+    header.checksum =
+        ignis__hash(ignis__hash(IGNIS__HASH_START, image->lowered, lowered_size), image->data, image->size);
     ignis__cache_path(path, sizeof path, image->key);
     part = ignis__file_part_path(path);
     file = part ? ignis__file_create(part, IGNIS__FILE_PRIVATE) : NULL;
@@ -13254,7 +13271,11 @@ IGNIS__COLD static void ignis__image_to_disk(const char *call, const ignis__imag
     ignis__cache_evict();
 }
 
-/* --- the key of an image ---------------------------------------------------------------------------------------------- */
+/*  kernel/cache_key.c - the key of an image: a hash of everything that it depends on
+
+    Source, options, headers, included files, compiler and architecture. If the dependencies cannot be determined,
+    the image is not cached.
+    May use: program.c, base/file_io.c, base/hash.c. Locks: none. */
 
 IGNIS__COLD static void ignis__key_add_bytes(uint64_t key[2], const void *data, size_t size)
 {
@@ -13262,10 +13283,13 @@ IGNIS__COLD static void ignis__key_add_bytes(uint64_t key[2], const void *data, 
     key[1] = ignis__hash(key[1] * 3, data, size);
 }
 
-IGNIS__COLD static void ignis__key_add(uint64_t key[2], const char *text) { ignis__key_add_bytes(key, text, strlen(text) + 1); }
+IGNIS__COLD static void ignis__key_add(uint64_t key[2], const char *text)
+{
+    ignis__key_add_bytes(key, text, strlen(text) + 1);
+}
 
-/*  NVRTC reads included files from the folder of the source, of the including file and of each -I, and does not tell which it read. So every
-    file that an #include could mean is looked for, and its text becomes part of the key: one too many does no harm. */
+/*  NVRTC reads included files from the folders of the source, of the including file and of each -I, and does not tell
+    which it read. So every file that an #include could mean becomes part of the key. One too many does no harm. */
 typedef struct ignis__included {
     struct ignis__included *next;
     char path[1024], tidy[1024];
@@ -13289,8 +13313,8 @@ static size_t ignis__folder_length(const char *path)
     return length;
 }
 
-/*  Takes "folder/../" and "./" out of a path, so that headers that include each other are known again under ever longer names. What is left need
-    not be the file: the folder may be a link to one elsewhere. */
+/*  Removes "folder/../" and "./" from a path, so that headers which include each other are recognised under ever
+    longer names. The result need not be the same file: the folder may be a link. */
 static void ignis__path_tidy(char *path)
 {
     char *at = path, *up, *folder;
@@ -13309,14 +13333,15 @@ static void ignis__path_tidy(char *path)
 }
 
 /*  Lists the file `name` of a folder, if there is one. */
-IGNIS__COLD static void ignis__include_add(ignis__include_search *search, const char *folder, size_t folder_length, const char *name,
-                                           size_t name_length)
+IGNIS__COLD static void ignis__include_add(ignis__include_search *search, const char *folder, size_t folder_length,
+                                           const char *name, size_t name_length)
 {
     ignis__included *file;
     char path[sizeof file->path], tidy[sizeof file->tidy];
     bool slash = folder_length > 0 && folder[folder_length - 1] != '/' && folder[folder_length - 1] != '\\';
     int64_t size, time;
-    int length = snprintf(path, sizeof path, "%.*s%s%.*s", (int)folder_length, folder, slash ? "/" : "", (int)name_length, name);
+    int length =
+        snprintf(path, sizeof path, "%.*s%s%.*s", (int)folder_length, folder, slash ? "/" : "", (int)name_length, name);
     if (length >= (int)sizeof path) {
         search->complete = false;
         return;
@@ -13342,8 +13367,8 @@ IGNIS__COLD static void ignis__include_add(ignis__include_search *search, const 
     search->count++;
 }
 
-/*  What an option names: the folder of "-Ifolder", "-I=folder", "--include-path=folder", the file of "-include=file", or what follows such
-    an option as a string of its own. "" for macros. What names neither does no harm. */
+/*  Returns the value of an option: the folder of "-Ifolder", "-I=folder", "--include-path=folder", the file of
+    "-include=file", or the string after such an option. "" for macros. Other options do no harm. */
 static const char *ignis__option_value(const char *option)
 {
     if (option[0] != '-')
@@ -13367,8 +13392,9 @@ static bool ignis__header_is_known(const ignis__program *program, const char *na
     return false;
 }
 
-/*  Lists what an #include of a name in a file could mean: no file when there is such a header in memory. */
-IGNIS__COLD static void ignis__include_find(ignis__include_search *search, const char *includer, const char *name, size_t length)
+/*  Lists the files that an #include of a name in a file could mean: none if a header in memory has that name. */
+IGNIS__COLD static void ignis__include_find(ignis__include_search *search, const char *includer, const char *name,
+                                            size_t length)
 {
     const ignis__program *program = search->program;
     int i;
@@ -13384,7 +13410,7 @@ IGNIS__COLD static void ignis__include_find(ignis__include_search *search, const
     }
 }
 
-/*  Whether a word of a text goes on in the next line, behind a backslash. */
+/*  Checks whether a word of a text continues in the next line, after a backslash. */
 IGNIS__COLD static bool ignis__word_is_split(const char *text)
 {
     const char *at = text, *next;
@@ -13397,7 +13423,7 @@ IGNIS__COLD static bool ignis__word_is_split(const char *text)
     return false;
 }
 
-/*  Finds each #include and __has_include of a text, also those that conditions or comments leave out. */
+/*  Finds each #include and __has_include of a text, also those in conditions or comments. */
 IGNIS__COLD static void ignis__include_scan(ignis__include_search *search, const char *includer, const char *text)
 {
     const char *at = text, *before, *behind, *end;
@@ -13413,14 +13439,14 @@ IGNIS__COLD static void ignis__include_scan(ignis__include_search *search, const
         end = *at == '"' || *at == '<' ? at + 1 + strcspn(at + 1, *at == '"' ? "\"\n" : ">\n") : NULL;
         if (end && *end && *end != '\n')
             ignis__include_find(search, includer, at + 1, (size_t)(end - at - 1));
-        else if (asks
-                     ? memchr(behind, '(', (size_t)(at - behind)) != NULL
-                     : before > text && (before[-1] == '#' || (before - 2 >= text && strchr("%*", before[-2]) && strchr(":/", before[-1]))))
-            search->complete = false; /* its name is a macro, in the next line, or behind a comment */
+        else if (asks ? memchr(behind, '(', (size_t)(at - behind)) != NULL
+                      : before > text && (before[-1] == '#' ||
+                                          (before - 2 >= text && strchr("%*", before[-2]) && strchr(":/", before[-1]))))
+            search->complete = false; /* its name is a macro, in the next line, or after a comment */
     }
 }
 
-/*  Adds all files that a program may include to a key, and where they are. False: it cannot be told which. */
+/*  Adds all files that a program may include, and their paths, to a key. False if they cannot be determined. */
 IGNIS__COLD static bool ignis__key_add_included(const ignis__program *program, uint64_t key[2], bool with_paths)
 {
     ignis__include_search search = IGNIS__ZERO;
@@ -13455,7 +13481,7 @@ IGNIS__COLD static bool ignis__key_add_included(const ignis__program *program, u
     return search.complete;
 }
 
-/*  What a program is, whatever compiles it and for whom; without the files that it includes. */
+/*  Adds everything that identifies a program, apart from compiler, device and included files. */
 IGNIS__COLD static void ignis__program_key(const ignis__program *program, uint64_t key[2])
 {
     const ignis__source *header;
@@ -13482,7 +13508,7 @@ IGNIS__COLD static void ignis__program_key(const ignis__program *program, uint64
     }
 }
 
-/*  A hash of the files that a program includes; 0: there are none. */
+/*  Returns a hash of the files that a program includes; 0 if there are none. */
 IGNIS__COLD static uint64_t ignis__program_included(const ignis__program *program)
 {
     uint64_t key[2] = {0, 0};
@@ -13497,7 +13523,8 @@ IGNIS__MAYBE_UNUSED static bool ignis__nvrtc_available(const char *call)
     return ignis__library_available(call, IGNIS_LIBRARY_NVRTC, "Kernels come from the bundle and from the cache alone");
 }
 
-/*  The exact version of NVRTC; of one that is not there, the one that has last written to the kernel cache; 0: there was none. */
+/*  Returns the exact version of NVRTC; without NVRTC, that of the one that last wrote to the kernel cache; 0 if there
+    was none. */
 IGNIS__COLD static uint64_t ignis__compiler_release(const char *call)
 {
     struct ignis__loaded *nvrtc = &ignis__libraries[IGNIS_LIBRARY_NVRTC];
@@ -13524,8 +13551,10 @@ IGNIS__COLD static uint64_t ignis__compiler_release(const char *call)
     return release;
 }
 
-/*  Everything that the image depends on, which has all parts of a program. False: there is more than can be told, so it must not be cached. */
-IGNIS__COLD static bool ignis__image_key(const ignis__program *program, const ignis__device *device, uint64_t release, uint64_t key[2])
+/*  Computes the key of an image from everything that it depends on. False if that cannot be determined: then the
+    image must not be cached. */
+IGNIS__COLD static bool ignis__kernel_binary_key(const ignis__program *program, const ignis__device *device,
+                                                 uint64_t release, uint64_t key[2])
 {
     ignis__program whole = *program;
     char facts[256];
@@ -13545,8 +13574,8 @@ IGNIS__COLD static bool ignis__image_key(const ignis__program *program, const ig
 IGNIS__COLD static ignis_status ignis__nvrtc_fail(const char *call, const char *function, int error)
 {
     const char *name = ignis__nvrtc.nvrtcGetErrorString(error);
-    return ignis__fail_because(error == IGNIS__NVRTC_OUT_OF_MEMORY ? IGNIS_DIAG_HOST_MEMORY : IGNIS_DIAG_COMPILE_FAILED, call, error, name,
-                               NULL, "%s failed with %s (%d)", function, name, error);
+    return ignis__fail_because(error == IGNIS__NVRTC_OUT_OF_MEMORY ? IGNIS_DIAG_HOST_MEMORY : IGNIS_DIAG_COMPILE_FAILED,
+                               call, error, name, NULL, "%s failed with %s (%d)", function, name, error);
 }
 
 IGNIS__COLD static bool ignis__nvrtc_check(const char *call, const char *function, int error)
@@ -13558,7 +13587,8 @@ IGNIS__COLD static bool ignis__nvrtc_check(const char *call, const char *functio
 /*  Chooses -arch for a device: its own machine code if this NVRTC knows the device, from 9.0 on with the
     architecture-specific instructions ("sm_90a"); else the newest older virtual architecture, which the driver
     translates. */
-IGNIS__COLD static bool ignis__arch_choose(const char *call, const ignis__device *device, char *arch, size_t size, bool *is_ptx)
+IGNIS__COLD static bool ignis__arch_choose(const char *call, const ignis__device *device, char *arch, size_t size,
+                                           bool *is_ptx)
 {
     int known[64], count = 0, best = 0, i, wanted = ignis__capability(&device->info);
     if (!IGNIS__NVRTC_OK(call, nvrtcGetNumSupportedArchs, (&count)))
@@ -13571,10 +13601,11 @@ IGNIS__COLD static bool ignis__arch_choose(const char *call, const ignis__device
             best = known[i];
     if (!best)
         return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call,
-                                 "device %d has compute capability %d.%d; NVRTC %d.%d compiles for %d.%d and newer", device->info.device,
-                                 device->info.compute_major, device->info.compute_minor,
+                                 "device %d has compute capability %d.%d; NVRTC %d.%d compiles for %d.%d and newer",
+                                 device->info.device, device->info.compute_major, device->info.compute_minor,
                                  ignis__libraries[IGNIS_LIBRARY_NVRTC].version / 1000,
-                                 ignis__libraries[IGNIS_LIBRARY_NVRTC].version % 1000 / 10, known[0] / 10, known[0] % 10);
+                                 ignis__libraries[IGNIS_LIBRARY_NVRTC].version % 1000 / 10, known[0] / 10,
+                                 known[0] % 10);
     *is_ptx = best != wanted;
     snprintf(arch, size, "-arch=%s_%d%s", *is_ptx ? "compute" : "sm", best, !*is_ptx && best >= 90 ? "a" : "");
     return true;
@@ -13611,8 +13642,8 @@ static bool ignis__has_include_path(const ignis__program *program)
 }
 
 /*  Reports the log of a compilation: remarks as a warning, errors as the failure. */
-IGNIS__COLD static ignis_status ignis__compile_log(const char *call, const ignis__program *program, const char *arch, void *handle,
-                                                   int error)
+IGNIS__COLD static ignis_status ignis__compile_log(const char *call, const ignis__program *program, const char *arch,
+                                                   void *handle, int error)
 {
     size_t size = 0;
     char *log;
@@ -13630,17 +13661,17 @@ IGNIS__COLD static ignis_status ignis__compile_log(const char *call, const ignis
         log[strlen(log) - 1] = 0;
     if (error == 0) {
         if (log && *log)
-            ignis__log_message(IGNIS_LOG_WARNING, IGNIS_DIAG_COMPILE_FAILED, log, "%s: the compiler has remarks on %s:", call,
-                               program->name);
+            ignis__log_message(IGNIS_LOG_WARNING, IGNIS_DIAG_COMPILE_FAILED, log,
+                               "%s: the compiler has remarks on %s:", call, program->name);
         ignis__free(log);
         return IGNIS_OK;
     }
     entry_missing = log && program->entry && strncmp(log, "__nv_name_map", 13) == 0;
     missing = log ? strstr(log, "open source file \"") : NULL;
     if (entry_missing)
-        status =
-            ignis__fail_because(IGNIS_DIAG_ENTRY_MISSING, call, error, ignis__nvrtc.nvrtcGetErrorString(error), log,
-                                "%s has no __global__ function (or not exactly one) that is called '%s'", program->name, program->entry);
+        status = ignis__fail_because(IGNIS_DIAG_ENTRY_MISSING, call, error, ignis__nvrtc.nvrtcGetErrorString(error),
+                                     log, "%s has no __global__ function (or not exactly one) that is called '%s'",
+                                     program->name, program->entry);
     else if (missing) {
         missing = strchr(missing, '"') + 1;
         status = ignis__fail_because(
@@ -13648,11 +13679,12 @@ IGNIS__COLD static ignis_status ignis__compile_log(const char *call, const ignis
             "%s includes \"%.*s\", which is not found. %s; desc.headers gives headers from memory; \"ignis.cuh\" "
             "is always there, with int8_t to uint64_t, ignis_f16, ignis_bf16, 16-byte packs, warp and block reductions",
             program->name, (int)strcspn(missing, "\""), missing,
-            ignis__has_include_path(program) ? "It is in no folder that desc.options name, nor beside desc.name"
-                                             : "There is no include path: desc.options may give one, as in \"-I/usr/local/cuda/include\"");
+            ignis__has_include_path(program)
+                ? "It is in no folder that desc.options name, nor beside desc.name"
+                : "There is no include path: desc.options may give one, as in \"-I/usr/local/cuda/include\"");
     } else
-        status = ignis__fail_because(IGNIS_DIAG_COMPILE_FAILED, call, error, ignis__nvrtc.nvrtcGetErrorString(error), log,
-                                     "%s does not compile with %s", program->name, arch);
+        status = ignis__fail_because(IGNIS_DIAG_COMPILE_FAILED, call, error, ignis__nvrtc.nvrtcGetErrorString(error),
+                                     log, "%s does not compile with %s", program->name, arch);
     ignis__free(log);
     return status;
 }
@@ -13698,7 +13730,8 @@ IGNIS__COLD static char *ignis__entry_copy(const char *call, const char *list, i
 }
 
 /*  Copies the lowered names, in the order of the entries, and the image of a compiled program out of NVRTC. */
-IGNIS__COLD static bool ignis__image_fetch(const char *call, const ignis__program *program, void *handle, bool is_ptx, ignis__image *image)
+IGNIS__COLD static bool ignis__kernel_binary_fetch(const char *call, const ignis__program *program, void *handle,
+                                                   bool is_ptx, ignis__kernel_binary *image)
 {
     const char *list, *lowered;
     size_t size = 1, length;
@@ -13735,7 +13768,10 @@ typedef struct ignis__headers {
 } ignis__headers;
 
 /*  Returns the text after its byte order mark, which NVRTC does not skip. */
-static const char *ignis__skip_byte_order_mark(const char *text) { return strncmp(text, "\xEF\xBB\xBF", 3) == 0 ? text + 3 : text; }
+static const char *ignis__skip_byte_order_mark(const char *text)
+{
+    return strncmp(text, "\xEF\xBB\xBF", 3) == 0 ? text + 3 : text;
+}
 
 static void ignis__headers_free(ignis__headers *headers)
 {
@@ -13757,8 +13793,8 @@ IGNIS__COLD static bool ignis__headers_gather(const char *call, const ignis__pro
     headers->texts = headers->names + most;
     ok = headers->names != NULL;
     for (i = 0; ok && (header = ignis__header_next(program->own, &i)) != NULL; headers->own_count = ++headers->count) {
-        char *text =
-            header->pieces ? ignis__source_join(header) : ignis__copy_string("#error \"IGNIS_NO_TENSORS leaves this header out\"\n");
+        char *text = header->pieces ? ignis__source_join(header)
+                                    : ignis__copy_string("#error \"IGNIS_NO_TENSORS leaves this header out\"\n");
         ok = text != NULL;
         headers->names[headers->count] = header->name;
         headers->texts[headers->count] = text;
@@ -13775,8 +13811,8 @@ IGNIS__COLD static bool ignis__headers_gather(const char *call, const ignis__pro
 }
 
 /*  Compiles a program; NVRTC is loaded. arch: an option of NVRTC. */
-IGNIS__COLD static bool ignis__image_compile(const char *call, const ignis__program *program, const char *arch, bool is_ptx,
-                                             ignis__image *image)
+IGNIS__COLD static bool ignis__kernel_binary_compile(const char *call, const ignis__program *program, const char *arch,
+                                                     bool is_ptx, ignis__kernel_binary *image)
 {
     const char *options[IGNIS__MAX_OPTIONS + 3];
     ignis__headers headers;
@@ -13788,9 +13824,9 @@ IGNIS__COLD static bool ignis__image_compile(const char *call, const ignis__prog
     if (!ignis__headers_gather(call, program, &headers))
         return false;
     count = ignis__options_gather(program, arch, options);
-    ok = IGNIS__NVRTC_OK(
-        call, nvrtcCreateProgram,
-        (&handle, ignis__skip_byte_order_mark(program->source), program->name, headers.count, headers.texts, headers.names));
+    ok = IGNIS__NVRTC_OK(call, nvrtcCreateProgram,
+                         (&handle, ignis__skip_byte_order_mark(program->source), program->name, headers.count,
+                          headers.texts, headers.names));
     list = program->entry;
     for (i = 0; ok && ignis__entry_next(&list, &length) != NULL; i++) {
         char *entry = ignis__entry_copy(call, program->entry, i);
@@ -13800,7 +13836,7 @@ IGNIS__COLD static bool ignis__image_compile(const char *call, const ignis__prog
     if (ok) {
         error = IGNIS__NVRTC(nvrtcCompileProgram, (handle, count, options));
         ok = ignis__compile_log(call, program, options[0], handle, error) == IGNIS_OK &&
-             ignis__image_fetch(call, program, handle, is_ptx, image);
+             ignis__kernel_binary_fetch(call, program, handle, is_ptx, image);
     }
     if (handle)
         (void)IGNIS__NVRTC(nvrtcDestroyProgram, (&handle));
@@ -13808,26 +13844,29 @@ IGNIS__COLD static bool ignis__image_compile(const char *call, const ignis__prog
     return ok;
 }
 
-/* --- records: which programs are asked for ------------------------------------------------------------------------------ */
+/*  kernel/record.c - records: the programs that a run requests, a line each
 
-/*  Each program that is asked for becomes a line of a file, once a process. tools/ignis_embed.c reads them:
+    Written while the program runs, read by ignis_embed and ignis_warmup_record.
+    May use: program.c, base/file_io.c. Locks: ignis__requests.lock guards the hashes of written lines and the file. */
 
-        ignis VERSION                           of what wrote the lines below
+/*  Each requested program becomes a line of a file, once per process. tools/ignis_embed.c reads them:
+
+        ignis VERSION                           the version that wrote the lines below
         own FIRST-LAST FILE PART OPTION...      a source of Ignis, for compute capabilities from FIRST to LAST: 90 is 9.0; of its kernels
-                                                those that are asked for with PART (see ignis__parts), or all where no PART is named
+                                                the requested PARTs (see ignis__parts), or all if no PART is named
         formula FIRST-LAST "TEXT" "NAMES" INPUTS INTEGERS NUMBERS
                                                 a kernel of a formula, as ignis__formula_spec_write writes it; a bundle has those of other sizes, too
         kernel FIRST-LAST "NAME" "ENTRY" "SOURCE" OPTIONS "OPTION"... "HEADER" "TEXT"...       another program
 
-    Which kernels are chosen depends on the device. So that a record serves all of them, whoever chooses asks for what each kind of device would
-    choose: of compute capability 7.5, of 8.0 and newer, and of 9.0. */
+    The choice of a kernel depends on the device. So that a record serves all devices, the choosing code records the
+    choice for each kind of device: compute capability 7.5, 8.0 and newer, and 9.0. */
 static struct {
     ignis__mutex lock;
     char path[1024]; /* "": nothing is recorded */
     bool from_environment;
-    uint64_t *lines; /* hashes of those that are written */
+    uint64_t *lines; /* hashes of the written lines */
     int count, room;
-    bool broken; /* a warning was given */
+    bool broken; /* a warning was logged */
 } ignis__requests = {IGNIS__MUTEX_INIT, {0}, false, NULL, 0, 0, false};
 
 #define IGNIS__EVERY_ARCH 999
@@ -13836,7 +13875,7 @@ static struct {
 enum { IGNIS__FORMULA_SPEC = 15 + 3 * IGNIS_MAX_INPUTS + 4 }; /* numbers of an ignis__formula_spec */
 #endif
 
-/*  The compute capabilities that an own source compiles for. */
+/*  Returns the compute capabilities that a built-in source compiles for. */
 static void ignis__program_range(const ignis__program *program, int *first, int *last)
 {
     bool own = program->own != NULL, wgmma = own && strstr(program->name, "hopper");
@@ -13847,7 +13886,8 @@ static void ignis__program_range(const ignis__program *program, int *first, int 
     *last = wgmma ? 90 : IGNIS__EVERY_ARCH;
 }
 
-/*  A program as messages and bundles name it: "gemm_mma.cu ignis_gemm_mma -DIGNIS_T=2 -DIGNIS_TRANSPOSE_A=0", "kernel.cu scale<float> -DN=4". */
+/*  Writes a program as messages and bundles name it: "gemm_mma.cu ignis_gemm_mma -DIGNIS_T=2 -DIGNIS_TRANSPOSE_A=0",
+    "kernel.cu scale<float> -DN=4". */
 IGNIS__COLD static void ignis__program_write(ignis__string_writer *text, const ignis__program *program)
 {
     const char *which = program->part ? program->part : program->entry;
@@ -13875,7 +13915,8 @@ IGNIS__COLD static void ignis__request_quote(ignis__string_writer *text, const c
     ignis__string_add(text, "\"");
 }
 
-IGNIS__COLD static void ignis__request_write(ignis__string_writer *text, const ignis__program *program, int first, int last)
+IGNIS__COLD static void ignis__request_write(ignis__string_writer *text, const ignis__program *program, int first,
+                                             int last)
 {
     int i;
     if (program->line) {
@@ -13901,8 +13942,8 @@ IGNIS__COLD static void ignis__request_write(ignis__string_writer *text, const i
     ignis__string_add(text, "\n");
 }
 
-/*  Adds a line to a file: one write, so that lines of several processes stay whole. A link is not followed; is_private: nor is a file written that
-    others own or may write to. False: *why says the reason. */
+/*  Appends a line to a file in one write, so that lines of several processes stay whole. Links are not followed.
+    is_private: files that other users own or may write to are refused. False, with the reason in *why, on failure. */
 IGNIS__COLD static bool ignis__line_append(const char *path, const char *line, bool is_private, char *why, size_t size)
 {
     FILE *file = ignis__file_create(path, IGNIS__FILE_APPEND);
@@ -13918,7 +13959,7 @@ IGNIS__COLD static bool ignis__line_append(const char *path, const char *line, b
     return file && fclose(file) == 0 && ok;
 }
 
-/*  Whether a line is new; then it is remembered, if there is memory. The lock is held. */
+/*  Checks whether a line is new, and remembers it if there is memory. The lock is held. */
 IGNIS__COLD static bool ignis__request_is_new(uint64_t hash)
 {
     int i;
@@ -13955,25 +13996,31 @@ IGNIS__COLD static void ignis__request_add(const ignis__program *program, int fi
             break;
     }
     ignis__mutex_lock(&ignis__requests.lock);
-    if (!line ||
-        (ignis__request_is_new(ignis__hash(IGNIS__HASH_START, line, size)) &&
-         !ignis__line_append(ignis__requests.path, line, ignis__requests.from_environment, why, sizeof why) && !ignis__requests.broken)) {
+    if (!line || (ignis__request_is_new(ignis__hash(IGNIS__HASH_START, line, size)) &&
+                  !ignis__line_append(ignis__requests.path, line, ignis__requests.from_environment, why, sizeof why) &&
+                  !ignis__requests.broken)) {
         ignis__requests.broken = true;
-        ignis__log(IGNIS_LOG_WARNING, IGNIS_DIAG_BUNDLE_IO, "%s cannot be recorded in %s: %s", program->name, ignis__requests.path, why);
+        ignis__log(IGNIS_LOG_WARNING, IGNIS_DIAG_BUNDLE_IO, "%s cannot be recorded in %s: %s", program->name,
+                   ignis__requests.path, why);
     }
     ignis__mutex_unlock(&ignis__requests.lock);
     ignis__free(line);
 }
 
-/* --- bundles: programs compiled beforehand ------------------------------------------------------------------------------- */
+/*  kernel/bundle.c - bundles: programs compiled beforehand by tools/ignis_embed.c
 
-/*  A bundle is a header, its entries, their texts, and blocks of images, all little-endian; tools/ignis_embed.c writes it. Images of an architecture
-    are packed together, being much alike. What is before the blocks, and each block, has a checksum: the driver sees nothing of what is damaged. */
+    Opened from memory or a file, checked, and unpacked block by block at the first use. Everything is untrusted
+    until its checksum matches.
+    May use: program.c, base/file_io.c. Locks: the bundle's lock guards its blocks. */
+
+/*  A bundle is a header, its entries, their texts, and blocks of images, all little-endian; tools/ignis_embed.c
+    writes it. Images of one architecture are similar, so they are packed together. The part before the blocks, and
+    each block, has a checksum: the driver never reads damaged bytes. */
 typedef struct ignis__bundle_header {
     char magic[8];
-    uint64_t checksum; /* of what is between it and the images */
+    uint64_t checksum; /* of the bytes from its end to the images */
     uint64_t size;     /* bytes of the bundle */
-    uint64_t blocks;   /* where they begin */
+    uint64_t blocks;   /* offset of the blocks */
     uint64_t sources;  /* ignis__sources_hash */
     uint32_t version, count;
 } ignis__bundle_header;
@@ -13982,20 +14029,20 @@ typedef struct ignis__bundle_entry {
     uint64_t key[2];                /* of the program */
     uint64_t included;              /* of the files that it includes */
     uint64_t checksum;              /* of the bytes of the block that are stored */
-    uint64_t offset, stored, whole; /* where they are, and how many; bytes of the block, which is packed when they are more */
-    uint64_t at, size;              /* of the image in the block: a zero is behind it */
-    uint32_t text;                  /* where its name is, and behind that of the kernel in the image, each with a zero */
-    uint16_t arch;                  /* 90 for 9.0 */
-    uint16_t first, last;           /* compute capabilities that ask for the program */
-    uint8_t kind;                   /* 0: machine code, 'a': with what one chip alone has, 'f': a family of chips; 'p': PTX */
+    uint64_t offset, stored, whole; /* offset and bytes in the file; bytes of the block, packed if those are more */
+    uint64_t at, size;              /* of the image in the block; a zero follows it */
+    uint32_t text;        /* offset of its name, and after that of the kernel's name in the image, each with a zero */
+    uint16_t arch;        /* 90 for 9.0 */
+    uint16_t first, last; /* compute capabilities that ask for the program */
+    uint8_t kind;         /* 0: machine code; 'a': code for one chip; 'f': for a family of chips; 'p': PTX */
     uint8_t nothing[5];
 } ignis__bundle_entry;
 
 static const char ignis__bundle_magic[8] = {'I', 'G', 'N', 'I', 'S', 'B', 'N', '2'};
 
-#define IGNIS__BUNDLE_IMAGE ((uint64_t)256 << 20) /* bytes, of a block too: more are none */
+#define IGNIS__BUNDLE_IMAGE ((uint64_t)256 << 20) /* bytes, also of a block: larger ones are refused */
 
-/*  A block that was unpacked. */
+/*  An unpacked block. */
 typedef struct ignis__bundle_block {
     uint64_t offset, whole; /* in the bundle; bytes */
     unsigned char *bytes;
@@ -14003,8 +14050,8 @@ typedef struct ignis__bundle_block {
 } ignis__bundle_block;
 
 typedef struct ignis__bundle {
-    const unsigned char *data; /* null: there is none */
-    void *memory;              /* what of it is Ignis' own */
+    const unsigned char *data; /* NULL if there is none */
+    void *memory;              /* its part that Ignis allocated */
     ignis__bundle_header header;
     ignis__bundle_block *blocks; /* kept until it is closed */
     bool wgmma;                  /* it has kernels with products of warpgroups */
@@ -14026,7 +14073,8 @@ static const char *ignis__bundle_text(const ignis__bundle *bundle, const ignis__
     return (const char *)bundle->data + entry->text;
 }
 
-/*  Hashes of Ignis' own sources, with 32 bits for each table, the lowest for that of ignis.h: those of a table that is not there are 0. */
+/*  Returns a hash of the built-in sources, with 32 bits for each table, the lowest for that of ignis.h; 0 for a
+    missing table. */
 static uint64_t ignis__sources_hash(void)
 {
     const ignis__kernel_table *table;
@@ -14041,7 +14089,7 @@ static uint64_t ignis__sources_hash(void)
     return hashes;
 }
 
-/*  Adds a reason to a text, and is always false. */
+/*  Adds a reason to a text, and returns false. */
 IGNIS__PRINTF(2, 3)
 IGNIS__COLD static bool ignis__explain(ignis__string_writer *why, const char *format, ...)
 {
@@ -14052,8 +14100,9 @@ IGNIS__COLD static bool ignis__explain(ignis__string_writer *why, const char *fo
     return false;
 }
 
-/*  Looks at everything but the images. False: it is no bundle, `why` says the reason. */
-IGNIS__COLD static bool ignis__bundle_open(ignis__bundle *bundle, const void *data, size_t size, ignis__string_writer *why)
+/*  Checks everything except the images. False, with the reason in `why`, if it is not a bundle. */
+IGNIS__COLD static bool ignis__bundle_open(ignis__bundle *bundle, const void *data, size_t size,
+                                           ignis__string_writer *why)
 {
     ignis__bundle_header *header = &bundle->header;
     const unsigned char *bytes = (const unsigned char *)data;
@@ -14061,7 +14110,8 @@ IGNIS__COLD static bool ignis__bundle_open(ignis__bundle *bundle, const void *da
     uint64_t texts, checksum;
     uint32_t i;
     if (size < sizeof *header)
-        return ignis__explain(why, "it has %llu bytes, %d are the least", (unsigned long long)size, (int)sizeof *header);
+        return ignis__explain(why, "it has %llu bytes, %d are the least", (unsigned long long)size,
+                              (int)sizeof *header);
     memcpy(header, data, sizeof *header);
     texts = sizeof *header + (uint64_t)header->count * sizeof(ignis__bundle_entry);
     if (memcmp(header->magic, ignis__bundle_magic, sizeof header->magic) != 0)
@@ -14070,12 +14120,12 @@ IGNIS__COLD static bool ignis__bundle_open(ignis__bundle *bundle, const void *da
         return ignis__explain(why, "it has %llu bytes, and says that it has %llu", (unsigned long long)size,
                               (unsigned long long)header->size);
     if (header->blocks > size || texts >= header->blocks || bytes[header->blocks - 1] != 0)
-        return ignis__explain(why, "%u entries and their names do not end at byte %llu of %llu", (unsigned)header->count,
-                              (unsigned long long)header->blocks, (unsigned long long)size);
+        return ignis__explain(why, "%u entries and their names do not end at byte %llu of %llu",
+                              (unsigned)header->count, (unsigned long long)header->blocks, (unsigned long long)size);
     checksum = ignis__hash(IGNIS__HASH_START, bytes + behind, (size_t)header->blocks - behind);
     if (checksum != header->checksum)
-        return ignis__explain(why, "its entries have the checksum %016llx, which should be %016llx", (unsigned long long)checksum,
-                              (unsigned long long)header->checksum);
+        return ignis__explain(why, "its entries have the checksum %016llx, which should be %016llx",
+                              (unsigned long long)checksum, (unsigned long long)header->checksum);
     bundle->data = bytes;
     for (i = 0; i < header->count; i++) {
         ignis__bundle_entry entry = ignis__bundle_get(bundle, i);
@@ -14084,28 +14134,33 @@ IGNIS__COLD static bool ignis__bundle_open(ignis__bundle *bundle, const void *da
         if (!named || entry.offset < header->blocks || entry.offset > size || entry.stored > size - entry.offset ||
             entry.stored > entry.whole || entry.whole > IGNIS__BUNDLE_IMAGE || entry.at >= entry.whole ||
             entry.size >= entry.whole - entry.at || !memchr("\0afp", entry.kind, 4)) {
-            ignis__string_add(why, "entry %u of %u: the name at %u, %llu bytes at %llu that become %llu, of which %llu at %llu, kind %d",
-                              (unsigned)i, (unsigned)header->count, (unsigned)entry.text, (unsigned long long)entry.stored,
-                              (unsigned long long)entry.offset, (unsigned long long)entry.whole, (unsigned long long)entry.size,
-                              (unsigned long long)entry.at, (int)entry.kind);
+            ignis__string_add(
+                why,
+                "entry %u of %u: the name at %u, %llu bytes at %llu that become %llu, of which %llu at %llu, kind %d",
+                (unsigned)i, (unsigned)header->count, (unsigned)entry.text, (unsigned long long)entry.stored,
+                (unsigned long long)entry.offset, (unsigned long long)entry.whole, (unsigned long long)entry.size,
+                (unsigned long long)entry.at, (int)entry.kind);
             bundle->data = NULL;
             return false;
         }
-        bundle->wgmma = bundle->wgmma || (entry.kind == 'a' && strstr(ignis__bundle_text(bundle, &entry), "_hopper") != NULL);
+        bundle->wgmma =
+            bundle->wgmma || (entry.kind == 'a' && strstr(ignis__bundle_text(bundle, &entry), "_hopper") != NULL);
     }
     return true;
 }
 
-/*  Unpacks what ignis_embed has packed: bytes of before, at a distance, or new ones, whose bits a range coder gives by the odds that those before
-    have taught: at the same place of 16, as instructions have so many bytes. A quick and a slow estimate are averaged. */
+/*  Unpacks blocks of ignis_embed: copies of earlier bytes at a distance, or new bytes. A range coder decodes their
+    bits by odds learned from earlier bits at the same position of 16, because instructions have that many bytes. A
+    quick and a slow estimate are averaged. */
 enum {
-    IGNIS__PACK_KIND = 0,   /* new or not; by what was before, and the place */
+    IGNIS__PACK_KIND = 0,   /* new or copied; by the kind before, and the position */
     IGNIS__PACK_AGAIN = 48, /* at a distance of before */
     IGNIS__PACK_WHICH = 52, /* of the last four */
-    IGNIS__PACK_NEW = 64,   /* new bytes: behind others, behind bytes that were there before */
+    IGNIS__PACK_NEW = 64,   /* new bytes: after new bytes, after copied bytes */
     IGNIS__PACK_NUMBERS = 33 * 32,
-    IGNIS__PACK_LENGTH = IGNIS__PACK_NEW + 2 * 16 * 256,              /* below 31, at a new distance, at one of before; by the place */
-    IGNIS__PACK_LONG = IGNIS__PACK_LENGTH + 2 * 16 * 32,              /* what is beyond that */
+    IGNIS__PACK_LENGTH =
+        IGNIS__PACK_NEW + 2 * 16 * 256, /* below 31, at a new distance, at one of before; by the place */
+    IGNIS__PACK_LONG = IGNIS__PACK_LENGTH + 2 * 16 * 32,              /* lengths beyond that */
     IGNIS__PACK_DISTANCE = IGNIS__PACK_LONG + IGNIS__PACK_NUMBERS,    /* of 2, 3, 4 and more bytes */
     IGNIS__PACK_LOW = IGNIS__PACK_DISTANCE + 4 * IGNIS__PACK_NUMBERS, /* its lowest 4 bits: of few bytes, of more */
     IGNIS__PACK_ODDS = IGNIS__PACK_LOW + 2 * 16
@@ -14147,7 +14202,8 @@ static unsigned ignis__unpack_bits(ignis__unpacker *u, unsigned index, int count
     return bits - (1u << count);
 }
 
-/*  A number from 1 on: how many bits it has, and those below the highest one; the lowest 4 have odds of their own where `low` is not 0. */
+/*  Decodes a number of 1 or more: its count of bits, then those below the highest one; the lowest 4 have odds of
+    their own if `low` is not 0. */
 static uint32_t ignis__unpack_number(ignis__unpacker *u, unsigned index, unsigned low)
 {
     unsigned count = ignis__unpack_bits(u, index, 5), i;
@@ -14157,12 +14213,13 @@ static uint32_t ignis__unpack_number(ignis__unpacker *u, unsigned index, unsigne
     return i ? number << 4 | ignis__unpack_bits(u, low, 4) : number;
 }
 
-/*  False: it is not what was packed. */
-static bool ignis__unpack(ignis__unpacker *u, unsigned char *out, size_t size, const unsigned char *packed, size_t packed_size)
+/*  Unpacks a block. False if it is damaged. */
+static bool ignis__unpack(ignis__unpacker *u, unsigned char *out, size_t size, const unsigned char *packed,
+                          size_t packed_size)
 {
     size_t at = 0, i;
     uint32_t last[4] = {0, 0, 0, 0}, distance, length; /* distances, the last one first */
-    unsigned before = 0, again, kind, which;           /* before: 0 a new byte, 1 and 2 bytes at a new and at an old distance */
+    unsigned before = 0, again, kind, which; /* before: 0 a new byte, 1 and 2 bytes at a new and at an old distance */
     for (i = 0; i < IGNIS__PACK_ODDS; i++)
         u->odds[i][0] = u->odds[i][1] = 32768;
     u->at = packed;
@@ -14172,7 +14229,8 @@ static bool ignis__unpack(ignis__unpacker *u, unsigned char *out, size_t size, c
         u->code = u->code << 8 | (u->at < u->end ? *u->at++ : 0u);
     while (at < size) {
         if (!ignis__unpack_bit(u, IGNIS__PACK_KIND + 16 * before + (at & 15))) {
-            out[at] = (unsigned char)ignis__unpack_bits(u, IGNIS__PACK_NEW + (before ? 4096u : 0u) + (unsigned)(at & 15) * 256, 8);
+            out[at] = (unsigned char)ignis__unpack_bits(
+                u, IGNIS__PACK_NEW + (before ? 4096u : 0u) + (unsigned)(at & 15) * 256, 8);
             at++;
             before = 0;
             continue;
@@ -14186,7 +14244,8 @@ static bool ignis__unpack(ignis__unpacker *u, unsigned char *out, size_t size, c
             distance = last[which];
         } else {
             kind = length < 5 ? length - 2 : 3;
-            distance = ignis__unpack_number(u, IGNIS__PACK_DISTANCE + kind * IGNIS__PACK_NUMBERS, IGNIS__PACK_LOW + 16 * (kind > 1));
+            distance = ignis__unpack_number(u, IGNIS__PACK_DISTANCE + kind * IGNIS__PACK_NUMBERS,
+                                            IGNIS__PACK_LOW + 16 * (kind > 1));
         }
         for (; which > 0; which--)
             last[which] = last[which - 1];
@@ -14200,9 +14259,9 @@ static bool ignis__unpack(ignis__unpacker *u, unsigned char *out, size_t size, c
     return true;
 }
 
-/*  The block of an entry, unpacked; the lock is held. When it is damaged, `why` says how. */
-IGNIS__COLD static ignis_diagnostic ignis__block_get(ignis__bundle *bundle, const ignis__bundle_entry *entry, ignis__bundle_block **got,
-                                                     ignis__string_writer *why)
+/*  Returns the block of an entry, unpacked; the lock is held. If it is damaged, `why` has the reason. */
+IGNIS__COLD static ignis_diagnostic ignis__block_get(ignis__bundle *bundle, const ignis__bundle_entry *entry,
+                                                     ignis__bundle_block **got, ignis__string_writer *why)
 {
     const unsigned char *stored = bundle->data + entry->offset;
     ignis__bundle_block *block = bundle->blocks;
@@ -14217,8 +14276,8 @@ IGNIS__COLD static ignis_diagnostic ignis__block_get(ignis__bundle *bundle, cons
     checksum = ignis__hash(IGNIS__HASH_START, stored, (size_t)entry->stored);
     if (checksum != entry->checksum) {
         ignis__string_add(why, "its %llu bytes at %llu have the checksum %016llx, which should be %016llx",
-                          (unsigned long long)entry->stored, (unsigned long long)entry->offset, (unsigned long long)checksum,
-                          (unsigned long long)entry->checksum);
+                          (unsigned long long)entry->stored, (unsigned long long)entry->offset,
+                          (unsigned long long)checksum, (unsigned long long)entry->checksum);
         return IGNIS_DIAG_BUNDLE_FORMAT;
     }
     block = (ignis__bundle_block *)ignis__alloc(sizeof *block);
@@ -14251,9 +14310,10 @@ IGNIS__COLD static ignis_diagnostic ignis__block_get(ignis__bundle *bundle, cons
     return IGNIS_DIAG_NONE;
 }
 
-/*  The image of an entry, with a zero behind it, which lives until the blocks are dropped. When it is damaged, `why` says how. */
-IGNIS__COLD static ignis_diagnostic ignis__bundle_unpack(ignis__bundle *bundle, const ignis__bundle_entry *entry, void **unpacked,
-                                                         ignis__string_writer *why)
+/*  Returns the image of an entry, followed by a zero. It lives until the blocks are dropped. If it is damaged, `why`
+    has the reason. */
+IGNIS__COLD static ignis_diagnostic ignis__bundle_unpack(ignis__bundle *bundle, const ignis__bundle_entry *entry,
+                                                         void **unpacked, ignis__string_writer *why)
 {
     ignis__bundle_block *block;
     ignis_diagnostic wrong;
@@ -14263,12 +14323,14 @@ IGNIS__COLD static ignis_diagnostic ignis__bundle_unpack(ignis__bundle *bundle, 
     ignis__mutex_unlock(&ignis__bundle_lock);
     if (wrong != IGNIS_DIAG_NONE)
         return wrong;
-    if (entry->at >= block->whole || entry->size >= block->whole - entry->at || block->bytes[entry->at + entry->size] != 0)
+    if (entry->at >= block->whole || entry->size >= block->whole - entry->at ||
+        block->bytes[entry->at + entry->size] != 0)
         why_not = "its block is another one";
-    why_not = why_not ? why_not : ignis__image_fault(block->bytes + entry->at, (size_t)entry->size);
+    why_not = why_not ? why_not : ignis__kernel_binary_fault(block->bytes + entry->at, (size_t)entry->size);
     if (why_not) {
-        ignis__string_add(why, "%s: %llu bytes at %llu of %llu that are at %llu", why_not, (unsigned long long)entry->size,
-                          (unsigned long long)entry->at, (unsigned long long)entry->whole, (unsigned long long)entry->offset);
+        ignis__string_add(why, "%s: %llu bytes at %llu of %llu that are at %llu", why_not,
+                          (unsigned long long)entry->size, (unsigned long long)entry->at,
+                          (unsigned long long)entry->whole, (unsigned long long)entry->offset);
         return IGNIS_DIAG_BUNDLE_FORMAT;
     }
     *unpacked = block->bytes + entry->at;
@@ -14285,7 +14347,8 @@ static void ignis__blocks_drop(ignis__bundle *bundle)
     }
 }
 
-/*  How well an image serves a compute capability; 0: not. Machine code: its major version, from its minor one on, or one chip; PTX: all newer. */
+/*  Returns how well an image serves a compute capability; 0 if it does not. Machine code serves its major version
+    from its minor one on, or one chip; PTX serves all newer devices. */
 static int ignis__bundle_serves(const ignis__bundle_entry *entry, int capability)
 {
     if (entry->kind == 'p')
@@ -14295,7 +14358,8 @@ static int ignis__bundle_serves(const ignis__bundle_entry *entry, int capability
     return entry->arch / 10 == capability / 10 && entry->arch <= capability ? 1000 + entry->arch : 0;
 }
 
-/*  The image of a program that serves a compute capability best, among those that serve it worse than `below`; how well. 0: there is none. */
+/*  Finds the image of a program that serves a compute capability best, among those rated below `below`. Returns its
+    rating, 0 if there is none. */
 IGNIS__COLD static int ignis__bundle_find(const ignis__bundle *bundle, const uint64_t key[2], int capability, int below,
                                           ignis__bundle_entry *found)
 {
@@ -14314,8 +14378,9 @@ IGNIS__COLD static int ignis__bundle_find(const ignis__bundle *bundle, const uin
     return best;
 }
 
-/*  "75 80 90a ptx75", from the oldest on. */
-IGNIS__COLD static void ignis__bundle_archs(const ignis__bundle *bundle, const uint64_t *key, ignis__string_writer *text)
+/*  Writes "75 80 90a ptx75", the oldest first. */
+IGNIS__COLD static void ignis__bundle_archs(const ignis__bundle *bundle, const uint64_t *key,
+                                            ignis__string_writer *text)
 {
     int last = 0, next;
     do {
@@ -14324,8 +14389,13 @@ IGNIS__COLD static void ignis__bundle_archs(const ignis__bundle *bundle, const u
         next = 0;
         for (i = 0; i < bundle->header.count; i++) {
             ignis__bundle_entry entry = ignis__bundle_get(bundle, i);
-            int place = (entry.kind == 'p' ? 65536 * 4 : 0) + entry.arch * 4 + (entry.kind == 'a' ? 1 : entry.kind == 'f' ? 2 : 0) + 1;
-            if (place > last && (next == 0 || place < next) && (!key || (entry.key[0] == key[0] && entry.key[1] == key[1]))) {
+            int place = (entry.kind == 'p' ? 65536 * 4 : 0) + entry.arch * 4 +
+                        (entry.kind == 'a'   ? 1
+                         : entry.kind == 'f' ? 2
+                                             : 0) +
+                        1;
+            if (place > last && (next == 0 || place < next) &&
+                (!key || (entry.key[0] == key[0] && entry.key[1] == key[1]))) {
                 next = place;
                 of_next = entry;
             }
@@ -14339,8 +14409,9 @@ IGNIS__COLD static void ignis__bundle_archs(const ignis__bundle *bundle, const u
     } while (next);
 }
 
-/*  A program that is in no bundle and no cache, where it cannot be compiled. */
-IGNIS__COLD static bool ignis__program_missing(const char *call, const ignis__program *program, const ignis__device *device)
+/*  Reports a program that is in no bundle and no cache, and cannot be compiled. */
+IGNIS__COLD static bool ignis__program_missing(const char *call, const ignis__program *program,
+                                               const ignis__device *device)
 {
     const ignis__bundle *bundle = &ignis__the_bundle;
     const char *why = ignis__compile_never ? "ignis_desc.compile is IGNIS_COMPILE_NEVER" : "NVRTC is missing";
@@ -14360,36 +14431,37 @@ IGNIS__COLD static bool ignis__program_missing(const char *call, const ignis__pr
     else if (program->line)
         snprintf(line, sizeof line, ", or add this line to the record: %s", program->line);
     if (archs[0])
-        ignis__fail(
-            IGNIS_DIAG_KERNEL_MISSING, call,
-            "%s is in %s for %s, but not for compute capability %d.%d, which device %d has, and %s. Make the bundle with ignis_embed "
-            "--archs ...,%d",
-            name, bundle->from, archs, capability / 10, capability % 10, device->info.device, why, capability);
+        ignis__fail(IGNIS_DIAG_KERNEL_MISSING, call,
+                    "%s is in %s for %s, but not for compute capability %d.%d, which device %d has, and %s. Make the "
+                    "bundle with ignis_embed "
+                    "--archs ...,%d",
+                    name, bundle->from, archs, capability / 10, capability % 10, device->info.device, why, capability);
     else
         ignis__fail(IGNIS_DIAG_KERNEL_MISSING, call,
-                    "%s is not in %s, for compute capability %d.%d, which device %d has, and %s. Record the program where it is "
+                    "%s is not in %s, for compute capability %d.%d, which device %d has, and %s. Record the program "
+                    "where it is "
                     "requested (ignis_desc.record), and make the bundle from the record with ignis_embed%s",
-                    name, bundle->data ? bundle->from : "the kernel cache, and no bundle is set", capability / 10, capability % 10,
-                    device->info.device, why, line);
+                    name, bundle->data ? bundle->from : "the kernel cache, and no bundle is set", capability / 10,
+                    capability % 10, device->info.device, why, line);
     return false;
 }
 
-/*  Whether products of warpgroups can be had of the bundle, or of NVRTC, which has them from 12.0 on. */
+/*  Checks whether the bundle or NVRTC has products by wgmma; NVRTC has them from 12.0 on. */
 IGNIS__MAYBE_UNUSED static bool ignis__wgmma_compiles(const char *call)
 {
     const ignis__bundle *bundle = &ignis__the_bundle;
     return bundle->wgmma || (!(bundle->data && ignis__compile_never) && ignis__compiler_release(call) >> 32 >= 12);
 }
 
-/*  Whether what is in no bundle and no cache is compiled. */
+/*  Checks whether programs that are in no bundle and no cache are compiled. */
 static bool ignis__compiler_available(const char *call)
 {
-    return !ignis__compile_never &&
-           (!ignis__the_bundle.data ||
-            ignis__library_available(call, IGNIS_LIBRARY_NVRTC, "Kernels come from the bundle and from the cache alone"));
+    return !ignis__compile_never && (!ignis__the_bundle.data ||
+                                     ignis__library_available(call, IGNIS_LIBRARY_NVRTC,
+                                                              "Kernels come from the bundle and from the cache alone"));
 }
 
-/*  Whether the bundle has a program for a device. */
+/*  Checks whether the bundle has a program for a device. */
 static bool ignis__program_bundled(const ignis__device *device, const ignis__program *program)
 {
     ignis__bundle_entry entry;
@@ -14400,16 +14472,17 @@ static bool ignis__program_bundled(const ignis__device *device, const ignis__pro
     return ignis__bundle_find(&ignis__the_bundle, key, ignis__capability(&device->info), INT32_MAX, &entry) > 0;
 }
 
-/*  An image of a program, compiled for a device where it may be. */
-IGNIS__COLD static bool ignis__program_compile(const char *call, const ignis__program *program, const ignis__device *device,
-                                               ignis__image *image)
+/*  Compiles a program for a device, if that is allowed. */
+IGNIS__COLD static bool ignis__program_compile(const char *call, const ignis__program *program,
+                                               const ignis__device *device, ignis__kernel_binary *image)
 {
     char arch[32];
     bool is_ptx;
     if (!ignis__compiler_available(call))
         return ignis__program_missing(call, program, device);
-    return ignis__library_load(call, IGNIS_LIBRARY_NVRTC) && ignis__arch_choose(call, device, arch, sizeof arch, &is_ptx) &&
-           ignis__image_compile(call, program, arch, is_ptx, image);
+    return ignis__library_load(call, IGNIS_LIBRARY_NVRTC) &&
+           ignis__arch_choose(call, device, arch, sizeof arch, &is_ptx) &&
+           ignis__kernel_binary_compile(call, program, arch, is_ptx, image);
 }
 
 /*  kernel/module.c - finds or makes images, and loads them as modules
@@ -14419,7 +14492,7 @@ IGNIS__COLD static bool ignis__program_compile(const char *call, const ignis__pr
     May use: compile.c, disk_cache.c, bundle.c, cache_key.c.
     Locks: the memory cache's lock; the lock of a key while it is compiled; none while the driver loads a module. */
 
-static void ignis__image_drop(ignis__image *image)
+static void ignis__kernel_binary_drop(ignis__kernel_binary *image)
 {
     if (!image || ignis__atomic_add(&image->holds, (uint64_t)-1) > 0)
         return;
@@ -14428,9 +14501,9 @@ static void ignis__image_drop(ignis__image *image)
 }
 
 /*  Removes an image from the list of the memory cache, whose lock is held. NULL if it is not there. */
-IGNIS__COLD static ignis__image *ignis__image_unlink(const uint64_t key[2])
+IGNIS__COLD static ignis__kernel_binary *ignis__kernel_binary_unlink(const uint64_t key[2])
 {
-    ignis__image **link, *image;
+    ignis__kernel_binary **link, *image;
     for (link = &ignis__kernels_state.images; *link; link = &(*link)->next)
         if ((*link)->key[0] == key[0] && (*link)->key[1] == key[1])
             break;
@@ -14441,11 +14514,11 @@ IGNIS__COLD static ignis__image *ignis__image_unlink(const uint64_t key[2])
 }
 
 /*  Holds and returns an image of the memory cache. NULL if it is not there. */
-static ignis__image *ignis__image_find(const uint64_t key[2])
+static ignis__kernel_binary *ignis__kernel_binary_find(const uint64_t key[2])
 {
-    ignis__image *image;
+    ignis__kernel_binary *image;
     ignis__mutex_lock(&ignis__kernels_state.lock);
-    image = ignis__image_unlink(key);
+    image = ignis__kernel_binary_unlink(key);
     if (image) {
         image->next = ignis__kernels_state.images;
         ignis__kernels_state.images = image;
@@ -14456,12 +14529,12 @@ static ignis__image *ignis__image_find(const uint64_t key[2])
 }
 
 /*  Puts an image into the memory cache, replacing one with its key; the least recently used images are dropped. */
-IGNIS__COLD static void ignis__image_keep(ignis__image *image)
+IGNIS__COLD static void ignis__kernel_binary_keep(ignis__kernel_binary *image)
 {
-    ignis__image **link = &ignis__kernels_state.images;
+    ignis__kernel_binary **link = &ignis__kernels_state.images;
     size_t bytes = 0;
     ignis__mutex_lock(&ignis__kernels_state.lock);
-    ignis__image_drop(ignis__image_unlink(image->key));
+    ignis__kernel_binary_drop(ignis__kernel_binary_unlink(image->key));
     ignis__atomic_add(&image->holds, 1);
     image->next = *link;
     *link = image;
@@ -14470,9 +14543,9 @@ IGNIS__COLD static void ignis__image_keep(ignis__image *image)
         link = &(*link)->next;
     }
     while (*link) {
-        ignis__image *old = *link;
+        ignis__kernel_binary *old = *link;
         *link = old->next;
-        ignis__image_drop(old);
+        ignis__kernel_binary_drop(old);
     }
     ignis__mutex_unlock(&ignis__kernels_state.lock);
 }
@@ -14480,31 +14553,33 @@ IGNIS__COLD static void ignis__image_keep(ignis__image *image)
 /*  Holds and returns the image of a program: from memory, from disk, or compiled; always compiled if the caches are
     not trusted. NULL on failure. A thread that needs a program being compiled waits for it. The image is cached if
     its key is unchanged: an included file may have changed meanwhile. */
-IGNIS__COLD static ignis__image *ignis__image_get(const char *call, ignis__device *device, const ignis__program *program,
-                                                  const uint64_t key[2], bool trust, bool *from_cache)
+IGNIS__COLD static ignis__kernel_binary *ignis__kernel_binary_get(const char *call, ignis__device *device,
+                                                                  const ignis__program *program, const uint64_t key[2],
+                                                                  bool trust, bool *from_cache)
 {
-    ignis__mutex *compiling = &ignis__kernels_state.compiling[key[0] % (uint64_t)IGNIS__COUNT(ignis__kernels_state.compiling)];
-    ignis__image *image;
+    ignis__mutex *compiling =
+        &ignis__kernels_state.compiling[key[0] % (uint64_t)IGNIS__COUNT(ignis__kernels_state.compiling)];
+    ignis__kernel_binary *image;
     uint64_t key_now[2];
     ignis__mutex_lock(compiling);
-    image = trust ? ignis__image_find(key) : NULL;
+    image = trust ? ignis__kernel_binary_find(key) : NULL;
     *from_cache = image != NULL;
     if (!image) {
-        image = (ignis__image *)ignis__alloc_for(call, sizeof *image);
+        image = (ignis__kernel_binary *)ignis__alloc_for(call, sizeof *image);
         if (image) {
             image->holds = 1;
             memcpy(image->key, key, sizeof image->key);
-            *from_cache = trust && ignis__image_from_disk(call, image);
+            *from_cache = trust && ignis__kernel_binary_from_disk(call, image);
         }
         if (image && *from_cache) {
-            ignis__image_keep(image);
+            ignis__kernel_binary_keep(image);
         } else if (image && !ignis__program_compile(call, program, device, image)) {
-            ignis__image_drop(image);
+            ignis__kernel_binary_drop(image);
             image = NULL;
-        } else if (image && ignis__image_key(program, device, ignis__compiler_release(call), key_now) &&
+        } else if (image && ignis__kernel_binary_key(program, device, ignis__compiler_release(call), key_now) &&
                    memcmp(key, key_now, sizeof key_now) == 0) {
-            ignis__image_to_disk(call, image);
-            ignis__image_keep(image);
+            ignis__kernel_binary_to_disk(call, image);
+            ignis__kernel_binary_keep(image);
         }
     }
     ignis__mutex_unlock(compiling);
@@ -14513,7 +14588,8 @@ IGNIS__COLD static ignis__image *ignis__image_get(const char *call, ignis__devic
 
 /*  Loads a module. False on failure: with *error of the driver, which the caller reports or handles; other failures
     are reported. */
-IGNIS__COLD static bool ignis__module_load(const char *call, const ignis__image *image, ignis__module *unit, int *error)
+IGNIS__COLD static bool ignis__module_load(const char *call, const ignis__kernel_binary *image, ignis__module *unit,
+                                           int *error)
 {
     unit->lowered = ignis__copy_string(image->lowered);
     if (!unit->lowered) {
@@ -14553,7 +14629,7 @@ static void ignis__module_unload_when_idle(const char *call, ignis__device *devi
 }
 
 /*  Checks whether a driver's error means that an image does not suit the driver or the device. */
-static bool ignis__image_is_foreign(int error)
+static bool ignis__kernel_binary_is_unsuitable(int error)
 {
     return error == IGNIS__CU_INVALID_IMAGE || error == IGNIS__CU_NO_BINARY || error == IGNIS__CU_INVALID_PTX ||
            error == IGNIS__CU_NO_JIT || error == IGNIS__CU_UNSUPPORTED_PTX;
@@ -14561,8 +14637,8 @@ static bool ignis__image_is_foreign(int error)
 
 /*  Loads a program from the bundle: the best image that the driver accepts. False with *failed if reported; else the
     program is not in it. */
-IGNIS__COLD static bool ignis__module_from_bundle(const char *call, ignis__device *device, const ignis__program *program,
-                                                  ignis__module *unit, bool *failed)
+IGNIS__COLD static bool ignis__module_from_bundle(const char *call, ignis__device *device,
+                                                  const ignis__program *program, ignis__module *unit, bool *failed)
 {
     ignis__bundle *bundle = &ignis__the_bundle;
     int capability = ignis__capability(&device->info), serves = INT32_MAX, error = 0;
@@ -14575,7 +14651,7 @@ IGNIS__COLD static bool ignis__module_from_bundle(const char *call, ignis__devic
     included = ignis__compile_never ? 0 : ignis__program_included(program);
     while (!*failed && (serves = ignis__bundle_find(bundle, key, capability, serves, &entry)) > 0) {
         const char *name = ignis__bundle_text(bundle, &entry);
-        ignis__image image = IGNIS__ZERO;
+        ignis__kernel_binary image = IGNIS__ZERO;
         ignis_diagnostic wrong;
         char why[256];
         ignis__string_writer text;
@@ -14592,11 +14668,12 @@ IGNIS__COLD static bool ignis__module_from_bundle(const char *call, ignis__devic
                         entry.kind == 'p' ? " (PTX)" : "", why);
         else if (ignis__module_load(call, &image, unit, &error))
             unit->from_cache = true;
-        else if (error == 0 || !ignis__image_is_foreign(error))
+        else if (error == 0 || !ignis__kernel_binary_is_unsuitable(error))
             *failed = error == 0 || ignis__cuda_fail(call, device, "cuModuleLoadData", error) != IGNIS_OK;
         else
-            ignis__log(IGNIS_LOG_INFO, IGNIS_DIAG_NONE, "%s: the driver does not take %s for %d%s of %s: %s (%d)", call, name,
-                       (int)entry.arch, entry.kind == 'p' ? " (PTX)" : "", bundle->from, ignis__cuda_name(error), error);
+            ignis__log(IGNIS_LOG_INFO, IGNIS_DIAG_NONE, "%s: the driver does not take %s for %d%s of %s: %s (%d)", call,
+                       name, (int)entry.arch, entry.kind == 'p' ? " (PTX)" : "", bundle->from, ignis__cuda_name(error),
+                       error);
         if (unit->module)
             return true;
     }
@@ -14607,20 +14684,22 @@ IGNIS__COLD static bool ignis__module_from_bundle(const char *call, ignis__devic
 IGNIS__COLD static bool ignis__module_from_image(const char *call, ignis__device *device, const ignis__program *program,
                                                  ignis__module *unit)
 {
-    ignis__image image = IGNIS__ZERO;
+    ignis__kernel_binary image = IGNIS__ZERO;
     int error = 0;
     image.lowered = (char *)(uintptr_t)program->entry;
     image.data = (void *)(uintptr_t)program->image;
     unit->from_cache = true;
     if (ignis__module_load(call, &image, unit, &error))
         return true;
-    if (error != 0 && ignis__image_is_foreign(error))
+    if (error != 0 && ignis__kernel_binary_is_unsuitable(error))
         ignis__fail_because(IGNIS_DIAG_UNSUPPORTED, call, error, ignis__cuda_name(error), NULL,
-                            "the driver does not take the image of kernel %s, %llu bytes with the hash %016llx, for device %d of compute "
+                            "the driver does not take the image of kernel %s, %llu bytes with the hash %016llx, for "
+                            "device %d of compute "
                             "capability %d.%d: %s (%d)",
                             program->entry, (unsigned long long)program->image_size,
-                            (unsigned long long)ignis__hash(IGNIS__HASH_START, program->image, program->image_size), device->info.device,
-                            device->info.compute_major, device->info.compute_minor, ignis__cuda_name(error), error);
+                            (unsigned long long)ignis__hash(IGNIS__HASH_START, program->image, program->image_size),
+                            device->info.device, device->info.compute_major, device->info.compute_minor,
+                            ignis__cuda_name(error), error);
     else if (error != 0)
         ignis__cuda_fail(call, device, "cuModuleLoadData", error);
     return false;
@@ -14628,7 +14707,8 @@ IGNIS__COLD static bool ignis__module_from_image(const char *call, ignis__device
 
 /*  Loads a program on an entered device. Loading may wait for the device, and the device for a kernel that waits for
     a launch of another thread on another device: no lock is held meanwhile. */
-IGNIS__COLD static bool ignis__module_make(const char *call, ignis__device *device, const ignis__program *program, ignis__module *unit)
+IGNIS__COLD static bool ignis__module_make(const char *call, ignis__device *device, const ignis__program *program,
+                                           ignis__module *unit)
 {
     uint64_t key[2];
     bool trust, again;
@@ -14640,17 +14720,17 @@ IGNIS__COLD static bool ignis__module_make(const char *call, ignis__device *devi
     if (!program->image)
         ignis__request_add(program, first, last);
     if (ignis__global.dry_run) /* nothing is compiled, but a missing program is reported */
-        return (!ignis__compile_never || !ignis__the_bundle.data || program->image || ignis__program_bundled(device, program) ||
-                ignis__program_missing(call, program, device)) &&
+        return (!ignis__compile_never || !ignis__the_bundle.data || program->image ||
+                ignis__program_bundled(device, program) || ignis__program_missing(call, program, device)) &&
                !IGNIS__CUDA_FAILED(call, device, cuModuleLoadData, (&unit->module, NULL));
     if (ignis__module_from_bundle(call, device, program, unit, &again) || again)
         return unit->module != NULL;
-    trust = ignis__image_key(program, device, ignis__compiler_release(call), key);
+    trust = ignis__kernel_binary_key(program, device, ignis__compiler_release(call), key);
     do {
         int error = 0;
-        ignis__image *image = ignis__image_get(call, device, program, key, trust, &unit->from_cache);
+        ignis__kernel_binary *image = ignis__kernel_binary_get(call, device, program, key, trust, &unit->from_cache);
         bool loaded = image && ignis__module_load(call, image, unit, &error);
-        ignis__image_drop(image);
+        ignis__kernel_binary_drop(image);
         if (loaded)
             return true;
         /* the driver refuses an image of the cache: treat it as a damaged file */
@@ -14662,7 +14742,10 @@ IGNIS__COLD static bool ignis__module_make(const char *call, ignis__device *devi
     return false;
 }
 
-/* --- the bundle and the record of ignis_setup ------------------------------------------------------------------------- */
+/*  kernel/bundle_check.c - the bundle and the record of ignis_setup; ignis_bundle_check
+
+    Opens bundle and record from desc or environment, and compares a bundle with this program and the device.
+    May use: bundle.c, record.c. Locks: the bundle's lock, one block at a time. */
 
 static void ignis__bundle_close(void)
 {
@@ -14687,27 +14770,31 @@ IGNIS__COLD static bool ignis__requests_setup(const char *call, const ignis_desc
     snprintf(line, sizeof line, "ignis %d\n", IGNIS_VERSION);
     ignis__requests.from_environment = !desc->record;
     if (*path && !ignis__line_append(path, line, !desc->record, why, sizeof why))
-        return ignis__fail_false(IGNIS_DIAG_BUNDLE_IO, call, "%s'%s' cannot be written: %s", desc->record ? "" : "IGNIS_RECORD: ", path,
-                                 why);
+        return ignis__fail_false(IGNIS_DIAG_BUNDLE_IO, call, "%s'%s' cannot be written: %s",
+                                 desc->record ? "" : "IGNIS_RECORD: ", path, why);
     return true;
 }
 
 IGNIS__COLD static bool ignis__bundle_setup(const char *call, const ignis_desc *desc)
 {
     ignis__bundle *bundle = &ignis__the_bundle;
-    const char *env = ignis__env("IGNIS_BUNDLE"), *path = desc->bundle ? NULL : desc->bundle_path ? desc->bundle_path : env;
+    const char *env = ignis__env("IGNIS_BUNDLE"), *path = desc->bundle        ? NULL
+                                                          : desc->bundle_path ? desc->bundle_path
+                                                                              : env;
     const void *data = desc->bundle;
     size_t size = desc->bundle_size;
     char why[300] = "";
     ignis__string_writer text;
     if (desc->bundle && desc->bundle_path)
-        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "desc.bundle and desc.bundle_path are both set; a program has one bundle");
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call,
+                                 "desc.bundle and desc.bundle_path are both set; a program has one bundle");
     if (!data && (!path || !*path))
         return true;
     snprintf(bundle->from, sizeof bundle->from, "%s", data ? "ignis_desc.bundle" : path);
-    if (!data && (data = bundle->memory = ignis__file_read_as(path, &size, desc->bundle_path ? NULL : why, sizeof why)) == NULL)
-        return *why ? ignis__fail_false(IGNIS_DIAG_BUNDLE_IO, call, "IGNIS_BUNDLE: '%s' is not used, as a bundle is a program: %s", path,
-                                        why)
+    if (!data &&
+        (data = bundle->memory = ignis__file_read_as(path, &size, desc->bundle_path ? NULL : why, sizeof why)) == NULL)
+        return *why ? ignis__fail_false(IGNIS_DIAG_BUNDLE_IO, call,
+                                        "IGNIS_BUNDLE: '%s' is not used, as a bundle is a program: %s", path, why)
                     : ignis__fail_file(IGNIS_DIAG_BUNDLE_IO, call, path, "read") == IGNIS_OK;
     ignis__string_begin(&text, why, sizeof why);
     if (!ignis__bundle_open(bundle, data, size, &text))
@@ -14715,7 +14802,7 @@ IGNIS__COLD static bool ignis__bundle_setup(const char *call, const ignis_desc *
     return true;
 }
 
-/*  Counts the programs of a bundle for a device, and names those without an image for it. */
+/*  Counts the programs of a bundle for a device, and lists those without an image for it. */
 IGNIS__COLD static void ignis__bundle_count(const ignis__bundle *bundle, int capability, ignis_bundle_info *info,
                                             ignis__string_writer *missing)
 {
@@ -14753,7 +14840,8 @@ IGNIS__COLD IGNIS_API ignis_status ignis_bundle_check(ignis_bundle_info *info)
     char faults[700], missing[500];
     ignis__string_writer text, names;
     uint32_t i;
-    if (!ignis__enter(call) || (device = ignis__device_get(call, ignis__thread_now()->device)) == NULL || !ignis__device_know(call, device))
+    if (!ignis__enter(call) || (device = ignis__device_get(call, ignis__thread_state()->device)) == NULL ||
+        !ignis__device_read_facts(call, device))
         return ignis__failed();
     if (!bundle->data)
         return ignis__fail(IGNIS_DIAG_NULL_ARGUMENT, call,
@@ -14770,7 +14858,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_bundle_check(ignis_bundle_info *info)
     ignis__bundle_count(bundle, capability, info, &names);
     ignis__string_begin(&text, faults, sizeof faults);
     looked_at = *bundle;
-    looked_at.blocks = NULL; /* what is for other devices is not kept */
+    looked_at.blocks = NULL; /* blocks for other devices are not kept */
     for (i = 0; i < bundle->header.count && wrong != IGNIS_DIAG_HOST_MEMORY; i++) {
         ignis__bundle_entry entry = ignis__bundle_get(bundle, i);
         char why[256];
@@ -14781,33 +14869,37 @@ IGNIS__COLD IGNIS_API ignis_status ignis_bundle_check(ignis_bundle_info *info)
         if (wrong == IGNIS_DIAG_HOST_MEMORY)
             ignis__fail_host_memory(call, (size_t)entry.whole);
         else if (wrong != IGNIS_DIAG_NONE && damaged++ < 2)
-            ignis__string_add(&text, "%s%s for %d: %s", damaged == 1 ? " " : "; ", ignis__bundle_text(bundle, &entry), (int)entry.arch,
-                              why);
+            ignis__string_add(&text, "%s%s for %d: %s", damaged == 1 ? " " : "; ", ignis__bundle_text(bundle, &entry),
+                              (int)entry.arch, why);
     }
     ignis__blocks_drop(&looked_at);
     if (wrong == IGNIS_DIAG_HOST_MEMORY)
         return ignis__failed();
     if (damaged)
-        return ignis__fail(IGNIS_DIAG_BUNDLE_FORMAT, call, "%s: %d of %d images are damaged:%s", bundle->from, damaged, info->images,
-                           faults);
+        return ignis__fail(IGNIS_DIAG_BUNDLE_FORMAT, call, "%s: %d of %d images are damaged:%s", bundle->from, damaged,
+                           info->images, faults);
     if (info->version != IGNIS_VERSION)
         return ignis__fail(IGNIS_DIAG_BUNDLE_MISMATCH, call,
-                           "%s was made by ignis_embed of version %d.%d.%d, this program has Ignis %d.%d.%d: its built-in kernels differ",
-                           bundle->from, info->version / 10000, info->version / 100 % 100, info->version % 100, IGNIS_VERSION_MAJOR,
-                           IGNIS_VERSION_MINOR, IGNIS_VERSION_PATCH);
+                           "%s was made by ignis_embed of version %d.%d.%d, this program has Ignis %d.%d.%d: its "
+                           "built-in kernels differ",
+                           bundle->from, info->version / 10000, info->version / 100 % 100, info->version % 100,
+                           IGNIS_VERSION_MAJOR, IGNIS_VERSION_MINOR, IGNIS_VERSION_PATCH);
     own_sources = ignis__sources_hash();
-    sources = bundle->header.sources & (own_sources >> 32 ? UINT64_MAX : UINT32_MAX); /* those of a table that is not there are not used */
+    sources = bundle->header.sources &
+              (own_sources >> 32 ? UINT64_MAX : UINT32_MAX); /* sources of missing tables are not used */
     if (sources != own_sources)
-        return ignis__fail(IGNIS_DIAG_BUNDLE_MISMATCH, call,
-                           "%s was made with other kernels of Ignis: its sources have the hash %016llx, those of this program %016llx",
-                           bundle->from, (unsigned long long)sources, (unsigned long long)own_sources);
-    if (info->missing)
         return ignis__fail(
-            IGNIS_DIAG_KERNEL_MISSING, call,
-            "%s has %d of %d programs for compute capability %d.%d, which device %d has, and is for %s. Make it with ignis_embed "
-            "--archs ...,%d. Missing: %s%s",
-            bundle->from, info->usable, info->usable + info->missing, capability / 10, capability % 10, device->info.device,
-            info->architectures, capability, missing, info->missing > 4 ? "; and more" : "");
+            IGNIS_DIAG_BUNDLE_MISMATCH, call,
+            "%s was made with other kernels of Ignis: its sources have the hash %016llx, those of this program %016llx",
+            bundle->from, (unsigned long long)sources, (unsigned long long)own_sources);
+    if (info->missing)
+        return ignis__fail(IGNIS_DIAG_KERNEL_MISSING, call,
+                           "%s has %d of %d programs for compute capability %d.%d, which device %d has, and is for %s. "
+                           "Make it with ignis_embed "
+                           "--archs ...,%d. Missing: %s%s",
+                           bundle->from, info->usable, info->usable + info->missing, capability / 10, capability % 10,
+                           device->info.device, info->architectures, capability, missing,
+                           info->missing > 4 ? "; and more" : "");
     return IGNIS_OK;
 }
 
@@ -14820,8 +14912,8 @@ IGNIS__COLD IGNIS_API ignis_status ignis_bundle_check(ignis_bundle_info *info)
 /*  Returns a function of a module, with all shared memory of a block allowed: another thread could lower a launch's
     setting. A driver that loads lazily loads it now, because at the first launch it might wait for work on the
     device. */
-IGNIS__COLD static bool ignis__function_get(const char *call, ignis__device *device, const ignis__module *unit, const char *name,
-                                            void **function)
+IGNIS__COLD static bool ignis__function_get(const char *call, ignis__device *device, const ignis__module *unit,
+                                            const char *name, void **function)
 {
     int fixed; /* bytes that it declares */
     if (IGNIS__CUDA_FAILED(call, device, cuModuleGetFunction, (function, unit->module, name)) ||
@@ -14839,7 +14931,8 @@ IGNIS__COLD static bool ignis__function_waits(const char *call, ignis__device *d
 {
     int version = 0;
     *waits = device->info.compute_major >= 9;
-    if (*waits && IGNIS__CUDA_FAILED(call, device, cuFuncGetAttribute, (&version, IGNIS__CU_FUNC_PTX_VERSION, function)))
+    if (*waits &&
+        IGNIS__CUDA_FAILED(call, device, cuFuncGetAttribute, (&version, IGNIS__CU_FUNC_PTX_VERSION, function)))
         return false;
     *waits = *waits && version >= 90;
     return true;
@@ -14860,10 +14953,9 @@ typedef struct ignis__kernel_code {
     int params; /* -1: the driver does not tell */
     size_t param_size[IGNIS__MAX_PARAMS];
     int max_threads, static_shared;
-    bool waits;  /* it waits for earlier work by itself, if the desc says so */
-    char *entry; /* which function it is */
-    uint64_t
-        entries; /* ignis__kernel_code * of other entries of the module, which is this one's: the newest, a list by `entries` of each */
+    bool waits;       /* it waits for earlier work by itself, if the desc says so */
+    char *entry;      /* which function it is */
+    uint64_t entries; /* ignis__kernel_code * of other entries of the module: the newest of a list */
 } ignis__kernel_code;
 
 typedef struct ignis__kernel {
@@ -14875,15 +14967,15 @@ typedef struct ignis__kernel {
     const char *file;             /* the caller's location from ignis_call_site, or NULL */
     int line;
     uint64_t code[IGNIS_MAX_DEVICES]; /* ignis__kernel_code *, made at the first use on a device */
-    uint64_t
-        newest; /* the latest replacement of the program, an ignis__kernel * that is in no pool; 0 if there is none. The slot's lock guards it */
-    struct ignis__kernel *older; /* the replacement before that. All live as long as the handle's kernel, so that launches need no lock */
-    uint64_t reloads, reload;    /* reloads of this kernel so far; the number of the reload that made it */
+    uint64_t newest; /* the latest replacement, an ignis__kernel * in no pool, or 0. The slot's lock guards it */
+    struct ignis__kernel *
+        older; /* the replacement before that. All live as long as the handle's kernel, so that launches need no lock */
+    uint64_t reloads, reload; /* reloads of this kernel so far; the number of the reload that made it */
     ignis__tombstone tombstone;
 } ignis__kernel;
 
-static ignis__pool ignis__kernels =
-    IGNIS__POOL_NAMED(ignis__kernel, IGNIS__KIND_KERNEL, "kernel", IGNIS_DIAG_KERNEL_FREED, offsetof(ignis__kernel, tombstone));
+static ignis__pool ignis__kernels = IGNIS__POOL_NAMED(ignis__kernel, IGNIS__KIND_KERNEL, "kernel",
+                                                      IGNIS_DIAG_KERNEL_FREED, offsetof(ignis__kernel, tombstone));
 
 static ignis__kernel *ignis__kernel_hold(const char *call, ignis_kernel handle)
 {
@@ -14891,7 +14983,7 @@ static ignis__kernel *ignis__kernel_hold(const char *call, ignis_kernel handle)
 }
 
 /*  Returns the program that launches of a held kernel run. */
-static ignis__kernel *ignis__kernel_newest(ignis__kernel *kernel)
+static ignis__kernel *ignis__kernel_current(ignis__kernel *kernel)
 {
     ignis__kernel *owner = kernel->shares ? kernel->shares : kernel;
     ignis__kernel *newest = (ignis__kernel *)(uintptr_t)ignis__atomic_load(&owner->newest);
@@ -14923,7 +15015,8 @@ IGNIS__COLD static void ignis__kernel_unload(const char *call, ignis__kernel *ke
 
 IGNIS__COLD static void ignis__kernel_destroy(const char *call, ignis__kernel *kernel)
 {
-    ignis__kernel *version = (ignis__kernel *)(uintptr_t)ignis__atomic_load(&kernel->newest), *older, *shares = kernel->shares;
+    ignis__kernel *version = (ignis__kernel *)(uintptr_t)ignis__atomic_load(&kernel->newest), *older,
+                  *shares = kernel->shares;
     for (; version; version = older) {
         older = version->older;
         ignis__kernel_unload(call, version);
@@ -14943,28 +15036,32 @@ IGNIS__ONE_COPY static void ignis__kernel_drop(const char *call, ignis__kernel *
 
 static void ignis__kernel_drop_held(const char *call, void *item) { ignis__kernel_drop(call, (ignis__kernel *)item); }
 
-IGNIS__COLD static bool ignis__kernel_read(const char *call, ignis__device *device, const ignis__module *unit, const char *name,
-                                           ignis__kernel_code *code)
+IGNIS__COLD static bool ignis__kernel_read(const char *call, ignis__device *device, const ignis__module *unit,
+                                           const char *name, ignis__kernel_code *code)
 {
     size_t offset;
     int error = 0;
     if (!ignis__function_get(call, device, unit, name, &code->function) ||
-        IGNIS__CUDA_FAILED(call, device, cuFuncGetAttribute, (&code->max_threads, IGNIS__CU_FUNC_MAX_THREADS, code->function)) ||
-        IGNIS__CUDA_FAILED(call, device, cuFuncGetAttribute, (&code->static_shared, IGNIS__CU_FUNC_SHARED, code->function)) ||
+        IGNIS__CUDA_FAILED(call, device, cuFuncGetAttribute,
+                           (&code->max_threads, IGNIS__CU_FUNC_MAX_THREADS, code->function)) ||
+        IGNIS__CUDA_FAILED(call, device, cuFuncGetAttribute,
+                           (&code->static_shared, IGNIS__CU_FUNC_SHARED, code->function)) ||
         !ignis__function_waits(call, device, code->function, &code->waits))
         return false;
     code->params = -1;
     if (ignis__cuda.cuFuncGetParamInfo) {
         code->params = 0;
-        while (code->params < IGNIS__MAX_PARAMS && (error = IGNIS__CUDA(cuFuncGetParamInfo, (code->function, (size_t)code->params, &offset,
-                                                                                             &code->param_size[code->params]))) == 0)
+        while (code->params < IGNIS__MAX_PARAMS &&
+               (error = IGNIS__CUDA(cuFuncGetParamInfo, (code->function, (size_t)code->params, &offset,
+                                                         &code->param_size[code->params]))) == 0)
             code->params++;
     }
     return error == IGNIS__CU_INVALID_VALUE /* the number after the last parameter */ ||
            ignis__cuda_check(call, device, "cuFuncGetParamInfo", error) == IGNIS_OK;
 }
 
-/*  Finds the function of code->entry: an entry named at compilation, or a function of the module with this very name. */
+/*  Finds the function of code->entry: an entry named at compilation, or a function of the module with this very
+    name. */
 IGNIS__COLD static bool ignis__kernel_read_entry(const char *call, ignis__device *device, const ignis__kernel *program,
                                                  const ignis__module *unit, ignis__kernel_code *code)
 {
@@ -14978,11 +15075,13 @@ IGNIS__COLD static bool ignis__kernel_read_entry(const char *call, ignis__device
         missing = error == IGNIS__CU_NOT_FOUND || error == IGNIS__CU_INVALID_VALUE; /* of an empty name it says that */
     }
     if (missing && index >= 0)
-        ok = ignis__fail_false(IGNIS_DIAG_ENTRY_MISSING, call, "%s has no __global__ function (or not exactly one) that is called '%s'",
+        ok = ignis__fail_false(IGNIS_DIAG_ENTRY_MISSING, call,
+                               "%s has no __global__ function (or not exactly one) that is called '%s'",
                                program->program.image ? "desc.image" : program->program.name, code->entry);
     else if (missing)
         ok = ignis__fail_false(IGNIS_DIAG_ENTRY_MISSING, call,
-                               "the program of kernel %s has no entry '%s': give desc.entry all names, \"%s; %s\", or make it extern \"C\"",
+                               "the program of kernel %s has no entry '%s': give desc.entry all names, \"%s; %s\", or "
+                               "make it extern \"C\"",
                                program->entry, code->entry, program->entry, code->entry);
     ok = ok && ignis__kernel_read(call, device, unit, name, code);
     if (ok)
@@ -14993,7 +15092,8 @@ IGNIS__COLD static bool ignis__kernel_read_entry(const char *call, ignis__device
 }
 
 /*  Returns the kernel's code on an entered device, and loads it at the first use there. NULL on failure. */
-IGNIS__COLD static ignis__kernel_code *ignis__kernel_code_get(const char *call, ignis__device *device, ignis__kernel *kernel)
+IGNIS__COLD static ignis__kernel_code *ignis__kernel_code_get(const char *call, ignis__device *device,
+                                                              ignis__kernel *kernel)
 {
     uint64_t *place = &kernel->code[device - ignis__devices];
     ignis__kernel_code *code = (ignis__kernel_code *)(uintptr_t)ignis__atomic_load(place), *made;
@@ -15023,8 +15123,9 @@ IGNIS__COLD static ignis__kernel_code *ignis__kernel_code_get(const char *call, 
 }
 
 /*  Adds another entry of a loaded program. NULL on failure. */
-IGNIS__COLD static ignis__kernel_code *ignis__kernel_code_make_entry(const char *call, ignis__device *device, ignis__kernel *program,
-                                                                     ignis__kernel_code *code, const char *entry)
+IGNIS__COLD static ignis__kernel_code *ignis__kernel_code_make_entry(const char *call, ignis__device *device,
+                                                                     ignis__kernel *program, ignis__kernel_code *code,
+                                                                     const char *entry)
 {
     ignis__kernel_code *made = (ignis__kernel_code *)ignis__alloc_for(call, sizeof *made);
     if (!made)
@@ -15056,7 +15157,7 @@ static ignis__kernel_code *ignis__kernel_code_entry(const char *call, ignis__dev
 /*  Returns the code that launches of a held kernel run on an entered device, and its program. NULL on failure. */
 static ignis__kernel_code *ignis__kernel_code_of(const char *call, ignis__device *device, ignis__kernel *kernel)
 {
-    ignis__kernel *program = ignis__kernel_newest(kernel);
+    ignis__kernel *program = ignis__kernel_current(kernel);
     ignis__kernel_code *code = ignis__kernel_code_get(call, device, program);
     return code && kernel->shares ? ignis__kernel_code_entry(call, device, program, code, kernel->entry) : code;
 }
@@ -15091,10 +15192,12 @@ IGNIS__COLD static bool ignis__kernel_entries_check(const char *call, const igni
         same = ignis__entry_index(desc->entry, copy);
         ignis__free(copy);
         if (same != i)
-            return ignis__fail_false(IGNIS_DIAG_ENTRY_MISSING, call, "desc.entry is \"%s\", with one name twice", desc->entry);
+            return ignis__fail_false(IGNIS_DIAG_ENTRY_MISSING, call, "desc.entry is \"%s\", with one name twice",
+                                     desc->entry);
     }
     if (i == 0 || name)
-        return ignis__fail_false(IGNIS_DIAG_ENTRY_MISSING, call, "desc.entry is \"%s\", where a name is missing", desc->entry);
+        return ignis__fail_false(IGNIS_DIAG_ENTRY_MISSING, call, "desc.entry is \"%s\", where a name is missing",
+                                 desc->entry);
     return true;
 }
 
@@ -15112,11 +15215,11 @@ IGNIS__COLD static bool ignis__kernel_image_check(const char *call, const ignis_
     if (!copy)
         return ignis__fail_host_memory(call, desc->image_size) == IGNIS_OK;
     memcpy(copy, desc->image, desc->image_size);
-    wrong = ignis__image_fault(copy, desc->image_size);
+    wrong = ignis__kernel_binary_fault(copy, desc->image_size);
     if (wrong)
-        ignis__fail(IGNIS_DIAG_KERNEL_IMAGE, call, "desc.image of kernel %s, %llu bytes with the hash %016llx: %s", desc->entry,
-                    (unsigned long long)desc->image_size, (unsigned long long)ignis__hash(IGNIS__HASH_START, copy, desc->image_size),
-                    wrong);
+        ignis__fail(IGNIS_DIAG_KERNEL_IMAGE, call, "desc.image of kernel %s, %llu bytes with the hash %016llx: %s",
+                    desc->entry, (unsigned long long)desc->image_size,
+                    (unsigned long long)ignis__hash(IGNIS__HASH_START, copy, desc->image_size), wrong);
     ignis__free(copy);
     return !wrong;
 }
@@ -15128,10 +15231,12 @@ IGNIS__COLD static bool ignis__kernel_header_check(const char *call, const ignis
     ignis__program before = ignis__program_from(desc);
     before.header_count = index;
     if (!header->name || !header->text)
-        ignis__fail(IGNIS_DIAG_NULL_ARGUMENT, call, "desc.headers[%d].%s is null", index, header->name ? "text" : "name");
+        ignis__fail(IGNIS_DIAG_NULL_ARGUMENT, call, "desc.headers[%d].%s is null", index,
+                    header->name ? "text" : "name");
     else if (ignis__header_is_known(&before, header->name, strlen(header->name)))
-        ignis__fail(IGNIS_DIAG_KERNEL_HEADER, call, "desc.headers[%d].name is \"%s\": a header before it, or one of Ignis, has that name",
-                    index, header->name);
+        ignis__fail(IGNIS_DIAG_KERNEL_HEADER, call,
+                    "desc.headers[%d].name is \"%s\": a header before it, or one of Ignis, has that name", index,
+                    header->name);
     else
         return true;
     return false;
@@ -15147,8 +15252,8 @@ IGNIS__COLD static bool ignis__kernel_desc_check(const char *call, const ignis_k
     if (!ignis__check_not_null(call, "desc.source", desc->source) || !ignis__kernel_entries_check(call, desc))
         return false;
     if (desc->option_count < 0 || desc->option_count > IGNIS__MAX_OPTIONS)
-        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "desc.option_count is %d, outside 0 to %d", desc->option_count,
-                                 IGNIS__MAX_OPTIONS);
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "desc.option_count is %d, outside 0 to %d",
+                                 desc->option_count, IGNIS__MAX_OPTIONS);
     if (desc->option_count > 0 && !ignis__check_not_null(call, "desc.options", desc->options))
         return false;
     if (desc->header_count < 0)
@@ -15228,7 +15333,8 @@ IGNIS__COLD IGNIS_API ignis_kernel ignis_kernel_compile(const ignis_kernel_desc 
     ignis__kernel *kernel;
     ignis__binding binding;
     ignis__device *device;
-    if (!ignis__enter(call) || !ignis__kernel_desc_check(call, desc) || (device = ignis__device_current_enter(call, &binding)) == NULL)
+    if (!ignis__enter(call) || !ignis__kernel_desc_check(call, desc) ||
+        (device = ignis__device_current_enter(call, &binding)) == NULL)
         return handle;
     kernel = (ignis__kernel *)ignis__pool_take_zeroed(call, &ignis__kernels);
     if (kernel && !ignis__kernel_keep(call, kernel, ignis__program_from(desc))) {
@@ -15331,14 +15437,17 @@ IGNIS__COLD IGNIS_API ignis_status ignis_kernel_query(ignis_kernel handle, ignis
         return ignis__failed();
     if (ignis__check_not_null(call, "info", info) && (device = ignis__device_current_enter(call, &binding)) != NULL) {
         code = ignis__kernel_code_of(call, device, kernel);
-        ok = code && !IGNIS__CUDA_FAILED(call, device, cuFuncGetAttribute, (&info->registers, IGNIS__CU_FUNC_REGISTERS, code->function)) &&
-             !IGNIS__CUDA_FAILED(call, device, cuFuncGetAttribute, (&info->local_bytes, IGNIS__CU_FUNC_LOCAL, code->function));
+        ok = code &&
+             !IGNIS__CUDA_FAILED(call, device, cuFuncGetAttribute,
+                                 (&info->registers, IGNIS__CU_FUNC_REGISTERS, code->function)) &&
+             !IGNIS__CUDA_FAILED(call, device, cuFuncGetAttribute,
+                                 (&info->local_bytes, IGNIS__CU_FUNC_LOCAL, code->function));
         if (ok) {
             info->entry = code->entry;
             info->parameters = code->params;
             info->shared_bytes = code->static_shared;
             info->max_threads = code->max_threads;
-            info->from_cache = ignis__kernel_code_get(call, device, ignis__kernel_newest(kernel))->module.from_cache;
+            info->from_cache = ignis__kernel_code_get(call, device, ignis__kernel_current(kernel))->module.from_cache;
         }
         ignis__device_leave(&binding);
     }
@@ -15347,17 +15456,19 @@ IGNIS__COLD IGNIS_API ignis_status ignis_kernel_query(ignis_kernel handle, ignis
 }
 
 /*  Checks that a block can have that many threads, and that much dynamic shared memory. */
-static bool ignis__block_check(const char *call, const ignis__device *device, const ignis__kernel_code *code, int64_t threads,
-                               int64_t shared_bytes)
+static bool ignis__block_check(const char *call, const ignis__device *device, const ignis__kernel_code *code,
+                               int64_t threads, int64_t shared_bytes)
 {
     int64_t shared_limit = device->info.shared_per_block - code->static_shared;
     if (threads > code->max_threads)
-        return ignis__fail_false(IGNIS_DIAG_LAUNCH_SIZE, call, "a block of %lld threads is more than the %d that kernel %s can have",
+        return ignis__fail_false(IGNIS_DIAG_LAUNCH_SIZE, call,
+                                 "a block of %lld threads is more than the %d that kernel %s can have",
                                  (long long)threads, code->max_threads, code->entry);
     if (shared_bytes < 0 || shared_bytes > shared_limit)
-        return ignis__fail_false(IGNIS_DIAG_LAUNCH_SIZE, call,
-                                 "shared_bytes is %lld, outside 0 to the %lld that device %d leaves beside %d static bytes",
-                                 (long long)shared_bytes, (long long)shared_limit, device->info.device, code->static_shared);
+        return ignis__fail_false(
+            IGNIS_DIAG_LAUNCH_SIZE, call,
+            "shared_bytes is %lld, outside 0 to the %lld that device %d leaves beside %d static bytes",
+            (long long)shared_bytes, (long long)shared_limit, device->info.device, code->static_shared);
     return true;
 }
 
@@ -15369,8 +15480,8 @@ static bool ignis__kernel_resident(const char *call, ignis__device *device, cons
                                (blocks, code->function, threads, (size_t)shared_bytes));
 }
 
-IGNIS__COLD static bool ignis__kernel_occupancy(const char *call, ignis__device *device, const ignis__kernel_code *code, int block,
-                                                int64_t shared_bytes, ignis_occupancy *out)
+IGNIS__COLD static bool ignis__kernel_occupancy(const char *call, ignis__device *device, const ignis__kernel_code *code,
+                                                int block, int64_t shared_bytes, ignis_occupancy *out)
 {
     int threads = block, warp = device->info.warp_size, blocks;
     if (block < 0)
@@ -15393,7 +15504,8 @@ IGNIS__COLD static bool ignis__kernel_occupancy(const char *call, ignis__device 
     return true;
 }
 
-IGNIS__COLD IGNIS_API ignis_status ignis_kernel_occupancy(ignis_kernel handle, int block, int64_t shared_bytes, ignis_occupancy *out)
+IGNIS__COLD IGNIS_API ignis_status ignis_kernel_occupancy(ignis_kernel handle, int block, int64_t shared_bytes,
+                                                          ignis_occupancy *out)
 {
     static const char call[] = "ignis_kernel_occupancy";
     ignis__kernel *kernel = ignis__kernel_hold(call, handle);
@@ -15418,30 +15530,33 @@ IGNIS__COLD IGNIS_API ignis_status ignis_kernel_occupancy(ignis_kernel handle, i
     May use: user_kernel.c, device/memory_pinned.c. Locks: none. */
 
 /*  Copies data to a variable of a program, or the variable to out; the other pointer is NULL. */
-IGNIS__COLD static bool ignis__symbol_copy(const ignis__work *work, ignis__kernel *program, const char *name, const void *data, void *out,
-                                           int64_t size)
+IGNIS__COLD static bool ignis__symbol_copy(const ignis__work *work, ignis__kernel *program, const char *name,
+                                           const void *data, void *out, int64_t size)
 {
     ignis__kernel_code *code = ignis__kernel_code_get(work->call, work->device, program);
     ignis__address address = 0;
     size_t bytes = 0;
-    int error = code && !ignis__global.dry_run ? IGNIS__CUDA(cuModuleGetGlobal_v2, (&address, &bytes, code->module.module, name)) : 0;
+    int error = code && !ignis__global.dry_run
+                    ? IGNIS__CUDA(cuModuleGetGlobal_v2, (&address, &bytes, code->module.module, name))
+                    : 0;
     if (code && ignis__global.dry_run && out && size > 0) /* which knows no variables */
         memset(out, 0, (size_t)size);
     if (!code || ignis__global.dry_run)
         return code != NULL;
     if (error == IGNIS__CU_NOT_FOUND)
-        ignis__fail(IGNIS_DIAG_SYMBOL_MISSING, work->call, "the program of kernel %s has no __constant__ or __device__ variable '%s'",
-                    program->entry, name);
-    else if (ignis__cuda_check(work->call, work->device, "cuModuleGetGlobal_v2", error) == IGNIS_OK && (int64_t)bytes != size)
-        ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, work->call, "'%s' has %lld bytes, the call says %lld", name, (long long)bytes,
-                    (long long)size);
+        ignis__fail(IGNIS_DIAG_SYMBOL_MISSING, work->call,
+                    "the program of kernel %s has no __constant__ or __device__ variable '%s'", program->entry, name);
+    else if (ignis__cuda_check(work->call, work->device, "cuModuleGetGlobal_v2", error) == IGNIS_OK &&
+             (int64_t)bytes != size)
+        ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, work->call, "'%s' has %lld bytes, the call says %lld", name,
+                    (long long)bytes, (long long)size);
     else if (error == 0)
         return out ? ignis__copy_to_host(work, out, address, size) : ignis__copy_from_host(work, address, data, size);
     return false;
 }
 
-IGNIS__COLD static ignis_status ignis__kernel_symbol(const char *call, ignis_kernel handle, const char *name, const void *data, void *out,
-                                                     int64_t size)
+IGNIS__COLD static ignis_status ignis__kernel_symbol(const char *call, ignis_kernel handle, const char *name,
+                                                     const void *data, void *out, int64_t size)
 {
     ignis__kernel *kernel = ignis__kernel_hold(call, handle);
     ignis__device *device;
@@ -15450,9 +15565,9 @@ IGNIS__COLD static ignis_status ignis__kernel_symbol(const char *call, ignis_ker
     if (!kernel)
         return ignis__failed();
     if (ignis__check_not_null(call, "name", name) && ignis__check_not_null(call, "data", data ? data : out) &&
-        !ignis__capture_refuses(call) && (device = ignis__device_get(call, ignis__thread_now()->device)) != NULL &&
+        !ignis__capture_refuses(call) && (device = ignis__device_get(call, ignis__thread_state()->device)) != NULL &&
         ignis__work_begin(call, device, &work)) {
-        ok = ignis__symbol_copy(&work, ignis__kernel_newest(kernel), name, data, out, size);
+        ok = ignis__symbol_copy(&work, ignis__kernel_current(kernel), name, data, out, size);
         ignis__work_end(&work);
     }
     ignis__kernel_drop(call, kernel);
@@ -15514,7 +15629,7 @@ IGNIS__COLD static void ignis__reload_run(void *context)
     int i;
     for (i = 0; ok && i < ignis__device_total; i++) {
         if (reload->device[i] && (ok = ignis__device_enter(ignis__reload_call, &ignis__devices[i], &binding)) == true) {
-            ok = ignis__reload_entries(&ignis__devices[i], ignis__kernel_newest(kernel), version);
+            ok = ignis__reload_entries(&ignis__devices[i], ignis__kernel_current(kernel), version);
             ignis__device_leave(&binding);
         }
     }
@@ -15537,8 +15652,9 @@ IGNIS__COLD static void ignis__reload_run(void *context)
 IGNIS__COLD IGNIS_API ignis_ticket ignis_kernel_reload(ignis_kernel handle, const ignis_kernel_desc *desc)
 {
     ignis_ticket result = IGNIS__ZERO;
-    ignis__kernel *held = ignis__kernel_hold(ignis__reload_call, handle), *kernel = held && held->shares ? held->shares : held;
-    ignis__device *device = kernel ? ignis__device_get(ignis__reload_call, ignis__thread_now()->device) : NULL;
+    ignis__kernel *held = ignis__kernel_hold(ignis__reload_call, handle),
+                  *kernel = held && held->shares ? held->shares : held;
+    ignis__device *device = kernel ? ignis__device_get(ignis__reload_call, ignis__thread_state()->device) : NULL;
     ignis__ticket *ticket = NULL;
     ignis__reload *reload;
     int i;
@@ -15564,7 +15680,8 @@ IGNIS__COLD IGNIS_API ignis_ticket ignis_kernel_reload(ignis_kernel handle, cons
     reload->kernel = kernel;
     ignis__mutex_init(&reload->version->slot.lock);
     for (i = 0; i < ignis__device_total; i++)
-        reload->device[i] = &ignis__devices[i] == device || ignis__atomic_load(&ignis__kernel_newest(kernel)->code[i]) != 0;
+        reload->device[i] =
+            &ignis__devices[i] == device || ignis__atomic_load(&ignis__kernel_current(kernel)->code[i]) != 0;
     ignis__mutex_lock(&kernel->slot.lock);
     reload->version->reload = ++kernel->reloads;
     ignis__mutex_unlock(&kernel->slot.lock);
@@ -15636,31 +15753,35 @@ static bool ignis__arg_array(const ignis__work *work, ignis__launch_args *launch
     }
     launch->arrays[launch->array_count++] = array;
     if (array->storage->device != work->device)
-        return ignis__fail_false(IGNIS_DIAG_DEVICE_DIFFERS, work->call, "argument %d, %s, is on device %d, the kernel runs on device %d",
-                                 index, ignis__array_label(array).text, ignis__device_ordinal(array->storage->device),
+        return ignis__fail_false(IGNIS_DIAG_DEVICE_DIFFERS, work->call,
+                                 "argument %d, %s, is on device %d, the kernel runs on device %d", index,
+                                 ignis__array_label(array).text, ignis__device_ordinal(array->storage->device),
                                  ignis__device_ordinal(work->device));
     launch->params[index] = &launch->addresses[index];
     if (!ignis__work_address(work, array, &launch->addresses[index]))
         return false;
-    ignis__storage_lent(array->storage);
+    ignis__storage_expose(array->storage);
     return true;
 }
 
-static bool ignis__args_gather(const ignis__work *work, const ignis__kernel_code *code, const ignis_arg *args, int count,
-                               ignis__launch_args *launch)
+static bool ignis__args_gather(const ignis__work *work, const ignis__kernel_code *code, const ignis_arg *args,
+                               int count, ignis__launch_args *launch)
 {
     int i;
     launch->array_count = 0;
     if (count < 0 || count > IGNIS__MAX_PARAMS || (code->params >= 0 && count != code->params))
-        return ignis__fail_false(IGNIS_DIAG_ARG_COUNT, work->call, "kernel %s has %d parameters, the call gives %d arguments", code->entry,
+        return ignis__fail_false(IGNIS_DIAG_ARG_COUNT, work->call,
+                                 "kernel %s has %d parameters, the call gives %d arguments", code->entry,
                                  code->params >= 0 ? code->params : IGNIS__MAX_PARAMS, count);
     for (i = 0; i < count; i++) {
         if (args[i].type < IGNIS_ARG_ARRAY || args[i].type > IGNIS_ARG_BYTES)
-            return ignis__fail_false(IGNIS_DIAG_BAD_ENUM, work->call, "argument %d has type %d; make it with an ignis_arg_ function", i,
+            return ignis__fail_false(IGNIS_DIAG_BAD_ENUM, work->call,
+                                     "argument %d has type %d; make it with an ignis_arg_ function", i,
                                      (int)args[i].type);
         if (code->params >= 0 && ignis__arg_size(&args[i]) != code->param_size[i])
-            return ignis__fail_false(IGNIS_DIAG_ARG_SIZE, work->call, "argument %d of kernel %s is %llu bytes, its parameter %llu", i,
-                                     code->entry, (unsigned long long)ignis__arg_size(&args[i]), (unsigned long long)code->param_size[i]);
+            return ignis__fail_false(
+                IGNIS_DIAG_ARG_SIZE, work->call, "argument %d of kernel %s is %llu bytes, its parameter %llu", i,
+                code->entry, (unsigned long long)ignis__arg_size(&args[i]), (unsigned long long)code->param_size[i]);
         if (args[i].type == IGNIS_ARG_BYTES && !args[i].value.bytes)
             return ignis__fail_false(IGNIS_DIAG_NULL_ARGUMENT, work->call, "argument %d has no bytes", i);
         /* The driver only reads parameters; its prototype has no const. */
@@ -15675,28 +15796,28 @@ static bool ignis__args_gather(const ignis__work *work, const ignis__kernel_code
 }
 
 /*  Checks that all blocks of a launch can run at once, if the kernel is alone on the device. */
-IGNIS__COLD static bool ignis__launch_check_together(const ignis__work *work, const ignis__kernel_code *code, const ignis_launch *launch,
-                                                     const unsigned grid[3], int threads)
+IGNIS__COLD static bool ignis__launch_check_together(const ignis__work *work, const ignis__kernel_code *code,
+                                                     const ignis_launch *launch, const unsigned grid[3], int threads)
 {
     int64_t wanted = (int64_t)grid[0] * grid[1] * grid[2], room;
     int blocks = 0;
     if (!ignis__cuda.cuLaunchKernelEx)
-        return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, work->call, "cooperative launches need a driver of CUDA 12.3 or newer");
+        return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, work->call,
+                                 "cooperative launches need a driver of CUDA 12.3 or newer");
     if (!ignis__kernel_resident(work->call, work->device, code, threads, launch->shared_bytes, &blocks))
         return false;
     room = (int64_t)blocks * work->device->info.multiprocessors;
-    return wanted <= room ||
-           ignis__fail_false(
-               IGNIS_DIAG_LAUNCH_SIZE, work->call,
-               "a cooperative launch of %lld blocks of %d threads: kernel %s has room for %lld on device %d, %d on each of its "
-               "%d multiprocessors (ignis_kernel_occupancy)",
-               (long long)wanted, threads, code->entry, (long long)room, work->device->info.device, blocks,
-               work->device->info.multiprocessors);
+    return wanted <= room || ignis__fail_false(IGNIS_DIAG_LAUNCH_SIZE, work->call,
+                                               "a cooperative launch of %lld blocks of %d threads: kernel %s has room "
+                                               "for %lld on device %d, %d on each of its "
+                                               "%d multiprocessors (ignis_kernel_occupancy)",
+                                               (long long)wanted, threads, code->entry, (long long)room,
+                                               work->device->info.device, blocks, work->device->info.multiprocessors);
 }
 
 /*  Checks a launch against the limits of device and kernel; 0 becomes 1 where that is allowed. */
-static bool ignis__launch_check(const ignis__work *work, const ignis__kernel_code *code, const ignis_launch *launch, unsigned grid[3],
-                                unsigned block[3])
+static bool ignis__launch_check(const ignis__work *work, const ignis__kernel_code *code, const ignis_launch *launch,
+                                unsigned grid[3], unsigned block[3])
 {
     static const int64_t grid_limit[3] = {INT32_MAX, 65535, 65535};
     static const int block_limit[3] = {1024, 1024, 64};
@@ -15709,8 +15830,8 @@ static bool ignis__launch_check(const ignis__work *work, const ignis__kernel_cod
             return ignis__fail_false(IGNIS_DIAG_LAUNCH_SIZE, work->call, "grid[%d] is %lld, outside 0 to %lld", i,
                                      (long long)launch->grid[i], (long long)grid_limit[i]);
         if (size < 1 || size > block_limit[i])
-            return ignis__fail_false(IGNIS_DIAG_LAUNCH_SIZE, work->call, "block[%d] is %d, outside 1 to %d", i, launch->block[i],
-                                     block_limit[i]);
+            return ignis__fail_false(IGNIS_DIAG_LAUNCH_SIZE, work->call, "block[%d] is %d, outside 1 to %d", i,
+                                     launch->block[i], block_limit[i]);
         grid[i] = (unsigned)blocks;
         block[i] = (unsigned)size;
         threads *= size;
@@ -15722,17 +15843,18 @@ static bool ignis__launch_check(const ignis__work *work, const ignis__kernel_cod
 /*  Launches a kernel. dependent: the kernel itself waits for earlier work on the stream, and may begin before it ends
     (programmatic dependent launch). together: the blocks wait for each other, so all run at once; the driver has
     cuLaunchKernelEx. */
-static bool ignis__launch_as(const ignis__work *work, void *function, const unsigned grid[3], const unsigned block[3], unsigned shared,
-                             void **params, bool dependent, bool together)
+static bool ignis__launch_as(const ignis__work *work, void *function, const unsigned grid[3], const unsigned block[3],
+                             unsigned shared, void **params, bool dependent, bool together)
 {
-    ignis__traced item;
+    ignis__trace_item item;
     unsigned count = 0;
     bool traced, ok;
     if ((int64_t)shared > work->device->info.shared_per_block)
         return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, work->call,
                                  "the kernel needs %u bytes of shared memory in a block, device %d has %d", shared,
                                  work->device->info.device, work->device->info.shared_per_block);
-    traced = ignis__profiling() && ignis__traced_open(&item, IGNIS__TRACED_KERNEL, work->call, work->device, work->stream, function, NULL);
+    traced = ignis__profiling() &&
+             ignis__trace_open(&item, IGNIS__TRACED_KERNEL, work->call, work->device, work->stream, function, NULL);
     dependent = dependent && ignis__cuda.cuLaunchKernelEx && work->device->info.compute_major >= 9;
     if (dependent || together) {
         ignis__launch_attribute attributes[2];
@@ -15751,14 +15873,15 @@ static bool ignis__launch_as(const ignis__work *work, void *function, const unsi
         config.attribute_count = count;
         ok = !IGNIS__CUDA_FAILED(work->call, work->device, cuLaunchKernelEx, (&config, function, params, NULL));
     } else {
-        ok = !IGNIS__CUDA_FAILED(work->call, work->device, cuLaunchKernel,
-                                 (function, grid[0], grid[1], grid[2], block[0], block[1], block[2], shared, work->stream, params, NULL));
+        ok = !IGNIS__CUDA_FAILED(
+            work->call, work->device, cuLaunchKernel,
+            (function, grid[0], grid[1], grid[2], block[0], block[1], block[2], shared, work->stream, params, NULL));
     }
-    return traced ? ignis__traced_close(&item, ok) : ok;
+    return traced ? ignis__trace_close(&item, ok) : ok;
 }
 
-static ignis_status ignis__kernel_launch(const char *call, ignis__kernel *kernel, const ignis_launch *launch, const ignis_arg *args,
-                                         int count)
+static ignis_status ignis__kernel_launch(const char *call, ignis__kernel *kernel, const ignis_launch *launch,
+                                         const ignis_arg *args, int count)
 {
     ignis__launch_args gathered;
     ignis__kernel_code *code;
@@ -15766,24 +15889,26 @@ static ignis_status ignis__kernel_launch(const char *call, ignis__kernel *kernel
     ignis__capture *capture;
     unsigned grid[3], block[3];
     bool ok;
-    ignis__device *device = ignis__device_get(call, ignis__thread_now()->device);
+    ignis__device *device = ignis__device_get(call, ignis__thread_state()->device);
     if (!device || !ignis__work_begin(call, device, &work))
         return ignis__failed();
     capture = ignis__capture_on(device);
     code = ignis__kernel_code_of(call, work.device, kernel);
     ok = code != NULL;
     if (ok) {
-        ok = ignis__args_gather(&work, code, args, count, &gathered) && ignis__launch_check(&work, code, launch, grid, block) &&
+        ok = ignis__args_gather(&work, code, args, count, &gathered) &&
+             ignis__launch_check(&work, code, launch, grid, block) &&
              (!capture || ignis__capture_hold(call, capture, kernel, &kernel->slot.state, ignis__kernel_drop_held)) &&
-             (grid[0] == 0 || ignis__launch_as(&work, code->function, grid, block, (unsigned)launch->shared_bytes, gathered.params,
-                                               launch->dependent && code->waits, launch->cooperative));
+             (grid[0] == 0 || ignis__launch_as(&work, code->function, grid, block, (unsigned)launch->shared_bytes,
+                                               gathered.params, launch->dependent && code->waits, launch->cooperative));
         ignis__array_drop_all(call, gathered.array_count, gathered.arrays);
     }
     ignis__work_end(&work);
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-IGNIS_API ignis_status ignis_kernel_launch(ignis_kernel handle, const ignis_launch *launch, const ignis_arg *args, int arg_count)
+IGNIS_API ignis_status ignis_kernel_launch(ignis_kernel handle, const ignis_launch *launch, const ignis_arg *args,
+                                           int arg_count)
 {
     static const char call[] = "ignis_kernel_launch";
     ignis__kernel *kernel = ignis__kernel_hold(call, handle);
@@ -15823,9 +15948,10 @@ typedef struct ignis__tensor_pixels {
     its rows of 128 bytes are swizzled in shared memory, in chunks of 16 bytes. Reads outside of the array give zeros,
     and writes there are dropped. With pixels (NULL: none) the array is [image, row, column, channel], and a tile has
     box[0] channels. */
-IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, ignis__tensor_map *map, ignis_dtype dtype, bool rounds,
-                                                       ignis__address data, int rank, const int64_t *dims, const int64_t *strides,
-                                                       const int *box, const ignis__tensor_pixels *pixels)
+IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, ignis__tensor_map *map,
+                                                       ignis_dtype dtype, bool rounds, ignis__address data, int rank,
+                                                       const int64_t *dims, const int64_t *strides, const int *box,
+                                                       const ignis__tensor_pixels *pixels)
 {
     enum {
         U8 = 0,
@@ -15857,12 +15983,12 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
         walk[i] = pixels && (i == 1 || i == 2) ? (unsigned)pixels->step[i - 1] : 1;
     }
     if (pixels ? IGNIS__CUDA_FAILED(work->call, work->device, cuTensorMapEncodeIm2col,
-                                    (at, type, (unsigned)rank, (void *)(uintptr_t)data, sizes, steps, pixels->lower, pixels->upper,
-                                     (unsigned)box[0], (unsigned)pixels->count, walk, NO_INTERLEAVE, SWIZZLE_128_BYTES,
-                                     PROMOTE_TO_128_BYTES, ZEROS_OUTSIDE))
+                                    (at, type, (unsigned)rank, (void *)(uintptr_t)data, sizes, steps, pixels->lower,
+                                     pixels->upper, (unsigned)box[0], (unsigned)pixels->count, walk, NO_INTERLEAVE,
+                                     SWIZZLE_128_BYTES, PROMOTE_TO_128_BYTES, ZEROS_OUTSIDE))
                : IGNIS__CUDA_FAILED(work->call, work->device, cuTensorMapEncodeTiled,
-                                    (at, type, (unsigned)rank, (void *)(uintptr_t)data, sizes, steps, boxes, walk, NO_INTERLEAVE,
-                                     SWIZZLE_128_BYTES, PROMOTE_TO_128_BYTES, ZEROS_OUTSIDE)))
+                                    (at, type, (unsigned)rank, (void *)(uintptr_t)data, sizes, steps, boxes, walk,
+                                     NO_INTERLEAVE, SWIZZLE_128_BYTES, PROMOTE_TO_128_BYTES, ZEROS_OUTSIDE)))
         return false;
     memcpy(map, at, sizeof *map);
     return true;
@@ -15870,9 +15996,9 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
 
 /*  builtin.c - loads and launches built-in kernels
 
-    A source is one program a dtype, loaded at the first use of one of its kernels; variants with other options are programs of
-    their own. What is loaded is kept for each device and table. Locks: ignis__builtin_lock and ignis__variants.lock,
-    neither while anything is compiled or loaded. */
+    A source is one program a dtype, loaded at the first use of one of its kernels; variants with other options are
+    programs of their own. What is loaded is kept for each device and table. Locks: ignis__builtin_lock and
+    ignis__variants.lock, neither while anything is compiled or loaded. */
 
 /*  Finds the name of a kernel's part. */
 static const char *ignis__builtin_part(ignis__builtin builtin)
@@ -15895,8 +16021,10 @@ static ignis__program ignis__program_of(const ignis__source *source, const char 
     return program;
 }
 
-/*  Records a kernel of Ignis' own, which this device or another asks for; `define`: options behind that of the dtype, separated by spaces. */
-IGNIS__COLD static void ignis__request_own(ignis__builtin builtin, ignis_dtype dtype, const char *define, int first, int last)
+/*  Records a built-in kernel that this or another device would choose; `define`: options after that of the dtype,
+    separated by spaces. */
+IGNIS__COLD static void ignis__record_builtin(ignis__builtin builtin, ignis_dtype dtype, const char *define, int first,
+                                              int last)
 {
     ignis__program program = ignis__program_of(ignis__builtin_row_of(builtin)->source, ignis__builtin_part(builtin));
     char option[256];
@@ -15907,8 +16035,8 @@ IGNIS__COLD static void ignis__request_own(ignis__builtin builtin, ignis_dtype d
     ignis__request_add(&program, first, last);
 }
 
-/*  Records a kernel for all devices that have it. */
-static void ignis__request_builtin(ignis__builtin builtin, ignis_dtype dtype)
+/*  Records a built-in kernel for all devices that have it. */
+static void ignis__record_builtin_for_all(ignis__builtin builtin, ignis_dtype dtype)
 {
     ignis__program program;
     int first, last;
@@ -15916,46 +16044,52 @@ static void ignis__request_builtin(ignis__builtin builtin, ignis_dtype dtype)
         return;
     program = ignis__program_of(ignis__builtin_row_of(builtin)->source, NULL);
     ignis__program_range(&program, &first, &last);
-    ignis__request_own(builtin, dtype, "", first, last);
+    ignis__record_builtin(builtin, dtype, "", first, last);
 }
 
-/*  Whether the bundle has a kernel with these options, for devices of a compute capability; 0: for any. */
-static bool ignis__bundle_has(const ignis__bundle *bundle, ignis__builtin builtin, ignis_dtype dtype, const char *define, int capability)
+/*  Checks whether the bundle has a kernel with these options, for devices of a compute capability; 0: for any. */
+static bool ignis__bundle_has(const ignis__bundle *bundle, ignis__builtin builtin, ignis_dtype dtype,
+                              const char *define, int capability)
 {
     char name[256];
     uint32_t i;
     if (!bundle->data)
         return false;
-    snprintf(name, sizeof name, "%s %s -DIGNIS_T=%d%s%s", ignis__builtin_row_of(builtin)->source->name, ignis__builtin_part(builtin),
-             (int)dtype, *define ? " " : "", define);
+    snprintf(name, sizeof name, "%s %s -DIGNIS_T=%d%s%s", ignis__builtin_row_of(builtin)->source->name,
+             ignis__builtin_part(builtin), (int)dtype, *define ? " " : "", define);
     for (i = 0; i < bundle->header.count; i++) {
         ignis__bundle_entry entry = ignis__bundle_get(bundle, i);
-        if (strcmp(ignis__bundle_text(bundle, &entry), name) == 0 && (!capability || ignis__bundle_serves(&entry, capability)))
+        if (strcmp(ignis__bundle_text(bundle, &entry), name) == 0 &&
+            (!capability || ignis__bundle_serves(&entry, capability)))
             return true;
     }
     return false;
 }
 
-/*  What is loaded of a table on a device: modules by source and dtype, functions (0 until their first use) by kernel and dtype. */
+/*  The loaded code of a table on a device: modules by source and dtype, functions (0 until their first use) by kernel
+    and dtype. */
 typedef struct ignis__builtin_code {
     ignis__module *modules; /* in one block with this */
     uint64_t *functions;
 } ignis__builtin_code;
 
-static ignis__mutex ignis__builtin_lock = IGNIS__MUTEX_INIT; /* for what is made once a device */
+static ignis__mutex ignis__builtin_lock = IGNIS__MUTEX_INIT; /* guards everything that is made once per device */
 
-/*  What is loaded of a table on a device, made when it is first asked for. Null on failure. */
-static ignis__builtin_code *ignis__builtin_code_get(const char *call, const ignis__device *device, ignis__kernel_table *table)
+/*  Returns the loaded code of a table on a device, and allocates it at the first use. NULL on failure. */
+static ignis__builtin_code *ignis__builtin_code_get(const char *call, const ignis__device *device,
+                                                    ignis__kernel_table *table)
 {
     uint64_t *place = &table->code[device - ignis__devices];
     ignis__builtin_code *code = (ignis__builtin_code *)(uintptr_t)ignis__atomic_load(place);
-    size_t modules = (size_t)table->source_count * IGNIS_DTYPE_COUNT, functions = (size_t)table->builtin_count * IGNIS_DTYPE_COUNT;
+    size_t modules = (size_t)table->source_count * IGNIS_DTYPE_COUNT,
+           functions = (size_t)table->builtin_count * IGNIS_DTYPE_COUNT;
     if (code)
         return code;
     ignis__mutex_lock(&ignis__builtin_lock);
     code = (ignis__builtin_code *)(uintptr_t)ignis__atomic_load(place);
     if (!code) {
-        code = (ignis__builtin_code *)ignis__alloc_for(call, sizeof *code + modules * sizeof(ignis__module) + functions * sizeof(uint64_t));
+        code = (ignis__builtin_code *)ignis__alloc_for(call, sizeof *code + modules * sizeof(ignis__module) +
+                                                                 functions * sizeof(uint64_t));
         if (code) {
             code->modules = (ignis__module *)(void *)(code + 1);
             code->functions = (uint64_t *)(void *)(code->modules + modules);
@@ -15968,9 +16102,11 @@ static ignis__builtin_code *ignis__builtin_code_get(const char *call, const igni
 
 #define IGNIS__DEFINES 200 /* characters of options that make a variant, with the end */
 
-/*  Compiles a source for a dtype, with more options (null: none), and loads it on an entered device; of a bundle a part (null: all). */
-IGNIS__COLD static bool ignis__builtin_make(const char *call, ignis__device *device, const ignis__source *source, const char *part,
-                                            ignis_dtype dtype, const char *defines, ignis__module *unit)
+/*  Compiles a source for a dtype, with more options (NULL: none), and loads it on an entered device; a part of it
+    from a bundle (NULL: all). */
+IGNIS__COLD static bool ignis__builtin_make(const char *call, ignis__device *device, const ignis__source *source,
+                                            const char *part, ignis_dtype dtype, const char *defines,
+                                            ignis__module *unit)
 {
     ignis__program program = ignis__program_of(source, part);
     char dtype_define[32], copy[IGNIS__DEFINES];
@@ -15996,9 +16132,10 @@ IGNIS__COLD static bool ignis__builtin_make(const char *call, ignis__device *dev
     return made;
 }
 
-/*  Loads the module of a kernel's source for a dtype on a device that is entered. Null on failure. */
-IGNIS__COLD static ignis__module *ignis__builtin_module(const char *call, ignis__device *device, ignis__builtin_code *code,
-                                                        ignis__builtin builtin, ignis_dtype dtype)
+/*  Loads the module of a kernel's source for a dtype on an entered device. NULL on failure. */
+IGNIS__COLD static ignis__module *ignis__builtin_module(const char *call, ignis__device *device,
+                                                        ignis__builtin_code *code, ignis__builtin builtin,
+                                                        ignis_dtype dtype)
 {
     const ignis__kernel_table *table = ignis__table_of_builtin(builtin);
     const ignis__source *source = ignis__builtin_row_of(builtin)->source;
@@ -16022,7 +16159,7 @@ IGNIS__COLD static ignis__module *ignis__builtin_module(const char *call, ignis_
     return place;
 }
 
-/*  The function of a kernel in a variant that more than the dtype decides. */
+/*  The function of a kernel in a variant, chosen by more than the dtype. */
 typedef struct ignis__variant {
     ignis__builtin builtin;
     ignis_dtype dtype;
@@ -16037,7 +16174,8 @@ static struct {
     ignis__variant *first[IGNIS_MAX_DEVICES];
 } ignis__variants = {IGNIS__MUTEX_INIT, {0}};
 
-static ignis__variant *ignis__variant_find(const ignis__device *device, ignis__builtin builtin, ignis_dtype dtype, const char *define)
+static ignis__variant *ignis__variant_find(const ignis__device *device, ignis__builtin builtin, ignis_dtype dtype,
+                                           const char *define)
 {
     ignis__variant *variant;
     ignis__mutex_lock(&ignis__variants.lock);
@@ -16048,17 +16186,18 @@ static ignis__variant *ignis__variant_find(const ignis__device *device, ignis__b
     return variant;
 }
 
-/*  Whether a variant can be had: compiled, or as somebody recorded it for this kind of device. */
-IGNIS__MAYBE_UNUSED static bool ignis__variant_exists(const ignis__device *device, ignis__builtin builtin, ignis_dtype dtype,
-                                                      const char *define)
+/*  Checks whether a variant can be compiled, or was recorded for this kind of device. */
+IGNIS__MAYBE_UNUSED static bool ignis__variant_exists(const ignis__device *device, ignis__builtin builtin,
+                                                      ignis_dtype dtype, const char *define)
 {
     return !ignis__compile_never || ignis__variant_find(device, builtin, dtype, define) ||
            ignis__bundle_has(&ignis__the_bundle, builtin, dtype, define, ignis__capability(&device->info));
 }
 
-/*  The function of a kernel in its module. Where one that should wait cannot, none is launched early. */
-IGNIS__COLD static bool ignis__builtin_function(const char *call, ignis__device *device, ignis__builtin builtin, const ignis__module *unit,
-                                                void **function)
+/*  Returns the function of a kernel in its module. If the kernel should wait by itself and cannot, it is not launched
+    early. */
+IGNIS__COLD static bool ignis__builtin_function(const char *call, ignis__device *device, ignis__builtin builtin,
+                                                const ignis__module *unit, void **function)
 {
     const ignis__builtin_row *row = ignis__builtin_row_of(builtin);
     bool waits = true;
@@ -16070,17 +16209,18 @@ IGNIS__COLD static bool ignis__builtin_function(const char *call, ignis__device 
     return true;
 }
 
-/*  Launches one of Ignis' own kernels, early where it waits by itself. */
-static bool ignis__builtin_launch(const ignis__work *work, ignis__builtin builtin, void *function, const unsigned grid[3],
-                                  const unsigned block[3], unsigned shared, void **params)
+/*  Launches a built-in kernel, early if it waits by itself. */
+static bool ignis__builtin_launch(const ignis__work *work, ignis__builtin builtin, void *function,
+                                  const unsigned grid[3], const unsigned block[3], unsigned shared, void **params)
 {
     int how = ignis__builtin_row_of(builtin)->how;
     return ignis__launch_as(work, function, grid, block, shared, params,
-                            how != IGNIS__KERNEL_PLAIN && !ignis__atomic_load(&work->device->no_dependents), how == IGNIS__KERNEL_TOGETHER);
+                            how != IGNIS__KERNEL_PLAIN && !ignis__atomic_load(&work->device->no_dependents),
+                            how == IGNIS__KERNEL_TOGETHER);
 }
 
-static void *ignis__builtin_get_variant(const char *call, ignis__device *device, ignis__builtin builtin, ignis_dtype dtype,
-                                        const char *define)
+static void *ignis__builtin_get_variant(const char *call, ignis__device *device, ignis__builtin builtin,
+                                        ignis_dtype dtype, const char *define)
 {
     ignis__variant *variant = ignis__variant_find(device, builtin, dtype, define);
     IGNIS_ASSERT(strlen(define) < IGNIS__DEFINES);
@@ -16092,21 +16232,21 @@ static void *ignis__builtin_get_variant(const char *call, ignis__device *device,
     variant->builtin = builtin;
     variant->dtype = dtype;
     snprintf(variant->define, sizeof variant->define, "%s", define);
-    if (!ignis__builtin_make(call, device, ignis__builtin_row_of(builtin)->source, ignis__builtin_part(builtin), dtype, define,
-                             &variant->module) ||
+    if (!ignis__builtin_make(call, device, ignis__builtin_row_of(builtin)->source, ignis__builtin_part(builtin), dtype,
+                             define, &variant->module) ||
         !ignis__builtin_function(call, device, builtin, &variant->module, &variant->function)) {
         ignis__module_unload(&variant->module);
         ignis__free(variant);
         return NULL;
     }
-    ignis__mutex_lock(&ignis__variants.lock); /* two threads may make the same one; both stay, the newer is found */
+    ignis__mutex_lock(&ignis__variants.lock); /* two threads may make the same one; both stay, and the newer is found */
     variant->next = ignis__variants.first[device - ignis__devices];
     ignis__variants.first[device - ignis__devices] = variant;
     ignis__mutex_unlock(&ignis__variants.lock);
     return variant->function;
 }
 
-/*  The function of one of Ignis' own kernels on a device that is entered; null on failure. */
+/*  Returns the function of a built-in kernel on an entered device. NULL on failure. */
 static void *ignis__builtin_get(const char *call, ignis__device *device, ignis__builtin builtin, ignis_dtype dtype)
 {
     ignis__kernel_table *table = ignis__table_of_builtin(builtin);
@@ -16120,8 +16260,8 @@ static void *ignis__builtin_get(const char *call, ignis__device *device, ignis__
     function = (void *)(uintptr_t)ignis__atomic_load(place);
     if (function)
         return function;
-    ignis__request_builtin(builtin, dtype);
-    if (ignis__bundle_has(&ignis__the_bundle, builtin, dtype, "", 0)) { /* where it has a module of its own */
+    ignis__record_builtin_for_all(builtin, dtype);
+    if (ignis__bundle_has(&ignis__the_bundle, builtin, dtype, "", 0)) { /* if the kernel has a module of its own */
         function = ignis__builtin_get_variant(call, device, builtin, dtype, "");
         ignis__atomic_store(place, (uint64_t)(uintptr_t)function);
         return function;
@@ -16133,11 +16273,14 @@ static void *ignis__builtin_get(const char *call, ignis__device *device, ignis__
     return function;
 }
 
-/* --- reading records ------------------------------------------------------------------------------------------------------- */
+/*  kernel/record_read.c - reads the lines of a record
+
+    Records are untrusted: a line that is not understood is refused with the reason.
+    May use: record.c. Locks: none. */
 
 /*  A line of a record: see ignis__requests. */
 typedef struct ignis__request {
-    ignis__program program; /* its text is that of the line; an own source has none yet. No name: the line asks for nothing */
+    ignis__program program; /* without a text if it is built-in. No name: the line requests nothing */
     int first, last, line;
     const char *options[IGNIS__MAX_OPTIONS]; /* program.options, unless the request was moved */
     ignis_kernel_header *headers;            /* ignis__request_free frees them, and the text of a formula's kernel */
@@ -16160,15 +16303,16 @@ static void ignis__request_free(ignis__request *request)
 #ifndef IGNIS_NO_TENSORS
 static bool ignis__request_read_formula(char *line, ignis__request *request, bool *whole, ignis__string_writer *why);
 #else
-IGNIS__COLD static bool ignis__request_read_formula(char *line, ignis__request *request, bool *whole, ignis__string_writer *why)
+IGNIS__COLD static bool ignis__request_read_formula(char *line, ignis__request *request, bool *whole,
+                                                    ignis__string_writer *why)
 {
     (void)line, (void)request, (void)whole;
     return ignis__explain(why, "it is a formula, and IGNIS_NO_TENSORS leaves formulas out");
 }
 #endif
 
-/*  The next word of a line, in its place: in quotes, with \n, \r, \" and \\ for what they stand for, or up to a blank. Null: there is none, or
-    (*whole false) no quote at its end. */
+/*  Reads the next word of a line in place: in quotes, with the escapes \n, \r, \" and \\, or up to a blank. NULL if
+    there is none, or (*whole is false) if the closing quote is missing. */
 IGNIS__COLD static char *ignis__request_word(char **line, bool *whole)
 {
     char *from = *line + strspn(*line, " "), *word = from, *to;
@@ -16192,8 +16336,9 @@ IGNIS__COLD static char *ignis__request_word(char **line, bool *whole)
     return *whole ? word : NULL;
 }
 
-/*  The source, part and options of a line. */
-IGNIS__COLD static bool ignis__request_read_own(char *line, ignis__request *request, bool *whole, ignis__string_writer *why)
+/*  Reads source, part and options of a line. */
+IGNIS__COLD static bool ignis__request_read_builtin(char *line, ignis__request *request, bool *whole,
+                                                    ignis__string_writer *why)
 {
     ignis__program *program = &request->program;
     char *word = ignis__request_word(&line, whole);
@@ -16227,15 +16372,17 @@ IGNIS__COLD static bool ignis__request_read_own(char *line, ignis__request *requ
     return true;
 }
 
-/*  A program with all of its text. */
-IGNIS__COLD static bool ignis__request_read_kernel(char *line, ignis__request *request, bool *whole, ignis__string_writer *why)
+/*  Reads a program with all of its text. */
+IGNIS__COLD static bool ignis__request_read_kernel(char *line, ignis__request *request, bool *whole,
+                                                   ignis__string_writer *why)
 {
     ignis__program *program = &request->program;
     char *name = ignis__request_word(&line, whole), *entry = ignis__request_word(&line, whole);
     char *source = ignis__request_word(&line, whole), *word = ignis__request_word(&line, whole);
     long options = word ? strtol(word, NULL, 10) : -1;
     if (options < 0 || options > IGNIS__MAX_OPTIONS)
-        return ignis__explain(why, "a kernel is a name, an entry, a source, a number of options, the options, and headers");
+        return ignis__explain(why,
+                              "a kernel is a name, an entry, a source, a number of options, the options, and headers");
     program->name = name;
     program->entry = *entry ? entry : NULL;
     program->source = source;
@@ -16243,8 +16390,8 @@ IGNIS__COLD static bool ignis__request_read_kernel(char *line, ignis__request *r
         request->options[program->option_count++] = word;
     if (options > 0)
         return ignis__explain(why, "there are fewer options than the line says");
-    request->headers =
-        (ignis_kernel_header *)ignis__alloc((strlen(line) / 4 + 1) * sizeof *request->headers); /* two words in quotes each */
+    request->headers = (ignis_kernel_header *)ignis__alloc((strlen(line) / 4 + 1) *
+                                                           sizeof *request->headers); /* two words in quotes each */
     if (!request->headers)
         return ignis__explain(why, "out of memory");
     while ((word = ignis__request_word(&line, whole)) != NULL) {
@@ -16257,11 +16404,13 @@ IGNIS__COLD static bool ignis__request_read_kernel(char *line, ignis__request *r
     return true;
 }
 
-/*  Reads a line, which it changes, and which the request then points to. False: it is none, `why` says the reason. */
+/*  Reads a line, which it changes; the request then points into it. False, with the reason in `why`, if it is not a
+    record line. */
 IGNIS__COLD static bool ignis__request_read(char *line, ignis__request *request, ignis__string_writer *why)
 {
     bool whole = true, read = false;
-    char *word = ignis__request_word(&line, &whole), *range = word && *word != '#' ? ignis__request_word(&line, &whole) : NULL, *end = word;
+    char *word = ignis__request_word(&line, &whole),
+         *range = word && *word != '#' ? ignis__request_word(&line, &whole) : NULL, *end = word;
     memset(request, 0, sizeof *request);
     request->program.options = request->options;
     if (whole && (!word || *word == '#'))
@@ -16269,16 +16418,18 @@ IGNIS__COLD static bool ignis__request_read(char *line, ignis__request *request,
     if (whole && strcmp(word, "ignis") == 0) {
         if (range && atoi(range) == IGNIS_VERSION)
             return true;
-        return ignis__explain(why, "the record is of version %s, this is %d; record again", range ? range : "", IGNIS_VERSION);
+        return ignis__explain(why, "the record is of version %s, this is %d; record again", range ? range : "",
+                              IGNIS_VERSION);
     }
     request->first = range ? (int)strtol(range, &end, 10) : -1;
     request->last = range && *end == '-' ? (int)strtol(end + 1, &end, 10) : -1;
     if (!whole)
         ;
     else if (request->first < 0 || request->last < 0 || request->last > IGNIS__EVERY_ARCH || *end)
-        ignis__string_add(why, "'%s' must be followed by a range of compute capabilities, such as 80-%d", word, IGNIS__EVERY_ARCH);
+        ignis__string_add(why, "'%s' must be followed by a range of compute capabilities, such as 80-%d", word,
+                          IGNIS__EVERY_ARCH);
     else if (strcmp(word, "own") == 0)
-        read = ignis__request_read_own(line, request, &whole, why);
+        read = ignis__request_read_builtin(line, request, &whole, why);
     else if (strcmp(word, "kernel") == 0)
         read = ignis__request_read_kernel(line, request, &whole, why);
     else if (strcmp(word, "formula") == 0)
@@ -16295,9 +16446,14 @@ IGNIS__COLD static bool ignis__request_read(char *line, ignis__request *request,
     return false;
 }
 
-/* --- warming up --------------------------------------------------------------------------------------------------------- */
+/*  kernel/warmup.c - ignis_warmup and ignis_warmup_record
 
-/*  Jobs are Ignis' own programs (`own` of them), then the caller's or those of a record. Each keeps its failure for the caller. */
+    Compiles programs on all cores before their first use. A failure is kept per job; the first one is reported.
+    May use: builtin.c, module.c, record_read.c, base/thread_pool.c, array/ticket.c. Locks: those of the programs,
+    one at a time. */
+
+/*  Jobs are the built-in programs (`own` of them), then the caller's or those of a record. Each keeps its failure for
+    the caller. */
 typedef struct ignis__warmup {
     const char *call;
     ignis__device *device;
@@ -16308,14 +16464,16 @@ typedef struct ignis__warmup {
     char *text, *path;        /* of the record, in memory of Ignis */
 } ignis__warmup;
 
-/*  For how many dtypes a source is one program without further choices: headers for none, and sources whose kernels come in variants. */
+/*  Returns the number of dtypes for which a source is one program without further choices: none for headers and for
+    sources with variants. */
 static int ignis__source_dtypes(const ignis__source *source)
 {
     ignis__builtin builtin = ignis__builtin_of_source(source, 0);
     return builtin < 0 || !source->pieces ? 0 : ignis__table_of_builtin(builtin)->dtypes(source->name);
 }
 
-IGNIS__COLD static void ignis__warmup_own(const ignis__warmup *warmup, const ignis__source *source, ignis_dtype dtype)
+IGNIS__COLD static void ignis__warmup_builtin(const ignis__warmup *warmup, const ignis__source *source,
+                                              ignis_dtype dtype)
 {
     ignis__builtin builtin;
     int i;
@@ -16359,8 +16517,8 @@ IGNIS__COLD static void ignis__warmup_job(void *context, int index)
     memset(&thread->record, 0, sizeof thread->record);
     if (ignis__device_enter(warmup->call, warmup->device, &binding)) {
         if (index < warmup->own)
-            ignis__warmup_own(warmup, ignis__source_at(index / (IGNIS_DTYPE_COUNT - 1)),
-                              (ignis_dtype)(index % (IGNIS_DTYPE_COUNT - 1) + 1));
+            ignis__warmup_builtin(warmup, ignis__source_at(index / (IGNIS_DTYPE_COUNT - 1)),
+                                  (ignis_dtype)(index % (IGNIS_DTYPE_COUNT - 1) + 1));
         else
             ignis__warmup_program(warmup, index - warmup->own);
         ignis__device_leave(&binding);
@@ -16434,7 +16592,8 @@ IGNIS__COLD static void ignis__warmup_background(void *context)
     ignis__warmup_free((ignis__warmup *)context);
 }
 
-/*  Whether a request is for a device, and not for what one before it compiles, too: of own sources that is the whole. */
+/*  Checks that a request is for a device, and that no earlier request compiles the same: for built-in sources that is
+    the whole source. */
 IGNIS__COLD static bool ignis__warmup_takes(const ignis__warmup *warmup, const ignis__request *request)
 {
     const ignis_device_info *info = &warmup->device->info;
@@ -16459,7 +16618,7 @@ IGNIS__COLD static bool ignis__warmup_takes(const ignis__warmup *warmup, const i
     return true;
 }
 
-/*  Reads the requests of a record that are for the device. */
+/*  Reads the requests of a record for the device. */
 IGNIS__COLD static bool ignis__warmup_read(ignis__warmup *warmup)
 {
     char *line, *end, reason[300];
@@ -16479,8 +16638,8 @@ IGNIS__COLD static bool ignis__warmup_read(ignis__warmup *warmup)
         lines++;
         ignis__string_begin(&why, reason, sizeof reason);
         if (!ignis__request_read(line, request, &why))
-            return ignis__fail_false(IGNIS_DIAG_BUNDLE_FORMAT, warmup->call, "line %d of %s is not a record line: %s", lines, warmup->path,
-                                     reason);
+            return ignis__fail_false(IGNIS_DIAG_BUNDLE_FORMAT, warmup->call, "line %d of %s is not a record line: %s",
+                                     lines, warmup->path, reason);
         request->line = lines;
         if (ignis__warmup_takes(warmup, request))
             warmup->count++;
@@ -16565,7 +16724,8 @@ IGNIS__COLD static void ignis__kernels_setup(const char *call, const ignis_desc 
     else if (ignis__env("LOCALAPPDATA") && strlen(ignis__env("LOCALAPPDATA")) + 16 < size)
         snprintf(dir, size, "%s\\ignis\\kernels", ignis__env("LOCALAPPDATA"));
 #else
-    else if (ignis__env("XDG_CACHE_HOME") && *ignis__env("XDG_CACHE_HOME") && strlen(ignis__env("XDG_CACHE_HOME")) + 16 < size)
+    else if (ignis__env("XDG_CACHE_HOME") && *ignis__env("XDG_CACHE_HOME") &&
+             strlen(ignis__env("XDG_CACHE_HOME")) + 16 < size)
         snprintf(dir, size, "%s/ignis", ignis__env("XDG_CACHE_HOME"));
     else if (ignis__env("HOME") && *ignis__env("HOME") && strlen(ignis__env("HOME")) + 16 < size)
         snprintf(dir, size, "%s/.cache/ignis", ignis__env("HOME"));
@@ -16597,12 +16757,12 @@ IGNIS__COLD static void ignis__builtins_close(ignis__device *device)
     }
 }
 
-static void ignis__images_close(void)
+static void ignis__kernel_binaries_close(void)
 {
     while (ignis__kernels_state.images) {
-        ignis__image *image = ignis__kernels_state.images;
+        ignis__kernel_binary *image = ignis__kernels_state.images;
         ignis__kernels_state.images = image->next;
-        ignis__image_drop(image);
+        ignis__kernel_binary_drop(image);
     }
 }
 
@@ -16614,7 +16774,8 @@ static void ignis__images_close(void)
    =============================================================================================================== */
 
 /*  Launches a kernel of kernels/elementwise.cu: 256 threads compute 4096 elements. */
-static bool ignis__elementwise(const ignis__work *work, ignis__builtin builtin, ignis_dtype dtype, int64_t numel, void **params)
+static bool ignis__elementwise(const ignis__work *work, ignis__builtin builtin, ignis_dtype dtype, int64_t numel,
+                               void **params)
 {
     unsigned grid[3] = {0, 1, 1}, block[3] = {256, 1, 1};
     int64_t blocks = (numel + 4095) / 4096;
@@ -16622,8 +16783,8 @@ static bool ignis__elementwise(const ignis__work *work, ignis__builtin builtin, 
     if (numel == 0)
         return true;
     if (blocks > INT32_MAX)
-        return ignis__fail_false(IGNIS_DIAG_SHAPE_OVERFLOW, work->call, "%lld elements are more than one launch can cover",
-                                 (long long)numel);
+        return ignis__fail_false(IGNIS_DIAG_SHAPE_OVERFLOW, work->call,
+                                 "%lld elements are more than one launch can cover", (long long)numel);
     grid[0] = (unsigned)blocks;
     function = ignis__builtin_get(work->call, work->device, builtin, dtype);
     return function && ignis__builtin_launch(work, builtin, function, grid, block, 0, params);
@@ -16635,7 +16796,8 @@ static bool ignis__work_fill(const ignis__work *work, ignis__array *array, doubl
     char element[8];
     void *params[] = {&to, element, &array->numel};
     ignis__convert(element, array->dtype, &value, IGNIS_F64, 1);
-    return ignis__work_write(work, array, &to) && ignis__elementwise(work, IGNIS__BUILTIN_FILL, array->dtype, array->numel, params);
+    return ignis__work_write(work, array, &to) &&
+           ignis__elementwise(work, IGNIS__BUILTIN_FILL, array->dtype, array->numel, params);
 }
 
 static ignis_status ignis__array_set(const char *call, ignis_array handle, double value)
@@ -16645,23 +16807,26 @@ static ignis_status ignis__array_set(const char *call, ignis_array handle, doubl
     return ignis__array_work_end(&work, array, array && ignis__work_fill(&work, array, value));
 }
 
-IGNIS_API ignis_status ignis_array_fill(ignis_array array, double value) { return ignis__array_set("ignis_array_fill", array, value); }
+IGNIS_API ignis_status ignis_array_fill(ignis_array array, double value)
+{
+    return ignis__array_set("ignis_array_fill", array, value);
+}
 
 static bool ignis__same_numel(const char *call, const ignis__array *dst, const ignis__array *src, const char *name)
 {
     if (dst->numel == src->numel)
         return true;
     return ignis__fail_false(IGNIS_DIAG_SHAPE_DIFFERS, call, "dst %s has %lld elements, %s %s has %lld",
-                             ignis__shape_write(&dst->shape).text, (long long)dst->numel, name, ignis__shape_write(&src->shape).text,
-                             (long long)src->numel);
+                             ignis__shape_write(&dst->shape).text, (long long)dst->numel, name,
+                             ignis__shape_write(&src->shape).text, (long long)src->numel);
 }
 
 static bool ignis__same_dtype(const char *call, const ignis__array *dst, const ignis__array *src, const char *name)
 {
     if (dst->dtype == src->dtype)
         return true;
-    return ignis__fail_false(IGNIS_DIAG_DTYPE_DIFFERS, call, "dst is %s, %s is %s", ignis__dtypes[dst->dtype].name, name,
-                             ignis__dtypes[src->dtype].name);
+    return ignis__fail_false(IGNIS_DIAG_DTYPE_DIFFERS, call, "dst is %s, %s is %s", ignis__dtypes[dst->dtype].name,
+                             name, ignis__dtypes[src->dtype].name);
 }
 
 static bool ignis__same_device(const char *call, const ignis__array *dst, const ignis__array *src, const char *name)
@@ -16669,7 +16834,8 @@ static bool ignis__same_device(const char *call, const ignis__array *dst, const 
     if (dst->storage->device == src->storage->device)
         return true;
     return ignis__fail_false(IGNIS_DIAG_DEVICE_DIFFERS, call, "dst is on device %d, %s is on device %d",
-                             ignis__device_ordinal(dst->storage->device), name, ignis__device_ordinal(src->storage->device));
+                             ignis__device_ordinal(dst->storage->device), name,
+                             ignis__device_ordinal(src->storage->device));
 }
 
 /*  Converts an array on one device. */
@@ -16696,7 +16862,7 @@ static bool ignis__array_copy_peer(const char *call, ignis__array *dst, ignis__a
     ignis__work work, from_work;
     ignis__address to, from;
     uint64_t base;
-    ignis__traced item;
+    ignis__trace_item item;
     bool traced, ok = ignis__work_begin(call, from_device, &from_work);
     if (!ok)
         return false;
@@ -16704,14 +16870,17 @@ static bool ignis__array_copy_peer(const char *call, ignis__array *dst, ignis__a
     ignis__work_end(&from_work);
     if (!ok || !ignis__work_begin(call, dst->storage->device, &work))
         return false;
-    ok = ignis__work_write(&work, dst, &to) && ignis__stream_order(call, from_device, from_work.stream, work.device, work.stream) &&
+    ok = ignis__work_write(&work, dst, &to) &&
+         ignis__stream_order(call, from_device, from_work.stream, work.device, work.stream) &&
          ignis__storage_use(call, src->storage, work.device, work.stream, &base);
     if (ok && src->numel > 0) {
-        traced = ignis__traced_copy(&item, call, work.device, work.stream, "copy between devices", ignis__array_bytes(src));
-        ok = !IGNIS__CUDA_FAILED(call, work.device, cuMemcpyPeerAsync,
-                                 (to, work.device->context, from, from_device->context, (size_t)ignis__array_bytes(src), work.stream));
+        traced =
+            ignis__trace_copy(&item, call, work.device, work.stream, "copy between devices", ignis__array_bytes(src));
+        ok = !IGNIS__CUDA_FAILED(
+            call, work.device, cuMemcpyPeerAsync,
+            (to, work.device->context, from, from_device->context, (size_t)ignis__array_bytes(src), work.stream));
         if (traced)
-            (void)ignis__traced_close(&item, ok);
+            (void)ignis__trace_close(&item, ok);
     }
     ignis__work_end(&work);
     return ok;
@@ -16726,10 +16895,11 @@ IGNIS_API ignis_status ignis_array_copy(ignis_array dst, ignis_array src)
     if (!ignis__array_hold_all(call, 2, handles, arrays))
         return ignis__failed();
     ok = ignis__same_numel(call, arrays[0], arrays[1], "src") &&
-         ignis__array_apart(call, arrays[0], 0, ignis__array_bytes(arrays[0]), arrays[1]);
+         ignis__array_check_overlap(call, arrays[0], 0, ignis__array_bytes(arrays[0]), arrays[1]);
     if (ok && arrays[0]->storage->device == arrays[1]->storage->device)
         ok = ignis__array_convert(call, arrays[0], arrays[1]);
-    else if (ok && arrays[0]->dtype != arrays[1]->dtype) /* the kernel would have to reach across; cast on one side first */
+    else if (ok &&
+             arrays[0]->dtype != arrays[1]->dtype) /* the kernel would have to reach across; cast on one side first */
         ok = ignis__same_device(call, arrays[0], arrays[1], "src");
     else if (ok)
         ok = ignis__array_copy_peer(call, arrays[0], arrays[1]);
@@ -16768,9 +16938,10 @@ static ignis_status ignis__array_map(const char *call, ignis__builtin builtin, i
     if (!ignis__array_hold_all(call, count, handles, arrays))
         return ignis__failed();
     for (i = 1; ok && i < count; i++)
-        ok = ignis__same_numel(call, arrays[0], arrays[i], names[i]) && ignis__same_dtype(call, arrays[0], arrays[i], names[i]) &&
+        ok = ignis__same_numel(call, arrays[0], arrays[i], names[i]) &&
+             ignis__same_dtype(call, arrays[0], arrays[i], names[i]) &&
              ignis__same_device(call, arrays[0], arrays[i], names[i]) &&
-             ignis__array_apart(call, arrays[0], 0, ignis__array_bytes(arrays[0]), arrays[i]);
+             ignis__array_check_overlap(call, arrays[0], 0, ignis__array_bytes(arrays[0]), arrays[i]);
     ok = ok && ignis__work_begin(call, arrays[0]->storage->device, &work);
     if (ok) {
         *numel = arrays[0]->numel;
@@ -16784,7 +16955,8 @@ static ignis_status ignis__array_map(const char *call, ignis__builtin builtin, i
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-static ignis_status ignis__array_binary(const char *call, ignis__builtin builtin, ignis_array dst, ignis_array a, ignis_array b)
+static ignis_status ignis__array_binary(const char *call, ignis__builtin builtin, ignis_array dst, ignis_array a,
+                                        ignis_array b)
 {
     static const char *const names[] = {"dst", "a", "b"};
     ignis_array handles[] = {dst, a, b};
@@ -16875,7 +17047,10 @@ typedef struct ignis__random {
     ignis_array launches; /* no handle if there are none */
 } ignis__random;
 
-static void ignis__array_unclaim_held(const char *call, void *item) { ignis__array_unclaim(call, (ignis__array *)item); }
+static void ignis__array_unclaim_held(const char *call, void *item)
+{
+    ignis__array_unclaim(call, (ignis__array *)item);
+}
 
 /*  Adds a counter of launches to a capture, beginning at 1. It is incremented beside the captured work, before its
     first reader. */
@@ -16902,7 +17077,8 @@ IGNIS__COLD static bool ignis__capture_count(const ignis__work *work, ignis__cap
     ok = ignis__array_set_zero(work->call, made) == IGNIS_OK;
     ok = ignis__capture_resume(work->call, capture) && ok;
     array = (ignis__array *)ignis__pool_hold(&ignis__arrays, made.id);
-    ok = ok && ignis__work_write(work, array, &address) && ignis__launch_as(work, function, one, one, 0, params, false, false);
+    ok = ok && ignis__work_write(work, array, &address) &&
+         ignis__launch_as(work, function, one, one, 0, params, false, false);
     if (ok) {
         ignis__array_claim(array);
         ok = ignis__capture_hold(work->call, capture, array, NULL, ignis__array_unclaim_held);
@@ -16920,7 +17096,7 @@ IGNIS__COLD static bool ignis__capture_count(const ignis__work *work, ignis__cap
 /*  Returns the counter of launches for random numbers of the calling thread, or no handle. */
 static ignis_array ignis__random_launches(void)
 {
-    const ignis__random_state *state = &ignis__thread_now()->random;
+    const ignis__random_state *state = &ignis__thread_state()->random;
     const ignis__capture *capture = ignis__capturing();
     ignis_array launches = IGNIS__ZERO;
     if (state->again)
@@ -16933,7 +17109,7 @@ static ignis_array ignis__random_launches(void)
 /*  Reserves random numbers for `count` elements of a tensor on the device of the work. */
 static bool ignis__random_take(const ignis__work *work, ignis_dtype dtype, int64_t numel, ignis__random *random)
 {
-    ignis__random_state *state = &ignis__thread_now()->random;
+    ignis__random_state *state = &ignis__thread_state()->random;
     ignis__capture *capture = ignis__capture_on(work->device);
     if (capture && !capture->launches && !state->again && !ignis__capture_count(work, capture, dtype))
         return false;
@@ -20006,7 +20182,7 @@ IGNIS_API ignis_array ignis_array_value(double value)
 /*  Checks that dst may be written while src is read: they do not overlap, or they are the same elements. */
 static bool ignis__formula_check_overlap(const char *call, const ignis__array *dst, const ignis__array *src)
 {
-    if (!ignis__array_apart(call, dst, 0, ignis__array_bytes(dst), src))
+    if (!ignis__array_check_overlap(call, dst, 0, ignis__array_bytes(dst), src))
         return false;
     if (dst->storage != src->storage || dst->offset != src->offset || dst->numel == src->numel || !dst->numel ||
         !src->numel)
@@ -20081,7 +20257,7 @@ static ignis_status ignis__formula_run_into(const char *call, int count, const i
         for (i = count; i < held && ok; i++)
             ok = ignis__formula_check_overlap(call, arrays[k], arrays[i]);
         for (i = 0; i < k && ok; i++) {
-            ok = ignis__array_apart(call, arrays[k], 0, ignis__array_bytes(arrays[k]), arrays[i]);
+            ok = ignis__array_check_overlap(call, arrays[k], 0, ignis__array_bytes(arrays[k]), arrays[i]);
             if (ok && numel > 0 && arrays[k]->storage == arrays[i]->storage && arrays[k]->offset == arrays[i]->offset)
                 ok = ignis__fail_false(IGNIS_DIAG_OVERLAP, call, "results %d and %d are in the same memory", i, k);
         }
@@ -20148,7 +20324,7 @@ IGNIS_API ignis_status ignis_array_reduce(ignis_array dst, ignis_reducer reducer
     run.factor = reducer == IGNIS_REDUCE_MEAN && numel ? (double)(numel / arrays[0]->numel) : 1;
     for (i = 1; i < held && ok;
          i++) { /* the results may not share memory either: others are read after one is written */
-        ok = ignis__array_apart(call, arrays[0], 0, ignis__array_bytes(arrays[0]), arrays[i]);
+        ok = ignis__array_check_overlap(call, arrays[0], 0, ignis__array_bytes(arrays[0]), arrays[i]);
         if (ok && arrays[0]->storage == arrays[i]->storage && arrays[0]->offset == arrays[i]->offset &&
             arrays[0]->numel != 0)
             ok = ignis__fail_false(IGNIS_DIAG_OVERLAP, call, "dst is %s, which is read",
@@ -20613,8 +20789,8 @@ IGNIS_API ignis_status ignis_seed(uint64_t seed)
 {
     if (!ignis__enter("ignis_seed"))
         return IGNIS_ERROR_NOT_SETUP;
-    ignis__thread_now()->random.seed = seed;
-    ignis__thread_now()->random.used = 0;
+    ignis__thread_state()->random.seed = seed;
+    ignis__thread_state()->random.used = 0;
     return IGNIS_OK;
 }
 
@@ -21496,7 +21672,7 @@ static void ignis__leaf_leave(ignis__tensor *leaf)
 static bool ignis__gradient_wait(const char *call, ignis__array *grad)
 {
     ignis__device *device = grad->storage->device;
-    return ignis__capture_on(device) || ignis__storage_sum_on(call, grad->storage, ignis__stream_now(device));
+    return ignis__capture_on(device) || ignis__storage_sum_on(call, grad->storage, ignis__stream_current(device));
 }
 
 /*  Makes a claimed and private array the gradient of an entered leaf that has none yet. */
@@ -22485,7 +22661,7 @@ IGNIS__COLD static ignis_status ignis__checkpoint_backward(const ignis_backward_
 {
     static const char call[] = "ignis_checkpoint";
     const ignis__checkpoint *checkpoint = (const ignis__checkpoint *)args->params;
-    ignis__random_state *random = &ignis__thread_now()->random, before = *random;
+    ignis__random_state *random = &ignis__thread_state()->random, before = *random;
     ignis_tensor inputs[IGNIS__MAX_INPUTS], output;
     ignis_tensor_info info;
     ignis_scope scope = ignis_scope_begin();
@@ -22625,7 +22801,7 @@ IGNIS__COLD IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *us
     memset(&reads, 0, sizeof reads);
     checkpoint.fn = fn;
     checkpoint.user_data = user_data;
-    checkpoint.random = ignis__thread_now()->random;
+    checkpoint.random = ignis__thread_state()->random;
     for (; ok && i < count; i += ok) {
         ignis__array *array;
         held[i] = ignis__tensor_hold(call, inputs[i]);
@@ -22683,7 +22859,7 @@ static double ignis__gradcheck_weight(int64_t i)
 /*  Calls the function with the same random numbers every time. no_grad: without recording. */
 IGNIS__COLD static ignis_tensor ignis__gradcheck_call(const ignis__gradcheck *check, int no_grad)
 {
-    ignis__thread_now()->random = check->random;
+    ignis__thread_state()->random = check->random;
     return ignis__tensor_fn_call(check->call, no_grad, check->fn, check->inputs, check->count, check->user_data);
 }
 
@@ -22862,7 +23038,7 @@ IGNIS__COLD IGNIS_API double ignis_gradcheck(ignis_tensor_fn fn, void *user_data
     check.user_data = user_data;
     check.inputs = inputs;
     check.count = count;
-    check.random = ignis__thread_now()->random;
+    check.random = ignis__thread_state()->random;
     ignis__outer_call_begin(&outer, call, NULL);
     worst = ignis__gradcheck_run(&check, desc && desc->step > 0 ? desc->step : 1e-5,
                                  desc && desc->tolerance > 0 ? desc->tolerance : 1e-6);
@@ -24205,19 +24381,19 @@ IGNIS__COLD static void ignis__gemm_request(ignis_dtype dtype, const ignis__gemm
         return;
     p.row_sums = epilogue->row_sums != NULL;
     p.column_sums = epilogue->column_sums != NULL;
-    ignis__request_builtin(IGNIS__BUILTIN_GEMM_FINISH, dtype);
+    ignis__record_builtin_for_all(IGNIS__BUILTIN_GEMM_FINISH, dtype);
     define[0] = 0;
     if (p.patches_of)
         snprintf(define, sizeof define, "-DIGNIS_PATCHES=%d", p.patches_of);
     if (!eights) {
-        ignis__request_own(IGNIS__BUILTIN_GEMM_TINY, dtype, define, 0, IGNIS__EVERY_ARCH);
-        ignis__request_own(IGNIS__BUILTIN_GEMM, dtype, define, 0, rounds ? 79 : IGNIS__EVERY_ARCH);
+        ignis__record_builtin(IGNIS__BUILTIN_GEMM_TINY, dtype, define, 0, IGNIS__EVERY_ARCH);
+        ignis__record_builtin(IGNIS__BUILTIN_GEMM, dtype, define, 0, rounds ? 79 : IGNIS__EVERY_ARCH);
     }
     ignis__gemm_mma_define(define, sizeof define, &p);
     if (rounds)
-        ignis__request_own(IGNIS__BUILTIN_GEMM_MMA, dtype, define, eights ? 89 : 80, IGNIS__EVERY_ARCH);
+        ignis__record_builtin(IGNIS__BUILTIN_GEMM_MMA, dtype, define, eights ? 89 : 80, IGNIS__EVERY_ARCH);
     if (rounds && by_k && !eights && !p.patches_of) {
-        ignis__request_builtin(IGNIS__BUILTIN_TRANSPOSE_TILES, dtype);
+        ignis__record_builtin_for_all(IGNIS__BUILTIN_TRANSPOSE_TILES, dtype);
         p = ignis__gemm_by_wgmma(&p);
     }
     for (i = 0; rounds && (!p.patches_of || (!by_k && p.wgmma_k)) && i < (eights ? 2 : IGNIS__COUNT(widths)); i++)
@@ -24231,7 +24407,7 @@ IGNIS__COLD static void ignis__gemm_request(ignis_dtype dtype, const ignis__gemm
                 continue;
             for (direct = widths[i] == 192; direct <= ignis__gemm_finishes_in_registers(&p, widths[i]); direct++) {
                 ignis__gemm_hopper_define(define, sizeof define, &p, widths[i], direct);
-                ignis__request_own(IGNIS__BUILTIN_GEMM_HOPPER, dtype, define, 90, 90);
+                ignis__record_builtin(IGNIS__BUILTIN_GEMM_HOPPER, dtype, define, 90, 90);
             }
         }
     p.n = product->n;
@@ -24240,7 +24416,7 @@ IGNIS__COLD static void ignis__gemm_request(ignis_dtype dtype, const ignis__gemm
         for (p.pairs = 0; p.pairs <= (ignis__gemm_shares_b(&p, widths[i]) ? IGNIS__SHARE_B : 0);
              p.pairs += IGNIS__SHARE_B) {
             ignis__gemm_hopper_define(define, sizeof define, &p, widths[i], true);
-            ignis__request_own(IGNIS__BUILTIN_GEMM_HOPPER, dtype, define, 90, 90);
+            ignis__record_builtin(IGNIS__BUILTIN_GEMM_HOPPER, dtype, define, 90, 90);
         }
 }
 
@@ -24719,7 +24895,7 @@ static bool ignis__lt_run(ignis__op *op, const ignis__product *product, double f
     float factor_f32 = (float)factor;
     ignis__product described = *product;
     bool wide = product->dtype == IGNIS_F64, known, traced;
-    ignis__traced item;
+    ignis__trace_item item;
     ignis__address at_a = ignis__op_read(op, a), at_b = ignis__op_read(op, b), at_out = ignis__op_write(op, out),
                    at_bias = 0;
     ignis__block *workspace = NULL;
@@ -24750,8 +24926,8 @@ static bool ignis__lt_run(ignis__op *op, const ignis__product *product, double f
     ignis__cost(-1, 2.0 * (double)product->m * (double)product->n * (double)product->k * (double)product->batch,
                 product->dtype);
     traced = op->ok && ignis__profiling() &&
-             ignis__traced_open(&item, IGNIS__TRACED_KERNEL, op->work.call, op->work.device, op->work.stream, NULL,
-                                "cublasLtMatmul");
+             ignis__trace_open(&item, IGNIS__TRACED_KERNEL, op->work.call, op->work.device, op->work.stream, NULL,
+                               "cublasLtMatmul");
     if (op->ok)
         op->ok = IGNIS__LT_OK(
             op->work.call, cublasLtMatmul,
@@ -24762,7 +24938,7 @@ static bool ignis__lt_run(ignis__op *op, const ignis__product *product, double f
              &plan->choice.algo, (void *)(uintptr_t)(workspace ? workspace->address : 0), plan->choice.workspace,
              op->work.stream));
     if (traced)
-        (void)ignis__traced_close(&item, op->ok);
+        (void)ignis__trace_close(&item, op->ok);
     if (bias)
         ignis__mutex_unlock(&plan->lock);
     if (workspace)
@@ -25709,8 +25885,8 @@ static ignis__array *ignis__binary_launch(ignis__op *op, ignis__builtin same, ig
     int64_t span = axis->n * axis->inner, inner = axis->inner;
     void *params[] = {&to, &from_a, &from_b, &span, &inner, &a->numel};
     bool is_same = axis->n == 1;
-    ignis__request_builtin(same, a->dtype); /* for other sizes */
-    ignis__request_builtin(broadcast, a->dtype);
+    ignis__record_builtin_for_all(same, a->dtype); /* for other sizes */
+    ignis__record_builtin_for_all(broadcast, a->dtype);
     if (is_same)
         params[3] = &a->numel;
     ignis__op_launch_elementwise(op, is_same ? same : broadcast, a->dtype, a->numel, params);
@@ -25732,9 +25908,9 @@ static void ignis__binary_record(ignis_array gradient, double sign)
     ignis_array_info info;
     if (!ignis__requests.path[0] || ignis_array_query(gradient, &info) != IGNIS_OK)
         return;
-    ignis__request_builtin(IGNIS__BUILTIN_SUM_ROWS, info.dtype);
+    ignis__record_builtin_for_all(IGNIS__BUILTIN_SUM_ROWS, info.dtype);
     if (sign < 0)
-        ignis__request_builtin(IGNIS__BUILTIN_SCALE, info.dtype);
+        ignis__record_builtin_for_all(IGNIS__BUILTIN_SCALE, info.dtype);
 }
 
 /*  Computes the gradients of a + b and a - b: g for a; g or -g for b, summed where b was broadcast. */
@@ -26187,15 +26363,15 @@ static void ignis__formula_backward_record(const char *call, const ignis__formul
     int k;
     if (!ignis__requests.path[0])
         return;
-    ignis__request_builtin(IGNIS__BUILTIN_SUM_ROWS,
-                           run->dtype[p->formula->count]); /* for a gradient that equals the incoming one */
+    ignis__record_builtin_for_all(IGNIS__BUILTIN_SUM_ROWS,
+                                  run->dtype[p->formula->count]); /* for a gradient that equals the incoming one */
     if (run->outs == 0)
         return;
     ignis__formula_record_run(call, run);
-    ignis__request_builtin(IGNIS__BUILTIN_SUM_ROWS, run->out[0]);
+    ignis__record_builtin_for_all(IGNIS__BUILTIN_SUM_ROWS, run->out[0]);
     for (k = 0; k < p->count; k++)
         if (ignis__dtype_is_float(p->tensor[k].dtype) && p->tensor[k].dtype != run->out[0])
-            ignis__request_builtin(
+            ignis__record_builtin_for_all(
                 (ignis__builtin)((int)IGNIS__BUILTIN_CAST_F16 + (int)p->tensor[k].dtype - (int)IGNIS_F16), run->out[0]);
 }
 
@@ -26625,7 +26801,7 @@ static ignis__array *ignis__op_exchange(ignis__op *op, ignis__array *from, const
     bool tiles = e.c == 1 && e.m >= 16 && e.n >= 16;
     int64_t edge = ignis__dtypes[from->dtype].size <= 4 ? 64 : 32, pack = ignis__pack_elements(from->dtype), blocks;
     void *params[] = {&target, &source, &e.a, &e.m, &e.b, &e.n, &e.c};
-    ignis__request_builtin(IGNIS__BUILTIN_TRANSPOSE_RUNS, from->dtype);
+    ignis__record_builtin_for_all(IGNIS__BUILTIN_TRANSPOSE_RUNS, from->dtype);
     if (out && (e.m == 1 || e.n == 1) && (e.b == 1 || e.m == e.n)) { /* the order stays */
         ignis__op_copy(op, out, from);
         return out;
@@ -28093,10 +28269,10 @@ static void ignis__depthwise(ignis__op *op, const ignis__conv *c, ignis__gemm *p
     across = (int)ignis__clamp(ignis__power_of_2_up(ignis__ceil_div(c->groups, pack)), 1, MOST_ACROSS);
     slabs = ignis__ceil_div(c->groups, across * pack);
     snprintf(define, sizeof define, "-DIGNIS_TAPS=%d -DIGNIS_STRIDE=%d", (int)taps, q->stride[1]);
-    ignis__request_builtin(sums ? IGNIS__BUILTIN_DEPTHWISE_WEIGHTS : IGNIS__BUILTIN_DEPTHWISE,
-                           c->dtype); /* for other addresses */
+    ignis__record_builtin_for_all(sums ? IGNIS__BUILTIN_DEPTHWISE_WEIGHTS : IGNIS__BUILTIN_DEPTHWISE,
+                                  c->dtype); /* for other addresses */
     if (sums)
-        ignis__request_builtin(IGNIS__BUILTIN_GEMM_FINISH, c->dtype);
+        ignis__record_builtin_for_all(IGNIS__BUILTIN_GEMM_FINISH, c->dtype);
     if (!sums) {
         units = by_strips ? p->m / q->columns.size * in_row : ignis__ceil_div(p->m, PIXELS);
         blocks = ignis__ceil_div(units, 256 / across);
@@ -28205,9 +28381,9 @@ static bool ignis__grouped_exists(const ignis__op *op, ignis_dtype dtype, const 
         return false;
     if (ignis__requests.path[0]) {
         snprintf(define, sizeof define, "-DIGNIS_PATCHES=%d", p->patches_of);
-        ignis__request_builtin(IGNIS__BUILTIN_GEMM_FINISH, dtype);
-        ignis__request_own(IGNIS__BUILTIN_GEMM_TINY, dtype, define, 0, 79);
-        ignis__request_own(IGNIS__BUILTIN_GEMM, dtype, define, 0, 79);
+        ignis__record_builtin_for_all(IGNIS__BUILTIN_GEMM_FINISH, dtype);
+        ignis__record_builtin(IGNIS__BUILTIN_GEMM_TINY, dtype, define, 0, 79);
+        ignis__record_builtin(IGNIS__BUILTIN_GEMM, dtype, define, 0, 79);
     }
     return true;
 }
@@ -28941,8 +29117,8 @@ static int64_t ignis__norm_backward_run(ignis__op *op, const ignis__norm *norm, 
     void *columns[] = {&work->dx,   &work->partial_w, &work->partial_b, &work->dy,  &work->x,
                        &work->w,    &work->mean,      &work->rstd,      &average_g, &average_gh,
                        &work->rows, &work->n,         &work->packed};
-    ignis__request_builtin(norm->rows_backward, dtype); /* for other devices */
-    ignis__request_builtin(norm->averages, dtype);
+    ignis__record_builtin_for_all(norm->rows_backward, dtype); /* for other devices */
+    ignis__record_builtin_for_all(norm->averages, dtype);
     work->before = work->before % 16 ? 0 : work->before;
     if ((work->dx | work->dy | work->x) % 16 == 0)
         plan = ignis__norm_rows_plan(op, norm->rows_backward, dtype, work->rows, work->n, work->before ? 3 : 2, true);
@@ -29099,11 +29275,11 @@ static void ignis__norm_run(ignis__op *op, const ignis__norm *norm, ignis__norm_
     void *adding[] = {&work->y,    &work->mean, &work->rstd, &work->x,   &work->w,     &work->b,
                       &work->rows, &work->n,    &work->eps,  &work->sum, &work->other, &plan.kept};
     void *add[] = {&work->sum, &work->x, &work->other, &work->numel};
-    ignis__request_builtin(norm->rows, dtype); /* for other sizes and devices */
-    ignis__request_builtin(norm->warp, dtype);
+    ignis__record_builtin_for_all(norm->rows, dtype); /* for other sizes and devices */
+    ignis__record_builtin_for_all(norm->warp, dtype);
     if (work->sum) {
-        ignis__request_builtin(norm->add_warp, dtype);
-        ignis__request_builtin(IGNIS__BUILTIN_ADD, dtype);
+        ignis__record_builtin_for_all(norm->add_warp, dtype);
+        ignis__record_builtin_for_all(IGNIS__BUILTIN_ADD, dtype);
     }
     for (;;) {
         packed = ignis__norm_packed(work, dtype);
@@ -29767,7 +29943,7 @@ IGNIS_API ignis_tensor ignis_batch_norm(ignis_tensor x, ignis_tensor w, ignis_te
                        "x is %s; a channel has %lld elements, and needs 2 for a variance",
                        ignis__shape_write(&op.in[0]->shape).text, (long long)p.sizes.rows);
     has = has && ignis__batch_norm_running(&op, &d, p.sizes.channels, running);
-    if (!d.eval && ignis__thread_now()->random.again)
+    if (!d.eval && ignis__thread_state()->random.again)
         has = false; /* a checkpoint runs its function again; they moved the first time */
     result =
         ignis__channel_norm_end(&op, "batch_norm", &p, d.momentum == 0 ? 0.1 : d.momentum, d.eps, has ? running : NULL);
@@ -30324,7 +30500,7 @@ static void ignis__op_scatter_add(ignis__op *op, ignis__array *to, ignis__array 
         return;
     dtype = to->dtype;
     rows = ignis__scatter_rows(op, to, x, &n);
-    ignis__request_builtin(IGNIS__BUILTIN_SORT_COUNT, IGNIS_I32); /* for the other path */
+    ignis__record_builtin_for_all(IGNIS__BUILTIN_SORT_COUNT, IGNIS_I32); /* for the other path */
     if (rows) {
         ignis__op_launch(op, IGNIS__BUILTIN_SCATTER_ADD_ROWS, dtype, NULL, rows, 1, 1, 32, 1,
                          (size_t)(size * ignis__dtypes[ignis__sum_dtype(dtype)].size), whole);
@@ -30396,7 +30572,7 @@ static ignis_status ignis__index_select_backward(const ignis_backward_args *args
                        "the gradient of %s along dimension %d; 2^31 rows, or rows of 2^30 elements, are too many",
                        ignis__shape_write(&x->shape).text, x->dim);
     if (x->dim > 0) /* also if those before it are 1 */
-        ignis__request_builtin(IGNIS__BUILTIN_TRANSPOSE_RUNS, op.in[0]->dtype);
+        ignis__record_builtin_for_all(IGNIS__BUILTIN_TRANSPOSE_RUNS, op.in[0]->dtype);
     if (outer == 1) {
         gradient = ignis__op_new(&op, &x->shape, op.in[0]->dtype);
         if (gradient)
@@ -30569,8 +30745,8 @@ static void ignis__op_sort_rows(ignis__op *op, ignis__array *values, ignis__arra
     void *row[] = {&to, &places, &source, &n_int, &k_int, &descending};
     if (!op->ok || rows * k == 0)
         return;
-    ignis__request_builtin(IGNIS__BUILTIN_SORT_SMALL, dtype); /* for rows of any length */
-    ignis__request_builtin(IGNIS__BUILTIN_SORT_COUNT, dtype);
+    ignis__record_builtin_for_all(IGNIS__BUILTIN_SORT_SMALL, dtype); /* for rows of any length */
+    ignis__record_builtin_for_all(IGNIS__BUILTIN_SORT_COUNT, dtype);
     if (n <= 256) {
         width = (int)ignis__power_of_2_up(n);
         items = 1024;
@@ -30604,8 +30780,8 @@ static ignis__array *ignis__op_sort(ignis__op *op, int dim, int64_t k, int desce
     shape.dim[dim] = k;
     rows = IGNIS_SHAPE(from->numel);
     if (dim + 1 < shape.ndim) { /* also if the dimensions after it are 1 */
-        ignis__request_builtin(IGNIS__BUILTIN_TRANSPOSE_RUNS, from->dtype);
-        ignis__request_builtin(IGNIS__BUILTIN_TRANSPOSE_RUNS, IGNIS_I64);
+        ignis__record_builtin_for_all(IGNIS__BUILTIN_TRANSPOSE_RUNS, from->dtype);
+        ignis__record_builtin_for_all(IGNIS__BUILTIN_TRANSPOSE_RUNS, IGNIS_I64);
     }
     if (s.inner != 1)
         from = ignis__op_exchange(op, from, &rows, &there);
@@ -30858,10 +31034,10 @@ static void ignis__cross_entropy_plan(ignis__op *op, const ignis__cross_entropy 
                     : plan->packed != IGNIS__ROWS_EXACT ? IGNIS__BUILTIN_CROSS_ENTROPY_BLOCK
                     : plan->threads <= 128              ? IGNIS__BUILTIN_CROSS_ENTROPY_ROUND
                                                         : IGNIS__BUILTIN_CROSS_ENTROPY_EXACT;
-    ignis__request_builtin(IGNIS__BUILTIN_CROSS_ENTROPY_COUNT, dtype); /* for other numbers of rows */
-    ignis__request_builtin(IGNIS__BUILTIN_CROSS_ENTROPY_WARP, dtype);
+    ignis__record_builtin_for_all(IGNIS__BUILTIN_CROSS_ENTROPY_COUNT, dtype); /* for other numbers of rows */
+    ignis__record_builtin_for_all(IGNIS__BUILTIN_CROSS_ENTROPY_WARP, dtype);
     if (!work->gradient)
-        ignis__request_builtin(IGNIS__BUILTIN_CROSS_ENTROPY_LOSS_WARP, dtype);
+        ignis__record_builtin_for_all(IGNIS__BUILTIN_CROSS_ENTROPY_LOSS_WARP, dtype);
     if (ignis__cross_entropy_fits_one_block(entropy, work))
         return;
     resident = ignis__op_resident(op, work->builtin, dtype, plan->threads, plan->shared);
@@ -31722,8 +31898,8 @@ IGNIS__COLD static void ignis__attention_request_variant(ignis__op *op, ignis_dt
     for (i = 0; i < IGNIS__COUNT(kinds); i++) {
         op->as_major = kinds[i].major;
         variant = ignis__attention_choose(op, dtype, p);
-        ignis__request_own(backward ? variant.delta_kernel : variant.forward_kernel, dtype, variant.define,
-                           kinds[i].first, IGNIS__EVERY_ARCH);
+        ignis__record_builtin(backward ? variant.delta_kernel : variant.forward_kernel, dtype, variant.define,
+                              kinds[i].first, IGNIS__EVERY_ARCH);
     }
     op->as_major = 9;
     if (ignis__attention_takes_wgmma(op, dtype, p) && backward) {
@@ -31733,7 +31909,7 @@ IGNIS__COLD static void ignis__attention_request_variant(ignis__op *op, ignis_dt
             snprintf(define, sizeof define, "-DIGNIS_HEAD_DIM=%d -DIGNIS_CAUSAL=%d%s", p->head_dim, p->causal,
                      ignis__attention_backward_forms[i]);
             ignis__attention_options(define, sizeof define, p, ranged);
-            ignis__request_own(IGNIS__BUILTIN_SDPA_HOPPER_BACKWARD_ROWS, dtype, define, 90, 90);
+            ignis__record_builtin(IGNIS__BUILTIN_SDPA_HOPPER_BACKWARD_ROWS, dtype, define, 90, 90);
         }
     } else if (ignis__attention_takes_wgmma(op, dtype, p)) {
         for (i = 0, most = 0; i < IGNIS__COUNT(ignis__attention_hopper);
@@ -31744,7 +31920,7 @@ IGNIS__COLD static void ignis__attention_request_variant(ignis__op *op, ignis_dt
             most = ignis__attention_hopper[i].head_dim;
             ignis__attention_hopper_define(define, sizeof define, p, &ignis__attention_hopper[i]);
             ignis__attention_options(define, sizeof define, p, ranged);
-            ignis__request_own(IGNIS__BUILTIN_SDPA_HOPPER, dtype, define, 90, 90);
+            ignis__record_builtin(IGNIS__BUILTIN_SDPA_HOPPER, dtype, define, 90, 90);
         }
     }
     op->as_major = 0;
@@ -32561,7 +32737,7 @@ IGNIS__COLD static void ignis__decode_request(ignis__op *op, ignis_dtype dtype, 
             ignis__decode_variant variant;
             op->as_major = major;
             variant = ignis__decode_choose(op, dtype, &p);
-            ignis__request_own(variant.kernel, dtype, variant.define, major == 7 ? 0 : 80, IGNIS__EVERY_ARCH);
+            ignis__record_builtin(variant.kernel, dtype, variant.define, major == 7 ? 0 : 80, IGNIS__EVERY_ARCH);
         }
         p.window = ignis__attention_has_range(&p) ? p.sq > p.sk ? p.sq : p.sk : 0;
     }
@@ -33180,7 +33356,7 @@ static bool ignis__optimizer_renew(const ignis__work *work, ignis__optimizer *op
     if (!ignis__optimizer_table(work->call, optimizer))
         return false;
     capture = ignis__capture_pause();
-    aside.stream = ignis__stream_now(work->device);
+    aside.stream = ignis__stream_current(work->device);
     ok = ignis__optimizer_write(&aside, optimizer, count, dtype);
     return ignis__capture_resume(work->call, capture) && ok;
 }
@@ -33410,8 +33586,8 @@ static bool ignis__muon_orthogonalize(const ignis__optimizer *optimizer, const i
     norm = ignis_map_reduce(IGNIS_REDUCE_NORM, "u", IGNIS_INPUTS(u), NULL);
     x = ignis_cast(ignis_map("u / max(norm, 1e-7)", IGNIS_INPUTS(u, norm)),
                    parameter->second->dtype == IGNIS_F64 ? IGNIS_F64 : IGNIS_BF16);
-    ignis__request_builtin(IGNIS__BUILTIN_TRANSPOSE_RUNS,
-                           parameter->second->dtype == IGNIS_F64 ? IGNIS_F64 : IGNIS_BF16);
+    ignis__record_builtin_for_all(IGNIS__BUILTIN_TRANSPOSE_RUNS,
+                                  parameter->second->dtype == IGNIS_F64 ? IGNIS_F64 : IGNIS_BF16);
     if (rows > columns)
         x = ignis_transpose(x, 0, 1);
     for (i = 0; i < 5; i++) {
@@ -33678,7 +33854,8 @@ IGNIS__COLD IGNIS_API ignis_status ignis_graph_begin(void)
     if (!device)
         return ignis__failed();
     /* trimmed, so that memory of earlier graphs can be used by this one */
-    ok = ignis__device_wait(call, device) && ignis__cache_trim(call, device, &ignis__caches[device - ignis__devices]) >= 0 &&
+    ok = ignis__device_wait(call, device) &&
+         ignis__cache_trim(call, device, &ignis__caches[device - ignis__devices]) >= 0 &&
          ignis__capture_begin(call, device);
     ignis__device_leave(&binding);
     return ok ? IGNIS_OK : ignis__failed();
@@ -33701,7 +33878,8 @@ IGNIS__COLD IGNIS_API ignis_graph ignis_graph_end(void)
         return handle;
     }
     entered = ignis__device_enter(call, capture->device, &binding);
-    exec = ignis__capture_end(call, capture); /* without the device too, as the capture has to end; then it gives no graph */
+    exec = ignis__capture_end(call,
+                              capture); /* without the device too, as the capture has to end; then it gives no graph */
     if (exec && entered)
         graph = (ignis__graph *)ignis__pool_take(call, &ignis__graphs);
     if (graph) {
@@ -33724,10 +33902,10 @@ static bool ignis__graph_launchable(const char *call, ignis__device *device, voi
     if (IGNIS__CUDA_FAILED(call, device, cuStreamIsCapturing, (stream, &captures)))
         return false;
     if (captures)
-        ignis__fail(
-            IGNIS_DIAG_CAPTURE_REFUSED, call,
-            "the current stream is being captured, and CUDA puts no graph into another one: launch it before the capture begins or after "
-            "it ends, or capture the same work again");
+        ignis__fail(IGNIS_DIAG_CAPTURE_REFUSED, call,
+                    "the current stream is being captured, and CUDA puts no graph into another one: launch it before "
+                    "the capture begins or after "
+                    "it ends, or capture the same work again");
     return !captures;
 }
 
@@ -33738,27 +33916,28 @@ IGNIS_API ignis_status ignis_graph_launch(ignis_graph handle)
     const ignis__captured_item *held;
     ignis__work work;
     ignis__device *device;
-    ignis__traced item;
+    ignis__trace_item item;
     bool traced, ok = false;
     if (!graph)
         return ignis__failed();
     device = graph->capture->device;
-    if (ignis__thread_now()->device != ignis__device_ordinal(device))
-        ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "the graph is for device %d, device %d is current", ignis__device_ordinal(device),
-                    ignis__thread_now()->device);
+    if (ignis__thread_state()->device != ignis__device_ordinal(device))
+        ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "the graph is for device %d, device %d is current",
+                    ignis__device_ordinal(device), ignis__thread_state()->device);
     else if (ignis__work_begin(call, device, &work)) {
         ok = ignis__graph_launchable(call, device, work.stream);
-        traced = ok && ignis__profiling() && ignis__traced_open(&item, IGNIS__TRACED_GRAPH, call, device, work.stream, NULL, "graph");
+        traced = ok && ignis__profiling() &&
+                 ignis__trace_open(&item, IGNIS__TRACED_GRAPH, call, device, work.stream, NULL, "graph");
         ok = ok && !IGNIS__CUDA_FAILED(call, device, cuGraphLaunch, (graph->exec, work.stream));
         if (traced)
-            (void)ignis__traced_close(&item, ok);
+            (void)ignis__trace_close(&item, ok);
         if (ok)
             ignis__atomic_add(&graph->capture->replays->count, 1);
         for (held = ok ? graph->capture->held : NULL; held; held = held->next) {
             if (held->written)
                 ignis__storage_written((ignis__storage *)held->item);
-            if (held->lent)
-                ignis__storage_lent((ignis__storage *)held->item);
+            if (held->exposed)
+                ignis__storage_expose((ignis__storage *)held->item);
         }
         ignis__work_end(&work);
     }
@@ -33800,7 +33979,8 @@ static void ignis__graphs_close(const char *call)
             ignis__device_leave(&binding);
     }
     while ((graph = (ignis__graph *)ignis__pool_next(&ignis__graphs, &index)) != NULL) {
-        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "graph on device %d", ignis__device_ordinal(graph->capture->device));
+        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "graph on device %d",
+                           ignis__device_ordinal(graph->capture->device));
         ignis__handle_kill(graph);
         ignis__graph_drop(call, graph);
     }
@@ -33828,7 +34008,7 @@ static const struct {
     int bits;
     ignis_dtype dtype,
         loaded; /* the same dtype in Ignis; the dtype it is loaded as, by its values. 0 if not supported */
-} ignis__stored_types[] = {
+} ignis__file_dtypes[] = {
     {"BOOL", 8, IGNIS_DTYPE_DEFAULT, IGNIS_U8},
     {"F4", 4, IGNIS_DTYPE_DEFAULT, IGNIS_DTYPE_DEFAULT},
     {"F6_E2M3", 6, IGNIS_DTYPE_DEFAULT, IGNIS_DTYPE_DEFAULT},
@@ -33854,13 +34034,13 @@ static const struct {
 };
 
 /*  One tensor of a file. */
-typedef struct ignis__stored {
+typedef struct ignis__file_tensor {
     const char *name;
-    int type; /* in ignis__stored_types */
+    int type; /* in ignis__file_dtypes */
     ignis_shape shape;
     int64_t begin, end; /* of its bytes in the data */
     int index;          /* in the caller's list, when a file is written */
-} ignis__stored;
+} ignis__file_tensor;
 
 /*  base/utf8.c - UTF-8 checked and written; names for messages
 
@@ -34226,7 +34406,7 @@ static void ignis__json_skip(ignis__json *json)
 /*  The header of a file. */
 typedef struct ignis__safetensors {
     char *header; /* a copy; the names are in it */
-    ignis__stored *items;
+    ignis__file_tensor *items;
     int count, capacity;
     int64_t data;    /* offset of the data in the file */
     char fault[400]; /* why it is not a safetensors file */
@@ -34243,9 +34423,9 @@ static void ignis__safetensors_close(ignis__safetensors *file)
 
 /*  Returns the bytes of a tensor. -1 if they do not fit 63 bits (counted without zeros among the sizes), or end
     inside a byte. */
-static int64_t ignis__stored_bytes(int type, const ignis_shape *shape)
+static int64_t ignis__file_tensor_bytes(int type, const ignis_shape *shape)
 {
-    int bits = ignis__stored_types[type].bits, i;
+    int bits = ignis__file_dtypes[type].bits, i;
     int64_t product = bits >= 8 ? bits / 8 : bits;
     bool empty = false;
     for (i = 0; i < shape->ndim; i++) {
@@ -34281,8 +34461,8 @@ static int ignis__safetensors_type(ignis__json *json)
     size_t size;
     const char *name = ignis__json_string(json, &size);
     int type;
-    for (type = 0; type < IGNIS__COUNT(ignis__stored_types); type++)
-        if (strlen(ignis__stored_types[type].name) == size && memcmp(ignis__stored_types[type].name, name, size) == 0)
+    for (type = 0; type < IGNIS__COUNT(ignis__file_dtypes); type++)
+        if (strlen(ignis__file_dtypes[type].name) == size && memcmp(ignis__file_dtypes[type].name, name, size) == 0)
             return type;
     ignis__json_fail(json, "dtype is %s, which is unknown", ignis__name_write(name).text);
     return 0;
@@ -34290,7 +34470,7 @@ static int ignis__safetensors_type(ignis__json *json)
 
 /*  Reads {"dtype": ..., "shape": ..., "data_offsets": ...} in any order. Other fields are ignored, as in the
     reference. */
-static void ignis__safetensors_item(ignis__json *json, ignis__stored *item)
+static void ignis__safetensors_item(ignis__json *json, ignis__file_tensor *item)
 {
     static const char *const fields[] = {"dtype", "shape", "data_offsets"};
     bool seen[3] = {false, false, false}, first = true;
@@ -34327,14 +34507,14 @@ static void ignis__safetensors_item(ignis__json *json, ignis__stored *item)
             ignis__json_fail(json, "tensor %s has no field %s", ignis__name_write(item->name).text, fields[field]);
     if (json->fault[0])
         return;
-    bytes = ignis__stored_bytes(item->type, &item->shape);
+    bytes = ignis__file_tensor_bytes(item->type, &item->shape);
     if (bytes < 0)
         ignis__json_fail(json, "tensor %s, %s %s, is not a whole number of bytes that fits 63 bits",
-                         ignis__name_write(item->name).text, ignis__stored_types[item->type].name,
+                         ignis__name_write(item->name).text, ignis__file_dtypes[item->type].name,
                          ignis__shape_write(&item->shape).text);
     else if (item->end < item->begin || item->end - item->begin != bytes)
         ignis__json_fail(json, "tensor %s, %s %s, has %lld bytes, but its data_offsets are %lld and %lld",
-                         ignis__name_write(item->name).text, ignis__stored_types[item->type].name,
+                         ignis__name_write(item->name).text, ignis__file_dtypes[item->type].name,
                          ignis__shape_write(&item->shape).text, (long long)bytes, (long long)item->begin,
                          (long long)item->end);
 }
@@ -34353,11 +34533,11 @@ static void ignis__safetensors_metadata(ignis__json *json)
 }
 
 /*  Adds one more tensor. NULL if out of memory. */
-static ignis__stored *ignis__safetensors_add(ignis__safetensors *file)
+static ignis__file_tensor *ignis__safetensors_add(ignis__safetensors *file)
 {
     if (file->count == file->capacity) {
         int capacity = file->capacity ? file->capacity * 2 : 64;
-        ignis__stored *items = (ignis__stored *)ignis__alloc((size_t)capacity * sizeof *items);
+        ignis__file_tensor *items = (ignis__file_tensor *)ignis__alloc((size_t)capacity * sizeof *items);
         if (!items)
             return NULL;
         if (file->count)
@@ -34369,14 +34549,14 @@ static ignis__stored *ignis__safetensors_add(ignis__safetensors *file)
     return &file->items[file->count++];
 }
 
-static int ignis__stored_by_name(const void *a, const void *b)
+static int ignis__file_tensor_by_name(const void *a, const void *b)
 {
-    return strcmp(((const ignis__stored *)a)->name, ((const ignis__stored *)b)->name);
+    return strcmp(((const ignis__file_tensor *)a)->name, ((const ignis__file_tensor *)b)->name);
 }
 
-static int ignis__stored_by_offset(const void *a, const void *b)
+static int ignis__file_tensor_by_offset(const void *a, const void *b)
 {
-    const ignis__stored *one = (const ignis__stored *)a, *other = (const ignis__stored *)b;
+    const ignis__file_tensor *one = (const ignis__file_tensor *)a, *other = (const ignis__file_tensor *)b;
     if (one->begin != other->begin)
         return one->begin < other->begin ? -1 : 1;
     if (one->end != other->end)
@@ -34384,20 +34564,20 @@ static int ignis__stored_by_offset(const void *a, const void *b)
     return strcmp(one->name, other->name);
 }
 
-static int ignis__stored_by_type(const void *a, const void *b)
+static int ignis__file_tensor_by_type(const void *a, const void *b)
 {
-    const ignis__stored *one = (const ignis__stored *)a, *other = (const ignis__stored *)b;
+    const ignis__file_tensor *one = (const ignis__file_tensor *)a, *other = (const ignis__file_tensor *)b;
     return one->type != other->type ? other->type - one->type : strcmp(one->name, other->name);
 }
 
-static void ignis__stored_sort(ignis__stored *items, int count, int (*order)(const void *, const void *))
+static void ignis__file_tensor_sort(ignis__file_tensor *items, int count, int (*order)(const void *, const void *))
 {
     if (count > 1)
         qsort(items, (size_t)count, sizeof *items, order);
 }
 
 /*  Returns a name that two neighbours have, NULL if there is none. */
-static const char *ignis__stored_twice(const ignis__stored *items, int count)
+static const char *ignis__file_tensor_duplicate(const ignis__file_tensor *items, int count)
 {
     int i;
     for (i = 1; i < count; i++)
@@ -34411,9 +34591,9 @@ static bool ignis__safetensors_covered(ignis__safetensors *file, int64_t data_si
 {
     int64_t end = 0;
     int i;
-    ignis__stored_sort(file->items, file->count, ignis__stored_by_offset);
+    ignis__file_tensor_sort(file->items, file->count, ignis__file_tensor_by_offset);
     for (i = 0; i < file->count; i++) {
-        const ignis__stored *item = &file->items[i];
+        const ignis__file_tensor *item = &file->items[i];
         if (item->begin != end) {
             snprintf(file->fault, sizeof file->fault,
                      "the data of tensor %s begins at %lld, %s the data before it ends, at %lld",
@@ -34448,7 +34628,7 @@ static bool ignis__safetensors_header(ignis__safetensors *file, ignis__json *jso
             metadata = true;
             ignis__safetensors_metadata(json);
         } else {
-            ignis__stored *item = ignis__safetensors_add(file);
+            ignis__file_tensor *item = ignis__safetensors_add(file);
             *no_memory = item == NULL;
             if (!item)
                 return false;
@@ -34507,8 +34687,8 @@ IGNIS__COLD static ignis_diagnostic ignis__safetensors_parse(ignis__safetensors 
             memcpy(file->fault, json.fault, sizeof json.fault);
             return no_memory ? IGNIS_DIAG_HOST_MEMORY : IGNIS_DIAG_STORAGE_FORMAT;
         }
-        ignis__stored_sort(file->items, file->count, ignis__stored_by_name);
-        twice = ignis__stored_twice(file->items, file->count);
+        ignis__file_tensor_sort(file->items, file->count, ignis__file_tensor_by_name);
+        twice = ignis__file_tensor_duplicate(file->items, file->count);
         if (twice)
             snprintf(file->fault, sizeof file->fault, "it has two tensors %s", ignis__name_write(twice).text);
         else if (ignis__safetensors_covered(file, size - file->data))
@@ -34542,13 +34722,13 @@ static void ignis__json_write_string(ignis__string_writer *text, const char *str
 
 /*  Assigns every item its place, as the reference does: by alignment, then by name. False if the total does not fit
     63 bits. */
-static bool ignis__safetensors_arrange(ignis__stored *items, int count)
+static bool ignis__safetensors_arrange(ignis__file_tensor *items, int count)
 {
     int64_t end = 0, bytes;
     int i;
-    ignis__stored_sort(items, count, ignis__stored_by_type);
+    ignis__file_tensor_sort(items, count, ignis__file_tensor_by_type);
     for (i = 0; i < count; i++) {
-        bytes = ignis__stored_bytes(items[i].type, &items[i].shape);
+        bytes = ignis__file_tensor_bytes(items[i].type, &items[i].shape);
         if (bytes > INT64_MAX - end)
             return false;
         items[i].begin = end;
@@ -34559,7 +34739,7 @@ static bool ignis__safetensors_arrange(ignis__stored *items, int count)
 
 /*  Writes the header of arranged items, byte for byte that of the reference, and returns its size: a multiple of 8,
     so the data is aligned. metadata: a JSON object, or NULL. A capacity of 0 only measures. */
-IGNIS__COLD static size_t ignis__safetensors_write(const ignis__stored *items, int count, const char *metadata,
+IGNIS__COLD static size_t ignis__safetensors_write(const ignis__file_tensor *items, int count, const char *metadata,
                                                    char *header, size_t capacity)
 {
     ignis__string_writer text;
@@ -34570,7 +34750,7 @@ IGNIS__COLD static size_t ignis__safetensors_write(const ignis__stored *items, i
         if (i || metadata)
             ignis__string_add(&text, ",");
         ignis__json_write_string(&text, items[i].name);
-        ignis__string_add(&text, ":{\"dtype\":\"%s\",\"shape\":[", ignis__stored_types[items[i].type].name);
+        ignis__string_add(&text, ":{\"dtype\":\"%s\",\"shape\":[", ignis__file_dtypes[items[i].type].name);
         for (k = 0; k < items[i].shape.ndim; k++)
             ignis__string_add(&text, "%s%lld", k ? "," : "", (long long)items[i].shape.dim[k]);
         ignis__string_add(&text, "],\"data_offsets\":[%lld,%lld]}", (long long)items[i].begin, (long long)items[i].end);
@@ -34587,14 +34767,14 @@ IGNIS__COLD static size_t ignis__safetensors_write(const ignis__stored *items, i
     May use: array/contract.c, >>tensor. Locks: those of the arrays, one at a time. */
 
 /*  One tensor of a call that saves or loads. */
-typedef struct ignis__lent {
+typedef struct ignis__borrowed_tensor {
     ignis__array *array; /* held */
     ignis_tensor made;   /* by this call, until it has succeeded */
-    const ignis__stored *item;
-} ignis__lent;
+    const ignis__file_tensor *item;
+} ignis__borrowed_tensor;
 
 /*  Borrows every array for a call; an array may come twice. */
-IGNIS__COLD static bool ignis__lent_acquire(const char *call, ignis__lent *lent, int count)
+IGNIS__COLD static bool ignis__borrow_acquire(const char *call, ignis__borrowed_tensor *lent, int count)
 {
     int i;
     for (i = 0; i < count; i++)
@@ -34604,7 +34784,7 @@ IGNIS__COLD static bool ignis__lent_acquire(const char *call, ignis__lent *lent,
 }
 
 /*  Returns every array to its owner; tensors that the call has made are released unless it has succeeded. */
-IGNIS__COLD static void ignis__lent_release(const char *call, ignis__lent *lent, int count, bool succeeded)
+IGNIS__COLD static void ignis__borrow_release(const char *call, ignis__borrowed_tensor *lent, int count, bool succeeded)
 {
     int i;
     for (i = 0; i < count; i++) {
@@ -34618,7 +34798,7 @@ IGNIS__COLD static void ignis__lent_release(const char *call, ignis__lent *lent,
 }
 
 /*  Holds and returns the array of a tensor. NULL, and reported, if there is none. */
-static ignis__array *ignis__lent_array(const char *call, ignis_tensor handle)
+static ignis__array *ignis__borrow_array(const char *call, ignis_tensor handle)
 {
     ignis__tensor *tensor = ignis__tensor_hold(call, handle);
     ignis__array *array;
@@ -34630,8 +34810,8 @@ static ignis__array *ignis__lent_array(const char *call, ignis_tensor handle)
 }
 
 /*  Checks the arguments that saving and loading have in common. */
-IGNIS__COLD static bool ignis__named_check(const char *call, const char *path, const char *const *names,
-                                           const ignis_tensor *tensors, int count)
+IGNIS__COLD static bool ignis__check_named_tensors(const char *call, const char *path, const char *const *names,
+                                                   const ignis_tensor *tensors, int count)
 {
     int i;
     if (!ignis__enter(call) || ignis__capture_refuses(call))
@@ -34658,8 +34838,8 @@ IGNIS__COLD static bool ignis__file_fail(const char *call, const char *path, con
 }
 
 /*  Returns the items for the tensors of a save, sorted by their place in the file. */
-static bool ignis__save_items(const char *call, const char *const *names, ignis__stored *items, const ignis__lent *lent,
-                              int count)
+static bool ignis__save_items(const char *call, const char *const *names, ignis__file_tensor *items,
+                              const ignis__borrowed_tensor *lent, int count)
 {
     const char *twice;
     int i;
@@ -34671,11 +34851,11 @@ static bool ignis__save_items(const char *call, const char *const *names, ignis_
         items[i].name = names[i];
         items[i].index = i;
         items[i].shape = lent[i].array->shape;
-        while (ignis__stored_types[items[i].type].dtype != lent[i].array->dtype)
+        while (ignis__file_dtypes[items[i].type].dtype != lent[i].array->dtype)
             items[i].type++;
     }
-    ignis__stored_sort(items, count, ignis__stored_by_name);
-    twice = ignis__stored_twice(items, count);
+    ignis__file_tensor_sort(items, count, ignis__file_tensor_by_name);
+    twice = ignis__file_tensor_duplicate(items, count);
     if (twice)
         ignis__fail(IGNIS_DIAG_STORAGE_NAME, call, "two tensors have the name %s", ignis__name_write(twice).text);
     else if (!ignis__safetensors_arrange(items, count))
@@ -34690,8 +34870,8 @@ static bool ignis__save_write(const char *call, const char *path, FILE *file, co
     return fwrite(data, 1, (size_t)size, file) == (size_t)size || ignis__file_fail(call, path, "written");
 }
 
-static bool ignis__save_header(const char *call, const char *path, FILE *file, const ignis__stored *items, int count,
-                               const char *metadata)
+static bool ignis__save_header(const char *call, const char *path, FILE *file, const ignis__file_tensor *items,
+                               int count, const char *metadata)
 {
     size_t size = ignis__safetensors_write(items, count, metadata, NULL, 0);
     unsigned char length[8];
@@ -34783,8 +34963,8 @@ static bool ignis__replace_end(ignis__replacement *r, bool ok)
     return ok;
 }
 
-static bool ignis__save_file(const char *call, const char *path, const ignis__stored *items, const ignis__lent *lent,
-                             int count, const char *metadata)
+static bool ignis__save_file(const char *call, const char *path, const ignis__file_tensor *items,
+                             const ignis__borrowed_tensor *lent, int count, const char *metadata)
 {
     ignis__replacement to;
     void *chunk;
@@ -34804,23 +34984,23 @@ static bool ignis__save_file(const char *call, const char *path, const ignis__st
 static ignis_status ignis__save(const char *call, const char *path, const char *const *names,
                                 const ignis_tensor *tensors, int count, const char *metadata)
 {
-    ignis__lent *lent;
-    ignis__stored *items;
+    ignis__borrowed_tensor *lent;
+    ignis__file_tensor *items;
     bool ok;
     int i;
-    if (!ignis__named_check(call, path, names, tensors, count))
+    if (!ignis__check_named_tensors(call, path, names, tensors, count))
         return ignis__failed();
-    lent = (ignis__lent *)ignis__alloc(((size_t)count + 1) * sizeof *lent);
-    items = (ignis__stored *)ignis__alloc(((size_t)count + 1) * sizeof *items);
+    lent = (ignis__borrowed_tensor *)ignis__alloc(((size_t)count + 1) * sizeof *lent);
+    items = (ignis__file_tensor *)ignis__alloc(((size_t)count + 1) * sizeof *items);
     ok = lent && items;
     if (!ok)
         ignis__fail_host_memory(call, ((size_t)count + 1) * (sizeof *lent + sizeof *items));
     for (i = 0; ok && i < count; i++)
-        ok = (lent[i].array = ignis__lent_array(call, tensors[i])) != NULL;
-    ok = ok && ignis__save_items(call, names, items, lent, count) && ignis__lent_acquire(call, lent, count) &&
+        ok = (lent[i].array = ignis__borrow_array(call, tensors[i])) != NULL;
+    ok = ok && ignis__save_items(call, names, items, lent, count) && ignis__borrow_acquire(call, lent, count) &&
          ignis__save_file(call, path, items, lent, count, metadata);
     if (lent)
-        ignis__lent_release(call, lent, count, ok);
+        ignis__borrow_release(call, lent, count, ok);
     ignis__free(lent);
     ignis__free(items);
     return ok ? IGNIS_OK : ignis__failed();
@@ -34903,20 +35083,20 @@ IGNIS__COLD static bool ignis__load_open(const char *call, const char *path, ign
 }
 
 /*  Finds the item of a name. NULL if there is none. The items are sorted by name. */
-static ignis__stored *ignis__stored_find(const ignis__safetensors *file, const char *name)
+static ignis__file_tensor *ignis__file_tensor_find(const ignis__safetensors *file, const char *name)
 {
-    ignis__stored key = IGNIS__ZERO;
+    ignis__file_tensor key = IGNIS__ZERO;
     key.name = name;
-    return file->count
-               ? (ignis__stored *)bsearch(&key, file->items, (size_t)file->count, sizeof key, ignis__stored_by_name)
-               : NULL;
+    return file->count ? (ignis__file_tensor *)bsearch(&key, file->items, (size_t)file->count, sizeof key,
+                                                       ignis__file_tensor_by_name)
+                       : NULL;
 }
 
-/*  As ignis__stored_find. NULL is reported, with names that exist. */
-static const ignis__stored *ignis__load_find(const char *call, const char *path, const ignis__safetensors *file,
-                                             const char *name)
+/*  As ignis__file_tensor_find. NULL is reported, with names that exist. */
+static const ignis__file_tensor *ignis__load_find(const char *call, const char *path, const ignis__safetensors *file,
+                                                  const char *name)
 {
-    const ignis__stored *item = ignis__stored_find(file, name);
+    const ignis__file_tensor *item = ignis__file_tensor_find(file, name);
     char known[512];
     ignis__string_writer text;
     int i;
@@ -34931,12 +35111,12 @@ static const ignis__stored *ignis__load_find(const char *call, const char *path,
 }
 
 /*  Checks whether a tensor of a file fits into an array, or into a new one if `array` is NULL. */
-static bool ignis__load_fits(const char *call, const ignis__stored *item, const ignis__array *array)
+static bool ignis__load_check_fit(const char *call, const ignis__file_tensor *item, const ignis__array *array)
 {
-    ignis_dtype dtype = ignis__stored_types[item->type].loaded;
+    ignis_dtype dtype = ignis__file_dtypes[item->type].loaded;
     if (!dtype)
         ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "tensor %s is %s in the file, a dtype Ignis does not support",
-                    ignis__name_write(item->name).text, ignis__stored_types[item->type].name);
+                    ignis__name_write(item->name).text, ignis__file_dtypes[item->type].name);
     else if (array && array->dtype != dtype)
         ignis__fail(IGNIS_DIAG_DTYPE_DIFFERS, call, "tensor %s is %s in the file, but the tensor to load it into is %s",
                     ignis__name_write(item->name).text, ignis__dtypes[dtype].name, ignis__dtypes[array->dtype].name);
@@ -34950,14 +35130,14 @@ static bool ignis__load_fits(const char *call, const ignis__stored *item, const 
 }
 
 /*  Makes a new tensor like that of the file, and its array. False on failure. */
-static bool ignis__load_make(const char *call, ignis__lent *lent)
+static bool ignis__load_make(const char *call, ignis__borrowed_tensor *lent)
 {
     ignis_array_desc desc = IGNIS__ZERO;
     desc.shape = lent->item->shape;
-    desc.dtype = ignis__stored_types[lent->item->type].loaded;
+    desc.dtype = ignis__file_dtypes[lent->item->type].loaded;
     desc.tag = lent->item->name;
     lent->made = ignis__tensor_adopt(call, ignis__array_create(call, &desc), false);
-    return lent->made.id && (lent->array = ignis__lent_array(call, lent->made)) != NULL;
+    return lent->made.id && (lent->array = ignis__borrow_array(call, lent->made)) != NULL;
 }
 
 /*  Widens integers in place, from the end of the chunk. */
@@ -34979,13 +35159,14 @@ static void ignis__load_widen(char *part, int64_t size, int from, int to, bool i
 }
 
 /*  Copies one tensor from the file, and waits. The next chunk is read while one is copied to the device. */
-static bool ignis__load_array(const char *call, const ignis__load *load, ignis__array *array, const ignis__stored *item)
+static bool ignis__load_array(const char *call, const ignis__load *load, ignis__array *array,
+                              const ignis__file_tensor *item)
 {
     ignis__pooled_event *copied[2] = {NULL, NULL}; /* after the copies from both halves of the staging memory */
     ignis__work work;
     ignis__address address;
     int64_t size = ignis__array_bytes(array), begin = load->file.data + item->begin, done, part;
-    int piece = 0, to = ignis__dtypes[array->dtype].size, from = ignis__stored_types[item->type].bits / 8;
+    int piece = 0, to = ignis__dtypes[array->dtype].size, from = ignis__file_dtypes[item->type].bits / 8;
     bool ok;
     if (!ignis__work_begin(call, array->storage->device, &work))
         return false;
@@ -35001,7 +35182,7 @@ static bool ignis__load_array(const char *call, const ignis__load *load, ignis__
         ok = ok && ignis__load_read(call, load, begin + done / to * from, staging + part - part / to * from,
                                     part / to * from);
         if (ok && from < to)
-            ignis__load_widen(staging, part, from, to, ignis__stored_types[item->type].name[0] == 'I');
+            ignis__load_widen(staging, part, from, to, ignis__file_dtypes[item->type].name[0] == 'I');
         ok = ok && ignis__copy_up(&work, address + (uint64_t)done, staging, part) &&
              (copied[piece] = ignis__event_record(call, work.device, work.stream)) != NULL;
     }
@@ -35014,7 +35195,7 @@ static bool ignis__load_array(const char *call, const ignis__load *load, ignis__
 }
 
 /*  Copies all tensors, through pinned memory of the current device, which serves every device. */
-static bool ignis__load_arrays(const char *call, ignis__load *load, const ignis__lent *lent, int count)
+static bool ignis__load_arrays(const char *call, ignis__load *load, const ignis__borrowed_tensor *lent, int count)
 {
     ignis__binding binding;
     ignis__device *device;
@@ -35045,38 +35226,38 @@ static bool ignis__load_arrays(const char *call, ignis__load *load, const ignis_
 
 /*  Loads tensors. All checks are made before the first array is written to. */
 static bool ignis__load_tensors(const char *call, const char *path, ignis__load *load, const char *const *names,
-                                const ignis_tensor *tensors, ignis__lent *lent, int count)
+                                const ignis_tensor *tensors, ignis__borrowed_tensor *lent, int count)
 {
     int i;
-    ignis__stored_sort(load->file.items, load->file.count, ignis__stored_by_name);
+    ignis__file_tensor_sort(load->file.items, load->file.count, ignis__file_tensor_by_name);
     for (i = 0; i < count; i++) {
         lent[i].item = ignis__load_find(call, path, &load->file, names[i]);
-        if (!lent[i].item || (tensors[i].id && (lent[i].array = ignis__lent_array(call, tensors[i])) == NULL) ||
-            !ignis__load_fits(call, lent[i].item, lent[i].array))
+        if (!lent[i].item || (tensors[i].id && (lent[i].array = ignis__borrow_array(call, tensors[i])) == NULL) ||
+            !ignis__load_check_fit(call, lent[i].item, lent[i].array))
             return false;
     }
     for (i = 0; i < count; i++)
         if (!lent[i].array && !ignis__load_make(call, &lent[i]))
             return false;
-    return ignis__lent_acquire(call, lent, count) && ignis__load_arrays(call, load, lent, count);
+    return ignis__borrow_acquire(call, lent, count) && ignis__load_arrays(call, load, lent, count);
 }
 
 IGNIS__COLD static ignis_status ignis__load_named(const char *call, const char *path, const char *const *names,
                                                   ignis_tensor *tensors, int count)
 {
     ignis__load load;
-    ignis__lent *lent;
+    ignis__borrowed_tensor *lent;
     bool ok = false;
     int i;
-    if (!ignis__named_check(call, path, names, tensors, count) || !ignis__load_open(call, path, &load))
+    if (!ignis__check_named_tensors(call, path, names, tensors, count) || !ignis__load_open(call, path, &load))
         return ignis__failed();
-    lent = (ignis__lent *)ignis__alloc_for(call, ((size_t)count + 1) * sizeof *lent);
+    lent = (ignis__borrowed_tensor *)ignis__alloc_for(call, ((size_t)count + 1) * sizeof *lent);
     if (lent) {
         ok = ignis__load_tensors(call, path, &load, names, tensors, lent, count);
         for (i = 0; ok && i < count; i++)
             if (lent[i].made.id)
                 tensors[i] = lent[i].made;
-        ignis__lent_release(call, lent, count, ok);
+        ignis__borrow_release(call, lent, count, ok);
         ignis__free(lent);
     }
     ignis__load_close(&load);
@@ -35099,10 +35280,10 @@ IGNIS__COLD IGNIS_API int ignis_file_list(const char *path, ignis_storage_entry 
         return -1;
     count = load.file.count;
     for (i = 0; i < count && i < capacity; i++) {
-        const ignis__stored *item = &load.file.items[i];
+        const ignis__file_tensor *item = &load.file.items[i];
         memset(&entries[i], 0, sizeof entries[i]);
         memcpy(entries[i].name, item->name, ignis__utf8_cut(item->name, sizeof entries[i].name - 1));
-        entries[i].dtype = ignis__stored_types[item->type].loaded;
+        entries[i].dtype = ignis__file_dtypes[item->type].loaded;
         entries[i].shape = item->shape;
         entries[i].bytes = item->end - item->begin;
     }
@@ -35143,16 +35324,16 @@ typedef struct ignis__dlpack_export {
 /*  Frees the view, unless ignis_shutdown has. The other library may call this on any thread, and it cannot fail. */
 IGNIS__COLD static void ignis__dlpack_give_back(void *context)
 {
-    ignis__dlpack_export *lent = (ignis__dlpack_export *)context;
+    ignis__dlpack_export *exported = (ignis__dlpack_export *)context;
     bool here = ignis__atomic_load(&ignis__global.ready) && !ignis__atomic_load(&ignis__global.forked);
-    ignis__array *array = here ? (ignis__array *)ignis__pool_hold(&ignis__arrays, lent->view.id) : NULL;
+    ignis__array *array = here ? (ignis__array *)ignis__pool_hold(&ignis__arrays, exported->view.id) : NULL;
     if (array) {
         ignis__mutex_lock(&array->slot.lock);
         (void)ignis__array_kill(array);
         ignis__array_unlock(array);
         ignis__array_drop("the deleter of ignis_array_to_dlpack", array);
     }
-    free(lent);
+    free(exported);
 }
 static void ignis__dlpack_delete(ignis_dlpack *self) { ignis__dlpack_give_back(self->context); }
 static void ignis__dlpack_delete_versioned(ignis_dlpack_versioned *self) { ignis__dlpack_give_back(self->context); }
@@ -35173,10 +35354,10 @@ IGNIS__COLD static bool ignis__dlpack_order(const char *call, ignis__device *dev
 }
 
 /*  Describes the memory at an address. */
-IGNIS__COLD static void *ignis__dlpack_describe(ignis__dlpack_export *lent, const ignis__array *array,
+IGNIS__COLD static void *ignis__dlpack_describe(ignis__dlpack_export *exported, const ignis__array *array,
                                                 ignis__address address, int major)
 {
-    ignis_dlpack_tensor *tensor = major ? &lent->managed.versioned.tensor : &lent->managed.plain.tensor;
+    ignis_dlpack_tensor *tensor = major ? &exported->managed.versioned.tensor : &exported->managed.plain.tensor;
     int64_t stride = 1;
     int i;
     tensor->data = (void *)(uintptr_t)address;
@@ -35188,29 +35369,29 @@ IGNIS__COLD static void *ignis__dlpack_describe(ignis__dlpack_export *lent, cons
     tensor->code = ignis__dlpack_dtypes[i].code;
     tensor->bits = ignis__dlpack_dtypes[i].bits;
     tensor->lanes = 1;
-    tensor->shape = lent->shape;
-    tensor->strides = lent->strides;
+    tensor->shape = exported->shape;
+    tensor->strides = exported->strides;
     for (i = array->shape.ndim - 1; i >= 0; i--) {
-        lent->shape[i] = array->shape.dim[i];
-        lent->strides[i] = stride;
+        exported->shape[i] = array->shape.dim[i];
+        exported->strides[i] = stride;
         stride *= array->shape.dim[i] > 1 ? array->shape.dim[i] : 1;
     }
     if (!major) {
-        lent->managed.plain.context = lent;
-        lent->managed.plain.deleter = ignis__dlpack_delete;
-        return &lent->managed.plain;
+        exported->managed.plain.context = exported;
+        exported->managed.plain.deleter = ignis__dlpack_delete;
+        return &exported->managed.plain;
     }
-    lent->managed.versioned.major = 1;
-    lent->managed.versioned.context = lent;
-    lent->managed.versioned.deleter = ignis__dlpack_delete_versioned;
-    return &lent->managed.versioned;
+    exported->managed.versioned.major = 1;
+    exported->managed.versioned.context = exported;
+    exported->managed.versioned.deleter = ignis__dlpack_delete_versioned;
+    return &exported->managed.versioned;
 }
 
 IGNIS__COLD IGNIS_API void *ignis_array_to_dlpack(ignis_array handle, int major, void *stream)
 {
     static const char call[] = "ignis_array_to_dlpack";
     ignis__array *array = ignis__array_hold(call, handle);
-    ignis__dlpack_export *lent = NULL;
+    ignis__dlpack_export *exported = NULL;
     ignis__address address = 0;
     ignis__work work;
     uint64_t base;
@@ -35222,17 +35403,17 @@ IGNIS__COLD IGNIS_API void *ignis_array_to_dlpack(ignis_array handle, int major,
         if (ignis__work_address(&work, array, &address) &&
             ignis__dlpack_order(call, work.device, stream, work.stream, stream) &&
             (!stream || ignis__storage_use(call, array->storage, work.device, stream, &base))) {
-            lent = (ignis__dlpack_export *)calloc(1, sizeof *lent);
-            if (!lent)
-                ignis__fail_host_memory(call, sizeof *lent);
+            exported = (ignis__dlpack_export *)calloc(1, sizeof *exported);
+            if (!exported)
+                ignis__fail_host_memory(call, sizeof *exported);
         }
-        if (lent)
-            lent->view = ignis__array_view(call, array, &array->shape, array->numel, 0);
-        if (lent && lent->view.id) {
-            ignis__atomic_store(&array->storage->lent, 1);
-            managed = ignis__dlpack_describe(lent, array, address, major);
+        if (exported)
+            exported->view = ignis__array_view(call, array, &array->shape, array->numel, 0);
+        if (exported && exported->view.id) {
+            ignis__atomic_store(&array->storage->exposed, 1);
+            managed = ignis__dlpack_describe(exported, array, address, major);
         } else {
-            free(lent);
+            free(exported);
         }
         ignis__work_end(&work);
     }
@@ -35435,7 +35616,7 @@ static const ignis__external_kind ignis__fence_kinds[IGNIS_FENCE_TYPE_COUNT] = {
 };
 
 /*  Checks that the driver has a function, and that the thread may call it now. */
-IGNIS__COLD static bool ignis__graphics_can(const char *call, bool there, const char *function)
+IGNIS__COLD static bool ignis__graphics_supports(const char *call, bool there, const char *function)
 {
     if (there)
         return !ignis__capture_refuses(call);
@@ -35443,7 +35624,7 @@ IGNIS__COLD static bool ignis__graphics_can(const char *call, bool there, const 
                              ignis__libraries[IGNIS_LIBRARY_CUDA].path, function,
                              ignis__global.dry_run ? "a dry run has no graphics API" : "it works with no graphics API");
 }
-#define IGNIS__GRAPHICS_CAN(call, name) ignis__graphics_can(call, ignis__cuda.name != NULL, #name)
+#define IGNIS__GRAPHICS_CAN(call, name) ignis__graphics_supports(call, ignis__cuda.name != NULL, #name)
 
 #ifdef _WIN32
 #define IGNIS__WINDOWS true
@@ -35504,8 +35685,8 @@ IGNIS__COLD static void ignis__external_settle(int fd, const ignis__os_handle *o
 }
 
 /*  Reports the driver's refusal of an import, usually because of the handle. */
-IGNIS__COLD static void ignis__external_refused(const char *call, ignis__device *device, const char *function,
-                                                int error, const char *kind, const char *more)
+IGNIS__COLD static void ignis__external_fail(const char *call, ignis__device *device, const char *function, int error,
+                                             const char *kind, const char *more)
 {
     if (ignis__cuda_is_fatal(error) || error == IGNIS__CU_OUT_OF_MEMORY)
         ignis__cuda_fail(call, device, function, error);
@@ -35545,7 +35726,7 @@ static void ignis__external_release(void *ptr, void *user_data)
     ignis__free(external);
 }
 
-IGNIS__COLD static bool ignis__external_fits(const char *call, const ignis_external_desc *desc, int64_t *bytes)
+IGNIS__COLD static bool ignis__external_check_size(const char *call, const ignis_external_desc *desc, int64_t *bytes)
 {
     ignis_dtype dtype = desc->dtype ? desc->dtype : IGNIS_F32;
     int64_t numel, element;
@@ -35580,8 +35761,8 @@ IGNIS__COLD static bool ignis__external_map(const char *call, ignis__external *e
     *taken = error == 0;
     if (error != 0) {
         external->memory = NULL;
-        ignis__external_refused(call, external->device, "cuImportExternalMemory", error, kind,
-                                ", or desc.size is not that of the memory object");
+        ignis__external_fail(call, external->device, "cuImportExternalMemory", error, kind,
+                             ", or desc.size is not that of the memory object");
         return false;
     }
     whole.size = memory->size;
@@ -35605,7 +35786,7 @@ IGNIS__COLD IGNIS_API ignis_array ignis_external_array(const ignis_external_desc
         return none;
     if (!ignis__external_check(call, ignis__memory_kinds, IGNIS_EXTERNAL_COUNT, (int)desc->type, desc->fd,
                                desc->handle) ||
-        !ignis__external_fits(call, desc, &bytes) || !IGNIS__GRAPHICS_CAN(call, cuImportExternalMemory) ||
+        !ignis__external_check_size(call, desc, &bytes) || !IGNIS__GRAPHICS_CAN(call, cuImportExternalMemory) ||
         !IGNIS__GRAPHICS_CAN(call, cuExternalMemoryGetMappedBuffer) ||
         !IGNIS__GRAPHICS_CAN(call, cuDestroyExternalMemory))
         return none;
@@ -35691,8 +35872,8 @@ IGNIS__COLD IGNIS_API ignis_fence ignis_external_fence(const ignis_external_fenc
         semaphore.type = ignis__fence_kinds[desc->type].type;
         error = IGNIS__CUDA(cuImportExternalSemaphore, (&fence->semaphore, &semaphore));
         if (error != 0)
-            ignis__external_refused(call, device, "cuImportExternalSemaphore", error,
-                                    ignis__fence_kinds[desc->type].name, ", or is of no timeline");
+            ignis__external_fail(call, device, "cuImportExternalSemaphore", error, ignis__fence_kinds[desc->type].name,
+                                 ", or is of no timeline");
         ignis__device_leave(&binding);
     }
     ignis__external_settle(desc->fd, &semaphore.os, error == 0, error == 0);
@@ -35779,7 +35960,7 @@ static ignis_status ignis__fence_queue(const char *call, ignis_fence handle, uin
         ignis__fence_drop(call, fence);
         return ignis__failed();
     }
-    stream = ignis__stream_now(device);
+    stream = ignis__stream_current(device);
     wanted.value = value;
     ok = ignis__stream_captured(call, device, stream, &captured);
     if (ok && captured)
@@ -35996,7 +36177,7 @@ IGNIS_API ignis_array ignis_gl_map(ignis_gl_buffer handle, ignis_dtype dtype, ig
     if (!buffer)
         return result;
     dtype = dtype ? dtype : IGNIS_F32;
-    stream = ignis__stream_now(buffer->device);
+    stream = ignis__stream_current(buffer->device);
     if (buffer->storage)
         ignis__fail(IGNIS_DIAG_GL_BUFFER_STATE, call, "OpenGL's buffer %u is mapped already", buffer->name);
     else if (ignis__dtype_valid(call, dtype) &&
@@ -36353,7 +36534,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_memory_snapshot(const char *path)
 /*  report/profile.c - profiles: tables and traces of what device/trace.c recorded
 
     Reads event times when the devices are idle, sums by kernel, compares with the device's rates (a roofline).
-    May use: device/trace.c, report_file.c. Locks: ignis__profile_ends while a profile begins or ends, then
+    May use: device/trace.c, report_file.c. Locks: ignis__profile_session_lock while a profile begins or ends, then
     ignis__profile_lock. */
 
 /*  Dense FLOPs of an SM per clock, from NVIDIA's tables of throughput (CUDA C++ Programming Guide) and white papers:
@@ -36388,12 +36569,12 @@ IGNIS__COLD static double ignis__rate_flops(const ignis__device *device, int dty
 }
 
 /*  Frees the items and the clocks. */
-IGNIS__COLD static void ignis__profile_drop(ignis__traced *items, size_t count)
+IGNIS__COLD static void ignis__profile_drop(ignis__trace_item *items, size_t count)
 {
     size_t k;
     int i;
     for (k = 0; k < count; k++)
-        ignis__traced_events_free(&items[k]);
+        ignis__trace_events_free(&items[k]);
     ignis__free(items);
     ignis__mutex_lock(&ignis__profile_lock);
     for (i = 0; i < IGNIS_MAX_DEVICES; i++) {
@@ -36407,7 +36588,7 @@ IGNIS__COLD static void ignis__profile_drop(ignis__traced *items, size_t count)
 /*  Reads the times of a device's items, once it is idle. Items lost to a fault have no time. The driver gives times
     between two events as floats, which are exact for seconds, not for hours: so each is measured from an event at
     most a second earlier. */
-IGNIS__COLD static void ignis__profile_ask(int device, ignis__traced *items, size_t count)
+IGNIS__COLD static void ignis__profile_read_times(int device, ignis__trace_item *items, size_t count)
 {
     void *base;
     int64_t base_ns;
@@ -36418,7 +36599,7 @@ IGNIS__COLD static void ignis__profile_ask(int device, ignis__traced *items, siz
     base_ns = ignis__profile.base[device].ns;
     ignis__mutex_unlock(&ignis__profile_lock);
     for (k = 0; k < count; k++) {
-        ignis__traced *traced = &items[k];
+        ignis__trace_item *traced = &items[k];
         if (traced->device == device && base && traced->first &&
             IGNIS__CUDA(cuEventElapsedTime, (&at, base, traced->first)) == 0 &&
             IGNIS__CUDA(cuEventElapsedTime, (&ms, traced->first, traced->last)) == 0) {
@@ -36434,13 +36615,14 @@ IGNIS__COLD static void ignis__profile_ask(int device, ignis__traced *items, siz
 
 /*  Charges an operation's bytes to the longest of its kernels without bytes of their own; without memory for that, to
     the first. */
-IGNIS__COLD static void ignis__profile_share(ignis__traced *items, size_t count, int threads)
+IGNIS__COLD static void ignis__profile_charge_bytes(ignis__trace_item *items, size_t count, int threads)
 {
-    ignis__traced **longest = (ignis__traced **)ignis__alloc((size_t)(threads + 1) * sizeof *longest); /* by thread */
+    ignis__trace_item **longest =
+        (ignis__trace_item **)ignis__alloc((size_t)(threads + 1) * sizeof *longest); /* by thread */
     size_t k;
     for (k = 0; longest && k < count; k++) {
-        ignis__traced *traced = &items[k], **so_far = &longest[traced->thread];
-        if (traced->kind != IGNIS__TRACED_KERNEL || traced->told)
+        ignis__trace_item *traced = &items[k], **so_far = &longest[traced->thread];
+        if (traced->kind != IGNIS__TRACED_KERNEL || traced->exact_bytes)
             continue;
         if (*so_far && (*so_far)->operation == traced->operation) {
             double bytes = (*so_far)->bytes + traced->bytes;
@@ -36461,13 +36643,13 @@ IGNIS__COLD static int ignis__profile_order(const void *a, const void *b)
 }
 
 /*  Sums the items by kernel. NULL if out of host memory. */
-IGNIS__COLD static ignis_profile_row *ignis__profile_sum(const ignis__traced *items, size_t count, int *row_count)
+IGNIS__COLD static ignis_profile_row *ignis__profile_sum(const ignis__trace_item *items, size_t count, int *row_count)
 {
     ignis_profile_row *rows = (ignis_profile_row *)ignis__alloc((count + 1) * sizeof *rows), *row;
     size_t k;
     int i, used = 0;
     for (k = 0; rows && k < count; k++) {
-        const ignis__traced *traced = &items[k];
+        const ignis__trace_item *traced = &items[k];
         int dtype = traced->flops > 0 ? traced->rate : 0;
         if (!traced->first || traced->ms < 0)
             continue;
@@ -36545,8 +36727,8 @@ IGNIS__COLD static bool ignis__table_write(const char *call, const char *path, c
 
 /*  Writes one span of a host thread (process 0), or of a stream of a device (process 1 and up). Times in
     microseconds. */
-IGNIS__COLD static void ignis__trace_span(FILE *file, const ignis__traced *traced, const char *name, const char *kind,
-                                          int process, int thread, double at, double took)
+IGNIS__COLD static void ignis__trace_span(FILE *file, const ignis__trace_item *traced, const char *name,
+                                          const char *kind, int process, int thread, double at, double took)
 {
     fprintf(file, ",\n{\"ph\": \"X\", \"pid\": %d, \"tid\": %d, \"ts\": %s, \"dur\": %s, \"cat\": \"%s\", \"name\": ",
             process, thread, ignis__point_write(at).text, ignis__point_write(took).text, kind);
@@ -36563,8 +36745,8 @@ IGNIS__COLD static void ignis__trace_span(FILE *file, const ignis__traced *trace
     fprintf(file, "}}");
 }
 
-IGNIS__COLD static bool ignis__trace_write(const char *call, const char *path, const ignis__traced *items, size_t count,
-                                           int64_t begin_ns)
+IGNIS__COLD static bool ignis__trace_write(const char *call, const char *path, const ignis__trace_item *items,
+                                           size_t count, int64_t begin_ns)
 {
     FILE *file = ignis__report_open(call, path);
     void *streams[64];
@@ -36583,7 +36765,7 @@ IGNIS__COLD static bool ignis__trace_write(const char *call, const char *path, c
         fprintf(file, "}}");
     }
     for (k = 0; k < count; k++) {
-        const ignis__traced *traced = &items[k];
+        const ignis__trace_item *traced = &items[k];
         double at = (double)(traced->begin_ns - begin_ns) * 1e-3,
                took = (double)(traced->end_ns - traced->begin_ns) * 1e-3;
         threads = traced->thread > threads ? traced->thread : threads;
@@ -36626,7 +36808,7 @@ IGNIS__COLD static bool ignis__trace_write(const char *call, const char *path, c
 }
 
 /*  Waits for the open devices, and calls `each` with each of them, entered. */
-IGNIS__COLD static bool ignis__profile_devices(const char *call, ignis__traced *items, size_t count, bool begins)
+IGNIS__COLD static bool ignis__profile_devices(const char *call, ignis__trace_item *items, size_t count, bool begins)
 {
     ignis__binding binding;
     bool ok = true;
@@ -36642,13 +36824,13 @@ IGNIS__COLD static bool ignis__profile_devices(const char *call, ignis__traced *
         if (begins)
             ignis__profile_base(&ignis__devices[i]);
         else
-            ignis__profile_ask(i, items, count);
+            ignis__profile_read_times(i, items, count);
         ignis__device_leave(&binding);
     }
     return ok;
 }
 
-static ignis__mutex ignis__profile_ends = IGNIS__MUTEX_INIT; /* held while a profile begins or ends */
+static ignis__mutex ignis__profile_session_lock = IGNIS__MUTEX_INIT; /* held while a profile begins or ends */
 
 IGNIS__COLD IGNIS_API ignis_status ignis_profile_begin(void)
 {
@@ -36658,7 +36840,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_profile_begin(void)
         return ignis__failed();
     if (ignis__global.dry_run)
         return ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "this is a dry run: nothing runs, and nothing takes time");
-    ignis__mutex_lock(&ignis__profile_ends);
+    ignis__mutex_lock(&ignis__profile_session_lock);
     if (ignis__profiling()) {
         ignis__fail(IGNIS_DIAG_PROFILE_STATE, call, "a profile is begun already; call ignis_profile_end first");
     } else {
@@ -36669,7 +36851,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_profile_begin(void)
         ignis__mutex_unlock(&ignis__profile_lock);
         ignis__atomic_store(&ignis__profile.on, ok);
     }
-    ignis__mutex_unlock(&ignis__profile_ends);
+    ignis__mutex_unlock(&ignis__profile_session_lock);
     return ok ? IGNIS_OK : ignis__failed();
 }
 
@@ -36677,16 +36859,16 @@ IGNIS__COLD IGNIS_API ignis_status ignis_profile_end(const char *trace, const ch
 {
     static const char call[] = "ignis_profile_end";
     ignis_profile_row *rows;
-    ignis__traced *items;
+    ignis__trace_item *items;
     size_t count, lost;
     int64_t begin_ns;
     int row_count = 0, threads;
     bool ok;
     if (!ignis__enter(call) || ignis__capture_refuses(call))
         return ignis__failed();
-    ignis__mutex_lock(&ignis__profile_ends);
+    ignis__mutex_lock(&ignis__profile_session_lock);
     if (!ignis__profiling()) {
-        ignis__mutex_unlock(&ignis__profile_ends);
+        ignis__mutex_unlock(&ignis__profile_session_lock);
         return ignis__fail(IGNIS_DIAG_PROFILE_STATE, call, "no profile is begun; call ignis_profile_begin first");
     }
     ignis__mutex_lock(&ignis__profile_lock);
@@ -36700,7 +36882,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_profile_end(const char *trace, const ch
     ignis__profile.count = ignis__profile.capacity = ignis__profile.lost = 0;
     ignis__mutex_unlock(&ignis__profile_lock);
     ok = ignis__profile_devices(call, items, count, false);
-    ignis__profile_share(items, count, threads);
+    ignis__profile_charge_bytes(items, count, threads);
     rows = ignis__profile_sum(items, count, &row_count);
     if (!rows) {
         ignis__fail_host_memory(call, (count + 1) * sizeof *rows);
@@ -36716,7 +36898,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_profile_end(const char *trace, const ch
         ignis__profile.rows = rows;
         ignis__profile.row_count = row_count;
     }
-    ignis__mutex_unlock(&ignis__profile_ends);
+    ignis__mutex_unlock(&ignis__profile_session_lock);
     return ok ? IGNIS_OK : ignis__failed();
 }
 
@@ -36726,11 +36908,11 @@ IGNIS__COLD IGNIS_API int ignis_profile_rows(ignis_profile_row *rows, int capaci
     int count;
     if (!ignis__enter(call) || !ignis__check_capacity(call, "rows", rows, capacity))
         return -1;
-    ignis__mutex_lock(&ignis__profile_ends);
+    ignis__mutex_lock(&ignis__profile_session_lock);
     count = ignis__profile.row_count;
     if (count > 0 && capacity > 0)
         memcpy(rows, ignis__profile.rows, (size_t)(count < capacity ? count : capacity) * sizeof *rows);
-    ignis__mutex_unlock(&ignis__profile_ends);
+    ignis__mutex_unlock(&ignis__profile_session_lock);
     return count;
 }
 
@@ -37313,7 +37495,7 @@ static ignis_status ignis__setup(const char *call, const ignis_desc *desc)
 }
 
 /*  Forgets the caller's allocator and logger, which are used from ignis_setup to ignis_shutdown. */
-static void ignis__give_back_lent(void)
+static void ignis__user_functions_forget(void)
 {
     memset(&ignis__allocator, 0, sizeof ignis__allocator);
     memset(&ignis__global.logger, 0, sizeof ignis__global.logger);
@@ -37337,7 +37519,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_setup(const ignis_desc *desc)
         if (status == IGNIS_OK)
             ignis__atomic_store(&ignis__global.ready, 1);
         else
-            ignis__give_back_lent();
+            ignis__user_functions_forget();
     }
     ignis__mutex_unlock(&ignis__setup_lock);
     return status;
@@ -37438,7 +37620,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
 #ifndef IGNIS_NO_TENSORS
     ignis__formulas_close(NULL);
 #endif
-    ignis__images_close();
+    ignis__kernel_binaries_close();
     ignis__bundle_close();
     ignis__callbacks_close();
 #ifndef IGNIS_NO_TENSORS
@@ -37447,7 +37629,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
     ignis__threads_close();
     ignis__atomic_store(&ignis__global.ready, 0);
     ignis__atomic_store(&ignis__global.refused, 0);
-    ignis__give_back_lent();
+    ignis__user_functions_forget();
     status = ignis__this_thread.record.status;
     if (before.status != IGNIS_OK) { /* an earlier failure of the thread stays the first */
         if (status != IGNIS_OK && !ignis__this_thread.latest_message)

@@ -15941,17 +15941,17 @@ static bool ignis__model_shards(ignis__model_files *files, const char *const *na
         return false;
     for (i = 0; i < count; i++) {
         for (k = 0; k < files->shards[i].file.count; k++) {
-            const ignis__stored *item = &files->shards[i].file.items[k];
+            const ignis__file_tensor *item = &files->shards[i].file.items[k];
             ignis__model_source *source = &files->sources[files->source_count++];
             source->name = item->name;
             source->shape = item->shape;
             source->file = i;
             source->begin = files->shards[i].file.data + item->begin;
             source->end = files->shards[i].file.data + item->end;
-            source->type = ignis__stored_types[item->type].name;
-            source->dtype = ignis__stored_types[item->type].dtype;
+            source->type = ignis__file_dtypes[item->type].name;
+            source->dtype = ignis__file_dtypes[item->type].dtype;
             source->elements = 1;
-            source->bytes = ignis__stored_types[item->type].bits / 8;
+            source->bytes = ignis__file_dtypes[item->type].bits / 8;
         }
     }
     return ignis__model_sort(files);
@@ -17450,7 +17450,7 @@ static void ignis__op_numbers(ignis__op *op, ignis__array *out, int64_t to, igni
 
 static ignis__blocks ignis__blocks_of(const char *call, ignis_tensor weight)
 {
-    ignis__array *array = weight.id ? ignis__lent_array(call, weight) : NULL;
+    ignis__array *array = weight.id ? ignis__borrow_array(call, weight) : NULL;
     ignis__blocks blocks;
     memset(&blocks, 0, sizeof blocks);
     if (array) {
@@ -17859,7 +17859,7 @@ static bool ignis__model_copy_blocks(ignis__work *work, const ignis__array *arra
 static ignis__pooled_event *ignis__model_copy(ignis__model_loading *loading, const ignis__model_piece *piece, const char *from)
 {
     const ignis__model_part *part = &loading->parts[piece->part];
-    ignis__array *array = ignis__lent_array(loading->call, *part->to);
+    ignis__array *array = ignis__borrow_array(loading->call, *part->to);
     int64_t row = part->columns * ignis__dtypes[loading->model->dtype].size;
     ignis__pooled_event *event = NULL;
     ignis__address address;
@@ -18083,7 +18083,7 @@ static bool ignis__model_allocate(const char *call, ignis__model *model, ignis__
         array.shape.dim[0] = blocks.count ? ignis__blocks_bytes(&blocks, blocks.count) : parts[i].total;
         array.shape.dim[1] = array.shape.ndim == 2 ? parts[i].columns : 0;
         *parts[i].to = ignis__tensor_adopt(call, ignis__array_create(call, &array), desc->requires_grad);
-        made = parts[i].to->id ? ignis__lent_array(call, *parts[i].to) : NULL;
+        made = parts[i].to->id ? ignis__borrow_array(call, *parts[i].to) : NULL;
         ok = made != NULL;
         if (ok) {
             made->blocks = blocks;
@@ -18302,7 +18302,7 @@ IGNIS__COLD IGNIS_API ignis_model ignis_model_open(const ignis_model_desc *desc)
     if (!ok)
         ignis__fail_host_memory(call, strlen(desc->path) + 1);
     ok = ok && ignis__model_allocate(call, &model, parts, count, desc);
-    first = ok ? ignis__lent_array(call, model.embedding) : NULL;
+    first = ok ? ignis__borrow_array(call, model.embedding) : NULL;
     if (first) {
         model.device = first->storage->device;
         ignis__array_drop(call, first);
@@ -18370,7 +18370,7 @@ static const ignis__model_part *ignis__model_find(ignis__model *model, const ign
 static ignis_tensor ignis__model_rows_of(const char *call, ignis_tensor weight, int64_t first, int64_t rows, ignis_dtype dtype)
 {
     ignis__blocks blocks = ignis__blocks_of(call, weight);
-    ignis__array *array = blocks.count ? NULL : ignis__lent_array(call, weight);
+    ignis__array *array = blocks.count ? NULL : ignis__borrow_array(call, weight);
     ignis_array view = IGNIS__ZERO;
     if (blocks.count)
         return ignis__model_numbers(call, weight, &blocks, first, rows, dtype);
@@ -19069,7 +19069,7 @@ IGNIS__COLD static ignis__lora *ignis__lora_make(const char *call, ignis__model 
 /*  A uniform within 1 / sqrt(columns), B zero. The thread's own random numbers go on where they were. */
 static bool ignis__lora_begin(const char *call, const ignis__lora *lora, uint64_t seed)
 {
-    ignis__random_state *random = &ignis__thread_now()->random, before = *random;
+    ignis__random_state *random = &ignis__thread_state()->random, before = *random;
     ignis_tensor_desc desc;
     ignis_array_inputs inputs;
     bool ok = true;
@@ -19321,10 +19321,10 @@ static bool ignis__lora_config(const char *call, const char *folder, const ignis
 }
 
 /*  One of the two tensors of an adapter: its shape is right, and its dtype that of the others. */
-static bool ignis__lora_fits(const char *call, const char *path, const ignis__stored *item, int64_t rows, int64_t columns,
+static bool ignis__lora_fits(const char *call, const char *path, const ignis__file_tensor *item, int64_t rows, int64_t columns,
                              ignis__lora *read)
 {
-    ignis_dtype dtype = ignis__stored_types[item->type].dtype;
+    ignis_dtype dtype = ignis__file_dtypes[item->type].dtype;
     ignis_shape wanted;
     memset(&wanted, 0, sizeof wanted);
     wanted.ndim = 2;
@@ -19332,7 +19332,7 @@ static bool ignis__lora_fits(const char *call, const char *path, const ignis__st
     wanted.dim[1] = columns;
     if (!ignis__dtype_is_float(dtype) || (read->dtype && read->dtype != dtype))
         ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "tensor %s of '%s' is of type %s; all are of one, F16, BF16, F32 or F64",
-                    ignis__name_write(item->name).text, path, ignis__stored_types[item->type].name);
+                    ignis__name_write(item->name).text, path, ignis__file_dtypes[item->type].name);
     else if (!ignis__shape_same(&item->shape, &wanted))
         ignis__fail(IGNIS_DIAG_LORA_FORMAT, call, "tensor %s of '%s' is %s; the model and a rank of %d make it %s",
                     ignis__name_write(item->name).text, path, ignis__shape_write(&item->shape).text, read->rank,
@@ -19349,15 +19349,15 @@ static bool ignis__lora_match(const char *call, const char *path, ignis__safeten
                               const ignis__model_part *parts, int count, char *wanted, ignis__lora *read)
 {
     int i, used = 0;
-    ignis__stored_sort(file->items, file->count, ignis__stored_by_name);
+    ignis__file_tensor_sort(file->items, file->count, ignis__file_tensor_by_name);
     for (i = 0; i < file->count; i++)
         file->items[i].index = 0;
     for (i = 0; i < count; i++) {
-        ignis__stored *a, *b;
+        ignis__file_tensor *a, *b;
         if (!ignis__lora_can(&parts[i]))
             continue;
-        a = ignis__stored_find(file, ignis__lora_name_write(model, parts[i].row, parts[i].layer, 'A').text);
-        b = ignis__stored_find(file, ignis__lora_name_write(model, parts[i].row, parts[i].layer, 'B').text);
+        a = ignis__file_tensor_find(file, ignis__lora_name_write(model, parts[i].row, parts[i].layer, 'A').text);
+        b = ignis__file_tensor_find(file, ignis__lora_name_write(model, parts[i].row, parts[i].layer, 'B').text);
         if (!a && !b)
             continue;
         if (!a || !b)
@@ -20011,15 +20011,15 @@ IGNIS__COLD static void ignis__step_request(const ignis__op *op, ignis_dtype dty
     int groups, i;
     if (!op->ok || !ignis__requests.path[0] || (dtype != IGNIS_F16 && dtype != IGNIS_BF16))
         return;
-    ignis__request_builtin(gated ? IGNIS__BUILTIN_GEMV_GATED_1 : IGNIS__BUILTIN_GEMV_1, dtype);
-    ignis__request_builtin(IGNIS__BUILTIN_GEMV_MMA_1, dtype);
+    ignis__record_builtin_for_all(gated ? IGNIS__BUILTIN_GEMV_GATED_1 : IGNIS__BUILTIN_GEMV_1, dtype);
+    ignis__record_builtin_for_all(IGNIS__BUILTIN_GEMV_MMA_1, dtype);
     for (groups = 2; groups <= 8; groups *= 2) {
         snprintf(define, sizeof define, "-DIGNIS_GROUPS=%d", groups);
-        ignis__request_own(IGNIS__BUILTIN_GEMV_MMA_16, dtype, define, 80, IGNIS__EVERY_ARCH);
+        ignis__record_builtin(IGNIS__BUILTIN_GEMV_MMA_16, dtype, define, 80, IGNIS__EVERY_ARCH);
     }
     for (i = 0; i < IGNIS__GEMV_CLUSTERS; i++) {
         ignis__gemv_cluster_define(define, sizeof define, &ignis__gemv_clusters[0][i], 0);
-        ignis__request_own(IGNIS__BUILTIN_GEMV_CLUSTER, dtype, define, 90, IGNIS__EVERY_ARCH);
+        ignis__record_builtin(IGNIS__BUILTIN_GEMV_CLUSTER, dtype, define, 90, IGNIS__EVERY_ARCH);
     }
 }
 
@@ -20320,7 +20320,7 @@ static bool ignis__gemm_pairs(ignis__op *op, const ignis__product *product, igni
         return false;
     ignis__gemm_hopper_define(define, sizeof define, &p, 128, true);
     if (ignis__requests.path[0])
-        ignis__request_own(IGNIS__BUILTIN_GEMM_HOPPER, dtype, define, 90, 90);
+        ignis__record_builtin(IGNIS__BUILTIN_GEMM_HOPPER, dtype, define, 90, 90);
     return ignis__gemm_takes_wgmma(op, &p) && ignis__variant_exists(op->work.device, IGNIS__BUILTIN_GEMM_HOPPER, dtype, define);
 }
 
@@ -20390,11 +20390,11 @@ IGNIS__COLD static void ignis__step_attention_request(const ignis__op *op, ignis
 {
     if (!op->ok || !ignis__requests.path[0] || (dtype != IGNIS_F16 && dtype != IGNIS_BF16))
         return;
-    ignis__request_own(group < 2 ? IGNIS__BUILTIN_PAGED_1 : IGNIS__BUILTIN_PAGED_2, dtype, plain, 0, 79);
-    ignis__request_own(IGNIS__BUILTIN_PAGED_MMA, dtype, plain, 80, IGNIS__EVERY_ARCH);
-    ignis__request_own(IGNIS__BUILTIN_PAGED_MMA, dtype, with_clusters, 90, IGNIS__EVERY_ARCH);
+    ignis__record_builtin(group < 2 ? IGNIS__BUILTIN_PAGED_1 : IGNIS__BUILTIN_PAGED_2, dtype, plain, 0, 79);
+    ignis__record_builtin(IGNIS__BUILTIN_PAGED_MMA, dtype, plain, 80, IGNIS__EVERY_ARCH);
+    ignis__record_builtin(IGNIS__BUILTIN_PAGED_MMA, dtype, with_clusters, 90, IGNIS__EVERY_ARCH);
     if (head_dim <= IGNIS__MANY_HEAD_DIM)
-        ignis__request_own(IGNIS__BUILTIN_PAGED_MANY, dtype, plain, 80, IGNIS__EVERY_ARCH);
+        ignis__record_builtin(IGNIS__BUILTIN_PAGED_MANY, dtype, plain, 80, IGNIS__EVERY_ARCH);
 }
 
 /*  The size of heads of the program that does attention over pages for heads of this one. */
@@ -20839,7 +20839,7 @@ IGNIS__COLD static bool ignis__engine_whole(const char *call, ignis__engine *e)
         snprintf(e->step_define + strlen(e->step_define), sizeof e->step_define - strlen(e->step_define), " -DIGNIS_BLOCKS_TYPES=%d",
                  e->step_types);
     if (ignis__requests.path[0])
-        ignis__request_own(IGNIS__BUILTIN_GENERATE_STEP, m->dtype, e->step_define, 90, 90);
+        ignis__record_builtin(IGNIS__BUILTIN_GENERATE_STEP, m->dtype, e->step_define, 90, 90);
     (void)ignis__engine_whole_shared(e, &p);
     if (e->device->info.compute_major != 9 || !e->device->clusters || !ignis__cuda.cuTensorMapEncodeTiled ||
         !ignis__cuda.cuLaunchKernelEx || p.ring < 2 ||
@@ -21210,7 +21210,7 @@ static void ignis__engine_step(ignis__op *op, ignis__engine *e, int count, ignis
 {
     const char *call = op->work.call;
     int number = ignis__log2((uint64_t)count);
-    ignis__traced item;
+    ignis__trace_item item;
     ignis__op captured;
     bool traced, same;
     if (e->steps[draws][number].runs++ == 0) { /* kernels are compiled now */
@@ -21238,10 +21238,10 @@ static void ignis__engine_step(ignis__op *op, ignis__engine *e, int count, ignis
     op->ok = op->ok && ignis__graph_launchable(call, e->device, op->work.stream);
     if (!op->ok)
         return;
-    traced = ignis__profiling() && ignis__traced_open(&item, IGNIS__TRACED_GRAPH, call, e->device, op->work.stream, NULL, "graph");
+    traced = ignis__profiling() && ignis__trace_open(&item, IGNIS__TRACED_GRAPH, call, e->device, op->work.stream, NULL, "graph");
     op->ok = !IGNIS__CUDA_FAILED(call, e->device, cuGraphLaunch, (e->steps[draws][number].exec, op->work.stream));
     if (traced)
-        (void)ignis__traced_close(&item, op->ok);
+        (void)ignis__trace_close(&item, op->ok);
 }
 
 /* --- sequences ----------------------------------------------------------------------------------------------------------- */
@@ -22331,7 +22331,7 @@ static int32_t ignis__generate_next(const char *call, ignis__sequence *s, const 
         return -2;
     ignis__mutex_lock(&e->lock);
     if (e->ahead.sequence == s && e->ahead.length == s->length && e->ahead.sampling == sampling &&
-        e->ahead.stream == ignis__stream_now(e->device)) {
+        e->ahead.stream == ignis__stream_current(e->device)) {
         drawn = e->ahead.drawn;
         e->ahead.sequence = NULL;
     }

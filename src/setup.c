@@ -150,7 +150,7 @@ static ignis_status ignis__setup(const char *call, const ignis_desc *desc)
 }
 
 /*  Forgets the caller's allocator and logger, which are used from ignis_setup to ignis_shutdown. */
-static void ignis__give_back_lent(void)
+static void ignis__user_functions_forget(void)
 {
     memset(&ignis__allocator, 0, sizeof ignis__allocator);
     memset(&ignis__global.logger, 0, sizeof ignis__global.logger);
@@ -174,7 +174,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_setup(const ignis_desc *desc)
         if (status == IGNIS_OK)
             ignis__atomic_store(&ignis__global.ready, 1);
         else
-            ignis__give_back_lent();
+            ignis__user_functions_forget();
     }
     ignis__mutex_unlock(&ignis__setup_lock);
     return status;
@@ -275,7 +275,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
 #ifndef IGNIS_NO_TENSORS
     ignis__formulas_close(NULL);
 #endif
-    ignis__images_close();
+    ignis__kernel_binaries_close();
     ignis__bundle_close();
     ignis__callbacks_close();
 #ifndef IGNIS_NO_TENSORS
@@ -284,7 +284,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
     ignis__threads_close();
     ignis__atomic_store(&ignis__global.ready, 0);
     ignis__atomic_store(&ignis__global.refused, 0);
-    ignis__give_back_lent();
+    ignis__user_functions_forget();
     status = ignis__this_thread.record.status;
     if (before.status != IGNIS_OK) { /* an earlier failure of the thread stays the first */
         if (status != IGNIS_OK && !ignis__this_thread.latest_message)

@@ -122,7 +122,7 @@ static int try_bundle(const unsigned char *bytes, size_t size)
             continue;
         ignis__string_begin(&text, why, sizeof why);
         if (ignis__bundle_unpack(&bundle, &entry, &image, &text) == IGNIS_DIAG_NONE) {
-            require(ignis__image_fault(image, (size_t)entry.size) == NULL, "an image is none");
+            require(ignis__kernel_binary_fault(image, (size_t)entry.size) == NULL, "an image is none");
             images++;
         } else {
             require(strlen(why) > 10 && image == NULL, "a damaged image has no reason");
@@ -164,7 +164,7 @@ static char *entry_seed(size_t *size)
 
 static bool try_entry(const char *seed, size_t size, size_t seed_size, size_t at, int with, bool signs)
 {
-    ignis__image image = IGNIS__ZERO;
+    ignis__kernel_binary image = IGNIS__ZERO;
     char *bytes = (char *)grow(NULL, size + 1);
     ignis__cache_header header;
     bool taken;
@@ -181,7 +181,7 @@ static bool try_entry(const char *seed, size_t size, size_t seed_size, size_t at
     if (taken) {
         require(image.lowered + strlen(image.lowered) + 1 == (char *)image.data, "a name of an entry has no end");
         require((char *)image.data + image.size == bytes + size, "an image ends elsewhere");
-        require(ignis__image_fault(image.data, image.size) == NULL, "an image of an entry is none");
+        require(ignis__kernel_binary_fault(image.data, image.size) == NULL, "an image of an entry is none");
     }
     free(bytes);
     return taken;

@@ -30,7 +30,7 @@ static void check_rewritten(const ignis__safetensors *file, const unsigned char 
     size_t header, data = size - (size_t)file->data;
     unsigned char *copy;
     int i, k;
-    ignis__stored *items = (ignis__stored *)calloc((size_t)file->count + 1, sizeof *items);
+    ignis__file_tensor *items = (ignis__file_tensor *)calloc((size_t)file->count + 1, sizeof *items);
     if (file->count)
         memcpy(items, file->items, (size_t)file->count * sizeof *items);
     require(ignis__safetensors_arrange(items, file->count), "what was read cannot be arranged", bytes, size);
@@ -45,10 +45,10 @@ static void check_rewritten(const ignis__safetensors *file, const unsigned char 
     require(ignis__safetensors_parse(&again, copy, (int64_t)(8 + header + data)) == IGNIS_DIAG_NONE, "what was written is not read", bytes,
             size);
     require(again.count == file->count && again.data == (int64_t)(8 + header), "the number of tensors differs", bytes, size);
-    ignis__stored_sort(items, file->count, ignis__stored_by_name);
-    ignis__stored_sort(again.items, again.count, ignis__stored_by_name);
+    ignis__file_tensor_sort(items, file->count, ignis__file_tensor_by_name);
+    ignis__file_tensor_sort(again.items, again.count, ignis__file_tensor_by_name);
     for (i = 0; i < again.count; i++) {
-        const ignis__stored *a = &items[i], *b = &again.items[i];
+        const ignis__file_tensor *a = &items[i], *b = &again.items[i];
         bool same = strcmp(a->name, b->name) == 0 && a->type == b->type && a->begin == b->begin && a->end == b->end &&
                     a->shape.ndim == b->shape.ndim;
         for (k = 0; k < a->shape.ndim; k++)
@@ -70,9 +70,10 @@ static bool try_file(const unsigned char *bytes, size_t size)
     if (result == IGNIS_DIAG_NONE) {
         require(file.data >= 8 && (size_t)file.data <= size, "the data begins outside the file", bytes, size);
         for (i = 0; i < file.count; i++) {
-            const ignis__stored *item = &file.items[i];
+            const ignis__file_tensor *item = &file.items[i];
             require(item->begin == end && item->end >= end, "tensors overlap, or leave a hole", bytes, size);
-            require(item->end - item->begin == ignis__stored_bytes(item->type, &item->shape), "a tensor has the wrong size", bytes, size);
+            require(item->end - item->begin == ignis__file_tensor_bytes(item->type, &item->shape), "a tensor has the wrong size", bytes,
+                    size);
             require(item->shape.ndim >= 1 && item->shape.ndim <= IGNIS_MAX_DIMS, "a tensor has the wrong rank", bytes, size);
             for (k = 0; k < item->shape.ndim; k++)
                 require(item->shape.dim[k] >= 0, "a dimension is negative", bytes, size);
@@ -80,8 +81,8 @@ static bool try_file(const unsigned char *bytes, size_t size)
             end = item->end;
         }
         require(end == (int64_t)size - file.data, "the tensors are not the whole data", bytes, size);
-        ignis__stored_sort(file.items, file.count, ignis__stored_by_name);
-        require(!ignis__stored_twice(file.items, file.count), "two tensors have one name", bytes, size);
+        ignis__file_tensor_sort(file.items, file.count, ignis__file_tensor_by_name);
+        require(!ignis__file_tensor_duplicate(file.items, file.count), "two tensors have one name", bytes, size);
         check_rewritten(&file, bytes, size);
     } else {
         require(result == IGNIS_DIAG_STORAGE_FORMAT, "a refusal has another reason than the format", bytes, size);

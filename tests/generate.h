@@ -140,7 +140,7 @@ static inline ignis_tensor matrix(const test_shape *shape, int rows, int k, int 
                          factor, &blocks, numbers);
     desc.host_dtype = IGNIS_U8;
     tensor = ignis_tensor_from_host(bytes, IGNIS_SHAPE(ignis__blocks_bytes(&blocks, blocks.count)), &desc);
-    array = ignis__lent_array("test", tensor);
+    array = ignis__borrow_array("test", tensor);
     array->blocks = blocks;
     ignis__array_drop("test", array);
     free(bytes);

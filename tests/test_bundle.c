@@ -1355,7 +1355,7 @@ TEST(a_kernel_from_an_image)
     ignis_kernel_desc desc, other;
     ignis_kernel_info info;
     ignis__program program;
-    ignis__image image;
+    ignis__kernel_binary image;
     ignis_kernel kernel;
     char arch[32], *bytes;
     size_t i;
@@ -1369,7 +1369,7 @@ TEST(a_kernel_from_an_image)
     program.options = none;
     snprintf(arch, sizeof arch, "-arch=sm_%s", own_arch());
     REQUIRE(ignis__library_load("test", IGNIS_LIBRARY_NVRTC));
-    REQUIRE(ignis__image_compile("test", &program, arch, false, &image));
+    REQUIRE(ignis__kernel_binary_compile("test", &program, arch, false, &image));
     desc.image = image.data;
     desc.image_size = image.size;
     desc.entry = "plus";

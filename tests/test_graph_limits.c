@@ -388,9 +388,9 @@ static void *thread_that_draws_in(void *arg)
     serial = ignis__stream_adopt("adopt", device, drawn_in);
     pthread_barrier_wait(&about_to_wait);
     pthread_barrier_wait(&about_to_wait);
-    CHECK(ignis__capture_draw("draw", device, ignis__stream_now(device), serial));
+    CHECK(ignis__capture_draw("draw", device, ignis__stream_current(device), serial));
     ignis__atomic_store(&is_drawn_in, 1);
-    CHECK(ignis__stream_order("join", device, drawn_in, device, ignis__stream_now(device)));
+    CHECK(ignis__stream_order("join", device, drawn_in, device, ignis__stream_current(device)));
     for (i = 0; i < 500 && !ignis__atomic_load(&wait_over); i++)
         test_sleep_ms(2);
     let_go(ignis_scale(x, 2));

@@ -448,7 +448,7 @@ static char *source_of_part(const ignis__program *program)
 typedef struct job {
     const request *request;
     target target;
-    ignis__image image;
+    ignis__kernel_binary image;
     int block;
     size_t at; /* in the block */
     bool failed;
@@ -473,10 +473,10 @@ static void compile(void *context, int index)
     else
         snprintf(arch, sizeof arch, "-arch=sm_%d%c", j->target.arch, j->target.kind);
     program.source = source;
-    j->failed = !ignis__image_compile(call, &program, arch, j->target.kind == 'p', &j->image);
+    j->failed = !ignis__kernel_binary_compile(call, &program, arch, j->target.kind == 'p', &j->image);
     free(source);
-    if (!j->failed && ignis__image_fault(j->image.data, j->image.size))
-        die("%s for %s: %s", j->request->name, arch, ignis__image_fault(j->image.data, j->image.size));
+    if (!j->failed && ignis__kernel_binary_fault(j->image.data, j->image.size))
+        die("%s for %s: %s", j->request->name, arch, ignis__kernel_binary_fault(j->image.data, j->image.size));
 }
 
 static void block_pack(void *context, int index)

@@ -528,7 +528,7 @@ IGNIS_API ignis_status ignis_array_query(ignis_array handle, ignis_array_info *i
     info->version = ignis__storage_version(storage);
     ignis__array_unlock(array);
     if (address)
-        ignis__atomic_store(&storage->lent, 1);
+        ignis__atomic_store(&storage->exposed, 1);
     ignis__mutex_lock(&storage->lock);
     info->stream = storage->stream;
     ignis__mutex_unlock(&storage->lock);

@@ -6,39 +6,39 @@
 /*  Queues copies, and fills memory with zeros. */
 static bool ignis__copy_up(const ignis__work *work, ignis__address to, const void *from, int64_t size)
 {
-    ignis__traced traced;
-    bool open = ignis__traced_copy(&traced, work->call, work->device, work->stream, "copy to the device", size);
+    ignis__trace_item traced;
+    bool open = ignis__trace_copy(&traced, work->call, work->device, work->stream, "copy to the device", size);
     bool ok =
         !IGNIS__CUDA_FAILED(work->call, work->device, cuMemcpyHtoDAsync_v2, (to, from, (size_t)size, work->stream));
-    return open ? ignis__traced_close(&traced, ok) : ok;
+    return open ? ignis__trace_close(&traced, ok) : ok;
 }
 
 static bool ignis__copy_down(const ignis__work *work, void *to, ignis__address from, int64_t size)
 {
-    ignis__traced traced;
-    bool open = ignis__traced_copy(&traced, work->call, work->device, work->stream, "copy to the host", size);
+    ignis__trace_item traced;
+    bool open = ignis__trace_copy(&traced, work->call, work->device, work->stream, "copy to the host", size);
     bool ok =
         !IGNIS__CUDA_FAILED(work->call, work->device, cuMemcpyDtoHAsync_v2, (to, from, (size_t)size, work->stream));
-    return open ? ignis__traced_close(&traced, ok) : ok;
+    return open ? ignis__trace_close(&traced, ok) : ok;
 }
 
 static bool ignis__copy_zeros(const ignis__work *work, ignis__address to, int64_t size)
 {
-    ignis__traced traced;
-    bool open = ignis__traced_copy(&traced, work->call, work->device, work->stream, "zeros", size);
+    ignis__trace_item traced;
+    bool open = ignis__trace_copy(&traced, work->call, work->device, work->stream, "zeros", size);
     bool ok = !IGNIS__CUDA_FAILED(work->call, work->device, cuMemsetD8Async, (to, 0, (size_t)size, work->stream));
-    return open ? ignis__traced_close(&traced, ok) : ok;
+    return open ? ignis__trace_close(&traced, ok) : ok;
 }
 
 static bool ignis__copy_on_device(const ignis__work *work, ignis__address to, ignis__address from, int64_t size)
 {
-    ignis__traced traced;
+    ignis__trace_item traced;
     bool open, ok;
     if (size == 0 || to == from)
         return true;
-    open = ignis__traced_copy(&traced, work->call, work->device, work->stream, "copy on the device", 2 * size);
+    open = ignis__trace_copy(&traced, work->call, work->device, work->stream, "copy on the device", 2 * size);
     ok = !IGNIS__CUDA_FAILED(work->call, work->device, cuMemcpyDtoDAsync_v2, (to, from, (size_t)size, work->stream));
-    return open ? ignis__traced_close(&traced, ok) : ok;
+    return open ? ignis__trace_close(&traced, ok) : ok;
 }
 
 static ignis_status ignis__array_set_zero(const char *call, ignis_array handle)

@@ -31,7 +31,7 @@ typedef struct ignis__storage {
     int used_on_count;
     void *summed_on;                      /* the stream that last added to it, if it is a gradient; or NULL */
     uint64_t version;                     /* counts writes to it, as far as Ignis knows */
-    uint64_t lent;                        /* 1: the caller's code has the address, and may have written there */
+    uint64_t exposed;                     /* 1: the caller's code has the address, and may have written there */
     uint64_t listed;                      /* 1: it is in the list of storages that a stream of the caller uses */
     struct ignis__storage *next, *before; /* in that list */
 } ignis__storage;
@@ -48,14 +48,14 @@ static void ignis__storage_written(ignis__storage *storage)
 }
 
 /*  As ignis__storage_written, for a kernel of the caller: Ignis does not know whether it writes. */
-static void ignis__storage_lent(ignis__storage *storage)
+static void ignis__storage_expose(ignis__storage *storage)
 {
     const ignis__capture *capture = ignis__capture_on(storage->device);
     ignis__captured_item *held = capture ? ignis__capture_find(capture, storage) : NULL;
     if (held)
-        held->lent = true;
+        held->exposed = true;
     else if (!capture)
-        ignis__atomic_store(&storage->lent, 1);
+        ignis__atomic_store(&storage->exposed, 1);
 }
 
 /*  Returns how often the memory was written to, as far as Ignis knows. */
@@ -70,7 +70,8 @@ static bool ignis__storage_readable(const ignis__storage *storage)
 {
     if (storage->wrapped || !ignis__atomic_load(&storage->address))
         return storage->wrapped;
-    return ignis__storage_version(storage) || ignis__atomic_load(&storage->lent) || ignis__capture_on(storage->device);
+    return ignis__storage_version(storage) || ignis__atomic_load(&storage->exposed) ||
+           ignis__capture_on(storage->device);
 }
 
 /*  Storages that a stream of the caller uses, for ignis_stream_forget; their users may be arrays, graphs, or a call
@@ -106,7 +107,7 @@ static ignis__storage *ignis__storage_make(const char *call, ignis__device *devi
     ignis__mutex_init(&storage->lock);
     storage->device = device;
     storage->size = size;
-    ignis__origin_now(&storage->origin, call);
+    ignis__origin_current(&storage->origin, call);
     return storage;
 }
 

@@ -5,8 +5,8 @@
 
 /*  Checks that `size` bytes of dst from an offset on, which will be written, and those of src are the same or
     disjoint. */
-static bool ignis__array_apart(const char *call, const ignis__array *dst, int64_t offset, int64_t size,
-                               const ignis__array *src)
+static bool ignis__array_check_overlap(const char *call, const ignis__array *dst, int64_t offset, int64_t size,
+                                       const ignis__array *src)
 {
     uint64_t to = ignis__atomic_load(&dst->storage->address), from = ignis__atomic_load(&src->storage->address);
     uint64_t from_size = (uint64_t)ignis__array_bytes(src);
@@ -210,7 +210,7 @@ IGNIS_API ignis_status ignis_array_write_rows(ignis_array dst, ignis_array src, 
     if (!ignis__array_hold_all(call, 2, handles, arrays))
         return ignis__failed();
     ok = ignis__write_rows_check(call, arrays[0], arrays[1], start_row, &row_bytes) &&
-         ignis__array_apart(call, arrays[0], start_row * row_bytes, ignis__array_bytes(arrays[1]), arrays[1]) &&
+         ignis__array_check_overlap(call, arrays[0], start_row * row_bytes, ignis__array_bytes(arrays[1]), arrays[1]) &&
          (arrays[1]->numel == 0 || ignis__array_copy_bytes(call, arrays[0], start_row * row_bytes, arrays[1]));
     ignis__array_drop_all(call, 2, arrays);
     return ok ? IGNIS_OK : ignis__failed();

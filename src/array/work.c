@@ -18,11 +18,11 @@ static bool ignis__work_begin(const char *call, ignis__device *device, ignis__wo
     work->device = device;
     if (!ignis__device_enter(call, device, &work->binding))
         return false;
-    work->stream = ignis__stream_now(device);
+    work->stream = ignis__stream_current(device);
     work->begin_ns = ignis__profiling() ? ignis__monotonic_ns() : 0;
     if (work->begin_ns) {
         ignis__this_thread.operation++;
-        ignis__this_thread.told = false;
+        ignis__this_thread.exact_bytes = false;
         ignis__this_thread.bytes = ignis__this_thread.flops = 0;
     }
     return true;
@@ -31,7 +31,7 @@ static bool ignis__work_begin(const char *call, ignis__device *device, ignis__wo
 static void ignis__work_end(const ignis__work *work)
 {
     if (work->begin_ns)
-        ignis__traced_call(work->call, work->device, work->begin_ns);
+        ignis__trace_call(work->call, work->device, work->begin_ns);
     ignis__device_leave(&work->binding);
 }
 
@@ -117,7 +117,7 @@ IGNIS_API void *ignis_array_device_ptr(ignis_array handle)
     ignis__address address = 0;
     bool ok = array && ignis__work_address(&work, array, &address);
     if (ok)
-        ignis__atomic_store(&array->storage->lent, 1);
+        ignis__atomic_store(&array->storage->exposed, 1);
     return ignis__array_work_end(&work, array, ok) == IGNIS_OK ? (void *)(uintptr_t)address : NULL;
 }
 

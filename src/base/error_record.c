@@ -63,7 +63,7 @@ typedef struct ignis__thread {
     int line, number;                /* the thread's number in profiles, from 1; 0 if it is in none */
     double bytes, flops;             /* of the next kernel, while a profile is written down */
     int rate;                        /* an ignis_dtype: which of the device's rates the flops go by */
-    bool told;          /* bytes are exactly those of that kernel, not those of all arrays of its operation */
+    bool exact_bytes;   /* bytes are exactly those of that kernel, not those of all arrays of its operation */
     uint64_t operation; /* which one that is, in this thread */
 
     void *attached[2]; /* arrays of the tensor section, from malloc */

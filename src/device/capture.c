@@ -13,7 +13,7 @@ typedef struct ignis__captured_item {
     void *item;
     void (*drop)(const char *call, void *item);
     bool written; /* a storage, by the graph */
-    bool lent;    /* a storage, to a kernel of the caller in the graph */
+    bool exposed; /* a storage, to a kernel of the caller in the graph */
     struct ignis__captured_item *next;
 } ignis__captured_item;
 
@@ -51,7 +51,7 @@ static struct {
     ignis__capture *first;
 } ignis__captures = {IGNIS__MUTEX_INIT, NULL};
 
-static ignis__capture *ignis__capturing(void) { return ignis__thread_now()->capture; }
+static ignis__capture *ignis__capturing(void) { return ignis__thread_state()->capture; }
 
 /*  Returns the capture of the thread's work on this device, or NULL. */
 IGNIS__ONE_COPY static ignis__capture *ignis__capture_on(const ignis__device *device)
@@ -61,9 +61,9 @@ IGNIS__ONE_COPY static ignis__capture *ignis__capture_on(const ignis__device *de
 }
 
 /*  Returns the stream of the calling thread's work on an open device. */
-IGNIS__ONE_COPY static void *ignis__stream_now(const ignis__device *device)
+IGNIS__ONE_COPY static void *ignis__stream_current(const ignis__device *device)
 {
-    const ignis__thread *thread = ignis__thread_now();
+    const ignis__thread *thread = ignis__thread_state();
     void *stream = thread->stream[device - ignis__devices];
     if (thread->capture && thread->capture->device == device)
         return thread->capture->stream;
@@ -115,15 +115,15 @@ static bool ignis__capture_hold(const char *call, ignis__capture *capture, void 
 IGNIS__MAYBE_UNUSED static ignis__capture *ignis__capture_pause(void)
 {
     ignis__capture *capture = ignis__capturing();
-    ignis__thread_now()->capture = NULL;
+    ignis__thread_state()->capture = NULL;
     return capture;
 }
 
 IGNIS__MAYBE_UNUSED static bool ignis__capture_resume(const char *call, ignis__capture *capture)
 {
     bool ok = !capture ||
-              !IGNIS__CUDA_FAILED(call, capture->device, cuStreamSynchronize, (ignis__stream_now(capture->device)));
-    ignis__thread_now()->capture = capture;
+              !IGNIS__CUDA_FAILED(call, capture->device, cuStreamSynchronize, (ignis__stream_current(capture->device)));
+    ignis__thread_state()->capture = capture;
     return ok;
 }
 
@@ -166,7 +166,7 @@ IGNIS__COLD IGNIS__MAYBE_UNUSED static bool ignis__capture_begin(const char *cal
         capture->next = ignis__captures.first;
         ignis__captures.first = capture;
         ignis__mutex_unlock(&ignis__captures.lock);
-        ignis__thread_now()->capture = capture;
+        ignis__thread_state()->capture = capture;
         return true;
     }
     ignis__atomic_add(&device->captures, (uint64_t)-1);
@@ -186,7 +186,7 @@ IGNIS__COLD IGNIS__MAYBE_UNUSED static void *ignis__capture_end(const char *call
               !IGNIS__CUDA_FAILED(call, device, cuGraphInstantiateWithFlags, (&exec, captured, 0));
     ignis__capture **link = &ignis__captures.first;
     if (ignis__capturing() == capture)
-        ignis__thread_now()->capture = NULL;
+        ignis__thread_state()->capture = NULL;
     ignis__mutex_lock(&ignis__captures.lock);
     while (*link != capture)
         link = &(*link)->next;

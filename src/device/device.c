@@ -280,7 +280,7 @@ IGNIS__COLD static void ignis__thread_renew(ignis__thread *thread, uint64_t forg
 }
 
 /*  Returns the calling thread's state, updated after an ignis_setup or an ignis_stream_forget. */
-static ignis__thread *ignis__thread_now(void)
+static ignis__thread *ignis__thread_state(void)
 {
     ignis__thread *thread = &ignis__this_thread;
     uint64_t forgets = ignis__atomic_load(&ignis__stream_forgets);
@@ -292,7 +292,7 @@ static ignis__thread *ignis__thread_now(void)
 /*  Returns the device of a desc, and the desc's value for a device. */
 static int ignis__desc_device(int device)
 {
-    return device == 0 ? ignis__thread_now()->device : device == IGNIS_DEVICE_0 ? 0 : device;
+    return device == 0 ? ignis__thread_state()->device : device == IGNIS_DEVICE_0 ? 0 : device;
 }
 static int ignis__device_in_desc(const ignis__device *device)
 {
@@ -356,7 +356,7 @@ IGNIS__COLD static void ignis__device_close(const char *call, ignis__device *dev
 IGNIS_API int ignis_device_count(void) { return ignis__enter("ignis_device_count") ? ignis__device_total : 0; }
 
 /*  Reads the facts about a device, which need not be open. */
-IGNIS__COLD static bool ignis__device_know(const char *call, ignis__device *device)
+IGNIS__COLD static bool ignis__device_read_facts(const char *call, ignis__device *device)
 {
     bool ok;
     ignis__mutex_lock(&device->lock);
@@ -374,7 +374,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_device_query(int ordinal, ignis_device_
     device = ignis__device_get(call, ordinal);
     if (!device)
         return IGNIS_ERROR_DEVICE;
-    if (!ignis__device_know(call, device))
+    if (!ignis__device_read_facts(call, device))
         return ignis__failed();
     *info = device->info;
     return IGNIS_OK;
@@ -389,7 +389,7 @@ IGNIS__COLD IGNIS_API int ignis_device_find(const void *uuid, const void *luid)
         return -1;
     for (i = 0; i < ignis__device_total; i++) {
         const ignis_device_info *info = &ignis__devices[i].info;
-        if (!ignis__device_know(call, &ignis__devices[i]))
+        if (!ignis__device_read_facts(call, &ignis__devices[i]))
             return -1;
         if ((!uuid || memcmp(uuid, info->uuid, sizeof info->uuid) == 0) &&
             (!luid || (info->node_mask && memcmp(luid, info->luid, sizeof info->luid) == 0)))
@@ -415,13 +415,13 @@ IGNIS__COLD IGNIS_API ignis_status ignis_device_use(int ordinal)
     ignis__device_leave(&binding);
     if (IGNIS__CUDA_FAILED(call, device, cuCtxSetCurrent, (device->context)))
         return ignis__failed();
-    ignis__thread_now()->device = ordinal;
+    ignis__thread_state()->device = ordinal;
     return IGNIS_OK;
 }
 
 IGNIS_API int ignis_device_current(void)
 {
-    return ignis__enter("ignis_device_current") ? ignis__thread_now()->device : -1;
+    return ignis__enter("ignis_device_current") ? ignis__thread_state()->device : -1;
 }
 
 /*  Returns the calling thread's current device, opened and entered. NULL on failure. */
@@ -430,6 +430,6 @@ static ignis__device *ignis__device_current_enter(const char *call, ignis__bindi
     ignis__device *device;
     if (!ignis__enter(call))
         return NULL;
-    device = ignis__device_get(call, ignis__thread_now()->device);
+    device = ignis__device_get(call, ignis__thread_state()->device);
     return device && ignis__device_enter(call, device, binding) ? device : NULL;
 }

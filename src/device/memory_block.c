@@ -28,7 +28,7 @@ typedef struct ignis__origin {
     char tag[32];
 } ignis__origin;
 
-static void ignis__origin_now(ignis__origin *origin, const char *call)
+static void ignis__origin_current(ignis__origin *origin, const char *call)
 {
     const ignis__thread *thread = &ignis__this_thread;
     origin->call = call;
@@ -74,7 +74,7 @@ typedef struct ignis__pinned {
 } ignis__pinned;
 
 typedef struct ignis__cache {
-    ignis__pinned *lent, *spare;   /* by ignis_host_alloc; pieces that nobody uses now */
+    ignis__pinned *user, *spare;   /* by ignis_host_alloc; pieces that nobody uses now */
     ignis__mutex lock;             /* which nobody holds during a call that may wait for the device: */
     ignis__mutex asking, trimming; /* taken before `lock`: to ask the driver for memory, to free it */
     ignis__stream_cache *parts;
@@ -293,7 +293,7 @@ static void ignis__memory_count(ignis__cache *cache, int64_t live, int64_t reser
     if (info->reserved_bytes > info->reserved_peak)
         info->reserved_peak = info->reserved_bytes;
     if (ignis__profiling())
-        ignis__traced_memory((int)(cache - ignis__caches), info->live_bytes, info->reserved_bytes);
+        ignis__trace_memory((int)(cache - ignis__caches), info->live_bytes, info->reserved_bytes);
 }
 
 /*  Counts a block in when its use begins, and out when it ends. */

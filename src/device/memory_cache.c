@@ -274,7 +274,7 @@ static ignis__block *ignis__memory_take_for(const char *call, const ignis__origi
 static ignis__block *ignis__memory_take(const char *call, ignis__device *device, void *stream, int64_t size)
 {
     ignis__origin origin;
-    ignis__origin_now(&origin, call);
+    ignis__origin_current(&origin, call);
     memset(origin.tag, 0, sizeof origin.tag);
     return ignis__memory_take_for(call, &origin, device, stream, size);
 }
@@ -310,7 +310,7 @@ IGNIS__MAYBE_UNUSED static ignis__block *ignis__memory_take_zeroed(const char *c
         block->larger = NULL;
         cache->info.allocations++;
         cache->info.cache_hits++;
-        ignis__origin_now(&origin, call);
+        ignis__origin_current(&origin, call);
         ignis__block_begin(cache, block, &origin);
     }
     ignis__mutex_unlock(&cache->lock);
@@ -421,8 +421,8 @@ IGNIS__COLD static void ignis__memory_close(const char *call, ignis__device *dev
         cache->spare_blocks = block->above;
         ignis__free(block);
     }
-    while (cache->lent || cache->spare) {
-        ignis__pinned **list = cache->lent ? &cache->lent : &cache->spare, *pinned = *list;
+    while (cache->user || cache->spare) {
+        ignis__pinned **list = cache->user ? &cache->user : &cache->spare, *pinned = *list;
         *list = pinned->next;
         (void)IGNIS__CUDA(cuMemFreeHost, (pinned->memory)); /* can only fail with a fault that is reported already */
         ignis__free(pinned);

@@ -158,7 +158,7 @@ IGNIS__COLD IGNIS_API void *ignis_host_alloc(int64_t size)
     ignis__device_leave(&binding);
     if (!pinned)
         return NULL;
-    ignis__pinned_keep(device, &ignis__caches[device - ignis__devices].lent, pinned);
+    ignis__pinned_keep(device, &ignis__caches[device - ignis__devices].user, pinned);
     return pinned->memory;
 }
 
@@ -177,7 +177,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_host_free(void *memory)
     for (i = 0; !pinned && i < ignis__device_total; i++) {
         ignis__cache *cache = &ignis__caches[i];
         ignis__mutex_lock(&cache->lock);
-        for (link = &cache->lent; *link && (*link)->memory != memory; link = &(*link)->next)
+        for (link = &cache->user; *link && (*link)->memory != memory; link = &(*link)->next)
             ;
         pinned = *link;
         if (pinned)
@@ -197,7 +197,7 @@ IGNIS__COLD static void ignis__pinned_leaked(const char *call)
     const ignis__pinned *pinned;
     int i;
     for (i = 0; i < ignis__device_total; i++)
-        for (pinned = ignis__caches[i].lent; pinned; pinned = pinned->next)
+        for (pinned = ignis__caches[i].user; pinned; pinned = pinned->next)
             ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "pinned host memory %p of ignis_host_alloc, %lld bytes",
                                pinned->memory, (long long)pinned->size);
 }

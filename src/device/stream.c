@@ -246,7 +246,7 @@ IGNIS_API void *ignis_stream_current(void)
     if (!device)
         return NULL;
     ignis__device_leave(&binding);
-    return ignis__stream_now(device);
+    return ignis__stream_current(device);
 }
 
 /* --- streams that Ignis makes, events of the caller ------------------------------------------------------------- */
@@ -315,7 +315,7 @@ static ignis__device *ignis__stream_enter(const char *call, void **stream, ignis
     if (!device)
         return NULL;
     if (!*stream)
-        *stream = ignis__stream_now(device);
+        *stream = ignis__stream_current(device);
     if (ignis__stream_known(device, *stream))
         return device;
     for (i = 0; i < ignis__device_total && (uintptr_t)*stream != IGNIS__CU_STREAM_LEGACY;

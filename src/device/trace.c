@@ -1,25 +1,25 @@
 /* ===============================================================================================================
    >>profile - the recording half of profiles: what runs, when, and for how long
 
-   ignis__traced_open and _close surround each kernel, copy and collective operation. report/profile.c makes the
+   ignis__trace_open and _close surround each kernel, copy and collective operation. report/profile.c makes the
    tables and traces.
    May use: >>device, >>stream. Costs one atomic read while no profile is open.
    Locks: ignis__profile_lock guards the items.
    =============================================================================================================== */
 
-typedef enum ignis__traced_kind {
+typedef enum ignis__trace_kind {
     IGNIS__TRACED_CALL, /* on the host */
     IGNIS__TRACED_KERNEL,
     IGNIS__TRACED_COPY,
     IGNIS__TRACED_GRAPH,
     IGNIS__TRACED_COLLECTIVE,
     IGNIS__TRACED_MEMORY /* a device's memory in use from then on */
-} ignis__traced_kind;
+} ignis__trace_kind;
 
-typedef struct ignis__traced {
-    ignis__traced_kind kind;
+typedef struct ignis__trace_item {
+    ignis__trace_kind kind;
     int device, thread, line, rate;
-    bool told;
+    bool exact_bytes;
     uint64_t operation;
     const char *call, *file; /* file may be null */
     char name[72];
@@ -28,13 +28,13 @@ typedef struct ignis__traced {
     double bytes, flops;         /* 0: not known */
     int64_t at_ns; /* start by the host's clock, read when the work is done; and the duration, -1 if unknown */
     double ms;
-} ignis__traced;
+} ignis__trace_item;
 
 #define IGNIS__TRACED_MOST ((size_t)1 << 18) /* later items are only counted */
 
 static struct {
     uint64_t on; /* read without the lock, as one branch of a launch */
-    ignis__traced *items;
+    ignis__trace_item *items;
     size_t count, capacity, lost;
     int threads;
     int64_t begin_ns;
@@ -84,15 +84,15 @@ static void ignis__cost(double bytes, double flops, int rate)
         return;
     if (bytes >= 0)
         thread->bytes = bytes;
-    thread->told = bytes >= 0;
+    thread->exact_bytes = bytes >= 0;
     thread->flops = flops;
     thread->rate = rate;
 }
 
 /*  Adds an item to the open profile, which then owns its events. */
-IGNIS__COLD static bool ignis__traced_add(const ignis__traced *traced)
+IGNIS__COLD static bool ignis__trace_add(const ignis__trace_item *traced)
 {
-    ignis__traced *items;
+    ignis__trace_item *items;
     size_t capacity;
     bool ok = false;
     ignis__mutex_lock(&ignis__profile_lock);
@@ -100,7 +100,7 @@ IGNIS__COLD static bool ignis__traced_add(const ignis__traced *traced)
         capacity = ignis__profile.capacity;
         if (ignis__profile.count == capacity && capacity < IGNIS__TRACED_MOST) {
             capacity = capacity ? 2 * capacity : 1024;
-            items = (ignis__traced *)ignis__alloc(capacity * sizeof *items);
+            items = (ignis__trace_item *)ignis__alloc(capacity * sizeof *items);
             if (items) {
                 if (ignis__profile.count)
                     memcpy(items, ignis__profile.items, ignis__profile.count * sizeof *items);
@@ -119,7 +119,7 @@ IGNIS__COLD static bool ignis__traced_add(const ignis__traced *traced)
     return ok;
 }
 
-IGNIS__COLD static void ignis__traced_events_free(ignis__traced *traced)
+IGNIS__COLD static void ignis__trace_events_free(ignis__trace_item *traced)
 {
     if (traced->first)
         (void)IGNIS__CUDA(cuEventDestroy_v2, (traced->first));
@@ -129,8 +129,8 @@ IGNIS__COLD static void ignis__traced_events_free(ignis__traced *traced)
 }
 
 /*  Begins an item of this thread. */
-IGNIS__COLD static void ignis__traced_begin(ignis__traced *traced, ignis__traced_kind kind, const char *call,
-                                            const ignis__device *device)
+IGNIS__COLD static void ignis__trace_begin(ignis__trace_item *traced, ignis__trace_kind kind, const char *call,
+                                           const ignis__device *device)
 {
     ignis__thread *thread = &ignis__this_thread;
     memset(traced, 0, sizeof *traced);
@@ -167,11 +167,11 @@ IGNIS__COLD static void ignis__profile_base(ignis__device *device)
     ignis__mutex_unlock(&ignis__profile_lock);
 }
 
-/*  Begins an item of the profile: work queued on a stream until ignis__traced_close. Captured work is no item,
+/*  Begins an item of the profile: work queued on a stream until ignis__trace_close. Captured work is no item,
     because it has no time yet. False if there is no profile, or no event, which is counted. The device is entered.
     function: of a kernel; name: of anything else. */
-IGNIS__COLD static bool ignis__traced_open(ignis__traced *traced, ignis__traced_kind kind, const char *call,
-                                           ignis__device *device, void *stream, void *function, const char *name)
+IGNIS__COLD static bool ignis__trace_open(ignis__trace_item *traced, ignis__trace_kind kind, const char *call,
+                                          ignis__device *device, void *stream, void *function, const char *name)
 {
     ignis__thread *thread = &ignis__this_thread;
     const ignis__named_function *named;
@@ -181,16 +181,16 @@ IGNIS__COLD static bool ignis__traced_open(ignis__traced *traced, ignis__traced_
         return false;
     }
     ignis__profile_base(device);
-    ignis__traced_begin(traced, kind, call, device);
+    ignis__trace_begin(traced, kind, call, device);
     traced->stream = stream;
     traced->bytes = thread->bytes;
     traced->flops = thread->flops;
     traced->rate = thread->rate;
-    traced->told = thread->told;
+    traced->exact_bytes = thread->exact_bytes;
     traced->operation = thread->operation;
     traced->ms = -1;
     thread->bytes = thread->flops = 0;
-    thread->told = false;
+    thread->exact_bytes = false;
     ignis__mutex_lock(&ignis__profile_lock);
     for (named = ignis__profile.named[((uintptr_t)function >> 4) % 64];
          function && named && named->function != function; named = named->next)
@@ -201,7 +201,7 @@ IGNIS__COLD static bool ignis__traced_open(ignis__traced *traced, ignis__traced_
          IGNIS__CUDA(cuEventCreate, (&traced->last, IGNIS__CU_EVENT_DEFAULT)) == 0 &&
          IGNIS__CUDA(cuEventRecord, (traced->first, stream)) == 0;
     if (!ok) {
-        ignis__traced_events_free(traced);
+        ignis__trace_events_free(traced);
         ignis__mutex_lock(&ignis__profile_lock);
         ignis__profile.lost++;
         ignis__mutex_unlock(&ignis__profile_lock);
@@ -210,43 +210,43 @@ IGNIS__COLD static bool ignis__traced_open(ignis__traced *traced, ignis__traced_
 }
 
 /*  Ends an item. ok: its work was queued. */
-IGNIS__COLD static bool ignis__traced_close(ignis__traced *traced, bool ok)
+IGNIS__COLD static bool ignis__trace_close(ignis__trace_item *traced, bool ok)
 {
     bool recorded = ok && IGNIS__CUDA(cuEventRecord, (traced->last, traced->stream)) == 0;
     traced->end_ns = ignis__monotonic_ns();
-    if (!recorded || !ignis__traced_add(traced))
-        ignis__traced_events_free(traced);
+    if (!recorded || !ignis__trace_add(traced))
+        ignis__trace_events_free(traced);
     return ok;
 }
 
 /*  Ends an item that copies or fills `size` bytes. */
-static bool ignis__traced_copy(ignis__traced *traced, const char *call, ignis__device *device, void *stream,
-                               const char *name, int64_t size)
+static bool ignis__trace_copy(ignis__trace_item *traced, const char *call, ignis__device *device, void *stream,
+                              const char *name, int64_t size)
 {
     if (!ignis__profiling())
         return false;
     ignis__cost((double)size, 0, 0);
-    return ignis__traced_open(traced, IGNIS__TRACED_COPY, call, device, stream, NULL, name);
+    return ignis__trace_open(traced, IGNIS__TRACED_COPY, call, device, stream, NULL, name);
 }
 
 /*  Records a device's memory in use from now on. */
-IGNIS__COLD static void ignis__traced_memory(int device, int64_t live, int64_t reserved)
+IGNIS__COLD static void ignis__trace_memory(int device, int64_t live, int64_t reserved)
 {
-    ignis__traced traced = IGNIS__ZERO;
+    ignis__trace_item traced = IGNIS__ZERO;
     traced.kind = IGNIS__TRACED_MEMORY;
     traced.device = device;
     traced.begin_ns = ignis__monotonic_ns();
     traced.bytes = (double)live;
     traced.flops = (double)reserved;
-    (void)ignis__traced_add(&traced);
+    (void)ignis__trace_add(&traced);
 }
 
 /*  Adds a call on the host that began at begin_ns and ends now. */
-IGNIS__COLD static void ignis__traced_call(const char *call, const ignis__device *device, int64_t begin_ns)
+IGNIS__COLD static void ignis__trace_call(const char *call, const ignis__device *device, int64_t begin_ns)
 {
-    ignis__traced traced;
-    ignis__traced_begin(&traced, IGNIS__TRACED_CALL, call, device);
+    ignis__trace_item traced;
+    ignis__trace_begin(&traced, IGNIS__TRACED_CALL, call, device);
     traced.end_ns = traced.begin_ns;
     traced.begin_ns = begin_ns;
-    (void)ignis__traced_add(&traced);
+    (void)ignis__trace_add(&traced);
 }

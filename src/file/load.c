@@ -69,20 +69,20 @@ IGNIS__COLD static bool ignis__load_open(const char *call, const char *path, ign
 }
 
 /*  Finds the item of a name. NULL if there is none. The items are sorted by name. */
-static ignis__stored *ignis__stored_find(const ignis__safetensors *file, const char *name)
+static ignis__file_tensor *ignis__file_tensor_find(const ignis__safetensors *file, const char *name)
 {
-    ignis__stored key = IGNIS__ZERO;
+    ignis__file_tensor key = IGNIS__ZERO;
     key.name = name;
-    return file->count
-               ? (ignis__stored *)bsearch(&key, file->items, (size_t)file->count, sizeof key, ignis__stored_by_name)
-               : NULL;
+    return file->count ? (ignis__file_tensor *)bsearch(&key, file->items, (size_t)file->count, sizeof key,
+                                                       ignis__file_tensor_by_name)
+                       : NULL;
 }
 
-/*  As ignis__stored_find. NULL is reported, with names that exist. */
-static const ignis__stored *ignis__load_find(const char *call, const char *path, const ignis__safetensors *file,
-                                             const char *name)
+/*  As ignis__file_tensor_find. NULL is reported, with names that exist. */
+static const ignis__file_tensor *ignis__load_find(const char *call, const char *path, const ignis__safetensors *file,
+                                                  const char *name)
 {
-    const ignis__stored *item = ignis__stored_find(file, name);
+    const ignis__file_tensor *item = ignis__file_tensor_find(file, name);
     char known[512];
     ignis__string_writer text;
     int i;
@@ -97,12 +97,12 @@ static const ignis__stored *ignis__load_find(const char *call, const char *path,
 }
 
 /*  Checks whether a tensor of a file fits into an array, or into a new one if `array` is NULL. */
-static bool ignis__load_fits(const char *call, const ignis__stored *item, const ignis__array *array)
+static bool ignis__load_check_fit(const char *call, const ignis__file_tensor *item, const ignis__array *array)
 {
-    ignis_dtype dtype = ignis__stored_types[item->type].loaded;
+    ignis_dtype dtype = ignis__file_dtypes[item->type].loaded;
     if (!dtype)
         ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "tensor %s is %s in the file, a dtype Ignis does not support",
-                    ignis__name_write(item->name).text, ignis__stored_types[item->type].name);
+                    ignis__name_write(item->name).text, ignis__file_dtypes[item->type].name);
     else if (array && array->dtype != dtype)
         ignis__fail(IGNIS_DIAG_DTYPE_DIFFERS, call, "tensor %s is %s in the file, but the tensor to load it into is %s",
                     ignis__name_write(item->name).text, ignis__dtypes[dtype].name, ignis__dtypes[array->dtype].name);
@@ -116,14 +116,14 @@ static bool ignis__load_fits(const char *call, const ignis__stored *item, const 
 }
 
 /*  Makes a new tensor like that of the file, and its array. False on failure. */
-static bool ignis__load_make(const char *call, ignis__lent *lent)
+static bool ignis__load_make(const char *call, ignis__borrowed_tensor *lent)
 {
     ignis_array_desc desc = IGNIS__ZERO;
     desc.shape = lent->item->shape;
-    desc.dtype = ignis__stored_types[lent->item->type].loaded;
+    desc.dtype = ignis__file_dtypes[lent->item->type].loaded;
     desc.tag = lent->item->name;
     lent->made = ignis__tensor_adopt(call, ignis__array_create(call, &desc), false);
-    return lent->made.id && (lent->array = ignis__lent_array(call, lent->made)) != NULL;
+    return lent->made.id && (lent->array = ignis__borrow_array(call, lent->made)) != NULL;
 }
 
 /*  Widens integers in place, from the end of the chunk. */
@@ -145,13 +145,14 @@ static void ignis__load_widen(char *part, int64_t size, int from, int to, bool i
 }
 
 /*  Copies one tensor from the file, and waits. The next chunk is read while one is copied to the device. */
-static bool ignis__load_array(const char *call, const ignis__load *load, ignis__array *array, const ignis__stored *item)
+static bool ignis__load_array(const char *call, const ignis__load *load, ignis__array *array,
+                              const ignis__file_tensor *item)
 {
     ignis__pooled_event *copied[2] = {NULL, NULL}; /* after the copies from both halves of the staging memory */
     ignis__work work;
     ignis__address address;
     int64_t size = ignis__array_bytes(array), begin = load->file.data + item->begin, done, part;
-    int piece = 0, to = ignis__dtypes[array->dtype].size, from = ignis__stored_types[item->type].bits / 8;
+    int piece = 0, to = ignis__dtypes[array->dtype].size, from = ignis__file_dtypes[item->type].bits / 8;
     bool ok;
     if (!ignis__work_begin(call, array->storage->device, &work))
         return false;
@@ -167,7 +168,7 @@ static bool ignis__load_array(const char *call, const ignis__load *load, ignis__
         ok = ok && ignis__load_read(call, load, begin + done / to * from, staging + part - part / to * from,
                                     part / to * from);
         if (ok && from < to)
-            ignis__load_widen(staging, part, from, to, ignis__stored_types[item->type].name[0] == 'I');
+            ignis__load_widen(staging, part, from, to, ignis__file_dtypes[item->type].name[0] == 'I');
         ok = ok && ignis__copy_up(&work, address + (uint64_t)done, staging, part) &&
              (copied[piece] = ignis__event_record(call, work.device, work.stream)) != NULL;
     }
@@ -180,7 +181,7 @@ static bool ignis__load_array(const char *call, const ignis__load *load, ignis__
 }
 
 /*  Copies all tensors, through pinned memory of the current device, which serves every device. */
-static bool ignis__load_arrays(const char *call, ignis__load *load, const ignis__lent *lent, int count)
+static bool ignis__load_arrays(const char *call, ignis__load *load, const ignis__borrowed_tensor *lent, int count)
 {
     ignis__binding binding;
     ignis__device *device;
@@ -211,38 +212,38 @@ static bool ignis__load_arrays(const char *call, ignis__load *load, const ignis_
 
 /*  Loads tensors. All checks are made before the first array is written to. */
 static bool ignis__load_tensors(const char *call, const char *path, ignis__load *load, const char *const *names,
-                                const ignis_tensor *tensors, ignis__lent *lent, int count)
+                                const ignis_tensor *tensors, ignis__borrowed_tensor *lent, int count)
 {
     int i;
-    ignis__stored_sort(load->file.items, load->file.count, ignis__stored_by_name);
+    ignis__file_tensor_sort(load->file.items, load->file.count, ignis__file_tensor_by_name);
     for (i = 0; i < count; i++) {
         lent[i].item = ignis__load_find(call, path, &load->file, names[i]);
-        if (!lent[i].item || (tensors[i].id && (lent[i].array = ignis__lent_array(call, tensors[i])) == NULL) ||
-            !ignis__load_fits(call, lent[i].item, lent[i].array))
+        if (!lent[i].item || (tensors[i].id && (lent[i].array = ignis__borrow_array(call, tensors[i])) == NULL) ||
+            !ignis__load_check_fit(call, lent[i].item, lent[i].array))
             return false;
     }
     for (i = 0; i < count; i++)
         if (!lent[i].array && !ignis__load_make(call, &lent[i]))
             return false;
-    return ignis__lent_acquire(call, lent, count) && ignis__load_arrays(call, load, lent, count);
+    return ignis__borrow_acquire(call, lent, count) && ignis__load_arrays(call, load, lent, count);
 }
 
 IGNIS__COLD static ignis_status ignis__load_named(const char *call, const char *path, const char *const *names,
                                                   ignis_tensor *tensors, int count)
 {
     ignis__load load;
-    ignis__lent *lent;
+    ignis__borrowed_tensor *lent;
     bool ok = false;
     int i;
-    if (!ignis__named_check(call, path, names, tensors, count) || !ignis__load_open(call, path, &load))
+    if (!ignis__check_named_tensors(call, path, names, tensors, count) || !ignis__load_open(call, path, &load))
         return ignis__failed();
-    lent = (ignis__lent *)ignis__alloc_for(call, ((size_t)count + 1) * sizeof *lent);
+    lent = (ignis__borrowed_tensor *)ignis__alloc_for(call, ((size_t)count + 1) * sizeof *lent);
     if (lent) {
         ok = ignis__load_tensors(call, path, &load, names, tensors, lent, count);
         for (i = 0; ok && i < count; i++)
             if (lent[i].made.id)
                 tensors[i] = lent[i].made;
-        ignis__lent_release(call, lent, count, ok);
+        ignis__borrow_release(call, lent, count, ok);
         ignis__free(lent);
     }
     ignis__load_close(&load);
@@ -265,10 +266,10 @@ IGNIS__COLD IGNIS_API int ignis_file_list(const char *path, ignis_storage_entry 
         return -1;
     count = load.file.count;
     for (i = 0; i < count && i < capacity; i++) {
-        const ignis__stored *item = &load.file.items[i];
+        const ignis__file_tensor *item = &load.file.items[i];
         memset(&entries[i], 0, sizeof entries[i]);
         memcpy(entries[i].name, item->name, ignis__utf8_cut(item->name, sizeof entries[i].name - 1));
-        entries[i].dtype = ignis__stored_types[item->type].loaded;
+        entries[i].dtype = ignis__file_dtypes[item->type].loaded;
         entries[i].shape = item->shape;
         entries[i].bytes = item->end - item->begin;
     }

@@ -7,7 +7,7 @@
 /*  The header of a file. */
 typedef struct ignis__safetensors {
     char *header; /* a copy; the names are in it */
-    ignis__stored *items;
+    ignis__file_tensor *items;
     int count, capacity;
     int64_t data;    /* offset of the data in the file */
     char fault[400]; /* why it is not a safetensors file */
@@ -24,9 +24,9 @@ static void ignis__safetensors_close(ignis__safetensors *file)
 
 /*  Returns the bytes of a tensor. -1 if they do not fit 63 bits (counted without zeros among the sizes), or end
     inside a byte. */
-static int64_t ignis__stored_bytes(int type, const ignis_shape *shape)
+static int64_t ignis__file_tensor_bytes(int type, const ignis_shape *shape)
 {
-    int bits = ignis__stored_types[type].bits, i;
+    int bits = ignis__file_dtypes[type].bits, i;
     int64_t product = bits >= 8 ? bits / 8 : bits;
     bool empty = false;
     for (i = 0; i < shape->ndim; i++) {
@@ -62,8 +62,8 @@ static int ignis__safetensors_type(ignis__json *json)
     size_t size;
     const char *name = ignis__json_string(json, &size);
     int type;
-    for (type = 0; type < IGNIS__COUNT(ignis__stored_types); type++)
-        if (strlen(ignis__stored_types[type].name) == size && memcmp(ignis__stored_types[type].name, name, size) == 0)
+    for (type = 0; type < IGNIS__COUNT(ignis__file_dtypes); type++)
+        if (strlen(ignis__file_dtypes[type].name) == size && memcmp(ignis__file_dtypes[type].name, name, size) == 0)
             return type;
     ignis__json_fail(json, "dtype is %s, which is unknown", ignis__name_write(name).text);
     return 0;
@@ -71,7 +71,7 @@ static int ignis__safetensors_type(ignis__json *json)
 
 /*  Reads {"dtype": ..., "shape": ..., "data_offsets": ...} in any order. Other fields are ignored, as in the
     reference. */
-static void ignis__safetensors_item(ignis__json *json, ignis__stored *item)
+static void ignis__safetensors_item(ignis__json *json, ignis__file_tensor *item)
 {
     static const char *const fields[] = {"dtype", "shape", "data_offsets"};
     bool seen[3] = {false, false, false}, first = true;
@@ -108,14 +108,14 @@ static void ignis__safetensors_item(ignis__json *json, ignis__stored *item)
             ignis__json_fail(json, "tensor %s has no field %s", ignis__name_write(item->name).text, fields[field]);
     if (json->fault[0])
         return;
-    bytes = ignis__stored_bytes(item->type, &item->shape);
+    bytes = ignis__file_tensor_bytes(item->type, &item->shape);
     if (bytes < 0)
         ignis__json_fail(json, "tensor %s, %s %s, is not a whole number of bytes that fits 63 bits",
-                         ignis__name_write(item->name).text, ignis__stored_types[item->type].name,
+                         ignis__name_write(item->name).text, ignis__file_dtypes[item->type].name,
                          ignis__shape_write(&item->shape).text);
     else if (item->end < item->begin || item->end - item->begin != bytes)
         ignis__json_fail(json, "tensor %s, %s %s, has %lld bytes, but its data_offsets are %lld and %lld",
-                         ignis__name_write(item->name).text, ignis__stored_types[item->type].name,
+                         ignis__name_write(item->name).text, ignis__file_dtypes[item->type].name,
                          ignis__shape_write(&item->shape).text, (long long)bytes, (long long)item->begin,
                          (long long)item->end);
 }
@@ -134,11 +134,11 @@ static void ignis__safetensors_metadata(ignis__json *json)
 }
 
 /*  Adds one more tensor. NULL if out of memory. */
-static ignis__stored *ignis__safetensors_add(ignis__safetensors *file)
+static ignis__file_tensor *ignis__safetensors_add(ignis__safetensors *file)
 {
     if (file->count == file->capacity) {
         int capacity = file->capacity ? file->capacity * 2 : 64;
-        ignis__stored *items = (ignis__stored *)ignis__alloc((size_t)capacity * sizeof *items);
+        ignis__file_tensor *items = (ignis__file_tensor *)ignis__alloc((size_t)capacity * sizeof *items);
         if (!items)
             return NULL;
         if (file->count)
@@ -150,14 +150,14 @@ static ignis__stored *ignis__safetensors_add(ignis__safetensors *file)
     return &file->items[file->count++];
 }
 
-static int ignis__stored_by_name(const void *a, const void *b)
+static int ignis__file_tensor_by_name(const void *a, const void *b)
 {
-    return strcmp(((const ignis__stored *)a)->name, ((const ignis__stored *)b)->name);
+    return strcmp(((const ignis__file_tensor *)a)->name, ((const ignis__file_tensor *)b)->name);
 }
 
-static int ignis__stored_by_offset(const void *a, const void *b)
+static int ignis__file_tensor_by_offset(const void *a, const void *b)
 {
-    const ignis__stored *one = (const ignis__stored *)a, *other = (const ignis__stored *)b;
+    const ignis__file_tensor *one = (const ignis__file_tensor *)a, *other = (const ignis__file_tensor *)b;
     if (one->begin != other->begin)
         return one->begin < other->begin ? -1 : 1;
     if (one->end != other->end)
@@ -165,20 +165,20 @@ static int ignis__stored_by_offset(const void *a, const void *b)
     return strcmp(one->name, other->name);
 }
 
-static int ignis__stored_by_type(const void *a, const void *b)
+static int ignis__file_tensor_by_type(const void *a, const void *b)
 {
-    const ignis__stored *one = (const ignis__stored *)a, *other = (const ignis__stored *)b;
+    const ignis__file_tensor *one = (const ignis__file_tensor *)a, *other = (const ignis__file_tensor *)b;
     return one->type != other->type ? other->type - one->type : strcmp(one->name, other->name);
 }
 
-static void ignis__stored_sort(ignis__stored *items, int count, int (*order)(const void *, const void *))
+static void ignis__file_tensor_sort(ignis__file_tensor *items, int count, int (*order)(const void *, const void *))
 {
     if (count > 1)
         qsort(items, (size_t)count, sizeof *items, order);
 }
 
 /*  Returns a name that two neighbours have, NULL if there is none. */
-static const char *ignis__stored_twice(const ignis__stored *items, int count)
+static const char *ignis__file_tensor_duplicate(const ignis__file_tensor *items, int count)
 {
     int i;
     for (i = 1; i < count; i++)
@@ -192,9 +192,9 @@ static bool ignis__safetensors_covered(ignis__safetensors *file, int64_t data_si
 {
     int64_t end = 0;
     int i;
-    ignis__stored_sort(file->items, file->count, ignis__stored_by_offset);
+    ignis__file_tensor_sort(file->items, file->count, ignis__file_tensor_by_offset);
     for (i = 0; i < file->count; i++) {
-        const ignis__stored *item = &file->items[i];
+        const ignis__file_tensor *item = &file->items[i];
         if (item->begin != end) {
             snprintf(file->fault, sizeof file->fault,
                      "the data of tensor %s begins at %lld, %s the data before it ends, at %lld",
@@ -229,7 +229,7 @@ static bool ignis__safetensors_header(ignis__safetensors *file, ignis__json *jso
             metadata = true;
             ignis__safetensors_metadata(json);
         } else {
-            ignis__stored *item = ignis__safetensors_add(file);
+            ignis__file_tensor *item = ignis__safetensors_add(file);
             *no_memory = item == NULL;
             if (!item)
                 return false;
@@ -288,8 +288,8 @@ IGNIS__COLD static ignis_diagnostic ignis__safetensors_parse(ignis__safetensors 
             memcpy(file->fault, json.fault, sizeof json.fault);
             return no_memory ? IGNIS_DIAG_HOST_MEMORY : IGNIS_DIAG_STORAGE_FORMAT;
         }
-        ignis__stored_sort(file->items, file->count, ignis__stored_by_name);
-        twice = ignis__stored_twice(file->items, file->count);
+        ignis__file_tensor_sort(file->items, file->count, ignis__file_tensor_by_name);
+        twice = ignis__file_tensor_duplicate(file->items, file->count);
         if (twice)
             snprintf(file->fault, sizeof file->fault, "it has two tensors %s", ignis__name_write(twice).text);
         else if (ignis__safetensors_covered(file, size - file->data))
@@ -323,13 +323,13 @@ static void ignis__json_write_string(ignis__string_writer *text, const char *str
 
 /*  Assigns every item its place, as the reference does: by alignment, then by name. False if the total does not fit
     63 bits. */
-static bool ignis__safetensors_arrange(ignis__stored *items, int count)
+static bool ignis__safetensors_arrange(ignis__file_tensor *items, int count)
 {
     int64_t end = 0, bytes;
     int i;
-    ignis__stored_sort(items, count, ignis__stored_by_type);
+    ignis__file_tensor_sort(items, count, ignis__file_tensor_by_type);
     for (i = 0; i < count; i++) {
-        bytes = ignis__stored_bytes(items[i].type, &items[i].shape);
+        bytes = ignis__file_tensor_bytes(items[i].type, &items[i].shape);
         if (bytes > INT64_MAX - end)
             return false;
         items[i].begin = end;
@@ -340,7 +340,7 @@ static bool ignis__safetensors_arrange(ignis__stored *items, int count)
 
 /*  Writes the header of arranged items, byte for byte that of the reference, and returns its size: a multiple of 8,
     so the data is aligned. metadata: a JSON object, or NULL. A capacity of 0 only measures. */
-IGNIS__COLD static size_t ignis__safetensors_write(const ignis__stored *items, int count, const char *metadata,
+IGNIS__COLD static size_t ignis__safetensors_write(const ignis__file_tensor *items, int count, const char *metadata,
                                                    char *header, size_t capacity)
 {
     ignis__string_writer text;
@@ -351,7 +351,7 @@ IGNIS__COLD static size_t ignis__safetensors_write(const ignis__stored *items, i
         if (i || metadata)
             ignis__string_add(&text, ",");
         ignis__json_write_string(&text, items[i].name);
-        ignis__string_add(&text, ":{\"dtype\":\"%s\",\"shape\":[", ignis__stored_types[items[i].type].name);
+        ignis__string_add(&text, ":{\"dtype\":\"%s\",\"shape\":[", ignis__file_dtypes[items[i].type].name);
         for (k = 0; k < items[i].shape.ndim; k++)
             ignis__string_add(&text, "%s%lld", k ? "," : "", (long long)items[i].shape.dim[k]);
         ignis__string_add(&text, "],\"data_offsets\":[%lld,%lld]}", (long long)items[i].begin, (long long)items[i].end);

@@ -20,7 +20,7 @@ static const struct {
     int bits;
     ignis_dtype dtype,
         loaded; /* the same dtype in Ignis; the dtype it is loaded as, by its values. 0 if not supported */
-} ignis__stored_types[] = {
+} ignis__file_dtypes[] = {
     {"BOOL", 8, IGNIS_DTYPE_DEFAULT, IGNIS_U8},
     {"F4", 4, IGNIS_DTYPE_DEFAULT, IGNIS_DTYPE_DEFAULT},
     {"F6_E2M3", 6, IGNIS_DTYPE_DEFAULT, IGNIS_DTYPE_DEFAULT},
@@ -46,10 +46,10 @@ static const struct {
 };
 
 /*  One tensor of a file. */
-typedef struct ignis__stored {
+typedef struct ignis__file_tensor {
     const char *name;
-    int type; /* in ignis__stored_types */
+    int type; /* in ignis__file_dtypes */
     ignis_shape shape;
     int64_t begin, end; /* of its bytes in the data */
     int index;          /* in the caller's list, when a file is written */
-} ignis__stored;
+} ignis__file_tensor;

@@ -9,8 +9,8 @@ IGNIS__COLD static bool ignis__file_fail(const char *call, const char *path, con
 }
 
 /*  Returns the items for the tensors of a save, sorted by their place in the file. */
-static bool ignis__save_items(const char *call, const char *const *names, ignis__stored *items, const ignis__lent *lent,
-                              int count)
+static bool ignis__save_items(const char *call, const char *const *names, ignis__file_tensor *items,
+                              const ignis__borrowed_tensor *lent, int count)
 {
     const char *twice;
     int i;
@@ -22,11 +22,11 @@ static bool ignis__save_items(const char *call, const char *const *names, ignis_
         items[i].name = names[i];
         items[i].index = i;
         items[i].shape = lent[i].array->shape;
-        while (ignis__stored_types[items[i].type].dtype != lent[i].array->dtype)
+        while (ignis__file_dtypes[items[i].type].dtype != lent[i].array->dtype)
             items[i].type++;
     }
-    ignis__stored_sort(items, count, ignis__stored_by_name);
-    twice = ignis__stored_twice(items, count);
+    ignis__file_tensor_sort(items, count, ignis__file_tensor_by_name);
+    twice = ignis__file_tensor_duplicate(items, count);
     if (twice)
         ignis__fail(IGNIS_DIAG_STORAGE_NAME, call, "two tensors have the name %s", ignis__name_write(twice).text);
     else if (!ignis__safetensors_arrange(items, count))
@@ -41,8 +41,8 @@ static bool ignis__save_write(const char *call, const char *path, FILE *file, co
     return fwrite(data, 1, (size_t)size, file) == (size_t)size || ignis__file_fail(call, path, "written");
 }
 
-static bool ignis__save_header(const char *call, const char *path, FILE *file, const ignis__stored *items, int count,
-                               const char *metadata)
+static bool ignis__save_header(const char *call, const char *path, FILE *file, const ignis__file_tensor *items,
+                               int count, const char *metadata)
 {
     size_t size = ignis__safetensors_write(items, count, metadata, NULL, 0);
     unsigned char length[8];
@@ -134,8 +134,8 @@ static bool ignis__replace_end(ignis__replacement *r, bool ok)
     return ok;
 }
 
-static bool ignis__save_file(const char *call, const char *path, const ignis__stored *items, const ignis__lent *lent,
-                             int count, const char *metadata)
+static bool ignis__save_file(const char *call, const char *path, const ignis__file_tensor *items,
+                             const ignis__borrowed_tensor *lent, int count, const char *metadata)
 {
     ignis__replacement to;
     void *chunk;
@@ -155,23 +155,23 @@ static bool ignis__save_file(const char *call, const char *path, const ignis__st
 static ignis_status ignis__save(const char *call, const char *path, const char *const *names,
                                 const ignis_tensor *tensors, int count, const char *metadata)
 {
-    ignis__lent *lent;
-    ignis__stored *items;
+    ignis__borrowed_tensor *lent;
+    ignis__file_tensor *items;
     bool ok;
     int i;
-    if (!ignis__named_check(call, path, names, tensors, count))
+    if (!ignis__check_named_tensors(call, path, names, tensors, count))
         return ignis__failed();
-    lent = (ignis__lent *)ignis__alloc(((size_t)count + 1) * sizeof *lent);
-    items = (ignis__stored *)ignis__alloc(((size_t)count + 1) * sizeof *items);
+    lent = (ignis__borrowed_tensor *)ignis__alloc(((size_t)count + 1) * sizeof *lent);
+    items = (ignis__file_tensor *)ignis__alloc(((size_t)count + 1) * sizeof *items);
     ok = lent && items;
     if (!ok)
         ignis__fail_host_memory(call, ((size_t)count + 1) * (sizeof *lent + sizeof *items));
     for (i = 0; ok && i < count; i++)
-        ok = (lent[i].array = ignis__lent_array(call, tensors[i])) != NULL;
-    ok = ok && ignis__save_items(call, names, items, lent, count) && ignis__lent_acquire(call, lent, count) &&
+        ok = (lent[i].array = ignis__borrow_array(call, tensors[i])) != NULL;
+    ok = ok && ignis__save_items(call, names, items, lent, count) && ignis__borrow_acquire(call, lent, count) &&
          ignis__save_file(call, path, items, lent, count, metadata);
     if (lent)
-        ignis__lent_release(call, lent, count, ok);
+        ignis__borrow_release(call, lent, count, ok);
     ignis__free(lent);
     ignis__free(items);
     return ok ? IGNIS_OK : ignis__failed();

@@ -15,7 +15,7 @@ IGNIS_API ignis_array ignis_array_value(double value)
 /*  Checks that dst may be written while src is read: they do not overlap, or they are the same elements. */
 static bool ignis__formula_check_overlap(const char *call, const ignis__array *dst, const ignis__array *src)
 {
-    if (!ignis__array_apart(call, dst, 0, ignis__array_bytes(dst), src))
+    if (!ignis__array_check_overlap(call, dst, 0, ignis__array_bytes(dst), src))
         return false;
     if (dst->storage != src->storage || dst->offset != src->offset || dst->numel == src->numel || !dst->numel ||
         !src->numel)
@@ -90,7 +90,7 @@ static ignis_status ignis__formula_run_into(const char *call, int count, const i
         for (i = count; i < held && ok; i++)
             ok = ignis__formula_check_overlap(call, arrays[k], arrays[i]);
         for (i = 0; i < k && ok; i++) {
-            ok = ignis__array_apart(call, arrays[k], 0, ignis__array_bytes(arrays[k]), arrays[i]);
+            ok = ignis__array_check_overlap(call, arrays[k], 0, ignis__array_bytes(arrays[k]), arrays[i]);
             if (ok && numel > 0 && arrays[k]->storage == arrays[i]->storage && arrays[k]->offset == arrays[i]->offset)
                 ok = ignis__fail_false(IGNIS_DIAG_OVERLAP, call, "results %d and %d are in the same memory", i, k);
         }
@@ -157,7 +157,7 @@ IGNIS_API ignis_status ignis_array_reduce(ignis_array dst, ignis_reducer reducer
     run.factor = reducer == IGNIS_REDUCE_MEAN && numel ? (double)(numel / arrays[0]->numel) : 1;
     for (i = 1; i < held && ok;
          i++) { /* the results may not share memory either: others are read after one is written */
-        ok = ignis__array_apart(call, arrays[0], 0, ignis__array_bytes(arrays[0]), arrays[i]);
+        ok = ignis__array_check_overlap(call, arrays[0], 0, ignis__array_bytes(arrays[0]), arrays[i]);
         if (ok && arrays[0]->storage == arrays[i]->storage && arrays[0]->offset == arrays[i]->offset &&
             arrays[0]->numel != 0)
             ok = ignis__fail_false(IGNIS_DIAG_OVERLAP, call, "dst is %s, which is read",

@@ -29,16 +29,16 @@ typedef struct ignis__dlpack_export {
 /*  Frees the view, unless ignis_shutdown has. The other library may call this on any thread, and it cannot fail. */
 IGNIS__COLD static void ignis__dlpack_give_back(void *context)
 {
-    ignis__dlpack_export *lent = (ignis__dlpack_export *)context;
+    ignis__dlpack_export *exported = (ignis__dlpack_export *)context;
     bool here = ignis__atomic_load(&ignis__global.ready) && !ignis__atomic_load(&ignis__global.forked);
-    ignis__array *array = here ? (ignis__array *)ignis__pool_hold(&ignis__arrays, lent->view.id) : NULL;
+    ignis__array *array = here ? (ignis__array *)ignis__pool_hold(&ignis__arrays, exported->view.id) : NULL;
     if (array) {
         ignis__mutex_lock(&array->slot.lock);
         (void)ignis__array_kill(array);
         ignis__array_unlock(array);
         ignis__array_drop("the deleter of ignis_array_to_dlpack", array);
     }
-    free(lent);
+    free(exported);
 }
 static void ignis__dlpack_delete(ignis_dlpack *self) { ignis__dlpack_give_back(self->context); }
 static void ignis__dlpack_delete_versioned(ignis_dlpack_versioned *self) { ignis__dlpack_give_back(self->context); }
@@ -59,10 +59,10 @@ IGNIS__COLD static bool ignis__dlpack_order(const char *call, ignis__device *dev
 }
 
 /*  Describes the memory at an address. */
-IGNIS__COLD static void *ignis__dlpack_describe(ignis__dlpack_export *lent, const ignis__array *array,
+IGNIS__COLD static void *ignis__dlpack_describe(ignis__dlpack_export *exported, const ignis__array *array,
                                                 ignis__address address, int major)
 {
-    ignis_dlpack_tensor *tensor = major ? &lent->managed.versioned.tensor : &lent->managed.plain.tensor;
+    ignis_dlpack_tensor *tensor = major ? &exported->managed.versioned.tensor : &exported->managed.plain.tensor;
     int64_t stride = 1;
     int i;
     tensor->data = (void *)(uintptr_t)address;
@@ -74,29 +74,29 @@ IGNIS__COLD static void *ignis__dlpack_describe(ignis__dlpack_export *lent, cons
     tensor->code = ignis__dlpack_dtypes[i].code;
     tensor->bits = ignis__dlpack_dtypes[i].bits;
     tensor->lanes = 1;
-    tensor->shape = lent->shape;
-    tensor->strides = lent->strides;
+    tensor->shape = exported->shape;
+    tensor->strides = exported->strides;
     for (i = array->shape.ndim - 1; i >= 0; i--) {
-        lent->shape[i] = array->shape.dim[i];
-        lent->strides[i] = stride;
+        exported->shape[i] = array->shape.dim[i];
+        exported->strides[i] = stride;
         stride *= array->shape.dim[i] > 1 ? array->shape.dim[i] : 1;
     }
     if (!major) {
-        lent->managed.plain.context = lent;
-        lent->managed.plain.deleter = ignis__dlpack_delete;
-        return &lent->managed.plain;
+        exported->managed.plain.context = exported;
+        exported->managed.plain.deleter = ignis__dlpack_delete;
+        return &exported->managed.plain;
     }
-    lent->managed.versioned.major = 1;
-    lent->managed.versioned.context = lent;
-    lent->managed.versioned.deleter = ignis__dlpack_delete_versioned;
-    return &lent->managed.versioned;
+    exported->managed.versioned.major = 1;
+    exported->managed.versioned.context = exported;
+    exported->managed.versioned.deleter = ignis__dlpack_delete_versioned;
+    return &exported->managed.versioned;
 }
 
 IGNIS__COLD IGNIS_API void *ignis_array_to_dlpack(ignis_array handle, int major, void *stream)
 {
     static const char call[] = "ignis_array_to_dlpack";
     ignis__array *array = ignis__array_hold(call, handle);
-    ignis__dlpack_export *lent = NULL;
+    ignis__dlpack_export *exported = NULL;
     ignis__address address = 0;
     ignis__work work;
     uint64_t base;
@@ -108,17 +108,17 @@ IGNIS__COLD IGNIS_API void *ignis_array_to_dlpack(ignis_array handle, int major,
         if (ignis__work_address(&work, array, &address) &&
             ignis__dlpack_order(call, work.device, stream, work.stream, stream) &&
             (!stream || ignis__storage_use(call, array->storage, work.device, stream, &base))) {
-            lent = (ignis__dlpack_export *)calloc(1, sizeof *lent);
-            if (!lent)
-                ignis__fail_host_memory(call, sizeof *lent);
+            exported = (ignis__dlpack_export *)calloc(1, sizeof *exported);
+            if (!exported)
+                ignis__fail_host_memory(call, sizeof *exported);
         }
-        if (lent)
-            lent->view = ignis__array_view(call, array, &array->shape, array->numel, 0);
-        if (lent && lent->view.id) {
-            ignis__atomic_store(&array->storage->lent, 1);
-            managed = ignis__dlpack_describe(lent, array, address, major);
+        if (exported)
+            exported->view = ignis__array_view(call, array, &array->shape, array->numel, 0);
+        if (exported && exported->view.id) {
+            ignis__atomic_store(&array->storage->exposed, 1);
+            managed = ignis__dlpack_describe(exported, array, address, major);
         } else {
-            free(lent);
+            free(exported);
         }
         ignis__work_end(&work);
     }

@@ -76,7 +76,7 @@ static const ignis__external_kind ignis__fence_kinds[IGNIS_FENCE_TYPE_COUNT] = {
 };
 
 /*  Checks that the driver has a function, and that the thread may call it now. */
-IGNIS__COLD static bool ignis__graphics_can(const char *call, bool there, const char *function)
+IGNIS__COLD static bool ignis__graphics_supports(const char *call, bool there, const char *function)
 {
     if (there)
         return !ignis__capture_refuses(call);
@@ -84,7 +84,7 @@ IGNIS__COLD static bool ignis__graphics_can(const char *call, bool there, const 
                              ignis__libraries[IGNIS_LIBRARY_CUDA].path, function,
                              ignis__global.dry_run ? "a dry run has no graphics API" : "it works with no graphics API");
 }
-#define IGNIS__GRAPHICS_CAN(call, name) ignis__graphics_can(call, ignis__cuda.name != NULL, #name)
+#define IGNIS__GRAPHICS_CAN(call, name) ignis__graphics_supports(call, ignis__cuda.name != NULL, #name)
 
 #ifdef _WIN32
 #define IGNIS__WINDOWS true
@@ -145,8 +145,8 @@ IGNIS__COLD static void ignis__external_settle(int fd, const ignis__os_handle *o
 }
 
 /*  Reports the driver's refusal of an import, usually because of the handle. */
-IGNIS__COLD static void ignis__external_refused(const char *call, ignis__device *device, const char *function,
-                                                int error, const char *kind, const char *more)
+IGNIS__COLD static void ignis__external_fail(const char *call, ignis__device *device, const char *function, int error,
+                                             const char *kind, const char *more)
 {
     if (ignis__cuda_is_fatal(error) || error == IGNIS__CU_OUT_OF_MEMORY)
         ignis__cuda_fail(call, device, function, error);
@@ -186,7 +186,7 @@ static void ignis__external_release(void *ptr, void *user_data)
     ignis__free(external);
 }
 
-IGNIS__COLD static bool ignis__external_fits(const char *call, const ignis_external_desc *desc, int64_t *bytes)
+IGNIS__COLD static bool ignis__external_check_size(const char *call, const ignis_external_desc *desc, int64_t *bytes)
 {
     ignis_dtype dtype = desc->dtype ? desc->dtype : IGNIS_F32;
     int64_t numel, element;
@@ -221,8 +221,8 @@ IGNIS__COLD static bool ignis__external_map(const char *call, ignis__external *e
     *taken = error == 0;
     if (error != 0) {
         external->memory = NULL;
-        ignis__external_refused(call, external->device, "cuImportExternalMemory", error, kind,
-                                ", or desc.size is not that of the memory object");
+        ignis__external_fail(call, external->device, "cuImportExternalMemory", error, kind,
+                             ", or desc.size is not that of the memory object");
         return false;
     }
     whole.size = memory->size;
@@ -246,7 +246,7 @@ IGNIS__COLD IGNIS_API ignis_array ignis_external_array(const ignis_external_desc
         return none;
     if (!ignis__external_check(call, ignis__memory_kinds, IGNIS_EXTERNAL_COUNT, (int)desc->type, desc->fd,
                                desc->handle) ||
-        !ignis__external_fits(call, desc, &bytes) || !IGNIS__GRAPHICS_CAN(call, cuImportExternalMemory) ||
+        !ignis__external_check_size(call, desc, &bytes) || !IGNIS__GRAPHICS_CAN(call, cuImportExternalMemory) ||
         !IGNIS__GRAPHICS_CAN(call, cuExternalMemoryGetMappedBuffer) ||
         !IGNIS__GRAPHICS_CAN(call, cuDestroyExternalMemory))
         return none;

@@ -48,8 +48,8 @@ IGNIS__COLD IGNIS_API ignis_fence ignis_external_fence(const ignis_external_fenc
         semaphore.type = ignis__fence_kinds[desc->type].type;
         error = IGNIS__CUDA(cuImportExternalSemaphore, (&fence->semaphore, &semaphore));
         if (error != 0)
-            ignis__external_refused(call, device, "cuImportExternalSemaphore", error,
-                                    ignis__fence_kinds[desc->type].name, ", or is of no timeline");
+            ignis__external_fail(call, device, "cuImportExternalSemaphore", error, ignis__fence_kinds[desc->type].name,
+                                 ", or is of no timeline");
         ignis__device_leave(&binding);
     }
     ignis__external_settle(desc->fd, &semaphore.os, error == 0, error == 0);
@@ -136,7 +136,7 @@ static ignis_status ignis__fence_queue(const char *call, ignis_fence handle, uin
         ignis__fence_drop(call, fence);
         return ignis__failed();
     }
-    stream = ignis__stream_now(device);
+    stream = ignis__stream_current(device);
     wanted.value = value;
     ok = ignis__stream_captured(call, device, stream, &captured);
     if (ok && captured)

@@ -145,7 +145,7 @@ IGNIS_API ignis_array ignis_gl_map(ignis_gl_buffer handle, ignis_dtype dtype, ig
     if (!buffer)
         return result;
     dtype = dtype ? dtype : IGNIS_F32;
-    stream = ignis__stream_now(buffer->device);
+    stream = ignis__stream_current(buffer->device);
     if (buffer->storage)
         ignis__fail(IGNIS_DIAG_GL_BUFFER_STATE, call, "OpenGL's buffer %u is mapped already", buffer->name);
     else if (ignis__dtype_valid(call, dtype) &&

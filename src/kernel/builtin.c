@@ -1,8 +1,8 @@
 /*  builtin.c - loads and launches built-in kernels
 
-    A source is one program a dtype, loaded at the first use of one of its kernels; variants with other options are programs of
-    their own. What is loaded is kept for each device and table. Locks: ignis__builtin_lock and ignis__variants.lock,
-    neither while anything is compiled or loaded. */
+    A source is one program a dtype, loaded at the first use of one of its kernels; variants with other options are
+    programs of their own. What is loaded is kept for each device and table. Locks: ignis__builtin_lock and
+    ignis__variants.lock, neither while anything is compiled or loaded. */
 
 /*  Finds the name of a kernel's part. */
 static const char *ignis__builtin_part(ignis__builtin builtin)
@@ -27,7 +27,8 @@ static ignis__program ignis__program_of(const ignis__source *source, const char 
 
 /*  Records a built-in kernel that this or another device would choose; `define`: options after that of the dtype,
     separated by spaces. */
-IGNIS__COLD static void ignis__request_own(ignis__builtin builtin, ignis_dtype dtype, const char *define, int first, int last)
+IGNIS__COLD static void ignis__record_builtin(ignis__builtin builtin, ignis_dtype dtype, const char *define, int first,
+                                              int last)
 {
     ignis__program program = ignis__program_of(ignis__builtin_row_of(builtin)->source, ignis__builtin_part(builtin));
     char option[256];
@@ -39,7 +40,7 @@ IGNIS__COLD static void ignis__request_own(ignis__builtin builtin, ignis_dtype d
 }
 
 /*  Records a built-in kernel for all devices that have it. */
-static void ignis__request_builtin(ignis__builtin builtin, ignis_dtype dtype)
+static void ignis__record_builtin_for_all(ignis__builtin builtin, ignis_dtype dtype)
 {
     ignis__program program;
     int first, last;
@@ -47,21 +48,23 @@ static void ignis__request_builtin(ignis__builtin builtin, ignis_dtype dtype)
         return;
     program = ignis__program_of(ignis__builtin_row_of(builtin)->source, NULL);
     ignis__program_range(&program, &first, &last);
-    ignis__request_own(builtin, dtype, "", first, last);
+    ignis__record_builtin(builtin, dtype, "", first, last);
 }
 
 /*  Checks whether the bundle has a kernel with these options, for devices of a compute capability; 0: for any. */
-static bool ignis__bundle_has(const ignis__bundle *bundle, ignis__builtin builtin, ignis_dtype dtype, const char *define, int capability)
+static bool ignis__bundle_has(const ignis__bundle *bundle, ignis__builtin builtin, ignis_dtype dtype,
+                              const char *define, int capability)
 {
     char name[256];
     uint32_t i;
     if (!bundle->data)
         return false;
-    snprintf(name, sizeof name, "%s %s -DIGNIS_T=%d%s%s", ignis__builtin_row_of(builtin)->source->name, ignis__builtin_part(builtin),
-             (int)dtype, *define ? " " : "", define);
+    snprintf(name, sizeof name, "%s %s -DIGNIS_T=%d%s%s", ignis__builtin_row_of(builtin)->source->name,
+             ignis__builtin_part(builtin), (int)dtype, *define ? " " : "", define);
     for (i = 0; i < bundle->header.count; i++) {
         ignis__bundle_entry entry = ignis__bundle_get(bundle, i);
-        if (strcmp(ignis__bundle_text(bundle, &entry), name) == 0 && (!capability || ignis__bundle_serves(&entry, capability)))
+        if (strcmp(ignis__bundle_text(bundle, &entry), name) == 0 &&
+            (!capability || ignis__bundle_serves(&entry, capability)))
             return true;
     }
     return false;
@@ -77,17 +80,20 @@ typedef struct ignis__builtin_code {
 static ignis__mutex ignis__builtin_lock = IGNIS__MUTEX_INIT; /* guards everything that is made once per device */
 
 /*  Returns the loaded code of a table on a device, and allocates it at the first use. NULL on failure. */
-static ignis__builtin_code *ignis__builtin_code_get(const char *call, const ignis__device *device, ignis__kernel_table *table)
+static ignis__builtin_code *ignis__builtin_code_get(const char *call, const ignis__device *device,
+                                                    ignis__kernel_table *table)
 {
     uint64_t *place = &table->code[device - ignis__devices];
     ignis__builtin_code *code = (ignis__builtin_code *)(uintptr_t)ignis__atomic_load(place);
-    size_t modules = (size_t)table->source_count * IGNIS_DTYPE_COUNT, functions = (size_t)table->builtin_count * IGNIS_DTYPE_COUNT;
+    size_t modules = (size_t)table->source_count * IGNIS_DTYPE_COUNT,
+           functions = (size_t)table->builtin_count * IGNIS_DTYPE_COUNT;
     if (code)
         return code;
     ignis__mutex_lock(&ignis__builtin_lock);
     code = (ignis__builtin_code *)(uintptr_t)ignis__atomic_load(place);
     if (!code) {
-        code = (ignis__builtin_code *)ignis__alloc_for(call, sizeof *code + modules * sizeof(ignis__module) + functions * sizeof(uint64_t));
+        code = (ignis__builtin_code *)ignis__alloc_for(call, sizeof *code + modules * sizeof(ignis__module) +
+                                                                 functions * sizeof(uint64_t));
         if (code) {
             code->modules = (ignis__module *)(void *)(code + 1);
             code->functions = (uint64_t *)(void *)(code->modules + modules);
@@ -102,8 +108,9 @@ static ignis__builtin_code *ignis__builtin_code_get(const char *call, const igni
 
 /*  Compiles a source for a dtype, with more options (NULL: none), and loads it on an entered device; a part of it
     from a bundle (NULL: all). */
-IGNIS__COLD static bool ignis__builtin_make(const char *call, ignis__device *device, const ignis__source *source, const char *part,
-                                            ignis_dtype dtype, const char *defines, ignis__module *unit)
+IGNIS__COLD static bool ignis__builtin_make(const char *call, ignis__device *device, const ignis__source *source,
+                                            const char *part, ignis_dtype dtype, const char *defines,
+                                            ignis__module *unit)
 {
     ignis__program program = ignis__program_of(source, part);
     char dtype_define[32], copy[IGNIS__DEFINES];
@@ -130,8 +137,9 @@ IGNIS__COLD static bool ignis__builtin_make(const char *call, ignis__device *dev
 }
 
 /*  Loads the module of a kernel's source for a dtype on an entered device. NULL on failure. */
-IGNIS__COLD static ignis__module *ignis__builtin_module(const char *call, ignis__device *device, ignis__builtin_code *code,
-                                                        ignis__builtin builtin, ignis_dtype dtype)
+IGNIS__COLD static ignis__module *ignis__builtin_module(const char *call, ignis__device *device,
+                                                        ignis__builtin_code *code, ignis__builtin builtin,
+                                                        ignis_dtype dtype)
 {
     const ignis__kernel_table *table = ignis__table_of_builtin(builtin);
     const ignis__source *source = ignis__builtin_row_of(builtin)->source;
@@ -170,7 +178,8 @@ static struct {
     ignis__variant *first[IGNIS_MAX_DEVICES];
 } ignis__variants = {IGNIS__MUTEX_INIT, {0}};
 
-static ignis__variant *ignis__variant_find(const ignis__device *device, ignis__builtin builtin, ignis_dtype dtype, const char *define)
+static ignis__variant *ignis__variant_find(const ignis__device *device, ignis__builtin builtin, ignis_dtype dtype,
+                                           const char *define)
 {
     ignis__variant *variant;
     ignis__mutex_lock(&ignis__variants.lock);
@@ -182,8 +191,8 @@ static ignis__variant *ignis__variant_find(const ignis__device *device, ignis__b
 }
 
 /*  Checks whether a variant can be compiled, or was recorded for this kind of device. */
-IGNIS__MAYBE_UNUSED static bool ignis__variant_exists(const ignis__device *device, ignis__builtin builtin, ignis_dtype dtype,
-                                                      const char *define)
+IGNIS__MAYBE_UNUSED static bool ignis__variant_exists(const ignis__device *device, ignis__builtin builtin,
+                                                      ignis_dtype dtype, const char *define)
 {
     return !ignis__compile_never || ignis__variant_find(device, builtin, dtype, define) ||
            ignis__bundle_has(&ignis__the_bundle, builtin, dtype, define, ignis__capability(&device->info));
@@ -191,8 +200,8 @@ IGNIS__MAYBE_UNUSED static bool ignis__variant_exists(const ignis__device *devic
 
 /*  Returns the function of a kernel in its module. If the kernel should wait by itself and cannot, it is not launched
     early. */
-IGNIS__COLD static bool ignis__builtin_function(const char *call, ignis__device *device, ignis__builtin builtin, const ignis__module *unit,
-                                                void **function)
+IGNIS__COLD static bool ignis__builtin_function(const char *call, ignis__device *device, ignis__builtin builtin,
+                                                const ignis__module *unit, void **function)
 {
     const ignis__builtin_row *row = ignis__builtin_row_of(builtin);
     bool waits = true;
@@ -205,16 +214,17 @@ IGNIS__COLD static bool ignis__builtin_function(const char *call, ignis__device 
 }
 
 /*  Launches a built-in kernel, early if it waits by itself. */
-static bool ignis__builtin_launch(const ignis__work *work, ignis__builtin builtin, void *function, const unsigned grid[3],
-                                  const unsigned block[3], unsigned shared, void **params)
+static bool ignis__builtin_launch(const ignis__work *work, ignis__builtin builtin, void *function,
+                                  const unsigned grid[3], const unsigned block[3], unsigned shared, void **params)
 {
     int how = ignis__builtin_row_of(builtin)->how;
     return ignis__launch_as(work, function, grid, block, shared, params,
-                            how != IGNIS__KERNEL_PLAIN && !ignis__atomic_load(&work->device->no_dependents), how == IGNIS__KERNEL_TOGETHER);
+                            how != IGNIS__KERNEL_PLAIN && !ignis__atomic_load(&work->device->no_dependents),
+                            how == IGNIS__KERNEL_TOGETHER);
 }
 
-static void *ignis__builtin_get_variant(const char *call, ignis__device *device, ignis__builtin builtin, ignis_dtype dtype,
-                                        const char *define)
+static void *ignis__builtin_get_variant(const char *call, ignis__device *device, ignis__builtin builtin,
+                                        ignis_dtype dtype, const char *define)
 {
     ignis__variant *variant = ignis__variant_find(device, builtin, dtype, define);
     IGNIS_ASSERT(strlen(define) < IGNIS__DEFINES);
@@ -226,8 +236,8 @@ static void *ignis__builtin_get_variant(const char *call, ignis__device *device,
     variant->builtin = builtin;
     variant->dtype = dtype;
     snprintf(variant->define, sizeof variant->define, "%s", define);
-    if (!ignis__builtin_make(call, device, ignis__builtin_row_of(builtin)->source, ignis__builtin_part(builtin), dtype, define,
-                             &variant->module) ||
+    if (!ignis__builtin_make(call, device, ignis__builtin_row_of(builtin)->source, ignis__builtin_part(builtin), dtype,
+                             define, &variant->module) ||
         !ignis__builtin_function(call, device, builtin, &variant->module, &variant->function)) {
         ignis__module_unload(&variant->module);
         ignis__free(variant);
@@ -254,7 +264,7 @@ static void *ignis__builtin_get(const char *call, ignis__device *device, ignis__
     function = (void *)(uintptr_t)ignis__atomic_load(place);
     if (function)
         return function;
-    ignis__request_builtin(builtin, dtype);
+    ignis__record_builtin_for_all(builtin, dtype);
     if (ignis__bundle_has(&ignis__the_bundle, builtin, dtype, "", 0)) { /* if the kernel has a module of its own */
         function = ignis__builtin_get_variant(call, device, builtin, dtype, "");
         ignis__atomic_store(place, (uint64_t)(uintptr_t)function);

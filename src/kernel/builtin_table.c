@@ -1,10 +1,10 @@
-/* --- tables of built-in kernels ---------------------------------------------------------------------------------------- */
+/* --- tables of built-in kernels ----------------------------------------------------------- */
 
 /*  builtin_table.c - the built-in kernels of ignis.h, and how a header above adds its own
 
-    A table has the sources, kernels and parts of one header, and what is loaded of them on each device. All that finds a
-    kernel, a source or a header by name or number goes through the functions at the end, which know both tables.
-    Invariant: the key of a program of ignis.h does not depend on the table above. */
+    A table has the sources, kernels and parts of one header, and what is loaded of them on each device. All that
+    finds a kernel, a source or a header by name or number goes through the functions at the end, which know both
+    tables. Invariant: the key of a program of ignis.h does not depend on the table above. */
 
 /*  Numbers of kernels: IGNIS__BUILTIN_... A header above ignis.h has numbers of its own, from IGNIS__BUILTIN_COUNT
     on. */
@@ -33,7 +33,8 @@ typedef struct ignis__kernel_table {
     const ignis__builtin_row *builtins; /* of the numbers from `first` on */
     const ignis__kernel_part *parts;
     int source_count, first, builtin_count, part_count;
-    int (*dtypes)(const char *name);  /* of a source with kernels: for how many dtypes it is one program without further choices */
+    int (*dtypes)(
+        const char *name); /* of a source with kernels: for how many dtypes it is one program without further choices */
     uint64_t code[IGNIS_MAX_DEVICES]; /* the address of the ignis__builtin_code of each device, once it is used */
 } ignis__kernel_table;
 
@@ -245,7 +246,8 @@ typedef struct ignis__kernel_table {
 enum { IGNIS__BUILTINS(IGNIS__BUILTIN_ENUM) IGNIS__BUILTIN_COUNT };
 
 static const ignis__builtin_row ignis__builtins[] = {
-#define IGNIS__BUILTIN_ROW(name, source, entry, how) {&ignis__sources[IGNIS__SOURCE_##source], entry, IGNIS__KERNEL_##how},
+#define IGNIS__BUILTIN_ROW(name, source, entry, how) \
+    {&ignis__sources[IGNIS__SOURCE_##source], entry, IGNIS__KERNEL_##how},
     IGNIS__BUILTINS(IGNIS__BUILTIN_ROW)
 #undef IGNIS__BUILTIN_ROW
 };
@@ -310,8 +312,9 @@ static ignis__kernel_table ignis__own_kernels = {ignis__sources,
                                                  ignis__own_dtypes,
                                                  {0}};
 
-/*  The table of a header above. A program may read a record before it uses that header, so the header's implementation sets
-    this before main begins: in C by a second declaration that has a value, in C++ by a constructor. */
+/*  The table of a header above. A program may read a record before it uses that header, so the header's
+    implementation sets this before main begins: in C by a second declaration that has a value, in C++ by a
+    constructor. */
 static ignis__kernel_table *ignis__kernels_above;
 
 /*  Returns a table by its index from 0 on. NULL if there are no more. */

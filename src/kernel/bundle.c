@@ -22,10 +22,10 @@ typedef struct ignis__bundle_entry {
     uint64_t checksum;              /* of the bytes of the block that are stored */
     uint64_t offset, stored, whole; /* offset and bytes in the file; bytes of the block, packed if those are more */
     uint64_t at, size;              /* of the image in the block; a zero follows it */
-    uint32_t text;                  /* offset of its name, and after that of the kernel's name in the image, each with a zero */
-    uint16_t arch;                  /* 90 for 9.0 */
-    uint16_t first, last;           /* compute capabilities that ask for the program */
-    uint8_t kind;                   /* 0: machine code; 'a': code for one chip; 'f': for a family of chips; 'p': PTX */
+    uint32_t text;        /* offset of its name, and after that of the kernel's name in the image, each with a zero */
+    uint16_t arch;        /* 90 for 9.0 */
+    uint16_t first, last; /* compute capabilities that ask for the program */
+    uint8_t kind;         /* 0: machine code; 'a': code for one chip; 'f': for a family of chips; 'p': PTX */
     uint8_t nothing[5];
 } ignis__bundle_entry;
 
@@ -92,7 +92,8 @@ IGNIS__COLD static bool ignis__explain(ignis__string_writer *why, const char *fo
 }
 
 /*  Checks everything except the images. False, with the reason in `why`, if it is not a bundle. */
-IGNIS__COLD static bool ignis__bundle_open(ignis__bundle *bundle, const void *data, size_t size, ignis__string_writer *why)
+IGNIS__COLD static bool ignis__bundle_open(ignis__bundle *bundle, const void *data, size_t size,
+                                           ignis__string_writer *why)
 {
     ignis__bundle_header *header = &bundle->header;
     const unsigned char *bytes = (const unsigned char *)data;
@@ -100,7 +101,8 @@ IGNIS__COLD static bool ignis__bundle_open(ignis__bundle *bundle, const void *da
     uint64_t texts, checksum;
     uint32_t i;
     if (size < sizeof *header)
-        return ignis__explain(why, "it has %llu bytes, %d are the least", (unsigned long long)size, (int)sizeof *header);
+        return ignis__explain(why, "it has %llu bytes, %d are the least", (unsigned long long)size,
+                              (int)sizeof *header);
     memcpy(header, data, sizeof *header);
     texts = sizeof *header + (uint64_t)header->count * sizeof(ignis__bundle_entry);
     if (memcmp(header->magic, ignis__bundle_magic, sizeof header->magic) != 0)
@@ -109,12 +111,12 @@ IGNIS__COLD static bool ignis__bundle_open(ignis__bundle *bundle, const void *da
         return ignis__explain(why, "it has %llu bytes, and says that it has %llu", (unsigned long long)size,
                               (unsigned long long)header->size);
     if (header->blocks > size || texts >= header->blocks || bytes[header->blocks - 1] != 0)
-        return ignis__explain(why, "%u entries and their names do not end at byte %llu of %llu", (unsigned)header->count,
-                              (unsigned long long)header->blocks, (unsigned long long)size);
+        return ignis__explain(why, "%u entries and their names do not end at byte %llu of %llu",
+                              (unsigned)header->count, (unsigned long long)header->blocks, (unsigned long long)size);
     checksum = ignis__hash(IGNIS__HASH_START, bytes + behind, (size_t)header->blocks - behind);
     if (checksum != header->checksum)
-        return ignis__explain(why, "its entries have the checksum %016llx, which should be %016llx", (unsigned long long)checksum,
-                              (unsigned long long)header->checksum);
+        return ignis__explain(why, "its entries have the checksum %016llx, which should be %016llx",
+                              (unsigned long long)checksum, (unsigned long long)header->checksum);
     bundle->data = bytes;
     for (i = 0; i < header->count; i++) {
         ignis__bundle_entry entry = ignis__bundle_get(bundle, i);
@@ -123,14 +125,17 @@ IGNIS__COLD static bool ignis__bundle_open(ignis__bundle *bundle, const void *da
         if (!named || entry.offset < header->blocks || entry.offset > size || entry.stored > size - entry.offset ||
             entry.stored > entry.whole || entry.whole > IGNIS__BUNDLE_IMAGE || entry.at >= entry.whole ||
             entry.size >= entry.whole - entry.at || !memchr("\0afp", entry.kind, 4)) {
-            ignis__string_add(why, "entry %u of %u: the name at %u, %llu bytes at %llu that become %llu, of which %llu at %llu, kind %d",
-                              (unsigned)i, (unsigned)header->count, (unsigned)entry.text, (unsigned long long)entry.stored,
-                              (unsigned long long)entry.offset, (unsigned long long)entry.whole, (unsigned long long)entry.size,
-                              (unsigned long long)entry.at, (int)entry.kind);
+            ignis__string_add(
+                why,
+                "entry %u of %u: the name at %u, %llu bytes at %llu that become %llu, of which %llu at %llu, kind %d",
+                (unsigned)i, (unsigned)header->count, (unsigned)entry.text, (unsigned long long)entry.stored,
+                (unsigned long long)entry.offset, (unsigned long long)entry.whole, (unsigned long long)entry.size,
+                (unsigned long long)entry.at, (int)entry.kind);
             bundle->data = NULL;
             return false;
         }
-        bundle->wgmma = bundle->wgmma || (entry.kind == 'a' && strstr(ignis__bundle_text(bundle, &entry), "_hopper") != NULL);
+        bundle->wgmma =
+            bundle->wgmma || (entry.kind == 'a' && strstr(ignis__bundle_text(bundle, &entry), "_hopper") != NULL);
     }
     return true;
 }
@@ -144,7 +149,8 @@ enum {
     IGNIS__PACK_WHICH = 52, /* of the last four */
     IGNIS__PACK_NEW = 64,   /* new bytes: after new bytes, after copied bytes */
     IGNIS__PACK_NUMBERS = 33 * 32,
-    IGNIS__PACK_LENGTH = IGNIS__PACK_NEW + 2 * 16 * 256,              /* below 31, at a new distance, at one of before; by the place */
+    IGNIS__PACK_LENGTH =
+        IGNIS__PACK_NEW + 2 * 16 * 256, /* below 31, at a new distance, at one of before; by the place */
     IGNIS__PACK_LONG = IGNIS__PACK_LENGTH + 2 * 16 * 32,              /* lengths beyond that */
     IGNIS__PACK_DISTANCE = IGNIS__PACK_LONG + IGNIS__PACK_NUMBERS,    /* of 2, 3, 4 and more bytes */
     IGNIS__PACK_LOW = IGNIS__PACK_DISTANCE + 4 * IGNIS__PACK_NUMBERS, /* its lowest 4 bits: of few bytes, of more */
@@ -199,11 +205,12 @@ static uint32_t ignis__unpack_number(ignis__unpacker *u, unsigned index, unsigne
 }
 
 /*  Unpacks a block. False if it is damaged. */
-static bool ignis__unpack(ignis__unpacker *u, unsigned char *out, size_t size, const unsigned char *packed, size_t packed_size)
+static bool ignis__unpack(ignis__unpacker *u, unsigned char *out, size_t size, const unsigned char *packed,
+                          size_t packed_size)
 {
     size_t at = 0, i;
     uint32_t last[4] = {0, 0, 0, 0}, distance, length; /* distances, the last one first */
-    unsigned before = 0, again, kind, which;           /* before: 0 a new byte, 1 and 2 bytes at a new and at an old distance */
+    unsigned before = 0, again, kind, which; /* before: 0 a new byte, 1 and 2 bytes at a new and at an old distance */
     for (i = 0; i < IGNIS__PACK_ODDS; i++)
         u->odds[i][0] = u->odds[i][1] = 32768;
     u->at = packed;
@@ -213,7 +220,8 @@ static bool ignis__unpack(ignis__unpacker *u, unsigned char *out, size_t size, c
         u->code = u->code << 8 | (u->at < u->end ? *u->at++ : 0u);
     while (at < size) {
         if (!ignis__unpack_bit(u, IGNIS__PACK_KIND + 16 * before + (at & 15))) {
-            out[at] = (unsigned char)ignis__unpack_bits(u, IGNIS__PACK_NEW + (before ? 4096u : 0u) + (unsigned)(at & 15) * 256, 8);
+            out[at] = (unsigned char)ignis__unpack_bits(
+                u, IGNIS__PACK_NEW + (before ? 4096u : 0u) + (unsigned)(at & 15) * 256, 8);
             at++;
             before = 0;
             continue;
@@ -227,7 +235,8 @@ static bool ignis__unpack(ignis__unpacker *u, unsigned char *out, size_t size, c
             distance = last[which];
         } else {
             kind = length < 5 ? length - 2 : 3;
-            distance = ignis__unpack_number(u, IGNIS__PACK_DISTANCE + kind * IGNIS__PACK_NUMBERS, IGNIS__PACK_LOW + 16 * (kind > 1));
+            distance = ignis__unpack_number(u, IGNIS__PACK_DISTANCE + kind * IGNIS__PACK_NUMBERS,
+                                            IGNIS__PACK_LOW + 16 * (kind > 1));
         }
         for (; which > 0; which--)
             last[which] = last[which - 1];
@@ -242,8 +251,8 @@ static bool ignis__unpack(ignis__unpacker *u, unsigned char *out, size_t size, c
 }
 
 /*  Returns the block of an entry, unpacked; the lock is held. If it is damaged, `why` has the reason. */
-IGNIS__COLD static ignis_diagnostic ignis__block_get(ignis__bundle *bundle, const ignis__bundle_entry *entry, ignis__bundle_block **got,
-                                                     ignis__string_writer *why)
+IGNIS__COLD static ignis_diagnostic ignis__block_get(ignis__bundle *bundle, const ignis__bundle_entry *entry,
+                                                     ignis__bundle_block **got, ignis__string_writer *why)
 {
     const unsigned char *stored = bundle->data + entry->offset;
     ignis__bundle_block *block = bundle->blocks;
@@ -258,8 +267,8 @@ IGNIS__COLD static ignis_diagnostic ignis__block_get(ignis__bundle *bundle, cons
     checksum = ignis__hash(IGNIS__HASH_START, stored, (size_t)entry->stored);
     if (checksum != entry->checksum) {
         ignis__string_add(why, "its %llu bytes at %llu have the checksum %016llx, which should be %016llx",
-                          (unsigned long long)entry->stored, (unsigned long long)entry->offset, (unsigned long long)checksum,
-                          (unsigned long long)entry->checksum);
+                          (unsigned long long)entry->stored, (unsigned long long)entry->offset,
+                          (unsigned long long)checksum, (unsigned long long)entry->checksum);
         return IGNIS_DIAG_BUNDLE_FORMAT;
     }
     block = (ignis__bundle_block *)ignis__alloc(sizeof *block);
@@ -294,8 +303,8 @@ IGNIS__COLD static ignis_diagnostic ignis__block_get(ignis__bundle *bundle, cons
 
 /*  Returns the image of an entry, followed by a zero. It lives until the blocks are dropped. If it is damaged, `why`
     has the reason. */
-IGNIS__COLD static ignis_diagnostic ignis__bundle_unpack(ignis__bundle *bundle, const ignis__bundle_entry *entry, void **unpacked,
-                                                         ignis__string_writer *why)
+IGNIS__COLD static ignis_diagnostic ignis__bundle_unpack(ignis__bundle *bundle, const ignis__bundle_entry *entry,
+                                                         void **unpacked, ignis__string_writer *why)
 {
     ignis__bundle_block *block;
     ignis_diagnostic wrong;
@@ -305,12 +314,14 @@ IGNIS__COLD static ignis_diagnostic ignis__bundle_unpack(ignis__bundle *bundle, 
     ignis__mutex_unlock(&ignis__bundle_lock);
     if (wrong != IGNIS_DIAG_NONE)
         return wrong;
-    if (entry->at >= block->whole || entry->size >= block->whole - entry->at || block->bytes[entry->at + entry->size] != 0)
+    if (entry->at >= block->whole || entry->size >= block->whole - entry->at ||
+        block->bytes[entry->at + entry->size] != 0)
         why_not = "its block is another one";
-    why_not = why_not ? why_not : ignis__image_fault(block->bytes + entry->at, (size_t)entry->size);
+    why_not = why_not ? why_not : ignis__kernel_binary_fault(block->bytes + entry->at, (size_t)entry->size);
     if (why_not) {
-        ignis__string_add(why, "%s: %llu bytes at %llu of %llu that are at %llu", why_not, (unsigned long long)entry->size,
-                          (unsigned long long)entry->at, (unsigned long long)entry->whole, (unsigned long long)entry->offset);
+        ignis__string_add(why, "%s: %llu bytes at %llu of %llu that are at %llu", why_not,
+                          (unsigned long long)entry->size, (unsigned long long)entry->at,
+                          (unsigned long long)entry->whole, (unsigned long long)entry->offset);
         return IGNIS_DIAG_BUNDLE_FORMAT;
     }
     *unpacked = block->bytes + entry->at;
@@ -359,7 +370,8 @@ IGNIS__COLD static int ignis__bundle_find(const ignis__bundle *bundle, const uin
 }
 
 /*  Writes "75 80 90a ptx75", the oldest first. */
-IGNIS__COLD static void ignis__bundle_archs(const ignis__bundle *bundle, const uint64_t *key, ignis__string_writer *text)
+IGNIS__COLD static void ignis__bundle_archs(const ignis__bundle *bundle, const uint64_t *key,
+                                            ignis__string_writer *text)
 {
     int last = 0, next;
     do {
@@ -368,8 +380,13 @@ IGNIS__COLD static void ignis__bundle_archs(const ignis__bundle *bundle, const u
         next = 0;
         for (i = 0; i < bundle->header.count; i++) {
             ignis__bundle_entry entry = ignis__bundle_get(bundle, i);
-            int place = (entry.kind == 'p' ? 65536 * 4 : 0) + entry.arch * 4 + (entry.kind == 'a' ? 1 : entry.kind == 'f' ? 2 : 0) + 1;
-            if (place > last && (next == 0 || place < next) && (!key || (entry.key[0] == key[0] && entry.key[1] == key[1]))) {
+            int place = (entry.kind == 'p' ? 65536 * 4 : 0) + entry.arch * 4 +
+                        (entry.kind == 'a'   ? 1
+                         : entry.kind == 'f' ? 2
+                                             : 0) +
+                        1;
+            if (place > last && (next == 0 || place < next) &&
+                (!key || (entry.key[0] == key[0] && entry.key[1] == key[1]))) {
                 next = place;
                 of_next = entry;
             }
@@ -384,7 +401,8 @@ IGNIS__COLD static void ignis__bundle_archs(const ignis__bundle *bundle, const u
 }
 
 /*  Reports a program that is in no bundle and no cache, and cannot be compiled. */
-IGNIS__COLD static bool ignis__program_missing(const char *call, const ignis__program *program, const ignis__device *device)
+IGNIS__COLD static bool ignis__program_missing(const char *call, const ignis__program *program,
+                                               const ignis__device *device)
 {
     const ignis__bundle *bundle = &ignis__the_bundle;
     const char *why = ignis__compile_never ? "ignis_desc.compile is IGNIS_COMPILE_NEVER" : "NVRTC is missing";
@@ -404,17 +422,18 @@ IGNIS__COLD static bool ignis__program_missing(const char *call, const ignis__pr
     else if (program->line)
         snprintf(line, sizeof line, ", or add this line to the record: %s", program->line);
     if (archs[0])
-        ignis__fail(
-            IGNIS_DIAG_KERNEL_MISSING, call,
-            "%s is in %s for %s, but not for compute capability %d.%d, which device %d has, and %s. Make the bundle with ignis_embed "
-            "--archs ...,%d",
-            name, bundle->from, archs, capability / 10, capability % 10, device->info.device, why, capability);
+        ignis__fail(IGNIS_DIAG_KERNEL_MISSING, call,
+                    "%s is in %s for %s, but not for compute capability %d.%d, which device %d has, and %s. Make the "
+                    "bundle with ignis_embed "
+                    "--archs ...,%d",
+                    name, bundle->from, archs, capability / 10, capability % 10, device->info.device, why, capability);
     else
         ignis__fail(IGNIS_DIAG_KERNEL_MISSING, call,
-                    "%s is not in %s, for compute capability %d.%d, which device %d has, and %s. Record the program where it is "
+                    "%s is not in %s, for compute capability %d.%d, which device %d has, and %s. Record the program "
+                    "where it is "
                     "requested (ignis_desc.record), and make the bundle from the record with ignis_embed%s",
-                    name, bundle->data ? bundle->from : "the kernel cache, and no bundle is set", capability / 10, capability % 10,
-                    device->info.device, why, line);
+                    name, bundle->data ? bundle->from : "the kernel cache, and no bundle is set", capability / 10,
+                    capability % 10, device->info.device, why, line);
     return false;
 }
 
@@ -428,9 +447,9 @@ IGNIS__MAYBE_UNUSED static bool ignis__wgmma_compiles(const char *call)
 /*  Checks whether programs that are in no bundle and no cache are compiled. */
 static bool ignis__compiler_available(const char *call)
 {
-    return !ignis__compile_never &&
-           (!ignis__the_bundle.data ||
-            ignis__library_available(call, IGNIS_LIBRARY_NVRTC, "Kernels come from the bundle and from the cache alone"));
+    return !ignis__compile_never && (!ignis__the_bundle.data ||
+                                     ignis__library_available(call, IGNIS_LIBRARY_NVRTC,
+                                                              "Kernels come from the bundle and from the cache alone"));
 }
 
 /*  Checks whether the bundle has a program for a device. */
@@ -445,13 +464,14 @@ static bool ignis__program_bundled(const ignis__device *device, const ignis__pro
 }
 
 /*  Compiles a program for a device, if that is allowed. */
-IGNIS__COLD static bool ignis__program_compile(const char *call, const ignis__program *program, const ignis__device *device,
-                                               ignis__image *image)
+IGNIS__COLD static bool ignis__program_compile(const char *call, const ignis__program *program,
+                                               const ignis__device *device, ignis__kernel_binary *image)
 {
     char arch[32];
     bool is_ptx;
     if (!ignis__compiler_available(call))
         return ignis__program_missing(call, program, device);
-    return ignis__library_load(call, IGNIS_LIBRARY_NVRTC) && ignis__arch_choose(call, device, arch, sizeof arch, &is_ptx) &&
-           ignis__image_compile(call, program, arch, is_ptx, image);
+    return ignis__library_load(call, IGNIS_LIBRARY_NVRTC) &&
+           ignis__arch_choose(call, device, arch, sizeof arch, &is_ptx) &&
+           ignis__kernel_binary_compile(call, program, arch, is_ptx, image);
 }

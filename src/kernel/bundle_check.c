@@ -26,27 +26,31 @@ IGNIS__COLD static bool ignis__requests_setup(const char *call, const ignis_desc
     snprintf(line, sizeof line, "ignis %d\n", IGNIS_VERSION);
     ignis__requests.from_environment = !desc->record;
     if (*path && !ignis__line_append(path, line, !desc->record, why, sizeof why))
-        return ignis__fail_false(IGNIS_DIAG_BUNDLE_IO, call, "%s'%s' cannot be written: %s", desc->record ? "" : "IGNIS_RECORD: ", path,
-                                 why);
+        return ignis__fail_false(IGNIS_DIAG_BUNDLE_IO, call, "%s'%s' cannot be written: %s",
+                                 desc->record ? "" : "IGNIS_RECORD: ", path, why);
     return true;
 }
 
 IGNIS__COLD static bool ignis__bundle_setup(const char *call, const ignis_desc *desc)
 {
     ignis__bundle *bundle = &ignis__the_bundle;
-    const char *env = ignis__env("IGNIS_BUNDLE"), *path = desc->bundle ? NULL : desc->bundle_path ? desc->bundle_path : env;
+    const char *env = ignis__env("IGNIS_BUNDLE"), *path = desc->bundle        ? NULL
+                                                          : desc->bundle_path ? desc->bundle_path
+                                                                              : env;
     const void *data = desc->bundle;
     size_t size = desc->bundle_size;
     char why[300] = "";
     ignis__string_writer text;
     if (desc->bundle && desc->bundle_path)
-        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "desc.bundle and desc.bundle_path are both set; a program has one bundle");
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call,
+                                 "desc.bundle and desc.bundle_path are both set; a program has one bundle");
     if (!data && (!path || !*path))
         return true;
     snprintf(bundle->from, sizeof bundle->from, "%s", data ? "ignis_desc.bundle" : path);
-    if (!data && (data = bundle->memory = ignis__file_read_as(path, &size, desc->bundle_path ? NULL : why, sizeof why)) == NULL)
-        return *why ? ignis__fail_false(IGNIS_DIAG_BUNDLE_IO, call, "IGNIS_BUNDLE: '%s' is not used, as a bundle is a program: %s", path,
-                                        why)
+    if (!data &&
+        (data = bundle->memory = ignis__file_read_as(path, &size, desc->bundle_path ? NULL : why, sizeof why)) == NULL)
+        return *why ? ignis__fail_false(IGNIS_DIAG_BUNDLE_IO, call,
+                                        "IGNIS_BUNDLE: '%s' is not used, as a bundle is a program: %s", path, why)
                     : ignis__fail_file(IGNIS_DIAG_BUNDLE_IO, call, path, "read") == IGNIS_OK;
     ignis__string_begin(&text, why, sizeof why);
     if (!ignis__bundle_open(bundle, data, size, &text))
@@ -92,7 +96,8 @@ IGNIS__COLD IGNIS_API ignis_status ignis_bundle_check(ignis_bundle_info *info)
     char faults[700], missing[500];
     ignis__string_writer text, names;
     uint32_t i;
-    if (!ignis__enter(call) || (device = ignis__device_get(call, ignis__thread_now()->device)) == NULL || !ignis__device_know(call, device))
+    if (!ignis__enter(call) || (device = ignis__device_get(call, ignis__thread_state()->device)) == NULL ||
+        !ignis__device_read_facts(call, device))
         return ignis__failed();
     if (!bundle->data)
         return ignis__fail(IGNIS_DIAG_NULL_ARGUMENT, call,
@@ -120,32 +125,36 @@ IGNIS__COLD IGNIS_API ignis_status ignis_bundle_check(ignis_bundle_info *info)
         if (wrong == IGNIS_DIAG_HOST_MEMORY)
             ignis__fail_host_memory(call, (size_t)entry.whole);
         else if (wrong != IGNIS_DIAG_NONE && damaged++ < 2)
-            ignis__string_add(&text, "%s%s for %d: %s", damaged == 1 ? " " : "; ", ignis__bundle_text(bundle, &entry), (int)entry.arch,
-                              why);
+            ignis__string_add(&text, "%s%s for %d: %s", damaged == 1 ? " " : "; ", ignis__bundle_text(bundle, &entry),
+                              (int)entry.arch, why);
     }
     ignis__blocks_drop(&looked_at);
     if (wrong == IGNIS_DIAG_HOST_MEMORY)
         return ignis__failed();
     if (damaged)
-        return ignis__fail(IGNIS_DIAG_BUNDLE_FORMAT, call, "%s: %d of %d images are damaged:%s", bundle->from, damaged, info->images,
-                           faults);
+        return ignis__fail(IGNIS_DIAG_BUNDLE_FORMAT, call, "%s: %d of %d images are damaged:%s", bundle->from, damaged,
+                           info->images, faults);
     if (info->version != IGNIS_VERSION)
         return ignis__fail(IGNIS_DIAG_BUNDLE_MISMATCH, call,
-                           "%s was made by ignis_embed of version %d.%d.%d, this program has Ignis %d.%d.%d: its built-in kernels differ",
-                           bundle->from, info->version / 10000, info->version / 100 % 100, info->version % 100, IGNIS_VERSION_MAJOR,
-                           IGNIS_VERSION_MINOR, IGNIS_VERSION_PATCH);
+                           "%s was made by ignis_embed of version %d.%d.%d, this program has Ignis %d.%d.%d: its "
+                           "built-in kernels differ",
+                           bundle->from, info->version / 10000, info->version / 100 % 100, info->version % 100,
+                           IGNIS_VERSION_MAJOR, IGNIS_VERSION_MINOR, IGNIS_VERSION_PATCH);
     own_sources = ignis__sources_hash();
-    sources = bundle->header.sources & (own_sources >> 32 ? UINT64_MAX : UINT32_MAX); /* sources of missing tables are not used */
+    sources = bundle->header.sources &
+              (own_sources >> 32 ? UINT64_MAX : UINT32_MAX); /* sources of missing tables are not used */
     if (sources != own_sources)
-        return ignis__fail(IGNIS_DIAG_BUNDLE_MISMATCH, call,
-                           "%s was made with other kernels of Ignis: its sources have the hash %016llx, those of this program %016llx",
-                           bundle->from, (unsigned long long)sources, (unsigned long long)own_sources);
-    if (info->missing)
         return ignis__fail(
-            IGNIS_DIAG_KERNEL_MISSING, call,
-            "%s has %d of %d programs for compute capability %d.%d, which device %d has, and is for %s. Make it with ignis_embed "
-            "--archs ...,%d. Missing: %s%s",
-            bundle->from, info->usable, info->usable + info->missing, capability / 10, capability % 10, device->info.device,
-            info->architectures, capability, missing, info->missing > 4 ? "; and more" : "");
+            IGNIS_DIAG_BUNDLE_MISMATCH, call,
+            "%s was made with other kernels of Ignis: its sources have the hash %016llx, those of this program %016llx",
+            bundle->from, (unsigned long long)sources, (unsigned long long)own_sources);
+    if (info->missing)
+        return ignis__fail(IGNIS_DIAG_KERNEL_MISSING, call,
+                           "%s has %d of %d programs for compute capability %d.%d, which device %d has, and is for %s. "
+                           "Make it with ignis_embed "
+                           "--archs ...,%d. Missing: %s%s",
+                           bundle->from, info->usable, info->usable + info->missing, capability / 10, capability % 10,
+                           device->info.device, info->architectures, capability, missing,
+                           info->missing > 4 ? "; and more" : "");
     return IGNIS_OK;
 }

@@ -10,7 +10,10 @@ IGNIS__COLD static void ignis__key_add_bytes(uint64_t key[2], const void *data, 
     key[1] = ignis__hash(key[1] * 3, data, size);
 }
 
-IGNIS__COLD static void ignis__key_add(uint64_t key[2], const char *text) { ignis__key_add_bytes(key, text, strlen(text) + 1); }
+IGNIS__COLD static void ignis__key_add(uint64_t key[2], const char *text)
+{
+    ignis__key_add_bytes(key, text, strlen(text) + 1);
+}
 
 /*  NVRTC reads included files from the folders of the source, of the including file and of each -I, and does not tell
     which it read. So every file that an #include could mean becomes part of the key. One too many does no harm. */
@@ -57,14 +60,15 @@ static void ignis__path_tidy(char *path)
 }
 
 /*  Lists the file `name` of a folder, if there is one. */
-IGNIS__COLD static void ignis__include_add(ignis__include_search *search, const char *folder, size_t folder_length, const char *name,
-                                           size_t name_length)
+IGNIS__COLD static void ignis__include_add(ignis__include_search *search, const char *folder, size_t folder_length,
+                                           const char *name, size_t name_length)
 {
     ignis__included *file;
     char path[sizeof file->path], tidy[sizeof file->tidy];
     bool slash = folder_length > 0 && folder[folder_length - 1] != '/' && folder[folder_length - 1] != '\\';
     int64_t size, time;
-    int length = snprintf(path, sizeof path, "%.*s%s%.*s", (int)folder_length, folder, slash ? "/" : "", (int)name_length, name);
+    int length =
+        snprintf(path, sizeof path, "%.*s%s%.*s", (int)folder_length, folder, slash ? "/" : "", (int)name_length, name);
     if (length >= (int)sizeof path) {
         search->complete = false;
         return;
@@ -116,7 +120,8 @@ static bool ignis__header_is_known(const ignis__program *program, const char *na
 }
 
 /*  Lists the files that an #include of a name in a file could mean: none if a header in memory has that name. */
-IGNIS__COLD static void ignis__include_find(ignis__include_search *search, const char *includer, const char *name, size_t length)
+IGNIS__COLD static void ignis__include_find(ignis__include_search *search, const char *includer, const char *name,
+                                            size_t length)
 {
     const ignis__program *program = search->program;
     int i;
@@ -161,9 +166,9 @@ IGNIS__COLD static void ignis__include_scan(ignis__include_search *search, const
         end = *at == '"' || *at == '<' ? at + 1 + strcspn(at + 1, *at == '"' ? "\"\n" : ">\n") : NULL;
         if (end && *end && *end != '\n')
             ignis__include_find(search, includer, at + 1, (size_t)(end - at - 1));
-        else if (asks
-                     ? memchr(behind, '(', (size_t)(at - behind)) != NULL
-                     : before > text && (before[-1] == '#' || (before - 2 >= text && strchr("%*", before[-2]) && strchr(":/", before[-1]))))
+        else if (asks ? memchr(behind, '(', (size_t)(at - behind)) != NULL
+                      : before > text && (before[-1] == '#' ||
+                                          (before - 2 >= text && strchr("%*", before[-2]) && strchr(":/", before[-1]))))
             search->complete = false; /* its name is a macro, in the next line, or after a comment */
     }
 }
@@ -275,7 +280,8 @@ IGNIS__COLD static uint64_t ignis__compiler_release(const char *call)
 
 /*  Computes the key of an image from everything that it depends on. False if that cannot be determined: then the
     image must not be cached. */
-IGNIS__COLD static bool ignis__image_key(const ignis__program *program, const ignis__device *device, uint64_t release, uint64_t key[2])
+IGNIS__COLD static bool ignis__kernel_binary_key(const ignis__program *program, const ignis__device *device,
+                                                 uint64_t release, uint64_t key[2])
 {
     ignis__program whole = *program;
     char facts[256];

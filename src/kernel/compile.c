@@ -6,8 +6,8 @@
 IGNIS__COLD static ignis_status ignis__nvrtc_fail(const char *call, const char *function, int error)
 {
     const char *name = ignis__nvrtc.nvrtcGetErrorString(error);
-    return ignis__fail_because(error == IGNIS__NVRTC_OUT_OF_MEMORY ? IGNIS_DIAG_HOST_MEMORY : IGNIS_DIAG_COMPILE_FAILED, call, error, name,
-                               NULL, "%s failed with %s (%d)", function, name, error);
+    return ignis__fail_because(error == IGNIS__NVRTC_OUT_OF_MEMORY ? IGNIS_DIAG_HOST_MEMORY : IGNIS_DIAG_COMPILE_FAILED,
+                               call, error, name, NULL, "%s failed with %s (%d)", function, name, error);
 }
 
 IGNIS__COLD static bool ignis__nvrtc_check(const char *call, const char *function, int error)
@@ -19,7 +19,8 @@ IGNIS__COLD static bool ignis__nvrtc_check(const char *call, const char *functio
 /*  Chooses -arch for a device: its own machine code if this NVRTC knows the device, from 9.0 on with the
     architecture-specific instructions ("sm_90a"); else the newest older virtual architecture, which the driver
     translates. */
-IGNIS__COLD static bool ignis__arch_choose(const char *call, const ignis__device *device, char *arch, size_t size, bool *is_ptx)
+IGNIS__COLD static bool ignis__arch_choose(const char *call, const ignis__device *device, char *arch, size_t size,
+                                           bool *is_ptx)
 {
     int known[64], count = 0, best = 0, i, wanted = ignis__capability(&device->info);
     if (!IGNIS__NVRTC_OK(call, nvrtcGetNumSupportedArchs, (&count)))
@@ -32,10 +33,11 @@ IGNIS__COLD static bool ignis__arch_choose(const char *call, const ignis__device
             best = known[i];
     if (!best)
         return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call,
-                                 "device %d has compute capability %d.%d; NVRTC %d.%d compiles for %d.%d and newer", device->info.device,
-                                 device->info.compute_major, device->info.compute_minor,
+                                 "device %d has compute capability %d.%d; NVRTC %d.%d compiles for %d.%d and newer",
+                                 device->info.device, device->info.compute_major, device->info.compute_minor,
                                  ignis__libraries[IGNIS_LIBRARY_NVRTC].version / 1000,
-                                 ignis__libraries[IGNIS_LIBRARY_NVRTC].version % 1000 / 10, known[0] / 10, known[0] % 10);
+                                 ignis__libraries[IGNIS_LIBRARY_NVRTC].version % 1000 / 10, known[0] / 10,
+                                 known[0] % 10);
     *is_ptx = best != wanted;
     snprintf(arch, size, "-arch=%s_%d%s", *is_ptx ? "compute" : "sm", best, !*is_ptx && best >= 90 ? "a" : "");
     return true;
@@ -72,8 +74,8 @@ static bool ignis__has_include_path(const ignis__program *program)
 }
 
 /*  Reports the log of a compilation: remarks as a warning, errors as the failure. */
-IGNIS__COLD static ignis_status ignis__compile_log(const char *call, const ignis__program *program, const char *arch, void *handle,
-                                                   int error)
+IGNIS__COLD static ignis_status ignis__compile_log(const char *call, const ignis__program *program, const char *arch,
+                                                   void *handle, int error)
 {
     size_t size = 0;
     char *log;
@@ -91,17 +93,17 @@ IGNIS__COLD static ignis_status ignis__compile_log(const char *call, const ignis
         log[strlen(log) - 1] = 0;
     if (error == 0) {
         if (log && *log)
-            ignis__log_message(IGNIS_LOG_WARNING, IGNIS_DIAG_COMPILE_FAILED, log, "%s: the compiler has remarks on %s:", call,
-                               program->name);
+            ignis__log_message(IGNIS_LOG_WARNING, IGNIS_DIAG_COMPILE_FAILED, log,
+                               "%s: the compiler has remarks on %s:", call, program->name);
         ignis__free(log);
         return IGNIS_OK;
     }
     entry_missing = log && program->entry && strncmp(log, "__nv_name_map", 13) == 0;
     missing = log ? strstr(log, "open source file \"") : NULL;
     if (entry_missing)
-        status =
-            ignis__fail_because(IGNIS_DIAG_ENTRY_MISSING, call, error, ignis__nvrtc.nvrtcGetErrorString(error), log,
-                                "%s has no __global__ function (or not exactly one) that is called '%s'", program->name, program->entry);
+        status = ignis__fail_because(IGNIS_DIAG_ENTRY_MISSING, call, error, ignis__nvrtc.nvrtcGetErrorString(error),
+                                     log, "%s has no __global__ function (or not exactly one) that is called '%s'",
+                                     program->name, program->entry);
     else if (missing) {
         missing = strchr(missing, '"') + 1;
         status = ignis__fail_because(
@@ -109,11 +111,12 @@ IGNIS__COLD static ignis_status ignis__compile_log(const char *call, const ignis
             "%s includes \"%.*s\", which is not found. %s; desc.headers gives headers from memory; \"ignis.cuh\" "
             "is always there, with int8_t to uint64_t, ignis_f16, ignis_bf16, 16-byte packs, warp and block reductions",
             program->name, (int)strcspn(missing, "\""), missing,
-            ignis__has_include_path(program) ? "It is in no folder that desc.options name, nor beside desc.name"
-                                             : "There is no include path: desc.options may give one, as in \"-I/usr/local/cuda/include\"");
+            ignis__has_include_path(program)
+                ? "It is in no folder that desc.options name, nor beside desc.name"
+                : "There is no include path: desc.options may give one, as in \"-I/usr/local/cuda/include\"");
     } else
-        status = ignis__fail_because(IGNIS_DIAG_COMPILE_FAILED, call, error, ignis__nvrtc.nvrtcGetErrorString(error), log,
-                                     "%s does not compile with %s", program->name, arch);
+        status = ignis__fail_because(IGNIS_DIAG_COMPILE_FAILED, call, error, ignis__nvrtc.nvrtcGetErrorString(error),
+                                     log, "%s does not compile with %s", program->name, arch);
     ignis__free(log);
     return status;
 }
@@ -159,7 +162,8 @@ IGNIS__COLD static char *ignis__entry_copy(const char *call, const char *list, i
 }
 
 /*  Copies the lowered names, in the order of the entries, and the image of a compiled program out of NVRTC. */
-IGNIS__COLD static bool ignis__image_fetch(const char *call, const ignis__program *program, void *handle, bool is_ptx, ignis__image *image)
+IGNIS__COLD static bool ignis__kernel_binary_fetch(const char *call, const ignis__program *program, void *handle,
+                                                   bool is_ptx, ignis__kernel_binary *image)
 {
     const char *list, *lowered;
     size_t size = 1, length;
@@ -196,7 +200,10 @@ typedef struct ignis__headers {
 } ignis__headers;
 
 /*  Returns the text after its byte order mark, which NVRTC does not skip. */
-static const char *ignis__skip_byte_order_mark(const char *text) { return strncmp(text, "\xEF\xBB\xBF", 3) == 0 ? text + 3 : text; }
+static const char *ignis__skip_byte_order_mark(const char *text)
+{
+    return strncmp(text, "\xEF\xBB\xBF", 3) == 0 ? text + 3 : text;
+}
 
 static void ignis__headers_free(ignis__headers *headers)
 {
@@ -218,8 +225,8 @@ IGNIS__COLD static bool ignis__headers_gather(const char *call, const ignis__pro
     headers->texts = headers->names + most;
     ok = headers->names != NULL;
     for (i = 0; ok && (header = ignis__header_next(program->own, &i)) != NULL; headers->own_count = ++headers->count) {
-        char *text =
-            header->pieces ? ignis__source_join(header) : ignis__copy_string("#error \"IGNIS_NO_TENSORS leaves this header out\"\n");
+        char *text = header->pieces ? ignis__source_join(header)
+                                    : ignis__copy_string("#error \"IGNIS_NO_TENSORS leaves this header out\"\n");
         ok = text != NULL;
         headers->names[headers->count] = header->name;
         headers->texts[headers->count] = text;
@@ -236,8 +243,8 @@ IGNIS__COLD static bool ignis__headers_gather(const char *call, const ignis__pro
 }
 
 /*  Compiles a program; NVRTC is loaded. arch: an option of NVRTC. */
-IGNIS__COLD static bool ignis__image_compile(const char *call, const ignis__program *program, const char *arch, bool is_ptx,
-                                             ignis__image *image)
+IGNIS__COLD static bool ignis__kernel_binary_compile(const char *call, const ignis__program *program, const char *arch,
+                                                     bool is_ptx, ignis__kernel_binary *image)
 {
     const char *options[IGNIS__MAX_OPTIONS + 3];
     ignis__headers headers;
@@ -249,9 +256,9 @@ IGNIS__COLD static bool ignis__image_compile(const char *call, const ignis__prog
     if (!ignis__headers_gather(call, program, &headers))
         return false;
     count = ignis__options_gather(program, arch, options);
-    ok = IGNIS__NVRTC_OK(
-        call, nvrtcCreateProgram,
-        (&handle, ignis__skip_byte_order_mark(program->source), program->name, headers.count, headers.texts, headers.names));
+    ok = IGNIS__NVRTC_OK(call, nvrtcCreateProgram,
+                         (&handle, ignis__skip_byte_order_mark(program->source), program->name, headers.count,
+                          headers.texts, headers.names));
     list = program->entry;
     for (i = 0; ok && ignis__entry_next(&list, &length) != NULL; i++) {
         char *entry = ignis__entry_copy(call, program->entry, i);
@@ -261,7 +268,7 @@ IGNIS__COLD static bool ignis__image_compile(const char *call, const ignis__prog
     if (ok) {
         error = IGNIS__NVRTC(nvrtcCompileProgram, (handle, count, options));
         ok = ignis__compile_log(call, program, options[0], handle, error) == IGNIS_OK &&
-             ignis__image_fetch(call, program, handle, is_ptx, image);
+             ignis__kernel_binary_fetch(call, program, handle, is_ptx, image);
     }
     if (handle)
         (void)IGNIS__NVRTC(nvrtcDestroyProgram, (&handle));

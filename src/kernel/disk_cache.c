@@ -19,7 +19,8 @@ static const char ignis__cache_magic[8] = {'I', 'G', 'N', 'I', 'S', 'B', 'I', '1
 
 IGNIS__COLD static void ignis__cache_path(char *path, size_t size, const uint64_t key[2])
 {
-    snprintf(path, size, "%s/%016llx%016llx.ignis", ignis__kernels_state.cache_dir, (unsigned long long)key[0], (unsigned long long)key[1]);
+    snprintf(path, size, "%s/%016llx%016llx.ignis", ignis__kernels_state.cache_dir, (unsigned long long)key[0],
+             (unsigned long long)key[1]);
 }
 
 /*  Logs that the cache cannot be used. why: "", or the reason. */
@@ -59,12 +60,12 @@ IGNIS__COLD static bool ignis__cache_folder(const char *call)
 }
 
 /*  Checks that a table of `count` entries of `each` bytes at `at` is inside an image. */
-static bool ignis__image_has(size_t size, uint64_t at, uint64_t count, uint64_t each)
+static bool ignis__kernel_binary_has_table(size_t size, uint64_t at, uint64_t count, uint64_t each)
 {
     return at <= size && count <= (size - at) / (each ? each : 1);
 }
 
-static uint64_t ignis__image_number(const unsigned char *image, uint64_t at, int bytes)
+static uint64_t ignis__kernel_binary_number(const unsigned char *image, uint64_t at, int bytes)
 {
     uint64_t number = 0;
     while (bytes-- > 0)
@@ -74,27 +75,31 @@ static uint64_t ignis__image_number(const unsigned char *image, uint64_t at, int
 
 /*  Checks that an image ends inside its buffer, which a 0 follows: the driver takes no size. Returns NULL if it does,
     else the reason. */
-IGNIS__COLD static const char *ignis__image_fault(const void *data, size_t size)
+IGNIS__COLD static const char *ignis__kernel_binary_fault(const void *data, size_t size)
 {
     const unsigned char *image = (const unsigned char *)data;
     uint64_t i, sections, segments, count;
     if (size >= 64 && memcmp(image, "\177ELF\002", 5) == 0) {
-        segments = ignis__image_number(image, 32, 8);
-        sections = ignis__image_number(image, 40, 8);
-        count = ignis__image_number(image, 60, 2);
-        if ((count && ignis__image_number(image, 58, 2) != 64) || !ignis__image_has(size, sections, count, 64) ||
-            !ignis__image_has(size, segments, ignis__image_number(image, 56, 2), ignis__image_number(image, 54, 2)))
+        segments = ignis__kernel_binary_number(image, 32, 8);
+        sections = ignis__kernel_binary_number(image, 40, 8);
+        count = ignis__kernel_binary_number(image, 60, 2);
+        if ((count && ignis__kernel_binary_number(image, 58, 2) != 64) ||
+            !ignis__kernel_binary_has_table(size, sections, count, 64) ||
+            !ignis__kernel_binary_has_table(size, segments, ignis__kernel_binary_number(image, 56, 2),
+                                            ignis__kernel_binary_number(image, 54, 2)))
             return "it is an ELF file, a cubin, whose tables are not inside of it";
         for (i = 0; i < count; i++) {
             uint64_t at = sections + 64 * i;
-            if (ignis__image_number(image, at + 4, 4) != 8 && /* which has no bytes */
-                !ignis__image_has(size, ignis__image_number(image, at + 24, 8), ignis__image_number(image, at + 32, 8), 1))
+            if (ignis__kernel_binary_number(image, at + 4, 4) != 8 && /* which has no bytes */
+                !ignis__kernel_binary_has_table(size, ignis__kernel_binary_number(image, at + 24, 8),
+                                                ignis__kernel_binary_number(image, at + 32, 8), 1))
                 return "it is an ELF file (a cubin) with a section that is not inside the file";
         }
         return NULL;
     }
-    if (size >= 16 && ignis__image_number(image, 0, 4) == 0xBA55ED50u)
-        return ignis__image_has(size, ignis__image_number(image, 6, 2), ignis__image_number(image, 8, 8), 1)
+    if (size >= 16 && ignis__kernel_binary_number(image, 0, 4) == 0xBA55ED50u)
+        return ignis__kernel_binary_has_table(size, ignis__kernel_binary_number(image, 6, 2),
+                                              ignis__kernel_binary_number(image, 8, 8), 1)
                    ? NULL
                    : "it is a fatbin that says it is longer";
     if (size > 0 && memchr(image, 0, size - 1) == NULL && strstr((const char *)image, ".version"))
@@ -104,7 +109,7 @@ IGNIS__COLD static const char *ignis__image_fault(const void *data, size_t size)
 
 /*  Checks that the bytes of a file are the image of its key, and fills the image. The buffer has room for one more
     byte. */
-IGNIS__COLD static bool ignis__cache_parse(ignis__image *image, char *file, size_t size)
+IGNIS__COLD static bool ignis__cache_parse(ignis__kernel_binary *image, char *file, size_t size)
 {
     ignis__cache_header header;
     size_t body;
@@ -114,17 +119,18 @@ IGNIS__COLD static bool ignis__cache_parse(ignis__image *image, char *file, size
     body = size - sizeof header;
     if (memcmp(header.magic, ignis__cache_magic, sizeof header.magic) != 0 || header.key[0] != image->key[0] ||
         header.key[1] != image->key[1] || header.lowered_size < 1 || header.lowered_size > body ||
-        header.image_size != body - header.lowered_size || header.checksum != ignis__hash(IGNIS__HASH_START, file + sizeof header, body) ||
+        header.image_size != body - header.lowered_size ||
+        header.checksum != ignis__hash(IGNIS__HASH_START, file + sizeof header, body) ||
         memchr(file + sizeof header, 0, (size_t)header.lowered_size) != file + sizeof header + header.lowered_size - 1)
         return false;
     file[size] = 0;
     image->lowered = file + sizeof header;
     image->data = file + sizeof header + header.lowered_size;
     image->size = (size_t)header.image_size;
-    return ignis__image_fault(image->data, image->size) == NULL;
+    return ignis__kernel_binary_fault(image->data, image->size) == NULL;
 }
 
-IGNIS__COLD static bool ignis__image_from_disk(const char *call, ignis__image *image)
+IGNIS__COLD static bool ignis__kernel_binary_from_disk(const char *call, ignis__kernel_binary *image)
 {
     char path[1024], *file;
     size_t size = 0;
@@ -152,14 +158,14 @@ typedef struct ignis__cache_scan {
 
 /*  Checks whether a file of the folder belongs to the cache: an image (32 hexadecimal digits), an unfinished one, or
     nvrtc.txt. */
-static bool ignis__cache_is_own(const char *name)
+static bool ignis__cache_owns_file(const char *name)
 {
     size_t length = strlen(name), digits = strspn(name, "0123456789abcdef"), part = strlen(".ignis-part");
     const char *behind = digits == 32 ? name + 32 : name;
     if (digits == 32 && strcmp(behind, ".ignis") == 0)
         return true;
-    return (digits == 32 ? strncmp(behind, ".ignis.", 7) == 0 : strncmp(name, "nvrtc.txt.", 10) == 0) && length > part &&
-           strcmp(name + length - part, ".ignis-part") == 0;
+    return (digits == 32 ? strncmp(behind, ".ignis.", 7) == 0 : strncmp(name, "nvrtc.txt.", 10) == 0) &&
+           length > part && strcmp(name + length - part, ".ignis-part") == 0;
 }
 
 IGNIS__COLD static void ignis__cache_scan_file(void *context, const char *name)
@@ -168,7 +174,7 @@ IGNIS__COLD static void ignis__cache_scan_file(void *context, const char *name)
     char path[1024];
     int64_t size, time;
     snprintf(path, sizeof path, "%s/%s", ignis__kernels_state.cache_dir, name);
-    if (!ignis__cache_is_own(name) || !ignis__file_info(path, &size, &time))
+    if (!ignis__cache_owns_file(name) || !ignis__file_info(path, &size, &time))
         return;
     scan->total += size;
     if (!scan->oldest[0] || time < scan->oldest_time) {
@@ -218,7 +224,7 @@ IGNIS__COLD static void ignis__cache_sign(const char *call)
         ignis__cache_warn(call, "write", path, "");
 }
 
-IGNIS__COLD static void ignis__image_to_disk(const char *call, const ignis__image *image)
+IGNIS__COLD static void ignis__kernel_binary_to_disk(const char *call, const ignis__kernel_binary *image)
 {
     char path[1024], *part;
     ignis__cache_header header;
@@ -231,7 +237,8 @@ IGNIS__COLD static void ignis__image_to_disk(const char *call, const ignis__imag
     memcpy(header.key, image->key, sizeof header.key);
     header.lowered_size = lowered_size;
     header.image_size = image->size;
-    header.checksum = ignis__hash(ignis__hash(IGNIS__HASH_START, image->lowered, lowered_size), image->data, image->size);
+    header.checksum =
+        ignis__hash(ignis__hash(IGNIS__HASH_START, image->lowered, lowered_size), image->data, image->size);
     ignis__cache_path(path, sizeof path, image->key);
     part = ignis__file_part_path(path);
     file = part ? ignis__file_create(part, IGNIS__FILE_PRIVATE) : NULL;

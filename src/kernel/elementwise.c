@@ -6,7 +6,8 @@
    =============================================================================================================== */
 
 /*  Launches a kernel of kernels/elementwise.cu: 256 threads compute 4096 elements. */
-static bool ignis__elementwise(const ignis__work *work, ignis__builtin builtin, ignis_dtype dtype, int64_t numel, void **params)
+static bool ignis__elementwise(const ignis__work *work, ignis__builtin builtin, ignis_dtype dtype, int64_t numel,
+                               void **params)
 {
     unsigned grid[3] = {0, 1, 1}, block[3] = {256, 1, 1};
     int64_t blocks = (numel + 4095) / 4096;
@@ -14,8 +15,8 @@ static bool ignis__elementwise(const ignis__work *work, ignis__builtin builtin, 
     if (numel == 0)
         return true;
     if (blocks > INT32_MAX)
-        return ignis__fail_false(IGNIS_DIAG_SHAPE_OVERFLOW, work->call, "%lld elements are more than one launch can cover",
-                                 (long long)numel);
+        return ignis__fail_false(IGNIS_DIAG_SHAPE_OVERFLOW, work->call,
+                                 "%lld elements are more than one launch can cover", (long long)numel);
     grid[0] = (unsigned)blocks;
     function = ignis__builtin_get(work->call, work->device, builtin, dtype);
     return function && ignis__builtin_launch(work, builtin, function, grid, block, 0, params);
@@ -27,7 +28,8 @@ static bool ignis__work_fill(const ignis__work *work, ignis__array *array, doubl
     char element[8];
     void *params[] = {&to, element, &array->numel};
     ignis__convert(element, array->dtype, &value, IGNIS_F64, 1);
-    return ignis__work_write(work, array, &to) && ignis__elementwise(work, IGNIS__BUILTIN_FILL, array->dtype, array->numel, params);
+    return ignis__work_write(work, array, &to) &&
+           ignis__elementwise(work, IGNIS__BUILTIN_FILL, array->dtype, array->numel, params);
 }
 
 static ignis_status ignis__array_set(const char *call, ignis_array handle, double value)
@@ -37,23 +39,26 @@ static ignis_status ignis__array_set(const char *call, ignis_array handle, doubl
     return ignis__array_work_end(&work, array, array && ignis__work_fill(&work, array, value));
 }
 
-IGNIS_API ignis_status ignis_array_fill(ignis_array array, double value) { return ignis__array_set("ignis_array_fill", array, value); }
+IGNIS_API ignis_status ignis_array_fill(ignis_array array, double value)
+{
+    return ignis__array_set("ignis_array_fill", array, value);
+}
 
 static bool ignis__same_numel(const char *call, const ignis__array *dst, const ignis__array *src, const char *name)
 {
     if (dst->numel == src->numel)
         return true;
     return ignis__fail_false(IGNIS_DIAG_SHAPE_DIFFERS, call, "dst %s has %lld elements, %s %s has %lld",
-                             ignis__shape_write(&dst->shape).text, (long long)dst->numel, name, ignis__shape_write(&src->shape).text,
-                             (long long)src->numel);
+                             ignis__shape_write(&dst->shape).text, (long long)dst->numel, name,
+                             ignis__shape_write(&src->shape).text, (long long)src->numel);
 }
 
 static bool ignis__same_dtype(const char *call, const ignis__array *dst, const ignis__array *src, const char *name)
 {
     if (dst->dtype == src->dtype)
         return true;
-    return ignis__fail_false(IGNIS_DIAG_DTYPE_DIFFERS, call, "dst is %s, %s is %s", ignis__dtypes[dst->dtype].name, name,
-                             ignis__dtypes[src->dtype].name);
+    return ignis__fail_false(IGNIS_DIAG_DTYPE_DIFFERS, call, "dst is %s, %s is %s", ignis__dtypes[dst->dtype].name,
+                             name, ignis__dtypes[src->dtype].name);
 }
 
 static bool ignis__same_device(const char *call, const ignis__array *dst, const ignis__array *src, const char *name)
@@ -61,7 +66,8 @@ static bool ignis__same_device(const char *call, const ignis__array *dst, const 
     if (dst->storage->device == src->storage->device)
         return true;
     return ignis__fail_false(IGNIS_DIAG_DEVICE_DIFFERS, call, "dst is on device %d, %s is on device %d",
-                             ignis__device_ordinal(dst->storage->device), name, ignis__device_ordinal(src->storage->device));
+                             ignis__device_ordinal(dst->storage->device), name,
+                             ignis__device_ordinal(src->storage->device));
 }
 
 /*  Converts an array on one device. */
@@ -88,7 +94,7 @@ static bool ignis__array_copy_peer(const char *call, ignis__array *dst, ignis__a
     ignis__work work, from_work;
     ignis__address to, from;
     uint64_t base;
-    ignis__traced item;
+    ignis__trace_item item;
     bool traced, ok = ignis__work_begin(call, from_device, &from_work);
     if (!ok)
         return false;
@@ -96,14 +102,17 @@ static bool ignis__array_copy_peer(const char *call, ignis__array *dst, ignis__a
     ignis__work_end(&from_work);
     if (!ok || !ignis__work_begin(call, dst->storage->device, &work))
         return false;
-    ok = ignis__work_write(&work, dst, &to) && ignis__stream_order(call, from_device, from_work.stream, work.device, work.stream) &&
+    ok = ignis__work_write(&work, dst, &to) &&
+         ignis__stream_order(call, from_device, from_work.stream, work.device, work.stream) &&
          ignis__storage_use(call, src->storage, work.device, work.stream, &base);
     if (ok && src->numel > 0) {
-        traced = ignis__traced_copy(&item, call, work.device, work.stream, "copy between devices", ignis__array_bytes(src));
-        ok = !IGNIS__CUDA_FAILED(call, work.device, cuMemcpyPeerAsync,
-                                 (to, work.device->context, from, from_device->context, (size_t)ignis__array_bytes(src), work.stream));
+        traced =
+            ignis__trace_copy(&item, call, work.device, work.stream, "copy between devices", ignis__array_bytes(src));
+        ok = !IGNIS__CUDA_FAILED(
+            call, work.device, cuMemcpyPeerAsync,
+            (to, work.device->context, from, from_device->context, (size_t)ignis__array_bytes(src), work.stream));
         if (traced)
-            (void)ignis__traced_close(&item, ok);
+            (void)ignis__trace_close(&item, ok);
     }
     ignis__work_end(&work);
     return ok;
@@ -118,10 +127,11 @@ IGNIS_API ignis_status ignis_array_copy(ignis_array dst, ignis_array src)
     if (!ignis__array_hold_all(call, 2, handles, arrays))
         return ignis__failed();
     ok = ignis__same_numel(call, arrays[0], arrays[1], "src") &&
-         ignis__array_apart(call, arrays[0], 0, ignis__array_bytes(arrays[0]), arrays[1]);
+         ignis__array_check_overlap(call, arrays[0], 0, ignis__array_bytes(arrays[0]), arrays[1]);
     if (ok && arrays[0]->storage->device == arrays[1]->storage->device)
         ok = ignis__array_convert(call, arrays[0], arrays[1]);
-    else if (ok && arrays[0]->dtype != arrays[1]->dtype) /* the kernel would have to reach across; cast on one side first */
+    else if (ok &&
+             arrays[0]->dtype != arrays[1]->dtype) /* the kernel would have to reach across; cast on one side first */
         ok = ignis__same_device(call, arrays[0], arrays[1], "src");
     else if (ok)
         ok = ignis__array_copy_peer(call, arrays[0], arrays[1]);
@@ -160,9 +170,10 @@ static ignis_status ignis__array_map(const char *call, ignis__builtin builtin, i
     if (!ignis__array_hold_all(call, count, handles, arrays))
         return ignis__failed();
     for (i = 1; ok && i < count; i++)
-        ok = ignis__same_numel(call, arrays[0], arrays[i], names[i]) && ignis__same_dtype(call, arrays[0], arrays[i], names[i]) &&
+        ok = ignis__same_numel(call, arrays[0], arrays[i], names[i]) &&
+             ignis__same_dtype(call, arrays[0], arrays[i], names[i]) &&
              ignis__same_device(call, arrays[0], arrays[i], names[i]) &&
-             ignis__array_apart(call, arrays[0], 0, ignis__array_bytes(arrays[0]), arrays[i]);
+             ignis__array_check_overlap(call, arrays[0], 0, ignis__array_bytes(arrays[0]), arrays[i]);
     ok = ok && ignis__work_begin(call, arrays[0]->storage->device, &work);
     if (ok) {
         *numel = arrays[0]->numel;
@@ -176,7 +187,8 @@ static ignis_status ignis__array_map(const char *call, ignis__builtin builtin, i
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-static ignis_status ignis__array_binary(const char *call, ignis__builtin builtin, ignis_array dst, ignis_array a, ignis_array b)
+static ignis_status ignis__array_binary(const char *call, ignis__builtin builtin, ignis_array dst, ignis_array a,
+                                        ignis_array b)
 {
     static const char *const names[] = {"dst", "a", "b"};
     ignis_array handles[] = {dst, a, b};

@@ -7,8 +7,8 @@
 /*  Returns a function of a module, with all shared memory of a block allowed: another thread could lower a launch's
     setting. A driver that loads lazily loads it now, because at the first launch it might wait for work on the
     device. */
-IGNIS__COLD static bool ignis__function_get(const char *call, ignis__device *device, const ignis__module *unit, const char *name,
-                                            void **function)
+IGNIS__COLD static bool ignis__function_get(const char *call, ignis__device *device, const ignis__module *unit,
+                                            const char *name, void **function)
 {
     int fixed; /* bytes that it declares */
     if (IGNIS__CUDA_FAILED(call, device, cuModuleGetFunction, (function, unit->module, name)) ||
@@ -26,7 +26,8 @@ IGNIS__COLD static bool ignis__function_waits(const char *call, ignis__device *d
 {
     int version = 0;
     *waits = device->info.compute_major >= 9;
-    if (*waits && IGNIS__CUDA_FAILED(call, device, cuFuncGetAttribute, (&version, IGNIS__CU_FUNC_PTX_VERSION, function)))
+    if (*waits &&
+        IGNIS__CUDA_FAILED(call, device, cuFuncGetAttribute, (&version, IGNIS__CU_FUNC_PTX_VERSION, function)))
         return false;
     *waits = *waits && version >= 90;
     return true;

@@ -59,7 +59,8 @@ IGNIS__COLD IGNIS_API ignis_status ignis_graph_begin(void)
     if (!device)
         return ignis__failed();
     /* trimmed, so that memory of earlier graphs can be used by this one */
-    ok = ignis__device_wait(call, device) && ignis__cache_trim(call, device, &ignis__caches[device - ignis__devices]) >= 0 &&
+    ok = ignis__device_wait(call, device) &&
+         ignis__cache_trim(call, device, &ignis__caches[device - ignis__devices]) >= 0 &&
          ignis__capture_begin(call, device);
     ignis__device_leave(&binding);
     return ok ? IGNIS_OK : ignis__failed();
@@ -82,7 +83,8 @@ IGNIS__COLD IGNIS_API ignis_graph ignis_graph_end(void)
         return handle;
     }
     entered = ignis__device_enter(call, capture->device, &binding);
-    exec = ignis__capture_end(call, capture); /* without the device too, as the capture has to end; then it gives no graph */
+    exec = ignis__capture_end(call,
+                              capture); /* without the device too, as the capture has to end; then it gives no graph */
     if (exec && entered)
         graph = (ignis__graph *)ignis__pool_take(call, &ignis__graphs);
     if (graph) {
@@ -105,10 +107,10 @@ static bool ignis__graph_launchable(const char *call, ignis__device *device, voi
     if (IGNIS__CUDA_FAILED(call, device, cuStreamIsCapturing, (stream, &captures)))
         return false;
     if (captures)
-        ignis__fail(
-            IGNIS_DIAG_CAPTURE_REFUSED, call,
-            "the current stream is being captured, and CUDA puts no graph into another one: launch it before the capture begins or after "
-            "it ends, or capture the same work again");
+        ignis__fail(IGNIS_DIAG_CAPTURE_REFUSED, call,
+                    "the current stream is being captured, and CUDA puts no graph into another one: launch it before "
+                    "the capture begins or after "
+                    "it ends, or capture the same work again");
     return !captures;
 }
 
@@ -119,27 +121,28 @@ IGNIS_API ignis_status ignis_graph_launch(ignis_graph handle)
     const ignis__captured_item *held;
     ignis__work work;
     ignis__device *device;
-    ignis__traced item;
+    ignis__trace_item item;
     bool traced, ok = false;
     if (!graph)
         return ignis__failed();
     device = graph->capture->device;
-    if (ignis__thread_now()->device != ignis__device_ordinal(device))
-        ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "the graph is for device %d, device %d is current", ignis__device_ordinal(device),
-                    ignis__thread_now()->device);
+    if (ignis__thread_state()->device != ignis__device_ordinal(device))
+        ignis__fail(IGNIS_DIAG_DEVICE_DIFFERS, call, "the graph is for device %d, device %d is current",
+                    ignis__device_ordinal(device), ignis__thread_state()->device);
     else if (ignis__work_begin(call, device, &work)) {
         ok = ignis__graph_launchable(call, device, work.stream);
-        traced = ok && ignis__profiling() && ignis__traced_open(&item, IGNIS__TRACED_GRAPH, call, device, work.stream, NULL, "graph");
+        traced = ok && ignis__profiling() &&
+                 ignis__trace_open(&item, IGNIS__TRACED_GRAPH, call, device, work.stream, NULL, "graph");
         ok = ok && !IGNIS__CUDA_FAILED(call, device, cuGraphLaunch, (graph->exec, work.stream));
         if (traced)
-            (void)ignis__traced_close(&item, ok);
+            (void)ignis__trace_close(&item, ok);
         if (ok)
             ignis__atomic_add(&graph->capture->replays->count, 1);
         for (held = ok ? graph->capture->held : NULL; held; held = held->next) {
             if (held->written)
                 ignis__storage_written((ignis__storage *)held->item);
-            if (held->lent)
-                ignis__storage_lent((ignis__storage *)held->item);
+            if (held->exposed)
+                ignis__storage_expose((ignis__storage *)held->item);
         }
         ignis__work_end(&work);
     }
@@ -181,7 +184,8 @@ static void ignis__graphs_close(const char *call)
             ignis__device_leave(&binding);
     }
     while ((graph = (ignis__graph *)ignis__pool_next(&ignis__graphs, &index)) != NULL) {
-        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "graph on device %d", ignis__device_ordinal(graph->capture->device));
+        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "graph on device %d",
+                           ignis__device_ordinal(graph->capture->device));
         ignis__handle_kill(graph);
         ignis__graph_drop(call, graph);
     }

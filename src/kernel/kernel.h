@@ -7,30 +7,31 @@ typedef struct ignis_kernel_header {
 } ignis_kernel_header;
 
 typedef struct ignis_kernel_desc {
-    const char
-        *source; /* CUDA C++ text, unless there is an image; #include "ignis.cuh" gives it the types and helpers of the built-in kernels */
-    const char *name;           /* the file name that compile errors show; files in its folder can be included ("kernel.cu") */
-    const char *entry;          /* required: the __global__ function; a template instance or namespaced name is fine: "scale<float>";
-                                   in an image as the image has it, mangled unless extern "C". Several of one program: "advance; count<int>",
-                                   of which the handle launches the first, and ignis_kernel_entry gives the others */
+    const char *source; /* CUDA C++ text, unless there is an image; may #include "ignis.cuh" */
+    const char *name;   /* the file name that compile errors show; files in its folder can be included ("kernel.cu") */
+    /*  Required: the __global__ function; a template instance or namespaced name is fine: "scale<float>". In an
+        image as the image has it, mangled unless extern "C". Several of one program: "advance; count<int>"; the
+        handle launches the first, and ignis_kernel_entry returns the others. */
+    const char *entry;
     const char *const *options; /* NVRTC options such as "-DN=4", "-I/usr/local/cuda/include" (none) */
     int option_count;
     const ignis_kernel_header *headers; /* headers in memory, found before any file (none besides those of Ignis) */
     int header_count;
-    const void *image; /* instead of source: compiled code, a cubin, fatbin or PTX text; no options, no headers (none) */
+    const void *image; /* instead of source: a cubin, fatbin or PTX text; no options, no headers (none) */
     size_t image_size; /* bytes of it */
 } ignis_kernel_desc;
 
 typedef struct ignis_launch {
-    int64_t grid[3];      /* blocks; y and z: 0 means 1. x = 0 runs nothing and succeeds, so empty arrays need no special case */
+    int64_t grid[3];      /* blocks; y, z: 0 means 1. x = 0 runs nothing, and succeeds */
     int block[3];         /* threads, x required; y and z: 0 means 1 */
     int64_t shared_bytes; /* dynamic shared memory of a block, above 48 KB too (0) */
-    bool dependent; /* the kernel may begin before what is ahead of it on the stream has ended, as it waits for that itself: all of its
-                             threads call ignis_grid_dependency_wait, of ignis.cuh, before they touch what any other work touches. For compute
-                             capability 9.0 and up with a driver of 12.3 and up; elsewhere it begins behind the others, as without (false) */
-    bool
-        cooperative; /* all blocks run at once, so that they may wait for each other: no more of them than ignis_kernel_occupancy says. Needs
-                             a driver of 12.3 and up (false) */
+    /*  true: the kernel may begin before earlier work on the stream has ended, because it waits by itself: all of its
+        threads call ignis_grid_dependency_wait, of ignis.cuh, before they touch memory that other work touches. For
+        compute capability 9.0 and up with a driver of 12.3 and up; elsewhere it begins after earlier work (false) */
+    bool dependent;
+    /*  true: all blocks run at once, so that they may wait for each other; at most those of ignis_kernel_occupancy.
+        Needs a driver of 12.3 and up (false) */
+    bool cooperative;
 } ignis_launch;
 
 /*  The type of an ignis_arg; set by ignis_arg_array and its siblings. */
@@ -96,7 +97,8 @@ IGNIS_API ignis_kernel ignis_kernel_compile(const ignis_kernel_desc *desc);
     Errors: FREED, ARGUMENT (count, sizes, limits of the launch), DEVICE (an array of another device), MEMORY, CUDA.
     Ownership: unchanged; args may be reused when the call returns.
     Threads: any. Streams: queued on the current stream. */
-IGNIS_API ignis_status ignis_kernel_launch(ignis_kernel kernel, const ignis_launch *launch, const ignis_arg *args, int arg_count);
+IGNIS_API ignis_status ignis_kernel_launch(ignis_kernel kernel, const ignis_launch *launch, const ignis_arg *args,
+                                           int arg_count);
 
 /*  ignis_kernel_query - return registers, memory and limits of a kernel on the current device
     Returns: IGNIS_OK, and *info filled.
@@ -124,7 +126,8 @@ IGNIS_API ignis_kernel ignis_kernel_entry(ignis_kernel kernel, const char *entry
     CUDA.
     Ownership: nothing to free.
     Threads: any. */
-IGNIS_API ignis_status ignis_kernel_occupancy(ignis_kernel kernel, int block, int64_t shared_bytes, ignis_occupancy *out);
+IGNIS_API ignis_status ignis_kernel_occupancy(ignis_kernel kernel, int block, int64_t shared_bytes,
+                                              ignis_occupancy *out);
 
 /*  ignis_kernel_set_symbol - write to a __constant__ or __device__ variable of a kernel's program, on the current
     device

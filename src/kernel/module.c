@@ -5,7 +5,7 @@
     May use: compile.c, disk_cache.c, bundle.c, cache_key.c.
     Locks: the memory cache's lock; the lock of a key while it is compiled; none while the driver loads a module. */
 
-static void ignis__image_drop(ignis__image *image)
+static void ignis__kernel_binary_drop(ignis__kernel_binary *image)
 {
     if (!image || ignis__atomic_add(&image->holds, (uint64_t)-1) > 0)
         return;
@@ -14,9 +14,9 @@ static void ignis__image_drop(ignis__image *image)
 }
 
 /*  Removes an image from the list of the memory cache, whose lock is held. NULL if it is not there. */
-IGNIS__COLD static ignis__image *ignis__image_unlink(const uint64_t key[2])
+IGNIS__COLD static ignis__kernel_binary *ignis__kernel_binary_unlink(const uint64_t key[2])
 {
-    ignis__image **link, *image;
+    ignis__kernel_binary **link, *image;
     for (link = &ignis__kernels_state.images; *link; link = &(*link)->next)
         if ((*link)->key[0] == key[0] && (*link)->key[1] == key[1])
             break;
@@ -27,11 +27,11 @@ IGNIS__COLD static ignis__image *ignis__image_unlink(const uint64_t key[2])
 }
 
 /*  Holds and returns an image of the memory cache. NULL if it is not there. */
-static ignis__image *ignis__image_find(const uint64_t key[2])
+static ignis__kernel_binary *ignis__kernel_binary_find(const uint64_t key[2])
 {
-    ignis__image *image;
+    ignis__kernel_binary *image;
     ignis__mutex_lock(&ignis__kernels_state.lock);
-    image = ignis__image_unlink(key);
+    image = ignis__kernel_binary_unlink(key);
     if (image) {
         image->next = ignis__kernels_state.images;
         ignis__kernels_state.images = image;
@@ -42,12 +42,12 @@ static ignis__image *ignis__image_find(const uint64_t key[2])
 }
 
 /*  Puts an image into the memory cache, replacing one with its key; the least recently used images are dropped. */
-IGNIS__COLD static void ignis__image_keep(ignis__image *image)
+IGNIS__COLD static void ignis__kernel_binary_keep(ignis__kernel_binary *image)
 {
-    ignis__image **link = &ignis__kernels_state.images;
+    ignis__kernel_binary **link = &ignis__kernels_state.images;
     size_t bytes = 0;
     ignis__mutex_lock(&ignis__kernels_state.lock);
-    ignis__image_drop(ignis__image_unlink(image->key));
+    ignis__kernel_binary_drop(ignis__kernel_binary_unlink(image->key));
     ignis__atomic_add(&image->holds, 1);
     image->next = *link;
     *link = image;
@@ -56,9 +56,9 @@ IGNIS__COLD static void ignis__image_keep(ignis__image *image)
         link = &(*link)->next;
     }
     while (*link) {
-        ignis__image *old = *link;
+        ignis__kernel_binary *old = *link;
         *link = old->next;
-        ignis__image_drop(old);
+        ignis__kernel_binary_drop(old);
     }
     ignis__mutex_unlock(&ignis__kernels_state.lock);
 }
@@ -66,31 +66,33 @@ IGNIS__COLD static void ignis__image_keep(ignis__image *image)
 /*  Holds and returns the image of a program: from memory, from disk, or compiled; always compiled if the caches are
     not trusted. NULL on failure. A thread that needs a program being compiled waits for it. The image is cached if
     its key is unchanged: an included file may have changed meanwhile. */
-IGNIS__COLD static ignis__image *ignis__image_get(const char *call, ignis__device *device, const ignis__program *program,
-                                                  const uint64_t key[2], bool trust, bool *from_cache)
+IGNIS__COLD static ignis__kernel_binary *ignis__kernel_binary_get(const char *call, ignis__device *device,
+                                                                  const ignis__program *program, const uint64_t key[2],
+                                                                  bool trust, bool *from_cache)
 {
-    ignis__mutex *compiling = &ignis__kernels_state.compiling[key[0] % (uint64_t)IGNIS__COUNT(ignis__kernels_state.compiling)];
-    ignis__image *image;
+    ignis__mutex *compiling =
+        &ignis__kernels_state.compiling[key[0] % (uint64_t)IGNIS__COUNT(ignis__kernels_state.compiling)];
+    ignis__kernel_binary *image;
     uint64_t key_now[2];
     ignis__mutex_lock(compiling);
-    image = trust ? ignis__image_find(key) : NULL;
+    image = trust ? ignis__kernel_binary_find(key) : NULL;
     *from_cache = image != NULL;
     if (!image) {
-        image = (ignis__image *)ignis__alloc_for(call, sizeof *image);
+        image = (ignis__kernel_binary *)ignis__alloc_for(call, sizeof *image);
         if (image) {
             image->holds = 1;
             memcpy(image->key, key, sizeof image->key);
-            *from_cache = trust && ignis__image_from_disk(call, image);
+            *from_cache = trust && ignis__kernel_binary_from_disk(call, image);
         }
         if (image && *from_cache) {
-            ignis__image_keep(image);
+            ignis__kernel_binary_keep(image);
         } else if (image && !ignis__program_compile(call, program, device, image)) {
-            ignis__image_drop(image);
+            ignis__kernel_binary_drop(image);
             image = NULL;
-        } else if (image && ignis__image_key(program, device, ignis__compiler_release(call), key_now) &&
+        } else if (image && ignis__kernel_binary_key(program, device, ignis__compiler_release(call), key_now) &&
                    memcmp(key, key_now, sizeof key_now) == 0) {
-            ignis__image_to_disk(call, image);
-            ignis__image_keep(image);
+            ignis__kernel_binary_to_disk(call, image);
+            ignis__kernel_binary_keep(image);
         }
     }
     ignis__mutex_unlock(compiling);
@@ -99,7 +101,8 @@ IGNIS__COLD static ignis__image *ignis__image_get(const char *call, ignis__devic
 
 /*  Loads a module. False on failure: with *error of the driver, which the caller reports or handles; other failures
     are reported. */
-IGNIS__COLD static bool ignis__module_load(const char *call, const ignis__image *image, ignis__module *unit, int *error)
+IGNIS__COLD static bool ignis__module_load(const char *call, const ignis__kernel_binary *image, ignis__module *unit,
+                                           int *error)
 {
     unit->lowered = ignis__copy_string(image->lowered);
     if (!unit->lowered) {
@@ -139,7 +142,7 @@ static void ignis__module_unload_when_idle(const char *call, ignis__device *devi
 }
 
 /*  Checks whether a driver's error means that an image does not suit the driver or the device. */
-static bool ignis__image_is_foreign(int error)
+static bool ignis__kernel_binary_is_unsuitable(int error)
 {
     return error == IGNIS__CU_INVALID_IMAGE || error == IGNIS__CU_NO_BINARY || error == IGNIS__CU_INVALID_PTX ||
            error == IGNIS__CU_NO_JIT || error == IGNIS__CU_UNSUPPORTED_PTX;
@@ -147,8 +150,8 @@ static bool ignis__image_is_foreign(int error)
 
 /*  Loads a program from the bundle: the best image that the driver accepts. False with *failed if reported; else the
     program is not in it. */
-IGNIS__COLD static bool ignis__module_from_bundle(const char *call, ignis__device *device, const ignis__program *program,
-                                                  ignis__module *unit, bool *failed)
+IGNIS__COLD static bool ignis__module_from_bundle(const char *call, ignis__device *device,
+                                                  const ignis__program *program, ignis__module *unit, bool *failed)
 {
     ignis__bundle *bundle = &ignis__the_bundle;
     int capability = ignis__capability(&device->info), serves = INT32_MAX, error = 0;
@@ -161,7 +164,7 @@ IGNIS__COLD static bool ignis__module_from_bundle(const char *call, ignis__devic
     included = ignis__compile_never ? 0 : ignis__program_included(program);
     while (!*failed && (serves = ignis__bundle_find(bundle, key, capability, serves, &entry)) > 0) {
         const char *name = ignis__bundle_text(bundle, &entry);
-        ignis__image image = IGNIS__ZERO;
+        ignis__kernel_binary image = IGNIS__ZERO;
         ignis_diagnostic wrong;
         char why[256];
         ignis__string_writer text;
@@ -178,11 +181,12 @@ IGNIS__COLD static bool ignis__module_from_bundle(const char *call, ignis__devic
                         entry.kind == 'p' ? " (PTX)" : "", why);
         else if (ignis__module_load(call, &image, unit, &error))
             unit->from_cache = true;
-        else if (error == 0 || !ignis__image_is_foreign(error))
+        else if (error == 0 || !ignis__kernel_binary_is_unsuitable(error))
             *failed = error == 0 || ignis__cuda_fail(call, device, "cuModuleLoadData", error) != IGNIS_OK;
         else
-            ignis__log(IGNIS_LOG_INFO, IGNIS_DIAG_NONE, "%s: the driver does not take %s for %d%s of %s: %s (%d)", call, name,
-                       (int)entry.arch, entry.kind == 'p' ? " (PTX)" : "", bundle->from, ignis__cuda_name(error), error);
+            ignis__log(IGNIS_LOG_INFO, IGNIS_DIAG_NONE, "%s: the driver does not take %s for %d%s of %s: %s (%d)", call,
+                       name, (int)entry.arch, entry.kind == 'p' ? " (PTX)" : "", bundle->from, ignis__cuda_name(error),
+                       error);
         if (unit->module)
             return true;
     }
@@ -193,20 +197,22 @@ IGNIS__COLD static bool ignis__module_from_bundle(const char *call, ignis__devic
 IGNIS__COLD static bool ignis__module_from_image(const char *call, ignis__device *device, const ignis__program *program,
                                                  ignis__module *unit)
 {
-    ignis__image image = IGNIS__ZERO;
+    ignis__kernel_binary image = IGNIS__ZERO;
     int error = 0;
     image.lowered = (char *)(uintptr_t)program->entry;
     image.data = (void *)(uintptr_t)program->image;
     unit->from_cache = true;
     if (ignis__module_load(call, &image, unit, &error))
         return true;
-    if (error != 0 && ignis__image_is_foreign(error))
+    if (error != 0 && ignis__kernel_binary_is_unsuitable(error))
         ignis__fail_because(IGNIS_DIAG_UNSUPPORTED, call, error, ignis__cuda_name(error), NULL,
-                            "the driver does not take the image of kernel %s, %llu bytes with the hash %016llx, for device %d of compute "
+                            "the driver does not take the image of kernel %s, %llu bytes with the hash %016llx, for "
+                            "device %d of compute "
                             "capability %d.%d: %s (%d)",
                             program->entry, (unsigned long long)program->image_size,
-                            (unsigned long long)ignis__hash(IGNIS__HASH_START, program->image, program->image_size), device->info.device,
-                            device->info.compute_major, device->info.compute_minor, ignis__cuda_name(error), error);
+                            (unsigned long long)ignis__hash(IGNIS__HASH_START, program->image, program->image_size),
+                            device->info.device, device->info.compute_major, device->info.compute_minor,
+                            ignis__cuda_name(error), error);
     else if (error != 0)
         ignis__cuda_fail(call, device, "cuModuleLoadData", error);
     return false;
@@ -214,7 +220,8 @@ IGNIS__COLD static bool ignis__module_from_image(const char *call, ignis__device
 
 /*  Loads a program on an entered device. Loading may wait for the device, and the device for a kernel that waits for
     a launch of another thread on another device: no lock is held meanwhile. */
-IGNIS__COLD static bool ignis__module_make(const char *call, ignis__device *device, const ignis__program *program, ignis__module *unit)
+IGNIS__COLD static bool ignis__module_make(const char *call, ignis__device *device, const ignis__program *program,
+                                           ignis__module *unit)
 {
     uint64_t key[2];
     bool trust, again;
@@ -226,17 +233,17 @@ IGNIS__COLD static bool ignis__module_make(const char *call, ignis__device *devi
     if (!program->image)
         ignis__request_add(program, first, last);
     if (ignis__global.dry_run) /* nothing is compiled, but a missing program is reported */
-        return (!ignis__compile_never || !ignis__the_bundle.data || program->image || ignis__program_bundled(device, program) ||
-                ignis__program_missing(call, program, device)) &&
+        return (!ignis__compile_never || !ignis__the_bundle.data || program->image ||
+                ignis__program_bundled(device, program) || ignis__program_missing(call, program, device)) &&
                !IGNIS__CUDA_FAILED(call, device, cuModuleLoadData, (&unit->module, NULL));
     if (ignis__module_from_bundle(call, device, program, unit, &again) || again)
         return unit->module != NULL;
-    trust = ignis__image_key(program, device, ignis__compiler_release(call), key);
+    trust = ignis__kernel_binary_key(program, device, ignis__compiler_release(call), key);
     do {
         int error = 0;
-        ignis__image *image = ignis__image_get(call, device, program, key, trust, &unit->from_cache);
+        ignis__kernel_binary *image = ignis__kernel_binary_get(call, device, program, key, trust, &unit->from_cache);
         bool loaded = image && ignis__module_load(call, image, unit, &error);
-        ignis__image_drop(image);
+        ignis__kernel_binary_drop(image);
         if (loaded)
             return true;
         /* the driver refuses an image of the cache: treat it as a damaged file */

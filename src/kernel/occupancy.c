@@ -15,14 +15,17 @@ IGNIS__COLD IGNIS_API ignis_status ignis_kernel_query(ignis_kernel handle, ignis
         return ignis__failed();
     if (ignis__check_not_null(call, "info", info) && (device = ignis__device_current_enter(call, &binding)) != NULL) {
         code = ignis__kernel_code_of(call, device, kernel);
-        ok = code && !IGNIS__CUDA_FAILED(call, device, cuFuncGetAttribute, (&info->registers, IGNIS__CU_FUNC_REGISTERS, code->function)) &&
-             !IGNIS__CUDA_FAILED(call, device, cuFuncGetAttribute, (&info->local_bytes, IGNIS__CU_FUNC_LOCAL, code->function));
+        ok = code &&
+             !IGNIS__CUDA_FAILED(call, device, cuFuncGetAttribute,
+                                 (&info->registers, IGNIS__CU_FUNC_REGISTERS, code->function)) &&
+             !IGNIS__CUDA_FAILED(call, device, cuFuncGetAttribute,
+                                 (&info->local_bytes, IGNIS__CU_FUNC_LOCAL, code->function));
         if (ok) {
             info->entry = code->entry;
             info->parameters = code->params;
             info->shared_bytes = code->static_shared;
             info->max_threads = code->max_threads;
-            info->from_cache = ignis__kernel_code_get(call, device, ignis__kernel_newest(kernel))->module.from_cache;
+            info->from_cache = ignis__kernel_code_get(call, device, ignis__kernel_current(kernel))->module.from_cache;
         }
         ignis__device_leave(&binding);
     }
@@ -31,17 +34,19 @@ IGNIS__COLD IGNIS_API ignis_status ignis_kernel_query(ignis_kernel handle, ignis
 }
 
 /*  Checks that a block can have that many threads, and that much dynamic shared memory. */
-static bool ignis__block_check(const char *call, const ignis__device *device, const ignis__kernel_code *code, int64_t threads,
-                               int64_t shared_bytes)
+static bool ignis__block_check(const char *call, const ignis__device *device, const ignis__kernel_code *code,
+                               int64_t threads, int64_t shared_bytes)
 {
     int64_t shared_limit = device->info.shared_per_block - code->static_shared;
     if (threads > code->max_threads)
-        return ignis__fail_false(IGNIS_DIAG_LAUNCH_SIZE, call, "a block of %lld threads is more than the %d that kernel %s can have",
+        return ignis__fail_false(IGNIS_DIAG_LAUNCH_SIZE, call,
+                                 "a block of %lld threads is more than the %d that kernel %s can have",
                                  (long long)threads, code->max_threads, code->entry);
     if (shared_bytes < 0 || shared_bytes > shared_limit)
-        return ignis__fail_false(IGNIS_DIAG_LAUNCH_SIZE, call,
-                                 "shared_bytes is %lld, outside 0 to the %lld that device %d leaves beside %d static bytes",
-                                 (long long)shared_bytes, (long long)shared_limit, device->info.device, code->static_shared);
+        return ignis__fail_false(
+            IGNIS_DIAG_LAUNCH_SIZE, call,
+            "shared_bytes is %lld, outside 0 to the %lld that device %d leaves beside %d static bytes",
+            (long long)shared_bytes, (long long)shared_limit, device->info.device, code->static_shared);
     return true;
 }
 
@@ -53,8 +58,8 @@ static bool ignis__kernel_resident(const char *call, ignis__device *device, cons
                                (blocks, code->function, threads, (size_t)shared_bytes));
 }
 
-IGNIS__COLD static bool ignis__kernel_occupancy(const char *call, ignis__device *device, const ignis__kernel_code *code, int block,
-                                                int64_t shared_bytes, ignis_occupancy *out)
+IGNIS__COLD static bool ignis__kernel_occupancy(const char *call, ignis__device *device, const ignis__kernel_code *code,
+                                                int block, int64_t shared_bytes, ignis_occupancy *out)
 {
     int threads = block, warp = device->info.warp_size, blocks;
     if (block < 0)
@@ -77,7 +82,8 @@ IGNIS__COLD static bool ignis__kernel_occupancy(const char *call, ignis__device 
     return true;
 }
 
-IGNIS__COLD IGNIS_API ignis_status ignis_kernel_occupancy(ignis_kernel handle, int block, int64_t shared_bytes, ignis_occupancy *out)
+IGNIS__COLD IGNIS_API ignis_status ignis_kernel_occupancy(ignis_kernel handle, int block, int64_t shared_bytes,
+                                                          ignis_occupancy *out)
 {
     static const char call[] = "ignis_kernel_occupancy";
     ignis__kernel *kernel = ignis__kernel_hold(call, handle);

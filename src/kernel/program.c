@@ -28,21 +28,23 @@ typedef struct ignis__program {
     int header_count;
     const void *image; /* compiled code of the caller instead of text */
     size_t image_size;
-    const ignis__source *own;   /* a source of Ignis, of which this is a program; else null */
-    const char *part;           /* of a source of Ignis in records and bundles: the first of the kernels that are meant; null: all */
-    const char *formula, *line; /* of a formula's kernel: its text, which messages have, and its line of a record; else null */
+    const ignis__source *own; /* a source of Ignis, of which this is a program; else null */
+    const char
+        *part; /* of a source of Ignis in records and bundles: the first of the kernels that are meant; null: all */
+    const char *formula,
+        *line; /* of a formula's kernel: its text, which messages have, and its line of a record; else null */
 } ignis__program;
 
 /*  A compiled program for one architecture, with the lowered names of its entries, in one block of memory. */
-typedef struct ignis__image {
+typedef struct ignis__kernel_binary {
     uint64_t key[2];
     char *memory;
     char *lowered;
     void *data;
     size_t size;
-    uint64_t holds;            /* of the memory cache, and of loaders */
-    struct ignis__image *next; /* in the memory cache */
-} ignis__image;
+    uint64_t holds;                    /* of the memory cache, and of loaders */
+    struct ignis__kernel_binary *next; /* in the memory cache */
+} ignis__kernel_binary;
 
 /*  A module. Every kernel has its own, loaded from an image, so its __device__ variables are its own, too. */
 typedef struct ignis__module {
@@ -56,9 +58,9 @@ typedef struct ignis__module {
 
 static struct {
     ignis__mutex lock;
-    ignis__image *images;       /* the memory cache, last used first */
-    ignis__mutex compiling[16]; /* by key: a thread that needs a program being compiled waits for it */
-    char cache_dir[900];        /* "": no disk cache */
+    ignis__kernel_binary *images; /* the memory cache, last used first */
+    ignis__mutex compiling[16];   /* by key: a thread that needs a program being compiled waits for it */
+    char cache_dir[900];          /* "": no disk cache */
     int64_t cache_limit;
     bool cache_broken;     /* a warning was logged */
     bool last_read;        /* the next one was looked for */

@@ -11,7 +11,10 @@ typedef struct ignis__random {
     ignis_array launches; /* no handle if there are none */
 } ignis__random;
 
-static void ignis__array_unclaim_held(const char *call, void *item) { ignis__array_unclaim(call, (ignis__array *)item); }
+static void ignis__array_unclaim_held(const char *call, void *item)
+{
+    ignis__array_unclaim(call, (ignis__array *)item);
+}
 
 /*  Adds a counter of launches to a capture, beginning at 1. It is incremented beside the captured work, before its
     first reader. */
@@ -38,7 +41,8 @@ IGNIS__COLD static bool ignis__capture_count(const ignis__work *work, ignis__cap
     ok = ignis__array_set_zero(work->call, made) == IGNIS_OK;
     ok = ignis__capture_resume(work->call, capture) && ok;
     array = (ignis__array *)ignis__pool_hold(&ignis__arrays, made.id);
-    ok = ok && ignis__work_write(work, array, &address) && ignis__launch_as(work, function, one, one, 0, params, false, false);
+    ok = ok && ignis__work_write(work, array, &address) &&
+         ignis__launch_as(work, function, one, one, 0, params, false, false);
     if (ok) {
         ignis__array_claim(array);
         ok = ignis__capture_hold(work->call, capture, array, NULL, ignis__array_unclaim_held);
@@ -56,7 +60,7 @@ IGNIS__COLD static bool ignis__capture_count(const ignis__work *work, ignis__cap
 /*  Returns the counter of launches for random numbers of the calling thread, or no handle. */
 static ignis_array ignis__random_launches(void)
 {
-    const ignis__random_state *state = &ignis__thread_now()->random;
+    const ignis__random_state *state = &ignis__thread_state()->random;
     const ignis__capture *capture = ignis__capturing();
     ignis_array launches = IGNIS__ZERO;
     if (state->again)
@@ -69,7 +73,7 @@ static ignis_array ignis__random_launches(void)
 /*  Reserves random numbers for `count` elements of a tensor on the device of the work. */
 static bool ignis__random_take(const ignis__work *work, ignis_dtype dtype, int64_t numel, ignis__random *random)
 {
-    ignis__random_state *state = &ignis__thread_now()->random;
+    ignis__random_state *state = &ignis__thread_state()->random;
     ignis__capture *capture = ignis__capture_on(work->device);
     if (capture && !capture->launches && !state->again && !ignis__capture_count(work, capture, dtype))
         return false;

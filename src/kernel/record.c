@@ -69,7 +69,8 @@ IGNIS__COLD static void ignis__request_quote(ignis__string_writer *text, const c
     ignis__string_add(text, "\"");
 }
 
-IGNIS__COLD static void ignis__request_write(ignis__string_writer *text, const ignis__program *program, int first, int last)
+IGNIS__COLD static void ignis__request_write(ignis__string_writer *text, const ignis__program *program, int first,
+                                             int last)
 {
     int i;
     if (program->line) {
@@ -149,11 +150,12 @@ IGNIS__COLD static void ignis__request_add(const ignis__program *program, int fi
             break;
     }
     ignis__mutex_lock(&ignis__requests.lock);
-    if (!line ||
-        (ignis__request_is_new(ignis__hash(IGNIS__HASH_START, line, size)) &&
-         !ignis__line_append(ignis__requests.path, line, ignis__requests.from_environment, why, sizeof why) && !ignis__requests.broken)) {
+    if (!line || (ignis__request_is_new(ignis__hash(IGNIS__HASH_START, line, size)) &&
+                  !ignis__line_append(ignis__requests.path, line, ignis__requests.from_environment, why, sizeof why) &&
+                  !ignis__requests.broken)) {
         ignis__requests.broken = true;
-        ignis__log(IGNIS_LOG_WARNING, IGNIS_DIAG_BUNDLE_IO, "%s cannot be recorded in %s: %s", program->name, ignis__requests.path, why);
+        ignis__log(IGNIS_LOG_WARNING, IGNIS_DIAG_BUNDLE_IO, "%s cannot be recorded in %s: %s", program->name,
+                   ignis__requests.path, why);
     }
     ignis__mutex_unlock(&ignis__requests.lock);
     ignis__free(line);

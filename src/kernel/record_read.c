@@ -5,7 +5,7 @@
 
 /*  A line of a record: see ignis__requests. */
 typedef struct ignis__request {
-    ignis__program program; /* its text is in the line; the text of a built-in source is not read. No name: the line requests nothing */
+    ignis__program program; /* without a text if it is built-in. No name: the line requests nothing */
     int first, last, line;
     const char *options[IGNIS__MAX_OPTIONS]; /* program.options, unless the request was moved */
     ignis_kernel_header *headers;            /* ignis__request_free frees them, and the text of a formula's kernel */
@@ -28,7 +28,8 @@ static void ignis__request_free(ignis__request *request)
 #ifndef IGNIS_NO_TENSORS
 static bool ignis__request_read_formula(char *line, ignis__request *request, bool *whole, ignis__string_writer *why);
 #else
-IGNIS__COLD static bool ignis__request_read_formula(char *line, ignis__request *request, bool *whole, ignis__string_writer *why)
+IGNIS__COLD static bool ignis__request_read_formula(char *line, ignis__request *request, bool *whole,
+                                                    ignis__string_writer *why)
 {
     (void)line, (void)request, (void)whole;
     return ignis__explain(why, "it is a formula, and IGNIS_NO_TENSORS leaves formulas out");
@@ -61,7 +62,8 @@ IGNIS__COLD static char *ignis__request_word(char **line, bool *whole)
 }
 
 /*  Reads source, part and options of a line. */
-IGNIS__COLD static bool ignis__request_read_own(char *line, ignis__request *request, bool *whole, ignis__string_writer *why)
+IGNIS__COLD static bool ignis__request_read_builtin(char *line, ignis__request *request, bool *whole,
+                                                    ignis__string_writer *why)
 {
     ignis__program *program = &request->program;
     char *word = ignis__request_word(&line, whole);
@@ -96,14 +98,16 @@ IGNIS__COLD static bool ignis__request_read_own(char *line, ignis__request *requ
 }
 
 /*  Reads a program with all of its text. */
-IGNIS__COLD static bool ignis__request_read_kernel(char *line, ignis__request *request, bool *whole, ignis__string_writer *why)
+IGNIS__COLD static bool ignis__request_read_kernel(char *line, ignis__request *request, bool *whole,
+                                                   ignis__string_writer *why)
 {
     ignis__program *program = &request->program;
     char *name = ignis__request_word(&line, whole), *entry = ignis__request_word(&line, whole);
     char *source = ignis__request_word(&line, whole), *word = ignis__request_word(&line, whole);
     long options = word ? strtol(word, NULL, 10) : -1;
     if (options < 0 || options > IGNIS__MAX_OPTIONS)
-        return ignis__explain(why, "a kernel is a name, an entry, a source, a number of options, the options, and headers");
+        return ignis__explain(why,
+                              "a kernel is a name, an entry, a source, a number of options, the options, and headers");
     program->name = name;
     program->entry = *entry ? entry : NULL;
     program->source = source;
@@ -111,8 +115,8 @@ IGNIS__COLD static bool ignis__request_read_kernel(char *line, ignis__request *r
         request->options[program->option_count++] = word;
     if (options > 0)
         return ignis__explain(why, "there are fewer options than the line says");
-    request->headers =
-        (ignis_kernel_header *)ignis__alloc((strlen(line) / 4 + 1) * sizeof *request->headers); /* two words in quotes each */
+    request->headers = (ignis_kernel_header *)ignis__alloc((strlen(line) / 4 + 1) *
+                                                           sizeof *request->headers); /* two words in quotes each */
     if (!request->headers)
         return ignis__explain(why, "out of memory");
     while ((word = ignis__request_word(&line, whole)) != NULL) {
@@ -130,7 +134,8 @@ IGNIS__COLD static bool ignis__request_read_kernel(char *line, ignis__request *r
 IGNIS__COLD static bool ignis__request_read(char *line, ignis__request *request, ignis__string_writer *why)
 {
     bool whole = true, read = false;
-    char *word = ignis__request_word(&line, &whole), *range = word && *word != '#' ? ignis__request_word(&line, &whole) : NULL, *end = word;
+    char *word = ignis__request_word(&line, &whole),
+         *range = word && *word != '#' ? ignis__request_word(&line, &whole) : NULL, *end = word;
     memset(request, 0, sizeof *request);
     request->program.options = request->options;
     if (whole && (!word || *word == '#'))
@@ -138,16 +143,18 @@ IGNIS__COLD static bool ignis__request_read(char *line, ignis__request *request,
     if (whole && strcmp(word, "ignis") == 0) {
         if (range && atoi(range) == IGNIS_VERSION)
             return true;
-        return ignis__explain(why, "the record is of version %s, this is %d; record again", range ? range : "", IGNIS_VERSION);
+        return ignis__explain(why, "the record is of version %s, this is %d; record again", range ? range : "",
+                              IGNIS_VERSION);
     }
     request->first = range ? (int)strtol(range, &end, 10) : -1;
     request->last = range && *end == '-' ? (int)strtol(end + 1, &end, 10) : -1;
     if (!whole)
         ;
     else if (request->first < 0 || request->last < 0 || request->last > IGNIS__EVERY_ARCH || *end)
-        ignis__string_add(why, "'%s' must be followed by a range of compute capabilities, such as 80-%d", word, IGNIS__EVERY_ARCH);
+        ignis__string_add(why, "'%s' must be followed by a range of compute capabilities, such as 80-%d", word,
+                          IGNIS__EVERY_ARCH);
     else if (strcmp(word, "own") == 0)
-        read = ignis__request_read_own(line, request, &whole, why);
+        read = ignis__request_read_builtin(line, request, &whole, why);
     else if (strcmp(word, "kernel") == 0)
         read = ignis__request_read_kernel(line, request, &whole, why);
     else if (strcmp(word, "formula") == 0)

@@ -43,7 +43,7 @@ IGNIS__COLD static void ignis__reload_run(void *context)
     int i;
     for (i = 0; ok && i < ignis__device_total; i++) {
         if (reload->device[i] && (ok = ignis__device_enter(ignis__reload_call, &ignis__devices[i], &binding)) == true) {
-            ok = ignis__reload_entries(&ignis__devices[i], ignis__kernel_newest(kernel), version);
+            ok = ignis__reload_entries(&ignis__devices[i], ignis__kernel_current(kernel), version);
             ignis__device_leave(&binding);
         }
     }
@@ -66,8 +66,9 @@ IGNIS__COLD static void ignis__reload_run(void *context)
 IGNIS__COLD IGNIS_API ignis_ticket ignis_kernel_reload(ignis_kernel handle, const ignis_kernel_desc *desc)
 {
     ignis_ticket result = IGNIS__ZERO;
-    ignis__kernel *held = ignis__kernel_hold(ignis__reload_call, handle), *kernel = held && held->shares ? held->shares : held;
-    ignis__device *device = kernel ? ignis__device_get(ignis__reload_call, ignis__thread_now()->device) : NULL;
+    ignis__kernel *held = ignis__kernel_hold(ignis__reload_call, handle),
+                  *kernel = held && held->shares ? held->shares : held;
+    ignis__device *device = kernel ? ignis__device_get(ignis__reload_call, ignis__thread_state()->device) : NULL;
     ignis__ticket *ticket = NULL;
     ignis__reload *reload;
     int i;
@@ -93,7 +94,8 @@ IGNIS__COLD IGNIS_API ignis_ticket ignis_kernel_reload(ignis_kernel handle, cons
     reload->kernel = kernel;
     ignis__mutex_init(&reload->version->slot.lock);
     for (i = 0; i < ignis__device_total; i++)
-        reload->device[i] = &ignis__devices[i] == device || ignis__atomic_load(&ignis__kernel_newest(kernel)->code[i]) != 0;
+        reload->device[i] =
+            &ignis__devices[i] == device || ignis__atomic_load(&ignis__kernel_current(kernel)->code[i]) != 0;
     ignis__mutex_lock(&kernel->slot.lock);
     reload->version->reload = ++kernel->reloads;
     ignis__mutex_unlock(&kernel->slot.lock);

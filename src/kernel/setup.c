@@ -33,7 +33,8 @@ IGNIS__COLD static void ignis__kernels_setup(const char *call, const ignis_desc 
     else if (ignis__env("LOCALAPPDATA") && strlen(ignis__env("LOCALAPPDATA")) + 16 < size)
         snprintf(dir, size, "%s\\ignis\\kernels", ignis__env("LOCALAPPDATA"));
 #else
-    else if (ignis__env("XDG_CACHE_HOME") && *ignis__env("XDG_CACHE_HOME") && strlen(ignis__env("XDG_CACHE_HOME")) + 16 < size)
+    else if (ignis__env("XDG_CACHE_HOME") && *ignis__env("XDG_CACHE_HOME") &&
+             strlen(ignis__env("XDG_CACHE_HOME")) + 16 < size)
         snprintf(dir, size, "%s/ignis", ignis__env("XDG_CACHE_HOME"));
     else if (ignis__env("HOME") && *ignis__env("HOME") && strlen(ignis__env("HOME")) + 16 < size)
         snprintf(dir, size, "%s/.cache/ignis", ignis__env("HOME"));
@@ -65,11 +66,11 @@ IGNIS__COLD static void ignis__builtins_close(ignis__device *device)
     }
 }
 
-static void ignis__images_close(void)
+static void ignis__kernel_binaries_close(void)
 {
     while (ignis__kernels_state.images) {
-        ignis__image *image = ignis__kernels_state.images;
+        ignis__kernel_binary *image = ignis__kernels_state.images;
         ignis__kernels_state.images = image->next;
-        ignis__image_drop(image);
+        ignis__kernel_binary_drop(image);
     }
 }

@@ -4,30 +4,33 @@
     May use: user_kernel.c, device/memory_pinned.c. Locks: none. */
 
 /*  Copies data to a variable of a program, or the variable to out; the other pointer is NULL. */
-IGNIS__COLD static bool ignis__symbol_copy(const ignis__work *work, ignis__kernel *program, const char *name, const void *data, void *out,
-                                           int64_t size)
+IGNIS__COLD static bool ignis__symbol_copy(const ignis__work *work, ignis__kernel *program, const char *name,
+                                           const void *data, void *out, int64_t size)
 {
     ignis__kernel_code *code = ignis__kernel_code_get(work->call, work->device, program);
     ignis__address address = 0;
     size_t bytes = 0;
-    int error = code && !ignis__global.dry_run ? IGNIS__CUDA(cuModuleGetGlobal_v2, (&address, &bytes, code->module.module, name)) : 0;
+    int error = code && !ignis__global.dry_run
+                    ? IGNIS__CUDA(cuModuleGetGlobal_v2, (&address, &bytes, code->module.module, name))
+                    : 0;
     if (code && ignis__global.dry_run && out && size > 0) /* which knows no variables */
         memset(out, 0, (size_t)size);
     if (!code || ignis__global.dry_run)
         return code != NULL;
     if (error == IGNIS__CU_NOT_FOUND)
-        ignis__fail(IGNIS_DIAG_SYMBOL_MISSING, work->call, "the program of kernel %s has no __constant__ or __device__ variable '%s'",
-                    program->entry, name);
-    else if (ignis__cuda_check(work->call, work->device, "cuModuleGetGlobal_v2", error) == IGNIS_OK && (int64_t)bytes != size)
-        ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, work->call, "'%s' has %lld bytes, the call says %lld", name, (long long)bytes,
-                    (long long)size);
+        ignis__fail(IGNIS_DIAG_SYMBOL_MISSING, work->call,
+                    "the program of kernel %s has no __constant__ or __device__ variable '%s'", program->entry, name);
+    else if (ignis__cuda_check(work->call, work->device, "cuModuleGetGlobal_v2", error) == IGNIS_OK &&
+             (int64_t)bytes != size)
+        ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, work->call, "'%s' has %lld bytes, the call says %lld", name,
+                    (long long)bytes, (long long)size);
     else if (error == 0)
         return out ? ignis__copy_to_host(work, out, address, size) : ignis__copy_from_host(work, address, data, size);
     return false;
 }
 
-IGNIS__COLD static ignis_status ignis__kernel_symbol(const char *call, ignis_kernel handle, const char *name, const void *data, void *out,
-                                                     int64_t size)
+IGNIS__COLD static ignis_status ignis__kernel_symbol(const char *call, ignis_kernel handle, const char *name,
+                                                     const void *data, void *out, int64_t size)
 {
     ignis__kernel *kernel = ignis__kernel_hold(call, handle);
     ignis__device *device;
@@ -36,9 +39,9 @@ IGNIS__COLD static ignis_status ignis__kernel_symbol(const char *call, ignis_ker
     if (!kernel)
         return ignis__failed();
     if (ignis__check_not_null(call, "name", name) && ignis__check_not_null(call, "data", data ? data : out) &&
-        !ignis__capture_refuses(call) && (device = ignis__device_get(call, ignis__thread_now()->device)) != NULL &&
+        !ignis__capture_refuses(call) && (device = ignis__device_get(call, ignis__thread_state()->device)) != NULL &&
         ignis__work_begin(call, device, &work)) {
-        ok = ignis__symbol_copy(&work, ignis__kernel_newest(kernel), name, data, out, size);
+        ok = ignis__symbol_copy(&work, ignis__kernel_current(kernel), name, data, out, size);
         ignis__work_end(&work);
     }
     ignis__kernel_drop(call, kernel);

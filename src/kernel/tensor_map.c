@@ -21,9 +21,10 @@ typedef struct ignis__tensor_pixels {
     its rows of 128 bytes are swizzled in shared memory, in chunks of 16 bytes. Reads outside of the array give zeros,
     and writes there are dropped. With pixels (NULL: none) the array is [image, row, column, channel], and a tile has
     box[0] channels. */
-IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, ignis__tensor_map *map, ignis_dtype dtype, bool rounds,
-                                                       ignis__address data, int rank, const int64_t *dims, const int64_t *strides,
-                                                       const int *box, const ignis__tensor_pixels *pixels)
+IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, ignis__tensor_map *map,
+                                                       ignis_dtype dtype, bool rounds, ignis__address data, int rank,
+                                                       const int64_t *dims, const int64_t *strides, const int *box,
+                                                       const ignis__tensor_pixels *pixels)
 {
     enum {
         U8 = 0,
@@ -55,12 +56,12 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
         walk[i] = pixels && (i == 1 || i == 2) ? (unsigned)pixels->step[i - 1] : 1;
     }
     if (pixels ? IGNIS__CUDA_FAILED(work->call, work->device, cuTensorMapEncodeIm2col,
-                                    (at, type, (unsigned)rank, (void *)(uintptr_t)data, sizes, steps, pixels->lower, pixels->upper,
-                                     (unsigned)box[0], (unsigned)pixels->count, walk, NO_INTERLEAVE, SWIZZLE_128_BYTES,
-                                     PROMOTE_TO_128_BYTES, ZEROS_OUTSIDE))
+                                    (at, type, (unsigned)rank, (void *)(uintptr_t)data, sizes, steps, pixels->lower,
+                                     pixels->upper, (unsigned)box[0], (unsigned)pixels->count, walk, NO_INTERLEAVE,
+                                     SWIZZLE_128_BYTES, PROMOTE_TO_128_BYTES, ZEROS_OUTSIDE))
                : IGNIS__CUDA_FAILED(work->call, work->device, cuTensorMapEncodeTiled,
-                                    (at, type, (unsigned)rank, (void *)(uintptr_t)data, sizes, steps, boxes, walk, NO_INTERLEAVE,
-                                     SWIZZLE_128_BYTES, PROMOTE_TO_128_BYTES, ZEROS_OUTSIDE)))
+                                    (at, type, (unsigned)rank, (void *)(uintptr_t)data, sizes, steps, boxes, walk,
+                                     NO_INTERLEAVE, SWIZZLE_128_BYTES, PROMOTE_TO_128_BYTES, ZEROS_OUTSIDE)))
         return false;
     memcpy(map, at, sizeof *map);
     return true;

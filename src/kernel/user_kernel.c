@@ -13,10 +13,9 @@ typedef struct ignis__kernel_code {
     int params; /* -1: the driver does not tell */
     size_t param_size[IGNIS__MAX_PARAMS];
     int max_threads, static_shared;
-    bool waits;  /* it waits for earlier work by itself, if the desc says so */
-    char *entry; /* which function it is */
-    uint64_t
-        entries; /* ignis__kernel_code * of other entries of the module, which is this one's: the newest, a list by `entries` of each */
+    bool waits;       /* it waits for earlier work by itself, if the desc says so */
+    char *entry;      /* which function it is */
+    uint64_t entries; /* ignis__kernel_code * of other entries of the module: the newest of a list */
 } ignis__kernel_code;
 
 typedef struct ignis__kernel {
@@ -28,15 +27,15 @@ typedef struct ignis__kernel {
     const char *file;             /* the caller's location from ignis_call_site, or NULL */
     int line;
     uint64_t code[IGNIS_MAX_DEVICES]; /* ignis__kernel_code *, made at the first use on a device */
-    uint64_t
-        newest; /* the latest replacement of the program, an ignis__kernel * that is in no pool; 0 if there is none. The slot's lock guards it */
-    struct ignis__kernel *older; /* the replacement before that. All live as long as the handle's kernel, so that launches need no lock */
-    uint64_t reloads, reload;    /* reloads of this kernel so far; the number of the reload that made it */
+    uint64_t newest; /* the latest replacement, an ignis__kernel * in no pool, or 0. The slot's lock guards it */
+    struct ignis__kernel *
+        older; /* the replacement before that. All live as long as the handle's kernel, so that launches need no lock */
+    uint64_t reloads, reload; /* reloads of this kernel so far; the number of the reload that made it */
     ignis__tombstone tombstone;
 } ignis__kernel;
 
-static ignis__pool ignis__kernels =
-    IGNIS__POOL_NAMED(ignis__kernel, IGNIS__KIND_KERNEL, "kernel", IGNIS_DIAG_KERNEL_FREED, offsetof(ignis__kernel, tombstone));
+static ignis__pool ignis__kernels = IGNIS__POOL_NAMED(ignis__kernel, IGNIS__KIND_KERNEL, "kernel",
+                                                      IGNIS_DIAG_KERNEL_FREED, offsetof(ignis__kernel, tombstone));
 
 static ignis__kernel *ignis__kernel_hold(const char *call, ignis_kernel handle)
 {
@@ -44,7 +43,7 @@ static ignis__kernel *ignis__kernel_hold(const char *call, ignis_kernel handle)
 }
 
 /*  Returns the program that launches of a held kernel run. */
-static ignis__kernel *ignis__kernel_newest(ignis__kernel *kernel)
+static ignis__kernel *ignis__kernel_current(ignis__kernel *kernel)
 {
     ignis__kernel *owner = kernel->shares ? kernel->shares : kernel;
     ignis__kernel *newest = (ignis__kernel *)(uintptr_t)ignis__atomic_load(&owner->newest);
@@ -76,7 +75,8 @@ IGNIS__COLD static void ignis__kernel_unload(const char *call, ignis__kernel *ke
 
 IGNIS__COLD static void ignis__kernel_destroy(const char *call, ignis__kernel *kernel)
 {
-    ignis__kernel *version = (ignis__kernel *)(uintptr_t)ignis__atomic_load(&kernel->newest), *older, *shares = kernel->shares;
+    ignis__kernel *version = (ignis__kernel *)(uintptr_t)ignis__atomic_load(&kernel->newest), *older,
+                  *shares = kernel->shares;
     for (; version; version = older) {
         older = version->older;
         ignis__kernel_unload(call, version);
@@ -96,28 +96,32 @@ IGNIS__ONE_COPY static void ignis__kernel_drop(const char *call, ignis__kernel *
 
 static void ignis__kernel_drop_held(const char *call, void *item) { ignis__kernel_drop(call, (ignis__kernel *)item); }
 
-IGNIS__COLD static bool ignis__kernel_read(const char *call, ignis__device *device, const ignis__module *unit, const char *name,
-                                           ignis__kernel_code *code)
+IGNIS__COLD static bool ignis__kernel_read(const char *call, ignis__device *device, const ignis__module *unit,
+                                           const char *name, ignis__kernel_code *code)
 {
     size_t offset;
     int error = 0;
     if (!ignis__function_get(call, device, unit, name, &code->function) ||
-        IGNIS__CUDA_FAILED(call, device, cuFuncGetAttribute, (&code->max_threads, IGNIS__CU_FUNC_MAX_THREADS, code->function)) ||
-        IGNIS__CUDA_FAILED(call, device, cuFuncGetAttribute, (&code->static_shared, IGNIS__CU_FUNC_SHARED, code->function)) ||
+        IGNIS__CUDA_FAILED(call, device, cuFuncGetAttribute,
+                           (&code->max_threads, IGNIS__CU_FUNC_MAX_THREADS, code->function)) ||
+        IGNIS__CUDA_FAILED(call, device, cuFuncGetAttribute,
+                           (&code->static_shared, IGNIS__CU_FUNC_SHARED, code->function)) ||
         !ignis__function_waits(call, device, code->function, &code->waits))
         return false;
     code->params = -1;
     if (ignis__cuda.cuFuncGetParamInfo) {
         code->params = 0;
-        while (code->params < IGNIS__MAX_PARAMS && (error = IGNIS__CUDA(cuFuncGetParamInfo, (code->function, (size_t)code->params, &offset,
-                                                                                             &code->param_size[code->params]))) == 0)
+        while (code->params < IGNIS__MAX_PARAMS &&
+               (error = IGNIS__CUDA(cuFuncGetParamInfo, (code->function, (size_t)code->params, &offset,
+                                                         &code->param_size[code->params]))) == 0)
             code->params++;
     }
     return error == IGNIS__CU_INVALID_VALUE /* the number after the last parameter */ ||
            ignis__cuda_check(call, device, "cuFuncGetParamInfo", error) == IGNIS_OK;
 }
 
-/*  Finds the function of code->entry: an entry named at compilation, or a function of the module with this very name. */
+/*  Finds the function of code->entry: an entry named at compilation, or a function of the module with this very
+    name. */
 IGNIS__COLD static bool ignis__kernel_read_entry(const char *call, ignis__device *device, const ignis__kernel *program,
                                                  const ignis__module *unit, ignis__kernel_code *code)
 {
@@ -131,11 +135,13 @@ IGNIS__COLD static bool ignis__kernel_read_entry(const char *call, ignis__device
         missing = error == IGNIS__CU_NOT_FOUND || error == IGNIS__CU_INVALID_VALUE; /* of an empty name it says that */
     }
     if (missing && index >= 0)
-        ok = ignis__fail_false(IGNIS_DIAG_ENTRY_MISSING, call, "%s has no __global__ function (or not exactly one) that is called '%s'",
+        ok = ignis__fail_false(IGNIS_DIAG_ENTRY_MISSING, call,
+                               "%s has no __global__ function (or not exactly one) that is called '%s'",
                                program->program.image ? "desc.image" : program->program.name, code->entry);
     else if (missing)
         ok = ignis__fail_false(IGNIS_DIAG_ENTRY_MISSING, call,
-                               "the program of kernel %s has no entry '%s': give desc.entry all names, \"%s; %s\", or make it extern \"C\"",
+                               "the program of kernel %s has no entry '%s': give desc.entry all names, \"%s; %s\", or "
+                               "make it extern \"C\"",
                                program->entry, code->entry, program->entry, code->entry);
     ok = ok && ignis__kernel_read(call, device, unit, name, code);
     if (ok)
@@ -146,7 +152,8 @@ IGNIS__COLD static bool ignis__kernel_read_entry(const char *call, ignis__device
 }
 
 /*  Returns the kernel's code on an entered device, and loads it at the first use there. NULL on failure. */
-IGNIS__COLD static ignis__kernel_code *ignis__kernel_code_get(const char *call, ignis__device *device, ignis__kernel *kernel)
+IGNIS__COLD static ignis__kernel_code *ignis__kernel_code_get(const char *call, ignis__device *device,
+                                                              ignis__kernel *kernel)
 {
     uint64_t *place = &kernel->code[device - ignis__devices];
     ignis__kernel_code *code = (ignis__kernel_code *)(uintptr_t)ignis__atomic_load(place), *made;
@@ -176,8 +183,9 @@ IGNIS__COLD static ignis__kernel_code *ignis__kernel_code_get(const char *call, 
 }
 
 /*  Adds another entry of a loaded program. NULL on failure. */
-IGNIS__COLD static ignis__kernel_code *ignis__kernel_code_make_entry(const char *call, ignis__device *device, ignis__kernel *program,
-                                                                     ignis__kernel_code *code, const char *entry)
+IGNIS__COLD static ignis__kernel_code *ignis__kernel_code_make_entry(const char *call, ignis__device *device,
+                                                                     ignis__kernel *program, ignis__kernel_code *code,
+                                                                     const char *entry)
 {
     ignis__kernel_code *made = (ignis__kernel_code *)ignis__alloc_for(call, sizeof *made);
     if (!made)
@@ -209,7 +217,7 @@ static ignis__kernel_code *ignis__kernel_code_entry(const char *call, ignis__dev
 /*  Returns the code that launches of a held kernel run on an entered device, and its program. NULL on failure. */
 static ignis__kernel_code *ignis__kernel_code_of(const char *call, ignis__device *device, ignis__kernel *kernel)
 {
-    ignis__kernel *program = ignis__kernel_newest(kernel);
+    ignis__kernel *program = ignis__kernel_current(kernel);
     ignis__kernel_code *code = ignis__kernel_code_get(call, device, program);
     return code && kernel->shares ? ignis__kernel_code_entry(call, device, program, code, kernel->entry) : code;
 }
@@ -244,10 +252,12 @@ IGNIS__COLD static bool ignis__kernel_entries_check(const char *call, const igni
         same = ignis__entry_index(desc->entry, copy);
         ignis__free(copy);
         if (same != i)
-            return ignis__fail_false(IGNIS_DIAG_ENTRY_MISSING, call, "desc.entry is \"%s\", with one name twice", desc->entry);
+            return ignis__fail_false(IGNIS_DIAG_ENTRY_MISSING, call, "desc.entry is \"%s\", with one name twice",
+                                     desc->entry);
     }
     if (i == 0 || name)
-        return ignis__fail_false(IGNIS_DIAG_ENTRY_MISSING, call, "desc.entry is \"%s\", where a name is missing", desc->entry);
+        return ignis__fail_false(IGNIS_DIAG_ENTRY_MISSING, call, "desc.entry is \"%s\", where a name is missing",
+                                 desc->entry);
     return true;
 }
 
@@ -265,11 +275,11 @@ IGNIS__COLD static bool ignis__kernel_image_check(const char *call, const ignis_
     if (!copy)
         return ignis__fail_host_memory(call, desc->image_size) == IGNIS_OK;
     memcpy(copy, desc->image, desc->image_size);
-    wrong = ignis__image_fault(copy, desc->image_size);
+    wrong = ignis__kernel_binary_fault(copy, desc->image_size);
     if (wrong)
-        ignis__fail(IGNIS_DIAG_KERNEL_IMAGE, call, "desc.image of kernel %s, %llu bytes with the hash %016llx: %s", desc->entry,
-                    (unsigned long long)desc->image_size, (unsigned long long)ignis__hash(IGNIS__HASH_START, copy, desc->image_size),
-                    wrong);
+        ignis__fail(IGNIS_DIAG_KERNEL_IMAGE, call, "desc.image of kernel %s, %llu bytes with the hash %016llx: %s",
+                    desc->entry, (unsigned long long)desc->image_size,
+                    (unsigned long long)ignis__hash(IGNIS__HASH_START, copy, desc->image_size), wrong);
     ignis__free(copy);
     return !wrong;
 }
@@ -281,10 +291,12 @@ IGNIS__COLD static bool ignis__kernel_header_check(const char *call, const ignis
     ignis__program before = ignis__program_from(desc);
     before.header_count = index;
     if (!header->name || !header->text)
-        ignis__fail(IGNIS_DIAG_NULL_ARGUMENT, call, "desc.headers[%d].%s is null", index, header->name ? "text" : "name");
+        ignis__fail(IGNIS_DIAG_NULL_ARGUMENT, call, "desc.headers[%d].%s is null", index,
+                    header->name ? "text" : "name");
     else if (ignis__header_is_known(&before, header->name, strlen(header->name)))
-        ignis__fail(IGNIS_DIAG_KERNEL_HEADER, call, "desc.headers[%d].name is \"%s\": a header before it, or one of Ignis, has that name",
-                    index, header->name);
+        ignis__fail(IGNIS_DIAG_KERNEL_HEADER, call,
+                    "desc.headers[%d].name is \"%s\": a header before it, or one of Ignis, has that name", index,
+                    header->name);
     else
         return true;
     return false;
@@ -300,8 +312,8 @@ IGNIS__COLD static bool ignis__kernel_desc_check(const char *call, const ignis_k
     if (!ignis__check_not_null(call, "desc.source", desc->source) || !ignis__kernel_entries_check(call, desc))
         return false;
     if (desc->option_count < 0 || desc->option_count > IGNIS__MAX_OPTIONS)
-        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "desc.option_count is %d, outside 0 to %d", desc->option_count,
-                                 IGNIS__MAX_OPTIONS);
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "desc.option_count is %d, outside 0 to %d",
+                                 desc->option_count, IGNIS__MAX_OPTIONS);
     if (desc->option_count > 0 && !ignis__check_not_null(call, "desc.options", desc->options))
         return false;
     if (desc->header_count < 0)
@@ -381,7 +393,8 @@ IGNIS__COLD IGNIS_API ignis_kernel ignis_kernel_compile(const ignis_kernel_desc 
     ignis__kernel *kernel;
     ignis__binding binding;
     ignis__device *device;
-    if (!ignis__enter(call) || !ignis__kernel_desc_check(call, desc) || (device = ignis__device_current_enter(call, &binding)) == NULL)
+    if (!ignis__enter(call) || !ignis__kernel_desc_check(call, desc) ||
+        (device = ignis__device_current_enter(call, &binding)) == NULL)
         return handle;
     kernel = (ignis__kernel *)ignis__pool_take_zeroed(call, &ignis__kernels);
     if (kernel && !ignis__kernel_keep(call, kernel, ignis__program_from(desc))) {

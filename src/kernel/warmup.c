@@ -24,7 +24,8 @@ static int ignis__source_dtypes(const ignis__source *source)
     return builtin < 0 || !source->pieces ? 0 : ignis__table_of_builtin(builtin)->dtypes(source->name);
 }
 
-IGNIS__COLD static void ignis__warmup_own(const ignis__warmup *warmup, const ignis__source *source, ignis_dtype dtype)
+IGNIS__COLD static void ignis__warmup_builtin(const ignis__warmup *warmup, const ignis__source *source,
+                                              ignis_dtype dtype)
 {
     ignis__builtin builtin;
     int i;
@@ -68,8 +69,8 @@ IGNIS__COLD static void ignis__warmup_job(void *context, int index)
     memset(&thread->record, 0, sizeof thread->record);
     if (ignis__device_enter(warmup->call, warmup->device, &binding)) {
         if (index < warmup->own)
-            ignis__warmup_own(warmup, ignis__source_at(index / (IGNIS_DTYPE_COUNT - 1)),
-                              (ignis_dtype)(index % (IGNIS_DTYPE_COUNT - 1) + 1));
+            ignis__warmup_builtin(warmup, ignis__source_at(index / (IGNIS_DTYPE_COUNT - 1)),
+                                  (ignis_dtype)(index % (IGNIS_DTYPE_COUNT - 1) + 1));
         else
             ignis__warmup_program(warmup, index - warmup->own);
         ignis__device_leave(&binding);
@@ -189,8 +190,8 @@ IGNIS__COLD static bool ignis__warmup_read(ignis__warmup *warmup)
         lines++;
         ignis__string_begin(&why, reason, sizeof reason);
         if (!ignis__request_read(line, request, &why))
-            return ignis__fail_false(IGNIS_DIAG_BUNDLE_FORMAT, warmup->call, "line %d of %s is not a record line: %s", lines, warmup->path,
-                                     reason);
+            return ignis__fail_false(IGNIS_DIAG_BUNDLE_FORMAT, warmup->call, "line %d of %s is not a record line: %s",
+                                     lines, warmup->path, reason);
         request->line = lines;
         if (ignis__warmup_takes(warmup, request))
             warmup->count++;

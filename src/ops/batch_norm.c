@@ -61,7 +61,7 @@ IGNIS_API ignis_tensor ignis_batch_norm(ignis_tensor x, ignis_tensor w, ignis_te
                        "x is %s; a channel has %lld elements, and needs 2 for a variance",
                        ignis__shape_write(&op.in[0]->shape).text, (long long)p.sizes.rows);
     has = has && ignis__batch_norm_running(&op, &d, p.sizes.channels, running);
-    if (!d.eval && ignis__thread_now()->random.again)
+    if (!d.eval && ignis__thread_state()->random.again)
         has = false; /* a checkpoint runs its function again; they moved the first time */
     result =
         ignis__channel_norm_end(&op, "batch_norm", &p, d.momentum == 0 ? 0.1 : d.momentum, d.eps, has ? running : NULL);

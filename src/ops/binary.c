@@ -29,8 +29,8 @@ static ignis__array *ignis__binary_launch(ignis__op *op, ignis__builtin same, ig
     int64_t span = axis->n * axis->inner, inner = axis->inner;
     void *params[] = {&to, &from_a, &from_b, &span, &inner, &a->numel};
     bool is_same = axis->n == 1;
-    ignis__request_builtin(same, a->dtype); /* for other sizes */
-    ignis__request_builtin(broadcast, a->dtype);
+    ignis__record_builtin_for_all(same, a->dtype); /* for other sizes */
+    ignis__record_builtin_for_all(broadcast, a->dtype);
     if (is_same)
         params[3] = &a->numel;
     ignis__op_launch_elementwise(op, is_same ? same : broadcast, a->dtype, a->numel, params);
@@ -52,9 +52,9 @@ static void ignis__binary_record(ignis_array gradient, double sign)
     ignis_array_info info;
     if (!ignis__requests.path[0] || ignis_array_query(gradient, &info) != IGNIS_OK)
         return;
-    ignis__request_builtin(IGNIS__BUILTIN_SUM_ROWS, info.dtype);
+    ignis__record_builtin_for_all(IGNIS__BUILTIN_SUM_ROWS, info.dtype);
     if (sign < 0)
-        ignis__request_builtin(IGNIS__BUILTIN_SCALE, info.dtype);
+        ignis__record_builtin_for_all(IGNIS__BUILTIN_SCALE, info.dtype);
 }
 
 /*  Computes the gradients of a + b and a - b: g for a; g or -g for b, summed where b was broadcast. */

@@ -93,7 +93,7 @@ static void ignis__op_scatter_add(ignis__op *op, ignis__array *to, ignis__array 
         return;
     dtype = to->dtype;
     rows = ignis__scatter_rows(op, to, x, &n);
-    ignis__request_builtin(IGNIS__BUILTIN_SORT_COUNT, IGNIS_I32); /* for the other path */
+    ignis__record_builtin_for_all(IGNIS__BUILTIN_SORT_COUNT, IGNIS_I32); /* for the other path */
     if (rows) {
         ignis__op_launch(op, IGNIS__BUILTIN_SCATTER_ADD_ROWS, dtype, NULL, rows, 1, 1, 32, 1,
                          (size_t)(size * ignis__dtypes[ignis__sum_dtype(dtype)].size), whole);
@@ -165,7 +165,7 @@ static ignis_status ignis__index_select_backward(const ignis_backward_args *args
                        "the gradient of %s along dimension %d; 2^31 rows, or rows of 2^30 elements, are too many",
                        ignis__shape_write(&x->shape).text, x->dim);
     if (x->dim > 0) /* also if those before it are 1 */
-        ignis__request_builtin(IGNIS__BUILTIN_TRANSPOSE_RUNS, op.in[0]->dtype);
+        ignis__record_builtin_for_all(IGNIS__BUILTIN_TRANSPOSE_RUNS, op.in[0]->dtype);
     if (outer == 1) {
         gradient = ignis__op_new(&op, &x->shape, op.in[0]->dtype);
         if (gradient)

@@ -44,11 +44,11 @@ static void ignis__norm_run(ignis__op *op, const ignis__norm *norm, ignis__norm_
     void *adding[] = {&work->y,    &work->mean, &work->rstd, &work->x,   &work->w,     &work->b,
                       &work->rows, &work->n,    &work->eps,  &work->sum, &work->other, &plan.kept};
     void *add[] = {&work->sum, &work->x, &work->other, &work->numel};
-    ignis__request_builtin(norm->rows, dtype); /* for other sizes and devices */
-    ignis__request_builtin(norm->warp, dtype);
+    ignis__record_builtin_for_all(norm->rows, dtype); /* for other sizes and devices */
+    ignis__record_builtin_for_all(norm->warp, dtype);
     if (work->sum) {
-        ignis__request_builtin(norm->add_warp, dtype);
-        ignis__request_builtin(IGNIS__BUILTIN_ADD, dtype);
+        ignis__record_builtin_for_all(norm->add_warp, dtype);
+        ignis__record_builtin_for_all(IGNIS__BUILTIN_ADD, dtype);
     }
     for (;;) {
         packed = ignis__norm_packed(work, dtype);

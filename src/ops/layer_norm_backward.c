@@ -35,8 +35,8 @@ static int64_t ignis__norm_backward_run(ignis__op *op, const ignis__norm *norm, 
     void *columns[] = {&work->dx,   &work->partial_w, &work->partial_b, &work->dy,  &work->x,
                        &work->w,    &work->mean,      &work->rstd,      &average_g, &average_gh,
                        &work->rows, &work->n,         &work->packed};
-    ignis__request_builtin(norm->rows_backward, dtype); /* for other devices */
-    ignis__request_builtin(norm->averages, dtype);
+    ignis__record_builtin_for_all(norm->rows_backward, dtype); /* for other devices */
+    ignis__record_builtin_for_all(norm->averages, dtype);
     work->before = work->before % 16 ? 0 : work->before;
     if ((work->dx | work->dy | work->x) % 16 == 0)
         plan = ignis__norm_rows_plan(op, norm->rows_backward, dtype, work->rows, work->n, work->before ? 3 : 2, true);

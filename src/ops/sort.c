@@ -43,8 +43,8 @@ static void ignis__op_sort_rows(ignis__op *op, ignis__array *values, ignis__arra
     void *row[] = {&to, &places, &source, &n_int, &k_int, &descending};
     if (!op->ok || rows * k == 0)
         return;
-    ignis__request_builtin(IGNIS__BUILTIN_SORT_SMALL, dtype); /* for rows of any length */
-    ignis__request_builtin(IGNIS__BUILTIN_SORT_COUNT, dtype);
+    ignis__record_builtin_for_all(IGNIS__BUILTIN_SORT_SMALL, dtype); /* for rows of any length */
+    ignis__record_builtin_for_all(IGNIS__BUILTIN_SORT_COUNT, dtype);
     if (n <= 256) {
         width = (int)ignis__power_of_2_up(n);
         items = 1024;
@@ -78,8 +78,8 @@ static ignis__array *ignis__op_sort(ignis__op *op, int dim, int64_t k, int desce
     shape.dim[dim] = k;
     rows = IGNIS_SHAPE(from->numel);
     if (dim + 1 < shape.ndim) { /* also if the dimensions after it are 1 */
-        ignis__request_builtin(IGNIS__BUILTIN_TRANSPOSE_RUNS, from->dtype);
-        ignis__request_builtin(IGNIS__BUILTIN_TRANSPOSE_RUNS, IGNIS_I64);
+        ignis__record_builtin_for_all(IGNIS__BUILTIN_TRANSPOSE_RUNS, from->dtype);
+        ignis__record_builtin_for_all(IGNIS__BUILTIN_TRANSPOSE_RUNS, IGNIS_I64);
     }
     if (s.inner != 1)
         from = ignis__op_exchange(op, from, &rows, &there);

@@ -17,7 +17,7 @@ static ignis__array *ignis__op_exchange(ignis__op *op, ignis__array *from, const
     bool tiles = e.c == 1 && e.m >= 16 && e.n >= 16;
     int64_t edge = ignis__dtypes[from->dtype].size <= 4 ? 64 : 32, pack = ignis__pack_elements(from->dtype), blocks;
     void *params[] = {&target, &source, &e.a, &e.m, &e.b, &e.n, &e.c};
-    ignis__request_builtin(IGNIS__BUILTIN_TRANSPOSE_RUNS, from->dtype);
+    ignis__record_builtin_for_all(IGNIS__BUILTIN_TRANSPOSE_RUNS, from->dtype);
     if (out && (e.m == 1 || e.n == 1) && (e.b == 1 || e.m == e.n)) { /* the order stays */
         ignis__op_copy(op, out, from);
         return out;

@@ -1,7 +1,7 @@
 /*  report/profile.c - profiles: tables and traces of what device/trace.c recorded
 
     Reads event times when the devices are idle, sums by kernel, compares with the device's rates (a roofline).
-    May use: device/trace.c, report_file.c. Locks: ignis__profile_ends while a profile begins or ends, then
+    May use: device/trace.c, report_file.c. Locks: ignis__profile_session_lock while a profile begins or ends, then
     ignis__profile_lock. */
 
 /*  Dense FLOPs of an SM per clock, from NVIDIA's tables of throughput (CUDA C++ Programming Guide) and white papers:
@@ -36,12 +36,12 @@ IGNIS__COLD static double ignis__rate_flops(const ignis__device *device, int dty
 }
 
 /*  Frees the items and the clocks. */
-IGNIS__COLD static void ignis__profile_drop(ignis__traced *items, size_t count)
+IGNIS__COLD static void ignis__profile_drop(ignis__trace_item *items, size_t count)
 {
     size_t k;
     int i;
     for (k = 0; k < count; k++)
-        ignis__traced_events_free(&items[k]);
+        ignis__trace_events_free(&items[k]);
     ignis__free(items);
     ignis__mutex_lock(&ignis__profile_lock);
     for (i = 0; i < IGNIS_MAX_DEVICES; i++) {
@@ -55,7 +55,7 @@ IGNIS__COLD static void ignis__profile_drop(ignis__traced *items, size_t count)
 /*  Reads the times of a device's items, once it is idle. Items lost to a fault have no time. The driver gives times
     between two events as floats, which are exact for seconds, not for hours: so each is measured from an event at
     most a second earlier. */
-IGNIS__COLD static void ignis__profile_ask(int device, ignis__traced *items, size_t count)
+IGNIS__COLD static void ignis__profile_read_times(int device, ignis__trace_item *items, size_t count)
 {
     void *base;
     int64_t base_ns;
@@ -66,7 +66,7 @@ IGNIS__COLD static void ignis__profile_ask(int device, ignis__traced *items, siz
     base_ns = ignis__profile.base[device].ns;
     ignis__mutex_unlock(&ignis__profile_lock);
     for (k = 0; k < count; k++) {
-        ignis__traced *traced = &items[k];
+        ignis__trace_item *traced = &items[k];
         if (traced->device == device && base && traced->first &&
             IGNIS__CUDA(cuEventElapsedTime, (&at, base, traced->first)) == 0 &&
             IGNIS__CUDA(cuEventElapsedTime, (&ms, traced->first, traced->last)) == 0) {
@@ -82,13 +82,14 @@ IGNIS__COLD static void ignis__profile_ask(int device, ignis__traced *items, siz
 
 /*  Charges an operation's bytes to the longest of its kernels without bytes of their own; without memory for that, to
     the first. */
-IGNIS__COLD static void ignis__profile_share(ignis__traced *items, size_t count, int threads)
+IGNIS__COLD static void ignis__profile_charge_bytes(ignis__trace_item *items, size_t count, int threads)
 {
-    ignis__traced **longest = (ignis__traced **)ignis__alloc((size_t)(threads + 1) * sizeof *longest); /* by thread */
+    ignis__trace_item **longest =
+        (ignis__trace_item **)ignis__alloc((size_t)(threads + 1) * sizeof *longest); /* by thread */
     size_t k;
     for (k = 0; longest && k < count; k++) {
-        ignis__traced *traced = &items[k], **so_far = &longest[traced->thread];
-        if (traced->kind != IGNIS__TRACED_KERNEL || traced->told)
+        ignis__trace_item *traced = &items[k], **so_far = &longest[traced->thread];
+        if (traced->kind != IGNIS__TRACED_KERNEL || traced->exact_bytes)
             continue;
         if (*so_far && (*so_far)->operation == traced->operation) {
             double bytes = (*so_far)->bytes + traced->bytes;
@@ -109,13 +110,13 @@ IGNIS__COLD static int ignis__profile_order(const void *a, const void *b)
 }
 
 /*  Sums the items by kernel. NULL if out of host memory. */
-IGNIS__COLD static ignis_profile_row *ignis__profile_sum(const ignis__traced *items, size_t count, int *row_count)
+IGNIS__COLD static ignis_profile_row *ignis__profile_sum(const ignis__trace_item *items, size_t count, int *row_count)
 {
     ignis_profile_row *rows = (ignis_profile_row *)ignis__alloc((count + 1) * sizeof *rows), *row;
     size_t k;
     int i, used = 0;
     for (k = 0; rows && k < count; k++) {
-        const ignis__traced *traced = &items[k];
+        const ignis__trace_item *traced = &items[k];
         int dtype = traced->flops > 0 ? traced->rate : 0;
         if (!traced->first || traced->ms < 0)
             continue;
@@ -193,8 +194,8 @@ IGNIS__COLD static bool ignis__table_write(const char *call, const char *path, c
 
 /*  Writes one span of a host thread (process 0), or of a stream of a device (process 1 and up). Times in
     microseconds. */
-IGNIS__COLD static void ignis__trace_span(FILE *file, const ignis__traced *traced, const char *name, const char *kind,
-                                          int process, int thread, double at, double took)
+IGNIS__COLD static void ignis__trace_span(FILE *file, const ignis__trace_item *traced, const char *name,
+                                          const char *kind, int process, int thread, double at, double took)
 {
     fprintf(file, ",\n{\"ph\": \"X\", \"pid\": %d, \"tid\": %d, \"ts\": %s, \"dur\": %s, \"cat\": \"%s\", \"name\": ",
             process, thread, ignis__point_write(at).text, ignis__point_write(took).text, kind);
@@ -211,8 +212,8 @@ IGNIS__COLD static void ignis__trace_span(FILE *file, const ignis__traced *trace
     fprintf(file, "}}");
 }
 
-IGNIS__COLD static bool ignis__trace_write(const char *call, const char *path, const ignis__traced *items, size_t count,
-                                           int64_t begin_ns)
+IGNIS__COLD static bool ignis__trace_write(const char *call, const char *path, const ignis__trace_item *items,
+                                           size_t count, int64_t begin_ns)
 {
     FILE *file = ignis__report_open(call, path);
     void *streams[64];
@@ -231,7 +232,7 @@ IGNIS__COLD static bool ignis__trace_write(const char *call, const char *path, c
         fprintf(file, "}}");
     }
     for (k = 0; k < count; k++) {
-        const ignis__traced *traced = &items[k];
+        const ignis__trace_item *traced = &items[k];
         double at = (double)(traced->begin_ns - begin_ns) * 1e-3,
                took = (double)(traced->end_ns - traced->begin_ns) * 1e-3;
         threads = traced->thread > threads ? traced->thread : threads;
@@ -274,7 +275,7 @@ IGNIS__COLD static bool ignis__trace_write(const char *call, const char *path, c
 }
 
 /*  Waits for the open devices, and calls `each` with each of them, entered. */
-IGNIS__COLD static bool ignis__profile_devices(const char *call, ignis__traced *items, size_t count, bool begins)
+IGNIS__COLD static bool ignis__profile_devices(const char *call, ignis__trace_item *items, size_t count, bool begins)
 {
     ignis__binding binding;
     bool ok = true;
@@ -290,13 +291,13 @@ IGNIS__COLD static bool ignis__profile_devices(const char *call, ignis__traced *
         if (begins)
             ignis__profile_base(&ignis__devices[i]);
         else
-            ignis__profile_ask(i, items, count);
+            ignis__profile_read_times(i, items, count);
         ignis__device_leave(&binding);
     }
     return ok;
 }
 
-static ignis__mutex ignis__profile_ends = IGNIS__MUTEX_INIT; /* held while a profile begins or ends */
+static ignis__mutex ignis__profile_session_lock = IGNIS__MUTEX_INIT; /* held while a profile begins or ends */
 
 IGNIS__COLD IGNIS_API ignis_status ignis_profile_begin(void)
 {
@@ -306,7 +307,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_profile_begin(void)
         return ignis__failed();
     if (ignis__global.dry_run)
         return ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "this is a dry run: nothing runs, and nothing takes time");
-    ignis__mutex_lock(&ignis__profile_ends);
+    ignis__mutex_lock(&ignis__profile_session_lock);
     if (ignis__profiling()) {
         ignis__fail(IGNIS_DIAG_PROFILE_STATE, call, "a profile is begun already; call ignis_profile_end first");
     } else {
@@ -317,7 +318,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_profile_begin(void)
         ignis__mutex_unlock(&ignis__profile_lock);
         ignis__atomic_store(&ignis__profile.on, ok);
     }
-    ignis__mutex_unlock(&ignis__profile_ends);
+    ignis__mutex_unlock(&ignis__profile_session_lock);
     return ok ? IGNIS_OK : ignis__failed();
 }
 
@@ -325,16 +326,16 @@ IGNIS__COLD IGNIS_API ignis_status ignis_profile_end(const char *trace, const ch
 {
     static const char call[] = "ignis_profile_end";
     ignis_profile_row *rows;
-    ignis__traced *items;
+    ignis__trace_item *items;
     size_t count, lost;
     int64_t begin_ns;
     int row_count = 0, threads;
     bool ok;
     if (!ignis__enter(call) || ignis__capture_refuses(call))
         return ignis__failed();
-    ignis__mutex_lock(&ignis__profile_ends);
+    ignis__mutex_lock(&ignis__profile_session_lock);
     if (!ignis__profiling()) {
-        ignis__mutex_unlock(&ignis__profile_ends);
+        ignis__mutex_unlock(&ignis__profile_session_lock);
         return ignis__fail(IGNIS_DIAG_PROFILE_STATE, call, "no profile is begun; call ignis_profile_begin first");
     }
     ignis__mutex_lock(&ignis__profile_lock);
@@ -348,7 +349,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_profile_end(const char *trace, const ch
     ignis__profile.count = ignis__profile.capacity = ignis__profile.lost = 0;
     ignis__mutex_unlock(&ignis__profile_lock);
     ok = ignis__profile_devices(call, items, count, false);
-    ignis__profile_share(items, count, threads);
+    ignis__profile_charge_bytes(items, count, threads);
     rows = ignis__profile_sum(items, count, &row_count);
     if (!rows) {
         ignis__fail_host_memory(call, (count + 1) * sizeof *rows);
@@ -364,7 +365,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_profile_end(const char *trace, const ch
         ignis__profile.rows = rows;
         ignis__profile.row_count = row_count;
     }
-    ignis__mutex_unlock(&ignis__profile_ends);
+    ignis__mutex_unlock(&ignis__profile_session_lock);
     return ok ? IGNIS_OK : ignis__failed();
 }
 
@@ -374,11 +375,11 @@ IGNIS__COLD IGNIS_API int ignis_profile_rows(ignis_profile_row *rows, int capaci
     int count;
     if (!ignis__enter(call) || !ignis__check_capacity(call, "rows", rows, capacity))
         return -1;
-    ignis__mutex_lock(&ignis__profile_ends);
+    ignis__mutex_lock(&ignis__profile_session_lock);
     count = ignis__profile.row_count;
     if (count > 0 && capacity > 0)
         memcpy(rows, ignis__profile.rows, (size_t)(count < capacity ? count : capacity) * sizeof *rows);
-    ignis__mutex_unlock(&ignis__profile_ends);
+    ignis__mutex_unlock(&ignis__profile_session_lock);
     return count;
 }
 

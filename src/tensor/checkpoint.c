@@ -35,7 +35,7 @@ IGNIS__COLD static ignis_status ignis__checkpoint_backward(const ignis_backward_
 {
     static const char call[] = "ignis_checkpoint";
     const ignis__checkpoint *checkpoint = (const ignis__checkpoint *)args->params;
-    ignis__random_state *random = &ignis__thread_now()->random, before = *random;
+    ignis__random_state *random = &ignis__thread_state()->random, before = *random;
     ignis_tensor inputs[IGNIS__MAX_INPUTS], output;
     ignis_tensor_info info;
     ignis_scope scope = ignis_scope_begin();
@@ -175,7 +175,7 @@ IGNIS__COLD IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *us
     memset(&reads, 0, sizeof reads);
     checkpoint.fn = fn;
     checkpoint.user_data = user_data;
-    checkpoint.random = ignis__thread_now()->random;
+    checkpoint.random = ignis__thread_state()->random;
     for (; ok && i < count; i += ok) {
         ignis__array *array;
         held[i] = ignis__tensor_hold(call, inputs[i]);

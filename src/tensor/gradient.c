@@ -147,7 +147,7 @@ static void ignis__leaf_leave(ignis__tensor *leaf)
 static bool ignis__gradient_wait(const char *call, ignis__array *grad)
 {
     ignis__device *device = grad->storage->device;
-    return ignis__capture_on(device) || ignis__storage_sum_on(call, grad->storage, ignis__stream_now(device));
+    return ignis__capture_on(device) || ignis__storage_sum_on(call, grad->storage, ignis__stream_current(device));
 }
 
 /*  Makes a claimed and private array the gradient of an entered leaf that has none yet. */

@@ -235,7 +235,7 @@ IGNIS_API ignis_status ignis_seed(uint64_t seed)
 {
     if (!ignis__enter("ignis_seed"))
         return IGNIS_ERROR_NOT_SETUP;
-    ignis__thread_now()->random.seed = seed;
-    ignis__thread_now()->random.used = 0;
+    ignis__thread_state()->random.seed = seed;
+    ignis__thread_state()->random.used = 0;
     return IGNIS_OK;
 }

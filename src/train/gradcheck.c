@@ -21,7 +21,7 @@ static double ignis__gradcheck_weight(int64_t i)
 /*  Calls the function with the same random numbers every time. no_grad: without recording. */
 IGNIS__COLD static ignis_tensor ignis__gradcheck_call(const ignis__gradcheck *check, int no_grad)
 {
-    ignis__thread_now()->random = check->random;
+    ignis__thread_state()->random = check->random;
     return ignis__tensor_fn_call(check->call, no_grad, check->fn, check->inputs, check->count, check->user_data);
 }
 
@@ -200,7 +200,7 @@ IGNIS__COLD IGNIS_API double ignis_gradcheck(ignis_tensor_fn fn, void *user_data
     check.user_data = user_data;
     check.inputs = inputs;
     check.count = count;
-    check.random = ignis__thread_now()->random;
+    check.random = ignis__thread_state()->random;
     ignis__outer_call_begin(&outer, call, NULL);
     worst = ignis__gradcheck_run(&check, desc && desc->step > 0 ? desc->step : 1e-5,
                                  desc && desc->tolerance > 0 ? desc->tolerance : 1e-6);

@@ -80,8 +80,8 @@ static bool ignis__muon_orthogonalize(const ignis__optimizer *optimizer, const i
     norm = ignis_map_reduce(IGNIS_REDUCE_NORM, "u", IGNIS_INPUTS(u), NULL);
     x = ignis_cast(ignis_map("u / max(norm, 1e-7)", IGNIS_INPUTS(u, norm)),
                    parameter->second->dtype == IGNIS_F64 ? IGNIS_F64 : IGNIS_BF16);
-    ignis__request_builtin(IGNIS__BUILTIN_TRANSPOSE_RUNS,
-                           parameter->second->dtype == IGNIS_F64 ? IGNIS_F64 : IGNIS_BF16);
+    ignis__record_builtin_for_all(IGNIS__BUILTIN_TRANSPOSE_RUNS,
+                                  parameter->second->dtype == IGNIS_F64 ? IGNIS_F64 : IGNIS_BF16);
     if (rows > columns)
         x = ignis_transpose(x, 0, 1);
     for (i = 0; i < 5; i++) {

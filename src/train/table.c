@@ -81,7 +81,7 @@ static bool ignis__optimizer_renew(const ignis__work *work, ignis__optimizer *op
     if (!ignis__optimizer_table(work->call, optimizer))
         return false;
     capture = ignis__capture_pause();
-    aside.stream = ignis__stream_now(work->device);
+    aside.stream = ignis__stream_current(work->device);
     ok = ignis__optimizer_write(&aside, optimizer, count, dtype);
     return ignis__capture_resume(work->call, capture) && ok;
 }

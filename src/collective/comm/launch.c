@@ -80,15 +80,15 @@ static bool ignis__comm_mark(const ignis__work *work, ignis__comm *comm, bool be
 /*  One or two operations through NCCL. */
 static bool ignis__comm_call_nccl(const ignis__work *work, ignis__comm *comm, const ignis__comm_task *tasks, int count)
 {
-    ignis__traced item;
+    ignis__trace_item item;
     bool traced, ok;
     if (!ignis__comm_mark(work, comm, true))
         return false;
     traced = ignis__profiling() &&
-             ignis__traced_open(&item, IGNIS__TRACED_COLLECTIVE, work->call, work->device, work->stream, NULL, "NCCL");
+             ignis__trace_open(&item, IGNIS__TRACED_COLLECTIVE, work->call, work->device, work->stream, NULL, "NCCL");
     ok = ignis__nccl_run(work->call, comm->memory->nccl, tasks, count, comm->size, work->stream);
     if (traced)
-        (void)ignis__traced_close(&item, ok);
+        (void)ignis__trace_close(&item, ok);
     if (ok)
         return ignis__comm_mark(work, comm, false);
     /* NCCL breaks for good with what it refuses, and the others wait for that */

@@ -120,10 +120,10 @@ IGNIS__COLD static void ignis__parallels_close(const char *call)
 static bool ignis__parallel_launch(const char *call, ignis__parallel_state *parallel, const ignis__bucket *bucket)
 {
     ignis__device *device = parallel->device;
-    ignis__thread *thread = ignis__thread_now();
+    ignis__thread *thread = ignis__thread_state();
     ignis__capture *capture = thread->capture && thread->capture->device == device ? thread->capture : NULL;
     int ordinal = ignis__device_ordinal(device);
-    void *main_stream = ignis__stream_now(device), *own = thread->stream[ordinal];
+    void *main_stream = ignis__stream_current(device), *own = thread->stream[ordinal];
     uint64_t own_serial = thread->stream_serial[ordinal];
     ignis_array gradients;
     bool ok = capture ? ignis__capture_draw(call, device, main_stream, parallel->stream_serial)
@@ -185,7 +185,7 @@ static bool ignis__parallel_finish(const char *call, ignis__parallel_state *para
         parallel->buckets[i].ready = true;
     ok = ok && ignis__parallel_advance(call, parallel);
     if (parallel->launched > 0 && !ignis__stream_order(call, parallel->device, parallel->stream, parallel->device,
-                                                       ignis__stream_now(parallel->device)))
+                                                       ignis__stream_current(parallel->device)))
         ok = false;
     for (i = 0; i < parallel->bucket_count; i++)
         parallel->buckets[i].ready = false;

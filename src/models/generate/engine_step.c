@@ -237,7 +237,7 @@ static void ignis__engine_step(ignis__op *op, ignis__engine *e, int count, ignis
 {
     const char *call = op->work.call;
     int number = ignis__log2((uint64_t)count);
-    ignis__traced item;
+    ignis__trace_item item;
     ignis__op captured;
     bool traced, same;
     if (e->steps[draws][number].runs++ == 0) { /* kernels are compiled now */
@@ -265,8 +265,8 @@ static void ignis__engine_step(ignis__op *op, ignis__engine *e, int count, ignis
     op->ok = op->ok && ignis__graph_launchable(call, e->device, op->work.stream);
     if (!op->ok)
         return;
-    traced = ignis__profiling() && ignis__traced_open(&item, IGNIS__TRACED_GRAPH, call, e->device, op->work.stream, NULL, "graph");
+    traced = ignis__profiling() && ignis__trace_open(&item, IGNIS__TRACED_GRAPH, call, e->device, op->work.stream, NULL, "graph");
     op->ok = !IGNIS__CUDA_FAILED(call, e->device, cuGraphLaunch, (e->steps[draws][number].exec, op->work.stream));
     if (traced)
-        (void)ignis__traced_close(&item, op->ok);
+        (void)ignis__trace_close(&item, op->ok);
 }

@@ -122,7 +122,7 @@ IGNIS__COLD static bool ignis__engine_whole(const char *call, ignis__engine *e)
         snprintf(e->step_define + strlen(e->step_define), sizeof e->step_define - strlen(e->step_define), " -DIGNIS_BLOCKS_TYPES=%d",
                  e->step_types);
     if (ignis__requests.path[0])
-        ignis__request_own(IGNIS__BUILTIN_GENERATE_STEP, m->dtype, e->step_define, 90, 90);
+        ignis__record_builtin(IGNIS__BUILTIN_GENERATE_STEP, m->dtype, e->step_define, 90, 90);
     (void)ignis__engine_whole_shared(e, &p);
     if (e->device->info.compute_major != 9 || !e->device->clusters || !ignis__cuda.cuTensorMapEncodeTiled ||
         !ignis__cuda.cuLaunchKernelEx || p.ring < 2 ||

@@ -61,15 +61,15 @@ IGNIS__COLD static void ignis__step_request(const ignis__op *op, ignis_dtype dty
     int groups, i;
     if (!op->ok || !ignis__requests.path[0] || (dtype != IGNIS_F16 && dtype != IGNIS_BF16))
         return;
-    ignis__request_builtin(gated ? IGNIS__BUILTIN_GEMV_GATED_1 : IGNIS__BUILTIN_GEMV_1, dtype);
-    ignis__request_builtin(IGNIS__BUILTIN_GEMV_MMA_1, dtype);
+    ignis__record_builtin_for_all(gated ? IGNIS__BUILTIN_GEMV_GATED_1 : IGNIS__BUILTIN_GEMV_1, dtype);
+    ignis__record_builtin_for_all(IGNIS__BUILTIN_GEMV_MMA_1, dtype);
     for (groups = 2; groups <= 8; groups *= 2) {
         snprintf(define, sizeof define, "-DIGNIS_GROUPS=%d", groups);
-        ignis__request_own(IGNIS__BUILTIN_GEMV_MMA_16, dtype, define, 80, IGNIS__EVERY_ARCH);
+        ignis__record_builtin(IGNIS__BUILTIN_GEMV_MMA_16, dtype, define, 80, IGNIS__EVERY_ARCH);
     }
     for (i = 0; i < IGNIS__GEMV_CLUSTERS; i++) {
         ignis__gemv_cluster_define(define, sizeof define, &ignis__gemv_clusters[0][i], 0);
-        ignis__request_own(IGNIS__BUILTIN_GEMV_CLUSTER, dtype, define, 90, IGNIS__EVERY_ARCH);
+        ignis__record_builtin(IGNIS__BUILTIN_GEMV_CLUSTER, dtype, define, 90, IGNIS__EVERY_ARCH);
     }
 }
 

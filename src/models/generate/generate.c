@@ -38,7 +38,7 @@ static int32_t ignis__generate_next(const char *call, ignis__sequence *s, const 
         return -2;
     ignis__mutex_lock(&e->lock);
     if (e->ahead.sequence == s && e->ahead.length == s->length && e->ahead.sampling == sampling &&
-        e->ahead.stream == ignis__stream_now(e->device)) {
+        e->ahead.stream == ignis__stream_current(e->device)) {
         drawn = e->ahead.drawn;
         e->ahead.sequence = NULL;
     }

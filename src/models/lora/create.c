@@ -91,7 +91,7 @@ IGNIS__COLD static ignis__lora *ignis__lora_make(const char *call, ignis__model 
 /*  A uniform within 1 / sqrt(columns), B zero. The thread's own random numbers go on where they were. */
 static bool ignis__lora_begin(const char *call, const ignis__lora *lora, uint64_t seed)
 {
-    ignis__random_state *random = &ignis__thread_now()->random, before = *random;
+    ignis__random_state *random = &ignis__thread_state()->random, before = *random;
     ignis_tensor_desc desc;
     ignis_array_inputs inputs;
     bool ok = true;

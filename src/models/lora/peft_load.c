@@ -120,10 +120,10 @@ static bool ignis__lora_config(const char *call, const char *folder, const ignis
 }
 
 /*  One of the two tensors of an adapter: its shape is right, and its dtype that of the others. */
-static bool ignis__lora_fits(const char *call, const char *path, const ignis__stored *item, int64_t rows, int64_t columns,
+static bool ignis__lora_fits(const char *call, const char *path, const ignis__file_tensor *item, int64_t rows, int64_t columns,
                              ignis__lora *read)
 {
-    ignis_dtype dtype = ignis__stored_types[item->type].dtype;
+    ignis_dtype dtype = ignis__file_dtypes[item->type].dtype;
     ignis_shape wanted;
     memset(&wanted, 0, sizeof wanted);
     wanted.ndim = 2;
@@ -131,7 +131,7 @@ static bool ignis__lora_fits(const char *call, const char *path, const ignis__st
     wanted.dim[1] = columns;
     if (!ignis__dtype_is_float(dtype) || (read->dtype && read->dtype != dtype))
         ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "tensor %s of '%s' is of type %s; all are of one, F16, BF16, F32 or F64",
-                    ignis__name_write(item->name).text, path, ignis__stored_types[item->type].name);
+                    ignis__name_write(item->name).text, path, ignis__file_dtypes[item->type].name);
     else if (!ignis__shape_same(&item->shape, &wanted))
         ignis__fail(IGNIS_DIAG_LORA_FORMAT, call, "tensor %s of '%s' is %s; the model and a rank of %d make it %s",
                     ignis__name_write(item->name).text, path, ignis__shape_write(&item->shape).text, read->rank,
@@ -148,15 +148,15 @@ static bool ignis__lora_match(const char *call, const char *path, ignis__safeten
                               const ignis__model_part *parts, int count, char *wanted, ignis__lora *read)
 {
     int i, used = 0;
-    ignis__stored_sort(file->items, file->count, ignis__stored_by_name);
+    ignis__file_tensor_sort(file->items, file->count, ignis__file_tensor_by_name);
     for (i = 0; i < file->count; i++)
         file->items[i].index = 0;
     for (i = 0; i < count; i++) {
-        ignis__stored *a, *b;
+        ignis__file_tensor *a, *b;
         if (!ignis__lora_can(&parts[i]))
             continue;
-        a = ignis__stored_find(file, ignis__lora_name_write(model, parts[i].row, parts[i].layer, 'A').text);
-        b = ignis__stored_find(file, ignis__lora_name_write(model, parts[i].row, parts[i].layer, 'B').text);
+        a = ignis__file_tensor_find(file, ignis__lora_name_write(model, parts[i].row, parts[i].layer, 'A').text);
+        b = ignis__file_tensor_find(file, ignis__lora_name_write(model, parts[i].row, parts[i].layer, 'B').text);
         if (!a && !b)
             continue;
         if (!a || !b)

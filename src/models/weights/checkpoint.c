@@ -138,17 +138,17 @@ static bool ignis__model_shards(ignis__model_files *files, const char *const *na
         return false;
     for (i = 0; i < count; i++) {
         for (k = 0; k < files->shards[i].file.count; k++) {
-            const ignis__stored *item = &files->shards[i].file.items[k];
+            const ignis__file_tensor *item = &files->shards[i].file.items[k];
             ignis__model_source *source = &files->sources[files->source_count++];
             source->name = item->name;
             source->shape = item->shape;
             source->file = i;
             source->begin = files->shards[i].file.data + item->begin;
             source->end = files->shards[i].file.data + item->end;
-            source->type = ignis__stored_types[item->type].name;
-            source->dtype = ignis__stored_types[item->type].dtype;
+            source->type = ignis__file_dtypes[item->type].name;
+            source->dtype = ignis__file_dtypes[item->type].dtype;
             source->elements = 1;
-            source->bytes = ignis__stored_types[item->type].bits / 8;
+            source->bytes = ignis__file_dtypes[item->type].bits / 8;
         }
     }
     return ignis__model_sort(files);

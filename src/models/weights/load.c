@@ -283,7 +283,7 @@ static bool ignis__model_copy_blocks(ignis__work *work, const ignis__array *arra
 static ignis__pooled_event *ignis__model_copy(ignis__model_loading *loading, const ignis__model_piece *piece, const char *from)
 {
     const ignis__model_part *part = &loading->parts[piece->part];
-    ignis__array *array = ignis__lent_array(loading->call, *part->to);
+    ignis__array *array = ignis__borrow_array(loading->call, *part->to);
     int64_t row = part->columns * ignis__dtypes[loading->model->dtype].size;
     ignis__pooled_event *event = NULL;
     ignis__address address;

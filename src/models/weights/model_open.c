@@ -85,7 +85,7 @@ static bool ignis__model_allocate(const char *call, ignis__model *model, ignis__
         array.shape.dim[0] = blocks.count ? ignis__blocks_bytes(&blocks, blocks.count) : parts[i].total;
         array.shape.dim[1] = array.shape.ndim == 2 ? parts[i].columns : 0;
         *parts[i].to = ignis__tensor_adopt(call, ignis__array_create(call, &array), desc->requires_grad);
-        made = parts[i].to->id ? ignis__lent_array(call, *parts[i].to) : NULL;
+        made = parts[i].to->id ? ignis__borrow_array(call, *parts[i].to) : NULL;
         ok = made != NULL;
         if (ok) {
             made->blocks = blocks;
@@ -304,7 +304,7 @@ IGNIS__COLD IGNIS_API ignis_model ignis_model_open(const ignis_model_desc *desc)
     if (!ok)
         ignis__fail_host_memory(call, strlen(desc->path) + 1);
     ok = ok && ignis__model_allocate(call, &model, parts, count, desc);
-    first = ok ? ignis__lent_array(call, model.embedding) : NULL;
+    first = ok ? ignis__borrow_array(call, model.embedding) : NULL;
     if (first) {
         model.device = first->storage->device;
         ignis__array_drop(call, first);

@@ -23,7 +23,7 @@ static const ignis__model_part *ignis__model_find(ignis__model *model, const ign
 static ignis_tensor ignis__model_rows_of(const char *call, ignis_tensor weight, int64_t first, int64_t rows, ignis_dtype dtype)
 {
     ignis__blocks blocks = ignis__blocks_of(call, weight);
-    ignis__array *array = blocks.count ? NULL : ignis__lent_array(call, weight);
+    ignis__array *array = blocks.count ? NULL : ignis__borrow_array(call, weight);
     ignis_array view = IGNIS__ZERO;
     if (blocks.count)
         return ignis__model_numbers(call, weight, &blocks, first, rows, dtype);

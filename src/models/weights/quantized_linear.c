@@ -51,7 +51,7 @@ static void ignis__op_numbers(ignis__op *op, ignis__array *out, int64_t to, igni
 
 static ignis__blocks ignis__blocks_of(const char *call, ignis_tensor weight)
 {
-    ignis__array *array = weight.id ? ignis__lent_array(call, weight) : NULL;
+    ignis__array *array = weight.id ? ignis__borrow_array(call, weight) : NULL;
     ignis__blocks blocks;
     memset(&blocks, 0, sizeof blocks);
     if (array) {

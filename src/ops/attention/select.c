@@ -265,8 +265,8 @@ IGNIS__COLD static void ignis__attention_request_variant(ignis__op *op, ignis_dt
     for (i = 0; i < IGNIS__COUNT(kinds); i++) {
         op->as_major = kinds[i].major;
         variant = ignis__attention_choose(op, dtype, p);
-        ignis__request_own(backward ? variant.delta_kernel : variant.forward_kernel, dtype, variant.define,
-                           kinds[i].first, IGNIS__EVERY_ARCH);
+        ignis__record_builtin(backward ? variant.delta_kernel : variant.forward_kernel, dtype, variant.define,
+                              kinds[i].first, IGNIS__EVERY_ARCH);
     }
     op->as_major = 9;
     if (ignis__attention_takes_wgmma(op, dtype, p) && backward) {
@@ -276,7 +276,7 @@ IGNIS__COLD static void ignis__attention_request_variant(ignis__op *op, ignis_dt
             snprintf(define, sizeof define, "-DIGNIS_HEAD_DIM=%d -DIGNIS_CAUSAL=%d%s", p->head_dim, p->causal,
                      ignis__attention_backward_forms[i]);
             ignis__attention_options(define, sizeof define, p, ranged);
-            ignis__request_own(IGNIS__BUILTIN_SDPA_HOPPER_BACKWARD_ROWS, dtype, define, 90, 90);
+            ignis__record_builtin(IGNIS__BUILTIN_SDPA_HOPPER_BACKWARD_ROWS, dtype, define, 90, 90);
         }
     } else if (ignis__attention_takes_wgmma(op, dtype, p)) {
         for (i = 0, most = 0; i < IGNIS__COUNT(ignis__attention_hopper);
@@ -287,7 +287,7 @@ IGNIS__COLD static void ignis__attention_request_variant(ignis__op *op, ignis_dt
             most = ignis__attention_hopper[i].head_dim;
             ignis__attention_hopper_define(define, sizeof define, p, &ignis__attention_hopper[i]);
             ignis__attention_options(define, sizeof define, p, ranged);
-            ignis__request_own(IGNIS__BUILTIN_SDPA_HOPPER, dtype, define, 90, 90);
+            ignis__record_builtin(IGNIS__BUILTIN_SDPA_HOPPER, dtype, define, 90, 90);
         }
     }
     op->as_major = 0;

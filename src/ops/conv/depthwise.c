@@ -23,10 +23,10 @@ static void ignis__depthwise(ignis__op *op, const ignis__conv *c, ignis__gemm *p
     across = (int)ignis__clamp(ignis__power_of_2_up(ignis__ceil_div(c->groups, pack)), 1, MOST_ACROSS);
     slabs = ignis__ceil_div(c->groups, across * pack);
     snprintf(define, sizeof define, "-DIGNIS_TAPS=%d -DIGNIS_STRIDE=%d", (int)taps, q->stride[1]);
-    ignis__request_builtin(sums ? IGNIS__BUILTIN_DEPTHWISE_WEIGHTS : IGNIS__BUILTIN_DEPTHWISE,
-                           c->dtype); /* for other addresses */
+    ignis__record_builtin_for_all(sums ? IGNIS__BUILTIN_DEPTHWISE_WEIGHTS : IGNIS__BUILTIN_DEPTHWISE,
+                                  c->dtype); /* for other addresses */
     if (sums)
-        ignis__request_builtin(IGNIS__BUILTIN_GEMM_FINISH, c->dtype);
+        ignis__record_builtin_for_all(IGNIS__BUILTIN_GEMM_FINISH, c->dtype);
     if (!sums) {
         units = by_strips ? p->m / q->columns.size * in_row : ignis__ceil_div(p->m, PIXELS);
         blocks = ignis__ceil_div(units, 256 / across);

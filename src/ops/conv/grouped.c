@@ -86,9 +86,9 @@ static bool ignis__grouped_exists(const ignis__op *op, ignis_dtype dtype, const 
         return false;
     if (ignis__requests.path[0]) {
         snprintf(define, sizeof define, "-DIGNIS_PATCHES=%d", p->patches_of);
-        ignis__request_builtin(IGNIS__BUILTIN_GEMM_FINISH, dtype);
-        ignis__request_own(IGNIS__BUILTIN_GEMM_TINY, dtype, define, 0, 79);
-        ignis__request_own(IGNIS__BUILTIN_GEMM, dtype, define, 0, 79);
+        ignis__record_builtin_for_all(IGNIS__BUILTIN_GEMM_FINISH, dtype);
+        ignis__record_builtin(IGNIS__BUILTIN_GEMM_TINY, dtype, define, 0, 79);
+        ignis__record_builtin(IGNIS__BUILTIN_GEMM, dtype, define, 0, 79);
     }
     return true;
 }

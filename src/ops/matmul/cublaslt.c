@@ -201,7 +201,7 @@ static bool ignis__lt_run(ignis__op *op, const ignis__product *product, double f
     float factor_f32 = (float)factor;
     ignis__product described = *product;
     bool wide = product->dtype == IGNIS_F64, known, traced;
-    ignis__traced item;
+    ignis__trace_item item;
     ignis__address at_a = ignis__op_read(op, a), at_b = ignis__op_read(op, b), at_out = ignis__op_write(op, out),
                    at_bias = 0;
     ignis__block *workspace = NULL;
@@ -232,8 +232,8 @@ static bool ignis__lt_run(ignis__op *op, const ignis__product *product, double f
     ignis__cost(-1, 2.0 * (double)product->m * (double)product->n * (double)product->k * (double)product->batch,
                 product->dtype);
     traced = op->ok && ignis__profiling() &&
-             ignis__traced_open(&item, IGNIS__TRACED_KERNEL, op->work.call, op->work.device, op->work.stream, NULL,
-                                "cublasLtMatmul");
+             ignis__trace_open(&item, IGNIS__TRACED_KERNEL, op->work.call, op->work.device, op->work.stream, NULL,
+                               "cublasLtMatmul");
     if (op->ok)
         op->ok = IGNIS__LT_OK(
             op->work.call, cublasLtMatmul,
@@ -244,7 +244,7 @@ static bool ignis__lt_run(ignis__op *op, const ignis__product *product, double f
              &plan->choice.algo, (void *)(uintptr_t)(workspace ? workspace->address : 0), plan->choice.workspace,
              op->work.stream));
     if (traced)
-        (void)ignis__traced_close(&item, op->ok);
+        (void)ignis__trace_close(&item, op->ok);
     if (bias)
         ignis__mutex_unlock(&plan->lock);
     if (workspace)

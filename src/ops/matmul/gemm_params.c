@@ -153,19 +153,19 @@ IGNIS__COLD static void ignis__gemm_request(ignis_dtype dtype, const ignis__gemm
         return;
     p.row_sums = epilogue->row_sums != NULL;
     p.column_sums = epilogue->column_sums != NULL;
-    ignis__request_builtin(IGNIS__BUILTIN_GEMM_FINISH, dtype);
+    ignis__record_builtin_for_all(IGNIS__BUILTIN_GEMM_FINISH, dtype);
     define[0] = 0;
     if (p.patches_of)
         snprintf(define, sizeof define, "-DIGNIS_PATCHES=%d", p.patches_of);
     if (!eights) {
-        ignis__request_own(IGNIS__BUILTIN_GEMM_TINY, dtype, define, 0, IGNIS__EVERY_ARCH);
-        ignis__request_own(IGNIS__BUILTIN_GEMM, dtype, define, 0, rounds ? 79 : IGNIS__EVERY_ARCH);
+        ignis__record_builtin(IGNIS__BUILTIN_GEMM_TINY, dtype, define, 0, IGNIS__EVERY_ARCH);
+        ignis__record_builtin(IGNIS__BUILTIN_GEMM, dtype, define, 0, rounds ? 79 : IGNIS__EVERY_ARCH);
     }
     ignis__gemm_mma_define(define, sizeof define, &p);
     if (rounds)
-        ignis__request_own(IGNIS__BUILTIN_GEMM_MMA, dtype, define, eights ? 89 : 80, IGNIS__EVERY_ARCH);
+        ignis__record_builtin(IGNIS__BUILTIN_GEMM_MMA, dtype, define, eights ? 89 : 80, IGNIS__EVERY_ARCH);
     if (rounds && by_k && !eights && !p.patches_of) {
-        ignis__request_builtin(IGNIS__BUILTIN_TRANSPOSE_TILES, dtype);
+        ignis__record_builtin_for_all(IGNIS__BUILTIN_TRANSPOSE_TILES, dtype);
         p = ignis__gemm_by_wgmma(&p);
     }
     for (i = 0; rounds && (!p.patches_of || (!by_k && p.wgmma_k)) && i < (eights ? 2 : IGNIS__COUNT(widths)); i++)
@@ -179,7 +179,7 @@ IGNIS__COLD static void ignis__gemm_request(ignis_dtype dtype, const ignis__gemm
                 continue;
             for (direct = widths[i] == 192; direct <= ignis__gemm_finishes_in_registers(&p, widths[i]); direct++) {
                 ignis__gemm_hopper_define(define, sizeof define, &p, widths[i], direct);
-                ignis__request_own(IGNIS__BUILTIN_GEMM_HOPPER, dtype, define, 90, 90);
+                ignis__record_builtin(IGNIS__BUILTIN_GEMM_HOPPER, dtype, define, 90, 90);
             }
         }
     p.n = product->n;
@@ -188,6 +188,6 @@ IGNIS__COLD static void ignis__gemm_request(ignis_dtype dtype, const ignis__gemm
         for (p.pairs = 0; p.pairs <= (ignis__gemm_shares_b(&p, widths[i]) ? IGNIS__SHARE_B : 0);
              p.pairs += IGNIS__SHARE_B) {
             ignis__gemm_hopper_define(define, sizeof define, &p, widths[i], true);
-            ignis__request_own(IGNIS__BUILTIN_GEMM_HOPPER, dtype, define, 90, 90);
+            ignis__record_builtin(IGNIS__BUILTIN_GEMM_HOPPER, dtype, define, 90, 90);
         }
 }
