@@ -3,7 +3,7 @@
     SPDX-License-Identifier: MIT
     Part of Ignis; the licence is at the end of ignis.h.
 
-    CONTENTS. A tag stands at a section of the declarations and at that of the implementation; in the manual behind the topic.
+    CONTENTS. A tag marks a section of the declarations and of the implementation; in the manual it follows the topic.
 
         >>vmm           physical memory, address ranges, mappings, access  ON VIRTUAL MEMORY
         >>channel       messages between two processes                  ON CHANNELS
@@ -12,8 +12,6 @@
         >>comm          communicators and collective operations         ON COMMUNICATORS, ON MODELS OF SEVERAL GPUS
         >>parallel      data-parallel training                          ON DATA-PARALLEL TRAINING
 
-        In the implementation alone: >>nccl >>job.
-
     HOW TO USE
 
         Copy ignis.h, ignis_kernels.h and ignis_collective.h into your project. In ONE C or C++ file:
@@ -21,8 +19,8 @@
             #define IGNIS_IMPLEMENTATION
             #include "ignis_collective.h"
 
-        It includes ignis.h, and is built in the same way. NCCL is needed for nothing on one host of up to 8 GPUs; where it is installed it
-        is used for what it does best.
+        It includes ignis.h, and is built in the same way. One host of up to 8 GPUs needs no NCCL; if it is
+        installed, it runs the operations that it does faster.
 
         Two programs that use one GPU array, without a copy. The first one:
 
@@ -34,7 +32,7 @@
     ignis_array x = ignis_vmm_array(&desc);
     ignis_array_fill(x, 1);
     ignis_share_send(peer, x);
-    ignis_channel_receive(peer, word, sizeof word, NULL, NULL, 0, NULL); // x is what the other has made of it
+    ignis_channel_receive(peer, word, sizeof word, NULL, NULL, 0, NULL); // x has the values that the peer wrote
     ignis_array_free(x);
     ---- end example
 
@@ -52,14 +50,15 @@
 
     ON VIRTUAL MEMORY (>>vmm)
 
-        ignis_vmm_array is all that most programs need: an ordinary array in memory that other devices and processes can be given access
-        to. Below it, memory and addresses are separate: ignis_vmm_create allocates physical memory, ignis_vmm_reserve reserves a range of
-        addresses, ignis_vmm_map maps memory at an offset in the range, and ignis_vmm_set_access says which device may use it. So an array
-        can grow without being moved:
+        ignis_vmm_array is all that most programs need: an ordinary array in memory that other devices and
+        processes can be given access to. Below it, memory and addresses are separate: ignis_vmm_create
+        allocates physical memory, ignis_vmm_reserve reserves a range of addresses, ignis_vmm_map maps memory at
+        an offset in the range, and ignis_vmm_set_access says which device may use it. So an array can grow in
+        place:
 
     ---- begin example vmm
     int64_t granule = ignis_vmm_granularity(0, false);
-    ignis_vmm_range range = ignis_vmm_reserve(64 * granule, 0); // addresses for what may come
+    ignis_vmm_range range = ignis_vmm_reserve(64 * granule, 0); // addresses to grow into
     ignis_vmm_desc desc = {.size = granule};
     ignis_vmm first = ignis_vmm_create(&desc), second = ignis_vmm_create(&desc);
     ignis_vmm_map(range, 0, first);
@@ -74,32 +73,35 @@
     ignis_vmm_unreserve(range);
     ---- end example
 
-        Physical memory is allocated in granules of 2 MiB and stays until its last mapping and its last handle, in all processes, are gone.
-        So imported memory stays valid when the process that allocated it frees it, or dies.
+        Physical memory is allocated in granules of 2 MiB and lives until its last mapping and its last handle,
+        in all processes, are gone. So imported memory stays valid when the process that allocated it frees it,
+        or dies.
 
-        ignis_memory_info.vmm_bytes counts what this process has allocated in this way and still holds on a device: for arrays of
-        ignis_vmm_array, for ignis_vmm_create, and for communicators. Imported memory is counted by the process that allocated it.
-        ignis_desc.memory_limit does not limit it.
+        ignis_memory_info.vmm_bytes counts what this process has allocated in this way and still holds on a
+        device: for arrays of ignis_vmm_array, for ignis_vmm_create, and for communicators. Imported memory is
+        counted by the process that allocated it. ignis_desc.memory_limit does not limit it.
 
     ON CHANNELS (>>channel)
 
-        A channel carries messages of up to 64 KiB, whole and in order, between two processes of one machine and one user, and up to 64
-        file descriptors with each. One side serves a name and accepts, the other connects; either may come first.
+        A channel carries messages of up to 64 KiB, complete and in order, between two processes of one machine
+        and one user, with up to 64 file descriptors each. One process serves a name and accepts, the other
+        connects; either may start first.
 
-            IGNIS_CHANNEL_SOCKET    a unix socket, the default: the only one that carries descriptors, and so arrays of ignis_vmm_array
+            IGNIS_CHANNEL_SOCKET    a Unix socket, the default; it carries descriptors, and so arrays of ignis_vmm_array
             IGNIS_CHANNEL_PIPE      two FIFOs
-            IGNIS_CHANNEL_SHM       two rings in shared memory, which is sealed: where sockets are not allowed, and /proc is
+            IGNIS_CHANNEL_SHM       two rings in sealed shared memory, if sockets are not allowed; needs /proc
 
-        On Windows IGNIS_CHANNEL_PIPE is a named pipe, the default and all that there is. It carries descriptors, too, which are handles there:
-        (int)(intptr_t)handle, as 32 bits of a HANDLE count. They arrive as handles of the receiving process, with the same access.
+        On Windows IGNIS_CHANNEL_PIPE is a named pipe, the default and only method. It carries handles as
+        descriptors: (int)(intptr_t)handle, since 32 bits of a HANDLE are significant. They arrive as handles of
+        the receiving process, with the same access.
 
-        Every call has the deadline of the desc (30 s), or the one that its form with _within is given. IGNIS_ERROR_TIMEOUT leaves the
-        channel usable; IGNIS_ERROR_PEER says that the other side closed it, died (at once, also by kill -9), or broke the protocol: then
-        close it. Messages that it sent before are received first. That the other side has closed is not logged as an
-        error; that it died is.
+        Every call has the timeout of the desc (30 s), or that of its _within form. After IGNIS_ERROR_TIMEOUT
+        the channel is usable. IGNIS_ERROR_PEER means that the peer closed the channel, died (noticed at once,
+        also by kill -9), or broke the protocol: close it. Messages that it sent before are received first. The
+        death of a peer is logged as an error; closing is not.
 
-        An event loop waits for ignis_channel_info.fd with poll, and then calls with a deadline of 0 (on Windows there is nothing to wait for, so
-        it does that now and then):
+        An event loop polls ignis_channel_info.fd, and then calls with a timeout of 0 (on Windows there is no
+        descriptor, so it calls at intervals):
 
     ---- begin example channel_loop
     ignis_channel_desc meet = {.name = "loop"};
@@ -107,46 +109,49 @@
     ignis_channel_info info;
     char text[64];
     for (int turn = 0; turn < 10 && !client.id; turn++) {
-        ignis_channel_query(server, &info); // info.fd is readable: somebody has come, or has gone on
+        ignis_channel_query(server, &info); // info.fd is readable: a client has come or sent
         struct pollfd wanted = {.fd = info.fd, .events = POLLIN};
         if (poll(&wanted, 1, 100) > 0)
             client = ignis_channel_accept_within(server, 0);
     }
     if (client.id) {
         if (ignis_channel_receive_within(client, text, sizeof text, NULL, NULL, 0, NULL, 0) == IGNIS_ERROR_TIMEOUT)
-            puts("it has said nothing yet");
+            puts("no message yet");
         ignis_channel_close(client);
     }
     ignis_channel_close(server);
     ---- end example
 
-        Who gets in: files lie in a folder of mode 0700 ($IGNIS_COMM_DIR, else $XDG_RUNTIME_DIR/ignis, else ignis-<uid> in the folder of
-        temporary files), sockets, FIFOs and files have mode 0600. A folder that is a link, another user's, or open to others is refused.
-        The system tells the user of a socket's other side, and both sides prove, by HMAC-SHA-256 of random numbers that are used once,
-        that they know a token: a random one, which the server writes to that folder, or the one in desc.token. The token itself is never
-        sent. Others are refused, and counted; when many connect at once, silent ones are dropped first. Messages are checked
-        before anything is done with them. So a channel keeps other users out; programs of the same user are trusted as far as the system
-        trusts them: they could read each other's memory anyway. Nothing is encrypted, as nothing leaves the machine. Descriptors are
-        closed on exec, and the channels of a forked child are closed at once.
+        Access: files are in a folder of mode 0700 ($IGNIS_COMM_DIR, else $XDG_RUNTIME_DIR/ignis, else
+        ignis-<uid> in the folder of temporary files); sockets, FIFOs and files have mode 0600. A folder that is
+        a link, belongs to another user, or is open to others is refused. The system tells the user of a
+        socket's peer. Both sides prove, by HMAC-SHA-256 of random numbers that are used once, that they know a
+        token: a random one that the server writes to that folder, or the one in desc.token. The token itself is
+        never sent. Other clients are refused and counted; if many connect at once, silent ones are dropped
+        first. Messages are checked before any use. So a channel keeps other users out. Programs of the same
+        user are trusted, as they could read each other's memory anyway. Nothing is encrypted, as nothing leaves
+        the machine. Descriptors are closed on exec, and the channels of a forked child are closed at once.
 
-        On Windows the folder is $IGNIS_COMM_DIR, else %LOCALAPPDATA%\ignis. One that Ignis makes lets in its user alone; one that is there is
-        taken as it is. The pipe lets in its user alone, too; its name is random, and stands in the server's file in that folder. The system
-        tells which process is at the other side, and both prove that they know the token, as above. Handles are put into that process by
-        DuplicateHandle once it has proven itself, and those that it has not taken are closed with its channel. A process that may not open
-        the other one, as that has more rights, gets IO when it sends some.
+        On Windows the folder is $IGNIS_COMM_DIR, else %LOCALAPPDATA%\ignis. A folder that Ignis creates is open
+        to its user alone; an existing one is used as it is. The pipe is open to its user alone, too; its name
+        is random, and is in the server's file in that folder. The system tells the process of the peer, and
+        both prove that they know the token, as above. After that, DuplicateHandle puts handles into the peer's
+        process; those that it has not taken are closed with its channel. If the peer has more rights, so that
+        its process cannot be opened, sending handles fails with IO.
 
     ON SHARING (>>share)
 
-        An array that was sent by ignis_share_send has one reference more, for the other process, which ends when that one frees its array,
-        exits or is killed; ignis_array_free and changes of the owner are refused until then, with a message that names the process. No
-        message is needed for this: the sender finds out when it matters. It may close the channel right away, and may even exit.
-        ignis_share_send waits for the work on the array; no later work is ordered between the processes. So call ignis_synchronize
-        before telling the other side to read. Both processes have to see the GPU; its number may differ. It is the same on Windows, through
-        a named pipe.
+        ignis_share_send gives an array one reference more, for the other process. It ends when that process
+        frees its array, exits or is killed. Until then ignis_array_free and changes of the owner fail, with a
+        message that names the process. The sender may close the channel right away, and may even exit.
+        ignis_share_send waits for the work on the array; later work is not ordered between the processes. So
+        call ignis_synchronize before telling the peer to read. Both processes must see the GPU; its ordinal may
+        differ. On Windows the same works through a named pipe.
 
     ON COMMUNICATORS (>>job, >>comm)
 
-        A communicator joins ranks: processes, or threads, each with a GPU of its own. All of them run the same program:
+        A communicator joins ranks: processes, or threads, each with a GPU of its own. All of them run the same
+        program:
 
     ---- begin example comm
     ignis_comm_info info = {0};
@@ -162,137 +167,157 @@
     ignis_comm_destroy(comm);
     ---- end example
 
-        ON STARTING. Any launcher will do that starts one process for each GPU: examples/launch.sh 4 ./program on one host, torchrun,
-        mpirun, srun. The environment tells each process its rank. The first complete source counts, and one that contradicts it is an
-        error that names both; ignis_comm_desc.rank and .size override all. Numbers are digits alone. With nothing set, there is one rank.
+        ON STARTING. Every launcher works that starts one process for each GPU: examples/launch.sh 4 ./program
+        on one host, torchrun, mpirun, srun. The environment tells each process its rank. The first complete
+        source is used; a source that contradicts it is an error that names both. ignis_comm_desc.rank and .size
+        override all. Without any of them, there is one rank.
 
-            set by          rank, size, and which GPU of the host                                           IGNIS_COMM_LAUNCHER=
-            Ignis           IGNIS_RANK  IGNIS_WORLD_SIZE  IGNIS_LOCAL_RANK                                  ignis
-            torchrun        RANK  WORLD_SIZE  LOCAL_RANK                                                    torchrun
+            set by          rank, size, and which GPU of the host                            IGNIS_COMM_LAUNCHER=
+            Ignis           IGNIS_RANK  IGNIS_WORLD_SIZE  IGNIS_LOCAL_RANK                   ignis
+            torchrun        RANK  WORLD_SIZE  LOCAL_RANK                                     torchrun
             Open MPI        OMPI_COMM_WORLD_RANK  OMPI_COMM_WORLD_SIZE  OMPI_COMM_WORLD_LOCAL_RANK          openmpi
-            MPICH, Intel    PMI_RANK  PMI_SIZE  MPI_LOCALRANKID                                             pmi
-            Slurm           SLURM_PROCID  SLURM_NTASKS  SLURM_LOCALID                                       slurm
+            MPICH, Intel    PMI_RANK  PMI_SIZE  MPI_LOCALRANKID                              pmi
+            Slurm           SLURM_PROCID  SLURM_NTASKS  SLURM_LOCALID                        slurm
 
-            IGNIS_COMM_LAUNCHER     which of them counts, where several are set: torchrun under srun, say
-            IGNIS_COMM_DIR          one host: a folder of mode 0700 where ranks meet; no other user gets in, nothing else is needed
+            IGNIS_COMM_LAUNCHER     which one is used, if several are set: torchrun under srun, say
+            IGNIS_COMM_DIR          one host: a folder of mode 0700 where ranks meet; other users have no access
             MASTER_ADDR             otherwise: the host of rank 0, and
-            MASTER_PORT             its port; one higher where torchrun's own store has it (TORCHELASTIC_USE_AGENT_STORE=True)
-            IGNIS_COMM_PORT         a port instead of that
-            IGNIS_COMM_TOKEN        with several hosts: a secret that nobody can guess, the same for all ranks, such as the output of
-                                    openssl rand -hex 16. All prove that they know it, and it is never sent
-            IGNIS_COMM_TRANSPORT    peer, staged or nccl: this one, or failure
-            IGNIS_COMM_HOST         a name for the host, where the boot id and the namespaces of a process do not tell hosts apart
+            MASTER_PORT             its port; the next one if torchrun's store has it (TORCHELASTIC_USE_AGENT_STORE=True)
+            IGNIS_COMM_PORT         another port
+            IGNIS_COMM_TOKEN        with several hosts: a random secret, the same for all ranks, such as the output of
+                                    openssl rand -hex 16. All ranks prove that they know it; it is never sent
+            IGNIS_COMM_TRANSPORT    peer, staged or nccl: fail if it does not work
+            IGNIS_COMM_HOST         a name for the host, if boot id and namespaces do not tell hosts apart
 
-        Ranks prove who they are by a secret. With IGNIS_COMM_TOKEN they meet at host and port. Without it nobody listens at a port: they
-        are on one host, and meet in the private folder of their user (see ON CHANNELS), under a name made of host, port and what the
-        launcher calls the job (TORCHELASTIC_RUN_ID, PMIX_NAMESPACE, SLURM_JOB_ID and _STEP_ID). The latter is enough: mpirun and srun on
-        one host need no variable set. A program that has MPI already, or another way to reach all ranks, sets none either, on any number
-        of hosts: rank 0 calls ignis_comm_unique_id, the program gives the id to all, and each puts it into ignis_comm_desc.id. What ranks
-        send each other is not encrypted: on networks where others can change what passes, tunnel it.
+        Ranks authenticate by a secret. With IGNIS_COMM_TOKEN they meet at host and port. Without it no rank
+        listens at a port: all are on one host, and meet in the private folder of their user (see ON CHANNELS).
+        The name there is made of host, port and the launcher's name of the job (TORCHELASTIC_RUN_ID,
+        PMIX_NAMESPACE, SLURM_JOB_ID and _STEP_ID). The name of the job is enough: mpirun and srun on one host
+        need no variable. A program with MPI, or another way to reach all ranks, needs none on any number of
+        hosts: rank 0 calls ignis_comm_unique_id, the program sends the id to all, and each sets
+        ignis_comm_desc.id. Messages between ranks are not encrypted: on networks that others can write to, use
+        a tunnel.
 
-        Rank 0 waits for the others and checks that they agree: versions, sizes, one process a rank, one GPU a rank. Connections of other
-        programs, silent ones and replayed ones are closed without harm to the ranks. A rank that does not connect before the deadline
-        (ignis_comm_desc.timeout_s, 30 s) is named in the error of every rank that did. A rank that fails earlier reports it to the others.
+        Rank 0 waits for the others and checks that they agree: versions, sizes, one process a rank, one GPU a
+        rank. Connections of other programs, silent ones and replayed ones are closed without harm to the ranks.
+        A rank that does not connect before the deadline (ignis_comm_desc.timeout_s, 30 s) is named in the error
+        of every rank that did. A rank that fails earlier reports it to the others.
 
-        How data travels is tested, not assumed: each rank maps the others' memory, writes into it and reads what all have written. If
-        that fails between any two, all use pinned host memory instead; ignis_comm_info.reason tells why. Ranks of several hosts,
-        or more than 8, use NCCL, which has to be installed then. It is also used if asked for.
+        How data travels is tested, not assumed: each rank maps the others' memory, writes into it and reads
+        what all have written. If that fails between any two, all use pinned host memory instead;
+        ignis_comm_info.reason tells why. Ranks of several hosts, or more than 8, use NCCL, which must be
+        installed. It is also used on request.
 
-        ON WINDOWS. All ranks are on one host, up to 8, as NCCL has no build for Windows. Nobody listens at a port: rank 0 waits at a named pipe
-        that lets in its user alone, under a name in the private folder (see ON CHANNELS), also when there is a token. An id of
-        ignis_comm_unique_id names a pipe, and is of use on this host. Memory is shared by handles that ranks put into each other's processes,
-        so all have the same rights: one that was started as administrator and one that was not do not meet, and the call ends with TIMEOUT.
+        ON WINDOWS. All ranks are on one host, up to 8, as NCCL has no build for Windows. Rank 0 waits at a
+        named pipe that is open to its user alone, under a name in the private folder (see ON CHANNELS), also
+        with a token. An id of ignis_comm_unique_id names a pipe of this host. Ranks duplicate handles of memory
+        into each other's processes, so all need the same rights: a rank that was started as administrator does
+        not meet one that was not, and the call ends with TIMEOUT.
 
-        ON SPEED. Small operations are done by Ignis' own kernels, with the algorithm that is fastest for the size. Communicators of
-        ignis_comm_init, and those made from them, leave large ones to NCCL where it is faster and installed: from 64 MB on, with two
-        ranks later, and then never for all_reduce. The ranks join NCCL when the first such operation comes, which waits for all of
-        them on the host, once. If one of them cannot, all go on without it; ignis_comm_info.reason tells why. A graph uses NCCL if that was joined
-        before its capture: do one such operation first. NCCL sums in an order of its own. For sums in the order of the ranks at every
-        size set IGNIS_COMM_TUNE=nccl_min=0 (never NCCL), or IGNIS_COMM_TRANSPORT=peer; nccl_min=64M sets another threshold.
-        Operations of NCCL have the same deadline as others; a thread of Ignis watches it, and polls NCCL for errors. One that it reports
-        while an operation is under way (ncclCommGetAsyncError) breaks the communicator on all ranks.
+        ON SPEED. Small operations run in built-in kernels, with the fastest algorithm for the size.
+        Communicators of ignis_comm_init, and those derived from them, use NCCL for large ones if it is faster
+        and installed: from 64 MB on; with two ranks from larger sizes, and never for all_reduce. The ranks join
+        NCCL at the first such operation, which waits for all of them on the host, once. If one rank cannot
+        join, all go on without NCCL; ignis_comm_info.reason tells why. A graph uses NCCL if that was joined
+        before its capture: run one such operation first. NCCL sums in another order. For sums in the order of
+        the ranks at every size set IGNIS_COMM_TUNE=nccl_min=0 (never NCCL), or IGNIS_COMM_TRANSPORT=peer;
+        nccl_min=64M sets another threshold. Operations of NCCL have the same deadline as others; a thread of
+        Ignis watches it, and polls NCCL for errors. An error during an operation (ncclCommGetAsyncError) breaks
+        the communicator on all ranks.
 
-        ON SEVERAL COMMUNICATORS. A kernel of a large operation occupies most multiprocessors of a GPU until all ranks have come to it. If one
-        rank begins an operation on communicator X and then one on Y, and another rank Y and then X, the two can wait for each other until the
-        deadline, even on two streams: the result is TIMEOUT, with a message that names both communicators. So begin the operations of all
-        communicators in the same order on all ranks. Where a thread for each communicator makes that impossible, set
-        ignis_comm_desc.most_blocks to the number of multiprocessors (132 on an H200) divided by the number of communicators: then their kernels
-        run at the same time, and large operations take longer. Operations that NCCL does need one order all the same.
+        ON SEVERAL COMMUNICATORS. A kernel of a large operation occupies most SMs of a GPU until all ranks have
+        begun it. If one rank begins an operation on communicator X and then one on Y, and another rank first Y,
+        then X, both can wait until the deadline, even on two streams. The result is TIMEOUT, with a message
+        that names both communicators. So begin the operations of all communicators in the same order on all
+        ranks. If a thread for each communicator makes that impossible, set ignis_comm_desc.most_blocks to the
+        number of SMs (132 on an H200) divided by the number of communicators: their kernels then run at the
+        same time, and large operations take longer. Operations of NCCL need one order in any case.
 
-        WHEN A RANK DIES. The ranks of a host watch each other: a process that ends without ignis_comm_destroy, by kill -9 too, breaks every
-        communicator that it was in within milliseconds, and kernels that wait for it return. Nothing hangs: kernels have the deadline, too.
-        From then on all operations on that communicator fail with PEER (or TIMEOUT, MISMATCH, by what broke it), results of those that
-        were under way are undefined, and arrays stay usable. The survivors call
+        WHEN A RANK DIES. The ranks of a host watch each other: a process that ends without ignis_comm_destroy,
+        by kill -9 too, breaks every communicator that it was in within milliseconds, and kernels that wait for
+        it return. Nothing hangs: kernels have the deadline, too. From then on all operations on that
+        communicator fail with PEER (or with TIMEOUT or MISMATCH, if that broke it). Results of running
+        operations are undefined; arrays stay usable. The survivors call
 
             ignis_comm smaller = ignis_comm_shrink(comm);
             ignis_comm_destroy(comm);
 
-        and go on: they agree on who is gone, whoever it was, and get new memory, which nothing late can reach. ignis_comm_abort breaks a
-        communicator on all ranks on purpose. A rank that is only slow, or stopped, does not count as dead: the others get TIMEOUT from their
-        operation, and ignis_comm_shrink waits for it; ignis_comm_shrink_without leaves it out, if all who go on name it. Several hosts
-        communicate through rank 0: when it dies, the other hosts lose each other. A host that loses power or network is noticed within
-        15 s, as its system no longer answers; one whose processes are only stopped
-        does answer. ignis_comm_destroy is no failure for the others; an operation that they begin afterwards ends with TIMEOUT.
+        and go on: they agree on the missing ranks, rank 0 or any other, and get new memory, which late writes
+        cannot reach. ignis_comm_abort breaks a communicator on all ranks on purpose. A rank that is slow or
+        stopped does not count as dead: the others get TIMEOUT from their operation, and ignis_comm_shrink waits
+        for it. ignis_comm_shrink_without excludes it, if all remaining ranks name it. Several hosts communicate
+        through rank 0: if it dies, the other hosts lose each other. A host without power or network is noticed
+        within 15 s, as its system no longer answers; the system of stopped processes does answer.
+        ignis_comm_destroy is not a failure for the others; an operation that they begin later ends with
+        TIMEOUT.
 
-        WHEN A GPU FAULTS, all GPU work of its process has ended (ON ERRORS in ignis.h). A rank that is a process of its own calls
-        ignis_comm_abort then, so that nobody waits for it, and exits; the others go on without it. Ranks of one process end together.
+        WHEN A GPU FAULTS, all GPU work of its process has ended (ON ERRORS in ignis.h). A rank in a separate
+        process then calls ignis_comm_abort, so that no rank waits for it, and exits; the others go on without
+        it. Ranks of one process end together.
 
-        ALL GPUS OF ONE PROCESS. ignis_comm_init_all makes the communicators of several GPUs at once, with no launcher; one thread begins
-        each operation for one rank after the other, or each rank has a thread. With one thread, nothing that a GPU has yet to load or to
-        allocate may come between the ranks' calls of an operation (ignis_warmup loads Ignis' own kernels): a driver may make that wait for
-        what runs there, and so for the next rank's call. Nor may pinned memory be freed there (ignis_host_free, ignis_array_unpin, an array
-        that has some), even with a thread for each rank: CUDA waits for all GPUs of a process then. ignis_comm_split_all makes smaller
-        communicators of them, ignis_comm_shrink_all new ones after a failure: also one call for all ranks, as a call for each would wait
-        for the next.
+        ALL GPUS OF ONE PROCESS. ignis_comm_init_all creates the communicators of several GPUs in one call,
+        without a launcher. One thread begins each operation for one rank after the other, or each rank has a
+        thread. With one thread, do not load kernels or allocate memory between the ranks' calls of an operation
+        (ignis_warmup loads the built-in kernels): the driver may wait for running kernels, and so for the next
+        rank's call. Do not free pinned memory there either (ignis_host_free, ignis_array_unpin, an array that
+        has some), even with a thread for each rank: CUDA then waits for all GPUs of the process.
+        ignis_comm_split_all creates smaller communicators, ignis_comm_shrink_all new ones after a failure, each
+        in one call for all ranks.
 
     ON DATA-PARALLEL TRAINING (>>parallel)
 
-        Every rank has a GPU, the whole model, and its part of each batch. A program for one GPU becomes one for many by two calls:
+        Every rank has a GPU, the whole model, and its slice of each batch. A program for one GPU becomes one
+        for many by two calls:
 
             ignis_comm comm = ignis_comm_init(NULL);
             ignis_parallel parallel = ignis_parallel_create(comm, parameters, count, NULL);
 
-        The first meets the other ranks. The second gives all of them rank 0's parameters, and from then on ignis_backward leaves the mean
-        over the ranks in the gradients, so that every rank's optimizer takes the same step, to the bit. Where each rank's loss is the mean
-        over a part of equal size, these are the gradients of the mean over the whole batch, up to rounding: the losses are those of one GPU.
+        The first one meets the other ranks. The second one broadcasts the parameters of rank 0. From then on
+        ignis_backward averages the gradients over the ranks, so that all optimizers take the same step, to the
+        bit. If each rank's loss is the mean over a slice of equal size, these are the gradients of the mean
+        over the whole batch, up to rounding: the losses are those of one GPU.
 
-        Gradients live in a few large pieces of memory, the buckets. A backward counts beforehand how often it will use each bucket's
-        parameters; when it has passed the last use, the bucket is averaged by one all-reduce on a stream beside it, while the backward goes
-        on. Name the parameters in the order of their use: then buckets are whole in their order, from the last to the first. All ranks average
-        all buckets once a backward, in the same order, whether their loss depended on them or not: so one rank may leave a parameter out,
-        whose gradient counts as what it was, zeros after a step. What a backward function reaches by a backward of its own has to be an
-        ignis_checkpoint, whose parameters are waited for; other such functions end with GRADIENT_LATE when they come too late.
+        Gradients are in a few large buffers, the buckets. ignis_backward first counts the uses of each bucket's
+        parameters. After the last use, one all-reduce averages the bucket on another stream, while the backward
+        pass goes on. Pass the parameters in the order of their use: then buckets complete in order, from the
+        last to the first. All ranks average all buckets once a backward pass, in the same order, whether their
+        loss depends on them or not. So one rank may not use a parameter: its gradient counts as it is, zero
+        after a step. A backward function with a backward pass of its own must be an ignis_checkpoint, whose
+        parameters are waited for; others end with GRADIENT_LATE if they come too late.
 
-        Between ignis_parallel_no_sync_begin and _end gradients add up on each rank alone, for batches in pieces. A whole step can be
-        captured as a graph, on every rank. When a rank dies or its backward fails, the others learn it by PEER or TIMEOUT from
-        their next operation or ignis_comm_synchronize; the gradients are undefined then. examples/train_gpt.c shows it all.
+        Between ignis_parallel_no_sync_begin and _end gradients accumulate on each rank alone, for
+        micro-batches. A whole step can be captured as a graph, on every rank. If a rank dies or its
+        ignis_backward fails, the next operation or ignis_comm_synchronize of the others returns PEER or
+        TIMEOUT; the gradients are then undefined. See examples/train_gpt.c.
 
     ON MODELS OF SEVERAL GPUS (>>comm)
 
         With ignis_models.h, included before or after this header, the ranks of a communicator can share a model for
-        generation, which then takes a part of each GPU's memory and bandwidth:
+        generation, which then uses memory and bandwidth of all GPUs:
 
             ignis_comm comm = ignis_comm_init(NULL);
             ignis_model_desc from = {.path = "Llama-3.1-8B", .parallel = ignis_comm_parallel(comm)};
-            ignis_model model = ignis_model_open(&from); // this rank's share, on the communicator's device, which is current
+            ignis_model model = ignis_model_open(&from); // the shard of this rank, on the current device
 
-        Each rank reads and has the heads of queries, keys and values that are its own, with their cache, its elements of the MLP, and its
-        rows of a head that is not the embedding; embeddings and norms are everybody's. The numbers of heads, of heads of keys and of
-        elements of the MLP must be multiples of that of the ranks (a head of keys is not kept twice), and shares of quantised rows must
-        end with a block. ignis_model_inspect with only rank and size set tells what a rank takes. Sequences of a share work as those of
-        a model: all ranks make the same calls in the same order with the same arguments, and all get the same tokens and logits, to the
-        bit. ignis_model_forward, ignis_model_save and adapters need a whole model.
+        Each rank reads its own heads of queries, keys and values with their KV cache, its slice of the MLP, and
+        its rows of an output head that is not the embedding. All ranks have the embeddings and norms. The
+        numbers of heads, of key heads and of MLP elements must be multiples of the number of ranks (a key head
+        is not kept twice), and shards of quantised rows must end with a block. ignis_model_inspect with only
+        rank and size set tells the memory of a rank. Sequences work as with one GPU: all ranks make the same
+        calls in the same order with the same arguments, and get the same tokens and logits, to the bit.
+        ignis_model_forward, ignis_model_save and adapters need a whole model.
 
-        Behind the products of attention and of the MLP the ranks add up their parts with ignis_comm_all_reduce, and so they do with the
-        logits, of which the others' are zeros. Captured steps have these in their graphs. What is sent are sums in f32 (f64 of an f64
-        model), rank 0's with what the layers before have added up: so there is one rounding to f32 more for each rank beyond the first,
-        and the order of the ranks. In prompts of more than 64 tokens at a time each rank's part is rounded to the model's dtype before
-        it is added. So logits differ from those of one GPU by roundings.
+        After the matrix products of attention and of the MLP, ignis_comm_all_reduce sums over the ranks. Logits
+        are summed, too, with zeros for the rows of other ranks. Captured steps contain these operations. The
+        sums are sent in f32 (f64 of an f64 model), those of rank 0 with the residual stream: so each rank
+        beyond the first adds one rounding to f32, in the order of the ranks. In prompt chunks of more than 64
+        tokens each rank's sum is rounded to the model's dtype first. So logits differ from those of one GPU by
+        roundings.
 
-        With the logits travels a number of what each rank works with: its model's sizes, the ids of its sequences, its sampling. If one
-        differs, the call fails on all ranks with MISMATCH, and sequences are as they were. Calls that need other sums end by the checks
-        of the communicator, as do a rank that makes no call, one that fails before it has begun, and one that dies: with MISMATCH, TIMEOUT or
-        PEER, and the communicator is broken.
+        With the logits travels a hash of each rank's model sizes, sequence ids and sampling. If one differs,
+        the call fails on all ranks with MISMATCH, and sequences do not change. The communicator detects calls
+        with other sums, a rank that makes no call, one that fails before it begins, and one that dies: the
+        result is MISMATCH, TIMEOUT or PEER, and the communicator is broken.
 */
 #include "ignis.h"
 
@@ -1014,12 +1039,16 @@ IGNIS_API ignis_status ignis_share_send(ignis_channel channel, ignis_array array
     Threads: any. Waits until the deadline. */
 IGNIS_API ignis_array ignis_share_receive(ignis_channel channel);
 
-/* >>comm - communicators and collective operations -------------------------------------------------------------- */
+/* >>comm - communicators and collective operations --------------------------------------------------------------
 
-#define IGNIS_COMM_MAX_RANKS 8  /* of Ignis' own kernels; beyond, NCCL does the work */
-#define IGNIS_COMM_ID_BYTES 128 /* as many as NCCL's, so that programs can hand it on in the same way */
+   Ranks meet, get a communicator each, and call the same operations on it in the same order. Every wait has a
+   deadline. A failure breaks a communicator on all ranks; the survivors make a new one by ignis_comm_shrink.
+   Ownership: the caller frees a communicator with ignis_comm_destroy. */
 
-/*  A communicator: what one rank of a group of GPUs holds. */
+#define IGNIS_COMM_MAX_RANKS 8  /* of the built-in kernels; NCCL runs larger communicators */
+#define IGNIS_COMM_ID_BYTES 128 /* as NCCL's, so that programs distribute it in the same way */
+
+/*  A communicator, as one rank of a group of GPUs holds it. */
 typedef struct ignis_comm {
     uint64_t id;
 } ignis_comm;
@@ -1034,40 +1063,39 @@ typedef enum ignis_op {
     IGNIS_OP_COUNT
 } ignis_op;
 
-/* --- making, splitting, ending --- */
+/* --- creating, splitting, destroying --- */
 
 /*  How the data of a communicator travels. */
 typedef enum ignis_comm_transport {
-    /* the first of the others that works between all ranks: IGNIS_COMM_PEER, IGNIS_COMM_STAGED; NCCL where
-       ranks are on several hosts, or more than IGNIS_COMM_MAX_RANKS */
+    /* IGNIS_COMM_PEER, or IGNIS_COMM_STAGED if that does not work between all ranks; NCCL for several hosts,
+       or more than IGNIS_COMM_MAX_RANKS ranks */
     IGNIS_COMM_TRANSPORT_DEFAULT = 0,
     IGNIS_COMM_PEER,   /* GPUs read and write each other's memory (NVLink, PCIe) */
     IGNIS_COMM_STAGED, /* through pinned host memory that all ranks map */
-    IGNIS_COMM_NCCL,   /* NCCL does the work */
+    IGNIS_COMM_NCCL,   /* through NCCL */
     IGNIS_COMM_TRANSPORT_COUNT
 } ignis_comm_transport;
 
-/*  Where ranks meet, and the secret by which they know each other: made by rank 0, and handed on by the
-    program. */
+/*  A rendezvous and its secret, created by rank 0 and distributed by the program. */
 typedef struct ignis_comm_id {
     unsigned char bytes[IGNIS_COMM_ID_BYTES];
 } ignis_comm_id;
 
 typedef struct ignis_comm_desc {
     int rank; /* with size: this rank, 0 to size - 1 (0) */
-    int size; /* how many ranks there are (0: rank, size and device come from the environment) */
-    /* where they meet: "dir:/path" of a private folder, or "host:port" (IGNIS_COMM_DIR, MASTER_ADDR) */
+    int size; /* number of ranks (0: rank, size and device come from the environment) */
+    /* the rendezvous: "dir:/path" of a private folder, or "host:port" (IGNIS_COMM_DIR, MASTER_ADDR) */
     const char *rendezvous;
     /* with "host:port": a secret that all ranks know (IGNIS_COMM_TOKEN; without one, only this host) */
     const char *token;
     int device;       /* the LOCAL_RANK-th device, or the only one; IGNIS_DEVICE_0 for device 0 */
-    double timeout_s; /* the deadline of every wait: for ranks that have not come, and inside operations (30) */
-    /* one that must be used, or the call fails (IGNIS_COMM_TRANSPORT=peer, staged or nccl; the best) */
+    double timeout_s; /* the deadline of every wait, at the rendezvous and inside operations (30) */
+    /* a transport that must be used, or the call fails (IGNIS_COMM_TRANSPORT=peer, staged or nccl; the
+       best) */
     ignis_comm_transport transport;
-    /* instead of rendezvous and token: what ignis_comm_unique_id has given rank 0, on all ranks */
+    /* instead of rendezvous and token: the id that ignis_comm_unique_id returned on rank 0 */
     const ignis_comm_id *id;
-    /* of a kernel, each on a multiprocessor of its own (as many as is fastest): see ON SEVERAL
-       COMMUNICATORS */
+    /* blocks of a kernel, one an SM (the fastest number): see ON SEVERAL COMMUNICATORS */
     int most_blocks;
 } ignis_comm_desc;
 
@@ -1075,171 +1103,164 @@ typedef struct ignis_comm_info {
     int rank, size;
     int device;                     /* of this rank */
     int local_rank, local_size;     /* among the ranks on this host */
-    int hosts;                      /* that the ranks are on */
-    ignis_comm_transport transport; /* that is used */
-    char reason[256];               /* why this one */
+    int hosts;                      /* of the ranks */
+    ignis_comm_transport transport; /* the one in use */
+    char reason[256];               /* why this transport */
     ignis_status status; /* IGNIS_OK, or what broke the communicator: _PEER, _TIMEOUT, _MISMATCH, of NCCL _CUDA */
-    int failed_rank;     /* whom it was about; -1: nobody, or not known */
+    int failed_rank;     /* the rank at fault; -1: none or unknown */
     double timeout_s;
 } ignis_comm_info;
 
-/*  ignis_comm_init - meet the other ranks, and make a communicator of all; desc may be null for all defaults
-    Every rank calls it, each for a device of its own. Rank and size come from the desc or else from the
-    environment (see ON STARTING in the manual); where nothing is set, it is one rank alone. Ranks are
-    processes, or threads of one process that each say their rank.
+/*  ignis_comm_init - meet the other ranks and create a communicator of all; desc may be null for all defaults
+    Every rank calls it, each for its own device. Rank and size come from desc, or else from the environment
+    (see ON STARTING in the manual); if neither sets them, there is one rank. Ranks are processes, or threads
+    of one process that each set desc.rank.
     Returns: the communicator, or no handle.
     Errors: ARGUMENT (desc, or the environment contradicts itself), DEVICE, PEER (a rank was refused, died or
-    uses another's GPU), TIMEOUT (ranks that did not come are named), IO, UNSUPPORTED (the transport that was
-    asked for), LIBRARY (NCCL is needed and missing), MEMORY, CUDA.
-    Ownership: the caller ends it with ignis_comm_destroy. desc and its strings are copied.
-    Threads: any; waits for the other ranks. Memory: one region on each GPU, which every other rank maps. */
+    uses another's GPU), TIMEOUT (the missing ranks are named), IO, UNSUPPORTED (the requested transport),
+    LIBRARY (NCCL is needed and missing), MEMORY, CUDA.
+    Ownership: the caller frees it with ignis_comm_destroy. desc and its strings are copied.
+    Threads: any; waits for the other ranks. Memory: one region on each GPU; every other rank maps it. */
 IGNIS_API ignis_comm ignis_comm_init(const ignis_comm_desc *desc);
 
-/*  ignis_comm_unique_id - where the ranks of one ignis_comm_init can meet, and the secret by which they know
-    each other
-    The process that is going to be rank 0 calls it and gives the id to the others, as programs of MPI give
-    NCCL's to each other: if (rank == 0) ignis_comm_unique_id(&id); MPI_Bcast(&id, sizeof id, MPI_BYTE, 0,
-    MPI_COMM_WORLD); desc.id = &id on all ranks. It listens from here on, at a port that the system chooses,
-    on all addresses of this host; on Windows at a pipe, when rank 0 has come. Whoever knows the id takes
-    part: hand it on by a way that others do not read.
+/*  ignis_comm_unique_id - create a rendezvous and its secret for the ranks of one ignis_comm_init
+    Rank 0 calls it, and the program gives the id to the others, as MPI programs do with NCCL's: if (rank ==
+    0) ignis_comm_unique_id(&id); MPI_Bcast(&id, sizeof id, MPI_BYTE, 0, MPI_COMM_WORLD); desc.id = &id on all
+    ranks. Rank 0 listens from here on, at a port that the system chooses, on all addresses of this host; on
+    Windows it listens at a pipe from ignis_comm_init on. Keep the id secret: every process that knows it can
+    take part.
     Returns: IGNIS_OK, and *id filled.
-    Errors: ARGUMENT, MEMORY, PEER (the system gives no port).
-    Ownership: an id is used once; those that are not used listen until ignis_shutdown.
+    Errors: ARGUMENT, MEMORY, PEER (no port is free).
+    Ownership: an id is used once; unused ones listen until ignis_shutdown.
     Threads: any. */
 IGNIS_API ignis_status ignis_comm_unique_id(ignis_comm_id *id);
 
-/*  ignis_comm_split - make communicators of the ranks that give the same color
-    All ranks of comm call it, as they call operations. In the new one ranks are ordered by key, and by their
-    rank in comm where keys are equal. A rank with a color below 0 takes part in none. Communicators of
-    ignis_comm_init_all are split by ignis_comm_split_all.
-    Returns: the new communicator; no handle on failure, and, without a failure, for a color below 0. After a
-    TIMEOUT, of some ranks or of all, it is called again, by all.
+/*  ignis_comm_split - create communicators of the ranks with equal colors
+    All ranks of comm call it, in order with its operations. New ranks are ordered by key, then by their rank
+    in comm. A rank with a color below 0 gets none. Communicators of ignis_comm_init_all are split by
+    ignis_comm_split_all.
+    Returns: the new communicator; no handle on failure, and for a color below 0. After a TIMEOUT on any rank,
+    all call it again.
     Errors: FREED, PEER, TIMEOUT, MISMATCH (a rank is in ignis_comm_shrink), UNSUPPORTED, LIBRARY, MEMORY,
     CUDA.
     Ownership: the caller ends it with ignis_comm_destroy, before or after comm.
     Threads: any; a second split or shrink of comm waits for the first. Waits for the other ranks. */
 IGNIS_API ignis_comm ignis_comm_split(ignis_comm comm, int color, int key);
 
-/*  ignis_comm_shrink - make a communicator of the ranks that are still alive
-    ignis_comm_shrink_without - the same, and leave out count ranks of comm that may still be alive: stopped,
-    or out of reach All of them call it, after comm has failed or before. They agree first on which ranks are
-    gone; ranks keep their order. comm itself stays as it is, to be destroyed: late writes of dead ranks go to
-    its memory, which nobody uses again. Communicators of ignis_comm_init_all are shrunk by
-    ignis_comm_shrink_all. Of ignis_comm_shrink_without, all ranks that go on name the same ranks, in any
-    order, as if those had died; who is dead need not be named. One that was left out learns it by MISMATCH
-    when it calls ignis_comm_shrink itself, and destroys comm.
-    Returns: the new communicator, or no handle. After a TIMEOUT, of some ranks or of all, it is called again,
-    by all.
-    Errors: FREED, TIMEOUT (a rank that is alive does not call it), MISMATCH (a rank names others to be left
-    out), ARGUMENT (ranks holds this rank, or none of comm's; count below 0), and those of ignis_comm_init.
-    Ownership: the caller ends it with ignis_comm_destroy, and comm too.
+/*  ignis_comm_shrink - create a communicator of the ranks that are still alive
+    ignis_comm_shrink_without - also exclude ranks that may be alive, but are stopped or out of reach All of
+    them call it, after comm has failed or before. They first agree on the missing ranks; the others keep
+    their order. comm itself does not change; destroy it. Late writes of dead ranks go to its memory, which is
+    not used again. Communicators of ignis_comm_init_all are shrunk by ignis_comm_shrink_all. For
+    ignis_comm_shrink_without, all remaining ranks name the same ranks, in any order; dead ranks need not be
+    named. An excluded rank gets MISMATCH when it calls ignis_comm_shrink, and destroys comm.
+    Returns: the new communicator, or no handle. After a TIMEOUT on any rank, all call it again.
+    Errors: FREED, TIMEOUT (a live rank does not call it), MISMATCH (a rank excludes other ranks), ARGUMENT
+    (ranks contains this rank, or a rank that comm does not have; count below 0), and those of
+    ignis_comm_init.
+    Ownership: the caller frees it with ignis_comm_destroy, and comm too.
     Threads: any; a second split or shrink of comm waits for the first. Waits for the other ranks. */
 IGNIS_API ignis_comm ignis_comm_shrink(ignis_comm comm);
 IGNIS_API ignis_comm ignis_comm_shrink_without(ignis_comm comm, const int *ranks, int count);
 
-/*  ignis_comm_abort - break a communicator on all its ranks: what waits in an operation, there or here, ends
-    with PEER
-    Returns: IGNIS_OK, also when it is broken already.
+/*  ignis_comm_abort - break a communicator on all ranks: waiting operations end with PEER everywhere
+    Returns: IGNIS_OK, also if it is already broken.
     Errors: FREED.
     Ownership: it still has to be destroyed.
-    Threads: any, also while another one is inside an operation on it. Does not wait. */
+    Threads: any, also during an operation of another thread. Does not wait. */
 IGNIS_API ignis_status ignis_comm_abort(ignis_comm comm);
 
-/*  ignis_comm_destroy - end this rank's part in a communicator, after all work on its device is done
-    The others may still be inside their last operation, and need not call it at the same time. The last
-    communicator of one ignis_comm_init, of those split and shrunk from it too, tells the other ranks that
-    this one leaves. Between hosts the other ranks of this host then have up to 5 s to do the same, so that
-    NCCL does not cut off their last operation. Graphs that have captured operations may outlive the
-    communicator; launched then, they end at once, with undefined results.
-    Returns: IGNIS_OK, or the first driver error met on the way; everything is released all the same.
+/*  ignis_comm_destroy - leave a communicator, after all work on its device is done
+    The other ranks may still be in their last operation, and may call it later. The last communicator of one
+    ignis_comm_init, and of those derived from it, tells the other ranks that this one leaves. With several
+    hosts, the ranks of this host then have up to 5 s to do the same, so that NCCL completes their last
+    operation. Graphs with captured operations may outlive the communicator; they then end at once, with
+    undefined results.
+    Returns: IGNIS_OK, or the first driver error; everything is released in any case.
     Errors: FREED (also for a second destroy), CUDA.
     Ownership: the handle is stale afterwards.
     Threads: any. Waits for the device. */
 IGNIS_API ignis_status ignis_comm_destroy(ignis_comm comm);
 
-/*  ignis_comm_query - rank and size, the transport and why it was chosen, and whether the communicator works
+/*  ignis_comm_query - read rank, size, transport and its reason, and whether the communicator works
     Returns: IGNIS_OK, and *info filled.
     Errors: ARGUMENT, FREED.
     Ownership: nothing to free.
     Threads: any. */
 IGNIS_API ignis_status ignis_comm_query(ignis_comm comm, ignis_comm_info *info);
 
-/*  ignis_comm_init_all - make the communicators of several devices of this process: comms[i] is rank i, on
-    devices[i]
-    devices may be null: the first count devices. Of desc (null: all defaults), timeout_s and most_blocks
-    count. One thread may call an operation on each of them in turn, as operations do not wait; or each has a
-    thread of its own.
+/*  ignis_comm_init_all - create the communicators of several devices of this process
+    comms[i] is rank i, on devices[i]. devices may be null: the first count devices. Of desc (null: all
+    defaults) only timeout_s and most_blocks are used. One thread may call an operation on each in turn, since
+    operations do not wait; or each has its own thread.
     Returns: IGNIS_OK, and *comms filled; all zero on failure.
     Errors: ARGUMENT (desc, a device twice, count below 1 or above IGNIS_COMM_MAX_RANKS), DEVICE, UNSUPPORTED
-    (two devices do not reach each other's memory), MEMORY, CUDA.
-    Ownership: the caller ends each with ignis_comm_destroy.
+    (two devices cannot reach each other's memory), MEMORY, CUDA.
+    Ownership: the caller frees each with ignis_comm_destroy.
     Threads: any. Waits for the devices. */
 IGNIS_API ignis_status ignis_comm_init_all(ignis_comm *comms, const int *devices, int count,
                                            const ignis_comm_desc *desc);
 
-/*  ignis_comm_split_all - ignis_comm_split for the communicators of ignis_comm_init_all, all ranks at once
+/*  ignis_comm_split_all - split all communicators of a group of ignis_comm_init_all in one call
     comms are all ranks of one group, in any order: of one ignis_comm_init_all, of one ignis_comm_shrink_all,
-    or of one color of an ignis_comm_split_all. comms[i] gives colors[i] and keys[i]; without keys (null)
-    ranks are ordered as in comms' group. out[i] is the new communicator on the device of comms[i]; no handle
-    for a color below 0. comms stay as they are, and in use.
+    or of one color of an ignis_comm_split_all. comms[i] has colors[i] and keys[i]; without keys (null) the
+    order of the group stays. out[i] is the new communicator on the device of comms[i]; no handle for a color
+    below 0. comms do not change.
     Returns: IGNIS_OK, and *out filled; all zero on failure.
     Errors: FREED, ARGUMENT (not all ranks of one group), UNSUPPORTED (communicators of ignis_comm_init),
     DEVICE, MEMORY, CUDA.
-    Ownership: the caller ends each with ignis_comm_destroy, before or after comms.
-    Threads: any. Waits for the devices: operations that some rank has begun are to be begun on all. */
+    Ownership: the caller frees each with ignis_comm_destroy, before or after comms.
+    Threads: any. Waits for the devices: first begin on all ranks what one has begun. */
 IGNIS_API ignis_status ignis_comm_split_all(const ignis_comm *comms, const int *colors, const int *keys, int count,
                                             ignis_comm *out);
 
-/*  ignis_comm_shrink_all - ignis_comm_shrink for the communicators of ignis_comm_init_all, all ranks at once
-    comms are of one group, in any order, after they have failed or before. Left out are ranks for which comms
-    has no handle, and those that are not in comms; the others keep their order. out[i] is the new
-    communicator on the device of comms[i]; no handle where comms has none. comms stay as they are, to be
-    destroyed. After a fault it fails, as all does: that ends all GPU work of the process. Ranks that are to
-    survive the fault of another are processes of their own, with ignis_comm_init and ignis_comm_shrink.
+/*  ignis_comm_shrink_all - shrink all communicators of a group of ignis_comm_init_all in one call
+    comms are of one group, in any order, after they have failed or before. Ranks without a handle in comms
+    are excluded; the others keep their order. out[i] is the new communicator on the device of comms[i]; no
+    handle where comms has none. comms do not change; destroy them. After a device fault it fails, as a fault
+    ends all GPU work of a process. To survive the fault of another rank, ranks are separate processes with
+    ignis_comm_init and ignis_comm_shrink.
     Returns: IGNIS_OK, and *out filled; all zero on failure.
     Errors: FREED, ARGUMENT (not ranks of one group), UNSUPPORTED (communicators of ignis_comm_init), DEVICE
     (lost to a fault), MEMORY, CUDA.
-    Ownership: the caller ends each with ignis_comm_destroy, and comms too.
+    Ownership: the caller frees each with ignis_comm_destroy, and comms too.
     Threads: any. Waits for the devices, as ignis_comm_split_all. */
 IGNIS_API ignis_status ignis_comm_shrink_all(const ignis_comm *comms, int count, ignis_comm *out);
 
-/* --- operations --- */
+/*  >>comm.operations - collective operations and messages
 
-/*  All ranks call the same operations on a communicator in the same order, with arrays of equal size and
-    type, each on its own device. An operation is queued on the current stream of the communicator's device
-    and returns; whether it succeeded is reported by ignis_comm_synchronize, ignis_comm_status, or the next
-    operation. The deadline of a wait starts when the kernel runs. After a failure results are undefined, and
-    the communicator is broken: it refuses all later operations.
+    All ranks call the same operations on a communicator in the same order, with arrays of equal size and dtype, each
+    on its own device. An operation is queued on the current stream of the communicator's device and returns. Its
+    success is reported by ignis_comm_synchronize, ignis_comm_status, or the next operation. The deadline of a wait
+    starts when the kernel runs. After a failure results are undefined, and the communicator is broken: it refuses all
+    later operations.
 
-    in == out is allowed, as is a part of one array that lies where the operation would put it (all_gather: in
-    is part `rank` of out; reduce_scatter: out is part `rank` of in). While a call queues its work
-    IGNIS_OWNER_NVCCL owns the arrays; they must be owned by IGNIS_OWNER_IGNIS. All operations can be captured
-    in graphs. A graph is launched on every rank, in the same order as other operations on the communicator,
-    and not at the same time as one on another stream. One communicator used on several streams: a later
-    operation waits for the earlier ones.
+    in == out is allowed, and so is the slice of one array at which the operation puts its data (all_gather: in is
+    slice `rank` of out; reduce_scatter: out is slice `rank` of in). The arrays must be owned by IGNIS_OWNER_IGNIS;
+    while a call queues its work, IGNIS_OWNER_NVCCL owns them. All operations can be captured in graphs. A graph is
+    launched on every rank, in order with other operations on the communicator, and not during one on another stream.
+    On several streams, a later operation of a communicator waits for the earlier ones.
 
-    Sums and products of f16 and bf16 are computed in f32 and rounded once; every algorithm of Ignis combines
-    in the order of the ranks, so all ranks get the same bits, on every run and in every transport. What NCCL
-    combines (see ON SPEED in the manual) has NCCL's order: the same bits on all ranks, and on every run with
-    the same NCCL and the same GPUs, but not those of another size or machine. min and max give NaN where any
-    rank has NaN. IGNIS_OP_AVG is the sum times 1/size, for floating types.
+    Sums and products of f16 and bf16 are computed in f32 and rounded once. Every algorithm of Ignis combines in the
+    order of the ranks, so all ranks get equal bits, on every run and transport. Results of NCCL (see ON SPEED in the
+    manual) are equal on all ranks, and on every run with the same NCCL and GPUs; another size or machine may give
+    other bits. min and max give NaN if any rank has NaN. IGNIS_OP_AVG is the sum times 1/size, for floating types.
 
-    For measuring only: IGNIS_COMM_TUNE="blocks=32,chunk=128K,...", equal on all ranks, changes how operations
-    are cut up; see ignis__comm_tune. */
+    For measurements only: IGNIS_COMM_TUNE="blocks=32,chunk=128K,...", equal on all ranks, overrides how operations
+    are launched; see ignis__comm_tune. */
 
-/*  ignis_comm_all_reduce - out = op over the ranks of in, elementwise, on every rank
-    ignis_comm_reduce - out = op over the ranks of in, on rank root; out of the others is left alone, and may
-    be no handle
-    ignis_comm_broadcast - array of every rank = array of rank root
-    ignis_comm_all_gather - out of every rank = in of rank 0, in of rank 1, ..., one after the other; out has
-    size times as many elements
-    ignis_comm_reduce_scatter - out of rank r = op over the ranks of part r of in, which has size times as
-    many elements
-    ignis_comm_all_to_all - part r of out = part `this rank` of in of rank r; both have a multiple of size
+/*  ignis_comm_all_reduce - reduce in over the ranks, elementwise, to out on every rank
+    ignis_comm_reduce - reduce in over the ranks to out on rank root; on other ranks out is unused
+    ignis_comm_broadcast - copy array of rank root to array of every rank
+    ignis_comm_all_gather - concatenate in of all ranks to out on every rank; out has size times as many
     elements
+    ignis_comm_reduce_scatter - reduce slice r of in over the ranks to out on rank r; in has size times as
+    many elements
+    ignis_comm_all_to_all - send slice r of in to rank r, and receive slice r of out from it; both have a
+    multiple of size elements
     Returns: IGNIS_OK when it is queued, or the reason.
-    Errors: FREED, CONTRACT (somebody else owns an array), SHAPE (in and out do not fit), DTYPE (types
-    differ), UNSUPPORTED (the average of integers), DEVICE, ARGUMENT (they overlap, or op, or root), PEER (the
+    Errors: FREED, CONTRACT (an array has another owner), SHAPE (in and out do not fit), DTYPE (dtypes
+    differ), UNSUPPORTED (the average of integers), DEVICE, ARGUMENT (overlap, op or root), PEER (the
     communicator is broken), MEMORY, COMPILE, CUDA.
     Ownership: unchanged.
     Threads: one operation on a communicator at a time; others wait. Does not wait for the device.
@@ -1251,15 +1272,13 @@ IGNIS_API ignis_status ignis_comm_all_gather(ignis_comm comm, ignis_array in, ig
 IGNIS_API ignis_status ignis_comm_reduce_scatter(ignis_comm comm, ignis_array in, ignis_array out, ignis_op op);
 IGNIS_API ignis_status ignis_comm_all_to_all(ignis_comm comm, ignis_array in, ignis_array out);
 
-/*  ignis_comm_send, ignis_comm_recv - give array to rank dest, whose next ignis_comm_recv from this rank has
-    an array of the same size
-    and type
-    ignis_comm_send_recv - give in to rank dest and get out from rank source at the same time; in and out are
-    apart Pairs of ranks count for themselves, apart from the other operations. A long send ends only when the
-    other side receives, so two ranks that both send first wait for each other until the deadline;
-    ignis_comm_send_recv does not.
+/*  ignis_comm_send, ignis_comm_recv - send array to rank dest, or receive it from rank source
+    ignis_comm_send_recv - send in to rank dest and receive out from rank source at the same time, without
+    overlap The receiver's next ignis_comm_recv from this rank has an array of equal size and dtype. Each pair
+    of ranks has its own order, independent of other operations. A long send ends only when the peer receives,
+    so two ranks that both send first wait until the deadline; ignis_comm_send_recv does not.
     Returns: IGNIS_OK when it is queued, or the reason.
-    Errors: as ignis_comm_all_reduce, and ARGUMENT (dest or source is this rank, or none).
+    Errors: as ignis_comm_all_reduce, and ARGUMENT (dest or source is this rank, or out of range).
     Ownership: unchanged.
     Threads: one operation on a communicator at a time; others wait. Does not wait for the device.
     Streams: queued on the current stream of the communicator's device. */
@@ -1267,7 +1286,7 @@ IGNIS_API ignis_status ignis_comm_send(ignis_comm comm, ignis_array array, int d
 IGNIS_API ignis_status ignis_comm_recv(ignis_comm comm, ignis_array array, int source);
 IGNIS_API ignis_status ignis_comm_send_recv(ignis_comm comm, ignis_array in, int dest, ignis_array out, int source);
 
-/*  ignis_comm_barrier - no rank's stream goes on before all ranks' streams have come here
+/*  ignis_comm_barrier - make the streams of all ranks wait for each other
     Returns: IGNIS_OK when it is queued, or the reason.
     Errors: FREED, PEER (the communicator is broken), COMPILE, CUDA.
     Ownership: nothing to free.
@@ -1275,19 +1294,18 @@ IGNIS_API ignis_status ignis_comm_send_recv(ignis_comm comm, ignis_array in, int
     Streams: queued on the current stream of the communicator's device. */
 IGNIS_API ignis_status ignis_comm_barrier(ignis_comm comm);
 
-/*  ignis_comm_synchronize - wait until the operations queued on comm are done, and report what went wrong in
-    them
-    Operations that were captured count when their graph was launched on the current stream.
+/*  ignis_comm_synchronize - wait until the queued operations of comm are done, and report their failure
+    Captured operations count if their graph was launched on the current stream.
     Returns: IGNIS_OK, or the reason.
-    Errors: FREED, UNSUPPORTED (this thread captures), TIMEOUT (a rank did not come), MISMATCH (ranks asked
-    for different things), PEER (a rank died or gave up, or NCCL failed there), CUDA (also when NCCL reports
-    an error here).
+    Errors: FREED, UNSUPPORTED (this thread captures), TIMEOUT (a rank did not come), MISMATCH (ranks called
+    different operations), PEER (a rank died or aborted, or its NCCL failed), CUDA (also if NCCL reports an
+    error here).
     Ownership: nothing to free.
-    Threads: any. Waits for the current stream of the device, and for the one that comm was used on last. */
+    Threads: any. Waits for the current stream of the device, and for the last stream of comm. */
 IGNIS_API ignis_status ignis_comm_synchronize(ignis_comm comm);
 
-/*  ignis_comm_status - whether comm works; does not wait
-    Returns: IGNIS_OK, or TIMEOUT, MISMATCH, PEER or CUDA, which have broken it.
+/*  ignis_comm_status - tell if comm works; does not wait
+    Returns: IGNIS_OK, or TIMEOUT, MISMATCH, PEER or CUDA, which broke it.
     Errors: FREED, TIMEOUT, MISMATCH, PEER, CUDA (NCCL has failed).
     Ownership: nothing to free.
     Threads: any. */
@@ -1308,85 +1326,91 @@ typedef struct ignis_model_parallel {
 } ignis_model_parallel;
 #endif
 
-/*  ignis_comm_parallel - what ignis_model_desc.parallel gets for a model that the ranks of comm share: see ON
-    MODELS OF SEVERAL GPUS
-    Returns: what this rank is, and how it sums; size -1 on failure, which ignis_model_open refuses.
+/*  >>parallel.model - communicators for models that several ranks share
+
+    Part of the interface of models, so it exists with ignis_models.h only.
+    ignis_model_open reads the struct; the communicator must live as long as the model.
+    See ON MODELS OF SEVERAL GPUS. */
+
+/*  ignis_comm_parallel - return ignis_model_desc.parallel for a model that the ranks of comm share
+    See ON MODELS OF SEVERAL GPUS.
+    Returns: the rank, the size and the functions that sum; size -1 on failure, which ignis_model_open
+    refuses.
     Errors: FREED.
     Ownership: nothing to free; free the model before comm is destroyed.
     Threads: any. */
 IGNIS_API ignis_model_parallel ignis_comm_parallel(ignis_comm comm);
 
-/* >>parallel - data-parallel training --------------------------------------------------------------------------- */
+/* >>parallel - data-parallel training ---------------------------------------------------------------------------
+
+   Every rank has the whole model and a slice of the batch; ignis_backward averages the gradients over the ranks.
+   Buckets of gradients are all-reduced while the backward pass goes on.
+   Ownership: the caller frees the handle before its communicator. */
 
 #ifndef IGNIS_NO_TENSORS
 
-/*  Data-parallel training: every rank has the whole model and a part of the batch, and their gradients are
+/*  Data-parallel training: every rank has the whole model and a slice of the batch, and gradients are
     averaged. */
 typedef struct ignis_parallel {
     uint64_t id;
 } ignis_parallel;
 
 typedef struct ignis_parallel_desc {
-    int64_t bucket_bytes; /* of gradients that travel together (25 MiB) */
-    /* of those that are known first, whose way begins the earlier the fewer they are (1 MiB) */
+    int64_t bucket_bytes; /* size of a gradient bucket (25 MiB) */
+    /* size of the first gradient bucket (1 MiB); smaller starts communication earlier */
     int64_t first_bucket_bytes;
-    /* true: every rank's parameters stay as they are, and must be equal; else they become rank 0's */
+    /* true: parameters are not broadcast and must be equal on all ranks; else they become those of rank 0 */
     bool no_broadcast;
 } ignis_parallel_desc;
 
 typedef struct ignis_parallel_info {
     int parameters;
-    int buckets;   /* that their gradients are in, one all-reduce each; 0 where there is one rank */
+    int buckets;   /* of gradients, one all-reduce each; 0 with one rank */
     int64_t bytes; /* of all buckets */
-    bool syncs;    /* the next backward averages: no ignis_parallel_no_sync_begin is open */
+    bool syncs;    /* the next ignis_backward averages: no section of ignis_parallel_no_sync_begin is open */
 } ignis_parallel_info;
 
-/*  ignis_parallel_create - from now on, ignis_backward averages the gradients of these parameters over the
-    ranks of comm
-    All ranks call it, with as many parameters of the same shapes and types in the same order, which is best
-    the one of their use: the gradients of the last are on their way first. From then on a thread's
-    ignis_backward that leads to one of them averages the gradients of all, so all ranks call it alike; a
-    parameter that it did not lead to takes part with the gradient that it has, zeros at first. On return the
-    gradients may still be on their way on a stream of their own, for which the thread's stream waits: what
-    comes next sees averages. In a captured graph all of this is part of the graph. desc may be null for all
-    defaults. The gradients move into memory that the handle lays out, so call it before a graph is captured;
-    and before ignis_optimizer_add where rank 0's parameters are to go to the others, as an optimizer of
-    16-bit parameters keeps a copy of them.
+/*  ignis_parallel_create - make ignis_backward average the gradients of parameters over the ranks of comm
+    All ranks call it with the same parameters in the same order. The order of use is best: gradients of the
+    last parameters are reduced first. From then on an ignis_backward that reaches one of them averages the
+    gradients of all, so all ranks call it alike. A parameter that it did not reach takes part with its
+    present gradient, zero at first. On return all-reduces may still run on another stream, for which the
+    thread's stream waits. A captured graph contains all of this. desc may be null for all defaults. The
+    gradients move into buckets, so call it before a graph is captured. Call it before ignis_optimizer_add,
+    too: an optimizer of 16-bit parameters copies them.
     Returns: the handle, or no handle.
     Errors: ARGUMENT (no parameters, not a leaf that requires a gradient, one twice or in use by another,
     sizes), FREED, DEVICE (not the communicator's), UNSUPPORTED (this thread captures), MISMATCH, PEER and
     TIMEOUT (other ranks), MEMORY, CUDA.
-    Ownership: the caller frees it, before comm is destroyed. It holds the parameters, whose handles the
-    caller may release at any time.
-    Threads: any; waits for the other ranks. Afterwards one backward at a time may average: another thread's
-    that leads to the parameters meanwhile is an error, PARALLEL_BUSY. In sections without averages there may
-    be any number. */
+    Ownership: the caller frees it, before comm is destroyed. It holds the parameters; the caller may release
+    their handles at any time.
+    Threads: any; waits for the other ranks. One ignis_backward at a time may average; another one meanwhile
+    is an error, PARALLEL_BUSY. In sections without averages any number may run. */
 IGNIS_API ignis_parallel ignis_parallel_create(ignis_comm comm, const ignis_tensor *parameters, int count,
                                                const ignis_parallel_desc *desc);
 
-/*  ignis_parallel_no_sync_begin, ignis_parallel_no_sync_end - between them ignis_backward adds gradients up
-    on each rank alone
-    For large batches in several pieces: all but the last in such a section, the last outside of it, which
-    averages the sum. They nest.
+/*  ignis_parallel_no_sync_begin, ignis_parallel_no_sync_end - open or close a section without averages
+    In it, ignis_backward accumulates gradients on each rank alone. Run all micro-batches but the last one in
+    such a section; the last one averages the sum. Sections nest.
     Returns: IGNIS_OK, or the reason.
-    Errors: FREED, ARGUMENT (an end without a beginning).
+    Errors: FREED, ARGUMENT (no section is open).
     Ownership: nothing to free.
     Threads: any, not during a backward. */
 IGNIS_API ignis_status ignis_parallel_no_sync_begin(ignis_parallel parallel);
 IGNIS_API ignis_status ignis_parallel_no_sync_end(ignis_parallel parallel);
 
-/*  ignis_parallel_query - facts about data-parallel training
+/*  ignis_parallel_query - read facts about data-parallel training
     Returns: IGNIS_OK, and *info filled.
     Errors: ARGUMENT, FREED.
     Ownership: nothing to free.
     Threads: any. */
 IGNIS_API ignis_status ignis_parallel_query(ignis_parallel parallel, ignis_parallel_info *info);
 
-/*  ignis_parallel_free - the parameters' gradients are no longer averaged; they stay where they are
+/*  ignis_parallel_free - stop averaging gradients; they stay in their memory
     Returns: IGNIS_OK, or the reason.
     Errors: FREED, UNSUPPORTED (this thread captures), CUDA.
     Ownership: the handle is stale afterwards.
-    Threads: any, not during a backward. Waits until gradients on their way have arrived. */
+    Threads: any, not during a backward. Waits for running all-reduces. */
 IGNIS_API ignis_status ignis_parallel_free(ignis_parallel parallel);
 
 #endif /* IGNIS_NO_TENSORS */
@@ -6744,7 +6768,8 @@ IGNIS__COLD static bool ignis__vmm_probe(const char *call, ignis__device *src, i
     return ok;
 }
 
-static uint64_t ignis__vmm_pair_tested[IGNIS_MAX_DEVICES][IGNIS_MAX_DEVICES]; /* the setup in which a pair was tested */
+/* the setup in which a pair was tested */
+static uint64_t ignis__vmm_pair_tested[IGNIS_MAX_DEVICES][IGNIS_MAX_DEVICES];
 
 static bool ignis__vmm_available(ignis__device *src, ignis__device *dst, ignis__string_writer *why)
 {
@@ -8283,16 +8308,19 @@ IGNIS_API ignis_array ignis_share_receive(ignis_channel handle)
     return result;
 }
 
-/* ===============================================================================================================
-   >>nccl - NCCL, opened at run time.
-   =============================================================================================================== */
+/*  >>nccl - NCCL, opened at run time, without its headers
 
-/*  Numbers of NCCL's enumerations; tests/prototypes.cpp compares them with nccl.h. */
+    A nonblocking communicator with deadlines around NCCL's calls, and tasks handed to it.
+    Uses: the loader's table of ignis.h, threads.
+    Invariants: no call blocks without a deadline; a communicator that failed is aborted, never reused.
+    Locks: nccl->lock, one call of NCCL at a time; held around a whole group of calls. */
+
+/*  Values of NCCL's enumerations; tests/prototypes.cpp compares them with nccl.h. */
 enum {
     IGNIS__NCCL_SUCCESS = 0,
     IGNIS__NCCL_IN_PROGRESS = 7,
-    IGNIS__NCCL_ABORTED = -1, /* not NCCL's: ignis__nccl_abort was called */
-    IGNIS__NCCL_LATE = -2,    /* nor is this: the deadline has passed */
+    IGNIS__NCCL_ABORTED = -1, /* not a value of NCCL: ignis__nccl_abort was called */
+    IGNIS__NCCL_LATE = -2,    /* not a value of NCCL: the deadline has passed */
     IGNIS__NCCL_VERSION_LEAST = 21900,
     IGNIS__NCCL_UINT8 = 1,
     IGNIS__NCCL_INT32 = 2,
@@ -8301,7 +8329,7 @@ enum {
     IGNIS__NCCL_FLOAT32 = 7,
     IGNIS__NCCL_FLOAT64 = 8,
     IGNIS__NCCL_BFLOAT16 = 9,
-    IGNIS__NCCL_FLOAT8_E4M3 = 10, /* of NCCL 2.24 */
+    IGNIS__NCCL_FLOAT8_E4M3 = 10, /* from NCCL 2.24 on */
     IGNIS__NCCL_FLOAT8_E5M2 = 11,
     IGNIS__NCCL_SUM = 0,
     IGNIS__NCCL_PROD = 1,
@@ -8310,7 +8338,7 @@ enum {
     IGNIS__NCCL_AVG = 4
 };
 
-/*  By ignis_dtype, whose first is the default. */
+/*  By ignis_dtype; the first one is the default. */
 static const int ignis__nccl_dtypes[IGNIS_DTYPE_COUNT] = {
     IGNIS__NCCL_FLOAT32, IGNIS__NCCL_FLOAT16, IGNIS__NCCL_BFLOAT16, IGNIS__NCCL_FLOAT32,     IGNIS__NCCL_FLOAT64,
     IGNIS__NCCL_INT32,   IGNIS__NCCL_INT64,   IGNIS__NCCL_UINT8,    IGNIS__NCCL_FLOAT8_E4M3, IGNIS__NCCL_FLOAT8_E5M2};
@@ -8318,7 +8346,7 @@ static const int ignis__nccl_dtypes[IGNIS_DTYPE_COUNT] = {
 static const int ignis__nccl_ops[IGNIS_OP_COUNT] = {IGNIS__NCCL_SUM, IGNIS__NCCL_PROD, IGNIS__NCCL_MIN, IGNIS__NCCL_MAX,
                                                     IGNIS__NCCL_AVG};
 
-/*  ncclConfig_t as of NCCL 2.19; its version tells newer ones that fields of theirs are missing. */
+/*  ncclConfig_t of NCCL 2.19; its version tells newer ones which fields are missing. */
 typedef struct ignis__nccl_config {
     size_t size;
     unsigned magic, version;
@@ -8340,35 +8368,35 @@ typedef enum ignis__comm_kind {
     IGNIS__COMM_KIND_COUNT
 } ignis__comm_kind;
 
-/*  One operation, once it is checked. A part is what a rank gives to or gets from each other one. */
+/*  A checked operation. A slice is what a rank sends to or gets from each other one. */
 typedef struct ignis__comm_task {
     ignis__comm_kind kind;
     ignis__address in, out;
-    int64_t count; /* elements of a part */
+    int64_t count; /* elements of a slice */
     ignis_dtype dtype;
     ignis_op op;
-    int root; /* of a message the other rank */
+    int root; /* for a message, the other rank */
 } ignis__comm_task;
 
-#define IGNIS__NCCL_GOODBYE_NS 5000000000 /* what ends later is waited for no longer */
+#define IGNIS__NCCL_GOODBYE_NS 5000000000 /* what ends later is no longer waited for */
 
-/*  One rank's part in an NCCL communicator. It is nonblocking: each call returns at once, and is waited for
-    with a deadline. */
+/*  An NCCL communicator of one rank. It is nonblocking: each call returns at once, and is waited for with a
+    deadline. */
 typedef struct ignis__nccl_comm {
-    ignis__mutex lock; /* NCCL wants one call at a time, and ignis__nccl_abort comes from other threads */
-    void *comm;        /* null: aborted */
-    void *ending;      /* then: what the ender ends, null: there is no such thread */
-    bool aborts;       /* and how */
-    ignis__thread_handle ender;
-    uint64_t users; /* the ender is the second */
+    ignis__mutex lock; /* NCCL allows one call at a time; ignis__nccl_abort comes from other threads */
+    void *comm;        /* NULL: aborted */
+    void *ending;      /* what the reaper ends; NULL: there is no reaper */
+    bool aborts;       /* the reaper aborts it, else destroys it */
+    ignis__thread_handle reaper;
+    uint64_t users; /* the reaper is the second */
     ignis__device *device;
-    int64_t patience_ns; /* how long a call may be in progress */
+    int64_t patience_ns; /* the longest time of a call */
     bool hosts;          /* some ranks are on other hosts */
 } ignis__nccl_comm;
 
 #define IGNIS__NCCL(name, args) IGNIS_CALL_HOOK(#name, ignis__nccl.name args)
 
-/*  NCCL, and no older than its interface here. */
+/*  Opens NCCL and checks its version. */
 static bool ignis__nccl_open(const char *call)
 {
     const struct ignis__loaded *loaded = &ignis__libraries[IGNIS_LIBRARY_NCCL];
@@ -8379,11 +8407,11 @@ static bool ignis__nccl_open(const char *call)
     if (release >= IGNIS__NCCL_VERSION_LEAST)
         return true;
     return ignis__fail_false(IGNIS_DIAG_LIBRARY_SYMBOL, call,
-                             "NCCL (%s) says that it is version %d.%d.%d; 2.19.0 or newer is needed", loaded->path,
-                             release / 10000, release / 100 % 100, release % 100);
+                             "NCCL (%s) has version %d.%d.%d; 2.19.0 or newer is needed", loaded->path, release / 10000,
+                             release / 100 % 100, release % 100);
 }
 
-/*  Turns what NCCL answered into a failure of `call`. */
+/*  Reports an error of NCCL as a failure of `call`. */
 IGNIS__COLD static ignis_status ignis__nccl_fail(const char *call, void *comm, const char *function, int error)
 {
     const char *text = ignis__nccl.ncclGetErrorString(error), *detail = ignis__nccl.ncclGetLastError(comm);
@@ -8392,7 +8420,7 @@ IGNIS__COLD static ignis_status ignis__nccl_fail(const char *call, void *comm, c
                                detail ? detail : "");
 }
 
-/*  Waits until the last call on the communicator is through. Returns NCCL's number, or _ABORTED, or _LATE. */
+/*  Waits until the last call on the communicator is done. Returns NCCL's result, or _ABORTED, or _LATE. */
 static int ignis__nccl_wait(ignis__nccl_comm *nccl, int64_t deadline_ns)
 {
     for (;;) {
@@ -8411,7 +8439,7 @@ static int ignis__nccl_wait(ignis__nccl_comm *nccl, int64_t deadline_ns)
     }
 }
 
-/*  The last that uses it frees it: not with the user's allocator, as that may be long after
+/*  Drops a user; the last one frees it, but not by the user's allocator: that may be long after
     ignis_shutdown. */
 static void ignis__nccl_drop(ignis__nccl_comm *nccl)
 {
@@ -8419,7 +8447,7 @@ static void ignis__nccl_drop(ignis__nccl_comm *nccl)
         free(nccl);
 }
 
-static IGNIS__THREAD_RESULT ignis__nccl_end(void *data)
+static IGNIS__THREAD_RESULT ignis__nccl_reap(void *data)
 {
     ignis__nccl_comm *nccl = (ignis__nccl_comm *)data;
     ignis__binding binding;
@@ -8431,9 +8459,9 @@ static IGNIS__THREAD_RESULT ignis__nccl_end(void *data)
     return 0;
 }
 
-/*  Lets a thread of its own end the communicator, as both ways may wait: ncclCommAbort for the last graph
-    that has captured an operation, ncclCommDestroy for the other ranks of the host to call it too. */
-static void ignis__nccl_end_begin(ignis__nccl_comm *nccl, bool aborts)
+/*  Starts a reaper thread that ends the communicator, as both calls may wait: ncclCommAbort for the last
+    graph that captured an operation, ncclCommDestroy for the other ranks of the host. */
+static void ignis__nccl_start_reaper(ignis__nccl_comm *nccl, bool aborts)
 {
     bool alone = false;
     ignis__mutex_lock(&nccl->lock);
@@ -8442,36 +8470,37 @@ static void ignis__nccl_end_begin(ignis__nccl_comm *nccl, bool aborts)
         nccl->comm = NULL;
         nccl->aborts = aborts;
         ignis__atomic_add(&nccl->users, 1);
-        alone = !ignis__thread_start(&nccl->ender, ignis__nccl_end, nccl);
+        alone = !ignis__thread_start(&nccl->reaper, ignis__nccl_reap, nccl);
     }
     ignis__mutex_unlock(&nccl->lock);
     if (!alone)
         return;
-    (void)ignis__nccl_end(nccl);
+    (void)ignis__nccl_reap(nccl);
     nccl->ending = NULL;
 }
 
-/*  Ends an NCCL communicator at once, also under operations that are under way: they end, with results that
-    mean nothing, here and not for the other ranks. Any thread may call it. */
-static void ignis__nccl_abort(ignis__nccl_comm *nccl) { ignis__nccl_end_begin(nccl, true); }
+/*  Aborts an NCCL communicator at once, also during operations: they end with undefined results here, and do
+    not end on other ranks. Any thread may call it. */
+static void ignis__nccl_abort(ignis__nccl_comm *nccl) { ignis__nccl_start_reaper(nccl, true); }
 
-/*  The failure of a call that did not end well; the communicator is of no use any more. */
-IGNIS__COLD static bool ignis__nccl_give_up(const char *call, ignis__nccl_comm *nccl, const char *function, int error)
+/*  Reports a failed call and aborts the communicator. */
+IGNIS__COLD static bool ignis__nccl_fail_and_abort(const char *call, ignis__nccl_comm *nccl, const char *function,
+                                                   int error)
 {
     if (error == IGNIS__NCCL_ABORTED)
-        ignis__fail(IGNIS_DIAG_COMM_BROKEN, call, "the communicator was aborted while %s was under way", function);
+        ignis__fail(IGNIS_DIAG_COMM_BROKEN, call, "the communicator was aborted during %s", function);
     else if (error == IGNIS__NCCL_LATE)
-        ignis__fail(IGNIS_DIAG_COMM_TIMEOUT, call, "%s was not through after %lld ms: other ranks did not come",
-                    function, (long long)(nccl->patience_ns / 1000000));
+        ignis__fail(IGNIS_DIAG_COMM_TIMEOUT, call, "%s did not end within %lld ms: other ranks did not come", function,
+                    (long long)(nccl->patience_ns / 1000000));
     else
         ignis__nccl_fail(call, nccl->comm, function, error);
     ignis__nccl_abort(nccl);
     return false;
 }
 
-/*  Keeps the library that Ignis is inside of, if any, from being unloaded: a thread is in it for which nobody
-    can wait. */
-IGNIS__COLD static void ignis__library_stay(void)
+/*  Keeps the library that contains Ignis, if any, from being unloaded: a thread runs in it that cannot be
+    waited for. */
+IGNIS__COLD static void ignis__library_keep_loaded(void)
 {
 #ifdef _WIN32
     HMODULE module;
@@ -8485,7 +8514,7 @@ IGNIS__COLD static void ignis__library_stay(void)
         void *address;
     } found = IGNIS__ZERO; /* a Dl_info */
     int (*find)(const void *address, void *info);
-    /* dlfcn.h hides it from strict C */
+    /* dlfcn.h hides it in strict C */
     void *program = dlopen(NULL, RTLD_LAZY), *symbol = program ? dlsym(program, "dladdr") : NULL;
     memcpy(&find, &symbol, sizeof find);
     if (symbol && find(&ignis__fds, &found) && found.file)
@@ -8495,9 +8524,9 @@ IGNIS__COLD static void ignis__library_stay(void)
 #endif
 }
 
-/*  Gives up a rank's part; its operations are done, and no graph has any. Null is fine. On one host an abort
-    does it, and waits for nobody; with other hosts it could cut off what is still on its way to them. Whoever
-    does not come in time is left to the ender. */
+/*  Leaves an NCCL communicator; its operations are done, and no graph has any. NULL is allowed. On one host
+    an abort waits for nobody. With other hosts it could cut off their last operation, so it is destroyed; if
+    that takes too long, the reaper does it. */
 static void ignis__nccl_leave(const char *call, ignis__nccl_comm *nccl)
 {
     ignis__binding binding;
@@ -8513,20 +8542,20 @@ static void ignis__nccl_leave(const char *call, ignis__nccl_comm *nccl)
         finalized = error == IGNIS__NCCL_SUCCESS;
         ignis__device_leave(&binding);
     }
-    ignis__nccl_end_begin(nccl, !(finalized && nccl->hosts));
+    ignis__nccl_start_reaper(nccl, !(finalized && nccl->hosts));
     deadline = ignis__monotonic_ns() + IGNIS__NCCL_GOODBYE_NS;
     while (ignis__atomic_load(&nccl->users) > 1 && ignis__monotonic_ns() < deadline)
         ignis__sleep_us(20);
     if (nccl->ending && ignis__atomic_load(&nccl->users) > 1) {
-        ignis__library_stay();
-        ignis__thread_detach(nccl->ender);
+        ignis__library_keep_loaded();
+        ignis__thread_detach(nccl->reaper);
     } else if (nccl->ending) {
-        ignis__thread_join(nccl->ender);
+        ignis__thread_join(nccl->reaper);
     }
     ignis__nccl_drop(nccl);
 }
 
-/*  What one rank makes and all give to ignis__nccl_begin. */
+/*  Creates the id that one rank makes and all pass to ignis__nccl_begin. */
 static bool ignis__nccl_make_id(const char *call, ignis__nccl_id *id)
 {
     int error;
@@ -8537,8 +8566,8 @@ static bool ignis__nccl_make_id(const char *call, ignis__nccl_id *id)
     return error == IGNIS__NCCL_SUCCESS || ignis__nccl_fail(call, NULL, "ncclGetUniqueId", error) == IGNIS_OK;
 }
 
-/*  Begins to join the other ranks; ignis__nccl_joined waits for them. A thread that drives several ranks
-    begins with all, then waits. patience_ns is for this and for every later call. Null on failure. */
+/*  Begins to join the other ranks; ignis__nccl_wait_joined waits for them. A thread that drives several ranks
+    begins with all, then waits. patience_ns is for this and every later call. NULL on failure. */
 static ignis__nccl_comm *ignis__nccl_begin(const char *call, ignis__device *device, const ignis__nccl_id *id, int rank,
                                            int size, int64_t patience_ns)
 {
@@ -8571,26 +8600,26 @@ static ignis__nccl_comm *ignis__nccl_begin(const char *call, ignis__device *devi
     ignis__device_leave(&binding);
     if (error == IGNIS__NCCL_SUCCESS || error == IGNIS__NCCL_IN_PROGRESS)
         return nccl;
-    (void)ignis__nccl_give_up(call, nccl, "ncclCommInitRankConfig", error);
+    (void)ignis__nccl_fail_and_abort(call, nccl, "ncclCommInitRankConfig", error);
     ignis__nccl_leave(call, nccl);
     return NULL;
 }
 
-/*  Waits until all ranks are there. On failure the communicator is aborted, and still to be left. */
-static bool ignis__nccl_joined(const char *call, ignis__nccl_comm *nccl)
+/*  Waits until all ranks have joined. On failure the communicator is aborted; the caller still leaves it. */
+static bool ignis__nccl_wait_joined(const char *call, ignis__nccl_comm *nccl)
 {
     int error = ignis__nccl_wait(nccl, ignis__monotonic_ns() + nccl->patience_ns);
-    return error == IGNIS__NCCL_SUCCESS || ignis__nccl_give_up(call, nccl, "ncclCommInitRankConfig", error);
+    return error == IGNIS__NCCL_SUCCESS || ignis__nccl_fail_and_abort(call, nccl, "ncclCommInitRankConfig", error);
 }
 
-/*  Keeps the first failure; without one, whether something is still under way. */
-static void ignis__nccl_note(int *first, int error)
+/*  Keeps the first failure; without one, whether a call is in progress. */
+static void ignis__nccl_keep_error(int *first, int error)
 {
     if (*first == IGNIS__NCCL_SUCCESS || (*first == IGNIS__NCCL_IN_PROGRESS && error != IGNIS__NCCL_SUCCESS))
         *first = error;
 }
 
-/*  Hands one operation to NCCL. Returns the first failure. */
+/*  Queues one operation in NCCL. Returns the first failure. */
 static int ignis__nccl_queue(void *comm, const ignis__comm_task *task, int size, void *stream)
 {
     const char *from = (const char *)(uintptr_t)task->in;
@@ -8609,17 +8638,17 @@ static int ignis__nccl_queue(void *comm, const ignis__comm_task *task, int size,
     case IGNIS__COMM_RECV: return IGNIS__NCCL(ncclRecv, (to, number, type, root, comm, stream));
     default:
         for (peer = 0; peer < size; peer++) {
-            ignis__nccl_note(&error,
-                             IGNIS__NCCL(ncclSend, (from + (size_t)peer * bytes, number, type, peer, comm, stream)));
-            ignis__nccl_note(&error,
-                             IGNIS__NCCL(ncclRecv, (to + (size_t)peer * bytes, number, type, peer, comm, stream)));
+            ignis__nccl_keep_error(
+                &error, IGNIS__NCCL(ncclSend, (from + (size_t)peer * bytes, number, type, peer, comm, stream)));
+            ignis__nccl_keep_error(
+                &error, IGNIS__NCCL(ncclRecv, (to + (size_t)peer * bytes, number, type, peer, comm, stream)));
         }
         return error;
     }
 }
 
-/*  Operations, queued on the stream when this returns. Messages of one call travel at the same time, where
-    one alone could wait for the other for ever. The device is entered. Failure breaks the communicator. */
+/*  Queues operations on the stream. Messages of one call travel at the same time, as one alone could wait for
+    the other for ever. The device is entered. A failure breaks the communicator. */
 static bool ignis__nccl_run(const char *call, ignis__nccl_comm *nccl, const ignis__comm_task *tasks, int count,
                             int size, void *stream)
 {
@@ -8635,54 +8664,56 @@ static bool ignis__nccl_run(const char *call, ignis__nccl_comm *nccl, const igni
     const bool grouped = count > 1 || tasks[0].kind == IGNIS__COMM_ALL_TO_ALL;
     int error = IGNIS__NCCL_SUCCESS, i;
     void *comm;
-    ignis__mutex_lock(&nccl->lock); /* over the whole group: nobody aborts what it has begun with */
+    ignis__mutex_lock(&nccl->lock); /* over the whole group: no thread may abort the communicator meanwhile */
     comm = nccl->comm;
     if (!comm) {
         ignis__mutex_unlock(&nccl->lock);
-        return ignis__fail_false(IGNIS_DIAG_COMM_BROKEN, call,
-                                 "the NCCL communicator has failed before, or was aborted");
+        return ignis__fail_false(IGNIS_DIAG_COMM_BROKEN, call, "the NCCL communicator failed earlier or was aborted");
     }
     if (grouped)
         (void)IGNIS__NCCL(ncclGroupStart, ());
     for (i = 0; i < count; i++)
-        ignis__nccl_note(&error, ignis__nccl_queue(comm, &tasks[i], size, stream));
+        ignis__nccl_keep_error(&error, ignis__nccl_queue(comm, &tasks[i], size, stream));
     if (grouped)
-        ignis__nccl_note(&error, IGNIS__NCCL(ncclGroupEnd, ()));
+        ignis__nccl_keep_error(&error, IGNIS__NCCL(ncclGroupEnd, ()));
     ignis__mutex_unlock(&nccl->lock);
     if (error == IGNIS__NCCL_IN_PROGRESS)
         error = ignis__nccl_wait(nccl, ignis__monotonic_ns() + nccl->patience_ns);
     return error == IGNIS__NCCL_SUCCESS ||
-           ignis__nccl_give_up(call, nccl, names[grouped ? IGNIS__COMM_ALL_TO_ALL : tasks[0].kind], error);
+           ignis__nccl_fail_and_abort(call, nccl, names[grouped ? IGNIS__COMM_ALL_TO_ALL : tasks[0].kind], error);
 }
 
-/*  What has gone wrong since with operations that are on their way, such as another host that is gone: NCCL's
-    number, 0: nothing. */
+/*  Returns the error of operations that are running, such as a lost host: NCCL's result, 0 if there is
+    none. */
 static int ignis__nccl_error(ignis__nccl_comm *nccl)
 {
     int error = ignis__nccl_wait(nccl, 0);
     return error == IGNIS__NCCL_LATE || error == IGNIS__NCCL_ABORTED ? IGNIS__NCCL_SUCCESS : error;
 }
 
-/* ===============================================================================================================
-   >>job - the processes of one program: how they meet, what they tell each other, who died.
-   =============================================================================================================== */
+/*  >>job - the processes of one program: how they meet, exchange messages and learn who died
 
-/*  Where this process stands in its job, and where the ranks meet: of the desc, or of the environment. */
+    Reads rank, size and rendezvous from the description, the id, or the variables of launchers.
+    Uses: peer and channel; the environment.
+    Invariants: no variable is trusted before it is checked; two launchers that disagree are an error.
+    Locks: none in this part. The order in the room: a connection's locks, then the job's lock. */
+
+/*  The rank of this process, and where the ranks meet: from the description or the environment. */
 enum { IGNIS__JOB_MAX_RANKS = 1024 };
 
 typedef struct ignis__place {
     int rank, size;
-    int local_rank;    /* -1: nobody said */
-    char job[160];     /* by what name the launcher knows the job; "": none */
-    char folder[256];  /* a private one; "": the usual one */
-    char name[64];     /* of rank 0, in that folder, if they meet there */
-    char address[300]; /* "host:port" where they meet otherwise; "": they meet in the folder */
-    bool by_id;        /* of ignis_comm_unique_id */
-    bool has_secret;   /* which all know; else it lies in the folder */
+    int local_rank;    /* -1: unknown */
+    char job[160];     /* the launcher's name of the job; "": none */
+    char folder[256];  /* a private folder; "": the default */
+    char name[64];     /* of rank 0 in that folder */
+    char address[300]; /* "host:port" of rank 0; "": they meet in the folder */
+    bool by_id;        /* from ignis_comm_unique_id */
+    bool has_secret;   /* known to all ranks; else it is in the folder */
     unsigned char secret[IGNIS__SECRET];
 } ignis__place;
 
-/*  What an id holds. */
+/*  Content of an id. */
 typedef struct ignis__id {
     char magic[8];
     unsigned char secret[IGNIS__SECRET];
@@ -8691,11 +8722,10 @@ typedef struct ignis__id {
 
 typedef char ignis__id_size_check[sizeof(ignis__id) == IGNIS_COMM_ID_BYTES ? 1 : -1];
 
-/*  Launchers, and the variables by which they tell each process its rank. The first that is complete is
-    taken, if no other contradicts. */
+/*  Launchers and their variables. The first complete one is used, unless another one contradicts. */
 static const struct {
     const char *name, *rank, *size, *local_rank;
-    const char *job[2]; /* which together name the job; null: there is none */
+    const char *job[2]; /* together they name the job; NULL: none */
 } ignis__launchers[] = {
     {"ignis", "IGNIS_RANK", "IGNIS_WORLD_SIZE", "IGNIS_LOCAL_RANK", {NULL, NULL}},
     {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", {"TORCHELASTIC_RUN_ID", NULL}},
@@ -8708,8 +8738,8 @@ static const struct {
     {"slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", {"SLURM_JOB_ID", "SLURM_STEP_ID"}},
 };
 
-/*  A variable that holds a number from low to high, in digits alone. False: it holds something else, which is
-    reported; *number is -1 when it is not set. */
+/*  Reads a variable with an integer from low to high; *number is -1 if it is unset. False, and reported, for
+    other values. */
 static bool ignis__env_number(const char *call, const char *name, int low, int high, int *number)
 {
     const char *text = ignis__env(name), *digit;
@@ -8721,12 +8751,13 @@ static bool ignis__env_number(const char *call, const char *name, int low, int h
         value = value * 10 + (*digit - '0');
     if (digit == text || *digit || value < low || value > high)
         return ignis__fail_false(IGNIS_DIAG_COMM_ENVIRONMENT, call,
-                                 "%s is \"%.64s\"; it has to be a number from %d to %d", name, text, low, high);
+                                 "%s is \"%.64s\"; expected an integer from %d to %d", name, text, low, high);
     *number = (int)value;
     return true;
 }
 
-/*  What one launcher says. False: not all of it, or nonsense; size is -1 when it says nothing. */
+/*  Reads the variables of one launcher. False, and reported, if they are incomplete or invalid; size is -1 if
+    they are unset. */
 static bool ignis__launcher_read(const char *call, int which, ignis__place *place)
 {
     const char *rank = ignis__launchers[which].rank, *size = ignis__launchers[which].size;
@@ -8735,15 +8766,15 @@ static bool ignis__launcher_read(const char *call, int which, ignis__place *plac
         !ignis__env_number(call, ignis__launchers[which].local_rank, 0, IGNIS__JOB_MAX_RANKS - 1, &place->local_rank))
         return false;
     if ((place->rank < 0) != (place->size < 0))
-        return ignis__fail_false(IGNIS_DIAG_COMM_ENVIRONMENT, call, "%s is set, and %s is not; a rank needs both",
+        return ignis__fail_false(IGNIS_DIAG_COMM_ENVIRONMENT, call, "%s is set, but %s is not; a rank needs both",
                                  place->rank < 0 ? size : rank, place->rank < 0 ? rank : size);
     return place->size <= 0 || place->rank < place->size ||
-           ignis__fail_false(IGNIS_DIAG_COMM_ENVIRONMENT, call, "%s is %d and %s is %d; ranks count from 0 to %d", rank,
-                             place->rank, size, place->size, place->size - 1);
+           ignis__fail_false(IGNIS_DIAG_COMM_ENVIRONMENT, call, "%s is %d and %s is %d; expected a rank from 0 to %d",
+                             rank, place->rank, size, place->size, place->size - 1);
 }
 
-/*  The name of a launcher's job. torchrun calls it "none" when nobody has named it. */
-static void ignis__job_name(int which, ignis__place *place)
+/*  Reads the launcher's name of the job; torchrun says "none" for a job without a name. */
+static void ignis__job_read_name(int which, ignis__place *place)
 {
     const char *part[2];
     int i;
@@ -8773,27 +8804,26 @@ static bool ignis__launchers_read(const char *call, ignis__place *place)
             place->rank = said.rank;
             place->size = said.size;
             place->local_rank = said.local_rank;
-            ignis__job_name(i, place);
+            ignis__job_read_name(i, place);
             found = i;
         } else if (said.rank != place->rank || said.size != place->size) {
-            return ignis__fail_false(
-                IGNIS_DIAG_COMM_ENVIRONMENT, call,
-                "%s and %s say rank %d of %d, but %s and %s say rank %d of %d; unset one of them, or "
-                "name the launcher that is right: "
-                "IGNIS_COMM_LAUNCHER=%s or %s",
-                ignis__launchers[found].rank, ignis__launchers[found].size, place->rank, place->size,
-                ignis__launchers[i].rank, ignis__launchers[i].size, said.rank, said.size, ignis__launchers[found].name,
-                ignis__launchers[i].name);
+            return ignis__fail_false(IGNIS_DIAG_COMM_ENVIRONMENT, call,
+                                     "%s and %s say rank %d of %d, but %s and %s say rank %d of %d; unset one pair, or "
+                                     "name the right launcher: "
+                                     "IGNIS_COMM_LAUNCHER=%s or %s",
+                                     ignis__launchers[found].rank, ignis__launchers[found].size, place->rank,
+                                     place->size, ignis__launchers[i].rank, ignis__launchers[i].size, said.rank,
+                                     said.size, ignis__launchers[found].name, ignis__launchers[i].name);
         }
     }
     if (!known || (wanted && found < 0))
         return ignis__fail_false(IGNIS_DIAG_COMM_ENVIRONMENT, call, "IGNIS_COMM_LAUNCHER is \"%.64s\", %s", wanted,
                                  known ? "whose variables are not set"
-                                       : "which is none of ignis, torchrun, openmpi, pmi and slurm");
+                                       : "expected ignis, torchrun, openmpi, pmi or slurm");
     return true;
 }
 
-/*  "dir:/path", "host:port" or "[::1]:port" */
+/*  Parses "dir:/path", "host:port" or "[::1]:port". */
 static bool ignis__place_parse(const char *call, const char *what, const char *text, ignis__place *place)
 {
     const char *colon = strrchr(text, ':'), *digit = colon ? colon + 1 : "";
@@ -8804,7 +8834,7 @@ static bool ignis__place_parse(const char *call, const char *what, const char *t
             snprintf(place->folder, sizeof place->folder, "%s", text + 4);
             return true;
         }
-        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "%s is \"%.300s\"; the path has to have 1 to %d bytes",
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "%s is \"%.300s\"; expected a path of 1 to %d bytes",
                                  what, text, (int)sizeof place->folder - 1);
     }
     while (*digit >= '0' && *digit <= '9' && port <= 65535)
@@ -8817,14 +8847,14 @@ static bool ignis__place_parse(const char *call, const char *what, const char *t
         snprintf(place->address, sizeof place->address, "%.*s:%ld", (int)length, text, port);
         return true;
     }
-    return ignis__fail_false(
-        IGNIS_DIAG_COMM_ENVIRONMENT, call,
-        "%s is \"%.300s\"; it has to be \"dir:/path\", or \"host:port\" with a port from 1 to 65535", what, text);
+    return ignis__fail_false(IGNIS_DIAG_COMM_ENVIRONMENT, call,
+                             "%s is \"%.300s\"; expected \"dir:/path\", or \"host:port\" with a port from 1 to 65535",
+                             what, text);
 }
 
-/*  The meeting place that the environment names, or that the launcher's name for the job will do for.
-    torchrun's own store listens at MASTER_PORT, so ranks that it starts meet one higher. */
-static bool ignis__place_env(const char *call, ignis__place *place)
+/*  Reads the rendezvous from the environment, or derives it from the launcher's name of the job. torchrun's
+    own store listens at MASTER_PORT, so its ranks meet at the next port. */
+static bool ignis__place_read_environment(const char *call, ignis__place *place)
 {
     const char *folder = ignis__env("IGNIS_COMM_DIR"), *host = ignis__env("MASTER_ADDR"),
                *agent = ignis__env("TORCHELASTIC_USE_AGENT_STORE");
@@ -8846,17 +8876,16 @@ static bool ignis__place_env(const char *call, ignis__place *place)
     if (*place->job)
         return true;
     return ignis__fail_false(IGNIS_DIAG_COMM_ENVIRONMENT, call,
-                             "rank %d of %d does not know where the ranks meet: set IGNIS_COMM_DIR to a private folder "
-                             "(one host), or MASTER_ADDR and "
-                             "MASTER_PORT, or desc.rendezvous, or desc.id",
+                             "rank %d of %d has no rendezvous: set IGNIS_COMM_DIR to a private folder (one host), "
+                             "MASTER_ADDR and MASTER_PORT, desc.rendezvous, or desc.id",
                              place->rank, place->size);
 }
 
-/*  Whether ranks meet at their host and port. Else nobody listens there: the name of the address and of the
-    job is enough. */
-static bool ignis__place_listens(const ignis__place *place)
+/*  Tells if rank 0 listens at its host and port. If not, the ranks meet in the folder, by a name made of
+    address and job. */
+static bool ignis__place_is_host_port(const ignis__place *place)
 {
-#ifdef _WIN32 /* where ranks of several hosts could not do anything together: that needs NCCL */
+#ifdef _WIN32 /* no ranks of other hosts: they need NCCL */
     (void)place;
     return false;
 #else
@@ -8864,7 +8893,7 @@ static bool ignis__place_listens(const ignis__place *place)
 #endif
 }
 
-/*  Where ranks meet that share an id, or a token, or only the private folder of their user. */
+/*  Reads the secret: of an id, of a token, or of the user's private folder. */
 static bool ignis__place_secret_read(const char *call, const ignis_comm_desc *desc, ignis__place *place)
 {
     const char *token = desc->token ? desc->token : ignis__env("IGNIS_COMM_TOKEN");
@@ -8878,7 +8907,7 @@ static bool ignis__place_secret_read(const char *call, const ignis_comm_desc *de
             return ignis__fail_false(
                 IGNIS_DIAG_BAD_NUMBER, call,
                 desc->rendezvous || desc->token
-                    ? "desc.id holds place and secret; desc.rendezvous and desc.token are null then"
+                    ? "desc.id contains rendezvous and secret; with it desc.rendezvous and desc.token must be null"
                     : "desc.id was not made by ignis_comm_unique_id");
         snprintf(place->address, sizeof place->address, "%s", id.address);
         memcpy(place->secret, id.secret, sizeof place->secret);
@@ -8886,7 +8915,7 @@ static bool ignis__place_secret_read(const char *call, const ignis_comm_desc *de
         return true;
     }
     if (!(desc->rendezvous ? ignis__place_parse(call, "desc.rendezvous", desc->rendezvous, place)
-                           : ignis__place_env(call, place)))
+                           : ignis__place_read_environment(call, place)))
         return false;
     snprintf(place->name, sizeof place->name, "meet");
     if (token && *token && *place->address) {
@@ -8895,7 +8924,7 @@ static bool ignis__place_secret_read(const char *call, const ignis_comm_desc *de
         ignis__sha_end(&sha, place->secret);
         place->has_secret = true;
     }
-    if (!*place->folder && !ignis__place_listens(place)) {
+    if (!*place->folder && !ignis__place_is_host_port(place)) {
         hash = ignis__hash(ignis__hash(IGNIS__HASH_START, place->address, strlen(place->address)), place->job,
                            strlen(place->job));
         snprintf(place->name, sizeof place->name, "job-%016llx", (unsigned long long)hash);
@@ -8912,7 +8941,7 @@ static bool ignis__place_read(const char *call, const ignis_comm_desc *desc, ign
     if (desc->size < 0 || desc->size > IGNIS__JOB_MAX_RANKS || desc->rank < 0 ||
         desc->rank >= (desc->size ? desc->size : 1))
         return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call,
-                                 "desc.rank is %d and desc.size is %d; sizes go up to %d, ranks from 0 to size - 1",
+                                 "desc.rank is %d and desc.size is %d; expected a size up to %d and a rank below it",
                                  desc->rank, desc->size, (int)IGNIS__JOB_MAX_RANKS);
     if (desc->size) {
         place->rank = desc->rank;
@@ -8923,7 +8952,7 @@ static bool ignis__place_read(const char *call, const ignis_comm_desc *desc, ign
     return place->size == 1 || ignis__place_secret_read(call, desc, place);
 }
 
-/*  The device that a rank takes when it does not name one. */
+/*  Returns the device of a rank that does not name one. */
 static int ignis__place_device(const char *call, const ignis__place *place)
 {
     int local = place->local_rank;
@@ -8932,46 +8961,49 @@ static int ignis__place_device(const char *call, const ignis__place *place)
     if (local < 0)
         return place->rank % ignis__device_total;
     if (local >= ignis__device_total) {
-        ignis__fail(
-            IGNIS_DIAG_DEVICE_RANGE, call,
-            "local rank %d takes device %d, but there are %d; start one process for each GPU, or set desc.device",
-            local, local, ignis__device_total);
+        ignis__fail(IGNIS_DIAG_DEVICE_RANGE, call,
+                    "local rank %d would use device %d of %d; start one process for each GPU, or set desc.device",
+                    local, local, ignis__device_total);
         return -1;
     }
     return local;
 }
 
-/*  What each rank tells the others of itself. It travels as it is: the same program, so the same layout,
-    which the version holds. */
+/*  >>job.protocol - types that ranks exchange, and the interface of jobs
+
+    Structs travel as they are in memory: all ranks run the same version of Ignis, which the version number checks.
+    Invariants: no pointers in structs that are sent.
+    Locks: watches are called with the job locked. */
+
+/*  The description of a rank that all ranks receive. */
 typedef struct ignis__job_rank {
-    uint64_t host;    /* which system, and which namespaces of it */
-    uint64_t process; /* a random number: ranks may be threads of one process */
+    uint64_t host;    /* hash of the system and its namespaces */
+    uint64_t process; /* random, since ranks may be threads of one process */
     unsigned char uuid[16];
     char pci[16];
     int32_t rank, size;
     int32_t pid, uid;
     int32_t driver;
-    int32_t transport; /* that it insists on */
-    char path[104];    /* of the socket at which it waits for the ranks of its host */
-    char failed[128];  /* why it cannot take part, and so nobody can; "": it can */
+    int32_t transport; /* requested transport */
+    char path[104];    /* of the socket where it waits for ranks of its host */
+    char failed[128];  /* why it cannot take part, so that all fail; "": it can */
 } ignis__job_rank;
 
-/*  A communicator, as a job sees it: whom to tell when a member is gone. Called with the job locked, on its
-    watcher's thread. */
+/*  Events that a communicator is told, on the watcher's thread, with the job locked. */
 typedef enum ignis__job_event {
     IGNIS__JOB_DIED,
     IGNIS__JOB_LEFT,
     IGNIS__JOB_ABORTED,
-    IGNIS__JOB_TICK /* time has passed; of no member */
+    IGNIS__JOB_TICK /* time has passed; no member */
 } ignis__job_event;
 
 enum { IGNIS__JOB_TICK_MS = 20 };
 
 typedef struct ignis__job_watch {
-    uint64_t key; /* of the communicator: the same on all its ranks */
+    uint64_t key; /* of the communicator, the same on all its ranks */
     const int *member;
     int count;
-    unsigned char *gone; /* for each member: it has destroyed its part */
+    unsigned char *gone; /* for each member: it has destroyed its communicator */
     bool ticks;          /* it is told that time passes */
     void (*notify)(void *owner, ignis__job_event event, int member);
     void *owner;
@@ -8982,11 +9014,11 @@ typedef struct ignis__job ignis__job;
 
 typedef enum ignis__job_state { IGNIS__JOB_ALIVE, IGNIS__JOB_GONE, IGNIS__JOB_DEAD } ignis__job_state;
 
-/*  Why ranks did not tell each other what they had to, and whom that was about. */
+/*  Why an agreement failed. */
 typedef enum ignis__agreement_reason {
-    IGNIS__AGREEMENT_LATE,   /* it did not come before the deadline */
-    IGNIS__AGREEMENT_LOST,   /* it has died, or left */
-    IGNIS__AGREEMENT_DIFFERS /* it has called something else */
+    IGNIS__AGREEMENT_LATE,   /* a record did not come before the deadline */
+    IGNIS__AGREEMENT_LOST,   /* a rank has died or left */
+    IGNIS__AGREEMENT_DIFFERS /* a rank has called something else */
 } ignis__agreement_reason;
 
 typedef struct ignis__agreement_failure {
@@ -8995,8 +9027,7 @@ typedef struct ignis__agreement_failure {
     uint32_t theirs;
 } ignis__agreement_failure;
 
-/*  What the ranks of a communicator do together by telling each other. A later one counts more: who comes
-    with that has given the earlier up. */
+/*  What ranks agree on. A later kind counts more: a rank in it has given up the earlier ones. */
 typedef enum ignis__agreement_kind {
     IGNIS__AGREEMENT_INIT,
     IGNIS__AGREEMENT_NCCL,
@@ -9004,53 +9035,57 @@ typedef enum ignis__agreement_kind {
     IGNIS__AGREEMENT_SHRINK
 } ignis__agreement_kind;
 
-/*  Ranks that do something together, in steps: at each, every one gives a record and gets those of all. Some
-    may have begun before, and have given up: so each counts its attempts. Records of earlier ones are
-    dropped, and one of a later one takes all who see it there. */
+/*  An agreement: in each step every rank gives a record and receives those of all. A rank that gave up begins
+    again, so attempts are counted. Records of earlier attempts are dropped; one of a later attempt makes all
+    others join it. */
 typedef struct ignis__agreement {
     ignis__job *job;
-    const ignis__job_watch *watch; /* their communicator: who has left it is not waited for; null: none */
-    const int *member;             /* their ranks in the job */
+    const ignis__job_watch *watch; /* their communicator: ranks that have left it are not waited for; NULL: none */
+    const int *member;             /* ranks in the job */
     int count, me;
-    const unsigned char *without; /* a bit for each that is told, and not waited for; null: none */
-    uint64_t key;                 /* of the communicator in whose name they talk */
+    const unsigned char *without; /* a bit for each rank that is told but not waited for; NULL: none */
+    uint64_t key;                 /* of the communicator */
     uint32_t attempt;
-    uint32_t print; /* kind, and 28 bits of what has to be the same on all ranks */
-    bool failed;    /* the last step */
-    bool overtaken; /* by another rank, which is at a later attempt: `attempt` is that now */
+    uint32_t print; /* kind, and 28 bits of a hash that must be equal on all ranks */
+    bool failed;    /* in the last step */
+    bool overtaken; /* another rank is at a later attempt, which is now `attempt` */
     int64_t deadline;
-    unsigned char came[IGNIS__JOB_MAX_RANKS / 8]; /* a bit for each whose record of this step is there */
+    unsigned char came[IGNIS__JOB_MAX_RANKS / 8]; /* a bit for each rank whose record of this step has come */
     ignis__agreement_failure failure;
 } ignis__agreement;
 
 static bool ignis__bit(const unsigned char *bits, int i) { return bits[i / 8] >> i % 8 & 1; }
 static void ignis__bit_set(unsigned char *bits, int i) { bits[i / 8] = (unsigned char)(bits[i / 8] | 1u << i % 8); }
 
-#define IGNIS__AGREEMENT_GIVEN_UP \
-    0xFFFFFFFFu /* instead of a print: the rank's attempt is over, and what it has said is void */
+#define IGNIS__AGREEMENT_GIVEN_UP 0xFFFFFFFFu /* instead of a print: the rank has given up this attempt */
 #define IGNIS__AGREEMENT_PRINT(kind, hash) ((uint32_t)(kind) << 28 | ((uint32_t)(hash)&0xFFFFFFFu))
 
-/*  What a message is. */
+/*  Types of messages. */
 typedef enum ignis__job_kind {
-    IGNIS__JOB_RECORD = 1, /* for an exchange */
-    IGNIS__JOB_LEAVE,      /* the sender has destroyed the communicator `key` */
-    IGNIS__JOB_ABORT,      /* or aborted it */
+    IGNIS__JOB_RECORD = 1, /* for an agreement */
+    IGNIS__JOB_LEAVE,      /* the sender has destroyed communicator `key` */
+    IGNIS__JOB_ABORT,      /* the sender has aborted it */
     IGNIS__JOB_BYE,        /* the sender has destroyed all, and will close its sockets */
-    IGNIS__JOB_LOST,       /* from rank 0: a rank of another host has died; its number is the data */
-    IGNIS__JOB_ANSWER,     /* of a rendezvous, as what follows */
+    IGNIS__JOB_LOST,       /* from rank 0: the rank in the data, of another host, has died */
+    IGNIS__JOB_ANSWER,     /* of a rendezvous, as the next one */
     IGNIS__JOB_TABLE
 } ignis__job_kind;
 
-enum { IGNIS__JOB_DATA = 512 }; /* bytes of a record that ranks exchange */
+enum { IGNIS__JOB_DATA = 512 }; /* bytes of a record */
 
 #define IGNIS__MILLISECOND ((int64_t)1000000)
 
-/* --- what the collective layer needs of the system: where ranks listen, and how one thread waits for all of them -------------- */
+/*  >>job.poller - the poller: one thread waits for all ranks
 
-/*  What one thread waits for: connections, and a bell that other threads ring. */
+    The type; the functions are in system_posix.c and system_windows.c.
+    Uses: connections.
+    Invariants: one thread waits, any thread may wake it.
+    Locks: none. */
+
+/*  Connections that one thread waits for, and a pipe or event by which other threads wake it. */
 typedef struct ignis__poller {
-    ignis__connection **connection; /* null: none */
-    bool *is_ready;                 /* something has come, or it has ended */
+    ignis__connection **connection; /* NULL: none */
+    bool *is_ready;                 /* a message has come, or the connection has ended */
     int count;
 #ifdef _WIN32
     HANDLE bell;
@@ -9063,11 +9098,17 @@ typedef struct ignis__poller {
 
 #ifdef _WIN32
 
+/*  >>job.system_windows - Windows: the poller, the watcher's thread, pipes of ranks
+
+    The functions of the system for jobs; system_posix.c has the same names. All ranks are on one host.
+    Uses: Windows, named pipes of channels.
+    Locks: none. */
+
 static bool ignis__poller_open(const char *call, ignis__poller *poller)
 {
     poller->bell = CreateEventW(NULL, FALSE, FALSE, NULL);
     return poller->bell || ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call,
-                                             "the system gives no event: Windows error %lu", GetLastError());
+                                             "the system returned no event: Windows error %lu", GetLastError());
 }
 static void ignis__poller_close(ignis__poller *poller)
 {
@@ -9076,7 +9117,7 @@ static void ignis__poller_close(ignis__poller *poller)
 }
 static void ignis__poller_wake(const ignis__poller *poller) { SetEvent(poller->bell); }
 
-/*  Nothing of a pipe wakes who waits: it looks again, and less often with time. */
+/*  Polls pipes, which cannot wake a waiter; less often with time. */
 static void ignis__poller_wait(ignis__poller *poller, int ms)
 {
     bool any = false;
@@ -9107,8 +9148,8 @@ static bool ignis__watcher_start(ignis__thread_handle *thread, DWORD(WINAPI *run
 
 static uint64_t ignis__host_namespaces(uint64_t hash) { return hash; }
 
-/*  A rank of this host waits at a pipe, and an id is of one, by the digits that its name ends with: whoever
-    says so leads to no other place. */
+/*  Makes the name of the pipe where a rank waits, from the digits of a place. A false name leads to no other
+    place. */
 static bool ignis__local_name(const char *folder, int rank, uint64_t random, char *out, size_t size)
 {
     (void)folder, (void)rank;
@@ -9119,7 +9160,7 @@ static void ignis__local_path(const char *name, char path[IGNIS__PATH_MAX])
     ignis__pipe_path(path, strtoull(name, NULL, 16));
 }
 
-/*  Nobody listens before rank 0 comes. */
+/*  Does nothing: rank 0 opens the pipe of an id when it comes. */
 static bool ignis__id_listen(ignis__id *id, ignis__file *listener)
 {
     uint64_t place = 0;
@@ -9130,16 +9171,22 @@ static bool ignis__id_listen(ignis__id *id, ignis__file *listener)
 
 #else /* POSIX */
 
+/*  >>job.system_posix - POSIX: TCP sockets, the poller, the watcher's thread, hosts
+
+    The functions of the system for jobs; system_windows.c has the same names.
+    Uses: POSIX sockets, /proc.
+    Invariants: a listener without a token accepts from this host only.
+    Locks: none. */
+
 #include <ifaddrs.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 
-#define IGNIS__POLL_HANGUP \
-    0x2000 /* POLLRDHUP, which -std=c99 hides: the other side of a stream will send nothing more */
+#define IGNIS__POLL_HANGUP 0x2000 /* POLLRDHUP, which -std=c99 hides: the peer of a stream will send nothing more */
 
-/*  Seconds after which a host that says nothing at all, not even that it is there, is taken for gone. A
-    process that only stands still is not: its system answers for it. */
+/*  Seconds after which a silent host counts as dead. A process that is only stopped is not: its system
+    answers for it. */
 #ifndef IGNIS__JOB_SILENCE_S
 #define IGNIS__JOB_SILENCE_S 15
 #endif
@@ -9160,7 +9207,7 @@ static void ignis__tcp_tune(int fd)
         (void)setsockopt(fd, options[i][0], options[i][1], &options[i][2], sizeof options[i][2]);
 }
 
-/*  A socket of one address that listens, or is connected; -1 with errno. */
+/*  Opens a socket for one address, listening or connected; -1 with errno on failure. */
 static int ignis__tcp_try(const struct addrinfo *at, bool to_listen)
 {
     const ignis__deadline until = ignis__deadline_in(1000 * IGNIS__MILLISECOND);
@@ -9189,7 +9236,7 @@ static int ignis__tcp_try(const struct addrinfo *at, bool to_listen)
     return -1;
 }
 
-/*  Of "host:port", or of the attempt-th host of "host,host:port". */
+/*  Opens a socket for "host:port", or for the attempt-th host of "host,host:port". */
 static int ignis__tcp_open(ignis__peer_error *error, const char *path, int attempt, bool to_listen)
 {
     struct addrinfo hints, *all = NULL, *at;
@@ -9198,7 +9245,7 @@ static int ignis__tcp_open(ignis__peer_error *error, const char *path, int attem
     snprintf(text, sizeof text, "%s", path);
     port = strrchr(text, ':');
     if (!port) {
-        ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_IO, "\"%.200s\" has no port", path);
+        ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_IO, "\"%.200s\" lacks a port", path);
         return -1;
     }
     *port++ = 0;
@@ -9225,7 +9272,7 @@ static int ignis__tcp_open(ignis__peer_error *error, const char *path, int attem
     freeaddrinfo(all);
     if (fd >= 0 || !to_listen || !anywhere)
         return fd;
-    /* the name is that of a router: all addresses of this host */
+    /* the name belongs to a router: listen at all addresses of this host */
     snprintf(text, sizeof text, "0.0.0.0:%s", strrchr(path, ':') + 1);
     return ignis__tcp_open(error, text, 0, true);
 }
@@ -9271,7 +9318,7 @@ static const ignis__connection_kind ignis__connection_tcp = {IGNIS_CHANNEL_DEFAU
 #define IGNIS__CONNECTION_FAR (&ignis__connection_tcp)
 #define IGNIS__OTHER_HOSTS "those of other hosts need IGNIS_COMM_TOKEN or desc.id"
 
-/*  Processes that are in the same ones can share memory. */
+/*  Adds the namespaces of this process to a hash: processes in the same ones can share memory. */
 static uint64_t ignis__host_namespaces(uint64_t hash)
 {
     static const char *const spaces[] = {"/proc/self/ns/pid", "/proc/self/ns/ipc", "/proc/self/ns/net"};
@@ -9298,7 +9345,7 @@ static bool ignis__poller_open(const char *call, ignis__poller *poller)
     for (i = 0; ok && i < 2; i++)
         ok = fcntl(ignis__fd_register(poller->bell[i]), F_SETFD, FD_CLOEXEC) == 0 &&
              fcntl(poller->bell[i], F_SETFL, O_NONBLOCK) == 0;
-    return ok || ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call, "the system gives no pipe: %s", strerror(errno));
+    return ok || ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call, "the system returned no pipe: %s", strerror(errno));
 }
 static void ignis__poller_close(ignis__poller *poller)
 {
@@ -9309,8 +9356,8 @@ static void ignis__poller_close(ignis__poller *poller)
 }
 static void ignis__poller_wake(const ignis__poller *poller) { (void)!write(poller->bell[1], "", 1); }
 
-/*  Until something has come or ended, what is unsent can go on, or the bell rings; ms: at most so long, or
-    below 0. */
+/*  Waits until a message came, a connection ended, unsent bytes can go on, or a thread wakes it; at most
+    `ms`, or without limit below 0. */
 static void ignis__poller_wait(ignis__poller *poller, int ms)
 {
     struct pollfd *polls = poller->polls;
@@ -9331,7 +9378,7 @@ static void ignis__poller_wait(ignis__poller *poller, int ms)
         (void)!read(poller->bell[0], bytes, sizeof bytes);
 }
 
-/*  Starts a thread on which no signal handler of the program shall run. */
+/*  Starts a thread that runs no signal handlers of the program. */
 static bool ignis__watcher_start(ignis__thread_handle *thread, void *(*run)(void *), void *context)
 {
     sigset_t all, before;
@@ -9343,7 +9390,7 @@ static bool ignis__watcher_start(ignis__thread_handle *thread, void *(*run)(void
     return ok;
 }
 
-/*  Where a rank waits for those of its host; the random part keeps two jobs of a user apart. */
+/*  Makes the name where a rank waits for those of its host; the random part keeps two jobs apart. */
 static bool ignis__local_name(const char *folder, int rank, uint64_t random, char *out, size_t size)
 {
     return snprintf(out, size, "%s/rank%d-%08lx", folder, rank, (unsigned long)(random & 0xFFFFFFFFu)) < (int)size;
@@ -9353,7 +9400,7 @@ static void ignis__local_path(const char *name, char path[IGNIS__PATH_MAX])
     snprintf(path, IGNIS__PATH_MAX, "%s", name);
 }
 
-/*  Writes the addresses of this host of a family as "a,b,", as far as there is room. */
+/*  Writes the addresses of this host of a family as "a,b,", as far as they fit. */
 static void ignis__id_addresses(ignis__id *id, int family)
 {
     struct ifaddrs *all = NULL, *at;
@@ -9372,8 +9419,8 @@ static void ignis__id_addresses(ignis__id *id, int family)
     freeifaddrs(all);
 }
 
-/*  A socket where rank 0 is going to listen, at a port that the system chooses, and the addresses of this
-    host. */
+/*  Opens the socket where rank 0 will listen, at a port that the system chooses, and writes the addresses of
+    this host. */
 static bool ignis__id_listen(ignis__id *id, ignis__file *listener)
 {
     struct sockaddr_storage bound;
@@ -9393,7 +9440,7 @@ static bool ignis__id_listen(ignis__id *id, ignis__file *listener)
     if (*listener < 0 || getsockname(*listener, any.ai_addr, &size) != 0)
         return false;
     snprintf(id->address + strlen(id->address), sizeof id->address - strlen(id->address),
-             "%s:%d", /* the port is where both kinds have it */
+             "%s:%d", /* the port is at the same place in both structs */
              any.ai_family == AF_INET ? "127.0.0.1" : "::1",
              ntohs(((const struct sockaddr_in *)(const void *)&bound)->sin_port));
     return true;
@@ -9401,7 +9448,13 @@ static bool ignis__id_listen(ignis__id *id, ignis__file *listener)
 
 #endif
 
-/*  Which system this is, and which namespaces of it. IGNIS_COMM_HOST says it instead. */
+/*  >>job.host - which ranks can share memory
+
+    Two ranks are of one host if system and namespaces are equal.
+    Uses: the functions of the system.
+    Invariants: IGNIS_COMM_HOST overrides the answer, for tests. */
+
+/*  Returns a hash of this system and its namespaces, or of IGNIS_COMM_HOST. */
 static uint64_t ignis__job_host(void)
 {
     const char *named = ignis__env("IGNIS_COMM_HOST");
@@ -9409,9 +9462,14 @@ static uint64_t ignis__job_host(void)
                            : ignis__host_namespaces(ignis__host_hash());
 }
 
-/* --- ids: a meeting place and its secret, to be handed on by the program ------------------------------------------------ */
+/*  >>job.unique_id - unique ids: a rendezvous and its secret, distributed by the program
 
-/*  Of ids that this process has made: where rank 0 is going to listen. */
+    ignis_comm_unique_id opens the socket where rank 0 will listen.
+    Uses: listeners.
+    Invariants: an id is used for one rendezvous, by the process that created it.
+    Locks: ignis__ids.lock around the list. */
+
+/*  Listeners of ids that this process has created. */
 typedef struct ignis__id_place {
     struct ignis__id_place *next;
     unsigned char secret[IGNIS__SECRET];
@@ -9423,7 +9481,7 @@ static struct {
     ignis__id_place *first;
 } ignis__ids = {IGNIS__MUTEX_INIT, NULL};
 
-/*  Takes the listener of an id, or of any (null); false: there is no such id. */
+/*  Takes the listener of an id, or of any (NULL). False if the id is unknown. */
 static bool ignis__id_take(const unsigned char *secret, ignis__file *listener)
 {
     ignis__id_place **at, *place;
@@ -9477,11 +9535,17 @@ IGNIS_API IGNIS__COLD ignis_status ignis_comm_unique_id(ignis_comm_id *out)
     return IGNIS_OK;
 }
 
-/* --- messages and what is known of each rank -------------------------------------------------------------------------- */
+/*  >>job.message - messages of a job, and the state of each rank
 
-enum { IGNIS__JOB_QUEUED = 1024 }; /* messages of one rank that nobody has asked for yet */
+    One watcher thread reads the messages of all ranks and notices who died; it tells the communicators.
+    Uses: connections, the poller, threads.
+    Invariants: a rank counts as dead when its connection ends without a goodbye; messages of one rank are
+    delivered in order.
+    Locks: job->lock guards links, watches and messages; take the locks of a connection first. */
 
-/*  In front of what a message of the job says. */
+enum { IGNIS__JOB_QUEUED = 1024 }; /* messages of one rank that no agreement has asked for */
+
+/*  The header of a job's message. */
 typedef struct ignis__job_header {
     int32_t from, to;
     uint64_t key;
@@ -9496,73 +9560,92 @@ typedef struct ignis__job_message {
 } ignis__job_message;
 
 typedef struct ignis__job_link {
-    ignis__connection *connection; /* null: this rank itself, or one that is reached through rank 0 */
-    bool ended;                    /* nothing more will come */
+    ignis__connection *connection; /* NULL: this rank, or a rank reached through rank 0 */
+    bool ended;                    /* no more messages will come */
     ignis__job_state state;
     ignis__job_message *first;
     int queued;
 } ignis__job_link;
 
 struct ignis__job {
-    uint64_t users; /* communicators */
-    uint64_t key;   /* of the job, from rank 0 */
+    uint64_t users; /* communicators that use the job */
+    uint64_t key;   /* of the job, chosen by rank 0 */
     int rank, size;
     int64_t timeout_ns;
-    unsigned char secret[IGNIS__SECRET]; /* of the ranks of a host, from rank 0 */
+    unsigned char secret[IGNIS__SECRET]; /* of the ranks of a host, chosen by rank 0 */
     ignis__job_rank *ranks;
-    ignis__job_link *links; /* null for one rank alone */
+    ignis__job_link *links; /* NULL if there is one rank */
     ignis__poller poller;   /* of the watcher */
-    ignis__mutex lock;      /* for all that follows, and the links */
+    ignis__mutex lock;      /* guards what follows, and the links */
     ignis__condition changed;
-    bool looks, ready; /* poller and changed are made */
+    bool has_poller, ready; /* poller and changed exist */
     bool watched, ending;
     ignis__thread_handle watcher;
     ignis__job_watch *watches;
 };
 
-/*  The connection that leads to a rank. */
+/*  Returns the connection that leads to a rank. */
 static ignis__connection *ignis__job_route(ignis__job *job, int to)
 {
     return job->links[job->links[to].connection ? to : 0].connection;
 }
 
-/*  Sends one message, with a descriptor if fd is not negative. False: nobody is there, or *late. */
-static bool ignis__job_send_as(ignis__job *job, int from, int to, ignis__job_kind kind, uint64_t key, const void *data,
-                               size_t size, int fd, int64_t deadline, bool *late)
+/*  A message to send. */
+typedef struct ignis__job_outgoing {
+    ignis__job_header header;
+    ignis__job_kind kind;
+    const void *data;
+    size_t size;
+    int fd; /* -1: none */
+} ignis__job_outgoing;
+
+static ignis__job_outgoing ignis__job_outgoing_make(int from, int to, ignis__job_kind kind, uint64_t key,
+                                                    const void *data, size_t size)
+{
+    ignis__job_outgoing message;
+    message.header.from = from;
+    message.header.to = to;
+    message.header.key = key;
+    message.kind = kind;
+    message.data = data;
+    message.size = size;
+    message.fd = -1;
+    return message;
+}
+
+/*  Sends one message. False: the peer is gone, or *late. */
+static bool ignis__job_send_message(ignis__job *job, const ignis__job_outgoing *message, int64_t deadline, bool *late)
 {
     unsigned char bytes[sizeof(ignis__job_header) + IGNIS__JOB_DATA];
-    ignis__connection *connection = ignis__job_route(job, to);
-    ignis__job_header header;
+    ignis__connection *connection = ignis__job_route(job, message->header.to);
     ignis__peer_error error;
     const ignis__deadline until = ignis__deadline_at(deadline);
     bool ok;
     *late = false;
-    header.from = from;
-    header.to = to;
-    header.key = key;
-    memcpy(bytes, &header, sizeof header);
-    if (size)
-        memcpy(bytes + sizeof header, data, size);
-    if (!connection || (fd >= 0 && !connection->kind->descriptors))
+    memcpy(bytes, &message->header, sizeof message->header);
+    if (message->size)
+        memcpy(bytes + sizeof message->header, message->data, message->size);
+    if (!connection || (message->fd >= 0 && !connection->kind->descriptors))
         return false;
     ignis__mutex_lock(&connection->send_lock);
-    ok = ignis__connection_send(&error, connection, (int)IGNIS__MESSAGE_JOB + (int)kind, bytes, sizeof header + size,
-                                &fd, fd >= 0, &until);
+    ok = ignis__connection_send(&error, connection, (int)IGNIS__MESSAGE_JOB + (int)message->kind, bytes,
+                                sizeof message->header + message->size, &message->fd, message->fd >= 0, &until);
     *late = !ok && error.diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT;
-    if (!ok && error.diagnostic == IGNIS_DIAG_CHANNEL_IO) /* of who has died the watcher knows more */
-        ignis__log(IGNIS_LOG_WARNING, error.diagnostic, "rank %d sends nothing to rank %d: %s", from, to, error.why);
+    if (!ok && error.diagnostic == IGNIS_DIAG_CHANNEL_IO) /* the watcher knows more about dead ranks */
+        ignis__log(IGNIS_LOG_WARNING, error.diagnostic, "rank %d cannot send to rank %d: %s", (int)message->header.from,
+                   (int)message->header.to, error.why);
     ignis__mutex_unlock(&connection->send_lock);
     if (ignis__atomic_load(&connection->unsent))
         ignis__poller_wake(&job->poller); /* the watcher sends the rest */
     return ok;
 }
 
-/*  Says something short that nobody answers. Who does not hear it has other troubles. */
+/*  Sends a short message without a reply. Errors are ignored: a dead peer is detected elsewhere. */
 static bool ignis__job_send(ignis__job *job, int to, ignis__job_kind kind, uint64_t key, const void *data, size_t size)
 {
+    const ignis__job_outgoing message = ignis__job_outgoing_make(job->rank, to, kind, key, data, size);
     bool late;
-    return ignis__job_send_as(job, job->rank, to, kind, key, data, size, -1,
-                              ignis__monotonic_ns() + 200 * IGNIS__MILLISECOND, &late);
+    return ignis__job_send_message(job, &message, ignis__monotonic_ns() + 200 * IGNIS__MILLISECOND, &late);
 }
 
 static void ignis__job_send_all(ignis__job *job, const int *member, int count, ignis__job_kind kind, uint64_t key)
@@ -9573,7 +9656,7 @@ static void ignis__job_send_all(ignis__job *job, const int *member, int count, i
             (void)ignis__job_send(job, member[i], kind, key, NULL, 0);
 }
 
-/*  With the job locked: tells the communicators that a rank takes part in, or the one of a key. */
+/*  Tells an event to the communicators of a rank, or to the one with a key. The job is locked. */
 static void ignis__job_notify(ignis__job *job, ignis__job_event event, int rank, uint64_t key)
 {
     ignis__job_watch *watch;
@@ -9589,7 +9672,7 @@ static void ignis__job_notify(ignis__job *job, ignis__job_event event, int rank,
     ignis__condition_wake(&job->changed);
 }
 
-/*  With the job locked: a rank is dead. Rank 0 tells those who are not connected to it. */
+/*  Marks a rank as dead. Rank 0 tells the ranks that have no connection to it. The job is locked. */
 static void ignis__job_rank_died(ignis__job *job, int rank)
 {
     int32_t number = rank;
@@ -9606,7 +9689,7 @@ static void ignis__job_rank_died(ignis__job *job, int rank)
             ignis__job_rank_died(job, i);
 }
 
-/*  Keeps a record for the exchange that is going to ask for it. False: there are too many. */
+/*  Keeps a record until an agreement asks for it. False if too many are waiting. */
 static bool ignis__job_queue(ignis__job *job, const ignis__job_header *header, ignis__connection *connection,
                              const unsigned char *data, size_t size)
 {
@@ -9618,7 +9701,7 @@ static bool ignis__job_queue(ignis__job *job, const ignis__job_header *header, i
     message->key = header->key;
     message->size = size;
     message->fd = connection->inbox_fd_count ? connection->inbox_fds[0] : -1;
-    connection->inbox_fd_count = 0; /* it is the message's now */
+    connection->inbox_fd_count = 0; /* owned by the message now */
     memcpy(message->data, data, size);
     ignis__mutex_lock(&job->lock);
     for (last = &from->first; *last; last = &(*last)->next)
@@ -9630,7 +9713,7 @@ static bool ignis__job_queue(ignis__job *job, const ignis__job_header *header, i
     return ok;
 }
 
-/*  What the message in the inbox does. False: it breaks the protocol, and so does its sender. */
+/*  Handles the message in the inbox. False: it breaks the protocol, so the sender counts as dead. */
 static bool ignis__job_deliver(ignis__job *job, int through, ignis__connection *connection)
 {
     const ignis__message_header frame = ignis__message_header_read(connection);
@@ -9638,6 +9721,7 @@ static bool ignis__job_deliver(ignis__job *job, int through, ignis__connection *
     const size_t size = frame.size - sizeof(ignis__job_header);
     const int kind = (int)frame.type - (int)IGNIS__MESSAGE_JOB;
     ignis__job_header header;
+    ignis__job_outgoing forwarded;
     int32_t number = 0;
     bool ok, late;
     if (frame.size < sizeof header || size > IGNIS__JOB_DATA || frame.fd_count > 1)
@@ -9646,11 +9730,11 @@ static bool ignis__job_deliver(ignis__job *job, int through, ignis__connection *
     if (header.from < 0 || header.from >= job->size || header.from == job->rank || header.to < 0 ||
         header.to >= job->size || (header.from != through && (through != 0 || job->links[header.from].connection)))
         return false;
-    if (header.to != job->rank) { /* rank 0 passes on what goes from host to host */
+    if (header.to != job->rank) { /* rank 0 forwards messages between hosts */
         if (job->rank != 0 || !job->links[header.to].connection)
             return false;
-        (void)ignis__job_send_as(job, header.from, header.to, (ignis__job_kind)kind, header.key, data, size, -1,
-                                 ignis__monotonic_ns() + 1000 * IGNIS__MILLISECOND, &late);
+        forwarded = ignis__job_outgoing_make(header.from, header.to, (ignis__job_kind)kind, header.key, data, size);
+        (void)ignis__job_send_message(job, &forwarded, ignis__monotonic_ns() + 1000 * IGNIS__MILLISECOND, &late);
         return true;
     }
     if (kind == IGNIS__JOB_RECORD)
@@ -9680,20 +9764,20 @@ static bool ignis__job_deliver(ignis__job *job, int through, ignis__connection *
     return ok;
 }
 
-/*  Reads what has come from a rank, and sends it what was left. Any thread may. */
+/*  Reads the messages of a rank, and sends what was left. Any thread may call it. */
 static void ignis__job_read(ignis__job *job, int rank)
 {
     ignis__connection *connection = job->links[rank].connection;
     ignis__peer_error error;
     bool valid = true;
     ignis__mutex_lock(&connection->receive_lock);
-    if (!job->links[rank].ended) { /* which changes with both locks taken */
+    if (!job->links[rank].ended) { /* changes with both locks held */
         ignis__connection_send_rest(connection);
         while (valid && ignis__connection_receive(&error, connection, &ignis__deadline_now)) {
             valid = ignis__job_deliver(job, rank, connection);
             ignis__inbox_remove(connection);
         }
-        if (!valid || error.diagnostic != IGNIS_DIAG_CHANNEL_TIMEOUT) { /* nothing more will come */
+        if (!valid || error.diagnostic != IGNIS_DIAG_CHANNEL_TIMEOUT) { /* no more messages will come */
             ignis__mutex_lock(&job->lock);
             job->links[rank].ended = true;
             ignis__job_rank_died(job, rank);
@@ -9703,7 +9787,7 @@ static void ignis__job_read(ignis__job *job, int rank)
     ignis__mutex_unlock(&connection->receive_lock);
 }
 
-/*  Reads what has come from other ranks up to now, though the watcher has not got to it. */
+/*  Reads all messages that have come, without waiting for the watcher. */
 static void ignis__job_catch_up(ignis__job *job)
 {
     int i;
@@ -9745,7 +9829,7 @@ static IGNIS__THREAD_RESULT ignis__job_watcher(void *pointer)
     }
 }
 
-/*  Takes a job apart, in whatever state it is. */
+/*  Destroys a job in any state. */
 IGNIS__COLD static void ignis__job_end(ignis__job *job)
 {
     int i;
@@ -9768,7 +9852,7 @@ IGNIS__COLD static void ignis__job_end(ignis__job *job)
         }
         ignis__connection_destroy(job->links[i].connection);
     }
-    if (job->looks)
+    if (job->has_poller)
         ignis__poller_close(&job->poller);
     if (job->ready)
         ignis__condition_end(&job->changed);
@@ -9779,7 +9863,7 @@ IGNIS__COLD static void ignis__job_end(ignis__job *job)
     ignis__free(job);
 }
 
-/*  From here on, `watch` is told of its members. */
+/*  Registers a watch: from here on it is told of its members. */
 static void ignis__job_watch_begin(ignis__job *job, ignis__job_watch *watch)
 {
     int i;
@@ -9794,7 +9878,7 @@ static void ignis__job_watch_begin(ignis__job *job, ignis__job_watch *watch)
     ignis__mutex_unlock(&job->lock);
 }
 
-/*  From here on, `watch` is told that time passes. */
+/*  Makes a watch tick: from here on it is told that time passes. */
 static void ignis__job_watch_tick(ignis__job *job, ignis__job_watch *watch)
 {
     if (!job->links)
@@ -9805,7 +9889,7 @@ static void ignis__job_watch_tick(ignis__job *job, ignis__job_watch *watch)
     ignis__poller_wake(&job->poller);
 }
 
-/*  Afterwards `watch` is not used any more, and what was sent to its key is forgotten. */
+/*  Removes a watch and the messages for its key. */
 static void ignis__job_watch_end(ignis__job *job, ignis__job_watch *watch)
 {
     ignis__job_watch **at;
@@ -9834,7 +9918,7 @@ static void ignis__job_watch_end(ignis__job *job, ignis__job_watch *watch)
     ignis__mutex_unlock(&job->lock);
 }
 
-/*  With the job locked: how a rank is, as far as a communicator is concerned (null: none). */
+/*  Returns the state of a rank for a communicator (NULL: for the job). The job is locked. */
 static ignis__job_state ignis__job_state_in(const ignis__job *job, const ignis__job_watch *watch, int rank)
 {
     int i;
@@ -9845,8 +9929,8 @@ static ignis__job_state ignis__job_state_in(const ignis__job *job, const ignis__
     return job->links[rank].state;
 }
 
-/*  Whether a rank has died, or left a communicator. */
-static bool ignis__job_absent(ignis__job *job, const ignis__job_watch *watch, int rank)
+/*  Tells if a rank has died, or left a communicator. */
+static bool ignis__job_rank_is_absent(ignis__job *job, const ignis__job_watch *watch, int rank)
 {
     bool absent;
     if (!job->links)
@@ -9857,7 +9941,15 @@ static bool ignis__job_absent(ignis__job *job, const ignis__job_watch *watch, in
     return absent;
 }
 
-/*  What a record begins with. */
+/*  >>job.agreement - agreements: ranks exchange records, all or none
+
+    In each step every rank gives a record and receives those of all. Nothing is reported here.
+    Uses: messages of the job.
+    Invariants: no rank succeeds in a step unless all have given their records; records of abandoned attempts
+    are never used.
+    Locks: the job's lock, released while waiting. */
+
+/*  The start of each record. */
 typedef struct ignis__agreement_header {
     uint32_t attempt, print;
 } ignis__agreement_header;
@@ -9870,7 +9962,7 @@ static ignis__agreement_header ignis__agreement_header_read(const ignis__job_mes
     return header;
 }
 
-/*  Whether a rank has given up the attempt that a message of it belongs to. */
+/*  Tells if the sender of a message has given up the attempt that the message belongs to. */
 static bool ignis__agreement_is_void(const ignis__job_message *message)
 {
     ignis__agreement_header header = ignis__agreement_header_read(message), later = header;
@@ -9881,9 +9973,9 @@ static bool ignis__agreement_is_void(const ignis__job_message *message)
     return later.print == IGNIS__AGREEMENT_GIVEN_UP;
 }
 
-/*  With the job locked: the next record of a rank for what is under way, taken out of its messages; null when
-    none has come, or the failure is noted. Dropped are records of earlier attempts, those that the rank has
-    given up, and those of one that is in something that counts less. */
+/*  Takes the next record of a rank for this agreement from its messages. NULL if none has come, or the
+    failure is noted. Drops records of earlier attempts, of attempts that the rank has given up, and of kinds
+    that count less. The job is locked. */
 static ignis__job_message *ignis__agreement_find(ignis__agreement *agreement, int rank)
 {
     ignis__job_link *link = &agreement->job->links[rank];
@@ -9917,8 +10009,8 @@ static ignis__job_message *ignis__agreement_find(ignis__agreement *agreement, in
     return NULL;
 }
 
-/*  With the job locked: takes what has come from the ranks that are waited for, and returns how many have yet
-    to come; -1: the failure is noted. */
+/*  Takes the records that have come. Returns how many are missing; -1 if the failure is noted. The job is
+    locked. */
 static int ignis__agreement_take(ignis__agreement *agreement, size_t size, void *all, int *fds)
 {
     int i, missing = 0;
@@ -9948,7 +10040,7 @@ static int ignis__agreement_take(ignis__agreement *agreement, size_t size, void 
     }
     if (agreement->failure.reason == IGNIS__AGREEMENT_DIFFERS)
         return -1;
-    /* one that died after its record had come keeps the others from going on, too */
+    /* a rank that died after its record came stops the others, too */
     for (i = 0; missing && i < agreement->count; i++) {
         ignis__job_state state = ignis__job_state_in(agreement->job, agreement->watch, agreement->member[i]);
         bool here = i == agreement->me || (agreement->without && ignis__bit(agreement->without, i));
@@ -9961,15 +10053,16 @@ static int ignis__agreement_take(ignis__agreement *agreement, size_t size, void 
     return missing;
 }
 
-/*  One step: every rank gives a record of `size` bytes, and a descriptor unless it is -1, and gets those of
-    all: all[i] and fds[i] of member i. No rank ends with success unless all have given theirs. False:
-    agreement->overtaken or agreement->failure tells why, and no descriptor is kept. Nothing is reported. */
+/*  Runs one step: every rank gives a record of `size` bytes, and a descriptor unless it is -1, and receives
+    all: all[i] and fds[i] of member i. False: agreement->overtaken or agreement->failure tells why, and no
+    descriptor is kept. Nothing is reported. */
 static bool ignis__agreement_step(ignis__agreement *agreement, const void *mine, size_t size, void *all, int fd,
                                   int *fds)
 {
     ignis__job *job = agreement->job;
     unsigned char record[IGNIS__JOB_DATA];
     ignis__agreement_header header;
+    ignis__job_outgoing message;
     bool expired = false, late = false;
     int i, missing = 0;
     agreement->overtaken = false;
@@ -9987,9 +10080,12 @@ static bool ignis__agreement_step(ignis__agreement *agreement, const void *mine,
         bool waits = !(agreement->without && ignis__bit(agreement->without, i));
         if (i == agreement->me || !waits)
             ignis__bit_set(agreement->came, i);
-        if (i == agreement->me ||
-            ignis__job_send_as(job, job->rank, agreement->member[i], IGNIS__JOB_RECORD, agreement->key, record,
-                               sizeof header + size, waits ? fd : -1, waits ? agreement->deadline : 0, &late))
+        if (i == agreement->me)
+            continue;
+        message = ignis__job_outgoing_make(job->rank, agreement->member[i], IGNIS__JOB_RECORD, agreement->key, record,
+                                           sizeof header + size);
+        message.fd = waits ? fd : -1;
+        if (ignis__job_send_message(job, &message, waits ? agreement->deadline : 0, &late))
             continue;
         if (late && waits) {
             agreement->failure.rank = agreement->member[i];
@@ -10010,8 +10106,8 @@ static bool ignis__agreement_step(ignis__agreement *agreement, const void *mine,
     return !agreement->failed;
 }
 
-/*  Who gives up says so: what it has said before shall mislead nobody who comes later. Those who are at
-    something else are to see that it differs. */
+/*  Tells the other ranks that this rank gives up, so that its earlier records mislead no rank that comes
+    later. Ranks in another agreement see that the kinds differ. */
 static void ignis__agreement_give_up(const ignis__agreement *agreement)
 {
     ignis__agreement_header header;
@@ -10026,9 +10122,15 @@ static void ignis__agreement_give_up(const ignis__agreement *agreement)
     }
 }
 
-/* --- how the ranks meet ----------------------------------------------------------------------------------------------- */
+/*  >>job.rendezvous - rendezvous: how the ranks of a job meet
 
-/*  What rank 0 tells the others when all have come, before the table of ranks, or why they cannot take
+    All ranks connect to rank 0, which sends them the table of ranks or the reason why they cannot start. Then
+    the ranks of a host connect with each other.
+    Uses: listeners, messages.
+    Invariants: all ranks succeed or all are told why not; no wait exceeds the timeout.
+    Locks: none; one thread per job works here. */
+
+/*  The answer of rank 0 when all ranks have come; the table follows, unless it tells why they cannot take
     part. */
 typedef struct ignis__answer {
     int32_t refused; /* a diagnostic, or 0 */
@@ -10043,17 +10145,17 @@ typedef struct ignis__mesh_claim {
     int32_t from, to;
 } ignis__mesh_claim;
 
-/*  A rendezvous, as one rank sees it. */
+/*  A rendezvous in one rank. */
 typedef struct ignis__rendezvous {
     const char *call;
     ignis__job *job;
     const ignis__place *place;
     int64_t deadline;
-    ignis__connection **connections;   /* on rank 0: to each rank; on others: to rank 0 at 0 */
-    ignis__endpoint address;           /* where rank 0 is */
-    ignis__listener *listener, *local; /* of rank 0, for all; and for the ranks of this host */
+    ignis__connection **connections;   /* on rank 0: to each rank; on others: to rank 0, at index 0 */
+    ignis__endpoint address;           /* of rank 0 */
+    ignis__listener *listener, *local; /* of rank 0 for all; of this rank for those of its host */
     int came;
-    int failed; /* a rank that says that it has failed, -1: none */
+    int failed; /* a rank that cannot take part, -1: none */
 } ignis__rendezvous;
 
 static bool ignis__rendezvous_send(ignis__peer_error *error, ignis__connection *connection, ignis__job_kind kind,
@@ -10071,13 +10173,13 @@ static bool ignis__rendezvous_receive(ignis__peer_error *error, ignis__connectio
         return false;
     if (ignis__message_header_read(connection).type != (int)IGNIS__MESSAGE_JOB + (int)kind ||
         ignis__message_header_read(connection).size != size)
-        return ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_MESSAGE, "it said something else than was due");
+        return ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_MESSAGE, "it sent an unexpected message");
     memcpy(data, connection->inbox + sizeof(ignis__message_header), size);
     ignis__inbox_remove(connection);
     return true;
 }
 
-/*  What one rank says of itself, with all texts ended. */
+/*  Terminates all texts in the description of a rank. */
 static void ignis__job_rank_clean(ignis__job_rank *rank)
 {
     rank->path[sizeof rank->path - 1] = 0;
@@ -10085,7 +10187,7 @@ static void ignis__job_rank_clean(ignis__job_rank *rank)
     rank->failed[sizeof rank->failed - 1] = 0;
 }
 
-/*  Lets a rank take part that has proven that it belongs to the job. False: it is told why it cannot. */
+/*  Admits an authenticated rank. False: it is told why it cannot take part. */
 static bool ignis__rendezvous_admit(ignis__rendezvous *rendezvous, ignis__peer_error *error,
                                     ignis__connection *connection)
 {
@@ -10096,12 +10198,12 @@ static bool ignis__rendezvous_admit(ignis__rendezvous *rendezvous, ignis__peer_e
         return false;
     ignis__job_rank_clean(&rank);
     if (rank.size != job->size)
-        return ignis__peer_error_set(error, no, "it counts %d ranks, and rank 0 counts %d", (int)rank.size, job->size);
+        return ignis__peer_error_set(error, no, "its size is %d; rank 0 has size %d", (int)rank.size, job->size);
     if (rank.rank < 1 || rank.rank >= job->size)
-        return ignis__peer_error_set(error, no, "it says it is rank %d, and %s", (int)rank.rank,
-                                     rank.rank == 0 ? "that is who it speaks to" : "there is none");
+        return ignis__peer_error_set(error, no, "it claims rank %d, %s", (int)rank.rank,
+                                     rank.rank == 0 ? "which is rank 0 itself" : "which is out of range");
     if (rendezvous->connections[rank.rank])
-        return ignis__peer_error_set(error, no, "rank %d is here already, as process %d", (int)rank.rank,
+        return ignis__peer_error_set(error, no, "rank %d has already come, as process %d", (int)rank.rank,
                                      (int)job->ranks[rank.rank].pid);
     if (!ignis__connection_welcome(error, connection, IGNIS__HANDSHAKE_BYTES))
         return false;
@@ -10113,8 +10215,7 @@ static bool ignis__rendezvous_admit(ignis__rendezvous *rendezvous, ignis__peer_e
     return true;
 }
 
-/*  On rank 0: those who went away again while the others were waited for. Nobody else says anything before
-    the answer. */
+/*  Drops ranks that disconnected while rank 0 waits for the others. No rank sends before the answer. */
 static void ignis__rendezvous_drop_lost(ignis__rendezvous *rendezvous)
 {
     ignis__job *job = rendezvous->job;
@@ -10130,7 +10231,7 @@ static void ignis__rendezvous_drop_lost(ignis__rendezvous *rendezvous)
         }
 }
 
-/*  Names of the ranks that rank 0 still waits for: "1, 2, 5". */
+/*  Lists the ranks that rank 0 still waits for: "1, 2, 5". */
 static void ignis__rendezvous_missing(const ignis__rendezvous *rendezvous, char *out, size_t size)
 {
     ignis__string_writer text;
@@ -10141,7 +10242,7 @@ static void ignis__rendezvous_missing(const ignis__rendezvous *rendezvous, char 
             ignis__string_add(&text, "%s%d", text.length ? ", " : "", i);
 }
 
-/*  On rank 0: whether the ranks go together. Those of one host that use the same GPU would wait for each
+/*  Checks on rank 0 that the ranks can work together. Two ranks of a host on one GPU would wait for each
     other for ever. */
 static bool ignis__rendezvous_check(const ignis__rendezvous *rendezvous, char *why, size_t size)
 {
@@ -10150,7 +10251,7 @@ static bool ignis__rendezvous_check(const ignis__rendezvous *rendezvous, char *w
     int i, k;
     for (i = 0; i < rendezvous->job->size; i++) {
         if (ranks[i].transport != ranks[0].transport) {
-            snprintf(why, size, "rank 0 asks for %s and rank %d for %s", transports[ranks[0].transport & 3], i,
+            snprintf(why, size, "rank 0 requests %s and rank %d %s", transports[ranks[0].transport & 3], i,
                      transports[ranks[i].transport & 3]);
             return false;
         }
@@ -10158,9 +10259,8 @@ static bool ignis__rendezvous_check(const ignis__rendezvous *rendezvous, char *w
             if (ranks[i].host == ranks[k].host && memcmp(ranks[i].uuid, ranks[k].uuid, sizeof ranks[i].uuid) == 0 &&
                 ranks[0].transport != IGNIS_COMM_STAGED) {
                 snprintf(why, size,
-                         "ranks %d and %d both use GPU %.15s; each needs one of its own (their local ranks or "
-                         "desc.device choose it), unless "
-                         "all ask for IGNIS_COMM_STAGED",
+                         "ranks %d and %d both use GPU %.15s; set local ranks or desc.device so that each has its own, "
+                         "or request IGNIS_COMM_STAGED on all",
                          k, i, ranks[i].pci);
                 return false;
             }
@@ -10168,13 +10268,13 @@ static bool ignis__rendezvous_check(const ignis__rendezvous *rendezvous, char *w
     return true;
 }
 
-/*  The secret of the rendezvous; null: it lies in the private folder. */
+/*  Returns the secret of the rendezvous; NULL: it is in the private folder. */
 static const unsigned char *ignis__place_secret(const ignis__place *place)
 {
     return place->has_secret ? place->secret : NULL;
 }
 
-/*  On rank 0: waits for all, and tells them the table, or why there is none. */
+/*  Waits on rank 0 for all ranks, and sends them the table, or the reason why they cannot start. */
 static bool ignis__rendezvous_lead(ignis__rendezvous *rendezvous)
 {
     ignis__job *job = rendezvous->job;
@@ -10186,8 +10286,8 @@ static bool ignis__rendezvous_lead(ignis__rendezvous *rendezvous)
     if (rendezvous->place->by_id && !ignis__id_take(rendezvous->place->secret, &rendezvous->listener->file))
         return ignis__fail_false(
             IGNIS_DIAG_BAD_NUMBER, rendezvous->call,
-            "desc.id was made by another process than this one, rank 0, or was used before: rank 0 "
-            "makes one for each meeting");
+            "desc.id was created by another process than this one, rank 0, or was already used: rank 0 "
+            "creates one for each rendezvous");
     if (!ignis__listener_open(rendezvous->call, &error, rendezvous->listener, name_path,
                               ignis__place_secret(rendezvous->place)))
         return ignis__fail_false(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call, "rank 0 cannot listen at %s: %s",
@@ -10197,7 +10297,7 @@ static bool ignis__rendezvous_lead(ignis__rendezvous *rendezvous)
         ignis__deadline until = ignis__deadline_in(50 * IGNIS__MILLISECOND);
         ignis__connection *connection = ignis__listener_next(rendezvous->call, &error, rendezvous->listener, &until);
         if (!connection && error.diagnostic != IGNIS_DIAG_CHANNEL_TIMEOUT)
-            ignis__sleep_us(10000); /* a lack of memory or descriptors may pass */
+            ignis__sleep_us(10000); /* a shortage of memory or descriptors may pass */
         if (connection && !ignis__rendezvous_admit(rendezvous, &error, connection))
             ignis__listener_refuse(rendezvous->call, rendezvous->listener, connection, true, error.why);
         ignis__rendezvous_drop_lost(rendezvous);
@@ -10213,7 +10313,7 @@ static bool ignis__rendezvous_lead(ignis__rendezvous *rendezvous)
     } else if (rendezvous->came < job->size - 1) {
         char missing[64];
         ignis__rendezvous_missing(rendezvous, missing, sizeof missing);
-        snprintf(answer.why, sizeof answer.why, "%d of %d ranks did not come to %.64s within %g s: %s%s",
+        snprintf(answer.why, sizeof answer.why, "%d of %d ranks did not connect to %.64s within %g s: %s%s",
                  job->size - 1 - rendezvous->came, job->size, rendezvous->address.path, (double)job->timeout_ns / 1e9,
                  missing, *rendezvous->place->address ? "" : " (" IGNIS__OTHER_HOSTS ")");
         answer.refused = IGNIS_DIAG_COMM_TIMEOUT;
@@ -10233,7 +10333,7 @@ static bool ignis__rendezvous_lead(ignis__rendezvous *rendezvous)
     return !answer.refused;
 }
 
-/*  On the others: finds rank 0, and gets the table. */
+/*  Connects to rank 0 and receives the table. */
 static bool ignis__rendezvous_join(ignis__rendezvous *rendezvous)
 {
     ignis__job *job = rendezvous->job;
@@ -10264,18 +10364,17 @@ static bool ignis__rendezvous_join(ignis__rendezvous *rendezvous)
     if (!ignis__rendezvous_receive(&error, rendezvous->connections[0], IGNIS__JOB_ANSWER, &answer, sizeof answer,
                                    rendezvous->deadline + 500 * IGNIS__MILLISECOND)) {
         bool late = error.diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT;
-        return ignis__fail_false(
-            late ? IGNIS_DIAG_COMM_TIMEOUT : IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call,
-            late ? "rank 0 at %s did not tell rank %d within %g s who takes part: other ranks may be missing"
-                 : "rank 0 at %s has died, and rank %d does not know the others (after at most %g s)",
-            rendezvous->address.path, job->rank, (double)job->timeout_ns / 1e9);
+        return ignis__fail_false(late ? IGNIS_DIAG_COMM_TIMEOUT : IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call,
+                                 late ? "rank 0 at %s sent no table to rank %d within %g s: other ranks may be missing"
+                                      : "rank 0 at %s died before rank %d had the table (after at most %g s)",
+                                 rendezvous->address.path, job->rank, (double)job->timeout_ns / 1e9);
     }
     answer.why[sizeof answer.why - 1] = 0;
     if (answer.refused) {
         if (answer.refused == IGNIS_DIAG_COMM_TIMEOUT)
             ignis__fail(IGNIS_DIAG_COMM_TIMEOUT, rendezvous->call, "%s", answer.why);
         else if (!*job->ranks[job->rank].failed) /* else it knows why */
-            ignis__fail(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call, "rank 0 at %s has turned rank %d away: %s",
+            ignis__fail(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call, "rank 0 at %s refused rank %d: %s",
                         rendezvous->address.path, job->rank, answer.why);
         return false;
     }
@@ -10284,14 +10383,14 @@ static bool ignis__rendezvous_join(ignis__rendezvous *rendezvous)
     for (k = 0; k < job->size; k++) {
         if (!ignis__rendezvous_receive(&error, rendezvous->connections[0], IGNIS__JOB_TABLE, &job->ranks[k],
                                        sizeof job->ranks[k], rendezvous->deadline + 1000 * IGNIS__MILLISECOND))
-            return ignis__fail_false(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call, "rank 0 at %s went away: %s",
+            return ignis__fail_false(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call, "rank 0 at %s disconnected: %s",
                                      rendezvous->address.path, error.why);
         ignis__job_rank_clean(&job->ranks[k]);
     }
     return true;
 }
 
-/*  Connects this rank with the others of its host: it goes to the lower ones, and the higher ones come. */
+/*  Connects the ranks of a host: this rank connects to the lower ones and accepts the higher ones. */
 static bool ignis__rendezvous_mesh(ignis__rendezvous *rendezvous)
 {
     ignis__job *job = rendezvous->job;
@@ -10324,7 +10423,7 @@ static bool ignis__rendezvous_mesh(ignis__rendezvous *rendezvous)
         job->links[i].connection = ignis__connection_open(&error, &client, &until);
         if (!job->links[i].connection)
             return ignis__fail_false(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call,
-                                     "rank %d does not reach rank %d of its host: %s", job->rank, i, error.why);
+                                     "rank %d cannot reach rank %d of its host: %s", job->rank, i, error.why);
     }
     while (expected > 0 &&
            (connection = ignis__listener_next(rendezvous->call, &error, rendezvous->local, &until)) != NULL) {
@@ -10335,16 +10434,15 @@ static bool ignis__rendezvous_mesh(ignis__rendezvous *rendezvous)
             job->links[claim.from].connection = connection;
             expected--;
         } else {
-            ignis__listener_refuse(rendezvous->call, rendezvous->local, connection, true,
-                                   "it is no rank that is expected");
+            ignis__listener_refuse(rendezvous->call, rendezvous->local, connection, true, "the rank is not expected");
         }
     }
     return expected == 0 ||
            ignis__fail_false(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call,
-                             "%d ranks did not come to rank %d of their host: %s", expected, job->rank, error.why);
+                             "%d ranks did not connect to rank %d of their host: %s", expected, job->rank, error.why);
 }
 
-/*  The lists of a job of several ranks, and what its watcher needs. */
+/*  Allocates the lists of a job of several ranks, and the watcher's poller. */
 static bool ignis__job_prepare(const char *call, ignis__job *job)
 {
     ignis__mutex_init(&job->lock);
@@ -10359,12 +10457,12 @@ static bool ignis__job_prepare(const char *call, ignis__job *job)
     if (!job->links)
         return false;
     job->ready = ignis__condition_make(&job->changed);
-    job->looks = job->ready;
+    job->has_poller = job->ready;
     return job->ready ? ignis__poller_open(call, &job->poller)
-                      : ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call, "the system gives no condition variable");
+                      : ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call, "the system returned no condition variable");
 }
 
-/*  Where the ranks meet, and a listener for those of this host. */
+/*  Determines where the ranks meet, and opens the listener for ranks of this host. */
 static bool ignis__rendezvous_listen(ignis__rendezvous *rendezvous)
 {
     const ignis__place *place = rendezvous->place;
@@ -10380,10 +10478,10 @@ static bool ignis__rendezvous_listen(ignis__rendezvous *rendezvous)
     if (*place->address)
         ignis__local_path(place->address, rendezvous->address.path);
     if (!ignis__random_bytes(&random, sizeof random))
-        return ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, rendezvous->call, "the system gives no random numbers");
+        return ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, rendezvous->call, "the system returned no random bytes");
     if (!ignis__local_name(folder, self->rank, random, self->path, sizeof self->path))
         return ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, rendezvous->call,
-                                 "the folder %.300s has too long a path for sockets: at most %d bytes go into it",
+                                 "the path of the folder %.300s is too long for sockets; expected at most %d bytes",
                                  folder, (int)sizeof self->path - 24);
     ignis__local_path(self->path, path);
     if ((rendezvous->listener =
@@ -10391,7 +10489,7 @@ static bool ignis__rendezvous_listen(ignis__rendezvous *rendezvous)
         (rendezvous->local = ignis__listener_new(rendezvous->call, local, path)) == NULL)
         return false;
     return ignis__listener_open(rendezvous->call, &error, rendezvous->local, NULL,
-                                rendezvous->job->secret) || /* the secret is going to be rank 0's */
+                                rendezvous->job->secret) || /* replaced by the secret of rank 0 */
            ignis__peer_error_report(rendezvous->call, &error) == IGNIS_OK;
 }
 
@@ -10403,19 +10501,19 @@ static bool ignis__rendezvous_run(ignis__rendezvous *rendezvous)
         !(job->rank == 0 ? ignis__rendezvous_lead(rendezvous) : ignis__rendezvous_join(rendezvous)) ||
         !ignis__rendezvous_mesh(rendezvous))
         return false;
-    for (i = 0; i < job->size; i++) /* with other hosts, those with rank 0 stay */
+    for (i = 0; i < job->size; i++) /* with other hosts, connections to rank 0 stay */
         if (!job->links[i].connection && rendezvous->connections[i] &&
             job->ranks[i].host != job->ranks[job->rank].host) {
             job->links[i].connection = rendezvous->connections[i];
             rendezvous->connections[i] = NULL;
         }
-    /* what others have said since waits for it */
+    /* messages that came since wait for the watcher */
     job->watched = ignis__watcher_start(&job->watcher, ignis__job_watcher, job);
     return job->watched || ignis__fail_false(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call,
                                              "rank %d could not start a thread", job->rank);
 }
 
-/*  Meets the other ranks of a job of several. */
+/*  Meets the other ranks of a job. */
 static bool ignis__job_connect(const char *call, ignis__job *job, const ignis__place *place)
 {
     ignis__rendezvous rendezvous;
@@ -10427,7 +10525,7 @@ static bool ignis__job_connect(const char *call, ignis__job *job, const ignis__p
     rendezvous.place = place;
     rendezvous.deadline = ignis__monotonic_ns() + job->timeout_ns;
     rendezvous.failed = -1;
-    if (*job->ranks[job->rank].failed) { /* it only comes to say so, to those who are there */
+    if (*job->ranks[job->rank].failed) { /* it only tells this to the ranks that came */
         int64_t soon = ignis__monotonic_ns() + 2000 * IGNIS__MILLISECOND;
         rendezvous.deadline = soon < rendezvous.deadline ? soon : rendezvous.deadline;
         rendezvous.failed = job->rank == 0 ? 0 : -1;
@@ -10443,7 +10541,7 @@ static bool ignis__job_connect(const char *call, ignis__job *job, const ignis__p
     return ok;
 }
 
-/*  Makes a job, which the caller holds, and meets its other ranks; self is what this one says of itself. */
+/*  Creates a job, which the caller holds, and meets its other ranks. self describes this rank. */
 IGNIS__COLD static ignis__job *ignis__job_meet(const char *call, const ignis__place *place, const ignis__job_rank *self,
                                                int64_t timeout_ns)
 {
@@ -10458,7 +10556,7 @@ IGNIS__COLD static ignis__job *ignis__job_meet(const char *call, const ignis__pl
     job->ranks = (ignis__job_rank *)ignis__alloc_for(call, sizeof *job->ranks * (size_t)job->size);
     ok = job->ranks &&
          ((ignis__random_bytes(job->secret, sizeof job->secret) && ignis__random_bytes(&job->key, sizeof job->key)) ||
-          ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call, "the system gives no random numbers"));
+          ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call, "the system returned no random bytes"));
     if (ok) {
         job->ranks[job->rank] = *self;
         ok = job->size == 1 || ignis__job_connect(call, job, place);
@@ -10477,38 +10575,38 @@ static void ignis__job_drop(ignis__job *job)
         ignis__job_end(job);
 }
 
-/*  Always false, to be returned. */
+/*  Reports the failure of an agreement. Always returns false. */
 IGNIS__COLD static bool ignis__agreement_failed(const char *call, const ignis__agreement *agreement)
 {
     static const char *const kinds[] = {"ignis_comm_init", "an operation that joins NCCL", "ignis_comm_split",
                                         "ignis_comm_shrink"};
     const ignis__agreement_failure *failure = &agreement->failure;
     if (failure->reason == IGNIS__AGREEMENT_LOST)
-        return ignis__fail_false(IGNIS_DIAG_COMM_PEER, call, "rank %d has died, or left", failure->rank);
+        return ignis__fail_false(IGNIS_DIAG_COMM_PEER, call, "rank %d has died or left", failure->rank);
     if (failure->reason == IGNIS__AGREEMENT_LATE)
         return ignis__fail_false(IGNIS_DIAG_COMM_TIMEOUT, call, "rank %d did not answer before the deadline",
                                  failure->rank);
     if (failure->theirs >> 28 == agreement->print >> 28)
-        return ignis__fail_false(IGNIS_DIAG_COMM_MISMATCH, call, "rank %d names other ranks to be left out",
-                                 failure->rank);
-    return ignis__fail_false(IGNIS_DIAG_COMM_MISMATCH, call, "rank %d is in %s", failure->rank,
+        return ignis__fail_false(IGNIS_DIAG_COMM_MISMATCH, call, "rank %d excludes other ranks", failure->rank);
+    return ignis__fail_false(IGNIS_DIAG_COMM_MISMATCH, call, "rank %d calls %s", failure->rank,
                              kinds[failure->theirs >> 28 & 3]);
 }
 
-/* ===============================================================================================================
-   >>comm - communicators and collective operations.
-   =============================================================================================================== */
+/*  >>comm - communicators and collective operations
 
-/* --- the communicator, its region, its kernels ------------------------------------------------------------------------ */
+    Types of this room: the region of a rank, what kernels read and write, the communicator itself.
+    Uses: vmm, peer, job, nccl; arrays, modules and streams of ignis.h.
+    Invariants: the layout of a region and the structs equal those of kernels/collective.cuh.
+    Locks: a communicator's slot, one operation at a time; then regions->lock; then the job's lock. */
 
-/*  Of one set and phase; kernels are compiled for it. Blocks come with chunks of 64 KB in two phases when
-    there are 128. */
+/*  Buffer of one set and phase, compiled into kernels. It fits chunks of 64 KB in two phases with 128
+    blocks. */
 #ifndef IGNIS__COMM_DATA_MIB
 #define IGNIS__COMM_DATA_MIB 24
 #endif
 
-/*  The layout of a region, and what kernels get and keep; kernels/collective.cuh has the same numbers and
-    structs, and says what they mean. */
+/*  The layout of a region, and the structs that kernels use; kernels/collective.cuh has the same and explains
+    them. */
 enum {
     IGNIS__COMM_BLOCKS = 256,
     IGNIS__COMM_LANES = 64,
@@ -10522,11 +10620,11 @@ enum {
     IGNIS__COMM_PAIR_SLOTS = 4,
     IGNIS__COMM_ONE_PHASE_SLOTS = 4,
     IGNIS__COMM_TWO_PHASE_SLOTS = 3,
-    IGNIS__COMM_PACKET_THREADS = 544, /* of a block, at most; a warp of them does not move data */
+    IGNIS__COMM_PACKET_THREADS = 544, /* of a block, at most; one warp of them moves no data */
     IGNIS__COMM_FLAG_THREADS = 512
 };
 
-/*  What has broken a communicator. */
+/*  What broke a communicator. */
 enum {
     IGNIS__COMM_FINE,
     IGNIS__COMM_TIMEOUT,
@@ -10537,7 +10635,7 @@ enum {
 };
 
 typedef struct ignis__comm_record {
-    uint64_t abort; /* what the host asks kernels to leave for: code, and rank << 8 */
+    uint64_t abort; /* the host's request that kernels return: code, and rank << 8 */
     uint64_t code;
     uint32_t peer;
     uint32_t reporter;
@@ -10555,7 +10653,7 @@ typedef struct ignis__comm_state {
     ignis__address region[IGNIS_COMM_MAX_RANKS];
     uint32_t sent[IGNIS_COMM_MAX_RANKS][IGNIS__COMM_LANES], received[IGNIS_COMM_MAX_RANKS][IGNIS__COMM_LANES];
     uint64_t marks;
-    uint64_t byte; /* for barriers through NCCL; kernels do not know it */
+    uint64_t byte; /* for barriers by NCCL; not read by kernels */
 } ignis__comm_state;
 
 typedef struct ignis__comm_call {
@@ -10568,19 +10666,19 @@ typedef struct ignis__comm_call {
     int root, none, in_aligned, out_aligned, keep;
 } ignis__comm_call;
 
-/*  What may be varied for measuring: IGNIS_COMM_TUNE="ll_max=64K,blocks=32,..." is read when a communicator
-    starts, and has to be the same on all ranks. -1: as the table of algorithms says. */
+/*  Parameters for measurements: IGNIS_COMM_TUNE="ll_max=64K,blocks=32,..." is read when a communicator
+    starts, and must be equal on all ranks. -1: from the tables. */
 typedef struct ignis__comm_tune {
     int64_t ll_max;       /* bytes of the largest operation by packets in one phase */
-    int64_t ll_two_max;   /* and in two */
-    int64_t one_shot_max; /* bytes of the largest one by flags in one phase */
-    int64_t nccl_min;     /* bytes from which on NCCL does it, where it is there, all parts together; 0: never */
-    /* by flags; chunk: bytes that a block moves at a step, all ranks' parts together */
+    int64_t ll_two_max;   /* in two phases */
+    int64_t one_shot_max; /* bytes of the largest operation by flags in one phase */
+    int64_t nccl_min;     /* bytes of all slices from which NCCL is used, if joined; 0: never */
+    /* by flags; chunk: bytes that a block moves in a step, for all ranks together */
     int64_t blocks, threads, chunk;
     int64_t ll_blocks, ll_threads; /* by packets */
     int64_t lanes;                 /* blocks of a send or receive */
-    int64_t epoch;                 /* the number of the operation before the first */
-    int64_t delay;                 /* 1: blocks are late at random, for tests */
+    int64_t epoch;                 /* the number before the first operation */
+    int64_t delay;                 /* 1: random delays in blocks, for tests */
 } ignis__comm_tune;
 
 #define IGNIS__COMM_TUNES(X) \
@@ -10591,46 +10689,46 @@ typedef struct ignis__comm_tune {
     X(blocks, -1)            \
     X(threads, -1) X(chunk, -1) X(ll_blocks, -1) X(ll_threads, -1) X(lanes, IGNIS__COMM_LANES) X(epoch, 15) X(delay, 0)
 
-/*  The regions of all ranks as this process sees them. Those of ignis_comm_init_all share one of these, and
-    regions that all devices see at the same address: each one's kernels write to the others' regions, so
-    these go with the last of them. */
+/*  The regions of all ranks in this process. Communicators of ignis_comm_init_all share them, at the same
+    address on all devices. Kernels of each write to the regions of the others, so they are freed with the
+    last one. */
 typedef struct ignis__comm_regions {
     uint64_t users;
-    int count;                                    /* of regions; 0: there is one rank, or NCCL alone */
-    ignis__address address[IGNIS_COMM_MAX_RANKS]; /* 0: not there */
-    ignis__vmm_block block[IGNIS_COMM_MAX_RANKS]; /* device memory that is made or imported for that; */
+    int count;                                    /* of regions; 0 with one rank, or NCCL alone */
+    ignis__address address[IGNIS_COMM_MAX_RANKS]; /* 0: missing */
+    ignis__vmm_block block[IGNIS_COMM_MAX_RANKS]; /* own or imported device memory, */
     void *host[IGNIS_COMM_MAX_RANKS];             /* or host memory, */
-    bool pinned[IGNIS_COMM_MAX_RANKS];            /* for this device: */
+    bool pinned[IGNIS_COMM_MAX_RANKS];            /* pinned for this device */
     ignis__device *device;
-    int64_t bytes; /* of each in host memory */
-    bool late;     /* a copy to or from them has not ended: they stay for ever */
+    int64_t bytes; /* of each region in host memory */
+    bool late;     /* a copy to or from them has not ended: they are never freed */
     ignis__mutex lock;
-    struct ignis__comm *comms[IGNIS_COMM_MAX_RANKS]; /* of ignis_comm_init_all: who shares them; null: ended */
+    /* of ignis_comm_init_all: the communicators that share them; NULL: ended */
+    struct ignis__comm *comms[IGNIS_COMM_MAX_RANKS];
 } ignis__comm_regions;
 
-/*  What kernels of a communicator use: it stays until no graph can run them any more. */
+/*  Memory that kernels of a communicator use; it stays until no graph can run them. */
 typedef struct ignis__comm_memory {
     ignis__device *device;
     ignis__block *state;
     ignis__comm_record *record;
-    ignis__pinned *record_piece; /* which has it */
+    ignis__pinned *record_piece; /* the memory of record */
     ignis__comm_regions *regions;
-    ignis__nccl_comm *nccl; /* null, or set before nccl_there; it stays until the end, also when it is of no use */
+    ignis__nccl_comm *nccl; /* set before nccl_there; NULL: none. Stays until the end, also after a failure */
 } ignis__comm_memory;
 
-/*  Whether NCCL helps a communicator: all its ranks find that out together, when they come to the first
-    operation that NCCL does faster. */
+/*  Whether NCCL is used. All ranks find out together, at the first operation that NCCL does faster. */
 typedef enum ignis__comm_nccl_state {
     IGNIS__COMM_NCCL_UNTRIED,
     IGNIS__COMM_NCCL_JOINED,
     IGNIS__COMM_NCCL_REFUSED
 } ignis__comm_nccl_state;
 
-/*  What a desc asks for, which communicators that are made from others have from those. */
+/*  Options of a description; derived communicators inherit them. */
 typedef struct ignis__comm_options {
     int64_t timeout_ns;
     ignis_comm_transport transport;
-    int most_blocks; /* 0: as many as run at the same time */
+    int most_blocks; /* 0: all that run at the same time */
 } ignis__comm_options;
 
 typedef struct ignis__comm {
@@ -10642,45 +10740,52 @@ typedef struct ignis__comm {
     ignis__comm_tune tune;
     int most_blocks;  /* of a kernel, so that all run at the same time */
     uint64_t broken;  /* by the host: code, and rank << 8 */
-    void *stream;     /* that it was used on last, null: none that is known */
-    uint64_t used_ns; /* when that was */
-    uint64_t beside;  /* handle of the one that was used on the device before */
-    /* that it has used; [0][0] moves bytes */
+    void *stream;     /* of its last operation; NULL: unknown */
+    uint64_t used_ns; /* of its last operation */
+    uint64_t beside;  /* handle of the communicator that used the device before */
+    /* Programs that it has used; [0][0] moves bytes. */
     struct ignis__comm_program *programs[IGNIS_DTYPE_COUNT][IGNIS_OP_COUNT];
-    ignis__storage *storage; /* over memory; graphs hold it */
+    ignis__storage *storage; /* over memory; held by graphs */
     ignis__comm_memory *memory;
 
-    /* of ignis_comm_init, and of those that are made from them */
-    ignis__job *job;        /* null: of ignis_comm_init_all */
-    ignis__job_watch watch; /* with the key under which its ranks talk, and their ranks in the job */
+    /* For communicators of ignis_comm_init, and those derived from them. */
+    ignis__job *job;        /* NULL: of ignis_comm_init_all */
+    ignis__job_watch watch; /* with the key of its messages, and its ranks in the job */
     int member[IGNIS__JOB_MAX_RANKS];
     unsigned char gone[IGNIS__JOB_MAX_RANKS];
-    ignis__mutex agreement; /* one thing that all ranks do together at a time */
-    uint32_t attempts;      /* at that */
+    ignis__mutex agreement; /* one agreement at a time */
+    uint32_t attempts;      /* of agreements */
     ignis_comm_transport transport;
-    ignis__comm_nccl_state nccl_state; /* where there are own kernels, too */
+    ignis__comm_nccl_state nccl_state; /* if there are built-in kernels, too */
     uint64_t nccl_there;               /* other threads may use memory->nccl */
-    uint64_t nccl_seen;                /* by the watcher: the operation of NCCL that ran when it looked last, */
-    int64_t nccl_since;                /* and since when it does */
-    uint64_t nccl_told;                /* nccl_reason is there */
+    uint64_t nccl_seen;                /* by the watcher: the operation of NCCL that ran at its last look, */
+    int64_t nccl_since;                /* and since when */
+    uint64_t nccl_told;                /* nccl_reason is set */
     char nccl_reason[192];
 } ignis__comm;
 
-/*  On each device, the handle of the communicator that was used last. */
-static uint64_t ignis__comm_recent[IGNIS_MAX_DEVICES];
+/*  The handle of the communicator that was used last, by device. */
+static uint64_t ignis__comm_last_used[IGNIS_MAX_DEVICES];
 
 static ignis__pool ignis__comms = IGNIS__POOL(ignis__comm, IGNIS__KIND_COMM, "communicator", IGNIS_DIAG_COMM_FREED);
 
-/*  Whether it has kernels of its own, and not only NCCL. */
+/*  Tells if it has Ignis' kernels, not only NCCL. */
 static bool ignis__comm_has_region(const ignis__comm *comm) { return comm->memory->regions->address[0] != 0; }
 
-/*  Bytes of the region of each rank. */
+/*  Returns the bytes of a rank's region. */
 static int64_t ignis__comm_region_bytes(int size)
 {
     return IGNIS__COMM_PAIR_DATA + (int64_t)size * IGNIS__COMM_LANES * IGNIS__COMM_PAIR_SLOTS * IGNIS__COMM_PAIR_SLOT;
 }
 
-/*  Programs of collective.cu on each device, in each variant that was used. */
+/*  >>comm.kernel - programs of collective.cu, compiled and loaded
+
+    One program a device, number of ranks, dtype and op.
+    Uses: modules of ignis.h, kernels/collective.cu.
+    Invariants: a program is loaded by one thread; the others wait for it.
+    Locks: ignis__comm_programs.lock around the lists; no lock is held while a program is loaded. */
+
+/*  Kernels of a program. */
 enum {
     IGNIS__COMM_KERNEL_PACKETS,
     IGNIS__COMM_KERNEL_PACKETS_TWO,
@@ -10692,18 +10797,18 @@ enum {
 };
 
 typedef struct ignis__comm_program {
-    int ranks, dtype, op; /* dtype and op -1: it moves bytes */
+    int ranks, dtype, op; /* dtype and op -1: for operations that move bytes */
     bool delay;
-    bool loaded; /* else a thread is about it */
-    bool waits;  /* its kernels of packets wait for what is ahead of them, and may be launched early */
+    bool loaded; /* false: a thread is loading it */
+    bool waits;  /* its packet kernels wait for earlier kernels, and may be launched early */
     ignis__module module;
-    void *function[IGNIS__COMM_KERNELS]; /* null: the variant does not have it */
+    void *function[IGNIS__COMM_KERNELS]; /* NULL: not in this variant */
     struct ignis__comm_program *next;
 } ignis__comm_program;
 
-/*  Loading a program may wait for its device, and that for a kernel which waits for what another thread is
-    about to load and launch on another one: it holds no lock, and only who wants the same program waits for
-    it. */
+/*  Loaded programs. Loading may wait for the device, whose kernel may wait for a kernel that another thread
+    is about to load on another device. So no lock is held, and only threads that want the same program
+    wait. */
 static struct {
     ignis__mutex lock;
     ignis__comm_program *first[IGNIS_MAX_DEVICES];
@@ -10734,8 +10839,8 @@ static bool ignis__comm_program_load(const char *call, ignis__device *device, ig
     return ok;
 }
 
-/*  A program that is loaded, or is for the caller to load (*ours). Waits for another thread that loads it.
-    Null: out of memory. */
+/*  Finds a loaded program, or one that the caller must load (*ours). Waits for another thread that loads it.
+    NULL if host memory is short. */
 static ignis__comm_program *ignis__comm_program_claim(const ignis__device *device, int ranks, int dtype, int op,
                                                       bool delay, bool *ours)
 {
@@ -10764,7 +10869,7 @@ static ignis__comm_program *ignis__comm_program_claim(const ignis__device *devic
     return program;
 }
 
-/*  The program on a device that is entered, compiled and loaded if need be. Null on failure. */
+/*  Returns a program on an entered device, compiled and loaded if needed. NULL on failure. */
 IGNIS__COLD static ignis__comm_program *ignis__comm_program_get(const char *call, ignis__device *device, int ranks,
                                                                 int dtype, int op, bool delay)
 {
@@ -10789,9 +10894,9 @@ IGNIS__COLD static ignis__comm_program *ignis__comm_program_get(const char *call
     return NULL;
 }
 
-/*  The program for the communicator's device, which is entered; the caller has the communicator's lock. Those
-    of the devices of its group are made first: loading one may wait for its device, and that for a kernel
-    which is waiting for this one. */
+/*  Returns the program for the communicator's device, which is entered; the caller has the communicator's
+    lock. Programs of the other devices of its group are loaded first: loading may wait for a device, whose
+    kernel may wait for this one. */
 static ignis__comm_program *ignis__comm_program_for(const char *call, ignis__comm *comm, int dtype, int op)
 {
     ignis__comm_program **known = &comm->programs[op < 0 ? 0 : dtype][op < 0 ? 0 : op];
@@ -10814,6 +10919,13 @@ static ignis__comm_program *ignis__comm_program_for(const char *call, ignis__com
         *known = ignis__comm_program_get(call, comm->device, comm->size, dtype, op, comm->tune.delay != 0);
     return *known;
 }
+
+/*  >>comm.tuning - IGNIS_COMM_TUNE
+
+    Reads parameters for measurements from the environment.
+    Uses: ignis__comm_tune.
+    Invariants: unknown names and bad numbers are errors.
+    Locks: none. */
 
 static bool ignis__comm_tune_read(const char *call, ignis__comm_tune *tune)
 {
@@ -10843,8 +10955,7 @@ static bool ignis__comm_tune_read(const char *call, ignis__comm_tune *tune)
         }
         if (i == IGNIS__COUNT(known) || !end || end == text + length + 1 || (*end && *end != ',') || value < 0)
             return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call,
-                                     "IGNIS_COMM_TUNE has \"%s\", expected name=number with a name that is known",
-                                     text);
+                                     "IGNIS_COMM_TUNE has \"%s\"; expected name=number with a known name", text);
         *(int64_t *)(void *)((char *)tune + known[i].offset) = value;
         text = *end ? end + 1 : end;
     }
@@ -10852,12 +10963,20 @@ static bool ignis__comm_tune_read(const char *call, ignis__comm_tune *tune)
     return true;
 }
 
-/*  Gives the regions back, so that others can be made. */
+/*  >>comm - communicators: options, memory, ending, failing
+
+    Creates and ends the objects behind ignis_comm, and breaks a communicator from the host.
+    Uses: regions, kernels, jobs, NCCL.
+    Invariants: memory that kernels of a captured graph use stays until the graph is gone; a broken
+    communicator never works again.
+    Locks: the slot's lock, one operation at a time; the regions' lock. */
+
+/*  Frees the regions, so that others can be made. */
 static void ignis__comm_regions_clear(const char *call, ignis__comm_regions *regions)
 {
     ignis__binding binding;
     int i;
-    for (i = 0; i < IGNIS_COMM_MAX_RANKS && !regions->late; i++) { /* better lose them than fault */
+    for (i = 0; i < IGNIS_COMM_MAX_RANKS && !regions->late; i++) { /* rather leak them than fault */
         if (regions->block[i].memory)
             ignis__vmm_block_destroy(call, &regions->block[i]);
         if (regions->pinned[i] && ignis__device_enter_to_give(call, regions->device, &binding)) {
@@ -10894,7 +11013,7 @@ static void ignis__comm_regions_drop(const char *call, ignis__comm_regions *regi
     ignis__free(regions);
 }
 
-/*  Nobody can run kernels on it any more. */
+/*  Releases the memory when no kernel can run on it any more. */
 static void ignis__comm_memory_release(void *ptr, void *data)
 {
     static const char call[] = "ignis_comm_destroy";
@@ -10912,15 +11031,15 @@ static void ignis__comm_memory_release(void *ptr, void *data)
     ignis__free(memory);
 }
 
-/*  Ends a communicator that nobody holds any more, or that has no handle yet, after its work is done. What
-    graphs still use stays, and makes their kernels leave at once. */
+/*  Destroys a communicator without holds or without a handle, after its work is done. Memory that graphs
+    still use stays, and makes their kernels return at once. */
 IGNIS__COLD static void ignis__comm_end(const char *call, ignis__comm *comm)
 {
     ignis__binding binding;
     ignis__comm_memory *memory = comm->memory;
     int i;
     if (memory->state && ignis__device_enter_to_give(call, comm->device, &binding)) {
-        (void)ignis__device_wait(call, comm->device); /* everything has a deadline, so this ends */
+        (void)ignis__device_wait(call, comm->device); /* ends, since all waits have deadlines */
         if (ignis__atomic_load(&comm->storage->users) > 1) {
             (void)IGNIS__CUDA_FAILED(call, comm->device, cuMemsetD8Async,
                                      (memory->state->address + offsetof(ignis__comm_state, broken), IGNIS__COMM_PEER, 1,
@@ -10930,7 +11049,7 @@ IGNIS__COLD static void ignis__comm_end(const char *call, ignis__comm *comm)
         }
         ignis__device_leave(&binding);
     }
-    if (comm->job) /* nobody tells it anything from here on */
+    if (comm->job) /* from here on the job tells it nothing */
         ignis__job_watch_end(comm->job, &comm->watch);
     ignis__mutex_lock(&memory->regions->lock);
     for (i = 0; i < memory->regions->count; i++)
@@ -10942,7 +11061,7 @@ IGNIS__COLD static void ignis__comm_end(const char *call, ignis__comm *comm)
     ignis__pool_recycle(&ignis__comms, comm);
 }
 
-/*  The communicator of a handle, held; null, and reported, when there is none. */
+/*  Holds the communicator of a handle. NULL, and reported, if the handle is stale. */
 static ignis__comm *ignis__comm_hold(const char *call, ignis_comm handle)
 {
     return (ignis__comm *)ignis__handle_hold(call, &ignis__comms, handle.id);
@@ -10981,7 +11100,7 @@ IGNIS__COLD static void ignis__comms_close(const char *call)
     }
 }
 
-/*  What a desc and the environment ask for. False: nonsense. */
+/*  Reads the options of a description and the environment. False, and reported, if they are invalid. */
 static bool ignis__comm_options_read(const char *call, const ignis_comm_desc *desc, ignis__comm_options *options)
 {
     static const char *const names[] = {"", "peer", "staged", "nccl"};
@@ -10990,13 +11109,13 @@ static bool ignis__comm_options_read(const char *call, const ignis_comm_desc *de
     int i;
     if (!(timeout > 0 && timeout <= 1e6))
         return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call,
-                                 "desc.timeout_s is %g; it has to be above 0 and up to 1000000", timeout);
+                                 "desc.timeout_s is %g; expected above 0 and up to 1000000", timeout);
     if (desc->most_blocks < 0)
-        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "desc.most_blocks is %d, expected 0 or more",
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "desc.most_blocks is %d; expected 0 or more",
                                  desc->most_blocks);
     if ((unsigned)desc->transport >= IGNIS_COMM_TRANSPORT_COUNT)
         return ignis__fail_false(IGNIS_DIAG_BAD_ENUM, call,
-                                 "desc.transport is %d; there are IGNIS_COMM_PEER, _STAGED and _NCCL",
+                                 "desc.transport is %d; expected IGNIS_COMM_PEER, _STAGED or _NCCL",
                                  (int)desc->transport);
     options->timeout_ns = (int64_t)(timeout * 1e9);
     options->most_blocks = desc->most_blocks;
@@ -11009,11 +11128,11 @@ static bool ignis__comm_options_read(const char *call, const ignis_comm_desc *de
     if (options->transport)
         return true;
     return ignis__fail_false(IGNIS_DIAG_COMM_ENVIRONMENT, call,
-                             "IGNIS_COMM_TRANSPORT is \"%.64s\"; it has to be peer, staged or nccl", text);
+                             "IGNIS_COMM_TRANSPORT is \"%.64s\"; expected peer, staged or nccl", text);
 }
 
-/*  A new communicator that only its maker sees until ignis__pool_publish. It has a share of the regions
-    `shared`, or its own if that is null. Null on failure. */
+/*  Creates a communicator that other threads do not see before ignis__pool_publish. It shares the regions
+    `shared`, or has its own if that is NULL. NULL on failure. */
 static ignis__comm *ignis__comm_new(const char *call, ignis__device *device, int rank, int size,
                                     const ignis__comm_options *options, ignis__comm_regions *shared)
 {
@@ -11050,7 +11169,7 @@ static ignis__comm *ignis__comm_new(const char *call, ignis__device *device, int
     return comm;
 }
 
-/*  Fills the communicator's own memory, and clears its region; the device is entered. */
+/*  Fills the communicator's own memory and clears its region. The device is entered. */
 static bool ignis__comm_memory_begin(const char *call, ignis__comm *comm)
 {
     ignis__comm_memory *memory = comm->memory;
@@ -11082,7 +11201,7 @@ static bool ignis__comm_memory_begin(const char *call, ignis__comm *comm)
     return ok;
 }
 
-/*  How many blocks of every kernel that moves bytes run at the same time. */
+/*  Counts the blocks that run at the same time, for every kernel that moves bytes. */
 static bool ignis__comm_count_blocks(const char *call, ignis__comm *comm)
 {
     static const struct {
@@ -11111,8 +11230,8 @@ static bool ignis__comm_count_blocks(const char *call, ignis__comm *comm)
     return true;
 }
 
-/*  Makes a communicator ready whose regions are there. Afterwards all ranks have to meet, before one of them
-    launches. One of NCCL alone has no regions, one of one rank nothing at all. */
+/*  Completes a communicator whose regions exist. All ranks must meet afterwards, before one of them launches.
+    Without regions (NCCL alone, one rank) less is needed. */
 static bool ignis__comm_start(const char *call, ignis__comm *comm)
 {
     ignis__binding binding;
@@ -11122,7 +11241,7 @@ static bool ignis__comm_start(const char *call, ignis__comm *comm)
     ok = comm->size == 1 || ignis__comm_memory_begin(call, comm);
     if (ok && comm->size > 1 && ignis__comm_has_region(comm))
         ok = ignis__comm_count_blocks(call, comm);
-    else if (ok && comm->size > 1) /* of a program for any number of ranks, it marks what NCCL does */
+    else if (ok && comm->size > 1) /* a program for any number of ranks marks the operations of NCCL */
         ok = (comm->programs[0][0] = ignis__comm_program_get(call, comm->device, 2, -1, -1, false)) != NULL;
     ignis__device_leave(&binding);
     return ok;
@@ -11136,9 +11255,9 @@ static void ignis__comm_break_one(ignis__comm *comm, uint64_t value)
         ignis__atomic_store(&comm->memory->record->abort, value);
 }
 
-/*  Breaks a communicator from the host, and those that share its regions: kernels that wait leave soon, and
-    so does NCCL. code: IGNIS__COMM_PEER, or another; peer: whom it is about, -1: nobody. Kernels see what of
-    it fits into 8 bits, as they have fewer ranks. Any thread may call it. */
+/*  Breaks a communicator, and those that share its regions, from the host. Waiting kernels return soon, and
+    NCCL is aborted. code: IGNIS__COMM_PEER or another; peer: the rank at fault, -1 for none. Kernels see the
+    low 8 bits, as they have fewer ranks. Any thread may call it. */
 static void ignis__comm_break(ignis__comm *comm, int code, int peer)
 {
     ignis__comm_regions *regions = comm->memory->regions;
@@ -11154,7 +11273,7 @@ static void ignis__comm_break(ignis__comm *comm, int code, int peer)
         ignis__nccl_abort(comm->memory->nccl);
 }
 
-/*  The same, and tells the ranks of other processes. */
+/*  As ignis__comm_break, and tells the ranks of other processes. */
 static void ignis__comm_break_all(ignis__comm *comm, int code, int peer)
 {
     ignis__comm_break(comm, code, peer);
@@ -11162,7 +11281,7 @@ static void ignis__comm_break_all(ignis__comm *comm, int code, int peer)
         ignis__job_send_all(comm->job, comm->member, comm->size, IGNIS__JOB_ABORT, comm->watch.key);
 }
 
-/*  Breaks a communicator whose NCCL has failed since, on all ranks: nobody could end what the others wait
+/*  Breaks a communicator on all ranks if its NCCL has failed: no other rank could end what the others wait
     for. Any thread may call it. */
 static void ignis__comm_nccl_check(ignis__comm *comm)
 {
@@ -11171,7 +11290,7 @@ static void ignis__comm_nccl_check(ignis__comm *comm)
         ignis__comm_break_all(comm, IGNIS__COMM_NCCL_FAILED, error);
 }
 
-/*  What has broken a communicator, IGNIS_DIAG_NONE: nothing; *peer: whom it is about, -1: not known. */
+/*  Returns what has broken a communicator, or IGNIS_DIAG_NONE; *peer: the rank at fault, -1 if unknown. */
 static ignis_diagnostic ignis__comm_failure(const ignis__comm *comm, int *peer)
 {
     static const ignis_diagnostic diagnostics[] = {IGNIS_DIAG_NONE,          IGNIS_DIAG_COMM_TIMEOUT,
@@ -11186,11 +11305,16 @@ static ignis_diagnostic ignis__comm_failure(const ignis__comm *comm, int *peer)
     return diagnostics[code < (uint32_t)IGNIS__COUNT(diagnostics) ? code : (uint32_t)IGNIS__COMM_PEER];
 }
 
-/* --- making one: in steps, after each of which all ranks say how it went ----------------------------------------------- */
+/*  >>comm.vote - votes: the steps of creating a communicator
 
-/*  What a rank says after each step of making a communicator. */
+    After each step all ranks tell whether it succeeded; all go on or all stop.
+    Uses: agreements of the job.
+    Invariants: every rank learns the failure of the first rank that failed.
+    Locks: comm->agreement from begin to end. */
+
+/*  The vote of a rank after a step. */
 typedef struct ignis__vote {
-    int32_t failed; /* a diagnostic; 0: it went well */
+    int32_t failed; /* a diagnostic; 0: success */
     int32_t driver_error;
     int64_t bytes;       /* of its region */
     int32_t most_blocks; /* of its kernels */
@@ -11200,20 +11324,20 @@ typedef struct ignis__vote {
     ignis__nccl_id nccl;
 } ignis__vote;
 
-/*  A communicator that is being made. */
-typedef struct ignis__making {
+/*  The state while a communicator is created. */
+typedef struct ignis__comm_setup {
     const char *call;
     ignis__comm *comm;
     ignis__agreement agreement;
-    ignis__record before; /* what this thread had reported */
+    ignis__record before; /* what this thread had reported before */
     ignis__vote mine, *all;
-    bool lost; /* a rank died, or did not come: `agreement` tells */
-} ignis__making;
+    bool lost; /* a rank died or did not come; `agreement` has the failure */
+} ignis__comm_setup;
 
 enum { IGNIS__PROBE_BYTES = 64 };
 
-/*  What ranks of a communicator that is being made do together: nobody else has it yet. */
-static void ignis__agreement_first(ignis__agreement *agreement, ignis__comm *comm)
+/*  Begins the agreement of ranks that create a communicator; no other thread has it. */
+static void ignis__agreement_begin_new(ignis__agreement *agreement, ignis__comm *comm)
 {
     memset(agreement, 0, sizeof *agreement);
     agreement->job = comm->job;
@@ -11225,14 +11349,14 @@ static void ignis__agreement_first(ignis__agreement *agreement, ignis__comm *com
     agreement->deadline = ignis__monotonic_ns() + comm->options.timeout_ns;
 }
 
-/*  Begins what all ranks of a communicator do together: only one thing at a time. What a rank has given up
-    before shall not count in it. */
+/*  Begins an agreement of all ranks of a communicator, one at a time. What a rank has given up before does
+    not count in it. */
 static void ignis__agreement_begin(ignis__agreement *agreement, ignis__comm *comm, ignis__agreement_kind kind,
                                    uint64_t hash)
 {
     ignis__mutex_lock(&comm->agreement);
     ignis__job_catch_up(comm->job);
-    ignis__agreement_first(agreement, comm);
+    ignis__agreement_begin_new(agreement, comm);
     agreement->attempt = ++comm->attempts;
     agreement->print = IGNIS__AGREEMENT_PRINT(kind, hash);
 }
@@ -11245,40 +11369,40 @@ static void ignis__agreement_end(const ignis__agreement *agreement, ignis__comm 
     ignis__mutex_unlock(&comm->agreement);
 }
 
-/*  Whether a failure is a reason to try again: others are at it anew, or one of those who shrink has died
-    meanwhile. */
+/*  Tells if a failed agreement should be tried again: others are at a later attempt, or a rank of a shrink
+    has died. */
 static bool ignis__agreement_retry(const ignis__agreement *agreement)
 {
     return agreement->failed && (agreement->overtaken || (agreement->print >> 28 == IGNIS__AGREEMENT_SHRINK &&
                                                           agreement->failure.reason == IGNIS__AGREEMENT_LOST));
 }
 
-static void ignis__step_begin(ignis__making *making) { making->before = ignis__quiet_begin(); }
+static void ignis__step_begin(ignis__comm_setup *setup) { setup->before = ignis__quiet_begin(); }
 
-/*  After a step: all ranks say how it went, with a descriptor if fds is not null. True: well, for all. Else
-    making->mine is what the first of those who failed says. */
-static bool ignis__step_end(ignis__making *making, int fd, int *fds)
+/*  Ends a step with a vote, and a descriptor if fds is not NULL. True: success on all ranks. Else
+    setup->mine is the vote of the first rank that failed. */
+static bool ignis__step_end(ignis__comm_setup *setup, int fd, int *fds)
 {
-    ignis__comm *comm = making->comm;
+    ignis__comm *comm = setup->comm;
     ignis__record failure;
     int i;
-    ignis__quiet_end(&making->before, &failure, making->mine.why, sizeof making->mine.why);
-    making->mine.failed = (int32_t)failure.diagnostic;
-    making->mine.driver_error = (int32_t)failure.driver_error;
-    making->lost = !ignis__agreement_step(&making->agreement, &making->mine, sizeof making->mine, making->all, fd, fds);
-    if (making->lost)
+    ignis__quiet_end(&setup->before, &failure, setup->mine.why, sizeof setup->mine.why);
+    setup->mine.failed = (int32_t)failure.diagnostic;
+    setup->mine.driver_error = (int32_t)failure.driver_error;
+    setup->lost = !ignis__agreement_step(&setup->agreement, &setup->mine, sizeof setup->mine, setup->all, fd, fds);
+    if (setup->lost)
         return false;
     for (i = 0; i < comm->size; i++) {
-        ignis__vote *vote = &making->all[i];
+        ignis__vote *vote = &setup->all[i];
         if (!vote->failed)
             continue;
         vote->why[sizeof vote->why - 1] = 0;
-        making->mine.failed = vote->failed > 0 && vote->failed < IGNIS_DIAG_COUNT ? vote->failed : IGNIS_DIAG_COMM_PEER;
-        making->mine.driver_error = vote->driver_error;
+        setup->mine.failed = vote->failed > 0 && vote->failed < IGNIS_DIAG_COUNT ? vote->failed : IGNIS_DIAG_COMM_PEER;
+        setup->mine.driver_error = vote->driver_error;
         if (i == comm->rank)
-            snprintf(making->mine.why, sizeof making->mine.why, "%s", vote->why);
+            snprintf(setup->mine.why, sizeof setup->mine.why, "%s", vote->why);
         else
-            snprintf(making->mine.why, sizeof making->mine.why, "rank %d: %.230s", i, vote->why);
+            snprintf(setup->mine.why, sizeof setup->mine.why, "rank %d: %.230s", i, vote->why);
         for (i = 0; fds && i < comm->size; i++)
             ignis__fd_close(&fds[i]);
         return false;
@@ -11286,24 +11410,31 @@ static bool ignis__step_end(ignis__making *making, int fd, int *fds)
     return true;
 }
 
-/*  Reports why a communicator could not be made. */
-IGNIS__COLD static void ignis__making_report(ignis__making *making)
+/*  Reports why a communicator could not be created. */
+IGNIS__COLD static void ignis__comm_setup_report(ignis__comm_setup *setup)
 {
-    int error = making->mine.driver_error;
-    if (making->lost)
-        (void)ignis__agreement_failed(making->call, &making->agreement);
+    int error = setup->mine.driver_error;
+    if (setup->lost)
+        (void)ignis__agreement_failed(setup->call, &setup->agreement);
     else
-        ignis__fail_because((ignis_diagnostic)making->mine.failed, making->call, error,
-                            error ? ignis__cuda_name(error) : NULL, NULL, "%s", making->mine.why);
+        ignis__fail_because((ignis_diagnostic)setup->mine.failed, setup->call, error,
+                            error ? ignis__cuda_name(error) : NULL, NULL, "%s", setup->mine.why);
 }
 
+/*  >>comm.region_setup - setting up regions: create, exchange, map, test
+
+    Shares a region of each rank with all others, and tests every pair.
+    Uses: votes, vmm blocks, shared host memory.
+    Invariants: kernels use regions only after each pair of ranks has passed a write and a read.
+    Locks: none; other threads do not have the communicator yet. */
+
 /*  Maps a region of host memory, and pins it for the device. */
-static bool ignis__staged_map(const char *call, ignis__comm_regions *regions, int i, int fd)
+static bool ignis__region_map_staged(const char *call, ignis__comm_regions *regions, int i, int fd)
 {
     regions->host[i] = ignis__shared_map(fd, (size_t)regions->bytes);
     if (!regions->host[i])
         return ignis__fail_false(errno == EINVAL ? IGNIS_DIAG_TRANSPORT_RECORD : IGNIS_DIAG_CHANNEL_IO, call,
-                                 "the region of rank %d cannot be mapped as %lld bytes of shared host memory: %s", i,
+                                 "cannot map the region of rank %d, %lld bytes of shared host memory: %s", i,
                                  (long long)regions->bytes, strerror(errno));
     if (IGNIS__CUDA_FAILED(call, regions->device, cuMemHostRegister_v2,
                            (regions->host[i], (size_t)regions->bytes,
@@ -11314,35 +11445,35 @@ static bool ignis__staged_map(const char *call, ignis__comm_regions *regions, in
                                (&regions->address[i], regions->host[i], 0));
 }
 
-/*  This rank's region, and a descriptor of it for the others in fds[0]. */
-static bool ignis__region_make(ignis__making *making, bool staged, int *fds)
+/*  Creates this rank's region; fds[0] is its descriptor for the others. */
+static bool ignis__region_create(ignis__comm_setup *setup, bool staged, int *fds)
 {
-    ignis__comm *comm = making->comm;
+    ignis__comm *comm = setup->comm;
     ignis__comm_regions *regions = comm->memory->regions;
     ignis__vmm_block *mine = &regions->block[comm->rank];
     ignis_vmm_handle handle;
-    making->mine.bytes = regions->bytes = ignis__comm_region_bytes(comm->size);
+    setup->mine.bytes = regions->bytes = ignis__comm_region_bytes(comm->size);
     if (staged) {
         fds[0] = ignis__shared_make((size_t)regions->bytes);
         if (fds[0] >= 0)
-            return ignis__staged_map(making->call, regions, comm->rank, fds[0]);
-        return ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, making->call, "%lld bytes of host memory cannot be shared: %s",
+            return ignis__region_map_staged(setup->call, regions, comm->rank, fds[0]);
+        return ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, setup->call, "cannot share %lld bytes of host memory: %s",
                                  (long long)regions->bytes, strerror(errno));
     }
-    if (!ignis__vmm_block_create(making->call, comm->device, regions->bytes, NULL, 0, true, mine))
+    if (!ignis__vmm_block_create(setup->call, comm->device, regions->bytes, NULL, 0, true, mine))
         return false;
-    making->mine.bytes = regions->bytes = mine->size;
+    setup->mine.bytes = regions->bytes = mine->size;
     regions->address[comm->rank] = mine->address;
-    if (!ignis__physical_export(making->call, mine->memory, &handle))
+    if (!ignis__physical_export(setup->call, mine->memory, &handle))
         return false;
     fds[0] = ignis__vmm_handle_fd(&handle);
     return true;
 }
 
-/*  The regions of the others. */
-static bool ignis__regions_adopt(ignis__making *making, bool staged, int *fds)
+/*  Maps the regions of the other ranks. */
+static bool ignis__regions_map(ignis__comm_setup *setup, bool staged, int *fds)
 {
-    ignis__comm *comm = making->comm;
+    ignis__comm *comm = setup->comm;
     ignis__comm_regions *regions = comm->memory->regions;
     ignis_vmm_handle handle;
     int i;
@@ -11351,12 +11482,12 @@ static bool ignis__regions_adopt(ignis__making *making, bool staged, int *fds)
         ignis__vmm_handle_set_fd(&handle, fds[i]);
         if (i == comm->rank)
             continue;
-        if (fds[i] < 0 || making->all[i].bytes != regions->bytes)
+        if (fds[i] < 0 || setup->all[i].bytes != regions->bytes)
             return ignis__fail_false(
-                IGNIS_DIAG_COMM_PEER, making->call, "rank %d shows a region of %lld bytes%s, and this one has %lld", i,
-                (long long)making->all[i].bytes, fds[i] < 0 ? " without a descriptor" : "", (long long)regions->bytes);
-        if (staged ? !ignis__staged_map(making->call, regions, i, fds[i])
-                   : !ignis__vmm_block_import(making->call, comm->device, &handle, regions->bytes, &regions->block[i]))
+                IGNIS_DIAG_COMM_PEER, setup->call, "rank %d has a region of %lld bytes%s, this rank one of %lld", i,
+                (long long)setup->all[i].bytes, fds[i] < 0 ? " without a descriptor" : "", (long long)regions->bytes);
+        if (staged ? !ignis__region_map_staged(setup->call, regions, i, fds[i])
+                   : !ignis__vmm_block_import(setup->call, comm->device, &handle, regions->bytes, &regions->block[i]))
             return false;
         if (!staged)
             regions->address[i] = regions->block[i].address;
@@ -11364,7 +11495,7 @@ static bool ignis__regions_adopt(ignis__making *making, bool staged, int *fds)
     return true;
 }
 
-/*  Waits for a stream until the deadline. Nothing of it is under way afterwards, unless it is late. */
+/*  Waits for a stream until the deadline. Its work is done afterwards, unless *late. */
 static bool ignis__stream_wait(const char *call, ignis__device *device, void *stream, int64_t deadline, bool *late)
 {
     int error;
@@ -11383,7 +11514,7 @@ static bool ignis__stream_wait(const char *call, ignis__device *device, void *st
     return ignis__cuda_check(call, device, "cuStreamQuery", error) == IGNIS_OK;
 }
 
-/*  What rank `from` writes into the region of rank `to`. */
+/*  Fills the bytes that rank `from` writes into the region of rank `to`. */
 static void ignis__probe_fill(const ignis__comm *comm, int from, int to, unsigned char *out)
 {
     uint64_t hash = ignis__hash(comm->watch.key, &from, sizeof from);
@@ -11393,25 +11524,25 @@ static void ignis__probe_fill(const ignis__comm *comm, int from, int to, unsigne
         out[i] = (unsigned char)(hash >> i % 8 * 8) ^ (unsigned char)i;
 }
 
-/*  Copies between host memory and the first bytes of the regions, on a stream of its own: rank i's piece is
-    data + i * piece, at + offset. */
-static bool ignis__probe_copy(ignis__making *making, unsigned char *data, size_t piece, size_t offset, bool write)
+/*  Copies between host memory and the first bytes of the regions, on a separate stream: rank i has data + i *
+    piece, at + offset. */
+static bool ignis__probe_copy(ignis__comm_setup *setup, unsigned char *data, size_t piece, size_t offset, bool write)
 {
-    ignis__comm *comm = making->comm;
+    ignis__comm *comm = setup->comm;
     const ignis__address *address = comm->memory->regions->address;
     void *stream = NULL;
     bool ok;
     int i;
-    ok = !IGNIS__CUDA_FAILED(making->call, comm->device, cuStreamCreate, (&stream, IGNIS__CU_STREAM_NON_BLOCKING));
+    ok = !IGNIS__CUDA_FAILED(setup->call, comm->device, cuStreamCreate, (&stream, IGNIS__CU_STREAM_NON_BLOCKING));
     for (i = 0; ok && i < comm->size; i++)
-        ok = write ? !IGNIS__CUDA_FAILED(making->call, comm->device, cuMemcpyHtoDAsync_v2,
+        ok = write ? !IGNIS__CUDA_FAILED(setup->call, comm->device, cuMemcpyHtoDAsync_v2,
                                          (address[i] + offset, data + (size_t)i * piece, piece, stream))
-                   : !IGNIS__CUDA_FAILED(making->call, comm->device, cuMemcpyDtoHAsync_v2,
+                   : !IGNIS__CUDA_FAILED(setup->call, comm->device, cuMemcpyDtoHAsync_v2,
                                          (data + (size_t)i * piece, address[i] + offset, piece, stream));
     if (ok)
-        ok = ignis__stream_wait(making->call, comm->device, stream, making->agreement.deadline,
+        ok = ignis__stream_wait(setup->call, comm->device, stream, setup->agreement.deadline,
                                 &comm->memory->regions->late);
-    else if (stream) /* the copies before the one that failed use memory that is given back now */
+    else if (stream) /* copies before the failed one use memory that is freed now */
         (void)IGNIS__CUDA(cuStreamSynchronize, (stream));
     if (stream)
         (void)IGNIS__CUDA(cuStreamDestroy_v2, (stream));
@@ -11419,27 +11550,27 @@ static bool ignis__probe_copy(ignis__making *making, unsigned char *data, size_t
 }
 
 /*  Writes into every region. */
-static bool ignis__probe_write(ignis__making *making, bool staged, int *fds)
+static bool ignis__probe_write(ignis__comm_setup *setup, bool staged, int *fds)
 {
-    ignis__comm *comm = making->comm;
+    ignis__comm *comm = setup->comm;
     unsigned char data[IGNIS_COMM_MAX_RANKS * IGNIS__PROBE_BYTES];
     int i;
     (void)staged, (void)fds;
     for (i = 0; i < comm->size; i++)
         ignis__probe_fill(comm, comm->rank, i, data + i * IGNIS__PROBE_BYTES);
-    return ignis__probe_copy(making, data, IGNIS__PROBE_BYTES, (size_t)comm->rank * IGNIS__PROBE_BYTES, true);
+    return ignis__probe_copy(setup, data, IGNIS__PROBE_BYTES, (size_t)comm->rank * IGNIS__PROBE_BYTES, true);
 }
 
-/*  Reads what all have written into every region. */
-static bool ignis__probe_read(ignis__making *making, bool staged, int *fds)
+/*  Reads what all ranks wrote into every region. */
+static bool ignis__probe_read(ignis__comm_setup *setup, bool staged, int *fds)
 {
-    ignis__comm *comm = making->comm;
+    ignis__comm *comm = setup->comm;
     unsigned char data[IGNIS_COMM_MAX_RANKS * IGNIS_COMM_MAX_RANKS * IGNIS__PROBE_BYTES], expected[IGNIS__PROBE_BYTES];
     size_t piece = (size_t)comm->size * IGNIS__PROBE_BYTES;
     int from, to;
     (void)staged, (void)fds;
     memset(data, 0, sizeof data);
-    if (!ignis__probe_copy(making, data, piece, 0, false))
+    if (!ignis__probe_copy(setup, data, piece, 0, false))
         return false;
     for (to = 0; to < comm->size; to++)
         for (from = 0; from < comm->size; from++) {
@@ -11447,45 +11578,51 @@ static bool ignis__probe_read(ignis__making *making, bool staged, int *fds)
             if (memcmp(data + (size_t)to * piece + (size_t)from * IGNIS__PROBE_BYTES, expected, IGNIS__PROBE_BYTES) ==
                 0)
                 continue;
-            return ignis__fail_false(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, making->call,
-                                     "what rank %d wrote into the region of rank %d is not what rank %d reads", from,
-                                     to, comm->rank);
+            return ignis__fail_false(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, setup->call,
+                                     "the bytes of rank %d in the region of rank %d differ when rank %d reads them",
+                                     from, to, comm->rank);
         }
     return true;
 }
 
-/*  Regions that all ranks see, of device memory or of host memory, tried out by writing and reading between
-    each two. */
-static bool ignis__regions_make(ignis__making *making, bool staged)
+/*  Sets up regions of device or host memory, and tests them by a write and a read between each two ranks. */
+static bool ignis__regions_setup(ignis__comm_setup *setup, bool staged)
 {
-    static bool (*const steps[])(ignis__making * making, bool staged, int *fds) = {
-        ignis__region_make, ignis__regions_adopt, ignis__probe_write, ignis__probe_read};
-    ignis__comm *comm = making->comm;
+    static bool (*const steps[])(ignis__comm_setup * setup, bool staged, int *fds) = {
+        ignis__region_create, ignis__regions_map, ignis__probe_write, ignis__probe_read};
+    ignis__comm *comm = setup->comm;
     int fds[IGNIS_COMM_MAX_RANKS], mine, i, step;
     ignis__binding binding;
     bool ok = true;
     for (i = 0; i < comm->size; i++)
         fds[i] = -1;
     for (step = 0; ok && step < IGNIS__COUNT(steps); step++) {
-        ignis__step_begin(making);
-        if (ignis__device_enter(making->call, comm->device, &binding)) {
-            (void)steps[step](making, staged, fds);
+        ignis__step_begin(setup);
+        if (ignis__device_enter(setup->call, comm->device, &binding)) {
+            (void)steps[step](setup, staged, fds);
             ignis__device_leave(&binding);
         }
-        mine = step == 0 ? fds[0] : -1; /* goes to the others, whose come instead */
+        mine = step == 0 ? fds[0] : -1; /* sent to the others; theirs come back */
         for (i = 0; step > 0 && i < comm->size; i++)
             ignis__fd_close(&fds[i]);
-        ok = ignis__step_end(making, mine, step == 0 ? fds : NULL);
+        ok = ignis__step_end(setup, mine, step == 0 ? fds : NULL);
         ignis__fd_close(&mine);
     }
     if (!ok)
-        ignis__comm_regions_clear(making->call, comm->memory->regions);
+        ignis__comm_regions_clear(setup->call, comm->memory->regions);
     return ok;
 }
 
-/*  Keeps the deadline for operations of NCCL, which have none: as long as one runs, and after another has
-    failed. On the watcher's thread. */
-static void ignis__comm_watch_nccl(ignis__comm *comm)
+/*  >>comm.create - creating a communicator of ranks that have met
+
+    Chooses the transport, sets up regions or NCCL in steps with votes, and watches the members.
+    Uses: votes, region_setup.c, NCCL, the job.
+    Invariants: all ranks succeed or all fail with the reason of the first one that failed.
+    Locks: comm->agreement around anything that all ranks do together. */
+
+/*  Enforces the deadline for operations of NCCL, which has none: while one runs, and after another one has
+    failed. Runs on the watcher's thread. */
+static void ignis__comm_check_nccl_deadline(ignis__comm *comm)
 {
     const ignis__comm_record *record = comm->memory->record;
     uint64_t running = record ? ignis__atomic_load(&record->nccl) : 0;
@@ -11503,17 +11640,17 @@ static void ignis__comm_watch_nccl(ignis__comm *comm)
         ignis__nccl_abort(comm->memory->nccl);
 }
 
-/*  What the job says of a member, on the thread that reads it. One that leaves may do so after the last
-    operation, while this rank is still in it. */
+/*  Handles an event of a member, on the thread that reads the job's messages. A member may leave after the
+    last operation while this rank is still in it. */
 static void ignis__comm_notify(void *owner, ignis__job_event event, int member)
 {
     if (event == IGNIS__JOB_TICK)
-        ignis__comm_watch_nccl((ignis__comm *)owner);
+        ignis__comm_check_nccl_deadline((ignis__comm *)owner);
     else if (event != IGNIS__JOB_LEFT)
         ignis__comm_break((ignis__comm *)owner, IGNIS__COMM_PEER, member);
 }
 
-/*  A communicator of members (ranks of the job; null: all of it) with nothing in it yet. */
+/*  Creates an empty communicator of members (ranks of the job; NULL: all). */
 static ignis__comm *ignis__comm_prepare(const char *call, ignis__job *job, ignis__device *device, const int *member,
                                         int count, int me, uint64_t key, const ignis__comm_options *options)
 {
@@ -11551,78 +11688,78 @@ static int ignis__comm_hosts(const ignis__comm *comm, int *local_rank, int *loca
     return hosts;
 }
 
-/*  Rank 0 makes an id, all open NCCL, and then all join. False: one of them could not, or is lost. */
-static bool ignis__comm_join(ignis__making *making)
+/*  Joins NCCL: rank 0 creates an id, all open NCCL, then all join. False: one of them could not, or is
+    lost. */
+static bool ignis__comm_join(ignis__comm_setup *setup)
 {
-    ignis__comm *comm = making->comm;
+    ignis__comm *comm = setup->comm;
     ignis__nccl_comm *nccl;
     ignis__nccl_id id;
     int i, local_rank, local_size;
-    ignis__step_begin(making);
+    ignis__step_begin(setup);
     if (comm->rank == 0)
-        (void)ignis__nccl_make_id(making->call, &making->mine.nccl);
+        (void)ignis__nccl_make_id(setup->call, &setup->mine.nccl);
     else
-        (void)ignis__nccl_open(making->call);
-    making->mine.release = (int32_t)ignis__libraries[IGNIS_LIBRARY_NCCL].release;
-    if (!ignis__step_end(making, -1, NULL))
+        (void)ignis__nccl_open(setup->call);
+    setup->mine.release = (int32_t)ignis__libraries[IGNIS_LIBRARY_NCCL].release;
+    if (!ignis__step_end(setup, -1, NULL))
         return false;
     for (i = 0; i < comm->size; i++)
-        if (making->all[i].release != making->all[0].release) {
-            making->mine.failed = IGNIS_DIAG_LIBRARY_SYMBOL;
-            snprintf(making->mine.why, sizeof making->mine.why,
-                     "NCCL is version %d on rank 0 and version %d on rank %d", (int)making->all[0].release,
-                     (int)making->all[i].release, i);
+        if (setup->all[i].release != setup->all[0].release) {
+            setup->mine.failed = IGNIS_DIAG_LIBRARY_SYMBOL;
+            snprintf(setup->mine.why, sizeof setup->mine.why, "NCCL is version %d on rank 0 and version %d on rank %d",
+                     (int)setup->all[0].release, (int)setup->all[i].release, i);
             return false;
         }
-    id = making->all[0].nccl;
-    ignis__step_begin(making);
-    nccl = comm->memory->nccl = ignis__nccl_begin(making->call, comm->device, &id, comm->rank, comm->size,
-                                                  making->agreement.deadline - ignis__monotonic_ns());
+    id = setup->all[0].nccl;
+    ignis__step_begin(setup);
+    nccl = comm->memory->nccl = ignis__nccl_begin(setup->call, comm->device, &id, comm->rank, comm->size,
+                                                  setup->agreement.deadline - ignis__monotonic_ns());
     if (nccl) {
-        ignis__atomic_store(&comm->nccl_there, 1); /* who dies now makes the watcher end the waiting */
-        (void)ignis__nccl_joined(making->call, nccl);
+        ignis__atomic_store(&comm->nccl_there, 1); /* if a rank dies now, the watcher ends the wait */
+        (void)ignis__nccl_wait_joined(setup->call, nccl);
         nccl->patience_ns = comm->options.timeout_ns;
         nccl->hosts = ignis__comm_hosts(comm, &local_rank, &local_size) > 1;
     }
-    making->agreement.deadline += comm->options.timeout_ns; /* one that has waited in vain comes later */
-    return ignis__step_end(making, -1, NULL);
+    setup->agreement.deadline += comm->options.timeout_ns; /* a rank that waited in vain comes later */
+    return ignis__step_end(setup, -1, NULL);
 }
 
-/*  Joins NCCL when the first operation comes to all ranks that it does faster. If one of them cannot, all
-    stay with own kernels for good. False: one has died, or did not come. */
+/*  Joins NCCL at the first operation that it does faster. If one rank cannot, all keep the built-in kernels
+    for good. False: a rank has died or did not come. */
 IGNIS__COLD static bool ignis__comm_join_late(const char *call, ignis__comm *comm)
 {
-    ignis__making making;
+    ignis__comm_setup setup;
     int peer;
     bool ok;
-    memset(&making, 0, sizeof making);
-    making.call = call;
-    making.comm = comm;
-    making.all = (ignis__vote *)ignis__alloc_for(call, sizeof *making.all * (size_t)comm->size);
-    if (!making.all) { /* the others wait in vain, and are told why */
+    memset(&setup, 0, sizeof setup);
+    setup.call = call;
+    setup.comm = comm;
+    setup.all = (ignis__vote *)ignis__alloc_for(call, sizeof *setup.all * (size_t)comm->size);
+    if (!setup.all) { /* the others wait until the deadline and are told why */
         ignis__comm_break_all(comm, IGNIS__COMM_PEER, comm->rank);
         return false;
     }
     ignis__job_watch_tick(comm->job, &comm->watch);
-    ignis__agreement_begin(&making.agreement, comm, IGNIS__AGREEMENT_NCCL, 0);
+    ignis__agreement_begin(&setup.agreement, comm, IGNIS__AGREEMENT_NCCL, 0);
     do
-        ok = ignis__comm_join(&making);
-    while (!ok && making.agreement.overtaken && !comm->memory->nccl);
-    ignis__agreement_end(&making.agreement, comm);
-    ignis__free(making.all);
+        ok = ignis__comm_join(&setup);
+    while (!ok && setup.agreement.overtaken && !comm->memory->nccl);
+    ignis__agreement_end(&setup.agreement, comm);
+    ignis__free(setup.all);
     if (!ok && comm->memory->nccl)
         ignis__nccl_abort(comm->memory->nccl);
-    if (making.lost) {
-        for (peer = comm->size - 1; peer >= 0 && comm->member[peer] != making.agreement.failure.rank; peer--)
+    if (setup.lost) {
+        for (peer = comm->size - 1; peer >= 0 && comm->member[peer] != setup.agreement.failure.rank; peer--)
             ;
         ignis__comm_break_all(
-            comm, making.agreement.failure.reason == IGNIS__AGREEMENT_LATE ? IGNIS__COMM_TIMEOUT : IGNIS__COMM_PEER,
+            comm, setup.agreement.failure.reason == IGNIS__AGREEMENT_LATE ? IGNIS__COMM_TIMEOUT : IGNIS__COMM_PEER,
             peer);
-        return ignis__agreement_failed(call, &making.agreement);
+        return ignis__agreement_failed(call, &setup.agreement);
     }
     comm->nccl_state = ok ? IGNIS__COMM_NCCL_JOINED : IGNIS__COMM_NCCL_REFUSED;
     snprintf(comm->nccl_reason, sizeof comm->nccl_reason,
-             ok ? "NCCL does large operations" : "NCCL does not help: %.160s", making.mine.why);
+             ok ? "NCCL runs large operations" : "NCCL is not used: %.160s", setup.mine.why);
     comm->nccl_reason[strcspn(comm->nccl_reason, "\n")] = 0; /* the first line is enough */
     ignis__atomic_store(&comm->nccl_told, 1);
     ignis__log(IGNIS_LOG_INFO, IGNIS_DIAG_NONE, "%s: rank %d of %d: %s", call, comm->rank, comm->size,
@@ -11631,122 +11768,126 @@ IGNIS__COLD static bool ignis__comm_join_late(const char *call, ignis__comm *com
 }
 
 /*  Chooses the transport, as all ranks do from the same facts, and sets it up. */
-static bool ignis__comm_make_transport(ignis__making *making)
+static bool ignis__comm_make_transport(ignis__comm_setup *setup)
 {
-    ignis__comm *comm = making->comm;
+    ignis__comm *comm = setup->comm;
     int local_rank, local_size, hosts = ignis__comm_hosts(comm, &local_rank, &local_size);
     char apart[96] = "";
     if (hosts > 1)
         snprintf(apart, sizeof apart, "the ranks are on %d hosts", hosts);
     else if (comm->size > IGNIS_COMM_MAX_RANKS)
-        snprintf(apart, sizeof apart, "there are %d ranks, more than %d", comm->size, IGNIS_COMM_MAX_RANKS);
+        snprintf(apart, sizeof apart, "%d ranks are more than %d", comm->size, IGNIS_COMM_MAX_RANKS);
     if (*apart && (comm->options.transport == IGNIS_COMM_PEER || comm->options.transport == IGNIS_COMM_STAGED)) {
-        making->mine.failed = IGNIS_DIAG_TRANSPORT_UNAVAILABLE;
-        snprintf(making->mine.why, sizeof making->mine.why, "%s was asked for, but %s, which takes NCCL",
+        setup->mine.failed = IGNIS_DIAG_TRANSPORT_UNAVAILABLE;
+        snprintf(setup->mine.why, sizeof setup->mine.why, "%s was requested, but %s, which needs NCCL",
                  comm->options.transport == IGNIS_COMM_PEER ? "IGNIS_COMM_PEER" : "IGNIS_COMM_STAGED", apart);
         return false;
     }
     if (*apart || comm->options.transport == IGNIS_COMM_NCCL) {
         comm->transport = IGNIS_COMM_NCCL;
-        snprintf(comm->reason, sizeof comm->reason, "NCCL, as %s", *apart ? apart : "it was asked for");
-        return ignis__comm_join(making);
+        snprintf(comm->reason, sizeof comm->reason, "NCCL, as %s", *apart ? apart : "it was requested");
+        return ignis__comm_join(setup);
     }
     comm->transport = IGNIS_COMM_PEER;
     if (comm->size == 1) {
-        snprintf(comm->reason, sizeof comm->reason, "there is one rank");
+        snprintf(comm->reason, sizeof comm->reason, "one rank");
         return true;
     }
     if (comm->options.transport != IGNIS_COMM_STAGED) {
         snprintf(comm->reason, sizeof comm->reason, "all ranks write and read each other's memory");
-        if (ignis__regions_make(making, false))
+        if (ignis__regions_setup(setup, false))
             return true;
-        if (making->lost || comm->options.transport == IGNIS_COMM_PEER)
+        if (setup->lost || comm->options.transport == IGNIS_COMM_PEER)
             return false;
         snprintf(comm->reason, sizeof comm->reason,
-                 "through host memory, as the ranks cannot share device memory: %.170s", making->mine.why);
+                 "through host memory, as the ranks cannot share device memory: %.170s", setup->mine.why);
     } else {
-        snprintf(comm->reason, sizeof comm->reason, "through host memory, as it was asked for");
+        snprintf(comm->reason, sizeof comm->reason, "through host memory, as it was requested");
     }
     comm->transport = IGNIS_COMM_STAGED;
-    return ignis__regions_make(making, true);
+    return ignis__regions_setup(setup, true);
 }
 
-/*  Sets a prepared communicator up together with its other ranks, and makes its handle. `agreement` is what
-    they are at, null: they have met just now. On failure the communicator is gone, which is not reported
-    where ignis__agreement_retry. */
+/*  Sets up a prepared communicator together with its other ranks, and creates its handle. `agreement` is the
+    agreement in progress, NULL right after the rendezvous. On failure the communicator is destroyed; the
+    failure is not reported if ignis__agreement_retry. */
 IGNIS__COLD static ignis_comm ignis__comm_make(const char *call, ignis__comm *comm, ignis__agreement *agreement)
 {
     const ignis__comm_regions *regions = comm->memory->regions;
     ignis_comm handle = {0};
-    ignis__making making;
+    ignis__comm_setup setup;
     ignis__record dropped;
     bool ok = false;
     int i;
-    memset(&making, 0, sizeof making);
-    making.call = call;
-    making.comm = comm;
-    ignis__agreement_first(&making.agreement, comm);
+    memset(&setup, 0, sizeof setup);
+    setup.call = call;
+    setup.comm = comm;
+    ignis__agreement_begin_new(&setup.agreement, comm);
     if (agreement) {
-        making.agreement.attempt = agreement->attempt;
-        making.agreement.print = agreement->print;
-        making.agreement.key = agreement->key;
+        setup.agreement.attempt = agreement->attempt;
+        setup.agreement.print = agreement->print;
+        setup.agreement.key = agreement->key;
     }
-    making.all = (ignis__vote *)ignis__alloc(sizeof *making.all * (size_t)comm->size);
-    if (!making.all) {
-        making.mine.failed = IGNIS_DIAG_HOST_MEMORY;
-        snprintf(making.mine.why, sizeof making.mine.why, "out of host memory for %d ranks", comm->size);
-    } else if (ignis__comm_make_transport(&making)) {
-        ignis__step_begin(&making);
-        if (regions->host[comm->rank]) /* those of device memory are cleared by what follows */
+    setup.all = (ignis__vote *)ignis__alloc(sizeof *setup.all * (size_t)comm->size);
+    if (!setup.all) {
+        setup.mine.failed = IGNIS_DIAG_HOST_MEMORY;
+        snprintf(setup.mine.why, sizeof setup.mine.why, "out of host memory for %d ranks", comm->size);
+    } else if (ignis__comm_make_transport(&setup)) {
+        ignis__step_begin(&setup);
+        if (regions->host[comm->rank]) /* regions of device memory are cleared below */
             memset(regions->host[comm->rank], 0, IGNIS_COMM_MAX_RANKS * IGNIS__PROBE_BYTES);
         (void)ignis__comm_start(call, comm);
-        making.mine.most_blocks = (int32_t)comm->most_blocks;
-        making.mine.tune = ignis__hash(IGNIS__HASH_START, &comm->tune, sizeof comm->tune);
+        setup.mine.most_blocks = (int32_t)comm->most_blocks;
+        setup.mine.tune = ignis__hash(IGNIS__HASH_START, &comm->tune, sizeof comm->tune);
         ignis__job_watch_begin(comm->job, &comm->watch);
         if (comm->memory->nccl)
             ignis__job_watch_tick(comm->job, &comm->watch);
-        ok = ignis__step_end(&making, -1, NULL);
+        ok = ignis__step_end(&setup, -1, NULL);
         for (i = 0; ok && i < comm->size; i++) { /* all launch as many as the smallest GPU runs */
             comm->most_blocks =
-                making.all[i].most_blocks < comm->most_blocks ? making.all[i].most_blocks : comm->most_blocks;
-            if (making.all[i].tune == making.all[0].tune)
+                setup.all[i].most_blocks < comm->most_blocks ? setup.all[i].most_blocks : comm->most_blocks;
+            if (setup.all[i].tune == setup.all[0].tune)
                 continue;
-            making.mine.failed = IGNIS_DIAG_COMM_ENVIRONMENT;
-            snprintf(making.mine.why, sizeof making.mine.why, "IGNIS_COMM_TUNE is not the same on rank 0 and rank %d",
-                     i);
+            setup.mine.failed = IGNIS_DIAG_COMM_ENVIRONMENT;
+            snprintf(setup.mine.why, sizeof setup.mine.why, "IGNIS_COMM_TUNE differs between rank 0 and rank %d", i);
             ok = false;
         }
     }
     if (agreement) {
-        agreement->attempt = making.agreement.attempt;
-        agreement->failed = making.agreement.failed;
-        agreement->overtaken = making.agreement.overtaken;
-        agreement->failure = making.agreement.failure;
+        agreement->attempt = setup.agreement.attempt;
+        agreement->failed = setup.agreement.failed;
+        agreement->overtaken = setup.agreement.overtaken;
+        agreement->failure = setup.agreement.failure;
     }
     if (!ok && !(agreement && ignis__agreement_retry(agreement)))
-        ignis__making_report(&making);
-    ignis__free(making.all);
+        ignis__comm_setup_report(&setup);
+    ignis__free(setup.all);
     if (ok) {
         ignis__log(IGNIS_LOG_INFO, IGNIS_DIAG_NONE, "%s: rank %d of %d, device %d: %s", call, comm->rank, comm->size,
                    ignis__device_ordinal(comm->device), comm->reason);
         handle.id = ignis__pool_publish(&ignis__comms, comm);
         return handle;
     }
-    making.before = ignis__quiet_begin(); /* the first failure is the one reported */
+    setup.before = ignis__quiet_begin(); /* only the first failure is reported */
     ignis__comm_end(call, comm);
-    ignis__quiet_end(&making.before, &dropped, making.mine.why, sizeof making.mine.why);
+    ignis__quiet_end(&setup.before, &dropped, setup.mine.why, sizeof setup.mine.why);
     return handle;
 }
 
-/* --- operations ------------------------------------------------------------------------------------------------------- */
+/*  >>comm.algorithm - choosing how an operation runs: by packets or by flags, blocks, threads, chunks
+
+    Two tables by operation, ranks and bytes; IGNIS_COMM_TUNE overrides them.
+    Uses: communicators and tasks.
+    Invariants: all ranks choose the same, as the choice follows from facts that they agreed on.
+    Locks: none. */
 
 static const char *const ignis__comm_kinds[IGNIS__COMM_KIND_COUNT] = {
     "nothing",        "all_reduce", "reduce", "broadcast", "all_gather",
     "reduce_scatter", "all_to_all", "send",   "receive",   "barrier"};
 static const char *const ignis__comm_ops[IGNIS_OP_COUNT] = {"sum", "prod", "min", "max", "avg"};
 
-/*  Packets come with the least delay, and carry as many bytes again as data. Two phases move less from three
-    ranks on, and wait twice. */
+/*  Packets have the lowest latency, and carry as many bytes again as data. With three ranks or more, two
+    phases move fewer bytes, and wait twice. */
 typedef enum ignis__comm_algorithm {
     IGNIS__COMM_BY_PACKETS,
     IGNIS__COMM_BY_PACKETS_TWO,
@@ -11756,22 +11897,22 @@ typedef enum ignis__comm_algorithm {
 
 #define IGNIS__COMM_ANY INT64_MAX
 
-/*  The way that an operation is done. */
-typedef struct ignis__comm_way {
+/*  How an operation is done. */
+typedef struct ignis__comm_method {
     ignis__comm_algorithm algorithm;
-    int blocks, threads; /* that move data; the GPU that runs the least at once sets a limit */
-    int chunk;           /* by flags: bytes that a block moves at a step, all ranks' parts together */
-} ignis__comm_way;
+    int blocks, threads; /* that move data; the GPU that runs the fewest at once sets the limit */
+    int chunk;           /* by flags: bytes that a block moves in a step, for all ranks together */
+} ignis__comm_method;
 
-/*  Up to how many bytes of a part (what a rank gives to or gets from each other one) each is used: the first
-    row that fits. all_reduce was measured on 2 and 4 H200s with NVLink; 3 ranks do as 4, and from 5 on, where
-    packets are pushed more often, they end earlier. The others were measured on 4 with 64 blocks, and take
-    the 128 that all_reduce has shown to be better. */
+/*  The first row that fits is used; bytes are those that a rank sends to or gets from each other one.
+    all_reduce was measured on 2 and 4 H200s with NVLink; 3 ranks do as 4. From 5 ranks on, packets are pushed
+    more often, so they end at smaller sizes. The other operations were measured on 4 H200s with 64 blocks;
+    they use the 128 that proved better for all_reduce. */
 static const struct {
     ignis__comm_kind kind; /* 0: any */
     int most_ranks;
     int64_t most_bytes;
-    ignis__comm_way way;
+    ignis__comm_method method;
 } ignis__comm_table[] = {
     {IGNIS__COMM_ALL_REDUCE, 2, 64 << 10, {IGNIS__COMM_BY_PACKETS, 64, 128, 0}},
     {IGNIS__COMM_ALL_REDUCE, 2, 256 << 10, {IGNIS__COMM_BY_PACKETS, 64, 512, 0}},
@@ -11799,9 +11940,9 @@ static const struct {
     {(ignis__comm_kind)0, 8, IGNIS__COMM_ANY, {IGNIS__COMM_BY_PARTS, 128, 480, 64 << 10}},
 };
 
-/*  From how many bytes on, all parts together, NCCL is faster by so much that joining it pays; 0 and
-    operations that are not here: never. On 2 and 4 H200s, against 64 blocks for all but all_reduce; the
-    numbers for 2 ranks of the others are what its pushes took; 5 ranks and more are as 4. */
+/*  Bytes of all slices together from which NCCL is enough faster to join it; 0, and operations without a row:
+    never. Measured on 2 and 4 H200s, with 64 blocks except for all_reduce. Rows for 2 ranks of the other
+    operations come from their pushes; 5 ranks and more are as 4. */
 static const struct {
     ignis__comm_kind kind;
     int most_ranks;
@@ -11818,83 +11959,83 @@ static const struct {
     {IGNIS__COMM_ALL_TO_ALL, 8, 64 << 20},
 };
 
-/*  The largest one-phase operation by packets, in bytes of a part. */
+/*  Returns the bytes of a slice up to which one phase of packets is used. */
 static int64_t ignis__comm_packets_limit(int ranks)
 {
     return IGNIS__COMM_PACKETS_SIZE / 2 / (ranks > 4 ? 8 : ranks > 2 ? 4 : 2);
 }
 
-/*  What IGNIS_COMM_TUNE says instead of the table. */
-static void ignis__comm_tune_way(const ignis__comm_tune *tune, ignis__comm_way *way)
+/*  Applies IGNIS_COMM_TUNE to a choice of the table. */
+static void ignis__comm_tune_method(const ignis__comm_tune *tune, ignis__comm_method *method)
 {
-    bool packets = way->algorithm == IGNIS__COMM_BY_PACKETS || way->algorithm == IGNIS__COMM_BY_PACKETS_TWO;
+    bool packets = method->algorithm == IGNIS__COMM_BY_PACKETS || method->algorithm == IGNIS__COMM_BY_PACKETS_TWO;
     int64_t blocks = packets ? tune->ll_blocks : tune->blocks, threads = packets ? tune->ll_threads : tune->threads;
     if (blocks >= 0)
-        way->blocks = (int)ignis__clamp(blocks, 1, IGNIS__COMM_BLOCKS);
+        method->blocks = (int)ignis__clamp(blocks, 1, IGNIS__COMM_BLOCKS);
     if (threads >= 0)
-        way->threads = (int)ignis__clamp(threads / 32 * 32, 32,
-                                         (packets ? IGNIS__COMM_PACKET_THREADS : IGNIS__COMM_FLAG_THREADS) - 32);
+        method->threads = (int)ignis__clamp(threads / 32 * 32, 32,
+                                            (packets ? IGNIS__COMM_PACKET_THREADS : IGNIS__COMM_FLAG_THREADS) - 32);
     if (tune->chunk >= 0)
-        way->chunk = (int)ignis__clamp(tune->chunk, 0, IGNIS__COMM_DATA_SIZE);
+        method->chunk = (int)ignis__clamp(tune->chunk, 0, IGNIS__COMM_DATA_SIZE);
 }
 
-static ignis__comm_way ignis__comm_choose(const ignis__comm *comm, const ignis__comm_task *task)
+static ignis__comm_method ignis__comm_choose(const ignis__comm *comm, const ignis__comm_task *task)
 {
     const ignis__comm_tune *tune = &comm->tune;
     int64_t bytes = task->count * ignis__dtypes[task->dtype].size;
-    ignis__comm_way way;
+    ignis__comm_method method;
     int i;
     for (i = 0; i < IGNIS__COUNT(ignis__comm_table) - 1; i++)
         if ((!ignis__comm_table[i].kind || ignis__comm_table[i].kind == task->kind) &&
             comm->size <= ignis__comm_table[i].most_ranks && bytes <= ignis__comm_table[i].most_bytes)
             break;
-    way = ignis__comm_table[i].way;
+    method = ignis__comm_table[i].method;
     if (tune->ll_max >= 0 || tune->ll_two_max >= 0 || tune->one_shot_max >= 0) {
         bool fits = bytes <= ignis__comm_packets_limit(comm->size), packets;
-        way.algorithm = bytes <= tune->one_shot_max || task->kind > IGNIS__COMM_BROADCAST ? IGNIS__COMM_BY_PARTS
-                                                                                          : IGNIS__COMM_BY_SLICES;
+        method.algorithm = bytes <= tune->one_shot_max || task->kind > IGNIS__COMM_BROADCAST ? IGNIS__COMM_BY_PARTS
+                                                                                             : IGNIS__COMM_BY_SLICES;
         if (fits && bytes <= tune->ll_max)
-            way.algorithm = IGNIS__COMM_BY_PACKETS;
+            method.algorithm = IGNIS__COMM_BY_PACKETS;
         else if (fits && bytes <= tune->ll_two_max && task->kind == IGNIS__COMM_ALL_REDUCE)
-            way.algorithm = IGNIS__COMM_BY_PACKETS_TWO;
-        packets = way.algorithm <= IGNIS__COMM_BY_PACKETS_TWO;
-        way.blocks = packets ? 64 : 128;
-        way.threads = packets ? 256 : 480;
-        way.chunk = 64 << 10;
+            method.algorithm = IGNIS__COMM_BY_PACKETS_TWO;
+        packets = method.algorithm <= IGNIS__COMM_BY_PACKETS_TWO;
+        method.blocks = packets ? 64 : 128;
+        method.threads = packets ? 256 : 480;
+        method.chunk = 64 << 10;
     }
-    ignis__comm_tune_way(tune, &way);
-    return way;
+    ignis__comm_tune_method(tune, &method);
+    return method;
 }
 
-/*  How an operation is cut up: blocks, threads, and in the call chunk and steps. */
+/*  The launch of an operation: kernel, blocks and threads; chunk and steps are in the call. */
 typedef struct ignis__comm_plan {
     int kernel;
     unsigned blocks, threads;
 } ignis__comm_plan;
 
-static ignis__comm_plan ignis__comm_cut(const ignis__comm *comm, const ignis__comm_way *way, int64_t bytes,
-                                        ignis__comm_call *to)
+static ignis__comm_plan ignis__comm_plan_launch(const ignis__comm *comm, const ignis__comm_method *method,
+                                                int64_t bytes, ignis__comm_call *to)
 {
-    int most = way->blocks < comm->most_blocks ? way->blocks : comm->most_blocks;
-    bool two = way->algorithm == IGNIS__COMM_BY_PACKETS_TWO || way->algorithm == IGNIS__COMM_BY_SLICES;
+    int most = method->blocks < comm->most_blocks ? method->blocks : comm->most_blocks;
+    bool two = method->algorithm == IGNIS__COMM_BY_PACKETS_TWO || method->algorithm == IGNIS__COMM_BY_SLICES;
     ignis__comm_plan plan;
     int64_t units, blocks, chunk;
-    plan.threads = (unsigned)way->threads + 32;
-    if (way->algorithm == IGNIS__COMM_BY_PACKETS || way->algorithm == IGNIS__COMM_BY_PACKETS_TWO) {
+    plan.threads = (unsigned)method->threads + 32;
+    if (method->algorithm == IGNIS__COMM_BY_PACKETS || method->algorithm == IGNIS__COMM_BY_PACKETS_TWO) {
         units = ignis__ceil_div(bytes, two ? 8 * comm->size : 8);
-        blocks = ignis__clamp(ignis__ceil_div(units, way->threads), 1, most);
+        blocks = ignis__clamp(ignis__ceil_div(units, method->threads), 1, most);
         plan.kernel = two ? IGNIS__COMM_KERNEL_PACKETS_TWO : IGNIS__COMM_KERNEL_PACKETS;
         to->chunk = (int)units;
         to->steps = 1;
     } else {
         units = ignis__ceil_div(bytes, two ? 16 * (to->none < comm->size ? comm->size - 1 : comm->size) : 16);
-        blocks = ignis__clamp(ignis__ceil_div(units, way->threads), 1, most);
+        blocks = ignis__clamp(ignis__ceil_div(units, method->threads), 1, most);
         chunk = (two ? IGNIS__COMM_DATA_SIZE / IGNIS__COMM_TWO_PHASE_SLOTS
                      : (int64_t)2 * IGNIS__COMM_DATA_SIZE / IGNIS__COMM_ONE_PHASE_SLOTS) /
                 ((int64_t)blocks * comm->size * 16);
-        if (chunk > way->chunk / 16 / comm->size)
-            chunk = way->chunk / 16 / comm->size;
-        chunk = chunk < 32 ? 32 : chunk < way->threads ? chunk / 32 * 32 : chunk / way->threads * way->threads;
+        if (chunk > method->chunk / 16 / comm->size)
+            chunk = method->chunk / 16 / comm->size;
+        chunk = chunk < 32 ? 32 : chunk < method->threads ? chunk / 32 * 32 : chunk / method->threads * method->threads;
         to->steps = (int)ignis__clamp(ignis__ceil_div(units, blocks * chunk), 1, INT32_MAX);
         to->chunk = (int)ignis__clamp(ignis__ceil_div(ignis__ceil_div(units, blocks * to->steps), 32) * 32, 32, chunk);
         plan.kernel = two ? IGNIS__COMM_KERNEL_SLICES : IGNIS__COMM_KERNEL_PARTS;
@@ -11903,9 +12044,16 @@ static ignis__comm_plan ignis__comm_cut(const ignis__comm *comm, const ignis__co
     return plan;
 }
 
-/*  What ranks have to agree on: kind (4 bits) | op (4) | dtype (4) | by NCCL (1) | root (3) | elements of a
-    part (40) | 8 bits for kernels. How the operation is cut up follows from it, and from what ranks have
-    agreed on when the communicator was made. */
+/*  >>comm.failure - what broke a communicator, in words
+
+    Fingerprints of operations, and the sentence that ignis_status_message returns.
+    Uses: communicators.
+    Invariants: a fingerprint has the same layout in kernels/collective.cuh.
+    Locks: none. */
+
+/*  Returns the fingerprint that ranks must agree on: kind (4 bits) | op (4) | dtype (4) | by NCCL (1) | root
+    (3) | elements of a slice (40) | 8 bits for kernels. The launch follows from it and from what the ranks
+    agreed on at the start. */
 static uint64_t ignis__comm_fingerprint(const ignis__comm_task *task, bool by_nccl)
 {
     return (uint64_t)task->kind << 60 | (uint64_t)task->op << 56 | (uint64_t)task->dtype << 52 |
@@ -11929,26 +12077,26 @@ static void ignis__comm_fingerprint_write(ignis__string_writer *text, uint64_t p
 }
 
 /*  Names another communicator that was used on the device at about the same time: each may have waited for
-    what the other kept from beginning. */
+    blocks that the other one held. */
 static void ignis__comm_other_write(ignis__string_writer *text, const ignis__comm *comm)
 {
-    uint64_t recent = ignis__atomic_load(&ignis__comm_recent[comm->device - ignis__devices]);
+    uint64_t recent = ignis__atomic_load(&ignis__comm_last_used[comm->device - ignis__devices]);
     ignis__comm *other = (ignis__comm *)ignis__pool_hold(
         &ignis__comms, recent == comm->slot.handle ? ignis__atomic_load(&comm->beside) : recent);
     int64_t apart = other ? (int64_t)(ignis__atomic_load(&other->used_ns) - ignis__atomic_load(&comm->used_ns)) : 0;
     if (other && other != comm && apart < comm->options.timeout_ns && apart > -comm->options.timeout_ns)
         ignis__string_add(
             text,
-            "; communicator #%llu was used on device %d beside this one, #%llu: all ranks have to begin the operations "
-            "of both "
-            "in one order, or give both so few blocks (desc.most_blocks) that they fit on the device together",
+            "; communicator #%llu was used on device %d beside this one, #%llu: begin the operations of both in one "
+            "order "
+            "on all ranks, or give both fewer blocks (desc.most_blocks), so that they fit on the device together",
             (unsigned long long)other->slot.handle, ignis__device_ordinal(comm->device),
             (unsigned long long)comm->slot.handle);
     if (other)
         ignis__comm_drop("ignis_comm_status", other);
 }
 
-/*  Fails with what has broken a communicator, as `diagnostic` or, for NONE, as what it was. */
+/*  Fails with what broke a communicator, as `diagnostic`; with NONE, as the original one. */
 IGNIS__COLD static ignis_status ignis__comm_fail(const char *call, const ignis__comm *comm, ignis_diagnostic diagnostic)
 {
     const ignis__comm_record *record = comm->memory->record;
@@ -11959,12 +12107,12 @@ IGNIS__COLD static ignis_status ignis__comm_fail(const char *call, const ignis__
     ignis_diagnostic what = ignis__comm_failure(comm, &peer);
     ignis__string_begin(&text, sentence, sizeof sentence);
     if (code == IGNIS__COMM_TIMEOUT)
-        ignis__string_add(&text, "rank %d did not come to operation %u within %.3g s, says rank %u", peer, record->op,
-                          (double)comm->options.timeout_ns * 1e-9, record->reporter);
+        ignis__string_add(&text, "rank %d did not come to operation %u within %.3g s, as rank %u reports", peer,
+                          record->op, (double)comm->options.timeout_ns * 1e-9, record->reporter);
     else if (code == IGNIS__COMM_MISMATCH) {
-        ignis__string_add(&text, "ranks disagree about operation %u: rank %d asks for ", record->op, peer);
+        ignis__string_add(&text, "ranks disagree about operation %u: rank %d calls ", record->op, peer);
         ignis__comm_fingerprint_write(&text, record->theirs);
-        ignis__string_add(&text, ", rank %d for ", comm->rank);
+        ignis__string_add(&text, ", rank %d calls ", comm->rank);
         ignis__comm_fingerprint_write(&text, record->mine);
     } else if (code == IGNIS__COMM_TWICE)
         ignis__string_add(&text, "rank %d ran two operations of one communicator at the same time, on two streams",
@@ -11972,16 +12120,16 @@ IGNIS__COLD static ignis_status ignis__comm_fail(const char *call, const ignis__
     else if (what == IGNIS_DIAG_NCCL_CALL) {
         int error = (int)(ignis__atomic_load(&comm->broken) >> 8 & 0xFFFFFF);
         const char *name = ignis__nccl.ncclGetErrorString(error);
-        ignis__string_add(&text, "NCCL reports \"%s\" (%d) on an operation that was under way",
-                          name ? name : "unknown error", error);
+        ignis__string_add(&text, "NCCL reports \"%s\" (%d) in a running operation", name ? name : "unknown error",
+                          error);
     } else if (what == IGNIS_DIAG_COMM_TIMEOUT && peer >= 0)
         ignis__string_add(&text, "rank %d did not come to an operation within %.3g s", peer,
                           (double)comm->options.timeout_ns * 1e-9);
     else if (what == IGNIS_DIAG_COMM_TIMEOUT)
-        ignis__string_add(&text, "an operation of NCCL was not through after %.3g s",
+        ignis__string_add(&text, "an operation of NCCL did not end within %.3g s",
                           (double)comm->options.timeout_ns * 1e-9);
     else if (peer >= 0)
-        ignis__string_add(&text, "rank %d died or gave the communicator up", peer);
+        ignis__string_add(&text, "rank %d died or abandoned the communicator", peer);
     else
         ignis__string_add(&text, "the communicator was aborted");
     if (what == IGNIS_DIAG_COMM_TIMEOUT)
@@ -11991,7 +12139,7 @@ IGNIS__COLD static ignis_status ignis__comm_fail(const char *call, const ignis__
     return ignis__fail(diagnostic, call, "the communicator is broken: %s", sentence);
 }
 
-static bool ignis__comm_works(const char *call, const ignis__comm *comm)
+static bool ignis__comm_check_works(const char *call, const ignis__comm *comm)
 {
     int peer;
     if (ignis__comm_failure(comm, &peer) == IGNIS_DIAG_NONE)
@@ -12000,8 +12148,15 @@ static bool ignis__comm_works(const char *call, const ignis__comm *comm)
     return false;
 }
 
-/*  Whether a stream still exists, as far as Ignis was told. */
-static bool ignis__comm_stream_known(ignis__device *device, void *stream)
+/*  >>comm.launch - launching an operation
+
+    Orders operations of a communicator across streams, and runs one by Ignis' kernels or by NCCL.
+    Uses: algorithm.c, kernel.c, NCCL.
+    Invariants: operations of a communicator run one after the other; a captured graph never joins NCCL.
+    Locks: the caller holds the communicator's slot. */
+
+/*  Tells if a stream still exists, as far as Ignis knows. */
+static bool ignis__comm_stream_exists(ignis__device *device, void *stream)
 {
     ignis__user_stream *foreign;
     if (stream == device->stream)
@@ -12013,19 +12168,19 @@ static bool ignis__comm_stream_known(ignis__device *device, void *stream)
     return foreign != NULL;
 }
 
-/*  Operations of one communicator come one after the other, whatever stream each is on. */
-static bool ignis__comm_order(const ignis__work *work, ignis__comm *comm)
+/*  Orders operations of one communicator one after the other, on any streams. */
+static bool ignis__comm_wait_previous(const ignis__work *work, ignis__comm *comm)
 {
     ignis__capture *capture = ignis__capturing();
-    uint64_t *recent = &ignis__comm_recent[work->device - ignis__devices], before = ignis__atomic_load(recent);
+    uint64_t *recent = &ignis__comm_last_used[work->device - ignis__devices], before = ignis__atomic_load(recent);
     if (before != comm->slot.handle) {
         ignis__atomic_store(&comm->beside, before);
         ignis__atomic_store(recent, comm->slot.handle);
     }
     ignis__atomic_store(&comm->used_ns, (uint64_t)ignis__monotonic_ns());
-    if (capture && capture->device == work->device) /* the device was idle when it began */
+    if (capture && capture->device == work->device) /* the device was idle at its beginning */
         return ignis__capture_hold_storage(work->call, capture, comm->storage);
-    if (comm->stream && comm->stream != work->stream && ignis__comm_stream_known(work->device, comm->stream) &&
+    if (comm->stream && comm->stream != work->stream && ignis__comm_stream_exists(work->device, comm->stream) &&
         !ignis__stream_order(work->call, work->device, comm->stream, work->device, work->stream))
         return false;
     comm->stream = work->stream;
@@ -12050,8 +12205,8 @@ static bool ignis__comm_launch(const ignis__work *work, ignis__comm *comm, ignis
                             program->waits && plan->kernel <= IGNIS__COMM_KERNEL_PACKETS_TWO, false);
 }
 
-/*  Whether NCCL does an operation faster, if it is there. */
-static bool ignis__comm_nccl_pays(const ignis__comm *comm, const ignis__comm_task *task)
+/*  Tells if NCCL does an operation faster, if it is joined. */
+static bool ignis__comm_nccl_is_faster(const ignis__comm *comm, const ignis__comm_task *task)
 {
     const ignis__comm_tune *tune = &comm->tune;
     int64_t bytes = task->count * ignis__dtypes[task->dtype].size, least = tune->nccl_min;
@@ -12068,7 +12223,7 @@ static bool ignis__comm_nccl_pays(const ignis__comm *comm, const ignis__comm_tas
     return least > 0 && bytes >= least;
 }
 
-/*  Around what NCCL does: the host is told when it begins and when it has ended. */
+/*  Marks the beginning and the end of an operation of NCCL for the host. */
 static bool ignis__comm_mark(const ignis__work *work, ignis__comm *comm, bool begins)
 {
     ignis__comm_program *program = ignis__comm_program_for(work->call, comm, -1, -1);
@@ -12079,7 +12234,7 @@ static bool ignis__comm_mark(const ignis__work *work, ignis__comm *comm, bool be
     return program && ignis__comm_launch(work, comm, program, &plan, &to);
 }
 
-/*  One or two operations through NCCL. */
+/*  Runs one or two operations by NCCL. */
 static bool ignis__comm_call_nccl(const ignis__work *work, ignis__comm *comm, const ignis__comm_task *tasks, int count)
 {
     ignis__trace_item item;
@@ -12093,13 +12248,13 @@ static bool ignis__comm_call_nccl(const ignis__work *work, ignis__comm *comm, co
         (void)ignis__trace_close(&item, ok);
     if (ok)
         return ignis__comm_mark(work, comm, false);
-    /* NCCL breaks for good with what it refuses, and the others wait for that */
+    /* NCCL breaks for good if it refuses a call, while the other ranks wait */
     ignis__comm_break_all(comm, IGNIS__COMM_PEER, comm->rank);
     return false;
 }
 
-/*  One operation through NCCL. Where there are own kernels, all ranks meet by these first: they notice who
-    does not come, and who comes with something else. */
+/*  Runs one operation by NCCL. If there are built-in kernels, all ranks meet by them first: they notice ranks
+    that do not come or call another operation. */
 static bool ignis__comm_run_nccl(const ignis__work *work, ignis__comm *comm, const ignis__comm_task *task)
 {
     ignis__comm_task sum = *task;
@@ -12120,20 +12275,20 @@ static bool ignis__comm_run_nccl(const ignis__work *work, ignis__comm *comm, con
     return ignis__comm_call_nccl(work, comm, &sum, 1);
 }
 
-/*  What each rank pushes and takes, by operation. */
+/*  Runs an operation by Ignis' kernels: which ranks each rank pushes to and takes from. */
 static bool ignis__comm_run(const ignis__work *work, ignis__comm *comm, const ignis__comm_task *task)
 {
     const bool is_root = comm->rank == task->root;
     const bool combines = task->kind == IGNIS__COMM_ALL_REDUCE || task->kind == IGNIS__COMM_REDUCE ||
                           task->kind == IGNIS__COMM_REDUCE_SCATTER;
-    ignis__comm_way way;
+    ignis__comm_method way;
     int64_t part = task->count * ignis__dtypes[task->dtype].size;
     uint32_t me, root, others;
     ignis__comm_program *program;
     ignis__comm_plan plan;
     ignis__comm_call to;
     if (comm->job && comm->options.transport == IGNIS_COMM_TRANSPORT_DEFAULT &&
-        ignis__comm_nccl_pays(comm, task)) { /* joining waits, which a capture cannot, on any rank */
+        ignis__comm_nccl_is_faster(comm, task)) { /* joining waits, which a capture cannot do on any rank */
         if (comm->nccl_state == IGNIS__COMM_NCCL_UNTRIED && !ignis__capturing() &&
             !ignis__comm_join_late(work->call, comm))
             return false;
@@ -12179,12 +12334,12 @@ static bool ignis__comm_run(const ignis__work *work, ignis__comm *comm, const ig
     case IGNIS__COMM_BARRIER: to.push = to.take = 0; break;
     default: break;
     }
-    plan = ignis__comm_cut(comm, &way, part, &to);
+    plan = ignis__comm_plan_launch(comm, &way, part, &to);
     to.fingerprint = ignis__comm_fingerprint(task, false);
     return ignis__comm_launch(work, comm, program, &plan, &to);
 }
 
-/*  A send, a receive or both, the send first. */
+/*  Runs a send, a receive or both, the send first. */
 static bool ignis__comm_run_pair(const ignis__work *work, ignis__comm *comm, const ignis__comm_task *tasks, int count)
 {
     ignis__comm_program *program;
@@ -12204,7 +12359,7 @@ static bool ignis__comm_run_pair(const ignis__work *work, ignis__comm *comm, con
     if (comm->tune.threads >= 0)
         plan.threads = (unsigned)ignis__clamp(comm->tune.threads / 32 * 32, 32, IGNIS__COMM_FLAG_THREADS);
     for (i = 0; i < count; i++) {
-        ignis__comm_task same = tasks[i]; /* of both sides */
+        ignis__comm_task same = tasks[i]; /* equal on both sides */
         int64_t bytes = same.count * ignis__dtypes[same.dtype].size;
         int lanes = (int)ignis__clamp(ignis__ceil_div(bytes, IGNIS__COMM_PAIR_SLOT), 1, most < 1 ? 1 : most);
         same.kind = IGNIS__COMM_SEND;
@@ -12227,8 +12382,15 @@ static bool ignis__comm_run_pair(const ignis__work *work, ignis__comm *comm, con
     return ignis__comm_launch(work, comm, program, &plan, &to);
 }
 
-/*  Holds an array and borrows it for a call, of which a local variable is the borrower; false, and reported,
-    when that cannot be. ignis__comm_return gives back what was held either way. */
+/*  >>comm.operation - operations: checking arrays, public functions
+
+    Borrows the arrays of a call, checks shapes, dtypes and overlap, and launches.
+    Uses: launch.c, contracts of arrays.
+    Invariants: arrays belong to IGNIS_OWNER_NVCCL while a call queues its work.
+    Locks: the communicator's slot during a call. */
+
+/*  Holds an array and borrows it for a call; the address of a local variable is the borrower. False, and
+    reported, if that fails; ignis__comm_return undoes it in any case. */
 static bool ignis__comm_borrow(const char *call, const ignis__comm *comm, ignis_array handle, const void *borrower,
                                ignis__array **held)
 {
@@ -12238,7 +12400,7 @@ static bool ignis__comm_borrow(const char *call, const ignis__comm *comm, ignis_
     if (array->storage->device == comm->device)
         return true;
     return ignis__fail_false(IGNIS_DIAG_DEVICE_DIFFERS, call,
-                             "%s is on device %d, rank %d of the communicator on device %d",
+                             "%s is on device %d; rank %d of the communicator is on device %d",
                              ignis__array_label(array).text, ignis__device_ordinal(array->storage->device), comm->rank,
                              ignis__device_ordinal(comm->device));
 }
@@ -12251,10 +12413,9 @@ static void ignis__comm_return(const char *call, const void *borrower, ignis__ar
     ignis__array_drop(call, held);
 }
 
-/*  Input and output may be the same memory or, if one is a part of the other, lie where that part is; else
-    they are apart. */
-static bool ignis__comm_apart(const char *call, const ignis__comm *comm, ignis__comm_kind kind, ignis__address in,
-                              int64_t in_bytes, ignis__address out, int64_t out_bytes)
+/*  Checks the memory of input and output: the same, or one at its slice of the other, or without overlap. */
+static bool ignis__comm_check_overlap(const char *call, const ignis__comm *comm, ignis__comm_kind kind,
+                                      ignis__address in, int64_t in_bytes, ignis__address out, int64_t out_bytes)
 {
     int64_t part = in_bytes < out_bytes ? in_bytes : out_bytes;
     if (in_bytes == 0 || out_bytes == 0 || in + (ignis__address)in_bytes <= out ||
@@ -12275,26 +12436,25 @@ static bool ignis__comm_rank_check(const char *call, const ignis__comm *comm, co
 {
     if (rank >= 0 && rank < comm->size && !(not_self && rank == comm->rank))
         return true;
-    return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "%s is %d, expected another rank of the %d, from 0%s", name,
+    return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "%s is %d; expected another of the %d ranks, from 0%s", name,
                              rank, comm->size, not_self ? ", than this one" : "");
 }
 
 static bool ignis__comm_op_check(const char *call, ignis_op op, ignis_dtype dtype)
 {
     if ((unsigned)op >= IGNIS_OP_COUNT)
-        return ignis__fail_false(IGNIS_DIAG_BAD_ENUM, call, "there is no ignis_op %d; IGNIS_OP_SUM to _AVG are 0 to %d",
-                                 (int)op, IGNIS_OP_COUNT - 1);
+        return ignis__fail_false(IGNIS_DIAG_BAD_ENUM, call, "op is %d; expected IGNIS_OP_SUM to _AVG, 0 to %d", (int)op,
+                                 IGNIS_OP_COUNT - 1);
     if (op == IGNIS_OP_AVG && ignis__dtype_is_int(dtype))
-        return ignis__fail_false(
-            IGNIS_DIAG_UNSUPPORTED, call,
-            "IGNIS_OP_AVG is for floating types, the arrays are %s: sum them, and divide as you mean it",
-            ignis__dtypes[dtype].name);
+        return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call,
+                                 "IGNIS_OP_AVG needs floating types, the arrays are %s; sum and divide them",
+                                 ignis__dtypes[dtype].name);
     return true;
 }
 
-/*  in and out have the sizes that the operation needs; task->count becomes the elements of a part. */
-static bool ignis__comm_shapes(const char *call, const ignis__comm *comm, const ignis__array *in,
-                               const ignis__array *out, ignis__comm_task *task)
+/*  Checks that in and out have the sizes of the operation; task->count becomes the elements of a slice. */
+static bool ignis__comm_check_shapes(const char *call, const ignis__comm *comm, const ignis__array *in,
+                                     const ignis__array *out, ignis__comm_task *task)
 {
     const int64_t size = comm->size;
     const ignis__array *whole = in ? in : out;
@@ -12302,14 +12462,14 @@ static bool ignis__comm_shapes(const char *call, const ignis__comm *comm, const 
     task->dtype = whole->dtype;
     task->count = whole->numel;
     if (in && out && in->dtype != out->dtype)
-        return ignis__fail_false(IGNIS_DIAG_DTYPE_DIFFERS, call, "in is %s, out is %s", ignis__dtypes[in->dtype].name,
+        return ignis__fail_false(IGNIS_DIAG_DTYPE_DIFFERS, call, "in is %s; out is %s", ignis__dtypes[in->dtype].name,
                                  ignis__dtypes[out->dtype].name);
     if (task->kind == IGNIS__COMM_ALL_GATHER)
         wanted = in->numel * size;
     if (task->kind == IGNIS__COMM_REDUCE_SCATTER || task->kind == IGNIS__COMM_ALL_TO_ALL) {
         if (in->numel % size != 0)
             return ignis__fail_false(IGNIS_DIAG_COUNT_MISMATCH, call,
-                                     "in has %lld elements, expected a multiple of the %d ranks", (long long)in->numel,
+                                     "in has %lld elements; expected a multiple of the %d ranks", (long long)in->numel,
                                      comm->size);
         task->count = in->numel / size;
         if (task->kind == IGNIS__COMM_REDUCE_SCATTER)
@@ -12322,26 +12482,26 @@ static bool ignis__comm_shapes(const char *call, const ignis__comm *comm, const 
     return true;
 }
 
-/*  With one rank every operation is a copy. */
-static bool ignis__comm_alone(const ignis__work *work, const ignis__comm_task *task)
+/*  Copies: with one rank every operation is a copy. */
+static bool ignis__comm_run_single_rank(const ignis__work *work, const ignis__comm_task *task)
 {
     return ignis__copy_on_device(work, task->out, task->in,
                                  task->in && task->out ? task->count * ignis__dtypes[task->dtype].size : 0);
 }
 
-/*  Whether the arrays fit an operation, whose counts and types become known by that. */
-static bool ignis__comm_fits(const char *call, const ignis__comm *comm, const ignis__array *in, const ignis__array *out,
-                             ignis__comm_task *task, ignis__comm_task *receive)
+/*  Checks that the arrays fit an operation, and takes counts and types from them. */
+static bool ignis__comm_check_arrays(const char *call, const ignis__comm *comm, const ignis__array *in,
+                                     const ignis__array *out, ignis__comm_task *task, ignis__comm_task *receive)
 {
     if (task->kind != IGNIS__COMM_SEND)
-        return (!in && !out) ||
-               (ignis__comm_shapes(call, comm, in, out, task) && ignis__comm_op_check(call, task->op, task->dtype));
-    return (!in || ignis__comm_shapes(call, comm, in, task->root == comm->rank ? out : NULL, task)) &&
-           (!out || ignis__comm_shapes(call, comm, NULL, out, receive));
+        return (!in && !out) || (ignis__comm_check_shapes(call, comm, in, out, task) &&
+                                 ignis__comm_op_check(call, task->op, task->dtype));
+    return (!in || ignis__comm_check_shapes(call, comm, in, task->root == comm->rank ? out : NULL, task)) &&
+           (!out || ignis__comm_check_shapes(call, comm, NULL, out, receive));
 }
 
-/*  One operation, from the handles on. in or out may be null where the operation has none on this rank, or
-    where a message is not asked for. The root of a message is whom it goes to. */
+/*  Runs one operation, from the handles on. in or out may be NULL where the operation has none on this rank.
+    The root of a message is the rank that receives it. */
 static ignis_status ignis__comm_operate(const char *call, ignis_comm handle, ignis__comm_kind kind,
                                         const ignis_array *in, const ignis_array *out, ignis_op op, int root,
                                         int source)
@@ -12349,7 +12509,7 @@ static ignis_status ignis__comm_operate(const char *call, ignis_comm handle, ign
     const bool message = kind == IGNIS__COMM_SEND;
     ignis__comm *comm = ignis__comm_hold(call, handle);
     ignis__array *from = NULL, *to = NULL;
-    ignis__comm_task task[2]; /* the operation, or what is sent; what is received */
+    ignis__comm_task task[2]; /* the operation or the send; the receive */
     ignis__work work;
     bool ok, self;
     if (!comm)
@@ -12363,7 +12523,7 @@ static ignis_status ignis__comm_operate(const char *call, ignis_comm handle, ign
     task[1].root = source;
     task[0].dtype = task[1].dtype = IGNIS_U8;
     ignis__mutex_lock(&comm->slot.lock);
-    ok = ignis__comm_works(call, comm) &&
+    ok = ignis__comm_check_works(call, comm) &&
          ((message && !in) || ignis__comm_rank_check(call, comm, message ? "dest" : "root", root, message && !self)) &&
          (!message || !out || ignis__comm_rank_check(call, comm, "source", source, !self));
     if ((kind == IGNIS__COMM_REDUCE && comm->rank != root) || (kind == IGNIS__COMM_BROADCAST && comm->rank == root))
@@ -12372,21 +12532,21 @@ static ignis_status ignis__comm_operate(const char *call, ignis_comm handle, ign
         in = NULL;
     ok = ok && (!in || ignis__comm_borrow(call, comm, *in, &work, &from)) &&
          (!out || ignis__comm_borrow(call, comm, *out, &work, &to)) &&
-         ignis__comm_fits(call, comm, from, to, &task[0], &task[1]);
+         ignis__comm_check_arrays(call, comm, from, to, &task[0], &task[1]);
     if (ok && ignis__work_begin(call, comm->device, &work)) {
         ok = (!in || ignis__work_read(&work, from, &task[0].in)) &&
              (!out || ignis__work_address(&work, to, &task[0].out)) &&
              (!in || !out ||
-              ignis__comm_apart(call, comm, kind, task[0].in, ignis__array_bytes(from), task[0].out,
-                                ignis__array_bytes(to))) &&
-             ignis__comm_order(&work, comm);
+              ignis__comm_check_overlap(call, comm, kind, task[0].in, ignis__array_bytes(from), task[0].out,
+                                        ignis__array_bytes(to))) &&
+             ignis__comm_wait_previous(&work, comm);
         if (ok && out)
             ignis__array_written(to);
         task[1].out = task[0].out;
         if (kind == IGNIS__COMM_BROADCAST)
             task[0].in = task[0].out = in ? task[0].in : task[0].out;
         if (ok && (comm->size == 1 || self))
-            ok = ignis__comm_alone(&work, &task[0]);
+            ok = ignis__comm_run_single_rank(&work, &task[0]);
         else if (ok)
             ok = message ? ignis__comm_run_pair(&work, comm, in ? task : task + 1, in && out ? 2 : 1)
                          : ignis__comm_run(&work, comm, task);
@@ -12452,8 +12612,8 @@ IGNIS_API ignis_status ignis_comm_send_recv(ignis_comm comm, ignis_array in, int
     return ignis__comm_operate("ignis_comm_send_recv", comm, IGNIS__COMM_SEND, &in, &out, IGNIS_OP_SUM, dest, source);
 }
 
-/*  What a call returns that asks how a communicator is, which is dropped. */
-static ignis_status ignis__comm_outcome(const char *call, ignis__comm *comm, bool ok)
+/*  Returns the status of a communicator for a call that only asks for it, and drops it. */
+static ignis_status ignis__comm_end_call(const char *call, ignis__comm *comm, bool ok)
 {
     int peer;
     ignis_status status = !ok ? ignis__failed()
@@ -12468,8 +12628,14 @@ IGNIS_API ignis_status ignis_comm_status(ignis_comm handle)
 {
     static const char call[] = "ignis_comm_status";
     ignis__comm *comm = ignis__comm_hold(call, handle);
-    return comm ? ignis__comm_outcome(call, comm, true) : ignis__failed();
+    return comm ? ignis__comm_end_call(call, comm, true) : ignis__failed();
 }
+
+/*  >>parallel.model - the interface of communicators for models that several ranks share
+
+    ignis_model_parallel has a group and functions; this part fills it for a communicator.
+    Uses: the public functions of comm.
+    Invariants: ignis.h does not know communicators; it calls back through this struct. */
 
 static ignis_status ignis__comm_group_sum(uint64_t group, ignis_array array)
 {
@@ -12500,6 +12666,13 @@ IGNIS_API ignis_model_parallel ignis_comm_parallel(ignis_comm handle)
     return parallel;
 }
 
+/*  >>comm.synchronize - waiting for the operations of a communicator
+
+    Waits for the streams of a communicator and reports what broke it.
+    Uses: communicators, NCCL's errors.
+    Invariants: the wait is bounded by the deadlines of kernels and of ignis__comm_check_nccl_deadline.
+    Locks: none while waiting. */
+
 IGNIS_API ignis_status ignis_comm_synchronize(ignis_comm handle)
 {
     static const char call[] = "ignis_comm_synchronize";
@@ -12510,11 +12683,11 @@ IGNIS_API ignis_status ignis_comm_synchronize(ignis_comm handle)
     if (!comm)
         return ignis__failed();
     ok = !ignis__capture_refuses(call) && ignis__work_begin(call, comm->device, &work);
-    /* bounded by the deadlines of the kernels, and for NCCL by ignis__comm_watch_nccl, which asks it for
+    /* bounded by the deadlines of kernels; for NCCL by ignis__comm_check_nccl_deadline, which asks it for
        errors meanwhile */
     if (ok) {
         ignis__mutex_lock(&comm->slot.lock);
-        last = comm->stream && comm->stream != work.stream && ignis__comm_stream_known(work.device, comm->stream)
+        last = comm->stream && comm->stream != work.stream && ignis__comm_stream_exists(work.device, comm->stream)
                    ? comm->stream
                    : NULL;
         ignis__mutex_unlock(&comm->slot.lock);
@@ -12524,16 +12697,21 @@ IGNIS_API ignis_status ignis_comm_synchronize(ignis_comm handle)
     }
     if (ok)
         ignis__comm_nccl_check(comm);
-    return ignis__comm_outcome(call, comm, ok);
+    return ignis__comm_end_call(call, comm, ok);
 }
 
-/* --- all GPUs of one process ------------------------------------------------------------------------------------------- */
+/*  >>comm.init_all - communicators of all GPUs of one process
+
+    Init, split and shrink for all ranks in one call.
+    Uses: comm.c, region.c.
+    Invariants: communicators of a group share their regions, which are freed with the last of them.
+    Locks: the regions' lock around the list of the group. */
 
 static bool ignis__comm_devices_check(const char *call, const int *devices, int count)
 {
     int i, k, can;
     if (count < 1 || count > IGNIS_COMM_MAX_RANKS || count > ignis__device_total)
-        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "count is %d, expected 1 to %d: there are %d devices",
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "count is %d; expected 1 to %d: there are %d devices",
                                  count, IGNIS_COMM_MAX_RANKS, ignis__device_total);
     for (i = 0; i < count; i++) {
         if (!ignis__device_get(call, devices[i]))
@@ -12541,7 +12719,7 @@ static bool ignis__comm_devices_check(const char *call, const int *devices, int 
         for (k = 0; k < i; k++)
             if (devices[k] == devices[i])
                 return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call,
-                                         "device %d is that of rank %d and of rank %d; each rank needs its own",
+                                         "device %d is used by rank %d and rank %d; each rank needs its own",
                                          devices[i], k, i);
     }
     for (i = 0; i < count && ignis__cuda.cuDeviceCanAccessPeer; i++)
@@ -12552,14 +12730,14 @@ static bool ignis__comm_devices_check(const char *call, const int *devices, int 
             if (!can)
                 return ignis__fail_false(
                     IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call,
-                    "device %d does not reach the memory of device %d; start one process a device with ignis_comm_init",
+                    "device %d cannot reach the memory of device %d; start one process a device with ignis_comm_init",
                     devices[i], devices[k]);
         }
     return true;
 }
 
-/*  Makes the communicators of several devices, which nobody sees yet, with regions that all devices see at
-    the same address; none on failure. */
+/*  Creates the communicators of several devices, not published yet, with regions at the same address on all
+    devices; none on failure. */
 static bool ignis__comm_all_make(const char *call, const int *devices, int count, const ignis__comm_options *options,
                                  ignis__comm **comms)
 {
@@ -12616,11 +12794,10 @@ IGNIS_API IGNIS__COLD ignis_status ignis_comm_init_all(ignis_comm *handles, cons
     return IGNIS_OK;
 }
 
-/*  Communicators of one group that a call is about, held, each at its place in the call; null: no handle was
-    given. */
+/*  Communicators of one group in a call, held, at their place in the call; NULL: no handle. */
 typedef struct ignis__comm_siblings {
     ignis__comm *comm[IGNIS_COMM_MAX_RANKS];
-    ignis__comm *rank[IGNIS_COMM_MAX_RANKS]; /* the same, by rank */
+    ignis__comm *rank[IGNIS_COMM_MAX_RANKS]; /* by rank */
     int place[IGNIS_COMM_MAX_RANKS];         /* of a rank in the call */
     int size;                                /* of the group */
 } ignis__comm_siblings;
@@ -12633,7 +12810,8 @@ static void ignis__comm_siblings_drop(const char *call, ignis__comm_siblings *si
             ignis__comm_drop(call, siblings->comm[i]);
 }
 
-/*  Holds what a call got: all ranks of a group, or, with some_missing, those whose handle is not 0. */
+/*  Holds the communicators of a call: all ranks of a group; with some_missing, those whose handle is not
+    0. */
 static bool ignis__comm_siblings_hold(const char *call, const ignis_comm *comms, int count, bool some_missing,
                                       ignis_comm *out, ignis__comm_siblings *siblings)
 {
@@ -12645,11 +12823,11 @@ static bool ignis__comm_siblings_hold(const char *call, const ignis_comm *comms,
         !ignis__check_not_null(call, "comms", comms) || !ignis__check_not_null(call, "out", out))
         return false;
     if (count < 1 || count > IGNIS_COMM_MAX_RANKS)
-        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "count is %d, expected 1 to %d", count,
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "count is %d; expected 1 to %d", count,
                                  IGNIS_COMM_MAX_RANKS);
     if (out == comms)
         return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call,
-                                 "out is comms, whose handles are still needed; it has to be another array");
+                                 "out equals comms, whose handles are still needed; expected another array");
     memset(out, 0, sizeof *out * (size_t)count);
     for (i = 0; i < count; i++) {
         if (some_missing && !comms[i].id)
@@ -12675,9 +12853,9 @@ static bool ignis__comm_siblings_hold(const char *call, const ignis_comm *comms,
         siblings->place[comm->rank] = i;
     }
     if (i == count && !first)
-        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "none of the %d communicators is there, expected one at least", count);
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "all %d communicators are missing; expected one at least", count);
     else if (i == count && !some_missing && count != first->size)
-        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "count is %d, expected all %d ranks of the group", count, first->size);
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "count is %d; expected all %d ranks of the group", count, first->size);
     else
         ok = i == count;
     if (!ok)
@@ -12689,7 +12867,7 @@ typedef struct ignis__split {
     int32_t color, key;
 } ignis__split;
 
-/*  The ranks of one color, in the order of their keys, into place. Returns how many. */
+/*  Lists the ranks of one color by their keys in `place`. Returns their number. */
 static int ignis__split_order(const ignis__split *all, int size, int color, int *place)
 {
     int i, k, count = 0;
@@ -12762,9 +12940,14 @@ IGNIS_API IGNIS__COLD ignis_status ignis_comm_shrink_all(const ignis_comm *comms
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-/* --- making, splitting, ending ---------------------------------------------------------------------------------------- */
+/*  >>comm.init_rank - init, split, shrink, destroy and query of one rank
 
-/*  One number for a process, so that ranks can tell whether they are threads of one. */
+    The public functions of communicators across processes.
+    Uses: create.c, agreements, jobs.
+    Invariants: a communicator keeps its job alive; a failed init leaves nothing behind.
+    Locks: comm->agreement, through agreements. */
+
+/*  Returns a random number of this process, so that ranks can tell whether they are threads of one. */
 static uint64_t ignis__process_key(void)
 {
     static ignis__mutex lock = IGNIS__MUTEX_INIT;
@@ -12824,12 +13007,12 @@ IGNIS_API IGNIS__COLD ignis_comm ignis_comm_init(const ignis_comm_desc *desc)
         if (comm)
             handle = ignis__comm_make(call, comm, NULL);
     }
-    ignis__job_drop(job); /* the communicator has it now */
+    ignis__job_drop(job); /* held by the communicator now */
     ignis__device_leave(&binding);
     return handle;
 }
 
-/*  The communicator that others are made from; those of ignis_comm_init_all are split and shrunk together. */
+/*  Holds a communicator to derive others from; those of ignis_comm_init_all are split and shrunk together. */
 static ignis__comm *ignis__comm_parent(const char *call, ignis_comm handle)
 {
     ignis__comm *comm = ignis__comm_hold(call, handle);
@@ -12842,8 +13025,8 @@ static ignis__comm *ignis__comm_parent(const char *call, ignis_comm handle)
     return NULL;
 }
 
-/*  Makes a communicator of those ranks of `parent` that are in place, this one among them. `what` goes into
-    its key. */
+/*  Creates a communicator of the ranks of `parent` in `place`, this one among them. `what` goes into its
+    key. */
 static ignis_comm ignis__comm_derive(const char *call, ignis__comm *parent, ignis__agreement *agreement,
                                      const int *place, int count, uint64_t what)
 {
@@ -12889,15 +13072,15 @@ IGNIS_API IGNIS__COLD ignis_comm ignis_comm_split(ignis_comm handle, int color, 
     return result;
 }
 
-/*  Those who are there say who they think is not; `all` is for what they say. True: all say the same. False:
-    one has not said it, or *gone is more than it was. */
+/*  Agrees on the missing ranks: each rank tells which ranks it misses; `all` receives these lists. True: all
+    lists are equal. False: a rank sent none, or *gone has grown. */
 static bool ignis__shrink_agree(ignis__agreement *agreement, unsigned char *gone, unsigned char *all)
 {
     size_t bytes = ((size_t)agreement->count + 7) / 8, b;
     bool same = true;
     int i;
     for (i = 0; i < agreement->count; i++)
-        if (i != agreement->me && ignis__job_absent(agreement->job, agreement->watch, agreement->member[i]))
+        if (i != agreement->me && ignis__job_rank_is_absent(agreement->job, agreement->watch, agreement->member[i]))
             ignis__bit_set(gone, i);
     agreement->without = gone;
     if (!ignis__agreement_step(agreement, gone, bytes, all, -1, NULL))
@@ -12910,27 +13093,26 @@ static bool ignis__shrink_agree(ignis__agreement *agreement, unsigned char *gone
     return same;
 }
 
-/*  The bits of the ranks that a call leaves out. */
-static bool ignis__shrink_named(const char *call, const ignis__comm *parent, const int *ranks, int count,
-                                unsigned char *gone)
+/*  Sets the bits of the ranks that a call excludes. */
+static bool ignis__shrink_read_excluded(const char *call, const ignis__comm *parent, const int *ranks, int count,
+                                        unsigned char *gone)
 {
     int i;
     if (count < 0 || (count > 0 && !ranks))
-        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call,
-                                 "count is %d, and ranks are %s; expected 0 or more, and as many ranks", count,
-                                 ranks ? "there" : "null");
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "count is %d and ranks is %s; expected `count` ranks",
+                                 count, ranks ? "not null" : "null");
     for (i = 0; i < count; i++) {
         if (ranks[i] < 0 || ranks[i] >= parent->size || ranks[i] == parent->rank)
             return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "ranks[%d] is %d, %s", i, ranks[i],
                                      ranks[i] == parent->rank ? "which is this rank; expected others"
-                                                              : "which is no rank of the communicator");
+                                                              : "expected a rank of the communicator");
         ignis__bit_set(gone, ranks[i]);
     }
     return true;
 }
 
-/*  They agree on who is gone in attempts, and make the communicator of the others. Who dies meanwhile costs
-    another attempt. */
+/*  Agrees in attempts on the missing ranks, and creates the communicator of the others. A rank that dies
+    meanwhile costs another attempt. */
 IGNIS__COLD static ignis_comm ignis__comm_shrink(const char *call, ignis_comm handle, const int *ranks, int count)
 {
     ignis__comm *parent = ignis__comm_parent(call, handle);
@@ -12942,7 +13124,7 @@ IGNIS__COLD static ignis_comm ignis__comm_shrink(const char *call, ignis_comm ha
     if (!parent)
         return result;
     memset(gone, 0, sizeof gone);
-    if (ignis__shrink_named(call, parent, ranks, count, gone))
+    if (ignis__shrink_read_excluded(call, parent, ranks, count, gone))
         all = (unsigned char *)ignis__alloc_for(call, (size_t)parent->size * sizeof gone);
     if (!all) {
         ignis__comm_drop(call, parent);
@@ -12959,7 +13141,7 @@ IGNIS__COLD static ignis_comm ignis__comm_shrink(const char *call, ignis_comm ha
                                         ignis__hash(IGNIS__HASH_START, gone, sizeof gone));
             again = !result.id && ignis__agreement_retry(&agreement);
         } else if (ignis__bit(gone, parent->rank)) {
-            ignis__fail(IGNIS_DIAG_COMM_PEER, call, "the other ranks have given this one up");
+            ignis__fail(IGNIS_DIAG_COMM_PEER, call, "the other ranks have excluded this one");
             again = false;
         } else if (agreement.failed && !ignis__agreement_retry(&agreement)) {
             again = ignis__agreement_failed(call, &agreement);
@@ -13006,7 +13188,7 @@ IGNIS_API ignis_status ignis_comm_destroy(ignis_comm handle)
         return ignis__failed();
     if (ignis__capture_refuses(call) ||
         !(ignis__handle_kill(comm) ||
-          ignis__fail_false(IGNIS_DIAG_COMM_FREED, call, "another thread has destroyed the communicator meanwhile"))) {
+          ignis__fail_false(IGNIS_DIAG_COMM_FREED, call, "another thread has destroyed the communicator"))) {
         ignis__comm_drop(call, comm);
         return ignis__failed();
     }
@@ -13051,37 +13233,41 @@ IGNIS_API ignis_status ignis_comm_query(ignis_comm handle, ignis_comm_info *info
     return IGNIS_OK;
 }
 
-/* ===============================================================================================================
-   >>parallel - data-parallel training.
-   =============================================================================================================== */
+/*  >>parallel - data-parallel training: gradients averaged over ranks during the backward pass
+
+    Gradients of neighbouring parameters share a bucket. A bucket is all-reduced on its own stream as soon as its
+    gradients are complete, while the backward pass goes on.
+    Uses: communicators, the tape's groups of gradients.
+    Invariants: all ranks reduce buckets in the same order; one backward pass at a time averages.
+    Locks: the slot's lock around no_sync and backward_pass; ignis__parallels_starting.lock around claims. */
 
 #ifndef IGNIS_NO_TENSORS
 
-/*  Gradients that travel together; their arrays are views of one memory. */
+/*  A bucket: gradients that are reduced together, views of one memory. */
 typedef struct ignis__bucket {
     ignis__grad_group group; /* first */
     struct ignis__parallel_state *parallel;
     ignis__array *memory; /* claimed */
-    bool ready;           /* in the backward that has the state's walk */
+    bool ready;           /* complete in the backward pass that averages */
 } ignis__bucket;
 
 typedef struct ignis__parallel_state {
-    ignis__slot slot; /* first; its lock guards no_sync and walk */
+    ignis__slot slot; /* first; its lock guards no_sync and backward_pass */
     ignis_comm comm;
     ignis__device *device;
-    void *stream; /* of the all-reduces, so that backward goes on beside them */
+    void *stream; /* of the all-reduces, so that the backward pass goes on meanwhile */
     uint64_t stream_serial;
     ignis__tensor **parameters; /* held */
-    ignis__array **grads;       /* views of the buckets, claimed until they become the parameters' own */
-    /* in the order in which backward comes to know them, if parameters are in the order of use */
+    ignis__array **grads;       /* views of the buckets, claimed until the parameters own them */
+    /* in the order in which the backward pass completes them, if parameters are in the order of use */
     ignis__bucket *buckets;
     int count, bucket_count;
     int64_t bytes;
     int no_sync;
     bool is_installed; /* the parameters know their buckets */
-    /* the backward that averages its gradients now, and alone changes what follows; null: none does */
-    const void *walk;
-    /* buckets that are on their way: always the first so many, for the order is the same on all ranks */
+    /* The backward pass that averages now; it alone changes what follows. NULL: none. */
+    const void *backward_pass;
+    /* Buckets whose all-reduce was launched: always the first ones, as ranks must have the same order. */
     int launched;
     struct ignis__parallel_state *next_starting;
 } ignis__parallel_state;
@@ -13089,21 +13275,21 @@ typedef struct ignis__parallel_state {
 static ignis__pool ignis__parallels =
     IGNIS__POOL(ignis__parallel_state, IGNIS__KIND_PARALLEL, "data-parallel", IGNIS_DIAG_PARALLEL_FREED);
 
-/*  Those that are being made, whose parameters do not know it yet: nobody else may take these meanwhile. */
+/*  Handles under construction, whose parameters are claimed. */
 static struct {
     ignis__mutex lock;
     ignis__parallel_state *first;
 } ignis__parallels_starting = {IGNIS__MUTEX_INIT, NULL};
 
-#define IGNIS__BUCKET_ALIGNMENT 256 /* bytes, of each gradient in a bucket: that of memory of its own */
+#define IGNIS__BUCKET_ALIGNMENT 256 /* bytes, of each gradient in a bucket, as for memory of its own */
 
 static ignis__parallel_state *ignis__parallel_hold(const char *call, ignis_parallel handle)
 {
     return (ignis__parallel_state *)ignis__handle_hold(call, &ignis__parallels, handle.id);
 }
 
-/*  It has its parameters, or has given them up. */
-static void ignis__parallel_started(const ignis__parallel_state *parallel)
+/*  Ends the claim on parameters: they belong to the handle now, or are free. */
+static void ignis__parallel_end_claim(const ignis__parallel_state *parallel)
 {
     ignis__parallel_state **at;
     ignis__mutex_lock(&ignis__parallels_starting.lock);
@@ -13114,13 +13300,13 @@ static void ignis__parallel_started(const ignis__parallel_state *parallel)
     ignis__mutex_unlock(&ignis__parallels_starting.lock);
 }
 
-/*  Takes it apart, as far as it was made. */
+/*  Destroys a handle, as far as it was made. */
 IGNIS__COLD static bool ignis__parallel_end(const char *call, ignis__parallel_state *parallel)
 {
     ignis__binding binding;
     bool ok = true;
     int i;
-    ignis__parallel_started(parallel);
+    ignis__parallel_end_claim(parallel);
     for (i = 0; i < parallel->count; i++) {
         ignis__tensor *parameter = parallel->parameters[i];
         if (parallel->is_installed) {
@@ -13135,7 +13321,7 @@ IGNIS__COLD static bool ignis__parallel_end(const char *call, ignis__parallel_st
     if (parallel->is_installed)
         ignis__atomic_add(&ignis__grad_groups, (uint64_t)-parallel->bucket_count);
     if (parallel->stream && !ignis__devices_lost()) {
-        ok = ignis_stream_forget(parallel->stream) == IGNIS_OK; /* waits for it */
+        ok = ignis_stream_forget(parallel->stream) == IGNIS_OK; /* waits for the stream */
         if (ignis__device_enter(call, parallel->device, &binding)) {
             ok = !IGNIS__CUDA_FAILED(call, parallel->device, cuStreamDestroy_v2, (parallel->stream)) && ok;
             ignis__device_leave(&binding);
@@ -13167,9 +13353,10 @@ IGNIS__COLD static void ignis__parallels_close(const char *call)
     }
 }
 
-/* --- during a backward ----------------------------------------------------------------------------------------------- */
+/* --- during a backward pass --- */
 
-/*  Sends a bucket on its way: behind what the thread's stream has queued, on the stream beside it. */
+/*  Launches the all-reduce of a bucket on the second stream, after the work that the thread's stream has
+    queued. */
 static bool ignis__parallel_launch(const char *call, ignis__parallel_state *parallel, const ignis__bucket *bucket)
 {
     ignis__device *device = parallel->device;
@@ -13196,8 +13383,8 @@ static bool ignis__parallel_launch(const char *call, ignis__parallel_state *para
     return ok;
 }
 
-/*  Sends the buckets that are ready on their way, in order: one that is early waits for those before it. */
-static bool ignis__parallel_advance(const char *call, ignis__parallel_state *parallel)
+/*  Launches complete buckets in order: an early one waits for those before it. */
+static bool ignis__parallel_launch_ready(const char *call, ignis__parallel_state *parallel)
 {
     while (parallel->launched < parallel->bucket_count && parallel->buckets[parallel->launched].ready)
         if (!ignis__parallel_launch(call, parallel, &parallel->buckets[parallel->launched++]))
@@ -13205,38 +13392,36 @@ static bool ignis__parallel_advance(const char *call, ignis__parallel_state *par
     return true;
 }
 
-/*  A backward has come to a bucket. In a section without averages its leaves are like all others. One
-    backward averages at a time: the ranks could not agree on an order of two. */
-static bool ignis__bucket_meet(ignis__grad_group *group, const char *call, const void *walk, bool *joins)
+/*  Joins a backward pass that has reached a bucket. Without averages its leaves are ordinary ones. One
+    backward pass at a time averages: ranks could not agree on an order of two. */
+static bool ignis__bucket_join(ignis__grad_group *group, const char *call, const void *backward_pass, bool *joins)
 {
     ignis__parallel_state *parallel = ((ignis__bucket *)group)->parallel;
     bool busy;
     ignis__mutex_lock(&parallel->slot.lock);
-    busy = parallel->walk && parallel->walk != walk;
-    *joins = parallel->walk == walk || !parallel->no_sync;
+    busy = parallel->backward_pass && parallel->backward_pass != backward_pass;
+    *joins = parallel->backward_pass == backward_pass || !parallel->no_sync;
     if (!busy && *joins)
-        parallel->walk = walk;
+        parallel->backward_pass = backward_pass;
     ignis__mutex_unlock(&parallel->slot.lock);
-    return !busy || ignis__fail_false(
-                        IGNIS_DIAG_PARALLEL_BUSY, call,
-                        "a backward of another thread is averaging the gradients of these parameters over the ranks");
+    return !busy || ignis__fail_false(IGNIS_DIAG_PARALLEL_BUSY, call,
+                                      "another thread's ignis_backward is averaging the gradients of these parameters");
 }
 
 static bool ignis__bucket_ready(ignis__grad_group *group, const char *call)
 {
     ignis__bucket *bucket = (ignis__bucket *)group;
     bucket->ready = true;
-    return ignis__parallel_advance(call, bucket->parallel);
+    return ignis__parallel_launch_ready(call, bucket->parallel);
 }
 
-/*  The backward that averages is over: what it did not lead to goes too, and the thread's stream waits for
-    all. */
+/*  Ends the averaging: launches the remaining buckets, and makes the thread's stream wait for all. */
 static bool ignis__parallel_finish(const char *call, ignis__parallel_state *parallel, bool ok)
 {
     int i;
     for (i = 0; i < parallel->bucket_count; i++)
         parallel->buckets[i].ready = true;
-    ok = ok && ignis__parallel_advance(call, parallel);
+    ok = ok && ignis__parallel_launch_ready(call, parallel);
     if (parallel->launched > 0 && !ignis__stream_order(call, parallel->device, parallel->stream, parallel->device,
                                                        ignis__stream_current(parallel->device)))
         ok = false;
@@ -13244,28 +13429,28 @@ static bool ignis__parallel_finish(const char *call, ignis__parallel_state *para
         parallel->buckets[i].ready = false;
     parallel->launched = 0;
     ignis__mutex_lock(&parallel->slot.lock);
-    parallel->walk = NULL;
+    parallel->backward_pass = NULL;
     ignis__mutex_unlock(&parallel->slot.lock);
     return ok;
 }
 
-/*  A backward that has met the bucket is over. Called for each such bucket, of which the first finishes what
-    is averaged. */
-static bool ignis__bucket_end(ignis__grad_group *group, const char *call, const void *walk, bool ok)
+/*  Ends a backward pass that has reached the bucket. Called for each such bucket; the first call ends the
+    averaging. */
+static bool ignis__bucket_end(ignis__grad_group *group, const char *call, const void *backward_pass, bool ok)
 {
     ignis__parallel_state *parallel = ((ignis__bucket *)group)->parallel;
     bool averages;
     ignis__mutex_lock(&parallel->slot.lock);
-    averages = parallel->walk == walk;
+    averages = parallel->backward_pass == backward_pass;
     ignis__mutex_unlock(&parallel->slot.lock);
     if (averages)
         ok = ignis__parallel_finish(call, parallel, ok);
     return ignis__parallel_drop(call, parallel) && ok;
 }
 
-/* --- making one -------------------------------------------------------------------------------------------------------- */
+/* --- creating --- */
 
-/*  Where a tensor is among the parameters; -1: it is none of them. */
+/*  Finds a tensor among the parameters; -1 if it is not one. */
 static int ignis__parallel_find(const ignis__parallel_state *parallel, const ignis__tensor *tensor)
 {
     int i = parallel->count - 1;
@@ -13274,7 +13459,7 @@ static int ignis__parallel_find(const ignis__parallel_state *parallel, const ign
     return i;
 }
 
-/*  Whether a tensor can be the next parameter, as far as that is its own matter. */
+/*  Checks that a tensor can be the next parameter. */
 static bool ignis__parallel_check(const char *call, const ignis__parallel_state *parallel, ignis__tensor *tensor)
 {
     ignis__tape_state standing = ignis__tensor_tape_state(tensor);
@@ -13285,16 +13470,15 @@ static bool ignis__parallel_check(const char *call, const ignis__parallel_state 
                                  standing.leaf ? "requires no gradient" : "is the result of an operation");
     if (tensor->device != parallel->device)
         return ignis__fail_false(IGNIS_DIAG_DEVICE_DIFFERS, call,
-                                 "parameter %d is on device %d, the communicator is on device %d", parallel->count,
+                                 "parameter %d is on device %d; the communicator is on device %d", parallel->count,
                                  ignis__device_ordinal(tensor->device), ignis__device_ordinal(parallel->device));
-    return before < 0 ||
-           ignis__fail_false(IGNIS_DIAG_PARAMETER_KIND, call, "parameter %d, %s, is parameter %d once more",
-                             parallel->count, ignis__shape_write(&tensor->shape).text, before);
+    return before < 0 || ignis__fail_false(IGNIS_DIAG_PARAMETER_KIND, call, "parameter %d, %s, is also parameter %d",
+                                           parallel->count, ignis__shape_write(&tensor->shape).text, before);
 }
 
 /*  Holds the parameters. */
-static bool ignis__parallel_take(const char *call, ignis__parallel_state *parallel, const ignis_tensor *handles,
-                                 int count)
+static bool ignis__parallel_hold_parameters(const char *call, ignis__parallel_state *parallel,
+                                            const ignis_tensor *handles, int count)
 {
     for (; parallel->count < count; parallel->count++) {
         ignis__tensor *tensor = ignis__tensor_hold(call, handles[parallel->count]);
@@ -13309,8 +13493,8 @@ static bool ignis__parallel_take(const char *call, ignis__parallel_state *parall
     return true;
 }
 
-/*  Whether none of the parameters is another's already; then, with several ranks, nobody else takes them from
-    here on. */
+/*  Checks that no parameter belongs to another handle. With several ranks, claims them until the handle is
+    complete. */
 static bool ignis__parallel_claim(const char *call, ignis__parallel_state *parallel, bool alone)
 {
     const ignis__parallel_state *other;
@@ -13330,12 +13514,12 @@ static bool ignis__parallel_claim(const char *call, ignis__parallel_state *paral
     }
     ignis__mutex_unlock(&ignis__parallels_starting.lock);
     return taken < 0 ||
-           ignis__fail_false(IGNIS_DIAG_PARAMETER_KIND, call, "parameter %d, %s, is trained data-parallel already",
+           ignis__fail_false(IGNIS_DIAG_PARAMETER_KIND, call, "parameter %d, %s, is already trained data-parallel",
                              taken, ignis__shape_write(&parallel->parameters[taken]->shape).text);
 }
 
-/*  Makes a bucket of parameters first to last, zero, with a view for the gradient of each; one that is there
-    already goes over. */
+/*  Creates a zeroed bucket for parameters first to last, with a view for each gradient; existing gradients
+    are copied. */
 static bool ignis__bucket_make(const char *call, ignis__parallel_state *parallel, int first, int last, int64_t bytes)
 {
     ignis__bucket *bucket = &parallel->buckets[parallel->bucket_count];
@@ -13350,7 +13534,7 @@ static bool ignis__bucket_make(const char *call, ignis__parallel_state *parallel
     bucket->memory = ignis__array_adopt(call, made);
     bucket->parallel = parallel;
     bucket->group.owner = &parallel->slot;
-    bucket->group.meet_fn = ignis__bucket_meet;
+    bucket->group.meet_fn = ignis__bucket_join;
     bucket->group.ready_fn = ignis__bucket_ready;
     bucket->group.end_fn = ignis__bucket_end;
     parallel->bucket_count++;
@@ -13370,7 +13554,7 @@ static bool ignis__bucket_make(const char *call, ignis__parallel_state *parallel
     return ok;
 }
 
-/*  Lays the buckets out: from the last parameter to the first, neighbours of one element type together. */
+/*  Plans the buckets: from the last parameter to the first, neighbours of one dtype together. */
 static bool ignis__parallel_plan(const char *call, ignis__parallel_state *parallel, const ignis_parallel_desc *desc)
 {
     int64_t usual = desc && desc->bucket_bytes ? desc->bucket_bytes : (int64_t)25 << 20,
@@ -13391,7 +13575,7 @@ static bool ignis__parallel_plan(const char *call, ignis__parallel_state *parall
     return true;
 }
 
-/*  The gradients move into the buckets; nothing can fail any more. */
+/*  Moves the gradients into the buckets. Cannot fail. */
 static void ignis__parallel_install(const char *call, ignis__parallel_state *parallel)
 {
     int i, b = 0;
@@ -13428,7 +13612,7 @@ static bool ignis__parallel_stream(const char *call, ignis__parallel_state *para
     return ok && parallel->stream_serial;
 }
 
-/*  Gives all ranks the parameters of rank 0, through views of their arrays, as those belong to others too. */
+/*  Broadcasts the parameters of rank 0, through views of their arrays, which have other owners. */
 static bool ignis__parallel_broadcast(const char *call, ignis__parallel_state *parallel)
 {
     bool ok = true;
@@ -13447,7 +13631,7 @@ static bool ignis__parallel_broadcast(const char *call, ignis__parallel_state *p
     return ignis_comm_synchronize(parallel->comm) == IGNIS_OK && ok;
 }
 
-/*  All that can fail about a new one. */
+/*  Does all that can fail when a handle is created. */
 static bool ignis__parallel_start(const char *call, ignis__parallel_state *parallel, const ignis_tensor *parameters,
                                   int count, bool alone, const ignis_parallel_desc *desc)
 {
@@ -13456,7 +13640,8 @@ static bool ignis__parallel_start(const char *call, ignis__parallel_state *paral
     parallel->grads = (ignis__array **)ignis__alloc_for(call, sizeof(ignis__array *) * number);
     parallel->buckets = (ignis__bucket *)ignis__alloc_for(call, sizeof(ignis__bucket) * number);
     return parallel->parameters && parallel->grads && parallel->buckets &&
-           ignis__parallel_take(call, parallel, parameters, count) && ignis__parallel_claim(call, parallel, alone) &&
+           ignis__parallel_hold_parameters(call, parallel, parameters, count) &&
+           ignis__parallel_claim(call, parallel, alone) &&
            (alone || (ignis__parallel_stream(call, parallel) && ignis__parallel_plan(call, parallel, desc) &&
                       ((desc && desc->no_broadcast) || ignis__parallel_broadcast(call, parallel))));
 }
@@ -13472,10 +13657,10 @@ IGNIS_API IGNIS__COLD ignis_parallel ignis_parallel_create(ignis_comm comm, cons
         !ignis__check_not_null(call, "parameters", parameters))
         return handle;
     if (count < 1 || (desc && (desc->bucket_bytes < 0 || desc->first_bucket_bytes < 0))) {
-        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call,
-                    "count is %d, and the bytes of buckets are %lld and %lld; count is 1 or more, bytes 0 or more",
-                    count, (long long)(desc ? desc->bucket_bytes : 0),
-                    (long long)(desc ? desc->first_bucket_bytes : 0));
+        ignis__fail(
+            IGNIS_DIAG_BAD_NUMBER, call,
+            "count is %d, bucket bytes are %lld and %lld; expected a count of 1 or more, and bytes of 0 or more", count,
+            (long long)(desc ? desc->bucket_bytes : 0), (long long)(desc ? desc->first_bucket_bytes : 0));
         return handle;
     }
     if (ignis_comm_query(comm, &info) != IGNIS_OK)
@@ -13493,15 +13678,15 @@ IGNIS_API IGNIS__COLD ignis_parallel ignis_parallel_create(ignis_comm comm, cons
     }
     if (parallel->bucket_count)
         ignis__parallel_install(call, parallel);
-    ignis__parallel_started(parallel);
+    ignis__parallel_end_claim(parallel);
     handle.id = ignis__pool_publish(&ignis__parallels, parallel);
     return handle;
 }
 
-/* --- changing and ending one -------------------------------------------------------------------------------------------- */
+/* --- sections without averages, queries, freeing --- */
 
 /*  Opens or closes a section without averages. */
-static ignis_status ignis__parallel_nest(const char *call, ignis_parallel handle, int by)
+static ignis_status ignis__parallel_change_nesting(const char *call, ignis_parallel handle, int by)
 {
     ignis__parallel_state *parallel = ignis__parallel_hold(call, handle);
     bool ok;
@@ -13513,17 +13698,18 @@ static ignis_status ignis__parallel_nest(const char *call, ignis_parallel handle
         parallel->no_sync += by;
     ignis__mutex_unlock(&parallel->slot.lock);
     (void)ignis__parallel_drop(call, parallel);
-    return ok ? IGNIS_OK : ignis__fail(IGNIS_DIAG_SCOPE_ORDER, call, "there was no ignis_parallel_no_sync_begin");
+    return ok ? IGNIS_OK
+              : ignis__fail(IGNIS_DIAG_SCOPE_ORDER, call, "no section of ignis_parallel_no_sync_begin is open");
 }
 
 IGNIS_API ignis_status ignis_parallel_no_sync_begin(ignis_parallel parallel)
 {
-    return ignis__parallel_nest("ignis_parallel_no_sync_begin", parallel, 1);
+    return ignis__parallel_change_nesting("ignis_parallel_no_sync_begin", parallel, 1);
 }
 
 IGNIS_API ignis_status ignis_parallel_no_sync_end(ignis_parallel parallel)
 {
-    return ignis__parallel_nest("ignis_parallel_no_sync_end", parallel, -1);
+    return ignis__parallel_change_nesting("ignis_parallel_no_sync_end", parallel, -1);
 }
 
 IGNIS_API ignis_status ignis_parallel_query(ignis_parallel handle, ignis_parallel_info *info)
@@ -13562,7 +13748,7 @@ IGNIS_API ignis_status ignis_parallel_free(ignis_parallel handle)
     live = ignis__handle_kill(parallel);
     ok = ignis__parallel_drop(call, parallel);
     if (!live)
-        return ignis__fail(IGNIS_DIAG_PARALLEL_FREED, call, "another thread has freed it");
+        return ignis__fail(IGNIS_DIAG_PARALLEL_FREED, call, "another thread has freed the handle");
     return ignis__ended(failures, ok);
 }
 

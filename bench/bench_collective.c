@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-/*  bench_collective.c - what collective operations cost between the GPUs of this machine, in one process with a thread for each
+/*  bench_collective.c - times collective operations between the GPUs of this machine, in one process with a thread for each
 
-    Times are those of one operation among many: in a CUDA graph (replayed), and queued one by one. Bus bandwidth is that of
-    nccl-tests: what each link has to carry. Every size is checked first. For every figure there is a line for programs:
+    Times are of one operation among many: in a replayed CUDA graph, or queued one by one. Bus bandwidth is that of
+    nccl-tests: the bytes on each link. The results of every size are checked first. Every figure has a line for programs:
 
         row op=all_reduce ranks=4 dtype=bf16 bytes=1024 mode=graph variant=default us=4.56 bus_gbs=0.34
 
@@ -36,7 +36,7 @@ static void require(bool ok, const char *what)
 }
 #define REQUIRE(call) require((call) == 0, #call)
 
-/* --- what is measured --------------------------------------------------------------------------------------------- */
+/* --- variants --------------------------------------------------------------------------------------------- */
 
 typedef enum operation { ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL, BROADCAST, REDUCE, SEND_RECV, BARRIER, OPERATIONS } operation;
 
@@ -44,7 +44,7 @@ static const char *const operation_names[OPERATIONS] = {"all_reduce", "all_gathe
                                                         "broadcast",  "reduce",     "send_recv",      "barrier"};
 static const char *const mode_names[] = {"graph", "eager"};
 
-/*  A way to do it: settings for IGNIS_COMM_TUNE, and for which sizes they make sense. */
+/*  A variant: settings for IGNIS_COMM_TUNE, and the sizes that it suits. */
 typedef struct variant {
     char name[24], tune[160];
     int64_t min, max;
@@ -117,7 +117,7 @@ static ignis_array wrap(void *memory, ignis_dtype dtype, int64_t numel)
     return ignis_array_create(&desc);
 }
 
-/*  bytes are those of the operation's whole: the larger of input and output. */
+/*  bytes: the larger of input and output. */
 typedef struct arrays {
     ignis_array in, out;
 } arrays;
@@ -153,7 +153,7 @@ static void step(const rank *r, const arrays *a)
     }
 }
 
-/*  Of bytes / time, what a link carries. */
+/*  Returns the factor from bytes / time to the bandwidth of a link. */
 static double bus_factor(operation op, int n)
 {
     switch (op) {
@@ -165,7 +165,7 @@ static double bus_factor(operation op, int n)
     }
 }
 
-/*  Every rank gives rank + 1; looks at the ends of what comes out. */
+/*  Runs an operation with rank + 1 as input of each rank, and checks both ends of the output. */
 static void check(rank *r, int64_t bytes)
 {
     arrays a = arrays_of(r, bytes);

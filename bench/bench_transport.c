@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
-/*  bench_transport.c - what it costs to share an array, and how fast it is read from the other side
+/*  bench_transport.c - the cost of sharing an array, and the bandwidth of reading it in the other process
 
-    Two processes: the parent exports, the child imports and copies out. For each kind, from device 0 to device 0, and to device 1 where
-    there is one: the bandwidth of the child's copy, against a plain cuMemcpyPeerAsync (or DtoD) of its own memory that takes turns with
-    it in the same run; and the time to export, to exchange and to import a handle, each a median. The peer kind stays within one process,
-    the child's. A host copy's bandwidth is that of export and import together, as there is nothing else to it.
+    Two processes: the parent exports, the child imports and copies out. For each kind, from
+    device 0 to device 0, and to device 1 if it exists: the bandwidth of the child's copy, beside a plain
+    cuMemcpyPeerAsync (or DtoD) of its own memory, alternating in the same run; and the median times to export, exchange
+    and import a handle. The peer kind works within one process, the child. The bandwidth of host copies is that of
+    export and import together.
 
         cc -O2 -I. bench/bench_transport.c -o bench_transport -lm -ldl -lpthread && ./bench_transport
 */

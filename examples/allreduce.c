@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-/*  allreduce.c - each of several processes, with a GPU each, gets the sum of all their arrays
+/*  allreduce.c - several processes, with a GPU each, sum their arrays
 
         cc -I. examples/allreduce.c -o allreduce -lm -ldl -lpthread && examples/launch.sh 2 ./allreduce
 

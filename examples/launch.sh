@@ -4,9 +4,9 @@
 #
 #   examples/launch.sh N program [argument...]
 #
-# Each rank gets IGNIS_RANK, IGNIS_WORLD_SIZE, IGNIS_LOCAL_RANK and IGNIS_COMM_DIR, a private folder where they meet and which is removed at
-# the end. When a rank fails, the others have GRACE seconds (5) to notice and end by themselves, and are killed then. The exit status is
-# that of the first rank that failed. Signals go to all ranks.
+# Each rank gets IGNIS_RANK, IGNIS_WORLD_SIZE, IGNIS_LOCAL_RANK and IGNIS_COMM_DIR, a private folder
+# where they meet. The folder is removed at the end. If a rank fails, the others have GRACE seconds (5) to end by
+# themselves; then they are killed. The exit status is that of the first rank that failed. Signals go to all ranks.
 
 ranks=$1
 case $ranks in '' | 0* | *[!0-9]*)
@@ -16,7 +16,7 @@ case $ranks in '' | 0* | *[!0-9]*)
 esac
 shift
 if [ $# -eq 0 ]; then
-    echo "$0: there is no program to start" >&2
+    echo "$0: no program to start" >&2
     exit 2
 fi
 

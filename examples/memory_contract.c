@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-/*  memory_contract.c - everything that Ignis forbids, tried once
+/*  memory_contract.c - each rule of the memory contract, broken once
 
-    Arrays have an owner: Ignis itself, the collective layer (NVCCL) or the storage layer (WNAIS). Only the owner may free an
-    array; a layer acquires an array before it works on it, and releases it when it is done. References hold an array in place.
-    Breaking a rule does nothing but fail: the status says what kind of mistake it was, the message names the array and the rule.
-    At the end an array is forgotten on purpose: the audit lists it, and shutdown reports it.
+    Arrays have an owner: Ignis itself, the collective layer (NVCCL) or the storage layer (WNAIS). Only the owner
+    may free an array. A layer acquires an array before it works on it, and releases it afterwards. References keep an
+    array in place. Breaking a rule fails and changes nothing: the status tells the kind of mistake, the message names
+    the array and the rule. At the end an array is leaked on purpose: the audit lists it, and shutdown reports it.
 
         cc -I. examples/memory_contract.c -o memory_contract -lm -ldl -lpthread && ./memory_contract
 */
@@ -13,7 +13,7 @@
 
 #include <stdio.h>
 
-/*  Ignis would write each failure to stderr by itself. Here it all goes to stdout, leaks at shutdown included. */
+/*  Ignis writes failures to stderr by default. This logger writes all of them to stdout, including leaks at shutdown. */
 static void log_to_stdout(ignis_log_level level, ignis_diagnostic diagnostic, const char *message, void *user_data)
 {
     (void)user_data;
@@ -21,7 +21,7 @@ static void log_to_stdout(ignis_log_level level, ignis_diagnostic diagnostic, co
         printf("  warning %s\n    %s\n", ignis_diagnostic_name(diagnostic), message);
 }
 
-/*  Show the failure of the call before, and forget it. A forbidden call that succeeds ends the program with 1. */
+/*  Prints the failure of the previous call, and clears it. A forbidden call that succeeds ends the program with 1. */
 static int unexpected;
 
 static void show(const char *what)
@@ -55,28 +55,28 @@ int main(void)
     show("Slicing columns out of rows");
 
     printf("\n");
-    ignis_contract_acquire(a, IGNIS_OWNER_NVCCL); /* the collective layer takes it ... */
+    ignis_contract_acquire(a, IGNIS_OWNER_NVCCL); /* the collective layer acquires it ... */
     ignis_array_free(a);
-    show("Freeing what another layer has acquired");
+    show("Freeing an array that another layer has acquired");
     ignis_contract_acquire(a, IGNIS_OWNER_NVCCL);
     show("Acquiring twice");
     ignis_contract_release(a, IGNIS_OWNER_WNAIS);
-    show("Releasing what somebody else holds");
+    show("Releasing an array that another layer holds");
     ignis_contract_assert_owner(a, IGNIS_OWNER_IGNIS);
     show("Asserting the wrong owner");
-    ignis_contract_release(a, IGNIS_OWNER_NVCCL); /* ... and gives it back */
+    ignis_contract_release(a, IGNIS_OWNER_NVCCL); /* ... and releases it */
 
     printf("\n");
     ignis_array_increment_ref(a);
     ignis_array_free(a);
-    show("Freeing what is referenced");
+    show("Freeing a referenced array");
     ignis_array_increment_ref(a);
     ignis_array_transfer_ownership(a, IGNIS_OWNER_WNAIS);
-    show("Moving the ownership of what two others hold");
+    show("Transferring an array with two references");
     ignis_array_decrement_ref(a);
     ignis_array_decrement_ref(a);
     ignis_array_decrement_ref(a);
-    show("Giving back a reference that nobody took");
+    show("Dropping a reference that was not taken");
 
     printf("\n");
     ignis_array_pin(a);
@@ -84,7 +84,7 @@ int main(void)
     show("Pinning twice");
     ignis_array_unpin(a);
     ignis_array_unpin(a);
-    show("Unpinning what is not pinned");
+    show("Unpinning an array that is not pinned");
 
     printf("\n");
     ignis_array_free(a);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 /*  ring_consumer.c - the other half of examples/ring_producer.c: follows a ball through the frames of the ring
 
-    It waits for a notification, finds the ball in the slot that this names, and gives the slot back. The frame is read where the producer has drawn
-    it; only three numbers come to the host. With a number n behind the program's name it kills itself at the n-th frame that it gets, as a crash
-    would: with a slot in its hands, and without a goodbye.
+    It waits for a notification, finds the ball in the slot that the notification names, and returns the slot. The frame
+    is read where the producer drew it; only three numbers come to the host. With an argument n it kills itself at the
+    n-th frame, as a crash would: it returns no slot and sends no goodbye.
 
         cc -I. examples/ring_producer.c -o ring_producer -lm -ldl -lpthread
         cc -I. examples/ring_consumer.c -o ring_consumer -lm -ldl -lpthread && (./ring_producer & ./ring_consumer 20 || ./ring_consumer; wait)
@@ -15,7 +15,7 @@
 #include <stdlib.h>
 
 typedef struct notice {
-    int32_t frame, slot; /* frame -1: there are no more */
+    int32_t frame, slot; /* frame -1: the end */
 } notice;
 
 static const char *source = "extern \"C\" __global__ void find(const unsigned char *image, int width, int *found)\n"
@@ -53,13 +53,13 @@ int main(int argc, char **argv)
         if (++frames == die_at) {
             printf("consumer: killed at frame %d\n", filled.frame);
             fflush(stdout);
-            _Exit(9); /* as after a crash: nothing is freed, and nobody is told */
+            _Exit(9); /* as after a crash: it frees and sends nothing */
         }
         ignis_array frame = ignis_array_slice(ring, 0, filled.slot, 1);
         ignis_arg args[] = {ignis_arg_array(frame), ignis_arg_i32(width), ignis_arg_array(found)};
         ignis_array_zero(found);
         ignis_kernel_launch(find, &launch, args, 3);
-        ignis_array_to_host(found, sums, IGNIS_I32, 3);                /* this waits until the frame has been looked at */
+        ignis_array_to_host(found, sums, IGNIS_I32, 3);                /* waits until the frame was read */
         ignis_channel_send(producer, &filled, sizeof filled, NULL, 0); /* the slot may be filled again */
         ignis_array_free(frame);
         float x = (float)sums[1] / (float)sums[0], y = (float)sums[2] / (float)sums[0];

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT
 /*  ring_producer.c - a ring of video frames that another process reads where they were drawn, on the GPU
 
-    One program renders, another one looks at the frames: an encoder, a tracker, a preview. The frames never leave the GPU. The ring is one array
-    that both processes map; what travels between them is a few bytes a frame, the notification that a slot of the ring has been filled, and the
-    answer that it may be filled again. So a slow consumer slows the producer down, and nobody ever sees half a frame.
+    One program renders, another one reads the frames: an encoder, a tracker, a preview. The frames never leave the GPU.
+    The ring is one array that both processes map. Two messages of a few bytes a frame tell that a slot was filled, and
+    that it may be filled again. So a slow consumer slows the producer down, and never sees half a frame.
 
-    A consumer may be killed at any time. The producer learns it at once from the channel, has all slots back, and goes on with the next one that
-    connects: it must neither wait for the dead nor free memory under the living. Here the first of two consumers kills itself.
+    A consumer may be killed at any time. The channel tells the producer at once; it has all slots back and goes on with
+    the next consumer. It neither waits for a dead process nor frees memory that a live one uses. Here the first of two
+    consumers kills itself.
 
         cc -I. examples/ring_producer.c -o ring_producer -lm -ldl -lpthread
         cc -I. examples/ring_consumer.c -o ring_consumer -lm -ldl -lpthread && (./ring_producer & ./ring_consumer 20 || ./ring_consumer; wait)
@@ -17,12 +18,12 @@
 #include <stdio.h>
 
 #define FRAMES 90
-#define SLOTS 3 /* one that is being drawn, one on its way, one that is being looked at */
+#define SLOTS 3 /* one is drawn, one is in transit, one is read */
 #define WIDTH 320
 #define HEIGHT 200
 
 typedef struct notice {
-    int32_t frame, slot; /* frame -1: there are no more */
+    int32_t frame, slot; /* frame -1: the end */
 } notice;
 
 static const char *source = "extern \"C\" __global__ void draw(unsigned char *image, int width, int height, int frame)\n"
@@ -59,7 +60,7 @@ int main(void)
     while (frame < FRAMES && ignis_status_last() == IGNIS_OK) {
         ignis_channel consumer = ignis_channel_accept(server);
         notice done;
-        int busy = 0; /* slots that the consumer has not given back */
+        int busy = 0; /* slots that the consumer has not returned */
         ignis_share_send(consumer, ring);
         while (ignis_status_last() == IGNIS_OK && (frame < FRAMES || busy > 0)) {
             if (busy == SLOTS || frame == FRAMES) {
@@ -67,21 +68,21 @@ int main(void)
                 busy--;
                 continue;
             }
-            notice filled = {frame, frame % SLOTS}; /* given back in the order of their filling, so this one is free */
+            notice filled = {frame, frame % SLOTS}; /* slots return in order, so this one is free */
             ignis_arg args[] = {ignis_arg_array(slots[filled.slot]), ignis_arg_i32(WIDTH), ignis_arg_i32(HEIGHT), ignis_arg_i32(frame)};
             ignis_kernel_launch(draw, &launch, args, 4);
-            ignis_synchronize(); /* the frame is whole before anybody hears of it */
+            ignis_synchronize(); /* the frame is complete before the consumer is told */
             ignis_channel_send(consumer, &filled, sizeof filled, NULL, 0);
             busy++;
             frame++;
         }
-        if (ignis_status_last() == IGNIS_ERROR_PEER) { /* it was killed; what it held of the ring is free again */
+        if (ignis_status_last() == IGNIS_ERROR_PEER) { /* it was killed; its slots are free again */
             printf("producer: the consumer is gone, with %d slots; frame %d is for the next one\n", SLOTS, frame);
             ignis_status_clear();
         } else if (ignis_status_last() == IGNIS_OK) {
             notice end = {-1, 0};
             ignis_channel_send(consumer, &end, sizeof end, NULL, 0);
-            ignis_channel_receive(consumer, &done, sizeof done, NULL, NULL, 0, NULL); /* it has let go of the ring */
+            ignis_channel_receive(consumer, &done, sizeof done, NULL, NULL, 0, NULL); /* it has freed the ring */
         }
         ignis_channel_close(consumer);
     }

@@ -1,21 +1,24 @@
 // SPDX-License-Identifier: MIT
-/*  collective.cu - collective operations between the GPUs of one host; collective.cuh says how they wait for each other
+/*  collective.cu - collective operations between the GPUs of one host; collective.cuh explains how they synchronize
 
-    One program for each number of ranks: compiled with -DIGNIS_RANKS=<2 to 8>, it moves bytes. With -DIGNIS_T=<ignis_dtype> and
-    -DIGNIS_OP=<ignis_op> too, it combines elements. What goes where, and with whom, is in the launch's arguments, so few kernels do all operations:
+    One program for each number of ranks: compiled with -DIGNIS_RANKS=<2 to 8>, it moves bytes. With
+    -DIGNIS_T=<ignis_dtype> and -DIGNIS_OP=<ignis_op> too, it combines elements. The launch arguments say which
+    ranks push to and take from which, so few kernels do all operations:
 
-        ignis_comm_packets       LL: parts are pushed as packets, taken, and combined or put side by side
+        ignis_comm_packets       LL: slices are pushed as packets, taken, and combined or concatenated
         ignis_comm_packets_two   LL: each rank combines its slice of what the others push, and pushes the result to all
-        ignis_comm_parts         the first one with flags: for more data
-        ignis_comm_slices        the second one with flags; when it moves bytes, a rank passes on the slice that it gets from the root
+        ignis_comm_parts         the first one with flags, for more data
+        ignis_comm_slices        the second one with flags; if it moves bytes, a rank forwards the slice that it gets
+                                 from the root
         ignis_comm_pair          send, receive or both
         ignis_comm_mark          tells the host that an operation of NCCL begins, or has ended
 
-    The first four run with one more warp than their work needs: in block 0 it meets the other ranks meanwhile, and with flags it
-    posts and awaits them in every block.
+    The first four have one warp more than their work needs. In block 0 it meets the other ranks meanwhile; with
+    flags it posts and awaits them in every block.
 
-    The first two, which take little longer than a launch, may be launched before what is ahead of them has ended, and let what is behind them
-    begin: products load their weights while a sum over the ranks is on its way. The others wait, too, as all kernels of a program do or none.
+    The first two take little longer than a launch. They may be launched before earlier kernels have ended, and let
+    later kernels begin: matrix products load their weights during a sum over the ranks. All kernels of a program
+    wait for earlier ones, or none does.
 */
 #include "ignis.cuh"
 #include "collective.cuh"
@@ -26,12 +29,12 @@ typedef ignis_type<IGNIS_T> T;
 typedef uint8_t T;
 #endif
 
-/* Words of a thread that are on their way. */
+/*  Words of a thread in flight. */
 #define IGNIS_COMM_UNROLL 4
 
 /* >>elements ---------------------------------------------------------------------------------------------------- */
 
-/*  A word of 8 or 16 bytes from an array of count elements, from its element `first` on; zeros behind the end. */
+/*  A word of 8 or 16 bytes of an array of count elements, from element `first` on; zeros after the end. */
 template <int bytes> struct words {
     static constexpr int count = bytes / sizeof(T);
     typedef ignis_pack<T, count> Pack;
@@ -80,7 +83,7 @@ template <int bytes> struct words {
             return a + b;
     }
 
-    /*  The ranks' words, combined in the order of the ranks. */
+    /* Combines the words of all ranks, in the order of the ranks. */
     static __device__ Word combine(const Word (&word)[N])
     {
         Wide result[count] = {};
@@ -102,7 +105,7 @@ template <int bytes> struct words {
 #endif
 };
 
-/*  The k-th other rank, so that not all push to the same one first. */
+/*  Returns the k-th other rank, in an order that differs by rank, so that not all push to one rank first. */
 __device__ inline int other(int rank, int k) { return rank + k < N ? rank + k : rank + k - N; }
 __device__ inline bool has(uint32_t ranks, int rank) { return ranks >> rank & 1; }
 
@@ -112,14 +115,17 @@ typedef words<8> Eight;
 
 __device__ inline void push_packet(char *slots, long long i, uint2 data, uint32_t op)
 {
-    ignis_ptx_st_relaxed_v2(slots + i * 16, (unsigned long long)op << 32 | data.x, (unsigned long long)op << 32 | data.y);
+    ignis_ptx_st_relaxed_v2(slots + i * 16, (unsigned long long)op << 32 | data.x,
+                            (unsigned long long)op << 32 | data.y);
 }
 
-/*  Packet i of each of the ranks, where slots(r) are. False: in vain. */
-template <typename Slots> __device__ inline bool take_packets(ignis_comm_turn &turn, uint32_t ranks, Slots slots, long long i, uint2 (&data)[N])
+/*  Takes packet i of each of the ranks from slots(r). False if the wait was given up. */
+template <typename Slots>
+__device__ inline bool take_packets(ignis_comm_progress &progress, uint32_t ranks, Slots slots, long long i,
+                                    uint2 (&data)[N])
 {
     uint32_t missing = ranks;
-    return turn.wait(
+    return progress.wait(
         [&] {
             ignis_two_words packet[N];
 #pragma unroll
@@ -130,7 +136,7 @@ template <typename Slots> __device__ inline bool take_packets(ignis_comm_turn &t
 #pragma unroll
             for (int r = 0; r < N; r++)
                 if (has(ranks, r)) {
-                    if (packet[r].x >> 32 != turn.op || packet[r].y >> 32 != turn.op)
+                    if (packet[r].x >> 32 != progress.op || packet[r].y >> 32 != progress.op)
                         missing |= 1u << r;
                     data[r] = make_uint2((uint32_t)packet[r].x, (uint32_t)packet[r].y);
                 }
@@ -150,12 +156,12 @@ extern "C" __global__ void __launch_bounds__(PACKET_THREADS, 1) ignis_comm_packe
     const auto load = [&](int part, long long i) {
         return Eight::load(call.in + part * call.in_stride, i * Eight::count, call.count, call.in_aligned);
     };
-    uint2 ahead = make_uint2(0, 0); /* this thread's first packet is under way while it learns the operation's number */
+    uint2 ahead = make_uint2(0, 0); /* loads the first packet of this thread while the operation's number is read */
     if (threadIdx.x < workers && start < packets && (call.keep || (call.push && call.in_stride == 0)))
         ahead = load(rank, start);
-    ignis_comm_turn turn(call);
+    ignis_comm_progress progress(call);
     if (threadIdx.x < workers) {
-        for (long long i = start; i < packets && call.push && !turn.over; i += stride) {
+        for (long long i = start; i < packets && call.push && !progress.over; i += stride) {
             uint2 data[N];
             if (call.in_stride == 0)
                 data[0] = i == start ? ahead : load(rank, i);
@@ -168,17 +174,18 @@ extern "C" __global__ void __launch_bounds__(PACKET_THREADS, 1) ignis_comm_packe
 #pragma unroll
             for (int k = 1; k < N; k++)
                 if (has(call.push, other(rank, k)))
-                    push_packet(ignis_comm_packets_at(call.region[other(rank, k)], turn.set, 0, rank), i, data[k], turn.op);
+                    push_packet(ignis_comm_packets_at(call.region[other(rank, k)], progress.set, 0, rank), i, data[k],
+                                progress.op);
         }
-        turn.delay();
-        char *const slots = ignis_comm_packets_at(call.region[rank], turn.set, 0, 0);
-        const size_t apart = ignis_comm_packets_at(call.region[rank], turn.set, 0, 1) - slots;
+        progress.delay();
+        char *const slots = ignis_comm_packets_at(call.region[rank], progress.set, 0, 0);
+        const size_t apart = ignis_comm_packets_at(call.region[rank], progress.set, 0, 1) - slots;
         for (long long i = start; i < packets && (call.take || call.keep); i += stride) {
             uint2 data[N], mine = make_uint2(0, 0);
             const long long at = i * Eight::count;
             if (call.keep)
                 mine = i == start ? ahead : load(rank, i);
-            if (!take_packets(turn, call.take, [&](int r) { return slots + r * apart; }, i, data))
+            if (!take_packets(progress, call.take, [&](int r) { return slots + r * apart; }, i, data))
                 break;
 #ifdef IGNIS_OP
 #pragma unroll
@@ -191,43 +198,46 @@ extern "C" __global__ void __launch_bounds__(PACKET_THREADS, 1) ignis_comm_packe
             for (int r = 0; r < N; r++) {
                 const bool own = r == rank && call.keep;
                 if (own || has(call.take, r))
-                    Eight::store(call.out + r * call.out_stride, at, call.count, call.out_aligned, own ? mine : data[r]);
+                    Eight::store(call.out + r * call.out_stride, at, call.count, call.out_aligned,
+                                 own ? mine : data[r]);
             }
 #endif
         }
     } else if (blockIdx.x == 0) {
-        turn.greet(threadIdx.x - workers);
-        turn.meet(threadIdx.x - workers);
+        progress.post_header(threadIdx.x - workers);
+        progress.await_header(threadIdx.x - workers);
     }
-    turn.end();
+    progress.end();
 }
 
 #ifdef IGNIS_OP
-/*  Slice r is elements r * chunk packets on. */
+/*  Slice r begins at packet r * chunk. */
 extern "C" __global__ void __launch_bounds__(PACKET_THREADS, 1) ignis_comm_packets_two(const ignis_comm_call call)
 {
     ignis_grid_dependency();
-    ignis_comm_turn turn(call);
+    ignis_comm_progress progress(call);
     const int workers = blockDim.x - 32, rank = call.rank;
     if (threadIdx.x < workers) {
         const int start = blockIdx.x * workers + threadIdx.x, stride = gridDim.x * workers;
         const auto at = [&](int slice, int i) { return ((long long)slice * call.chunk + i) * Eight::count; };
-        char *const first = ignis_comm_packets_at(call.region[rank], turn.set, 0, 0), *const second = ignis_comm_packets_at(call.region[rank], turn.set, 1, 0);
-        const size_t apart = ignis_comm_packets_at(call.region[rank], turn.set, 0, 1) - first;
-        for (int i = start; i < call.chunk && !turn.over; i += stride) {
+        char *const first = ignis_comm_packets_at(call.region[rank], progress.set, 0, 0);
+        char *const second = ignis_comm_packets_at(call.region[rank], progress.set, 1, 0);
+        const size_t apart = ignis_comm_packets_at(call.region[rank], progress.set, 0, 1) - first;
+        for (int i = start; i < call.chunk && !progress.over; i += stride) {
             uint2 data[N];
 #pragma unroll
             for (int k = 1; k < N; k++)
                 data[k] = Eight::load(call.in, at(other(rank, k), i), call.count, call.in_aligned);
 #pragma unroll
             for (int k = 1; k < N; k++)
-                push_packet(ignis_comm_packets_at(call.region[other(rank, k)], turn.set, 0, rank), i, data[k], turn.op);
+                push_packet(ignis_comm_packets_at(call.region[other(rank, k)], progress.set, 0, rank), i, data[k],
+                            progress.op);
         }
-        turn.delay();
+        progress.delay();
         for (int i = start; i < call.chunk; i += stride) {
             uint2 data[N];
             const uint2 mine = Eight::load(call.in, at(rank, i), call.count, call.in_aligned);
-            if (!take_packets(turn, call.take, [&](int r) { return first + r * apart; }, i, data))
+            if (!take_packets(progress, call.take, [&](int r) { return first + r * apart; }, i, data))
                 break;
 #pragma unroll
             for (int r = 0; r < N; r++)
@@ -236,13 +246,14 @@ extern "C" __global__ void __launch_bounds__(PACKET_THREADS, 1) ignis_comm_packe
             const uint2 result = Eight::combine(data);
 #pragma unroll
             for (int k = 1; k < N; k++)
-                push_packet(ignis_comm_packets_at(call.region[other(rank, k)], turn.set, 1, rank), i, result, turn.op);
+                push_packet(ignis_comm_packets_at(call.region[other(rank, k)], progress.set, 1, rank), i, result,
+                            progress.op);
             Eight::store(call.out, at(rank, i), call.count, call.out_aligned, result);
         }
-        turn.delay();
+        progress.delay();
         for (int i = start; i < call.chunk; i += stride) {
             uint2 data[N];
-            if (!take_packets(turn, call.take, [&](int r) { return second + r * apart; }, i, data))
+            if (!take_packets(progress, call.take, [&](int r) { return second + r * apart; }, i, data))
                 break;
 #pragma unroll
             for (int r = 0; r < N; r++)
@@ -250,10 +261,10 @@ extern "C" __global__ void __launch_bounds__(PACKET_THREADS, 1) ignis_comm_packe
                     Eight::store(call.out, at(r, i), call.count, call.out_aligned, data[r]);
         }
     } else if (blockIdx.x == 0) {
-        turn.greet(threadIdx.x - workers);
-        turn.meet(threadIdx.x - workers);
+        progress.post_header(threadIdx.x - workers);
+        progress.await_header(threadIdx.x - workers);
     }
-    turn.end();
+    progress.end();
 }
 #endif
 
@@ -261,47 +272,51 @@ extern "C" __global__ void __launch_bounds__(PACKET_THREADS, 1) ignis_comm_packe
 
 typedef words<16> Sixteen;
 
-#define FLAG_THREADS 512 /* a warp more would leave each thread 96 registers, of which many ranks need more */
+#define FLAG_THREADS 512 /* one warp more would leave 96 registers a thread, too few with many ranks */
 
-/*  The last warp of a block moves no data. It tells the other ranks what this block has done, and waits for what theirs have, between barriers at
-    which it meets the warps that work. So these do not wait until what they have stored can be seen everywhere: they go on meanwhile. */
+/*  The last warp of a block moves no data. Between barriers with the other warps it posts the progress of
+    this block and waits for the blocks of other ranks. So the other warps do not wait until their stores are
+    visible everywhere. */
 
-/*  With all threads of the block. False: this block has given up. */
-__device__ inline bool together(ignis_comm_turn &turn)
+/*  Called by all threads of the block. False: this block has given up. */
+__device__ inline bool together(ignis_comm_progress &progress)
 {
-    turn.over = __syncthreads_or(turn.over);
-    return !turn.over;
+    progress.over = __syncthreads_or(progress.over);
+    return !progress.over;
 }
 
-/*  With the last warp, after a barrier: what the block has stored before it can be seen by all ranks, which are told that it has done `steps` steps. */
-__device__ inline void post(const ignis_comm_turn &turn, int lane, int phase, int steps)
+/*  Called by the last warp after a barrier: makes the stores of the block visible to all ranks, and posts
+    that it has done `steps` steps. */
+__device__ inline void post(const ignis_comm_progress &progress, int lane, int phase, int steps)
 {
-    const ignis_comm_call &call = turn.call;
+    const ignis_comm_call &call = progress.call;
     if (lane < N && lane != call.rank)
-        ignis_ptx_st_release_u64(ignis_comm_flag_at(call.region[lane], turn.set, phase, blockIdx.x, call.rank),
-                                 (unsigned long long)turn.op << 32 | (uint32_t)steps);
+        ignis_ptx_st_release_u64(ignis_comm_flag_at(call.region[lane], progress.set, phase, blockIdx.x, call.rank),
+                                 (unsigned long long)progress.op << 32 | (uint32_t)steps);
 }
 
-/*  With the last warp, before a barrier: waits for this block of all other ranks, and at first for the ranks. */
-__device__ inline void await(ignis_comm_turn &turn, int lane, int phase, int steps)
+/*  Called by the last warp before a barrier: waits for this block on all other ranks, and at first for the
+    ranks. */
+__device__ inline void await(ignis_comm_progress &progress, int lane, int phase, int steps)
 {
-    const ignis_comm_call &call = turn.call;
+    const ignis_comm_call &call = progress.call;
     if (blockIdx.x == 0 && phase == 0 && steps == 1)
-        turn.meet(lane);
+        progress.await_header(lane);
     if (lane >= N || lane == call.rank)
         return;
-    const char *const flag = ignis_comm_flag_at(call.region[call.rank], turn.set, phase, blockIdx.x, lane);
-    turn.wait(
+    const char *const flag = ignis_comm_flag_at(call.region[call.rank], progress.set, phase, blockIdx.x, lane);
+    progress.wait(
         [&] {
             const unsigned long long word = ignis_ptx_ld_acquire_u64(flag);
-            return word >> 32 == turn.op && (uint32_t)word >= (uint32_t)steps;
+            return word >> 32 == progress.op && (uint32_t)word >= (uint32_t)steps;
         },
         [&] { return lane; });
 }
 
-/*  Moves the packs of a chunk with the first `threads` threads: load(word, k) and store(word, k) for k below `packs`, several of a thread on
-    their way at a time. */
-template <int unroll, typename Word, typename Load, typename Store> __device__ inline void move(int threads, int packs, Load load, Store store)
+/*  Moves the packs of a chunk with the first `threads` threads: load(word, k) and store(word, k) for k below
+    `packs`. A thread has several words in flight. */
+template <int unroll, typename Word, typename Load, typename Store>
+__device__ inline void move(int threads, int packs, Load load, Store store)
 {
     for (int k = threadIdx.x; k < packs; k += unroll * threads) {
         Word word[unroll];
@@ -316,10 +331,10 @@ template <int unroll, typename Word, typename Load, typename Store> __device__ i
     }
 }
 
-/* Of words of all ranks, so many are on their way; two of many ranks take more registers than there are. */
+/*  Words of all ranks in flight; with many ranks two words need too many registers. */
 #define RANKS_UNROLL (N > 5 || (N == 5 && __CUDA_ARCH__ >= 1000) ? 1 : (2 * IGNIS_COMM_UNROLL + N - 1) / N)
 
-/* The same of words that go to all others: the more these are, the more registers their addresses take. */
+/*  As above, for words that go to all others: each destination needs registers for its address. */
 #define PUSH_UNROLL (N > 6 ? 1 : N > 4 ? 2 : IGNIS_COMM_UNROLL)
 
 /*  One word of each rank. */
@@ -327,18 +342,20 @@ struct ranks_words {
     uint4 at[N];
 };
 
-/*  In iteration i a block pushes its share of step i, and then takes that of step i - 1, which has had time to arrive. It has
-    then seen all others post step i - 1, before which they took step i - 3. So step i + 1 may use the slot of step i - 3: four slots. */
+/*  In iteration i a block pushes its slice of step i, and then takes that of step i - 1, which has had time
+    to arrive. By then all others have posted step i - 1, before which they took step i - 3. So step i + 1 may
+    use the slot of step i - 3: four slots. */
 extern "C" __global__ void __launch_bounds__(FLAG_THREADS, 1) ignis_comm_parts(const ignis_comm_call call)
 {
     ignis_grid_dependency_wait();
-    ignis_comm_turn turn(call);
-    const int rank = call.rank, chunk = call.chunk, workers = blockDim.x - 32, lane = threadIdx.x - workers; /* lane >= 0: of the last warp */
+    ignis_comm_progress progress(call);
+    const int rank = call.rank, chunk = call.chunk, workers = blockDim.x - 32,
+              lane = threadIdx.x - workers; /* lane >= 0: of the last warp */
     const long long all = (call.count + Sixteen::count - 1) / Sixteen::count;
     const auto first = [&](int step) { return ((long long)step * gridDim.x + blockIdx.x) * chunk; };
     const auto packs = [&](int step) { return (int)max(min(all - first(step), (long long)chunk), 0LL); };
     const auto slot = [&](int owner, int step, int from) {
-        return (uint4 *)ignis_comm_data_at(call.region[owner], turn.set, 0) +
+        return (uint4 *)ignis_comm_data_at(call.region[owner], progress.set, 0) +
                (((step % IGNIS_COMM_ONE_PHASE_SLOTS) * (int)gridDim.x + (int)blockIdx.x) * N + from) * chunk;
     };
     const auto push = [&](int step) {
@@ -346,7 +363,9 @@ extern "C" __global__ void __launch_bounds__(FLAG_THREADS, 1) ignis_comm_parts(c
         if (call.in_stride == 0)
             move<PUSH_UNROLL, uint4>(
                 workers, packs(step),
-                [&](uint4 &word, int k) { word = Sixteen::load(call.in, (begin + k) * Sixteen::count, call.count, call.in_aligned); },
+                [&](uint4 &word, int k) {
+                    word = Sixteen::load(call.in, (begin + k) * Sixteen::count, call.count, call.in_aligned);
+                },
                 [&](const uint4 &word, int k) {
 #pragma unroll
                     for (int o = 1; o < N; o++)
@@ -360,8 +379,8 @@ extern "C" __global__ void __launch_bounds__(FLAG_THREADS, 1) ignis_comm_parts(c
 #pragma unroll
                     for (int o = 1; o < N; o++)
                         if (has(call.push, other(rank, o)))
-                            word.at[o] = Sixteen::load(call.in + other(rank, o) * call.in_stride, (begin + k) * Sixteen::count, call.count,
-                                                       call.in_aligned);
+                            word.at[o] = Sixteen::load(call.in + other(rank, o) * call.in_stride,
+                                                       (begin + k) * Sixteen::count, call.count, call.in_aligned);
                 },
                 [&](const ranks_words &word, int k) {
 #pragma unroll
@@ -377,13 +396,15 @@ extern "C" __global__ void __launch_bounds__(FLAG_THREADS, 1) ignis_comm_parts(c
             move<RANKS_UNROLL, ranks_words>(
                 workers, packs(step),
                 [&](ranks_words &word, int k) {
-                    const uint4 mine = Sixteen::load(call.in + rank * call.in_stride, (begin + k) * Sixteen::count, call.count, call.in_aligned);
+                    const uint4 mine = Sixteen::load(call.in + rank * call.in_stride, (begin + k) * Sixteen::count,
+                                                     call.count, call.in_aligned);
 #pragma unroll
                     for (int r = 0; r < N; r++)
                         word.at[r] = r == rank ? mine : slot(rank, step, r)[k];
                 },
                 [&](const ranks_words &word, int k) {
-                    Sixteen::store(call.out, (begin + k) * Sixteen::count, call.count, call.out_aligned, Sixteen::combine(word.at));
+                    Sixteen::store(call.out, (begin + k) * Sixteen::count, call.count, call.out_aligned,
+                                   Sixteen::combine(word.at));
                 });
 #else
         for (int r = 0; r < N; r++) {
@@ -394,50 +415,59 @@ extern "C" __global__ void __launch_bounds__(FLAG_THREADS, 1) ignis_comm_parts(c
             move<IGNIS_COMM_UNROLL, uint4>(
                 workers, packs(step),
                 [&](uint4 &word, int k) {
-                    word = own ? Sixteen::load(call.in + rank * call.in_stride, (begin + k) * Sixteen::count, call.count, call.in_aligned) : from[k];
+                    word = own ? Sixteen::load(call.in + rank * call.in_stride, (begin + k) * Sixteen::count,
+                                               call.count, call.in_aligned)
+                               : from[k];
                 },
                 [&](const uint4 &word, int k) {
-                    Sixteen::store(call.out + r * call.out_stride, (begin + k) * Sixteen::count, call.count, call.out_aligned, word);
+                    Sixteen::store(call.out + r * call.out_stride, (begin + k) * Sixteen::count, call.count,
+                                   call.out_aligned, word);
                 });
         }
 #endif
     };
     if (blockIdx.x == 0 && lane >= 0)
-        turn.greet(lane);
+        progress.post_header(lane);
     for (int i = 0; i <= call.steps; i++) {
         if (lane >= 0 && i > 0)
-            await(turn, lane, 0, i);
-        if (lane < 0 && i < call.steps && call.push && !turn.over)
+            await(progress, lane, 0, i);
+        if (lane < 0 && i < call.steps && call.push && !progress.over)
             push(i);
-        turn.delay();
-        if (!together(turn))
+        progress.delay();
+        if (!together(progress))
             break;
         if (lane >= 0 && i < call.steps)
-            post(turn, lane, 0, i + 1);
+            post(progress, lane, 0, i + 1);
         if (lane < 0 && i > 0)
             take(i - 1);
     }
-    turn.end();
+    progress.end();
 }
 
-/*  A step of a block is a tile of slices, of which rank r combines (or passes on) slice r. With a root all ranks but that have one: the root's
-    links carry everything once as it is. In iteration i a block pushes the slices of tile i to their
-    ranks, takes the results of tile i - 2, and works on its slice of tile i - 1. Three slots do in each phase:
-    before a block pushes slices of tile i it has seen the others' results of tile i - 3, which they posted when they had taken those slices;
-    before it pushes the result of tile i - 1 it has seen their slices of tile i - 1, which they posted when they had taken the results of tile i - 4. */
+/*  A step of a block is a tile of slices, of which rank r combines (or forwards) slice r. With a root all
+    other ranks have one: the links of the root carry everything once. In iteration i a block pushes the
+    slices of tile i to their ranks, takes the results of tile i - 2, and works on its slice of tile i - 1.
+    Three slots are enough in each phase. Before a block pushes slices of tile i, it has seen the others'
+    results of tile i - 3, which they posted after taking those slices. Before it pushes the result of tile i
+    - 1, it has seen their slices of tile i - 1, which they posted after taking the results of tile i - 4. */
 extern "C" __global__ void __launch_bounds__(FLAG_THREADS, 1) ignis_comm_slices(const ignis_comm_call call)
 {
     ignis_grid_dependency_wait();
-    ignis_comm_turn turn(call);
-    const int rank = call.rank, chunk = call.chunk, workers = blockDim.x - 32, lane = threadIdx.x - workers; /* lane >= 0: of the last warp */
-    const long long all = (unsigned long long)(call.count + Sixteen::count - 1) / Sixteen::count; /* unsigned is a shift, not worth a register */
+    ignis_comm_progress progress(call);
+    const int rank = call.rank, chunk = call.chunk, workers = blockDim.x - 32,
+              lane = threadIdx.x - workers; /* lane >= 0: of the last warp */
+    /* unsigned division is a shift and saves a register */
+    const long long all = (unsigned long long)(call.count + Sixteen::count - 1) / Sixteen::count;
     const int tile = (call.none < N ? N - 1 : N) * chunk;
     const auto first = [&](int step) { return ((long long)step * gridDim.x + blockIdx.x) * tile; };
-    const auto left = [&](int step) { return (int)max(min(all - first(step), (long long)tile), 0LL); }; /* of a tile, there is so much */
+    /* packs that are left of a tile */
+    const auto left = [&](int step) { return (int)max(min(all - first(step), (long long)tile), 0LL); };
     const auto place = [&](int slice) { return (slice - (slice > call.none)) * chunk; };
-    const auto packs = [&](int left, int slice) { return slice == call.none ? 0 : max(min(left - place(slice), chunk), 0); };
+    const auto packs = [&](int left, int slice) {
+        return slice == call.none ? 0 : max(min(left - place(slice), chunk), 0);
+    };
     const auto slot = [&](int owner, int phase, int step, int from) {
-        return (uint4 *)ignis_comm_data_at(call.region[owner], turn.set, phase) +
+        return (uint4 *)ignis_comm_data_at(call.region[owner], progress.set, phase) +
                (((step % IGNIS_COMM_TWO_PHASE_SLOTS) * (int)gridDim.x + (int)blockIdx.x) * N + from) * chunk;
     };
     const auto push = [&](int step) {
@@ -449,7 +479,8 @@ extern "C" __global__ void __launch_bounds__(FLAG_THREADS, 1) ignis_comm_slices(
 #pragma unroll
                 for (int o = 1; o < N; o++)
                     if (k < packs(most, other(rank, o)))
-                        word.at[o] = Sixteen::load(call.in, (begin + place(other(rank, o)) + k) * Sixteen::count, call.count, call.in_aligned);
+                        word.at[o] = Sixteen::load(call.in, (begin + place(other(rank, o)) + k) * Sixteen::count,
+                                                   call.count, call.in_aligned);
             },
             [&](const ranks_words &word, int k) {
 #pragma unroll
@@ -500,60 +531,67 @@ extern "C" __global__ void __launch_bounds__(FLAG_THREADS, 1) ignis_comm_slices(
 #pragma unroll
                 for (int r = 0; r < N; r++)
                     if (has(call.take_two, r) && k < packs(most, r))
-                        Sixteen::store(call.out, (begin + place(r) + k) * Sixteen::count, call.count, call.out_aligned, word.at[r]);
+                        Sixteen::store(call.out, (begin + place(r) + k) * Sixteen::count, call.count, call.out_aligned,
+                                       word.at[r]);
             });
     };
     if (blockIdx.x == 0 && lane >= 0)
-        turn.greet(lane);
+        progress.post_header(lane);
     for (int i = 0; i <= call.steps + 1; i++) {
         const bool works = i >= 1 && i <= call.steps;
         if (lane >= 0 && i >= 2)
-            await(turn, lane, 1, i - 1);
-        if (lane < 0 && i < call.steps && call.push && !turn.over)
+            await(progress, lane, 1, i - 1);
+        if (lane < 0 && i < call.steps && call.push && !progress.over)
             push(i);
-        turn.delay();
-        if (!together(turn))
+        progress.delay();
+        if (!together(progress))
             break;
         if (lane >= 0 && i < call.steps)
-            post(turn, lane, 0, i + 1);
+            post(progress, lane, 0, i + 1);
         if (lane >= 0 && works)
-            await(turn, lane, 0, i);
+            await(progress, lane, 0, i);
         if (lane < 0 && i >= 2 && call.take_two)
             take(i - 2);
         if (!works)
             continue;
-        if (!together(turn))
+        if (!together(progress))
             break;
         if (lane < 0)
             work(i - 1);
-        turn.delay();
-        if (!together(turn))
+        progress.delay();
+        if (!together(progress))
             break;
         if (lane >= 0)
-            post(turn, lane, 1, i);
+            post(progress, lane, 1, i);
     }
-    turn.end();
+    progress.end();
 }
 
 /* >>pairs ------------------------------------------------------------------------------------------------------- */
 
 #ifndef IGNIS_OP
-/* The receiver has, for each sender and lane, a line of flags: the number of a step and the fingerprint, one for each slot; and for each rank
-   that it sends to and lane a line with the number of the last step that was taken. */
+/*  Flags of pairs. The receiver has a line for each sender and lane: for each slot the number of a step and
+    the fingerprint. The sender has a line for each receiver and lane: the number of the last step that was
+    taken. */
 __device__ inline char *pair_flag(char *region, int from, int lane, uint32_t number)
 {
     return region + IGNIS_COMM_PAIRS + (from * IGNIS_COMM_LANES + lane) * 128 + number % IGNIS_COMM_PAIR_SLOTS * 8;
 }
-__device__ inline char *pair_taken(char *region, int to, int lane) { return region + IGNIS_COMM_PAIRS + (to * IGNIS_COMM_LANES + lane) * 128 + 64; }
+__device__ inline char *pair_taken(char *region, int to, int lane)
+{
+    return region + IGNIS_COMM_PAIRS + (to * IGNIS_COMM_LANES + lane) * 128 + 64;
+}
 __device__ inline uint4 *pair_slot(char *region, int from, int lane, uint32_t number)
 {
-    return (uint4 *)(region + IGNIS_COMM_PAIR_DATA +
-                     ((size_t)(from * IGNIS_COMM_LANES + lane) * IGNIS_COMM_PAIR_SLOTS + number % IGNIS_COMM_PAIR_SLOTS) * IGNIS_COMM_PAIR_SLOT);
+    return (
+        uint4 *)(region + IGNIS_COMM_PAIR_DATA +
+                 ((size_t)(from * IGNIS_COMM_LANES + lane) * IGNIS_COMM_PAIR_SLOTS + number % IGNIS_COMM_PAIR_SLOTS) *
+                     IGNIS_COMM_PAIR_SLOT);
 }
 
-/*  A launch for both directions has the blocks of the sending lanes first. in_stride is the count of bytes to send, out_stride that to
-    receive; push is whom to send to and take from whom to receive, as masks; chunk the lanes to send with, steps those to receive with;
-    fingerprint_in of what is received. */
+/*  Arguments of a launch: the blocks of sending lanes come first. in_stride is the count of bytes to send,
+    out_stride that to receive; push is the mask of the receiver, take that of the sender; chunk the sending
+    lanes, steps the receiving ones; fingerprint_in is that of the received message. */
 extern "C" __global__ void __launch_bounds__(FLAG_THREADS, 1) ignis_comm_pair(const ignis_comm_call call)
 {
     ignis_grid_dependency_wait();
@@ -568,44 +606,49 @@ extern "C" __global__ void __launch_bounds__(FLAG_THREADS, 1) ignis_comm_pair(co
     ignis_comm_state *const state = call.state;
     uint32_t *const counter = sends ? &state->sent[peer][lane] : &state->received[peer][lane];
     const uint32_t begun = *(volatile uint32_t *)counter;
-    ignis_comm_turn turn(call);
-    turn.op = begun;
+    ignis_comm_progress progress(call);
+    progress.op = begun;
     for (int i = 0; i < steps; i++) {
         const uint32_t number = begun + 1 + i;
         const long long first = ((long long)i * lanes + lane) * packs_a_slot;
         const int packs = (int)max(min(all - first, (long long)packs_a_slot), 0LL);
         if (threadIdx.x == 0) {
-            turn.wait(
+            progress.wait(
                 [&] {
-                    if (sends) /* the slot is free when the step that had it before is taken */
-                        return (int32_t)((uint32_t)ignis_ptx_ld_acquire_u64(pair_taken(call.region[rank], peer, lane)) + IGNIS_COMM_PAIR_SLOTS -
-                                         number) >= 0;
-                    const unsigned long long word = ignis_ptx_ld_acquire_u64(pair_flag(call.region[rank], peer, lane, number));
+                    if (sends) /* the slot is free when its previous step was taken */
+                        return (int32_t)((uint32_t)ignis_ptx_ld_acquire_u64(pair_taken(call.region[rank], peer, lane)) +
+                                         IGNIS_COMM_PAIR_SLOTS - number) >= 0;
+                    const unsigned long long word =
+                        ignis_ptx_ld_acquire_u64(pair_flag(call.region[rank], peer, lane, number));
                     const bool came = ignis_comm_is_of(word, number);
                     if (came && word != ignis_comm_numbered(print, number)) {
                         ignis_comm_report(state, IGNIS_COMM_MISMATCH, peer, rank, number, print, word);
-                        turn.over = true;
+                        progress.over = true;
                     }
                     return came;
                 },
                 [&] { return peer; });
         }
-        turn.over = __syncthreads_or(turn.over);
-        if (turn.over)
+        progress.over = __syncthreads_or(progress.over);
+        if (progress.over)
             break;
         uint4 *const slot = pair_slot(call.region[sends ? peer : rank], sends ? rank : peer, lane, number);
         if (sends)
             move<IGNIS_COMM_UNROLL, uint4>(
-                blockDim.x, packs, [&](uint4 &word, int k) { word = Sixteen::load(call.in, (first + k) * 16, bytes, call.in_aligned); },
+                blockDim.x, packs,
+                [&](uint4 &word, int k) { word = Sixteen::load(call.in, (first + k) * 16, bytes, call.in_aligned); },
                 [&](const uint4 &word, int k) { slot[k] = word; });
         else
             move<IGNIS_COMM_UNROLL, uint4>(
                 blockDim.x, packs, [&](uint4 &word, int k) { word = slot[k]; },
-                [&](const uint4 &word, int k) { Sixteen::store(call.out, (first + k) * 16, bytes, call.out_aligned, word); });
-        turn.delay();
+                [&](const uint4 &word, int k) {
+                    Sixteen::store(call.out, (first + k) * 16, bytes, call.out_aligned, word);
+                });
+        progress.delay();
         __syncthreads();
         if (threadIdx.x == 0 && sends)
-            ignis_ptx_st_release_u64(pair_flag(call.region[peer], rank, lane, number), ignis_comm_numbered(print, number));
+            ignis_ptx_st_release_u64(pair_flag(call.region[peer], rank, lane, number),
+                                     ignis_comm_numbered(print, number));
         else if (threadIdx.x == 0)
             ignis_ptx_st_release_u64(pair_taken(call.region[peer], rank, lane), number);
     }
@@ -616,7 +659,8 @@ extern "C" __global__ void __launch_bounds__(FLAG_THREADS, 1) ignis_comm_pair(co
 
 /* >>mark -------------------------------------------------------------------------------------------------------- */
 
-/*  Before and after an operation of NCCL, whose waits have no deadline: the host sees how long it takes. steps is 1 before it, 0 after. */
+/*  Runs before and after an operation of NCCL, which has no deadline: the host sees how long it takes. steps
+    is 1 before it, 0 after. */
 extern "C" __global__ void ignis_comm_mark(const ignis_comm_call call)
 {
     ignis_grid_dependency_wait();

@@ -1,31 +1,35 @@
 // SPDX-License-Identifier: MIT
-/*  collective.cuh - how the GPUs of a communicator wait for each other: region, flags, packets, deadlines
+/*  collective.cuh - how the GPUs of a communicator synchronize: regions, flags, packets, deadlines
 
-    Every rank has a region, memory of one layout that all ranks write. A rank pushes data into the regions of others, and waits for
-    theirs in its own, so nobody ever reads over a link.
+    Every rank has a region: memory of one layout that all ranks write. A rank pushes data into the regions of others,
+    and waits for theirs in its own, so no rank reads over a link.
 
-        control     poison: another rank has given up, and says why; in the next word, what it saw another one ask for
-                    headers: what each rank is about to do: its fingerprint, and the lowest 8 bits of the operation's number
-        flags       for the flags protocol: how far each block of each rank has come with its data
-        packets     for the LL protocol: each 8-byte word is 4 bytes of data and the operation's number, so data say themselves that they are here
+        control     poison: another rank has given up, and tells why; the next word has the fingerprint that it saw
+                    headers: what each rank begins: its fingerprint, and the low 8 bits of the operation's number
+        flags       for the flags protocol: the progress of each block of each rank
+        packets     for the LL protocol: each 8-byte word is 4 bytes of data and the operation's number, so data and
+                    their arrival are seen at once
         data        for the flags protocol
-        pairs       the same once more for send and receive, which have numbers of their own
+        pairs       flags and data of send and receive, which have their own numbers
 
-    Operations are numbered. All ranks do the same ones in the same order, so they agree on the numbers without asking. A number is read
-    from the rank's own state at the start of a kernel and moved on at its end: a CUDA graph can be replayed. No operation has number 0.
+    Operations are numbered. All ranks do the same ones in the same order, so they agree on the numbers. A kernel reads
+    the number from the rank's state at its start and advances it at its end, so a CUDA graph can be replayed. No
+    operation has number 0.
 
-    When may memory of a region be written again? Everything but pairs exists twice, for odd and even operations. Every rank waits in
-    every operation for the header of every other. So a rank that is at operation k has seen all others begin k - 1, when they had ended k - 2, which
-    last used what k uses. Inside an operation, steps have slots of their own; see the kernels.
+    When may memory of a region be written again? Everything but pairs exists twice, for odd and even operations. Every
+    rank waits in every operation for the header of every other one. So a rank at operation k has seen all others begin
+    k - 1, after they had ended k - 2, the last one that used the memory of k. Inside an operation, steps have slots;
+    see the kernels.
 
-    A fingerprint is all that has to be the same on all ranks, in 56 bits; the lowest 8 are for the number. That is enough to know a header of
-    this operation from what its place held before: the one of two operations ago, or nothing.
+    A fingerprint is all that must be equal on all ranks, in 56 bits; the low 8 bits are for the number. This tells a
+    header of this operation from the previous content: the header of two operations before, or zero.
 
-    Numbers come back after 2^32 operations. So every 2^31 operations packets and flags of both sets are wiped, each set by the operation
-    after the one that used it, before the header that lets others go on.
+    Numbers repeat after 2^32 operations. So every 2^31 operations packets and flags of both sets are cleared, each set
+    by the operation after the one that used it, before the header that lets others continue.
 
-    A wait ends early when the deadline passes, the host asks for it, or another rank has poisoned the region. The first thread to see it
-    writes a record for the host and poisons all other ranks; all others, and all later kernels, leave as soon as they see that.
+    A wait ends early when the deadline passes, the host asks for it, or another rank has poisoned the region. The first
+    thread that sees it writes a record for the host and poisons all other ranks. The others, and all later kernels,
+    return when they see that.
 */
 #ifndef IGNIS_COLLECTIVE_CUH
 #define IGNIS_COLLECTIVE_CUH
@@ -58,7 +62,7 @@ __device__ inline void ignis_ptx_st_relaxed_u64(void *to, unsigned long long val
     asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(to), "l"(value) : "memory");
 }
 
-/*  Two words that are each loaded and stored at once, but not both. */
+/*  Two words. Each is loaded and stored atomically, the pair is not. */
 struct alignas(16) ignis_two_words {
     unsigned long long x, y;
 };
@@ -86,10 +90,10 @@ __device__ inline unsigned long long ignis_ptx_globaltimer() /* nanoseconds */
 
 /* >>layout ------------------------------------------------------------------------------------------------------ */
 
-/* The host has the same numbers and structs. */
+/*  Equal to the host's values and structs (region.c). */
 #define IGNIS_COMM_BLOCKS 256     /* of a kernel, at most */
 #define IGNIS_COMM_LANES 64       /* blocks of one direction of a pair, at most */
-#define IGNIS_COMM_FLAGS 4096     /* offsets into the region, and sizes of its parts; control is at 0 */
+#define IGNIS_COMM_FLAGS 4096 /* offsets into the region, and sizes of its buffers; control is at 0 */
 #define IGNIS_COMM_PAIRS (IGNIS_COMM_FLAGS + 4 * IGNIS_COMM_BLOCKS * 128)
 #define IGNIS_COMM_PACKETS (1 << 18)
 #define IGNIS_COMM_PACKETS_SIZE (4 << 20) /* of one set and phase */
@@ -101,27 +105,27 @@ __device__ inline unsigned long long ignis_ptx_globaltimer() /* nanoseconds */
 #define IGNIS_COMM_PAIR_DATA (IGNIS_COMM_DATA + 4 * IGNIS_COMM_DATA_SIZE)
 #define IGNIS_COMM_PAIR_SLOT (16 << 10)
 #define IGNIS_COMM_PAIR_SLOTS 4
-#define IGNIS_COMM_ONE_PHASE_SLOTS 4 /* steps that an operation may be ahead; see the kernels */
+#define IGNIS_COMM_ONE_PHASE_SLOTS 4 /* steps that an operation may be in advance; see the kernels */
 #define IGNIS_COMM_TWO_PHASE_SLOTS 3
 
 enum { IGNIS_COMM_FINE, IGNIS_COMM_TIMEOUT, IGNIS_COMM_MISMATCH, IGNIS_COMM_PEER, IGNIS_COMM_TWICE };
 
-/* In pinned host memory. */
+/*  The record, in pinned host memory. */
 struct ignis_comm_record {
-    unsigned long long abort; /* the host asks to leave: code, and peer << 8 */
+    unsigned long long abort; /* the host asks to return: code, and peer << 8 */
     unsigned long long code;  /* written last */
     uint32_t peer;
     uint32_t reporter;
     uint32_t op;
     unsigned long long mine, theirs; /* fingerprints */
-    unsigned long long nccl; /* the number of NCCL's operation that runs; 0: none */
+    unsigned long long nccl; /* the number of NCCL's running operation; 0: none */
 };
 
-/* In memory of this rank alone. */
+/*  The state, in memory of this rank alone. */
 struct ignis_comm_state {
-    uint32_t op[IGNIS_COMM_BLOCKS]; /* the last one, as each block has counted */
+    uint32_t op[IGNIS_COMM_BLOCKS]; /* the last one, counted by each block */
     uint32_t broken;                /* a code */
-    uint32_t running;               /* kernels, but for pairs */
+    uint32_t running; /* kernels, except for pairs */
     uint32_t rank, size;
     ignis_comm_record *record;
     char *region[8];
@@ -129,30 +133,35 @@ struct ignis_comm_state {
     unsigned long long marks; /* operations of NCCL */
 };
 
-/* What a launch gets. A part is what one rank gives to or takes from another. */
+/*  Arguments of a launch. A slice is what one rank sends to or takes from another. */
 struct ignis_comm_call {
     char *region[8];
     ignis_comm_state *state;
     const char *in;
     char *out;
-    long long count;                 /* elements of a part; of all slices together in operations of two phases */
-    long long in_stride, out_stride; /* bytes from part to part */
+    long long count; /* elements of a slice; of all slices together in operations of two phases */
+    long long in_stride, out_stride; /* bytes from slice to slice */
     long long timeout_ns;
     unsigned long long fingerprint;
-    unsigned long long fingerprint_in; /* of pairs: of what is received */
+    unsigned long long fingerprint_in; /* of pairs: of the received message */
     int rank;
-    int chunk; /* packs of 16 bytes that a block moves of each part at a step; packets of a slice for LL in two phases */
+    /* packs of 16 bytes that a block moves of each slice in a step; packets of a slice for LL in two
+       phases */
+    int chunk;
     int steps;
-    uint32_t push, take;       /* ranks to which this one pushes its parts, and from which it takes some */
-    uint32_t push_two;         /* the same of the second phase */
+    uint32_t push, take; /* ranks to which this one pushes, and from which it takes */
+    uint32_t push_two; /* as push, for the second phase */
     uint32_t take_two;
-    int root;                  /* whose data are copied */
-    int none;                  /* which rank has no slice of a tile; IGNIS_RANKS: all have one */
-    int in_aligned, out_aligned; /* every part begins at a multiple of 16 bytes */
-    int keep;                  /* this rank's own part goes into its output too */
+    int root; /* the rank whose data are copied */
+    int none; /* the rank without a slice of a tile; IGNIS_RANKS: none */
+    int in_aligned, out_aligned; /* every slice begins at a multiple of 16 bytes */
+    int keep; /* this rank's own slice is copied to its output */
 };
 
-__device__ inline char *ignis_comm_header_at(char *region, uint32_t set, int from) { return region + 256 + set * 128 + from * 8; }
+__device__ inline char *ignis_comm_header_at(char *region, uint32_t set, int from)
+{
+    return region + 256 + set * 128 + from * 8;
+}
 __device__ inline char *ignis_comm_flag_at(char *region, uint32_t set, int phase, int block, int from)
 {
     return region + IGNIS_COMM_FLAGS + ((set * 2 + phase) * IGNIS_COMM_BLOCKS + block) * 128 + from * 16;
@@ -170,17 +179,23 @@ __device__ inline char *ignis_comm_data_at(char *region, uint32_t set, int phase
 template <bool condition, typename A, typename B> struct ignis_comm_choose { typedef A type; };
 template <typename A, typename B> struct ignis_comm_choose<false, A, B> { typedef B type; };
 
-/*  A fingerprint with a number, and whether that is of this number. */
-__device__ inline unsigned long long ignis_comm_numbered(unsigned long long print, uint32_t number) { return print | (number & 0xFF); }
-__device__ inline bool ignis_comm_is_of(unsigned long long word, uint32_t number) { return word > 0xFF && (word & 0xFF) == (number & 0xFF); }
+/*  A fingerprint with a number, and a check for that number. */
+__device__ inline unsigned long long ignis_comm_numbered(unsigned long long print, uint32_t number)
+{
+    return print | (number & 0xFF);
+}
+__device__ inline bool ignis_comm_is_of(unsigned long long word, uint32_t number)
+{
+    return word > 0xFF && (word & 0xFF) == (number & 0xFF);
+}
 
 __device__ inline uint32_t ignis_comm_next(uint32_t op) { return op == 0xFFFFFFFF ? 2 : op + 1; }
 
 /* >>deadlines --------------------------------------------------------------------------------------------------- */
 
-/*  Writes the record and tells the others, once. */
-__device__ inline void ignis_comm_report(ignis_comm_state *state, uint32_t code, uint32_t peer, uint32_t reporter, uint32_t op,
-                                         unsigned long long mine, unsigned long long theirs)
+/*  Writes the record and poisons the other ranks, once. */
+__device__ inline void ignis_comm_report(ignis_comm_state *state, uint32_t code, uint32_t peer, uint32_t reporter,
+                                         uint32_t op, unsigned long long mine, unsigned long long theirs)
 {
     ignis_comm_record *record = state->record;
     if (atomicCAS(&state->broken, 0, code) != 0)
@@ -192,7 +207,7 @@ __device__ inline void ignis_comm_report(ignis_comm_state *state, uint32_t code,
     record->theirs = theirs;
     ignis_ptx_st_release_u64(&record->code, code);
     for (uint32_t r = 0; r < state->size; r++) {
-        const bool differs = code == IGNIS_COMM_MISMATCH && r == peer; /* for whom it is this rank that differs */
+        const bool differs = code == IGNIS_COMM_MISMATCH && r == peer; /* for that rank, this one differs */
         const unsigned long long about = differs ? state->rank : peer, print = differs ? mine : theirs;
         if (r == state->rank)
             continue;
@@ -202,11 +217,13 @@ __device__ inline void ignis_comm_report(ignis_comm_state *state, uint32_t code,
     ignis_ptx_fence_acq_rel_sys();
 }
 
-/*  Called by a thread that has waited for a while: whether to give up. begun is 0 at first, and then when the wait began. */
-__device__ inline bool ignis_comm_give_up(ignis_comm_state *state, unsigned long long *begun, long long timeout_ns, uint32_t op, int peer,
-                                          unsigned long long mine)
+/*  Tells a thread that has waited for a while whether to give up. begun is 0 at first, then the time when the
+    wait began. */
+__device__ inline bool ignis_comm_give_up(ignis_comm_state *state, unsigned long long *begun, long long timeout_ns,
+                                          uint32_t op, int peer, unsigned long long mine)
 {
-    const unsigned long long now = ignis_ptx_globaltimer(), poison = ignis_ptx_ld_acquire_u64(state->region[state->rank]);
+    const unsigned long long now = ignis_ptx_globaltimer(),
+                             poison = ignis_ptx_ld_acquire_u64(state->region[state->rank]);
     const uint32_t abort = (uint32_t)ignis_ptx_ld_acquire_u64(&state->record->abort);
     if (*begun == 0)
         *begun = now;
@@ -220,17 +237,18 @@ __device__ inline bool ignis_comm_give_up(ignis_comm_state *state, unsigned long
     return ignis_ptx_ld_relaxed_u32(&state->broken) != 0;
 }
 
-/*  What a thread knows of the operation under way. */
-struct ignis_comm_turn {
+/*  State of a thread in an operation. */
+struct ignis_comm_progress {
     const ignis_comm_call &call;
     uint32_t op, set;
-    bool over; /* this thread has given up: it stores no more results */
+    bool over; /* this thread has given up: it stores no results */
 
-    /*  With every thread of the block. */
-    __device__ ignis_comm_turn(const ignis_comm_call &call) : call(call)
+    /* Called by every thread of the block. */
+    __device__ ignis_comm_progress(const ignis_comm_call &call) : call(call)
     {
         ignis_comm_state *state = call.state;
-        const uint32_t last = ignis_ptx_ld_relaxed_u32(&state->op[blockIdx.x]), broken = ignis_ptx_ld_relaxed_u32(&state->broken);
+        const uint32_t last = ignis_ptx_ld_relaxed_u32(&state->op[blockIdx.x]),
+                       broken = ignis_ptx_ld_relaxed_u32(&state->broken);
         const uint32_t poison = ignis_ptx_ld_relaxed_u32(call.region[call.rank]); /* three loads, one wait */
         op = ignis_comm_next(last);
         set = op & 1;
@@ -242,7 +260,7 @@ struct ignis_comm_turn {
         delay();
     }
 
-    /*  With every thread of the block, last of all. */
+    /* Called by every thread of the block, last of all. */
     __device__ void end() const
     {
         uint32_t *counts = call.state->op;
@@ -256,7 +274,7 @@ struct ignis_comm_turn {
                 counts[b] = op;
     }
 
-    /*  Waits until ready() is true; false: in vain. peer() is whom it waits for. */
+    /*  Waits until ready() is true. False if the thread has given up. peer() returns the rank that it waits for. */
     template <typename Ready, typename Peer> __device__ bool wait(Ready ready, Peer peer)
     {
         unsigned long long begun = 0;
@@ -269,21 +287,23 @@ struct ignis_comm_turn {
         return false;
     }
 
-    /*  With one warp of block 0, in this order: tell all ranks what this one is about to do, and look whether they do the same. */
-    __device__ void greet(int lane)
+    /*  Called by one warp of block 0, in this order: post_header tells all ranks the operation of this one,
+        await_header checks that they run the same. */
+    __device__ void post_header(int lane)
     {
         if (lane == 31 && atomicExch(&call.state->running, 1) != 0) {
             ignis_comm_report(call.state, IGNIS_COMM_TWICE, call.rank, call.rank, op, call.fingerprint, 0);
             over = true;
         }
         if ((op & 0x7FFFFFFF) == 3 || (op & 0x7FFFFFFF) == 4)
-            wipe(lane);
+            clear_set(lane);
         delay();
         if (lane < N && lane != call.rank && !over)
-            ignis_ptx_st_release_u64(ignis_comm_header_at(call.region[lane], set, call.rank), ignis_comm_numbered(call.fingerprint, op));
+            ignis_ptx_st_release_u64(ignis_comm_header_at(call.region[lane], set, call.rank),
+                                     ignis_comm_numbered(call.fingerprint, op));
     }
 
-    __device__ void meet(int lane)
+    __device__ void await_header(int lane)
     {
         if (lane >= N || lane == call.rank)
             return;
@@ -301,19 +321,21 @@ struct ignis_comm_turn {
         }
     }
 
-    /*  Tests make blocks late by this. */
+    /*  Delays blocks at random, for tests. */
     __device__ void delay() const
     {
 #ifdef IGNIS_COMM_DELAY
-        const uint32_t hash = (op * 2654435761u ^ blockIdx.x * 40503u ^ call.rank * 2246822519u ^ (uint32_t)ignis_ptx_globaltimer()) * 3266489917u;
+        const uint32_t hash =
+            (op * 2654435761u ^ blockIdx.x * 40503u ^ call.rank * 2246822519u ^ (uint32_t)ignis_ptx_globaltimer()) *
+            3266489917u;
         if (hash >> 30 == 0)
             __nanosleep(hash >> 14 & 0x3FFF);
 #endif
     }
 
   private:
-    /*  Packets and flags of the set that the last operation used. */
-    __device__ void wipe(int lane) const
+    /*  Clears packets and flags of the set that the last operation used. */
+    __device__ void clear_set(int lane) const
     {
         char *const region = call.region[call.rank];
         const uint32_t last = set ^ 1;

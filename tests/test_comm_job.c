@@ -105,12 +105,12 @@ TEST(environments_are_read_strictly)
         {"RANK=0 WORLD_SIZE=1 IGNIS_RANK=1 IGNIS_WORLD_SIZE=2",
          "IGNIS_RANK and IGNIS_WORLD_SIZE say rank 1 of 2, but RANK and WORLD_SIZE say rank 0 of 1"},
         {"PMI_RANK=1 PMI_SIZE=2 OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2", "OMPI_COMM_WORLD_RANK"},
-        {"RANK=0 WORLD_SIZE=2", "does not know where the ranks meet"},
+        {"RANK=0 WORLD_SIZE=2", "has no rendezvous"},
         {"RANK=0 WORLD_SIZE=2 MASTER_ADDR=localhost", "MASTER_PORT"},
         {"RANK=0 WORLD_SIZE=2 MASTER_ADDR=localhost MASTER_PORT=0", "MASTER_PORT is \"0\""},
         {"RANK=0 WORLD_SIZE=2 MASTER_ADDR=localhost IGNIS_COMM_PORT=70000", "IGNIS_COMM_PORT is \"70000\""},
         {"IGNIS_COMM_LAUNCHER=torchrun", "whose variables are not set"},
-        {"IGNIS_COMM_LAUNCHER=mpirun", "none of ignis, torchrun"},
+        {"IGNIS_COMM_LAUNCHER=mpirun", "expected ignis, torchrun"},
         {"IGNIS_COMM_TRANSPORT=fast", "IGNIS_COMM_TRANSPORT is \"fast\""},
     };
     int i;
@@ -175,7 +175,7 @@ TEST(descs_are_checked)
     CHECK(mkdir(place + 4, 0700) == 0);
     desc.rendezvous = place;
     CHECK_FAILS(ignis_comm_init(&desc), IGNIS_ERROR_IO, IGNIS_DIAG_CHANNEL_IO);
-    CHECK_MESSAGE_HAS("too long a path for sockets");
+    CHECK_MESSAGE_HAS("too long for sockets");
     CHECK_INT(rmdir(place + 4), 0);
 #else
     (void)place;
@@ -421,7 +421,7 @@ static int network_fails(void)
             double begin;
             if (!job || write(met[1], "", 1) != 1)
                 _exit(1);
-            for (begin = test_seconds(); !ignis__job_absent(job, NULL, 1 - i) && test_seconds() < begin + 30;)
+            for (begin = test_seconds(); !ignis__job_rank_is_absent(job, NULL, 1 - i) && test_seconds() < begin + 30;)
                 ignis__sleep_us(10000);
             _exit(test_seconds() - begin < IGNIS__JOB_SILENCE_S + 3 ? 0 : 2);
         }
@@ -485,7 +485,7 @@ TEST(missing_ranks_are_named)
     tell(&rank, INIT, 0, 0, 0, 0);
     snprintf(text, sizeof text, "dir:%s", folder);
     init_fails(0, 4, text, 1, IGNIS_ERROR_TIMEOUT, IGNIS_DIAG_COMM_TIMEOUT);
-    CHECK_MESSAGE_HAS("2 of 4 ranks did not come");
+    CHECK_MESSAGE_HAS("2 of 4 ranks did not connect");
     CHECK_MESSAGE_HAS(": 1, 3");
     result = hear(&rank);
     CHECK_WENT(result, IGNIS_ERROR_TIMEOUT, IGNIS_DIAG_COMM_TIMEOUT);
@@ -495,7 +495,7 @@ TEST(missing_ranks_are_named)
     setenv("IGNIS_COMM_TOKEN", "sesame", 1);
     init_fails(1, 2, "127.0.0.1:1", 0.2, IGNIS_ERROR_TIMEOUT, IGNIS_DIAG_COMM_TIMEOUT);
 #ifdef _WIN32
-    CHECK_MESSAGE_HAS("there is no server");
+    CHECK_MESSAGE_HAS("no server in");
 #else
     CHECK_MESSAGE_HAS("refused");
 #endif
@@ -618,10 +618,10 @@ TEST(strangers_are_turned_away_and_nobody_else_notices)
     head.size = 16;
     say(half, &head, 20);
     refused(&address, 1, 2, true, "another token");
-    refused(&address, 1, 3, false, "3 ranks, and rank 0 counts 2");
-    refused(&address, 2, 2, false, "says it is rank 2");
-    refused(&address, 0, 2, false, "says it is rank 0");
-    refused(&address, -1, 2, false, "says it is rank -1");
+    refused(&address, 1, 3, false, "its size is 3; rank 0 has size 2");
+    refused(&address, 2, 2, false, "claims rank 2");
+    refused(&address, 0, 2, false, "claims rank 0");
+    refused(&address, -1, 2, false, "claims rank -1");
     tell(&ranks[1], INIT, 0, 0, 0, 0);
     all_well(ranks, 2);
     all(ranks, 2, DESTROY, 0, 0);
@@ -724,7 +724,7 @@ TEST(a_second_process_of_a_rank_is_turned_away)
     late = process_heard(ranks[1].socket) ? 1 : 3; /* who came first waits for rank 2 */
     result = hear(&ranks[late]);
     CHECK_WENT(result, IGNIS_ERROR_PEER, IGNIS_DIAG_COMM_RENDEZVOUS);
-    CHECK_HAS(result.message, "rank 1 is here already");
+    CHECK_HAS(result.message, "rank 1 has already come");
     tell(&ranks[2], INIT, 0, 0, 0, 0);
     CHECK_WENT_WELL(hear(&ranks[0]));
     CHECK_WENT_WELL(hear(&ranks[4 - late]));
@@ -794,7 +794,7 @@ TEST(through_host_memory_when_asked)
     for (i = 0; i < 3; i++) {
         outcome result = ask(&ranks[i], QUERY, 0);
         CHECK_INT(result.info.transport, IGNIS_COMM_STAGED);
-        CHECK_HAS(result.info.reason, "asked for");
+        CHECK_HAS(result.info.reason, "requested");
     }
     all(ranks, 3, DESTROY, 0, 0);
     finish(ranks, 3);
@@ -823,14 +823,14 @@ TEST(ranks_that_ask_for_different_transports_are_told)
 {
     NEEDS(2);
     ranks_that_differ("IGNIS_COMM_TRANSPORT=peer", "IGNIS_COMM_TRANSPORT=staged", IGNIS_ERROR_PEER, IGNIS_DIAG_COMM_RENDEZVOUS,
-                      "rank 0 asks for peer and rank 1 for staged");
+                      "rank 0 requests peer and rank 1 staged");
 }
 
 TEST(ranks_that_are_tuned_in_different_ways_are_told)
 {
     NEEDS(2);
     ranks_that_differ("IGNIS_COMM_TUNE=blocks=8", "IGNIS_COMM_TUNE=blocks=4", IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_COMM_ENVIRONMENT,
-                      "IGNIS_COMM_TUNE is not the same on rank 0 and rank 1");
+                      "IGNIS_COMM_TUNE differs between rank 0 and rank 1");
 }
 
 int main(int argc, char **argv)

@@ -259,7 +259,7 @@ TEST(a_fault_of_one_rank_ends_no_other)
     for (i = 0; i < 2; i++) {
         result = hear(&ranks[i]); /* it was in the operation, or came to it later */
         CHECK_INT(result.status, IGNIS_ERROR_PEER);
-        CHECK_HAS(result.message, "rank 2 died or gave the communicator up");
+        CHECK_HAS(result.message, "rank 2 died or abandoned the communicator");
     }
     CHECK(test_seconds() - aborted < PROMPT);
     code = process_end(&ranks[2]);
@@ -286,7 +286,7 @@ TEST(processes_that_disagree_all_hear_of_it)
         for (i = 0; i < 3; i++) {
             result = hear(&ranks[i]);
             CHECK_WENT(result, IGNIS_ERROR_MISMATCH, IGNIS_DIAG_COMM_MISMATCH);
-            CHECK_HAS(result.message, "asks for");
+            CHECK_HAS(result.message, "calls");
             CHECK(result.seconds < PROMPT);
         }
         all(ranks, 3, SHRINK, way, way + 1);
@@ -492,7 +492,7 @@ TEST(shrink_without_deaths_and_after_one_has_left)
     tell(&ranks[0], SPLIT, 1, 2, 0, 0); /* it does not come */
     result = hear(&ranks[0]);
     CHECK_WENT(result, IGNIS_ERROR_PEER, IGNIS_DIAG_COMM_PEER);
-    CHECK_HAS(result.message, "rank 1 has died, or left");
+    CHECK_HAS(result.message, "rank 1 has died or left");
     tell(&ranks[0], SHRINK, 1, 2, 0, 0);
     tell(&ranks[2], SHRINK, 1, 2, 0, 0);
     CHECK_WENT_WELL(hear(&ranks[0]));
@@ -625,7 +625,7 @@ TEST(a_rank_that_is_late_meets_those_who_try_again)
     tell(&ranks[2], SPLIT, 0, 2, 0, 0);
     result = hear(&ranks[2]);
     CHECK_WENT(result, IGNIS_ERROR_MISMATCH, IGNIS_DIAG_COMM_MISMATCH);
-    CHECK_HAS(result.message, "is in ignis_comm_shrink");
+    CHECK_HAS(result.message, "calls ignis_comm_shrink");
     CHECK(result.seconds < PROMPT);
     tell(&ranks[2], SHRINK, 0, 2, 0, 0);
     all_well(ranks, 3);
@@ -681,7 +681,7 @@ static void both_differ(process *ranks)
     for (i = 0; i < 3; i += 2) {
         outcome result = hear(&ranks[i]);
         CHECK_WENT(result, IGNIS_ERROR_MISMATCH, IGNIS_DIAG_COMM_MISMATCH);
-        CHECK_HAS(result.message, "other ranks to be left out");
+        CHECK_HAS(result.message, "excludes other ranks");
         CHECK(result.seconds < PROMPT);
     }
 }
@@ -1034,7 +1034,7 @@ TEST(an_id_brings_ranks_together)
     CHECK(process_descriptors() <= descriptors + spare_descriptors());
     desc = members[0].desc;
     CHECK_FAILS(ignis_comm_init(&desc), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
-    CHECK_MESSAGE_HAS("used before");
+    CHECK_MESSAGE_HAS("already used");
     desc.token = "sesame";
     CHECK_FAILS(ignis_comm_init(&desc), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
     desc.token = NULL;
@@ -1122,7 +1122,7 @@ static void *light_leader(void *pointer)
     double begin = test_seconds();
     bool gone = false;
     while (job && !gone && test_seconds() < begin + 10) {
-        gone = ignis__job_absent(job, NULL, 1);
+        gone = ignis__job_rank_is_absent(job, NULL, 1);
         ignis__sleep_us(1000);
     }
     ignis__job_drop(job);

@@ -141,7 +141,7 @@ static void all_say(process *ranks, int count, int on, const char *part)
 }
 
 enum { SMALL = 1000, LARGE = 100000 };
-static const char helps[] = "NCCL does large operations";
+static const char helps[] = "NCCL runs large operations";
 
 TEST(large_operations_join_nccl_when_the_first_comes)
 {
@@ -154,7 +154,7 @@ TEST(large_operations_join_nccl_when_the_first_comes)
         all_reduce(ranks, count, 0, SMALL, 3);
         all_say(ranks, count, 0, "");
         all_reduce(ranks, count, 0, LARGE, 3);
-        if (strstr(ask(&ranks[0], QUERY, 0).info.reason, "does not help")) {
+        if (strstr(ask(&ranks[0], QUERY, 0).info.reason, "is not used")) {
             end(ranks, count);
             folder_end();
             SKIP("NCCL is not installed");
@@ -210,7 +210,7 @@ TEST(nccl_that_one_rank_lacks_is_used_by_none)
     meet_within(ranks, 3, 20);
     all_reduce(ranks, 3, 0, LARGE, 2);
     all_say(ranks, 3, 0, "NCCL was not found");
-    CHECK_HAS(ask(&ranks[0], QUERY, 0).info.reason, "NCCL does not help: rank 1: ");
+    CHECK_HAS(ask(&ranks[0], QUERY, 0).info.reason, "NCCL is not used: rank 1: ");
     all_reduce(ranks, 3, 0, LARGE, 2);
     all(ranks, 3, DESTROY, 0, 0);
     end(ranks, 3);
@@ -236,7 +236,7 @@ TEST(a_join_that_takes_too_long_leaves_all_without_nccl)
         start_with_nccl(ranks, 2, 1, path);
         meet_within(ranks, 2, 2);
         all_reduce(ranks, 2, 0, LARGE, 2);
-        all_say(ranks, 2, 0, "NCCL does not help: ");
+        all_say(ranks, 2, 0, "NCCL is not used: ");
         if (i > 0)
             all_say(ranks, 2, 0, "version 22810 on rank 1");
         all_reduce(ranks, 2, 0, LARGE, 2);

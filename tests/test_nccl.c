@@ -102,7 +102,7 @@ static const char *why_not(int ranks, ignis__nccl_id *id)
 static ignis__nccl_comm *join(ignis__device *device, const ignis__nccl_id *id, int number, int size, int64_t deadline_ns)
 {
     ignis__nccl_comm *nccl = ignis__nccl_begin("join", device, id, number, size, deadline_ns - ignis__monotonic_ns());
-    if (nccl && !ignis__nccl_joined("join", nccl)) {
+    if (nccl && !ignis__nccl_wait_joined("join", nccl)) {
         ignis__nccl_leave("join", nccl);
         nccl = NULL;
     }

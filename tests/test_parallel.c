@@ -401,7 +401,7 @@ static void *rank_refuses(void *context)
     CHECK_FAILS(ignis_parallel_create(r->comm, r->model.all, 1, &desc), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_BAD_NUMBER);
     wrong[0] = wrong[1] = r->model.table;
     CHECK_FAILS(ignis_parallel_create(r->comm, wrong, 2, NULL), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_PARAMETER_KIND);
-    CHECK_MESSAGE_HAS("is parameter 0 once more");
+    CHECK_MESSAGE_HAS("is also parameter 0");
     wrong[1] = ignis_tensor_zeros(IGNIS_SHAPE(2), &no_grad);
     CHECK_FAILS(ignis_parallel_create(r->comm, wrong, 2, NULL), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_PARAMETER_KIND);
     CHECK_MESSAGE_HAS("requires no gradient");
@@ -427,7 +427,7 @@ static void *rank_refuses(void *context)
     second = ignis_parallel_create(r->comm, r->model.all, 1, NULL);
     CHECK(!second.id);
     test__check_failure(__FILE__, __LINE__, "ignis_parallel_create(", IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_PARAMETER_KIND);
-    CHECK_MESSAGE_HAS("is trained data-parallel already");
+    CHECK_MESSAGE_HAS("is already trained data-parallel");
     CHECK_STATUS(ignis_parallel_no_sync_end(parallel), IGNIS_ERROR_ARGUMENT, IGNIS_DIAG_SCOPE_ORDER);
     CHECK_OK(ignis_parallel_no_sync_begin(parallel));
     CHECK_OK(ignis_parallel_query(parallel, &info));
@@ -533,7 +533,7 @@ TEST(parameters_are_taken_by_one_of_two_threads)
         CHECK((rivals[0].parallel.id == 0) != (rivals[1].parallel.id == 0));
         second = rivals[0].parallel.id ? &rivals[1] : &rivals[0];
         CHECK_INT(second->status, IGNIS_ERROR_ARGUMENT);
-        CHECK(strstr(second->message, "parameter 0, [24, 16], is trained data-parallel already"));
+        CHECK(strstr(second->message, "parameter 0, [24, 16], is already trained data-parallel"));
         for (i = 0; i < 2; i++)
             if (rivals[i].parallel.id)
                 CHECK_OK(ignis_parallel_free(rivals[i].parallel));

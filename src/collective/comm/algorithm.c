@@ -1,12 +1,17 @@
-/* --- operations ------------------------------------------------------------------------------------------------------- */
+/*  >>comm.algorithm - choosing how an operation runs: by packets or by flags, blocks, threads, chunks
+
+    Two tables by operation, ranks and bytes; IGNIS_COMM_TUNE overrides them.
+    Uses: communicators and tasks.
+    Invariants: all ranks choose the same, as the choice follows from facts that they agreed on.
+    Locks: none. */
 
 static const char *const ignis__comm_kinds[IGNIS__COMM_KIND_COUNT] = {
     "nothing",        "all_reduce", "reduce", "broadcast", "all_gather",
     "reduce_scatter", "all_to_all", "send",   "receive",   "barrier"};
 static const char *const ignis__comm_ops[IGNIS_OP_COUNT] = {"sum", "prod", "min", "max", "avg"};
 
-/*  Packets come with the least delay, and carry as many bytes again as data. Two phases move less from three
-    ranks on, and wait twice. */
+/*  Packets have the lowest latency, and carry as many bytes again as data. With three ranks or more, two
+    phases move fewer bytes, and wait twice. */
 typedef enum ignis__comm_algorithm {
     IGNIS__COMM_BY_PACKETS,
     IGNIS__COMM_BY_PACKETS_TWO,
@@ -16,22 +21,22 @@ typedef enum ignis__comm_algorithm {
 
 #define IGNIS__COMM_ANY INT64_MAX
 
-/*  The way that an operation is done. */
-typedef struct ignis__comm_way {
+/*  How an operation is done. */
+typedef struct ignis__comm_method {
     ignis__comm_algorithm algorithm;
-    int blocks, threads; /* that move data; the GPU that runs the least at once sets a limit */
-    int chunk;           /* by flags: bytes that a block moves at a step, all ranks' parts together */
-} ignis__comm_way;
+    int blocks, threads; /* that move data; the GPU that runs the fewest at once sets the limit */
+    int chunk;           /* by flags: bytes that a block moves in a step, for all ranks together */
+} ignis__comm_method;
 
-/*  Up to how many bytes of a part (what a rank gives to or gets from each other one) each is used: the first
-    row that fits. all_reduce was measured on 2 and 4 H200s with NVLink; 3 ranks do as 4, and from 5 on, where
-    packets are pushed more often, they end earlier. The others were measured on 4 with 64 blocks, and take
-    the 128 that all_reduce has shown to be better. */
+/*  The first row that fits is used; bytes are those that a rank sends to or gets from each other one.
+    all_reduce was measured on 2 and 4 H200s with NVLink; 3 ranks do as 4. From 5 ranks on, packets are pushed
+    more often, so they end at smaller sizes. The other operations were measured on 4 H200s with 64 blocks;
+    they use the 128 that proved better for all_reduce. */
 static const struct {
     ignis__comm_kind kind; /* 0: any */
     int most_ranks;
     int64_t most_bytes;
-    ignis__comm_way way;
+    ignis__comm_method method;
 } ignis__comm_table[] = {
     {IGNIS__COMM_ALL_REDUCE, 2, 64 << 10, {IGNIS__COMM_BY_PACKETS, 64, 128, 0}},
     {IGNIS__COMM_ALL_REDUCE, 2, 256 << 10, {IGNIS__COMM_BY_PACKETS, 64, 512, 0}},
@@ -59,9 +64,9 @@ static const struct {
     {(ignis__comm_kind)0, 8, IGNIS__COMM_ANY, {IGNIS__COMM_BY_PARTS, 128, 480, 64 << 10}},
 };
 
-/*  From how many bytes on, all parts together, NCCL is faster by so much that joining it pays; 0 and
-    operations that are not here: never. On 2 and 4 H200s, against 64 blocks for all but all_reduce; the
-    numbers for 2 ranks of the others are what its pushes took; 5 ranks and more are as 4. */
+/*  Bytes of all slices together from which NCCL is enough faster to join it; 0, and operations without a row:
+    never. Measured on 2 and 4 H200s, with 64 blocks except for all_reduce. Rows for 2 ranks of the other
+    operations come from their pushes; 5 ranks and more are as 4. */
 static const struct {
     ignis__comm_kind kind;
     int most_ranks;
@@ -78,83 +83,83 @@ static const struct {
     {IGNIS__COMM_ALL_TO_ALL, 8, 64 << 20},
 };
 
-/*  The largest one-phase operation by packets, in bytes of a part. */
+/*  Returns the bytes of a slice up to which one phase of packets is used. */
 static int64_t ignis__comm_packets_limit(int ranks)
 {
     return IGNIS__COMM_PACKETS_SIZE / 2 / (ranks > 4 ? 8 : ranks > 2 ? 4 : 2);
 }
 
-/*  What IGNIS_COMM_TUNE says instead of the table. */
-static void ignis__comm_tune_way(const ignis__comm_tune *tune, ignis__comm_way *way)
+/*  Applies IGNIS_COMM_TUNE to a choice of the table. */
+static void ignis__comm_tune_method(const ignis__comm_tune *tune, ignis__comm_method *method)
 {
-    bool packets = way->algorithm == IGNIS__COMM_BY_PACKETS || way->algorithm == IGNIS__COMM_BY_PACKETS_TWO;
+    bool packets = method->algorithm == IGNIS__COMM_BY_PACKETS || method->algorithm == IGNIS__COMM_BY_PACKETS_TWO;
     int64_t blocks = packets ? tune->ll_blocks : tune->blocks, threads = packets ? tune->ll_threads : tune->threads;
     if (blocks >= 0)
-        way->blocks = (int)ignis__clamp(blocks, 1, IGNIS__COMM_BLOCKS);
+        method->blocks = (int)ignis__clamp(blocks, 1, IGNIS__COMM_BLOCKS);
     if (threads >= 0)
-        way->threads = (int)ignis__clamp(threads / 32 * 32, 32,
-                                         (packets ? IGNIS__COMM_PACKET_THREADS : IGNIS__COMM_FLAG_THREADS) - 32);
+        method->threads = (int)ignis__clamp(threads / 32 * 32, 32,
+                                            (packets ? IGNIS__COMM_PACKET_THREADS : IGNIS__COMM_FLAG_THREADS) - 32);
     if (tune->chunk >= 0)
-        way->chunk = (int)ignis__clamp(tune->chunk, 0, IGNIS__COMM_DATA_SIZE);
+        method->chunk = (int)ignis__clamp(tune->chunk, 0, IGNIS__COMM_DATA_SIZE);
 }
 
-static ignis__comm_way ignis__comm_choose(const ignis__comm *comm, const ignis__comm_task *task)
+static ignis__comm_method ignis__comm_choose(const ignis__comm *comm, const ignis__comm_task *task)
 {
     const ignis__comm_tune *tune = &comm->tune;
     int64_t bytes = task->count * ignis__dtypes[task->dtype].size;
-    ignis__comm_way way;
+    ignis__comm_method method;
     int i;
     for (i = 0; i < IGNIS__COUNT(ignis__comm_table) - 1; i++)
         if ((!ignis__comm_table[i].kind || ignis__comm_table[i].kind == task->kind) &&
             comm->size <= ignis__comm_table[i].most_ranks && bytes <= ignis__comm_table[i].most_bytes)
             break;
-    way = ignis__comm_table[i].way;
+    method = ignis__comm_table[i].method;
     if (tune->ll_max >= 0 || tune->ll_two_max >= 0 || tune->one_shot_max >= 0) {
         bool fits = bytes <= ignis__comm_packets_limit(comm->size), packets;
-        way.algorithm = bytes <= tune->one_shot_max || task->kind > IGNIS__COMM_BROADCAST ? IGNIS__COMM_BY_PARTS
-                                                                                          : IGNIS__COMM_BY_SLICES;
+        method.algorithm = bytes <= tune->one_shot_max || task->kind > IGNIS__COMM_BROADCAST ? IGNIS__COMM_BY_PARTS
+                                                                                             : IGNIS__COMM_BY_SLICES;
         if (fits && bytes <= tune->ll_max)
-            way.algorithm = IGNIS__COMM_BY_PACKETS;
+            method.algorithm = IGNIS__COMM_BY_PACKETS;
         else if (fits && bytes <= tune->ll_two_max && task->kind == IGNIS__COMM_ALL_REDUCE)
-            way.algorithm = IGNIS__COMM_BY_PACKETS_TWO;
-        packets = way.algorithm <= IGNIS__COMM_BY_PACKETS_TWO;
-        way.blocks = packets ? 64 : 128;
-        way.threads = packets ? 256 : 480;
-        way.chunk = 64 << 10;
+            method.algorithm = IGNIS__COMM_BY_PACKETS_TWO;
+        packets = method.algorithm <= IGNIS__COMM_BY_PACKETS_TWO;
+        method.blocks = packets ? 64 : 128;
+        method.threads = packets ? 256 : 480;
+        method.chunk = 64 << 10;
     }
-    ignis__comm_tune_way(tune, &way);
-    return way;
+    ignis__comm_tune_method(tune, &method);
+    return method;
 }
 
-/*  How an operation is cut up: blocks, threads, and in the call chunk and steps. */
+/*  The launch of an operation: kernel, blocks and threads; chunk and steps are in the call. */
 typedef struct ignis__comm_plan {
     int kernel;
     unsigned blocks, threads;
 } ignis__comm_plan;
 
-static ignis__comm_plan ignis__comm_cut(const ignis__comm *comm, const ignis__comm_way *way, int64_t bytes,
-                                        ignis__comm_call *to)
+static ignis__comm_plan ignis__comm_plan_launch(const ignis__comm *comm, const ignis__comm_method *method,
+                                                int64_t bytes, ignis__comm_call *to)
 {
-    int most = way->blocks < comm->most_blocks ? way->blocks : comm->most_blocks;
-    bool two = way->algorithm == IGNIS__COMM_BY_PACKETS_TWO || way->algorithm == IGNIS__COMM_BY_SLICES;
+    int most = method->blocks < comm->most_blocks ? method->blocks : comm->most_blocks;
+    bool two = method->algorithm == IGNIS__COMM_BY_PACKETS_TWO || method->algorithm == IGNIS__COMM_BY_SLICES;
     ignis__comm_plan plan;
     int64_t units, blocks, chunk;
-    plan.threads = (unsigned)way->threads + 32;
-    if (way->algorithm == IGNIS__COMM_BY_PACKETS || way->algorithm == IGNIS__COMM_BY_PACKETS_TWO) {
+    plan.threads = (unsigned)method->threads + 32;
+    if (method->algorithm == IGNIS__COMM_BY_PACKETS || method->algorithm == IGNIS__COMM_BY_PACKETS_TWO) {
         units = ignis__ceil_div(bytes, two ? 8 * comm->size : 8);
-        blocks = ignis__clamp(ignis__ceil_div(units, way->threads), 1, most);
+        blocks = ignis__clamp(ignis__ceil_div(units, method->threads), 1, most);
         plan.kernel = two ? IGNIS__COMM_KERNEL_PACKETS_TWO : IGNIS__COMM_KERNEL_PACKETS;
         to->chunk = (int)units;
         to->steps = 1;
     } else {
         units = ignis__ceil_div(bytes, two ? 16 * (to->none < comm->size ? comm->size - 1 : comm->size) : 16);
-        blocks = ignis__clamp(ignis__ceil_div(units, way->threads), 1, most);
+        blocks = ignis__clamp(ignis__ceil_div(units, method->threads), 1, most);
         chunk = (two ? IGNIS__COMM_DATA_SIZE / IGNIS__COMM_TWO_PHASE_SLOTS
                      : (int64_t)2 * IGNIS__COMM_DATA_SIZE / IGNIS__COMM_ONE_PHASE_SLOTS) /
                 ((int64_t)blocks * comm->size * 16);
-        if (chunk > way->chunk / 16 / comm->size)
-            chunk = way->chunk / 16 / comm->size;
-        chunk = chunk < 32 ? 32 : chunk < way->threads ? chunk / 32 * 32 : chunk / way->threads * way->threads;
+        if (chunk > method->chunk / 16 / comm->size)
+            chunk = method->chunk / 16 / comm->size;
+        chunk = chunk < 32 ? 32 : chunk < method->threads ? chunk / 32 * 32 : chunk / method->threads * method->threads;
         to->steps = (int)ignis__clamp(ignis__ceil_div(units, blocks * chunk), 1, INT32_MAX);
         to->chunk = (int)ignis__clamp(ignis__ceil_div(ignis__ceil_div(units, blocks * to->steps), 32) * 32, 32, chunk);
         plan.kernel = two ? IGNIS__COMM_KERNEL_SLICES : IGNIS__COMM_KERNEL_PARTS;

@@ -1,9 +1,17 @@
-/*  Gives the regions back, so that others can be made. */
+/*  >>comm - communicators: options, memory, ending, failing
+
+    Creates and ends the objects behind ignis_comm, and breaks a communicator from the host.
+    Uses: regions, kernels, jobs, NCCL.
+    Invariants: memory that kernels of a captured graph use stays until the graph is gone; a broken
+    communicator never works again.
+    Locks: the slot's lock, one operation at a time; the regions' lock. */
+
+/*  Frees the regions, so that others can be made. */
 static void ignis__comm_regions_clear(const char *call, ignis__comm_regions *regions)
 {
     ignis__binding binding;
     int i;
-    for (i = 0; i < IGNIS_COMM_MAX_RANKS && !regions->late; i++) { /* better lose them than fault */
+    for (i = 0; i < IGNIS_COMM_MAX_RANKS && !regions->late; i++) { /* rather leak them than fault */
         if (regions->block[i].memory)
             ignis__vmm_block_destroy(call, &regions->block[i]);
         if (regions->pinned[i] && ignis__device_enter_to_give(call, regions->device, &binding)) {
@@ -40,7 +48,7 @@ static void ignis__comm_regions_drop(const char *call, ignis__comm_regions *regi
     ignis__free(regions);
 }
 
-/*  Nobody can run kernels on it any more. */
+/*  Releases the memory when no kernel can run on it any more. */
 static void ignis__comm_memory_release(void *ptr, void *data)
 {
     static const char call[] = "ignis_comm_destroy";
@@ -58,15 +66,15 @@ static void ignis__comm_memory_release(void *ptr, void *data)
     ignis__free(memory);
 }
 
-/*  Ends a communicator that nobody holds any more, or that has no handle yet, after its work is done. What
-    graphs still use stays, and makes their kernels leave at once. */
+/*  Destroys a communicator without holds or without a handle, after its work is done. Memory that graphs
+    still use stays, and makes their kernels return at once. */
 IGNIS__COLD static void ignis__comm_end(const char *call, ignis__comm *comm)
 {
     ignis__binding binding;
     ignis__comm_memory *memory = comm->memory;
     int i;
     if (memory->state && ignis__device_enter_to_give(call, comm->device, &binding)) {
-        (void)ignis__device_wait(call, comm->device); /* everything has a deadline, so this ends */
+        (void)ignis__device_wait(call, comm->device); /* ends, since all waits have deadlines */
         if (ignis__atomic_load(&comm->storage->users) > 1) {
             (void)IGNIS__CUDA_FAILED(call, comm->device, cuMemsetD8Async,
                                      (memory->state->address + offsetof(ignis__comm_state, broken), IGNIS__COMM_PEER, 1,
@@ -76,7 +84,7 @@ IGNIS__COLD static void ignis__comm_end(const char *call, ignis__comm *comm)
         }
         ignis__device_leave(&binding);
     }
-    if (comm->job) /* nobody tells it anything from here on */
+    if (comm->job) /* from here on the job tells it nothing */
         ignis__job_watch_end(comm->job, &comm->watch);
     ignis__mutex_lock(&memory->regions->lock);
     for (i = 0; i < memory->regions->count; i++)
@@ -88,7 +96,7 @@ IGNIS__COLD static void ignis__comm_end(const char *call, ignis__comm *comm)
     ignis__pool_recycle(&ignis__comms, comm);
 }
 
-/*  The communicator of a handle, held; null, and reported, when there is none. */
+/*  Holds the communicator of a handle. NULL, and reported, if the handle is stale. */
 static ignis__comm *ignis__comm_hold(const char *call, ignis_comm handle)
 {
     return (ignis__comm *)ignis__handle_hold(call, &ignis__comms, handle.id);
@@ -127,7 +135,7 @@ IGNIS__COLD static void ignis__comms_close(const char *call)
     }
 }
 
-/*  What a desc and the environment ask for. False: nonsense. */
+/*  Reads the options of a description and the environment. False, and reported, if they are invalid. */
 static bool ignis__comm_options_read(const char *call, const ignis_comm_desc *desc, ignis__comm_options *options)
 {
     static const char *const names[] = {"", "peer", "staged", "nccl"};
@@ -136,13 +144,13 @@ static bool ignis__comm_options_read(const char *call, const ignis_comm_desc *de
     int i;
     if (!(timeout > 0 && timeout <= 1e6))
         return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call,
-                                 "desc.timeout_s is %g; it has to be above 0 and up to 1000000", timeout);
+                                 "desc.timeout_s is %g; expected above 0 and up to 1000000", timeout);
     if (desc->most_blocks < 0)
-        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "desc.most_blocks is %d, expected 0 or more",
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "desc.most_blocks is %d; expected 0 or more",
                                  desc->most_blocks);
     if ((unsigned)desc->transport >= IGNIS_COMM_TRANSPORT_COUNT)
         return ignis__fail_false(IGNIS_DIAG_BAD_ENUM, call,
-                                 "desc.transport is %d; there are IGNIS_COMM_PEER, _STAGED and _NCCL",
+                                 "desc.transport is %d; expected IGNIS_COMM_PEER, _STAGED or _NCCL",
                                  (int)desc->transport);
     options->timeout_ns = (int64_t)(timeout * 1e9);
     options->most_blocks = desc->most_blocks;
@@ -155,11 +163,11 @@ static bool ignis__comm_options_read(const char *call, const ignis_comm_desc *de
     if (options->transport)
         return true;
     return ignis__fail_false(IGNIS_DIAG_COMM_ENVIRONMENT, call,
-                             "IGNIS_COMM_TRANSPORT is \"%.64s\"; it has to be peer, staged or nccl", text);
+                             "IGNIS_COMM_TRANSPORT is \"%.64s\"; expected peer, staged or nccl", text);
 }
 
-/*  A new communicator that only its maker sees until ignis__pool_publish. It has a share of the regions
-    `shared`, or its own if that is null. Null on failure. */
+/*  Creates a communicator that other threads do not see before ignis__pool_publish. It shares the regions
+    `shared`, or has its own if that is NULL. NULL on failure. */
 static ignis__comm *ignis__comm_new(const char *call, ignis__device *device, int rank, int size,
                                     const ignis__comm_options *options, ignis__comm_regions *shared)
 {
@@ -196,7 +204,7 @@ static ignis__comm *ignis__comm_new(const char *call, ignis__device *device, int
     return comm;
 }
 
-/*  Fills the communicator's own memory, and clears its region; the device is entered. */
+/*  Fills the communicator's own memory and clears its region. The device is entered. */
 static bool ignis__comm_memory_begin(const char *call, ignis__comm *comm)
 {
     ignis__comm_memory *memory = comm->memory;
@@ -228,7 +236,7 @@ static bool ignis__comm_memory_begin(const char *call, ignis__comm *comm)
     return ok;
 }
 
-/*  How many blocks of every kernel that moves bytes run at the same time. */
+/*  Counts the blocks that run at the same time, for every kernel that moves bytes. */
 static bool ignis__comm_count_blocks(const char *call, ignis__comm *comm)
 {
     static const struct {
@@ -257,8 +265,8 @@ static bool ignis__comm_count_blocks(const char *call, ignis__comm *comm)
     return true;
 }
 
-/*  Makes a communicator ready whose regions are there. Afterwards all ranks have to meet, before one of them
-    launches. One of NCCL alone has no regions, one of one rank nothing at all. */
+/*  Completes a communicator whose regions exist. All ranks must meet afterwards, before one of them launches.
+    Without regions (NCCL alone, one rank) less is needed. */
 static bool ignis__comm_start(const char *call, ignis__comm *comm)
 {
     ignis__binding binding;
@@ -268,7 +276,7 @@ static bool ignis__comm_start(const char *call, ignis__comm *comm)
     ok = comm->size == 1 || ignis__comm_memory_begin(call, comm);
     if (ok && comm->size > 1 && ignis__comm_has_region(comm))
         ok = ignis__comm_count_blocks(call, comm);
-    else if (ok && comm->size > 1) /* of a program for any number of ranks, it marks what NCCL does */
+    else if (ok && comm->size > 1) /* a program for any number of ranks marks the operations of NCCL */
         ok = (comm->programs[0][0] = ignis__comm_program_get(call, comm->device, 2, -1, -1, false)) != NULL;
     ignis__device_leave(&binding);
     return ok;
@@ -282,9 +290,9 @@ static void ignis__comm_break_one(ignis__comm *comm, uint64_t value)
         ignis__atomic_store(&comm->memory->record->abort, value);
 }
 
-/*  Breaks a communicator from the host, and those that share its regions: kernels that wait leave soon, and
-    so does NCCL. code: IGNIS__COMM_PEER, or another; peer: whom it is about, -1: nobody. Kernels see what of
-    it fits into 8 bits, as they have fewer ranks. Any thread may call it. */
+/*  Breaks a communicator, and those that share its regions, from the host. Waiting kernels return soon, and
+    NCCL is aborted. code: IGNIS__COMM_PEER or another; peer: the rank at fault, -1 for none. Kernels see the
+    low 8 bits, as they have fewer ranks. Any thread may call it. */
 static void ignis__comm_break(ignis__comm *comm, int code, int peer)
 {
     ignis__comm_regions *regions = comm->memory->regions;
@@ -300,7 +308,7 @@ static void ignis__comm_break(ignis__comm *comm, int code, int peer)
         ignis__nccl_abort(comm->memory->nccl);
 }
 
-/*  The same, and tells the ranks of other processes. */
+/*  As ignis__comm_break, and tells the ranks of other processes. */
 static void ignis__comm_break_all(ignis__comm *comm, int code, int peer)
 {
     ignis__comm_break(comm, code, peer);
@@ -308,7 +316,7 @@ static void ignis__comm_break_all(ignis__comm *comm, int code, int peer)
         ignis__job_send_all(comm->job, comm->member, comm->size, IGNIS__JOB_ABORT, comm->watch.key);
 }
 
-/*  Breaks a communicator whose NCCL has failed since, on all ranks: nobody could end what the others wait
+/*  Breaks a communicator on all ranks if its NCCL has failed: no other rank could end what the others wait
     for. Any thread may call it. */
 static void ignis__comm_nccl_check(ignis__comm *comm)
 {
@@ -317,7 +325,7 @@ static void ignis__comm_nccl_check(ignis__comm *comm)
         ignis__comm_break_all(comm, IGNIS__COMM_NCCL_FAILED, error);
 }
 
-/*  What has broken a communicator, IGNIS_DIAG_NONE: nothing; *peer: whom it is about, -1: not known. */
+/*  Returns what has broken a communicator, or IGNIS_DIAG_NONE; *peer: the rank at fault, -1 if unknown. */
 static ignis_diagnostic ignis__comm_failure(const ignis__comm *comm, int *peer)
 {
     static const ignis_diagnostic diagnostics[] = {IGNIS_DIAG_NONE,          IGNIS_DIAG_COMM_TIMEOUT,

@@ -1,6 +1,13 @@
-/*  Keeps the deadline for operations of NCCL, which have none: as long as one runs, and after another has
-    failed. On the watcher's thread. */
-static void ignis__comm_watch_nccl(ignis__comm *comm)
+/*  >>comm.create - creating a communicator of ranks that have met
+
+    Chooses the transport, sets up regions or NCCL in steps with votes, and watches the members.
+    Uses: votes, region_setup.c, NCCL, the job.
+    Invariants: all ranks succeed or all fail with the reason of the first one that failed.
+    Locks: comm->agreement around anything that all ranks do together. */
+
+/*  Enforces the deadline for operations of NCCL, which has none: while one runs, and after another one has
+    failed. Runs on the watcher's thread. */
+static void ignis__comm_check_nccl_deadline(ignis__comm *comm)
 {
     const ignis__comm_record *record = comm->memory->record;
     uint64_t running = record ? ignis__atomic_load(&record->nccl) : 0;
@@ -18,17 +25,17 @@ static void ignis__comm_watch_nccl(ignis__comm *comm)
         ignis__nccl_abort(comm->memory->nccl);
 }
 
-/*  What the job says of a member, on the thread that reads it. One that leaves may do so after the last
-    operation, while this rank is still in it. */
+/*  Handles an event of a member, on the thread that reads the job's messages. A member may leave after the
+    last operation while this rank is still in it. */
 static void ignis__comm_notify(void *owner, ignis__job_event event, int member)
 {
     if (event == IGNIS__JOB_TICK)
-        ignis__comm_watch_nccl((ignis__comm *)owner);
+        ignis__comm_check_nccl_deadline((ignis__comm *)owner);
     else if (event != IGNIS__JOB_LEFT)
         ignis__comm_break((ignis__comm *)owner, IGNIS__COMM_PEER, member);
 }
 
-/*  A communicator of members (ranks of the job; null: all of it) with nothing in it yet. */
+/*  Creates an empty communicator of members (ranks of the job; NULL: all). */
 static ignis__comm *ignis__comm_prepare(const char *call, ignis__job *job, ignis__device *device, const int *member,
                                         int count, int me, uint64_t key, const ignis__comm_options *options)
 {
@@ -66,78 +73,78 @@ static int ignis__comm_hosts(const ignis__comm *comm, int *local_rank, int *loca
     return hosts;
 }
 
-/*  Rank 0 makes an id, all open NCCL, and then all join. False: one of them could not, or is lost. */
-static bool ignis__comm_join(ignis__making *making)
+/*  Joins NCCL: rank 0 creates an id, all open NCCL, then all join. False: one of them could not, or is
+    lost. */
+static bool ignis__comm_join(ignis__comm_setup *setup)
 {
-    ignis__comm *comm = making->comm;
+    ignis__comm *comm = setup->comm;
     ignis__nccl_comm *nccl;
     ignis__nccl_id id;
     int i, local_rank, local_size;
-    ignis__step_begin(making);
+    ignis__step_begin(setup);
     if (comm->rank == 0)
-        (void)ignis__nccl_make_id(making->call, &making->mine.nccl);
+        (void)ignis__nccl_make_id(setup->call, &setup->mine.nccl);
     else
-        (void)ignis__nccl_open(making->call);
-    making->mine.release = (int32_t)ignis__libraries[IGNIS_LIBRARY_NCCL].release;
-    if (!ignis__step_end(making, -1, NULL))
+        (void)ignis__nccl_open(setup->call);
+    setup->mine.release = (int32_t)ignis__libraries[IGNIS_LIBRARY_NCCL].release;
+    if (!ignis__step_end(setup, -1, NULL))
         return false;
     for (i = 0; i < comm->size; i++)
-        if (making->all[i].release != making->all[0].release) {
-            making->mine.failed = IGNIS_DIAG_LIBRARY_SYMBOL;
-            snprintf(making->mine.why, sizeof making->mine.why,
-                     "NCCL is version %d on rank 0 and version %d on rank %d", (int)making->all[0].release,
-                     (int)making->all[i].release, i);
+        if (setup->all[i].release != setup->all[0].release) {
+            setup->mine.failed = IGNIS_DIAG_LIBRARY_SYMBOL;
+            snprintf(setup->mine.why, sizeof setup->mine.why, "NCCL is version %d on rank 0 and version %d on rank %d",
+                     (int)setup->all[0].release, (int)setup->all[i].release, i);
             return false;
         }
-    id = making->all[0].nccl;
-    ignis__step_begin(making);
-    nccl = comm->memory->nccl = ignis__nccl_begin(making->call, comm->device, &id, comm->rank, comm->size,
-                                                  making->agreement.deadline - ignis__monotonic_ns());
+    id = setup->all[0].nccl;
+    ignis__step_begin(setup);
+    nccl = comm->memory->nccl = ignis__nccl_begin(setup->call, comm->device, &id, comm->rank, comm->size,
+                                                  setup->agreement.deadline - ignis__monotonic_ns());
     if (nccl) {
-        ignis__atomic_store(&comm->nccl_there, 1); /* who dies now makes the watcher end the waiting */
-        (void)ignis__nccl_joined(making->call, nccl);
+        ignis__atomic_store(&comm->nccl_there, 1); /* if a rank dies now, the watcher ends the wait */
+        (void)ignis__nccl_wait_joined(setup->call, nccl);
         nccl->patience_ns = comm->options.timeout_ns;
         nccl->hosts = ignis__comm_hosts(comm, &local_rank, &local_size) > 1;
     }
-    making->agreement.deadline += comm->options.timeout_ns; /* one that has waited in vain comes later */
-    return ignis__step_end(making, -1, NULL);
+    setup->agreement.deadline += comm->options.timeout_ns; /* a rank that waited in vain comes later */
+    return ignis__step_end(setup, -1, NULL);
 }
 
-/*  Joins NCCL when the first operation comes to all ranks that it does faster. If one of them cannot, all
-    stay with own kernels for good. False: one has died, or did not come. */
+/*  Joins NCCL at the first operation that it does faster. If one rank cannot, all keep the built-in kernels
+    for good. False: a rank has died or did not come. */
 IGNIS__COLD static bool ignis__comm_join_late(const char *call, ignis__comm *comm)
 {
-    ignis__making making;
+    ignis__comm_setup setup;
     int peer;
     bool ok;
-    memset(&making, 0, sizeof making);
-    making.call = call;
-    making.comm = comm;
-    making.all = (ignis__vote *)ignis__alloc_for(call, sizeof *making.all * (size_t)comm->size);
-    if (!making.all) { /* the others wait in vain, and are told why */
+    memset(&setup, 0, sizeof setup);
+    setup.call = call;
+    setup.comm = comm;
+    setup.all = (ignis__vote *)ignis__alloc_for(call, sizeof *setup.all * (size_t)comm->size);
+    if (!setup.all) { /* the others wait until the deadline and are told why */
         ignis__comm_break_all(comm, IGNIS__COMM_PEER, comm->rank);
         return false;
     }
     ignis__job_watch_tick(comm->job, &comm->watch);
-    ignis__agreement_begin(&making.agreement, comm, IGNIS__AGREEMENT_NCCL, 0);
+    ignis__agreement_begin(&setup.agreement, comm, IGNIS__AGREEMENT_NCCL, 0);
     do
-        ok = ignis__comm_join(&making);
-    while (!ok && making.agreement.overtaken && !comm->memory->nccl);
-    ignis__agreement_end(&making.agreement, comm);
-    ignis__free(making.all);
+        ok = ignis__comm_join(&setup);
+    while (!ok && setup.agreement.overtaken && !comm->memory->nccl);
+    ignis__agreement_end(&setup.agreement, comm);
+    ignis__free(setup.all);
     if (!ok && comm->memory->nccl)
         ignis__nccl_abort(comm->memory->nccl);
-    if (making.lost) {
-        for (peer = comm->size - 1; peer >= 0 && comm->member[peer] != making.agreement.failure.rank; peer--)
+    if (setup.lost) {
+        for (peer = comm->size - 1; peer >= 0 && comm->member[peer] != setup.agreement.failure.rank; peer--)
             ;
         ignis__comm_break_all(
-            comm, making.agreement.failure.reason == IGNIS__AGREEMENT_LATE ? IGNIS__COMM_TIMEOUT : IGNIS__COMM_PEER,
+            comm, setup.agreement.failure.reason == IGNIS__AGREEMENT_LATE ? IGNIS__COMM_TIMEOUT : IGNIS__COMM_PEER,
             peer);
-        return ignis__agreement_failed(call, &making.agreement);
+        return ignis__agreement_failed(call, &setup.agreement);
     }
     comm->nccl_state = ok ? IGNIS__COMM_NCCL_JOINED : IGNIS__COMM_NCCL_REFUSED;
     snprintf(comm->nccl_reason, sizeof comm->nccl_reason,
-             ok ? "NCCL does large operations" : "NCCL does not help: %.160s", making.mine.why);
+             ok ? "NCCL runs large operations" : "NCCL is not used: %.160s", setup.mine.why);
     comm->nccl_reason[strcspn(comm->nccl_reason, "\n")] = 0; /* the first line is enough */
     ignis__atomic_store(&comm->nccl_told, 1);
     ignis__log(IGNIS_LOG_INFO, IGNIS_DIAG_NONE, "%s: rank %d of %d: %s", call, comm->rank, comm->size,
@@ -146,109 +153,108 @@ IGNIS__COLD static bool ignis__comm_join_late(const char *call, ignis__comm *com
 }
 
 /*  Chooses the transport, as all ranks do from the same facts, and sets it up. */
-static bool ignis__comm_make_transport(ignis__making *making)
+static bool ignis__comm_make_transport(ignis__comm_setup *setup)
 {
-    ignis__comm *comm = making->comm;
+    ignis__comm *comm = setup->comm;
     int local_rank, local_size, hosts = ignis__comm_hosts(comm, &local_rank, &local_size);
     char apart[96] = "";
     if (hosts > 1)
         snprintf(apart, sizeof apart, "the ranks are on %d hosts", hosts);
     else if (comm->size > IGNIS_COMM_MAX_RANKS)
-        snprintf(apart, sizeof apart, "there are %d ranks, more than %d", comm->size, IGNIS_COMM_MAX_RANKS);
+        snprintf(apart, sizeof apart, "%d ranks are more than %d", comm->size, IGNIS_COMM_MAX_RANKS);
     if (*apart && (comm->options.transport == IGNIS_COMM_PEER || comm->options.transport == IGNIS_COMM_STAGED)) {
-        making->mine.failed = IGNIS_DIAG_TRANSPORT_UNAVAILABLE;
-        snprintf(making->mine.why, sizeof making->mine.why, "%s was asked for, but %s, which takes NCCL",
+        setup->mine.failed = IGNIS_DIAG_TRANSPORT_UNAVAILABLE;
+        snprintf(setup->mine.why, sizeof setup->mine.why, "%s was requested, but %s, which needs NCCL",
                  comm->options.transport == IGNIS_COMM_PEER ? "IGNIS_COMM_PEER" : "IGNIS_COMM_STAGED", apart);
         return false;
     }
     if (*apart || comm->options.transport == IGNIS_COMM_NCCL) {
         comm->transport = IGNIS_COMM_NCCL;
-        snprintf(comm->reason, sizeof comm->reason, "NCCL, as %s", *apart ? apart : "it was asked for");
-        return ignis__comm_join(making);
+        snprintf(comm->reason, sizeof comm->reason, "NCCL, as %s", *apart ? apart : "it was requested");
+        return ignis__comm_join(setup);
     }
     comm->transport = IGNIS_COMM_PEER;
     if (comm->size == 1) {
-        snprintf(comm->reason, sizeof comm->reason, "there is one rank");
+        snprintf(comm->reason, sizeof comm->reason, "one rank");
         return true;
     }
     if (comm->options.transport != IGNIS_COMM_STAGED) {
         snprintf(comm->reason, sizeof comm->reason, "all ranks write and read each other's memory");
-        if (ignis__regions_make(making, false))
+        if (ignis__regions_setup(setup, false))
             return true;
-        if (making->lost || comm->options.transport == IGNIS_COMM_PEER)
+        if (setup->lost || comm->options.transport == IGNIS_COMM_PEER)
             return false;
         snprintf(comm->reason, sizeof comm->reason,
-                 "through host memory, as the ranks cannot share device memory: %.170s", making->mine.why);
+                 "through host memory, as the ranks cannot share device memory: %.170s", setup->mine.why);
     } else {
-        snprintf(comm->reason, sizeof comm->reason, "through host memory, as it was asked for");
+        snprintf(comm->reason, sizeof comm->reason, "through host memory, as it was requested");
     }
     comm->transport = IGNIS_COMM_STAGED;
-    return ignis__regions_make(making, true);
+    return ignis__regions_setup(setup, true);
 }
 
-/*  Sets a prepared communicator up together with its other ranks, and makes its handle. `agreement` is what
-    they are at, null: they have met just now. On failure the communicator is gone, which is not reported
-    where ignis__agreement_retry. */
+/*  Sets up a prepared communicator together with its other ranks, and creates its handle. `agreement` is the
+    agreement in progress, NULL right after the rendezvous. On failure the communicator is destroyed; the
+    failure is not reported if ignis__agreement_retry. */
 IGNIS__COLD static ignis_comm ignis__comm_make(const char *call, ignis__comm *comm, ignis__agreement *agreement)
 {
     const ignis__comm_regions *regions = comm->memory->regions;
     ignis_comm handle = {0};
-    ignis__making making;
+    ignis__comm_setup setup;
     ignis__record dropped;
     bool ok = false;
     int i;
-    memset(&making, 0, sizeof making);
-    making.call = call;
-    making.comm = comm;
-    ignis__agreement_first(&making.agreement, comm);
+    memset(&setup, 0, sizeof setup);
+    setup.call = call;
+    setup.comm = comm;
+    ignis__agreement_begin_new(&setup.agreement, comm);
     if (agreement) {
-        making.agreement.attempt = agreement->attempt;
-        making.agreement.print = agreement->print;
-        making.agreement.key = agreement->key;
+        setup.agreement.attempt = agreement->attempt;
+        setup.agreement.print = agreement->print;
+        setup.agreement.key = agreement->key;
     }
-    making.all = (ignis__vote *)ignis__alloc(sizeof *making.all * (size_t)comm->size);
-    if (!making.all) {
-        making.mine.failed = IGNIS_DIAG_HOST_MEMORY;
-        snprintf(making.mine.why, sizeof making.mine.why, "out of host memory for %d ranks", comm->size);
-    } else if (ignis__comm_make_transport(&making)) {
-        ignis__step_begin(&making);
-        if (regions->host[comm->rank]) /* those of device memory are cleared by what follows */
+    setup.all = (ignis__vote *)ignis__alloc(sizeof *setup.all * (size_t)comm->size);
+    if (!setup.all) {
+        setup.mine.failed = IGNIS_DIAG_HOST_MEMORY;
+        snprintf(setup.mine.why, sizeof setup.mine.why, "out of host memory for %d ranks", comm->size);
+    } else if (ignis__comm_make_transport(&setup)) {
+        ignis__step_begin(&setup);
+        if (regions->host[comm->rank]) /* regions of device memory are cleared below */
             memset(regions->host[comm->rank], 0, IGNIS_COMM_MAX_RANKS * IGNIS__PROBE_BYTES);
         (void)ignis__comm_start(call, comm);
-        making.mine.most_blocks = (int32_t)comm->most_blocks;
-        making.mine.tune = ignis__hash(IGNIS__HASH_START, &comm->tune, sizeof comm->tune);
+        setup.mine.most_blocks = (int32_t)comm->most_blocks;
+        setup.mine.tune = ignis__hash(IGNIS__HASH_START, &comm->tune, sizeof comm->tune);
         ignis__job_watch_begin(comm->job, &comm->watch);
         if (comm->memory->nccl)
             ignis__job_watch_tick(comm->job, &comm->watch);
-        ok = ignis__step_end(&making, -1, NULL);
+        ok = ignis__step_end(&setup, -1, NULL);
         for (i = 0; ok && i < comm->size; i++) { /* all launch as many as the smallest GPU runs */
             comm->most_blocks =
-                making.all[i].most_blocks < comm->most_blocks ? making.all[i].most_blocks : comm->most_blocks;
-            if (making.all[i].tune == making.all[0].tune)
+                setup.all[i].most_blocks < comm->most_blocks ? setup.all[i].most_blocks : comm->most_blocks;
+            if (setup.all[i].tune == setup.all[0].tune)
                 continue;
-            making.mine.failed = IGNIS_DIAG_COMM_ENVIRONMENT;
-            snprintf(making.mine.why, sizeof making.mine.why, "IGNIS_COMM_TUNE is not the same on rank 0 and rank %d",
-                     i);
+            setup.mine.failed = IGNIS_DIAG_COMM_ENVIRONMENT;
+            snprintf(setup.mine.why, sizeof setup.mine.why, "IGNIS_COMM_TUNE differs between rank 0 and rank %d", i);
             ok = false;
         }
     }
     if (agreement) {
-        agreement->attempt = making.agreement.attempt;
-        agreement->failed = making.agreement.failed;
-        agreement->overtaken = making.agreement.overtaken;
-        agreement->failure = making.agreement.failure;
+        agreement->attempt = setup.agreement.attempt;
+        agreement->failed = setup.agreement.failed;
+        agreement->overtaken = setup.agreement.overtaken;
+        agreement->failure = setup.agreement.failure;
     }
     if (!ok && !(agreement && ignis__agreement_retry(agreement)))
-        ignis__making_report(&making);
-    ignis__free(making.all);
+        ignis__comm_setup_report(&setup);
+    ignis__free(setup.all);
     if (ok) {
         ignis__log(IGNIS_LOG_INFO, IGNIS_DIAG_NONE, "%s: rank %d of %d, device %d: %s", call, comm->rank, comm->size,
                    ignis__device_ordinal(comm->device), comm->reason);
         handle.id = ignis__pool_publish(&ignis__comms, comm);
         return handle;
     }
-    making.before = ignis__quiet_begin(); /* the first failure is the one reported */
+    setup.before = ignis__quiet_begin(); /* only the first failure is reported */
     ignis__comm_end(call, comm);
-    ignis__quiet_end(&making.before, &dropped, making.mine.why, sizeof making.mine.why);
+    ignis__quiet_end(&setup.before, &dropped, setup.mine.why, sizeof setup.mine.why);
     return handle;
 }

@@ -1,6 +1,13 @@
-/*  What ranks have to agree on: kind (4 bits) | op (4) | dtype (4) | by NCCL (1) | root (3) | elements of a
-    part (40) | 8 bits for kernels. How the operation is cut up follows from it, and from what ranks have
-    agreed on when the communicator was made. */
+/*  >>comm.failure - what broke a communicator, in words
+
+    Fingerprints of operations, and the sentence that ignis_status_message returns.
+    Uses: communicators.
+    Invariants: a fingerprint has the same layout in kernels/collective.cuh.
+    Locks: none. */
+
+/*  Returns the fingerprint that ranks must agree on: kind (4 bits) | op (4) | dtype (4) | by NCCL (1) | root
+    (3) | elements of a slice (40) | 8 bits for kernels. The launch follows from it and from what the ranks
+    agreed on at the start. */
 static uint64_t ignis__comm_fingerprint(const ignis__comm_task *task, bool by_nccl)
 {
     return (uint64_t)task->kind << 60 | (uint64_t)task->op << 56 | (uint64_t)task->dtype << 52 |
@@ -24,26 +31,26 @@ static void ignis__comm_fingerprint_write(ignis__string_writer *text, uint64_t p
 }
 
 /*  Names another communicator that was used on the device at about the same time: each may have waited for
-    what the other kept from beginning. */
+    blocks that the other one held. */
 static void ignis__comm_other_write(ignis__string_writer *text, const ignis__comm *comm)
 {
-    uint64_t recent = ignis__atomic_load(&ignis__comm_recent[comm->device - ignis__devices]);
+    uint64_t recent = ignis__atomic_load(&ignis__comm_last_used[comm->device - ignis__devices]);
     ignis__comm *other = (ignis__comm *)ignis__pool_hold(
         &ignis__comms, recent == comm->slot.handle ? ignis__atomic_load(&comm->beside) : recent);
     int64_t apart = other ? (int64_t)(ignis__atomic_load(&other->used_ns) - ignis__atomic_load(&comm->used_ns)) : 0;
     if (other && other != comm && apart < comm->options.timeout_ns && apart > -comm->options.timeout_ns)
         ignis__string_add(
             text,
-            "; communicator #%llu was used on device %d beside this one, #%llu: all ranks have to begin the operations "
-            "of both "
-            "in one order, or give both so few blocks (desc.most_blocks) that they fit on the device together",
+            "; communicator #%llu was used on device %d beside this one, #%llu: begin the operations of both in one "
+            "order "
+            "on all ranks, or give both fewer blocks (desc.most_blocks), so that they fit on the device together",
             (unsigned long long)other->slot.handle, ignis__device_ordinal(comm->device),
             (unsigned long long)comm->slot.handle);
     if (other)
         ignis__comm_drop("ignis_comm_status", other);
 }
 
-/*  Fails with what has broken a communicator, as `diagnostic` or, for NONE, as what it was. */
+/*  Fails with what broke a communicator, as `diagnostic`; with NONE, as the original one. */
 IGNIS__COLD static ignis_status ignis__comm_fail(const char *call, const ignis__comm *comm, ignis_diagnostic diagnostic)
 {
     const ignis__comm_record *record = comm->memory->record;
@@ -54,12 +61,12 @@ IGNIS__COLD static ignis_status ignis__comm_fail(const char *call, const ignis__
     ignis_diagnostic what = ignis__comm_failure(comm, &peer);
     ignis__string_begin(&text, sentence, sizeof sentence);
     if (code == IGNIS__COMM_TIMEOUT)
-        ignis__string_add(&text, "rank %d did not come to operation %u within %.3g s, says rank %u", peer, record->op,
-                          (double)comm->options.timeout_ns * 1e-9, record->reporter);
+        ignis__string_add(&text, "rank %d did not come to operation %u within %.3g s, as rank %u reports", peer,
+                          record->op, (double)comm->options.timeout_ns * 1e-9, record->reporter);
     else if (code == IGNIS__COMM_MISMATCH) {
-        ignis__string_add(&text, "ranks disagree about operation %u: rank %d asks for ", record->op, peer);
+        ignis__string_add(&text, "ranks disagree about operation %u: rank %d calls ", record->op, peer);
         ignis__comm_fingerprint_write(&text, record->theirs);
-        ignis__string_add(&text, ", rank %d for ", comm->rank);
+        ignis__string_add(&text, ", rank %d calls ", comm->rank);
         ignis__comm_fingerprint_write(&text, record->mine);
     } else if (code == IGNIS__COMM_TWICE)
         ignis__string_add(&text, "rank %d ran two operations of one communicator at the same time, on two streams",
@@ -67,16 +74,16 @@ IGNIS__COLD static ignis_status ignis__comm_fail(const char *call, const ignis__
     else if (what == IGNIS_DIAG_NCCL_CALL) {
         int error = (int)(ignis__atomic_load(&comm->broken) >> 8 & 0xFFFFFF);
         const char *name = ignis__nccl.ncclGetErrorString(error);
-        ignis__string_add(&text, "NCCL reports \"%s\" (%d) on an operation that was under way",
-                          name ? name : "unknown error", error);
+        ignis__string_add(&text, "NCCL reports \"%s\" (%d) in a running operation", name ? name : "unknown error",
+                          error);
     } else if (what == IGNIS_DIAG_COMM_TIMEOUT && peer >= 0)
         ignis__string_add(&text, "rank %d did not come to an operation within %.3g s", peer,
                           (double)comm->options.timeout_ns * 1e-9);
     else if (what == IGNIS_DIAG_COMM_TIMEOUT)
-        ignis__string_add(&text, "an operation of NCCL was not through after %.3g s",
+        ignis__string_add(&text, "an operation of NCCL did not end within %.3g s",
                           (double)comm->options.timeout_ns * 1e-9);
     else if (peer >= 0)
-        ignis__string_add(&text, "rank %d died or gave the communicator up", peer);
+        ignis__string_add(&text, "rank %d died or abandoned the communicator", peer);
     else
         ignis__string_add(&text, "the communicator was aborted");
     if (what == IGNIS_DIAG_COMM_TIMEOUT)
@@ -86,7 +93,7 @@ IGNIS__COLD static ignis_status ignis__comm_fail(const char *call, const ignis__
     return ignis__fail(diagnostic, call, "the communicator is broken: %s", sentence);
 }
 
-static bool ignis__comm_works(const char *call, const ignis__comm *comm)
+static bool ignis__comm_check_works(const char *call, const ignis__comm *comm)
 {
     int peer;
     if (ignis__comm_failure(comm, &peer) == IGNIS_DIAG_NONE)

@@ -1,10 +1,15 @@
-/* --- all GPUs of one process ------------------------------------------------------------------------------------------- */
+/*  >>comm.init_all - communicators of all GPUs of one process
+
+    Init, split and shrink for all ranks in one call.
+    Uses: comm.c, region.c.
+    Invariants: communicators of a group share their regions, which are freed with the last of them.
+    Locks: the regions' lock around the list of the group. */
 
 static bool ignis__comm_devices_check(const char *call, const int *devices, int count)
 {
     int i, k, can;
     if (count < 1 || count > IGNIS_COMM_MAX_RANKS || count > ignis__device_total)
-        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "count is %d, expected 1 to %d: there are %d devices",
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "count is %d; expected 1 to %d: there are %d devices",
                                  count, IGNIS_COMM_MAX_RANKS, ignis__device_total);
     for (i = 0; i < count; i++) {
         if (!ignis__device_get(call, devices[i]))
@@ -12,7 +17,7 @@ static bool ignis__comm_devices_check(const char *call, const int *devices, int 
         for (k = 0; k < i; k++)
             if (devices[k] == devices[i])
                 return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call,
-                                         "device %d is that of rank %d and of rank %d; each rank needs its own",
+                                         "device %d is used by rank %d and rank %d; each rank needs its own",
                                          devices[i], k, i);
     }
     for (i = 0; i < count && ignis__cuda.cuDeviceCanAccessPeer; i++)
@@ -23,14 +28,14 @@ static bool ignis__comm_devices_check(const char *call, const int *devices, int 
             if (!can)
                 return ignis__fail_false(
                     IGNIS_DIAG_TRANSPORT_UNAVAILABLE, call,
-                    "device %d does not reach the memory of device %d; start one process a device with ignis_comm_init",
+                    "device %d cannot reach the memory of device %d; start one process a device with ignis_comm_init",
                     devices[i], devices[k]);
         }
     return true;
 }
 
-/*  Makes the communicators of several devices, which nobody sees yet, with regions that all devices see at
-    the same address; none on failure. */
+/*  Creates the communicators of several devices, not published yet, with regions at the same address on all
+    devices; none on failure. */
 static bool ignis__comm_all_make(const char *call, const int *devices, int count, const ignis__comm_options *options,
                                  ignis__comm **comms)
 {
@@ -87,11 +92,10 @@ IGNIS_API IGNIS__COLD ignis_status ignis_comm_init_all(ignis_comm *handles, cons
     return IGNIS_OK;
 }
 
-/*  Communicators of one group that a call is about, held, each at its place in the call; null: no handle was
-    given. */
+/*  Communicators of one group in a call, held, at their place in the call; NULL: no handle. */
 typedef struct ignis__comm_siblings {
     ignis__comm *comm[IGNIS_COMM_MAX_RANKS];
-    ignis__comm *rank[IGNIS_COMM_MAX_RANKS]; /* the same, by rank */
+    ignis__comm *rank[IGNIS_COMM_MAX_RANKS]; /* by rank */
     int place[IGNIS_COMM_MAX_RANKS];         /* of a rank in the call */
     int size;                                /* of the group */
 } ignis__comm_siblings;
@@ -104,7 +108,8 @@ static void ignis__comm_siblings_drop(const char *call, ignis__comm_siblings *si
             ignis__comm_drop(call, siblings->comm[i]);
 }
 
-/*  Holds what a call got: all ranks of a group, or, with some_missing, those whose handle is not 0. */
+/*  Holds the communicators of a call: all ranks of a group; with some_missing, those whose handle is not
+    0. */
 static bool ignis__comm_siblings_hold(const char *call, const ignis_comm *comms, int count, bool some_missing,
                                       ignis_comm *out, ignis__comm_siblings *siblings)
 {
@@ -116,11 +121,11 @@ static bool ignis__comm_siblings_hold(const char *call, const ignis_comm *comms,
         !ignis__check_not_null(call, "comms", comms) || !ignis__check_not_null(call, "out", out))
         return false;
     if (count < 1 || count > IGNIS_COMM_MAX_RANKS)
-        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "count is %d, expected 1 to %d", count,
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "count is %d; expected 1 to %d", count,
                                  IGNIS_COMM_MAX_RANKS);
     if (out == comms)
         return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call,
-                                 "out is comms, whose handles are still needed; it has to be another array");
+                                 "out equals comms, whose handles are still needed; expected another array");
     memset(out, 0, sizeof *out * (size_t)count);
     for (i = 0; i < count; i++) {
         if (some_missing && !comms[i].id)
@@ -146,9 +151,9 @@ static bool ignis__comm_siblings_hold(const char *call, const ignis_comm *comms,
         siblings->place[comm->rank] = i;
     }
     if (i == count && !first)
-        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "none of the %d communicators is there, expected one at least", count);
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "all %d communicators are missing; expected one at least", count);
     else if (i == count && !some_missing && count != first->size)
-        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "count is %d, expected all %d ranks of the group", count, first->size);
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "count is %d; expected all %d ranks of the group", count, first->size);
     else
         ok = i == count;
     if (!ok)
@@ -160,7 +165,7 @@ typedef struct ignis__split {
     int32_t color, key;
 } ignis__split;
 
-/*  The ranks of one color, in the order of their keys, into place. Returns how many. */
+/*  Lists the ranks of one color by their keys in `place`. Returns their number. */
 static int ignis__split_order(const ignis__split *all, int size, int color, int *place)
 {
     int i, k, count = 0;

@@ -1,6 +1,11 @@
-/* --- making, splitting, ending ---------------------------------------------------------------------------------------- */
+/*  >>comm.init_rank - init, split, shrink, destroy and query of one rank
 
-/*  One number for a process, so that ranks can tell whether they are threads of one. */
+    The public functions of communicators across processes.
+    Uses: create.c, agreements, jobs.
+    Invariants: a communicator keeps its job alive; a failed init leaves nothing behind.
+    Locks: comm->agreement, through agreements. */
+
+/*  Returns a random number of this process, so that ranks can tell whether they are threads of one. */
 static uint64_t ignis__process_key(void)
 {
     static ignis__mutex lock = IGNIS__MUTEX_INIT;
@@ -60,12 +65,12 @@ IGNIS_API IGNIS__COLD ignis_comm ignis_comm_init(const ignis_comm_desc *desc)
         if (comm)
             handle = ignis__comm_make(call, comm, NULL);
     }
-    ignis__job_drop(job); /* the communicator has it now */
+    ignis__job_drop(job); /* held by the communicator now */
     ignis__device_leave(&binding);
     return handle;
 }
 
-/*  The communicator that others are made from; those of ignis_comm_init_all are split and shrunk together. */
+/*  Holds a communicator to derive others from; those of ignis_comm_init_all are split and shrunk together. */
 static ignis__comm *ignis__comm_parent(const char *call, ignis_comm handle)
 {
     ignis__comm *comm = ignis__comm_hold(call, handle);
@@ -78,8 +83,8 @@ static ignis__comm *ignis__comm_parent(const char *call, ignis_comm handle)
     return NULL;
 }
 
-/*  Makes a communicator of those ranks of `parent` that are in place, this one among them. `what` goes into
-    its key. */
+/*  Creates a communicator of the ranks of `parent` in `place`, this one among them. `what` goes into its
+    key. */
 static ignis_comm ignis__comm_derive(const char *call, ignis__comm *parent, ignis__agreement *agreement,
                                      const int *place, int count, uint64_t what)
 {
@@ -125,15 +130,15 @@ IGNIS_API IGNIS__COLD ignis_comm ignis_comm_split(ignis_comm handle, int color, 
     return result;
 }
 
-/*  Those who are there say who they think is not; `all` is for what they say. True: all say the same. False:
-    one has not said it, or *gone is more than it was. */
+/*  Agrees on the missing ranks: each rank tells which ranks it misses; `all` receives these lists. True: all
+    lists are equal. False: a rank sent none, or *gone has grown. */
 static bool ignis__shrink_agree(ignis__agreement *agreement, unsigned char *gone, unsigned char *all)
 {
     size_t bytes = ((size_t)agreement->count + 7) / 8, b;
     bool same = true;
     int i;
     for (i = 0; i < agreement->count; i++)
-        if (i != agreement->me && ignis__job_absent(agreement->job, agreement->watch, agreement->member[i]))
+        if (i != agreement->me && ignis__job_rank_is_absent(agreement->job, agreement->watch, agreement->member[i]))
             ignis__bit_set(gone, i);
     agreement->without = gone;
     if (!ignis__agreement_step(agreement, gone, bytes, all, -1, NULL))
@@ -146,27 +151,26 @@ static bool ignis__shrink_agree(ignis__agreement *agreement, unsigned char *gone
     return same;
 }
 
-/*  The bits of the ranks that a call leaves out. */
-static bool ignis__shrink_named(const char *call, const ignis__comm *parent, const int *ranks, int count,
-                                unsigned char *gone)
+/*  Sets the bits of the ranks that a call excludes. */
+static bool ignis__shrink_read_excluded(const char *call, const ignis__comm *parent, const int *ranks, int count,
+                                        unsigned char *gone)
 {
     int i;
     if (count < 0 || (count > 0 && !ranks))
-        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call,
-                                 "count is %d, and ranks are %s; expected 0 or more, and as many ranks", count,
-                                 ranks ? "there" : "null");
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "count is %d and ranks is %s; expected `count` ranks",
+                                 count, ranks ? "not null" : "null");
     for (i = 0; i < count; i++) {
         if (ranks[i] < 0 || ranks[i] >= parent->size || ranks[i] == parent->rank)
             return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "ranks[%d] is %d, %s", i, ranks[i],
                                      ranks[i] == parent->rank ? "which is this rank; expected others"
-                                                              : "which is no rank of the communicator");
+                                                              : "expected a rank of the communicator");
         ignis__bit_set(gone, ranks[i]);
     }
     return true;
 }
 
-/*  They agree on who is gone in attempts, and make the communicator of the others. Who dies meanwhile costs
-    another attempt. */
+/*  Agrees in attempts on the missing ranks, and creates the communicator of the others. A rank that dies
+    meanwhile costs another attempt. */
 IGNIS__COLD static ignis_comm ignis__comm_shrink(const char *call, ignis_comm handle, const int *ranks, int count)
 {
     ignis__comm *parent = ignis__comm_parent(call, handle);
@@ -178,7 +182,7 @@ IGNIS__COLD static ignis_comm ignis__comm_shrink(const char *call, ignis_comm ha
     if (!parent)
         return result;
     memset(gone, 0, sizeof gone);
-    if (ignis__shrink_named(call, parent, ranks, count, gone))
+    if (ignis__shrink_read_excluded(call, parent, ranks, count, gone))
         all = (unsigned char *)ignis__alloc_for(call, (size_t)parent->size * sizeof gone);
     if (!all) {
         ignis__comm_drop(call, parent);
@@ -195,7 +199,7 @@ IGNIS__COLD static ignis_comm ignis__comm_shrink(const char *call, ignis_comm ha
                                         ignis__hash(IGNIS__HASH_START, gone, sizeof gone));
             again = !result.id && ignis__agreement_retry(&agreement);
         } else if (ignis__bit(gone, parent->rank)) {
-            ignis__fail(IGNIS_DIAG_COMM_PEER, call, "the other ranks have given this one up");
+            ignis__fail(IGNIS_DIAG_COMM_PEER, call, "the other ranks have excluded this one");
             again = false;
         } else if (agreement.failed && !ignis__agreement_retry(&agreement)) {
             again = ignis__agreement_failed(call, &agreement);
@@ -242,7 +246,7 @@ IGNIS_API ignis_status ignis_comm_destroy(ignis_comm handle)
         return ignis__failed();
     if (ignis__capture_refuses(call) ||
         !(ignis__handle_kill(comm) ||
-          ignis__fail_false(IGNIS_DIAG_COMM_FREED, call, "another thread has destroyed the communicator meanwhile"))) {
+          ignis__fail_false(IGNIS_DIAG_COMM_FREED, call, "another thread has destroyed the communicator"))) {
         ignis__comm_drop(call, comm);
         return ignis__failed();
     }

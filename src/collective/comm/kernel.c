@@ -1,4 +1,11 @@
-/*  Programs of collective.cu on each device, in each variant that was used. */
+/*  >>comm.kernel - programs of collective.cu, compiled and loaded
+
+    One program a device, number of ranks, dtype and op.
+    Uses: modules of ignis.h, kernels/collective.cu.
+    Invariants: a program is loaded by one thread; the others wait for it.
+    Locks: ignis__comm_programs.lock around the lists; no lock is held while a program is loaded. */
+
+/*  Kernels of a program. */
 enum {
     IGNIS__COMM_KERNEL_PACKETS,
     IGNIS__COMM_KERNEL_PACKETS_TWO,
@@ -10,18 +17,18 @@ enum {
 };
 
 typedef struct ignis__comm_program {
-    int ranks, dtype, op; /* dtype and op -1: it moves bytes */
+    int ranks, dtype, op; /* dtype and op -1: for operations that move bytes */
     bool delay;
-    bool loaded; /* else a thread is about it */
-    bool waits;  /* its kernels of packets wait for what is ahead of them, and may be launched early */
+    bool loaded; /* false: a thread is loading it */
+    bool waits;  /* its packet kernels wait for earlier kernels, and may be launched early */
     ignis__module module;
-    void *function[IGNIS__COMM_KERNELS]; /* null: the variant does not have it */
+    void *function[IGNIS__COMM_KERNELS]; /* NULL: not in this variant */
     struct ignis__comm_program *next;
 } ignis__comm_program;
 
-/*  Loading a program may wait for its device, and that for a kernel which waits for what another thread is
-    about to load and launch on another one: it holds no lock, and only who wants the same program waits for
-    it. */
+/*  Loaded programs. Loading may wait for the device, whose kernel may wait for a kernel that another thread
+    is about to load on another device. So no lock is held, and only threads that want the same program
+    wait. */
 static struct {
     ignis__mutex lock;
     ignis__comm_program *first[IGNIS_MAX_DEVICES];
@@ -52,8 +59,8 @@ static bool ignis__comm_program_load(const char *call, ignis__device *device, ig
     return ok;
 }
 
-/*  A program that is loaded, or is for the caller to load (*ours). Waits for another thread that loads it.
-    Null: out of memory. */
+/*  Finds a loaded program, or one that the caller must load (*ours). Waits for another thread that loads it.
+    NULL if host memory is short. */
 static ignis__comm_program *ignis__comm_program_claim(const ignis__device *device, int ranks, int dtype, int op,
                                                       bool delay, bool *ours)
 {
@@ -82,7 +89,7 @@ static ignis__comm_program *ignis__comm_program_claim(const ignis__device *devic
     return program;
 }
 
-/*  The program on a device that is entered, compiled and loaded if need be. Null on failure. */
+/*  Returns a program on an entered device, compiled and loaded if needed. NULL on failure. */
 IGNIS__COLD static ignis__comm_program *ignis__comm_program_get(const char *call, ignis__device *device, int ranks,
                                                                 int dtype, int op, bool delay)
 {
@@ -107,9 +114,9 @@ IGNIS__COLD static ignis__comm_program *ignis__comm_program_get(const char *call
     return NULL;
 }
 
-/*  The program for the communicator's device, which is entered; the caller has the communicator's lock. Those
-    of the devices of its group are made first: loading one may wait for its device, and that for a kernel
-    which is waiting for this one. */
+/*  Returns the program for the communicator's device, which is entered; the caller has the communicator's
+    lock. Programs of the other devices of its group are loaded first: loading may wait for a device, whose
+    kernel may wait for this one. */
 static ignis__comm_program *ignis__comm_program_for(const char *call, ignis__comm *comm, int dtype, int op)
 {
     ignis__comm_program **known = &comm->programs[op < 0 ? 0 : dtype][op < 0 ? 0 : op];

@@ -1,5 +1,12 @@
-/*  Whether a stream still exists, as far as Ignis was told. */
-static bool ignis__comm_stream_known(ignis__device *device, void *stream)
+/*  >>comm.launch - launching an operation
+
+    Orders operations of a communicator across streams, and runs one by Ignis' kernels or by NCCL.
+    Uses: algorithm.c, kernel.c, NCCL.
+    Invariants: operations of a communicator run one after the other; a captured graph never joins NCCL.
+    Locks: the caller holds the communicator's slot. */
+
+/*  Tells if a stream still exists, as far as Ignis knows. */
+static bool ignis__comm_stream_exists(ignis__device *device, void *stream)
 {
     ignis__user_stream *foreign;
     if (stream == device->stream)
@@ -11,19 +18,19 @@ static bool ignis__comm_stream_known(ignis__device *device, void *stream)
     return foreign != NULL;
 }
 
-/*  Operations of one communicator come one after the other, whatever stream each is on. */
-static bool ignis__comm_order(const ignis__work *work, ignis__comm *comm)
+/*  Orders operations of one communicator one after the other, on any streams. */
+static bool ignis__comm_wait_previous(const ignis__work *work, ignis__comm *comm)
 {
     ignis__capture *capture = ignis__capturing();
-    uint64_t *recent = &ignis__comm_recent[work->device - ignis__devices], before = ignis__atomic_load(recent);
+    uint64_t *recent = &ignis__comm_last_used[work->device - ignis__devices], before = ignis__atomic_load(recent);
     if (before != comm->slot.handle) {
         ignis__atomic_store(&comm->beside, before);
         ignis__atomic_store(recent, comm->slot.handle);
     }
     ignis__atomic_store(&comm->used_ns, (uint64_t)ignis__monotonic_ns());
-    if (capture && capture->device == work->device) /* the device was idle when it began */
+    if (capture && capture->device == work->device) /* the device was idle at its beginning */
         return ignis__capture_hold_storage(work->call, capture, comm->storage);
-    if (comm->stream && comm->stream != work->stream && ignis__comm_stream_known(work->device, comm->stream) &&
+    if (comm->stream && comm->stream != work->stream && ignis__comm_stream_exists(work->device, comm->stream) &&
         !ignis__stream_order(work->call, work->device, comm->stream, work->device, work->stream))
         return false;
     comm->stream = work->stream;
@@ -48,8 +55,8 @@ static bool ignis__comm_launch(const ignis__work *work, ignis__comm *comm, ignis
                             program->waits && plan->kernel <= IGNIS__COMM_KERNEL_PACKETS_TWO, false);
 }
 
-/*  Whether NCCL does an operation faster, if it is there. */
-static bool ignis__comm_nccl_pays(const ignis__comm *comm, const ignis__comm_task *task)
+/*  Tells if NCCL does an operation faster, if it is joined. */
+static bool ignis__comm_nccl_is_faster(const ignis__comm *comm, const ignis__comm_task *task)
 {
     const ignis__comm_tune *tune = &comm->tune;
     int64_t bytes = task->count * ignis__dtypes[task->dtype].size, least = tune->nccl_min;
@@ -66,7 +73,7 @@ static bool ignis__comm_nccl_pays(const ignis__comm *comm, const ignis__comm_tas
     return least > 0 && bytes >= least;
 }
 
-/*  Around what NCCL does: the host is told when it begins and when it has ended. */
+/*  Marks the beginning and the end of an operation of NCCL for the host. */
 static bool ignis__comm_mark(const ignis__work *work, ignis__comm *comm, bool begins)
 {
     ignis__comm_program *program = ignis__comm_program_for(work->call, comm, -1, -1);
@@ -77,7 +84,7 @@ static bool ignis__comm_mark(const ignis__work *work, ignis__comm *comm, bool be
     return program && ignis__comm_launch(work, comm, program, &plan, &to);
 }
 
-/*  One or two operations through NCCL. */
+/*  Runs one or two operations by NCCL. */
 static bool ignis__comm_call_nccl(const ignis__work *work, ignis__comm *comm, const ignis__comm_task *tasks, int count)
 {
     ignis__trace_item item;
@@ -91,13 +98,13 @@ static bool ignis__comm_call_nccl(const ignis__work *work, ignis__comm *comm, co
         (void)ignis__trace_close(&item, ok);
     if (ok)
         return ignis__comm_mark(work, comm, false);
-    /* NCCL breaks for good with what it refuses, and the others wait for that */
+    /* NCCL breaks for good if it refuses a call, while the other ranks wait */
     ignis__comm_break_all(comm, IGNIS__COMM_PEER, comm->rank);
     return false;
 }
 
-/*  One operation through NCCL. Where there are own kernels, all ranks meet by these first: they notice who
-    does not come, and who comes with something else. */
+/*  Runs one operation by NCCL. If there are built-in kernels, all ranks meet by them first: they notice ranks
+    that do not come or call another operation. */
 static bool ignis__comm_run_nccl(const ignis__work *work, ignis__comm *comm, const ignis__comm_task *task)
 {
     ignis__comm_task sum = *task;
@@ -118,20 +125,20 @@ static bool ignis__comm_run_nccl(const ignis__work *work, ignis__comm *comm, con
     return ignis__comm_call_nccl(work, comm, &sum, 1);
 }
 
-/*  What each rank pushes and takes, by operation. */
+/*  Runs an operation by Ignis' kernels: which ranks each rank pushes to and takes from. */
 static bool ignis__comm_run(const ignis__work *work, ignis__comm *comm, const ignis__comm_task *task)
 {
     const bool is_root = comm->rank == task->root;
     const bool combines = task->kind == IGNIS__COMM_ALL_REDUCE || task->kind == IGNIS__COMM_REDUCE ||
                           task->kind == IGNIS__COMM_REDUCE_SCATTER;
-    ignis__comm_way way;
+    ignis__comm_method way;
     int64_t part = task->count * ignis__dtypes[task->dtype].size;
     uint32_t me, root, others;
     ignis__comm_program *program;
     ignis__comm_plan plan;
     ignis__comm_call to;
     if (comm->job && comm->options.transport == IGNIS_COMM_TRANSPORT_DEFAULT &&
-        ignis__comm_nccl_pays(comm, task)) { /* joining waits, which a capture cannot, on any rank */
+        ignis__comm_nccl_is_faster(comm, task)) { /* joining waits, which a capture cannot do on any rank */
         if (comm->nccl_state == IGNIS__COMM_NCCL_UNTRIED && !ignis__capturing() &&
             !ignis__comm_join_late(work->call, comm))
             return false;
@@ -177,12 +184,12 @@ static bool ignis__comm_run(const ignis__work *work, ignis__comm *comm, const ig
     case IGNIS__COMM_BARRIER: to.push = to.take = 0; break;
     default: break;
     }
-    plan = ignis__comm_cut(comm, &way, part, &to);
+    plan = ignis__comm_plan_launch(comm, &way, part, &to);
     to.fingerprint = ignis__comm_fingerprint(task, false);
     return ignis__comm_launch(work, comm, program, &plan, &to);
 }
 
-/*  A send, a receive or both, the send first. */
+/*  Runs a send, a receive or both, the send first. */
 static bool ignis__comm_run_pair(const ignis__work *work, ignis__comm *comm, const ignis__comm_task *tasks, int count)
 {
     ignis__comm_program *program;
@@ -202,7 +209,7 @@ static bool ignis__comm_run_pair(const ignis__work *work, ignis__comm *comm, con
     if (comm->tune.threads >= 0)
         plan.threads = (unsigned)ignis__clamp(comm->tune.threads / 32 * 32, 32, IGNIS__COMM_FLAG_THREADS);
     for (i = 0; i < count; i++) {
-        ignis__comm_task same = tasks[i]; /* of both sides */
+        ignis__comm_task same = tasks[i]; /* equal on both sides */
         int64_t bytes = same.count * ignis__dtypes[same.dtype].size;
         int lanes = (int)ignis__clamp(ignis__ceil_div(bytes, IGNIS__COMM_PAIR_SLOT), 1, most < 1 ? 1 : most);
         same.kind = IGNIS__COMM_SEND;

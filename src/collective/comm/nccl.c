@@ -1,13 +1,16 @@
-/* ===============================================================================================================
-   >>nccl - NCCL, opened at run time.
-   =============================================================================================================== */
+/*  >>nccl - NCCL, opened at run time, without its headers
 
-/*  Numbers of NCCL's enumerations; tests/prototypes.cpp compares them with nccl.h. */
+    A nonblocking communicator with deadlines around NCCL's calls, and tasks handed to it.
+    Uses: the loader's table of ignis.h, threads.
+    Invariants: no call blocks without a deadline; a communicator that failed is aborted, never reused.
+    Locks: nccl->lock, one call of NCCL at a time; held around a whole group of calls. */
+
+/*  Values of NCCL's enumerations; tests/prototypes.cpp compares them with nccl.h. */
 enum {
     IGNIS__NCCL_SUCCESS = 0,
     IGNIS__NCCL_IN_PROGRESS = 7,
-    IGNIS__NCCL_ABORTED = -1, /* not NCCL's: ignis__nccl_abort was called */
-    IGNIS__NCCL_LATE = -2,    /* nor is this: the deadline has passed */
+    IGNIS__NCCL_ABORTED = -1, /* not a value of NCCL: ignis__nccl_abort was called */
+    IGNIS__NCCL_LATE = -2,    /* not a value of NCCL: the deadline has passed */
     IGNIS__NCCL_VERSION_LEAST = 21900,
     IGNIS__NCCL_UINT8 = 1,
     IGNIS__NCCL_INT32 = 2,
@@ -16,7 +19,7 @@ enum {
     IGNIS__NCCL_FLOAT32 = 7,
     IGNIS__NCCL_FLOAT64 = 8,
     IGNIS__NCCL_BFLOAT16 = 9,
-    IGNIS__NCCL_FLOAT8_E4M3 = 10, /* of NCCL 2.24 */
+    IGNIS__NCCL_FLOAT8_E4M3 = 10, /* from NCCL 2.24 on */
     IGNIS__NCCL_FLOAT8_E5M2 = 11,
     IGNIS__NCCL_SUM = 0,
     IGNIS__NCCL_PROD = 1,
@@ -25,7 +28,7 @@ enum {
     IGNIS__NCCL_AVG = 4
 };
 
-/*  By ignis_dtype, whose first is the default. */
+/*  By ignis_dtype; the first one is the default. */
 static const int ignis__nccl_dtypes[IGNIS_DTYPE_COUNT] = {
     IGNIS__NCCL_FLOAT32, IGNIS__NCCL_FLOAT16, IGNIS__NCCL_BFLOAT16, IGNIS__NCCL_FLOAT32,     IGNIS__NCCL_FLOAT64,
     IGNIS__NCCL_INT32,   IGNIS__NCCL_INT64,   IGNIS__NCCL_UINT8,    IGNIS__NCCL_FLOAT8_E4M3, IGNIS__NCCL_FLOAT8_E5M2};
@@ -33,7 +36,7 @@ static const int ignis__nccl_dtypes[IGNIS_DTYPE_COUNT] = {
 static const int ignis__nccl_ops[IGNIS_OP_COUNT] = {IGNIS__NCCL_SUM, IGNIS__NCCL_PROD, IGNIS__NCCL_MIN, IGNIS__NCCL_MAX,
                                                     IGNIS__NCCL_AVG};
 
-/*  ncclConfig_t as of NCCL 2.19; its version tells newer ones that fields of theirs are missing. */
+/*  ncclConfig_t of NCCL 2.19; its version tells newer ones which fields are missing. */
 typedef struct ignis__nccl_config {
     size_t size;
     unsigned magic, version;
@@ -55,35 +58,35 @@ typedef enum ignis__comm_kind {
     IGNIS__COMM_KIND_COUNT
 } ignis__comm_kind;
 
-/*  One operation, once it is checked. A part is what a rank gives to or gets from each other one. */
+/*  A checked operation. A slice is what a rank sends to or gets from each other one. */
 typedef struct ignis__comm_task {
     ignis__comm_kind kind;
     ignis__address in, out;
-    int64_t count; /* elements of a part */
+    int64_t count; /* elements of a slice */
     ignis_dtype dtype;
     ignis_op op;
-    int root; /* of a message the other rank */
+    int root; /* for a message, the other rank */
 } ignis__comm_task;
 
-#define IGNIS__NCCL_GOODBYE_NS 5000000000 /* what ends later is waited for no longer */
+#define IGNIS__NCCL_GOODBYE_NS 5000000000 /* what ends later is no longer waited for */
 
-/*  One rank's part in an NCCL communicator. It is nonblocking: each call returns at once, and is waited for
-    with a deadline. */
+/*  An NCCL communicator of one rank. It is nonblocking: each call returns at once, and is waited for with a
+    deadline. */
 typedef struct ignis__nccl_comm {
-    ignis__mutex lock; /* NCCL wants one call at a time, and ignis__nccl_abort comes from other threads */
-    void *comm;        /* null: aborted */
-    void *ending;      /* then: what the ender ends, null: there is no such thread */
-    bool aborts;       /* and how */
-    ignis__thread_handle ender;
-    uint64_t users; /* the ender is the second */
+    ignis__mutex lock; /* NCCL allows one call at a time; ignis__nccl_abort comes from other threads */
+    void *comm;        /* NULL: aborted */
+    void *ending;      /* what the reaper ends; NULL: there is no reaper */
+    bool aborts;       /* the reaper aborts it, else destroys it */
+    ignis__thread_handle reaper;
+    uint64_t users; /* the reaper is the second */
     ignis__device *device;
-    int64_t patience_ns; /* how long a call may be in progress */
+    int64_t patience_ns; /* the longest time of a call */
     bool hosts;          /* some ranks are on other hosts */
 } ignis__nccl_comm;
 
 #define IGNIS__NCCL(name, args) IGNIS_CALL_HOOK(#name, ignis__nccl.name args)
 
-/*  NCCL, and no older than its interface here. */
+/*  Opens NCCL and checks its version. */
 static bool ignis__nccl_open(const char *call)
 {
     const struct ignis__loaded *loaded = &ignis__libraries[IGNIS_LIBRARY_NCCL];
@@ -94,11 +97,11 @@ static bool ignis__nccl_open(const char *call)
     if (release >= IGNIS__NCCL_VERSION_LEAST)
         return true;
     return ignis__fail_false(IGNIS_DIAG_LIBRARY_SYMBOL, call,
-                             "NCCL (%s) says that it is version %d.%d.%d; 2.19.0 or newer is needed", loaded->path,
-                             release / 10000, release / 100 % 100, release % 100);
+                             "NCCL (%s) has version %d.%d.%d; 2.19.0 or newer is needed", loaded->path, release / 10000,
+                             release / 100 % 100, release % 100);
 }
 
-/*  Turns what NCCL answered into a failure of `call`. */
+/*  Reports an error of NCCL as a failure of `call`. */
 IGNIS__COLD static ignis_status ignis__nccl_fail(const char *call, void *comm, const char *function, int error)
 {
     const char *text = ignis__nccl.ncclGetErrorString(error), *detail = ignis__nccl.ncclGetLastError(comm);
@@ -107,7 +110,7 @@ IGNIS__COLD static ignis_status ignis__nccl_fail(const char *call, void *comm, c
                                detail ? detail : "");
 }
 
-/*  Waits until the last call on the communicator is through. Returns NCCL's number, or _ABORTED, or _LATE. */
+/*  Waits until the last call on the communicator is done. Returns NCCL's result, or _ABORTED, or _LATE. */
 static int ignis__nccl_wait(ignis__nccl_comm *nccl, int64_t deadline_ns)
 {
     for (;;) {
@@ -126,7 +129,7 @@ static int ignis__nccl_wait(ignis__nccl_comm *nccl, int64_t deadline_ns)
     }
 }
 
-/*  The last that uses it frees it: not with the user's allocator, as that may be long after
+/*  Drops a user; the last one frees it, but not by the user's allocator: that may be long after
     ignis_shutdown. */
 static void ignis__nccl_drop(ignis__nccl_comm *nccl)
 {
@@ -134,7 +137,7 @@ static void ignis__nccl_drop(ignis__nccl_comm *nccl)
         free(nccl);
 }
 
-static IGNIS__THREAD_RESULT ignis__nccl_end(void *data)
+static IGNIS__THREAD_RESULT ignis__nccl_reap(void *data)
 {
     ignis__nccl_comm *nccl = (ignis__nccl_comm *)data;
     ignis__binding binding;
@@ -146,9 +149,9 @@ static IGNIS__THREAD_RESULT ignis__nccl_end(void *data)
     return 0;
 }
 
-/*  Lets a thread of its own end the communicator, as both ways may wait: ncclCommAbort for the last graph
-    that has captured an operation, ncclCommDestroy for the other ranks of the host to call it too. */
-static void ignis__nccl_end_begin(ignis__nccl_comm *nccl, bool aborts)
+/*  Starts a reaper thread that ends the communicator, as both calls may wait: ncclCommAbort for the last
+    graph that captured an operation, ncclCommDestroy for the other ranks of the host. */
+static void ignis__nccl_start_reaper(ignis__nccl_comm *nccl, bool aborts)
 {
     bool alone = false;
     ignis__mutex_lock(&nccl->lock);
@@ -157,36 +160,37 @@ static void ignis__nccl_end_begin(ignis__nccl_comm *nccl, bool aborts)
         nccl->comm = NULL;
         nccl->aborts = aborts;
         ignis__atomic_add(&nccl->users, 1);
-        alone = !ignis__thread_start(&nccl->ender, ignis__nccl_end, nccl);
+        alone = !ignis__thread_start(&nccl->reaper, ignis__nccl_reap, nccl);
     }
     ignis__mutex_unlock(&nccl->lock);
     if (!alone)
         return;
-    (void)ignis__nccl_end(nccl);
+    (void)ignis__nccl_reap(nccl);
     nccl->ending = NULL;
 }
 
-/*  Ends an NCCL communicator at once, also under operations that are under way: they end, with results that
-    mean nothing, here and not for the other ranks. Any thread may call it. */
-static void ignis__nccl_abort(ignis__nccl_comm *nccl) { ignis__nccl_end_begin(nccl, true); }
+/*  Aborts an NCCL communicator at once, also during operations: they end with undefined results here, and do
+    not end on other ranks. Any thread may call it. */
+static void ignis__nccl_abort(ignis__nccl_comm *nccl) { ignis__nccl_start_reaper(nccl, true); }
 
-/*  The failure of a call that did not end well; the communicator is of no use any more. */
-IGNIS__COLD static bool ignis__nccl_give_up(const char *call, ignis__nccl_comm *nccl, const char *function, int error)
+/*  Reports a failed call and aborts the communicator. */
+IGNIS__COLD static bool ignis__nccl_fail_and_abort(const char *call, ignis__nccl_comm *nccl, const char *function,
+                                                   int error)
 {
     if (error == IGNIS__NCCL_ABORTED)
-        ignis__fail(IGNIS_DIAG_COMM_BROKEN, call, "the communicator was aborted while %s was under way", function);
+        ignis__fail(IGNIS_DIAG_COMM_BROKEN, call, "the communicator was aborted during %s", function);
     else if (error == IGNIS__NCCL_LATE)
-        ignis__fail(IGNIS_DIAG_COMM_TIMEOUT, call, "%s was not through after %lld ms: other ranks did not come",
-                    function, (long long)(nccl->patience_ns / 1000000));
+        ignis__fail(IGNIS_DIAG_COMM_TIMEOUT, call, "%s did not end within %lld ms: other ranks did not come", function,
+                    (long long)(nccl->patience_ns / 1000000));
     else
         ignis__nccl_fail(call, nccl->comm, function, error);
     ignis__nccl_abort(nccl);
     return false;
 }
 
-/*  Keeps the library that Ignis is inside of, if any, from being unloaded: a thread is in it for which nobody
-    can wait. */
-IGNIS__COLD static void ignis__library_stay(void)
+/*  Keeps the library that contains Ignis, if any, from being unloaded: a thread runs in it that cannot be
+    waited for. */
+IGNIS__COLD static void ignis__library_keep_loaded(void)
 {
 #ifdef _WIN32
     HMODULE module;
@@ -200,7 +204,7 @@ IGNIS__COLD static void ignis__library_stay(void)
         void *address;
     } found = IGNIS__ZERO; /* a Dl_info */
     int (*find)(const void *address, void *info);
-    /* dlfcn.h hides it from strict C */
+    /* dlfcn.h hides it in strict C */
     void *program = dlopen(NULL, RTLD_LAZY), *symbol = program ? dlsym(program, "dladdr") : NULL;
     memcpy(&find, &symbol, sizeof find);
     if (symbol && find(&ignis__fds, &found) && found.file)
@@ -210,9 +214,9 @@ IGNIS__COLD static void ignis__library_stay(void)
 #endif
 }
 
-/*  Gives up a rank's part; its operations are done, and no graph has any. Null is fine. On one host an abort
-    does it, and waits for nobody; with other hosts it could cut off what is still on its way to them. Whoever
-    does not come in time is left to the ender. */
+/*  Leaves an NCCL communicator; its operations are done, and no graph has any. NULL is allowed. On one host
+    an abort waits for nobody. With other hosts it could cut off their last operation, so it is destroyed; if
+    that takes too long, the reaper does it. */
 static void ignis__nccl_leave(const char *call, ignis__nccl_comm *nccl)
 {
     ignis__binding binding;
@@ -228,20 +232,20 @@ static void ignis__nccl_leave(const char *call, ignis__nccl_comm *nccl)
         finalized = error == IGNIS__NCCL_SUCCESS;
         ignis__device_leave(&binding);
     }
-    ignis__nccl_end_begin(nccl, !(finalized && nccl->hosts));
+    ignis__nccl_start_reaper(nccl, !(finalized && nccl->hosts));
     deadline = ignis__monotonic_ns() + IGNIS__NCCL_GOODBYE_NS;
     while (ignis__atomic_load(&nccl->users) > 1 && ignis__monotonic_ns() < deadline)
         ignis__sleep_us(20);
     if (nccl->ending && ignis__atomic_load(&nccl->users) > 1) {
-        ignis__library_stay();
-        ignis__thread_detach(nccl->ender);
+        ignis__library_keep_loaded();
+        ignis__thread_detach(nccl->reaper);
     } else if (nccl->ending) {
-        ignis__thread_join(nccl->ender);
+        ignis__thread_join(nccl->reaper);
     }
     ignis__nccl_drop(nccl);
 }
 
-/*  What one rank makes and all give to ignis__nccl_begin. */
+/*  Creates the id that one rank makes and all pass to ignis__nccl_begin. */
 static bool ignis__nccl_make_id(const char *call, ignis__nccl_id *id)
 {
     int error;
@@ -252,8 +256,8 @@ static bool ignis__nccl_make_id(const char *call, ignis__nccl_id *id)
     return error == IGNIS__NCCL_SUCCESS || ignis__nccl_fail(call, NULL, "ncclGetUniqueId", error) == IGNIS_OK;
 }
 
-/*  Begins to join the other ranks; ignis__nccl_joined waits for them. A thread that drives several ranks
-    begins with all, then waits. patience_ns is for this and for every later call. Null on failure. */
+/*  Begins to join the other ranks; ignis__nccl_wait_joined waits for them. A thread that drives several ranks
+    begins with all, then waits. patience_ns is for this and every later call. NULL on failure. */
 static ignis__nccl_comm *ignis__nccl_begin(const char *call, ignis__device *device, const ignis__nccl_id *id, int rank,
                                            int size, int64_t patience_ns)
 {
@@ -286,26 +290,26 @@ static ignis__nccl_comm *ignis__nccl_begin(const char *call, ignis__device *devi
     ignis__device_leave(&binding);
     if (error == IGNIS__NCCL_SUCCESS || error == IGNIS__NCCL_IN_PROGRESS)
         return nccl;
-    (void)ignis__nccl_give_up(call, nccl, "ncclCommInitRankConfig", error);
+    (void)ignis__nccl_fail_and_abort(call, nccl, "ncclCommInitRankConfig", error);
     ignis__nccl_leave(call, nccl);
     return NULL;
 }
 
-/*  Waits until all ranks are there. On failure the communicator is aborted, and still to be left. */
-static bool ignis__nccl_joined(const char *call, ignis__nccl_comm *nccl)
+/*  Waits until all ranks have joined. On failure the communicator is aborted; the caller still leaves it. */
+static bool ignis__nccl_wait_joined(const char *call, ignis__nccl_comm *nccl)
 {
     int error = ignis__nccl_wait(nccl, ignis__monotonic_ns() + nccl->patience_ns);
-    return error == IGNIS__NCCL_SUCCESS || ignis__nccl_give_up(call, nccl, "ncclCommInitRankConfig", error);
+    return error == IGNIS__NCCL_SUCCESS || ignis__nccl_fail_and_abort(call, nccl, "ncclCommInitRankConfig", error);
 }
 
-/*  Keeps the first failure; without one, whether something is still under way. */
-static void ignis__nccl_note(int *first, int error)
+/*  Keeps the first failure; without one, whether a call is in progress. */
+static void ignis__nccl_keep_error(int *first, int error)
 {
     if (*first == IGNIS__NCCL_SUCCESS || (*first == IGNIS__NCCL_IN_PROGRESS && error != IGNIS__NCCL_SUCCESS))
         *first = error;
 }
 
-/*  Hands one operation to NCCL. Returns the first failure. */
+/*  Queues one operation in NCCL. Returns the first failure. */
 static int ignis__nccl_queue(void *comm, const ignis__comm_task *task, int size, void *stream)
 {
     const char *from = (const char *)(uintptr_t)task->in;
@@ -324,17 +328,17 @@ static int ignis__nccl_queue(void *comm, const ignis__comm_task *task, int size,
     case IGNIS__COMM_RECV: return IGNIS__NCCL(ncclRecv, (to, number, type, root, comm, stream));
     default:
         for (peer = 0; peer < size; peer++) {
-            ignis__nccl_note(&error,
-                             IGNIS__NCCL(ncclSend, (from + (size_t)peer * bytes, number, type, peer, comm, stream)));
-            ignis__nccl_note(&error,
-                             IGNIS__NCCL(ncclRecv, (to + (size_t)peer * bytes, number, type, peer, comm, stream)));
+            ignis__nccl_keep_error(
+                &error, IGNIS__NCCL(ncclSend, (from + (size_t)peer * bytes, number, type, peer, comm, stream)));
+            ignis__nccl_keep_error(
+                &error, IGNIS__NCCL(ncclRecv, (to + (size_t)peer * bytes, number, type, peer, comm, stream)));
         }
         return error;
     }
 }
 
-/*  Operations, queued on the stream when this returns. Messages of one call travel at the same time, where
-    one alone could wait for the other for ever. The device is entered. Failure breaks the communicator. */
+/*  Queues operations on the stream. Messages of one call travel at the same time, as one alone could wait for
+    the other for ever. The device is entered. A failure breaks the communicator. */
 static bool ignis__nccl_run(const char *call, ignis__nccl_comm *nccl, const ignis__comm_task *tasks, int count,
                             int size, void *stream)
 {
@@ -350,28 +354,27 @@ static bool ignis__nccl_run(const char *call, ignis__nccl_comm *nccl, const igni
     const bool grouped = count > 1 || tasks[0].kind == IGNIS__COMM_ALL_TO_ALL;
     int error = IGNIS__NCCL_SUCCESS, i;
     void *comm;
-    ignis__mutex_lock(&nccl->lock); /* over the whole group: nobody aborts what it has begun with */
+    ignis__mutex_lock(&nccl->lock); /* over the whole group: no thread may abort the communicator meanwhile */
     comm = nccl->comm;
     if (!comm) {
         ignis__mutex_unlock(&nccl->lock);
-        return ignis__fail_false(IGNIS_DIAG_COMM_BROKEN, call,
-                                 "the NCCL communicator has failed before, or was aborted");
+        return ignis__fail_false(IGNIS_DIAG_COMM_BROKEN, call, "the NCCL communicator failed earlier or was aborted");
     }
     if (grouped)
         (void)IGNIS__NCCL(ncclGroupStart, ());
     for (i = 0; i < count; i++)
-        ignis__nccl_note(&error, ignis__nccl_queue(comm, &tasks[i], size, stream));
+        ignis__nccl_keep_error(&error, ignis__nccl_queue(comm, &tasks[i], size, stream));
     if (grouped)
-        ignis__nccl_note(&error, IGNIS__NCCL(ncclGroupEnd, ()));
+        ignis__nccl_keep_error(&error, IGNIS__NCCL(ncclGroupEnd, ()));
     ignis__mutex_unlock(&nccl->lock);
     if (error == IGNIS__NCCL_IN_PROGRESS)
         error = ignis__nccl_wait(nccl, ignis__monotonic_ns() + nccl->patience_ns);
     return error == IGNIS__NCCL_SUCCESS ||
-           ignis__nccl_give_up(call, nccl, names[grouped ? IGNIS__COMM_ALL_TO_ALL : tasks[0].kind], error);
+           ignis__nccl_fail_and_abort(call, nccl, names[grouped ? IGNIS__COMM_ALL_TO_ALL : tasks[0].kind], error);
 }
 
-/*  What has gone wrong since with operations that are on their way, such as another host that is gone: NCCL's
-    number, 0: nothing. */
+/*  Returns the error of operations that are running, such as a lost host: NCCL's result, 0 if there is
+    none. */
 static int ignis__nccl_error(ignis__nccl_comm *nccl)
 {
     int error = ignis__nccl_wait(nccl, 0);

@@ -1,10 +1,17 @@
+/*  >>comm.region_setup - setting up regions: create, exchange, map, test
+
+    Shares a region of each rank with all others, and tests every pair.
+    Uses: votes, vmm blocks, shared host memory.
+    Invariants: kernels use regions only after each pair of ranks has passed a write and a read.
+    Locks: none; other threads do not have the communicator yet. */
+
 /*  Maps a region of host memory, and pins it for the device. */
-static bool ignis__staged_map(const char *call, ignis__comm_regions *regions, int i, int fd)
+static bool ignis__region_map_staged(const char *call, ignis__comm_regions *regions, int i, int fd)
 {
     regions->host[i] = ignis__shared_map(fd, (size_t)regions->bytes);
     if (!regions->host[i])
         return ignis__fail_false(errno == EINVAL ? IGNIS_DIAG_TRANSPORT_RECORD : IGNIS_DIAG_CHANNEL_IO, call,
-                                 "the region of rank %d cannot be mapped as %lld bytes of shared host memory: %s", i,
+                                 "cannot map the region of rank %d, %lld bytes of shared host memory: %s", i,
                                  (long long)regions->bytes, strerror(errno));
     if (IGNIS__CUDA_FAILED(call, regions->device, cuMemHostRegister_v2,
                            (regions->host[i], (size_t)regions->bytes,
@@ -15,35 +22,35 @@ static bool ignis__staged_map(const char *call, ignis__comm_regions *regions, in
                                (&regions->address[i], regions->host[i], 0));
 }
 
-/*  This rank's region, and a descriptor of it for the others in fds[0]. */
-static bool ignis__region_make(ignis__making *making, bool staged, int *fds)
+/*  Creates this rank's region; fds[0] is its descriptor for the others. */
+static bool ignis__region_create(ignis__comm_setup *setup, bool staged, int *fds)
 {
-    ignis__comm *comm = making->comm;
+    ignis__comm *comm = setup->comm;
     ignis__comm_regions *regions = comm->memory->regions;
     ignis__vmm_block *mine = &regions->block[comm->rank];
     ignis_vmm_handle handle;
-    making->mine.bytes = regions->bytes = ignis__comm_region_bytes(comm->size);
+    setup->mine.bytes = regions->bytes = ignis__comm_region_bytes(comm->size);
     if (staged) {
         fds[0] = ignis__shared_make((size_t)regions->bytes);
         if (fds[0] >= 0)
-            return ignis__staged_map(making->call, regions, comm->rank, fds[0]);
-        return ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, making->call, "%lld bytes of host memory cannot be shared: %s",
+            return ignis__region_map_staged(setup->call, regions, comm->rank, fds[0]);
+        return ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, setup->call, "cannot share %lld bytes of host memory: %s",
                                  (long long)regions->bytes, strerror(errno));
     }
-    if (!ignis__vmm_block_create(making->call, comm->device, regions->bytes, NULL, 0, true, mine))
+    if (!ignis__vmm_block_create(setup->call, comm->device, regions->bytes, NULL, 0, true, mine))
         return false;
-    making->mine.bytes = regions->bytes = mine->size;
+    setup->mine.bytes = regions->bytes = mine->size;
     regions->address[comm->rank] = mine->address;
-    if (!ignis__physical_export(making->call, mine->memory, &handle))
+    if (!ignis__physical_export(setup->call, mine->memory, &handle))
         return false;
     fds[0] = ignis__vmm_handle_fd(&handle);
     return true;
 }
 
-/*  The regions of the others. */
-static bool ignis__regions_adopt(ignis__making *making, bool staged, int *fds)
+/*  Maps the regions of the other ranks. */
+static bool ignis__regions_map(ignis__comm_setup *setup, bool staged, int *fds)
 {
-    ignis__comm *comm = making->comm;
+    ignis__comm *comm = setup->comm;
     ignis__comm_regions *regions = comm->memory->regions;
     ignis_vmm_handle handle;
     int i;
@@ -52,12 +59,12 @@ static bool ignis__regions_adopt(ignis__making *making, bool staged, int *fds)
         ignis__vmm_handle_set_fd(&handle, fds[i]);
         if (i == comm->rank)
             continue;
-        if (fds[i] < 0 || making->all[i].bytes != regions->bytes)
+        if (fds[i] < 0 || setup->all[i].bytes != regions->bytes)
             return ignis__fail_false(
-                IGNIS_DIAG_COMM_PEER, making->call, "rank %d shows a region of %lld bytes%s, and this one has %lld", i,
-                (long long)making->all[i].bytes, fds[i] < 0 ? " without a descriptor" : "", (long long)regions->bytes);
-        if (staged ? !ignis__staged_map(making->call, regions, i, fds[i])
-                   : !ignis__vmm_block_import(making->call, comm->device, &handle, regions->bytes, &regions->block[i]))
+                IGNIS_DIAG_COMM_PEER, setup->call, "rank %d has a region of %lld bytes%s, this rank one of %lld", i,
+                (long long)setup->all[i].bytes, fds[i] < 0 ? " without a descriptor" : "", (long long)regions->bytes);
+        if (staged ? !ignis__region_map_staged(setup->call, regions, i, fds[i])
+                   : !ignis__vmm_block_import(setup->call, comm->device, &handle, regions->bytes, &regions->block[i]))
             return false;
         if (!staged)
             regions->address[i] = regions->block[i].address;
@@ -65,7 +72,7 @@ static bool ignis__regions_adopt(ignis__making *making, bool staged, int *fds)
     return true;
 }
 
-/*  Waits for a stream until the deadline. Nothing of it is under way afterwards, unless it is late. */
+/*  Waits for a stream until the deadline. Its work is done afterwards, unless *late. */
 static bool ignis__stream_wait(const char *call, ignis__device *device, void *stream, int64_t deadline, bool *late)
 {
     int error;
@@ -84,7 +91,7 @@ static bool ignis__stream_wait(const char *call, ignis__device *device, void *st
     return ignis__cuda_check(call, device, "cuStreamQuery", error) == IGNIS_OK;
 }
 
-/*  What rank `from` writes into the region of rank `to`. */
+/*  Fills the bytes that rank `from` writes into the region of rank `to`. */
 static void ignis__probe_fill(const ignis__comm *comm, int from, int to, unsigned char *out)
 {
     uint64_t hash = ignis__hash(comm->watch.key, &from, sizeof from);
@@ -94,25 +101,25 @@ static void ignis__probe_fill(const ignis__comm *comm, int from, int to, unsigne
         out[i] = (unsigned char)(hash >> i % 8 * 8) ^ (unsigned char)i;
 }
 
-/*  Copies between host memory and the first bytes of the regions, on a stream of its own: rank i's piece is
-    data + i * piece, at + offset. */
-static bool ignis__probe_copy(ignis__making *making, unsigned char *data, size_t piece, size_t offset, bool write)
+/*  Copies between host memory and the first bytes of the regions, on a separate stream: rank i has data + i *
+    piece, at + offset. */
+static bool ignis__probe_copy(ignis__comm_setup *setup, unsigned char *data, size_t piece, size_t offset, bool write)
 {
-    ignis__comm *comm = making->comm;
+    ignis__comm *comm = setup->comm;
     const ignis__address *address = comm->memory->regions->address;
     void *stream = NULL;
     bool ok;
     int i;
-    ok = !IGNIS__CUDA_FAILED(making->call, comm->device, cuStreamCreate, (&stream, IGNIS__CU_STREAM_NON_BLOCKING));
+    ok = !IGNIS__CUDA_FAILED(setup->call, comm->device, cuStreamCreate, (&stream, IGNIS__CU_STREAM_NON_BLOCKING));
     for (i = 0; ok && i < comm->size; i++)
-        ok = write ? !IGNIS__CUDA_FAILED(making->call, comm->device, cuMemcpyHtoDAsync_v2,
+        ok = write ? !IGNIS__CUDA_FAILED(setup->call, comm->device, cuMemcpyHtoDAsync_v2,
                                          (address[i] + offset, data + (size_t)i * piece, piece, stream))
-                   : !IGNIS__CUDA_FAILED(making->call, comm->device, cuMemcpyDtoHAsync_v2,
+                   : !IGNIS__CUDA_FAILED(setup->call, comm->device, cuMemcpyDtoHAsync_v2,
                                          (data + (size_t)i * piece, address[i] + offset, piece, stream));
     if (ok)
-        ok = ignis__stream_wait(making->call, comm->device, stream, making->agreement.deadline,
+        ok = ignis__stream_wait(setup->call, comm->device, stream, setup->agreement.deadline,
                                 &comm->memory->regions->late);
-    else if (stream) /* the copies before the one that failed use memory that is given back now */
+    else if (stream) /* copies before the failed one use memory that is freed now */
         (void)IGNIS__CUDA(cuStreamSynchronize, (stream));
     if (stream)
         (void)IGNIS__CUDA(cuStreamDestroy_v2, (stream));
@@ -120,27 +127,27 @@ static bool ignis__probe_copy(ignis__making *making, unsigned char *data, size_t
 }
 
 /*  Writes into every region. */
-static bool ignis__probe_write(ignis__making *making, bool staged, int *fds)
+static bool ignis__probe_write(ignis__comm_setup *setup, bool staged, int *fds)
 {
-    ignis__comm *comm = making->comm;
+    ignis__comm *comm = setup->comm;
     unsigned char data[IGNIS_COMM_MAX_RANKS * IGNIS__PROBE_BYTES];
     int i;
     (void)staged, (void)fds;
     for (i = 0; i < comm->size; i++)
         ignis__probe_fill(comm, comm->rank, i, data + i * IGNIS__PROBE_BYTES);
-    return ignis__probe_copy(making, data, IGNIS__PROBE_BYTES, (size_t)comm->rank * IGNIS__PROBE_BYTES, true);
+    return ignis__probe_copy(setup, data, IGNIS__PROBE_BYTES, (size_t)comm->rank * IGNIS__PROBE_BYTES, true);
 }
 
-/*  Reads what all have written into every region. */
-static bool ignis__probe_read(ignis__making *making, bool staged, int *fds)
+/*  Reads what all ranks wrote into every region. */
+static bool ignis__probe_read(ignis__comm_setup *setup, bool staged, int *fds)
 {
-    ignis__comm *comm = making->comm;
+    ignis__comm *comm = setup->comm;
     unsigned char data[IGNIS_COMM_MAX_RANKS * IGNIS_COMM_MAX_RANKS * IGNIS__PROBE_BYTES], expected[IGNIS__PROBE_BYTES];
     size_t piece = (size_t)comm->size * IGNIS__PROBE_BYTES;
     int from, to;
     (void)staged, (void)fds;
     memset(data, 0, sizeof data);
-    if (!ignis__probe_copy(making, data, piece, 0, false))
+    if (!ignis__probe_copy(setup, data, piece, 0, false))
         return false;
     for (to = 0; to < comm->size; to++)
         for (from = 0; from < comm->size; from++) {
@@ -148,38 +155,37 @@ static bool ignis__probe_read(ignis__making *making, bool staged, int *fds)
             if (memcmp(data + (size_t)to * piece + (size_t)from * IGNIS__PROBE_BYTES, expected, IGNIS__PROBE_BYTES) ==
                 0)
                 continue;
-            return ignis__fail_false(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, making->call,
-                                     "what rank %d wrote into the region of rank %d is not what rank %d reads", from,
-                                     to, comm->rank);
+            return ignis__fail_false(IGNIS_DIAG_TRANSPORT_UNAVAILABLE, setup->call,
+                                     "the bytes of rank %d in the region of rank %d differ when rank %d reads them",
+                                     from, to, comm->rank);
         }
     return true;
 }
 
-/*  Regions that all ranks see, of device memory or of host memory, tried out by writing and reading between
-    each two. */
-static bool ignis__regions_make(ignis__making *making, bool staged)
+/*  Sets up regions of device or host memory, and tests them by a write and a read between each two ranks. */
+static bool ignis__regions_setup(ignis__comm_setup *setup, bool staged)
 {
-    static bool (*const steps[])(ignis__making * making, bool staged, int *fds) = {
-        ignis__region_make, ignis__regions_adopt, ignis__probe_write, ignis__probe_read};
-    ignis__comm *comm = making->comm;
+    static bool (*const steps[])(ignis__comm_setup * setup, bool staged, int *fds) = {
+        ignis__region_create, ignis__regions_map, ignis__probe_write, ignis__probe_read};
+    ignis__comm *comm = setup->comm;
     int fds[IGNIS_COMM_MAX_RANKS], mine, i, step;
     ignis__binding binding;
     bool ok = true;
     for (i = 0; i < comm->size; i++)
         fds[i] = -1;
     for (step = 0; ok && step < IGNIS__COUNT(steps); step++) {
-        ignis__step_begin(making);
-        if (ignis__device_enter(making->call, comm->device, &binding)) {
-            (void)steps[step](making, staged, fds);
+        ignis__step_begin(setup);
+        if (ignis__device_enter(setup->call, comm->device, &binding)) {
+            (void)steps[step](setup, staged, fds);
             ignis__device_leave(&binding);
         }
-        mine = step == 0 ? fds[0] : -1; /* goes to the others, whose come instead */
+        mine = step == 0 ? fds[0] : -1; /* sent to the others; theirs come back */
         for (i = 0; step > 0 && i < comm->size; i++)
             ignis__fd_close(&fds[i]);
-        ok = ignis__step_end(making, mine, step == 0 ? fds : NULL);
+        ok = ignis__step_end(setup, mine, step == 0 ? fds : NULL);
         ignis__fd_close(&mine);
     }
     if (!ok)
-        ignis__comm_regions_clear(making->call, comm->memory->regions);
+        ignis__comm_regions_clear(setup->call, comm->memory->regions);
     return ok;
 }

@@ -1,3 +1,10 @@
+/*  >>comm.synchronize - waiting for the operations of a communicator
+
+    Waits for the streams of a communicator and reports what broke it.
+    Uses: communicators, NCCL's errors.
+    Invariants: the wait is bounded by the deadlines of kernels and of ignis__comm_check_nccl_deadline.
+    Locks: none while waiting. */
+
 IGNIS_API ignis_status ignis_comm_synchronize(ignis_comm handle)
 {
     static const char call[] = "ignis_comm_synchronize";
@@ -8,11 +15,11 @@ IGNIS_API ignis_status ignis_comm_synchronize(ignis_comm handle)
     if (!comm)
         return ignis__failed();
     ok = !ignis__capture_refuses(call) && ignis__work_begin(call, comm->device, &work);
-    /* bounded by the deadlines of the kernels, and for NCCL by ignis__comm_watch_nccl, which asks it for
+    /* bounded by the deadlines of kernels; for NCCL by ignis__comm_check_nccl_deadline, which asks it for
        errors meanwhile */
     if (ok) {
         ignis__mutex_lock(&comm->slot.lock);
-        last = comm->stream && comm->stream != work.stream && ignis__comm_stream_known(work.device, comm->stream)
+        last = comm->stream && comm->stream != work.stream && ignis__comm_stream_exists(work.device, comm->stream)
                    ? comm->stream
                    : NULL;
         ignis__mutex_unlock(&comm->slot.lock);
@@ -22,5 +29,5 @@ IGNIS_API ignis_status ignis_comm_synchronize(ignis_comm handle)
     }
     if (ok)
         ignis__comm_nccl_check(comm);
-    return ignis__comm_outcome(call, comm, ok);
+    return ignis__comm_end_call(call, comm, ok);
 }

@@ -1,3 +1,10 @@
+/*  >>comm.tuning - IGNIS_COMM_TUNE
+
+    Reads parameters for measurements from the environment.
+    Uses: ignis__comm_tune.
+    Invariants: unknown names and bad numbers are errors.
+    Locks: none. */
+
 static bool ignis__comm_tune_read(const char *call, ignis__comm_tune *tune)
 {
     static const struct {
@@ -26,8 +33,7 @@ static bool ignis__comm_tune_read(const char *call, ignis__comm_tune *tune)
         }
         if (i == IGNIS__COUNT(known) || !end || end == text + length + 1 || (*end && *end != ',') || value < 0)
             return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call,
-                                     "IGNIS_COMM_TUNE has \"%s\", expected name=number with a name that is known",
-                                     text);
+                                     "IGNIS_COMM_TUNE has \"%s\"; expected name=number with a known name", text);
         *(int64_t *)(void *)((char *)tune + known[i].offset) = value;
         text = *end ? end + 1 : end;
     }

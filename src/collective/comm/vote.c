@@ -1,8 +1,13 @@
-/* --- making one: in steps, after each of which all ranks say how it went ----------------------------------------------- */
+/*  >>comm.vote - votes: the steps of creating a communicator
 
-/*  What a rank says after each step of making a communicator. */
+    After each step all ranks tell whether it succeeded; all go on or all stop.
+    Uses: agreements of the job.
+    Invariants: every rank learns the failure of the first rank that failed.
+    Locks: comm->agreement from begin to end. */
+
+/*  The vote of a rank after a step. */
 typedef struct ignis__vote {
-    int32_t failed; /* a diagnostic; 0: it went well */
+    int32_t failed; /* a diagnostic; 0: success */
     int32_t driver_error;
     int64_t bytes;       /* of its region */
     int32_t most_blocks; /* of its kernels */
@@ -12,20 +17,20 @@ typedef struct ignis__vote {
     ignis__nccl_id nccl;
 } ignis__vote;
 
-/*  A communicator that is being made. */
-typedef struct ignis__making {
+/*  The state while a communicator is created. */
+typedef struct ignis__comm_setup {
     const char *call;
     ignis__comm *comm;
     ignis__agreement agreement;
-    ignis__record before; /* what this thread had reported */
+    ignis__record before; /* what this thread had reported before */
     ignis__vote mine, *all;
-    bool lost; /* a rank died, or did not come: `agreement` tells */
-} ignis__making;
+    bool lost; /* a rank died or did not come; `agreement` has the failure */
+} ignis__comm_setup;
 
 enum { IGNIS__PROBE_BYTES = 64 };
 
-/*  What ranks of a communicator that is being made do together: nobody else has it yet. */
-static void ignis__agreement_first(ignis__agreement *agreement, ignis__comm *comm)
+/*  Begins the agreement of ranks that create a communicator; no other thread has it. */
+static void ignis__agreement_begin_new(ignis__agreement *agreement, ignis__comm *comm)
 {
     memset(agreement, 0, sizeof *agreement);
     agreement->job = comm->job;
@@ -37,14 +42,14 @@ static void ignis__agreement_first(ignis__agreement *agreement, ignis__comm *com
     agreement->deadline = ignis__monotonic_ns() + comm->options.timeout_ns;
 }
 
-/*  Begins what all ranks of a communicator do together: only one thing at a time. What a rank has given up
-    before shall not count in it. */
+/*  Begins an agreement of all ranks of a communicator, one at a time. What a rank has given up before does
+    not count in it. */
 static void ignis__agreement_begin(ignis__agreement *agreement, ignis__comm *comm, ignis__agreement_kind kind,
                                    uint64_t hash)
 {
     ignis__mutex_lock(&comm->agreement);
     ignis__job_catch_up(comm->job);
-    ignis__agreement_first(agreement, comm);
+    ignis__agreement_begin_new(agreement, comm);
     agreement->attempt = ++comm->attempts;
     agreement->print = IGNIS__AGREEMENT_PRINT(kind, hash);
 }
@@ -57,40 +62,40 @@ static void ignis__agreement_end(const ignis__agreement *agreement, ignis__comm 
     ignis__mutex_unlock(&comm->agreement);
 }
 
-/*  Whether a failure is a reason to try again: others are at it anew, or one of those who shrink has died
-    meanwhile. */
+/*  Tells if a failed agreement should be tried again: others are at a later attempt, or a rank of a shrink
+    has died. */
 static bool ignis__agreement_retry(const ignis__agreement *agreement)
 {
     return agreement->failed && (agreement->overtaken || (agreement->print >> 28 == IGNIS__AGREEMENT_SHRINK &&
                                                           agreement->failure.reason == IGNIS__AGREEMENT_LOST));
 }
 
-static void ignis__step_begin(ignis__making *making) { making->before = ignis__quiet_begin(); }
+static void ignis__step_begin(ignis__comm_setup *setup) { setup->before = ignis__quiet_begin(); }
 
-/*  After a step: all ranks say how it went, with a descriptor if fds is not null. True: well, for all. Else
-    making->mine is what the first of those who failed says. */
-static bool ignis__step_end(ignis__making *making, int fd, int *fds)
+/*  Ends a step with a vote, and a descriptor if fds is not NULL. True: success on all ranks. Else
+    setup->mine is the vote of the first rank that failed. */
+static bool ignis__step_end(ignis__comm_setup *setup, int fd, int *fds)
 {
-    ignis__comm *comm = making->comm;
+    ignis__comm *comm = setup->comm;
     ignis__record failure;
     int i;
-    ignis__quiet_end(&making->before, &failure, making->mine.why, sizeof making->mine.why);
-    making->mine.failed = (int32_t)failure.diagnostic;
-    making->mine.driver_error = (int32_t)failure.driver_error;
-    making->lost = !ignis__agreement_step(&making->agreement, &making->mine, sizeof making->mine, making->all, fd, fds);
-    if (making->lost)
+    ignis__quiet_end(&setup->before, &failure, setup->mine.why, sizeof setup->mine.why);
+    setup->mine.failed = (int32_t)failure.diagnostic;
+    setup->mine.driver_error = (int32_t)failure.driver_error;
+    setup->lost = !ignis__agreement_step(&setup->agreement, &setup->mine, sizeof setup->mine, setup->all, fd, fds);
+    if (setup->lost)
         return false;
     for (i = 0; i < comm->size; i++) {
-        ignis__vote *vote = &making->all[i];
+        ignis__vote *vote = &setup->all[i];
         if (!vote->failed)
             continue;
         vote->why[sizeof vote->why - 1] = 0;
-        making->mine.failed = vote->failed > 0 && vote->failed < IGNIS_DIAG_COUNT ? vote->failed : IGNIS_DIAG_COMM_PEER;
-        making->mine.driver_error = vote->driver_error;
+        setup->mine.failed = vote->failed > 0 && vote->failed < IGNIS_DIAG_COUNT ? vote->failed : IGNIS_DIAG_COMM_PEER;
+        setup->mine.driver_error = vote->driver_error;
         if (i == comm->rank)
-            snprintf(making->mine.why, sizeof making->mine.why, "%s", vote->why);
+            snprintf(setup->mine.why, sizeof setup->mine.why, "%s", vote->why);
         else
-            snprintf(making->mine.why, sizeof making->mine.why, "rank %d: %.230s", i, vote->why);
+            snprintf(setup->mine.why, sizeof setup->mine.why, "rank %d: %.230s", i, vote->why);
         for (i = 0; fds && i < comm->size; i++)
             ignis__fd_close(&fds[i]);
         return false;
@@ -98,13 +103,13 @@ static bool ignis__step_end(ignis__making *making, int fd, int *fds)
     return true;
 }
 
-/*  Reports why a communicator could not be made. */
-IGNIS__COLD static void ignis__making_report(ignis__making *making)
+/*  Reports why a communicator could not be created. */
+IGNIS__COLD static void ignis__comm_setup_report(ignis__comm_setup *setup)
 {
-    int error = making->mine.driver_error;
-    if (making->lost)
-        (void)ignis__agreement_failed(making->call, &making->agreement);
+    int error = setup->mine.driver_error;
+    if (setup->lost)
+        (void)ignis__agreement_failed(setup->call, &setup->agreement);
     else
-        ignis__fail_because((ignis_diagnostic)making->mine.failed, making->call, error,
-                            error ? ignis__cuda_name(error) : NULL, NULL, "%s", making->mine.why);
+        ignis__fail_because((ignis_diagnostic)setup->mine.failed, setup->call, error,
+                            error ? ignis__cuda_name(error) : NULL, NULL, "%s", setup->mine.why);
 }

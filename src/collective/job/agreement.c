@@ -1,4 +1,12 @@
-/*  What a record begins with. */
+/*  >>job.agreement - agreements: ranks exchange records, all or none
+
+    In each step every rank gives a record and receives those of all. Nothing is reported here.
+    Uses: messages of the job.
+    Invariants: no rank succeeds in a step unless all have given their records; records of abandoned attempts
+    are never used.
+    Locks: the job's lock, released while waiting. */
+
+/*  The start of each record. */
 typedef struct ignis__agreement_header {
     uint32_t attempt, print;
 } ignis__agreement_header;
@@ -11,7 +19,7 @@ static ignis__agreement_header ignis__agreement_header_read(const ignis__job_mes
     return header;
 }
 
-/*  Whether a rank has given up the attempt that a message of it belongs to. */
+/*  Tells if the sender of a message has given up the attempt that the message belongs to. */
 static bool ignis__agreement_is_void(const ignis__job_message *message)
 {
     ignis__agreement_header header = ignis__agreement_header_read(message), later = header;
@@ -22,9 +30,9 @@ static bool ignis__agreement_is_void(const ignis__job_message *message)
     return later.print == IGNIS__AGREEMENT_GIVEN_UP;
 }
 
-/*  With the job locked: the next record of a rank for what is under way, taken out of its messages; null when
-    none has come, or the failure is noted. Dropped are records of earlier attempts, those that the rank has
-    given up, and those of one that is in something that counts less. */
+/*  Takes the next record of a rank for this agreement from its messages. NULL if none has come, or the
+    failure is noted. Drops records of earlier attempts, of attempts that the rank has given up, and of kinds
+    that count less. The job is locked. */
 static ignis__job_message *ignis__agreement_find(ignis__agreement *agreement, int rank)
 {
     ignis__job_link *link = &agreement->job->links[rank];
@@ -58,8 +66,8 @@ static ignis__job_message *ignis__agreement_find(ignis__agreement *agreement, in
     return NULL;
 }
 
-/*  With the job locked: takes what has come from the ranks that are waited for, and returns how many have yet
-    to come; -1: the failure is noted. */
+/*  Takes the records that have come. Returns how many are missing; -1 if the failure is noted. The job is
+    locked. */
 static int ignis__agreement_take(ignis__agreement *agreement, size_t size, void *all, int *fds)
 {
     int i, missing = 0;
@@ -89,7 +97,7 @@ static int ignis__agreement_take(ignis__agreement *agreement, size_t size, void 
     }
     if (agreement->failure.reason == IGNIS__AGREEMENT_DIFFERS)
         return -1;
-    /* one that died after its record had come keeps the others from going on, too */
+    /* a rank that died after its record came stops the others, too */
     for (i = 0; missing && i < agreement->count; i++) {
         ignis__job_state state = ignis__job_state_in(agreement->job, agreement->watch, agreement->member[i]);
         bool here = i == agreement->me || (agreement->without && ignis__bit(agreement->without, i));
@@ -102,15 +110,16 @@ static int ignis__agreement_take(ignis__agreement *agreement, size_t size, void 
     return missing;
 }
 
-/*  One step: every rank gives a record of `size` bytes, and a descriptor unless it is -1, and gets those of
-    all: all[i] and fds[i] of member i. No rank ends with success unless all have given theirs. False:
-    agreement->overtaken or agreement->failure tells why, and no descriptor is kept. Nothing is reported. */
+/*  Runs one step: every rank gives a record of `size` bytes, and a descriptor unless it is -1, and receives
+    all: all[i] and fds[i] of member i. False: agreement->overtaken or agreement->failure tells why, and no
+    descriptor is kept. Nothing is reported. */
 static bool ignis__agreement_step(ignis__agreement *agreement, const void *mine, size_t size, void *all, int fd,
                                   int *fds)
 {
     ignis__job *job = agreement->job;
     unsigned char record[IGNIS__JOB_DATA];
     ignis__agreement_header header;
+    ignis__job_outgoing message;
     bool expired = false, late = false;
     int i, missing = 0;
     agreement->overtaken = false;
@@ -128,9 +137,12 @@ static bool ignis__agreement_step(ignis__agreement *agreement, const void *mine,
         bool waits = !(agreement->without && ignis__bit(agreement->without, i));
         if (i == agreement->me || !waits)
             ignis__bit_set(agreement->came, i);
-        if (i == agreement->me ||
-            ignis__job_send_as(job, job->rank, agreement->member[i], IGNIS__JOB_RECORD, agreement->key, record,
-                               sizeof header + size, waits ? fd : -1, waits ? agreement->deadline : 0, &late))
+        if (i == agreement->me)
+            continue;
+        message = ignis__job_outgoing_make(job->rank, agreement->member[i], IGNIS__JOB_RECORD, agreement->key, record,
+                                           sizeof header + size);
+        message.fd = waits ? fd : -1;
+        if (ignis__job_send_message(job, &message, waits ? agreement->deadline : 0, &late))
             continue;
         if (late && waits) {
             agreement->failure.rank = agreement->member[i];
@@ -151,8 +163,8 @@ static bool ignis__agreement_step(ignis__agreement *agreement, const void *mine,
     return !agreement->failed;
 }
 
-/*  Who gives up says so: what it has said before shall mislead nobody who comes later. Those who are at
-    something else are to see that it differs. */
+/*  Tells the other ranks that this rank gives up, so that its earlier records mislead no rank that comes
+    later. Ranks in another agreement see that the kinds differ. */
 static void ignis__agreement_give_up(const ignis__agreement *agreement)
 {
     ignis__agreement_header header;

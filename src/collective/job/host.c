@@ -1,4 +1,10 @@
-/*  Which system this is, and which namespaces of it. IGNIS_COMM_HOST says it instead. */
+/*  >>job.host - which ranks can share memory
+
+    Two ranks are of one host if system and namespaces are equal.
+    Uses: the functions of the system.
+    Invariants: IGNIS_COMM_HOST overrides the answer, for tests. */
+
+/*  Returns a hash of this system and its namespaces, or of IGNIS_COMM_HOST. */
 static uint64_t ignis__job_host(void)
 {
     const char *named = ignis__env("IGNIS_COMM_HOST");

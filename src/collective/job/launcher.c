@@ -1,23 +1,26 @@
-/* ===============================================================================================================
-   >>job - the processes of one program: how they meet, what they tell each other, who died.
-   =============================================================================================================== */
+/*  >>job - the processes of one program: how they meet, exchange messages and learn who died
 
-/*  Where this process stands in its job, and where the ranks meet: of the desc, or of the environment. */
+    Reads rank, size and rendezvous from the description, the id, or the variables of launchers.
+    Uses: peer and channel; the environment.
+    Invariants: no variable is trusted before it is checked; two launchers that disagree are an error.
+    Locks: none in this part. The order in the room: a connection's locks, then the job's lock. */
+
+/*  The rank of this process, and where the ranks meet: from the description or the environment. */
 enum { IGNIS__JOB_MAX_RANKS = 1024 };
 
 typedef struct ignis__place {
     int rank, size;
-    int local_rank;    /* -1: nobody said */
-    char job[160];     /* by what name the launcher knows the job; "": none */
-    char folder[256];  /* a private one; "": the usual one */
-    char name[64];     /* of rank 0, in that folder, if they meet there */
-    char address[300]; /* "host:port" where they meet otherwise; "": they meet in the folder */
-    bool by_id;        /* of ignis_comm_unique_id */
-    bool has_secret;   /* which all know; else it lies in the folder */
+    int local_rank;    /* -1: unknown */
+    char job[160];     /* the launcher's name of the job; "": none */
+    char folder[256];  /* a private folder; "": the default */
+    char name[64];     /* of rank 0 in that folder */
+    char address[300]; /* "host:port" of rank 0; "": they meet in the folder */
+    bool by_id;        /* from ignis_comm_unique_id */
+    bool has_secret;   /* known to all ranks; else it is in the folder */
     unsigned char secret[IGNIS__SECRET];
 } ignis__place;
 
-/*  What an id holds. */
+/*  Content of an id. */
 typedef struct ignis__id {
     char magic[8];
     unsigned char secret[IGNIS__SECRET];
@@ -26,11 +29,10 @@ typedef struct ignis__id {
 
 typedef char ignis__id_size_check[sizeof(ignis__id) == IGNIS_COMM_ID_BYTES ? 1 : -1];
 
-/*  Launchers, and the variables by which they tell each process its rank. The first that is complete is
-    taken, if no other contradicts. */
+/*  Launchers and their variables. The first complete one is used, unless another one contradicts. */
 static const struct {
     const char *name, *rank, *size, *local_rank;
-    const char *job[2]; /* which together name the job; null: there is none */
+    const char *job[2]; /* together they name the job; NULL: none */
 } ignis__launchers[] = {
     {"ignis", "IGNIS_RANK", "IGNIS_WORLD_SIZE", "IGNIS_LOCAL_RANK", {NULL, NULL}},
     {"torchrun", "RANK", "WORLD_SIZE", "LOCAL_RANK", {"TORCHELASTIC_RUN_ID", NULL}},
@@ -43,8 +45,8 @@ static const struct {
     {"slurm", "SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", {"SLURM_JOB_ID", "SLURM_STEP_ID"}},
 };
 
-/*  A variable that holds a number from low to high, in digits alone. False: it holds something else, which is
-    reported; *number is -1 when it is not set. */
+/*  Reads a variable with an integer from low to high; *number is -1 if it is unset. False, and reported, for
+    other values. */
 static bool ignis__env_number(const char *call, const char *name, int low, int high, int *number)
 {
     const char *text = ignis__env(name), *digit;
@@ -56,12 +58,13 @@ static bool ignis__env_number(const char *call, const char *name, int low, int h
         value = value * 10 + (*digit - '0');
     if (digit == text || *digit || value < low || value > high)
         return ignis__fail_false(IGNIS_DIAG_COMM_ENVIRONMENT, call,
-                                 "%s is \"%.64s\"; it has to be a number from %d to %d", name, text, low, high);
+                                 "%s is \"%.64s\"; expected an integer from %d to %d", name, text, low, high);
     *number = (int)value;
     return true;
 }
 
-/*  What one launcher says. False: not all of it, or nonsense; size is -1 when it says nothing. */
+/*  Reads the variables of one launcher. False, and reported, if they are incomplete or invalid; size is -1 if
+    they are unset. */
 static bool ignis__launcher_read(const char *call, int which, ignis__place *place)
 {
     const char *rank = ignis__launchers[which].rank, *size = ignis__launchers[which].size;
@@ -70,15 +73,15 @@ static bool ignis__launcher_read(const char *call, int which, ignis__place *plac
         !ignis__env_number(call, ignis__launchers[which].local_rank, 0, IGNIS__JOB_MAX_RANKS - 1, &place->local_rank))
         return false;
     if ((place->rank < 0) != (place->size < 0))
-        return ignis__fail_false(IGNIS_DIAG_COMM_ENVIRONMENT, call, "%s is set, and %s is not; a rank needs both",
+        return ignis__fail_false(IGNIS_DIAG_COMM_ENVIRONMENT, call, "%s is set, but %s is not; a rank needs both",
                                  place->rank < 0 ? size : rank, place->rank < 0 ? rank : size);
     return place->size <= 0 || place->rank < place->size ||
-           ignis__fail_false(IGNIS_DIAG_COMM_ENVIRONMENT, call, "%s is %d and %s is %d; ranks count from 0 to %d", rank,
-                             place->rank, size, place->size, place->size - 1);
+           ignis__fail_false(IGNIS_DIAG_COMM_ENVIRONMENT, call, "%s is %d and %s is %d; expected a rank from 0 to %d",
+                             rank, place->rank, size, place->size, place->size - 1);
 }
 
-/*  The name of a launcher's job. torchrun calls it "none" when nobody has named it. */
-static void ignis__job_name(int which, ignis__place *place)
+/*  Reads the launcher's name of the job; torchrun says "none" for a job without a name. */
+static void ignis__job_read_name(int which, ignis__place *place)
 {
     const char *part[2];
     int i;
@@ -108,27 +111,26 @@ static bool ignis__launchers_read(const char *call, ignis__place *place)
             place->rank = said.rank;
             place->size = said.size;
             place->local_rank = said.local_rank;
-            ignis__job_name(i, place);
+            ignis__job_read_name(i, place);
             found = i;
         } else if (said.rank != place->rank || said.size != place->size) {
-            return ignis__fail_false(
-                IGNIS_DIAG_COMM_ENVIRONMENT, call,
-                "%s and %s say rank %d of %d, but %s and %s say rank %d of %d; unset one of them, or "
-                "name the launcher that is right: "
-                "IGNIS_COMM_LAUNCHER=%s or %s",
-                ignis__launchers[found].rank, ignis__launchers[found].size, place->rank, place->size,
-                ignis__launchers[i].rank, ignis__launchers[i].size, said.rank, said.size, ignis__launchers[found].name,
-                ignis__launchers[i].name);
+            return ignis__fail_false(IGNIS_DIAG_COMM_ENVIRONMENT, call,
+                                     "%s and %s say rank %d of %d, but %s and %s say rank %d of %d; unset one pair, or "
+                                     "name the right launcher: "
+                                     "IGNIS_COMM_LAUNCHER=%s or %s",
+                                     ignis__launchers[found].rank, ignis__launchers[found].size, place->rank,
+                                     place->size, ignis__launchers[i].rank, ignis__launchers[i].size, said.rank,
+                                     said.size, ignis__launchers[found].name, ignis__launchers[i].name);
         }
     }
     if (!known || (wanted && found < 0))
         return ignis__fail_false(IGNIS_DIAG_COMM_ENVIRONMENT, call, "IGNIS_COMM_LAUNCHER is \"%.64s\", %s", wanted,
                                  known ? "whose variables are not set"
-                                       : "which is none of ignis, torchrun, openmpi, pmi and slurm");
+                                       : "expected ignis, torchrun, openmpi, pmi or slurm");
     return true;
 }
 
-/*  "dir:/path", "host:port" or "[::1]:port" */
+/*  Parses "dir:/path", "host:port" or "[::1]:port". */
 static bool ignis__place_parse(const char *call, const char *what, const char *text, ignis__place *place)
 {
     const char *colon = strrchr(text, ':'), *digit = colon ? colon + 1 : "";
@@ -139,7 +141,7 @@ static bool ignis__place_parse(const char *call, const char *what, const char *t
             snprintf(place->folder, sizeof place->folder, "%s", text + 4);
             return true;
         }
-        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "%s is \"%.300s\"; the path has to have 1 to %d bytes",
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "%s is \"%.300s\"; expected a path of 1 to %d bytes",
                                  what, text, (int)sizeof place->folder - 1);
     }
     while (*digit >= '0' && *digit <= '9' && port <= 65535)
@@ -152,14 +154,14 @@ static bool ignis__place_parse(const char *call, const char *what, const char *t
         snprintf(place->address, sizeof place->address, "%.*s:%ld", (int)length, text, port);
         return true;
     }
-    return ignis__fail_false(
-        IGNIS_DIAG_COMM_ENVIRONMENT, call,
-        "%s is \"%.300s\"; it has to be \"dir:/path\", or \"host:port\" with a port from 1 to 65535", what, text);
+    return ignis__fail_false(IGNIS_DIAG_COMM_ENVIRONMENT, call,
+                             "%s is \"%.300s\"; expected \"dir:/path\", or \"host:port\" with a port from 1 to 65535",
+                             what, text);
 }
 
-/*  The meeting place that the environment names, or that the launcher's name for the job will do for.
-    torchrun's own store listens at MASTER_PORT, so ranks that it starts meet one higher. */
-static bool ignis__place_env(const char *call, ignis__place *place)
+/*  Reads the rendezvous from the environment, or derives it from the launcher's name of the job. torchrun's
+    own store listens at MASTER_PORT, so its ranks meet at the next port. */
+static bool ignis__place_read_environment(const char *call, ignis__place *place)
 {
     const char *folder = ignis__env("IGNIS_COMM_DIR"), *host = ignis__env("MASTER_ADDR"),
                *agent = ignis__env("TORCHELASTIC_USE_AGENT_STORE");
@@ -181,17 +183,16 @@ static bool ignis__place_env(const char *call, ignis__place *place)
     if (*place->job)
         return true;
     return ignis__fail_false(IGNIS_DIAG_COMM_ENVIRONMENT, call,
-                             "rank %d of %d does not know where the ranks meet: set IGNIS_COMM_DIR to a private folder "
-                             "(one host), or MASTER_ADDR and "
-                             "MASTER_PORT, or desc.rendezvous, or desc.id",
+                             "rank %d of %d has no rendezvous: set IGNIS_COMM_DIR to a private folder (one host), "
+                             "MASTER_ADDR and MASTER_PORT, desc.rendezvous, or desc.id",
                              place->rank, place->size);
 }
 
-/*  Whether ranks meet at their host and port. Else nobody listens there: the name of the address and of the
-    job is enough. */
-static bool ignis__place_listens(const ignis__place *place)
+/*  Tells if rank 0 listens at its host and port. If not, the ranks meet in the folder, by a name made of
+    address and job. */
+static bool ignis__place_is_host_port(const ignis__place *place)
 {
-#ifdef _WIN32 /* where ranks of several hosts could not do anything together: that needs NCCL */
+#ifdef _WIN32 /* no ranks of other hosts: they need NCCL */
     (void)place;
     return false;
 #else
@@ -199,7 +200,7 @@ static bool ignis__place_listens(const ignis__place *place)
 #endif
 }
 
-/*  Where ranks meet that share an id, or a token, or only the private folder of their user. */
+/*  Reads the secret: of an id, of a token, or of the user's private folder. */
 static bool ignis__place_secret_read(const char *call, const ignis_comm_desc *desc, ignis__place *place)
 {
     const char *token = desc->token ? desc->token : ignis__env("IGNIS_COMM_TOKEN");
@@ -213,7 +214,7 @@ static bool ignis__place_secret_read(const char *call, const ignis_comm_desc *de
             return ignis__fail_false(
                 IGNIS_DIAG_BAD_NUMBER, call,
                 desc->rendezvous || desc->token
-                    ? "desc.id holds place and secret; desc.rendezvous and desc.token are null then"
+                    ? "desc.id contains rendezvous and secret; with it desc.rendezvous and desc.token must be null"
                     : "desc.id was not made by ignis_comm_unique_id");
         snprintf(place->address, sizeof place->address, "%s", id.address);
         memcpy(place->secret, id.secret, sizeof place->secret);
@@ -221,7 +222,7 @@ static bool ignis__place_secret_read(const char *call, const ignis_comm_desc *de
         return true;
     }
     if (!(desc->rendezvous ? ignis__place_parse(call, "desc.rendezvous", desc->rendezvous, place)
-                           : ignis__place_env(call, place)))
+                           : ignis__place_read_environment(call, place)))
         return false;
     snprintf(place->name, sizeof place->name, "meet");
     if (token && *token && *place->address) {
@@ -230,7 +231,7 @@ static bool ignis__place_secret_read(const char *call, const ignis_comm_desc *de
         ignis__sha_end(&sha, place->secret);
         place->has_secret = true;
     }
-    if (!*place->folder && !ignis__place_listens(place)) {
+    if (!*place->folder && !ignis__place_is_host_port(place)) {
         hash = ignis__hash(ignis__hash(IGNIS__HASH_START, place->address, strlen(place->address)), place->job,
                            strlen(place->job));
         snprintf(place->name, sizeof place->name, "job-%016llx", (unsigned long long)hash);
@@ -247,7 +248,7 @@ static bool ignis__place_read(const char *call, const ignis_comm_desc *desc, ign
     if (desc->size < 0 || desc->size > IGNIS__JOB_MAX_RANKS || desc->rank < 0 ||
         desc->rank >= (desc->size ? desc->size : 1))
         return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call,
-                                 "desc.rank is %d and desc.size is %d; sizes go up to %d, ranks from 0 to size - 1",
+                                 "desc.rank is %d and desc.size is %d; expected a size up to %d and a rank below it",
                                  desc->rank, desc->size, (int)IGNIS__JOB_MAX_RANKS);
     if (desc->size) {
         place->rank = desc->rank;
@@ -258,7 +259,7 @@ static bool ignis__place_read(const char *call, const ignis_comm_desc *desc, ign
     return place->size == 1 || ignis__place_secret_read(call, desc, place);
 }
 
-/*  The device that a rank takes when it does not name one. */
+/*  Returns the device of a rank that does not name one. */
 static int ignis__place_device(const char *call, const ignis__place *place)
 {
     int local = place->local_rank;
@@ -267,10 +268,9 @@ static int ignis__place_device(const char *call, const ignis__place *place)
     if (local < 0)
         return place->rank % ignis__device_total;
     if (local >= ignis__device_total) {
-        ignis__fail(
-            IGNIS_DIAG_DEVICE_RANGE, call,
-            "local rank %d takes device %d, but there are %d; start one process for each GPU, or set desc.device",
-            local, local, ignis__device_total);
+        ignis__fail(IGNIS_DIAG_DEVICE_RANGE, call,
+                    "local rank %d would use device %d of %d; start one process for each GPU, or set desc.device",
+                    local, local, ignis__device_total);
         return -1;
     }
     return local;

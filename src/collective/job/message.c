@@ -1,8 +1,14 @@
-/* --- messages and what is known of each rank -------------------------------------------------------------------------- */
+/*  >>job.message - messages of a job, and the state of each rank
 
-enum { IGNIS__JOB_QUEUED = 1024 }; /* messages of one rank that nobody has asked for yet */
+    One watcher thread reads the messages of all ranks and notices who died; it tells the communicators.
+    Uses: connections, the poller, threads.
+    Invariants: a rank counts as dead when its connection ends without a goodbye; messages of one rank are
+    delivered in order.
+    Locks: job->lock guards links, watches and messages; take the locks of a connection first. */
 
-/*  In front of what a message of the job says. */
+enum { IGNIS__JOB_QUEUED = 1024 }; /* messages of one rank that no agreement has asked for */
+
+/*  The header of a job's message. */
 typedef struct ignis__job_header {
     int32_t from, to;
     uint64_t key;
@@ -17,73 +23,92 @@ typedef struct ignis__job_message {
 } ignis__job_message;
 
 typedef struct ignis__job_link {
-    ignis__connection *connection; /* null: this rank itself, or one that is reached through rank 0 */
-    bool ended;                    /* nothing more will come */
+    ignis__connection *connection; /* NULL: this rank, or a rank reached through rank 0 */
+    bool ended;                    /* no more messages will come */
     ignis__job_state state;
     ignis__job_message *first;
     int queued;
 } ignis__job_link;
 
 struct ignis__job {
-    uint64_t users; /* communicators */
-    uint64_t key;   /* of the job, from rank 0 */
+    uint64_t users; /* communicators that use the job */
+    uint64_t key;   /* of the job, chosen by rank 0 */
     int rank, size;
     int64_t timeout_ns;
-    unsigned char secret[IGNIS__SECRET]; /* of the ranks of a host, from rank 0 */
+    unsigned char secret[IGNIS__SECRET]; /* of the ranks of a host, chosen by rank 0 */
     ignis__job_rank *ranks;
-    ignis__job_link *links; /* null for one rank alone */
+    ignis__job_link *links; /* NULL if there is one rank */
     ignis__poller poller;   /* of the watcher */
-    ignis__mutex lock;      /* for all that follows, and the links */
+    ignis__mutex lock;      /* guards what follows, and the links */
     ignis__condition changed;
-    bool looks, ready; /* poller and changed are made */
+    bool has_poller, ready; /* poller and changed exist */
     bool watched, ending;
     ignis__thread_handle watcher;
     ignis__job_watch *watches;
 };
 
-/*  The connection that leads to a rank. */
+/*  Returns the connection that leads to a rank. */
 static ignis__connection *ignis__job_route(ignis__job *job, int to)
 {
     return job->links[job->links[to].connection ? to : 0].connection;
 }
 
-/*  Sends one message, with a descriptor if fd is not negative. False: nobody is there, or *late. */
-static bool ignis__job_send_as(ignis__job *job, int from, int to, ignis__job_kind kind, uint64_t key, const void *data,
-                               size_t size, int fd, int64_t deadline, bool *late)
+/*  A message to send. */
+typedef struct ignis__job_outgoing {
+    ignis__job_header header;
+    ignis__job_kind kind;
+    const void *data;
+    size_t size;
+    int fd; /* -1: none */
+} ignis__job_outgoing;
+
+static ignis__job_outgoing ignis__job_outgoing_make(int from, int to, ignis__job_kind kind, uint64_t key,
+                                                    const void *data, size_t size)
+{
+    ignis__job_outgoing message;
+    message.header.from = from;
+    message.header.to = to;
+    message.header.key = key;
+    message.kind = kind;
+    message.data = data;
+    message.size = size;
+    message.fd = -1;
+    return message;
+}
+
+/*  Sends one message. False: the peer is gone, or *late. */
+static bool ignis__job_send_message(ignis__job *job, const ignis__job_outgoing *message, int64_t deadline, bool *late)
 {
     unsigned char bytes[sizeof(ignis__job_header) + IGNIS__JOB_DATA];
-    ignis__connection *connection = ignis__job_route(job, to);
-    ignis__job_header header;
+    ignis__connection *connection = ignis__job_route(job, message->header.to);
     ignis__peer_error error;
     const ignis__deadline until = ignis__deadline_at(deadline);
     bool ok;
     *late = false;
-    header.from = from;
-    header.to = to;
-    header.key = key;
-    memcpy(bytes, &header, sizeof header);
-    if (size)
-        memcpy(bytes + sizeof header, data, size);
-    if (!connection || (fd >= 0 && !connection->kind->descriptors))
+    memcpy(bytes, &message->header, sizeof message->header);
+    if (message->size)
+        memcpy(bytes + sizeof message->header, message->data, message->size);
+    if (!connection || (message->fd >= 0 && !connection->kind->descriptors))
         return false;
     ignis__mutex_lock(&connection->send_lock);
-    ok = ignis__connection_send(&error, connection, (int)IGNIS__MESSAGE_JOB + (int)kind, bytes, sizeof header + size,
-                                &fd, fd >= 0, &until);
+    ok = ignis__connection_send(&error, connection, (int)IGNIS__MESSAGE_JOB + (int)message->kind, bytes,
+                                sizeof message->header + message->size, &message->fd, message->fd >= 0, &until);
     *late = !ok && error.diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT;
-    if (!ok && error.diagnostic == IGNIS_DIAG_CHANNEL_IO) /* of who has died the watcher knows more */
-        ignis__log(IGNIS_LOG_WARNING, error.diagnostic, "rank %d sends nothing to rank %d: %s", from, to, error.why);
+    if (!ok && error.diagnostic == IGNIS_DIAG_CHANNEL_IO) /* the watcher knows more about dead ranks */
+        ignis__log(IGNIS_LOG_WARNING, error.diagnostic, "rank %d cannot send to rank %d: %s", (int)message->header.from,
+                   (int)message->header.to, error.why);
     ignis__mutex_unlock(&connection->send_lock);
     if (ignis__atomic_load(&connection->unsent))
         ignis__poller_wake(&job->poller); /* the watcher sends the rest */
     return ok;
 }
 
-/*  Says something short that nobody answers. Who does not hear it has other troubles. */
+/*  Sends a short message without a reply. Errors are ignored: a dead peer is detected elsewhere. */
 static bool ignis__job_send(ignis__job *job, int to, ignis__job_kind kind, uint64_t key, const void *data, size_t size)
 {
+    const ignis__job_outgoing message = ignis__job_outgoing_make(job->rank, to, kind, key, data, size);
     bool late;
-    return ignis__job_send_as(job, job->rank, to, kind, key, data, size, -1,
-                              ignis__monotonic_ns() + 200 * IGNIS__MILLISECOND, &late);
+    return ignis__job_send_message(job, &message, ignis__monotonic_ns() + 200 * IGNIS__MILLISECOND, &late);
 }
 
 static void ignis__job_send_all(ignis__job *job, const int *member, int count, ignis__job_kind kind, uint64_t key)
@@ -94,7 +119,7 @@ static void ignis__job_send_all(ignis__job *job, const int *member, int count, i
             (void)ignis__job_send(job, member[i], kind, key, NULL, 0);
 }
 
-/*  With the job locked: tells the communicators that a rank takes part in, or the one of a key. */
+/*  Tells an event to the communicators of a rank, or to the one with a key. The job is locked. */
 static void ignis__job_notify(ignis__job *job, ignis__job_event event, int rank, uint64_t key)
 {
     ignis__job_watch *watch;
@@ -110,7 +135,7 @@ static void ignis__job_notify(ignis__job *job, ignis__job_event event, int rank,
     ignis__condition_wake(&job->changed);
 }
 
-/*  With the job locked: a rank is dead. Rank 0 tells those who are not connected to it. */
+/*  Marks a rank as dead. Rank 0 tells the ranks that have no connection to it. The job is locked. */
 static void ignis__job_rank_died(ignis__job *job, int rank)
 {
     int32_t number = rank;
@@ -127,7 +152,7 @@ static void ignis__job_rank_died(ignis__job *job, int rank)
             ignis__job_rank_died(job, i);
 }
 
-/*  Keeps a record for the exchange that is going to ask for it. False: there are too many. */
+/*  Keeps a record until an agreement asks for it. False if too many are waiting. */
 static bool ignis__job_queue(ignis__job *job, const ignis__job_header *header, ignis__connection *connection,
                              const unsigned char *data, size_t size)
 {
@@ -139,7 +164,7 @@ static bool ignis__job_queue(ignis__job *job, const ignis__job_header *header, i
     message->key = header->key;
     message->size = size;
     message->fd = connection->inbox_fd_count ? connection->inbox_fds[0] : -1;
-    connection->inbox_fd_count = 0; /* it is the message's now */
+    connection->inbox_fd_count = 0; /* owned by the message now */
     memcpy(message->data, data, size);
     ignis__mutex_lock(&job->lock);
     for (last = &from->first; *last; last = &(*last)->next)
@@ -151,7 +176,7 @@ static bool ignis__job_queue(ignis__job *job, const ignis__job_header *header, i
     return ok;
 }
 
-/*  What the message in the inbox does. False: it breaks the protocol, and so does its sender. */
+/*  Handles the message in the inbox. False: it breaks the protocol, so the sender counts as dead. */
 static bool ignis__job_deliver(ignis__job *job, int through, ignis__connection *connection)
 {
     const ignis__message_header frame = ignis__message_header_read(connection);
@@ -159,6 +184,7 @@ static bool ignis__job_deliver(ignis__job *job, int through, ignis__connection *
     const size_t size = frame.size - sizeof(ignis__job_header);
     const int kind = (int)frame.type - (int)IGNIS__MESSAGE_JOB;
     ignis__job_header header;
+    ignis__job_outgoing forwarded;
     int32_t number = 0;
     bool ok, late;
     if (frame.size < sizeof header || size > IGNIS__JOB_DATA || frame.fd_count > 1)
@@ -167,11 +193,11 @@ static bool ignis__job_deliver(ignis__job *job, int through, ignis__connection *
     if (header.from < 0 || header.from >= job->size || header.from == job->rank || header.to < 0 ||
         header.to >= job->size || (header.from != through && (through != 0 || job->links[header.from].connection)))
         return false;
-    if (header.to != job->rank) { /* rank 0 passes on what goes from host to host */
+    if (header.to != job->rank) { /* rank 0 forwards messages between hosts */
         if (job->rank != 0 || !job->links[header.to].connection)
             return false;
-        (void)ignis__job_send_as(job, header.from, header.to, (ignis__job_kind)kind, header.key, data, size, -1,
-                                 ignis__monotonic_ns() + 1000 * IGNIS__MILLISECOND, &late);
+        forwarded = ignis__job_outgoing_make(header.from, header.to, (ignis__job_kind)kind, header.key, data, size);
+        (void)ignis__job_send_message(job, &forwarded, ignis__monotonic_ns() + 1000 * IGNIS__MILLISECOND, &late);
         return true;
     }
     if (kind == IGNIS__JOB_RECORD)
@@ -201,20 +227,20 @@ static bool ignis__job_deliver(ignis__job *job, int through, ignis__connection *
     return ok;
 }
 
-/*  Reads what has come from a rank, and sends it what was left. Any thread may. */
+/*  Reads the messages of a rank, and sends what was left. Any thread may call it. */
 static void ignis__job_read(ignis__job *job, int rank)
 {
     ignis__connection *connection = job->links[rank].connection;
     ignis__peer_error error;
     bool valid = true;
     ignis__mutex_lock(&connection->receive_lock);
-    if (!job->links[rank].ended) { /* which changes with both locks taken */
+    if (!job->links[rank].ended) { /* changes with both locks held */
         ignis__connection_send_rest(connection);
         while (valid && ignis__connection_receive(&error, connection, &ignis__deadline_now)) {
             valid = ignis__job_deliver(job, rank, connection);
             ignis__inbox_remove(connection);
         }
-        if (!valid || error.diagnostic != IGNIS_DIAG_CHANNEL_TIMEOUT) { /* nothing more will come */
+        if (!valid || error.diagnostic != IGNIS_DIAG_CHANNEL_TIMEOUT) { /* no more messages will come */
             ignis__mutex_lock(&job->lock);
             job->links[rank].ended = true;
             ignis__job_rank_died(job, rank);
@@ -224,7 +250,7 @@ static void ignis__job_read(ignis__job *job, int rank)
     ignis__mutex_unlock(&connection->receive_lock);
 }
 
-/*  Reads what has come from other ranks up to now, though the watcher has not got to it. */
+/*  Reads all messages that have come, without waiting for the watcher. */
 static void ignis__job_catch_up(ignis__job *job)
 {
     int i;
@@ -266,7 +292,7 @@ static IGNIS__THREAD_RESULT ignis__job_watcher(void *pointer)
     }
 }
 
-/*  Takes a job apart, in whatever state it is. */
+/*  Destroys a job in any state. */
 IGNIS__COLD static void ignis__job_end(ignis__job *job)
 {
     int i;
@@ -289,7 +315,7 @@ IGNIS__COLD static void ignis__job_end(ignis__job *job)
         }
         ignis__connection_destroy(job->links[i].connection);
     }
-    if (job->looks)
+    if (job->has_poller)
         ignis__poller_close(&job->poller);
     if (job->ready)
         ignis__condition_end(&job->changed);
@@ -300,7 +326,7 @@ IGNIS__COLD static void ignis__job_end(ignis__job *job)
     ignis__free(job);
 }
 
-/*  From here on, `watch` is told of its members. */
+/*  Registers a watch: from here on it is told of its members. */
 static void ignis__job_watch_begin(ignis__job *job, ignis__job_watch *watch)
 {
     int i;
@@ -315,7 +341,7 @@ static void ignis__job_watch_begin(ignis__job *job, ignis__job_watch *watch)
     ignis__mutex_unlock(&job->lock);
 }
 
-/*  From here on, `watch` is told that time passes. */
+/*  Makes a watch tick: from here on it is told that time passes. */
 static void ignis__job_watch_tick(ignis__job *job, ignis__job_watch *watch)
 {
     if (!job->links)
@@ -326,7 +352,7 @@ static void ignis__job_watch_tick(ignis__job *job, ignis__job_watch *watch)
     ignis__poller_wake(&job->poller);
 }
 
-/*  Afterwards `watch` is not used any more, and what was sent to its key is forgotten. */
+/*  Removes a watch and the messages for its key. */
 static void ignis__job_watch_end(ignis__job *job, ignis__job_watch *watch)
 {
     ignis__job_watch **at;
@@ -355,7 +381,7 @@ static void ignis__job_watch_end(ignis__job *job, ignis__job_watch *watch)
     ignis__mutex_unlock(&job->lock);
 }
 
-/*  With the job locked: how a rank is, as far as a communicator is concerned (null: none). */
+/*  Returns the state of a rank for a communicator (NULL: for the job). The job is locked. */
 static ignis__job_state ignis__job_state_in(const ignis__job *job, const ignis__job_watch *watch, int rank)
 {
     int i;
@@ -366,8 +392,8 @@ static ignis__job_state ignis__job_state_in(const ignis__job *job, const ignis__
     return job->links[rank].state;
 }
 
-/*  Whether a rank has died, or left a communicator. */
-static bool ignis__job_absent(ignis__job *job, const ignis__job_watch *watch, int rank)
+/*  Tells if a rank has died, or left a communicator. */
+static bool ignis__job_rank_is_absent(ignis__job *job, const ignis__job_watch *watch, int rank)
 {
     bool absent;
     if (!job->links)

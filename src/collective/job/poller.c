@@ -1,9 +1,14 @@
-/* --- what the collective layer needs of the system: where ranks listen, and how one thread waits for all of them -------------- */
+/*  >>job.poller - the poller: one thread waits for all ranks
 
-/*  What one thread waits for: connections, and a bell that other threads ring. */
+    The type; the functions are in system_posix.c and system_windows.c.
+    Uses: connections.
+    Invariants: one thread waits, any thread may wake it.
+    Locks: none. */
+
+/*  Connections that one thread waits for, and a pipe or event by which other threads wake it. */
 typedef struct ignis__poller {
-    ignis__connection **connection; /* null: none */
-    bool *is_ready;                 /* something has come, or it has ended */
+    ignis__connection **connection; /* NULL: none */
+    bool *is_ready;                 /* a message has come, or the connection has ended */
     int count;
 #ifdef _WIN32
     HANDLE bell;

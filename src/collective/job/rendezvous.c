@@ -1,6 +1,12 @@
-/* --- how the ranks meet ----------------------------------------------------------------------------------------------- */
+/*  >>job.rendezvous - rendezvous: how the ranks of a job meet
 
-/*  What rank 0 tells the others when all have come, before the table of ranks, or why they cannot take
+    All ranks connect to rank 0, which sends them the table of ranks or the reason why they cannot start. Then
+    the ranks of a host connect with each other.
+    Uses: listeners, messages.
+    Invariants: all ranks succeed or all are told why not; no wait exceeds the timeout.
+    Locks: none; one thread per job works here. */
+
+/*  The answer of rank 0 when all ranks have come; the table follows, unless it tells why they cannot take
     part. */
 typedef struct ignis__answer {
     int32_t refused; /* a diagnostic, or 0 */
@@ -15,17 +21,17 @@ typedef struct ignis__mesh_claim {
     int32_t from, to;
 } ignis__mesh_claim;
 
-/*  A rendezvous, as one rank sees it. */
+/*  A rendezvous in one rank. */
 typedef struct ignis__rendezvous {
     const char *call;
     ignis__job *job;
     const ignis__place *place;
     int64_t deadline;
-    ignis__connection **connections;   /* on rank 0: to each rank; on others: to rank 0 at 0 */
-    ignis__endpoint address;           /* where rank 0 is */
-    ignis__listener *listener, *local; /* of rank 0, for all; and for the ranks of this host */
+    ignis__connection **connections;   /* on rank 0: to each rank; on others: to rank 0, at index 0 */
+    ignis__endpoint address;           /* of rank 0 */
+    ignis__listener *listener, *local; /* of rank 0 for all; of this rank for those of its host */
     int came;
-    int failed; /* a rank that says that it has failed, -1: none */
+    int failed; /* a rank that cannot take part, -1: none */
 } ignis__rendezvous;
 
 static bool ignis__rendezvous_send(ignis__peer_error *error, ignis__connection *connection, ignis__job_kind kind,
@@ -43,13 +49,13 @@ static bool ignis__rendezvous_receive(ignis__peer_error *error, ignis__connectio
         return false;
     if (ignis__message_header_read(connection).type != (int)IGNIS__MESSAGE_JOB + (int)kind ||
         ignis__message_header_read(connection).size != size)
-        return ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_MESSAGE, "it said something else than was due");
+        return ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_MESSAGE, "it sent an unexpected message");
     memcpy(data, connection->inbox + sizeof(ignis__message_header), size);
     ignis__inbox_remove(connection);
     return true;
 }
 
-/*  What one rank says of itself, with all texts ended. */
+/*  Terminates all texts in the description of a rank. */
 static void ignis__job_rank_clean(ignis__job_rank *rank)
 {
     rank->path[sizeof rank->path - 1] = 0;
@@ -57,7 +63,7 @@ static void ignis__job_rank_clean(ignis__job_rank *rank)
     rank->failed[sizeof rank->failed - 1] = 0;
 }
 
-/*  Lets a rank take part that has proven that it belongs to the job. False: it is told why it cannot. */
+/*  Admits an authenticated rank. False: it is told why it cannot take part. */
 static bool ignis__rendezvous_admit(ignis__rendezvous *rendezvous, ignis__peer_error *error,
                                     ignis__connection *connection)
 {
@@ -68,12 +74,12 @@ static bool ignis__rendezvous_admit(ignis__rendezvous *rendezvous, ignis__peer_e
         return false;
     ignis__job_rank_clean(&rank);
     if (rank.size != job->size)
-        return ignis__peer_error_set(error, no, "it counts %d ranks, and rank 0 counts %d", (int)rank.size, job->size);
+        return ignis__peer_error_set(error, no, "its size is %d; rank 0 has size %d", (int)rank.size, job->size);
     if (rank.rank < 1 || rank.rank >= job->size)
-        return ignis__peer_error_set(error, no, "it says it is rank %d, and %s", (int)rank.rank,
-                                     rank.rank == 0 ? "that is who it speaks to" : "there is none");
+        return ignis__peer_error_set(error, no, "it claims rank %d, %s", (int)rank.rank,
+                                     rank.rank == 0 ? "which is rank 0 itself" : "which is out of range");
     if (rendezvous->connections[rank.rank])
-        return ignis__peer_error_set(error, no, "rank %d is here already, as process %d", (int)rank.rank,
+        return ignis__peer_error_set(error, no, "rank %d has already come, as process %d", (int)rank.rank,
                                      (int)job->ranks[rank.rank].pid);
     if (!ignis__connection_welcome(error, connection, IGNIS__HANDSHAKE_BYTES))
         return false;
@@ -85,8 +91,7 @@ static bool ignis__rendezvous_admit(ignis__rendezvous *rendezvous, ignis__peer_e
     return true;
 }
 
-/*  On rank 0: those who went away again while the others were waited for. Nobody else says anything before
-    the answer. */
+/*  Drops ranks that disconnected while rank 0 waits for the others. No rank sends before the answer. */
 static void ignis__rendezvous_drop_lost(ignis__rendezvous *rendezvous)
 {
     ignis__job *job = rendezvous->job;
@@ -102,7 +107,7 @@ static void ignis__rendezvous_drop_lost(ignis__rendezvous *rendezvous)
         }
 }
 
-/*  Names of the ranks that rank 0 still waits for: "1, 2, 5". */
+/*  Lists the ranks that rank 0 still waits for: "1, 2, 5". */
 static void ignis__rendezvous_missing(const ignis__rendezvous *rendezvous, char *out, size_t size)
 {
     ignis__string_writer text;
@@ -113,7 +118,7 @@ static void ignis__rendezvous_missing(const ignis__rendezvous *rendezvous, char 
             ignis__string_add(&text, "%s%d", text.length ? ", " : "", i);
 }
 
-/*  On rank 0: whether the ranks go together. Those of one host that use the same GPU would wait for each
+/*  Checks on rank 0 that the ranks can work together. Two ranks of a host on one GPU would wait for each
     other for ever. */
 static bool ignis__rendezvous_check(const ignis__rendezvous *rendezvous, char *why, size_t size)
 {
@@ -122,7 +127,7 @@ static bool ignis__rendezvous_check(const ignis__rendezvous *rendezvous, char *w
     int i, k;
     for (i = 0; i < rendezvous->job->size; i++) {
         if (ranks[i].transport != ranks[0].transport) {
-            snprintf(why, size, "rank 0 asks for %s and rank %d for %s", transports[ranks[0].transport & 3], i,
+            snprintf(why, size, "rank 0 requests %s and rank %d %s", transports[ranks[0].transport & 3], i,
                      transports[ranks[i].transport & 3]);
             return false;
         }
@@ -130,9 +135,8 @@ static bool ignis__rendezvous_check(const ignis__rendezvous *rendezvous, char *w
             if (ranks[i].host == ranks[k].host && memcmp(ranks[i].uuid, ranks[k].uuid, sizeof ranks[i].uuid) == 0 &&
                 ranks[0].transport != IGNIS_COMM_STAGED) {
                 snprintf(why, size,
-                         "ranks %d and %d both use GPU %.15s; each needs one of its own (their local ranks or "
-                         "desc.device choose it), unless "
-                         "all ask for IGNIS_COMM_STAGED",
+                         "ranks %d and %d both use GPU %.15s; set local ranks or desc.device so that each has its own, "
+                         "or request IGNIS_COMM_STAGED on all",
                          k, i, ranks[i].pci);
                 return false;
             }
@@ -140,13 +144,13 @@ static bool ignis__rendezvous_check(const ignis__rendezvous *rendezvous, char *w
     return true;
 }
 
-/*  The secret of the rendezvous; null: it lies in the private folder. */
+/*  Returns the secret of the rendezvous; NULL: it is in the private folder. */
 static const unsigned char *ignis__place_secret(const ignis__place *place)
 {
     return place->has_secret ? place->secret : NULL;
 }
 
-/*  On rank 0: waits for all, and tells them the table, or why there is none. */
+/*  Waits on rank 0 for all ranks, and sends them the table, or the reason why they cannot start. */
 static bool ignis__rendezvous_lead(ignis__rendezvous *rendezvous)
 {
     ignis__job *job = rendezvous->job;
@@ -158,8 +162,8 @@ static bool ignis__rendezvous_lead(ignis__rendezvous *rendezvous)
     if (rendezvous->place->by_id && !ignis__id_take(rendezvous->place->secret, &rendezvous->listener->file))
         return ignis__fail_false(
             IGNIS_DIAG_BAD_NUMBER, rendezvous->call,
-            "desc.id was made by another process than this one, rank 0, or was used before: rank 0 "
-            "makes one for each meeting");
+            "desc.id was created by another process than this one, rank 0, or was already used: rank 0 "
+            "creates one for each rendezvous");
     if (!ignis__listener_open(rendezvous->call, &error, rendezvous->listener, name_path,
                               ignis__place_secret(rendezvous->place)))
         return ignis__fail_false(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call, "rank 0 cannot listen at %s: %s",
@@ -169,7 +173,7 @@ static bool ignis__rendezvous_lead(ignis__rendezvous *rendezvous)
         ignis__deadline until = ignis__deadline_in(50 * IGNIS__MILLISECOND);
         ignis__connection *connection = ignis__listener_next(rendezvous->call, &error, rendezvous->listener, &until);
         if (!connection && error.diagnostic != IGNIS_DIAG_CHANNEL_TIMEOUT)
-            ignis__sleep_us(10000); /* a lack of memory or descriptors may pass */
+            ignis__sleep_us(10000); /* a shortage of memory or descriptors may pass */
         if (connection && !ignis__rendezvous_admit(rendezvous, &error, connection))
             ignis__listener_refuse(rendezvous->call, rendezvous->listener, connection, true, error.why);
         ignis__rendezvous_drop_lost(rendezvous);
@@ -185,7 +189,7 @@ static bool ignis__rendezvous_lead(ignis__rendezvous *rendezvous)
     } else if (rendezvous->came < job->size - 1) {
         char missing[64];
         ignis__rendezvous_missing(rendezvous, missing, sizeof missing);
-        snprintf(answer.why, sizeof answer.why, "%d of %d ranks did not come to %.64s within %g s: %s%s",
+        snprintf(answer.why, sizeof answer.why, "%d of %d ranks did not connect to %.64s within %g s: %s%s",
                  job->size - 1 - rendezvous->came, job->size, rendezvous->address.path, (double)job->timeout_ns / 1e9,
                  missing, *rendezvous->place->address ? "" : " (" IGNIS__OTHER_HOSTS ")");
         answer.refused = IGNIS_DIAG_COMM_TIMEOUT;
@@ -205,7 +209,7 @@ static bool ignis__rendezvous_lead(ignis__rendezvous *rendezvous)
     return !answer.refused;
 }
 
-/*  On the others: finds rank 0, and gets the table. */
+/*  Connects to rank 0 and receives the table. */
 static bool ignis__rendezvous_join(ignis__rendezvous *rendezvous)
 {
     ignis__job *job = rendezvous->job;
@@ -236,18 +240,17 @@ static bool ignis__rendezvous_join(ignis__rendezvous *rendezvous)
     if (!ignis__rendezvous_receive(&error, rendezvous->connections[0], IGNIS__JOB_ANSWER, &answer, sizeof answer,
                                    rendezvous->deadline + 500 * IGNIS__MILLISECOND)) {
         bool late = error.diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT;
-        return ignis__fail_false(
-            late ? IGNIS_DIAG_COMM_TIMEOUT : IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call,
-            late ? "rank 0 at %s did not tell rank %d within %g s who takes part: other ranks may be missing"
-                 : "rank 0 at %s has died, and rank %d does not know the others (after at most %g s)",
-            rendezvous->address.path, job->rank, (double)job->timeout_ns / 1e9);
+        return ignis__fail_false(late ? IGNIS_DIAG_COMM_TIMEOUT : IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call,
+                                 late ? "rank 0 at %s sent no table to rank %d within %g s: other ranks may be missing"
+                                      : "rank 0 at %s died before rank %d had the table (after at most %g s)",
+                                 rendezvous->address.path, job->rank, (double)job->timeout_ns / 1e9);
     }
     answer.why[sizeof answer.why - 1] = 0;
     if (answer.refused) {
         if (answer.refused == IGNIS_DIAG_COMM_TIMEOUT)
             ignis__fail(IGNIS_DIAG_COMM_TIMEOUT, rendezvous->call, "%s", answer.why);
         else if (!*job->ranks[job->rank].failed) /* else it knows why */
-            ignis__fail(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call, "rank 0 at %s has turned rank %d away: %s",
+            ignis__fail(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call, "rank 0 at %s refused rank %d: %s",
                         rendezvous->address.path, job->rank, answer.why);
         return false;
     }
@@ -256,14 +259,14 @@ static bool ignis__rendezvous_join(ignis__rendezvous *rendezvous)
     for (k = 0; k < job->size; k++) {
         if (!ignis__rendezvous_receive(&error, rendezvous->connections[0], IGNIS__JOB_TABLE, &job->ranks[k],
                                        sizeof job->ranks[k], rendezvous->deadline + 1000 * IGNIS__MILLISECOND))
-            return ignis__fail_false(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call, "rank 0 at %s went away: %s",
+            return ignis__fail_false(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call, "rank 0 at %s disconnected: %s",
                                      rendezvous->address.path, error.why);
         ignis__job_rank_clean(&job->ranks[k]);
     }
     return true;
 }
 
-/*  Connects this rank with the others of its host: it goes to the lower ones, and the higher ones come. */
+/*  Connects the ranks of a host: this rank connects to the lower ones and accepts the higher ones. */
 static bool ignis__rendezvous_mesh(ignis__rendezvous *rendezvous)
 {
     ignis__job *job = rendezvous->job;
@@ -296,7 +299,7 @@ static bool ignis__rendezvous_mesh(ignis__rendezvous *rendezvous)
         job->links[i].connection = ignis__connection_open(&error, &client, &until);
         if (!job->links[i].connection)
             return ignis__fail_false(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call,
-                                     "rank %d does not reach rank %d of its host: %s", job->rank, i, error.why);
+                                     "rank %d cannot reach rank %d of its host: %s", job->rank, i, error.why);
     }
     while (expected > 0 &&
            (connection = ignis__listener_next(rendezvous->call, &error, rendezvous->local, &until)) != NULL) {
@@ -307,16 +310,15 @@ static bool ignis__rendezvous_mesh(ignis__rendezvous *rendezvous)
             job->links[claim.from].connection = connection;
             expected--;
         } else {
-            ignis__listener_refuse(rendezvous->call, rendezvous->local, connection, true,
-                                   "it is no rank that is expected");
+            ignis__listener_refuse(rendezvous->call, rendezvous->local, connection, true, "the rank is not expected");
         }
     }
     return expected == 0 ||
            ignis__fail_false(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call,
-                             "%d ranks did not come to rank %d of their host: %s", expected, job->rank, error.why);
+                             "%d ranks did not connect to rank %d of their host: %s", expected, job->rank, error.why);
 }
 
-/*  The lists of a job of several ranks, and what its watcher needs. */
+/*  Allocates the lists of a job of several ranks, and the watcher's poller. */
 static bool ignis__job_prepare(const char *call, ignis__job *job)
 {
     ignis__mutex_init(&job->lock);
@@ -331,12 +333,12 @@ static bool ignis__job_prepare(const char *call, ignis__job *job)
     if (!job->links)
         return false;
     job->ready = ignis__condition_make(&job->changed);
-    job->looks = job->ready;
+    job->has_poller = job->ready;
     return job->ready ? ignis__poller_open(call, &job->poller)
-                      : ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call, "the system gives no condition variable");
+                      : ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call, "the system returned no condition variable");
 }
 
-/*  Where the ranks meet, and a listener for those of this host. */
+/*  Determines where the ranks meet, and opens the listener for ranks of this host. */
 static bool ignis__rendezvous_listen(ignis__rendezvous *rendezvous)
 {
     const ignis__place *place = rendezvous->place;
@@ -352,10 +354,10 @@ static bool ignis__rendezvous_listen(ignis__rendezvous *rendezvous)
     if (*place->address)
         ignis__local_path(place->address, rendezvous->address.path);
     if (!ignis__random_bytes(&random, sizeof random))
-        return ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, rendezvous->call, "the system gives no random numbers");
+        return ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, rendezvous->call, "the system returned no random bytes");
     if (!ignis__local_name(folder, self->rank, random, self->path, sizeof self->path))
         return ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, rendezvous->call,
-                                 "the folder %.300s has too long a path for sockets: at most %d bytes go into it",
+                                 "the path of the folder %.300s is too long for sockets; expected at most %d bytes",
                                  folder, (int)sizeof self->path - 24);
     ignis__local_path(self->path, path);
     if ((rendezvous->listener =
@@ -363,7 +365,7 @@ static bool ignis__rendezvous_listen(ignis__rendezvous *rendezvous)
         (rendezvous->local = ignis__listener_new(rendezvous->call, local, path)) == NULL)
         return false;
     return ignis__listener_open(rendezvous->call, &error, rendezvous->local, NULL,
-                                rendezvous->job->secret) || /* the secret is going to be rank 0's */
+                                rendezvous->job->secret) || /* replaced by the secret of rank 0 */
            ignis__peer_error_report(rendezvous->call, &error) == IGNIS_OK;
 }
 
@@ -375,19 +377,19 @@ static bool ignis__rendezvous_run(ignis__rendezvous *rendezvous)
         !(job->rank == 0 ? ignis__rendezvous_lead(rendezvous) : ignis__rendezvous_join(rendezvous)) ||
         !ignis__rendezvous_mesh(rendezvous))
         return false;
-    for (i = 0; i < job->size; i++) /* with other hosts, those with rank 0 stay */
+    for (i = 0; i < job->size; i++) /* with other hosts, connections to rank 0 stay */
         if (!job->links[i].connection && rendezvous->connections[i] &&
             job->ranks[i].host != job->ranks[job->rank].host) {
             job->links[i].connection = rendezvous->connections[i];
             rendezvous->connections[i] = NULL;
         }
-    /* what others have said since waits for it */
+    /* messages that came since wait for the watcher */
     job->watched = ignis__watcher_start(&job->watcher, ignis__job_watcher, job);
     return job->watched || ignis__fail_false(IGNIS_DIAG_COMM_RENDEZVOUS, rendezvous->call,
                                              "rank %d could not start a thread", job->rank);
 }
 
-/*  Meets the other ranks of a job of several. */
+/*  Meets the other ranks of a job. */
 static bool ignis__job_connect(const char *call, ignis__job *job, const ignis__place *place)
 {
     ignis__rendezvous rendezvous;
@@ -399,7 +401,7 @@ static bool ignis__job_connect(const char *call, ignis__job *job, const ignis__p
     rendezvous.place = place;
     rendezvous.deadline = ignis__monotonic_ns() + job->timeout_ns;
     rendezvous.failed = -1;
-    if (*job->ranks[job->rank].failed) { /* it only comes to say so, to those who are there */
+    if (*job->ranks[job->rank].failed) { /* it only tells this to the ranks that came */
         int64_t soon = ignis__monotonic_ns() + 2000 * IGNIS__MILLISECOND;
         rendezvous.deadline = soon < rendezvous.deadline ? soon : rendezvous.deadline;
         rendezvous.failed = job->rank == 0 ? 0 : -1;
@@ -415,7 +417,7 @@ static bool ignis__job_connect(const char *call, ignis__job *job, const ignis__p
     return ok;
 }
 
-/*  Makes a job, which the caller holds, and meets its other ranks; self is what this one says of itself. */
+/*  Creates a job, which the caller holds, and meets its other ranks. self describes this rank. */
 IGNIS__COLD static ignis__job *ignis__job_meet(const char *call, const ignis__place *place, const ignis__job_rank *self,
                                                int64_t timeout_ns)
 {
@@ -430,7 +432,7 @@ IGNIS__COLD static ignis__job *ignis__job_meet(const char *call, const ignis__pl
     job->ranks = (ignis__job_rank *)ignis__alloc_for(call, sizeof *job->ranks * (size_t)job->size);
     ok = job->ranks &&
          ((ignis__random_bytes(job->secret, sizeof job->secret) && ignis__random_bytes(&job->key, sizeof job->key)) ||
-          ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call, "the system gives no random numbers"));
+          ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call, "the system returned no random bytes"));
     if (ok) {
         job->ranks[job->rank] = *self;
         ok = job->size == 1 || ignis__job_connect(call, job, place);
@@ -449,20 +451,19 @@ static void ignis__job_drop(ignis__job *job)
         ignis__job_end(job);
 }
 
-/*  Always false, to be returned. */
+/*  Reports the failure of an agreement. Always returns false. */
 IGNIS__COLD static bool ignis__agreement_failed(const char *call, const ignis__agreement *agreement)
 {
     static const char *const kinds[] = {"ignis_comm_init", "an operation that joins NCCL", "ignis_comm_split",
                                         "ignis_comm_shrink"};
     const ignis__agreement_failure *failure = &agreement->failure;
     if (failure->reason == IGNIS__AGREEMENT_LOST)
-        return ignis__fail_false(IGNIS_DIAG_COMM_PEER, call, "rank %d has died, or left", failure->rank);
+        return ignis__fail_false(IGNIS_DIAG_COMM_PEER, call, "rank %d has died or left", failure->rank);
     if (failure->reason == IGNIS__AGREEMENT_LATE)
         return ignis__fail_false(IGNIS_DIAG_COMM_TIMEOUT, call, "rank %d did not answer before the deadline",
                                  failure->rank);
     if (failure->theirs >> 28 == agreement->print >> 28)
-        return ignis__fail_false(IGNIS_DIAG_COMM_MISMATCH, call, "rank %d names other ranks to be left out",
-                                 failure->rank);
-    return ignis__fail_false(IGNIS_DIAG_COMM_MISMATCH, call, "rank %d is in %s", failure->rank,
+        return ignis__fail_false(IGNIS_DIAG_COMM_MISMATCH, call, "rank %d excludes other ranks", failure->rank);
+    return ignis__fail_false(IGNIS_DIAG_COMM_MISMATCH, call, "rank %d calls %s", failure->rank,
                              kinds[failure->theirs >> 28 & 3]);
 }

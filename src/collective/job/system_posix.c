@@ -1,13 +1,19 @@
+/*  >>job.system_posix - POSIX: TCP sockets, the poller, the watcher's thread, hosts
+
+    The functions of the system for jobs; system_windows.c has the same names.
+    Uses: POSIX sockets, /proc.
+    Invariants: a listener without a token accepts from this host only.
+    Locks: none. */
+
 #include <ifaddrs.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 
-#define IGNIS__POLL_HANGUP \
-    0x2000 /* POLLRDHUP, which -std=c99 hides: the other side of a stream will send nothing more */
+#define IGNIS__POLL_HANGUP 0x2000 /* POLLRDHUP, which -std=c99 hides: the peer of a stream will send nothing more */
 
-/*  Seconds after which a host that says nothing at all, not even that it is there, is taken for gone. A
-    process that only stands still is not: its system answers for it. */
+/*  Seconds after which a silent host counts as dead. A process that is only stopped is not: its system
+    answers for it. */
 #ifndef IGNIS__JOB_SILENCE_S
 #define IGNIS__JOB_SILENCE_S 15
 #endif
@@ -28,7 +34,7 @@ static void ignis__tcp_tune(int fd)
         (void)setsockopt(fd, options[i][0], options[i][1], &options[i][2], sizeof options[i][2]);
 }
 
-/*  A socket of one address that listens, or is connected; -1 with errno. */
+/*  Opens a socket for one address, listening or connected; -1 with errno on failure. */
 static int ignis__tcp_try(const struct addrinfo *at, bool to_listen)
 {
     const ignis__deadline until = ignis__deadline_in(1000 * IGNIS__MILLISECOND);
@@ -57,7 +63,7 @@ static int ignis__tcp_try(const struct addrinfo *at, bool to_listen)
     return -1;
 }
 
-/*  Of "host:port", or of the attempt-th host of "host,host:port". */
+/*  Opens a socket for "host:port", or for the attempt-th host of "host,host:port". */
 static int ignis__tcp_open(ignis__peer_error *error, const char *path, int attempt, bool to_listen)
 {
     struct addrinfo hints, *all = NULL, *at;
@@ -66,7 +72,7 @@ static int ignis__tcp_open(ignis__peer_error *error, const char *path, int attem
     snprintf(text, sizeof text, "%s", path);
     port = strrchr(text, ':');
     if (!port) {
-        ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_IO, "\"%.200s\" has no port", path);
+        ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_IO, "\"%.200s\" lacks a port", path);
         return -1;
     }
     *port++ = 0;
@@ -93,7 +99,7 @@ static int ignis__tcp_open(ignis__peer_error *error, const char *path, int attem
     freeaddrinfo(all);
     if (fd >= 0 || !to_listen || !anywhere)
         return fd;
-    /* the name is that of a router: all addresses of this host */
+    /* the name belongs to a router: listen at all addresses of this host */
     snprintf(text, sizeof text, "0.0.0.0:%s", strrchr(path, ':') + 1);
     return ignis__tcp_open(error, text, 0, true);
 }
@@ -139,7 +145,7 @@ static const ignis__connection_kind ignis__connection_tcp = {IGNIS_CHANNEL_DEFAU
 #define IGNIS__CONNECTION_FAR (&ignis__connection_tcp)
 #define IGNIS__OTHER_HOSTS "those of other hosts need IGNIS_COMM_TOKEN or desc.id"
 
-/*  Processes that are in the same ones can share memory. */
+/*  Adds the namespaces of this process to a hash: processes in the same ones can share memory. */
 static uint64_t ignis__host_namespaces(uint64_t hash)
 {
     static const char *const spaces[] = {"/proc/self/ns/pid", "/proc/self/ns/ipc", "/proc/self/ns/net"};
@@ -166,7 +172,7 @@ static bool ignis__poller_open(const char *call, ignis__poller *poller)
     for (i = 0; ok && i < 2; i++)
         ok = fcntl(ignis__fd_register(poller->bell[i]), F_SETFD, FD_CLOEXEC) == 0 &&
              fcntl(poller->bell[i], F_SETFL, O_NONBLOCK) == 0;
-    return ok || ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call, "the system gives no pipe: %s", strerror(errno));
+    return ok || ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call, "the system returned no pipe: %s", strerror(errno));
 }
 static void ignis__poller_close(ignis__poller *poller)
 {
@@ -177,8 +183,8 @@ static void ignis__poller_close(ignis__poller *poller)
 }
 static void ignis__poller_wake(const ignis__poller *poller) { (void)!write(poller->bell[1], "", 1); }
 
-/*  Until something has come or ended, what is unsent can go on, or the bell rings; ms: at most so long, or
-    below 0. */
+/*  Waits until a message came, a connection ended, unsent bytes can go on, or a thread wakes it; at most
+    `ms`, or without limit below 0. */
 static void ignis__poller_wait(ignis__poller *poller, int ms)
 {
     struct pollfd *polls = poller->polls;
@@ -199,7 +205,7 @@ static void ignis__poller_wait(ignis__poller *poller, int ms)
         (void)!read(poller->bell[0], bytes, sizeof bytes);
 }
 
-/*  Starts a thread on which no signal handler of the program shall run. */
+/*  Starts a thread that runs no signal handlers of the program. */
 static bool ignis__watcher_start(ignis__thread_handle *thread, void *(*run)(void *), void *context)
 {
     sigset_t all, before;
@@ -211,7 +217,7 @@ static bool ignis__watcher_start(ignis__thread_handle *thread, void *(*run)(void
     return ok;
 }
 
-/*  Where a rank waits for those of its host; the random part keeps two jobs of a user apart. */
+/*  Makes the name where a rank waits for those of its host; the random part keeps two jobs apart. */
 static bool ignis__local_name(const char *folder, int rank, uint64_t random, char *out, size_t size)
 {
     return snprintf(out, size, "%s/rank%d-%08lx", folder, rank, (unsigned long)(random & 0xFFFFFFFFu)) < (int)size;
@@ -221,7 +227,7 @@ static void ignis__local_path(const char *name, char path[IGNIS__PATH_MAX])
     snprintf(path, IGNIS__PATH_MAX, "%s", name);
 }
 
-/*  Writes the addresses of this host of a family as "a,b,", as far as there is room. */
+/*  Writes the addresses of this host of a family as "a,b,", as far as they fit. */
 static void ignis__id_addresses(ignis__id *id, int family)
 {
     struct ifaddrs *all = NULL, *at;
@@ -240,8 +246,8 @@ static void ignis__id_addresses(ignis__id *id, int family)
     freeifaddrs(all);
 }
 
-/*  A socket where rank 0 is going to listen, at a port that the system chooses, and the addresses of this
-    host. */
+/*  Opens the socket where rank 0 will listen, at a port that the system chooses, and writes the addresses of
+    this host. */
 static bool ignis__id_listen(ignis__id *id, ignis__file *listener)
 {
     struct sockaddr_storage bound;
@@ -261,7 +267,7 @@ static bool ignis__id_listen(ignis__id *id, ignis__file *listener)
     if (*listener < 0 || getsockname(*listener, any.ai_addr, &size) != 0)
         return false;
     snprintf(id->address + strlen(id->address), sizeof id->address - strlen(id->address),
-             "%s:%d", /* the port is where both kinds have it */
+             "%s:%d", /* the port is at the same place in both structs */
              any.ai_family == AF_INET ? "127.0.0.1" : "::1",
              ntohs(((const struct sockaddr_in *)(const void *)&bound)->sin_port));
     return true;

@@ -1,8 +1,14 @@
+/*  >>job.system_windows - Windows: the poller, the watcher's thread, pipes of ranks
+
+    The functions of the system for jobs; system_posix.c has the same names. All ranks are on one host.
+    Uses: Windows, named pipes of channels.
+    Locks: none. */
+
 static bool ignis__poller_open(const char *call, ignis__poller *poller)
 {
     poller->bell = CreateEventW(NULL, FALSE, FALSE, NULL);
     return poller->bell || ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call,
-                                             "the system gives no event: Windows error %lu", GetLastError());
+                                             "the system returned no event: Windows error %lu", GetLastError());
 }
 static void ignis__poller_close(ignis__poller *poller)
 {
@@ -11,7 +17,7 @@ static void ignis__poller_close(ignis__poller *poller)
 }
 static void ignis__poller_wake(const ignis__poller *poller) { SetEvent(poller->bell); }
 
-/*  Nothing of a pipe wakes who waits: it looks again, and less often with time. */
+/*  Polls pipes, which cannot wake a waiter; less often with time. */
 static void ignis__poller_wait(ignis__poller *poller, int ms)
 {
     bool any = false;
@@ -42,8 +48,8 @@ static bool ignis__watcher_start(ignis__thread_handle *thread, DWORD(WINAPI *run
 
 static uint64_t ignis__host_namespaces(uint64_t hash) { return hash; }
 
-/*  A rank of this host waits at a pipe, and an id is of one, by the digits that its name ends with: whoever
-    says so leads to no other place. */
+/*  Makes the name of the pipe where a rank waits, from the digits of a place. A false name leads to no other
+    place. */
 static bool ignis__local_name(const char *folder, int rank, uint64_t random, char *out, size_t size)
 {
     (void)folder, (void)rank;
@@ -54,7 +60,7 @@ static void ignis__local_path(const char *name, char path[IGNIS__PATH_MAX])
     ignis__pipe_path(path, strtoull(name, NULL, 16));
 }
 
-/*  Nobody listens before rank 0 comes. */
+/*  Does nothing: rank 0 opens the pipe of an id when it comes. */
 static bool ignis__id_listen(ignis__id *id, ignis__file *listener)
 {
     uint64_t place = 0;

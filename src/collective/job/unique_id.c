@@ -1,6 +1,11 @@
-/* --- ids: a meeting place and its secret, to be handed on by the program ------------------------------------------------ */
+/*  >>job.unique_id - unique ids: a rendezvous and its secret, distributed by the program
 
-/*  Of ids that this process has made: where rank 0 is going to listen. */
+    ignis_comm_unique_id opens the socket where rank 0 will listen.
+    Uses: listeners.
+    Invariants: an id is used for one rendezvous, by the process that created it.
+    Locks: ignis__ids.lock around the list. */
+
+/*  Listeners of ids that this process has created. */
 typedef struct ignis__id_place {
     struct ignis__id_place *next;
     unsigned char secret[IGNIS__SECRET];
@@ -12,7 +17,7 @@ static struct {
     ignis__id_place *first;
 } ignis__ids = {IGNIS__MUTEX_INIT, NULL};
 
-/*  Takes the listener of an id, or of any (null); false: there is no such id. */
+/*  Takes the listener of an id, or of any (NULL). False if the id is unknown. */
 static bool ignis__id_take(const unsigned char *secret, ignis__file *listener)
 {
     ignis__id_place **at, *place;

@@ -1,34 +1,38 @@
-/* ===============================================================================================================
-   >>parallel - data-parallel training.
-   =============================================================================================================== */
+/*  >>parallel - data-parallel training: gradients averaged over ranks during the backward pass
+
+    Gradients of neighbouring parameters share a bucket. A bucket is all-reduced on its own stream as soon as its
+    gradients are complete, while the backward pass goes on.
+    Uses: communicators, the tape's groups of gradients.
+    Invariants: all ranks reduce buckets in the same order; one backward pass at a time averages.
+    Locks: the slot's lock around no_sync and backward_pass; ignis__parallels_starting.lock around claims. */
 
 #ifndef IGNIS_NO_TENSORS
 
-/*  Gradients that travel together; their arrays are views of one memory. */
+/*  A bucket: gradients that are reduced together, views of one memory. */
 typedef struct ignis__bucket {
     ignis__grad_group group; /* first */
     struct ignis__parallel_state *parallel;
     ignis__array *memory; /* claimed */
-    bool ready;           /* in the backward that has the state's walk */
+    bool ready;           /* complete in the backward pass that averages */
 } ignis__bucket;
 
 typedef struct ignis__parallel_state {
-    ignis__slot slot; /* first; its lock guards no_sync and walk */
+    ignis__slot slot; /* first; its lock guards no_sync and backward_pass */
     ignis_comm comm;
     ignis__device *device;
-    void *stream; /* of the all-reduces, so that backward goes on beside them */
+    void *stream; /* of the all-reduces, so that the backward pass goes on meanwhile */
     uint64_t stream_serial;
     ignis__tensor **parameters; /* held */
-    ignis__array **grads;       /* views of the buckets, claimed until they become the parameters' own */
-    /* in the order in which backward comes to know them, if parameters are in the order of use */
+    ignis__array **grads;       /* views of the buckets, claimed until the parameters own them */
+    /* in the order in which the backward pass completes them, if parameters are in the order of use */
     ignis__bucket *buckets;
     int count, bucket_count;
     int64_t bytes;
     int no_sync;
     bool is_installed; /* the parameters know their buckets */
-    /* the backward that averages its gradients now, and alone changes what follows; null: none does */
-    const void *walk;
-    /* buckets that are on their way: always the first so many, for the order is the same on all ranks */
+    /* The backward pass that averages now; it alone changes what follows. NULL: none. */
+    const void *backward_pass;
+    /* Buckets whose all-reduce was launched: always the first ones, as ranks must have the same order. */
     int launched;
     struct ignis__parallel_state *next_starting;
 } ignis__parallel_state;
@@ -36,21 +40,21 @@ typedef struct ignis__parallel_state {
 static ignis__pool ignis__parallels =
     IGNIS__POOL(ignis__parallel_state, IGNIS__KIND_PARALLEL, "data-parallel", IGNIS_DIAG_PARALLEL_FREED);
 
-/*  Those that are being made, whose parameters do not know it yet: nobody else may take these meanwhile. */
+/*  Handles under construction, whose parameters are claimed. */
 static struct {
     ignis__mutex lock;
     ignis__parallel_state *first;
 } ignis__parallels_starting = {IGNIS__MUTEX_INIT, NULL};
 
-#define IGNIS__BUCKET_ALIGNMENT 256 /* bytes, of each gradient in a bucket: that of memory of its own */
+#define IGNIS__BUCKET_ALIGNMENT 256 /* bytes, of each gradient in a bucket, as for memory of its own */
 
 static ignis__parallel_state *ignis__parallel_hold(const char *call, ignis_parallel handle)
 {
     return (ignis__parallel_state *)ignis__handle_hold(call, &ignis__parallels, handle.id);
 }
 
-/*  It has its parameters, or has given them up. */
-static void ignis__parallel_started(const ignis__parallel_state *parallel)
+/*  Ends the claim on parameters: they belong to the handle now, or are free. */
+static void ignis__parallel_end_claim(const ignis__parallel_state *parallel)
 {
     ignis__parallel_state **at;
     ignis__mutex_lock(&ignis__parallels_starting.lock);
@@ -61,13 +65,13 @@ static void ignis__parallel_started(const ignis__parallel_state *parallel)
     ignis__mutex_unlock(&ignis__parallels_starting.lock);
 }
 
-/*  Takes it apart, as far as it was made. */
+/*  Destroys a handle, as far as it was made. */
 IGNIS__COLD static bool ignis__parallel_end(const char *call, ignis__parallel_state *parallel)
 {
     ignis__binding binding;
     bool ok = true;
     int i;
-    ignis__parallel_started(parallel);
+    ignis__parallel_end_claim(parallel);
     for (i = 0; i < parallel->count; i++) {
         ignis__tensor *parameter = parallel->parameters[i];
         if (parallel->is_installed) {
@@ -82,7 +86,7 @@ IGNIS__COLD static bool ignis__parallel_end(const char *call, ignis__parallel_st
     if (parallel->is_installed)
         ignis__atomic_add(&ignis__grad_groups, (uint64_t)-parallel->bucket_count);
     if (parallel->stream && !ignis__devices_lost()) {
-        ok = ignis_stream_forget(parallel->stream) == IGNIS_OK; /* waits for it */
+        ok = ignis_stream_forget(parallel->stream) == IGNIS_OK; /* waits for the stream */
         if (ignis__device_enter(call, parallel->device, &binding)) {
             ok = !IGNIS__CUDA_FAILED(call, parallel->device, cuStreamDestroy_v2, (parallel->stream)) && ok;
             ignis__device_leave(&binding);
@@ -114,9 +118,10 @@ IGNIS__COLD static void ignis__parallels_close(const char *call)
     }
 }
 
-/* --- during a backward ----------------------------------------------------------------------------------------------- */
+/* --- during a backward pass --- */
 
-/*  Sends a bucket on its way: behind what the thread's stream has queued, on the stream beside it. */
+/*  Launches the all-reduce of a bucket on the second stream, after the work that the thread's stream has
+    queued. */
 static bool ignis__parallel_launch(const char *call, ignis__parallel_state *parallel, const ignis__bucket *bucket)
 {
     ignis__device *device = parallel->device;
@@ -143,8 +148,8 @@ static bool ignis__parallel_launch(const char *call, ignis__parallel_state *para
     return ok;
 }
 
-/*  Sends the buckets that are ready on their way, in order: one that is early waits for those before it. */
-static bool ignis__parallel_advance(const char *call, ignis__parallel_state *parallel)
+/*  Launches complete buckets in order: an early one waits for those before it. */
+static bool ignis__parallel_launch_ready(const char *call, ignis__parallel_state *parallel)
 {
     while (parallel->launched < parallel->bucket_count && parallel->buckets[parallel->launched].ready)
         if (!ignis__parallel_launch(call, parallel, &parallel->buckets[parallel->launched++]))
@@ -152,38 +157,36 @@ static bool ignis__parallel_advance(const char *call, ignis__parallel_state *par
     return true;
 }
 
-/*  A backward has come to a bucket. In a section without averages its leaves are like all others. One
-    backward averages at a time: the ranks could not agree on an order of two. */
-static bool ignis__bucket_meet(ignis__grad_group *group, const char *call, const void *walk, bool *joins)
+/*  Joins a backward pass that has reached a bucket. Without averages its leaves are ordinary ones. One
+    backward pass at a time averages: ranks could not agree on an order of two. */
+static bool ignis__bucket_join(ignis__grad_group *group, const char *call, const void *backward_pass, bool *joins)
 {
     ignis__parallel_state *parallel = ((ignis__bucket *)group)->parallel;
     bool busy;
     ignis__mutex_lock(&parallel->slot.lock);
-    busy = parallel->walk && parallel->walk != walk;
-    *joins = parallel->walk == walk || !parallel->no_sync;
+    busy = parallel->backward_pass && parallel->backward_pass != backward_pass;
+    *joins = parallel->backward_pass == backward_pass || !parallel->no_sync;
     if (!busy && *joins)
-        parallel->walk = walk;
+        parallel->backward_pass = backward_pass;
     ignis__mutex_unlock(&parallel->slot.lock);
-    return !busy || ignis__fail_false(
-                        IGNIS_DIAG_PARALLEL_BUSY, call,
-                        "a backward of another thread is averaging the gradients of these parameters over the ranks");
+    return !busy || ignis__fail_false(IGNIS_DIAG_PARALLEL_BUSY, call,
+                                      "another thread's ignis_backward is averaging the gradients of these parameters");
 }
 
 static bool ignis__bucket_ready(ignis__grad_group *group, const char *call)
 {
     ignis__bucket *bucket = (ignis__bucket *)group;
     bucket->ready = true;
-    return ignis__parallel_advance(call, bucket->parallel);
+    return ignis__parallel_launch_ready(call, bucket->parallel);
 }
 
-/*  The backward that averages is over: what it did not lead to goes too, and the thread's stream waits for
-    all. */
+/*  Ends the averaging: launches the remaining buckets, and makes the thread's stream wait for all. */
 static bool ignis__parallel_finish(const char *call, ignis__parallel_state *parallel, bool ok)
 {
     int i;
     for (i = 0; i < parallel->bucket_count; i++)
         parallel->buckets[i].ready = true;
-    ok = ok && ignis__parallel_advance(call, parallel);
+    ok = ok && ignis__parallel_launch_ready(call, parallel);
     if (parallel->launched > 0 && !ignis__stream_order(call, parallel->device, parallel->stream, parallel->device,
                                                        ignis__stream_current(parallel->device)))
         ok = false;
@@ -191,28 +194,28 @@ static bool ignis__parallel_finish(const char *call, ignis__parallel_state *para
         parallel->buckets[i].ready = false;
     parallel->launched = 0;
     ignis__mutex_lock(&parallel->slot.lock);
-    parallel->walk = NULL;
+    parallel->backward_pass = NULL;
     ignis__mutex_unlock(&parallel->slot.lock);
     return ok;
 }
 
-/*  A backward that has met the bucket is over. Called for each such bucket, of which the first finishes what
-    is averaged. */
-static bool ignis__bucket_end(ignis__grad_group *group, const char *call, const void *walk, bool ok)
+/*  Ends a backward pass that has reached the bucket. Called for each such bucket; the first call ends the
+    averaging. */
+static bool ignis__bucket_end(ignis__grad_group *group, const char *call, const void *backward_pass, bool ok)
 {
     ignis__parallel_state *parallel = ((ignis__bucket *)group)->parallel;
     bool averages;
     ignis__mutex_lock(&parallel->slot.lock);
-    averages = parallel->walk == walk;
+    averages = parallel->backward_pass == backward_pass;
     ignis__mutex_unlock(&parallel->slot.lock);
     if (averages)
         ok = ignis__parallel_finish(call, parallel, ok);
     return ignis__parallel_drop(call, parallel) && ok;
 }
 
-/* --- making one -------------------------------------------------------------------------------------------------------- */
+/* --- creating --- */
 
-/*  Where a tensor is among the parameters; -1: it is none of them. */
+/*  Finds a tensor among the parameters; -1 if it is not one. */
 static int ignis__parallel_find(const ignis__parallel_state *parallel, const ignis__tensor *tensor)
 {
     int i = parallel->count - 1;
@@ -221,7 +224,7 @@ static int ignis__parallel_find(const ignis__parallel_state *parallel, const ign
     return i;
 }
 
-/*  Whether a tensor can be the next parameter, as far as that is its own matter. */
+/*  Checks that a tensor can be the next parameter. */
 static bool ignis__parallel_check(const char *call, const ignis__parallel_state *parallel, ignis__tensor *tensor)
 {
     ignis__tape_state standing = ignis__tensor_tape_state(tensor);
@@ -232,16 +235,15 @@ static bool ignis__parallel_check(const char *call, const ignis__parallel_state 
                                  standing.leaf ? "requires no gradient" : "is the result of an operation");
     if (tensor->device != parallel->device)
         return ignis__fail_false(IGNIS_DIAG_DEVICE_DIFFERS, call,
-                                 "parameter %d is on device %d, the communicator is on device %d", parallel->count,
+                                 "parameter %d is on device %d; the communicator is on device %d", parallel->count,
                                  ignis__device_ordinal(tensor->device), ignis__device_ordinal(parallel->device));
-    return before < 0 ||
-           ignis__fail_false(IGNIS_DIAG_PARAMETER_KIND, call, "parameter %d, %s, is parameter %d once more",
-                             parallel->count, ignis__shape_write(&tensor->shape).text, before);
+    return before < 0 || ignis__fail_false(IGNIS_DIAG_PARAMETER_KIND, call, "parameter %d, %s, is also parameter %d",
+                                           parallel->count, ignis__shape_write(&tensor->shape).text, before);
 }
 
 /*  Holds the parameters. */
-static bool ignis__parallel_take(const char *call, ignis__parallel_state *parallel, const ignis_tensor *handles,
-                                 int count)
+static bool ignis__parallel_hold_parameters(const char *call, ignis__parallel_state *parallel,
+                                            const ignis_tensor *handles, int count)
 {
     for (; parallel->count < count; parallel->count++) {
         ignis__tensor *tensor = ignis__tensor_hold(call, handles[parallel->count]);
@@ -256,8 +258,8 @@ static bool ignis__parallel_take(const char *call, ignis__parallel_state *parall
     return true;
 }
 
-/*  Whether none of the parameters is another's already; then, with several ranks, nobody else takes them from
-    here on. */
+/*  Checks that no parameter belongs to another handle. With several ranks, claims them until the handle is
+    complete. */
 static bool ignis__parallel_claim(const char *call, ignis__parallel_state *parallel, bool alone)
 {
     const ignis__parallel_state *other;
@@ -277,12 +279,12 @@ static bool ignis__parallel_claim(const char *call, ignis__parallel_state *paral
     }
     ignis__mutex_unlock(&ignis__parallels_starting.lock);
     return taken < 0 ||
-           ignis__fail_false(IGNIS_DIAG_PARAMETER_KIND, call, "parameter %d, %s, is trained data-parallel already",
+           ignis__fail_false(IGNIS_DIAG_PARAMETER_KIND, call, "parameter %d, %s, is already trained data-parallel",
                              taken, ignis__shape_write(&parallel->parameters[taken]->shape).text);
 }
 
-/*  Makes a bucket of parameters first to last, zero, with a view for the gradient of each; one that is there
-    already goes over. */
+/*  Creates a zeroed bucket for parameters first to last, with a view for each gradient; existing gradients
+    are copied. */
 static bool ignis__bucket_make(const char *call, ignis__parallel_state *parallel, int first, int last, int64_t bytes)
 {
     ignis__bucket *bucket = &parallel->buckets[parallel->bucket_count];
@@ -297,7 +299,7 @@ static bool ignis__bucket_make(const char *call, ignis__parallel_state *parallel
     bucket->memory = ignis__array_adopt(call, made);
     bucket->parallel = parallel;
     bucket->group.owner = &parallel->slot;
-    bucket->group.meet_fn = ignis__bucket_meet;
+    bucket->group.meet_fn = ignis__bucket_join;
     bucket->group.ready_fn = ignis__bucket_ready;
     bucket->group.end_fn = ignis__bucket_end;
     parallel->bucket_count++;
@@ -317,7 +319,7 @@ static bool ignis__bucket_make(const char *call, ignis__parallel_state *parallel
     return ok;
 }
 
-/*  Lays the buckets out: from the last parameter to the first, neighbours of one element type together. */
+/*  Plans the buckets: from the last parameter to the first, neighbours of one dtype together. */
 static bool ignis__parallel_plan(const char *call, ignis__parallel_state *parallel, const ignis_parallel_desc *desc)
 {
     int64_t usual = desc && desc->bucket_bytes ? desc->bucket_bytes : (int64_t)25 << 20,
@@ -338,7 +340,7 @@ static bool ignis__parallel_plan(const char *call, ignis__parallel_state *parall
     return true;
 }
 
-/*  The gradients move into the buckets; nothing can fail any more. */
+/*  Moves the gradients into the buckets. Cannot fail. */
 static void ignis__parallel_install(const char *call, ignis__parallel_state *parallel)
 {
     int i, b = 0;
@@ -375,7 +377,7 @@ static bool ignis__parallel_stream(const char *call, ignis__parallel_state *para
     return ok && parallel->stream_serial;
 }
 
-/*  Gives all ranks the parameters of rank 0, through views of their arrays, as those belong to others too. */
+/*  Broadcasts the parameters of rank 0, through views of their arrays, which have other owners. */
 static bool ignis__parallel_broadcast(const char *call, ignis__parallel_state *parallel)
 {
     bool ok = true;
@@ -394,7 +396,7 @@ static bool ignis__parallel_broadcast(const char *call, ignis__parallel_state *p
     return ignis_comm_synchronize(parallel->comm) == IGNIS_OK && ok;
 }
 
-/*  All that can fail about a new one. */
+/*  Does all that can fail when a handle is created. */
 static bool ignis__parallel_start(const char *call, ignis__parallel_state *parallel, const ignis_tensor *parameters,
                                   int count, bool alone, const ignis_parallel_desc *desc)
 {
@@ -403,7 +405,8 @@ static bool ignis__parallel_start(const char *call, ignis__parallel_state *paral
     parallel->grads = (ignis__array **)ignis__alloc_for(call, sizeof(ignis__array *) * number);
     parallel->buckets = (ignis__bucket *)ignis__alloc_for(call, sizeof(ignis__bucket) * number);
     return parallel->parameters && parallel->grads && parallel->buckets &&
-           ignis__parallel_take(call, parallel, parameters, count) && ignis__parallel_claim(call, parallel, alone) &&
+           ignis__parallel_hold_parameters(call, parallel, parameters, count) &&
+           ignis__parallel_claim(call, parallel, alone) &&
            (alone || (ignis__parallel_stream(call, parallel) && ignis__parallel_plan(call, parallel, desc) &&
                       ((desc && desc->no_broadcast) || ignis__parallel_broadcast(call, parallel))));
 }
@@ -419,10 +422,10 @@ IGNIS_API IGNIS__COLD ignis_parallel ignis_parallel_create(ignis_comm comm, cons
         !ignis__check_not_null(call, "parameters", parameters))
         return handle;
     if (count < 1 || (desc && (desc->bucket_bytes < 0 || desc->first_bucket_bytes < 0))) {
-        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call,
-                    "count is %d, and the bytes of buckets are %lld and %lld; count is 1 or more, bytes 0 or more",
-                    count, (long long)(desc ? desc->bucket_bytes : 0),
-                    (long long)(desc ? desc->first_bucket_bytes : 0));
+        ignis__fail(
+            IGNIS_DIAG_BAD_NUMBER, call,
+            "count is %d, bucket bytes are %lld and %lld; expected a count of 1 or more, and bytes of 0 or more", count,
+            (long long)(desc ? desc->bucket_bytes : 0), (long long)(desc ? desc->first_bucket_bytes : 0));
         return handle;
     }
     if (ignis_comm_query(comm, &info) != IGNIS_OK)
@@ -440,15 +443,15 @@ IGNIS_API IGNIS__COLD ignis_parallel ignis_parallel_create(ignis_comm comm, cons
     }
     if (parallel->bucket_count)
         ignis__parallel_install(call, parallel);
-    ignis__parallel_started(parallel);
+    ignis__parallel_end_claim(parallel);
     handle.id = ignis__pool_publish(&ignis__parallels, parallel);
     return handle;
 }
 
-/* --- changing and ending one -------------------------------------------------------------------------------------------- */
+/* --- sections without averages, queries, freeing --- */
 
 /*  Opens or closes a section without averages. */
-static ignis_status ignis__parallel_nest(const char *call, ignis_parallel handle, int by)
+static ignis_status ignis__parallel_change_nesting(const char *call, ignis_parallel handle, int by)
 {
     ignis__parallel_state *parallel = ignis__parallel_hold(call, handle);
     bool ok;
@@ -460,17 +463,18 @@ static ignis_status ignis__parallel_nest(const char *call, ignis_parallel handle
         parallel->no_sync += by;
     ignis__mutex_unlock(&parallel->slot.lock);
     (void)ignis__parallel_drop(call, parallel);
-    return ok ? IGNIS_OK : ignis__fail(IGNIS_DIAG_SCOPE_ORDER, call, "there was no ignis_parallel_no_sync_begin");
+    return ok ? IGNIS_OK
+              : ignis__fail(IGNIS_DIAG_SCOPE_ORDER, call, "no section of ignis_parallel_no_sync_begin is open");
 }
 
 IGNIS_API ignis_status ignis_parallel_no_sync_begin(ignis_parallel parallel)
 {
-    return ignis__parallel_nest("ignis_parallel_no_sync_begin", parallel, 1);
+    return ignis__parallel_change_nesting("ignis_parallel_no_sync_begin", parallel, 1);
 }
 
 IGNIS_API ignis_status ignis_parallel_no_sync_end(ignis_parallel parallel)
 {
-    return ignis__parallel_nest("ignis_parallel_no_sync_end", parallel, -1);
+    return ignis__parallel_change_nesting("ignis_parallel_no_sync_end", parallel, -1);
 }
 
 IGNIS_API ignis_status ignis_parallel_query(ignis_parallel handle, ignis_parallel_info *info)
@@ -509,7 +513,7 @@ IGNIS_API ignis_status ignis_parallel_free(ignis_parallel handle)
     live = ignis__handle_kill(parallel);
     ok = ignis__parallel_drop(call, parallel);
     if (!live)
-        return ignis__fail(IGNIS_DIAG_PARALLEL_FREED, call, "another thread has freed it");
+        return ignis__fail(IGNIS_DIAG_PARALLEL_FREED, call, "another thread has freed the handle");
     return ignis__ended(failures, ok);
 }
 

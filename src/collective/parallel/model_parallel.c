@@ -1,3 +1,9 @@
+/*  >>parallel.model - the interface of communicators for models that several ranks share
+
+    ignis_model_parallel has a group and functions; this part fills it for a communicator.
+    Uses: the public functions of comm.
+    Invariants: ignis.h does not know communicators; it calls back through this struct. */
+
 static ignis_status ignis__comm_group_sum(uint64_t group, ignis_array array)
 {
     ignis_comm comm = IGNIS__ZERO;

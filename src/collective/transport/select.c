@@ -68,7 +68,8 @@ IGNIS__COLD static bool ignis__vmm_probe(const char *call, ignis__device *src, i
     return ok;
 }
 
-static uint64_t ignis__vmm_pair_tested[IGNIS_MAX_DEVICES][IGNIS_MAX_DEVICES]; /* the setup in which a pair was tested */
+/* the setup in which a pair was tested */
+static uint64_t ignis__vmm_pair_tested[IGNIS_MAX_DEVICES][IGNIS_MAX_DEVICES];
 
 static bool ignis__vmm_available(ignis__device *src, ignis__device *dst, ignis__string_writer *why)
 {
