@@ -87,6 +87,8 @@ linked()
 posix=-D_POSIX_C_SOURCE=200809L
 timed all $src/together.c
 timed arrays $src/ignis.c -DIGNIS_NO_TENSORS
+# A program with arrays and a kernel of its own carries no kernels of operations.
+if has gcc; then job "gcc -O2 -s -DIGNIS_NO_TENSORS -I. examples/hello.c -o %o $libs && test \$(wc -c <%o) -lt 400000"; fi
 for cc in gcc clang; do
     has $cc || continue
     every_mode $cc -std=c99 $posix $strict -I.
