@@ -557,22 +557,23 @@
     OPTIONS (>>setup), for the file with the implementation; each with its price
 
         #define IGNIS_STATIC       all functions are static: no symbols, one copy per file that includes it
-        #define IGNIS_HIDDEN       nothing of Ignis is exported from the shared library that contains it: see ON SHARED LIBRARIES. In C++ g++'s
-                                   -Wattributes is off in that file
+        #define IGNIS_HIDDEN       nothing of Ignis is exported from the shared library that contains it: see ON SHARED
+                                   LIBRARIES. In C++ g++'s -Wattributes is off in that file
         #define IGNIS_API ...      linkage of your own, such as __declspec(dllexport)
         #define IGNIS_LINK_CUDA    bind to libcuda, NVRTC and cuBLASLt at link time: needs toolkit 12.4 or newer to build,
                                    -lcuda -lnvrtc -lcublasLt to link, and all three where it runs
-        #define IGNIS_NO_TENSORS   arrays and kernels alone, in every file: no formulas, tensors, tape, operations, graphs, files. Compiles in
-                                   a third of the time: see WHAT A PROGRAM CARRIES
-        #define IGNIS_MODELS       for version 0.5 alone: includes ignis_models.h, which had its declarations here before. Include it instead
-        #define IGNIS_TRACE_CALLS  in any file, before the #include: ignis_memory_rows and profiles know the lines of this file that take memory
-                                   and launch kernels. Two stores a call; such functions are macros then
+        #define IGNIS_NO_TENSORS   arrays and kernels alone, in every file: no formulas, tensors, tape, operations, graphs,
+                                   files. Compiles in a third of the time: see WHAT A PROGRAM CARRIES
+        #define IGNIS_MODELS       for version 0.5 alone: includes ignis_models.h, whose declarations were here before.
+                                   Include it instead
+        #define IGNIS_TRACE_CALLS  in any file, before the #include: ignis_memory_rows and profiles name the lines of this
+                                   file that take memory and launch kernels. Two stores a call; these functions are macros
         #define IGNIS_ASSERT(c)    instead of assert
-        #define IGNIS_ALLOW_FAST_MATH  compile although -ffast-math, -ffinite-math-only or /fp:fast is on, which is an error otherwise: such a
-                                   compiler drops checks for NaN and infinity, so bad numbers are not refused, and conversions of NaN give
-                                   anything. Better: compile this one file without the flag, or with -fno-fast-math behind it. Kernels never
-                                   see it
-        ignis_desc.allocator       instead of malloc; handle slots and messages still come from malloc, as they outlive ignis_shutdown
+        #define IGNIS_ALLOW_FAST_MATH  compile with -ffast-math, -ffinite-math-only or /fp:fast, which is an error otherwise.
+                                   Such a compiler drops checks for NaN and infinity: bad numbers are not refused, and
+                                   conversions of NaN give any value. Better: compile this one file without the flag, or
+                                   with -fno-fast-math after it. Kernels never see the flag
+        ignis_desc.allocator       instead of malloc; handle slots and messages still come from malloc: they outlive ignis_shutdown
 
     WHAT A PROGRAM CARRIES (>>kernel)
 
@@ -18848,10 +18849,7 @@ IGNIS__COLD static void ignis__formula_emit_folding(ignis__formula_writer *w)
             "DI S map_fold(const S a, const S b) { S s; s.v = %s; s.i = a.i + b.i; return s; }\n"
             "DI S map_next(S a, const W v, const u32 at) { a.v = v == 0 ? a.v : a.v*v; a.i += v == 0; return a; }\n",
             fold);
-    else if (
-        more &&
-        *more ==
-            'i') /* the first of equal elements; an element not above the initial state keeps it, and then the first one is the result */
+    else if (more && *more == 'i') /* keeps the first of equal elements; without any, place_of is the first */
         ignis__formula_emit(t,
                             "DI S map_fold(const S a, const S b) { return a.v == b.v || (a.v != a.v && b.v != b.v) ? "
                             "(a.i < b.i ? a : b) : %s ? a : "

@@ -3,7 +3,7 @@
     SPDX-License-Identifier: MIT
     Part of Ignis; the licence is at the end of ignis.h.
 
-    CONTENTS. A tag stands at a section of the declarations and at that of the implementation; in the manual behind the topic.
+    CONTENTS. A tag is at a section of the declarations and of the implementation, and after the title of its chapter.
 
         >>text          tokenizers                                      ON MODELS
         >>chat          chat templates                                  ON MODELS
@@ -29,9 +29,10 @@
 
     ON MODELS (>>text, >>chat, >>grammar, >>model, >>lora, >>generate)
 
-        Language models are opened as they are published: a folder of Hugging Face (config.json, model.safetensors or its
-        shards, tokenizer.json) or a GGUF file. The families are GPT-2, Llama (2, 3, TinyLlama, SmolLM2), Qwen2 and Qwen3.
-        What a description asks for and Ignis does not have, a sliding window say, is refused by name.
+        Language models are opened as they are published: a folder of Hugging Face (config.json, model.safetensors or
+        its shards, tokenizer.json) or a GGUF file. The families are GPT-2, Llama (2, 3, TinyLlama, SmolLM2), Qwen2
+        and Qwen3. If a config needs a feature that Ignis lacks (a sliding window, say), opening fails and the error
+        names it.
 
             ignis_model_desc from = {.path = "SmolLM2-135M", .dtype = IGNIS_BF16};
             ignis_model_info info;
@@ -39,23 +40,29 @@
             ignis_model model = ignis_model_open(&from);
             ignis_tensor logits = ignis_model_forward(model, ids);
 
-        ignis_tokenizer_open takes the same folder or file, or tokenizer.json alone, and needs no GPU (with a dry run, none at all). Ids are those of
-        Hugging Face's library tokenizers. There is no engine for regular expressions: the patterns, normalizers and decoders of these families are
-        known, others are refused by name. ignis_text_stream turns ids into text as they come, and never cuts a character. Text of users, in which
-        "<|im_end|>" must not end anything, is encoded with ignis_encode_desc.plain.
+        ignis_tokenizer_open takes the same folder or file, or tokenizer.json alone, and needs no GPU (with a dry run,
+        none at all). Ids are those of Hugging Face's library tokenizers. There is no engine for regular expressions:
+        the patterns, normalizers and decoders of these families are built in; others fail, and the error names them.
+        ignis_text_stream turns ids into text as they come, and never cuts a character. Encode text of users with
+        ignis_encode_desc.plain: then "<|im_end|>" in it is no control token.
 
-        Matrices that a GGUF file has quantised as Q8_0, Q4_0, Q4_K or Q6_K stay so on the device, bit for bit: an 8B model of 5 GB takes 5 GB,
-        not 16, and a step reads as much less. That is the default, as whoever quantised a file wanted just this, and numbers of 16 bits would be
-        rounded once more. desc.weights asks for numbers instead, or has any model quantised as it is read. Steps multiply with the blocks
-        in f16 and bf16 on tensor cores of sm_80 and up; prompts of more than 64 tokens, ignis_model_forward, other dtypes and older devices
-        make numbers of one weight at a time.
+        Matrices that a GGUF file has quantised as Q8_0, Q4_0, Q4_K or Q6_K stay so on the device, bit for bit: an 8B
+        model of 5 GB takes 5 GB, not 16, and a decode step reads that much less. This is the default: it keeps what
+        the file's author chose, and avoids a second rounding. desc.weights can ask for floating-point weights
+        instead, or quantise any model as it is read.
 
-        A model is trained as any other: open it with desc.requires_grad, give ignis_model_weights to an optimizer, and go backward from a
-        loss of ignis_model_forward. ignis_model_save writes a folder, which transformers opens, too. ignis_model_tensor finds a weight by its
-        name. q, k and v are the rows of one weight, as are gate and up: for training a part alone its rows have to be copied back by hand.
+        Decode steps multiply with the quantised blocks in f16 and bf16 on tensor cores of sm_80 and up. Prompts of
+        more than 64 tokens, ignis_model_forward, other dtypes and older devices convert one weight at a time to
+        floating point.
 
-        With adapters (LoRA: Hu et al. 2021, arXiv 2106.09685) the model's weights stay as they are, and some of its products get a correction of low
-        rank, y = x W^T + scale (x A^T) B^T, of which A and B alone are trained: the optimizer's state is theirs, and no gradient of W is computed.
+        A model is trained as any other: open it with desc.requires_grad, give ignis_model_weights to an optimizer,
+        and call ignis_backward on a loss of ignis_model_forward. ignis_model_save writes a folder, which transformers
+        opens, too. ignis_model_tensor finds a weight by its name. q, k and v are stored as one weight, and so are
+        gate and up. To train one of them alone, restore the other rows after each step.
+
+        With adapters (LoRA: Hu et al. 2021, arXiv 2106.09685) the model's weights stay unchanged, and some of its
+        products get a correction of low rank, y = x W^T + scale (x A^T) B^T. Only A and B are trained: the optimizer
+        has state for them alone, and no gradient of W is computed.
 
             ignis_lora_desc small = {.rank = 16, .alpha = 32};
             ignis_model model = ignis_model_open(&from);           // without desc.requires_grad
@@ -66,33 +73,36 @@
             ignis_lora_save(lora, "adapter");                      // as PEFT writes it; ignis_lora_open reads such folders
             ignis_lora_merge(lora);                                // into the weights, before text is generated with it
 
-        Messages become text by the model's chat template, a program in Jinja which ignis_chat_render runs as transformers does, to the byte.
-        ignis_chat_encode makes ids of them: what a message says is never a control token, whatever the template does with it. Tools and other
-        variables come as JSON, {"tools": [...], "enable_thinking": false}.
+        The model's chat template, a program in Jinja, turns messages into text; ignis_chat_render runs it as
+        transformers does, to the byte. ignis_chat_encode makes ids of the text: the content of a message is never a
+        control token, whatever the template does with it. Tools and other variables are JSON: {"tools": [...],
+        "enable_thinking": false}.
 
-        A sequence is the tokens of one text, and their keys and values in the model's cache. ignis_generate shows text as it grows;
-        ignis_sequence_next gives one token, ignis_sequence_next_all one of each of many texts, for which the weights are read once. Tokens
-        are drawn on the device, and a step is a graph from its second time on. ignis_model_warmup compiles and captures all of it beforehand, for
-        programs whose first answers may not wait.
+        A sequence is the tokens of one text, with their keys and values in the model's KV cache. ignis_generate shows
+        text as it grows; ignis_sequence_next returns one token, ignis_sequence_next_all one token for each of many
+        sequences, reading the weights once. Tokens are sampled on the device, and from its second time on a decode
+        step is a graph. ignis_model_warmup compiles and captures everything beforehand, for programs whose first
+        answers may not wait.
 
             ignis_sequence sequence = ignis_sequence_begin(model);
             ignis_sequence_text(sequence, "Once upon a time", 16);     // ignis_sequence_chat for messages, ignis_sequence_feed for ids
             ignis_sampling_desc how = {.temperature = 0.7, .top_p = 0.9, .seed = 1};
             int32_t id = ignis_sequence_next(sequence, &how);
 
-        The same ids give the same logits, to the bit, whatever else a step computes; so the same seed gives the same text. The cache has
-        pages for desc.sequences of desc.context tokens; forks share theirs. When it is full a call fails with IGNIS_ERROR_MEMORY, changes
-        nothing, and can be made again after another sequence was freed or truncated.
+        The same ids give the same logits, to the bit, whatever else a step computes; so the same seed gives the same
+        text. The cache has pages for desc.sequences of desc.context tokens; forks share theirs. If it is full, a call
+        fails with IGNIS_ERROR_MEMORY and changes nothing; repeat it after freeing or truncating another sequence.
 
-        A sequence with a grammar is drawn to a given form: only tokens that its text can go on with, and those that end it only where it may
-        end. The grammar is GBNF, as llama.cpp has it, or a JSON schema (>>grammar has what of it there is).
+        A sequence with a grammar follows a given form: only tokens that can continue its text are sampled, and end
+        tokens only where the text may end. The grammar is GBNF, as in llama.cpp, or a JSON schema; >>grammar lists
+        the supported keywords.
 
             ignis_sequence_grammar(sequence, "root ::= [0-9]{4} \"-\" [0-9]{2} \"-\" [0-9]{2}");     // a date
             ignis_sequence_grammar(sequence, "{\"type\": \"object\"}");                           // any object of JSON
             ignis_generate(sequence, &desc);
 
-        A model for which one GPU is too small or too slow is shared by several, for sequences: desc.parallel = ignis_comm_parallel(comm) of
-        ignis_collective.h, whose manual has it under ON MODELS OF SEVERAL GPUS.
+        Several GPUs can share a model that is too large or too slow for one, for sequences: desc.parallel =
+        ignis_comm_parallel(comm) of ignis_collective.h, see ON MODELS OF SEVERAL GPUS in its manual.
 */
 #define IGNIS__FROM_MODELS
 #include "ignis.h"

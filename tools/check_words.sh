@@ -45,7 +45,7 @@ places()
         end_file()
         in_comment = 0; last = signature = ""; body = 0; comments = 0; titled = 0; head_words = 0
         chapter = FILENAME ~ /[.]txt$/; kernels = FILENAME ~ /^kernels\//
-        part = chapter || FILENAME !~ /^(src|kernels)\// ? "" : FILENAME
+        part = chapter || FILENAME !~ /^(src|kernels)\// || FILENAME ~ /[.]h$/ ? "" : FILENAME
     }
     length($0) > 120 { place("over_120_columns", FNR, $0) }
     chapter { prose($0); next }

@@ -97,10 +97,7 @@ IGNIS__COLD static void ignis__formula_emit_folding(ignis__formula_writer *w)
             "DI S map_fold(const S a, const S b) { S s; s.v = %s; s.i = a.i + b.i; return s; }\n"
             "DI S map_next(S a, const W v, const u32 at) { a.v = v == 0 ? a.v : a.v*v; a.i += v == 0; return a; }\n",
             fold);
-    else if (
-        more &&
-        *more ==
-            'i') /* the first of equal elements; an element not above the initial state keeps it, and then the first one is the result */
+    else if (more && *more == 'i') /* keeps the first of equal elements; without any, place_of is the first */
         ignis__formula_emit(t,
                             "DI S map_fold(const S a, const S b) { return a.v == b.v || (a.v != a.v && b.v != b.v) ? "
                             "(a.i < b.i ? a : b) : %s ? a : "
