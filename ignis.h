@@ -2623,7 +2623,7 @@ typedef struct ignis_conv_desc {
 
 /*  ignis_conv2d - convolution of images: each pixel of the result is the product of w and a patch of x,
     plus bias; ignis_conv1d - of rows of
-    points. As in PyTorch it is a correlation: w is not turned round. Channels are the last dimension
+    points. As in PyTorch it is a correlation: w is not flipped. Channels are the last dimension
     ("channels last", NHWC), where a bias, a norm or ignis_linear have theirs. Images that come as NCHW become
     that by ignis_permute(x, (int[]){0, 2, 3, 1}, 4), weights [outs, channels, height, width] of PyTorch by
     the same.
@@ -2634,7 +2634,7 @@ typedef struct ignis_conv_desc {
     Nothing is copied to make patches. f16 and bf16 use tensor cores on devices of compute capability 8.0 and
     up, f32 with ignis_desc.allow_tf32; channels of a group that are not a multiple of 8 (tf32: 4), nor 4 (2),
     are copied to where they are. A 1 x 1 kernel of stride 1 without padding is ignis_linear, computed by whom
-    ignis_desc.matmul says; all others are computed by own kernels. f16, bf16 and f32 are summed in f32, f64
+    ignis_desc.matmul says; all others are computed by built-in kernels. f16, bf16 and f32 are summed in f32, f64
     in f64, gradients too, in a fixed order.
     Returns: the tensor, or no handle.
     Errors: FREED, ARGUMENT (a number of desc below 0), SHAPE (dimensions of x and w, channels that are not
@@ -2989,13 +2989,14 @@ IGNIS_API ignis_tensor ignis_add_rms_norm(ignis_tensor x, ignis_tensor y, ignis_
    Gradients are gathered in a fixed order: equal inputs give equal bits. */
 
 typedef struct ignis_pool_desc {
-    int window[2];  /* required: rows and columns that a result is made of */
+    int window[2];  /* required: rows and columns of a window */
     int stride[2];  /* from one window to the next (window) */
     int padding[2]; /* on both sides, half of the window at most (0) */
-    bool
-        ceil_mode; /* a last window may reach beyond the padding, if it begins before it (false: such a one is left out) */
-    bool
-        exclude_padding; /* of ignis_avg_pool: divide by the elements inside of the image (false: by those in the padding too) */
+    /* A last window may reach beyond the padding, if it begins before its end (false: such a window is left
+       out). */
+    bool ceil_mode;
+    /* Of ignis_avg_pool: divide by the number of elements inside of the image (false: padding counts too). */
+    bool exclude_padding;
 } ignis_pool_desc;
 
 /*  ignis_max_pool, ignis_avg_pool - the largest or the average element of each window, channel by channel,
@@ -3021,11 +3022,11 @@ typedef enum ignis_upsample_mode {
 } ignis_upsample_mode;
 
 typedef struct ignis_upsample_desc {
-    int64_t size[2];          /* required: rows and columns of the result; fewer than before, too */
+    int64_t size[2];          /* required: rows and columns of the result; may be fewer than before */
     ignis_upsample_mode mode; /* IGNIS_UPSAMPLE_NEAREST */
-    bool
-        align_corners; /* of LINEAR: pixels are points, and the first and last ones stay where they are (false: pixels are squares, and
-                                 the borders of the image stay; outside of all centers it is the pixel there) */
+    /* Of LINEAR: pixels are points, and the first and last ones keep their positions (false: pixels are
+       squares, and the borders of the image stay; outside of all centers the nearest pixel counts). */
+    bool align_corners;
 } ignis_upsample_desc;
 
 /*  ignis_upsample - an image or a signal at another size, as PyTorch's interpolate
@@ -3041,10 +3042,10 @@ typedef struct ignis_upsample_desc {
 IGNIS_API ignis_tensor ignis_upsample(ignis_tensor x, const ignis_upsample_desc *desc);
 
 typedef struct ignis_batch_norm_desc {
-    ignis_array
-        running_mean; /* [channels] of f32, or f64 for x of f64: averages that training moves, and evaluation uses (none) */
+    /* [channels] of f32, or f64 for x of f64: averages that training moves and evaluation uses (none). */
+    ignis_array running_mean;
     ignis_array running_var; /* as running_mean, for the variance; given together with it, or not at all */
-    double momentum;         /* how far they move towards those of x, above 0 to 1 (0.1) */
+    double momentum;         /* how far the averages move towards those of x, above 0 to 1 (0.1) */
     double eps;              /* (1e-5) */
     bool eval;               /* normalize by the running averages, which stay (false: by those of x) */
 } ignis_batch_norm_desc;
@@ -3084,17 +3085,17 @@ typedef struct ignis_rope_desc {
     int num_heads;      /* required: a row is num_heads heads of head_dim elements */
     double base;        /* of the inverse frequencies base^(-2i / head_dim) (10000) */
     int64_t pos_offset; /* position of the first row of every sequence (0) */
-    const float *
-        inv_freq; /* on the host: other inverse frequencies, such as those of llama3, NTK or YaRN scaling (those of base) */
+    /* On the host: other inverse frequencies, such as those of llama3, NTK or YaRN scaling (those of base). */
+    const float *inv_freq;
     int inv_freq_count; /* head_dim / 2 */
-    ignis_array
-        inv_freq_array; /* instead of them: head_dim / 2 frequencies on the device, in f32, or for x of f64 also in f64 (none) */
+    /* Instead of inv_freq: head_dim / 2 frequencies on the device, f32, or for x of f64 also f64 (none). */
+    ignis_array inv_freq_array;
     const double *inv_freq_f64; /* instead of inv_freq, on the host: as many (none) */
 } ignis_rope_desc;
 
 /*  ignis_rope - rotary position embedding, in the half-rotating order of Llama and Qwen
     Shapes: x [..., seq, num_heads * head_dim]; the position of a row is its index in seq plus
-    desc->pos_offset. Elements i and i + head_dim / 2 of every head turn by position * inv_freq[i], an angle
+    desc->pos_offset. Elements i and i + head_dim / 2 of every head are rotated by position * inv_freq[i], an angle
     in f64 for x of f64, else in f32. Frequencies on the device are read as the kernel runs, so a graph reads
     them anew at each launch; backward reads them again.
     Returns: the tensor, or no handle.
@@ -3336,13 +3337,15 @@ typedef enum ignis_mask {
 
 typedef struct ignis_sdpa_desc {
     int num_heads; /* a row of q is num_heads heads of head_dim elements (1) */
-    int num_kv_heads; /* a row of k or v is num_kv_heads such heads, each shared by num_heads / num_kv_heads query heads (num_heads) */
+    /* A row of k or v is num_kv_heads such heads, each shared by num_heads / num_kv_heads query heads
+       (num_heads). */
+    int num_kv_heads;
     ignis_mask mask;   /* IGNIS_MASK_CAUSAL */
     double scale;      /* of the scores, positive (1 / sqrt(head_dim)) */
     int window;        /* a query sees keys that are fewer than `window` positions from its own (all) */
     double softcap;    /* scores become softcap * tanh(score / softcap) (they stay as they are) */
     ignis_tensor bias; /* [batch or 1, num_heads or 1, sq or 1, sk], is added to the scores, after the softcap (none) */
-    ignis_tensor lengths; /* i32 [batch]: how many keys each sequence has, the first ones (sk) */
+    ignis_tensor lengths; /* i32 [batch]: number of keys of each sequence, the first ones (sk) */
 } ignis_sdpa_desc;
 
 /*  ignis_sdpa - scaled dot-product attention of all heads: softmax(scale q k^T) v, without ever storing the
@@ -3368,8 +3371,7 @@ typedef struct ignis_sdpa_desc {
     not 64) and no bias, and CUDA is 12.0 or newer; their gradients need 4 bytes for each element of q while
     they are computed. ignis_desc.attention takes the one kind or the other; what IGNIS_ATTENTION_WGMMA cannot
     take is told to the logger, as information (ignis_desc.verbose). Equal inputs give equal bits, with all
-    kernels. Few queries and many keys need memory for the parts of a result, at most 2^18 bytes for each
-    multiprocessor.
+    kernels. Few queries and many keys need memory for the parts of a result, at most 2^18 bytes for each SM.
     Returns: the tensor, or no handle.
     Errors: FREED, ARGUMENT (num_heads or num_kv_heads below 1, num_heads is not a multiple of num_kv_heads,
     no such mask, scale or softcap is not positive, window below 0), SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY,
@@ -3384,7 +3386,7 @@ IGNIS_API ignis_tensor ignis_sdpa(ignis_tensor q, ignis_tensor k, ignis_tensor v
     heads of q, then those of k, then those of v. The result is [seq, num_heads * head_dim], or with the
     batch. Its gradient is one array of the shape of qkv. Same bits as ignis_sdpa of the three parts, where
     qkv begins at a multiple of 16 bytes; elsewhere f16 and bf16 use no tensor cores. desc may be null for all
-    defaults. With rope q and k turn first as by ignis_rope, into memory of their own, where they stay for
+    defaults. With rope q and k are rotated first as by ignis_rope, into memory of their own, where they stay for
     backward; its num_heads is 0, or that of q and k together. Without, rope is null; the backward of f16 and
     bf16 on compute capability 9.0 then also adds up the gradient of the projection's bias.
     Returns: the tensor, or no handle.
@@ -3439,17 +3441,17 @@ typedef enum ignis_schedule {
 typedef struct ignis_schedule_desc {
     ignis_schedule kind; /* IGNIS_SCHEDULE_CONSTANT */
     int64_t warmup;      /* steps (0) */
-    int64_t total;       /* steps, warm-up included; required but for a constant rate */
-    double floor;        /* what part of lr is left at the end (0) */
+    int64_t total;       /* steps, warm-up included; required except for a constant rate */
+    double floor;        /* part of lr that is left at the end (0) */
 } ignis_schedule_desc;
 
 /*  The scale of the loss, for f16, whose small gradients would be 0: ignis_scale_loss. */
 typedef struct ignis_loss_scale_desc {
     double initial;   /* 65536 is usual (0: losses are not scaled) */
-    double growth;    /* what it is multiplied with after interval steps without infinite gradients (2) */
-    double backoff;   /* and after a step that is skipped (0.5) */
+    double growth;    /* factor after interval steps without infinite gradients (2) */
+    double backoff;   /* factor after a skipped step (0.5) */
     int64_t interval; /* 2000 */
-    double lowest;    /* where it stops falling, to grow again from there (1; initial, where that is less) */
+    double lowest;    /* the scale does not fall below this (1; initial, if that is less) */
 } ignis_loss_scale_desc;
 
 typedef struct ignis_adamw_desc {
@@ -3459,13 +3461,14 @@ typedef struct ignis_adamw_desc {
     double eps;          /* 1e-8 */
     double weight_decay; /* 0 */
     ignis_schedule_desc schedule;
-    bool
-        no_master; /* f16 and bf16 parameters are changed as they are, without an f32 copy: saves 4 bytes each, loses small changes (false) */
+    /* f16 and bf16 parameters are updated without an f32 copy. Saves 4 bytes each; small changes are lost
+       (false). */
+    bool no_master;
     bool zero_grad; /* a step sets the gradients to zero, in the same pass (false) */
-    bool
-        drop_grad; /* a step leaves no gradients, so the next backward need not add to zeros: their memory, and two passes over it, are saved.
-                       Gradients of data-parallel training stay where they are, and become zero (false) */
-    bool coupled;  /* Adam: weight decay is part of the gradient (false) */
+    /* A step leaves no gradients, so the next backward does not add to zeros. Saves their memory and two
+       passes over it. Gradients of data-parallel training stay where they are, and become zero (false). */
+    bool drop_grad;
+    bool coupled; /* Adam: weight decay is part of the gradient (false) */
     ignis_loss_scale_desc loss_scale;
 } ignis_adamw_desc;
 
@@ -3474,7 +3477,7 @@ typedef struct ignis_sgd_desc {
     double momentum;     /* 0 */
     double weight_decay; /* 0 */
     ignis_schedule_desc schedule;
-    bool no_master; /* these as in ignis_adamw_desc */
+    bool no_master; /* these are as in ignis_adamw_desc */
     bool zero_grad;
     bool drop_grad;
     ignis_loss_scale_desc loss_scale;
@@ -3487,7 +3490,7 @@ typedef struct ignis_rmsprop_desc {
     double momentum;     /* 0 */
     double weight_decay; /* 0 */
     ignis_schedule_desc schedule;
-    bool no_master; /* these as in ignis_adamw_desc */
+    bool no_master; /* these are as in ignis_adamw_desc */
     bool zero_grad;
     bool drop_grad;
     ignis_loss_scale_desc loss_scale;
@@ -3499,7 +3502,7 @@ typedef struct ignis_lion_desc {
     double beta2;        /* 0.99 */
     double weight_decay; /* 0 */
     ignis_schedule_desc schedule;
-    bool no_master; /* these as in ignis_adamw_desc */
+    bool no_master; /* these are as in ignis_adamw_desc */
     bool zero_grad;
     bool drop_grad;
     ignis_loss_scale_desc loss_scale;
@@ -3510,9 +3513,9 @@ typedef struct ignis_muon_desc {
     double momentum;     /* 0.95 */
     double weight_decay; /* 0 */
     ignis_schedule_desc schedule;
-    bool
-        like_adamw; /* steps of the size that AdamW's have, so that its lr and weight_decay serve here (false: PyTorch's "original") */
-    bool no_master; /* these as in ignis_adamw_desc */
+    /* Steps have the size of AdamW's, so that its lr and weight_decay fit (false: PyTorch's "original"). */
+    bool like_adamw;
+    bool no_master; /* these are as in ignis_adamw_desc */
     bool zero_grad;
     bool drop_grad;
     ignis_loss_scale_desc loss_scale;
@@ -3521,11 +3524,11 @@ typedef struct ignis_muon_desc {
 typedef struct ignis_optimizer_info {
     int64_t step; /* steps so far */
     double lr;    /* of the last step */
-    double
-        grad_norm; /* when gradients were clipped last, before it; with a loss scale that of the last step, too, without the scale */
+    /* Before clipping, of the last clipped step; with a loss scale also of the last step, without the scale. */
+    double grad_norm;
     int parameters;
-    double loss_scale; /* 1 where losses are not scaled */
-    int64_t skipped;   /* steps, which step does not count */
+    double loss_scale; /* 1 if losses are not scaled */
+    int64_t skipped;   /* skipped steps, which step does not count */
 } ignis_optimizer_info;
 
 typedef enum ignis_optimizer_part {
@@ -3533,7 +3536,7 @@ typedef enum ignis_optimizer_part {
     IGNIS_OPTIMIZER_FIRST,  /* of a parameter: momentum */
     IGNIS_OPTIMIZER_SECOND, /* mean of the squared gradients; of Muon the last step, which need not be saved */
     IGNIS_OPTIMIZER_MASTER, /* f32 copy of an f16 or bf16 parameter */
-    IGNIS_OPTIMIZER_MISSED  /* f64 [1], of AdamW and Adam: steps that a parameter had no gradient for */
+    IGNIS_OPTIMIZER_MISSED  /* f64 [1], of AdamW and Adam: steps without a gradient for the parameter */
 } ignis_optimizer_part;
 
 /*  ignis_adamw - an optimizer by AdamW (Loshchilov and Hutter 2019): weight decay apart from the gradient;
@@ -16989,6 +16992,65 @@ IGNIS_API ignis_status ignis_array_scale(ignis_array dst, ignis_array src, doubl
 
 #ifndef IGNIS_NO_TENSORS
 
+/*  >>array.number - numbers and shapes that rooms above arrays compute with
+
+    Doubles by their bits, powers of 2, divisors for kernels, products and strides of a shape.
+    Uses: the declarations of arrays, base/atomic. Included only with tensors: arrays alone do not need it.
+    Locks: none. */
+
+/*  Returns the double with these bits. */
+static double ignis__double_of(uint64_t bits)
+{
+    double value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static double ignis__nan(void) { return ignis__double_of(0x7FF8000000000000u); }
+
+/*  Returns the least power of 2 that is not below x, at least 1. */
+static int64_t ignis__power_of_2_up(int64_t x) { return x <= 1 ? 1 : (int64_t)2 << ignis__log2((uint64_t)x - 1); }
+
+static bool ignis__is_power_of_2(int64_t x) { return x > 0 && (x & (x - 1)) == 0; }
+
+/*  A division in kernels for x below 2^31: x / size = (upper word of x * multiplier, plus x) >> shift. Sizes
+    of 2^31 and more divide in 64 bits. kernels/ignis.cuh has the same struct. */
+typedef struct ignis__divisor {
+    uint32_t size, multiplier, shift;
+} ignis__divisor;
+
+/*  Returns the divisor of a size. */
+static ignis__divisor ignis__divisor_of(int64_t size)
+{
+    ignis__divisor d = IGNIS__ZERO;
+    if (size >> 31)
+        return d;
+    d.size = (uint32_t)size;
+    while ((uint64_t)1 << d.shift < (uint64_t)size)
+        d.shift++;
+    if (size > 0)
+        d.multiplier = (uint32_t)(((((uint64_t)1 << d.shift) - (uint64_t)size) << 32) / (uint64_t)size + 1);
+    return d;
+}
+
+/*  Returns the number of elements of dimensions `from` to `to` - 1. */
+IGNIS__ONE_COPY static int64_t ignis__shape_product(const ignis_shape *shape, int from, int to)
+{
+    int64_t product = 1;
+    for (; from < to; from++)
+        product *= shape->dim[from];
+    return product;
+}
+
+/*  Sets the strides of a contiguous array of a shape, in elements. */
+static void ignis__shape_strides(const ignis_shape *shape, int64_t *strides)
+{
+    int i;
+    int64_t stride = 1;
+    for (i = shape->ndim - 1; i >= 0; stride *= shape->dim[i--])
+        strides[i] = stride;
+}
+
 /*  >>tensor.thread - what the tensor rooms keep for each thread
 
     Scopes, no-grad depth, the running backward pass and checkpoint. State of an older ignis_setup is
@@ -17136,6 +17198,15 @@ static bool ignis__random_step(const ignis__work *work, ignis_array launches, ig
     if (array)
         ignis__array_drop(work->call, array);
     return ok;
+}
+
+IGNIS_API ignis_status ignis_seed(uint64_t seed)
+{
+    if (!ignis__enter("ignis_seed"))
+        return IGNIS_ERROR_NOT_SETUP;
+    ignis__thread_state()->random.seed = seed;
+    ignis__thread_state()->random.used = 0;
+    return IGNIS_OK;
 }
 
 /* ===============================================================================================================
@@ -17352,41 +17423,41 @@ IGNIS__COLD static int ignis__formula_syntax_error(ignis__formula_parser *r, siz
 }
 
 /*  Moves to the next token. */
-static void ignis__formula_next_token(ignis__formula_parser *r)
+static void ignis__formula_next_token(ignis__formula_parser *parser)
 {
-    const char *text = r->text;
-    size_t at = r->at;
-    if (*r->fault)
+    const char *text = parser->text;
+    size_t at = parser->at;
+    if (*parser->fault)
         return;
     at += strspn(text + at, " \t\r\n");
-    r->start = at;
-    if (!r->inside && ++r->tokens > IGNIS__FORMULA_TOKENS) {
-        ignis__formula_syntax_error(r, at, "the formula has more than %d words and signs", IGNIS__FORMULA_TOKENS);
+    parser->start = at;
+    if (!parser->inside && ++parser->tokens > IGNIS__FORMULA_TOKENS) {
+        ignis__formula_syntax_error(parser, at, "the formula has more than %d words and signs", IGNIS__FORMULA_TOKENS);
         return;
     }
     if (!text[at]) {
-        r->kind = 0;
+        parser->kind = 0;
     } else if (ignis__formula_is_letter(text[at])) {
-        r->kind = 'a';
+        parser->kind = 'a';
         at += ignis__formula_name_length(text + at);
     } else if (ignis__formula_is_digit(text[at]) || (text[at] == '.' && ignis__formula_is_digit(text[at + 1]))) {
-        r->kind = '0';
+        parser->kind = '0';
         at += ignis__formula_number_length(text + at);
         if (ignis__formula_is_letter(text[at]) || ignis__formula_is_digit(text[at]) || text[at] == '.')
-            ignis__formula_syntax_error(r, at, "'%c' does not belong to a number", text[at]);
+            ignis__formula_syntax_error(parser, at, "'%c' does not belong to a number", text[at]);
     } else {
-        r->kind = '+';
+        parser->kind = '+';
         if (!strchr("+-*/%<>=!&|^~?:;(),", text[at]))
-            ignis__formula_syntax_error(r, at, "'%c' is no part of a formula",
+            ignis__formula_syntax_error(parser, at, "'%c' is no part of a formula",
                                         text[at] > ' ' && text[at] < 127 ? text[at] : '?');
         else if (text[at] == '*' && text[at + 1] == '*')
-            ignis__formula_syntax_error(r, at, "'**' is no part of a formula; use pow(a, b)");
+            ignis__formula_syntax_error(parser, at, "'**' is no part of a formula; use pow(a, b)");
         else if ((strchr("&|<>", text[at]) && text[at + 1] == text[at]) ||
                  (strchr("<>=!", text[at]) && text[at + 1] == '='))
             at++;
         at++;
     }
-    r->at = at;
+    parser->at = at;
 }
 
 static bool ignis__formula_at_token(const ignis__formula_parser *r, const char *sign)
@@ -17503,35 +17574,36 @@ static int ignis__formula_apply(ignis__formula_parser *r, int function, const in
 static int ignis__formula_parse_expression(ignis__formula_parser *r);
 
 /*  Applies the formula that is a function's body. */
-static int ignis__formula_apply_body(ignis__formula_parser *r, const ignis__formula_function *f, const int *args)
+static int ignis__formula_apply_body(ignis__formula_parser *parser, const ignis__formula_function *function,
+                                     const int *args)
 {
     static const char *const letters = "abc";
-    const char *text = r->text;
-    size_t at = r->at, start = r->start;
-    char kind = r->kind;
-    bool inside = r->inside;
-    int first = r->name_first, count = r->name_count, i, result;
-    if (*r->fault || count + f->count > IGNIS__FORMULA_NAMES)
-        return ignis__formula_syntax_error(r, start, "the formula has more than %d names", IGNIS__FORMULA_NAMES);
-    for (i = 0; i < f->count; i++) {
-        r->name[count + i].text = letters + i;
-        r->name[count + i].length = 1;
-        r->name[count + i].term = args[i];
+    const char *text = parser->text;
+    size_t at = parser->at, start = parser->start;
+    char kind = parser->kind;
+    bool inside = parser->inside;
+    int first = parser->name_first, count = parser->name_count, i, result;
+    if (*parser->fault || count + function->count > IGNIS__FORMULA_NAMES)
+        return ignis__formula_syntax_error(parser, start, "the formula has more than %d names", IGNIS__FORMULA_NAMES);
+    for (i = 0; i < function->count; i++) {
+        parser->name[count + i].text = letters + i;
+        parser->name[count + i].length = 1;
+        parser->name[count + i].term = args[i];
     }
-    r->name_first = count;
-    r->name_count = count + f->count;
-    r->text = f->body;
-    r->at = 0;
-    r->inside = true;
-    ignis__formula_next_token(r);
-    result = ignis__formula_parse_expression(r);
-    r->text = text;
-    r->at = at;
-    r->start = start;
-    r->kind = *r->fault ? 0 : kind;
-    r->inside = inside;
-    r->name_first = first;
-    r->name_count = count;
+    parser->name_first = count;
+    parser->name_count = count + function->count;
+    parser->text = function->body;
+    parser->at = 0;
+    parser->inside = true;
+    ignis__formula_next_token(parser);
+    result = ignis__formula_parse_expression(parser);
+    parser->text = text;
+    parser->at = at;
+    parser->start = start;
+    parser->kind = *parser->fault ? 0 : kind;
+    parser->inside = inside;
+    parser->name_first = first;
+    parser->name_count = count;
     return result;
 }
 
@@ -17597,51 +17669,53 @@ static bool ignis__formula_find_integer(ignis__formula_parser *r, int x, int *in
 }
 
 /*  Parses the call of a function, after its name, which begins at `start`. */
-static int ignis__formula_parse_call(ignis__formula_parser *r, size_t start, size_t length)
+static int ignis__formula_parse_call(ignis__formula_parser *parser, size_t start, size_t length)
 {
-    const char *name = r->text + start;
+    const char *name = parser->text + start;
     int function, count = 0, args[3] = {0, 0, 0};
     const ignis__formula_function *f = NULL;
     if (length == 5 && strncmp(name, "index", length) == 0)
-        return ignis__formula_parse_index(r, start);
+        return ignis__formula_parse_index(parser, start);
     if ((length == 4 || length == 5) && strncmp(name, "randn", length) == 0)
-        return ignis__formula_parse_random(r, start, length == 5);
+        return ignis__formula_parse_random(parser, start, length == 5);
     for (function = 0; function < IGNIS__COUNT(ignis__formula_functions); function++) {
         f = &ignis__formula_functions[function];
         if (strlen(f->name) == length && strncmp(f->name, name, length) == 0)
             break;
     }
     if (function == IGNIS__COUNT(ignis__formula_functions))
-        return ignis__formula_syntax_error(r, start, "there is no function '%.*s'", (int)(length < 30 ? length : 30),
-                                           name);
-    ignis__formula_next_token(r);
-    if (!ignis__formula_at_token(r, ")")) {
+        return ignis__formula_syntax_error(parser, start, "there is no function '%.*s'",
+                                           (int)(length < 30 ? length : 30), name);
+    ignis__formula_next_token(parser);
+    if (!ignis__formula_at_token(parser, ")")) {
         do {
-            int arg = ignis__formula_parse_expression(r);
+            int arg = ignis__formula_parse_expression(parser);
             if (count < 3)
                 args[count] = arg;
             count++;
-        } while (ignis__formula_accept(r, ","));
+        } while (ignis__formula_accept(parser, ","));
     }
-    ignis__formula_expect(r, ")");
+    ignis__formula_expect(parser, ")");
     if (count != f->count)
-        return ignis__formula_syntax_error(r, start, "%s takes %d value%s, not %d", f->name, f->count,
+        return ignis__formula_syntax_error(parser, start, "%s takes %d value%s, not %d", f->name, f->count,
                                            f->count == 1 ? "" : "s", count);
-    if (*r->fault)
+    if (*parser->fault)
         return 0;
     if (f->body)
-        return ignis__formula_apply_body(r, f, args);
-    if (strcmp(f->name, "pow") == 0 && r->term[args[1]].function == IGNIS__FORMULA_NUMBER &&
-        r->term[args[1]].type == 'i')
-        return ignis__formula_power(r, args[0], r->term[args[1]].number);
+        return ignis__formula_apply_body(parser, f, args);
+    if (strcmp(f->name, "pow") == 0 && parser->term[args[1]].function == IGNIS__FORMULA_NUMBER &&
+        parser->term[args[1]].type == 'i')
+        return ignis__formula_power(parser, args[0], parser->term[args[1]].number);
     if (function >= IGNIS__FORMULA_WHOLE && function < IGNIS__FORMULA_WHOLE_QUOTIENT &&
-        r->term[args[0]].function == IGNIS__FORMULA_DIVIDE) {
-        const short *of = r->term[args[0]].arg;
+        parser->term[args[0]].function == IGNIS__FORMULA_DIVIDE) {
+        const short *of = parser->term[args[0]].arg;
         int sides[2];
-        if (ignis__formula_find_integer(r, of[0], &sides[0]) && ignis__formula_find_integer(r, of[1], &sides[1]))
-            return ignis__formula_apply(r, function + IGNIS__FORMULA_WHOLE_QUOTIENT - IGNIS__FORMULA_WHOLE, sides, 0);
+        if (ignis__formula_find_integer(parser, of[0], &sides[0]) &&
+            ignis__formula_find_integer(parser, of[1], &sides[1]))
+            return ignis__formula_apply(parser, function + IGNIS__FORMULA_WHOLE_QUOTIENT - IGNIS__FORMULA_WHOLE, sides,
+                                        0);
     }
-    return ignis__formula_apply(r, function, args, 0);
+    return ignis__formula_apply(parser, function, args, 0);
 }
 
 IGNIS__COLD static int ignis__formula_unknown_name(ignis__formula_parser *r, size_t start, size_t length)
@@ -17657,27 +17731,27 @@ IGNIS__COLD static int ignis__formula_unknown_name(ignis__formula_parser *r, siz
 }
 
 /*  Parses a name, a call, a number or an expression in parentheses. */
-static int ignis__formula_parse_primary(ignis__formula_parser *r)
+static int ignis__formula_parse_primary(ignis__formula_parser *parser)
 {
-    size_t start = r->start, length = r->at - start, digit;
-    const char *text = r->text + start;
-    char kind = r->kind, token[40];
+    size_t start = parser->start, length = parser->at - start, digit;
+    const char *text = parser->text + start;
+    char kind = parser->kind, token[40];
     int i;
-    if (ignis__formula_accept(r, "(")) {
-        i = ignis__formula_parse_expression(r);
-        ignis__formula_expect(r, ")");
+    if (ignis__formula_accept(parser, "(")) {
+        i = ignis__formula_parse_expression(parser);
+        ignis__formula_expect(parser, ")");
         return i;
     }
     if (kind != 'a' && kind != '0')
-        return ignis__formula_syntax_error(r, start, "%s where a value is expected",
-                                           ignis__formula_token_text(r, token, sizeof token));
-    ignis__formula_next_token(r);
+        return ignis__formula_syntax_error(parser, start, "%s where a value is expected",
+                                           ignis__formula_token_text(parser, token, sizeof token));
+    ignis__formula_next_token(parser);
     if (kind == '0' && length > 2 && (text[1] == 'x' || text[1] == 'X')) {
         uint64_t bits = 0;
         for (digit = 2; digit < length; digit++)
             bits = bits << 4 |
                    (uint64_t)(ignis__formula_is_digit(text[digit]) ? text[digit] - '0' : (text[digit] | 32) - 'a' + 10);
-        return ignis__formula_add_integer(r, (int64_t)bits);
+        return ignis__formula_add_integer(parser, (int64_t)bits);
     }
     if (kind == '0') {
         int64_t number = 0;
@@ -17687,20 +17761,20 @@ static int ignis__formula_parse_primary(ignis__formula_parser *r)
                 break;
             number = 10 * number + (text[digit] - '0');
         }
-        return digit == length ? ignis__formula_add_integer(r, number)
-                               : ignis__formula_add_leaf(r, IGNIS__FORMULA_NUMBER, 'w', 0, text, length);
+        return digit == length ? ignis__formula_add_integer(parser, number)
+                               : ignis__formula_add_leaf(parser, IGNIS__FORMULA_NUMBER, 'w', 0, text, length);
     }
-    if (ignis__formula_at_token(r, "("))
-        return ignis__formula_parse_call(r, start, length);
-    for (i = r->name_count - 1; i >= r->name_first; i--)
-        if (r->name[i].length == length && strncmp(r->name[i].text, text, length) == 0)
-            return r->name[i].term;
+    if (ignis__formula_at_token(parser, "("))
+        return ignis__formula_parse_call(parser, start, length);
+    for (i = parser->name_count - 1; i >= parser->name_first; i--)
+        if (parser->name[i].length == length && strncmp(parser->name[i].text, text, length) == 0)
+            return parser->name[i].term;
     for (i = 0; i < IGNIS__COUNT(ignis__formula_constants); i++)
         if (strlen(ignis__formula_constants[i].name) == length &&
             strncmp(ignis__formula_constants[i].name, text, length) == 0)
-            return ignis__formula_add_leaf(r, IGNIS__FORMULA_NUMBER, 'w', 0, ignis__formula_constants[i].value,
+            return ignis__formula_add_leaf(parser, IGNIS__FORMULA_NUMBER, 'w', 0, ignis__formula_constants[i].value,
                                            strlen(ignis__formula_constants[i].value));
-    return ignis__formula_unknown_name(r, start, length);
+    return ignis__formula_unknown_name(parser, start, length);
 }
 
 /*  Checks that a term may be an operand of a bit operator, which begins at `start`. */
@@ -17715,51 +17789,52 @@ static bool ignis__formula_check_integer(ignis__formula_parser *r, size_t start,
 }
 
 /*  Parses an expression after its signs. Signs are counted, as they nest. */
-static int ignis__formula_parse_unary(ignis__formula_parser *r)
+static int ignis__formula_parse_unary(ignis__formula_parser *parser)
 {
-    bool minus = ignis__formula_at_token(r, "-"), bits = ignis__formula_at_token(r, "~");
-    size_t start = r->start;
+    bool minus = ignis__formula_at_token(parser, "-"), bits = ignis__formula_at_token(parser, "~");
+    size_t start = parser->start;
     int x;
-    if (!minus && !bits && !ignis__formula_at_token(r, "!") && !ignis__formula_at_token(r, "+"))
-        return ignis__formula_parse_primary(r);
-    if (++r->depth > IGNIS__FORMULA_DEPTH)
-        return ignis__formula_syntax_error(r, r->start, "the formula is nested deeper than %d", IGNIS__FORMULA_DEPTH);
-    if (ignis__formula_accept(r, "+")) {
-        x = ignis__formula_parse_unary(r);
+    if (!minus && !bits && !ignis__formula_at_token(parser, "!") && !ignis__formula_at_token(parser, "+"))
+        return ignis__formula_parse_primary(parser);
+    if (++parser->depth > IGNIS__FORMULA_DEPTH)
+        return ignis__formula_syntax_error(parser, parser->start, "the formula is nested deeper than %d",
+                                           IGNIS__FORMULA_DEPTH);
+    if (ignis__formula_accept(parser, "+")) {
+        x = ignis__formula_parse_unary(parser);
     } else {
-        ignis__formula_next_token(r);
-        x = ignis__formula_parse_unary(r);
-        if (minus && r->term[x].function == IGNIS__FORMULA_NUMBER && r->term[x].type == 'i')
-            x = ignis__formula_add_integer(r, (int64_t)(0 - (uint64_t)r->term[x].number));
-        else if (!*r->fault && (!bits || ignis__formula_check_integer(r, start, "~", x)))
-            x = ignis__formula_apply(r,
+        ignis__formula_next_token(parser);
+        x = ignis__formula_parse_unary(parser);
+        if (minus && parser->term[x].function == IGNIS__FORMULA_NUMBER && parser->term[x].type == 'i')
+            x = ignis__formula_add_integer(parser, (int64_t)(0 - (uint64_t)parser->term[x].number));
+        else if (!*parser->fault && (!bits || ignis__formula_check_integer(parser, start, "~", x)))
+            x = ignis__formula_apply(parser,
                                      minus  ? IGNIS__FORMULA_NEG
                                      : bits ? IGNIS__FORMULA_INVERT
                                             : IGNIS__FORMULA_NOT,
                                      &x, 0);
     }
-    r->depth--;
+    parser->depth--;
     return x;
 }
 
 /*  Parses binary operators by their precedence. */
-static int ignis__formula_parse_binary(ignis__formula_parser *r, int level)
+static int ignis__formula_parse_binary(ignis__formula_parser *parser, int level)
 {
     static const char *const levels[] = {"||", "&&", "|", "^", "&", "== !=", "<= >= < >", "<< >>", "+ -", "* / %"};
     const char *name;
     int sides[2], function;
     if (level == IGNIS__COUNT(levels))
-        return ignis__formula_parse_unary(r);
-    sides[0] = ignis__formula_parse_binary(r, level + 1);
+        return ignis__formula_parse_unary(parser);
+    sides[0] = ignis__formula_parse_binary(parser, level + 1);
     for (;;) {
-        size_t length = r->at - r->start, start = r->start;
+        size_t length = parser->at - parser->start, start = parser->start;
         for (function = 0; function < IGNIS__COUNT(ignis__formula_functions); function++) {
             name = ignis__formula_functions[function].name;
             if (ignis__formula_functions[function].count == 2 && *name && !ignis__formula_is_letter(*name) &&
-                ignis__formula_at_token(r, name))
+                ignis__formula_at_token(parser, name))
                 break;
         }
-        if (function == IGNIS__COUNT(ignis__formula_functions) || *r->fault)
+        if (function == IGNIS__COUNT(ignis__formula_functions) || *parser->fault)
             return sides[0];
         { /* does the list of this level have the operator's name as a word? */
             const char *found = strstr(levels[level], name);
@@ -17768,14 +17843,14 @@ static int ignis__formula_parse_binary(ignis__formula_parser *r, int level)
             if (!found)
                 return sides[0];
         }
-        ignis__formula_next_token(r);
-        sides[1] = ignis__formula_parse_binary(r, level + 1);
-        if (!*r->fault && ignis__formula_functions[function].type == 'i')
-            (void)(ignis__formula_check_integer(r, start, name, sides[0]) &&
-                   ignis__formula_check_integer(r, start, name, sides[1]));
-        if (*r->fault)
+        ignis__formula_next_token(parser);
+        sides[1] = ignis__formula_parse_binary(parser, level + 1);
+        if (!*parser->fault && ignis__formula_functions[function].type == 'i')
+            (void)(ignis__formula_check_integer(parser, start, name, sides[0]) &&
+                   ignis__formula_check_integer(parser, start, name, sides[1]));
+        if (*parser->fault)
             return 0;
-        sides[0] = ignis__formula_apply(r, function, sides, 0);
+        sides[0] = ignis__formula_apply(parser, function, sides, 0);
     }
 }
 
@@ -17796,41 +17871,42 @@ static int ignis__formula_parse_expression(ignis__formula_parser *r)
 }
 
 /*  Parses statements `name = expression;`, then the expressions of the results. */
-static void ignis__formula_parse_program(ignis__formula_parser *r)
+static void ignis__formula_parse_program(ignis__formula_parser *parser)
 {
     char token[40];
     int result;
-    ignis__formula_next_token(r);
-    while (r->kind == 'a') {
-        size_t start = r->start, length = r->at - start, behind = r->at + strspn(r->text + r->at, " \t\r\n");
-        ignis__formula_name *name = &r->name[r->name_count];
-        if (r->text[behind] != '=' || r->text[behind + 1] == '=')
+    ignis__formula_next_token(parser);
+    while (parser->kind == 'a') {
+        size_t start = parser->start, length = parser->at - start,
+               behind = parser->at + strspn(parser->text + parser->at, " \t\r\n");
+        ignis__formula_name *name = &parser->name[parser->name_count];
+        if (parser->text[behind] != '=' || parser->text[behind + 1] == '=')
             break;
-        ignis__formula_next_token(r);
-        ignis__formula_next_token(r);
-        result = ignis__formula_parse_expression(r);
-        ignis__formula_expect(r, ";");
-        if (r->name_count == IGNIS__FORMULA_NAMES)
-            ignis__formula_syntax_error(r, start, "the formula has more than %d names", IGNIS__FORMULA_NAMES);
-        if (*r->fault)
+        ignis__formula_next_token(parser);
+        ignis__formula_next_token(parser);
+        result = ignis__formula_parse_expression(parser);
+        ignis__formula_expect(parser, ";");
+        if (parser->name_count == IGNIS__FORMULA_NAMES)
+            ignis__formula_syntax_error(parser, start, "the formula has more than %d names", IGNIS__FORMULA_NAMES);
+        if (*parser->fault)
             return;
-        name->text = r->text + start;
+        name->text = parser->text + start;
         name->length = length;
         name->term = result;
-        r->name_count++;
+        parser->name_count++;
     }
     do {
-        size_t start = r->start;
-        result = ignis__formula_parse_expression(r);
-        if (r->result_count == IGNIS_MAX_INPUTS)
-            ignis__formula_syntax_error(r, start, "the formula has more than %d results", IGNIS_MAX_INPUTS);
+        size_t start = parser->start;
+        result = ignis__formula_parse_expression(parser);
+        if (parser->result_count == IGNIS_MAX_INPUTS)
+            ignis__formula_syntax_error(parser, start, "the formula has more than %d results", IGNIS_MAX_INPUTS);
         else
-            r->result[r->result_count++] = result;
-    } while (ignis__formula_accept(r, ","));
-    ignis__formula_accept(r, ";");
-    if (r->kind)
-        ignis__formula_syntax_error(r, r->start, "%s is not expected here",
-                                    ignis__formula_token_text(r, token, sizeof token));
+            parser->result[parser->result_count++] = result;
+    } while (ignis__formula_accept(parser, ","));
+    ignis__formula_accept(parser, ";");
+    if (parser->kind)
+        ignis__formula_syntax_error(parser, parser->start, "%s is not expected here",
+                                    ignis__formula_token_text(parser, token, sizeof token));
 }
 
 /*  Splits the names of inputs, which a macro made from its arguments: `x`, or MACRO(x, ...), whose first
@@ -17944,13 +18020,13 @@ static struct {
 } ignis__formulas = {IGNIS__MUTEX_INIT, {0}};
 
 /*  Parses a formula for the list. NULL if out of memory, or if *r has the error. */
-IGNIS__COLD static ignis__formula *ignis__formula_read(ignis__formula_parser *r, const char *text, const char *names,
-                                                       uint64_t hash, int count, uint32_t integers)
+IGNIS__COLD static ignis__formula *ignis__formula_read(ignis__formula_parser *parser, const char *text,
+                                                       const char *names, uint64_t hash, int count, uint32_t integers)
 {
     size_t text_size = strlen(text) + 1, names_size = strlen(names) + 1;
     ignis__formula *formula = (ignis__formula *)ignis__alloc(sizeof *formula + text_size + names_size);
     int i, k;
-    memset(r, 0, sizeof *r);
+    memset(parser, 0, sizeof *parser);
     if (!formula)
         return NULL;
     formula->hash = hash;
@@ -17960,38 +18036,40 @@ IGNIS__COLD static ignis__formula *ignis__formula_read(ignis__formula_parser *r,
     formula->names = formula->text + text_size;
     memcpy(formula->text, text, text_size);
     memcpy(formula->names, names, names_size);
-    r->text = formula->text;
-    if (!ignis__formula_parse_names(formula->names, r->name, &r->name_count, IGNIS_MAX_INPUTS + 1))
+    parser->text = formula->text;
+    if (!ignis__formula_parse_names(formula->names, parser->name, &parser->name_count, IGNIS_MAX_INPUTS + 1))
         ignis__formula_syntax_error(
-            r, 0, "input %d, '%.*s', is no name; IGNIS_NAMED gives it one", r->name_count - 1,
-            (int)(r->name[r->name_count - 1].length < 60 ? r->name[r->name_count - 1].length : 60),
-            r->name[r->name_count - 1].text);
-    else if (r->name_count != count)
-        ignis__formula_syntax_error(r, 0, "there are %d inputs, and %d names: %.200s", count, r->name_count, names);
+            parser, 0, "input %d, '%.*s', is no name; IGNIS_NAMED gives it one", parser->name_count - 1,
+            (int)(parser->name[parser->name_count - 1].length < 60 ? parser->name[parser->name_count - 1].length : 60),
+            parser->name[parser->name_count - 1].text);
+    else if (parser->name_count != count)
+        ignis__formula_syntax_error(parser, 0, "there are %d inputs, and %d names: %.200s", count, parser->name_count,
+                                    names);
     else if (text_size > IGNIS__FORMULA_LENGTH)
-        ignis__formula_syntax_error(r, 0, "the formula is longer than %d characters", IGNIS__FORMULA_LENGTH - 1);
-    r->column = 0; /* no term of the formula is reused */
-    for (i = 0; i < count && !*r->fault; i++) {
+        ignis__formula_syntax_error(parser, 0, "the formula is longer than %d characters", IGNIS__FORMULA_LENGTH - 1);
+    parser->column = 0; /* no term of the formula is reused */
+    for (i = 0; i < count && !*parser->fault; i++) {
         for (k = 0; k < i; k++)
-            if (r->name[i].length == r->name[k].length &&
-                strncmp(r->name[i].text, r->name[k].text, r->name[i].length) == 0)
-                ignis__formula_syntax_error(r, (size_t)-1, "two inputs have the name '%.*s'", (int)r->name[i].length,
-                                            r->name[i].text);
-        r->name[i].term = ignis__formula_add_leaf(r, IGNIS__FORMULA_INPUT, integers >> i & 1 ? 'i' : 'w', i, NULL, 0);
+            if (parser->name[i].length == parser->name[k].length &&
+                strncmp(parser->name[i].text, parser->name[k].text, parser->name[i].length) == 0)
+                ignis__formula_syntax_error(parser, (size_t)-1, "two inputs have the name '%.*s'",
+                                            (int)parser->name[i].length, parser->name[i].text);
+        parser->name[i].term =
+            ignis__formula_add_leaf(parser, IGNIS__FORMULA_INPUT, integers >> i & 1 ? 'i' : 'w', i, NULL, 0);
     }
-    if (!*r->fault)
-        ignis__formula_parse_program(r);
-    if (!*r->fault)
-        formula->term = (ignis__formula_term *)ignis__alloc((size_t)r->term_count * sizeof *formula->term);
+    if (!*parser->fault)
+        ignis__formula_parse_program(parser);
+    if (!*parser->fault)
+        formula->term = (ignis__formula_term *)ignis__alloc((size_t)parser->term_count * sizeof *formula->term);
     if (!formula->term) {
         ignis__free(formula);
         return NULL;
     }
-    formula->term_count = r->term_count;
-    formula->result_count = r->result_count;
-    formula->randoms = r->randoms;
-    memcpy(formula->result, r->result, sizeof formula->result);
-    memcpy(formula->term, r->term, (size_t)r->term_count * sizeof *formula->term);
+    formula->term_count = parser->term_count;
+    formula->result_count = parser->result_count;
+    formula->randoms = parser->randoms;
+    memcpy(formula->result, parser->result, sizeof formula->result);
+    memcpy(formula->term, parser->term, (size_t)parser->term_count * sizeof *formula->term);
     return formula;
 }
 
@@ -18001,7 +18079,7 @@ static ignis__formula *ignis__formula_get(const char *call, const char *text, co
                                           uint32_t integers)
 {
     ignis__formula *formula, **list;
-    ignis__formula_parser *r;
+    ignis__formula_parser *parser;
     uint64_t hash =
         ignis__hash(ignis__hash(IGNIS__HASH_START + integers, text, strlen(text) + 1), names, strlen(names));
     list = &ignis__formulas.first[hash % (uint64_t)IGNIS__COUNT(ignis__formulas.first)];
@@ -18013,22 +18091,22 @@ static ignis__formula *ignis__formula_get(const char *call, const char *text, co
     ignis__mutex_unlock(&ignis__formulas.lock);
     if (formula)
         return formula;
-    r = (ignis__formula_parser *)ignis__alloc(sizeof *r);
-    formula = r ? ignis__formula_read(r, text, names, hash, count, integers) : NULL;
+    parser = (ignis__formula_parser *)ignis__alloc(sizeof *parser);
+    formula = parser ? ignis__formula_read(parser, text, names, hash, count, integers) : NULL;
     /* Two threads may parse the same text. Both formulas stay; the newer one is found. */
     if (formula) {
         ignis__mutex_lock(&ignis__formulas.lock);
         formula->next = *list;
         *list = formula;
         ignis__mutex_unlock(&ignis__formulas.lock);
-    } else if (r && *r->fault && r->column) {
-        ignis__fail(IGNIS_DIAG_FORMULA, call, "column %d of '%.200s': %s", (int)r->column, text, r->fault);
-    } else if (r && *r->fault) {
-        ignis__fail(IGNIS_DIAG_FORMULA, call, "%s", r->fault);
+    } else if (parser && *parser->fault && parser->column) {
+        ignis__fail(IGNIS_DIAG_FORMULA, call, "column %d of '%.200s': %s", (int)parser->column, text, parser->fault);
+    } else if (parser && *parser->fault) {
+        ignis__fail(IGNIS_DIAG_FORMULA, call, "%s", parser->fault);
     } else {
-        ignis__fail_host_memory(call, sizeof *r);
+        ignis__fail_host_memory(call, sizeof *parser);
     }
-    ignis__free(r);
+    ignis__free(parser);
     return formula;
 }
 
@@ -18046,27 +18124,27 @@ typedef struct ignis__formula_text {
 } ignis__formula_text;
 
 IGNIS__PRINTF(2, 3)
-IGNIS__COLD static void ignis__formula_emit(ignis__formula_text *t, const char *format, ...)
+IGNIS__COLD static void ignis__formula_emit(ignis__formula_text *text, const char *format, ...)
 {
     for (;;) {
-        size_t left = t->capacity - t->length, capacity = 2 * t->capacity + 4096;
+        size_t left = text->capacity - text->length, capacity = 2 * text->capacity + 4096;
         va_list args;
         int length;
         char *data;
         va_start(args, format);
-        length = t->failed ? 0 : vsnprintf(t->data ? t->data + t->length : NULL, left, format, args);
+        length = text->failed ? 0 : vsnprintf(text->data ? text->data + text->length : NULL, left, format, args);
         va_end(args);
-        if (t->failed || (length >= 0 && (size_t)length < left)) {
-            t->length += (size_t)length;
+        if (text->failed || (length >= 0 && (size_t)length < left)) {
+            text->length += (size_t)length;
             return;
         }
         data = (char *)ignis__alloc(capacity);
-        t->failed = !data || length < 0;
-        if (data && t->length)
-            memcpy(data, t->data, t->length);
-        ignis__free(t->data);
-        t->data = data;
-        t->capacity = data ? capacity : 0;
+        text->failed = !data || length < 0;
+        if (data && text->length)
+            memcpy(data, text->data, text->length);
+        ignis__free(text->data);
+        text->data = data;
+        text->capacity = data ? capacity : 0;
     }
 }
 
@@ -18207,7 +18285,7 @@ IGNIS__COLD static void ignis__formula_emit_partials(ignis__formula_lines *lines
     int at, input, i, count = formula->count;
     for (at = 0; at < formula->term_count; at++) {
         const ignis__formula_term *term = &formula->term[at];
-        const ignis__formula_function *f = &ignis__formula_functions[term->function];
+        const ignis__formula_function *function = &ignis__formula_functions[term->function];
         short *partial = lines->partial + at * count;
         if (!live[at] || term->type != 'w')
             continue;
@@ -18219,15 +18297,16 @@ IGNIS__COLD static void ignis__formula_emit_partials(ignis__formula_lines *lines
             short of[3] = {0, 0, 0};
             int terms = 0, last = 0;
             bool select = term->function == IGNIS__FORMULA_SELECT, guarded = !select;
-            for (i = select; i < f->count; i++) {
+            for (i = select; i < function->count; i++) {
                 of[i] = lines->partial[term->arg[i] * count + input];
-                if (of[i] && (select || f->partial[i]))
+                if (of[i] && (select || function->partial[i]))
                     terms++, last = i;
             }
             if (!terms)
                 continue;
-            if (select ? of[1] == of[2]
-                       : terms == 1 && strcmp(f->partial[last], "1") == 0) { /* the argument's derivative itself */
+            if (select
+                    ? of[1] == of[2]
+                    : terms == 1 && strcmp(function->partial[last], "1") == 0) { /* the argument's derivative itself */
                 partial[input] = of[last];
                 continue;
             }
@@ -18242,13 +18321,14 @@ IGNIS__COLD static void ignis__formula_emit_partials(ignis__formula_lines *lines
                 guarded = !of[1] || !of[2] || ignis__formula_is_guarded(lines, of[1], input) ||
                           ignis__formula_is_guarded(lines, of[2], input);
             }
-            for (i = 0, last = terms; i < f->count && !select; i++) {
-                if (!of[i] || !f->partial[i])
+            for (i = 0, last = terms; i < function->count && !select; i++) {
+                if (!of[i] || !function->partial[i])
                     continue;
                 if (terms-- < last)
                     ignis__formula_emit(&lines->text, " + ");
-                ignis__formula_emit_chain(lines, f->partial[i], at, of[i], input);
-                guarded = guarded && (strstr(f->partial[i], "$d") || ignis__formula_is_guarded(lines, of[i], input));
+                ignis__formula_emit_chain(lines, function->partial[i], at, of[i], input);
+                guarded =
+                    guarded && (strstr(function->partial[i], "$d") || ignis__formula_is_guarded(lines, of[i], input));
             }
             lines->guarded[at * count + input] = guarded;
             ignis__formula_emit(&lines->text, ";\n");
@@ -18298,18 +18378,18 @@ IGNIS__COLD static bool ignis__formula_lines_write(ignis__formula_lines *lines, 
     memset(&lines->text, 0, sizeof lines->text);
     for (at = 0; at < formula->term_count; at++) {
         const ignis__formula_term *term = &formula->term[at];
-        const ignis__formula_function *f = &ignis__formula_functions[term->function];
+        const ignis__formula_function *function = &ignis__formula_functions[term->function];
         bool integers =
-            f->integer && (term->type == 'i' || (term->type == 'b' && formula->term[term->arg[0]].type != 'w'));
+            function->integer && (term->type == 'i' || (term->type == 'b' && formula->term[term->arg[0]].type != 'w'));
         if (!lines->used[at] || term->function <= IGNIS__FORMULA_RAND)
             continue;
         ignis__formula_emit(&lines->text, "    const %s n%d = ", names[strchr(types, term->type) - types], at);
         if (ignis__formula_compares_exactly(formula, term)) {
             ignis__formula_emit_exact(lines, term->arg[0]);
-            ignis__formula_emit(&lines->text, " %s ", f->name);
+            ignis__formula_emit(&lines->text, " %s ", function->name);
             ignis__formula_emit_exact(lines, term->arg[1]);
         } else {
-            ignis__formula_emit_row(lines, integers ? f->integer : f->value, at, 0, 0);
+            ignis__formula_emit_row(lines, integers ? function->integer : function->value, at, 0, 0);
         }
         ignis__formula_emit(&lines->text, ";\n");
     }
@@ -18445,27 +18525,27 @@ static int ignis__formula_index_count(const ignis__formula *formula, int *terms)
     return count;
 }
 
-static void ignis__formula_plan_words(ignis__formula_writer *w)
+static void ignis__formula_plan_words(ignis__formula_writer *writer)
 {
-    const ignis__formula_spec *spec = w->spec;
-    int i, at = spec->outs, count = w->formula->count;
+    const ignis__formula_spec *spec = writer->spec;
+    int i, at = spec->outs, count = writer->formula->count;
     for (i = 0; i <= count + 1; i++) {
-        w->input[i] = at;
+        writer->input[i] = at;
         at += spec->kind[i] != IGNIS__FORMULA_UNUSED;
-        w->broadcasts = w->broadcasts || spec->kind[i] >= IGNIS__FORMULA_ROW;
+        writer->broadcasts = writer->broadcasts || spec->kind[i] >= IGNIS__FORMULA_ROW;
     }
-    w->packs = at;
-    w->dims = at += 2;
+    writer->packs = at;
+    writer->dims = at += 2;
     at += 3 * (spec->rank - 1);
     for (i = 0; i <= count + 1; i++) {
-        w->strides[i] = at;
+        writer->strides[i] = at;
         at += spec->kind[i] >= IGNIS__FORMULA_ROW ? spec->rank : 0;
     }
-    w->shared = at;
-    w->indices = at += spec->mode || spec->needed ? 8 : 0;
-    w->random = at +=
-        5 * (ignis__formula_index_count(w->formula, NULL) + (spec->needed && ignis__formula_saves_position(spec)));
-    w->words = at + (w->formula->randoms ? 3 : 0);
+    writer->shared = at;
+    writer->indices = at += spec->mode || spec->needed ? 8 : 0;
+    writer->random = at +=
+        5 * (ignis__formula_index_count(writer->formula, NULL) + (spec->needed && ignis__formula_saves_position(spec)));
+    writer->words = at + (writer->formula->randoms ? 3 : 0);
 }
 
 /*  Returns the type of f's result k. Gradients, and what they are summed in, are W. */
@@ -18509,30 +18589,30 @@ IGNIS__COLD static void ignis__formula_emit_offset(ignis__formula_writer *w, int
 }
 
 /*  Writes a call of f with elements of a pack, or with single elements. */
-IGNIS__COLD static void ignis__formula_emit_call(ignis__formula_writer *w, bool one)
+IGNIS__COLD static void ignis__formula_emit_call(ignis__formula_writer *writer, bool one)
 {
-    const ignis__formula_spec *spec = w->spec;
-    int i, count = w->formula->count, indices = ignis__formula_index_count(w->formula, NULL);
-    ignis__formula_emit(&w->text, "map_f(");
+    const ignis__formula_spec *spec = writer->spec;
+    int i, count = writer->formula->count, indices = ignis__formula_index_count(writer->formula, NULL);
+    ignis__formula_emit(&writer->text, "map_f(");
     for (i = 0; i <= count + 1; i++) {
         if (spec->kind[i] == IGNIS__FORMULA_UNUSED)
             continue;
         if (spec->kind[i] == IGNIS__FORMULA_ONE || spec->kind[i] == IGNIS__FORMULA_VALUE || one)
-            ignis__formula_emit(&w->text, "s%d", i);
+            ignis__formula_emit(&writer->text, "s%d", i);
         else if (spec->kind[i] == IGNIS__FORMULA_LINEAR || (spec->kind[i] == IGNIS__FORMULA_ROW && spec->whole))
-            ignis__formula_emit(&w->text, "GET_%s(w%d[u], e)", ignis__dtypes[spec->dtype[i]].name, i);
+            ignis__formula_emit(&writer->text, "GET_%s(w%d[u], e)", ignis__dtypes[spec->dtype[i]].name, i);
         else
-            ignis__formula_emit(&w->text, spec->whole ? "s%d[u]" : "s%d[u][e]", i);
-        ignis__formula_emit(&w->text, i == count ? "*factor, " : ", ");
+            ignis__formula_emit(&writer->text, spec->whole ? "s%d[u]" : "s%d[u][e]", i);
+        ignis__formula_emit(&writer->text, i == count ? "*factor, " : ", ");
     }
     for (i = 0; i < indices + (ignis__formula_saves_position(spec) && spec->needed); i++) {
-        ignis__formula_emit(&w->text, one ? "map_place(p.w + %d, (u32)at), " : "map_place(p.w + %d, at*%du + e), ",
-                            w->indices + 5 * i, spec->pack);
+        ignis__formula_emit(&writer->text, one ? "map_place(p.w + %d, (u32)at), " : "map_place(p.w + %d, at*%du + e), ",
+                            writer->indices + 5 * i, spec->pack);
     }
-    for (i = 0; i < w->formula->randoms; i++)
-        ignis__formula_emit(&w->text, "r%d[e], ", i);
+    for (i = 0; i < writer->formula->randoms; i++)
+        ignis__formula_emit(&writer->text, "r%d[e], ", i);
     for (i = 0; i < spec->outs; i++)
-        ignis__formula_emit(&w->text, one ? "y%d%s" : "y%d[e]%s", i, i + 1 < spec->outs ? ", " : ");");
+        ignis__formula_emit(&writer->text, one ? "y%d%s" : "y%d[e]%s", i, i + 1 < spec->outs ? ", " : ");");
 }
 
 /*  Writes the random numbers of n elements from `element` on: r0[] and so on. */
@@ -18562,42 +18642,43 @@ IGNIS__COLD static void ignis__formula_emit_store(ignis__formula_writer *w, int 
 }
 
 /*  Writes f, which computes the results of one element, and the helpers that it needs. */
-IGNIS__COLD static bool ignis__formula_emit_function(ignis__formula_writer *w)
+IGNIS__COLD static bool ignis__formula_emit_function(ignis__formula_writer *writer)
 {
-    const ignis__formula *formula = w->formula;
-    const ignis__formula_spec *spec = w->spec;
-    ignis__formula_text *t = &w->text;
+    const ignis__formula *formula = writer->formula;
+    const ignis__formula_spec *spec = writer->spec;
+    ignis__formula_text *text = &writer->text;
     int i, k = 0, count = formula->count, terms[IGNIS__FORMULA_INDICES],
            indices = ignis__formula_index_count(formula, terms);
     ignis__formula_lines lines;
     bool chosen = false,
          ok = ignis__formula_lines_write(&lines, formula, spec->result, spec->needed ? 1 : spec->outs, spec->needed,
                                          !spec->needed || ignis__formula_saves_value(spec->kept));
-    ignis__formula_emit(t, "#define W %s\n%s#include \"map.cuh\"\nstruct P { u64 w[%d]; };\n",
+    ignis__formula_emit(text, "#define W %s\n%s#include \"map.cuh\"\nstruct P { u64 w[%d]; };\n",
                         spec->wide ? "double\n#define IGNIS_WIDE" : "float", spec->half ? "#define IGNIS_HALF\n" : "",
-                        w->words);
-    ignis__formula_emit(t, "DI void map_f(");
+                        writer->words);
+    ignis__formula_emit(text, "DI void map_f(");
     for (i = 0; i <= count + 1; i++)
         if (spec->kind[i] == IGNIS__FORMULA_VALUE && lines.exact >> i & 1)
-            ignis__formula_emit(t, "const double v%d, ", i);
+            ignis__formula_emit(text, "const double v%d, ", i);
         else if (spec->kind[i] != IGNIS__FORMULA_UNUSED)
-            ignis__formula_emit(t, "const %s x%d, ", ignis__formula_type(spec->dtype[i]), i);
+            ignis__formula_emit(text, "const %s x%d, ", ignis__formula_type(spec->dtype[i]), i);
     for (i = 0; i < indices; i++)
-        ignis__formula_emit(t, "const int i%d, ", terms[i]);
+        ignis__formula_emit(text, "const int i%d, ", terms[i]);
     if (ignis__formula_saves_position(spec) && spec->needed)
-        ignis__formula_emit(t, "const i64 at, ");
+        ignis__formula_emit(text, "const i64 at, ");
     for (i = 0; i < formula->randoms; i++)
-        ignis__formula_emit(t, "const W r%d, ", i);
+        ignis__formula_emit(text, "const W r%d, ", i);
     for (i = 0; i < spec->outs; i++)
-        ignis__formula_emit(t, "%s &y%d%s", ignis__formula_result_type(w, i), i, i + 1 < spec->outs ? ", " : ")\n{\n");
-    w->exact = lines.exact;
+        ignis__formula_emit(text, "%s &y%d%s", ignis__formula_result_type(writer, i), i,
+                            i + 1 < spec->outs ? ", " : ")\n{\n");
+    writer->exact = lines.exact;
     for (i = 0; i < count; i++)
         if (lines.exact >> i & 1)
-            ignis__formula_emit(t,
+            ignis__formula_emit(text,
                                 spec->kind[i] == IGNIS__FORMULA_VALUE ? "    const W x%d = (W)v%d;\n"
                                                                       : "    const double v%d = x%d;\n",
                                 i, i);
-    ignis__formula_emit(t, "%s", lines.text.length ? lines.text.data : "");
+    ignis__formula_emit(text, "%s", lines.text.length ? lines.text.data : "");
     if (ok && spec->needed) {
         const char *value;
         lines.text.length = 0;
@@ -18605,39 +18686,39 @@ IGNIS__COLD static bool ignis__formula_emit_function(ignis__formula_writer *w)
         value = lines.text.failed ? "" : lines.text.data;
         chosen = ignis__formula_saves_position(spec) || ignis__formula_reduces_wide(spec->kept);
         if (ignis__formula_saves_position(spec))
-            ignis__formula_emit(t, "    const bool chosen = at == x%d;\n", count + 1);
+            ignis__formula_emit(text, "    const bool chosen = at == x%d;\n", count + 1);
         else if (spec->kept == IGNIS_REDUCE_NORM)
-            ignis__formula_emit(t, "    const bool chosen = x%d != 0;\n", count + 1);
+            ignis__formula_emit(text, "    const bool chosen = x%d != 0;\n", count + 1);
         else if (chosen) /* minus infinity adds nothing; if all are minus infinity, the result stays so */
-            ignis__formula_emit(t, "    const bool chosen = %s != -map_infinity;\n", value);
-        ignis__formula_emit(t, "    const W g = x%d", count);
+            ignis__formula_emit(text, "    const bool chosen = %s != -map_infinity;\n", value);
+        ignis__formula_emit(text, "    const W g = x%d", count);
         if (spec->kept == IGNIS_REDUCE_PROD)
-            ignis__formula_emit(t, "*map_others(%s, x%d)", value, count + 1);
+            ignis__formula_emit(text, "*map_others(%s, x%d)", value, count + 1);
         else if (spec->kept == IGNIS_REDUCE_LOGSUMEXP)
-            ignis__formula_emit(t, "*exp(%s - x%d)", value, count + 1);
+            ignis__formula_emit(text, "*exp(%s - x%d)", value, count + 1);
         else if (spec->kept == IGNIS_REDUCE_NORM)
-            ignis__formula_emit(t, "*map_divide(%s, x%d)", value, count + 1);
-        ignis__formula_emit(t, ";\n");
+            ignis__formula_emit(text, "*map_divide(%s, x%d)", value, count + 1);
+        ignis__formula_emit(text, ";\n");
     }
     for (i = 0; i < count && ok && spec->needed; i++) {
         int partial = lines.partial[formula->result[spec->result] * count + i];
         if (!(spec->needed >> i & 1))
             continue;
-        ignis__formula_emit(t, "    y%d = ", k++);
+        ignis__formula_emit(text, "    y%d = ", k++);
         if (partial && chosen)
-            ignis__formula_emit(t, "!chosen ? (W)0 : ");
+            ignis__formula_emit(text, "!chosen ? (W)0 : ");
         if (ignis__formula_is_guarded(&lines, partial, i))
-            ignis__formula_emit(t, "d%d_%d == 0 ? (W)0 : ", partial - 2, i);
+            ignis__formula_emit(text, "d%d_%d == 0 ? (W)0 : ", partial - 2, i);
         if (partial > 1)
-            ignis__formula_emit(t, "d%d_%d*", partial - 2, i);
-        ignis__formula_emit(t, partial ? "g;\n" : "0;\n");
+            ignis__formula_emit(text, "d%d_%d*", partial - 2, i);
+        ignis__formula_emit(text, partial ? "g;\n" : "0;\n");
     }
     for (i = 0; i < spec->outs && ok && !spec->needed; i++) {
         lines.text.length = 0;
         ignis__formula_emit_term(&lines, formula->result[spec->result + i]);
-        ignis__formula_emit(t, "    y%d = %s;\n", i, lines.text.failed ? "" : lines.text.data);
+        ignis__formula_emit(text, "    y%d = %s;\n", i, lines.text.failed ? "" : lines.text.data);
     }
-    ignis__formula_emit(t, "}\n");
+    ignis__formula_emit(text, "}\n");
     ok = ok && !lines.text.failed;
     ignis__formula_lines_free(&lines);
     return ok;
@@ -18662,92 +18743,93 @@ IGNIS__COLD static void ignis__formula_emit_constants(ignis__formula_writer *w)
 /*  Writes the loads of a thread's packs and the calls of f. Pack u exists where `there` is true, and is
     number `at`. The text that follows is the block of one pack with y[] for each result; it closes a loop
     over u and an if. */
-IGNIS__COLD static void ignis__formula_emit_packs(ignis__formula_writer *w, const char *there, const char *at)
+IGNIS__COLD static void ignis__formula_emit_packs(ignis__formula_writer *writer, const char *there, const char *at)
 {
-    const ignis__formula_spec *spec = w->spec;
-    ignis__formula_text *t = &w->text;
-    int i, n = spec->pack, per = spec->packs_per_thread, count = w->formula->count;
+    const ignis__formula_spec *spec = writer->spec;
+    ignis__formula_text *text = &writer->text;
+    int i, n = spec->pack, per = spec->packs_per_thread, count = writer->formula->count;
     char element[32], loop[400];
     for (i = 0; i <= count + 1; i++) {
         int size = ignis__dtypes[spec->dtype[i]].size;
         if (spec->kind[i] == IGNIS__FORMULA_LINEAR || (spec->kind[i] == IGNIS__FORMULA_ROW && spec->whole))
-            ignis__formula_emit(t, "    u32 w%d[%d][%d];\n", i, per, n * size / 4 ? n * size / 4 : 1);
+            ignis__formula_emit(text, "    u32 w%d[%d][%d];\n", i, per, n * size / 4 ? n * size / 4 : 1);
         else if (spec->kind[i] >= IGNIS__FORMULA_ROW)
-            ignis__formula_emit(t, spec->whole ? "    %s s%d[%d];\n" : "    %s s%d[%d][%d];\n",
+            ignis__formula_emit(text, spec->whole ? "    %s s%d[%d];\n" : "    %s s%d[%d][%d];\n",
                                 ignis__formula_type(spec->dtype[i]), i, per, n);
     }
     snprintf(loop, sizeof loop,
              "#pragma unroll\n    for (int u = 0; u < %d; u++) {\n        if (%s) {\n            const u32 at = %s;\n",
              per, there, at);
     snprintf(element, sizeof element, "at*%du + e", n);
-    ignis__formula_emit(t, "%s", loop);
+    ignis__formula_emit(text, "%s", loop);
     for (i = 0; i <= count + 1; i++) {
         int bytes = n * ignis__dtypes[spec->dtype[i]].size;
         if (spec->kind[i] == IGNIS__FORMULA_LINEAR)
-            ignis__formula_emit(t, "            ld%d(w%d[u], (const char *)p.w[%d] + (u64)at*%d);\n", bytes, i,
-                                w->input[i], bytes);
+            ignis__formula_emit(text, "            ld%d(w%d[u], (const char *)p.w[%d] + (u64)at*%d);\n", bytes, i,
+                                writer->input[i], bytes);
     }
-    if (w->broadcasts && !spec->whole)
-        ignis__formula_emit(t, "#pragma unroll\n            for (int e = 0; e < %d; e++) {\n", n);
-    if (w->broadcasts)
-        ignis__formula_emit_coordinates(w, spec->whole ? "at" : element);
+    if (writer->broadcasts && !spec->whole)
+        ignis__formula_emit(text, "#pragma unroll\n            for (int e = 0; e < %d; e++) {\n", n);
+    if (writer->broadcasts)
+        ignis__formula_emit_coordinates(writer, spec->whole ? "at" : element);
     for (i = 0; i <= count + 1; i++) {
         if (spec->kind[i] < IGNIS__FORMULA_ROW)
             continue;
         if (spec->kind[i] == IGNIS__FORMULA_ROW && spec->whole)
-            ignis__formula_emit(t, "\n            ld%d(w%d[u], ", n * ignis__dtypes[spec->dtype[i]].size, i);
+            ignis__formula_emit(text, "\n            ld%d(w%d[u], ", n * ignis__dtypes[spec->dtype[i]].size, i);
         else
-            ignis__formula_emit(t, "\n            s%d[u]%s = ONE_%s(", i, spec->whole ? "" : "[e]",
+            ignis__formula_emit(text, "\n            s%d[u]%s = ONE_%s(", i, spec->whole ? "" : "[e]",
                                 ignis__dtypes[spec->dtype[i]].name);
-        ignis__formula_emit_offset(w, i, spec->whole ? n : 1);
-        ignis__formula_emit(t, ");");
+        ignis__formula_emit_offset(writer, i, spec->whole ? n : 1);
+        ignis__formula_emit(text, ");");
     }
-    ignis__formula_emit(t, "%s\n        }\n    }\n%s", w->broadcasts && !spec->whole ? " }" : "", loop);
+    ignis__formula_emit(text, "%s\n        }\n    }\n%s", writer->broadcasts && !spec->whole ? " }" : "", loop);
     for (i = 0; i < spec->outs; i++)
-        ignis__formula_emit(t, "            %s y%d[%d];\n", ignis__formula_result_type(w, i), i, n);
+        ignis__formula_emit(text, "            %s y%d[%d];\n", ignis__formula_result_type(writer, i), i, n);
     snprintf(element, sizeof element, "(u64)at*%d", n);
-    ignis__formula_emit_random(w, n, element);
-    ignis__formula_emit(t, "#pragma unroll\n            for (int e = 0; e < %d; e++) ", n);
-    ignis__formula_emit_call(w, false);
-    ignis__formula_emit(t, "\n");
+    ignis__formula_emit_random(writer, n, element);
+    ignis__formula_emit(text, "#pragma unroll\n            for (int e = 0; e < %d; e++) ", n);
+    ignis__formula_emit_call(writer, false);
+    ignis__formula_emit(text, "\n");
     for (i = 0; i < spec->outs; i++)
         if (!(spec->reduced >> i & 1))
-            ignis__formula_emit_store(w, i, n, false, "at");
+            ignis__formula_emit_store(writer, i, n, false, "at");
 }
 
 /*  Writes the load of the thread's element after the last full pack, and the call of f. */
-IGNIS__COLD static void ignis__formula_emit_rest(ignis__formula_writer *w, const char *thread)
+IGNIS__COLD static void ignis__formula_emit_rest(ignis__formula_writer *writer, const char *thread)
 {
-    const ignis__formula_spec *spec = w->spec;
-    ignis__formula_text *t = &w->text;
-    int i, count = w->formula->count;
-    ignis__formula_emit(t, "    if (%s < (u32)p.w[%d]) {\n        const u64 at = p.w[%d]*%d + %s;\n        ", thread,
-                        w->packs + 1, w->packs, spec->pack, thread);
-    if (w->broadcasts)
-        ignis__formula_emit_coordinates(w, "(u32)at");
+    const ignis__formula_spec *spec = writer->spec;
+    ignis__formula_text *text = &writer->text;
+    int i, count = writer->formula->count;
+    ignis__formula_emit(text, "    if (%s < (u32)p.w[%d]) {\n        const u64 at = p.w[%d]*%d + %s;\n        ", thread,
+                        writer->packs + 1, writer->packs, spec->pack, thread);
+    if (writer->broadcasts)
+        ignis__formula_emit_coordinates(writer, "(u32)at");
     for (i = 0; i <= count + 1; i++) {
         if (spec->kind[i] != IGNIS__FORMULA_LINEAR && spec->kind[i] < IGNIS__FORMULA_ROW)
             continue;
-        ignis__formula_emit(t, "\n        const %s s%d = ONE_%s(", ignis__formula_type(spec->dtype[i]), i,
+        ignis__formula_emit(text, "\n        const %s s%d = ONE_%s(", ignis__formula_type(spec->dtype[i]), i,
                             ignis__dtypes[spec->dtype[i]].name);
         if (spec->kind[i] == IGNIS__FORMULA_LINEAR)
-            ignis__formula_emit(t, "(const char *)p.w[%d] + at*%d", w->input[i], ignis__dtypes[spec->dtype[i]].size);
+            ignis__formula_emit(text, "(const char *)p.w[%d] + at*%d", writer->input[i],
+                                ignis__dtypes[spec->dtype[i]].size);
         else
-            ignis__formula_emit_offset(w, i, 1);
-        ignis__formula_emit(t, ");");
+            ignis__formula_emit_offset(writer, i, 1);
+        ignis__formula_emit(text, ");");
     }
     for (i = 0; i < spec->outs; i++)
-        ignis__formula_emit(t, "\n        %s y%d;", ignis__formula_result_type(w, i), i);
-    ignis__formula_emit(t, "\n");
-    if (w->formula->randoms)
-        ignis__formula_emit(t, "            const int e = 0;\n");
-    ignis__formula_emit_random(w, 1, "at");
-    ignis__formula_emit(t, "        ");
-    ignis__formula_emit_call(w, true);
-    ignis__formula_emit(t, "\n");
+        ignis__formula_emit(text, "\n        %s y%d;", ignis__formula_result_type(writer, i), i);
+    ignis__formula_emit(text, "\n");
+    if (writer->formula->randoms)
+        ignis__formula_emit(text, "            const int e = 0;\n");
+    ignis__formula_emit_random(writer, 1, "at");
+    ignis__formula_emit(text, "        ");
+    ignis__formula_emit_call(writer, true);
+    ignis__formula_emit(text, "\n");
     for (i = 0; i < spec->outs; i++)
         if (!(spec->reduced >> i & 1))
-            ignis__formula_emit_store(w, i, 1, true, "at");
+            ignis__formula_emit_store(writer, i, 1, true, "at");
 }
 
 /*  >>formula.emit_reduce - the CUDA text of a kernel that reduces rows or columns
@@ -18763,45 +18845,45 @@ static bool ignis__formula_is_integer_mean(const ignis__formula_writer *w)
 }
 
 /*  Writes the end of a reduction: state s becomes result `at` of output k, or of a chunk of it. */
-IGNIS__COLD static void ignis__formula_emit_result(ignis__formula_writer *w, int k, const char *state, const char *at,
-                                                   bool part)
+IGNIS__COLD static void ignis__formula_emit_result(ignis__formula_writer *writer, int k, const char *state,
+                                                   const char *at, bool part)
 {
-    const ignis__formula_spec *spec = w->spec;
-    ignis__formula_text *t = &w->text;
-    bool kept = spec->kept && !spec->needed, whole_mean = ignis__formula_is_integer_mean(w);
+    const ignis__formula_spec *spec = writer->spec;
+    ignis__formula_text *text = &writer->text;
+    bool kept = spec->kept && !spec->needed, whole_mean = ignis__formula_is_integer_mean(writer);
     bool to_integer = ignis__dtype_is_int((ignis_dtype)spec->out[k]);
     if (part) {
-        ignis__formula_emit(t, "        ((S *)p.w[%d])[((u64)%d*parts + part)*p.w[%d] + %s] = %s;\n", w->shared + 5, k,
-                            w->shared + 4, at, state);
+        ignis__formula_emit(text, "        ((S *)p.w[%d])[((u64)%d*parts + part)*p.w[%d] + %s] = %s;\n",
+                            writer->shared + 5, k, writer->shared + 4, at, state);
         return;
     }
     if (ignis__formula_reductions[spec->reduction].place)
-        ignis__formula_emit(t, "        { const i64 y%d = map_place_of(%s);\n", k, state);
+        ignis__formula_emit(text, "        { const i64 y%d = map_place_of(%s);\n", k, state);
     else if (spec->reduction == IGNIS_REDUCE_LOGSUMEXP)
-        ignis__formula_emit(t, "        { const W y%d = %s.v + log(%s.i);\n", k, state, state);
+        ignis__formula_emit(text, "        { const W y%d = %s.v + log(%s.i);\n", k, state, state);
     else if (spec->reduction == IGNIS_REDUCE_NORM)
-        ignis__formula_emit(t, "        { const W y%d = map_norm(%s.v, %s.i);\n", k, state, state);
+        ignis__formula_emit(text, "        { const W y%d = map_norm(%s.v, %s.i);\n", k, state, state);
     else if (kept && spec->reduction == IGNIS_REDUCE_PROD)
-        ignis__formula_emit(t, "        { const W y%d = %s.i ? %s.v*0 : %s.v;\n", k, state, state, state);
+        ignis__formula_emit(text, "        { const W y%d = %s.i ? %s.v*0 : %s.v;\n", k, state, state, state);
     else if (whole_mean)
         ignis__formula_emit(
-            t, "        { const %s y%d = map_mean%s(%s.v, %s.i, (i64)__longlong_as_double((i64)p.w[%d]));\n",
-            to_integer ? "i64" : "double", k, to_integer ? "_whole" : "", state, state, w->shared + 6);
+            text, "        { const %s y%d = map_mean%s(%s.v, %s.i, (i64)__longlong_as_double((i64)p.w[%d]));\n",
+            to_integer ? "i64" : "double", k, to_integer ? "_whole" : "", state, state, writer->shared + 6);
     else
-        ignis__formula_emit(t, "        { const %s y%d = %s.v%s;\n", w->type, k, state,
+        ignis__formula_emit(text, "        { const %s y%d = %s.v%s;\n", writer->type, k, state,
                             spec->reduction == IGNIS_REDUCE_MEAN ? "/factor" : "");
     if (kept && ignis__formula_saves_position(spec))
-        ignis__formula_emit(t, "        ((i64 *)p.w[%d])[%s] = map_place_of(%s);\n", w->shared + 7, at, state);
+        ignis__formula_emit(text, "        ((i64 *)p.w[%d])[%s] = map_place_of(%s);\n", writer->shared + 7, at, state);
     else if (kept && spec->reduction == IGNIS_REDUCE_PROD)
-        ignis__formula_emit(t, "        ((W *)p.w[%d])[%s] = map_product(%s.v, %s.i);\n", w->shared + 7, at, state,
-                            state);
+        ignis__formula_emit(text, "        ((W *)p.w[%d])[%s] = map_product(%s.v, %s.i);\n", writer->shared + 7, at,
+                            state, state);
     else if (kept && spec->reduction == IGNIS_REDUCE_NORM)
-        ignis__formula_emit(t, "        ((W *)p.w[%d])[%s] = y%d;\n", w->shared + 7, at, k);
+        ignis__formula_emit(text, "        ((W *)p.w[%d])[%s] = y%d;\n", writer->shared + 7, at, k);
     else if (kept) /* the largest element and the sum: their logarithm would be rounded, and the gradients with it */
-        ignis__formula_emit(t, "        ((W *)p.w[%d])[%s] = %s.v;\n        ((W *)p.w[%d])[p.w[%d] + %s] = %s.i;\n",
-                            w->shared + 7, at, state, w->shared + 7, w->shared + 4, at, state);
-    ignis__formula_emit_store(w, k, 1, true, at);
-    ignis__formula_emit(t, "        }\n");
+        ignis__formula_emit(text, "        ((W *)p.w[%d])[%s] = %s.v;\n        ((W *)p.w[%d])[p.w[%d] + %s] = %s.i;\n",
+                            writer->shared + 7, at, state, writer->shared + 7, writer->shared + 4, at, state);
+    ignis__formula_emit_store(writer, k, 1, true, at);
+    ignis__formula_emit(text, "        }\n");
 }
 
 /*  Returns the members of a reduction's state besides the value v. */
@@ -18814,274 +18896,324 @@ IGNIS__COLD static const char *ignis__formula_state_members(const ignis__formula
                                                                       : NULL;
 }
 
-/*  Writes the state, its combination, and the kernel that combines chunks with a block for each result. The
-    sum of logsumexp is that of exp(... - v). A product with a gradient multiplies the numbers that are not 0;
-    i counts them. */
-IGNIS__COLD static void ignis__formula_emit_folding(ignis__formula_writer *w)
+/*  Writes the kernel that combines chunks: a block for each result. */
+IGNIS__COLD static void ignis__formula_emit_finish(ignis__formula_writer *writer)
 {
-    const ignis__formula_spec *spec = w->spec;
-    ignis__formula_text *t = &w->text;
-    const char *more = ignis__formula_state_members(w);
-    bool sums = ignis__formula_is_integer_mean(w), counts = more && spec->reduction == IGNIS_REDUCE_PROD;
-    int k,
-        reduction = spec->reduction +
+    const ignis__formula_spec *spec = writer->spec;
+    ignis__formula_text *text = &writer->text;
+    int k;
+    ignis__formula_emit(text,
+                        "extern \"C\" __global__ void __launch_bounds__(128) finish(const P p)\n"
+                        "{\n"
+                        "    __shared__ S shared[4];\n"
+                        "    const u32 parts = (u32)p.w[%d], part = 0;\n"
+                        "    const W factor = (W)__longlong_as_double((i64)p.w[%d]);\n"
+                        "    S s;\n",
+                        writer->shared + 2, writer->shared + 6);
+    for (k = 0; k < spec->outs; k++) {
+        if (!(spec->reduced >> k & 1))
+            continue;
+        ignis__formula_emit(text,
+                            "    s = map_none();\n"
+                            "    for (u32 i = threadIdx.x; i < parts; i += 128u)\n"
+                            "        s = map_fold(s, ((const S *)p.w[%d])[((u64)%d*parts + i)*p.w[%d] + blockIdx.x]);\n"
+                            "    s = map_together(s, 128, shared);\n"
+                            "    if (threadIdx.x == 0)\n",
+                            writer->shared + 5, k, writer->shared + 4);
+        ignis__formula_emit_result(writer, k, "s", "blockIdx.x", false);
+    }
+    ignis__formula_emit(text, "}\n");
+}
+
+/*  Writes the state, its combination, and the kernel that combines chunks. The sum of logsumexp is that of
+    exp(... - v). A product with a gradient multiplies the numbers that are not 0; i counts them. */
+IGNIS__COLD static void ignis__formula_emit_folding(ignis__formula_writer *writer)
+{
+    const ignis__formula_spec *spec = writer->spec;
+    ignis__formula_text *text = &writer->text;
+    const char *more = ignis__formula_state_members(writer);
+    bool sums = ignis__formula_is_integer_mean(writer), counts = more && spec->reduction == IGNIS_REDUCE_PROD;
+    int reduction = spec->reduction +
                     (ignis__formula_saves_position(spec) && !spec->needed ? IGNIS_REDUCE_ARGMAX - IGNIS_REDUCE_MAX : 0);
     const char *fold = ignis__formula_reductions[reduction].fold;
-    ignis__formula_emit(t, "struct S { %s v;", w->type);
+    ignis__formula_emit(text, "struct S { %s v;", writer->type);
     if (more)
-        ignis__formula_emit(t, " %s i;", more);
-    ignis__formula_emit(t, " };\nDI S map_none() { S s; s.v = %s;%s return s; }\n",
-                        strcmp(w->type, "W") == 0 ? ignis__formula_reductions[reduction].none
-                                                  : ignis__formula_reductions[reduction].none_integer,
+        ignis__formula_emit(text, " %s i;", more);
+    ignis__formula_emit(text, " };\nDI S map_none() { S s; s.v = %s;%s return s; }\n",
+                        strcmp(writer->type, "W") == 0 ? ignis__formula_reductions[reduction].none
+                                                       : ignis__formula_reductions[reduction].none_integer,
                         !more                            ? ""
                         : *more == 'W' || counts || sums ? " s.i = 0;"
                                                          : " s.i = 0x7fffffff;");
     /* fold combines two states; next combines a state with a thread's next element, whose index is higher */
     if (sums)
-        ignis__formula_emit(t, "DI S map_fold(const S a, const S b)\n{\n    S s;\n    s.v = (i64)((u64)a.v + "
-                               "(u64)b.v);\n    s.i = a.i + b.i + "
-                               "((u64)s.v < (u64)a.v);\n    return s;\n}\n"
-                               "DI S map_next(const S a, const i64 v, const u32 at) { S b; b.v = v; b.i = v < 0 ? -1 : "
-                               "0; return map_fold(a, b); }\n");
+        ignis__formula_emit(text,
+                            "DI S map_fold(const S a, const S b)\n"
+                            "{\n"
+                            "    S s;\n"
+                            "    s.v = (i64)((u64)a.v + (u64)b.v);\n"
+                            "    s.i = a.i + b.i + ((u64)s.v < (u64)a.v);\n"
+                            "    return s;\n"
+                            "}\n"
+                            "DI S map_next(const S a, const i64 v, const u32 at) { S b; b.v = v; b.i = v < 0 ? -1 : 0; "
+                            "return map_fold(a, b); }\n");
     else if (counts)
-        ignis__formula_emit(
-            t,
-            "DI S map_fold(const S a, const S b) { S s; s.v = %s; s.i = a.i + b.i; return s; }\n"
-            "DI S map_next(S a, const W v, const u32 at) { a.v = v == 0 ? a.v : a.v*v; a.i += v == 0; return a; }\n",
-            fold);
-    else if (more && *more == 'i') /* keeps the first of equal elements; without any, place_of is the first */
-        ignis__formula_emit(t,
-                            "DI S map_fold(const S a, const S b) { return a.v == b.v || (a.v != a.v && b.v != b.v) ? "
-                            "(a.i < b.i ? a : b) : %s ? a : "
-                            "b; }\nDI S map_next(S a, const %s v, const u32 at)\n{\n    const bool is = !(v %s a.v) && "
-                            "a.v == a.v;\n    a.v = is ? v : "
-                            "a.v;\n    a.i = is ? (int)at : a.i;\n    return a;\n}\nDI i64 map_place_of(const S s) { "
-                            "return s.i == 0x7fffffff ? 0 : s.i; "
-                            "}\n",
-                            fold, w->type, reduction == IGNIS_REDUCE_ARGMAX ? "<=" : ">=");
-    else if (spec->reduction == IGNIS_REDUCE_NORM)
-        ignis__formula_emit(t,
+        ignis__formula_emit(text,
                             "DI S map_fold(const S a, const S b) { S s; s.v = %s; s.i = a.i + b.i; return s; }\n"
-                            "DI S map_next(S a, const W v, const u32 at)\n{\n    const W low = v*MAP_NORM_LOW, high = "
-                            "v*MAP_NORM_HIGH;\n"
-                            "    a.v += low*low;\n    a.i += high*high;\n    return a;\n}\n",
+                            "DI S map_next(S a, const W v, const u32 at) { a.v = v == 0 ? a.v : a.v*v; a.i += v == 0; "
+                            "return a; }\n",
+                            fold);
+    else if (more && *more == 'i') /* keeps the first of equal elements; without any, place_of is the first */
+        ignis__formula_emit(text,
+                            "DI S map_fold(const S a, const S b) { return a.v == b.v || (a.v != a.v && b.v != b.v) ? "
+                            "(a.i < b.i ? a : b) : %s ? a : b; }\n"
+                            "DI S map_next(S a, const %s v, const u32 at)\n"
+                            "{\n"
+                            "    const bool is = !(v %s a.v) && a.v == a.v;\n"
+                            "    a.v = is ? v : a.v;\n"
+                            "    a.i = is ? (int)at : a.i;\n"
+                            "    return a;\n"
+                            "}\n"
+                            "DI i64 map_place_of(const S s) { return s.i == 0x7fffffff ? 0 : s.i; }\n",
+                            fold, writer->type, reduction == IGNIS_REDUCE_ARGMAX ? "<=" : ">=");
+    else if (spec->reduction == IGNIS_REDUCE_NORM)
+        ignis__formula_emit(text,
+                            "DI S map_fold(const S a, const S b) { S s; s.v = %s; s.i = a.i + b.i; return s; }\n"
+                            "DI S map_next(S a, const W v, const u32 at)\n"
+                            "{\n"
+                            "    const W low = v*MAP_NORM_LOW, high = v*MAP_NORM_HIGH;\n"
+                            "    a.v += low*low;\n"
+                            "    a.i += high*high;\n"
+                            "    return a;\n"
+                            "}\n",
                             fold);
     else if (more)
-        ignis__formula_emit(t,
-                            "DI S map_fold(const S a, const S b)\n{\n    S s;\n    s.v = %s;\n    s.i = (a.v == s.v ? "
-                            "a.i : a.i*exp(a.v - s.v)) + "
-                            "(b.v == s.v ? b.i : b.i*exp(b.v - s.v));\n    return s;\n}\nDI S map_next(S a, const W v, "
-                            "const u32 at)\n{\n    const W e = v "
-                            "== "
-                            "a.v ? (W)1 : exp(-fabs(v - a.v));\n    a.i = v > a.v ? a.i*e + 1 : a.i + e;\n    a.v = "
-                            "a.v > v || a.v != a.v ? a.v : v;\n  "
-                            "  return a;\n}\n",
+        ignis__formula_emit(text,
+                            "DI S map_fold(const S a, const S b)\n"
+                            "{\n"
+                            "    S s;\n"
+                            "    s.v = %s;\n"
+                            "    s.i = (a.v == s.v ? a.i : a.i*exp(a.v - s.v)) + (b.v == s.v ? b.i : b.i*exp(b.v - "
+                            "s.v));\n"
+                            "    return s;\n"
+                            "}\n"
+                            "DI S map_next(S a, const W v, const u32 at)\n"
+                            "{\n"
+                            "    const W e = v == a.v ? (W)1 : exp(-fabs(v - a.v));\n"
+                            "    a.i = v > a.v ? a.i*e + 1 : a.i + e;\n"
+                            "    a.v = a.v > v || a.v != a.v ? a.v : v;\n"
+                            "    return a;\n"
+                            "}\n",
                             fold);
     else
-        ignis__formula_emit(
-            t,
-            "DI S map_fold(const S a, const S b) { S s; s.v = %s; return s; }\n"
-            "DI S map_next(const S a, const %s v, const u32 at) { S b; b.v = v; return map_fold(a, b); }\n",
-            fold, w->type);
-    ignis__formula_emit(
-        t,
-        "DI S map_together(S s, const int threads, S *shared)\n{\n#pragma unroll 1\n    for (int d = 16; d; d /= 2) "
-        "{\n        S "
-        "other;\n        other.v = __shfl_xor_sync(~0u, s.v, d);\n%s        s = threadIdx.x & d ? map_fold(other, s) : "
-        "map_fold(s, "
-        "other);\n    }\n    if (threads == 32) return s;\n    __syncthreads();\n    if (threadIdx.x %% 32 == 0) "
-        "shared[threadIdx.x / 32] = s;\n    __syncthreads();\n    s = shared[0];\n#pragma unroll 1\n    for (int i = "
-        "1; i < threads "
-        "/ 32; i++) s = map_fold(s, shared[i]);\n    return s;\n}\n",
-        more ? "        other.i = __shfl_xor_sync(~0u, s.i, d);\n" : "");
-    if (!spec->parts)
-        return;
-    ignis__formula_emit(
-        t,
-        "extern \"C\" __global__ void __launch_bounds__(128) finish(const P p)\n{\n    __shared__ S shared[4];\n"
-        "    const u32 parts = (u32)p.w[%d], part = 0;\n    const W factor = (W)__longlong_as_double((i64)p.w[%d]);\n  "
-        "  S s;\n",
-        w->shared + 2, w->shared + 6);
-    for (k = 0; k < spec->outs; k++) {
-        if (!(spec->reduced >> k & 1))
-            continue;
-        ignis__formula_emit(t,
-                            "    s = map_none();\n    for (u32 i = threadIdx.x; i < parts; i += 128u)\n"
-                            "        s = map_fold(s, ((const S *)p.w[%d])[((u64)%d*parts + i)*p.w[%d] + "
-                            "blockIdx.x]);\n    s = map_together(s, "
-                            "128, shared);\n"
-                            "    if (threadIdx.x == 0)\n",
-                            w->shared + 5, k, w->shared + 4);
-        ignis__formula_emit_result(w, k, "s", "blockIdx.x", false);
-    }
-    ignis__formula_emit(t, "}\n");
+        ignis__formula_emit(text,
+                            "DI S map_fold(const S a, const S b) { S s; s.v = %s; return s; }\n"
+                            "DI S map_next(const S a, const %s v, const u32 at) { S b; b.v = v; return map_fold(a, b); "
+                            "}\n",
+                            fold, writer->type);
+    ignis__formula_emit(text,
+                        "DI S map_together(S s, const int threads, S *shared)\n"
+                        "{\n"
+                        "#pragma unroll 1\n"
+                        "    for (int d = 16; d; d /= 2) {\n"
+                        "        S other;\n"
+                        "        other.v = __shfl_xor_sync(~0u, s.v, d);\n"
+                        "%s        s = threadIdx.x & d ? map_fold(other, s) : map_fold(s, other);\n"
+                        "    }\n"
+                        "    if (threads == 32) return s;\n"
+                        "    __syncthreads();\n"
+                        "    if (threadIdx.x %% 32 == 0) shared[threadIdx.x / 32] = s;\n"
+                        "    __syncthreads();\n"
+                        "    s = shared[0];\n"
+                        "#pragma unroll 1\n"
+                        "    for (int i = 1; i < threads / 32; i++) s = map_fold(s, shared[i]);\n"
+                        "    return s;\n"
+                        "}\n",
+                        more ? "        other.i = __shfl_xor_sync(~0u, s.i, d);\n" : "");
+    if (spec->parts)
+        ignis__formula_emit_finish(writer);
 }
 
 /*  Writes a kernel that reduces rows. A team of threads reduces one chunk of a row. */
-IGNIS__COLD static void ignis__formula_emit_rows(ignis__formula_writer *w)
+IGNIS__COLD static void ignis__formula_emit_rows(ignis__formula_writer *writer)
 {
-    const ignis__formula_spec *spec = w->spec;
-    ignis__formula_text *t = &w->text;
+    const ignis__formula_spec *spec = writer->spec;
+    ignis__formula_text *text = &writer->text;
     int k, n = spec->pack, team = spec->team;
     bool largest = spec->reduction == IGNIS_REDUCE_ARGMAX || spec->reduction == IGNIS_REDUCE_MAX;
     bool packs = n > 1 && (ignis__formula_reductions[spec->reduction].place ||
                            (ignis__formula_saves_position(spec) && !spec->needed));
     char there[60], thread[40];
     snprintf(there, sizeof there, "first + u*%du < end", team);
-    ignis__formula_emit(t, "    __shared__ S shared[%d];\n    const u32 packs = (u32)p.w[%d], length = (u32)p.w[%d];\n",
-                        team / 32, w->shared + 1, w->shared + 3);
-    ignis__formula_emit(t, spec->parts ? "    const u32 parts = (u32)p.w[%d];\n" : "    const u32 parts = 1;\n",
-                        w->shared + 2);
-    ignis__formula_emit(t,
-                        "    const u32 item = blockIdx.x*%du + threadIdx.x / %d, lane = threadIdx.x %% %d, row = item "
-                        "/ parts, part = item %% parts;\n",
+    ignis__formula_emit(text,
+                        "    __shared__ S shared[%d];\n    const u32 packs = (u32)p.w[%d], length = (u32)p.w[%d];\n",
+                        team / 32, writer->shared + 1, writer->shared + 3);
+    ignis__formula_emit(text, spec->parts ? "    const u32 parts = (u32)p.w[%d];\n" : "    const u32 parts = 1;\n",
+                        writer->shared + 2);
+    ignis__formula_emit(text,
+                        "    const u32 item = blockIdx.x*%du + threadIdx.x / %d, lane = threadIdx.x %% %d, row = "
+                        "item / parts, part = item %% parts;\n",
                         IGNIS__FORMULA_THREADS / team, team, team);
-    ignis__formula_emit(t,
-                        "    const u32 end = min(part*length + length, packs), start = row*packs;\n    if (row >= "
-                        "(u32)p.w[%d]) return;\n",
-                        w->shared + 4);
+    ignis__formula_emit(text,
+                        "    const u32 end = min(part*length + length, packs), start = row*packs;\n"
+                        "    if (row >= (u32)p.w[%d]) return;\n",
+                        writer->shared + 4);
     for (k = 0; k < spec->outs; k++)
-        ignis__formula_emit(t, "    S a%d = map_none();\n", k);
+        ignis__formula_emit(text, "    S a%d = map_none();\n", k);
     if (packs) /* the largest element of a pack is found first, then its position: i is the pack's, b the pack */
-        ignis__formula_emit(t, "    %s b[%d];\n", w->type, n);
-    ignis__formula_emit(t, "#pragma unroll 1\n    for (u32 first = part*length + lane; first < end; first += %du) {\n",
+        ignis__formula_emit(text, "    %s b[%d];\n", writer->type, n);
+    ignis__formula_emit(text,
+                        "#pragma unroll 1\n    for (u32 first = part*length + lane; first < end; first += %du) {\n",
                         team * spec->packs_per_thread);
     snprintf(thread, sizeof thread, "start + first + u*%du", team);
-    ignis__formula_emit_packs(w, there, thread);
+    ignis__formula_emit_packs(writer, there, thread);
     if (packs)
-        ignis__formula_emit(t,
-                            "            S c;\n            c.v = y0[0];\n#pragma unroll\n            for (int e = 1; e "
-                            "< %d; e++) c.v = %s(c.v, y0[e]);\n"
-                            "            c = map_next(a0, c.v, (first + u*%du)*%d);\n            const bool is = c.i "
-                            "!= a0.i;\n            a0 = c;\n"
-                            "#pragma unroll\n            for (int e = 0; e < %d; e++) b[e] = is ? y0[e] : b[e];\n",
+        ignis__formula_emit(text,
+                            "            S c;\n"
+                            "            c.v = y0[0];\n"
+                            "#pragma unroll\n"
+                            "            for (int e = 1; e < %d; e++) c.v = %s(c.v, y0[e]);\n"
+                            "            c = map_next(a0, c.v, (first + u*%du)*%d);\n"
+                            "            const bool is = c.i != a0.i;\n"
+                            "            a0 = c;\n"
+                            "#pragma unroll\n"
+                            "            for (int e = 0; e < %d; e++) b[e] = is ? y0[e] : b[e];\n",
                             n, largest ? "map_most" : "map_least", team, n, n);
     for (k = 0; k < spec->outs && !packs; k++)
         if (spec->reduced >> k & 1)
-            ignis__formula_emit(t,
-                                "#pragma unroll\n            for (int e = 0; e < %d; e++) a%d = map_next(a%d, y%d[e], "
-                                "(first + u*%du)*%d + e);\n",
-                                n, k, k, k, team, n);
-    ignis__formula_emit(t, "        }\n    }\n    }\n");
+            ignis__formula_emit(
+                text,
+                "#pragma unroll\n"
+                "            for (int e = 0; e < %d; e++) a%d = map_next(a%d, y%d[e], (first + u*%du)*%d + "
+                "e);\n",
+                n, k, k, k, team, n);
+    ignis__formula_emit(text, "        }\n    }\n    }\n");
     if (packs)
-        ignis__formula_emit(t,
-                            "    int place = 0;\n#pragma unroll\n    for (int e = %d; e > 0; e--) place = b[e - 1] == "
-                            "a0.v || b[e - 1] != b[e - 1] ? e "
-                            "- 1 : place;\n    a0.i += a0.i == 0x7fffffff ? 0 : place;\n",
-                            n);
-    if (!w->broadcasts && spec->pack > 1) {
+        ignis__formula_emit(
+            text,
+            "    int place = 0;\n"
+            "#pragma unroll\n"
+            "    for (int e = %d; e > 0; e--) place = b[e - 1] == a0.v || b[e - 1] != b[e - 1] ? e - 1 : "
+            "place;\n"
+            "    a0.i += a0.i == 0x7fffffff ? 0 : place;\n",
+            n);
+    if (!writer->broadcasts && spec->pack > 1) {
         ignis__formula_emit_rest(
-            w, "lane + (part + 1 < parts ? 64u : 0u)"); /* in the last chunk; fewer than 16 elements */
+            writer, "lane + (part + 1 < parts ? 64u : 0u)"); /* in the last chunk; fewer than 16 elements */
         for (k = 0; k < spec->outs; k++)
             if (spec->reduced >> k & 1)
-                ignis__formula_emit(t, "        a%d = map_next(a%d, y%d, (u32)at);\n", k, k, k);
-        ignis__formula_emit(t, "    }\n");
+                ignis__formula_emit(text, "        a%d = map_next(a%d, y%d, (u32)at);\n", k, k, k);
+        ignis__formula_emit(text, "    }\n");
     }
     for (k = 0; k < spec->outs; k++) {
         if (!(spec->reduced >> k & 1))
             continue;
-        ignis__formula_emit(t, "    a%d = map_together(a%d, %d, shared);\n    if (lane == 0) {\n", k, k, team);
+        ignis__formula_emit(text, "    a%d = map_together(a%d, %d, shared);\n    if (lane == 0) {\n", k, k, team);
         snprintf(thread, sizeof thread, "a%d", k);
-        ignis__formula_emit_result(w, k, thread, "row", spec->parts);
-        ignis__formula_emit(t, "    }\n");
+        ignis__formula_emit_result(writer, k, thread, "row", spec->parts);
+        ignis__formula_emit(text, "    }\n");
     }
 }
 
 /*  Writes a kernel that reduces columns. Threads in x take packs of a row; threads in y share the rows. */
-IGNIS__COLD static void ignis__formula_emit_columns(ignis__formula_writer *w)
+IGNIS__COLD static void ignis__formula_emit_columns(ignis__formula_writer *writer)
 {
-    const ignis__formula_spec *spec = w->spec;
-    ignis__formula_text *t = &w->text;
+    const ignis__formula_spec *spec = writer->spec;
+    ignis__formula_text *text = &writer->text;
     int k, n = spec->pack, x = spec->team, y = 256 / x;
     char there[60];
     snprintf(there, sizeof there, "row + u*%du < end", y);
-    ignis__formula_emit(t,
-                        "    __shared__ S shared[%d][%d];\n    const u32 rows = (u32)p.w[%d], packs = (u32)p.w[%d], "
-                        "length = (u32)p.w[%d];\n",
-                        y, x * n, w->shared, w->shared + 1, w->shared + 3);
-    ignis__formula_emit(t, spec->parts ? "    const u32 parts = (u32)p.w[%d];\n" : "    const u32 parts = 1;\n",
-                        w->shared + 2);
-    ignis__formula_emit(t, "    const u32 tx = threadIdx.x %% %d, ty = threadIdx.x / %d, tiles = (packs + %d) / %d;\n",
-                        x, x, x - 1, x);
-    ignis__formula_emit(t, "    const u32 tile = blockIdx.x %% tiles, part = blockIdx.x / tiles %% parts, group = "
-                           "blockIdx.x / tiles / parts;\n");
+    ignis__formula_emit(text,
+                        "    __shared__ S shared[%d][%d];\n"
+                        "    const u32 rows = (u32)p.w[%d], packs = (u32)p.w[%d], length = (u32)p.w[%d];\n",
+                        y, x * n, writer->shared, writer->shared + 1, writer->shared + 3);
+    ignis__formula_emit(text, spec->parts ? "    const u32 parts = (u32)p.w[%d];\n" : "    const u32 parts = 1;\n",
+                        writer->shared + 2);
+    ignis__formula_emit(text,
+                        "    const u32 tx = threadIdx.x %% %d, ty = threadIdx.x / %d, tiles = (packs + %d) / %d;\n", x,
+                        x, x - 1, x);
+    ignis__formula_emit(text, "    const u32 tile = blockIdx.x %% tiles, part = blockIdx.x / tiles %% parts, group = "
+                              "blockIdx.x / tiles / parts;\n");
     ignis__formula_emit(
-        t, "    const u32 column = tile*%du + tx, end = column < packs ? min(part*length + length, rows) : 0;\n", x);
+        text, "    const u32 column = tile*%du + tx, end = column < packs ? min(part*length + length, rows) : 0;\n", x);
     for (k = 0; k < spec->outs; k++)
-        ignis__formula_emit(
-            t, "    S a%d[%d];\n#pragma unroll\n    for (int e = 0; e < %d; e++) a%d[e] = map_none();\n", k, n, n, k);
-    ignis__formula_emit(t, "#pragma unroll 1\n    for (u32 row = part*length + ty; row < end; row += %du) {\n",
+        ignis__formula_emit(text,
+                            "    S a%d[%d];\n#pragma unroll\n    for (int e = 0; e < %d; e++) a%d[e] = map_none();\n",
+                            k, n, n, k);
+    ignis__formula_emit(text, "#pragma unroll 1\n    for (u32 row = part*length + ty; row < end; row += %du) {\n",
                         y * spec->packs_per_thread);
     {
         char at[80];
         snprintf(at, sizeof at, "(group*rows + row + u*%du)*packs + column", y);
-        ignis__formula_emit_packs(w, there, at);
+        ignis__formula_emit_packs(writer, there, at);
     }
     for (k = 0; k < spec->outs; k++)
         if (spec->reduced >> k & 1)
-            ignis__formula_emit(t,
-                                "#pragma unroll\n            for (int e = 0; e < %d; e++) a%d[e] = map_next(a%d[e], "
-                                "y%d[e], row + u*%du);\n",
-                                n, k, k, k, y);
-    ignis__formula_emit(t, "        }\n    }\n    }\n");
+            ignis__formula_emit(
+                text,
+                "#pragma unroll\n"
+                "            for (int e = 0; e < %d; e++) a%d[e] = map_next(a%d[e], y%d[e], row + u*%du);\n",
+                n, k, k, k, y);
+    ignis__formula_emit(text, "        }\n    }\n    }\n");
     for (k = 0; k < spec->outs; k++) {
         if (!(spec->reduced >> k & 1))
             continue;
-        ignis__formula_emit(t,
-                            "    __syncthreads();\n#pragma unroll\n    for (int e = 0; e < %d; e++) shared[ty][tx*%d + "
-                            "e] = a%d[e];\n    "
-                            "__syncthreads();\n",
+        ignis__formula_emit(text,
+                            "    __syncthreads();\n"
+                            "#pragma unroll\n"
+                            "    for (int e = 0; e < %d; e++) shared[ty][tx*%d + e] = a%d[e];\n"
+                            "    __syncthreads();\n",
                             n, n, k);
-        ignis__formula_emit(t,
-                            "    for (u32 c = threadIdx.x; c < %du && tile*%du + c < packs*%du; c += 256u) {\n        "
-                            "S s = shared[0][c];\n",
+        ignis__formula_emit(text,
+                            "    for (u32 c = threadIdx.x; c < %du && tile*%du + c < packs*%du; c += 256u) {\n"
+                            "        S s = shared[0][c];\n",
                             x * n, x * n, n);
-        ignis__formula_emit(t,
-                            "#pragma unroll 1\n        for (int i = 1; i < %d; i++) s = map_fold(s, shared[i][c]);\n   "
-                            "     const u64 to = "
-                            "(u64)group*packs*%d + tile*%du + c;\n",
+        ignis__formula_emit(text,
+                            "#pragma unroll 1\n"
+                            "        for (int i = 1; i < %d; i++) s = map_fold(s, shared[i][c]);\n"
+                            "        const u64 to = (u64)group*packs*%d + tile*%du + c;\n",
                             y, n, x * n);
-        ignis__formula_emit_result(w, k, "s", "to", spec->parts);
-        ignis__formula_emit(t, "    }\n");
+        ignis__formula_emit_result(writer, k, "s", "to", spec->parts);
+        ignis__formula_emit(text, "    }\n");
     }
 }
 
 /*  Lays out the parameter's words and writes the whole kernel. */
-IGNIS__COLD static bool ignis__formula_write_kernel(ignis__formula_writer *w, const ignis__formula *formula,
+IGNIS__COLD static bool ignis__formula_write_kernel(ignis__formula_writer *writer, const ignis__formula *formula,
                                                     const ignis__formula_spec *spec)
 {
-    ignis__formula_text *t = &w->text;
+    ignis__formula_text *text = &writer->text;
     int threads = spec->mode == IGNIS__FORMULA_COLUMNS ? 256 : IGNIS__FORMULA_THREADS;
     bool ok;
-    memset(w, 0, sizeof *w);
-    w->formula = formula;
-    w->spec = spec;
-    w->type = ignis__formula_result_type(w, 0);
-    ignis__formula_plan_words(w);
-    ok = ignis__formula_emit_function(w);
+    memset(writer, 0, sizeof *writer);
+    writer->formula = formula;
+    writer->spec = spec;
+    writer->type = ignis__formula_result_type(writer, 0);
+    ignis__formula_plan_words(writer);
+    ok = ignis__formula_emit_function(writer);
     if (spec->mode)
-        ignis__formula_emit_folding(w);
-    ignis__formula_emit(t, "extern \"C\" __global__ void __launch_bounds__(%d) k(const P p)\n{\n", threads);
-    ignis__formula_emit_constants(w);
+        ignis__formula_emit_folding(writer);
+    ignis__formula_emit(text, "extern \"C\" __global__ void __launch_bounds__(%d) k(const P p)\n{\n", threads);
+    ignis__formula_emit_constants(writer);
     if (spec->mode == IGNIS__FORMULA_ROWS) {
-        ignis__formula_emit_rows(w);
+        ignis__formula_emit_rows(writer);
     } else if (spec->mode == IGNIS__FORMULA_COLUMNS) {
-        ignis__formula_emit_columns(w);
+        ignis__formula_emit_columns(writer);
     } else {
         char there[60], at[40];
         snprintf(at, sizeof at, "base + u*%du", threads);
-        snprintf(there, sizeof there, "%s < (u32)p.w[%d]", at, w->packs);
-        ignis__formula_emit(t, "    const u32 base = blockIdx.x*%du + threadIdx.x;\n",
+        snprintf(there, sizeof there, "%s < (u32)p.w[%d]", at, writer->packs);
+        ignis__formula_emit(text, "    const u32 base = blockIdx.x*%du + threadIdx.x;\n",
                             threads * spec->packs_per_thread);
-        ignis__formula_emit_packs(w, there, at);
-        ignis__formula_emit(t, "        }\n    }\n");
-        if (spec->pack > 1 && !(w->broadcasts && spec->whole)) {
-            ignis__formula_emit_rest(w, "base");
-            ignis__formula_emit(t, "    }\n");
+        ignis__formula_emit_packs(writer, there, at);
+        ignis__formula_emit(text, "        }\n    }\n");
+        if (spec->pack > 1 && !(writer->broadcasts && spec->whole)) {
+            ignis__formula_emit_rest(writer, "base");
+            ignis__formula_emit(text, "    }\n");
         }
     }
-    ignis__formula_emit(t, "}\n");
-    return ok && !t->failed;
+    ignis__formula_emit(text, "}\n");
+    return ok && !text->failed;
 }
 
 /*  >>formula.kernel - kernels of formulas: compiled, cached, recorded, or from a bundle
@@ -19148,7 +19280,7 @@ static void ignis__formula_spec_generalize(ignis__formula_spec *spec, int count)
 
 /*  Returns the variants of a kernel that other sizes and addresses need: those for inputs that broadcast
     alike, then those for any. False if there are no more. */
-static bool ignis__formula_spec_variant(const ignis__formula_spec *spec, int count, int turn,
+static bool ignis__formula_spec_variant(const ignis__formula_spec *spec, int count, int index,
                                         ignis__formula_spec *other)
 {
     static const struct {
@@ -19170,20 +19302,20 @@ static bool ignis__formula_spec_variant(const ignis__formula_spec *spec, int cou
             : spec->mode == IGNIS__FORMULA_COLUMNS && spec->team == 32 ? 2
                                                                        : 4;
     *other = *spec;
-    if (turn < alike) {
+    if (index < alike) {
         other->pack = (uint16_t)(16 / widest);
-        other->whole = reduces || turn == 0;
-        other->parts = reduces && turn % 2;
-        if (reduces && turn >= 2)
+        other->whole = reduces || index == 0;
+        other->parts = reduces && index % 2;
+        if (reduces && index >= 2)
             other->team = spec->mode == IGNIS__FORMULA_COLUMNS || spec->team != 32 ? 32 : 128;
         return true;
     }
-    turn -= alike;
-    if (turn >= (reduces ? IGNIS__COUNT(any) : 1))
+    index -= alike;
+    if (index >= (reduces ? IGNIS__COUNT(any) : 1))
         return false;
     if (reduces) {
-        other->mode = any[turn].mode;
-        other->team = any[turn].team;
+        other->mode = any[index].mode;
+        other->team = any[index].team;
     }
     ignis__formula_spec_generalize(other, count);
     return true;
@@ -19305,12 +19437,12 @@ IGNIS__COLD static bool ignis__request_read_formula(char *line, ignis__request *
 
 /*  Returns the variants that a bundle holds besides the kernel of a formula's line. False if there are no
     more. For tools/ignis_embed.c. */
-IGNIS__MAYBE_UNUSED IGNIS__COLD static bool ignis__request_variant(const ignis__request *request, int turn,
+IGNIS__MAYBE_UNUSED IGNIS__COLD static bool ignis__request_variant(const ignis__request *request, int index,
                                                                    ignis__formula_source *made)
 {
     ignis__formula_spec spec, other;
     memcpy(&spec, request->spec, sizeof spec);
-    return request->formula && ignis__formula_spec_variant(&spec, request->formula->count, turn, &other) &&
+    return request->formula && ignis__formula_spec_variant(&spec, request->formula->count, index, &other) &&
            ignis__formula_source_make("a record", request->formula, &other, made);
 }
 
@@ -19391,7 +19523,7 @@ static const ignis__formula_kernel *ignis__formula_kernel_get(const char *call, 
     ignis__formula_kernel *stands;
     ignis__formula_spec other;
     bool failed = false;
-    int turn;
+    int index;
     if (kernel)
         return kernel;
     if (!ignis__the_bundle.data || ignis__compiler_available(call))
@@ -19399,7 +19531,7 @@ static const ignis__formula_kernel *ignis__formula_kernel_get(const char *call, 
     kernel = ignis__formula_kernel_load(call, device, formula, spec, true, &failed);
     if (kernel || failed)
         return kernel;
-    for (turn = 0; !kernel && !failed && ignis__formula_spec_variant(spec, formula->count, turn, &other); turn++)
+    for (index = 0; !kernel && !failed && ignis__formula_spec_variant(spec, formula->count, index, &other); index++)
         if (ignis__formula_spec_serves(&other, spec) &&
             (kernel = ignis__formula_kernel_find(device, formula, &other)) == NULL)
             kernel = ignis__formula_kernel_load(call, device, formula, &other, true, &failed);
@@ -19476,14 +19608,6 @@ typedef struct ignis__formula_run {
     ignis_dtype out[IGNIS_MAX_INPUTS];
     ignis__address to[IGNIS_MAX_INPUTS];
 } ignis__formula_run;
-
-IGNIS__ONE_COPY static int64_t ignis__shape_product(const ignis_shape *shape, int from, int to)
-{
-    int64_t product = 1;
-    for (; from < to; from++)
-        product *= shape->dim[from];
-    return product;
-}
 
 /*  Sets the strides of an array's elements in the dimensions of a shape that it broadcasts to. Returns
     whether it has that shape. */
@@ -19577,25 +19701,6 @@ static int ignis__formula_choose_pack(const ignis__formula_run *run, const ignis
     return pack;
 }
 
-/*  A division in kernels for x below 2^31: x / size = (upper word of x * multiplier, plus x) >> shift. Sizes
-    of 2^31 and more divide in 64 bits. kernels/ignis.cuh has the same struct. */
-typedef struct ignis__divisor {
-    uint32_t size, multiplier, shift;
-} ignis__divisor;
-
-static ignis__divisor ignis__divisor_of(int64_t size)
-{
-    ignis__divisor d = IGNIS__ZERO;
-    if (size >> 31)
-        return d;
-    d.size = (uint32_t)size;
-    while ((uint64_t)1 << d.shift < (uint64_t)size)
-        d.shift++;
-    if (size > 0)
-        d.multiplier = (uint32_t)(((((uint64_t)1 << d.shift) - (uint64_t)size) << 32) / (uint64_t)size + 1);
-    return d;
-}
-
 /*  Writes a divisor as two words of a formula's kernel: multiplier and shift. */
 static void ignis__formula_divisor(int64_t divisor, uint64_t *magic)
 {
@@ -19678,30 +19783,30 @@ static bool ignis__formula_is_available(const char *call, const ignis__device *d
 
 /*  Splits a reduction into blocks. Returns their number; the parameter's words are in `shared`, the number of
     chunks in [2]. */
-static int64_t ignis__formula_split(const ignis__work *work, const ignis__formula_spec *spec, const ignis__axis *s,
+static int64_t ignis__formula_split(const ignis__work *work, const ignis__formula_spec *spec, const ignis__axis *axis,
                                     uint64_t *shared)
 {
     int64_t processors = work->device->info.multiprocessors, packs, tiles, parts;
     if (spec->mode == IGNIS__FORMULA_ROWS) {
-        packs = s->n / spec->pack;
-        parts = ignis__clamp(16 * processors / s->outer, 1, ignis__ceil_div(packs + 1, 1024));
+        packs = axis->n / spec->pack;
+        parts = ignis__clamp(16 * processors / axis->outer, 1, ignis__ceil_div(packs + 1, 1024));
         shared[1] = (uint64_t)packs;
         shared[3] = (uint64_t)ignis__ceil_div(packs, parts);
         parts = packs ? ignis__ceil_div(packs, (int64_t)shared[3]) : 1;
         shared[2] = (uint64_t)parts;
-        shared[4] = (uint64_t)s->outer;
-        return ignis__ceil_div(s->outer * parts, IGNIS__FORMULA_THREADS / spec->team);
+        shared[4] = (uint64_t)axis->outer;
+        return ignis__ceil_div(axis->outer * parts, IGNIS__FORMULA_THREADS / spec->team);
     }
-    packs = s->inner / spec->pack;
+    packs = axis->inner / spec->pack;
     tiles = ignis__ceil_div(packs, spec->team);
-    parts = ignis__clamp(8 * processors / (s->outer * tiles), 1, ignis__ceil_div(s->n * spec->team, 1024));
-    shared[0] = (uint64_t)s->n;
+    parts = ignis__clamp(8 * processors / (axis->outer * tiles), 1, ignis__ceil_div(axis->n * spec->team, 1024));
+    shared[0] = (uint64_t)axis->n;
     shared[1] = (uint64_t)packs;
-    shared[3] = (uint64_t)ignis__ceil_div(s->n, parts);
-    parts = ignis__ceil_div(s->n, (int64_t)shared[3]);
+    shared[3] = (uint64_t)ignis__ceil_div(axis->n, parts);
+    parts = ignis__ceil_div(axis->n, (int64_t)shared[3]);
     shared[2] = (uint64_t)parts;
-    shared[4] = (uint64_t)(s->outer * s->inner);
-    return s->outer * tiles * parts;
+    shared[4] = (uint64_t)(axis->outer * axis->inner);
+    return axis->outer * tiles * parts;
 }
 
 /*  Moves dimensions to the end of the array after dimensions of 1, and adds one of 1: the form that kernels
@@ -19717,175 +19822,225 @@ static void ignis__formula_pad_rank(int rank, int inputs, int64_t *dim, int64_t 
     }
 }
 
-/*  Launches the kernel of a formula on the current stream. Reduced dimensions are neighbours. */
-static bool ignis__formula_launch(const ignis__work *work, const ignis__formula_run *run)
-{
-    int64_t stride[IGNIS_MAX_INPUTS + 4][IGNIS__FORMULA_ANY_RANK], dim[IGNIS__FORMULA_ANY_RANK], numel = 1, full,
-                                                                                                 parts = 1, blocks;
-    ignis__axis s = {1, 1, 1}; /* what is reduced */
-    uint64_t words[2 * IGNIS_MAX_INPUTS + 2 + 10 + 3 + 5 * (IGNIS__FORMULA_INDICES + 1) + 3 * IGNIS_MAX_DIMS +
-                   (IGNIS_MAX_INPUTS + 2) * IGNIS__FORMULA_ANY_RANK],
-        shared[8];
-    int terms[IGNIS__FORMULA_INDICES], indices = ignis__formula_index_count(run->formula, terms),
-                                       count = run->formula->count, rank, widest = 1, linear = 0, i, d;
-    unsigned grid[3] = {0, 1, 1}, block[3] = {IGNIS__FORMULA_THREADS, 1, 1};
-    bool ok, one_row;
-    ignis__address launches = 0;
-    const ignis__formula_kernel *kernel;
-    ignis__block *memory = NULL;
-    ignis__formula_writer w = IGNIS__ZERO;
+/*  The plan of a launch: dimensions that the inputs, the result and the reduction step through, and the spec. */
+typedef struct ignis__formula_plan {
+    int64_t stride[IGNIS_MAX_INPUTS + 4][IGNIS__FORMULA_ANY_RANK], dim[IGNIS__FORMULA_ANY_RANK], numel;
+    int rank, index_count;
+    int terms[IGNIS__FORMULA_INDICES]; /* of each index(d) */
+    ignis__axis axis;                  /* the reduced elements */
     ignis__formula_spec spec;
-    void *params[] = {words};
-    for (i = 0; i < indices; i++) {
-        d = (int)run->formula->term[terms[i]].number;
+    ignis__formula_writer words; /* where the words of the parameter are */
+    uint64_t shared[8];          /* words of a reduction: see ignis__formula_writer */
+} ignis__formula_plan;
+
+#define IGNIS__FORMULA_WORDS                                                                     \
+    (2 * IGNIS_MAX_INPUTS + 2 + 10 + 3 + 5 * (IGNIS__FORMULA_INDICES + 1) + 3 * IGNIS_MAX_DIMS + \
+     (IGNIS_MAX_INPUTS + 2) * IGNIS__FORMULA_ANY_RANK)
+
+/*  Checks that each index(d) names a dimension of the result. */
+static bool ignis__formula_check_indices(const ignis__work *work, const ignis__formula_run *run,
+                                         ignis__formula_plan *plan)
+{
+    int i, d;
+    plan->index_count = ignis__formula_index_count(run->formula, plan->terms);
+    for (i = 0; i < plan->index_count; i++) {
+        d = (int)run->formula->term[plan->terms[i]].number;
         if (d < -run->shape.ndim || d >= run->shape.ndim)
             return ignis__fail_false(IGNIS_DIAG_DIM_RANGE, work->call, "index(%d) is outside of the result, %s", d,
                                      ignis__shape_write(&run->shape).text);
     }
-    if (run->formula->randoms && !ignis__random_step(work, run->random.launches, &launches))
-        return false;
-    memset(stride, 0, sizeof stride);
+    return true;
+}
+
+/*  Sets the strides of all arrays, joins dimensions, and counts the elements. */
+static void ignis__formula_plan_dims(const ignis__formula_run *run, ignis__formula_plan *plan)
+{
+    int count = run->formula->count, i, d;
+    ignis__axis all = {1, 1, 1};
+    plan->axis = all;
+    memset(plan->stride, 0, sizeof plan->stride);
     for (i = 0; i <= count + 1; i++)
         if (run->used >> i & 1 && run->input[i])
-            ignis__formula_strides(&run->shape, run->input[i], stride[i]);
-    ignis__formula_strides(&run->shape, &run->shape, stride[count + 2]);
+            ignis__formula_strides(&run->shape, run->input[i], plan->stride[i]);
+    ignis__formula_strides(&run->shape, &run->shape, plan->stride[count + 2]);
     if (run->reduced) {
-        ignis__formula_strides(&run->shape, run->to_shape, stride[count + 3]);
-        ignis__axis_of_broadcast(&run->shape, run->to_shape, &s);
+        ignis__formula_strides(&run->shape, run->to_shape, plan->stride[count + 3]);
+        ignis__axis_of_broadcast(&run->shape, run->to_shape, &plan->axis);
     }
-    rank = ignis__formula_collapse_dims(&run->shape, count + 3 + (run->reduced != 0), stride, dim);
-    if (rank == 0) { /* a single element */
-        rank = 1;
-        dim[0] = 1;
+    plan->rank = ignis__formula_collapse_dims(&run->shape, count + 3 + (run->reduced != 0), plan->stride, plan->dim);
+    if (plan->rank == 0) { /* a single element */
+        plan->rank = 1;
+        plan->dim[0] = 1;
         for (i = 0; i <= count + 2; i++)
-            stride[i][0] = 1;
+            plan->stride[i][0] = 1;
     }
-    for (d = 0; d < rank; d++)
-        numel *= dim[d];
-    if (numel == 0)
-        return true;
-    ignis__formula_spec_begin(run, &spec);
-    spec.parts = false;
+    plan->numel = 1;
+    for (d = 0; d < plan->rank; d++)
+        plan->numel *= plan->dim[d];
+}
+
+/*  Chooses the kernel's spec from dimensions, strides and addresses. */
+static void ignis__formula_plan_spec(const ignis__work *work, const ignis__formula_run *run, ignis__formula_plan *plan)
+{
+    int count = run->formula->count, rank = plan->rank, widest = 1, linear = 0, i, d;
+    ignis__formula_spec *spec = &plan->spec;
+    ignis__axis *axis = &plan->axis;
+    bool one_row, broadcasts = false;
+    ignis__formula_spec_begin(run, spec);
+    spec->parts = false;
     if (run->reduced)
-        spec.mode = s.inner == 1 && s.n > 1 ? IGNIS__FORMULA_ROWS : IGNIS__FORMULA_COLUMNS;
-    if (spec.mode == IGNIS__FORMULA_COLUMNS && s.n == 1) { /* nothing is combined: all are columns of one row */
-        s.inner = s.outer * s.inner;
-        s.outer = 1;
+        spec->mode = axis->inner == 1 && axis->n > 1 ? IGNIS__FORMULA_ROWS : IGNIS__FORMULA_COLUMNS;
+    if (spec->mode == IGNIS__FORMULA_COLUMNS && axis->n == 1) { /* nothing is combined: all are columns of one row */
+        axis->inner = axis->outer * axis->inner;
+        axis->outer = 1;
     }
     for (i = 0; i < run->outs; i++)
         if (!(run->reduced >> i & 1))
             widest = ignis__dtypes[run->out[i]].size > widest ? ignis__dtypes[run->out[i]].size : widest;
     for (i = 0; i <= count + 1; i++) {
+        const int64_t *stride = plan->stride[i];
         bool one = true, same = true;
         int size = ignis__dtypes[run->dtype[i]].size;
-        if (spec.kind[i] == IGNIS__FORMULA_UNUSED || spec.kind[i] == IGNIS__FORMULA_VALUE)
+        if (spec->kind[i] == IGNIS__FORMULA_UNUSED || spec->kind[i] == IGNIS__FORMULA_VALUE)
             continue;
         for (d = 0; d < rank; d++) {
-            one = one && stride[i][d] == 0;
-            same = same && stride[i][d] == stride[count + 2][d];
+            one = one && stride[d] == 0;
+            same = same && stride[d] == plan->stride[count + 2][d];
         }
-        spec.kind[i] = same                  ? IGNIS__FORMULA_LINEAR
-                       : one                 ? IGNIS__FORMULA_ONE
-                       : stride[i][rank - 1] ? IGNIS__FORMULA_ROW
-                                             : IGNIS__FORMULA_COLUMN;
+        spec->kind[i] = same               ? IGNIS__FORMULA_LINEAR
+                        : one              ? IGNIS__FORMULA_ONE
+                        : stride[rank - 1] ? IGNIS__FORMULA_ROW
+                                           : IGNIS__FORMULA_COLUMN;
         linear += same;
-        w.broadcasts = w.broadcasts || spec.kind[i] >= IGNIS__FORMULA_ROW;
-        if (!one && stride[i][rank - 1])
+        broadcasts = broadcasts || spec->kind[i] >= IGNIS__FORMULA_ROW;
+        if (!one && stride[rank - 1])
             widest = size > widest ? size : widest;
     }
-    one_row = spec.mode == IGNIS__FORMULA_ROWS && s.outer == 1 && !w.broadcasts;
-    spec.pack = (uint16_t)ignis__formula_choose_pack(run, &spec, widest, spec.mode && !one_row ? dim[rank - 1] : 0);
-    spec.rank = (uint16_t)(w.broadcasts ? rank : 1);
-    spec.whole = !w.broadcasts || dim[rank - 1] % spec.pack == 0;
-    spec.packs_per_thread = linear == 1 || (spec.mode && !spec.needed) ? 2 : 1;
-    memset(words, 0, sizeof words);
-    memset(shared, 0, sizeof shared);
-    if (spec.mode == IGNIS__FORMULA_ROWS) {
-        int64_t packs = s.n / spec.pack;
-        spec.team =
-            s.outer > 1 && packs <= (s.outer < 64 * (int64_t)work->device->info.multiprocessors ? 128 : 512) ? 32 : 128;
-    } else if (spec.mode == IGNIS__FORMULA_COLUMNS) {
-        for (spec.team = 1; spec.team < s.inner / spec.pack && spec.team < 32;)
-            spec.team = (uint16_t)(2 * spec.team);
+    one_row = spec->mode == IGNIS__FORMULA_ROWS && axis->outer == 1 && !broadcasts;
+    spec->pack =
+        (uint16_t)ignis__formula_choose_pack(run, spec, widest, spec->mode && !one_row ? plan->dim[rank - 1] : 0);
+    spec->rank = (uint16_t)(broadcasts ? rank : 1);
+    spec->whole = !broadcasts || plan->dim[rank - 1] % spec->pack == 0;
+    spec->packs_per_thread = linear == 1 || (spec->mode && !spec->needed) ? 2 : 1;
+    if (spec->mode == IGNIS__FORMULA_ROWS) {
+        int64_t packs = axis->n / spec->pack, rows = 64 * (int64_t)work->device->info.multiprocessors;
+        spec->team = axis->outer > 1 && packs <= (axis->outer < rows ? 128 : 512) ? 32 : 128;
+    } else if (spec->mode == IGNIS__FORMULA_COLUMNS) {
+        for (spec->team = 1; spec->team < axis->inner / spec->pack && spec->team < 32;)
+            spec->team = (uint16_t)(2 * spec->team);
     }
-    if (spec.mode) {
-        (void)ignis__formula_split(work, &spec, &s, shared);
-        spec.parts = shared[2] > 1;
+    plan->words.broadcasts = broadcasts;
+    memset(plan->shared, 0, sizeof plan->shared);
+    if (spec->mode) {
+        (void)ignis__formula_split(work, spec, axis, plan->shared);
+        spec->parts = plan->shared[2] > 1;
     }
-    kernel = ignis__formula_kernel_get(work->call, work->device, run->formula, &spec);
-    if (!kernel)
-        return false;
-    spec = kernel->spec; /* another kernel may serve */
-    if (spec.rank == IGNIS__FORMULA_ANY_RANK) {
-        ignis__formula_pad_rank(rank, count + 2, dim, stride);
-        rank = IGNIS__FORMULA_ANY_RANK;
-        w.broadcasts = true;
-    }
-    full = numel / spec.pack;
-    if (((w.broadcasts && !spec.whole) || spec.kept || indices ? numel : full) > INT32_MAX - 4096 ||
-        s.n > INT32_MAX - 4096)
-        return ignis__fail_false(IGNIS_DIAG_SHAPE_OVERFLOW, work->call, "%s is larger than one launch can cover",
-                                 ignis__shape_write(&run->shape).text);
-    blocks = ignis__ceil_div(full > numel % spec.pack ? full : numel % spec.pack,
-                             IGNIS__FORMULA_THREADS * spec.packs_per_thread);
-    if (spec.mode) {
-        blocks = ignis__formula_split(work, &spec, &s, shared);
-        parts = (int64_t)shared[2];
-        block[0] = spec.mode == IGNIS__FORMULA_COLUMNS ? 256 : IGNIS__FORMULA_THREADS;
-    }
-    if (blocks > INT32_MAX)
-        return ignis__fail_false(IGNIS_DIAG_SHAPE_OVERFLOW, work->call, "%s is larger than one launch can cover",
-                                 ignis__shape_write(&run->shape).text);
-    if (spec.parts) {
-        memory =
-            ignis__memory_take(work->call, work->device, work->stream, parts * (int64_t)shared[4] * 16 * run->outs);
-        if (!memory)
-            return false;
-        shared[5] = memory->address;
-    }
-    memcpy(&shared[6], &run->factor, sizeof shared[6]);
-    shared[7] = run->kept_to;
-    w.formula = run->formula;
-    w.spec = &spec;
-    ignis__formula_plan_words(&w);
-    if (spec.mode || spec.needed)
-        memcpy(words + w.shared, shared, sizeof shared);
+}
+
+/*  Fills the words of the kernel's parameter. `launches`: the address of a graph's launch counter. */
+static void ignis__formula_fill_words(const ignis__formula_run *run, ignis__formula_plan *plan, ignis__address launches,
+                                      uint64_t *words)
+{
+    const ignis__formula_writer *at = &plan->words;
+    const ignis__formula_spec *spec = &plan->spec;
+    int count = run->formula->count, i, d;
+    memcpy(&plan->shared[6], &run->factor, sizeof plan->shared[6]);
+    plan->shared[7] = run->kept_to;
+    if (spec->mode || spec->needed)
+        memcpy(words + at->shared, plan->shared, sizeof plan->shared);
     if (run->formula->randoms) {
-        words[w.random] = run->random.seed;
-        words[w.random + 1] = run->random.first;
-        words[w.random + 2] = launches;
+        words[at->random] = run->random.seed;
+        words[at->random + 1] = run->random.first;
+        words[at->random + 2] = launches;
     }
-    for (i = 0; i < indices; i++) {
-        d = (int)run->formula->term[terms[i]].number;
+    for (i = 0; i < plan->index_count; i++) {
+        d = (int)run->formula->term[plan->terms[i]].number;
         d += d < 0 ? run->shape.ndim : 0;
         ignis__formula_coordinate_divisor(ignis__shape_product(&run->shape, d + 1, run->shape.ndim), run->shape.dim[d],
-                                          &words[w.indices + 5 * i]);
+                                          &words[at->indices + 5 * i]);
     }
-    if (spec.needed && ignis__formula_saves_position(&spec)) {
-        ignis__axis_of_broadcast(&run->shape, run->input[count + 1], &s);
-        ignis__formula_coordinate_divisor(s.inner, s.n, &words[w.indices + 5 * indices]);
+    if (spec->needed && ignis__formula_saves_position(spec)) {
+        ignis__axis_of_broadcast(&run->shape, run->input[count + 1], &plan->axis);
+        ignis__formula_coordinate_divisor(plan->axis.inner, plan->axis.n, &words[at->indices + 5 * plan->index_count]);
     }
     for (i = 0; i < run->outs; i++)
         words[i] = run->to[i];
-    words[w.packs] = (uint64_t)full;
-    words[w.packs + 1] = (uint64_t)(numel % spec.pack);
-    for (d = 1; d < spec.rank; d++) {
-        int64_t divisor = dim[d] / (spec.whole && d == rank - 1 ? spec.pack : 1);
-        words[w.dims + 3 * d - 3] = (uint64_t)divisor;
-        ignis__formula_divisor(divisor, &words[w.dims + 3 * d - 2]);
+    words[at->packs] = (uint64_t)(plan->numel / spec->pack);
+    words[at->packs + 1] = (uint64_t)(plan->numel % spec->pack);
+    for (d = 1; d < spec->rank; d++) {
+        int64_t divisor = plan->dim[d] / (spec->whole && d == plan->rank - 1 ? spec->pack : 1);
+        words[at->dims + 3 * d - 3] = (uint64_t)divisor;
+        ignis__formula_divisor(divisor, &words[at->dims + 3 * d - 2]);
     }
     for (i = 0; i <= count + 1; i++) {
-        if (spec.kind[i] == IGNIS__FORMULA_VALUE)
-            memcpy(&words[w.input[i]], &run->value[i], sizeof words[0]);
-        else if (spec.kind[i] != IGNIS__FORMULA_UNUSED)
-            words[w.input[i]] = run->address[i];
-        for (d = 0; d < spec.rank && spec.kind[i] >= IGNIS__FORMULA_ROW; d++)
-            words[w.strides[i] + d] = (uint64_t)stride[i][d];
+        if (spec->kind[i] == IGNIS__FORMULA_VALUE)
+            memcpy(&words[at->input[i]], &run->value[i], sizeof words[0]);
+        else if (spec->kind[i] != IGNIS__FORMULA_UNUSED)
+            words[at->input[i]] = run->address[i];
+        for (d = 0; d < spec->rank && spec->kind[i] >= IGNIS__FORMULA_ROW; d++)
+            words[at->strides[i] + d] = (uint64_t)plan->stride[i][d];
     }
+}
+
+/*  Launches the kernel of a formula on the current stream. Reduced dimensions are neighbours. */
+static bool ignis__formula_launch(const ignis__work *work, const ignis__formula_run *run)
+{
+    uint64_t words[IGNIS__FORMULA_WORDS];
+    unsigned grid[3] = {0, 1, 1}, block[3] = {IGNIS__FORMULA_THREADS, 1, 1};
+    int64_t full, rest, blocks;
+    bool ok, counts_elements;
+    ignis__address launches = 0;
+    const ignis__formula_kernel *kernel;
+    ignis__block *memory = NULL;
+    ignis__formula_plan plan;
+    ignis__formula_spec *spec = &plan.spec;
+    void *params[] = {words};
+    memset(&plan.words, 0, sizeof plan.words);
+    if (!ignis__formula_check_indices(work, run, &plan))
+        return false;
+    if (run->formula->randoms && !ignis__random_step(work, run->random.launches, &launches))
+        return false;
+    ignis__formula_plan_dims(run, &plan);
+    if (plan.numel == 0)
+        return true;
+    ignis__formula_plan_spec(work, run, &plan);
+    kernel = ignis__formula_kernel_get(work->call, work->device, run->formula, spec);
+    if (!kernel)
+        return false;
+    *spec = kernel->spec; /* another kernel may serve */
+    if (spec->rank == IGNIS__FORMULA_ANY_RANK) {
+        ignis__formula_pad_rank(plan.rank, run->formula->count + 2, plan.dim, plan.stride);
+        plan.rank = IGNIS__FORMULA_ANY_RANK;
+        plan.words.broadcasts = true;
+    }
+    full = plan.numel / spec->pack;
+    rest = plan.numel % spec->pack;
+    counts_elements = (plan.words.broadcasts && !spec->whole) || spec->kept || plan.index_count;
+    blocks = ignis__ceil_div(full > rest ? full : rest, IGNIS__FORMULA_THREADS * spec->packs_per_thread);
+    if (spec->mode) {
+        blocks = ignis__formula_split(work, spec, &plan.axis, plan.shared);
+        block[0] = spec->mode == IGNIS__FORMULA_COLUMNS ? 256 : IGNIS__FORMULA_THREADS;
+    }
+    if ((counts_elements ? plan.numel : full) > INT32_MAX - 4096 || plan.axis.n > INT32_MAX - 4096 ||
+        blocks > INT32_MAX)
+        return ignis__fail_false(IGNIS_DIAG_SHAPE_OVERFLOW, work->call, "%s is larger than one launch can cover",
+                                 ignis__shape_write(&run->shape).text);
+    if (spec->parts) {
+        memory = ignis__memory_take(work->call, work->device, work->stream,
+                                    (int64_t)plan.shared[2] * (int64_t)plan.shared[4] * 16 * run->outs);
+        if (!memory)
+            return false;
+        plan.shared[5] = memory->address;
+    }
+    plan.words.formula = run->formula;
+    plan.words.spec = spec;
+    ignis__formula_plan_words(&plan.words);
+    memset(words, 0, sizeof words);
+    ignis__formula_fill_words(run, &plan, launches, words);
     grid[0] = (unsigned)blocks;
     ok = ignis__launch_as(work, kernel->function, grid, block, 0, params, false, false);
     if (memory && ok) {
-        grid[0] = (unsigned)shared[4];
+        grid[0] = (unsigned)plan.shared[4];
         block[0] = 128;
         ok = ignis__launch_as(work, kernel->finish, grid, block, 0, params, false, false);
     }
@@ -19985,15 +20140,6 @@ static bool ignis__formula_reduce(const ignis__work *work, ignis__formula_run *r
     ignis__memory_recycle(work->call, work->device, memory);
     return ok;
 }
-
-static double ignis__double_of(uint64_t bits)
-{
-    double value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
-static double ignis__nan(void) { return ignis__double_of(0x7FF8000000000000u); }
 
 /*  Returns the value of a reduction over no elements. False, and reported, if it has none. */
 static bool ignis__formula_reduce_empty(const char *call, ignis_reducer reducer, double *value)
@@ -20781,15 +20927,6 @@ IGNIS_API ignis_tensor ignis_tensor_zeros(ignis_shape shape, const ignis_tensor_
 IGNIS_API ignis_tensor ignis_tensor_ones(ignis_shape shape, const ignis_tensor_desc *desc)
 {
     return ignis__tensor_filled("ignis_tensor_ones", shape, desc, 1);
-}
-
-IGNIS_API ignis_status ignis_seed(uint64_t seed)
-{
-    if (!ignis__enter("ignis_seed"))
-        return IGNIS_ERROR_NOT_SETUP;
-    ignis__thread_state()->random.seed = seed;
-    ignis__thread_state()->random.used = 0;
-    return IGNIS_OK;
 }
 
 /*  >>tensor.query - what a tensor is: data, shape, values on the host, text, and its release
@@ -23830,7 +23967,7 @@ typedef struct ignis__gemm_kernel {
     bool sums_rows;                 /* it computes row_sums */
     bool stays;                     /* a block computes one tile after the other */
     bool packs;                     /* operands whose rows are no full packs are copied first */
-    bool turns;                     /* operands that are not contiguous along k are transposed first */
+    bool transposes;                /* operands that are not contiguous along k are transposed first */
     int64_t splits;                 /* of k */
     unsigned threads, shared;
     int blocks;                  /* of an SM at a time */
@@ -23868,9 +24005,9 @@ static bool ignis__gemm_takes_wgmma(const ignis__op *op, const ignis__gemm *p)
 {
     int64_t most = INT32_MAX - 256;
     bool by_k = !p->transpose_a && p->transpose_b,
-         turns = p->k % 4 == 0 && (p->transpose_a || p->packed_a) && (!p->transpose_b || p->packed_b);
+         transposes = p->k % 4 == 0 && (p->transpose_a || p->packed_a) && (!p->transpose_b || p->packed_b);
     return ignis__gemm_has_wgmma(op, p->operands) &&
-           (p->operands != IGNIS_F32 || (!p->patches_of && (by_k || turns))) && p->k > 0 &&
+           (p->operands != IGNIS_F32 || (!p->patches_of && (by_k || transposes))) && p->k > 0 &&
            (!p->patches_of || p->wgmma_k) && p->m < most && p->n < most && p->k < most && p->batch < most;
 }
 
@@ -23930,25 +24067,26 @@ static bool ignis__gemm_skips(const ignis__gemm *p, int rows, int columns)
     rounds of blocks, and by the L2 cache. That gives 11500 bytes a nanosecond, 16000 to tiles of 192 rows,
     and to wgmma 5900 of rows that do not begin at its sectors. A thread of ignis_gemm_finish has 8 loads
     under way. */
-static double ignis__gemm_time(const ignis__op *op, const ignis__gemm *p, const ignis__gemm_tile *tile, int64_t splits)
+static double ignis__gemm_time(const ignis__op *op, const ignis__gemm *gemm, const ignis__gemm_tile *tile,
+                               int64_t splits)
 {
-    int64_t size = ignis__dtypes[p->operands].size, processors = op->work.device->info.multiprocessors,
+    int64_t size = ignis__dtypes[gemm->operands].size, processors = op->work.device->info.multiprocessors,
             room = processors * tile->blocks;
     bool hopper = tile->builtin == IGNIS__BUILTIN_GEMM_HOPPER,
-         shares_b = hopper && ignis__gemm_has_pairs(op) && ignis__gemm_shares_b(p, tile->columns);
+         shares_b = hopper && ignis__gemm_has_pairs(op) && ignis__gemm_shares_b(gemm, tile->columns);
     bool shares_a = ignis__gemm_shares_a(tile->rows, tile->columns, tile->blocks);
     int64_t between = tile->between;
-    int64_t down = shares_b ? 2 * ignis__ceil_div(p->m, 2 * tile->rows) : ignis__ceil_div(p->m, tile->rows),
-            across = ignis__ceil_div(p->n, tile->columns);
-    int64_t blocks = down * across * p->batch * splits, rounds = ignis__ceil_div(blocks, room);
-    bool skips = hopper && ignis__gemm_skips(p, tile->rows, tile->columns);
+    int64_t down = shares_b ? 2 * ignis__ceil_div(gemm->m, 2 * tile->rows) : ignis__ceil_div(gemm->m, tile->rows),
+            across = ignis__ceil_div(gemm->n, tile->columns);
+    int64_t blocks = down * across * gemm->batch * splits, rounds = ignis__ceil_div(blocks, room);
+    bool skips = hopper && ignis__gemm_skips(gemm, tile->rows, tile->columns);
     double rows =
-        (skips ? (double)p->m / (double)down : (double)ignis__clamp(p->m, 0, tile->rows)) / (shares_a ? 2 : 1);
-    double columns =
-        (skips ? (double)p->n / (double)across : (double)ignis__clamp(p->n, 0, tile->columns)) / (shares_b ? 2 : 1);
-    double whole = tile->rows == 192 ? 16000 : 11500, parts = hopper && !p->patches_of ? 5900 : whole;
-    double each = rows / (ignis__gemm_rows_fill_sectors(p, p->row_a) ? whole : parts) +
-                  columns / (ignis__gemm_rows_fill_sectors(p, p->row_b) ? whole : parts);
+        (skips ? (double)gemm->m / (double)down : (double)ignis__clamp(gemm->m, 0, tile->rows)) / (shares_a ? 2 : 1);
+    double columns = (skips ? (double)gemm->n / (double)across : (double)ignis__clamp(gemm->n, 0, tile->columns)) /
+                     (shares_b ? 2 : 1);
+    double whole = tile->rows == 192 ? 16000 : 11500, parts = hopper && !gemm->patches_of ? 5900 : whole;
+    double each = rows / (ignis__gemm_rows_fill_sectors(gemm, gemm->row_a) ? whole : parts) +
+                  columns / (ignis__gemm_rows_fill_sectors(gemm, gemm->row_b) ? whole : parts);
     double scale = tile->builtin == IGNIS__BUILTIN_GEMM || tile->builtin == IGNIS__BUILTIN_GEMM_SMALL ||
                            tile->builtin == IGNIS__BUILTIN_GEMM_TINY
                        ? size == 8 ? 2 : 1
@@ -23958,14 +24096,14 @@ static double ignis__gemm_time(const ignis__op *op, const ignis__gemm *p, const 
     double cache = 64.0 * (double)size * each * (double)(blocks < room ? blocks : room) * (double)rounds, time;
     step = step > latency ? step : latency;
     step = step > cache ? step : cache;
-    if (hopper && p->dtype == IGNIS_F32 && tile->blocks == 1 && splits == 1 &&
+    if (hopper && gemm->dtype == IGNIS_F32 && tile->blocks == 1 && splits == 1 &&
         !ignis__gemm_is_ahead(tile)) /* all this is stored and nothing is multiplied */
         between += tile->rows * tile->columns / 8;
-    time =
-        step * (double)ignis__ceil_div(ignis__ceil_div(p->k, splits), 64) + (double)(between * rounds + tile->before);
+    time = step * (double)ignis__ceil_div(ignis__ceil_div(gemm->k, splits), 64) +
+           (double)(between * rounds + tile->before);
     if (splits > 1)
         time += 2000 + 600 * (double)ignis__ceil_div(splits, 8) +
-                (double)(p->m * p->n * p->batch * (4 * splits + size)) / 3000;
+                (double)(gemm->m * gemm->n * gemm->batch * (4 * splits + size)) / 3000;
     return time;
 }
 
@@ -24125,41 +24263,41 @@ static bool ignis__gemm_fit_columns(const ignis__op *op, ignis_dtype dtype, cons
 /*  Chooses a built-in kernel, in this one place: tensor cores for 16-bit types and f32 that may be rounded,
     else plain CUDA C; tiles and splits of k by the least time. wgmma needs rows of full packs, and mma.sync
     is 12 times slower without: other operands are copied for them. */
-static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dtype, const ignis__gemm *p,
+static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dtype, const ignis__gemm *gemm,
                                              const ignis__epilogue *epilogue)
 {
     ignis__gemm_tile best = IGNIS__ZERO;
     ignis__gemm_kernel kernel = IGNIS__ZERO;
-    ignis__gemm by_wgmma = ignis__gemm_by_wgmma(p);
-    int64_t bytes_a = (p->batch_a ? p->batch : 1) * p->m * p->k * ignis__dtypes[p->operands].size;
-    int64_t bytes_b = (p->batch_b ? p->batch : 1) * p->k * p->n * ignis__dtypes[p->operands].size;
-    bool eights = ignis__dtype_is_f8(p->operands);
-    bool tensor_cores = ignis__gemm_allows_tensor_cores(p->operands) &&
+    ignis__gemm by_wgmma = ignis__gemm_by_wgmma(gemm);
+    int64_t bytes_a = (gemm->batch_a ? gemm->batch : 1) * gemm->m * gemm->k * ignis__dtypes[gemm->operands].size;
+    int64_t bytes_b = (gemm->batch_b ? gemm->batch : 1) * gemm->k * gemm->n * ignis__dtypes[gemm->operands].size;
+    bool eights = ignis__dtype_is_f8(gemm->operands);
+    bool tensor_cores = ignis__gemm_allows_tensor_cores(gemm->operands) &&
                         ignis__capability(&op->work.device->info) >= (eights ? 89 : 80),
-         wgmma = tensor_cores && ignis__gemm_takes_wgmma(op, p);
-    bool packed = p->packed_a && p->packed_b, may_pack = !p->patches_of &&
-                                                         (p->packed_a || bytes_a <= ignis__gemm_pack_limit) &&
-                                                         (p->packed_b || bytes_b <= ignis__gemm_pack_limit);
-    bool turns = p->operands == IGNIS_F32 && (p->transpose_a || !p->transpose_b), /* by wgmma */
-        may_turn = (!p->transpose_a || bytes_a <= ignis__gemm_pack_limit) &&
-                   (p->transpose_b || bytes_b <= ignis__gemm_pack_limit);
+         wgmma = tensor_cores && ignis__gemm_takes_wgmma(op, gemm);
+    bool packed = gemm->packed_a && gemm->packed_b, may_pack = !gemm->patches_of &&
+                                                               (gemm->packed_a || bytes_a <= ignis__gemm_pack_limit) &&
+                                                               (gemm->packed_b || bytes_b <= ignis__gemm_pack_limit);
+    bool transposes = gemm->operands == IGNIS_F32 && (gemm->transpose_a || !gemm->transpose_b), /* by wgmma */
+        may_transpose = (!gemm->transpose_a || bytes_a <= ignis__gemm_pack_limit) &&
+                        (gemm->transpose_b || bytes_b <= ignis__gemm_pack_limit);
     int64_t processors = op->work.device->info.multiprocessors;
-    int64_t wide = ignis__gemm_tiles(p, 128, 192), other = ignis__gemm_tiles(p, 128, 128);
+    int64_t wide = ignis__gemm_tiles(gemm, 128, 192), other = ignis__gemm_tiles(gemm, 128, 128);
     bool ahead =
-        ignis__gemm_takes_ahead(p, epilogue) &&
+        ignis__gemm_takes_ahead(gemm, epilogue) &&
         (op->steady ? 3 * ignis__ceil_div(wide, processors) < 2 * ignis__ceil_div(other, processors) /* fewer rounds */
                     : wide > processors) && /* a block needs a next tile */
         ignis__gemm_exists(op, dtype, &by_wgmma, epilogue, 0, 192, 0);
-    bool pairs = wgmma && ignis__gemm_has_pairs(op) && !op->steady && ignis__gemm_may_share_a(p) &&
+    bool pairs = wgmma && ignis__gemm_has_pairs(op) && !op->steady && ignis__gemm_may_share_a(gemm) &&
                  ignis__gemm_exists(op, dtype, &by_wgmma, epilogue, 0, 64, IGNIS__SHARE_A);
-    bool large = wgmma && !op->steady && ignis__gemm_takes_192_rows(p, epilogue);
+    bool large = wgmma && !op->steady && ignis__gemm_takes_192_rows(gemm, epilogue);
     unsigned staging, stage, stages; /* bytes of a row and of a k step; k steps that are on their way */
-    double least = 0, packing = 3000 + (double)((p->packed_a ? 0 : bytes_a) + (p->packed_b ? 0 : bytes_b)) / 1500;
-    double turning =
-        (p->transpose_a ? 3000 + (double)bytes_a / 2000 : 0) + (p->transpose_b ? 0 : 3000 + (double)bytes_b / 2000);
-    double gating = ignis__gemm_gates(p) ? (double)(3 * p->m * p->n * ignis__dtypes[dtype].size) / 3000
-                                         : 0; /* not beside another tile */
-    int i, turn;
+    double least = 0, packing = 3000 + (double)((gemm->packed_a ? 0 : bytes_a) + (gemm->packed_b ? 0 : bytes_b)) / 1500;
+    double transposing = (gemm->transpose_a ? 3000 + (double)bytes_a / 2000 : 0) +
+                         (gemm->transpose_b ? 0 : 3000 + (double)bytes_b / 2000);
+    double gating = ignis__gemm_gates(gemm) ? (double)(3 * gemm->m * gemm->n * ignis__dtypes[dtype].size) / 3000
+                                            : 0; /* not beside another tile */
+    int i, trial;
     for (i = 0; i < IGNIS__COUNT(ignis__gemm_tile_sizes); i++) {
         ignis__gemm_tile tile = ignis__gemm_tile_sizes[i];
         bool hopper = tile.builtin == IGNIS__BUILTIN_GEMM_HOPPER;
@@ -24167,30 +24305,30 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
         bool is_tiny = tile.builtin == IGNIS__BUILTIN_GEMM_TINY; /* exact, for every dtype, and for little work */
         bool is_large = tile.rows == 192, is_ahead = ignis__gemm_is_ahead(&tile);
         bool shares_a = ignis__gemm_shares_a(tile.rows, tile.columns, tile.blocks);
-        const ignis__gemm *of = hopper ? &by_wgmma : p;
-        int64_t tiles = ignis__gemm_tiles(p, tile.rows, tile.columns);
+        const ignis__gemm *of = hopper ? &by_wgmma : gemm;
+        int64_t tiles = ignis__gemm_tiles(gemm, tile.rows, tile.columns);
         if ((is_tiny ? tiles > 4 * processors || (tensor_cores && packed && dtype != IGNIS_F32)
                      : (hopper || mma) != tensor_cores) ||
             (is_ahead && !ahead) || (eights && (is_tiny || tile.columns > 128)) ||
-            (hopper && (!wgmma || !(turns ? may_turn : packed || may_pack) ||
+            (hopper && (!wgmma || !(transposes ? may_transpose : packed || may_pack) ||
                         (is_large ? !large || !ignis__gemm_fit_columns(op, dtype, of, epilogue, &tile)
-                                  : (shares_a ? !pairs : tile.columns != ignis__gemm_columns(p, tile.columns)) ||
-                                        tile.rows != ignis__gemm_rows(p)))) ||
+                                  : (shares_a ? !pairs : tile.columns != ignis__gemm_columns(gemm, tile.columns)) ||
+                                        tile.rows != ignis__gemm_rows(gemm)))) ||
             (op->steady && (is_tiny || best.threads || tile.columns > 192))) /* all remaining ones sum k in one order */
             continue;
-        for (turn = 0; turn <= (p->k < 256 || op->steady || is_ahead || is_large ? 0 : 3); turn++) {
-            int64_t splits = turn ? ignis__gemm_splits(op, of, &tile, turn) : 1;
-            double time = turn && splits == 1 ? least : ignis__gemm_time(op, of, &tile, splits);
-            bool packs = !packed && (hopper ? !turns : mma && may_pack && 12 * time > time + packing);
+        for (trial = 0; trial <= (gemm->k < 256 || op->steady || is_ahead || is_large ? 0 : 3); trial++) {
+            int64_t splits = trial ? ignis__gemm_splits(op, of, &tile, trial) : 1;
+            double time = trial && splits == 1 ? least : ignis__gemm_time(op, of, &tile, splits);
+            bool packs = !packed && (hopper ? !transposes : mma && may_pack && 12 * time > time + packing);
             time = packs ? time + packing : !packed && mma ? 12 * time : time;
-            time += (is_ahead ? 0 : gating) + (hopper && turns ? turning : 0);
+            time += (is_ahead ? 0 : gating) + (hopper && transposes ? transposing : 0);
             if (best.threads && time >= least)
                 continue;
             best = tile;
             least = time;
             kernel.splits = splits;
             kernel.packs = packs;
-            kernel.turns = hopper && turns;
+            kernel.transposes = hopper && transposes;
         }
     }
     kernel.builtin = best.builtin;
@@ -24200,11 +24338,11 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
     kernel.blocks = best.blocks;
     tensor_cores = tensor_cores && best.builtin != IGNIS__BUILTIN_GEMM_TINY;
     kernel.sums_rows = !tensor_cores || dtype != IGNIS_F32; /* the summed values would be rounded */
-    if (p->patches_of)
-        snprintf(kernel.define, sizeof kernel.define, "-DIGNIS_PATCHES=%d", p->patches_of);
+    if (gemm->patches_of)
+        snprintf(kernel.define, sizeof kernel.define, "-DIGNIS_PATCHES=%d", gemm->patches_of);
     if (!tensor_cores)
         return kernel;
-    ignis__gemm_mma_define(kernel.define, sizeof kernel.define, p);
+    ignis__gemm_mma_define(kernel.define, sizeof kernel.define, gemm);
     if (best.builtin == IGNIS__BUILTIN_GEMM_HOPPER) {
         kernel.summed_rows = 64;
         kernel.stays = true;
@@ -24308,46 +24446,46 @@ static ignis__address ignis__gemm_sums_scratch(ignis__op *op, ignis__array *out,
 static ignis__gemm ignis__gemm_params(ignis__op *op, const ignis__product *product, ignis__array *out,
                                       const ignis__epilogue *epilogue)
 {
-    ignis__gemm p = IGNIS__ZERO;
-    p.dtype = (ignis_dtype)product->dtype;
-    p.operands = product->operands ? (ignis_dtype)product->operands : p.dtype;
-    p.m = product->m;
-    p.n = product->n;
-    p.k = product->k;
-    p.batch = product->batch;
-    p.batch_a = product->batch_a;
-    p.batch_b = product->batch_b;
-    p.transpose_a = product->transpose_a;
-    p.transpose_b = product->transpose_b;
-    p.row_a = p.transpose_a ? p.m : p.k;
-    p.row_b = p.transpose_b ? p.k : p.n;
-    p.factor = epilogue->factor != 0 ? epilogue->factor : 1;
-    p.splits = 1;
-    p.split_k = p.k;
-    p.activation = epilogue->activation;
-    p.gradient = epilogue->gradient;
-    p.accumulate = epilogue->accumulate;
-    p.keeps = epilogue->keeps;
+    ignis__gemm gemm = IGNIS__ZERO;
+    gemm.dtype = (ignis_dtype)product->dtype;
+    gemm.operands = product->operands ? (ignis_dtype)product->operands : gemm.dtype;
+    gemm.m = product->m;
+    gemm.n = product->n;
+    gemm.k = product->k;
+    gemm.batch = product->batch;
+    gemm.batch_a = product->batch_a;
+    gemm.batch_b = product->batch_b;
+    gemm.transpose_a = product->transpose_a;
+    gemm.transpose_b = product->transpose_b;
+    gemm.row_a = gemm.transpose_a ? gemm.m : gemm.k;
+    gemm.row_b = gemm.transpose_b ? gemm.k : gemm.n;
+    gemm.factor = epilogue->factor != 0 ? epilogue->factor : 1;
+    gemm.splits = 1;
+    gemm.split_k = gemm.k;
+    gemm.activation = epilogue->activation;
+    gemm.gradient = epilogue->gradient;
+    gemm.accumulate = epilogue->accumulate;
+    gemm.keeps = epilogue->keeps;
     if (epilogue->bias)
-        p.bias = ignis__op_read(op, epilogue->bias);
+        gemm.bias = ignis__op_read(op, epilogue->bias);
     if (epilogue->scale_a) {
-        p.scale_a = ignis__op_read(op, epilogue->scale_a);
-        p.scales_a = epilogue->scale_a->numel > 1;
+        gemm.scale_a = ignis__op_read(op, epilogue->scale_a);
+        gemm.scales_a = epilogue->scale_a->numel > 1;
     }
     if (epilogue->scale_b) {
-        p.scale_b = ignis__op_read(op, epilogue->scale_b);
-        p.scales_b = epilogue->scale_b->numel > 1;
+        gemm.scale_b = ignis__op_read(op, epilogue->scale_b);
+        gemm.scales_b = epilogue->scale_b->numel > 1;
     }
-    if (epilogue->pre && (epilogue->gradient || ignis__gemm_gates(&p)))
-        p.pre = ignis__op_read(op, epilogue->pre);
-    if (epilogue->pre && (epilogue->keeps || !p.pre))
-        p.pre = ignis__op_write(op, epilogue->pre);
+    if (epilogue->pre && (epilogue->gradient || ignis__gemm_gates(&gemm)))
+        gemm.pre = ignis__op_read(op, epilogue->pre);
+    if (epilogue->pre && (epilogue->keeps || !gemm.pre))
+        gemm.pre = ignis__op_write(op, epilogue->pre);
     if (epilogue->residual)
-        p.residual = ignis__op_read(op, epilogue->residual);
-    p.out = ignis__op_write(op, out);
-    p.packed_out = ignis__gemm_packed((ignis_dtype)product->dtype, p.out | p.bias | p.pre | p.residual,
-                                      ignis__gemm_out_columns(&p), 0);
-    return p;
+        gemm.residual = ignis__op_read(op, epilogue->residual);
+    gemm.out = ignis__op_write(op, out);
+    gemm.packed_out = ignis__gemm_packed((ignis_dtype)product->dtype, gemm.out | gemm.bias | gemm.pre | gemm.residual,
+                                         ignis__gemm_out_columns(&gemm), 0);
+    return gemm;
 }
 
 /*  Launches a kernel that finishes a product: 128 columns of `rows` rows for a block. */
@@ -24372,48 +24510,48 @@ IGNIS__COLD static void ignis__gemm_request(ignis_dtype dtype, const ignis__gemm
     bool eights = ignis__dtype_is_f8(product->operands), rounds = ignis__gemm_allows_tensor_cores(product->operands),
          by_k = ignis__dtypes[product->operands].size != 2;
     static const int widths[] = {64, 128, 192, 256};
-    ignis__gemm p = *product;
+    ignis__gemm gemm = *product;
     char define[IGNIS__DEFINES];
     int i, direct;
-    if (!ignis__requests.path[0] || p.activation == IGNIS__ACTIVATION_PAIRED) /* by ignis__gemm_pairs */
+    if (!ignis__requests.path[0] || gemm.activation == IGNIS__ACTIVATION_PAIRED) /* by ignis__gemm_pairs */
         return;
-    p.row_sums = epilogue->row_sums != NULL;
-    p.column_sums = epilogue->column_sums != NULL;
+    gemm.row_sums = epilogue->row_sums != NULL;
+    gemm.column_sums = epilogue->column_sums != NULL;
     ignis__record_builtin_for_all(IGNIS__BUILTIN_GEMM_FINISH, dtype);
     define[0] = 0;
-    if (p.patches_of)
-        snprintf(define, sizeof define, "-DIGNIS_PATCHES=%d", p.patches_of);
+    if (gemm.patches_of)
+        snprintf(define, sizeof define, "-DIGNIS_PATCHES=%d", gemm.patches_of);
     if (!eights) {
         ignis__record_builtin(IGNIS__BUILTIN_GEMM_TINY, dtype, define, 0, IGNIS__EVERY_ARCH);
         ignis__record_builtin(IGNIS__BUILTIN_GEMM, dtype, define, 0, rounds ? 79 : IGNIS__EVERY_ARCH);
     }
-    ignis__gemm_mma_define(define, sizeof define, &p);
+    ignis__gemm_mma_define(define, sizeof define, &gemm);
     if (rounds)
         ignis__record_builtin(IGNIS__BUILTIN_GEMM_MMA, dtype, define, eights ? 89 : 80, IGNIS__EVERY_ARCH);
-    if (rounds && by_k && !eights && !p.patches_of) {
+    if (rounds && by_k && !eights && !gemm.patches_of) {
         ignis__record_builtin_for_all(IGNIS__BUILTIN_TRANSPOSE_TILES, dtype);
-        p = ignis__gemm_by_wgmma(&p);
+        gemm = ignis__gemm_by_wgmma(&gemm);
     }
-    for (i = 0; rounds && (!p.patches_of || (!by_k && p.wgmma_k)) && i < (eights ? 2 : IGNIS__COUNT(widths)); i++)
-        for (p.pairs = 0; p.pairs <= IGNIS__SHARE_B; p.pairs++) {
-            p.n = widths[i] > 64 || p.pairs || eights ? (product->n > 64 ? product->n : 256)
-                                                      : 64; /* as many columns as such a tile has */
-            if (p.pairs == IGNIS__SHARE_A ? widths[i] != 64 || !ignis__gemm_may_share_a(&p)
-                                          : ignis__gemm_columns(&p, widths[i]) != widths[i] ||
-                                                (widths[i] == 192 && !ignis__gemm_takes_ahead(product, epilogue)) ||
-                                                (p.pairs && !ignis__gemm_shares_b(&p, widths[i])))
+    for (i = 0; rounds && (!gemm.patches_of || (!by_k && gemm.wgmma_k)) && i < (eights ? 2 : IGNIS__COUNT(widths)); i++)
+        for (gemm.pairs = 0; gemm.pairs <= IGNIS__SHARE_B; gemm.pairs++) {
+            gemm.n = widths[i] > 64 || gemm.pairs || eights ? (product->n > 64 ? product->n : 256)
+                                                            : 64; /* as many columns as such a tile has */
+            if (gemm.pairs == IGNIS__SHARE_A ? widths[i] != 64 || !ignis__gemm_may_share_a(&gemm)
+                                             : ignis__gemm_columns(&gemm, widths[i]) != widths[i] ||
+                                                   (widths[i] == 192 && !ignis__gemm_takes_ahead(product, epilogue)) ||
+                                                   (gemm.pairs && !ignis__gemm_shares_b(&gemm, widths[i])))
                 continue;
-            for (direct = widths[i] == 192; direct <= ignis__gemm_finishes_in_registers(&p, widths[i]); direct++) {
-                ignis__gemm_hopper_define(define, sizeof define, &p, widths[i], direct);
+            for (direct = widths[i] == 192; direct <= ignis__gemm_finishes_in_registers(&gemm, widths[i]); direct++) {
+                ignis__gemm_hopper_define(define, sizeof define, &gemm, widths[i], direct);
                 ignis__record_builtin(IGNIS__BUILTIN_GEMM_HOPPER, dtype, define, 90, 90);
             }
         }
-    p.n = product->n;
-    p.rows = 192; /* with some of the columns that such tiles may have */
+    gemm.n = product->n;
+    gemm.rows = 192; /* with some of the columns that such tiles may have */
     for (i = 0; rounds && ignis__gemm_takes_192_rows(product, epilogue) && i < 3; i++)
-        for (p.pairs = 0; p.pairs <= (ignis__gemm_shares_b(&p, widths[i]) ? IGNIS__SHARE_B : 0);
-             p.pairs += IGNIS__SHARE_B) {
-            ignis__gemm_hopper_define(define, sizeof define, &p, widths[i], true);
+        for (gemm.pairs = 0; gemm.pairs <= (ignis__gemm_shares_b(&gemm, widths[i]) ? IGNIS__SHARE_B : 0);
+             gemm.pairs += IGNIS__SHARE_B) {
+            ignis__gemm_hopper_define(define, sizeof define, &gemm, widths[i], true);
             ignis__record_builtin(IGNIS__BUILTIN_GEMM_HOPPER, dtype, define, 90, 90);
         }
 }
@@ -24437,21 +24575,21 @@ static double ignis__gemm_flops(const ignis__gemm *p)
 }
 
 /*  Launches a tiny product. ends: nothing is launched after this product, so it may wait for another one. */
-static void ignis__gemm_launch_tiny(ignis__op *op, ignis_dtype dtype, const char *define, const ignis__gemm *p,
+static void ignis__gemm_launch_tiny(ignis__op *op, ignis_dtype dtype, const char *define, const ignis__gemm *gemm,
                                     int64_t blocks, bool ends)
 {
-    ignis__gemm_pending *pending = p->patches_of ? NULL : op->pending;
+    ignis__gemm_pending *pending = gemm->patches_of ? NULL : op->pending;
     ignis__gemm both[2] = IGNIS__ZERO;
-    double flops = ignis__gemm_flops(p);
+    double flops = ignis__gemm_flops(gemm);
     unsigned first_blocks = (unsigned)blocks;
     void *params[] = {both, &first_blocks};
     if (pending && !pending->blocks && ends) {
-        pending->p = *p;
+        pending->p = *gemm;
         pending->dtype = dtype;
         pending->blocks = blocks;
         return;
     }
-    both[0] = *p;
+    both[0] = *gemm;
     if (pending && pending->blocks) { /* kernels read a plain product's parameters up to the patches */
         memcpy((char *)both + offsetof(ignis__gemm, patches), &pending->p, offsetof(ignis__gemm, patches));
         blocks += pending->blocks;
@@ -24504,68 +24642,71 @@ static void ignis__gemm_boxes(ignis__gemm *p, int rows, int columns)
 }
 
 /*  Launches the product itself. ends: as in ignis__gemm_launch_tiny. */
-static void ignis__gemm_launch(ignis__op *op, ignis__gemm_kernel *kernel, ignis_dtype dtype, ignis__gemm *p, bool ends)
+static void ignis__gemm_launch(ignis__op *op, ignis__gemm_kernel *kernel, ignis_dtype dtype, ignis__gemm *gemm,
+                               bool ends)
 {
-    int64_t blocks = ignis__gemm_tiles(p, kernel->rows, kernel->columns) * p->splits,
+    int64_t blocks = ignis__gemm_tiles(gemm, kernel->rows, kernel->columns) * gemm->splits,
             processors = op->work.device->info.multiprocessors;
     ignis__tensor_map a, b, out, other;
-    ignis__address another = ignis__gemm_extra_matrix(p);
-    bool direct = ignis__gemm_finishes_in_registers(p, kernel->columns), gated = ignis__gemm_gates(p);
-    void *mapped[] = {&a, &b, &out, &other, p}, *plain[] = {p};
+    ignis__address another = ignis__gemm_extra_matrix(gemm);
+    bool direct = ignis__gemm_finishes_in_registers(gemm, kernel->columns), gated = ignis__gemm_gates(gemm);
+    void *mapped[] = {&a, &b, &out, &other, gemm}, *plain[] = {gemm};
     if (kernel->builtin == IGNIS__BUILTIN_GEMM_TINY) {
-        ignis__gemm_launch_tiny(op, dtype, kernel->define[0] ? kernel->define : NULL, p, blocks, ends);
+        ignis__gemm_launch_tiny(op, dtype, kernel->define[0] ? kernel->define : NULL, gemm, blocks, ends);
         return;
     }
     if (kernel->stays) { /* kernels/gemm_hopper.cu */
-        p->rows = kernel->rows;
-        p->pairs = ignis__gemm_shares_a(kernel->rows, kernel->columns, kernel->blocks)     ? IGNIS__SHARE_A
-                   : ignis__gemm_has_pairs(op) && ignis__gemm_shares_b(p, kernel->columns) ? IGNIS__SHARE_B
-                                                                                           : 0;
-        ignis__gemm_hopper_define(kernel->define, sizeof kernel->define, p, kernel->columns, direct);
-        if (p->pairs == IGNIS__SHARE_B &&
+        gemm->rows = kernel->rows;
+        gemm->pairs = ignis__gemm_shares_a(kernel->rows, kernel->columns, kernel->blocks)        ? IGNIS__SHARE_A
+                      : ignis__gemm_has_pairs(op) && ignis__gemm_shares_b(gemm, kernel->columns) ? IGNIS__SHARE_B
+                                                                                                 : 0;
+        ignis__gemm_hopper_define(kernel->define, sizeof kernel->define, gemm, kernel->columns, direct);
+        if (gemm->pairs == IGNIS__SHARE_B &&
             !ignis__variant_exists(op->work.device, kernel->builtin, dtype, kernel->define)) {
-            p->pairs = 0;
-            ignis__gemm_hopper_define(kernel->define, sizeof kernel->define, p, kernel->columns, direct);
+            gemm->pairs = 0;
+            ignis__gemm_hopper_define(kernel->define, sizeof kernel->define, gemm, kernel->columns, direct);
         }
-        if (direct && !p->patches.apart &&
+        if (direct && !gemm->patches.apart &&
             !ignis__variant_exists(op->work.device, kernel->builtin, dtype, kernel->define)) {
             direct = false; /* nobody recorded just this one */
-            ignis__gemm_hopper_define(kernel->define, sizeof kernel->define, p, kernel->columns, direct);
+            ignis__gemm_hopper_define(kernel->define, sizeof kernel->define, gemm, kernel->columns, direct);
         }
-        if (p->pairs) {
-            blocks = 2 * p->splits *
-                     (p->pairs == IGNIS__SHARE_A ? ignis__gemm_tiles(p, kernel->rows, 2 * kernel->columns)
-                                                 : ignis__gemm_tiles(p, 2 * kernel->rows, kernel->columns));
+        if (gemm->pairs) {
+            blocks = 2 * gemm->splits *
+                     (gemm->pairs == IGNIS__SHARE_A ? ignis__gemm_tiles(gemm, kernel->rows, 2 * kernel->columns)
+                                                    : ignis__gemm_tiles(gemm, 2 * kernel->rows, kernel->columns));
             processors &= ~(int64_t)1;
         }
         blocks = ignis__clamp(blocks, 1, kernel->blocks * processors);
-        ignis__gemm_boxes(p, kernel->rows, kernel->columns);
-        if (p->patches_of == 1)
-            ignis__patches_tma_map(op, &a, dtype, p, kernel->rows);
+        ignis__gemm_boxes(gemm, kernel->rows, kernel->columns);
+        if (gemm->patches_of == 1)
+            ignis__patches_tma_map(op, &a, dtype, gemm, kernel->rows);
         else
-            ignis__gemm_tma_map(op, &a, p->operands, true, p->a, p->transpose_a ? p->m : p->k, p->row_a,
-                                p->transpose_a ? p->k : p->m, p->batch, p->batch_a, p->box_a);
-        if (p->patches_of == 1) /* weights: a tap is a matrix */
-            ignis__gemm_tma_map(op, &b, dtype, true, p->b, p->weights, p->patches.weight_row,
-                                p->transpose_b ? p->n : p->patches.weight_channels, p->patches.weight_row / p->weights,
-                                p->weights, p->box_b);
-        else if (p->patches_of == 2)
-            ignis__patches_tma_map(op, &b, dtype, p, 64);
+            ignis__gemm_tma_map(op, &a, gemm->operands, true, gemm->a, gemm->transpose_a ? gemm->m : gemm->k,
+                                gemm->row_a, gemm->transpose_a ? gemm->k : gemm->m, gemm->batch, gemm->batch_a,
+                                gemm->box_a);
+        if (gemm->patches_of == 1) /* weights: a tap is a matrix */
+            ignis__gemm_tma_map(op, &b, dtype, true, gemm->b, gemm->weights, gemm->patches.weight_row,
+                                gemm->transpose_b ? gemm->n : gemm->patches.weight_channels,
+                                gemm->patches.weight_row / gemm->weights, gemm->weights, gemm->box_b);
+        else if (gemm->patches_of == 2)
+            ignis__patches_tma_map(op, &b, dtype, gemm, 64);
         else
-            ignis__gemm_tma_map(op, &b, p->operands, true, p->b, p->transpose_b ? p->k : p->n, p->row_b,
-                                p->transpose_b ? p->n : p->k, p->batch, p->batch_b,
-                                p->pairs == IGNIS__SHARE_B ? p->box_b / 2 : p->box_b);
+            ignis__gemm_tma_map(op, &b, gemm->operands, true, gemm->b, gemm->transpose_b ? gemm->k : gemm->n,
+                                gemm->row_b, gemm->transpose_b ? gemm->n : gemm->k, gemm->batch, gemm->batch_b,
+                                gemm->pairs == IGNIS__SHARE_B ? gemm->box_b / 2 : gemm->box_b);
         other = out = a; /* for maps that are not used */
-        if (direct && p->patches.apart)
-            ignis__patches_out_tma_map(op, &out, dtype, p);
+        if (direct && gemm->patches.apart)
+            ignis__patches_out_tma_map(op, &out, dtype, gemm);
         else if (direct)
-            ignis__gemm_tma_map(op, &out, dtype, false, p->out, ignis__gemm_out_columns(p), ignis__gemm_out_columns(p),
-                                p->m, gated && p->gradient ? 2 : p->batch, p->m * p->n, 64);
+            ignis__gemm_tma_map(op, &out, dtype, false, gemm->out, ignis__gemm_out_columns(gemm),
+                                ignis__gemm_out_columns(gemm), gemm->m, gated && gemm->gradient ? 2 : gemm->batch,
+                                gemm->m * gemm->n, 64);
         if (direct && another)
-            ignis__gemm_tma_map(op, &other, dtype, false, another, p->n, p->n, p->m,
-                                gated && (p->gradient || p->keeps) ? 2 : p->batch, p->m * p->n, 64);
+            ignis__gemm_tma_map(op, &other, dtype, false, another, gemm->n, gemm->n, gemm->m,
+                                gated && (gemm->gradient || gemm->keeps) ? 2 : gemm->batch, gemm->m * gemm->n, 64);
     }
-    ignis__cost(-1, ignis__gemm_flops(p), (int)dtype);
+    ignis__cost(-1, ignis__gemm_flops(gemm), (int)dtype);
     ignis__op_launch(op, kernel->builtin, dtype, kernel->define[0] ? kernel->define : NULL, blocks, 1, 1,
                      kernel->threads, 1, kernel->shared, kernel->stays ? mapped : plain);
 }
@@ -24632,44 +24773,45 @@ static void ignis__gemm_transpose_operand(ignis__op *op, ignis_dtype dtype, igni
 }
 
 /*  Chooses a kernel for the parameters, and runs it. False: the caller computes row sums. */
-static bool ignis__gemm_compute(ignis__op *op, ignis_dtype dtype, ignis__gemm *p, const ignis__epilogue *epilogue)
+static bool ignis__gemm_compute(ignis__op *op, ignis_dtype dtype, ignis__gemm *gemm, const ignis__epilogue *epilogue)
 {
-    ignis__gemm_kernel kernel = ignis__gemm_choose(op, dtype, p, epilogue);
+    ignis__gemm_kernel kernel = ignis__gemm_choose(op, dtype, gemm, epilogue);
     bool row_sums = epilogue->row_sums && kernel.sums_rows;
-    int64_t shares = kernel.stays ? ignis__ceil_div(p->n, kernel.columns) : 1; /* of the tiles of a row in its sum */
-    ignis__gemm_request(dtype, p, epilogue);
+    int64_t shares = kernel.stays ? ignis__ceil_div(gemm->n, kernel.columns) : 1; /* of the tiles of a row in its sum */
+    ignis__gemm_request(dtype, gemm, epilogue);
     if (kernel.packs)
-        ignis__gemm_pack(op, p->operands, p);
-    if (kernel.turns && p->transpose_a)
-        ignis__gemm_transpose_operand(op, dtype, &p->a, p->k, p->m, p->batch, &p->batch_a);
-    if (kernel.turns && !p->transpose_b)
-        ignis__gemm_transpose_operand(op, dtype, &p->b, p->k, p->n, p->batch, &p->batch_b);
-    if (kernel.turns)
-        *p = ignis__gemm_by_wgmma(p);
-    if (kernel.stays && p->patches_of && p->k != p->wgmma_k) { /* each tap of a patch has full k steps */
-        p->patches.channels = ignis__divisor_of((int64_t)p->patches.channels.size * p->wgmma_k / p->k);
-        p->k = p->split_k = p->wgmma_k;
+        ignis__gemm_pack(op, gemm->operands, gemm);
+    if (kernel.transposes && gemm->transpose_a)
+        ignis__gemm_transpose_operand(op, dtype, &gemm->a, gemm->k, gemm->m, gemm->batch, &gemm->batch_a);
+    if (kernel.transposes && !gemm->transpose_b)
+        ignis__gemm_transpose_operand(op, dtype, &gemm->b, gemm->k, gemm->n, gemm->batch, &gemm->batch_b);
+    if (kernel.transposes)
+        *gemm = ignis__gemm_by_wgmma(gemm);
+    if (kernel.stays && gemm->patches_of && gemm->k != gemm->wgmma_k) { /* each tap of a patch has full k steps */
+        gemm->patches.channels = ignis__divisor_of((int64_t)gemm->patches.channels.size * gemm->wgmma_k / gemm->k);
+        gemm->k = gemm->split_k = gemm->wgmma_k;
     }
     if (kernel.splits > 1) {
-        int64_t whole = ignis__dtype_is_f8(p->operands) ? 128 : 64;
-        p->split_k = ignis__ceil_div(ignis__ceil_div(p->k, kernel.splits), whole) * whole;
-        p->splits = (int)ignis__ceil_div(p->k, p->split_k);
+        int64_t whole = ignis__dtype_is_f8(gemm->operands) ? 128 : 64;
+        gemm->split_k = ignis__ceil_div(ignis__ceil_div(gemm->k, kernel.splits), whole) * whole;
+        gemm->splits = (int)ignis__ceil_div(gemm->k, gemm->split_k);
     }
-    if (p->splits > 1)
-        p->partial = ignis__gemm_scratch(op, p->splits * p->batch * p->m * p->n, dtype);
+    if (gemm->splits > 1)
+        gemm->partial = ignis__gemm_scratch(op, gemm->splits * gemm->batch * gemm->m * gemm->n, dtype);
     else if (epilogue->column_sums)
-        p->column_sums =
-            ignis__gemm_sums_scratch(op, epilogue->column_sums, ignis__ceil_div(p->m, kernel.summed_rows), dtype);
+        gemm->column_sums =
+            ignis__gemm_sums_scratch(op, epilogue->column_sums, ignis__ceil_div(gemm->m, kernel.summed_rows), dtype);
     if (row_sums)
-        p->row_sums = ignis__gemm_sums_scratch(op, epilogue->row_sums, p->splits * shares, dtype);
-    ignis__gemm_launch(op, &kernel, dtype, p,
-                       p->splits == 1 && !epilogue->column_sums && !(row_sums && dtype != ignis__wide_dtype(dtype)));
-    if (p->splits > 1)
-        ignis__gemm_launch_finish(op, IGNIS__BUILTIN_GEMM_FINISH, 16, dtype, p, epilogue);
+        gemm->row_sums = ignis__gemm_sums_scratch(op, epilogue->row_sums, gemm->splits * shares, dtype);
+    ignis__gemm_launch(op, &kernel, dtype, gemm,
+                       gemm->splits == 1 && !epilogue->column_sums && !(row_sums && dtype != ignis__wide_dtype(dtype)));
+    if (gemm->splits > 1)
+        ignis__gemm_launch_finish(op, IGNIS__BUILTIN_GEMM_FINISH, 16, dtype, gemm, epilogue);
     else if (epilogue->column_sums)
-        ignis__gemm_add_sums(op, epilogue->column_sums, p->column_sums, ignis__ceil_div(p->m, kernel.summed_rows));
+        ignis__gemm_add_sums(op, epilogue->column_sums, gemm->column_sums,
+                             ignis__ceil_div(gemm->m, kernel.summed_rows));
     if (row_sums)
-        ignis__gemm_add_sums(op, epilogue->row_sums, p->row_sums, p->splits * shares);
+        ignis__gemm_add_sums(op, epilogue->row_sums, gemm->row_sums, gemm->splits * shares);
     return row_sums;
 }
 
@@ -24780,34 +24922,34 @@ static bool ignis__plan_layout(const char *call, const ignis__plan *plan, int64_
 /*  Describes the product, and lets cuBLASLt choose. *supported becomes false if it has no kernel. */
 static bool ignis__plan_fill(const char *call, void *handle, ignis__plan *plan, void *bias, bool *supported)
 {
-    const ignis__product *p = &plan->product;
-    int compute = p->dtype == IGNIS_F64                        ? IGNIS__LT_COMPUTE_64F
-                  : p->dtype == IGNIS_F32 && ignis__allow_tf32 ? IGNIS__LT_COMPUTE_32F_TF32
-                                                               : IGNIS__LT_COMPUTE_32F;
-    int scale = p->dtype == IGNIS_F64 ? IGNIS__LT_R_64F : IGNIS__LT_R_32F, found = 0, error = 0, i;
+    const ignis__product *product = &plan->product;
+    int compute = product->dtype == IGNIS_F64                        ? IGNIS__LT_COMPUTE_64F
+                  : product->dtype == IGNIS_F32 && ignis__allow_tf32 ? IGNIS__LT_COMPUTE_32F_TF32
+                                                                     : IGNIS__LT_COMPUTE_32F;
+    int scale = product->dtype == IGNIS_F64 ? IGNIS__LT_R_64F : IGNIS__LT_R_32F, found = 0, error = 0, i;
     size_t workspace = IGNIS__LT_WORKSPACE;
-    uint32_t alignment = (uint32_t)p->alignment,
+    uint32_t alignment = (uint32_t)product->alignment,
              /* Partial sums are not rounded to 16 bits. A short sum is not split, as adding its parts takes
            longer. */
-        reduction = p->k <= 512 ? IGNIS__LT_REDUCTION_NONE : IGNIS__LT_REDUCTION_COMPUTE_TYPE;
+        reduction = product->k <= 512 ? IGNIS__LT_REDUCTION_NONE : IGNIS__LT_REDUCTION_COMPUTE_TYPE;
     void *preference = NULL;
     bool ok;
     *supported = true;
     ok = IGNIS__LT_OK(call, cublasLtMatmulDescCreate, (&plan->desc, compute, scale)) &&
          IGNIS__LT_OK(call, cublasLtMatmulDescSetAttribute,
-                      (plan->desc, IGNIS__LT_DESC_TRANSA, &p->transpose_b, sizeof p->transpose_b)) &&
+                      (plan->desc, IGNIS__LT_DESC_TRANSA, &product->transpose_b, sizeof product->transpose_b)) &&
          IGNIS__LT_OK(call, cublasLtMatmulDescSetAttribute,
-                      (plan->desc, IGNIS__LT_DESC_TRANSB, &p->transpose_a, sizeof p->transpose_a)) &&
+                      (plan->desc, IGNIS__LT_DESC_TRANSB, &product->transpose_a, sizeof product->transpose_a)) &&
          IGNIS__LT_OK(call, cublasLtMatmulDescSetAttribute,
-                      (plan->desc, IGNIS__LT_DESC_EPILOGUE, &p->epilogue, sizeof p->epilogue)) &&
-         (p->epilogue == IGNIS__LT_EPILOGUE_NONE ||
+                      (plan->desc, IGNIS__LT_DESC_EPILOGUE, &product->epilogue, sizeof product->epilogue)) &&
+         (product->epilogue == IGNIS__LT_EPILOGUE_NONE ||
           IGNIS__LT_OK(call, cublasLtMatmulDescSetAttribute,
                        (plan->desc, IGNIS__LT_DESC_BIAS_POINTER, &bias, sizeof bias))) &&
-         ignis__plan_layout(call, plan, p->transpose_b ? p->n : p->k, p->transpose_b ? p->k : p->n, p->batch_b,
-                            &plan->layout_a) &&
-         ignis__plan_layout(call, plan, p->transpose_a ? p->k : p->m, p->transpose_a ? p->m : p->k, p->batch_a,
-                            &plan->layout_b) &&
-         ignis__plan_layout(call, plan, p->m, p->n, p->m * p->n, &plan->layout_out) &&
+         ignis__plan_layout(call, plan, product->transpose_b ? product->n : product->k,
+                            product->transpose_b ? product->k : product->n, product->batch_b, &plan->layout_a) &&
+         ignis__plan_layout(call, plan, product->transpose_a ? product->k : product->m,
+                            product->transpose_a ? product->m : product->k, product->batch_a, &plan->layout_b) &&
+         ignis__plan_layout(call, plan, product->m, product->n, product->m * product->n, &plan->layout_out) &&
          IGNIS__LT_OK(call, cublasLtMatmulPreferenceCreate, (&preference)) &&
          IGNIS__LT_OK(call, cublasLtMatmulPreferenceSetAttribute,
                       (preference, IGNIS__LT_PREFERENCE_REDUCTION, &reduction, sizeof reduction)) &&
@@ -24954,7 +25096,7 @@ static bool ignis__lt_multiply(ignis__op *op, const ignis__product *product, ign
     ignis__array *to = epilogue->accumulate ? ignis__op_new_like(op, out) : keeps ? epilogue->pre : out;
     ignis__epilogue rest = *epilogue;
     double factor = epilogue->factor != 0 ? epilogue->factor : 1;
-    ignis__gemm p;
+    ignis__gemm gemm;
     rest.factor = 1;
     *row_sums = false;
     if (product->k == 0)
@@ -24971,10 +25113,10 @@ static bool ignis__lt_multiply(ignis__op *op, const ignis__product *product, ign
     if (keeps && biased && to == epilogue->pre)
         rest.pre = NULL; /* done */
     if (rest.activation || rest.residual || rest.column_sums || rest.accumulate) {
-        p = ignis__gemm_params(op, product, out, &rest);
-        p.partial = ignis__op_read(op, to);
-        p.packed_out = p.packed_out && p.partial % 16 == 0;
-        ignis__gemm_launch_finish(op, IGNIS__BUILTIN_GEMM_APPLY, 32, out->dtype, &p, &rest);
+        gemm = ignis__gemm_params(op, product, out, &rest);
+        gemm.partial = ignis__op_read(op, to);
+        gemm.packed_out = gemm.packed_out && gemm.partial % 16 == 0;
+        ignis__gemm_launch_finish(op, IGNIS__BUILTIN_GEMM_APPLY, 32, out->dtype, &gemm, &rest);
     } else if (rest.bias) {
         ignis__address at = ignis__op_write(op, out), from = ignis__op_read(op, rest.bias);
         void *params[] = {&at, &at, &from, &out->numel, &rest.bias->numel, &out->numel};
@@ -25003,7 +25145,7 @@ static void ignis__matmul_close(ignis__device *device)
 
 static bool ignis__cublaslt_available(const char *call)
 {
-    return ignis__library_available(call, IGNIS_LIBRARY_CUBLASLT, "Ignis' own kernels compute products");
+    return ignis__library_available(call, IGNIS_LIBRARY_CUBLASLT, "built-in kernels compute products");
 }
 
 /*  >>ops.matmul.autotune - IGNIS_MATMUL_MEASURE: built-in kernel or cuBLASLt, measured once for each kind of
@@ -25319,12 +25461,12 @@ static ignis__product ignis__matmul_product_b(const ignis__product *p)
 
 static ignis_status ignis__matmul_backward(const ignis_backward_args *args)
 {
-    const ignis__product *p = (const ignis__product *)args->params;
+    const ignis__product *product = (const ignis__product *)args->params;
     ignis__array *gradients[2] = {NULL, NULL};
-    ignis__product of_a = ignis__matmul_product_a(p), of_b = ignis__matmul_product_b(p);
+    ignis__product of_a = ignis__matmul_product_a(product), of_b = ignis__matmul_product_b(product);
     ignis__gemm_pending pending;
     ignis__op op;
-    if (!ignis__op_begin_backward(&op, p->transpose_b ? "ignis_matmul_t" : "ignis_matmul", args))
+    if (!ignis__op_begin_backward(&op, product->transpose_b ? "ignis_matmul_t" : "ignis_matmul", args))
         return ignis__failed();
     ignis__gemm_join(&op, &pending);
     if (args->needed[0]) {
@@ -25333,8 +25475,8 @@ static ignis_status ignis__matmul_backward(const ignis_backward_args *args)
     }
     if (args->needed[1]) {
         gradients[1] = ignis__op_new_like(&op, op.in[2]);
-        ignis__matmul_run(&op, &of_b, gradients[1], p->transpose_b ? op.in[0] : op.in[1],
-                          p->transpose_b ? op.in[1] : op.in[0], NULL);
+        ignis__matmul_run(&op, &of_b, gradients[1], product->transpose_b ? op.in[0] : op.in[1],
+                          product->transpose_b ? op.in[1] : op.in[0], NULL);
     }
     ignis__gemm_join_end(&op);
     return ignis__op_finish_backward(&op, args, 2, gradients);
@@ -25613,8 +25755,6 @@ IGNIS__COLD IGNIS_API ignis_tensor ignis_tensor_eye(int64_t rows, int64_t column
     Rows and columns have kernels of their own; large sums have partial sums, added in a fixed order.
     Uses: operation, the axis of formula/broadcast; kernels/reduce.cu. */
 
-static int64_t ignis__power_of_2_up(int64_t x) { return x <= 1 ? 1 : (int64_t)2 << ignis__log2((uint64_t)x - 1); }
-
 /*  Returns the geometry of kernels that sum columns: threads side by side along a row of packs; the rest of
     the block shares the rows. */
 static void ignis__column_threads(int64_t packs, int64_t rows, unsigned *x, unsigned *y)
@@ -25722,7 +25862,7 @@ static ignis_status ignis__sum_backward(const ignis_backward_args *args)
 /*  Sums along a dimension, or all elements if whole; divides by their number if mean. */
 static ignis_tensor ignis__sum(const char *call, ignis_tensor tensor, bool whole, int dim, bool mean)
 {
-    ignis__sum_params p = IGNIS__ZERO;
+    ignis__sum_params sum = IGNIS__ZERO;
     ignis__axis all = {1, 1, 1};
     ignis__op op;
     ignis__array *out;
@@ -25735,9 +25875,9 @@ static ignis_tensor ignis__sum(const char *call, ignis_tensor tensor, bool whole
     if (!whole)
         ignis__op_dim(&op, &dim, "dim");
     if (op.ok) {
-        p.shape = op.in[0]->shape;
-        p.axis = whole ? all : ignis__axis_of_dim(&p.shape, dim);
-        p.factor = mean && p.axis.n ? 1.0 / (double)p.axis.n : 1.0;
+        sum.shape = op.in[0]->shape;
+        sum.axis = whole ? all : ignis__axis_of_dim(&sum.shape, dim);
+        sum.factor = mean && sum.axis.n ? 1.0 / (double)sum.axis.n : 1.0;
     }
     shape = op.in[0]->shape;
     if (whole || shape.ndim == 1) {
@@ -25748,11 +25888,11 @@ static ignis_tensor ignis__sum(const char *call, ignis_tensor tensor, bool whole
             shape.dim[i] = shape.dim[i + 1];
     }
     out = ignis__op_new(&op, &shape, op.in[0]->dtype);
-    if (out && mean && p.axis.n == 0)
+    if (out && mean && sum.axis.n == 0)
         ignis__op_fill(&op, out, ignis__nan());
     else if (out)
-        ignis__op_sum(&op, out, op.in[0], NULL, p.factor, &p.axis);
-    return ignis__op_end_recorded(&op, out, mean ? "mean" : "sum", ignis__sum_backward, &p, sizeof p);
+        ignis__op_sum(&op, out, op.in[0], NULL, sum.factor, &sum.axis);
+    return ignis__op_end_recorded(&op, out, mean ? "mean" : "sum", ignis__sum_backward, &sum, sizeof sum);
 }
 
 IGNIS_API ignis_tensor ignis_sum(ignis_tensor tensor) { return ignis__sum("ignis_sum", tensor, true, 0, false); }
@@ -25799,11 +25939,11 @@ static void ignis__op_cumsum_rows(ignis__op *op, ignis__address target, ignis__a
 }
 
 /*  Computes out[outer, i, inner] = the sum of from[outer, j, inner] over j <= i, or over j >= i if reverse. */
-static ignis__array *ignis__op_cumsum(ignis__op *op, ignis__array *from, const ignis__axis *s, int reverse)
+static ignis__array *ignis__op_cumsum(ignis__op *op, ignis__array *from, const ignis__axis *axis, int reverse)
 {
     ignis__array *out = ignis__op_new_like(op, from);
     ignis__address source = ignis__op_read(op, from), target = ignis__op_write(op, out), none = 0, partial = 0;
-    int64_t outer = s->outer, n = s->n, inner = s->inner, part_length, parts, blocks;
+    int64_t outer = axis->outer, n = axis->n, inner = axis->inner, part_length, parts, blocks;
     void *params[] = {&target, &partial, &source, &outer, &n, &inner, &part_length, &parts, &reverse};
     if (!op->ok || outer * n * inner == 0)
         return out;
@@ -25852,6 +25992,40 @@ IGNIS_API ignis_tensor ignis_cumsum(ignis_tensor tensor, int dim)
     return ignis__op_end_recorded(&op, out, "cumsum", ignis__cumsum_backward, &s, sizeof s);
 }
 
+/*  >>ops.scale - ignis_scale: every element times a factor
+
+    Its gradient is a scale too.
+    Uses: operation; kernels POINTWISE. */
+
+/*  Makes factor times an array. */
+static ignis__array *ignis__op_scaled(ignis__op *op, ignis__array *from, double factor)
+{
+    ignis__array *out = ignis__op_new_like(op, from);
+    ignis__address source = ignis__op_read(op, from), target = ignis__op_write(op, out);
+    void *params[] = {&target, &source, &factor, &from->numel};
+    ignis__op_launch_elementwise(op, IGNIS__BUILTIN_SCALE, from->dtype, from->numel, params);
+    return out;
+}
+
+static ignis_status ignis__scale_backward(const ignis_backward_args *args)
+{
+    ignis__op op;
+    if (!ignis__op_begin_backward(&op, "ignis_scale", args))
+        return ignis__failed();
+    return ignis__op_finish_backward_one(&op, args, ignis__op_scaled(&op, op.in[0], *(const double *)args->params));
+}
+
+IGNIS_API ignis_tensor ignis_scale(ignis_tensor tensor, double factor)
+{
+    ignis__op op;
+    ignis__array *out = NULL;
+    if (!ignis__op_begin(&op, "ignis_scale", 1, &tensor))
+        return ignis__no_tensor();
+    if (ignis__op_is_float(&op, 0, "the tensor"))
+        out = ignis__op_scaled(&op, op.in[0], factor);
+    return ignis__op_end_recorded(&op, out, "scale", ignis__scale_backward, &factor, sizeof factor);
+}
+
 /*  >>ops.binary - add, sub, mul: the second operand may broadcast to the first
 
     The gradient of the second operand is summed along the axis of the broadcast. Uses: operation, sum;
@@ -25888,15 +26062,6 @@ static ignis__array *ignis__binary_launch(ignis__op *op, ignis__builtin same, ig
     if (is_same)
         params[3] = &a->numel;
     ignis__op_launch_elementwise(op, is_same ? same : broadcast, a->dtype, a->numel, params);
-    return out;
-}
-
-static ignis__array *ignis__op_scaled(ignis__op *op, ignis__array *from, double factor)
-{
-    ignis__array *out = ignis__op_new_like(op, from);
-    ignis__address source = ignis__op_read(op, from), target = ignis__op_write(op, out);
-    void *params[] = {&target, &source, &factor, &from->numel};
-    ignis__op_launch_elementwise(op, IGNIS__BUILTIN_SCALE, from->dtype, from->numel, params);
     return out;
 }
 
@@ -25973,7 +26138,7 @@ static ignis_tensor ignis__binary(const char *call, const ignis__binary_kind *ki
 {
     ignis_tensor inputs[] = {a, b};
     const ignis_shape *shape;
-    ignis__binary_params p = IGNIS__ZERO;
+    ignis__binary_params binary = IGNIS__ZERO;
     ignis__op op;
     ignis__array *out = NULL;
     if (!ignis__op_begin(&op, call, 2, inputs))
@@ -25981,25 +26146,25 @@ static ignis_tensor ignis__binary(const char *call, const ignis__binary_kind *ki
     ignis__op_is_float(&op, 0, "a");
     ignis__op_same_dtype(&op, 1, bias ? "the bias" : "b");
     shape = &op.in[0]->shape;
-    p.shape = op.in[1]->shape;
-    if (bias && (p.shape.ndim != 1 || p.shape.dim[0] != shape->dim[shape->ndim - 1]))
+    binary.shape = op.in[1]->shape;
+    if (bias && (binary.shape.ndim != 1 || binary.shape.dim[0] != shape->dim[shape->ndim - 1]))
         ignis__op_fail(&op, IGNIS_DIAG_BROADCAST_SHAPE, "the bias of %s is [%lld], this one is %s",
                        ignis__shape_write(shape).text, (long long)shape->dim[shape->ndim - 1],
-                       ignis__shape_write(&p.shape).text);
-    if (!ignis__axis_of_broadcast(shape, &p.shape, &p.axis))
+                       ignis__shape_write(&binary.shape).text);
+    if (!ignis__axis_of_broadcast(shape, &binary.shape, &binary.axis))
         ignis__op_fail(&op, IGNIS_DIAG_BROADCAST_SHAPE, "b is %s, which does not broadcast to the shape of a, %s",
-                       ignis__shape_write(&p.shape).text, ignis__shape_write(shape).text);
+                       ignis__shape_write(&binary.shape).text, ignis__shape_write(shape).text);
     if (op.ok)
-        out = ignis__binary_launch(&op, kind->same, kind->broadcast, op.in[0], op.in[1], &p.axis);
+        out = ignis__binary_launch(&op, kind->same, kind->broadcast, op.in[0], op.in[1], &binary.axis);
     if (kind->saves && op.tape_state[0].requires_grad) {
-        p.saved_b = op.saved_count;
+        binary.saved_b = op.saved_count;
         ignis__op_save(&op, op.in[1]);
     }
     if (kind->saves && op.tape_state[1].requires_grad) {
-        p.saved_a = op.saved_count;
+        binary.saved_a = op.saved_count;
         ignis__op_save(&op, op.in[0]);
     }
-    return ignis__op_end_recorded(&op, out, kind->name, kind->backward_fn, &p, sizeof p);
+    return ignis__op_end_recorded(&op, out, kind->name, kind->backward_fn, &binary, sizeof binary);
 }
 
 static const ignis__binary_kind ignis__binary_add = {"add", ignis__add_backward, IGNIS__BUILTIN_ADD,
@@ -26024,30 +26189,6 @@ IGNIS_API ignis_tensor ignis_mul(ignis_tensor a, ignis_tensor b)
 IGNIS_API ignis_tensor ignis_add_bias(ignis_tensor tensor, ignis_tensor bias)
 {
     return ignis__binary("ignis_add_bias", &ignis__binary_add, tensor, bias, true);
-}
-
-/*  >>ops.scale - ignis_scale: every element times a factor
-
-    Its gradient is a scale too.
-    Uses: operation; kernels POINTWISE. */
-
-static ignis_status ignis__scale_backward(const ignis_backward_args *args)
-{
-    ignis__op op;
-    if (!ignis__op_begin_backward(&op, "ignis_scale", args))
-        return ignis__failed();
-    return ignis__op_finish_backward_one(&op, args, ignis__op_scaled(&op, op.in[0], *(const double *)args->params));
-}
-
-IGNIS_API ignis_tensor ignis_scale(ignis_tensor tensor, double factor)
-{
-    ignis__op op;
-    ignis__array *out = NULL;
-    if (!ignis__op_begin(&op, "ignis_scale", 1, &tensor))
-        return ignis__no_tensor();
-    if (ignis__op_is_float(&op, 0, "the tensor"))
-        out = ignis__op_scaled(&op, op.in[0], factor);
-    return ignis__op_end_recorded(&op, out, "scale", ignis__scale_backward, &factor, sizeof factor);
 }
 
 /*  >>ops.cast - ignis_cast: converts elements to another dtype
@@ -26129,7 +26270,7 @@ static ignis_status ignis__dropout_backward(const ignis_backward_args *args)
 IGNIS_API ignis_tensor ignis_dropout(ignis_tensor tensor, double probability)
 {
     static const char call[] = "ignis_dropout";
-    ignis__dropout_params p = IGNIS__ZERO;
+    ignis__dropout_params dropout = IGNIS__ZERO;
     ignis__op op;
     ignis__array *out = NULL, *launches;
     ignis_tensor result;
@@ -26139,14 +26280,14 @@ IGNIS_API ignis_tensor ignis_dropout(ignis_tensor tensor, double probability)
     if (!(probability >= 0 && probability < 1))
         ignis__op_fail(&op, IGNIS_DIAG_BAD_NUMBER, "the probability is %g, outside 0 to below 1", probability);
     if (op.ok) {
-        p.threshold = (int64_t)(probability * 4294967296.0 + 0.5);
-        p.scale = 1 / (1 - probability);
-        op.ok = ignis__random_take(&op.work, op.in[0]->dtype, op.in[0]->numel, &p.random);
-        out = ignis__op_dropout(&op, op.in[0], &p);
+        dropout.threshold = (int64_t)(probability * 4294967296.0 + 0.5);
+        dropout.scale = 1 / (1 - probability);
+        op.ok = ignis__random_take(&op.work, op.in[0]->dtype, op.in[0]->numel, &dropout.random);
+        out = ignis__op_dropout(&op, op.in[0], &dropout);
     }
-    launches = op.ok && p.random.launches.id ? ignis__array_hold(call, p.random.launches) : NULL;
+    launches = op.ok && dropout.random.launches.id ? ignis__array_hold(call, dropout.random.launches) : NULL;
     ignis__op_save(&op, launches);
-    result = ignis__op_end_recorded(&op, out, "dropout", ignis__dropout_backward, &p, sizeof p);
+    result = ignis__op_end_recorded(&op, out, "dropout", ignis__dropout_backward, &dropout, sizeof dropout);
     if (launches)
         ignis__array_drop(call, launches);
     return result;
@@ -26331,26 +26472,26 @@ static bool ignis__formula_broadcasts_alike(const ignis__formula_rule *p, uint32
 
 /*  Sets the results of the gradients. fused: gradients of broadcast inputs are summed in the kernel. apart:
     all are as wide and long as they can be, and are finished later, which works at any size. */
-static void ignis__formula_backward_results(const ignis__formula_rule *p, uint32_t needed, bool wide, bool fused,
+static void ignis__formula_backward_results(const ignis__formula_rule *rule, uint32_t needed, bool wide, bool fused,
                                             bool apart, ignis__formula_run *run, int *tensor)
 {
     int i, k;
     run->outs = 0;
     run->reduced = 0;
-    for (i = 0; i < p->formula->count; i++) { /* in the order of the formula's inputs */
+    for (i = 0; i < rule->formula->count; i++) { /* in the order of the formula's inputs */
         if (!(needed >> i & 1))
             continue;
-        for (k = 0; k < p->count && p->tensor[k].input != i; k++)
+        for (k = 0; k < rule->count && rule->tensor[k].input != i; k++)
             ;
         tensor[run->outs] = k;
-        if (fused && ignis__formula_is_broadcast(p, k)) {
+        if (fused && ignis__formula_is_broadcast(rule, k)) {
             run->reduced |= (uint32_t)1 << run->outs;
             run->reduction = IGNIS_REDUCE_SUM;
-            run->to_shape = &p->tensor[k].shape;
+            run->to_shape = &rule->tensor[k].shape;
         }
-        run->out[run->outs++] = !apart && (fused || !ignis__formula_is_broadcast(p, k)) ? p->tensor[k].dtype
-                                : wide                                                  ? IGNIS_F64
-                                                                                        : IGNIS_F32;
+        run->out[run->outs++] = !apart && (fused || !ignis__formula_is_broadcast(rule, k)) ? rule->tensor[k].dtype
+                                : wide                                                     ? IGNIS_F64
+                                                                                           : IGNIS_F32;
     }
 }
 
@@ -26375,15 +26516,15 @@ static void ignis__formula_backward_record(const char *call, const ignis__formul
 
 /*  For a logsumexp: divides the incoming gradient by the sum, whose exponentials start at the saved largest
     element. NULL after a failure. */
-static ignis__array *ignis__formula_divide_by_sum(ignis__op *op, const ignis__formula_rule *p)
+static ignis__array *ignis__formula_divide_by_sum(ignis__op *op, const ignis__formula_rule *rule)
 {
-    ignis__array *kept = op->in[p->kept_saved], *out = ignis__op_new(op, &p->given, kept->dtype);
+    ignis__array *kept = op->in[rule->kept_saved], *out = ignis__op_new(op, &rule->given, kept->dtype);
     ignis__formula_run run = IGNIS__ZERO;
     run.formula = ignis__formula_get(op->work.call, "g/s", "g, s", 2, 0);
     op->ok = op->ok && run.formula;
-    run.shape = p->given;
+    run.shape = rule->given;
     run.used = 3;
-    run.input[0] = run.input[1] = &p->given;
+    run.input[0] = run.input[1] = &rule->given;
     run.dtype[0] = op->in[0]->dtype;
     run.dtype[1] = kept->dtype;
     run.address[0] = ignis__op_read(op, op->in[0]);
@@ -26401,88 +26542,88 @@ static ignis__array *ignis__formula_divide_by_sum(ignis__op *op, const ignis__fo
 static ignis_status ignis__formula_backward(const ignis_backward_args *args)
 {
     static const char call[] = "ignis_map";
-    const ignis__formula_rule *p = (const ignis__formula_rule *)args->params;
+    const ignis__formula_rule *rule = (const ignis__formula_rule *)args->params;
     ignis__array *gradients[IGNIS_MAX_INPUTS] = {NULL}, *made[IGNIS_MAX_INPUTS] = {NULL};
     uint32_t needed = 0, all = 0;
     ignis__array *given;
     ignis__formula_needs needs;
     ignis__formula_run run = IGNIS__ZERO;
     ignis__op op;
-    int i, count = p->formula->count, tensor[IGNIS_MAX_INPUTS];
+    int i, count = rule->formula->count, tensor[IGNIS_MAX_INPUTS];
     bool wide = false, fused, apart = false;
     if (!ignis__op_begin_backward(&op, call, args))
         return ignis__failed();
-    given = p->kept == IGNIS_REDUCE_LOGSUMEXP ? ignis__formula_divide_by_sum(&op, p) : op.in[0];
+    given = rule->kept == IGNIS_REDUCE_LOGSUMEXP ? ignis__formula_divide_by_sum(&op, rule) : op.in[0];
     if (!given)
-        return ignis__op_finish_backward(&op, args, p->count, gradients);
-    run.formula = p->formula;
-    run.shape = p->shape;
+        return ignis__op_finish_backward(&op, args, rule->count, gradients);
+    run.formula = rule->formula;
+    run.shape = rule->shape;
     run.dtype[count] = given->dtype;
-    run.input[count] = &p->given;
-    run.factor = p->factor;
+    run.input[count] = &rule->given;
+    run.factor = rule->factor;
     for (i = 0; i < count; i++) {
-        run.value[i] = p->value[i];
-        if (p->saved[i]) {
-            run.dtype[i] = op.in[p->saved[i]]->dtype;
-            run.input[i] = &op.in[p->saved[i]]->shape;
+        run.value[i] = rule->value[i];
+        if (rule->saved[i]) {
+            run.dtype[i] = op.in[rule->saved[i]]->dtype;
+            run.input[i] = &op.in[rule->saved[i]]->shape;
             wide = wide || run.dtype[i] == IGNIS_F64;
         }
     }
-    for (i = 0; i < p->count; i++) {
-        wide = wide || p->tensor[i].dtype == IGNIS_F64;
-        if (!args->needed[i] || !ignis__dtype_is_float(p->tensor[i].dtype))
+    for (i = 0; i < rule->count; i++) {
+        wide = wide || rule->tensor[i].dtype == IGNIS_F64;
+        if (!args->needed[i] || !ignis__dtype_is_float(rule->tensor[i].dtype))
             continue;
-        all |= (uint32_t)1 << p->tensor[i].input;
-        if (!(p->same >> p->tensor[i].input & 1) || p->tensor[i].dtype != op.in[0]->dtype)
-            needed |= (uint32_t)1 << p->tensor[i].input;
+        all |= (uint32_t)1 << rule->tensor[i].input;
+        if (!(rule->same >> rule->tensor[i].input & 1) || rule->tensor[i].dtype != op.in[0]->dtype)
+            needed |= (uint32_t)1 << rule->tensor[i].input;
     }
-    run.result = p->result;
-    run.random = p->random;
-    op.ok = ignis__formula_needs_get(call, p->formula, p->result, needed ? needed : all,
-                                     ignis__formula_saves_value(p->kept), &needs);
+    run.result = rule->result;
+    run.random = rule->random;
+    op.ok = ignis__formula_needs_get(call, rule->formula, rule->result, needed ? needed : all,
+                                     ignis__formula_saves_value(rule->kept), &needs);
     run.used = needs.used | (uint32_t)1 << count;
-    if (p->kept) {
-        run.kept = p->kept;
+    if (rule->kept) {
+        run.kept = rule->kept;
         run.used |= (uint32_t)2 << count;
-        run.input[count + 1] = &p->given;
-        run.dtype[count + 1] = op.in[p->kept_saved]->dtype;
-        run.address[count + 1] = ignis__op_read(&op, op.in[p->kept_saved]);
+        run.input[count + 1] = &rule->given;
+        run.dtype[count + 1] = op.in[rule->kept_saved]->dtype;
+        run.address[count + 1] = ignis__op_read(&op, op.in[rule->kept_saved]);
     }
     run.needed = needed;
-    fused = ignis__formula_broadcasts_alike(p, needed);
+    fused = ignis__formula_broadcasts_alike(rule, needed);
     if (op.ok) {
-        ignis__formula_backward_results(p, needed, wide, false, true, &run, tensor);
-        ignis__formula_backward_record(call, p, &run);
+        ignis__formula_backward_results(rule, needed, wide, false, true, &run, tensor);
+        ignis__formula_backward_record(call, rule, &run);
     }
     if (needed && op.ok) {
-        ignis__formula_backward_results(p, needed, wide, fused, false, &run, tensor);
+        ignis__formula_backward_results(rule, needed, wide, fused, false, &run, tensor);
         apart = !ignis__formula_is_available(call, op.work.device, &run);
         fused = fused && !apart;
         if (apart)
-            ignis__formula_backward_results(p, needed, wide, false, true, &run, tensor);
+            ignis__formula_backward_results(rule, needed, wide, false, true, &run, tensor);
     }
     for (i = 0; i < run.outs && op.ok; i++) {
         made[tensor[i]] =
-            ignis__op_new(&op, run.reduced >> i & 1 ? &p->tensor[tensor[i]].shape : &p->shape, run.out[i]);
+            ignis__op_new(&op, run.reduced >> i & 1 ? &rule->tensor[tensor[i]].shape : &rule->shape, run.out[i]);
         run.to[i] = ignis__op_write(&op, made[tensor[i]]);
     }
     for (i = 0; i <= count; i++)
         if (needed && (run.used >> i & 1) && run.input[i])
-            run.address[i] = ignis__op_read(&op, i == count ? given : op.in[p->saved[i]]);
+            run.address[i] = ignis__op_read(&op, i == count ? given : op.in[rule->saved[i]]);
     if (op.ok && needed)
         op.ok = ignis__formula_launch(&op.work, &run);
-    for (i = 0; i < p->count && op.ok; i++) {
-        if (!(all >> p->tensor[i].input & 1))
+    for (i = 0; i < rule->count && op.ok; i++) {
+        if (!(all >> rule->tensor[i].input & 1))
             continue;
-        if (!made[i] && !ignis__formula_is_broadcast(p, i))
+        if (!made[i] && !ignis__formula_is_broadcast(rule, i))
             args->grad_inputs[i] = args->grad_output;
-        else if (made[i] && (fused || !ignis__formula_is_broadcast(p, i)) && made[i]->dtype == p->tensor[i].dtype)
+        else if (made[i] && (fused || !ignis__formula_is_broadcast(rule, i)) && made[i]->dtype == rule->tensor[i].dtype)
             gradients[i] = made[i];
         else
-            gradients[i] = ignis__formula_sum_gradient(&op, made[i] ? made[i] : op.in[0], &p->shape,
-                                                       &p->tensor[i].shape, p->tensor[i].dtype);
+            gradients[i] = ignis__formula_sum_gradient(&op, made[i] ? made[i] : op.in[0], &rule->shape,
+                                                       &rule->tensor[i].shape, rule->tensor[i].dtype);
     }
-    return ignis__op_finish_backward(&op, args, p->count, gradients);
+    return ignis__op_finish_backward(&op, args, rule->count, gradients);
 }
 
 /*  >>ops.formula.map - ignis_map and its kin: formulas of tensors, and activations that are formulas
@@ -26793,21 +26934,22 @@ typedef struct ignis__exchange {
 static ignis__array *ignis__op_exchange(ignis__op *op, ignis__array *from, const ignis_shape *shape,
                                         const ignis__exchange *given)
 {
-    ignis__exchange e = *given;
+    ignis__exchange exchange = *given;
     ignis__array *out = ignis__op_new(op, shape, from->dtype);
     ignis__address source, target;
-    bool tiles = e.c == 1 && e.m >= 16 && e.n >= 16;
+    bool tiles = exchange.c == 1 && exchange.m >= 16 && exchange.n >= 16;
     int64_t edge = ignis__dtypes[from->dtype].size <= 4 ? 64 : 32, pack = ignis__pack_elements(from->dtype), blocks;
-    void *params[] = {&target, &source, &e.a, &e.m, &e.b, &e.n, &e.c};
+    void *params[] = {&target, &source, &exchange.a, &exchange.m, &exchange.b, &exchange.n, &exchange.c};
     ignis__record_builtin_for_all(IGNIS__BUILTIN_TRANSPOSE_RUNS, from->dtype);
-    if (out && (e.m == 1 || e.n == 1) && (e.b == 1 || e.m == e.n)) { /* the order stays */
+    if (out && (exchange.m == 1 || exchange.n == 1) &&
+        (exchange.b == 1 || exchange.m == exchange.n)) { /* the order stays */
         ignis__op_copy(op, out, from);
         return out;
     }
     source = ignis__op_read(op, from);
     target = ignis__op_write(op, out);
-    blocks = tiles ? e.a * e.b * ignis__ceil_div(e.m, edge) * ignis__ceil_div(e.n, edge)
-                   : ignis__ceil_div(from->numel, 1024 * (e.c % pack == 0 ? pack : 1));
+    blocks = tiles ? exchange.a * exchange.b * ignis__ceil_div(exchange.m, edge) * ignis__ceil_div(exchange.n, edge)
+                   : ignis__ceil_div(from->numel, 1024 * (exchange.c % pack == 0 ? pack : 1));
     if (from->numel > 0)
         ignis__op_launch_row(op, tiles ? IGNIS__BUILTIN_TRANSPOSE_TILES : IGNIS__BUILTIN_TRANSPOSE_RUNS, from->dtype,
                              ignis__clamp(blocks, 1, INT32_MAX), 256, params);
@@ -26830,8 +26972,8 @@ static ignis_status ignis__transpose_backward(const ignis_backward_args *args)
 
 IGNIS_API ignis_tensor ignis_transpose(ignis_tensor tensor, int dim0, int dim1)
 {
-    ignis__transpose_params p = IGNIS__ZERO;
-    ignis__exchange e;
+    ignis__transpose_params transpose = IGNIS__ZERO;
+    ignis__exchange exchange;
     ignis__op op;
     ignis__array *out = NULL;
     ignis_shape shape;
@@ -26841,20 +26983,20 @@ IGNIS_API ignis_tensor ignis_transpose(ignis_tensor tensor, int dim0, int dim1)
     if (ignis__op_dim(&op, &dim0, "dim0") && ignis__op_dim(&op, &dim1, "dim1")) {
         low = dim0 < dim1 ? dim0 : dim1;
         high = dim0 < dim1 ? dim1 : dim0;
-        p.shape = shape = op.in[0]->shape;
-        shape.dim[low] = p.shape.dim[high];
-        shape.dim[high] = p.shape.dim[low];
-        e.a = ignis__shape_product(&p.shape, 0, low);
-        e.m = p.shape.dim[low];
-        e.b = low < high ? ignis__shape_product(&p.shape, low + 1, high) : 1;
-        e.n = low < high ? p.shape.dim[high] : 1;
-        e.c = ignis__shape_product(&p.shape, high + 1, p.shape.ndim);
-        p.back = e;
-        p.back.m = e.n;
-        p.back.n = e.m;
-        out = ignis__op_exchange(&op, op.in[0], &shape, &e);
+        transpose.shape = shape = op.in[0]->shape;
+        shape.dim[low] = transpose.shape.dim[high];
+        shape.dim[high] = transpose.shape.dim[low];
+        exchange.a = ignis__shape_product(&transpose.shape, 0, low);
+        exchange.m = transpose.shape.dim[low];
+        exchange.b = low < high ? ignis__shape_product(&transpose.shape, low + 1, high) : 1;
+        exchange.n = low < high ? transpose.shape.dim[high] : 1;
+        exchange.c = ignis__shape_product(&transpose.shape, high + 1, transpose.shape.ndim);
+        transpose.back = exchange;
+        transpose.back.m = exchange.n;
+        transpose.back.n = exchange.m;
+        out = ignis__op_exchange(&op, op.in[0], &shape, &exchange);
     }
-    return ignis__op_end_recorded(&op, out, "transpose", ignis__transpose_backward, &p, sizeof p);
+    return ignis__op_end_recorded(&op, out, "transpose", ignis__transpose_backward, &transpose, sizeof transpose);
 }
 
 /*  >>ops.concat - ignis_concat and ignis_stack: tensors joined along a dimension
@@ -26862,16 +27004,31 @@ IGNIS_API ignis_tensor ignis_transpose(ignis_tensor tensor, int dim0, int dim1)
     Copies rows of each tensor into the result; more tensors than one operation takes are joined in steps.
     Uses: operation, split (the gradient is slices). */
 
-/*  Copies rows of `length` elements between arrays with row strides `to_row` and `from_row`, from and to an
-    offset. */
-static void ignis__op_copy_rows(ignis__op *op, ignis__array *to, int64_t to_offset, int64_t to_row, ignis__array *from,
-                                int64_t from_offset, int64_t from_row, int64_t length, int64_t rows)
+/*  Equally long rows inside an array: the first element of the first one, and elements from row to row. */
+typedef struct ignis__row_slices {
+    ignis__array *array;
+    int64_t offset, row;
+} ignis__row_slices;
+
+static ignis__row_slices ignis__row_slices_of(ignis__array *array, int64_t offset, int64_t row)
 {
-    uint64_t size = (uint64_t)ignis__dtypes[from->dtype].size;
-    ignis__address source = ignis__op_read(op, from) + (uint64_t)from_offset * size;
-    ignis__address target = ignis__op_write(op, to) + (uint64_t)to_offset * size;
-    void *params[] = {&target, &source, &to_row, &from_row, &length, &rows};
-    ignis__op_launch_elementwise(op, IGNIS__BUILTIN_COPY_ROWS, from->dtype, length * rows, params);
+    ignis__row_slices slices;
+    slices.array = array;
+    slices.offset = offset;
+    slices.row = row;
+    return slices;
+}
+
+/*  Copies `rows` rows of `length` elements between two arrays. */
+static void ignis__op_copy_rows(ignis__op *op, ignis__row_slices to, ignis__row_slices from, int64_t length,
+                                int64_t rows)
+{
+    ignis_dtype dtype = from.array->dtype;
+    uint64_t size = (uint64_t)ignis__dtypes[dtype].size;
+    ignis__address source = ignis__op_read(op, from.array) + (uint64_t)from.offset * size;
+    ignis__address target = ignis__op_write(op, to.array) + (uint64_t)to.offset * size;
+    void *params[] = {&target, &source, &to.row, &from.row, &length, &rows};
+    ignis__op_launch_elementwise(op, IGNIS__BUILTIN_COPY_ROWS, dtype, length * rows, params);
 }
 
 typedef struct ignis__concat_params {
@@ -26894,7 +27051,8 @@ static ignis_status ignis__concat_backward(const ignis_backward_args *args)
         length = ignis__shape_product(&p->shapes[i], p->dim, p->shapes[i].ndim);
         gradients[i] = args->needed[i] ? ignis__op_new(&op, &p->shapes[i], op.in[0]->dtype) : NULL;
         if (gradients[i])
-            ignis__op_copy_rows(&op, gradients[i], 0, length, op.in[0], offset, p->row, length, rows);
+            ignis__op_copy_rows(&op, ignis__row_slices_of(gradients[i], 0, length),
+                                ignis__row_slices_of(op.in[0], offset, p->row), length, rows);
         offset += length;
     }
     return ignis__op_finish_backward(&op, args, args->input_count, gradients);
@@ -26905,7 +27063,7 @@ static ignis_status ignis__concat_backward(const ignis_backward_args *args)
 static ignis_tensor ignis__concat_one_op(const char *call, const ignis_tensor *tensors, int count, int dim, int joined,
                                          int first)
 {
-    ignis__concat_params p = IGNIS__ZERO;
+    ignis__concat_params concat = IGNIS__ZERO;
     ignis__op op;
     ignis__array *out = NULL;
     ignis_shape shape;
@@ -26944,8 +27102,8 @@ static ignis_tensor ignis__concat_one_op(const char *call, const ignis_tensor *t
         if (op.ok && !fits)
             ignis__op_fail(&op, IGNIS_DIAG_PARTS_SHAPE,
                            "tensor %d is %s, tensor 0 is %s; they may differ in dimension %d only", first + i,
-                           ignis__shape_write(&its).text, ignis__shape_write(&p.shapes[0]).text, dim);
-        p.shapes[i] = its;
+                           ignis__shape_write(&its).text, ignis__shape_write(&concat.shapes[0]).text, dim);
+        concat.shapes[i] = its;
         if (op.ok && i > 0 && shape.dim[dim] > INT64_MAX - its.dim[dim])
             ignis__op_fail(&op, IGNIS_DIAG_SHAPE_OVERFLOW,
                            "dimension %d of the result is above 2^63 with tensor %d, which is %s", dim, first + i,
@@ -26955,16 +27113,17 @@ static ignis_tensor ignis__concat_one_op(const char *call, const ignis_tensor *t
     }
     out = ignis__op_new(&op, &shape, op.in[0]->dtype);
     if (out) {
-        p.dim = dim;
-        p.row = ignis__shape_product(&shape, dim, shape.ndim);
+        concat.dim = dim;
+        concat.row = ignis__shape_product(&shape, dim, shape.ndim);
         rows = ignis__shape_product(&shape, 0, dim);
     }
     for (i = 0; op.ok && i < count; i++) {
-        length = ignis__shape_product(&p.shapes[i], dim, shape.ndim);
-        ignis__op_copy_rows(&op, out, offset, p.row, op.in[i], 0, length, length, rows);
+        length = ignis__shape_product(&concat.shapes[i], dim, shape.ndim);
+        ignis__op_copy_rows(&op, ignis__row_slices_of(out, offset, concat.row),
+                            ignis__row_slices_of(op.in[i], 0, length), length, rows);
         offset += length;
     }
-    return ignis__op_end_recorded(&op, out, "concat", ignis__concat_backward, &p, sizeof p);
+    return ignis__op_end_recorded(&op, out, "concat", ignis__concat_backward, &concat, sizeof concat);
 }
 
 static ignis_tensor ignis__concat(const char *call, const ignis_tensor *tensors, int count, int dim, bool stack)
@@ -27033,7 +27192,8 @@ static ignis_status ignis__slice_add_gradient(const char *call, const ignis_back
             ignis__op_zero(&op, made);
     }
     if (sum)
-        ignis__op_copy_rows(&op, sum, p->offset, p->row, op.in[0], 0, p->length, p->length, p->rows);
+        ignis__op_copy_rows(&op, ignis__row_slices_of(sum, p->offset, p->row),
+                            ignis__row_slices_of(op.in[0], 0, p->length), p->length, p->rows);
     return ignis__op_finish_backward(&op, args, 1, &made);
 }
 
@@ -27059,7 +27219,8 @@ static ignis__array *ignis__op_slice(ignis__op *op, int dim, int64_t start, int6
         return ignis__op_view(op, op->in[0], &shape, p->length, p->offset);
     out = ignis__op_new(op, &shape, op->in[0]->dtype);
     if (out)
-        ignis__op_copy_rows(op, out, 0, p->length, op->in[0], p->offset, p->row, p->length, p->rows);
+        ignis__op_copy_rows(op, ignis__row_slices_of(out, 0, p->length),
+                            ignis__row_slices_of(op->in[0], p->offset, p->row), p->length, p->rows);
     return out;
 }
 
@@ -27174,43 +27335,36 @@ typedef struct ignis__strided {
     int rank;
 } ignis__strided;
 
-static void ignis__shape_strides(const ignis_shape *shape, int64_t *strides)
-{
-    int i;
-    int64_t stride = 1;
-    for (i = shape->ndim - 1; i >= 0; stride *= shape->dim[i--])
-        strides[i] = stride;
-}
-
 /*  Joins dimensions that one stride serves. sorted: the largest strides of `to` first. False if there are no
     elements. */
-static bool ignis__strides_merge(const ignis__strides *s, ignis__strided *k, bool sorted)
+static bool ignis__strides_merge(const ignis__strides *strides, ignis__strided *strided, bool sorted)
 {
     int i, d, at;
-    memset(k, 0, sizeof *k);
-    for (i = 0; i < s->rank; i++) {
-        if (s->size[i] == 0)
+    memset(strided, 0, sizeof *strided);
+    for (i = 0; i < strides->rank; i++) {
+        if (strides->size[i] == 0)
             return false;
-        if (s->size[i] == 1)
+        if (strides->size[i] == 1)
             continue;
-        for (at = k->rank++; sorted && at > 0 && llabs(k->to[at - 1]) < llabs(s->to[i]); at--) {
-            k->size[at] = k->size[at - 1];
-            k->from[at] = k->from[at - 1];
-            k->to[at] = k->to[at - 1];
+        for (at = strided->rank++; sorted && at > 0 && llabs(strided->to[at - 1]) < llabs(strides->to[i]); at--) {
+            strided->size[at] = strided->size[at - 1];
+            strided->from[at] = strided->from[at - 1];
+            strided->to[at] = strided->to[at - 1];
         }
-        k->size[at] = s->size[i];
-        k->from[at] = s->from[i];
-        k->to[at] = s->to[i];
+        strided->size[at] = strides->size[i];
+        strided->from[at] = strides->from[i];
+        strided->to[at] = strides->to[i];
     }
-    for (d = 0, i = 1; i < k->rank; i++) {
-        if (k->from[d] == k->from[i] * k->size[i] && k->to[d] == k->to[i] * k->size[i])
-            k->size[d] *= k->size[i];
+    for (d = 0, i = 1; i < strided->rank; i++) {
+        if (strided->from[d] == strided->from[i] * strided->size[i] &&
+            strided->to[d] == strided->to[i] * strided->size[i])
+            strided->size[d] *= strided->size[i];
         else
-            k->size[++d] = k->size[i];
-        k->from[d] = k->from[i];
-        k->to[d] = k->to[i];
+            strided->size[++d] = strided->size[i];
+        strided->from[d] = strided->from[i];
+        strided->to[d] = strided->to[i];
     }
-    k->rank = k->rank ? d + 1 : 0;
+    strided->rank = strided->rank ? d + 1 : 0;
     return true;
 }
 
@@ -27237,54 +27391,57 @@ static void ignis__strided_finish(ignis__strided *k)
     }
 }
 
-static void ignis__op_strided(ignis__op *op, ignis__array *to, ignis__array *from, const ignis__strides *s)
+static void ignis__op_strided(ignis__op *op, ignis__array *to, ignis__array *from, const ignis__strides *strides)
 {
     ignis__address source = ignis__op_read(op, from), target = ignis__op_write(op, to);
-    ignis__strided k;
+    ignis__strided strided;
     int64_t pack = from ? ignis__pack_elements(from->dtype) : 1, rows, columns, src_row, dst_row, edge, blocks;
     int last, x, packs, gathers;
-    void *params[] = {&target, &source, &k, &packs, &gathers},
-         *tiles[] = {&target, &source, &k, &rows, &columns, &src_row, &dst_row, &packs};
-    if (!op->ok || !ignis__strides_merge(s, &k, true))
+    void *params[] = {&target, &source, &strided, &packs, &gathers},
+         *tiles[] = {&target, &source, &strided, &rows, &columns, &src_row, &dst_row, &packs};
+    if (!op->ok || !ignis__strides_merge(strides, &strided, true))
         return;
-    source += (uint64_t)s->from_offset * (uint64_t)ignis__dtypes[from->dtype].size;
-    target += (uint64_t)s->to_offset * (uint64_t)ignis__dtypes[from->dtype].size;
-    last = k.rank - 1;
+    source += (uint64_t)strides->from_offset * (uint64_t)ignis__dtypes[from->dtype].size;
+    target += (uint64_t)strides->to_offset * (uint64_t)ignis__dtypes[from->dtype].size;
+    last = strided.rank - 1;
     for (x = 0; x < last; x++)
-        if (k.from[x] == 1 && k.size[x] >= 16 && k.size[last] >= 16 && k.to[last] == 1)
+        if (strided.from[x] == 1 && strided.size[x] >= 16 && strided.size[last] >= 16 && strided.to[last] == 1)
             break;
     if (x < last) { /* contiguous along one dimension in one array, along another in the other */
         edge = ignis__dtypes[from->dtype].size <= 4 ? 64 : 32;
-        rows = k.size[last];
-        src_row = k.from[last];
-        columns = k.size[x];
-        dst_row = k.to[x];
-        for (k.rank = last - 1; x < k.rank; x++) {
-            k.size[x] = k.size[x + 1];
-            k.from[x] = k.from[x + 1];
-            k.to[x] = k.to[x + 1];
+        rows = strided.size[last];
+        src_row = strided.from[last];
+        columns = strided.size[x];
+        dst_row = strided.to[x];
+        for (strided.rank = last - 1; x < strided.rank; x++) {
+            strided.size[x] = strided.size[x + 1];
+            strided.from[x] = strided.from[x + 1];
+            strided.to[x] = strided.to[x + 1];
         }
         packs = (source | target) % 16 == 0 && (rows | columns | src_row | dst_row) % pack == 0 &&
-                ignis__strides_packed(k.from, k.rank, -1, pack) && ignis__strides_packed(k.to, k.rank, -1, pack);
-        if (k.rank == 0)
-            k.from[0] = k.to[0] = 0;
-        ignis__strided_finish(&k);
-        blocks = k.count * ignis__ceil_div(rows, edge) * ignis__ceil_div(columns, edge);
+                ignis__strides_packed(strided.from, strided.rank, -1, pack) &&
+                ignis__strides_packed(strided.to, strided.rank, -1, pack);
+        if (strided.rank == 0)
+            strided.from[0] = strided.to[0] = 0;
+        ignis__strided_finish(&strided);
+        blocks = strided.count * ignis__ceil_div(rows, edge) * ignis__ceil_div(columns, edge);
         ignis__op_launch_row(op, IGNIS__BUILTIN_STRIDED_TILES, from->dtype, ignis__clamp(blocks, 1, INT32_MAX), 256,
                              tiles);
         return;
     }
-    packs = last >= 0 && k.to[last] == 1 && k.size[last] % pack == 0 && target % 16 == 0 &&
-            ignis__strides_packed(k.to, k.rank, last, pack);
-    gathers = !packs || k.from[last] != 1 || source % 16 != 0 || !ignis__strides_packed(k.from, k.rank, last, pack);
+    packs = last >= 0 && strided.to[last] == 1 && strided.size[last] % pack == 0 && target % 16 == 0 &&
+            ignis__strides_packed(strided.to, strided.rank, last, pack);
+    gathers = !packs || strided.from[last] != 1 || source % 16 != 0 ||
+              !ignis__strides_packed(strided.from, strided.rank, last, pack);
     if (packs) {
-        k.step = k.from[last];
-        k.size[last] /= pack;
-        k.from[last] *= pack;
-        k.to[last] *= pack;
+        strided.step = strided.from[last];
+        strided.size[last] /= pack;
+        strided.from[last] *= pack;
+        strided.to[last] *= pack;
     }
-    ignis__strided_finish(&k);
-    ignis__op_launch_row(op, IGNIS__BUILTIN_STRIDED_COPY, from->dtype, ignis__ceil_div(k.count, 1024), 256, params);
+    ignis__strided_finish(&strided);
+    ignis__op_launch_row(op, IGNIS__BUILTIN_STRIDED_COPY, from->dtype, ignis__ceil_div(strided.count, 1024), 256,
+                         params);
 }
 
 /*  Operations that are one strided copy of each element, at most once: their gradient is that copy in the
@@ -27324,30 +27481,30 @@ static bool ignis__strided_begin(ignis__op *op, const char *call, ignis_tensor t
 
 /*  Ends it. Strides of `to` that are 0 become those of the output. With a fill, the copy goes into the middle
     of it. */
-static ignis_tensor ignis__strided_end(ignis__op *op, const char *name, const ignis_shape *shape, ignis__strides *s,
-                                       const double *fill)
+static ignis_tensor ignis__strided_end(ignis__op *op, const char *name, const ignis_shape *shape,
+                                       ignis__strides *strides, const double *fill)
 {
     ignis__array *out = ignis__op_new(op, shape, op->in[0]->dtype);
-    ignis__strided_params p = IGNIS__ZERO;
+    ignis__strided_params params = IGNIS__ZERO;
     int64_t numel = 1;
     int i;
     if (out) {
-        ignis__shape_strides(shape, s->to);
-        for (i = 0; i < s->rank; i++)
-            numel *= s->size[i];
+        ignis__shape_strides(shape, strides->to);
+        for (i = 0; i < strides->rank; i++)
+            numel *= strides->size[i];
         if (fill && numel != out->numel)
             ignis__op_fill(op, out, *fill);
-        ignis__op_strided(op, out, op->in[0], s);
-        p.call = op->work.call;
-        p.shape = op->in[0]->shape;
-        p.whole = numel == op->in[0]->numel;
-        p.back = *s;
-        memcpy(p.back.from, s->to, sizeof s->to);
-        memcpy(p.back.to, s->from, sizeof s->from);
-        p.back.from_offset = s->to_offset;
-        p.back.to_offset = s->from_offset;
+        ignis__op_strided(op, out, op->in[0], strides);
+        params.call = op->work.call;
+        params.shape = op->in[0]->shape;
+        params.whole = numel == op->in[0]->numel;
+        params.back = *strides;
+        memcpy(params.back.from, strides->to, sizeof strides->to);
+        memcpy(params.back.to, strides->from, sizeof strides->from);
+        params.back.from_offset = strides->to_offset;
+        params.back.to_offset = strides->from_offset;
     }
-    return ignis__op_end_recorded(op, out, name, ignis__strided_backward, &p, sizeof p);
+    return ignis__op_end_recorded(op, out, name, ignis__strided_backward, &params, sizeof params);
 }
 
 /*  >>ops.slice_step - ignis_slice_step: every step-th element of a dimension
@@ -27365,11 +27522,11 @@ static void ignis__strides_step(ignis__strides *s, int dim, int64_t start, int64
 
 IGNIS_API ignis_tensor ignis_slice_step(ignis_tensor tensor, int dim, int64_t start, int64_t len, int64_t step)
 {
-    ignis__strides s;
+    ignis__strides strides;
     ignis_shape shape;
     ignis__op op;
     int64_t room; /* elements from start on */
-    if (!ignis__strided_begin(&op, "ignis_slice_step", tensor, &s))
+    if (!ignis__strided_begin(&op, "ignis_slice_step", tensor, &strides))
         return ignis__no_tensor();
     shape = op.in[0]->shape;
     if (step == 0)
@@ -27385,9 +27542,9 @@ IGNIS_API ignis_tensor ignis_slice_step(ignis_tensor tensor, int dim, int64_t st
     }
     if (op.ok) {
         shape.dim[dim] = len;
-        ignis__strides_step(&s, dim, len ? start : 0, len, step);
+        ignis__strides_step(&strides, dim, len ? start : 0, len, step);
     }
-    return ignis__strided_end(&op, "slice_step", &shape, &s, NULL);
+    return ignis__strided_end(&op, "slice_step", &shape, &strides, NULL);
 }
 
 /*  >>ops.permute - ignis_permute: dimensions in another order
@@ -27410,25 +27567,25 @@ static bool ignis__op_dim_once(ignis__op *op, const int *dims, int i, int *dim, 
 
 IGNIS_API ignis_tensor ignis_permute(ignis_tensor tensor, const int *dims, int count)
 {
-    ignis__strides s, given;
+    ignis__strides strides, given;
     ignis_shape shape;
     ignis__op op;
     unsigned seen = 0;
     int i, dim;
-    if (!ignis__strided_begin(&op, "ignis_permute", tensor, &s))
+    if (!ignis__strided_begin(&op, "ignis_permute", tensor, &strides))
         return ignis__no_tensor();
     shape = op.in[0]->shape;
-    given = s;
+    given = strides;
     if (!dims)
         ignis__op_fail(&op, IGNIS_DIAG_NULL_ARGUMENT, "dims is null");
     else if (count != shape.ndim)
         ignis__op_fail(&op, IGNIS_DIAG_COUNT_MISMATCH, "dims has %d dimensions, the tensor is %s", count,
                        ignis__shape_write(&shape).text);
     for (i = 0; op.ok && i < count && ignis__op_dim_once(&op, dims, i, &dim, &seen); i++) {
-        shape.dim[i] = s.size[i] = given.size[dim];
-        s.from[i] = given.from[dim];
+        shape.dim[i] = strides.size[i] = given.size[dim];
+        strides.from[i] = given.from[dim];
     }
-    return ignis__strided_end(&op, "permute", &shape, &s, NULL);
+    return ignis__strided_end(&op, "permute", &shape, &strides, NULL);
 }
 
 /*  >>ops.flip - ignis_flip: reverses dimensions
@@ -27532,7 +27689,7 @@ static ignis_status ignis__expand_backward(const ignis_backward_args *args)
 {
     const ignis_shape *shapes = (const ignis_shape *)args->params; /* before and after */
     ignis__array *gradient, *from, *sorted = NULL;
-    ignis__strides s, moved;
+    ignis__strides strides, moved;
     ignis__axis axis = {1, 1, 1};
     ignis_shape out = shapes[1];
     ignis__op op;
@@ -27542,17 +27699,17 @@ static ignis_status ignis__expand_backward(const ignis_backward_args *args)
     from = op.in[0];
     gradient = ignis__op_new(&op, &shapes[0], from->dtype);
     if (gradient && !ignis__axis_of_broadcast(&out, &shapes[0], &axis) &&
-        ignis__expand_strides(&op, &shapes[0], &out, &s)) {
+        ignis__expand_strides(&op, &shapes[0], &out, &strides)) {
         /* the summed elements are in several places: a copy moves them to the front, so that there is one
            sum, rounded once */
         axis.outer = axis.n = axis.inner = 1;
         memset(&moved, 0, sizeof moved);
         for (phase = 0; phase < 2; phase++)
-            for (i = 0; i < s.rank; i++)
-                if ((s.from[i] == 0 && s.size[i] != 1) == (phase == 0)) {
-                    moved.size[moved.rank] = s.size[i];
-                    moved.from[moved.rank++] = ignis__shape_product(&out, i + 1, s.rank);
-                    *(phase ? &axis.inner : &axis.n) *= s.size[i];
+            for (i = 0; i < strides.rank; i++)
+                if ((strides.from[i] == 0 && strides.size[i] != 1) == (phase == 0)) {
+                    moved.size[moved.rank] = strides.size[i];
+                    moved.from[moved.rank++] = ignis__shape_product(&out, i + 1, strides.rank);
+                    *(phase ? &axis.inner : &axis.n) *= strides.size[i];
                 }
         for (i = 0; i < moved.rank; i++)
             out.dim[i] = moved.size[i];
@@ -27643,11 +27800,24 @@ IGNIS_API ignis_tensor ignis_triu(ignis_tensor tensor, int64_t diagonal)
     The gradient of the bias is summed inside the product of dw, or offered by the layer after. Uses:
     dispatch, matmul. */
 
+/*  The gradients of a linear layer; NULL: not needed. */
+typedef struct ignis__linear_grads {
+    ignis__array *x, *w, *bias;
+} ignis__linear_grads;
+
+static ignis__linear_grads ignis__linear_grads_of(ignis__array *x, ignis__array *w, ignis__array *bias)
+{
+    ignis__linear_grads grads;
+    grads.x = x;
+    grads.w = w;
+    grads.bias = bias;
+    return grads;
+}
+
 /*  Computes the gradients of y = x w^T + bias that are not NULL: dx = g w, with the epilogue; dw = g^T x; and
     db, the sum of g over its rows, inside the product of dw if it can. */
 static void ignis__linear_gradients(ignis__op *op, const ignis__product *forward, ignis__array *g, ignis__array *x,
-                                    ignis__array *w, ignis__array *dx, const ignis__epilogue *epilogue,
-                                    ignis__array *dw, ignis__array *db)
+                                    ignis__array *w, const ignis__epilogue *epilogue, ignis__linear_grads to)
 {
     ignis__product of_x = ignis__matmul_product_a(forward), of_w = ignis__matmul_product_b(forward);
     ignis__epilogue sums = IGNIS__ZERO;
@@ -27657,14 +27827,14 @@ static void ignis__linear_gradients(ignis__op *op, const ignis__product *forward
     if (!op->ok)
         return;
     ignis__gemm_join(op, &pending);
-    if (dx)
-        ignis__matmul_run(op, &of_x, dx, g, w, epilogue);
-    sums.row_sums = db;
-    if (dw)
-        summed = ignis__matmul_run(op, &of_w, dw, g, x, &sums);
+    if (to.x)
+        ignis__matmul_run(op, &of_x, to.x, g, w, epilogue);
+    sums.row_sums = to.bias;
+    if (to.w)
+        summed = ignis__matmul_run(op, &of_w, to.w, g, x, &sums);
     ignis__gemm_join_end(op);
-    if (db && !summed)
-        ignis__op_sum(op, db, g, NULL, 1.0, &rows);
+    if (to.bias && !summed)
+        ignis__op_sum(op, to.bias, g, NULL, 1.0, &rows);
 }
 
 /*  Returns the gradient of a bias, an input, for the product of g. NULL if it was handed on already: the
@@ -27696,7 +27866,8 @@ static ignis_status ignis__linear_backward(const ignis_backward_args *args)
         gradients[1] = ignis__op_new_like(&op, op.in[2]);
     if (args->input_count > 2 && args->needed[2])
         gradients[2] = ignis__bias_gradient(&op, args, 2, op.in[0], p->n);
-    ignis__linear_gradients(&op, p, op.in[0], op.in[1], op.in[2], gradients[0], &epilogue, gradients[1], gradients[2]);
+    ignis__linear_gradients(&op, p, op.in[0], op.in[1], op.in[2], &epilogue,
+                            ignis__linear_grads_of(gradients[0], gradients[1], gradients[2]));
     if (epilogue.residual)
         ignis__backward_pass_mark_summed(0);
     return ignis__op_finish_backward(&op, args, args->input_count, gradients);
@@ -27749,77 +27920,77 @@ typedef struct ignis__mlp {
     input, or of the product before. */
 static ignis_status ignis__mlp_backward(const ignis_backward_args *args)
 {
-    const ignis__mlp *p = (const ignis__mlp *)args->params;
+    const ignis__mlp *mlp = (const ignis__mlp *)args->params;
     enum { GRAD, X, WEIGHTS };
-    const int hidden = WEIGHTS + p->count,
-              pre = p->activation == IGNIS_ACTIVATION_RELU ? hidden : hidden + p->count - 1;
+    const int hidden = WEIGHTS + mlp->count,
+              pre = mlp->activation == IGNIS_ACTIVATION_RELU ? hidden : hidden + mlp->count - 1;
     ignis__array *gradients[IGNIS__OP_INPUTS] = {NULL}, *g, *db, *ahead;
     ignis__epilogue epilogue;
     ignis__product below;
     ignis__op op;
-    int l = p->count - 1, lowest = 0, bias;
+    int l = mlp->count - 1, lowest = 0, bias;
     if (!ignis__op_begin_backward(&op, "ignis_mlp", args))
         return ignis__failed();
     while (!args->needed[0] && lowest < l && !args->needed[1 + lowest] &&
-           !(p->bias[lowest] && args->needed[p->bias[lowest]]))
+           !(mlp->bias[lowest] && args->needed[mlp->bias[lowest]]))
         lowest++;
     for (g = op.in[GRAD]; op.ok && l >= lowest; l--, g = ahead) {
         memset(&epilogue, 0, sizeof epilogue);
         db = ahead = NULL;
-        bias = p->bias[l];
+        bias = mlp->bias[l];
         if (bias && args->needed[bias] && !gradients[bias])
-            db = gradients[bias] = ignis__bias_gradient(&op, args, bias, g, p->layer[l].n);
+            db = gradients[bias] = ignis__bias_gradient(&op, args, bias, g, mlp->layer[l].n);
         if (args->needed[1 + l])
             gradients[1 + l] = ignis__op_new_like(&op, op.in[WEIGHTS + l]);
         if (l == 0 && args->needed[0])
             gradients[0] = ahead = ignis__op_new_like(&op, op.in[X]);
         if (l > lowest) {
             ahead = ignis__op_new_like(&op, op.in[hidden + l - 1]);
-            epilogue.activation = p->activation;
+            epilogue.activation = mlp->activation;
             epilogue.gradient = true;
             epilogue.pre = op.in[pre + l - 1];
-            bias = p->bias[l - 1];
-            below = ignis__matmul_product_b(&p->layer[l - 1]);
+            bias = mlp->bias[l - 1];
+            below = ignis__matmul_product_b(&mlp->layer[l - 1]);
             if (bias && args->needed[bias] &&
                 !(args->needed[l] && ignis__gemm_is_tiny(&op, &below))) /* a tiny product sums rows at no cost */
-                epilogue.column_sums = gradients[bias] = ignis__op_new_row(&op, p->layer[l - 1].n, g->dtype);
+                epilogue.column_sums = gradients[bias] = ignis__op_new_row(&op, mlp->layer[l - 1].n, g->dtype);
             if (op.ok && epilogue.column_sums && ahead->numel == 0)
                 ignis__op_zero(&op, epilogue.column_sums);
         }
-        ignis__linear_gradients(&op, &p->layer[l], g, l ? op.in[hidden + l - 1] : op.in[X], op.in[WEIGHTS + l], ahead,
-                                &epilogue, gradients[1 + l], db);
+        ignis__linear_gradients(&op, &mlp->layer[l], g, l ? op.in[hidden + l - 1] : op.in[X], op.in[WEIGHTS + l],
+                                &epilogue, ignis__linear_grads_of(ahead, gradients[1 + l], db));
     }
     return ignis__op_finish_backward(&op, args, args->input_count, gradients);
 }
 
 /*  Checks the inputs, and describes all products. of_two: messages have the names of ignis_mlp. *shape: of
     all results, except the last dimension. */
-static bool ignis__mlp_shapes(ignis__op *op, ignis__mlp *p, bool of_two, ignis_shape *shape)
+static bool ignis__mlp_shapes(ignis__op *op, ignis__mlp *mlp, bool of_two, ignis_shape *shape)
 {
     char w_name[24], b_name[24];
     int l;
     if (!ignis__op_is_float(op, 0, "x"))
         return false;
-    for (l = 0; l < p->count; l++) {
+    for (l = 0; l < mlp->count; l++) {
         const ignis_shape *w = &op->in[1 + l]->shape;
-        const ignis__array *bias = p->bias[l] ? op->in[p->bias[l]] : NULL;
+        const ignis__array *bias = mlp->bias[l] ? op->in[mlp->bias[l]] : NULL;
         snprintf(w_name, sizeof w_name, of_two ? "w%d" : "weights[%d]", l + of_two);
         snprintf(b_name, sizeof b_name, of_two ? "b%d" : "biases[%d]", l + of_two);
-        if (!ignis__op_same_dtype(op, 1 + l, w_name) || (bias && !ignis__op_same_dtype(op, p->bias[l], b_name)))
+        if (!ignis__op_same_dtype(op, 1 + l, w_name) || (bias && !ignis__op_same_dtype(op, mlp->bias[l], b_name)))
             return false;
         if (l == 0 && w->ndim != 2)
             return ignis__op_fail(op, IGNIS_DIAG_MATMUL_SHAPE, "%s is %s; [out, in] is needed", w_name,
                                   ignis__shape_write(w).text);
-        if (l == 0 && !ignis__matmul_shapes(op, 1, &p->layer[0], shape))
+        if (l == 0 && !ignis__matmul_shapes(op, 1, &mlp->layer[0], shape))
             return false;
-        if (l > 0 && (w->ndim != 2 || w->dim[1] != p->layer[l - 1].n))
+        if (l > 0 && (w->ndim != 2 || w->dim[1] != mlp->layer[l - 1].n))
             return ignis__op_fail(op, IGNIS_DIAG_MATMUL_SHAPE, "%s is %s; [out, %lld] is needed", w_name,
-                                  ignis__shape_write(w).text, (long long)p->layer[l - 1].n);
+                                  ignis__shape_write(w).text, (long long)mlp->layer[l - 1].n);
         if (l > 0)
-            p->layer[l] = ignis__product_of(op->in[0]->dtype, p->layer[0].m, w->dim[0], w->dim[1], 1);
-        if (bias && bias->numel != p->layer[l].n)
+            mlp->layer[l] = ignis__product_of(op->in[0]->dtype, mlp->layer[0].m, w->dim[0], w->dim[1], 1);
+        if (bias && bias->numel != mlp->layer[l].n)
             return ignis__op_fail(op, IGNIS_DIAG_MATMUL_SHAPE, "%s is %s; [%lld] is needed", b_name,
-                                  ignis__shape_write(&bias->shape).text, (long long)p->layer[l].n);
+                                  ignis__shape_write(&bias->shape).text, (long long)mlp->layer[l].n);
     }
     return true;
 }
@@ -27831,35 +28002,35 @@ static ignis_tensor ignis__mlp_op(const char *call, bool of_two, ignis_tensor x,
     ignis_tensor inputs[IGNIS__OP_INPUTS] = IGNIS__ZERO;
     ignis__array *out[IGNIS_MAX_LAYERS] = {NULL}, *pre[IGNIS_MAX_LAYERS] = {NULL};
     ignis__epilogue epilogue;
-    ignis__mlp p = IGNIS__ZERO;
+    ignis__mlp mlp = IGNIS__ZERO;
     ignis_shape shape;
     ignis__op op;
     int used = 1 + count, l;
-    p.count = count;
-    p.activation = (int)activation;
+    mlp.count = count;
+    mlp.activation = (int)activation;
     inputs[0] = x;
     memcpy(inputs + 1, weights, sizeof *weights * (size_t)count);
     for (l = 0; l < count; l++)
         if (biases && biases[l].id)
-            inputs[p.bias[l] = used++] = biases[l];
+            inputs[mlp.bias[l] = used++] = biases[l];
     if (!ignis__op_begin(&op, call, used, inputs))
         return ignis__no_tensor();
     if (activation != IGNIS_ACTIVATION_RELU && activation != IGNIS_ACTIVATION_GELU)
         ignis__op_fail(&op, IGNIS_DIAG_BAD_ENUM, "activation is %d; it is IGNIS_ACTIVATION_RELU or _GELU",
                        (int)activation);
     else
-        ignis__mlp_shapes(&op, &p, of_two, &shape);
+        ignis__mlp_shapes(&op, &mlp, of_two, &shape);
     for (l = 0; op.ok && l < count; l++) {
-        shape.dim[shape.ndim - 1] = p.layer[l].n;
+        shape.dim[shape.ndim - 1] = mlp.layer[l].n;
         out[l] = ignis__op_new(&op, &shape, op.in[0]->dtype);
         memset(&epilogue, 0, sizeof epilogue);
-        epilogue.bias = p.bias[l] ? op.in[p.bias[l]] : NULL;
+        epilogue.bias = mlp.bias[l] ? op.in[mlp.bias[l]] : NULL;
         if (l < count - 1) {
-            epilogue.activation = p.activation;
+            epilogue.activation = mlp.activation;
             if (op.records && activation != IGNIS_ACTIVATION_RELU) /* its gradient can be read from the result */
                 epilogue.pre = pre[l] = ignis__op_new(&op, &shape, op.in[0]->dtype);
         }
-        ignis__matmul_run(&op, &p.layer[l], out[l], l ? out[l - 1] : op.in[0], op.in[1 + l], &epilogue);
+        ignis__matmul_run(&op, &mlp.layer[l], out[l], l ? out[l - 1] : op.in[0], op.in[1 + l], &epilogue);
     }
     if (op.records && op.ok) {
         ignis__op_save_inputs(&op, 0, 1 + count);
@@ -27868,8 +28039,8 @@ static ignis_tensor ignis__mlp_op(const char *call, bool of_two, ignis_tensor x,
         for (l = 0; l < count - 1; l++)
             ignis__op_save(&op, pre[l]);
     }
-    return ignis__op_end_recorded(&op, out[count - 1], "mlp", ignis__mlp_backward, &p,
-                                  offsetof(ignis__mlp, layer) + sizeof p.layer[0] * (size_t)count);
+    return ignis__op_end_recorded(&op, out[count - 1], "mlp", ignis__mlp_backward, &mlp,
+                                  offsetof(ignis__mlp, layer) + sizeof mlp.layer[0] * (size_t)count);
 }
 
 IGNIS_API ignis_tensor ignis_mlp(ignis_tensor x, ignis_tensor w1, ignis_tensor b1, ignis_tensor w2, ignis_tensor b2,
@@ -27892,6 +28063,38 @@ IGNIS_API ignis_tensor ignis_mlp_layers(ignis_tensor x, const ignis_tensor *weig
     return ignis__mlp_op(call, false, x, weights, biases, count, activation);
 }
 
+/*  Returns whether a tensor is the result of a layer whose bias needs a gradient: the column sums of the
+    tensor's own. */
+static bool ignis__tensor_wants_column_sums(ignis__tensor *tensor)
+{
+    const ignis__node *node = ignis__backward_pass_find_maker(tensor);
+    const ignis__mlp *mlp;
+    int bias = 0;
+    if (node && node->backward_fn == ignis__linear_backward && node->input_count > 2) {
+        bias = 2;
+    } else if (node && node->backward_fn == ignis__mlp_backward) {
+        mlp = (const ignis__mlp *)node->params;
+        bias = mlp->bias[mlp->count - 1];
+    }
+    return bias > 0 && node->needed[bias];
+}
+
+/*  Called by a running backward function: returns whether the gradient of its first input goes to such a
+    result, directly or through an addition. */
+static bool ignis__gradient_wants_column_sums(void)
+{
+    ignis__tensor *tensor = ignis__tensor_thread_now()->pass->node->inputs[0];
+    const ignis__node *node = ignis__backward_pass_find_maker(tensor);
+    int i;
+    if (!node || node->backward_fn != ignis__add_backward)
+        return ignis__tensor_wants_column_sums(tensor);
+    for (i = 0; i < 2; i++)
+        if (ignis__shape_same(&node->inputs[i]->shape, &tensor->shape) &&
+            ignis__tensor_wants_column_sums(node->inputs[i]))
+            return true;
+    return false;
+}
+
 /*  >>ops.matmul.mlp_gated - ignis_mlp_gated: gated layers, with gate and multiplicand in one array
 
     The epilogue of the up product multiplies by silu(gate).
@@ -27903,9 +28106,9 @@ typedef struct ignis__mlp_gated {
 
 static ignis_status ignis__mlp_gated_backward(const ignis_backward_args *args)
 {
-    const ignis__mlp_gated *p = (const ignis__mlp_gated *)args->params;
+    const ignis__mlp_gated *layer = (const ignis__mlp_gated *)args->params;
     enum { GRAD, X, GATE, UP, DOWN, HIDDEN, BOTH }; /* the saved arrays */
-    const ignis_shape shape = IGNIS_SHAPE(p->up.m, p->up.n);
+    const ignis_shape shape = IGNIS_SHAPE(layer->up.m, layer->up.n);
     ignis__array *gradients[4] = {NULL}, *both = NULL, *of, *dx[2] = {NULL, NULL};
     ignis__epilogue epilogue = IGNIS__ZERO;
     ignis__op op;
@@ -27920,15 +28123,16 @@ static ignis_status ignis__mlp_gated_backward(const ignis_backward_args *args)
     epilogue.activation = IGNIS__ACTIVATION_GATED;
     epilogue.gradient = true;
     epilogue.pre = op.in[BOTH];
-    ignis__linear_gradients(&op, &p->down, op.in[GRAD], op.in[HIDDEN], op.in[DOWN], both, &epilogue, gradients[3],
-                            NULL);
+    ignis__linear_gradients(&op, &layer->down, op.in[GRAD], op.in[HIDDEN], op.in[DOWN], &epilogue,
+                            ignis__linear_grads_of(both, gradients[3], NULL));
     memset(&epilogue, 0, sizeof epilogue);
     for (i = 0; both && i < 2; i++) { /* of the gate, of up */
-        of = ignis__op_view(&op, both, &shape, p->up.m * p->up.n, i * p->up.m * p->up.n);
+        of = ignis__op_view(&op, both, &shape, layer->up.m * layer->up.n, i * layer->up.m * layer->up.n);
         epilogue.residual = dx[0];
         if (args->needed[0])
             dx[i] = ignis__op_new_like(&op, op.in[X]);
-        ignis__linear_gradients(&op, &p->up, of, op.in[X], op.in[GATE + i], dx[i], &epilogue, gradients[1 + i], NULL);
+        ignis__linear_gradients(&op, &layer->up, of, op.in[X], op.in[GATE + i], &epilogue,
+                                ignis__linear_grads_of(dx[i], gradients[1 + i], NULL));
     }
     gradients[0] = dx[1];
     return ignis__op_finish_backward(&op, args, 4, gradients);
@@ -27941,7 +28145,7 @@ IGNIS_API ignis_tensor ignis_mlp_gated(ignis_tensor x, ignis_tensor w_gate, igni
     ignis__array *out = NULL, *hidden = NULL, *both = NULL, *first;
     ignis__epilogue epilogue = IGNIS__ZERO;
     const ignis_shape *gate, *up, *down;
-    ignis__mlp_gated p = IGNIS__ZERO;
+    ignis__mlp_gated layer = IGNIS__ZERO;
     ignis_shape shape, pair;
     ignis__op op;
     if (!ignis__op_begin(&op, "ignis_mlp_gated", INPUTS, inputs))
@@ -27952,35 +28156,35 @@ IGNIS_API ignis_tensor ignis_mlp_gated(ignis_tensor x, ignis_tensor w_gate, igni
         if (gate->ndim != 2)
             ignis__op_fail(&op, IGNIS_DIAG_MATMUL_SHAPE, "w_gate is %s; [hidden, in] is needed",
                            ignis__shape_write(gate).text);
-        else if (ignis__matmul_shapes(&op, 1, &p.up, &shape) && !ignis__shape_same(gate, up))
+        else if (ignis__matmul_shapes(&op, 1, &layer.up, &shape) && !ignis__shape_same(gate, up))
             ignis__op_fail(&op, IGNIS_DIAG_MATMUL_SHAPE, "w_up is %s; that of w_gate is needed, %s",
                            ignis__shape_write(up).text, ignis__shape_write(gate).text);
-        else if (op.ok && (down->ndim != 2 || down->dim[1] != p.up.n))
+        else if (op.ok && (down->ndim != 2 || down->dim[1] != layer.up.n))
             ignis__op_fail(&op, IGNIS_DIAG_MATMUL_SHAPE, "w_down is %s; [out, %lld] is needed",
-                           ignis__shape_write(down).text, (long long)p.up.n);
+                           ignis__shape_write(down).text, (long long)layer.up.n);
     }
     if (op.ok) {
-        p.down = ignis__product_of(op.in[X]->dtype, p.up.m, down->dim[0], p.up.n, 1);
+        layer.down = ignis__product_of(op.in[X]->dtype, layer.up.m, down->dim[0], layer.up.n, 1);
         hidden = ignis__op_new(&op, &shape, op.in[X]->dtype);
-        shape.dim[shape.ndim - 1] = p.down.n;
+        shape.dim[shape.ndim - 1] = layer.down.n;
         out = ignis__op_new(&op, &shape, op.in[X]->dtype);
-        pair = IGNIS_SHAPE(op.records ? 2 : 1, p.up.m, p.up.n);
+        pair = IGNIS_SHAPE(op.records ? 2 : 1, layer.up.m, layer.up.n);
         both = ignis__op_new(&op, &pair, op.in[X]->dtype);
     }
     if (op.ok) {
-        pair = IGNIS_SHAPE(p.up.m, p.up.n);
-        first = ignis__op_view(&op, both, &pair, p.up.m * p.up.n, 0);
-        ignis__matmul_run(&op, &p.up, first, op.in[X], op.in[GATE], NULL);
+        pair = IGNIS_SHAPE(layer.up.m, layer.up.n);
+        first = ignis__op_view(&op, both, &pair, layer.up.m * layer.up.n, 0);
+        ignis__matmul_run(&op, &layer.up, first, op.in[X], op.in[GATE], NULL);
         epilogue.activation = IGNIS__ACTIVATION_GATED;
         epilogue.pre = both;
         epilogue.keeps = op.records;
-        ignis__matmul_run(&op, &p.up, hidden, op.in[X], op.in[UP], &epilogue);
-        ignis__matmul_run(&op, &p.down, out, hidden, op.in[DOWN], NULL);
+        ignis__matmul_run(&op, &layer.up, hidden, op.in[X], op.in[UP], &epilogue);
+        ignis__matmul_run(&op, &layer.down, out, hidden, op.in[DOWN], NULL);
     }
     ignis__op_save_inputs(&op, 0, INPUTS);
     ignis__op_save(&op, hidden);
     ignis__op_save(&op, both);
-    return ignis__op_end_recorded(&op, out, "mlp_gated", ignis__mlp_gated_backward, &p, sizeof p);
+    return ignis__op_end_recorded(&op, out, "mlp_gated", ignis__mlp_gated_backward, &layer, sizeof layer);
 }
 
 /*  >>ops.row_launch - how kernels over rows are launched: a warp or a block for each row
@@ -28176,59 +28380,59 @@ typedef struct ignis__conv_operand {
 
 /*  Reads two operands. For tensor cores, channels that are not full packs are copied into packs; packs of few
     channels are half as large. */
-static void ignis__conv_operands(ignis__op *op, const ignis__conv *c, ignis__conv_operand operand[2],
+static void ignis__conv_operands(ignis__op *op, const ignis__conv *conv, ignis__conv_operand operand[2],
                                  ignis__array *const arrays[2], const int64_t channels[2])
 {
     bool tensor_cores =
-        op->work.device->info.compute_major >= 8 && !ignis__conv_is_depthwise(c) &&
-        (c->dtype == IGNIS_F16 || c->dtype == IGNIS_BF16 || (c->dtype == IGNIS_F32 && ignis__allow_tf32));
+        op->work.device->info.compute_major >= 8 && !ignis__conv_is_depthwise(conv) &&
+        (conv->dtype == IGNIS_F16 || conv->dtype == IGNIS_BF16 || (conv->dtype == IGNIS_F32 && ignis__allow_tf32));
     ignis__gemm_copy copies[2] = IGNIS__ZERO;
     int64_t none = 0;
     int i;
     for (i = 0; i < 2; i++) {
-        int64_t whole = ignis__pack_elements(c->dtype), pack = 2 * channels[i] <= whole ? whole / 2 : whole;
+        int64_t whole = ignis__pack_elements(conv->dtype), pack = 2 * channels[i] <= whole ? whole / 2 : whole;
         operand[i].at = ignis__op_read(op, arrays[i]);
         operand[i].channels = channels[i];
-        if (channels[i] % pack == 0 && operand[i].at % (uint64_t)(pack * ignis__dtypes[c->dtype].size) == 0)
+        if (channels[i] % pack == 0 && operand[i].at % (uint64_t)(pack * ignis__dtypes[conv->dtype].size) == 0)
             operand[i].packed = (int)(whole / pack);
         else
             operand[i].packed = 0;
         if (op->ok && tensor_cores && ignis__array_bytes(arrays[i]) <= ignis__gemm_pack_limit && arrays[i]->numel > 0)
-            ignis__gemm_plan_copy(op, c->dtype, &copies[i], &operand[i].at, &operand[i].channels,
+            ignis__gemm_plan_copy(op, conv->dtype, &copies[i], &operand[i].at, &operand[i].channels,
                                   arrays[i]->numel / channels[i], 1, &none, &operand[i].packed, pack);
     }
     if (op->ok && (copies[0].to || copies[1].to))
-        ignis__gemm_copies(op, c->dtype, &copies[0], &copies[1]);
+        ignis__gemm_copies(op, conv->dtype, &copies[0], &copies[1]);
 }
 
 /*  Sets the patches of an array of pixels with `channels` channels, and the k of wgmma. */
-static void ignis__conv_patches(ignis__gemm *p, const ignis__conv *c, int of, const ignis__conv_grid walk[2],
+static void ignis__conv_patches(ignis__gemm *gemm, const ignis__conv *conv, int of, const ignis__conv_grid walk[2],
                                 int64_t height, int64_t width, const ignis__conv_operand *pixels, int64_t channels)
 {
-    ignis__patches *q = &p->patches;
+    ignis__patches *q = &gemm->patches;
     int64_t whole = ignis__ceil_div(channels, 64) * 64;
     int i;
-    p->patches_of = of;
-    p->images = c->images;
+    gemm->patches_of = of;
+    gemm->images = conv->images;
     q->rows = ignis__divisor_of(walk[0].grid);
     q->columns = ignis__divisor_of(walk[1].grid);
     q->channels = ignis__divisor_of(channels);
     q->across = ignis__divisor_of(walk[1].taps);
     q->height = (int)height;
     q->width = (int)width;
-    q->pixel = c->groups * pixels->channels;
+    q->pixel = conv->groups * pixels->channels;
     for (i = 0; i < 2; i++) {
         q->first[i] = (int)walk[i].first;
         q->stride[i] = (int)walk[i].stride;
         q->step[i] = (int)walk[i].step;
     }
-    q->weight = (int)(walk[0].weight * c->side[1].kernel + walk[1].weight);
-    q->weight_step[0] = (int)(walk[0].weight_step * c->side[1].kernel);
+    q->weight = (int)(walk[0].weight * conv->side[1].kernel + walk[1].weight);
+    q->weight_step[0] = (int)(walk[0].weight_step * conv->side[1].kernel);
     q->weight_step[1] = (int)walk[1].weight_step;
-    p->wgmma_k = 0;
-    if (c->groups == 1 && ignis__cuda.cuTensorMapEncodeIm2col && ignis__conv_fits_tma(&walk[0], height) &&
+    gemm->wgmma_k = 0;
+    if (conv->groups == 1 && ignis__cuda.cuTensorMapEncodeIm2col && ignis__conv_fits_tma(&walk[0], height) &&
         ignis__conv_fits_tma(&walk[1], width) && (of == 1 || channels == whole))
-        p->wgmma_k = of == 1 ? walk[0].taps * walk[1].taps * whole : p->k;
+        gemm->wgmma_k = of == 1 ? walk[0].taps * walk[1].taps * whole : gemm->k;
 }
 
 /*  Sets the weights as the second operand of a product with patches. */
@@ -28249,46 +28453,46 @@ static void ignis__conv_weights(ignis__gemm *p, const ignis__conv *c, const igni
 
 /*  Runs a depthwise convolution with the parameters of its product. sums: of the gradient of w; NULL: another
     pass. Packs of channels step over strips of pixels if a variant exists: 3, 5 or 7 taps side by side. */
-static void ignis__depthwise(ignis__op *op, const ignis__conv *c, ignis__gemm *p, ignis__array *sums)
+static void ignis__depthwise(ignis__op *op, const ignis__conv *conv, ignis__gemm *gemm, ignis__array *sums)
 {
     enum { TAPS = 9, PIXELS = 4, STRIP = 4, MOST_ACROSS = 16 }; /* of a block, or of a thread */
-    const ignis__patches *q = &p->patches;
-    int64_t pack = ignis__pack_elements(c->dtype), slabs, blocks, chunks, units,
+    const ignis__patches *q = &gemm->patches;
+    int64_t pack = ignis__pack_elements(conv->dtype), slabs, blocks, chunks, units,
             in_row = ignis__ceil_div(q->columns.size, STRIP);
     int64_t processors = op->work.device->info.multiprocessors, taps = q->across.size;
-    bool packed = ignis__gemm_packed(c->dtype, p->a | (sums ? p->b : p->out | p->bias), c->groups, 0);
+    bool packed = ignis__gemm_packed(conv->dtype, gemm->a | (sums ? gemm->b : gemm->out | gemm->bias), conv->groups, 0);
     bool by_strips = packed && (taps == 3 || taps == 5 || taps == 7) && q->step[1] == 1 && q->stride[1] <= 2 &&
-                     (sums ? p->n : p->k) <= 64;
+                     (sums ? gemm->n : gemm->k) <= 64;
     ignis__divisor strips = ignis__divisor_of(in_row);
     char define[64];
     int across;
-    void *params[] = {p, &across, &strips};
+    void *params[] = {gemm, &across, &strips};
     pack = packed ? pack : 1;
-    across = (int)ignis__clamp(ignis__power_of_2_up(ignis__ceil_div(c->groups, pack)), 1, MOST_ACROSS);
-    slabs = ignis__ceil_div(c->groups, across * pack);
+    across = (int)ignis__clamp(ignis__power_of_2_up(ignis__ceil_div(conv->groups, pack)), 1, MOST_ACROSS);
+    slabs = ignis__ceil_div(conv->groups, across * pack);
     snprintf(define, sizeof define, "-DIGNIS_TAPS=%d -DIGNIS_STRIDE=%d", (int)taps, q->stride[1]);
     ignis__record_builtin_for_all(sums ? IGNIS__BUILTIN_DEPTHWISE_WEIGHTS : IGNIS__BUILTIN_DEPTHWISE,
-                                  c->dtype); /* for other addresses */
+                                  conv->dtype); /* for other addresses */
     if (sums)
-        ignis__record_builtin_for_all(IGNIS__BUILTIN_GEMM_FINISH, c->dtype);
+        ignis__record_builtin_for_all(IGNIS__BUILTIN_GEMM_FINISH, conv->dtype);
     if (!sums) {
-        units = by_strips ? p->m / q->columns.size * in_row : ignis__ceil_div(p->m, PIXELS);
+        units = by_strips ? gemm->m / q->columns.size * in_row : ignis__ceil_div(gemm->m, PIXELS);
         blocks = ignis__ceil_div(units, 256 / across);
         blocks = by_strips ? ignis__clamp(ignis__ceil_div(4 * processors, slabs), 1, blocks) : blocks;
-        ignis__op_launch(op, packed ? IGNIS__BUILTIN_DEPTHWISE : IGNIS__BUILTIN_DEPTHWISE_UNPACKED, c->dtype,
+        ignis__op_launch(op, packed ? IGNIS__BUILTIN_DEPTHWISE : IGNIS__BUILTIN_DEPTHWISE_UNPACKED, conv->dtype,
                          by_strips ? define : NULL, slabs * blocks, 1, 1, 256, 1, 0, params);
         return;
     }
-    units = by_strips ? p->k / q->columns.size * in_row : p->k;
-    chunks = by_strips ? ignis__ceil_div(p->n / taps, taps == 3 ? 3 : 1) : ignis__ceil_div(p->n, TAPS);
+    units = by_strips ? gemm->k / q->columns.size * in_row : gemm->k;
+    chunks = by_strips ? ignis__ceil_div(gemm->n / taps, taps == 3 ? 3 : 1) : ignis__ceil_div(gemm->n, TAPS);
     blocks = (by_strips ? 2 : 4) * processors; /* a thread adds up several units of them at least */
-    p->splits =
+    gemm->splits =
         (int)ignis__clamp(blocks / (slabs * chunks), 1, ignis__ceil_div(units, 256 / across * (by_strips ? 2 : 8)));
-    p->split_k = ignis__ceil_div(units, p->splits);
-    p->partial = ignis__gemm_sums_scratch(op, sums, p->splits, c->dtype);
+    gemm->split_k = ignis__ceil_div(units, gemm->splits);
+    gemm->partial = ignis__gemm_sums_scratch(op, sums, gemm->splits, conv->dtype);
     ignis__op_launch(op, packed ? IGNIS__BUILTIN_DEPTHWISE_WEIGHTS : IGNIS__BUILTIN_DEPTHWISE_WEIGHTS_UNPACKED,
-                     c->dtype, by_strips ? define : NULL, slabs * chunks * p->splits, 1, 1, 256, 1, 0, params);
-    ignis__gemm_add_sums(op, sums, p->partial, p->splits);
+                     conv->dtype, by_strips ? define : NULL, slabs * chunks * gemm->splits, 1, 1, 256, 1, 0, params);
+    ignis__gemm_add_sums(op, sums, gemm->partial, gemm->splits);
 }
 
 /*  >>ops.conv.grouped - convolutions of groups with few channels, by kernels/grouped_mma.cu
@@ -28310,25 +28514,25 @@ typedef struct ignis__grouped {
     char define[IGNIS__DEFINES];
 } ignis__grouped;
 
-static bool ignis__is_power_of_2(int64_t x) { return x > 0 && (x & (x - 1)) == 0; }
-
 /*  Plans a product of groups with few channels: tiles of up to 32 columns and as many rows as a k step of
     both operands in 40 KiB has. weights: it is the gradient of w. False if it is not such a product. */
-static bool ignis__grouped_plan(const ignis__conv *c, const ignis__gemm *p, bool weights, ignis__grouped *plan)
+static bool ignis__grouped_plan(const ignis__conv *conv, const ignis__gemm *gemm, bool weights, ignis__grouped *plan)
 {
     enum { ROOM = 40 << 10, MOST_STEPS = 28 };
-    const ignis__patches *q = &p->patches;
+    const ignis__patches *q = &gemm->patches;
     ignis__conv_tiles *tiles = &plan->tiles;
-    int64_t channels = q->channels.size, outs = weights ? p->m : p->n, taps = (weights ? p->n : p->k) / channels,
-            rows = q->rows.size, columns = q->columns.size, tap_rows = taps / q->across.size, slab = 1, steps,
-            out_chunks, bytes = 0, halo_columns, row, width, best = 0;
-    bool halves = c->dtype == IGNIS_F16 || c->dtype == IGNIS_BF16;
+    int64_t channels = q->channels.size, outs = weights ? gemm->m : gemm->n,
+            taps = (weights ? gemm->n : gemm->k) / channels, rows = q->rows.size, columns = q->columns.size,
+            tap_rows = taps / q->across.size, slab = 1, steps, out_chunks, bytes = 0, halo_columns, row, width,
+            best = 0;
+    bool halves = conv->dtype == IGNIS_F16 || conv->dtype == IGNIS_BF16;
     if (!halves || channels < 8 || outs < 8 || channels > 64 || outs > 64 || !ignis__is_power_of_2(channels) ||
-        !ignis__is_power_of_2(outs) || p->packed_a != 1 || p->packed_b != 1 ||
-        (weights ? p->batch_a != outs || p->batch_b != channels : p->batch_a != channels || !p->packed_out) ||
-        p->accumulate)
+        !ignis__is_power_of_2(outs) || gemm->packed_a != 1 || gemm->packed_b != 1 ||
+        (weights ? gemm->batch_a != outs || gemm->batch_b != channels
+                 : gemm->batch_a != channels || !gemm->packed_out) ||
+        gemm->accumulate)
         return false;
-    while (slab < 8 && (slab * 8 < channels || slab * 8 < p->batch * channels))
+    while (slab < 8 && (slab * 8 < channels || slab * 8 < gemm->batch * channels))
         slab *= 2;
     steps = ignis__ceil_div(taps * channels, 16);
     out_chunks = slab * outs / channels;
@@ -28353,14 +28557,14 @@ static bool ignis__grouped_plan(const ignis__conv *c, const ignis__gemm *p, bool
     tiles->halo = ignis__divisor_of(halo_columns);
     tiles->rows = (int)best;
     tiles->halo_rows = (int)((best - 1) * q->stride[0] + (tap_rows - 1) * q->step[0] + 1);
-    tiles->count = (int)((weights ? p->k : p->m) / (rows * columns) * tiles->across.size * tiles->down.size);
+    tiles->count = (int)((weights ? gemm->k : gemm->m) / (rows * columns) * tiles->across.size * tiles->down.size);
     bytes = tiles->halo_rows * halo_columns * slab * 16 +
             (weights ? ignis__ceil_div(best * width, 32) * 32 * out_chunks * 16 : 0);
     plan->channels = (int)channels;
     plan->outs = (int)outs;
     plan->taps = (int)taps;
     plan->slab = (int)slab;
-    plan->slabs = (int)ignis__ceil_div(p->batch * channels, slab * 8);
+    plan->slabs = (int)ignis__ceil_div(gemm->batch * channels, slab * 8);
     plan->shared = 128 + 2 * bytes;
     snprintf(plan->define, sizeof plan->define, "-DIGNIS_CHANNELS=%d -DIGNIS_OUTS=%d -DIGNIS_TAPS=%d -DIGNIS_SLAB=%d",
              (int)channels, (int)outs, (int)taps, (int)slab);
@@ -28442,7 +28646,7 @@ static bool ignis__conv_compute(ignis__op *op, const ignis__conv *c, ignis__gemm
     return false;
 }
 
-static void ignis__conv_forward(ignis__op *op, const ignis__conv *c, ignis__array *out, ignis__array *x,
+static void ignis__conv_forward(ignis__op *op, const ignis__conv *conv, ignis__array *out, ignis__array *x,
                                 ignis__array *w, ignis__array *bias)
 {
     ignis__array *const arrays[2] = {x, w};
@@ -28450,74 +28654,76 @@ static void ignis__conv_forward(ignis__op *op, const ignis__conv *c, ignis__arra
     ignis__conv_grid walk[2];
     ignis__epilogue epilogue = IGNIS__ZERO;
     ignis__product product;
-    ignis__gemm p;
-    const int64_t channels[2] = {c->channels, c->channels};
+    ignis__gemm gemm;
+    const int64_t channels[2] = {conv->channels, conv->channels};
     epilogue.bias = bias;
     if (!op->ok || out->numel == 0)
         return;
-    if (ignis__conv_is_product(c, &product)) {
+    if (ignis__conv_is_product(conv, &product)) {
         ignis__matmul_run(op, &product, out, x, w, &epilogue);
         return;
     }
-    ignis__conv_operands(op, c, operand, arrays, channels);
-    walk[0] = ignis__conv_forward_grid(&c->side[0]);
-    walk[1] = ignis__conv_forward_grid(&c->side[1]);
-    product = ignis__conv_product(c, c->images * c->side[0].out * c->side[1].out, c->outs,
-                                  ignis__conv_taps(c) * operand[0].channels, operand[0].channels);
+    ignis__conv_operands(op, conv, operand, arrays, channels);
+    walk[0] = ignis__conv_forward_grid(&conv->side[0]);
+    walk[1] = ignis__conv_forward_grid(&conv->side[1]);
+    product = ignis__conv_product(conv, conv->images * conv->side[0].out * conv->side[1].out, conv->outs,
+                                  ignis__conv_taps(conv) * operand[0].channels, operand[0].channels);
     product.transpose_b = 1;
-    p = ignis__gemm_params(op, &product, out, &epilogue);
-    p.a = operand[0].at;
-    p.packed_a = operand[0].packed;
-    ignis__conv_patches(&p, c, 1, walk, c->side[0].in, c->side[1].in, &operand[0], operand[0].channels);
-    ignis__conv_weights(&p, c, &operand[1]);
-    p.patches.out_column = c->groups * c->outs;
-    p.patches.out_row = p.patches.out_column * c->side[1].out;
-    p.patches.out_image = p.patches.out_row * c->side[0].out;
-    ignis__conv_compute(op, c, &p, NULL, &epilogue);
+    gemm = ignis__gemm_params(op, &product, out, &epilogue);
+    gemm.a = operand[0].at;
+    gemm.packed_a = operand[0].packed;
+    ignis__conv_patches(&gemm, conv, 1, walk, conv->side[0].in, conv->side[1].in, &operand[0], operand[0].channels);
+    ignis__conv_weights(&gemm, conv, &operand[1]);
+    gemm.patches.out_column = conv->groups * conv->outs;
+    gemm.patches.out_row = gemm.patches.out_column * conv->side[1].out;
+    gemm.patches.out_image = gemm.patches.out_row * conv->side[0].out;
+    ignis__conv_compute(op, conv, &gemm, NULL, &epilogue);
 }
 
 /*  Computes dx: for each phase of the strides a product of patches of g and the weights of that phase. */
-static void ignis__conv_grad_x(ignis__op *op, const ignis__conv *c, ignis__array *dx, ignis__array *g, ignis__array *w)
+static void ignis__conv_grad_x(ignis__op *op, const ignis__conv *conv, ignis__array *dx, ignis__array *g,
+                               ignis__array *w)
 {
     static const ignis__epilogue nothing = IGNIS__ZERO;
     ignis__array *const arrays[2] = {g, w};
-    const int64_t channels[2] = {c->outs, c->channels};
-    int64_t size = ignis__dtypes[c->dtype].size, phases[2], tap[2], phase[2];
+    const int64_t channels[2] = {conv->outs, conv->channels};
+    int64_t size = ignis__dtypes[conv->dtype].size, phases[2], tap[2], phase[2];
     ignis__conv_operand operand[2];
     ignis__conv_grid walk[2];
     ignis__product product;
-    ignis__gemm p;
+    ignis__gemm gemm;
     if (!op->ok || dx->numel == 0)
         return;
-    if (g->numel == 0 || w->numel == 0 || ignis__conv_skips_pixels(&c->side[0]) ||
-        ignis__conv_skips_pixels(&c->side[1]))
+    if (g->numel == 0 || w->numel == 0 || ignis__conv_skips_pixels(&conv->side[0]) ||
+        ignis__conv_skips_pixels(&conv->side[1]))
         ignis__op_zero(op, dx);
     if (!op->ok || g->numel == 0 || w->numel == 0)
         return;
-    ignis__conv_operands(op, c, operand, arrays, channels);
-    phases[0] = ignis__conv_phases(&c->side[0]);
-    phases[1] = ignis__conv_phases(&c->side[1]);
+    ignis__conv_operands(op, conv, operand, arrays, channels);
+    phases[0] = ignis__conv_phases(&conv->side[0]);
+    phases[1] = ignis__conv_phases(&conv->side[1]);
     for (tap[0] = 0; tap[0] < phases[0] && op->ok; tap[0]++) {
-        walk[0] = ignis__conv_backward_grid(&c->side[0], tap[0], &phase[0]);
+        walk[0] = ignis__conv_backward_grid(&conv->side[0], tap[0], &phase[0]);
         for (tap[1] = 0; walk[0].grid && tap[1] < phases[1] && op->ok; tap[1]++) {
             int made = op->made_count;
-            walk[1] = ignis__conv_backward_grid(&c->side[1], tap[1], &phase[1]);
+            walk[1] = ignis__conv_backward_grid(&conv->side[1], tap[1], &phase[1]);
             if (walk[1].grid == 0)
                 continue;
-            product = ignis__conv_product(c, c->images * walk[0].grid * walk[1].grid, c->channels,
+            product = ignis__conv_product(conv, conv->images * walk[0].grid * walk[1].grid, conv->channels,
                                           walk[0].taps * walk[1].taps * operand[0].channels, operand[0].channels);
-            p = ignis__gemm_params(op, &product, dx, &nothing);
-            p.a = operand[0].at;
-            p.packed_a = operand[0].packed;
-            ignis__conv_patches(&p, c, 1, walk, c->side[0].out, c->side[1].out, &operand[0], operand[0].channels);
-            ignis__conv_weights(&p, c, &operand[1]);
-            p.row_b = operand[1].channels;
-            p.patches.apart = c->side[0].stride > 1 || c->side[1].stride > 1;
-            p.patches.out_column = c->groups * c->channels * c->side[1].stride;
-            p.patches.out_row = c->groups * c->channels * c->side[1].in * c->side[0].stride;
-            p.patches.out_image = c->groups * c->channels * c->side[1].in * c->side[0].in;
-            p.out += (uint64_t)((phase[0] * c->side[1].in + phase[1]) * c->groups * c->channels * size);
-            ignis__conv_compute(op, c, &p, NULL, &nothing);
+            gemm = ignis__gemm_params(op, &product, dx, &nothing);
+            gemm.a = operand[0].at;
+            gemm.packed_a = operand[0].packed;
+            ignis__conv_patches(&gemm, conv, 1, walk, conv->side[0].out, conv->side[1].out, &operand[0],
+                                operand[0].channels);
+            ignis__conv_weights(&gemm, conv, &operand[1]);
+            gemm.row_b = operand[1].channels;
+            gemm.patches.apart = conv->side[0].stride > 1 || conv->side[1].stride > 1;
+            gemm.patches.out_column = conv->groups * conv->channels * conv->side[1].stride;
+            gemm.patches.out_row = conv->groups * conv->channels * conv->side[1].in * conv->side[0].stride;
+            gemm.patches.out_image = conv->groups * conv->channels * conv->side[1].in * conv->side[0].in;
+            gemm.out += (uint64_t)((phase[0] * conv->side[1].in + phase[1]) * conv->groups * conv->channels * size);
+            ignis__conv_compute(op, conv, &gemm, NULL, &nothing);
             ignis__op_free_made(op, made);
         }
     }
@@ -28537,8 +28743,8 @@ static bool ignis__conv_folds_pixel_pairs(const ignis__op *op, const ignis__conv
 
 /*  Computes dw = g^T times the patches of x, and db (NULL: not needed), the sum of g over its rows, inside
     that product if it can. */
-static void ignis__conv_grad_w(ignis__op *op, const ignis__conv *c, ignis__array *dw, ignis__array *db, ignis__array *g,
-                               ignis__array *x)
+static void ignis__conv_grad_w(ignis__op *op, const ignis__conv *conv, ignis__array *dw, ignis__array *db,
+                               ignis__array *g, ignis__array *x)
 {
     ignis__array *const arrays[2] = {g, x};
     ignis__conv_operand operand[2];
@@ -28546,22 +28752,22 @@ static void ignis__conv_grad_w(ignis__op *op, const ignis__conv *c, ignis__array
     ignis__epilogue epilogue = IGNIS__ZERO;
     ignis__product product;
     ignis__array *out = dw;
-    ignis__axis rows = {1, c->images * c->side[0].out * c->side[1].out, c->groups * c->outs};
-    ignis__gemm p;
-    const int64_t channels[2] = {c->outs, c->channels};
-    int64_t taps, width = c->side[1].in, skipped = 0;
+    ignis__axis rows = {1, conv->images * conv->side[0].out * conv->side[1].out, conv->groups * conv->outs};
+    ignis__gemm gemm;
+    const int64_t channels[2] = {conv->outs, conv->channels};
+    int64_t taps, width = conv->side[1].in, skipped = 0;
     bool summed = false, folded;
-    epilogue.row_sums = c->groups == 1 ? db : NULL;
+    epilogue.row_sums = conv->groups == 1 ? db : NULL;
     if (op->ok && dw && dw->numel > 0 && (g->numel == 0 || x->numel == 0)) {
         ignis__op_zero(op, dw);
     } else if (op->ok && dw && dw->numel > 0) {
-        ignis__conv_operands(op, c, operand, arrays, channels);
-        walk[0] = ignis__conv_forward_grid(&c->side[0]);
-        walk[1] = ignis__conv_forward_grid(&c->side[1]);
-        folded = ignis__conv_folds_pixel_pairs(op, c, operand);
+        ignis__conv_operands(op, conv, operand, arrays, channels);
+        walk[0] = ignis__conv_forward_grid(&conv->side[0]);
+        walk[1] = ignis__conv_forward_grid(&conv->side[1]);
+        folded = ignis__conv_folds_pixel_pairs(op, conv, operand);
         if (folded) { /* pairs of pixels: the first of them may belong to no tap */
-            skipped = c->side[1].padding % 2;
-            walk[1].first = -(c->side[1].padding + skipped) / 2;
+            skipped = conv->side[1].padding % 2;
+            walk[1].first = -(conv->side[1].padding + skipped) / 2;
             walk[1].stride = 1;
             walk[1].taps = ignis__ceil_div(walk[1].taps + skipped, 2);
             operand[1].channels *= 2;
@@ -28569,33 +28775,33 @@ static void ignis__conv_grad_w(ignis__op *op, const ignis__conv *c, ignis__array
             width /= 2;
         }
         taps = walk[0].taps * walk[1].taps;
-        if (operand[1].channels != c->channels)
-            out = ignis__op_new_row(op, c->groups * c->outs * taps * operand[1].channels, c->dtype);
-        product = ignis__conv_product(c, c->outs, taps * operand[1].channels, rows.n, operand[0].channels);
+        if (operand[1].channels != conv->channels)
+            out = ignis__op_new_row(op, conv->groups * conv->outs * taps * operand[1].channels, conv->dtype);
+        product = ignis__conv_product(conv, conv->outs, taps * operand[1].channels, rows.n, operand[0].channels);
         product.batch_b = operand[1].channels;
         product.transpose_a = 1;
-        p = ignis__gemm_params(op, &product, out, &epilogue);
-        p.a = operand[0].at;
-        p.b = operand[1].at;
-        p.row_a = c->groups * operand[0].channels;
-        p.packed_a = operand[0].packed;
-        p.packed_b = operand[1].packed;
-        ignis__conv_patches(&p, c, 2, walk, c->side[0].in, width, &operand[1], operand[1].channels);
-        p.folded = folded;
-        summed = ignis__conv_compute(op, c, &p, out, &epilogue);
+        gemm = ignis__gemm_params(op, &product, out, &epilogue);
+        gemm.a = operand[0].at;
+        gemm.b = operand[1].at;
+        gemm.row_a = conv->groups * operand[0].channels;
+        gemm.packed_a = operand[0].packed;
+        gemm.packed_b = operand[1].packed;
+        ignis__conv_patches(&gemm, conv, 2, walk, conv->side[0].in, width, &operand[1], operand[1].channels);
+        gemm.folded = folded;
+        summed = ignis__conv_compute(op, conv, &gemm, out, &epilogue);
         if (op->ok && out != dw) { /* without the channels that were added */
-            ignis__strides s = IGNIS__ZERO;
-            s.rank = 3;
-            s.size[0] = c->groups * c->outs * c->side[0].kernel;
-            s.size[1] = c->side[1].kernel;
-            s.size[2] = c->channels;
-            s.from[1] = operand[1].channels / (folded ? 2 : 1);
-            s.from[0] = walk[1].taps * operand[1].channels;
-            s.to[1] = c->channels;
-            s.to[0] = s.size[1] * s.to[1];
-            s.from[2] = s.to[2] = 1;
-            s.from_offset = skipped * s.from[1];
-            ignis__op_strided(op, dw, out, &s);
+            ignis__strides strides = IGNIS__ZERO;
+            strides.rank = 3;
+            strides.size[0] = conv->groups * conv->outs * conv->side[0].kernel;
+            strides.size[1] = conv->side[1].kernel;
+            strides.size[2] = conv->channels;
+            strides.from[1] = operand[1].channels / (folded ? 2 : 1);
+            strides.from[0] = walk[1].taps * operand[1].channels;
+            strides.to[1] = conv->channels;
+            strides.to[0] = strides.size[1] * strides.to[1];
+            strides.from[2] = strides.to[2] = 1;
+            strides.from_offset = skipped * strides.from[1];
+            ignis__op_strided(op, dw, out, &strides);
         }
     }
     if (db && !summed)
@@ -28609,27 +28815,27 @@ static void ignis__conv_grad_w(ignis__op *op, const ignis__conv *c, ignis__array
 
 static ignis_status ignis__conv_backward(const ignis_backward_args *args)
 {
-    const ignis__conv *c = (const ignis__conv *)args->params;
+    const ignis__conv *conv = (const ignis__conv *)args->params;
     ignis__array *gradients[3] = {NULL, NULL, NULL};
     ignis__product product;
     ignis__op op;
-    if (!ignis__op_begin_backward(&op, c->sides == 1 ? "ignis_conv1d" : "ignis_conv2d", args))
+    if (!ignis__op_begin_backward(&op, conv->sides == 1 ? "ignis_conv1d" : "ignis_conv2d", args))
         return ignis__failed();
     if (args->needed[1])
         gradients[1] = ignis__op_new_like(&op, op.in[2]);
     if (args->input_count > 2 && args->needed[2])
-        gradients[2] = ignis__op_new_row(&op, c->groups * c->outs, c->dtype);
+        gradients[2] = ignis__op_new_row(&op, conv->groups * conv->outs, conv->dtype);
     if (args->needed[0])
         gradients[0] = ignis__op_new_like(&op, op.in[1]);
-    if (ignis__conv_is_product(c, &product)) {
-        ignis__linear_gradients(&op, &product, op.in[0], op.in[1], op.in[2], gradients[0], NULL, gradients[1],
-                                gradients[2]);
+    if (ignis__conv_is_product(conv, &product)) {
+        ignis__linear_gradients(&op, &product, op.in[0], op.in[1], op.in[2], NULL,
+                                ignis__linear_grads_of(gradients[0], gradients[1], gradients[2]));
         return ignis__op_finish_backward(&op, args, args->input_count, gradients);
     }
     if (op.ok && gradients[0])
-        ignis__conv_grad_x(&op, c, gradients[0], op.in[0], op.in[2]);
+        ignis__conv_grad_x(&op, conv, gradients[0], op.in[0], op.in[2]);
     if (op.ok && (gradients[1] || gradients[2]))
-        ignis__conv_grad_w(&op, c, gradients[1], gradients[2], op.in[0], op.in[1]);
+        ignis__conv_grad_w(&op, conv, gradients[1], gradients[2], op.in[0], op.in[1]);
     return ignis__op_finish_backward(&op, args, args->input_count, gradients);
 }
 
@@ -28648,7 +28854,7 @@ static bool ignis__conv_read_number(ignis__op *op, const char *name, const int *
 }
 
 /*  Checks shapes and numbers, describes the convolution, and sets the shape of its result. */
-static bool ignis__conv_describe(ignis__op *op, int sides, const ignis_conv_desc *desc, ignis__conv *c,
+static bool ignis__conv_describe(ignis__op *op, int sides, const ignis_conv_desc *desc, ignis__conv *conv,
                                  ignis_shape *out)
 {
     static const char *const needs[] = {
@@ -28674,17 +28880,17 @@ static bool ignis__conv_describe(ignis__op *op, int sides, const ignis_conv_desc
             "x is %s, w is %s, of %lld groups; channels of x are groups times those of w, and the %lld of "
             "the result come in as many groups",
             ignis__shape_write(x).text, ignis__shape_write(w).text, (long long)groups, (long long)outs);
-    memset(c, 0, sizeof *c);
-    c->images = x->dim[0];
-    c->channels = w->dim[sides + 1];
-    c->outs = outs / groups;
-    c->groups = groups;
-    c->dtype = op->in[0]->dtype;
-    c->sides = sides;
+    memset(conv, 0, sizeof *conv);
+    conv->images = x->dim[0];
+    conv->channels = w->dim[sides + 1];
+    conv->outs = outs / groups;
+    conv->groups = groups;
+    conv->dtype = op->in[0]->dtype;
+    conv->sides = sides;
     *out = *x;
     out->dim[sides + 1] = outs;
     for (i = 0; i < 2; i++) {
-        ignis__conv_side *side = &c->side[i];
+        ignis__conv_side *side = &conv->side[i];
         int at = i - 1 + sides; /* of x and w; 0: rows of a signal, which has none */
         int64_t reach;
         side->in = at ? x->dim[at] : 1;
@@ -28715,10 +28921,10 @@ static bool ignis__conv_describe(ignis__op *op, int sides, const ignis_conv_desc
         if (at)
             out->dim[at] = side->out;
     }
-    if ((double)c->images * (double)c->side[0].in * (double)c->side[1].in > (double)most ||
-        (double)c->images * (double)c->side[0].out * (double)c->side[1].out > (double)most ||
-        (double)ignis__conv_taps(c) * (double)(c->channels + 8) > (double)most ||
-        (double)ignis__conv_taps(c) * (double)(c->outs + 8) > (double)most)
+    if ((double)conv->images * (double)conv->side[0].in * (double)conv->side[1].in > (double)most ||
+        (double)conv->images * (double)conv->side[0].out * (double)conv->side[1].out > (double)most ||
+        (double)ignis__conv_taps(conv) * (double)(conv->channels + 8) > (double)most ||
+        (double)ignis__conv_taps(conv) * (double)(conv->outs + 8) > (double)most)
         return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED,
                               "x, the result or a patch has more than 2^30 pixels or elements");
     return true;
@@ -28993,10 +29199,10 @@ static int64_t ignis__op_resident(ignis__op *op, ignis__builtin builtin, ignis_d
 /*  Returns after how many rows one begins at the same address modulo 16 again. */
 static int64_t ignis__norm_alignment_period(ignis_dtype dtype, int64_t n)
 {
-    int64_t pack = ignis__pack_elements(dtype), turn = pack;
-    while (turn > 1 && n * turn / 2 % pack == 0)
-        turn /= 2;
-    return turn;
+    int64_t pack = ignis__pack_elements(dtype), period = pack;
+    while (period > 1 && n * period / 2 % pack == 0)
+        period /= 2;
+    return period;
 }
 
 /*  Returns whether rows of full packs use the kernels named _even, whose threads have one pack of a row: they
@@ -29018,7 +29224,7 @@ static ignis__norm_plan ignis__norm_rows_plan(ignis__op *op, ignis__builtin buil
         int packs, threads, teams; /* packs of a row for a thread, the most threads of a team, teams of a block */
     } shapes[] = {{1, 32, 4}, {4, 32, 4}, {4, 512, 1}};
     const ignis_device_info *info = &op->work.device->info;
-    int64_t pack = ignis__pack_elements(dtype), packs = n / pack, turn;
+    int64_t pack = ignis__pack_elements(dtype), packs = n / pack, unit;
     ignis__norm_plan plan = IGNIS__ZERO;
     int count = (int)(sizeof shapes / sizeof *shapes), i = 0;
     plan.threads = ignis__row_threads(packs, 1, 512);
@@ -29027,11 +29233,11 @@ static ignis__norm_plan ignis__norm_rows_plan(ignis__op *op, ignis__builtin buil
         plan.builtin = (ignis__builtin)((int)builtin + count);
         plan.even = true;
         plan.shared = (size_t)plan.threads * 16 * (size_t)(IGNIS__NORM_FLIGHT * arrays);
-        turn = rows ? ignis__ceil_div(rows, IGNIS__NORM_FLIGHT) : 1; /* of all blocks, which get equal numbers */
-        plan.blocks = ignis__clamp(ignis__ceil_div(turn, backward ? 2 : 1), 1,
+        unit = rows ? ignis__ceil_div(rows, IGNIS__NORM_FLIGHT) : 1; /* of all blocks, which get equal numbers */
+        plan.blocks = ignis__clamp(ignis__ceil_div(unit, backward ? 2 : 1), 1,
                                    info->multiprocessors *
                                        ignis__op_resident(op, plan.builtin, dtype, plan.threads, plan.shared));
-        plan.blocks = ignis__ceil_div(turn, ignis__ceil_div(turn, plan.blocks));
+        plan.blocks = ignis__ceil_div(unit, ignis__ceil_div(unit, plan.blocks));
         return plan;
     }
     while (i < count && packs > (int64_t)shapes[i].packs * shapes[i].threads)
@@ -29046,11 +29252,11 @@ static ignis__norm_plan ignis__norm_rows_plan(ignis__op *op, ignis__builtin buil
     plan.builtin = (ignis__builtin)((int)builtin + i);
     plan.shared =
         (size_t)plan.threads * 16 * (size_t)(IGNIS__NORM_FLIGHT * arrays + (backward ? 1 : 2) * shapes[i].packs);
-    turn = ignis__ceil_div(ignis__norm_alignment_period(dtype, n), shapes[i].teams);
+    unit = ignis__ceil_div(ignis__norm_alignment_period(dtype, n), shapes[i].teams);
     plan.blocks =
         ignis__clamp(ignis__ceil_div(rows, shapes[i].teams * (backward ? 4 : 1)), 1,
                      info->multiprocessors * ignis__op_resident(op, plan.builtin, dtype, plan.threads, plan.shared));
-    plan.blocks = plan.blocks < turn ? turn : plan.blocks / turn * turn;
+    plan.blocks = plan.blocks < unit ? unit : plan.blocks / unit * unit;
     return plan;
 }
 
@@ -29101,7 +29307,7 @@ static int64_t ignis__norm_backward_run(ignis__op *op, const ignis__norm *norm, 
                                         ignis_dtype dtype)
 {
     int64_t processors = op->work.device->info.multiprocessors, pack = ignis__pack_elements(dtype),
-            turn = ignis__norm_alignment_period(dtype, work->n);
+            period = ignis__norm_alignment_period(dtype, work->n);
     int64_t count, across;
     unsigned threads = 128;
     ignis_dtype wide = ignis__wide_dtype(dtype);
@@ -29132,45 +29338,13 @@ static int64_t ignis__norm_backward_run(ignis__op *op, const ignis__norm *norm, 
     across = ignis__ceil_div(
         work->packed ? work->n / pack + (work->packed == IGNIS__NORM_UNALIGNED ? 2 * pack : 0) : work->n, threads);
     count = ignis__clamp(ignis__ceil_div(processors * 8, across), 1, work->rows);
-    count = work->packed == IGNIS__NORM_UNALIGNED ? ignis__ceil_div(count, turn) * turn : count;
+    count = work->packed == IGNIS__NORM_UNALIGNED ? ignis__ceil_div(count, period) * period : count;
     ignis__norm_partials(op, norm->rms, work, wide, count);
     average_g = ignis__op_write(op, ignis__op_new_row(op, work->rows, wide));
     average_gh = ignis__op_write(op, ignis__op_new_row(op, work->rows, wide));
     ignis__op_launch_row(op, norm->averages, dtype, ignis__clamp(work->rows, 0, IGNIS__ROW_BLOCKS), 256, averages);
     ignis__op_launch(op, norm->columns, dtype, NULL, across, count, 1, threads, 1, 0, columns);
     return count;
-}
-
-/*  Returns whether a tensor is the result of a layer whose bias needs a gradient: the column sums of the
-    tensor's own. */
-static bool ignis__tensor_wants_column_sums(ignis__tensor *tensor)
-{
-    const ignis__node *node = ignis__backward_pass_find_maker(tensor);
-    const ignis__mlp *mlp;
-    int bias = 0;
-    if (node && node->backward_fn == ignis__linear_backward && node->input_count > 2) {
-        bias = 2;
-    } else if (node && node->backward_fn == ignis__mlp_backward) {
-        mlp = (const ignis__mlp *)node->params;
-        bias = mlp->bias[mlp->count - 1];
-    }
-    return bias > 0 && node->needed[bias];
-}
-
-/*  Called by a running backward function: returns whether the gradient of its first input goes to such a
-    result, directly or through an addition. */
-static bool ignis__gradient_wants_column_sums(void)
-{
-    ignis__tensor *tensor = ignis__tensor_thread_now()->pass->node->inputs[0];
-    const ignis__node *node = ignis__backward_pass_find_maker(tensor);
-    int i;
-    if (!node || node->backward_fn != ignis__add_backward)
-        return ignis__tensor_wants_column_sums(tensor);
-    for (i = 0; i < 2; i++)
-        if (ignis__shape_same(&node->inputs[i]->shape, &tensor->shape) &&
-            ignis__tensor_wants_column_sums(node->inputs[i]))
-            return true;
-    return false;
 }
 
 /*  Sums the columns of one to three matrices of the wide dtype, stored one after the other, with `rows` rows
@@ -29547,7 +29721,8 @@ static ignis_status ignis__pool_backward(const ignis_backward_args *args)
 }
 
 /*  Sets the windows along a dimension, and their number. Reports what does not fit. */
-static bool ignis__pool_windows(ignis__op *op, const ignis_pool_desc *desc, int given, int dim, ignis__pool_params *p)
+static bool ignis__pool_windows(ignis__op *op, const ignis_pool_desc *desc, int given, int dim,
+                                ignis__pool_params *pool)
 {
     int64_t window = desc->window[given], stride = desc->stride[given] ? desc->stride[given] : window,
             padding = desc->padding[given], room;
@@ -29561,25 +29736,25 @@ static bool ignis__pool_windows(ignis__op *op, const ignis_pool_desc *desc, int 
         return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER,
                               "desc->padding[%d] is %lld, outside of 0 to %lld, half of the window", given,
                               (long long)padding, (long long)(window / 2));
-    room = p->in[dim] + 2 * padding - window;
-    if (room < 0 || p->in[dim] == 0)
+    room = pool->in[dim] + 2 * padding - window;
+    if (room < 0 || pool->in[dim] == 0)
         return ignis__op_fail(op, IGNIS_DIAG_SHAPE_DIFFERS,
                               "x is %s, too small for a window of %lld and a padding of %lld",
                               ignis__shape_write(&op->in[0]->shape).text, (long long)window, (long long)padding);
     stride = stride < 4 * IGNIS__IMAGE_LIMIT ? stride : 4 * IGNIS__IMAGE_LIMIT; /* larger than any image */
-    p->out[dim] = room / stride + 1;
-    if (desc->ceil_mode && room % stride && p->out[dim] * stride < p->in[dim] + padding)
-        p->out[dim]++;
-    p->pooling.window[dim] = (int)window;
-    p->pooling.padding[dim] = (int)padding;
-    p->pooling.stride[dim] = ignis__divisor_of(stride);
+    pool->out[dim] = room / stride + 1;
+    if (desc->ceil_mode && room % stride && pool->out[dim] * stride < pool->in[dim] + padding)
+        pool->out[dim]++;
+    pool->pooling.window[dim] = (int)window;
+    pool->pooling.padding[dim] = (int)padding;
+    pool->pooling.stride[dim] = ignis__divisor_of(stride);
     return true;
 }
 
 static ignis_tensor ignis__pool_images(const char *call, bool is_max, ignis_tensor tensor, const ignis_pool_desc *desc)
 {
-    ignis__pool_params p = IGNIS__ZERO;
-    ignis__pooling *pooling = &p.pooling;
+    ignis__pool_params pool = IGNIS__ZERO;
+    ignis__pooling *pooling = &pool.pooling;
     ignis__address x, y = 0, index = 0;
     ignis__array *out = NULL, *places;
     ignis_shape shape;
@@ -29591,10 +29766,10 @@ static ignis_tensor ignis__pool_images(const char *call, bool is_max, ignis_tens
     if (!ignis__op_begin(&op, call, 1, &tensor))
         return ignis__no_tensor();
     dtype = op.in[0]->dtype;
-    p.call = call;
-    p.is_max = is_max;
-    p.shape = op.in[0]->shape;
-    is_signal = p.shape.ndim == 3;
+    pool.call = call;
+    pool.is_max = is_max;
+    pool.shape = op.in[0]->shape;
+    is_signal = pool.shape.ndim == 3;
     if (!desc)
         ignis__op_fail(&op, IGNIS_DIAG_NULL_ARGUMENT, "desc is null");
     if (op.ok) {
@@ -29603,13 +29778,13 @@ static ignis_tensor ignis__pool_images(const char *call, bool is_max, ignis_tens
         second[2] = desc->padding[1];
         pooling->window[0] = 1; /* of a signal's single row */
         pooling->stride[0] = ignis__divisor_of(1);
-        p.out[0] = 1;
+        pool.out[0] = 1;
     }
-    if (op.ok && ignis__image_check(&op, second, 3, &p.n, p.in, &p.channels) &&
-        ignis__pool_windows(&op, desc, is_signal ? 0 : 1, 1, &p) &&
-        (is_signal || ignis__pool_windows(&op, desc, 0, 0, &p))) {
+    if (op.ok && ignis__image_check(&op, second, 3, &pool.n, pool.in, &pool.channels) &&
+        ignis__pool_windows(&op, desc, is_signal ? 0 : 1, 1, &pool) &&
+        (is_signal || ignis__pool_windows(&op, desc, 0, 0, &pool))) {
         pooling->exclude_padding = desc->exclude_padding;
-        shape = ignis__image_shape(&p.shape, p.out);
+        shape = ignis__image_shape(&pool.shape, pool.out);
         out = ignis__op_new(&op, &shape, dtype);
         x = ignis__op_read(&op, op.in[0]);
         y = ignis__op_write(&op, out);
@@ -29619,13 +29794,13 @@ static ignis_tensor ignis__pool_images(const char *call, bool is_max, ignis_tens
             index = ignis__op_write(&op, places);
             ignis__op_save(&op, places);
         }
-        ignis__images_set(&pooling->images, dtype, p.n, p.channels, p.out, p.in,
+        ignis__images_set(&pooling->images, dtype, pool.n, pool.channels, pool.out, pool.in,
                           ignis__pool_addresses(pooling, x | y | index),
                           !is_max && pooling->window[0] == 2 && pooling->window[1] == 2);
         ignis__images_launch(&op, is_max ? IGNIS__BUILTIN_MAX_POOL : IGNIS__BUILTIN_AVG_POOL, dtype, &pooling->images,
                              is_max ? max : average);
     }
-    return ignis__op_end_recorded(&op, out, is_max ? "max_pool" : "avg_pool", ignis__pool_backward, &p, sizeof p);
+    return ignis__op_end_recorded(&op, out, is_max ? "max_pool" : "avg_pool", ignis__pool_backward, &pool, sizeof pool);
 }
 
 IGNIS_API ignis_tensor ignis_max_pool(ignis_tensor x, const ignis_pool_desc *desc)
@@ -29682,16 +29857,16 @@ static void ignis__scaling_set(ignis__scaling *s, int64_t in, int64_t out, const
 
 IGNIS_API ignis_tensor ignis_upsample(ignis_tensor tensor, const ignis_upsample_desc *desc)
 {
-    ignis__upsample_params p = IGNIS__ZERO;
+    ignis__upsample_params upsample = IGNIS__ZERO;
     ignis__address x, y = 0;
     ignis__array *out = NULL;
     ignis_shape shape;
     ignis__op op;
     int d;
-    void *params[] = {&y, &x, &p.resampling};
+    void *params[] = {&y, &x, &upsample.resampling};
     if (!ignis__op_begin(&op, "ignis_upsample", 1, &tensor))
         return ignis__no_tensor();
-    p.shape = op.in[0]->shape;
+    upsample.shape = op.in[0]->shape;
     if (!desc)
         ignis__op_fail(&op, IGNIS_DIAG_NULL_ARGUMENT, "desc is null");
     else if ((int)desc->mode < 0 || desc->mode >= IGNIS_UPSAMPLE_COUNT)
@@ -29700,29 +29875,30 @@ IGNIS_API ignis_tensor ignis_upsample(ignis_tensor tensor, const ignis_upsample_
         ignis__op_fail(&op, IGNIS_DIAG_BAD_NUMBER,
                        "desc->align_corners is set, which only IGNIS_UPSAMPLE_LINEAR can do");
     else
-        ignis__image_check(&op, &desc->size[1], 1, &p.n, p.in, &p.channels);
-    for (d = p.shape.ndim == 4 ? 0 : 1, p.out[0] = 1; op.ok && d < 2; d++) {
-        int given = p.shape.ndim == 4 ? d : 0;
-        p.out[d] = desc->size[given];
-        if (p.out[d] < 1 || p.out[d] >= IGNIS__IMAGE_LIMIT)
-            ignis__op_fail(&op, p.out[d] < 1 ? IGNIS_DIAG_BAD_NUMBER : IGNIS_DIAG_UNSUPPORTED,
-                           "desc->size[%d] is %lld, %s", given, (long long)p.out[d],
-                           p.out[d] < 1 ? "below 1" : "2^28 or more");
-        else if (p.in[d] == 0)
+        ignis__image_check(&op, &desc->size[1], 1, &upsample.n, upsample.in, &upsample.channels);
+    for (d = upsample.shape.ndim == 4 ? 0 : 1, upsample.out[0] = 1; op.ok && d < 2; d++) {
+        int given = upsample.shape.ndim == 4 ? d : 0;
+        upsample.out[d] = desc->size[given];
+        if (upsample.out[d] < 1 || upsample.out[d] >= IGNIS__IMAGE_LIMIT)
+            ignis__op_fail(&op, upsample.out[d] < 1 ? IGNIS_DIAG_BAD_NUMBER : IGNIS_DIAG_UNSUPPORTED,
+                           "desc->size[%d] is %lld, %s", given, (long long)upsample.out[d],
+                           upsample.out[d] < 1 ? "below 1" : "2^28 or more");
+        else if (upsample.in[d] == 0)
             ignis__op_fail(&op, IGNIS_DIAG_SHAPE_DIFFERS, "x is %s, which has no pixels",
-                           ignis__shape_write(&p.shape).text);
+                           ignis__shape_write(&upsample.shape).text);
     }
     if (op.ok) {
-        shape = ignis__image_shape(&p.shape, p.out);
+        shape = ignis__image_shape(&upsample.shape, upsample.out);
         out = ignis__op_new(&op, &shape, op.in[0]->dtype);
         x = ignis__op_read(&op, op.in[0]);
         y = ignis__op_write(&op, out);
         for (d = 0; d < 2; d++)
-            ignis__scaling_set(&p.resampling.dim[d], p.in[d], p.out[d], desc);
-        ignis__images_set(&p.resampling.images, op.in[0]->dtype, p.n, p.channels, p.out, p.in, x | y, true);
-        ignis__images_launch(&op, IGNIS__BUILTIN_UPSAMPLE, op.in[0]->dtype, &p.resampling.images, params);
+            ignis__scaling_set(&upsample.resampling.dim[d], upsample.in[d], upsample.out[d], desc);
+        ignis__images_set(&upsample.resampling.images, op.in[0]->dtype, upsample.n, upsample.channels, upsample.out,
+                          upsample.in, x | y, true);
+        ignis__images_launch(&op, IGNIS__BUILTIN_UPSAMPLE, op.in[0]->dtype, &upsample.resampling.images, params);
     }
-    return ignis__op_end_recorded(&op, out, "upsample", ignis__upsample_backward, &p, sizeof p);
+    return ignis__op_end_recorded(&op, out, "upsample", ignis__upsample_backward, &upsample, sizeof upsample);
 }
 
 /*  >>ops.channel_norm - batch_norm and group_norm: statistics over pixels, for each channel or group
@@ -29771,8 +29947,8 @@ static void ignis__channels_launch_groups(ignis__op *op, ignis__builtin builtin,
 /*  Computes the gradients. Saved: x, w, means, rstds. */
 static ignis_status ignis__channel_norm_backward(const ignis_backward_args *args)
 {
-    const ignis__channel_norm *p = (const ignis__channel_norm *)args->params;
-    ignis__channel_sizes s = p->sizes;
+    const ignis__channel_norm *norm = (const ignis__channel_norm *)args->params;
+    ignis__channel_sizes sizes = norm->sizes;
     ignis__array *gradients[3] = {NULL, NULL, NULL};
     ignis__address dx = 0, dw = 0, db = 0, dy, x, w, mean, rstd, grads = 0, products = 0, average_g = 0, average_gh = 0;
     ignis_dtype dtype, wide;
@@ -29780,10 +29956,11 @@ static ignis_status ignis__channel_norm_backward(const ignis_backward_args *args
     int64_t blocks;
     ignis__op op;
     int i;
-    void *sums[] = {&grads, &products, &dy, &x, &mean, &rstd, &s}, *weights[] = {&dw, &db, &grads, &products, &s},
-         *averages[] = {&average_g, &average_gh, &grads, &products, &w, &s},
-         *backward[] = {&dx, &dy, &x, &w, &mean, &rstd, &average_g, &average_gh, &s};
-    if (!ignis__op_begin_backward(&op, p->call, args))
+    void *sums[] = {&grads, &products, &dy, &x, &mean, &rstd, &sizes},
+         *weights[] = {&dw, &db, &grads, &products, &sizes},
+         *averages[] = {&average_g, &average_gh, &grads, &products, &w, &sizes},
+         *backward[] = {&dx, &dy, &x, &w, &mean, &rstd, &average_g, &average_gh, &sizes};
+    if (!ignis__op_begin_backward(&op, norm->call, args))
         return ignis__failed();
     dtype = op.in[1]->dtype;
     wide = ignis__wide_dtype(dtype);
@@ -29804,18 +29981,19 @@ static ignis_status ignis__channel_norm_backward(const ignis_backward_args *args
     dx = gradients[0] ? ignis__op_write(&op, gradients[0]) : 0;
     dw = gradients[1] ? ignis__op_write(&op, gradients[1]) : 0;
     db = gradients[2] ? ignis__op_write(&op, gradients[2]) : 0;
-    ignis__channels_plan(&op, dtype, dx | dy | x, &s, threads, &blocks);
-    if (gradients[1] || gradients[2] || !p->given) {
-        grads = ignis__op_write(&op, ignis__op_new_row(&op, s.outer * s.parts * s.channels, wide));
-        products = ignis__op_write(&op, ignis__op_new_row(&op, s.outer * s.parts * s.channels, wide));
+    ignis__channels_plan(&op, dtype, dx | dy | x, &sizes, threads, &blocks);
+    if (gradients[1] || gradients[2] || !norm->given) {
+        grads = ignis__op_write(&op, ignis__op_new_row(&op, sizes.outer * sizes.parts * sizes.channels, wide));
+        products = ignis__op_write(&op, ignis__op_new_row(&op, sizes.outer * sizes.parts * sizes.channels, wide));
         ignis__op_launch(&op, IGNIS__BUILTIN_CHANNEL_SUMS, dtype, NULL, blocks, 1, 1, threads[0], threads[1], 0, sums);
     }
     if (gradients[1] || gradients[2])
-        ignis__op_launch_row(&op, IGNIS__BUILTIN_CHANNEL_WEIGHTS, dtype, ignis__ceil_div(s.channels, 32), 256, weights);
-    if (gradients[0] && !p->given) {
-        average_g = ignis__op_write(&op, ignis__op_new_row(&op, s.outer * s.groups, wide));
-        average_gh = ignis__op_write(&op, ignis__op_new_row(&op, s.outer * s.groups, wide));
-        ignis__channels_launch_groups(&op, IGNIS__BUILTIN_CHANNEL_AVERAGES, dtype, &s, averages);
+        ignis__op_launch_row(&op, IGNIS__BUILTIN_CHANNEL_WEIGHTS, dtype, ignis__ceil_div(sizes.channels, 32), 256,
+                             weights);
+    if (gradients[0] && !norm->given) {
+        average_g = ignis__op_write(&op, ignis__op_new_row(&op, sizes.outer * sizes.groups, wide));
+        average_gh = ignis__op_write(&op, ignis__op_new_row(&op, sizes.outer * sizes.groups, wide));
+        ignis__channels_launch_groups(&op, IGNIS__BUILTIN_CHANNEL_AVERAGES, dtype, &sizes, averages);
     }
     if (gradients[0])
         ignis__op_launch(&op, IGNIS__BUILTIN_CHANNEL_BACKWARD, dtype, NULL, blocks, 1, 1, threads[0], threads[1], 0,
@@ -29824,29 +30002,29 @@ static ignis_status ignis__channel_norm_backward(const ignis_backward_args *args
 }
 
 /*  Ends an operation on x, w and b, whose sizes are known. running: mean and variance, held; NULL: none. */
-static ignis_tensor ignis__channel_norm_end(ignis__op *op, const char *name, ignis__channel_norm *p, double momentum,
+static ignis_tensor ignis__channel_norm_end(ignis__op *op, const char *name, ignis__channel_norm *norm, double momentum,
                                             double eps, ignis__array *const *running)
 {
     static const char *const names[] = {"x", "w", "b"};
-    ignis__channel_sizes s = p->sizes;
+    ignis__channel_sizes sizes = norm->sizes;
     ignis_dtype dtype = op->in[0]->dtype, wide = ignis__wide_dtype(dtype);
     ignis__array *out = NULL, *means = NULL, *rstds = NULL;
     ignis__address x, y, w, b, mean, rstd, part_means = 0, squares = 0, running_mean = 0, running_var = 0;
     unsigned threads[2];
     int64_t blocks;
     int i;
-    void *statistics[] = {&part_means, &squares, &x, &s}, *apply[] = {&y, &x, &w, &b, &mean, &rstd, &s},
-         *finish[] = {&mean, &rstd, &part_means, &squares, &running_mean, &running_var, &momentum, &eps, &s, &x};
+    void *statistics[] = {&part_means, &squares, &x, &sizes}, *apply[] = {&y, &x, &w, &b, &mean, &rstd, &sizes},
+         *finish[] = {&mean, &rstd, &part_means, &squares, &running_mean, &running_var, &momentum, &eps, &sizes, &x};
     for (i = 1; i < 3 && op->ok; i++)
         if (ignis__op_same_dtype(op, i, names[i]))
-            ignis__op_is_row(op, i, names[i], s.channels);
-    if (op->ok && s.channels >= IGNIS__IMAGE_LIMIT)
+            ignis__op_is_row(op, i, names[i], sizes.channels);
+    if (op->ok && sizes.channels >= IGNIS__IMAGE_LIMIT)
         ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "x is %s, with 2^28 channels or more",
                        ignis__shape_write(&op->in[0]->shape).text);
     ignis__op_eps(op, &eps);
     out = ignis__op_new_like(op, op->in[0]);
-    means = ignis__op_new_rows(op, s.outer, s.groups, wide);
-    rstds = ignis__op_new_rows(op, s.outer, s.groups, wide);
+    means = ignis__op_new_rows(op, sizes.outer, sizes.groups, wide);
+    rstds = ignis__op_new_rows(op, sizes.outer, sizes.groups, wide);
     x = ignis__op_read(op, op->in[0]);
     w = ignis__op_read(op, op->in[1]);
     b = ignis__op_read(op, op->in[2]);
@@ -29856,26 +30034,26 @@ static ignis_tensor ignis__channel_norm_end(ignis__op *op, const char *name, ign
     if (running) {
         running_mean = ignis__op_read(op, running[0]);
         running_var = ignis__op_read(op, running[1]);
-        if (!p->given) {
+        if (!norm->given) {
             running_mean = ignis__op_write(op, running[0]);
             running_var = ignis__op_write(op, running[1]);
         }
     }
     if (op->ok && out->numel > 0) {
-        ignis__channels_plan(op, dtype, x | y, &s, threads, &blocks);
-        if (!p->given) {
-            part_means = ignis__op_write(op, ignis__op_new_row(op, s.outer * s.parts * s.channels, wide));
-            squares = ignis__op_write(op, ignis__op_new_row(op, s.outer * s.parts * s.channels, wide));
+        ignis__channels_plan(op, dtype, x | y, &sizes, threads, &blocks);
+        if (!norm->given) {
+            part_means = ignis__op_write(op, ignis__op_new_row(op, sizes.outer * sizes.parts * sizes.channels, wide));
+            squares = ignis__op_write(op, ignis__op_new_row(op, sizes.outer * sizes.parts * sizes.channels, wide));
             ignis__op_launch(op, IGNIS__BUILTIN_CHANNEL_STATISTICS, dtype, NULL, blocks, 1, 1, threads[0], threads[1],
                              0, statistics);
         }
-        ignis__channels_launch_groups(op, IGNIS__BUILTIN_CHANNEL_FINISH, dtype, &s, finish);
+        ignis__channels_launch_groups(op, IGNIS__BUILTIN_CHANNEL_FINISH, dtype, &sizes, finish);
         ignis__op_launch(op, IGNIS__BUILTIN_CHANNEL_APPLY, dtype, NULL, blocks, 1, 1, threads[0], threads[1], 0, apply);
     }
     ignis__op_save_inputs(op, 0, 2);
     ignis__op_save(op, means);
     ignis__op_save(op, rstds);
-    return ignis__op_end_recorded(op, out, name, ignis__channel_norm_backward, p, sizeof *p);
+    return ignis__op_end_recorded(op, out, name, ignis__channel_norm_backward, norm, sizeof *norm);
 }
 
 /*  >>ops.batch_norm - ignis_batch_norm: statistics of each channel, and running averages
@@ -29914,7 +30092,7 @@ IGNIS_API ignis_tensor ignis_batch_norm(ignis_tensor x, ignis_tensor w, ignis_te
     ignis_tensor inputs[] = {x, w, b}, result;
     ignis_batch_norm_desc d = IGNIS__ZERO;
     ignis__array *running[2] = {NULL, NULL};
-    ignis__channel_norm p = IGNIS__ZERO;
+    ignis__channel_norm norm = IGNIS__ZERO;
     ignis__op op;
     bool has;
     int i;
@@ -29922,11 +30100,11 @@ IGNIS_API ignis_tensor ignis_batch_norm(ignis_tensor x, ignis_tensor w, ignis_te
         return ignis__no_tensor();
     d = desc ? *desc : d;
     has = d.running_mean.id != 0 || d.running_var.id != 0;
-    p.call = call;
-    p.given = d.eval;
-    p.sizes.outer = 1;
-    p.sizes.channels = p.sizes.groups = op.in[0]->shape.dim[op.in[0]->shape.ndim - 1];
-    p.sizes.rows = ignis__shape_product(&op.in[0]->shape, 0, op.in[0]->shape.ndim - 1);
+    norm.call = call;
+    norm.given = d.eval;
+    norm.sizes.outer = 1;
+    norm.sizes.channels = norm.sizes.groups = op.in[0]->shape.dim[op.in[0]->shape.ndim - 1];
+    norm.sizes.rows = ignis__shape_product(&op.in[0]->shape, 0, op.in[0]->shape.ndim - 1);
     ignis__op_is_float(&op, 0, "x");
     if (op.ok && has && (d.running_mean.id == 0 || d.running_var.id == 0))
         ignis__op_fail(&op, IGNIS_DIAG_NULL_ARGUMENT, "desc->%s is given alone",
@@ -29936,15 +30114,15 @@ IGNIS_API ignis_tensor ignis_batch_norm(ignis_tensor x, ignis_tensor w, ignis_te
                        "desc->running_mean and running_var are not given, and desc->eval is set");
     else if (op.ok && !(d.momentum >= 0 && d.momentum <= 1))
         ignis__op_fail(&op, IGNIS_DIAG_BAD_NUMBER, "desc->momentum is %g, outside of 0 to 1", d.momentum);
-    else if (op.ok && !d.eval && p.sizes.rows < 2)
+    else if (op.ok && !d.eval && norm.sizes.rows < 2)
         ignis__op_fail(&op, IGNIS_DIAG_SHAPE_DIFFERS,
                        "x is %s; a channel has %lld elements, and needs 2 for a variance",
-                       ignis__shape_write(&op.in[0]->shape).text, (long long)p.sizes.rows);
-    has = has && ignis__batch_norm_running(&op, &d, p.sizes.channels, running);
+                       ignis__shape_write(&op.in[0]->shape).text, (long long)norm.sizes.rows);
+    has = has && ignis__batch_norm_running(&op, &d, norm.sizes.channels, running);
     if (!d.eval && ignis__thread_state()->random.again)
         has = false; /* a checkpoint runs its function again; they moved the first time */
-    result =
-        ignis__channel_norm_end(&op, "batch_norm", &p, d.momentum == 0 ? 0.1 : d.momentum, d.eps, has ? running : NULL);
+    result = ignis__channel_norm_end(&op, "batch_norm", &norm, d.momentum == 0 ? 0.1 : d.momentum, d.eps,
+                                     has ? running : NULL);
     for (i = 0; i < 2; i++)
         if (running[i])
             ignis__array_drop(call, running[i]);
@@ -29961,26 +30139,26 @@ IGNIS_API ignis_tensor ignis_group_norm(ignis_tensor x, int groups, ignis_tensor
     static const char call[] = "ignis_group_norm";
     ignis_tensor inputs[] = {x, w, b};
     const ignis_shape *shape;
-    ignis__channel_norm p = IGNIS__ZERO;
+    ignis__channel_norm norm = IGNIS__ZERO;
     ignis__op op;
     if (!ignis__op_begin(&op, call, 3, inputs))
         return ignis__no_tensor();
     shape = &op.in[0]->shape;
-    p.call = call;
-    p.sizes.outer = shape->dim[0];
-    p.sizes.channels = shape->dim[shape->ndim - 1];
-    p.sizes.groups = groups;
-    p.sizes.rows = shape->ndim > 1 ? ignis__shape_product(shape, 1, shape->ndim - 1) : 1;
+    norm.call = call;
+    norm.sizes.outer = shape->dim[0];
+    norm.sizes.channels = shape->dim[shape->ndim - 1];
+    norm.sizes.groups = groups;
+    norm.sizes.rows = shape->ndim > 1 ? ignis__shape_product(shape, 1, shape->ndim - 1) : 1;
     ignis__op_is_float(&op, 0, "x");
     if (op.ok && shape->ndim < 2)
         ignis__op_fail(&op, IGNIS_DIAG_SHAPE_DIFFERS, "x is %s; [n, ..., channels] is needed",
                        ignis__shape_write(shape).text);
     else if (op.ok && groups < 1)
         ignis__op_fail(&op, IGNIS_DIAG_BAD_NUMBER, "groups is %d, below 1", groups);
-    else if (op.ok && p.sizes.channels % groups != 0)
+    else if (op.ok && norm.sizes.channels % groups != 0)
         ignis__op_fail(&op, IGNIS_DIAG_SHAPE_DIFFERS, "x is %s, whose channels are not a multiple of %d groups",
                        ignis__shape_write(shape).text, groups);
-    return ignis__channel_norm_end(&op, "group_norm", &p, 0, eps, NULL);
+    return ignis__channel_norm_end(&op, "group_norm", &norm, 0, eps, NULL);
 }
 
 /*  >>ops.rope - ignis_rope: rotates pairs of elements by angles of their position
@@ -30016,6 +30194,8 @@ static double ignis__root_of_degree(double x, int degree)
     }
     return root;
 }
+
+static double ignis__square_root(double x) { return ignis__root_of_degree(x, 2); }
 
 /*  Multiplies a double-double number, x + low, by another. The error of the product is exact (Dekker: A
     Floating-Point Technique for Extending the Available Precision, 1971). */
@@ -30060,17 +30240,24 @@ static float *ignis__rope_round_frequencies(float *to, const double *frequencies
     return to;
 }
 
+/*  Rows whose first elements are heads: the first one, and elements from row to row. */
+typedef struct ignis__rope_rows {
+    ignis__address address;
+    int64_t row;
+} ignis__rope_rows;
+
 /*  Rotates the heads at the beginning of rows of x into rows of y, which may be x. own: frequencies on the
     device; NULL: those of the parameters. */
-static void ignis__rope_rotate(ignis__op *op, ignis__rope *rope, ignis_dtype dtype, ignis__address y, int64_t y_row,
-                               ignis__address x, int64_t x_row, ignis__array *own, double direction)
+static void ignis__rope_rotate(ignis__op *op, ignis__rope *rope, ignis_dtype dtype, ignis__rope_rows y,
+                               ignis__rope_rows x, ignis__array *own, double direction)
 {
     ignis__address table = own ? ignis__op_read(op, own) : 0;
     int64_t pack = ignis__pack_elements(dtype), threads;
     int own_is_wide = own && own->dtype == IGNIS_F64;
-    int packed = !own_is_wide && rope->half % pack == 0 && (x_row | y_row) % pack == 0 && (x | y) % 16 == 0;
+    int packed =
+        !own_is_wide && rope->half % pack == 0 && (x.row | y.row) % pack == 0 && (x.address | y.address) % 16 == 0;
     float frequencies[IGNIS__ROPE_HALF];
-    void *params[] = {&y,           &x,          &y_row,     &x_row,  &rope->rows, &rope->seq,   &rope->offset,
+    void *params[] = {&y.address,   &x.address,  &y.row,     &x.row,  &rope->rows, &rope->seq,   &rope->offset,
                       &rope->heads, &rope->half, &direction, &packed, &table,      &own_is_wide, rope->frequencies};
     if (dtype != IGNIS_F64)
         params[13] = ignis__rope_round_frequencies(frequencies, rope->frequencies);
@@ -30082,9 +30269,11 @@ static void ignis__rope_rotate(ignis__op *op, ignis__rope *rope, ignis_dtype dty
 /*  As ignis__rope_rotate, for full rows, from the operation's input to an array like it. */
 static void ignis__rope_run(ignis__op *op, ignis__rope *rope, ignis__array *out, ignis__array *own, double direction)
 {
-    ignis__address x = ignis__op_read(op, op->in[0]), y = ignis__op_write(op, out);
-    int64_t width = (int64_t)2 * rope->heads * rope->half;
-    ignis__rope_rotate(op, rope, op->in[0]->dtype, y, width, x, width, own, direction);
+    ignis__rope_rows x, y;
+    x.address = ignis__op_read(op, op->in[0]);
+    y.address = ignis__op_write(op, out);
+    x.row = y.row = (int64_t)2 * rope->heads * rope->half;
+    ignis__rope_rotate(op, rope, op->in[0]->dtype, y, x, own, direction);
 }
 
 static ignis_status ignis__rope_backward(const ignis_backward_args *args)
@@ -30437,28 +30626,28 @@ static void ignis__indexing_make(ignis__indexing *x, const char *call, const ign
 /*  GATHER: to[i] = from[position of i]; an index outside gives 0, or NaN in a floating type. SCATTER:
     to[position of i] = from[i], where no two positions are equal. */
 static void ignis__op_indexed(ignis__op *op, ignis__builtin builtin, ignis__array *to, ignis__array *from,
-                              ignis__array *ids, const ignis__indexing *x, int nan)
+                              ignis__array *ids, const ignis__indexing *indexing, int nan)
 {
     ignis__address source = ignis__op_read(op, from), indices = ignis__op_read(op, ids),
                    target = ignis__op_write(op, to);
-    ignis__strided k;
-    int64_t pack, size = x->size, dim_stride = x->dim_stride;
+    ignis__strided strided;
+    int64_t pack, size = indexing->size, dim_stride = indexing->dim_stride;
     int id_bytes = (int)ignis__dtypes[ids->dtype].size, packs, last;
-    void *params[] = {&target, &source, &indices, &id_bytes, &k, &size, &dim_stride, &nan, &packs};
-    if (!op->ok || !ignis__strides_merge(&x->strides, &k, false))
+    void *params[] = {&target, &source, &indices, &id_bytes, &strided, &size, &dim_stride, &nan, &packs};
+    if (!op->ok || !ignis__strides_merge(&indexing->strides, &strided, false))
         return;
     pack = ignis__pack_elements(to->dtype);
-    last = k.rank - 1;
-    packs = builtin == IGNIS__BUILTIN_GATHER && last >= 0 && k.from[last] == 1 && k.to[last] == 0 &&
-            (k.size[last] | dim_stride) % pack == 0 && (source | target) % 16 == 0 &&
-            ignis__strides_packed(k.from, k.rank, last, pack);
+    last = strided.rank - 1;
+    packs = builtin == IGNIS__BUILTIN_GATHER && last >= 0 && strided.from[last] == 1 && strided.to[last] == 0 &&
+            (strided.size[last] | dim_stride) % pack == 0 && (source | target) % 16 == 0 &&
+            ignis__strides_packed(strided.from, strided.rank, last, pack);
     if (packs) {
-        k.size[last] /= pack;
-        k.from[last] *= pack;
+        strided.size[last] /= pack;
+        strided.from[last] *= pack;
     }
-    ignis__strided_finish(&k);
+    ignis__strided_finish(&strided);
     ignis__op_launch_row(op, builtin, to->dtype,
-                         ignis__ceil_div(k.count, builtin == IGNIS__BUILTIN_GATHER ? 1024 : 256), 256, params);
+                         ignis__ceil_div(strided.count, builtin == IGNIS__BUILTIN_GATHER ? 1024 : 256), 256, params);
 }
 
 /*  Returns the rows of `to` along its last dimension if each gets the sums of its own row of n elements,
@@ -30480,24 +30669,24 @@ static int64_t ignis__scatter_rows(const ignis__op *op, const ignis__array *to, 
 
 /*  Adds to[position of i] += from[i] in a fixed order. */
 static void ignis__op_scatter_add(ignis__op *op, ignis__array *to, ignis__array *from, ignis__array *ids,
-                                  const ignis__indexing *x)
+                                  const ignis__indexing *indexing)
 {
     ignis__address source = ignis__op_read(op, from), indices = ignis__op_read(op, ids),
                    target = ignis__op_write(op, to), partial;
-    ignis__strided k;
+    ignis__strided strided;
     ignis__radix sort;
-    int64_t size = x->size, dim_stride = x->dim_stride, blocks, rows, n;
+    int64_t size = indexing->size, dim_stride = indexing->dim_stride, blocks, rows, n;
     int id_bytes = (int)ignis__dtypes[ids->dtype].size;
     ignis_dtype dtype;
     uint32_t none;
-    void *keys[] = {&sort.keys[0], &indices, &id_bytes, &k, &size, &dim_stride, &none};
-    void *sums[] = {&target, &partial, &source, &sort.keys[0], &sort.positions[0], &k.count, &none};
-    void *finish[] = {&target, &partial, &sort.keys[0], &k.count, &none},
+    void *keys[] = {&sort.keys[0], &indices, &id_bytes, &strided, &size, &dim_stride, &none};
+    void *sums[] = {&target, &partial, &source, &sort.keys[0], &sort.positions[0], &strided.count, &none};
+    void *finish[] = {&target, &partial, &sort.keys[0], &strided.count, &none},
          *whole[] = {&target, &source, &indices, &id_bytes, &n, &size};
-    if (!op->ok || !ignis__strides_merge(&x->strides, &k, false))
+    if (!op->ok || !ignis__strides_merge(&indexing->strides, &strided, false))
         return;
     dtype = to->dtype;
-    rows = ignis__scatter_rows(op, to, x, &n);
+    rows = ignis__scatter_rows(op, to, indexing, &n);
     ignis__record_builtin_for_all(IGNIS__BUILTIN_SORT_COUNT, IGNIS_I32); /* for the other path */
     if (rows) {
         ignis__op_launch(op, IGNIS__BUILTIN_SCATTER_ADD_ROWS, dtype, NULL, rows, 1, 1, 32, 1,
@@ -30510,9 +30699,9 @@ static void ignis__op_scatter_add(ignis__op *op, ignis__array *to, ignis__array 
         return;
     }
     none = (uint32_t)to->numel;
-    ignis__strided_finish(&k);
-    blocks = ignis__ceil_div(k.count, 256);
-    ignis__radix_begin(op, &sort, IGNIS_I32, 1, k.count, 2);
+    ignis__strided_finish(&strided);
+    blocks = ignis__ceil_div(strided.count, 256);
+    ignis__radix_begin(op, &sort, IGNIS_I32, 1, strided.count, 2);
     partial = ignis__op_write(op, ignis__op_new_row(op, blocks * 16, ignis__sum_dtype(dtype)));
     ignis__op_launch_row(op, IGNIS__BUILTIN_SCATTER_KEYS, dtype, blocks, 256, keys);
     ignis__radix_run(op, &sort, sort.keys[0], ignis__radix_passes(none), 0, 0, 0, 0);
@@ -30556,33 +30745,33 @@ static ignis_status ignis__scatter_add_backward(const ignis_backward_args *args)
     back. */
 static ignis_status ignis__index_select_backward(const ignis_backward_args *args)
 {
-    const ignis__indexing *x = (const ignis__indexing *)args->params;
+    const ignis__indexing *indexing = (const ignis__indexing *)args->params;
     ignis__op op;
     ignis__array *gradient, *moved, *sums;
-    int64_t outer = ignis__shape_product(&x->shape, 0, x->dim), inner = x->dim_stride, count;
-    ignis__exchange there = {1, outer, 1, 1, inner}, back = {1, x->size, 1, outer, inner};
+    int64_t outer = ignis__shape_product(&indexing->shape, 0, indexing->dim), inner = indexing->dim_stride, count;
+    ignis__exchange there = {1, outer, 1, 1, inner}, back = {1, indexing->size, 1, outer, inner};
     ignis_shape shape;
-    if (!ignis__op_begin_backward(&op, x->call, args))
+    if (!ignis__op_begin_backward(&op, indexing->call, args))
         return ignis__failed();
     there.n = count = op.in[1]->numel;
-    if (outer * inner >= (int64_t)1 << 30 || x->size > INT32_MAX || count > INT32_MAX)
+    if (outer * inner >= (int64_t)1 << 30 || indexing->size > INT32_MAX || count > INT32_MAX)
         ignis__op_fail(&op, IGNIS_DIAG_UNSUPPORTED,
                        "the gradient of %s along dimension %d; 2^31 rows, or rows of 2^30 elements, are too many",
-                       ignis__shape_write(&x->shape).text, x->dim);
-    if (x->dim > 0) /* also if those before it are 1 */
+                       ignis__shape_write(&indexing->shape).text, indexing->dim);
+    if (indexing->dim > 0) /* also if those before it are 1 */
         ignis__record_builtin_for_all(IGNIS__BUILTIN_TRANSPOSE_RUNS, op.in[0]->dtype);
     if (outer == 1) {
-        gradient = ignis__op_new(&op, &x->shape, op.in[0]->dtype);
+        gradient = ignis__op_new(&op, &indexing->shape, op.in[0]->dtype);
         if (gradient)
-            ignis__op_add_rows(&op, gradient, op.in[0], op.in[1], x->size, inner, 0);
+            ignis__op_add_rows(&op, gradient, op.in[0], op.in[1], indexing->size, inner, 0);
         return ignis__op_finish_backward(&op, args, 1, &gradient);
     }
     shape = IGNIS_SHAPE(op.in[0]->numel);
     moved = op.ok ? ignis__op_exchange(&op, op.in[0], &shape, &there) : NULL;
-    sums = ignis__op_new_row(&op, outer * x->size * inner, op.in[0]->dtype);
+    sums = ignis__op_new_row(&op, outer * indexing->size * inner, op.in[0]->dtype);
     if (sums)
-        ignis__op_add_rows(&op, sums, moved, op.in[1], x->size, outer * inner, 0);
-    gradient = op.ok ? ignis__op_exchange(&op, sums, &x->shape, &back) : NULL;
+        ignis__op_add_rows(&op, sums, moved, op.in[1], indexing->size, outer * inner, 0);
+    gradient = op.ok ? ignis__op_exchange(&op, sums, &indexing->shape, &back) : NULL;
     return ignis__op_finish_backward(&op, args, 1, &gradient);
 }
 
@@ -30598,7 +30787,7 @@ static ignis_tensor ignis__index_op(const ignis__index_kind *kind, ignis_tensor 
                                     const ignis_tensor *src)
 {
     ignis_tensor inputs[] = {tensor, index, src ? *src : index};
-    ignis__indexing x = IGNIS__ZERO;
+    ignis__indexing indexing = IGNIS__ZERO;
     ignis__op op;
     ignis__array *out = NULL;
     ignis_shape shape, ids;
@@ -30624,21 +30813,21 @@ static ignis_tensor ignis__index_op(const ignis__index_kind *kind, ignis_tensor 
         int64_t count = ids.dim[0];
         if (kind->row)
             ids = shape, ids.dim[dim] = count;
-        ignis__indexing_make(&x, kind->call, &shape, dim, &ids);
+        ignis__indexing_make(&indexing, kind->call, &shape, dim, &ids);
         if (kind->row)
-            x.strides.to[dim] = 1;
+            indexing.strides.to[dim] = 1;
         else
-            ignis__shape_strides(&ids, x.strides.to);
+            ignis__shape_strides(&ids, indexing.strides.to);
         out = ignis__op_new(&op, kind->adds ? &shape : &ids, op.in[0]->dtype);
     }
     if (out && kind->adds) {
         ignis__op_copy(&op, out, op.in[0]);
-        ignis__op_scatter_add(&op, out, op.in[2], op.in[1], &x);
+        ignis__op_scatter_add(&op, out, op.in[2], op.in[1], &indexing);
     } else if (out) {
-        ignis__op_indexed(&op, IGNIS__BUILTIN_GATHER, out, op.in[0], op.in[1], &x, 1);
+        ignis__op_indexed(&op, IGNIS__BUILTIN_GATHER, out, op.in[0], op.in[1], &indexing, 1);
     }
     ignis__op_save(&op, op.in[1]);
-    return ignis__op_end_recorded(&op, out, kind->name, kind->backward_fn, &x, sizeof x);
+    return ignis__op_end_recorded(&op, out, kind->name, kind->backward_fn, &indexing, sizeof indexing);
 }
 
 IGNIS_API ignis_tensor ignis_gather(ignis_tensor tensor, int dim, ignis_tensor index)
@@ -30767,10 +30956,10 @@ static ignis__array *ignis__op_sort(ignis__op *op, int dim, int64_t k, int desce
 {
     ignis__array *from = op->in[0], *values, *places;
     ignis_shape shape = from->shape, rows;
-    ignis__axis s = ignis__axis_of_dim(&shape, dim);
-    ignis__exchange there = {s.outer, s.n, 1, s.inner, 1}, back = {s.outer, s.inner, 1, k, 1};
+    ignis__axis axis = ignis__axis_of_dim(&shape, dim);
+    ignis__exchange there = {axis.outer, axis.n, 1, axis.inner, 1}, back = {axis.outer, axis.inner, 1, k, 1};
     *positions = NULL;
-    if (s.n > INT32_MAX - 8192) {
+    if (axis.n > INT32_MAX - 8192) {
         ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "dimension %d of %s is sorted; 2^31 elements are too many", dim,
                        ignis__shape_write(&shape).text);
         return NULL;
@@ -30781,14 +30970,14 @@ static ignis__array *ignis__op_sort(ignis__op *op, int dim, int64_t k, int desce
         ignis__record_builtin_for_all(IGNIS__BUILTIN_TRANSPOSE_RUNS, from->dtype);
         ignis__record_builtin_for_all(IGNIS__BUILTIN_TRANSPOSE_RUNS, IGNIS_I64);
     }
-    if (s.inner != 1)
+    if (axis.inner != 1)
         from = ignis__op_exchange(op, from, &rows, &there);
-    rows = s.inner == 1 ? shape : IGNIS_SHAPE(s.outer * k * s.inner);
+    rows = axis.inner == 1 ? shape : IGNIS_SHAPE(axis.outer * k * axis.inner);
     values = ignis__op_new(op, &rows, op->in[0]->dtype);
     places = ignis__op_new(op, &rows, IGNIS_I64);
     if (places)
-        ignis__op_sort_rows(op, values, places, from, s.outer * s.inner, s.n, k, descending);
-    if (s.inner != 1 && op->ok) {
+        ignis__op_sort_rows(op, values, places, from, axis.outer * axis.inner, axis.n, k, descending);
+    if (axis.inner != 1 && op->ok) {
         values = ignis__op_exchange(op, values, &shape, &back);
         places = ignis__op_exchange(op, places, &shape, &back);
     }
@@ -30815,7 +31004,7 @@ static ignis_status ignis__sort_backward(const ignis_backward_args *args)
 static ignis_tensor ignis__sort(const char *call, const char *name, ignis_tensor tensor, const int64_t *k, int dim,
                                 bool descending, ignis_tensor *indices)
 {
-    ignis__indexing x = IGNIS__ZERO;
+    ignis__indexing indexing = IGNIS__ZERO;
     ignis__op op;
     ignis__array *values = NULL, *positions = NULL;
     ignis_tensor result;
@@ -30831,13 +31020,13 @@ static ignis_tensor ignis__sort(const char *call, const char *name, ignis_tensor
     if (op.ok)
         values = ignis__op_sort(&op, dim, k ? *k : op.in[0]->shape.dim[dim], descending, &positions);
     if (values) {
-        ignis__indexing_make(&x, call, &op.in[0]->shape, dim, &values->shape);
-        ignis__shape_strides(&values->shape, x.strides.to);
+        ignis__indexing_make(&indexing, call, &op.in[0]->shape, dim, &values->shape);
+        ignis__shape_strides(&values->shape, indexing.strides.to);
         ignis__op_save(&op, positions);
     }
     if (values && indices)
         *indices = ignis__op_result(&op, positions, 0, NULL, NULL, NULL);
-    rule = ignis__op_rule(&op, name, ignis__sort_backward, &x, sizeof x);
+    rule = ignis__op_rule(&op, name, ignis__sort_backward, &indexing, sizeof indexing);
     result = ignis__op_result(&op, values, op.count, op.tensors, op.tape_state, op.records ? &rule : NULL);
     ignis__op_leave_two(&op, indices);
     return result;
@@ -30901,18 +31090,23 @@ static ignis_status ignis__cross_entropy_rescale(const ignis_backward_args *args
     return ignis__op_finish_backward(&op, args, args->input_count, made);
 }
 
+/*  Addresses of a backward: the gradient of the logits, that of the loss, and the results of forward. */
+typedef struct ignis__cross_entropy_addresses {
+    ignis__address gradient, grad, logits, targets, log_sums, scale;
+} ignis__cross_entropy_addresses;
+
 /*  Computes the gradient from the results of forward. It may replace the logits. */
 static void ignis__cross_entropy_launch_backward(ignis__op *op, ignis__cross_entropy *entropy, ignis_dtype dtype,
-                                                 ignis__address gradient, ignis__address grad, ignis__address logits,
-                                                 ignis__address targets, ignis__address log_sums, ignis__address scale)
+                                                 ignis__cross_entropy_addresses *at)
 {
-    ignis__rows plan = ignis__rows_plan(op, dtype, entropy->rows, entropy->classes, logits % 16 == gradient % 16, 0, 2);
-    void *params[] = {&gradient,        &grad,
-                      &log_sums,        &logits,
-                      &targets,         &entropy->target_bytes,
+    bool packed = at->logits % 16 == at->gradient % 16;
+    ignis__rows plan = ignis__rows_plan(op, dtype, entropy->rows, entropy->classes, packed, 0, 2);
+    void *params[] = {&at->gradient,    &at->grad,
+                      &at->log_sums,    &at->logits,
+                      &at->targets,     &entropy->target_bytes,
                       &entropy->rows,   &entropy->classes,
                       &entropy->stride, &entropy->ignore_index,
-                      &scale,           &plan.packed};
+                      &at->scale,       &plan.packed};
     if (plan.warp) { /* no such kernel exists */
         plan.threads = ignis__row_threads(entropy->classes, ignis__row_share(dtype, true), 512);
         plan.blocks = entropy->rows;
@@ -30926,7 +31120,7 @@ static ignis_status ignis__cross_entropy_backward(const ignis_backward_args *arg
     ignis__op op;
     ignis__cross_entropy entropy;
     ignis__array *made;
-    ignis__address gradient, grad, logits, targets, log_sums, scale;
+    ignis__cross_entropy_addresses at;
     ignis_dtype dtype;
     int i;
     if (!ignis__op_begin_backward(&op, "ignis_cross_entropy", args))
@@ -30934,13 +31128,13 @@ static ignis_status ignis__cross_entropy_backward(const ignis_backward_args *arg
     memcpy(&entropy, args->params, sizeof entropy);
     dtype = op.in[1]->dtype;
     made = ignis__op_new_like(&op, op.in[1]);
-    grad = ignis__op_read(&op, op.in[0]);
-    logits = ignis__op_read(&op, op.in[1]);
-    targets = ignis__op_read(&op, op.in[2]);
-    log_sums = ignis__op_read(&op, op.in[3]);
-    scale = ignis__op_read(&op, op.in[4]);
-    gradient = ignis__op_write(&op, made);
-    ignis__cross_entropy_launch_backward(&op, &entropy, dtype, gradient, grad, logits, targets, log_sums, scale);
+    at.grad = ignis__op_read(&op, op.in[0]);
+    at.logits = ignis__op_read(&op, op.in[1]);
+    at.targets = ignis__op_read(&op, op.in[2]);
+    at.log_sums = ignis__op_read(&op, op.in[3]);
+    at.scale = ignis__op_read(&op, op.in[4]);
+    at.gradient = ignis__op_write(&op, made);
+    ignis__cross_entropy_launch_backward(&op, &entropy, dtype, &at);
     for (i = 1; i < args->input_count; i++)
         args->grad_inputs[i].id = 0;
     return ignis__op_finish_backward(&op, args, 1, &made);
@@ -31438,34 +31632,36 @@ static void ignis__chunk_logits(ignis__op *op, const ignis__linear_entropy *p, c
 
 /*  Computes a chunk's rows of dhidden and its part of dw from the gradient of its logits. Chunks are summed
     in their order. */
-static void ignis__chunk_backward(ignis__op *op, const ignis__linear_entropy *p, const ignis__chunks *c, int64_t first)
+static void ignis__chunk_backward(ignis__op *op, const ignis__linear_entropy *entropy, const ignis__chunks *chunks,
+                                  int64_t first)
 {
-    ignis__product q = ignis__chunk_product(p, first), of_w = ignis__matmul_product_b(&q),
-                   of_hidden = ignis__matmul_product_a(&q);
+    ignis__product product = ignis__chunk_product(entropy, first), of_w = ignis__matmul_product_b(&product),
+                   of_hidden = ignis__matmul_product_a(&product);
     ignis__epilogue epilogue = IGNIS__ZERO;
     ignis__address dw, sum, part;
-    int is_first = first == 0, is_last = first + q.m >= p->entropy.rows;
+    int is_first = first == 0, is_last = first + product.m >= entropy->entropy.rows;
     ignis__array *rows;
-    if (!op->ok || q.m == 0)
+    if (!op->ok || product.m == 0)
         return;
-    if (c->dhidden) {
-        rows = ignis__op_view_rows(op, c->dhidden, first, q.m, q.k);
+    if (chunks->dhidden) {
+        rows = ignis__op_view_rows(op, chunks->dhidden, first, product.m, product.k);
         if (rows)
-            ignis__matmul_run(op, &of_hidden, rows, c->gradient, c->w, NULL);
+            ignis__matmul_run(op, &of_hidden, rows, chunks->gradient, chunks->w, NULL);
     }
-    rows = c->dw ? ignis__op_view_rows(op, c->hidden, first, q.m, q.k) : NULL;
+    rows = chunks->dw ? ignis__op_view_rows(op, chunks->hidden, first, product.m, product.k) : NULL;
     if (!rows)
         return;
-    epilogue.accumulate = !c->sum && !is_first;
-    ignis__matmul_run(op, &of_w, c->sum ? c->part : c->dw, c->gradient, rows, &epilogue);
-    if (c->sum) {
-        void *params[] = {&dw, &sum, &part, &is_first, &is_last, &c->dw->numel};
-        part = ignis__op_read(op, c->part);
+    epilogue.accumulate = !chunks->sum && !is_first;
+    ignis__matmul_run(op, &of_w, chunks->sum ? chunks->part : chunks->dw, chunks->gradient, rows, &epilogue);
+    if (chunks->sum) {
+        void *params[] = {&dw, &sum, &part, &is_first, &is_last, &chunks->dw->numel};
+        part = ignis__op_read(op, chunks->part);
         if (!is_first)
-            (void)ignis__op_read(op, c->sum);
-        sum = ignis__op_write(op, c->sum);
-        dw = ignis__op_write(op, c->dw);
-        ignis__op_launch_elementwise(op, IGNIS__BUILTIN_CROSS_ENTROPY_ADD_UP, c->dw->dtype, c->dw->numel, params);
+            (void)ignis__op_read(op, chunks->sum);
+        sum = ignis__op_write(op, chunks->sum);
+        dw = ignis__op_write(op, chunks->dw);
+        ignis__op_launch_elementwise(op, IGNIS__BUILTIN_CROSS_ENTROPY_ADD_UP, chunks->dw->dtype, chunks->dw->numel,
+                                     params);
     }
 }
 
@@ -31497,35 +31693,35 @@ static ignis_status ignis__linear_entropy_backward(const ignis_backward_args *ar
     enum { GRAD, HIDDEN, W, TARGETS, LOG_SUMS, SCALE };
     ignis__op op;
     ignis__linear_entropy p;
-    ignis__chunks c = IGNIS__ZERO;
+    ignis__chunks chunks = IGNIS__ZERO;
     ignis__array *gradients[2];
     int64_t first;
     int kept;
     memcpy(&p, args->params, sizeof p);
     if (!ignis__op_begin_backward(&op, "ignis_linear_cross_entropy", args))
         return ignis__failed();
-    c.hidden = op.in[HIDDEN];
-    c.w = op.in[W];
-    c.logits = c.gradient = ignis__op_new_rows(&op, p.chunk, p.entropy.stride, c.w->dtype);
-    ignis__chunks_create_gradients(&op, &p, args->needed[0], args->needed[1], &c);
+    chunks.hidden = op.in[HIDDEN];
+    chunks.w = op.in[W];
+    chunks.logits = chunks.gradient = ignis__op_new_rows(&op, p.chunk, p.entropy.stride, chunks.w->dtype);
+    ignis__chunks_create_gradients(&op, &p, args->needed[0], args->needed[1], &chunks);
     kept = op.made_count;
     for (first = 0; op.ok && first < p.entropy.rows; first += p.chunk) {
         int64_t size = ignis__dtypes[op.in[LOG_SUMS]->dtype].size;
         ignis__cross_entropy entropy = p.entropy;
-        ignis__address logits;
+        ignis__cross_entropy_addresses at;
         entropy.rows = ignis__chunk_product(&p, first).m;
-        ignis__chunk_logits(&op, &p, &c, first);
-        logits = ignis__op_write(&op, c.logits);
-        ignis__cross_entropy_launch_backward(
-            &op, &entropy, c.w->dtype, logits, ignis__op_read(&op, op.in[GRAD]), logits,
-            ignis__op_read(&op, op.in[TARGETS]) + (ignis__address)(first * entropy.target_bytes),
-            ignis__op_read(&op, op.in[LOG_SUMS]) + (ignis__address)(2 * first * size),
-            ignis__op_read(&op, op.in[SCALE]));
-        ignis__chunk_backward(&op, &p, &c, first);
+        ignis__chunk_logits(&op, &p, &chunks, first);
+        at.gradient = at.logits = ignis__op_write(&op, chunks.logits);
+        at.grad = ignis__op_read(&op, op.in[GRAD]);
+        at.targets = ignis__op_read(&op, op.in[TARGETS]) + (ignis__address)(first * entropy.target_bytes);
+        at.log_sums = ignis__op_read(&op, op.in[LOG_SUMS]) + (ignis__address)(2 * first * size);
+        at.scale = ignis__op_read(&op, op.in[SCALE]);
+        ignis__cross_entropy_launch_backward(&op, &entropy, chunks.w->dtype, &at);
+        ignis__chunk_backward(&op, &p, &chunks, first);
         ignis__op_free_made(&op, kept);
     }
-    gradients[0] = c.dhidden;
-    gradients[1] = c.dw;
+    gradients[0] = chunks.dhidden;
+    gradients[1] = chunks.dw;
     return ignis__op_finish_backward(&op, args, 2, gradients);
 }
 
@@ -31538,11 +31734,12 @@ static int64_t ignis__linear_entropy_rows(int64_t rows, const ignis__array *w)
 }
 
 /*  Checks the inputs, and describes the work. */
-static bool ignis__linear_entropy_prepare(ignis__op *op, const ignis_cross_entropy_desc *desc, ignis__linear_entropy *p)
+static bool ignis__linear_entropy_prepare(ignis__op *op, const ignis_cross_entropy_desc *desc,
+                                          ignis__linear_entropy *entropy)
 {
     const ignis_shape *hidden = &op->in[0]->shape, *w = &op->in[1]->shape;
     int64_t rows, n;
-    memset(p, 0, sizeof *p);
+    memset(entropy, 0, sizeof *entropy);
     if (!ignis__op_is_float(op, 0, "hidden") || !ignis__op_same_dtype(op, 1, "weight") ||
         !ignis__op_rows(op, op->in[0], &rows, &n))
         return false;
@@ -31558,11 +31755,11 @@ static bool ignis__linear_entropy_prepare(ignis__op *op, const ignis_cross_entro
                               "label_smoothing and IGNIS_REDUCTION_NONE are for ignis_cross_entropy");
     if (desc && desc->chunk < 0)
         return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->chunk is %lld, below 0", (long long)desc->chunk);
-    if (!ignis__cross_entropy_prepare(op, desc, rows, w->dim[0], op->in[2], &p->entropy))
+    if (!ignis__cross_entropy_prepare(op, desc, rows, w->dim[0], op->in[2], &entropy->entropy))
         return false;
-    p->chunk = desc && desc->chunk ? desc->chunk : ignis__linear_entropy_rows(rows, op->in[1]);
-    p->chunk = ignis__clamp(rows, 1, p->chunk);
-    p->product = ignis__product_of(op->in[0]->dtype, rows, w->dim[0], n, 1);
+    entropy->chunk = desc && desc->chunk ? desc->chunk : ignis__linear_entropy_rows(rows, op->in[1]);
+    entropy->chunk = ignis__clamp(rows, 1, entropy->chunk);
+    entropy->product = ignis__product_of(op->in[0]->dtype, rows, w->dim[0], n, 1);
     return true;
 }
 
@@ -31570,8 +31767,8 @@ IGNIS_API ignis_tensor ignis_linear_cross_entropy(ignis_tensor hidden, ignis_ten
                                                   const ignis_cross_entropy_desc *desc)
 {
     ignis__op op;
-    ignis__linear_entropy p;
-    ignis__chunks c = IGNIS__ZERO;
+    ignis__linear_entropy entropy;
+    ignis__chunks chunks = IGNIS__ZERO;
     ignis_tensor inputs[] = {hidden, weight, targets};
     ignis__array *loss = NULL, *losses = NULL, *log_sums = NULL, *scale = NULL;
     ignis__cross_entropy_work work = IGNIS__ZERO;
@@ -31581,52 +31778,54 @@ IGNIS_API ignis_tensor ignis_linear_cross_entropy(ignis_tensor hidden, ignis_ten
     int kept;
     if (!ignis__op_begin(&op, "ignis_linear_cross_entropy", 3, inputs))
         return ignis__no_tensor();
-    c.hidden = op.in[0];
-    c.w = op.in[1];
-    dtype = c.w->dtype;
+    chunks.hidden = op.in[0];
+    chunks.w = op.in[1];
+    dtype = chunks.w->dtype;
     wide = ignis__wide_dtype(dtype);
     fused = op.records && ignis__cross_entropy_is_fused(dtype);
     op.knows_one = fused;
-    op.ok = ignis__linear_entropy_prepare(&op, desc, &p);
+    op.ok = ignis__linear_entropy_prepare(&op, desc, &entropy);
     if (op.ok) {
         loss = ignis__op_new_row(&op, 1, wide);
-        losses = ignis__chunk_count(&p) > 1 ? ignis__op_new_row(&op, ignis__chunk_count(&p), wide) : loss;
+        losses = ignis__chunk_count(&entropy) > 1 ? ignis__op_new_row(&op, ignis__chunk_count(&entropy), wide) : loss;
         scale = ignis__op_new_row(&op, 1, wide);
-        log_sums = ignis__op_new_row(&op, 2 * p.entropy.rows, wide);
-        c.logits = ignis__op_new_rows(&op, p.chunk, p.entropy.stride, dtype);
+        log_sums = ignis__op_new_row(&op, 2 * entropy.entropy.rows, wide);
+        chunks.logits = ignis__op_new_rows(&op, entropy.chunk, entropy.entropy.stride, dtype);
         work.loss = ignis__op_write(&op, losses);
         work.scale = ignis__op_write(&op, scale);
         work.log_sums = ignis__op_write(&op, log_sums);
         work.targets = ignis__op_read(&op, op.in[2]);
         work.count = ignis__op_write(&op, ignis__op_new_row(&op, IGNIS__COUNT_BLOCKS + 1, IGNIS_I64));
-        ignis__cross_entropy_count(&op, &p.entropy, &work, dtype);
+        ignis__cross_entropy_count(&op, &entropy.entropy, &work, dtype);
     }
     if (op.ok && fused) {
-        c.gradient = c.logits; /* replaces them */
-        ignis__chunks_create_gradients(&op, &p, op.tape_state[0].requires_grad, op.tape_state[1].requires_grad, &c);
+        chunks.gradient = chunks.logits; /* replaces them */
+        ignis__chunks_create_gradients(&op, &entropy, op.tape_state[0].requires_grad, op.tape_state[1].requires_grad,
+                                       &chunks);
     }
     kept = op.made_count;
-    for (first = 0; op.ok && (first == 0 || first < p.entropy.rows);
-         first += p.chunk) { /* the loss of no rows is 0, or as a mean NaN */
-        ignis__chunk_logits(&op, &p, &c, first);
-        ignis__chunk_loss(&op, &p, &c, &work, first);
+    for (first = 0; op.ok && (first == 0 || first < entropy.entropy.rows);
+         first += entropy.chunk) { /* the loss of no rows is 0, or as a mean NaN */
+        ignis__chunk_logits(&op, &entropy, &chunks, first);
+        ignis__chunk_loss(&op, &entropy, &chunks, &work, first);
         if (fused)
-            ignis__chunk_backward(&op, &p, &c, first);
+            ignis__chunk_backward(&op, &entropy, &chunks, first);
         ignis__op_free_made(&op, kept);
     }
     if (op.ok && losses != loss) {
         ignis__axis axis = {1, losses->numel, 1};
         ignis__op_sum(&op, loss, losses, NULL, 1.0, &axis);
     }
-    ignis__op_save(&op, c.dhidden);
-    ignis__op_save(&op, c.dw);
+    ignis__op_save(&op, chunks.dhidden);
+    ignis__op_save(&op, chunks.dw);
     if (!fused) {
         ignis__op_save_inputs(&op, 0, 3);
         ignis__op_save(&op, log_sums);
         ignis__op_save(&op, scale);
     }
     return ignis__op_end_recorded(&op, loss, "linear_cross_entropy",
-                                  fused ? ignis__cross_entropy_rescale : ignis__linear_entropy_backward, &p, sizeof p);
+                                  fused ? ignis__cross_entropy_rescale : ignis__linear_entropy_backward, &entropy,
+                                  sizeof entropy);
 }
 
 /*  >>ops.attention.select - scaled dot-product attention: structs of the kernels, and the choice of a kernel
@@ -31773,9 +31972,9 @@ static void ignis__attention_hopper_define(char *define, size_t size, const igni
 }
 
 /*  Returns whether the wgmma kernels can run. If the caller asked for them and they cannot, logs why. */
-static bool ignis__attention_takes_wgmma(const ignis__op *op, ignis_dtype dtype, const ignis__attention *p)
+static bool ignis__attention_takes_wgmma(const ignis__op *op, ignis_dtype dtype, const ignis__attention *attention)
 {
-    const ignis__attention_rows *tensors = &p->q;
+    const ignis__attention_rows *tensors = &attention->q;
     const char *why = NULL;
     int i;
     if (ignis__attention_backend == IGNIS_ATTENTION_MMA)
@@ -31788,11 +31987,11 @@ static bool ignis__attention_takes_wgmma(const ignis__op *op, ignis_dtype dtype,
         why = "NVRTC is older than 12.0, or the bundle has no such kernels";
     else if (dtype != IGNIS_F16 && dtype != IGNIS_BF16)
         why = "the dtype is not f16 or bf16";
-    else if (p->head_dim % 8 != 0 || p->head_dim < 64 || p->head_dim > 256)
+    else if (attention->head_dim % 8 != 0 || attention->head_dim < 64 || attention->head_dim > 256)
         why = "head_dim is not a multiple of 8 from 64 to 256";
-    else if (p->batches == 0 || p->sq == 0 || p->sk == 0)
+    else if (attention->batches == 0 || attention->sq == 0 || attention->sk == 0)
         why = "there is no query or no key";
-    else if (p->bias_dtype)
+    else if (attention->bias_dtype)
         why = "there is a bias";
     for (i = 0; i < 8 && !op->as_major; i++) /* to grad_v; missing ones are 0 */
         if (tensors[i].data % 16 != 0 || (tensors[i].row | tensors[i].head | tensors[i].batch) % 8 != 0)
@@ -31830,13 +32029,13 @@ static void ignis__attention_tma_map(ignis__op *op, ignis__tensor_map *map, igni
 static int ignis__attention_lse_count(const ignis__attention *p) { return p->bias_dtype ? 2 : 1; }
 
 static ignis__attention_variant ignis__attention_choose(const ignis__op *op, ignis_dtype dtype,
-                                                        const ignis__attention *p)
+                                                        const ignis__attention *attention)
 {
     ignis__attention_variant variant = IGNIS__ZERO;
     int i, head_dim = 32, size = dtype == IGNIS_F64 ? 8 : 4, pack = 16 / size, bytes, lines;
-    int stats = 1 + ignis__attention_lse_count(p); /* numbers for a query that backward has in shared memory */
-    if (ignis__attention_takes_mma(op, dtype, p)) {
-        for (i = 0; ignis__attention_mma[i].head_dim < p->head_dim;)
+    int stats = 1 + ignis__attention_lse_count(attention); /* numbers for a query that backward has in shared memory */
+    if (ignis__attention_takes_mma(op, dtype, attention)) {
+        for (i = 0; ignis__attention_mma[i].head_dim < attention->head_dim;)
             i++;
         head_dim = ignis__attention_mma[i].head_dim;
         variant.forward_kernel = IGNIS__BUILTIN_SDPA_MMA;
@@ -31853,7 +32052,7 @@ static ignis__attention_variant ignis__attention_choose(const ignis__op *op, ign
         variant.bias = variant.q;
         variant.bias.shared -= 4 * head_dim * variant.q.walk; /* one tile of keys at a time, not two */
     } else {                                                  /* as computed at the top of kernels/attention.cu */
-        while (head_dim < p->head_dim)
+        while (head_dim < attention->head_dim)
             head_dim *= 2;
         bytes = head_dim * size;
         variant.forward_kernel = IGNIS__BUILTIN_SDPA;
@@ -31873,7 +32072,7 @@ static ignis__attention_variant ignis__attention_choose(const ignis__op *op, ign
         variant.q = variant.bias = variant.kv;
     }
     snprintf(variant.define, sizeof variant.define, "-DIGNIS_HEAD_DIM=%d", head_dim);
-    ignis__attention_options(variant.define, sizeof variant.define, p, ignis__attention_has_range(p));
+    ignis__attention_options(variant.define, sizeof variant.define, attention, ignis__attention_has_range(attention));
     return variant;
 }
 
@@ -31883,41 +32082,41 @@ static const char *const ignis__attention_backward_forms[] = {"", " -DIGNIS_FEW=
 
 /*  While programs are recorded: requests the kernels that devices of every kind choose, for one of the two
     variants. */
-IGNIS__COLD static void ignis__attention_request_variant(ignis__op *op, ignis_dtype dtype, const ignis__attention *p,
-                                                         bool backward)
+IGNIS__COLD static void ignis__attention_request_variant(ignis__op *op, ignis_dtype dtype,
+                                                         const ignis__attention *attention, bool backward)
 {
     static const struct {
         int major, first;
     } kinds[] = {{7, 0}, {8, 80}}; /* the first also for unaligned rows */
-    bool ranged = ignis__attention_has_range(p) || p->softcap > 0;
+    bool ranged = ignis__attention_has_range(attention) || attention->softcap > 0;
     ignis__attention_variant variant;
     char define[IGNIS__DEFINES];
     int i, most;
     for (i = 0; i < IGNIS__COUNT(kinds); i++) {
         op->as_major = kinds[i].major;
-        variant = ignis__attention_choose(op, dtype, p);
+        variant = ignis__attention_choose(op, dtype, attention);
         ignis__record_builtin(backward ? variant.delta_kernel : variant.forward_kernel, dtype, variant.define,
                               kinds[i].first, IGNIS__EVERY_ARCH);
     }
     op->as_major = 9;
-    if (ignis__attention_takes_wgmma(op, dtype, p) && backward) {
+    if (ignis__attention_takes_wgmma(op, dtype, attention) && backward) {
         for (i = 0; i < IGNIS__COUNT(ignis__attention_backward_forms); i++) {
-            if ((i == 1 && p->heads != p->kv_heads) || (i == 2 && p->head_dim != 128))
+            if ((i == 1 && attention->heads != attention->kv_heads) || (i == 2 && attention->head_dim != 128))
                 continue;
-            snprintf(define, sizeof define, "-DIGNIS_HEAD_DIM=%d -DIGNIS_CAUSAL=%d%s", p->head_dim, p->causal,
-                     ignis__attention_backward_forms[i]);
-            ignis__attention_options(define, sizeof define, p, ranged);
+            snprintf(define, sizeof define, "-DIGNIS_HEAD_DIM=%d -DIGNIS_CAUSAL=%d%s", attention->head_dim,
+                     attention->causal, ignis__attention_backward_forms[i]);
+            ignis__attention_options(define, sizeof define, attention, ranged);
             ignis__record_builtin(IGNIS__BUILTIN_SDPA_HOPPER_BACKWARD_ROWS, dtype, define, 90, 90);
         }
-    } else if (ignis__attention_takes_wgmma(op, dtype, p)) {
+    } else if (ignis__attention_takes_wgmma(op, dtype, attention)) {
         for (i = 0, most = 0; i < IGNIS__COUNT(ignis__attention_hopper);
              i++) { /* all shapes of the smallest head_dim that holds it */
-            if (ignis__attention_hopper[i].head_dim < p->head_dim ||
+            if (ignis__attention_hopper[i].head_dim < attention->head_dim ||
                 (most && ignis__attention_hopper[i].head_dim > most))
                 continue;
             most = ignis__attention_hopper[i].head_dim;
-            ignis__attention_hopper_define(define, sizeof define, p, &ignis__attention_hopper[i]);
-            ignis__attention_options(define, sizeof define, p, ranged);
+            ignis__attention_hopper_define(define, sizeof define, attention, &ignis__attention_hopper[i]);
+            ignis__attention_options(define, sizeof define, attention, ranged);
             ignis__record_builtin(IGNIS__BUILTIN_SDPA_HOPPER, dtype, define, 90, 90);
         }
     }
@@ -32031,13 +32230,13 @@ static bool ignis__attention_set_sizes(ignis__op *op, const ignis_shape *q, cons
     p->head_dim = (int)head_dim;
     p->sq = (int)sq;
     p->sk = (int)sk;
-    p->scale = ignis__root_of_degree(1.0 / (double)head_dim, 2);
+    p->scale = ignis__square_root(1.0 / (double)head_dim);
     return true;
 }
 
 /*  Sets the sizes from q, k and v. kv_heads 0: as many as k has. Heads have up to `most` elements. Reports
     what does not fit. */
-static bool ignis__attention_sizes(ignis__op *op, int heads, int kv_heads, int most, ignis__attention *p)
+static bool ignis__attention_sizes(ignis__op *op, int heads, int kv_heads, int most, ignis__attention *attention)
 {
     const ignis_shape *q = &op->in[0]->shape, *k = &op->in[1]->shape, *v = &op->in[2]->shape;
     int64_t width, head_dim, kv_width;
@@ -32070,7 +32269,7 @@ static bool ignis__attention_sizes(ignis__op *op, int heads, int kv_heads, int m
                               ignis__shape_write(k).text, kv_heads, (long long)head_dim);
     if (!ignis__attention_heads(op, heads, kv_width / head_dim))
         return false;
-    return ignis__attention_set_sizes(op, q, k, heads, (int)(kv_width / head_dim), head_dim, most, p);
+    return ignis__attention_set_sizes(op, q, k, heads, (int)(kv_width / head_dim), head_dim, most, attention);
 }
 
 /*  As ignis__attention_sizes, for q, k and v in the rows of one tensor. */
@@ -32105,30 +32304,32 @@ static ignis__array *ignis__attention_new_statistics(ignis__op *op, const ignis_
     source has the method.
     Uses: select, operands. Invariant: gradients are summed in a fixed order. */
 
-static void ignis__attention_backward_run(ignis__op *op, ignis_dtype dtype, ignis__attention *p)
+static void ignis__attention_backward_run(ignis__op *op, ignis_dtype dtype, ignis__attention *attention)
 {
     ignis__attention_variant variant;
-    int64_t blocks = ignis__clamp(ignis__ceil_div((int64_t)p->batches * p->heads * p->sq, 8), 0,
+    int64_t blocks = ignis__clamp(ignis__ceil_div((int64_t)attention->batches * attention->heads * attention->sq, 8), 0,
                                   16 * op->work.device->info.multiprocessors);
-    void *params[] = {p};
-    p->delta = ignis__op_write(op, ignis__attention_new_statistics(op, p, dtype, 1));
+    void *params[] = {attention};
+    attention->delta = ignis__op_write(op, ignis__attention_new_statistics(op, attention, dtype, 1));
     if (!op->ok)
         return;
-    variant = ignis__attention_choose(op, dtype, p);
-    ignis__attention_cost(p, dtype, 2, 0, 0);
+    variant = ignis__attention_choose(op, dtype, attention);
+    ignis__attention_cost(attention, dtype, 2, 0, 0);
     ignis__op_launch(op, variant.delta_kernel, dtype, variant.define, blocks, 1, 1, 256, 1, 0, params);
-    if (p->grad_k.data) {
-        ignis__attention_cost(p, dtype, 2, 4, 4);
-        ignis__attention_launch(op, &variant, variant.kv_kernel, &variant.kv, dtype, p->sk, p->kv_heads, p);
+    if (attention->grad_k.data) {
+        ignis__attention_cost(attention, dtype, 2, 4, 4);
+        ignis__attention_launch(op, &variant, variant.kv_kernel, &variant.kv, dtype, attention->sk, attention->kv_heads,
+                                attention);
     }
-    if (p->grad_q.data) {
-        ignis__attention_cost(p, dtype, 3, 2, 3);
-        ignis__attention_launch(op, &variant, variant.q_kernel, &variant.q, dtype, p->sq, p->heads, p);
+    if (attention->grad_q.data) {
+        ignis__attention_cost(attention, dtype, 3, 2, 3);
+        ignis__attention_launch(op, &variant, variant.q_kernel, &variant.q, dtype, attention->sq, attention->heads,
+                                attention);
     }
-    if (p->grad_bias.data) {
-        blocks = ignis__ceil_div(p->sk, variant.bias.walk) *
-                 (p->bias.row ? ignis__ceil_div(p->sq, variant.bias.rows) : 1) * (p->bias.head ? p->heads : 1) *
-                 (p->bias.batch ? p->batches : 1);
+    if (attention->grad_bias.data) {
+        blocks = ignis__ceil_div(attention->sk, variant.bias.walk) *
+                 (attention->bias.row ? ignis__ceil_div(attention->sq, variant.bias.rows) : 1) *
+                 (attention->bias.head ? attention->heads : 1) * (attention->bias.batch ? attention->batches : 1);
         ignis__op_launch(op, variant.bias_kernel, dtype, variant.define, blocks, 1, 1, (unsigned)variant.bias.threads,
                          1, (size_t)variant.bias.shared, params);
     }
@@ -32244,32 +32445,42 @@ static int ignis__attention_backward_section_heads(const ignis__attention *p)
 /*  Launches the backward by wgmma. sums: scratch for column sums of 64 rows each, which the kernels' source
     describes; 0: not needed. rotation: the rotation to undo in the gradients of q and k, whose rows are equal
     in number; NULL: none, and sums are possible. */
-static void ignis__attention_backward_wgmma(ignis__op *op, ignis_dtype dtype, ignis__attention *p, ignis__address sums,
-                                            ignis__rotation *rotation)
+static void ignis__attention_backward_wgmma(ignis__op *op, ignis_dtype dtype, ignis__attention *attention,
+                                            ignis__address sums, ignis__rotation *rotation)
 {
-    int keys = ignis__attention_backward_keys(p), queries = ignis__attention_backward_queries(p);
-    int cluster = ignis__attention_backward_cluster(p), slabs = p->head_dim / 64; /* blocks; full ones */
-    bool few = ignis__attention_has_one_query_tile(p), direct = ignis__attention_adds_directly(p);
-    int64_t tiles = ignis__ceil_div(p->sq, queries) * p->heads * p->batches, rows = tiles * queries;
-    int64_t columns = ignis__ceil_div(p->head_dim, 16) * 16, turns = tiles * (cluster > 1 ? 4 : direct ? 2 : 1);
-    int64_t blocks = cluster * ignis__ceil_div(p->sk, cluster * keys) * p->kv_heads * p->batches;
-    int64_t finish = tiles, floats = rows * columns;                  /* of grad_q */
-    int lanes = p->head_dim <= 64 ? 8 : p->head_dim <= 128 ? 16 : 32; /* for a row */
+    int keys = ignis__attention_backward_keys(attention), queries = ignis__attention_backward_queries(attention);
+    int cluster = ignis__attention_backward_cluster(attention),
+        slabs = attention->head_dim / 64; /* blocks; full ones */
+    bool few = ignis__attention_has_one_query_tile(attention), direct = ignis__attention_adds_directly(attention);
+    int64_t tiles = ignis__ceil_div(attention->sq, queries) * attention->heads * attention->batches,
+            rows = tiles * queries;
+    int64_t columns = ignis__ceil_div(attention->head_dim, 16) * 16, turns = tiles * (cluster > 1 ? 4 : direct ? 2 : 1);
+    int64_t blocks =
+        cluster * ignis__ceil_div(attention->sk, cluster * keys) * attention->kv_heads * attention->batches;
+    int64_t finish = tiles, floats = rows * columns;                                  /* of grad_q */
+    int lanes = attention->head_dim <= 64 ? 8 : attention->head_dim <= 128 ? 16 : 32; /* for a row */
     ignis__attention_scratch scratch;
     ignis__tensor_map q, k, v, grad_out, grad_k, grad_v;
-    void *params[] = {p, &scratch, rotation}, *maps[] = {&q, &k, &v, &grad_out, &grad_k, &grad_v, p, &scratch};
+    void *params[] = {attention, &scratch, rotation},
+         *maps[] = {&q, &k, &v, &grad_out, &grad_k, &grad_v, attention, &scratch};
     char define[96];
-    ignis__attention_tma_map(op, &q, dtype, p, &p->q, p->heads, p->sq, queries, slabs);
-    ignis__attention_tma_map(op, &k, dtype, p, &p->k, p->kv_heads, p->sk, keys, cluster > 1 ? 1 : slabs);
-    ignis__attention_tma_map(op, &v, dtype, p, &p->v, p->kv_heads, p->sk, keys, slabs);
-    ignis__attention_tma_map(op, &grad_out, dtype, p, &p->grad_out, p->heads, p->sq, queries, slabs);
-    ignis__attention_tma_map(op, &grad_k, dtype, p, &p->grad_k, p->kv_heads, p->sk, keys, slabs);
-    ignis__attention_tma_map(op, &grad_v, dtype, p, &p->grad_v, p->kv_heads, p->sk, keys, slabs);
-    scratch.section = few ? ignis__attention_backward_key_tiles(p) : ignis__attention_backward_section_heads(p);
+    ignis__attention_tma_map(op, &q, dtype, attention, &attention->q, attention->heads, attention->sq, queries, slabs);
+    ignis__attention_tma_map(op, &k, dtype, attention, &attention->k, attention->kv_heads, attention->sk, keys,
+                             cluster > 1 ? 1 : slabs);
+    ignis__attention_tma_map(op, &v, dtype, attention, &attention->v, attention->kv_heads, attention->sk, keys, slabs);
+    ignis__attention_tma_map(op, &grad_out, dtype, attention, &attention->grad_out, attention->heads, attention->sq,
+                             queries, slabs);
+    ignis__attention_tma_map(op, &grad_k, dtype, attention, &attention->grad_k, attention->kv_heads, attention->sk,
+                             keys, slabs);
+    ignis__attention_tma_map(op, &grad_v, dtype, attention, &attention->grad_v, attention->kv_heads, attention->sk,
+                             keys, slabs);
+    scratch.section =
+        few ? ignis__attention_backward_key_tiles(attention) : ignis__attention_backward_section_heads(attention);
     if (few) {
-        blocks = ignis__ceil_div(ignis__ceil_div(p->sk, keys), scratch.section) * p->heads * p->batches;
-        floats = blocks * p->sq * columns;
-        finish = ignis__ceil_div((int64_t)p->heads * p->batches * p->sq * columns, 8 * 256);
+        blocks = ignis__ceil_div(ignis__ceil_div(attention->sk, keys), scratch.section) * attention->heads *
+                 attention->batches;
+        floats = blocks * attention->sq * columns;
+        finish = ignis__ceil_div((int64_t)attention->heads * attention->batches * attention->sq * columns, 8 * 256);
     }
     scratch.grad_q = ignis__op_write(op, ignis__op_new_row(op, floats + 2 * rows + turns + 1, IGNIS_F32));
     scratch.lse = scratch.grad_q + (ignis__address)(floats * 4);
@@ -32277,18 +32488,19 @@ static void ignis__attention_backward_wgmma(ignis__op *op, ignis_dtype dtype, ig
     scratch.turns = scratch.delta + (ignis__address)(rows * 4);
     scratch.next = scratch.turns + (ignis__address)(turns * 4);
     scratch.sums = sums;
-    scratch.rows = (int)ignis__ceil_div(p->sq, queries) * queries;
-    snprintf(define, sizeof define, "-DIGNIS_HEAD_DIM=%d -DIGNIS_CAUSAL=%d%s", p->head_dim, p->causal,
+    scratch.rows = (int)ignis__ceil_div(attention->sq, queries) * queries;
+    snprintf(define, sizeof define, "-DIGNIS_HEAD_DIM=%d -DIGNIS_CAUSAL=%d%s", attention->head_dim, attention->causal,
              ignis__attention_backward_forms[few + 2 * direct]); /* at most one */
-    ignis__attention_options(define, sizeof define, p, ignis__attention_has_range(p) || p->softcap > 0);
-    ignis__attention_cost(p, dtype, 2, 0, 0);
+    ignis__attention_options(define, sizeof define, attention,
+                             ignis__attention_has_range(attention) || attention->softcap > 0);
+    ignis__attention_cost(attention, dtype, 2, 0, 0);
     ignis__op_launch(op, IGNIS__BUILTIN_SDPA_HOPPER_BACKWARD_ROWS, dtype, define,
                      ignis__ceil_div(rows / 4 * lanes, 256), 1, 1, 256, 1, 0, params);
-    ignis__attention_cost(p, dtype, 2, 4, 5);
+    ignis__attention_cost(attention, dtype, 2, 4, 5);
     ignis__op_launch(op, IGNIS__BUILTIN_SDPA_HOPPER_BACKWARD, dtype, define, blocks, 1, 1, 384, 1,
-                     (size_t)ignis__attention_backward_shared(p), maps);
+                     (size_t)ignis__attention_backward_shared(attention), maps);
     if (rotation)
-        finish += finish / p->heads * p->kv_heads;
+        finish += finish / attention->heads * attention->kv_heads;
     ignis__op_launch(
         op, rotation ? IGNIS__BUILTIN_SDPA_HOPPER_BACKWARD_ROTATED : IGNIS__BUILTIN_SDPA_HOPPER_BACKWARD_FINISH, dtype,
         define, finish, 1, 1, 256, 1, 0, params);
@@ -32296,41 +32508,44 @@ static void ignis__attention_backward_wgmma(ignis__op *op, ignis_dtype dtype, ig
 
 static ignis_status ignis__sdpa_backward(const ignis_backward_args *args)
 {
-    ignis__attention p;
+    ignis__attention attention;
     ignis__op op; /* of grad_out, q, k, v, out, lse, the bias, the lengths */
     ignis__array *gradients[4] = {NULL, NULL, NULL, NULL};
     ignis_dtype dtype;
     bool wgmma;
     if (!ignis__op_begin_backward(&op, "ignis_sdpa", args))
         return ignis__failed();
-    memcpy(&p, args->params, sizeof p);
+    memcpy(&attention, args->params, sizeof attention);
     dtype = op.in[1]->dtype;
-    p.q = ignis__attention_rows_of(&op.in[1]->shape, p.head_dim, ignis__op_read(&op, op.in[1]));
-    p.k = ignis__attention_rows_of(&op.in[2]->shape, p.head_dim, ignis__op_read(&op, op.in[2]));
-    p.v = ignis__attention_rows_of(&op.in[3]->shape, p.head_dim, ignis__op_read(&op, op.in[3]));
-    p.out = ignis__attention_rows_of(&op.in[4]->shape, p.head_dim, ignis__op_read(&op, op.in[4]));
-    p.grad_out = ignis__attention_rows_of(&op.in[4]->shape, p.head_dim,
-                                          ignis__op_read(&op, op.in[0])); /* it has the numel of out */
-    p.lse = ignis__op_read(&op, op.in[5]);
-    ignis__attention_read_bias_and_lengths(&op, 6, &p);
-    wgmma = ignis__attention_backward_takes_wgmma(&op, dtype, &p);
+    attention.q = ignis__attention_rows_of(&op.in[1]->shape, attention.head_dim, ignis__op_read(&op, op.in[1]));
+    attention.k = ignis__attention_rows_of(&op.in[2]->shape, attention.head_dim, ignis__op_read(&op, op.in[2]));
+    attention.v = ignis__attention_rows_of(&op.in[3]->shape, attention.head_dim, ignis__op_read(&op, op.in[3]));
+    attention.out = ignis__attention_rows_of(&op.in[4]->shape, attention.head_dim, ignis__op_read(&op, op.in[4]));
+    attention.grad_out = ignis__attention_rows_of(&op.in[4]->shape, attention.head_dim,
+                                                  ignis__op_read(&op, op.in[0])); /* it has the numel of out */
+    attention.lse = ignis__op_read(&op, op.in[5]);
+    ignis__attention_read_bias_and_lengths(&op, 6, &attention);
+    wgmma = ignis__attention_backward_takes_wgmma(&op, dtype, &attention);
     if (args->needed[0] || wgmma) {
         gradients[0] = ignis__op_new_like(&op, op.in[1]);
-        p.grad_q = ignis__attention_rows_of(&op.in[1]->shape, p.head_dim, ignis__op_write(&op, gradients[0]));
+        attention.grad_q =
+            ignis__attention_rows_of(&op.in[1]->shape, attention.head_dim, ignis__op_write(&op, gradients[0]));
     }
     if (args->needed[1] || args->needed[2] || wgmma) { /* made together */
         gradients[1] = ignis__op_new_like(&op, op.in[2]);
-        p.grad_k = ignis__attention_rows_of(&op.in[2]->shape, p.head_dim, ignis__op_write(&op, gradients[1]));
+        attention.grad_k =
+            ignis__attention_rows_of(&op.in[2]->shape, attention.head_dim, ignis__op_write(&op, gradients[1]));
         gradients[2] = ignis__op_new_like(&op, op.in[3]);
-        p.grad_v = ignis__attention_rows_of(&op.in[3]->shape, p.head_dim, ignis__op_write(&op, gradients[2]));
+        attention.grad_v =
+            ignis__attention_rows_of(&op.in[3]->shape, attention.head_dim, ignis__op_write(&op, gradients[2]));
     }
-    if (p.bias_dtype)
-        gradients[3] = ignis__attention_grad_bias(&op, 6, args->needed[3], &p);
+    if (attention.bias_dtype)
+        gradients[3] = ignis__attention_grad_bias(&op, 6, args->needed[3], &attention);
     if (wgmma)
-        ignis__attention_backward_wgmma(&op, dtype, &p, 0, NULL);
+        ignis__attention_backward_wgmma(&op, dtype, &attention, 0, NULL);
     else
-        ignis__attention_backward_run(&op, dtype, &p);
-    return ignis__op_finish_backward(&op, args, p.bias_dtype ? 4 : 3, gradients);
+        ignis__attention_backward_run(&op, dtype, &attention);
+    return ignis__op_finish_backward(&op, args, attention.bias_dtype ? 4 : 3, gradients);
 }
 
 /*  >>ops.attention.sdpa - ignis_sdpa: forward of scaled dot-product attention
@@ -32351,7 +32566,7 @@ static int ignis__sdpa_inputs(const ignis_sdpa_desc *desc, ignis_tensor *inputs,
 
 /*  Checks a desc except for heads, mask and scale; its tensors are inputs from `input` on. The sizes are
     known. */
-static bool ignis__sdpa_variant(ignis__op *op, const ignis_sdpa_desc *desc, int input, ignis__attention *p)
+static bool ignis__sdpa_variant(ignis__op *op, const ignis_sdpa_desc *desc, int input, ignis__attention *attention)
 {
     const ignis_shape *shape;
     int64_t sizes[4];
@@ -32360,37 +32575,40 @@ static bool ignis__sdpa_variant(ignis__op *op, const ignis_sdpa_desc *desc, int 
         return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->window is %d, below 0", desc->window);
     if (!(desc->softcap >= 0 && desc->softcap < 1e30))
         return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->softcap is %g, not a positive number", desc->softcap);
-    p->window = p->sq > p->sk ? p->sq : p->sk;
-    p->windowed = desc->window > 0;
-    if (desc->window && desc->window < p->window)
-        p->window =
-            p->causal && desc->window >= p->sk ? p->window : desc->window; /* no key is further back than sk - 1 */
-    p->softcap = desc->softcap;
+    attention->window = attention->sq > attention->sk ? attention->sq : attention->sk;
+    attention->windowed = desc->window > 0;
+    if (desc->window && desc->window < attention->window)
+        attention->window = attention->causal && desc->window >= attention->sk
+                                ? attention->window
+                                : desc->window; /* no key is further back than sk - 1 */
+    attention->softcap = desc->softcap;
     if (desc->bias.id) {
         shape = &op->in[input]->shape;
-        p->bias_dtype = (int)op->in[input]->dtype;
-        if (p->bias_dtype != (int)op->in[0]->dtype && (p->bias_dtype != IGNIS_F32 || op->in[0]->dtype == IGNIS_F64))
+        attention->bias_dtype = (int)op->in[input]->dtype;
+        if (attention->bias_dtype != (int)op->in[0]->dtype &&
+            (attention->bias_dtype != IGNIS_F32 || op->in[0]->dtype == IGNIS_F64))
             ignis__op_fail(op, IGNIS_DIAG_DTYPE_DIFFERS, "desc->bias is %s, the first input is %s",
-                           ignis__dtypes[p->bias_dtype].name, ignis__dtypes[op->in[0]->dtype].name);
-        sizes[0] = p->batches, sizes[1] = p->heads, sizes[2] = p->sq, sizes[3] = p->sk;
+                           ignis__dtypes[attention->bias_dtype].name, ignis__dtypes[op->in[0]->dtype].name);
+        sizes[0] = attention->batches, sizes[1] = attention->heads, sizes[2] = attention->sq, sizes[3] = attention->sk;
         for (i = 0; i < shape->ndim && i < 4; i++)
             if (shape->dim[shape->ndim - 1 - i] != sizes[3 - i] && (i == 0 || shape->dim[shape->ndim - 1 - i] != 1))
                 break;
         if (shape->ndim < 1 || shape->ndim > 4 || i < shape->ndim)
             ignis__op_fail(op, IGNIS_DIAG_SDPA_SHAPE,
                            "desc->bias is %s; it has to be [%d or 1, %d or 1, %d or 1, %d], or the last of these",
-                           ignis__shape_write(shape).text, p->batches, p->heads, p->sq, p->sk);
+                           ignis__shape_write(shape).text, attention->batches, attention->heads, attention->sq,
+                           attention->sk);
         input++;
     }
     if (desc->lengths.id) {
         shape = &op->in[input]->shape;
-        p->has_lengths = 1;
+        attention->has_lengths = 1;
         if (op->in[input]->dtype != IGNIS_I32)
             ignis__op_fail(op, IGNIS_DIAG_DTYPE_DIFFERS, "desc->lengths is %s; i32 is needed",
                            ignis__dtypes[op->in[input]->dtype].name);
-        if (shape->ndim != 1 || shape->dim[0] != p->batches)
+        if (shape->ndim != 1 || shape->dim[0] != attention->batches)
             ignis__op_fail(op, IGNIS_DIAG_SDPA_SHAPE, "desc->lengths is %s; there are %d sequences",
-                           ignis__shape_write(shape).text, p->batches);
+                           ignis__shape_write(shape).text, attention->batches);
     }
     return op->ok;
 }
@@ -32398,14 +32616,15 @@ static bool ignis__sdpa_variant(ignis__op *op, const ignis_sdpa_desc *desc, int 
 /*  q, k and v as three tensors; in one tensor; or of one query, where num_kv_heads follows from the shapes. */
 typedef enum ignis__sdpa_kind { IGNIS__SDPA, IGNIS__SDPA_PACKED, IGNIS__SDPA_DECODE } ignis__sdpa_kind;
 
-static bool ignis__sdpa_prepare(ignis__op *op, const ignis_sdpa_desc *desc, ignis__sdpa_kind kind, ignis__attention *p)
+static bool ignis__sdpa_prepare(ignis__op *op, const ignis_sdpa_desc *desc, ignis__sdpa_kind kind,
+                                ignis__attention *attention)
 {
     static const ignis_sdpa_desc defaults = IGNIS__ZERO;
     int heads, kv_heads;
     desc = desc ? desc : &defaults;
     heads = desc->num_heads ? desc->num_heads : 1;
     kv_heads = desc->num_kv_heads || kind == IGNIS__SDPA_DECODE ? desc->num_kv_heads : heads;
-    memset(p, 0, sizeof *p);
+    memset(attention, 0, sizeof *attention);
     if (heads < 1)
         return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->num_heads is %d, below 1", heads);
     if (kv_heads < (kind == IGNIS__SDPA_DECODE ? 0 : 1))
@@ -32416,13 +32635,13 @@ static bool ignis__sdpa_prepare(ignis__op *op, const ignis_sdpa_desc *desc, igni
         return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->scale is %g, not a positive number", desc->scale);
     if ((kv_heads && !ignis__attention_heads(op, heads, kv_heads)) ||
         !(kind == IGNIS__SDPA_PACKED
-              ? ignis__attention_packed_sizes(op, heads, kv_heads, p)
-              : ignis__attention_sizes(op, heads, kv_heads, kind == IGNIS__SDPA_DECODE ? 512 : 256, p)))
+              ? ignis__attention_packed_sizes(op, heads, kv_heads, attention)
+              : ignis__attention_sizes(op, heads, kv_heads, kind == IGNIS__SDPA_DECODE ? 512 : 256, attention)))
         return false;
-    p->causal = desc->mask == IGNIS_MASK_CAUSAL;
+    attention->causal = desc->mask == IGNIS_MASK_CAUSAL;
     if (desc->scale > 0)
-        p->scale = desc->scale;
-    return ignis__sdpa_variant(op, desc, kind == IGNIS__SDPA_PACKED ? 1 : 3, p);
+        attention->scale = desc->scale;
+    return ignis__sdpa_variant(op, desc, kind == IGNIS__SDPA_PACKED ? 1 : 3, attention);
 }
 
 /*  How the items of the forward pass are distributed; kernels/attention_hopper.cu has the same. */
@@ -32434,50 +32653,57 @@ typedef struct ignis__forward_plan {
 #define IGNIS__SECTION_BYTES ((int64_t)32 << 20) /* of k and v, that stay in the L2 cache of an H200 */
 
 /*  Launches the forward by kernels/attention_hopper.cu. */
-static void ignis__sdpa_wgmma(ignis__op *op, ignis_dtype dtype, ignis__attention *p)
+static void ignis__sdpa_wgmma(ignis__op *op, ignis_dtype dtype, ignis__attention *attention)
 {
     const ignis__attention_hopper_shape *shape;
-    int64_t multiprocessors = op->work.device->info.multiprocessors, pairs = (int64_t)p->batches * p->heads;
-    int64_t items, tiles, seen, least, wanted, slabs = ignis__ceil_div(p->head_dim, 64), shared;
-    int64_t heads_of_section = IGNIS__SECTION_BYTES / (4 * (int64_t)p->sk * p->head_dim);
+    int64_t multiprocessors = op->work.device->info.multiprocessors,
+            pairs = (int64_t)attention->batches * attention->heads;
+    int64_t items, tiles, seen, least, wanted, slabs = ignis__ceil_div(attention->head_dim, 64), shared;
+    int64_t heads_of_section = IGNIS__SECTION_BYTES / (4 * (int64_t)attention->sk * attention->head_dim);
     ignis__tensor_map q, k, v, out;
     ignis__forward_plan plan = IGNIS__ZERO;
-    void *params[] = {&q, &k, &v, &out, p, &plan}, *combine[] = {p, &plan};
-    bool ranged =
-        ignis__attention_has_range(p) || p->softcap > 0; /* one program for both: a softcap alone is no faster */
+    void *params[] = {&q, &k, &v, &out, attention, &plan}, *combine[] = {attention, &plan};
+    bool ranged = ignis__attention_has_range(attention) ||
+                  attention->softcap > 0; /* one program for both: a softcap alone is no faster */
     char define[IGNIS__DEFINES];
-    shape = ignis__attention_hopper_choose(op, p, ranged);
-    ignis__attention_tma_map(op, &q, dtype, p, &p->q, p->heads, p->sq, 64, p->head_dim / 64);
-    ignis__attention_tma_map(op, &k, dtype, p, &p->k, p->kv_heads, p->sk, shape->keys, p->head_dim / 64);
-    ignis__attention_tma_map(op, &v, dtype, p, &p->v, p->kv_heads, p->sk, shape->keys, p->head_dim / 64);
-    ignis__attention_tma_map(op, &out, dtype, p, &p->out, p->heads, p->sq, 64, p->head_dim / 64);
-    ignis__attention_hopper_define(define, sizeof define, p, shape);
-    ignis__attention_options(define, sizeof define, p, ranged);
+    shape = ignis__attention_hopper_choose(op, attention, ranged);
+    ignis__attention_tma_map(op, &q, dtype, attention, &attention->q, attention->heads, attention->sq, 64,
+                             attention->head_dim / 64);
+    ignis__attention_tma_map(op, &k, dtype, attention, &attention->k, attention->kv_heads, attention->sk, shape->keys,
+                             attention->head_dim / 64);
+    ignis__attention_tma_map(op, &v, dtype, attention, &attention->v, attention->kv_heads, attention->sk, shape->keys,
+                             attention->head_dim / 64);
+    ignis__attention_tma_map(op, &out, dtype, attention, &attention->out, attention->heads, attention->sq, 64,
+                             attention->head_dim / 64);
+    ignis__attention_hopper_define(define, sizeof define, attention, shape);
+    ignis__attention_options(define, sizeof define, attention, ranged);
 
-    items = ignis__ceil_div(p->sq, 64 * shape->groups) * pairs;
-    tiles = ignis__ceil_div(p->sk, shape->keys);
+    items = ignis__ceil_div(attention->sq, 64 * shape->groups) * pairs;
+    tiles = ignis__ceil_div(attention->sk, shape->keys);
     seen = 64 * shape->groups +
-           (p->causal ? 1 : 2) * (int64_t)p->window; /* the most keys that the queries of an item see */
+           (attention->causal ? 1 : 2) * (int64_t)attention->window; /* the most keys that the queries of an item see */
     tiles = ignis__clamp(ignis__ceil_div(seen, shape->keys) + 1, 1, tiles);
     least = shape->keys > 64 ? 2 : 4; /* tiles of keys that are worth a split */
     wanted = op->steady ? 1 : ignis__clamp(multiprocessors / items, 1, tiles > least ? tiles / least : 1);
     plan.tiles = (int)ignis__ceil_div(tiles, wanted);
     plan.splits = (int)ignis__ceil_div(tiles, plan.tiles);
-    plan.section = (int)ignis__clamp(
-        ((int64_t)1 << ignis__log2((uint64_t)(heads_of_section | 1))) * (p->heads / p->kv_heads), 1, pairs);
+    plan.section = (int)ignis__clamp(((int64_t)1 << ignis__log2((uint64_t)(heads_of_section | 1))) *
+                                         (attention->heads / attention->kv_heads),
+                                     1, pairs);
     plan.counter = ignis__op_zeroed(op);
     if (plan.splits > 1)
-        plan.parts =
-            ignis__op_write(op, ignis__op_new_row(op, plan.splits * pairs * p->sq * (p->head_dim + 2), IGNIS_F32));
-    shared = slabs * 128 * (64 * shape->groups * (p->head_dim <= 128 ? 3 : 1) + 2 * shape->stages * shape->keys);
+        plan.parts = ignis__op_write(
+            op, ignis__op_new_row(op, plan.splits * pairs * attention->sq * (attention->head_dim + 2), IGNIS_F32));
+    shared =
+        slabs * 128 * (64 * shape->groups * (attention->head_dim <= 128 ? 3 : 1) + 2 * shape->stages * shape->keys);
     shared = shape->teams * shared + (shape->teams - 1) * 1024 + 256; /* a team begins at a multiple of 1024 bytes */
-    ignis__attention_cost(p, dtype, 2, 2, 2);
+    ignis__attention_cost(attention, dtype, 2, 2, 2);
     ignis__op_launch(op, IGNIS__BUILTIN_SDPA_HOPPER, dtype, define,
                      ignis__clamp(items * plan.splits, 1, multiprocessors), 1, 1,
                      (unsigned)(128 * (shape->teams * shape->groups + 1)), 1, (size_t)shared, params);
     if (plan.splits > 1)
-        ignis__op_launch(op, IGNIS__BUILTIN_SDPA_HOPPER_COMBINE, dtype, define, ignis__ceil_div(pairs * p->sq, 8), 1, 1,
-                         256, 1, 0, combine);
+        ignis__op_launch(op, IGNIS__BUILTIN_SDPA_HOPPER_COMBINE, dtype, define,
+                         ignis__ceil_div(pairs * attention->sq, 8), 1, 1, 256, 1, 0, combine);
 }
 
 /*  Launches the forward by the best kernels for the operands. */
@@ -32498,24 +32724,24 @@ static void ignis__sdpa_run(ignis__op *op, ignis_dtype dtype, ignis__attention *
 IGNIS_API ignis_tensor ignis_sdpa(ignis_tensor q, ignis_tensor k, ignis_tensor v, const ignis_sdpa_desc *desc)
 {
     ignis_tensor inputs[5] = {q, k, v};
-    ignis__attention p;
+    ignis__attention attention;
     ignis__op op;
     ignis__array *out, *lse;
     if (!ignis__op_begin(&op, "ignis_sdpa", ignis__sdpa_inputs(desc, inputs, 3), inputs))
         return ignis__no_tensor();
-    ignis__sdpa_prepare(&op, desc, IGNIS__SDPA, &p);
+    ignis__sdpa_prepare(&op, desc, IGNIS__SDPA, &attention);
     out = ignis__op_new_like(&op, op.in[0]);
-    ignis__attention_operands(&op, out, &p);
+    ignis__attention_operands(&op, out, &attention);
     if (op.records) {
-        lse = ignis__attention_new_statistics(&op, &p, op.in[0]->dtype, ignis__attention_lse_count(&p));
-        p.lse = ignis__op_write(&op, lse);
+        lse = ignis__attention_new_statistics(&op, &attention, op.in[0]->dtype, ignis__attention_lse_count(&attention));
+        attention.lse = ignis__op_write(&op, lse);
         ignis__op_save_inputs(&op, 0, 3);
         ignis__op_save(&op, out);
         ignis__op_save(&op, lse);
         ignis__op_save_inputs(&op, 3, op.count);
     }
-    ignis__sdpa_run(&op, op.in[0]->dtype, &p);
-    return ignis__op_end_recorded(&op, out, "sdpa", ignis__sdpa_backward, &p, sizeof p);
+    ignis__sdpa_run(&op, op.in[0]->dtype, &attention);
+    return ignis__op_end_recorded(&op, out, "sdpa", ignis__sdpa_backward, &attention, sizeof attention);
 }
 
 /*  >>ops.attention.sdpa_packed - ignis_sdpa_packed: q, k and v in the rows of one tensor, rotated first or
@@ -32540,13 +32766,13 @@ static void ignis__sdpa_packed_rows(const ignis__attention *p, const ignis__arra
     v->data += head * (ignis__address)(p->heads + p->kv_heads);
 }
 
-/*  Sets q, k and v for the kernels. turned: rotated q and k; NULL: they are not rotated. */
-static void ignis__sdpa_packed_operands(ignis__op *op, ignis__array *qkv, ignis__array *turned, ignis__attention *p)
+/*  Sets q, k and v for the kernels. rotated: rotated q and k; NULL: they are not rotated. */
+static void ignis__sdpa_packed_operands(ignis__op *op, ignis__array *qkv, ignis__array *rotated, ignis__attention *p)
 {
     ignis__attention_rows behind;
     ignis__sdpa_packed_rows(p, qkv, ignis__op_read(op, qkv), &p->q, &p->k, &p->v);
-    if (turned)
-        ignis__sdpa_packed_rows(p, turned, ignis__op_read(op, turned), &p->q, &p->k, &behind);
+    if (rotated)
+        ignis__sdpa_packed_rows(p, rotated, ignis__op_read(op, rotated), &p->q, &p->k, &behind);
 }
 
 /*  Computes the gradient of qkv by wgmma, and its column sums if the projection that made qkv has a bias and
@@ -32571,42 +32797,46 @@ static ignis__array *ignis__sdpa_packed_wgmma(ignis__op *op, ignis_dtype dtype, 
 static ignis_status ignis__sdpa_packed_backward(const ignis_backward_args *args)
 {
     ignis__sdpa_packed packed;
-    ignis__attention *p = &packed.attention;
+    ignis__attention *attention = &packed.attention;
     ignis__op op; /* of grad_out, qkv, out, lse, the bias, the lengths, rotated q and k, their frequencies */
     ignis__array *gradients[2], *sums = NULL, *own;
     ignis__address address;
     ignis__rotation rotation;
-    bool wgmma, turns_alone; /* rotates the gradients after the kernels of attention */
+    bool wgmma, rotates_after; /* rotates the gradients after the kernels of attention */
+    ignis__rope_rows rows;
     int next;
     if (!ignis__op_begin_backward(&op, "ignis_sdpa_packed", args))
         return ignis__failed();
     memcpy(&packed, args->params, sizeof packed);
-    next = ignis__attention_read_bias_and_lengths(&op, 4, p);
-    ignis__sdpa_packed_operands(&op, op.in[1], next < op.count ? op.in[next] : NULL, p);
-    p->out = ignis__attention_rows_of(&op.in[2]->shape, p->head_dim, ignis__op_read(&op, op.in[2]));
-    p->grad_out = ignis__attention_rows_of(&op.in[2]->shape, p->head_dim,
-                                           ignis__op_read(&op, op.in[0])); /* it has the numel of out */
-    p->lse = ignis__op_read(&op, op.in[3]);
+    next = ignis__attention_read_bias_and_lengths(&op, 4, attention);
+    ignis__sdpa_packed_operands(&op, op.in[1], next < op.count ? op.in[next] : NULL, attention);
+    attention->out = ignis__attention_rows_of(&op.in[2]->shape, attention->head_dim, ignis__op_read(&op, op.in[2]));
+    attention->grad_out = ignis__attention_rows_of(&op.in[2]->shape, attention->head_dim,
+                                                   ignis__op_read(&op, op.in[0])); /* it has the numel of out */
+    attention->lse = ignis__op_read(&op, op.in[3]);
     gradients[0] = ignis__op_new_like(&op, op.in[1]);
-    gradients[1] = ignis__attention_grad_bias(&op, 4, p->bias_dtype && args->needed[1], p);
+    gradients[1] = ignis__attention_grad_bias(&op, 4, attention->bias_dtype && args->needed[1], attention);
     address = ignis__op_write(&op, gradients[0]);
     if (op.ok)
-        ignis__sdpa_packed_rows(p, gradients[0], address, &p->grad_q, &p->grad_k, &p->grad_v);
+        ignis__sdpa_packed_rows(attention, gradients[0], address, &attention->grad_q, &attention->grad_k,
+                                &attention->grad_v);
     own = next + 1 < op.count ? op.in[next + 1] : NULL;
     rotation.offset = packed.rope.offset;
     rotation.own = own ? ignis__op_read(&op, own) : 0;
     ignis__rope_round_frequencies(rotation.frequencies, packed.rope.frequencies);
-    wgmma = ignis__attention_backward_takes_wgmma(&op, op.in[1]->dtype, p);
-    turns_alone = !wgmma || p->head_dim % 16 != 0 || ignis__attention_has_one_query_tile(p);
+    wgmma = ignis__attention_backward_takes_wgmma(&op, op.in[1]->dtype, attention);
+    rotates_after = !wgmma || attention->head_dim % 16 != 0 || ignis__attention_has_one_query_tile(attention);
     if (wgmma)
-        sums = ignis__sdpa_packed_wgmma(&op, op.in[1]->dtype, p,
+        sums = ignis__sdpa_packed_wgmma(&op, op.in[1]->dtype, attention,
                                         args->needed[0] && !packed.rope.heads && ignis__gradient_wants_column_sums(),
-                                        turns_alone || !packed.rope.heads ? NULL : &rotation);
+                                        rotates_after || !packed.rope.heads ? NULL : &rotation);
     else
-        ignis__attention_backward_run(&op, op.in[1]->dtype, p);
-    if (packed.rope.heads && turns_alone) /* rotates back in place */
-        ignis__rope_rotate(&op, &packed.rope, op.in[1]->dtype, address, p->grad_q.row, address, p->grad_q.row, own, -1);
-    return ignis__op_finish_backward_with_sums(&op, args, p->bias_dtype ? 2 : 1, gradients, sums);
+        ignis__attention_backward_run(&op, op.in[1]->dtype, attention);
+    rows.address = address;
+    rows.row = attention->grad_q.row;
+    if (packed.rope.heads && rotates_after) /* rotates back in place */
+        ignis__rope_rotate(&op, &packed.rope, op.in[1]->dtype, rows, rows, own, -1);
+    return ignis__op_finish_backward_with_sums(&op, args, attention->bias_dtype ? 2 : 1, gradients, sums);
 }
 
 /*  Makes an array for `heads` heads of each row of qkv. */
@@ -32623,55 +32853,56 @@ static ignis__array *ignis__sdpa_packed_rotate(ignis__op *op, const ignis_rope_d
 {
     const ignis__attention *p = &packed->attention;
     int heads = p->heads + p->kv_heads;
-    ignis__array *turned;
-    ignis__address from, to;
+    ignis__array *rotated;
+    ignis__rope_rows from, to;
     if (desc->num_heads != 0 && desc->num_heads != heads)
         ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "rope->num_heads is %d; q and k have %d heads", desc->num_heads,
                        heads);
     if (!op->ok || !ignis__rope_prepare(op, desc, own, heads, p->head_dim, &packed->rope))
         return NULL;
-    turned = ignis__sdpa_packed_new_heads(op, p, heads);
-    from = ignis__op_read(op, op->in[0]);
-    to = ignis__op_write(op, turned);
-    ignis__rope_rotate(op, &packed->rope, op->in[0]->dtype, to, (int64_t)heads * p->head_dim, from,
-                       op->in[0]->shape.dim[op->in[0]->shape.ndim - 1], own, 1);
-    return turned;
+    rotated = ignis__sdpa_packed_new_heads(op, p, heads);
+    from.address = ignis__op_read(op, op->in[0]);
+    from.row = op->in[0]->shape.dim[op->in[0]->shape.ndim - 1];
+    to.address = ignis__op_write(op, rotated);
+    to.row = (int64_t)heads * p->head_dim;
+    ignis__rope_rotate(op, &packed->rope, op->in[0]->dtype, to, from, own, 1);
+    return rotated;
 }
 
 IGNIS_API ignis_tensor ignis_sdpa_packed(ignis_tensor qkv, const ignis_sdpa_desc *desc, const ignis_rope_desc *rope)
 {
     static const char call[] = "ignis_sdpa_packed";
     ignis__sdpa_packed packed = IGNIS__ZERO;
-    ignis__attention *p = &packed.attention;
+    ignis__attention *attention = &packed.attention;
     ignis__op op;
-    ignis__array *out, *lse, *own = NULL, *turned = NULL;
+    ignis__array *out, *lse, *own = NULL, *rotated = NULL;
     ignis_tensor result, inputs[3] = {qkv};
     if (!ignis__op_begin(&op, call, ignis__sdpa_inputs(desc, inputs, 1), inputs))
         return ignis__no_tensor();
-    ignis__sdpa_prepare(&op, desc, IGNIS__SDPA_PACKED, p);
+    ignis__sdpa_prepare(&op, desc, IGNIS__SDPA_PACKED, attention);
     if (rope) {
         own = ignis__rope_frequency_array(&op, rope);
-        turned = ignis__sdpa_packed_rotate(&op, rope, own, &packed);
+        rotated = ignis__sdpa_packed_rotate(&op, rope, own, &packed);
     }
-    out = ignis__sdpa_packed_new_heads(&op, p, p->heads);
+    out = ignis__sdpa_packed_new_heads(&op, attention, attention->heads);
     if (op.ok)
-        ignis__sdpa_packed_operands(&op, op.in[0], turned, p);
+        ignis__sdpa_packed_operands(&op, op.in[0], rotated, attention);
     if (op.ok)
-        p->out = ignis__attention_rows_of(&out->shape, p->head_dim, ignis__op_write(&op, out));
+        attention->out = ignis__attention_rows_of(&out->shape, attention->head_dim, ignis__op_write(&op, out));
     if (op.ok)
-        ignis__attention_read_bias_and_lengths(&op, 1, p);
+        ignis__attention_read_bias_and_lengths(&op, 1, attention);
     if (op.records) {
-        lse = ignis__attention_new_statistics(&op, p, op.in[0]->dtype, ignis__attention_lse_count(p));
-        p->lse = ignis__op_write(&op, lse);
+        lse = ignis__attention_new_statistics(&op, attention, op.in[0]->dtype, ignis__attention_lse_count(attention));
+        attention->lse = ignis__op_write(&op, lse);
         ignis__op_save(&op, op.in[0]);
         ignis__op_save(&op, out);
         ignis__op_save(&op, lse);
         ignis__op_save_inputs(&op, 1, op.count);
-        ignis__op_save(&op, turned);
+        ignis__op_save(&op, rotated);
         if (own) /* through a view: the array itself stays the caller's */
             ignis__op_save(&op, ignis__op_view(&op, own, &own->shape, own->numel, 0));
     }
-    ignis__sdpa_run(&op, op.in[0]->dtype, p);
+    ignis__sdpa_run(&op, op.in[0]->dtype, attention);
     result = ignis__op_end_recorded(&op, out, "sdpa_packed", ignis__sdpa_packed_backward, &packed, sizeof packed);
     if (own)
         ignis__array_drop(call, own);
@@ -32693,15 +32924,16 @@ typedef struct ignis__decode_variant {
 } ignis__decode_variant;
 
 /*  Returns the geometry of kernels/attention_decode_mma.cu and kernels/attention_decode.cu. */
-static ignis__decode_variant ignis__decode_choose(const ignis__op *op, ignis_dtype dtype, const ignis__attention *p)
+static ignis__decode_variant ignis__decode_choose(const ignis__op *op, ignis_dtype dtype,
+                                                  const ignis__attention *attention)
 {
     ignis__decode_variant variant = IGNIS__ZERO;
-    int head_dim = 64, group = p->heads / p->kv_heads, warps;
-    while (head_dim < p->head_dim)
+    int head_dim = 64, group = attention->heads / attention->kv_heads, warps;
+    while (head_dim < attention->head_dim)
         head_dim *= 2;
     snprintf(variant.define, sizeof variant.define, "-DIGNIS_HEAD_DIM=%d", head_dim);
-    ignis__attention_options(variant.define, sizeof variant.define, p, ignis__attention_has_range(p));
-    if (head_dim <= 256 && ignis__attention_takes_mma(op, dtype, p)) {
+    ignis__attention_options(variant.define, sizeof variant.define, attention, ignis__attention_has_range(attention));
+    if (head_dim <= 256 && ignis__attention_takes_mma(op, dtype, attention)) {
         warps = head_dim <= 128 ? 4 : 2;
         variant.kernel = IGNIS__BUILTIN_SDPA_MMA_DECODE;
         variant.combine_kernel = IGNIS__BUILTIN_SDPA_MMA_DECODE_COMBINE;
@@ -32729,8 +32961,8 @@ static ignis__decode_variant ignis__decode_choose(const ignis__op *op, ignis_dty
 IGNIS__COLD static void ignis__decode_request(ignis__op *op, ignis_dtype dtype, const ignis__attention *given)
 {
     ignis__attention p = *given;
-    int major, turn;
-    for (turn = 0; op->ok && ignis__requests.path[0] && turn < (p.windowed && !p.has_lengths ? 2 : 1); turn++) {
+    int major, round;
+    for (round = 0; op->ok && ignis__requests.path[0] && round < (p.windowed && !p.has_lengths ? 2 : 1); round++) {
         for (major = 7; major <= 8; major++) {
             ignis__decode_variant variant;
             op->as_major = major;

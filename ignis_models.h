@@ -16658,7 +16658,7 @@ IGNIS__COLD static bool ignis__model_describe(ignis__model_files *files, ignis__
         ignis__model_frequencies(model);
     if (model->rope && !ignis__model_divisors(files, model))
         return false;
-    model->attention_scale = model->attention_factor * model->attention_factor / ignis__root_of_degree(model->head_dim, 2);
+    model->attention_scale = model->attention_factor * model->attention_factor / ignis__square_root(model->head_dim);
     return ignis__model_ends(files, model);
 }
 
@@ -19097,7 +19097,7 @@ static bool ignis__lora_begin(const char *call, const ignis__lora *lora, uint64_
         ignis_scope scope = ignis_scope_begin();
         ignis_tensor uniform = ignis_tensor_rand(ignis_tensor_shape(adapter->a), &desc);
         inputs.array[0] = ignis_tensor_data(uniform);
-        inputs.array[1] = ignis_array_value(1 / ignis__root_of_degree((double)adapter->columns, 2));
+        inputs.array[1] = ignis_array_value(1 / ignis__square_root((double)adapter->columns));
         ok = ignis_array_map(ignis_tensor_data(adapter->a), "most*(2*u - 1)", inputs) == IGNIS_OK &&
              ignis__array_set_zero(call, ignis_tensor_data(adapter->b)) == IGNIS_OK;
         (void)ignis_scope_end(scope);
@@ -19108,7 +19108,7 @@ static bool ignis__lora_begin(const char *call, const ignis__lora *lora, uint64_
 
 static double ignis__lora_scale(const ignis__lora *lora)
 {
-    return lora->alpha / (lora->rslora ? ignis__root_of_degree((double)lora->rank, 2) : (double)lora->rank);
+    return lora->alpha / (lora->rslora ? ignis__square_root((double)lora->rank) : (double)lora->rank);
 }
 
 /*  Takes the numbers of a description. */

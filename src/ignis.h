@@ -159,6 +159,7 @@ extern "C" {
 #include "kernel/elementwise.c"
 #ifndef IGNIS_NO_TENSORS
 
+#include "array/number.c"
 #include "tensor/thread.c"
 #include "kernel/random.c"
 #include "formula/functions.c"
@@ -202,8 +203,8 @@ extern "C" {
 #include "tensor/creation.c"
 #include "ops/sum.c"
 #include "ops/cumsum.c"
-#include "ops/binary.c"
 #include "ops/scale.c"
+#include "ops/binary.c"
 #include "ops/cast.c"
 #include "ops/dropout.c"
 #include "ops/activation.c"

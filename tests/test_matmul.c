@@ -632,7 +632,7 @@ TEST(matmul_across_devices_is_refused)
     let_go(a), let_go(b);
 }
 
-/*  Without cuBLASLt Ignis' own kernels compute products, which the logger is told once. */
+/*  Without cuBLASLt built-in kernels compute products, which the logger is told once. */
 TEST(a_missing_library)
 {
     ignis_desc desc = test_desc(NULL);
@@ -640,7 +640,7 @@ TEST(a_missing_library)
     desc.verbose = true;
     SETUP(&desc);
     CHECK(!ignis__cublaslt_available("test"));
-    CHECK(strstr(test_log_text(IGNIS_DIAG_NONE), "Ignis' own kernels compute products") != NULL);
+    CHECK(strstr(test_log_text(IGNIS_DIAG_NONE), "built-in kernels compute products") != NULL);
     check_matmul(IGNIS_F32, all_sizes[5], 0, false, false);
     check_linear(IGNIS_F32, all_sizes[5], true);
     CHECK_INT(ignis_status_last(), IGNIS_OK);

@@ -28,14 +28,6 @@ typedef struct ignis__formula_run {
     ignis__address to[IGNIS_MAX_INPUTS];
 } ignis__formula_run;
 
-IGNIS__ONE_COPY static int64_t ignis__shape_product(const ignis_shape *shape, int from, int to)
-{
-    int64_t product = 1;
-    for (; from < to; from++)
-        product *= shape->dim[from];
-    return product;
-}
-
 /*  Sets the strides of an array's elements in the dimensions of a shape that it broadcasts to. Returns
     whether it has that shape. */
 static bool ignis__formula_strides(const ignis_shape *shape, const ignis_shape *array, int64_t *stride)
@@ -126,25 +118,6 @@ static int ignis__formula_choose_pack(const ignis__formula_run *run, const ignis
             break;
     }
     return pack;
-}
-
-/*  A division in kernels for x below 2^31: x / size = (upper word of x * multiplier, plus x) >> shift. Sizes
-    of 2^31 and more divide in 64 bits. kernels/ignis.cuh has the same struct. */
-typedef struct ignis__divisor {
-    uint32_t size, multiplier, shift;
-} ignis__divisor;
-
-static ignis__divisor ignis__divisor_of(int64_t size)
-{
-    ignis__divisor d = IGNIS__ZERO;
-    if (size >> 31)
-        return d;
-    d.size = (uint32_t)size;
-    while ((uint64_t)1 << d.shift < (uint64_t)size)
-        d.shift++;
-    if (size > 0)
-        d.multiplier = (uint32_t)(((((uint64_t)1 << d.shift) - (uint64_t)size) << 32) / (uint64_t)size + 1);
-    return d;
 }
 
 /*  Writes a divisor as two words of a formula's kernel: multiplier and shift. */

@@ -70,13 +70,13 @@ static struct {
 } ignis__formulas = {IGNIS__MUTEX_INIT, {0}};
 
 /*  Parses a formula for the list. NULL if out of memory, or if *r has the error. */
-IGNIS__COLD static ignis__formula *ignis__formula_read(ignis__formula_parser *r, const char *text, const char *names,
-                                                       uint64_t hash, int count, uint32_t integers)
+IGNIS__COLD static ignis__formula *ignis__formula_read(ignis__formula_parser *parser, const char *text,
+                                                       const char *names, uint64_t hash, int count, uint32_t integers)
 {
     size_t text_size = strlen(text) + 1, names_size = strlen(names) + 1;
     ignis__formula *formula = (ignis__formula *)ignis__alloc(sizeof *formula + text_size + names_size);
     int i, k;
-    memset(r, 0, sizeof *r);
+    memset(parser, 0, sizeof *parser);
     if (!formula)
         return NULL;
     formula->hash = hash;
@@ -86,38 +86,40 @@ IGNIS__COLD static ignis__formula *ignis__formula_read(ignis__formula_parser *r,
     formula->names = formula->text + text_size;
     memcpy(formula->text, text, text_size);
     memcpy(formula->names, names, names_size);
-    r->text = formula->text;
-    if (!ignis__formula_parse_names(formula->names, r->name, &r->name_count, IGNIS_MAX_INPUTS + 1))
+    parser->text = formula->text;
+    if (!ignis__formula_parse_names(formula->names, parser->name, &parser->name_count, IGNIS_MAX_INPUTS + 1))
         ignis__formula_syntax_error(
-            r, 0, "input %d, '%.*s', is no name; IGNIS_NAMED gives it one", r->name_count - 1,
-            (int)(r->name[r->name_count - 1].length < 60 ? r->name[r->name_count - 1].length : 60),
-            r->name[r->name_count - 1].text);
-    else if (r->name_count != count)
-        ignis__formula_syntax_error(r, 0, "there are %d inputs, and %d names: %.200s", count, r->name_count, names);
+            parser, 0, "input %d, '%.*s', is no name; IGNIS_NAMED gives it one", parser->name_count - 1,
+            (int)(parser->name[parser->name_count - 1].length < 60 ? parser->name[parser->name_count - 1].length : 60),
+            parser->name[parser->name_count - 1].text);
+    else if (parser->name_count != count)
+        ignis__formula_syntax_error(parser, 0, "there are %d inputs, and %d names: %.200s", count, parser->name_count,
+                                    names);
     else if (text_size > IGNIS__FORMULA_LENGTH)
-        ignis__formula_syntax_error(r, 0, "the formula is longer than %d characters", IGNIS__FORMULA_LENGTH - 1);
-    r->column = 0; /* no term of the formula is reused */
-    for (i = 0; i < count && !*r->fault; i++) {
+        ignis__formula_syntax_error(parser, 0, "the formula is longer than %d characters", IGNIS__FORMULA_LENGTH - 1);
+    parser->column = 0; /* no term of the formula is reused */
+    for (i = 0; i < count && !*parser->fault; i++) {
         for (k = 0; k < i; k++)
-            if (r->name[i].length == r->name[k].length &&
-                strncmp(r->name[i].text, r->name[k].text, r->name[i].length) == 0)
-                ignis__formula_syntax_error(r, (size_t)-1, "two inputs have the name '%.*s'", (int)r->name[i].length,
-                                            r->name[i].text);
-        r->name[i].term = ignis__formula_add_leaf(r, IGNIS__FORMULA_INPUT, integers >> i & 1 ? 'i' : 'w', i, NULL, 0);
+            if (parser->name[i].length == parser->name[k].length &&
+                strncmp(parser->name[i].text, parser->name[k].text, parser->name[i].length) == 0)
+                ignis__formula_syntax_error(parser, (size_t)-1, "two inputs have the name '%.*s'",
+                                            (int)parser->name[i].length, parser->name[i].text);
+        parser->name[i].term =
+            ignis__formula_add_leaf(parser, IGNIS__FORMULA_INPUT, integers >> i & 1 ? 'i' : 'w', i, NULL, 0);
     }
-    if (!*r->fault)
-        ignis__formula_parse_program(r);
-    if (!*r->fault)
-        formula->term = (ignis__formula_term *)ignis__alloc((size_t)r->term_count * sizeof *formula->term);
+    if (!*parser->fault)
+        ignis__formula_parse_program(parser);
+    if (!*parser->fault)
+        formula->term = (ignis__formula_term *)ignis__alloc((size_t)parser->term_count * sizeof *formula->term);
     if (!formula->term) {
         ignis__free(formula);
         return NULL;
     }
-    formula->term_count = r->term_count;
-    formula->result_count = r->result_count;
-    formula->randoms = r->randoms;
-    memcpy(formula->result, r->result, sizeof formula->result);
-    memcpy(formula->term, r->term, (size_t)r->term_count * sizeof *formula->term);
+    formula->term_count = parser->term_count;
+    formula->result_count = parser->result_count;
+    formula->randoms = parser->randoms;
+    memcpy(formula->result, parser->result, sizeof formula->result);
+    memcpy(formula->term, parser->term, (size_t)parser->term_count * sizeof *formula->term);
     return formula;
 }
 
@@ -127,7 +129,7 @@ static ignis__formula *ignis__formula_get(const char *call, const char *text, co
                                           uint32_t integers)
 {
     ignis__formula *formula, **list;
-    ignis__formula_parser *r;
+    ignis__formula_parser *parser;
     uint64_t hash =
         ignis__hash(ignis__hash(IGNIS__HASH_START + integers, text, strlen(text) + 1), names, strlen(names));
     list = &ignis__formulas.first[hash % (uint64_t)IGNIS__COUNT(ignis__formulas.first)];
@@ -139,21 +141,21 @@ static ignis__formula *ignis__formula_get(const char *call, const char *text, co
     ignis__mutex_unlock(&ignis__formulas.lock);
     if (formula)
         return formula;
-    r = (ignis__formula_parser *)ignis__alloc(sizeof *r);
-    formula = r ? ignis__formula_read(r, text, names, hash, count, integers) : NULL;
+    parser = (ignis__formula_parser *)ignis__alloc(sizeof *parser);
+    formula = parser ? ignis__formula_read(parser, text, names, hash, count, integers) : NULL;
     /* Two threads may parse the same text. Both formulas stay; the newer one is found. */
     if (formula) {
         ignis__mutex_lock(&ignis__formulas.lock);
         formula->next = *list;
         *list = formula;
         ignis__mutex_unlock(&ignis__formulas.lock);
-    } else if (r && *r->fault && r->column) {
-        ignis__fail(IGNIS_DIAG_FORMULA, call, "column %d of '%.200s': %s", (int)r->column, text, r->fault);
-    } else if (r && *r->fault) {
-        ignis__fail(IGNIS_DIAG_FORMULA, call, "%s", r->fault);
+    } else if (parser && *parser->fault && parser->column) {
+        ignis__fail(IGNIS_DIAG_FORMULA, call, "column %d of '%.200s': %s", (int)parser->column, text, parser->fault);
+    } else if (parser && *parser->fault) {
+        ignis__fail(IGNIS_DIAG_FORMULA, call, "%s", parser->fault);
     } else {
-        ignis__fail_host_memory(call, sizeof *r);
+        ignis__fail_host_memory(call, sizeof *parser);
     }
-    ignis__free(r);
+    ignis__free(parser);
     return formula;
 }

@@ -12,27 +12,27 @@ typedef struct ignis__formula_text {
 } ignis__formula_text;
 
 IGNIS__PRINTF(2, 3)
-IGNIS__COLD static void ignis__formula_emit(ignis__formula_text *t, const char *format, ...)
+IGNIS__COLD static void ignis__formula_emit(ignis__formula_text *text, const char *format, ...)
 {
     for (;;) {
-        size_t left = t->capacity - t->length, capacity = 2 * t->capacity + 4096;
+        size_t left = text->capacity - text->length, capacity = 2 * text->capacity + 4096;
         va_list args;
         int length;
         char *data;
         va_start(args, format);
-        length = t->failed ? 0 : vsnprintf(t->data ? t->data + t->length : NULL, left, format, args);
+        length = text->failed ? 0 : vsnprintf(text->data ? text->data + text->length : NULL, left, format, args);
         va_end(args);
-        if (t->failed || (length >= 0 && (size_t)length < left)) {
-            t->length += (size_t)length;
+        if (text->failed || (length >= 0 && (size_t)length < left)) {
+            text->length += (size_t)length;
             return;
         }
         data = (char *)ignis__alloc(capacity);
-        t->failed = !data || length < 0;
-        if (data && t->length)
-            memcpy(data, t->data, t->length);
-        ignis__free(t->data);
-        t->data = data;
-        t->capacity = data ? capacity : 0;
+        text->failed = !data || length < 0;
+        if (data && text->length)
+            memcpy(data, text->data, text->length);
+        ignis__free(text->data);
+        text->data = data;
+        text->capacity = data ? capacity : 0;
     }
 }
 
@@ -173,7 +173,7 @@ IGNIS__COLD static void ignis__formula_emit_partials(ignis__formula_lines *lines
     int at, input, i, count = formula->count;
     for (at = 0; at < formula->term_count; at++) {
         const ignis__formula_term *term = &formula->term[at];
-        const ignis__formula_function *f = &ignis__formula_functions[term->function];
+        const ignis__formula_function *function = &ignis__formula_functions[term->function];
         short *partial = lines->partial + at * count;
         if (!live[at] || term->type != 'w')
             continue;
@@ -185,15 +185,16 @@ IGNIS__COLD static void ignis__formula_emit_partials(ignis__formula_lines *lines
             short of[3] = {0, 0, 0};
             int terms = 0, last = 0;
             bool select = term->function == IGNIS__FORMULA_SELECT, guarded = !select;
-            for (i = select; i < f->count; i++) {
+            for (i = select; i < function->count; i++) {
                 of[i] = lines->partial[term->arg[i] * count + input];
-                if (of[i] && (select || f->partial[i]))
+                if (of[i] && (select || function->partial[i]))
                     terms++, last = i;
             }
             if (!terms)
                 continue;
-            if (select ? of[1] == of[2]
-                       : terms == 1 && strcmp(f->partial[last], "1") == 0) { /* the argument's derivative itself */
+            if (select
+                    ? of[1] == of[2]
+                    : terms == 1 && strcmp(function->partial[last], "1") == 0) { /* the argument's derivative itself */
                 partial[input] = of[last];
                 continue;
             }
@@ -208,13 +209,14 @@ IGNIS__COLD static void ignis__formula_emit_partials(ignis__formula_lines *lines
                 guarded = !of[1] || !of[2] || ignis__formula_is_guarded(lines, of[1], input) ||
                           ignis__formula_is_guarded(lines, of[2], input);
             }
-            for (i = 0, last = terms; i < f->count && !select; i++) {
-                if (!of[i] || !f->partial[i])
+            for (i = 0, last = terms; i < function->count && !select; i++) {
+                if (!of[i] || !function->partial[i])
                     continue;
                 if (terms-- < last)
                     ignis__formula_emit(&lines->text, " + ");
-                ignis__formula_emit_chain(lines, f->partial[i], at, of[i], input);
-                guarded = guarded && (strstr(f->partial[i], "$d") || ignis__formula_is_guarded(lines, of[i], input));
+                ignis__formula_emit_chain(lines, function->partial[i], at, of[i], input);
+                guarded =
+                    guarded && (strstr(function->partial[i], "$d") || ignis__formula_is_guarded(lines, of[i], input));
             }
             lines->guarded[at * count + input] = guarded;
             ignis__formula_emit(&lines->text, ";\n");
@@ -264,18 +266,18 @@ IGNIS__COLD static bool ignis__formula_lines_write(ignis__formula_lines *lines, 
     memset(&lines->text, 0, sizeof lines->text);
     for (at = 0; at < formula->term_count; at++) {
         const ignis__formula_term *term = &formula->term[at];
-        const ignis__formula_function *f = &ignis__formula_functions[term->function];
+        const ignis__formula_function *function = &ignis__formula_functions[term->function];
         bool integers =
-            f->integer && (term->type == 'i' || (term->type == 'b' && formula->term[term->arg[0]].type != 'w'));
+            function->integer && (term->type == 'i' || (term->type == 'b' && formula->term[term->arg[0]].type != 'w'));
         if (!lines->used[at] || term->function <= IGNIS__FORMULA_RAND)
             continue;
         ignis__formula_emit(&lines->text, "    const %s n%d = ", names[strchr(types, term->type) - types], at);
         if (ignis__formula_compares_exactly(formula, term)) {
             ignis__formula_emit_exact(lines, term->arg[0]);
-            ignis__formula_emit(&lines->text, " %s ", f->name);
+            ignis__formula_emit(&lines->text, " %s ", function->name);
             ignis__formula_emit_exact(lines, term->arg[1]);
         } else {
-            ignis__formula_emit_row(lines, integers ? f->integer : f->value, at, 0, 0);
+            ignis__formula_emit_row(lines, integers ? function->integer : function->value, at, 0, 0);
         }
         ignis__formula_emit(&lines->text, ";\n");
     }

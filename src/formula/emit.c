@@ -69,27 +69,27 @@ static int ignis__formula_index_count(const ignis__formula *formula, int *terms)
     return count;
 }
 
-static void ignis__formula_plan_words(ignis__formula_writer *w)
+static void ignis__formula_plan_words(ignis__formula_writer *writer)
 {
-    const ignis__formula_spec *spec = w->spec;
-    int i, at = spec->outs, count = w->formula->count;
+    const ignis__formula_spec *spec = writer->spec;
+    int i, at = spec->outs, count = writer->formula->count;
     for (i = 0; i <= count + 1; i++) {
-        w->input[i] = at;
+        writer->input[i] = at;
         at += spec->kind[i] != IGNIS__FORMULA_UNUSED;
-        w->broadcasts = w->broadcasts || spec->kind[i] >= IGNIS__FORMULA_ROW;
+        writer->broadcasts = writer->broadcasts || spec->kind[i] >= IGNIS__FORMULA_ROW;
     }
-    w->packs = at;
-    w->dims = at += 2;
+    writer->packs = at;
+    writer->dims = at += 2;
     at += 3 * (spec->rank - 1);
     for (i = 0; i <= count + 1; i++) {
-        w->strides[i] = at;
+        writer->strides[i] = at;
         at += spec->kind[i] >= IGNIS__FORMULA_ROW ? spec->rank : 0;
     }
-    w->shared = at;
-    w->indices = at += spec->mode || spec->needed ? 8 : 0;
-    w->random = at +=
-        5 * (ignis__formula_index_count(w->formula, NULL) + (spec->needed && ignis__formula_saves_position(spec)));
-    w->words = at + (w->formula->randoms ? 3 : 0);
+    writer->shared = at;
+    writer->indices = at += spec->mode || spec->needed ? 8 : 0;
+    writer->random = at +=
+        5 * (ignis__formula_index_count(writer->formula, NULL) + (spec->needed && ignis__formula_saves_position(spec)));
+    writer->words = at + (writer->formula->randoms ? 3 : 0);
 }
 
 /*  Returns the type of f's result k. Gradients, and what they are summed in, are W. */
@@ -133,30 +133,30 @@ IGNIS__COLD static void ignis__formula_emit_offset(ignis__formula_writer *w, int
 }
 
 /*  Writes a call of f with elements of a pack, or with single elements. */
-IGNIS__COLD static void ignis__formula_emit_call(ignis__formula_writer *w, bool one)
+IGNIS__COLD static void ignis__formula_emit_call(ignis__formula_writer *writer, bool one)
 {
-    const ignis__formula_spec *spec = w->spec;
-    int i, count = w->formula->count, indices = ignis__formula_index_count(w->formula, NULL);
-    ignis__formula_emit(&w->text, "map_f(");
+    const ignis__formula_spec *spec = writer->spec;
+    int i, count = writer->formula->count, indices = ignis__formula_index_count(writer->formula, NULL);
+    ignis__formula_emit(&writer->text, "map_f(");
     for (i = 0; i <= count + 1; i++) {
         if (spec->kind[i] == IGNIS__FORMULA_UNUSED)
             continue;
         if (spec->kind[i] == IGNIS__FORMULA_ONE || spec->kind[i] == IGNIS__FORMULA_VALUE || one)
-            ignis__formula_emit(&w->text, "s%d", i);
+            ignis__formula_emit(&writer->text, "s%d", i);
         else if (spec->kind[i] == IGNIS__FORMULA_LINEAR || (spec->kind[i] == IGNIS__FORMULA_ROW && spec->whole))
-            ignis__formula_emit(&w->text, "GET_%s(w%d[u], e)", ignis__dtypes[spec->dtype[i]].name, i);
+            ignis__formula_emit(&writer->text, "GET_%s(w%d[u], e)", ignis__dtypes[spec->dtype[i]].name, i);
         else
-            ignis__formula_emit(&w->text, spec->whole ? "s%d[u]" : "s%d[u][e]", i);
-        ignis__formula_emit(&w->text, i == count ? "*factor, " : ", ");
+            ignis__formula_emit(&writer->text, spec->whole ? "s%d[u]" : "s%d[u][e]", i);
+        ignis__formula_emit(&writer->text, i == count ? "*factor, " : ", ");
     }
     for (i = 0; i < indices + (ignis__formula_saves_position(spec) && spec->needed); i++) {
-        ignis__formula_emit(&w->text, one ? "map_place(p.w + %d, (u32)at), " : "map_place(p.w + %d, at*%du + e), ",
-                            w->indices + 5 * i, spec->pack);
+        ignis__formula_emit(&writer->text, one ? "map_place(p.w + %d, (u32)at), " : "map_place(p.w + %d, at*%du + e), ",
+                            writer->indices + 5 * i, spec->pack);
     }
-    for (i = 0; i < w->formula->randoms; i++)
-        ignis__formula_emit(&w->text, "r%d[e], ", i);
+    for (i = 0; i < writer->formula->randoms; i++)
+        ignis__formula_emit(&writer->text, "r%d[e], ", i);
     for (i = 0; i < spec->outs; i++)
-        ignis__formula_emit(&w->text, one ? "y%d%s" : "y%d[e]%s", i, i + 1 < spec->outs ? ", " : ");");
+        ignis__formula_emit(&writer->text, one ? "y%d%s" : "y%d[e]%s", i, i + 1 < spec->outs ? ", " : ");");
 }
 
 /*  Writes the random numbers of n elements from `element` on: r0[] and so on. */
@@ -186,42 +186,43 @@ IGNIS__COLD static void ignis__formula_emit_store(ignis__formula_writer *w, int 
 }
 
 /*  Writes f, which computes the results of one element, and the helpers that it needs. */
-IGNIS__COLD static bool ignis__formula_emit_function(ignis__formula_writer *w)
+IGNIS__COLD static bool ignis__formula_emit_function(ignis__formula_writer *writer)
 {
-    const ignis__formula *formula = w->formula;
-    const ignis__formula_spec *spec = w->spec;
-    ignis__formula_text *t = &w->text;
+    const ignis__formula *formula = writer->formula;
+    const ignis__formula_spec *spec = writer->spec;
+    ignis__formula_text *text = &writer->text;
     int i, k = 0, count = formula->count, terms[IGNIS__FORMULA_INDICES],
            indices = ignis__formula_index_count(formula, terms);
     ignis__formula_lines lines;
     bool chosen = false,
          ok = ignis__formula_lines_write(&lines, formula, spec->result, spec->needed ? 1 : spec->outs, spec->needed,
                                          !spec->needed || ignis__formula_saves_value(spec->kept));
-    ignis__formula_emit(t, "#define W %s\n%s#include \"map.cuh\"\nstruct P { u64 w[%d]; };\n",
+    ignis__formula_emit(text, "#define W %s\n%s#include \"map.cuh\"\nstruct P { u64 w[%d]; };\n",
                         spec->wide ? "double\n#define IGNIS_WIDE" : "float", spec->half ? "#define IGNIS_HALF\n" : "",
-                        w->words);
-    ignis__formula_emit(t, "DI void map_f(");
+                        writer->words);
+    ignis__formula_emit(text, "DI void map_f(");
     for (i = 0; i <= count + 1; i++)
         if (spec->kind[i] == IGNIS__FORMULA_VALUE && lines.exact >> i & 1)
-            ignis__formula_emit(t, "const double v%d, ", i);
+            ignis__formula_emit(text, "const double v%d, ", i);
         else if (spec->kind[i] != IGNIS__FORMULA_UNUSED)
-            ignis__formula_emit(t, "const %s x%d, ", ignis__formula_type(spec->dtype[i]), i);
+            ignis__formula_emit(text, "const %s x%d, ", ignis__formula_type(spec->dtype[i]), i);
     for (i = 0; i < indices; i++)
-        ignis__formula_emit(t, "const int i%d, ", terms[i]);
+        ignis__formula_emit(text, "const int i%d, ", terms[i]);
     if (ignis__formula_saves_position(spec) && spec->needed)
-        ignis__formula_emit(t, "const i64 at, ");
+        ignis__formula_emit(text, "const i64 at, ");
     for (i = 0; i < formula->randoms; i++)
-        ignis__formula_emit(t, "const W r%d, ", i);
+        ignis__formula_emit(text, "const W r%d, ", i);
     for (i = 0; i < spec->outs; i++)
-        ignis__formula_emit(t, "%s &y%d%s", ignis__formula_result_type(w, i), i, i + 1 < spec->outs ? ", " : ")\n{\n");
-    w->exact = lines.exact;
+        ignis__formula_emit(text, "%s &y%d%s", ignis__formula_result_type(writer, i), i,
+                            i + 1 < spec->outs ? ", " : ")\n{\n");
+    writer->exact = lines.exact;
     for (i = 0; i < count; i++)
         if (lines.exact >> i & 1)
-            ignis__formula_emit(t,
+            ignis__formula_emit(text,
                                 spec->kind[i] == IGNIS__FORMULA_VALUE ? "    const W x%d = (W)v%d;\n"
                                                                       : "    const double v%d = x%d;\n",
                                 i, i);
-    ignis__formula_emit(t, "%s", lines.text.length ? lines.text.data : "");
+    ignis__formula_emit(text, "%s", lines.text.length ? lines.text.data : "");
     if (ok && spec->needed) {
         const char *value;
         lines.text.length = 0;
@@ -229,39 +230,39 @@ IGNIS__COLD static bool ignis__formula_emit_function(ignis__formula_writer *w)
         value = lines.text.failed ? "" : lines.text.data;
         chosen = ignis__formula_saves_position(spec) || ignis__formula_reduces_wide(spec->kept);
         if (ignis__formula_saves_position(spec))
-            ignis__formula_emit(t, "    const bool chosen = at == x%d;\n", count + 1);
+            ignis__formula_emit(text, "    const bool chosen = at == x%d;\n", count + 1);
         else if (spec->kept == IGNIS_REDUCE_NORM)
-            ignis__formula_emit(t, "    const bool chosen = x%d != 0;\n", count + 1);
+            ignis__formula_emit(text, "    const bool chosen = x%d != 0;\n", count + 1);
         else if (chosen) /* minus infinity adds nothing; if all are minus infinity, the result stays so */
-            ignis__formula_emit(t, "    const bool chosen = %s != -map_infinity;\n", value);
-        ignis__formula_emit(t, "    const W g = x%d", count);
+            ignis__formula_emit(text, "    const bool chosen = %s != -map_infinity;\n", value);
+        ignis__formula_emit(text, "    const W g = x%d", count);
         if (spec->kept == IGNIS_REDUCE_PROD)
-            ignis__formula_emit(t, "*map_others(%s, x%d)", value, count + 1);
+            ignis__formula_emit(text, "*map_others(%s, x%d)", value, count + 1);
         else if (spec->kept == IGNIS_REDUCE_LOGSUMEXP)
-            ignis__formula_emit(t, "*exp(%s - x%d)", value, count + 1);
+            ignis__formula_emit(text, "*exp(%s - x%d)", value, count + 1);
         else if (spec->kept == IGNIS_REDUCE_NORM)
-            ignis__formula_emit(t, "*map_divide(%s, x%d)", value, count + 1);
-        ignis__formula_emit(t, ";\n");
+            ignis__formula_emit(text, "*map_divide(%s, x%d)", value, count + 1);
+        ignis__formula_emit(text, ";\n");
     }
     for (i = 0; i < count && ok && spec->needed; i++) {
         int partial = lines.partial[formula->result[spec->result] * count + i];
         if (!(spec->needed >> i & 1))
             continue;
-        ignis__formula_emit(t, "    y%d = ", k++);
+        ignis__formula_emit(text, "    y%d = ", k++);
         if (partial && chosen)
-            ignis__formula_emit(t, "!chosen ? (W)0 : ");
+            ignis__formula_emit(text, "!chosen ? (W)0 : ");
         if (ignis__formula_is_guarded(&lines, partial, i))
-            ignis__formula_emit(t, "d%d_%d == 0 ? (W)0 : ", partial - 2, i);
+            ignis__formula_emit(text, "d%d_%d == 0 ? (W)0 : ", partial - 2, i);
         if (partial > 1)
-            ignis__formula_emit(t, "d%d_%d*", partial - 2, i);
-        ignis__formula_emit(t, partial ? "g;\n" : "0;\n");
+            ignis__formula_emit(text, "d%d_%d*", partial - 2, i);
+        ignis__formula_emit(text, partial ? "g;\n" : "0;\n");
     }
     for (i = 0; i < spec->outs && ok && !spec->needed; i++) {
         lines.text.length = 0;
         ignis__formula_emit_term(&lines, formula->result[spec->result + i]);
-        ignis__formula_emit(t, "    y%d = %s;\n", i, lines.text.failed ? "" : lines.text.data);
+        ignis__formula_emit(text, "    y%d = %s;\n", i, lines.text.failed ? "" : lines.text.data);
     }
-    ignis__formula_emit(t, "}\n");
+    ignis__formula_emit(text, "}\n");
     ok = ok && !lines.text.failed;
     ignis__formula_lines_free(&lines);
     return ok;
@@ -286,90 +287,91 @@ IGNIS__COLD static void ignis__formula_emit_constants(ignis__formula_writer *w)
 /*  Writes the loads of a thread's packs and the calls of f. Pack u exists where `there` is true, and is
     number `at`. The text that follows is the block of one pack with y[] for each result; it closes a loop
     over u and an if. */
-IGNIS__COLD static void ignis__formula_emit_packs(ignis__formula_writer *w, const char *there, const char *at)
+IGNIS__COLD static void ignis__formula_emit_packs(ignis__formula_writer *writer, const char *there, const char *at)
 {
-    const ignis__formula_spec *spec = w->spec;
-    ignis__formula_text *t = &w->text;
-    int i, n = spec->pack, per = spec->packs_per_thread, count = w->formula->count;
+    const ignis__formula_spec *spec = writer->spec;
+    ignis__formula_text *text = &writer->text;
+    int i, n = spec->pack, per = spec->packs_per_thread, count = writer->formula->count;
     char element[32], loop[400];
     for (i = 0; i <= count + 1; i++) {
         int size = ignis__dtypes[spec->dtype[i]].size;
         if (spec->kind[i] == IGNIS__FORMULA_LINEAR || (spec->kind[i] == IGNIS__FORMULA_ROW && spec->whole))
-            ignis__formula_emit(t, "    u32 w%d[%d][%d];\n", i, per, n * size / 4 ? n * size / 4 : 1);
+            ignis__formula_emit(text, "    u32 w%d[%d][%d];\n", i, per, n * size / 4 ? n * size / 4 : 1);
         else if (spec->kind[i] >= IGNIS__FORMULA_ROW)
-            ignis__formula_emit(t, spec->whole ? "    %s s%d[%d];\n" : "    %s s%d[%d][%d];\n",
+            ignis__formula_emit(text, spec->whole ? "    %s s%d[%d];\n" : "    %s s%d[%d][%d];\n",
                                 ignis__formula_type(spec->dtype[i]), i, per, n);
     }
     snprintf(loop, sizeof loop,
              "#pragma unroll\n    for (int u = 0; u < %d; u++) {\n        if (%s) {\n            const u32 at = %s;\n",
              per, there, at);
     snprintf(element, sizeof element, "at*%du + e", n);
-    ignis__formula_emit(t, "%s", loop);
+    ignis__formula_emit(text, "%s", loop);
     for (i = 0; i <= count + 1; i++) {
         int bytes = n * ignis__dtypes[spec->dtype[i]].size;
         if (spec->kind[i] == IGNIS__FORMULA_LINEAR)
-            ignis__formula_emit(t, "            ld%d(w%d[u], (const char *)p.w[%d] + (u64)at*%d);\n", bytes, i,
-                                w->input[i], bytes);
+            ignis__formula_emit(text, "            ld%d(w%d[u], (const char *)p.w[%d] + (u64)at*%d);\n", bytes, i,
+                                writer->input[i], bytes);
     }
-    if (w->broadcasts && !spec->whole)
-        ignis__formula_emit(t, "#pragma unroll\n            for (int e = 0; e < %d; e++) {\n", n);
-    if (w->broadcasts)
-        ignis__formula_emit_coordinates(w, spec->whole ? "at" : element);
+    if (writer->broadcasts && !spec->whole)
+        ignis__formula_emit(text, "#pragma unroll\n            for (int e = 0; e < %d; e++) {\n", n);
+    if (writer->broadcasts)
+        ignis__formula_emit_coordinates(writer, spec->whole ? "at" : element);
     for (i = 0; i <= count + 1; i++) {
         if (spec->kind[i] < IGNIS__FORMULA_ROW)
             continue;
         if (spec->kind[i] == IGNIS__FORMULA_ROW && spec->whole)
-            ignis__formula_emit(t, "\n            ld%d(w%d[u], ", n * ignis__dtypes[spec->dtype[i]].size, i);
+            ignis__formula_emit(text, "\n            ld%d(w%d[u], ", n * ignis__dtypes[spec->dtype[i]].size, i);
         else
-            ignis__formula_emit(t, "\n            s%d[u]%s = ONE_%s(", i, spec->whole ? "" : "[e]",
+            ignis__formula_emit(text, "\n            s%d[u]%s = ONE_%s(", i, spec->whole ? "" : "[e]",
                                 ignis__dtypes[spec->dtype[i]].name);
-        ignis__formula_emit_offset(w, i, spec->whole ? n : 1);
-        ignis__formula_emit(t, ");");
+        ignis__formula_emit_offset(writer, i, spec->whole ? n : 1);
+        ignis__formula_emit(text, ");");
     }
-    ignis__formula_emit(t, "%s\n        }\n    }\n%s", w->broadcasts && !spec->whole ? " }" : "", loop);
+    ignis__formula_emit(text, "%s\n        }\n    }\n%s", writer->broadcasts && !spec->whole ? " }" : "", loop);
     for (i = 0; i < spec->outs; i++)
-        ignis__formula_emit(t, "            %s y%d[%d];\n", ignis__formula_result_type(w, i), i, n);
+        ignis__formula_emit(text, "            %s y%d[%d];\n", ignis__formula_result_type(writer, i), i, n);
     snprintf(element, sizeof element, "(u64)at*%d", n);
-    ignis__formula_emit_random(w, n, element);
-    ignis__formula_emit(t, "#pragma unroll\n            for (int e = 0; e < %d; e++) ", n);
-    ignis__formula_emit_call(w, false);
-    ignis__formula_emit(t, "\n");
+    ignis__formula_emit_random(writer, n, element);
+    ignis__formula_emit(text, "#pragma unroll\n            for (int e = 0; e < %d; e++) ", n);
+    ignis__formula_emit_call(writer, false);
+    ignis__formula_emit(text, "\n");
     for (i = 0; i < spec->outs; i++)
         if (!(spec->reduced >> i & 1))
-            ignis__formula_emit_store(w, i, n, false, "at");
+            ignis__formula_emit_store(writer, i, n, false, "at");
 }
 
 /*  Writes the load of the thread's element after the last full pack, and the call of f. */
-IGNIS__COLD static void ignis__formula_emit_rest(ignis__formula_writer *w, const char *thread)
+IGNIS__COLD static void ignis__formula_emit_rest(ignis__formula_writer *writer, const char *thread)
 {
-    const ignis__formula_spec *spec = w->spec;
-    ignis__formula_text *t = &w->text;
-    int i, count = w->formula->count;
-    ignis__formula_emit(t, "    if (%s < (u32)p.w[%d]) {\n        const u64 at = p.w[%d]*%d + %s;\n        ", thread,
-                        w->packs + 1, w->packs, spec->pack, thread);
-    if (w->broadcasts)
-        ignis__formula_emit_coordinates(w, "(u32)at");
+    const ignis__formula_spec *spec = writer->spec;
+    ignis__formula_text *text = &writer->text;
+    int i, count = writer->formula->count;
+    ignis__formula_emit(text, "    if (%s < (u32)p.w[%d]) {\n        const u64 at = p.w[%d]*%d + %s;\n        ", thread,
+                        writer->packs + 1, writer->packs, spec->pack, thread);
+    if (writer->broadcasts)
+        ignis__formula_emit_coordinates(writer, "(u32)at");
     for (i = 0; i <= count + 1; i++) {
         if (spec->kind[i] != IGNIS__FORMULA_LINEAR && spec->kind[i] < IGNIS__FORMULA_ROW)
             continue;
-        ignis__formula_emit(t, "\n        const %s s%d = ONE_%s(", ignis__formula_type(spec->dtype[i]), i,
+        ignis__formula_emit(text, "\n        const %s s%d = ONE_%s(", ignis__formula_type(spec->dtype[i]), i,
                             ignis__dtypes[spec->dtype[i]].name);
         if (spec->kind[i] == IGNIS__FORMULA_LINEAR)
-            ignis__formula_emit(t, "(const char *)p.w[%d] + at*%d", w->input[i], ignis__dtypes[spec->dtype[i]].size);
+            ignis__formula_emit(text, "(const char *)p.w[%d] + at*%d", writer->input[i],
+                                ignis__dtypes[spec->dtype[i]].size);
         else
-            ignis__formula_emit_offset(w, i, 1);
-        ignis__formula_emit(t, ");");
+            ignis__formula_emit_offset(writer, i, 1);
+        ignis__formula_emit(text, ");");
     }
     for (i = 0; i < spec->outs; i++)
-        ignis__formula_emit(t, "\n        %s y%d;", ignis__formula_result_type(w, i), i);
-    ignis__formula_emit(t, "\n");
-    if (w->formula->randoms)
-        ignis__formula_emit(t, "            const int e = 0;\n");
-    ignis__formula_emit_random(w, 1, "at");
-    ignis__formula_emit(t, "        ");
-    ignis__formula_emit_call(w, true);
-    ignis__formula_emit(t, "\n");
+        ignis__formula_emit(text, "\n        %s y%d;", ignis__formula_result_type(writer, i), i);
+    ignis__formula_emit(text, "\n");
+    if (writer->formula->randoms)
+        ignis__formula_emit(text, "            const int e = 0;\n");
+    ignis__formula_emit_random(writer, 1, "at");
+    ignis__formula_emit(text, "        ");
+    ignis__formula_emit_call(writer, true);
+    ignis__formula_emit(text, "\n");
     for (i = 0; i < spec->outs; i++)
         if (!(spec->reduced >> i & 1))
-            ignis__formula_emit_store(w, i, 1, true, "at");
+            ignis__formula_emit_store(writer, i, 1, true, "at");
 }

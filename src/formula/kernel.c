@@ -62,7 +62,7 @@ static void ignis__formula_spec_generalize(ignis__formula_spec *spec, int count)
 
 /*  Returns the variants of a kernel that other sizes and addresses need: those for inputs that broadcast
     alike, then those for any. False if there are no more. */
-static bool ignis__formula_spec_variant(const ignis__formula_spec *spec, int count, int turn,
+static bool ignis__formula_spec_variant(const ignis__formula_spec *spec, int count, int index,
                                         ignis__formula_spec *other)
 {
     static const struct {
@@ -84,20 +84,20 @@ static bool ignis__formula_spec_variant(const ignis__formula_spec *spec, int cou
             : spec->mode == IGNIS__FORMULA_COLUMNS && spec->team == 32 ? 2
                                                                        : 4;
     *other = *spec;
-    if (turn < alike) {
+    if (index < alike) {
         other->pack = (uint16_t)(16 / widest);
-        other->whole = reduces || turn == 0;
-        other->parts = reduces && turn % 2;
-        if (reduces && turn >= 2)
+        other->whole = reduces || index == 0;
+        other->parts = reduces && index % 2;
+        if (reduces && index >= 2)
             other->team = spec->mode == IGNIS__FORMULA_COLUMNS || spec->team != 32 ? 32 : 128;
         return true;
     }
-    turn -= alike;
-    if (turn >= (reduces ? IGNIS__COUNT(any) : 1))
+    index -= alike;
+    if (index >= (reduces ? IGNIS__COUNT(any) : 1))
         return false;
     if (reduces) {
-        other->mode = any[turn].mode;
-        other->team = any[turn].team;
+        other->mode = any[index].mode;
+        other->team = any[index].team;
     }
     ignis__formula_spec_generalize(other, count);
     return true;
@@ -219,12 +219,12 @@ IGNIS__COLD static bool ignis__request_read_formula(char *line, ignis__request *
 
 /*  Returns the variants that a bundle holds besides the kernel of a formula's line. False if there are no
     more. For tools/ignis_embed.c. */
-IGNIS__MAYBE_UNUSED IGNIS__COLD static bool ignis__request_variant(const ignis__request *request, int turn,
+IGNIS__MAYBE_UNUSED IGNIS__COLD static bool ignis__request_variant(const ignis__request *request, int index,
                                                                    ignis__formula_source *made)
 {
     ignis__formula_spec spec, other;
     memcpy(&spec, request->spec, sizeof spec);
-    return request->formula && ignis__formula_spec_variant(&spec, request->formula->count, turn, &other) &&
+    return request->formula && ignis__formula_spec_variant(&spec, request->formula->count, index, &other) &&
            ignis__formula_source_make("a record", request->formula, &other, made);
 }
 
@@ -305,7 +305,7 @@ static const ignis__formula_kernel *ignis__formula_kernel_get(const char *call, 
     ignis__formula_kernel *stands;
     ignis__formula_spec other;
     bool failed = false;
-    int turn;
+    int index;
     if (kernel)
         return kernel;
     if (!ignis__the_bundle.data || ignis__compiler_available(call))
@@ -313,7 +313,7 @@ static const ignis__formula_kernel *ignis__formula_kernel_get(const char *call, 
     kernel = ignis__formula_kernel_load(call, device, formula, spec, true, &failed);
     if (kernel || failed)
         return kernel;
-    for (turn = 0; !kernel && !failed && ignis__formula_spec_variant(spec, formula->count, turn, &other); turn++)
+    for (index = 0; !kernel && !failed && ignis__formula_spec_variant(spec, formula->count, index, &other); index++)
         if (ignis__formula_spec_serves(&other, spec) &&
             (kernel = ignis__formula_kernel_find(device, formula, &other)) == NULL)
             kernel = ignis__formula_kernel_load(call, device, formula, &other, true, &failed);

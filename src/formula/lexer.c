@@ -86,41 +86,41 @@ IGNIS__COLD static int ignis__formula_syntax_error(ignis__formula_parser *r, siz
 }
 
 /*  Moves to the next token. */
-static void ignis__formula_next_token(ignis__formula_parser *r)
+static void ignis__formula_next_token(ignis__formula_parser *parser)
 {
-    const char *text = r->text;
-    size_t at = r->at;
-    if (*r->fault)
+    const char *text = parser->text;
+    size_t at = parser->at;
+    if (*parser->fault)
         return;
     at += strspn(text + at, " \t\r\n");
-    r->start = at;
-    if (!r->inside && ++r->tokens > IGNIS__FORMULA_TOKENS) {
-        ignis__formula_syntax_error(r, at, "the formula has more than %d words and signs", IGNIS__FORMULA_TOKENS);
+    parser->start = at;
+    if (!parser->inside && ++parser->tokens > IGNIS__FORMULA_TOKENS) {
+        ignis__formula_syntax_error(parser, at, "the formula has more than %d words and signs", IGNIS__FORMULA_TOKENS);
         return;
     }
     if (!text[at]) {
-        r->kind = 0;
+        parser->kind = 0;
     } else if (ignis__formula_is_letter(text[at])) {
-        r->kind = 'a';
+        parser->kind = 'a';
         at += ignis__formula_name_length(text + at);
     } else if (ignis__formula_is_digit(text[at]) || (text[at] == '.' && ignis__formula_is_digit(text[at + 1]))) {
-        r->kind = '0';
+        parser->kind = '0';
         at += ignis__formula_number_length(text + at);
         if (ignis__formula_is_letter(text[at]) || ignis__formula_is_digit(text[at]) || text[at] == '.')
-            ignis__formula_syntax_error(r, at, "'%c' does not belong to a number", text[at]);
+            ignis__formula_syntax_error(parser, at, "'%c' does not belong to a number", text[at]);
     } else {
-        r->kind = '+';
+        parser->kind = '+';
         if (!strchr("+-*/%<>=!&|^~?:;(),", text[at]))
-            ignis__formula_syntax_error(r, at, "'%c' is no part of a formula",
+            ignis__formula_syntax_error(parser, at, "'%c' is no part of a formula",
                                         text[at] > ' ' && text[at] < 127 ? text[at] : '?');
         else if (text[at] == '*' && text[at + 1] == '*')
-            ignis__formula_syntax_error(r, at, "'**' is no part of a formula; use pow(a, b)");
+            ignis__formula_syntax_error(parser, at, "'**' is no part of a formula; use pow(a, b)");
         else if ((strchr("&|<>", text[at]) && text[at + 1] == text[at]) ||
                  (strchr("<>=!", text[at]) && text[at + 1] == '='))
             at++;
         at++;
     }
-    r->at = at;
+    parser->at = at;
 }
 
 static bool ignis__formula_at_token(const ignis__formula_parser *r, const char *sign)

@@ -79,35 +79,36 @@ static int ignis__formula_apply(ignis__formula_parser *r, int function, const in
 static int ignis__formula_parse_expression(ignis__formula_parser *r);
 
 /*  Applies the formula that is a function's body. */
-static int ignis__formula_apply_body(ignis__formula_parser *r, const ignis__formula_function *f, const int *args)
+static int ignis__formula_apply_body(ignis__formula_parser *parser, const ignis__formula_function *function,
+                                     const int *args)
 {
     static const char *const letters = "abc";
-    const char *text = r->text;
-    size_t at = r->at, start = r->start;
-    char kind = r->kind;
-    bool inside = r->inside;
-    int first = r->name_first, count = r->name_count, i, result;
-    if (*r->fault || count + f->count > IGNIS__FORMULA_NAMES)
-        return ignis__formula_syntax_error(r, start, "the formula has more than %d names", IGNIS__FORMULA_NAMES);
-    for (i = 0; i < f->count; i++) {
-        r->name[count + i].text = letters + i;
-        r->name[count + i].length = 1;
-        r->name[count + i].term = args[i];
+    const char *text = parser->text;
+    size_t at = parser->at, start = parser->start;
+    char kind = parser->kind;
+    bool inside = parser->inside;
+    int first = parser->name_first, count = parser->name_count, i, result;
+    if (*parser->fault || count + function->count > IGNIS__FORMULA_NAMES)
+        return ignis__formula_syntax_error(parser, start, "the formula has more than %d names", IGNIS__FORMULA_NAMES);
+    for (i = 0; i < function->count; i++) {
+        parser->name[count + i].text = letters + i;
+        parser->name[count + i].length = 1;
+        parser->name[count + i].term = args[i];
     }
-    r->name_first = count;
-    r->name_count = count + f->count;
-    r->text = f->body;
-    r->at = 0;
-    r->inside = true;
-    ignis__formula_next_token(r);
-    result = ignis__formula_parse_expression(r);
-    r->text = text;
-    r->at = at;
-    r->start = start;
-    r->kind = *r->fault ? 0 : kind;
-    r->inside = inside;
-    r->name_first = first;
-    r->name_count = count;
+    parser->name_first = count;
+    parser->name_count = count + function->count;
+    parser->text = function->body;
+    parser->at = 0;
+    parser->inside = true;
+    ignis__formula_next_token(parser);
+    result = ignis__formula_parse_expression(parser);
+    parser->text = text;
+    parser->at = at;
+    parser->start = start;
+    parser->kind = *parser->fault ? 0 : kind;
+    parser->inside = inside;
+    parser->name_first = first;
+    parser->name_count = count;
     return result;
 }
 
@@ -173,51 +174,53 @@ static bool ignis__formula_find_integer(ignis__formula_parser *r, int x, int *in
 }
 
 /*  Parses the call of a function, after its name, which begins at `start`. */
-static int ignis__formula_parse_call(ignis__formula_parser *r, size_t start, size_t length)
+static int ignis__formula_parse_call(ignis__formula_parser *parser, size_t start, size_t length)
 {
-    const char *name = r->text + start;
+    const char *name = parser->text + start;
     int function, count = 0, args[3] = {0, 0, 0};
     const ignis__formula_function *f = NULL;
     if (length == 5 && strncmp(name, "index", length) == 0)
-        return ignis__formula_parse_index(r, start);
+        return ignis__formula_parse_index(parser, start);
     if ((length == 4 || length == 5) && strncmp(name, "randn", length) == 0)
-        return ignis__formula_parse_random(r, start, length == 5);
+        return ignis__formula_parse_random(parser, start, length == 5);
     for (function = 0; function < IGNIS__COUNT(ignis__formula_functions); function++) {
         f = &ignis__formula_functions[function];
         if (strlen(f->name) == length && strncmp(f->name, name, length) == 0)
             break;
     }
     if (function == IGNIS__COUNT(ignis__formula_functions))
-        return ignis__formula_syntax_error(r, start, "there is no function '%.*s'", (int)(length < 30 ? length : 30),
-                                           name);
-    ignis__formula_next_token(r);
-    if (!ignis__formula_at_token(r, ")")) {
+        return ignis__formula_syntax_error(parser, start, "there is no function '%.*s'",
+                                           (int)(length < 30 ? length : 30), name);
+    ignis__formula_next_token(parser);
+    if (!ignis__formula_at_token(parser, ")")) {
         do {
-            int arg = ignis__formula_parse_expression(r);
+            int arg = ignis__formula_parse_expression(parser);
             if (count < 3)
                 args[count] = arg;
             count++;
-        } while (ignis__formula_accept(r, ","));
+        } while (ignis__formula_accept(parser, ","));
     }
-    ignis__formula_expect(r, ")");
+    ignis__formula_expect(parser, ")");
     if (count != f->count)
-        return ignis__formula_syntax_error(r, start, "%s takes %d value%s, not %d", f->name, f->count,
+        return ignis__formula_syntax_error(parser, start, "%s takes %d value%s, not %d", f->name, f->count,
                                            f->count == 1 ? "" : "s", count);
-    if (*r->fault)
+    if (*parser->fault)
         return 0;
     if (f->body)
-        return ignis__formula_apply_body(r, f, args);
-    if (strcmp(f->name, "pow") == 0 && r->term[args[1]].function == IGNIS__FORMULA_NUMBER &&
-        r->term[args[1]].type == 'i')
-        return ignis__formula_power(r, args[0], r->term[args[1]].number);
+        return ignis__formula_apply_body(parser, f, args);
+    if (strcmp(f->name, "pow") == 0 && parser->term[args[1]].function == IGNIS__FORMULA_NUMBER &&
+        parser->term[args[1]].type == 'i')
+        return ignis__formula_power(parser, args[0], parser->term[args[1]].number);
     if (function >= IGNIS__FORMULA_WHOLE && function < IGNIS__FORMULA_WHOLE_QUOTIENT &&
-        r->term[args[0]].function == IGNIS__FORMULA_DIVIDE) {
-        const short *of = r->term[args[0]].arg;
+        parser->term[args[0]].function == IGNIS__FORMULA_DIVIDE) {
+        const short *of = parser->term[args[0]].arg;
         int sides[2];
-        if (ignis__formula_find_integer(r, of[0], &sides[0]) && ignis__formula_find_integer(r, of[1], &sides[1]))
-            return ignis__formula_apply(r, function + IGNIS__FORMULA_WHOLE_QUOTIENT - IGNIS__FORMULA_WHOLE, sides, 0);
+        if (ignis__formula_find_integer(parser, of[0], &sides[0]) &&
+            ignis__formula_find_integer(parser, of[1], &sides[1]))
+            return ignis__formula_apply(parser, function + IGNIS__FORMULA_WHOLE_QUOTIENT - IGNIS__FORMULA_WHOLE, sides,
+                                        0);
     }
-    return ignis__formula_apply(r, function, args, 0);
+    return ignis__formula_apply(parser, function, args, 0);
 }
 
 IGNIS__COLD static int ignis__formula_unknown_name(ignis__formula_parser *r, size_t start, size_t length)
@@ -233,27 +236,27 @@ IGNIS__COLD static int ignis__formula_unknown_name(ignis__formula_parser *r, siz
 }
 
 /*  Parses a name, a call, a number or an expression in parentheses. */
-static int ignis__formula_parse_primary(ignis__formula_parser *r)
+static int ignis__formula_parse_primary(ignis__formula_parser *parser)
 {
-    size_t start = r->start, length = r->at - start, digit;
-    const char *text = r->text + start;
-    char kind = r->kind, token[40];
+    size_t start = parser->start, length = parser->at - start, digit;
+    const char *text = parser->text + start;
+    char kind = parser->kind, token[40];
     int i;
-    if (ignis__formula_accept(r, "(")) {
-        i = ignis__formula_parse_expression(r);
-        ignis__formula_expect(r, ")");
+    if (ignis__formula_accept(parser, "(")) {
+        i = ignis__formula_parse_expression(parser);
+        ignis__formula_expect(parser, ")");
         return i;
     }
     if (kind != 'a' && kind != '0')
-        return ignis__formula_syntax_error(r, start, "%s where a value is expected",
-                                           ignis__formula_token_text(r, token, sizeof token));
-    ignis__formula_next_token(r);
+        return ignis__formula_syntax_error(parser, start, "%s where a value is expected",
+                                           ignis__formula_token_text(parser, token, sizeof token));
+    ignis__formula_next_token(parser);
     if (kind == '0' && length > 2 && (text[1] == 'x' || text[1] == 'X')) {
         uint64_t bits = 0;
         for (digit = 2; digit < length; digit++)
             bits = bits << 4 |
                    (uint64_t)(ignis__formula_is_digit(text[digit]) ? text[digit] - '0' : (text[digit] | 32) - 'a' + 10);
-        return ignis__formula_add_integer(r, (int64_t)bits);
+        return ignis__formula_add_integer(parser, (int64_t)bits);
     }
     if (kind == '0') {
         int64_t number = 0;
@@ -263,20 +266,20 @@ static int ignis__formula_parse_primary(ignis__formula_parser *r)
                 break;
             number = 10 * number + (text[digit] - '0');
         }
-        return digit == length ? ignis__formula_add_integer(r, number)
-                               : ignis__formula_add_leaf(r, IGNIS__FORMULA_NUMBER, 'w', 0, text, length);
+        return digit == length ? ignis__formula_add_integer(parser, number)
+                               : ignis__formula_add_leaf(parser, IGNIS__FORMULA_NUMBER, 'w', 0, text, length);
     }
-    if (ignis__formula_at_token(r, "("))
-        return ignis__formula_parse_call(r, start, length);
-    for (i = r->name_count - 1; i >= r->name_first; i--)
-        if (r->name[i].length == length && strncmp(r->name[i].text, text, length) == 0)
-            return r->name[i].term;
+    if (ignis__formula_at_token(parser, "("))
+        return ignis__formula_parse_call(parser, start, length);
+    for (i = parser->name_count - 1; i >= parser->name_first; i--)
+        if (parser->name[i].length == length && strncmp(parser->name[i].text, text, length) == 0)
+            return parser->name[i].term;
     for (i = 0; i < IGNIS__COUNT(ignis__formula_constants); i++)
         if (strlen(ignis__formula_constants[i].name) == length &&
             strncmp(ignis__formula_constants[i].name, text, length) == 0)
-            return ignis__formula_add_leaf(r, IGNIS__FORMULA_NUMBER, 'w', 0, ignis__formula_constants[i].value,
+            return ignis__formula_add_leaf(parser, IGNIS__FORMULA_NUMBER, 'w', 0, ignis__formula_constants[i].value,
                                            strlen(ignis__formula_constants[i].value));
-    return ignis__formula_unknown_name(r, start, length);
+    return ignis__formula_unknown_name(parser, start, length);
 }
 
 /*  Checks that a term may be an operand of a bit operator, which begins at `start`. */
@@ -291,51 +294,52 @@ static bool ignis__formula_check_integer(ignis__formula_parser *r, size_t start,
 }
 
 /*  Parses an expression after its signs. Signs are counted, as they nest. */
-static int ignis__formula_parse_unary(ignis__formula_parser *r)
+static int ignis__formula_parse_unary(ignis__formula_parser *parser)
 {
-    bool minus = ignis__formula_at_token(r, "-"), bits = ignis__formula_at_token(r, "~");
-    size_t start = r->start;
+    bool minus = ignis__formula_at_token(parser, "-"), bits = ignis__formula_at_token(parser, "~");
+    size_t start = parser->start;
     int x;
-    if (!minus && !bits && !ignis__formula_at_token(r, "!") && !ignis__formula_at_token(r, "+"))
-        return ignis__formula_parse_primary(r);
-    if (++r->depth > IGNIS__FORMULA_DEPTH)
-        return ignis__formula_syntax_error(r, r->start, "the formula is nested deeper than %d", IGNIS__FORMULA_DEPTH);
-    if (ignis__formula_accept(r, "+")) {
-        x = ignis__formula_parse_unary(r);
+    if (!minus && !bits && !ignis__formula_at_token(parser, "!") && !ignis__formula_at_token(parser, "+"))
+        return ignis__formula_parse_primary(parser);
+    if (++parser->depth > IGNIS__FORMULA_DEPTH)
+        return ignis__formula_syntax_error(parser, parser->start, "the formula is nested deeper than %d",
+                                           IGNIS__FORMULA_DEPTH);
+    if (ignis__formula_accept(parser, "+")) {
+        x = ignis__formula_parse_unary(parser);
     } else {
-        ignis__formula_next_token(r);
-        x = ignis__formula_parse_unary(r);
-        if (minus && r->term[x].function == IGNIS__FORMULA_NUMBER && r->term[x].type == 'i')
-            x = ignis__formula_add_integer(r, (int64_t)(0 - (uint64_t)r->term[x].number));
-        else if (!*r->fault && (!bits || ignis__formula_check_integer(r, start, "~", x)))
-            x = ignis__formula_apply(r,
+        ignis__formula_next_token(parser);
+        x = ignis__formula_parse_unary(parser);
+        if (minus && parser->term[x].function == IGNIS__FORMULA_NUMBER && parser->term[x].type == 'i')
+            x = ignis__formula_add_integer(parser, (int64_t)(0 - (uint64_t)parser->term[x].number));
+        else if (!*parser->fault && (!bits || ignis__formula_check_integer(parser, start, "~", x)))
+            x = ignis__formula_apply(parser,
                                      minus  ? IGNIS__FORMULA_NEG
                                      : bits ? IGNIS__FORMULA_INVERT
                                             : IGNIS__FORMULA_NOT,
                                      &x, 0);
     }
-    r->depth--;
+    parser->depth--;
     return x;
 }
 
 /*  Parses binary operators by their precedence. */
-static int ignis__formula_parse_binary(ignis__formula_parser *r, int level)
+static int ignis__formula_parse_binary(ignis__formula_parser *parser, int level)
 {
     static const char *const levels[] = {"||", "&&", "|", "^", "&", "== !=", "<= >= < >", "<< >>", "+ -", "* / %"};
     const char *name;
     int sides[2], function;
     if (level == IGNIS__COUNT(levels))
-        return ignis__formula_parse_unary(r);
-    sides[0] = ignis__formula_parse_binary(r, level + 1);
+        return ignis__formula_parse_unary(parser);
+    sides[0] = ignis__formula_parse_binary(parser, level + 1);
     for (;;) {
-        size_t length = r->at - r->start, start = r->start;
+        size_t length = parser->at - parser->start, start = parser->start;
         for (function = 0; function < IGNIS__COUNT(ignis__formula_functions); function++) {
             name = ignis__formula_functions[function].name;
             if (ignis__formula_functions[function].count == 2 && *name && !ignis__formula_is_letter(*name) &&
-                ignis__formula_at_token(r, name))
+                ignis__formula_at_token(parser, name))
                 break;
         }
-        if (function == IGNIS__COUNT(ignis__formula_functions) || *r->fault)
+        if (function == IGNIS__COUNT(ignis__formula_functions) || *parser->fault)
             return sides[0];
         { /* does the list of this level have the operator's name as a word? */
             const char *found = strstr(levels[level], name);
@@ -344,14 +348,14 @@ static int ignis__formula_parse_binary(ignis__formula_parser *r, int level)
             if (!found)
                 return sides[0];
         }
-        ignis__formula_next_token(r);
-        sides[1] = ignis__formula_parse_binary(r, level + 1);
-        if (!*r->fault && ignis__formula_functions[function].type == 'i')
-            (void)(ignis__formula_check_integer(r, start, name, sides[0]) &&
-                   ignis__formula_check_integer(r, start, name, sides[1]));
-        if (*r->fault)
+        ignis__formula_next_token(parser);
+        sides[1] = ignis__formula_parse_binary(parser, level + 1);
+        if (!*parser->fault && ignis__formula_functions[function].type == 'i')
+            (void)(ignis__formula_check_integer(parser, start, name, sides[0]) &&
+                   ignis__formula_check_integer(parser, start, name, sides[1]));
+        if (*parser->fault)
             return 0;
-        sides[0] = ignis__formula_apply(r, function, sides, 0);
+        sides[0] = ignis__formula_apply(parser, function, sides, 0);
     }
 }
 
@@ -372,41 +376,42 @@ static int ignis__formula_parse_expression(ignis__formula_parser *r)
 }
 
 /*  Parses statements `name = expression;`, then the expressions of the results. */
-static void ignis__formula_parse_program(ignis__formula_parser *r)
+static void ignis__formula_parse_program(ignis__formula_parser *parser)
 {
     char token[40];
     int result;
-    ignis__formula_next_token(r);
-    while (r->kind == 'a') {
-        size_t start = r->start, length = r->at - start, behind = r->at + strspn(r->text + r->at, " \t\r\n");
-        ignis__formula_name *name = &r->name[r->name_count];
-        if (r->text[behind] != '=' || r->text[behind + 1] == '=')
+    ignis__formula_next_token(parser);
+    while (parser->kind == 'a') {
+        size_t start = parser->start, length = parser->at - start,
+               behind = parser->at + strspn(parser->text + parser->at, " \t\r\n");
+        ignis__formula_name *name = &parser->name[parser->name_count];
+        if (parser->text[behind] != '=' || parser->text[behind + 1] == '=')
             break;
-        ignis__formula_next_token(r);
-        ignis__formula_next_token(r);
-        result = ignis__formula_parse_expression(r);
-        ignis__formula_expect(r, ";");
-        if (r->name_count == IGNIS__FORMULA_NAMES)
-            ignis__formula_syntax_error(r, start, "the formula has more than %d names", IGNIS__FORMULA_NAMES);
-        if (*r->fault)
+        ignis__formula_next_token(parser);
+        ignis__formula_next_token(parser);
+        result = ignis__formula_parse_expression(parser);
+        ignis__formula_expect(parser, ";");
+        if (parser->name_count == IGNIS__FORMULA_NAMES)
+            ignis__formula_syntax_error(parser, start, "the formula has more than %d names", IGNIS__FORMULA_NAMES);
+        if (*parser->fault)
             return;
-        name->text = r->text + start;
+        name->text = parser->text + start;
         name->length = length;
         name->term = result;
-        r->name_count++;
+        parser->name_count++;
     }
     do {
-        size_t start = r->start;
-        result = ignis__formula_parse_expression(r);
-        if (r->result_count == IGNIS_MAX_INPUTS)
-            ignis__formula_syntax_error(r, start, "the formula has more than %d results", IGNIS_MAX_INPUTS);
+        size_t start = parser->start;
+        result = ignis__formula_parse_expression(parser);
+        if (parser->result_count == IGNIS_MAX_INPUTS)
+            ignis__formula_syntax_error(parser, start, "the formula has more than %d results", IGNIS_MAX_INPUTS);
         else
-            r->result[r->result_count++] = result;
-    } while (ignis__formula_accept(r, ","));
-    ignis__formula_accept(r, ";");
-    if (r->kind)
-        ignis__formula_syntax_error(r, r->start, "%s is not expected here",
-                                    ignis__formula_token_text(r, token, sizeof token));
+            parser->result[parser->result_count++] = result;
+    } while (ignis__formula_accept(parser, ","));
+    ignis__formula_accept(parser, ";");
+    if (parser->kind)
+        ignis__formula_syntax_error(parser, parser->start, "%s is not expected here",
+                                    ignis__formula_token_text(parser, token, sizeof token));
 }
 
 /*  Splits the names of inputs, which a macro made from its arguments: `x`, or MACRO(x, ...), whose first

@@ -90,15 +90,6 @@ static bool ignis__formula_reduce(const ignis__work *work, ignis__formula_run *r
     return ok;
 }
 
-static double ignis__double_of(uint64_t bits)
-{
-    double value;
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
-static double ignis__nan(void) { return ignis__double_of(0x7FF8000000000000u); }
-
 /*  Returns the value of a reduction over no elements. False, and reported, if it has none. */
 static bool ignis__formula_reduce_empty(const char *call, ignis_reducer reducer, double *value)
 {

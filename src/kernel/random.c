@@ -100,3 +100,12 @@ static bool ignis__random_step(const ignis__work *work, ignis_array launches, ig
         ignis__array_drop(work->call, array);
     return ok;
 }
+
+IGNIS_API ignis_status ignis_seed(uint64_t seed)
+{
+    if (!ignis__enter("ignis_seed"))
+        return IGNIS_ERROR_NOT_SETUP;
+    ignis__thread_state()->random.seed = seed;
+    ignis__thread_state()->random.used = 0;
+    return IGNIS_OK;
+}

@@ -34,7 +34,7 @@ IGNIS_API ignis_tensor ignis_batch_norm(ignis_tensor x, ignis_tensor w, ignis_te
     ignis_tensor inputs[] = {x, w, b}, result;
     ignis_batch_norm_desc d = IGNIS__ZERO;
     ignis__array *running[2] = {NULL, NULL};
-    ignis__channel_norm p = IGNIS__ZERO;
+    ignis__channel_norm norm = IGNIS__ZERO;
     ignis__op op;
     bool has;
     int i;
@@ -42,11 +42,11 @@ IGNIS_API ignis_tensor ignis_batch_norm(ignis_tensor x, ignis_tensor w, ignis_te
         return ignis__no_tensor();
     d = desc ? *desc : d;
     has = d.running_mean.id != 0 || d.running_var.id != 0;
-    p.call = call;
-    p.given = d.eval;
-    p.sizes.outer = 1;
-    p.sizes.channels = p.sizes.groups = op.in[0]->shape.dim[op.in[0]->shape.ndim - 1];
-    p.sizes.rows = ignis__shape_product(&op.in[0]->shape, 0, op.in[0]->shape.ndim - 1);
+    norm.call = call;
+    norm.given = d.eval;
+    norm.sizes.outer = 1;
+    norm.sizes.channels = norm.sizes.groups = op.in[0]->shape.dim[op.in[0]->shape.ndim - 1];
+    norm.sizes.rows = ignis__shape_product(&op.in[0]->shape, 0, op.in[0]->shape.ndim - 1);
     ignis__op_is_float(&op, 0, "x");
     if (op.ok && has && (d.running_mean.id == 0 || d.running_var.id == 0))
         ignis__op_fail(&op, IGNIS_DIAG_NULL_ARGUMENT, "desc->%s is given alone",
@@ -56,15 +56,15 @@ IGNIS_API ignis_tensor ignis_batch_norm(ignis_tensor x, ignis_tensor w, ignis_te
                        "desc->running_mean and running_var are not given, and desc->eval is set");
     else if (op.ok && !(d.momentum >= 0 && d.momentum <= 1))
         ignis__op_fail(&op, IGNIS_DIAG_BAD_NUMBER, "desc->momentum is %g, outside of 0 to 1", d.momentum);
-    else if (op.ok && !d.eval && p.sizes.rows < 2)
+    else if (op.ok && !d.eval && norm.sizes.rows < 2)
         ignis__op_fail(&op, IGNIS_DIAG_SHAPE_DIFFERS,
                        "x is %s; a channel has %lld elements, and needs 2 for a variance",
-                       ignis__shape_write(&op.in[0]->shape).text, (long long)p.sizes.rows);
-    has = has && ignis__batch_norm_running(&op, &d, p.sizes.channels, running);
+                       ignis__shape_write(&op.in[0]->shape).text, (long long)norm.sizes.rows);
+    has = has && ignis__batch_norm_running(&op, &d, norm.sizes.channels, running);
     if (!d.eval && ignis__thread_state()->random.again)
         has = false; /* a checkpoint runs its function again; they moved the first time */
-    result =
-        ignis__channel_norm_end(&op, "batch_norm", &p, d.momentum == 0 ? 0.1 : d.momentum, d.eps, has ? running : NULL);
+    result = ignis__channel_norm_end(&op, "batch_norm", &norm, d.momentum == 0 ? 0.1 : d.momentum, d.eps,
+                                     has ? running : NULL);
     for (i = 0; i < 2; i++)
         if (running[i])
             ignis__array_drop(call, running[i]);

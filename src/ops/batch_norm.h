@@ -1,8 +1,8 @@
 typedef struct ignis_batch_norm_desc {
-    ignis_array
-        running_mean; /* [channels] of f32, or f64 for x of f64: averages that training moves, and evaluation uses (none) */
+    /* [channels] of f32, or f64 for x of f64: averages that training moves and evaluation uses (none). */
+    ignis_array running_mean;
     ignis_array running_var; /* as running_mean, for the variance; given together with it, or not at all */
-    double momentum;         /* how far they move towards those of x, above 0 to 1 (0.1) */
+    double momentum;         /* how far the averages move towards those of x, above 0 to 1 (0.1) */
     double eps;              /* (1e-5) */
     bool eval;               /* normalize by the running averages, which stay (false: by those of x) */
 } ignis_batch_norm_desc;

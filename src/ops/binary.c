@@ -37,15 +37,6 @@ static ignis__array *ignis__binary_launch(ignis__op *op, ignis__builtin same, ig
     return out;
 }
 
-static ignis__array *ignis__op_scaled(ignis__op *op, ignis__array *from, double factor)
-{
-    ignis__array *out = ignis__op_new_like(op, from);
-    ignis__address source = ignis__op_read(op, from), target = ignis__op_write(op, out);
-    void *params[] = {&target, &source, &factor, &from->numel};
-    ignis__op_launch_elementwise(op, IGNIS__BUILTIN_SCALE, from->dtype, from->numel, params);
-    return out;
-}
-
 /*  Requests the kernels that the gradient of an operand needs at other sizes, with a broadcast or without. */
 static void ignis__binary_record(ignis_array gradient, double sign)
 {
@@ -119,7 +110,7 @@ static ignis_tensor ignis__binary(const char *call, const ignis__binary_kind *ki
 {
     ignis_tensor inputs[] = {a, b};
     const ignis_shape *shape;
-    ignis__binary_params p = IGNIS__ZERO;
+    ignis__binary_params binary = IGNIS__ZERO;
     ignis__op op;
     ignis__array *out = NULL;
     if (!ignis__op_begin(&op, call, 2, inputs))
@@ -127,25 +118,25 @@ static ignis_tensor ignis__binary(const char *call, const ignis__binary_kind *ki
     ignis__op_is_float(&op, 0, "a");
     ignis__op_same_dtype(&op, 1, bias ? "the bias" : "b");
     shape = &op.in[0]->shape;
-    p.shape = op.in[1]->shape;
-    if (bias && (p.shape.ndim != 1 || p.shape.dim[0] != shape->dim[shape->ndim - 1]))
+    binary.shape = op.in[1]->shape;
+    if (bias && (binary.shape.ndim != 1 || binary.shape.dim[0] != shape->dim[shape->ndim - 1]))
         ignis__op_fail(&op, IGNIS_DIAG_BROADCAST_SHAPE, "the bias of %s is [%lld], this one is %s",
                        ignis__shape_write(shape).text, (long long)shape->dim[shape->ndim - 1],
-                       ignis__shape_write(&p.shape).text);
-    if (!ignis__axis_of_broadcast(shape, &p.shape, &p.axis))
+                       ignis__shape_write(&binary.shape).text);
+    if (!ignis__axis_of_broadcast(shape, &binary.shape, &binary.axis))
         ignis__op_fail(&op, IGNIS_DIAG_BROADCAST_SHAPE, "b is %s, which does not broadcast to the shape of a, %s",
-                       ignis__shape_write(&p.shape).text, ignis__shape_write(shape).text);
+                       ignis__shape_write(&binary.shape).text, ignis__shape_write(shape).text);
     if (op.ok)
-        out = ignis__binary_launch(&op, kind->same, kind->broadcast, op.in[0], op.in[1], &p.axis);
+        out = ignis__binary_launch(&op, kind->same, kind->broadcast, op.in[0], op.in[1], &binary.axis);
     if (kind->saves && op.tape_state[0].requires_grad) {
-        p.saved_b = op.saved_count;
+        binary.saved_b = op.saved_count;
         ignis__op_save(&op, op.in[1]);
     }
     if (kind->saves && op.tape_state[1].requires_grad) {
-        p.saved_a = op.saved_count;
+        binary.saved_a = op.saved_count;
         ignis__op_save(&op, op.in[0]);
     }
-    return ignis__op_end_recorded(&op, out, kind->name, kind->backward_fn, &p, sizeof p);
+    return ignis__op_end_recorded(&op, out, kind->name, kind->backward_fn, &binary, sizeof binary);
 }
 
 static const ignis__binary_kind ignis__binary_add = {"add", ignis__add_backward, IGNIS__BUILTIN_ADD,

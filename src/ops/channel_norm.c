@@ -44,8 +44,8 @@ static void ignis__channels_launch_groups(ignis__op *op, ignis__builtin builtin,
 /*  Computes the gradients. Saved: x, w, means, rstds. */
 static ignis_status ignis__channel_norm_backward(const ignis_backward_args *args)
 {
-    const ignis__channel_norm *p = (const ignis__channel_norm *)args->params;
-    ignis__channel_sizes s = p->sizes;
+    const ignis__channel_norm *norm = (const ignis__channel_norm *)args->params;
+    ignis__channel_sizes sizes = norm->sizes;
     ignis__array *gradients[3] = {NULL, NULL, NULL};
     ignis__address dx = 0, dw = 0, db = 0, dy, x, w, mean, rstd, grads = 0, products = 0, average_g = 0, average_gh = 0;
     ignis_dtype dtype, wide;
@@ -53,10 +53,11 @@ static ignis_status ignis__channel_norm_backward(const ignis_backward_args *args
     int64_t blocks;
     ignis__op op;
     int i;
-    void *sums[] = {&grads, &products, &dy, &x, &mean, &rstd, &s}, *weights[] = {&dw, &db, &grads, &products, &s},
-         *averages[] = {&average_g, &average_gh, &grads, &products, &w, &s},
-         *backward[] = {&dx, &dy, &x, &w, &mean, &rstd, &average_g, &average_gh, &s};
-    if (!ignis__op_begin_backward(&op, p->call, args))
+    void *sums[] = {&grads, &products, &dy, &x, &mean, &rstd, &sizes},
+         *weights[] = {&dw, &db, &grads, &products, &sizes},
+         *averages[] = {&average_g, &average_gh, &grads, &products, &w, &sizes},
+         *backward[] = {&dx, &dy, &x, &w, &mean, &rstd, &average_g, &average_gh, &sizes};
+    if (!ignis__op_begin_backward(&op, norm->call, args))
         return ignis__failed();
     dtype = op.in[1]->dtype;
     wide = ignis__wide_dtype(dtype);
@@ -77,18 +78,19 @@ static ignis_status ignis__channel_norm_backward(const ignis_backward_args *args
     dx = gradients[0] ? ignis__op_write(&op, gradients[0]) : 0;
     dw = gradients[1] ? ignis__op_write(&op, gradients[1]) : 0;
     db = gradients[2] ? ignis__op_write(&op, gradients[2]) : 0;
-    ignis__channels_plan(&op, dtype, dx | dy | x, &s, threads, &blocks);
-    if (gradients[1] || gradients[2] || !p->given) {
-        grads = ignis__op_write(&op, ignis__op_new_row(&op, s.outer * s.parts * s.channels, wide));
-        products = ignis__op_write(&op, ignis__op_new_row(&op, s.outer * s.parts * s.channels, wide));
+    ignis__channels_plan(&op, dtype, dx | dy | x, &sizes, threads, &blocks);
+    if (gradients[1] || gradients[2] || !norm->given) {
+        grads = ignis__op_write(&op, ignis__op_new_row(&op, sizes.outer * sizes.parts * sizes.channels, wide));
+        products = ignis__op_write(&op, ignis__op_new_row(&op, sizes.outer * sizes.parts * sizes.channels, wide));
         ignis__op_launch(&op, IGNIS__BUILTIN_CHANNEL_SUMS, dtype, NULL, blocks, 1, 1, threads[0], threads[1], 0, sums);
     }
     if (gradients[1] || gradients[2])
-        ignis__op_launch_row(&op, IGNIS__BUILTIN_CHANNEL_WEIGHTS, dtype, ignis__ceil_div(s.channels, 32), 256, weights);
-    if (gradients[0] && !p->given) {
-        average_g = ignis__op_write(&op, ignis__op_new_row(&op, s.outer * s.groups, wide));
-        average_gh = ignis__op_write(&op, ignis__op_new_row(&op, s.outer * s.groups, wide));
-        ignis__channels_launch_groups(&op, IGNIS__BUILTIN_CHANNEL_AVERAGES, dtype, &s, averages);
+        ignis__op_launch_row(&op, IGNIS__BUILTIN_CHANNEL_WEIGHTS, dtype, ignis__ceil_div(sizes.channels, 32), 256,
+                             weights);
+    if (gradients[0] && !norm->given) {
+        average_g = ignis__op_write(&op, ignis__op_new_row(&op, sizes.outer * sizes.groups, wide));
+        average_gh = ignis__op_write(&op, ignis__op_new_row(&op, sizes.outer * sizes.groups, wide));
+        ignis__channels_launch_groups(&op, IGNIS__BUILTIN_CHANNEL_AVERAGES, dtype, &sizes, averages);
     }
     if (gradients[0])
         ignis__op_launch(&op, IGNIS__BUILTIN_CHANNEL_BACKWARD, dtype, NULL, blocks, 1, 1, threads[0], threads[1], 0,
@@ -97,29 +99,29 @@ static ignis_status ignis__channel_norm_backward(const ignis_backward_args *args
 }
 
 /*  Ends an operation on x, w and b, whose sizes are known. running: mean and variance, held; NULL: none. */
-static ignis_tensor ignis__channel_norm_end(ignis__op *op, const char *name, ignis__channel_norm *p, double momentum,
+static ignis_tensor ignis__channel_norm_end(ignis__op *op, const char *name, ignis__channel_norm *norm, double momentum,
                                             double eps, ignis__array *const *running)
 {
     static const char *const names[] = {"x", "w", "b"};
-    ignis__channel_sizes s = p->sizes;
+    ignis__channel_sizes sizes = norm->sizes;
     ignis_dtype dtype = op->in[0]->dtype, wide = ignis__wide_dtype(dtype);
     ignis__array *out = NULL, *means = NULL, *rstds = NULL;
     ignis__address x, y, w, b, mean, rstd, part_means = 0, squares = 0, running_mean = 0, running_var = 0;
     unsigned threads[2];
     int64_t blocks;
     int i;
-    void *statistics[] = {&part_means, &squares, &x, &s}, *apply[] = {&y, &x, &w, &b, &mean, &rstd, &s},
-         *finish[] = {&mean, &rstd, &part_means, &squares, &running_mean, &running_var, &momentum, &eps, &s, &x};
+    void *statistics[] = {&part_means, &squares, &x, &sizes}, *apply[] = {&y, &x, &w, &b, &mean, &rstd, &sizes},
+         *finish[] = {&mean, &rstd, &part_means, &squares, &running_mean, &running_var, &momentum, &eps, &sizes, &x};
     for (i = 1; i < 3 && op->ok; i++)
         if (ignis__op_same_dtype(op, i, names[i]))
-            ignis__op_is_row(op, i, names[i], s.channels);
-    if (op->ok && s.channels >= IGNIS__IMAGE_LIMIT)
+            ignis__op_is_row(op, i, names[i], sizes.channels);
+    if (op->ok && sizes.channels >= IGNIS__IMAGE_LIMIT)
         ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "x is %s, with 2^28 channels or more",
                        ignis__shape_write(&op->in[0]->shape).text);
     ignis__op_eps(op, &eps);
     out = ignis__op_new_like(op, op->in[0]);
-    means = ignis__op_new_rows(op, s.outer, s.groups, wide);
-    rstds = ignis__op_new_rows(op, s.outer, s.groups, wide);
+    means = ignis__op_new_rows(op, sizes.outer, sizes.groups, wide);
+    rstds = ignis__op_new_rows(op, sizes.outer, sizes.groups, wide);
     x = ignis__op_read(op, op->in[0]);
     w = ignis__op_read(op, op->in[1]);
     b = ignis__op_read(op, op->in[2]);
@@ -129,24 +131,24 @@ static ignis_tensor ignis__channel_norm_end(ignis__op *op, const char *name, ign
     if (running) {
         running_mean = ignis__op_read(op, running[0]);
         running_var = ignis__op_read(op, running[1]);
-        if (!p->given) {
+        if (!norm->given) {
             running_mean = ignis__op_write(op, running[0]);
             running_var = ignis__op_write(op, running[1]);
         }
     }
     if (op->ok && out->numel > 0) {
-        ignis__channels_plan(op, dtype, x | y, &s, threads, &blocks);
-        if (!p->given) {
-            part_means = ignis__op_write(op, ignis__op_new_row(op, s.outer * s.parts * s.channels, wide));
-            squares = ignis__op_write(op, ignis__op_new_row(op, s.outer * s.parts * s.channels, wide));
+        ignis__channels_plan(op, dtype, x | y, &sizes, threads, &blocks);
+        if (!norm->given) {
+            part_means = ignis__op_write(op, ignis__op_new_row(op, sizes.outer * sizes.parts * sizes.channels, wide));
+            squares = ignis__op_write(op, ignis__op_new_row(op, sizes.outer * sizes.parts * sizes.channels, wide));
             ignis__op_launch(op, IGNIS__BUILTIN_CHANNEL_STATISTICS, dtype, NULL, blocks, 1, 1, threads[0], threads[1],
                              0, statistics);
         }
-        ignis__channels_launch_groups(op, IGNIS__BUILTIN_CHANNEL_FINISH, dtype, &s, finish);
+        ignis__channels_launch_groups(op, IGNIS__BUILTIN_CHANNEL_FINISH, dtype, &sizes, finish);
         ignis__op_launch(op, IGNIS__BUILTIN_CHANNEL_APPLY, dtype, NULL, blocks, 1, 1, threads[0], threads[1], 0, apply);
     }
     ignis__op_save_inputs(op, 0, 2);
     ignis__op_save(op, means);
     ignis__op_save(op, rstds);
-    return ignis__op_end_recorded(op, out, name, ignis__channel_norm_backward, p, sizeof *p);
+    return ignis__op_end_recorded(op, out, name, ignis__channel_norm_backward, norm, sizeof *norm);
 }

@@ -3,16 +3,31 @@
     Copies rows of each tensor into the result; more tensors than one operation takes are joined in steps.
     Uses: operation, split (the gradient is slices). */
 
-/*  Copies rows of `length` elements between arrays with row strides `to_row` and `from_row`, from and to an
-    offset. */
-static void ignis__op_copy_rows(ignis__op *op, ignis__array *to, int64_t to_offset, int64_t to_row, ignis__array *from,
-                                int64_t from_offset, int64_t from_row, int64_t length, int64_t rows)
+/*  Equally long rows inside an array: the first element of the first one, and elements from row to row. */
+typedef struct ignis__row_slices {
+    ignis__array *array;
+    int64_t offset, row;
+} ignis__row_slices;
+
+static ignis__row_slices ignis__row_slices_of(ignis__array *array, int64_t offset, int64_t row)
 {
-    uint64_t size = (uint64_t)ignis__dtypes[from->dtype].size;
-    ignis__address source = ignis__op_read(op, from) + (uint64_t)from_offset * size;
-    ignis__address target = ignis__op_write(op, to) + (uint64_t)to_offset * size;
-    void *params[] = {&target, &source, &to_row, &from_row, &length, &rows};
-    ignis__op_launch_elementwise(op, IGNIS__BUILTIN_COPY_ROWS, from->dtype, length * rows, params);
+    ignis__row_slices slices;
+    slices.array = array;
+    slices.offset = offset;
+    slices.row = row;
+    return slices;
+}
+
+/*  Copies `rows` rows of `length` elements between two arrays. */
+static void ignis__op_copy_rows(ignis__op *op, ignis__row_slices to, ignis__row_slices from, int64_t length,
+                                int64_t rows)
+{
+    ignis_dtype dtype = from.array->dtype;
+    uint64_t size = (uint64_t)ignis__dtypes[dtype].size;
+    ignis__address source = ignis__op_read(op, from.array) + (uint64_t)from.offset * size;
+    ignis__address target = ignis__op_write(op, to.array) + (uint64_t)to.offset * size;
+    void *params[] = {&target, &source, &to.row, &from.row, &length, &rows};
+    ignis__op_launch_elementwise(op, IGNIS__BUILTIN_COPY_ROWS, dtype, length * rows, params);
 }
 
 typedef struct ignis__concat_params {
@@ -35,7 +50,8 @@ static ignis_status ignis__concat_backward(const ignis_backward_args *args)
         length = ignis__shape_product(&p->shapes[i], p->dim, p->shapes[i].ndim);
         gradients[i] = args->needed[i] ? ignis__op_new(&op, &p->shapes[i], op.in[0]->dtype) : NULL;
         if (gradients[i])
-            ignis__op_copy_rows(&op, gradients[i], 0, length, op.in[0], offset, p->row, length, rows);
+            ignis__op_copy_rows(&op, ignis__row_slices_of(gradients[i], 0, length),
+                                ignis__row_slices_of(op.in[0], offset, p->row), length, rows);
         offset += length;
     }
     return ignis__op_finish_backward(&op, args, args->input_count, gradients);
@@ -46,7 +62,7 @@ static ignis_status ignis__concat_backward(const ignis_backward_args *args)
 static ignis_tensor ignis__concat_one_op(const char *call, const ignis_tensor *tensors, int count, int dim, int joined,
                                          int first)
 {
-    ignis__concat_params p = IGNIS__ZERO;
+    ignis__concat_params concat = IGNIS__ZERO;
     ignis__op op;
     ignis__array *out = NULL;
     ignis_shape shape;
@@ -85,8 +101,8 @@ static ignis_tensor ignis__concat_one_op(const char *call, const ignis_tensor *t
         if (op.ok && !fits)
             ignis__op_fail(&op, IGNIS_DIAG_PARTS_SHAPE,
                            "tensor %d is %s, tensor 0 is %s; they may differ in dimension %d only", first + i,
-                           ignis__shape_write(&its).text, ignis__shape_write(&p.shapes[0]).text, dim);
-        p.shapes[i] = its;
+                           ignis__shape_write(&its).text, ignis__shape_write(&concat.shapes[0]).text, dim);
+        concat.shapes[i] = its;
         if (op.ok && i > 0 && shape.dim[dim] > INT64_MAX - its.dim[dim])
             ignis__op_fail(&op, IGNIS_DIAG_SHAPE_OVERFLOW,
                            "dimension %d of the result is above 2^63 with tensor %d, which is %s", dim, first + i,
@@ -96,16 +112,17 @@ static ignis_tensor ignis__concat_one_op(const char *call, const ignis_tensor *t
     }
     out = ignis__op_new(&op, &shape, op.in[0]->dtype);
     if (out) {
-        p.dim = dim;
-        p.row = ignis__shape_product(&shape, dim, shape.ndim);
+        concat.dim = dim;
+        concat.row = ignis__shape_product(&shape, dim, shape.ndim);
         rows = ignis__shape_product(&shape, 0, dim);
     }
     for (i = 0; op.ok && i < count; i++) {
-        length = ignis__shape_product(&p.shapes[i], dim, shape.ndim);
-        ignis__op_copy_rows(&op, out, offset, p.row, op.in[i], 0, length, length, rows);
+        length = ignis__shape_product(&concat.shapes[i], dim, shape.ndim);
+        ignis__op_copy_rows(&op, ignis__row_slices_of(out, offset, concat.row),
+                            ignis__row_slices_of(op.in[i], 0, length), length, rows);
         offset += length;
     }
-    return ignis__op_end_recorded(&op, out, "concat", ignis__concat_backward, &p, sizeof p);
+    return ignis__op_end_recorded(&op, out, "concat", ignis__concat_backward, &concat, sizeof concat);
 }
 
 static ignis_tensor ignis__concat(const char *call, const ignis_tensor *tensors, int count, int dim, bool stack)

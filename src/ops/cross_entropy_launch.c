@@ -46,18 +46,23 @@ static ignis_status ignis__cross_entropy_rescale(const ignis_backward_args *args
     return ignis__op_finish_backward(&op, args, args->input_count, made);
 }
 
+/*  Addresses of a backward: the gradient of the logits, that of the loss, and the results of forward. */
+typedef struct ignis__cross_entropy_addresses {
+    ignis__address gradient, grad, logits, targets, log_sums, scale;
+} ignis__cross_entropy_addresses;
+
 /*  Computes the gradient from the results of forward. It may replace the logits. */
 static void ignis__cross_entropy_launch_backward(ignis__op *op, ignis__cross_entropy *entropy, ignis_dtype dtype,
-                                                 ignis__address gradient, ignis__address grad, ignis__address logits,
-                                                 ignis__address targets, ignis__address log_sums, ignis__address scale)
+                                                 ignis__cross_entropy_addresses *at)
 {
-    ignis__rows plan = ignis__rows_plan(op, dtype, entropy->rows, entropy->classes, logits % 16 == gradient % 16, 0, 2);
-    void *params[] = {&gradient,        &grad,
-                      &log_sums,        &logits,
-                      &targets,         &entropy->target_bytes,
+    bool packed = at->logits % 16 == at->gradient % 16;
+    ignis__rows plan = ignis__rows_plan(op, dtype, entropy->rows, entropy->classes, packed, 0, 2);
+    void *params[] = {&at->gradient,    &at->grad,
+                      &at->log_sums,    &at->logits,
+                      &at->targets,     &entropy->target_bytes,
                       &entropy->rows,   &entropy->classes,
                       &entropy->stride, &entropy->ignore_index,
-                      &scale,           &plan.packed};
+                      &at->scale,       &plan.packed};
     if (plan.warp) { /* no such kernel exists */
         plan.threads = ignis__row_threads(entropy->classes, ignis__row_share(dtype, true), 512);
         plan.blocks = entropy->rows;
@@ -71,7 +76,7 @@ static ignis_status ignis__cross_entropy_backward(const ignis_backward_args *arg
     ignis__op op;
     ignis__cross_entropy entropy;
     ignis__array *made;
-    ignis__address gradient, grad, logits, targets, log_sums, scale;
+    ignis__cross_entropy_addresses at;
     ignis_dtype dtype;
     int i;
     if (!ignis__op_begin_backward(&op, "ignis_cross_entropy", args))
@@ -79,13 +84,13 @@ static ignis_status ignis__cross_entropy_backward(const ignis_backward_args *arg
     memcpy(&entropy, args->params, sizeof entropy);
     dtype = op.in[1]->dtype;
     made = ignis__op_new_like(&op, op.in[1]);
-    grad = ignis__op_read(&op, op.in[0]);
-    logits = ignis__op_read(&op, op.in[1]);
-    targets = ignis__op_read(&op, op.in[2]);
-    log_sums = ignis__op_read(&op, op.in[3]);
-    scale = ignis__op_read(&op, op.in[4]);
-    gradient = ignis__op_write(&op, made);
-    ignis__cross_entropy_launch_backward(&op, &entropy, dtype, gradient, grad, logits, targets, log_sums, scale);
+    at.grad = ignis__op_read(&op, op.in[0]);
+    at.logits = ignis__op_read(&op, op.in[1]);
+    at.targets = ignis__op_read(&op, op.in[2]);
+    at.log_sums = ignis__op_read(&op, op.in[3]);
+    at.scale = ignis__op_read(&op, op.in[4]);
+    at.gradient = ignis__op_write(&op, made);
+    ignis__cross_entropy_launch_backward(&op, &entropy, dtype, &at);
     for (i = 1; i < args->input_count; i++)
         args->grad_inputs[i].id = 0;
     return ignis__op_finish_backward(&op, args, 1, &made);

@@ -31,11 +31,11 @@ static void ignis__op_cumsum_rows(ignis__op *op, ignis__address target, ignis__a
 }
 
 /*  Computes out[outer, i, inner] = the sum of from[outer, j, inner] over j <= i, or over j >= i if reverse. */
-static ignis__array *ignis__op_cumsum(ignis__op *op, ignis__array *from, const ignis__axis *s, int reverse)
+static ignis__array *ignis__op_cumsum(ignis__op *op, ignis__array *from, const ignis__axis *axis, int reverse)
 {
     ignis__array *out = ignis__op_new_like(op, from);
     ignis__address source = ignis__op_read(op, from), target = ignis__op_write(op, out), none = 0, partial = 0;
-    int64_t outer = s->outer, n = s->n, inner = s->inner, part_length, parts, blocks;
+    int64_t outer = axis->outer, n = axis->n, inner = axis->inner, part_length, parts, blocks;
     void *params[] = {&target, &partial, &source, &outer, &n, &inner, &part_length, &parts, &reverse};
     if (!op->ok || outer * n * inner == 0)
         return out;

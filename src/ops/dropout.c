@@ -33,7 +33,7 @@ static ignis_status ignis__dropout_backward(const ignis_backward_args *args)
 IGNIS_API ignis_tensor ignis_dropout(ignis_tensor tensor, double probability)
 {
     static const char call[] = "ignis_dropout";
-    ignis__dropout_params p = IGNIS__ZERO;
+    ignis__dropout_params dropout = IGNIS__ZERO;
     ignis__op op;
     ignis__array *out = NULL, *launches;
     ignis_tensor result;
@@ -43,14 +43,14 @@ IGNIS_API ignis_tensor ignis_dropout(ignis_tensor tensor, double probability)
     if (!(probability >= 0 && probability < 1))
         ignis__op_fail(&op, IGNIS_DIAG_BAD_NUMBER, "the probability is %g, outside 0 to below 1", probability);
     if (op.ok) {
-        p.threshold = (int64_t)(probability * 4294967296.0 + 0.5);
-        p.scale = 1 / (1 - probability);
-        op.ok = ignis__random_take(&op.work, op.in[0]->dtype, op.in[0]->numel, &p.random);
-        out = ignis__op_dropout(&op, op.in[0], &p);
+        dropout.threshold = (int64_t)(probability * 4294967296.0 + 0.5);
+        dropout.scale = 1 / (1 - probability);
+        op.ok = ignis__random_take(&op.work, op.in[0]->dtype, op.in[0]->numel, &dropout.random);
+        out = ignis__op_dropout(&op, op.in[0], &dropout);
     }
-    launches = op.ok && p.random.launches.id ? ignis__array_hold(call, p.random.launches) : NULL;
+    launches = op.ok && dropout.random.launches.id ? ignis__array_hold(call, dropout.random.launches) : NULL;
     ignis__op_save(&op, launches);
-    result = ignis__op_end_recorded(&op, out, "dropout", ignis__dropout_backward, &p, sizeof p);
+    result = ignis__op_end_recorded(&op, out, "dropout", ignis__dropout_backward, &dropout, sizeof dropout);
     if (launches)
         ignis__array_drop(call, launches);
     return result;

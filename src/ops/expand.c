@@ -34,7 +34,7 @@ static ignis_status ignis__expand_backward(const ignis_backward_args *args)
 {
     const ignis_shape *shapes = (const ignis_shape *)args->params; /* before and after */
     ignis__array *gradient, *from, *sorted = NULL;
-    ignis__strides s, moved;
+    ignis__strides strides, moved;
     ignis__axis axis = {1, 1, 1};
     ignis_shape out = shapes[1];
     ignis__op op;
@@ -44,17 +44,17 @@ static ignis_status ignis__expand_backward(const ignis_backward_args *args)
     from = op.in[0];
     gradient = ignis__op_new(&op, &shapes[0], from->dtype);
     if (gradient && !ignis__axis_of_broadcast(&out, &shapes[0], &axis) &&
-        ignis__expand_strides(&op, &shapes[0], &out, &s)) {
+        ignis__expand_strides(&op, &shapes[0], &out, &strides)) {
         /* the summed elements are in several places: a copy moves them to the front, so that there is one
            sum, rounded once */
         axis.outer = axis.n = axis.inner = 1;
         memset(&moved, 0, sizeof moved);
         for (phase = 0; phase < 2; phase++)
-            for (i = 0; i < s.rank; i++)
-                if ((s.from[i] == 0 && s.size[i] != 1) == (phase == 0)) {
-                    moved.size[moved.rank] = s.size[i];
-                    moved.from[moved.rank++] = ignis__shape_product(&out, i + 1, s.rank);
-                    *(phase ? &axis.inner : &axis.n) *= s.size[i];
+            for (i = 0; i < strides.rank; i++)
+                if ((strides.from[i] == 0 && strides.size[i] != 1) == (phase == 0)) {
+                    moved.size[moved.rank] = strides.size[i];
+                    moved.from[moved.rank++] = ignis__shape_product(&out, i + 1, strides.rank);
+                    *(phase ? &axis.inner : &axis.n) *= strides.size[i];
                 }
         for (i = 0; i < moved.rank; i++)
             out.dim[i] = moved.size[i];

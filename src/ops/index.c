@@ -32,28 +32,28 @@ static void ignis__indexing_make(ignis__indexing *x, const char *call, const ign
 /*  GATHER: to[i] = from[position of i]; an index outside gives 0, or NaN in a floating type. SCATTER:
     to[position of i] = from[i], where no two positions are equal. */
 static void ignis__op_indexed(ignis__op *op, ignis__builtin builtin, ignis__array *to, ignis__array *from,
-                              ignis__array *ids, const ignis__indexing *x, int nan)
+                              ignis__array *ids, const ignis__indexing *indexing, int nan)
 {
     ignis__address source = ignis__op_read(op, from), indices = ignis__op_read(op, ids),
                    target = ignis__op_write(op, to);
-    ignis__strided k;
-    int64_t pack, size = x->size, dim_stride = x->dim_stride;
+    ignis__strided strided;
+    int64_t pack, size = indexing->size, dim_stride = indexing->dim_stride;
     int id_bytes = (int)ignis__dtypes[ids->dtype].size, packs, last;
-    void *params[] = {&target, &source, &indices, &id_bytes, &k, &size, &dim_stride, &nan, &packs};
-    if (!op->ok || !ignis__strides_merge(&x->strides, &k, false))
+    void *params[] = {&target, &source, &indices, &id_bytes, &strided, &size, &dim_stride, &nan, &packs};
+    if (!op->ok || !ignis__strides_merge(&indexing->strides, &strided, false))
         return;
     pack = ignis__pack_elements(to->dtype);
-    last = k.rank - 1;
-    packs = builtin == IGNIS__BUILTIN_GATHER && last >= 0 && k.from[last] == 1 && k.to[last] == 0 &&
-            (k.size[last] | dim_stride) % pack == 0 && (source | target) % 16 == 0 &&
-            ignis__strides_packed(k.from, k.rank, last, pack);
+    last = strided.rank - 1;
+    packs = builtin == IGNIS__BUILTIN_GATHER && last >= 0 && strided.from[last] == 1 && strided.to[last] == 0 &&
+            (strided.size[last] | dim_stride) % pack == 0 && (source | target) % 16 == 0 &&
+            ignis__strides_packed(strided.from, strided.rank, last, pack);
     if (packs) {
-        k.size[last] /= pack;
-        k.from[last] *= pack;
+        strided.size[last] /= pack;
+        strided.from[last] *= pack;
     }
-    ignis__strided_finish(&k);
+    ignis__strided_finish(&strided);
     ignis__op_launch_row(op, builtin, to->dtype,
-                         ignis__ceil_div(k.count, builtin == IGNIS__BUILTIN_GATHER ? 1024 : 256), 256, params);
+                         ignis__ceil_div(strided.count, builtin == IGNIS__BUILTIN_GATHER ? 1024 : 256), 256, params);
 }
 
 /*  Returns the rows of `to` along its last dimension if each gets the sums of its own row of n elements,
@@ -75,24 +75,24 @@ static int64_t ignis__scatter_rows(const ignis__op *op, const ignis__array *to, 
 
 /*  Adds to[position of i] += from[i] in a fixed order. */
 static void ignis__op_scatter_add(ignis__op *op, ignis__array *to, ignis__array *from, ignis__array *ids,
-                                  const ignis__indexing *x)
+                                  const ignis__indexing *indexing)
 {
     ignis__address source = ignis__op_read(op, from), indices = ignis__op_read(op, ids),
                    target = ignis__op_write(op, to), partial;
-    ignis__strided k;
+    ignis__strided strided;
     ignis__radix sort;
-    int64_t size = x->size, dim_stride = x->dim_stride, blocks, rows, n;
+    int64_t size = indexing->size, dim_stride = indexing->dim_stride, blocks, rows, n;
     int id_bytes = (int)ignis__dtypes[ids->dtype].size;
     ignis_dtype dtype;
     uint32_t none;
-    void *keys[] = {&sort.keys[0], &indices, &id_bytes, &k, &size, &dim_stride, &none};
-    void *sums[] = {&target, &partial, &source, &sort.keys[0], &sort.positions[0], &k.count, &none};
-    void *finish[] = {&target, &partial, &sort.keys[0], &k.count, &none},
+    void *keys[] = {&sort.keys[0], &indices, &id_bytes, &strided, &size, &dim_stride, &none};
+    void *sums[] = {&target, &partial, &source, &sort.keys[0], &sort.positions[0], &strided.count, &none};
+    void *finish[] = {&target, &partial, &sort.keys[0], &strided.count, &none},
          *whole[] = {&target, &source, &indices, &id_bytes, &n, &size};
-    if (!op->ok || !ignis__strides_merge(&x->strides, &k, false))
+    if (!op->ok || !ignis__strides_merge(&indexing->strides, &strided, false))
         return;
     dtype = to->dtype;
-    rows = ignis__scatter_rows(op, to, x, &n);
+    rows = ignis__scatter_rows(op, to, indexing, &n);
     ignis__record_builtin_for_all(IGNIS__BUILTIN_SORT_COUNT, IGNIS_I32); /* for the other path */
     if (rows) {
         ignis__op_launch(op, IGNIS__BUILTIN_SCATTER_ADD_ROWS, dtype, NULL, rows, 1, 1, 32, 1,
@@ -105,9 +105,9 @@ static void ignis__op_scatter_add(ignis__op *op, ignis__array *to, ignis__array 
         return;
     }
     none = (uint32_t)to->numel;
-    ignis__strided_finish(&k);
-    blocks = ignis__ceil_div(k.count, 256);
-    ignis__radix_begin(op, &sort, IGNIS_I32, 1, k.count, 2);
+    ignis__strided_finish(&strided);
+    blocks = ignis__ceil_div(strided.count, 256);
+    ignis__radix_begin(op, &sort, IGNIS_I32, 1, strided.count, 2);
     partial = ignis__op_write(op, ignis__op_new_row(op, blocks * 16, ignis__sum_dtype(dtype)));
     ignis__op_launch_row(op, IGNIS__BUILTIN_SCATTER_KEYS, dtype, blocks, 256, keys);
     ignis__radix_run(op, &sort, sort.keys[0], ignis__radix_passes(none), 0, 0, 0, 0);
@@ -151,33 +151,33 @@ static ignis_status ignis__scatter_add_backward(const ignis_backward_args *args)
     back. */
 static ignis_status ignis__index_select_backward(const ignis_backward_args *args)
 {
-    const ignis__indexing *x = (const ignis__indexing *)args->params;
+    const ignis__indexing *indexing = (const ignis__indexing *)args->params;
     ignis__op op;
     ignis__array *gradient, *moved, *sums;
-    int64_t outer = ignis__shape_product(&x->shape, 0, x->dim), inner = x->dim_stride, count;
-    ignis__exchange there = {1, outer, 1, 1, inner}, back = {1, x->size, 1, outer, inner};
+    int64_t outer = ignis__shape_product(&indexing->shape, 0, indexing->dim), inner = indexing->dim_stride, count;
+    ignis__exchange there = {1, outer, 1, 1, inner}, back = {1, indexing->size, 1, outer, inner};
     ignis_shape shape;
-    if (!ignis__op_begin_backward(&op, x->call, args))
+    if (!ignis__op_begin_backward(&op, indexing->call, args))
         return ignis__failed();
     there.n = count = op.in[1]->numel;
-    if (outer * inner >= (int64_t)1 << 30 || x->size > INT32_MAX || count > INT32_MAX)
+    if (outer * inner >= (int64_t)1 << 30 || indexing->size > INT32_MAX || count > INT32_MAX)
         ignis__op_fail(&op, IGNIS_DIAG_UNSUPPORTED,
                        "the gradient of %s along dimension %d; 2^31 rows, or rows of 2^30 elements, are too many",
-                       ignis__shape_write(&x->shape).text, x->dim);
-    if (x->dim > 0) /* also if those before it are 1 */
+                       ignis__shape_write(&indexing->shape).text, indexing->dim);
+    if (indexing->dim > 0) /* also if those before it are 1 */
         ignis__record_builtin_for_all(IGNIS__BUILTIN_TRANSPOSE_RUNS, op.in[0]->dtype);
     if (outer == 1) {
-        gradient = ignis__op_new(&op, &x->shape, op.in[0]->dtype);
+        gradient = ignis__op_new(&op, &indexing->shape, op.in[0]->dtype);
         if (gradient)
-            ignis__op_add_rows(&op, gradient, op.in[0], op.in[1], x->size, inner, 0);
+            ignis__op_add_rows(&op, gradient, op.in[0], op.in[1], indexing->size, inner, 0);
         return ignis__op_finish_backward(&op, args, 1, &gradient);
     }
     shape = IGNIS_SHAPE(op.in[0]->numel);
     moved = op.ok ? ignis__op_exchange(&op, op.in[0], &shape, &there) : NULL;
-    sums = ignis__op_new_row(&op, outer * x->size * inner, op.in[0]->dtype);
+    sums = ignis__op_new_row(&op, outer * indexing->size * inner, op.in[0]->dtype);
     if (sums)
-        ignis__op_add_rows(&op, sums, moved, op.in[1], x->size, outer * inner, 0);
-    gradient = op.ok ? ignis__op_exchange(&op, sums, &x->shape, &back) : NULL;
+        ignis__op_add_rows(&op, sums, moved, op.in[1], indexing->size, outer * inner, 0);
+    gradient = op.ok ? ignis__op_exchange(&op, sums, &indexing->shape, &back) : NULL;
     return ignis__op_finish_backward(&op, args, 1, &gradient);
 }
 
@@ -193,7 +193,7 @@ static ignis_tensor ignis__index_op(const ignis__index_kind *kind, ignis_tensor 
                                     const ignis_tensor *src)
 {
     ignis_tensor inputs[] = {tensor, index, src ? *src : index};
-    ignis__indexing x = IGNIS__ZERO;
+    ignis__indexing indexing = IGNIS__ZERO;
     ignis__op op;
     ignis__array *out = NULL;
     ignis_shape shape, ids;
@@ -219,21 +219,21 @@ static ignis_tensor ignis__index_op(const ignis__index_kind *kind, ignis_tensor 
         int64_t count = ids.dim[0];
         if (kind->row)
             ids = shape, ids.dim[dim] = count;
-        ignis__indexing_make(&x, kind->call, &shape, dim, &ids);
+        ignis__indexing_make(&indexing, kind->call, &shape, dim, &ids);
         if (kind->row)
-            x.strides.to[dim] = 1;
+            indexing.strides.to[dim] = 1;
         else
-            ignis__shape_strides(&ids, x.strides.to);
+            ignis__shape_strides(&ids, indexing.strides.to);
         out = ignis__op_new(&op, kind->adds ? &shape : &ids, op.in[0]->dtype);
     }
     if (out && kind->adds) {
         ignis__op_copy(&op, out, op.in[0]);
-        ignis__op_scatter_add(&op, out, op.in[2], op.in[1], &x);
+        ignis__op_scatter_add(&op, out, op.in[2], op.in[1], &indexing);
     } else if (out) {
-        ignis__op_indexed(&op, IGNIS__BUILTIN_GATHER, out, op.in[0], op.in[1], &x, 1);
+        ignis__op_indexed(&op, IGNIS__BUILTIN_GATHER, out, op.in[0], op.in[1], &indexing, 1);
     }
     ignis__op_save(&op, op.in[1]);
-    return ignis__op_end_recorded(&op, out, kind->name, kind->backward_fn, &x, sizeof x);
+    return ignis__op_end_recorded(&op, out, kind->name, kind->backward_fn, &indexing, sizeof indexing);
 }
 
 IGNIS_API ignis_tensor ignis_gather(ignis_tensor tensor, int dim, ignis_tensor index)

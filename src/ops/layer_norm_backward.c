@@ -21,7 +21,7 @@ static int64_t ignis__norm_backward_run(ignis__op *op, const ignis__norm *norm, 
                                         ignis_dtype dtype)
 {
     int64_t processors = op->work.device->info.multiprocessors, pack = ignis__pack_elements(dtype),
-            turn = ignis__norm_alignment_period(dtype, work->n);
+            period = ignis__norm_alignment_period(dtype, work->n);
     int64_t count, across;
     unsigned threads = 128;
     ignis_dtype wide = ignis__wide_dtype(dtype);
@@ -52,45 +52,13 @@ static int64_t ignis__norm_backward_run(ignis__op *op, const ignis__norm *norm, 
     across = ignis__ceil_div(
         work->packed ? work->n / pack + (work->packed == IGNIS__NORM_UNALIGNED ? 2 * pack : 0) : work->n, threads);
     count = ignis__clamp(ignis__ceil_div(processors * 8, across), 1, work->rows);
-    count = work->packed == IGNIS__NORM_UNALIGNED ? ignis__ceil_div(count, turn) * turn : count;
+    count = work->packed == IGNIS__NORM_UNALIGNED ? ignis__ceil_div(count, period) * period : count;
     ignis__norm_partials(op, norm->rms, work, wide, count);
     average_g = ignis__op_write(op, ignis__op_new_row(op, work->rows, wide));
     average_gh = ignis__op_write(op, ignis__op_new_row(op, work->rows, wide));
     ignis__op_launch_row(op, norm->averages, dtype, ignis__clamp(work->rows, 0, IGNIS__ROW_BLOCKS), 256, averages);
     ignis__op_launch(op, norm->columns, dtype, NULL, across, count, 1, threads, 1, 0, columns);
     return count;
-}
-
-/*  Returns whether a tensor is the result of a layer whose bias needs a gradient: the column sums of the
-    tensor's own. */
-static bool ignis__tensor_wants_column_sums(ignis__tensor *tensor)
-{
-    const ignis__node *node = ignis__backward_pass_find_maker(tensor);
-    const ignis__mlp *mlp;
-    int bias = 0;
-    if (node && node->backward_fn == ignis__linear_backward && node->input_count > 2) {
-        bias = 2;
-    } else if (node && node->backward_fn == ignis__mlp_backward) {
-        mlp = (const ignis__mlp *)node->params;
-        bias = mlp->bias[mlp->count - 1];
-    }
-    return bias > 0 && node->needed[bias];
-}
-
-/*  Called by a running backward function: returns whether the gradient of its first input goes to such a
-    result, directly or through an addition. */
-static bool ignis__gradient_wants_column_sums(void)
-{
-    ignis__tensor *tensor = ignis__tensor_thread_now()->pass->node->inputs[0];
-    const ignis__node *node = ignis__backward_pass_find_maker(tensor);
-    int i;
-    if (!node || node->backward_fn != ignis__add_backward)
-        return ignis__tensor_wants_column_sums(tensor);
-    for (i = 0; i < 2; i++)
-        if (ignis__shape_same(&node->inputs[i]->shape, &tensor->shape) &&
-            ignis__tensor_wants_column_sums(node->inputs[i]))
-            return true;
-    return false;
 }
 
 /*  Sums the columns of one to three matrices of the wide dtype, stored one after the other, with `rows` rows

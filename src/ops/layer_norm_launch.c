@@ -62,10 +62,10 @@ static int64_t ignis__op_resident(ignis__op *op, ignis__builtin builtin, ignis_d
 /*  Returns after how many rows one begins at the same address modulo 16 again. */
 static int64_t ignis__norm_alignment_period(ignis_dtype dtype, int64_t n)
 {
-    int64_t pack = ignis__pack_elements(dtype), turn = pack;
-    while (turn > 1 && n * turn / 2 % pack == 0)
-        turn /= 2;
-    return turn;
+    int64_t pack = ignis__pack_elements(dtype), period = pack;
+    while (period > 1 && n * period / 2 % pack == 0)
+        period /= 2;
+    return period;
 }
 
 /*  Returns whether rows of full packs use the kernels named _even, whose threads have one pack of a row: they
@@ -87,7 +87,7 @@ static ignis__norm_plan ignis__norm_rows_plan(ignis__op *op, ignis__builtin buil
         int packs, threads, teams; /* packs of a row for a thread, the most threads of a team, teams of a block */
     } shapes[] = {{1, 32, 4}, {4, 32, 4}, {4, 512, 1}};
     const ignis_device_info *info = &op->work.device->info;
-    int64_t pack = ignis__pack_elements(dtype), packs = n / pack, turn;
+    int64_t pack = ignis__pack_elements(dtype), packs = n / pack, unit;
     ignis__norm_plan plan = IGNIS__ZERO;
     int count = (int)(sizeof shapes / sizeof *shapes), i = 0;
     plan.threads = ignis__row_threads(packs, 1, 512);
@@ -96,11 +96,11 @@ static ignis__norm_plan ignis__norm_rows_plan(ignis__op *op, ignis__builtin buil
         plan.builtin = (ignis__builtin)((int)builtin + count);
         plan.even = true;
         plan.shared = (size_t)plan.threads * 16 * (size_t)(IGNIS__NORM_FLIGHT * arrays);
-        turn = rows ? ignis__ceil_div(rows, IGNIS__NORM_FLIGHT) : 1; /* of all blocks, which get equal numbers */
-        plan.blocks = ignis__clamp(ignis__ceil_div(turn, backward ? 2 : 1), 1,
+        unit = rows ? ignis__ceil_div(rows, IGNIS__NORM_FLIGHT) : 1; /* of all blocks, which get equal numbers */
+        plan.blocks = ignis__clamp(ignis__ceil_div(unit, backward ? 2 : 1), 1,
                                    info->multiprocessors *
                                        ignis__op_resident(op, plan.builtin, dtype, plan.threads, plan.shared));
-        plan.blocks = ignis__ceil_div(turn, ignis__ceil_div(turn, plan.blocks));
+        plan.blocks = ignis__ceil_div(unit, ignis__ceil_div(unit, plan.blocks));
         return plan;
     }
     while (i < count && packs > (int64_t)shapes[i].packs * shapes[i].threads)
@@ -115,11 +115,11 @@ static ignis__norm_plan ignis__norm_rows_plan(ignis__op *op, ignis__builtin buil
     plan.builtin = (ignis__builtin)((int)builtin + i);
     plan.shared =
         (size_t)plan.threads * 16 * (size_t)(IGNIS__NORM_FLIGHT * arrays + (backward ? 1 : 2) * shapes[i].packs);
-    turn = ignis__ceil_div(ignis__norm_alignment_period(dtype, n), shapes[i].teams);
+    unit = ignis__ceil_div(ignis__norm_alignment_period(dtype, n), shapes[i].teams);
     plan.blocks =
         ignis__clamp(ignis__ceil_div(rows, shapes[i].teams * (backward ? 4 : 1)), 1,
                      info->multiprocessors * ignis__op_resident(op, plan.builtin, dtype, plan.threads, plan.shared));
-    plan.blocks = plan.blocks < turn ? turn : plan.blocks / turn * turn;
+    plan.blocks = plan.blocks < unit ? unit : plan.blocks / unit * unit;
     return plan;
 }
 

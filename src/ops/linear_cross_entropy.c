@@ -71,34 +71,36 @@ static void ignis__chunk_logits(ignis__op *op, const ignis__linear_entropy *p, c
 
 /*  Computes a chunk's rows of dhidden and its part of dw from the gradient of its logits. Chunks are summed
     in their order. */
-static void ignis__chunk_backward(ignis__op *op, const ignis__linear_entropy *p, const ignis__chunks *c, int64_t first)
+static void ignis__chunk_backward(ignis__op *op, const ignis__linear_entropy *entropy, const ignis__chunks *chunks,
+                                  int64_t first)
 {
-    ignis__product q = ignis__chunk_product(p, first), of_w = ignis__matmul_product_b(&q),
-                   of_hidden = ignis__matmul_product_a(&q);
+    ignis__product product = ignis__chunk_product(entropy, first), of_w = ignis__matmul_product_b(&product),
+                   of_hidden = ignis__matmul_product_a(&product);
     ignis__epilogue epilogue = IGNIS__ZERO;
     ignis__address dw, sum, part;
-    int is_first = first == 0, is_last = first + q.m >= p->entropy.rows;
+    int is_first = first == 0, is_last = first + product.m >= entropy->entropy.rows;
     ignis__array *rows;
-    if (!op->ok || q.m == 0)
+    if (!op->ok || product.m == 0)
         return;
-    if (c->dhidden) {
-        rows = ignis__op_view_rows(op, c->dhidden, first, q.m, q.k);
+    if (chunks->dhidden) {
+        rows = ignis__op_view_rows(op, chunks->dhidden, first, product.m, product.k);
         if (rows)
-            ignis__matmul_run(op, &of_hidden, rows, c->gradient, c->w, NULL);
+            ignis__matmul_run(op, &of_hidden, rows, chunks->gradient, chunks->w, NULL);
     }
-    rows = c->dw ? ignis__op_view_rows(op, c->hidden, first, q.m, q.k) : NULL;
+    rows = chunks->dw ? ignis__op_view_rows(op, chunks->hidden, first, product.m, product.k) : NULL;
     if (!rows)
         return;
-    epilogue.accumulate = !c->sum && !is_first;
-    ignis__matmul_run(op, &of_w, c->sum ? c->part : c->dw, c->gradient, rows, &epilogue);
-    if (c->sum) {
-        void *params[] = {&dw, &sum, &part, &is_first, &is_last, &c->dw->numel};
-        part = ignis__op_read(op, c->part);
+    epilogue.accumulate = !chunks->sum && !is_first;
+    ignis__matmul_run(op, &of_w, chunks->sum ? chunks->part : chunks->dw, chunks->gradient, rows, &epilogue);
+    if (chunks->sum) {
+        void *params[] = {&dw, &sum, &part, &is_first, &is_last, &chunks->dw->numel};
+        part = ignis__op_read(op, chunks->part);
         if (!is_first)
-            (void)ignis__op_read(op, c->sum);
-        sum = ignis__op_write(op, c->sum);
-        dw = ignis__op_write(op, c->dw);
-        ignis__op_launch_elementwise(op, IGNIS__BUILTIN_CROSS_ENTROPY_ADD_UP, c->dw->dtype, c->dw->numel, params);
+            (void)ignis__op_read(op, chunks->sum);
+        sum = ignis__op_write(op, chunks->sum);
+        dw = ignis__op_write(op, chunks->dw);
+        ignis__op_launch_elementwise(op, IGNIS__BUILTIN_CROSS_ENTROPY_ADD_UP, chunks->dw->dtype, chunks->dw->numel,
+                                     params);
     }
 }
 
@@ -130,35 +132,35 @@ static ignis_status ignis__linear_entropy_backward(const ignis_backward_args *ar
     enum { GRAD, HIDDEN, W, TARGETS, LOG_SUMS, SCALE };
     ignis__op op;
     ignis__linear_entropy p;
-    ignis__chunks c = IGNIS__ZERO;
+    ignis__chunks chunks = IGNIS__ZERO;
     ignis__array *gradients[2];
     int64_t first;
     int kept;
     memcpy(&p, args->params, sizeof p);
     if (!ignis__op_begin_backward(&op, "ignis_linear_cross_entropy", args))
         return ignis__failed();
-    c.hidden = op.in[HIDDEN];
-    c.w = op.in[W];
-    c.logits = c.gradient = ignis__op_new_rows(&op, p.chunk, p.entropy.stride, c.w->dtype);
-    ignis__chunks_create_gradients(&op, &p, args->needed[0], args->needed[1], &c);
+    chunks.hidden = op.in[HIDDEN];
+    chunks.w = op.in[W];
+    chunks.logits = chunks.gradient = ignis__op_new_rows(&op, p.chunk, p.entropy.stride, chunks.w->dtype);
+    ignis__chunks_create_gradients(&op, &p, args->needed[0], args->needed[1], &chunks);
     kept = op.made_count;
     for (first = 0; op.ok && first < p.entropy.rows; first += p.chunk) {
         int64_t size = ignis__dtypes[op.in[LOG_SUMS]->dtype].size;
         ignis__cross_entropy entropy = p.entropy;
-        ignis__address logits;
+        ignis__cross_entropy_addresses at;
         entropy.rows = ignis__chunk_product(&p, first).m;
-        ignis__chunk_logits(&op, &p, &c, first);
-        logits = ignis__op_write(&op, c.logits);
-        ignis__cross_entropy_launch_backward(
-            &op, &entropy, c.w->dtype, logits, ignis__op_read(&op, op.in[GRAD]), logits,
-            ignis__op_read(&op, op.in[TARGETS]) + (ignis__address)(first * entropy.target_bytes),
-            ignis__op_read(&op, op.in[LOG_SUMS]) + (ignis__address)(2 * first * size),
-            ignis__op_read(&op, op.in[SCALE]));
-        ignis__chunk_backward(&op, &p, &c, first);
+        ignis__chunk_logits(&op, &p, &chunks, first);
+        at.gradient = at.logits = ignis__op_write(&op, chunks.logits);
+        at.grad = ignis__op_read(&op, op.in[GRAD]);
+        at.targets = ignis__op_read(&op, op.in[TARGETS]) + (ignis__address)(first * entropy.target_bytes);
+        at.log_sums = ignis__op_read(&op, op.in[LOG_SUMS]) + (ignis__address)(2 * first * size);
+        at.scale = ignis__op_read(&op, op.in[SCALE]);
+        ignis__cross_entropy_launch_backward(&op, &entropy, chunks.w->dtype, &at);
+        ignis__chunk_backward(&op, &p, &chunks, first);
         ignis__op_free_made(&op, kept);
     }
-    gradients[0] = c.dhidden;
-    gradients[1] = c.dw;
+    gradients[0] = chunks.dhidden;
+    gradients[1] = chunks.dw;
     return ignis__op_finish_backward(&op, args, 2, gradients);
 }
 
@@ -171,11 +173,12 @@ static int64_t ignis__linear_entropy_rows(int64_t rows, const ignis__array *w)
 }
 
 /*  Checks the inputs, and describes the work. */
-static bool ignis__linear_entropy_prepare(ignis__op *op, const ignis_cross_entropy_desc *desc, ignis__linear_entropy *p)
+static bool ignis__linear_entropy_prepare(ignis__op *op, const ignis_cross_entropy_desc *desc,
+                                          ignis__linear_entropy *entropy)
 {
     const ignis_shape *hidden = &op->in[0]->shape, *w = &op->in[1]->shape;
     int64_t rows, n;
-    memset(p, 0, sizeof *p);
+    memset(entropy, 0, sizeof *entropy);
     if (!ignis__op_is_float(op, 0, "hidden") || !ignis__op_same_dtype(op, 1, "weight") ||
         !ignis__op_rows(op, op->in[0], &rows, &n))
         return false;
@@ -191,11 +194,11 @@ static bool ignis__linear_entropy_prepare(ignis__op *op, const ignis_cross_entro
                               "label_smoothing and IGNIS_REDUCTION_NONE are for ignis_cross_entropy");
     if (desc && desc->chunk < 0)
         return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "desc->chunk is %lld, below 0", (long long)desc->chunk);
-    if (!ignis__cross_entropy_prepare(op, desc, rows, w->dim[0], op->in[2], &p->entropy))
+    if (!ignis__cross_entropy_prepare(op, desc, rows, w->dim[0], op->in[2], &entropy->entropy))
         return false;
-    p->chunk = desc && desc->chunk ? desc->chunk : ignis__linear_entropy_rows(rows, op->in[1]);
-    p->chunk = ignis__clamp(rows, 1, p->chunk);
-    p->product = ignis__product_of(op->in[0]->dtype, rows, w->dim[0], n, 1);
+    entropy->chunk = desc && desc->chunk ? desc->chunk : ignis__linear_entropy_rows(rows, op->in[1]);
+    entropy->chunk = ignis__clamp(rows, 1, entropy->chunk);
+    entropy->product = ignis__product_of(op->in[0]->dtype, rows, w->dim[0], n, 1);
     return true;
 }
 
@@ -203,8 +206,8 @@ IGNIS_API ignis_tensor ignis_linear_cross_entropy(ignis_tensor hidden, ignis_ten
                                                   const ignis_cross_entropy_desc *desc)
 {
     ignis__op op;
-    ignis__linear_entropy p;
-    ignis__chunks c = IGNIS__ZERO;
+    ignis__linear_entropy entropy;
+    ignis__chunks chunks = IGNIS__ZERO;
     ignis_tensor inputs[] = {hidden, weight, targets};
     ignis__array *loss = NULL, *losses = NULL, *log_sums = NULL, *scale = NULL;
     ignis__cross_entropy_work work = IGNIS__ZERO;
@@ -214,50 +217,52 @@ IGNIS_API ignis_tensor ignis_linear_cross_entropy(ignis_tensor hidden, ignis_ten
     int kept;
     if (!ignis__op_begin(&op, "ignis_linear_cross_entropy", 3, inputs))
         return ignis__no_tensor();
-    c.hidden = op.in[0];
-    c.w = op.in[1];
-    dtype = c.w->dtype;
+    chunks.hidden = op.in[0];
+    chunks.w = op.in[1];
+    dtype = chunks.w->dtype;
     wide = ignis__wide_dtype(dtype);
     fused = op.records && ignis__cross_entropy_is_fused(dtype);
     op.knows_one = fused;
-    op.ok = ignis__linear_entropy_prepare(&op, desc, &p);
+    op.ok = ignis__linear_entropy_prepare(&op, desc, &entropy);
     if (op.ok) {
         loss = ignis__op_new_row(&op, 1, wide);
-        losses = ignis__chunk_count(&p) > 1 ? ignis__op_new_row(&op, ignis__chunk_count(&p), wide) : loss;
+        losses = ignis__chunk_count(&entropy) > 1 ? ignis__op_new_row(&op, ignis__chunk_count(&entropy), wide) : loss;
         scale = ignis__op_new_row(&op, 1, wide);
-        log_sums = ignis__op_new_row(&op, 2 * p.entropy.rows, wide);
-        c.logits = ignis__op_new_rows(&op, p.chunk, p.entropy.stride, dtype);
+        log_sums = ignis__op_new_row(&op, 2 * entropy.entropy.rows, wide);
+        chunks.logits = ignis__op_new_rows(&op, entropy.chunk, entropy.entropy.stride, dtype);
         work.loss = ignis__op_write(&op, losses);
         work.scale = ignis__op_write(&op, scale);
         work.log_sums = ignis__op_write(&op, log_sums);
         work.targets = ignis__op_read(&op, op.in[2]);
         work.count = ignis__op_write(&op, ignis__op_new_row(&op, IGNIS__COUNT_BLOCKS + 1, IGNIS_I64));
-        ignis__cross_entropy_count(&op, &p.entropy, &work, dtype);
+        ignis__cross_entropy_count(&op, &entropy.entropy, &work, dtype);
     }
     if (op.ok && fused) {
-        c.gradient = c.logits; /* replaces them */
-        ignis__chunks_create_gradients(&op, &p, op.tape_state[0].requires_grad, op.tape_state[1].requires_grad, &c);
+        chunks.gradient = chunks.logits; /* replaces them */
+        ignis__chunks_create_gradients(&op, &entropy, op.tape_state[0].requires_grad, op.tape_state[1].requires_grad,
+                                       &chunks);
     }
     kept = op.made_count;
-    for (first = 0; op.ok && (first == 0 || first < p.entropy.rows);
-         first += p.chunk) { /* the loss of no rows is 0, or as a mean NaN */
-        ignis__chunk_logits(&op, &p, &c, first);
-        ignis__chunk_loss(&op, &p, &c, &work, first);
+    for (first = 0; op.ok && (first == 0 || first < entropy.entropy.rows);
+         first += entropy.chunk) { /* the loss of no rows is 0, or as a mean NaN */
+        ignis__chunk_logits(&op, &entropy, &chunks, first);
+        ignis__chunk_loss(&op, &entropy, &chunks, &work, first);
         if (fused)
-            ignis__chunk_backward(&op, &p, &c, first);
+            ignis__chunk_backward(&op, &entropy, &chunks, first);
         ignis__op_free_made(&op, kept);
     }
     if (op.ok && losses != loss) {
         ignis__axis axis = {1, losses->numel, 1};
         ignis__op_sum(&op, loss, losses, NULL, 1.0, &axis);
     }
-    ignis__op_save(&op, c.dhidden);
-    ignis__op_save(&op, c.dw);
+    ignis__op_save(&op, chunks.dhidden);
+    ignis__op_save(&op, chunks.dw);
     if (!fused) {
         ignis__op_save_inputs(&op, 0, 3);
         ignis__op_save(&op, log_sums);
         ignis__op_save(&op, scale);
     }
     return ignis__op_end_recorded(&op, loss, "linear_cross_entropy",
-                                  fused ? ignis__cross_entropy_rescale : ignis__linear_entropy_backward, &p, sizeof p);
+                                  fused ? ignis__cross_entropy_rescale : ignis__linear_entropy_backward, &entropy,
+                                  sizeof entropy);
 }

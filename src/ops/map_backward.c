@@ -85,26 +85,26 @@ static bool ignis__formula_broadcasts_alike(const ignis__formula_rule *p, uint32
 
 /*  Sets the results of the gradients. fused: gradients of broadcast inputs are summed in the kernel. apart:
     all are as wide and long as they can be, and are finished later, which works at any size. */
-static void ignis__formula_backward_results(const ignis__formula_rule *p, uint32_t needed, bool wide, bool fused,
+static void ignis__formula_backward_results(const ignis__formula_rule *rule, uint32_t needed, bool wide, bool fused,
                                             bool apart, ignis__formula_run *run, int *tensor)
 {
     int i, k;
     run->outs = 0;
     run->reduced = 0;
-    for (i = 0; i < p->formula->count; i++) { /* in the order of the formula's inputs */
+    for (i = 0; i < rule->formula->count; i++) { /* in the order of the formula's inputs */
         if (!(needed >> i & 1))
             continue;
-        for (k = 0; k < p->count && p->tensor[k].input != i; k++)
+        for (k = 0; k < rule->count && rule->tensor[k].input != i; k++)
             ;
         tensor[run->outs] = k;
-        if (fused && ignis__formula_is_broadcast(p, k)) {
+        if (fused && ignis__formula_is_broadcast(rule, k)) {
             run->reduced |= (uint32_t)1 << run->outs;
             run->reduction = IGNIS_REDUCE_SUM;
-            run->to_shape = &p->tensor[k].shape;
+            run->to_shape = &rule->tensor[k].shape;
         }
-        run->out[run->outs++] = !apart && (fused || !ignis__formula_is_broadcast(p, k)) ? p->tensor[k].dtype
-                                : wide                                                  ? IGNIS_F64
-                                                                                        : IGNIS_F32;
+        run->out[run->outs++] = !apart && (fused || !ignis__formula_is_broadcast(rule, k)) ? rule->tensor[k].dtype
+                                : wide                                                     ? IGNIS_F64
+                                                                                           : IGNIS_F32;
     }
 }
 
@@ -129,15 +129,15 @@ static void ignis__formula_backward_record(const char *call, const ignis__formul
 
 /*  For a logsumexp: divides the incoming gradient by the sum, whose exponentials start at the saved largest
     element. NULL after a failure. */
-static ignis__array *ignis__formula_divide_by_sum(ignis__op *op, const ignis__formula_rule *p)
+static ignis__array *ignis__formula_divide_by_sum(ignis__op *op, const ignis__formula_rule *rule)
 {
-    ignis__array *kept = op->in[p->kept_saved], *out = ignis__op_new(op, &p->given, kept->dtype);
+    ignis__array *kept = op->in[rule->kept_saved], *out = ignis__op_new(op, &rule->given, kept->dtype);
     ignis__formula_run run = IGNIS__ZERO;
     run.formula = ignis__formula_get(op->work.call, "g/s", "g, s", 2, 0);
     op->ok = op->ok && run.formula;
-    run.shape = p->given;
+    run.shape = rule->given;
     run.used = 3;
-    run.input[0] = run.input[1] = &p->given;
+    run.input[0] = run.input[1] = &rule->given;
     run.dtype[0] = op->in[0]->dtype;
     run.dtype[1] = kept->dtype;
     run.address[0] = ignis__op_read(op, op->in[0]);
@@ -155,86 +155,86 @@ static ignis__array *ignis__formula_divide_by_sum(ignis__op *op, const ignis__fo
 static ignis_status ignis__formula_backward(const ignis_backward_args *args)
 {
     static const char call[] = "ignis_map";
-    const ignis__formula_rule *p = (const ignis__formula_rule *)args->params;
+    const ignis__formula_rule *rule = (const ignis__formula_rule *)args->params;
     ignis__array *gradients[IGNIS_MAX_INPUTS] = {NULL}, *made[IGNIS_MAX_INPUTS] = {NULL};
     uint32_t needed = 0, all = 0;
     ignis__array *given;
     ignis__formula_needs needs;
     ignis__formula_run run = IGNIS__ZERO;
     ignis__op op;
-    int i, count = p->formula->count, tensor[IGNIS_MAX_INPUTS];
+    int i, count = rule->formula->count, tensor[IGNIS_MAX_INPUTS];
     bool wide = false, fused, apart = false;
     if (!ignis__op_begin_backward(&op, call, args))
         return ignis__failed();
-    given = p->kept == IGNIS_REDUCE_LOGSUMEXP ? ignis__formula_divide_by_sum(&op, p) : op.in[0];
+    given = rule->kept == IGNIS_REDUCE_LOGSUMEXP ? ignis__formula_divide_by_sum(&op, rule) : op.in[0];
     if (!given)
-        return ignis__op_finish_backward(&op, args, p->count, gradients);
-    run.formula = p->formula;
-    run.shape = p->shape;
+        return ignis__op_finish_backward(&op, args, rule->count, gradients);
+    run.formula = rule->formula;
+    run.shape = rule->shape;
     run.dtype[count] = given->dtype;
-    run.input[count] = &p->given;
-    run.factor = p->factor;
+    run.input[count] = &rule->given;
+    run.factor = rule->factor;
     for (i = 0; i < count; i++) {
-        run.value[i] = p->value[i];
-        if (p->saved[i]) {
-            run.dtype[i] = op.in[p->saved[i]]->dtype;
-            run.input[i] = &op.in[p->saved[i]]->shape;
+        run.value[i] = rule->value[i];
+        if (rule->saved[i]) {
+            run.dtype[i] = op.in[rule->saved[i]]->dtype;
+            run.input[i] = &op.in[rule->saved[i]]->shape;
             wide = wide || run.dtype[i] == IGNIS_F64;
         }
     }
-    for (i = 0; i < p->count; i++) {
-        wide = wide || p->tensor[i].dtype == IGNIS_F64;
-        if (!args->needed[i] || !ignis__dtype_is_float(p->tensor[i].dtype))
+    for (i = 0; i < rule->count; i++) {
+        wide = wide || rule->tensor[i].dtype == IGNIS_F64;
+        if (!args->needed[i] || !ignis__dtype_is_float(rule->tensor[i].dtype))
             continue;
-        all |= (uint32_t)1 << p->tensor[i].input;
-        if (!(p->same >> p->tensor[i].input & 1) || p->tensor[i].dtype != op.in[0]->dtype)
-            needed |= (uint32_t)1 << p->tensor[i].input;
+        all |= (uint32_t)1 << rule->tensor[i].input;
+        if (!(rule->same >> rule->tensor[i].input & 1) || rule->tensor[i].dtype != op.in[0]->dtype)
+            needed |= (uint32_t)1 << rule->tensor[i].input;
     }
-    run.result = p->result;
-    run.random = p->random;
-    op.ok = ignis__formula_needs_get(call, p->formula, p->result, needed ? needed : all,
-                                     ignis__formula_saves_value(p->kept), &needs);
+    run.result = rule->result;
+    run.random = rule->random;
+    op.ok = ignis__formula_needs_get(call, rule->formula, rule->result, needed ? needed : all,
+                                     ignis__formula_saves_value(rule->kept), &needs);
     run.used = needs.used | (uint32_t)1 << count;
-    if (p->kept) {
-        run.kept = p->kept;
+    if (rule->kept) {
+        run.kept = rule->kept;
         run.used |= (uint32_t)2 << count;
-        run.input[count + 1] = &p->given;
-        run.dtype[count + 1] = op.in[p->kept_saved]->dtype;
-        run.address[count + 1] = ignis__op_read(&op, op.in[p->kept_saved]);
+        run.input[count + 1] = &rule->given;
+        run.dtype[count + 1] = op.in[rule->kept_saved]->dtype;
+        run.address[count + 1] = ignis__op_read(&op, op.in[rule->kept_saved]);
     }
     run.needed = needed;
-    fused = ignis__formula_broadcasts_alike(p, needed);
+    fused = ignis__formula_broadcasts_alike(rule, needed);
     if (op.ok) {
-        ignis__formula_backward_results(p, needed, wide, false, true, &run, tensor);
-        ignis__formula_backward_record(call, p, &run);
+        ignis__formula_backward_results(rule, needed, wide, false, true, &run, tensor);
+        ignis__formula_backward_record(call, rule, &run);
     }
     if (needed && op.ok) {
-        ignis__formula_backward_results(p, needed, wide, fused, false, &run, tensor);
+        ignis__formula_backward_results(rule, needed, wide, fused, false, &run, tensor);
         apart = !ignis__formula_is_available(call, op.work.device, &run);
         fused = fused && !apart;
         if (apart)
-            ignis__formula_backward_results(p, needed, wide, false, true, &run, tensor);
+            ignis__formula_backward_results(rule, needed, wide, false, true, &run, tensor);
     }
     for (i = 0; i < run.outs && op.ok; i++) {
         made[tensor[i]] =
-            ignis__op_new(&op, run.reduced >> i & 1 ? &p->tensor[tensor[i]].shape : &p->shape, run.out[i]);
+            ignis__op_new(&op, run.reduced >> i & 1 ? &rule->tensor[tensor[i]].shape : &rule->shape, run.out[i]);
         run.to[i] = ignis__op_write(&op, made[tensor[i]]);
     }
     for (i = 0; i <= count; i++)
         if (needed && (run.used >> i & 1) && run.input[i])
-            run.address[i] = ignis__op_read(&op, i == count ? given : op.in[p->saved[i]]);
+            run.address[i] = ignis__op_read(&op, i == count ? given : op.in[rule->saved[i]]);
     if (op.ok && needed)
         op.ok = ignis__formula_launch(&op.work, &run);
-    for (i = 0; i < p->count && op.ok; i++) {
-        if (!(all >> p->tensor[i].input & 1))
+    for (i = 0; i < rule->count && op.ok; i++) {
+        if (!(all >> rule->tensor[i].input & 1))
             continue;
-        if (!made[i] && !ignis__formula_is_broadcast(p, i))
+        if (!made[i] && !ignis__formula_is_broadcast(rule, i))
             args->grad_inputs[i] = args->grad_output;
-        else if (made[i] && (fused || !ignis__formula_is_broadcast(p, i)) && made[i]->dtype == p->tensor[i].dtype)
+        else if (made[i] && (fused || !ignis__formula_is_broadcast(rule, i)) && made[i]->dtype == rule->tensor[i].dtype)
             gradients[i] = made[i];
         else
-            gradients[i] = ignis__formula_sum_gradient(&op, made[i] ? made[i] : op.in[0], &p->shape,
-                                                       &p->tensor[i].shape, p->tensor[i].dtype);
+            gradients[i] = ignis__formula_sum_gradient(&op, made[i] ? made[i] : op.in[0], &rule->shape,
+                                                       &rule->tensor[i].shape, rule->tensor[i].dtype);
     }
-    return ignis__op_finish_backward(&op, args, p->count, gradients);
+    return ignis__op_finish_backward(&op, args, rule->count, gradients);
 }

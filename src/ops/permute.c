@@ -18,23 +18,23 @@ static bool ignis__op_dim_once(ignis__op *op, const int *dims, int i, int *dim, 
 
 IGNIS_API ignis_tensor ignis_permute(ignis_tensor tensor, const int *dims, int count)
 {
-    ignis__strides s, given;
+    ignis__strides strides, given;
     ignis_shape shape;
     ignis__op op;
     unsigned seen = 0;
     int i, dim;
-    if (!ignis__strided_begin(&op, "ignis_permute", tensor, &s))
+    if (!ignis__strided_begin(&op, "ignis_permute", tensor, &strides))
         return ignis__no_tensor();
     shape = op.in[0]->shape;
-    given = s;
+    given = strides;
     if (!dims)
         ignis__op_fail(&op, IGNIS_DIAG_NULL_ARGUMENT, "dims is null");
     else if (count != shape.ndim)
         ignis__op_fail(&op, IGNIS_DIAG_COUNT_MISMATCH, "dims has %d dimensions, the tensor is %s", count,
                        ignis__shape_write(&shape).text);
     for (i = 0; op.ok && i < count && ignis__op_dim_once(&op, dims, i, &dim, &seen); i++) {
-        shape.dim[i] = s.size[i] = given.size[dim];
-        s.from[i] = given.from[dim];
+        shape.dim[i] = strides.size[i] = given.size[dim];
+        strides.from[i] = given.from[dim];
     }
-    return ignis__strided_end(&op, "permute", &shape, &s, NULL);
+    return ignis__strided_end(&op, "permute", &shape, &strides, NULL);
 }

@@ -42,7 +42,8 @@ static ignis_status ignis__pool_backward(const ignis_backward_args *args)
 }
 
 /*  Sets the windows along a dimension, and their number. Reports what does not fit. */
-static bool ignis__pool_windows(ignis__op *op, const ignis_pool_desc *desc, int given, int dim, ignis__pool_params *p)
+static bool ignis__pool_windows(ignis__op *op, const ignis_pool_desc *desc, int given, int dim,
+                                ignis__pool_params *pool)
 {
     int64_t window = desc->window[given], stride = desc->stride[given] ? desc->stride[given] : window,
             padding = desc->padding[given], room;
@@ -56,25 +57,25 @@ static bool ignis__pool_windows(ignis__op *op, const ignis_pool_desc *desc, int 
         return ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER,
                               "desc->padding[%d] is %lld, outside of 0 to %lld, half of the window", given,
                               (long long)padding, (long long)(window / 2));
-    room = p->in[dim] + 2 * padding - window;
-    if (room < 0 || p->in[dim] == 0)
+    room = pool->in[dim] + 2 * padding - window;
+    if (room < 0 || pool->in[dim] == 0)
         return ignis__op_fail(op, IGNIS_DIAG_SHAPE_DIFFERS,
                               "x is %s, too small for a window of %lld and a padding of %lld",
                               ignis__shape_write(&op->in[0]->shape).text, (long long)window, (long long)padding);
     stride = stride < 4 * IGNIS__IMAGE_LIMIT ? stride : 4 * IGNIS__IMAGE_LIMIT; /* larger than any image */
-    p->out[dim] = room / stride + 1;
-    if (desc->ceil_mode && room % stride && p->out[dim] * stride < p->in[dim] + padding)
-        p->out[dim]++;
-    p->pooling.window[dim] = (int)window;
-    p->pooling.padding[dim] = (int)padding;
-    p->pooling.stride[dim] = ignis__divisor_of(stride);
+    pool->out[dim] = room / stride + 1;
+    if (desc->ceil_mode && room % stride && pool->out[dim] * stride < pool->in[dim] + padding)
+        pool->out[dim]++;
+    pool->pooling.window[dim] = (int)window;
+    pool->pooling.padding[dim] = (int)padding;
+    pool->pooling.stride[dim] = ignis__divisor_of(stride);
     return true;
 }
 
 static ignis_tensor ignis__pool_images(const char *call, bool is_max, ignis_tensor tensor, const ignis_pool_desc *desc)
 {
-    ignis__pool_params p = IGNIS__ZERO;
-    ignis__pooling *pooling = &p.pooling;
+    ignis__pool_params pool = IGNIS__ZERO;
+    ignis__pooling *pooling = &pool.pooling;
     ignis__address x, y = 0, index = 0;
     ignis__array *out = NULL, *places;
     ignis_shape shape;
@@ -86,10 +87,10 @@ static ignis_tensor ignis__pool_images(const char *call, bool is_max, ignis_tens
     if (!ignis__op_begin(&op, call, 1, &tensor))
         return ignis__no_tensor();
     dtype = op.in[0]->dtype;
-    p.call = call;
-    p.is_max = is_max;
-    p.shape = op.in[0]->shape;
-    is_signal = p.shape.ndim == 3;
+    pool.call = call;
+    pool.is_max = is_max;
+    pool.shape = op.in[0]->shape;
+    is_signal = pool.shape.ndim == 3;
     if (!desc)
         ignis__op_fail(&op, IGNIS_DIAG_NULL_ARGUMENT, "desc is null");
     if (op.ok) {
@@ -98,13 +99,13 @@ static ignis_tensor ignis__pool_images(const char *call, bool is_max, ignis_tens
         second[2] = desc->padding[1];
         pooling->window[0] = 1; /* of a signal's single row */
         pooling->stride[0] = ignis__divisor_of(1);
-        p.out[0] = 1;
+        pool.out[0] = 1;
     }
-    if (op.ok && ignis__image_check(&op, second, 3, &p.n, p.in, &p.channels) &&
-        ignis__pool_windows(&op, desc, is_signal ? 0 : 1, 1, &p) &&
-        (is_signal || ignis__pool_windows(&op, desc, 0, 0, &p))) {
+    if (op.ok && ignis__image_check(&op, second, 3, &pool.n, pool.in, &pool.channels) &&
+        ignis__pool_windows(&op, desc, is_signal ? 0 : 1, 1, &pool) &&
+        (is_signal || ignis__pool_windows(&op, desc, 0, 0, &pool))) {
         pooling->exclude_padding = desc->exclude_padding;
-        shape = ignis__image_shape(&p.shape, p.out);
+        shape = ignis__image_shape(&pool.shape, pool.out);
         out = ignis__op_new(&op, &shape, dtype);
         x = ignis__op_read(&op, op.in[0]);
         y = ignis__op_write(&op, out);
@@ -114,13 +115,13 @@ static ignis_tensor ignis__pool_images(const char *call, bool is_max, ignis_tens
             index = ignis__op_write(&op, places);
             ignis__op_save(&op, places);
         }
-        ignis__images_set(&pooling->images, dtype, p.n, p.channels, p.out, p.in,
+        ignis__images_set(&pooling->images, dtype, pool.n, pool.channels, pool.out, pool.in,
                           ignis__pool_addresses(pooling, x | y | index),
                           !is_max && pooling->window[0] == 2 && pooling->window[1] == 2);
         ignis__images_launch(&op, is_max ? IGNIS__BUILTIN_MAX_POOL : IGNIS__BUILTIN_AVG_POOL, dtype, &pooling->images,
                              is_max ? max : average);
     }
-    return ignis__op_end_recorded(&op, out, is_max ? "max_pool" : "avg_pool", ignis__pool_backward, &p, sizeof p);
+    return ignis__op_end_recorded(&op, out, is_max ? "max_pool" : "avg_pool", ignis__pool_backward, &pool, sizeof pool);
 }
 
 IGNIS_API ignis_tensor ignis_max_pool(ignis_tensor x, const ignis_pool_desc *desc)

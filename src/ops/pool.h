@@ -5,13 +5,14 @@
    Gradients are gathered in a fixed order: equal inputs give equal bits. */
 
 typedef struct ignis_pool_desc {
-    int window[2];  /* required: rows and columns that a result is made of */
+    int window[2];  /* required: rows and columns of a window */
     int stride[2];  /* from one window to the next (window) */
     int padding[2]; /* on both sides, half of the window at most (0) */
-    bool
-        ceil_mode; /* a last window may reach beyond the padding, if it begins before it (false: such a one is left out) */
-    bool
-        exclude_padding; /* of ignis_avg_pool: divide by the elements inside of the image (false: by those in the padding too) */
+    /* A last window may reach beyond the padding, if it begins before its end (false: such a window is left
+       out). */
+    bool ceil_mode;
+    /* Of ignis_avg_pool: divide by the number of elements inside of the image (false: padding counts too). */
+    bool exclude_padding;
 } ignis_pool_desc;
 
 /*  ignis_max_pool, ignis_avg_pool - the largest or the average element of each window, channel by channel,

@@ -32,6 +32,8 @@ static double ignis__root_of_degree(double x, int degree)
     return root;
 }
 
+static double ignis__square_root(double x) { return ignis__root_of_degree(x, 2); }
+
 /*  Multiplies a double-double number, x + low, by another. The error of the product is exact (Dekker: A
     Floating-Point Technique for Extending the Available Precision, 1971). */
 static void ignis__multiply_double_double(double *x, double *low, double y, double y_low)
@@ -75,17 +77,24 @@ static float *ignis__rope_round_frequencies(float *to, const double *frequencies
     return to;
 }
 
+/*  Rows whose first elements are heads: the first one, and elements from row to row. */
+typedef struct ignis__rope_rows {
+    ignis__address address;
+    int64_t row;
+} ignis__rope_rows;
+
 /*  Rotates the heads at the beginning of rows of x into rows of y, which may be x. own: frequencies on the
     device; NULL: those of the parameters. */
-static void ignis__rope_rotate(ignis__op *op, ignis__rope *rope, ignis_dtype dtype, ignis__address y, int64_t y_row,
-                               ignis__address x, int64_t x_row, ignis__array *own, double direction)
+static void ignis__rope_rotate(ignis__op *op, ignis__rope *rope, ignis_dtype dtype, ignis__rope_rows y,
+                               ignis__rope_rows x, ignis__array *own, double direction)
 {
     ignis__address table = own ? ignis__op_read(op, own) : 0;
     int64_t pack = ignis__pack_elements(dtype), threads;
     int own_is_wide = own && own->dtype == IGNIS_F64;
-    int packed = !own_is_wide && rope->half % pack == 0 && (x_row | y_row) % pack == 0 && (x | y) % 16 == 0;
+    int packed =
+        !own_is_wide && rope->half % pack == 0 && (x.row | y.row) % pack == 0 && (x.address | y.address) % 16 == 0;
     float frequencies[IGNIS__ROPE_HALF];
-    void *params[] = {&y,           &x,          &y_row,     &x_row,  &rope->rows, &rope->seq,   &rope->offset,
+    void *params[] = {&y.address,   &x.address,  &y.row,     &x.row,  &rope->rows, &rope->seq,   &rope->offset,
                       &rope->heads, &rope->half, &direction, &packed, &table,      &own_is_wide, rope->frequencies};
     if (dtype != IGNIS_F64)
         params[13] = ignis__rope_round_frequencies(frequencies, rope->frequencies);
@@ -97,9 +106,11 @@ static void ignis__rope_rotate(ignis__op *op, ignis__rope *rope, ignis_dtype dty
 /*  As ignis__rope_rotate, for full rows, from the operation's input to an array like it. */
 static void ignis__rope_run(ignis__op *op, ignis__rope *rope, ignis__array *out, ignis__array *own, double direction)
 {
-    ignis__address x = ignis__op_read(op, op->in[0]), y = ignis__op_write(op, out);
-    int64_t width = (int64_t)2 * rope->heads * rope->half;
-    ignis__rope_rotate(op, rope, op->in[0]->dtype, y, width, x, width, own, direction);
+    ignis__rope_rows x, y;
+    x.address = ignis__op_read(op, op->in[0]);
+    y.address = ignis__op_write(op, out);
+    x.row = y.row = (int64_t)2 * rope->heads * rope->half;
+    ignis__rope_rotate(op, rope, op->in[0]->dtype, y, x, own, direction);
 }
 
 static ignis_status ignis__rope_backward(const ignis_backward_args *args)

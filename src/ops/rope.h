@@ -7,17 +7,17 @@ typedef struct ignis_rope_desc {
     int num_heads;      /* required: a row is num_heads heads of head_dim elements */
     double base;        /* of the inverse frequencies base^(-2i / head_dim) (10000) */
     int64_t pos_offset; /* position of the first row of every sequence (0) */
-    const float *
-        inv_freq; /* on the host: other inverse frequencies, such as those of llama3, NTK or YaRN scaling (those of base) */
+    /* On the host: other inverse frequencies, such as those of llama3, NTK or YaRN scaling (those of base). */
+    const float *inv_freq;
     int inv_freq_count; /* head_dim / 2 */
-    ignis_array
-        inv_freq_array; /* instead of them: head_dim / 2 frequencies on the device, in f32, or for x of f64 also in f64 (none) */
+    /* Instead of inv_freq: head_dim / 2 frequencies on the device, f32, or for x of f64 also f64 (none). */
+    ignis_array inv_freq_array;
     const double *inv_freq_f64; /* instead of inv_freq, on the host: as many (none) */
 } ignis_rope_desc;
 
 /*  ignis_rope - rotary position embedding, in the half-rotating order of Llama and Qwen
     Shapes: x [..., seq, num_heads * head_dim]; the position of a row is its index in seq plus
-    desc->pos_offset. Elements i and i + head_dim / 2 of every head turn by position * inv_freq[i], an angle
+    desc->pos_offset. Elements i and i + head_dim / 2 of every head are rotated by position * inv_freq[i], an angle
     in f64 for x of f64, else in f32. Frequencies on the device are read as the kernel runs, so a graph reads
     them anew at each launch; backward reads them again.
     Returns: the tensor, or no handle.

@@ -3,6 +3,16 @@
     Its gradient is a scale too.
     Uses: operation; kernels POINTWISE. */
 
+/*  Makes factor times an array. */
+static ignis__array *ignis__op_scaled(ignis__op *op, ignis__array *from, double factor)
+{
+    ignis__array *out = ignis__op_new_like(op, from);
+    ignis__address source = ignis__op_read(op, from), target = ignis__op_write(op, out);
+    void *params[] = {&target, &source, &factor, &from->numel};
+    ignis__op_launch_elementwise(op, IGNIS__BUILTIN_SCALE, from->dtype, from->numel, params);
+    return out;
+}
+
 static ignis_status ignis__scale_backward(const ignis_backward_args *args)
 {
     ignis__op op;

@@ -13,11 +13,11 @@ static void ignis__strides_step(ignis__strides *s, int dim, int64_t start, int64
 
 IGNIS_API ignis_tensor ignis_slice_step(ignis_tensor tensor, int dim, int64_t start, int64_t len, int64_t step)
 {
-    ignis__strides s;
+    ignis__strides strides;
     ignis_shape shape;
     ignis__op op;
     int64_t room; /* elements from start on */
-    if (!ignis__strided_begin(&op, "ignis_slice_step", tensor, &s))
+    if (!ignis__strided_begin(&op, "ignis_slice_step", tensor, &strides))
         return ignis__no_tensor();
     shape = op.in[0]->shape;
     if (step == 0)
@@ -33,7 +33,7 @@ IGNIS_API ignis_tensor ignis_slice_step(ignis_tensor tensor, int dim, int64_t st
     }
     if (op.ok) {
         shape.dim[dim] = len;
-        ignis__strides_step(&s, dim, len ? start : 0, len, step);
+        ignis__strides_step(&strides, dim, len ? start : 0, len, step);
     }
-    return ignis__strided_end(&op, "slice_step", &shape, &s, NULL);
+    return ignis__strided_end(&op, "slice_step", &shape, &strides, NULL);
 }

@@ -67,10 +67,10 @@ static ignis__array *ignis__op_sort(ignis__op *op, int dim, int64_t k, int desce
 {
     ignis__array *from = op->in[0], *values, *places;
     ignis_shape shape = from->shape, rows;
-    ignis__axis s = ignis__axis_of_dim(&shape, dim);
-    ignis__exchange there = {s.outer, s.n, 1, s.inner, 1}, back = {s.outer, s.inner, 1, k, 1};
+    ignis__axis axis = ignis__axis_of_dim(&shape, dim);
+    ignis__exchange there = {axis.outer, axis.n, 1, axis.inner, 1}, back = {axis.outer, axis.inner, 1, k, 1};
     *positions = NULL;
-    if (s.n > INT32_MAX - 8192) {
+    if (axis.n > INT32_MAX - 8192) {
         ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED, "dimension %d of %s is sorted; 2^31 elements are too many", dim,
                        ignis__shape_write(&shape).text);
         return NULL;
@@ -81,14 +81,14 @@ static ignis__array *ignis__op_sort(ignis__op *op, int dim, int64_t k, int desce
         ignis__record_builtin_for_all(IGNIS__BUILTIN_TRANSPOSE_RUNS, from->dtype);
         ignis__record_builtin_for_all(IGNIS__BUILTIN_TRANSPOSE_RUNS, IGNIS_I64);
     }
-    if (s.inner != 1)
+    if (axis.inner != 1)
         from = ignis__op_exchange(op, from, &rows, &there);
-    rows = s.inner == 1 ? shape : IGNIS_SHAPE(s.outer * k * s.inner);
+    rows = axis.inner == 1 ? shape : IGNIS_SHAPE(axis.outer * k * axis.inner);
     values = ignis__op_new(op, &rows, op->in[0]->dtype);
     places = ignis__op_new(op, &rows, IGNIS_I64);
     if (places)
-        ignis__op_sort_rows(op, values, places, from, s.outer * s.inner, s.n, k, descending);
-    if (s.inner != 1 && op->ok) {
+        ignis__op_sort_rows(op, values, places, from, axis.outer * axis.inner, axis.n, k, descending);
+    if (axis.inner != 1 && op->ok) {
         values = ignis__op_exchange(op, values, &shape, &back);
         places = ignis__op_exchange(op, places, &shape, &back);
     }
@@ -115,7 +115,7 @@ static ignis_status ignis__sort_backward(const ignis_backward_args *args)
 static ignis_tensor ignis__sort(const char *call, const char *name, ignis_tensor tensor, const int64_t *k, int dim,
                                 bool descending, ignis_tensor *indices)
 {
-    ignis__indexing x = IGNIS__ZERO;
+    ignis__indexing indexing = IGNIS__ZERO;
     ignis__op op;
     ignis__array *values = NULL, *positions = NULL;
     ignis_tensor result;
@@ -131,13 +131,13 @@ static ignis_tensor ignis__sort(const char *call, const char *name, ignis_tensor
     if (op.ok)
         values = ignis__op_sort(&op, dim, k ? *k : op.in[0]->shape.dim[dim], descending, &positions);
     if (values) {
-        ignis__indexing_make(&x, call, &op.in[0]->shape, dim, &values->shape);
-        ignis__shape_strides(&values->shape, x.strides.to);
+        ignis__indexing_make(&indexing, call, &op.in[0]->shape, dim, &values->shape);
+        ignis__shape_strides(&values->shape, indexing.strides.to);
         ignis__op_save(&op, positions);
     }
     if (values && indices)
         *indices = ignis__op_result(&op, positions, 0, NULL, NULL, NULL);
-    rule = ignis__op_rule(&op, name, ignis__sort_backward, &x, sizeof x);
+    rule = ignis__op_rule(&op, name, ignis__sort_backward, &indexing, sizeof indexing);
     result = ignis__op_result(&op, values, op.count, op.tensors, op.tape_state, op.records ? &rule : NULL);
     ignis__op_leave_two(&op, indices);
     return result;

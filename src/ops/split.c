@@ -31,7 +31,8 @@ static ignis_status ignis__slice_add_gradient(const char *call, const ignis_back
             ignis__op_zero(&op, made);
     }
     if (sum)
-        ignis__op_copy_rows(&op, sum, p->offset, p->row, op.in[0], 0, p->length, p->length, p->rows);
+        ignis__op_copy_rows(&op, ignis__row_slices_of(sum, p->offset, p->row),
+                            ignis__row_slices_of(op.in[0], 0, p->length), p->length, p->rows);
     return ignis__op_finish_backward(&op, args, 1, &made);
 }
 
@@ -57,7 +58,8 @@ static ignis__array *ignis__op_slice(ignis__op *op, int dim, int64_t start, int6
         return ignis__op_view(op, op->in[0], &shape, p->length, p->offset);
     out = ignis__op_new(op, &shape, op->in[0]->dtype);
     if (out)
-        ignis__op_copy_rows(op, out, 0, p->length, op->in[0], p->offset, p->row, p->length, p->rows);
+        ignis__op_copy_rows(op, ignis__row_slices_of(out, 0, p->length),
+                            ignis__row_slices_of(op->in[0], p->offset, p->row), p->length, p->rows);
     return out;
 }
 

@@ -18,43 +18,36 @@ typedef struct ignis__strided {
     int rank;
 } ignis__strided;
 
-static void ignis__shape_strides(const ignis_shape *shape, int64_t *strides)
-{
-    int i;
-    int64_t stride = 1;
-    for (i = shape->ndim - 1; i >= 0; stride *= shape->dim[i--])
-        strides[i] = stride;
-}
-
 /*  Joins dimensions that one stride serves. sorted: the largest strides of `to` first. False if there are no
     elements. */
-static bool ignis__strides_merge(const ignis__strides *s, ignis__strided *k, bool sorted)
+static bool ignis__strides_merge(const ignis__strides *strides, ignis__strided *strided, bool sorted)
 {
     int i, d, at;
-    memset(k, 0, sizeof *k);
-    for (i = 0; i < s->rank; i++) {
-        if (s->size[i] == 0)
+    memset(strided, 0, sizeof *strided);
+    for (i = 0; i < strides->rank; i++) {
+        if (strides->size[i] == 0)
             return false;
-        if (s->size[i] == 1)
+        if (strides->size[i] == 1)
             continue;
-        for (at = k->rank++; sorted && at > 0 && llabs(k->to[at - 1]) < llabs(s->to[i]); at--) {
-            k->size[at] = k->size[at - 1];
-            k->from[at] = k->from[at - 1];
-            k->to[at] = k->to[at - 1];
+        for (at = strided->rank++; sorted && at > 0 && llabs(strided->to[at - 1]) < llabs(strides->to[i]); at--) {
+            strided->size[at] = strided->size[at - 1];
+            strided->from[at] = strided->from[at - 1];
+            strided->to[at] = strided->to[at - 1];
         }
-        k->size[at] = s->size[i];
-        k->from[at] = s->from[i];
-        k->to[at] = s->to[i];
+        strided->size[at] = strides->size[i];
+        strided->from[at] = strides->from[i];
+        strided->to[at] = strides->to[i];
     }
-    for (d = 0, i = 1; i < k->rank; i++) {
-        if (k->from[d] == k->from[i] * k->size[i] && k->to[d] == k->to[i] * k->size[i])
-            k->size[d] *= k->size[i];
+    for (d = 0, i = 1; i < strided->rank; i++) {
+        if (strided->from[d] == strided->from[i] * strided->size[i] &&
+            strided->to[d] == strided->to[i] * strided->size[i])
+            strided->size[d] *= strided->size[i];
         else
-            k->size[++d] = k->size[i];
-        k->from[d] = k->from[i];
-        k->to[d] = k->to[i];
+            strided->size[++d] = strided->size[i];
+        strided->from[d] = strided->from[i];
+        strided->to[d] = strided->to[i];
     }
-    k->rank = k->rank ? d + 1 : 0;
+    strided->rank = strided->rank ? d + 1 : 0;
     return true;
 }
 
@@ -81,54 +74,57 @@ static void ignis__strided_finish(ignis__strided *k)
     }
 }
 
-static void ignis__op_strided(ignis__op *op, ignis__array *to, ignis__array *from, const ignis__strides *s)
+static void ignis__op_strided(ignis__op *op, ignis__array *to, ignis__array *from, const ignis__strides *strides)
 {
     ignis__address source = ignis__op_read(op, from), target = ignis__op_write(op, to);
-    ignis__strided k;
+    ignis__strided strided;
     int64_t pack = from ? ignis__pack_elements(from->dtype) : 1, rows, columns, src_row, dst_row, edge, blocks;
     int last, x, packs, gathers;
-    void *params[] = {&target, &source, &k, &packs, &gathers},
-         *tiles[] = {&target, &source, &k, &rows, &columns, &src_row, &dst_row, &packs};
-    if (!op->ok || !ignis__strides_merge(s, &k, true))
+    void *params[] = {&target, &source, &strided, &packs, &gathers},
+         *tiles[] = {&target, &source, &strided, &rows, &columns, &src_row, &dst_row, &packs};
+    if (!op->ok || !ignis__strides_merge(strides, &strided, true))
         return;
-    source += (uint64_t)s->from_offset * (uint64_t)ignis__dtypes[from->dtype].size;
-    target += (uint64_t)s->to_offset * (uint64_t)ignis__dtypes[from->dtype].size;
-    last = k.rank - 1;
+    source += (uint64_t)strides->from_offset * (uint64_t)ignis__dtypes[from->dtype].size;
+    target += (uint64_t)strides->to_offset * (uint64_t)ignis__dtypes[from->dtype].size;
+    last = strided.rank - 1;
     for (x = 0; x < last; x++)
-        if (k.from[x] == 1 && k.size[x] >= 16 && k.size[last] >= 16 && k.to[last] == 1)
+        if (strided.from[x] == 1 && strided.size[x] >= 16 && strided.size[last] >= 16 && strided.to[last] == 1)
             break;
     if (x < last) { /* contiguous along one dimension in one array, along another in the other */
         edge = ignis__dtypes[from->dtype].size <= 4 ? 64 : 32;
-        rows = k.size[last];
-        src_row = k.from[last];
-        columns = k.size[x];
-        dst_row = k.to[x];
-        for (k.rank = last - 1; x < k.rank; x++) {
-            k.size[x] = k.size[x + 1];
-            k.from[x] = k.from[x + 1];
-            k.to[x] = k.to[x + 1];
+        rows = strided.size[last];
+        src_row = strided.from[last];
+        columns = strided.size[x];
+        dst_row = strided.to[x];
+        for (strided.rank = last - 1; x < strided.rank; x++) {
+            strided.size[x] = strided.size[x + 1];
+            strided.from[x] = strided.from[x + 1];
+            strided.to[x] = strided.to[x + 1];
         }
         packs = (source | target) % 16 == 0 && (rows | columns | src_row | dst_row) % pack == 0 &&
-                ignis__strides_packed(k.from, k.rank, -1, pack) && ignis__strides_packed(k.to, k.rank, -1, pack);
-        if (k.rank == 0)
-            k.from[0] = k.to[0] = 0;
-        ignis__strided_finish(&k);
-        blocks = k.count * ignis__ceil_div(rows, edge) * ignis__ceil_div(columns, edge);
+                ignis__strides_packed(strided.from, strided.rank, -1, pack) &&
+                ignis__strides_packed(strided.to, strided.rank, -1, pack);
+        if (strided.rank == 0)
+            strided.from[0] = strided.to[0] = 0;
+        ignis__strided_finish(&strided);
+        blocks = strided.count * ignis__ceil_div(rows, edge) * ignis__ceil_div(columns, edge);
         ignis__op_launch_row(op, IGNIS__BUILTIN_STRIDED_TILES, from->dtype, ignis__clamp(blocks, 1, INT32_MAX), 256,
                              tiles);
         return;
     }
-    packs = last >= 0 && k.to[last] == 1 && k.size[last] % pack == 0 && target % 16 == 0 &&
-            ignis__strides_packed(k.to, k.rank, last, pack);
-    gathers = !packs || k.from[last] != 1 || source % 16 != 0 || !ignis__strides_packed(k.from, k.rank, last, pack);
+    packs = last >= 0 && strided.to[last] == 1 && strided.size[last] % pack == 0 && target % 16 == 0 &&
+            ignis__strides_packed(strided.to, strided.rank, last, pack);
+    gathers = !packs || strided.from[last] != 1 || source % 16 != 0 ||
+              !ignis__strides_packed(strided.from, strided.rank, last, pack);
     if (packs) {
-        k.step = k.from[last];
-        k.size[last] /= pack;
-        k.from[last] *= pack;
-        k.to[last] *= pack;
+        strided.step = strided.from[last];
+        strided.size[last] /= pack;
+        strided.from[last] *= pack;
+        strided.to[last] *= pack;
     }
-    ignis__strided_finish(&k);
-    ignis__op_launch_row(op, IGNIS__BUILTIN_STRIDED_COPY, from->dtype, ignis__ceil_div(k.count, 1024), 256, params);
+    ignis__strided_finish(&strided);
+    ignis__op_launch_row(op, IGNIS__BUILTIN_STRIDED_COPY, from->dtype, ignis__ceil_div(strided.count, 1024), 256,
+                         params);
 }
 
 /*  Operations that are one strided copy of each element, at most once: their gradient is that copy in the
@@ -168,28 +164,28 @@ static bool ignis__strided_begin(ignis__op *op, const char *call, ignis_tensor t
 
 /*  Ends it. Strides of `to` that are 0 become those of the output. With a fill, the copy goes into the middle
     of it. */
-static ignis_tensor ignis__strided_end(ignis__op *op, const char *name, const ignis_shape *shape, ignis__strides *s,
-                                       const double *fill)
+static ignis_tensor ignis__strided_end(ignis__op *op, const char *name, const ignis_shape *shape,
+                                       ignis__strides *strides, const double *fill)
 {
     ignis__array *out = ignis__op_new(op, shape, op->in[0]->dtype);
-    ignis__strided_params p = IGNIS__ZERO;
+    ignis__strided_params params = IGNIS__ZERO;
     int64_t numel = 1;
     int i;
     if (out) {
-        ignis__shape_strides(shape, s->to);
-        for (i = 0; i < s->rank; i++)
-            numel *= s->size[i];
+        ignis__shape_strides(shape, strides->to);
+        for (i = 0; i < strides->rank; i++)
+            numel *= strides->size[i];
         if (fill && numel != out->numel)
             ignis__op_fill(op, out, *fill);
-        ignis__op_strided(op, out, op->in[0], s);
-        p.call = op->work.call;
-        p.shape = op->in[0]->shape;
-        p.whole = numel == op->in[0]->numel;
-        p.back = *s;
-        memcpy(p.back.from, s->to, sizeof s->to);
-        memcpy(p.back.to, s->from, sizeof s->from);
-        p.back.from_offset = s->to_offset;
-        p.back.to_offset = s->from_offset;
+        ignis__op_strided(op, out, op->in[0], strides);
+        params.call = op->work.call;
+        params.shape = op->in[0]->shape;
+        params.whole = numel == op->in[0]->numel;
+        params.back = *strides;
+        memcpy(params.back.from, strides->to, sizeof strides->to);
+        memcpy(params.back.to, strides->from, sizeof strides->from);
+        params.back.from_offset = strides->to_offset;
+        params.back.to_offset = strides->from_offset;
     }
-    return ignis__op_end_recorded(op, out, name, ignis__strided_backward, &p, sizeof p);
+    return ignis__op_end_recorded(op, out, name, ignis__strided_backward, &params, sizeof params);
 }

@@ -3,8 +3,6 @@
     Rows and columns have kernels of their own; large sums have partial sums, added in a fixed order.
     Uses: operation, the axis of formula/broadcast; kernels/reduce.cu. */
 
-static int64_t ignis__power_of_2_up(int64_t x) { return x <= 1 ? 1 : (int64_t)2 << ignis__log2((uint64_t)x - 1); }
-
 /*  Returns the geometry of kernels that sum columns: threads side by side along a row of packs; the rest of
     the block shares the rows. */
 static void ignis__column_threads(int64_t packs, int64_t rows, unsigned *x, unsigned *y)
@@ -112,7 +110,7 @@ static ignis_status ignis__sum_backward(const ignis_backward_args *args)
 /*  Sums along a dimension, or all elements if whole; divides by their number if mean. */
 static ignis_tensor ignis__sum(const char *call, ignis_tensor tensor, bool whole, int dim, bool mean)
 {
-    ignis__sum_params p = IGNIS__ZERO;
+    ignis__sum_params sum = IGNIS__ZERO;
     ignis__axis all = {1, 1, 1};
     ignis__op op;
     ignis__array *out;
@@ -125,9 +123,9 @@ static ignis_tensor ignis__sum(const char *call, ignis_tensor tensor, bool whole
     if (!whole)
         ignis__op_dim(&op, &dim, "dim");
     if (op.ok) {
-        p.shape = op.in[0]->shape;
-        p.axis = whole ? all : ignis__axis_of_dim(&p.shape, dim);
-        p.factor = mean && p.axis.n ? 1.0 / (double)p.axis.n : 1.0;
+        sum.shape = op.in[0]->shape;
+        sum.axis = whole ? all : ignis__axis_of_dim(&sum.shape, dim);
+        sum.factor = mean && sum.axis.n ? 1.0 / (double)sum.axis.n : 1.0;
     }
     shape = op.in[0]->shape;
     if (whole || shape.ndim == 1) {
@@ -138,11 +136,11 @@ static ignis_tensor ignis__sum(const char *call, ignis_tensor tensor, bool whole
             shape.dim[i] = shape.dim[i + 1];
     }
     out = ignis__op_new(&op, &shape, op.in[0]->dtype);
-    if (out && mean && p.axis.n == 0)
+    if (out && mean && sum.axis.n == 0)
         ignis__op_fill(&op, out, ignis__nan());
     else if (out)
-        ignis__op_sum(&op, out, op.in[0], NULL, p.factor, &p.axis);
-    return ignis__op_end_recorded(&op, out, mean ? "mean" : "sum", ignis__sum_backward, &p, sizeof p);
+        ignis__op_sum(&op, out, op.in[0], NULL, sum.factor, &sum.axis);
+    return ignis__op_end_recorded(&op, out, mean ? "mean" : "sum", ignis__sum_backward, &sum, sizeof sum);
 }
 
 IGNIS_API ignis_tensor ignis_sum(ignis_tensor tensor) { return ignis__sum("ignis_sum", tensor, true, 0, false); }

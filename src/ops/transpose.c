@@ -11,21 +11,22 @@ typedef struct ignis__exchange {
 static ignis__array *ignis__op_exchange(ignis__op *op, ignis__array *from, const ignis_shape *shape,
                                         const ignis__exchange *given)
 {
-    ignis__exchange e = *given;
+    ignis__exchange exchange = *given;
     ignis__array *out = ignis__op_new(op, shape, from->dtype);
     ignis__address source, target;
-    bool tiles = e.c == 1 && e.m >= 16 && e.n >= 16;
+    bool tiles = exchange.c == 1 && exchange.m >= 16 && exchange.n >= 16;
     int64_t edge = ignis__dtypes[from->dtype].size <= 4 ? 64 : 32, pack = ignis__pack_elements(from->dtype), blocks;
-    void *params[] = {&target, &source, &e.a, &e.m, &e.b, &e.n, &e.c};
+    void *params[] = {&target, &source, &exchange.a, &exchange.m, &exchange.b, &exchange.n, &exchange.c};
     ignis__record_builtin_for_all(IGNIS__BUILTIN_TRANSPOSE_RUNS, from->dtype);
-    if (out && (e.m == 1 || e.n == 1) && (e.b == 1 || e.m == e.n)) { /* the order stays */
+    if (out && (exchange.m == 1 || exchange.n == 1) &&
+        (exchange.b == 1 || exchange.m == exchange.n)) { /* the order stays */
         ignis__op_copy(op, out, from);
         return out;
     }
     source = ignis__op_read(op, from);
     target = ignis__op_write(op, out);
-    blocks = tiles ? e.a * e.b * ignis__ceil_div(e.m, edge) * ignis__ceil_div(e.n, edge)
-                   : ignis__ceil_div(from->numel, 1024 * (e.c % pack == 0 ? pack : 1));
+    blocks = tiles ? exchange.a * exchange.b * ignis__ceil_div(exchange.m, edge) * ignis__ceil_div(exchange.n, edge)
+                   : ignis__ceil_div(from->numel, 1024 * (exchange.c % pack == 0 ? pack : 1));
     if (from->numel > 0)
         ignis__op_launch_row(op, tiles ? IGNIS__BUILTIN_TRANSPOSE_TILES : IGNIS__BUILTIN_TRANSPOSE_RUNS, from->dtype,
                              ignis__clamp(blocks, 1, INT32_MAX), 256, params);
@@ -48,8 +49,8 @@ static ignis_status ignis__transpose_backward(const ignis_backward_args *args)
 
 IGNIS_API ignis_tensor ignis_transpose(ignis_tensor tensor, int dim0, int dim1)
 {
-    ignis__transpose_params p = IGNIS__ZERO;
-    ignis__exchange e;
+    ignis__transpose_params transpose = IGNIS__ZERO;
+    ignis__exchange exchange;
     ignis__op op;
     ignis__array *out = NULL;
     ignis_shape shape;
@@ -59,18 +60,18 @@ IGNIS_API ignis_tensor ignis_transpose(ignis_tensor tensor, int dim0, int dim1)
     if (ignis__op_dim(&op, &dim0, "dim0") && ignis__op_dim(&op, &dim1, "dim1")) {
         low = dim0 < dim1 ? dim0 : dim1;
         high = dim0 < dim1 ? dim1 : dim0;
-        p.shape = shape = op.in[0]->shape;
-        shape.dim[low] = p.shape.dim[high];
-        shape.dim[high] = p.shape.dim[low];
-        e.a = ignis__shape_product(&p.shape, 0, low);
-        e.m = p.shape.dim[low];
-        e.b = low < high ? ignis__shape_product(&p.shape, low + 1, high) : 1;
-        e.n = low < high ? p.shape.dim[high] : 1;
-        e.c = ignis__shape_product(&p.shape, high + 1, p.shape.ndim);
-        p.back = e;
-        p.back.m = e.n;
-        p.back.n = e.m;
-        out = ignis__op_exchange(&op, op.in[0], &shape, &e);
+        transpose.shape = shape = op.in[0]->shape;
+        shape.dim[low] = transpose.shape.dim[high];
+        shape.dim[high] = transpose.shape.dim[low];
+        exchange.a = ignis__shape_product(&transpose.shape, 0, low);
+        exchange.m = transpose.shape.dim[low];
+        exchange.b = low < high ? ignis__shape_product(&transpose.shape, low + 1, high) : 1;
+        exchange.n = low < high ? transpose.shape.dim[high] : 1;
+        exchange.c = ignis__shape_product(&transpose.shape, high + 1, transpose.shape.ndim);
+        transpose.back = exchange;
+        transpose.back.m = exchange.n;
+        transpose.back.n = exchange.m;
+        out = ignis__op_exchange(&op, op.in[0], &shape, &exchange);
     }
-    return ignis__op_end_recorded(&op, out, "transpose", ignis__transpose_backward, &p, sizeof p);
+    return ignis__op_end_recorded(&op, out, "transpose", ignis__transpose_backward, &transpose, sizeof transpose);
 }

@@ -43,16 +43,16 @@ static void ignis__scaling_set(ignis__scaling *s, int64_t in, int64_t out, const
 
 IGNIS_API ignis_tensor ignis_upsample(ignis_tensor tensor, const ignis_upsample_desc *desc)
 {
-    ignis__upsample_params p = IGNIS__ZERO;
+    ignis__upsample_params upsample = IGNIS__ZERO;
     ignis__address x, y = 0;
     ignis__array *out = NULL;
     ignis_shape shape;
     ignis__op op;
     int d;
-    void *params[] = {&y, &x, &p.resampling};
+    void *params[] = {&y, &x, &upsample.resampling};
     if (!ignis__op_begin(&op, "ignis_upsample", 1, &tensor))
         return ignis__no_tensor();
-    p.shape = op.in[0]->shape;
+    upsample.shape = op.in[0]->shape;
     if (!desc)
         ignis__op_fail(&op, IGNIS_DIAG_NULL_ARGUMENT, "desc is null");
     else if ((int)desc->mode < 0 || desc->mode >= IGNIS_UPSAMPLE_COUNT)
@@ -61,27 +61,28 @@ IGNIS_API ignis_tensor ignis_upsample(ignis_tensor tensor, const ignis_upsample_
         ignis__op_fail(&op, IGNIS_DIAG_BAD_NUMBER,
                        "desc->align_corners is set, which only IGNIS_UPSAMPLE_LINEAR can do");
     else
-        ignis__image_check(&op, &desc->size[1], 1, &p.n, p.in, &p.channels);
-    for (d = p.shape.ndim == 4 ? 0 : 1, p.out[0] = 1; op.ok && d < 2; d++) {
-        int given = p.shape.ndim == 4 ? d : 0;
-        p.out[d] = desc->size[given];
-        if (p.out[d] < 1 || p.out[d] >= IGNIS__IMAGE_LIMIT)
-            ignis__op_fail(&op, p.out[d] < 1 ? IGNIS_DIAG_BAD_NUMBER : IGNIS_DIAG_UNSUPPORTED,
-                           "desc->size[%d] is %lld, %s", given, (long long)p.out[d],
-                           p.out[d] < 1 ? "below 1" : "2^28 or more");
-        else if (p.in[d] == 0)
+        ignis__image_check(&op, &desc->size[1], 1, &upsample.n, upsample.in, &upsample.channels);
+    for (d = upsample.shape.ndim == 4 ? 0 : 1, upsample.out[0] = 1; op.ok && d < 2; d++) {
+        int given = upsample.shape.ndim == 4 ? d : 0;
+        upsample.out[d] = desc->size[given];
+        if (upsample.out[d] < 1 || upsample.out[d] >= IGNIS__IMAGE_LIMIT)
+            ignis__op_fail(&op, upsample.out[d] < 1 ? IGNIS_DIAG_BAD_NUMBER : IGNIS_DIAG_UNSUPPORTED,
+                           "desc->size[%d] is %lld, %s", given, (long long)upsample.out[d],
+                           upsample.out[d] < 1 ? "below 1" : "2^28 or more");
+        else if (upsample.in[d] == 0)
             ignis__op_fail(&op, IGNIS_DIAG_SHAPE_DIFFERS, "x is %s, which has no pixels",
-                           ignis__shape_write(&p.shape).text);
+                           ignis__shape_write(&upsample.shape).text);
     }
     if (op.ok) {
-        shape = ignis__image_shape(&p.shape, p.out);
+        shape = ignis__image_shape(&upsample.shape, upsample.out);
         out = ignis__op_new(&op, &shape, op.in[0]->dtype);
         x = ignis__op_read(&op, op.in[0]);
         y = ignis__op_write(&op, out);
         for (d = 0; d < 2; d++)
-            ignis__scaling_set(&p.resampling.dim[d], p.in[d], p.out[d], desc);
-        ignis__images_set(&p.resampling.images, op.in[0]->dtype, p.n, p.channels, p.out, p.in, x | y, true);
-        ignis__images_launch(&op, IGNIS__BUILTIN_UPSAMPLE, op.in[0]->dtype, &p.resampling.images, params);
+            ignis__scaling_set(&upsample.resampling.dim[d], upsample.in[d], upsample.out[d], desc);
+        ignis__images_set(&upsample.resampling.images, op.in[0]->dtype, upsample.n, upsample.channels, upsample.out,
+                          upsample.in, x | y, true);
+        ignis__images_launch(&op, IGNIS__BUILTIN_UPSAMPLE, op.in[0]->dtype, &upsample.resampling.images, params);
     }
-    return ignis__op_end_recorded(&op, out, "upsample", ignis__upsample_backward, &p, sizeof p);
+    return ignis__op_end_recorded(&op, out, "upsample", ignis__upsample_backward, &upsample, sizeof upsample);
 }

@@ -1,9 +1,9 @@
 typedef struct ignis_upsample_desc {
-    int64_t size[2];          /* required: rows and columns of the result; fewer than before, too */
+    int64_t size[2];          /* required: rows and columns of the result; may be fewer than before */
     ignis_upsample_mode mode; /* IGNIS_UPSAMPLE_NEAREST */
-    bool
-        align_corners; /* of LINEAR: pixels are points, and the first and last ones stay where they are (false: pixels are squares, and
-                                 the borders of the image stay; outside of all centers it is the pixel there) */
+    /* Of LINEAR: pixels are points, and the first and last ones keep their positions (false: pixels are
+       squares, and the borders of the image stay; outside of all centers the nearest pixel counts). */
+    bool align_corners;
 } ignis_upsample_desc;
 
 /*  ignis_upsample - an image or a signal at another size, as PyTorch's interpolate

@@ -230,12 +230,3 @@ IGNIS_API ignis_tensor ignis_tensor_ones(ignis_shape shape, const ignis_tensor_d
 {
     return ignis__tensor_filled("ignis_tensor_ones", shape, desc, 1);
 }
-
-IGNIS_API ignis_status ignis_seed(uint64_t seed)
-{
-    if (!ignis__enter("ignis_seed"))
-        return IGNIS_ERROR_NOT_SETUP;
-    ignis__thread_state()->random.seed = seed;
-    ignis__thread_state()->random.used = 0;
-    return IGNIS_OK;
-}

@@ -19,17 +19,17 @@ typedef enum ignis_schedule {
 typedef struct ignis_schedule_desc {
     ignis_schedule kind; /* IGNIS_SCHEDULE_CONSTANT */
     int64_t warmup;      /* steps (0) */
-    int64_t total;       /* steps, warm-up included; required but for a constant rate */
-    double floor;        /* what part of lr is left at the end (0) */
+    int64_t total;       /* steps, warm-up included; required except for a constant rate */
+    double floor;        /* part of lr that is left at the end (0) */
 } ignis_schedule_desc;
 
 /*  The scale of the loss, for f16, whose small gradients would be 0: ignis_scale_loss. */
 typedef struct ignis_loss_scale_desc {
     double initial;   /* 65536 is usual (0: losses are not scaled) */
-    double growth;    /* what it is multiplied with after interval steps without infinite gradients (2) */
-    double backoff;   /* and after a step that is skipped (0.5) */
+    double growth;    /* factor after interval steps without infinite gradients (2) */
+    double backoff;   /* factor after a skipped step (0.5) */
     int64_t interval; /* 2000 */
-    double lowest;    /* where it stops falling, to grow again from there (1; initial, where that is less) */
+    double lowest;    /* the scale does not fall below this (1; initial, if that is less) */
 } ignis_loss_scale_desc;
 
 typedef struct ignis_adamw_desc {
@@ -39,13 +39,14 @@ typedef struct ignis_adamw_desc {
     double eps;          /* 1e-8 */
     double weight_decay; /* 0 */
     ignis_schedule_desc schedule;
-    bool
-        no_master; /* f16 and bf16 parameters are changed as they are, without an f32 copy: saves 4 bytes each, loses small changes (false) */
+    /* f16 and bf16 parameters are updated without an f32 copy. Saves 4 bytes each; small changes are lost
+       (false). */
+    bool no_master;
     bool zero_grad; /* a step sets the gradients to zero, in the same pass (false) */
-    bool
-        drop_grad; /* a step leaves no gradients, so the next backward need not add to zeros: their memory, and two passes over it, are saved.
-                       Gradients of data-parallel training stay where they are, and become zero (false) */
-    bool coupled;  /* Adam: weight decay is part of the gradient (false) */
+    /* A step leaves no gradients, so the next backward does not add to zeros. Saves their memory and two
+       passes over it. Gradients of data-parallel training stay where they are, and become zero (false). */
+    bool drop_grad;
+    bool coupled; /* Adam: weight decay is part of the gradient (false) */
     ignis_loss_scale_desc loss_scale;
 } ignis_adamw_desc;
 
@@ -54,7 +55,7 @@ typedef struct ignis_sgd_desc {
     double momentum;     /* 0 */
     double weight_decay; /* 0 */
     ignis_schedule_desc schedule;
-    bool no_master; /* these as in ignis_adamw_desc */
+    bool no_master; /* these are as in ignis_adamw_desc */
     bool zero_grad;
     bool drop_grad;
     ignis_loss_scale_desc loss_scale;
@@ -67,7 +68,7 @@ typedef struct ignis_rmsprop_desc {
     double momentum;     /* 0 */
     double weight_decay; /* 0 */
     ignis_schedule_desc schedule;
-    bool no_master; /* these as in ignis_adamw_desc */
+    bool no_master; /* these are as in ignis_adamw_desc */
     bool zero_grad;
     bool drop_grad;
     ignis_loss_scale_desc loss_scale;
@@ -79,7 +80,7 @@ typedef struct ignis_lion_desc {
     double beta2;        /* 0.99 */
     double weight_decay; /* 0 */
     ignis_schedule_desc schedule;
-    bool no_master; /* these as in ignis_adamw_desc */
+    bool no_master; /* these are as in ignis_adamw_desc */
     bool zero_grad;
     bool drop_grad;
     ignis_loss_scale_desc loss_scale;
@@ -90,9 +91,9 @@ typedef struct ignis_muon_desc {
     double momentum;     /* 0.95 */
     double weight_decay; /* 0 */
     ignis_schedule_desc schedule;
-    bool
-        like_adamw; /* steps of the size that AdamW's have, so that its lr and weight_decay serve here (false: PyTorch's "original") */
-    bool no_master; /* these as in ignis_adamw_desc */
+    /* Steps have the size of AdamW's, so that its lr and weight_decay fit (false: PyTorch's "original"). */
+    bool like_adamw;
+    bool no_master; /* these are as in ignis_adamw_desc */
     bool zero_grad;
     bool drop_grad;
     ignis_loss_scale_desc loss_scale;
@@ -101,11 +102,11 @@ typedef struct ignis_muon_desc {
 typedef struct ignis_optimizer_info {
     int64_t step; /* steps so far */
     double lr;    /* of the last step */
-    double
-        grad_norm; /* when gradients were clipped last, before it; with a loss scale that of the last step, too, without the scale */
+    /* Before clipping, of the last clipped step; with a loss scale also of the last step, without the scale. */
+    double grad_norm;
     int parameters;
-    double loss_scale; /* 1 where losses are not scaled */
-    int64_t skipped;   /* steps, which step does not count */
+    double loss_scale; /* 1 if losses are not scaled */
+    int64_t skipped;   /* skipped steps, which step does not count */
 } ignis_optimizer_info;
 
 typedef enum ignis_optimizer_part {
@@ -113,7 +114,7 @@ typedef enum ignis_optimizer_part {
     IGNIS_OPTIMIZER_FIRST,  /* of a parameter: momentum */
     IGNIS_OPTIMIZER_SECOND, /* mean of the squared gradients; of Muon the last step, which need not be saved */
     IGNIS_OPTIMIZER_MASTER, /* f32 copy of an f16 or bf16 parameter */
-    IGNIS_OPTIMIZER_MISSED  /* f64 [1], of AdamW and Adam: steps that a parameter had no gradient for */
+    IGNIS_OPTIMIZER_MISSED  /* f64 [1], of AdamW and Adam: steps without a gradient for the parameter */
 } ignis_optimizer_part;
 
 /*  ignis_adamw - an optimizer by AdamW (Loshchilov and Hutter 2019): weight decay apart from the gradient;

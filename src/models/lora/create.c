@@ -109,7 +109,7 @@ static bool ignis__lora_begin(const char *call, const ignis__lora *lora, uint64_
         ignis_scope scope = ignis_scope_begin();
         ignis_tensor uniform = ignis_tensor_rand(ignis_tensor_shape(adapter->a), &desc);
         inputs.array[0] = ignis_tensor_data(uniform);
-        inputs.array[1] = ignis_array_value(1 / ignis__root_of_degree((double)adapter->columns, 2));
+        inputs.array[1] = ignis_array_value(1 / ignis__square_root((double)adapter->columns));
         ok = ignis_array_map(ignis_tensor_data(adapter->a), "most*(2*u - 1)", inputs) == IGNIS_OK &&
              ignis__array_set_zero(call, ignis_tensor_data(adapter->b)) == IGNIS_OK;
         (void)ignis_scope_end(scope);
@@ -120,7 +120,7 @@ static bool ignis__lora_begin(const char *call, const ignis__lora *lora, uint64_
 
 static double ignis__lora_scale(const ignis__lora *lora)
 {
-    return lora->alpha / (lora->rslora ? ignis__root_of_degree((double)lora->rank, 2) : (double)lora->rank);
+    return lora->alpha / (lora->rslora ? ignis__square_root((double)lora->rank) : (double)lora->rank);
 }
 
 /*  Takes the numbers of a description. */

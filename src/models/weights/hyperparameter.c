@@ -147,6 +147,6 @@ IGNIS__COLD static bool ignis__model_describe(ignis__model_files *files, ignis__
         ignis__model_frequencies(model);
     if (model->rope && !ignis__model_divisors(files, model))
         return false;
-    model->attention_scale = model->attention_factor * model->attention_factor / ignis__root_of_degree(model->head_dim, 2);
+    model->attention_scale = model->attention_factor * model->attention_factor / ignis__square_root(model->head_dim);
     return ignis__model_ends(files, model);
 }

@@ -12,13 +12,15 @@ typedef enum ignis_mask {
 
 typedef struct ignis_sdpa_desc {
     int num_heads; /* a row of q is num_heads heads of head_dim elements (1) */
-    int num_kv_heads; /* a row of k or v is num_kv_heads such heads, each shared by num_heads / num_kv_heads query heads (num_heads) */
+    /* A row of k or v is num_kv_heads such heads, each shared by num_heads / num_kv_heads query heads
+       (num_heads). */
+    int num_kv_heads;
     ignis_mask mask;   /* IGNIS_MASK_CAUSAL */
     double scale;      /* of the scores, positive (1 / sqrt(head_dim)) */
     int window;        /* a query sees keys that are fewer than `window` positions from its own (all) */
     double softcap;    /* scores become softcap * tanh(score / softcap) (they stay as they are) */
     ignis_tensor bias; /* [batch or 1, num_heads or 1, sq or 1, sk], is added to the scores, after the softcap (none) */
-    ignis_tensor lengths; /* i32 [batch]: how many keys each sequence has, the first ones (sk) */
+    ignis_tensor lengths; /* i32 [batch]: number of keys of each sequence, the first ones (sk) */
 } ignis_sdpa_desc;
 
 /*  ignis_sdpa - scaled dot-product attention of all heads: softmax(scale q k^T) v, without ever storing the
@@ -44,8 +46,7 @@ typedef struct ignis_sdpa_desc {
     not 64) and no bias, and CUDA is 12.0 or newer; their gradients need 4 bytes for each element of q while
     they are computed. ignis_desc.attention takes the one kind or the other; what IGNIS_ATTENTION_WGMMA cannot
     take is told to the logger, as information (ignis_desc.verbose). Equal inputs give equal bits, with all
-    kernels. Few queries and many keys need memory for the parts of a result, at most 2^18 bytes for each
-    multiprocessor.
+    kernels. Few queries and many keys need memory for the parts of a result, at most 2^18 bytes for each SM.
     Returns: the tensor, or no handle.
     Errors: FREED, ARGUMENT (num_heads or num_kv_heads below 1, num_heads is not a multiple of num_kv_heads,
     no such mask, scale or softcap is not positive, window below 0), SHAPE, DTYPE, DEVICE, MEMORY, LIBRARY,
@@ -60,7 +61,7 @@ IGNIS_API ignis_tensor ignis_sdpa(ignis_tensor q, ignis_tensor k, ignis_tensor v
     heads of q, then those of k, then those of v. The result is [seq, num_heads * head_dim], or with the
     batch. Its gradient is one array of the shape of qkv. Same bits as ignis_sdpa of the three parts, where
     qkv begins at a multiple of 16 bytes; elsewhere f16 and bf16 use no tensor cores. desc may be null for all
-    defaults. With rope q and k turn first as by ignis_rope, into memory of their own, where they stay for
+    defaults. With rope q and k are rotated first as by ignis_rope, into memory of their own, where they stay for
     backward; its num_heads is 0, or that of q and k together. Without, rope is null; the backward of f16 and
     bf16 on compute capability 9.0 then also adds up the gradient of the projection's bias.
     Returns: the tensor, or no handle.

@@ -4,30 +4,32 @@
     source has the method.
     Uses: select, operands. Invariant: gradients are summed in a fixed order. */
 
-static void ignis__attention_backward_run(ignis__op *op, ignis_dtype dtype, ignis__attention *p)
+static void ignis__attention_backward_run(ignis__op *op, ignis_dtype dtype, ignis__attention *attention)
 {
     ignis__attention_variant variant;
-    int64_t blocks = ignis__clamp(ignis__ceil_div((int64_t)p->batches * p->heads * p->sq, 8), 0,
+    int64_t blocks = ignis__clamp(ignis__ceil_div((int64_t)attention->batches * attention->heads * attention->sq, 8), 0,
                                   16 * op->work.device->info.multiprocessors);
-    void *params[] = {p};
-    p->delta = ignis__op_write(op, ignis__attention_new_statistics(op, p, dtype, 1));
+    void *params[] = {attention};
+    attention->delta = ignis__op_write(op, ignis__attention_new_statistics(op, attention, dtype, 1));
     if (!op->ok)
         return;
-    variant = ignis__attention_choose(op, dtype, p);
-    ignis__attention_cost(p, dtype, 2, 0, 0);
+    variant = ignis__attention_choose(op, dtype, attention);
+    ignis__attention_cost(attention, dtype, 2, 0, 0);
     ignis__op_launch(op, variant.delta_kernel, dtype, variant.define, blocks, 1, 1, 256, 1, 0, params);
-    if (p->grad_k.data) {
-        ignis__attention_cost(p, dtype, 2, 4, 4);
-        ignis__attention_launch(op, &variant, variant.kv_kernel, &variant.kv, dtype, p->sk, p->kv_heads, p);
+    if (attention->grad_k.data) {
+        ignis__attention_cost(attention, dtype, 2, 4, 4);
+        ignis__attention_launch(op, &variant, variant.kv_kernel, &variant.kv, dtype, attention->sk, attention->kv_heads,
+                                attention);
     }
-    if (p->grad_q.data) {
-        ignis__attention_cost(p, dtype, 3, 2, 3);
-        ignis__attention_launch(op, &variant, variant.q_kernel, &variant.q, dtype, p->sq, p->heads, p);
+    if (attention->grad_q.data) {
+        ignis__attention_cost(attention, dtype, 3, 2, 3);
+        ignis__attention_launch(op, &variant, variant.q_kernel, &variant.q, dtype, attention->sq, attention->heads,
+                                attention);
     }
-    if (p->grad_bias.data) {
-        blocks = ignis__ceil_div(p->sk, variant.bias.walk) *
-                 (p->bias.row ? ignis__ceil_div(p->sq, variant.bias.rows) : 1) * (p->bias.head ? p->heads : 1) *
-                 (p->bias.batch ? p->batches : 1);
+    if (attention->grad_bias.data) {
+        blocks = ignis__ceil_div(attention->sk, variant.bias.walk) *
+                 (attention->bias.row ? ignis__ceil_div(attention->sq, variant.bias.rows) : 1) *
+                 (attention->bias.head ? attention->heads : 1) * (attention->bias.batch ? attention->batches : 1);
         ignis__op_launch(op, variant.bias_kernel, dtype, variant.define, blocks, 1, 1, (unsigned)variant.bias.threads,
                          1, (size_t)variant.bias.shared, params);
     }
@@ -143,32 +145,42 @@ static int ignis__attention_backward_section_heads(const ignis__attention *p)
 /*  Launches the backward by wgmma. sums: scratch for column sums of 64 rows each, which the kernels' source
     describes; 0: not needed. rotation: the rotation to undo in the gradients of q and k, whose rows are equal
     in number; NULL: none, and sums are possible. */
-static void ignis__attention_backward_wgmma(ignis__op *op, ignis_dtype dtype, ignis__attention *p, ignis__address sums,
-                                            ignis__rotation *rotation)
+static void ignis__attention_backward_wgmma(ignis__op *op, ignis_dtype dtype, ignis__attention *attention,
+                                            ignis__address sums, ignis__rotation *rotation)
 {
-    int keys = ignis__attention_backward_keys(p), queries = ignis__attention_backward_queries(p);
-    int cluster = ignis__attention_backward_cluster(p), slabs = p->head_dim / 64; /* blocks; full ones */
-    bool few = ignis__attention_has_one_query_tile(p), direct = ignis__attention_adds_directly(p);
-    int64_t tiles = ignis__ceil_div(p->sq, queries) * p->heads * p->batches, rows = tiles * queries;
-    int64_t columns = ignis__ceil_div(p->head_dim, 16) * 16, turns = tiles * (cluster > 1 ? 4 : direct ? 2 : 1);
-    int64_t blocks = cluster * ignis__ceil_div(p->sk, cluster * keys) * p->kv_heads * p->batches;
-    int64_t finish = tiles, floats = rows * columns;                  /* of grad_q */
-    int lanes = p->head_dim <= 64 ? 8 : p->head_dim <= 128 ? 16 : 32; /* for a row */
+    int keys = ignis__attention_backward_keys(attention), queries = ignis__attention_backward_queries(attention);
+    int cluster = ignis__attention_backward_cluster(attention),
+        slabs = attention->head_dim / 64; /* blocks; full ones */
+    bool few = ignis__attention_has_one_query_tile(attention), direct = ignis__attention_adds_directly(attention);
+    int64_t tiles = ignis__ceil_div(attention->sq, queries) * attention->heads * attention->batches,
+            rows = tiles * queries;
+    int64_t columns = ignis__ceil_div(attention->head_dim, 16) * 16, turns = tiles * (cluster > 1 ? 4 : direct ? 2 : 1);
+    int64_t blocks =
+        cluster * ignis__ceil_div(attention->sk, cluster * keys) * attention->kv_heads * attention->batches;
+    int64_t finish = tiles, floats = rows * columns;                                  /* of grad_q */
+    int lanes = attention->head_dim <= 64 ? 8 : attention->head_dim <= 128 ? 16 : 32; /* for a row */
     ignis__attention_scratch scratch;
     ignis__tensor_map q, k, v, grad_out, grad_k, grad_v;
-    void *params[] = {p, &scratch, rotation}, *maps[] = {&q, &k, &v, &grad_out, &grad_k, &grad_v, p, &scratch};
+    void *params[] = {attention, &scratch, rotation},
+         *maps[] = {&q, &k, &v, &grad_out, &grad_k, &grad_v, attention, &scratch};
     char define[96];
-    ignis__attention_tma_map(op, &q, dtype, p, &p->q, p->heads, p->sq, queries, slabs);
-    ignis__attention_tma_map(op, &k, dtype, p, &p->k, p->kv_heads, p->sk, keys, cluster > 1 ? 1 : slabs);
-    ignis__attention_tma_map(op, &v, dtype, p, &p->v, p->kv_heads, p->sk, keys, slabs);
-    ignis__attention_tma_map(op, &grad_out, dtype, p, &p->grad_out, p->heads, p->sq, queries, slabs);
-    ignis__attention_tma_map(op, &grad_k, dtype, p, &p->grad_k, p->kv_heads, p->sk, keys, slabs);
-    ignis__attention_tma_map(op, &grad_v, dtype, p, &p->grad_v, p->kv_heads, p->sk, keys, slabs);
-    scratch.section = few ? ignis__attention_backward_key_tiles(p) : ignis__attention_backward_section_heads(p);
+    ignis__attention_tma_map(op, &q, dtype, attention, &attention->q, attention->heads, attention->sq, queries, slabs);
+    ignis__attention_tma_map(op, &k, dtype, attention, &attention->k, attention->kv_heads, attention->sk, keys,
+                             cluster > 1 ? 1 : slabs);
+    ignis__attention_tma_map(op, &v, dtype, attention, &attention->v, attention->kv_heads, attention->sk, keys, slabs);
+    ignis__attention_tma_map(op, &grad_out, dtype, attention, &attention->grad_out, attention->heads, attention->sq,
+                             queries, slabs);
+    ignis__attention_tma_map(op, &grad_k, dtype, attention, &attention->grad_k, attention->kv_heads, attention->sk,
+                             keys, slabs);
+    ignis__attention_tma_map(op, &grad_v, dtype, attention, &attention->grad_v, attention->kv_heads, attention->sk,
+                             keys, slabs);
+    scratch.section =
+        few ? ignis__attention_backward_key_tiles(attention) : ignis__attention_backward_section_heads(attention);
     if (few) {
-        blocks = ignis__ceil_div(ignis__ceil_div(p->sk, keys), scratch.section) * p->heads * p->batches;
-        floats = blocks * p->sq * columns;
-        finish = ignis__ceil_div((int64_t)p->heads * p->batches * p->sq * columns, 8 * 256);
+        blocks = ignis__ceil_div(ignis__ceil_div(attention->sk, keys), scratch.section) * attention->heads *
+                 attention->batches;
+        floats = blocks * attention->sq * columns;
+        finish = ignis__ceil_div((int64_t)attention->heads * attention->batches * attention->sq * columns, 8 * 256);
     }
     scratch.grad_q = ignis__op_write(op, ignis__op_new_row(op, floats + 2 * rows + turns + 1, IGNIS_F32));
     scratch.lse = scratch.grad_q + (ignis__address)(floats * 4);
@@ -176,18 +188,19 @@ static void ignis__attention_backward_wgmma(ignis__op *op, ignis_dtype dtype, ig
     scratch.turns = scratch.delta + (ignis__address)(rows * 4);
     scratch.next = scratch.turns + (ignis__address)(turns * 4);
     scratch.sums = sums;
-    scratch.rows = (int)ignis__ceil_div(p->sq, queries) * queries;
-    snprintf(define, sizeof define, "-DIGNIS_HEAD_DIM=%d -DIGNIS_CAUSAL=%d%s", p->head_dim, p->causal,
+    scratch.rows = (int)ignis__ceil_div(attention->sq, queries) * queries;
+    snprintf(define, sizeof define, "-DIGNIS_HEAD_DIM=%d -DIGNIS_CAUSAL=%d%s", attention->head_dim, attention->causal,
              ignis__attention_backward_forms[few + 2 * direct]); /* at most one */
-    ignis__attention_options(define, sizeof define, p, ignis__attention_has_range(p) || p->softcap > 0);
-    ignis__attention_cost(p, dtype, 2, 0, 0);
+    ignis__attention_options(define, sizeof define, attention,
+                             ignis__attention_has_range(attention) || attention->softcap > 0);
+    ignis__attention_cost(attention, dtype, 2, 0, 0);
     ignis__op_launch(op, IGNIS__BUILTIN_SDPA_HOPPER_BACKWARD_ROWS, dtype, define,
                      ignis__ceil_div(rows / 4 * lanes, 256), 1, 1, 256, 1, 0, params);
-    ignis__attention_cost(p, dtype, 2, 4, 5);
+    ignis__attention_cost(attention, dtype, 2, 4, 5);
     ignis__op_launch(op, IGNIS__BUILTIN_SDPA_HOPPER_BACKWARD, dtype, define, blocks, 1, 1, 384, 1,
-                     (size_t)ignis__attention_backward_shared(p), maps);
+                     (size_t)ignis__attention_backward_shared(attention), maps);
     if (rotation)
-        finish += finish / p->heads * p->kv_heads;
+        finish += finish / attention->heads * attention->kv_heads;
     ignis__op_launch(
         op, rotation ? IGNIS__BUILTIN_SDPA_HOPPER_BACKWARD_ROTATED : IGNIS__BUILTIN_SDPA_HOPPER_BACKWARD_FINISH, dtype,
         define, finish, 1, 1, 256, 1, 0, params);
@@ -195,39 +208,42 @@ static void ignis__attention_backward_wgmma(ignis__op *op, ignis_dtype dtype, ig
 
 static ignis_status ignis__sdpa_backward(const ignis_backward_args *args)
 {
-    ignis__attention p;
+    ignis__attention attention;
     ignis__op op; /* of grad_out, q, k, v, out, lse, the bias, the lengths */
     ignis__array *gradients[4] = {NULL, NULL, NULL, NULL};
     ignis_dtype dtype;
     bool wgmma;
     if (!ignis__op_begin_backward(&op, "ignis_sdpa", args))
         return ignis__failed();
-    memcpy(&p, args->params, sizeof p);
+    memcpy(&attention, args->params, sizeof attention);
     dtype = op.in[1]->dtype;
-    p.q = ignis__attention_rows_of(&op.in[1]->shape, p.head_dim, ignis__op_read(&op, op.in[1]));
-    p.k = ignis__attention_rows_of(&op.in[2]->shape, p.head_dim, ignis__op_read(&op, op.in[2]));
-    p.v = ignis__attention_rows_of(&op.in[3]->shape, p.head_dim, ignis__op_read(&op, op.in[3]));
-    p.out = ignis__attention_rows_of(&op.in[4]->shape, p.head_dim, ignis__op_read(&op, op.in[4]));
-    p.grad_out = ignis__attention_rows_of(&op.in[4]->shape, p.head_dim,
-                                          ignis__op_read(&op, op.in[0])); /* it has the numel of out */
-    p.lse = ignis__op_read(&op, op.in[5]);
-    ignis__attention_read_bias_and_lengths(&op, 6, &p);
-    wgmma = ignis__attention_backward_takes_wgmma(&op, dtype, &p);
+    attention.q = ignis__attention_rows_of(&op.in[1]->shape, attention.head_dim, ignis__op_read(&op, op.in[1]));
+    attention.k = ignis__attention_rows_of(&op.in[2]->shape, attention.head_dim, ignis__op_read(&op, op.in[2]));
+    attention.v = ignis__attention_rows_of(&op.in[3]->shape, attention.head_dim, ignis__op_read(&op, op.in[3]));
+    attention.out = ignis__attention_rows_of(&op.in[4]->shape, attention.head_dim, ignis__op_read(&op, op.in[4]));
+    attention.grad_out = ignis__attention_rows_of(&op.in[4]->shape, attention.head_dim,
+                                                  ignis__op_read(&op, op.in[0])); /* it has the numel of out */
+    attention.lse = ignis__op_read(&op, op.in[5]);
+    ignis__attention_read_bias_and_lengths(&op, 6, &attention);
+    wgmma = ignis__attention_backward_takes_wgmma(&op, dtype, &attention);
     if (args->needed[0] || wgmma) {
         gradients[0] = ignis__op_new_like(&op, op.in[1]);
-        p.grad_q = ignis__attention_rows_of(&op.in[1]->shape, p.head_dim, ignis__op_write(&op, gradients[0]));
+        attention.grad_q =
+            ignis__attention_rows_of(&op.in[1]->shape, attention.head_dim, ignis__op_write(&op, gradients[0]));
     }
     if (args->needed[1] || args->needed[2] || wgmma) { /* made together */
         gradients[1] = ignis__op_new_like(&op, op.in[2]);
-        p.grad_k = ignis__attention_rows_of(&op.in[2]->shape, p.head_dim, ignis__op_write(&op, gradients[1]));
+        attention.grad_k =
+            ignis__attention_rows_of(&op.in[2]->shape, attention.head_dim, ignis__op_write(&op, gradients[1]));
         gradients[2] = ignis__op_new_like(&op, op.in[3]);
-        p.grad_v = ignis__attention_rows_of(&op.in[3]->shape, p.head_dim, ignis__op_write(&op, gradients[2]));
+        attention.grad_v =
+            ignis__attention_rows_of(&op.in[3]->shape, attention.head_dim, ignis__op_write(&op, gradients[2]));
     }
-    if (p.bias_dtype)
-        gradients[3] = ignis__attention_grad_bias(&op, 6, args->needed[3], &p);
+    if (attention.bias_dtype)
+        gradients[3] = ignis__attention_grad_bias(&op, 6, args->needed[3], &attention);
     if (wgmma)
-        ignis__attention_backward_wgmma(&op, dtype, &p, 0, NULL);
+        ignis__attention_backward_wgmma(&op, dtype, &attention, 0, NULL);
     else
-        ignis__attention_backward_run(&op, dtype, &p);
-    return ignis__op_finish_backward(&op, args, p.bias_dtype ? 4 : 3, gradients);
+        ignis__attention_backward_run(&op, dtype, &attention);
+    return ignis__op_finish_backward(&op, args, attention.bias_dtype ? 4 : 3, gradients);
 }

@@ -13,15 +13,16 @@ typedef struct ignis__decode_variant {
 } ignis__decode_variant;
 
 /*  Returns the geometry of kernels/attention_decode_mma.cu and kernels/attention_decode.cu. */
-static ignis__decode_variant ignis__decode_choose(const ignis__op *op, ignis_dtype dtype, const ignis__attention *p)
+static ignis__decode_variant ignis__decode_choose(const ignis__op *op, ignis_dtype dtype,
+                                                  const ignis__attention *attention)
 {
     ignis__decode_variant variant = IGNIS__ZERO;
-    int head_dim = 64, group = p->heads / p->kv_heads, warps;
-    while (head_dim < p->head_dim)
+    int head_dim = 64, group = attention->heads / attention->kv_heads, warps;
+    while (head_dim < attention->head_dim)
         head_dim *= 2;
     snprintf(variant.define, sizeof variant.define, "-DIGNIS_HEAD_DIM=%d", head_dim);
-    ignis__attention_options(variant.define, sizeof variant.define, p, ignis__attention_has_range(p));
-    if (head_dim <= 256 && ignis__attention_takes_mma(op, dtype, p)) {
+    ignis__attention_options(variant.define, sizeof variant.define, attention, ignis__attention_has_range(attention));
+    if (head_dim <= 256 && ignis__attention_takes_mma(op, dtype, attention)) {
         warps = head_dim <= 128 ? 4 : 2;
         variant.kernel = IGNIS__BUILTIN_SDPA_MMA_DECODE;
         variant.combine_kernel = IGNIS__BUILTIN_SDPA_MMA_DECODE_COMBINE;
@@ -49,8 +50,8 @@ static ignis__decode_variant ignis__decode_choose(const ignis__op *op, ignis_dty
 IGNIS__COLD static void ignis__decode_request(ignis__op *op, ignis_dtype dtype, const ignis__attention *given)
 {
     ignis__attention p = *given;
-    int major, turn;
-    for (turn = 0; op->ok && ignis__requests.path[0] && turn < (p.windowed && !p.has_lengths ? 2 : 1); turn++) {
+    int major, round;
+    for (round = 0; op->ok && ignis__requests.path[0] && round < (p.windowed && !p.has_lengths ? 2 : 1); round++) {
         for (major = 7; major <= 8; major++) {
             ignis__decode_variant variant;
             op->as_major = major;

@@ -82,13 +82,13 @@ static bool ignis__attention_set_sizes(ignis__op *op, const ignis_shape *q, cons
     p->head_dim = (int)head_dim;
     p->sq = (int)sq;
     p->sk = (int)sk;
-    p->scale = ignis__root_of_degree(1.0 / (double)head_dim, 2);
+    p->scale = ignis__square_root(1.0 / (double)head_dim);
     return true;
 }
 
 /*  Sets the sizes from q, k and v. kv_heads 0: as many as k has. Heads have up to `most` elements. Reports
     what does not fit. */
-static bool ignis__attention_sizes(ignis__op *op, int heads, int kv_heads, int most, ignis__attention *p)
+static bool ignis__attention_sizes(ignis__op *op, int heads, int kv_heads, int most, ignis__attention *attention)
 {
     const ignis_shape *q = &op->in[0]->shape, *k = &op->in[1]->shape, *v = &op->in[2]->shape;
     int64_t width, head_dim, kv_width;
@@ -121,7 +121,7 @@ static bool ignis__attention_sizes(ignis__op *op, int heads, int kv_heads, int m
                               ignis__shape_write(k).text, kv_heads, (long long)head_dim);
     if (!ignis__attention_heads(op, heads, kv_width / head_dim))
         return false;
-    return ignis__attention_set_sizes(op, q, k, heads, (int)(kv_width / head_dim), head_dim, most, p);
+    return ignis__attention_set_sizes(op, q, k, heads, (int)(kv_width / head_dim), head_dim, most, attention);
 }
 
 /*  As ignis__attention_sizes, for q, k and v in the rows of one tensor. */

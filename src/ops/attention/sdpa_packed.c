@@ -20,13 +20,13 @@ static void ignis__sdpa_packed_rows(const ignis__attention *p, const ignis__arra
     v->data += head * (ignis__address)(p->heads + p->kv_heads);
 }
 
-/*  Sets q, k and v for the kernels. turned: rotated q and k; NULL: they are not rotated. */
-static void ignis__sdpa_packed_operands(ignis__op *op, ignis__array *qkv, ignis__array *turned, ignis__attention *p)
+/*  Sets q, k and v for the kernels. rotated: rotated q and k; NULL: they are not rotated. */
+static void ignis__sdpa_packed_operands(ignis__op *op, ignis__array *qkv, ignis__array *rotated, ignis__attention *p)
 {
     ignis__attention_rows behind;
     ignis__sdpa_packed_rows(p, qkv, ignis__op_read(op, qkv), &p->q, &p->k, &p->v);
-    if (turned)
-        ignis__sdpa_packed_rows(p, turned, ignis__op_read(op, turned), &p->q, &p->k, &behind);
+    if (rotated)
+        ignis__sdpa_packed_rows(p, rotated, ignis__op_read(op, rotated), &p->q, &p->k, &behind);
 }
 
 /*  Computes the gradient of qkv by wgmma, and its column sums if the projection that made qkv has a bias and
@@ -51,42 +51,46 @@ static ignis__array *ignis__sdpa_packed_wgmma(ignis__op *op, ignis_dtype dtype, 
 static ignis_status ignis__sdpa_packed_backward(const ignis_backward_args *args)
 {
     ignis__sdpa_packed packed;
-    ignis__attention *p = &packed.attention;
+    ignis__attention *attention = &packed.attention;
     ignis__op op; /* of grad_out, qkv, out, lse, the bias, the lengths, rotated q and k, their frequencies */
     ignis__array *gradients[2], *sums = NULL, *own;
     ignis__address address;
     ignis__rotation rotation;
-    bool wgmma, turns_alone; /* rotates the gradients after the kernels of attention */
+    bool wgmma, rotates_after; /* rotates the gradients after the kernels of attention */
+    ignis__rope_rows rows;
     int next;
     if (!ignis__op_begin_backward(&op, "ignis_sdpa_packed", args))
         return ignis__failed();
     memcpy(&packed, args->params, sizeof packed);
-    next = ignis__attention_read_bias_and_lengths(&op, 4, p);
-    ignis__sdpa_packed_operands(&op, op.in[1], next < op.count ? op.in[next] : NULL, p);
-    p->out = ignis__attention_rows_of(&op.in[2]->shape, p->head_dim, ignis__op_read(&op, op.in[2]));
-    p->grad_out = ignis__attention_rows_of(&op.in[2]->shape, p->head_dim,
-                                           ignis__op_read(&op, op.in[0])); /* it has the numel of out */
-    p->lse = ignis__op_read(&op, op.in[3]);
+    next = ignis__attention_read_bias_and_lengths(&op, 4, attention);
+    ignis__sdpa_packed_operands(&op, op.in[1], next < op.count ? op.in[next] : NULL, attention);
+    attention->out = ignis__attention_rows_of(&op.in[2]->shape, attention->head_dim, ignis__op_read(&op, op.in[2]));
+    attention->grad_out = ignis__attention_rows_of(&op.in[2]->shape, attention->head_dim,
+                                                   ignis__op_read(&op, op.in[0])); /* it has the numel of out */
+    attention->lse = ignis__op_read(&op, op.in[3]);
     gradients[0] = ignis__op_new_like(&op, op.in[1]);
-    gradients[1] = ignis__attention_grad_bias(&op, 4, p->bias_dtype && args->needed[1], p);
+    gradients[1] = ignis__attention_grad_bias(&op, 4, attention->bias_dtype && args->needed[1], attention);
     address = ignis__op_write(&op, gradients[0]);
     if (op.ok)
-        ignis__sdpa_packed_rows(p, gradients[0], address, &p->grad_q, &p->grad_k, &p->grad_v);
+        ignis__sdpa_packed_rows(attention, gradients[0], address, &attention->grad_q, &attention->grad_k,
+                                &attention->grad_v);
     own = next + 1 < op.count ? op.in[next + 1] : NULL;
     rotation.offset = packed.rope.offset;
     rotation.own = own ? ignis__op_read(&op, own) : 0;
     ignis__rope_round_frequencies(rotation.frequencies, packed.rope.frequencies);
-    wgmma = ignis__attention_backward_takes_wgmma(&op, op.in[1]->dtype, p);
-    turns_alone = !wgmma || p->head_dim % 16 != 0 || ignis__attention_has_one_query_tile(p);
+    wgmma = ignis__attention_backward_takes_wgmma(&op, op.in[1]->dtype, attention);
+    rotates_after = !wgmma || attention->head_dim % 16 != 0 || ignis__attention_has_one_query_tile(attention);
     if (wgmma)
-        sums = ignis__sdpa_packed_wgmma(&op, op.in[1]->dtype, p,
+        sums = ignis__sdpa_packed_wgmma(&op, op.in[1]->dtype, attention,
                                         args->needed[0] && !packed.rope.heads && ignis__gradient_wants_column_sums(),
-                                        turns_alone || !packed.rope.heads ? NULL : &rotation);
+                                        rotates_after || !packed.rope.heads ? NULL : &rotation);
     else
-        ignis__attention_backward_run(&op, op.in[1]->dtype, p);
-    if (packed.rope.heads && turns_alone) /* rotates back in place */
-        ignis__rope_rotate(&op, &packed.rope, op.in[1]->dtype, address, p->grad_q.row, address, p->grad_q.row, own, -1);
-    return ignis__op_finish_backward_with_sums(&op, args, p->bias_dtype ? 2 : 1, gradients, sums);
+        ignis__attention_backward_run(&op, op.in[1]->dtype, attention);
+    rows.address = address;
+    rows.row = attention->grad_q.row;
+    if (packed.rope.heads && rotates_after) /* rotates back in place */
+        ignis__rope_rotate(&op, &packed.rope, op.in[1]->dtype, rows, rows, own, -1);
+    return ignis__op_finish_backward_with_sums(&op, args, attention->bias_dtype ? 2 : 1, gradients, sums);
 }
 
 /*  Makes an array for `heads` heads of each row of qkv. */
@@ -103,55 +107,56 @@ static ignis__array *ignis__sdpa_packed_rotate(ignis__op *op, const ignis_rope_d
 {
     const ignis__attention *p = &packed->attention;
     int heads = p->heads + p->kv_heads;
-    ignis__array *turned;
-    ignis__address from, to;
+    ignis__array *rotated;
+    ignis__rope_rows from, to;
     if (desc->num_heads != 0 && desc->num_heads != heads)
         ignis__op_fail(op, IGNIS_DIAG_BAD_NUMBER, "rope->num_heads is %d; q and k have %d heads", desc->num_heads,
                        heads);
     if (!op->ok || !ignis__rope_prepare(op, desc, own, heads, p->head_dim, &packed->rope))
         return NULL;
-    turned = ignis__sdpa_packed_new_heads(op, p, heads);
-    from = ignis__op_read(op, op->in[0]);
-    to = ignis__op_write(op, turned);
-    ignis__rope_rotate(op, &packed->rope, op->in[0]->dtype, to, (int64_t)heads * p->head_dim, from,
-                       op->in[0]->shape.dim[op->in[0]->shape.ndim - 1], own, 1);
-    return turned;
+    rotated = ignis__sdpa_packed_new_heads(op, p, heads);
+    from.address = ignis__op_read(op, op->in[0]);
+    from.row = op->in[0]->shape.dim[op->in[0]->shape.ndim - 1];
+    to.address = ignis__op_write(op, rotated);
+    to.row = (int64_t)heads * p->head_dim;
+    ignis__rope_rotate(op, &packed->rope, op->in[0]->dtype, to, from, own, 1);
+    return rotated;
 }
 
 IGNIS_API ignis_tensor ignis_sdpa_packed(ignis_tensor qkv, const ignis_sdpa_desc *desc, const ignis_rope_desc *rope)
 {
     static const char call[] = "ignis_sdpa_packed";
     ignis__sdpa_packed packed = IGNIS__ZERO;
-    ignis__attention *p = &packed.attention;
+    ignis__attention *attention = &packed.attention;
     ignis__op op;
-    ignis__array *out, *lse, *own = NULL, *turned = NULL;
+    ignis__array *out, *lse, *own = NULL, *rotated = NULL;
     ignis_tensor result, inputs[3] = {qkv};
     if (!ignis__op_begin(&op, call, ignis__sdpa_inputs(desc, inputs, 1), inputs))
         return ignis__no_tensor();
-    ignis__sdpa_prepare(&op, desc, IGNIS__SDPA_PACKED, p);
+    ignis__sdpa_prepare(&op, desc, IGNIS__SDPA_PACKED, attention);
     if (rope) {
         own = ignis__rope_frequency_array(&op, rope);
-        turned = ignis__sdpa_packed_rotate(&op, rope, own, &packed);
+        rotated = ignis__sdpa_packed_rotate(&op, rope, own, &packed);
     }
-    out = ignis__sdpa_packed_new_heads(&op, p, p->heads);
+    out = ignis__sdpa_packed_new_heads(&op, attention, attention->heads);
     if (op.ok)
-        ignis__sdpa_packed_operands(&op, op.in[0], turned, p);
+        ignis__sdpa_packed_operands(&op, op.in[0], rotated, attention);
     if (op.ok)
-        p->out = ignis__attention_rows_of(&out->shape, p->head_dim, ignis__op_write(&op, out));
+        attention->out = ignis__attention_rows_of(&out->shape, attention->head_dim, ignis__op_write(&op, out));
     if (op.ok)
-        ignis__attention_read_bias_and_lengths(&op, 1, p);
+        ignis__attention_read_bias_and_lengths(&op, 1, attention);
     if (op.records) {
-        lse = ignis__attention_new_statistics(&op, p, op.in[0]->dtype, ignis__attention_lse_count(p));
-        p->lse = ignis__op_write(&op, lse);
+        lse = ignis__attention_new_statistics(&op, attention, op.in[0]->dtype, ignis__attention_lse_count(attention));
+        attention->lse = ignis__op_write(&op, lse);
         ignis__op_save(&op, op.in[0]);
         ignis__op_save(&op, out);
         ignis__op_save(&op, lse);
         ignis__op_save_inputs(&op, 1, op.count);
-        ignis__op_save(&op, turned);
+        ignis__op_save(&op, rotated);
         if (own) /* through a view: the array itself stays the caller's */
             ignis__op_save(&op, ignis__op_view(&op, own, &own->shape, own->numel, 0));
     }
-    ignis__sdpa_run(&op, op.in[0]->dtype, p);
+    ignis__sdpa_run(&op, op.in[0]->dtype, attention);
     result = ignis__op_end_recorded(&op, out, "sdpa_packed", ignis__sdpa_packed_backward, &packed, sizeof packed);
     if (own)
         ignis__array_drop(call, own);

@@ -142,9 +142,9 @@ static void ignis__attention_hopper_define(char *define, size_t size, const igni
 }
 
 /*  Returns whether the wgmma kernels can run. If the caller asked for them and they cannot, logs why. */
-static bool ignis__attention_takes_wgmma(const ignis__op *op, ignis_dtype dtype, const ignis__attention *p)
+static bool ignis__attention_takes_wgmma(const ignis__op *op, ignis_dtype dtype, const ignis__attention *attention)
 {
-    const ignis__attention_rows *tensors = &p->q;
+    const ignis__attention_rows *tensors = &attention->q;
     const char *why = NULL;
     int i;
     if (ignis__attention_backend == IGNIS_ATTENTION_MMA)
@@ -157,11 +157,11 @@ static bool ignis__attention_takes_wgmma(const ignis__op *op, ignis_dtype dtype,
         why = "NVRTC is older than 12.0, or the bundle has no such kernels";
     else if (dtype != IGNIS_F16 && dtype != IGNIS_BF16)
         why = "the dtype is not f16 or bf16";
-    else if (p->head_dim % 8 != 0 || p->head_dim < 64 || p->head_dim > 256)
+    else if (attention->head_dim % 8 != 0 || attention->head_dim < 64 || attention->head_dim > 256)
         why = "head_dim is not a multiple of 8 from 64 to 256";
-    else if (p->batches == 0 || p->sq == 0 || p->sk == 0)
+    else if (attention->batches == 0 || attention->sq == 0 || attention->sk == 0)
         why = "there is no query or no key";
-    else if (p->bias_dtype)
+    else if (attention->bias_dtype)
         why = "there is a bias";
     for (i = 0; i < 8 && !op->as_major; i++) /* to grad_v; missing ones are 0 */
         if (tensors[i].data % 16 != 0 || (tensors[i].row | tensors[i].head | tensors[i].batch) % 8 != 0)
@@ -199,13 +199,13 @@ static void ignis__attention_tma_map(ignis__op *op, ignis__tensor_map *map, igni
 static int ignis__attention_lse_count(const ignis__attention *p) { return p->bias_dtype ? 2 : 1; }
 
 static ignis__attention_variant ignis__attention_choose(const ignis__op *op, ignis_dtype dtype,
-                                                        const ignis__attention *p)
+                                                        const ignis__attention *attention)
 {
     ignis__attention_variant variant = IGNIS__ZERO;
     int i, head_dim = 32, size = dtype == IGNIS_F64 ? 8 : 4, pack = 16 / size, bytes, lines;
-    int stats = 1 + ignis__attention_lse_count(p); /* numbers for a query that backward has in shared memory */
-    if (ignis__attention_takes_mma(op, dtype, p)) {
-        for (i = 0; ignis__attention_mma[i].head_dim < p->head_dim;)
+    int stats = 1 + ignis__attention_lse_count(attention); /* numbers for a query that backward has in shared memory */
+    if (ignis__attention_takes_mma(op, dtype, attention)) {
+        for (i = 0; ignis__attention_mma[i].head_dim < attention->head_dim;)
             i++;
         head_dim = ignis__attention_mma[i].head_dim;
         variant.forward_kernel = IGNIS__BUILTIN_SDPA_MMA;
@@ -222,7 +222,7 @@ static ignis__attention_variant ignis__attention_choose(const ignis__op *op, ign
         variant.bias = variant.q;
         variant.bias.shared -= 4 * head_dim * variant.q.walk; /* one tile of keys at a time, not two */
     } else {                                                  /* as computed at the top of kernels/attention.cu */
-        while (head_dim < p->head_dim)
+        while (head_dim < attention->head_dim)
             head_dim *= 2;
         bytes = head_dim * size;
         variant.forward_kernel = IGNIS__BUILTIN_SDPA;
@@ -242,7 +242,7 @@ static ignis__attention_variant ignis__attention_choose(const ignis__op *op, ign
         variant.q = variant.bias = variant.kv;
     }
     snprintf(variant.define, sizeof variant.define, "-DIGNIS_HEAD_DIM=%d", head_dim);
-    ignis__attention_options(variant.define, sizeof variant.define, p, ignis__attention_has_range(p));
+    ignis__attention_options(variant.define, sizeof variant.define, attention, ignis__attention_has_range(attention));
     return variant;
 }
 
@@ -252,41 +252,41 @@ static const char *const ignis__attention_backward_forms[] = {"", " -DIGNIS_FEW=
 
 /*  While programs are recorded: requests the kernels that devices of every kind choose, for one of the two
     variants. */
-IGNIS__COLD static void ignis__attention_request_variant(ignis__op *op, ignis_dtype dtype, const ignis__attention *p,
-                                                         bool backward)
+IGNIS__COLD static void ignis__attention_request_variant(ignis__op *op, ignis_dtype dtype,
+                                                         const ignis__attention *attention, bool backward)
 {
     static const struct {
         int major, first;
     } kinds[] = {{7, 0}, {8, 80}}; /* the first also for unaligned rows */
-    bool ranged = ignis__attention_has_range(p) || p->softcap > 0;
+    bool ranged = ignis__attention_has_range(attention) || attention->softcap > 0;
     ignis__attention_variant variant;
     char define[IGNIS__DEFINES];
     int i, most;
     for (i = 0; i < IGNIS__COUNT(kinds); i++) {
         op->as_major = kinds[i].major;
-        variant = ignis__attention_choose(op, dtype, p);
+        variant = ignis__attention_choose(op, dtype, attention);
         ignis__record_builtin(backward ? variant.delta_kernel : variant.forward_kernel, dtype, variant.define,
                               kinds[i].first, IGNIS__EVERY_ARCH);
     }
     op->as_major = 9;
-    if (ignis__attention_takes_wgmma(op, dtype, p) && backward) {
+    if (ignis__attention_takes_wgmma(op, dtype, attention) && backward) {
         for (i = 0; i < IGNIS__COUNT(ignis__attention_backward_forms); i++) {
-            if ((i == 1 && p->heads != p->kv_heads) || (i == 2 && p->head_dim != 128))
+            if ((i == 1 && attention->heads != attention->kv_heads) || (i == 2 && attention->head_dim != 128))
                 continue;
-            snprintf(define, sizeof define, "-DIGNIS_HEAD_DIM=%d -DIGNIS_CAUSAL=%d%s", p->head_dim, p->causal,
-                     ignis__attention_backward_forms[i]);
-            ignis__attention_options(define, sizeof define, p, ranged);
+            snprintf(define, sizeof define, "-DIGNIS_HEAD_DIM=%d -DIGNIS_CAUSAL=%d%s", attention->head_dim,
+                     attention->causal, ignis__attention_backward_forms[i]);
+            ignis__attention_options(define, sizeof define, attention, ranged);
             ignis__record_builtin(IGNIS__BUILTIN_SDPA_HOPPER_BACKWARD_ROWS, dtype, define, 90, 90);
         }
-    } else if (ignis__attention_takes_wgmma(op, dtype, p)) {
+    } else if (ignis__attention_takes_wgmma(op, dtype, attention)) {
         for (i = 0, most = 0; i < IGNIS__COUNT(ignis__attention_hopper);
              i++) { /* all shapes of the smallest head_dim that holds it */
-            if (ignis__attention_hopper[i].head_dim < p->head_dim ||
+            if (ignis__attention_hopper[i].head_dim < attention->head_dim ||
                 (most && ignis__attention_hopper[i].head_dim > most))
                 continue;
             most = ignis__attention_hopper[i].head_dim;
-            ignis__attention_hopper_define(define, sizeof define, p, &ignis__attention_hopper[i]);
-            ignis__attention_options(define, sizeof define, p, ranged);
+            ignis__attention_hopper_define(define, sizeof define, attention, &ignis__attention_hopper[i]);
+            ignis__attention_options(define, sizeof define, attention, ranged);
             ignis__record_builtin(IGNIS__BUILTIN_SDPA_HOPPER, dtype, define, 90, 90);
         }
     }

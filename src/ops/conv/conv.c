@@ -5,27 +5,27 @@
 
 static ignis_status ignis__conv_backward(const ignis_backward_args *args)
 {
-    const ignis__conv *c = (const ignis__conv *)args->params;
+    const ignis__conv *conv = (const ignis__conv *)args->params;
     ignis__array *gradients[3] = {NULL, NULL, NULL};
     ignis__product product;
     ignis__op op;
-    if (!ignis__op_begin_backward(&op, c->sides == 1 ? "ignis_conv1d" : "ignis_conv2d", args))
+    if (!ignis__op_begin_backward(&op, conv->sides == 1 ? "ignis_conv1d" : "ignis_conv2d", args))
         return ignis__failed();
     if (args->needed[1])
         gradients[1] = ignis__op_new_like(&op, op.in[2]);
     if (args->input_count > 2 && args->needed[2])
-        gradients[2] = ignis__op_new_row(&op, c->groups * c->outs, c->dtype);
+        gradients[2] = ignis__op_new_row(&op, conv->groups * conv->outs, conv->dtype);
     if (args->needed[0])
         gradients[0] = ignis__op_new_like(&op, op.in[1]);
-    if (ignis__conv_is_product(c, &product)) {
-        ignis__linear_gradients(&op, &product, op.in[0], op.in[1], op.in[2], gradients[0], NULL, gradients[1],
-                                gradients[2]);
+    if (ignis__conv_is_product(conv, &product)) {
+        ignis__linear_gradients(&op, &product, op.in[0], op.in[1], op.in[2], NULL,
+                                ignis__linear_grads_of(gradients[0], gradients[1], gradients[2]));
         return ignis__op_finish_backward(&op, args, args->input_count, gradients);
     }
     if (op.ok && gradients[0])
-        ignis__conv_grad_x(&op, c, gradients[0], op.in[0], op.in[2]);
+        ignis__conv_grad_x(&op, conv, gradients[0], op.in[0], op.in[2]);
     if (op.ok && (gradients[1] || gradients[2]))
-        ignis__conv_grad_w(&op, c, gradients[1], gradients[2], op.in[0], op.in[1]);
+        ignis__conv_grad_w(&op, conv, gradients[1], gradients[2], op.in[0], op.in[1]);
     return ignis__op_finish_backward(&op, args, args->input_count, gradients);
 }
 
@@ -44,7 +44,7 @@ static bool ignis__conv_read_number(ignis__op *op, const char *name, const int *
 }
 
 /*  Checks shapes and numbers, describes the convolution, and sets the shape of its result. */
-static bool ignis__conv_describe(ignis__op *op, int sides, const ignis_conv_desc *desc, ignis__conv *c,
+static bool ignis__conv_describe(ignis__op *op, int sides, const ignis_conv_desc *desc, ignis__conv *conv,
                                  ignis_shape *out)
 {
     static const char *const needs[] = {
@@ -70,17 +70,17 @@ static bool ignis__conv_describe(ignis__op *op, int sides, const ignis_conv_desc
             "x is %s, w is %s, of %lld groups; channels of x are groups times those of w, and the %lld of "
             "the result come in as many groups",
             ignis__shape_write(x).text, ignis__shape_write(w).text, (long long)groups, (long long)outs);
-    memset(c, 0, sizeof *c);
-    c->images = x->dim[0];
-    c->channels = w->dim[sides + 1];
-    c->outs = outs / groups;
-    c->groups = groups;
-    c->dtype = op->in[0]->dtype;
-    c->sides = sides;
+    memset(conv, 0, sizeof *conv);
+    conv->images = x->dim[0];
+    conv->channels = w->dim[sides + 1];
+    conv->outs = outs / groups;
+    conv->groups = groups;
+    conv->dtype = op->in[0]->dtype;
+    conv->sides = sides;
     *out = *x;
     out->dim[sides + 1] = outs;
     for (i = 0; i < 2; i++) {
-        ignis__conv_side *side = &c->side[i];
+        ignis__conv_side *side = &conv->side[i];
         int at = i - 1 + sides; /* of x and w; 0: rows of a signal, which has none */
         int64_t reach;
         side->in = at ? x->dim[at] : 1;
@@ -111,10 +111,10 @@ static bool ignis__conv_describe(ignis__op *op, int sides, const ignis_conv_desc
         if (at)
             out->dim[at] = side->out;
     }
-    if ((double)c->images * (double)c->side[0].in * (double)c->side[1].in > (double)most ||
-        (double)c->images * (double)c->side[0].out * (double)c->side[1].out > (double)most ||
-        (double)ignis__conv_taps(c) * (double)(c->channels + 8) > (double)most ||
-        (double)ignis__conv_taps(c) * (double)(c->outs + 8) > (double)most)
+    if ((double)conv->images * (double)conv->side[0].in * (double)conv->side[1].in > (double)most ||
+        (double)conv->images * (double)conv->side[0].out * (double)conv->side[1].out > (double)most ||
+        (double)ignis__conv_taps(conv) * (double)(conv->channels + 8) > (double)most ||
+        (double)ignis__conv_taps(conv) * (double)(conv->outs + 8) > (double)most)
         return ignis__op_fail(op, IGNIS_DIAG_UNSUPPORTED,
                               "x, the result or a patch has more than 2^30 pixels or elements");
     return true;

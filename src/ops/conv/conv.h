@@ -13,7 +13,7 @@ typedef struct ignis_conv_desc {
 
 /*  ignis_conv2d - convolution of images: each pixel of the result is the product of w and a patch of x,
     plus bias; ignis_conv1d - of rows of
-    points. As in PyTorch it is a correlation: w is not turned round. Channels are the last dimension
+    points. As in PyTorch it is a correlation: w is not flipped. Channels are the last dimension
     ("channels last", NHWC), where a bias, a norm or ignis_linear have theirs. Images that come as NCHW become
     that by ignis_permute(x, (int[]){0, 2, 3, 1}, 4), weights [outs, channels, height, width] of PyTorch by
     the same.
@@ -24,7 +24,7 @@ typedef struct ignis_conv_desc {
     Nothing is copied to make patches. f16 and bf16 use tensor cores on devices of compute capability 8.0 and
     up, f32 with ignis_desc.allow_tf32; channels of a group that are not a multiple of 8 (tf32: 4), nor 4 (2),
     are copied to where they are. A 1 x 1 kernel of stride 1 without padding is ignis_linear, computed by whom
-    ignis_desc.matmul says; all others are computed by own kernels. f16, bf16 and f32 are summed in f32, f64
+    ignis_desc.matmul says; all others are computed by built-in kernels. f16, bf16 and f32 are summed in f32, f64
     in f64, gradients too, in a fixed order.
     Returns: the tensor, or no handle.
     Errors: FREED, ARGUMENT (a number of desc below 0), SHAPE (dimensions of x and w, channels that are not

@@ -5,44 +5,44 @@
 
 /*  Runs a depthwise convolution with the parameters of its product. sums: of the gradient of w; NULL: another
     pass. Packs of channels step over strips of pixels if a variant exists: 3, 5 or 7 taps side by side. */
-static void ignis__depthwise(ignis__op *op, const ignis__conv *c, ignis__gemm *p, ignis__array *sums)
+static void ignis__depthwise(ignis__op *op, const ignis__conv *conv, ignis__gemm *gemm, ignis__array *sums)
 {
     enum { TAPS = 9, PIXELS = 4, STRIP = 4, MOST_ACROSS = 16 }; /* of a block, or of a thread */
-    const ignis__patches *q = &p->patches;
-    int64_t pack = ignis__pack_elements(c->dtype), slabs, blocks, chunks, units,
+    const ignis__patches *q = &gemm->patches;
+    int64_t pack = ignis__pack_elements(conv->dtype), slabs, blocks, chunks, units,
             in_row = ignis__ceil_div(q->columns.size, STRIP);
     int64_t processors = op->work.device->info.multiprocessors, taps = q->across.size;
-    bool packed = ignis__gemm_packed(c->dtype, p->a | (sums ? p->b : p->out | p->bias), c->groups, 0);
+    bool packed = ignis__gemm_packed(conv->dtype, gemm->a | (sums ? gemm->b : gemm->out | gemm->bias), conv->groups, 0);
     bool by_strips = packed && (taps == 3 || taps == 5 || taps == 7) && q->step[1] == 1 && q->stride[1] <= 2 &&
-                     (sums ? p->n : p->k) <= 64;
+                     (sums ? gemm->n : gemm->k) <= 64;
     ignis__divisor strips = ignis__divisor_of(in_row);
     char define[64];
     int across;
-    void *params[] = {p, &across, &strips};
+    void *params[] = {gemm, &across, &strips};
     pack = packed ? pack : 1;
-    across = (int)ignis__clamp(ignis__power_of_2_up(ignis__ceil_div(c->groups, pack)), 1, MOST_ACROSS);
-    slabs = ignis__ceil_div(c->groups, across * pack);
+    across = (int)ignis__clamp(ignis__power_of_2_up(ignis__ceil_div(conv->groups, pack)), 1, MOST_ACROSS);
+    slabs = ignis__ceil_div(conv->groups, across * pack);
     snprintf(define, sizeof define, "-DIGNIS_TAPS=%d -DIGNIS_STRIDE=%d", (int)taps, q->stride[1]);
     ignis__record_builtin_for_all(sums ? IGNIS__BUILTIN_DEPTHWISE_WEIGHTS : IGNIS__BUILTIN_DEPTHWISE,
-                                  c->dtype); /* for other addresses */
+                                  conv->dtype); /* for other addresses */
     if (sums)
-        ignis__record_builtin_for_all(IGNIS__BUILTIN_GEMM_FINISH, c->dtype);
+        ignis__record_builtin_for_all(IGNIS__BUILTIN_GEMM_FINISH, conv->dtype);
     if (!sums) {
-        units = by_strips ? p->m / q->columns.size * in_row : ignis__ceil_div(p->m, PIXELS);
+        units = by_strips ? gemm->m / q->columns.size * in_row : ignis__ceil_div(gemm->m, PIXELS);
         blocks = ignis__ceil_div(units, 256 / across);
         blocks = by_strips ? ignis__clamp(ignis__ceil_div(4 * processors, slabs), 1, blocks) : blocks;
-        ignis__op_launch(op, packed ? IGNIS__BUILTIN_DEPTHWISE : IGNIS__BUILTIN_DEPTHWISE_UNPACKED, c->dtype,
+        ignis__op_launch(op, packed ? IGNIS__BUILTIN_DEPTHWISE : IGNIS__BUILTIN_DEPTHWISE_UNPACKED, conv->dtype,
                          by_strips ? define : NULL, slabs * blocks, 1, 1, 256, 1, 0, params);
         return;
     }
-    units = by_strips ? p->k / q->columns.size * in_row : p->k;
-    chunks = by_strips ? ignis__ceil_div(p->n / taps, taps == 3 ? 3 : 1) : ignis__ceil_div(p->n, TAPS);
+    units = by_strips ? gemm->k / q->columns.size * in_row : gemm->k;
+    chunks = by_strips ? ignis__ceil_div(gemm->n / taps, taps == 3 ? 3 : 1) : ignis__ceil_div(gemm->n, TAPS);
     blocks = (by_strips ? 2 : 4) * processors; /* a thread adds up several units of them at least */
-    p->splits =
+    gemm->splits =
         (int)ignis__clamp(blocks / (slabs * chunks), 1, ignis__ceil_div(units, 256 / across * (by_strips ? 2 : 8)));
-    p->split_k = ignis__ceil_div(units, p->splits);
-    p->partial = ignis__gemm_sums_scratch(op, sums, p->splits, c->dtype);
+    gemm->split_k = ignis__ceil_div(units, gemm->splits);
+    gemm->partial = ignis__gemm_sums_scratch(op, sums, gemm->splits, conv->dtype);
     ignis__op_launch(op, packed ? IGNIS__BUILTIN_DEPTHWISE_WEIGHTS : IGNIS__BUILTIN_DEPTHWISE_WEIGHTS_UNPACKED,
-                     c->dtype, by_strips ? define : NULL, slabs * chunks * p->splits, 1, 1, 256, 1, 0, params);
-    ignis__gemm_add_sums(op, sums, p->partial, p->splits);
+                     conv->dtype, by_strips ? define : NULL, slabs * chunks * gemm->splits, 1, 1, 256, 1, 0, params);
+    ignis__gemm_add_sums(op, sums, gemm->partial, gemm->splits);
 }

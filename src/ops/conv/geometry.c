@@ -123,59 +123,59 @@ typedef struct ignis__conv_operand {
 
 /*  Reads two operands. For tensor cores, channels that are not full packs are copied into packs; packs of few
     channels are half as large. */
-static void ignis__conv_operands(ignis__op *op, const ignis__conv *c, ignis__conv_operand operand[2],
+static void ignis__conv_operands(ignis__op *op, const ignis__conv *conv, ignis__conv_operand operand[2],
                                  ignis__array *const arrays[2], const int64_t channels[2])
 {
     bool tensor_cores =
-        op->work.device->info.compute_major >= 8 && !ignis__conv_is_depthwise(c) &&
-        (c->dtype == IGNIS_F16 || c->dtype == IGNIS_BF16 || (c->dtype == IGNIS_F32 && ignis__allow_tf32));
+        op->work.device->info.compute_major >= 8 && !ignis__conv_is_depthwise(conv) &&
+        (conv->dtype == IGNIS_F16 || conv->dtype == IGNIS_BF16 || (conv->dtype == IGNIS_F32 && ignis__allow_tf32));
     ignis__gemm_copy copies[2] = IGNIS__ZERO;
     int64_t none = 0;
     int i;
     for (i = 0; i < 2; i++) {
-        int64_t whole = ignis__pack_elements(c->dtype), pack = 2 * channels[i] <= whole ? whole / 2 : whole;
+        int64_t whole = ignis__pack_elements(conv->dtype), pack = 2 * channels[i] <= whole ? whole / 2 : whole;
         operand[i].at = ignis__op_read(op, arrays[i]);
         operand[i].channels = channels[i];
-        if (channels[i] % pack == 0 && operand[i].at % (uint64_t)(pack * ignis__dtypes[c->dtype].size) == 0)
+        if (channels[i] % pack == 0 && operand[i].at % (uint64_t)(pack * ignis__dtypes[conv->dtype].size) == 0)
             operand[i].packed = (int)(whole / pack);
         else
             operand[i].packed = 0;
         if (op->ok && tensor_cores && ignis__array_bytes(arrays[i]) <= ignis__gemm_pack_limit && arrays[i]->numel > 0)
-            ignis__gemm_plan_copy(op, c->dtype, &copies[i], &operand[i].at, &operand[i].channels,
+            ignis__gemm_plan_copy(op, conv->dtype, &copies[i], &operand[i].at, &operand[i].channels,
                                   arrays[i]->numel / channels[i], 1, &none, &operand[i].packed, pack);
     }
     if (op->ok && (copies[0].to || copies[1].to))
-        ignis__gemm_copies(op, c->dtype, &copies[0], &copies[1]);
+        ignis__gemm_copies(op, conv->dtype, &copies[0], &copies[1]);
 }
 
 /*  Sets the patches of an array of pixels with `channels` channels, and the k of wgmma. */
-static void ignis__conv_patches(ignis__gemm *p, const ignis__conv *c, int of, const ignis__conv_grid walk[2],
+static void ignis__conv_patches(ignis__gemm *gemm, const ignis__conv *conv, int of, const ignis__conv_grid walk[2],
                                 int64_t height, int64_t width, const ignis__conv_operand *pixels, int64_t channels)
 {
-    ignis__patches *q = &p->patches;
+    ignis__patches *q = &gemm->patches;
     int64_t whole = ignis__ceil_div(channels, 64) * 64;
     int i;
-    p->patches_of = of;
-    p->images = c->images;
+    gemm->patches_of = of;
+    gemm->images = conv->images;
     q->rows = ignis__divisor_of(walk[0].grid);
     q->columns = ignis__divisor_of(walk[1].grid);
     q->channels = ignis__divisor_of(channels);
     q->across = ignis__divisor_of(walk[1].taps);
     q->height = (int)height;
     q->width = (int)width;
-    q->pixel = c->groups * pixels->channels;
+    q->pixel = conv->groups * pixels->channels;
     for (i = 0; i < 2; i++) {
         q->first[i] = (int)walk[i].first;
         q->stride[i] = (int)walk[i].stride;
         q->step[i] = (int)walk[i].step;
     }
-    q->weight = (int)(walk[0].weight * c->side[1].kernel + walk[1].weight);
-    q->weight_step[0] = (int)(walk[0].weight_step * c->side[1].kernel);
+    q->weight = (int)(walk[0].weight * conv->side[1].kernel + walk[1].weight);
+    q->weight_step[0] = (int)(walk[0].weight_step * conv->side[1].kernel);
     q->weight_step[1] = (int)walk[1].weight_step;
-    p->wgmma_k = 0;
-    if (c->groups == 1 && ignis__cuda.cuTensorMapEncodeIm2col && ignis__conv_fits_tma(&walk[0], height) &&
+    gemm->wgmma_k = 0;
+    if (conv->groups == 1 && ignis__cuda.cuTensorMapEncodeIm2col && ignis__conv_fits_tma(&walk[0], height) &&
         ignis__conv_fits_tma(&walk[1], width) && (of == 1 || channels == whole))
-        p->wgmma_k = of == 1 ? walk[0].taps * walk[1].taps * whole : p->k;
+        gemm->wgmma_k = of == 1 ? walk[0].taps * walk[1].taps * whole : gemm->k;
 }
 
 /*  Sets the weights as the second operand of a product with patches. */

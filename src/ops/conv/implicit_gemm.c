@@ -33,7 +33,7 @@ static bool ignis__conv_compute(ignis__op *op, const ignis__conv *c, ignis__gemm
     return false;
 }
 
-static void ignis__conv_forward(ignis__op *op, const ignis__conv *c, ignis__array *out, ignis__array *x,
+static void ignis__conv_forward(ignis__op *op, const ignis__conv *conv, ignis__array *out, ignis__array *x,
                                 ignis__array *w, ignis__array *bias)
 {
     ignis__array *const arrays[2] = {x, w};
@@ -41,74 +41,76 @@ static void ignis__conv_forward(ignis__op *op, const ignis__conv *c, ignis__arra
     ignis__conv_grid walk[2];
     ignis__epilogue epilogue = IGNIS__ZERO;
     ignis__product product;
-    ignis__gemm p;
-    const int64_t channels[2] = {c->channels, c->channels};
+    ignis__gemm gemm;
+    const int64_t channels[2] = {conv->channels, conv->channels};
     epilogue.bias = bias;
     if (!op->ok || out->numel == 0)
         return;
-    if (ignis__conv_is_product(c, &product)) {
+    if (ignis__conv_is_product(conv, &product)) {
         ignis__matmul_run(op, &product, out, x, w, &epilogue);
         return;
     }
-    ignis__conv_operands(op, c, operand, arrays, channels);
-    walk[0] = ignis__conv_forward_grid(&c->side[0]);
-    walk[1] = ignis__conv_forward_grid(&c->side[1]);
-    product = ignis__conv_product(c, c->images * c->side[0].out * c->side[1].out, c->outs,
-                                  ignis__conv_taps(c) * operand[0].channels, operand[0].channels);
+    ignis__conv_operands(op, conv, operand, arrays, channels);
+    walk[0] = ignis__conv_forward_grid(&conv->side[0]);
+    walk[1] = ignis__conv_forward_grid(&conv->side[1]);
+    product = ignis__conv_product(conv, conv->images * conv->side[0].out * conv->side[1].out, conv->outs,
+                                  ignis__conv_taps(conv) * operand[0].channels, operand[0].channels);
     product.transpose_b = 1;
-    p = ignis__gemm_params(op, &product, out, &epilogue);
-    p.a = operand[0].at;
-    p.packed_a = operand[0].packed;
-    ignis__conv_patches(&p, c, 1, walk, c->side[0].in, c->side[1].in, &operand[0], operand[0].channels);
-    ignis__conv_weights(&p, c, &operand[1]);
-    p.patches.out_column = c->groups * c->outs;
-    p.patches.out_row = p.patches.out_column * c->side[1].out;
-    p.patches.out_image = p.patches.out_row * c->side[0].out;
-    ignis__conv_compute(op, c, &p, NULL, &epilogue);
+    gemm = ignis__gemm_params(op, &product, out, &epilogue);
+    gemm.a = operand[0].at;
+    gemm.packed_a = operand[0].packed;
+    ignis__conv_patches(&gemm, conv, 1, walk, conv->side[0].in, conv->side[1].in, &operand[0], operand[0].channels);
+    ignis__conv_weights(&gemm, conv, &operand[1]);
+    gemm.patches.out_column = conv->groups * conv->outs;
+    gemm.patches.out_row = gemm.patches.out_column * conv->side[1].out;
+    gemm.patches.out_image = gemm.patches.out_row * conv->side[0].out;
+    ignis__conv_compute(op, conv, &gemm, NULL, &epilogue);
 }
 
 /*  Computes dx: for each phase of the strides a product of patches of g and the weights of that phase. */
-static void ignis__conv_grad_x(ignis__op *op, const ignis__conv *c, ignis__array *dx, ignis__array *g, ignis__array *w)
+static void ignis__conv_grad_x(ignis__op *op, const ignis__conv *conv, ignis__array *dx, ignis__array *g,
+                               ignis__array *w)
 {
     static const ignis__epilogue nothing = IGNIS__ZERO;
     ignis__array *const arrays[2] = {g, w};
-    const int64_t channels[2] = {c->outs, c->channels};
-    int64_t size = ignis__dtypes[c->dtype].size, phases[2], tap[2], phase[2];
+    const int64_t channels[2] = {conv->outs, conv->channels};
+    int64_t size = ignis__dtypes[conv->dtype].size, phases[2], tap[2], phase[2];
     ignis__conv_operand operand[2];
     ignis__conv_grid walk[2];
     ignis__product product;
-    ignis__gemm p;
+    ignis__gemm gemm;
     if (!op->ok || dx->numel == 0)
         return;
-    if (g->numel == 0 || w->numel == 0 || ignis__conv_skips_pixels(&c->side[0]) ||
-        ignis__conv_skips_pixels(&c->side[1]))
+    if (g->numel == 0 || w->numel == 0 || ignis__conv_skips_pixels(&conv->side[0]) ||
+        ignis__conv_skips_pixels(&conv->side[1]))
         ignis__op_zero(op, dx);
     if (!op->ok || g->numel == 0 || w->numel == 0)
         return;
-    ignis__conv_operands(op, c, operand, arrays, channels);
-    phases[0] = ignis__conv_phases(&c->side[0]);
-    phases[1] = ignis__conv_phases(&c->side[1]);
+    ignis__conv_operands(op, conv, operand, arrays, channels);
+    phases[0] = ignis__conv_phases(&conv->side[0]);
+    phases[1] = ignis__conv_phases(&conv->side[1]);
     for (tap[0] = 0; tap[0] < phases[0] && op->ok; tap[0]++) {
-        walk[0] = ignis__conv_backward_grid(&c->side[0], tap[0], &phase[0]);
+        walk[0] = ignis__conv_backward_grid(&conv->side[0], tap[0], &phase[0]);
         for (tap[1] = 0; walk[0].grid && tap[1] < phases[1] && op->ok; tap[1]++) {
             int made = op->made_count;
-            walk[1] = ignis__conv_backward_grid(&c->side[1], tap[1], &phase[1]);
+            walk[1] = ignis__conv_backward_grid(&conv->side[1], tap[1], &phase[1]);
             if (walk[1].grid == 0)
                 continue;
-            product = ignis__conv_product(c, c->images * walk[0].grid * walk[1].grid, c->channels,
+            product = ignis__conv_product(conv, conv->images * walk[0].grid * walk[1].grid, conv->channels,
                                           walk[0].taps * walk[1].taps * operand[0].channels, operand[0].channels);
-            p = ignis__gemm_params(op, &product, dx, &nothing);
-            p.a = operand[0].at;
-            p.packed_a = operand[0].packed;
-            ignis__conv_patches(&p, c, 1, walk, c->side[0].out, c->side[1].out, &operand[0], operand[0].channels);
-            ignis__conv_weights(&p, c, &operand[1]);
-            p.row_b = operand[1].channels;
-            p.patches.apart = c->side[0].stride > 1 || c->side[1].stride > 1;
-            p.patches.out_column = c->groups * c->channels * c->side[1].stride;
-            p.patches.out_row = c->groups * c->channels * c->side[1].in * c->side[0].stride;
-            p.patches.out_image = c->groups * c->channels * c->side[1].in * c->side[0].in;
-            p.out += (uint64_t)((phase[0] * c->side[1].in + phase[1]) * c->groups * c->channels * size);
-            ignis__conv_compute(op, c, &p, NULL, &nothing);
+            gemm = ignis__gemm_params(op, &product, dx, &nothing);
+            gemm.a = operand[0].at;
+            gemm.packed_a = operand[0].packed;
+            ignis__conv_patches(&gemm, conv, 1, walk, conv->side[0].out, conv->side[1].out, &operand[0],
+                                operand[0].channels);
+            ignis__conv_weights(&gemm, conv, &operand[1]);
+            gemm.row_b = operand[1].channels;
+            gemm.patches.apart = conv->side[0].stride > 1 || conv->side[1].stride > 1;
+            gemm.patches.out_column = conv->groups * conv->channels * conv->side[1].stride;
+            gemm.patches.out_row = conv->groups * conv->channels * conv->side[1].in * conv->side[0].stride;
+            gemm.patches.out_image = conv->groups * conv->channels * conv->side[1].in * conv->side[0].in;
+            gemm.out += (uint64_t)((phase[0] * conv->side[1].in + phase[1]) * conv->groups * conv->channels * size);
+            ignis__conv_compute(op, conv, &gemm, NULL, &nothing);
             ignis__op_free_made(op, made);
         }
     }
@@ -128,8 +130,8 @@ static bool ignis__conv_folds_pixel_pairs(const ignis__op *op, const ignis__conv
 
 /*  Computes dw = g^T times the patches of x, and db (NULL: not needed), the sum of g over its rows, inside
     that product if it can. */
-static void ignis__conv_grad_w(ignis__op *op, const ignis__conv *c, ignis__array *dw, ignis__array *db, ignis__array *g,
-                               ignis__array *x)
+static void ignis__conv_grad_w(ignis__op *op, const ignis__conv *conv, ignis__array *dw, ignis__array *db,
+                               ignis__array *g, ignis__array *x)
 {
     ignis__array *const arrays[2] = {g, x};
     ignis__conv_operand operand[2];
@@ -137,22 +139,22 @@ static void ignis__conv_grad_w(ignis__op *op, const ignis__conv *c, ignis__array
     ignis__epilogue epilogue = IGNIS__ZERO;
     ignis__product product;
     ignis__array *out = dw;
-    ignis__axis rows = {1, c->images * c->side[0].out * c->side[1].out, c->groups * c->outs};
-    ignis__gemm p;
-    const int64_t channels[2] = {c->outs, c->channels};
-    int64_t taps, width = c->side[1].in, skipped = 0;
+    ignis__axis rows = {1, conv->images * conv->side[0].out * conv->side[1].out, conv->groups * conv->outs};
+    ignis__gemm gemm;
+    const int64_t channels[2] = {conv->outs, conv->channels};
+    int64_t taps, width = conv->side[1].in, skipped = 0;
     bool summed = false, folded;
-    epilogue.row_sums = c->groups == 1 ? db : NULL;
+    epilogue.row_sums = conv->groups == 1 ? db : NULL;
     if (op->ok && dw && dw->numel > 0 && (g->numel == 0 || x->numel == 0)) {
         ignis__op_zero(op, dw);
     } else if (op->ok && dw && dw->numel > 0) {
-        ignis__conv_operands(op, c, operand, arrays, channels);
-        walk[0] = ignis__conv_forward_grid(&c->side[0]);
-        walk[1] = ignis__conv_forward_grid(&c->side[1]);
-        folded = ignis__conv_folds_pixel_pairs(op, c, operand);
+        ignis__conv_operands(op, conv, operand, arrays, channels);
+        walk[0] = ignis__conv_forward_grid(&conv->side[0]);
+        walk[1] = ignis__conv_forward_grid(&conv->side[1]);
+        folded = ignis__conv_folds_pixel_pairs(op, conv, operand);
         if (folded) { /* pairs of pixels: the first of them may belong to no tap */
-            skipped = c->side[1].padding % 2;
-            walk[1].first = -(c->side[1].padding + skipped) / 2;
+            skipped = conv->side[1].padding % 2;
+            walk[1].first = -(conv->side[1].padding + skipped) / 2;
             walk[1].stride = 1;
             walk[1].taps = ignis__ceil_div(walk[1].taps + skipped, 2);
             operand[1].channels *= 2;
@@ -160,33 +162,33 @@ static void ignis__conv_grad_w(ignis__op *op, const ignis__conv *c, ignis__array
             width /= 2;
         }
         taps = walk[0].taps * walk[1].taps;
-        if (operand[1].channels != c->channels)
-            out = ignis__op_new_row(op, c->groups * c->outs * taps * operand[1].channels, c->dtype);
-        product = ignis__conv_product(c, c->outs, taps * operand[1].channels, rows.n, operand[0].channels);
+        if (operand[1].channels != conv->channels)
+            out = ignis__op_new_row(op, conv->groups * conv->outs * taps * operand[1].channels, conv->dtype);
+        product = ignis__conv_product(conv, conv->outs, taps * operand[1].channels, rows.n, operand[0].channels);
         product.batch_b = operand[1].channels;
         product.transpose_a = 1;
-        p = ignis__gemm_params(op, &product, out, &epilogue);
-        p.a = operand[0].at;
-        p.b = operand[1].at;
-        p.row_a = c->groups * operand[0].channels;
-        p.packed_a = operand[0].packed;
-        p.packed_b = operand[1].packed;
-        ignis__conv_patches(&p, c, 2, walk, c->side[0].in, width, &operand[1], operand[1].channels);
-        p.folded = folded;
-        summed = ignis__conv_compute(op, c, &p, out, &epilogue);
+        gemm = ignis__gemm_params(op, &product, out, &epilogue);
+        gemm.a = operand[0].at;
+        gemm.b = operand[1].at;
+        gemm.row_a = conv->groups * operand[0].channels;
+        gemm.packed_a = operand[0].packed;
+        gemm.packed_b = operand[1].packed;
+        ignis__conv_patches(&gemm, conv, 2, walk, conv->side[0].in, width, &operand[1], operand[1].channels);
+        gemm.folded = folded;
+        summed = ignis__conv_compute(op, conv, &gemm, out, &epilogue);
         if (op->ok && out != dw) { /* without the channels that were added */
-            ignis__strides s = IGNIS__ZERO;
-            s.rank = 3;
-            s.size[0] = c->groups * c->outs * c->side[0].kernel;
-            s.size[1] = c->side[1].kernel;
-            s.size[2] = c->channels;
-            s.from[1] = operand[1].channels / (folded ? 2 : 1);
-            s.from[0] = walk[1].taps * operand[1].channels;
-            s.to[1] = c->channels;
-            s.to[0] = s.size[1] * s.to[1];
-            s.from[2] = s.to[2] = 1;
-            s.from_offset = skipped * s.from[1];
-            ignis__op_strided(op, dw, out, &s);
+            ignis__strides strides = IGNIS__ZERO;
+            strides.rank = 3;
+            strides.size[0] = conv->groups * conv->outs * conv->side[0].kernel;
+            strides.size[1] = conv->side[1].kernel;
+            strides.size[2] = conv->channels;
+            strides.from[1] = operand[1].channels / (folded ? 2 : 1);
+            strides.from[0] = walk[1].taps * operand[1].channels;
+            strides.to[1] = conv->channels;
+            strides.to[0] = strides.size[1] * strides.to[1];
+            strides.from[2] = strides.to[2] = 1;
+            strides.from_offset = skipped * strides.from[1];
+            ignis__op_strided(op, dw, out, &strides);
         }
     }
     if (db && !summed)

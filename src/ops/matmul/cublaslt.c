@@ -88,34 +88,34 @@ static bool ignis__plan_layout(const char *call, const ignis__plan *plan, int64_
 /*  Describes the product, and lets cuBLASLt choose. *supported becomes false if it has no kernel. */
 static bool ignis__plan_fill(const char *call, void *handle, ignis__plan *plan, void *bias, bool *supported)
 {
-    const ignis__product *p = &plan->product;
-    int compute = p->dtype == IGNIS_F64                        ? IGNIS__LT_COMPUTE_64F
-                  : p->dtype == IGNIS_F32 && ignis__allow_tf32 ? IGNIS__LT_COMPUTE_32F_TF32
-                                                               : IGNIS__LT_COMPUTE_32F;
-    int scale = p->dtype == IGNIS_F64 ? IGNIS__LT_R_64F : IGNIS__LT_R_32F, found = 0, error = 0, i;
+    const ignis__product *product = &plan->product;
+    int compute = product->dtype == IGNIS_F64                        ? IGNIS__LT_COMPUTE_64F
+                  : product->dtype == IGNIS_F32 && ignis__allow_tf32 ? IGNIS__LT_COMPUTE_32F_TF32
+                                                                     : IGNIS__LT_COMPUTE_32F;
+    int scale = product->dtype == IGNIS_F64 ? IGNIS__LT_R_64F : IGNIS__LT_R_32F, found = 0, error = 0, i;
     size_t workspace = IGNIS__LT_WORKSPACE;
-    uint32_t alignment = (uint32_t)p->alignment,
+    uint32_t alignment = (uint32_t)product->alignment,
              /* Partial sums are not rounded to 16 bits. A short sum is not split, as adding its parts takes
            longer. */
-        reduction = p->k <= 512 ? IGNIS__LT_REDUCTION_NONE : IGNIS__LT_REDUCTION_COMPUTE_TYPE;
+        reduction = product->k <= 512 ? IGNIS__LT_REDUCTION_NONE : IGNIS__LT_REDUCTION_COMPUTE_TYPE;
     void *preference = NULL;
     bool ok;
     *supported = true;
     ok = IGNIS__LT_OK(call, cublasLtMatmulDescCreate, (&plan->desc, compute, scale)) &&
          IGNIS__LT_OK(call, cublasLtMatmulDescSetAttribute,
-                      (plan->desc, IGNIS__LT_DESC_TRANSA, &p->transpose_b, sizeof p->transpose_b)) &&
+                      (plan->desc, IGNIS__LT_DESC_TRANSA, &product->transpose_b, sizeof product->transpose_b)) &&
          IGNIS__LT_OK(call, cublasLtMatmulDescSetAttribute,
-                      (plan->desc, IGNIS__LT_DESC_TRANSB, &p->transpose_a, sizeof p->transpose_a)) &&
+                      (plan->desc, IGNIS__LT_DESC_TRANSB, &product->transpose_a, sizeof product->transpose_a)) &&
          IGNIS__LT_OK(call, cublasLtMatmulDescSetAttribute,
-                      (plan->desc, IGNIS__LT_DESC_EPILOGUE, &p->epilogue, sizeof p->epilogue)) &&
-         (p->epilogue == IGNIS__LT_EPILOGUE_NONE ||
+                      (plan->desc, IGNIS__LT_DESC_EPILOGUE, &product->epilogue, sizeof product->epilogue)) &&
+         (product->epilogue == IGNIS__LT_EPILOGUE_NONE ||
           IGNIS__LT_OK(call, cublasLtMatmulDescSetAttribute,
                        (plan->desc, IGNIS__LT_DESC_BIAS_POINTER, &bias, sizeof bias))) &&
-         ignis__plan_layout(call, plan, p->transpose_b ? p->n : p->k, p->transpose_b ? p->k : p->n, p->batch_b,
-                            &plan->layout_a) &&
-         ignis__plan_layout(call, plan, p->transpose_a ? p->k : p->m, p->transpose_a ? p->m : p->k, p->batch_a,
-                            &plan->layout_b) &&
-         ignis__plan_layout(call, plan, p->m, p->n, p->m * p->n, &plan->layout_out) &&
+         ignis__plan_layout(call, plan, product->transpose_b ? product->n : product->k,
+                            product->transpose_b ? product->k : product->n, product->batch_b, &plan->layout_a) &&
+         ignis__plan_layout(call, plan, product->transpose_a ? product->k : product->m,
+                            product->transpose_a ? product->m : product->k, product->batch_a, &plan->layout_b) &&
+         ignis__plan_layout(call, plan, product->m, product->n, product->m * product->n, &plan->layout_out) &&
          IGNIS__LT_OK(call, cublasLtMatmulPreferenceCreate, (&preference)) &&
          IGNIS__LT_OK(call, cublasLtMatmulPreferenceSetAttribute,
                       (preference, IGNIS__LT_PREFERENCE_REDUCTION, &reduction, sizeof reduction)) &&
@@ -262,7 +262,7 @@ static bool ignis__lt_multiply(ignis__op *op, const ignis__product *product, ign
     ignis__array *to = epilogue->accumulate ? ignis__op_new_like(op, out) : keeps ? epilogue->pre : out;
     ignis__epilogue rest = *epilogue;
     double factor = epilogue->factor != 0 ? epilogue->factor : 1;
-    ignis__gemm p;
+    ignis__gemm gemm;
     rest.factor = 1;
     *row_sums = false;
     if (product->k == 0)
@@ -279,10 +279,10 @@ static bool ignis__lt_multiply(ignis__op *op, const ignis__product *product, ign
     if (keeps && biased && to == epilogue->pre)
         rest.pre = NULL; /* done */
     if (rest.activation || rest.residual || rest.column_sums || rest.accumulate) {
-        p = ignis__gemm_params(op, product, out, &rest);
-        p.partial = ignis__op_read(op, to);
-        p.packed_out = p.packed_out && p.partial % 16 == 0;
-        ignis__gemm_launch_finish(op, IGNIS__BUILTIN_GEMM_APPLY, 32, out->dtype, &p, &rest);
+        gemm = ignis__gemm_params(op, product, out, &rest);
+        gemm.partial = ignis__op_read(op, to);
+        gemm.packed_out = gemm.packed_out && gemm.partial % 16 == 0;
+        ignis__gemm_launch_finish(op, IGNIS__BUILTIN_GEMM_APPLY, 32, out->dtype, &gemm, &rest);
     } else if (rest.bias) {
         ignis__address at = ignis__op_write(op, out), from = ignis__op_read(op, rest.bias);
         void *params[] = {&at, &at, &from, &out->numel, &rest.bias->numel, &out->numel};
@@ -311,5 +311,5 @@ static void ignis__matmul_close(ignis__device *device)
 
 static bool ignis__cublaslt_available(const char *call)
 {
-    return ignis__library_available(call, IGNIS_LIBRARY_CUBLASLT, "Ignis' own kernels compute products");
+    return ignis__library_available(call, IGNIS_LIBRARY_CUBLASLT, "built-in kernels compute products");
 }

@@ -17,21 +17,21 @@ static double ignis__gemm_flops(const ignis__gemm *p)
 }
 
 /*  Launches a tiny product. ends: nothing is launched after this product, so it may wait for another one. */
-static void ignis__gemm_launch_tiny(ignis__op *op, ignis_dtype dtype, const char *define, const ignis__gemm *p,
+static void ignis__gemm_launch_tiny(ignis__op *op, ignis_dtype dtype, const char *define, const ignis__gemm *gemm,
                                     int64_t blocks, bool ends)
 {
-    ignis__gemm_pending *pending = p->patches_of ? NULL : op->pending;
+    ignis__gemm_pending *pending = gemm->patches_of ? NULL : op->pending;
     ignis__gemm both[2] = IGNIS__ZERO;
-    double flops = ignis__gemm_flops(p);
+    double flops = ignis__gemm_flops(gemm);
     unsigned first_blocks = (unsigned)blocks;
     void *params[] = {both, &first_blocks};
     if (pending && !pending->blocks && ends) {
-        pending->p = *p;
+        pending->p = *gemm;
         pending->dtype = dtype;
         pending->blocks = blocks;
         return;
     }
-    both[0] = *p;
+    both[0] = *gemm;
     if (pending && pending->blocks) { /* kernels read a plain product's parameters up to the patches */
         memcpy((char *)both + offsetof(ignis__gemm, patches), &pending->p, offsetof(ignis__gemm, patches));
         blocks += pending->blocks;
@@ -84,68 +84,71 @@ static void ignis__gemm_boxes(ignis__gemm *p, int rows, int columns)
 }
 
 /*  Launches the product itself. ends: as in ignis__gemm_launch_tiny. */
-static void ignis__gemm_launch(ignis__op *op, ignis__gemm_kernel *kernel, ignis_dtype dtype, ignis__gemm *p, bool ends)
+static void ignis__gemm_launch(ignis__op *op, ignis__gemm_kernel *kernel, ignis_dtype dtype, ignis__gemm *gemm,
+                               bool ends)
 {
-    int64_t blocks = ignis__gemm_tiles(p, kernel->rows, kernel->columns) * p->splits,
+    int64_t blocks = ignis__gemm_tiles(gemm, kernel->rows, kernel->columns) * gemm->splits,
             processors = op->work.device->info.multiprocessors;
     ignis__tensor_map a, b, out, other;
-    ignis__address another = ignis__gemm_extra_matrix(p);
-    bool direct = ignis__gemm_finishes_in_registers(p, kernel->columns), gated = ignis__gemm_gates(p);
-    void *mapped[] = {&a, &b, &out, &other, p}, *plain[] = {p};
+    ignis__address another = ignis__gemm_extra_matrix(gemm);
+    bool direct = ignis__gemm_finishes_in_registers(gemm, kernel->columns), gated = ignis__gemm_gates(gemm);
+    void *mapped[] = {&a, &b, &out, &other, gemm}, *plain[] = {gemm};
     if (kernel->builtin == IGNIS__BUILTIN_GEMM_TINY) {
-        ignis__gemm_launch_tiny(op, dtype, kernel->define[0] ? kernel->define : NULL, p, blocks, ends);
+        ignis__gemm_launch_tiny(op, dtype, kernel->define[0] ? kernel->define : NULL, gemm, blocks, ends);
         return;
     }
     if (kernel->stays) { /* kernels/gemm_hopper.cu */
-        p->rows = kernel->rows;
-        p->pairs = ignis__gemm_shares_a(kernel->rows, kernel->columns, kernel->blocks)     ? IGNIS__SHARE_A
-                   : ignis__gemm_has_pairs(op) && ignis__gemm_shares_b(p, kernel->columns) ? IGNIS__SHARE_B
-                                                                                           : 0;
-        ignis__gemm_hopper_define(kernel->define, sizeof kernel->define, p, kernel->columns, direct);
-        if (p->pairs == IGNIS__SHARE_B &&
+        gemm->rows = kernel->rows;
+        gemm->pairs = ignis__gemm_shares_a(kernel->rows, kernel->columns, kernel->blocks)        ? IGNIS__SHARE_A
+                      : ignis__gemm_has_pairs(op) && ignis__gemm_shares_b(gemm, kernel->columns) ? IGNIS__SHARE_B
+                                                                                                 : 0;
+        ignis__gemm_hopper_define(kernel->define, sizeof kernel->define, gemm, kernel->columns, direct);
+        if (gemm->pairs == IGNIS__SHARE_B &&
             !ignis__variant_exists(op->work.device, kernel->builtin, dtype, kernel->define)) {
-            p->pairs = 0;
-            ignis__gemm_hopper_define(kernel->define, sizeof kernel->define, p, kernel->columns, direct);
+            gemm->pairs = 0;
+            ignis__gemm_hopper_define(kernel->define, sizeof kernel->define, gemm, kernel->columns, direct);
         }
-        if (direct && !p->patches.apart &&
+        if (direct && !gemm->patches.apart &&
             !ignis__variant_exists(op->work.device, kernel->builtin, dtype, kernel->define)) {
             direct = false; /* nobody recorded just this one */
-            ignis__gemm_hopper_define(kernel->define, sizeof kernel->define, p, kernel->columns, direct);
+            ignis__gemm_hopper_define(kernel->define, sizeof kernel->define, gemm, kernel->columns, direct);
         }
-        if (p->pairs) {
-            blocks = 2 * p->splits *
-                     (p->pairs == IGNIS__SHARE_A ? ignis__gemm_tiles(p, kernel->rows, 2 * kernel->columns)
-                                                 : ignis__gemm_tiles(p, 2 * kernel->rows, kernel->columns));
+        if (gemm->pairs) {
+            blocks = 2 * gemm->splits *
+                     (gemm->pairs == IGNIS__SHARE_A ? ignis__gemm_tiles(gemm, kernel->rows, 2 * kernel->columns)
+                                                    : ignis__gemm_tiles(gemm, 2 * kernel->rows, kernel->columns));
             processors &= ~(int64_t)1;
         }
         blocks = ignis__clamp(blocks, 1, kernel->blocks * processors);
-        ignis__gemm_boxes(p, kernel->rows, kernel->columns);
-        if (p->patches_of == 1)
-            ignis__patches_tma_map(op, &a, dtype, p, kernel->rows);
+        ignis__gemm_boxes(gemm, kernel->rows, kernel->columns);
+        if (gemm->patches_of == 1)
+            ignis__patches_tma_map(op, &a, dtype, gemm, kernel->rows);
         else
-            ignis__gemm_tma_map(op, &a, p->operands, true, p->a, p->transpose_a ? p->m : p->k, p->row_a,
-                                p->transpose_a ? p->k : p->m, p->batch, p->batch_a, p->box_a);
-        if (p->patches_of == 1) /* weights: a tap is a matrix */
-            ignis__gemm_tma_map(op, &b, dtype, true, p->b, p->weights, p->patches.weight_row,
-                                p->transpose_b ? p->n : p->patches.weight_channels, p->patches.weight_row / p->weights,
-                                p->weights, p->box_b);
-        else if (p->patches_of == 2)
-            ignis__patches_tma_map(op, &b, dtype, p, 64);
+            ignis__gemm_tma_map(op, &a, gemm->operands, true, gemm->a, gemm->transpose_a ? gemm->m : gemm->k,
+                                gemm->row_a, gemm->transpose_a ? gemm->k : gemm->m, gemm->batch, gemm->batch_a,
+                                gemm->box_a);
+        if (gemm->patches_of == 1) /* weights: a tap is a matrix */
+            ignis__gemm_tma_map(op, &b, dtype, true, gemm->b, gemm->weights, gemm->patches.weight_row,
+                                gemm->transpose_b ? gemm->n : gemm->patches.weight_channels,
+                                gemm->patches.weight_row / gemm->weights, gemm->weights, gemm->box_b);
+        else if (gemm->patches_of == 2)
+            ignis__patches_tma_map(op, &b, dtype, gemm, 64);
         else
-            ignis__gemm_tma_map(op, &b, p->operands, true, p->b, p->transpose_b ? p->k : p->n, p->row_b,
-                                p->transpose_b ? p->n : p->k, p->batch, p->batch_b,
-                                p->pairs == IGNIS__SHARE_B ? p->box_b / 2 : p->box_b);
+            ignis__gemm_tma_map(op, &b, gemm->operands, true, gemm->b, gemm->transpose_b ? gemm->k : gemm->n,
+                                gemm->row_b, gemm->transpose_b ? gemm->n : gemm->k, gemm->batch, gemm->batch_b,
+                                gemm->pairs == IGNIS__SHARE_B ? gemm->box_b / 2 : gemm->box_b);
         other = out = a; /* for maps that are not used */
-        if (direct && p->patches.apart)
-            ignis__patches_out_tma_map(op, &out, dtype, p);
+        if (direct && gemm->patches.apart)
+            ignis__patches_out_tma_map(op, &out, dtype, gemm);
         else if (direct)
-            ignis__gemm_tma_map(op, &out, dtype, false, p->out, ignis__gemm_out_columns(p), ignis__gemm_out_columns(p),
-                                p->m, gated && p->gradient ? 2 : p->batch, p->m * p->n, 64);
+            ignis__gemm_tma_map(op, &out, dtype, false, gemm->out, ignis__gemm_out_columns(gemm),
+                                ignis__gemm_out_columns(gemm), gemm->m, gated && gemm->gradient ? 2 : gemm->batch,
+                                gemm->m * gemm->n, 64);
         if (direct && another)
-            ignis__gemm_tma_map(op, &other, dtype, false, another, p->n, p->n, p->m,
-                                gated && (p->gradient || p->keeps) ? 2 : p->batch, p->m * p->n, 64);
+            ignis__gemm_tma_map(op, &other, dtype, false, another, gemm->n, gemm->n, gemm->m,
+                                gated && (gemm->gradient || gemm->keeps) ? 2 : gemm->batch, gemm->m * gemm->n, 64);
     }
-    ignis__cost(-1, ignis__gemm_flops(p), (int)dtype);
+    ignis__cost(-1, ignis__gemm_flops(gemm), (int)dtype);
     ignis__op_launch(op, kernel->builtin, dtype, kernel->define[0] ? kernel->define : NULL, blocks, 1, 1,
                      kernel->threads, 1, kernel->shared, kernel->stays ? mapped : plain);
 }
@@ -212,44 +215,45 @@ static void ignis__gemm_transpose_operand(ignis__op *op, ignis_dtype dtype, igni
 }
 
 /*  Chooses a kernel for the parameters, and runs it. False: the caller computes row sums. */
-static bool ignis__gemm_compute(ignis__op *op, ignis_dtype dtype, ignis__gemm *p, const ignis__epilogue *epilogue)
+static bool ignis__gemm_compute(ignis__op *op, ignis_dtype dtype, ignis__gemm *gemm, const ignis__epilogue *epilogue)
 {
-    ignis__gemm_kernel kernel = ignis__gemm_choose(op, dtype, p, epilogue);
+    ignis__gemm_kernel kernel = ignis__gemm_choose(op, dtype, gemm, epilogue);
     bool row_sums = epilogue->row_sums && kernel.sums_rows;
-    int64_t shares = kernel.stays ? ignis__ceil_div(p->n, kernel.columns) : 1; /* of the tiles of a row in its sum */
-    ignis__gemm_request(dtype, p, epilogue);
+    int64_t shares = kernel.stays ? ignis__ceil_div(gemm->n, kernel.columns) : 1; /* of the tiles of a row in its sum */
+    ignis__gemm_request(dtype, gemm, epilogue);
     if (kernel.packs)
-        ignis__gemm_pack(op, p->operands, p);
-    if (kernel.turns && p->transpose_a)
-        ignis__gemm_transpose_operand(op, dtype, &p->a, p->k, p->m, p->batch, &p->batch_a);
-    if (kernel.turns && !p->transpose_b)
-        ignis__gemm_transpose_operand(op, dtype, &p->b, p->k, p->n, p->batch, &p->batch_b);
-    if (kernel.turns)
-        *p = ignis__gemm_by_wgmma(p);
-    if (kernel.stays && p->patches_of && p->k != p->wgmma_k) { /* each tap of a patch has full k steps */
-        p->patches.channels = ignis__divisor_of((int64_t)p->patches.channels.size * p->wgmma_k / p->k);
-        p->k = p->split_k = p->wgmma_k;
+        ignis__gemm_pack(op, gemm->operands, gemm);
+    if (kernel.transposes && gemm->transpose_a)
+        ignis__gemm_transpose_operand(op, dtype, &gemm->a, gemm->k, gemm->m, gemm->batch, &gemm->batch_a);
+    if (kernel.transposes && !gemm->transpose_b)
+        ignis__gemm_transpose_operand(op, dtype, &gemm->b, gemm->k, gemm->n, gemm->batch, &gemm->batch_b);
+    if (kernel.transposes)
+        *gemm = ignis__gemm_by_wgmma(gemm);
+    if (kernel.stays && gemm->patches_of && gemm->k != gemm->wgmma_k) { /* each tap of a patch has full k steps */
+        gemm->patches.channels = ignis__divisor_of((int64_t)gemm->patches.channels.size * gemm->wgmma_k / gemm->k);
+        gemm->k = gemm->split_k = gemm->wgmma_k;
     }
     if (kernel.splits > 1) {
-        int64_t whole = ignis__dtype_is_f8(p->operands) ? 128 : 64;
-        p->split_k = ignis__ceil_div(ignis__ceil_div(p->k, kernel.splits), whole) * whole;
-        p->splits = (int)ignis__ceil_div(p->k, p->split_k);
+        int64_t whole = ignis__dtype_is_f8(gemm->operands) ? 128 : 64;
+        gemm->split_k = ignis__ceil_div(ignis__ceil_div(gemm->k, kernel.splits), whole) * whole;
+        gemm->splits = (int)ignis__ceil_div(gemm->k, gemm->split_k);
     }
-    if (p->splits > 1)
-        p->partial = ignis__gemm_scratch(op, p->splits * p->batch * p->m * p->n, dtype);
+    if (gemm->splits > 1)
+        gemm->partial = ignis__gemm_scratch(op, gemm->splits * gemm->batch * gemm->m * gemm->n, dtype);
     else if (epilogue->column_sums)
-        p->column_sums =
-            ignis__gemm_sums_scratch(op, epilogue->column_sums, ignis__ceil_div(p->m, kernel.summed_rows), dtype);
+        gemm->column_sums =
+            ignis__gemm_sums_scratch(op, epilogue->column_sums, ignis__ceil_div(gemm->m, kernel.summed_rows), dtype);
     if (row_sums)
-        p->row_sums = ignis__gemm_sums_scratch(op, epilogue->row_sums, p->splits * shares, dtype);
-    ignis__gemm_launch(op, &kernel, dtype, p,
-                       p->splits == 1 && !epilogue->column_sums && !(row_sums && dtype != ignis__wide_dtype(dtype)));
-    if (p->splits > 1)
-        ignis__gemm_launch_finish(op, IGNIS__BUILTIN_GEMM_FINISH, 16, dtype, p, epilogue);
+        gemm->row_sums = ignis__gemm_sums_scratch(op, epilogue->row_sums, gemm->splits * shares, dtype);
+    ignis__gemm_launch(op, &kernel, dtype, gemm,
+                       gemm->splits == 1 && !epilogue->column_sums && !(row_sums && dtype != ignis__wide_dtype(dtype)));
+    if (gemm->splits > 1)
+        ignis__gemm_launch_finish(op, IGNIS__BUILTIN_GEMM_FINISH, 16, dtype, gemm, epilogue);
     else if (epilogue->column_sums)
-        ignis__gemm_add_sums(op, epilogue->column_sums, p->column_sums, ignis__ceil_div(p->m, kernel.summed_rows));
+        ignis__gemm_add_sums(op, epilogue->column_sums, gemm->column_sums,
+                             ignis__ceil_div(gemm->m, kernel.summed_rows));
     if (row_sums)
-        ignis__gemm_add_sums(op, epilogue->row_sums, p->row_sums, p->splits * shares);
+        ignis__gemm_add_sums(op, epilogue->row_sums, gemm->row_sums, gemm->splits * shares);
     return row_sums;
 }
 

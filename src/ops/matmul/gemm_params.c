@@ -82,46 +82,46 @@ static ignis__address ignis__gemm_sums_scratch(ignis__op *op, ignis__array *out,
 static ignis__gemm ignis__gemm_params(ignis__op *op, const ignis__product *product, ignis__array *out,
                                       const ignis__epilogue *epilogue)
 {
-    ignis__gemm p = IGNIS__ZERO;
-    p.dtype = (ignis_dtype)product->dtype;
-    p.operands = product->operands ? (ignis_dtype)product->operands : p.dtype;
-    p.m = product->m;
-    p.n = product->n;
-    p.k = product->k;
-    p.batch = product->batch;
-    p.batch_a = product->batch_a;
-    p.batch_b = product->batch_b;
-    p.transpose_a = product->transpose_a;
-    p.transpose_b = product->transpose_b;
-    p.row_a = p.transpose_a ? p.m : p.k;
-    p.row_b = p.transpose_b ? p.k : p.n;
-    p.factor = epilogue->factor != 0 ? epilogue->factor : 1;
-    p.splits = 1;
-    p.split_k = p.k;
-    p.activation = epilogue->activation;
-    p.gradient = epilogue->gradient;
-    p.accumulate = epilogue->accumulate;
-    p.keeps = epilogue->keeps;
+    ignis__gemm gemm = IGNIS__ZERO;
+    gemm.dtype = (ignis_dtype)product->dtype;
+    gemm.operands = product->operands ? (ignis_dtype)product->operands : gemm.dtype;
+    gemm.m = product->m;
+    gemm.n = product->n;
+    gemm.k = product->k;
+    gemm.batch = product->batch;
+    gemm.batch_a = product->batch_a;
+    gemm.batch_b = product->batch_b;
+    gemm.transpose_a = product->transpose_a;
+    gemm.transpose_b = product->transpose_b;
+    gemm.row_a = gemm.transpose_a ? gemm.m : gemm.k;
+    gemm.row_b = gemm.transpose_b ? gemm.k : gemm.n;
+    gemm.factor = epilogue->factor != 0 ? epilogue->factor : 1;
+    gemm.splits = 1;
+    gemm.split_k = gemm.k;
+    gemm.activation = epilogue->activation;
+    gemm.gradient = epilogue->gradient;
+    gemm.accumulate = epilogue->accumulate;
+    gemm.keeps = epilogue->keeps;
     if (epilogue->bias)
-        p.bias = ignis__op_read(op, epilogue->bias);
+        gemm.bias = ignis__op_read(op, epilogue->bias);
     if (epilogue->scale_a) {
-        p.scale_a = ignis__op_read(op, epilogue->scale_a);
-        p.scales_a = epilogue->scale_a->numel > 1;
+        gemm.scale_a = ignis__op_read(op, epilogue->scale_a);
+        gemm.scales_a = epilogue->scale_a->numel > 1;
     }
     if (epilogue->scale_b) {
-        p.scale_b = ignis__op_read(op, epilogue->scale_b);
-        p.scales_b = epilogue->scale_b->numel > 1;
+        gemm.scale_b = ignis__op_read(op, epilogue->scale_b);
+        gemm.scales_b = epilogue->scale_b->numel > 1;
     }
-    if (epilogue->pre && (epilogue->gradient || ignis__gemm_gates(&p)))
-        p.pre = ignis__op_read(op, epilogue->pre);
-    if (epilogue->pre && (epilogue->keeps || !p.pre))
-        p.pre = ignis__op_write(op, epilogue->pre);
+    if (epilogue->pre && (epilogue->gradient || ignis__gemm_gates(&gemm)))
+        gemm.pre = ignis__op_read(op, epilogue->pre);
+    if (epilogue->pre && (epilogue->keeps || !gemm.pre))
+        gemm.pre = ignis__op_write(op, epilogue->pre);
     if (epilogue->residual)
-        p.residual = ignis__op_read(op, epilogue->residual);
-    p.out = ignis__op_write(op, out);
-    p.packed_out = ignis__gemm_packed((ignis_dtype)product->dtype, p.out | p.bias | p.pre | p.residual,
-                                      ignis__gemm_out_columns(&p), 0);
-    return p;
+        gemm.residual = ignis__op_read(op, epilogue->residual);
+    gemm.out = ignis__op_write(op, out);
+    gemm.packed_out = ignis__gemm_packed((ignis_dtype)product->dtype, gemm.out | gemm.bias | gemm.pre | gemm.residual,
+                                         ignis__gemm_out_columns(&gemm), 0);
+    return gemm;
 }
 
 /*  Launches a kernel that finishes a product: 128 columns of `rows` rows for a block. */
@@ -146,48 +146,48 @@ IGNIS__COLD static void ignis__gemm_request(ignis_dtype dtype, const ignis__gemm
     bool eights = ignis__dtype_is_f8(product->operands), rounds = ignis__gemm_allows_tensor_cores(product->operands),
          by_k = ignis__dtypes[product->operands].size != 2;
     static const int widths[] = {64, 128, 192, 256};
-    ignis__gemm p = *product;
+    ignis__gemm gemm = *product;
     char define[IGNIS__DEFINES];
     int i, direct;
-    if (!ignis__requests.path[0] || p.activation == IGNIS__ACTIVATION_PAIRED) /* by ignis__gemm_pairs */
+    if (!ignis__requests.path[0] || gemm.activation == IGNIS__ACTIVATION_PAIRED) /* by ignis__gemm_pairs */
         return;
-    p.row_sums = epilogue->row_sums != NULL;
-    p.column_sums = epilogue->column_sums != NULL;
+    gemm.row_sums = epilogue->row_sums != NULL;
+    gemm.column_sums = epilogue->column_sums != NULL;
     ignis__record_builtin_for_all(IGNIS__BUILTIN_GEMM_FINISH, dtype);
     define[0] = 0;
-    if (p.patches_of)
-        snprintf(define, sizeof define, "-DIGNIS_PATCHES=%d", p.patches_of);
+    if (gemm.patches_of)
+        snprintf(define, sizeof define, "-DIGNIS_PATCHES=%d", gemm.patches_of);
     if (!eights) {
         ignis__record_builtin(IGNIS__BUILTIN_GEMM_TINY, dtype, define, 0, IGNIS__EVERY_ARCH);
         ignis__record_builtin(IGNIS__BUILTIN_GEMM, dtype, define, 0, rounds ? 79 : IGNIS__EVERY_ARCH);
     }
-    ignis__gemm_mma_define(define, sizeof define, &p);
+    ignis__gemm_mma_define(define, sizeof define, &gemm);
     if (rounds)
         ignis__record_builtin(IGNIS__BUILTIN_GEMM_MMA, dtype, define, eights ? 89 : 80, IGNIS__EVERY_ARCH);
-    if (rounds && by_k && !eights && !p.patches_of) {
+    if (rounds && by_k && !eights && !gemm.patches_of) {
         ignis__record_builtin_for_all(IGNIS__BUILTIN_TRANSPOSE_TILES, dtype);
-        p = ignis__gemm_by_wgmma(&p);
+        gemm = ignis__gemm_by_wgmma(&gemm);
     }
-    for (i = 0; rounds && (!p.patches_of || (!by_k && p.wgmma_k)) && i < (eights ? 2 : IGNIS__COUNT(widths)); i++)
-        for (p.pairs = 0; p.pairs <= IGNIS__SHARE_B; p.pairs++) {
-            p.n = widths[i] > 64 || p.pairs || eights ? (product->n > 64 ? product->n : 256)
-                                                      : 64; /* as many columns as such a tile has */
-            if (p.pairs == IGNIS__SHARE_A ? widths[i] != 64 || !ignis__gemm_may_share_a(&p)
-                                          : ignis__gemm_columns(&p, widths[i]) != widths[i] ||
-                                                (widths[i] == 192 && !ignis__gemm_takes_ahead(product, epilogue)) ||
-                                                (p.pairs && !ignis__gemm_shares_b(&p, widths[i])))
+    for (i = 0; rounds && (!gemm.patches_of || (!by_k && gemm.wgmma_k)) && i < (eights ? 2 : IGNIS__COUNT(widths)); i++)
+        for (gemm.pairs = 0; gemm.pairs <= IGNIS__SHARE_B; gemm.pairs++) {
+            gemm.n = widths[i] > 64 || gemm.pairs || eights ? (product->n > 64 ? product->n : 256)
+                                                            : 64; /* as many columns as such a tile has */
+            if (gemm.pairs == IGNIS__SHARE_A ? widths[i] != 64 || !ignis__gemm_may_share_a(&gemm)
+                                             : ignis__gemm_columns(&gemm, widths[i]) != widths[i] ||
+                                                   (widths[i] == 192 && !ignis__gemm_takes_ahead(product, epilogue)) ||
+                                                   (gemm.pairs && !ignis__gemm_shares_b(&gemm, widths[i])))
                 continue;
-            for (direct = widths[i] == 192; direct <= ignis__gemm_finishes_in_registers(&p, widths[i]); direct++) {
-                ignis__gemm_hopper_define(define, sizeof define, &p, widths[i], direct);
+            for (direct = widths[i] == 192; direct <= ignis__gemm_finishes_in_registers(&gemm, widths[i]); direct++) {
+                ignis__gemm_hopper_define(define, sizeof define, &gemm, widths[i], direct);
                 ignis__record_builtin(IGNIS__BUILTIN_GEMM_HOPPER, dtype, define, 90, 90);
             }
         }
-    p.n = product->n;
-    p.rows = 192; /* with some of the columns that such tiles may have */
+    gemm.n = product->n;
+    gemm.rows = 192; /* with some of the columns that such tiles may have */
     for (i = 0; rounds && ignis__gemm_takes_192_rows(product, epilogue) && i < 3; i++)
-        for (p.pairs = 0; p.pairs <= (ignis__gemm_shares_b(&p, widths[i]) ? IGNIS__SHARE_B : 0);
-             p.pairs += IGNIS__SHARE_B) {
-            ignis__gemm_hopper_define(define, sizeof define, &p, widths[i], true);
+        for (gemm.pairs = 0; gemm.pairs <= (ignis__gemm_shares_b(&gemm, widths[i]) ? IGNIS__SHARE_B : 0);
+             gemm.pairs += IGNIS__SHARE_B) {
+            ignis__gemm_hopper_define(define, sizeof define, &gemm, widths[i], true);
             ignis__record_builtin(IGNIS__BUILTIN_GEMM_HOPPER, dtype, define, 90, 90);
         }
 }

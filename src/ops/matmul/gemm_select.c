@@ -29,9 +29,9 @@ static bool ignis__gemm_takes_wgmma(const ignis__op *op, const ignis__gemm *p)
 {
     int64_t most = INT32_MAX - 256;
     bool by_k = !p->transpose_a && p->transpose_b,
-         turns = p->k % 4 == 0 && (p->transpose_a || p->packed_a) && (!p->transpose_b || p->packed_b);
+         transposes = p->k % 4 == 0 && (p->transpose_a || p->packed_a) && (!p->transpose_b || p->packed_b);
     return ignis__gemm_has_wgmma(op, p->operands) &&
-           (p->operands != IGNIS_F32 || (!p->patches_of && (by_k || turns))) && p->k > 0 &&
+           (p->operands != IGNIS_F32 || (!p->patches_of && (by_k || transposes))) && p->k > 0 &&
            (!p->patches_of || p->wgmma_k) && p->m < most && p->n < most && p->k < most && p->batch < most;
 }
 
@@ -91,25 +91,26 @@ static bool ignis__gemm_skips(const ignis__gemm *p, int rows, int columns)
     rounds of blocks, and by the L2 cache. That gives 11500 bytes a nanosecond, 16000 to tiles of 192 rows,
     and to wgmma 5900 of rows that do not begin at its sectors. A thread of ignis_gemm_finish has 8 loads
     under way. */
-static double ignis__gemm_time(const ignis__op *op, const ignis__gemm *p, const ignis__gemm_tile *tile, int64_t splits)
+static double ignis__gemm_time(const ignis__op *op, const ignis__gemm *gemm, const ignis__gemm_tile *tile,
+                               int64_t splits)
 {
-    int64_t size = ignis__dtypes[p->operands].size, processors = op->work.device->info.multiprocessors,
+    int64_t size = ignis__dtypes[gemm->operands].size, processors = op->work.device->info.multiprocessors,
             room = processors * tile->blocks;
     bool hopper = tile->builtin == IGNIS__BUILTIN_GEMM_HOPPER,
-         shares_b = hopper && ignis__gemm_has_pairs(op) && ignis__gemm_shares_b(p, tile->columns);
+         shares_b = hopper && ignis__gemm_has_pairs(op) && ignis__gemm_shares_b(gemm, tile->columns);
     bool shares_a = ignis__gemm_shares_a(tile->rows, tile->columns, tile->blocks);
     int64_t between = tile->between;
-    int64_t down = shares_b ? 2 * ignis__ceil_div(p->m, 2 * tile->rows) : ignis__ceil_div(p->m, tile->rows),
-            across = ignis__ceil_div(p->n, tile->columns);
-    int64_t blocks = down * across * p->batch * splits, rounds = ignis__ceil_div(blocks, room);
-    bool skips = hopper && ignis__gemm_skips(p, tile->rows, tile->columns);
+    int64_t down = shares_b ? 2 * ignis__ceil_div(gemm->m, 2 * tile->rows) : ignis__ceil_div(gemm->m, tile->rows),
+            across = ignis__ceil_div(gemm->n, tile->columns);
+    int64_t blocks = down * across * gemm->batch * splits, rounds = ignis__ceil_div(blocks, room);
+    bool skips = hopper && ignis__gemm_skips(gemm, tile->rows, tile->columns);
     double rows =
-        (skips ? (double)p->m / (double)down : (double)ignis__clamp(p->m, 0, tile->rows)) / (shares_a ? 2 : 1);
-    double columns =
-        (skips ? (double)p->n / (double)across : (double)ignis__clamp(p->n, 0, tile->columns)) / (shares_b ? 2 : 1);
-    double whole = tile->rows == 192 ? 16000 : 11500, parts = hopper && !p->patches_of ? 5900 : whole;
-    double each = rows / (ignis__gemm_rows_fill_sectors(p, p->row_a) ? whole : parts) +
-                  columns / (ignis__gemm_rows_fill_sectors(p, p->row_b) ? whole : parts);
+        (skips ? (double)gemm->m / (double)down : (double)ignis__clamp(gemm->m, 0, tile->rows)) / (shares_a ? 2 : 1);
+    double columns = (skips ? (double)gemm->n / (double)across : (double)ignis__clamp(gemm->n, 0, tile->columns)) /
+                     (shares_b ? 2 : 1);
+    double whole = tile->rows == 192 ? 16000 : 11500, parts = hopper && !gemm->patches_of ? 5900 : whole;
+    double each = rows / (ignis__gemm_rows_fill_sectors(gemm, gemm->row_a) ? whole : parts) +
+                  columns / (ignis__gemm_rows_fill_sectors(gemm, gemm->row_b) ? whole : parts);
     double scale = tile->builtin == IGNIS__BUILTIN_GEMM || tile->builtin == IGNIS__BUILTIN_GEMM_SMALL ||
                            tile->builtin == IGNIS__BUILTIN_GEMM_TINY
                        ? size == 8 ? 2 : 1
@@ -119,14 +120,14 @@ static double ignis__gemm_time(const ignis__op *op, const ignis__gemm *p, const 
     double cache = 64.0 * (double)size * each * (double)(blocks < room ? blocks : room) * (double)rounds, time;
     step = step > latency ? step : latency;
     step = step > cache ? step : cache;
-    if (hopper && p->dtype == IGNIS_F32 && tile->blocks == 1 && splits == 1 &&
+    if (hopper && gemm->dtype == IGNIS_F32 && tile->blocks == 1 && splits == 1 &&
         !ignis__gemm_is_ahead(tile)) /* all this is stored and nothing is multiplied */
         between += tile->rows * tile->columns / 8;
-    time =
-        step * (double)ignis__ceil_div(ignis__ceil_div(p->k, splits), 64) + (double)(between * rounds + tile->before);
+    time = step * (double)ignis__ceil_div(ignis__ceil_div(gemm->k, splits), 64) +
+           (double)(between * rounds + tile->before);
     if (splits > 1)
         time += 2000 + 600 * (double)ignis__ceil_div(splits, 8) +
-                (double)(p->m * p->n * p->batch * (4 * splits + size)) / 3000;
+                (double)(gemm->m * gemm->n * gemm->batch * (4 * splits + size)) / 3000;
     return time;
 }
 
@@ -286,41 +287,41 @@ static bool ignis__gemm_fit_columns(const ignis__op *op, ignis_dtype dtype, cons
 /*  Chooses a built-in kernel, in this one place: tensor cores for 16-bit types and f32 that may be rounded,
     else plain CUDA C; tiles and splits of k by the least time. wgmma needs rows of full packs, and mma.sync
     is 12 times slower without: other operands are copied for them. */
-static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dtype, const ignis__gemm *p,
+static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dtype, const ignis__gemm *gemm,
                                              const ignis__epilogue *epilogue)
 {
     ignis__gemm_tile best = IGNIS__ZERO;
     ignis__gemm_kernel kernel = IGNIS__ZERO;
-    ignis__gemm by_wgmma = ignis__gemm_by_wgmma(p);
-    int64_t bytes_a = (p->batch_a ? p->batch : 1) * p->m * p->k * ignis__dtypes[p->operands].size;
-    int64_t bytes_b = (p->batch_b ? p->batch : 1) * p->k * p->n * ignis__dtypes[p->operands].size;
-    bool eights = ignis__dtype_is_f8(p->operands);
-    bool tensor_cores = ignis__gemm_allows_tensor_cores(p->operands) &&
+    ignis__gemm by_wgmma = ignis__gemm_by_wgmma(gemm);
+    int64_t bytes_a = (gemm->batch_a ? gemm->batch : 1) * gemm->m * gemm->k * ignis__dtypes[gemm->operands].size;
+    int64_t bytes_b = (gemm->batch_b ? gemm->batch : 1) * gemm->k * gemm->n * ignis__dtypes[gemm->operands].size;
+    bool eights = ignis__dtype_is_f8(gemm->operands);
+    bool tensor_cores = ignis__gemm_allows_tensor_cores(gemm->operands) &&
                         ignis__capability(&op->work.device->info) >= (eights ? 89 : 80),
-         wgmma = tensor_cores && ignis__gemm_takes_wgmma(op, p);
-    bool packed = p->packed_a && p->packed_b, may_pack = !p->patches_of &&
-                                                         (p->packed_a || bytes_a <= ignis__gemm_pack_limit) &&
-                                                         (p->packed_b || bytes_b <= ignis__gemm_pack_limit);
-    bool turns = p->operands == IGNIS_F32 && (p->transpose_a || !p->transpose_b), /* by wgmma */
-        may_turn = (!p->transpose_a || bytes_a <= ignis__gemm_pack_limit) &&
-                   (p->transpose_b || bytes_b <= ignis__gemm_pack_limit);
+         wgmma = tensor_cores && ignis__gemm_takes_wgmma(op, gemm);
+    bool packed = gemm->packed_a && gemm->packed_b, may_pack = !gemm->patches_of &&
+                                                               (gemm->packed_a || bytes_a <= ignis__gemm_pack_limit) &&
+                                                               (gemm->packed_b || bytes_b <= ignis__gemm_pack_limit);
+    bool transposes = gemm->operands == IGNIS_F32 && (gemm->transpose_a || !gemm->transpose_b), /* by wgmma */
+        may_transpose = (!gemm->transpose_a || bytes_a <= ignis__gemm_pack_limit) &&
+                        (gemm->transpose_b || bytes_b <= ignis__gemm_pack_limit);
     int64_t processors = op->work.device->info.multiprocessors;
-    int64_t wide = ignis__gemm_tiles(p, 128, 192), other = ignis__gemm_tiles(p, 128, 128);
+    int64_t wide = ignis__gemm_tiles(gemm, 128, 192), other = ignis__gemm_tiles(gemm, 128, 128);
     bool ahead =
-        ignis__gemm_takes_ahead(p, epilogue) &&
+        ignis__gemm_takes_ahead(gemm, epilogue) &&
         (op->steady ? 3 * ignis__ceil_div(wide, processors) < 2 * ignis__ceil_div(other, processors) /* fewer rounds */
                     : wide > processors) && /* a block needs a next tile */
         ignis__gemm_exists(op, dtype, &by_wgmma, epilogue, 0, 192, 0);
-    bool pairs = wgmma && ignis__gemm_has_pairs(op) && !op->steady && ignis__gemm_may_share_a(p) &&
+    bool pairs = wgmma && ignis__gemm_has_pairs(op) && !op->steady && ignis__gemm_may_share_a(gemm) &&
                  ignis__gemm_exists(op, dtype, &by_wgmma, epilogue, 0, 64, IGNIS__SHARE_A);
-    bool large = wgmma && !op->steady && ignis__gemm_takes_192_rows(p, epilogue);
+    bool large = wgmma && !op->steady && ignis__gemm_takes_192_rows(gemm, epilogue);
     unsigned staging, stage, stages; /* bytes of a row and of a k step; k steps that are on their way */
-    double least = 0, packing = 3000 + (double)((p->packed_a ? 0 : bytes_a) + (p->packed_b ? 0 : bytes_b)) / 1500;
-    double turning =
-        (p->transpose_a ? 3000 + (double)bytes_a / 2000 : 0) + (p->transpose_b ? 0 : 3000 + (double)bytes_b / 2000);
-    double gating = ignis__gemm_gates(p) ? (double)(3 * p->m * p->n * ignis__dtypes[dtype].size) / 3000
-                                         : 0; /* not beside another tile */
-    int i, turn;
+    double least = 0, packing = 3000 + (double)((gemm->packed_a ? 0 : bytes_a) + (gemm->packed_b ? 0 : bytes_b)) / 1500;
+    double transposing = (gemm->transpose_a ? 3000 + (double)bytes_a / 2000 : 0) +
+                         (gemm->transpose_b ? 0 : 3000 + (double)bytes_b / 2000);
+    double gating = ignis__gemm_gates(gemm) ? (double)(3 * gemm->m * gemm->n * ignis__dtypes[dtype].size) / 3000
+                                            : 0; /* not beside another tile */
+    int i, trial;
     for (i = 0; i < IGNIS__COUNT(ignis__gemm_tile_sizes); i++) {
         ignis__gemm_tile tile = ignis__gemm_tile_sizes[i];
         bool hopper = tile.builtin == IGNIS__BUILTIN_GEMM_HOPPER;
@@ -328,30 +329,30 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
         bool is_tiny = tile.builtin == IGNIS__BUILTIN_GEMM_TINY; /* exact, for every dtype, and for little work */
         bool is_large = tile.rows == 192, is_ahead = ignis__gemm_is_ahead(&tile);
         bool shares_a = ignis__gemm_shares_a(tile.rows, tile.columns, tile.blocks);
-        const ignis__gemm *of = hopper ? &by_wgmma : p;
-        int64_t tiles = ignis__gemm_tiles(p, tile.rows, tile.columns);
+        const ignis__gemm *of = hopper ? &by_wgmma : gemm;
+        int64_t tiles = ignis__gemm_tiles(gemm, tile.rows, tile.columns);
         if ((is_tiny ? tiles > 4 * processors || (tensor_cores && packed && dtype != IGNIS_F32)
                      : (hopper || mma) != tensor_cores) ||
             (is_ahead && !ahead) || (eights && (is_tiny || tile.columns > 128)) ||
-            (hopper && (!wgmma || !(turns ? may_turn : packed || may_pack) ||
+            (hopper && (!wgmma || !(transposes ? may_transpose : packed || may_pack) ||
                         (is_large ? !large || !ignis__gemm_fit_columns(op, dtype, of, epilogue, &tile)
-                                  : (shares_a ? !pairs : tile.columns != ignis__gemm_columns(p, tile.columns)) ||
-                                        tile.rows != ignis__gemm_rows(p)))) ||
+                                  : (shares_a ? !pairs : tile.columns != ignis__gemm_columns(gemm, tile.columns)) ||
+                                        tile.rows != ignis__gemm_rows(gemm)))) ||
             (op->steady && (is_tiny || best.threads || tile.columns > 192))) /* all remaining ones sum k in one order */
             continue;
-        for (turn = 0; turn <= (p->k < 256 || op->steady || is_ahead || is_large ? 0 : 3); turn++) {
-            int64_t splits = turn ? ignis__gemm_splits(op, of, &tile, turn) : 1;
-            double time = turn && splits == 1 ? least : ignis__gemm_time(op, of, &tile, splits);
-            bool packs = !packed && (hopper ? !turns : mma && may_pack && 12 * time > time + packing);
+        for (trial = 0; trial <= (gemm->k < 256 || op->steady || is_ahead || is_large ? 0 : 3); trial++) {
+            int64_t splits = trial ? ignis__gemm_splits(op, of, &tile, trial) : 1;
+            double time = trial && splits == 1 ? least : ignis__gemm_time(op, of, &tile, splits);
+            bool packs = !packed && (hopper ? !transposes : mma && may_pack && 12 * time > time + packing);
             time = packs ? time + packing : !packed && mma ? 12 * time : time;
-            time += (is_ahead ? 0 : gating) + (hopper && turns ? turning : 0);
+            time += (is_ahead ? 0 : gating) + (hopper && transposes ? transposing : 0);
             if (best.threads && time >= least)
                 continue;
             best = tile;
             least = time;
             kernel.splits = splits;
             kernel.packs = packs;
-            kernel.turns = hopper && turns;
+            kernel.transposes = hopper && transposes;
         }
     }
     kernel.builtin = best.builtin;
@@ -361,11 +362,11 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
     kernel.blocks = best.blocks;
     tensor_cores = tensor_cores && best.builtin != IGNIS__BUILTIN_GEMM_TINY;
     kernel.sums_rows = !tensor_cores || dtype != IGNIS_F32; /* the summed values would be rounded */
-    if (p->patches_of)
-        snprintf(kernel.define, sizeof kernel.define, "-DIGNIS_PATCHES=%d", p->patches_of);
+    if (gemm->patches_of)
+        snprintf(kernel.define, sizeof kernel.define, "-DIGNIS_PATCHES=%d", gemm->patches_of);
     if (!tensor_cores)
         return kernel;
-    ignis__gemm_mma_define(kernel.define, sizeof kernel.define, p);
+    ignis__gemm_mma_define(kernel.define, sizeof kernel.define, gemm);
     if (best.builtin == IGNIS__BUILTIN_GEMM_HOPPER) {
         kernel.summed_rows = 64;
         kernel.stays = true;

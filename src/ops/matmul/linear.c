@@ -3,11 +3,24 @@
     The gradient of the bias is summed inside the product of dw, or offered by the layer after. Uses:
     dispatch, matmul. */
 
+/*  The gradients of a linear layer; NULL: not needed. */
+typedef struct ignis__linear_grads {
+    ignis__array *x, *w, *bias;
+} ignis__linear_grads;
+
+static ignis__linear_grads ignis__linear_grads_of(ignis__array *x, ignis__array *w, ignis__array *bias)
+{
+    ignis__linear_grads grads;
+    grads.x = x;
+    grads.w = w;
+    grads.bias = bias;
+    return grads;
+}
+
 /*  Computes the gradients of y = x w^T + bias that are not NULL: dx = g w, with the epilogue; dw = g^T x; and
     db, the sum of g over its rows, inside the product of dw if it can. */
 static void ignis__linear_gradients(ignis__op *op, const ignis__product *forward, ignis__array *g, ignis__array *x,
-                                    ignis__array *w, ignis__array *dx, const ignis__epilogue *epilogue,
-                                    ignis__array *dw, ignis__array *db)
+                                    ignis__array *w, const ignis__epilogue *epilogue, ignis__linear_grads to)
 {
     ignis__product of_x = ignis__matmul_product_a(forward), of_w = ignis__matmul_product_b(forward);
     ignis__epilogue sums = IGNIS__ZERO;
@@ -17,14 +30,14 @@ static void ignis__linear_gradients(ignis__op *op, const ignis__product *forward
     if (!op->ok)
         return;
     ignis__gemm_join(op, &pending);
-    if (dx)
-        ignis__matmul_run(op, &of_x, dx, g, w, epilogue);
-    sums.row_sums = db;
-    if (dw)
-        summed = ignis__matmul_run(op, &of_w, dw, g, x, &sums);
+    if (to.x)
+        ignis__matmul_run(op, &of_x, to.x, g, w, epilogue);
+    sums.row_sums = to.bias;
+    if (to.w)
+        summed = ignis__matmul_run(op, &of_w, to.w, g, x, &sums);
     ignis__gemm_join_end(op);
-    if (db && !summed)
-        ignis__op_sum(op, db, g, NULL, 1.0, &rows);
+    if (to.bias && !summed)
+        ignis__op_sum(op, to.bias, g, NULL, 1.0, &rows);
 }
 
 /*  Returns the gradient of a bias, an input, for the product of g. NULL if it was handed on already: the
@@ -56,7 +69,8 @@ static ignis_status ignis__linear_backward(const ignis_backward_args *args)
         gradients[1] = ignis__op_new_like(&op, op.in[2]);
     if (args->input_count > 2 && args->needed[2])
         gradients[2] = ignis__bias_gradient(&op, args, 2, op.in[0], p->n);
-    ignis__linear_gradients(&op, p, op.in[0], op.in[1], op.in[2], gradients[0], &epilogue, gradients[1], gradients[2]);
+    ignis__linear_gradients(&op, p, op.in[0], op.in[1], op.in[2], &epilogue,
+                            ignis__linear_grads_of(gradients[0], gradients[1], gradients[2]));
     if (epilogue.residual)
         ignis__backward_pass_mark_summed(0);
     return ignis__op_finish_backward(&op, args, args->input_count, gradients);

@@ -31,12 +31,12 @@ static ignis__product ignis__matmul_product_b(const ignis__product *p)
 
 static ignis_status ignis__matmul_backward(const ignis_backward_args *args)
 {
-    const ignis__product *p = (const ignis__product *)args->params;
+    const ignis__product *product = (const ignis__product *)args->params;
     ignis__array *gradients[2] = {NULL, NULL};
-    ignis__product of_a = ignis__matmul_product_a(p), of_b = ignis__matmul_product_b(p);
+    ignis__product of_a = ignis__matmul_product_a(product), of_b = ignis__matmul_product_b(product);
     ignis__gemm_pending pending;
     ignis__op op;
-    if (!ignis__op_begin_backward(&op, p->transpose_b ? "ignis_matmul_t" : "ignis_matmul", args))
+    if (!ignis__op_begin_backward(&op, product->transpose_b ? "ignis_matmul_t" : "ignis_matmul", args))
         return ignis__failed();
     ignis__gemm_join(&op, &pending);
     if (args->needed[0]) {
@@ -45,8 +45,8 @@ static ignis_status ignis__matmul_backward(const ignis_backward_args *args)
     }
     if (args->needed[1]) {
         gradients[1] = ignis__op_new_like(&op, op.in[2]);
-        ignis__matmul_run(&op, &of_b, gradients[1], p->transpose_b ? op.in[0] : op.in[1],
-                          p->transpose_b ? op.in[1] : op.in[0], NULL);
+        ignis__matmul_run(&op, &of_b, gradients[1], product->transpose_b ? op.in[0] : op.in[1],
+                          product->transpose_b ? op.in[1] : op.in[0], NULL);
     }
     ignis__gemm_join_end(&op);
     return ignis__op_finish_backward(&op, args, 2, gradients);

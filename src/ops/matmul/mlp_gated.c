@@ -9,9 +9,9 @@ typedef struct ignis__mlp_gated {
 
 static ignis_status ignis__mlp_gated_backward(const ignis_backward_args *args)
 {
-    const ignis__mlp_gated *p = (const ignis__mlp_gated *)args->params;
+    const ignis__mlp_gated *layer = (const ignis__mlp_gated *)args->params;
     enum { GRAD, X, GATE, UP, DOWN, HIDDEN, BOTH }; /* the saved arrays */
-    const ignis_shape shape = IGNIS_SHAPE(p->up.m, p->up.n);
+    const ignis_shape shape = IGNIS_SHAPE(layer->up.m, layer->up.n);
     ignis__array *gradients[4] = {NULL}, *both = NULL, *of, *dx[2] = {NULL, NULL};
     ignis__epilogue epilogue = IGNIS__ZERO;
     ignis__op op;
@@ -26,15 +26,16 @@ static ignis_status ignis__mlp_gated_backward(const ignis_backward_args *args)
     epilogue.activation = IGNIS__ACTIVATION_GATED;
     epilogue.gradient = true;
     epilogue.pre = op.in[BOTH];
-    ignis__linear_gradients(&op, &p->down, op.in[GRAD], op.in[HIDDEN], op.in[DOWN], both, &epilogue, gradients[3],
-                            NULL);
+    ignis__linear_gradients(&op, &layer->down, op.in[GRAD], op.in[HIDDEN], op.in[DOWN], &epilogue,
+                            ignis__linear_grads_of(both, gradients[3], NULL));
     memset(&epilogue, 0, sizeof epilogue);
     for (i = 0; both && i < 2; i++) { /* of the gate, of up */
-        of = ignis__op_view(&op, both, &shape, p->up.m * p->up.n, i * p->up.m * p->up.n);
+        of = ignis__op_view(&op, both, &shape, layer->up.m * layer->up.n, i * layer->up.m * layer->up.n);
         epilogue.residual = dx[0];
         if (args->needed[0])
             dx[i] = ignis__op_new_like(&op, op.in[X]);
-        ignis__linear_gradients(&op, &p->up, of, op.in[X], op.in[GATE + i], dx[i], &epilogue, gradients[1 + i], NULL);
+        ignis__linear_gradients(&op, &layer->up, of, op.in[X], op.in[GATE + i], &epilogue,
+                                ignis__linear_grads_of(dx[i], gradients[1 + i], NULL));
     }
     gradients[0] = dx[1];
     return ignis__op_finish_backward(&op, args, 4, gradients);
@@ -47,7 +48,7 @@ IGNIS_API ignis_tensor ignis_mlp_gated(ignis_tensor x, ignis_tensor w_gate, igni
     ignis__array *out = NULL, *hidden = NULL, *both = NULL, *first;
     ignis__epilogue epilogue = IGNIS__ZERO;
     const ignis_shape *gate, *up, *down;
-    ignis__mlp_gated p = IGNIS__ZERO;
+    ignis__mlp_gated layer = IGNIS__ZERO;
     ignis_shape shape, pair;
     ignis__op op;
     if (!ignis__op_begin(&op, "ignis_mlp_gated", INPUTS, inputs))
@@ -58,33 +59,33 @@ IGNIS_API ignis_tensor ignis_mlp_gated(ignis_tensor x, ignis_tensor w_gate, igni
         if (gate->ndim != 2)
             ignis__op_fail(&op, IGNIS_DIAG_MATMUL_SHAPE, "w_gate is %s; [hidden, in] is needed",
                            ignis__shape_write(gate).text);
-        else if (ignis__matmul_shapes(&op, 1, &p.up, &shape) && !ignis__shape_same(gate, up))
+        else if (ignis__matmul_shapes(&op, 1, &layer.up, &shape) && !ignis__shape_same(gate, up))
             ignis__op_fail(&op, IGNIS_DIAG_MATMUL_SHAPE, "w_up is %s; that of w_gate is needed, %s",
                            ignis__shape_write(up).text, ignis__shape_write(gate).text);
-        else if (op.ok && (down->ndim != 2 || down->dim[1] != p.up.n))
+        else if (op.ok && (down->ndim != 2 || down->dim[1] != layer.up.n))
             ignis__op_fail(&op, IGNIS_DIAG_MATMUL_SHAPE, "w_down is %s; [out, %lld] is needed",
-                           ignis__shape_write(down).text, (long long)p.up.n);
+                           ignis__shape_write(down).text, (long long)layer.up.n);
     }
     if (op.ok) {
-        p.down = ignis__product_of(op.in[X]->dtype, p.up.m, down->dim[0], p.up.n, 1);
+        layer.down = ignis__product_of(op.in[X]->dtype, layer.up.m, down->dim[0], layer.up.n, 1);
         hidden = ignis__op_new(&op, &shape, op.in[X]->dtype);
-        shape.dim[shape.ndim - 1] = p.down.n;
+        shape.dim[shape.ndim - 1] = layer.down.n;
         out = ignis__op_new(&op, &shape, op.in[X]->dtype);
-        pair = IGNIS_SHAPE(op.records ? 2 : 1, p.up.m, p.up.n);
+        pair = IGNIS_SHAPE(op.records ? 2 : 1, layer.up.m, layer.up.n);
         both = ignis__op_new(&op, &pair, op.in[X]->dtype);
     }
     if (op.ok) {
-        pair = IGNIS_SHAPE(p.up.m, p.up.n);
-        first = ignis__op_view(&op, both, &pair, p.up.m * p.up.n, 0);
-        ignis__matmul_run(&op, &p.up, first, op.in[X], op.in[GATE], NULL);
+        pair = IGNIS_SHAPE(layer.up.m, layer.up.n);
+        first = ignis__op_view(&op, both, &pair, layer.up.m * layer.up.n, 0);
+        ignis__matmul_run(&op, &layer.up, first, op.in[X], op.in[GATE], NULL);
         epilogue.activation = IGNIS__ACTIVATION_GATED;
         epilogue.pre = both;
         epilogue.keeps = op.records;
-        ignis__matmul_run(&op, &p.up, hidden, op.in[X], op.in[UP], &epilogue);
-        ignis__matmul_run(&op, &p.down, out, hidden, op.in[DOWN], NULL);
+        ignis__matmul_run(&op, &layer.up, hidden, op.in[X], op.in[UP], &epilogue);
+        ignis__matmul_run(&op, &layer.down, out, hidden, op.in[DOWN], NULL);
     }
     ignis__op_save_inputs(&op, 0, INPUTS);
     ignis__op_save(&op, hidden);
     ignis__op_save(&op, both);
-    return ignis__op_end_recorded(&op, out, "mlp_gated", ignis__mlp_gated_backward, &p, sizeof p);
+    return ignis__op_end_recorded(&op, out, "mlp_gated", ignis__mlp_gated_backward, &layer, sizeof layer);
 }

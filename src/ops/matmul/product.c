@@ -119,7 +119,7 @@ typedef struct ignis__gemm_kernel {
     bool sums_rows;                 /* it computes row_sums */
     bool stays;                     /* a block computes one tile after the other */
     bool packs;                     /* operands whose rows are no full packs are copied first */
-    bool turns;                     /* operands that are not contiguous along k are transposed first */
+    bool transposes;                /* operands that are not contiguous along k are transposed first */
     int64_t splits;                 /* of k */
     unsigned threads, shared;
     int blocks;                  /* of an SM at a time */
