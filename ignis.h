@@ -4182,7 +4182,7 @@ template <typename... ignis__tensors_> static inline ignis_inputs ignis__make_in
 #endif /* IGNIS_INCLUDED */
 
 /* ===============================================================================================================
-   Implementation. Layers, bottom first; a section uses only what stands above it.
+   Implementation. Layers, bottom first; a section uses only those above it.
    =============================================================================================================== */
 #ifdef IGNIS_IMPLEMENTATION
 #ifndef IGNIS_IMPLEMENTED
@@ -6109,7 +6109,7 @@ enum {
     IGNIS__CU_LAUNCH_DEPENDENT = 6 /* programmatic stream serialization */
 };
 
-/*  What cuLaunchKernelEx takes. */
+/*  The arguments of cuLaunchKernelEx. */
 typedef struct ignis__launch_attribute {
     int id, padding;
     union {
@@ -7168,12 +7168,17 @@ IGNIS__COLD static void ignis__leak_report(const char *call, ignis_diagnostic di
     ignis__log(IGNIS_LOG_WARNING, diagnostic, "%s: still alive: %s", call, line);
 }
 
+/*  base/unload.c - runs when the library or program with Ignis inside is unloaded
+
+    Cancels handlers at thread exit, and frees slots and messages if nothing is set up.
+    May use: pool.c, error_record.c. Locks: ignis__setup_lock, tried, because another thread may hold it for ever. */
+
 /*  Held by ignis_setup, ignis_shutdown, and while the library is unloaded. */
 static ignis__mutex ignis__setup_lock = IGNIS__MUTEX_INIT;
 
-/*  A library with Ignis inside is unloaded, or the program ends, and other threads live on: nothing of Ignis is
-    called by them any more. What stays is what they have kept since ignis_shutdown. Without one, as in a program that
-    just ends, they may still be at work. */
+/*  Runs when a library with Ignis inside is unloaded, or the program ends, while other threads live on. No thread calls
+    Ignis after that. Memory that threads have allocated since ignis_shutdown stays allocated. Without ignis_shutdown,
+    as in a program that just ends, other threads may still use Ignis. */
 IGNIS__AT_UNLOAD static void ignis__unload(void)
 {
     if (ignis__atomic_load(&ignis__global.forked)) {
@@ -12640,9 +12645,7 @@ IGNIS__COLD static char *ignis__source_join(const ignis__source *source)
 /*  Sources that others include. NVRTC gets them from memory, by their names. */
 static bool ignis__source_is_header(const ignis__source *source) { return strstr(source->name, ".cuh") != NULL; }
 
-/* --- tables of built-in kernels ----------------------------------------------------------- */
-
-/*  builtin_table.c - the built-in kernels of ignis.h, and how a header above adds its own
+/*  kernel/builtin_table.c - the built-in kernels of ignis.h, and how a header above adds its own
 
     A table has the sources, kernels and parts of one header, and what is loaded of them on each device. All that
     finds a kernel, a source or a header by name or number goes through the functions at the end, which know both
@@ -16001,7 +16004,7 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
 /*  builtin.c - loads and launches built-in kernels
 
     A source is one program a dtype, loaded at the first use of one of its kernels; variants with other options are
-    programs of their own. What is loaded is kept for each device and table. Locks: ignis__builtin_lock and
+    programs of their own. Loaded code is kept for each device and table. Locks: ignis__builtin_lock and
     ignis__variants.lock, neither while anything is compiled or loaded. */
 
 /*  Finds the name of a kernel's part. */
@@ -37427,6 +37430,11 @@ static int ignis__dry_launch_config(const void *config, void *function, void **p
 {
     return (void)config, (void)function, (void)params, (void)extra, 0;
 }
+
+/*  base/dry_cublaslt.c - cuBLASLt in dry runs
+
+    Returns success and the largest workspace for every product, so that memory is counted as with cuBLASLt.
+    May use: dry_driver.c. Locks: none. */
 
 #ifndef IGNIS_NO_TENSORS
 /*  cuBLASLt takes each product, with the most workspace that Ignis lets it have. */

@@ -84,7 +84,7 @@ extern "C" {
 #endif /* IGNIS_INCLUDED */
 
 /* ===============================================================================================================
-   Implementation. Layers, bottom first; a section uses only what stands above it.
+   Implementation. Layers, bottom first; a section uses only those above it.
    =============================================================================================================== */
 #ifdef IGNIS_IMPLEMENTATION
 #ifndef IGNIS_IMPLEMENTED

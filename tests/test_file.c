@@ -359,7 +359,7 @@ static const struct {
     {"\xEF\xBB\xBF{}", 0, "a { is missing"},
     {"{", 0, "a string is missing"},
     {"{\"a", 0, "ends inside a string"},
-    {"{\"a\\", 0, "begins no escape"},
+    {"{\"a\\", 0, "unknown escape"},
     {"{\"a\"", 0, "a : is missing"},
     {"{\"a\":", 0, "a { is missing"},
     {"{\"a\":{", 0, "a string is missing"},
@@ -377,7 +377,7 @@ static const struct {
     {A(GOOD) "x", 8, "something follows"},
     /* strings */
     {"{\"a\nb\":{" GOOD "}}", 8, "control character 0x0a"},
-    {"{\"\\x\":{" GOOD "}}", 8, "begins no escape"},
+    {"{\"\\x\":{" GOOD "}}", 8, "unknown escape"},
     {"{\"\\u12G4\":{" GOOD "}}", 8, "\\u is not followed"},
     {"{\"\\u12", 0, "\\u is not followed"},
     {"{\"\\ud83d\":{" GOOD "}}", 8, "\\u is not followed"},

@@ -17,13 +17,15 @@ places()
     function place(name, line, text) { sub(/^ +/, "", text); print name " " FILENAME ":" line ": " substr(text, 1, 100) }
     function count(name, pattern, text,    times) { times = gsub(pattern, "&", text); while (times-- > 0) place(name, FNR, $0) }
     # Looks for all patterns in one line of prose. A phrase of two words may begin at the end of the line before it: `last` is its last word.
-    function prose(text,    phrase) {
+    function prose(text,    phrase, bare) {
         phrase = " " last " " text " "; text = " " text " "
         count("begins_what", "[ (]What ", text)
         count("begins_these", "[ (](These|Those) ", text)
         count("begins_the_same", "[ (]The same ", phrase)
         count("so_many", " so many[ .,;:)]", phrase)
-        count("is_none", " (is|are|was|were|be|so is|so are) none[ .,;:)]| (that|which|what|it|this|who) (is|are|has|have) no[ ]", phrase)
+        bare = phrase
+        gsub(/ there (is|are|was|were|be) none/, " ", bare) # "NULL if there is none" is the form of failure
+        count("is_none", " (is|are|was|were|be) none[ .,;:)]| (that|which|what|who) (is|are) no ", bare)
         count("who", "[ (]([Ww]ho|[Ww]hom|[Ww]hoever)[ .,;:)]", text)
         count("stands_lies", "[ (](stand|stands|stood|lie|lies)[ .,;:)]", text)
         count("behind", "[ (](behind|Behind)[ .,;:)]| ahead of ", phrase)

@@ -66,7 +66,7 @@ enum {
     IGNIS__CU_LAUNCH_DEPENDENT = 6 /* programmatic stream serialization */
 };
 
-/*  What cuLaunchKernelEx takes. */
+/*  The arguments of cuLaunchKernelEx. */
 typedef struct ignis__launch_attribute {
     int id, padding;
     union {

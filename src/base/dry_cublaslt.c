@@ -1,3 +1,8 @@
+/*  base/dry_cublaslt.c - cuBLASLt in dry runs
+
+    Returns success and the largest workspace for every product, so that memory is counted as with cuBLASLt.
+    May use: dry_driver.c. Locks: none. */
+
 #ifndef IGNIS_NO_TENSORS
 /*  cuBLASLt takes each product, with the most workspace that Ignis lets it have. */
 static int ignis__dry_lt_desc(void **desc, int compute, int scale)

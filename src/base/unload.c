@@ -1,9 +1,14 @@
+/*  base/unload.c - runs when the library or program with Ignis inside is unloaded
+
+    Cancels handlers at thread exit, and frees slots and messages if nothing is set up.
+    May use: pool.c, error_record.c. Locks: ignis__setup_lock, tried, because another thread may hold it for ever. */
+
 /*  Held by ignis_setup, ignis_shutdown, and while the library is unloaded. */
 static ignis__mutex ignis__setup_lock = IGNIS__MUTEX_INIT;
 
-/*  A library with Ignis inside is unloaded, or the program ends, and other threads live on: nothing of Ignis is
-    called by them any more. What stays is what they have kept since ignis_shutdown. Without one, as in a program that
-    just ends, they may still be at work. */
+/*  Runs when a library with Ignis inside is unloaded, or the program ends, while other threads live on. No thread calls
+    Ignis after that. Memory that threads have allocated since ignis_shutdown stays allocated. Without ignis_shutdown,
+    as in a program that just ends, other threads may still use Ignis. */
 IGNIS__AT_UNLOAD static void ignis__unload(void)
 {
     if (ignis__atomic_load(&ignis__global.forked)) {

@@ -1,7 +1,7 @@
 /*  builtin.c - loads and launches built-in kernels
 
     A source is one program a dtype, loaded at the first use of one of its kernels; variants with other options are
-    programs of their own. What is loaded is kept for each device and table. Locks: ignis__builtin_lock and
+    programs of their own. Loaded code is kept for each device and table. Locks: ignis__builtin_lock and
     ignis__variants.lock, neither while anything is compiled or loaded. */
 
 /*  Finds the name of a kernel's part. */

@@ -1,6 +1,4 @@
-/* --- tables of built-in kernels ----------------------------------------------------------- */
-
-/*  builtin_table.c - the built-in kernels of ignis.h, and how a header above adds its own
+/*  kernel/builtin_table.c - the built-in kernels of ignis.h, and how a header above adds its own
 
     A table has the sources, kernels and parts of one header, and what is loaded of them on each device. All that
     finds a kernel, a source or a header by name or number goes through the functions at the end, which know both
