@@ -14,7 +14,6 @@ static int is_read(const char *name, const char *line)
     if (file && fputs(line, file) >= 0 && fclose(file) == 0) {
         const ignis_ticket ticket = ignis_warmup_record(name);
         read = ticket.id != 0 && ignis_ticket_wait(ticket) == IGNIS_OK;
-        ignis_ticket_free(ticket);
     }
     remove(name);
     return read;
