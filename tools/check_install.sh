@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: MIT
 # Checks packages, from the texts of docs/packages.md:
-#   - every source names its licence in its first lines, and meson.build the version of ignis.h;
+#   - every source, and the head of each header, names its licence in its first lines, and meson.build the version of ignis.h;
 #   - `make install` installs these files and no others, `make uninstall` leaves none, and CMake and Meson install the same;
 #   - examples/hello.c is built by pkg-config, by CMake (find_package of versions that fit, FetchContent), by Meson (installed, and
 #     as a subproject) and from the Conan package, and prints what the page says.
@@ -22,7 +22,8 @@ version=$(awk '/^#define IGNIS_VERSION_(MAJOR|MINOR|PATCH) / { printf "%s%s", do
 grep -qF "version: '$version'" meson.build || fail "meson.build is not of version $version"
 grep -qF "ignis/$version" docs/packages.md || fail "docs/packages.md is not of version $version"
 if has git && [ -e .git ]; then
-    for source in $(git ls-files -- '*.[ch]' '*.cu' '*.cuh' '*.cpp' '*.sh' '*.py' '*.cmake' '*.in' '*.build' '*Makefile' CMakeLists.txt .ci/run); do
+    # The parts of src/ become one text with the head of their root, which names it.
+    for source in $(git ls-files -- '*.[ch]' '*.cu' '*.cuh' '*.cpp' '*.sh' '*.py' '*.cmake' '*.in' '*.build' '*Makefile' CMakeLists.txt .ci/run ':!src') src/ignis*.h; do
         [ ! -e "$source" ] || head -n 4 "$source" | grep -q 'SPDX-License-Identifier: MIT$' || fail "$source has no line SPDX-License-Identifier: MIT"
     done
 fi
