@@ -154,6 +154,7 @@ static inline void test_model_begin(test_model *t, const test_shape *shape, int 
            own = shape->heads * shape->head_dim, values = width - shape->kv_heads * shape->head_dim;
     memset((char *)m + sizeof m->slot, 0, sizeof *m - sizeof m->slot);
     memset(t, 0, sizeof *t);
+    CHECK(ignis__models_enter("test")); /* as ignis_model_open does, which this stands in for */
     weight_seed = 0; /* equal shapes are equal models */
     t->shape = *shape;
     t->model = m;
