@@ -18928,6 +18928,30 @@ IGNIS__COLD static void ignis__formula_emit_finish(ignis__formula_writer *writer
     ignis__formula_emit(text, "}\n");
 }
 
+/*  Writes the combination of the states of a warp or a block. has_members: a state has more than a value. */
+IGNIS__COLD static void ignis__formula_emit_together(ignis__formula_text *text, bool has_members)
+{
+    ignis__formula_emit(text,
+                        "DI S map_together(S s, const int threads, S *shared)\n"
+                        "{\n"
+                        "#pragma unroll 1\n"
+                        "    for (int d = 16; d; d /= 2) {\n"
+                        "        S other;\n"
+                        "        other.v = __shfl_xor_sync(~0u, s.v, d);\n"
+                        "%s        s = threadIdx.x & d ? map_fold(other, s) : map_fold(s, other);\n"
+                        "    }\n"
+                        "    if (threads == 32) return s;\n"
+                        "    __syncthreads();\n"
+                        "    if (threadIdx.x %% 32 == 0) shared[threadIdx.x / 32] = s;\n"
+                        "    __syncthreads();\n"
+                        "    s = shared[0];\n"
+                        "#pragma unroll 1\n"
+                        "    for (int i = 1; i < threads / 32; i++) s = map_fold(s, shared[i]);\n"
+                        "    return s;\n"
+                        "}\n",
+                        has_members ? "        other.i = __shfl_xor_sync(~0u, s.i, d);\n" : "");
+}
+
 /*  Writes the state, its combination, and the kernel that combines chunks. The sum of logsumexp is that of
     exp(... - v). A product with a gradient multiplies the numbers that are not 0; i counts them. */
 IGNIS__COLD static void ignis__formula_emit_folding(ignis__formula_writer *writer)
@@ -19014,25 +19038,7 @@ IGNIS__COLD static void ignis__formula_emit_folding(ignis__formula_writer *write
                             "DI S map_next(const S a, const %s v, const u32 at) { S b; b.v = v; return map_fold(a, b); "
                             "}\n",
                             fold, writer->type);
-    ignis__formula_emit(text,
-                        "DI S map_together(S s, const int threads, S *shared)\n"
-                        "{\n"
-                        "#pragma unroll 1\n"
-                        "    for (int d = 16; d; d /= 2) {\n"
-                        "        S other;\n"
-                        "        other.v = __shfl_xor_sync(~0u, s.v, d);\n"
-                        "%s        s = threadIdx.x & d ? map_fold(other, s) : map_fold(s, other);\n"
-                        "    }\n"
-                        "    if (threads == 32) return s;\n"
-                        "    __syncthreads();\n"
-                        "    if (threadIdx.x %% 32 == 0) shared[threadIdx.x / 32] = s;\n"
-                        "    __syncthreads();\n"
-                        "    s = shared[0];\n"
-                        "#pragma unroll 1\n"
-                        "    for (int i = 1; i < threads / 32; i++) s = map_fold(s, shared[i]);\n"
-                        "    return s;\n"
-                        "}\n",
-                        more ? "        other.i = __shfl_xor_sync(~0u, s.i, d);\n" : "");
+    ignis__formula_emit_together(text, more != NULL);
     if (spec->parts)
         ignis__formula_emit_finish(writer);
 }
