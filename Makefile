@@ -62,6 +62,7 @@ help:
 	@echo "make format        format the hand-written C with clang-format"
 	@echo "make sim-env       print what makes programs of your own run on the simulator: eval \"\$$(make -s sim-env)\""
 	@echo "make headers       write the headers from src/ and kernels/"
+	@echo "make parts         compile each part of src/ alone, with what the rooms below it declare"
 	@echo "make manual        write build/manual.html: the manuals and every function of the headers on one page, with search"
 	@echo "make install       copy the headers and ignis_embed to PREFIX (/usr/local), with files for pkg-config and CMake; make uninstall takes them away"
 	@echo "make clean         remove build/"
@@ -125,6 +126,20 @@ $(GENERATED): build/amalgamated
 build/amalgamated: $(PARTS) build/model_kernels.c build/amalgamate
 	build/amalgamate
 	@touch $@
+
+# Each part alone: it has what the room.h of its room declares, and of the rooms below. The objects are linked, so that nothing is declared which no
+# part defines. Those of another system are left out.
+PARTS_ALONE := $(filter-out %/windows.c %_windows.c %/named_pipe.c,$(filter %.c,$(PARTS)))
+PARTS_CC = $(CC) -std=c99 -O0 -fPIC -fcommon -D_GNU_SOURCE $(STRICT) -DIGNIS__PRIVATE= -I.
+parts: build/parts/ignis.so
+build/parts/ignis.so: $(PARTS_ALONE:src/%.c=build/parts/%.o) build/parts/kernels.o
+	$(CC) -shared -Wl,-z,defs $^ -o $@ $(LDLIBS)
+build/parts/%.o: src/%.c $(filter %.h,$(PARTS)) ignis_kernels.h
+	@mkdir -p $(@D)
+	@$(PARTS_CC) -DIGNIS__PARTS -include src/ignis_models.h -include src/ignis_collective.h -c $< -o $@ || { echo "$<: does not compile alone"; exit 1; }
+build/parts/kernels.o: ignis_kernels.h
+	@mkdir -p $(@D)
+	$(PARTS_CC) -DIGNIS_IMPLEMENTATION -x c -c $< -o $@
 
 ignis_kernels.h build/model_kernels.c: build/embedded
 	@:
@@ -554,7 +569,7 @@ format:
 	clang-format -i $(FORMATTED)
 
 # What this machine can run of it all.
-CHECKS := check-headers check-words check-docs check-graphics check-install check-manual check-kernels check-compile check-driver-only check-gpus check-recipe check-resume test-asan test-tsan test-lazy test-streams test-own test-sim
+CHECKS := check-headers parts check-words check-docs check-graphics check-install check-manual check-kernels check-compile check-driver-only check-gpus check-recipe check-resume test-asan test-tsan test-lazy test-streams test-own test-sim
 CHECKS += $(if $(shell command -v clang),test-clang) $(if $(shell command -v clang-format),check-format) $(if $(shell command -v python3),check-safetensors check-chat check-dlpack check-serve check-tokenizers check-gguf check-peft)
 CHECKS += $(if $(wildcard /usr/local/cuda/include/cuda.h),check-prototypes)
 ifneq ($(DEVICE),simulator)
@@ -565,4 +580,4 @@ check: test $(CHECKS)
 clean:
 	rm -rf build
 
-.PHONY: test-windows test-windows-all check-msvc test-arm all headers help install uninstall manual simulator sim-env run test test-clang bench fuzz soak check check-dlpack check-gguf check-safetensors check-smollm check-torch clean format $(filter-out build/%,$(CHECKS)) test-memcheck check-format check-prototypes
+.PHONY: test-windows test-windows-all check-msvc test-arm all headers parts help install uninstall manual simulator sim-env run test test-clang bench fuzz soak check check-dlpack check-gguf check-safetensors check-smollm check-torch clean format $(filter-out build/%,$(CHECKS)) test-memcheck check-format check-prototypes

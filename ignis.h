@@ -1049,23 +1049,23 @@ typedef enum ignis_compile_policy {
 #define ignis_compile_when ignis_compile_policy /* the name up to 0.4; gone in 0.6 */
 
 typedef struct ignis_desc {
-    int device;                        /* the device that threads start with (0) */
-    const char *cuda_library;          /* path of libcuda / nvcuda (searched) */
-    const char *nvrtc_library;         /* path of libnvrtc (searched when the first kernel is compiled) */
-    const char *cublas_library;        /* path of libcublasLt (searched at the first matrix product; optional) */
-    const char *nccl_library;          /* path of libnccl, for ignis_collective.h (searched when needed) */
-    const char *cache_dir;             /* folder of the kernel cache (IGNIS_CACHE_DIR, else the user's cache folder); "off" for
+    int device;                 /* the device that threads start with (0) */
+    const char *cuda_library;   /* path of libcuda / nvcuda (searched) */
+    const char *nvrtc_library;  /* path of libnvrtc (searched when the first kernel is compiled) */
+    const char *cublas_library; /* path of libcublasLt (searched at the first matrix product; optional) */
+    const char *nccl_library;   /* path of libnccl, for ignis_collective.h (searched when needed) */
+    const char *cache_dir;      /* folder of the kernel cache (IGNIS_CACHE_DIR, else the user's cache folder); "off" for
     no cache */
-    int64_t cache_limit;               /* bytes that the kernel cache may hold (256 MiB) */
-    int64_t memory_limit;              /* bytes of device memory that Ignis may reserve on each device (no limit) */
-    bool allow_tf32;                   /* true: products of f32 may round their factors to tf32 (10 bits), which is
+    int64_t cache_limit;        /* bytes that the kernel cache may hold (256 MiB) */
+    int64_t memory_limit;       /* bytes of device memory that Ignis may reserve on each device (no limit) */
+    bool allow_tf32;            /* true: products of f32 may round their factors to tf32 (10 bits), which is
     several times faster */
-    bool memory_bypass;                /* true: no caching of device memory, each block is one
+    bool memory_bypass;         /* true: no caching of device memory, each block is one
     driver allocation (IGNIS_MEMORY_BYPASS=1) */
-    bool verbose;                      /* true: the logger receives
+    bool verbose;               /* true: the logger receives
     information, too (IGNIS_VERBOSE=1) */
-    ignis_allocator allocator;         /* malloc and free */
-    ignis_logger logger;               /* writes warnings and errors to stderr */
+    ignis_allocator allocator;  /* malloc and free */
+    ignis_logger logger;        /* writes warnings and errors to stderr */
     ignis_matmul_backend matmul;       /* kernels for matrix products (IGNIS_MATMUL=cublaslt, own or measure; usually
     the faster ones) */
     ignis_attention_backend attention; /* which kernels compute ignis_sdpa (IGNIS_ATTENTION=mma or
@@ -1079,8 +1079,10 @@ typedef struct ignis_desc {
     ignis_compile_policy compile;
     /* whether other programs may be compiled (IGNIS_COMPILE=never; yes) */ bool dry_run; /*
     true: no driver, nothing runs, memory is only counted (IGNIS_DRY_RUN=1): see ON DRY RUNS */
-    const struct ignis_device_info *dry_device; /* the device of a dry run; facts that are 0 are those of an H200 (all) */
-    bool trace_memory; /* true: ignis_memory_rows knows the parts of the peak (IGNIS_TRACE_MEMORY=1; always in a dry run)
+    const struct ignis_device_info
+        *dry_device; /* the device of a dry run; facts that are 0 are those of an H200 (all) */
+    bool
+        trace_memory; /* true: ignis_memory_rows knows the parts of the peak (IGNIS_TRACE_MEMORY=1; always in a dry run)
     */
 } ignis_desc;
 
@@ -4142,7 +4144,8 @@ static inline ignis_fence ignis_external_fence(const ignis_external_fence_desc &
 
 template <typename... ignis__dims> static inline ignis_shape ignis__make_shape(ignis__dims... dims)
 {
-    static_assert(sizeof...(dims) >= 1 && sizeof...(dims) <= IGNIS_MAX_DIMS, "a shape has 1 to IGNIS_MAX_DIMS dimensions");
+    static_assert(sizeof...(dims) >= 1 && sizeof...(dims) <= IGNIS_MAX_DIMS,
+                  "a shape has 1 to IGNIS_MAX_DIMS dimensions");
     return ignis_shape{int(sizeof...(dims)), {static_cast<int64_t>(dims)...}};
 }
 
@@ -4150,15 +4153,19 @@ template <typename... ignis__dims> static inline ignis_shape ignis__make_shape(i
 #define IGNIS_SHAPE(...) ignis__make_shape(__VA_ARGS__)
 #define IGNIS_NO_ARRAY (ignis_array{0})
 #ifndef IGNIS_NO_TENSORS
-template <typename... ignis__arrays> static inline ignis_array_inputs ignis__make_array_inputs(const char *names, ignis__arrays... arrays)
+template <typename... ignis__arrays>
+static inline ignis_array_inputs ignis__make_array_inputs(const char *names, ignis__arrays... arrays)
 {
-    static_assert(sizeof...(arrays) >= 1 && sizeof...(arrays) <= IGNIS_MAX_INPUTS, "a formula has 1 to IGNIS_MAX_INPUTS inputs");
+    static_assert(sizeof...(arrays) >= 1 && sizeof...(arrays) <= IGNIS_MAX_INPUTS,
+                  "a formula has 1 to IGNIS_MAX_INPUTS inputs");
     return ignis_array_inputs{names, int(sizeof...(arrays)), {arrays...}};
 }
 
-template <typename... ignis__tensors_> static inline ignis_inputs ignis__make_inputs(const char *names, ignis__tensors_... tensors)
+template <typename... ignis__tensors_>
+static inline ignis_inputs ignis__make_inputs(const char *names, ignis__tensors_... tensors)
 {
-    static_assert(sizeof...(tensors) >= 1 && sizeof...(tensors) <= IGNIS_MAX_INPUTS, "a formula has 1 to IGNIS_MAX_INPUTS inputs");
+    static_assert(sizeof...(tensors) >= 1 && sizeof...(tensors) <= IGNIS_MAX_INPUTS,
+                  "a formula has 1 to IGNIS_MAX_INPUTS inputs");
     return ignis_inputs{names, int(sizeof...(tensors)), {tensors...}};
 }
 
@@ -4167,9 +4174,11 @@ template <typename... ignis__tensors_> static inline ignis_inputs ignis__make_in
 #define IGNIS_INPUTS(...) ignis__make_inputs(#__VA_ARGS__, __VA_ARGS__)
 #endif
 #else
-#define IGNIS_ARRAYS(...) \
-    ((ignis_array_inputs){#__VA_ARGS__, (int)(sizeof((ignis_array[]){__VA_ARGS__}) / sizeof(ignis_array)), {__VA_ARGS__}})
-#define IGNIS_INPUTS(...) ((ignis_inputs){#__VA_ARGS__, (int)(sizeof((ignis_tensor[]){__VA_ARGS__}) / sizeof(ignis_tensor)), {__VA_ARGS__}})
+#define IGNIS_ARRAYS(...)  \
+    ((ignis_array_inputs){ \
+        #__VA_ARGS__, (int)(sizeof((ignis_array[]){__VA_ARGS__}) / sizeof(ignis_array)), {__VA_ARGS__}})
+#define IGNIS_INPUTS(...) \
+    ((ignis_inputs){#__VA_ARGS__, (int)(sizeof((ignis_tensor[]){__VA_ARGS__}) / sizeof(ignis_tensor)), {__VA_ARGS__}})
 #define IGNIS_SHAPE(...) ((ignis_shape){(int)(sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t)), {__VA_ARGS__}})
 #define IGNIS_NO_ARRAY ((ignis_array){0})
 #endif
@@ -4190,6 +4199,8 @@ template <typename... ignis__tensors_> static inline ignis_inputs ignis__make_in
 #ifdef IGNIS__AT
 #error "IGNIS_TRACE_CALLS: define IGNIS_IMPLEMENTATION before the first #include of ignis.h"
 #endif
+
+/*  base - threads, clock, files, memory of the host, errors, handles, and the tables of the libraries of CUDA. Knows no device. */
 
 /* ===============================================================================================================
    >>platform - threads, atomics, clock, libraries, files, host memory
@@ -4274,6 +4285,7 @@ template <typename... ignis__tensors_> static inline ignis_inputs ignis__make_in
 #else
 #define IGNIS__ZERO {0}
 #endif
+
 /* clang-format on */
 
 #if defined(__MINGW_PRINTF_FORMAT)
@@ -4307,764 +4319,85 @@ template <typename... ignis__tensors_> static inline ignis_inputs ignis__make_in
 
 #define IGNIS__COUNT(array) ((int)(sizeof(array) / sizeof((array)[0])))
 
-/*  base/atomic.c - atomic 64-bit integers, and positions of bits
-
-    Loads acquire, stores release, read-modify-write does both. GCC and clang use builtins, Microsoft's compiler
-    intrinsics.
-    May use: compiler.c. */
-
-/*  Atomics: acquire on load, release on store, both on read-modify-write. */
-#if defined(__GNUC__)
-static uint64_t ignis__atomic_load(const uint64_t *at) { return __atomic_load_n(at, __ATOMIC_ACQUIRE); }
-static void ignis__atomic_store(uint64_t *at, uint64_t value) { __atomic_store_n(at, value, __ATOMIC_RELEASE); }
-static uint64_t ignis__atomic_add(uint64_t *at, uint64_t value)
-{
-    return __atomic_add_fetch(at, value, __ATOMIC_ACQ_REL);
-}
-static bool ignis__atomic_swap_if(uint64_t *at, uint64_t *expected, uint64_t value)
-{
-    return __atomic_compare_exchange_n(at, expected, value, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
-}
-static int ignis__log2(uint64_t value) { return 63 - __builtin_clzll(value); }
-static int ignis__lowest_bit(uint64_t value) { return __builtin_ctzll(value); }
-#else
-#include <intrin.h>
-static uint64_t ignis__atomic_load(const uint64_t *at)
-{
-    uint64_t value = (uint64_t)__iso_volatile_load64((const volatile __int64 *)at);
-#ifdef _M_ARM64
-    __dmb(_ARM64_BARRIER_ISH);
-#else
-    _ReadWriteBarrier(); /* the processor keeps the order by itself */
+/*  Names that parts share are static in the headers, and extern where parts are compiled alone. */
+#ifndef IGNIS__PRIVATE
+#define IGNIS__PRIVATE static
 #endif
-    return value;
-}
-static void ignis__atomic_store(uint64_t *at, uint64_t value)
-{
-    _InterlockedExchange64((volatile __int64 *)at, (__int64)value);
-}
-static uint64_t ignis__atomic_add(uint64_t *at, uint64_t value)
-{
-    return (uint64_t)_InterlockedExchangeAdd64((volatile __int64 *)at, (__int64)value) + value;
-}
-static bool ignis__atomic_swap_if(uint64_t *at, uint64_t *expected, uint64_t value)
-{
-    uint64_t was = (uint64_t)_InterlockedCompareExchange64((volatile __int64 *)at, (__int64)value, (__int64)*expected);
-    bool swapped = was == *expected;
-    *expected = was;
-    return swapped;
-}
-static int ignis__log2(uint64_t value)
-{
-    unsigned long bit;
-    _BitScanReverse64(&bit, value);
-    return (int)bit;
-}
-static int ignis__lowest_bit(uint64_t value)
-{
-    unsigned long bit;
-    _BitScanForward64(&bit, value);
-    return (int)bit;
-}
+
+#if !(defined(__GNUC__))
+#include <intrin.h>
 #endif
 
 #ifdef _WIN32
-
-/*  base/windows.c - threads, clock, environment, libraries and folders on Windows
-
-    Has the same functions as posix.c, one for one. Paths and variables are UTF-8 inside Ignis and UTF-16 for
-    Windows.
-    May use: compiler.c, atomic.c. Locks: ignis__local_slots.lock guards the two slots of thread-local storage. */
-
 typedef SRWLOCK ignis__mutex;
+
 #define IGNIS__MUTEX_INIT SRWLOCK_INIT
-static void ignis__mutex_init(ignis__mutex *mutex) { InitializeSRWLock(mutex); }
-static void ignis__mutex_lock(ignis__mutex *mutex) { AcquireSRWLockExclusive(mutex); }
-static bool ignis__mutex_try(ignis__mutex *mutex) { return TryAcquireSRWLockExclusive(mutex) != 0; }
-static void ignis__mutex_unlock(ignis__mutex *mutex) { ReleaseSRWLockExclusive(mutex); }
 
 /*  A condition variable: waiting releases the mutex; waking wakes all waiters. */
 typedef CONDITION_VARIABLE ignis__condition;
-#define IGNIS__CONDITION_INIT CONDITION_VARIABLE_INIT
-IGNIS__MAYBE_UNUSED static void ignis__condition_wait(ignis__condition *condition, ignis__mutex *mutex)
-{
-    SleepConditionVariableSRW(condition, mutex, INFINITE, 0);
-}
-IGNIS__MAYBE_UNUSED static void ignis__condition_wake(ignis__condition *condition)
-{
-    WakeAllConditionVariable(condition);
-}
 
+#define IGNIS__CONDITION_INIT CONDITION_VARIABLE_INIT
 typedef SRWLOCK ignis__rwlock;
-static void ignis__rwlock_init(ignis__rwlock *lock) { InitializeSRWLock(lock); }
-static void ignis__rwlock_read(ignis__rwlock *lock) { AcquireSRWLockShared(lock); }
-static void ignis__rwlock_read_end(ignis__rwlock *lock) { ReleaseSRWLockShared(lock); }
-IGNIS__MAYBE_UNUSED static void ignis__rwlock_write(ignis__rwlock *lock) { AcquireSRWLockExclusive(lock); }
-IGNIS__MAYBE_UNUSED static void ignis__rwlock_write_end(ignis__rwlock *lock) { ReleaseSRWLockExclusive(lock); }
 
 typedef HANDLE ignis__thread_handle;
+
 #define IGNIS__THREAD_RESULT DWORD WINAPI
-static bool ignis__thread_start(ignis__thread_handle *thread, DWORD(WINAPI *run)(void *), void *context)
-{
-    *thread = CreateThread(NULL, 0, run, context, 0, NULL);
-    return *thread != NULL;
-}
-static void ignis__thread_join(ignis__thread_handle thread)
-{
-    WaitForSingleObject(thread, INFINITE);
-    CloseHandle(thread);
-}
-IGNIS__MAYBE_UNUSED static void ignis__thread_detach(ignis__thread_handle thread) { CloseHandle(thread); }
-static int ignis__core_count(void)
-{
-    SYSTEM_INFO info;
-    GetSystemInfo(&info);
-    return (int)info.dwNumberOfProcessors;
-}
 
 /*  Thread-local variables: zeroed memory that the callback at the end of the thread frees. The compilers' own
     variables will not do: MinGW's are gone when the callback runs. The callback also runs when a fiber is deleted, on
     any thread. */
 enum { IGNIS__LOCAL_THREAD, IGNIS__LOCAL_ENV, IGNIS__LOCAL_VALUES, IGNIS__LOCAL_TENSORS, IGNIS__LOCAL_COUNT };
 
-typedef struct ignis__locals {
-    DWORD owner;
-    void (*release)(void *);
-    void *value;
-    void *part[IGNIS__LOCAL_COUNT];
-} ignis__locals;
-
-static struct {
+struct ignis__local_slots_type {
     ignis__mutex lock;
     uint64_t made;
     DWORD here, at_exit; /* slots of the thread, and of the fiber with a callback */
     bool closing;
-} ignis__local_slots = {IGNIS__MUTEX_INIT, 0, 0, 0, false};
-
-static void WINAPI ignis__locals_end(void *pointer)
-{
-    ignis__locals *locals = (ignis__locals *)pointer;
-    int i;
-    if (!ignis__local_slots.closing) {
-        if (locals->owner != GetCurrentThreadId())
-            return;
-        if (locals->release)
-            locals->release(locals->value);
-        TlsSetValue(ignis__local_slots.here, NULL);
-    }
-    for (i = 0; i < IGNIS__LOCAL_COUNT; i++)
-        HeapFree(GetProcessHeap(), 0, locals->part[i]);
-    HeapFree(GetProcessHeap(), 0, locals);
-}
-
-IGNIS__COLD static void *ignis__local_make(int which, size_t size)
-{
-    static uint64_t nowhere[2048]; /* shared by all threads if out of memory, which is better than a crash */
-    ignis__locals *locals;
-    void *part = NULL;
-    ignis__mutex_lock(&ignis__local_slots.lock);
-    if (!ignis__local_slots.made) {
-        ignis__local_slots.here = TlsAlloc();
-        ignis__local_slots.at_exit = FlsAlloc(ignis__locals_end);
-        ignis__atomic_store(&ignis__local_slots.made, 1);
-    }
-    ignis__mutex_unlock(&ignis__local_slots.lock);
-    locals = (ignis__locals *)TlsGetValue(ignis__local_slots.here);
-    if (!locals && (locals = (ignis__locals *)HeapAlloc(GetProcessHeap(), HEAP_ZERO_MEMORY, sizeof *locals)) != NULL) {
-        locals->owner = GetCurrentThreadId();
-        TlsSetValue(ignis__local_slots.here, locals);
-        FlsSetValue(ignis__local_slots.at_exit, locals);
-    }
-    if (locals)
-        part = locals->part[which] = HeapAlloc(GetProcessHeap(), HEAP_ZERO_MEMORY, size);
-    return part ? part : nowhere;
-}
-
-static void *ignis__local(int which, size_t size)
-{
-    ignis__locals *locals =
-        ignis__atomic_load(&ignis__local_slots.made) ? (ignis__locals *)TlsGetValue(ignis__local_slots.here) : NULL;
-    return locals && locals->part[which] ? locals->part[which] : ignis__local_make(which, size);
-}
+};
 
 /*  IGNIS__LOCAL(type, name, which) declares a thread-local variable; a macro makes `name` look like one. */
 #define IGNIS__LOCAL(type, name, which) \
     static type *name##_get(void) { return (type *)ignis__local(which, sizeof(type)); }
 
-/*  Calls release(value) when the calling thread ends, which has variables. False if it cannot. */
-static bool ignis__at_thread_exit(void (*release)(void *), void *value)
-{
-    ignis__locals *locals = (ignis__locals *)TlsGetValue(ignis__local_slots.here);
-    if (!locals)
-        return false;
-    locals->release = release;
-    locals->value = value;
-    return true;
-}
-
-/*  Cancels all calls at thread exit. FlsFree calls back once for each thread with variables, to free them. */
-static void ignis__thread_exits_close(void)
-{
-    if (!ignis__local_slots.made)
-        return;
-    ignis__local_slots.closing = true;
-    FlsFree(ignis__local_slots.at_exit);
-    TlsFree(ignis__local_slots.here);
-    ignis__local_slots.closing = false;
-    ignis__local_slots.made = 0;
-}
-
 /*  Calls unload when the library with Ignis inside is unloaded. In a program it does nothing: there other threads run
     until the very end. */
 #define IGNIS__AT_UNLOAD
-static void ignis__at_unload(void (*unload)(void))
-{
-    static uint64_t told;
-    HMODULE module = NULL;
-    if (ignis__atomic_add(&told, 1) == 1 &&
-        GetModuleHandleExW(GET_MODULE_HANDLE_EX_FLAG_FROM_ADDRESS | GET_MODULE_HANDLE_EX_FLAG_UNCHANGED_REFCOUNT,
-                           (LPCWSTR)(const void *)&ignis__local_slots, &module) &&
-        module != GetModuleHandleW(NULL))
-        (void)atexit(unload);
-}
-
-static void ignis__at_fork(void (*in_child)(void)) { (void)in_child; }
-
-static int64_t ignis__wall_ns(void)
-{
-    FILETIME time; /* 100 ns ticks since 1601 */
-    GetSystemTimeAsFileTime(&time);
-    return ((int64_t)(((uint64_t)time.dwHighDateTime << 32) | time.dwLowDateTime) - 116444736000000000) * 100;
-}
-static int64_t ignis__monotonic_ns(void)
-{
-    LARGE_INTEGER count, frequency;
-    QueryPerformanceCounter(&count);
-    QueryPerformanceFrequency(&frequency);
-    return count.QuadPart / frequency.QuadPart * 1000000000 +
-           count.QuadPart % frequency.QuadPart * 1000000000 / frequency.QuadPart;
-}
 
 /*  Converts a path or variable from UTF-8. The result is empty, which names no file, if the text is not UTF-8 or too
     long. */
 enum { IGNIS__WIDE = 1024 };
-static const WCHAR *ignis__utf16(const char *text, WCHAR out[IGNIS__WIDE])
-{
-    if (MultiByteToWideChar(CP_UTF8, MB_ERR_INVALID_CHARS, text, -1, out, IGNIS__WIDE) == 0)
-        out[0] = 0;
-    return out;
-}
 
-/*  Writes the reason of the latest failure of Windows. */
-IGNIS__COLD static void ignis__system_error(char *out, size_t size)
-{
-    DWORD error = GetLastError();
-    WCHAR wide[256];
-    char text[3 * 256];
-    if (FormatMessageW(FORMAT_MESSAGE_FROM_SYSTEM | FORMAT_MESSAGE_IGNORE_INSERTS | FORMAT_MESSAGE_MAX_WIDTH_MASK, NULL,
-                       error, 0, wide, IGNIS__COUNT(wide), NULL) == 0 ||
-        WideCharToMultiByte(CP_UTF8, 0, wide, -1, text, sizeof text, NULL, NULL) == 0)
-        text[0] = 0;
-    snprintf(out, size, "%sWindows error %lu", text, error);
-}
-
-/*  Returns an environment variable, or NULL if it is unset or too long. Valid for the next seven calls on this
-    thread. */
-typedef struct ignis__env_texts {
-    int next;
-    char text[8][IGNIS__WIDE];
-} ignis__env_texts;
-
-static const char *ignis__env(const char *name)
-{
-    ignis__env_texts *texts = (ignis__env_texts *)ignis__local(IGNIS__LOCAL_ENV, sizeof(ignis__env_texts));
-    WCHAR wide[IGNIS__WIDE], value[IGNIS__WIDE];
-    char *text = texts->text[texts->next++ & 7];
-    DWORD length = GetEnvironmentVariableW(ignis__utf16(name, wide), value, IGNIS__WIDE);
-    if (length >= IGNIS__WIDE || (length == 0 && GetLastError() == ERROR_ENVVAR_NOT_FOUND))
-        return NULL;
-    value[length] = 0;
-    return WideCharToMultiByte(CP_UTF8, 0, value, -1, text, IGNIS__WIDE, NULL, NULL) > 0 ? text : NULL;
-}
-
-/*  Opens a library. A bare name is searched beside the program, in the system's folder and in those of
-    AddDllDirectory; not in PATH or the current folder, where another user may have put one. Libraries that it needs
-    are searched beside it, too. */
-static void *ignis__library_open(const char *path, char *why, size_t why_size)
-{
-    WCHAR wide[IGNIS__WIDE], whole[IGNIS__WIDE];
-    bool is_path = strpbrk(path, "/\\") != NULL;
-    HMODULE module = NULL;
-    ignis__utf16(path, wide);
-    if (!is_path)
-        module = LoadLibraryExW(wide, NULL, LOAD_LIBRARY_SEARCH_DEFAULT_DIRS);
-    else if (GetFullPathNameW(wide, IGNIS__WIDE, whole, NULL) - 1 < IGNIS__WIDE - 1)
-        module = LoadLibraryExW(whole, NULL, LOAD_LIBRARY_SEARCH_DLL_LOAD_DIR | LOAD_LIBRARY_SEARCH_DEFAULT_DIRS);
-    if (!module)
-        ignis__system_error(why, why_size);
-    return (void *)module;
-}
-static void *ignis__library_symbol(void *library, const char *name)
-{
-    void *symbol = NULL;
-    FARPROC function = GetProcAddress((HMODULE)library, name);
-    memcpy(&symbol, &function, sizeof symbol);
-    return symbol;
-}
-
-/*  Calls visit(context, name) for every entry of a folder. False if the folder cannot be read. */
-static bool ignis__folder_list(const char *path, void (*visit)(void *context, const char *name), void *context)
-{
-    WCHAR pattern[IGNIS__WIDE + 2];
-    WIN32_FIND_DATAW entry;
-    char name[3 * MAX_PATH + 1];
-    HANDLE find;
-    int length = lstrlenW(ignis__utf16(path, pattern));
-    if (length == 0)
-        return false;
-    pattern[length] = '\\';
-    pattern[length + 1] = '*';
-    pattern[length + 2] = 0;
-    find = FindFirstFileW(pattern, &entry);
-    if (find == INVALID_HANDLE_VALUE)
-        return false;
-    do
-        if (WideCharToMultiByte(CP_UTF8, 0, entry.cFileName, -1, name, sizeof name, NULL, NULL) > 0)
-            visit(context, name);
-    while (FindNextFileW(find, &entry));
-    FindClose(find);
-    return true;
-}
-static bool ignis__folder_make(const char *path)
-{
-    WCHAR wide[IGNIS__WIDE];
-    return CreateDirectoryW(ignis__utf16(path, wide), NULL) || GetLastError() == ERROR_ALREADY_EXISTS;
-}
-/*  Renames a file. Windows cannot replace a file that somebody reads, so it tries for a second. */
-static bool ignis__file_rename(const char *from, const char *to)
-{
-    WCHAR wide[2][IGNIS__WIDE];
-    int left = 200;
-    ignis__utf16(from, wide[0]), ignis__utf16(to, wide[1]);
-    while (!MoveFileExW(wide[0], wide[1], MOVEFILE_REPLACE_EXISTING)) {
-        DWORD error = GetLastError();
-        if ((error != ERROR_ACCESS_DENIED && error != ERROR_SHARING_VIOLATION) || --left == 0)
-            return false;
-        Sleep(5);
-    }
-    return true;
-}
-static bool ignis__file_remove(const char *path)
-{
-    WCHAR wide[IGNIS__WIDE];
-    return DeleteFileW(ignis__utf16(path, wide)) != 0;
-}
-static HANDLE ignis__file_handle(const char *path, DWORD access, DWORD share, DWORD how, DWORD flags)
-{
-    WCHAR wide[IGNIS__WIDE];
-    return CreateFileW(ignis__utf16(path, wide), access, share, NULL, how, flags, NULL);
-}
-static bool ignis__file_info(const char *path, int64_t *size, int64_t *time)
-{
-    WCHAR wide[IGNIS__WIDE];
-    WIN32_FILE_ATTRIBUTE_DATA data;
-    if (!GetFileAttributesExW(ignis__utf16(path, wide), GetFileExInfoStandard, &data) ||
-        (data.dwFileAttributes & FILE_ATTRIBUTE_DIRECTORY))
-        return false;
-    *size = (int64_t)(((uint64_t)data.nFileSizeHigh << 32) | data.nFileSizeLow);
-    *time = (int64_t)(((uint64_t)data.ftLastWriteTime.dwHighDateTime << 32) | data.ftLastWriteTime.dwLowDateTime);
-    return true;
-}
 enum { IGNIS__SHARE_ALL = FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE };
-static void ignis__file_touch(const char *path)
-{
-    HANDLE file = ignis__file_handle(path, FILE_WRITE_ATTRIBUTES, IGNIS__SHARE_ALL, OPEN_EXISTING, 0);
-    FILETIME now;
-    if (file == INVALID_HANDLE_VALUE)
-        return;
-    GetSystemTimeAsFileTime(&now);
-    SetFileTime(file, NULL, NULL, &now);
-    CloseHandle(file);
-}
-static unsigned long ignis__process_id(void) { return GetCurrentProcessId(); }
 
-#else /* POSIX */
+#endif
 
-/*  base/posix.c - threads, clock, environment, libraries and folders on POSIX systems
-
-    Has the same functions as windows.c, one for one. May use: compiler.c, atomic.c.
-    Locks: ignis__thread_exits.lock guards the key of the thread-exit handler alone. */
-
+#ifndef _WIN32
 typedef pthread_mutex_t ignis__mutex;
+
 #define IGNIS__MUTEX_INIT PTHREAD_MUTEX_INITIALIZER
-static void ignis__mutex_init(ignis__mutex *mutex)
-{
-    static const ignis__mutex unlocked = IGNIS__MUTEX_INIT;
-    memcpy(
-        mutex, &unlocked,
-        sizeof *mutex); /* as a variable of this type begins: each array's memory has one, and the call takes longer */
-}
-static void ignis__mutex_lock(ignis__mutex *mutex) { pthread_mutex_lock(mutex); }
-static bool ignis__mutex_try(ignis__mutex *mutex) { return pthread_mutex_trylock(mutex) == 0; }
-static void ignis__mutex_unlock(ignis__mutex *mutex) { pthread_mutex_unlock(mutex); }
-
 typedef pthread_cond_t ignis__condition;
-#define IGNIS__CONDITION_INIT PTHREAD_COND_INITIALIZER
-IGNIS__MAYBE_UNUSED static void ignis__condition_wait(ignis__condition *condition, ignis__mutex *mutex)
-{
-    pthread_cond_wait(condition, mutex);
-}
-IGNIS__MAYBE_UNUSED static void ignis__condition_wake(ignis__condition *condition)
-{
-    pthread_cond_broadcast(condition);
-}
 
+#define IGNIS__CONDITION_INIT PTHREAD_COND_INITIALIZER
 typedef pthread_rwlock_t ignis__rwlock;
-static void ignis__rwlock_init(ignis__rwlock *lock) { pthread_rwlock_init(lock, NULL); }
-static void ignis__rwlock_read(ignis__rwlock *lock) { pthread_rwlock_rdlock(lock); }
-static void ignis__rwlock_read_end(ignis__rwlock *lock) { pthread_rwlock_unlock(lock); }
-IGNIS__MAYBE_UNUSED static void ignis__rwlock_write(ignis__rwlock *lock) { pthread_rwlock_wrlock(lock); }
-IGNIS__MAYBE_UNUSED static void ignis__rwlock_write_end(ignis__rwlock *lock) { pthread_rwlock_unlock(lock); }
 
 typedef pthread_t ignis__thread_handle;
+
 #define IGNIS__THREAD_RESULT void *
-static bool ignis__thread_start(ignis__thread_handle *thread, void *(*run)(void *), void *context)
-{
-    return pthread_create(thread, NULL, run, context) == 0;
-}
-static void ignis__thread_join(ignis__thread_handle thread) { pthread_join(thread, NULL); }
-IGNIS__MAYBE_UNUSED static void ignis__thread_detach(ignis__thread_handle thread) { pthread_detach(thread); }
-static int ignis__core_count(void) { return (int)sysconf(_SC_NPROCESSORS_ONLN); }
-
-static struct {
-    ignis__mutex lock;
-    bool made;
-    pthread_key_t key;
-} ignis__thread_exits = {IGNIS__MUTEX_INIT, false, 0};
-
-/*  Calls release(value) when the calling thread ends. False if it cannot. */
-static bool ignis__at_thread_exit(void (*release)(void *), void *value)
-{
-    bool made;
-    ignis__mutex_lock(&ignis__thread_exits.lock);
-    if (!ignis__thread_exits.made)
-        ignis__thread_exits.made = pthread_key_create(&ignis__thread_exits.key, release) == 0;
-    made = ignis__thread_exits.made;
-    ignis__mutex_unlock(&ignis__thread_exits.lock);
-    return made && pthread_setspecific(ignis__thread_exits.key, value) == 0;
-}
-
-/*  Cancels all calls at thread exit. In a forked child the lock may never be released, so it is only tried. */
-static void ignis__thread_exits_close(void)
-{
-    if (!ignis__mutex_try(&ignis__thread_exits.lock))
-        return;
-    if (ignis__thread_exits.made)
-        pthread_key_delete(ignis__thread_exits.key);
-    ignis__thread_exits.made = false;
-    ignis__mutex_unlock(&ignis__thread_exits.lock);
-}
 
 /*  Marks the function that runs when the library with Ignis inside is unloaded, or the program ends. The system then
     forgets the handler of ignis__at_fork by itself. Not atexit: the thread sanitizer delays that to the end of the
     program. */
 #define IGNIS__AT_UNLOAD __attribute__((destructor))
-static void ignis__at_unload(void (*unload)(void)) { (void)unload; }
 
 /*  Declares a thread-local variable. */
-#define IGNIS__LOCAL(type, name, which) static __thread type name;
-
-static void ignis__at_fork(void (*in_child)(void)) { pthread_atfork(NULL, NULL, in_child); }
-
-static int64_t ignis__clock_ns(clockid_t clock)
-{
-    struct timespec now;
-    clock_gettime(clock, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-#ifdef CLOCK_REALTIME_COARSE /* precise enough for ages of arrays, four times as fast */
-static int64_t ignis__wall_ns(void) { return ignis__clock_ns(CLOCK_REALTIME_COARSE); }
-#else
-static int64_t ignis__wall_ns(void) { return ignis__clock_ns(CLOCK_REALTIME); }
+#define IGNIS__LOCAL(type, name, which) IGNIS__PRIVATE __thread type name;
 #endif
-static int64_t ignis__monotonic_ns(void) { return ignis__clock_ns(CLOCK_MONOTONIC); }
-
-/*  Returns an environment variable, NULL if it is unset. The only reader of the environment. A program with more
-    rights than its user (setuid, setgid, file capabilities) reads none: the user must not choose its libraries, files
-    or folders. */
-static const char *ignis__env(const char *name)
-{
-#if defined(__linux__)
-    bool secure = getauxval(AT_SECURE) != 0;
-#elif defined(__APPLE__) || defined(__FreeBSD__) || defined(__NetBSD__) || defined(__OpenBSD__) || \
-    defined(__DragonFly__)
-    bool secure = issetugid() != 0;
-#else
-    bool secure = getuid() != geteuid() || getgid() != getegid();
-#endif
-    return secure ? NULL : getenv(name);
-}
-
-static void *ignis__library_open(const char *path, char *why, size_t why_size)
-{
-    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-    if (!library)
-        snprintf(why, why_size, "%s", dlerror());
-    return library;
-}
-static void *ignis__library_symbol(void *library, const char *name) { return dlsym(library, name); }
-
-/*  Calls visit(context, name) for every entry of a folder. False if the folder cannot be read. */
-IGNIS__COLD static bool ignis__folder_list(const char *path, void (*visit)(void *context, const char *name),
-                                           void *context)
-{
-    DIR *folder = opendir(path);
-    struct dirent *entry;
-    if (!folder)
-        return false;
-    while ((entry = readdir(folder)) != NULL)
-        visit(context, entry->d_name);
-    closedir(folder);
-    return true;
-}
-static bool ignis__folder_make(const char *path) { return mkdir(path, 0700) == 0 || errno == EEXIST; }
-static bool ignis__file_rename(const char *from, const char *to) { return rename(from, to) == 0; }
-static bool ignis__file_remove(const char *path) { return remove(path) == 0; }
-static bool ignis__file_info(const char *path, int64_t *size, int64_t *time)
-{
-    struct stat info;
-    struct timespec changed;
-    if (stat(path, &info) != 0 || !S_ISREG(info.st_mode))
-        return false;
-    *size = (int64_t)info.st_size;
-#ifdef __APPLE__
-    changed = info.st_mtimespec;
-#else
-    changed = info.st_mtim;
-#endif
-    *time = (int64_t)changed.tv_sec * 1000000000 + changed.tv_nsec;
-    return true;
-}
-static void ignis__file_touch(const char *path) { (void)utimensat(AT_FDCWD, path, NULL, 0); }
-static unsigned long ignis__process_id(void) { return (unsigned long)getpid(); }
-
-#endif
-
-/*  base/thread_pool.c - a loop on all cores
-
-    For work on the host that takes seconds, such as compiling kernels side by side. Threads live for one loop.
-    May use: posix.c or windows.c. Locks: none; an atomic counter hands out the indices. */
-
-/*  Runs work(context, 0) to work(context, count - 1) on up to as many threads as there are cores, and waits. */
-typedef struct ignis__parallel_job {
-    void (*work)(void *context, int index);
-    void *context;
-    uint64_t next;
-    uint64_t count;
-} ignis__parallel_job;
-
-static IGNIS__THREAD_RESULT ignis__parallel_run(void *pointer)
-{
-    ignis__parallel_job *job = (ignis__parallel_job *)pointer;
-    for (;;) {
-        uint64_t index = ignis__atomic_add(&job->next, 1) - 1;
-        if (index >= job->count)
-            return 0;
-        job->work(job->context, (int)index);
-    }
-}
-
-static void ignis__parallel(int count, void (*work)(void *context, int index), void *context)
-{
-    ignis__parallel_job job = IGNIS__ZERO;
-    ignis__thread_handle threads[32];
-    int started = 0, wanted = ignis__core_count();
-    job.work = work;
-    job.context = context;
-    job.count = (uint64_t)count;
-    if (wanted > IGNIS__COUNT(threads))
-        wanted = IGNIS__COUNT(threads);
-    if (wanted > count)
-        wanted = count;
-    while (started < wanted - 1 && ignis__thread_start(&threads[started], ignis__parallel_run, &job))
-        started++;
-    ignis__parallel_run(&job);
-    while (started > 0)
-        ignis__thread_join(threads[--started]);
-}
-
-/*  base/host_memory.c - host memory from the caller's allocator, else from malloc
-
-    The allocator is valid from ignis_setup to ignis_shutdown. Memory that lives longer (slots, messages) comes from
-    malloc directly.
-    May use: the C library. Locks: none. */
-
-/*  Allocates host memory, filled with zeros: every struct of Ignis begins as zeros. */
-static ignis_allocator ignis__allocator;
-
-static void *ignis__alloc(size_t size)
-{
-    void *memory =
-        ignis__allocator.alloc_fn ? ignis__allocator.alloc_fn(size, ignis__allocator.user_data) : malloc(size);
-    if (memory)
-        memset(memory, 0, size);
-    return memory;
-}
-
-IGNIS__ONE_COPY static void ignis__free(void *memory)
-{
-    if (!memory)
-        return;
-    if (ignis__allocator.free_fn)
-        ignis__allocator.free_fn(memory, ignis__allocator.user_data);
-    else
-        free(memory);
-}
-
-static char *ignis__copy_string(const char *text)
-{
-    size_t size = strlen(text) + 1;
-    char *copy = (char *)ignis__alloc(size);
-    if (copy)
-        memcpy(copy, text, size);
-    return copy;
-}
-
-/*  base/text.c - strings in fixed buffers, and UTF-8
-
-    For messages: nothing here allocates, and all text from outside can be escaped.
-    May use: the C library. Locks: none. */
 
 /*  Writes text into a fixed buffer, always terminated. Text that does not fit is cut. */
 typedef struct ignis__string_writer {
     char *data;
     size_t capacity, length; /* length counts the cut text, too, as snprintf does */
 } ignis__string_writer;
-
-IGNIS__ONE_COPY static void ignis__string_begin(ignis__string_writer *text, char *data, size_t capacity)
-{
-    text->data = data;
-    text->capacity = capacity;
-    text->length = 0;
-    if (capacity)
-        data[0] = 0;
-}
-
-IGNIS__PRINTF(2, 0)
-IGNIS__COLD static void ignis__string_addv(ignis__string_writer *text, const char *format, va_list args)
-{
-    size_t used = text->length < text->capacity ? text->length : text->capacity;
-    int added = vsnprintf(used < text->capacity ? text->data + used : NULL, text->capacity - used, format, args);
-    if (added > 0)
-        text->length += (size_t)added;
-}
-
-IGNIS__PRINTF(2, 3)
-IGNIS__COLD static void ignis__string_add(ignis__string_writer *text, const char *format, ...)
-{
-    va_list args;
-    va_start(args, format);
-    ignis__string_addv(text, format, args);
-    va_end(args);
-}
-
-/*  Returns the bytes of the character at the beginning of a text of `size` bytes; 0 if it is not well-formed UTF-8
-    (Unicode, table 3-7). */
-IGNIS__COLD static int ignis__utf8_length(const char *text, size_t size)
-{
-    const unsigned char *byte = (const unsigned char *)text;
-    unsigned char low = 0x80, high = 0xBF; /* range of the second byte */
-    int length, i;
-    if (size == 0)
-        return 0;
-    if (byte[0] < 0x80)
-        return 1;
-    if (byte[0] < 0xC2 || byte[0] > 0xF4)
-        return 0;
-    length = byte[0] < 0xE0 ? 2 : byte[0] < 0xF0 ? 3 : 4;
-    if ((size_t)length > size)
-        return 0;
-    if (byte[0] == 0xE0)
-        low = 0xA0; /* shorter forms exist */
-    else if (byte[0] == 0xED)
-        high = 0x9F; /* surrogates */
-    else if (byte[0] == 0xF0)
-        low = 0x90;
-    else if (byte[0] == 0xF4)
-        high = 0x8F; /* beyond U+10FFFF */
-    if (byte[1] < low || byte[1] > high)
-        return 0;
-    for (i = 2; i < length; i++)
-        if ((byte[i] & 0xC0) != 0x80)
-            return 0;
-    return length;
-}
-
-/*  Returns the length of the longest prefix of whole characters with at most `limit` bytes. */
-static size_t ignis__utf8_cut(const char *text, size_t limit)
-{
-    size_t size = strlen(text), cut = size < limit ? size : limit;
-    while (cut > 0 && cut + 3 > limit && ((unsigned char)text[cut] & 0xC0) == 0x80)
-        cut--;
-    return cut;
-}
-
-/*  Adds text from outside. Control characters, bidirectional marks, line ends and bytes that are not UTF-8 become
-    escapes. With `lines`, line ends and tabs stay. */
-IGNIS__COLD static void ignis__string_add_escaped(ignis__string_writer *text, const char *from, size_t size, bool lines)
-{
-    static const char letters[] = "abtnvfr"; /* of the bytes from 7 on */
-    size_t at = 0, plain = 0;
-    while (at < size) {
-        const unsigned char *byte = (const unsigned char *)from + at;
-        int length = ignis__utf8_length(from + at, size - at), i;
-        bool control = byte[0] < ' ' ? !lines || !strchr("\n\t", (int)byte[0]) || !byte[0] : byte[0] == 0x7F;
-        bool hidden = (length == 2 && byte[0] == 0xC2 &&
-                       byte[1] < 0xA0) || /* U+0080 to U+009F; then directions of writing, ends of lines */
-                      (length == 3 && byte[0] == 0xE2 && byte[1] == 0x80 &&
-                       (byte[2] == 0x8E || byte[2] == 0x8F || (byte[2] & 0xF8) == 0xA8)) ||
-                      (length == 3 && byte[0] == 0xE2 && byte[1] == 0x81 && byte[2] >= 0xA6 && byte[2] <= 0xA9);
-        if (length && !control && !hidden) {
-            at += (size_t)length;
-            continue;
-        }
-        ignis__string_add(text, "%.*s", (int)(at - plain), from + plain);
-        length = length ? length : 1;
-        for (i = 0; i < length; i++) {
-            if (byte[i] >= 7 && byte[i] < 14)
-                ignis__string_add(text, "\\%c", letters[byte[i] - 7]);
-            else
-                ignis__string_add(text, "\\x%02x", (unsigned)byte[i]);
-        }
-        plain = at += (size_t)length;
-    }
-    ignis__string_add(text, "%.*s", (int)(at - plain), from + plain);
-}
-
-/*  base/file_io.c - files: opened, read at offsets, written, flushed, renamed
-
-    Also answers the question of security: may another user write to a file or folder whose content will run as a
-    program?
-    May use: posix.c or windows.c, text.c, host_memory.c. Failures are returned, not reported. Locks: none. */
-
-/*  Creates a folder and its parents. */
-IGNIS__COLD static bool ignis__folder_make_all(const char *path)
-{
-    char part[1024];
-    size_t i, length = strlen(path);
-    if (length == 0 || length >= sizeof part)
-        return false;
-    for (i = 1; i < length; i++) {
-        if (path[i] != '/' && path[i] != '\\')
-            continue;
-        memcpy(part, path, i);
-        part[i] = 0;
-        (void)ignis__folder_make(part); /* may exist, or be a drive; the last one tells */
-    }
-    return ignis__folder_make(path);
-}
-
-/*  Files: read in chunks; flushed and renamed when written. */
 
 /*  How to open a file for writing: fail if it exists; append, but not through a link; replace; or fail if it exists,
     readable by this user only. */
@@ -5075,306 +4408,9 @@ typedef enum ignis__file_how {
     IGNIS__FILE_PRIVATE
 } ignis__file_how;
 
-#ifdef _WIN32
-
-/*  Opens a regular file for reading and returns its size in *size. -1 if it cannot. Close it with ignis__file_close. */
-IGNIS__MAYBE_UNUSED static int ignis__file_open(const char *path, int64_t *size)
-{
-    HANDLE file = ignis__file_handle(path, GENERIC_READ, IGNIS__SHARE_ALL, OPEN_EXISTING, FILE_ATTRIBUTE_NORMAL);
-    LARGE_INTEGER length;
-    int descriptor = -1;
-    if (file == INVALID_HANDLE_VALUE)
-        return -1;
-    if (GetFileType(file) == FILE_TYPE_DISK && GetFileSizeEx(file, &length))
-        descriptor = _open_osfhandle((intptr_t)file, _O_RDONLY);
-    if (descriptor < 0)
-        CloseHandle(file);
-    else
-        *size = (int64_t)length.QuadPart;
-    return descriptor;
-}
-/*  Reads `size` bytes at an offset. Returns the bytes read, fewer at the end of the file; -1 on failure. */
-IGNIS__MAYBE_UNUSED static int64_t ignis__file_read_at(int file, int64_t at, void *out, int64_t size)
-{
-    int64_t done = 0;
-    int got = 1;
-    if (_lseeki64(file, at, SEEK_SET) < 0)
-        return -1;
-    for (; got > 0 && done < size; done += got)
-        if ((got = _read(file, (char *)out + done, (unsigned)(size - done < 1 << 30 ? size - done : 1 << 30))) < 0)
-            return -1;
-    return done;
-}
-IGNIS__MAYBE_UNUSED static void ignis__file_close(int file) { (void)_close(file); }
-
-/*  Opens a file for writing. NULL on failure. */
-static FILE *ignis__file_create(const char *path, ignis__file_how how)
-{
-    static const DWORD dispositions[] = {CREATE_NEW, OPEN_ALWAYS, CREATE_ALWAYS, CREATE_NEW};
-    HANDLE handle = ignis__file_handle(path, how == IGNIS__FILE_APPEND ? FILE_APPEND_DATA | SYNCHRONIZE : GENERIC_WRITE,
-                                       IGNIS__SHARE_ALL, dispositions[how], FILE_ATTRIBUTE_NORMAL);
-    int descriptor = handle == INVALID_HANDLE_VALUE ? -1 : _open_osfhandle((intptr_t)handle, _O_WRONLY | _O_BINARY);
-    FILE *file = descriptor < 0 ? NULL : _fdopen(descriptor, "wb");
-    if (descriptor >= 0 && !file)
-        _close(descriptor);
-    else if (handle != INVALID_HANDLE_VALUE && descriptor < 0)
-        CloseHandle(handle);
-    return file;
-}
-/*  Flushes a file to the disk. */
-IGNIS__MAYBE_UNUSED static bool ignis__file_flush(FILE *file)
-{
-    return fflush(file) == 0 && _commit(_fileno(file)) == 0;
-}
-/*  Flushes the folder of a renamed file to the disk, so that the new name survives a crash. Windows cannot. */
-IGNIS__MAYBE_UNUSED static void ignis__folder_flush(const char *path_of_file) { (void)path_of_file; }
-/*  Checks that no other user owns a file or may write to it. Folders of a user are private on Windows. */
-static bool ignis__file_is_private(int file, char *why, size_t size) { return (void)file, (void)size, *why = 0, true; }
-static bool ignis__stream_is_private(FILE *file, char *why, size_t size)
-{
-    return (void)file, (void)size, *why = 0, true;
-}
-static bool ignis__path_is_private(const char *path, char *why, size_t size)
-{
-    return (void)path, (void)size, *why = 0, true;
-}
-/*  Returns the file that a path names after following links. NULL if out of memory; NULL and *loop if the links form
-    a loop. */
-IGNIS__MAYBE_UNUSED static char *ignis__file_target(const char *path, bool *loop)
-{
-    return *loop = false, ignis__copy_string(path);
-}
-/*  Gives a new file the mode and owner of the file it will replace. On Windows the folder decides. */
-IGNIS__MAYBE_UNUSED static void ignis__file_inherit(FILE *file, const char *path) { (void)file, (void)path; }
-/*  Checks whether a path names something other than a regular file, which must not be replaced. */
-IGNIS__MAYBE_UNUSED static bool ignis__path_is_special(const char *path)
-{
-    WCHAR wide[IGNIS__WIDE];
-    DWORD attributes = GetFileAttributesW(ignis__utf16(path, wide));
-    return attributes != INVALID_FILE_ATTRIBUTES &&
-           (attributes & (FILE_ATTRIBUTE_DIRECTORY | FILE_ATTRIBUTE_DEVICE)) != 0;
-}
-
-#else /* POSIX */
-
-IGNIS__MAYBE_UNUSED static void ignis__system_error(char *out, size_t size)
-{
-    snprintf(out, size, "%s", strerror(errno));
-}
-
-/*  Opens a regular file for reading and returns its size in *size. -1 if it cannot. Close it with ignis__file_close. */
-IGNIS__MAYBE_UNUSED static int ignis__file_open(const char *path, int64_t *size)
-{
-    int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe without a writer must not block */
-    struct stat info;
-    int error = 0;
-    if (file < 0)
-        return -1;
-    if (fstat(file, &info) != 0)
-        error = errno;
-    else if (!S_ISREG(info.st_mode))
-        error = EINVAL;
-    else
-        *size = (int64_t)info.st_size;
-    if (error)
-        close(file), file = -1;
-    errno = error;
-    return file;
-}
-/*  Reads `size` bytes at an offset. Returns the bytes read, fewer at the end of the file; -1 on failure. */
-IGNIS__MAYBE_UNUSED static int64_t ignis__file_read_at(int file, int64_t at, void *out, int64_t size)
-{
-    int64_t done = 0;
-    ssize_t got = 1;
-    while (got > 0 && done < size) {
-        got = pread(file, (char *)out + done, (size_t)(size - done), (off_t)(at + done));
-        if (got < 0 && errno != EINTR)
-            return -1;
-        done += got > 0 ? got : 0;
-        got = got < 0 ? 1 : got; /* interrupted: once more */
-    }
-    return done;
-}
-IGNIS__MAYBE_UNUSED static void ignis__file_close(int file) { close(file); }
-
-/*  Opens a file for writing. NULL on failure. */
-static FILE *ignis__file_create(const char *path, ignis__file_how how)
-{
-    static const int flags[] = {O_EXCL, O_APPEND | O_NOFOLLOW | O_NONBLOCK, O_TRUNC, O_EXCL},
-                     modes[] = {0666, 0644, 0666, 0600};
-    int descriptor = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | flags[how], modes[how]);
-    FILE *file = descriptor < 0 ? NULL : fdopen(descriptor, "wb");
-    if (descriptor >= 0 && !file)
-        close(descriptor);
-    return file;
-}
-/*  Flushes a file to the disk. */
-IGNIS__MAYBE_UNUSED static bool ignis__file_flush(FILE *file) { return fflush(file) == 0 && fsync(fileno(file)) == 0; }
-/*  Flushes the folder of a renamed file to the disk, so that the new name survives a crash. */
-IGNIS__COLD IGNIS__MAYBE_UNUSED static void ignis__folder_flush(const char *path_of_file)
-{
-    const char *slash = strrchr(path_of_file, '/');
-    size_t length = slash == path_of_file ? 1 : slash ? (size_t)(slash - path_of_file) : 1;
-    char folder[1024];
-    int descriptor;
-    if (length >= sizeof folder)
-        return;
-    memcpy(folder, slash ? path_of_file : ".", length);
-    folder[length] = 0;
-    descriptor = open(folder, O_RDONLY | O_CLOEXEC);
-    if (descriptor < 0)
-        return;
-    (void)fsync(descriptor);
-    close(descriptor);
-}
-/*  Checks that this user or root owns a file or folder, and that no other user may write to it. If not, `why` has the
-    reason. */
-IGNIS__COLD static bool ignis__stat_is_private(const struct stat *info, char *why, size_t size)
-{
-    *why = 0;
-    if (info->st_uid != geteuid() && info->st_uid != 0)
-        snprintf(why, size, "its owner is user %lu, and this process runs as user %lu", (unsigned long)info->st_uid,
-                 (unsigned long)geteuid());
-    else if (info->st_mode & 022)
-        snprintf(why, size, "others may write to it (mode 0%o); chmod go-w it", (unsigned)info->st_mode & 07777);
-    return *why == 0;
-}
-static bool ignis__file_is_private(int file, char *why, size_t size)
-{
-    struct stat info;
-    *why = 0;
-    if (fstat(file, &info) != 0)
-        snprintf(why, size, "%s", strerror(errno));
-    else if (!S_ISREG(info.st_mode))
-        snprintf(why, size, "it is not a regular file");
-    return *why == 0 && ignis__stat_is_private(&info, why, size);
-}
-static bool ignis__stream_is_private(FILE *file, char *why, size_t size)
-{
-    return ignis__file_is_private(fileno(file), why, size);
-}
-/*  As ignis__stat_is_private, for a path. True if nothing is there. */
-static bool ignis__path_is_private(const char *path, char *why, size_t size)
-{
-    struct stat info;
-    *why = 0;
-    return stat(path, &info) != 0 || ignis__stat_is_private(&info, why, size);
-}
-/*  Returns the file that a path names after following links; it need not exist yet. NULL if out of memory; NULL and
-    *loop if the links form a loop. */
-IGNIS__COLD IGNIS__MAYBE_UNUSED static char *ignis__file_target(const char *path, bool *loop)
-{
-    char link[4096], *at = ignis__copy_string(path);
-    int round;
-    *loop = false;
-    for (round = 0; at; round++) {
-        ssize_t length = readlink(at, link, sizeof link);
-        const char *slash = strrchr(at, '/');
-        size_t folder = length > 0 && link[0] != '/' && slash ? (size_t)(slash - at) + 1 : 0;
-        char *next;
-        if (length < 0)
-            return at;
-        *loop = round == 40 || length == (ssize_t)sizeof link;
-        next = *loop ? NULL : (char *)ignis__alloc(folder + (size_t)length + 1);
-        if (next) {
-            memcpy(next, at, folder);
-            memcpy(next + folder, link, (size_t)length);
-        }
-        ignis__free(at);
-        at = next;
-    }
-    errno = *loop ? ELOOP : ENOMEM;
-    return NULL;
-}
-/*  Gives a new file the mode and owner of the file it will replace, if there is one. If the group cannot be set, the
-    group gets only the rights of others. */
-IGNIS__COLD IGNIS__MAYBE_UNUSED static void ignis__file_inherit(FILE *file, const char *path)
-{
-    struct stat info;
-    mode_t mode;
-    if (stat(path, &info) != 0)
-        return;
-    mode = info.st_mode & 0777;
-    if (fchown(fileno(file), info.st_uid, info.st_gid) != 0 && fchown(fileno(file), (uid_t)-1, info.st_gid) != 0)
-        mode = (mode_t)((mode & 0707u) | (mode & (mode << 3) & 070u));
-    (void)fchmod(fileno(file), mode);
-}
-/*  Checks whether a path names something other than a regular file, which must not be replaced. */
-IGNIS__MAYBE_UNUSED static bool ignis__path_is_special(const char *path)
-{
-    struct stat info;
-    return stat(path, &info) == 0 && !S_ISREG(info.st_mode);
-}
-
-#endif
-
-/*  Reads a whole regular file into memory of ignis__alloc. NULL if it cannot be read. With `why`, also NULL if other
-    users own it or may write to it; *why has that reason, and is "" otherwise. */
-IGNIS__COLD static void *ignis__file_read_as(const char *path, size_t *size, char *why, size_t why_size)
-{
-    int64_t length = 0;
-    int file = ignis__file_open(path, &length);
-    bool taken = file >= 0 && (!why || ignis__file_is_private(file, why, why_size));
-    void *data = taken ? ignis__alloc((size_t)length + 1) : NULL;
-    if (why && file < 0)
-        *why = 0;
-    *size = (size_t)length;
-    if (data && ignis__file_read_at(file, 0, data, length) != length) {
-        ignis__free(data);
-        data = NULL;
-    }
-    if (file >= 0)
-        ignis__file_close(file);
-    return data;
-}
-
-IGNIS__COLD static void *ignis__file_read(const char *path, size_t *size)
-{
-    return ignis__file_read_as(path, size, NULL, 0);
-}
-
-/*  Returns a name for a file that will be renamed to `path`: in the same folder, and unique among threads and
-    processes. The time distinguishes processes with the same id: in two containers, or after a restart. */
-IGNIS__MAYBE_UNUSED static char *ignis__file_part_path(const char *path)
-{
-    static uint64_t serial;
-    size_t size = strlen(path) + 80, name = strlen(path);
-    char *part = (char *)ignis__alloc(size);
-    while (name > 0 && path[name - 1] != '/' && path[name - 1] != '\\')
-        name--;
-    name += ignis__utf8_cut(path + name, 160); /* systems have names of up to 255 bytes */
-    if (part)
-        snprintf(part, size, "%.*s.%lu-%llu-%llx.ignis-part", (int)name, path, ignis__process_id(),
-                 (unsigned long long)ignis__atomic_add(&serial, 1), (unsigned long long)ignis__wall_ns());
-    return part;
-}
-
-/*  base/hash.c - a 64-bit hash
-
-    For cache keys and file checks; not for untrusted keys, as FNV-1a has no secret.
-    May use: the C library. */
-
 /*  Continues a 64-bit FNV-1a hash (Fowler, Noll, Vo). */
 #define IGNIS__HASH_START 0xCBF29CE484222325u
-static uint64_t ignis__hash(uint64_t hash, const void *data, size_t size)
-{
-    const unsigned char *byte = (const unsigned char *)data;
-    while (size--)
-        hash = (hash ^ *byte++) * 0x100000001B3u;
-    return hash;
-}
 
-/* ===============================================================================================================
-   >>status - the error record of each thread, the logger, names of statuses and diagnostics
-
-   The first failure of a thread is kept until ignis_status_clear; the latest message is kept beside it. Every call
-   of a driver goes through IGNIS_CALL_HOOK.
-   May use: >>platform. Invariant: memory of a record comes from malloc, because it outlives ignis_shutdown.
-   Locks: ignis__threads.lock guards the list of threads; no lock is taken under it. The logger is called with any
-   locks held.
-   =============================================================================================================== */
-
-/*  Wraps every call of a driver library, so that tests can count calls and make the n-th one fail. */
 #ifndef IGNIS_CALL_HOOK
 #define IGNIS_CALL_HOOK(name, call) (call)
 #endif
@@ -5447,12 +4483,11 @@ typedef struct ignis__thread {
     uint64_t stream_serial[IGNIS_MAX_DEVICES];
 } ignis__thread;
 
-IGNIS__LOCAL(ignis__thread, ignis__this_thread, IGNIS__LOCAL_THREAD)
 #ifdef _WIN32
 #define ignis__this_thread (*ignis__this_thread_get())
 #endif
 
-static struct {
+struct ignis__global_type {
     uint64_t ready;   /* between ignis_setup and ignis_shutdown */
     uint64_t forked;  /* this process is a child of the one that called ignis_setup */
     uint64_t setups;  /* how many there were */
@@ -5460,594 +4495,14 @@ static struct {
     bool verbose;
     bool dry_run;
     ignis_logger logger;
-} ignis__global;
+};
 
-IGNIS__COLD static void ignis__log_write(ignis_log_level level, ignis_diagnostic diagnostic, const char *message)
-{
-    static const char *const names[] = {"", "info", "warning", "error"};
-    if (level == IGNIS_LOG_INFO && !ignis__global.verbose)
-        return;
-    if (ignis__global.logger.log_fn)
-        ignis__global.logger.log_fn(level, diagnostic, message, ignis__global.logger.user_data);
-    else
-        fprintf(stderr, "ignis: %s: %s\n", names[level], message);
-}
-
-/*  Adds a message, and below it a log of several lines ("" if there is none). Text from outside is escaped. A message
-    above this size loses its middle. */
-#define IGNIS__MESSAGE 4000
-IGNIS__COLD static void ignis__string_add_message(ignis__string_writer *text, const char *message, const char *log)
-{
-    size_t size = strlen(message), first = size, last = size;
-    if (size > IGNIS__MESSAGE) {
-        first = ignis__utf8_cut(message, IGNIS__MESSAGE * 3 / 4);
-        last = size - IGNIS__MESSAGE / 4;
-        while (((unsigned char)message[last] & 0xC0) == 0x80)
-            last++;
-    }
-    ignis__string_add_escaped(text, message, first, false);
-    if (last > first)
-        ignis__string_add(text, " ... %lld bytes ... ", (long long)(last - first));
-    ignis__string_add_escaped(text, message + last, size - last, false);
-    ignis__string_add(text, "%s", *log ? "\n" : "");
-    ignis__string_add_escaped(text, log, strlen(log), true);
-}
-
-IGNIS__PRINTF(4, 5)
-IGNIS__COLD static void ignis__log_message(ignis_log_level level, ignis_diagnostic diagnostic, const char *log,
-                                           const char *format, ...)
-{
-    char message[1024], shown[2048];
-    ignis__string_writer text;
-    va_list args;
-    va_start(args, format);
-    vsnprintf(message, sizeof message, format, args);
-    va_end(args);
-    ignis__string_begin(&text, shown, sizeof shown);
-    ignis__string_add_message(&text, message, log);
-    ignis__log_write(level, diagnostic, shown);
-}
 #define ignis__log(level, diagnostic, ...) ignis__log_message(level, diagnostic, "", __VA_ARGS__)
-
-/* clang-format off */
-static const struct {
+struct ignis__diagnostics_type {
     const char *name;
     ignis_status status;
     const char *rule;
-} ignis__diagnostics[] = {
-    {"NONE", IGNIS_OK, ""},
-#define IGNIS__DIAGNOSTIC_ROW(name, status, rule) {#name, IGNIS_ERROR_##status, rule},
-    IGNIS_DIAGNOSTICS(IGNIS__DIAGNOSTIC_ROW)
-#undef IGNIS__DIAGNOSTIC_ROW
 };
-/* clang-format on */
-
-static const char *ignis__record_text(const ignis__record *record)
-{
-    return record->message ? record->message : record->text;
-}
-
-static void ignis__record_drop(ignis__thread *thread)
-{
-    free(thread->record.message);
-    memset(&thread->record, 0, sizeof thread->record);
-}
-
-static void ignis__latest_drop(ignis__thread *thread)
-{
-    free(thread->latest_message);
-    thread->latest_message = NULL;
-}
-
-/*  Threads that own memory of malloc. It is freed when they end and at ignis_shutdown: a library with Ignis inside
-    may be unloaded before they end. */
-static struct {
-    ignis__mutex lock;
-    ignis__thread *first;
-} ignis__threads = {IGNIS__MUTEX_INIT, NULL};
-
-static void ignis__thread_unregister(ignis__thread *thread)
-{
-    ignis__mutex_lock(&ignis__threads.lock);
-    if (thread->before)
-        thread->before->after = thread->after;
-    else
-        ignis__threads.first = thread->after;
-    if (thread->after)
-        thread->after->before = thread->before;
-    thread->listed = false;
-    ignis__mutex_unlock(&ignis__threads.lock);
-}
-
-static void ignis__saved_failures_free(ignis__thread *thread)
-{
-    while (thread->aside) {
-        ignis__saved_failure *aside = thread->aside;
-        thread->aside = aside->outer;
-        free(aside->record.message);
-        free(aside->latest_message);
-        free(aside);
-    }
-}
-
-static void ignis__attached_free(ignis__thread *thread)
-{
-    free(thread->attached[0]);
-    free(thread->attached[1]);
-    thread->attached[0] = thread->attached[1] = NULL;
-}
-
-/*  Frees the state of a thread that ends. It may run again, because other destructors of the thread may still use
-    Ignis. */
-IGNIS__COLD static void ignis__thread_exit(void *pointer)
-{
-    ignis__thread *thread = (ignis__thread *)pointer;
-    bool forked = ignis__atomic_load(&ignis__global.forked) != 0;
-    if (thread->listed && !forked)
-        ignis__thread_unregister(thread);
-    thread->ended = true;
-    ignis__record_drop(thread);
-    ignis__latest_drop(thread);
-    ignis__saved_failures_free(thread);
-    ignis__attached_free(thread);
-    if (thread->tensors_end && !forked)
-        thread->tensors_end();
-}
-
-static void ignis__unload(void);
-
-/*  Registers the calling thread, which now owns memory of malloc. */
-IGNIS__COLD static void ignis__thread_register(ignis__thread *thread)
-{
-    if (thread->listed || ignis__atomic_load(&ignis__global.forked))
-        return;
-    ignis__at_unload(ignis__unload);
-    if (!ignis__at_thread_exit(ignis__thread_exit, thread) || thread->ended)
-        return;
-    ignis__mutex_lock(&ignis__threads.lock);
-    thread->before = NULL;
-    thread->after = ignis__threads.first;
-    if (thread->after)
-        thread->after->before = thread;
-    ignis__threads.first = thread;
-    thread->listed = true;
-    ignis__mutex_unlock(&ignis__threads.lock);
-}
-
-/*  Frees a thread's messages and saved failures. The first 255 bytes of its first failure stay. */
-static void ignis__messages_cut(ignis__thread *thread)
-{
-    ignis__latest_drop(thread);
-    ignis__saved_failures_free(thread);
-    free(thread->record.message);
-    thread->record.message = NULL;
-    thread->record.log = "";
-}
-
-/*  Frees the memory of all threads at ignis_shutdown, except the messages of the calling thread, which may still ask
-    for them. */
-static void ignis__threads_close(void)
-{
-    ignis__thread *thread;
-    ignis__mutex_lock(&ignis__threads.lock);
-    for (thread = ignis__threads.first; thread; thread = thread->after) {
-        ignis__attached_free(thread);
-        if (thread != &ignis__this_thread)
-            ignis__messages_cut(thread);
-    }
-    ignis__mutex_unlock(&ignis__threads.lock);
-}
-
-/*  base/status.c - failures: reported by checks, read by ignis_status functions
-
-    fail returns a status, fail_false returns false, check_ functions return whether all is well, log tells the
-    logger alone.
-    May use: error_record.c. Locks: none. */
-
-/*  Keeps a copy of a failure's message as the latest. */
-IGNIS__COLD static void ignis__latest_keep(ignis__thread *thread, const char *message)
-{
-    size_t size = strlen(message) + 1;
-    ignis__latest_drop(thread);
-    thread->latest_message = (char *)malloc(size);
-    if (thread->latest_message)
-        memcpy(thread->latest_message, message, size);
-}
-
-/*  Makes a record this thread's first failure. If the thread has one already, the record is freed: the first failure
-    is the one worth knowing. */
-static ignis_status ignis__record_adopt(const ignis__record *record)
-{
-    ignis__thread *thread = &ignis__this_thread;
-    ignis_status status = record->status;
-    thread->latest = status;
-    thread->failures += !thread->quiet;
-    ignis__thread_register(thread);
-    if (thread->record.status == IGNIS_OK) {
-        thread->record = *record;
-        if (!thread->quiet)
-            ignis__latest_drop(thread);
-        return status;
-    }
-    if (!thread->quiet)
-        ignis__latest_keep(thread, ignis__record_text(record));
-    free(record->message);
-    return status;
-}
-
-/*  Copies a failure of another thread, which was reported there, to this thread. */
-IGNIS__MAYBE_UNUSED IGNIS__COLD static ignis_status ignis__record_repeat(const ignis__record *record)
-{
-    ignis__record copy = *record;
-    size_t size = record->message ? strlen(record->message) + 1 : 0;
-    copy.log = "";
-    copy.message = size ? (char *)malloc(size) : NULL;
-    if (copy.message) {
-        memcpy(copy.message, record->message, size);
-        copy.log = copy.message + (record->log - record->message);
-    }
-    return ignis__record_adopt(&copy);
-}
-
-/*  Between ignis__quiet_begin and ignis__quiet_end, failures of this thread are not reported. *failure gets the first
-    one, `why` its message without the name of the call. */
-IGNIS__MAYBE_UNUSED static ignis__record ignis__quiet_begin(void)
-{
-    ignis__thread *thread = &ignis__this_thread;
-    ignis__record before = thread->record;
-    memset(&thread->record, 0, sizeof thread->record);
-    thread->quiet = true;
-    return before;
-}
-
-IGNIS__MAYBE_UNUSED static void ignis__quiet_end(const ignis__record *before, ignis__record *failure, char *why,
-                                                 size_t why_size)
-{
-    ignis__thread *thread = &ignis__this_thread;
-    const char *colon;
-    *failure = thread->record;
-    colon = strstr(ignis__record_text(failure), ": ");
-    snprintf(why, why_size, "%s", colon ? colon + 2 : ignis__record_text(failure));
-    failure->message = NULL;
-    failure->log = NULL;
-    ignis__record_drop(thread);
-    thread->record = *before;
-    thread->quiet = false;
-}
-
-IGNIS__MAYBE_UNUSED static void ignis__outer_call_begin(ignis__outer_call *outer, const char *call, const char *rule)
-{
-    outer->call = call;
-    outer->rule = rule;
-    outer->outer = ignis__this_thread.inside;
-    ignis__this_thread.inside = outer;
-}
-
-IGNIS__MAYBE_UNUSED static void ignis__outer_call_end(const ignis__outer_call *outer)
-{
-    ignis__this_thread.inside = outer->outer;
-}
-
-/*  Adds the calls inside which a call has failed, the innermost first. */
-static void ignis__string_add_outer_calls(ignis__string_writer *text, const ignis__outer_call *outer, const char *call)
-{
-    const char *before = " (inside ";
-    for (; outer; outer = outer->outer) {
-        if (outer->rule)
-            ignis__string_add(text, "%sthe backward of '%s', %s", before, outer->rule, outer->call);
-        else if (outer->call != call) /* which was named just before */
-            ignis__string_add(text, "%s%s", before, outer->call);
-        else
-            continue;
-        before = ", ";
-        call = outer->call;
-    }
-    if (*before == ',')
-        ignis__string_add(text, ")");
-}
-
-/*  Returns the status of a call that frees something: that of a failure since `failures_before`, although the object
-    is gone. */
-static uint64_t ignis__failures(void) { return ignis__this_thread.failures; }
-static ignis_status ignis__ended(uint64_t failures_before, bool ok)
-{
-    const ignis__thread *thread = &ignis__this_thread;
-    return ok && thread->failures == failures_before ? IGNIS_OK : thread->latest;
-}
-
-IGNIS__PRINTF(2, 0)
-IGNIS__COLD static ignis_status ignis__failv(ignis__record cause, const char *format, va_list args)
-{
-    const char *log = cause.log ? cause.log : "";
-    char *said = NULL, beginning[sizeof cause.text];
-    ignis__string_writer text;
-    int round;
-
-    cause.status = ignis__diagnostics[cause.diagnostic].status;
-    ignis__string_begin(&text, beginning, sizeof beginning);
-    for (round = 0; round < 2; round++) { /* the first round measures */
-        va_list again;
-        va_copy(again, args);
-        ignis__string_add(&text, "%s: ", cause.call);
-        ignis__string_addv(&text, format, again);
-        ignis__string_add_outer_calls(&text, ignis__this_thread.inside, cause.call);
-        va_end(again);
-        if (round == 1 || text.length < sizeof beginning || (said = (char *)malloc(text.length + 1)) == NULL)
-            break;
-        ignis__string_begin(&text, said, text.length + 1);
-    }
-    ignis__string_begin(&text, cause.text, sizeof cause.text);
-    ignis__string_add_message(&text, said ? said : beginning, log);
-    if (text.length >= sizeof cause.text || *log)
-        cause.message = (char *)malloc(text.length + 1);
-    if (cause.message) {
-        ignis__string_begin(&text, cause.message, text.length + 1);
-        ignis__string_add_message(&text, said ? said : beginning, log);
-    }
-    free(said);
-    cause.log = cause.message && *log ? strchr(cause.message, '\n') + 1 : "";
-    if (!cause.driver_name)
-        cause.driver_name = "";
-    if (!ignis__this_thread.quiet)
-        ignis__log_write(IGNIS_LOG_ERROR, cause.diagnostic, ignis__record_text(&cause));
-    return ignis__record_adopt(&cause);
-}
-
-IGNIS__PRINTF(3, 4)
-IGNIS__COLD static ignis_status ignis__fail(ignis_diagnostic diagnostic, const char *call, const char *format, ...)
-{
-    ignis__record cause = IGNIS__ZERO;
-    ignis_status status;
-    va_list args;
-    cause.diagnostic = diagnostic;
-    cause.call = call;
-    va_start(args, format);
-    status = ignis__failv(cause, format, args);
-    va_end(args);
-    return status;
-}
-
-/*  Reports a failure and returns false: for checks. */
-IGNIS__PRINTF(3, 4)
-IGNIS__COLD static bool ignis__fail_false(ignis_diagnostic diagnostic, const char *call, const char *format, ...)
-{
-    ignis__record cause = IGNIS__ZERO;
-    va_list args;
-    cause.diagnostic = diagnostic;
-    cause.call = call;
-    va_start(args, format);
-    (void)ignis__failv(cause, format, args);
-    va_end(args);
-    return false;
-}
-
-IGNIS__PRINTF(6, 7)
-IGNIS__COLD static ignis_status ignis__fail_because(ignis_diagnostic diagnostic, const char *call, int error,
-                                                    const char *name, const char *log, const char *format, ...)
-{
-    ignis__record cause = IGNIS__ZERO;
-    ignis_status status;
-    va_list args;
-    cause.diagnostic = diagnostic;
-    cause.call = call;
-    cause.driver_error = error;
-    cause.driver_name = name;
-    cause.log = log;
-    va_start(args, format);
-    status = ignis__failv(cause, format, args);
-    va_end(args);
-    return status;
-}
-
-IGNIS__COLD static ignis_status ignis__fail_host_memory(const char *call, size_t size)
-{
-    return ignis__fail(IGNIS_DIAG_HOST_MEMORY, call, "out of host memory: %lld bytes were requested", (long long)size);
-}
-
-/*  Allocates zeroed memory. NULL, and reported, if out of memory. */
-IGNIS__ONE_COPY static void *ignis__alloc_for(const char *call, size_t size)
-{
-    void *memory = ignis__alloc(size);
-    if (!memory)
-        ignis__fail_host_memory(call, size);
-    return memory;
-}
-
-IGNIS__COLD static ignis_status ignis__fail_null(const char *call, const char *argument)
-{
-    return ignis__fail(IGNIS_DIAG_NULL_ARGUMENT, call, "%s is null%s", argument,
-                       strcmp(argument, "desc") == 0 ? " (in C++ {} is null, too)" : "");
-}
-
-/*  Checks that a required pointer is not NULL. False, and reported, if it is. */
-IGNIS__ONE_COPY static bool ignis__check_not_null(const char *call, const char *name, const void *argument)
-{
-    if (!argument)
-        ignis__fail_null(call, name);
-    return argument != NULL;
-}
-
-/*  Checks the buffer of a call that fills an array of `capacity` items, which may be 0. */
-static bool ignis__check_capacity(const char *call, const char *name, const void *out, int capacity)
-{
-    if (capacity < 0)
-        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "capacity is %d, below 0", capacity);
-    return capacity == 0 || ignis__check_not_null(call, name, out);
-}
-
-/*  Reports what the system has just refused to do with a file. */
-IGNIS__COLD static ignis_status ignis__fail_file(ignis_diagnostic diagnostic, const char *call, const char *path,
-                                                 const char *what)
-{
-    char reason[256];
-    ignis__system_error(reason, sizeof reason);
-    return ignis__fail(diagnostic, call, "'%s' cannot be %s: %s", path, what, reason);
-}
-
-/*  Returns the status of this thread's latest failure. */
-IGNIS__ONE_COPY static ignis_status ignis__failed(void) { return ignis__this_thread.latest; }
-
-/*  Reports a failure that every call has until ignis_setup succeeds: only the first one is logged. */
-IGNIS__COLD static void ignis__fail_once(ignis_diagnostic diagnostic, const char *call, const char *why)
-{
-    ignis__record cause = IGNIS__ZERO;
-    if (ignis__atomic_add(&ignis__global.refused, 1) == 1) {
-        ignis__fail(diagnostic, call, "%s", why);
-        return;
-    }
-    cause.status = ignis__diagnostics[diagnostic].status;
-    cause.diagnostic = diagnostic;
-    cause.call = call;
-    cause.driver_name = cause.log = "";
-    snprintf(cause.text, sizeof cause.text, "%s: %s", call, why);
-    (void)ignis__record_adopt(&cause);
-}
-
-/*  Explains why Ignis cannot be called here. */
-IGNIS__COLD static void ignis__enter_fail(const char *call)
-{
-    if (ignis__this_thread.called_back)
-        ignis__fail(IGNIS_DIAG_INSIDE_CALLBACK, call,
-                    "called inside a function given to ignis_stream_call, on a thread of the driver, where neither "
-                    "Ignis nor CUDA can be "
-                    "called");
-    else if (ignis__atomic_load(&ignis__global.forked))
-        ignis__fail_once(IGNIS_DIAG_FORKED, call,
-                         "this process was forked after ignis_setup, and CUDA does not work across fork; exec a new "
-                         "program instead");
-    else if (ignis__this_thread.record.status == IGNIS_OK)
-        ignis__fail_once(IGNIS_DIAG_NOT_SETUP, call, "ignis_setup has not been called, or ignis_shutdown has");
-    else /* usually ignis_setup has failed and said why: one message is enough for all later calls */
-        ignis__this_thread.latest = IGNIS_ERROR_NOT_SETUP;
-}
-
-/*  Checks that Ignis may be called. The first check of every public function. */
-static bool ignis__enter(const char *call)
-{
-    if (ignis__atomic_load(&ignis__global.ready) && !ignis__atomic_load(&ignis__global.forked) &&
-        !ignis__this_thread.called_back)
-        return true;
-    ignis__enter_fail(call);
-    return false;
-}
-
-IGNIS_API void ignis_call_site(const char *file, int line)
-{
-    ignis__this_thread.file = file;
-    ignis__this_thread.line = line;
-}
-
-IGNIS_API ignis_status ignis_status_last(void) { return ignis__this_thread.record.status; }
-
-IGNIS_API const char *ignis_status_message(void) { return ignis__record_text(&ignis__this_thread.record); }
-
-IGNIS_API const char *ignis_status_latest_message(void)
-{
-    const ignis__thread *thread = &ignis__this_thread;
-    return thread->latest_message ? thread->latest_message : ignis_status_message();
-}
-
-IGNIS__COLD IGNIS_API ignis_status ignis_status_query(ignis_status_info *info)
-{
-    const ignis__record *record = &ignis__this_thread.record;
-    bool failed = record->status != IGNIS_OK;
-    if (info) {
-        info->status = record->status;
-        info->diagnostic = record->diagnostic;
-        info->call = failed ? record->call : "";
-        info->message = ignis_status_message();
-        info->driver_error = record->driver_error;
-        info->driver_name = failed ? record->driver_name : "";
-        info->log = failed ? record->log : "";
-    }
-    return record->status;
-}
-
-IGNIS__COLD IGNIS_API void ignis_status_clear(void)
-{
-    ignis__record_drop(&ignis__this_thread);
-    ignis__latest_drop(&ignis__this_thread);
-}
-
-IGNIS__COLD IGNIS_API void ignis_status_begin(void)
-{
-    ignis__thread *thread = &ignis__this_thread;
-    ignis__saved_failure *aside;
-    thread->depth++;
-    if (thread->record.status == IGNIS_OK)
-        return;
-    aside = (ignis__saved_failure *)malloc(sizeof *aside);
-    if (!aside) {
-        thread->stuck = thread->stuck ? thread->stuck : thread->depth;
-        return;
-    }
-    aside->depth = thread->depth;
-    aside->record = thread->record;
-    aside->latest_message = thread->latest_message;
-    aside->outer = thread->aside;
-    thread->aside = aside;
-    memset(&thread->record, 0, sizeof thread->record);
-    thread->latest_message = NULL;
-}
-
-IGNIS__COLD IGNIS_API ignis_status ignis_status_end(void)
-{
-    ignis__thread *thread = &ignis__this_thread;
-    ignis__saved_failure *aside = thread->aside && thread->aside->depth == thread->depth ? thread->aside : NULL;
-    ignis_status status = thread->record.status;
-    if (thread->depth == 0)
-        return ignis__fail(IGNIS_DIAG_SCOPE_ORDER, "ignis_status_end", "no ignis_status_begin is open in this thread");
-    if (aside) {
-        ignis_status_clear();
-        thread->record = aside->record;
-        thread->latest_message = aside->latest_message;
-        thread->aside = aside->outer;
-        free(aside);
-    } else if (!thread->stuck || thread->depth < thread->stuck) {
-        ignis_status_clear();
-    }
-    if (--thread->depth < thread->stuck)
-        thread->stuck = 0;
-    return status;
-}
-
-IGNIS_API const char *ignis_status_name(ignis_status status)
-{
-    /* clang-format off */
-    static const char *const names[] = {
-        "IGNIS_OK",
-#define IGNIS__STATUS_NAME(name, meaning) "IGNIS_ERROR_" #name,
-        IGNIS_STATUSES(IGNIS__STATUS_NAME)
-#undef IGNIS__STATUS_NAME
-    };
-    /* clang-format on */
-    return (unsigned)status < IGNIS_STATUS_COUNT ? names[status] : "unknown status";
-}
-
-IGNIS_API const char *ignis_diagnostic_name(ignis_diagnostic diagnostic)
-{
-    return (unsigned)diagnostic < IGNIS_DIAG_COUNT ? ignis__diagnostics[diagnostic].name : "unknown diagnostic";
-}
-
-IGNIS_API const char *ignis_diagnostic_rule(ignis_diagnostic diagnostic)
-{
-    return (unsigned)diagnostic < IGNIS_DIAG_COUNT ? ignis__diagnostics[diagnostic].rule : "";
-}
-
-IGNIS_API const char *ignis_version_string(void)
-{
-#define IGNIS__TEXT_OF(x) #x
-#define IGNIS__TEXT(x) IGNIS__TEXT_OF(x)
-    return IGNIS__TEXT(IGNIS_VERSION_MAJOR) "." IGNIS__TEXT(IGNIS_VERSION_MINOR) "." IGNIS__TEXT(IGNIS_VERSION_PATCH);
-}
-
-/* ===============================================================================================================
-   >>loader - the driver, NVRTC and cuBLASLt, opened at run time from one table per library
-
-   A row of the table becomes a typedef, a member of the struct of pointers and a name to look up. A required
-   function that is missing makes the library unusable; an optional one is NULL.
-   May use: >>status. Locks: see loader.c.
-   =============================================================================================================== */
 
 /*  X(return type, name, (argument types), first CUDA version that has it, required). The prototypes are written for
     Ignis: enumerations are int, handles void *, device addresses ignis__address. tests/prototypes.cpp compares them
@@ -6333,34 +4788,25 @@ typedef struct ignis__lt_choice {
     X(int, ncclGroupEnd, (void), 2190, 1)
 
 #define IGNIS__API_MEMBER(ret, name, args, version, required) ret(*name) args;
-
-static struct ignis__cuda_api {
+struct ignis__cuda_api {
     IGNIS__CUDA_API(IGNIS__API_MEMBER)
-} ignis__cuda;
+};
 
-static struct ignis__nvrtc_api {
+struct ignis__nvrtc_api {
     IGNIS__NVRTC_API(IGNIS__API_MEMBER)
-} ignis__nvrtc;
+};
 
-static struct ignis__cublaslt_api {
+struct ignis__cublaslt_api {
     IGNIS__CUBLASLT_API(IGNIS__API_MEMBER)
-} ignis__cublaslt;
+};
 
-static struct ignis__nccl_api {
+struct ignis__nccl_api {
     IGNIS__NCCL_API(IGNIS__API_MEMBER)
-} ignis__nccl;
+};
 
 /*  Calls a driver function, as IGNIS__CUDA(cuMemFree_v2, (address)). The only way to call one. */
 #define IGNIS__CUDA(name, args) IGNIS_CALL_HOOK(#name, ignis__cuda.name args)
 #define IGNIS__NVRTC(name, args) IGNIS_CALL_HOOK(#name, ignis__nvrtc.name args)
-
-/*  base/loader.c - searches, opens and checks the libraries
-
-    A path of the caller or the environment is the only candidate. Else: the system's names, the toolkit's folders,
-    wheels of Pythons. A failure lists every candidate and the loader's reason.
-    May use: driver_api.c. Locks: ignis__loader_lock, held while one library is opened; no other lock is taken under
-    it. */
-
 typedef struct ignis__symbol {
     const char *name;
     size_t offset; /* of the pointer in its api struct */
@@ -6381,9 +4827,1764 @@ typedef struct ignis__library_spec {
     int symbol_count;
 } ignis__library_spec;
 
+struct ignis__loaded {
+    uint64_t loaded;   /* the api struct is filled */
+    uint64_t missing;  /* ignis__library_available has not found it */
+    char path[1024];   /* the name it was opened by */
+    char wanted[1024]; /* ignis_desc's path, "" for a search */
+    int version, found;
+    uint64_t release; /* the exact version, for cache keys */
+};
+
+#ifdef IGNIS_LINK_CUDA
+#include <cublasLt.h>
+#include <cuda.h>
+#include <nvrtc.h>
+#endif
+
+/*  One search for a library: the places tried, and why each failed. */
+typedef struct ignis__search {
+    const ignis__library_spec *spec;
+    const char *below; /* the folder of Pythons that is being listed */
+    void *library;
+    char path[1024];
+    ignis__string_writer tried;
+} ignis__search;
+
+/*  A handle: generation (32 bits) | kind (5 bits) | slot (27 bits). The state of a slot: generation (32 bits) | holds
+    (32 bits).
+    An odd generation is live. The handle itself is one hold, and a call that uses the item takes another: an item is
+    destroyed only when no call uses it.
+    Slots are never freed while handles may exist, and a generation never repeats (a slot without generations left is
+    retired). So a stale handle is recognised for ever. */
+typedef enum ignis__kind {
+    IGNIS__KIND_ARRAY = 1,
+    IGNIS__KIND_KERNEL,
+    IGNIS__KIND_TENSOR,
+    IGNIS__KIND_OPTIMIZER,
+    IGNIS__KIND_GRAPH,
+    IGNIS__KIND_EVENT,
+    IGNIS__KIND_TICKET,
+    IGNIS__KIND_FENCE,
+    IGNIS__KIND_GL_BUFFER,
+    IGNIS__KIND_VMM, /* from here on: kinds of ignis_collective.h */
+    IGNIS__KIND_RANGE,
+    IGNIS__KIND_CHANNEL,
+    IGNIS__KIND_TRANSPORT,
+    IGNIS__KIND_COMM,
+    IGNIS__KIND_PARALLEL,
+    IGNIS__KIND_TOKENIZER, /* from here on: kinds of ignis_models.h */
+    IGNIS__KIND_MODEL,
+    IGNIS__KIND_SEQUENCE,
+    IGNIS__KIND_LORA,
+    IGNIS__KIND_COUNT,
+    IGNIS__KIND_VALUE = 31 /* no handle of a pool: a number among the inputs of a formula */
+} ignis__kind;
+
+#define IGNIS__SLOT_BITS 27
+#define IGNIS__SLOT_MASK (((uint64_t)1 << IGNIS__SLOT_BITS) - 1)
+typedef struct ignis__slot {
+    uint64_t state;
+    uint64_t handle;   /* while live */
+    ignis__mutex lock; /* for the item's own fields */
+    struct ignis__slot *next_free;
+    uint32_t index;
+} ignis__slot;
+
+/*  Names an item that has been freed, for messages about its stale handle. Valid until the slot's next item is
+    freed. */
+typedef struct ignis__tombstone {
+    uint64_t handle, id;
+    char name[32];
+} ignis__tombstone;
+
+#define IGNIS__POOL_PAGES 21 /* page k holds 64 << k items: 2^27 - 64 in all */
+typedef struct ignis__pool {
+    size_t item_size; /* items begin with an ignis__slot */
+    ignis__kind kind;
+    const char *what;       /* an item is, in messages */
+    ignis_diagnostic freed; /* of a stale handle */
+    size_t tombstone;       /* offset of an item's ignis__tombstone; 0 if it has none */
+    ignis__mutex lock;
+    uint64_t count; /* slots ever made */
+    char *pages[IGNIS__POOL_PAGES];
+    ignis__slot *free;
+    struct ignis__pool *next;
+} ignis__pool;
+
+#define IGNIS__POOL(item, kind, what, freed) IGNIS__POOL_NAMED(item, kind, what, freed, 0)
+#define IGNIS__POOL_NAMED(item, kind, what, freed, tombstone)                             \
+    {                                                                                     \
+        sizeof(item), kind, what, freed, tombstone, IGNIS__MUTEX_INIT, 0, {0}, NULL, NULL \
+    }
+
+/*  The name of an item in messages: "array #7 'weights'". Id 0 and name "" are left out. */
+typedef struct ignis__label {
+    char text[80];
+} ignis__label;
+
+/*  Objects alive at ignis_shutdown are reported one per line up to this many, and counted beyond. */
+#define IGNIS__LEAKS_SHOWN 20
+
+/*  Close the headers above, in this order and before all else. Each header registers its functions here at its first use. */
+enum { IGNIS__CLOSE_BEFORE_GRAPHS, IGNIS__CLOSE_MODELS, IGNIS__CLOSE_COLLECTIVE, IGNIS__CLOSE_COUNT };
+
+#ifndef IGNIS_NO_TENSORS
+/*  A name in quotes, cut, for a message. A struct, so that one message can have several. */
+typedef struct ignis__name_text {
+    char text[80];
+} ignis__name_text;
+
+/*  Reads JSON. The first fault is kept, and every later call fails without advancing. Strings are decoded in place. */
+typedef struct ignis__json {
+    char *start, *at, *end;
+    const char *what; /* it reads, in messages; null: the header */
+    char fault[256];  /* "" if there was none */
+} ignis__json;
+
+#define IGNIS__JSON_DEPTH 64
+#endif
+
+/*  The functions that ignis_desc.dry_run puts into the tables of the libraries. They hand out addresses, count them,
+    and do nothing else. All code above runs as on a device, including the cache of device memory and its rounding.
+    Reads from the device give zeros. There is one device and one context; a stream knows whether it is captured; all
+    other handles are interchangeable. */
+typedef struct ignis__dry_memory {
+    ignis__address start;
+    size_t size;
+    struct ignis__dry_memory *next;
+} ignis__dry_memory;
+
+struct ignis__dry_type {
+    ignis_device_info device;
+    ignis__mutex lock;
+    ignis__dry_memory *memory;
+    size_t used;
+    ignis__address next;
+};
+
+
+/*  base/atomic.c - atomic 64-bit integers, and positions of bits
+
+    Loads acquire, stores release, read-modify-write does both. GCC and clang use builtins, Microsoft's compiler
+    intrinsics.
+    May use: compiler.c. */
+
+/*  Atomics: acquire on load, release on store, both on read-modify-write. */
+#if defined(__GNUC__)
+IGNIS__PRIVATE uint64_t ignis__atomic_load(const uint64_t *at) { return __atomic_load_n(at, __ATOMIC_ACQUIRE); }
+IGNIS__PRIVATE void ignis__atomic_store(uint64_t *at, uint64_t value) { __atomic_store_n(at, value, __ATOMIC_RELEASE); }
+IGNIS__PRIVATE uint64_t ignis__atomic_add(uint64_t *at, uint64_t value)
+{
+    return __atomic_add_fetch(at, value, __ATOMIC_ACQ_REL);
+}
+IGNIS__PRIVATE bool ignis__atomic_swap_if(uint64_t *at, uint64_t *expected, uint64_t value)
+{
+    return __atomic_compare_exchange_n(at, expected, value, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE);
+}
+IGNIS__PRIVATE int ignis__log2(uint64_t value) { return 63 - __builtin_clzll(value); }
+IGNIS__PRIVATE int ignis__lowest_bit(uint64_t value) { return __builtin_ctzll(value); }
+#else
+IGNIS__PRIVATE uint64_t ignis__atomic_load(const uint64_t *at)
+{
+    uint64_t value = (uint64_t)__iso_volatile_load64((const volatile __int64 *)at);
+#ifdef _M_ARM64
+    __dmb(_ARM64_BARRIER_ISH);
+#else
+    _ReadWriteBarrier(); /* the processor keeps the order by itself */
+#endif
+    return value;
+}
+IGNIS__PRIVATE void ignis__atomic_store(uint64_t *at, uint64_t value)
+{
+    _InterlockedExchange64((volatile __int64 *)at, (__int64)value);
+}
+IGNIS__PRIVATE uint64_t ignis__atomic_add(uint64_t *at, uint64_t value)
+{
+    return (uint64_t)_InterlockedExchangeAdd64((volatile __int64 *)at, (__int64)value) + value;
+}
+IGNIS__PRIVATE bool ignis__atomic_swap_if(uint64_t *at, uint64_t *expected, uint64_t value)
+{
+    uint64_t was = (uint64_t)_InterlockedCompareExchange64((volatile __int64 *)at, (__int64)value, (__int64)*expected);
+    bool swapped = was == *expected;
+    *expected = was;
+    return swapped;
+}
+IGNIS__PRIVATE int ignis__log2(uint64_t value)
+{
+    unsigned long bit;
+    _BitScanReverse64(&bit, value);
+    return (int)bit;
+}
+IGNIS__PRIVATE int ignis__lowest_bit(uint64_t value)
+{
+    unsigned long bit;
+    _BitScanForward64(&bit, value);
+    return (int)bit;
+}
+#endif
+
+#ifdef _WIN32
+
+/*  base/windows.c - threads, clock, environment, libraries and folders on Windows
+
+    Has the same functions as posix.c, one for one. Paths and variables are UTF-8 inside Ignis and UTF-16 for
+    Windows.
+    May use: compiler.c, atomic.c. Locks: ignis__local_slots.lock guards the two slots of thread-local storage. */
+
+IGNIS__PRIVATE void ignis__mutex_init(ignis__mutex *mutex) { InitializeSRWLock(mutex); }
+IGNIS__PRIVATE void ignis__mutex_lock(ignis__mutex *mutex) { AcquireSRWLockExclusive(mutex); }
+IGNIS__PRIVATE bool ignis__mutex_try(ignis__mutex *mutex) { return TryAcquireSRWLockExclusive(mutex) != 0; }
+IGNIS__PRIVATE void ignis__mutex_unlock(ignis__mutex *mutex) { ReleaseSRWLockExclusive(mutex); }
+
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE void ignis__condition_wait(ignis__condition *condition, ignis__mutex *mutex)
+{
+    SleepConditionVariableSRW(condition, mutex, INFINITE, 0);
+}
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE void ignis__condition_wake(ignis__condition *condition)
+{
+    WakeAllConditionVariable(condition);
+}
+
+IGNIS__PRIVATE void ignis__rwlock_init(ignis__rwlock *lock) { InitializeSRWLock(lock); }
+IGNIS__PRIVATE void ignis__rwlock_read(ignis__rwlock *lock) { AcquireSRWLockShared(lock); }
+IGNIS__PRIVATE void ignis__rwlock_read_end(ignis__rwlock *lock) { ReleaseSRWLockShared(lock); }
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE void ignis__rwlock_write(ignis__rwlock *lock) { AcquireSRWLockExclusive(lock); }
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE void ignis__rwlock_write_end(ignis__rwlock *lock) { ReleaseSRWLockExclusive(lock); }
+
+IGNIS__PRIVATE bool ignis__thread_start(ignis__thread_handle *thread, DWORD(WINAPI *run)(void *), void *context)
+{
+    *thread = CreateThread(NULL, 0, run, context, 0, NULL);
+    return *thread != NULL;
+}
+IGNIS__PRIVATE void ignis__thread_join(ignis__thread_handle thread)
+{
+    WaitForSingleObject(thread, INFINITE);
+    CloseHandle(thread);
+}
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE void ignis__thread_detach(ignis__thread_handle thread) { CloseHandle(thread); }
+IGNIS__PRIVATE int ignis__core_count(void)
+{
+    SYSTEM_INFO info;
+    GetSystemInfo(&info);
+    return (int)info.dwNumberOfProcessors;
+}
+
+typedef struct ignis__locals {
+    DWORD owner;
+    void (*release)(void *);
+    void *value;
+    void *part[IGNIS__LOCAL_COUNT];
+} ignis__locals;
+
+IGNIS__PRIVATE struct ignis__local_slots_type ignis__local_slots = {IGNIS__MUTEX_INIT, 0, 0, 0, false};
+
+static void WINAPI ignis__locals_end(void *pointer)
+{
+    ignis__locals *locals = (ignis__locals *)pointer;
+    int i;
+    if (!ignis__local_slots.closing) {
+        if (locals->owner != GetCurrentThreadId())
+            return;
+        if (locals->release)
+            locals->release(locals->value);
+        TlsSetValue(ignis__local_slots.here, NULL);
+    }
+    for (i = 0; i < IGNIS__LOCAL_COUNT; i++)
+        HeapFree(GetProcessHeap(), 0, locals->part[i]);
+    HeapFree(GetProcessHeap(), 0, locals);
+}
+
+IGNIS__COLD static void *ignis__local_make(int which, size_t size)
+{
+    static uint64_t nowhere[2048]; /* shared by all threads if out of memory, which is better than a crash */
+    ignis__locals *locals;
+    void *part = NULL;
+    ignis__mutex_lock(&ignis__local_slots.lock);
+    if (!ignis__local_slots.made) {
+        ignis__local_slots.here = TlsAlloc();
+        ignis__local_slots.at_exit = FlsAlloc(ignis__locals_end);
+        ignis__atomic_store(&ignis__local_slots.made, 1);
+    }
+    ignis__mutex_unlock(&ignis__local_slots.lock);
+    locals = (ignis__locals *)TlsGetValue(ignis__local_slots.here);
+    if (!locals && (locals = (ignis__locals *)HeapAlloc(GetProcessHeap(), HEAP_ZERO_MEMORY, sizeof *locals)) != NULL) {
+        locals->owner = GetCurrentThreadId();
+        TlsSetValue(ignis__local_slots.here, locals);
+        FlsSetValue(ignis__local_slots.at_exit, locals);
+    }
+    if (locals)
+        part = locals->part[which] = HeapAlloc(GetProcessHeap(), HEAP_ZERO_MEMORY, size);
+    return part ? part : nowhere;
+}
+
+IGNIS__PRIVATE void *ignis__local(int which, size_t size)
+{
+    ignis__locals *locals =
+        ignis__atomic_load(&ignis__local_slots.made) ? (ignis__locals *)TlsGetValue(ignis__local_slots.here) : NULL;
+    return locals && locals->part[which] ? locals->part[which] : ignis__local_make(which, size);
+}
+
+/*  Calls release(value) when the calling thread ends, which has variables. False if it cannot. */
+IGNIS__PRIVATE bool ignis__at_thread_exit(void (*release)(void *), void *value)
+{
+    ignis__locals *locals = (ignis__locals *)TlsGetValue(ignis__local_slots.here);
+    if (!locals)
+        return false;
+    locals->release = release;
+    locals->value = value;
+    return true;
+}
+
+/*  Cancels all calls at thread exit. FlsFree calls back once for each thread with variables, to free them. */
+IGNIS__PRIVATE void ignis__thread_exits_close(void)
+{
+    if (!ignis__local_slots.made)
+        return;
+    ignis__local_slots.closing = true;
+    FlsFree(ignis__local_slots.at_exit);
+    TlsFree(ignis__local_slots.here);
+    ignis__local_slots.closing = false;
+    ignis__local_slots.made = 0;
+}
+
+IGNIS__PRIVATE void ignis__at_unload(void (*unload)(void))
+{
+    static uint64_t told;
+    HMODULE module = NULL;
+    if (ignis__atomic_add(&told, 1) == 1 &&
+        GetModuleHandleExW(GET_MODULE_HANDLE_EX_FLAG_FROM_ADDRESS | GET_MODULE_HANDLE_EX_FLAG_UNCHANGED_REFCOUNT,
+                           (LPCWSTR)(const void *)&ignis__local_slots, &module) &&
+        module != GetModuleHandleW(NULL))
+        (void)atexit(unload);
+}
+
+IGNIS__PRIVATE void ignis__at_fork(void (*in_child)(void)) { (void)in_child; }
+
+IGNIS__PRIVATE int64_t ignis__wall_ns(void)
+{
+    FILETIME time; /* 100 ns ticks since 1601 */
+    GetSystemTimeAsFileTime(&time);
+    return ((int64_t)(((uint64_t)time.dwHighDateTime << 32) | time.dwLowDateTime) - 116444736000000000) * 100;
+}
+IGNIS__PRIVATE int64_t ignis__monotonic_ns(void)
+{
+    LARGE_INTEGER count, frequency;
+    QueryPerformanceCounter(&count);
+    QueryPerformanceFrequency(&frequency);
+    return count.QuadPart / frequency.QuadPart * 1000000000 +
+           count.QuadPart % frequency.QuadPart * 1000000000 / frequency.QuadPart;
+}
+
+IGNIS__PRIVATE const WCHAR *ignis__utf16(const char *text, WCHAR out[IGNIS__WIDE])
+{
+    if (MultiByteToWideChar(CP_UTF8, MB_ERR_INVALID_CHARS, text, -1, out, IGNIS__WIDE) == 0)
+        out[0] = 0;
+    return out;
+}
+
+/*  Writes the reason of the latest failure of Windows. */
+IGNIS__COLD IGNIS__PRIVATE void ignis__system_error(char *out, size_t size)
+{
+    DWORD error = GetLastError();
+    WCHAR wide[256];
+    char text[3 * 256];
+    if (FormatMessageW(FORMAT_MESSAGE_FROM_SYSTEM | FORMAT_MESSAGE_IGNORE_INSERTS | FORMAT_MESSAGE_MAX_WIDTH_MASK, NULL,
+                       error, 0, wide, IGNIS__COUNT(wide), NULL) == 0 ||
+        WideCharToMultiByte(CP_UTF8, 0, wide, -1, text, sizeof text, NULL, NULL) == 0)
+        text[0] = 0;
+    snprintf(out, size, "%sWindows error %lu", text, error);
+}
+
+/*  Returns an environment variable, or NULL if it is unset or too long. Valid for the next seven calls on this
+    thread. */
+typedef struct ignis__env_texts {
+    int next;
+    char text[8][IGNIS__WIDE];
+} ignis__env_texts;
+
+IGNIS__PRIVATE const char *ignis__env(const char *name)
+{
+    ignis__env_texts *texts = (ignis__env_texts *)ignis__local(IGNIS__LOCAL_ENV, sizeof(ignis__env_texts));
+    WCHAR wide[IGNIS__WIDE], value[IGNIS__WIDE];
+    char *text = texts->text[texts->next++ & 7];
+    DWORD length = GetEnvironmentVariableW(ignis__utf16(name, wide), value, IGNIS__WIDE);
+    if (length >= IGNIS__WIDE || (length == 0 && GetLastError() == ERROR_ENVVAR_NOT_FOUND))
+        return NULL;
+    value[length] = 0;
+    return WideCharToMultiByte(CP_UTF8, 0, value, -1, text, IGNIS__WIDE, NULL, NULL) > 0 ? text : NULL;
+}
+
+/*  Opens a library. A bare name is searched beside the program, in the system's folder and in those of
+    AddDllDirectory; not in PATH or the current folder, where another user may have put one. Libraries that it needs
+    are searched beside it, too. */
+IGNIS__PRIVATE void *ignis__library_open(const char *path, char *why, size_t why_size)
+{
+    WCHAR wide[IGNIS__WIDE], whole[IGNIS__WIDE];
+    bool is_path = strpbrk(path, "/\\") != NULL;
+    HMODULE module = NULL;
+    ignis__utf16(path, wide);
+    if (!is_path)
+        module = LoadLibraryExW(wide, NULL, LOAD_LIBRARY_SEARCH_DEFAULT_DIRS);
+    else if (GetFullPathNameW(wide, IGNIS__WIDE, whole, NULL) - 1 < IGNIS__WIDE - 1)
+        module = LoadLibraryExW(whole, NULL, LOAD_LIBRARY_SEARCH_DLL_LOAD_DIR | LOAD_LIBRARY_SEARCH_DEFAULT_DIRS);
+    if (!module)
+        ignis__system_error(why, why_size);
+    return (void *)module;
+}
+IGNIS__PRIVATE void *ignis__library_symbol(void *library, const char *name)
+{
+    void *symbol = NULL;
+    FARPROC function = GetProcAddress((HMODULE)library, name);
+    memcpy(&symbol, &function, sizeof symbol);
+    return symbol;
+}
+
+/*  Calls visit(context, name) for every entry of a folder. False if the folder cannot be read. */
+IGNIS__PRIVATE bool ignis__folder_list(const char *path, void (*visit)(void *context, const char *name), void *context)
+{
+    WCHAR pattern[IGNIS__WIDE + 2];
+    WIN32_FIND_DATAW entry;
+    char name[3 * MAX_PATH + 1];
+    HANDLE find;
+    int length = lstrlenW(ignis__utf16(path, pattern));
+    if (length == 0)
+        return false;
+    pattern[length] = '\\';
+    pattern[length + 1] = '*';
+    pattern[length + 2] = 0;
+    find = FindFirstFileW(pattern, &entry);
+    if (find == INVALID_HANDLE_VALUE)
+        return false;
+    do
+        if (WideCharToMultiByte(CP_UTF8, 0, entry.cFileName, -1, name, sizeof name, NULL, NULL) > 0)
+            visit(context, name);
+    while (FindNextFileW(find, &entry));
+    FindClose(find);
+    return true;
+}
+IGNIS__PRIVATE bool ignis__folder_make(const char *path)
+{
+    WCHAR wide[IGNIS__WIDE];
+    return CreateDirectoryW(ignis__utf16(path, wide), NULL) || GetLastError() == ERROR_ALREADY_EXISTS;
+}
+/*  Renames a file. Windows cannot replace a file that somebody reads, so it tries for a second. */
+IGNIS__PRIVATE bool ignis__file_rename(const char *from, const char *to)
+{
+    WCHAR wide[2][IGNIS__WIDE];
+    int left = 200;
+    ignis__utf16(from, wide[0]), ignis__utf16(to, wide[1]);
+    while (!MoveFileExW(wide[0], wide[1], MOVEFILE_REPLACE_EXISTING)) {
+        DWORD error = GetLastError();
+        if ((error != ERROR_ACCESS_DENIED && error != ERROR_SHARING_VIOLATION) || --left == 0)
+            return false;
+        Sleep(5);
+    }
+    return true;
+}
+IGNIS__PRIVATE bool ignis__file_remove(const char *path)
+{
+    WCHAR wide[IGNIS__WIDE];
+    return DeleteFileW(ignis__utf16(path, wide)) != 0;
+}
+IGNIS__PRIVATE HANDLE ignis__file_handle(const char *path, DWORD access, DWORD share, DWORD how, DWORD flags)
+{
+    WCHAR wide[IGNIS__WIDE];
+    return CreateFileW(ignis__utf16(path, wide), access, share, NULL, how, flags, NULL);
+}
+IGNIS__PRIVATE bool ignis__file_info(const char *path, int64_t *size, int64_t *time)
+{
+    WCHAR wide[IGNIS__WIDE];
+    WIN32_FILE_ATTRIBUTE_DATA data;
+    if (!GetFileAttributesExW(ignis__utf16(path, wide), GetFileExInfoStandard, &data) ||
+        (data.dwFileAttributes & FILE_ATTRIBUTE_DIRECTORY))
+        return false;
+    *size = (int64_t)(((uint64_t)data.nFileSizeHigh << 32) | data.nFileSizeLow);
+    *time = (int64_t)(((uint64_t)data.ftLastWriteTime.dwHighDateTime << 32) | data.ftLastWriteTime.dwLowDateTime);
+    return true;
+}
+IGNIS__PRIVATE void ignis__file_touch(const char *path)
+{
+    HANDLE file = ignis__file_handle(path, FILE_WRITE_ATTRIBUTES, IGNIS__SHARE_ALL, OPEN_EXISTING, 0);
+    FILETIME now;
+    if (file == INVALID_HANDLE_VALUE)
+        return;
+    GetSystemTimeAsFileTime(&now);
+    SetFileTime(file, NULL, NULL, &now);
+    CloseHandle(file);
+}
+IGNIS__PRIVATE unsigned long ignis__process_id(void) { return GetCurrentProcessId(); }
+
+#else /* POSIX */
+
+/*  base/posix.c - threads, clock, environment, libraries and folders on POSIX systems
+
+    Has the same functions as windows.c, one for one. May use: compiler.c, atomic.c.
+    Locks: ignis__thread_exits.lock guards the key of the thread-exit handler alone. */
+
+IGNIS__PRIVATE void ignis__mutex_init(ignis__mutex *mutex)
+{
+    static const ignis__mutex unlocked = IGNIS__MUTEX_INIT;
+    memcpy(
+        mutex, &unlocked,
+        sizeof *mutex); /* as a variable of this type begins: each array's memory has one, and the call takes longer */
+}
+IGNIS__PRIVATE void ignis__mutex_lock(ignis__mutex *mutex) { pthread_mutex_lock(mutex); }
+IGNIS__PRIVATE bool ignis__mutex_try(ignis__mutex *mutex) { return pthread_mutex_trylock(mutex) == 0; }
+IGNIS__PRIVATE void ignis__mutex_unlock(ignis__mutex *mutex) { pthread_mutex_unlock(mutex); }
+
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE void ignis__condition_wait(ignis__condition *condition, ignis__mutex *mutex)
+{
+    pthread_cond_wait(condition, mutex);
+}
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE void ignis__condition_wake(ignis__condition *condition)
+{
+    pthread_cond_broadcast(condition);
+}
+
+IGNIS__PRIVATE void ignis__rwlock_init(ignis__rwlock *lock) { pthread_rwlock_init(lock, NULL); }
+IGNIS__PRIVATE void ignis__rwlock_read(ignis__rwlock *lock) { pthread_rwlock_rdlock(lock); }
+IGNIS__PRIVATE void ignis__rwlock_read_end(ignis__rwlock *lock) { pthread_rwlock_unlock(lock); }
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE void ignis__rwlock_write(ignis__rwlock *lock) { pthread_rwlock_wrlock(lock); }
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE void ignis__rwlock_write_end(ignis__rwlock *lock) { pthread_rwlock_unlock(lock); }
+
+IGNIS__PRIVATE bool ignis__thread_start(ignis__thread_handle *thread, void *(*run)(void *), void *context)
+{
+    return pthread_create(thread, NULL, run, context) == 0;
+}
+IGNIS__PRIVATE void ignis__thread_join(ignis__thread_handle thread) { pthread_join(thread, NULL); }
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE void ignis__thread_detach(ignis__thread_handle thread) { pthread_detach(thread); }
+IGNIS__PRIVATE int ignis__core_count(void) { return (int)sysconf(_SC_NPROCESSORS_ONLN); }
+
+static struct {
+    ignis__mutex lock;
+    bool made;
+    pthread_key_t key;
+} ignis__thread_exits = {IGNIS__MUTEX_INIT, false, 0};
+
+/*  Calls release(value) when the calling thread ends. False if it cannot. */
+IGNIS__PRIVATE bool ignis__at_thread_exit(void (*release)(void *), void *value)
+{
+    bool made;
+    ignis__mutex_lock(&ignis__thread_exits.lock);
+    if (!ignis__thread_exits.made)
+        ignis__thread_exits.made = pthread_key_create(&ignis__thread_exits.key, release) == 0;
+    made = ignis__thread_exits.made;
+    ignis__mutex_unlock(&ignis__thread_exits.lock);
+    return made && pthread_setspecific(ignis__thread_exits.key, value) == 0;
+}
+
+/*  Cancels all calls at thread exit. In a forked child the lock may never be released, so it is only tried. */
+IGNIS__PRIVATE void ignis__thread_exits_close(void)
+{
+    if (!ignis__mutex_try(&ignis__thread_exits.lock))
+        return;
+    if (ignis__thread_exits.made)
+        pthread_key_delete(ignis__thread_exits.key);
+    ignis__thread_exits.made = false;
+    ignis__mutex_unlock(&ignis__thread_exits.lock);
+}
+
+IGNIS__PRIVATE void ignis__at_unload(void (*unload)(void)) { (void)unload; }
+
+IGNIS__PRIVATE void ignis__at_fork(void (*in_child)(void)) { pthread_atfork(NULL, NULL, in_child); }
+
+static int64_t ignis__clock_ns(clockid_t clock)
+{
+    struct timespec now;
+    clock_gettime(clock, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+#ifdef CLOCK_REALTIME_COARSE /* precise enough for ages of arrays, four times as fast */
+IGNIS__PRIVATE int64_t ignis__wall_ns(void) { return ignis__clock_ns(CLOCK_REALTIME_COARSE); }
+#else
+IGNIS__PRIVATE int64_t ignis__wall_ns(void) { return ignis__clock_ns(CLOCK_REALTIME); }
+#endif
+IGNIS__PRIVATE int64_t ignis__monotonic_ns(void) { return ignis__clock_ns(CLOCK_MONOTONIC); }
+
+/*  Returns an environment variable, NULL if it is unset. The only reader of the environment. A program with more
+    rights than its user (setuid, setgid, file capabilities) reads none: the user must not choose its libraries, files
+    or folders. */
+IGNIS__PRIVATE const char *ignis__env(const char *name)
+{
+#if defined(__linux__)
+    bool secure = getauxval(AT_SECURE) != 0;
+#elif defined(__APPLE__) || defined(__FreeBSD__) || defined(__NetBSD__) || defined(__OpenBSD__) || \
+    defined(__DragonFly__)
+    bool secure = issetugid() != 0;
+#else
+    bool secure = getuid() != geteuid() || getgid() != getegid();
+#endif
+    return secure ? NULL : getenv(name);
+}
+
+IGNIS__PRIVATE void *ignis__library_open(const char *path, char *why, size_t why_size)
+{
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!library)
+        snprintf(why, why_size, "%s", dlerror());
+    return library;
+}
+IGNIS__PRIVATE void *ignis__library_symbol(void *library, const char *name) { return dlsym(library, name); }
+
+/*  Calls visit(context, name) for every entry of a folder. False if the folder cannot be read. */
+IGNIS__COLD IGNIS__PRIVATE bool ignis__folder_list(const char *path, void (*visit)(void *context, const char *name),
+                                                   void *context)
+{
+    DIR *folder = opendir(path);
+    struct dirent *entry;
+    if (!folder)
+        return false;
+    while ((entry = readdir(folder)) != NULL)
+        visit(context, entry->d_name);
+    closedir(folder);
+    return true;
+}
+IGNIS__PRIVATE bool ignis__folder_make(const char *path) { return mkdir(path, 0700) == 0 || errno == EEXIST; }
+IGNIS__PRIVATE bool ignis__file_rename(const char *from, const char *to) { return rename(from, to) == 0; }
+IGNIS__PRIVATE bool ignis__file_remove(const char *path) { return remove(path) == 0; }
+IGNIS__PRIVATE bool ignis__file_info(const char *path, int64_t *size, int64_t *time)
+{
+    struct stat info;
+    struct timespec changed;
+    if (stat(path, &info) != 0 || !S_ISREG(info.st_mode))
+        return false;
+    *size = (int64_t)info.st_size;
+#ifdef __APPLE__
+    changed = info.st_mtimespec;
+#else
+    changed = info.st_mtim;
+#endif
+    *time = (int64_t)changed.tv_sec * 1000000000 + changed.tv_nsec;
+    return true;
+}
+IGNIS__PRIVATE void ignis__file_touch(const char *path) { (void)utimensat(AT_FDCWD, path, NULL, 0); }
+IGNIS__PRIVATE unsigned long ignis__process_id(void) { return (unsigned long)getpid(); }
+
+#endif
+
+/*  base/thread_pool.c - a loop on all cores
+
+    For work on the host that takes seconds, such as compiling kernels side by side. Threads live for one loop.
+    May use: posix.c or windows.c. Locks: none; an atomic counter hands out the indices. */
+
+/*  Runs work(context, 0) to work(context, count - 1) on up to as many threads as there are cores, and waits. */
+typedef struct ignis__parallel_job {
+    void (*work)(void *context, int index);
+    void *context;
+    uint64_t next;
+    uint64_t count;
+} ignis__parallel_job;
+
+static IGNIS__THREAD_RESULT ignis__parallel_run(void *pointer)
+{
+    ignis__parallel_job *job = (ignis__parallel_job *)pointer;
+    for (;;) {
+        uint64_t index = ignis__atomic_add(&job->next, 1) - 1;
+        if (index >= job->count)
+            return 0;
+        job->work(job->context, (int)index);
+    }
+}
+
+IGNIS__PRIVATE void ignis__parallel(int count, void (*work)(void *context, int index), void *context)
+{
+    ignis__parallel_job job = IGNIS__ZERO;
+    ignis__thread_handle threads[32];
+    int started = 0, wanted = ignis__core_count();
+    job.work = work;
+    job.context = context;
+    job.count = (uint64_t)count;
+    if (wanted > IGNIS__COUNT(threads))
+        wanted = IGNIS__COUNT(threads);
+    if (wanted > count)
+        wanted = count;
+    while (started < wanted - 1 && ignis__thread_start(&threads[started], ignis__parallel_run, &job))
+        started++;
+    ignis__parallel_run(&job);
+    while (started > 0)
+        ignis__thread_join(threads[--started]);
+}
+
+/*  base/host_memory.c - host memory from the caller's allocator, else from malloc
+
+    The allocator is valid from ignis_setup to ignis_shutdown. Memory that lives longer (slots, messages) comes from
+    malloc directly.
+    May use: the C library. Locks: none. */
+
+/*  Allocates host memory, filled with zeros: every struct of Ignis begins as zeros. */
+IGNIS__PRIVATE ignis_allocator ignis__allocator;
+
+IGNIS__PRIVATE void *ignis__alloc(size_t size)
+{
+    void *memory =
+        ignis__allocator.alloc_fn ? ignis__allocator.alloc_fn(size, ignis__allocator.user_data) : malloc(size);
+    if (memory)
+        memset(memory, 0, size);
+    return memory;
+}
+
+IGNIS__ONE_COPY IGNIS__PRIVATE void ignis__free(void *memory)
+{
+    if (!memory)
+        return;
+    if (ignis__allocator.free_fn)
+        ignis__allocator.free_fn(memory, ignis__allocator.user_data);
+    else
+        free(memory);
+}
+
+IGNIS__PRIVATE char *ignis__copy_string(const char *text)
+{
+    size_t size = strlen(text) + 1;
+    char *copy = (char *)ignis__alloc(size);
+    if (copy)
+        memcpy(copy, text, size);
+    return copy;
+}
+
+/*  base/text.c - strings in fixed buffers, and UTF-8
+
+    For messages: nothing here allocates, and all text from outside can be escaped.
+    May use: the C library. Locks: none. */
+
+IGNIS__ONE_COPY IGNIS__PRIVATE void ignis__string_begin(ignis__string_writer *text, char *data, size_t capacity)
+{
+    text->data = data;
+    text->capacity = capacity;
+    text->length = 0;
+    if (capacity)
+        data[0] = 0;
+}
+
+IGNIS__PRINTF(2, 0)
+IGNIS__COLD IGNIS__PRIVATE void ignis__string_addv(ignis__string_writer *text, const char *format, va_list args)
+{
+    size_t used = text->length < text->capacity ? text->length : text->capacity;
+    int added = vsnprintf(used < text->capacity ? text->data + used : NULL, text->capacity - used, format, args);
+    if (added > 0)
+        text->length += (size_t)added;
+}
+
+IGNIS__PRINTF(2, 3)
+IGNIS__COLD IGNIS__PRIVATE void ignis__string_add(ignis__string_writer *text, const char *format, ...)
+{
+    va_list args;
+    va_start(args, format);
+    ignis__string_addv(text, format, args);
+    va_end(args);
+}
+
+/*  Returns the bytes of the character at the beginning of a text of `size` bytes; 0 if it is not well-formed UTF-8
+    (Unicode, table 3-7). */
+IGNIS__COLD IGNIS__PRIVATE int ignis__utf8_length(const char *text, size_t size)
+{
+    const unsigned char *byte = (const unsigned char *)text;
+    unsigned char low = 0x80, high = 0xBF; /* range of the second byte */
+    int length, i;
+    if (size == 0)
+        return 0;
+    if (byte[0] < 0x80)
+        return 1;
+    if (byte[0] < 0xC2 || byte[0] > 0xF4)
+        return 0;
+    length = byte[0] < 0xE0 ? 2 : byte[0] < 0xF0 ? 3 : 4;
+    if ((size_t)length > size)
+        return 0;
+    if (byte[0] == 0xE0)
+        low = 0xA0; /* shorter forms exist */
+    else if (byte[0] == 0xED)
+        high = 0x9F; /* surrogates */
+    else if (byte[0] == 0xF0)
+        low = 0x90;
+    else if (byte[0] == 0xF4)
+        high = 0x8F; /* beyond U+10FFFF */
+    if (byte[1] < low || byte[1] > high)
+        return 0;
+    for (i = 2; i < length; i++)
+        if ((byte[i] & 0xC0) != 0x80)
+            return 0;
+    return length;
+}
+
+/*  Returns the length of the longest prefix of whole characters with at most `limit` bytes. */
+IGNIS__PRIVATE size_t ignis__utf8_cut(const char *text, size_t limit)
+{
+    size_t size = strlen(text), cut = size < limit ? size : limit;
+    while (cut > 0 && cut + 3 > limit && ((unsigned char)text[cut] & 0xC0) == 0x80)
+        cut--;
+    return cut;
+}
+
+/*  Adds text from outside. Control characters, bidirectional marks, line ends and bytes that are not UTF-8 become
+    escapes. With `lines`, line ends and tabs stay. */
+IGNIS__COLD IGNIS__PRIVATE void ignis__string_add_escaped(ignis__string_writer *text, const char *from, size_t size,
+                                                          bool lines)
+{
+    static const char letters[] = "abtnvfr"; /* of the bytes from 7 on */
+    size_t at = 0, plain = 0;
+    while (at < size) {
+        const unsigned char *byte = (const unsigned char *)from + at;
+        int length = ignis__utf8_length(from + at, size - at), i;
+        bool control = byte[0] < ' ' ? !lines || !strchr("\n\t", (int)byte[0]) || !byte[0] : byte[0] == 0x7F;
+        bool hidden = (length == 2 && byte[0] == 0xC2 &&
+                       byte[1] < 0xA0) || /* U+0080 to U+009F; then directions of writing, ends of lines */
+                      (length == 3 && byte[0] == 0xE2 && byte[1] == 0x80 &&
+                       (byte[2] == 0x8E || byte[2] == 0x8F || (byte[2] & 0xF8) == 0xA8)) ||
+                      (length == 3 && byte[0] == 0xE2 && byte[1] == 0x81 && byte[2] >= 0xA6 && byte[2] <= 0xA9);
+        if (length && !control && !hidden) {
+            at += (size_t)length;
+            continue;
+        }
+        ignis__string_add(text, "%.*s", (int)(at - plain), from + plain);
+        length = length ? length : 1;
+        for (i = 0; i < length; i++) {
+            if (byte[i] >= 7 && byte[i] < 14)
+                ignis__string_add(text, "\\%c", letters[byte[i] - 7]);
+            else
+                ignis__string_add(text, "\\x%02x", (unsigned)byte[i]);
+        }
+        plain = at += (size_t)length;
+    }
+    ignis__string_add(text, "%.*s", (int)(at - plain), from + plain);
+}
+
+/*  base/file_io.c - files: opened, read at offsets, written, flushed, renamed
+
+    Also answers the question of security: may another user write to a file or folder whose content will run as a
+    program?
+    May use: posix.c or windows.c, text.c, host_memory.c. Failures are returned, not reported. Locks: none. */
+
+/*  Creates a folder and its parents. */
+IGNIS__COLD IGNIS__PRIVATE bool ignis__folder_make_all(const char *path)
+{
+    char part[1024];
+    size_t i, length = strlen(path);
+    if (length == 0 || length >= sizeof part)
+        return false;
+    for (i = 1; i < length; i++) {
+        if (path[i] != '/' && path[i] != '\\')
+            continue;
+        memcpy(part, path, i);
+        part[i] = 0;
+        (void)ignis__folder_make(part); /* may exist, or be a drive; the last one tells */
+    }
+    return ignis__folder_make(path);
+}
+
+/*  Files: read in chunks; flushed and renamed when written. */
+
+#ifdef _WIN32
+
+/*  Opens a regular file for reading and returns its size in *size. -1 if it cannot. Close it with ignis__file_close. */
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE int ignis__file_open(const char *path, int64_t *size)
+{
+    HANDLE file = ignis__file_handle(path, GENERIC_READ, IGNIS__SHARE_ALL, OPEN_EXISTING, FILE_ATTRIBUTE_NORMAL);
+    LARGE_INTEGER length;
+    int descriptor = -1;
+    if (file == INVALID_HANDLE_VALUE)
+        return -1;
+    if (GetFileType(file) == FILE_TYPE_DISK && GetFileSizeEx(file, &length))
+        descriptor = _open_osfhandle((intptr_t)file, _O_RDONLY);
+    if (descriptor < 0)
+        CloseHandle(file);
+    else
+        *size = (int64_t)length.QuadPart;
+    return descriptor;
+}
+/*  Reads `size` bytes at an offset. Returns the bytes read, fewer at the end of the file; -1 on failure. */
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE int64_t ignis__file_read_at(int file, int64_t at, void *out, int64_t size)
+{
+    int64_t done = 0;
+    int got = 1;
+    if (_lseeki64(file, at, SEEK_SET) < 0)
+        return -1;
+    for (; got > 0 && done < size; done += got)
+        if ((got = _read(file, (char *)out + done, (unsigned)(size - done < 1 << 30 ? size - done : 1 << 30))) < 0)
+            return -1;
+    return done;
+}
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE void ignis__file_close(int file) { (void)_close(file); }
+
+/*  Opens a file for writing. NULL on failure. */
+IGNIS__PRIVATE FILE *ignis__file_create(const char *path, ignis__file_how how)
+{
+    static const DWORD dispositions[] = {CREATE_NEW, OPEN_ALWAYS, CREATE_ALWAYS, CREATE_NEW};
+    HANDLE handle = ignis__file_handle(path, how == IGNIS__FILE_APPEND ? FILE_APPEND_DATA | SYNCHRONIZE : GENERIC_WRITE,
+                                       IGNIS__SHARE_ALL, dispositions[how], FILE_ATTRIBUTE_NORMAL);
+    int descriptor = handle == INVALID_HANDLE_VALUE ? -1 : _open_osfhandle((intptr_t)handle, _O_WRONLY | _O_BINARY);
+    FILE *file = descriptor < 0 ? NULL : _fdopen(descriptor, "wb");
+    if (descriptor >= 0 && !file)
+        _close(descriptor);
+    else if (handle != INVALID_HANDLE_VALUE && descriptor < 0)
+        CloseHandle(handle);
+    return file;
+}
+/*  Flushes a file to the disk. */
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE bool ignis__file_flush(FILE *file)
+{
+    return fflush(file) == 0 && _commit(_fileno(file)) == 0;
+}
+/*  Flushes the folder of a renamed file to the disk, so that the new name survives a crash. Windows cannot. */
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE void ignis__folder_flush(const char *path_of_file) { (void)path_of_file; }
+/*  Checks that no other user owns a file or may write to it. Folders of a user are private on Windows. */
+static bool ignis__file_is_private(int file, char *why, size_t size) { return (void)file, (void)size, *why = 0, true; }
+IGNIS__PRIVATE bool ignis__stream_is_private(FILE *file, char *why, size_t size)
+{
+    return (void)file, (void)size, *why = 0, true;
+}
+IGNIS__PRIVATE bool ignis__path_is_private(const char *path, char *why, size_t size)
+{
+    return (void)path, (void)size, *why = 0, true;
+}
+/*  Returns the file that a path names after following links. NULL if out of memory; NULL and *loop if the links form
+    a loop. */
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE char *ignis__file_target(const char *path, bool *loop)
+{
+    return *loop = false, ignis__copy_string(path);
+}
+/*  Gives a new file the mode and owner of the file it will replace. On Windows the folder decides. */
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE void ignis__file_inherit(FILE *file, const char *path) { (void)file, (void)path; }
+/*  Checks whether a path names something other than a regular file, which must not be replaced. */
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE bool ignis__path_is_special(const char *path)
+{
+    WCHAR wide[IGNIS__WIDE];
+    DWORD attributes = GetFileAttributesW(ignis__utf16(path, wide));
+    return attributes != INVALID_FILE_ATTRIBUTES &&
+           (attributes & (FILE_ATTRIBUTE_DIRECTORY | FILE_ATTRIBUTE_DEVICE)) != 0;
+}
+
+#else /* POSIX */
+
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE void ignis__system_error(char *out, size_t size)
+{
+    snprintf(out, size, "%s", strerror(errno));
+}
+
+/*  Opens a regular file for reading and returns its size in *size. -1 if it cannot. Close it with ignis__file_close. */
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE int ignis__file_open(const char *path, int64_t *size)
+{
+    int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe without a writer must not block */
+    struct stat info;
+    int error = 0;
+    if (file < 0)
+        return -1;
+    if (fstat(file, &info) != 0)
+        error = errno;
+    else if (!S_ISREG(info.st_mode))
+        error = EINVAL;
+    else
+        *size = (int64_t)info.st_size;
+    if (error)
+        close(file), file = -1;
+    errno = error;
+    return file;
+}
+/*  Reads `size` bytes at an offset. Returns the bytes read, fewer at the end of the file; -1 on failure. */
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE int64_t ignis__file_read_at(int file, int64_t at, void *out, int64_t size)
+{
+    int64_t done = 0;
+    ssize_t got = 1;
+    while (got > 0 && done < size) {
+        got = pread(file, (char *)out + done, (size_t)(size - done), (off_t)(at + done));
+        if (got < 0 && errno != EINTR)
+            return -1;
+        done += got > 0 ? got : 0;
+        got = got < 0 ? 1 : got; /* interrupted: once more */
+    }
+    return done;
+}
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE void ignis__file_close(int file) { close(file); }
+
+/*  Opens a file for writing. NULL on failure. */
+IGNIS__PRIVATE FILE *ignis__file_create(const char *path, ignis__file_how how)
+{
+    static const int flags[] = {O_EXCL, O_APPEND | O_NOFOLLOW | O_NONBLOCK, O_TRUNC, O_EXCL},
+                     modes[] = {0666, 0644, 0666, 0600};
+    int descriptor = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | flags[how], modes[how]);
+    FILE *file = descriptor < 0 ? NULL : fdopen(descriptor, "wb");
+    if (descriptor >= 0 && !file)
+        close(descriptor);
+    return file;
+}
+/*  Flushes a file to the disk. */
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE bool ignis__file_flush(FILE *file)
+{
+    return fflush(file) == 0 && fsync(fileno(file)) == 0;
+}
+/*  Flushes the folder of a renamed file to the disk, so that the new name survives a crash. */
+IGNIS__COLD IGNIS__MAYBE_UNUSED IGNIS__PRIVATE void ignis__folder_flush(const char *path_of_file)
+{
+    const char *slash = strrchr(path_of_file, '/');
+    size_t length = slash == path_of_file ? 1 : slash ? (size_t)(slash - path_of_file) : 1;
+    char folder[1024];
+    int descriptor;
+    if (length >= sizeof folder)
+        return;
+    memcpy(folder, slash ? path_of_file : ".", length);
+    folder[length] = 0;
+    descriptor = open(folder, O_RDONLY | O_CLOEXEC);
+    if (descriptor < 0)
+        return;
+    (void)fsync(descriptor);
+    close(descriptor);
+}
+/*  Checks that this user or root owns a file or folder, and that no other user may write to it. If not, `why` has the
+    reason. */
+IGNIS__COLD static bool ignis__stat_is_private(const struct stat *info, char *why, size_t size)
+{
+    *why = 0;
+    if (info->st_uid != geteuid() && info->st_uid != 0)
+        snprintf(why, size, "its owner is user %lu, and this process runs as user %lu", (unsigned long)info->st_uid,
+                 (unsigned long)geteuid());
+    else if (info->st_mode & 022)
+        snprintf(why, size, "others may write to it (mode 0%o); chmod go-w it", (unsigned)info->st_mode & 07777);
+    return *why == 0;
+}
+static bool ignis__file_is_private(int file, char *why, size_t size)
+{
+    struct stat info;
+    *why = 0;
+    if (fstat(file, &info) != 0)
+        snprintf(why, size, "%s", strerror(errno));
+    else if (!S_ISREG(info.st_mode))
+        snprintf(why, size, "it is not a regular file");
+    return *why == 0 && ignis__stat_is_private(&info, why, size);
+}
+IGNIS__PRIVATE bool ignis__stream_is_private(FILE *file, char *why, size_t size)
+{
+    return ignis__file_is_private(fileno(file), why, size);
+}
+/*  As ignis__stat_is_private, for a path. True if nothing is there. */
+IGNIS__PRIVATE bool ignis__path_is_private(const char *path, char *why, size_t size)
+{
+    struct stat info;
+    *why = 0;
+    return stat(path, &info) != 0 || ignis__stat_is_private(&info, why, size);
+}
+/*  Returns the file that a path names after following links; it need not exist yet. NULL if out of memory; NULL and
+    *loop if the links form a loop. */
+IGNIS__COLD IGNIS__MAYBE_UNUSED IGNIS__PRIVATE char *ignis__file_target(const char *path, bool *loop)
+{
+    char link[4096], *at = ignis__copy_string(path);
+    int round;
+    *loop = false;
+    for (round = 0; at; round++) {
+        ssize_t length = readlink(at, link, sizeof link);
+        const char *slash = strrchr(at, '/');
+        size_t folder = length > 0 && link[0] != '/' && slash ? (size_t)(slash - at) + 1 : 0;
+        char *next;
+        if (length < 0)
+            return at;
+        *loop = round == 40 || length == (ssize_t)sizeof link;
+        next = *loop ? NULL : (char *)ignis__alloc(folder + (size_t)length + 1);
+        if (next) {
+            memcpy(next, at, folder);
+            memcpy(next + folder, link, (size_t)length);
+        }
+        ignis__free(at);
+        at = next;
+    }
+    errno = *loop ? ELOOP : ENOMEM;
+    return NULL;
+}
+/*  Gives a new file the mode and owner of the file it will replace, if there is one. If the group cannot be set, the
+    group gets only the rights of others. */
+IGNIS__COLD IGNIS__MAYBE_UNUSED IGNIS__PRIVATE void ignis__file_inherit(FILE *file, const char *path)
+{
+    struct stat info;
+    mode_t mode;
+    if (stat(path, &info) != 0)
+        return;
+    mode = info.st_mode & 0777;
+    if (fchown(fileno(file), info.st_uid, info.st_gid) != 0 && fchown(fileno(file), (uid_t)-1, info.st_gid) != 0)
+        mode = (mode_t)((mode & 0707u) | (mode & (mode << 3) & 070u));
+    (void)fchmod(fileno(file), mode);
+}
+/*  Checks whether a path names something other than a regular file, which must not be replaced. */
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE bool ignis__path_is_special(const char *path)
+{
+    struct stat info;
+    return stat(path, &info) == 0 && !S_ISREG(info.st_mode);
+}
+
+#endif
+
+/*  Reads a whole regular file into memory of ignis__alloc. NULL if it cannot be read. With `why`, also NULL if other
+    users own it or may write to it; *why has that reason, and is "" otherwise. */
+IGNIS__COLD IGNIS__PRIVATE void *ignis__file_read_as(const char *path, size_t *size, char *why, size_t why_size)
+{
+    int64_t length = 0;
+    int file = ignis__file_open(path, &length);
+    bool taken = file >= 0 && (!why || ignis__file_is_private(file, why, why_size));
+    void *data = taken ? ignis__alloc((size_t)length + 1) : NULL;
+    if (why && file < 0)
+        *why = 0;
+    *size = (size_t)length;
+    if (data && ignis__file_read_at(file, 0, data, length) != length) {
+        ignis__free(data);
+        data = NULL;
+    }
+    if (file >= 0)
+        ignis__file_close(file);
+    return data;
+}
+
+IGNIS__COLD IGNIS__PRIVATE void *ignis__file_read(const char *path, size_t *size)
+{
+    return ignis__file_read_as(path, size, NULL, 0);
+}
+
+/*  Returns a name for a file that will be renamed to `path`: in the same folder, and unique among threads and
+    processes. The time distinguishes processes with the same id: in two containers, or after a restart. */
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE char *ignis__file_part_path(const char *path)
+{
+    static uint64_t serial;
+    size_t size = strlen(path) + 80, name = strlen(path);
+    char *part = (char *)ignis__alloc(size);
+    while (name > 0 && path[name - 1] != '/' && path[name - 1] != '\\')
+        name--;
+    name += ignis__utf8_cut(path + name, 160); /* systems have names of up to 255 bytes */
+    if (part)
+        snprintf(part, size, "%.*s.%lu-%llu-%llx.ignis-part", (int)name, path, ignis__process_id(),
+                 (unsigned long long)ignis__atomic_add(&serial, 1), (unsigned long long)ignis__wall_ns());
+    return part;
+}
+
+/*  base/hash.c - a 64-bit hash
+
+    For cache keys and file checks; not for untrusted keys, as FNV-1a has no secret.
+    May use: the C library. */
+
+IGNIS__PRIVATE uint64_t ignis__hash(uint64_t hash, const void *data, size_t size)
+{
+    const unsigned char *byte = (const unsigned char *)data;
+    while (size--)
+        hash = (hash ^ *byte++) * 0x100000001B3u;
+    return hash;
+}
+
+/* ===============================================================================================================
+   >>status - the error record of each thread, the logger, names of statuses and diagnostics
+
+   The first failure of a thread is kept until ignis_status_clear; the latest message is kept beside it. Every call
+   of a driver goes through IGNIS_CALL_HOOK.
+   May use: >>platform. Invariant: memory of a record comes from malloc, because it outlives ignis_shutdown.
+   Locks: ignis__threads.lock guards the list of threads; no lock is taken under it. The logger is called with any
+   locks held.
+   =============================================================================================================== */
+
+/*  Wraps every call of a driver library, so that tests can count calls and make the n-th one fail. */
+
+IGNIS__LOCAL(ignis__thread, ignis__this_thread, IGNIS__LOCAL_THREAD)
+
+IGNIS__PRIVATE struct ignis__global_type ignis__global;
+
+IGNIS__COLD IGNIS__PRIVATE void ignis__log_write(ignis_log_level level, ignis_diagnostic diagnostic,
+                                                 const char *message)
+{
+    static const char *const names[] = {"", "info", "warning", "error"};
+    if (level == IGNIS_LOG_INFO && !ignis__global.verbose)
+        return;
+    if (ignis__global.logger.log_fn)
+        ignis__global.logger.log_fn(level, diagnostic, message, ignis__global.logger.user_data);
+    else
+        fprintf(stderr, "ignis: %s: %s\n", names[level], message);
+}
+
+/*  Adds a message, and below it a log of several lines ("" if there is none). Text from outside is escaped. A message
+    above this size loses its middle. */
+#define IGNIS__MESSAGE 4000
+IGNIS__COLD IGNIS__PRIVATE void ignis__string_add_message(ignis__string_writer *text, const char *message,
+                                                          const char *log)
+{
+    size_t size = strlen(message), first = size, last = size;
+    if (size > IGNIS__MESSAGE) {
+        first = ignis__utf8_cut(message, IGNIS__MESSAGE * 3 / 4);
+        last = size - IGNIS__MESSAGE / 4;
+        while (((unsigned char)message[last] & 0xC0) == 0x80)
+            last++;
+    }
+    ignis__string_add_escaped(text, message, first, false);
+    if (last > first)
+        ignis__string_add(text, " ... %lld bytes ... ", (long long)(last - first));
+    ignis__string_add_escaped(text, message + last, size - last, false);
+    ignis__string_add(text, "%s", *log ? "\n" : "");
+    ignis__string_add_escaped(text, log, strlen(log), true);
+}
+
+IGNIS__PRINTF(4, 5)
+IGNIS__COLD IGNIS__PRIVATE void ignis__log_message(ignis_log_level level, ignis_diagnostic diagnostic, const char *log,
+                                                   const char *format, ...)
+{
+    char message[1024], shown[2048];
+    ignis__string_writer text;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(message, sizeof message, format, args);
+    va_end(args);
+    ignis__string_begin(&text, shown, sizeof shown);
+    ignis__string_add_message(&text, message, log);
+    ignis__log_write(level, diagnostic, shown);
+}
+
+/* clang-format off */
+IGNIS__PRIVATE const struct ignis__diagnostics_type ignis__diagnostics[] = {
+    {"NONE", IGNIS_OK, ""},
+#define IGNIS__DIAGNOSTIC_ROW(name, status, rule) {#name, IGNIS_ERROR_##status, rule},
+    IGNIS_DIAGNOSTICS(IGNIS__DIAGNOSTIC_ROW)
+#undef IGNIS__DIAGNOSTIC_ROW
+};
+/* clang-format on */
+
+IGNIS__PRIVATE const char *ignis__record_text(const ignis__record *record)
+{
+    return record->message ? record->message : record->text;
+}
+
+IGNIS__PRIVATE void ignis__record_drop(ignis__thread *thread)
+{
+    free(thread->record.message);
+    memset(&thread->record, 0, sizeof thread->record);
+}
+
+IGNIS__PRIVATE void ignis__latest_drop(ignis__thread *thread)
+{
+    free(thread->latest_message);
+    thread->latest_message = NULL;
+}
+
+/*  Threads that own memory of malloc. It is freed when they end and at ignis_shutdown: a library with Ignis inside
+    may be unloaded before they end. */
+static struct {
+    ignis__mutex lock;
+    ignis__thread *first;
+} ignis__threads = {IGNIS__MUTEX_INIT, NULL};
+
+static void ignis__thread_unregister(ignis__thread *thread)
+{
+    ignis__mutex_lock(&ignis__threads.lock);
+    if (thread->before)
+        thread->before->after = thread->after;
+    else
+        ignis__threads.first = thread->after;
+    if (thread->after)
+        thread->after->before = thread->before;
+    thread->listed = false;
+    ignis__mutex_unlock(&ignis__threads.lock);
+}
+
+static void ignis__saved_failures_free(ignis__thread *thread)
+{
+    while (thread->aside) {
+        ignis__saved_failure *aside = thread->aside;
+        thread->aside = aside->outer;
+        free(aside->record.message);
+        free(aside->latest_message);
+        free(aside);
+    }
+}
+
+static void ignis__attached_free(ignis__thread *thread)
+{
+    free(thread->attached[0]);
+    free(thread->attached[1]);
+    thread->attached[0] = thread->attached[1] = NULL;
+}
+
+/*  Frees the state of a thread that ends. It may run again, because other destructors of the thread may still use
+    Ignis. */
+IGNIS__COLD static void ignis__thread_exit(void *pointer)
+{
+    ignis__thread *thread = (ignis__thread *)pointer;
+    bool forked = ignis__atomic_load(&ignis__global.forked) != 0;
+    if (thread->listed && !forked)
+        ignis__thread_unregister(thread);
+    thread->ended = true;
+    ignis__record_drop(thread);
+    ignis__latest_drop(thread);
+    ignis__saved_failures_free(thread);
+    ignis__attached_free(thread);
+    if (thread->tensors_end && !forked)
+        thread->tensors_end();
+}
+
+IGNIS__PRIVATE void ignis__unload(void);
+
+/*  Registers the calling thread, which now owns memory of malloc. */
+IGNIS__COLD IGNIS__PRIVATE void ignis__thread_register(ignis__thread *thread)
+{
+    if (thread->listed || ignis__atomic_load(&ignis__global.forked))
+        return;
+    ignis__at_unload(ignis__unload);
+    if (!ignis__at_thread_exit(ignis__thread_exit, thread) || thread->ended)
+        return;
+    ignis__mutex_lock(&ignis__threads.lock);
+    thread->before = NULL;
+    thread->after = ignis__threads.first;
+    if (thread->after)
+        thread->after->before = thread;
+    ignis__threads.first = thread;
+    thread->listed = true;
+    ignis__mutex_unlock(&ignis__threads.lock);
+}
+
+/*  Frees a thread's messages and saved failures. The first 255 bytes of its first failure stay. */
+IGNIS__PRIVATE void ignis__messages_cut(ignis__thread *thread)
+{
+    ignis__latest_drop(thread);
+    ignis__saved_failures_free(thread);
+    free(thread->record.message);
+    thread->record.message = NULL;
+    thread->record.log = "";
+}
+
+/*  Frees the memory of all threads at ignis_shutdown, except the messages of the calling thread, which may still ask
+    for them. */
+IGNIS__PRIVATE void ignis__threads_close(void)
+{
+    ignis__thread *thread;
+    ignis__mutex_lock(&ignis__threads.lock);
+    for (thread = ignis__threads.first; thread; thread = thread->after) {
+        ignis__attached_free(thread);
+        if (thread != &ignis__this_thread)
+            ignis__messages_cut(thread);
+    }
+    ignis__mutex_unlock(&ignis__threads.lock);
+}
+
+/*  base/status.c - failures: reported by checks, read by ignis_status functions
+
+    fail returns a status, fail_false returns false, check_ functions return whether all is well, log tells the
+    logger alone.
+    May use: error_record.c. Locks: none. */
+
+/*  Keeps a copy of a failure's message as the latest. */
+IGNIS__COLD IGNIS__PRIVATE void ignis__latest_keep(ignis__thread *thread, const char *message)
+{
+    size_t size = strlen(message) + 1;
+    ignis__latest_drop(thread);
+    thread->latest_message = (char *)malloc(size);
+    if (thread->latest_message)
+        memcpy(thread->latest_message, message, size);
+}
+
+/*  Makes a record this thread's first failure. If the thread has one already, the record is freed: the first failure
+    is the one worth knowing. */
+IGNIS__PRIVATE ignis_status ignis__record_adopt(const ignis__record *record)
+{
+    ignis__thread *thread = &ignis__this_thread;
+    ignis_status status = record->status;
+    thread->latest = status;
+    thread->failures += !thread->quiet;
+    ignis__thread_register(thread);
+    if (thread->record.status == IGNIS_OK) {
+        thread->record = *record;
+        if (!thread->quiet)
+            ignis__latest_drop(thread);
+        return status;
+    }
+    if (!thread->quiet)
+        ignis__latest_keep(thread, ignis__record_text(record));
+    free(record->message);
+    return status;
+}
+
+/*  Copies a failure of another thread, which was reported there, to this thread. */
+IGNIS__MAYBE_UNUSED IGNIS__COLD IGNIS__PRIVATE ignis_status ignis__record_repeat(const ignis__record *record)
+{
+    ignis__record copy = *record;
+    size_t size = record->message ? strlen(record->message) + 1 : 0;
+    copy.log = "";
+    copy.message = size ? (char *)malloc(size) : NULL;
+    if (copy.message) {
+        memcpy(copy.message, record->message, size);
+        copy.log = copy.message + (record->log - record->message);
+    }
+    return ignis__record_adopt(&copy);
+}
+
+/*  Between ignis__quiet_begin and ignis__quiet_end, failures of this thread are not reported. *failure gets the first
+    one, `why` its message without the name of the call. */
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE ignis__record ignis__quiet_begin(void)
+{
+    ignis__thread *thread = &ignis__this_thread;
+    ignis__record before = thread->record;
+    memset(&thread->record, 0, sizeof thread->record);
+    thread->quiet = true;
+    return before;
+}
+
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE void ignis__quiet_end(const ignis__record *before, ignis__record *failure, char *why,
+                                                         size_t why_size)
+{
+    ignis__thread *thread = &ignis__this_thread;
+    const char *colon;
+    *failure = thread->record;
+    colon = strstr(ignis__record_text(failure), ": ");
+    snprintf(why, why_size, "%s", colon ? colon + 2 : ignis__record_text(failure));
+    failure->message = NULL;
+    failure->log = NULL;
+    ignis__record_drop(thread);
+    thread->record = *before;
+    thread->quiet = false;
+}
+
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE void ignis__outer_call_begin(ignis__outer_call *outer, const char *call,
+                                                                const char *rule)
+{
+    outer->call = call;
+    outer->rule = rule;
+    outer->outer = ignis__this_thread.inside;
+    ignis__this_thread.inside = outer;
+}
+
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE void ignis__outer_call_end(const ignis__outer_call *outer)
+{
+    ignis__this_thread.inside = outer->outer;
+}
+
+/*  Adds the calls inside which a call has failed, the innermost first. */
+static void ignis__string_add_outer_calls(ignis__string_writer *text, const ignis__outer_call *outer, const char *call)
+{
+    const char *before = " (inside ";
+    for (; outer; outer = outer->outer) {
+        if (outer->rule)
+            ignis__string_add(text, "%sthe backward of '%s', %s", before, outer->rule, outer->call);
+        else if (outer->call != call) /* which was named just before */
+            ignis__string_add(text, "%s%s", before, outer->call);
+        else
+            continue;
+        before = ", ";
+        call = outer->call;
+    }
+    if (*before == ',')
+        ignis__string_add(text, ")");
+}
+
+/*  Returns the status of a call that frees something: that of a failure since `failures_before`, although the object
+    is gone. */
+IGNIS__PRIVATE uint64_t ignis__failures(void) { return ignis__this_thread.failures; }
+IGNIS__PRIVATE ignis_status ignis__ended(uint64_t failures_before, bool ok)
+{
+    const ignis__thread *thread = &ignis__this_thread;
+    return ok && thread->failures == failures_before ? IGNIS_OK : thread->latest;
+}
+
+IGNIS__PRINTF(2, 0)
+IGNIS__COLD IGNIS__PRIVATE ignis_status ignis__failv(ignis__record cause, const char *format, va_list args)
+{
+    const char *log = cause.log ? cause.log : "";
+    char *said = NULL, beginning[sizeof cause.text];
+    ignis__string_writer text;
+    int round;
+
+    cause.status = ignis__diagnostics[cause.diagnostic].status;
+    ignis__string_begin(&text, beginning, sizeof beginning);
+    for (round = 0; round < 2; round++) { /* the first round measures */
+        va_list again;
+        va_copy(again, args);
+        ignis__string_add(&text, "%s: ", cause.call);
+        ignis__string_addv(&text, format, again);
+        ignis__string_add_outer_calls(&text, ignis__this_thread.inside, cause.call);
+        va_end(again);
+        if (round == 1 || text.length < sizeof beginning || (said = (char *)malloc(text.length + 1)) == NULL)
+            break;
+        ignis__string_begin(&text, said, text.length + 1);
+    }
+    ignis__string_begin(&text, cause.text, sizeof cause.text);
+    ignis__string_add_message(&text, said ? said : beginning, log);
+    if (text.length >= sizeof cause.text || *log)
+        cause.message = (char *)malloc(text.length + 1);
+    if (cause.message) {
+        ignis__string_begin(&text, cause.message, text.length + 1);
+        ignis__string_add_message(&text, said ? said : beginning, log);
+    }
+    free(said);
+    cause.log = cause.message && *log ? strchr(cause.message, '\n') + 1 : "";
+    if (!cause.driver_name)
+        cause.driver_name = "";
+    if (!ignis__this_thread.quiet)
+        ignis__log_write(IGNIS_LOG_ERROR, cause.diagnostic, ignis__record_text(&cause));
+    return ignis__record_adopt(&cause);
+}
+
+IGNIS__PRINTF(3, 4)
+IGNIS__COLD IGNIS__PRIVATE ignis_status ignis__fail(ignis_diagnostic diagnostic, const char *call, const char *format,
+                                                    ...)
+{
+    ignis__record cause = IGNIS__ZERO;
+    ignis_status status;
+    va_list args;
+    cause.diagnostic = diagnostic;
+    cause.call = call;
+    va_start(args, format);
+    status = ignis__failv(cause, format, args);
+    va_end(args);
+    return status;
+}
+
+/*  Reports a failure and returns false: for checks. */
+IGNIS__PRINTF(3, 4)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__fail_false(ignis_diagnostic diagnostic, const char *call, const char *format,
+                                                  ...)
+{
+    ignis__record cause = IGNIS__ZERO;
+    va_list args;
+    cause.diagnostic = diagnostic;
+    cause.call = call;
+    va_start(args, format);
+    (void)ignis__failv(cause, format, args);
+    va_end(args);
+    return false;
+}
+
+IGNIS__PRINTF(6, 7)
+IGNIS__COLD IGNIS__PRIVATE ignis_status ignis__fail_because(ignis_diagnostic diagnostic, const char *call, int error,
+                                                            const char *name, const char *log, const char *format, ...)
+{
+    ignis__record cause = IGNIS__ZERO;
+    ignis_status status;
+    va_list args;
+    cause.diagnostic = diagnostic;
+    cause.call = call;
+    cause.driver_error = error;
+    cause.driver_name = name;
+    cause.log = log;
+    va_start(args, format);
+    status = ignis__failv(cause, format, args);
+    va_end(args);
+    return status;
+}
+
+IGNIS__COLD IGNIS__PRIVATE ignis_status ignis__fail_host_memory(const char *call, size_t size)
+{
+    return ignis__fail(IGNIS_DIAG_HOST_MEMORY, call, "out of host memory: %lld bytes were requested", (long long)size);
+}
+
+/*  Allocates zeroed memory. NULL, and reported, if out of memory. */
+IGNIS__ONE_COPY IGNIS__PRIVATE void *ignis__alloc_for(const char *call, size_t size)
+{
+    void *memory = ignis__alloc(size);
+    if (!memory)
+        ignis__fail_host_memory(call, size);
+    return memory;
+}
+
+IGNIS__COLD IGNIS__PRIVATE ignis_status ignis__fail_null(const char *call, const char *argument)
+{
+    return ignis__fail(IGNIS_DIAG_NULL_ARGUMENT, call, "%s is null%s", argument,
+                       strcmp(argument, "desc") == 0 ? " (in C++ {} is null, too)" : "");
+}
+
+/*  Checks that a required pointer is not NULL. False, and reported, if it is. */
+IGNIS__ONE_COPY IGNIS__PRIVATE bool ignis__check_not_null(const char *call, const char *name, const void *argument)
+{
+    if (!argument)
+        ignis__fail_null(call, name);
+    return argument != NULL;
+}
+
+/*  Checks the buffer of a call that fills an array of `capacity` items, which may be 0. */
+IGNIS__PRIVATE bool ignis__check_capacity(const char *call, const char *name, const void *out, int capacity)
+{
+    if (capacity < 0)
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "capacity is %d, below 0", capacity);
+    return capacity == 0 || ignis__check_not_null(call, name, out);
+}
+
+/*  Reports what the system has just refused to do with a file. */
+IGNIS__COLD IGNIS__PRIVATE ignis_status ignis__fail_file(ignis_diagnostic diagnostic, const char *call,
+                                                         const char *path, const char *what)
+{
+    char reason[256];
+    ignis__system_error(reason, sizeof reason);
+    return ignis__fail(diagnostic, call, "'%s' cannot be %s: %s", path, what, reason);
+}
+
+/*  Returns the status of this thread's latest failure. */
+IGNIS__ONE_COPY IGNIS__PRIVATE ignis_status ignis__failed(void) { return ignis__this_thread.latest; }
+
+/*  Reports a failure that every call has until ignis_setup succeeds: only the first one is logged. */
+IGNIS__COLD static void ignis__fail_once(ignis_diagnostic diagnostic, const char *call, const char *why)
+{
+    ignis__record cause = IGNIS__ZERO;
+    if (ignis__atomic_add(&ignis__global.refused, 1) == 1) {
+        ignis__fail(diagnostic, call, "%s", why);
+        return;
+    }
+    cause.status = ignis__diagnostics[diagnostic].status;
+    cause.diagnostic = diagnostic;
+    cause.call = call;
+    cause.driver_name = cause.log = "";
+    snprintf(cause.text, sizeof cause.text, "%s: %s", call, why);
+    (void)ignis__record_adopt(&cause);
+}
+
+/*  Explains why Ignis cannot be called here. */
+IGNIS__COLD static void ignis__enter_fail(const char *call)
+{
+    if (ignis__this_thread.called_back)
+        ignis__fail(IGNIS_DIAG_INSIDE_CALLBACK, call,
+                    "called inside a function given to ignis_stream_call, on a thread of the driver, where neither "
+                    "Ignis nor CUDA can be "
+                    "called");
+    else if (ignis__atomic_load(&ignis__global.forked))
+        ignis__fail_once(IGNIS_DIAG_FORKED, call,
+                         "this process was forked after ignis_setup, and CUDA does not work across fork; exec a new "
+                         "program instead");
+    else if (ignis__this_thread.record.status == IGNIS_OK)
+        ignis__fail_once(IGNIS_DIAG_NOT_SETUP, call, "ignis_setup has not been called, or ignis_shutdown has");
+    else /* usually ignis_setup has failed and said why: one message is enough for all later calls */
+        ignis__this_thread.latest = IGNIS_ERROR_NOT_SETUP;
+}
+
+/*  Checks that Ignis may be called. The first check of every public function. */
+IGNIS__PRIVATE bool ignis__enter(const char *call)
+{
+    if (ignis__atomic_load(&ignis__global.ready) && !ignis__atomic_load(&ignis__global.forked) &&
+        !ignis__this_thread.called_back)
+        return true;
+    ignis__enter_fail(call);
+    return false;
+}
+
+IGNIS_API void ignis_call_site(const char *file, int line)
+{
+    ignis__this_thread.file = file;
+    ignis__this_thread.line = line;
+}
+
+IGNIS_API ignis_status ignis_status_last(void) { return ignis__this_thread.record.status; }
+
+IGNIS_API const char *ignis_status_message(void) { return ignis__record_text(&ignis__this_thread.record); }
+
+IGNIS_API const char *ignis_status_latest_message(void)
+{
+    const ignis__thread *thread = &ignis__this_thread;
+    return thread->latest_message ? thread->latest_message : ignis_status_message();
+}
+
+IGNIS__COLD IGNIS_API ignis_status ignis_status_query(ignis_status_info *info)
+{
+    const ignis__record *record = &ignis__this_thread.record;
+    bool failed = record->status != IGNIS_OK;
+    if (info) {
+        info->status = record->status;
+        info->diagnostic = record->diagnostic;
+        info->call = failed ? record->call : "";
+        info->message = ignis_status_message();
+        info->driver_error = record->driver_error;
+        info->driver_name = failed ? record->driver_name : "";
+        info->log = failed ? record->log : "";
+    }
+    return record->status;
+}
+
+IGNIS__COLD IGNIS_API void ignis_status_clear(void)
+{
+    ignis__record_drop(&ignis__this_thread);
+    ignis__latest_drop(&ignis__this_thread);
+}
+
+IGNIS__COLD IGNIS_API void ignis_status_begin(void)
+{
+    ignis__thread *thread = &ignis__this_thread;
+    ignis__saved_failure *aside;
+    thread->depth++;
+    if (thread->record.status == IGNIS_OK)
+        return;
+    aside = (ignis__saved_failure *)malloc(sizeof *aside);
+    if (!aside) {
+        thread->stuck = thread->stuck ? thread->stuck : thread->depth;
+        return;
+    }
+    aside->depth = thread->depth;
+    aside->record = thread->record;
+    aside->latest_message = thread->latest_message;
+    aside->outer = thread->aside;
+    thread->aside = aside;
+    memset(&thread->record, 0, sizeof thread->record);
+    thread->latest_message = NULL;
+}
+
+IGNIS__COLD IGNIS_API ignis_status ignis_status_end(void)
+{
+    ignis__thread *thread = &ignis__this_thread;
+    ignis__saved_failure *aside = thread->aside && thread->aside->depth == thread->depth ? thread->aside : NULL;
+    ignis_status status = thread->record.status;
+    if (thread->depth == 0)
+        return ignis__fail(IGNIS_DIAG_SCOPE_ORDER, "ignis_status_end", "no ignis_status_begin is open in this thread");
+    if (aside) {
+        ignis_status_clear();
+        thread->record = aside->record;
+        thread->latest_message = aside->latest_message;
+        thread->aside = aside->outer;
+        free(aside);
+    } else if (!thread->stuck || thread->depth < thread->stuck) {
+        ignis_status_clear();
+    }
+    if (--thread->depth < thread->stuck)
+        thread->stuck = 0;
+    return status;
+}
+
+IGNIS_API const char *ignis_status_name(ignis_status status)
+{
+    /* clang-format off */
+    static const char *const names[] = {
+        "IGNIS_OK",
+#define IGNIS__STATUS_NAME(name, meaning) "IGNIS_ERROR_" #name,
+        IGNIS_STATUSES(IGNIS__STATUS_NAME)
+#undef IGNIS__STATUS_NAME
+    };
+    /* clang-format on */
+    return (unsigned)status < IGNIS_STATUS_COUNT ? names[status] : "unknown status";
+}
+
+IGNIS_API const char *ignis_diagnostic_name(ignis_diagnostic diagnostic)
+{
+    return (unsigned)diagnostic < IGNIS_DIAG_COUNT ? ignis__diagnostics[diagnostic].name : "unknown diagnostic";
+}
+
+IGNIS_API const char *ignis_diagnostic_rule(ignis_diagnostic diagnostic)
+{
+    return (unsigned)diagnostic < IGNIS_DIAG_COUNT ? ignis__diagnostics[diagnostic].rule : "";
+}
+
+IGNIS_API const char *ignis_version_string(void)
+{
+#define IGNIS__TEXT_OF(x) #x
+#define IGNIS__TEXT(x) IGNIS__TEXT_OF(x)
+    return IGNIS__TEXT(IGNIS_VERSION_MAJOR) "." IGNIS__TEXT(IGNIS_VERSION_MINOR) "." IGNIS__TEXT(IGNIS_VERSION_PATCH);
+}
+
+/* ===============================================================================================================
+   >>loader - the driver, NVRTC and cuBLASLt, opened at run time from one table per library
+
+   A row of the table becomes a typedef, a member of the struct of pointers and a name to look up. A required
+   function that is missing makes the library unusable; an optional one is NULL.
+   May use: >>status. Locks: see loader.c.
+   =============================================================================================================== */
+
+IGNIS__PRIVATE struct ignis__cuda_api ignis__cuda;
+
+IGNIS__PRIVATE struct ignis__nvrtc_api ignis__nvrtc;
+
+IGNIS__PRIVATE struct ignis__cublaslt_api ignis__cublaslt;
+
+IGNIS__PRIVATE struct ignis__nccl_api ignis__nccl;
+
+/*  base/loader.c - searches, opens and checks the libraries
+
+    A path of the caller or the environment is the only candidate. Else: the system's names, the toolkit's folders,
+    wheels of Pythons. A failure lists every candidate and the loader's reason.
+    May use: driver_api.c. Locks: ignis__loader_lock, held while one library is opened; no other lock is taken under
+    it. */
+
 #define IGNIS__CUDA_SYMBOL(ret, name, args, version, required) \
     {#name, offsetof(struct ignis__cuda_api, name), version, required},
-static const ignis__symbol ignis__cuda_symbols[] = {IGNIS__CUDA_API(IGNIS__CUDA_SYMBOL)};
+IGNIS__PRIVATE const ignis__symbol ignis__cuda_symbols[] = {IGNIS__CUDA_API(IGNIS__CUDA_SYMBOL)};
 #define IGNIS__NVRTC_SYMBOL(ret, name, args, version, required) \
     {#name, offsetof(struct ignis__nvrtc_api, name), version, required},
 static const ignis__symbol ignis__nvrtc_symbols[] = {IGNIS__NVRTC_API(IGNIS__NVRTC_SYMBOL)};
@@ -6392,10 +6593,10 @@ static const ignis__symbol ignis__nvrtc_symbols[] = {IGNIS__NVRTC_API(IGNIS__NVR
 static const ignis__symbol ignis__cublaslt_symbols[] = {IGNIS__CUBLASLT_API(IGNIS__CUBLASLT_SYMBOL)};
 #define IGNIS__NCCL_SYMBOL(ret, name, args, version, required) \
     {#name, offsetof(struct ignis__nccl_api, name), version, required},
-static const ignis__symbol ignis__nccl_symbols[] = {IGNIS__NCCL_API(IGNIS__NCCL_SYMBOL)};
+IGNIS__PRIVATE const ignis__symbol ignis__nccl_symbols[] = {IGNIS__NCCL_API(IGNIS__NCCL_SYMBOL)};
 
 /* clang-format off */
-static const ignis__library_spec ignis__library_specs[IGNIS_LIBRARY_COUNT] = {
+IGNIS__PRIVATE const ignis__library_spec ignis__library_specs[IGNIS_LIBRARY_COUNT] = {
     {"", "", {0}, {0}, {0}, NULL, "", NULL, NULL, 0},
 #ifdef _WIN32
     {"the CUDA driver", "IGNIS_CUDA_LIBRARY", {"nvcuda.dll"}, {0}, {0}, NULL,
@@ -6435,22 +6636,12 @@ static const ignis__library_spec ignis__library_specs[IGNIS_LIBRARY_COUNT] = {
 };
 /* clang-format on */
 
-static struct ignis__loaded {
-    uint64_t loaded;   /* the api struct is filled */
-    uint64_t missing;  /* ignis__library_available has not found it */
-    char path[1024];   /* the name it was opened by */
-    char wanted[1024]; /* ignis_desc's path, "" for a search */
-    int version, found;
-    uint64_t release; /* the exact version, for cache keys */
-} ignis__libraries[IGNIS_LIBRARY_COUNT];
+IGNIS__PRIVATE struct ignis__loaded ignis__libraries[IGNIS_LIBRARY_COUNT];
 
 static ignis__mutex ignis__loader_lock = IGNIS__MUTEX_INIT;
 
 #ifdef IGNIS_LINK_CUDA
 
-#include <cublasLt.h>
-#include <cuda.h>
-#include <nvrtc.h>
 #if CUDA_VERSION < 12040
 #error "IGNIS_LINK_CUDA needs the headers of CUDA 12.4 or newer; without it Ignis loads older drivers at run time"
 #endif
@@ -6497,15 +6688,6 @@ static void ignis__library_bind(ignis_library which, struct ignis__loaded *libra
 
 #endif /* IGNIS_LINK_CUDA */
 
-/*  One search for a library: the places tried, and why each failed. */
-typedef struct ignis__search {
-    const ignis__library_spec *spec;
-    const char *below; /* the folder of Pythons that is being listed */
-    void *library;
-    char path[1024];
-    ignis__string_writer tried;
-} ignis__search;
-
 /*  A library that another one needs: its folder, and the beginning of its name. */
 typedef struct ignis__companion {
     char folder[1024];
@@ -6522,7 +6704,7 @@ IGNIS__COLD static void ignis__companion_open(void *context, const char *name)
     (void)ignis__library_open(path, why, sizeof why); /* on failure NVRTC itself names the missing library */
 }
 
-IGNIS__COLD static bool ignis__search_try(ignis__search *search, const char *path)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__search_try(ignis__search *search, const char *path)
 {
     char why[512];
     const char *slash = strrchr(path, '/');
@@ -6589,7 +6771,7 @@ IGNIS__COLD static void ignis__search_python(void *context, const char *name)
 }
 
 /*  Searches a folder of Pythons or, if `below` is NULL, the folder of one Python. */
-IGNIS__COLD static void ignis__search_pythons(ignis__search *search, const char *root, const char *below)
+IGNIS__COLD IGNIS__PRIVATE void ignis__search_pythons(ignis__search *search, const char *root, const char *below)
 {
     char folder[1024];
     if (!root || !*root || search->library)
@@ -6711,7 +6893,7 @@ IGNIS__COLD static void ignis__library_read_version(ignis_library which, struct 
 
 /*  Loads a library once. A failure is reported again at each attempt, and may become a success: the user may have
     installed the library. */
-static bool ignis__library_load(const char *call, ignis_library which)
+IGNIS__PRIVATE bool ignis__library_load(const char *call, ignis_library which)
 {
     struct ignis__loaded *library = &ignis__libraries[which];
     bool ok = true;
@@ -6733,7 +6915,8 @@ static bool ignis__library_load(const char *call, ignis_library which)
 }
 
 /*  Checks whether a library can be loaded. The logger is told once if it cannot, and what follows from it. */
-IGNIS__MAYBE_UNUSED static bool ignis__library_available(const char *call, ignis_library which, const char *then)
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE bool ignis__library_available(const char *call, ignis_library which,
+                                                                 const char *then)
 {
     struct ignis__loaded *library = &ignis__libraries[which];
     ignis__record before, failure;
@@ -6813,79 +6996,11 @@ IGNIS__COLD IGNIS_API ignis_status ignis_library_query(ignis_library library, ig
     launch.
     The logger is called with locks held, so it must not call Ignis. */
 
-/*  A handle: generation (32 bits) | kind (5 bits) | slot (27 bits). The state of a slot: generation (32 bits) | holds
-    (32 bits).
-    An odd generation is live. The handle itself is one hold, and a call that uses the item takes another: an item is
-    destroyed only when no call uses it.
-    Slots are never freed while handles may exist, and a generation never repeats (a slot without generations left is
-    retired). So a stale handle is recognised for ever. */
-typedef enum ignis__kind {
-    IGNIS__KIND_ARRAY = 1,
-    IGNIS__KIND_KERNEL,
-    IGNIS__KIND_TENSOR,
-    IGNIS__KIND_OPTIMIZER,
-    IGNIS__KIND_GRAPH,
-    IGNIS__KIND_EVENT,
-    IGNIS__KIND_TICKET,
-    IGNIS__KIND_FENCE,
-    IGNIS__KIND_GL_BUFFER,
-    IGNIS__KIND_VMM, /* from here on: kinds of ignis_collective.h */
-    IGNIS__KIND_RANGE,
-    IGNIS__KIND_CHANNEL,
-    IGNIS__KIND_TRANSPORT,
-    IGNIS__KIND_COMM,
-    IGNIS__KIND_PARALLEL,
-    IGNIS__KIND_TOKENIZER, /* from here on: kinds of ignis_models.h */
-    IGNIS__KIND_MODEL,
-    IGNIS__KIND_SEQUENCE,
-    IGNIS__KIND_LORA,
-    IGNIS__KIND_COUNT,
-    IGNIS__KIND_VALUE = 31 /* no handle of a pool: a number among the inputs of a formula */
-} ignis__kind;
-
-#define IGNIS__SLOT_BITS 27
-#define IGNIS__SLOT_MASK (((uint64_t)1 << IGNIS__SLOT_BITS) - 1)
-
-static uint64_t ignis__handle_kind(uint64_t handle) { return handle >> IGNIS__SLOT_BITS & 31; }
-
-typedef struct ignis__slot {
-    uint64_t state;
-    uint64_t handle;   /* while live */
-    ignis__mutex lock; /* for the item's own fields */
-    struct ignis__slot *next_free;
-    uint32_t index;
-} ignis__slot;
-
-/*  Names an item that has been freed, for messages about its stale handle. Valid until the slot's next item is
-    freed. */
-typedef struct ignis__tombstone {
-    uint64_t handle, id;
-    char name[32];
-} ignis__tombstone;
+IGNIS__PRIVATE uint64_t ignis__handle_kind(uint64_t handle) { return handle >> IGNIS__SLOT_BITS & 31; }
 
 #define IGNIS__POOL_FIRST_PAGE 64u
-#define IGNIS__POOL_PAGES 21 /* page k holds 64 << k items: 2^27 - 64 in all */
-
-typedef struct ignis__pool {
-    size_t item_size; /* items begin with an ignis__slot */
-    ignis__kind kind;
-    const char *what;       /* an item is, in messages */
-    ignis_diagnostic freed; /* of a stale handle */
-    size_t tombstone;       /* offset of an item's ignis__tombstone; 0 if it has none */
-    ignis__mutex lock;
-    uint64_t count; /* slots ever made */
-    char *pages[IGNIS__POOL_PAGES];
-    ignis__slot *free;
-    struct ignis__pool *next;
-} ignis__pool;
 
 static uint64_t ignis__pools; /* list of the pools with pages: the address of the first one */
-
-#define IGNIS__POOL(item, kind, what, freed) IGNIS__POOL_NAMED(item, kind, what, freed, 0)
-#define IGNIS__POOL_NAMED(item, kind, what, freed, tombstone)                             \
-    {                                                                                     \
-        sizeof(item), kind, what, freed, tombstone, IGNIS__MUTEX_INIT, 0, {0}, NULL, NULL \
-    }
 
 static ignis__slot *ignis__pool_slot(const ignis__pool *pool, uint64_t index)
 {
@@ -6923,7 +7038,7 @@ IGNIS__COLD static ignis__slot *ignis__pool_grow(ignis__pool *pool)
 }
 
 /*  Frees all slots, when no handle can be used any more. */
-IGNIS__COLD static void ignis__pools_free(void)
+IGNIS__COLD IGNIS__PRIVATE void ignis__pools_free(void)
 {
     ignis__pool *pool = (ignis__pool *)(uintptr_t)ignis__atomic_load(&ignis__pools);
     int page;
@@ -6939,7 +7054,7 @@ IGNIS__COLD static void ignis__pools_free(void)
 }
 
 /*  Takes a free slot, invisible to other threads until ignis__pool_publish. NULL, and reported, if out of memory. */
-static void *ignis__pool_take(const char *call, ignis__pool *pool)
+IGNIS__PRIVATE void *ignis__pool_take(const char *call, ignis__pool *pool)
 {
     ignis__slot *slot;
     ignis__mutex_lock(&pool->lock);
@@ -6955,7 +7070,7 @@ static void *ignis__pool_take(const char *call, ignis__pool *pool)
 }
 
 /*  As ignis__pool_take, with zeros from the end of the slot up to the tombstone. */
-static void *ignis__pool_take_zeroed(const char *call, ignis__pool *pool)
+IGNIS__PRIVATE void *ignis__pool_take_zeroed(const char *call, ignis__pool *pool)
 {
     char *item = (char *)ignis__pool_take(call, pool);
     if (item)
@@ -6965,14 +7080,14 @@ static void *ignis__pool_take_zeroed(const char *call, ignis__pool *pool)
 }
 
 /*  Copies an item to a taken one, except its slot: other threads read the slots of dead items, too. */
-IGNIS__MAYBE_UNUSED static void ignis__pool_fill(const ignis__pool *pool, void *item, const void *from)
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE void ignis__pool_fill(const ignis__pool *pool, void *item, const void *from)
 {
     memcpy((char *)item + sizeof(ignis__slot), (const char *)from + sizeof(ignis__slot),
            pool->item_size - sizeof(ignis__slot));
 }
 
 /*  Gives an item a handle, which makes it visible, and `holds` holds. */
-static uint64_t ignis__pool_publish_held(ignis__pool *pool, void *item, int holds)
+IGNIS__PRIVATE uint64_t ignis__pool_publish_held(ignis__pool *pool, void *item, int holds)
 {
     ignis__slot *slot = (ignis__slot *)item;
     uint64_t generation = (ignis__atomic_load(&slot->state) >> 32) + 1;
@@ -6983,10 +7098,13 @@ static uint64_t ignis__pool_publish_held(ignis__pool *pool, void *item, int hold
     return handle;
 }
 
-static uint64_t ignis__pool_publish(ignis__pool *pool, void *item) { return ignis__pool_publish_held(pool, item, 1); }
+IGNIS__PRIVATE uint64_t ignis__pool_publish(ignis__pool *pool, void *item)
+{
+    return ignis__pool_publish_held(pool, item, 1);
+}
 
 /*  Returns a slot to the free list; its item has been destroyed. */
-IGNIS__ONE_COPY static void ignis__pool_recycle(ignis__pool *pool, void *item)
+IGNIS__ONE_COPY IGNIS__PRIVATE void ignis__pool_recycle(ignis__pool *pool, void *item)
 {
     ignis__slot *slot = (ignis__slot *)item;
     if (ignis__atomic_load(&slot->state) >> 32 >= 0xFFFFFFFEu)
@@ -7010,7 +7128,7 @@ static inline void *ignis__pool_hold_slot(ignis__pool *pool, uint64_t index, uin
 }
 
 /*  Holds and returns the item of a live handle. NULL if the handle is stale or was never valid. */
-static void *ignis__pool_hold(ignis__pool *pool, uint64_t handle)
+IGNIS__PRIVATE void *ignis__pool_hold(ignis__pool *pool, uint64_t handle)
 {
     uint64_t index = handle & IGNIS__SLOT_MASK;
     if (ignis__handle_kind(handle) != (uint64_t)pool->kind || index >= ignis__atomic_load(&pool->count) ||
@@ -7020,7 +7138,7 @@ static void *ignis__pool_hold(ignis__pool *pool, uint64_t handle)
 }
 
 /*  Holds and returns the next live item from a slot on. NULL if there is none. Begin with index 0. */
-static void *ignis__pool_next(ignis__pool *pool, uint64_t *index)
+IGNIS__PRIVATE void *ignis__pool_next(ignis__pool *pool, uint64_t *index)
 {
     void *item = NULL;
     while (!item && *index < ignis__atomic_load(&pool->count))
@@ -7030,7 +7148,7 @@ static void *ignis__pool_next(ignis__pool *pool, uint64_t *index)
 
 /*  Adds a hold to an item that others hold. False if the last hold was just dropped, and the item is being
     destroyed. */
-IGNIS__MAYBE_UNUSED static bool ignis__pool_hold_more(void *item)
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE bool ignis__pool_hold_more(void *item)
 {
     ignis__slot *slot = (ignis__slot *)item;
     uint64_t state = ignis__atomic_load(&slot->state);
@@ -7042,7 +7160,7 @@ IGNIS__MAYBE_UNUSED static bool ignis__pool_hold_more(void *item)
 }
 
 /*  Drops a hold. True if it was the last hold of a dead item: the caller destroys the item. */
-static bool ignis__pool_drop(void *item)
+IGNIS__PRIVATE bool ignis__pool_drop(void *item)
 {
     ignis__slot *slot = (ignis__slot *)item;
     uint64_t state = ignis__atomic_add(&slot->state, (uint64_t)-1);
@@ -7050,20 +7168,18 @@ static bool ignis__pool_drop(void *item)
 }
 
 /*  Checks whether a held item is still live. The caller has the item's lock, because items die under it. */
-static bool ignis__pool_live(const void *item)
+IGNIS__PRIVATE bool ignis__pool_live(const void *item)
 {
     return ignis__atomic_load(&((const ignis__slot *)item)->state) >> 32 & 1;
 }
 
 /*  Makes the handles of a live, held and locked item stale. The handle's own hold remains to be dropped. */
-static void ignis__pool_kill(void *item) { ignis__atomic_add(&((ignis__slot *)item)->state, (uint64_t)1 << 32); }
+IGNIS__PRIVATE void ignis__pool_kill(void *item)
+{
+    ignis__atomic_add(&((ignis__slot *)item)->state, (uint64_t)1 << 32);
+}
 
-/*  The name of an item in messages: "array #7 'weights'". Id 0 and name "" are left out. */
-typedef struct ignis__label {
-    char text[80];
-} ignis__label;
-
-IGNIS__COLD static ignis__label ignis__label_write(const char *what, uint64_t id, const char *name)
+IGNIS__COLD IGNIS__PRIVATE ignis__label ignis__label_write(const char *what, uint64_t id, const char *name)
 {
     ignis__label out;
     ignis__string_writer text;
@@ -7077,7 +7193,8 @@ IGNIS__COLD static ignis__label ignis__label_write(const char *what, uint64_t id
 }
 
 /*  Records the name of an item that is about to die. The caller has its lock. */
-static void ignis__tombstone_write(ignis__tombstone *tombstone, const ignis__slot *slot, uint64_t id, const char *name)
+IGNIS__PRIVATE void ignis__tombstone_write(ignis__tombstone *tombstone, const ignis__slot *slot, uint64_t id,
+                                           const char *name)
 {
     size_t length = strlen(name);
     tombstone->handle = slot->handle;
@@ -7088,7 +7205,7 @@ static void ignis__tombstone_write(ignis__tombstone *tombstone, const ignis__slo
 }
 
 /*  Returns "array #7 'weights', freed" for a stale handle; "" if nothing is known about it. */
-IGNIS__COLD static ignis__label ignis__label_stale(ignis__pool *pool, uint64_t handle)
+IGNIS__COLD IGNIS__PRIVATE ignis__label ignis__label_stale(ignis__pool *pool, uint64_t handle)
 {
     uint64_t index = handle & IGNIS__SLOT_MASK;
     ignis__tombstone tombstone = IGNIS__ZERO;
@@ -7108,7 +7225,7 @@ IGNIS__COLD static ignis__label ignis__label_stale(ignis__pool *pool, uint64_t h
     return out;
 }
 
-IGNIS__COLD static void ignis__fail_stale(const char *call, ignis__pool *pool, uint64_t handle)
+IGNIS__COLD IGNIS__PRIVATE void ignis__fail_stale(const char *call, ignis__pool *pool, uint64_t handle)
 {
     uint64_t kind = ignis__handle_kind(handle);
     ignis__label label = ignis__label_stale(pool, handle);
@@ -7128,7 +7245,7 @@ IGNIS__COLD static void ignis__fail_stale(const char *call, ignis__pool *pool, u
 }
 
 /*  Holds and returns the item of a handle, for a public call. NULL, and reported, if there is none. */
-IGNIS__ONE_COPY static void *ignis__handle_hold(const char *call, ignis__pool *pool, uint64_t handle)
+IGNIS__ONE_COPY IGNIS__PRIVATE void *ignis__handle_hold(const char *call, ignis__pool *pool, uint64_t handle)
 {
     void *item = NULL;
     if (ignis__enter(call) && (item = ignis__pool_hold(pool, handle)) == NULL)
@@ -7137,7 +7254,7 @@ IGNIS__ONE_COPY static void *ignis__handle_hold(const char *call, ignis__pool *p
 }
 
 /*  Makes the handle of a held item stale, once. False if another thread has done so. The caller's hold remains. */
-static bool ignis__handle_kill(void *item)
+IGNIS__PRIVATE bool ignis__handle_kill(void *item)
 {
     ignis__slot *slot = (ignis__slot *)item;
     bool live;
@@ -7151,12 +7268,11 @@ static bool ignis__handle_kill(void *item)
     return live;
 }
 
-/*  Objects alive at ignis_shutdown are reported one per line up to this many, and counted beyond. */
-#define IGNIS__LEAKS_SHOWN 20
-static int ignis__leaks; /* reported by the ignis_shutdown that is under way */
+IGNIS__PRIVATE int ignis__leaks; /* reported by the ignis_shutdown that is under way */
 
 IGNIS__PRINTF(3, 4)
-IGNIS__COLD static void ignis__leak_report(const char *call, ignis_diagnostic diagnostic, const char *format, ...)
+IGNIS__COLD IGNIS__PRIVATE void ignis__leak_report(const char *call, ignis_diagnostic diagnostic, const char *format,
+                                                   ...)
 {
     char line[512];
     va_list args;
@@ -7173,13 +7289,15 @@ IGNIS__COLD static void ignis__leak_report(const char *call, ignis_diagnostic di
     Cancels handlers at thread exit, and frees slots and messages if nothing is set up.
     May use: pool.c, error_record.c. Locks: ignis__setup_lock, tried, because another thread may hold it for ever. */
 
+IGNIS__PRIVATE void (*ignis__closers[IGNIS__CLOSE_COUNT])(const char *call);
+
 /*  Held by ignis_setup, ignis_shutdown, and while the library is unloaded. */
-static ignis__mutex ignis__setup_lock = IGNIS__MUTEX_INIT;
+IGNIS__PRIVATE ignis__mutex ignis__setup_lock = IGNIS__MUTEX_INIT;
 
 /*  Runs when a library with Ignis inside is unloaded, or the program ends, while other threads live on. No thread calls
     Ignis after that. Memory that threads have allocated since ignis_shutdown stays allocated. Without ignis_shutdown,
     as in a program that just ends, other threads may still use Ignis. */
-IGNIS__AT_UNLOAD static void ignis__unload(void)
+IGNIS__AT_UNLOAD IGNIS__PRIVATE void ignis__unload(void)
 {
     if (ignis__atomic_load(&ignis__global.forked)) {
         ignis__thread_exits_close();
@@ -7195,14 +7313,7 @@ IGNIS__AT_UNLOAD static void ignis__unload(void)
     ignis__thread_exits_close();
 }
 
-/* ===============================================================================================================
-   >>device - contexts, device facts, the current device of a thread
-
-   A device is opened at its first use and closed at ignis_shutdown. Every call that works on it enters it (makes
-   its context current) and leaves it again.
-   May use: >>loader, >>pool, >>status. Invariant: after a fault of CUDA no driver call is made, except to free.
-   Locks: device->lock guards opening; facts are constant once read. No lock is taken under it.
-   =============================================================================================================== */
+/*  device - contexts, streams, events, capture, memory of a device, recording of what runs. Knows no shape. */
 
 /*  A stream of the caller, or one of ignis_stream_create. */
 typedef struct ignis__user_stream {
@@ -7236,21 +7347,197 @@ typedef struct ignis__device {
     uint64_t no_dependents; /* 1: built-in kernels come from older PTX, without dependent launch */
 } ignis__device;
 
-/*  Returns a device's compute capability as one number: 89 for 8.9. */
-static int ignis__capability(const ignis_device_info *info) { return 10 * info->compute_major + info->compute_minor; }
+/*  if (IGNIS__CUDA_FAILED(call, device, cuMemFree_v2, (address))) return ...; reports the failure. */
+#define IGNIS__CUDA_FAILED(call, device, name, args) \
+    (ignis__cuda_check(call, device, #name, IGNIS__CUDA(name, args)) != IGNIS_OK)
 
-static ignis__device ignis__devices[IGNIS_MAX_DEVICES];
-static int ignis__device_ordinal(const ignis__device *device) { return (int)(device - ignis__devices); }
-static uint64_t ignis__devices_fault; /* the driver error that ended all work of the process, or 0 */
-static bool ignis__allow_tf32;
-static int ignis__matmul_backend, ignis__attention_backend; /* as in ignis_desc, or in the environment */
-static int ignis__device_total;
+/*  A context made current for one call. */
+typedef struct ignis__binding {
+    bool pushed;
+} ignis__binding;
+
+/*  An object that a graph needs as long as it lives, and the function that drops it. */
+typedef struct ignis__captured_item {
+    void *item;
+    void (*drop)(const char *call, void *item);
+    bool written; /* a storage, by the graph */
+    bool exposed; /* a storage, to a kernel of the caller in the graph */
+    struct ignis__captured_item *next;
+} ignis__captured_item;
+
+/*  The number of launches of a graph. Outlives the graph, as arrays do whose memory belongs to it. */
+typedef struct ignis__replays {
+    uint64_t users; /* the capture or graph, and storages */
+    uint64_t count;
+} ignis__replays;
+
+/*  A thread has one between ignis_graph_begin and ignis_graph_end; afterwards the graph has it. Other sections use:
+        ignis__memory_take        memory is from a cache of the capture, and stays with the graph
+        ignis__capture_hold       keeps objects of before that the work uses: storages, kernels of the caller
+        ignis__capture_pause      begins work that is done once, before any launch, and not by the graph
+        ignis__capture_refuses    fails a call that would have to wait or to read host memory, or that happens once */
+typedef struct ignis__capture {
+    ignis__device *device;
+    ignis__replays *replays;     /* of the graph that it becomes */
+    uint64_t serial;             /* tells it from other captures */
+    void *stream;                /* made for it alone: other threads go on working on theirs */
+    struct ignis__capture *next; /* next in the list of open captures */
+    ignis__captured_item *held;
+    struct ignis__array
+        *launches; /* counted by the graph itself, for random numbers; held; NULL without random numbers */
+} ignis__capture;
+
+/*  Open captures. ignis_shutdown ends those whose threads have exited. */
+struct ignis__captures_type {
+    ignis__mutex lock;
+    ignis__capture *first;
+};
+
+typedef enum ignis__trace_kind {
+    IGNIS__TRACED_CALL, /* on the host */
+    IGNIS__TRACED_KERNEL,
+    IGNIS__TRACED_COPY,
+    IGNIS__TRACED_GRAPH,
+    IGNIS__TRACED_COLLECTIVE,
+    IGNIS__TRACED_MEMORY /* a device's memory in use from then on */
+} ignis__trace_kind;
+
+typedef struct ignis__trace_item {
+    ignis__trace_kind kind;
+    int device, thread, line, rate;
+    bool exact_bytes;
+    uint64_t operation;
+    const char *call, *file; /* file may be null */
+    char name[72];
+    void *stream, *first, *last; /* events; NULL for items of the host */
+    int64_t begin_ns, end_ns;    /* on the host */
+    double bytes, flops;         /* 0: not known */
+    int64_t at_ns; /* start by the host's clock, read when the work is done; and the duration, -1 if unknown */
+    double ms;
+} ignis__trace_item;
+
+struct ignis__profile_type {
+    uint64_t on; /* read without the lock, as one branch of a launch */
+    ignis__trace_item *items;
+    size_t count, capacity, lost;
+    int threads;
+    int64_t begin_ns;
+    struct {
+        void *event; /* recorded when the host's clock was at ns */
+        int64_t ns;
+    } base[IGNIS_MAX_DEVICES];
+    struct ignis__named_function *named[64]; /* names of functions, always kept */
+    ignis_profile_row *rows;                 /* of the last one that has ended */
+    int row_count;
+};
+
+/*  Names of kernels, by their functions. */
+typedef struct ignis__named_function {
+    void *function;
+    char name[72];
+    struct ignis__named_function *next;
+} ignis__named_function;
+
+/*  Driver allocations ("segments") are cut into blocks. A free block belongs to the stream it was freed on: work
+    queued on that stream is ordered before its next use there, so the block can be reused at once. Another stream
+    takes it only after waiting for an event of that stream. Blocks are kept in bins by size. Bins are sorted, so the
+    first block that fits is the best fit. Small requests have segments of their own, so that they do not keep large
+    segments from being freed. */
+#define IGNIS__BLOCK_UNIT 512
+#define IGNIS__SMALL_LIMIT ((int64_t)1 << 20)
+#define IGNIS__SMALL_SEGMENT ((int64_t)2 << 20)
+#define IGNIS__MEDIUM_LIMIT ((int64_t)10 << 20)
+#define IGNIS__MEDIUM_SEGMENT ((int64_t)20 << 20)
+#define IGNIS__BINS 512
+#define IGNIS__NO_HOST_MEMORY (-1) /* beside the driver's error numbers */
+
+/*  The purpose of an allocation. */
+typedef struct ignis__origin {
+    const char *call, *inside, *file; /* the last two may be null */
+    int line;
+    char tag[32];
+} ignis__origin;
+
+/*  A row of the memory statistics. */
+typedef struct ignis__memory_row {
+    ignis_memory_row row; /* its peak is that of the peak with the number... */
+    uint64_t peaks;       /* ...and the live bytes at the peak, if live changed after it */
+    struct ignis__memory_row *next;
+} ignis__memory_row;
+
+typedef struct ignis__block {
+    ignis__address address;
+    int64_t size;
+    ignis__origin origin;             /* of its last use; call is null when it is over */
+    ignis__memory_row *counted;       /* null: nobody counts */
+    struct ignis__stream_cache *part; /* stream and size class it belongs to */
+    bool used;
+    struct ignis__block *below, *above;    /* neighbours in the segment */
+    struct ignis__block *smaller, *larger; /* neighbours in the bin */
+    struct ignis__block *next_segment;     /* of a segment's first block, which lives as long as the segment */
+} ignis__block;
+
+typedef struct ignis__stream_cache {
+    void *stream;  /* or the capture whose memory this is */
+    bool captured; /* its blocks are used by a graph: no other stream takes them, and their segments stay */
+    bool is_small;
+    struct ignis__stream_cache *next;
+    ignis__block *zeroed; /* blocks of ignis__memory_take_zeroed, linked by `larger`: in no bin, as if used */
+    uint64_t filled[IGNIS__BINS / 64]; /* a bit for each bin that is not empty */
+    ignis__block *bins[IGNIS__BINS];
+} ignis__stream_cache;
+
+/*  Pinned host memory of the caller, or a chunk for copies. */
+typedef struct ignis__pinned {
+    void *memory;
+    int64_t size;
+    struct ignis__pinned *next;
+} ignis__pinned;
+
+typedef struct ignis__cache {
+    ignis__pinned *user, *spare;   /* by ignis_host_alloc; pieces that nobody uses now */
+    ignis__mutex lock;             /* which nobody holds during a call that may wait for the device: */
+    ignis__mutex asking, trimming; /* taken before `lock`: to ask the driver for memory, to free it */
+    ignis__stream_cache *parts;
+    ignis__block *segments;     /* their first blocks */
+    ignis__block *spare_blocks; /* block structs for reuse, linked by `above` */
+    ignis_memory_info info;
+    ignis__memory_row *counted; /* with ignis_desc.trace_memory */
+    uint64_t peaks;             /* of live_bytes so far */
+} ignis__cache;
+
+/*  Returns a chunk of pinned memory with at least `size` bytes for temporary use: the smallest spare one that fits,
+    or a new one. ignis__pinned_chunk_recycle takes it back, or ignis__pinned_chunk_keep if nothing uses it any more. */
+#define IGNIS__PIECE ((int64_t)1 << 20) /* to copy through */
+
+
+/* ===============================================================================================================
+   >>device - contexts, device facts, the current device of a thread
+
+   A device is opened at its first use and closed at ignis_shutdown. Every call that works on it enters it (makes
+   its context current) and leaves it again.
+   May use: >>loader, >>pool, >>status. Invariant: after a fault of CUDA no driver call is made, except to free.
+   Locks: device->lock guards opening; facts are constant once read. No lock is taken under it.
+   =============================================================================================================== */
+
+/*  Returns a device's compute capability as one number: 89 for 8.9. */
+IGNIS__PRIVATE int ignis__capability(const ignis_device_info *info)
+{
+    return 10 * info->compute_major + info->compute_minor;
+}
+
+IGNIS__PRIVATE ignis__device ignis__devices[IGNIS_MAX_DEVICES];
+IGNIS__PRIVATE int ignis__device_ordinal(const ignis__device *device) { return (int)(device - ignis__devices); }
+IGNIS__PRIVATE uint64_t ignis__devices_fault; /* the driver error that ended all work of the process, or 0 */
+IGNIS__PRIVATE bool ignis__allow_tf32;
+IGNIS__PRIVATE int ignis__matmul_backend, ignis__attention_backend; /* as in ignis_desc, or in the environment */
+IGNIS__PRIVATE int ignis__device_total;
 static int ignis__device_first;
-static uint64_t ignis__stream_serials; /* the last serial number */
-static uint64_t ignis__stream_forgets; /* ignis_stream_forget calls so far */
+IGNIS__PRIVATE uint64_t ignis__stream_serials; /* the last serial number */
+IGNIS__PRIVATE uint64_t ignis__stream_forgets; /* ignis_stream_forget calls so far */
 
 /*  Checks for errors after which the driver answers every call of the process with the same error, on any device. */
-static bool ignis__cuda_is_fatal(int error)
+IGNIS__PRIVATE bool ignis__cuda_is_fatal(int error)
 {
     static const short fatal[] = {214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721};
     int i;
@@ -7261,17 +7548,17 @@ static bool ignis__cuda_is_fatal(int error)
 }
 
 /*  Checks whether a kernel or copy has faulted on any device: CUDA then refuses all calls on all devices. */
-static bool ignis__devices_lost(void) { return ignis__atomic_load(&ignis__devices_fault) != 0; }
+IGNIS__PRIVATE bool ignis__devices_lost(void) { return ignis__atomic_load(&ignis__devices_fault) != 0; }
 
-static const char *ignis__cuda_name(int error)
+IGNIS__PRIVATE const char *ignis__cuda_name(int error)
 {
     const char *name = NULL;
     return ignis__cuda.cuGetErrorName && ignis__cuda.cuGetErrorName(error, &name) == 0 && name ? name : "unknown error";
 }
 
 /*  Reports a driver error as a failure of `call`. device may be NULL. */
-IGNIS__COLD static ignis_status ignis__cuda_fail(const char *call, ignis__device *device, const char *function,
-                                                 int error)
+IGNIS__COLD IGNIS__PRIVATE ignis_status ignis__cuda_fail(const char *call, ignis__device *device, const char *function,
+                                                         int error)
 {
     const char *name = ignis__cuda_name(error), *text = NULL;
     int ordinal = device ? ignis__device_ordinal(device) : -1;
@@ -7291,16 +7578,13 @@ IGNIS__COLD static ignis_status ignis__cuda_fail(const char *call, ignis__device
                                text ? text : "");
 }
 
-/*  if (IGNIS__CUDA_FAILED(call, device, cuMemFree_v2, (address))) return ...; reports the failure. */
-#define IGNIS__CUDA_FAILED(call, device, name, args) \
-    (ignis__cuda_check(call, device, #name, IGNIS__CUDA(name, args)) != IGNIS_OK)
-IGNIS__ONE_COPY static ignis_status ignis__cuda_check(const char *call, ignis__device *device, const char *function,
-                                                      int error)
+IGNIS__ONE_COPY IGNIS__PRIVATE ignis_status ignis__cuda_check(const char *call, ignis__device *device,
+                                                              const char *function, int error)
 {
     return error == 0 ? IGNIS_OK : ignis__cuda_fail(call, device, function, error);
 }
 
-IGNIS__ONE_COPY static ignis__device *ignis__device_get(const char *call, int ordinal)
+IGNIS__ONE_COPY IGNIS__PRIVATE ignis__device *ignis__device_get(const char *call, int ordinal)
 {
     if (ordinal >= 0 && ordinal < ignis__device_total)
         return &ignis__devices[ordinal];
@@ -7358,11 +7642,6 @@ IGNIS__COLD static bool ignis__device_read(const char *call, ignis__device *devi
     return true;
 }
 
-/*  A context made current for one call. */
-typedef struct ignis__binding {
-    bool pushed;
-} ignis__binding;
-
 /*  Makes the device's context current. Returns the driver's error, and the failed driver call in *what. */
 static int ignis__context_try(ignis__device *device, ignis__binding *binding, const char **what)
 {
@@ -7414,7 +7693,7 @@ IGNIS__COLD static bool ignis__device_open_locked(const char *call, ignis__devic
 }
 
 /*  Opens the device if necessary and makes its context current. Every success is paired with ignis__device_leave. */
-static bool ignis__device_enter(const char *call, ignis__device *device, ignis__binding *binding)
+IGNIS__PRIVATE bool ignis__device_enter(const char *call, ignis__device *device, ignis__binding *binding)
 {
     int error = (int)ignis__atomic_load(&ignis__devices_fault);
     if (error) {
@@ -7437,7 +7716,7 @@ static bool ignis__device_enter(const char *call, ignis__device *device, ignis__
 
 /*  Enters an opened device to free something. This must not fail for one failed driver call, so it is tried again.
     False, and not reported, after a fault. */
-static bool ignis__device_enter_to_give(const char *call, ignis__device *device, ignis__binding *binding)
+IGNIS__PRIVATE bool ignis__device_enter_to_give(const char *call, ignis__device *device, ignis__binding *binding)
 {
     const char *what;
     if (ignis__devices_lost())
@@ -7445,7 +7724,7 @@ static bool ignis__device_enter_to_give(const char *call, ignis__device *device,
     return ignis__context_try(device, binding, &what) == 0 || ignis__context_enter(call, device, binding);
 }
 
-static void ignis__device_leave(const ignis__binding *binding) { ignis__context_leave(binding); }
+IGNIS__PRIVATE void ignis__device_leave(const ignis__binding *binding) { ignis__context_leave(binding); }
 
 /*  Forgets the thread's state of an older setup, and its streams that another thread has forgotten. */
 IGNIS__COLD static void ignis__thread_renew(ignis__thread *thread, uint64_t forgets)
@@ -7477,7 +7756,7 @@ IGNIS__COLD static void ignis__thread_renew(ignis__thread *thread, uint64_t forg
 }
 
 /*  Returns the calling thread's state, updated after an ignis_setup or an ignis_stream_forget. */
-static ignis__thread *ignis__thread_state(void)
+IGNIS__PRIVATE ignis__thread *ignis__thread_state(void)
 {
     ignis__thread *thread = &ignis__this_thread;
     uint64_t forgets = ignis__atomic_load(&ignis__stream_forgets);
@@ -7487,16 +7766,16 @@ static ignis__thread *ignis__thread_state(void)
 }
 
 /*  Returns the device of a desc, and the desc's value for a device. */
-static int ignis__desc_device(int device)
+IGNIS__PRIVATE int ignis__desc_device(int device)
 {
     return device == 0 ? ignis__thread_state()->device : device == IGNIS_DEVICE_0 ? 0 : device;
 }
-static int ignis__device_in_desc(const ignis__device *device)
+IGNIS__PRIVATE int ignis__device_in_desc(const ignis__device *device)
 {
     return device == ignis__devices ? IGNIS_DEVICE_0 : ignis__device_ordinal(device);
 }
 
-IGNIS__COLD static ignis_status ignis__devices_setup(const char *call, int first)
+IGNIS__COLD IGNIS__PRIVATE ignis_status ignis__devices_setup(const char *call, int first)
 {
     int error, i;
     error = IGNIS__CUDA(cuInit, (0));
@@ -7522,7 +7801,7 @@ IGNIS__COLD static ignis_status ignis__devices_setup(const char *call, int first
 }
 
 /*  Waits for the device and releases it. Continues after an error, and reports the first. */
-IGNIS__COLD static void ignis__device_close(const char *call, ignis__device *device)
+IGNIS__COLD IGNIS__PRIVATE void ignis__device_close(const char *call, ignis__device *device)
 {
     void *current = NULL;
     bool lost = ignis__devices_lost();
@@ -7553,7 +7832,7 @@ IGNIS__COLD static void ignis__device_close(const char *call, ignis__device *dev
 IGNIS_API int ignis_device_count(void) { return ignis__enter("ignis_device_count") ? ignis__device_total : 0; }
 
 /*  Reads the facts about a device, which need not be open. */
-IGNIS__COLD static bool ignis__device_read_facts(const char *call, ignis__device *device)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__device_read_facts(const char *call, ignis__device *device)
 {
     bool ok;
     ignis__mutex_lock(&device->lock);
@@ -7622,7 +7901,7 @@ IGNIS_API int ignis_device_current(void)
 }
 
 /*  Returns the calling thread's current device, opened and entered. NULL on failure. */
-static ignis__device *ignis__device_current_enter(const char *call, ignis__binding *binding)
+IGNIS__PRIVATE ignis__device *ignis__device_current_enter(const char *call, ignis__binding *binding)
 {
     ignis__device *device;
     if (!ignis__enter(call))
@@ -7641,60 +7920,25 @@ static ignis__device *ignis__device_current_enter(const char *call, ignis__bindi
    threads from waiting for a context while a capture begins.
    =============================================================================================================== */
 
-/*  An object that a graph needs as long as it lives, and the function that drops it. */
-typedef struct ignis__captured_item {
-    void *item;
-    void (*drop)(const char *call, void *item);
-    bool written; /* a storage, by the graph */
-    bool exposed; /* a storage, to a kernel of the caller in the graph */
-    struct ignis__captured_item *next;
-} ignis__captured_item;
-
-/*  The number of launches of a graph. Outlives the graph, as arrays do whose memory belongs to it. */
-typedef struct ignis__replays {
-    uint64_t users; /* the capture or graph, and storages */
-    uint64_t count;
-} ignis__replays;
-
-static void ignis__replays_drop(ignis__replays *replays)
+IGNIS__PRIVATE void ignis__replays_drop(ignis__replays *replays)
 {
     if (ignis__atomic_add(&replays->users, (uint64_t)-1) == 0)
         ignis__free(replays);
 }
 
-/*  A thread has one between ignis_graph_begin and ignis_graph_end; afterwards the graph has it. Other sections use:
-        ignis__memory_take        memory is from a cache of the capture, and stays with the graph
-        ignis__capture_hold       keeps objects of before that the work uses: storages, kernels of the caller
-        ignis__capture_pause      begins work that is done once, before any launch, and not by the graph
-        ignis__capture_refuses    fails a call that would have to wait or to read host memory, or that happens once */
-typedef struct ignis__capture {
-    ignis__device *device;
-    ignis__replays *replays;     /* of the graph that it becomes */
-    uint64_t serial;             /* tells it from other captures */
-    void *stream;                /* made for it alone: other threads go on working on theirs */
-    struct ignis__capture *next; /* next in the list of open captures */
-    ignis__captured_item *held;
-    struct ignis__array
-        *launches; /* counted by the graph itself, for random numbers; held; NULL without random numbers */
-} ignis__capture;
+IGNIS__PRIVATE struct ignis__captures_type ignis__captures = {IGNIS__MUTEX_INIT, NULL};
 
-/*  Open captures. ignis_shutdown ends those whose threads have exited. */
-static struct {
-    ignis__mutex lock;
-    ignis__capture *first;
-} ignis__captures = {IGNIS__MUTEX_INIT, NULL};
-
-static ignis__capture *ignis__capturing(void) { return ignis__thread_state()->capture; }
+IGNIS__PRIVATE ignis__capture *ignis__capturing(void) { return ignis__thread_state()->capture; }
 
 /*  Returns the capture of the thread's work on this device, or NULL. */
-IGNIS__ONE_COPY static ignis__capture *ignis__capture_on(const ignis__device *device)
+IGNIS__ONE_COPY IGNIS__PRIVATE ignis__capture *ignis__capture_on(const ignis__device *device)
 {
     ignis__capture *capture = ignis__capturing();
     return capture && capture->device == device ? capture : NULL;
 }
 
 /*  Returns the stream of the calling thread's work on an open device. */
-IGNIS__ONE_COPY static void *ignis__stream_current(const ignis__device *device)
+IGNIS__ONE_COPY IGNIS__PRIVATE void *ignis__stream_current(const ignis__device *device)
 {
     const ignis__thread *thread = ignis__thread_state();
     void *stream = thread->stream[device - ignis__devices];
@@ -7704,7 +7948,7 @@ IGNIS__ONE_COPY static void *ignis__stream_current(const ignis__device *device)
 }
 
 /*  Fails the call, and returns true, if the thread captures. */
-IGNIS__ONE_COPY static bool ignis__capture_refuses(const char *call)
+IGNIS__ONE_COPY IGNIS__PRIVATE bool ignis__capture_refuses(const char *call)
 {
     if (!ignis__capturing())
         return false;
@@ -7715,7 +7959,7 @@ IGNIS__ONE_COPY static bool ignis__capture_refuses(const char *call)
     return true;
 }
 
-static ignis__captured_item *ignis__capture_find(const ignis__capture *capture, const void *item)
+IGNIS__PRIVATE ignis__captured_item *ignis__capture_find(const ignis__capture *capture, const void *item)
 {
     ignis__captured_item *held = capture->held;
     while (held && held->item != item)
@@ -7725,8 +7969,8 @@ static ignis__captured_item *ignis__capture_find(const ignis__capture *capture, 
 
 /*  Holds an item for the graph, once: increments *users (NULL: the caller's hold is handed over) and calls `drop`
     when the graph is destroyed. */
-static bool ignis__capture_hold(const char *call, ignis__capture *capture, void *item, uint64_t *users,
-                                void (*drop)(const char *call, void *item))
+IGNIS__PRIVATE bool ignis__capture_hold(const char *call, ignis__capture *capture, void *item, uint64_t *users,
+                                        void (*drop)(const char *call, void *item))
 {
     ignis__captured_item *held;
     if (ignis__capture_find(capture, item))
@@ -7745,14 +7989,14 @@ static bool ignis__capture_hold(const char *call, ignis__capture *capture, void 
 
 /*  Between ignis__capture_pause and ignis__capture_resume the thread's work runs on its own stream of an entered
     device. Resume waits for it, because a capture has no order with other work. */
-IGNIS__MAYBE_UNUSED static ignis__capture *ignis__capture_pause(void)
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE ignis__capture *ignis__capture_pause(void)
 {
     ignis__capture *capture = ignis__capturing();
     ignis__thread_state()->capture = NULL;
     return capture;
 }
 
-IGNIS__MAYBE_UNUSED static bool ignis__capture_resume(const char *call, ignis__capture *capture)
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE bool ignis__capture_resume(const char *call, ignis__capture *capture)
 {
     bool ok = !capture ||
               !IGNIS__CUDA_FAILED(call, capture->device, cuStreamSynchronize, (ignis__stream_current(capture->device)));
@@ -7761,7 +8005,7 @@ IGNIS__MAYBE_UNUSED static bool ignis__capture_resume(const char *call, ignis__c
 }
 
 /*  Drops all items of a capture. The device is idle. */
-IGNIS__MAYBE_UNUSED static void ignis__capture_destroy(const char *call, ignis__capture *capture)
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE void ignis__capture_destroy(const char *call, ignis__capture *capture)
 {
     while (capture->held) {
         ignis__captured_item *held = capture->held;
@@ -7775,7 +8019,7 @@ IGNIS__MAYBE_UNUSED static void ignis__capture_destroy(const char *call, ignis__
 
 /*  Begins to capture the thread's work. The device is entered and idle, so all earlier work is done and needs no
     event. */
-IGNIS__COLD IGNIS__MAYBE_UNUSED static bool ignis__capture_begin(const char *call, ignis__device *device)
+IGNIS__COLD IGNIS__MAYBE_UNUSED IGNIS__PRIVATE bool ignis__capture_begin(const char *call, ignis__device *device)
 {
     ignis__capture *capture = (ignis__capture *)ignis__alloc(sizeof *capture);
     ignis__replays *replays = (ignis__replays *)ignis__alloc(sizeof *replays);
@@ -7811,7 +8055,7 @@ IGNIS__COLD IGNIS__MAYBE_UNUSED static bool ignis__capture_begin(const char *cal
 
 /*  Ends a capture, also on failure, and returns its executable graph. NULL on failure. The graph needs the items that
     the capture holds. */
-IGNIS__COLD IGNIS__MAYBE_UNUSED static void *ignis__capture_end(const char *call, ignis__capture *capture)
+IGNIS__COLD IGNIS__MAYBE_UNUSED IGNIS__PRIVATE void *ignis__capture_end(const char *call, ignis__capture *capture)
 {
     ignis__device *device = capture->device;
     void *captured = NULL, *exec = NULL;
@@ -7842,7 +8086,7 @@ IGNIS__COLD IGNIS__MAYBE_UNUSED static void *ignis__capture_end(const char *call
 
 /*  Adds an entry for a stream of the caller, after checking that it belongs to this device. Returns its serial, 0 on
     failure. */
-IGNIS__COLD static uint64_t ignis__stream_adopt(const char *call, ignis__device *device, void *stream)
+IGNIS__COLD IGNIS__PRIVATE uint64_t ignis__stream_adopt(const char *call, ignis__device *device, void *stream)
 {
     ignis__user_stream *user_stream;
     const ignis__capture *capture;
@@ -7900,7 +8144,7 @@ IGNIS__COLD static uint64_t ignis__stream_adopt(const char *call, ignis__device 
 }
 
 /*  Recycles an event of the device. */
-IGNIS__ONE_COPY static void ignis__event_recycle(ignis__device *device, ignis__pooled_event *spare)
+IGNIS__ONE_COPY IGNIS__PRIVATE void ignis__event_recycle(ignis__device *device, ignis__pooled_event *spare)
 {
     ignis__mutex_lock(&device->lock);
     spare->next = device->events;
@@ -7909,7 +8153,7 @@ IGNIS__ONE_COPY static void ignis__event_recycle(ignis__device *device, ignis__p
 }
 
 /*  Records an event after the work queued on a stream. NULL on failure. ignis__event_recycle takes it back. */
-static ignis__pooled_event *ignis__event_record(const char *call, ignis__device *device, void *stream)
+IGNIS__PRIVATE ignis__pooled_event *ignis__event_record(const char *call, ignis__device *device, void *stream)
 {
     ignis__pooled_event *spare;
     ignis__binding binding;
@@ -7936,8 +8180,8 @@ static ignis__pooled_event *ignis__event_record(const char *call, ignis__device 
 }
 
 /*  Makes `later` wait for the work queued on `earlier`. The streams may belong to different devices. */
-static bool ignis__stream_order(const char *call, ignis__device *earlier_device, void *earlier,
-                                ignis__device *later_device, void *later)
+IGNIS__PRIVATE bool ignis__stream_order(const char *call, ignis__device *earlier_device, void *earlier,
+                                        ignis__device *later_device, void *later)
 {
     ignis__pooled_event *spare;
     ignis__binding binding;
@@ -7985,7 +8229,7 @@ static ignis__user_stream *ignis__user_stream_hold(ignis__device *device, const 
     return user_stream;
 }
 
-static void ignis__user_stream_drop(ignis__device *device, ignis__user_stream *user_stream)
+IGNIS__PRIVATE void ignis__user_stream_drop(ignis__device *device, ignis__user_stream *user_stream)
 {
     bool last;
     ignis__mutex_lock(&device->lock);
@@ -7998,8 +8242,8 @@ static void ignis__user_stream_drop(ignis__device *device, ignis__user_stream *u
 /*  Joins a stream of the caller to the thread's capture, after the work queued on `from`. serial is from
     ignis__stream_adopt. First waits for threads that wait for the stream, because their wait would invalidate the
     capture. */
-IGNIS__MAYBE_UNUSED static bool ignis__capture_draw(const char *call, ignis__device *device, void *from,
-                                                    uint64_t serial)
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE bool ignis__capture_draw(const char *call, ignis__device *device, void *from,
+                                                            uint64_t serial)
 {
     ignis__user_stream *user_stream = ignis__user_stream_next(device, serial - 1);
     bool ok;
@@ -8021,7 +8265,7 @@ static int ignis__stream_finish(void *stream)
 /*  Waits for the work of an entered device. While another thread captures on its context, which such a wait would
     invalidate, or if the wait has failed, it waits for each known stream outside of captures. Returns the first
     error. The work is done also then, unless the devices are lost. */
-IGNIS__COLD static int ignis__device_finish(ignis__device *device)
+IGNIS__COLD IGNIS__PRIVATE int ignis__device_finish(ignis__device *device)
 {
     ignis__user_stream *user_stream;
     uint64_t serial = 0;
@@ -8048,7 +8292,7 @@ IGNIS__COLD static int ignis__device_finish(ignis__device *device)
 }
 
 /*  As ignis__device_finish, and reports the failure. */
-static bool ignis__device_wait(const char *call, ignis__device *device)
+IGNIS__PRIVATE bool ignis__device_wait(const char *call, ignis__device *device)
 {
     return ignis__cuda_check(call, device, "cuCtxSynchronize", ignis__device_finish(device)) == IGNIS_OK;
 }
@@ -8113,7 +8357,7 @@ IGNIS__COLD IGNIS_API void *ignis_stream_create(const ignis_stream_desc *desc)
 }
 
 /*  Reports streams that ignis__device_close will free. */
-IGNIS__COLD static void ignis__streams_leaked(const char *call)
+IGNIS__COLD IGNIS__PRIVATE void ignis__streams_leaked(const char *call)
 {
     const ignis__user_stream *user_stream;
     int i;
@@ -8142,7 +8386,7 @@ static bool ignis__stream_known(ignis__device *device, const void *stream)
 
 /*  Enters the device of a stream argument: the stream's device if Ignis knows the stream, else the current device if
     the stream belongs to it. A stream of NULL becomes the current one. NULL, and reported, on failure. */
-static ignis__device *ignis__stream_enter(const char *call, void **stream, ignis__binding *binding)
+IGNIS__PRIVATE ignis__device *ignis__stream_enter(const char *call, void **stream, ignis__binding *binding)
 {
     ignis__device *device = ignis__device_current_enter(call, binding);
     int i;
@@ -8166,7 +8410,7 @@ static ignis__device *ignis__stream_enter(const char *call, void **stream, ignis
 }
 
 /*  Checks whether any thread captures a stream. */
-static bool ignis__stream_captured(const char *call, ignis__device *device, void *stream, bool *captured)
+IGNIS__PRIVATE bool ignis__stream_captured(const char *call, ignis__device *device, void *stream, bool *captured)
 {
     int status = 0;
     bool ok = !ignis__atomic_load(&device->captures) ||
@@ -8175,7 +8419,7 @@ static bool ignis__stream_captured(const char *call, ignis__device *device, void
     return ok;
 }
 
-IGNIS__COLD static bool ignis__fail_captured(const char *call, const char *what)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__fail_captured(const char *call, const char *what)
 {
     return ignis__fail_false(IGNIS_DIAG_CAPTURE_REFUSED, call, "%s", what);
 }
@@ -8183,7 +8427,8 @@ IGNIS__COLD static bool ignis__fail_captured(const char *call, const char *what)
 /*  Makes a stream of an entered device wait for an event. captured: the event was recorded in a capture, which the
     stream then joins. First waits for threads that wait for the stream, because their wait would invalidate the
     capture. */
-static bool ignis__stream_await(const char *call, ignis__device *device, void *stream, void *event, bool captured)
+IGNIS__PRIVATE bool ignis__stream_await(const char *call, ignis__device *device, void *stream, void *event,
+                                        bool captured)
 {
     ignis__user_stream *user_stream;
     uint64_t serial;
@@ -8466,7 +8711,7 @@ IGNIS_API ignis_status ignis_event_free(ignis_event handle)
     return ignis__ended(failures, live);
 }
 
-IGNIS__COLD static void ignis__events_close(const char *call)
+IGNIS__COLD IGNIS__PRIVATE void ignis__events_close(const char *call)
 {
     ignis__event *event;
     uint64_t index = 0;
@@ -8598,7 +8843,7 @@ IGNIS_API ignis_status ignis_stream_call(void *stream, void (*fn)(void *user_dat
 }
 
 /*  Frees the callbacks that a fault prevents. The devices are idle. */
-IGNIS__COLD static void ignis__callbacks_close(void)
+IGNIS__COLD IGNIS__PRIVATE void ignis__callbacks_close(void)
 {
     while (ignis__callbacks.first)
         ignis__callback_free(ignis__callbacks.first);
@@ -8632,59 +8877,16 @@ IGNIS_API ignis_status ignis_synchronize(void)
    Locks: ignis__profile_lock guards the items.
    =============================================================================================================== */
 
-typedef enum ignis__trace_kind {
-    IGNIS__TRACED_CALL, /* on the host */
-    IGNIS__TRACED_KERNEL,
-    IGNIS__TRACED_COPY,
-    IGNIS__TRACED_GRAPH,
-    IGNIS__TRACED_COLLECTIVE,
-    IGNIS__TRACED_MEMORY /* a device's memory in use from then on */
-} ignis__trace_kind;
-
-typedef struct ignis__trace_item {
-    ignis__trace_kind kind;
-    int device, thread, line, rate;
-    bool exact_bytes;
-    uint64_t operation;
-    const char *call, *file; /* file may be null */
-    char name[72];
-    void *stream, *first, *last; /* events; NULL for items of the host */
-    int64_t begin_ns, end_ns;    /* on the host */
-    double bytes, flops;         /* 0: not known */
-    int64_t at_ns; /* start by the host's clock, read when the work is done; and the duration, -1 if unknown */
-    double ms;
-} ignis__trace_item;
-
 #define IGNIS__TRACED_MOST ((size_t)1 << 18) /* later items are only counted */
 
-static struct {
-    uint64_t on; /* read without the lock, as one branch of a launch */
-    ignis__trace_item *items;
-    size_t count, capacity, lost;
-    int threads;
-    int64_t begin_ns;
-    struct {
-        void *event; /* recorded when the host's clock was at ns */
-        int64_t ns;
-    } base[IGNIS_MAX_DEVICES];
-    struct ignis__named_function *named[64]; /* names of functions, always kept */
-    ignis_profile_row *rows;                 /* of the last one that has ended */
-    int row_count;
-} ignis__profile;
+IGNIS__PRIVATE struct ignis__profile_type ignis__profile;
 
-static ignis__mutex ignis__profile_lock = IGNIS__MUTEX_INIT;
+IGNIS__PRIVATE ignis__mutex ignis__profile_lock = IGNIS__MUTEX_INIT;
 
-static bool ignis__profiling(void) { return ignis__atomic_load(&ignis__profile.on) != 0; }
-
-/*  Names of kernels, by their functions. */
-typedef struct ignis__named_function {
-    void *function;
-    char name[72];
-    struct ignis__named_function *next;
-} ignis__named_function;
+IGNIS__PRIVATE bool ignis__profiling(void) { return ignis__atomic_load(&ignis__profile.on) != 0; }
 
 /*  Returns the name of a function; without memory it has none. */
-IGNIS__COLD static void ignis__function_name(void *function, const char *name)
+IGNIS__COLD IGNIS__PRIVATE void ignis__function_name(void *function, const char *name)
 {
     ignis__named_function **list = &ignis__profile.named[((uintptr_t)function >> 4) % 64], *named;
     ignis__mutex_lock(&ignis__profile_lock);
@@ -8702,7 +8904,7 @@ IGNIS__COLD static void ignis__function_name(void *function, const char *name)
 
 /*  Sets the bytes that the next kernel of this thread reads and writes; below 0: all bytes of its operands. rate: an
     ignis_dtype. */
-static void ignis__cost(double bytes, double flops, int rate)
+IGNIS__PRIVATE void ignis__cost(double bytes, double flops, int rate)
 {
     ignis__thread *thread = &ignis__this_thread;
     if (!ignis__profiling())
@@ -8744,7 +8946,7 @@ IGNIS__COLD static bool ignis__trace_add(const ignis__trace_item *traced)
     return ok;
 }
 
-IGNIS__COLD static void ignis__trace_events_free(ignis__trace_item *traced)
+IGNIS__COLD IGNIS__PRIVATE void ignis__trace_events_free(ignis__trace_item *traced)
 {
     if (traced->first)
         (void)IGNIS__CUDA(cuEventDestroy_v2, (traced->first));
@@ -8774,7 +8976,7 @@ IGNIS__COLD static void ignis__trace_begin(ignis__trace_item *traced, ignis__tra
 }
 
 /*  Relates the clocks of host and device on an idle stream that waits for no other. The device is entered. */
-IGNIS__COLD static void ignis__profile_base(ignis__device *device)
+IGNIS__COLD IGNIS__PRIVATE void ignis__profile_base(ignis__device *device)
 {
     int index = ignis__device_ordinal(device);
     void *event = NULL, *stream = NULL;
@@ -8795,8 +8997,8 @@ IGNIS__COLD static void ignis__profile_base(ignis__device *device)
 /*  Begins an item of the profile: work queued on a stream until ignis__trace_close. Captured work is no item,
     because it has no time yet. False if there is no profile, or no event, which is counted. The device is entered.
     function: of a kernel; name: of anything else. */
-IGNIS__COLD static bool ignis__trace_open(ignis__trace_item *traced, ignis__trace_kind kind, const char *call,
-                                          ignis__device *device, void *stream, void *function, const char *name)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__trace_open(ignis__trace_item *traced, ignis__trace_kind kind, const char *call,
+                                                  ignis__device *device, void *stream, void *function, const char *name)
 {
     ignis__thread *thread = &ignis__this_thread;
     const ignis__named_function *named;
@@ -8835,7 +9037,7 @@ IGNIS__COLD static bool ignis__trace_open(ignis__trace_item *traced, ignis__trac
 }
 
 /*  Ends an item. ok: its work was queued. */
-IGNIS__COLD static bool ignis__trace_close(ignis__trace_item *traced, bool ok)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__trace_close(ignis__trace_item *traced, bool ok)
 {
     bool recorded = ok && IGNIS__CUDA(cuEventRecord, (traced->last, traced->stream)) == 0;
     traced->end_ns = ignis__monotonic_ns();
@@ -8845,8 +9047,8 @@ IGNIS__COLD static bool ignis__trace_close(ignis__trace_item *traced, bool ok)
 }
 
 /*  Ends an item that copies or fills `size` bytes. */
-static bool ignis__trace_copy(ignis__trace_item *traced, const char *call, ignis__device *device, void *stream,
-                              const char *name, int64_t size)
+IGNIS__PRIVATE bool ignis__trace_copy(ignis__trace_item *traced, const char *call, ignis__device *device, void *stream,
+                                      const char *name, int64_t size)
 {
     if (!ignis__profiling())
         return false;
@@ -8855,7 +9057,7 @@ static bool ignis__trace_copy(ignis__trace_item *traced, const char *call, ignis
 }
 
 /*  Records a device's memory in use from now on. */
-IGNIS__COLD static void ignis__trace_memory(int device, int64_t live, int64_t reserved)
+IGNIS__COLD IGNIS__PRIVATE void ignis__trace_memory(int device, int64_t live, int64_t reserved)
 {
     ignis__trace_item traced = IGNIS__ZERO;
     traced.kind = IGNIS__TRACED_MEMORY;
@@ -8867,7 +9069,7 @@ IGNIS__COLD static void ignis__trace_memory(int device, int64_t live, int64_t re
 }
 
 /*  Adds a call on the host that began at begin_ns and ends now. */
-IGNIS__COLD static void ignis__trace_call(const char *call, const ignis__device *device, int64_t begin_ns)
+IGNIS__COLD IGNIS__PRIVATE void ignis__trace_call(const char *call, const ignis__device *device, int64_t begin_ns)
 {
     ignis__trace_item traced;
     ignis__trace_begin(&traced, IGNIS__TRACED_CALL, call, device);
@@ -8886,27 +9088,7 @@ IGNIS__COLD static void ignis__trace_call(const char *call, const ignis__device 
    Locks: cache->lock guards all fields of a cache. Callers hold it.
    =============================================================================================================== */
 
-/*  Driver allocations ("segments") are cut into blocks. A free block belongs to the stream it was freed on: work
-    queued on that stream is ordered before its next use there, so the block can be reused at once. Another stream
-    takes it only after waiting for an event of that stream. Blocks are kept in bins by size. Bins are sorted, so the
-    first block that fits is the best fit. Small requests have segments of their own, so that they do not keep large
-    segments from being freed. */
-#define IGNIS__BLOCK_UNIT 512
-#define IGNIS__SMALL_LIMIT ((int64_t)1 << 20)
-#define IGNIS__SMALL_SEGMENT ((int64_t)2 << 20)
-#define IGNIS__MEDIUM_LIMIT ((int64_t)10 << 20)
-#define IGNIS__MEDIUM_SEGMENT ((int64_t)20 << 20)
-#define IGNIS__BINS 512
-#define IGNIS__NO_HOST_MEMORY (-1) /* beside the driver's error numbers */
-
-/*  The purpose of an allocation. */
-typedef struct ignis__origin {
-    const char *call, *inside, *file; /* the last two may be null */
-    int line;
-    char tag[32];
-} ignis__origin;
-
-static void ignis__origin_current(ignis__origin *origin, const char *call)
+IGNIS__PRIVATE void ignis__origin_current(ignis__origin *origin, const char *call)
 {
     const ignis__thread *thread = &ignis__this_thread;
     origin->call = call;
@@ -8915,57 +9097,9 @@ static void ignis__origin_current(ignis__origin *origin, const char *call)
     origin->line = thread->line;
 }
 
-/*  A row of the memory statistics. */
-typedef struct ignis__memory_row {
-    ignis_memory_row row; /* its peak is that of the peak with the number... */
-    uint64_t peaks;       /* ...and the live bytes at the peak, if live changed after it */
-    struct ignis__memory_row *next;
-} ignis__memory_row;
-
-typedef struct ignis__block {
-    ignis__address address;
-    int64_t size;
-    ignis__origin origin;             /* of its last use; call is null when it is over */
-    ignis__memory_row *counted;       /* null: nobody counts */
-    struct ignis__stream_cache *part; /* stream and size class it belongs to */
-    bool used;
-    struct ignis__block *below, *above;    /* neighbours in the segment */
-    struct ignis__block *smaller, *larger; /* neighbours in the bin */
-    struct ignis__block *next_segment;     /* of a segment's first block, which lives as long as the segment */
-} ignis__block;
-
-typedef struct ignis__stream_cache {
-    void *stream;  /* or the capture whose memory this is */
-    bool captured; /* its blocks are used by a graph: no other stream takes them, and their segments stay */
-    bool is_small;
-    struct ignis__stream_cache *next;
-    ignis__block *zeroed; /* blocks of ignis__memory_take_zeroed, linked by `larger`: in no bin, as if used */
-    uint64_t filled[IGNIS__BINS / 64]; /* a bit for each bin that is not empty */
-    ignis__block *bins[IGNIS__BINS];
-} ignis__stream_cache;
-
-/*  Pinned host memory of the caller, or a chunk for copies. */
-typedef struct ignis__pinned {
-    void *memory;
-    int64_t size;
-    struct ignis__pinned *next;
-} ignis__pinned;
-
-typedef struct ignis__cache {
-    ignis__pinned *user, *spare;   /* by ignis_host_alloc; pieces that nobody uses now */
-    ignis__mutex lock;             /* which nobody holds during a call that may wait for the device: */
-    ignis__mutex asking, trimming; /* taken before `lock`: to ask the driver for memory, to free it */
-    ignis__stream_cache *parts;
-    ignis__block *segments;     /* their first blocks */
-    ignis__block *spare_blocks; /* block structs for reuse, linked by `above` */
-    ignis_memory_info info;
-    ignis__memory_row *counted; /* with ignis_desc.trace_memory */
-    uint64_t peaks;             /* of live_bytes so far */
-} ignis__cache;
-
-static ignis__cache ignis__caches[IGNIS_MAX_DEVICES];
-static bool ignis__memory_bypass, ignis__memory_traced;
-static uint64_t ignis__pinned_bytes;
+IGNIS__PRIVATE ignis__cache ignis__caches[IGNIS_MAX_DEVICES];
+IGNIS__PRIVATE bool ignis__memory_bypass, ignis__memory_traced;
+IGNIS__PRIVATE uint64_t ignis__pinned_bytes;
 
 /*  Returns the bin of a size. Each size up to 63 units has its own; above, each power of two has eight. */
 static int ignis__bin_of(int64_t size)
@@ -8978,7 +9112,7 @@ static int ignis__bin_of(int64_t size)
     return 64 + (log - 6) * 8 + (int)(units >> (log - 3) & 7);
 }
 
-static void ignis__bin_insert(ignis__block *block)
+IGNIS__PRIVATE void ignis__bin_insert(ignis__block *block)
 {
     int bin = ignis__bin_of(block->size);
     ignis__block **head = &block->part->bins[bin], *after = *head, *before = NULL;
@@ -8997,7 +9131,7 @@ static void ignis__bin_insert(ignis__block *block)
     block->part->filled[bin / 64] |= (uint64_t)1 << bin % 64;
 }
 
-static void ignis__bin_remove(ignis__block *block)
+IGNIS__PRIVATE void ignis__bin_remove(ignis__block *block)
 {
     int bin = ignis__bin_of(block->size);
     ignis__stream_cache *part = block->part;
@@ -9012,7 +9146,7 @@ static void ignis__bin_remove(ignis__block *block)
     block->smaller = block->larger = NULL;
 }
 
-static ignis__block *ignis__bin_best(const ignis__stream_cache *part, int64_t size)
+IGNIS__PRIVATE ignis__block *ignis__bin_best(const ignis__stream_cache *part, int64_t size)
 {
     int bin = ignis__bin_of(size), word = (bin + 1) / 64;
     ignis__block *block = part->bins[bin];
@@ -9028,7 +9162,8 @@ static ignis__block *ignis__bin_best(const ignis__stream_cache *part, int64_t si
 }
 
 /*  Returns the stream's cache for a size class, and creates it if necessary. NULL if out of host memory. */
-static ignis__stream_cache *ignis__stream_cache_of(ignis__cache *cache, void *stream, bool captured, bool is_small)
+IGNIS__PRIVATE ignis__stream_cache *ignis__stream_cache_of(ignis__cache *cache, void *stream, bool captured,
+                                                           bool is_small)
 {
     ignis__stream_cache *part = cache->parts;
     while (part && !(part->stream == stream && part->is_small == is_small))
@@ -9043,8 +9178,8 @@ static ignis__stream_cache *ignis__stream_cache_of(ignis__cache *cache, void *st
     return part;
 }
 
-static ignis__block *ignis__block_take(ignis__cache *cache, ignis__stream_cache *part, ignis__address address,
-                                       int64_t size)
+IGNIS__PRIVATE ignis__block *ignis__block_take(ignis__cache *cache, ignis__stream_cache *part, ignis__address address,
+                                               int64_t size)
 {
     ignis__block *block = cache->spare_blocks;
     if (block) {
@@ -9061,14 +9196,14 @@ static ignis__block *ignis__block_take(ignis__cache *cache, ignis__stream_cache 
     return block;
 }
 
-static void ignis__block_recycle(ignis__cache *cache, ignis__block *block)
+IGNIS__PRIVATE void ignis__block_recycle(ignis__cache *cache, ignis__block *block)
 {
     block->above = cache->spare_blocks;
     cache->spare_blocks = block;
 }
 
 /*  Merges `block` with the block above it, which is destroyed. Both are free and in no bin. */
-static void ignis__block_join(ignis__cache *cache, ignis__block *block)
+IGNIS__PRIVATE void ignis__block_join(ignis__cache *cache, ignis__block *block)
 {
     ignis__block *above = block->above;
     block->size += above->size;
@@ -9079,7 +9214,7 @@ static void ignis__block_join(ignis__cache *cache, ignis__block *block)
 }
 
 /*  Puts a freed block into its bin, merged with free neighbours of the same stream. */
-static void ignis__block_unuse(ignis__cache *cache, ignis__block *block)
+IGNIS__PRIVATE void ignis__block_unuse(ignis__cache *cache, ignis__block *block)
 {
     block->used = false;
     if (block->above && !block->above->used && block->above->part == block->part) {
@@ -9096,7 +9231,7 @@ static void ignis__block_unuse(ignis__cache *cache, ignis__block *block)
 
 /*  Takes a free block out of its bin for `size` bytes, and splits off the rest. Keeps all of it if out of host
     memory. */
-static void ignis__block_use(ignis__cache *cache, ignis__block *block, int64_t size)
+IGNIS__PRIVATE void ignis__block_use(ignis__cache *cache, ignis__block *block, int64_t size)
 {
     ignis__bin_remove(block);
     block->used = true;
@@ -9115,7 +9250,8 @@ static void ignis__block_use(ignis__cache *cache, ignis__block *block, int64_t s
 }
 
 /*  Returns the row of an origin in a list, and adds it if necessary. NULL if out of host memory. */
-IGNIS__COLD static ignis__memory_row *ignis__memory_row_find(ignis__memory_row **list, const ignis__origin *origin)
+IGNIS__COLD IGNIS__PRIVATE ignis__memory_row *ignis__memory_row_find(ignis__memory_row **list,
+                                                                     const ignis__origin *origin)
 {
     const char *inside = origin->inside ? origin->inside : "", *file = origin->file ? origin->file : "";
     ignis__memory_row *counted = *list;
@@ -9135,7 +9271,7 @@ IGNIS__COLD static ignis__memory_row *ignis__memory_row_find(ignis__memory_row *
 }
 
 /*  Returns the bytes of a row at the peak: its live bytes, unless they changed after the peak and were saved. */
-static int64_t ignis__memory_rows_peak(const ignis__cache *cache, const ignis__memory_row *counted)
+IGNIS__PRIVATE int64_t ignis__memory_rows_peak(const ignis__cache *cache, const ignis__memory_row *counted)
 {
     return counted->peaks == cache->peaks ? counted->row.peak_bytes : counted->row.live_bytes;
 }
@@ -9148,7 +9284,7 @@ IGNIS__COLD static void ignis__memory_row_add(ignis__cache *cache, ignis__memory
     counted->row.live_blocks += bytes > 0 ? 1 : -1;
 }
 
-static void ignis__memory_rows_free(ignis__memory_row **list)
+IGNIS__PRIVATE void ignis__memory_rows_free(ignis__memory_row **list)
 {
     while (*list) {
         ignis__memory_row *next = (*list)->next;
@@ -9157,7 +9293,7 @@ static void ignis__memory_rows_free(ignis__memory_row **list)
     }
 }
 
-static void ignis__memory_count(ignis__cache *cache, int64_t live, int64_t reserved)
+IGNIS__PRIVATE void ignis__memory_count(ignis__cache *cache, int64_t live, int64_t reserved)
 {
     ignis_memory_info *info = &cache->info;
     info->live_bytes += live;
@@ -9175,7 +9311,7 @@ static void ignis__memory_count(ignis__cache *cache, int64_t live, int64_t reser
 }
 
 /*  Counts a block in when its use begins, and out when it ends. */
-static void ignis__block_begin(ignis__cache *cache, ignis__block *block, const ignis__origin *origin)
+IGNIS__PRIVATE void ignis__block_begin(ignis__cache *cache, ignis__block *block, const ignis__origin *origin)
 {
     block->origin = *origin;
     block->counted = ignis__memory_traced ? ignis__memory_row_find(&cache->counted, origin) : NULL;
@@ -9184,7 +9320,7 @@ static void ignis__block_begin(ignis__cache *cache, ignis__block *block, const i
     ignis__memory_count(cache, block->size, 0);
 }
 
-static void ignis__block_end(ignis__cache *cache, ignis__block *block)
+IGNIS__PRIVATE void ignis__block_end(ignis__cache *cache, ignis__block *block)
 {
     if (block->counted)
         ignis__memory_row_add(cache, block->counted, -block->size);
@@ -9293,7 +9429,7 @@ IGNIS__COLD static ignis__block *ignis__segments_take(ignis__cache *cache)
 /*  Frees every entirely free segment. Waits for the device, so the streams of blocks do not matter any more. Work on
     the device may wait for a launch of another thread, so only other trimming threads wait for this call. Returns the
     bytes, -1 on failure. */
-IGNIS__COLD static int64_t ignis__cache_trim(const char *call, ignis__device *device, ignis__cache *cache)
+IGNIS__COLD IGNIS__PRIVATE int64_t ignis__cache_trim(const char *call, ignis__device *device, ignis__cache *cache)
 {
     ignis__block *taken, *first;
     int64_t freed = 0;
@@ -9375,7 +9511,7 @@ static ignis__block *ignis__memory_find(const char *call, ignis__device *device,
     return block || !part ? block : ignis__segment_make(cache, &part, size, size, error);
 }
 
-IGNIS__COLD static int64_t ignis__cache_largest_free(const ignis__cache *cache)
+IGNIS__COLD IGNIS__PRIVATE int64_t ignis__cache_largest_free(const ignis__cache *cache)
 {
     const ignis__stream_cache *part;
     int64_t largest = 0;
@@ -9432,8 +9568,8 @@ IGNIS__COLD static ignis_status ignis__fail_device_memory(const char *call, igni
 }
 
 /*  Takes memory of at least `size` bytes for work on `stream`. NULL on failure. The device is entered. */
-static ignis__block *ignis__memory_take_for(const char *call, const ignis__origin *origin, ignis__device *device,
-                                            void *stream, int64_t size)
+IGNIS__PRIVATE ignis__block *ignis__memory_take_for(const char *call, const ignis__origin *origin,
+                                                    ignis__device *device, void *stream, int64_t size)
 {
     ignis__cache *cache = &ignis__caches[device - ignis__devices];
     ignis__stream_cache *part;
@@ -9466,7 +9602,7 @@ static ignis__block *ignis__memory_take_for(const char *call, const ignis__origi
     return block;
 }
 
-static ignis__block *ignis__memory_take(const char *call, ignis__device *device, void *stream, int64_t size)
+IGNIS__PRIVATE ignis__block *ignis__memory_take(const char *call, ignis__device *device, void *stream, int64_t size)
 {
     ignis__origin origin;
     ignis__origin_current(&origin, call);
@@ -9475,7 +9611,7 @@ static ignis__block *ignis__memory_take(const char *call, ignis__device *device,
 }
 
 /*  Recycles memory in the order of its stream. The device is entered. */
-static void ignis__memory_recycle(const char *call, ignis__device *device, ignis__block *block)
+IGNIS__PRIVATE void ignis__memory_recycle(const char *call, ignis__device *device, ignis__block *block)
 {
     ignis__cache *cache = &ignis__caches[device - ignis__devices];
     ignis__mutex_lock(&cache->lock);
@@ -9489,8 +9625,8 @@ static void ignis__memory_recycle(const char *call, ignis__device *device, ignis
 /*  Takes a word of 8 bytes that is 0 when the stream reaches it. NULL on failure. The device is entered.
     Kernels leave it 0, so a recycled word needs no zeroing for its next use on the stream. In a graph, the first use
     zeroes it. */
-IGNIS__MAYBE_UNUSED static ignis__block *ignis__memory_take_zeroed(const char *call, ignis__device *device,
-                                                                   void *stream)
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE ignis__block *ignis__memory_take_zeroed(const char *call, ignis__device *device,
+                                                                           void *stream)
 {
     ignis__cache *cache = &ignis__caches[device - ignis__devices];
     ignis__capture *capture = ignis__capture_on(device);
@@ -9518,8 +9654,8 @@ IGNIS__MAYBE_UNUSED static ignis__block *ignis__memory_take_zeroed(const char *c
 }
 
 /*  Recycles the word after its kernels were queued. A word that may not be 0 goes to ignis__memory_recycle. */
-IGNIS__MAYBE_UNUSED static void ignis__memory_recycle_zeroed(const char *call, ignis__device *device,
-                                                             ignis__block *block)
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE void ignis__memory_recycle_zeroed(const char *call, ignis__device *device,
+                                                                     ignis__block *block)
 {
     ignis__cache *cache = &ignis__caches[device - ignis__devices];
     if (ignis__memory_bypass) {
@@ -9551,7 +9687,7 @@ static void ignis__stream_cache_merge(ignis__cache *cache, ignis__stream_cache *
 }
 
 /*  Moves a stream's blocks, free and used, to Ignis' own stream. The stream is idle. */
-IGNIS__COLD static void ignis__memory_forget_stream(ignis__device *device, void *stream)
+IGNIS__COLD IGNIS__PRIVATE void ignis__memory_forget_stream(ignis__device *device, void *stream)
 {
     ignis__cache *cache = &ignis__caches[device - ignis__devices];
     ignis__stream_cache **link = &cache->parts;
@@ -9578,7 +9714,7 @@ IGNIS__COLD static void ignis__memory_forget_stream(ignis__device *device, void 
     ignis__mutex_unlock(&cache->trimming);
 }
 
-IGNIS__COLD static void ignis__memory_setup(int64_t limit, bool bypass, bool traced)
+IGNIS__COLD IGNIS__PRIVATE void ignis__memory_setup(int64_t limit, bool bypass, bool traced)
 {
     int i;
     ignis__memory_bypass = bypass;
@@ -9594,7 +9730,7 @@ IGNIS__COLD static void ignis__memory_setup(int64_t limit, bool bypass, bool tra
 }
 
 /*  Frees all segments and host memory of a device's cache. Its context is current. */
-IGNIS__COLD static void ignis__memory_close(const char *call, ignis__device *device)
+IGNIS__COLD IGNIS__PRIVATE void ignis__memory_close(const char *call, ignis__device *device)
 {
     ignis__cache *cache = &ignis__caches[device - ignis__devices];
     bool lost = ignis__devices_lost(); /* then each call would fail with the error that is known already */
@@ -9631,7 +9767,8 @@ IGNIS__COLD static void ignis__memory_close(const char *call, ignis__device *dev
 }
 
 /*  Asks the driver about an address: the type of its memory, 0 if unknown (pageable host memory), and its device. */
-static bool ignis__address_query(const char *call, ignis__device *device, const void *ptr, int *type, int *ordinal)
+IGNIS__PRIVATE bool ignis__address_query(const char *call, ignis__device *device, const void *ptr, int *type,
+                                         int *ordinal)
 {
     int attributes[2] = {IGNIS__CU_POINTER_MEMORY_TYPE, IGNIS__CU_POINTER_ORDINAL};
     void *values[2] = {type, ordinal};
@@ -9642,8 +9779,8 @@ static bool ignis__address_query(const char *call, ignis__device *device, const 
 
 /*  Finds the allocation, or the reserved address range, around an address. The size is 0 if the driver does not
     tell. */
-static bool ignis__address_range(const char *call, ignis__device *device, const void *ptr, ignis__address *start,
-                                 size_t *size)
+IGNIS__PRIVATE bool ignis__address_range(const char *call, ignis__device *device, const void *ptr,
+                                         ignis__address *start, size_t *size)
 {
     int attributes[2] = {IGNIS__CU_POINTER_RANGE_START, IGNIS__CU_POINTER_RANGE_SIZE};
     void *values[2] = {start, size};
@@ -9659,7 +9796,7 @@ static bool ignis__address_range(const char *call, ignis__device *device, const 
     May use: memory_block.c, >>device. Locks: cache->lock guards the lists; it is released around driver calls. */
 
 /*  Allocates pinned host memory; the device is entered. NULL on failure. */
-static void *ignis__pinned_take(const char *call, ignis__device *device, int64_t size)
+IGNIS__PRIVATE void *ignis__pinned_take(const char *call, ignis__device *device, int64_t size)
 {
     void *memory = NULL;
     int error = IGNIS__CUDA(cuMemHostAlloc, (&memory, (size_t)size, 0));
@@ -9693,7 +9830,7 @@ static ignis_status ignis__pinned_end(const char *call, ignis__device *device, v
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-static ignis_status ignis__pinned_recycle(const char *call, ignis__device *device, void *memory, int64_t size)
+IGNIS__PRIVATE ignis_status ignis__pinned_recycle(const char *call, ignis__device *device, void *memory, int64_t size)
 {
     ignis__atomic_add(&ignis__pinned_bytes, (uint64_t)-size);
     return ignis__pinned_end(call, device, memory);
@@ -9722,10 +9859,7 @@ static void ignis__pinned_keep(ignis__device *device, ignis__pinned **list, igni
     ignis__mutex_unlock(&cache->lock);
 }
 
-/*  Returns a chunk of pinned memory with at least `size` bytes for temporary use: the smallest spare one that fits,
-    or a new one. ignis__pinned_chunk_recycle takes it back, or ignis__pinned_chunk_keep if nothing uses it any more. */
-#define IGNIS__PIECE ((int64_t)1 << 20) /* to copy through */
-static ignis__pinned *ignis__pinned_chunk_take(const char *call, ignis__device *device, int64_t size)
+IGNIS__PRIVATE ignis__pinned *ignis__pinned_chunk_take(const char *call, ignis__device *device, int64_t size)
 {
     ignis__cache *cache = &ignis__caches[device - ignis__devices];
     ignis__pinned *piece = NULL, **link, **best = NULL;
@@ -9745,7 +9879,7 @@ static ignis__pinned *ignis__pinned_chunk_take(const char *call, ignis__device *
 }
 
 /*  Recycles a chunk that nothing uses any more. */
-static void ignis__pinned_chunk_keep(ignis__device *device, ignis__pinned *piece)
+IGNIS__PRIVATE void ignis__pinned_chunk_keep(ignis__device *device, ignis__pinned *piece)
 {
     ignis__pinned_keep(device, &ignis__caches[device - ignis__devices].spare, piece);
 }
@@ -9753,8 +9887,8 @@ static void ignis__pinned_chunk_keep(ignis__device *device, ignis__pinned *piece
 /*  Waits for the device, then recycles a chunk, or frees a large one. To free it, CUDA waits for all devices. If
     several ranks of this process use a device each, one may wait for work that this thread has yet to launch: with
     several devices, the chunk is kept. */
-IGNIS__MAYBE_UNUSED static ignis_status ignis__pinned_chunk_recycle(const char *call, ignis__device *device,
-                                                                    ignis__pinned *piece)
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE ignis_status ignis__pinned_chunk_recycle(const char *call, ignis__device *device,
+                                                                            ignis__pinned *piece)
 {
     ignis_status status;
     int opened = 0, i;
@@ -9771,7 +9905,7 @@ IGNIS__MAYBE_UNUSED static ignis_status ignis__pinned_chunk_recycle(const char *
 }
 
 /*  Frees the large spare chunks of a device. */
-IGNIS__COLD static bool ignis__pinned_chunks_trim(const char *call, ignis__device *device, ignis__cache *cache)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__pinned_chunks_trim(const char *call, ignis__device *device, ignis__cache *cache)
 {
     ignis__pinned *taken = NULL, *piece, **link;
     bool ok = true;
@@ -9847,7 +9981,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_host_free(void *memory)
     return status;
 }
 
-IGNIS__COLD static void ignis__pinned_leaked(const char *call)
+IGNIS__COLD IGNIS__PRIVATE void ignis__pinned_leaked(const char *call)
 {
     const ignis__pinned *pinned;
     int i;
@@ -9896,7 +10030,7 @@ IGNIS__COLD static int ignis__row_order(const void *a, const void *b)
 }
 
 /*  Returns all rows of a device in a block of memory, in order. NULL, and reported, if out of memory. */
-IGNIS__COLD static ignis_memory_row *ignis__rows_make(const char *call, ignis__cache *cache, int *count)
+IGNIS__COLD IGNIS__PRIVATE ignis_memory_row *ignis__rows_make(const char *call, ignis__cache *cache, int *count)
 {
     ignis__memory_row *list = NULL, **from = ignis__memory_traced ? &cache->counted : &list, *counted;
     ignis__block *first, *block;
@@ -9970,6 +10104,152 @@ IGNIS__COLD IGNIS_API int64_t ignis_memory_trim(int ordinal)
     return freed;
 }
 
+/*  array - dtypes, shapes, storage, arrays, views, copies, tickets, the contract. Knows no kernel. */
+
+struct ignis__dtypes_type {
+    const char *name;
+    int size;
+};
+
+/*  "[2, 3]" in a struct, so that a message can have several. */
+typedef struct ignis__shape_text {
+    char text[IGNIS_MAX_DIMS * 22 + 4];
+} ignis__shape_text;
+
+/*  A stream that has used a storage. Memory is taken at the first use; its next user waits for these streams. */
+typedef struct ignis__used_on {
+    ignis__device *device;
+    void *stream;
+} ignis__used_on;
+
+typedef struct ignis__storage {
+    uint64_t users; /* arrays */
+    ignis__mutex lock;
+    ignis__device *device;
+    ignis__block *block; /* null: not allocated, or wrapped */
+    uint64_t address;    /* 0: not allocated */
+    int64_t size;        /* bytes */
+    bool wrapped;
+    bool external; /* memory of a graphics API, which cannot be shared with other processes */
+    ignis__origin origin;
+    void (*release_fn)(void *ptr, void *user_data); /* of wrapped memory; null: the caller sees to it */
+    void *release_data;
+    void *stream;            /* the stream whose order the memory follows; NULL if undecided */
+    uint64_t at_hand;        /* `stream` as a number, once there is memory: it needs no lock then; else 0 */
+    ignis__replays *replays; /* of the graph that owns the memory and writes to it; NULL if none does */
+    ignis__used_on used_on[4];
+    int used_on_count;
+    void *summed_on;                      /* the stream that last added to it, if it is a gradient; or NULL */
+    uint64_t version;                     /* counts writes to it, as far as Ignis knows */
+    uint64_t exposed;                     /* 1: the caller's code has the address, and may have written there */
+    uint64_t listed;                      /* 1: it is in the list of storages that a stream of the caller uses */
+    struct ignis__storage *next, *before; /* in that list */
+} ignis__storage;
+
+/*  Storages that a stream of the caller uses, for ignis_stream_forget; their users may be arrays, graphs, or a call
+    that is dropping them. Most storages use only Ignis' own streams, and are made and freed without the list's lock,
+    which is taken before a storage's. */
+struct ignis__storages_type {
+    ignis__mutex lock;
+    ignis__storage *first;
+};
+
+/*  The layout of a model's quantised weight: [rows, columns], in ranges of rows of one type. count 0: any other
+    array. */
+typedef struct ignis__blocks {
+    int count, columns;
+    struct {
+        int type, rows; /* type: an ignis__gguf_type */
+    } part[3];
+} ignis__blocks;
+
+typedef struct ignis__array {
+    ignis__slot slot; /* first; its lock guards the mutable fields: owner, ref_count, pinned, tracking */
+    ignis__storage *storage;
+    int64_t offset; /* bytes into the storage */
+    int64_t numel;
+    ignis_shape shape;
+    ignis_dtype dtype;
+    ignis_owner owner;
+    int ref_count;
+    bool view;
+    bool owned_by_refs; /* its last reference frees it: a tensor or the tape made it */
+    bool tracked_by_user;
+    uint64_t id;
+    uint64_t parent;
+    int64_t created_at_ns;
+    int64_t tracked_at_ns; /* monotonic; 0: not tracked */
+    uint64_t audit;        /* the last one that has listed it */
+    int exports;           /* references that ignis_collective.h holds for other processes; part of ref_count */
+    const void *borrower;  /* the call whose layer owns the array until the call ends, or NULL */
+    void *pinned;
+    char tag[32];
+    ignis__blocks blocks;       /* of a quantised weight, which is a row of u8 */
+    ignis__tombstone tombstone; /* the slot's array before this one */
+} ignis__array;
+
+/*  The version of an array that is unwritten, or written by each launch of a graph. */
+#define IGNIS__UNWRITTEN UINT64_MAX
+
+/*  An array that was freed while ignis_contract_track watched it. The audit shows it until it is untracked. */
+typedef struct ignis__tracked_freed {
+    uint64_t handle;
+    uint64_t audit; /* the last one that has listed it when it was alive */
+    int64_t tracked_at_ns;
+    ignis_contract_entry entry;
+    struct ignis__tracked_freed *next;
+} ignis__tracked_freed;
+
+struct ignis__tracking_type {
+    ignis__mutex lock;
+    int live; /* tracked arrays that are not freed */
+    int freed_count;
+    ignis__tracked_freed *freed;
+};
+
+typedef struct ignis__work {
+    const char *call;
+    ignis__device *device;
+    ignis__binding binding;
+    void *stream;
+    int64_t begin_ns; /* of a profile; 0 without one */
+} ignis__work;
+
+/*  Bytes of host memory for converting copies. */
+#define IGNIS__CONVERT_CHUNK ((int64_t)4 << 20)
+
+/*  A chunk of a transfer: a thread of the driver copies or converts it, in order with the stream. */
+typedef struct ignis__transfer_part {
+    void *to;
+    const void *from;
+    ignis_dtype to_dtype, from_dtype;
+    int64_t count;
+} ignis__transfer_part;
+
+typedef struct ignis__ticket {
+    ignis__slot slot;
+    ignis__device *device;
+    ignis__pooled_event *done;   /* recorded after the work; NULL if there is nothing to wait for */
+    ignis__pinned *piece;        /* NULL if none is needed */
+    ignis__transfer_part *parts; /* the chunks for the driver's thread */
+    void (*run)(void *context);  /* runs on a thread of its own, which the waiting thread joins; or NULL */
+    void *context;
+    ignis__thread_handle thread;
+    bool joined;
+    uint64_t through;     /* 1: it has run */
+    ignis__record record; /* the failure of the work */
+} ignis__ticket;
+
+#ifndef IGNIS_NO_TENSORS
+/*  A division in kernels for x below 2^31: x / size = (upper word of x * multiplier, plus x) >> shift. Sizes
+    of 2^31 and more divide in 64 bits. kernels/ignis.cuh has the same struct. */
+typedef struct ignis__divisor {
+    uint32_t size, multiplier, shift;
+} ignis__divisor;
+
+#endif
+
+
 /* ===============================================================================================================
    >>array - shapes, element types, conversion, storage, arrays, views, copies, pins
 
@@ -9979,10 +10259,7 @@ IGNIS__COLD IGNIS_API int64_t ignis_memory_trim(int ordinal)
    =============================================================================================================== */
 
 /* clang-format off */
-static const struct {
-    const char *name;
-    int size;
-} ignis__dtypes[] = {
+IGNIS__PRIVATE const struct ignis__dtypes_type ignis__dtypes[] = {
     {"default", 0},
 #define IGNIS__DTYPE_ROW(NAME, name, size) {#name, size},
     IGNIS_DTYPES(IGNIS__DTYPE_ROW)
@@ -9992,7 +10269,7 @@ static const struct {
 
 static const char *const ignis__owners[] = {"none", "ignis", "nvccl", "wnais"};
 
-IGNIS__ONE_COPY static const char *ignis__owner_name(ignis_owner owner)
+IGNIS__ONE_COPY IGNIS__PRIVATE const char *ignis__owner_name(ignis_owner owner)
 {
     return (unsigned)owner < IGNIS_OWNER_COUNT ? ignis__owners[owner] : "unknown owner";
 }
@@ -10012,7 +10289,7 @@ IGNIS_API const char *ignis_owner_name(ignis_owner owner)
     return ignis__owner_name(owner ? owner : IGNIS_OWNER_IGNIS);
 }
 
-static bool ignis__owner_valid(const char *call, ignis_owner owner)
+IGNIS__PRIVATE bool ignis__owner_valid(const char *call, ignis_owner owner)
 {
     if (owner > IGNIS_OWNER_DEFAULT && owner < IGNIS_OWNER_COUNT)
         return true;
@@ -10020,7 +10297,7 @@ static bool ignis__owner_valid(const char *call, ignis_owner owner)
                              "there is no owner %d; IGNIS_OWNER_IGNIS, _NVCCL and _WNAIS are 1 to 3", (int)owner);
 }
 
-static bool ignis__dtype_valid(const char *call, ignis_dtype dtype)
+IGNIS__PRIVATE bool ignis__dtype_valid(const char *call, ignis_dtype dtype)
 {
     if (dtype > IGNIS_DTYPE_DEFAULT && dtype < IGNIS_DTYPE_COUNT)
         return true;
@@ -10028,12 +10305,7 @@ static bool ignis__dtype_valid(const char *call, ignis_dtype dtype)
                              (int)dtype, (int)IGNIS_F16, (int)IGNIS_F8_E5M2);
 }
 
-/*  "[2, 3]" in a struct, so that a message can have several. */
-typedef struct ignis__shape_text {
-    char text[IGNIS_MAX_DIMS * 22 + 4];
-} ignis__shape_text;
-
-IGNIS__COLD static ignis__shape_text ignis__shape_write(const ignis_shape *shape)
+IGNIS__COLD IGNIS__PRIVATE ignis__shape_text ignis__shape_write(const ignis_shape *shape)
 {
     ignis__shape_text out;
     ignis__string_writer text;
@@ -10047,7 +10319,7 @@ IGNIS__COLD static ignis__shape_text ignis__shape_write(const ignis_shape *shape
 }
 
 /*  Multiplies two numbers of 0 or more. False if the product overflows. */
-static bool ignis__multiply(int64_t a, int64_t b, int64_t *product)
+IGNIS__PRIVATE bool ignis__multiply(int64_t a, int64_t b, int64_t *product)
 {
     if (a != 0 && b > INT64_MAX / a)
         return false;
@@ -10057,7 +10329,7 @@ static bool ignis__multiply(int64_t a, int64_t b, int64_t *product)
 
 /*  Checks a shape and counts its elements. The product without zeros must fit, too, so that a stride can always be
     computed. */
-static bool ignis__shape_check(const char *call, const ignis_shape *shape, ignis_dtype dtype, int64_t *numel)
+IGNIS__PRIVATE bool ignis__shape_check(const char *call, const ignis_shape *shape, ignis_dtype dtype, int64_t *numel)
 {
     int64_t product = ignis__dtypes[dtype].size;
     bool empty = false, fits = true;
@@ -10125,7 +10397,7 @@ static uint32_t ignis__round_double(double value, int fraction, int exponent)
     return sign | (rounded >= infinity ? infinity : (uint32_t)rounded);
 }
 
-static double ignis__widen_float(uint32_t bits, int fraction, int exponent)
+IGNIS__PRIVATE double ignis__widen_float(uint32_t bits, int fraction, int exponent)
 {
     uint64_t sign = (uint64_t)(bits >> (fraction + exponent)) << 63, wide;
     int power = (int)(bits >> fraction) & ((1 << exponent) - 1);
@@ -10181,14 +10453,14 @@ static double ignis__widen_int(int64_t value)
 
 /*  Checks by its bits that a number is neither NaN nor infinite: so the result is right even if the compiler assumes
     that there are none. */
-IGNIS__MAYBE_UNUSED static bool ignis__is_finite(double value)
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE bool ignis__is_finite(double value)
 {
     uint64_t bits;
     memcpy(&bits, &value, sizeof bits);
     return (bits >> 52 & 0x7FF) != 0x7FF;
 }
 
-IGNIS__MAYBE_UNUSED static bool ignis__is_nan(double value)
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE bool ignis__is_nan(double value)
 {
     uint64_t bits;
     memcpy(&bits, &value, sizeof bits);
@@ -10204,16 +10476,16 @@ static int64_t ignis__double_to_int(double value, int64_t lowest, int64_t highes
     return value <= (double)lowest ? lowest : (int64_t)value;
 }
 
-IGNIS__MAYBE_UNUSED static int64_t ignis__ceil_div(int64_t a, int64_t b) { return a / b + (a % b > 0); }
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE int64_t ignis__ceil_div(int64_t a, int64_t b) { return a / b + (a % b > 0); }
 
-IGNIS__ONE_COPY static int64_t ignis__clamp(int64_t value, int64_t lowest, int64_t highest)
+IGNIS__ONE_COPY IGNIS__PRIVATE int64_t ignis__clamp(int64_t value, int64_t lowest, int64_t highest)
 {
     return value < lowest ? lowest : value > highest ? highest : value;
 }
 
-static bool ignis__dtype_is_int(ignis_dtype dtype) { return dtype >= IGNIS_I32 && dtype <= IGNIS_U8; }
+IGNIS__PRIVATE bool ignis__dtype_is_int(ignis_dtype dtype) { return dtype >= IGNIS_I32 && dtype <= IGNIS_U8; }
 
-static bool ignis__dtype_is_f8(ignis_dtype dtype) { return dtype == IGNIS_F8_E4M3 || dtype == IGNIS_F8_E5M2; }
+IGNIS__PRIVATE bool ignis__dtype_is_f8(ignis_dtype dtype) { return dtype == IGNIS_F8_E4M3 || dtype == IGNIS_F8_E5M2; }
 
 /*  An element during conversion. */
 typedef union ignis__wide {
@@ -10270,7 +10542,8 @@ static void ignis__store_wide(char *to, const ignis__wide *from, ignis_dtype dty
 }
 #undef IGNIS__FOR_EACH
 
-static void ignis__convert(void *to, ignis_dtype to_dtype, const void *from, ignis_dtype from_dtype, int64_t count)
+IGNIS__PRIVATE void ignis__convert(void *to, ignis_dtype to_dtype, const void *from, ignis_dtype from_dtype,
+                                   int64_t count)
 {
     ignis__wide wide[256];
     int64_t done, part, i;
@@ -10291,12 +10564,12 @@ static void ignis__convert(void *to, ignis_dtype to_dtype, const void *from, ign
     }
 }
 
-IGNIS__ONE_COPY IGNIS__MAYBE_UNUSED static bool ignis__shape_same(const ignis_shape *a, const ignis_shape *b)
+IGNIS__ONE_COPY IGNIS__MAYBE_UNUSED IGNIS__PRIVATE bool ignis__shape_same(const ignis_shape *a, const ignis_shape *b)
 {
     return a->ndim == b->ndim && memcmp(a->dim, b->dim, sizeof a->dim[0] * (size_t)a->ndim) == 0;
 }
 
-IGNIS__ONE_COPY static void ignis__shape_copy(ignis_shape *to, const ignis_shape *from)
+IGNIS__ONE_COPY IGNIS__PRIVATE void ignis__shape_copy(ignis_shape *to, const ignis_shape *from)
 {
     memset(to, 0, sizeof *to); /* dimensions that do not count are 0, whatever the caller left there */
     to->ndim = from->ndim;
@@ -10311,38 +10584,8 @@ IGNIS__ONE_COPY static void ignis__shape_copy(ignis_shape *to, const ignis_shape
     memory that Ignis has queued.
     Locks: ignis__storages (the list), then storage->lock, then a device. */
 
-/*  A stream that has used a storage. Memory is taken at the first use; its next user waits for these streams. */
-typedef struct ignis__used_on {
-    ignis__device *device;
-    void *stream;
-} ignis__used_on;
-
-typedef struct ignis__storage {
-    uint64_t users; /* arrays */
-    ignis__mutex lock;
-    ignis__device *device;
-    ignis__block *block; /* null: not allocated, or wrapped */
-    uint64_t address;    /* 0: not allocated */
-    int64_t size;        /* bytes */
-    bool wrapped;
-    bool external; /* memory of a graphics API, which cannot be shared with other processes */
-    ignis__origin origin;
-    void (*release_fn)(void *ptr, void *user_data); /* of wrapped memory; null: the caller sees to it */
-    void *release_data;
-    void *stream;            /* the stream whose order the memory follows; NULL if undecided */
-    uint64_t at_hand;        /* `stream` as a number, once there is memory: it needs no lock then; else 0 */
-    ignis__replays *replays; /* of the graph that owns the memory and writes to it; NULL if none does */
-    ignis__used_on used_on[4];
-    int used_on_count;
-    void *summed_on;                      /* the stream that last added to it, if it is a gradient; or NULL */
-    uint64_t version;                     /* counts writes to it, as far as Ignis knows */
-    uint64_t exposed;                     /* 1: the caller's code has the address, and may have written there */
-    uint64_t listed;                      /* 1: it is in the list of storages that a stream of the caller uses */
-    struct ignis__storage *next, *before; /* in that list */
-} ignis__storage;
-
 /*  Counts a write that is about to be queued. Captured work writes at each launch, and counts there. */
-static void ignis__storage_written(ignis__storage *storage)
+IGNIS__PRIVATE void ignis__storage_written(ignis__storage *storage)
 {
     const ignis__capture *capture = ignis__capture_on(storage->device);
     ignis__captured_item *held = capture ? ignis__capture_find(capture, storage) : NULL;
@@ -10353,7 +10596,7 @@ static void ignis__storage_written(ignis__storage *storage)
 }
 
 /*  As ignis__storage_written, for a kernel of the caller: Ignis does not know whether it writes. */
-static void ignis__storage_expose(ignis__storage *storage)
+IGNIS__PRIVATE void ignis__storage_expose(ignis__storage *storage)
 {
     const ignis__capture *capture = ignis__capture_on(storage->device);
     ignis__captured_item *held = capture ? ignis__capture_find(capture, storage) : NULL;
@@ -10364,14 +10607,14 @@ static void ignis__storage_expose(ignis__storage *storage)
 }
 
 /*  Returns how often the memory was written to, as far as Ignis knows. */
-static uint64_t ignis__storage_version(const ignis__storage *storage)
+IGNIS__PRIVATE uint64_t ignis__storage_version(const ignis__storage *storage)
 {
     const ignis__replays *replays = ignis__atomic_load(&storage->address) ? storage->replays : NULL;
     return ignis__atomic_load(&storage->version) + (replays ? ignis__atomic_load(&replays->count) : 0);
 }
 
 /*  Checks that the memory may be read. Memory read by a capture may be written before the launch, if it exists. */
-static bool ignis__storage_readable(const ignis__storage *storage)
+IGNIS__PRIVATE bool ignis__storage_readable(const ignis__storage *storage)
 {
     if (storage->wrapped || !ignis__atomic_load(&storage->address))
         return storage->wrapped;
@@ -10379,16 +10622,10 @@ static bool ignis__storage_readable(const ignis__storage *storage)
            ignis__capture_on(storage->device);
 }
 
-/*  Storages that a stream of the caller uses, for ignis_stream_forget; their users may be arrays, graphs, or a call
-    that is dropping them. Most storages use only Ignis' own streams, and are made and freed without the list's lock,
-    which is taken before a storage's. */
-static struct {
-    ignis__mutex lock;
-    ignis__storage *first;
-} ignis__storages = {IGNIS__MUTEX_INIT, NULL};
+IGNIS__PRIVATE struct ignis__storages_type ignis__storages = {IGNIS__MUTEX_INIT, NULL};
 
 /*  Adds a storage to that list, if the stream of its next use belongs to the caller. */
-static void ignis__storage_enlist(ignis__storage *storage, const ignis__device *device, const void *stream)
+IGNIS__PRIVATE void ignis__storage_enlist(ignis__storage *storage, const ignis__device *device, const void *stream)
 {
     if (!stream || stream == device->stream || ignis__atomic_load(&storage->listed))
         return;
@@ -10404,7 +10641,7 @@ static void ignis__storage_enlist(ignis__storage *storage, const ignis__device *
 }
 
 /*  Makes a storage without users. NULL on failure. */
-static ignis__storage *ignis__storage_make(const char *call, ignis__device *device, int64_t size)
+IGNIS__PRIVATE ignis__storage *ignis__storage_make(const char *call, ignis__device *device, int64_t size)
 {
     ignis__storage *storage = (ignis__storage *)ignis__alloc_for(call, sizeof *storage);
     if (!storage)
@@ -10416,7 +10653,7 @@ static ignis__storage *ignis__storage_make(const char *call, ignis__device *devi
     return storage;
 }
 
-static void ignis__storage_destroy(ignis__storage *storage)
+IGNIS__PRIVATE void ignis__storage_destroy(ignis__storage *storage)
 {
     if (ignis__atomic_load(&storage->listed)) {
         ignis__mutex_lock(&ignis__storages.lock);
@@ -10459,7 +10696,7 @@ static bool ignis__storage_used_on(const char *call, ignis__storage *storage, ig
 }
 
 /*  Orders work on `stream` that adds to a sum after earlier additions on another stream. */
-IGNIS__MAYBE_UNUSED static bool ignis__storage_sum_on(const char *call, ignis__storage *storage, void *stream)
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE bool ignis__storage_sum_on(const char *call, ignis__storage *storage, void *stream)
 {
     bool ok;
     ignis__storage_enlist(storage, storage->device, stream);
@@ -10515,7 +10752,7 @@ static void ignis__storage_recycle(const char *call, ignis__storage *storage)
 
 /*  Drops a user of a storage. The last one recycles the memory, unless it is the caller's: then ordering is the
     caller's, too. */
-static void ignis__storage_drop(const char *call, ignis__storage *storage)
+IGNIS__PRIVATE void ignis__storage_drop(const char *call, ignis__storage *storage)
 {
     if (ignis__atomic_add(&storage->users, (uint64_t)-1) != 0)
         return;
@@ -10529,7 +10766,7 @@ static void ignis__storage_drop_held(const char *call, void *item)
     ignis__storage_drop(call, (ignis__storage *)item);
 }
 
-static bool ignis__capture_hold_storage(const char *call, ignis__capture *capture, ignis__storage *storage)
+IGNIS__PRIVATE bool ignis__capture_hold_storage(const char *call, ignis__capture *capture, ignis__storage *storage)
 {
     return ignis__capture_hold(call, capture, storage, &storage->users, ignis__storage_drop_held);
 }
@@ -10586,8 +10823,8 @@ IGNIS__ONE_COPY static bool ignis__storage_prepare(const char *call, ignis__stor
 
 /*  Returns the address for work on `stream` of `device`, and allocates if necessary. 0 on failure, or for an empty
     storage. */
-static bool ignis__storage_use(const char *call, ignis__storage *storage, ignis__device *device, void *stream,
-                               uint64_t *address)
+IGNIS__PRIVATE bool ignis__storage_use(const char *call, ignis__storage *storage, ignis__device *device, void *stream,
+                                       uint64_t *address)
 {
     const ignis__capture *capture = ignis__capturing();
     if (device != storage->device || ignis__atomic_load(&storage->at_hand) != (uintptr_t)stream ||
@@ -10606,67 +10843,34 @@ static bool ignis__storage_use(const char *call, ignis__storage *storage, ignis_
     Locks: array->slot.lock guards owner, ref_count, pinned and tracking. The audit, a storage and a device come
     after it. */
 
-/*  The layout of a model's quantised weight: [rows, columns], in ranges of rows of one type. count 0: any other
-    array. */
-typedef struct ignis__blocks {
-    int count, columns;
-    struct {
-        int type, rows; /* type: an ignis__gguf_type */
-    } part[3];
-} ignis__blocks;
+IGNIS__PRIVATE ignis__pool ignis__arrays = IGNIS__POOL_NAMED(ignis__array, IGNIS__KIND_ARRAY, "array",
+                                                             IGNIS_DIAG_ARRAY_FREED, offsetof(ignis__array, tombstone));
+IGNIS__PRIVATE uint64_t ignis__array_ids; /* the last id of this process */
 
-typedef struct ignis__array {
-    ignis__slot slot; /* first; its lock guards the mutable fields: owner, ref_count, pinned, tracking */
-    ignis__storage *storage;
-    int64_t offset; /* bytes into the storage */
-    int64_t numel;
-    ignis_shape shape;
-    ignis_dtype dtype;
-    ignis_owner owner;
-    int ref_count;
-    bool view;
-    bool owned_by_refs; /* its last reference frees it: a tensor or the tape made it */
-    bool tracked_by_user;
-    uint64_t id;
-    uint64_t parent;
-    int64_t created_at_ns;
-    int64_t tracked_at_ns; /* monotonic; 0: not tracked */
-    uint64_t audit;        /* the last one that has listed it */
-    int exports;           /* references that ignis_collective.h holds for other processes; part of ref_count */
-    const void *borrower;  /* the call whose layer owns the array until the call ends, or NULL */
-    void *pinned;
-    char tag[32];
-    ignis__blocks blocks;       /* of a quantised weight, which is a row of u8 */
-    ignis__tombstone tombstone; /* the slot's array before this one */
-} ignis__array;
+IGNIS__PRIVATE int64_t ignis__array_bytes(const ignis__array *array)
+{
+    return array->numel * ignis__dtypes[array->dtype].size;
+}
 
-static ignis__pool ignis__arrays = IGNIS__POOL_NAMED(ignis__array, IGNIS__KIND_ARRAY, "array", IGNIS_DIAG_ARRAY_FREED,
-                                                     offsetof(ignis__array, tombstone));
-static uint64_t ignis__array_ids; /* the last id of this process */
-
-static int64_t ignis__array_bytes(const ignis__array *array) { return array->numel * ignis__dtypes[array->dtype].size; }
-
-IGNIS__ONE_COPY static ignis__label ignis__array_label(const ignis__array *array)
+IGNIS__ONE_COPY IGNIS__PRIVATE ignis__label ignis__array_label(const ignis__array *array)
 {
     return ignis__label_write("array", array->id, array->tag);
 }
 
 /*  Holds and returns the array of a handle. NULL, and reported, if there is none. */
-static ignis__array *ignis__array_hold(const char *call, ignis_array handle)
+IGNIS__PRIVATE ignis__array *ignis__array_hold(const char *call, ignis_array handle)
 {
     return (ignis__array *)ignis__handle_hold(call, &ignis__arrays, handle.id);
 }
 
-/*  The version of an array that is unwritten, or written by each launch of a graph. */
-#define IGNIS__UNWRITTEN UINT64_MAX
-IGNIS__MAYBE_UNUSED static uint64_t ignis__array_version(const ignis__array *array)
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE uint64_t ignis__array_version(const ignis__array *array)
 {
     bool written = !ignis__capture_on(array->storage->device) && ignis__storage_readable(array->storage);
     return written ? ignis__storage_version(array->storage) : IGNIS__UNWRITTEN;
 }
 
 /*  Destroys a dead array. */
-static void ignis__array_destroy(const char *call, ignis__array *array)
+IGNIS__PRIVATE void ignis__array_destroy(const char *call, ignis__array *array)
 {
     if (array->pinned)
         ignis__pinned_recycle(call, array->storage->device, array->pinned, ignis__array_bytes(array));
@@ -10676,14 +10880,14 @@ static void ignis__array_destroy(const char *call, ignis__array *array)
     ignis__pool_recycle(&ignis__arrays, array);
 }
 
-IGNIS__ONE_COPY static void ignis__array_drop(const char *call, ignis__array *array)
+IGNIS__ONE_COPY IGNIS__PRIVATE void ignis__array_drop(const char *call, ignis__array *array)
 {
     if (ignis__pool_drop(array))
         ignis__array_destroy(call, array);
 }
 
 /*  Drops the hold of a call on an array; NULL does nothing. */
-IGNIS__ONE_COPY static ignis_status ignis__array_end(const char *call, ignis__array *array, bool ok)
+IGNIS__ONE_COPY IGNIS__PRIVATE ignis_status ignis__array_end(const char *call, ignis__array *array, bool ok)
 {
     if (array)
         ignis__array_drop(call, array);
@@ -10691,7 +10895,7 @@ IGNIS__ONE_COPY static ignis_status ignis__array_end(const char *call, ignis__ar
 }
 
 /*  Locks a held array to change its fields. False, and reported, if another thread has freed it meanwhile. */
-static bool ignis__array_lock(const char *call, ignis__array *array)
+IGNIS__PRIVATE bool ignis__array_lock(const char *call, ignis__array *array)
 {
     ignis__mutex_lock(&array->slot.lock);
     if (ignis__pool_live(array))
@@ -10701,25 +10905,11 @@ static bool ignis__array_lock(const char *call, ignis__array *array)
                              ignis__array_label(array).text);
 }
 
-static void ignis__array_unlock(ignis__array *array) { ignis__mutex_unlock(&array->slot.lock); }
+IGNIS__PRIVATE void ignis__array_unlock(ignis__array *array) { ignis__mutex_unlock(&array->slot.lock); }
 
-/*  An array that was freed while ignis_contract_track watched it. The audit shows it until it is untracked. */
-typedef struct ignis__tracked_freed {
-    uint64_t handle;
-    uint64_t audit; /* the last one that has listed it when it was alive */
-    int64_t tracked_at_ns;
-    ignis_contract_entry entry;
-    struct ignis__tracked_freed *next;
-} ignis__tracked_freed;
+IGNIS__PRIVATE struct ignis__tracking_type ignis__tracking = {IGNIS__MUTEX_INIT, 0, 0, NULL};
 
-static struct {
-    ignis__mutex lock;
-    int live; /* tracked arrays that are not freed */
-    int freed_count;
-    ignis__tracked_freed *freed;
-} ignis__tracking = {IGNIS__MUTEX_INIT, 0, 0, NULL};
-
-IGNIS__COLD static void ignis__track_entry(const ignis__array *array, ignis_contract_entry *entry)
+IGNIS__COLD IGNIS__PRIVATE void ignis__track_entry(const ignis__array *array, ignis_contract_entry *entry)
 {
     memset(entry, 0, sizeof *entry);
     entry->array_id = array->id;
@@ -10754,7 +10944,7 @@ IGNIS__COLD static void ignis__track_freed(const ignis__array *array)
 }
 
 /*  Takes a reference that keeps an array and its memory alive: for tensors and the tape, which own it from now on. */
-IGNIS__ONE_COPY IGNIS__MAYBE_UNUSED static void ignis__array_claim(ignis__array *array)
+IGNIS__ONE_COPY IGNIS__MAYBE_UNUSED IGNIS__PRIVATE void ignis__array_claim(ignis__array *array)
 {
     ignis__mutex_lock(&array->slot.lock);
     array->ref_count++;
@@ -10764,7 +10954,7 @@ IGNIS__ONE_COPY IGNIS__MAYBE_UNUSED static void ignis__array_claim(ignis__array 
 }
 
 /*  Claims a new array, which then lives as long as its claims. NULL for no handle. */
-IGNIS__ONE_COPY IGNIS__MAYBE_UNUSED static ignis__array *ignis__array_adopt(const char *call, ignis_array made)
+IGNIS__ONE_COPY IGNIS__MAYBE_UNUSED IGNIS__PRIVATE ignis__array *ignis__array_adopt(const char *call, ignis_array made)
 {
     ignis__array *array = made.id ? (ignis__array *)ignis__pool_hold(&ignis__arrays, made.id) : NULL;
     if (!array)
@@ -10775,7 +10965,7 @@ IGNIS__ONE_COPY IGNIS__MAYBE_UNUSED static ignis__array *ignis__array_adopt(cons
 }
 
 /*  Makes the handle of a live, held and locked array stale. */
-static void ignis__array_kill(ignis__array *array)
+IGNIS__PRIVATE void ignis__array_kill(ignis__array *array)
 {
     if (array->tracked_at_ns)
         ignis__track_freed(array);
@@ -10785,7 +10975,7 @@ static void ignis__array_kill(ignis__array *array)
 }
 
 /*  Releases a reference of a locked array. The last one frees an array that its references own. */
-static int ignis__array_unref(ignis__array *array)
+IGNIS__PRIVATE int ignis__array_unref(ignis__array *array)
 {
     int count = --array->ref_count;
     if (count == 0 && array->owned_by_refs && ignis__pool_live(array))
@@ -10793,7 +10983,7 @@ static int ignis__array_unref(ignis__array *array)
     return count;
 }
 
-IGNIS__MAYBE_UNUSED static void ignis__array_unclaim(const char *call, ignis__array *array)
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE void ignis__array_unclaim(const char *call, ignis__array *array)
 {
     ignis__mutex_lock(&array->slot.lock);
     if (array->ref_count > 0) /* a caller may have released references of others */
@@ -10804,8 +10994,8 @@ IGNIS__MAYBE_UNUSED static void ignis__array_unclaim(const char *call, ignis__ar
 
 /*  Makes an array over a storage, whose users it joins. Invisible to other threads until ignis__array_publish. NULL
     if out of memory. */
-static ignis__array *ignis__array_make(const char *call, ignis__storage *storage, const ignis_shape *shape,
-                                       ignis_dtype dtype, int64_t numel)
+IGNIS__PRIVATE ignis__array *ignis__array_make(const char *call, ignis__storage *storage, const ignis_shape *shape,
+                                               ignis_dtype dtype, int64_t numel)
 {
     ignis__array *array = (ignis__array *)ignis__pool_take_zeroed(call, &ignis__arrays);
     if (!array)
@@ -10822,7 +11012,7 @@ static ignis__array *ignis__array_make(const char *call, ignis__storage *storage
 }
 
 /*  Publishes an array; the references that it has already become claims. */
-static ignis_array ignis__array_publish(ignis__array *array)
+IGNIS__PRIVATE ignis_array ignis__array_publish(ignis__array *array)
 {
     ignis_array handle;
     handle.id = ignis__pool_publish_held(&ignis__arrays, array, 1 + array->ref_count);
@@ -10879,7 +11069,7 @@ IGNIS__COLD static bool ignis__array_attach(const char *call, ignis__device *dev
 }
 
 /*  external: desc->ptr is memory of a graphics API; the caller has checked its size. */
-static ignis_array ignis__array_create_over(const char *call, const ignis_array_desc *desc, bool external)
+IGNIS__PRIVATE ignis_array ignis__array_create_over(const char *call, const ignis_array_desc *desc, bool external)
 {
     ignis_array handle = IGNIS__ZERO;
     ignis__device *device;
@@ -10911,7 +11101,7 @@ static ignis_array ignis__array_create_over(const char *call, const ignis_array_
     return ignis__array_publish(array);
 }
 
-static ignis_array ignis__array_create(const char *call, const ignis_array_desc *desc)
+IGNIS__PRIVATE ignis_array ignis__array_create(const char *call, const ignis_array_desc *desc)
 {
     return ignis__array_create_over(call, desc, false);
 }
@@ -10927,7 +11117,7 @@ IGNIS_API ignis_array ignis_array_create(const ignis_array_desc *desc)
 
 /*  Returns the owner of a view or copy of an array: the array's owner, or after a loan the owner before it. Another
     thread may be about to transfer the array. */
-static ignis_owner ignis__array_owner(const ignis__array *array)
+IGNIS__PRIVATE ignis_owner ignis__array_owner(const ignis__array *array)
 {
     ignis__mutex *lock = (ignis__mutex *)(uintptr_t)&array->slot.lock;
     ignis_owner owner;
@@ -10938,7 +11128,8 @@ static ignis_owner ignis__array_owner(const ignis__array *array)
 }
 
 /*  Creates an array like another one, with memory of its own and perhaps another dtype. */
-IGNIS__COLD static ignis_array ignis__array_create_like(const char *call, const ignis__array *like, ignis_dtype dtype)
+IGNIS__COLD IGNIS__PRIVATE ignis_array ignis__array_create_like(const char *call, const ignis__array *like,
+                                                                ignis_dtype dtype)
 {
     ignis_array_desc desc = IGNIS__ZERO;
     desc.shape = like->shape;
@@ -10951,8 +11142,8 @@ IGNIS__COLD static ignis_array ignis__array_create_like(const char *call, const 
 
 /*  Makes a view, which shares the array's storage, owner and tag. Invisible to other threads until
     ignis__array_publish. */
-static ignis__array *ignis__array_view_make(const char *call, const ignis__array *of, const ignis_shape *shape,
-                                            int64_t numel, int64_t offset)
+IGNIS__PRIVATE ignis__array *ignis__array_view_make(const char *call, const ignis__array *of, const ignis_shape *shape,
+                                                    int64_t numel, int64_t offset)
 {
     ignis__array *view = ignis__array_make(call, of->storage, shape, of->dtype, numel);
     if (!view)
@@ -10965,8 +11156,8 @@ static ignis__array *ignis__array_view_make(const char *call, const ignis__array
     return view;
 }
 
-static ignis_array ignis__array_view(const char *call, const ignis__array *of, const ignis_shape *shape, int64_t numel,
-                                     int64_t offset)
+IGNIS__PRIVATE ignis_array ignis__array_view(const char *call, const ignis__array *of, const ignis_shape *shape,
+                                             int64_t numel, int64_t offset)
 {
     ignis_array none = IGNIS__ZERO;
     ignis__array *view = ignis__array_view_make(call, of, shape, numel, offset);
@@ -10975,15 +11166,15 @@ static ignis_array ignis__array_view(const char *call, const ignis__array *of, c
 
 /*  Writes the processes that hold an exported array. ignis_collective.h sets it, because it knows them. The array is
     locked. */
-static void (*ignis__export_holders)(ignis__string_writer *text, const ignis__array *array);
+IGNIS__PRIVATE void (*ignis__export_holders)(ignis__string_writer *text, const ignis__array *array);
 
 /*  Drops the exports of processes that are gone, before a call on the array is refused, and waits for processes that
     are ending. Also set by ignis_collective.h. Both are set before an array counts an export, so they are read after
     its lock is taken. */
-static void (*ignis__exports_reap)(const char *call, ignis__array *array, bool wait);
+IGNIS__PRIVATE void (*ignis__exports_reap)(const char *call, ignis__array *array, bool wait);
 
 /*  Holds and locks the array of a handle to change its fields. NULL, and reported, if there is none. */
-IGNIS__ONE_COPY static ignis__array *ignis__array_enter(const char *call, ignis_array handle)
+IGNIS__ONE_COPY IGNIS__PRIVATE ignis__array *ignis__array_enter(const char *call, ignis_array handle)
 {
     ignis__array *array = ignis__array_hold(call, handle);
     if (!array || ignis__array_lock(call, array))
@@ -10994,7 +11185,7 @@ IGNIS__ONE_COPY static ignis__array *ignis__array_enter(const char *call, ignis_
 
 /*  As ignis__array_enter, for calls of the contract: first drops exports of processes that are gone; with wait, also
     of processes that are ending. */
-static ignis__array *ignis__array_enter_reaped(const char *call, ignis_array handle, bool wait)
+IGNIS__PRIVATE ignis__array *ignis__array_enter_reaped(const char *call, ignis_array handle, bool wait)
 {
     ignis__array *array = ignis__array_enter(call, handle);
     if (!array || array->exports == 0)
@@ -11007,13 +11198,14 @@ static ignis__array *ignis__array_enter_reaped(const char *call, ignis_array han
     return NULL;
 }
 
-IGNIS__ONE_COPY static ignis_status ignis__array_leave(const char *call, ignis__array *array, bool ok)
+IGNIS__ONE_COPY IGNIS__PRIVATE ignis_status ignis__array_leave(const char *call, ignis__array *array, bool ok)
 {
     ignis__array_unlock(array);
     return ignis__array_end(call, array, ok);
 }
 
-IGNIS__COLD static ignis_status ignis__fail_exported(const char *call, const ignis__array *array, const char *what)
+IGNIS__COLD IGNIS__PRIVATE ignis_status ignis__fail_exported(const char *call, const ignis__array *array,
+                                                             const char *what)
 {
     char holders[512];
     ignis__string_writer text;
@@ -11027,7 +11219,7 @@ IGNIS__COLD static ignis_status ignis__fail_exported(const char *call, const ign
 
 /*  Writes the holders of claims on an array, each after a comma, and returns the number of claims. Set by the
     sections above. */
-static int (*ignis__claim_holders)(ignis__string_writer *text, const ignis__array *array);
+IGNIS__PRIVATE int (*ignis__claim_holders)(ignis__string_writer *text, const ignis__array *array);
 
 /*  Reports that an array has references. The array is held; the caller has read ref_count under its lock. */
 IGNIS__COLD static ignis_status ignis__fail_referenced(const char *call, const ignis__array *array, ignis_owner owner,
@@ -11046,7 +11238,7 @@ IGNIS__COLD static ignis_status ignis__fail_referenced(const char *call, const i
                        text.length ? holders + 1 : "");
 }
 
-static ignis_status ignis__array_free_as(const char *call, ignis_array handle, ignis_owner as)
+IGNIS__PRIVATE ignis_status ignis__array_free_as(const char *call, ignis_array handle, ignis_owner as)
 {
     const uint64_t failures = ignis__failures();
     ignis__array *array;
@@ -11194,7 +11386,7 @@ IGNIS__COLD IGNIS_API int ignis_array_to_string(ignis_array handle, char *out, s
 }
 
 /*  Reports an array that is alive at ignis_shutdown; `what` precedes its description. */
-IGNIS__COLD static void ignis__array_leaked(const char *call, const ignis__array *array, const char *what)
+IGNIS__COLD IGNIS__PRIVATE void ignis__array_leaked(const char *call, const ignis__array *array, const char *what)
 {
     char line[256];
     ignis__string_writer text;
@@ -11211,15 +11403,7 @@ IGNIS__COLD static void ignis__array_leaked(const char *call, const ignis__array
     and close the profile's item.
     May use: storage.c, array.c. Locks: none held between begin and end. */
 
-typedef struct ignis__work {
-    const char *call;
-    ignis__device *device;
-    ignis__binding binding;
-    void *stream;
-    int64_t begin_ns; /* of a profile; 0 without one */
-} ignis__work;
-
-static bool ignis__work_begin(const char *call, ignis__device *device, ignis__work *work)
+IGNIS__PRIVATE bool ignis__work_begin(const char *call, ignis__device *device, ignis__work *work)
 {
     work->call = call;
     work->device = device;
@@ -11235,7 +11419,7 @@ static bool ignis__work_begin(const char *call, ignis__device *device, ignis__wo
     return true;
 }
 
-static void ignis__work_end(const ignis__work *work)
+IGNIS__PRIVATE void ignis__work_end(const ignis__work *work)
 {
     if (work->begin_ns)
         ignis__trace_call(work->call, work->device, work->begin_ns);
@@ -11243,7 +11427,7 @@ static void ignis__work_end(const ignis__work *work)
 }
 
 /*  Returns the address of an array's first element, and allocates its memory if necessary. */
-static bool ignis__work_address(const ignis__work *work, ignis__array *array, ignis__address *address)
+IGNIS__PRIVATE bool ignis__work_address(const ignis__work *work, ignis__array *array, ignis__address *address)
 {
     uint64_t base;
     if (!ignis__storage_use(work->call, array->storage, work->device, work->stream, &base))
@@ -11255,14 +11439,14 @@ static bool ignis__work_address(const ignis__work *work, ignis__array *array, ig
 }
 
 /*  Counts a write to an array; one without elements is not written, even if it is a view. */
-static void ignis__array_written(ignis__array *array)
+IGNIS__PRIVATE void ignis__array_written(ignis__array *array)
 {
     if (array->numel > 0)
         ignis__storage_written(array->storage);
 }
 
 /*  Returns the address for work that writes the array. */
-static bool ignis__work_write(const ignis__work *work, ignis__array *array, ignis__address *address)
+IGNIS__PRIVATE bool ignis__work_write(const ignis__work *work, ignis__array *array, ignis__address *address)
 {
     if (!ignis__work_address(work, array, address))
         return false;
@@ -11271,7 +11455,7 @@ static bool ignis__work_write(const ignis__work *work, ignis__array *array, igni
 }
 
 /*  Checks that an array was written. False, and reported, if it was not. */
-static bool ignis__array_readable(const char *call, const ignis__array *array)
+IGNIS__PRIVATE bool ignis__array_readable(const char *call, const ignis__array *array)
 {
     bool readable = array->numel == 0 || ignis__storage_readable(array->storage);
     if (!readable && ignis__atomic_load(&array->storage->address) && array->storage->replays)
@@ -11285,13 +11469,13 @@ static bool ignis__array_readable(const char *call, const ignis__array *array)
 }
 
 /*  Returns the address for work that reads the array, which must have been written. */
-static bool ignis__work_read(const ignis__work *work, ignis__array *array, ignis__address *address)
+IGNIS__PRIVATE bool ignis__work_read(const ignis__work *work, ignis__array *array, ignis__address *address)
 {
     return ignis__array_readable(work->call, array) && ignis__work_address(work, array, address);
 }
 
 /*  Holds the array of a handle and enters its device for work on it. NULL, and reported, on failure. */
-IGNIS__ONE_COPY static ignis__array *ignis__array_work(const char *call, ignis_array handle, ignis__work *work)
+IGNIS__ONE_COPY IGNIS__PRIVATE ignis__array *ignis__array_work(const char *call, ignis_array handle, ignis__work *work)
 {
     ignis__array *array = ignis__array_hold(call, handle);
     if (!array || ignis__work_begin(call, array->storage->device, work))
@@ -11301,7 +11485,7 @@ IGNIS__ONE_COPY static ignis__array *ignis__array_work(const char *call, ignis_a
 }
 
 /*  Ends ignis__array_work, also if it failed. */
-IGNIS__ONE_COPY static ignis_status ignis__array_work_end(const ignis__work *work, ignis__array *array, bool ok)
+IGNIS__ONE_COPY IGNIS__PRIVATE ignis_status ignis__array_work_end(const ignis__work *work, ignis__array *array, bool ok)
 {
     if (!array)
         return ignis__failed();
@@ -11354,7 +11538,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_array_mark_written(ignis_array handle)
     May use: work.c, conversion.c. Locks: none held while a copy runs. */
 
 /*  Queues copies, and fills memory with zeros. */
-static bool ignis__copy_up(const ignis__work *work, ignis__address to, const void *from, int64_t size)
+IGNIS__PRIVATE bool ignis__copy_up(const ignis__work *work, ignis__address to, const void *from, int64_t size)
 {
     ignis__trace_item traced;
     bool open = ignis__trace_copy(&traced, work->call, work->device, work->stream, "copy to the device", size);
@@ -11363,7 +11547,7 @@ static bool ignis__copy_up(const ignis__work *work, ignis__address to, const voi
     return open ? ignis__trace_close(&traced, ok) : ok;
 }
 
-static bool ignis__copy_down(const ignis__work *work, void *to, ignis__address from, int64_t size)
+IGNIS__PRIVATE bool ignis__copy_down(const ignis__work *work, void *to, ignis__address from, int64_t size)
 {
     ignis__trace_item traced;
     bool open = ignis__trace_copy(&traced, work->call, work->device, work->stream, "copy to the host", size);
@@ -11372,7 +11556,7 @@ static bool ignis__copy_down(const ignis__work *work, void *to, ignis__address f
     return open ? ignis__trace_close(&traced, ok) : ok;
 }
 
-static bool ignis__copy_zeros(const ignis__work *work, ignis__address to, int64_t size)
+IGNIS__PRIVATE bool ignis__copy_zeros(const ignis__work *work, ignis__address to, int64_t size)
 {
     ignis__trace_item traced;
     bool open = ignis__trace_copy(&traced, work->call, work->device, work->stream, "zeros", size);
@@ -11380,7 +11564,7 @@ static bool ignis__copy_zeros(const ignis__work *work, ignis__address to, int64_
     return open ? ignis__trace_close(&traced, ok) : ok;
 }
 
-static bool ignis__copy_on_device(const ignis__work *work, ignis__address to, ignis__address from, int64_t size)
+IGNIS__PRIVATE bool ignis__copy_on_device(const ignis__work *work, ignis__address to, ignis__address from, int64_t size)
 {
     ignis__trace_item traced;
     bool open, ok;
@@ -11391,7 +11575,7 @@ static bool ignis__copy_on_device(const ignis__work *work, ignis__address to, ig
     return open ? ignis__trace_close(&traced, ok) : ok;
 }
 
-static ignis_status ignis__array_set_zero(const char *call, ignis_array handle)
+IGNIS__PRIVATE ignis_status ignis__array_set_zero(const char *call, ignis_array handle)
 {
     ignis__work work;
     ignis__array *array = ignis__array_work(call, handle, &work);
@@ -11406,8 +11590,8 @@ IGNIS_API ignis_status ignis_array_zero(ignis_array array) { return ignis__array
 
 /*  Waits after copies from pinned memory, which the driver reads later. Pageable memory has been read when the copy
     call returns. */
-IGNIS__COLD static bool ignis__copy_from_host(const ignis__work *work, ignis__address to, const void *from,
-                                              int64_t size)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__copy_from_host(const ignis__work *work, ignis__address to, const void *from,
+                                                      int64_t size)
 {
     int type, ordinal;
     if (size == 0)
@@ -11419,7 +11603,8 @@ IGNIS__COLD static bool ignis__copy_from_host(const ignis__work *work, ignis__ad
     return type == 0 || !IGNIS__CUDA_FAILED(work->call, work->device, cuStreamSynchronize, (work->stream));
 }
 
-IGNIS__COLD static bool ignis__copy_to_host(const ignis__work *work, void *to, ignis__address from, int64_t size)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__copy_to_host(const ignis__work *work, void *to, ignis__address from,
+                                                    int64_t size)
 {
     if (ignis__capture_refuses(work->call))
         return false;
@@ -11427,9 +11612,6 @@ IGNIS__COLD static bool ignis__copy_to_host(const ignis__work *work, void *to, i
         return false;
     return !IGNIS__CUDA_FAILED(work->call, work->device, cuStreamSynchronize, (work->stream));
 }
-
-/*  Bytes of host memory for converting copies. */
-#define IGNIS__CONVERT_CHUNK ((int64_t)4 << 20)
 
 static bool ignis__convert_from_host(const ignis__work *work, ignis__address to, ignis_dtype to_dtype, const void *from,
                                      ignis_dtype from_dtype, int64_t count)
@@ -11467,8 +11649,9 @@ static bool ignis__convert_to_host(const ignis__work *work, void *to, ignis_dtyp
 }
 
 /*  Checks the arguments of the four transfers: a host pointer, and as many elements or bytes as the array has. */
-IGNIS__COLD static bool ignis__transfer_check(const char *call, const ignis__array *array, const void *host,
-                                              const char *host_name, int64_t count, int64_t needed, const char *unit)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__transfer_check(const char *call, const ignis__array *array, const void *host,
+                                                      const char *host_name, int64_t count, int64_t needed,
+                                                      const char *unit)
 {
     if (count != needed)
         return ignis__fail_false(IGNIS_DIAG_COUNT_MISMATCH, call, "%s %s %s has %lld %s, the call says %lld",
@@ -11477,8 +11660,8 @@ IGNIS__COLD static bool ignis__transfer_check(const char *call, const ignis__arr
     return needed == 0 || ignis__check_not_null(call, host_name, host);
 }
 
-IGNIS__COLD static ignis_status ignis__array_from_host(const char *call, ignis__array *array, const void *data,
-                                                       ignis_dtype dtype)
+IGNIS__COLD IGNIS__PRIVATE ignis_status ignis__array_from_host(const char *call, ignis__array *array, const void *data,
+                                                               ignis_dtype dtype)
 {
     ignis__work work;
     ignis__address address;
@@ -11493,8 +11676,8 @@ IGNIS__COLD static ignis_status ignis__array_from_host(const char *call, ignis__
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-IGNIS__COLD static ignis_status ignis__array_to_host(const char *call, ignis__array *array, void *out,
-                                                     ignis_dtype dtype)
+IGNIS__COLD IGNIS__PRIVATE ignis_status ignis__array_to_host(const char *call, ignis__array *array, void *out,
+                                                             ignis_dtype dtype)
 {
     ignis__work work;
     ignis__address address;
@@ -11561,29 +11744,8 @@ IGNIS__COLD IGNIS_API ignis_status ignis_array_to_host_raw(ignis_array handle, v
     ignis_ticket_wait or at ignis_shutdown.
     Locks: a ticket's slot, while its work is waited for by one thread. */
 
-/*  A chunk of a transfer: a thread of the driver copies or converts it, in order with the stream. */
-typedef struct ignis__transfer_part {
-    void *to;
-    const void *from;
-    ignis_dtype to_dtype, from_dtype;
-    int64_t count;
-} ignis__transfer_part;
-
-typedef struct ignis__ticket {
-    ignis__slot slot;
-    ignis__device *device;
-    ignis__pooled_event *done;   /* recorded after the work; NULL if there is nothing to wait for */
-    ignis__pinned *piece;        /* NULL if none is needed */
-    ignis__transfer_part *parts; /* the chunks for the driver's thread */
-    void (*run)(void *context);  /* runs on a thread of its own, which the waiting thread joins; or NULL */
-    void *context;
-    ignis__thread_handle thread;
-    bool joined;
-    uint64_t through;     /* 1: it has run */
-    ignis__record record; /* the failure of the work */
-} ignis__ticket;
-
-static ignis__pool ignis__tickets = IGNIS__POOL(ignis__ticket, IGNIS__KIND_TICKET, "ticket", IGNIS_DIAG_TICKET_FREED);
+IGNIS__PRIVATE ignis__pool ignis__tickets =
+    IGNIS__POOL(ignis__ticket, IGNIS__KIND_TICKET, "ticket", IGNIS_DIAG_TICKET_FREED);
 
 /*  Makes an empty ticket, invisible to other threads. NULL on failure. */
 static ignis__ticket *ignis__ticket_make(const char *call, ignis__device *device)
@@ -11605,8 +11767,8 @@ static IGNIS__THREAD_RESULT ignis__ticket_thread(void *pointer)
 }
 
 /*  Makes a ticket for the work of a new thread. NULL on failure. */
-static ignis__ticket *ignis__ticket_start(const char *call, ignis__device *device, void (*run)(void *context),
-                                          void *context)
+IGNIS__PRIVATE ignis__ticket *ignis__ticket_start(const char *call, ignis__device *device, void (*run)(void *context),
+                                                  void *context)
 {
     ignis__ticket *ticket = ignis__ticket_make(call, device);
     if (!ticket)
@@ -11792,7 +11954,7 @@ IGNIS_API ignis_status ignis_ticket_wait(ignis_ticket handle)
 }
 
 /*  Reports and ends the remaining tickets. */
-IGNIS__COLD static void ignis__tickets_close(const char *call)
+IGNIS__COLD IGNIS__PRIVATE void ignis__tickets_close(const char *call)
 {
     ignis__ticket *ticket;
     uint64_t index = 0;
@@ -11810,8 +11972,8 @@ IGNIS__COLD static void ignis__tickets_close(const char *call)
 
 /*  Checks that `size` bytes of dst from an offset on, which will be written, and those of src are the same or
     disjoint. */
-static bool ignis__array_check_overlap(const char *call, const ignis__array *dst, int64_t offset, int64_t size,
-                                       const ignis__array *src)
+IGNIS__PRIVATE bool ignis__array_check_overlap(const char *call, const ignis__array *dst, int64_t offset, int64_t size,
+                                               const ignis__array *src)
 {
     uint64_t to = ignis__atomic_load(&dst->storage->address), from = ignis__atomic_load(&src->storage->address);
     uint64_t from_size = (uint64_t)ignis__array_bytes(src);
@@ -11828,7 +11990,7 @@ static bool ignis__array_check_overlap(const char *call, const ignis__array *dst
 }
 
 /*  Copies the bytes of src over those of dst from an offset on; both are on one device. */
-static bool ignis__array_copy_bytes(const char *call, ignis__array *dst, int64_t offset, ignis__array *src)
+IGNIS__PRIVATE bool ignis__array_copy_bytes(const char *call, ignis__array *dst, int64_t offset, ignis__array *src)
 {
     ignis__work work;
     ignis__address to, from;
@@ -11842,7 +12004,7 @@ static bool ignis__array_copy_bytes(const char *call, ignis__array *dst, int64_t
 }
 
 /*  Frees an array that a failed call has made and not yet returned. */
-IGNIS__ONE_COPY static void ignis__array_discard(const char *call, ignis_array *handle)
+IGNIS__ONE_COPY IGNIS__PRIVATE void ignis__array_discard(const char *call, ignis_array *handle)
 {
     ignis__array *array = (ignis__array *)ignis__pool_hold(&ignis__arrays, handle->id);
     ignis__handle_kill(array);
@@ -11868,8 +12030,8 @@ IGNIS__COLD IGNIS_API ignis_array ignis_array_clone(ignis_array handle)
     return copy;
 }
 
-IGNIS__COLD static ignis_array ignis__array_slice(const char *call, const ignis__array *array, int dim, int64_t start,
-                                                  int64_t len)
+IGNIS__COLD IGNIS__PRIVATE ignis_array ignis__array_slice(const char *call, const ignis__array *array, int dim,
+                                                          int64_t start, int64_t len)
 {
     ignis_array none = IGNIS__ZERO;
     ignis_shape shape = array->shape;
@@ -11917,7 +12079,7 @@ IGNIS_API ignis_array ignis_array_slice(ignis_array handle, int dim, int64_t sta
 }
 
 /*  Replaces the one -1 of a shape, so that the elements are numel. A shape without -1 stays. */
-static bool ignis__shape_infer(const char *call, ignis_shape *shape, int64_t numel)
+IGNIS__PRIVATE bool ignis__shape_infer(const char *call, ignis_shape *shape, int64_t numel)
 {
     int64_t known = 1;
     int i, open = -1;
@@ -11985,14 +12147,15 @@ IGNIS__COLD static bool ignis__write_rows_check(const char *call, const ignis__a
     return true;
 }
 
-IGNIS__ONE_COPY static void ignis__array_drop_all(const char *call, int count, ignis__array **arrays)
+IGNIS__ONE_COPY IGNIS__PRIVATE void ignis__array_drop_all(const char *call, int count, ignis__array **arrays)
 {
     while (count > 0)
         ignis__array_drop(call, arrays[--count]);
 }
 
 /*  Holds two or three arrays of one call. False if one is stale, and then none is held. NULL pointers are skipped. */
-static bool ignis__array_hold_all(const char *call, int count, const ignis_array *handles, ignis__array **arrays)
+IGNIS__PRIVATE bool ignis__array_hold_all(const char *call, int count, const ignis_array *handles,
+                                          ignis__array **arrays)
 {
     int i;
     for (i = 0; i < count; i++) {
@@ -12124,7 +12287,7 @@ IGNIS_API int ignis_array_decrement_ref(ignis_array handle)
 }
 
 /*  Moves the ownership of a locked array. */
-IGNIS__COLD static ignis_status ignis__array_transfer(const char *call, ignis__array *array, ignis_owner owner)
+IGNIS__COLD IGNIS__PRIVATE ignis_status ignis__array_transfer(const char *call, ignis__array *array, ignis_owner owner)
 {
     if (array->exports > 0)
         return ignis__fail_exported(call, array, "given to another owner");
@@ -12309,8 +12472,8 @@ static void ignis__tracked_forget(ignis__tracked_freed **link)
 /*  Makes a layer the owner of a held array until a call of it ends. `borrower` identifies the call, which may borrow
     an array again. References do not matter, and the audit shows nothing, unlike ignis_contract_acquire.
     ignis__contract_return restores the owner. */
-IGNIS__MAYBE_UNUSED static bool ignis__contract_borrow(const char *call, ignis__array *array, ignis_owner by,
-                                                       const void *borrower)
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE bool ignis__contract_borrow(const char *call, ignis__array *array, ignis_owner by,
+                                                               const void *borrower)
 {
     ignis_owner owner;
     bool again;
@@ -12331,7 +12494,7 @@ IGNIS__MAYBE_UNUSED static bool ignis__contract_borrow(const char *call, ignis__
                                          : ", which has to release it first");
 }
 
-IGNIS__MAYBE_UNUSED static void ignis__contract_return(ignis__array *array, const void *borrower)
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE void ignis__contract_return(ignis__array *array, const void *borrower)
 {
     ignis__mutex_lock(&array->slot.lock);
     if (array->borrower == borrower) {
@@ -12531,7 +12694,7 @@ IGNIS_API int ignis_contract_tracked_count(void)
     return count;
 }
 
-IGNIS__COLD static void ignis__tracking_reset(const char *call)
+IGNIS__COLD IGNIS__PRIVATE void ignis__tracking_reset(const char *call)
 {
     ignis__array *array;
     uint64_t index = 0;
@@ -12557,23 +12720,9 @@ IGNIS_API ignis_status ignis_contract_reset(void)
     return IGNIS_OK;
 }
 
-/* ===============================================================================================================
-   >>kernel - NVRTC, the kernel cache in memory and on disk, launches, the built-in kernels
-
-   From a program (text, options, headers) to an image (compiled for one architecture) to a module (loaded on a
-   device) to a function. This part: the structs of all of them.
-   May use: >>array, >>device, >>loader. cache_key.c names an image, module.c finds or makes it, user_kernel.c has
-   the kernels of the caller, builtin.c those of Ignis.
-   Locks: ignis__kernels_state's locks guard the memory cache and compilations; no lock is held while a module is
-   loaded.
-   =============================================================================================================== */
+/*  kernel - NVRTC, the cache of compiled kernels, bundles, launches, built-in kernels, elementwise operations, graphs. Knows no tensor. */
 
 #include "ignis_kernels.h"
-
-#if !defined(IGNIS_KERNELS_VERSION) || IGNIS_KERNELS_VERSION != IGNIS_VERSION
-#error "ignis.h and ignis_kernels.h are of different versions: copy all headers of Ignis from one release"
-#endif
-
 enum { IGNIS__NVRTC_OUT_OF_MEMORY = 1, IGNIS__NVRTC_INVALID_OPTION = 5, IGNIS__NVRTC_COMPILATION = 6 };
 
 /*  A program to compile: text, options, headers, and the names to look up in the result. */
@@ -12614,8 +12763,7 @@ typedef struct ignis__module {
 
 #define IGNIS__MAX_OPTIONS 64
 #define IGNIS__IMAGE_BYTES ((size_t)64 << 20) /* that the memory cache may hold */
-
-static struct {
+struct ignis__kernels_state_type {
     ignis__mutex lock;
     ignis__kernel_binary *images; /* the memory cache, last used first */
     ignis__mutex compiling[16];   /* by key: a thread that needs a program being compiled waits for it */
@@ -12624,32 +12772,7 @@ static struct {
     bool cache_broken;     /* a warning was logged */
     bool last_read;        /* the next one was looked for */
     uint64_t last_release; /* of the NVRTC that has last written to the disk cache */
-} ignis__kernels_state;
-
-IGNIS__COLD static char *ignis__source_join(const ignis__source *source)
-{
-    size_t size = 1, used = 0, length;
-    char *text;
-    int i;
-    for (i = 0; i < source->piece_count; i++)
-        size += strlen(source->pieces[i]);
-    text = (char *)ignis__alloc(size);
-    for (i = 0; text && i < source->piece_count; i++) {
-        length = strlen(source->pieces[i]);
-        memcpy(text + used, source->pieces[i], length);
-        used += length;
-    }
-    return text;
-}
-
-/*  Sources that others include. NVRTC gets them from memory, by their names. */
-static bool ignis__source_is_header(const ignis__source *source) { return strstr(source->name, ".cuh") != NULL; }
-
-/*  kernel/builtin_table.c - the built-in kernels of ignis.h, and how a header above adds its own
-
-    A table has the sources, kernels and parts of one header, and what is loaded of them on each device. All that
-    finds a kernel, a source or a header by name or number goes through the functions at the end, which know both
-    tables. Invariant: the key of a program of ignis.h does not depend on the table above. */
+};
 
 /*  Numbers of kernels: IGNIS__BUILTIN_... A header above ignis.h has numbers of its own, from IGNIS__BUILTIN_COUNT
     on. */
@@ -12890,6 +13013,244 @@ typedef struct ignis__kernel_table {
 
 enum { IGNIS__BUILTINS(IGNIS__BUILTIN_ENUM) IGNIS__BUILTIN_COUNT };
 
+/*  The head of a cache file. A file has one image and is named by its key: this header, the lowered name, the image.
+    It is written under another name and then renamed, so a reader finds a complete file or none. An incomplete file
+    is compiled again. */
+typedef struct ignis__cache_header {
+    char magic[8];
+    uint64_t key[2];
+    uint64_t lowered_size, image_size;
+    uint64_t checksum; /* of the bytes after it */
+} ignis__cache_header;
+
+/*  Each requested program becomes a line of a file, once per process. tools/ignis_embed.c reads them:
+
+        ignis VERSION                           the version that wrote the lines below
+        own FIRST-LAST FILE PART OPTION...      a source of Ignis, for compute capabilities from FIRST to LAST: 90 is 9.0; of its kernels
+                                                the requested PARTs (see ignis__parts), or all if no PART is named
+        formula FIRST-LAST "TEXT" "NAMES" INPUTS INTEGERS NUMBERS
+                                                a kernel of a formula, as ignis__formula_spec_write writes it; a bundle has those of other sizes, too
+        kernel FIRST-LAST "NAME" "ENTRY" "SOURCE" OPTIONS "OPTION"... "HEADER" "TEXT"...       another program
+
+    The choice of a kernel depends on the device. So that a record serves all devices, the choosing code records the
+    choice for each kind of device: compute capability 7.5, 8.0 and newer, and 9.0. */
+struct ignis__requests_type {
+    ignis__mutex lock;
+    char path[1024]; /* "": nothing is recorded */
+    bool from_environment;
+    uint64_t *lines; /* hashes of the written lines */
+    int count, room;
+    bool broken; /* a warning was logged */
+};
+
+#define IGNIS__EVERY_ARCH 999
+
+#ifndef IGNIS_NO_TENSORS
+enum { IGNIS__FORMULA_SPEC = 15 + 3 * IGNIS_MAX_INPUTS + 4 }; /* numbers of an ignis__formula_spec */
+
+#endif
+
+/*  A bundle is a header, its entries, their texts, and blocks of images, all little-endian; tools/ignis_embed.c
+    writes it. Images of one architecture are similar, so they are packed together. The part before the blocks, and
+    each block, has a checksum: the driver never reads damaged bytes. */
+typedef struct ignis__bundle_header {
+    char magic[8];
+    uint64_t checksum; /* of the bytes from its end to the images */
+    uint64_t size;     /* bytes of the bundle */
+    uint64_t blocks;   /* offset of the blocks */
+    uint64_t sources;  /* ignis__sources_hash */
+    uint32_t version, count;
+} ignis__bundle_header;
+
+typedef struct ignis__bundle_entry {
+    uint64_t key[2];                /* of the program */
+    uint64_t included;              /* of the files that it includes */
+    uint64_t checksum;              /* of the bytes of the block that are stored */
+    uint64_t offset, stored, whole; /* offset and bytes in the file; bytes of the block, packed if those are more */
+    uint64_t at, size;              /* of the image in the block; a zero follows it */
+    uint32_t text;        /* offset of its name, and after that of the kernel's name in the image, each with a zero */
+    uint16_t arch;        /* 90 for 9.0 */
+    uint16_t first, last; /* compute capabilities that ask for the program */
+    uint8_t kind;         /* 0: machine code; 'a': code for one chip; 'f': for a family of chips; 'p': PTX */
+    uint8_t nothing[5];
+} ignis__bundle_entry;
+
+#define IGNIS__BUNDLE_IMAGE ((uint64_t)256 << 20) /* bytes, also of a block: larger ones are refused */
+
+/*  An unpacked block. */
+typedef struct ignis__bundle_block {
+    uint64_t offset, whole; /* in the bundle; bytes */
+    unsigned char *bytes;
+    struct ignis__bundle_block *next;
+} ignis__bundle_block;
+
+typedef struct ignis__bundle {
+    const unsigned char *data; /* NULL if there is none */
+    void *memory;              /* its part that Ignis allocated */
+    ignis__bundle_header header;
+    ignis__bundle_block *blocks; /* kept until it is closed */
+    bool wgmma;                  /* it has kernels with products of warpgroups */
+    char from[300];
+} ignis__bundle;
+
+/*  Unpacks blocks of ignis_embed: copies of earlier bytes at a distance, or new bytes. A range coder decodes their
+    bits by odds learned from earlier bits at the same position of 16, because instructions have that many bytes. A
+    quick and a slow estimate are averaged. */
+enum {
+    IGNIS__PACK_KIND = 0,   /* new or copied; by the kind before, and the position */
+    IGNIS__PACK_AGAIN = 48, /* at a distance of before */
+    IGNIS__PACK_WHICH = 52, /* of the last four */
+    IGNIS__PACK_NEW = 64,   /* new bytes: after new bytes, after copied bytes */
+    IGNIS__PACK_NUMBERS = 33 * 32,
+    IGNIS__PACK_LENGTH =
+        IGNIS__PACK_NEW + 2 * 16 * 256, /* below 31, at a new distance, at one of before; by the place */
+    IGNIS__PACK_LONG = IGNIS__PACK_LENGTH + 2 * 16 * 32,              /* lengths beyond that */
+    IGNIS__PACK_DISTANCE = IGNIS__PACK_LONG + IGNIS__PACK_NUMBERS,    /* of 2, 3, 4 and more bytes */
+    IGNIS__PACK_LOW = IGNIS__PACK_DISTANCE + 4 * IGNIS__PACK_NUMBERS, /* its lowest 4 bits: of few bytes, of more */
+    IGNIS__PACK_ODDS = IGNIS__PACK_LOW + 2 * 16
+};
+
+typedef struct ignis__unpacker {
+    const unsigned char *at, *end;
+    uint32_t range, code;
+    uint16_t odds[IGNIS__PACK_ODDS][2];
+} ignis__unpacker;
+
+#define IGNIS__MAX_PARAMS 64
+
+/*  A kernel on one device. */
+typedef struct ignis__kernel_code {
+    ignis__module module;
+    void *function;
+    int params; /* -1: the driver does not tell */
+    size_t param_size[IGNIS__MAX_PARAMS];
+    int max_threads, static_shared;
+    bool waits;       /* it waits for earlier work by itself, if the desc says so */
+    char *entry;      /* which function it is */
+    uint64_t entries; /* ignis__kernel_code * of other entries of the module: the newest of a list */
+} ignis__kernel_code;
+
+typedef struct ignis__kernel {
+    ignis__slot slot;
+    char *memory; /* of all that the program points to */
+    ignis__program program;
+    char *entry;                  /* the first entry of the program, or that of ignis_kernel_entry */
+    struct ignis__kernel *shares; /* the kernel whose program it uses, held; NULL if it has its own */
+    const char *file;             /* the caller's location from ignis_call_site, or NULL */
+    int line;
+    uint64_t code[IGNIS_MAX_DEVICES]; /* ignis__kernel_code *, made at the first use on a device */
+    uint64_t newest; /* the latest replacement, an ignis__kernel * in no pool, or 0. The slot's lock guards it */
+    struct ignis__kernel *
+        older; /* the replacement before that. All live as long as the handle's kernel, so that launches need no lock */
+    uint64_t reloads, reload; /* reloads of this kernel so far; the number of the reload that made it */
+    ignis__tombstone tombstone;
+} ignis__kernel;
+
+/*  A description of an array's tiles for TMA (sm_90 and up). The driver packs the bits on the host for each launch,
+    and the kernel gets them by value: a graph keeps those of the capture. kernels/hopper.cuh has the same struct. */
+typedef struct ignis__tensor_map {
+    uint64_t words[16];
+} ignis__tensor_map;
+
+/*  The pixels of images in a tile: `count` pixels of a box in each image. The box goes from lower to upper, relative
+    to the first and the last pixel, with a step of rows and columns. Columns come first. */
+typedef struct ignis__tensor_pixels {
+    int lower[2], upper[2], step[2], count;
+} ignis__tensor_pixels;
+
+/*  The loaded code of a table on a device: modules by source and dtype, functions (0 until their first use) by kernel
+    and dtype. */
+typedef struct ignis__builtin_code {
+    ignis__module *modules; /* in one block with this */
+    uint64_t *functions;
+} ignis__builtin_code;
+
+#define IGNIS__DEFINES 200 /* characters of options that make a variant, with the end */
+
+/*  The function of a kernel in a variant, chosen by more than the dtype. */
+typedef struct ignis__variant {
+    ignis__builtin builtin;
+    ignis_dtype dtype;
+    char define[IGNIS__DEFINES]; /* options, separated by spaces */
+    ignis__module module;
+    void *function;
+    struct ignis__variant *next;
+} ignis__variant;
+
+struct ignis__variants_type {
+    ignis__mutex lock;
+    ignis__variant *first[IGNIS_MAX_DEVICES];
+};
+
+/*  A line of a record: see ignis__requests. */
+typedef struct ignis__request {
+    ignis__program program; /* without a text if it is built-in. No name: the line requests nothing */
+    int first, last, line;
+    const char *options[IGNIS__MAX_OPTIONS]; /* program.options, unless the request was moved */
+    ignis_kernel_header *headers;            /* ignis__request_free frees them, and the text of a formula's kernel */
+    char *text;
+#ifndef IGNIS_NO_TENSORS
+    const struct ignis__formula *formula; /* of a line of a formula, and its ignis__formula_spec */
+    uint16_t spec[IGNIS__FORMULA_SPEC];
+#endif
+} ignis__request;
+
+#ifndef IGNIS_NO_TENSORS
+/*  The start of an operation's random numbers: seed, first Philox counter, and in a CUDA graph the counter of its
+    launches. */
+typedef struct ignis__random {
+    uint64_t seed, first;
+    ignis_array launches; /* no handle if there are none */
+} ignis__random;
+
+#endif
+
+
+/* ===============================================================================================================
+   >>kernel - NVRTC, the kernel cache in memory and on disk, launches, the built-in kernels
+
+   From a program (text, options, headers) to an image (compiled for one architecture) to a module (loaded on a
+   device) to a function. This part: the structs of all of them.
+   May use: >>array, >>device, >>loader. cache_key.c names an image, module.c finds or makes it, user_kernel.c has
+   the kernels of the caller, builtin.c those of Ignis.
+   Locks: ignis__kernels_state's locks guard the memory cache and compilations; no lock is held while a module is
+   loaded.
+   =============================================================================================================== */
+
+#if !defined(IGNIS_KERNELS_VERSION) || IGNIS_KERNELS_VERSION != IGNIS_VERSION
+#error "ignis.h and ignis_kernels.h are of different versions: copy all headers of Ignis from one release"
+#endif
+
+IGNIS__PRIVATE struct ignis__kernels_state_type ignis__kernels_state;
+
+IGNIS__COLD IGNIS__PRIVATE char *ignis__source_join(const ignis__source *source)
+{
+    size_t size = 1, used = 0, length;
+    char *text;
+    int i;
+    for (i = 0; i < source->piece_count; i++)
+        size += strlen(source->pieces[i]);
+    text = (char *)ignis__alloc(size);
+    for (i = 0; text && i < source->piece_count; i++) {
+        length = strlen(source->pieces[i]);
+        memcpy(text + used, source->pieces[i], length);
+        used += length;
+    }
+    return text;
+}
+
+/*  Sources that others include. NVRTC gets them from memory, by their names. */
+IGNIS__PRIVATE bool ignis__source_is_header(const ignis__source *source)
+{
+    return strstr(source->name, ".cuh") != NULL;
+}
+
+/*  kernel/builtin_table.c - the built-in kernels of ignis.h, and how a header above adds its own
+
+    A table has the sources, kernels and parts of one header, and what is loaded of them on each device. All that
+    finds a kernel, a source or a header by name or number goes through the functions at the end, which know both
+    tables. Invariant: the key of a program of ignis.h does not depend on the table above. */
+
 static const ignis__builtin_row ignis__builtins[] = {
 #define IGNIS__BUILTIN_ROW(name, source, entry, how) \
     {&ignis__sources[IGNIS__SOURCE_##source], entry, IGNIS__KERNEL_##how},
@@ -12960,27 +13321,27 @@ static ignis__kernel_table ignis__own_kernels = {ignis__sources,
 /*  The table of a header above. A program may read a record before it uses that header, so the header's
     implementation sets this before main begins: in C by a second declaration that has a value, in C++ by a
     constructor. */
-static ignis__kernel_table *ignis__kernels_above;
+IGNIS__PRIVATE ignis__kernel_table *ignis__kernels_above;
 
 /*  Returns a table by its index from 0 on. NULL if there are no more. */
-static ignis__kernel_table *ignis__kernel_table_at(int index)
+IGNIS__PRIVATE ignis__kernel_table *ignis__kernel_table_at(int index)
 {
     return index == 0 ? &ignis__own_kernels : index == 1 ? ignis__kernels_above : NULL;
 }
 
-static ignis__kernel_table *ignis__table_of_builtin(ignis__builtin builtin)
+IGNIS__PRIVATE ignis__kernel_table *ignis__table_of_builtin(ignis__builtin builtin)
 {
     return builtin < IGNIS__BUILTIN_COUNT ? &ignis__own_kernels : ignis__kernels_above;
 }
 
-static const ignis__builtin_row *ignis__builtin_row_of(ignis__builtin builtin)
+IGNIS__PRIVATE const ignis__builtin_row *ignis__builtin_row_of(ignis__builtin builtin)
 {
     const ignis__kernel_table *table = ignis__table_of_builtin(builtin);
     return &table->builtins[builtin - table->first];
 }
 
 /*  Returns a source of any table by its index from 0 on. NULL if there are no more. */
-static const ignis__source *ignis__source_at(int index)
+IGNIS__PRIVATE const ignis__source *ignis__source_at(int index)
 {
     const ignis__kernel_table *table;
     int i;
@@ -12991,7 +13352,7 @@ static const ignis__source *ignis__source_at(int index)
 }
 
 /*  Returns the number of a kernel of a source, by its index from 0 on. -1 if there are no more. */
-static ignis__builtin ignis__builtin_of_source(const ignis__source *source, int index)
+IGNIS__PRIVATE ignis__builtin ignis__builtin_of_source(const ignis__source *source, int index)
 {
     const ignis__kernel_table *table;
     int i, k;
@@ -13005,7 +13366,7 @@ static ignis__builtin ignis__builtin_of_source(const ignis__source *source, int 
 /*  Returns the next header in memory that a source (NULL: a program of the caller) may include; *at is 0 for the
     first. A source of a header above has the headers of its own table, too. Others do not, so that their programs are
     the same with and without a header above. NULL if there are no more. */
-static const ignis__source *ignis__header_next(const ignis__source *from, int *at)
+IGNIS__PRIVATE const ignis__source *ignis__header_next(const ignis__source *from, int *at)
 {
     const ignis__kernel_table *above = ignis__kernels_above;
     bool is_above = above && (uintptr_t)from - (uintptr_t)above->sources < (size_t)above->source_count * sizeof *from;
@@ -13023,17 +13384,7 @@ static const ignis__source *ignis__header_next(const ignis__source *from, int *a
     May use: program.c, base/file_io.c. Failures are warnings: a program then runs without the cache. Locks: none,
     files are renamed into place. */
 
-/*  The head of a cache file. A file has one image and is named by its key: this header, the lowered name, the image.
-    It is written under another name and then renamed, so a reader finds a complete file or none. An incomplete file
-    is compiled again. */
-typedef struct ignis__cache_header {
-    char magic[8];
-    uint64_t key[2];
-    uint64_t lowered_size, image_size;
-    uint64_t checksum; /* of the bytes after it */
-} ignis__cache_header;
-
-static const char ignis__cache_magic[8] = {'I', 'G', 'N', 'I', 'S', 'B', 'I', '1'};
+IGNIS__PRIVATE const char ignis__cache_magic[8] = {'I', 'G', 'N', 'I', 'S', 'B', 'I', '1'};
 
 IGNIS__COLD static void ignis__cache_path(char *path, size_t size, const uint64_t key[2])
 {
@@ -13042,7 +13393,7 @@ IGNIS__COLD static void ignis__cache_path(char *path, size_t size, const uint64_
 }
 
 /*  Logs that the cache cannot be used. why: "", or the reason. */
-IGNIS__COLD static void ignis__cache_warn(const char *call, const char *what, const char *path, const char *why)
+IGNIS__COLD IGNIS__PRIVATE void ignis__cache_warn(const char *call, const char *what, const char *path, const char *why)
 {
     bool warned;
     ignis__mutex_lock(&ignis__kernels_state.lock);
@@ -13057,7 +13408,7 @@ IGNIS__COLD static void ignis__cache_warn(const char *call, const char *what, co
 }
 
 /*  Reads a file of the cache. A file that other users own or may write to is ignored: it could contain any program. */
-IGNIS__COLD static void *ignis__cache_read(const char *call, const char *path, size_t *size)
+IGNIS__COLD IGNIS__PRIVATE void *ignis__cache_read(const char *call, const char *path, size_t *size)
 {
     char why[160];
     void *data = ignis__file_read_as(path, size, why, sizeof why);
@@ -13067,7 +13418,7 @@ IGNIS__COLD static void *ignis__cache_read(const char *call, const char *path, s
 }
 
 /*  Creates the folder of the cache. False, and a warning, if it cannot, or if other users own it or may write to it. */
-IGNIS__COLD static bool ignis__cache_folder(const char *call)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__cache_folder(const char *call)
 {
     const char *folder = ignis__kernels_state.cache_dir;
     char why[160] = "";
@@ -13093,7 +13444,7 @@ static uint64_t ignis__kernel_binary_number(const unsigned char *image, uint64_t
 
 /*  Checks that an image ends inside its buffer, which a 0 follows: the driver takes no size. Returns NULL if it does,
     else the reason. */
-IGNIS__COLD static const char *ignis__kernel_binary_fault(const void *data, size_t size)
+IGNIS__COLD IGNIS__PRIVATE const char *ignis__kernel_binary_fault(const void *data, size_t size)
 {
     const unsigned char *image = (const unsigned char *)data;
     uint64_t i, sections, segments, count;
@@ -13127,7 +13478,7 @@ IGNIS__COLD static const char *ignis__kernel_binary_fault(const void *data, size
 
 /*  Checks that the bytes of a file are the image of its key, and fills the image. The buffer has room for one more
     byte. */
-IGNIS__COLD static bool ignis__cache_parse(ignis__kernel_binary *image, char *file, size_t size)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__cache_parse(ignis__kernel_binary *image, char *file, size_t size)
 {
     ignis__cache_header header;
     size_t body;
@@ -13148,7 +13499,7 @@ IGNIS__COLD static bool ignis__cache_parse(ignis__kernel_binary *image, char *fi
     return ignis__kernel_binary_fault(image->data, image->size) == NULL;
 }
 
-IGNIS__COLD static bool ignis__kernel_binary_from_disk(const char *call, ignis__kernel_binary *image)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__kernel_binary_from_disk(const char *call, ignis__kernel_binary *image)
 {
     char path[1024], *file;
     size_t size = 0;
@@ -13242,7 +13593,7 @@ IGNIS__COLD static void ignis__cache_sign(const char *call)
         ignis__cache_warn(call, "write", path, "");
 }
 
-IGNIS__COLD static void ignis__kernel_binary_to_disk(const char *call, const ignis__kernel_binary *image)
+IGNIS__COLD IGNIS__PRIVATE void ignis__kernel_binary_to_disk(const char *call, const ignis__kernel_binary *image)
 {
     char path[1024], *part;
     ignis__cache_header header;
@@ -13386,7 +13737,7 @@ static const char *ignis__option_value(const char *option)
     return option + strspn(option, "= ");
 }
 
-static bool ignis__header_is_known(const ignis__program *program, const char *name, size_t length)
+IGNIS__PRIVATE bool ignis__header_is_known(const ignis__program *program, const char *name, size_t length)
 {
     const ignis__source *header;
     int i = 0;
@@ -13489,7 +13840,7 @@ IGNIS__COLD static bool ignis__key_add_included(const ignis__program *program, u
 }
 
 /*  Adds everything that identifies a program, apart from compiler, device and included files. */
-IGNIS__COLD static void ignis__program_key(const ignis__program *program, uint64_t key[2])
+IGNIS__COLD IGNIS__PRIVATE void ignis__program_key(const ignis__program *program, uint64_t key[2])
 {
     const ignis__source *header;
     char facts[256];
@@ -13516,23 +13867,23 @@ IGNIS__COLD static void ignis__program_key(const ignis__program *program, uint64
 }
 
 /*  Returns a hash of the files that a program includes; 0 if there are none. */
-IGNIS__COLD static uint64_t ignis__program_included(const ignis__program *program)
+IGNIS__COLD IGNIS__PRIVATE uint64_t ignis__program_included(const ignis__program *program)
 {
     uint64_t key[2] = {0, 0};
     (void)ignis__key_add_included(program, key, false);
     return key[0];
 }
 
-static bool ignis__compile_never; /* ignis_desc.compile */
+IGNIS__PRIVATE bool ignis__compile_never; /* ignis_desc.compile */
 
-IGNIS__MAYBE_UNUSED static bool ignis__nvrtc_available(const char *call)
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE bool ignis__nvrtc_available(const char *call)
 {
     return ignis__library_available(call, IGNIS_LIBRARY_NVRTC, "Kernels come from the bundle and from the cache alone");
 }
 
 /*  Returns the exact version of NVRTC; without NVRTC, that of the one that last wrote to the kernel cache; 0 if there
     was none. */
-IGNIS__COLD static uint64_t ignis__compiler_release(const char *call)
+IGNIS__COLD IGNIS__PRIVATE uint64_t ignis__compiler_release(const char *call)
 {
     struct ignis__loaded *nvrtc = &ignis__libraries[IGNIS_LIBRARY_NVRTC];
     char path[1024], why[160] = "", *text;
@@ -13560,8 +13911,8 @@ IGNIS__COLD static uint64_t ignis__compiler_release(const char *call)
 
 /*  Computes the key of an image from everything that it depends on. False if that cannot be determined: then the
     image must not be cached. */
-IGNIS__COLD static bool ignis__kernel_binary_key(const ignis__program *program, const ignis__device *device,
-                                                 uint64_t release, uint64_t key[2])
+IGNIS__COLD IGNIS__PRIVATE bool ignis__kernel_binary_key(const ignis__program *program, const ignis__device *device,
+                                                         uint64_t release, uint64_t key[2])
 {
     ignis__program whole = *program;
     char facts[256];
@@ -13594,8 +13945,8 @@ IGNIS__COLD static bool ignis__nvrtc_check(const char *call, const char *functio
 /*  Chooses -arch for a device: its own machine code if this NVRTC knows the device, from 9.0 on with the
     architecture-specific instructions ("sm_90a"); else the newest older virtual architecture, which the driver
     translates. */
-IGNIS__COLD static bool ignis__arch_choose(const char *call, const ignis__device *device, char *arch, size_t size,
-                                           bool *is_ptx)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__arch_choose(const char *call, const ignis__device *device, char *arch,
+                                                   size_t size, bool *is_ptx)
 {
     int known[64], count = 0, best = 0, i, wanted = ignis__capability(&device->info);
     if (!IGNIS__NVRTC_OK(call, nvrtcGetNumSupportedArchs, (&count)))
@@ -13698,7 +14049,7 @@ IGNIS__COLD static ignis_status ignis__compile_log(const char *call, const ignis
 
 /*  Returns the next name of a list with ; between names, and its length without surrounding blanks. NULL if there is
     none. */
-IGNIS__COLD static const char *ignis__entry_next(const char **list, size_t *length)
+IGNIS__COLD IGNIS__PRIVATE const char *ignis__entry_next(const char **list, size_t *length)
 {
     const char *name = *list ? *list + strspn(*list, " \t\n") : "";
     if (!*name)
@@ -13711,7 +14062,7 @@ IGNIS__COLD static const char *ignis__entry_next(const char **list, size_t *leng
 }
 
 /*  Returns the index of a name in a list, -1 if it is not there. */
-IGNIS__COLD static int ignis__entry_index(const char *list, const char *wanted)
+IGNIS__COLD IGNIS__PRIVATE int ignis__entry_index(const char *list, const char *wanted)
 {
     size_t length;
     const char *name;
@@ -13723,7 +14074,7 @@ IGNIS__COLD static int ignis__entry_index(const char *list, const char *wanted)
 }
 
 /*  Returns a name of a list by its index, in memory of ignis__alloc. NULL, and reported, if out of memory. */
-IGNIS__COLD static char *ignis__entry_copy(const char *call, const char *list, int index)
+IGNIS__COLD IGNIS__PRIVATE char *ignis__entry_copy(const char *call, const char *list, int index)
 {
     size_t length = 0;
     const char *name = ignis__entry_next(&list, &length);
@@ -13818,8 +14169,8 @@ IGNIS__COLD static bool ignis__headers_gather(const char *call, const ignis__pro
 }
 
 /*  Compiles a program; NVRTC is loaded. arch: an option of NVRTC. */
-IGNIS__COLD static bool ignis__kernel_binary_compile(const char *call, const ignis__program *program, const char *arch,
-                                                     bool is_ptx, ignis__kernel_binary *image)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__kernel_binary_compile(const char *call, const ignis__program *program,
+                                                             const char *arch, bool is_ptx, ignis__kernel_binary *image)
 {
     const char *options[IGNIS__MAX_OPTIONS + 3];
     ignis__headers headers;
@@ -13856,34 +14207,10 @@ IGNIS__COLD static bool ignis__kernel_binary_compile(const char *call, const ign
     Written while the program runs, read by ignis_embed and ignis_warmup_record.
     May use: program.c, base/file_io.c. Locks: ignis__requests.lock guards the hashes of written lines and the file. */
 
-/*  Each requested program becomes a line of a file, once per process. tools/ignis_embed.c reads them:
-
-        ignis VERSION                           the version that wrote the lines below
-        own FIRST-LAST FILE PART OPTION...      a source of Ignis, for compute capabilities from FIRST to LAST: 90 is 9.0; of its kernels
-                                                the requested PARTs (see ignis__parts), or all if no PART is named
-        formula FIRST-LAST "TEXT" "NAMES" INPUTS INTEGERS NUMBERS
-                                                a kernel of a formula, as ignis__formula_spec_write writes it; a bundle has those of other sizes, too
-        kernel FIRST-LAST "NAME" "ENTRY" "SOURCE" OPTIONS "OPTION"... "HEADER" "TEXT"...       another program
-
-    The choice of a kernel depends on the device. So that a record serves all devices, the choosing code records the
-    choice for each kind of device: compute capability 7.5, 8.0 and newer, and 9.0. */
-static struct {
-    ignis__mutex lock;
-    char path[1024]; /* "": nothing is recorded */
-    bool from_environment;
-    uint64_t *lines; /* hashes of the written lines */
-    int count, room;
-    bool broken; /* a warning was logged */
-} ignis__requests = {IGNIS__MUTEX_INIT, {0}, false, NULL, 0, 0, false};
-
-#define IGNIS__EVERY_ARCH 999
-
-#ifndef IGNIS_NO_TENSORS
-enum { IGNIS__FORMULA_SPEC = 15 + 3 * IGNIS_MAX_INPUTS + 4 }; /* numbers of an ignis__formula_spec */
-#endif
+IGNIS__PRIVATE struct ignis__requests_type ignis__requests = {IGNIS__MUTEX_INIT, {0}, false, NULL, 0, 0, false};
 
 /*  Returns the compute capabilities that a built-in source compiles for. */
-static void ignis__program_range(const ignis__program *program, int *first, int *last)
+IGNIS__PRIVATE void ignis__program_range(const ignis__program *program, int *first, int *last)
 {
     bool own = program->own != NULL, wgmma = own && strstr(program->name, "hopper");
     int i;
@@ -13895,7 +14222,7 @@ static void ignis__program_range(const ignis__program *program, int *first, int 
 
 /*  Writes a program as messages and bundles name it: "gemm_mma.cu ignis_gemm_mma -DIGNIS_T=2 -DIGNIS_TRANSPOSE_A=0",
     "kernel.cu scale<float> -DN=4". */
-IGNIS__COLD static void ignis__program_write(ignis__string_writer *text, const ignis__program *program)
+IGNIS__COLD IGNIS__PRIVATE void ignis__program_write(ignis__string_writer *text, const ignis__program *program)
 {
     const char *which = program->part ? program->part : program->entry;
     int i;
@@ -13951,7 +14278,8 @@ IGNIS__COLD static void ignis__request_write(ignis__string_writer *text, const i
 
 /*  Appends a line to a file in one write, so that lines of several processes stay whole. Links are not followed.
     is_private: files that other users own or may write to are refused. False, with the reason in *why, on failure. */
-IGNIS__COLD static bool ignis__line_append(const char *path, const char *line, bool is_private, char *why, size_t size)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__line_append(const char *path, const char *line, bool is_private, char *why,
+                                                   size_t size)
 {
     FILE *file = ignis__file_create(path, IGNIS__FILE_APPEND);
     bool ok;
@@ -13988,7 +14316,7 @@ IGNIS__COLD static bool ignis__request_is_new(uint64_t hash)
     return true;
 }
 
-IGNIS__COLD static void ignis__request_add(const ignis__program *program, int first, int last)
+IGNIS__COLD IGNIS__PRIVATE void ignis__request_add(const ignis__program *program, int first, int last)
 {
     ignis__string_writer text;
     char *line = NULL, why[160] = "out of memory";
@@ -14020,69 +14348,26 @@ IGNIS__COLD static void ignis__request_add(const ignis__program *program, int fi
     until its checksum matches.
     May use: program.c, base/file_io.c. Locks: the bundle's lock guards its blocks. */
 
-/*  A bundle is a header, its entries, their texts, and blocks of images, all little-endian; tools/ignis_embed.c
-    writes it. Images of one architecture are similar, so they are packed together. The part before the blocks, and
-    each block, has a checksum: the driver never reads damaged bytes. */
-typedef struct ignis__bundle_header {
-    char magic[8];
-    uint64_t checksum; /* of the bytes from its end to the images */
-    uint64_t size;     /* bytes of the bundle */
-    uint64_t blocks;   /* offset of the blocks */
-    uint64_t sources;  /* ignis__sources_hash */
-    uint32_t version, count;
-} ignis__bundle_header;
+IGNIS__PRIVATE const char ignis__bundle_magic[8] = {'I', 'G', 'N', 'I', 'S', 'B', 'N', '2'};
 
-typedef struct ignis__bundle_entry {
-    uint64_t key[2];                /* of the program */
-    uint64_t included;              /* of the files that it includes */
-    uint64_t checksum;              /* of the bytes of the block that are stored */
-    uint64_t offset, stored, whole; /* offset and bytes in the file; bytes of the block, packed if those are more */
-    uint64_t at, size;              /* of the image in the block; a zero follows it */
-    uint32_t text;        /* offset of its name, and after that of the kernel's name in the image, each with a zero */
-    uint16_t arch;        /* 90 for 9.0 */
-    uint16_t first, last; /* compute capabilities that ask for the program */
-    uint8_t kind;         /* 0: machine code; 'a': code for one chip; 'f': for a family of chips; 'p': PTX */
-    uint8_t nothing[5];
-} ignis__bundle_entry;
-
-static const char ignis__bundle_magic[8] = {'I', 'G', 'N', 'I', 'S', 'B', 'N', '2'};
-
-#define IGNIS__BUNDLE_IMAGE ((uint64_t)256 << 20) /* bytes, also of a block: larger ones are refused */
-
-/*  An unpacked block. */
-typedef struct ignis__bundle_block {
-    uint64_t offset, whole; /* in the bundle; bytes */
-    unsigned char *bytes;
-    struct ignis__bundle_block *next;
-} ignis__bundle_block;
-
-typedef struct ignis__bundle {
-    const unsigned char *data; /* NULL if there is none */
-    void *memory;              /* its part that Ignis allocated */
-    ignis__bundle_header header;
-    ignis__bundle_block *blocks; /* kept until it is closed */
-    bool wgmma;                  /* it has kernels with products of warpgroups */
-    char from[300];
-} ignis__bundle;
-
-static ignis__bundle ignis__the_bundle;                     /* of ignis_setup */
+IGNIS__PRIVATE ignis__bundle ignis__the_bundle;             /* of ignis_setup */
 static ignis__mutex ignis__bundle_lock = IGNIS__MUTEX_INIT; /* for its blocks */
 
-static ignis__bundle_entry ignis__bundle_get(const ignis__bundle *bundle, uint32_t index)
+IGNIS__PRIVATE ignis__bundle_entry ignis__bundle_get(const ignis__bundle *bundle, uint32_t index)
 {
     ignis__bundle_entry entry;
     memcpy(&entry, bundle->data + sizeof(ignis__bundle_header) + index * sizeof entry, sizeof entry);
     return entry;
 }
 
-static const char *ignis__bundle_text(const ignis__bundle *bundle, const ignis__bundle_entry *entry)
+IGNIS__PRIVATE const char *ignis__bundle_text(const ignis__bundle *bundle, const ignis__bundle_entry *entry)
 {
     return (const char *)bundle->data + entry->text;
 }
 
 /*  Returns a hash of the built-in sources, with 32 bits for each table, the lowest for that of ignis.h; 0 for a
     missing table. */
-static uint64_t ignis__sources_hash(void)
+IGNIS__PRIVATE uint64_t ignis__sources_hash(void)
 {
     const ignis__kernel_table *table;
     uint64_t hashes = 0;
@@ -14098,7 +14383,7 @@ static uint64_t ignis__sources_hash(void)
 
 /*  Adds a reason to a text, and returns false. */
 IGNIS__PRINTF(2, 3)
-IGNIS__COLD static bool ignis__explain(ignis__string_writer *why, const char *format, ...)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__explain(ignis__string_writer *why, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -14108,8 +14393,8 @@ IGNIS__COLD static bool ignis__explain(ignis__string_writer *why, const char *fo
 }
 
 /*  Checks everything except the images. False, with the reason in `why`, if it is not a bundle. */
-IGNIS__COLD static bool ignis__bundle_open(ignis__bundle *bundle, const void *data, size_t size,
-                                           ignis__string_writer *why)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__bundle_open(ignis__bundle *bundle, const void *data, size_t size,
+                                                   ignis__string_writer *why)
 {
     ignis__bundle_header *header = &bundle->header;
     const unsigned char *bytes = (const unsigned char *)data;
@@ -14156,29 +14441,6 @@ IGNIS__COLD static bool ignis__bundle_open(ignis__bundle *bundle, const void *da
     return true;
 }
 
-/*  Unpacks blocks of ignis_embed: copies of earlier bytes at a distance, or new bytes. A range coder decodes their
-    bits by odds learned from earlier bits at the same position of 16, because instructions have that many bytes. A
-    quick and a slow estimate are averaged. */
-enum {
-    IGNIS__PACK_KIND = 0,   /* new or copied; by the kind before, and the position */
-    IGNIS__PACK_AGAIN = 48, /* at a distance of before */
-    IGNIS__PACK_WHICH = 52, /* of the last four */
-    IGNIS__PACK_NEW = 64,   /* new bytes: after new bytes, after copied bytes */
-    IGNIS__PACK_NUMBERS = 33 * 32,
-    IGNIS__PACK_LENGTH =
-        IGNIS__PACK_NEW + 2 * 16 * 256, /* below 31, at a new distance, at one of before; by the place */
-    IGNIS__PACK_LONG = IGNIS__PACK_LENGTH + 2 * 16 * 32,              /* lengths beyond that */
-    IGNIS__PACK_DISTANCE = IGNIS__PACK_LONG + IGNIS__PACK_NUMBERS,    /* of 2, 3, 4 and more bytes */
-    IGNIS__PACK_LOW = IGNIS__PACK_DISTANCE + 4 * IGNIS__PACK_NUMBERS, /* its lowest 4 bits: of few bytes, of more */
-    IGNIS__PACK_ODDS = IGNIS__PACK_LOW + 2 * 16
-};
-
-typedef struct ignis__unpacker {
-    const unsigned char *at, *end;
-    uint32_t range, code;
-    uint16_t odds[IGNIS__PACK_ODDS][2];
-} ignis__unpacker;
-
 static unsigned ignis__unpack_bit(ignis__unpacker *u, unsigned index)
 {
     uint16_t *odds = u->odds[index];
@@ -14221,8 +14483,8 @@ static uint32_t ignis__unpack_number(ignis__unpacker *u, unsigned index, unsigne
 }
 
 /*  Unpacks a block. False if it is damaged. */
-static bool ignis__unpack(ignis__unpacker *u, unsigned char *out, size_t size, const unsigned char *packed,
-                          size_t packed_size)
+IGNIS__PRIVATE bool ignis__unpack(ignis__unpacker *u, unsigned char *out, size_t size, const unsigned char *packed,
+                                  size_t packed_size)
 {
     size_t at = 0, i;
     uint32_t last[4] = {0, 0, 0, 0}, distance, length; /* distances, the last one first */
@@ -14319,8 +14581,9 @@ IGNIS__COLD static ignis_diagnostic ignis__block_get(ignis__bundle *bundle, cons
 
 /*  Returns the image of an entry, followed by a zero. It lives until the blocks are dropped. If it is damaged, `why`
     has the reason. */
-IGNIS__COLD static ignis_diagnostic ignis__bundle_unpack(ignis__bundle *bundle, const ignis__bundle_entry *entry,
-                                                         void **unpacked, ignis__string_writer *why)
+IGNIS__COLD IGNIS__PRIVATE ignis_diagnostic ignis__bundle_unpack(ignis__bundle *bundle,
+                                                                 const ignis__bundle_entry *entry, void **unpacked,
+                                                                 ignis__string_writer *why)
 {
     ignis__bundle_block *block;
     ignis_diagnostic wrong;
@@ -14344,7 +14607,7 @@ IGNIS__COLD static ignis_diagnostic ignis__bundle_unpack(ignis__bundle *bundle, 
     return IGNIS_DIAG_NONE;
 }
 
-static void ignis__blocks_drop(ignis__bundle *bundle)
+IGNIS__PRIVATE void ignis__blocks_drop(ignis__bundle *bundle)
 {
     while (bundle->blocks) {
         ignis__bundle_block *block = bundle->blocks;
@@ -14356,7 +14619,7 @@ static void ignis__blocks_drop(ignis__bundle *bundle)
 
 /*  Returns how well an image serves a compute capability; 0 if it does not. Machine code serves its major version
     from its minor one on, or one chip; PTX serves all newer devices. */
-static int ignis__bundle_serves(const ignis__bundle_entry *entry, int capability)
+IGNIS__PRIVATE int ignis__bundle_serves(const ignis__bundle_entry *entry, int capability)
 {
     if (entry->kind == 'p')
         return entry->arch <= capability ? entry->arch : 0;
@@ -14367,8 +14630,8 @@ static int ignis__bundle_serves(const ignis__bundle_entry *entry, int capability
 
 /*  Finds the image of a program that serves a compute capability best, among those rated below `below`. Returns its
     rating, 0 if there is none. */
-IGNIS__COLD static int ignis__bundle_find(const ignis__bundle *bundle, const uint64_t key[2], int capability, int below,
-                                          ignis__bundle_entry *found)
+IGNIS__COLD IGNIS__PRIVATE int ignis__bundle_find(const ignis__bundle *bundle, const uint64_t key[2], int capability,
+                                                  int below, ignis__bundle_entry *found)
 {
     int best = 0, serves;
     uint32_t i;
@@ -14386,8 +14649,8 @@ IGNIS__COLD static int ignis__bundle_find(const ignis__bundle *bundle, const uin
 }
 
 /*  Writes "75 80 90a ptx75", the oldest first. */
-IGNIS__COLD static void ignis__bundle_archs(const ignis__bundle *bundle, const uint64_t *key,
-                                            ignis__string_writer *text)
+IGNIS__COLD IGNIS__PRIVATE void ignis__bundle_archs(const ignis__bundle *bundle, const uint64_t *key,
+                                                    ignis__string_writer *text)
 {
     int last = 0, next;
     do {
@@ -14417,8 +14680,8 @@ IGNIS__COLD static void ignis__bundle_archs(const ignis__bundle *bundle, const u
 }
 
 /*  Reports a program that is in no bundle and no cache, and cannot be compiled. */
-IGNIS__COLD static bool ignis__program_missing(const char *call, const ignis__program *program,
-                                               const ignis__device *device)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__program_missing(const char *call, const ignis__program *program,
+                                                       const ignis__device *device)
 {
     const ignis__bundle *bundle = &ignis__the_bundle;
     const char *why = ignis__compile_never ? "ignis_desc.compile is IGNIS_COMPILE_NEVER" : "NVRTC is missing";
@@ -14454,14 +14717,14 @@ IGNIS__COLD static bool ignis__program_missing(const char *call, const ignis__pr
 }
 
 /*  Checks whether the bundle or NVRTC has products by wgmma; NVRTC has them from 12.0 on. */
-IGNIS__MAYBE_UNUSED static bool ignis__wgmma_compiles(const char *call)
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE bool ignis__wgmma_compiles(const char *call)
 {
     const ignis__bundle *bundle = &ignis__the_bundle;
     return bundle->wgmma || (!(bundle->data && ignis__compile_never) && ignis__compiler_release(call) >> 32 >= 12);
 }
 
 /*  Checks whether programs that are in no bundle and no cache are compiled. */
-static bool ignis__compiler_available(const char *call)
+IGNIS__PRIVATE bool ignis__compiler_available(const char *call)
 {
     return !ignis__compile_never && (!ignis__the_bundle.data ||
                                      ignis__library_available(call, IGNIS_LIBRARY_NVRTC,
@@ -14469,7 +14732,7 @@ static bool ignis__compiler_available(const char *call)
 }
 
 /*  Checks whether the bundle has a program for a device. */
-static bool ignis__program_bundled(const ignis__device *device, const ignis__program *program)
+IGNIS__PRIVATE bool ignis__program_bundled(const ignis__device *device, const ignis__program *program)
 {
     ignis__bundle_entry entry;
     uint64_t key[2];
@@ -14480,8 +14743,8 @@ static bool ignis__program_bundled(const ignis__device *device, const ignis__pro
 }
 
 /*  Compiles a program for a device, if that is allowed. */
-IGNIS__COLD static bool ignis__program_compile(const char *call, const ignis__program *program,
-                                               const ignis__device *device, ignis__kernel_binary *image)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__program_compile(const char *call, const ignis__program *program,
+                                                       const ignis__device *device, ignis__kernel_binary *image)
 {
     char arch[32];
     bool is_ptx;
@@ -14499,7 +14762,7 @@ IGNIS__COLD static bool ignis__program_compile(const char *call, const ignis__pr
     May use: compile.c, disk_cache.c, bundle.c, cache_key.c.
     Locks: the memory cache's lock; the lock of a key while it is compiled; none while the driver loads a module. */
 
-static void ignis__kernel_binary_drop(ignis__kernel_binary *image)
+IGNIS__PRIVATE void ignis__kernel_binary_drop(ignis__kernel_binary *image)
 {
     if (!image || ignis__atomic_add(&image->holds, (uint64_t)-1) > 0)
         return;
@@ -14612,7 +14875,7 @@ IGNIS__COLD static bool ignis__module_load(const char *call, const ignis__kernel
     return false;
 }
 
-IGNIS__COLD static void ignis__module_unload(ignis__module *unit)
+IGNIS__COLD IGNIS__PRIVATE void ignis__module_unload(ignis__module *unit)
 {
     if (unit->module)
         (void)IGNIS__CUDA(cuModuleUnload, (unit->module));
@@ -14622,7 +14885,7 @@ IGNIS__COLD static void ignis__module_unload(ignis__module *unit)
 
 /*  Unloads a module whose launches may still be queued, even if the device cannot be entered; after a fault it ends
     with the process. */
-static void ignis__module_unload_when_idle(const char *call, ignis__device *device, ignis__module *unit)
+IGNIS__PRIVATE void ignis__module_unload_when_idle(const char *call, ignis__device *device, ignis__module *unit)
 {
     ignis__binding binding;
     bool lost = ignis__devices_lost(), entered = ignis__device_enter_to_give(call, device, &binding);
@@ -14714,8 +14977,8 @@ IGNIS__COLD static bool ignis__module_from_image(const char *call, ignis__device
 
 /*  Loads a program on an entered device. Loading may wait for the device, and the device for a kernel that waits for
     a launch of another thread on another device: no lock is held meanwhile. */
-IGNIS__COLD static bool ignis__module_make(const char *call, ignis__device *device, const ignis__program *program,
-                                           ignis__module *unit)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__module_make(const char *call, ignis__device *device,
+                                                   const ignis__program *program, ignis__module *unit)
 {
     uint64_t key[2];
     bool trust, again;
@@ -14754,7 +15017,7 @@ IGNIS__COLD static bool ignis__module_make(const char *call, ignis__device *devi
     Opens bundle and record from desc or environment, and compares a bundle with this program and the device.
     May use: bundle.c, record.c. Locks: the bundle's lock, one block at a time. */
 
-static void ignis__bundle_close(void)
+IGNIS__PRIVATE void ignis__bundle_close(void)
 {
     ignis__blocks_drop(&ignis__the_bundle);
     ignis__free(ignis__the_bundle.memory);
@@ -14765,7 +15028,7 @@ static void ignis__bundle_close(void)
     ignis__requests.path[0] = 0;
 }
 
-IGNIS__COLD static bool ignis__requests_setup(const char *call, const ignis_desc *desc)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__requests_setup(const char *call, const ignis_desc *desc)
 {
     const char *env = ignis__env("IGNIS_RECORD"), *path = desc->record ? desc->record : env ? env : "";
     char line[32], why[160];
@@ -14782,7 +15045,7 @@ IGNIS__COLD static bool ignis__requests_setup(const char *call, const ignis_desc
     return true;
 }
 
-IGNIS__COLD static bool ignis__bundle_setup(const char *call, const ignis_desc *desc)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__bundle_setup(const char *call, const ignis_desc *desc)
 {
     ignis__bundle *bundle = &ignis__the_bundle;
     const char *env = ignis__env("IGNIS_BUNDLE"), *path = desc->bundle        ? NULL
@@ -14810,8 +15073,8 @@ IGNIS__COLD static bool ignis__bundle_setup(const char *call, const ignis_desc *
 }
 
 /*  Counts the programs of a bundle for a device, and lists those without an image for it. */
-IGNIS__COLD static void ignis__bundle_count(const ignis__bundle *bundle, int capability, ignis_bundle_info *info,
-                                            ignis__string_writer *missing)
+IGNIS__COLD IGNIS__PRIVATE void ignis__bundle_count(const ignis__bundle *bundle, int capability,
+                                                    ignis_bundle_info *info, ignis__string_writer *missing)
 {
     ignis__bundle_entry found;
     uint32_t i, k;
@@ -14919,8 +15182,8 @@ IGNIS__COLD IGNIS_API ignis_status ignis_bundle_check(ignis_bundle_info *info)
 /*  Returns a function of a module, with all shared memory of a block allowed: another thread could lower a launch's
     setting. A driver that loads lazily loads it now, because at the first launch it might wait for work on the
     device. */
-IGNIS__COLD static bool ignis__function_get(const char *call, ignis__device *device, const ignis__module *unit,
-                                            const char *name, void **function)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__function_get(const char *call, ignis__device *device, const ignis__module *unit,
+                                                    const char *name, void **function)
 {
     int fixed; /* bytes that it declares */
     if (IGNIS__CUDA_FAILED(call, device, cuModuleGetFunction, (function, unit->module, name)) ||
@@ -14934,7 +15197,8 @@ IGNIS__COLD static bool ignis__function_get(const char *call, ignis__device *dev
 
 /*  Checks whether a function can wait for earlier work: not if it was translated from PTX for older devices, which
     has no such instruction. */
-IGNIS__COLD static bool ignis__function_waits(const char *call, ignis__device *device, void *function, bool *waits)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__function_waits(const char *call, ignis__device *device, void *function,
+                                                      bool *waits)
 {
     int version = 0;
     *waits = device->info.compute_major >= 9;
@@ -14951,46 +15215,16 @@ IGNIS__COLD static bool ignis__function_waits(const char *call, ignis__device *d
     reload adds a newer program and keeps the older ones, so that launches need no lock.
     May use: module.c, function.c. Locks: the slot's lock guards code and replacements. */
 
-#define IGNIS__MAX_PARAMS 64
+IGNIS__PRIVATE ignis__pool ignis__kernels = IGNIS__POOL_NAMED(
+    ignis__kernel, IGNIS__KIND_KERNEL, "kernel", IGNIS_DIAG_KERNEL_FREED, offsetof(ignis__kernel, tombstone));
 
-/*  A kernel on one device. */
-typedef struct ignis__kernel_code {
-    ignis__module module;
-    void *function;
-    int params; /* -1: the driver does not tell */
-    size_t param_size[IGNIS__MAX_PARAMS];
-    int max_threads, static_shared;
-    bool waits;       /* it waits for earlier work by itself, if the desc says so */
-    char *entry;      /* which function it is */
-    uint64_t entries; /* ignis__kernel_code * of other entries of the module: the newest of a list */
-} ignis__kernel_code;
-
-typedef struct ignis__kernel {
-    ignis__slot slot;
-    char *memory; /* of all that the program points to */
-    ignis__program program;
-    char *entry;                  /* the first entry of the program, or that of ignis_kernel_entry */
-    struct ignis__kernel *shares; /* the kernel whose program it uses, held; NULL if it has its own */
-    const char *file;             /* the caller's location from ignis_call_site, or NULL */
-    int line;
-    uint64_t code[IGNIS_MAX_DEVICES]; /* ignis__kernel_code *, made at the first use on a device */
-    uint64_t newest; /* the latest replacement, an ignis__kernel * in no pool, or 0. The slot's lock guards it */
-    struct ignis__kernel *
-        older; /* the replacement before that. All live as long as the handle's kernel, so that launches need no lock */
-    uint64_t reloads, reload; /* reloads of this kernel so far; the number of the reload that made it */
-    ignis__tombstone tombstone;
-} ignis__kernel;
-
-static ignis__pool ignis__kernels = IGNIS__POOL_NAMED(ignis__kernel, IGNIS__KIND_KERNEL, "kernel",
-                                                      IGNIS_DIAG_KERNEL_FREED, offsetof(ignis__kernel, tombstone));
-
-static ignis__kernel *ignis__kernel_hold(const char *call, ignis_kernel handle)
+IGNIS__PRIVATE ignis__kernel *ignis__kernel_hold(const char *call, ignis_kernel handle)
 {
     return (ignis__kernel *)ignis__handle_hold(call, &ignis__kernels, handle.id);
 }
 
 /*  Returns the program that launches of a held kernel run. */
-static ignis__kernel *ignis__kernel_current(ignis__kernel *kernel)
+IGNIS__PRIVATE ignis__kernel *ignis__kernel_current(ignis__kernel *kernel)
 {
     ignis__kernel *owner = kernel->shares ? kernel->shares : kernel;
     ignis__kernel *newest = (ignis__kernel *)(uintptr_t)ignis__atomic_load(&owner->newest);
@@ -15007,7 +15241,7 @@ IGNIS__COLD static void ignis__kernel_code_free(ignis__kernel_code *code)
     }
 }
 
-IGNIS__COLD static void ignis__kernel_unload(const char *call, ignis__kernel *kernel)
+IGNIS__COLD IGNIS__PRIVATE void ignis__kernel_unload(const char *call, ignis__kernel *kernel)
 {
     int i;
     for (i = 0; i < ignis__device_total; i++) {
@@ -15035,13 +15269,16 @@ IGNIS__COLD static void ignis__kernel_destroy(const char *call, ignis__kernel *k
         ignis__kernel_destroy(call, shares); /* which shares nobody's */
 }
 
-IGNIS__ONE_COPY static void ignis__kernel_drop(const char *call, ignis__kernel *kernel)
+IGNIS__ONE_COPY IGNIS__PRIVATE void ignis__kernel_drop(const char *call, ignis__kernel *kernel)
 {
     if (ignis__pool_drop(kernel))
         ignis__kernel_destroy(call, kernel);
 }
 
-static void ignis__kernel_drop_held(const char *call, void *item) { ignis__kernel_drop(call, (ignis__kernel *)item); }
+IGNIS__PRIVATE void ignis__kernel_drop_held(const char *call, void *item)
+{
+    ignis__kernel_drop(call, (ignis__kernel *)item);
+}
 
 IGNIS__COLD static bool ignis__kernel_read(const char *call, ignis__device *device, const ignis__module *unit,
                                            const char *name, ignis__kernel_code *code)
@@ -15099,8 +15336,8 @@ IGNIS__COLD static bool ignis__kernel_read_entry(const char *call, ignis__device
 }
 
 /*  Returns the kernel's code on an entered device, and loads it at the first use there. NULL on failure. */
-IGNIS__COLD static ignis__kernel_code *ignis__kernel_code_get(const char *call, ignis__device *device,
-                                                              ignis__kernel *kernel)
+IGNIS__COLD IGNIS__PRIVATE ignis__kernel_code *ignis__kernel_code_get(const char *call, ignis__device *device,
+                                                                      ignis__kernel *kernel)
 {
     uint64_t *place = &kernel->code[device - ignis__devices];
     ignis__kernel_code *code = (ignis__kernel_code *)(uintptr_t)ignis__atomic_load(place), *made;
@@ -15152,8 +15389,9 @@ IGNIS__COLD static ignis__kernel_code *ignis__kernel_code_make_entry(const char 
 }
 
 /*  Returns that entry, and adds it if necessary. */
-static ignis__kernel_code *ignis__kernel_code_entry(const char *call, ignis__device *device, ignis__kernel *program,
-                                                    ignis__kernel_code *code, const char *entry)
+IGNIS__PRIVATE ignis__kernel_code *ignis__kernel_code_entry(const char *call, ignis__device *device,
+                                                            ignis__kernel *program, ignis__kernel_code *code,
+                                                            const char *entry)
 {
     ignis__kernel_code *found = code;
     while (found && strcmp(found->entry, entry) != 0)
@@ -15162,14 +15400,14 @@ static ignis__kernel_code *ignis__kernel_code_entry(const char *call, ignis__dev
 }
 
 /*  Returns the code that launches of a held kernel run on an entered device, and its program. NULL on failure. */
-static ignis__kernel_code *ignis__kernel_code_of(const char *call, ignis__device *device, ignis__kernel *kernel)
+IGNIS__PRIVATE ignis__kernel_code *ignis__kernel_code_of(const char *call, ignis__device *device, ignis__kernel *kernel)
 {
     ignis__kernel *program = ignis__kernel_current(kernel);
     ignis__kernel_code *code = ignis__kernel_code_get(call, device, program);
     return code && kernel->shares ? ignis__kernel_code_entry(call, device, program, code, kernel->entry) : code;
 }
 
-static ignis__program ignis__program_from(const ignis_kernel_desc *desc)
+IGNIS__PRIVATE ignis__program ignis__program_from(const ignis_kernel_desc *desc)
 {
     ignis__program program = IGNIS__ZERO;
     program.source = desc->source;
@@ -15249,7 +15487,7 @@ IGNIS__COLD static bool ignis__kernel_header_check(const char *call, const ignis
     return false;
 }
 
-IGNIS__COLD static bool ignis__kernel_desc_check(const char *call, const ignis_kernel_desc *desc)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__kernel_desc_check(const char *call, const ignis_kernel_desc *desc)
 {
     int i;
     if (!ignis__check_not_null(call, "desc", desc))
@@ -15285,7 +15523,7 @@ IGNIS__COLD static char *ignis__program_keep(char *at, const char **text)
 }
 
 /*  Copies a program, with all its strings, into memory of the kernel. */
-IGNIS__COLD static bool ignis__kernel_keep(const char *call, ignis__kernel *kernel, ignis__program program)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__kernel_keep(const char *call, ignis__kernel *kernel, ignis__program program)
 {
     size_t option_bytes = (size_t)program.option_count * sizeof *program.options;
     size_t header_bytes = (size_t)program.header_count * sizeof *program.headers;
@@ -15397,7 +15635,7 @@ IGNIS__COLD IGNIS_API ignis_kernel ignis_kernel_entry(ignis_kernel handle, const
     return result;
 }
 
-IGNIS__COLD static bool ignis__kernel_kill(ignis__kernel *kernel)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__kernel_kill(ignis__kernel *kernel)
 {
     ignis__mutex_lock(&kernel->slot.lock);
     ignis__tombstone_write(&kernel->tombstone, &kernel->slot, 0, kernel->entry);
@@ -15463,8 +15701,8 @@ IGNIS__COLD IGNIS_API ignis_status ignis_kernel_query(ignis_kernel handle, ignis
 }
 
 /*  Checks that a block can have that many threads, and that much dynamic shared memory. */
-static bool ignis__block_check(const char *call, const ignis__device *device, const ignis__kernel_code *code,
-                               int64_t threads, int64_t shared_bytes)
+IGNIS__PRIVATE bool ignis__block_check(const char *call, const ignis__device *device, const ignis__kernel_code *code,
+                                       int64_t threads, int64_t shared_bytes)
 {
     int64_t shared_limit = device->info.shared_per_block - code->static_shared;
     if (threads > code->max_threads)
@@ -15480,8 +15718,8 @@ static bool ignis__block_check(const char *call, const ignis__device *device, co
 }
 
 /*  Returns how many blocks of a number of threads run at once on an SM. */
-static bool ignis__kernel_resident(const char *call, ignis__device *device, const ignis__kernel_code *code, int threads,
-                                   int64_t shared_bytes, int *blocks)
+IGNIS__PRIVATE bool ignis__kernel_resident(const char *call, ignis__device *device, const ignis__kernel_code *code,
+                                           int threads, int64_t shared_bytes, int *blocks)
 {
     return !IGNIS__CUDA_FAILED(call, device, cuOccupancyMaxActiveBlocksPerMultiprocessor,
                                (blocks, code->function, threads, (size_t)shared_bytes));
@@ -15850,8 +16088,9 @@ static bool ignis__launch_check(const ignis__work *work, const ignis__kernel_cod
 /*  Launches a kernel. dependent: the kernel itself waits for earlier work on the stream, and may begin before it ends
     (programmatic dependent launch). together: the blocks wait for each other, so all run at once; the driver has
     cuLaunchKernelEx. */
-static bool ignis__launch_as(const ignis__work *work, void *function, const unsigned grid[3], const unsigned block[3],
-                             unsigned shared, void **params, bool dependent, bool together)
+IGNIS__PRIVATE bool ignis__launch_as(const ignis__work *work, void *function, const unsigned grid[3],
+                                     const unsigned block[3], unsigned shared, void **params, bool dependent,
+                                     bool together)
 {
     ignis__trace_item item;
     unsigned count = 0;
@@ -15938,27 +16177,15 @@ IGNIS_API ignis_status ignis_kernel_launch(ignis_kernel handle, const ignis_laun
     use them.
     May use: >>loader. Locks: none. */
 
-/*  A description of an array's tiles for TMA (sm_90 and up). The driver packs the bits on the host for each launch,
-    and the kernel gets them by value: a graph keeps those of the capture. kernels/hopper.cuh has the same struct. */
-typedef struct ignis__tensor_map {
-    uint64_t words[16];
-} ignis__tensor_map;
-
-/*  The pixels of images in a tile: `count` pixels of a box in each image. The box goes from lower to upper, relative
-    to the first and the last pixel, with a step of rows and columns. Columns come first. */
-typedef struct ignis__tensor_pixels {
-    int lower[2], upper[2], step[2], count;
-} ignis__tensor_pixels;
-
 /*  Makes a TMA map of an array of up to 5 dimensions, the contiguous one first. `strides` are in bytes, for each
     dimension after the first; they and the address are multiples of 16. A tile has box[i] elements of dimension i;
     its rows of 128 bytes are swizzled in shared memory, in chunks of 16 bytes. Reads outside of the array give zeros,
     and writes there are dropped. With pixels (NULL: none) the array is [image, row, column, channel], and a tile has
     box[0] channels. */
-IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, ignis__tensor_map *map,
-                                                       ignis_dtype dtype, bool rounds, ignis__address data, int rank,
-                                                       const int64_t *dims, const int64_t *strides, const int *box,
-                                                       const ignis__tensor_pixels *pixels)
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE bool ignis__tensor_map_make(const ignis__work *work, ignis__tensor_map *map,
+                                                               ignis_dtype dtype, bool rounds, ignis__address data,
+                                                               int rank, const int64_t *dims, const int64_t *strides,
+                                                               const int *box, const ignis__tensor_pixels *pixels)
 {
     enum {
         U8 = 0,
@@ -16008,7 +16235,7 @@ IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, 
     ignis__variants.lock, neither while anything is compiled or loaded. */
 
 /*  Finds the name of a kernel's part. */
-static const char *ignis__builtin_part(ignis__builtin builtin)
+IGNIS__PRIVATE const char *ignis__builtin_part(ignis__builtin builtin)
 {
     const ignis__kernel_table *table = ignis__table_of_builtin(builtin);
     int i;
@@ -16030,8 +16257,8 @@ static ignis__program ignis__program_of(const ignis__source *source, const char 
 
 /*  Records a built-in kernel that this or another device would choose; `define`: options after that of the dtype,
     separated by spaces. */
-IGNIS__COLD static void ignis__record_builtin(ignis__builtin builtin, ignis_dtype dtype, const char *define, int first,
-                                              int last)
+IGNIS__COLD IGNIS__PRIVATE void ignis__record_builtin(ignis__builtin builtin, ignis_dtype dtype, const char *define,
+                                                      int first, int last)
 {
     ignis__program program = ignis__program_of(ignis__builtin_row_of(builtin)->source, ignis__builtin_part(builtin));
     char option[256];
@@ -16043,7 +16270,7 @@ IGNIS__COLD static void ignis__record_builtin(ignis__builtin builtin, ignis_dtyp
 }
 
 /*  Records a built-in kernel for all devices that have it. */
-static void ignis__record_builtin_for_all(ignis__builtin builtin, ignis_dtype dtype)
+IGNIS__PRIVATE void ignis__record_builtin_for_all(ignis__builtin builtin, ignis_dtype dtype)
 {
     ignis__program program;
     int first, last;
@@ -16055,8 +16282,8 @@ static void ignis__record_builtin_for_all(ignis__builtin builtin, ignis_dtype dt
 }
 
 /*  Checks whether the bundle has a kernel with these options, for devices of a compute capability; 0: for any. */
-static bool ignis__bundle_has(const ignis__bundle *bundle, ignis__builtin builtin, ignis_dtype dtype,
-                              const char *define, int capability)
+IGNIS__PRIVATE bool ignis__bundle_has(const ignis__bundle *bundle, ignis__builtin builtin, ignis_dtype dtype,
+                                      const char *define, int capability)
 {
     char name[256];
     uint32_t i;
@@ -16072,13 +16299,6 @@ static bool ignis__bundle_has(const ignis__bundle *bundle, ignis__builtin builti
     }
     return false;
 }
-
-/*  The loaded code of a table on a device: modules by source and dtype, functions (0 until their first use) by kernel
-    and dtype. */
-typedef struct ignis__builtin_code {
-    ignis__module *modules; /* in one block with this */
-    uint64_t *functions;
-} ignis__builtin_code;
 
 static ignis__mutex ignis__builtin_lock = IGNIS__MUTEX_INIT; /* guards everything that is made once per device */
 
@@ -16107,13 +16327,11 @@ static ignis__builtin_code *ignis__builtin_code_get(const char *call, const igni
     return code;
 }
 
-#define IGNIS__DEFINES 200 /* characters of options that make a variant, with the end */
-
 /*  Compiles a source for a dtype, with more options (NULL: none), and loads it on an entered device; a part of it
     from a bundle (NULL: all). */
-IGNIS__COLD static bool ignis__builtin_make(const char *call, ignis__device *device, const ignis__source *source,
-                                            const char *part, ignis_dtype dtype, const char *defines,
-                                            ignis__module *unit)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__builtin_make(const char *call, ignis__device *device,
+                                                    const ignis__source *source, const char *part, ignis_dtype dtype,
+                                                    const char *defines, ignis__module *unit)
 {
     ignis__program program = ignis__program_of(source, part);
     char dtype_define[32], copy[IGNIS__DEFINES];
@@ -16166,20 +16384,7 @@ IGNIS__COLD static ignis__module *ignis__builtin_module(const char *call, ignis_
     return place;
 }
 
-/*  The function of a kernel in a variant, chosen by more than the dtype. */
-typedef struct ignis__variant {
-    ignis__builtin builtin;
-    ignis_dtype dtype;
-    char define[IGNIS__DEFINES]; /* options, separated by spaces */
-    ignis__module module;
-    void *function;
-    struct ignis__variant *next;
-} ignis__variant;
-
-static struct {
-    ignis__mutex lock;
-    ignis__variant *first[IGNIS_MAX_DEVICES];
-} ignis__variants = {IGNIS__MUTEX_INIT, {0}};
+IGNIS__PRIVATE struct ignis__variants_type ignis__variants = {IGNIS__MUTEX_INIT, {0}};
 
 static ignis__variant *ignis__variant_find(const ignis__device *device, ignis__builtin builtin, ignis_dtype dtype,
                                            const char *define)
@@ -16194,8 +16399,8 @@ static ignis__variant *ignis__variant_find(const ignis__device *device, ignis__b
 }
 
 /*  Checks whether a variant can be compiled, or was recorded for this kind of device. */
-IGNIS__MAYBE_UNUSED static bool ignis__variant_exists(const ignis__device *device, ignis__builtin builtin,
-                                                      ignis_dtype dtype, const char *define)
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE bool ignis__variant_exists(const ignis__device *device, ignis__builtin builtin,
+                                                              ignis_dtype dtype, const char *define)
 {
     return !ignis__compile_never || ignis__variant_find(device, builtin, dtype, define) ||
            ignis__bundle_has(&ignis__the_bundle, builtin, dtype, define, ignis__capability(&device->info));
@@ -16217,8 +16422,9 @@ IGNIS__COLD static bool ignis__builtin_function(const char *call, ignis__device 
 }
 
 /*  Launches a built-in kernel, early if it waits by itself. */
-static bool ignis__builtin_launch(const ignis__work *work, ignis__builtin builtin, void *function,
-                                  const unsigned grid[3], const unsigned block[3], unsigned shared, void **params)
+IGNIS__PRIVATE bool ignis__builtin_launch(const ignis__work *work, ignis__builtin builtin, void *function,
+                                          const unsigned grid[3], const unsigned block[3], unsigned shared,
+                                          void **params)
 {
     int how = ignis__builtin_row_of(builtin)->how;
     return ignis__launch_as(work, function, grid, block, shared, params,
@@ -16226,8 +16432,8 @@ static bool ignis__builtin_launch(const ignis__work *work, ignis__builtin builti
                             how == IGNIS__KERNEL_TOGETHER);
 }
 
-static void *ignis__builtin_get_variant(const char *call, ignis__device *device, ignis__builtin builtin,
-                                        ignis_dtype dtype, const char *define)
+IGNIS__PRIVATE void *ignis__builtin_get_variant(const char *call, ignis__device *device, ignis__builtin builtin,
+                                                ignis_dtype dtype, const char *define)
 {
     ignis__variant *variant = ignis__variant_find(device, builtin, dtype, define);
     IGNIS_ASSERT(strlen(define) < IGNIS__DEFINES);
@@ -16254,7 +16460,8 @@ static void *ignis__builtin_get_variant(const char *call, ignis__device *device,
 }
 
 /*  Returns the function of a built-in kernel on an entered device. NULL on failure. */
-static void *ignis__builtin_get(const char *call, ignis__device *device, ignis__builtin builtin, ignis_dtype dtype)
+IGNIS__PRIVATE void *ignis__builtin_get(const char *call, ignis__device *device, ignis__builtin builtin,
+                                        ignis_dtype dtype)
 {
     ignis__kernel_table *table = ignis__table_of_builtin(builtin);
     ignis__builtin_code *code = ignis__builtin_code_get(call, device, table);
@@ -16285,20 +16492,7 @@ static void *ignis__builtin_get(const char *call, ignis__device *device, ignis__
     Records are untrusted: a line that is not understood is refused with the reason.
     May use: record.c. Locks: none. */
 
-/*  A line of a record: see ignis__requests. */
-typedef struct ignis__request {
-    ignis__program program; /* without a text if it is built-in. No name: the line requests nothing */
-    int first, last, line;
-    const char *options[IGNIS__MAX_OPTIONS]; /* program.options, unless the request was moved */
-    ignis_kernel_header *headers;            /* ignis__request_free frees them, and the text of a formula's kernel */
-    char *text;
-#ifndef IGNIS_NO_TENSORS
-    const struct ignis__formula *formula; /* of a line of a formula, and its ignis__formula_spec */
-    uint16_t spec[IGNIS__FORMULA_SPEC];
-#endif
-} ignis__request;
-
-static void ignis__request_free(ignis__request *request)
+IGNIS__PRIVATE void ignis__request_free(ignis__request *request)
 {
     ignis__free(request->headers);
     ignis__free(request->text);
@@ -16308,10 +16502,11 @@ static void ignis__request_free(ignis__request *request)
 
 /*  Reads the line of a formula, which comes in >>formula. */
 #ifndef IGNIS_NO_TENSORS
-static bool ignis__request_read_formula(char *line, ignis__request *request, bool *whole, ignis__string_writer *why);
+IGNIS__PRIVATE bool ignis__request_read_formula(char *line, ignis__request *request, bool *whole,
+                                                ignis__string_writer *why);
 #else
-IGNIS__COLD static bool ignis__request_read_formula(char *line, ignis__request *request, bool *whole,
-                                                    ignis__string_writer *why)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__request_read_formula(char *line, ignis__request *request, bool *whole,
+                                                            ignis__string_writer *why)
 {
     (void)line, (void)request, (void)whole;
     return ignis__explain(why, "it is a formula, and IGNIS_NO_TENSORS leaves formulas out");
@@ -16320,7 +16515,7 @@ IGNIS__COLD static bool ignis__request_read_formula(char *line, ignis__request *
 
 /*  Reads the next word of a line in place: in quotes, with the escapes \n, \r, \" and \\, or up to a blank. NULL if
     there is none, or (*whole is false) if the closing quote is missing. */
-IGNIS__COLD static char *ignis__request_word(char **line, bool *whole)
+IGNIS__COLD IGNIS__PRIVATE char *ignis__request_word(char **line, bool *whole)
 {
     char *from = *line + strspn(*line, " "), *word = from, *to;
     if (*from == 0)
@@ -16413,7 +16608,7 @@ IGNIS__COLD static bool ignis__request_read_kernel(char *line, ignis__request *r
 
 /*  Reads a line, which it changes; the request then points into it. False, with the reason in `why`, if it is not a
     record line. */
-IGNIS__COLD static bool ignis__request_read(char *line, ignis__request *request, ignis__string_writer *why)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__request_read(char *line, ignis__request *request, ignis__string_writer *why)
 {
     bool whole = true, read = false;
     char *word = ignis__request_word(&line, &whole),
@@ -16473,7 +16668,7 @@ typedef struct ignis__warmup {
 
 /*  Returns the number of dtypes for which a source is one program without further choices: none for headers and for
     sources with variants. */
-static int ignis__source_dtypes(const ignis__source *source)
+IGNIS__PRIVATE int ignis__source_dtypes(const ignis__source *source)
 {
     ignis__builtin builtin = ignis__builtin_of_source(source, 0);
     return builtin < 0 || !source->pieces ? 0 : ignis__table_of_builtin(builtin)->dtypes(source->name);
@@ -16702,7 +16897,7 @@ IGNIS__COLD IGNIS_API ignis_ticket ignis_warmup_record(const char *path)
     memory cache.
     May use: all parts of the section. Locks: none, ignis_setup and ignis_shutdown alone call it. */
 
-IGNIS__COLD static void ignis__kernels_setup(const char *call, const ignis_desc *desc)
+IGNIS__COLD IGNIS__PRIVATE void ignis__kernels_setup(const char *call, const ignis_desc *desc)
 {
     const char *env = ignis__env("IGNIS_CACHE_DIR"), *chosen = desc->cache_dir && *desc->cache_dir ? desc->cache_dir
                                                                : env && *env                       ? env
@@ -16744,7 +16939,7 @@ IGNIS__COLD static void ignis__kernels_setup(const char *call, const ignis_desc 
 }
 
 /*  Unloads the built-in kernels from a device; its context is current. */
-IGNIS__COLD static void ignis__builtins_close(ignis__device *device)
+IGNIS__COLD IGNIS__PRIVATE void ignis__builtins_close(ignis__device *device)
 {
     ignis__kernel_table *table;
     int i, k;
@@ -16764,7 +16959,7 @@ IGNIS__COLD static void ignis__builtins_close(ignis__device *device)
     }
 }
 
-static void ignis__kernel_binaries_close(void)
+IGNIS__PRIVATE void ignis__kernel_binaries_close(void)
 {
     while (ignis__kernels_state.images) {
         ignis__kernel_binary *image = ignis__kernels_state.images;
@@ -16781,8 +16976,8 @@ static void ignis__kernel_binaries_close(void)
    =============================================================================================================== */
 
 /*  Launches a kernel of kernels/elementwise.cu: 256 threads compute 4096 elements. */
-static bool ignis__elementwise(const ignis__work *work, ignis__builtin builtin, ignis_dtype dtype, int64_t numel,
-                               void **params)
+IGNIS__PRIVATE bool ignis__elementwise(const ignis__work *work, ignis__builtin builtin, ignis_dtype dtype,
+                                       int64_t numel, void **params)
 {
     unsigned grid[3] = {0, 1, 1}, block[3] = {256, 1, 1};
     int64_t blocks = (numel + 4095) / 4096;
@@ -16797,7 +16992,7 @@ static bool ignis__elementwise(const ignis__work *work, ignis__builtin builtin, 
     return function && ignis__builtin_launch(work, builtin, function, grid, block, 0, params);
 }
 
-static bool ignis__work_fill(const ignis__work *work, ignis__array *array, double value)
+IGNIS__PRIVATE bool ignis__work_fill(const ignis__work *work, ignis__array *array, double value)
 {
     ignis__address to;
     char element[8];
@@ -16807,7 +17002,7 @@ static bool ignis__work_fill(const ignis__work *work, ignis__array *array, doubl
            ignis__elementwise(work, IGNIS__BUILTIN_FILL, array->dtype, array->numel, params);
 }
 
-static ignis_status ignis__array_set(const char *call, ignis_array handle, double value)
+IGNIS__PRIVATE ignis_status ignis__array_set(const char *call, ignis_array handle, double value)
 {
     ignis__work work;
     ignis__array *array = ignis__array_work(call, handle, &work);
@@ -16836,7 +17031,8 @@ static bool ignis__same_dtype(const char *call, const ignis__array *dst, const i
                              name, ignis__dtypes[src->dtype].name);
 }
 
-static bool ignis__same_device(const char *call, const ignis__array *dst, const ignis__array *src, const char *name)
+IGNIS__PRIVATE bool ignis__same_device(const char *call, const ignis__array *dst, const ignis__array *src,
+                                       const char *name)
 {
     if (dst->storage->device == src->storage->device)
         return true;
@@ -16846,7 +17042,7 @@ static bool ignis__same_device(const char *call, const ignis__array *dst, const 
 }
 
 /*  Converts an array on one device. */
-static bool ignis__array_convert(const char *call, ignis__array *dst, ignis__array *src)
+IGNIS__PRIVATE bool ignis__array_convert(const char *call, ignis__array *dst, ignis__array *src)
 {
     ignis__work work;
     ignis__address to, from;
@@ -16863,7 +17059,7 @@ static bool ignis__array_convert(const char *call, ignis__array *dst, ignis__arr
 }
 
 /*  Copies between devices on the current stream of dst's device, after the work on that of src's device. */
-static bool ignis__array_copy_peer(const char *call, ignis__array *dst, ignis__array *src)
+IGNIS__PRIVATE bool ignis__array_copy_peer(const char *call, ignis__array *dst, ignis__array *src)
 {
     ignis__device *from_device = src->storage->device;
     ignis__work work, from_work;
@@ -16962,8 +17158,8 @@ static ignis_status ignis__array_map(const char *call, ignis__builtin builtin, i
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-static ignis_status ignis__array_binary(const char *call, ignis__builtin builtin, ignis_array dst, ignis_array a,
-                                        ignis_array b)
+IGNIS__PRIVATE ignis_status ignis__array_binary(const char *call, ignis__builtin builtin, ignis_array dst,
+                                                ignis_array a, ignis_array b)
 {
     static const char *const names[] = {"dst", "a", "b"};
     ignis_array handles[] = {dst, a, b};
@@ -17002,28 +17198,25 @@ IGNIS_API ignis_status ignis_array_scale(ignis_array dst, ignis_array src, doubl
     Locks: none. */
 
 /*  Returns the double with these bits. */
-static double ignis__double_of(uint64_t bits)
+IGNIS__PRIVATE double ignis__double_of(uint64_t bits)
 {
     double value;
     memcpy(&value, &bits, sizeof value);
     return value;
 }
 
-static double ignis__nan(void) { return ignis__double_of(0x7FF8000000000000u); }
+IGNIS__PRIVATE double ignis__nan(void) { return ignis__double_of(0x7FF8000000000000u); }
 
 /*  Returns the least power of 2 that is not below x, at least 1. */
-static int64_t ignis__power_of_2_up(int64_t x) { return x <= 1 ? 1 : (int64_t)2 << ignis__log2((uint64_t)x - 1); }
+IGNIS__PRIVATE int64_t ignis__power_of_2_up(int64_t x)
+{
+    return x <= 1 ? 1 : (int64_t)2 << ignis__log2((uint64_t)x - 1);
+}
 
-static bool ignis__is_power_of_2(int64_t x) { return x > 0 && (x & (x - 1)) == 0; }
-
-/*  A division in kernels for x below 2^31: x / size = (upper word of x * multiplier, plus x) >> shift. Sizes
-    of 2^31 and more divide in 64 bits. kernels/ignis.cuh has the same struct. */
-typedef struct ignis__divisor {
-    uint32_t size, multiplier, shift;
-} ignis__divisor;
+IGNIS__PRIVATE bool ignis__is_power_of_2(int64_t x) { return x > 0 && (x & (x - 1)) == 0; }
 
 /*  Returns the divisor of a size. */
-static ignis__divisor ignis__divisor_of(int64_t size)
+IGNIS__PRIVATE ignis__divisor ignis__divisor_of(int64_t size)
 {
     ignis__divisor d = IGNIS__ZERO;
     if (size >> 31)
@@ -17037,7 +17230,7 @@ static ignis__divisor ignis__divisor_of(int64_t size)
 }
 
 /*  Returns the number of elements of dimensions `from` to `to` - 1. */
-IGNIS__ONE_COPY static int64_t ignis__shape_product(const ignis_shape *shape, int from, int to)
+IGNIS__ONE_COPY IGNIS__PRIVATE int64_t ignis__shape_product(const ignis_shape *shape, int from, int to)
 {
     int64_t product = 1;
     for (; from < to; from++)
@@ -17046,7 +17239,7 @@ IGNIS__ONE_COPY static int64_t ignis__shape_product(const ignis_shape *shape, in
 }
 
 /*  Sets the strides of a contiguous array of a shape, in elements. */
-static void ignis__shape_strides(const ignis_shape *shape, int64_t *strides)
+IGNIS__PRIVATE void ignis__shape_strides(const ignis_shape *shape, int64_t *strides)
 {
     int i;
     int64_t stride = 1;
@@ -17054,11 +17247,7 @@ static void ignis__shape_strides(const ignis_shape *shape, int64_t *strides)
         strides[i] = stride;
 }
 
-/*  >>tensor.thread - what the tensor rooms keep for each thread
-
-    Scopes, no-grad depth, the running backward pass and checkpoint. State of an older ignis_setup is
-    forgotten at first use.
-    Uses: the room base. Nothing is locked: it belongs to the thread. */
+/*  tensor - tensors, scopes, the tape, backward, checkpoints. Knows no operation. */
 
 /*  State of the tensor rooms for a thread. */
 typedef struct ignis__tensor_thread {
@@ -17078,12 +17267,169 @@ typedef struct ignis__tensor_thread {
     struct ignis__checkpoint_inputs *checkpoint_inputs;
 } ignis__tensor_thread;
 
-IGNIS__LOCAL(ignis__tensor_thread, ignis__this_tensor_thread, IGNIS__LOCAL_TENSORS)
 #ifdef _WIN32
 #define ignis__this_tensor_thread (*ignis__this_tensor_thread_get())
 #endif
 
-IGNIS__ONE_COPY static ignis__tensor_thread *ignis__tensor_thread_now(void)
+/*  Leaves whose gradients are needed as soon as a backward pass has completed them, to sum them over GPUs
+    while it continues. The state of a group in a pass belongs to the pass (ignis__group_state). */
+typedef struct ignis__grad_group {
+    ignis__slot *owner; /* each pass that has reached the group holds it, until end_fn gives that hold back */
+    bool (*meet_fn)(
+        struct ignis__grad_group *group, const char *call, const void *pass,
+        bool *joins); /* *joins false: not in this pass. Returns false, and reports, if it cannot join now */
+    bool (*ready_fn)(struct ignis__grad_group *group, const char *call); /* the gradients are complete */
+    bool (*end_fn)(struct ignis__grad_group *group, const char *call, const void *pass, bool ok); /* the pass is over */
+} ignis__grad_group;
+
+/*  A tensor claims its array, so that nobody frees it. The tape claims what it needs later: releasing a
+    tensor's handle gives up the tensor's claim only. */
+typedef struct ignis__tensor {
+    /* First; its lock guards whatever may change: all but shape, dtype, device and made_in. */
+    ignis__slot slot;
+    ignis__array *data;       /* NULL once the handle is released */
+    ignis__array *grad;       /* changes only inside ignis__leaves_enter */
+    bool entered;             /* a thread is inside; guarded by ignis__leaves.lock */
+    struct ignis__node *node; /* the node that made it */
+    bool requires_grad, leaf;
+    bool consumed; /* its node was used up by a pass, or cleared */
+    uint64_t
+        read; /* 1: a node has it as an input, so it cannot become a result: nodes would hold each other for ever */
+    ignis_shape shape; /* of data, also when data has been released */
+    ignis_dtype dtype;
+    ignis__device *device;
+    ignis__grad_group *group;   /* of a leaf; NULL: none */
+    uint64_t made_in;           /* the serial of the pass whose backward function made it; 0: none */
+    struct ignis__tensor *next; /* in a list of dead tensors */
+} ignis__tensor;
+
+/*  One operation: its inputs, and what its backward function needs, in one block of memory. It lives as long
+    as its output's tensor, or until a pass has used it. Only the thread of a tape adds nodes, runs and clears
+    them. Any thread may release the tensor that keeps a node. So the thread of the tape may use a node while
+    it holds the output, and others under the output's lock. */
+typedef struct ignis__node {
+    struct ignis__tape *tape;
+    struct ignis__node *before, *after; /* in the order of recording */
+    uint64_t serial;                    /* that order as a number, from 1 */
+    ignis__tensor *output;
+    const char *name;
+    ignis_status (*backward_fn)(const ignis_backward_args *args);
+    void *user_data;
+    int input_count, saved_count;
+    bool drawn;             /* during ignis_tape_dot */
+    bool counted;           /* during a pass: its inputs are counted as uses of groups */
+    bool running;           /* its backward function runs */
+    bool nests;             /* backward_fn runs a pass of its own */
+    bool knows_one;         /* backward_fn takes no grad_output for a gradient of 1, as a pass starts with */
+    ignis__tensor **inputs; /* each held */
+    ignis__array **saved;   /* each claimed */
+    uint64_t
+        *versions; /* of saved arrays, when it was recorded; IGNIS__UNWRITTEN for arrays that may be written later */
+    void *params;
+    bool *needed; /* for each input, whether it required a gradient when this was recorded */
+    /* During a pass: the gradient of the output so far, claimed; the output is held meanwhile. */
+    ignis__array *grad;
+} ignis__node;
+
+typedef struct ignis__tape {
+    ignis__mutex lock; /* for the links: another thread may release a tensor of this tape */
+    ignis__node *first, *last;
+    int64_t length;
+    uint64_t serials;         /* given out */
+    uint64_t number;          /* from 1, in the process */
+    bool ended;               /* its thread has; the tape ends with its last node */
+    struct ignis__tape *next; /* in the list of all */
+} ignis__tape;
+
+/*  All tapes: of threads that run, and those whose nodes are still kept by tensors. This lock is taken before
+    a tape's. */
+struct ignis__tapes_type {
+    ignis__mutex lock;
+    uint64_t numbers; /* given out so far */
+    ignis__tape *first;
+};
+
+/*  The start of a scope in the thread's list of tensors. */
+typedef struct ignis__scope_mark {
+    uint64_t serial;
+    int first;
+} ignis__scope_mark;
+
+/*  The state of a held tensor on the tape at this moment. The node may be used as ignis__node says. */
+typedef struct ignis__tape_state {
+    ignis__node *node;
+    ignis__tape *tape; /* of the node */
+    bool requires_grad, leaf, consumed;
+} ignis__tape_state;
+
+/*  A call of a caller's function, for a rule or not (NULL). Scopes and no-grad sections stay as they were;
+    messages name the call. */
+typedef struct ignis__frame {
+    ignis__outer_call outer;
+    int no_grad, scope_floor, no_grad_floor;
+    bool unbalanced;
+} ignis__frame;
+
+/*  Older arrays that the function of a checkpoint reads. They must not change until the function runs again. */
+typedef struct ignis__checkpoint_inputs {
+    uint64_t newest;     /* the latest array before the function ran, by id */
+    ignis_array *arrays; /* there is always room for one more */
+    uint64_t *versions;  /* at the first read; in the same block */
+    int count, capacity;
+} ignis__checkpoint_inputs;
+
+#define IGNIS__MAX_INPUTS 64
+
+/*  A leaf that a backward pass has reached, and the sum of its gradients. */
+typedef struct ignis__leaf_state {
+    ignis__tensor *leaf;              /* held */
+    ignis__array *sum;                /* claimed; NULL: nothing yet, or written already */
+    struct ignis__group_state *group; /* NULL: none */
+    struct ignis__leaf_state *next;
+} ignis__leaf_state;
+
+/*  A group of leaves of which a pass has reached one. The outermost pass counts its uses, so it knows the
+    last one. */
+typedef struct ignis__group_state {
+    ignis__grad_group *group;
+    bool joins;                /* false: its leaves are to this pass like any others */
+    bool done;                 /* ready_fn was called */
+    int64_t uses;              /* by nodes that the pass has not run yet */
+    ignis__leaf_state *leaves; /* leaves that it has reached or will reach */
+    struct ignis__group_state *next;
+} ignis__group_state;
+
+/*  One backward pass. A backward function that it calls may run another one inside it. */
+typedef struct ignis__backward_pass {
+    const char *call;
+    ignis__tape *tape;
+    struct ignis__backward_pass *outer; /* the pass whose backward function started this one; NULL: none */
+    uint64_t serial;
+    bool retains;           /* nodes are kept for another pass */
+    ignis__node *node;      /* the node whose backward function is running; NULL: none */
+    uint64_t summed_inputs; /* a bit for each input whose gradient that function has added up itself */
+    uint64_t one;           /* the handle of the gradient that it starts from if that is an unwritten 1; else 0 */
+    bool failed;            /* a pass inside it has failed and may have added only some of its gradients */
+    /* the offer of ignis__backward_pass_offer_column_sums: a gradient (NULL after its sums were taken) and
+       its column sums, both claimed */
+    ignis__array *offered, *sums;
+    int64_t nests; /* nodes not run yet that start a pass of their own */
+    ignis__group_state *groups;
+    ignis__leaf_state *leaves; /* leaves without a group */
+    ignis__leaf_state **table; /* a hash table of all by their leaf, of a power of two */
+    uint32_t count, capacity;
+} ignis__backward_pass;
+
+
+/*  >>tensor.thread - what the tensor rooms keep for each thread
+
+    Scopes, no-grad depth, the running backward pass and checkpoint. State of an older ignis_setup is
+    forgotten at first use.
+    Uses: the room base. Nothing is locked: it belongs to the thread. */
+
+IGNIS__LOCAL(ignis__tensor_thread, ignis__this_tensor_thread, IGNIS__LOCAL_TENSORS)
+
+IGNIS__ONE_COPY IGNIS__PRIVATE ignis__tensor_thread *ignis__tensor_thread_now(void)
 {
     ignis__tensor_thread *thread = &ignis__this_tensor_thread;
     if (thread->setup != ignis__global.setups) {
@@ -17105,13 +17451,6 @@ IGNIS__ONE_COPY static ignis__tensor_thread *ignis__tensor_thread_now(void)
     An operation takes a range of counters of its thread, so that its gradient can draw the same numbers again. In a
     graph the count of launches is added.
     May use: >>capture, elementwise.c. Locks: none; the state is the thread's. */
-
-/*  The start of an operation's random numbers: seed, first Philox counter, and in a CUDA graph the counter of its
-    launches. */
-typedef struct ignis__random {
-    uint64_t seed, first;
-    ignis_array launches; /* no handle if there are none */
-} ignis__random;
 
 static void ignis__array_unclaim_held(const char *call, void *item)
 {
@@ -17160,7 +17499,7 @@ IGNIS__COLD static bool ignis__capture_count(const ignis__work *work, ignis__cap
 }
 
 /*  Returns the counter of launches for random numbers of the calling thread, or no handle. */
-static ignis_array ignis__random_launches(void)
+IGNIS__PRIVATE ignis_array ignis__random_launches(void)
 {
     const ignis__random_state *state = &ignis__thread_state()->random;
     const ignis__capture *capture = ignis__capturing();
@@ -17173,7 +17512,7 @@ static ignis_array ignis__random_launches(void)
 }
 
 /*  Reserves random numbers for `count` elements of a tensor on the device of the work. */
-static bool ignis__random_take(const ignis__work *work, ignis_dtype dtype, int64_t numel, ignis__random *random)
+IGNIS__PRIVATE bool ignis__random_take(const ignis__work *work, ignis_dtype dtype, int64_t numel, ignis__random *random)
 {
     ignis__random_state *state = &ignis__thread_state()->random;
     ignis__capture *capture = ignis__capture_on(work->device);
@@ -17189,7 +17528,7 @@ static bool ignis__random_take(const ignis__work *work, ignis_dtype dtype, int64
 }
 
 /*  Returns the address of a counter of launches for a kernel; 0 for no handle. */
-static bool ignis__random_step(const ignis__work *work, ignis_array launches, ignis__address *step)
+IGNIS__PRIVATE bool ignis__random_step(const ignis__work *work, ignis_array launches, ignis__address *step)
 {
     ignis__array *array;
     bool ok;
@@ -17212,14 +17551,7 @@ IGNIS_API ignis_status ignis_seed(uint64_t seed)
     return IGNIS_OK;
 }
 
-/* ===============================================================================================================
-   >>formula - formulas: a text becomes typed terms, their derivatives, a kernel.
-
-   The parts in order: functions (the table), lexer, parse (terms), cache, derivative and emit (CUDA text), kernel
-   (compile, record, bundle), broadcast, inputs, launch, reduce, array (the public functions).
-   Uses the rooms base, device, array and kernel. Knows no tensor. Texts of kernels and records keep their form:
-   programs have them in caches and bundles.
-   =============================================================================================================== */
+/*  formula - a text becomes a kernel with its gradient; broadcasting and reductions. Knows no tape. */
 
 /*  A row for each term: its CUDA text, with $a, $b and $c for the arguments and $r for the result; and its
     partial derivatives, NULL for 0. In the derivatives of a choice $d is the argument's own derivative.
@@ -17250,8 +17582,205 @@ enum {
     IGNIS__FORMULA_WHOLE_QUOTIENT = IGNIS__FORMULA_WHOLE + 4 /* and of the quotient of two integers */
 };
 
+struct ignis__formula_constants_type {
+    const char *name, *value;
+};
+
+#define IGNIS__FORMULA_TERMS 1000
+#define IGNIS__FORMULA_NAMES 300
+#define IGNIS__FORMULA_DEPTH 60
+#define IGNIS__FORMULA_LENGTH 16384
+#define IGNIS__FORMULA_INDICES 8 /* limit of index(d), and of random numbers */
+typedef struct ignis__formula_term {
+    short function, arg[3];
+    char type;    /* w, i or b */
+    short length; /* of text */
+    /* An input's index; an integer; the exponent of a power; the dimension of an index; the number of a
+       random number. */
+    int64_t number;
+    const char *text; /* of a number of type w; NULL: it is `number` */
+} ignis__formula_term;
+
+typedef struct ignis__formula_name {
+    const char *text;
+    size_t length;
+    int term;
+} ignis__formula_name;
+
+/*  A formula while it is parsed. After the first error every token is the end. */
+typedef struct ignis__formula_parser {
+    const char *text;
+    size_t at, start; /* after the current token; its start */
+    /* Of the current token: a name (a), a number (0), an operator (+), the end (0). */
+    char kind;
+    int tokens, depth;
+    bool inside; /* the body of a function */
+    int name_first, name_count, term_count, result_count, randoms;
+    int result[IGNIS_MAX_INPUTS];
+    ignis__formula_name name[IGNIS__FORMULA_NAMES];
+    ignis__formula_term term[IGNIS__FORMULA_TERMS];
+    size_t column;
+    char fault[400];
+} ignis__formula_parser;
+
+/*  The kinds of an input of a kernel. UNUSED: the kernel does not read it. */
+enum {
+    IGNIS__FORMULA_UNUSED,
+    IGNIS__FORMULA_LINEAR,
+    IGNIS__FORMULA_ONE,
+    IGNIS__FORMULA_VALUE,
+    IGNIS__FORMULA_ROW,
+    IGNIS__FORMULA_COLUMN
+};
+
+#define IGNIS__FORMULA_THREADS 128
+typedef struct ignis__formula_spec {
+    /* Inputs whose gradients are the results; 0: the results are the formula's values. The incoming gradient
+       is input `count`. */
+    uint16_t needed;
+    uint16_t reduced; /* bits of results */
+    uint16_t result;  /* the result of the formula that is first, or differentiated */
+    uint16_t mode, reduction, team, rank, pack, packs_per_thread, whole, wide, half;
+    uint16_t parts; /* rows or columns are in chunks, which a second kernel combines */
+    /* The reduction if something besides its result is saved, or was saved and is input `count` + 1; else 0.
+       max and min save the position of the element, logsumexp the result as W, prod see `product`. */
+    uint16_t kept;
+    uint16_t outs;
+    uint16_t dtype[IGNIS_MAX_INPUTS + 2], kind[IGNIS_MAX_INPUTS + 2], out[IGNIS_MAX_INPUTS];
+} ignis__formula_spec; /* IGNIS__FORMULA_SPEC numbers of one type */
+
+#define IGNIS__FORMULA_ANY_RANK (IGNIS_MAX_DIMS + 1) /* rank of a kernel for any shape; its last dimension is 1 */
+typedef struct ignis__formula_kernel {
+    ignis__formula_spec spec;
+    ignis__device *device;
+    ignis__module module;
+    void *function, *finish;                     /* NULL if there are no chunks */
+    const struct ignis__formula_kernel *instead; /* used if this one is in no bundle; NULL: this one */
+    struct ignis__formula_kernel *next;
+} ignis__formula_kernel;
+
+/*  Needs of the gradients of some inputs: the inputs they are computed from, and the inputs whose gradient
+    equals the incoming one. */
+typedef struct ignis__formula_needs {
+    uint32_t needed, used, same; /* further bits of needed: the result; the highest one: with the value */
+} ignis__formula_needs;
+
+/*  A parsed formula for one choice of integer inputs. It is kept until ignis_shutdown. */
+typedef struct ignis__formula {
+    uint64_t hash;
+    uint32_t integers;
+    int count, term_count, result_count, randoms;
+    int result[IGNIS_MAX_INPUTS];
+    char *text, *names;
+    ignis__formula_term *term;
+    ignis__formula_kernel *kernels;
+    ignis__formula_needs needs[4]; /* the latest */
+    int needs_next;
+    struct ignis__formula *next;
+} ignis__formula;
+
+struct ignis__formulas_type {
+    ignis__mutex lock;
+    ignis__formula *first[256];
+};
+
+/*  A text that grows. */
+typedef struct ignis__formula_text {
+    char *data;
+    size_t length, capacity;
+    bool failed;
+} ignis__formula_text;
+
+/*  Lines of a formula while they are written. used: terms that have a name. partial, by term and input: 0, 1,
+    or 2 + the term whose line holds it. guarded, by the same: a choice may have made the derivative 0, and
+    then it stays 0 in every product. */
+typedef struct ignis__formula_lines {
+    const ignis__formula *formula;
+    ignis__formula_text text;
+    unsigned char *used, *guarded;
+    short *partial;
+    uint32_t exact; /* bits of inputs that are also needed as f64 */
+} ignis__formula_lines;
+
+/*  How a kernel uses the elements: each one is a result; or they are reduced along rows of packs, or down
+    columns of packs. */
+enum { IGNIS__FORMULA_EACH, IGNIS__FORMULA_ROWS, IGNIS__FORMULA_COLUMNS };
+
+/*  The reductions in the order of ignis_reducer: the initial state in W and in integers, and how two states a
+    and b combine. A state has a value v and, if `place` is set, the index i of its element. NaN wins over
+    numbers in max and min. */
+struct ignis__formula_reductions_type {
+    const char *name, *none, *none_integer, *fold;
+    bool place;
+};
+
+/*  A kernel's text while it is written, and the offsets of its parameter's words. */
+typedef struct ignis__formula_writer {
+    ignis__formula_text text;
+    const ignis__formula *formula;
+    const ignis__formula_spec *spec;
+    int input[IGNIS_MAX_INPUTS + 2], strides[IGNIS_MAX_INPUTS + 2]; /* of each input */
+    int packs; /* number of full packs, then of the elements after the last one */
+    int dims;  /* size and divisor of each dimension but the first */
+    /* Of reductions: rows, packs of a row, chunks, rows or packs of a chunk, results, memory of the chunks,
+       factor, what is saved. */
+    int shared;
+    /* Of each index(d), and of the saved position: its divisors. */
+    int indices;
+    int random; /* seed, first counter, address of the launch counter */
+    int words;
+    uint32_t exact;   /* see ignis__formula_lines */
+    bool broadcasts;  /* some inputs are rows or columns */
+    const char *type; /* of f's first result, and of what is reduced */
+} ignis__formula_writer;
+
+/*  The program of a kernel. */
+typedef struct ignis__formula_source {
+    ignis__program program;
+    ignis__formula_text text, line;
+} ignis__formula_source;
+
+/*  One run of a formula: the shapes of its result and of the inputs that are arrays. Input `count` is the
+    incoming gradient. */
+typedef struct ignis__formula_run {
+    ignis__formula *formula;
+    ignis_shape shape;
+    const ignis_shape *input[IGNIS_MAX_INPUTS + 2]; /* NULL: a value */
+    ignis_dtype dtype[IGNIS_MAX_INPUTS + 2];
+    ignis__address address[IGNIS_MAX_INPUTS + 2];
+    double value[IGNIS_MAX_INPUTS];
+    ignis__random random;  /* if the formula has random numbers */
+    int result;            /* see ignis__formula_spec */
+    uint32_t used, needed; /* bits of inputs */
+    uint32_t reduced;      /* bits of results that are reduced to to_shape, which broadcasts to shape */
+    int kept;              /* see ignis__formula_spec */
+    ignis__address kept_to;
+    ignis_reducer reduction;
+    const ignis_shape *to_shape;
+    double factor; /* of the incoming gradient; number of elements of a mean */
+    int outs;
+    ignis_dtype out[IGNIS_MAX_INPUTS];
+    ignis__address to[IGNIS_MAX_INPUTS];
+} ignis__formula_run;
+
+/*  An array seen as [outer, n, inner]. A sum over the axis leaves [outer, inner]; a broadcast along it starts
+    from [outer, inner]. */
+typedef struct ignis__axis {
+    int64_t outer, n, inner;
+} ignis__axis;
+
+
+/* ===============================================================================================================
+   >>formula - formulas: a text becomes typed terms, their derivatives, a kernel.
+
+   The parts in order: functions (the table), lexer, parse (terms), cache, derivative and emit (CUDA text), kernel
+   (compile, record, bundle), broadcast, inputs, launch, reduce, array (the public functions).
+   Uses the rooms base, device, array and kernel. Knows no tensor. Texts of kernels and records keep their form:
+   programs have them in caches and bundles.
+   =============================================================================================================== */
+
 /* clang-format off */
-static const ignis__formula_function ignis__formula_functions[] = {
+IGNIS__PRIVATE const ignis__formula_function ignis__formula_functions[] = {
     {"", 0, 'w', "", NULL, {NULL, NULL}, NULL}, /* the first rows are in the order of the enumeration */
     {"", 0, 'w', "", NULL, {NULL, NULL}, NULL},
     {"", 0, 'i', "", NULL, {NULL, NULL}, NULL},
@@ -17333,9 +17862,11 @@ static const ignis__formula_function ignis__formula_functions[] = {
     {"isfinite", 1, 0, NULL, NULL, {NULL, NULL}, "abs(a) < inf"},
 };
 
-static const struct {
-    const char *name, *value;
-} ignis__formula_constants[] = {{"pi", "(W)3.14159265358979324"}, {"e", "(W)2.71828182845904524"}, {"inf", "map_infinity"}, {"nan", "map_nan"}};
+IGNIS__PRIVATE const struct ignis__formula_constants_type ignis__formula_constants[] = {
+    {"pi", "(W)3.14159265358979324"},
+    {"e", "(W)2.71828182845904524"},
+    {"inf", "map_infinity"},
+    {"nan", "map_nan"}};
 /* clang-format on */
 
 /*  >>formula.lexer - the tokens of a formula, and its limits
@@ -17343,48 +17874,14 @@ static const struct {
     Splits a text into names, numbers and operators. After the first error every token is the end of the text,
     so the parser stops by itself and the error with its column is reported once. */
 
-#define IGNIS__FORMULA_TERMS 1000
-#define IGNIS__FORMULA_NAMES 300
 #define IGNIS__FORMULA_TOKENS 1000
-#define IGNIS__FORMULA_DEPTH 60
-#define IGNIS__FORMULA_LENGTH 16384
-#define IGNIS__FORMULA_INDICES 8 /* limit of index(d), and of random numbers */
 
-typedef struct ignis__formula_term {
-    short function, arg[3];
-    char type;    /* w, i or b */
-    short length; /* of text */
-    /* An input's index; an integer; the exponent of a power; the dimension of an index; the number of a
-       random number. */
-    int64_t number;
-    const char *text; /* of a number of type w; NULL: it is `number` */
-} ignis__formula_term;
-
-typedef struct ignis__formula_name {
-    const char *text;
-    size_t length;
-    int term;
-} ignis__formula_name;
-
-/*  A formula while it is parsed. After the first error every token is the end. */
-typedef struct ignis__formula_parser {
-    const char *text;
-    size_t at, start; /* after the current token; its start */
-    /* Of the current token: a name (a), a number (0), an operator (+), the end (0). */
-    char kind;
-    int tokens, depth;
-    bool inside; /* the body of a function */
-    int name_first, name_count, term_count, result_count, randoms;
-    int result[IGNIS_MAX_INPUTS];
-    ignis__formula_name name[IGNIS__FORMULA_NAMES];
-    ignis__formula_term term[IGNIS__FORMULA_TERMS];
-    size_t column;
-    char fault[400];
-} ignis__formula_parser;
-
-static bool ignis__formula_is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
-static bool ignis__formula_is_digit(char c) { return c >= '0' && c <= '9'; }
-static size_t ignis__formula_name_length(const char *text)
+IGNIS__PRIVATE bool ignis__formula_is_letter(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+}
+IGNIS__PRIVATE bool ignis__formula_is_digit(char c) { return c >= '0' && c <= '9'; }
+IGNIS__PRIVATE size_t ignis__formula_name_length(const char *text)
 {
     size_t length = 0;
     while (ignis__formula_is_letter(text[length]) || (length && ignis__formula_is_digit(text[length])))
@@ -17412,7 +17909,7 @@ static size_t ignis__formula_number_length(const char *text)
 }
 
 IGNIS__PRINTF(3, 4)
-IGNIS__COLD static int ignis__formula_syntax_error(ignis__formula_parser *r, size_t at, const char *format, ...)
+IGNIS__COLD IGNIS__PRIVATE int ignis__formula_syntax_error(ignis__formula_parser *r, size_t at, const char *format, ...)
 {
     va_list args;
     if (!*r->fault) {
@@ -17426,7 +17923,7 @@ IGNIS__COLD static int ignis__formula_syntax_error(ignis__formula_parser *r, siz
 }
 
 /*  Moves to the next token. */
-static void ignis__formula_next_token(ignis__formula_parser *parser)
+IGNIS__PRIVATE void ignis__formula_next_token(ignis__formula_parser *parser)
 {
     const char *text = parser->text;
     size_t at = parser->at;
@@ -17463,13 +17960,13 @@ static void ignis__formula_next_token(ignis__formula_parser *parser)
     parser->at = at;
 }
 
-static bool ignis__formula_at_token(const ignis__formula_parser *r, const char *sign)
+IGNIS__PRIVATE bool ignis__formula_at_token(const ignis__formula_parser *r, const char *sign)
 {
     size_t length = strlen(sign);
     return r->kind == '+' && r->at - r->start == length && strncmp(r->text + r->start, sign, length) == 0;
 }
 
-static bool ignis__formula_accept(ignis__formula_parser *r, const char *sign)
+IGNIS__PRIVATE bool ignis__formula_accept(ignis__formula_parser *r, const char *sign)
 {
     bool is = ignis__formula_at_token(r, sign);
     if (is)
@@ -17478,7 +17975,7 @@ static bool ignis__formula_accept(ignis__formula_parser *r, const char *sign)
 }
 
 /*  Writes the current token to *out for a message. */
-IGNIS__COLD static const char *ignis__formula_token_text(const ignis__formula_parser *r, char *out, size_t size)
+IGNIS__COLD IGNIS__PRIVATE const char *ignis__formula_token_text(const ignis__formula_parser *r, char *out, size_t size)
 {
     size_t length = r->at - r->start;
     if (r->kind)
@@ -17488,7 +17985,7 @@ IGNIS__COLD static const char *ignis__formula_token_text(const ignis__formula_pa
     return out;
 }
 
-static void ignis__formula_expect(ignis__formula_parser *r, const char *sign)
+IGNIS__PRIVATE void ignis__formula_expect(ignis__formula_parser *r, const char *sign)
 {
     char token[40];
     if (!ignis__formula_accept(r, sign))
@@ -17520,8 +18017,8 @@ static int ignis__formula_add_term(ignis__formula_parser *r, const ignis__formul
 }
 
 /*  Adds a term without arguments. */
-static int ignis__formula_add_leaf(ignis__formula_parser *r, int function, char type, int64_t number, const char *text,
-                                   size_t length)
+IGNIS__PRIVATE int ignis__formula_add_leaf(ignis__formula_parser *r, int function, char type, int64_t number,
+                                           const char *text, size_t length)
 {
     ignis__formula_term term = IGNIS__ZERO;
     term.function = (short)function;
@@ -17874,7 +18371,7 @@ static int ignis__formula_parse_expression(ignis__formula_parser *r)
 }
 
 /*  Parses statements `name = expression;`, then the expressions of the results. */
-static void ignis__formula_parse_program(ignis__formula_parser *parser)
+IGNIS__PRIVATE void ignis__formula_parse_program(ignis__formula_parser *parser)
 {
     char token[40];
     int result;
@@ -17914,7 +18411,7 @@ static void ignis__formula_parse_program(ignis__formula_parser *parser)
 
 /*  Splits the names of inputs, which a macro made from its arguments: `x`, or MACRO(x, ...), whose first
     argument is the name. False if the last name is neither, or one too many. */
-static bool ignis__formula_parse_names(const char *text, ignis__formula_name *names, int *count, int capacity)
+IGNIS__PRIVATE bool ignis__formula_parse_names(const char *text, ignis__formula_name *names, int *count, int capacity)
 {
     *count = 0;
     for (;;) {
@@ -17959,72 +18456,12 @@ static bool ignis__formula_parse_names(const char *text, ignis__formula_name *na
     Invariant: a formula in the list is never changed or freed before shutdown, so it is used without the
     lock. */
 
-/*  The kinds of an input of a kernel. UNUSED: the kernel does not read it. */
-enum {
-    IGNIS__FORMULA_UNUSED,
-    IGNIS__FORMULA_LINEAR,
-    IGNIS__FORMULA_ONE,
-    IGNIS__FORMULA_VALUE,
-    IGNIS__FORMULA_ROW,
-    IGNIS__FORMULA_COLUMN
-};
-
-#define IGNIS__FORMULA_THREADS 128
-
-typedef struct ignis__formula_spec {
-    /* Inputs whose gradients are the results; 0: the results are the formula's values. The incoming gradient
-       is input `count`. */
-    uint16_t needed;
-    uint16_t reduced; /* bits of results */
-    uint16_t result;  /* the result of the formula that is first, or differentiated */
-    uint16_t mode, reduction, team, rank, pack, packs_per_thread, whole, wide, half;
-    uint16_t parts; /* rows or columns are in chunks, which a second kernel combines */
-    /* The reduction if something besides its result is saved, or was saved and is input `count` + 1; else 0.
-       max and min save the position of the element, logsumexp the result as W, prod see `product`. */
-    uint16_t kept;
-    uint16_t outs;
-    uint16_t dtype[IGNIS_MAX_INPUTS + 2], kind[IGNIS_MAX_INPUTS + 2], out[IGNIS_MAX_INPUTS];
-} ignis__formula_spec; /* IGNIS__FORMULA_SPEC numbers of one type */
-
-#define IGNIS__FORMULA_ANY_RANK (IGNIS_MAX_DIMS + 1) /* rank of a kernel for any shape; its last dimension is 1 */
-
-typedef struct ignis__formula_kernel {
-    ignis__formula_spec spec;
-    ignis__device *device;
-    ignis__module module;
-    void *function, *finish;                     /* NULL if there are no chunks */
-    const struct ignis__formula_kernel *instead; /* used if this one is in no bundle; NULL: this one */
-    struct ignis__formula_kernel *next;
-} ignis__formula_kernel;
-
-/*  Needs of the gradients of some inputs: the inputs they are computed from, and the inputs whose gradient
-    equals the incoming one. */
-typedef struct ignis__formula_needs {
-    uint32_t needed, used, same; /* further bits of needed: the result; the highest one: with the value */
-} ignis__formula_needs;
-
-/*  A parsed formula for one choice of integer inputs. It is kept until ignis_shutdown. */
-typedef struct ignis__formula {
-    uint64_t hash;
-    uint32_t integers;
-    int count, term_count, result_count, randoms;
-    int result[IGNIS_MAX_INPUTS];
-    char *text, *names;
-    ignis__formula_term *term;
-    ignis__formula_kernel *kernels;
-    ignis__formula_needs needs[4]; /* the latest */
-    int needs_next;
-    struct ignis__formula *next;
-} ignis__formula;
-
-static struct {
-    ignis__mutex lock;
-    ignis__formula *first[256];
-} ignis__formulas = {IGNIS__MUTEX_INIT, {0}};
+IGNIS__PRIVATE struct ignis__formulas_type ignis__formulas = {IGNIS__MUTEX_INIT, {0}};
 
 /*  Parses a formula for the list. NULL if out of memory, or if *r has the error. */
-IGNIS__COLD static ignis__formula *ignis__formula_read(ignis__formula_parser *parser, const char *text,
-                                                       const char *names, uint64_t hash, int count, uint32_t integers)
+IGNIS__COLD IGNIS__PRIVATE ignis__formula *ignis__formula_read(ignis__formula_parser *parser, const char *text,
+                                                               const char *names, uint64_t hash, int count,
+                                                               uint32_t integers)
 {
     size_t text_size = strlen(text) + 1, names_size = strlen(names) + 1;
     ignis__formula *formula = (ignis__formula *)ignis__alloc(sizeof *formula + text_size + names_size);
@@ -18078,8 +18515,8 @@ IGNIS__COLD static ignis__formula *ignis__formula_read(ignis__formula_parser *pa
 
 /*  Returns the formula of `count` inputs; bits of `integers` mark inputs that are integers. NULL, and
     reported, if it does not parse. */
-static ignis__formula *ignis__formula_get(const char *call, const char *text, const char *names, int count,
-                                          uint32_t integers)
+IGNIS__PRIVATE ignis__formula *ignis__formula_get(const char *call, const char *text, const char *names, int count,
+                                                  uint32_t integers)
 {
     ignis__formula *formula, **list;
     ignis__formula_parser *parser;
@@ -18119,15 +18556,8 @@ static ignis__formula *ignis__formula_get(const char *call, const char *text, co
     functions.
     Uses: functions, cache. Invariant: a derivative of 0 has no line, and a term is computed at most once. */
 
-/*  A text that grows. */
-typedef struct ignis__formula_text {
-    char *data;
-    size_t length, capacity;
-    bool failed;
-} ignis__formula_text;
-
 IGNIS__PRINTF(2, 3)
-IGNIS__COLD static void ignis__formula_emit(ignis__formula_text *text, const char *format, ...)
+IGNIS__COLD IGNIS__PRIVATE void ignis__formula_emit(ignis__formula_text *text, const char *format, ...)
 {
     for (;;) {
         size_t left = text->capacity - text->length, capacity = 2 * text->capacity + 4096;
@@ -18151,17 +18581,6 @@ IGNIS__COLD static void ignis__formula_emit(ignis__formula_text *text, const cha
     }
 }
 
-/*  Lines of a formula while they are written. used: terms that have a name. partial, by term and input: 0, 1,
-    or 2 + the term whose line holds it. guarded, by the same: a choice may have made the derivative 0, and
-    then it stays 0 in every product. */
-typedef struct ignis__formula_lines {
-    const ignis__formula *formula;
-    ignis__formula_text text;
-    unsigned char *used, *guarded;
-    short *partial;
-    uint32_t exact; /* bits of inputs that are also needed as f64 */
-} ignis__formula_lines;
-
 /*  Writes an integer constant. The smallest one has no literal in C. */
 IGNIS__COLD static void ignis__formula_emit_integer(ignis__formula_text *t, int64_t number)
 {
@@ -18171,7 +18590,7 @@ IGNIS__COLD static void ignis__formula_emit_integer(ignis__formula_text *t, int6
         ignis__formula_emit(t, number < 0 ? "(%lldLL)" : "%lldLL", (long long)number);
 }
 
-IGNIS__COLD static void ignis__formula_emit_term(ignis__formula_lines *lines, int at)
+IGNIS__COLD IGNIS__PRIVATE void ignis__formula_emit_term(ignis__formula_lines *lines, int at)
 {
     const ignis__formula_term *term = &lines->formula->term[at];
     lines->used[at] = 1;
@@ -18250,7 +18669,7 @@ IGNIS__COLD static void ignis__formula_emit_exact(ignis__formula_lines *lines, i
 }
 
 /*  Returns whether a choice may have made a derivative 0. */
-static bool ignis__formula_is_guarded(const ignis__formula_lines *lines, int partial, int input)
+IGNIS__PRIVATE bool ignis__formula_is_guarded(const ignis__formula_lines *lines, int partial, int input)
 {
     return partial > 1 && lines->guarded[(partial - 2) * lines->formula->count + input];
 }
@@ -18350,8 +18769,8 @@ static void ignis__formula_mark_arguments(const ignis__formula *formula, unsigne
 
 /*  Writes the values of `count` results from `first` on, and the derivatives by some inputs.
     ignis__formula_lines_free frees the lines. */
-IGNIS__COLD static bool ignis__formula_lines_write(ignis__formula_lines *lines, const ignis__formula *formula,
-                                                   int first, int count, uint32_t needed, bool value)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__formula_lines_write(ignis__formula_lines *lines, const ignis__formula *formula,
+                                                           int first, int count, uint32_t needed, bool value)
 {
     static const char types[] = "wib";
     static const char *const names[] = {"W", "i64", "bool"};
@@ -18403,7 +18822,7 @@ IGNIS__COLD static bool ignis__formula_lines_write(ignis__formula_lines *lines, 
     return !lines->text.failed;
 }
 
-static void ignis__formula_lines_free(ignis__formula_lines *lines)
+IGNIS__PRIVATE void ignis__formula_lines_free(ignis__formula_lines *lines)
 {
     ignis__free(lines->text.data);
     ignis__free(lines->used);
@@ -18411,20 +18830,20 @@ static void ignis__formula_lines_free(ignis__formula_lines *lines)
 }
 
 /*  Returns whether a reduction's gradient needs the value besides what the reduction saved. */
-static bool ignis__formula_saves_value(int kept)
+IGNIS__PRIVATE bool ignis__formula_saves_value(int kept)
 {
     return kept == IGNIS_REDUCE_LOGSUMEXP || kept == IGNIS_REDUCE_NORM || kept == IGNIS_REDUCE_PROD;
 }
 
 /*  Returns whether a reduction computes in W for integers too. Its state has two numbers. */
-static bool ignis__formula_reduces_wide(int reduction)
+IGNIS__PRIVATE bool ignis__formula_reduces_wide(int reduction)
 {
     return reduction == IGNIS_REDUCE_LOGSUMEXP || reduction == IGNIS_REDUCE_NORM;
 }
 
 /*  Finds what the gradients of a result by some inputs need. False, and reported, if out of memory. */
-static bool ignis__formula_needs_get(const char *call, ignis__formula *formula, int result, uint32_t needed, bool value,
-                                     ignis__formula_needs *needs)
+IGNIS__PRIVATE bool ignis__formula_needs_get(const char *call, ignis__formula *formula, int result, uint32_t needed,
+                                             bool value, ignis__formula_needs *needs)
 {
     uint32_t key = needed | (uint32_t)result << 16 | (uint32_t)value << 31;
     ignis__formula_lines lines;
@@ -18464,17 +18883,7 @@ static bool ignis__formula_needs_get(const char *call, ignis__formula *formula, 
     Uses: derivative. Invariant: the words that launch.c fills are in the order that ignis__formula_plan_words
     gives them. */
 
-/*  How a kernel uses the elements: each one is a result; or they are reduced along rows of packs, or down
-    columns of packs. */
-enum { IGNIS__FORMULA_EACH, IGNIS__FORMULA_ROWS, IGNIS__FORMULA_COLUMNS };
-
-/*  The reductions in the order of ignis_reducer: the initial state in W and in integers, and how two states a
-    and b combine. A state has a value v and, if `place` is set, the index i of its element. NaN wins over
-    numbers in max and min. */
-static const struct {
-    const char *name, *none, *none_integer, *fold;
-    bool place;
-} ignis__formula_reductions[] = {
+IGNIS__PRIVATE const struct ignis__formula_reductions_type ignis__formula_reductions[] = {
     {"", "", "", "", false},
     {"sum", "0", "0", "a.v + b.v", false},
     {"mean", "0", "0", "a.v + b.v", false},
@@ -18489,34 +18898,14 @@ static const struct {
     {"norm", "0", "", "a.v + b.v", false},
 };
 
-/*  A kernel's text while it is written, and the offsets of its parameter's words. */
-typedef struct ignis__formula_writer {
-    ignis__formula_text text;
-    const ignis__formula *formula;
-    const ignis__formula_spec *spec;
-    int input[IGNIS_MAX_INPUTS + 2], strides[IGNIS_MAX_INPUTS + 2]; /* of each input */
-    int packs; /* number of full packs, then of the elements after the last one */
-    int dims;  /* size and divisor of each dimension but the first */
-    /* Of reductions: rows, packs of a row, chunks, rows or packs of a chunk, results, memory of the chunks,
-       factor, what is saved. */
-    int shared;
-    /* Of each index(d), and of the saved position: its divisors. */
-    int indices;
-    int random; /* seed, first counter, address of the launch counter */
-    int words;
-    uint32_t exact;   /* see ignis__formula_lines */
-    bool broadcasts;  /* some inputs are rows or columns */
-    const char *type; /* of f's first result, and of what is reduced */
-} ignis__formula_writer;
-
 /*  Returns whether the saved value is the position of an element. */
-static bool ignis__formula_saves_position(const ignis__formula_spec *spec)
+IGNIS__PRIVATE bool ignis__formula_saves_position(const ignis__formula_spec *spec)
 {
     return spec->kept == IGNIS_REDUCE_MAX || spec->kept == IGNIS_REDUCE_MIN;
 }
 
 /*  Returns the number of index(d) in a formula, and their terms. */
-static int ignis__formula_index_count(const ignis__formula *formula, int *terms)
+IGNIS__PRIVATE int ignis__formula_index_count(const ignis__formula *formula, int *terms)
 {
     int at, count = 0;
     for (at = 0; at < formula->term_count; at++)
@@ -18528,7 +18917,7 @@ static int ignis__formula_index_count(const ignis__formula *formula, int *terms)
     return count;
 }
 
-static void ignis__formula_plan_words(ignis__formula_writer *writer)
+IGNIS__PRIVATE void ignis__formula_plan_words(ignis__formula_writer *writer)
 {
     const ignis__formula_spec *spec = writer->spec;
     int i, at = spec->outs, count = writer->formula->count;
@@ -18552,7 +18941,7 @@ static void ignis__formula_plan_words(ignis__formula_writer *writer)
 }
 
 /*  Returns the type of f's result k. Gradients, and what they are summed in, are W. */
-static const char *ignis__formula_result_type(const ignis__formula_writer *w, int k)
+IGNIS__PRIVATE const char *ignis__formula_result_type(const ignis__formula_writer *w, int k)
 {
     const ignis__formula_spec *spec = w->spec;
     return spec->needed || ignis__formula_reduces_wide(spec->reduction) ||
@@ -18628,7 +19017,8 @@ IGNIS__COLD static void ignis__formula_emit_random(ignis__formula_writer *w, int
 }
 
 /*  Writes the store of n elements of result k: y[], or y for one element. */
-IGNIS__COLD static void ignis__formula_emit_store(ignis__formula_writer *w, int k, int n, bool one, const char *index)
+IGNIS__COLD IGNIS__PRIVATE void ignis__formula_emit_store(ignis__formula_writer *w, int k, int n, bool one,
+                                                          const char *index)
 {
     ignis__formula_text *t = &w->text;
     int dtype = w->spec->out[k], size = ignis__dtypes[dtype].size, words = n * size / 4 ? n * size / 4 : 1, e;
@@ -18645,7 +19035,7 @@ IGNIS__COLD static void ignis__formula_emit_store(ignis__formula_writer *w, int 
 }
 
 /*  Writes f, which computes the results of one element, and the helpers that it needs. */
-IGNIS__COLD static bool ignis__formula_emit_function(ignis__formula_writer *writer)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__formula_emit_function(ignis__formula_writer *writer)
 {
     const ignis__formula *formula = writer->formula;
     const ignis__formula_spec *spec = writer->spec;
@@ -18728,7 +19118,7 @@ IGNIS__COLD static bool ignis__formula_emit_function(ignis__formula_writer *writ
 }
 
 /*  Writes what all packs share: values, and arrays of one element. */
-IGNIS__COLD static void ignis__formula_emit_constants(ignis__formula_writer *w)
+IGNIS__COLD IGNIS__PRIVATE void ignis__formula_emit_constants(ignis__formula_writer *w)
 {
     const ignis__formula_spec *spec = w->spec;
     int i, count = w->formula->count;
@@ -18746,7 +19136,8 @@ IGNIS__COLD static void ignis__formula_emit_constants(ignis__formula_writer *w)
 /*  Writes the loads of a thread's packs and the calls of f. Pack u exists where `there` is true, and is
     number `at`. The text that follows is the block of one pack with y[] for each result; it closes a loop
     over u and an if. */
-IGNIS__COLD static void ignis__formula_emit_packs(ignis__formula_writer *writer, const char *there, const char *at)
+IGNIS__COLD IGNIS__PRIVATE void ignis__formula_emit_packs(ignis__formula_writer *writer, const char *there,
+                                                          const char *at)
 {
     const ignis__formula_spec *spec = writer->spec;
     ignis__formula_text *text = &writer->text;
@@ -18800,7 +19191,7 @@ IGNIS__COLD static void ignis__formula_emit_packs(ignis__formula_writer *writer,
 }
 
 /*  Writes the load of the thread's element after the last full pack, and the call of f. */
-IGNIS__COLD static void ignis__formula_emit_rest(ignis__formula_writer *writer, const char *thread)
+IGNIS__COLD IGNIS__PRIVATE void ignis__formula_emit_rest(ignis__formula_writer *writer, const char *thread)
 {
     const ignis__formula_spec *spec = writer->spec;
     ignis__formula_text *text = &writer->text;
@@ -19188,8 +19579,9 @@ IGNIS__COLD static void ignis__formula_emit_columns(ignis__formula_writer *write
 }
 
 /*  Lays out the parameter's words and writes the whole kernel. */
-IGNIS__COLD static bool ignis__formula_write_kernel(ignis__formula_writer *writer, const ignis__formula *formula,
-                                                    const ignis__formula_spec *spec)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__formula_write_kernel(ignis__formula_writer *writer,
+                                                            const ignis__formula *formula,
+                                                            const ignis__formula_spec *spec)
 {
     ignis__formula_text *text = &writer->text;
     int threads = spec->mode == IGNIS__FORMULA_COLUMNS ? 256 : IGNIS__FORMULA_THREADS;
@@ -19276,7 +19668,7 @@ IGNIS__COLD static bool ignis__formula_spec_valid(const ignis__formula *formula,
 
 /*  Changes a spec to a kernel for any shapes, strides and addresses. Inputs that are arrays are read by
     strides, one element at a time. */
-static void ignis__formula_spec_generalize(ignis__formula_spec *spec, int count)
+IGNIS__PRIVATE void ignis__formula_spec_generalize(ignis__formula_spec *spec, int count)
 {
     int i;
     for (i = 0; i <= count + 1; i++)
@@ -19341,20 +19733,14 @@ static bool ignis__formula_spec_serves(const ignis__formula_spec *other, const i
     return other->pack <= meant->pack && (!other->whole || meant->whole || other->pack == 1);
 }
 
-/*  The program of a kernel. */
-typedef struct ignis__formula_source {
-    ignis__program program;
-    ignis__formula_text text, line;
-} ignis__formula_source;
-
-static void ignis__formula_source_free(ignis__formula_source *made)
+IGNIS__PRIVATE void ignis__formula_source_free(ignis__formula_source *made)
 {
     ignis__free(made->text.data);
     ignis__free(made->line.data);
 }
 
-IGNIS__COLD static bool ignis__formula_source_make(const char *call, const ignis__formula *formula,
-                                                   const ignis__formula_spec *spec, ignis__formula_source *made)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__formula_source_make(const char *call, const ignis__formula *formula,
+                                                           const ignis__formula_spec *spec, ignis__formula_source *made)
 {
     static const char *const options[] = {"-w", "-ftz=true", "-prec-div=false"};
     ignis__formula_writer writer;
@@ -19393,8 +19779,8 @@ IGNIS__COLD static bool ignis__formula_source_make(const char *call, const ignis
 }
 
 /*  Reads a line "TEXT" "NAMES" INPUTS INTEGERS NUMBERS */
-IGNIS__COLD static bool ignis__request_read_formula(char *line, ignis__request *request, bool *whole,
-                                                    ignis__string_writer *why)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__request_read_formula(char *line, ignis__request *request, bool *whole,
+                                                            ignis__string_writer *why)
 {
     char *text = ignis__request_word(&line, whole), *names = ignis__request_word(&line, whole), *word[3], *at, *end;
     long count, integers, place, number;
@@ -19446,8 +19832,8 @@ IGNIS__COLD static bool ignis__request_read_formula(char *line, ignis__request *
 
 /*  Returns the variants that a bundle holds besides the kernel of a formula's line. False if there are no
     more. For tools/ignis_embed.c. */
-IGNIS__MAYBE_UNUSED IGNIS__COLD static bool ignis__request_variant(const ignis__request *request, int index,
-                                                                   ignis__formula_source *made)
+IGNIS__MAYBE_UNUSED IGNIS__COLD IGNIS__PRIVATE bool ignis__request_variant(const ignis__request *request, int index,
+                                                                           ignis__formula_source *made)
 {
     ignis__formula_spec spec, other;
     memcpy(&spec, request->spec, sizeof spec);
@@ -19456,8 +19842,8 @@ IGNIS__MAYBE_UNUSED IGNIS__COLD static bool ignis__request_variant(const ignis__
 }
 
 /*  Records a kernel and the variants that other sizes need. */
-IGNIS__COLD static void ignis__formula_record(const char *call, const ignis__formula *formula,
-                                              const ignis__formula_spec *spec)
+IGNIS__COLD IGNIS__PRIVATE void ignis__formula_record(const char *call, const ignis__formula *formula,
+                                                      const ignis__formula_spec *spec)
 {
     ignis__formula_source made;
     if (!ignis__formula_source_make(call, formula, spec, &made))
@@ -19467,9 +19853,9 @@ IGNIS__COLD static void ignis__formula_record(const char *call, const ignis__for
 }
 
 /*  Finds a kernel made for a spec, or one that serves instead. NULL if there is none yet. */
-static const ignis__formula_kernel *ignis__formula_kernel_find(const ignis__device *device,
-                                                               const ignis__formula *formula,
-                                                               const ignis__formula_spec *spec)
+IGNIS__PRIVATE const ignis__formula_kernel *ignis__formula_kernel_find(const ignis__device *device,
+                                                                       const ignis__formula *formula,
+                                                                       const ignis__formula_spec *spec)
 {
     const ignis__formula_kernel *kernel;
     ignis__mutex_lock(&ignis__formulas.lock);
@@ -19525,8 +19911,9 @@ IGNIS__COLD static const ignis__formula_kernel *ignis__formula_kernel_load(const
 
 /*  Returns a kernel on a device that is entered. If the spec's kernel is neither in the bundle nor can be
     compiled, a kernel of the bundle that serves. NULL on failure. */
-static const ignis__formula_kernel *ignis__formula_kernel_get(const char *call, ignis__device *device,
-                                                              ignis__formula *formula, const ignis__formula_spec *spec)
+IGNIS__PRIVATE const ignis__formula_kernel *ignis__formula_kernel_get(const char *call, ignis__device *device,
+                                                                      ignis__formula *formula,
+                                                                      const ignis__formula_spec *spec)
 {
     const ignis__formula_kernel *kernel = ignis__formula_kernel_find(device, formula, spec);
     ignis__formula_kernel *stands;
@@ -19561,7 +19948,7 @@ static const ignis__formula_kernel *ignis__formula_kernel_get(const char *call, 
 
 /*  Unloads the kernels of a device, whose context is current. NULL: forgets the formulas, which have no
     kernels any more. */
-IGNIS__COLD static void ignis__formulas_close(const ignis__device *device)
+IGNIS__COLD IGNIS__PRIVATE void ignis__formulas_close(const ignis__device *device)
 {
     int i;
     for (i = 0; i < IGNIS__COUNT(ignis__formulas.first); i++) {
@@ -19595,32 +19982,9 @@ IGNIS__COLD static void ignis__formulas_close(const ignis__device *device)
     Uses: the room array. Invariant: a shape has at most IGNIS_MAX_DIMS dimensions; strides count elements, 0
     repeats. */
 
-/*  One run of a formula: the shapes of its result and of the inputs that are arrays. Input `count` is the
-    incoming gradient. */
-typedef struct ignis__formula_run {
-    ignis__formula *formula;
-    ignis_shape shape;
-    const ignis_shape *input[IGNIS_MAX_INPUTS + 2]; /* NULL: a value */
-    ignis_dtype dtype[IGNIS_MAX_INPUTS + 2];
-    ignis__address address[IGNIS_MAX_INPUTS + 2];
-    double value[IGNIS_MAX_INPUTS];
-    ignis__random random;  /* if the formula has random numbers */
-    int result;            /* see ignis__formula_spec */
-    uint32_t used, needed; /* bits of inputs */
-    uint32_t reduced;      /* bits of results that are reduced to to_shape, which broadcasts to shape */
-    int kept;              /* see ignis__formula_spec */
-    ignis__address kept_to;
-    ignis_reducer reduction;
-    const ignis_shape *to_shape;
-    double factor; /* of the incoming gradient; number of elements of a mean */
-    int outs;
-    ignis_dtype out[IGNIS_MAX_INPUTS];
-    ignis__address to[IGNIS_MAX_INPUTS];
-} ignis__formula_run;
-
 /*  Sets the strides of an array's elements in the dimensions of a shape that it broadcasts to. Returns
     whether it has that shape. */
-static bool ignis__formula_strides(const ignis_shape *shape, const ignis_shape *array, int64_t *stride)
+IGNIS__PRIVATE bool ignis__formula_strides(const ignis_shape *shape, const ignis_shape *array, int64_t *stride)
 {
     int d, lacking = shape->ndim - array->ndim;
     int64_t step = 1;
@@ -19636,8 +20000,8 @@ static bool ignis__formula_strides(const ignis_shape *shape, const ignis_shape *
 
 /*  Drops dimensions of 1, and joins neighbours that all `count` inputs step through alike. Returns the number
     of dimensions. */
-static int ignis__formula_collapse_dims(const ignis_shape *shape, int count, int64_t stride[][IGNIS__FORMULA_ANY_RANK],
-                                        int64_t *dim)
+IGNIS__PRIVATE int ignis__formula_collapse_dims(const ignis_shape *shape, int count,
+                                                int64_t stride[][IGNIS__FORMULA_ANY_RANK], int64_t *dim)
 {
     int d, i, rank = 0;
     for (d = 0; d < shape->ndim; d++) {
@@ -19654,14 +20018,8 @@ static int ignis__formula_collapse_dims(const ignis_shape *shape, int count, int
     return rank;
 }
 
-/*  An array seen as [outer, n, inner]. A sum over the axis leaves [outer, inner]; a broadcast along it starts
-    from [outer, inner]. */
-typedef struct ignis__axis {
-    int64_t outer, n, inner;
-} ignis__axis;
-
 /*  Returns the axis of dimension `dim`. */
-static ignis__axis ignis__axis_of_dim(const ignis_shape *shape, int dim)
+IGNIS__PRIVATE ignis__axis ignis__axis_of_dim(const ignis_shape *shape, int dim)
 {
     ignis__axis axis = {ignis__shape_product(shape, 0, dim), shape->dim[dim],
                         ignis__shape_product(shape, dim + 1, shape->ndim)};
@@ -19670,7 +20028,7 @@ static ignis__axis ignis__axis_of_dim(const ignis_shape *shape, int dim)
 
 /*  Finds the axis along which b broadcasts to a: from the last dimension on, b may lack leading dimensions,
     or have 1 for neighbouring ones. False if there is no single axis. */
-static bool ignis__axis_of_broadcast(const ignis_shape *a, const ignis_shape *b, ignis__axis *axis)
+IGNIS__PRIVATE bool ignis__axis_of_broadcast(const ignis_shape *a, const ignis_shape *b, ignis__axis *axis)
 {
     int i, lacking = a->ndim - b->ndim, phase = 0;
     axis->outer = axis->n = axis->inner = 1;
@@ -19692,8 +20050,8 @@ static bool ignis__axis_of_broadcast(const ignis_shape *a, const ignis_shape *b,
 
 /*  Returns the pack size of a kernel: the most elements that all addresses are aligned for, and that divide
     `multiple`. */
-static int ignis__formula_choose_pack(const ignis__formula_run *run, const ignis__formula_spec *spec, int widest,
-                                      int64_t multiple)
+IGNIS__PRIVATE int ignis__formula_choose_pack(const ignis__formula_run *run, const ignis__formula_spec *spec,
+                                              int widest, int64_t multiple)
 {
     int pack, i, count = run->formula->count;
     for (pack = 16 / widest; pack > 1; pack /= 2) {
@@ -19711,7 +20069,7 @@ static int ignis__formula_choose_pack(const ignis__formula_run *run, const ignis
 }
 
 /*  Writes a divisor as two words of a formula's kernel: multiplier and shift. */
-static void ignis__formula_divisor(int64_t divisor, uint64_t *magic)
+IGNIS__PRIVATE void ignis__formula_divisor(int64_t divisor, uint64_t *magic)
 {
     ignis__divisor d = ignis__divisor_of(divisor);
     magic[0] = d.multiplier;
@@ -19719,7 +20077,7 @@ static void ignis__formula_divisor(int64_t divisor, uint64_t *magic)
 }
 
 /*  Writes the divisors that find an element's coordinate in a dimension of n with `inner` elements after it. */
-static void ignis__formula_coordinate_divisor(int64_t inner, int64_t n, uint64_t *magic)
+IGNIS__PRIVATE void ignis__formula_coordinate_divisor(int64_t inner, int64_t n, uint64_t *magic)
 {
     ignis__formula_divisor(inner, magic);
     ignis__formula_divisor(n, magic + 2);
@@ -19762,7 +20120,7 @@ static void ignis__formula_spec_begin(const ignis__formula_run *run, ignis__form
 }
 
 /*  Records the kernels that a run needs at other sizes. */
-static void ignis__formula_record_run(const char *call, const ignis__formula_run *run)
+IGNIS__PRIVATE void ignis__formula_record_run(const char *call, const ignis__formula_run *run)
 {
     ignis__formula_spec spec;
     if (!ignis__requests.path[0])
@@ -19773,7 +20131,8 @@ static void ignis__formula_record_run(const char *call, const ignis__formula_run
 
 /*  Returns whether a run has a kernel: it can be compiled, or the bundle has it. A bundle that has it for
     some sizes has it for any. */
-static bool ignis__formula_is_available(const char *call, const ignis__device *device, const ignis__formula_run *run)
+IGNIS__PRIVATE bool ignis__formula_is_available(const char *call, const ignis__device *device,
+                                                const ignis__formula_run *run)
 {
     ignis__formula_source made;
     ignis__formula_spec spec;
@@ -19992,7 +20351,7 @@ static void ignis__formula_fill_words(const ignis__formula_run *run, ignis__form
 }
 
 /*  Launches the kernel of a formula on the current stream. Reduced dimensions are neighbours. */
-static bool ignis__formula_launch(const ignis__work *work, const ignis__formula_run *run)
+IGNIS__PRIVATE bool ignis__formula_launch(const ignis__work *work, const ignis__formula_run *run)
 {
     uint64_t words[IGNIS__FORMULA_WORDS];
     unsigned grid[3] = {0, 1, 1}, block[3] = {IGNIS__FORMULA_THREADS, 1, 1};
@@ -20104,7 +20463,7 @@ static bool ignis__formula_reduce_types(const char *call, ignis__formula_run *ru
 
 /*  As ignis__formula_launch, for reduced dimensions that are not neighbours: in steps, the last dimensions
     first. */
-static bool ignis__formula_reduce(const ignis__work *work, ignis__formula_run *run)
+IGNIS__PRIVATE bool ignis__formula_reduce(const ignis__work *work, ignis__formula_run *run)
 {
     ignis_shape shape = run->shape;
     const ignis_shape *to_shape = run->to_shape;
@@ -20151,7 +20510,7 @@ static bool ignis__formula_reduce(const ignis__work *work, ignis__formula_run *r
 }
 
 /*  Returns the value of a reduction over no elements. False, and reported, if it has none. */
-static bool ignis__formula_reduce_empty(const char *call, ignis_reducer reducer, double *value)
+IGNIS__PRIVATE bool ignis__formula_reduce_empty(const char *call, ignis_reducer reducer, double *value)
 {
     if (reducer >= IGNIS_REDUCE_MAX && reducer != IGNIS_REDUCE_ANY && reducer != IGNIS_REDUCE_ALL &&
         !ignis__formula_reduces_wide((int)reducer))
@@ -20163,7 +20522,7 @@ static bool ignis__formula_reduce_empty(const char *call, ignis_reducer reducer,
     return true;
 }
 
-static bool ignis__formula_check_reducer(const char *call, ignis_reducer reducer)
+IGNIS__PRIVATE bool ignis__formula_check_reducer(const char *call, ignis_reducer reducer)
 {
     if (reducer >= IGNIS_REDUCE_SUM && reducer < IGNIS_REDUCE_COUNT)
         return true;
@@ -20211,7 +20570,7 @@ static bool ignis__formula_broadcast_shape(const char *call, const ignis__formul
 
 /*  Returns the dtype of a result: u8 for a truth value, i64 for an integer, else the widest floating type of
     the inputs. f16 with bf16, integers alone and 8-bit types alone give f32. */
-static ignis_dtype ignis__formula_result_dtype(const ignis__formula_run *run, int result)
+IGNIS__PRIVATE ignis_dtype ignis__formula_result_dtype(const ignis__formula_run *run, int result)
 {
     char type = run->formula->term[run->formula->result[result]].type;
     ignis_dtype widest = IGNIS_DTYPE_DEFAULT;
@@ -20246,7 +20605,7 @@ static uint64_t ignis__value_tag(void)
     return (uint64_t)(uintptr_t)&ignis__values >> 4 << 32 | (uint64_t)IGNIS__KIND_VALUE << IGNIS__SLOT_BITS;
 }
 
-static uint64_t ignis__value_make(double value)
+IGNIS__PRIVATE uint64_t ignis__value_make(double value)
 {
     ignis__values.value[++ignis__values.made % IGNIS__VALUES] = value;
     return ignis__value_tag() | (ignis__values.made & IGNIS__SLOT_MASK);
@@ -20268,8 +20627,9 @@ static bool ignis__value_get(const char *call, uint64_t handle, double *value)
 
 /*  Begins any formula: checks it and finds which inputs are values. tensors: the other inputs, `held` of
     them; at: their indices. */
-static bool ignis__formula_begin(const char *call, const char *formula, const char *names, int count,
-                                 const uint64_t *handles, ignis__formula_run *run, uint64_t *others, int *at, int *held)
+IGNIS__PRIVATE bool ignis__formula_begin(const char *call, const char *formula, const char *names, int count,
+                                         const uint64_t *handles, ignis__formula_run *run, uint64_t *others, int *at,
+                                         int *held)
 {
     int i;
     *held = 0;
@@ -20294,8 +20654,8 @@ static bool ignis__formula_begin(const char *call, const char *formula, const ch
 }
 
 /*  Parses the formula, which has `results` results, and finds their shape. run->input and run->dtype are set. */
-static bool ignis__formula_prepare(const ignis__work *work, const char *formula, const char *names, int count,
-                                   int results, ignis__formula_run *run)
+IGNIS__PRIVATE bool ignis__formula_prepare(const ignis__work *work, const char *formula, const char *names, int count,
+                                           int results, ignis__formula_run *run)
 {
     const char *call = work->call;
     uint32_t integers = 0;
@@ -20427,7 +20787,7 @@ IGNIS_API ignis_status ignis_array_map(ignis_array dst, const char *formula, ign
 }
 
 /*  Checks the number of results. */
-static bool ignis__formula_check_count(const char *call, int count, const void *results)
+IGNIS__PRIVATE bool ignis__formula_check_count(const char *call, int count, const void *results)
 {
     if (!ignis__enter(call))
         return false;
@@ -20503,89 +20863,14 @@ IGNIS_API ignis_status ignis_array_reduce(ignis_array dst, ignis_reducer reducer
    Locks: ignis__tapes.lock, then a tape's lock, then a tensor's.
    =============================================================================================================== */
 
-/*  Leaves whose gradients are needed as soon as a backward pass has completed them, to sum them over GPUs
-    while it continues. The state of a group in a pass belongs to the pass (ignis__group_state). */
-typedef struct ignis__grad_group {
-    ignis__slot *owner; /* each pass that has reached the group holds it, until end_fn gives that hold back */
-    bool (*meet_fn)(
-        struct ignis__grad_group *group, const char *call, const void *pass,
-        bool *joins); /* *joins false: not in this pass. Returns false, and reports, if it cannot join now */
-    bool (*ready_fn)(struct ignis__grad_group *group, const char *call); /* the gradients are complete */
-    bool (*end_fn)(struct ignis__grad_group *group, const char *call, const void *pass, bool ok); /* the pass is over */
-} ignis__grad_group;
+IGNIS__PRIVATE ignis__pool ignis__tensors =
+    IGNIS__POOL(ignis__tensor, IGNIS__KIND_TENSOR, "tensor", IGNIS_DIAG_TENSOR_FREED);
 
-/*  A tensor claims its array, so that nobody frees it. The tape claims what it needs later: releasing a
-    tensor's handle gives up the tensor's claim only. */
-typedef struct ignis__tensor {
-    /* First; its lock guards whatever may change: all but shape, dtype, device and made_in. */
-    ignis__slot slot;
-    ignis__array *data;       /* NULL once the handle is released */
-    ignis__array *grad;       /* changes only inside ignis__leaves_enter */
-    bool entered;             /* a thread is inside; guarded by ignis__leaves.lock */
-    struct ignis__node *node; /* the node that made it */
-    bool requires_grad, leaf;
-    bool consumed; /* its node was used up by a pass, or cleared */
-    uint64_t
-        read; /* 1: a node has it as an input, so it cannot become a result: nodes would hold each other for ever */
-    ignis_shape shape; /* of data, also when data has been released */
-    ignis_dtype dtype;
-    ignis__device *device;
-    ignis__grad_group *group;   /* of a leaf; NULL: none */
-    uint64_t made_in;           /* the serial of the pass whose backward function made it; 0: none */
-    struct ignis__tensor *next; /* in a list of dead tensors */
-} ignis__tensor;
-
-static ignis__pool ignis__tensors = IGNIS__POOL(ignis__tensor, IGNIS__KIND_TENSOR, "tensor", IGNIS_DIAG_TENSOR_FREED);
-
-static uint64_t ignis__scope_serials;
+IGNIS__PRIVATE uint64_t ignis__scope_serials;
 
 /* --- nodes of the tape, as far as tensors hold them --------------------------------------------------------------- */
 
-/*  One operation: its inputs, and what its backward function needs, in one block of memory. It lives as long
-    as its output's tensor, or until a pass has used it. Only the thread of a tape adds nodes, runs and clears
-    them. Any thread may release the tensor that keeps a node. So the thread of the tape may use a node while
-    it holds the output, and others under the output's lock. */
-typedef struct ignis__node {
-    struct ignis__tape *tape;
-    struct ignis__node *before, *after; /* in the order of recording */
-    uint64_t serial;                    /* that order as a number, from 1 */
-    ignis__tensor *output;
-    const char *name;
-    ignis_status (*backward_fn)(const ignis_backward_args *args);
-    void *user_data;
-    int input_count, saved_count;
-    bool drawn;             /* during ignis_tape_dot */
-    bool counted;           /* during a pass: its inputs are counted as uses of groups */
-    bool running;           /* its backward function runs */
-    bool nests;             /* backward_fn runs a pass of its own */
-    bool knows_one;         /* backward_fn takes no grad_output for a gradient of 1, as a pass starts with */
-    ignis__tensor **inputs; /* each held */
-    ignis__array **saved;   /* each claimed */
-    uint64_t
-        *versions; /* of saved arrays, when it was recorded; IGNIS__UNWRITTEN for arrays that may be written later */
-    void *params;
-    bool *needed; /* for each input, whether it required a gradient when this was recorded */
-    /* During a pass: the gradient of the output so far, claimed; the output is held meanwhile. */
-    ignis__array *grad;
-} ignis__node;
-
-typedef struct ignis__tape {
-    ignis__mutex lock; /* for the links: another thread may release a tensor of this tape */
-    ignis__node *first, *last;
-    int64_t length;
-    uint64_t serials;         /* given out */
-    uint64_t number;          /* from 1, in the process */
-    bool ended;               /* its thread has; the tape ends with its last node */
-    struct ignis__tape *next; /* in the list of all */
-} ignis__tape;
-
-/*  All tapes: of threads that run, and those whose nodes are still kept by tensors. This lock is taken before
-    a tape's. */
-static struct {
-    ignis__mutex lock;
-    uint64_t numbers; /* given out so far */
-    ignis__tape *first;
-} ignis__tapes = {IGNIS__MUTEX_INIT, 0, NULL};
+IGNIS__PRIVATE struct ignis__tapes_type ignis__tapes = {IGNIS__MUTEX_INIT, 0, NULL};
 
 /*  Frees a tape that is in the list; the list is locked. */
 static void ignis__tape_free(ignis__tape *tape)
@@ -20619,7 +20904,7 @@ static void ignis__tensors_end(void)
     memset(&ignis__this_tensor_thread, 0, sizeof ignis__this_tensor_thread);
 }
 
-static void ignis__tensors_at_exit(void)
+IGNIS__PRIVATE void ignis__tensors_at_exit(void)
 {
     ignis__this_thread.tensors_end = ignis__tensors_end;
     ignis__thread_register(&ignis__this_thread);
@@ -20648,7 +20933,7 @@ static void ignis__node_unlink(ignis__node *node)
 }
 
 /*  Destroys a node that is on no tape. Inputs of which it had the last hold go to the list of dead tensors. */
-static void ignis__node_destroy(const char *call, ignis__node *node, ignis__tensor **dead)
+IGNIS__PRIVATE void ignis__node_destroy(const char *call, ignis__node *node, ignis__tensor **dead)
 {
     int i;
     for (i = 0; i < node->saved_count; i++)
@@ -20666,7 +20951,7 @@ static void ignis__node_destroy(const char *call, ignis__node *node, ignis__tens
 
 /*  Destroys dead tensors, and all that only they kept alive, in a loop: chains of operations are long, and
     the stack is not. */
-static void ignis__tensors_destroy_chain(const char *call, ignis__tensor *dead)
+IGNIS__PRIVATE void ignis__tensors_destroy_chain(const char *call, ignis__tensor *dead)
 {
     while (dead) {
         ignis__tensor *tensor = dead;
@@ -20683,7 +20968,7 @@ static void ignis__tensors_destroy_chain(const char *call, ignis__tensor *dead)
     }
 }
 
-IGNIS__ONE_COPY static void ignis__tensor_drop(const char *call, ignis__tensor *tensor)
+IGNIS__ONE_COPY IGNIS__PRIVATE void ignis__tensor_drop(const char *call, ignis__tensor *tensor)
 {
     if (!ignis__pool_drop(tensor))
         return;
@@ -20693,7 +20978,7 @@ IGNIS__ONE_COPY static void ignis__tensor_drop(const char *call, ignis__tensor *
 
 /*  Ends the node that made a tensor: its backward is used up. Only the thread of the tape does this, and it
     holds the output. */
-static void ignis__node_consume(const char *call, ignis__node *node)
+IGNIS__PRIVATE void ignis__node_consume(const char *call, ignis__node *node)
 {
     ignis__tensor *dead = NULL;
     ignis__mutex_lock(&node->output->slot.lock);
@@ -20710,17 +20995,14 @@ static void ignis__node_consume(const char *call, ignis__node *node)
     Makes tensors, gives them handles in the current scope, enters them for an operation.
     Uses: node, thread; the room array. Invariant: a tensor that was not published is seen by its maker alone. */
 
-/*  The start of a scope in the thread's list of tensors. */
-typedef struct ignis__scope_mark {
-    uint64_t serial;
-    int first;
-} ignis__scope_mark;
-
-static uint64_t *ignis__scope_tensors(void) { return (uint64_t *)ignis__this_thread.attached[0]; }
-static ignis__scope_mark *ignis__scope_marks(void) { return (ignis__scope_mark *)ignis__this_thread.attached[1]; }
+IGNIS__PRIVATE uint64_t *ignis__scope_tensors(void) { return (uint64_t *)ignis__this_thread.attached[0]; }
+IGNIS__PRIVATE ignis__scope_mark *ignis__scope_marks(void)
+{
+    return (ignis__scope_mark *)ignis__this_thread.attached[1];
+}
 
 /*  Makes room for one more element at the end of one of the thread's lists. */
-static bool ignis__scope_grow(const char *call, int which, int *capacity, int count, size_t size)
+IGNIS__PRIVATE bool ignis__scope_grow(const char *call, int which, int *capacity, int count, size_t size)
 {
     int wanted = *capacity ? *capacity * 2 : 64;
     void *grown;
@@ -20739,25 +21021,18 @@ static bool ignis__scope_grow(const char *call, int which, int *capacity, int co
 
 /* --- tensors --------------------------------------------------------------------------------------------------------- */
 
-IGNIS__ONE_COPY static ignis_tensor ignis__no_tensor(void)
+IGNIS__ONE_COPY IGNIS__PRIVATE ignis_tensor ignis__no_tensor(void)
 {
     ignis_tensor none = IGNIS__ZERO;
     return none;
 }
 
-static bool ignis__dtype_is_float(ignis_dtype dtype) { return dtype >= IGNIS_F16 && dtype <= IGNIS_F64; }
+IGNIS__PRIVATE bool ignis__dtype_is_float(ignis_dtype dtype) { return dtype >= IGNIS_F16 && dtype <= IGNIS_F64; }
 
-IGNIS__ONE_COPY static ignis__tensor *ignis__tensor_hold(const char *call, ignis_tensor handle)
+IGNIS__ONE_COPY IGNIS__PRIVATE ignis__tensor *ignis__tensor_hold(const char *call, ignis_tensor handle)
 {
     return (ignis__tensor *)ignis__handle_hold(call, &ignis__tensors, handle.id);
 }
-
-/*  The state of a held tensor on the tape at this moment. The node may be used as ignis__node says. */
-typedef struct ignis__tape_state {
-    ignis__node *node;
-    ignis__tape *tape; /* of the node */
-    bool requires_grad, leaf, consumed;
-} ignis__tape_state;
 
 /*  Returns the tape state of a locked tensor. */
 static ignis__tape_state ignis__tape_state_of(const ignis__tensor *tensor)
@@ -20771,7 +21046,7 @@ static ignis__tape_state ignis__tape_state_of(const ignis__tensor *tensor)
     return tape_state;
 }
 
-IGNIS__ONE_COPY static ignis__tape_state ignis__tensor_tape_state(ignis__tensor *tensor)
+IGNIS__ONE_COPY IGNIS__PRIVATE ignis__tape_state ignis__tensor_tape_state(ignis__tensor *tensor)
 {
     ignis__tape_state tape_state;
     ignis__mutex_lock(&tensor->slot.lock);
@@ -20780,15 +21055,15 @@ IGNIS__ONE_COPY static ignis__tape_state ignis__tensor_tape_state(ignis__tensor 
     return tape_state;
 }
 
-static bool ignis__tensor_requires_grad(ignis__tensor *tensor)
+IGNIS__PRIVATE bool ignis__tensor_requires_grad(ignis__tensor *tensor)
 {
     return ignis__tensor_tape_state(tensor).requires_grad;
 }
 
 /*  Holds the array of a held tensor, and reads its tape state. NULL, and reported, if another thread has
     released the tensor. */
-IGNIS__ONE_COPY static ignis__array *ignis__tensor_enter(const char *call, ignis__tensor *tensor,
-                                                         ignis__tape_state *tape_state)
+IGNIS__ONE_COPY IGNIS__PRIVATE ignis__array *ignis__tensor_enter(const char *call, ignis__tensor *tensor,
+                                                                 ignis__tape_state *tape_state)
 {
     ignis__array *array = NULL;
     ignis__mutex_lock(&tensor->slot.lock);
@@ -20801,7 +21076,7 @@ IGNIS__ONE_COPY static ignis__array *ignis__tensor_enter(const char *call, ignis
     return array;
 }
 
-static ignis__array *ignis__tensor_array(const char *call, ignis__tensor *tensor)
+IGNIS__PRIVATE ignis__array *ignis__tensor_array(const char *call, ignis__tensor *tensor)
 {
     ignis__tape_state tape_state;
     return ignis__tensor_enter(call, tensor, &tape_state);
@@ -20809,7 +21084,7 @@ static ignis__array *ignis__tensor_array(const char *call, ignis__tensor *tensor
 
 /*  Makes a tensor over an array, and takes over one claim of it. Only the maker sees it until
     ignis__tensor_publish. NULL if out of memory. */
-static ignis__tensor *ignis__tensor_make(const char *call, ignis__array *array, bool requires_grad)
+IGNIS__PRIVATE ignis__tensor *ignis__tensor_make(const char *call, ignis__array *array, bool requires_grad)
 {
     ignis__tensor_thread *thread = ignis__tensor_thread_now();
     ignis__tensor *tensor;
@@ -20830,7 +21105,7 @@ static ignis__tensor *ignis__tensor_make(const char *call, ignis__array *array, 
 }
 
 /*  Gives a tensor that was just made its handle, in the current scope. */
-static ignis_tensor ignis__tensor_publish(ignis__tensor *tensor)
+IGNIS__PRIVATE ignis_tensor ignis__tensor_publish(ignis__tensor *tensor)
 {
     ignis__tensor_thread *thread = ignis__tensor_thread_now();
     ignis_tensor handle;
@@ -20841,7 +21116,7 @@ static ignis_tensor ignis__tensor_publish(ignis__tensor *tensor)
 }
 
 /*  Makes the tensor of a new array that nobody else has; the array ends with it. A handle of 0 gives none. */
-static ignis_tensor ignis__tensor_adopt(const char *call, ignis_array made, bool requires_grad)
+IGNIS__PRIVATE ignis_tensor ignis__tensor_adopt(const char *call, ignis_array made, bool requires_grad)
 {
     ignis__array *array = ignis__array_adopt(call, made);
     ignis__tensor *tensor = NULL;
@@ -20858,8 +21133,8 @@ static ignis_tensor ignis__tensor_adopt(const char *call, ignis_array made, bool
     return ignis__no_tensor();
 }
 
-IGNIS__COLD static ignis_array ignis__tensor_array_create(const char *call, ignis_shape shape,
-                                                          const ignis_tensor_desc *desc)
+IGNIS__COLD IGNIS__PRIVATE ignis_array ignis__tensor_array_create(const char *call, ignis_shape shape,
+                                                                  const ignis_tensor_desc *desc)
 {
     ignis_array_desc array = IGNIS__ZERO;
     array.shape = shape;
@@ -20899,7 +21174,7 @@ IGNIS__COLD IGNIS_API ignis_tensor ignis_tensor_from_host(const void *data, igni
 }
 
 /*  Makes a tensor over the memory of an array, through an array of its own. */
-static ignis_tensor ignis__tensor_over(const char *call, ignis__array *array, bool requires_grad)
+IGNIS__PRIVATE ignis_tensor ignis__tensor_over(const char *call, ignis__array *array, bool requires_grad)
 {
     return ignis__tensor_adopt(call, ignis__array_view(call, array, &array->shape, array->numel, 0), requires_grad);
 }
@@ -21027,7 +21302,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_tensor_to_host(ignis_tensor handle, voi
     return status;
 }
 
-static int64_t ignis__tensor_numel(const ignis__tensor *tensor)
+IGNIS__PRIVATE int64_t ignis__tensor_numel(const ignis__tensor *tensor)
 {
     int64_t numel = 1;
     int i;
@@ -21139,7 +21414,7 @@ IGNIS__COLD IGNIS_API int64_t ignis_item_i64(ignis_tensor tensor)
 }
 
 /*  Makes a held tensor's handle stale, and gives up its data. False if that was done already. */
-static bool ignis__tensor_end_handle(const char *call, ignis__tensor *tensor)
+IGNIS__PRIVATE bool ignis__tensor_end_handle(const char *call, ignis__tensor *tensor)
 {
     ignis__array *data;
     bool live;
@@ -21176,7 +21451,7 @@ IGNIS_API ignis_status ignis_tensor_release(ignis_tensor handle)
 }
 
 /*  Releases a tensor that a call has made. No handle: nothing. */
-static void ignis__tensor_discard(const char *call, ignis_tensor handle)
+IGNIS__PRIVATE void ignis__tensor_discard(const char *call, ignis_tensor handle)
 {
     ignis__tensor *tensor = (ignis__tensor *)ignis__pool_hold(&ignis__tensors, handle.id);
     if (!tensor)
@@ -21261,15 +21536,7 @@ IGNIS_API ignis_tensor ignis_scope_return(ignis_scope scope, ignis_tensor tensor
     return tensor;
 }
 
-/*  A call of a caller's function, for a rule or not (NULL). Scopes and no-grad sections stay as they were;
-    messages name the call. */
-typedef struct ignis__frame {
-    ignis__outer_call outer;
-    int no_grad, scope_floor, no_grad_floor;
-    bool unbalanced;
-} ignis__frame;
-
-static void ignis__frame_begin(ignis__frame *frame, const char *call, const char *rule, int no_grad)
+IGNIS__PRIVATE void ignis__frame_begin(ignis__frame *frame, const char *call, const char *rule, int no_grad)
 {
     ignis__tensor_thread *thread = ignis__tensor_thread_now();
     ignis__outer_call_begin(&frame->outer, call, rule);
@@ -21283,7 +21550,7 @@ static void ignis__frame_begin(ignis__frame *frame, const char *call, const char
 }
 
 /*  Ends a frame. False, and reported, if the function began or ended something without its counterpart. */
-static bool ignis__frame_end(const ignis__frame *frame)
+IGNIS__PRIVATE bool ignis__frame_end(const ignis__frame *frame)
 {
     const char *call = frame->outer.call, *what = frame->outer.rule ? frame->outer.rule : call;
     ignis__tensor_thread *thread = ignis__tensor_thread_now();
@@ -21305,7 +21572,7 @@ static bool ignis__frame_end(const ignis__frame *frame)
 }
 
 /*  Adds the tensors whose data or gradient an array is to a text. Returns their number. */
-IGNIS__COLD static int ignis__tensors_list_claims(ignis__string_writer *text, const ignis__array *array)
+IGNIS__COLD IGNIS__PRIVATE int ignis__tensors_list_claims(ignis__string_writer *text, const ignis__array *array)
 {
     ignis__tensor *tensor;
     uint64_t index = 0;
@@ -21333,7 +21600,7 @@ IGNIS__COLD static int ignis__tensors_list_claims(ignis__string_writer *text, co
     Locks: tape->lock for the links, a tensor's lock for its node. */
 
 /*  Holds once more what the caller holds already. */
-static void ignis__tensor_hold_again(ignis__tensor *held) { ignis__atomic_add(&held->slot.state, 1); }
+IGNIS__PRIVATE void ignis__tensor_hold_again(ignis__tensor *held) { ignis__atomic_add(&held->slot.state, 1); }
 
 /*  Returns the calling thread's tape, made at its first use. */
 static ignis__tape *ignis__tape_now(const char *call)
@@ -21357,12 +21624,12 @@ static ignis__tape *ignis__tape_now(const char *call)
     return tape;
 }
 
-static bool ignis__recording(void) { return ignis__tensor_thread_now()->no_grad == 0; }
+IGNIS__PRIVATE bool ignis__recording(void) { return ignis__tensor_thread_now()->no_grad == 0; }
 
 /*  Claims what a node keeps of a held array for its backward function. An array that lives by references gets
     one more. The caller's own array is kept through a view: it may be freed at any time. NULL, and reported,
     if out of memory. */
-static ignis__array *ignis__array_keep(const char *call, ignis__array *array)
+IGNIS__PRIVATE ignis__array *ignis__array_keep(const char *call, ignis__array *array)
 {
     bool kept;
     ignis__mutex_lock(&array->slot.lock);
@@ -21376,7 +21643,7 @@ static ignis__array *ignis__array_keep(const char *call, ignis__array *array)
 }
 
 /*  Discards a node that did not get onto the tape. */
-IGNIS__COLD static void ignis__node_discard(const char *call, ignis__node *node)
+IGNIS__COLD IGNIS__PRIVATE void ignis__node_discard(const char *call, ignis__node *node)
 {
     ignis__tensor *dead = NULL;
     ignis__node_destroy(call, node, &dead);
@@ -21386,8 +21653,8 @@ IGNIS__COLD static void ignis__node_discard(const char *call, ignis__node *node)
 /*  Makes a node for an operation on held inputs, with room for what the rule saves; it is on no tape yet.
     tape_states may be NULL: they are read here. NULL, and reported, if it cannot be recorded on this thread's
     tape, or if out of memory. */
-static ignis__node *ignis__node_make(const char *call, int count, ignis__tensor *const *inputs,
-                                     const ignis__tape_state *tape_states, const ignis_rule *rule)
+IGNIS__PRIVATE ignis__node *ignis__node_make(const char *call, int count, ignis__tensor *const *inputs,
+                                             const ignis__tape_state *tape_states, const ignis_rule *rule)
 {
     ignis__tape *tape = ignis__tape_now(call);
     size_t saved_size = (sizeof(ignis__array *) + sizeof(uint64_t)) * (size_t)rule->saved_count;
@@ -21426,7 +21693,7 @@ static ignis__node *ignis__node_make(const char *call, int count, ignis__tensor 
 }
 
 /*  Saves a claimed array in a node. False for NULL. */
-static bool ignis__node_save(ignis__node *node, ignis__array *claimed)
+IGNIS__PRIVATE bool ignis__node_save(ignis__node *node, ignis__array *claimed)
 {
     if (!claimed)
         return false;
@@ -21436,7 +21703,7 @@ static bool ignis__node_save(ignis__node *node, ignis__array *claimed)
 }
 
 /*  Makes a tensor the result of a node. The tensor is locked, or seen by nobody else. */
-static void ignis__tensor_result(ignis__tensor *output, ignis__node *node)
+IGNIS__PRIVATE void ignis__tensor_result(ignis__tensor *output, ignis__node *node)
 {
     output->requires_grad = true;
     output->leaf = false;
@@ -21445,7 +21712,7 @@ static void ignis__tensor_result(ignis__tensor *output, ignis__node *node)
 }
 
 /*  Appends a node to its tape. */
-static void ignis__tape_append(ignis__node *node)
+IGNIS__PRIVATE void ignis__tape_append(ignis__node *node)
 {
     ignis__tape *tape = node->tape;
     ignis__mutex_lock(&tape->lock);
@@ -21487,8 +21754,8 @@ static bool ignis__tape_claim_output(const char *call, ignis__tensor *output, ig
 
 /*  Records an operation on held tensors. The caller has checked that one requires a gradient and that
     recording is on. Returns the node, valid while the output is held; NULL after a failure. */
-static ignis__node *ignis__tape_add(const char *call, ignis__tensor *output, int count, ignis__tensor *const *inputs,
-                                    const ignis_rule *rule)
+IGNIS__PRIVATE ignis__node *ignis__tape_add(const char *call, ignis__tensor *output, int count,
+                                            ignis__tensor *const *inputs, const ignis_rule *rule)
 {
     ignis__node *node = ignis__node_make(call, count, inputs, NULL, rule);
     bool ok = true;
@@ -21506,15 +21773,8 @@ static ignis__node *ignis__tape_add(const char *call, ignis__tensor *output, int
     return NULL;
 }
 
-/*  Older arrays that the function of a checkpoint reads. They must not change until the function runs again. */
-typedef struct ignis__checkpoint_inputs {
-    uint64_t newest;     /* the latest array before the function ran, by id */
-    ignis_array *arrays; /* there is always room for one more */
-    uint64_t *versions;  /* at the first read; in the same block */
-    int count, capacity;
-} ignis__checkpoint_inputs;
-
-static bool ignis__checkpoint_inputs_add(const char *call, ignis__checkpoint_inputs *reads, const ignis__array *array)
+IGNIS__PRIVATE bool ignis__checkpoint_inputs_add(const char *call, ignis__checkpoint_inputs *reads,
+                                                 const ignis__array *array)
 {
     if (reads->count + 1 >= reads->capacity) {
         int capacity = reads->capacity ? 2 * reads->capacity : 64;
@@ -21539,7 +21799,7 @@ static bool ignis__checkpoint_inputs_add(const char *call, ignis__checkpoint_inp
 }
 
 /*  Notes that an operation is about to read an array. */
-static bool ignis__checkpoint_inputs_read(const char *call, const ignis__array *array)
+IGNIS__PRIVATE bool ignis__checkpoint_inputs_read(const char *call, const ignis__array *array)
 {
     ignis__checkpoint_inputs *reads = ignis__tensor_thread_now()->checkpoint_inputs;
     int i;
@@ -21550,8 +21810,6 @@ static bool ignis__checkpoint_inputs_read(const char *call, const ignis__array *
             return true;
     return ignis__checkpoint_inputs_add(call, reads, array);
 }
-
-#define IGNIS__MAX_INPUTS 64
 
 IGNIS_API ignis_status ignis_tape_record(ignis_tensor output_handle, const ignis_tensor *handles, int count,
                                          const ignis_rule *rule)
@@ -21646,7 +21904,7 @@ IGNIS_API ignis_tensor ignis_detach(ignis_tensor handle)
 }
 
 /*  Adds the nodes that have saved an array to a text. Returns their number. */
-IGNIS__COLD static int ignis__tape_list_claims(ignis__string_writer *text, const ignis__array *array)
+IGNIS__COLD IGNIS__PRIVATE int ignis__tape_list_claims(ignis__string_writer *text, const ignis__array *array)
 {
     ignis__tape *tape;
     const ignis__node *node;
@@ -21676,7 +21934,7 @@ IGNIS__COLD static int ignis__tape_list_claims(ignis__string_writer *text, const
     queued. */
 
 /*  Changes the shape of a private array. Audits and memory pictures may read it meanwhile. */
-static void ignis__array_set_shape(ignis__array *array, const ignis_shape *shape)
+IGNIS__PRIVATE void ignis__array_set_shape(ignis__array *array, const ignis_shape *shape)
 {
     ignis__mutex_lock(&array->slot.lock);
     ignis__shape_copy(&array->shape, shape);
@@ -21684,7 +21942,7 @@ static void ignis__array_set_shape(ignis__array *array, const ignis_shape *shape
 }
 
 /*  Returns whether only the caller, by one claim, can see the array or its memory. */
-static bool ignis__array_is_private(ignis__array *array)
+IGNIS__PRIVATE bool ignis__array_is_private(ignis__array *array)
 {
     bool is_private;
     ignis__mutex_lock(&array->slot.lock);
@@ -21698,7 +21956,7 @@ static bool ignis__array_is_private(ignis__array *array)
 /*  *sum += gradient. *sum is claimed (NULL: none yet), the gradient's claim is taken over. The first gradient
     is only kept: a backward function may have given the array elsewhere too. So a sum has memory of its own
     unless *sum is private. */
-static bool ignis__gradient_add(const char *call, ignis__array **sum, ignis__array *gradient)
+IGNIS__PRIVATE bool ignis__gradient_add(const char *call, ignis__array **sum, ignis__array *gradient)
 {
     ignis_array handles[3], made = IGNIS__ZERO;
     ignis_status status;
@@ -21754,14 +22012,6 @@ static bool ignis__gradient_separate(const char *call, ignis__array **sum)
 
 /* --- gradients of leaves, to which any number of threads may add ----------------------------------------------- */
 
-/*  A leaf that a backward pass has reached, and the sum of its gradients. */
-typedef struct ignis__leaf_state {
-    ignis__tensor *leaf;              /* held */
-    ignis__array *sum;                /* claimed; NULL: nothing yet, or written already */
-    struct ignis__group_state *group; /* NULL: none */
-    struct ignis__leaf_state *next;
-} ignis__leaf_state;
-
 /*  One thread at a time changes the gradient of a leaf, from ignis__leaves_enter to ignis__leaves_leave. A
     list is entered as a whole: a waiting thread has entered nothing, so no two threads wait for each other.
     No mutex is held in between, as taking memory and queueing work may take long. */
@@ -21797,14 +22047,14 @@ static void ignis__leaves_leave(ignis__leaf_state *list)
 }
 
 /*  As ignis__leaves_enter, for one tensor. */
-static void ignis__leaf_enter(ignis__tensor *leaf)
+IGNIS__PRIVATE void ignis__leaf_enter(ignis__tensor *leaf)
 {
     ignis__leaf_state one = IGNIS__ZERO;
     one.leaf = leaf;
     ignis__leaves_enter(&one);
 }
 
-static void ignis__leaf_leave(ignis__tensor *leaf)
+IGNIS__PRIVATE void ignis__leaf_leave(ignis__tensor *leaf)
 {
     ignis__leaf_state one = IGNIS__ZERO;
     one.leaf = leaf;
@@ -21813,14 +22063,14 @@ static void ignis__leaf_leave(ignis__tensor *leaf)
 
 /*  Makes the current stream wait for changes of a gradient that other threads have queued on their streams.
     Not in a capture: it began when all streams were idle, and whoever launches its graph orders the launch. */
-static bool ignis__gradient_wait(const char *call, ignis__array *grad)
+IGNIS__PRIVATE bool ignis__gradient_wait(const char *call, ignis__array *grad)
 {
     ignis__device *device = grad->storage->device;
     return ignis__capture_on(device) || ignis__storage_sum_on(call, grad->storage, ignis__stream_current(device));
 }
 
 /*  Makes a claimed and private array the gradient of an entered leaf that has none yet. */
-static void ignis__gradient_install(const char *call, ignis__tensor *leaf, ignis__array *grad)
+IGNIS__PRIVATE void ignis__gradient_install(const char *call, ignis__tensor *leaf, ignis__array *grad)
 {
     ignis__array_set_shape(grad, &leaf->shape);
     (void)ignis__gradient_wait(call, grad); /* nothing comes before the first change */
@@ -21891,7 +22141,7 @@ static bool ignis__gradient_prepare_add(const char *call, const ignis__tensor *l
 
 /*  Writes the sums of a list to the gradients of its leaves. Whatever can fail comes first: after a failure
     nothing has changed. */
-static bool ignis__leaves_write(const char *call, ignis__leaf_state *list)
+IGNIS__PRIVATE bool ignis__leaves_write(const char *call, ignis__leaf_state *list)
 {
     const ignis__tensor *added = NULL; /* the last leaf with a sum to add: most are of one kind */
     ignis__leaf_state *at;
@@ -21927,43 +22177,12 @@ static bool ignis__leaves_write(const char *call, ignis__leaf_state *list)
     Uses: node, gradient. Belongs to the thread of the pass; tensors are read under their locks.
     Invariant: at least half of the table is empty. */
 
-static uint64_t ignis__grad_groups; /* groups that exist; a pass need not count if it is 0 */
-static uint64_t ignis__backward_pass_serials;
-
-/*  A group of leaves of which a pass has reached one. The outermost pass counts its uses, so it knows the
-    last one. */
-typedef struct ignis__group_state {
-    ignis__grad_group *group;
-    bool joins;                /* false: its leaves are to this pass like any others */
-    bool done;                 /* ready_fn was called */
-    int64_t uses;              /* by nodes that the pass has not run yet */
-    ignis__leaf_state *leaves; /* leaves that it has reached or will reach */
-    struct ignis__group_state *next;
-} ignis__group_state;
-
-/*  One backward pass. A backward function that it calls may run another one inside it. */
-typedef struct ignis__backward_pass {
-    const char *call;
-    ignis__tape *tape;
-    struct ignis__backward_pass *outer; /* the pass whose backward function started this one; NULL: none */
-    uint64_t serial;
-    bool retains;           /* nodes are kept for another pass */
-    ignis__node *node;      /* the node whose backward function is running; NULL: none */
-    uint64_t summed_inputs; /* a bit for each input whose gradient that function has added up itself */
-    uint64_t one;           /* the handle of the gradient that it starts from if that is an unwritten 1; else 0 */
-    bool failed;            /* a pass inside it has failed and may have added only some of its gradients */
-    /* the offer of ignis__backward_pass_offer_column_sums: a gradient (NULL after its sums were taken) and
-       its column sums, both claimed */
-    ignis__array *offered, *sums;
-    int64_t nests; /* nodes not run yet that start a pass of their own */
-    ignis__group_state *groups;
-    ignis__leaf_state *leaves; /* leaves without a group */
-    ignis__leaf_state **table; /* a hash table of all by their leaf, of a power of two */
-    uint32_t count, capacity;
-} ignis__backward_pass;
+IGNIS__PRIVATE uint64_t ignis__grad_groups; /* groups that exist; a pass need not count if it is 0 */
+IGNIS__PRIVATE uint64_t ignis__backward_pass_serials;
 
 /*  Returns a leaf's entry in the table of the pass. It holds NULL if the leaf was not reached yet. */
-static ignis__leaf_state **ignis__backward_pass_find_leaf(const ignis__backward_pass *pass, const ignis__tensor *leaf)
+IGNIS__PRIVATE ignis__leaf_state **ignis__backward_pass_find_leaf(const ignis__backward_pass *pass,
+                                                                  const ignis__tensor *leaf)
 {
     uint32_t i = (leaf->slot.index * 2654435769u >> 7) & (pass->capacity - 1);
     while (pass->table[i] && pass->table[i]->leaf != leaf)
@@ -22025,7 +22244,7 @@ static bool ignis__backward_pass_join_group(ignis__backward_pass *pass, ignis__t
 
 /*  Returns the state of a held leaf in the pass. NULL, and reported, if out of memory, or if the leaf's group
     cannot join now. */
-static ignis__leaf_state *ignis__backward_pass_reach_leaf(ignis__backward_pass *pass, ignis__tensor *leaf)
+IGNIS__PRIVATE ignis__leaf_state *ignis__backward_pass_reach_leaf(ignis__backward_pass *pass, ignis__tensor *leaf)
 {
     ignis__leaf_state **list = &pass->leaves, *reached;
     if (!ignis__backward_pass_grow_table(pass))
@@ -22050,7 +22269,7 @@ static ignis__leaf_state *ignis__backward_pass_reach_leaf(ignis__backward_pass *
 }
 
 /*  Frees a list, with sums that were not written. */
-static void ignis__leaf_states_free(const char *call, ignis__leaf_state **list)
+IGNIS__PRIVATE void ignis__leaf_states_free(const char *call, ignis__leaf_state **list)
 {
     ignis__leaf_state *reached;
     while ((reached = *list) != NULL) {
@@ -22070,7 +22289,7 @@ static bool ignis__group_ready(const char *call, ignis__group_state *state)
 
 /*  Returns the latest node before `node` (NULL: the latest of all) that is newer than `end`, with its output
     held. NULL if there is none. It skips nodes whose output another thread is just destroying. */
-static ignis__node *ignis__node_before(ignis__tape *tape, const ignis__node *node, uint64_t end)
+IGNIS__PRIVATE ignis__node *ignis__node_before(ignis__tape *tape, const ignis__node *node, uint64_t end)
 {
     ignis__node *before;
     ignis__mutex_lock(&tape->lock);
@@ -22083,7 +22302,7 @@ static ignis__node *ignis__node_before(ignis__tape *tape, const ignis__node *nod
 
 /*  Counts how often the nodes that lead to a root use leaves of groups. The latest comes first, so users of a
     node come before it. */
-static bool ignis__groups_count(ignis__backward_pass *pass, ignis__node *root)
+IGNIS__PRIVATE bool ignis__groups_count(ignis__backward_pass *pass, ignis__node *root)
 {
     ignis__node *node = root, *before;
     bool ok = true;
@@ -22112,7 +22331,7 @@ static bool ignis__groups_count(ignis__backward_pass *pass, ignis__node *root)
 
 /*  Counts a node as passed. Groups whose last use it was are ready, unless a node that is yet to run may use
     anything. */
-static bool ignis__groups_pass(ignis__backward_pass *pass, ignis__node *node, bool ok)
+IGNIS__PRIVATE bool ignis__groups_pass(ignis__backward_pass *pass, ignis__node *node, bool ok)
 {
     ignis__group_state *state;
     bool was_last = node->nests && pass->nests == 1;
@@ -22133,7 +22352,7 @@ static bool ignis__groups_pass(ignis__backward_pass *pass, ignis__node *node, bo
 }
 
 /*  Ends the groups of the outermost pass: they are ready now, or dropped after a failure. */
-static bool ignis__groups_end(ignis__backward_pass *pass, bool ok)
+IGNIS__PRIVATE bool ignis__groups_end(ignis__backward_pass *pass, bool ok)
 {
     ignis__group_state *state;
     for (state = pass->groups; state; state = state->next) {
@@ -22229,7 +22448,7 @@ static bool ignis__backward_pass_add_to(ignis__backward_pass *pass, ignis__tenso
 
 /*  Called by a running backward function: returns what the pass has as the gradient of an input so far. NULL
     if nothing yet. */
-static ignis__array *ignis__backward_pass_input_sum(int input)
+IGNIS__PRIVATE ignis__array *ignis__backward_pass_input_sum(int input)
 {
     const ignis__backward_pass *pass = ignis__tensor_thread_now()->pass;
     ignis__tensor *tensor = pass->node->inputs[input];
@@ -22240,14 +22459,14 @@ static ignis__array *ignis__backward_pass_input_sum(int input)
 
 /*  Called by a running backward function: its gradient of an input is the total, and includes
     ignis__backward_pass_input_sum. */
-static void ignis__backward_pass_mark_summed(int input)
+IGNIS__PRIVATE void ignis__backward_pass_mark_summed(int input)
 {
     ignis__tensor_thread_now()->pass->summed_inputs |= (uint64_t)1 << input;
 }
 
 /*  Called by a running backward function: finds the node of the pass's tape that made a tensor. NULL if there
     is none. */
-static const ignis__node *ignis__backward_pass_find_maker(ignis__tensor *tensor)
+IGNIS__PRIVATE const ignis__node *ignis__backward_pass_find_maker(ignis__tensor *tensor)
 {
     ignis__tape_state tape_state = ignis__tensor_tape_state(tensor);
     return tape_state.tape == ignis__tensor_thread_now()->pass->tape ? tape_state.node : NULL;
@@ -22264,7 +22483,7 @@ static void ignis__backward_pass_drop_column_sums(ignis__backward_pass *pass)
 
 /*  Called by a running backward function: offers the column sums of its gradient to the function that
     receives the gradient and has a bias. Both are arrays that nobody has claimed yet. */
-static void ignis__backward_pass_offer_column_sums(ignis_array gradient, ignis_array sums)
+IGNIS__PRIVATE void ignis__backward_pass_offer_column_sums(ignis_array gradient, ignis_array sums)
 {
     ignis__backward_pass *pass = ignis__tensor_thread_now()->pass;
     ignis__backward_pass_drop_column_sums(pass);
@@ -22274,7 +22493,7 @@ static void ignis__backward_pass_offer_column_sums(ignis_array gradient, ignis_a
 
 /*  Takes the n column sums that were offered for a gradient. They may be handed on as a gradient. No handle
     if none were offered. */
-static ignis_array ignis__backward_pass_take_column_sums(const ignis__array *gradient, int64_t n)
+IGNIS__PRIVATE ignis_array ignis__backward_pass_take_column_sums(const ignis__array *gradient, int64_t n)
 {
     ignis__backward_pass *pass = ignis__tensor_thread_now()->pass;
     ignis_array sums = IGNIS__ZERO;
@@ -22289,7 +22508,7 @@ static ignis_array ignis__backward_pass_take_column_sums(const ignis__array *gra
 
 /*  Called by a running backward function: returns whether it may run again, so what was saved for it must not
     change. */
-static bool ignis__backward_pass_retains(void) { return ignis__tensor_thread_now()->pass->retains; }
+IGNIS__PRIVATE bool ignis__backward_pass_retains(void) { return ignis__tensor_thread_now()->pass->retains; }
 
 /*  Checks and claims the array that a backward function gave for an input. NULL, and reported, if it does not
     fit. */
@@ -22505,8 +22724,8 @@ static bool ignis__backward_pass_end(ignis__backward_pass *pass, bool ok)
 }
 
 /*  Holds the caller's array that becomes a tensor's gradient. NULL, and reported, if it does not fit. */
-static ignis__array *ignis__gradient_hold(const char *call, const ignis__tensor *tensor, ignis_array handle,
-                                          const char *name)
+IGNIS__PRIVATE ignis__array *ignis__gradient_hold(const char *call, const ignis__tensor *tensor, ignis_array handle,
+                                                  const char *name)
 {
     ignis__array *gradient = ignis__array_hold(call, handle);
     if (!gradient)
@@ -22684,7 +22903,7 @@ IGNIS_API ignis_status ignis_zero_grad(ignis_tensor handle)
 
 /*  Drops the gradient of a held tensor. False if it is in memory that other ranks read at the end of each
     pass; then it stays. */
-static bool ignis__gradient_drop(const char *call, ignis__tensor *tensor)
+IGNIS__PRIVATE bool ignis__gradient_drop(const char *call, ignis__tensor *tensor)
 {
     ignis__array *before = NULL;
     bool grouped;
@@ -22728,7 +22947,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_tensor_set_grad(ignis_tensor handle, ig
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-IGNIS__COLD static void ignis__tape_clear(const char *call, ignis__tape *tape)
+IGNIS__COLD IGNIS__PRIVATE void ignis__tape_clear(const char *call, ignis__tape *tape)
 {
     ignis__node *node;
     /* An output without handle ends with its node, hence the hold. */
@@ -22777,8 +22996,8 @@ IGNIS_API int64_t ignis_tape_length(void)
     both runs. */
 
 /*  Calls a function of the caller's. No handle if it failed, or did not end what it began. */
-static ignis_tensor ignis__tensor_fn_call(const char *call, int no_grad, ignis_tensor_fn fn, const ignis_tensor *inputs,
-                                          int count, void *user_data)
+IGNIS__PRIVATE ignis_tensor ignis__tensor_fn_call(const char *call, int no_grad, ignis_tensor_fn fn,
+                                                  const ignis_tensor *inputs, int count, void *user_data)
 {
     const uint64_t failures = ignis__failures();
     ignis__frame frame;
@@ -22979,6 +23198,502 @@ IGNIS__COLD IGNIS_API ignis_tensor ignis_checkpoint(ignis_tensor_fn fn, void *us
         ignis__tensor_drop(call, held[--i]);
     return result;
 }
+
+/*  train - optimizers and gradcheck. */
+
+/*  ops - operations on tensors: checks, forward, backward. Knows no optimizer. */
+
+/* Backward of the most layers has the most inputs; forwards have 2 + IGNIS_MAX_INPUTS at most. */
+#define IGNIS__OP_INPUTS (3 * IGNIS_MAX_LAYERS)
+#define IGNIS__OP_MADE 160
+
+/*  A running operation. It holds its inputs, owns the arrays that it makes, has entered their device, and
+    knows the stream. */
+typedef struct ignis__op {
+    ignis__work work;
+    int as_major; /* kernels are chosen as on a device of this compute capability; 0: on the real device */
+    bool ok;
+    bool records;   /* an input requires a gradient, and recording is on */
+    bool knows_one; /* its backward function takes no grad_output for a gradient of 1 */
+    /* Built-in kernels of products and attention are chosen so that a row has the same bits alone or beside
+       others. */
+    bool steady;
+    int count, made_count, saved_count;
+    ignis__block *zeroed;                     /* memory of ignis__op_zeroed */
+    struct ignis__gemm_pending *pending;      /* between ignis__gemm_join and ignis__gemm_join_end; else NULL */
+    ignis__tensor *tensors[IGNIS__OP_INPUTS]; /* NULL if the operation works on arrays */
+    ignis__array *in[IGNIS__OP_INPUTS];
+    /* Of tensors. From here on only what the counts say is set. */
+    ignis__tape_state tape_state[IGNIS__OP_INPUTS];
+    ignis__array *made[IGNIS__OP_MADE];    /* nobody else sees them until ignis__op_hand_over */
+    ignis__array *saved[IGNIS__OP_INPUTS]; /* for its backward function */
+} ignis__op;
+
+/*  A product of row-major matrices: out [batch, m, n] = op(a) op(b). */
+typedef struct ignis__product {
+    int64_t m, n, k, batch;
+    int64_t batch_a, batch_b;     /* elements between the matrices of a batch; 0: one matrix for all */
+    int transpose_a, transpose_b; /* a is stored [k, m]; b is stored [n, k] */
+    int dtype, epilogue;          /* one of cuBLASLt's */
+    int alignment;                /* of all addresses, in bytes: 16, 8, 4 or 2 */
+    int operands;                 /* the dtype of a and b if it differs from dtype; else 0 */
+} ignis__product;
+
+/*  An ignis_activation of products only, the second of a gated layer: silu(gate) * product. pre holds the
+    gate and after it the products, which are written if `keeps`, and read by a gradient. Its out is [2, m, n]
+    too: of the gate and the product. There are no batches, and no other epilogue. */
+#define IGNIS__ACTIVATION_GATED 3
+
+/*  An ignis_activation of products only: the result [m, n / 2] is silu of the first half of the columns,
+    times the second half. For products that ignis__gemm_pairs takes. */
+#define IGNIS__ACTIVATION_PAIRED 4
+
+/*  The epilogue of a product, in this order. A NULL array leaves its step out. Sums need a product without
+    batches. */
+typedef struct ignis__epilogue {
+    double factor;      /* of the product; 0: 1 */
+    ignis__array *bias; /* [n], added to each row */
+    int activation;     /* an ignis_activation, or one of those above; 0: none */
+    bool gradient;      /* the product is multiplied by the derivative of the activation at pre */
+    /* Like out: receives the product with its bias; of a gradient, what was kept. Gated: [2, m, n], see
+       above. */
+    ignis__array *pre;
+    bool keeps;                      /* of gated ones that are not a gradient */
+    ignis__array *residual;          /* like out, added */
+    ignis__array *column_sums;       /* [n]: the sums of the results over m */
+    bool accumulate;                 /* the result is added to out */
+    ignis__array *row_sums;          /* [m]: the sums of op(a) over k */
+    ignis__array *scale_a, *scale_b; /* of operands of 8 bits, f32: [1] or [m], [1] or [n] */
+} ignis__epilogue;
+
+/*  The patches of a convolution, as in kernels/gemm.cuh. */
+typedef struct ignis__patches {
+    ignis__divisor rows, columns, channels, across;
+    int height, width, first[2], stride[2], step[2], apart, weight, weight_step[2], weight_channels;
+    int64_t weight_row, pixel, out_image, out_row, out_column;
+} ignis__patches;
+
+/*  The parameters of the kernels, as in kernels/gemm.cuh. */
+typedef struct ignis__gemm {
+    ignis__address a, b, out, bias, pre, residual, partial, row_sums, column_sums, scale_a, scale_b;
+    int64_t m, n, k, batch, batch_a, batch_b, row_a, row_b, split_k;
+    double factor;
+    int splits, transpose_a, transpose_b, activation, gradient, scales_a, scales_b, accumulate, keeps, packed_a,
+        packed_b, packed_out, box_a, box_b;
+    ignis__patches patches;
+    /* for the host only */
+    /* The operand with patches: 1 is a, 2 is b; 0: a plain product. */
+    int patches_of;
+    /* Of a product with patches: the k of wgmma; 0: it cannot be used. */
+    int64_t wgmma_k;
+    int64_t images, weights;     /* of these; and the channels of the weights */
+    bool folded;                 /* pairs of pixels are one with twice the channels */
+    ignis_dtype dtype, operands; /* of the result; of a and b */
+    int rows;                    /* of a wgmma tile; 0: as ignis__gemm_rows finds */
+    /* The operand that pairs of blocks of kernels/gemm_hopper.cu share, as below; 0: no pairs. */
+    int pairs;
+} ignis__gemm;
+
+enum { IGNIS__SHARE_A = 1, IGNIS__SHARE_B };
+
+/*  A kernel: the tile of a block, its threads, blocks of an SM at a time, and nanoseconds: of 64 elements of
+    k of a tile for an SM, and for a block at least; between two tiles; before the first. On an H200, of
+    16-bit elements, and of f32 in plain CUDA C. */
+typedef struct ignis__gemm_tile {
+    ignis__builtin builtin;
+    int rows, columns;
+    unsigned threads;
+    int blocks, step, latency, between, before;
+} ignis__gemm_tile;
+
+/*  A kernel, and how it is launched for a product. */
+typedef struct ignis__gemm_kernel {
+    ignis__builtin builtin;
+    int rows, columns, summed_rows; /* of a tile; summed_rows of it are one row of column_sums */
+    bool sums_rows;                 /* it computes row_sums */
+    bool stays;                     /* a block computes one tile after the other */
+    bool packs;                     /* operands whose rows are no full packs are copied first */
+    bool transposes;                /* operands that are not contiguous along k are transposed first */
+    int64_t splits;                 /* of k */
+    unsigned threads, shared;
+    int blocks;                  /* of an SM at a time */
+    char define[IGNIS__DEFINES]; /* of its variant; "": none */
+} ignis__gemm_kernel;
+
+/*  A tiny product that waits to be launched together with another one. */
+typedef struct ignis__gemm_pending {
+    ignis__gemm p;
+    ignis_dtype dtype;
+    int64_t blocks; /* 0: there is no product */
+} ignis__gemm_pending;
+
+/*  A copy of an operand, as in kernels/gemm.cu. */
+typedef struct ignis__gemm_copy {
+    ignis__address to, from;
+    int64_t row, stride, rows;
+} ignis__gemm_copy;
+
+typedef struct ignis__autotune {
+    uint64_t key;
+    bool own;
+    struct ignis__autotune *next;
+} ignis__autotune;
+
+struct ignis__measurements_type {
+    ignis__mutex
+        lock; /* never held while measuring: the work that is waited for may wait for another thread's product */
+    bool is_read;
+    ignis__autotune *first;
+};
+
+typedef struct ignis__binary_params {
+    ignis__axis axis;     /* of the second operand; n = 1 for equal shapes */
+    ignis_shape shape;    /* of the second operand */
+    int saved_a, saved_b; /* indices of the saved arrays, -1: not saved */
+} ignis__binary_params;
+
+/*  Values that the gradients of a formula need. Saved are the inputs that they are computed from. */
+typedef struct ignis__formula_rule {
+    ignis__formula *formula;
+    ignis_shape shape; /* of the result */
+    int result;        /* of the formula, which this is the gradient of */
+    ignis__random random;
+    int saved[IGNIS_MAX_INPUTS];
+    ignis_shape given;    /* of the incoming gradient, in the dimensions of shape: 1 where the result is reduced */
+    double factor;        /* of that gradient */
+    int kept, kept_saved; /* of a reduction, and where it is saved */
+    uint32_t same;        /* bits of inputs whose gradient it is */
+    double value[IGNIS_MAX_INPUTS];
+    int count; /* of tensors */
+    struct {
+        int input; /* its number in the formula */
+        ignis_dtype dtype;
+        ignis_shape shape;
+    } tensor[IGNIS_MAX_INPUTS]; /* only the first `count` are stored */
+} ignis__formula_rule;
+
+typedef enum ignis__loss_kind {
+    IGNIS__LOSS_NONE, /* any formula */
+    IGNIS__LOSS,      /* its result is at least f32 */
+    IGNIS__LOSS_ALIKE /* and its first two inputs have one shape, to which the others broadcast */
+} ignis__loss_kind;
+
+/*  [a, m, b, n, c] becomes [a, n, b, m, c]. */
+typedef struct ignis__exchange {
+    int64_t a, m, b, n, c;
+} ignis__exchange;
+
+/*  Equally long rows inside an array: the first element of the first one, and elements from row to row. */
+typedef struct ignis__row_slices {
+    ignis__array *array;
+    int64_t offset, row;
+} ignis__row_slices;
+
+/*  A copy: to[to_offset + sum of i[d] * to[d]] = from[from_offset + sum of i[d] * from[d]] for every i below
+    size; in elements. */
+typedef struct ignis__strides {
+    int rank;
+    int64_t size[IGNIS_MAX_DIMS], from[IGNIS_MAX_DIMS], to[IGNIS_MAX_DIMS], from_offset, to_offset;
+} ignis__strides;
+
+/*  The parameter of the kernels: see kernels/shape.cu. */
+typedef struct ignis__strided {
+    int64_t size[IGNIS_MAX_DIMS], from[IGNIS_MAX_DIMS], to[IGNIS_MAX_DIMS];
+    uint32_t multiplier[IGNIS_MAX_DIMS], shift[IGNIS_MAX_DIMS];
+    int64_t count, step;
+    int rank;
+} ignis__strided;
+
+/*  The gradients of a linear layer; NULL: not needed. */
+typedef struct ignis__linear_grads {
+    ignis__array *x, *w, *bias;
+} ignis__linear_grads;
+
+/*  Rows are distributed as by ignis_row in kernels/ignis.cuh: a warp has 4 packs a lane, or without packs a
+    block has 8 elements a thread. */
+#define IGNIS__ROW_PACKS 4
+#define IGNIS__ROW_BLOCKS ((int64_t)1 << 30) /* they loop if there are more rows */
+typedef struct ignis__rows {
+    bool warp;        /* a warp has a row in registers; else a block has it, in one or more rounds */
+    int packed, kept; /* the kernels' parameters */
+    unsigned threads;
+    int64_t blocks;
+    size_t shared;
+} ignis__rows;
+
+/*  A convolution along the rows or the columns of its images. */
+typedef struct ignis__conv_side {
+    int64_t in, out, kernel, stride, padding, dilation;
+} ignis__conv_side;
+
+/*  A convolution; channels and outs are of one group. It is patches of x, [images * out * out, kernel *
+    kernel * channels], times weights. */
+typedef struct ignis__conv {
+    int64_t images, channels, outs, groups;
+    ignis__conv_side side[2];
+    ignis_dtype dtype;
+    int sides; /* 1: a signal */
+} ignis__conv;
+
+/*  How a grid of pixels and the taps of its patches step along a side of an array, as in kernels/gemm.cuh,
+    and along the taps of the weights. */
+typedef struct ignis__conv_grid {
+    int64_t grid, taps, first, stride, step, weight, weight_step;
+} ignis__conv_grid;
+
+/*  An array of pixels or weights that is an operand: rows of `channels` channels. */
+typedef struct ignis__conv_operand {
+    ignis__address at;
+    int64_t channels; /* as stored */
+    int packed;       /* they are full packs: 1: of 16 bytes, 2: of 8 */
+} ignis__conv_operand;
+
+/*  Tiles of a grid, as in kernels/grouped_mma.cu. */
+typedef struct ignis__conv_tiles {
+    ignis__divisor across, down, columns, halo;
+    int rows, halo_rows, count;
+} ignis__conv_tiles;
+
+/*  The plan of a product by kernels/grouped_mma.cu: a slab of groups for a block, in chunks of 8 channels. */
+typedef struct ignis__grouped {
+    ignis__conv_tiles tiles;
+    int channels, outs, taps, slab, slabs;
+    int64_t shared;
+    char define[IGNIS__DEFINES];
+} ignis__grouped;
+
+/*  Kernels of layer_norm or rms_norm. Kernels of rms_norm take the same parameters, and ignore what they do
+    not need. */
+typedef struct ignis__norm {
+    const char *call, *name;
+    bool rms;
+    ignis__builtin warp, add_warp, averages, columns, rows,
+        rows_backward; /* except for averages and columns, each is the first of four */
+} ignis__norm;
+
+/*  Arrays of the backward kernels. Partial sums of dw come first, then those of db (not of rms_norm), then
+    the column sums of dx. */
+typedef struct ignis__norm_backward_work {
+    ignis__address dx, partial_w, partial_b, partial_dx, dy, x, w, mean, rstd,
+        before; /* before: added to dx (0: nothing) */
+    bool sums_dx;
+    int64_t rows, n;
+    int packed;
+} ignis__norm_backward_work;
+
+/*  How the kernels of norm_unaligned.cuh are launched. No threads: they cannot be. */
+typedef struct ignis__norm_plan {
+    ignis__builtin builtin;
+    bool even; /* by the kernel named _even */
+    unsigned threads;
+    int64_t blocks;
+    size_t shared;
+} ignis__norm_plan;
+
+#define IGNIS__NORM_UNALIGNED 2 /* instead of packed: rows begin at the same addresses modulo 16 in all arrays */
+
+/*  The parameters of the kernels: see kernels/image.cuh, pool.cu and upsample.cu. */
+typedef struct ignis__images {
+    ignis__divisor packs, width, height;
+    int src_width, src_height, packed, share;
+    int64_t channels, count;
+} ignis__images;
+
+typedef struct ignis__pooling {
+    ignis__images images;
+    int window[2], padding[2];
+    ignis__divisor stride[2];
+    int exclude_padding, index_bytes;
+} ignis__pooling;
+
+typedef struct ignis__scaling {
+    int in, out, step, start, is_linear;
+    ignis__divisor den, by_step;
+} ignis__scaling;
+
+typedef struct ignis__resampling {
+    ignis__images images;
+    ignis__scaling dim[2];
+} ignis__resampling;
+
+#define IGNIS__IMAGE_LIMIT ((int64_t)1 << 28) /* of sizes: products of two, and sums of some, fit 64 bits */
+
+/*  The parameter of the kernels: see kernels/channel_norm.cu. */
+typedef struct ignis__channel_sizes {
+    int64_t outer, rows, channels, groups, part_length, parts;
+    int packed;
+} ignis__channel_sizes;
+
+typedef struct ignis__channel_norm {
+    const char *call;
+    bool given; /* mean and variance do not depend on x */
+    ignis__channel_sizes sizes;
+} ignis__channel_norm;
+
+#define IGNIS__ROPE_HALF 256
+
+/*  The parameters of the kernel. The last one is passed by value: a captured launch may outlive a table. */
+typedef struct ignis__rope {
+    int64_t rows, seq, offset;
+    int heads, half;
+    double frequencies[IGNIS__ROPE_HALF];
+} ignis__rope;
+
+/*  Rows whose first elements are heads: the first one, and elements from row to row. */
+typedef struct ignis__rope_rows {
+    ignis__address address;
+    int64_t row;
+} ignis__rope_rows;
+
+/*  Rows [rows, n] of elements with their positions, in pairs of lists: each pass reads one and writes the
+    other. See kernels/sort.cu. */
+typedef struct ignis__radix {
+    ignis_dtype dtype;
+    int64_t rows, n;
+    ignis__address keys[2], positions[2];
+} ignis__radix;
+
+/*  How elements of a shape relate to an array indexed along a dimension: strides.from leads to a position,
+    strides.to to the index. */
+typedef struct ignis__indexing {
+    const char *call;
+    ignis_shape shape; /* of the indexed array */
+    int64_t size, dim_stride;
+    int dim;
+    ignis__strides strides;
+} ignis__indexing;
+
+typedef struct ignis__cross_entropy {
+    int64_t rows, classes, stride, ignore_index;
+    int mean, target_bytes;
+} ignis__cross_entropy;
+
+/*  Addresses of a backward: the gradient of the logits, that of the loss, and the results of forward. */
+typedef struct ignis__cross_entropy_addresses {
+    ignis__address gradient, grad, logits, targets, log_sums, scale;
+} ignis__cross_entropy_addresses;
+
+typedef struct ignis__cross_entropy_work {
+    ignis__address loss, scale, log_sums, gradient, logits, targets, losses, count;
+    ignis__rows plan;
+    ignis__builtin builtin;
+    bool counts; /* the kernel counts the rows that are not ignored itself */
+    bool part;   /* these are some of the rows; their count is known */
+} ignis__cross_entropy_work;
+
+#define IGNIS__COUNT_BLOCKS 64 /* and one more number: the counts that they leave */
+
+/*  The results of forward. The log-sums of rows have two parts: [2, rows], the maximum and the rest. */
+typedef struct ignis__cross_entropy_results {
+    ignis__array *loss, *scale, *log_sums;
+} ignis__cross_entropy_results;
+
+/*  As in kernels/attention.cuh: rows of the heads of a tensor; strides of row, head and batch in elements. */
+typedef struct ignis__attention_rows {
+    ignis__address data;
+    int64_t row, head, batch;
+} ignis__attention_rows;
+
+typedef struct ignis__attention {
+    ignis__attention_rows q, k, v, out, grad_out, grad_q, grad_k, grad_v;
+    ignis__address lse, delta;
+    int batches, heads, kv_heads, head_dim, sq, sk, causal;
+    double scale, softcap;
+    ignis__attention_rows bias, grad_bias;
+    ignis__address lengths;
+    int window;                  /* max(sq, sk): none */
+    int bias_dtype, has_lengths; /* 0: none. This and the next are for the host: no kernel has them */
+    int windowed;                /* the caller has set a window, which longer rows exceed */
+} ignis__attention;
+
+/*  How a kernel is launched: rows of a block, rows that it steps over at a time, threads and dynamic shared
+    memory. */
+typedef struct ignis__attention_shape {
+    int rows, walk, threads, shared;
+} ignis__attention_shape;
+
+typedef struct ignis__attention_variant {
+    char define[96];
+    ignis__builtin forward_kernel, delta_kernel, kv_kernel, q_kernel, bias_kernel;
+    ignis__attention_shape forward, kv, q, bias;
+} ignis__attention_variant;
+
+/*  Geometry of kernels/attention_hopper.cu by the largest head size: teams of a block, groups of 64 queries
+    of a team, keys of a tile, and tiles of k and of v that are loaded or on their way. */
+typedef struct ignis__attention_hopper_shape {
+    int head_dim, teams, groups, keys, stages;
+} ignis__attention_hopper_shape;
+
+/*  The rotation of q and k, for the kernel that rotates their gradients back. */
+typedef struct ignis__rotation {
+    int64_t offset;
+    ignis__address own; /* frequencies on the device; 0: those after it */
+    float frequencies[IGNIS__ROPE_HALF];
+} ignis__rotation;
+
+/*  q, k and v as three tensors; in one tensor; or of one query, where num_kv_heads follows from the shapes. */
+typedef enum ignis__sdpa_kind { IGNIS__SDPA, IGNIS__SDPA_PACKED, IGNIS__SDPA_DECODE } ignis__sdpa_kind;
+
+
+/*  A row of the table that the kernels read; kernels/optim.cu has the same. */
+typedef struct ignis__optim_row {
+    ignis__address data, grad, first, second, master, missed;
+    int64_t count, chunk, first_block, first_step;
+    double decay, scales[2]; /* the device writes scales */
+} ignis__optim_row;
+
+enum { /* the state in device memory; kernels/optim.cu has the same */
+       IGNIS__OPTIM_BASE_LR,
+       IGNIS__OPTIM_CLIP_NEXT,
+       IGNIS__OPTIM_NORM,
+       IGNIS__OPTIM_STEP,
+       IGNIS__OPTIM_CLIP,
+       IGNIS__OPTIM_LR,
+       IGNIS__OPTIM_SCALE = 8,
+       IGNIS__OPTIM_SKIPPED = 10,
+       IGNIS__OPTIM_STATES = 16
+};
+
+#define IGNIS__OPTIM_BATCH 39   /* rows that one launch carries to the table */
+#define IGNIS__OPTIM_SHARE 1024 /* elements that a block of a step takes */
+typedef struct ignis__optim_batch {
+    ignis__optim_row rows[IGNIS__OPTIM_BATCH];
+} ignis__optim_batch;
+
+typedef struct ignis__parameter {
+    ignis__tensor *tensor; /* held */
+    ignis__array *data;    /* claimed, as are these; null without */
+    ignis__array *first, *second, *master, *missed;
+    double decay;
+    bool has_row; /* the table gathered last has its gradient */
+    bool grouped; /* its gradient's memory is shared: it is not dropped */
+} ignis__parameter;
+
+typedef struct ignis__optimizer {
+    ignis__slot slot; /* first; its lock guards the rest */
+    ignis__device *device;
+    const char *name;
+    ignis__builtin step;
+    bool has_first, has_second, has_missed, no_master, zero_grad, drop_grad, like_adamw;
+    double lr, beta1, beta2, eps, weight_decay; /* beta1 may be a momentum, and beta2 an alpha */
+    ignis_schedule_desc schedule;
+    ignis_loss_scale_desc scale; /* interval 0: none */
+    ignis__parameter *parameters;
+    int count, capacity;
+    ignis__array *state;      /* f64; claimed */
+    ignis__array *table;      /* rows, as bytes; claimed, null before the first step */
+    ignis__capture *table_of; /* the capture that it was made for, and that alone uses it; null: none */
+    ignis__optim_row
+        *rows;     /* rows of the table, in the order of element types; with has_missed then those without a gradient */
+    int row_count; /* 0: no gradients */
+    bool is_written; /* the table holds them */
+    int rows_of[IGNIS_DTYPE_COUNT];
+    int64_t blocks_of[IGNIS_DTYPE_COUNT], steps_of[IGNIS_DTYPE_COUNT]; /* blocks of a launch, and of a step */
+} ignis__optimizer;
+
+/*  Arrays that a call on an optimizer writes besides the state. */
+typedef enum ignis__optim_writes { IGNIS__WRITES_DATA = 1, IGNIS__WRITES_GRADS = 2 } ignis__optim_writes;
+
 
 /*  >>train.gradcheck - ignis_gradcheck: gradients of the tape beside central finite differences
 
@@ -23270,7 +23985,7 @@ IGNIS__COLD IGNIS_API int64_t ignis_tape_dot(ignis_tensor handle, char *out, siz
     Uses: tensor, tape, scope. */
 
 /*  Ends every tensor; reports those that are alive, except on the tape. */
-static void ignis__tensors_close(const char *call)
+IGNIS__PRIVATE void ignis__tensors_close(const char *call)
 {
     ignis__tensor *tensor;
     uint64_t index = 0;
@@ -23304,35 +24019,9 @@ static void ignis__tensors_close(const char *call)
    checks once, at its end. Uses the rooms array, kernel, formula and tensor. Each operation has a part of its own.
    =============================================================================================================== */
 
-/* Backward of the most layers has the most inputs; forwards have 2 + IGNIS_MAX_INPUTS at most. */
-#define IGNIS__OP_INPUTS (3 * IGNIS_MAX_LAYERS)
-#define IGNIS__OP_MADE 160
-
-/*  A running operation. It holds its inputs, owns the arrays that it makes, has entered their device, and
-    knows the stream. */
-typedef struct ignis__op {
-    ignis__work work;
-    int as_major; /* kernels are chosen as on a device of this compute capability; 0: on the real device */
-    bool ok;
-    bool records;   /* an input requires a gradient, and recording is on */
-    bool knows_one; /* its backward function takes no grad_output for a gradient of 1 */
-    /* Built-in kernels of products and attention are chosen so that a row has the same bits alone or beside
-       others. */
-    bool steady;
-    int count, made_count, saved_count;
-    ignis__block *zeroed;                     /* memory of ignis__op_zeroed */
-    struct ignis__gemm_pending *pending;      /* between ignis__gemm_join and ignis__gemm_join_end; else NULL */
-    ignis__tensor *tensors[IGNIS__OP_INPUTS]; /* NULL if the operation works on arrays */
-    ignis__array *in[IGNIS__OP_INPUTS];
-    /* Of tensors. From here on only what the counts say is set. */
-    ignis__tape_state tape_state[IGNIS__OP_INPUTS];
-    ignis__array *made[IGNIS__OP_MADE];    /* nobody else sees them until ignis__op_hand_over */
-    ignis__array *saved[IGNIS__OP_INPUTS]; /* for its backward function */
-} ignis__op;
-
 /*  Reports a failure if it is the operation's first. */
 IGNIS__PRINTF(3, 4)
-IGNIS__COLD static bool ignis__op_fail(ignis__op *op, ignis_diagnostic diagnostic, const char *format, ...)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__op_fail(ignis__op *op, ignis_diagnostic diagnostic, const char *format, ...)
 {
     ignis__record cause = IGNIS__ZERO;
     va_list args;
@@ -23375,7 +24064,7 @@ static bool ignis__op_enter(ignis__op *op)
 }
 
 /*  Begins an operation on tensors. On failure it is over. */
-static bool ignis__op_begin(ignis__op *op, const char *call, int count, const ignis_tensor *handles)
+IGNIS__PRIVATE bool ignis__op_begin(ignis__op *op, const char *call, int count, const ignis_tensor *handles)
 {
     memset(op, 0, offsetof(ignis__op, tape_state));
     op->work.call = call;
@@ -23401,7 +24090,7 @@ static bool ignis__op_begin(ignis__op *op, const char *call, int count, const ig
 }
 
 /*  Begins a backward function on the gradient and all saved arrays, in this order. On failure it is over. */
-static bool ignis__op_begin_backward(ignis__op *op, const char *call, const ignis_backward_args *args)
+IGNIS__PRIVATE bool ignis__op_begin_backward(ignis__op *op, const char *call, const ignis_backward_args *args)
 {
     memset(op, 0, offsetof(ignis__op, tape_state));
     op->work.call = call;
@@ -23416,7 +24105,7 @@ static bool ignis__op_begin_backward(ignis__op *op, const char *call, const igni
 }
 
 /*  Makes an array on the operation's device. NULL after a failure. */
-static ignis__array *ignis__op_new(ignis__op *op, const ignis_shape *shape, ignis_dtype dtype)
+IGNIS__PRIVATE ignis__array *ignis__op_new(ignis__op *op, const ignis_shape *shape, ignis_dtype dtype)
 {
     const char *call = op->work.call;
     ignis__storage *storage;
@@ -23439,26 +24128,26 @@ static ignis__array *ignis__op_new(ignis__op *op, const ignis_shape *shape, igni
     return array;
 }
 
-IGNIS__ONE_COPY static ignis__array *ignis__op_new_like(ignis__op *op, const ignis__array *like)
+IGNIS__ONE_COPY IGNIS__PRIVATE ignis__array *ignis__op_new_like(ignis__op *op, const ignis__array *like)
 {
     return ignis__op_new(op, &like->shape, like->dtype);
 }
 
-IGNIS__ONE_COPY static ignis__array *ignis__op_new_row(ignis__op *op, int64_t n, ignis_dtype dtype)
+IGNIS__ONE_COPY IGNIS__PRIVATE ignis__array *ignis__op_new_row(ignis__op *op, int64_t n, ignis_dtype dtype)
 {
     ignis_shape shape = IGNIS_SHAPE(n);
     return ignis__op_new(op, &shape, dtype);
 }
 
-static ignis__array *ignis__op_new_rows(ignis__op *op, int64_t rows, int64_t n, ignis_dtype dtype)
+IGNIS__PRIVATE ignis__array *ignis__op_new_rows(ignis__op *op, int64_t rows, int64_t n, ignis_dtype dtype)
 {
     ignis_shape shape = IGNIS_SHAPE(rows, n);
     return ignis__op_new(op, &shape, dtype);
 }
 
 /*  Makes a view of an input's elements from `offset` on. NULL after a failure. */
-static ignis__array *ignis__op_view(ignis__op *op, ignis__array *from, const ignis_shape *shape, int64_t numel,
-                                    int64_t offset)
+IGNIS__PRIVATE ignis__array *ignis__op_view(ignis__op *op, ignis__array *from, const ignis_shape *shape, int64_t numel,
+                                            int64_t offset)
 {
     ignis__array *view = NULL;
     if (op->ok)
@@ -23488,14 +24177,14 @@ static bool ignis__op_hand_over(ignis__op *op, ignis__array *array, int referenc
 
 /*  Returns addresses for the operation's kernels; 0 after a failure, and if there are no elements. Reading an
     unwritten array is a failure. */
-IGNIS__ONE_COPY static ignis__address ignis__op_read(ignis__op *op, ignis__array *array)
+IGNIS__ONE_COPY IGNIS__PRIVATE ignis__address ignis__op_read(ignis__op *op, ignis__array *array)
 {
     ignis__address address = 0;
     op->ok = op->ok && array && ignis__work_read(&op->work, array, &address);
     return op->ok ? address : 0;
 }
 
-IGNIS__ONE_COPY static ignis__address ignis__op_write(ignis__op *op, ignis__array *array)
+IGNIS__ONE_COPY IGNIS__PRIVATE ignis__address ignis__op_write(ignis__op *op, ignis__array *array)
 {
     ignis__address address = 0;
     op->ok = op->ok && array && ignis__work_write(&op->work, array, &address);
@@ -23504,9 +24193,9 @@ IGNIS__ONE_COPY static ignis__address ignis__op_write(ignis__op *op, ignis__arra
 
 /*  Launches a built-in kernel in the variant of `define` ("-DIGNIS_HEAD_DIM=64"; NULL: none). Without blocks
     it runs nothing. */
-static void ignis__op_launch(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, const char *define,
-                             int64_t grid_x, int64_t grid_y, int64_t grid_z, unsigned block_x, unsigned block_y,
-                             size_t shared_bytes, void **params)
+IGNIS__PRIVATE void ignis__op_launch(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, const char *define,
+                                     int64_t grid_x, int64_t grid_y, int64_t grid_z, unsigned block_x, unsigned block_y,
+                                     size_t shared_bytes, void **params)
 {
     unsigned grid[] = {(unsigned)grid_x, (unsigned)grid_y, (unsigned)grid_z}, block[] = {block_x, block_y, 1};
     void *function;
@@ -23523,40 +24212,40 @@ static void ignis__op_launch(ignis__op *op, ignis__builtin builtin, ignis_dtype 
 }
 
 /*  As ignis__op_launch, with one row of threads in one row of blocks. */
-IGNIS__ONE_COPY static void ignis__op_launch_row(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype,
-                                                 int64_t blocks, unsigned threads, void **params)
+IGNIS__ONE_COPY IGNIS__PRIVATE void ignis__op_launch_row(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype,
+                                                         int64_t blocks, unsigned threads, void **params)
 {
     ignis__op_launch(op, builtin, dtype, NULL, blocks, 1, 1, threads, 1, 0, params);
 }
 
 /*  Launches an elementwise kernel: 256 threads compute 4096 elements. */
-IGNIS__ONE_COPY static void ignis__op_launch_elementwise(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype,
-                                                         int64_t numel, void **params)
+IGNIS__ONE_COPY IGNIS__PRIVATE void ignis__op_launch_elementwise(ignis__op *op, ignis__builtin builtin,
+                                                                 ignis_dtype dtype, int64_t numel, void **params)
 {
     ignis__op_launch_row(op, builtin, dtype, ignis__ceil_div(numel, 4096), 256, params);
 }
 
 /*  Copies bytes on the device. */
-IGNIS__ONE_COPY static void ignis__op_copy(ignis__op *op, ignis__array *to, ignis__array *from)
+IGNIS__ONE_COPY IGNIS__PRIVATE void ignis__op_copy(ignis__op *op, ignis__array *to, ignis__array *from)
 {
     ignis__address source = ignis__op_read(op, from), target = ignis__op_write(op, to);
     op->ok = op->ok && ignis__copy_on_device(&op->work, target, source, ignis__array_bytes(from));
 }
 
-IGNIS__ONE_COPY static void ignis__op_zero(ignis__op *op, ignis__array *array)
+IGNIS__ONE_COPY IGNIS__PRIVATE void ignis__op_zero(ignis__op *op, ignis__array *array)
 {
     ignis__address target = ignis__op_write(op, array);
     if (op->ok && array->numel > 0)
         op->ok = ignis__copy_zeros(&op->work, target, ignis__array_bytes(array));
 }
 
-static void ignis__op_fill(ignis__op *op, ignis__array *array, double value)
+IGNIS__PRIVATE void ignis__op_fill(ignis__op *op, ignis__array *array, double value)
 {
     op->ok = op->ok && ignis__work_fill(&op->work, array, value);
 }
 
 /*  Returns a word of 8 bytes that is 0 for the operation's kernels; they leave it 0. */
-static ignis__address ignis__op_zeroed(ignis__op *op)
+IGNIS__PRIVATE ignis__address ignis__op_zeroed(ignis__op *op)
 {
     if (op->ok && !op->zeroed) {
         op->zeroed = ignis__memory_take_zeroed(op->work.call, op->work.device, op->work.stream);
@@ -23566,7 +24255,7 @@ static ignis__address ignis__op_zeroed(ignis__op *op)
 }
 
 /*  Frees the operation's arrays that were not handed over, except the first `count`. */
-static void ignis__op_free_made(ignis__op *op, int count)
+IGNIS__PRIVATE void ignis__op_free_made(ignis__op *op, int count)
 {
     while (op->made_count > count)
         ignis__array_destroy(op->work.call, op->made[--op->made_count]);
@@ -23574,7 +24263,7 @@ static void ignis__op_free_made(ignis__op *op, int count)
 
 /*  Ends an operation, and frees its arrays that were not handed over. Returns the failure's status, or
     IGNIS_OK. */
-static ignis_status ignis__op_leave(ignis__op *op)
+IGNIS__PRIVATE ignis_status ignis__op_leave(ignis__op *op)
 {
     const char *call = op->work.call;
     if (op->zeroed && op->ok)
@@ -23589,7 +24278,7 @@ static ignis_status ignis__op_leave(ignis__op *op)
 
 /*  As ignis__op_leave, for two results: on failure the second one (NULL, or no handle: there is only one) is
     released as well. */
-static void ignis__op_leave_two(ignis__op *op, ignis_tensor *second)
+IGNIS__PRIVATE void ignis__op_leave_two(ignis__op *op, ignis_tensor *second)
 {
     if (ignis__op_leave(op) != IGNIS_OK && second && second->id) {
         (void)ignis_tensor_release(*second);
@@ -23617,8 +24306,9 @@ static ignis__node *ignis__op_record(ignis__op *op, int count, ignis__tensor *co
 
 /*  Makes a tensor of an operation's result for some of its tensors, recorded by the rule (NULL: not at all).
     No handle after a failure. */
-static ignis_tensor ignis__op_result(ignis__op *op, ignis__array *output, int count, ignis__tensor *const *inputs,
-                                     const ignis__tape_state *tape_states, const ignis_rule *rule)
+IGNIS__PRIVATE ignis_tensor ignis__op_result(ignis__op *op, ignis__array *output, int count,
+                                             ignis__tensor *const *inputs, const ignis__tape_state *tape_states,
+                                             const ignis_rule *rule)
 {
     ignis_tensor result = IGNIS__ZERO;
     ignis__tensor *made;
@@ -23645,7 +24335,7 @@ static ignis_tensor ignis__op_result(ignis__op *op, ignis__array *output, int co
 
 /*  Ends an operation with its result, recorded by the rule (NULL: never) if a gradient is needed. No handle
     after a failure. */
-static ignis_tensor ignis__op_end(ignis__op *op, ignis__array *output, const ignis_rule *rule)
+IGNIS__PRIVATE ignis_tensor ignis__op_end(ignis__op *op, ignis__array *output, const ignis_rule *rule)
 {
     ignis_tensor result =
         ignis__op_result(op, output, op->count, op->tensors, op->tape_state, op->records ? rule : NULL);
@@ -23654,23 +24344,23 @@ static ignis_tensor ignis__op_end(ignis__op *op, ignis__array *output, const ign
 }
 
 /*  Saves an array for the backward function (NULL: nothing). */
-IGNIS__ONE_COPY static void ignis__op_save(ignis__op *op, ignis__array *array)
+IGNIS__ONE_COPY IGNIS__PRIVATE void ignis__op_save(ignis__op *op, ignis__array *array)
 {
     if (op->ok && array)
         op->saved[op->saved_count++] = array;
 }
 
 /*  As ignis__op_save, for inputs `first` to `last` - 1. */
-static void ignis__op_save_inputs(ignis__op *op, int first, int last)
+IGNIS__PRIVATE void ignis__op_save_inputs(ignis__op *op, int first, int last)
 {
     for (; first < last; first++)
         ignis__op_save(op, op->in[first]);
 }
 
 /*  Returns a rule whose backward function needs the operation's saved arrays, and params. */
-IGNIS__ONE_COPY static ignis_rule ignis__op_rule(const ignis__op *op, const char *name,
-                                                 ignis_status (*backward_fn)(const ignis_backward_args *args),
-                                                 const void *params, size_t params_size)
+IGNIS__ONE_COPY IGNIS__PRIVATE ignis_rule ignis__op_rule(const ignis__op *op, const char *name,
+                                                         ignis_status (*backward_fn)(const ignis_backward_args *args),
+                                                         const void *params, size_t params_size)
 {
     ignis_rule rule = IGNIS__ZERO;
     rule.name = name;
@@ -23683,9 +24373,9 @@ IGNIS__ONE_COPY static ignis_rule ignis__op_rule(const ignis__op *op, const char
 
 /*  Ends an operation on tensors whose backward function needs its saved arrays, and params. Integers have no
     gradient. */
-IGNIS__ONE_COPY static ignis_tensor ignis__op_end_recorded(ignis__op *op, ignis__array *output, const char *name,
-                                                           ignis_status (*backward_fn)(const ignis_backward_args *args),
-                                                           const void *params, size_t params_size)
+IGNIS__ONE_COPY IGNIS__PRIVATE ignis_tensor ignis__op_end_recorded(
+    ignis__op *op, ignis__array *output, const char *name, ignis_status (*backward_fn)(const ignis_backward_args *args),
+    const void *params, size_t params_size)
 {
     ignis_rule rule = ignis__op_rule(op, name, backward_fn, params, params_size);
     return ignis__op_end(op, output, op->ok && ignis__dtype_is_float(output->dtype) ? &rule : NULL);
@@ -23693,8 +24383,8 @@ IGNIS__ONE_COPY static ignis_tensor ignis__op_end_recorded(ignis__op *op, ignis_
 
 /*  Ends a backward function: hands its arrays to the tape, each for the input at its index (NULL: none) that
     needs a gradient. */
-IGNIS__ONE_COPY static ignis_status ignis__op_finish_backward(ignis__op *op, const ignis_backward_args *args, int count,
-                                                              ignis__array *const *gradients)
+IGNIS__ONE_COPY IGNIS__PRIVATE ignis_status ignis__op_finish_backward(ignis__op *op, const ignis_backward_args *args,
+                                                                      int count, ignis__array *const *gradients)
 {
     int i;
     for (i = 0; op->ok && i < count; i++) {
@@ -23708,8 +24398,9 @@ IGNIS__ONE_COPY static ignis_status ignis__op_finish_backward(ignis__op *op, con
 
 /*  As ignis__op_finish_backward, when the column sums of the first gradient are known, for
     ignis__backward_pass_offer_column_sums; NULL: they are not. */
-static ignis_status ignis__op_finish_backward_with_sums(ignis__op *op, const ignis_backward_args *args, int count,
-                                                        ignis__array *const *gradients, ignis__array *sums)
+IGNIS__PRIVATE ignis_status ignis__op_finish_backward_with_sums(ignis__op *op, const ignis_backward_args *args,
+                                                                int count, ignis__array *const *gradients,
+                                                                ignis__array *sums)
 {
     ignis_array known = IGNIS__ZERO;
     ignis_status status;
@@ -23724,8 +24415,8 @@ static ignis_status ignis__op_finish_backward_with_sums(ignis__op *op, const ign
 }
 
 /*  As ignis__op_finish_backward, for one input. */
-static ignis_status ignis__op_finish_backward_one(ignis__op *op, const ignis_backward_args *args,
-                                                  ignis__array *gradient)
+IGNIS__PRIVATE ignis_status ignis__op_finish_backward_one(ignis__op *op, const ignis_backward_args *args,
+                                                          ignis__array *gradient)
 {
     return ignis__op_finish_backward(op, args, 1, &gradient);
 }
@@ -23735,7 +24426,7 @@ static ignis_status ignis__op_finish_backward_one(ignis__op *op, const ignis_bac
     Each reports the operation's first failure and returns whether the operation is still ok.
     Uses: operation. Messages name the argument as the public function does. */
 
-IGNIS__ONE_COPY static bool ignis__op_same_dtype(ignis__op *op, int input, const char *name)
+IGNIS__ONE_COPY IGNIS__PRIVATE bool ignis__op_same_dtype(ignis__op *op, int input, const char *name)
 {
     if (op->in[input]->dtype != op->in[0]->dtype)
         ignis__op_fail(op, IGNIS_DIAG_DTYPE_DIFFERS, "%s is %s, the first input is %s", name,
@@ -23743,7 +24434,7 @@ IGNIS__ONE_COPY static bool ignis__op_same_dtype(ignis__op *op, int input, const
     return op->ok;
 }
 
-IGNIS__ONE_COPY static bool ignis__op_is_float(ignis__op *op, int input, const char *name)
+IGNIS__ONE_COPY IGNIS__PRIVATE bool ignis__op_is_float(ignis__op *op, int input, const char *name)
 {
     if (!ignis__dtype_is_float(op->in[input]->dtype))
         ignis__op_fail(op, IGNIS_DIAG_DTYPE_DIFFERS, "%s is %s; f16, bf16, f32 or f64 is needed", name,
@@ -23751,7 +24442,7 @@ IGNIS__ONE_COPY static bool ignis__op_is_float(ignis__op *op, int input, const c
     return op->ok;
 }
 
-IGNIS__ONE_COPY static bool ignis__op_is_index(ignis__op *op, int input, const char *name)
+IGNIS__ONE_COPY IGNIS__PRIVATE bool ignis__op_is_index(ignis__op *op, int input, const char *name)
 {
     ignis_dtype dtype = op->in[input]->dtype;
     if (dtype != IGNIS_I32 && dtype != IGNIS_I64)
@@ -23759,7 +24450,7 @@ IGNIS__ONE_COPY static bool ignis__op_is_index(ignis__op *op, int input, const c
     return op->ok;
 }
 
-IGNIS__ONE_COPY static bool ignis__op_same_shape(ignis__op *op, int input, const char *name)
+IGNIS__ONE_COPY IGNIS__PRIVATE bool ignis__op_same_shape(ignis__op *op, int input, const char *name)
 {
     const ignis_shape *a = &op->in[0]->shape, *b = &op->in[input]->shape;
     if (!ignis__shape_same(a, b))
@@ -23769,7 +24460,7 @@ IGNIS__ONE_COPY static bool ignis__op_same_shape(ignis__op *op, int input, const
 }
 
 /*  Checks that an input is a row of n elements, one for each element of the first input's last dimension. */
-static bool ignis__op_is_row(ignis__op *op, int input, const char *name, int64_t n)
+IGNIS__PRIVATE bool ignis__op_is_row(ignis__op *op, int input, const char *name, int64_t n)
 {
     const ignis_shape *shape = &op->in[input]->shape;
     if (shape->ndim != 1 || shape->dim[0] != n)
@@ -23780,7 +24471,7 @@ static bool ignis__op_is_row(ignis__op *op, int input, const char *name, int64_t
 
 /*  Checks the eps that is added to a variance; 0 becomes 1e-5. As f32 it is a normal number: otherwise rows
     of zeros would be divided by 0. */
-static bool ignis__op_eps(ignis__op *op, double *eps)
+IGNIS__PRIVATE bool ignis__op_eps(ignis__op *op, double *eps)
 {
     static const double smallest = 1.1754943508222875e-38; /* 2^-126 */
     if (!ignis__is_finite(*eps) || *eps < 0)
@@ -23793,7 +24484,7 @@ static bool ignis__op_eps(ignis__op *op, double *eps)
 }
 
 /*  Checks that an array that a desc names is on the operation's device. */
-static bool ignis__op_same_device(ignis__op *op, const ignis__array *array, const char *name)
+IGNIS__PRIVATE bool ignis__op_same_device(ignis__op *op, const ignis__array *array, const char *name)
 {
     if (array->storage->device != op->work.device)
         ignis__op_fail(op, IGNIS_DIAG_DEVICE_DIFFERS, "desc->%s is on device %d, x is on device %d", name,
@@ -23802,7 +24493,7 @@ static bool ignis__op_same_device(ignis__op *op, const ignis__array *array, cons
 }
 
 /*  Checks the number of a dimension; a negative one counts from the last dimension. */
-static bool ignis__op_dim(ignis__op *op, int *dim, const char *name)
+IGNIS__PRIVATE bool ignis__op_dim(ignis__op *op, int *dim, const char *name)
 {
     int ndim = op->in[0]->shape.ndim;
     if (*dim < -ndim || *dim >= ndim)
@@ -23814,16 +24505,16 @@ static bool ignis__op_dim(ignis__op *op, int *dim, const char *name)
 }
 
 /*  Returns the dtype of sums and statistics. */
-static ignis_dtype ignis__wide_dtype(ignis_dtype dtype) { return dtype == IGNIS_F64 ? IGNIS_F64 : IGNIS_F32; }
+IGNIS__PRIVATE ignis_dtype ignis__wide_dtype(ignis_dtype dtype) { return dtype == IGNIS_F64 ? IGNIS_F64 : IGNIS_F32; }
 
 /*  Returns the dtype of an array of ignis_wide, which kernels sum in. */
-static ignis_dtype ignis__sum_dtype(ignis_dtype dtype)
+IGNIS__PRIVATE ignis_dtype ignis__sum_dtype(ignis_dtype dtype)
 {
     return ignis__dtype_is_int(dtype) ? IGNIS_I64 : ignis__wide_dtype(dtype);
 }
 
 /*  Returns how many elements 16 bytes hold, which a thread reads at a time. */
-static int64_t ignis__pack_elements(ignis_dtype dtype) { return 16 / ignis__dtypes[dtype].size; }
+IGNIS__PRIVATE int64_t ignis__pack_elements(ignis_dtype dtype) { return 16 / ignis__dtypes[dtype].size; }
 
 /*  >>ops.reshape - ignis_reshape: the smallest operation, and the pattern for others
 
@@ -23860,18 +24551,8 @@ IGNIS_API ignis_tensor ignis_reshape(ignis_tensor tensor, ignis_shape shape)
     The structs are those of kernels/gemm.cuh. The parts: product, gemm_select (choice), gemm_params,
     gemm_launch, cublaslt, autotune, dispatch; matmul, linear, mlp are the operations. Matrices are row-major. */
 
-/*  A product of row-major matrices: out [batch, m, n] = op(a) op(b). */
-typedef struct ignis__product {
-    int64_t m, n, k, batch;
-    int64_t batch_a, batch_b;     /* elements between the matrices of a batch; 0: one matrix for all */
-    int transpose_a, transpose_b; /* a is stored [k, m]; b is stored [n, k] */
-    int dtype, epilogue;          /* one of cuBLASLt's */
-    int alignment;                /* of all addresses, in bytes: 16, 8, 4 or 2 */
-    int operands;                 /* the dtype of a and b if it differs from dtype; else 0 */
-} ignis__product;
-
 /*  Returns a [m, k] times b, which is [k, n], or [n, k] if transposed. */
-static ignis__product ignis__product_of(ignis_dtype dtype, int64_t m, int64_t n, int64_t k, int transpose_b)
+IGNIS__PRIVATE ignis__product ignis__product_of(ignis_dtype dtype, int64_t m, int64_t n, int64_t k, int transpose_b)
 {
     ignis__product p = IGNIS__ZERO;
     p.m = m;
@@ -23885,75 +24566,8 @@ static ignis__product ignis__product_of(ignis_dtype dtype, int64_t m, int64_t n,
     return p;
 }
 
-/*  An ignis_activation of products only, the second of a gated layer: silu(gate) * product. pre holds the
-    gate and after it the products, which are written if `keeps`, and read by a gradient. Its out is [2, m, n]
-    too: of the gate and the product. There are no batches, and no other epilogue. */
-#define IGNIS__ACTIVATION_GATED 3
-
-/*  An ignis_activation of products only: the result [m, n / 2] is silu of the first half of the columns,
-    times the second half. For products that ignis__gemm_pairs takes. */
-#define IGNIS__ACTIVATION_PAIRED 4
-
-/*  The epilogue of a product, in this order. A NULL array leaves its step out. Sums need a product without
-    batches. */
-typedef struct ignis__epilogue {
-    double factor;      /* of the product; 0: 1 */
-    ignis__array *bias; /* [n], added to each row */
-    int activation;     /* an ignis_activation, or one of those above; 0: none */
-    bool gradient;      /* the product is multiplied by the derivative of the activation at pre */
-    /* Like out: receives the product with its bias; of a gradient, what was kept. Gated: [2, m, n], see
-       above. */
-    ignis__array *pre;
-    bool keeps;                      /* of gated ones that are not a gradient */
-    ignis__array *residual;          /* like out, added */
-    ignis__array *column_sums;       /* [n]: the sums of the results over m */
-    bool accumulate;                 /* the result is added to out */
-    ignis__array *row_sums;          /* [m]: the sums of op(a) over k */
-    ignis__array *scale_a, *scale_b; /* of operands of 8 bits, f32: [1] or [m], [1] or [n] */
-} ignis__epilogue;
-
-/*  The patches of a convolution, as in kernels/gemm.cuh. */
-typedef struct ignis__patches {
-    ignis__divisor rows, columns, channels, across;
-    int height, width, first[2], stride[2], step[2], apart, weight, weight_step[2], weight_channels;
-    int64_t weight_row, pixel, out_image, out_row, out_column;
-} ignis__patches;
-
-/*  The parameters of the kernels, as in kernels/gemm.cuh. */
-typedef struct ignis__gemm {
-    ignis__address a, b, out, bias, pre, residual, partial, row_sums, column_sums, scale_a, scale_b;
-    int64_t m, n, k, batch, batch_a, batch_b, row_a, row_b, split_k;
-    double factor;
-    int splits, transpose_a, transpose_b, activation, gradient, scales_a, scales_b, accumulate, keeps, packed_a,
-        packed_b, packed_out, box_a, box_b;
-    ignis__patches patches;
-    /* for the host only */
-    /* The operand with patches: 1 is a, 2 is b; 0: a plain product. */
-    int patches_of;
-    /* Of a product with patches: the k of wgmma; 0: it cannot be used. */
-    int64_t wgmma_k;
-    int64_t images, weights;     /* of these; and the channels of the weights */
-    bool folded;                 /* pairs of pixels are one with twice the channels */
-    ignis_dtype dtype, operands; /* of the result; of a and b */
-    int rows;                    /* of a wgmma tile; 0: as ignis__gemm_rows finds */
-    /* The operand that pairs of blocks of kernels/gemm_hopper.cu share, as below; 0: no pairs. */
-    int pairs;
-} ignis__gemm;
-
-enum { IGNIS__SHARE_A = 1, IGNIS__SHARE_B };
-
-/*  A kernel: the tile of a block, its threads, blocks of an SM at a time, and nanoseconds: of 64 elements of
-    k of a tile for an SM, and for a block at least; between two tiles; before the first. On an H200, of
-    16-bit elements, and of f32 in plain CUDA C. */
-typedef struct ignis__gemm_tile {
-    ignis__builtin builtin;
-    int rows, columns;
-    unsigned threads;
-    int blocks, step, latency, between, before;
-} ignis__gemm_tile;
-
 /* clang-format off */
-static const ignis__gemm_tile ignis__gemm_tile_sizes[] = {
+IGNIS__PRIVATE const ignis__gemm_tile ignis__gemm_tile_sizes[] = {
     {IGNIS__BUILTIN_GEMM_HOPPER, 128, 256, 384, 1, 690, 690, 1000, 800},
     {IGNIS__BUILTIN_GEMM_HOPPER, 128, 192, 384, 1, 525, 525, 100, 1800},
     {IGNIS__BUILTIN_GEMM_HOPPER, 192, 192, 512, 1, 800, 800, 1500, 800}, /* or fewer columns: ignis__gemm_fit_columns */
@@ -23969,40 +24583,26 @@ static const ignis__gemm_tile ignis__gemm_tile_sizes[] = {
 };
 /* clang-format on */
 
-/*  A kernel, and how it is launched for a product. */
-typedef struct ignis__gemm_kernel {
-    ignis__builtin builtin;
-    int rows, columns, summed_rows; /* of a tile; summed_rows of it are one row of column_sums */
-    bool sums_rows;                 /* it computes row_sums */
-    bool stays;                     /* a block computes one tile after the other */
-    bool packs;                     /* operands whose rows are no full packs are copied first */
-    bool transposes;                /* operands that are not contiguous along k are transposed first */
-    int64_t splits;                 /* of k */
-    unsigned threads, shared;
-    int blocks;                  /* of an SM at a time */
-    char define[IGNIS__DEFINES]; /* of its variant; "": none */
-} ignis__gemm_kernel;
-
 /*  >>ops.matmul.gemm_select - the choice of a built-in GEMM kernel, its tile, and splits of k
 
     Estimates the time of each tile from measurements on an H200, and takes the least. Defines the variant's
     options.
     Uses: product. Invariant: the choice depends on shapes, dtypes, alignment and device, never on values. */
 
-static int64_t ignis__gemm_tiles(const ignis__gemm *p, int rows, int columns)
+IGNIS__PRIVATE int64_t ignis__gemm_tiles(const ignis__gemm *p, int rows, int columns)
 {
     return ignis__ceil_div(p->m, rows) * ignis__ceil_div(p->n, columns) * p->batch;
 }
 
 /*  Returns whether tensor cores may multiply a dtype: f32 is rounded to tf32, which the user allows or not. */
-static bool ignis__gemm_allows_tensor_cores(ignis_dtype operands)
+IGNIS__PRIVATE bool ignis__gemm_allows_tensor_cores(ignis_dtype operands)
 {
     return operands == IGNIS_F16 || operands == IGNIS_BF16 || (operands == IGNIS_F32 && ignis__allow_tf32) ||
            ignis__dtype_is_f8(operands);
 }
 
 /*  Returns whether device, driver and compiler have wgmma for the dtype. */
-static bool ignis__gemm_has_wgmma(const ignis__op *op, ignis_dtype dtype)
+IGNIS__PRIVATE bool ignis__gemm_has_wgmma(const ignis__op *op, ignis_dtype dtype)
 {
     return ignis__gemm_allows_tensor_cores(dtype) && op->work.device->info.compute_major == 9 &&
            ignis__cuda.cuTensorMapEncodeTiled && ignis__wgmma_compiles(op->work.call);
@@ -24010,7 +24610,7 @@ static bool ignis__gemm_has_wgmma(const ignis__op *op, ignis_dtype dtype)
 
 /*  Returns whether wgmma can be used. TMA needs each side below 2^31 elements; f32 operands are contiguous
     along k, or transposed first; rows are full 16-byte packs. */
-static bool ignis__gemm_takes_wgmma(const ignis__op *op, const ignis__gemm *p)
+IGNIS__PRIVATE bool ignis__gemm_takes_wgmma(const ignis__op *op, const ignis__gemm *p)
 {
     int64_t most = INT32_MAX - 256;
     bool by_k = !p->transpose_a && p->transpose_b,
@@ -24021,22 +24621,22 @@ static bool ignis__gemm_takes_wgmma(const ignis__op *op, const ignis__gemm *p)
 }
 
 /*  Returns whether blocks can come in pairs. */
-static bool ignis__gemm_has_pairs(const ignis__op *op)
+IGNIS__PRIVATE bool ignis__gemm_has_pairs(const ignis__op *op)
 {
     return op->work.device->clusters && op->work.device->info.multiprocessors > 1;
 }
 
 /*  Returns whether pairs of blocks with tiles of 64 columns may share a, and whether such tiles are theirs. */
-static bool ignis__gemm_may_share_a(const ignis__gemm *p) { return !p->patches_of && p->n > 64; }
+IGNIS__PRIVATE bool ignis__gemm_may_share_a(const ignis__gemm *p) { return !p->patches_of && p->n > 64; }
 
-static bool ignis__gemm_shares_a(int rows, int columns, int blocks)
+IGNIS__PRIVATE bool ignis__gemm_shares_a(int rows, int columns, int blocks)
 {
     return rows == 128 && columns == 64 && blocks == 1;
 }
 
 /*  Returns a product as wgmma computes it: taps of patches are full k steps, and operands that are not of 16
     bits are contiguous along k. */
-static ignis__gemm ignis__gemm_by_wgmma(const ignis__gemm *product)
+IGNIS__PRIVATE ignis__gemm ignis__gemm_by_wgmma(const ignis__gemm *product)
 {
     ignis__gemm p = *product;
     if (p.patches_of)
@@ -24060,14 +24660,14 @@ static bool ignis__gemm_rows_fill_sectors(const ignis__gemm *p, int64_t row)
 }
 
 /*  Returns whether pairs of blocks that share b are faster. */
-static bool ignis__gemm_shares_b(const ignis__gemm *p, int columns)
+IGNIS__PRIVATE bool ignis__gemm_shares_b(const ignis__gemm *p, int columns)
 {
     return columns > 64 && !p->patches_of && p->m > 128 &&
            !(ignis__gemm_rows_fill_sectors(p, p->row_a) && ignis__gemm_rows_fill_sectors(p, p->row_b));
 }
 
 /*  Returns whether kernels/gemm_hopper.cu skips loading what does not exist of such tiles. */
-static bool ignis__gemm_skips(const ignis__gemm *p, int rows, int columns)
+IGNIS__PRIVATE bool ignis__gemm_skips(const ignis__gemm *p, int rows, int columns)
 {
     return !p->patches_of && (columns <= 128 || rows == 192);
 }
@@ -24130,7 +24730,7 @@ static int64_t ignis__gemm_splits(const ignis__op *op, const ignis__gemm *p, con
 }
 
 /*  Larger operands are not copied. */
-static int64_t ignis__gemm_pack_limit = (int64_t)1 << 30;
+IGNIS__PRIVATE int64_t ignis__gemm_pack_limit = (int64_t)1 << 30;
 
 /*  Returns the rows of a wgmma tile: fewer if a convolution's gradient of w has no more. */
 static int ignis__gemm_rows(const ignis__gemm *p)
@@ -24140,24 +24740,24 @@ static int ignis__gemm_rows(const ignis__gemm *p)
 
 /*  Returns the columns of a wgmma tile: 64 if there are no more, unless operands have 8 bits; else 128, or
     256 if requested. */
-static int ignis__gemm_columns(const ignis__gemm *p, int columns)
+IGNIS__PRIVATE int ignis__gemm_columns(const ignis__gemm *p, int columns)
 {
     return p->n <= 64 && !ignis__dtype_is_f8(p->operands) ? 64
            : ignis__gemm_rows(p) == 64 || columns == 64   ? 128
                                                           : columns;
 }
 
-static bool ignis__gemm_gates(const ignis__gemm *p) { return p->activation == IGNIS__ACTIVATION_GATED; }
+IGNIS__PRIVATE bool ignis__gemm_gates(const ignis__gemm *p) { return p->activation == IGNIS__ACTIVATION_GATED; }
 
 /*  Returns the columns of the result. */
-static int64_t ignis__gemm_out_columns(const ignis__gemm *p)
+IGNIS__PRIVATE int64_t ignis__gemm_out_columns(const ignis__gemm *p)
 {
     return p->activation == IGNIS__ACTIVATION_PAIRED ? p->n / 2 : p->n;
 }
 
 /*  Returns whether a product by wgmma is finished in registers, with tiles of `columns` columns:
     kernels/gemm_hopper.cu. */
-static bool ignis__gemm_finishes_in_registers(const ignis__gemm *p, int columns)
+IGNIS__PRIVATE bool ignis__gemm_finishes_in_registers(const ignis__gemm *p, int columns)
 {
     int others = (p->gradient != 0) + (p->residual != 0) + (p->accumulate != 0);
     bool gates = ignis__gemm_gates(p), paired = p->activation == IGNIS__ACTIVATION_PAIRED;
@@ -24169,7 +24769,7 @@ static bool ignis__gemm_finishes_in_registers(const ignis__gemm *p, int columns)
 }
 
 /*  Returns the matrix read or written besides the result if a product is finished in registers. */
-static ignis__address ignis__gemm_extra_matrix(const ignis__gemm *p)
+IGNIS__PRIVATE ignis__address ignis__gemm_extra_matrix(const ignis__gemm *p)
 {
     return p->residual ? p->residual : p->accumulate ? p->out : p->pre;
 }
@@ -24181,7 +24781,7 @@ static const char *ignis__gemm_operands_define(ignis_dtype dtype)
 }
 
 /*  Writes the options of the variant of kernels/gemm_mma.cu. */
-static void ignis__gemm_mma_define(char *define, size_t size, const ignis__gemm *p)
+IGNIS__PRIVATE void ignis__gemm_mma_define(char *define, size_t size, const ignis__gemm *p)
 {
     snprintf(define, size, "-DIGNIS_TRANSPOSE_A=%d -DIGNIS_TRANSPOSE_B=%d -DIGNIS_PATCHES=%d%s", p->transpose_a,
              p->transpose_b, p->patches_of, ignis__gemm_operands_define(p->operands));
@@ -24189,7 +24789,7 @@ static void ignis__gemm_mma_define(char *define, size_t size, const ignis__gemm 
 
 /*  Writes the options of the variant of kernels/gemm_hopper.cu. A variant that does not finish in registers
     finishes all products. */
-static void ignis__gemm_hopper_define(char *define, size_t size, const ignis__gemm *p, int columns, bool direct)
+IGNIS__PRIVATE void ignis__gemm_hopper_define(char *define, size_t size, const ignis__gemm *p, int columns, bool direct)
 {
     snprintf(define, size,
              "-DIGNIS_TRANSPOSE_A=%d -DIGNIS_TRANSPOSE_B=%d -DIGNIS_PATCHES=%d -DIGNIS_COLUMNS=%d -DIGNIS_DIRECT=%d "
@@ -24210,11 +24810,11 @@ static void ignis__gemm_hopper_define(char *define, size_t size, const ignis__ge
 }
 
 /*  Returns the least k of tiles that are finished beside the next one: 12 k steps of 128 bytes. */
-static int64_t ignis__gemm_ahead_k(ignis_dtype dtype) { return 11 * 128 / ignis__dtypes[dtype].size + 1; }
+IGNIS__PRIVATE int64_t ignis__gemm_ahead_k(ignis_dtype dtype) { return 11 * 128 / ignis__dtypes[dtype].size + 1; }
 
 /*  Returns whether a tile may be finished beside the next one: kernels/gemm_hopper_ahead.cuh. f32 would wait
     for reads, and 8 bits lack registers for it. */
-static bool ignis__gemm_takes_ahead(const ignis__gemm *product, const ignis__epilogue *epilogue)
+IGNIS__PRIVATE bool ignis__gemm_takes_ahead(const ignis__gemm *product, const ignis__epilogue *epilogue)
 {
     ignis__gemm p = *product;
     p.column_sums = epilogue->column_sums != NULL;
@@ -24225,7 +24825,7 @@ static bool ignis__gemm_takes_ahead(const ignis__gemm *product, const ignis__epi
 
 /*  Returns whether a tile may have 192 rows: nothing is read besides the operands and a bias, and nothing
     summed. */
-static bool ignis__gemm_takes_192_rows(const ignis__gemm *p, const ignis__epilogue *epilogue)
+IGNIS__PRIVATE bool ignis__gemm_takes_192_rows(const ignis__gemm *p, const ignis__epilogue *epilogue)
 {
     return !p->patches_of && !ignis__dtype_is_f8(p->operands) && p->m > 128 && p->n > 128 && !p->gradient &&
            !p->residual && !p->accumulate && !epilogue->row_sums && !epilogue->column_sums &&
@@ -24272,8 +24872,8 @@ static bool ignis__gemm_fit_columns(const ignis__op *op, ignis_dtype dtype, cons
 /*  Chooses a built-in kernel, in this one place: tensor cores for 16-bit types and f32 that may be rounded,
     else plain CUDA C; tiles and splits of k by the least time. wgmma needs rows of full packs, and mma.sync
     is 12 times slower without: other operands are copied for them. */
-static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dtype, const ignis__gemm *gemm,
-                                             const ignis__epilogue *epilogue)
+IGNIS__PRIVATE ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dtype, const ignis__gemm *gemm,
+                                                     const ignis__epilogue *epilogue)
 {
     ignis__gemm_tile best = IGNIS__ZERO;
     ignis__gemm_kernel kernel = IGNIS__ZERO;
@@ -24378,9 +24978,9 @@ static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dt
 
 /*  Makes a TMA map of [batch, rows, row] with strides between rows and matrices, in tiles of 128 bytes of
     some rows. rounds: f32 is rounded to tf32 when loaded. */
-static void ignis__gemm_tma_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype dtype, bool rounds,
-                                ignis__address at, int64_t row, int64_t row_stride, int64_t rows, int64_t batch,
-                                int64_t stride, int box_rows)
+IGNIS__PRIVATE void ignis__gemm_tma_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype dtype, bool rounds,
+                                        ignis__address at, int64_t row, int64_t row_stride, int64_t rows, int64_t batch,
+                                        int64_t stride, int box_rows)
 {
     int64_t size = ignis__dtypes[dtype].size;
     int64_t dims[] = {row, rows, stride ? batch : 1},
@@ -24390,8 +24990,8 @@ static void ignis__gemm_tma_map(ignis__op *op, ignis__tensor_map *map, ignis_dty
 }
 
 /*  Makes a TMA map of the array with patches: `count` pixels of the grid for a tap. */
-static void ignis__patches_tma_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype dtype, const ignis__gemm *p,
-                                   int count)
+IGNIS__PRIVATE void ignis__patches_tma_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype dtype,
+                                           const ignis__gemm *p, int count)
 {
     const ignis__patches *q = &p->patches;
     int64_t row = q->pixel * q->width, dims[] = {q->pixel, q->width, q->height, p->images};
@@ -24409,7 +25009,8 @@ static void ignis__patches_tma_map(ignis__op *op, ignis__tensor_map *map, ignis_
 }
 
 /*  Makes a TMA map of the pixels of out that belong to the grid. */
-static void ignis__patches_out_tma_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype dtype, const ignis__gemm *p)
+IGNIS__PRIVATE void ignis__patches_out_tma_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype dtype,
+                                               const ignis__gemm *p)
 {
     const ignis__patches *q = &p->patches;
     int64_t dims[] = {p->n, q->columns.size, q->rows.size, p->images};
@@ -24422,14 +25023,14 @@ static void ignis__patches_out_tma_map(ignis__op *op, ignis__tensor_map *map, ig
 }
 
 /*  Returns whether all rows of `row` elements from these addresses on are full packs. */
-static bool ignis__gemm_packed(ignis_dtype dtype, ignis__address addresses, int64_t row, int64_t batch)
+IGNIS__PRIVATE bool ignis__gemm_packed(ignis_dtype dtype, ignis__address addresses, int64_t row, int64_t batch)
 {
     int64_t pack = ignis__pack_elements(dtype);
     return addresses % 16 == 0 && row % pack == 0 && batch % pack == 0;
 }
 
 /*  Sums [count, n] in the order of the rows. */
-static void ignis__gemm_add_sums(ignis__op *op, ignis__array *out, ignis__address from, int64_t count)
+IGNIS__PRIVATE void ignis__gemm_add_sums(ignis__op *op, ignis__array *out, ignis__address from, int64_t count)
 {
     ignis__address to = ignis__op_write(op, out);
     void *params[] = {&to, &from, &count, &out->numel};
@@ -24438,22 +25039,23 @@ static void ignis__gemm_add_sums(ignis__op *op, ignis__array *out, ignis__addres
     ignis__op_launch_row(op, IGNIS__BUILTIN_GEMM_SUMS, out->dtype, ignis__ceil_div(out->numel, 32), 256, params);
 }
 
-static ignis__address ignis__gemm_scratch(ignis__op *op, int64_t count, ignis_dtype dtype)
+IGNIS__PRIVATE ignis__address ignis__gemm_scratch(ignis__op *op, int64_t count, ignis_dtype dtype)
 {
     return ignis__op_write(op, ignis__op_new_row(op, count, ignis__wide_dtype(dtype)));
 }
 
 /*  Returns where a kernel writes `count` rows of sums for ignis__gemm_add_sums: a single row of the result's
     dtype is the result. */
-static ignis__address ignis__gemm_sums_scratch(ignis__op *op, ignis__array *out, int64_t count, ignis_dtype dtype)
+IGNIS__PRIVATE ignis__address ignis__gemm_sums_scratch(ignis__op *op, ignis__array *out, int64_t count,
+                                                       ignis_dtype dtype)
 {
     return count == 1 && dtype == ignis__wide_dtype(dtype) ? ignis__op_write(op, out)
                                                            : ignis__gemm_scratch(op, count * out->numel, dtype);
 }
 
 /*  Returns the parameters, except for partial sums. out and its epilogue's arrays have elements. */
-static ignis__gemm ignis__gemm_params(ignis__op *op, const ignis__product *product, ignis__array *out,
-                                      const ignis__epilogue *epilogue)
+IGNIS__PRIVATE ignis__gemm ignis__gemm_params(ignis__op *op, const ignis__product *product, ignis__array *out,
+                                              const ignis__epilogue *epilogue)
 {
     ignis__gemm gemm = IGNIS__ZERO;
     gemm.dtype = (ignis_dtype)product->dtype;
@@ -24498,8 +25100,8 @@ static ignis__gemm ignis__gemm_params(ignis__op *op, const ignis__product *produ
 }
 
 /*  Launches a kernel that finishes a product: 128 columns of `rows` rows for a block. */
-static void ignis__gemm_launch_finish(ignis__op *op, ignis__builtin builtin, int rows, ignis_dtype dtype,
-                                      ignis__gemm *p, const ignis__epilogue *epilogue)
+IGNIS__PRIVATE void ignis__gemm_launch_finish(ignis__op *op, ignis__builtin builtin, int rows, ignis_dtype dtype,
+                                              ignis__gemm *p, const ignis__epilogue *epilogue)
 {
     void *params[] = {p};
     int64_t sums = ignis__ceil_div(p->m, rows);
@@ -24513,8 +25115,8 @@ static void ignis__gemm_launch_finish(ignis__op *op, ignis__builtin builtin, int
 
 /*  While programs are recorded: requests the kernels that devices choose for such products, of these sizes
     and others. */
-IGNIS__COLD static void ignis__gemm_request(ignis_dtype dtype, const ignis__gemm *product,
-                                            const ignis__epilogue *epilogue)
+IGNIS__COLD IGNIS__PRIVATE void ignis__gemm_request(ignis_dtype dtype, const ignis__gemm *product,
+                                                    const ignis__epilogue *epilogue)
 {
     bool eights = ignis__dtype_is_f8(product->operands), rounds = ignis__gemm_allows_tensor_cores(product->operands),
          by_k = ignis__dtypes[product->operands].size != 2;
@@ -24571,14 +25173,7 @@ IGNIS__COLD static void ignis__gemm_request(ignis_dtype dtype, const ignis__gemm
     two tiny products.
     Uses: gemm_select, gemm_params. Scratch lives until the operation ends. */
 
-/*  A tiny product that waits to be launched together with another one. */
-typedef struct ignis__gemm_pending {
-    ignis__gemm p;
-    ignis_dtype dtype;
-    int64_t blocks; /* 0: there is no product */
-} ignis__gemm_pending;
-
-static double ignis__gemm_flops(const ignis__gemm *p)
+IGNIS__PRIVATE double ignis__gemm_flops(const ignis__gemm *p)
 {
     return 2.0 * (double)p->m * (double)p->n * (double)p->k * (double)p->batch;
 }
@@ -24612,13 +25207,13 @@ static void ignis__gemm_launch_tiny(ignis__op *op, ignis_dtype dtype, const char
 /*  Begins a pair of products, up to ignis__gemm_join_end. They do not depend on each other, and the second
     one may run by other means. If both are tiny they are one launch. Products that are measured run many
     times, and are not joined. */
-static void ignis__gemm_join(ignis__op *op, ignis__gemm_pending *pending)
+IGNIS__PRIVATE void ignis__gemm_join(ignis__op *op, ignis__gemm_pending *pending)
 {
     pending->blocks = 0;
     op->pending = ignis__matmul_backend == IGNIS_MATMUL_MEASURE ? NULL : pending;
 }
 
-static void ignis__gemm_join_end(ignis__op *op)
+IGNIS__PRIVATE void ignis__gemm_join_end(ignis__op *op)
 {
     const ignis__gemm_pending *pending = op->pending;
     op->pending = NULL;
@@ -24720,16 +25315,11 @@ static void ignis__gemm_launch(ignis__op *op, ignis__gemm_kernel *kernel, ignis_
                      kernel->threads, 1, kernel->shared, kernel->stays ? mapped : plain);
 }
 
-/*  A copy of an operand, as in kernels/gemm.cu. */
-typedef struct ignis__gemm_copy {
-    ignis__address to, from;
-    int64_t row, stride, rows;
-} ignis__gemm_copy;
-
 /*  Plans scratch for an operand, `rows` rows a matrix, in which its rows are full packs of `pack` elements:
     of 16 bytes or fewer. */
-static void ignis__gemm_plan_copy(ignis__op *op, ignis_dtype dtype, ignis__gemm_copy *copy, ignis__address *at,
-                                  int64_t *row, int64_t rows, int64_t count, int64_t *batch, int *packed, int64_t pack)
+IGNIS__PRIVATE void ignis__gemm_plan_copy(ignis__op *op, ignis_dtype dtype, ignis__gemm_copy *copy, ignis__address *at,
+                                          int64_t *row, int64_t rows, int64_t count, int64_t *batch, int *packed,
+                                          int64_t pack)
 {
     int64_t whole = ignis__pack_elements(dtype);
     memset(copy, 0, sizeof *copy);
@@ -24748,7 +25338,7 @@ static void ignis__gemm_plan_copy(ignis__op *op, ignis_dtype dtype, ignis__gemm_
 }
 
 /*  Makes one or two copies. */
-static void ignis__gemm_copies(ignis__op *op, ignis_dtype dtype, ignis__gemm_copy *a, ignis__gemm_copy *b)
+IGNIS__PRIVATE void ignis__gemm_copies(ignis__op *op, ignis_dtype dtype, ignis__gemm_copy *a, ignis__gemm_copy *b)
 {
     void *params[] = {a, b};
     int64_t pack = ignis__pack_elements(dtype),
@@ -24782,7 +25372,8 @@ static void ignis__gemm_transpose_operand(ignis__op *op, ignis_dtype dtype, igni
 }
 
 /*  Chooses a kernel for the parameters, and runs it. False: the caller computes row sums. */
-static bool ignis__gemm_compute(ignis__op *op, ignis_dtype dtype, ignis__gemm *gemm, const ignis__epilogue *epilogue)
+IGNIS__PRIVATE bool ignis__gemm_compute(ignis__op *op, ignis_dtype dtype, ignis__gemm *gemm,
+                                        const ignis__epilogue *epilogue)
 {
     ignis__gemm_kernel kernel = ignis__gemm_choose(op, dtype, gemm, epilogue);
     bool row_sums = epilogue->row_sums && kernel.sums_rows;
@@ -24825,8 +25416,8 @@ static bool ignis__gemm_compute(ignis__op *op, ignis_dtype dtype, ignis__gemm *g
 }
 
 /*  Runs a product by built-in kernels; out has elements. False: the caller computes its row sums. */
-static bool ignis__gemm_run(ignis__op *op, const ignis__product *product, ignis__array *out, ignis__array *a,
-                            ignis__array *b, const ignis__epilogue *epilogue)
+IGNIS__PRIVATE bool ignis__gemm_run(ignis__op *op, const ignis__product *product, ignis__array *out, ignis__array *a,
+                                    ignis__array *b, const ignis__epilogue *epilogue)
 {
     ignis_dtype dtype = (ignis_dtype)product->dtype;
     ignis__gemm p = ignis__gemm_params(op, product, out, epilogue);
@@ -25027,7 +25618,7 @@ static ignis__plan *ignis__plan_get(const char *call, ignis__device *device, con
     return plan;
 }
 
-static int ignis__alignment_of(ignis__address a, ignis__address b, ignis__address c)
+IGNIS__PRIVATE int ignis__alignment_of(ignis__address a, ignis__address b, ignis__address c)
 {
     ignis__address bits = a | b | c | 16;
     return (int)(bits & (~bits + 1));
@@ -25097,8 +25688,8 @@ static bool ignis__lt_run(ignis__op *op, const ignis__product *product, double f
 
 /*  As ignis__lt_run, with an epilogue: the bias inside the product if cuBLASLt can, the rest in a pass after
     it. */
-static bool ignis__lt_multiply(ignis__op *op, const ignis__product *product, ignis__array *out, ignis__array *a,
-                               ignis__array *b, const ignis__epilogue *epilogue, bool *row_sums)
+IGNIS__PRIVATE bool ignis__lt_multiply(ignis__op *op, const ignis__product *product, ignis__array *out, ignis__array *a,
+                                       ignis__array *b, const ignis__epilogue *epilogue, bool *row_sums)
 {
     bool narrow = product->dtype != IGNIS_F64, biased = false;
     bool keeps = epilogue->pre && !epilogue->gradient && epilogue->activation != IGNIS__ACTIVATION_GATED;
@@ -25135,7 +25726,7 @@ static bool ignis__lt_multiply(ignis__op *op, const ignis__product *product, ign
 }
 
 /*  Frees the plans of a device; its context is current. */
-static void ignis__matmul_close(ignis__device *device)
+IGNIS__PRIVATE void ignis__matmul_close(ignis__device *device)
 {
     int index = ignis__device_ordinal(device), bucket;
     ignis__planner *planner = ignis__planners[index];
@@ -25152,7 +25743,7 @@ static void ignis__matmul_close(ignis__device *device)
     ignis__planners[index] = NULL;
 }
 
-static bool ignis__cublaslt_available(const char *call)
+IGNIS__PRIVATE bool ignis__cublaslt_available(const char *call)
 {
     return ignis__library_available(call, IGNIS_LIBRARY_CUBLASLT, "built-in kernels compute products");
 }
@@ -25167,18 +25758,7 @@ static bool ignis__cublaslt_available(const char *call)
 #define IGNIS__MEASURE_ROUNDS 3 /* the fastest one counts */
 #define IGNIS__MEASURE_RUNS 4   /* in a round */
 
-typedef struct ignis__autotune {
-    uint64_t key;
-    bool own;
-    struct ignis__autotune *next;
-} ignis__autotune;
-
-static struct {
-    ignis__mutex
-        lock; /* never held while measuring: the work that is waited for may wait for another thread's product */
-    bool is_read;
-    ignis__autotune *first;
-} ignis__measurements = {IGNIS__MUTEX_INIT, false, NULL};
+IGNIS__PRIVATE struct ignis__measurements_type ignis__measurements = {IGNIS__MUTEX_INIT, false, NULL};
 
 static ignis__autotune *ignis__autotune_find(uint64_t key)
 {
@@ -25312,8 +25892,8 @@ static bool ignis__autotune_lookup(const char *call, uint64_t key, bool *own, bo
 
 /*  Returns whether a built-in kernel computes the product. Measures if that is unknown; a capture cannot
     measure, and uses cuBLASLt. */
-static bool ignis__autotune_picks_builtin(ignis__op *op, const ignis__product *product, ignis__array *out,
-                                          ignis__array *a, ignis__array *b, const ignis__epilogue *epilogue)
+IGNIS__PRIVATE bool ignis__autotune_picks_builtin(ignis__op *op, const ignis__product *product, ignis__array *out,
+                                                  ignis__array *a, ignis__array *b, const ignis__epilogue *epilogue)
 {
     uint64_t key;
     int64_t own, other;
@@ -25350,7 +25930,7 @@ static bool ignis__autotune_picks_builtin(ignis__op *op, const ignis__product *p
     return is_own;
 }
 
-static void ignis__autotune_close(void)
+IGNIS__PRIVATE void ignis__autotune_close(void)
 {
     while (ignis__measurements.first) {
         ignis__autotune *next = ignis__measurements.first->next;
@@ -25366,7 +25946,7 @@ static void ignis__autotune_close(void)
     Uses: gemm_launch, cublaslt, autotune. */
 
 /*  Returns whether a product has few tiny tiles. */
-static bool ignis__gemm_is_tiny(const ignis__op *op, const ignis__product *product)
+IGNIS__PRIVATE bool ignis__gemm_is_tiny(const ignis__op *op, const ignis__product *product)
 {
     int64_t tiles = ignis__ceil_div(product->m, 16) * ignis__ceil_div(product->n, 32) * product->batch;
     return tiles <= 2 * op->work.device->info.multiprocessors && product->k <= 512;
@@ -25401,7 +25981,7 @@ static bool ignis__gemm_fills_device_f32(const ignis__op *op, const ignis__produ
 
 /*  Returns whether built-in kernels are at least as fast as cuBLASLt on an H200: for few tiny tiles (by
     tensor cores 1 us slower, but an epilogue costs nothing), and for large products by wgmma. */
-static bool ignis__gemm_beats_cublaslt(const ignis__op *op, const ignis__product *product)
+IGNIS__PRIVATE bool ignis__gemm_beats_cublaslt(const ignis__op *op, const ignis__product *product)
 {
     ignis_dtype dtype = (ignis_dtype)product->dtype;
     if (ignis__gemm_is_tiny(op, product))
@@ -25414,8 +25994,8 @@ static bool ignis__gemm_beats_cublaslt(const ignis__op *op, const ignis__product
 
 /*  Runs a product, whose sizes may be zero, and its epilogue (NULL: none). False: the caller computes
     epilogue->row_sums. */
-static bool ignis__matmul_run(ignis__op *op, const ignis__product *product, ignis__array *out, ignis__array *a,
-                              ignis__array *b, const ignis__epilogue *epilogue)
+IGNIS__PRIVATE bool ignis__matmul_run(ignis__op *op, const ignis__product *product, ignis__array *out, ignis__array *a,
+                                      ignis__array *b, const ignis__epilogue *epilogue)
 {
     static const ignis__epilogue nothing = IGNIS__ZERO;
     int by = ignis__matmul_backend;
@@ -25444,7 +26024,7 @@ static bool ignis__matmul_run(ignis__op *op, const ignis__product *product, igni
     Uses: dispatch, product, expand. */
 
 /*  Returns the product that computes da. y = a b: da = g b^T; y = a b^T: da = g b. */
-static ignis__product ignis__matmul_product_a(const ignis__product *p)
+IGNIS__PRIVATE ignis__product ignis__matmul_product_a(const ignis__product *p)
 {
     ignis__product q = *p;
     q.n = p->k;
@@ -25455,7 +26035,7 @@ static ignis__product ignis__matmul_product_a(const ignis__product *p)
 }
 
 /*  Returns the product that computes db. y = a b: db [k, n] = a^T g; y = a b^T: db [n, k] = g^T a. */
-static ignis__product ignis__matmul_product_b(const ignis__product *p)
+IGNIS__PRIVATE ignis__product ignis__matmul_product_b(const ignis__product *p)
 {
     ignis__product q = *p;
     q.transpose_a = 1;
@@ -25493,7 +26073,7 @@ static ignis_status ignis__matmul_backward(const ignis_backward_args *args)
 
 /*  Checks the shapes of a product, and describes it. A 2-D b serves all rows of a, whose leading dimensions
     are folded into m. */
-static bool ignis__matmul_shapes(ignis__op *op, int transpose_b, ignis__product *product, ignis_shape *out)
+IGNIS__PRIVATE bool ignis__matmul_shapes(ignis__op *op, int transpose_b, ignis__product *product, ignis_shape *out)
 {
     const ignis_shape *a = &op->in[0]->shape, *b = &op->in[1]->shape;
     int64_t inner_b, leading_a;
@@ -25774,8 +26354,8 @@ static void ignis__column_threads(int64_t packs, int64_t rows, unsigned *x, unsi
 
 /*  Computes out [outer, inner] = factor * the sum over n of a, or of the products of a and b if b is not
     NULL. */
-static void ignis__op_sum(ignis__op *op, ignis__array *out, ignis__array *a, ignis__array *b, double factor,
-                          const ignis__axis *axis)
+IGNIS__PRIVATE void ignis__op_sum(ignis__op *op, ignis__array *out, ignis__array *a, ignis__array *b, double factor,
+                                  const ignis__axis *axis)
 {
     ignis_dtype dtype = out->dtype, wide = ignis__wide_dtype(dtype);
     int64_t blocks = 2 * (int64_t)op->work.device->info.multiprocessors, per_pack = ignis__pack_elements(dtype);
@@ -26007,7 +26587,7 @@ IGNIS_API ignis_tensor ignis_cumsum(ignis_tensor tensor, int dim)
     Uses: operation; kernels POINTWISE. */
 
 /*  Makes factor times an array. */
-static ignis__array *ignis__op_scaled(ignis__op *op, ignis__array *from, double factor)
+IGNIS__PRIVATE ignis__array *ignis__op_scaled(ignis__op *op, ignis__array *from, double factor)
 {
     ignis__array *out = ignis__op_new_like(op, from);
     ignis__address source = ignis__op_read(op, from), target = ignis__op_write(op, out);
@@ -26039,12 +26619,6 @@ IGNIS_API ignis_tensor ignis_scale(ignis_tensor tensor, double factor)
 
     The gradient of the second operand is summed along the axis of the broadcast. Uses: operation, sum;
     kernels POINTWISE. */
-
-typedef struct ignis__binary_params {
-    ignis__axis axis;     /* of the second operand; n = 1 for equal shapes */
-    ignis_shape shape;    /* of the second operand */
-    int saved_a, saved_b; /* indices of the saved arrays, -1: not saved */
-} ignis__binary_params;
 
 /*  Computes the second operand's gradient: factor times the sum of g, or of g * a, along the axis of its
     broadcast. */
@@ -26107,7 +26681,7 @@ static ignis_status ignis__add_sub_backward(const char *call, const ignis_backwa
     return ignis__op_finish_backward(&op, args, 2, gradients);
 }
 
-static ignis_status ignis__add_backward(const ignis_backward_args *args)
+IGNIS__PRIVATE ignis_status ignis__add_backward(const ignis_backward_args *args)
 {
     return ignis__add_sub_backward("ignis_add", args, 1);
 }
@@ -26205,7 +26779,7 @@ IGNIS_API ignis_tensor ignis_add_bias(ignis_tensor tensor, ignis_tensor bias)
     The gradient is cast back.
     Uses: operation; the conversions of the room array. */
 
-static ignis__array *ignis__op_cast(ignis__op *op, ignis__array *from, ignis_dtype dtype)
+IGNIS__PRIVATE ignis__array *ignis__op_cast(ignis__op *op, ignis__array *from, ignis_dtype dtype)
 {
     ignis__array *out = ignis__op_new(op, &from->shape, dtype);
     ignis__address source, target;
@@ -26400,26 +26974,6 @@ IGNIS_API ignis_tensor ignis_silu_mul(ignis_tensor gate, ignis_tensor up)
     they agree.
     Uses: the room formula, sum. Invariant: sums over the same shapes have a fixed order. */
 
-/*  Values that the gradients of a formula need. Saved are the inputs that they are computed from. */
-typedef struct ignis__formula_rule {
-    ignis__formula *formula;
-    ignis_shape shape; /* of the result */
-    int result;        /* of the formula, which this is the gradient of */
-    ignis__random random;
-    int saved[IGNIS_MAX_INPUTS];
-    ignis_shape given;    /* of the incoming gradient, in the dimensions of shape: 1 where the result is reduced */
-    double factor;        /* of that gradient */
-    int kept, kept_saved; /* of a reduction, and where it is saved */
-    uint32_t same;        /* bits of inputs whose gradient it is */
-    double value[IGNIS_MAX_INPUTS];
-    int count; /* of tensors */
-    struct {
-        int input; /* its number in the formula */
-        ignis_dtype dtype;
-        ignis_shape shape;
-    } tensor[IGNIS_MAX_INPUTS]; /* only the first `count` are stored */
-} ignis__formula_rule;
-
 /*  Sums an array, of the dtype or W, where a shape was broadcast to its shape: over neighbouring dimensions,
     the last ones first. */
 static ignis__array *ignis__formula_sum_gradient(ignis__op *op, ignis__array *from, const ignis_shape *from_shape,
@@ -26548,7 +27102,7 @@ static ignis__array *ignis__formula_divide_by_sum(ignis__op *op, const ignis__fo
     return op->ok ? out : NULL;
 }
 
-static ignis_status ignis__formula_backward(const ignis_backward_args *args)
+IGNIS__PRIVATE ignis_status ignis__formula_backward(const ignis_backward_args *args)
 {
     static const char call[] = "ignis_map";
     const ignis__formula_rule *rule = (const ignis__formula_rule *)args->params;
@@ -26647,12 +27201,6 @@ IGNIS_API ignis_tensor ignis_value(double value)
     return handle;
 }
 
-typedef enum ignis__loss_kind {
-    IGNIS__LOSS_NONE, /* any formula */
-    IGNIS__LOSS,      /* its result is at least f32 */
-    IGNIS__LOSS_ALIKE /* and its first two inputs have one shape, to which the others broadcast */
-} ignis__loss_kind;
-
 /*  Checks that a model's output and its targets do not broadcast by mistake. */
 static bool ignis__formula_check_loss(ignis__op *op, const ignis__formula_run *run)
 {
@@ -26666,9 +27214,9 @@ static bool ignis__formula_check_loss(ignis__op *op, const ignis__formula_run *r
 }
 
 /*  Prepares a formula of tensors: run can be launched, and the rule is filled except for what is known later. */
-static bool ignis__formula_begin_tensors(ignis__op *op, const char *call, const char *formula,
-                                         const ignis_inputs *inputs, int results, ignis__formula_run *run,
-                                         ignis__formula_rule *rule, ignis__loss_kind loss)
+IGNIS__PRIVATE bool ignis__formula_begin_tensors(ignis__op *op, const char *call, const char *formula,
+                                                 const ignis_inputs *inputs, int results, ignis__formula_run *run,
+                                                 ignis__formula_rule *rule, ignis__loss_kind loss)
 {
     uint64_t ids[IGNIS_MAX_INPUTS], others[IGNIS_MAX_INPUTS];
     ignis_tensor handles[IGNIS_MAX_INPUTS];
@@ -26752,7 +27300,8 @@ static ignis_tensor ignis__formula_record_result(ignis__op *op, ignis__array *ou
 }
 
 /*  Ends an operation with one result. */
-static ignis_tensor ignis__formula_end(ignis__op *op, ignis__array *out, const char *name, ignis__formula_rule *rule)
+IGNIS__PRIVATE ignis_tensor ignis__formula_end(ignis__op *op, ignis__array *out, const char *name,
+                                               ignis__formula_rule *rule)
 {
     ignis_tensor result = ignis__formula_record_result(op, out, name, rule);
     ignis__op_leave(op);
@@ -26795,8 +27344,8 @@ static ignis_status ignis__formula_tensors(const char *call, const char *formula
 }
 
 /*  Runs a formula with one result. */
-static ignis_tensor ignis__formula_tensor(const char *call, const char *formula, const ignis_inputs *inputs,
-                                          ignis__loss_kind loss)
+IGNIS__PRIVATE ignis_tensor ignis__formula_tensor(const char *call, const char *formula, const ignis_inputs *inputs,
+                                                  ignis__loss_kind loss)
 {
     ignis_tensor result;
     (void)ignis__formula_tensors(call, formula, inputs, 1, &result, loss);
@@ -26855,9 +27404,9 @@ static bool ignis__formula_reduced_shape(ignis__op *op, const ignis_shape *shape
     return true;
 }
 
-static ignis_tensor ignis__formula_reduced(const char *call, ignis_reducer reducer, const char *formula,
-                                           const ignis_inputs *inputs, const ignis_reduce_desc *desc,
-                                           ignis__loss_kind loss)
+IGNIS__PRIVATE ignis_tensor ignis__formula_reduced(const char *call, ignis_reducer reducer, const char *formula,
+                                                   const ignis_inputs *inputs, const ignis_reduce_desc *desc,
+                                                   ignis__loss_kind loss)
 {
     ignis_shape kept, shape;
     ignis__formula_rule rule;
@@ -26935,13 +27484,8 @@ IGNIS_API ignis_tensor ignis_map_reduce(ignis_reducer reducer, const char *formu
     Tiles through shared memory; a view if the order of elements stays.
     Uses: operation; kernels/shape.cu. */
 
-/*  [a, m, b, n, c] becomes [a, n, b, m, c]. */
-typedef struct ignis__exchange {
-    int64_t a, m, b, n, c;
-} ignis__exchange;
-
-static ignis__array *ignis__op_exchange(ignis__op *op, ignis__array *from, const ignis_shape *shape,
-                                        const ignis__exchange *given)
+IGNIS__PRIVATE ignis__array *ignis__op_exchange(ignis__op *op, ignis__array *from, const ignis_shape *shape,
+                                                const ignis__exchange *given)
 {
     ignis__exchange exchange = *given;
     ignis__array *out = ignis__op_new(op, shape, from->dtype);
@@ -27013,13 +27557,7 @@ IGNIS_API ignis_tensor ignis_transpose(ignis_tensor tensor, int dim0, int dim1)
     Copies rows of each tensor into the result; more tensors than one operation takes are joined in steps.
     Uses: operation, split (the gradient is slices). */
 
-/*  Equally long rows inside an array: the first element of the first one, and elements from row to row. */
-typedef struct ignis__row_slices {
-    ignis__array *array;
-    int64_t offset, row;
-} ignis__row_slices;
-
-static ignis__row_slices ignis__row_slices_of(ignis__array *array, int64_t offset, int64_t row)
+IGNIS__PRIVATE ignis__row_slices ignis__row_slices_of(ignis__array *array, int64_t offset, int64_t row)
 {
     ignis__row_slices slices;
     slices.array = array;
@@ -27029,8 +27567,8 @@ static ignis__row_slices ignis__row_slices_of(ignis__array *array, int64_t offse
 }
 
 /*  Copies `rows` rows of `length` elements between two arrays. */
-static void ignis__op_copy_rows(ignis__op *op, ignis__row_slices to, ignis__row_slices from, int64_t length,
-                                int64_t rows)
+IGNIS__PRIVATE void ignis__op_copy_rows(ignis__op *op, ignis__row_slices to, ignis__row_slices from, int64_t length,
+                                        int64_t rows)
 {
     ignis_dtype dtype = from.array->dtype;
     uint64_t size = (uint64_t)ignis__dtypes[dtype].size;
@@ -27329,24 +27867,9 @@ IGNIS_API ignis_tensor ignis_slice(ignis_tensor tensor, int dim, int64_t start, 
     Joins dimensions, chooses packs, launches. Its gradient is the copy in the other direction. Uses:
     operation; kernels/shape.cu. */
 
-/*  A copy: to[to_offset + sum of i[d] * to[d]] = from[from_offset + sum of i[d] * from[d]] for every i below
-    size; in elements. */
-typedef struct ignis__strides {
-    int rank;
-    int64_t size[IGNIS_MAX_DIMS], from[IGNIS_MAX_DIMS], to[IGNIS_MAX_DIMS], from_offset, to_offset;
-} ignis__strides;
-
-/*  The parameter of the kernels: see kernels/shape.cu. */
-typedef struct ignis__strided {
-    int64_t size[IGNIS_MAX_DIMS], from[IGNIS_MAX_DIMS], to[IGNIS_MAX_DIMS];
-    uint32_t multiplier[IGNIS_MAX_DIMS], shift[IGNIS_MAX_DIMS];
-    int64_t count, step;
-    int rank;
-} ignis__strided;
-
 /*  Joins dimensions that one stride serves. sorted: the largest strides of `to` first. False if there are no
     elements. */
-static bool ignis__strides_merge(const ignis__strides *strides, ignis__strided *strided, bool sorted)
+IGNIS__PRIVATE bool ignis__strides_merge(const ignis__strides *strides, ignis__strided *strided, bool sorted)
 {
     int i, d, at;
     memset(strided, 0, sizeof *strided);
@@ -27378,7 +27901,7 @@ static bool ignis__strides_merge(const ignis__strides *strides, ignis__strided *
 }
 
 /*  Returns whether strides, except that of one dimension (-1: none), are multiples of a pack. */
-static bool ignis__strides_packed(const int64_t *strides, int rank, int but, int64_t pack)
+IGNIS__PRIVATE bool ignis__strides_packed(const int64_t *strides, int rank, int but, int64_t pack)
 {
     int i;
     for (i = 0; i < rank; i++)
@@ -27387,7 +27910,7 @@ static bool ignis__strides_packed(const int64_t *strides, int rank, int but, int
     return true;
 }
 
-static void ignis__strided_finish(ignis__strided *k)
+IGNIS__PRIVATE void ignis__strided_finish(ignis__strided *k)
 {
     int i;
     if (k->rank == 0)
@@ -27400,7 +27923,8 @@ static void ignis__strided_finish(ignis__strided *k)
     }
 }
 
-static void ignis__op_strided(ignis__op *op, ignis__array *to, ignis__array *from, const ignis__strides *strides)
+IGNIS__PRIVATE void ignis__op_strided(ignis__op *op, ignis__array *to, ignis__array *from,
+                                      const ignis__strides *strides)
 {
     ignis__address source = ignis__op_read(op, from), target = ignis__op_write(op, to);
     ignis__strided strided;
@@ -27477,7 +28001,7 @@ static ignis_status ignis__strided_backward(const ignis_backward_args *args)
 }
 
 /*  Begins such an operation. The strides are those of an input that is copied as it is. */
-static bool ignis__strided_begin(ignis__op *op, const char *call, ignis_tensor tensor, ignis__strides *s)
+IGNIS__PRIVATE bool ignis__strided_begin(ignis__op *op, const char *call, ignis_tensor tensor, ignis__strides *s)
 {
     memset(s, 0, sizeof *s);
     if (!ignis__op_begin(op, call, 1, &tensor))
@@ -27490,8 +28014,8 @@ static bool ignis__strided_begin(ignis__op *op, const char *call, ignis_tensor t
 
 /*  Ends it. Strides of `to` that are 0 become those of the output. With a fill, the copy goes into the middle
     of it. */
-static ignis_tensor ignis__strided_end(ignis__op *op, const char *name, const ignis_shape *shape,
-                                       ignis__strides *strides, const double *fill)
+IGNIS__PRIVATE ignis_tensor ignis__strided_end(ignis__op *op, const char *name, const ignis_shape *shape,
+                                               ignis__strides *strides, const double *fill)
 {
     ignis__array *out = ignis__op_new(op, shape, op->in[0]->dtype);
     ignis__strided_params params = IGNIS__ZERO;
@@ -27522,7 +28046,7 @@ static ignis_tensor ignis__strided_end(ignis__op *op, const char *name, const ig
     Uses: strided_copy. */
 
 /*  Selects every step-th element of the dimension from `start` on, which has to be inside. */
-static void ignis__strides_step(ignis__strides *s, int dim, int64_t start, int64_t len, int64_t step)
+IGNIS__PRIVATE void ignis__strides_step(ignis__strides *s, int dim, int64_t start, int64_t len, int64_t step)
 {
     s->from_offset += start * s->from[dim];
     s->from[dim] *= len > 1 ? step : 1;
@@ -27562,7 +28086,7 @@ IGNIS_API ignis_tensor ignis_slice_step(ignis_tensor tensor, int dim, int64_t st
     Uses: strided_copy, transpose. */
 
 /*  Checks that dimension i of `count` is one of the tensor's, and is not among the dims before it. */
-static bool ignis__op_dim_once(ignis__op *op, const int *dims, int i, int *dim, unsigned *seen)
+IGNIS__PRIVATE bool ignis__op_dim_once(ignis__op *op, const int *dims, int i, int *dim, unsigned *seen)
 {
     *dim = dims[i];
     if (!ignis__op_dim(op, dim, "a dimension"))
@@ -27809,12 +28333,7 @@ IGNIS_API ignis_tensor ignis_triu(ignis_tensor tensor, int64_t diagonal)
     The gradient of the bias is summed inside the product of dw, or offered by the layer after. Uses:
     dispatch, matmul. */
 
-/*  The gradients of a linear layer; NULL: not needed. */
-typedef struct ignis__linear_grads {
-    ignis__array *x, *w, *bias;
-} ignis__linear_grads;
-
-static ignis__linear_grads ignis__linear_grads_of(ignis__array *x, ignis__array *w, ignis__array *bias)
+IGNIS__PRIVATE ignis__linear_grads ignis__linear_grads_of(ignis__array *x, ignis__array *w, ignis__array *bias)
 {
     ignis__linear_grads grads;
     grads.x = x;
@@ -27825,8 +28344,9 @@ static ignis__linear_grads ignis__linear_grads_of(ignis__array *x, ignis__array 
 
 /*  Computes the gradients of y = x w^T + bias that are not NULL: dx = g w, with the epilogue; dw = g^T x; and
     db, the sum of g over its rows, inside the product of dw if it can. */
-static void ignis__linear_gradients(ignis__op *op, const ignis__product *forward, ignis__array *g, ignis__array *x,
-                                    ignis__array *w, const ignis__epilogue *epilogue, ignis__linear_grads to)
+IGNIS__PRIVATE void ignis__linear_gradients(ignis__op *op, const ignis__product *forward, ignis__array *g,
+                                            ignis__array *x, ignis__array *w, const ignis__epilogue *epilogue,
+                                            ignis__linear_grads to)
 {
     ignis__product of_x = ignis__matmul_product_a(forward), of_w = ignis__matmul_product_b(forward);
     ignis__epilogue sums = IGNIS__ZERO;
@@ -27848,8 +28368,8 @@ static void ignis__linear_gradients(ignis__op *op, const ignis__product *forward
 
 /*  Returns the gradient of a bias, an input, for the product of g. NULL if it was handed on already: the
     maker of g had offered its column sums. */
-static ignis__array *ignis__bias_gradient(ignis__op *op, const ignis_backward_args *args, int input,
-                                          const ignis__array *g, int64_t n)
+IGNIS__PRIVATE ignis__array *ignis__bias_gradient(ignis__op *op, const ignis_backward_args *args, int input,
+                                                  const ignis__array *g, int64_t n)
 {
     ignis_array known = IGNIS__ZERO;
     if (op->ok)
@@ -27859,7 +28379,7 @@ static ignis__array *ignis__bias_gradient(ignis__op *op, const ignis_backward_ar
     return known.id ? NULL : ignis__op_new_row(op, n, g->dtype);
 }
 
-static ignis_status ignis__linear_backward(const ignis_backward_args *args)
+IGNIS__PRIVATE ignis_status ignis__linear_backward(const ignis_backward_args *args)
 {
     const ignis__product *p = (const ignis__product *)args->params;
     ignis__array *gradients[3] = {NULL, NULL, NULL};
@@ -28090,7 +28610,7 @@ static bool ignis__tensor_wants_column_sums(ignis__tensor *tensor)
 
 /*  Called by a running backward function: returns whether the gradient of its first input goes to such a
     result, directly or through an addition. */
-static bool ignis__gradient_wants_column_sums(void)
+IGNIS__PRIVATE bool ignis__gradient_wants_column_sums(void)
 {
     ignis__tensor *tensor = ignis__tensor_thread_now()->pass->node->inputs[0];
     const ignis__node *node = ignis__backward_pass_find_maker(tensor);
@@ -28202,7 +28722,7 @@ IGNIS_API ignis_tensor ignis_mlp_gated(ignis_tensor x, ignis_tensor w_gate, igni
     Uses: operation. Rows are those of the last dimension. */
 
 /*  Reads a tensor as rows of its last dimension. */
-IGNIS__ONE_COPY static bool ignis__op_rows(ignis__op *op, const ignis__array *array, int64_t *rows, int64_t *n)
+IGNIS__ONE_COPY IGNIS__PRIVATE bool ignis__op_rows(ignis__op *op, const ignis__array *array, int64_t *rows, int64_t *n)
 {
     *n = array->shape.dim[array->shape.ndim - 1];
     *rows = *n ? array->numel / *n : 0;
@@ -28211,35 +28731,23 @@ IGNIS__ONE_COPY static bool ignis__op_rows(ignis__op *op, const ignis__array *ar
     return op->ok;
 }
 
-/*  Rows are distributed as by ignis_row in kernels/ignis.cuh: a warp has 4 packs a lane, or without packs a
-    block has 8 elements a thread. */
-#define IGNIS__ROW_PACKS 4
 #define IGNIS__ROW_ELEMENTS 8
-#define IGNIS__ROW_BLOCKS ((int64_t)1 << 30) /* they loop if there are more rows */
-
-typedef struct ignis__rows {
-    bool warp;        /* a warp has a row in registers; else a block has it, in one or more rounds */
-    int packed, kept; /* the kernels' parameters */
-    unsigned threads;
-    int64_t blocks;
-    size_t shared;
-} ignis__rows;
 
 /*  Returns the elements of a thread of a block in a round. */
-static int64_t ignis__row_share(ignis_dtype dtype, bool packed)
+IGNIS__PRIVATE int64_t ignis__row_share(ignis_dtype dtype, bool packed)
 {
     return packed ? IGNIS__ROW_PACKS * ignis__pack_elements(dtype) : IGNIS__ROW_ELEMENTS;
 }
 
-static unsigned ignis__row_threads(int64_t n, int64_t share, unsigned most)
+IGNIS__PRIVATE unsigned ignis__row_threads(int64_t n, int64_t share, unsigned most)
 {
     return (unsigned)ignis__clamp(ignis__ceil_div(ignis__ceil_div(n, share), 32) * 32, 32, (int64_t)most);
 }
 
 /*  Plans kernels that read `arrays` arrays forwards and backwards; 0: there is nothing to keep. `blocks`
     blocks, 1 or 2, fit on an SM. */
-static ignis__rows ignis__rows_plan(const ignis__op *op, ignis_dtype dtype, int64_t rows, int64_t n, bool packed,
-                                    int arrays, int blocks)
+IGNIS__PRIVATE ignis__rows ignis__rows_plan(const ignis__op *op, ignis_dtype dtype, int64_t rows, int64_t n,
+                                            bool packed, int arrays, int blocks)
 {
     ignis__rows plan = IGNIS__ZERO;
     int64_t share = ignis__row_share(dtype, packed), rounds, round_bytes,
@@ -28257,8 +28765,8 @@ static ignis__rows ignis__rows_plan(const ignis__op *op, ignis_dtype dtype, int6
     return plan;
 }
 
-static void ignis__rows_launch(ignis__op *op, const ignis__rows *plan, ignis__builtin warp, ignis__builtin block,
-                               ignis_dtype dtype, void **params)
+IGNIS__PRIVATE void ignis__rows_launch(ignis__op *op, const ignis__rows *plan, ignis__builtin warp,
+                                       ignis__builtin block, ignis_dtype dtype, void **params)
 {
     ignis__op_launch(op, plan->warp ? warp : block, dtype, NULL, plan->blocks, 1, 1, plan->threads, 1, plan->shared,
                      params);
@@ -28270,27 +28778,7 @@ static void ignis__rows_launch(ignis__op *op, const ignis__rows *plan, ignis__bu
     patches by the gradient. Patches are never stored: kernels compute their addresses from the grids here,
     which kernels/gemm.cuh has as well. */
 
-/*  A convolution along the rows or the columns of its images. */
-typedef struct ignis__conv_side {
-    int64_t in, out, kernel, stride, padding, dilation;
-} ignis__conv_side;
-
-/*  A convolution; channels and outs are of one group. It is patches of x, [images * out * out, kernel *
-    kernel * channels], times weights. */
-typedef struct ignis__conv {
-    int64_t images, channels, outs, groups;
-    ignis__conv_side side[2];
-    ignis_dtype dtype;
-    int sides; /* 1: a signal */
-} ignis__conv;
-
-/*  How a grid of pixels and the taps of its patches step along a side of an array, as in kernels/gemm.cuh,
-    and along the taps of the weights. */
-typedef struct ignis__conv_grid {
-    int64_t grid, taps, first, stride, step, weight, weight_step;
-} ignis__conv_grid;
-
-static ignis__conv_grid ignis__conv_forward_grid(const ignis__conv_side *side)
+IGNIS__PRIVATE ignis__conv_grid ignis__conv_forward_grid(const ignis__conv_side *side)
 {
     ignis__conv_grid walk;
     walk.grid = side->out;
@@ -28317,7 +28805,7 @@ static int64_t ignis__conv_tap_step(const ignis__conv_side *side)
 
 /*  Returns how many phases patches have: those of the first taps, which differ. There are at most as many as
     taps, however long the stride is. */
-static int64_t ignis__conv_phases(const ignis__conv_side *side)
+IGNIS__PRIVATE int64_t ignis__conv_phases(const ignis__conv_side *side)
 {
     int64_t step = ignis__conv_tap_step(side);
     return step < side->kernel ? step : side->kernel;
@@ -28327,7 +28815,7 @@ static int64_t ignis__conv_phases(const ignis__conv_side *side)
     the gradient of the result. Pixel h of x is in the patch of pixel (h + padding - tap * dilation) / stride
     of the result, if that is a whole number. For one phase these are every few taps, each some pixels from
     the next. Taps count from the last one, so that pixels rise. */
-static ignis__conv_grid ignis__conv_backward_grid(const ignis__conv_side *side, int64_t tap, int64_t *phase)
+IGNIS__PRIVATE ignis__conv_grid ignis__conv_backward_grid(const ignis__conv_side *side, int64_t tap, int64_t *phase)
 {
     ignis__conv_grid walk = IGNIS__ZERO;
     int64_t step = ignis__conv_tap_step(side), at = (tap * side->dilation - side->padding) % side->stride;
@@ -28343,7 +28831,7 @@ static ignis__conv_grid ignis__conv_backward_grid(const ignis__conv_side *side, 
 }
 
 /*  Returns whether no patch has some pixels of x. */
-static bool ignis__conv_skips_pixels(const ignis__conv_side *side)
+IGNIS__PRIVATE bool ignis__conv_skips_pixels(const ignis__conv_side *side)
 {
     int64_t phases = ignis__conv_phases(side), tap, phase, met = 0;
     for (tap = 0; tap < phases; tap++) {
@@ -28362,10 +28850,10 @@ static bool ignis__conv_fits_tma(const ignis__conv_grid *walk, int64_t size)
            (walk->taps - 1) * walk->step <= 255;
 }
 
-static int64_t ignis__conv_taps(const ignis__conv *c) { return c->side[0].kernel * c->side[1].kernel; }
+IGNIS__PRIVATE int64_t ignis__conv_taps(const ignis__conv *c) { return c->side[0].kernel * c->side[1].kernel; }
 
 /*  Returns whether a convolution is a product of the matrices as they are: x [rows, channels] w^T. */
-static bool ignis__conv_is_product(const ignis__conv *c, ignis__product *product)
+IGNIS__PRIVATE bool ignis__conv_is_product(const ignis__conv *c, ignis__product *product)
 {
     int i;
     if (c->groups != 1)
@@ -28378,19 +28866,15 @@ static bool ignis__conv_is_product(const ignis__conv *c, ignis__product *product
 }
 
 /*  Returns whether each channel of the result depends on one channel of x. */
-static bool ignis__conv_is_depthwise(const ignis__conv *c) { return c->groups > 1 && c->channels == 1 && c->outs == 1; }
-
-/*  An array of pixels or weights that is an operand: rows of `channels` channels. */
-typedef struct ignis__conv_operand {
-    ignis__address at;
-    int64_t channels; /* as stored */
-    int packed;       /* they are full packs: 1: of 16 bytes, 2: of 8 */
-} ignis__conv_operand;
+IGNIS__PRIVATE bool ignis__conv_is_depthwise(const ignis__conv *c)
+{
+    return c->groups > 1 && c->channels == 1 && c->outs == 1;
+}
 
 /*  Reads two operands. For tensor cores, channels that are not full packs are copied into packs; packs of few
     channels are half as large. */
-static void ignis__conv_operands(ignis__op *op, const ignis__conv *conv, ignis__conv_operand operand[2],
-                                 ignis__array *const arrays[2], const int64_t channels[2])
+IGNIS__PRIVATE void ignis__conv_operands(ignis__op *op, const ignis__conv *conv, ignis__conv_operand operand[2],
+                                         ignis__array *const arrays[2], const int64_t channels[2])
 {
     bool tensor_cores =
         op->work.device->info.compute_major >= 8 && !ignis__conv_is_depthwise(conv) &&
@@ -28415,8 +28899,9 @@ static void ignis__conv_operands(ignis__op *op, const ignis__conv *conv, ignis__
 }
 
 /*  Sets the patches of an array of pixels with `channels` channels, and the k of wgmma. */
-static void ignis__conv_patches(ignis__gemm *gemm, const ignis__conv *conv, int of, const ignis__conv_grid walk[2],
-                                int64_t height, int64_t width, const ignis__conv_operand *pixels, int64_t channels)
+IGNIS__PRIVATE void ignis__conv_patches(ignis__gemm *gemm, const ignis__conv *conv, int of,
+                                        const ignis__conv_grid walk[2], int64_t height, int64_t width,
+                                        const ignis__conv_operand *pixels, int64_t channels)
 {
     ignis__patches *q = &gemm->patches;
     int64_t whole = ignis__ceil_div(channels, 64) * 64;
@@ -28445,7 +28930,7 @@ static void ignis__conv_patches(ignis__gemm *gemm, const ignis__conv *conv, int 
 }
 
 /*  Sets the weights as the second operand of a product with patches. */
-static void ignis__conv_weights(ignis__gemm *p, const ignis__conv *c, const ignis__conv_operand *w)
+IGNIS__PRIVATE void ignis__conv_weights(ignis__gemm *p, const ignis__conv *c, const ignis__conv_operand *w)
 {
     p->b = w->at;
     p->batch_b = c->outs * ignis__conv_taps(c) * w->channels;
@@ -28462,7 +28947,7 @@ static void ignis__conv_weights(ignis__gemm *p, const ignis__conv *c, const igni
 
 /*  Runs a depthwise convolution with the parameters of its product. sums: of the gradient of w; NULL: another
     pass. Packs of channels step over strips of pixels if a variant exists: 3, 5 or 7 taps side by side. */
-static void ignis__depthwise(ignis__op *op, const ignis__conv *conv, ignis__gemm *gemm, ignis__array *sums)
+IGNIS__PRIVATE void ignis__depthwise(ignis__op *op, const ignis__conv *conv, ignis__gemm *gemm, ignis__array *sums)
 {
     enum { TAPS = 9, PIXELS = 4, STRIP = 4, MOST_ACROSS = 16 }; /* of a block, or of a thread */
     const ignis__patches *q = &gemm->patches;
@@ -28509,23 +28994,10 @@ static void ignis__depthwise(ignis__op *op, const ignis__conv *conv, ignis__gemm
     Plans tiles of pixels and slabs of groups, and runs the kernel.
     Uses: geometry, gemm_params. */
 
-/*  Tiles of a grid, as in kernels/grouped_mma.cu. */
-typedef struct ignis__conv_tiles {
-    ignis__divisor across, down, columns, halo;
-    int rows, halo_rows, count;
-} ignis__conv_tiles;
-
-/*  The plan of a product by kernels/grouped_mma.cu: a slab of groups for a block, in chunks of 8 channels. */
-typedef struct ignis__grouped {
-    ignis__conv_tiles tiles;
-    int channels, outs, taps, slab, slabs;
-    int64_t shared;
-    char define[IGNIS__DEFINES];
-} ignis__grouped;
-
 /*  Plans a product of groups with few channels: tiles of up to 32 columns and as many rows as a k step of
     both operands in 40 KiB has. weights: it is the gradient of w. False if it is not such a product. */
-static bool ignis__grouped_plan(const ignis__conv *conv, const ignis__gemm *gemm, bool weights, ignis__grouped *plan)
+IGNIS__PRIVATE bool ignis__grouped_plan(const ignis__conv *conv, const ignis__gemm *gemm, bool weights,
+                                        ignis__grouped *plan)
 {
     enum { ROOM = 40 << 10, MOST_STEPS = 28 };
     const ignis__patches *q = &gemm->patches;
@@ -28582,8 +29054,8 @@ static bool ignis__grouped_plan(const ignis__conv *conv, const ignis__gemm *gemm
 
 /*  Returns whether the device has the kernel, or a record has it. While programs are recorded: requests the
     kernel of older devices too. */
-static bool ignis__grouped_exists(const ignis__op *op, ignis_dtype dtype, const ignis__gemm *p,
-                                  const ignis__grouped *plan, bool weights)
+IGNIS__PRIVATE bool ignis__grouped_exists(const ignis__op *op, ignis_dtype dtype, const ignis__gemm *p,
+                                          const ignis__grouped *plan, bool weights)
 {
     ignis__builtin builtin = weights ? IGNIS__BUILTIN_GROUPED_WEIGHTS : IGNIS__BUILTIN_GROUPED;
     char define[32];
@@ -28600,8 +29072,8 @@ static bool ignis__grouped_exists(const ignis__op *op, ignis_dtype dtype, const 
 }
 
 /*  Runs the kernel. sums: the gradient of w; NULL: another product. */
-static void ignis__grouped_run(ignis__op *op, const ignis__conv *c, ignis__gemm *p, ignis__grouped *plan,
-                               ignis__array *sums)
+IGNIS__PRIVATE void ignis__grouped_run(ignis__op *op, const ignis__conv *c, ignis__gemm *p, ignis__grouped *plan,
+                                       ignis__array *sums)
 {
     int64_t blocks = ignis__clamp(2 * op->work.device->info.multiprocessors / plan->slabs, 1, plan->tiles.count), steps,
             warps;
@@ -28655,8 +29127,8 @@ static bool ignis__conv_compute(ignis__op *op, const ignis__conv *c, ignis__gemm
     return false;
 }
 
-static void ignis__conv_forward(ignis__op *op, const ignis__conv *conv, ignis__array *out, ignis__array *x,
-                                ignis__array *w, ignis__array *bias)
+IGNIS__PRIVATE void ignis__conv_forward(ignis__op *op, const ignis__conv *conv, ignis__array *out, ignis__array *x,
+                                        ignis__array *w, ignis__array *bias)
 {
     ignis__array *const arrays[2] = {x, w};
     ignis__conv_operand operand[2];
@@ -28690,8 +29162,8 @@ static void ignis__conv_forward(ignis__op *op, const ignis__conv *conv, ignis__a
 }
 
 /*  Computes dx: for each phase of the strides a product of patches of g and the weights of that phase. */
-static void ignis__conv_grad_x(ignis__op *op, const ignis__conv *conv, ignis__array *dx, ignis__array *g,
-                               ignis__array *w)
+IGNIS__PRIVATE void ignis__conv_grad_x(ignis__op *op, const ignis__conv *conv, ignis__array *dx, ignis__array *g,
+                                       ignis__array *w)
 {
     static const ignis__epilogue nothing = IGNIS__ZERO;
     ignis__array *const arrays[2] = {g, w};
@@ -28752,8 +29224,8 @@ static bool ignis__conv_folds_pixel_pairs(const ignis__op *op, const ignis__conv
 
 /*  Computes dw = g^T times the patches of x, and db (NULL: not needed), the sum of g over its rows, inside
     that product if it can. */
-static void ignis__conv_grad_w(ignis__op *op, const ignis__conv *conv, ignis__array *dw, ignis__array *db,
-                               ignis__array *g, ignis__array *x)
+IGNIS__PRIVATE void ignis__conv_grad_w(ignis__op *op, const ignis__conv *conv, ignis__array *dw, ignis__array *db,
+                                       ignis__array *g, ignis__array *x)
 {
     ignis__array *const arrays[2] = {g, x};
     ignis__conv_operand operand[2];
@@ -29150,15 +29622,6 @@ IGNIS_API ignis_tensor ignis_log_softmax(ignis_tensor tensor)
     Uses: operation, row_launch. Invariant: the same rows choose the same kernel on a device, so the bits are
     the same. */
 
-/*  Kernels of layer_norm or rms_norm. Kernels of rms_norm take the same parameters, and ignore what they do
-    not need. */
-typedef struct ignis__norm {
-    const char *call, *name;
-    bool rms;
-    ignis__builtin warp, add_warp, averages, columns, rows,
-        rows_backward; /* except for averages and columns, each is the first of four */
-} ignis__norm;
-
 #define IGNIS__NORM_KERNELS(NAME)                                                                              \
     IGNIS__BUILTIN_##NAME##_WARP, IGNIS__BUILTIN_ADD_##NAME##_WARP, IGNIS__BUILTIN_##NAME##_BACKWARD_AVERAGES, \
         IGNIS__BUILTIN_##NAME##_BACKWARD_COLUMNS, IGNIS__BUILTIN_##NAME##_ROWS_FEW,                            \
@@ -29167,35 +29630,16 @@ typedef struct ignis__norm {
 /*  The kernels of norm.cu and norm_add.cu, counted from the one named _warp. */
 enum { IGNIS__NORM_WARP, IGNIS__NORM_ROW, IGNIS__NORM_LONG, IGNIS__NORM_BLOCK };
 
-static const ignis__norm ignis__layer_norm = {"ignis_layer_norm", "layer_norm", false, IGNIS__NORM_KERNELS(LAYER_NORM)};
-static const ignis__norm ignis__rms_norm = {"ignis_rms_norm", "rms_norm", true, IGNIS__NORM_KERNELS(RMS_NORM)};
-
-/*  Arrays of the backward kernels. Partial sums of dw come first, then those of db (not of rms_norm), then
-    the column sums of dx. */
-typedef struct ignis__norm_backward_work {
-    ignis__address dx, partial_w, partial_b, partial_dx, dy, x, w, mean, rstd,
-        before; /* before: added to dx (0: nothing) */
-    bool sums_dx;
-    int64_t rows, n;
-    int packed;
-} ignis__norm_backward_work;
-
-/*  How the kernels of norm_unaligned.cuh are launched. No threads: they cannot be. */
-typedef struct ignis__norm_plan {
-    ignis__builtin builtin;
-    bool even; /* by the kernel named _even */
-    unsigned threads;
-    int64_t blocks;
-    size_t shared;
-} ignis__norm_plan;
+IGNIS__PRIVATE const ignis__norm ignis__layer_norm = {"ignis_layer_norm", "layer_norm", false,
+                                                      IGNIS__NORM_KERNELS(LAYER_NORM)};
+IGNIS__PRIVATE const ignis__norm ignis__rms_norm = {"ignis_rms_norm", "rms_norm", true, IGNIS__NORM_KERNELS(RMS_NORM)};
 
 #define IGNIS__NORM_FLIGHT 4     /* packs of an array that a thread has at a time */
-#define IGNIS__NORM_UNALIGNED 2  /* instead of packed: rows begin at the same addresses modulo 16 in all arrays */
 #define IGNIS__NORM_LONG_PACKS 8 /* of a long packed row, for a thread */
 
 /*  Returns how many blocks an SM holds at a time, at least 1. */
-static int64_t ignis__op_resident(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, unsigned threads,
-                                  size_t shared)
+IGNIS__PRIVATE int64_t ignis__op_resident(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, unsigned threads,
+                                          size_t shared)
 {
     void *function = op->ok ? ignis__builtin_get(op->work.call, op->work.device, builtin, dtype) : NULL;
     int resident = 0;
@@ -29206,7 +29650,7 @@ static int64_t ignis__op_resident(ignis__op *op, ignis__builtin builtin, ignis_d
 }
 
 /*  Returns after how many rows one begins at the same address modulo 16 again. */
-static int64_t ignis__norm_alignment_period(ignis_dtype dtype, int64_t n)
+IGNIS__PRIVATE int64_t ignis__norm_alignment_period(ignis_dtype dtype, int64_t n)
 {
     int64_t pack = ignis__pack_elements(dtype), period = pack;
     while (period > 1 && n * period / 2 % pack == 0)
@@ -29226,8 +29670,8 @@ static bool ignis__norm_is_even(ignis_dtype dtype, int64_t n, bool backward)
     begin at the same address modulo 16. In backward a team has a few rows at least, as its block leaves a row
     of partial sums. The shared memory is that of the most arrays possible, so that the same rows have the
     same kernel and bits. */
-static ignis__norm_plan ignis__norm_rows_plan(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, int64_t rows,
-                                              int64_t n, int arrays, bool backward)
+IGNIS__PRIVATE ignis__norm_plan ignis__norm_rows_plan(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype,
+                                                      int64_t rows, int64_t n, int arrays, bool backward)
 {
     static const struct {
         int packs, threads, teams; /* packs of a row for a thread, the most threads of a team, teams of a block */
@@ -29271,14 +29715,14 @@ static ignis__norm_plan ignis__norm_rows_plan(ignis__op *op, ignis__builtin buil
 
 /*  Returns whether rows use these kernels unless they are too long. addresses: the bitwise or of all
     addresses of rows. */
-static bool ignis__norm_is_unaligned(ignis_dtype dtype, int64_t n, bool packed, ignis__address addresses)
+IGNIS__PRIVATE bool ignis__norm_is_unaligned(ignis_dtype dtype, int64_t n, bool packed, ignis__address addresses)
 {
     return (!packed || ignis__norm_is_even(dtype, n, false)) && addresses % 16 == 0;
 }
 
 /*  Chooses a kernel of norm.cu or norm_add.cu, and how it is launched. */
-static int ignis__norm_kernel(const ignis__op *op, ignis_dtype dtype, int64_t rows, int64_t n, bool packed,
-                              bool anywhere, ignis__rows *plan)
+IGNIS__PRIVATE int ignis__norm_kernel(const ignis__op *op, ignis_dtype dtype, int64_t rows, int64_t n, bool packed,
+                                      bool anywhere, ignis__rows *plan)
 {
     int64_t packs = ignis__ceil_div(n, ignis__pack_elements(dtype));
     int share = packs <= 512 * IGNIS__ROW_PACKS ? IGNIS__ROW_PACKS : IGNIS__NORM_LONG_PACKS;
@@ -29358,8 +29802,8 @@ static int64_t ignis__norm_backward_run(ignis__op *op, const ignis__norm *norm, 
 
 /*  Sums the columns of one to three matrices of the wide dtype, stored one after the other, with `rows` rows
     each. */
-static void ignis__sum_partials(ignis__op *op, ignis_dtype dtype, ignis__address *to, int matrices,
-                                ignis__address partial, int rows, int64_t n)
+IGNIS__PRIVATE void ignis__sum_partials(ignis__op *op, ignis_dtype dtype, ignis__address *to, int matrices,
+                                        ignis__address partial, int rows, int64_t n)
 {
     void *params[] = {&to[0], &to[1], &to[2], &partial, &rows, &n};
     ignis__op_launch(op, IGNIS__BUILTIN_NORM_BACKWARD_SUM, dtype, NULL, ignis__ceil_div(n, 32), matrices, 1, 512, 1, 0,
@@ -29367,7 +29811,7 @@ static void ignis__sum_partials(ignis__op *op, ignis_dtype dtype, ignis__address
 }
 
 /*  Computes the gradients. Saved: x, w, rstd, and mean of layer_norm. */
-static ignis_status ignis__norm_backward(const ignis_backward_args *args)
+IGNIS__PRIVATE ignis_status ignis__norm_backward(const ignis_backward_args *args)
 {
     const ignis__norm *norm = *(const ignis__norm *const *)args->params;
     ignis__op op;
@@ -29596,35 +30040,9 @@ IGNIS_API ignis_tensor ignis_add_rms_norm(ignis_tensor x, ignis_tensor y, ignis_
     Images are channels-last; a signal is an image of one row. Uses: operation. Sizes are below 2^28, so
     products of two fit. */
 
-/*  The parameters of the kernels: see kernels/image.cuh, pool.cu and upsample.cu. */
-typedef struct ignis__images {
-    ignis__divisor packs, width, height;
-    int src_width, src_height, packed, share;
-    int64_t channels, count;
-} ignis__images;
-
-typedef struct ignis__pooling {
-    ignis__images images;
-    int window[2], padding[2];
-    ignis__divisor stride[2];
-    int exclude_padding, index_bytes;
-} ignis__pooling;
-
-typedef struct ignis__scaling {
-    int in, out, step, start, is_linear;
-    ignis__divisor den, by_step;
-} ignis__scaling;
-
-typedef struct ignis__resampling {
-    ignis__images images;
-    ignis__scaling dim[2];
-} ignis__resampling;
-
-#define IGNIS__IMAGE_LIMIT ((int64_t)1 << 28) /* of sizes: products of two, and sums of some, fit 64 bits */
-
 /*  Reads the image that an operation works on: its dimensions; a signal has no rows. Reports an invalid one. */
-static bool ignis__image_check(ignis__op *op, const int64_t *second_numbers, int count, int64_t *n, int64_t *size,
-                               int64_t *channels)
+IGNIS__PRIVATE bool ignis__image_check(ignis__op *op, const int64_t *second_numbers, int count, int64_t *n,
+                                       int64_t *size, int64_t *channels)
 {
     const ignis_shape *shape = &op->in[0]->shape;
     int i;
@@ -29652,7 +30070,7 @@ static bool ignis__image_check(ignis__op *op, const int64_t *second_numbers, int
 }
 
 /*  Returns the shape of a result with other rows and columns. */
-static ignis_shape ignis__image_shape(const ignis_shape *like, const int64_t *size)
+IGNIS__PRIVATE ignis_shape ignis__image_shape(const ignis_shape *like, const int64_t *size)
 {
     ignis_shape shape = *like;
     if (shape.ndim == 4)
@@ -29663,8 +30081,8 @@ static ignis_shape ignis__image_shape(const ignis_shape *like, const int64_t *si
 
 /*  Plans dst from src. addresses: the bitwise or of all arrays' addresses. shares: a thread may have more
     packs, if 128 bytes stay side by side. */
-static void ignis__images_set(ignis__images *images, ignis_dtype dtype, int64_t n, int64_t channels, const int64_t *dst,
-                              const int64_t *src, ignis__address addresses, bool shares)
+IGNIS__PRIVATE void ignis__images_set(ignis__images *images, ignis_dtype dtype, int64_t n, int64_t channels,
+                                      const int64_t *dst, const int64_t *src, ignis__address addresses, bool shares)
 {
     int64_t pack = ignis__pack_elements(dtype), packs;
     images->packed = channels % pack == 0 && addresses % 16 == 0;
@@ -29679,8 +30097,8 @@ static void ignis__images_set(ignis__images *images, ignis_dtype dtype, int64_t 
     images->count = n * dst[0] * dst[1] * packs;
 }
 
-static void ignis__images_launch(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, const ignis__images *images,
-                                 void **params)
+IGNIS__PRIVATE void ignis__images_launch(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype,
+                                         const ignis__images *images, void **params)
 {
     ignis__op_launch_row(op, builtin, dtype, ignis__clamp(ignis__ceil_div(images->count, 256), 0, INT32_MAX), 256,
                          params);
@@ -29915,18 +30333,6 @@ IGNIS_API ignis_tensor ignis_upsample(ignis_tensor tensor, const ignis_upsample_
     Plans how blocks share x, launches statistics, normalization and the backward.
     Uses: operation; kernels CHANNEL_NORM. */
 
-/*  The parameter of the kernels: see kernels/channel_norm.cu. */
-typedef struct ignis__channel_sizes {
-    int64_t outer, rows, channels, groups, part_length, parts;
-    int packed;
-} ignis__channel_sizes;
-
-typedef struct ignis__channel_norm {
-    const char *call;
-    bool given; /* mean and variance do not depend on x */
-    ignis__channel_sizes sizes;
-} ignis__channel_norm;
-
 /*  Plans the kernels that read all of x. addresses: the bitwise or of the addresses of all arrays of its
     dtype. */
 static void ignis__channels_plan(ignis__op *op, ignis_dtype dtype, ignis__address addresses, ignis__channel_sizes *s,
@@ -30011,8 +30417,8 @@ static ignis_status ignis__channel_norm_backward(const ignis_backward_args *args
 }
 
 /*  Ends an operation on x, w and b, whose sizes are known. running: mean and variance, held; NULL: none. */
-static ignis_tensor ignis__channel_norm_end(ignis__op *op, const char *name, ignis__channel_norm *norm, double momentum,
-                                            double eps, ignis__array *const *running)
+IGNIS__PRIVATE ignis_tensor ignis__channel_norm_end(ignis__op *op, const char *name, ignis__channel_norm *norm,
+                                                    double momentum, double eps, ignis__array *const *running)
 {
     static const char *const names[] = {"x", "w", "b"};
     ignis__channel_sizes sizes = norm->sizes;
@@ -30176,17 +30582,8 @@ IGNIS_API ignis_tensor ignis_group_norm(ignis_tensor x, int groups, ignis_tensor
     back.
     Uses: operation; kernels/rope.cu. */
 
-#define IGNIS__ROPE_HALF 256
-
-/*  The parameters of the kernel. The last one is passed by value: a captured launch may outlive a table. */
-typedef struct ignis__rope {
-    int64_t rows, seq, offset;
-    int heads, half;
-    double frequencies[IGNIS__ROPE_HALF];
-} ignis__rope;
-
 /*  Returns the root of x of some degree, by Newton's method: pow of the C library would have to be linked. */
-static double ignis__root_of_degree(double x, int degree)
+IGNIS__PRIVATE double ignis__root_of_degree(double x, int degree)
 {
     double root = 1, power, factor, step = 1;
     int i, exponent;
@@ -30204,7 +30601,7 @@ static double ignis__root_of_degree(double x, int degree)
     return root;
 }
 
-static double ignis__square_root(double x) { return ignis__root_of_degree(x, 2); }
+IGNIS__PRIVATE double ignis__square_root(double x) { return ignis__root_of_degree(x, 2); }
 
 /*  Multiplies a double-double number, x + low, by another. The error of the product is exact (Dekker: A
     Floating-Point Technique for Extending the Available Precision, 1971). */
@@ -30241,7 +30638,7 @@ static void ignis__rope_frequencies(double *frequencies, int count, double base,
 }
 
 /*  Rounds frequencies for dtypes whose angles are in f32. Returns `to`. */
-static float *ignis__rope_round_frequencies(float *to, const double *frequencies)
+IGNIS__PRIVATE float *ignis__rope_round_frequencies(float *to, const double *frequencies)
 {
     int i;
     for (i = 0; i < IGNIS__ROPE_HALF; i++)
@@ -30249,16 +30646,10 @@ static float *ignis__rope_round_frequencies(float *to, const double *frequencies
     return to;
 }
 
-/*  Rows whose first elements are heads: the first one, and elements from row to row. */
-typedef struct ignis__rope_rows {
-    ignis__address address;
-    int64_t row;
-} ignis__rope_rows;
-
 /*  Rotates the heads at the beginning of rows of x into rows of y, which may be x. own: frequencies on the
     device; NULL: those of the parameters. */
-static void ignis__rope_rotate(ignis__op *op, ignis__rope *rope, ignis_dtype dtype, ignis__rope_rows y,
-                               ignis__rope_rows x, ignis__array *own, double direction)
+IGNIS__PRIVATE void ignis__rope_rotate(ignis__op *op, ignis__rope *rope, ignis_dtype dtype, ignis__rope_rows y,
+                                       ignis__rope_rows x, ignis__array *own, double direction)
 {
     ignis__address table = own ? ignis__op_read(op, own) : 0;
     int64_t pack = ignis__pack_elements(dtype), threads;
@@ -30318,8 +30709,8 @@ static bool ignis__rope_check_frequency_array(ignis__op *op, const ignis_rope_de
 }
 
 /*  Sets the parameters for heads at the beginning of the input's rows. Reports what does not fit. */
-static bool ignis__rope_prepare(ignis__op *op, const ignis_rope_desc *desc, const ignis__array *own, int heads,
-                                int64_t head_dim, ignis__rope *rope)
+IGNIS__PRIVATE bool ignis__rope_prepare(ignis__op *op, const ignis_rope_desc *desc, const ignis__array *own, int heads,
+                                        int64_t head_dim, ignis__rope *rope)
 {
     const ignis_shape *shape = &op->in[0]->shape;
     double base;
@@ -30362,7 +30753,7 @@ static bool ignis__rope_prepare(ignis__op *op, const ignis_rope_desc *desc, cons
 
 /*  Holds the frequencies that the caller has on the device. NULL if there are none, or if the operation has
     failed. */
-static ignis__array *ignis__rope_frequency_array(ignis__op *op, const ignis_rope_desc *desc)
+IGNIS__PRIVATE ignis__array *ignis__rope_frequency_array(ignis__op *op, const ignis_rope_desc *desc)
 {
     ignis__array *own = NULL;
     if (op->ok && desc->inv_freq_array.id)
@@ -30409,16 +30800,9 @@ IGNIS_API ignis_tensor ignis_rope(ignis_tensor tensor, const ignis_rope_desc *de
     The order of equal elements is kept, so results have the same bits every time. Uses: operation;
     kernels/sort.cu. */
 
-/*  Rows [rows, n] of elements with their positions, in pairs of lists: each pass reads one and writes the
-    other. See kernels/sort.cu. */
-typedef struct ignis__radix {
-    ignis_dtype dtype;
-    int64_t rows, n;
-    ignis__address keys[2], positions[2];
-} ignis__radix;
-
 /*  Makes `lists` of the lists. */
-static void ignis__radix_begin(ignis__op *op, ignis__radix *sort, ignis_dtype dtype, int64_t rows, int64_t n, int lists)
+IGNIS__PRIVATE void ignis__radix_begin(ignis__op *op, ignis__radix *sort, ignis_dtype dtype, int64_t rows, int64_t n,
+                                       int lists)
 {
     int i;
     memset(sort, 0, sizeof *sort);
@@ -30433,8 +30817,8 @@ static void ignis__radix_begin(ignis__op *op, ignis__radix *sort, ignis_dtype dt
 
 /*  Sorts the elements at `from` by their lowest bytes, in `passes` passes. The first k of each row go to
     values and positions. Without these, and with from == keys[0], all go to keys[0] and positions[0]. */
-static void ignis__radix_run(ignis__op *op, ignis__radix *sort, ignis__address from, int passes, int descending,
-                             ignis__address values, ignis__address positions, int64_t k)
+IGNIS__PRIVATE void ignis__radix_run(ignis__op *op, ignis__radix *sort, ignis__address from, int passes, int descending,
+                                     ignis__address values, ignis__address positions, int64_t k)
 {
     int size = (int)ignis__dtypes[sort->dtype].size, tile = 512 * (size == 8 ? 8 : 12), stride = 256 * passes, pass,
         shift, tiles, parts;
@@ -30481,7 +30865,7 @@ static void ignis__radix_run(ignis__op *op, ignis__radix *sort, ignis__address f
 }
 
 /*  Returns how many bytes numbers up to this have, at least 1. */
-static int ignis__radix_passes(uint64_t highest)
+IGNIS__PRIVATE int ignis__radix_passes(uint64_t highest)
 {
     int passes = 1;
     while (passes < 8 && highest >> (8 * passes))
@@ -30499,8 +30883,8 @@ static int ignis__radix_passes(uint64_t highest)
 
 /*  Sums rows [vocab, n]: at each id the sum of grad [ids, n] over all its positions, in order. adds: to the
     existing values, else to 0. */
-static void ignis__op_add_rows(ignis__op *op, ignis__array *rows, ignis__array *grad, ignis__array *ids, int64_t vocab,
-                               int64_t n, int adds)
+IGNIS__PRIVATE void ignis__op_add_rows(ignis__op *op, ignis__array *rows, ignis__array *grad, ignis__array *ids,
+                                       int64_t vocab, int64_t n, int adds)
 {
     ignis_dtype dtype = grad->dtype;
     int64_t count = ids->numel, larger = count > 2 * vocab ? count : 2 * vocab, chunks, share, across;
@@ -30606,19 +30990,9 @@ IGNIS_API ignis_tensor ignis_embedding(ignis_tensor table, ignis_tensor ids)
     Sums by index have a fixed order: rows in a warp, or sorted ids. Uses: embedding, radix_sort,
     strided_copy. */
 
-/*  How elements of a shape relate to an array indexed along a dimension: strides.from leads to a position,
-    strides.to to the index. */
-typedef struct ignis__indexing {
-    const char *call;
-    ignis_shape shape; /* of the indexed array */
-    int64_t size, dim_stride;
-    int dim;
-    ignis__strides strides;
-} ignis__indexing;
-
 /*  Describes the indexing; strides.to is left to the caller. */
-static void ignis__indexing_make(ignis__indexing *x, const char *call, const ignis_shape *indexed, int dim,
-                                 const ignis_shape *shape)
+IGNIS__PRIVATE void ignis__indexing_make(ignis__indexing *x, const char *call, const ignis_shape *indexed, int dim,
+                                         const ignis_shape *shape)
 {
     memset(x, 0, sizeof *x);
     x->call = call;
@@ -30634,8 +31008,8 @@ static void ignis__indexing_make(ignis__indexing *x, const char *call, const ign
 
 /*  GATHER: to[i] = from[position of i]; an index outside gives 0, or NaN in a floating type. SCATTER:
     to[position of i] = from[i], where no two positions are equal. */
-static void ignis__op_indexed(ignis__op *op, ignis__builtin builtin, ignis__array *to, ignis__array *from,
-                              ignis__array *ids, const ignis__indexing *indexing, int nan)
+IGNIS__PRIVATE void ignis__op_indexed(ignis__op *op, ignis__builtin builtin, ignis__array *to, ignis__array *from,
+                                      ignis__array *ids, const ignis__indexing *indexing, int nan)
 {
     ignis__address source = ignis__op_read(op, from), indices = ignis__op_read(op, ids),
                    target = ignis__op_write(op, to);
@@ -31057,14 +31431,9 @@ IGNIS_API ignis_tensor ignis_topk(ignis_tensor tensor, int64_t k, int dim, bool 
     digits are lost.
     Uses: row_launch; kernels SOFTMAX. Sums of losses have a fixed order. */
 
-typedef struct ignis__cross_entropy {
-    int64_t rows, classes, stride, ignore_index;
-    int mean, target_bytes;
-} ignis__cross_entropy;
-
 /*  Scales the gradients. Saved: the gradients of the inputs that need one, for a loss gradient of 1; nobody
     else has them. */
-static ignis_status ignis__cross_entropy_rescale(const ignis_backward_args *args)
+IGNIS__PRIVATE ignis_status ignis__cross_entropy_rescale(const ignis_backward_args *args)
 {
     ignis__op op;
     ignis__array *made[3] = {NULL, NULL, NULL};
@@ -31099,14 +31468,9 @@ static ignis_status ignis__cross_entropy_rescale(const ignis_backward_args *args
     return ignis__op_finish_backward(&op, args, args->input_count, made);
 }
 
-/*  Addresses of a backward: the gradient of the logits, that of the loss, and the results of forward. */
-typedef struct ignis__cross_entropy_addresses {
-    ignis__address gradient, grad, logits, targets, log_sums, scale;
-} ignis__cross_entropy_addresses;
-
 /*  Computes the gradient from the results of forward. It may replace the logits. */
-static void ignis__cross_entropy_launch_backward(ignis__op *op, ignis__cross_entropy *entropy, ignis_dtype dtype,
-                                                 ignis__cross_entropy_addresses *at)
+IGNIS__PRIVATE void ignis__cross_entropy_launch_backward(ignis__op *op, ignis__cross_entropy *entropy,
+                                                         ignis_dtype dtype, ignis__cross_entropy_addresses *at)
 {
     bool packed = at->logits % 16 == at->gradient % 16;
     ignis__rows plan = ignis__rows_plan(op, dtype, entropy->rows, entropy->classes, packed, 0, 2);
@@ -31124,7 +31488,7 @@ static void ignis__cross_entropy_launch_backward(ignis__op *op, ignis__cross_ent
 }
 
 /*  Computes the gradient of the logits. Saved: logits, targets, log_sums, scale. */
-static ignis_status ignis__cross_entropy_backward(const ignis_backward_args *args)
+IGNIS__PRIVATE ignis_status ignis__cross_entropy_backward(const ignis_backward_args *args)
 {
     ignis__op op;
     ignis__cross_entropy entropy;
@@ -31150,14 +31514,15 @@ static ignis_status ignis__cross_entropy_backward(const ignis_backward_args *arg
 }
 
 /*  Returns whether a desc needs options that the kernels of all rows lack. */
-static bool ignis__cross_entropy_is_soft(const ignis_cross_entropy_desc *desc)
+IGNIS__PRIVATE bool ignis__cross_entropy_is_soft(const ignis_cross_entropy_desc *desc)
 {
     return desc && (desc->label_smoothing != 0 || desc->reduction == IGNIS_REDUCTION_NONE);
 }
 
 /*  Checks the options. Logits: an input, or computed here as [rows, columns]. */
-static bool ignis__cross_entropy_prepare(ignis__op *op, const ignis_cross_entropy_desc *desc, int64_t rows,
-                                         int64_t columns, const ignis__array *targets, ignis__cross_entropy *entropy)
+IGNIS__PRIVATE bool ignis__cross_entropy_prepare(ignis__op *op, const ignis_cross_entropy_desc *desc, int64_t rows,
+                                                 int64_t columns, const ignis__array *targets,
+                                                 ignis__cross_entropy *entropy)
 {
     memset(entropy, 0, sizeof *entropy);
     entropy->rows = rows;
@@ -31187,18 +31552,9 @@ static bool ignis__cross_entropy_prepare(ignis__op *op, const ignis_cross_entrop
 
 /*  Returns whether forward makes the gradient too: f16 does not hold the gradient of a mean before it is
     scaled up. */
-static bool ignis__cross_entropy_is_fused(ignis_dtype dtype) { return dtype != IGNIS_F16; }
-
-typedef struct ignis__cross_entropy_work {
-    ignis__address loss, scale, log_sums, gradient, logits, targets, losses, count;
-    ignis__rows plan;
-    ignis__builtin builtin;
-    bool counts; /* the kernel counts the rows that are not ignored itself */
-    bool part;   /* these are some of the rows; their count is known */
-} ignis__cross_entropy_work;
+IGNIS__PRIVATE bool ignis__cross_entropy_is_fused(ignis_dtype dtype) { return dtype != IGNIS_F16; }
 
 #define IGNIS__ONE_BLOCK_ROWS 128    /* one block, a warp for each row, is faster than three launches */
-#define IGNIS__COUNT_BLOCKS 64       /* and one more number: the counts that they leave */
 #define IGNIS__ROWS_EXACT 2          /* for packed: all rows are full packs of 16 bytes */
 #define IGNIS__LOSS_WARP_THREADS 640 /* of a block without gradient, for rows that a warp reads */
 #define IGNIS__LOSS_THREADS 256      /* of a block that reads a row */
@@ -31213,8 +31569,8 @@ static bool ignis__cross_entropy_fits_one_block(const ignis__cross_entropy *entr
 
 /*  Plans the rows. With many rows, blocks keep running: as many as the device holds at a time, so that few
     hand over results. */
-static void ignis__cross_entropy_plan(ignis__op *op, const ignis__cross_entropy *entropy,
-                                      ignis__cross_entropy_work *work, ignis_dtype dtype)
+IGNIS__PRIVATE void ignis__cross_entropy_plan(ignis__op *op, const ignis__cross_entropy *entropy,
+                                              ignis__cross_entropy_work *work, ignis_dtype dtype)
 {
     ignis__rows *plan = &work->plan;
     int64_t resident;
@@ -31247,15 +31603,15 @@ static void ignis__cross_entropy_plan(ignis__op *op, const ignis__cross_entropy 
     plan->blocks = ignis__clamp(plan->blocks, 1, op->work.device->info.multiprocessors * resident);
 }
 
-static void ignis__cross_entropy_count(ignis__op *op, ignis__cross_entropy *entropy, ignis__cross_entropy_work *work,
-                                       ignis_dtype dtype)
+IGNIS__PRIVATE void ignis__cross_entropy_count(ignis__op *op, ignis__cross_entropy *entropy,
+                                               ignis__cross_entropy_work *work, ignis_dtype dtype)
 {
     void *count[] = {&work->count, &work->targets, &entropy->target_bytes, &entropy->rows, &entropy->ignore_index};
     ignis__op_launch_row(op, IGNIS__BUILTIN_CROSS_ENTROPY_COUNT, dtype, IGNIS__COUNT_BLOCKS, 256, count);
 }
 
-static void ignis__cross_entropy_launch(ignis__op *op, ignis__cross_entropy *entropy, ignis__cross_entropy_work *work,
-                                        ignis_dtype dtype)
+IGNIS__PRIVATE void ignis__cross_entropy_launch(ignis__op *op, ignis__cross_entropy *entropy,
+                                                ignis__cross_entropy_work *work, ignis_dtype dtype)
 {
     void *rows[] = {&work->loss,       &work->scale,     &work->log_sums,        &work->gradient,
                     &work->logits,     &work->targets,   &entropy->target_bytes, &entropy->rows,
@@ -31274,14 +31630,9 @@ static void ignis__cross_entropy_launch(ignis__op *op, ignis__cross_entropy *ent
                      rows);
 }
 
-/*  The results of forward. The log-sums of rows have two parts: [2, rows], the maximum and the rest. */
-typedef struct ignis__cross_entropy_results {
-    ignis__array *loss, *scale, *log_sums;
-} ignis__cross_entropy_results;
-
 /*  Runs forward on op->in[0] and the targets op->in[1]. Writes the gradient unless it is NULL. */
-static void ignis__cross_entropy_forward(ignis__op *op, ignis__cross_entropy *entropy,
-                                         const ignis__cross_entropy_results *found, ignis__array *gradient)
+IGNIS__PRIVATE void ignis__cross_entropy_forward(ignis__op *op, ignis__cross_entropy *entropy,
+                                                 const ignis__cross_entropy_results *found, ignis__array *gradient)
 {
     ignis__cross_entropy_work work = IGNIS__ZERO;
     ignis__array *losses = NULL, *count = NULL;
@@ -31365,7 +31716,8 @@ IGNIS_API ignis_tensor ignis_bce_with_logits(ignis_tensor logits, ignis_tensor t
 }
 
 /*  Computes a formula's sum over the last dimension. */
-static ignis_tensor ignis__loss_rows(const char *call, const char *formula, ignis_inputs inputs, ignis__loss_kind loss)
+IGNIS__PRIVATE ignis_tensor ignis__loss_rows(const char *call, const char *formula, ignis_inputs inputs,
+                                             ignis__loss_kind loss)
 {
     static const ignis_reduce_desc last = {{-1}, 1, false};
     return ignis__formula_reduced(call, IGNIS_REDUCE_SUM, formula, &inputs, &last, loss);
@@ -31373,8 +31725,9 @@ static ignis_tensor ignis__loss_rows(const char *call, const char *formula, igni
 
 /*  Checks rows of classes and their targets [...], and makes the targets a column beside the rows: [..., 1].
     False, and reported, on failure. */
-static bool ignis__rows_begin(const char *call, ignis_tensor rows, ignis_tensor targets,
-                              const ignis_cross_entropy_desc *desc, ignis__cross_entropy *entropy, ignis_tensor *column)
+IGNIS__PRIVATE bool ignis__rows_begin(const char *call, ignis_tensor rows, ignis_tensor targets,
+                                      const ignis_cross_entropy_desc *desc, ignis__cross_entropy *entropy,
+                                      ignis_tensor *column)
 {
     ignis__op op;
     ignis_tensor inputs[] = {rows, targets};
@@ -31394,8 +31747,8 @@ static bool ignis__rows_begin(const char *call, ignis_tensor rows, ignis_tensor 
 
 /*  Reduces the losses of rows, which it takes over. Rows with the target k are left out of the mean (no
     targets: none are). */
-static ignis_tensor ignis__loss_of_rows(const char *call, ignis_tensor losses, ignis_reduction reduction,
-                                        ignis_tensor targets, int64_t k)
+IGNIS__PRIVATE ignis_tensor ignis__loss_of_rows(const char *call, ignis_tensor losses, ignis_reduction reduction,
+                                                ignis_tensor targets, int64_t k)
 {
     ignis_tensor sum, count, result = ignis__no_tensor();
     if (!losses.id || reduction == IGNIS_REDUCTION_NONE)
@@ -31844,28 +32197,11 @@ IGNIS_API ignis_tensor ignis_linear_cross_entropy(ignis_tensor hidden, ignis_ten
     Uses: the ops operation and row_launch. Invariant: shapes, options and device decide the kernel, never the
     data. */
 
-/*  As in kernels/attention.cuh: rows of the heads of a tensor; strides of row, head and batch in elements. */
-typedef struct ignis__attention_rows {
-    ignis__address data;
-    int64_t row, head, batch;
-} ignis__attention_rows;
-
-typedef struct ignis__attention {
-    ignis__attention_rows q, k, v, out, grad_out, grad_q, grad_k, grad_v;
-    ignis__address lse, delta;
-    int batches, heads, kv_heads, head_dim, sq, sk, causal;
-    double scale, softcap;
-    ignis__attention_rows bias, grad_bias;
-    ignis__address lengths;
-    int window;                  /* max(sq, sk): none */
-    int bias_dtype, has_lengths; /* 0: none. This and the next are for the host: no kernel has them */
-    int windowed;                /* the caller has set a window, which longer rows exceed */
-} ignis__attention;
-
 /*  For profiles: tells that the next kernel reads or writes like_q tensors as large as q and like_k as large
     as k, and computes `products` products of [sq, sk, head_dim]. Only visible keys count; lengths on the
     device are not known. */
-static void ignis__attention_cost(const ignis__attention *p, ignis_dtype dtype, int like_q, int like_k, int products)
+IGNIS__PRIVATE void ignis__attention_cost(const ignis__attention *p, ignis_dtype dtype, int like_q, int like_k,
+                                          int products)
 {
     double pairs = (double)p->batches * p->heads, size = ignis__dtypes[dtype].size, seen = 0;
     int i, place, first, last;
@@ -31881,26 +32217,14 @@ static void ignis__attention_cost(const ignis__attention *p, ignis_dtype dtype, 
                 2.0 * products * pairs * seen * p->head_dim, (int)dtype);
 }
 
-/*  How a kernel is launched: rows of a block, rows that it steps over at a time, threads and dynamic shared
-    memory. */
-typedef struct ignis__attention_shape {
-    int rows, walk, threads, shared;
-} ignis__attention_shape;
-
-typedef struct ignis__attention_variant {
-    char define[96];
-    ignis__builtin forward_kernel, delta_kernel, kv_kernel, q_kernel, bias_kernel;
-    ignis__attention_shape forward, kv, q, bias;
-} ignis__attention_variant;
-
 /*  Returns whether there is a window, or lengths of sequences. */
-static bool ignis__attention_has_range(const ignis__attention *p)
+IGNIS__PRIVATE bool ignis__attention_has_range(const ignis__attention *p)
 {
     return p->has_lengths || p->window < (p->sq > p->sk ? p->sq : p->sk);
 }
 
 /*  Adds the options of kernels/attention.cuh that make the variant of a program. */
-static void ignis__attention_options(char *define, size_t size, const ignis__attention *p, bool ranged)
+IGNIS__PRIVATE void ignis__attention_options(char *define, size_t size, const ignis__attention *p, bool ranged)
 {
     size_t length = strlen(define);
     if (ranged)
@@ -31932,7 +32256,7 @@ static int ignis__op_major(const ignis__op *op)
 
 /*  Chooses between tensor cores and plain CUDA C, in this one place: f16 and bf16 with mma.m16n8k16 if rows
     are packs of 16 bytes. */
-static bool ignis__attention_takes_mma(const ignis__op *op, ignis_dtype dtype, const ignis__attention *p)
+IGNIS__PRIVATE bool ignis__attention_takes_mma(const ignis__op *op, ignis_dtype dtype, const ignis__attention *p)
 {
     const ignis__attention_rows *tensors = &p->q;
     bool takes = (dtype == IGNIS_F16 || dtype == IGNIS_BF16) && ignis__op_major(op) >= 8 && p->head_dim % 8 == 0;
@@ -31942,12 +32266,6 @@ static bool ignis__attention_takes_mma(const ignis__op *op, ignis_dtype dtype, c
     return takes;
 }
 
-/*  Geometry of kernels/attention_hopper.cu by the largest head size: teams of a block, groups of 64 queries
-    of a team, keys of a tile, and tiles of k and of v that are loaded or on their way. */
-typedef struct ignis__attention_hopper_shape {
-    int head_dim, teams, groups, keys, stages;
-} ignis__attention_hopper_shape;
-
 static const ignis__attention_hopper_shape ignis__attention_hopper[] = {
     {64, 2, 2, 64, 4},   {64, 1, 3, 128, 4}, {128, 1, 2, 64, 4}, {128, 1, 3, 80, 2},
     {128, 1, 2, 128, 2}, {192, 1, 2, 96, 2}, {256, 1, 2, 80, 2}};
@@ -31955,8 +32273,9 @@ static const ignis__attention_hopper_shape ignis__attention_hopper[] = {
 /*  Returns the fastest shape, measured on an H200. ranged: a variant of the program, for which three groups
     lack registers, or do not pay with a narrow window. Three groups pay for heads above 64 with many items,
     as the last ones of blocks end at different times. Steady: one shape for any number of queries and keys. */
-static const ignis__attention_hopper_shape *ignis__attention_hopper_choose(const ignis__op *op,
-                                                                           const ignis__attention *p, bool ranged)
+IGNIS__PRIVATE const ignis__attention_hopper_shape *ignis__attention_hopper_choose(const ignis__op *op,
+                                                                                   const ignis__attention *p,
+                                                                                   bool ranged)
 {
     const ignis__attention_hopper_shape *shapes = ignis__attention_hopper;
     int64_t items = ignis__ceil_div(p->sq, 3 * 64) * p->batches * p->heads,
@@ -31973,15 +32292,16 @@ static const ignis__attention_hopper_shape *ignis__attention_hopper_choose(const
 }
 
 /*  Writes the options of its program, except those of a variant. */
-static void ignis__attention_hopper_define(char *define, size_t size, const ignis__attention *p,
-                                           const ignis__attention_hopper_shape *shape)
+IGNIS__PRIVATE void ignis__attention_hopper_define(char *define, size_t size, const ignis__attention *p,
+                                                   const ignis__attention_hopper_shape *shape)
 {
     snprintf(define, size, "-DIGNIS_HEAD_DIM=%d -DIGNIS_CAUSAL=%d -DIGNIS_FORWARD_GROUPS=%d -DIGNIS_FORWARD_KEYS=%d",
              p->head_dim, p->causal, shape->groups, shape->keys);
 }
 
 /*  Returns whether the wgmma kernels can run. If the caller asked for them and they cannot, logs why. */
-static bool ignis__attention_takes_wgmma(const ignis__op *op, ignis_dtype dtype, const ignis__attention *attention)
+IGNIS__PRIVATE bool ignis__attention_takes_wgmma(const ignis__op *op, ignis_dtype dtype,
+                                                 const ignis__attention *attention)
 {
     const ignis__attention_rows *tensors = &attention->q;
     const char *why = NULL;
@@ -32014,9 +32334,9 @@ static bool ignis__attention_takes_wgmma(const ignis__op *op, ignis_dtype dtype,
 /*  Makes the TMA map of a tensor, for tiles of `rows` of its `length` rows. In shared memory a tile is a row
     of slabs of 64 columns. Heads of full slabs are copied several slabs at a time. Others are copied slab by
     slab, and the last one is filled with zeros. */
-static void ignis__attention_tma_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype dtype,
-                                     const ignis__attention *p, const ignis__attention_rows *tensor, int heads,
-                                     int length, int rows, int slabs)
+IGNIS__PRIVATE void ignis__attention_tma_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype dtype,
+                                             const ignis__attention *p, const ignis__attention_rows *tensor, int heads,
+                                             int length, int rows, int slabs)
 {
     int64_t dims[] = {64, length, p->head_dim / 64, heads, p->batches};
     int64_t strides[] = {2 * tensor->row, 128, 2 * tensor->head, 2 * tensor->batch};
@@ -32035,10 +32355,10 @@ static void ignis__attention_tma_map(ignis__op *op, ignis__tensor_map *map, igni
 }
 
 /*  Returns how many numbers forward saves in lse for each query: with a bias a bound and a sum. */
-static int ignis__attention_lse_count(const ignis__attention *p) { return p->bias_dtype ? 2 : 1; }
+IGNIS__PRIVATE int ignis__attention_lse_count(const ignis__attention *p) { return p->bias_dtype ? 2 : 1; }
 
-static ignis__attention_variant ignis__attention_choose(const ignis__op *op, ignis_dtype dtype,
-                                                        const ignis__attention *attention)
+IGNIS__PRIVATE ignis__attention_variant ignis__attention_choose(const ignis__op *op, ignis_dtype dtype,
+                                                                const ignis__attention *attention)
 {
     ignis__attention_variant variant = IGNIS__ZERO;
     int i, head_dim = 32, size = dtype == IGNIS_F64 ? 8 : 4, pack = 16 / size, bytes, lines;
@@ -32087,7 +32407,7 @@ static ignis__attention_variant ignis__attention_choose(const ignis__op *op, ign
 
 /*  Options of kernels/attention_hopper_backward.cu; see ignis__attention_has_one_query_tile and
     ignis__attention_adds_directly. */
-static const char *const ignis__attention_backward_forms[] = {"", " -DIGNIS_FEW=1", " -DIGNIS_DIRECT=1"};
+IGNIS__PRIVATE const char *const ignis__attention_backward_forms[] = {"", " -DIGNIS_FEW=1", " -DIGNIS_DIRECT=1"};
 
 /*  While programs are recorded: requests the kernels that devices of every kind choose, for one of the two
     variants. */
@@ -32133,8 +32453,8 @@ IGNIS__COLD static void ignis__attention_request_variant(ignis__op *op, ignis_dt
 }
 
 /*  Requests kernels for this number of rows and others, with rows inside a window and beyond it. */
-IGNIS__COLD static void ignis__attention_request(ignis__op *op, ignis_dtype dtype, const ignis__attention *given,
-                                                 bool backward)
+IGNIS__COLD IGNIS__PRIVATE void ignis__attention_request(ignis__op *op, ignis_dtype dtype,
+                                                         const ignis__attention *given, bool backward)
 {
     ignis__attention p = *given;
     if (!op->ok || !ignis__requests.path[0])
@@ -32145,9 +32465,9 @@ IGNIS__COLD static void ignis__attention_request(ignis__op *op, ignis_dtype dtyp
         ignis__attention_request_variant(op, dtype, &p, backward);
 }
 
-static void ignis__attention_launch(ignis__op *op, const ignis__attention_variant *variant, ignis__builtin kernel,
-                                    const ignis__attention_shape *shape, ignis_dtype dtype, int rows, int heads,
-                                    ignis__attention *p)
+IGNIS__PRIVATE void ignis__attention_launch(ignis__op *op, const ignis__attention_variant *variant,
+                                            ignis__builtin kernel, const ignis__attention_shape *shape,
+                                            ignis_dtype dtype, int rows, int heads, ignis__attention *p)
 {
     int64_t blocks = ignis__ceil_div(rows, shape->rows) * heads * p->batches;
     void *params[] = {p};
@@ -32161,8 +32481,8 @@ static void ignis__attention_launch(ignis__op *op, const ignis__attention_varian
     kernels/attention.cuh has the structs. */
 
 /*  Returns the rows of a contiguous tensor [rows, width] or [batch, rows, width]. */
-IGNIS__ONE_COPY static ignis__attention_rows ignis__attention_rows_of(const ignis_shape *shape, int head_dim,
-                                                                      ignis__address address)
+IGNIS__ONE_COPY IGNIS__PRIVATE ignis__attention_rows ignis__attention_rows_of(const ignis_shape *shape, int head_dim,
+                                                                              ignis__address address)
 {
     ignis__attention_rows rows;
     IGNIS_ASSERT(shape->ndim >= 2);
@@ -32174,7 +32494,7 @@ IGNIS__ONE_COPY static ignis__attention_rows ignis__attention_rows_of(const igni
 }
 
 /*  Returns the rows of a bias, whose shape has been checked. A shared dimension has stride 0. */
-static ignis__attention_rows ignis__attention_bias_rows(const ignis_shape *shape, ignis__address address)
+IGNIS__PRIVATE ignis__attention_rows ignis__attention_bias_rows(const ignis_shape *shape, ignis__address address)
 {
     ignis__attention_rows rows = IGNIS__ZERO;
     int64_t *steps[] = {&rows.row, &rows.head, &rows.batch}, step = shape->dim[shape->ndim - 1];
@@ -32190,7 +32510,7 @@ static ignis__attention_rows ignis__attention_bias_rows(const ignis_shape *shape
 
 /*  Reads the addresses of the bias and the lengths, which are inputs from `input` on, in this order. Returns
     the input after them. */
-static int ignis__attention_read_bias_and_lengths(ignis__op *op, int input, ignis__attention *p)
+IGNIS__PRIVATE int ignis__attention_read_bias_and_lengths(ignis__op *op, int input, ignis__attention *p)
 {
     if (p->bias_dtype) {
         p->bias = ignis__attention_bias_rows(&op->in[input]->shape, ignis__op_read(op, op->in[input]));
@@ -32202,7 +32522,7 @@ static int ignis__attention_read_bias_and_lengths(ignis__op *op, int input, igni
 }
 
 /*  Reads the addresses of q, k, v, which were checked, and of the result. */
-static void ignis__attention_operands(ignis__op *op, ignis__array *out, ignis__attention *p)
+IGNIS__PRIVATE void ignis__attention_operands(ignis__op *op, ignis__array *out, ignis__attention *p)
 {
     if (!op->ok)
         return;
@@ -32213,7 +32533,7 @@ static void ignis__attention_operands(ignis__op *op, ignis__array *out, ignis__a
     ignis__attention_read_bias_and_lengths(op, 3, p);
 }
 
-static bool ignis__attention_heads(ignis__op *op, int heads, int64_t kv_heads)
+IGNIS__PRIVATE bool ignis__attention_heads(ignis__op *op, int heads, int64_t kv_heads)
 {
     if (heads % kv_heads != 0)
         ignis__op_fail(op, IGNIS_DIAG_SDPA_HEADS, "num_heads (%d) must be a multiple of num_kv_heads (%lld)", heads,
@@ -32245,7 +32565,8 @@ static bool ignis__attention_set_sizes(ignis__op *op, const ignis_shape *q, cons
 
 /*  Sets the sizes from q, k and v. kv_heads 0: as many as k has. Heads have up to `most` elements. Reports
     what does not fit. */
-static bool ignis__attention_sizes(ignis__op *op, int heads, int kv_heads, int most, ignis__attention *attention)
+IGNIS__PRIVATE bool ignis__attention_sizes(ignis__op *op, int heads, int kv_heads, int most,
+                                           ignis__attention *attention)
 {
     const ignis_shape *q = &op->in[0]->shape, *k = &op->in[1]->shape, *v = &op->in[2]->shape;
     int64_t width, head_dim, kv_width;
@@ -32282,7 +32603,7 @@ static bool ignis__attention_sizes(ignis__op *op, int heads, int kv_heads, int m
 }
 
 /*  As ignis__attention_sizes, for q, k and v in the rows of one tensor. */
-static bool ignis__attention_packed_sizes(ignis__op *op, int heads, int kv_heads, ignis__attention *p)
+IGNIS__PRIVATE bool ignis__attention_packed_sizes(ignis__op *op, int heads, int kv_heads, ignis__attention *p)
 {
     const ignis_shape *shape = &op->in[0]->shape;
     int64_t width = shape->dim[shape->ndim - 1], all = heads + 2 * (int64_t)kv_heads;
@@ -32301,8 +32622,8 @@ static bool ignis__attention_packed_sizes(ignis__op *op, int heads, int kv_heads
 }
 
 /*  Makes an array of `count` statistics for each query head of each row. */
-static ignis__array *ignis__attention_new_statistics(ignis__op *op, const ignis__attention *p, ignis_dtype dtype,
-                                                     int count)
+IGNIS__PRIVATE ignis__array *ignis__attention_new_statistics(ignis__op *op, const ignis__attention *p,
+                                                             ignis_dtype dtype, int count)
 {
     return ignis__op_new_row(op, (int64_t)count * p->batches * p->heads * p->sq, ignis__wide_dtype(dtype));
 }
@@ -32313,7 +32634,7 @@ static ignis__array *ignis__attention_new_statistics(ignis__op *op, const ignis_
     source has the method.
     Uses: select, operands. Invariant: gradients are summed in a fixed order. */
 
-static void ignis__attention_backward_run(ignis__op *op, ignis_dtype dtype, ignis__attention *attention)
+IGNIS__PRIVATE void ignis__attention_backward_run(ignis__op *op, ignis_dtype dtype, ignis__attention *attention)
 {
     ignis__attention_variant variant;
     int64_t blocks = ignis__clamp(ignis__ceil_div((int64_t)attention->batches * attention->heads * attention->sq, 8), 0,
@@ -32345,7 +32666,7 @@ static void ignis__attention_backward_run(ignis__op *op, ignis_dtype dtype, igni
 }
 
 /*  Makes the gradient of the bias, an input of the backward function, if it is needed. */
-static ignis__array *ignis__attention_grad_bias(ignis__op *op, int input, bool needed, ignis__attention *p)
+IGNIS__PRIVATE ignis__array *ignis__attention_grad_bias(ignis__op *op, int input, bool needed, ignis__attention *p)
 {
     ignis__array *grad;
     if (!p->bias_dtype || !needed)
@@ -32361,17 +32682,10 @@ typedef struct ignis__attention_scratch {
     int rows, section;
 } ignis__attention_scratch;
 
-/*  The rotation of q and k, for the kernel that rotates their gradients back. */
-typedef struct ignis__rotation {
-    int64_t offset;
-    ignis__address own; /* frequencies on the device; 0: those after it */
-    float frequencies[IGNIS__ROPE_HALF];
-} ignis__rotation;
-
 /*  Returns whether a block keeps queries and steps over keys, not the other way round: all queries of a head
     fit one tile, and there are far more keys. Then no other block has queries of the head of k and v. With a
     softcap, heads of 72 to 128 lack registers for it. */
-static bool ignis__attention_has_one_query_tile(const ignis__attention *p)
+IGNIS__PRIVATE bool ignis__attention_has_one_query_tile(const ignis__attention *p)
 {
     return p->sq <= 128 && p->sk >= 512 && p->heads == p->kv_heads &&
            (p->softcap <= 0 || p->head_dim == 64 || p->head_dim > 128);
@@ -32398,7 +32712,7 @@ static int ignis__attention_backward_cluster(const ignis__attention *p)
 }
 
 /*  Returns whether the wgmma kernels can run. A tile with few queries would be mostly scratch in f32. */
-static bool ignis__attention_backward_takes_wgmma(ignis__op *op, ignis_dtype dtype, const ignis__attention *p)
+IGNIS__PRIVATE bool ignis__attention_backward_takes_wgmma(ignis__op *op, ignis_dtype dtype, const ignis__attention *p)
 {
     int least = p->head_dim == 64 ? 32 : 16;
     bool clustered;
@@ -32454,8 +32768,8 @@ static int ignis__attention_backward_section_heads(const ignis__attention *p)
 /*  Launches the backward by wgmma. sums: scratch for column sums of 64 rows each, which the kernels' source
     describes; 0: not needed. rotation: the rotation to undo in the gradients of q and k, whose rows are equal
     in number; NULL: none, and sums are possible. */
-static void ignis__attention_backward_wgmma(ignis__op *op, ignis_dtype dtype, ignis__attention *attention,
-                                            ignis__address sums, ignis__rotation *rotation)
+IGNIS__PRIVATE void ignis__attention_backward_wgmma(ignis__op *op, ignis_dtype dtype, ignis__attention *attention,
+                                                    ignis__address sums, ignis__rotation *rotation)
 {
     int keys = ignis__attention_backward_keys(attention), queries = ignis__attention_backward_queries(attention);
     int cluster = ignis__attention_backward_cluster(attention),
@@ -32515,7 +32829,7 @@ static void ignis__attention_backward_wgmma(ignis__op *op, ignis_dtype dtype, ig
         define, finish, 1, 1, 256, 1, 0, params);
 }
 
-static ignis_status ignis__sdpa_backward(const ignis_backward_args *args)
+IGNIS__PRIVATE ignis_status ignis__sdpa_backward(const ignis_backward_args *args)
 {
     ignis__attention attention;
     ignis__op op; /* of grad_out, q, k, v, out, lse, the bias, the lengths */
@@ -32564,7 +32878,7 @@ static ignis_status ignis__sdpa_backward(const ignis_backward_args *args)
 
 /*  Adds the tensors of a desc to the inputs of an operation, after the first `count`. Returns the number of
     inputs. */
-static int ignis__sdpa_inputs(const ignis_sdpa_desc *desc, ignis_tensor *inputs, int count)
+IGNIS__PRIVATE int ignis__sdpa_inputs(const ignis_sdpa_desc *desc, ignis_tensor *inputs, int count)
 {
     if (desc && desc->bias.id)
         inputs[count++] = desc->bias;
@@ -32622,11 +32936,8 @@ static bool ignis__sdpa_variant(ignis__op *op, const ignis_sdpa_desc *desc, int 
     return op->ok;
 }
 
-/*  q, k and v as three tensors; in one tensor; or of one query, where num_kv_heads follows from the shapes. */
-typedef enum ignis__sdpa_kind { IGNIS__SDPA, IGNIS__SDPA_PACKED, IGNIS__SDPA_DECODE } ignis__sdpa_kind;
-
-static bool ignis__sdpa_prepare(ignis__op *op, const ignis_sdpa_desc *desc, ignis__sdpa_kind kind,
-                                ignis__attention *attention)
+IGNIS__PRIVATE bool ignis__sdpa_prepare(ignis__op *op, const ignis_sdpa_desc *desc, ignis__sdpa_kind kind,
+                                        ignis__attention *attention)
 {
     static const ignis_sdpa_desc defaults = IGNIS__ZERO;
     int heads, kv_heads;
@@ -32716,7 +33027,7 @@ static void ignis__sdpa_wgmma(ignis__op *op, ignis_dtype dtype, ignis__attention
 }
 
 /*  Launches the forward by the best kernels for the operands. */
-static void ignis__sdpa_run(ignis__op *op, ignis_dtype dtype, ignis__attention *p)
+IGNIS__PRIVATE void ignis__sdpa_run(ignis__op *op, ignis_dtype dtype, ignis__attention *p)
 {
     ignis__attention_variant variant;
     if (op->ok)
@@ -33048,74 +33359,17 @@ IGNIS_API ignis_tensor ignis_decode_sdpa_with(ignis_tensor q, ignis_tensor k, ig
    Locks: an optimizer's own lock guards all of it; a call holds it until its work is queued.
    =============================================================================================================== */
 
-/*  A row of the table that the kernels read; kernels/optim.cu has the same. */
-typedef struct ignis__optim_row {
-    ignis__address data, grad, first, second, master, missed;
-    int64_t count, chunk, first_block, first_step;
-    double decay, scales[2]; /* the device writes scales */
-} ignis__optim_row;
-
-enum { /* the state in device memory; kernels/optim.cu has the same */
-       IGNIS__OPTIM_BASE_LR,
-       IGNIS__OPTIM_CLIP_NEXT,
-       IGNIS__OPTIM_NORM,
-       IGNIS__OPTIM_STEP,
-       IGNIS__OPTIM_CLIP,
-       IGNIS__OPTIM_LR,
-       IGNIS__OPTIM_SCALE = 8,
-       IGNIS__OPTIM_SKIPPED = 10,
-       IGNIS__OPTIM_STATES = 16
-};
-
-#define IGNIS__OPTIM_BATCH 39   /* rows that one launch carries to the table */
-#define IGNIS__OPTIM_SHARE 1024 /* elements that a block of a step takes */
-
-typedef struct ignis__optim_batch {
-    ignis__optim_row rows[IGNIS__OPTIM_BATCH];
-} ignis__optim_batch;
-
-typedef struct ignis__parameter {
-    ignis__tensor *tensor; /* held */
-    ignis__array *data;    /* claimed, as are these; null without */
-    ignis__array *first, *second, *master, *missed;
-    double decay;
-    bool has_row; /* the table gathered last has its gradient */
-    bool grouped; /* its gradient's memory is shared: it is not dropped */
-} ignis__parameter;
-
-typedef struct ignis__optimizer {
-    ignis__slot slot; /* first; its lock guards the rest */
-    ignis__device *device;
-    const char *name;
-    ignis__builtin step;
-    bool has_first, has_second, has_missed, no_master, zero_grad, drop_grad, like_adamw;
-    double lr, beta1, beta2, eps, weight_decay; /* beta1 may be a momentum, and beta2 an alpha */
-    ignis_schedule_desc schedule;
-    ignis_loss_scale_desc scale; /* interval 0: none */
-    ignis__parameter *parameters;
-    int count, capacity;
-    ignis__array *state;      /* f64; claimed */
-    ignis__array *table;      /* rows, as bytes; claimed, null before the first step */
-    ignis__capture *table_of; /* the capture that it was made for, and that alone uses it; null: none */
-    ignis__optim_row
-        *rows;     /* rows of the table, in the order of element types; with has_missed then those without a gradient */
-    int row_count; /* 0: no gradients */
-    bool is_written; /* the table holds them */
-    int rows_of[IGNIS_DTYPE_COUNT];
-    int64_t blocks_of[IGNIS_DTYPE_COUNT], steps_of[IGNIS_DTYPE_COUNT]; /* blocks of a launch, and of a step */
-} ignis__optimizer;
-
 static ignis__pool ignis__optimizers =
     IGNIS__POOL(ignis__optimizer, IGNIS__KIND_OPTIMIZER, "optimizer", IGNIS_DIAG_OPTIMIZER_FREED);
 
-IGNIS__ONE_COPY static void ignis__optimizer_unclaim(const char *call, ignis__array **array)
+IGNIS__ONE_COPY IGNIS__PRIVATE void ignis__optimizer_unclaim(const char *call, ignis__array **array)
 {
     if (*array)
         ignis__array_unclaim(call, *array);
     *array = NULL;
 }
 
-static void ignis__parameter_end(const char *call, ignis__parameter *parameter)
+IGNIS__PRIVATE void ignis__parameter_end(const char *call, ignis__parameter *parameter)
 {
     ignis__optimizer_unclaim(call, &parameter->data);
     ignis__optimizer_unclaim(call, &parameter->first);
@@ -33127,7 +33381,7 @@ static void ignis__parameter_end(const char *call, ignis__parameter *parameter)
     parameter->tensor = NULL;
 }
 
-static void ignis__optimizer_drop(const char *call, ignis__optimizer *optimizer)
+IGNIS__PRIVATE void ignis__optimizer_drop(const char *call, ignis__optimizer *optimizer)
 {
     int i;
     if (!ignis__pool_drop(optimizer))
@@ -33141,15 +33395,15 @@ static void ignis__optimizer_drop(const char *call, ignis__optimizer *optimizer)
     ignis__pool_recycle(&ignis__optimizers, optimizer);
 }
 
-static ignis__optimizer *ignis__optimizer_hold(const char *call, ignis_optimizer handle)
+IGNIS__PRIVATE ignis__optimizer *ignis__optimizer_hold(const char *call, ignis_optimizer handle)
 {
     return (ignis__optimizer *)ignis__handle_hold(call, &ignis__optimizers, handle.id);
 }
 
 /*  A new array of the optimizer, zeros like another one, of another dtype. On failure it may be there, for
     the caller to end. */
-static bool ignis__optimizer_array(const char *call, const ignis__array *like, ignis_dtype dtype,
-                                   ignis__array **claimed)
+IGNIS__PRIVATE bool ignis__optimizer_array(const char *call, const ignis__array *like, ignis_dtype dtype,
+                                           ignis__array **claimed)
 {
     ignis_array made = ignis__array_create_like(call, like, dtype);
     *claimed = ignis__array_adopt(call, made);
@@ -33157,7 +33411,7 @@ static bool ignis__optimizer_array(const char *call, const ignis__array *like, i
 }
 
 /*  Adds the optimizers that an array belongs to to a text; returns how often. */
-static int ignis__optimizers_list_claims(ignis__string_writer *text, const ignis__array *array)
+IGNIS__PRIVATE int ignis__optimizers_list_claims(ignis__string_writer *text, const ignis__array *array)
 {
     ignis__optimizer *optimizer;
     uint64_t index = 0;
@@ -33199,8 +33453,8 @@ static bool ignis__optimizer_start(const char *call, ignis__optimizer *optimizer
     return false;
 }
 
-IGNIS__ONE_COPY static bool ignis__optimizer_check_number(const char *call, const char *name, double value, double low,
-                                                          double below)
+IGNIS__ONE_COPY IGNIS__PRIVATE bool ignis__optimizer_check_number(const char *call, const char *name, double value,
+                                                                  double low, double below)
 {
     if (ignis__is_finite(value) && value >= low && value < below)
         return true;
@@ -33363,7 +33617,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_optimizer_free(ignis_optimizer handle)
 }
 
 /*  Ends every optimizer; for ignis_shutdown, before tensors end. */
-static void ignis__optimizers_close(const char *call)
+IGNIS__PRIVATE void ignis__optimizers_close(const char *call)
 {
     ignis__optimizer *optimizer;
     uint64_t index = 0;
@@ -33518,9 +33772,6 @@ IGNIS__COLD IGNIS_API ignis_status ignis_optimizer_add(ignis_optimizer handle, i
     host must live longer.
     Uses: optimizer, parameter. The optimizer is locked. */
 
-/*  Arrays that a call on an optimizer writes besides the state. */
-typedef enum ignis__optim_writes { IGNIS__WRITES_DATA = 1, IGNIS__WRITES_GRADS = 2 } ignis__optim_writes;
-
 /*  Fills the row of a parameter. False, with *ok still true, if it has no gradient, or no elements. */
 static bool ignis__parameter_row(const ignis__work *work, ignis__parameter *parameter, unsigned writes,
                                  ignis__optim_row *row, bool *ok)
@@ -33670,8 +33921,9 @@ IGNIS__COLD static double ignis__optimizer_bytes(const ignis__optimizer *optimiz
 
 /*  Launches a kernel for the rows of every element type. params from table_at on become the rows and their
     count, *squares the one of its first block. */
-static bool ignis__optimizer_launch(const ignis__work *work, ignis__optimizer *optimizer, ignis__builtin builtin,
-                                    int table_at, void **params, ignis__address *squares)
+IGNIS__PRIVATE bool ignis__optimizer_launch(const ignis__work *work, ignis__optimizer *optimizer,
+                                            ignis__builtin builtin, int table_at, void **params,
+                                            ignis__address *squares)
 {
     unsigned grid[3] = {1, 1, 1}, block[3] = {256, 1, 1};
     ignis__address table;
@@ -33705,8 +33957,8 @@ static bool ignis__optimizer_launch(const ignis__work *work, ignis__optimizer *o
 }
 
 /*  Holds and locks an optimizer, enters its device and gathers the table. On failure nothing is held. */
-static ignis__optimizer *ignis__optimizer_begin(const char *call, ignis_optimizer handle, unsigned writes,
-                                                ignis__work *work)
+IGNIS__PRIVATE ignis__optimizer *ignis__optimizer_begin(const char *call, ignis_optimizer handle, unsigned writes,
+                                                        ignis__work *work)
 {
     ignis__optimizer *optimizer = ignis__optimizer_hold(call, handle);
     if (!optimizer)
@@ -33726,7 +33978,7 @@ static ignis__optimizer *ignis__optimizer_begin(const char *call, ignis_optimize
     return NULL;
 }
 
-static ignis_status ignis__optimizer_end(ignis__optimizer *optimizer, const ignis__work *work, bool ok)
+IGNIS__PRIVATE ignis_status ignis__optimizer_end(ignis__optimizer *optimizer, const ignis__work *work, bool ok)
 {
     ignis__work_end(work);
     ignis__mutex_unlock(&optimizer->slot.lock);
@@ -33735,7 +33987,7 @@ static ignis_status ignis__optimizer_end(ignis__optimizer *optimizer, const igni
 }
 
 /*  Returns an element type that the step compiles anyway, for kernels that do not depend on it. */
-static ignis_dtype ignis__optimizer_dtype(const ignis__optimizer *optimizer)
+IGNIS__PRIVATE ignis_dtype ignis__optimizer_dtype(const ignis__optimizer *optimizer)
 {
     ignis_dtype dtype = IGNIS_F16;
     while (dtype < IGNIS_F64 && !optimizer->rows_of[dtype])
@@ -34050,7 +34302,7 @@ static ignis__pool ignis__graphs = IGNIS__POOL(ignis__graph, IGNIS__KIND_GRAPH, 
 
 /*  Destroys the result of a capture; exec may be NULL. The device is idle, and the memory of the capture goes to
     Ignis' own stream. */
-IGNIS__COLD static void ignis__graph_destroy(const char *call, ignis__capture *capture, void *exec)
+IGNIS__COLD IGNIS__PRIVATE void ignis__graph_destroy(const char *call, ignis__capture *capture, void *exec)
 {
     if (exec)
         (void)IGNIS__CUDA(cuGraphExecDestroy, (exec));
@@ -34135,7 +34387,7 @@ IGNIS__COLD IGNIS_API ignis_graph ignis_graph_end(void)
 
 /*  Checks that the stream is not captured by any thread. False, and reported: the driver would refuse the launch, and
     invalidate the capture. */
-static bool ignis__graph_launchable(const char *call, ignis__device *device, void *stream)
+IGNIS__PRIVATE bool ignis__graph_launchable(const char *call, ignis__device *device, void *stream)
 {
     int captures = 0;
     if (IGNIS__CUDA_FAILED(call, device, cuStreamIsCapturing, (stream, &captures)))
@@ -34203,7 +34455,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_graph_free(ignis_graph handle)
     return status == IGNIS_OK ? ignis__ended(failures, true) : status;
 }
 
-static void ignis__graphs_close(const char *call)
+IGNIS__PRIVATE void ignis__graphs_close(const char *call)
 {
     ignis__graph *graph;
     ignis__binding binding;
@@ -34225,6 +34477,62 @@ static void ignis__graphs_close(const char *call)
     }
 }
 
+/*  file - safetensors files. */
+
+#define IGNIS__HEADER_LIMIT 100000000 /* bytes, as in the reference */
+
+/*  Every dtype of the format, in the reference's order of alignment: files are written from the last to the first. */
+struct ignis__file_dtypes_type {
+    const char *name;
+    int bits;
+    ignis_dtype dtype,
+        loaded; /* the same dtype in Ignis; the dtype it is loaded as, by its values. 0 if not supported */
+};
+
+/*  One tensor of a file. */
+typedef struct ignis__file_tensor {
+    const char *name;
+    int type; /* in ignis__file_dtypes */
+    ignis_shape shape;
+    int64_t begin, end; /* of its bytes in the data */
+    int index;          /* in the caller's list, when a file is written */
+} ignis__file_tensor;
+
+/*  The header of a file. */
+typedef struct ignis__safetensors {
+    char *header; /* a copy; the names are in it */
+    ignis__file_tensor *items;
+    int count, capacity;
+    int64_t data;    /* offset of the data in the file */
+    char fault[400]; /* why it is not a safetensors file */
+} ignis__safetensors;
+
+/*  One tensor of a call that saves or loads. */
+typedef struct ignis__borrowed_tensor {
+    ignis__array *array; /* held */
+    ignis_tensor made;   /* by this call, until it has succeeded */
+    const ignis__file_tensor *item;
+} ignis__borrowed_tensor;
+
+/*  A file written beside the one that it will replace, with the mode and owner of that one. Links are followed: their
+    target is replaced. */
+typedef struct ignis__replacement {
+    const char *call, *path;
+    char *target, *part;
+    FILE *file;
+} ignis__replacement;
+
+/*  An open file and its header. ignis__load_close frees both. */
+typedef struct ignis__load {
+    const char *path;
+    int descriptor;
+    int64_t size;
+    ignis__safetensors file;
+    char *staging; /* pinned memory for the parts of tensors that are on their way */
+    int64_t part;  /* bytes of a chunk; the memory has room for two */
+} ignis__load;
+
+
 /* ===============================================================================================================
    >>file - safetensors files, read and written
 
@@ -34239,15 +34547,7 @@ static void ignis__graphs_close(const char *call)
     Offsets count from the end of the header. Each byte of the data belongs to exactly one tensor. The reference is
     github.com/huggingface/safetensors. */
 
-#define IGNIS__HEADER_LIMIT 100000000 /* bytes, as in the reference */
-
-/*  Every dtype of the format, in the reference's order of alignment: files are written from the last to the first. */
-static const struct {
-    const char *name;
-    int bits;
-    ignis_dtype dtype,
-        loaded; /* the same dtype in Ignis; the dtype it is loaded as, by its values. 0 if not supported */
-} ignis__file_dtypes[] = {
+IGNIS__PRIVATE const struct ignis__file_dtypes_type ignis__file_dtypes[] = {
     {"BOOL", 8, IGNIS_DTYPE_DEFAULT, IGNIS_U8},
     {"F4", 4, IGNIS_DTYPE_DEFAULT, IGNIS_DTYPE_DEFAULT},
     {"F6_E2M3", 6, IGNIS_DTYPE_DEFAULT, IGNIS_DTYPE_DEFAULT},
@@ -34272,21 +34572,12 @@ static const struct {
     {"U64", 64, IGNIS_DTYPE_DEFAULT, IGNIS_DTYPE_DEFAULT},
 };
 
-/*  One tensor of a file. */
-typedef struct ignis__file_tensor {
-    const char *name;
-    int type; /* in ignis__file_dtypes */
-    ignis_shape shape;
-    int64_t begin, end; /* of its bytes in the data */
-    int index;          /* in the caller's list, when a file is written */
-} ignis__file_tensor;
-
 /*  base/utf8.c - UTF-8 checked and written; names for messages
 
     For text from files: keys, names of tensors, tokens. Nothing here allocates.
     May use: text.c. Locks: none. */
 
-static bool ignis__utf8_valid(const char *text)
+IGNIS__PRIVATE bool ignis__utf8_valid(const char *text)
 {
     size_t left = strlen(text);
     int length;
@@ -34297,7 +34588,7 @@ static bool ignis__utf8_valid(const char *text)
 }
 
 /*  Writes the bytes of a character and returns their count, at most 4. */
-static int ignis__utf8_write(char *out, uint32_t code)
+IGNIS__PRIVATE int ignis__utf8_write(char *out, uint32_t code)
 {
     if (code < 0x80) {
         out[0] = (char)code;
@@ -34321,12 +34612,7 @@ static int ignis__utf8_write(char *out, uint32_t code)
     return 4;
 }
 
-/*  A name in quotes, cut, for a message. A struct, so that one message can have several. */
-typedef struct ignis__name_text {
-    char text[80];
-} ignis__name_text;
-
-IGNIS__COLD static ignis__name_text ignis__name_write(const char *name)
+IGNIS__COLD IGNIS__PRIVATE ignis__name_text ignis__name_write(const char *name)
 {
     ignis__name_text out;
     size_t cut = ignis__utf8_cut(name, sizeof out.text - 8);
@@ -34343,15 +34629,8 @@ IGNIS__COLD static ignis__name_text ignis__name_write(const char *name)
     May use: text.c, utf8.c. Locks: none. Bounds: nesting up to 64, and the text is writable, because strings are
     decoded in place. */
 
-/*  Reads JSON. The first fault is kept, and every later call fails without advancing. Strings are decoded in place. */
-typedef struct ignis__json {
-    char *start, *at, *end;
-    const char *what; /* it reads, in messages; null: the header */
-    char fault[256];  /* "" if there was none */
-} ignis__json;
-
 IGNIS__PRINTF(2, 3)
-IGNIS__COLD static bool ignis__json_fail(ignis__json *json, const char *format, ...)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__json_fail(ignis__json *json, const char *format, ...)
 {
     ignis__string_writer text;
     va_list args;
@@ -34367,14 +34646,14 @@ IGNIS__COLD static bool ignis__json_fail(ignis__json *json, const char *format, 
 }
 
 /*  Skips white space and returns the next character; 0 at the end. */
-IGNIS__COLD static char ignis__json_peek(ignis__json *json)
+IGNIS__COLD IGNIS__PRIVATE char ignis__json_peek(ignis__json *json)
 {
     while (json->at < json->end && (*json->at == ' ' || *json->at == '\n' || *json->at == '\r' || *json->at == '\t'))
         json->at++;
     return json->at < json->end ? *json->at : 0;
 }
 
-IGNIS__ONE_COPY static bool ignis__json_take(ignis__json *json, char wanted)
+IGNIS__ONE_COPY IGNIS__PRIVATE bool ignis__json_take(ignis__json *json, char wanted)
 {
     if (json->fault[0] || ignis__json_peek(json) != wanted)
         return false;
@@ -34382,14 +34661,14 @@ IGNIS__ONE_COPY static bool ignis__json_take(ignis__json *json, char wanted)
     return true;
 }
 
-static bool ignis__json_expect(ignis__json *json, char wanted)
+IGNIS__PRIVATE bool ignis__json_expect(ignis__json *json, char wanted)
 {
     return ignis__json_take(json, wanted) || ignis__json_fail(json, "a %c is missing", wanted);
 }
 
 /*  Checks whether another element follows before `close`, and skips its comma. *first is true after the opening
     bracket. */
-IGNIS__COLD static bool ignis__json_more(ignis__json *json, char close, bool *first)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__json_more(ignis__json *json, char close, bool *first)
 {
     bool behind_element = !*first;
     *first = false;
@@ -34453,7 +34732,7 @@ static char *ignis__json_escape(ignis__json *json, char *out)
 }
 
 /*  Reads a string, decoded and zero-terminated. *size is its length, because it may contain zeros. "" after a fault. */
-IGNIS__COLD static const char *ignis__json_string(ignis__json *json, size_t *size)
+IGNIS__COLD IGNIS__PRIVATE const char *ignis__json_string(ignis__json *json, size_t *size)
 {
     char *text, *out;
     int length;
@@ -34489,7 +34768,7 @@ IGNIS__COLD static const char *ignis__json_string(ignis__json *json, size_t *siz
 }
 
 /*  Reads an integer from 0 to 2^63 - 1. 0 after a fault. */
-IGNIS__COLD static int64_t ignis__json_count(ignis__json *json)
+IGNIS__COLD IGNIS__PRIVATE int64_t ignis__json_count(ignis__json *json)
 {
     int64_t value = 0;
     const char *digits;
@@ -34522,7 +34801,7 @@ static bool ignis__json_digits(ignis__json *json)
 }
 
 /*  Skips true, false, null, a number or a string. */
-static void ignis__json_skip_scalar(ignis__json *json)
+IGNIS__PRIVATE void ignis__json_skip_scalar(ignis__json *json)
 {
     static const char *const words[] = {"true", "false", "null"};
     char c = ignis__json_peek(json);
@@ -34560,7 +34839,7 @@ static void ignis__json_skip_scalar(ignis__json *json)
 
 /*  Returns the value of validated digits: exact up to 2^53 and 22 decimals, else nearly. Not strtod, which depends on
     the program's locale. */
-IGNIS__MAYBE_UNUSED static double ignis__decimal(const char *text, const char *end)
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE double ignis__decimal(const char *text, const char *end)
 {
     double value = 0, power = 1, factor = 10;
     bool negative = text < end && *text == '-', fraction = false, shrinks;
@@ -34590,7 +34869,7 @@ IGNIS__MAYBE_UNUSED static double ignis__decimal(const char *text, const char *e
 }
 
 /*  Reads any number. */
-IGNIS__MAYBE_UNUSED static double ignis__json_number(ignis__json *json)
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE double ignis__json_number(ignis__json *json)
 {
     const char *begin;
     char c = ignis__json_peek(json);
@@ -34603,10 +34882,8 @@ IGNIS__MAYBE_UNUSED static double ignis__json_number(ignis__json *json)
     return json->fault[0] ? 0 : ignis__decimal(begin, json->at);
 }
 
-#define IGNIS__JSON_DEPTH 64
-
 /*  Skips a value of any kind. */
-static void ignis__json_skip(ignis__json *json)
+IGNIS__PRIVATE void ignis__json_skip(ignis__json *json)
 {
     uint64_t objects = 0; /* the open brackets, the innermost in the lowest bit: 1 for an object, 0 for an array */
     int depth = 0;
@@ -34642,16 +34919,7 @@ static void ignis__json_skip(ignis__json *json)
     May use: base/json.c, base/utf8.c. Invariant: after a successful parse, every byte of the data belongs to
     exactly one tensor. */
 
-/*  The header of a file. */
-typedef struct ignis__safetensors {
-    char *header; /* a copy; the names are in it */
-    ignis__file_tensor *items;
-    int count, capacity;
-    int64_t data;    /* offset of the data in the file */
-    char fault[400]; /* why it is not a safetensors file */
-} ignis__safetensors;
-
-static void ignis__safetensors_close(ignis__safetensors *file)
+IGNIS__PRIVATE void ignis__safetensors_close(ignis__safetensors *file)
 {
     ignis__free(file->items);
     ignis__free(file->header);
@@ -34662,7 +34930,7 @@ static void ignis__safetensors_close(ignis__safetensors *file)
 
 /*  Returns the bytes of a tensor. -1 if they do not fit 63 bits (counted without zeros among the sizes), or end
     inside a byte. */
-static int64_t ignis__file_tensor_bytes(int type, const ignis_shape *shape)
+IGNIS__PRIVATE int64_t ignis__file_tensor_bytes(int type, const ignis_shape *shape)
 {
     int bits = ignis__file_dtypes[type].bits, i;
     int64_t product = bits >= 8 ? bits / 8 : bits;
@@ -34788,7 +35056,7 @@ static ignis__file_tensor *ignis__safetensors_add(ignis__safetensors *file)
     return &file->items[file->count++];
 }
 
-static int ignis__file_tensor_by_name(const void *a, const void *b)
+IGNIS__PRIVATE int ignis__file_tensor_by_name(const void *a, const void *b)
 {
     return strcmp(((const ignis__file_tensor *)a)->name, ((const ignis__file_tensor *)b)->name);
 }
@@ -34809,14 +35077,15 @@ static int ignis__file_tensor_by_type(const void *a, const void *b)
     return one->type != other->type ? other->type - one->type : strcmp(one->name, other->name);
 }
 
-static void ignis__file_tensor_sort(ignis__file_tensor *items, int count, int (*order)(const void *, const void *))
+IGNIS__PRIVATE void ignis__file_tensor_sort(ignis__file_tensor *items, int count,
+                                            int (*order)(const void *, const void *))
 {
     if (count > 1)
         qsort(items, (size_t)count, sizeof *items, order);
 }
 
 /*  Returns a name that two neighbours have, NULL if there is none. */
-static const char *ignis__file_tensor_duplicate(const ignis__file_tensor *items, int count)
+IGNIS__PRIVATE const char *ignis__file_tensor_duplicate(const ignis__file_tensor *items, int count)
 {
     int i;
     for (i = 1; i < count; i++)
@@ -34883,7 +35152,7 @@ static bool ignis__safetensors_header(ignis__safetensors *file, ignis__json *jso
 }
 
 /*  Returns the length of the header, from the first 8 bytes of a file. */
-IGNIS__COLD static uint64_t ignis__safetensors_length(const unsigned char *bytes, int64_t size)
+IGNIS__COLD IGNIS__PRIVATE uint64_t ignis__safetensors_length(const unsigned char *bytes, int64_t size)
 {
     uint64_t length = 0;
     int i;
@@ -34895,8 +35164,8 @@ IGNIS__COLD static uint64_t ignis__safetensors_length(const unsigned char *bytes
 /*  Reads the header of a file of `size` bytes, and checks everything except values: `bytes` need not have the data.
     Items are sorted by offset. ignis__safetensors_close frees them, whatever the result: NONE, HOST_MEMORY, or
     STORAGE_FORMAT with file->fault. */
-IGNIS__COLD static ignis_diagnostic ignis__safetensors_parse(ignis__safetensors *file, const unsigned char *bytes,
-                                                             int64_t size)
+IGNIS__COLD IGNIS__PRIVATE ignis_diagnostic ignis__safetensors_parse(ignis__safetensors *file,
+                                                                     const unsigned char *bytes, int64_t size)
 {
     ignis__json json;
     uint64_t length = ignis__safetensors_length(bytes, size);
@@ -34939,7 +35208,7 @@ IGNIS__COLD static ignis_diagnostic ignis__safetensors_parse(ignis__safetensors 
 /* --- the header: written ------------------------------------------------------------- */
 
 /*  Writes a JSON string. Bytes that are not UTF-8, as a path may have, become '?'. */
-static void ignis__json_write_string(ignis__string_writer *text, const char *string)
+IGNIS__PRIVATE void ignis__json_write_string(ignis__string_writer *text, const char *string)
 {
     static const char plain[] = "\"\\\b\f\n\r\t", escaped[] = "\"\\bfnrt";
     const char *known;
@@ -34961,7 +35230,7 @@ static void ignis__json_write_string(ignis__string_writer *text, const char *str
 
 /*  Assigns every item its place, as the reference does: by alignment, then by name. False if the total does not fit
     63 bits. */
-static bool ignis__safetensors_arrange(ignis__file_tensor *items, int count)
+IGNIS__PRIVATE bool ignis__safetensors_arrange(ignis__file_tensor *items, int count)
 {
     int64_t end = 0, bytes;
     int i;
@@ -34978,8 +35247,8 @@ static bool ignis__safetensors_arrange(ignis__file_tensor *items, int count)
 
 /*  Writes the header of arranged items, byte for byte that of the reference, and returns its size: a multiple of 8,
     so the data is aligned. metadata: a JSON object, or NULL. A capacity of 0 only measures. */
-IGNIS__COLD static size_t ignis__safetensors_write(const ignis__file_tensor *items, int count, const char *metadata,
-                                                   char *header, size_t capacity)
+IGNIS__COLD IGNIS__PRIVATE size_t ignis__safetensors_write(const ignis__file_tensor *items, int count,
+                                                           const char *metadata, char *header, size_t capacity)
 {
     ignis__string_writer text;
     int i, k;
@@ -35005,15 +35274,8 @@ IGNIS__COLD static size_t ignis__safetensors_write(const ignis__file_tensor *ite
     Saving and loading acquire every array first, so that no other layer changes it meanwhile.
     May use: array/contract.c, >>tensor. Locks: those of the arrays, one at a time. */
 
-/*  One tensor of a call that saves or loads. */
-typedef struct ignis__borrowed_tensor {
-    ignis__array *array; /* held */
-    ignis_tensor made;   /* by this call, until it has succeeded */
-    const ignis__file_tensor *item;
-} ignis__borrowed_tensor;
-
 /*  Borrows every array for a call; an array may come twice. */
-IGNIS__COLD static bool ignis__borrow_acquire(const char *call, ignis__borrowed_tensor *lent, int count)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__borrow_acquire(const char *call, ignis__borrowed_tensor *lent, int count)
 {
     int i;
     for (i = 0; i < count; i++)
@@ -35023,7 +35285,8 @@ IGNIS__COLD static bool ignis__borrow_acquire(const char *call, ignis__borrowed_
 }
 
 /*  Returns every array to its owner; tensors that the call has made are released unless it has succeeded. */
-IGNIS__COLD static void ignis__borrow_release(const char *call, ignis__borrowed_tensor *lent, int count, bool succeeded)
+IGNIS__COLD IGNIS__PRIVATE void ignis__borrow_release(const char *call, ignis__borrowed_tensor *lent, int count,
+                                                      bool succeeded)
 {
     int i;
     for (i = 0; i < count; i++) {
@@ -35037,7 +35300,7 @@ IGNIS__COLD static void ignis__borrow_release(const char *call, ignis__borrowed_
 }
 
 /*  Holds and returns the array of a tensor. NULL, and reported, if there is none. */
-static ignis__array *ignis__borrow_array(const char *call, ignis_tensor handle)
+IGNIS__PRIVATE ignis__array *ignis__borrow_array(const char *call, ignis_tensor handle)
 {
     ignis__tensor *tensor = ignis__tensor_hold(call, handle);
     ignis__array *array;
@@ -35049,8 +35312,8 @@ static ignis__array *ignis__borrow_array(const char *call, ignis_tensor handle)
 }
 
 /*  Checks the arguments that saving and loading have in common. */
-IGNIS__COLD static bool ignis__check_named_tensors(const char *call, const char *path, const char *const *names,
-                                                   const ignis_tensor *tensors, int count)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__check_named_tensors(const char *call, const char *path, const char *const *names,
+                                                           const ignis_tensor *tensors, int count)
 {
     int i;
     if (!ignis__enter(call) || ignis__capture_refuses(call))
@@ -35071,7 +35334,7 @@ IGNIS__COLD static bool ignis__check_named_tensors(const char *call, const char 
     Writes beside the target, flushes, and renames: the target has the old content or the new, never a part.
     May use: borrow.c, safetensors.c, base/file_io.c. Locks: none held while it writes. */
 
-IGNIS__COLD static bool ignis__file_fail(const char *call, const char *path, const char *what)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__file_fail(const char *call, const char *path, const char *what)
 {
     return ignis__fail_file(IGNIS_DIAG_STORAGE_IO, call, path, what) == IGNIS_OK;
 }
@@ -35104,7 +35367,7 @@ static bool ignis__save_items(const char *call, const char *const *names, ignis_
     return false;
 }
 
-static bool ignis__save_write(const char *call, const char *path, FILE *file, const void *data, int64_t size)
+IGNIS__PRIVATE bool ignis__save_write(const char *call, const char *path, FILE *file, const void *data, int64_t size)
 {
     return fwrite(data, 1, (size_t)size, file) == (size_t)size || ignis__file_fail(call, path, "written");
 }
@@ -35151,15 +35414,7 @@ static bool ignis__save_array(const char *call, const char *path, FILE *file, ig
     return ok;
 }
 
-/*  A file written beside the one that it will replace, with the mode and owner of that one. Links are followed: their
-    target is replaced. */
-typedef struct ignis__replacement {
-    const char *call, *path;
-    char *target, *part;
-    FILE *file;
-} ignis__replacement;
-
-static bool ignis__replace_begin(ignis__replacement *r, const char *call, const char *path)
+IGNIS__PRIVATE bool ignis__replace_begin(ignis__replacement *r, const char *call, const char *path)
 {
     bool loop, replaces;
     int64_t size, time;
@@ -35187,7 +35442,7 @@ static bool ignis__replace_begin(ignis__replacement *r, const char *call, const 
 }
 
 /*  Moves the file to its place and flushes it to the disk, or removes it; `ok`: it is complete. */
-static bool ignis__replace_end(ignis__replacement *r, bool ok)
+IGNIS__PRIVATE bool ignis__replace_end(ignis__replacement *r, bool ok)
 {
     ok = ok && (ignis__file_flush(r->file) || ignis__file_fail(r->call, r->path, "written to the disk"));
     if (fclose(r->file) != 0 && ok)
@@ -35220,8 +35475,8 @@ static bool ignis__save_file(const char *call, const char *path, const ignis__fi
 }
 
 /*  Saves tensors. metadata: a JSON object for the header, or NULL. */
-static ignis_status ignis__save(const char *call, const char *path, const char *const *names,
-                                const ignis_tensor *tensors, int count, const char *metadata)
+IGNIS__PRIVATE ignis_status ignis__save(const char *call, const char *path, const char *const *names,
+                                        const ignis_tensor *tensors, int count, const char *metadata)
 {
     ignis__borrowed_tensor *lent;
     ignis__file_tensor *items;
@@ -35256,17 +35511,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_save(const char *path, const char *cons
     All checks come first; then chunks are read into pinned memory and copied, the next while one is on its way.
     May use: borrow.c, safetensors.c, device/memory_pinned.c. Locks: none held while it reads. */
 
-/*  An open file and its header. ignis__load_close frees both. */
-typedef struct ignis__load {
-    const char *path;
-    int descriptor;
-    int64_t size;
-    ignis__safetensors file;
-    char *staging; /* pinned memory for the parts of tensors that are on their way */
-    int64_t part;  /* bytes of a chunk; the memory has room for two */
-} ignis__load;
-
-static void ignis__load_close(ignis__load *load)
+IGNIS__PRIVATE void ignis__load_close(ignis__load *load)
 {
     ignis__safetensors_close(&load->file);
     ignis__file_close(load->descriptor);
@@ -35284,7 +35529,7 @@ static bool ignis__load_read(const char *call, const ignis__load *load, int64_t 
     return got == size;
 }
 
-IGNIS__COLD static bool ignis__load_open(const char *call, const char *path, ignis__load *load)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__load_open(const char *call, const char *path, ignis__load *load)
 {
     unsigned char first[8], *head;
     int64_t size;
@@ -35322,7 +35567,7 @@ IGNIS__COLD static bool ignis__load_open(const char *call, const char *path, ign
 }
 
 /*  Finds the item of a name. NULL if there is none. The items are sorted by name. */
-static ignis__file_tensor *ignis__file_tensor_find(const ignis__safetensors *file, const char *name)
+IGNIS__PRIVATE ignis__file_tensor *ignis__file_tensor_find(const ignis__safetensors *file, const char *name)
 {
     ignis__file_tensor key = IGNIS__ZERO;
     key.name = name;
@@ -35481,8 +35726,8 @@ static bool ignis__load_tensors(const char *call, const char *path, ignis__load 
     return ignis__borrow_acquire(call, lent, count) && ignis__load_arrays(call, load, lent, count);
 }
 
-IGNIS__COLD static ignis_status ignis__load_named(const char *call, const char *path, const char *const *names,
-                                                  ignis_tensor *tensors, int count)
+IGNIS__COLD IGNIS__PRIVATE ignis_status ignis__load_named(const char *call, const char *path, const char *const *names,
+                                                          ignis_tensor *tensors, int count)
 {
     ignis__load load;
     ignis__borrowed_tensor *lent;
@@ -35531,6 +35776,65 @@ IGNIS__COLD IGNIS_API int ignis_file_list(const char *path, ignis_storage_entry 
 }
 
 #endif /* IGNIS_NO_TENSORS */
+
+/*  interop - DLPack and graphics APIs. */
+
+/*  The driver's structs and numbers. */
+typedef union ignis__os_handle {
+    int fd;
+    struct {
+        void *handle;
+        const void *name;
+    } win32;
+} ignis__os_handle;
+
+typedef struct ignis__external_memory_desc { /* CUDA_EXTERNAL_MEMORY_HANDLE_DESC */
+    int type;
+    ignis__os_handle os;
+    unsigned long long size;
+    unsigned flags, reserved[16];
+} ignis__external_memory_desc;
+
+typedef struct ignis__external_part { /* CUDA_EXTERNAL_MEMORY_BUFFER_DESC */
+    unsigned long long offset, size;
+    unsigned flags, reserved[16];
+} ignis__external_part;
+
+typedef struct ignis__semaphore_desc { /* CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC */
+    int type;
+    ignis__os_handle os;
+    unsigned flags, reserved[16];
+} ignis__semaphore_desc;
+
+typedef struct ignis__semaphore_value { /* CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS and _WAIT_PARAMS */
+    unsigned long long value, other[2];
+    unsigned unused[12];
+    unsigned flags, reserved[16];
+} ignis__semaphore_value;
+
+enum {
+    IGNIS__CU_MEMORY_FD = 1,
+    IGNIS__CU_MEMORY_WIN32 = 2,
+    IGNIS__CU_MEMORY_D3D12_HEAP = 4,
+    IGNIS__CU_MEMORY_D3D12_RESOURCE = 5,
+    IGNIS__CU_MEMORY_DEDICATED = 1,
+    IGNIS__CU_SEMAPHORE_D3D12 = 4,
+    IGNIS__CU_SEMAPHORE_TIMELINE_FD = 9,
+    IGNIS__CU_SEMAPHORE_TIMELINE_WIN32 = 10,
+    IGNIS__CU_GRAPHICS_NONE = 0,
+    IGNIS__CU_GRAPHICS_READ_ONLY = 1,
+    IGNIS__CU_GRAPHICS_WRITE_DISCARD = 2
+};
+
+/*  For each public type: the driver's, and whether it is an NT handle. */
+typedef struct ignis__external_kind {
+    const char *name;
+    int type;
+    bool windows;
+} ignis__external_kind;
+
+#define IGNIS__GRAPHICS_CAN(call, name) ignis__graphics_supports(call, ignis__cuda.name != NULL, #name)
+
 
 /* ===============================================================================================================
    >>dlpack - arrays from and for other libraries
@@ -35785,60 +36089,6 @@ IGNIS__COLD IGNIS_API ignis_array ignis_array_from_dlpack(void *managed, int maj
    array over it. Locks: those of arrays.
    =============================================================================================================== */
 
-/*  The driver's structs and numbers. */
-typedef union ignis__os_handle {
-    int fd;
-    struct {
-        void *handle;
-        const void *name;
-    } win32;
-} ignis__os_handle;
-
-typedef struct ignis__external_memory_desc { /* CUDA_EXTERNAL_MEMORY_HANDLE_DESC */
-    int type;
-    ignis__os_handle os;
-    unsigned long long size;
-    unsigned flags, reserved[16];
-} ignis__external_memory_desc;
-
-typedef struct ignis__external_part { /* CUDA_EXTERNAL_MEMORY_BUFFER_DESC */
-    unsigned long long offset, size;
-    unsigned flags, reserved[16];
-} ignis__external_part;
-
-typedef struct ignis__semaphore_desc { /* CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC */
-    int type;
-    ignis__os_handle os;
-    unsigned flags, reserved[16];
-} ignis__semaphore_desc;
-
-typedef struct ignis__semaphore_value { /* CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS and _WAIT_PARAMS */
-    unsigned long long value, other[2];
-    unsigned unused[12];
-    unsigned flags, reserved[16];
-} ignis__semaphore_value;
-
-enum {
-    IGNIS__CU_MEMORY_FD = 1,
-    IGNIS__CU_MEMORY_WIN32 = 2,
-    IGNIS__CU_MEMORY_D3D12_HEAP = 4,
-    IGNIS__CU_MEMORY_D3D12_RESOURCE = 5,
-    IGNIS__CU_MEMORY_DEDICATED = 1,
-    IGNIS__CU_SEMAPHORE_D3D12 = 4,
-    IGNIS__CU_SEMAPHORE_TIMELINE_FD = 9,
-    IGNIS__CU_SEMAPHORE_TIMELINE_WIN32 = 10,
-    IGNIS__CU_GRAPHICS_NONE = 0,
-    IGNIS__CU_GRAPHICS_READ_ONLY = 1,
-    IGNIS__CU_GRAPHICS_WRITE_DISCARD = 2
-};
-
-/*  For each public type: the driver's, and whether it is an NT handle. */
-typedef struct ignis__external_kind {
-    const char *name;
-    int type;
-    bool windows;
-} ignis__external_kind;
-
 static const ignis__external_kind ignis__memory_kinds[IGNIS_EXTERNAL_COUNT] = {
     {"", 0, false},
     {"IGNIS_EXTERNAL_FD", IGNIS__CU_MEMORY_FD, false},
@@ -35847,7 +36097,7 @@ static const ignis__external_kind ignis__memory_kinds[IGNIS_EXTERNAL_COUNT] = {
     {"IGNIS_EXTERNAL_D3D12_RESOURCE", IGNIS__CU_MEMORY_D3D12_RESOURCE, true},
 };
 
-static const ignis__external_kind ignis__fence_kinds[IGNIS_FENCE_TYPE_COUNT] = {
+IGNIS__PRIVATE const ignis__external_kind ignis__fence_kinds[IGNIS_FENCE_TYPE_COUNT] = {
     {"", 0, false},
     {"IGNIS_FENCE_TIMELINE_FD", IGNIS__CU_SEMAPHORE_TIMELINE_FD, false},
     {"IGNIS_FENCE_TIMELINE_WIN32", IGNIS__CU_SEMAPHORE_TIMELINE_WIN32, true},
@@ -35855,7 +36105,7 @@ static const ignis__external_kind ignis__fence_kinds[IGNIS_FENCE_TYPE_COUNT] = {
 };
 
 /*  Checks that the driver has a function, and that the thread may call it now. */
-IGNIS__COLD static bool ignis__graphics_supports(const char *call, bool there, const char *function)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__graphics_supports(const char *call, bool there, const char *function)
 {
     if (there)
         return !ignis__capture_refuses(call);
@@ -35863,7 +36113,6 @@ IGNIS__COLD static bool ignis__graphics_supports(const char *call, bool there, c
                              ignis__libraries[IGNIS_LIBRARY_CUDA].path, function,
                              ignis__global.dry_run ? "a dry run has no graphics API" : "it works with no graphics API");
 }
-#define IGNIS__GRAPHICS_CAN(call, name) ignis__graphics_supports(call, ignis__cuda.name != NULL, #name)
 
 #ifdef _WIN32
 #define IGNIS__WINDOWS true
@@ -35872,8 +36121,8 @@ IGNIS__COLD static bool ignis__graphics_supports(const char *call, bool there, c
 #endif
 
 /*  Checks the description of a system handle. */
-IGNIS__COLD static bool ignis__external_check(const char *call, const ignis__external_kind *kinds, int count, int type,
-                                              int fd, const void *handle)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__external_check(const char *call, const ignis__external_kind *kinds, int count,
+                                                      int type, int fd, const void *handle)
 {
     if (type < 1 || type >= count)
         return ignis__fail_false(IGNIS_DIAG_BAD_ENUM, call, "desc.type is %d; %s is 1, %s is %d", type, kinds[1].name,
@@ -35889,7 +36138,7 @@ IGNIS__COLD static bool ignis__external_check(const char *call, const ignis__ext
 
 /*  Returns the handle for the driver: a copy of a descriptor, so that the caller keeps its own if a later step
     fails. */
-IGNIS__COLD static bool ignis__external_copy(const char *call, int fd, void *handle, ignis__os_handle *os)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__external_copy(const char *call, int fd, void *handle, ignis__os_handle *os)
 {
     memset(os, 0, sizeof *os);
 #ifdef _WIN32
@@ -35911,7 +36160,7 @@ IGNIS__COLD static bool ignis__external_copy(const char *call, int fd, void *han
 
 /*  Ends an import. On success the caller's descriptor is the driver's, and closed here; a copy that the driver has
     not taken is closed. */
-IGNIS__COLD static void ignis__external_settle(int fd, const ignis__os_handle *os, bool taken, bool ok)
+IGNIS__COLD IGNIS__PRIVATE void ignis__external_settle(int fd, const ignis__os_handle *os, bool taken, bool ok)
 {
 #ifdef _WIN32
     (void)fd, (void)os, (void)taken, (void)ok;
@@ -35924,8 +36173,8 @@ IGNIS__COLD static void ignis__external_settle(int fd, const ignis__os_handle *o
 }
 
 /*  Reports the driver's refusal of an import, usually because of the handle. */
-IGNIS__COLD static void ignis__external_fail(const char *call, ignis__device *device, const char *function, int error,
-                                             const char *kind, const char *more)
+IGNIS__COLD IGNIS__PRIVATE void ignis__external_fail(const char *call, ignis__device *device, const char *function,
+                                                     int error, const char *kind, const char *more)
 {
     if (ignis__cuda_is_fatal(error) || error == IGNIS__CU_OUT_OF_MEMORY)
         ignis__cuda_fail(call, device, function, error);
@@ -36258,7 +36507,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_fence_free(ignis_fence handle)
     return ignis__ended(failures, live);
 }
 
-IGNIS__COLD static void ignis__fences_close(const char *call)
+IGNIS__COLD IGNIS__PRIVATE void ignis__fences_close(const char *call)
 {
     ignis__fence *fence;
     uint64_t index = 0;
@@ -36503,7 +36752,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_gl_unregister(ignis_gl_buffer handle)
 
 /*  Frees the remaining buffers; their arrays are freed. Without an OpenGL context in this thread the driver may
     refuse, and frees the rest with the device. */
-IGNIS__COLD static void ignis__gl_buffers_close(const char *call)
+IGNIS__COLD IGNIS__PRIVATE void ignis__gl_buffers_close(const char *call)
 {
     ignis__gl_buffer *buffer;
     ignis__binding binding;
@@ -36525,13 +36774,21 @@ IGNIS__COLD static void ignis__gl_buffers_close(const char *call)
     }
 }
 
+/*  report - profiles and pictures of memory. */
+
+/*  A number with a decimal point: fprintf depends on the program's locale, which may write 1,5. */
+typedef struct ignis__point_text {
+    char text[32];
+} ignis__point_text;
+
+
 /*  report/report_file.c - report files: JSON, XML and numbers written independently of the locale
 
     For profiles and memory snapshots. Texts of the caller are escaped.
     May use: base/file_io.c, base/utf8.c. Locks: none. */
 
 /*  Writes text of the caller in JSON: bytes that are not UTF-8, as in a cut tag, become '?'. */
-IGNIS__COLD static void ignis__json_text(FILE *file, const char *text)
+IGNIS__COLD IGNIS__PRIVATE void ignis__json_text(FILE *file, const char *text)
 {
     size_t left = strlen(text);
     fputc('"', file);
@@ -36553,7 +36810,7 @@ IGNIS__COLD static void ignis__json_text(FILE *file, const char *text)
 }
 
 /*  As ignis__json_text, in XML. */
-IGNIS__COLD static void ignis__xml_text(FILE *file, const char *text)
+IGNIS__COLD IGNIS__PRIVATE void ignis__xml_text(FILE *file, const char *text)
 {
     for (; *text; text++)
         if (*text == '<' || *text == '>' || *text == '&' || *text == '"')
@@ -36562,12 +36819,7 @@ IGNIS__COLD static void ignis__xml_text(FILE *file, const char *text)
             fputc((unsigned char)*text < 0x20 || (unsigned char)*text >= 0x80 ? '?' : *text, file);
 }
 
-/*  A number with a decimal point: fprintf depends on the program's locale, which may write 1,5. */
-typedef struct ignis__point_text {
-    char text[32];
-} ignis__point_text;
-
-IGNIS__COLD static ignis__point_text ignis__point_write(double value)
+IGNIS__COLD IGNIS__PRIVATE ignis__point_text ignis__point_write(double value)
 {
     ignis__point_text out;
     int64_t thousandths = (int64_t)(value * 1000 + (value < 0 ? -0.5 : 0.5)), whole = thousandths / 1000,
@@ -36578,7 +36830,7 @@ IGNIS__COLD static ignis__point_text ignis__point_write(double value)
 }
 
 /*  Opens a report, replacing an old one. NULL, and reported, if it cannot be written. */
-IGNIS__COLD static FILE *ignis__report_open(const char *call, const char *path)
+IGNIS__COLD IGNIS__PRIVATE FILE *ignis__report_open(const char *call, const char *path)
 {
     FILE *file = ignis__file_create(path, IGNIS__FILE_REPLACE);
     if (!file)
@@ -36586,7 +36838,7 @@ IGNIS__COLD static FILE *ignis__report_open(const char *call, const char *path)
     return file;
 }
 
-IGNIS__COLD static bool ignis__report_close(const char *call, const char *path, FILE *file)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__report_close(const char *call, const char *path, FILE *file)
 {
     bool failed = ferror(file) != 0;
     if (fclose(file) == 0 && !failed)
@@ -37156,7 +37408,7 @@ IGNIS__COLD IGNIS_API int ignis_profile_rows(ignis_profile_row *rows, int capaci
 }
 
 /*  Drops an open profile, and the rows of earlier ones. */
-IGNIS__COLD static void ignis__profile_close(void)
+IGNIS__COLD IGNIS__PRIVATE void ignis__profile_close(void)
 {
     int i, threads = ignis__profile.threads;
     ignis__atomic_store(&ignis__profile.on, 0);
@@ -37181,80 +37433,76 @@ IGNIS__COLD static void ignis__profile_close(void)
    Locks: ignis__dry.lock guards counters and addresses; no lock is taken under it.
    =============================================================================================================== */
 
-/*  The functions that ignis_desc.dry_run puts into the tables of the libraries. They hand out addresses, count them,
-    and do nothing else. All code above runs as on a device, including the cache of device memory and its rounding.
-    Reads from the device give zeros. There is one device and one context; a stream knows whether it is captured; all
-    other handles are interchangeable. */
-typedef struct ignis__dry_memory {
-    ignis__address start;
-    size_t size;
-    struct ignis__dry_memory *next;
-} ignis__dry_memory;
-
-static struct {
-    ignis_device_info device;
-    ignis__mutex lock;
-    ignis__dry_memory *memory;
-    size_t used;
-    ignis__address next;
-} ignis__dry = {IGNIS__ZERO, IGNIS__MUTEX_INIT, NULL, 0, 0};
+IGNIS__PRIVATE struct ignis__dry_type ignis__dry = {IGNIS__ZERO, IGNIS__MUTEX_INIT, NULL, 0, 0};
 
 /*  Calls without any effect, named by their parameters. */
-static int ignis__dry_number(int number) { return (void)number, 0; }
-static int ignis__dry_flags(unsigned flags) { return (void)flags, 0; }
-static int ignis__dry_nothing(void) { return 0; }
-static int ignis__dry_handle(void *handle) { return (void)handle, 0; }
-static int ignis__dry_two(void *a, void *b) { return (void)a, (void)b, 0; }
-static int ignis__dry_order(void *stream, void *event, unsigned flags)
+IGNIS__PRIVATE int ignis__dry_number(int number) { return (void)number, 0; }
+IGNIS__PRIVATE int ignis__dry_flags(unsigned flags) { return (void)flags, 0; }
+IGNIS__PRIVATE int ignis__dry_nothing(void) { return 0; }
+IGNIS__PRIVATE int ignis__dry_handle(void *handle) { return (void)handle, 0; }
+IGNIS__PRIVATE int ignis__dry_two(void *a, void *b) { return (void)a, (void)b, 0; }
+IGNIS__PRIVATE int ignis__dry_order(void *stream, void *event, unsigned flags)
 {
     return (void)stream, (void)event, (void)flags, 0;
 }
-static int ignis__dry_set(void *function, int attribute, int value)
+IGNIS__PRIVATE int ignis__dry_set(void *function, int attribute, int value)
 {
     return (void)function, (void)attribute, (void)value, 0;
 }
 
 /*  Calls that return a handle. */
-static int ignis__dry_recycle(void **handle) { return *handle = &ignis__dry, 0; }
-static int ignis__dry_none(void **context) { return *context = NULL, 0; }
-static int ignis__dry_context(void **context, int device) { return (void)device, ignis__dry_recycle(context); }
-static int ignis__dry_context_of(void *stream, void **context) { return (void)stream, ignis__dry_recycle(context); }
-static int ignis__dry_event(void **event, unsigned flags) { return (void)flags, ignis__dry_recycle(event); }
-static int ignis__dry_module(void **module, const void *image) { return (void)image, ignis__dry_recycle(module); }
-static int ignis__dry_function(void **function, void *module, const char *name)
+IGNIS__PRIVATE int ignis__dry_recycle(void **handle) { return *handle = &ignis__dry, 0; }
+IGNIS__PRIVATE int ignis__dry_none(void **context) { return *context = NULL, 0; }
+IGNIS__PRIVATE int ignis__dry_context(void **context, int device) { return (void)device, ignis__dry_recycle(context); }
+IGNIS__PRIVATE int ignis__dry_context_of(void *stream, void **context)
+{
+    return (void)stream, ignis__dry_recycle(context);
+}
+IGNIS__PRIVATE int ignis__dry_event(void **event, unsigned flags) { return (void)flags, ignis__dry_recycle(event); }
+IGNIS__PRIVATE int ignis__dry_module(void **module, const void *image)
+{
+    return (void)image, ignis__dry_recycle(module);
+}
+IGNIS__PRIVATE int ignis__dry_function(void **function, void *module, const char *name)
 {
     return (void)module, (void)name, ignis__dry_recycle(function);
 }
-static int ignis__dry_exec(void **exec, void *graph, unsigned long long flags)
+IGNIS__PRIVATE int ignis__dry_exec(void **exec, void *graph, unsigned long long flags)
 {
     return (void)graph, (void)flags, ignis__dry_recycle(exec);
 }
 
 /*  Streams. */
-static int ignis__dry_stream_with(void **stream, unsigned flags, int priority)
+IGNIS__PRIVATE int ignis__dry_stream_with(void **stream, unsigned flags, int priority)
 {
     (void)flags, (void)priority;
     *stream = ignis__alloc(sizeof(uint64_t)); /* 1 while it is captured */
     return *stream ? 0 : IGNIS__CU_OUT_OF_MEMORY;
 }
-static int ignis__dry_stream(void **stream, unsigned flags) { return ignis__dry_stream_with(stream, flags, 0); }
-static int ignis__dry_freed(void *memory) { return ignis__free(memory), 0; }
+IGNIS__PRIVATE int ignis__dry_stream(void **stream, unsigned flags) { return ignis__dry_stream_with(stream, flags, 0); }
+IGNIS__PRIVATE int ignis__dry_freed(void *memory) { return ignis__free(memory), 0; }
 static bool ignis__dry_captured(void *stream)
 {
     return (uintptr_t)stream > IGNIS__CU_STREAM_PER_THREAD && ignis__atomic_load((uint64_t *)stream) != 0;
 }
-static int ignis__dry_capturing(void *stream, int *captured) { return *captured = ignis__dry_captured(stream), 0; }
-static int ignis__dry_capture(void *stream, int mode)
+IGNIS__PRIVATE int ignis__dry_capturing(void *stream, int *captured)
+{
+    return *captured = ignis__dry_captured(stream), 0;
+}
+IGNIS__PRIVATE int ignis__dry_capture(void *stream, int mode)
 {
     return (void)mode, ignis__atomic_store((uint64_t *)stream, 1), 0;
 }
-static int ignis__dry_capture_end(void *stream, void **graph)
+IGNIS__PRIVATE int ignis__dry_capture_end(void *stream, void **graph)
 {
     ignis__atomic_store((uint64_t *)stream, 0);
     return ignis__dry_recycle(graph);
 }
-static int ignis__dry_elapsed(float *ms, void *first, void *last) { return (void)first, (void)last, *ms = 0, 0; }
-static int ignis__dry_call(void *stream, void (*fn)(void *), void *user_data)
+IGNIS__PRIVATE int ignis__dry_elapsed(float *ms, void *first, void *last)
+{
+    return (void)first, (void)last, *ms = 0, 0;
+}
+IGNIS__PRIVATE int ignis__dry_call(void *stream, void (*fn)(void *), void *user_data)
 {
     if (!ignis__dry_captured(stream))
         fn(user_data);
@@ -37262,32 +37510,32 @@ static int ignis__dry_call(void *stream, void (*fn)(void *), void *user_data)
 }
 
 /*  Calls that return facts. */
-static int ignis__dry_one(int *count) { return *count = 1, 0; }
-static int ignis__dry_version(int *version) { return *version = ignis__dry.device.driver_version, 0; }
-static int ignis__dry_device_get(int *device, int ordinal) { return *device = ordinal, 0; }
-static int ignis__dry_name(char *name, int size, int device)
+IGNIS__PRIVATE int ignis__dry_one(int *count) { return *count = 1, 0; }
+IGNIS__PRIVATE int ignis__dry_version(int *version) { return *version = ignis__dry.device.driver_version, 0; }
+IGNIS__PRIVATE int ignis__dry_device_get(int *device, int ordinal) { return *device = ordinal, 0; }
+IGNIS__PRIVATE int ignis__dry_name(char *name, int size, int device)
 {
     (void)device;
     snprintf(name, (size_t)size, "%s", ignis__dry.device.name);
     return 0;
 }
-static int ignis__dry_bus(char *name, int size, int device)
+IGNIS__PRIVATE int ignis__dry_bus(char *name, int size, int device)
 {
     (void)device;
     snprintf(name, (size_t)size, "%s", ignis__dry.device.pci_bus_id);
     return 0;
 }
-static int ignis__dry_uuid(void *uuid, int device)
+IGNIS__PRIVATE int ignis__dry_uuid(void *uuid, int device)
 {
     (void)device;
     memcpy(uuid, ignis__dry.device.uuid, sizeof ignis__dry.device.uuid);
     return 0;
 }
-static int ignis__dry_total(size_t *bytes, int device)
+IGNIS__PRIVATE int ignis__dry_total(size_t *bytes, int device)
 {
     return (void)device, *bytes = (size_t)ignis__dry.device.memory_total, 0;
 }
-static int ignis__dry_attribute(int *value, int attribute, int device)
+IGNIS__PRIVATE int ignis__dry_attribute(int *value, int attribute, int device)
 {
     const ignis_device_info *info = &ignis__dry.device;
     (void)device;
@@ -37304,7 +37552,7 @@ static int ignis__dry_attribute(int *value, int attribute, int device)
     }
     return 0;
 }
-static int ignis__dry_function_get(int *value, int attribute, void *function)
+IGNIS__PRIVATE int ignis__dry_function_get(int *value, int attribute, void *function)
 {
     (void)function;
     *value = attribute == IGNIS__CU_FUNC_MAX_THREADS ? ignis__dry.device.max_threads_per_block
@@ -37312,7 +37560,7 @@ static int ignis__dry_function_get(int *value, int attribute, void *function)
     return 0;
 }
 /*  Counts threads and dynamic shared memory; registers are not known. */
-static int ignis__dry_resident(int *blocks, void *function, int threads, size_t shared)
+IGNIS__PRIVATE int ignis__dry_resident(int *blocks, void *function, int threads, size_t shared)
 {
     size_t most = (size_t)(threads > 0 ? 2048 / threads : 0),
            fit = shared ? (size_t)ignis__dry.device.shared_per_block / shared : most;
@@ -37320,26 +37568,26 @@ static int ignis__dry_resident(int *blocks, void *function, int threads, size_t 
     *blocks = (int)(fit < most ? fit : most);
     return 0;
 }
-static int ignis__dry_map(void *map, int type, unsigned rank, void *data, const unsigned long long *sizes,
-                          const unsigned long long *strides, const unsigned *box, const unsigned *steps, int interleave,
-                          int swizzle, int promotion, int fill)
+IGNIS__PRIVATE int ignis__dry_map(void *map, int type, unsigned rank, void *data, const unsigned long long *sizes,
+                                  const unsigned long long *strides, const unsigned *box, const unsigned *steps,
+                                  int interleave, int swizzle, int promotion, int fill)
 {
     (void)map, (void)type, (void)rank, (void)data, (void)sizes, (void)strides, (void)box, (void)steps;
     (void)interleave, (void)swizzle, (void)promotion, (void)fill;
     return 0;
 }
 
-static int ignis__dry_pixels(void *map, int type, unsigned rank, void *data, const unsigned long long *sizes,
-                             const unsigned long long *strides, const int *lower, const int *upper, unsigned channels,
-                             unsigned pixels, const unsigned *steps, int interleave, int swizzle, int promotion,
-                             int outside)
+IGNIS__PRIVATE int ignis__dry_pixels(void *map, int type, unsigned rank, void *data, const unsigned long long *sizes,
+                                     const unsigned long long *strides, const int *lower, const int *upper,
+                                     unsigned channels, unsigned pixels, const unsigned *steps, int interleave,
+                                     int swizzle, int promotion, int outside)
 {
     return (void)lower, (void)upper, (void)channels, (void)pixels,
            ignis__dry_map(map, type, rank, data, sizes, strides, steps, steps, interleave, swizzle, promotion, outside);
 }
 
 /*  Memory. Addresses are never reused; each allocation is rounded to a driver's mapping granularity. */
-static int ignis__dry_free_bytes(size_t *available, size_t *total)
+IGNIS__PRIVATE int ignis__dry_free_bytes(size_t *available, size_t *total)
 {
     *total = (size_t)ignis__dry.device.memory_total;
     ignis__mutex_lock(&ignis__dry.lock);
@@ -37347,7 +37595,7 @@ static int ignis__dry_free_bytes(size_t *available, size_t *total)
     ignis__mutex_unlock(&ignis__dry.lock);
     return 0;
 }
-static int ignis__dry_alloc(ignis__address *address, size_t size)
+IGNIS__PRIVATE int ignis__dry_alloc(ignis__address *address, size_t size)
 {
     ignis__dry_memory *memory = (ignis__dry_memory *)ignis__alloc(sizeof *memory);
     bool fits;
@@ -37366,7 +37614,7 @@ static int ignis__dry_alloc(ignis__address *address, size_t size)
         ignis__free(memory);
     return fits ? 0 : IGNIS__CU_OUT_OF_MEMORY;
 }
-static int ignis__dry_free(ignis__address address)
+IGNIS__PRIVATE int ignis__dry_free(ignis__address address)
 {
     ignis__dry_memory **link = &ignis__dry.memory, *memory;
     ignis__mutex_lock(&ignis__dry.lock);
@@ -37381,14 +37629,14 @@ static int ignis__dry_free(ignis__address address)
     ignis__free(memory);
     return memory ? 0 : IGNIS__CU_INVALID_VALUE;
 }
-static int ignis__dry_pinned(void **memory, size_t size, unsigned flags)
+IGNIS__PRIVATE int ignis__dry_pinned(void **memory, size_t size, unsigned flags)
 {
     (void)flags;
     *memory = ignis__alloc(size);
     return *memory ? 0 : IGNIS__CU_OUT_OF_MEMORY;
 }
 /*  The driver does not know host memory. */
-static int ignis__dry_pointer(unsigned count, int *attributes, void **values, ignis__address address)
+IGNIS__PRIVATE int ignis__dry_pointer(unsigned count, int *attributes, void **values, ignis__address address)
 {
     const ignis__dry_memory *memory;
     unsigned i;
@@ -37407,32 +37655,32 @@ static int ignis__dry_pointer(unsigned count, int *attributes, void **values, ig
     ignis__mutex_unlock(&ignis__dry.lock);
     return 0;
 }
-static int ignis__dry_fill(ignis__address to, unsigned char value, size_t size, void *stream)
+IGNIS__PRIVATE int ignis__dry_fill(ignis__address to, unsigned char value, size_t size, void *stream)
 {
     return (void)to, (void)value, (void)size, (void)stream, 0;
 }
-static int ignis__dry_upload(ignis__address to, const void *from, size_t size, void *stream)
+IGNIS__PRIVATE int ignis__dry_upload(ignis__address to, const void *from, size_t size, void *stream)
 {
     return (void)to, (void)from, (void)size, (void)stream, 0;
 }
-static int ignis__dry_download(void *to, ignis__address from, size_t size, void *stream)
+IGNIS__PRIVATE int ignis__dry_download(void *to, ignis__address from, size_t size, void *stream)
 {
     (void)from, (void)stream;
     memset(to, 0, size);
     return 0;
 }
-static int ignis__dry_copy(ignis__address to, ignis__address from, size_t size, void *stream)
+IGNIS__PRIVATE int ignis__dry_copy(ignis__address to, ignis__address from, size_t size, void *stream)
 {
     return (void)to, (void)from, (void)size, (void)stream, 0;
 }
-static int ignis__dry_launch(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
-                             unsigned block_y, unsigned block_z, unsigned shared, void *stream, void **params,
-                             void **extra)
+IGNIS__PRIVATE int ignis__dry_launch(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                                     unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared,
+                                     void *stream, void **params, void **extra)
 {
     (void)function, (void)grid_x, (void)grid_y, (void)grid_z, (void)block_x, (void)block_y, (void)block_z;
     return (void)shared, (void)stream, (void)params, (void)extra, 0;
 }
-static int ignis__dry_launch_config(const void *config, void *function, void **params, void **extra)
+IGNIS__PRIVATE int ignis__dry_launch_config(const void *config, void *function, void **params, void **extra)
 {
     return (void)config, (void)function, (void)params, (void)extra, 0;
 }
@@ -37473,7 +37721,7 @@ static int ignis__dry_lt_run(void *handle, void *desc, const void *alpha, const 
     return (void)layout_d, (void)algo, (void)workspace, (void)size, (void)stream, 0;
 }
 
-IGNIS__COLD static void ignis__dry_bind_products(void)
+IGNIS__COLD IGNIS__PRIVATE void ignis__dry_bind_products(void)
 {
     struct ignis__cublaslt_api *lt = &ignis__cublaslt;
     lt->cublasLtCreate = lt->cublasLtMatmulPreferenceCreate = ignis__dry_recycle;
@@ -37550,7 +37798,7 @@ IGNIS__COLD static void ignis__dry_bind(void)
 }
 
 /*  Sets the device of a dry run: an H200, with the facts that the caller overrides. */
-IGNIS__COLD static void ignis__dry_setup(const ignis_device_info *facts)
+IGNIS__COLD IGNIS__PRIVATE void ignis__dry_setup(const ignis_device_info *facts)
 {
     ignis_device_info *info = &ignis__dry.device;
     int i;
@@ -37621,14 +37869,15 @@ IGNIS__COLD static bool ignis__dry_device_check(const char *call, const ignis_de
     int i;
     for (i = 0; i < IGNIS__COUNT(facts) && facts[i].value >= 0; i++)
         ;
-    return i == IGNIS__COUNT(facts) || ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc.dry_device->%s is %lld, below 0", facts[i].name,
-                                                   (long long)facts[i].value) == IGNIS_OK;
+    return i == IGNIS__COUNT(facts) || ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc.dry_device->%s is %lld, below 0",
+                                                   facts[i].name, (long long)facts[i].value) == IGNIS_OK;
 }
 
 static bool ignis__desc_check(const char *call, const ignis_desc *desc)
 {
     if (!desc->allocator.alloc_fn != !desc->allocator.free_fn)
-        ignis__fail(IGNIS_DIAG_NULL_ARGUMENT, call, "desc.allocator has only one of alloc_fn and free_fn; set both or none");
+        ignis__fail(IGNIS_DIAG_NULL_ARGUMENT, call,
+                    "desc.allocator has only one of alloc_fn and free_fn; set both or none");
     else if (desc->memory_limit < 0)
         ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc.memory_limit is %lld, below 0", (long long)desc->memory_limit);
     else if (desc->cache_limit < 0)
@@ -37645,15 +37894,16 @@ static bool ignis__env_flag(const char *name)
 }
 
 /*  Chooses one of several options. *choice is the program's choice; if that is "auto", the environment's. */
-IGNIS__COLD static bool ignis__choose(const char *call, const char *field, const char *variable, const char *const *names, int count,
-                                      int *choice)
+IGNIS__COLD static bool ignis__choose(const char *call, const char *field, const char *variable,
+                                      const char *const *names, int count, int *choice)
 {
     const char *value = ignis__env(variable);
     char list[64];
     ignis__string_writer text;
     int i;
     if (*choice < 0 || *choice >= count)
-        return ignis__fail_false(IGNIS_DIAG_BAD_ENUM, call, "desc.%s is %d; 0 to %d are known", field, *choice, count - 1);
+        return ignis__fail_false(IGNIS_DIAG_BAD_ENUM, call, "desc.%s is %d; 0 to %d are known", field, *choice,
+                                 count - 1);
     if (*choice != 0 || !value || !*value)
         return true;
     ignis__string_begin(&text, list, sizeof list);
@@ -37670,28 +37920,25 @@ IGNIS__COLD static bool ignis__library_want(const char *call, ignis_library libr
     struct ignis__loaded *loaded = &ignis__libraries[library];
     memset(loaded, 0, sizeof *loaded);
     if (path && strlen(path) >= sizeof loaded->wanted)
-        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "the path of %s is longer than %d bytes", ignis__library_specs[library].title,
-                                 (int)sizeof loaded->wanted - 1);
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "the path of %s is longer than %d bytes",
+                                 ignis__library_specs[library].title, (int)sizeof loaded->wanted - 1);
     snprintf(loaded->wanted, sizeof loaded->wanted, "%s", path ? path : "");
     return true;
 }
-
-/*  Close the headers above, in this order and before all else. Each header registers its functions here at its first use. */
-enum { IGNIS__CLOSE_BEFORE_GRAPHS, IGNIS__CLOSE_MODELS, IGNIS__CLOSE_COLLECTIVE, IGNIS__CLOSE_COUNT };
-static void (*ignis__closers[IGNIS__CLOSE_COUNT])(const char *call);
 
 #ifndef IGNIS_NO_TENSORS
 /*  Names the holders of references to an array, for the message of one that cannot be freed. */
 IGNIS__COLD static int ignis__claims_name(ignis__string_writer *text, const ignis__array *array)
 {
-    return ignis__tensors_list_claims(text, array) + ignis__tape_list_claims(text, array) + ignis__optimizers_list_claims(text, array);
+    return ignis__tensors_list_claims(text, array) + ignis__tape_list_claims(text, array) +
+           ignis__optimizers_list_claims(text, array);
 }
 #endif
 
 static ignis_status ignis__setup(const char *call, const ignis_desc *desc)
 {
-    static const char *const products[] = {"auto", "cublaslt", "own", "measure"}, *const attention[] = {"auto", "mma", "wgmma"},
-                             *const compile[] = {"auto", "never"};
+    static const char *const products[] = {"auto", "cublaslt", "own", "measure"},
+                             *const attention[] = {"auto", "mma", "wgmma"}, *const compile[] = {"auto", "never"};
     int compile_when = (int)desc->compile;
     static bool fork_watched;
     ignis__global.logger = desc->logger;
@@ -37699,7 +37946,8 @@ static ignis_status ignis__setup(const char *call, const ignis_desc *desc)
     ignis__matmul_backend = (int)desc->matmul, ignis__attention_backend = (int)desc->attention;
     if (!ignis__desc_check(call, desc) || (desc->dry_device && !ignis__dry_device_check(call, desc->dry_device)) ||
         !ignis__choose(call, "matmul", "IGNIS_MATMUL", products, IGNIS_MATMUL_COUNT, &ignis__matmul_backend) ||
-        !ignis__choose(call, "attention", "IGNIS_ATTENTION", attention, IGNIS_ATTENTION_COUNT, &ignis__attention_backend) ||
+        !ignis__choose(call, "attention", "IGNIS_ATTENTION", attention, IGNIS_ATTENTION_COUNT,
+                       &ignis__attention_backend) ||
         !ignis__choose(call, "compile", "IGNIS_COMPILE", compile, IGNIS_COMPILE_COUNT, &compile_when))
         return ignis__failed();
     ignis__allocator = desc->allocator;
@@ -37789,10 +38037,11 @@ static void ignis__kernels_close(const char *call)
     uint64_t index = 0;
     while ((kernel = (ignis__kernel *)ignis__pool_next(&ignis__kernels, &index)) != NULL) {
         if (kernel->file)
-            ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "%s, made at %s:%d", ignis__label_write("kernel", 0, kernel->entry).text,
-                               kernel->file, kernel->line);
+            ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "%s, made at %s:%d",
+                               ignis__label_write("kernel", 0, kernel->entry).text, kernel->file, kernel->line);
         else
-            ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "%s of '%s'", ignis__label_write("kernel", 0, kernel->entry).text,
+            ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "%s of '%s'",
+                               ignis__label_write("kernel", 0, kernel->entry).text,
                                (kernel->shares ? kernel->shares : kernel)->program.name);
         ignis__kernel_kill(kernel);
         ignis__kernel_drop(call, kernel);
@@ -37812,7 +38061,8 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
     }
 #ifndef IGNIS_NO_TENSORS
     if (ignis__atomic_load(&ignis__global.ready) && (ignis__tensor_thread_now()->pass || ignis__this_thread.inside))
-        return ignis__fail(IGNIS_DIAG_TAPE_WALKED, call, "called inside ignis_backward or ignis_checkpoint, which still uses its tensors");
+        return ignis__fail(IGNIS_DIAG_TAPE_WALKED, call,
+                           "called inside ignis_backward or ignis_checkpoint, which still uses its tensors");
 #endif
     ignis__mutex_lock(&ignis__setup_lock);
     if (!ignis__atomic_load(&ignis__global.ready)) {
@@ -37844,7 +38094,8 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
     ignis__streams_leaked(call);
     ignis__pinned_leaked(call);
     if (ignis__leaks > IGNIS__LEAKS_SHOWN)
-        ignis__log(IGNIS_LOG_WARNING, IGNIS_DIAG_ARRAY_LEAKED, "%s: and %d more", call, ignis__leaks - IGNIS__LEAKS_SHOWN);
+        ignis__log(IGNIS_LOG_WARNING, IGNIS_DIAG_ARRAY_LEAKED, "%s: and %d more", call,
+                   ignis__leaks - IGNIS__LEAKS_SHOWN);
     ignis__leaks = 0;
     ignis__profile_close();
     for (i = 0; i < ignis__device_total; i++) {

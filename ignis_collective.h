@@ -1463,12 +1463,7 @@ static inline ignis_parallel ignis_parallel_create(ignis_comm comm, const ignis_
 #define IGNIS__AT(call) call
 #endif
 
-/*  >>collective.setup - what to close at ignis_shutdown
-
-    Keeps one close function a section of this header. A section registers its function at its first use;
-    ignis_shutdown then calls them, the sections that build on others first.
-    Uses: ignis__closers of ignis.h.
-    Locks: ignis__sections.lock, around the table alone. */
+/*  collective - what is opened and closed of ignis_collective.h. */
 
 /*  Sections in the order of the floors; ignis_shutdown closes them in reverse order. */
 typedef enum ignis__section {
@@ -1480,6 +1475,14 @@ typedef enum ignis__section {
     IGNIS__SECTION_PARALLEL,
     IGNIS__SECTION_COUNT
 } ignis__section;
+
+
+/*  >>collective.setup - what to close at ignis_shutdown
+
+    Keeps one close function a section of this header. A section registers its function at its first use;
+    ignis_shutdown then calls them, the sections that build on others first.
+    Uses: ignis__closers of ignis.h.
+    Locks: ignis__sections.lock, around the table alone. */
 
 static struct {
     ignis__mutex lock;
@@ -1494,7 +1497,7 @@ static void ignis__sections_close(const char *call)
             ignis__sections.close[i](call);
 }
 
-static void ignis__section_use(ignis__section section, void (*close)(const char *call))
+IGNIS__PRIVATE void ignis__section_use(ignis__section section, void (*close)(const char *call))
 {
     ignis__mutex_lock(&ignis__sections.lock);
     ignis__sections.close[section] = close;
@@ -1503,7 +1506,7 @@ static void ignis__section_use(ignis__section section, void (*close)(const char 
 }
 
 /*  Checks at the start of every public function that creates or finds an object of this header. */
-static bool ignis__collective_enter(const char *call)
+IGNIS__PRIVATE bool ignis__collective_enter(const char *call)
 {
     return ignis__enter(call) &&
            (!ignis__global.dry_run || ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call,
@@ -1511,6 +1514,109 @@ static bool ignis__collective_enter(const char *call)
 }
 
 /* --- what the collective layer needs of the system: handles of memory ------------------------------------------------- */
+
+/*  collective/vmm - physical memory, address ranges, mappings, access. */
+
+#ifdef _WIN32
+#include <sddl.h>
+#define IGNIS__VMM_HANDLE_SYSTEM IGNIS_VMM_HANDLE_WIN32
+#define IGNIS__CU_ATTRIBUTE_VMM_SYSTEM IGNIS__CU_ATTRIBUTE_VMM_WIN32
+#define IGNIS__VMM_HANDLES "NT handles"
+#define IGNIS__EXCHANGE_SYSTEM IGNIS_CHANNEL_PIPE /* how descriptors travel */
+#endif
+
+#ifndef _WIN32
+#define IGNIS__VMM_HANDLE_SYSTEM IGNIS_VMM_HANDLE_POSIX_FD
+#define IGNIS__CU_ATTRIBUTE_VMM_SYSTEM IGNIS__CU_ATTRIBUTE_VMM_POSIX_FD
+#define IGNIS__VMM_HANDLES "file descriptors"
+#define IGNIS__EXCHANGE_SYSTEM IGNIS_CHANNEL_SOCKET
+#endif
+
+enum {
+    IGNIS__CU_ATTRIBUTE_VMM = 102,
+    IGNIS__CU_ATTRIBUTE_VMM_POSIX_FD = 103,
+    IGNIS__CU_ATTRIBUTE_VMM_WIN32 = 104,
+    IGNIS__CU_GRANULARITY_MINIMUM = 0,
+    IGNIS__CU_GRANULARITY_RECOMMENDED = 1,
+    IGNIS__CU_IPC_LAZY_PEER = 1,
+    IGNIS__CU_HOST_REGISTER_PORTABLE = 1,
+    IGNIS__CU_HOST_REGISTER_MAPPED = 2,
+    IGNIS__CU_ALREADY_ENABLED = 704
+};
+
+/*  A text such as "2 MiB", by value: one message can have several. */
+typedef struct ignis__bytes_text {
+    char text[32];
+} ignis__bytes_text;
+
+/*  True, and reported with the step, if a driver call failed: if (IGNIS__VMM_FAILED(call, device, cuMemMap,
+    (...), "mapping %s", ...)) return false; */
+#define IGNIS__VMM_FAILED(call, device, name, args, ...) \
+    (!ignis__vmm_check_call(call, device, #name, IGNIS__CUDA(name, args), __VA_ARGS__))
+
+/*  True if a call that releases something succeeded. Errors after a device fault are ignored: every call
+    fails then. */
+#define IGNIS__VMM_RELEASED(call, device, name, args, ...) \
+    ignis__vmm_check_call(call, device, #name, ignis__vmm_release_error(IGNIS__CUDA(name, args)), __VA_ARGS__)
+
+/*  What a device can do with virtual memory. */
+typedef struct ignis__vmm_facts {
+    int vmm, shareable;
+    size_t granularity, recommended;
+} ignis__vmm_facts;
+
+typedef struct ignis__physical {
+    uint64_t holds;
+    ignis__device *device; /* the memory is on this device */
+    unsigned long long handle;
+    int64_t size;
+    int handle_types;
+    bool made; /* created here, not imported: counted in vmm_bytes */
+} ignis__physical;
+
+typedef struct ignis__vmm_block {
+    ignis__address address;
+    int64_t size;
+    ignis__device *device; /* that uses it; imported memory may be on another one */
+    ignis__physical *memory;
+} ignis__vmm_block;
+
+/*  A public handle of physical memory. The handle and each mapping hold the slot. */
+typedef struct ignis__vmm {
+    ignis__slot slot;
+    ignis__physical *memory;
+    int64_t granularity;
+    bool imported;
+    uint64_t mappings;
+} ignis__vmm;
+
+typedef struct ignis__mapping {
+    int64_t offset, size;
+    ignis__vmm *vmm;  /* held */
+    uint64_t devices; /* bit d: device d has access */
+    int arrays;
+    struct ignis__mapping *next; /* by offset */
+} ignis__mapping;
+
+/*  A range of addresses. The slot's lock guards the mappings; an array over a slice holds the range. */
+typedef struct ignis__range {
+    ignis__slot slot;
+    ignis__device *device; /* current at the call; calls enter its context */
+    ignis__address address;
+    int64_t size, granularity;
+    ignis__mapping *mappings;
+    int arrays;
+} ignis__range;
+
+/*  A range that is held and locked for a call, with an entered device. */
+typedef struct ignis__range_use {
+    ignis__range *range;
+    ignis__device *device;
+    ignis__binding binding;
+} ignis__range_use;
+
+#define IGNIS__RANGE_DEVICE (-2) /* the device of the range */
+
 
 #ifdef _WIN32
 
@@ -1521,14 +1627,9 @@ static bool ignis__collective_enter(const char *call)
     Uses: Windows.
     Locks: a static one for each object that is created once. */
 
-#include <sddl.h>
 #ifdef _MSC_VER
 #pragma comment(lib, "advapi32.lib")
 #endif
-#define IGNIS__VMM_HANDLE_SYSTEM IGNIS_VMM_HANDLE_WIN32
-#define IGNIS__CU_ATTRIBUTE_VMM_SYSTEM IGNIS__CU_ATTRIBUTE_VMM_WIN32
-#define IGNIS__VMM_HANDLES "NT handles"
-#define IGNIS__EXCHANGE_SYSTEM IGNIS_CHANNEL_PIPE /* how descriptors travel */
 
 /*  Creates a security descriptor that gives access to this process' user alone, also to files in a folder
     that has it. Free it with LocalFree; NULL if the system does not tell the user. */
@@ -1556,7 +1657,7 @@ static PSECURITY_DESCRIPTOR ignis__security_descriptor_create(void)
 }
 
 /*  Returns that descriptor, created once. */
-static PSECURITY_DESCRIPTOR ignis__security_descriptor(void)
+IGNIS__PRIVATE PSECURITY_DESCRIPTOR ignis__security_descriptor(void)
 {
     static ignis__mutex lock = IGNIS__MUTEX_INIT;
     static PSECURITY_DESCRIPTOR descriptor;
@@ -1568,7 +1669,7 @@ static PSECURITY_DESCRIPTOR ignis__security_descriptor(void)
 }
 
 /*  Returns OBJECT_ATTRIBUTES with that descriptor; NULL if Windows cannot create one. */
-static void *ignis__vmm_security_attributes(void)
+IGNIS__PRIVATE void *ignis__vmm_security_attributes(void)
 {
     static ignis__mutex lock = IGNIS__MUTEX_INIT;
     static struct {
@@ -1587,24 +1688,24 @@ static void *ignis__vmm_security_attributes(void)
 }
 
 /*  POSIX descriptors are ints; on Windows an int holds a handle, of which 32 bits are significant. */
-static HANDLE ignis__fd_handle(int fd) { return (HANDLE)(intptr_t)fd; }
-static int ignis__fd_of(HANDLE handle) { return (int)(intptr_t)handle; }
-static int ignis__vmm_handle_fd(const ignis_vmm_handle *handle) { return ignis__fd_of((HANDLE)handle->win32); }
-static void ignis__vmm_handle_set_fd(ignis_vmm_handle *handle, int fd)
+IGNIS__PRIVATE HANDLE ignis__fd_handle(int fd) { return (HANDLE)(intptr_t)fd; }
+IGNIS__PRIVATE int ignis__fd_of(HANDLE handle) { return (int)(intptr_t)handle; }
+IGNIS__PRIVATE int ignis__vmm_handle_fd(const ignis_vmm_handle *handle) { return ignis__fd_of((HANDLE)handle->win32); }
+IGNIS__PRIVATE void ignis__vmm_handle_set_fd(ignis_vmm_handle *handle, int fd)
 {
     handle->type = IGNIS_VMM_HANDLE_WIN32;
     handle->win32 = (void *)ignis__fd_handle(fd);
 }
 
-static void ignis__vmm_handle_close(ignis_vmm_handle *handle)
+IGNIS__PRIVATE void ignis__vmm_handle_close(ignis_vmm_handle *handle)
 {
     if (handle->type == IGNIS_VMM_HANDLE_WIN32 && handle->win32)
         CloseHandle((HANDLE)handle->win32);
 }
-static bool ignis__vmm_handle_set_cloexec(ignis_vmm_handle *handle) { return handle->win32 != NULL; }
+IGNIS__PRIVATE bool ignis__vmm_handle_set_cloexec(ignis_vmm_handle *handle) { return handle->win32 != NULL; }
 
-static bool ignis__vmm_handle_duplicate(const char *call, const ignis_vmm_handle *handle, int64_t process_id,
-                                        ignis_vmm_handle *out)
+IGNIS__PRIVATE bool ignis__vmm_handle_duplicate(const char *call, const ignis_vmm_handle *handle, int64_t process_id,
+                                                ignis_vmm_handle *out)
 {
     HANDLE process = OpenProcess(PROCESS_DUP_HANDLE, FALSE, (DWORD)process_id), made = NULL;
     bool ok = process && DuplicateHandle(GetCurrentProcess(), (HANDLE)handle->win32, process, &made, 0, FALSE,
@@ -1628,32 +1729,27 @@ static bool ignis__vmm_handle_duplicate(const char *call, const ignis_vmm_handle
     Uses: POSIX.
     Locks: none. */
 
-#define IGNIS__VMM_HANDLE_SYSTEM IGNIS_VMM_HANDLE_POSIX_FD
-#define IGNIS__CU_ATTRIBUTE_VMM_SYSTEM IGNIS__CU_ATTRIBUTE_VMM_POSIX_FD
-#define IGNIS__VMM_HANDLES "file descriptors"
-#define IGNIS__EXCHANGE_SYSTEM IGNIS_CHANNEL_SOCKET
-
-static void *ignis__vmm_security_attributes(void) { return NULL; }
-static int ignis__vmm_handle_fd(const ignis_vmm_handle *handle) { return handle->fd; }
-static void ignis__vmm_handle_set_fd(ignis_vmm_handle *handle, int fd)
+IGNIS__PRIVATE void *ignis__vmm_security_attributes(void) { return NULL; }
+IGNIS__PRIVATE int ignis__vmm_handle_fd(const ignis_vmm_handle *handle) { return handle->fd; }
+IGNIS__PRIVATE void ignis__vmm_handle_set_fd(ignis_vmm_handle *handle, int fd)
 {
     handle->type = IGNIS_VMM_HANDLE_POSIX_FD;
     handle->fd = fd;
 }
 
-static void ignis__vmm_handle_close(ignis_vmm_handle *handle)
+IGNIS__PRIVATE void ignis__vmm_handle_close(ignis_vmm_handle *handle)
 {
     if (handle->type == IGNIS_VMM_HANDLE_POSIX_FD && handle->fd >= 0)
         close(handle->fd);
 }
 /*  Sets close-on-exec: a descriptor that a child inherits would keep the device memory. */
-static bool ignis__vmm_handle_set_cloexec(ignis_vmm_handle *handle)
+IGNIS__PRIVATE bool ignis__vmm_handle_set_cloexec(ignis_vmm_handle *handle)
 {
     return fcntl(handle->fd, F_SETFD, FD_CLOEXEC) == 0;
 }
 
-static bool ignis__vmm_handle_duplicate(const char *call, const ignis_vmm_handle *handle, int64_t process_id,
-                                        ignis_vmm_handle *out)
+IGNIS__PRIVATE bool ignis__vmm_handle_duplicate(const char *call, const ignis_vmm_handle *handle, int64_t process_id,
+                                                ignis_vmm_handle *out)
 {
     (void)handle, (void)process_id, (void)out;
     return ignis__fail_false(
@@ -1669,24 +1765,7 @@ static bool ignis__vmm_handle_duplicate(const char *call, const ignis_vmm_handle
     Uses: ignis__global.cuda, the status of the thread.
     Locks: none. */
 
-enum {
-    IGNIS__CU_ATTRIBUTE_VMM = 102,
-    IGNIS__CU_ATTRIBUTE_VMM_POSIX_FD = 103,
-    IGNIS__CU_ATTRIBUTE_VMM_WIN32 = 104,
-    IGNIS__CU_GRANULARITY_MINIMUM = 0,
-    IGNIS__CU_GRANULARITY_RECOMMENDED = 1,
-    IGNIS__CU_IPC_LAZY_PEER = 1,
-    IGNIS__CU_HOST_REGISTER_PORTABLE = 1,
-    IGNIS__CU_HOST_REGISTER_MAPPED = 2,
-    IGNIS__CU_ALREADY_ENABLED = 704
-};
-
-/*  A text such as "2 MiB", by value: one message can have several. */
-typedef struct ignis__bytes_text {
-    char text[32];
-} ignis__bytes_text;
-
-static ignis__bytes_text ignis__bytes_write(int64_t bytes)
+IGNIS__PRIVATE ignis__bytes_text ignis__bytes_write(int64_t bytes)
 {
     static const char *const units[] = {"bytes", "KiB", "MiB", "GiB"};
     ignis__bytes_text out;
@@ -1699,14 +1778,9 @@ static ignis__bytes_text ignis__bytes_write(int64_t bytes)
     return out;
 }
 
-/*  True, and reported with the step, if a driver call failed: if (IGNIS__VMM_FAILED(call, device, cuMemMap,
-    (...), "mapping %s", ...)) return false; */
-#define IGNIS__VMM_FAILED(call, device, name, args, ...) \
-    (!ignis__vmm_check_call(call, device, #name, IGNIS__CUDA(name, args), __VA_ARGS__))
-
 IGNIS__PRINTF(5, 6)
-static bool ignis__vmm_check_call(const char *call, ignis__device *device, const char *function, int error,
-                                  const char *format, ...)
+IGNIS__PRIVATE bool ignis__vmm_check_call(const char *call, ignis__device *device, const char *function, int error,
+                                          const char *format, ...)
 {
     char step[256];
     ignis__string_writer text;
@@ -1722,18 +1796,7 @@ static bool ignis__vmm_check_call(const char *call, ignis__device *device, const
     return false;
 }
 
-/*  True if a call that releases something succeeded. Errors after a device fault are ignored: every call
-    fails then. */
-#define IGNIS__VMM_RELEASED(call, device, name, args, ...) \
-    ignis__vmm_check_call(call, device, #name, ignis__vmm_release_error(IGNIS__CUDA(name, args)), __VA_ARGS__)
-
-static int ignis__vmm_release_error(int error) { return ignis__devices_lost() ? 0 : error; }
-
-/*  What a device can do with virtual memory. */
-typedef struct ignis__vmm_facts {
-    int vmm, shareable;
-    size_t granularity, recommended;
-} ignis__vmm_facts;
+IGNIS__PRIVATE int ignis__vmm_release_error(int error) { return ignis__devices_lost() ? 0 : error; }
 
 IGNIS_API ignis_vmm_prop ignis_vmm_prop_of(int device, bool shareable)
 {
@@ -1766,7 +1829,7 @@ IGNIS_API ignis_status ignis_vmm_check(int driver_error, const char *context)
 }
 
 /*  Reads the facts of an entered device. False, and reported, if it cannot manage virtual memory. */
-static bool ignis__vmm_read_facts(const char *call, ignis__device *device, ignis__vmm_facts *facts)
+IGNIS__PRIVATE bool ignis__vmm_read_facts(const char *call, ignis__device *device, ignis__vmm_facts *facts)
 {
     ignis_vmm_prop prop = ignis_vmm_prop_of(device->handle, false);
     int ordinal = ignis__device_ordinal(device);
@@ -1787,7 +1850,7 @@ static bool ignis__vmm_read_facts(const char *call, ignis__device *device, ignis
 }
 
 /*  Returns the driver's number of a handle type; -1, and reported, if this system lacks the type. */
-static int ignis__vmm_handle_type(const char *call, ignis_vmm_handle_type type)
+IGNIS__PRIVATE int ignis__vmm_handle_type(const char *call, ignis_vmm_handle_type type)
 {
     if (type == IGNIS_VMM_HANDLE_NONE)
         return 0;
@@ -1802,7 +1865,7 @@ static int ignis__vmm_handle_type(const char *call, ignis_vmm_handle_type type)
     return -1;
 }
 
-static bool ignis__vmm_round_size(const char *call, int64_t size, int64_t granularity, int64_t *rounded)
+IGNIS__PRIVATE bool ignis__vmm_round_size(const char *call, int64_t size, int64_t granularity, int64_t *rounded)
 {
     if (size <= 0 || size > INT64_MAX - granularity)
         return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "size is %lld; expected 1 to 2^63 - %lld",
@@ -1811,8 +1874,8 @@ static bool ignis__vmm_round_size(const char *call, int64_t size, int64_t granul
     return true;
 }
 
-static bool ignis__vmm_check_multiple(const char *call, const char *name, int64_t value, int64_t least,
-                                      int64_t granularity)
+IGNIS__PRIVATE bool ignis__vmm_check_multiple(const char *call, const char *name, int64_t value, int64_t least,
+                                              int64_t granularity)
 {
     if (value >= least && value % granularity == 0)
         return true;
@@ -1828,17 +1891,8 @@ static bool ignis__vmm_check_multiple(const char *call, const char *name, int64_
     until then.
     Locks: the cache's lock, around its counters. */
 
-typedef struct ignis__physical {
-    uint64_t holds;
-    ignis__device *device; /* the memory is on this device */
-    unsigned long long handle;
-    int64_t size;
-    int handle_types;
-    bool made; /* created here, not imported: counted in vmm_bytes */
-} ignis__physical;
-
 /*  Releases a hold; the last one releases the memory. */
-static void ignis__physical_drop(const char *call, ignis__physical *memory)
+IGNIS__PRIVATE void ignis__physical_drop(const char *call, ignis__physical *memory)
 {
     ignis__binding binding;
     bool entered;
@@ -1859,8 +1913,8 @@ static void ignis__physical_drop(const char *call, ignis__physical *memory)
 }
 
 /*  Wraps a handle of the driver, which it then owns. Without host memory the handle is released. */
-static ignis__physical *ignis__physical_wrap(const char *call, ignis__device *device, unsigned long long handle,
-                                             int64_t size, int handle_types)
+IGNIS__PRIVATE ignis__physical *ignis__physical_wrap(const char *call, ignis__device *device, unsigned long long handle,
+                                                     int64_t size, int handle_types)
 {
     ignis__physical *memory = (ignis__physical *)ignis__alloc_for(call, sizeof *memory);
     if (!memory) {
@@ -1877,8 +1931,8 @@ static ignis__physical *ignis__physical_wrap(const char *call, ignis__device *de
 
 /*  Creates physical memory of whole granules. If the device is out of memory, the cache is trimmed before a
     second try. The device is entered. */
-static ignis__physical *ignis__physical_create(const char *call, ignis__device *device, int64_t size,
-                                               ignis_vmm_handle_type type)
+IGNIS__PRIVATE ignis__physical *ignis__physical_create(const char *call, ignis__device *device, int64_t size,
+                                                       ignis_vmm_handle_type type)
 {
     ignis__cache *cache = &ignis__caches[ignis__device_ordinal(device)];
     ignis_vmm_prop prop = ignis_vmm_prop_of(device->handle, false);
@@ -1913,8 +1967,8 @@ static ignis__physical *ignis__physical_create(const char *call, ignis__device *
 }
 
 /*  Checks imported memory: the driver must call it pinned memory on a device of this process. */
-static bool ignis__physical_check_imported(const char *call, ignis__device *device, unsigned long long handle,
-                                           ignis_vmm_prop *prop)
+IGNIS__PRIVATE bool ignis__physical_check_imported(const char *call, ignis__device *device, unsigned long long handle,
+                                                   ignis_vmm_prop *prop)
 {
     memset(prop, 0, sizeof *prop);
     if (IGNIS__VMM_FAILED(call, device, cuMemGetAllocationPropertiesFromHandle, (prop, handle),
@@ -1930,7 +1984,7 @@ static bool ignis__physical_check_imported(const char *call, ignis__device *devi
 }
 
 /*  Exports a handle of the system for another process; a descriptor is closed on exec. */
-static bool ignis__physical_export(const char *call, const ignis__physical *memory, ignis_vmm_handle *out)
+IGNIS__PRIVATE bool ignis__physical_export(const char *call, const ignis__physical *memory, ignis_vmm_handle *out)
 {
     ignis__binding binding;
     bool ok;
@@ -1961,15 +2015,8 @@ static bool ignis__physical_export(const char *call, const ignis__physical *memo
     Invariants: a block with an address has memory mapped there.
     Locks: none; one thread works on a block. */
 
-typedef struct ignis__vmm_block {
-    ignis__address address;
-    int64_t size;
-    ignis__device *device; /* that uses it; imported memory may be on another one */
-    ignis__physical *memory;
-} ignis__vmm_block;
-
 /*  Opens a device before it gets access: the driver needs its context. */
-static bool ignis__vmm_open_device(const char *call, int ordinal)
+IGNIS__PRIVATE bool ignis__vmm_open_device(const char *call, int ordinal)
 {
     ignis__device *device = ignis__device_get(call, ordinal);
     ignis__binding binding;
@@ -1980,7 +2027,7 @@ static bool ignis__vmm_open_device(const char *call, int ordinal)
 }
 
 /*  Unmaps a block and frees its addresses; a failure of the one does not stop the other. */
-static bool ignis__vmm_block_unmap(const char *call, ignis__vmm_block *block)
+IGNIS__PRIVATE bool ignis__vmm_block_unmap(const char *call, ignis__vmm_block *block)
 {
     ignis__bytes_text size = ignis__bytes_write(block->size);
     bool is_unmapped, is_freed;
@@ -1995,7 +2042,7 @@ static bool ignis__vmm_block_unmap(const char *call, ignis__vmm_block *block)
 }
 
 /*  Frees what a block has. After a fault the driver keeps it until the process ends. */
-static void ignis__vmm_block_destroy(const char *call, ignis__vmm_block *block)
+IGNIS__PRIVATE void ignis__vmm_block_destroy(const char *call, ignis__vmm_block *block)
 {
     ignis__binding binding;
     bool entered = ignis__device_enter_to_give(call, block->device, &binding);
@@ -2047,8 +2094,9 @@ static bool ignis__vmm_block_map(const char *call, ignis__vmm_block *block, cons
 }
 
 /*  Creates a block on `device`, of whole granules; it and access_devices may read and write it. */
-static bool ignis__vmm_block_create(const char *call, ignis__device *device, int64_t size, const int *access_devices,
-                                    int access_count, bool shareable, ignis__vmm_block *out)
+IGNIS__PRIVATE bool ignis__vmm_block_create(const char *call, ignis__device *device, int64_t size,
+                                            const int *access_devices, int access_count, bool shareable,
+                                            ignis__vmm_block *out)
 {
     ignis__binding binding;
     bool ok;
@@ -2069,8 +2117,8 @@ static bool ignis__vmm_block_create(const char *call, ignis__device *device, int
 
 /*  Maps memory of another process, of exactly `size` bytes, for `device`. The caller keeps the handle, a
     descriptor or an NT handle; the driver takes either as a pointer. */
-static bool ignis__vmm_block_import(const char *call, ignis__device *device, const ignis_vmm_handle *handle,
-                                    int64_t size, ignis__vmm_block *out)
+IGNIS__PRIVATE bool ignis__vmm_block_import(const char *call, ignis__device *device, const ignis_vmm_handle *handle,
+                                            int64_t size, ignis__vmm_block *out)
 {
     void *os = handle->type == IGNIS_VMM_HANDLE_WIN32 ? handle->win32 : (void *)(intptr_t)handle->fd;
     unsigned long long memory = 0;
@@ -2107,23 +2155,14 @@ static bool ignis__vmm_block_import(const char *call, ignis__device *device, con
     Invariants: the public handle and each mapping are holds of one slot; the last one frees the memory.
     Locks: slots of the pools. */
 
-/*  A public handle of physical memory. The handle and each mapping hold the slot. */
-typedef struct ignis__vmm {
-    ignis__slot slot;
-    ignis__physical *memory;
-    int64_t granularity;
-    bool imported;
-    uint64_t mappings;
-} ignis__vmm;
-
 static ignis__pool ignis__vmms = IGNIS__POOL(ignis__vmm, IGNIS__KIND_VMM, "VMM", IGNIS_DIAG_VMM_FREED);
 
-static ignis__vmm *ignis__vmm_hold(const char *call, ignis_vmm handle)
+IGNIS__PRIVATE ignis__vmm *ignis__vmm_hold(const char *call, ignis_vmm handle)
 {
     return (ignis__vmm *)ignis__handle_hold(call, &ignis__vmms, handle.id);
 }
 
-static void ignis__vmm_drop(const char *call, ignis__vmm *vmm)
+IGNIS__PRIVATE void ignis__vmm_drop(const char *call, ignis__vmm *vmm)
 {
     if (!ignis__pool_drop(vmm))
         return;
@@ -2131,7 +2170,7 @@ static void ignis__vmm_drop(const char *call, ignis__vmm *vmm)
     ignis__pool_recycle(&ignis__vmms, vmm);
 }
 
-static ignis_status ignis__vmm_end(const char *call, ignis__vmm *vmm, bool ok)
+IGNIS__PRIVATE ignis_status ignis__vmm_end(const char *call, ignis__vmm *vmm, bool ok)
 {
     ignis__vmm_drop(call, vmm);
     return ok ? IGNIS_OK : ignis__failed();
@@ -2139,33 +2178,15 @@ static ignis_status ignis__vmm_end(const char *call, ignis__vmm *vmm, bool ok)
 
 /* --- ranges of addresses --- */
 
-typedef struct ignis__mapping {
-    int64_t offset, size;
-    ignis__vmm *vmm;  /* held */
-    uint64_t devices; /* bit d: device d has access */
-    int arrays;
-    struct ignis__mapping *next; /* by offset */
-} ignis__mapping;
+IGNIS__PRIVATE ignis__pool ignis__ranges = IGNIS__POOL(ignis__range, IGNIS__KIND_RANGE, "range", IGNIS_DIAG_VMM_FREED);
 
-/*  A range of addresses. The slot's lock guards the mappings; an array over a slice holds the range. */
-typedef struct ignis__range {
-    ignis__slot slot;
-    ignis__device *device; /* current at the call; calls enter its context */
-    ignis__address address;
-    int64_t size, granularity;
-    ignis__mapping *mappings;
-    int arrays;
-} ignis__range;
-
-static ignis__pool ignis__ranges = IGNIS__POOL(ignis__range, IGNIS__KIND_RANGE, "range", IGNIS_DIAG_VMM_FREED);
-
-static ignis__range *ignis__range_hold(const char *call, ignis_vmm_range handle)
+IGNIS__PRIVATE ignis__range *ignis__range_hold(const char *call, ignis_vmm_range handle)
 {
     return (ignis__range *)ignis__handle_hold(call, &ignis__ranges, handle.id);
 }
 
 /*  Unmaps a mapping that is no longer in a list. */
-static bool ignis__mapping_end(const char *call, ignis__range *range, ignis__mapping *mapping)
+IGNIS__PRIVATE bool ignis__mapping_end(const char *call, ignis__range *range, ignis__mapping *mapping)
 {
     ignis__address at = range->address + (uint64_t)mapping->offset;
     bool ok = IGNIS__VMM_RELEASED(call, range->device, cuMemUnmap, (at, (size_t)mapping->size),
@@ -2177,7 +2198,7 @@ static bool ignis__mapping_end(const char *call, ignis__range *range, ignis__map
 }
 
 /*  Waits for the devices in a mask; not after a fault. */
-static bool ignis__devices_wait(const char *call, uint64_t mask)
+IGNIS__PRIVATE bool ignis__devices_wait(const char *call, uint64_t mask)
 {
     bool ok = true;
     for (; mask && !ignis__devices_lost(); mask &= mask - 1) {
@@ -2193,7 +2214,7 @@ static bool ignis__devices_wait(const char *call, uint64_t mask)
     return ok;
 }
 
-static void ignis__range_drop(const char *call, ignis__range *range)
+IGNIS__PRIVATE void ignis__range_drop(const char *call, ignis__range *range)
 {
     ignis__binding binding;
     bool entered;
@@ -2214,7 +2235,7 @@ static void ignis__range_drop(const char *call, ignis__range *range)
 }
 
 /*  Reports leaks as for arrays. Memory that arrays still use is freed with the arrays. */
-IGNIS__COLD static void ignis__vmm_close(const char *call)
+IGNIS__COLD IGNIS__PRIVATE void ignis__vmm_close(const char *call)
 {
     ignis__range *range;
     ignis__vmm *vmm;
@@ -2235,7 +2256,8 @@ IGNIS__COLD static void ignis__vmm_close(const char *call)
 
 /*  Creates a public handle for physical memory and takes its hold. Without host memory the hold is
     dropped. */
-static ignis_vmm ignis__vmm_publish(const char *call, ignis__physical *memory, size_t granularity, bool imported)
+IGNIS__PRIVATE ignis_vmm ignis__vmm_publish(const char *call, ignis__physical *memory, size_t granularity,
+                                            bool imported)
 {
     ignis_vmm result = IGNIS__ZERO;
     ignis__vmm *vmm = (ignis__vmm *)ignis__pool_take(call, &ignis__vmms);
@@ -2253,7 +2275,7 @@ static ignis_vmm ignis__vmm_publish(const char *call, ignis__physical *memory, s
 }
 
 /*  Enters the device of a description; NULL on failure. */
-static ignis__device *ignis__vmm_enter(const char *call, int ordinal, ignis__binding *binding)
+IGNIS__PRIVATE ignis__device *ignis__vmm_enter(const char *call, int ordinal, ignis__binding *binding)
 {
     ignis__device *device;
     if (!ignis__collective_enter(call))
@@ -2390,17 +2412,9 @@ static bool ignis__range_lock(const char *call, ignis__range *range)
     return ignis__fail_false(IGNIS_DIAG_VMM_FREED, call, "the range was freed");
 }
 
-/*  A range that is held and locked for a call, with an entered device. */
-typedef struct ignis__range_use {
-    ignis__range *range;
-    ignis__device *device;
-    ignis__binding binding;
-} ignis__range_use;
-
-#define IGNIS__RANGE_DEVICE (-2) /* the device of the range */
-
 /*  Holds and locks a range and enters a device. NULL, with nothing held, on failure. */
-static ignis__range *ignis__range_begin(const char *call, ignis_vmm_range handle, int ordinal, ignis__range_use *use)
+IGNIS__PRIVATE ignis__range *ignis__range_begin(const char *call, ignis_vmm_range handle, int ordinal,
+                                                ignis__range_use *use)
 {
     ignis__range *range = use->range = ignis__range_hold(call, handle);
     if (!range)
@@ -2415,7 +2429,7 @@ static ignis__range *ignis__range_begin(const char *call, ignis_vmm_range handle
     return NULL;
 }
 
-static ignis_status ignis__range_end(const char *call, ignis__range_use *use, bool ok)
+IGNIS__PRIVATE ignis_status ignis__range_end(const char *call, ignis__range_use *use, bool ok)
 {
     ignis__mutex_unlock(&use->range->slot.lock);
     ignis__device_leave(&use->binding);
@@ -2574,8 +2588,8 @@ IGNIS_API ignis_status ignis_vmm_unmap(ignis_vmm_range handle, int64_t offset)
 
 /*  Checks that a slice of a locked range is mapped throughout. Then adds devices and arrays to the mappings
     of the slice. */
-static bool ignis__range_check_mapped(const char *call, const ignis__range *range, int64_t offset, int64_t size,
-                                      uint64_t devices, int arrays)
+IGNIS__PRIVATE bool ignis__range_check_mapped(const char *call, const ignis__range *range, int64_t offset, int64_t size,
+                                              uint64_t devices, int arrays)
 {
     ignis__mapping *mapping;
     int64_t at = offset;
@@ -2622,8 +2636,8 @@ IGNIS_API ignis_status ignis_vmm_set_access(ignis_vmm_range handle, int64_t offs
     return ignis__range_end(call, &use, ok);
 }
 
-static bool ignis__vmm_read_access(const char *call, ignis__device *device, ignis__address address,
-                                   unsigned long long *flags)
+IGNIS__PRIVATE bool ignis__vmm_read_access(const char *call, ignis__device *device, ignis__address address,
+                                           unsigned long long *flags)
 {
     ignis_vmm_location location = ignis_vmm_access_of(device->handle, false).location;
     *flags = 0;
@@ -2739,9 +2753,9 @@ IGNIS_API ignis_status ignis_vmm_handle_close(ignis_vmm_handle *handle)
 
 /*  Creates an array over memory that may be on another device, which the driver's pointer query would reject.
     On failure the caller keeps what release_fn would release. */
-static ignis_array ignis__vmm_wrap(const char *call, ignis__device *device, ignis__address address,
-                                   const ignis_array_desc *desc, void (*release_fn)(void *ptr, void *user_data),
-                                   void *release_data)
+IGNIS__PRIVATE ignis_array ignis__vmm_wrap(const char *call, ignis__device *device, ignis__address address,
+                                           const ignis_array_desc *desc, void (*release_fn)(void *ptr, void *user_data),
+                                           void *release_data)
 {
     ignis_dtype dtype = desc->dtype ? desc->dtype : IGNIS_F32;
     ignis_array result = IGNIS__ZERO;
@@ -2768,13 +2782,13 @@ static ignis_array ignis__vmm_wrap(const char *call, ignis__device *device, igni
     return ignis__array_publish(array);
 }
 
-static bool ignis__vmm_adopt_stream(const char *call, ignis__device *device, void *stream)
+IGNIS__PRIVATE bool ignis__vmm_adopt_stream(const char *call, ignis__device *device, void *stream)
 {
     return !stream || stream == device->stream || ignis__stream_adopt(call, device, stream) != 0;
 }
 
 /*  Checks a description before memory is allocated, and computes the bytes. */
-static bool ignis__vmm_array_check(const char *call, const ignis_array_desc *desc, int64_t *size)
+IGNIS__PRIVATE bool ignis__vmm_array_check(const char *call, const ignis_array_desc *desc, int64_t *size)
 {
     ignis_dtype dtype = desc->dtype ? desc->dtype : IGNIS_F32;
     int64_t numel;
@@ -2813,8 +2827,8 @@ static ignis_array ignis__vmm_array_create(const char *call, ignis__device *devi
 }
 
 /*  Creates a zeroed array of one dimension; other processes can map its memory if it is shareable. */
-static ignis_array ignis__array_zeroed(const char *call, ignis__device *device, ignis_dtype dtype, int64_t numel,
-                                       const char *tag, bool shareable)
+IGNIS__PRIVATE ignis_array ignis__array_zeroed(const char *call, ignis__device *device, ignis_dtype dtype,
+                                               int64_t numel, const char *tag, bool shareable)
 {
     ignis_array result;
     ignis_array_desc desc;
@@ -2931,8 +2945,8 @@ IGNIS_API ignis_array ignis_vmm_array_map(ignis_vmm_range handle, int64_t offset
 
 /*  Finds the driver's allocation that contains an array. Fails for memory that Ignis shares between arrays.
     The device is entered. */
-static bool ignis__vmm_find_allocation(const char *call, const ignis__array *array, const char *instead,
-                                       ignis__address *base, int64_t *size)
+IGNIS__PRIVATE bool ignis__vmm_find_allocation(const char *call, const ignis__array *array, const char *instead,
+                                               ignis__address *base, int64_t *size)
 {
     ignis__address address = ignis__atomic_load(&array->storage->address);
     size_t whole = 0;
@@ -2981,7 +2995,7 @@ static ignis__physical *ignis__physical_retain(const char *call, ignis__array *a
 }
 
 /*  Holds the physical memory of an array, and finds the array's offset in it. The device is entered. */
-static ignis__physical *ignis__vmm_find_physical(const char *call, ignis__array *array, int64_t *offset)
+IGNIS__PRIVATE ignis__physical *ignis__vmm_find_physical(const char *call, ignis__array *array, int64_t *offset)
 {
     ignis__storage *storage = array->storage;
     ignis__address at = ignis__atomic_load(&storage->address) + (uint64_t)array->offset, base = at;
@@ -3036,12 +3050,7 @@ IGNIS_API ignis_vmm ignis_vmm_of_array(ignis_array handle, int64_t *offset)
     return result;
 }
 
-/*  >>peer - other processes: connections, authentication, messages
-
-    Errors below public functions, deadlines, and comparisons in constant time. Channels and jobs are built on this
-    room. It uses the system and the floors of ignis.h below collective, never a channel or a device.
-    Invariants: no function waits beyond its deadline; closing an object wakes whoever waits in it.
-    Locks: none in this part. */
+/*  collective/peer - connections between processes that prove their identity. */
 
 /*  An error that is not reported yet: the public function decides (a rejected client is not a failure). */
 typedef struct ignis__peer_error {
@@ -3050,473 +3059,78 @@ typedef struct ignis__peer_error {
     char why[320];
 } ignis__peer_error;
 
-/*  Sets the error. Always returns false. */
-IGNIS__PRINTF(3, 4)
-IGNIS__COLD static bool ignis__peer_error_set(ignis__peer_error *error, ignis_diagnostic diagnostic, const char *format,
-                                              ...)
-{
-    va_list args;
-    error->diagnostic = diagnostic;
-    error->expected = false;
-    va_start(args, format);
-    vsnprintf(error->why, sizeof error->why, format, args);
-    va_end(args);
-    return false;
-}
-
-/*  Reports an error. An expected one is not logged, and a call that did not want to wait leaves no failure
-    either. */
-IGNIS__COLD static ignis_status ignis__peer_error_report(const char *call, const ignis__peer_error *error)
-{
-    ignis__record before = ignis__this_thread.record;
-    bool quiet = ignis__this_thread.quiet,
-         forgotten = error->expected && error->diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT;
-    ignis_status status;
-    if (forgotten)
-        memset(&ignis__this_thread.record, 0, sizeof before);
-    ignis__this_thread.quiet = quiet || error->expected;
-    status = ignis__fail(error->diagnostic, call, "%s", error->why);
-    ignis__this_thread.quiet = quiet;
-    if (forgotten) {
-        ignis__record_drop(&ignis__this_thread);
-        ignis__this_thread.record = before;
-    }
-    return status;
-}
-
 /*  How long to wait: until the deadline, or until *stop is set. With deadline 0, not at all. */
 typedef struct ignis__deadline {
     int64_t deadline_ns; /* of ignis__monotonic_ns */
     const uint64_t *stop;
 } ignis__deadline;
 
-static const ignis__deadline ignis__deadline_now = {0, NULL};
-
-static ignis__deadline ignis__deadline_at(int64_t deadline_ns)
-{
-    ignis__deadline until = {0, NULL};
-    until.deadline_ns = deadline_ns;
-    return until;
-}
-
-static ignis__deadline ignis__deadline_in(int64_t ns) { return ignis__deadline_at(ignis__monotonic_ns() + ns); }
-
-static bool ignis__deadline_is_stopped(const ignis__deadline *until)
-{
-    return until->stop && ignis__atomic_load(until->stop);
-}
-
-/*  Returns the milliseconds to wait before the next try; 0 if the deadline has passed. */
-static int ignis__deadline_slice_ms(const ignis__deadline *until, int most_ms)
-{
-    int64_t left_ns = until->deadline_ns ? until->deadline_ns - ignis__monotonic_ns() : 0;
-    if (left_ns <= 0 || ignis__deadline_is_stopped(until))
-        return 0;
-    return left_ns / 1000000 >= most_ms ? most_ms : (int)(left_ns / 1000000) + 1;
-}
-
-IGNIS__COLD static bool ignis__peer_error_set_timeout(ignis__peer_error *error, const ignis__deadline *until,
-                                                      const char *what)
-{
-    if (ignis__deadline_is_stopped(until))
-        return ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_FREED, "the channel was closed during the call");
-    ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_TIMEOUT, until->deadline_ns ? "%s before the deadline" : "%s yet",
-                          what);
-    error->expected = until->deadline_ns == 0;
-    return false;
-}
-
-IGNIS__COLD static bool ignis__peer_error_set_lost(ignis__peer_error *error)
-{
-    return ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_LOST, "the peer has closed the connection or died");
-}
-
-IGNIS__COLD static bool ignis__peer_error_set_memory(ignis__peer_error *error, size_t size)
-{
-    return ignis__peer_error_set(error, IGNIS_DIAG_HOST_MEMORY, "out of host memory: %lld bytes requested",
-                                 (long long)size);
-}
-
 #define IGNIS__PATH_MAX 512
 
-/*  Compares in a time that does not depend on the content. */
-static bool ignis__bytes_equal(const unsigned char *a, const unsigned char *b, size_t size)
-{
-    unsigned char difference = 0;
-    while (size--)
-        difference = (unsigned char)(difference | (*a++ ^ *b++));
-    return difference == 0;
-}
-
 #ifdef _WIN32
-
-/*  >>peer.system_windows - Windows: handles, waits, the private folder
-
-    The functions of the system for connections; system_posix.c has the same names.
-    Uses: Windows.
-    Invariants: an int descriptor is a handle (vmm.system_windows).
-    Locks: none. */
-
 #include <ntsecapi.h>
-
 typedef HANDLE ignis__file;
+
 #define IGNIS__NO_FILE INVALID_HANDLE_VALUE
-static void ignis__peer_file_close(ignis__file *file)
-{
-    if (*file != IGNIS__NO_FILE)
-        CloseHandle(*file);
-    *file = IGNIS__NO_FILE;
-}
-static void ignis__fd_close(int *fd)
-{
-    if (*fd > 0)
-        CloseHandle(ignis__fd_handle(*fd));
-    *fd = -1;
-}
-static void ignis__fds_close(const int *fds, int count)
-{
-    while (count > 0)
-        CloseHandle(ignis__fd_handle(fds[--count]));
-}
-static bool ignis__fd_is_open(int fd)
-{
-    DWORD flags;
-    return fd > 0 && GetHandleInformation(ignis__fd_handle(fd), &flags);
-}
+#endif
 
-/*  Sets errno from the last call's error, as POSIX does. */
-static bool ignis__errno_set(void)
-{
-    DWORD error = GetLastError();
-    errno = error == ERROR_NOT_ENOUGH_MEMORY || error == ERROR_COMMITMENT_LIMIT ? ENOMEM
-            : error == ERROR_ACCESS_DENIED                                      ? EACCES
-            : error == ERROR_INVALID_HANDLE                                     ? EBADF
-                                                                                : EIO;
-    return false;
-}
-
-/*  A condition variable with deadlines. */
-static bool ignis__condition_make(ignis__condition *condition) { return InitializeConditionVariable(condition), true; }
-static void ignis__condition_end(ignis__condition *condition) { (void)condition; }
-
-/*  As ignis__condition_wait, with a deadline; may return early. False if the deadline has passed. */
-static bool ignis__condition_wait_until(ignis__condition *condition, ignis__mutex *mutex, int64_t deadline_ns)
-{
-    const ignis__deadline until = ignis__deadline_at(deadline_ns);
-    int ms = ignis__deadline_slice_ms(&until, 1000);
-    if (ms > 0)
-        SleepConditionVariableSRW(condition, mutex, (DWORD)ms, 0);
-    return ms > 0;
-}
-
-static void ignis__sleep_us(int us) { Sleep((DWORD)((us + 999) / 1000)); }
-
-static bool ignis__random_bytes(void *out, size_t size) { return RtlGenRandom(out, (ULONG)size) != 0; }
-
-/*  Creates the private folder. path: the wanted folder, or "" for the default; on return its path. A new
-    folder is open to its user alone, as those in a user's profile are. */
-IGNIS__COLD static bool ignis__private_folder(const char *call, char *path, size_t size)
-{
-    const char *home = ignis__env("IGNIS_COMM_DIR");
-    WCHAR wide[IGNIS__WIDE];
-    SECURITY_ATTRIBUTES security;
-    int length = (int)strlen(path);
-    security.nLength = (DWORD)sizeof security;
-    security.bInheritHandle = FALSE;
-    security.lpSecurityDescriptor = ignis__security_descriptor();
-    if (length == 0) {
-        bool given = home && *home;
-        if (!given)
-            home = ignis__env("LOCALAPPDATA");
-        length = snprintf(path, size, "%s%s", home ? home : ".", given ? "" : "\\ignis");
-    }
-    if (length < 0 || (size_t)length >= size ||
-        (!CreateDirectoryW(ignis__utf16(path, wide), &security) && GetLastError() != ERROR_ALREADY_EXISTS))
-        return ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call,
-                                 "cannot create the folder %s, or its path exceeds %d bytes", path, (int)size - 1);
-    return true;
-}
-
-#else /* POSIX */
-
-/*  >>peer.system_posix - POSIX: descriptors, waits, the private folder, shared memory
-
-    The functions of the system for connections; system_windows.c has the same names.
-    Uses: POSIX, memfd and epoll where they exist.
-    Invariants: every descriptor of Ignis is closed on exec and in forked children.
-    Locks: ignis__fds.lock around the table of descriptors. */
-
+#ifndef _WIN32
 #include <poll.h>
 #include <signal.h>
+#endif
+
+#ifndef _WIN32
 #ifdef __linux__
 #include <sys/epoll.h>
 #endif
+#endif
+
+#ifndef _WIN32
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
+#endif
 
-#ifndef __USE_GNU /* not declared by the C library under a strict standard */
-#ifdef __cplusplus
-extern "C" {
-#endif
-extern long syscall(long, ...);
-extern int accept4(int, struct sockaddr *, socklen_t *, int);
-extern int pipe2(int[2], int);
-#ifdef __cplusplus
-}
-#endif
-#endif
+#ifndef _WIN32
 #ifdef SO_PEERCRED
 #define IGNIS__SO_PEERCRED SO_PEERCRED
+#endif
+#endif
+
+#ifndef _WIN32
+#ifdef SO_PEERCRED
 #elif defined(__powerpc__)
 #define IGNIS__SO_PEERCRED 21
+#endif
+#endif
+
+#ifndef _WIN32
+#ifdef SO_PEERCRED
+#elif defined(__powerpc__)
 #else
 #define IGNIS__SO_PEERCRED 17
 #endif
-#ifdef SYS_memfd_create
-#define IGNIS__MEMFD_CREATE SYS_memfd_create /* glibc has the function from 2.27 on */
-#else
-#define IGNIS__MEMFD_CREATE (-1) /* a system without it returns ENOSYS */
 #endif
 
+#ifndef _WIN32
 typedef int ignis__file;
+
 #define IGNIS__NO_FILE (-1)
 
 /*  Descriptors to close in forked children: a copy left open there would hide the death of this process. One
     bit each; untouched pages cost nothing. */
 enum { IGNIS__FDS = 1 << 20 };
 
-static struct {
+struct ignis__fds_type {
     ignis__mutex lock;
     bool watched;
     uint64_t kept[IGNIS__FDS / 64];
-} ignis__fds = {IGNIS__MUTEX_INIT, false, {0}};
-
-static void ignis__fds_before_fork(void) { ignis__mutex_lock(&ignis__fds.lock); }
-static void ignis__fds_after_fork(void) { ignis__mutex_unlock(&ignis__fds.lock); }
-static void ignis__fds_in_child(void)
-{
-    int i;
-    for (i = 0; i < IGNIS__FDS / 64; i++)
-        for (; ignis__fds.kept[i]; ignis__fds.kept[i] &= ignis__fds.kept[i] - 1)
-            close(64 * i + ignis__lowest_bit(ignis__fds.kept[i]));
-    ignis__mutex_unlock(&ignis__fds.lock);
-}
-
-/*  Registers a new descriptor: ignis__fd_close or a forked child closes it. */
-static int ignis__fd_register(int fd)
-{
-    if (fd < 0 || fd >= IGNIS__FDS)
-        return fd;
-    ignis__mutex_lock(&ignis__fds.lock);
-    if (!ignis__fds.watched)
-        ignis__fds.watched = pthread_atfork(ignis__fds_before_fork, ignis__fds_after_fork, ignis__fds_in_child) == 0;
-    ignis__fds.kept[fd / 64] |= (uint64_t)1 << fd % 64;
-    ignis__mutex_unlock(&ignis__fds.lock);
-    return fd;
-}
-
-/*  Closes a descriptor, if it is open; errno is kept. */
-static void ignis__fd_close(int *fd)
-{
-    int os_error = errno;
-    if (*fd >= 0) {
-        ignis__mutex_lock(&ignis__fds.lock);
-        if (*fd < IGNIS__FDS)
-            ignis__fds.kept[*fd / 64] &= ~((uint64_t)1 << *fd % 64);
-        close(*fd);
-        ignis__mutex_unlock(&ignis__fds.lock);
-    }
-    *fd = -1;
-    errno = os_error;
-}
-static void ignis__peer_file_close(ignis__file *file) { ignis__fd_close(file); }
-
-static void ignis__fds_close(const int *fds, int count)
-{
-    while (count > 0)
-        close(fds[--count]);
-}
-
-static bool ignis__fd_is_open(int fd) { return fcntl(fd, F_GETFD) >= 0; }
-
-/*  A condition variable with deadlines. */
-static bool ignis__condition_make(ignis__condition *condition)
-{
-    pthread_condattr_t attributes;
-    bool ok = pthread_condattr_init(&attributes) == 0;
-    if (ok) {
-        ok = pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC) == 0 &&
-             pthread_cond_init(condition, &attributes) == 0;
-        pthread_condattr_destroy(&attributes);
-    }
-    return ok;
-}
-static void ignis__condition_end(ignis__condition *condition) { pthread_cond_destroy(condition); }
-
-/*  As ignis__condition_wait, with a deadline; may return early. False if the deadline has passed. */
-static bool ignis__condition_wait_until(ignis__condition *condition, ignis__mutex *mutex, int64_t deadline_ns)
-{
-    struct timespec until;
-    until.tv_sec = (time_t)(deadline_ns / 1000000000);
-    until.tv_nsec = (long)(deadline_ns % 1000000000);
-    return pthread_cond_timedwait(condition, mutex, &until) != ETIMEDOUT;
-}
-
-static void ignis__sleep_us(int us)
-{
-    struct timespec time;
-    time.tv_sec = us / 1000000;
-    time.tv_nsec = us % 1000000 * 1000L;
-    (void)nanosleep(&time, NULL);
-}
-
-static bool ignis__random_bytes(void *out, size_t size)
-{
-    int file = open("/dev/urandom", O_RDONLY | O_CLOEXEC);
-    char *at = (char *)out;
-    ssize_t got = 0;
-    if (file < 0)
-        return false;
-    while (size > 0 && ((got = read(file, at, size)) > 0 || (got < 0 && errno == EINTR)))
-        if (got > 0) {
-            at += got;
-            size -= (size_t)got;
-        }
-    close(file);
-    return size == 0;
-}
-
-/*  Tells if a file belongs to this user and is closed to others. */
-static bool ignis__stat_is_ours(const struct stat *info)
-{
-    return info->st_uid == geteuid() && (info->st_mode & 077) == 0;
-}
-
-/*  Creates the private folder and checks it. path: the wanted folder, or "" for the default; on return its
-    path. */
-IGNIS__COLD static bool ignis__private_folder(const char *call, char *path, size_t size)
-{
-    const char *home = ignis__env("IGNIS_COMM_DIR");
-    struct stat info;
-    int length = (int)strlen(path);
-    if (length == 0 && home && *home) {
-        length = snprintf(path, size, "%s", home);
-    } else if (length == 0) {
-        home = ignis__env("XDG_RUNTIME_DIR");
-        if (home && *home == '/' && lstat(home, &info) == 0 && S_ISDIR(info.st_mode) && ignis__stat_is_ours(&info)) {
-            length = snprintf(path, size, "%s/ignis", home);
-        } else {
-            home = ignis__env("TMPDIR");
-            length = snprintf(path, size, "%s/ignis-%lu", home && *home ? home : "/tmp", (unsigned long)geteuid());
-        }
-    }
-    if (length < 0 || (size_t)length >= size)
-        return ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call,
-                                 "the path of the private folder is longer than %d bytes: %.100s...", (int)size - 1,
-                                 path);
-    if ((mkdir(path, 0700) != 0 && errno != EEXIST) || lstat(path, &info) != 0)
-        return ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call, "cannot create the private folder %s: %s", path,
-                                 strerror(errno));
-    if (!S_ISDIR(info.st_mode))
-        return ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call, "%s is not a folder (symbolic links are refused)", path);
-    if (info.st_uid != geteuid())
-        return ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call,
-                                 "the folder %s belongs to user %lu, this process to user %lu", path,
-                                 (unsigned long)info.st_uid, (unsigned long)geteuid());
-    return (info.st_mode & 0777) == 0700 ||
-           ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call, "the folder %s has mode 0%o; expected 0700 (chmod 700)", path,
-                             (unsigned)info.st_mode & 0777);
-}
-
-/*  Host memory that processes share: a file without a name. Seals prevent that it shrinks, since access
-    beyond its end would kill the process. */
-enum {
-    IGNIS__MEMFD_FLAGS = 1 | 2, /* MFD_CLOEXEC | MFD_ALLOW_SEALING */
-    IGNIS__ADD_SEALS = 1033,    /* F_ADD_SEALS, F_GET_SEALS */
-    IGNIS__GET_SEALS = 1034,
-    IGNIS__SEALS = 1 | 2 | 4 /* F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW */
 };
 
-/*  Creates zeroed shared memory of `size` bytes; returns its descriptor, -1 with errno on failure. */
-static int ignis__shared_make(size_t size)
-{
-    int fd = (int)syscall(IGNIS__MEMFD_CREATE, "ignis", (unsigned)IGNIS__MEMFD_FLAGS), os_error;
-    if (fd < 0)
-        return -1;
-    if (fchmod(fd, 0600) == 0 && ftruncate(fd, (off_t)size) == 0 && fcntl(fd, IGNIS__ADD_SEALS, IGNIS__SEALS) == 0)
-        return fd;
-    os_error = errno;
-    close(fd);
-    errno = os_error;
-    return -1;
-}
-
-/*  Maps shared memory of exactly `size` bytes that cannot shrink. */
-static void *ignis__shared_map(int fd, size_t size)
-{
-    struct stat info;
-    void *data;
-    int seals = fcntl(fd, IGNIS__GET_SEALS);
-    if (seals < 0 || (seals & IGNIS__SEALS) != IGNIS__SEALS || fstat(fd, &info) != 0 || (size_t)info.st_size != size) {
-        errno = EINVAL;
-        return NULL;
-    }
-    data = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    return data == MAP_FAILED ? NULL : data;
-}
-
-static void ignis__shared_unmap(void *data, size_t size) { munmap(data, size); }
-
-/*  Returns the events of a descriptor that came within `ms`, hang-ups among them; -1 with errno on
-    failure. */
-static int ignis__fd_poll(int fd, short events, int ms)
-{
-    struct pollfd wanted;
-    int ready;
-    wanted.fd = fd;
-    wanted.events = events;
-    wanted.revents = 0;
-    ready = poll(&wanted, 1, ms);
-    return ready < 0 ? -1 : wanted.revents;
-}
-
 #define IGNIS__POLL_ENDED (POLLHUP | POLLERR | POLLNVAL)
-
-/*  Waits for events of a descriptor; a hang-up is one. */
-static bool ignis__fd_wait(ignis__peer_error *error, int fd, short events, const ignis__deadline *until,
-                           const char *what)
-{
-    int slice;
-    do {
-        int ready;
-        slice = ignis__deadline_slice_ms(until, 50);
-        ready = ignis__fd_poll(fd, events, slice);
-        if (ready > 0)
-            return true;
-        if (ready < 0 && errno != EINTR)
-            return ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_IO, "poll: %s", strerror(errno));
-    } while (slice > 0);
-    return ignis__peer_error_set_timeout(error, until, what);
-}
-
-IGNIS__COLD static bool ignis__peer_error_set_errno(ignis__peer_error *error, const char *what)
-{
-    int os_error = errno;
-    if (os_error == EPIPE || os_error == ECONNRESET || os_error == ENOTCONN)
-        return ignis__peer_error_set_lost(error);
-    return ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_IO, "%s: %s", what, strerror(os_error));
-}
-
 #endif
-
-/*  >>peer.sha256 - SHA-256 (FIPS 180-4) and HMAC (RFC 2104)
-
-    Computes hashes and proofs.
-    Uses: nothing.
-    Invariants: the same bytes on every machine. */
 
 typedef struct ignis__sha {
     uint32_t state[8];
@@ -3524,105 +3138,7 @@ typedef struct ignis__sha {
     unsigned char block[64];
 } ignis__sha;
 
-static uint32_t ignis__sha_rotate(uint32_t x, int by) { return x >> by | x << (32 - by); }
-
-static void ignis__sha_block(ignis__sha *sha)
-{
-    static const uint32_t primes[64] = {
-        0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
-        0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
-        0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc, 0x2de92c6f, 0x4a7484aa, 0x5cb0a9dc, 0x76f988da,
-        0x983e5152, 0xa831c66d, 0xb00327c8, 0xbf597fc7, 0xc6e00bf3, 0xd5a79147, 0x06ca6351, 0x14292967,
-        0x27b70a85, 0x2e1b2138, 0x4d2c6dfc, 0x53380d13, 0x650a7354, 0x766a0abb, 0x81c2c92e, 0x92722c85,
-        0xa2bfe8a1, 0xa81a664b, 0xc24b8b70, 0xc76c51a3, 0xd192e819, 0xd6990624, 0xf40e3585, 0x106aa070,
-        0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3,
-        0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2};
-    uint32_t w[64], s[8];
-    int i;
-    for (i = 0; i < 16; i++)
-        w[i] = (uint32_t)sha->block[4 * i] << 24 | (uint32_t)sha->block[4 * i + 1] << 16 |
-               (uint32_t)sha->block[4 * i + 2] << 8 | sha->block[4 * i + 3];
-    for (; i < 64; i++)
-        w[i] = w[i - 16] + w[i - 7] +
-               (ignis__sha_rotate(w[i - 15], 7) ^ ignis__sha_rotate(w[i - 15], 18) ^ w[i - 15] >> 3) +
-               (ignis__sha_rotate(w[i - 2], 17) ^ ignis__sha_rotate(w[i - 2], 19) ^ w[i - 2] >> 10);
-    memcpy(s, sha->state, sizeof s);
-    for (i = 0; i < 64; i++) {
-        uint32_t a = s[7] + (ignis__sha_rotate(s[4], 6) ^ ignis__sha_rotate(s[4], 11) ^ ignis__sha_rotate(s[4], 25)) +
-                     ((s[4] & s[5]) ^ (~s[4] & s[6])) + primes[i] + w[i];
-        uint32_t b = (ignis__sha_rotate(s[0], 2) ^ ignis__sha_rotate(s[0], 13) ^ ignis__sha_rotate(s[0], 22)) +
-                     ((s[0] & s[1]) ^ (s[0] & s[2]) ^ (s[1] & s[2]));
-        memmove(s + 1, s, 7 * sizeof *s);
-        s[4] += a;
-        s[0] = a + b;
-    }
-    for (i = 0; i < 8; i++)
-        sha->state[i] += s[i];
-}
-
-static void ignis__sha_begin(ignis__sha *sha)
-{
-    static const uint32_t start[8] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
-                                      0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
-    memcpy(sha->state, start, sizeof start);
-    sha->size = 0;
-}
-
-IGNIS__ONE_COPY static void ignis__sha_add(ignis__sha *sha, const void *data, size_t size)
-{
-    const unsigned char *at = (const unsigned char *)data;
-    while (size-- > 0) {
-        sha->block[sha->size++ % 64] = *at++;
-        if (sha->size % 64 == 0)
-            ignis__sha_block(sha);
-    }
-}
-
-static void ignis__sha_end(ignis__sha *sha, unsigned char out[32])
-{
-    static const unsigned char padding[64] = {0x80};
-    unsigned char bits[8];
-    int i;
-    for (i = 0; i < 8; i++)
-        bits[i] = (unsigned char)(sha->size * 8 >> (56 - 8 * i));
-    ignis__sha_add(sha, padding, 1 + (119 - sha->size % 64) % 64);
-    ignis__sha_add(sha, bits, sizeof bits);
-    for (i = 0; i < 32; i++)
-        out[i] = (unsigned char)(sha->state[i / 4] >> (24 - i % 4 * 8));
-}
-
 enum { IGNIS__SECRET = 32 }; /* bytes; a shorter secret is padded with zeros, which do not change an HMAC */
-
-/*  Computes an HMAC over the concatenation of two texts; only holders of the secret can. */
-static void ignis__hmac(const unsigned char secret[IGNIS__SECRET], const void *a, size_t a_size, const void *b,
-                        size_t b_size, unsigned char out[32])
-{
-    unsigned char pad[64];
-    ignis__sha sha;
-    int i;
-    for (i = 0; i < 64; i++)
-        pad[i] = (unsigned char)(0x36 ^ (i < IGNIS__SECRET ? secret[i] : 0));
-    ignis__sha_begin(&sha);
-    ignis__sha_add(&sha, pad, sizeof pad);
-    ignis__sha_add(&sha, a, a_size);
-    ignis__sha_add(&sha, b, b_size);
-    ignis__sha_end(&sha, out);
-    for (i = 0; i < 64; i++)
-        pad[i] ^= 0x36 ^ 0x5c;
-    ignis__sha_begin(&sha);
-    ignis__sha_add(&sha, pad, sizeof pad);
-    ignis__sha_add(&sha, out, 32);
-    ignis__sha_end(&sha, out);
-}
-
-/*  >>peer.connection - connections: messages over sockets, pipes and shared memory
-
-    Sends and receives messages with a header, whatever carries the bytes. A table of functions
-    (ignis__connection_kind) does the transfer.
-    Uses: error.c, the system's files.
-    Invariants: messages of a direction are counted without gaps; a message that arrives in parts waits in the
-    inbox; a message that was sent in part is finished before the next.
-    Locks: send_lock around the outbox, receive_lock around the inbox; closing and lost are atomic. */
 
 enum {
     IGNIS__MESSAGE_MAGIC = 0x52494749, /* "IGIR" */
@@ -3724,6 +3240,584 @@ typedef struct ignis__connection_kind {
     void (*close_duplicates)(const ignis__connection *connection, const uint64_t *numbers, int count);
 } ignis__connection_kind;
 
+/*  Content of the file of a name. The server keeps the file locked, so the system tells when it has died. */
+typedef struct ignis__name_record {
+    uint64_t version, pid;
+    uint64_t has_secret; /* 0: the caller passed a secret, which is not written to files */
+    unsigned char secret[IGNIS__SECRET];
+    uint64_t place; /* of the server's pipe (Windows) */
+} ignis__name_record;
+
+/*  Places for clients that have not authenticated yet; more clients wait in the system's queue. */
+enum { IGNIS__LISTENER_PENDING = 64 };
+
+typedef struct ignis__listener {
+    const ignis__connection_kind *kind;
+    int64_t timeout_ns;
+    uint64_t closing;
+    ignis__mutex lock; /* held by the thread that accepts */
+    char path[IGNIS__PATH_MAX], name_path[IGNIS__PATH_MAX];
+    /* poll: one descriptor that becomes readable when a client or a message comes */
+    ignis__file file, name_file, poll;
+    bool owns_path; /* this process created the file at the path and removes it */
+    unsigned char secret[IGNIS__SECRET];
+    uint64_t place; /* random, also in the file of the name */
+    uint64_t refused, arrivals;
+    struct {
+        ignis__connection *connection;
+        int64_t since_ns;               /* 0: no client is connected yet */
+    } pending[IGNIS__LISTENER_PENDING]; /* oldest first */
+    int pending_count;
+} ignis__listener;
+
+/*  Where and how a client connects. */
+typedef struct ignis__client {
+    const ignis__connection_kind *kind;
+    const char *path, *name_path;
+    const unsigned char *secret; /* NULL: the one in the file at name_path */
+    const void *claim;           /* what the client says of itself */
+    size_t claim_size;
+    size_t capacity; /* bytes of a message after the handshake */
+} ignis__client;
+
+
+/*  >>peer - other processes: connections, authentication, messages
+
+    Errors below public functions, deadlines, and comparisons in constant time. Channels and jobs are built on this
+    room. It uses the system and the floors of ignis.h below collective, never a channel or a device.
+    Invariants: no function waits beyond its deadline; closing an object wakes whoever waits in it.
+    Locks: none in this part. */
+
+/*  Sets the error. Always returns false. */
+IGNIS__PRINTF(3, 4)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__peer_error_set(ignis__peer_error *error, ignis_diagnostic diagnostic,
+                                                      const char *format, ...)
+{
+    va_list args;
+    error->diagnostic = diagnostic;
+    error->expected = false;
+    va_start(args, format);
+    vsnprintf(error->why, sizeof error->why, format, args);
+    va_end(args);
+    return false;
+}
+
+/*  Reports an error. An expected one is not logged, and a call that did not want to wait leaves no failure
+    either. */
+IGNIS__COLD IGNIS__PRIVATE ignis_status ignis__peer_error_report(const char *call, const ignis__peer_error *error)
+{
+    ignis__record before = ignis__this_thread.record;
+    bool quiet = ignis__this_thread.quiet,
+         forgotten = error->expected && error->diagnostic == IGNIS_DIAG_CHANNEL_TIMEOUT;
+    ignis_status status;
+    if (forgotten)
+        memset(&ignis__this_thread.record, 0, sizeof before);
+    ignis__this_thread.quiet = quiet || error->expected;
+    status = ignis__fail(error->diagnostic, call, "%s", error->why);
+    ignis__this_thread.quiet = quiet;
+    if (forgotten) {
+        ignis__record_drop(&ignis__this_thread);
+        ignis__this_thread.record = before;
+    }
+    return status;
+}
+
+IGNIS__PRIVATE const ignis__deadline ignis__deadline_now = {0, NULL};
+
+IGNIS__PRIVATE ignis__deadline ignis__deadline_at(int64_t deadline_ns)
+{
+    ignis__deadline until = {0, NULL};
+    until.deadline_ns = deadline_ns;
+    return until;
+}
+
+IGNIS__PRIVATE ignis__deadline ignis__deadline_in(int64_t ns) { return ignis__deadline_at(ignis__monotonic_ns() + ns); }
+
+static bool ignis__deadline_is_stopped(const ignis__deadline *until)
+{
+    return until->stop && ignis__atomic_load(until->stop);
+}
+
+/*  Returns the milliseconds to wait before the next try; 0 if the deadline has passed. */
+IGNIS__PRIVATE int ignis__deadline_slice_ms(const ignis__deadline *until, int most_ms)
+{
+    int64_t left_ns = until->deadline_ns ? until->deadline_ns - ignis__monotonic_ns() : 0;
+    if (left_ns <= 0 || ignis__deadline_is_stopped(until))
+        return 0;
+    return left_ns / 1000000 >= most_ms ? most_ms : (int)(left_ns / 1000000) + 1;
+}
+
+IGNIS__COLD IGNIS__PRIVATE bool ignis__peer_error_set_timeout(ignis__peer_error *error, const ignis__deadline *until,
+                                                              const char *what)
+{
+    if (ignis__deadline_is_stopped(until))
+        return ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_FREED, "the channel was closed during the call");
+    ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_TIMEOUT, until->deadline_ns ? "%s before the deadline" : "%s yet",
+                          what);
+    error->expected = until->deadline_ns == 0;
+    return false;
+}
+
+IGNIS__COLD IGNIS__PRIVATE bool ignis__peer_error_set_lost(ignis__peer_error *error)
+{
+    return ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_LOST, "the peer has closed the connection or died");
+}
+
+IGNIS__COLD IGNIS__PRIVATE bool ignis__peer_error_set_memory(ignis__peer_error *error, size_t size)
+{
+    return ignis__peer_error_set(error, IGNIS_DIAG_HOST_MEMORY, "out of host memory: %lld bytes requested",
+                                 (long long)size);
+}
+
+/*  Compares in a time that does not depend on the content. */
+IGNIS__PRIVATE bool ignis__bytes_equal(const unsigned char *a, const unsigned char *b, size_t size)
+{
+    unsigned char difference = 0;
+    while (size--)
+        difference = (unsigned char)(difference | (*a++ ^ *b++));
+    return difference == 0;
+}
+
+#ifdef _WIN32
+
+/*  >>peer.system_windows - Windows: handles, waits, the private folder
+
+    The functions of the system for connections; system_posix.c has the same names.
+    Uses: Windows.
+    Invariants: an int descriptor is a handle (vmm.system_windows).
+    Locks: none. */
+
+IGNIS__PRIVATE void ignis__peer_file_close(ignis__file *file)
+{
+    if (*file != IGNIS__NO_FILE)
+        CloseHandle(*file);
+    *file = IGNIS__NO_FILE;
+}
+IGNIS__PRIVATE void ignis__fd_close(int *fd)
+{
+    if (*fd > 0)
+        CloseHandle(ignis__fd_handle(*fd));
+    *fd = -1;
+}
+IGNIS__PRIVATE void ignis__fds_close(const int *fds, int count)
+{
+    while (count > 0)
+        CloseHandle(ignis__fd_handle(fds[--count]));
+}
+IGNIS__PRIVATE bool ignis__fd_is_open(int fd)
+{
+    DWORD flags;
+    return fd > 0 && GetHandleInformation(ignis__fd_handle(fd), &flags);
+}
+
+/*  Sets errno from the last call's error, as POSIX does. */
+IGNIS__PRIVATE bool ignis__errno_set(void)
+{
+    DWORD error = GetLastError();
+    errno = error == ERROR_NOT_ENOUGH_MEMORY || error == ERROR_COMMITMENT_LIMIT ? ENOMEM
+            : error == ERROR_ACCESS_DENIED                                      ? EACCES
+            : error == ERROR_INVALID_HANDLE                                     ? EBADF
+                                                                                : EIO;
+    return false;
+}
+
+/*  A condition variable with deadlines. */
+IGNIS__PRIVATE bool ignis__condition_make(ignis__condition *condition)
+{
+    return InitializeConditionVariable(condition), true;
+}
+IGNIS__PRIVATE void ignis__condition_end(ignis__condition *condition) { (void)condition; }
+
+/*  As ignis__condition_wait, with a deadline; may return early. False if the deadline has passed. */
+IGNIS__PRIVATE bool ignis__condition_wait_until(ignis__condition *condition, ignis__mutex *mutex, int64_t deadline_ns)
+{
+    const ignis__deadline until = ignis__deadline_at(deadline_ns);
+    int ms = ignis__deadline_slice_ms(&until, 1000);
+    if (ms > 0)
+        SleepConditionVariableSRW(condition, mutex, (DWORD)ms, 0);
+    return ms > 0;
+}
+
+IGNIS__PRIVATE void ignis__sleep_us(int us) { Sleep((DWORD)((us + 999) / 1000)); }
+
+IGNIS__PRIVATE bool ignis__random_bytes(void *out, size_t size) { return RtlGenRandom(out, (ULONG)size) != 0; }
+
+/*  Creates the private folder. path: the wanted folder, or "" for the default; on return its path. A new
+    folder is open to its user alone, as those in a user's profile are. */
+IGNIS__COLD IGNIS__PRIVATE bool ignis__private_folder(const char *call, char *path, size_t size)
+{
+    const char *home = ignis__env("IGNIS_COMM_DIR");
+    WCHAR wide[IGNIS__WIDE];
+    SECURITY_ATTRIBUTES security;
+    int length = (int)strlen(path);
+    security.nLength = (DWORD)sizeof security;
+    security.bInheritHandle = FALSE;
+    security.lpSecurityDescriptor = ignis__security_descriptor();
+    if (length == 0) {
+        bool given = home && *home;
+        if (!given)
+            home = ignis__env("LOCALAPPDATA");
+        length = snprintf(path, size, "%s%s", home ? home : ".", given ? "" : "\\ignis");
+    }
+    if (length < 0 || (size_t)length >= size ||
+        (!CreateDirectoryW(ignis__utf16(path, wide), &security) && GetLastError() != ERROR_ALREADY_EXISTS))
+        return ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call,
+                                 "cannot create the folder %s, or its path exceeds %d bytes", path, (int)size - 1);
+    return true;
+}
+
+#else /* POSIX */
+
+/*  >>peer.system_posix - POSIX: descriptors, waits, the private folder, shared memory
+
+    The functions of the system for connections; system_windows.c has the same names.
+    Uses: POSIX, memfd and epoll where they exist.
+    Invariants: every descriptor of Ignis is closed on exec and in forked children.
+    Locks: ignis__fds.lock around the table of descriptors. */
+
+#ifndef __USE_GNU /* not declared by the C library under a strict standard */
+#ifdef __cplusplus
+extern "C" {
+#endif
+extern long syscall(long, ...);
+extern int accept4(int, struct sockaddr *, socklen_t *, int);
+extern int pipe2(int[2], int);
+#ifdef __cplusplus
+}
+#endif
+#endif
+#ifdef SO_PEERCRED
+#elif defined(__powerpc__)
+#else
+#endif
+#ifdef SYS_memfd_create
+#define IGNIS__MEMFD_CREATE SYS_memfd_create /* glibc has the function from 2.27 on */
+#else
+#define IGNIS__MEMFD_CREATE (-1) /* a system without it returns ENOSYS */
+#endif
+
+IGNIS__PRIVATE struct ignis__fds_type ignis__fds = {IGNIS__MUTEX_INIT, false, {0}};
+
+static void ignis__fds_before_fork(void) { ignis__mutex_lock(&ignis__fds.lock); }
+static void ignis__fds_after_fork(void) { ignis__mutex_unlock(&ignis__fds.lock); }
+static void ignis__fds_in_child(void)
+{
+    int i;
+    for (i = 0; i < IGNIS__FDS / 64; i++)
+        for (; ignis__fds.kept[i]; ignis__fds.kept[i] &= ignis__fds.kept[i] - 1)
+            close(64 * i + ignis__lowest_bit(ignis__fds.kept[i]));
+    ignis__mutex_unlock(&ignis__fds.lock);
+}
+
+/*  Registers a new descriptor: ignis__fd_close or a forked child closes it. */
+IGNIS__PRIVATE int ignis__fd_register(int fd)
+{
+    if (fd < 0 || fd >= IGNIS__FDS)
+        return fd;
+    ignis__mutex_lock(&ignis__fds.lock);
+    if (!ignis__fds.watched)
+        ignis__fds.watched = pthread_atfork(ignis__fds_before_fork, ignis__fds_after_fork, ignis__fds_in_child) == 0;
+    ignis__fds.kept[fd / 64] |= (uint64_t)1 << fd % 64;
+    ignis__mutex_unlock(&ignis__fds.lock);
+    return fd;
+}
+
+/*  Closes a descriptor, if it is open; errno is kept. */
+IGNIS__PRIVATE void ignis__fd_close(int *fd)
+{
+    int os_error = errno;
+    if (*fd >= 0) {
+        ignis__mutex_lock(&ignis__fds.lock);
+        if (*fd < IGNIS__FDS)
+            ignis__fds.kept[*fd / 64] &= ~((uint64_t)1 << *fd % 64);
+        close(*fd);
+        ignis__mutex_unlock(&ignis__fds.lock);
+    }
+    *fd = -1;
+    errno = os_error;
+}
+IGNIS__PRIVATE void ignis__peer_file_close(ignis__file *file) { ignis__fd_close(file); }
+
+IGNIS__PRIVATE void ignis__fds_close(const int *fds, int count)
+{
+    while (count > 0)
+        close(fds[--count]);
+}
+
+IGNIS__PRIVATE bool ignis__fd_is_open(int fd) { return fcntl(fd, F_GETFD) >= 0; }
+
+/*  A condition variable with deadlines. */
+IGNIS__PRIVATE bool ignis__condition_make(ignis__condition *condition)
+{
+    pthread_condattr_t attributes;
+    bool ok = pthread_condattr_init(&attributes) == 0;
+    if (ok) {
+        ok = pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC) == 0 &&
+             pthread_cond_init(condition, &attributes) == 0;
+        pthread_condattr_destroy(&attributes);
+    }
+    return ok;
+}
+IGNIS__PRIVATE void ignis__condition_end(ignis__condition *condition) { pthread_cond_destroy(condition); }
+
+/*  As ignis__condition_wait, with a deadline; may return early. False if the deadline has passed. */
+IGNIS__PRIVATE bool ignis__condition_wait_until(ignis__condition *condition, ignis__mutex *mutex, int64_t deadline_ns)
+{
+    struct timespec until;
+    until.tv_sec = (time_t)(deadline_ns / 1000000000);
+    until.tv_nsec = (long)(deadline_ns % 1000000000);
+    return pthread_cond_timedwait(condition, mutex, &until) != ETIMEDOUT;
+}
+
+IGNIS__PRIVATE void ignis__sleep_us(int us)
+{
+    struct timespec time;
+    time.tv_sec = us / 1000000;
+    time.tv_nsec = us % 1000000 * 1000L;
+    (void)nanosleep(&time, NULL);
+}
+
+IGNIS__PRIVATE bool ignis__random_bytes(void *out, size_t size)
+{
+    int file = open("/dev/urandom", O_RDONLY | O_CLOEXEC);
+    char *at = (char *)out;
+    ssize_t got = 0;
+    if (file < 0)
+        return false;
+    while (size > 0 && ((got = read(file, at, size)) > 0 || (got < 0 && errno == EINTR)))
+        if (got > 0) {
+            at += got;
+            size -= (size_t)got;
+        }
+    close(file);
+    return size == 0;
+}
+
+/*  Tells if a file belongs to this user and is closed to others. */
+IGNIS__PRIVATE bool ignis__stat_is_ours(const struct stat *info)
+{
+    return info->st_uid == geteuid() && (info->st_mode & 077) == 0;
+}
+
+/*  Creates the private folder and checks it. path: the wanted folder, or "" for the default; on return its
+    path. */
+IGNIS__COLD IGNIS__PRIVATE bool ignis__private_folder(const char *call, char *path, size_t size)
+{
+    const char *home = ignis__env("IGNIS_COMM_DIR");
+    struct stat info;
+    int length = (int)strlen(path);
+    if (length == 0 && home && *home) {
+        length = snprintf(path, size, "%s", home);
+    } else if (length == 0) {
+        home = ignis__env("XDG_RUNTIME_DIR");
+        if (home && *home == '/' && lstat(home, &info) == 0 && S_ISDIR(info.st_mode) && ignis__stat_is_ours(&info)) {
+            length = snprintf(path, size, "%s/ignis", home);
+        } else {
+            home = ignis__env("TMPDIR");
+            length = snprintf(path, size, "%s/ignis-%lu", home && *home ? home : "/tmp", (unsigned long)geteuid());
+        }
+    }
+    if (length < 0 || (size_t)length >= size)
+        return ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call,
+                                 "the path of the private folder is longer than %d bytes: %.100s...", (int)size - 1,
+                                 path);
+    if ((mkdir(path, 0700) != 0 && errno != EEXIST) || lstat(path, &info) != 0)
+        return ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call, "cannot create the private folder %s: %s", path,
+                                 strerror(errno));
+    if (!S_ISDIR(info.st_mode))
+        return ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call, "%s is not a folder (symbolic links are refused)", path);
+    if (info.st_uid != geteuid())
+        return ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call,
+                                 "the folder %s belongs to user %lu, this process to user %lu", path,
+                                 (unsigned long)info.st_uid, (unsigned long)geteuid());
+    return (info.st_mode & 0777) == 0700 ||
+           ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call, "the folder %s has mode 0%o; expected 0700 (chmod 700)", path,
+                             (unsigned)info.st_mode & 0777);
+}
+
+/*  Host memory that processes share: a file without a name. Seals prevent that it shrinks, since access
+    beyond its end would kill the process. */
+enum {
+    IGNIS__MEMFD_FLAGS = 1 | 2, /* MFD_CLOEXEC | MFD_ALLOW_SEALING */
+    IGNIS__ADD_SEALS = 1033,    /* F_ADD_SEALS, F_GET_SEALS */
+    IGNIS__GET_SEALS = 1034,
+    IGNIS__SEALS = 1 | 2 | 4 /* F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW */
+};
+
+/*  Creates zeroed shared memory of `size` bytes; returns its descriptor, -1 with errno on failure. */
+IGNIS__PRIVATE int ignis__shared_make(size_t size)
+{
+    int fd = (int)syscall(IGNIS__MEMFD_CREATE, "ignis", (unsigned)IGNIS__MEMFD_FLAGS), os_error;
+    if (fd < 0)
+        return -1;
+    if (fchmod(fd, 0600) == 0 && ftruncate(fd, (off_t)size) == 0 && fcntl(fd, IGNIS__ADD_SEALS, IGNIS__SEALS) == 0)
+        return fd;
+    os_error = errno;
+    close(fd);
+    errno = os_error;
+    return -1;
+}
+
+/*  Maps shared memory of exactly `size` bytes that cannot shrink. */
+IGNIS__PRIVATE void *ignis__shared_map(int fd, size_t size)
+{
+    struct stat info;
+    void *data;
+    int seals = fcntl(fd, IGNIS__GET_SEALS);
+    if (seals < 0 || (seals & IGNIS__SEALS) != IGNIS__SEALS || fstat(fd, &info) != 0 || (size_t)info.st_size != size) {
+        errno = EINVAL;
+        return NULL;
+    }
+    data = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    return data == MAP_FAILED ? NULL : data;
+}
+
+IGNIS__PRIVATE void ignis__shared_unmap(void *data, size_t size) { munmap(data, size); }
+
+/*  Returns the events of a descriptor that came within `ms`, hang-ups among them; -1 with errno on
+    failure. */
+IGNIS__PRIVATE int ignis__fd_poll(int fd, short events, int ms)
+{
+    struct pollfd wanted;
+    int ready;
+    wanted.fd = fd;
+    wanted.events = events;
+    wanted.revents = 0;
+    ready = poll(&wanted, 1, ms);
+    return ready < 0 ? -1 : wanted.revents;
+}
+
+/*  Waits for events of a descriptor; a hang-up is one. */
+IGNIS__PRIVATE bool ignis__fd_wait(ignis__peer_error *error, int fd, short events, const ignis__deadline *until,
+                                   const char *what)
+{
+    int slice;
+    do {
+        int ready;
+        slice = ignis__deadline_slice_ms(until, 50);
+        ready = ignis__fd_poll(fd, events, slice);
+        if (ready > 0)
+            return true;
+        if (ready < 0 && errno != EINTR)
+            return ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_IO, "poll: %s", strerror(errno));
+    } while (slice > 0);
+    return ignis__peer_error_set_timeout(error, until, what);
+}
+
+IGNIS__COLD IGNIS__PRIVATE bool ignis__peer_error_set_errno(ignis__peer_error *error, const char *what)
+{
+    int os_error = errno;
+    if (os_error == EPIPE || os_error == ECONNRESET || os_error == ENOTCONN)
+        return ignis__peer_error_set_lost(error);
+    return ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_IO, "%s: %s", what, strerror(os_error));
+}
+
+#endif
+
+/*  >>peer.sha256 - SHA-256 (FIPS 180-4) and HMAC (RFC 2104)
+
+    Computes hashes and proofs.
+    Uses: nothing.
+    Invariants: the same bytes on every machine. */
+
+static uint32_t ignis__sha_rotate(uint32_t x, int by) { return x >> by | x << (32 - by); }
+
+static void ignis__sha_block(ignis__sha *sha)
+{
+    static const uint32_t primes[64] = {
+        0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
+        0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174,
+        0xe49b69c1, 0xefbe4786, 0x0fc19dc6, 0x240ca1cc, 0x2de92c6f, 0x4a7484aa, 0x5cb0a9dc, 0x76f988da,
+        0x983e5152, 0xa831c66d, 0xb00327c8, 0xbf597fc7, 0xc6e00bf3, 0xd5a79147, 0x06ca6351, 0x14292967,
+        0x27b70a85, 0x2e1b2138, 0x4d2c6dfc, 0x53380d13, 0x650a7354, 0x766a0abb, 0x81c2c92e, 0x92722c85,
+        0xa2bfe8a1, 0xa81a664b, 0xc24b8b70, 0xc76c51a3, 0xd192e819, 0xd6990624, 0xf40e3585, 0x106aa070,
+        0x19a4c116, 0x1e376c08, 0x2748774c, 0x34b0bcb5, 0x391c0cb3, 0x4ed8aa4a, 0x5b9cca4f, 0x682e6ff3,
+        0x748f82ee, 0x78a5636f, 0x84c87814, 0x8cc70208, 0x90befffa, 0xa4506ceb, 0xbef9a3f7, 0xc67178f2};
+    uint32_t w[64], s[8];
+    int i;
+    for (i = 0; i < 16; i++)
+        w[i] = (uint32_t)sha->block[4 * i] << 24 | (uint32_t)sha->block[4 * i + 1] << 16 |
+               (uint32_t)sha->block[4 * i + 2] << 8 | sha->block[4 * i + 3];
+    for (; i < 64; i++)
+        w[i] = w[i - 16] + w[i - 7] +
+               (ignis__sha_rotate(w[i - 15], 7) ^ ignis__sha_rotate(w[i - 15], 18) ^ w[i - 15] >> 3) +
+               (ignis__sha_rotate(w[i - 2], 17) ^ ignis__sha_rotate(w[i - 2], 19) ^ w[i - 2] >> 10);
+    memcpy(s, sha->state, sizeof s);
+    for (i = 0; i < 64; i++) {
+        uint32_t a = s[7] + (ignis__sha_rotate(s[4], 6) ^ ignis__sha_rotate(s[4], 11) ^ ignis__sha_rotate(s[4], 25)) +
+                     ((s[4] & s[5]) ^ (~s[4] & s[6])) + primes[i] + w[i];
+        uint32_t b = (ignis__sha_rotate(s[0], 2) ^ ignis__sha_rotate(s[0], 13) ^ ignis__sha_rotate(s[0], 22)) +
+                     ((s[0] & s[1]) ^ (s[0] & s[2]) ^ (s[1] & s[2]));
+        memmove(s + 1, s, 7 * sizeof *s);
+        s[4] += a;
+        s[0] = a + b;
+    }
+    for (i = 0; i < 8; i++)
+        sha->state[i] += s[i];
+}
+
+IGNIS__PRIVATE void ignis__sha_begin(ignis__sha *sha)
+{
+    static const uint32_t start[8] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
+                                      0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
+    memcpy(sha->state, start, sizeof start);
+    sha->size = 0;
+}
+
+IGNIS__ONE_COPY IGNIS__PRIVATE void ignis__sha_add(ignis__sha *sha, const void *data, size_t size)
+{
+    const unsigned char *at = (const unsigned char *)data;
+    while (size-- > 0) {
+        sha->block[sha->size++ % 64] = *at++;
+        if (sha->size % 64 == 0)
+            ignis__sha_block(sha);
+    }
+}
+
+IGNIS__PRIVATE void ignis__sha_end(ignis__sha *sha, unsigned char out[32])
+{
+    static const unsigned char padding[64] = {0x80};
+    unsigned char bits[8];
+    int i;
+    for (i = 0; i < 8; i++)
+        bits[i] = (unsigned char)(sha->size * 8 >> (56 - 8 * i));
+    ignis__sha_add(sha, padding, 1 + (119 - sha->size % 64) % 64);
+    ignis__sha_add(sha, bits, sizeof bits);
+    for (i = 0; i < 32; i++)
+        out[i] = (unsigned char)(sha->state[i / 4] >> (24 - i % 4 * 8));
+}
+
+/*  Computes an HMAC over the concatenation of two texts; only holders of the secret can. */
+IGNIS__PRIVATE void ignis__hmac(const unsigned char secret[IGNIS__SECRET], const void *a, size_t a_size, const void *b,
+                                size_t b_size, unsigned char out[32])
+{
+    unsigned char pad[64];
+    ignis__sha sha;
+    int i;
+    for (i = 0; i < 64; i++)
+        pad[i] = (unsigned char)(0x36 ^ (i < IGNIS__SECRET ? secret[i] : 0));
+    ignis__sha_begin(&sha);
+    ignis__sha_add(&sha, pad, sizeof pad);
+    ignis__sha_add(&sha, a, a_size);
+    ignis__sha_add(&sha, b, b_size);
+    ignis__sha_end(&sha, out);
+    for (i = 0; i < 64; i++)
+        pad[i] ^= 0x36 ^ 0x5c;
+    ignis__sha_begin(&sha);
+    ignis__sha_add(&sha, pad, sizeof pad);
+    ignis__sha_add(&sha, out, 32);
+    ignis__sha_end(&sha, out);
+}
+
+/*  >>peer.connection - connections: messages over sockets, pipes and shared memory
+
+    Sends and receives messages with a header, whatever carries the bytes. A table of functions
+    (ignis__connection_kind) does the transfer.
+    Uses: error.c, the system's files.
+    Invariants: messages of a direction are counted without gaps; a message that arrives in parts waits in the
+    inbox; a message that was sent in part is finished before the next.
+    Locks: send_lock around the outbox, receive_lock around the inbox; closing and lost are atomic. */
+
 /*  Bytes of the descriptors' numbers after a message. */
 static size_t ignis__connection_number_bytes(const ignis__connection *connection, size_t fd_count)
 {
@@ -3755,14 +3849,14 @@ static bool ignis__message_header_check(ignis__peer_error *error, const ignis__c
     return true;
 }
 
-static ignis__message_header ignis__message_header_read(const ignis__connection *connection)
+IGNIS__PRIVATE ignis__message_header ignis__message_header_read(const ignis__connection *connection)
 {
     ignis__message_header header;
     memcpy(&header, connection->inbox, sizeof header);
     return header;
 }
 
-static void ignis__inbox_clear(ignis__connection *connection)
+IGNIS__PRIVATE void ignis__inbox_clear(ignis__connection *connection)
 {
     ignis__fds_close(connection->inbox_fds, connection->inbox_fd_count);
     connection->inbox_fd_count = 0;
@@ -3787,7 +3881,7 @@ static bool ignis__inbox_read_descriptors(ignis__peer_error *error, ignis__conne
 }
 
 /*  Removes the message from the inbox. */
-static void ignis__inbox_remove(ignis__connection *connection)
+IGNIS__PRIVATE void ignis__inbox_remove(ignis__connection *connection)
 {
     ignis__inbox_clear(connection);
     connection->received++;
@@ -3795,8 +3889,8 @@ static void ignis__inbox_remove(ignis__connection *connection)
 
 /*  Receives the next message into the inbox, unless it is there already. Bytes that came before a deadline
     stay in the inbox. */
-static bool ignis__connection_receive(ignis__peer_error *error, ignis__connection *connection,
-                                      const ignis__deadline *until)
+IGNIS__PRIVATE bool ignis__connection_receive(ignis__peer_error *error, ignis__connection *connection,
+                                              const ignis__deadline *until)
 {
     size_t head_size = sizeof(ignis__message_header);
     while (!connection->inbox_is_complete) {
@@ -3857,8 +3951,8 @@ static void ignis__outbox_clear(ignis__connection *connection)
 }
 
 /*  Writes the outbox to the system. */
-static bool ignis__connection_flush(ignis__peer_error *error, ignis__connection *connection,
-                                    const ignis__deadline *until)
+IGNIS__PRIVATE bool ignis__connection_flush(ignis__peer_error *error, ignis__connection *connection,
+                                            const ignis__deadline *until)
 {
     while (connection->outbox_done < connection->outbox_size) {
         int64_t written = connection->kind->write(error, connection);
@@ -3877,8 +3971,9 @@ static bool ignis__connection_flush(ignis__peer_error *error, ignis__connection 
 
 /*  Sends one message. The caller holds the send lock, or no other thread has the connection. A message that a
     stream has taken in part counts as sent: its rest stays in the outbox. */
-static bool ignis__connection_send(ignis__peer_error *error, ignis__connection *connection, int type, const void *data,
-                                   size_t size, const int *fds, int fd_count, const ignis__deadline *until)
+IGNIS__PRIVATE bool ignis__connection_send(ignis__peer_error *error, ignis__connection *connection, int type,
+                                           const void *data, size_t size, const int *fds, int fd_count,
+                                           const ignis__deadline *until)
 {
     ignis__message_header header;
     uint64_t numbers[IGNIS_CHANNEL_MAX_FDS];
@@ -3910,7 +4005,7 @@ static bool ignis__connection_send(ignis__peer_error *error, ignis__connection *
     return true;
 }
 
-static void ignis__connection_destroy(ignis__connection *connection)
+IGNIS__PRIVATE void ignis__connection_destroy(ignis__connection *connection)
 {
     ignis__peer_error ignored;
     int left = 1000;
@@ -3940,7 +4035,7 @@ static void ignis__connection_destroy(ignis__connection *connection)
 }
 
 /*  Reserves buffers for messages of `capacity` bytes. No message may be arriving or leaving. */
-static bool ignis__connection_reserve(ignis__peer_error *error, ignis__connection *connection, size_t capacity)
+IGNIS__PRIVATE bool ignis__connection_reserve(ignis__peer_error *error, ignis__connection *connection, size_t capacity)
 {
     size_t bytes =
         sizeof(ignis__message_header) + capacity + ignis__connection_number_bytes(connection, IGNIS_CHANNEL_MAX_FDS);
@@ -3954,8 +4049,8 @@ static bool ignis__connection_reserve(ignis__peer_error *error, ignis__connectio
     return connection->capacity || ignis__peer_error_set_memory(error, 2 * bytes);
 }
 
-static ignis__connection *ignis__connection_create(ignis__peer_error *error, const ignis__connection_kind *kind,
-                                                   const char *path)
+IGNIS__PRIVATE ignis__connection *ignis__connection_create(ignis__peer_error *error, const ignis__connection_kind *kind,
+                                                           const char *path)
 {
     ignis__connection *connection = (ignis__connection *)ignis__alloc(sizeof *connection);
     if (!connection) {
@@ -3971,7 +4066,7 @@ static ignis__connection *ignis__connection_create(ignis__peer_error *error, con
     return connection;
 }
 
-static bool ignis__connection_check(ignis__peer_error *error, const ignis__connection *connection)
+IGNIS__PRIVATE bool ignis__connection_check(ignis__peer_error *error, const ignis__connection *connection)
 {
     uint64_t lost = ignis__atomic_load(&connection->lost);
     if (!lost)
@@ -3989,17 +4084,9 @@ static bool ignis__connection_check(ignis__peer_error *error, const ignis__conne
     Invariants: the server keeps the file locked, so a name is free when its server has died.
     Locks: the lock of the file. */
 
-/*  Content of the file of a name. The server keeps the file locked, so the system tells when it has died. */
-typedef struct ignis__name_record {
-    uint64_t version, pid;
-    uint64_t has_secret; /* 0: the caller passed a secret, which is not written to files */
-    unsigned char secret[IGNIS__SECRET];
-    uint64_t place; /* of the server's pipe (Windows) */
-} ignis__name_record;
-
 #ifdef _WIN32
 
-static bool ignis__name_file_lock(ignis__peer_error *error, const char *path, ignis__file *file)
+IGNIS__PRIVATE bool ignis__name_file_lock(ignis__peer_error *error, const char *path, ignis__file *file)
 {
     int tries;
     for (tries = 0; tries < 100; tries++) {
@@ -4015,12 +4102,12 @@ static bool ignis__name_file_lock(ignis__peer_error *error, const char *path, ig
         return ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_IO, "a live server already has the name: %s", path);
     return ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_IO, "%s: Windows error %lu", path, GetLastError());
 }
-static bool ignis__name_file_write(ignis__file file, const void *data, size_t size)
+IGNIS__PRIVATE bool ignis__name_file_write(ignis__file file, const void *data, size_t size)
 {
     DWORD written = 0;
     return WriteFile(file, data, (DWORD)size, &written, NULL) && written == size;
 }
-static bool ignis__name_file_read(const char *path, void *data, size_t size)
+IGNIS__PRIVATE bool ignis__name_file_read(const char *path, void *data, size_t size)
 {
     DWORD got = 0;
     HANDLE file = ignis__file_handle(path, GENERIC_READ, IGNIS__SHARE_ALL, OPEN_EXISTING, 0);
@@ -4029,11 +4116,11 @@ static bool ignis__name_file_read(const char *path, void *data, size_t size)
         CloseHandle(file);
     return ok;
 }
-static void ignis__name_file_delete(const char *path) { (void)path; } /* deleted with its handle */
+IGNIS__PRIVATE void ignis__name_file_delete(const char *path) { (void)path; } /* deleted with its handle */
 
 #else /* POSIX */
 
-static bool ignis__name_file_lock(ignis__peer_error *error, const char *path, ignis__file *file)
+IGNIS__PRIVATE bool ignis__name_file_lock(ignis__peer_error *error, const char *path, ignis__file *file)
 {
     struct stat info, now;
     int tries;
@@ -4060,11 +4147,11 @@ static bool ignis__name_file_lock(ignis__peer_error *error, const char *path, ig
     return ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_IO, "a live server already has the name: %s is locked",
                                  path);
 }
-static bool ignis__name_file_write(ignis__file file, const void *data, size_t size)
+IGNIS__PRIVATE bool ignis__name_file_write(ignis__file file, const void *data, size_t size)
 {
     return ftruncate(file, 0) == 0 && pwrite(file, data, size, 0) == (ssize_t)size;
 }
-static bool ignis__name_file_read(const char *path, void *data, size_t size)
+IGNIS__PRIVATE bool ignis__name_file_read(const char *path, void *data, size_t size)
 {
     int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     struct stat info;
@@ -4074,7 +4161,7 @@ static bool ignis__name_file_read(const char *path, void *data, size_t size)
         close(fd);
     return ok;
 }
-static void ignis__name_file_delete(const char *path) { (void)unlink(path); }
+IGNIS__PRIVATE void ignis__name_file_delete(const char *path) { (void)unlink(path); }
 
 #endif
 
@@ -4086,34 +4173,13 @@ static void ignis__name_file_delete(const char *path) { (void)unlink(path); }
     for new ones.
     Locks: listener->lock, held by the caller that accepts. */
 
-/*  Places for clients that have not authenticated yet; more clients wait in the system's queue. */
-enum { IGNIS__LISTENER_PENDING = 64 };
 #define IGNIS__LISTENER_PATIENCE_NS 5000000000 /* for the handshake of a client */
 #define IGNIS__LISTENER_CROWDED_NS 250000000   /* for the oldest client, while others wait for a place */
 
-typedef struct ignis__listener {
-    const ignis__connection_kind *kind;
-    int64_t timeout_ns;
-    uint64_t closing;
-    ignis__mutex lock; /* held by the thread that accepts */
-    char path[IGNIS__PATH_MAX], name_path[IGNIS__PATH_MAX];
-    /* poll: one descriptor that becomes readable when a client or a message comes */
-    ignis__file file, name_file, poll;
-    bool owns_path; /* this process created the file at the path and removes it */
-    unsigned char secret[IGNIS__SECRET];
-    uint64_t place; /* random, also in the file of the name */
-    uint64_t refused, arrivals;
-    struct {
-        ignis__connection *connection;
-        int64_t since_ns;               /* 0: no client is connected yet */
-    } pending[IGNIS__LISTENER_PENDING]; /* oldest first */
-    int pending_count;
-} ignis__listener;
-
 /*  Computes a proof over both nonces, so it cannot be replayed, and over the claim, so it belongs to the
     prover. */
-static void ignis__connection_proof(const ignis__connection *connection, const unsigned char *secret, bool of_server,
-                                    const void *claim, size_t size, unsigned char proof[32])
+IGNIS__PRIVATE void ignis__connection_proof(const ignis__connection *connection, const unsigned char *secret,
+                                            bool of_server, const void *claim, size_t size, unsigned char proof[32])
 {
     struct {
         char side[8];
@@ -4187,8 +4253,8 @@ static void ignis__listener_log_refused(const char *call, ignis__listener *liste
 }
 
 /*  Refuses a client that is no longer pending. */
-static void ignis__listener_refuse(const char *call, ignis__listener *listener, ignis__connection *connection,
-                                   bool is_authenticated, const char *why)
+IGNIS__PRIVATE void ignis__listener_refuse(const char *call, ignis__listener *listener, ignis__connection *connection,
+                                           bool is_authenticated, const char *why)
 {
     ignis__peer_error ignored;
     if (ignis__connection_reserve(&ignored, connection, IGNIS__HANDSHAKE_BYTES) &&
@@ -4283,8 +4349,9 @@ static bool ignis__listener_handshake(ignis__peer_error *error, const ignis__lis
 
 /*  Returns the next authenticated client, with its claim in the inbox: the caller welcomes or refuses it.
     NULL, with the error set, if the deadline passes. */
-IGNIS__COLD static ignis__connection *ignis__listener_next(const char *call, ignis__peer_error *error,
-                                                           ignis__listener *listener, const ignis__deadline *until)
+IGNIS__COLD IGNIS__PRIVATE ignis__connection *ignis__listener_next(const char *call, ignis__peer_error *error,
+                                                                   ignis__listener *listener,
+                                                                   const ignis__deadline *until)
 {
     for (;;) {
         int i, slice;
@@ -4321,7 +4388,8 @@ IGNIS__COLD static ignis__connection *ignis__listener_next(const char *call, ign
 }
 
 /*  Reads the claim of an authenticated client. False, with the error set, if its size is wrong. */
-static bool ignis__claim_read(ignis__peer_error *error, const ignis__connection *connection, void *claim, size_t size)
+IGNIS__PRIVATE bool ignis__claim_read(ignis__peer_error *error, const ignis__connection *connection, void *claim,
+                                      size_t size)
 {
     if (ignis__message_header_read(connection).size != 32 + size)
         return ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_MESSAGE, "the client has another version of Ignis");
@@ -4330,7 +4398,7 @@ static bool ignis__claim_read(ignis__peer_error *error, const ignis__connection 
 }
 
 /*  Marks the peer as authenticated; from here on its messages may carry descriptors. */
-static void ignis__connection_set_authenticated(ignis__connection *connection)
+IGNIS__PRIVATE void ignis__connection_set_authenticated(ignis__connection *connection)
 {
 #ifdef _WIN32
     HANDLE process = OpenProcess(PROCESS_DUP_HANDLE | SYNCHRONIZE, FALSE, (DWORD)connection->peer_pid);
@@ -4340,7 +4408,7 @@ static void ignis__connection_set_authenticated(ignis__connection *connection)
 }
 
 /*  Welcomes an authenticated client; from here on messages may have `capacity` bytes. */
-static bool ignis__connection_welcome(ignis__peer_error *error, ignis__connection *connection, size_t capacity)
+IGNIS__PRIVATE bool ignis__connection_welcome(ignis__peer_error *error, ignis__connection *connection, size_t capacity)
 {
     ignis__inbox_remove(connection);
     ignis__connection_set_authenticated(connection);
@@ -4351,7 +4419,7 @@ static bool ignis__connection_welcome(ignis__peer_error *error, ignis__connectio
            ignis__connection_send(error, connection, IGNIS__MESSAGE_WELCOME, NULL, 0, NULL, 0, &ignis__deadline_now);
 }
 
-static void ignis__listener_close(ignis__listener *listener)
+IGNIS__PRIVATE void ignis__listener_close(ignis__listener *listener)
 {
     while (listener->pending_count > 0)
         ignis__connection_destroy(ignis__listener_remove(listener, 0));
@@ -4368,7 +4436,8 @@ static void ignis__listener_close(ignis__listener *listener)
 }
 
 /*  Creates a listener that is not open yet. NULL, and reported, if host memory is short. */
-static ignis__listener *ignis__listener_new(const char *call, const ignis__connection_kind *kind, const char *path)
+IGNIS__PRIVATE ignis__listener *ignis__listener_new(const char *call, const ignis__connection_kind *kind,
+                                                    const char *path)
 {
     ignis__listener *listener = (ignis__listener *)ignis__alloc_for(call, sizeof *listener);
     if (!listener)
@@ -4380,7 +4449,7 @@ static ignis__listener *ignis__listener_new(const char *call, const ignis__conne
     return listener;
 }
 
-static void ignis__listener_free(ignis__listener *listener)
+IGNIS__PRIVATE void ignis__listener_free(ignis__listener *listener)
 {
     if (listener)
         ignis__listener_close(listener);
@@ -4389,8 +4458,9 @@ static void ignis__listener_free(ignis__listener *listener)
 
 /*  Opens a listener. With a name_path it owns that name alone. Its secret is `secret`, or a new one that it
     writes to that file. */
-IGNIS__COLD static bool ignis__listener_open(const char *call, ignis__peer_error *error, ignis__listener *listener,
-                                             const char *name_path, const unsigned char *secret)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__listener_open(const char *call, ignis__peer_error *error,
+                                                     ignis__listener *listener, const char *name_path,
+                                                     const unsigned char *secret)
 {
     ignis__name_record record;
     memset(&record, 0, sizeof record);
@@ -4425,16 +4495,6 @@ IGNIS__COLD static bool ignis__listener_open(const char *call, ignis__peer_error
     Uses: connections, files of names.
     Invariants: an answer without a proof never ends the attempts, as the real server may listen later.
     Locks: none; the connection belongs to the calling thread until it is returned. */
-
-/*  Where and how a client connects. */
-typedef struct ignis__client {
-    const ignis__connection_kind *kind;
-    const char *path, *name_path;
-    const unsigned char *secret; /* NULL: the one in the file at name_path */
-    const void *claim;           /* what the client says of itself */
-    size_t claim_size;
-    size_t capacity; /* bytes of a message after the handshake */
-} ignis__client;
 
 /*  Sends one message of the handshake and receives the answer. If the server is lost meanwhile, *again is
     set: another one may listen at the next attempt. */
@@ -4515,8 +4575,9 @@ static bool ignis__connection_authenticate(ignis__peer_error *error, ignis__conn
 
 /*  Connects to the listener that is, or will be, at a path. NULL, with the error set, if the deadline
     passes. */
-IGNIS__COLD static ignis__connection *ignis__connection_open(ignis__peer_error *error, const ignis__client *client,
-                                                             const ignis__deadline *until)
+IGNIS__COLD IGNIS__PRIVATE ignis__connection *ignis__connection_open(ignis__peer_error *error,
+                                                                     const ignis__client *client,
+                                                                     const ignis__deadline *until)
 {
     ignis__peer_error last_answer = IGNIS__ZERO; /* of a server that has not authenticated */
     int attempt;
@@ -4567,7 +4628,7 @@ typedef union ignis__fd_control {
     char space[CMSG_SPACE(IGNIS_CHANNEL_MAX_FDS * sizeof(int))];
 } ignis__fd_control;
 
-static int64_t ignis__socket_write(ignis__peer_error *error, ignis__connection *connection)
+IGNIS__PRIVATE int64_t ignis__socket_write(ignis__peer_error *error, ignis__connection *connection)
 {
     struct iovec part;
     struct msghdr message;
@@ -4601,7 +4662,8 @@ static int64_t ignis__socket_write(ignis__peer_error *error, ignis__connection *
 
 /*  Reads one packet with up to IGNIS_CHANNEL_MAX_FDS descriptors, or bytes of a stream. On failure no
     descriptor stays open. */
-static int64_t ignis__socket_read(ignis__peer_error *error, ignis__connection *connection, void *data, size_t capacity)
+IGNIS__PRIVATE int64_t ignis__socket_read(ignis__peer_error *error, ignis__connection *connection, void *data,
+                                          size_t capacity)
 {
     struct iovec part;
     struct msghdr message;
@@ -4650,20 +4712,20 @@ static int64_t ignis__socket_read(ignis__peer_error *error, ignis__connection *c
     return -1;
 }
 
-static bool ignis__socket_wait(ignis__peer_error *error, ignis__connection *connection, bool to_write,
-                               const ignis__deadline *until, const char *what)
+IGNIS__PRIVATE bool ignis__socket_wait(ignis__peer_error *error, ignis__connection *connection, bool to_write,
+                                       const ignis__deadline *until, const char *what)
 {
     return ignis__fd_wait(error, to_write ? connection->out : connection->in, to_write ? POLLOUT : POLLIN, until, what);
 }
 
 /*  Asks the end that shows a hang-up of the peer: the one that this side writes to. */
-static bool ignis__socket_alive(ignis__connection *connection)
+IGNIS__PRIVATE bool ignis__socket_alive(ignis__connection *connection)
 {
     int events = ignis__fd_poll(connection->out, POLLOUT, 0);
     return events >= 0 && !(events & IGNIS__POLL_ENDED);
 }
 
-static void ignis__socket_shutdown(ignis__connection *connection) { (void)shutdown(connection->in, SHUT_RDWR); }
+IGNIS__PRIVATE void ignis__socket_shutdown(ignis__connection *connection) { (void)shutdown(connection->in, SHUT_RDWR); }
 
 /*  Makes the address of a path. A path that is too long is reached through its folder, which stays open in
     *folder (else -1). */
@@ -4751,7 +4813,7 @@ static bool ignis__connection_read_peer(ignis__connection *connection)
     return true;
 }
 
-static bool ignis__socket_accept(ignis__peer_error *error, ignis__listener *listener, ignis__connection *fresh)
+IGNIS__PRIVATE bool ignis__socket_accept(ignis__peer_error *error, ignis__listener *listener, ignis__connection *fresh)
 {
     do
         fresh->in = fresh->out = ignis__fd_register(accept4(listener->file, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK));
@@ -4776,24 +4838,60 @@ static bool ignis__socket_connect(ignis__peer_error *error, ignis__connection *c
                                  connection->path);
 }
 
-static const ignis__connection_kind ignis__connection_socket = {IGNIS_CHANNEL_SOCKET,
-                                                                "sock",
-                                                                true,
-                                                                true,
-                                                                ignis__socket_listen,
-                                                                ignis__socket_accept,
-                                                                NULL,
-                                                                ignis__socket_connect,
-                                                                ignis__socket_write,
-                                                                ignis__socket_read,
-                                                                ignis__socket_wait,
-                                                                ignis__socket_alive,
-                                                                ignis__socket_shutdown,
-                                                                NULL,
-                                                                NULL,
-                                                                NULL};
+IGNIS__PRIVATE const ignis__connection_kind ignis__connection_socket = {IGNIS_CHANNEL_SOCKET,
+                                                                        "sock",
+                                                                        true,
+                                                                        true,
+                                                                        ignis__socket_listen,
+                                                                        ignis__socket_accept,
+                                                                        NULL,
+                                                                        ignis__socket_connect,
+                                                                        ignis__socket_write,
+                                                                        ignis__socket_read,
+                                                                        ignis__socket_wait,
+                                                                        ignis__socket_alive,
+                                                                        ignis__socket_shutdown,
+                                                                        NULL,
+                                                                        NULL,
+                                                                        NULL};
 
 #endif
+
+/*  collective/channel - messages and descriptors between two processes. */
+
+#define IGNIS__RING_BYTES (2 * (int)IGNIS_CHANNEL_MAX_BYTES)
+
+#ifndef _WIN32
+/*  The shared file. Side 0 is the server; each side writes its own ring. */
+typedef struct ignis__shared {
+    uint64_t magic;
+    uint64_t unused[7];
+    struct {
+        uint64_t written; /* bytes that the side of the ring has written */
+        uint64_t unused_a[7];
+        uint64_t read; /* bytes that the peer has read */
+        uint64_t unused_b[7];
+    } ring[2];
+    unsigned char bytes[2][IGNIS__RING_BYTES];
+} ignis__shared;
+
+#endif
+
+/*  Paths, secret and kind of connection that follow from a description, equal on both sides. */
+typedef struct ignis__endpoint {
+    const ignis__connection_kind *kind;
+    char path[IGNIS__PATH_MAX], name_path[IGNIS__PATH_MAX];
+    unsigned char secret[IGNIS__SECRET]; /* desc.token */
+    int64_t timeout_ns;
+} ignis__endpoint;
+
+/*  A channel: a connection that carries messages, or a listener. */
+typedef struct ignis__channel {
+    ignis__slot slot;
+    ignis__connection *connection;
+    ignis__listener *listener;
+} ignis__channel;
+
 
 /*  >>channel.method - bytes that pipes and rings hold
 
@@ -4801,7 +4899,6 @@ static const ignis__connection_kind ignis__connection_socket = {IGNIS_CHANNEL_SO
     Uses: the limits of channel.h. Channels connect two processes of a machine and user; a kind of connection
     is chosen by ignis_channel_method. */
 
-#define IGNIS__RING_BYTES (2 * (int)IGNIS_CHANNEL_MAX_BYTES)
 
 #ifndef _WIN32
 
@@ -4824,7 +4921,7 @@ static ignis__fifo_paths ignis__fifo_paths_of(const ignis__connection *connectio
     return paths;
 }
 
-static void ignis__pipe_remove(ignis__connection *connection)
+IGNIS__PRIVATE void ignis__pipe_remove(ignis__connection *connection)
 {
     ignis__fifo_paths paths = ignis__fifo_paths_of(connection);
     (void)unlink(paths.up);
@@ -4848,7 +4945,7 @@ static int ignis__pipe_open(const char *path, int mode)
     return fd;
 }
 
-static bool ignis__pipe_accept(ignis__peer_error *error, ignis__listener *listener, ignis__connection *fresh)
+IGNIS__PRIVATE bool ignis__pipe_accept(ignis__peer_error *error, ignis__listener *listener, ignis__connection *fresh)
 {
     ignis__fifo_paths paths = ignis__fifo_paths_of(fresh);
     if (listener->pending_count > 0)
@@ -4861,7 +4958,7 @@ static bool ignis__pipe_accept(ignis__peer_error *error, ignis__listener *listen
            ignis__peer_error_set_errno(error, paths.up);
 }
 
-static bool ignis__pipe_connected(ignis__connection *fresh)
+IGNIS__PRIVATE bool ignis__pipe_connected(ignis__connection *fresh)
 {
     if (fresh->out < 0)
         /* only succeeds while a reader has it open */
@@ -4869,7 +4966,7 @@ static bool ignis__pipe_connected(ignis__connection *fresh)
     return fresh->out >= 0;
 }
 
-static bool ignis__pipe_connect(ignis__peer_error *error, ignis__connection *connection, bool *again)
+IGNIS__PRIVATE bool ignis__pipe_connect(ignis__peer_error *error, ignis__connection *connection, bool *again)
 {
     ignis__fifo_paths paths = ignis__fifo_paths_of(connection);
     struct stat info, now;
@@ -4889,7 +4986,7 @@ static bool ignis__pipe_connect(ignis__peer_error *error, ignis__connection *con
 }
 
 /*  Writes without SIGPIPE, which a FIFO without a reader raises. */
-static int64_t ignis__pipe_write(ignis__peer_error *error, ignis__connection *connection)
+IGNIS__PRIVATE int64_t ignis__pipe_write(ignis__peer_error *error, ignis__connection *connection)
 {
     static const struct timespec no_time = {0, 0};
     sigset_t pipe_signal, before, pending;
@@ -4921,7 +5018,8 @@ static int64_t ignis__pipe_write(ignis__peer_error *error, ignis__connection *co
 
 /*  Polls before reading: read returns 0 for a FIFO that no writer has opened yet, and also for one that was
     closed. */
-static int64_t ignis__pipe_read(ignis__peer_error *error, ignis__connection *connection, void *data, size_t size)
+IGNIS__PRIVATE int64_t ignis__pipe_read(ignis__peer_error *error, ignis__connection *connection, void *data,
+                                        size_t size)
 {
     ssize_t got;
     if (ignis__fd_poll(connection->in, POLLIN, 0) <= 0)
@@ -4945,19 +5043,6 @@ static int64_t ignis__pipe_read(ignis__peer_error *error, ignis__connection *con
     peer.
     Locks: each side locks its byte of the file; the system releases the locks of the dead, which tells the
     peer. */
-
-/*  The shared file. Side 0 is the server; each side writes its own ring. */
-typedef struct ignis__shared {
-    uint64_t magic;
-    uint64_t unused[7];
-    struct {
-        uint64_t written; /* bytes that the side of the ring has written */
-        uint64_t unused_a[7];
-        uint64_t read; /* bytes that the peer has read */
-        uint64_t unused_b[7];
-    } ring[2];
-    unsigned char bytes[2][IGNIS__RING_BYTES];
-} ignis__shared;
 
 #ifdef F_OFD_SETLK
 #define IGNIS__LOCK_GET F_OFD_GETLK
@@ -5131,40 +5216,40 @@ static void ignis__shm_shutdown(ignis__connection *connection)
     (void)ignis__shm_lock(connection, connection->side, F_UNLCK, NULL);
 }
 
-static const ignis__connection_kind ignis__connection_pipe = {IGNIS_CHANNEL_PIPE,
-                                                              "pipe",
-                                                              false,
-                                                              false,
-                                                              NULL,
-                                                              ignis__pipe_accept,
-                                                              ignis__pipe_connected,
-                                                              ignis__pipe_connect,
-                                                              ignis__pipe_write,
-                                                              ignis__pipe_read,
-                                                              ignis__socket_wait,
-                                                              ignis__socket_alive,
-                                                              NULL,
-                                                              ignis__pipe_remove,
-                                                              NULL,
-                                                              NULL};
-static const ignis__connection_kind ignis__connection_memory = {IGNIS_CHANNEL_SHM,
-                                                                "shm",
-                                                                false,
-                                                                false,
-                                                                NULL,
-                                                                ignis__shm_accept,
-                                                                ignis__shm_alive,
-                                                                ignis__shm_connect,
-                                                                ignis__shm_write,
-                                                                ignis__shm_read,
-                                                                ignis__shm_wait,
-                                                                ignis__shm_alive,
-                                                                ignis__shm_shutdown,
-                                                                ignis__shm_remove,
-                                                                NULL,
-                                                                NULL};
+IGNIS__PRIVATE const ignis__connection_kind ignis__connection_pipe = {IGNIS_CHANNEL_PIPE,
+                                                                      "pipe",
+                                                                      false,
+                                                                      false,
+                                                                      NULL,
+                                                                      ignis__pipe_accept,
+                                                                      ignis__pipe_connected,
+                                                                      ignis__pipe_connect,
+                                                                      ignis__pipe_write,
+                                                                      ignis__pipe_read,
+                                                                      ignis__socket_wait,
+                                                                      ignis__socket_alive,
+                                                                      NULL,
+                                                                      ignis__pipe_remove,
+                                                                      NULL,
+                                                                      NULL};
+IGNIS__PRIVATE const ignis__connection_kind ignis__connection_memory = {IGNIS_CHANNEL_SHM,
+                                                                        "shm",
+                                                                        false,
+                                                                        false,
+                                                                        NULL,
+                                                                        ignis__shm_accept,
+                                                                        ignis__shm_alive,
+                                                                        ignis__shm_connect,
+                                                                        ignis__shm_write,
+                                                                        ignis__shm_read,
+                                                                        ignis__shm_wait,
+                                                                        ignis__shm_alive,
+                                                                        ignis__shm_shutdown,
+                                                                        ignis__shm_remove,
+                                                                        NULL,
+                                                                        NULL};
 /*  Kinds of connections, by ignis_channel_method. */
-static const ignis__connection_kind *const ignis__connection_kinds[] = {
+IGNIS__PRIVATE const ignis__connection_kind *const ignis__connection_kinds[] = {
     &ignis__connection_socket, &ignis__connection_socket, &ignis__connection_pipe, &ignis__connection_memory};
 
 #else /* Windows */
@@ -5187,7 +5272,7 @@ static bool ignis__pipe_error_set(ignis__peer_error *error, const char *what)
 }
 
 static const char ignis__pipe_prefix[] = "\\\\.\\pipe\\ignis-"; /* of this machine */
-static void ignis__pipe_path(char path[IGNIS__PATH_MAX], uint64_t place)
+IGNIS__PRIVATE void ignis__pipe_path(char path[IGNIS__PATH_MAX], uint64_t place)
 {
     snprintf(path, IGNIS__PATH_MAX, "%s%016llx", ignis__pipe_prefix, (unsigned long long)place);
 }
@@ -5204,7 +5289,7 @@ static bool ignis__pipe_listen(ignis__peer_error *error, ignis__listener *listen
     return true;
 }
 
-static bool ignis__pipe_accept(ignis__peer_error *error, ignis__listener *listener, ignis__connection *fresh)
+IGNIS__PRIVATE bool ignis__pipe_accept(ignis__peer_error *error, ignis__listener *listener, ignis__connection *fresh)
 {
     SECURITY_ATTRIBUTES security;
     if (listener->pending_count > 0 && listener->pending[listener->pending_count - 1].since_ns == 0)
@@ -5221,7 +5306,7 @@ static bool ignis__pipe_accept(ignis__peer_error *error, ignis__listener *listen
     return fresh->in != IGNIS__NO_FILE || ignis__pipe_error_set(error, fresh->path);
 }
 
-static bool ignis__pipe_connected(ignis__connection *fresh)
+IGNIS__PRIVATE bool ignis__pipe_connected(ignis__connection *fresh)
 {
     ULONG pid = 0;
     if (ConnectNamedPipe(fresh->in, NULL) ||
@@ -5232,7 +5317,7 @@ static bool ignis__pipe_connected(ignis__connection *fresh)
     return true;
 }
 
-static bool ignis__pipe_connect(ignis__peer_error *error, ignis__connection *connection, bool *again)
+IGNIS__PRIVATE bool ignis__pipe_connect(ignis__peer_error *error, ignis__connection *connection, bool *again)
 {
     DWORD mode = PIPE_READMODE_BYTE | PIPE_NOWAIT;
     ULONG pid = 0;
@@ -5255,7 +5340,7 @@ static bool ignis__pipe_connect(ignis__peer_error *error, ignis__connection *con
     return true;
 }
 
-static int64_t ignis__pipe_write(ignis__peer_error *error, ignis__connection *connection)
+IGNIS__PRIVATE int64_t ignis__pipe_write(ignis__peer_error *error, ignis__connection *connection)
 {
     DWORD written = 0;
     if (WriteFile(connection->out, connection->outbox + connection->outbox_done,
@@ -5265,7 +5350,8 @@ static int64_t ignis__pipe_write(ignis__peer_error *error, ignis__connection *co
     return -1;
 }
 
-static int64_t ignis__pipe_read(ignis__peer_error *error, ignis__connection *connection, void *data, size_t size)
+IGNIS__PRIVATE int64_t ignis__pipe_read(ignis__peer_error *error, ignis__connection *connection, void *data,
+                                        size_t size)
 {
     DWORD got = 0, available = 0;
     if (PeekNamedPipe(connection->in, NULL, 0, NULL, &available, NULL) ? available == 0
@@ -5325,24 +5411,24 @@ static bool ignis__pipe_duplicate_handles(ignis__peer_error *error, const ignis_
     return true;
 }
 
-static const ignis__connection_kind ignis__connection_pipe = {IGNIS_CHANNEL_PIPE,
-                                                              "pipe",
-                                                              false,
-                                                              true,
-                                                              ignis__pipe_listen,
-                                                              ignis__pipe_accept,
-                                                              ignis__pipe_connected,
-                                                              ignis__pipe_connect,
-                                                              ignis__pipe_write,
-                                                              ignis__pipe_read,
-                                                              ignis__pipe_wait,
-                                                              ignis__pipe_alive,
-                                                              NULL,
-                                                              NULL,
-                                                              ignis__pipe_duplicate_handles,
-                                                              ignis__pipe_close_duplicates};
-static const ignis__connection_kind *const ignis__connection_kinds[] = {&ignis__connection_pipe, NULL,
-                                                                        &ignis__connection_pipe, NULL};
+IGNIS__PRIVATE const ignis__connection_kind ignis__connection_pipe = {IGNIS_CHANNEL_PIPE,
+                                                                      "pipe",
+                                                                      false,
+                                                                      true,
+                                                                      ignis__pipe_listen,
+                                                                      ignis__pipe_accept,
+                                                                      ignis__pipe_connected,
+                                                                      ignis__pipe_connect,
+                                                                      ignis__pipe_write,
+                                                                      ignis__pipe_read,
+                                                                      ignis__pipe_wait,
+                                                                      ignis__pipe_alive,
+                                                                      NULL,
+                                                                      NULL,
+                                                                      ignis__pipe_duplicate_handles,
+                                                                      ignis__pipe_close_duplicates};
+IGNIS__PRIVATE const ignis__connection_kind *const ignis__connection_kinds[] = {&ignis__connection_pipe, NULL,
+                                                                                &ignis__connection_pipe, NULL};
 
 #endif
 
@@ -5355,15 +5441,7 @@ static const ignis__connection_kind *const ignis__connection_kinds[] = {&ignis__
     Locks: the slot; send_lock and receive_lock of the connection, listener->lock; none is held while another
     one is taken. */
 
-/*  Paths, secret and kind of connection that follow from a description, equal on both sides. */
-typedef struct ignis__endpoint {
-    const ignis__connection_kind *kind;
-    char path[IGNIS__PATH_MAX], name_path[IGNIS__PATH_MAX];
-    unsigned char secret[IGNIS__SECRET]; /* desc.token */
-    int64_t timeout_ns;
-} ignis__endpoint;
-
-static const char *const ignis__method_names[] = {"default", "socket", "pipe", "shared memory"};
+IGNIS__PRIVATE const char *const ignis__method_names[] = {"default", "socket", "pipe", "shared memory"};
 
 static int64_t ignis__timeout_ns(double timeout_s)
 {
@@ -5391,8 +5469,8 @@ static bool ignis__mutex_lock_until(ignis__peer_error *error, ignis__mutex *mute
 }
 
 /*  Finds the path of the server of a name, and of the file with its secret. */
-static bool ignis__endpoint_set_paths(const char *call, char folder[IGNIS__PATH_MAX], const char *name,
-                                      ignis__endpoint *address)
+IGNIS__PRIVATE bool ignis__endpoint_set_paths(const char *call, char folder[IGNIS__PATH_MAX], const char *name,
+                                              ignis__endpoint *address)
 {
     int length, name_length;
     if (!ignis__private_folder(call, folder, IGNIS__PATH_MAX))
@@ -5443,14 +5521,7 @@ static bool ignis__endpoint_read(const char *call, const ignis_channel_desc *des
     return ignis__endpoint_set_paths(call, folder, desc->name, address);
 }
 
-/*  A channel: a connection that carries messages, or a listener. */
-typedef struct ignis__channel {
-    ignis__slot slot;
-    ignis__connection *connection;
-    ignis__listener *listener;
-} ignis__channel;
-
-static ignis__pool ignis__channels =
+IGNIS__PRIVATE ignis__pool ignis__channels =
     IGNIS__POOL(ignis__channel, IGNIS__KIND_CHANNEL, "channel", IGNIS_DIAG_CHANNEL_FREED);
 
 /*  Closes a connection or listener that no thread uses, after a goodbye if the system takes it. */
@@ -5464,7 +5535,7 @@ static void ignis__channel_free(ignis__connection *connection, ignis__listener *
     ignis__listener_free(listener);
 }
 
-static void ignis__channel_drop(ignis__channel *channel)
+IGNIS__PRIVATE void ignis__channel_drop(ignis__channel *channel)
 {
     ignis__connection *connection = channel->connection;
     ignis__listener *listener = channel->listener;
@@ -5512,13 +5583,14 @@ static ignis_channel ignis__channel_publish(const char *call, ignis__connection 
     return handle;
 }
 
-static ignis__channel *ignis__channel_hold(const char *call, ignis_channel handle)
+IGNIS__PRIVATE ignis__channel *ignis__channel_hold(const char *call, ignis_channel handle)
 {
     return (ignis__channel *)ignis__handle_hold(call, &ignis__channels, handle.id);
 }
 
 /*  Holds a channel that listens, or one that carries messages. */
-IGNIS__ONE_COPY static ignis__channel *ignis__channel_hold_as(const char *call, ignis_channel handle, bool server)
+IGNIS__ONE_COPY IGNIS__PRIVATE ignis__channel *ignis__channel_hold_as(const char *call, ignis_channel handle,
+                                                                      bool server)
 {
     ignis__channel *channel = ignis__channel_hold(call, handle);
     if (!channel || (channel->listener != NULL) == server)
@@ -5669,8 +5741,9 @@ static void ignis__connection_end(ignis__connection *connection, const ignis__pe
 }
 
 /*  Sends one message of a type within timeout_s. False, with the error set, on failure. */
-static bool ignis__channel_send_message(ignis__peer_error *error, ignis__connection *connection, int type,
-                                        const void *data, size_t size, const int *fds, int fd_count, double timeout_s)
+IGNIS__PRIVATE bool ignis__channel_send_message(ignis__peer_error *error, ignis__connection *connection, int type,
+                                                const void *data, size_t size, const int *fds, int fd_count,
+                                                double timeout_s)
 {
     ignis__deadline until = ignis__channel_deadline(connection->timeout_ns, &connection->closing, timeout_s);
     bool ok;
@@ -5748,7 +5821,7 @@ static ignis_status ignis__inbox_copy(const char *call, ignis__connection *conne
 }
 
 /*  Sends bytes that a stream had not taken, unless another thread is sending. */
-static void ignis__connection_send_rest(ignis__connection *connection)
+IGNIS__PRIVATE void ignis__connection_send_rest(ignis__connection *connection)
 {
     ignis__peer_error ignored;
     if (!ignis__atomic_load(&connection->unsent) || !ignis__mutex_try(&connection->send_lock))
@@ -5758,7 +5831,8 @@ static void ignis__connection_send_rest(ignis__connection *connection)
 }
 
 /*  Receives the next message or array into the inbox. True: the caller holds the receive lock. */
-static bool ignis__connection_receive_next(ignis__peer_error *error, ignis__connection *connection, double timeout_s)
+IGNIS__PRIVATE bool ignis__connection_receive_next(ignis__peer_error *error, ignis__connection *connection,
+                                                   double timeout_s)
 {
     ignis__deadline until = ignis__channel_deadline(connection->timeout_ns, &connection->closing, timeout_s);
     int type;
@@ -5875,166 +5949,9 @@ IGNIS_API ignis_status ignis_channel_close(ignis_channel handle)
     return status;
 }
 
-/*  >>transport - arrays between devices and processes: VMM, IPC, peer copies, host memory
+/*  collective/transport - arrays of one process used by another. */
 
-    Exports an array as a handle, imports it elsewhere; sends and receives. Each kind of transport is a row of a table.
-    Descriptors travel through channels. Otherwise a handle has a named file in the private folder, which the first
-    importer removes: a FIFO as lease, or a file with a copy.
-    Uses: vmm, peer, channel, and the arrays and devices of ignis.h.
-    Invariants: a lease is a pipe whose read end hangs up when no process uses the array any more.
-    Locks: see transport.export. */
-
-#ifdef _WIN32
-
-/*  >>transport.system_windows - Windows: leases, exiting processes, shared memory
-
-    The functions of the system for transports; system_posix.c has the same names.
-    Uses: Windows.
-    Invariants: named files do not exist: pipes carry handles.
-    Locks: none. */
-
-static uint64_t ignis__host_hash(void)
-{
-    char name[MAX_COMPUTERNAME_LENGTH + 1];
-    DWORD size = sizeof name;
-    return GetComputerNameA(name, &size) ? ignis__hash(IGNIS__HASH_START, name, size) : 0;
-}
-static uint32_t ignis__pid_namespace(void) { return 0; }
-
-/*  Creates a lease. The array is in use while ends[1] is open in any process; then ends[0] is broken. */
-static bool ignis__lease_make(const char *path, int ends[2])
-{
-    HANDLE in = NULL, out = NULL;
-    (void)path; /* a pipe carries all handles, and every channel is a pipe */
-    if (!CreatePipe(&in, &out, NULL, 0))
-        return ignis__errno_set();
-    ends[0] = ignis__fd_of(in);
-    ends[1] = ignis__fd_of(out);
-    return true;
-}
-static bool ignis__lease_is_over(int end) { return !PeekNamedPipe(ignis__fd_handle(end), NULL, 0, NULL, NULL, NULL); }
-
-/*  A process has its exit code at once, but counts as ended when all its handles are closed. */
-static bool ignis__process_is_exiting(int64_t pid)
-{
-    HANDLE process = OpenProcess(PROCESS_QUERY_LIMITED_INFORMATION | SYNCHRONIZE, FALSE, (DWORD)pid);
-    DWORD code = STILL_ACTIVE;
-    bool ending = process && GetExitCodeProcess(process, &code) && code != STILL_ACTIVE &&
-                  WaitForSingleObject(process, 0) == WAIT_TIMEOUT;
-    if (process)
-        CloseHandle(process);
-    return ending;
-}
-
-static int ignis__fd_copy(int fd)
-{
-    HANDLE copy = NULL, self = GetCurrentProcess();
-    if (fd > 0 && DuplicateHandle(self, ignis__fd_handle(fd), self, &copy, 0, FALSE, DUPLICATE_SAME_ACCESS))
-        return ignis__fd_of(copy);
-    return -1;
-}
-static bool ignis__file_publish(const char *part, const char *path)
-{
-    WCHAR wide[2][IGNIS__WIDE];
-    ignis__utf16(part, wide[0]), ignis__utf16(path, wide[1]);
-    if (MoveFileExW(wide[0], wide[1], 0))
-        return true;
-    (void)ignis__file_remove(part);
-    return false;
-}
-
-/*  Named files are not supported. */
-static int ignis__named_file_create(const char *path, int64_t size)
-{
-    return (void)path, (void)size, errno = ENOSYS, -1;
-}
-static int ignis__named_file_open(const char *path, bool lease) { return (void)path, (void)lease, errno = ENOSYS, -1; }
-static bool ignis__named_file_exists(const char *path) { return (void)path, false; }
-
-/*  Host memory that processes share; the system keeps its size. */
-static int ignis__shared_make(size_t size)
-{
-    HANDLE made = CreateFileMappingW(INVALID_HANDLE_VALUE, NULL, PAGE_READWRITE, (DWORD)((uint64_t)size >> 32),
-                                     (DWORD)size, NULL);
-    return made ? ignis__fd_of(made) : (ignis__errno_set(), -1);
-}
-
-static void *ignis__shared_map(int fd, size_t size)
-{
-    void *data = MapViewOfFile(ignis__fd_handle(fd), FILE_MAP_READ | FILE_MAP_WRITE, 0, 0, size);
-    return data ? data : (ignis__errno_set(), (void *)NULL);
-}
-static void ignis__shared_unmap(void *data, size_t size) { (void)size, UnmapViewOfFile(data); }
-
-static bool ignis__fd_transfer(int fd, void *data, int64_t size, int64_t offset, bool to_fd)
-{
-    const int64_t grain = 65536; /* granularity of offsets */
-    int64_t first = offset % grain;
-    char *mapped = (char *)MapViewOfFile(ignis__fd_handle(fd), to_fd ? FILE_MAP_WRITE : FILE_MAP_READ,
-                                         (DWORD)((uint64_t)(offset - first) >> 32), (DWORD)(offset - first),
-                                         (SIZE_T)(first + size));
-    if (!mapped)
-        return ignis__errno_set();
-    if (to_fd)
-        memcpy(mapped + first, data, (size_t)size);
-    else
-        memcpy(data, mapped + first, (size_t)size);
-    UnmapViewOfFile(mapped);
-    return true;
-}
-
-/*  Tells if memory has at least `size` bytes: without a file Windows rounds up to pages. */
-static bool ignis__fd_size_is(int fd, int64_t size)
-{
-    char last;
-    return ignis__fd_transfer(fd, &last, 1, size - 1, false);
-}
-
-#else /* POSIX */
-
-/*  >>transport.system_posix - POSIX: leases, named files, exiting processes
-
-    The functions of the system for transports; system_windows.c has the same names.
-    Uses: POSIX and /proc.
-    Invariants: a named file belongs to this user alone, or is not opened.
-    Locks: none. */
-
-static uint64_t ignis__host_hash(void)
-{
-    char text[64];
-    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "rb");
-    size_t size = file ? fread(text, 1, sizeof text, file) : 0;
-    if (file)
-        fclose(file);
-    return ignis__hash(IGNIS__HASH_START, text, size);
-}
-
-/*  Process numbers can be compared within one namespace. */
-static uint32_t ignis__pid_namespace(void)
-{
-    struct stat info;
-    return stat("/proc/self/ns/pid", &info) == 0 ? (uint32_t)info.st_ino : 0;
-}
-
-/*  Creates a lease. The array is in use while ends[1] is open in any process; then ends[0] hangs up. With a
-    path it is a FIFO, and the importer opens its other end. */
-static bool ignis__lease_make(const char *path, int ends[2])
-{
-    ends[1] = -1;
-    if (!path ? pipe2(ends, O_CLOEXEC) != 0
-              : mkfifo(path, 0600) != 0 || (ends[0] = open(path, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC)) < 0)
-        return false;
-    (void)ignis__fd_register(ends[0]);
-    return true;
-}
-
-/*  Tells if all other ends are closed. A FIFO tells this only after one was open. */
-static bool ignis__lease_is_over(int end)
-{
-    int events = ignis__fd_poll(end, 0, 0);
-    return events > 0 && (events & IGNIS__POLL_ENDED) != 0;
-}
-
+#ifndef _WIN32
 /*  Threads of a process. A dying process closes its descriptors one by one, and its leases perhaps before
     those of the driver, whose work goes on until then. The kernel tells of each thread whether it is exiting:
     state and flags (4) are words 3 and 9 of a file, after a name of any characters. The first thread stays as
@@ -6043,109 +5960,8 @@ typedef struct ignis__thread_counts {
     int64_t pid;
     int count, exiting, zombies;
 } ignis__thread_counts;
-static void ignis__thread_count(void *context, const char *name)
-{
-    ignis__thread_counts *threads = (ignis__thread_counts *)context;
-    char path[64], text[512], state = 0;
-    unsigned flags = 0;
-    const char *at;
-    FILE *file;
-    size_t size;
-    snprintf(path, sizeof path, "/proc/%lld/task/%.10s/stat", (long long)threads->pid, name);
-    file = name[0] == '.' ? NULL : fopen(path, "rb");
-    size = file ? fread(text, 1, sizeof text - 1, file) : 0;
-    if (file)
-        fclose(file);
-    text[size] = 0;
-    at = strrchr(text, ')');
-    if (at && sscanf(at + 1, " %c %*d %*d %*d %*d %*d %u", &state, &flags) == 2) {
-        threads->count++;
-        threads->exiting += (flags & 4) != 0;
-        threads->zombies += state == 'Z';
-    }
-}
-static bool ignis__process_is_exiting(int64_t pid)
-{
-    ignis__thread_counts threads = {pid, 0, 0, 0};
-    char path[64];
-    snprintf(path, sizeof path, "/proc/%lld/task", (long long)pid);
-    return ignis__folder_list(path, ignis__thread_count, &threads) && threads.exiting == threads.count &&
-           threads.zombies < threads.count;
-}
-
-static int ignis__fd_copy(int fd) { return ignis__fd_register(fcntl(fd, F_DUPFD_CLOEXEC, 0)); }
-
-/*  Creates a named file of `size` bytes; -1 with errno on failure. */
-static int ignis__named_file_create(const char *path, int64_t size)
-{
-    int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (fd >= 0 && ftruncate(fd, (off_t)size) != 0) {
-        (void)unlink(path);
-        ignis__fd_close(&fd);
-    }
-    return fd;
-}
-
-/*  Opens a named file of this user, of the right kind; -1 if there is none. Whoever removes the name owns it,
-    importer or exporter. */
-static int ignis__named_file_open(const char *path, bool lease)
-{
-    struct stat info;
-    int fd = open(path, (lease ? O_WRONLY : O_RDONLY) | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
-    if (fd >= 0 && (fstat(fd, &info) != 0 || !ignis__stat_is_ours(&info) ||
-                    !(lease ? S_ISFIFO(info.st_mode) : S_ISREG(info.st_mode)) || unlink(path) != 0))
-        ignis__fd_close(&fd);
-    return fd;
-}
-
-static bool ignis__named_file_exists(const char *path)
-{
-    struct stat info;
-    return lstat(path, &info) == 0;
-}
-
-/*  Gives a file its name, unless the name is taken. */
-static bool ignis__file_publish(const char *part, const char *path)
-{
-    bool made = chmod(part, 0600) == 0 && link(part, path) == 0;
-    (void)ignis__file_remove(part);
-    return made;
-}
-
-static bool ignis__fd_size_is(int fd, int64_t size)
-{
-    struct stat info;
-    return fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_size == (off_t)size;
-}
-
-/*  Reads or writes a range of a file. A truncated file gives an error here; through a mapping it would kill
-    the process. */
-static bool ignis__fd_transfer(int fd, void *data, int64_t size, int64_t offset, bool to_fd)
-{
-    char *at = (char *)data;
-    while (size > 0) {
-        ssize_t moved =
-            to_fd ? pwrite(fd, at, (size_t)size, (off_t)offset) : pread(fd, at, (size_t)size, (off_t)offset);
-        if (moved < 0 && errno == EINTR)
-            continue;
-        if (moved <= 0)
-            return false;
-        at += moved;
-        offset += moved;
-        size -= moved;
-    }
-    return true;
-}
 
 #endif
-
-/*  >>transport.record - records: the bytes of a handle
-
-    Describes an exported array, and the secret that seals records.
-    Uses: the private folder, SHA-256.
-    Invariants: a record grants nothing: sizes and addresses come from what this process mapped or exported,
-    the sender from the socket.
-    Locks: ignis__own_identity_lock around the identity of this process. */
 
 #define IGNIS__RECORD_MAGIC "IGNIS-TR"
 #define IGNIS__RECORD_VERSION 2
@@ -6169,58 +5985,6 @@ typedef struct ignis__record_of_array {
     unsigned char seal[32];
 } ignis__record_of_array;
 
-typedef char ignis__record_size_check[sizeof(ignis__record_of_array) == IGNIS_TRANSPORT_RECORD_BYTES ? 1 : -1];
-
-/*  Tells if two handles describe the same export. */
-static bool ignis__record_equal(const ignis__record_of_array *a, const ignis__record_of_array *b)
-{
-    return memcmp(a, b, offsetof(ignis__record_of_array, name)) == 0;
-}
-
-/*  Reads the secret of this user; the first caller creates it. */
-IGNIS__COLD static bool ignis__transport_secret(const char *call, unsigned char token[IGNIS_TRANSPORT_TOKEN_BYTES])
-{
-    char folder[IGNIS__PATH_MAX] = "", path[IGNIS__PATH_MAX + 32];
-    int round;
-    if (!ignis__private_folder(call, folder, sizeof folder))
-        return false;
-    snprintf(path, sizeof path, "%s/transport.token", folder);
-    for (round = 0; round < 2; round++) {
-        char *part;
-        FILE *file;
-        bool ok;
-        if (ignis__name_file_read(path, token, IGNIS_TRANSPORT_TOKEN_BYTES))
-            return true;
-        part = round == 0 ? ignis__file_part_path(path) : NULL;
-        file = part ? ignis__file_create(part, IGNIS__FILE_NEW) : NULL;
-        if (file) {
-            ok = ignis__random_bytes(token, IGNIS_TRANSPORT_TOKEN_BYTES) &&
-                 fwrite(token, 1, IGNIS_TRANSPORT_TOKEN_BYTES, file) == IGNIS_TRANSPORT_TOKEN_BYTES;
-            if (fclose(file) == 0 && ok)
-                /* if another process was faster, the next round reads its token */
-                (void)ignis__file_publish(part, path);
-            else
-                (void)ignis__file_remove(part);
-        }
-        ignis__free(part);
-    }
-    return ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call,
-                             "cannot create or read the token in %s; set desc.token on both sides", path);
-}
-
-/*  The fields that all records of this process share. */
-static ignis__record_of_array ignis__own_identity;
-static ignis__mutex ignis__own_identity_lock = IGNIS__MUTEX_INIT;
-
-/*  >>transport.export - exports: arrays whose handles are in use elsewhere
-
-    Lists handles that are out. A handle ends with its lease, its channel, or its transport.
-    Uses: records, channels, arrays.
-    Invariants: an array counts its handles and cannot be freed or transferred while one is out; a handle
-    holds its array.
-    Locks: ignis__shares.lock guards both lists; it is never held while an array is locked or the driver is
-    called. */
-
 typedef struct ignis__transport {
     ignis__slot slot;
     ignis_transport_kind kind;
@@ -6238,9 +6002,6 @@ typedef struct ignis__transport {
     struct ignis__queued_handle *waiting, **waiting_end;
     char folder[IGNIS__PATH_MAX]; /* of named leases and copies; "": the default folder */
 } ignis__transport;
-
-static ignis__pool ignis__transports =
-    IGNIS__POOL(ignis__transport, IGNIS__KIND_TRANSPORT, "transport", IGNIS_DIAG_TRANSPORT_FREED);
 
 /*  A handle that is out: an export of an array, which it holds, or a copy in a named file. */
 typedef struct ignis__export {
@@ -6271,16 +6032,369 @@ typedef struct ignis__import {
     struct ignis__import *next;
 } ignis__import;
 
-static struct {
+struct ignis__shares_type {
     ignis__mutex lock; /* never held while an array is locked or the driver is called */
     uint64_t serials, names, transports;
     uint64_t ending; /* threads that have unlisted handles which their arrays still count */
     ignis__export *exports;
     ignis__import *imports;
-} ignis__shares = {IGNIS__MUTEX_INIT, 0, 0, 0, 0, NULL, NULL};
+};
+
+/*  Facts that an export finds about an array's memory. The device is entered. */
+typedef struct ignis__export_facts {
+    int64_t block_size, offset;
+    ignis__ipc_handle ipc;
+    ignis_vmm_handle memory;
+    const char *path; /* for a copy in a named file; NULL: a copy in `memory` */
+} ignis__export_facts;
+
+/*  A kind of transport; NULL functions have nothing to do. The figures are estimates; for IPC the cost of
+    handles limits them, not NVLink. */
+typedef struct ignis__transport_ops {
+    const char *name, *word; /* for messages; in the environment */
+    bool zero_copy;          /* an import is the exporter's memory, with a lease and without copies */
+    bool across;             /* works between processes */
+    bool copies;             /* a receive copies */
+    bool descriptor;         /* its memory is a descriptor */
+    bool named;              /* a named file can replace its descriptors */
+    double bandwidth_gbs, latency_us;
+    bool (*available)(ignis__device *src, ignis__device *dst, ignis__string_writer *why);
+    bool (*start)(const char *call, ignis__device *src, ignis__device *dst);
+    bool (*export_memory)(const char *call, ignis__array *array, ignis__export_facts *facts);
+    bool (*import_memory)(const char *call, ignis__import *mapped, const ignis__device *home,
+                          const ignis_vmm_handle *memory);
+    void (*unmap_memory)(const char *call, ignis__import *mapped);
+    bool (*grant_access)(const char *call, ignis__array *array, ignis__device *device);
+} ignis__transport_ops;
+
+/*  A handle that waits for a receive of this process. */
+typedef struct ignis__queued_handle {
+    ignis_transport_handle handle;
+    struct ignis__queued_handle *next;
+} ignis__queued_handle;
+
+
+#ifdef _WIN32
+
+/*  >>transport.system_windows - Windows: leases, exiting processes, shared memory
+
+    The functions of the system for transports; system_posix.c has the same names.
+    Uses: Windows.
+    Invariants: named files do not exist: pipes carry handles.
+    Locks: none. */
+
+IGNIS__PRIVATE uint64_t ignis__host_hash(void)
+{
+    char name[MAX_COMPUTERNAME_LENGTH + 1];
+    DWORD size = sizeof name;
+    return GetComputerNameA(name, &size) ? ignis__hash(IGNIS__HASH_START, name, size) : 0;
+}
+IGNIS__PRIVATE uint32_t ignis__pid_namespace(void) { return 0; }
+
+/*  Creates a lease. The array is in use while ends[1] is open in any process; then ends[0] is broken. */
+IGNIS__PRIVATE bool ignis__lease_make(const char *path, int ends[2])
+{
+    HANDLE in = NULL, out = NULL;
+    (void)path; /* a pipe carries all handles, and every channel is a pipe */
+    if (!CreatePipe(&in, &out, NULL, 0))
+        return ignis__errno_set();
+    ends[0] = ignis__fd_of(in);
+    ends[1] = ignis__fd_of(out);
+    return true;
+}
+IGNIS__PRIVATE bool ignis__lease_is_over(int end)
+{
+    return !PeekNamedPipe(ignis__fd_handle(end), NULL, 0, NULL, NULL, NULL);
+}
+
+/*  A process has its exit code at once, but counts as ended when all its handles are closed. */
+IGNIS__PRIVATE bool ignis__process_is_exiting(int64_t pid)
+{
+    HANDLE process = OpenProcess(PROCESS_QUERY_LIMITED_INFORMATION | SYNCHRONIZE, FALSE, (DWORD)pid);
+    DWORD code = STILL_ACTIVE;
+    bool ending = process && GetExitCodeProcess(process, &code) && code != STILL_ACTIVE &&
+                  WaitForSingleObject(process, 0) == WAIT_TIMEOUT;
+    if (process)
+        CloseHandle(process);
+    return ending;
+}
+
+IGNIS__PRIVATE int ignis__fd_copy(int fd)
+{
+    HANDLE copy = NULL, self = GetCurrentProcess();
+    if (fd > 0 && DuplicateHandle(self, ignis__fd_handle(fd), self, &copy, 0, FALSE, DUPLICATE_SAME_ACCESS))
+        return ignis__fd_of(copy);
+    return -1;
+}
+IGNIS__PRIVATE bool ignis__file_publish(const char *part, const char *path)
+{
+    WCHAR wide[2][IGNIS__WIDE];
+    ignis__utf16(part, wide[0]), ignis__utf16(path, wide[1]);
+    if (MoveFileExW(wide[0], wide[1], 0))
+        return true;
+    (void)ignis__file_remove(part);
+    return false;
+}
+
+/*  Named files are not supported. */
+IGNIS__PRIVATE int ignis__named_file_create(const char *path, int64_t size)
+{
+    return (void)path, (void)size, errno = ENOSYS, -1;
+}
+IGNIS__PRIVATE int ignis__named_file_open(const char *path, bool lease)
+{
+    return (void)path, (void)lease, errno = ENOSYS, -1;
+}
+IGNIS__PRIVATE bool ignis__named_file_exists(const char *path) { return (void)path, false; }
+
+/*  Host memory that processes share; the system keeps its size. */
+IGNIS__PRIVATE int ignis__shared_make(size_t size)
+{
+    HANDLE made = CreateFileMappingW(INVALID_HANDLE_VALUE, NULL, PAGE_READWRITE, (DWORD)((uint64_t)size >> 32),
+                                     (DWORD)size, NULL);
+    return made ? ignis__fd_of(made) : (ignis__errno_set(), -1);
+}
+
+IGNIS__PRIVATE void *ignis__shared_map(int fd, size_t size)
+{
+    void *data = MapViewOfFile(ignis__fd_handle(fd), FILE_MAP_READ | FILE_MAP_WRITE, 0, 0, size);
+    return data ? data : (ignis__errno_set(), (void *)NULL);
+}
+IGNIS__PRIVATE void ignis__shared_unmap(void *data, size_t size) { (void)size, UnmapViewOfFile(data); }
+
+IGNIS__PRIVATE bool ignis__fd_transfer(int fd, void *data, int64_t size, int64_t offset, bool to_fd)
+{
+    const int64_t grain = 65536; /* granularity of offsets */
+    int64_t first = offset % grain;
+    char *mapped = (char *)MapViewOfFile(ignis__fd_handle(fd), to_fd ? FILE_MAP_WRITE : FILE_MAP_READ,
+                                         (DWORD)((uint64_t)(offset - first) >> 32), (DWORD)(offset - first),
+                                         (SIZE_T)(first + size));
+    if (!mapped)
+        return ignis__errno_set();
+    if (to_fd)
+        memcpy(mapped + first, data, (size_t)size);
+    else
+        memcpy(data, mapped + first, (size_t)size);
+    UnmapViewOfFile(mapped);
+    return true;
+}
+
+/*  Tells if memory has at least `size` bytes: without a file Windows rounds up to pages. */
+IGNIS__PRIVATE bool ignis__fd_size_is(int fd, int64_t size)
+{
+    char last;
+    return ignis__fd_transfer(fd, &last, 1, size - 1, false);
+}
+
+#else /* POSIX */
+
+/*  >>transport.system_posix - POSIX: leases, named files, exiting processes
+
+    The functions of the system for transports; system_windows.c has the same names.
+    Uses: POSIX and /proc.
+    Invariants: a named file belongs to this user alone, or is not opened.
+    Locks: none. */
+
+IGNIS__PRIVATE uint64_t ignis__host_hash(void)
+{
+    char text[64];
+    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "rb");
+    size_t size = file ? fread(text, 1, sizeof text, file) : 0;
+    if (file)
+        fclose(file);
+    return ignis__hash(IGNIS__HASH_START, text, size);
+}
+
+/*  Process numbers can be compared within one namespace. */
+IGNIS__PRIVATE uint32_t ignis__pid_namespace(void)
+{
+    struct stat info;
+    return stat("/proc/self/ns/pid", &info) == 0 ? (uint32_t)info.st_ino : 0;
+}
+
+/*  Creates a lease. The array is in use while ends[1] is open in any process; then ends[0] hangs up. With a
+    path it is a FIFO, and the importer opens its other end. */
+IGNIS__PRIVATE bool ignis__lease_make(const char *path, int ends[2])
+{
+    ends[1] = -1;
+    if (!path ? pipe2(ends, O_CLOEXEC) != 0
+              : mkfifo(path, 0600) != 0 || (ends[0] = open(path, O_RDONLY | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC)) < 0)
+        return false;
+    (void)ignis__fd_register(ends[0]);
+    return true;
+}
+
+/*  Tells if all other ends are closed. A FIFO tells this only after one was open. */
+IGNIS__PRIVATE bool ignis__lease_is_over(int end)
+{
+    int events = ignis__fd_poll(end, 0, 0);
+    return events > 0 && (events & IGNIS__POLL_ENDED) != 0;
+}
+
+IGNIS__PRIVATE void ignis__thread_count(void *context, const char *name)
+{
+    ignis__thread_counts *threads = (ignis__thread_counts *)context;
+    char path[64], text[512], state = 0;
+    unsigned flags = 0;
+    const char *at;
+    FILE *file;
+    size_t size;
+    snprintf(path, sizeof path, "/proc/%lld/task/%.10s/stat", (long long)threads->pid, name);
+    file = name[0] == '.' ? NULL : fopen(path, "rb");
+    size = file ? fread(text, 1, sizeof text - 1, file) : 0;
+    if (file)
+        fclose(file);
+    text[size] = 0;
+    at = strrchr(text, ')');
+    if (at && sscanf(at + 1, " %c %*d %*d %*d %*d %*d %u", &state, &flags) == 2) {
+        threads->count++;
+        threads->exiting += (flags & 4) != 0;
+        threads->zombies += state == 'Z';
+    }
+}
+IGNIS__PRIVATE bool ignis__process_is_exiting(int64_t pid)
+{
+    ignis__thread_counts threads = {pid, 0, 0, 0};
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%lld/task", (long long)pid);
+    return ignis__folder_list(path, ignis__thread_count, &threads) && threads.exiting == threads.count &&
+           threads.zombies < threads.count;
+}
+
+IGNIS__PRIVATE int ignis__fd_copy(int fd) { return ignis__fd_register(fcntl(fd, F_DUPFD_CLOEXEC, 0)); }
+
+/*  Creates a named file of `size` bytes; -1 with errno on failure. */
+IGNIS__PRIVATE int ignis__named_file_create(const char *path, int64_t size)
+{
+    int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd >= 0 && ftruncate(fd, (off_t)size) != 0) {
+        (void)unlink(path);
+        ignis__fd_close(&fd);
+    }
+    return fd;
+}
+
+/*  Opens a named file of this user, of the right kind; -1 if there is none. Whoever removes the name owns it,
+    importer or exporter. */
+IGNIS__PRIVATE int ignis__named_file_open(const char *path, bool lease)
+{
+    struct stat info;
+    int fd = open(path, (lease ? O_WRONLY : O_RDONLY) | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
+    if (fd >= 0 && (fstat(fd, &info) != 0 || !ignis__stat_is_ours(&info) ||
+                    !(lease ? S_ISFIFO(info.st_mode) : S_ISREG(info.st_mode)) || unlink(path) != 0))
+        ignis__fd_close(&fd);
+    return fd;
+}
+
+IGNIS__PRIVATE bool ignis__named_file_exists(const char *path)
+{
+    struct stat info;
+    return lstat(path, &info) == 0;
+}
+
+/*  Gives a file its name, unless the name is taken. */
+IGNIS__PRIVATE bool ignis__file_publish(const char *part, const char *path)
+{
+    bool made = chmod(part, 0600) == 0 && link(part, path) == 0;
+    (void)ignis__file_remove(part);
+    return made;
+}
+
+IGNIS__PRIVATE bool ignis__fd_size_is(int fd, int64_t size)
+{
+    struct stat info;
+    return fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_size == (off_t)size;
+}
+
+/*  Reads or writes a range of a file. A truncated file gives an error here; through a mapping it would kill
+    the process. */
+IGNIS__PRIVATE bool ignis__fd_transfer(int fd, void *data, int64_t size, int64_t offset, bool to_fd)
+{
+    char *at = (char *)data;
+    while (size > 0) {
+        ssize_t moved =
+            to_fd ? pwrite(fd, at, (size_t)size, (off_t)offset) : pread(fd, at, (size_t)size, (off_t)offset);
+        if (moved < 0 && errno == EINTR)
+            continue;
+        if (moved <= 0)
+            return false;
+        at += moved;
+        offset += moved;
+        size -= moved;
+    }
+    return true;
+}
+
+#endif
+
+/*  >>transport.record - records: the bytes of a handle
+
+    Describes an exported array, and the secret that seals records.
+    Uses: the private folder, SHA-256.
+    Invariants: a record grants nothing: sizes and addresses come from what this process mapped or exported,
+    the sender from the socket.
+    Locks: ignis__own_identity_lock around the identity of this process. */
+
+typedef char ignis__record_size_check[sizeof(ignis__record_of_array) == IGNIS_TRANSPORT_RECORD_BYTES ? 1 : -1];
+
+/*  Tells if two handles describe the same export. */
+IGNIS__PRIVATE bool ignis__record_equal(const ignis__record_of_array *a, const ignis__record_of_array *b)
+{
+    return memcmp(a, b, offsetof(ignis__record_of_array, name)) == 0;
+}
+
+/*  Reads the secret of this user; the first caller creates it. */
+IGNIS__COLD IGNIS__PRIVATE bool ignis__transport_secret(const char *call,
+                                                        unsigned char token[IGNIS_TRANSPORT_TOKEN_BYTES])
+{
+    char folder[IGNIS__PATH_MAX] = "", path[IGNIS__PATH_MAX + 32];
+    int round;
+    if (!ignis__private_folder(call, folder, sizeof folder))
+        return false;
+    snprintf(path, sizeof path, "%s/transport.token", folder);
+    for (round = 0; round < 2; round++) {
+        char *part;
+        FILE *file;
+        bool ok;
+        if (ignis__name_file_read(path, token, IGNIS_TRANSPORT_TOKEN_BYTES))
+            return true;
+        part = round == 0 ? ignis__file_part_path(path) : NULL;
+        file = part ? ignis__file_create(part, IGNIS__FILE_NEW) : NULL;
+        if (file) {
+            ok = ignis__random_bytes(token, IGNIS_TRANSPORT_TOKEN_BYTES) &&
+                 fwrite(token, 1, IGNIS_TRANSPORT_TOKEN_BYTES, file) == IGNIS_TRANSPORT_TOKEN_BYTES;
+            if (fclose(file) == 0 && ok)
+                /* if another process was faster, the next round reads its token */
+                (void)ignis__file_publish(part, path);
+            else
+                (void)ignis__file_remove(part);
+        }
+        ignis__free(part);
+    }
+    return ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call,
+                             "cannot create or read the token in %s; set desc.token on both sides", path);
+}
+
+/*  The fields that all records of this process share. */
+IGNIS__PRIVATE ignis__record_of_array ignis__own_identity;
+IGNIS__PRIVATE ignis__mutex ignis__own_identity_lock = IGNIS__MUTEX_INIT;
+
+/*  >>transport.export - exports: arrays whose handles are in use elsewhere
+
+    Lists handles that are out. A handle ends with its lease, its channel, or its transport.
+    Uses: records, channels, arrays.
+    Invariants: an array counts its handles and cannot be freed or transferred while one is out; a handle
+    holds its array.
+    Locks: ignis__shares.lock guards both lists; it is never held while an array is locked or the driver is
+    called. */
+
+IGNIS__PRIVATE ignis__pool ignis__transports =
+    IGNIS__POOL(ignis__transport, IGNIS__KIND_TRANSPORT, "transport", IGNIS_DIAG_TRANSPORT_FREED);
+
+IGNIS__PRIVATE struct ignis__shares_type ignis__shares = {IGNIS__MUTEX_INIT, 0, 0, 0, 0, NULL, NULL};
 
 /*  Counts one more handle of an array. */
-static bool ignis__array_add_export(const char *call, ignis__array *array)
+IGNIS__PRIVATE bool ignis__array_add_export(const char *call, ignis__array *array)
 {
     if (!ignis__array_lock(call, array))
         return false;
@@ -6292,7 +6406,7 @@ static bool ignis__array_add_export(const char *call, ignis__array *array)
 }
 
 /*  Counts one handle less. */
-static void ignis__array_remove_export(const char *call, ignis__array *array)
+IGNIS__PRIVATE void ignis__array_remove_export(const char *call, ignis__array *array)
 {
     ignis__mutex_lock(&array->slot.lock);
     array->exports--;
@@ -6312,7 +6426,7 @@ static bool ignis__channel_peer_is_gone(ignis_channel handle)
     return gone;
 }
 
-static void ignis__export_free(ignis__export *entry)
+IGNIS__PRIVATE void ignis__export_free(ignis__export *entry)
 {
     ignis__fd_close(&entry->watch);
     ignis__free(entry->path);
@@ -6337,7 +6451,7 @@ static bool ignis__export_is_over(const ignis__export *entry, bool unused, bool 
 
 /*  Ends handles of one array or of all (NULL), by one transport or by any (0); all of them, or unused ones.
     Copies that were taken end as well. True: one of them ends when an exiting process has ended. */
-static bool ignis__exports_end(const char *call, const ignis__array *array, uint64_t transport, bool unused)
+IGNIS__PRIVATE bool ignis__exports_end(const char *call, const ignis__array *array, uint64_t transport, bool unused)
 {
     ignis__export **at, *entry, *ended = NULL;
     bool dying = false;
@@ -6373,7 +6487,7 @@ static bool ignis__exports_end(const char *call, const ignis__array *array, uint
 
 /*  Updates the count of an array's handles, which another thread may be ending, too. With `wait`, waits for
     processes that are exiting: the system takes a moment to close their leases. */
-static void ignis__exports_reap_array(const char *call, ignis__array *array, bool wait)
+IGNIS__PRIVATE void ignis__exports_reap_array(const char *call, ignis__array *array, bool wait)
 {
     int64_t until_ns = ignis__monotonic_ns() + (wait ? 5000000000 : 0);
     int tries;
@@ -6384,7 +6498,7 @@ static void ignis__exports_reap_array(const char *call, ignis__array *array, boo
 }
 
 /*  Describes for a message how many handles of an array are out, by transport. The array is locked. */
-IGNIS__COLD static void ignis__exports_describe(ignis__string_writer *text, const ignis__array *array)
+IGNIS__COLD IGNIS__PRIVATE void ignis__exports_describe(ignis__string_writer *text, const ignis__array *array)
 {
     const ignis__export *entry, *other;
     ignis__mutex_lock(&ignis__shares.lock);
@@ -6411,7 +6525,7 @@ IGNIS__COLD static void ignis__exports_describe(ignis__string_writer *text, cons
 
 /*  Waits for all work on an array's memory that Ignis has queued. It waits for events, since streams may end
     meanwhile. The storage is not locked: another thread may need it for the work. */
-static bool ignis__array_wait(const char *call, ignis__array *array)
+IGNIS__PRIVATE bool ignis__array_wait(const char *call, ignis__array *array)
 {
     ignis__storage *storage = array->storage;
     ignis__pooled_event *event[IGNIS__COUNT(storage->used_on) + 1];
@@ -6442,7 +6556,7 @@ static bool ignis__array_wait(const char *call, ignis__array *array)
 }
 
 /*  Enables access of one device to ordinary memory of another. Both are open. */
-static bool ignis__peer_enable(const char *call, ignis__device *from, ignis__device *to)
+IGNIS__PRIVATE bool ignis__peer_enable(const char *call, ignis__device *from, ignis__device *to)
 {
     ignis__binding binding;
     int error;
@@ -6497,15 +6611,7 @@ IGNIS_API ignis_array ignis_ipc_array(const ignis_array_desc *desc)
     return result;
 }
 
-/*  Facts that an export finds about an array's memory. The device is entered. */
-typedef struct ignis__export_facts {
-    int64_t block_size, offset;
-    ignis__ipc_handle ipc;
-    ignis_vmm_handle memory;
-    const char *path; /* for a copy in a named file; NULL: a copy in `memory` */
-} ignis__export_facts;
-
-static bool ignis__vmm_export_memory(const char *call, ignis__array *array, ignis__export_facts *facts)
+IGNIS__PRIVATE bool ignis__vmm_export_memory(const char *call, ignis__array *array, ignis__export_facts *facts)
 {
     ignis__physical *memory = ignis__vmm_find_physical(call, array, &facts->offset);
     bool ok = memory && (memory->handle_types & (int)IGNIS__VMM_HANDLE_SYSTEM) != 0;
@@ -6520,7 +6626,7 @@ static bool ignis__vmm_export_memory(const char *call, ignis__array *array, igni
     return ok;
 }
 
-static bool ignis__ipc_export_memory(const char *call, ignis__array *array, ignis__export_facts *facts)
+IGNIS__PRIVATE bool ignis__ipc_export_memory(const char *call, ignis__array *array, ignis__export_facts *facts)
 {
     ignis__address base = 0, address = ignis__atomic_load(&array->storage->address) + (uint64_t)array->offset;
     int error;
@@ -6544,7 +6650,7 @@ static bool ignis__ipc_export_memory(const char *call, ignis__array *array, igni
 }
 
 /*  Exports any memory: peer copies stay within one process. */
-static bool ignis__peer_export_memory(const char *call, ignis__array *array, ignis__export_facts *facts)
+IGNIS__PRIVATE bool ignis__peer_export_memory(const char *call, ignis__array *array, ignis__export_facts *facts)
 {
     ignis__work work;
     ignis__address address;
@@ -6563,7 +6669,7 @@ static bool ignis__peer_export_memory(const char *call, ignis__array *array, ign
 #define IGNIS__STAGING_BYTES ((int64_t)4 << 20)
 
 /*  Copies between an array and a file of its size, in memory or in the private folder. */
-static bool ignis__host_copy(const char *call, ignis__array *array, int fd, bool to_device)
+IGNIS__PRIVATE bool ignis__host_copy(const char *call, ignis__array *array, int fd, bool to_device)
 {
     int64_t size = ignis__array_bytes(array), done, part;
     ignis__pinned *piece = NULL;
@@ -6595,7 +6701,7 @@ static bool ignis__host_copy(const char *call, ignis__array *array, int fd, bool
     return ok;
 }
 
-static bool ignis__host_export_memory(const char *call, ignis__array *array, ignis__export_facts *facts)
+IGNIS__PRIVATE bool ignis__host_export_memory(const char *call, ignis__array *array, ignis__export_facts *facts)
 {
     int64_t size = ignis__array_bytes(array);
     int fd;
@@ -6619,8 +6725,8 @@ static bool ignis__host_export_memory(const char *call, ignis__array *array, ign
 
 /*  Maps memory of another process from device `home`; its size is proven, its address kept. The device is
     entered. */
-static bool ignis__vmm_import_memory(const char *call, ignis__import *mapped, const ignis__device *home,
-                                     const ignis_vmm_handle *memory)
+IGNIS__PRIVATE bool ignis__vmm_import_memory(const char *call, ignis__import *mapped, const ignis__device *home,
+                                             const ignis_vmm_handle *memory)
 {
     const ignis__device *lies;
     if (!ignis__vmm_block_import(call, mapped->device, memory, mapped->record.block_size, &mapped->block))
@@ -6636,8 +6742,8 @@ static bool ignis__vmm_import_memory(const char *call, ignis__import *mapped, co
     return false;
 }
 
-static bool ignis__ipc_import_memory(const char *call, ignis__import *mapped, const ignis__device *home,
-                                     const ignis_vmm_handle *memory)
+IGNIS__PRIVATE bool ignis__ipc_import_memory(const char *call, ignis__import *mapped, const ignis__device *home,
+                                             const ignis_vmm_handle *memory)
 {
     const ignis__record_of_array *record = &mapped->record;
     ignis__address address = 0, base = 0;
@@ -6659,12 +6765,12 @@ static bool ignis__ipc_import_memory(const char *call, ignis__import *mapped, co
     return false;
 }
 
-static void ignis__vmm_unmap_memory(const char *call, ignis__import *mapped)
+IGNIS__PRIVATE void ignis__vmm_unmap_memory(const char *call, ignis__import *mapped)
 {
     ignis__vmm_block_destroy(call, &mapped->block);
 }
 
-static void ignis__ipc_unmap_memory(const char *call, ignis__import *mapped)
+IGNIS__PRIVATE void ignis__ipc_unmap_memory(const char *call, ignis__import *mapped)
 {
     ignis__binding binding;
     if (ignis__devices_lost() || !ignis__device_enter(call, mapped->device, &binding))
@@ -6674,7 +6780,7 @@ static void ignis__ipc_unmap_memory(const char *call, ignis__import *mapped)
 }
 
 /*  Gives an entered device access to memory of this process. */
-static bool ignis__vmm_grant_access(const char *call, ignis__array *array, ignis__device *device)
+IGNIS__PRIVATE bool ignis__vmm_grant_access(const char *call, ignis__array *array, ignis__device *device)
 {
     ignis_vmm_access_desc access = ignis_vmm_access_of(device->handle, true);
     ignis__address at = ignis__atomic_load(&array->storage->address) + (uint64_t)array->offset;
@@ -6693,7 +6799,7 @@ static bool ignis__vmm_grant_access(const char *call, ignis__array *array, ignis
     return ok;
 }
 
-static bool ignis__peer_grant_access(const char *call, ignis__array *array, ignis__device *device)
+IGNIS__PRIVATE bool ignis__peer_grant_access(const char *call, ignis__array *array, ignis__device *device)
 {
     return ignis__peer_enable(call, device, array->storage->device);
 }
@@ -6810,26 +6916,7 @@ static bool ignis__peer_start(const char *call, ignis__device *src, ignis__devic
     return ignis__peer_enable(call, dst, src) && ignis__peer_enable(call, src, dst);
 }
 
-/*  A kind of transport; NULL functions have nothing to do. The figures are estimates; for IPC the cost of
-    handles limits them, not NVLink. */
-typedef struct ignis__transport_ops {
-    const char *name, *word; /* for messages; in the environment */
-    bool zero_copy;          /* an import is the exporter's memory, with a lease and without copies */
-    bool across;             /* works between processes */
-    bool copies;             /* a receive copies */
-    bool descriptor;         /* its memory is a descriptor */
-    bool named;              /* a named file can replace its descriptors */
-    double bandwidth_gbs, latency_us;
-    bool (*available)(ignis__device *src, ignis__device *dst, ignis__string_writer *why);
-    bool (*start)(const char *call, ignis__device *src, ignis__device *dst);
-    bool (*export_memory)(const char *call, ignis__array *array, ignis__export_facts *facts);
-    bool (*import_memory)(const char *call, ignis__import *mapped, const ignis__device *home,
-                          const ignis_vmm_handle *memory);
-    void (*unmap_memory)(const char *call, ignis__import *mapped);
-    bool (*grant_access)(const char *call, ignis__array *array, ignis__device *device);
-} ignis__transport_ops;
-
-static const ignis__transport_ops ignis__transport_kinds[IGNIS_TRANSPORT_KIND_COUNT] = {
+IGNIS__PRIVATE const ignis__transport_ops ignis__transport_kinds[IGNIS_TRANSPORT_KIND_COUNT] = {
     /*               zero_copy across copies descriptor named */
     {"", "", false, false, false, false, false, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL},
     {"VMM", "vmm", true, true, false, true, false, 300, 5, ignis__vmm_available, NULL, ignis__vmm_export_memory,
@@ -6842,7 +6929,7 @@ static const ignis__transport_ops ignis__transport_kinds[IGNIS_TRANSPORT_KIND_CO
      NULL, NULL, NULL},
 };
 
-static bool ignis__transport_kind_valid(const char *call, ignis_transport_kind kind)
+IGNIS__PRIVATE bool ignis__transport_kind_valid(const char *call, ignis_transport_kind kind)
 {
     if (kind > IGNIS_TRANSPORT_AUTO && kind < IGNIS_TRANSPORT_KIND_COUNT)
         return true;
@@ -6851,7 +6938,7 @@ static bool ignis__transport_kind_valid(const char *call, ignis_transport_kind k
 }
 
 /*  Opens both devices. */
-static bool ignis__transport_devices(const char *call, int src, int dst, ignis__device **devices)
+IGNIS__PRIVATE bool ignis__transport_devices(const char *call, int src, int dst, ignis__device **devices)
 {
     devices[0] = ignis__device_get(call, src);
     devices[1] = devices[0] ? ignis__device_get(call, dst) : NULL;
@@ -6888,8 +6975,8 @@ static bool ignis__transport_read_environment(const char *call, ignis_transport_
 }
 
 /*  Chooses the first available kind. descriptors: the channel carries them. */
-static bool ignis__transport_choose(const char *call, ignis__device *const *devices, bool same_process,
-                                    bool descriptors, ignis_transport_choice *choice)
+IGNIS__PRIVATE bool ignis__transport_choose(const char *call, ignis__device *const *devices, bool same_process,
+                                            bool descriptors, ignis_transport_choice *choice)
 {
     static const ignis_transport_kind order[] = {IGNIS_TRANSPORT_VMM, IGNIS_TRANSPORT_PEER, IGNIS_TRANSPORT_HOST};
     ignis_transport_kind wanted;
@@ -6936,13 +7023,7 @@ IGNIS_API ignis_status ignis_transport_select(int src, int dst, bool same_proces
     Invariants: ending a transport ends its exports and frees its imported arrays.
     Locks: the slot; ignis__shares.lock. */
 
-/*  A handle that waits for a receive of this process. */
-typedef struct ignis__queued_handle {
-    ignis_transport_handle handle;
-    struct ignis__queued_handle *next;
-} ignis__queued_handle;
-
-static void ignis__handle_close(ignis_transport_handle *handle)
+IGNIS__PRIVATE void ignis__handle_close(ignis_transport_handle *handle)
 {
     ignis__vmm_handle_close(&handle->memory);
     if (handle->has_lease)
@@ -6950,13 +7031,13 @@ static void ignis__handle_close(ignis_transport_handle *handle)
     memset(handle, 0, sizeof *handle);
 }
 
-static ignis__transport *ignis__transport_hold(const char *call, ignis_transport handle)
+IGNIS__PRIVATE ignis__transport *ignis__transport_hold(const char *call, ignis_transport handle)
 {
     return (ignis__transport *)ignis__handle_hold(call, &ignis__transports, handle.id);
 }
 
 /*  Takes the next waiting handle for the caller. */
-static bool ignis__queued_handle_take(ignis__transport *transport, ignis_transport_handle *handle)
+IGNIS__PRIVATE bool ignis__queued_handle_take(ignis__transport *transport, ignis_transport_handle *handle)
 {
     ignis__queued_handle *first;
     ignis__mutex_lock(&transport->slot.lock);
@@ -6979,7 +7060,7 @@ static void ignis__queued_handles_close(ignis__transport *transport)
         ignis__handle_close(&handle);
 }
 
-static void ignis__transport_drop(ignis__transport *transport)
+IGNIS__PRIVATE void ignis__transport_drop(ignis__transport *transport)
 {
     if (!ignis__pool_drop(transport))
         return;
@@ -6988,7 +7069,7 @@ static void ignis__transport_drop(ignis__transport *transport)
 }
 
 /*  Holds a transport that was initialized. */
-static ignis__transport *ignis__transport_hold_ready(const char *call, ignis_transport handle)
+IGNIS__PRIVATE ignis__transport *ignis__transport_hold_ready(const char *call, ignis_transport handle)
 {
     ignis__transport *transport = ignis__transport_hold(call, handle);
     if (!transport || ignis__atomic_load(&transport->ready))
@@ -6999,24 +7080,24 @@ static ignis__transport *ignis__transport_hold_ready(const char *call, ignis_tra
     return NULL;
 }
 
-IGNIS__ONE_COPY static ignis_status ignis__transport_end_call(ignis__transport *transport, bool ok)
+IGNIS__ONE_COPY IGNIS__PRIVATE ignis_status ignis__transport_end_call(ignis__transport *transport, bool ok)
 {
     ignis__transport_drop(transport);
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-static const ignis__transport_ops *ignis__transport_ops_of(const ignis__transport *transport)
+IGNIS__PRIVATE const ignis__transport_ops *ignis__transport_ops_of(const ignis__transport *transport)
 {
     return &ignis__transport_kinds[transport->kind];
 }
 
 /*  Tells if the exchange method carries descriptors; else handles have named files. */
-static bool ignis__transport_carries_descriptors(const ignis__transport *transport)
+IGNIS__PRIVATE bool ignis__transport_carries_descriptors(const ignis__transport *transport)
 {
     return ignis__connection_kinds[transport->exchange]->descriptors;
 }
 
-static void ignis__transport_describe(ignis__string_writer *text, const ignis__transport *transport)
+IGNIS__PRIVATE void ignis__transport_describe(ignis__string_writer *text, const ignis__transport *transport)
 {
     static const char *const methods[] = {"default", "socket", "named_pipe", "shared_memory"};
     ignis__string_add(text, "%s[%d->%d, %s]", ignis__transport_ops_of(transport)->name,
@@ -7036,7 +7117,7 @@ static void ignis__import_free(const char *call, ignis__import *mapped)
 }
 
 /*  Drops an import. The last one of a mapping unmaps it and tells the exporter. */
-static void ignis__import_drop(const char *call, ignis__import *mapped)
+IGNIS__PRIVATE void ignis__import_drop(const char *call, ignis__import *mapped)
 {
     ignis__import **at;
     bool last;
@@ -7052,14 +7133,14 @@ static void ignis__import_drop(const char *call, ignis__import *mapped)
         ignis__import_free(call, mapped);
 }
 
-static void ignis__import_release(void *ptr, void *data)
+IGNIS__PRIVATE void ignis__import_release(void *ptr, void *data)
 {
     (void)ptr;
     ignis__import_drop("ignis_array_free", (ignis__import *)data);
 }
 
 /*  Tells if a transport has imported this array (not a view). */
-static bool ignis__array_imported_by(const ignis__array *array, uint64_t transport)
+IGNIS__PRIVATE bool ignis__array_imported_by(const ignis__array *array, uint64_t transport)
 {
     const ignis__storage *storage = array->storage;
     return storage->release_fn == ignis__import_release && !array->view &&
@@ -7112,7 +7193,7 @@ IGNIS__COLD static void ignis__transports_close(const char *call)
 }
 
 /*  Prepares this process for handles. Hooks of arrays are set once, before any export is counted. */
-static bool ignis__transports_prepare(const char *call)
+IGNIS__PRIVATE bool ignis__transports_prepare(const char *call)
 {
     ignis__record_of_array *self = &ignis__own_identity;
     bool known;
@@ -7332,15 +7413,15 @@ static void ignis__record_fill(const ignis__transport *transport, const ignis__a
     memcpy(record->tag, array->tag, sizeof record->tag);
 }
 
-static void ignis__record_seal(const unsigned char token[IGNIS__SECRET], const ignis__record_of_array *record,
-                               unsigned char seal[32])
+IGNIS__PRIVATE void ignis__record_seal(const unsigned char token[IGNIS__SECRET], const ignis__record_of_array *record,
+                                       unsigned char seal[32])
 {
     ignis__hmac(token, "handle", 6, record, offsetof(ignis__record_of_array, seal), seal);
 }
 
 /*  Makes the path of a named file, which is random for each process. */
-static bool ignis__record_path(const char *call, const ignis__transport *transport,
-                               const ignis__record_of_array *record, uint64_t name, char path[IGNIS__PATH_MAX])
+IGNIS__PRIVATE bool ignis__record_path(const char *call, const ignis__transport *transport,
+                                       const ignis__record_of_array *record, uint64_t name, char path[IGNIS__PATH_MAX])
 {
     uint64_t maker[2];
     char folder[IGNIS__PATH_MAX];
@@ -7419,8 +7500,8 @@ static bool ignis__export_lease(const char *call, const ignis__transport *transp
     return false;
 }
 
-static bool ignis__transport_export(const char *call, ignis__transport *transport, ignis__array *array, bool wait,
-                                    ignis_transport_handle *handle)
+IGNIS__PRIVATE bool ignis__transport_export(const char *call, ignis__transport *transport, ignis__array *array,
+                                            bool wait, ignis_transport_handle *handle)
 {
     const ignis__transport_ops *ops = ignis__transport_ops_of(transport);
     bool named = ops->named && !ignis__transport_carries_descriptors(transport), ok;
@@ -7458,8 +7539,9 @@ static bool ignis__transport_export(const char *call, ignis__transport *transpor
 }
 
 /*  Holds a transport and an array for a call. */
-IGNIS__ONE_COPY static ignis__array *ignis__transport_hold_both(const char *call, ignis_transport handle,
-                                                                ignis_array array_handle, ignis__transport **transport)
+IGNIS__ONE_COPY IGNIS__PRIVATE ignis__array *ignis__transport_hold_both(const char *call, ignis_transport handle,
+                                                                        ignis_array array_handle,
+                                                                        ignis__transport **transport)
 {
     ignis__array *array;
     *transport = ignis__transport_hold_ready(call, handle);
@@ -7471,8 +7553,8 @@ IGNIS__ONE_COPY static ignis__array *ignis__transport_hold_both(const char *call
     return array;
 }
 
-static ignis_status ignis__transport_end_both(const char *call, ignis__transport *transport, ignis__array *array,
-                                              bool ok)
+IGNIS__PRIVATE ignis_status ignis__transport_end_both(const char *call, ignis__transport *transport,
+                                                      ignis__array *array, bool ok)
 {
     ignis__array_drop(call, array);
     return ignis__transport_end_call(transport, ok);
@@ -7521,7 +7603,7 @@ IGNIS_API ignis_status ignis_transport_exported_handle(ignis_transport handle, i
 }
 
 /*  Lists which descriptors belong to a record, in order. */
-static int ignis__record_fds(const ignis__record_of_array *record, bool *memory)
+IGNIS__PRIVATE int ignis__record_fds(const ignis__record_of_array *record, bool *memory)
 {
     const ignis__transport_ops *ops =
         &ignis__transport_kinds[record->kind < IGNIS_TRANSPORT_KIND_COUNT ? record->kind : 0];
@@ -7542,7 +7624,8 @@ IGNIS_API int ignis_transport_handle_fds(const ignis_transport_handle *handle, i
 }
 
 /*  Completes a handle with its descriptors. False, and they are closed, if they do not match the record. */
-static bool ignis__handle_add_fds(ignis_transport_handle *handle, const void *bytes, const int *fds, int fd_count)
+IGNIS__PRIVATE bool ignis__handle_add_fds(ignis_transport_handle *handle, const void *bytes, const int *fds,
+                                          int fd_count)
 {
     ignis__record_of_array record;
     bool memory;
@@ -7610,7 +7693,7 @@ IGNIS_API ignis_status ignis_transport_release_handle(ignis_transport handle, ig
     Locks: ignis__shares.lock around the list; the import's lock while it is mapped. */
 
 /*  Checks that the values of a sealed record are consistent; *bytes: of the array. */
-static bool ignis__record_is_consistent(const ignis__record_of_array *record, int64_t *bytes)
+IGNIS__PRIVATE bool ignis__record_is_consistent(const ignis__record_of_array *record, int64_t *bytes)
 {
     bool empty = false;
     int i;
@@ -7630,8 +7713,8 @@ static bool ignis__record_is_consistent(const ignis__record_of_array *record, in
 }
 
 /*  Reads and checks the record of a handle before any use. */
-static bool ignis__record_read(const char *call, const ignis__transport *transport,
-                               const ignis_transport_handle *handle, ignis__record_of_array *record)
+IGNIS__PRIVATE bool ignis__record_read(const char *call, const ignis__transport *transport,
+                                       const ignis_transport_handle *handle, ignis__record_of_array *record)
 {
     const ignis__record_of_array *self = &ignis__own_identity;
     int64_t bytes;
@@ -7676,8 +7759,8 @@ static bool ignis__record_read(const char *call, const ignis__transport *transpo
 }
 
 /*  Opens the named file of a handle, unless it is open. */
-static bool ignis__handle_open(const char *call, const ignis__transport *transport,
-                               const ignis__record_of_array *record, ignis_transport_handle *handle)
+IGNIS__PRIVATE bool ignis__handle_open(const char *call, const ignis__transport *transport,
+                                       const ignis__record_of_array *record, ignis_transport_handle *handle)
 {
     bool lease = ignis__transport_ops_of(transport)->zero_copy;
     char path[IGNIS__PATH_MAX];
@@ -7701,7 +7784,7 @@ static bool ignis__handle_open(const char *call, const ignis__transport *transpo
 }
 
 /*  Finds the device of a record. NULL, and reported, if this process does not see it. */
-static ignis__device *ignis__record_device(const char *call, const ignis__record_of_array *record)
+IGNIS__PRIVATE ignis__device *ignis__record_device(const char *call, const ignis__record_of_array *record)
 {
     ignis_device_info info;
     int i;
@@ -7823,8 +7906,8 @@ static ignis__import *ignis__import_find_or_map(const char *call, const ignis__t
 }
 
 /*  Creates an array over the import of a checked record. */
-static ignis_array ignis__import_array(const char *call, const ignis__transport *transport,
-                                       const ignis__record_of_array *record, ignis_transport_handle *handle)
+IGNIS__PRIVATE ignis_array ignis__import_array(const char *call, const ignis__transport *transport,
+                                               const ignis__record_of_array *record, ignis_transport_handle *handle)
 {
     ignis_array result = IGNIS__ZERO;
     ignis__import *mapped;
@@ -7848,9 +7931,9 @@ static ignis_array ignis__import_array(const char *call, const ignis__transport 
 }
 
 /*  Copies the content of a handle into an array of its size: from host memory, or from the sender's array. */
-static bool ignis__handle_copy(const char *call, const ignis__transport *transport,
-                               const ignis__record_of_array *record, ignis_transport_handle *handle,
-                               ignis__array *array)
+IGNIS__PRIVATE bool ignis__handle_copy(const char *call, const ignis__transport *transport,
+                                       const ignis__record_of_array *record, ignis_transport_handle *handle,
+                                       ignis__array *array)
 {
     ignis__array *own;
     bool ok;
@@ -7936,7 +8019,7 @@ IGNIS_API ignis_status ignis_transport_close_imported_handle(ignis_transport tra
     Locks: the slot of the transport around waiting handles. */
 
 /*  Sends a handle through a channel, as one message. */
-static bool ignis__handle_send(const char *call, ignis_channel to, const ignis_transport_handle *handle)
+IGNIS__PRIVATE bool ignis__handle_send(const char *call, ignis_channel to, const ignis_transport_handle *handle)
 {
     ignis__channel *channel = ignis__channel_hold(call, to);
     int fds[2], count = ignis_transport_handle_fds(handle, fds);
@@ -7971,7 +8054,7 @@ static bool ignis__inbox_handle(const char *call, ignis__connection *connection,
 }
 
 /*  Waits for the next handle from a channel. */
-static bool ignis__handle_receive(const char *call, ignis_channel from, ignis_transport_handle *handle)
+IGNIS__PRIVATE bool ignis__handle_receive(const char *call, ignis_channel from, ignis_transport_handle *handle)
 {
     ignis__channel *channel = ignis__channel_hold(call, from);
     ignis__peer_error error;
@@ -8308,12 +8391,215 @@ IGNIS_API ignis_array ignis_share_receive(ignis_channel handle)
     return result;
 }
 
-/*  >>nccl - NCCL, opened at run time, without its headers
+/*  collective/comm - communicators and collective operations. */
 
-    A nonblocking communicator with deadlines around NCCL's calls, and tasks handed to it.
-    Uses: the loader's table of ignis.h, threads.
-    Invariants: no call blocks without a deadline; a communicator that failed is aborted, never reused.
-    Locks: nccl->lock, one call of NCCL at a time; held around a whole group of calls. */
+/*  collective/job - the processes of one program: how they meet, and which of them died. */
+
+/*  The rank of this process, and where the ranks meet: from the description or the environment. */
+enum { IGNIS__JOB_MAX_RANKS = 1024 };
+
+typedef struct ignis__place {
+    int rank, size;
+    int local_rank;    /* -1: unknown */
+    char job[160];     /* the launcher's name of the job; "": none */
+    char folder[256];  /* a private folder; "": the default */
+    char name[64];     /* of rank 0 in that folder */
+    char address[300]; /* "host:port" of rank 0; "": they meet in the folder */
+    bool by_id;        /* from ignis_comm_unique_id */
+    bool has_secret;   /* known to all ranks; else it is in the folder */
+    unsigned char secret[IGNIS__SECRET];
+} ignis__place;
+
+/*  Content of an id. */
+typedef struct ignis__id {
+    char magic[8];
+    unsigned char secret[IGNIS__SECRET];
+    char address[IGNIS_COMM_ID_BYTES - 8 - IGNIS__SECRET]; /* "host,host:port"; on Windows, of a pipe */
+} ignis__id;
+
+/*  The description of a rank that all ranks receive. */
+typedef struct ignis__job_rank {
+    uint64_t host;    /* hash of the system and its namespaces */
+    uint64_t process; /* random, since ranks may be threads of one process */
+    unsigned char uuid[16];
+    char pci[16];
+    int32_t rank, size;
+    int32_t pid, uid;
+    int32_t driver;
+    int32_t transport; /* requested transport */
+    char path[104];    /* of the socket where it waits for ranks of its host */
+    char failed[128];  /* why it cannot take part, so that all fail; "": it can */
+} ignis__job_rank;
+
+/*  Events that a communicator is told, on the watcher's thread, with the job locked. */
+typedef enum ignis__job_event {
+    IGNIS__JOB_DIED,
+    IGNIS__JOB_LEFT,
+    IGNIS__JOB_ABORTED,
+    IGNIS__JOB_TICK /* time has passed; no member */
+} ignis__job_event;
+
+enum { IGNIS__JOB_TICK_MS = 20 };
+
+typedef struct ignis__job_watch {
+    uint64_t key; /* of the communicator, the same on all its ranks */
+    const int *member;
+    int count;
+    unsigned char *gone; /* for each member: it has destroyed its communicator */
+    bool ticks;          /* it is told that time passes */
+    void (*notify)(void *owner, ignis__job_event event, int member);
+    void *owner;
+    struct ignis__job_watch *next;
+} ignis__job_watch;
+
+typedef struct ignis__job ignis__job;
+
+typedef enum ignis__job_state { IGNIS__JOB_ALIVE, IGNIS__JOB_GONE, IGNIS__JOB_DEAD } ignis__job_state;
+
+/*  Why an agreement failed. */
+typedef enum ignis__agreement_reason {
+    IGNIS__AGREEMENT_LATE,   /* a record did not come before the deadline */
+    IGNIS__AGREEMENT_LOST,   /* a rank has died or left */
+    IGNIS__AGREEMENT_DIFFERS /* a rank has called something else */
+} ignis__agreement_reason;
+
+typedef struct ignis__agreement_failure {
+    ignis__agreement_reason reason;
+    int rank; /* of the job */
+    uint32_t theirs;
+} ignis__agreement_failure;
+
+/*  What ranks agree on. A later kind counts more: a rank in it has given up the earlier ones. */
+typedef enum ignis__agreement_kind {
+    IGNIS__AGREEMENT_INIT,
+    IGNIS__AGREEMENT_NCCL,
+    IGNIS__AGREEMENT_SPLIT,
+    IGNIS__AGREEMENT_SHRINK
+} ignis__agreement_kind;
+
+/*  An agreement: in each step every rank gives a record and receives those of all. A rank that gave up begins
+    again, so attempts are counted. Records of earlier attempts are dropped; one of a later attempt makes all
+    others join it. */
+typedef struct ignis__agreement {
+    ignis__job *job;
+    const ignis__job_watch *watch; /* their communicator: ranks that have left it are not waited for; NULL: none */
+    const int *member;             /* ranks in the job */
+    int count, me;
+    const unsigned char *without; /* a bit for each rank that is told but not waited for; NULL: none */
+    uint64_t key;                 /* of the communicator */
+    uint32_t attempt;
+    uint32_t print; /* kind, and 28 bits of a hash that must be equal on all ranks */
+    bool failed;    /* in the last step */
+    bool overtaken; /* another rank is at a later attempt, which is now `attempt` */
+    int64_t deadline;
+    unsigned char came[IGNIS__JOB_MAX_RANKS / 8]; /* a bit for each rank whose record of this step has come */
+    ignis__agreement_failure failure;
+} ignis__agreement;
+
+#define IGNIS__AGREEMENT_GIVEN_UP 0xFFFFFFFFu /* instead of a print: the rank has given up this attempt */
+#define IGNIS__AGREEMENT_PRINT(kind, hash) ((uint32_t)(kind) << 28 | ((uint32_t)(hash)&0xFFFFFFFu))
+
+/*  Types of messages. */
+typedef enum ignis__job_kind {
+    IGNIS__JOB_RECORD = 1, /* for an agreement */
+    IGNIS__JOB_LEAVE,      /* the sender has destroyed communicator `key` */
+    IGNIS__JOB_ABORT,      /* the sender has aborted it */
+    IGNIS__JOB_BYE,        /* the sender has destroyed all, and will close its sockets */
+    IGNIS__JOB_LOST,       /* from rank 0: the rank in the data, of another host, has died */
+    IGNIS__JOB_ANSWER,     /* of a rendezvous, as the next one */
+    IGNIS__JOB_TABLE
+} ignis__job_kind;
+
+enum { IGNIS__JOB_DATA = 512 }; /* bytes of a record */
+
+#define IGNIS__MILLISECOND ((int64_t)1000000)
+
+/*  Connections that one thread waits for, and a pipe or event by which other threads wake it. */
+typedef struct ignis__poller {
+    ignis__connection **connection; /* NULL: none */
+    bool *is_ready;                 /* a message has come, or the connection has ended */
+    int count;
+#ifdef _WIN32
+    HANDLE bell;
+    int pause_ms;
+#else
+    int bell[2];
+    struct pollfd *polls;
+#endif
+} ignis__poller;
+
+#ifdef _WIN32
+/*  All ranks are on this host. */
+#define IGNIS__CONNECTION_FAR (&ignis__connection_pipe)
+#define IGNIS__OTHER_HOSTS "on Windows all ranks are on one host"
+#endif
+
+#ifndef _WIN32
+#include <ifaddrs.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#endif
+
+#ifndef _WIN32
+#ifndef IGNIS__JOB_SILENCE_S
+#define IGNIS__JOB_SILENCE_S 15
+#endif
+#endif
+
+#ifndef _WIN32
+#define IGNIS__CONNECTION_FAR (&ignis__connection_tcp)
+#define IGNIS__OTHER_HOSTS "those of other hosts need IGNIS_COMM_TOKEN or desc.id"
+#endif
+
+/*  The header of a job's message. */
+typedef struct ignis__job_header {
+    int32_t from, to;
+    uint64_t key;
+} ignis__job_header;
+
+typedef struct ignis__job_message {
+    struct ignis__job_message *next;
+    uint64_t key;
+    size_t size;
+    int fd;
+    unsigned char data[IGNIS__JOB_DATA];
+} ignis__job_message;
+
+typedef struct ignis__job_link {
+    ignis__connection *connection; /* NULL: this rank, or a rank reached through rank 0 */
+    bool ended;                    /* no more messages will come */
+    ignis__job_state state;
+    ignis__job_message *first;
+    int queued;
+} ignis__job_link;
+
+struct ignis__job {
+    uint64_t users; /* communicators that use the job */
+    uint64_t key;   /* of the job, chosen by rank 0 */
+    int rank, size;
+    int64_t timeout_ns;
+    unsigned char secret[IGNIS__SECRET]; /* of the ranks of a host, chosen by rank 0 */
+    ignis__job_rank *ranks;
+    ignis__job_link *links; /* NULL if there is one rank */
+    ignis__poller poller;   /* of the watcher */
+    ignis__mutex lock;      /* guards what follows, and the links */
+    ignis__condition changed;
+    bool has_poller, ready; /* poller and changed exist */
+    bool watched, ending;
+    ignis__thread_handle watcher;
+    ignis__job_watch *watches;
+};
+
+/*  A message to send. */
+typedef struct ignis__job_outgoing {
+    ignis__job_header header;
+    ignis__job_kind kind;
+    const void *data;
+    size_t size;
+    int fd; /* -1: none */
+} ignis__job_outgoing;
+
 
 /*  Values of NCCL's enumerations; tests/prototypes.cpp compares them with nccl.h. */
 enum {
@@ -8337,14 +8623,6 @@ enum {
     IGNIS__NCCL_MIN = 3,
     IGNIS__NCCL_AVG = 4
 };
-
-/*  By ignis_dtype; the first one is the default. */
-static const int ignis__nccl_dtypes[IGNIS_DTYPE_COUNT] = {
-    IGNIS__NCCL_FLOAT32, IGNIS__NCCL_FLOAT16, IGNIS__NCCL_BFLOAT16, IGNIS__NCCL_FLOAT32,     IGNIS__NCCL_FLOAT64,
-    IGNIS__NCCL_INT32,   IGNIS__NCCL_INT64,   IGNIS__NCCL_UINT8,    IGNIS__NCCL_FLOAT8_E4M3, IGNIS__NCCL_FLOAT8_E5M2};
-/*  By ignis_op. */
-static const int ignis__nccl_ops[IGNIS_OP_COUNT] = {IGNIS__NCCL_SUM, IGNIS__NCCL_PROD, IGNIS__NCCL_MIN, IGNIS__NCCL_MAX,
-                                                    IGNIS__NCCL_AVG};
 
 /*  ncclConfig_t of NCCL 2.19; its version tells newer ones which fields are missing. */
 typedef struct ignis__nccl_config {
@@ -8378,8 +8656,6 @@ typedef struct ignis__comm_task {
     int root; /* for a message, the other rank */
 } ignis__comm_task;
 
-#define IGNIS__NCCL_GOODBYE_NS 5000000000 /* what ends later is no longer waited for */
-
 /*  An NCCL communicator of one rank. It is nonblocking: each call returns at once, and is waited for with a
     deadline. */
 typedef struct ignis__nccl_comm {
@@ -8394,10 +8670,290 @@ typedef struct ignis__nccl_comm {
     bool hosts;          /* some ranks are on other hosts */
 } ignis__nccl_comm;
 
+#ifndef IGNIS__COMM_DATA_MIB
+#define IGNIS__COMM_DATA_MIB 24
+#endif
+
+/*  The layout of a region, and the structs that kernels use; kernels/collective.cuh has the same and explains
+    them. */
+enum {
+    IGNIS__COMM_BLOCKS = 256,
+    IGNIS__COMM_LANES = 64,
+    IGNIS__COMM_FLAGS = 4096,
+    IGNIS__COMM_PACKETS = 1 << 18,
+    IGNIS__COMM_PACKETS_SIZE = 4 << 20,
+    IGNIS__COMM_DATA = IGNIS__COMM_PACKETS + 4 * IGNIS__COMM_PACKETS_SIZE,
+    IGNIS__COMM_DATA_SIZE = IGNIS__COMM_DATA_MIB << 20,
+    IGNIS__COMM_PAIR_DATA = IGNIS__COMM_DATA + 4 * IGNIS__COMM_DATA_SIZE,
+    IGNIS__COMM_PAIR_SLOT = 16 << 10,
+    IGNIS__COMM_PAIR_SLOTS = 4,
+    IGNIS__COMM_ONE_PHASE_SLOTS = 4,
+    IGNIS__COMM_TWO_PHASE_SLOTS = 3,
+    IGNIS__COMM_PACKET_THREADS = 544, /* of a block, at most; one warp of them moves no data */
+    IGNIS__COMM_FLAG_THREADS = 512
+};
+
+/*  What broke a communicator. */
+enum {
+    IGNIS__COMM_FINE,
+    IGNIS__COMM_TIMEOUT,
+    IGNIS__COMM_MISMATCH,
+    IGNIS__COMM_PEER,
+    IGNIS__COMM_TWICE,
+    IGNIS__COMM_NCCL_FAILED
+};
+
+typedef struct ignis__comm_record {
+    uint64_t abort; /* the host's request that kernels return: code, and rank << 8 */
+    uint64_t code;
+    uint32_t peer;
+    uint32_t reporter;
+    uint32_t op;
+    uint64_t mine, theirs;
+    uint64_t nccl;
+} ignis__comm_record;
+
+typedef struct ignis__comm_state {
+    uint32_t op[IGNIS__COMM_BLOCKS];
+    uint32_t broken;
+    uint32_t running;
+    uint32_t rank, size;
+    ignis__address record;
+    ignis__address region[IGNIS_COMM_MAX_RANKS];
+    uint32_t sent[IGNIS_COMM_MAX_RANKS][IGNIS__COMM_LANES], received[IGNIS_COMM_MAX_RANKS][IGNIS__COMM_LANES];
+    uint64_t marks;
+    uint64_t byte; /* for barriers by NCCL; not read by kernels */
+} ignis__comm_state;
+
+typedef struct ignis__comm_call {
+    ignis__address region[IGNIS_COMM_MAX_RANKS];
+    ignis__address state, in, out;
+    int64_t count, in_stride, out_stride, timeout_ns;
+    uint64_t fingerprint, fingerprint_in;
+    int rank, chunk, steps;
+    uint32_t push, take, push_two, take_two;
+    int root, none, in_aligned, out_aligned, keep;
+} ignis__comm_call;
+
+/*  Parameters for measurements: IGNIS_COMM_TUNE="ll_max=64K,blocks=32,..." is read when a communicator
+    starts, and must be equal on all ranks. -1: from the tables. */
+typedef struct ignis__comm_tune {
+    int64_t ll_max;       /* bytes of the largest operation by packets in one phase */
+    int64_t ll_two_max;   /* in two phases */
+    int64_t one_shot_max; /* bytes of the largest operation by flags in one phase */
+    int64_t nccl_min;     /* bytes of all slices from which NCCL is used, if joined; 0: never */
+    /* by flags; chunk: bytes that a block moves in a step, for all ranks together */
+    int64_t blocks, threads, chunk;
+    int64_t ll_blocks, ll_threads; /* by packets */
+    int64_t lanes;                 /* blocks of a send or receive */
+    int64_t epoch;                 /* the number before the first operation */
+    int64_t delay;                 /* 1: random delays in blocks, for tests */
+} ignis__comm_tune;
+
+#define IGNIS__COMM_TUNES(X) \
+    X(ll_max, -1)            \
+    X(ll_two_max, -1)        \
+    X(one_shot_max, -1)      \
+    X(nccl_min, -1)          \
+    X(blocks, -1)            \
+    X(threads, -1) X(chunk, -1) X(ll_blocks, -1) X(ll_threads, -1) X(lanes, IGNIS__COMM_LANES) X(epoch, 15) X(delay, 0)
+
+/*  The regions of all ranks in this process. Communicators of ignis_comm_init_all share them, at the same
+    address on all devices. Kernels of each write to the regions of the others, so they are freed with the
+    last one. */
+typedef struct ignis__comm_regions {
+    uint64_t users;
+    int count;                                    /* of regions; 0 with one rank, or NCCL alone */
+    ignis__address address[IGNIS_COMM_MAX_RANKS]; /* 0: missing */
+    ignis__vmm_block block[IGNIS_COMM_MAX_RANKS]; /* own or imported device memory, */
+    void *host[IGNIS_COMM_MAX_RANKS];             /* or host memory, */
+    bool pinned[IGNIS_COMM_MAX_RANKS];            /* pinned for this device */
+    ignis__device *device;
+    int64_t bytes; /* of each region in host memory */
+    bool late;     /* a copy to or from them has not ended: they are never freed */
+    ignis__mutex lock;
+    /* of ignis_comm_init_all: the communicators that share them; NULL: ended */
+    struct ignis__comm *comms[IGNIS_COMM_MAX_RANKS];
+} ignis__comm_regions;
+
+/*  Memory that kernels of a communicator use; it stays until no graph can run them. */
+typedef struct ignis__comm_memory {
+    ignis__device *device;
+    ignis__block *state;
+    ignis__comm_record *record;
+    ignis__pinned *record_piece; /* the memory of record */
+    ignis__comm_regions *regions;
+    ignis__nccl_comm *nccl; /* set before nccl_there; NULL: none. Stays until the end, also after a failure */
+} ignis__comm_memory;
+
+/*  Whether NCCL is used. All ranks find out together, at the first operation that NCCL does faster. */
+typedef enum ignis__comm_nccl_state {
+    IGNIS__COMM_NCCL_UNTRIED,
+    IGNIS__COMM_NCCL_JOINED,
+    IGNIS__COMM_NCCL_REFUSED
+} ignis__comm_nccl_state;
+
+/*  Options of a description; derived communicators inherit them. */
+typedef struct ignis__comm_options {
+    int64_t timeout_ns;
+    ignis_comm_transport transport;
+    int most_blocks; /* 0: all that run at the same time */
+} ignis__comm_options;
+
+typedef struct ignis__comm {
+    ignis__slot slot; /* its lock: one operation at a time */
+    int rank, size;
+    ignis__device *device;
+    ignis__comm_options options;
+    char reason[256];
+    ignis__comm_tune tune;
+    int most_blocks;  /* of a kernel, so that all run at the same time */
+    uint64_t broken;  /* by the host: code, and rank << 8 */
+    void *stream;     /* of its last operation; NULL: unknown */
+    uint64_t used_ns; /* of its last operation */
+    uint64_t beside;  /* handle of the communicator that used the device before */
+    /* Programs that it has used; [0][0] moves bytes. */
+    struct ignis__comm_program *programs[IGNIS_DTYPE_COUNT][IGNIS_OP_COUNT];
+    ignis__storage *storage; /* over memory; held by graphs */
+    ignis__comm_memory *memory;
+
+    /* For communicators of ignis_comm_init, and those derived from them. */
+    ignis__job *job;        /* NULL: of ignis_comm_init_all */
+    ignis__job_watch watch; /* with the key of its messages, and its ranks in the job */
+    int member[IGNIS__JOB_MAX_RANKS];
+    unsigned char gone[IGNIS__JOB_MAX_RANKS];
+    ignis__mutex agreement; /* one agreement at a time */
+    uint32_t attempts;      /* of agreements */
+    ignis_comm_transport transport;
+    ignis__comm_nccl_state nccl_state; /* if there are built-in kernels, too */
+    uint64_t nccl_there;               /* other threads may use memory->nccl */
+    uint64_t nccl_seen;                /* by the watcher: the operation of NCCL that ran at its last look, */
+    int64_t nccl_since;                /* and since when */
+    uint64_t nccl_told;                /* nccl_reason is set */
+    char nccl_reason[192];
+} ignis__comm;
+
+/*  Kernels of a program. */
+enum {
+    IGNIS__COMM_KERNEL_PACKETS,
+    IGNIS__COMM_KERNEL_PACKETS_TWO,
+    IGNIS__COMM_KERNEL_PARTS,
+    IGNIS__COMM_KERNEL_SLICES,
+    IGNIS__COMM_KERNEL_PAIR,
+    IGNIS__COMM_KERNEL_MARK,
+    IGNIS__COMM_KERNELS
+};
+
+typedef struct ignis__comm_program {
+    int ranks, dtype, op; /* dtype and op -1: for operations that move bytes */
+    bool delay;
+    bool loaded; /* false: a thread is loading it */
+    bool waits;  /* its packet kernels wait for earlier kernels, and may be launched early */
+    ignis__module module;
+    void *function[IGNIS__COMM_KERNELS]; /* NULL: not in this variant */
+    struct ignis__comm_program *next;
+} ignis__comm_program;
+
+/*  Loaded programs. Loading may wait for the device, whose kernel may wait for a kernel that another thread
+    is about to load on another device. So no lock is held, and only threads that want the same program
+    wait. */
+struct ignis__comm_programs_type {
+    ignis__mutex lock;
+    ignis__comm_program *first[IGNIS_MAX_DEVICES];
+};
+
+/*  The vote of a rank after a step. */
+typedef struct ignis__vote {
+    int32_t failed; /* a diagnostic; 0: success */
+    int32_t driver_error;
+    int64_t bytes;       /* of its region */
+    int32_t most_blocks; /* of its kernels */
+    int32_t release;     /* of NCCL */
+    uint64_t tune;       /* hash of IGNIS_COMM_TUNE */
+    char why[256];
+    ignis__nccl_id nccl;
+} ignis__vote;
+
+/*  The state while a communicator is created. */
+typedef struct ignis__comm_setup {
+    const char *call;
+    ignis__comm *comm;
+    ignis__agreement agreement;
+    ignis__record before; /* what this thread had reported before */
+    ignis__vote mine, *all;
+    bool lost; /* a rank died or did not come; `agreement` has the failure */
+} ignis__comm_setup;
+
+enum { IGNIS__PROBE_BYTES = 64 };
+
+/*  Packets have the lowest latency, and carry as many bytes again as data. With three ranks or more, two
+    phases move fewer bytes, and wait twice. */
+typedef enum ignis__comm_algorithm {
+    IGNIS__COMM_BY_PACKETS,
+    IGNIS__COMM_BY_PACKETS_TWO,
+    IGNIS__COMM_BY_PARTS,
+    IGNIS__COMM_BY_SLICES
+} ignis__comm_algorithm;
+
+/*  How an operation is done. */
+typedef struct ignis__comm_method {
+    ignis__comm_algorithm algorithm;
+    int blocks, threads; /* that move data; the GPU that runs the fewest at once sets the limit */
+    int chunk;           /* by flags: bytes that a block moves in a step, for all ranks together */
+} ignis__comm_method;
+
+/*  The first row that fits is used; bytes are those that a rank sends to or gets from each other one.
+    all_reduce was measured on 2 and 4 H200s with NVLink; 3 ranks do as 4. From 5 ranks on, packets are pushed
+    more often, so they end at smaller sizes. The other operations were measured on 4 H200s with 64 blocks;
+    they use the 128 that proved better for all_reduce. */
+struct ignis__comm_table_type {
+    ignis__comm_kind kind; /* 0: any */
+    int most_ranks;
+    int64_t most_bytes;
+    ignis__comm_method method;
+};
+
+/*  Bytes of all slices together from which NCCL is enough faster to join it; 0, and operations without a row:
+    never. Measured on 2 and 4 H200s, with 64 blocks except for all_reduce. Rows for 2 ranks of the other
+    operations come from their pushes; 5 ranks and more are as 4. */
+struct ignis__comm_nccl_table_type {
+    ignis__comm_kind kind;
+    int most_ranks;
+    int64_t least_bytes;
+};
+
+/*  The launch of an operation: kernel, blocks and threads; chunk and steps are in the call. */
+typedef struct ignis__comm_plan {
+    int kernel;
+    unsigned blocks, threads;
+} ignis__comm_plan;
+
+typedef struct ignis__split {
+    int32_t color, key;
+} ignis__split;
+
+
+/*  >>nccl - NCCL, opened at run time, without its headers
+
+    A nonblocking communicator with deadlines around NCCL's calls, and tasks handed to it.
+    Uses: the loader's table of ignis.h, threads.
+    Invariants: no call blocks without a deadline; a communicator that failed is aborted, never reused.
+    Locks: nccl->lock, one call of NCCL at a time; held around a whole group of calls. */
+
+/*  By ignis_dtype; the first one is the default. */
+static const int ignis__nccl_dtypes[IGNIS_DTYPE_COUNT] = {
+    IGNIS__NCCL_FLOAT32, IGNIS__NCCL_FLOAT16, IGNIS__NCCL_BFLOAT16, IGNIS__NCCL_FLOAT32,     IGNIS__NCCL_FLOAT64,
+    IGNIS__NCCL_INT32,   IGNIS__NCCL_INT64,   IGNIS__NCCL_UINT8,    IGNIS__NCCL_FLOAT8_E4M3, IGNIS__NCCL_FLOAT8_E5M2};
+/*  By ignis_op. */
+static const int ignis__nccl_ops[IGNIS_OP_COUNT] = {IGNIS__NCCL_SUM, IGNIS__NCCL_PROD, IGNIS__NCCL_MIN, IGNIS__NCCL_MAX,
+                                                    IGNIS__NCCL_AVG};
+
+#define IGNIS__NCCL_GOODBYE_NS 5000000000 /* what ends later is no longer waited for */
+
 #define IGNIS__NCCL(name, args) IGNIS_CALL_HOOK(#name, ignis__nccl.name args)
 
 /*  Opens NCCL and checks its version. */
-static bool ignis__nccl_open(const char *call)
+IGNIS__PRIVATE bool ignis__nccl_open(const char *call)
 {
     const struct ignis__loaded *loaded = &ignis__libraries[IGNIS_LIBRARY_NCCL];
     int release;
@@ -8481,7 +9037,7 @@ static void ignis__nccl_start_reaper(ignis__nccl_comm *nccl, bool aborts)
 
 /*  Aborts an NCCL communicator at once, also during operations: they end with undefined results here, and do
     not end on other ranks. Any thread may call it. */
-static void ignis__nccl_abort(ignis__nccl_comm *nccl) { ignis__nccl_start_reaper(nccl, true); }
+IGNIS__PRIVATE void ignis__nccl_abort(ignis__nccl_comm *nccl) { ignis__nccl_start_reaper(nccl, true); }
 
 /*  Reports a failed call and aborts the communicator. */
 IGNIS__COLD static bool ignis__nccl_fail_and_abort(const char *call, ignis__nccl_comm *nccl, const char *function,
@@ -8527,7 +9083,7 @@ IGNIS__COLD static void ignis__library_keep_loaded(void)
 /*  Leaves an NCCL communicator; its operations are done, and no graph has any. NULL is allowed. On one host
     an abort waits for nobody. With other hosts it could cut off their last operation, so it is destroyed; if
     that takes too long, the reaper does it. */
-static void ignis__nccl_leave(const char *call, ignis__nccl_comm *nccl)
+IGNIS__PRIVATE void ignis__nccl_leave(const char *call, ignis__nccl_comm *nccl)
 {
     ignis__binding binding;
     int64_t deadline;
@@ -8556,7 +9112,7 @@ static void ignis__nccl_leave(const char *call, ignis__nccl_comm *nccl)
 }
 
 /*  Creates the id that one rank makes and all pass to ignis__nccl_begin. */
-static bool ignis__nccl_make_id(const char *call, ignis__nccl_id *id)
+IGNIS__PRIVATE bool ignis__nccl_make_id(const char *call, ignis__nccl_id *id)
 {
     int error;
     memset(id, 0, sizeof *id);
@@ -8568,8 +9124,8 @@ static bool ignis__nccl_make_id(const char *call, ignis__nccl_id *id)
 
 /*  Begins to join the other ranks; ignis__nccl_wait_joined waits for them. A thread that drives several ranks
     begins with all, then waits. patience_ns is for this and every later call. NULL on failure. */
-static ignis__nccl_comm *ignis__nccl_begin(const char *call, ignis__device *device, const ignis__nccl_id *id, int rank,
-                                           int size, int64_t patience_ns)
+IGNIS__PRIVATE ignis__nccl_comm *ignis__nccl_begin(const char *call, ignis__device *device, const ignis__nccl_id *id,
+                                                   int rank, int size, int64_t patience_ns)
 {
     ignis__nccl_config config;
     ignis__nccl_comm *nccl;
@@ -8606,7 +9162,7 @@ static ignis__nccl_comm *ignis__nccl_begin(const char *call, ignis__device *devi
 }
 
 /*  Waits until all ranks have joined. On failure the communicator is aborted; the caller still leaves it. */
-static bool ignis__nccl_wait_joined(const char *call, ignis__nccl_comm *nccl)
+IGNIS__PRIVATE bool ignis__nccl_wait_joined(const char *call, ignis__nccl_comm *nccl)
 {
     int error = ignis__nccl_wait(nccl, ignis__monotonic_ns() + nccl->patience_ns);
     return error == IGNIS__NCCL_SUCCESS || ignis__nccl_fail_and_abort(call, nccl, "ncclCommInitRankConfig", error);
@@ -8649,8 +9205,8 @@ static int ignis__nccl_queue(void *comm, const ignis__comm_task *task, int size,
 
 /*  Queues operations on the stream. Messages of one call travel at the same time, as one alone could wait for
     the other for ever. The device is entered. A failure breaks the communicator. */
-static bool ignis__nccl_run(const char *call, ignis__nccl_comm *nccl, const ignis__comm_task *tasks, int count,
-                            int size, void *stream)
+IGNIS__PRIVATE bool ignis__nccl_run(const char *call, ignis__nccl_comm *nccl, const ignis__comm_task *tasks, int count,
+                                    int size, void *stream)
 {
     static const char *const names[IGNIS__COMM_BARRIER] = {"",
                                                            "ncclAllReduce",
@@ -8685,7 +9241,7 @@ static bool ignis__nccl_run(const char *call, ignis__nccl_comm *nccl, const igni
 
 /*  Returns the error of operations that are running, such as a lost host: NCCL's result, 0 if there is
     none. */
-static int ignis__nccl_error(ignis__nccl_comm *nccl)
+IGNIS__PRIVATE int ignis__nccl_error(ignis__nccl_comm *nccl)
 {
     int error = ignis__nccl_wait(nccl, 0);
     return error == IGNIS__NCCL_LATE || error == IGNIS__NCCL_ABORTED ? IGNIS__NCCL_SUCCESS : error;
@@ -8697,28 +9253,6 @@ static int ignis__nccl_error(ignis__nccl_comm *nccl)
     Uses: peer and channel; the environment.
     Invariants: no variable is trusted before it is checked; two launchers that disagree are an error.
     Locks: none in this part. The order in the room: a connection's locks, then the job's lock. */
-
-/*  The rank of this process, and where the ranks meet: from the description or the environment. */
-enum { IGNIS__JOB_MAX_RANKS = 1024 };
-
-typedef struct ignis__place {
-    int rank, size;
-    int local_rank;    /* -1: unknown */
-    char job[160];     /* the launcher's name of the job; "": none */
-    char folder[256];  /* a private folder; "": the default */
-    char name[64];     /* of rank 0 in that folder */
-    char address[300]; /* "host:port" of rank 0; "": they meet in the folder */
-    bool by_id;        /* from ignis_comm_unique_id */
-    bool has_secret;   /* known to all ranks; else it is in the folder */
-    unsigned char secret[IGNIS__SECRET];
-} ignis__place;
-
-/*  Content of an id. */
-typedef struct ignis__id {
-    char magic[8];
-    unsigned char secret[IGNIS__SECRET];
-    char address[IGNIS_COMM_ID_BYTES - 8 - IGNIS__SECRET]; /* "host,host:port"; on Windows, of a pipe */
-} ignis__id;
 
 typedef char ignis__id_size_check[sizeof(ignis__id) == IGNIS_COMM_ID_BYTES ? 1 : -1];
 
@@ -8933,7 +9467,7 @@ static bool ignis__place_secret_read(const char *call, const ignis_comm_desc *de
     return true;
 }
 
-static bool ignis__place_read(const char *call, const ignis_comm_desc *desc, ignis__place *place)
+IGNIS__PRIVATE bool ignis__place_read(const char *call, const ignis_comm_desc *desc, ignis__place *place)
 {
     memset(place, 0, sizeof *place);
     place->size = 1;
@@ -8953,7 +9487,7 @@ static bool ignis__place_read(const char *call, const ignis_comm_desc *desc, ign
 }
 
 /*  Returns the device of a rank that does not name one. */
-static int ignis__place_device(const char *call, const ignis__place *place)
+IGNIS__PRIVATE int ignis__place_device(const char *call, const ignis__place *place)
 {
     int local = place->local_rank;
     if (ignis__device_total <= 1)
@@ -8975,105 +9509,11 @@ static int ignis__place_device(const char *call, const ignis__place *place)
     Invariants: no pointers in structs that are sent.
     Locks: watches are called with the job locked. */
 
-/*  The description of a rank that all ranks receive. */
-typedef struct ignis__job_rank {
-    uint64_t host;    /* hash of the system and its namespaces */
-    uint64_t process; /* random, since ranks may be threads of one process */
-    unsigned char uuid[16];
-    char pci[16];
-    int32_t rank, size;
-    int32_t pid, uid;
-    int32_t driver;
-    int32_t transport; /* requested transport */
-    char path[104];    /* of the socket where it waits for ranks of its host */
-    char failed[128];  /* why it cannot take part, so that all fail; "": it can */
-} ignis__job_rank;
-
-/*  Events that a communicator is told, on the watcher's thread, with the job locked. */
-typedef enum ignis__job_event {
-    IGNIS__JOB_DIED,
-    IGNIS__JOB_LEFT,
-    IGNIS__JOB_ABORTED,
-    IGNIS__JOB_TICK /* time has passed; no member */
-} ignis__job_event;
-
-enum { IGNIS__JOB_TICK_MS = 20 };
-
-typedef struct ignis__job_watch {
-    uint64_t key; /* of the communicator, the same on all its ranks */
-    const int *member;
-    int count;
-    unsigned char *gone; /* for each member: it has destroyed its communicator */
-    bool ticks;          /* it is told that time passes */
-    void (*notify)(void *owner, ignis__job_event event, int member);
-    void *owner;
-    struct ignis__job_watch *next;
-} ignis__job_watch;
-
-typedef struct ignis__job ignis__job;
-
-typedef enum ignis__job_state { IGNIS__JOB_ALIVE, IGNIS__JOB_GONE, IGNIS__JOB_DEAD } ignis__job_state;
-
-/*  Why an agreement failed. */
-typedef enum ignis__agreement_reason {
-    IGNIS__AGREEMENT_LATE,   /* a record did not come before the deadline */
-    IGNIS__AGREEMENT_LOST,   /* a rank has died or left */
-    IGNIS__AGREEMENT_DIFFERS /* a rank has called something else */
-} ignis__agreement_reason;
-
-typedef struct ignis__agreement_failure {
-    ignis__agreement_reason reason;
-    int rank; /* of the job */
-    uint32_t theirs;
-} ignis__agreement_failure;
-
-/*  What ranks agree on. A later kind counts more: a rank in it has given up the earlier ones. */
-typedef enum ignis__agreement_kind {
-    IGNIS__AGREEMENT_INIT,
-    IGNIS__AGREEMENT_NCCL,
-    IGNIS__AGREEMENT_SPLIT,
-    IGNIS__AGREEMENT_SHRINK
-} ignis__agreement_kind;
-
-/*  An agreement: in each step every rank gives a record and receives those of all. A rank that gave up begins
-    again, so attempts are counted. Records of earlier attempts are dropped; one of a later attempt makes all
-    others join it. */
-typedef struct ignis__agreement {
-    ignis__job *job;
-    const ignis__job_watch *watch; /* their communicator: ranks that have left it are not waited for; NULL: none */
-    const int *member;             /* ranks in the job */
-    int count, me;
-    const unsigned char *without; /* a bit for each rank that is told but not waited for; NULL: none */
-    uint64_t key;                 /* of the communicator */
-    uint32_t attempt;
-    uint32_t print; /* kind, and 28 bits of a hash that must be equal on all ranks */
-    bool failed;    /* in the last step */
-    bool overtaken; /* another rank is at a later attempt, which is now `attempt` */
-    int64_t deadline;
-    unsigned char came[IGNIS__JOB_MAX_RANKS / 8]; /* a bit for each rank whose record of this step has come */
-    ignis__agreement_failure failure;
-} ignis__agreement;
-
-static bool ignis__bit(const unsigned char *bits, int i) { return bits[i / 8] >> i % 8 & 1; }
-static void ignis__bit_set(unsigned char *bits, int i) { bits[i / 8] = (unsigned char)(bits[i / 8] | 1u << i % 8); }
-
-#define IGNIS__AGREEMENT_GIVEN_UP 0xFFFFFFFFu /* instead of a print: the rank has given up this attempt */
-#define IGNIS__AGREEMENT_PRINT(kind, hash) ((uint32_t)(kind) << 28 | ((uint32_t)(hash)&0xFFFFFFFu))
-
-/*  Types of messages. */
-typedef enum ignis__job_kind {
-    IGNIS__JOB_RECORD = 1, /* for an agreement */
-    IGNIS__JOB_LEAVE,      /* the sender has destroyed communicator `key` */
-    IGNIS__JOB_ABORT,      /* the sender has aborted it */
-    IGNIS__JOB_BYE,        /* the sender has destroyed all, and will close its sockets */
-    IGNIS__JOB_LOST,       /* from rank 0: the rank in the data, of another host, has died */
-    IGNIS__JOB_ANSWER,     /* of a rendezvous, as the next one */
-    IGNIS__JOB_TABLE
-} ignis__job_kind;
-
-enum { IGNIS__JOB_DATA = 512 }; /* bytes of a record */
-
-#define IGNIS__MILLISECOND ((int64_t)1000000)
+IGNIS__PRIVATE bool ignis__bit(const unsigned char *bits, int i) { return bits[i / 8] >> i % 8 & 1; }
+IGNIS__PRIVATE void ignis__bit_set(unsigned char *bits, int i)
+{
+    bits[i / 8] = (unsigned char)(bits[i / 8] | 1u << i % 8);
+}
 
 /*  >>job.poller - the poller: one thread waits for all ranks
 
@@ -9082,19 +9522,6 @@ enum { IGNIS__JOB_DATA = 512 }; /* bytes of a record */
     Invariants: one thread waits, any thread may wake it.
     Locks: none. */
 
-/*  Connections that one thread waits for, and a pipe or event by which other threads wake it. */
-typedef struct ignis__poller {
-    ignis__connection **connection; /* NULL: none */
-    bool *is_ready;                 /* a message has come, or the connection has ended */
-    int count;
-#ifdef _WIN32
-    HANDLE bell;
-    int pause_ms;
-#else
-    int bell[2];
-    struct pollfd *polls;
-#endif
-} ignis__poller;
 
 #ifdef _WIN32
 
@@ -9104,21 +9531,21 @@ typedef struct ignis__poller {
     Uses: Windows, named pipes of channels.
     Locks: none. */
 
-static bool ignis__poller_open(const char *call, ignis__poller *poller)
+IGNIS__PRIVATE bool ignis__poller_open(const char *call, ignis__poller *poller)
 {
     poller->bell = CreateEventW(NULL, FALSE, FALSE, NULL);
     return poller->bell || ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call,
                                              "the system returned no event: Windows error %lu", GetLastError());
 }
-static void ignis__poller_close(ignis__poller *poller)
+IGNIS__PRIVATE void ignis__poller_close(ignis__poller *poller)
 {
     if (poller->bell)
         CloseHandle(poller->bell);
 }
-static void ignis__poller_wake(const ignis__poller *poller) { SetEvent(poller->bell); }
+IGNIS__PRIVATE void ignis__poller_wake(const ignis__poller *poller) { SetEvent(poller->bell); }
 
 /*  Polls pipes, which cannot wake a waiter; less often with time. */
-static void ignis__poller_wait(ignis__poller *poller, int ms)
+IGNIS__PRIVATE void ignis__poller_wait(ignis__poller *poller, int ms)
 {
     bool any = false;
     int i;
@@ -9137,31 +9564,27 @@ static void ignis__poller_wait(ignis__poller *poller, int ms)
     poller->pause_ms = any ? 0 : poller->pause_ms;
 }
 
-static bool ignis__watcher_start(ignis__thread_handle *thread, DWORD(WINAPI *run)(void *), void *context)
+IGNIS__PRIVATE bool ignis__watcher_start(ignis__thread_handle *thread, DWORD(WINAPI *run)(void *), void *context)
 {
     return ignis__thread_start(thread, run, context);
 }
 
-/*  All ranks are on this host. */
-#define IGNIS__CONNECTION_FAR (&ignis__connection_pipe)
-#define IGNIS__OTHER_HOSTS "on Windows all ranks are on one host"
-
-static uint64_t ignis__host_namespaces(uint64_t hash) { return hash; }
+IGNIS__PRIVATE uint64_t ignis__host_namespaces(uint64_t hash) { return hash; }
 
 /*  Makes the name of the pipe where a rank waits, from the digits of a place. A false name leads to no other
     place. */
-static bool ignis__local_name(const char *folder, int rank, uint64_t random, char *out, size_t size)
+IGNIS__PRIVATE bool ignis__local_name(const char *folder, int rank, uint64_t random, char *out, size_t size)
 {
     (void)folder, (void)rank;
     return snprintf(out, size, "%016llx", (unsigned long long)random) < (int)size;
 }
-static void ignis__local_path(const char *name, char path[IGNIS__PATH_MAX])
+IGNIS__PRIVATE void ignis__local_path(const char *name, char path[IGNIS__PATH_MAX])
 {
     ignis__pipe_path(path, strtoull(name, NULL, 16));
 }
 
 /*  Does nothing: rank 0 opens the pipe of an id when it comes. */
-static bool ignis__id_listen(ignis__id *id, ignis__file *listener)
+IGNIS__PRIVATE bool ignis__id_listen(ignis__id *id, ignis__file *listener)
 {
     uint64_t place = 0;
     *listener = IGNIS__NO_FILE;
@@ -9178,18 +9601,10 @@ static bool ignis__id_listen(ignis__id *id, ignis__file *listener)
     Invariants: a listener without a token accepts from this host only.
     Locks: none. */
 
-#include <ifaddrs.h>
-#include <netdb.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
-
 #define IGNIS__POLL_HANGUP 0x2000 /* POLLRDHUP, which -std=c99 hides: the peer of a stream will send nothing more */
 
 /*  Seconds after which a silent host counts as dead. A process that is only stopped is not: its system
     answers for it. */
-#ifndef IGNIS__JOB_SILENCE_S
-#define IGNIS__JOB_SILENCE_S 15
-#endif
 
 static void ignis__tcp_tune(int fd)
 {
@@ -9298,28 +9713,25 @@ static bool ignis__tcp_connect(ignis__peer_error *error, ignis__connection *conn
     return connection->in >= 0;
 }
 
-static const ignis__connection_kind ignis__connection_tcp = {IGNIS_CHANNEL_DEFAULT,
-                                                             "tcp",
-                                                             false,
-                                                             false,
-                                                             ignis__tcp_listen,
-                                                             ignis__tcp_accept,
-                                                             NULL,
-                                                             ignis__tcp_connect,
-                                                             ignis__socket_write,
-                                                             ignis__socket_read,
-                                                             ignis__socket_wait,
-                                                             ignis__socket_alive,
-                                                             ignis__socket_shutdown,
-                                                             NULL,
-                                                             NULL,
-                                                             NULL};
-
-#define IGNIS__CONNECTION_FAR (&ignis__connection_tcp)
-#define IGNIS__OTHER_HOSTS "those of other hosts need IGNIS_COMM_TOKEN or desc.id"
+IGNIS__PRIVATE const ignis__connection_kind ignis__connection_tcp = {IGNIS_CHANNEL_DEFAULT,
+                                                                     "tcp",
+                                                                     false,
+                                                                     false,
+                                                                     ignis__tcp_listen,
+                                                                     ignis__tcp_accept,
+                                                                     NULL,
+                                                                     ignis__tcp_connect,
+                                                                     ignis__socket_write,
+                                                                     ignis__socket_read,
+                                                                     ignis__socket_wait,
+                                                                     ignis__socket_alive,
+                                                                     ignis__socket_shutdown,
+                                                                     NULL,
+                                                                     NULL,
+                                                                     NULL};
 
 /*  Adds the namespaces of this process to a hash: processes in the same ones can share memory. */
-static uint64_t ignis__host_namespaces(uint64_t hash)
+IGNIS__PRIVATE uint64_t ignis__host_namespaces(uint64_t hash)
 {
     static const char *const spaces[] = {"/proc/self/ns/pid", "/proc/self/ns/ipc", "/proc/self/ns/net"};
     char text[256];
@@ -9333,7 +9745,7 @@ static uint64_t ignis__host_namespaces(uint64_t hash)
     return hash;
 }
 
-static bool ignis__poller_open(const char *call, ignis__poller *poller)
+IGNIS__PRIVATE bool ignis__poller_open(const char *call, ignis__poller *poller)
 {
     int i;
     bool ok;
@@ -9347,18 +9759,18 @@ static bool ignis__poller_open(const char *call, ignis__poller *poller)
              fcntl(poller->bell[i], F_SETFL, O_NONBLOCK) == 0;
     return ok || ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call, "the system returned no pipe: %s", strerror(errno));
 }
-static void ignis__poller_close(ignis__poller *poller)
+IGNIS__PRIVATE void ignis__poller_close(ignis__poller *poller)
 {
     int i;
     for (i = 0; i < 2; i++)
         ignis__fd_close(&poller->bell[i]);
     ignis__free(poller->polls);
 }
-static void ignis__poller_wake(const ignis__poller *poller) { (void)!write(poller->bell[1], "", 1); }
+IGNIS__PRIVATE void ignis__poller_wake(const ignis__poller *poller) { (void)!write(poller->bell[1], "", 1); }
 
 /*  Waits until a message came, a connection ended, unsent bytes can go on, or a thread wakes it; at most
     `ms`, or without limit below 0. */
-static void ignis__poller_wait(ignis__poller *poller, int ms)
+IGNIS__PRIVATE void ignis__poller_wait(ignis__poller *poller, int ms)
 {
     struct pollfd *polls = poller->polls;
     char bytes[16];
@@ -9379,7 +9791,7 @@ static void ignis__poller_wait(ignis__poller *poller, int ms)
 }
 
 /*  Starts a thread that runs no signal handlers of the program. */
-static bool ignis__watcher_start(ignis__thread_handle *thread, void *(*run)(void *), void *context)
+IGNIS__PRIVATE bool ignis__watcher_start(ignis__thread_handle *thread, void *(*run)(void *), void *context)
 {
     sigset_t all, before;
     bool ok;
@@ -9391,11 +9803,11 @@ static bool ignis__watcher_start(ignis__thread_handle *thread, void *(*run)(void
 }
 
 /*  Makes the name where a rank waits for those of its host; the random part keeps two jobs apart. */
-static bool ignis__local_name(const char *folder, int rank, uint64_t random, char *out, size_t size)
+IGNIS__PRIVATE bool ignis__local_name(const char *folder, int rank, uint64_t random, char *out, size_t size)
 {
     return snprintf(out, size, "%s/rank%d-%08lx", folder, rank, (unsigned long)(random & 0xFFFFFFFFu)) < (int)size;
 }
-static void ignis__local_path(const char *name, char path[IGNIS__PATH_MAX])
+IGNIS__PRIVATE void ignis__local_path(const char *name, char path[IGNIS__PATH_MAX])
 {
     snprintf(path, IGNIS__PATH_MAX, "%s", name);
 }
@@ -9421,7 +9833,7 @@ static void ignis__id_addresses(ignis__id *id, int family)
 
 /*  Opens the socket where rank 0 will listen, at a port that the system chooses, and writes the addresses of
     this host. */
-static bool ignis__id_listen(ignis__id *id, ignis__file *listener)
+IGNIS__PRIVATE bool ignis__id_listen(ignis__id *id, ignis__file *listener)
 {
     struct sockaddr_storage bound;
     struct addrinfo any;
@@ -9455,7 +9867,7 @@ static bool ignis__id_listen(ignis__id *id, ignis__file *listener)
     Invariants: IGNIS_COMM_HOST overrides the answer, for tests. */
 
 /*  Returns a hash of this system and its namespaces, or of IGNIS_COMM_HOST. */
-static uint64_t ignis__job_host(void)
+IGNIS__PRIVATE uint64_t ignis__job_host(void)
 {
     const char *named = ignis__env("IGNIS_COMM_HOST");
     return named && *named ? ignis__hash(IGNIS__HASH_START, named, strlen(named))
@@ -9482,7 +9894,7 @@ static struct {
 } ignis__ids = {IGNIS__MUTEX_INIT, NULL};
 
 /*  Takes the listener of an id, or of any (NULL). False if the id is unknown. */
-static bool ignis__id_take(const unsigned char *secret, ignis__file *listener)
+IGNIS__PRIVATE bool ignis__id_take(const unsigned char *secret, ignis__file *listener)
 {
     ignis__id_place **at, *place;
     ignis__mutex_lock(&ignis__ids.lock);
@@ -9545,62 +9957,14 @@ IGNIS_API IGNIS__COLD ignis_status ignis_comm_unique_id(ignis_comm_id *out)
 
 enum { IGNIS__JOB_QUEUED = 1024 }; /* messages of one rank that no agreement has asked for */
 
-/*  The header of a job's message. */
-typedef struct ignis__job_header {
-    int32_t from, to;
-    uint64_t key;
-} ignis__job_header;
-
-typedef struct ignis__job_message {
-    struct ignis__job_message *next;
-    uint64_t key;
-    size_t size;
-    int fd;
-    unsigned char data[IGNIS__JOB_DATA];
-} ignis__job_message;
-
-typedef struct ignis__job_link {
-    ignis__connection *connection; /* NULL: this rank, or a rank reached through rank 0 */
-    bool ended;                    /* no more messages will come */
-    ignis__job_state state;
-    ignis__job_message *first;
-    int queued;
-} ignis__job_link;
-
-struct ignis__job {
-    uint64_t users; /* communicators that use the job */
-    uint64_t key;   /* of the job, chosen by rank 0 */
-    int rank, size;
-    int64_t timeout_ns;
-    unsigned char secret[IGNIS__SECRET]; /* of the ranks of a host, chosen by rank 0 */
-    ignis__job_rank *ranks;
-    ignis__job_link *links; /* NULL if there is one rank */
-    ignis__poller poller;   /* of the watcher */
-    ignis__mutex lock;      /* guards what follows, and the links */
-    ignis__condition changed;
-    bool has_poller, ready; /* poller and changed exist */
-    bool watched, ending;
-    ignis__thread_handle watcher;
-    ignis__job_watch *watches;
-};
-
 /*  Returns the connection that leads to a rank. */
 static ignis__connection *ignis__job_route(ignis__job *job, int to)
 {
     return job->links[job->links[to].connection ? to : 0].connection;
 }
 
-/*  A message to send. */
-typedef struct ignis__job_outgoing {
-    ignis__job_header header;
-    ignis__job_kind kind;
-    const void *data;
-    size_t size;
-    int fd; /* -1: none */
-} ignis__job_outgoing;
-
-static ignis__job_outgoing ignis__job_outgoing_make(int from, int to, ignis__job_kind kind, uint64_t key,
-                                                    const void *data, size_t size)
+IGNIS__PRIVATE ignis__job_outgoing ignis__job_outgoing_make(int from, int to, ignis__job_kind kind, uint64_t key,
+                                                            const void *data, size_t size)
 {
     ignis__job_outgoing message;
     message.header.from = from;
@@ -9614,7 +9978,8 @@ static ignis__job_outgoing ignis__job_outgoing_make(int from, int to, ignis__job
 }
 
 /*  Sends one message. False: the peer is gone, or *late. */
-static bool ignis__job_send_message(ignis__job *job, const ignis__job_outgoing *message, int64_t deadline, bool *late)
+IGNIS__PRIVATE bool ignis__job_send_message(ignis__job *job, const ignis__job_outgoing *message, int64_t deadline,
+                                            bool *late)
 {
     unsigned char bytes[sizeof(ignis__job_header) + IGNIS__JOB_DATA];
     ignis__connection *connection = ignis__job_route(job, message->header.to);
@@ -9641,14 +10006,16 @@ static bool ignis__job_send_message(ignis__job *job, const ignis__job_outgoing *
 }
 
 /*  Sends a short message without a reply. Errors are ignored: a dead peer is detected elsewhere. */
-static bool ignis__job_send(ignis__job *job, int to, ignis__job_kind kind, uint64_t key, const void *data, size_t size)
+IGNIS__PRIVATE bool ignis__job_send(ignis__job *job, int to, ignis__job_kind kind, uint64_t key, const void *data,
+                                    size_t size)
 {
     const ignis__job_outgoing message = ignis__job_outgoing_make(job->rank, to, kind, key, data, size);
     bool late;
     return ignis__job_send_message(job, &message, ignis__monotonic_ns() + 200 * IGNIS__MILLISECOND, &late);
 }
 
-static void ignis__job_send_all(ignis__job *job, const int *member, int count, ignis__job_kind kind, uint64_t key)
+IGNIS__PRIVATE void ignis__job_send_all(ignis__job *job, const int *member, int count, ignis__job_kind kind,
+                                        uint64_t key)
 {
     int i;
     for (i = 0; job->links && i < count; i++)
@@ -9788,7 +10155,7 @@ static void ignis__job_read(ignis__job *job, int rank)
 }
 
 /*  Reads all messages that have come, without waiting for the watcher. */
-static void ignis__job_catch_up(ignis__job *job)
+IGNIS__PRIVATE void ignis__job_catch_up(ignis__job *job)
 {
     int i;
     for (i = 0; job->links && i < job->size; i++)
@@ -9796,7 +10163,7 @@ static void ignis__job_catch_up(ignis__job *job)
             ignis__job_read(job, i);
 }
 
-static IGNIS__THREAD_RESULT ignis__job_watcher(void *pointer)
+IGNIS__PRIVATE IGNIS__THREAD_RESULT ignis__job_watcher(void *pointer)
 {
     ignis__job *job = (ignis__job *)pointer;
     ignis__poller *poller = &job->poller;
@@ -9830,7 +10197,7 @@ static IGNIS__THREAD_RESULT ignis__job_watcher(void *pointer)
 }
 
 /*  Destroys a job in any state. */
-IGNIS__COLD static void ignis__job_end(ignis__job *job)
+IGNIS__COLD IGNIS__PRIVATE void ignis__job_end(ignis__job *job)
 {
     int i;
     if (job->watched) {
@@ -9864,7 +10231,7 @@ IGNIS__COLD static void ignis__job_end(ignis__job *job)
 }
 
 /*  Registers a watch: from here on it is told of its members. */
-static void ignis__job_watch_begin(ignis__job *job, ignis__job_watch *watch)
+IGNIS__PRIVATE void ignis__job_watch_begin(ignis__job *job, ignis__job_watch *watch)
 {
     int i;
     if (!job->links)
@@ -9879,7 +10246,7 @@ static void ignis__job_watch_begin(ignis__job *job, ignis__job_watch *watch)
 }
 
 /*  Makes a watch tick: from here on it is told that time passes. */
-static void ignis__job_watch_tick(ignis__job *job, ignis__job_watch *watch)
+IGNIS__PRIVATE void ignis__job_watch_tick(ignis__job *job, ignis__job_watch *watch)
 {
     if (!job->links)
         return;
@@ -9890,7 +10257,7 @@ static void ignis__job_watch_tick(ignis__job *job, ignis__job_watch *watch)
 }
 
 /*  Removes a watch and the messages for its key. */
-static void ignis__job_watch_end(ignis__job *job, ignis__job_watch *watch)
+IGNIS__PRIVATE void ignis__job_watch_end(ignis__job *job, ignis__job_watch *watch)
 {
     ignis__job_watch **at;
     int i;
@@ -9919,7 +10286,7 @@ static void ignis__job_watch_end(ignis__job *job, ignis__job_watch *watch)
 }
 
 /*  Returns the state of a rank for a communicator (NULL: for the job). The job is locked. */
-static ignis__job_state ignis__job_state_in(const ignis__job *job, const ignis__job_watch *watch, int rank)
+IGNIS__PRIVATE ignis__job_state ignis__job_state_in(const ignis__job *job, const ignis__job_watch *watch, int rank)
 {
     int i;
     if (job->links[rank].state == IGNIS__JOB_ALIVE)
@@ -9930,7 +10297,7 @@ static ignis__job_state ignis__job_state_in(const ignis__job *job, const ignis__
 }
 
 /*  Tells if a rank has died, or left a communicator. */
-static bool ignis__job_rank_is_absent(ignis__job *job, const ignis__job_watch *watch, int rank)
+IGNIS__PRIVATE bool ignis__job_rank_is_absent(ignis__job *job, const ignis__job_watch *watch, int rank)
 {
     bool absent;
     if (!job->links)
@@ -10056,8 +10423,8 @@ static int ignis__agreement_take(ignis__agreement *agreement, size_t size, void 
 /*  Runs one step: every rank gives a record of `size` bytes, and a descriptor unless it is -1, and receives
     all: all[i] and fds[i] of member i. False: agreement->overtaken or agreement->failure tells why, and no
     descriptor is kept. Nothing is reported. */
-static bool ignis__agreement_step(ignis__agreement *agreement, const void *mine, size_t size, void *all, int fd,
-                                  int *fds)
+IGNIS__PRIVATE bool ignis__agreement_step(ignis__agreement *agreement, const void *mine, size_t size, void *all, int fd,
+                                          int *fds)
 {
     ignis__job *job = agreement->job;
     unsigned char record[IGNIS__JOB_DATA];
@@ -10108,7 +10475,7 @@ static bool ignis__agreement_step(ignis__agreement *agreement, const void *mine,
 
 /*  Tells the other ranks that this rank gives up, so that its earlier records mislead no rank that comes
     later. Ranks in another agreement see that the kinds differ. */
-static void ignis__agreement_give_up(const ignis__agreement *agreement)
+IGNIS__PRIVATE void ignis__agreement_give_up(const ignis__agreement *agreement)
 {
     ignis__agreement_header header;
     int i;
@@ -10542,8 +10909,8 @@ static bool ignis__job_connect(const char *call, ignis__job *job, const ignis__p
 }
 
 /*  Creates a job, which the caller holds, and meets its other ranks. self describes this rank. */
-IGNIS__COLD static ignis__job *ignis__job_meet(const char *call, const ignis__place *place, const ignis__job_rank *self,
-                                               int64_t timeout_ns)
+IGNIS__COLD IGNIS__PRIVATE ignis__job *ignis__job_meet(const char *call, const ignis__place *place,
+                                                       const ignis__job_rank *self, int64_t timeout_ns)
 {
     ignis__job *job = (ignis__job *)ignis__alloc_for(call, sizeof *job);
     bool ok;
@@ -10567,16 +10934,16 @@ IGNIS__COLD static ignis__job *ignis__job_meet(const char *call, const ignis__pl
     return NULL;
 }
 
-static void ignis__job_hold(ignis__job *job) { ignis__atomic_add(&job->users, 1); }
+IGNIS__PRIVATE void ignis__job_hold(ignis__job *job) { ignis__atomic_add(&job->users, 1); }
 
-static void ignis__job_drop(ignis__job *job)
+IGNIS__PRIVATE void ignis__job_drop(ignis__job *job)
 {
     if (job && ignis__atomic_add(&job->users, (uint64_t)-1) == 0)
         ignis__job_end(job);
 }
 
 /*  Reports the failure of an agreement. Always returns false. */
-IGNIS__COLD static bool ignis__agreement_failed(const char *call, const ignis__agreement *agreement)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__agreement_failed(const char *call, const ignis__agreement *agreement)
 {
     static const char *const kinds[] = {"ignis_comm_init", "an operation that joins NCCL", "ignis_comm_split",
                                         "ignis_comm_shrink"};
@@ -10601,179 +10968,18 @@ IGNIS__COLD static bool ignis__agreement_failed(const char *call, const ignis__a
 
 /*  Buffer of one set and phase, compiled into kernels. It fits chunks of 64 KB in two phases with 128
     blocks. */
-#ifndef IGNIS__COMM_DATA_MIB
-#define IGNIS__COMM_DATA_MIB 24
-#endif
-
-/*  The layout of a region, and the structs that kernels use; kernels/collective.cuh has the same and explains
-    them. */
-enum {
-    IGNIS__COMM_BLOCKS = 256,
-    IGNIS__COMM_LANES = 64,
-    IGNIS__COMM_FLAGS = 4096,
-    IGNIS__COMM_PACKETS = 1 << 18,
-    IGNIS__COMM_PACKETS_SIZE = 4 << 20,
-    IGNIS__COMM_DATA = IGNIS__COMM_PACKETS + 4 * IGNIS__COMM_PACKETS_SIZE,
-    IGNIS__COMM_DATA_SIZE = IGNIS__COMM_DATA_MIB << 20,
-    IGNIS__COMM_PAIR_DATA = IGNIS__COMM_DATA + 4 * IGNIS__COMM_DATA_SIZE,
-    IGNIS__COMM_PAIR_SLOT = 16 << 10,
-    IGNIS__COMM_PAIR_SLOTS = 4,
-    IGNIS__COMM_ONE_PHASE_SLOTS = 4,
-    IGNIS__COMM_TWO_PHASE_SLOTS = 3,
-    IGNIS__COMM_PACKET_THREADS = 544, /* of a block, at most; one warp of them moves no data */
-    IGNIS__COMM_FLAG_THREADS = 512
-};
-
-/*  What broke a communicator. */
-enum {
-    IGNIS__COMM_FINE,
-    IGNIS__COMM_TIMEOUT,
-    IGNIS__COMM_MISMATCH,
-    IGNIS__COMM_PEER,
-    IGNIS__COMM_TWICE,
-    IGNIS__COMM_NCCL_FAILED
-};
-
-typedef struct ignis__comm_record {
-    uint64_t abort; /* the host's request that kernels return: code, and rank << 8 */
-    uint64_t code;
-    uint32_t peer;
-    uint32_t reporter;
-    uint32_t op;
-    uint64_t mine, theirs;
-    uint64_t nccl;
-} ignis__comm_record;
-
-typedef struct ignis__comm_state {
-    uint32_t op[IGNIS__COMM_BLOCKS];
-    uint32_t broken;
-    uint32_t running;
-    uint32_t rank, size;
-    ignis__address record;
-    ignis__address region[IGNIS_COMM_MAX_RANKS];
-    uint32_t sent[IGNIS_COMM_MAX_RANKS][IGNIS__COMM_LANES], received[IGNIS_COMM_MAX_RANKS][IGNIS__COMM_LANES];
-    uint64_t marks;
-    uint64_t byte; /* for barriers by NCCL; not read by kernels */
-} ignis__comm_state;
-
-typedef struct ignis__comm_call {
-    ignis__address region[IGNIS_COMM_MAX_RANKS];
-    ignis__address state, in, out;
-    int64_t count, in_stride, out_stride, timeout_ns;
-    uint64_t fingerprint, fingerprint_in;
-    int rank, chunk, steps;
-    uint32_t push, take, push_two, take_two;
-    int root, none, in_aligned, out_aligned, keep;
-} ignis__comm_call;
-
-/*  Parameters for measurements: IGNIS_COMM_TUNE="ll_max=64K,blocks=32,..." is read when a communicator
-    starts, and must be equal on all ranks. -1: from the tables. */
-typedef struct ignis__comm_tune {
-    int64_t ll_max;       /* bytes of the largest operation by packets in one phase */
-    int64_t ll_two_max;   /* in two phases */
-    int64_t one_shot_max; /* bytes of the largest operation by flags in one phase */
-    int64_t nccl_min;     /* bytes of all slices from which NCCL is used, if joined; 0: never */
-    /* by flags; chunk: bytes that a block moves in a step, for all ranks together */
-    int64_t blocks, threads, chunk;
-    int64_t ll_blocks, ll_threads; /* by packets */
-    int64_t lanes;                 /* blocks of a send or receive */
-    int64_t epoch;                 /* the number before the first operation */
-    int64_t delay;                 /* 1: random delays in blocks, for tests */
-} ignis__comm_tune;
-
-#define IGNIS__COMM_TUNES(X) \
-    X(ll_max, -1)            \
-    X(ll_two_max, -1)        \
-    X(one_shot_max, -1)      \
-    X(nccl_min, -1)          \
-    X(blocks, -1)            \
-    X(threads, -1) X(chunk, -1) X(ll_blocks, -1) X(ll_threads, -1) X(lanes, IGNIS__COMM_LANES) X(epoch, 15) X(delay, 0)
-
-/*  The regions of all ranks in this process. Communicators of ignis_comm_init_all share them, at the same
-    address on all devices. Kernels of each write to the regions of the others, so they are freed with the
-    last one. */
-typedef struct ignis__comm_regions {
-    uint64_t users;
-    int count;                                    /* of regions; 0 with one rank, or NCCL alone */
-    ignis__address address[IGNIS_COMM_MAX_RANKS]; /* 0: missing */
-    ignis__vmm_block block[IGNIS_COMM_MAX_RANKS]; /* own or imported device memory, */
-    void *host[IGNIS_COMM_MAX_RANKS];             /* or host memory, */
-    bool pinned[IGNIS_COMM_MAX_RANKS];            /* pinned for this device */
-    ignis__device *device;
-    int64_t bytes; /* of each region in host memory */
-    bool late;     /* a copy to or from them has not ended: they are never freed */
-    ignis__mutex lock;
-    /* of ignis_comm_init_all: the communicators that share them; NULL: ended */
-    struct ignis__comm *comms[IGNIS_COMM_MAX_RANKS];
-} ignis__comm_regions;
-
-/*  Memory that kernels of a communicator use; it stays until no graph can run them. */
-typedef struct ignis__comm_memory {
-    ignis__device *device;
-    ignis__block *state;
-    ignis__comm_record *record;
-    ignis__pinned *record_piece; /* the memory of record */
-    ignis__comm_regions *regions;
-    ignis__nccl_comm *nccl; /* set before nccl_there; NULL: none. Stays until the end, also after a failure */
-} ignis__comm_memory;
-
-/*  Whether NCCL is used. All ranks find out together, at the first operation that NCCL does faster. */
-typedef enum ignis__comm_nccl_state {
-    IGNIS__COMM_NCCL_UNTRIED,
-    IGNIS__COMM_NCCL_JOINED,
-    IGNIS__COMM_NCCL_REFUSED
-} ignis__comm_nccl_state;
-
-/*  Options of a description; derived communicators inherit them. */
-typedef struct ignis__comm_options {
-    int64_t timeout_ns;
-    ignis_comm_transport transport;
-    int most_blocks; /* 0: all that run at the same time */
-} ignis__comm_options;
-
-typedef struct ignis__comm {
-    ignis__slot slot; /* its lock: one operation at a time */
-    int rank, size;
-    ignis__device *device;
-    ignis__comm_options options;
-    char reason[256];
-    ignis__comm_tune tune;
-    int most_blocks;  /* of a kernel, so that all run at the same time */
-    uint64_t broken;  /* by the host: code, and rank << 8 */
-    void *stream;     /* of its last operation; NULL: unknown */
-    uint64_t used_ns; /* of its last operation */
-    uint64_t beside;  /* handle of the communicator that used the device before */
-    /* Programs that it has used; [0][0] moves bytes. */
-    struct ignis__comm_program *programs[IGNIS_DTYPE_COUNT][IGNIS_OP_COUNT];
-    ignis__storage *storage; /* over memory; held by graphs */
-    ignis__comm_memory *memory;
-
-    /* For communicators of ignis_comm_init, and those derived from them. */
-    ignis__job *job;        /* NULL: of ignis_comm_init_all */
-    ignis__job_watch watch; /* with the key of its messages, and its ranks in the job */
-    int member[IGNIS__JOB_MAX_RANKS];
-    unsigned char gone[IGNIS__JOB_MAX_RANKS];
-    ignis__mutex agreement; /* one agreement at a time */
-    uint32_t attempts;      /* of agreements */
-    ignis_comm_transport transport;
-    ignis__comm_nccl_state nccl_state; /* if there are built-in kernels, too */
-    uint64_t nccl_there;               /* other threads may use memory->nccl */
-    uint64_t nccl_seen;                /* by the watcher: the operation of NCCL that ran at its last look, */
-    int64_t nccl_since;                /* and since when */
-    uint64_t nccl_told;                /* nccl_reason is set */
-    char nccl_reason[192];
-} ignis__comm;
 
 /*  The handle of the communicator that was used last, by device. */
-static uint64_t ignis__comm_last_used[IGNIS_MAX_DEVICES];
+IGNIS__PRIVATE uint64_t ignis__comm_last_used[IGNIS_MAX_DEVICES];
 
-static ignis__pool ignis__comms = IGNIS__POOL(ignis__comm, IGNIS__KIND_COMM, "communicator", IGNIS_DIAG_COMM_FREED);
+IGNIS__PRIVATE ignis__pool ignis__comms =
+    IGNIS__POOL(ignis__comm, IGNIS__KIND_COMM, "communicator", IGNIS_DIAG_COMM_FREED);
 
 /*  Tells if it has Ignis' kernels, not only NCCL. */
-static bool ignis__comm_has_region(const ignis__comm *comm) { return comm->memory->regions->address[0] != 0; }
+IGNIS__PRIVATE bool ignis__comm_has_region(const ignis__comm *comm) { return comm->memory->regions->address[0] != 0; }
 
 /*  Returns the bytes of a rank's region. */
-static int64_t ignis__comm_region_bytes(int size)
+IGNIS__PRIVATE int64_t ignis__comm_region_bytes(int size)
 {
     return IGNIS__COMM_PAIR_DATA + (int64_t)size * IGNIS__COMM_LANES * IGNIS__COMM_PAIR_SLOTS * IGNIS__COMM_PAIR_SLOT;
 }
@@ -10785,36 +10991,9 @@ static int64_t ignis__comm_region_bytes(int size)
     Invariants: a program is loaded by one thread; the others wait for it.
     Locks: ignis__comm_programs.lock around the lists; no lock is held while a program is loaded. */
 
-/*  Kernels of a program. */
-enum {
-    IGNIS__COMM_KERNEL_PACKETS,
-    IGNIS__COMM_KERNEL_PACKETS_TWO,
-    IGNIS__COMM_KERNEL_PARTS,
-    IGNIS__COMM_KERNEL_SLICES,
-    IGNIS__COMM_KERNEL_PAIR,
-    IGNIS__COMM_KERNEL_MARK,
-    IGNIS__COMM_KERNELS
-};
+IGNIS__PRIVATE struct ignis__comm_programs_type ignis__comm_programs = {IGNIS__MUTEX_INIT, {NULL}};
 
-typedef struct ignis__comm_program {
-    int ranks, dtype, op; /* dtype and op -1: for operations that move bytes */
-    bool delay;
-    bool loaded; /* false: a thread is loading it */
-    bool waits;  /* its packet kernels wait for earlier kernels, and may be launched early */
-    ignis__module module;
-    void *function[IGNIS__COMM_KERNELS]; /* NULL: not in this variant */
-    struct ignis__comm_program *next;
-} ignis__comm_program;
-
-/*  Loaded programs. Loading may wait for the device, whose kernel may wait for a kernel that another thread
-    is about to load on another device. So no lock is held, and only threads that want the same program
-    wait. */
-static struct {
-    ignis__mutex lock;
-    ignis__comm_program *first[IGNIS_MAX_DEVICES];
-} ignis__comm_programs = {IGNIS__MUTEX_INIT, {NULL}};
-
-static bool ignis__comm_program_load(const char *call, ignis__device *device, ignis__comm_program *program)
+IGNIS__PRIVATE bool ignis__comm_program_load(const char *call, ignis__device *device, ignis__comm_program *program)
 {
     static const char *const names[IGNIS__COMM_KERNELS] = {"ignis_comm_packets", "ignis_comm_packets_two",
                                                            "ignis_comm_parts",   "ignis_comm_slices",
@@ -10870,8 +11049,8 @@ static ignis__comm_program *ignis__comm_program_claim(const ignis__device *devic
 }
 
 /*  Returns a program on an entered device, compiled and loaded if needed. NULL on failure. */
-IGNIS__COLD static ignis__comm_program *ignis__comm_program_get(const char *call, ignis__device *device, int ranks,
-                                                                int dtype, int op, bool delay)
+IGNIS__COLD IGNIS__PRIVATE ignis__comm_program *ignis__comm_program_get(const char *call, ignis__device *device,
+                                                                        int ranks, int dtype, int op, bool delay)
 {
     ignis__comm_program **link = &ignis__comm_programs.first[device - ignis__devices];
     bool ours, loaded;
@@ -10897,7 +11076,7 @@ IGNIS__COLD static ignis__comm_program *ignis__comm_program_get(const char *call
 /*  Returns the program for the communicator's device, which is entered; the caller has the communicator's
     lock. Programs of the other devices of its group are loaded first: loading may wait for a device, whose
     kernel may wait for this one. */
-static ignis__comm_program *ignis__comm_program_for(const char *call, ignis__comm *comm, int dtype, int op)
+IGNIS__PRIVATE ignis__comm_program *ignis__comm_program_for(const char *call, ignis__comm *comm, int dtype, int op)
 {
     ignis__comm_program **known = &comm->programs[op < 0 ? 0 : dtype][op < 0 ? 0 : op];
     const ignis__comm_regions *regions = comm->memory->regions;
@@ -10927,7 +11106,7 @@ static ignis__comm_program *ignis__comm_program_for(const char *call, ignis__com
     Invariants: unknown names and bad numbers are errors.
     Locks: none. */
 
-static bool ignis__comm_tune_read(const char *call, ignis__comm_tune *tune)
+IGNIS__PRIVATE bool ignis__comm_tune_read(const char *call, ignis__comm_tune *tune)
 {
     static const struct {
         const char *name;
@@ -10972,7 +11151,7 @@ static bool ignis__comm_tune_read(const char *call, ignis__comm_tune *tune)
     Locks: the slot's lock, one operation at a time; the regions' lock. */
 
 /*  Frees the regions, so that others can be made. */
-static void ignis__comm_regions_clear(const char *call, ignis__comm_regions *regions)
+IGNIS__PRIVATE void ignis__comm_regions_clear(const char *call, ignis__comm_regions *regions)
 {
     ignis__binding binding;
     int i;
@@ -10993,7 +11172,7 @@ static void ignis__comm_regions_clear(const char *call, ignis__comm_regions *reg
     regions->late = false;
 }
 
-static ignis__comm_regions *ignis__comm_regions_new(const char *call, ignis__device *device, int count)
+IGNIS__PRIVATE ignis__comm_regions *ignis__comm_regions_new(const char *call, ignis__device *device, int count)
 {
     ignis__comm_regions *regions = (ignis__comm_regions *)ignis__alloc_for(call, sizeof *regions);
     if (!regions)
@@ -11005,7 +11184,7 @@ static ignis__comm_regions *ignis__comm_regions_new(const char *call, ignis__dev
     return regions;
 }
 
-static void ignis__comm_regions_drop(const char *call, ignis__comm_regions *regions)
+IGNIS__PRIVATE void ignis__comm_regions_drop(const char *call, ignis__comm_regions *regions)
 {
     if (!regions || ignis__atomic_add(&regions->users, (uint64_t)-1) != 0)
         return;
@@ -11033,7 +11212,7 @@ static void ignis__comm_memory_release(void *ptr, void *data)
 
 /*  Destroys a communicator without holds or without a handle, after its work is done. Memory that graphs
     still use stays, and makes their kernels return at once. */
-IGNIS__COLD static void ignis__comm_end(const char *call, ignis__comm *comm)
+IGNIS__COLD IGNIS__PRIVATE void ignis__comm_end(const char *call, ignis__comm *comm)
 {
     ignis__binding binding;
     ignis__comm_memory *memory = comm->memory;
@@ -11062,12 +11241,12 @@ IGNIS__COLD static void ignis__comm_end(const char *call, ignis__comm *comm)
 }
 
 /*  Holds the communicator of a handle. NULL, and reported, if the handle is stale. */
-static ignis__comm *ignis__comm_hold(const char *call, ignis_comm handle)
+IGNIS__PRIVATE ignis__comm *ignis__comm_hold(const char *call, ignis_comm handle)
 {
     return (ignis__comm *)ignis__handle_hold(call, &ignis__comms, handle.id);
 }
 
-static void ignis__comm_drop(const char *call, ignis__comm *comm)
+IGNIS__PRIVATE void ignis__comm_drop(const char *call, ignis__comm *comm)
 {
     if (ignis__pool_drop(comm))
         ignis__comm_end(call, comm);
@@ -11101,7 +11280,8 @@ IGNIS__COLD static void ignis__comms_close(const char *call)
 }
 
 /*  Reads the options of a description and the environment. False, and reported, if they are invalid. */
-static bool ignis__comm_options_read(const char *call, const ignis_comm_desc *desc, ignis__comm_options *options)
+IGNIS__PRIVATE bool ignis__comm_options_read(const char *call, const ignis_comm_desc *desc,
+                                             ignis__comm_options *options)
 {
     static const char *const names[] = {"", "peer", "staged", "nccl"};
     double timeout = desc->timeout_s == 0 ? 30 : desc->timeout_s;
@@ -11133,8 +11313,8 @@ static bool ignis__comm_options_read(const char *call, const ignis_comm_desc *de
 
 /*  Creates a communicator that other threads do not see before ignis__pool_publish. It shares the regions
     `shared`, or has its own if that is NULL. NULL on failure. */
-static ignis__comm *ignis__comm_new(const char *call, ignis__device *device, int rank, int size,
-                                    const ignis__comm_options *options, ignis__comm_regions *shared)
+IGNIS__PRIVATE ignis__comm *ignis__comm_new(const char *call, ignis__device *device, int rank, int size,
+                                            const ignis__comm_options *options, ignis__comm_regions *shared)
 {
     ignis__comm *comm = (ignis__comm *)ignis__pool_take(call, &ignis__comms);
     ignis__comm_regions *regions = !comm || shared ? shared : ignis__comm_regions_new(call, device, 0);
@@ -11232,7 +11412,7 @@ static bool ignis__comm_count_blocks(const char *call, ignis__comm *comm)
 
 /*  Completes a communicator whose regions exist. All ranks must meet afterwards, before one of them launches.
     Without regions (NCCL alone, one rank) less is needed. */
-static bool ignis__comm_start(const char *call, ignis__comm *comm)
+IGNIS__PRIVATE bool ignis__comm_start(const char *call, ignis__comm *comm)
 {
     ignis__binding binding;
     bool ok;
@@ -11258,7 +11438,7 @@ static void ignis__comm_break_one(ignis__comm *comm, uint64_t value)
 /*  Breaks a communicator, and those that share its regions, from the host. Waiting kernels return soon, and
     NCCL is aborted. code: IGNIS__COMM_PEER or another; peer: the rank at fault, -1 for none. Kernels see the
     low 8 bits, as they have fewer ranks. Any thread may call it. */
-static void ignis__comm_break(ignis__comm *comm, int code, int peer)
+IGNIS__PRIVATE void ignis__comm_break(ignis__comm *comm, int code, int peer)
 {
     ignis__comm_regions *regions = comm->memory->regions;
     uint64_t value = (uint64_t)code | (uint64_t)((uint32_t)peer & 0xFFFFFF) << 8;
@@ -11274,7 +11454,7 @@ static void ignis__comm_break(ignis__comm *comm, int code, int peer)
 }
 
 /*  As ignis__comm_break, and tells the ranks of other processes. */
-static void ignis__comm_break_all(ignis__comm *comm, int code, int peer)
+IGNIS__PRIVATE void ignis__comm_break_all(ignis__comm *comm, int code, int peer)
 {
     ignis__comm_break(comm, code, peer);
     if (comm->job)
@@ -11283,7 +11463,7 @@ static void ignis__comm_break_all(ignis__comm *comm, int code, int peer)
 
 /*  Breaks a communicator on all ranks if its NCCL has failed: no other rank could end what the others wait
     for. Any thread may call it. */
-static void ignis__comm_nccl_check(ignis__comm *comm)
+IGNIS__PRIVATE void ignis__comm_nccl_check(ignis__comm *comm)
 {
     int error = ignis__atomic_load(&comm->nccl_there) ? ignis__nccl_error(comm->memory->nccl) : 0;
     if (error)
@@ -11291,7 +11471,7 @@ static void ignis__comm_nccl_check(ignis__comm *comm)
 }
 
 /*  Returns what has broken a communicator, or IGNIS_DIAG_NONE; *peer: the rank at fault, -1 if unknown. */
-static ignis_diagnostic ignis__comm_failure(const ignis__comm *comm, int *peer)
+IGNIS__PRIVATE ignis_diagnostic ignis__comm_failure(const ignis__comm *comm, int *peer)
 {
     static const ignis_diagnostic diagnostics[] = {IGNIS_DIAG_NONE,          IGNIS_DIAG_COMM_TIMEOUT,
                                                    IGNIS_DIAG_COMM_MISMATCH, IGNIS_DIAG_COMM_PEER,
@@ -11312,32 +11492,8 @@ static ignis_diagnostic ignis__comm_failure(const ignis__comm *comm, int *peer)
     Invariants: every rank learns the failure of the first rank that failed.
     Locks: comm->agreement from begin to end. */
 
-/*  The vote of a rank after a step. */
-typedef struct ignis__vote {
-    int32_t failed; /* a diagnostic; 0: success */
-    int32_t driver_error;
-    int64_t bytes;       /* of its region */
-    int32_t most_blocks; /* of its kernels */
-    int32_t release;     /* of NCCL */
-    uint64_t tune;       /* hash of IGNIS_COMM_TUNE */
-    char why[256];
-    ignis__nccl_id nccl;
-} ignis__vote;
-
-/*  The state while a communicator is created. */
-typedef struct ignis__comm_setup {
-    const char *call;
-    ignis__comm *comm;
-    ignis__agreement agreement;
-    ignis__record before; /* what this thread had reported before */
-    ignis__vote mine, *all;
-    bool lost; /* a rank died or did not come; `agreement` has the failure */
-} ignis__comm_setup;
-
-enum { IGNIS__PROBE_BYTES = 64 };
-
 /*  Begins the agreement of ranks that create a communicator; no other thread has it. */
-static void ignis__agreement_begin_new(ignis__agreement *agreement, ignis__comm *comm)
+IGNIS__PRIVATE void ignis__agreement_begin_new(ignis__agreement *agreement, ignis__comm *comm)
 {
     memset(agreement, 0, sizeof *agreement);
     agreement->job = comm->job;
@@ -11351,8 +11507,8 @@ static void ignis__agreement_begin_new(ignis__agreement *agreement, ignis__comm 
 
 /*  Begins an agreement of all ranks of a communicator, one at a time. What a rank has given up before does
     not count in it. */
-static void ignis__agreement_begin(ignis__agreement *agreement, ignis__comm *comm, ignis__agreement_kind kind,
-                                   uint64_t hash)
+IGNIS__PRIVATE void ignis__agreement_begin(ignis__agreement *agreement, ignis__comm *comm, ignis__agreement_kind kind,
+                                           uint64_t hash)
 {
     ignis__mutex_lock(&comm->agreement);
     ignis__job_catch_up(comm->job);
@@ -11361,7 +11517,7 @@ static void ignis__agreement_begin(ignis__agreement *agreement, ignis__comm *com
     agreement->print = IGNIS__AGREEMENT_PRINT(kind, hash);
 }
 
-static void ignis__agreement_end(const ignis__agreement *agreement, ignis__comm *comm)
+IGNIS__PRIVATE void ignis__agreement_end(const ignis__agreement *agreement, ignis__comm *comm)
 {
     if (agreement->failed)
         ignis__agreement_give_up(agreement);
@@ -11371,17 +11527,17 @@ static void ignis__agreement_end(const ignis__agreement *agreement, ignis__comm 
 
 /*  Tells if a failed agreement should be tried again: others are at a later attempt, or a rank of a shrink
     has died. */
-static bool ignis__agreement_retry(const ignis__agreement *agreement)
+IGNIS__PRIVATE bool ignis__agreement_retry(const ignis__agreement *agreement)
 {
     return agreement->failed && (agreement->overtaken || (agreement->print >> 28 == IGNIS__AGREEMENT_SHRINK &&
                                                           agreement->failure.reason == IGNIS__AGREEMENT_LOST));
 }
 
-static void ignis__step_begin(ignis__comm_setup *setup) { setup->before = ignis__quiet_begin(); }
+IGNIS__PRIVATE void ignis__step_begin(ignis__comm_setup *setup) { setup->before = ignis__quiet_begin(); }
 
 /*  Ends a step with a vote, and a descriptor if fds is not NULL. True: success on all ranks. Else
     setup->mine is the vote of the first rank that failed. */
-static bool ignis__step_end(ignis__comm_setup *setup, int fd, int *fds)
+IGNIS__PRIVATE bool ignis__step_end(ignis__comm_setup *setup, int fd, int *fds)
 {
     ignis__comm *comm = setup->comm;
     ignis__record failure;
@@ -11411,7 +11567,7 @@ static bool ignis__step_end(ignis__comm_setup *setup, int fd, int *fds)
 }
 
 /*  Reports why a communicator could not be created. */
-IGNIS__COLD static void ignis__comm_setup_report(ignis__comm_setup *setup)
+IGNIS__COLD IGNIS__PRIVATE void ignis__comm_setup_report(ignis__comm_setup *setup)
 {
     int error = setup->mine.driver_error;
     if (setup->lost)
@@ -11586,7 +11742,7 @@ static bool ignis__probe_read(ignis__comm_setup *setup, bool staged, int *fds)
 }
 
 /*  Sets up regions of device or host memory, and tests them by a write and a read between each two ranks. */
-static bool ignis__regions_setup(ignis__comm_setup *setup, bool staged)
+IGNIS__PRIVATE bool ignis__regions_setup(ignis__comm_setup *setup, bool staged)
 {
     static bool (*const steps[])(ignis__comm_setup * setup, bool staged, int *fds) = {
         ignis__region_create, ignis__regions_map, ignis__probe_write, ignis__probe_read};
@@ -11651,8 +11807,9 @@ static void ignis__comm_notify(void *owner, ignis__job_event event, int member)
 }
 
 /*  Creates an empty communicator of members (ranks of the job; NULL: all). */
-static ignis__comm *ignis__comm_prepare(const char *call, ignis__job *job, ignis__device *device, const int *member,
-                                        int count, int me, uint64_t key, const ignis__comm_options *options)
+IGNIS__PRIVATE ignis__comm *ignis__comm_prepare(const char *call, ignis__job *job, ignis__device *device,
+                                                const int *member, int count, int me, uint64_t key,
+                                                const ignis__comm_options *options)
 {
     ignis__comm *comm = ignis__comm_new(call, device, me, count, options, NULL);
     int i;
@@ -11671,7 +11828,7 @@ static ignis__comm *ignis__comm_prepare(const char *call, ignis__job *job, ignis
     return comm;
 }
 
-static int ignis__comm_hosts(const ignis__comm *comm, int *local_rank, int *local_size)
+IGNIS__PRIVATE int ignis__comm_hosts(const ignis__comm *comm, int *local_rank, int *local_size)
 {
     const ignis__job_watch *watch = &comm->watch;
     const ignis__job_rank *ranks = comm->job->ranks;
@@ -11727,7 +11884,7 @@ static bool ignis__comm_join(ignis__comm_setup *setup)
 
 /*  Joins NCCL at the first operation that it does faster. If one rank cannot, all keep the built-in kernels
     for good. False: a rank has died or did not come. */
-IGNIS__COLD static bool ignis__comm_join_late(const char *call, ignis__comm *comm)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__comm_join_late(const char *call, ignis__comm *comm)
 {
     ignis__comm_setup setup;
     int peer;
@@ -11811,7 +11968,7 @@ static bool ignis__comm_make_transport(ignis__comm_setup *setup)
 /*  Sets up a prepared communicator together with its other ranks, and creates its handle. `agreement` is the
     agreement in progress, NULL right after the rendezvous. On failure the communicator is destroyed; the
     failure is not reported if ignis__agreement_retry. */
-IGNIS__COLD static ignis_comm ignis__comm_make(const char *call, ignis__comm *comm, ignis__agreement *agreement)
+IGNIS__COLD IGNIS__PRIVATE ignis_comm ignis__comm_make(const char *call, ignis__comm *comm, ignis__agreement *agreement)
 {
     const ignis__comm_regions *regions = comm->memory->regions;
     ignis_comm handle = {0};
@@ -11881,39 +12038,14 @@ IGNIS__COLD static ignis_comm ignis__comm_make(const char *call, ignis__comm *co
     Invariants: all ranks choose the same, as the choice follows from facts that they agreed on.
     Locks: none. */
 
-static const char *const ignis__comm_kinds[IGNIS__COMM_KIND_COUNT] = {
+IGNIS__PRIVATE const char *const ignis__comm_kinds[IGNIS__COMM_KIND_COUNT] = {
     "nothing",        "all_reduce", "reduce", "broadcast", "all_gather",
     "reduce_scatter", "all_to_all", "send",   "receive",   "barrier"};
-static const char *const ignis__comm_ops[IGNIS_OP_COUNT] = {"sum", "prod", "min", "max", "avg"};
-
-/*  Packets have the lowest latency, and carry as many bytes again as data. With three ranks or more, two
-    phases move fewer bytes, and wait twice. */
-typedef enum ignis__comm_algorithm {
-    IGNIS__COMM_BY_PACKETS,
-    IGNIS__COMM_BY_PACKETS_TWO,
-    IGNIS__COMM_BY_PARTS,
-    IGNIS__COMM_BY_SLICES
-} ignis__comm_algorithm;
+IGNIS__PRIVATE const char *const ignis__comm_ops[IGNIS_OP_COUNT] = {"sum", "prod", "min", "max", "avg"};
 
 #define IGNIS__COMM_ANY INT64_MAX
 
-/*  How an operation is done. */
-typedef struct ignis__comm_method {
-    ignis__comm_algorithm algorithm;
-    int blocks, threads; /* that move data; the GPU that runs the fewest at once sets the limit */
-    int chunk;           /* by flags: bytes that a block moves in a step, for all ranks together */
-} ignis__comm_method;
-
-/*  The first row that fits is used; bytes are those that a rank sends to or gets from each other one.
-    all_reduce was measured on 2 and 4 H200s with NVLink; 3 ranks do as 4. From 5 ranks on, packets are pushed
-    more often, so they end at smaller sizes. The other operations were measured on 4 H200s with 64 blocks;
-    they use the 128 that proved better for all_reduce. */
-static const struct {
-    ignis__comm_kind kind; /* 0: any */
-    int most_ranks;
-    int64_t most_bytes;
-    ignis__comm_method method;
-} ignis__comm_table[] = {
+IGNIS__PRIVATE const struct ignis__comm_table_type ignis__comm_table[] = {
     {IGNIS__COMM_ALL_REDUCE, 2, 64 << 10, {IGNIS__COMM_BY_PACKETS, 64, 128, 0}},
     {IGNIS__COMM_ALL_REDUCE, 2, 256 << 10, {IGNIS__COMM_BY_PACKETS, 64, 512, 0}},
     {IGNIS__COMM_ALL_REDUCE, 2, 2 << 20, {IGNIS__COMM_BY_PARTS, 128, 480, 64 << 10}},
@@ -11940,14 +12072,7 @@ static const struct {
     {(ignis__comm_kind)0, 8, IGNIS__COMM_ANY, {IGNIS__COMM_BY_PARTS, 128, 480, 64 << 10}},
 };
 
-/*  Bytes of all slices together from which NCCL is enough faster to join it; 0, and operations without a row:
-    never. Measured on 2 and 4 H200s, with 64 blocks except for all_reduce. Rows for 2 ranks of the other
-    operations come from their pushes; 5 ranks and more are as 4. */
-static const struct {
-    ignis__comm_kind kind;
-    int most_ranks;
-    int64_t least_bytes;
-} ignis__comm_nccl_table[] = {
+IGNIS__PRIVATE const struct ignis__comm_nccl_table_type ignis__comm_nccl_table[] = {
     {IGNIS__COMM_ALL_REDUCE, 2, 0},
     {IGNIS__COMM_ALL_REDUCE, 8, 64 << 20},
     {IGNIS__COMM_BROADCAST, 8, 64 << 20},
@@ -11979,7 +12104,7 @@ static void ignis__comm_tune_method(const ignis__comm_tune *tune, ignis__comm_me
         method->chunk = (int)ignis__clamp(tune->chunk, 0, IGNIS__COMM_DATA_SIZE);
 }
 
-static ignis__comm_method ignis__comm_choose(const ignis__comm *comm, const ignis__comm_task *task)
+IGNIS__PRIVATE ignis__comm_method ignis__comm_choose(const ignis__comm *comm, const ignis__comm_task *task)
 {
     const ignis__comm_tune *tune = &comm->tune;
     int64_t bytes = task->count * ignis__dtypes[task->dtype].size;
@@ -12007,14 +12132,8 @@ static ignis__comm_method ignis__comm_choose(const ignis__comm *comm, const igni
     return method;
 }
 
-/*  The launch of an operation: kernel, blocks and threads; chunk and steps are in the call. */
-typedef struct ignis__comm_plan {
-    int kernel;
-    unsigned blocks, threads;
-} ignis__comm_plan;
-
-static ignis__comm_plan ignis__comm_plan_launch(const ignis__comm *comm, const ignis__comm_method *method,
-                                                int64_t bytes, ignis__comm_call *to)
+IGNIS__PRIVATE ignis__comm_plan ignis__comm_plan_launch(const ignis__comm *comm, const ignis__comm_method *method,
+                                                        int64_t bytes, ignis__comm_call *to)
 {
     int most = method->blocks < comm->most_blocks ? method->blocks : comm->most_blocks;
     bool two = method->algorithm == IGNIS__COMM_BY_PACKETS_TWO || method->algorithm == IGNIS__COMM_BY_SLICES;
@@ -12054,7 +12173,7 @@ static ignis__comm_plan ignis__comm_plan_launch(const ignis__comm *comm, const i
 /*  Returns the fingerprint that ranks must agree on: kind (4 bits) | op (4) | dtype (4) | by NCCL (1) | root
     (3) | elements of a slice (40) | 8 bits for kernels. The launch follows from it and from what the ranks
     agreed on at the start. */
-static uint64_t ignis__comm_fingerprint(const ignis__comm_task *task, bool by_nccl)
+IGNIS__PRIVATE uint64_t ignis__comm_fingerprint(const ignis__comm_task *task, bool by_nccl)
 {
     return (uint64_t)task->kind << 60 | (uint64_t)task->op << 56 | (uint64_t)task->dtype << 52 |
            (uint64_t)by_nccl << 51 | (uint64_t)(task->root & 7) << 48 |
@@ -12097,7 +12216,8 @@ static void ignis__comm_other_write(ignis__string_writer *text, const ignis__com
 }
 
 /*  Fails with what broke a communicator, as `diagnostic`; with NONE, as the original one. */
-IGNIS__COLD static ignis_status ignis__comm_fail(const char *call, const ignis__comm *comm, ignis_diagnostic diagnostic)
+IGNIS__COLD IGNIS__PRIVATE ignis_status ignis__comm_fail(const char *call, const ignis__comm *comm,
+                                                         ignis_diagnostic diagnostic)
 {
     const ignis__comm_record *record = comm->memory->record;
     uint64_t code = record ? ignis__atomic_load(&record->code) : 0;
@@ -12139,7 +12259,7 @@ IGNIS__COLD static ignis_status ignis__comm_fail(const char *call, const ignis__
     return ignis__fail(diagnostic, call, "the communicator is broken: %s", sentence);
 }
 
-static bool ignis__comm_check_works(const char *call, const ignis__comm *comm)
+IGNIS__PRIVATE bool ignis__comm_check_works(const char *call, const ignis__comm *comm)
 {
     int peer;
     if (ignis__comm_failure(comm, &peer) == IGNIS_DIAG_NONE)
@@ -12156,7 +12276,7 @@ static bool ignis__comm_check_works(const char *call, const ignis__comm *comm)
     Locks: the caller holds the communicator's slot. */
 
 /*  Tells if a stream still exists, as far as Ignis knows. */
-static bool ignis__comm_stream_exists(ignis__device *device, void *stream)
+IGNIS__PRIVATE bool ignis__comm_stream_exists(ignis__device *device, void *stream)
 {
     ignis__user_stream *foreign;
     if (stream == device->stream)
@@ -12169,7 +12289,7 @@ static bool ignis__comm_stream_exists(ignis__device *device, void *stream)
 }
 
 /*  Orders operations of one communicator one after the other, on any streams. */
-static bool ignis__comm_wait_previous(const ignis__work *work, ignis__comm *comm)
+IGNIS__PRIVATE bool ignis__comm_wait_previous(const ignis__work *work, ignis__comm *comm)
 {
     ignis__capture *capture = ignis__capturing();
     uint64_t *recent = &ignis__comm_last_used[work->device - ignis__devices], before = ignis__atomic_load(recent);
@@ -12276,7 +12396,7 @@ static bool ignis__comm_run_nccl(const ignis__work *work, ignis__comm *comm, con
 }
 
 /*  Runs an operation by Ignis' kernels: which ranks each rank pushes to and takes from. */
-static bool ignis__comm_run(const ignis__work *work, ignis__comm *comm, const ignis__comm_task *task)
+IGNIS__PRIVATE bool ignis__comm_run(const ignis__work *work, ignis__comm *comm, const ignis__comm_task *task)
 {
     const bool is_root = comm->rank == task->root;
     const bool combines = task->kind == IGNIS__COMM_ALL_REDUCE || task->kind == IGNIS__COMM_REDUCE ||
@@ -12340,7 +12460,8 @@ static bool ignis__comm_run(const ignis__work *work, ignis__comm *comm, const ig
 }
 
 /*  Runs a send, a receive or both, the send first. */
-static bool ignis__comm_run_pair(const ignis__work *work, ignis__comm *comm, const ignis__comm_task *tasks, int count)
+IGNIS__PRIVATE bool ignis__comm_run_pair(const ignis__work *work, ignis__comm *comm, const ignis__comm_task *tasks,
+                                         int count)
 {
     ignis__comm_program *program;
     ignis__comm_plan plan;
@@ -12613,7 +12734,7 @@ IGNIS_API ignis_status ignis_comm_send_recv(ignis_comm comm, ignis_array in, int
 }
 
 /*  Returns the status of a communicator for a call that only asks for it, and drops it. */
-static ignis_status ignis__comm_end_call(const char *call, ignis__comm *comm, bool ok)
+IGNIS__PRIVATE ignis_status ignis__comm_end_call(const char *call, ignis__comm *comm, bool ok)
 {
     int peer;
     ignis_status status = !ok ? ignis__failed()
@@ -12630,6 +12751,41 @@ IGNIS_API ignis_status ignis_comm_status(ignis_comm handle)
     ignis__comm *comm = ignis__comm_hold(call, handle);
     return comm ? ignis__comm_end_call(call, comm, true) : ignis__failed();
 }
+
+/*  collective/parallel - data-parallel training. */
+
+#ifndef IGNIS_NO_TENSORS
+/*  A bucket: gradients that are reduced together, views of one memory. */
+typedef struct ignis__bucket {
+    ignis__grad_group group; /* first */
+    struct ignis__parallel_state *parallel;
+    ignis__array *memory; /* claimed */
+    bool ready;           /* complete in the backward pass that averages */
+} ignis__bucket;
+
+typedef struct ignis__parallel_state {
+    ignis__slot slot; /* first; its lock guards no_sync and backward_pass */
+    ignis_comm comm;
+    ignis__device *device;
+    void *stream; /* of the all-reduces, so that the backward pass goes on meanwhile */
+    uint64_t stream_serial;
+    ignis__tensor **parameters; /* held */
+    ignis__array **grads;       /* views of the buckets, claimed until the parameters own them */
+    /* in the order in which the backward pass completes them, if parameters are in the order of use */
+    ignis__bucket *buckets;
+    int count, bucket_count;
+    int64_t bytes;
+    int no_sync;
+    bool is_installed; /* the parameters know their buckets */
+    /* The backward pass that averages now; it alone changes what follows. NULL: none. */
+    const void *backward_pass;
+    /* Buckets whose all-reduce was launched: always the first ones, as ranks must have the same order. */
+    int launched;
+    struct ignis__parallel_state *next_starting;
+} ignis__parallel_state;
+
+#endif
+
 
 /*  >>parallel.model - the interface of communicators for models that several ranks share
 
@@ -12863,12 +13019,8 @@ static bool ignis__comm_siblings_hold(const char *call, const ignis_comm *comms,
     return ok;
 }
 
-typedef struct ignis__split {
-    int32_t color, key;
-} ignis__split;
-
 /*  Lists the ranks of one color by their keys in `place`. Returns their number. */
-static int ignis__split_order(const ignis__split *all, int size, int color, int *place)
+IGNIS__PRIVATE int ignis__split_order(const ignis__split *all, int size, int color, int *place)
 {
     int i, k, count = 0;
     for (i = 0; i < size; i++) {
@@ -13243,35 +13395,6 @@ IGNIS_API ignis_status ignis_comm_query(ignis_comm handle, ignis_comm_info *info
 
 #ifndef IGNIS_NO_TENSORS
 
-/*  A bucket: gradients that are reduced together, views of one memory. */
-typedef struct ignis__bucket {
-    ignis__grad_group group; /* first */
-    struct ignis__parallel_state *parallel;
-    ignis__array *memory; /* claimed */
-    bool ready;           /* complete in the backward pass that averages */
-} ignis__bucket;
-
-typedef struct ignis__parallel_state {
-    ignis__slot slot; /* first; its lock guards no_sync and backward_pass */
-    ignis_comm comm;
-    ignis__device *device;
-    void *stream; /* of the all-reduces, so that the backward pass goes on meanwhile */
-    uint64_t stream_serial;
-    ignis__tensor **parameters; /* held */
-    ignis__array **grads;       /* views of the buckets, claimed until the parameters own them */
-    /* in the order in which the backward pass completes them, if parameters are in the order of use */
-    ignis__bucket *buckets;
-    int count, bucket_count;
-    int64_t bytes;
-    int no_sync;
-    bool is_installed; /* the parameters know their buckets */
-    /* The backward pass that averages now; it alone changes what follows. NULL: none. */
-    const void *backward_pass;
-    /* Buckets whose all-reduce was launched: always the first ones, as ranks must have the same order. */
-    int launched;
-    struct ignis__parallel_state *next_starting;
-} ignis__parallel_state;
-
 static ignis__pool ignis__parallels =
     IGNIS__POOL(ignis__parallel_state, IGNIS__KIND_PARALLEL, "data-parallel", IGNIS_DIAG_PARALLEL_FREED);
 
@@ -13283,7 +13406,7 @@ static struct {
 
 #define IGNIS__BUCKET_ALIGNMENT 256 /* bytes, of each gradient in a bucket, as for memory of its own */
 
-static ignis__parallel_state *ignis__parallel_hold(const char *call, ignis_parallel handle)
+IGNIS__PRIVATE ignis__parallel_state *ignis__parallel_hold(const char *call, ignis_parallel handle)
 {
     return (ignis__parallel_state *)ignis__handle_hold(call, &ignis__parallels, handle.id);
 }
@@ -13336,7 +13459,7 @@ IGNIS__COLD static bool ignis__parallel_end(const char *call, ignis__parallel_st
     return ok;
 }
 
-static bool ignis__parallel_drop(const char *call, ignis__parallel_state *parallel)
+IGNIS__PRIVATE bool ignis__parallel_drop(const char *call, ignis__parallel_state *parallel)
 {
     return !ignis__pool_drop(parallel) || ignis__parallel_end(call, parallel);
 }

@@ -62,8 +62,12 @@
 
 #define IGNIS_KERNELS_VERSION 500 /* as IGNIS_VERSION */
 
-#if defined(IGNIS_IMPLEMENTATION) && !defined(IGNIS_KERNELS_IMPLEMENTED)
+#if (defined(IGNIS_IMPLEMENTATION) || defined(IGNIS__PARTS)) && !defined(IGNIS_KERNELS_IMPLEMENTED)
 #define IGNIS_KERNELS_IMPLEMENTED
+
+#ifndef IGNIS__PRIVATE
+#define IGNIS__PRIVATE static
+#endif
 
 typedef struct ignis__source {
     const char *name;          /* of the file, for compile errors */
@@ -127,6 +131,12 @@ enum {
     IGNIS__SOURCE_UPSAMPLE_CU,
     IGNIS__SOURCE_COUNT
 };
+
+#define IGNIS__PIECES(symbol) ignis__text_##symbol, (int)(sizeof ignis__text_##symbol / sizeof *ignis__text_##symbol)
+
+#ifdef IGNIS__PARTS /* a part that is compiled alone: see make parts */
+extern const ignis__source ignis__sources[IGNIS__SOURCE_COUNT];
+#else
 
 static const char *const ignis__text_ignis_cuh[] = {
     "\n\n\n\n\n\n\n\n\n\n\n\n\n\n\n"
@@ -1985,7 +1995,6 @@ static const char *const ignis__text_f8_cuh[] = {
     "#endif\n"
 };
 
-#define IGNIS__PIECES(symbol) ignis__text_##symbol, (int)(sizeof ignis__text_##symbol / sizeof *ignis__text_##symbol)
 #ifdef IGNIS_NO_TENSORS /* the sources stay known, by their hashes too: a bundle fits both kinds of program */
 #define IGNIS__PIECES_OF_TENSORS(symbol) NULL, 0
 #else
@@ -14483,7 +14492,7 @@ static const char *const ignis__text_upsample_cu[] = {
 #ifdef __GNUC__
 __attribute__((unused)) /* a program may do without kernels */
 #endif
-static const ignis__source ignis__sources[] = {
+IGNIS__PRIVATE const ignis__source ignis__sources[] = {
     {"ignis.cuh", 0x8a077b2cc9b31c32ULL, IGNIS__PIECES(ignis_cuh)},
     {"activation.cu", 0x17a753c048695a1cULL, IGNIS__PIECES_OF_TENSORS(activation_cu)},
     {"activation.cuh", 0x80fc3635e2d3b735ULL, IGNIS__PIECES_OF_TENSORS(activation_cuh)},
@@ -14538,4 +14547,5 @@ static const ignis__source ignis__sources[] = {
     {"upsample.cu", 0xe3f1bfec93dc54ccULL, IGNIS__PIECES_OF_TENSORS(upsample_cu)},
 };
 
+#endif /* IGNIS__PARTS */
 #endif /* IGNIS_IMPLEMENTATION */

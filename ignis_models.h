@@ -141,7 +141,8 @@ typedef enum ignis_tokenizer_kind {
 
 typedef struct ignis_tokenizer_info {
     ignis_tokenizer_kind kind;
-    char family[16];   /* whose way to split text it has: "gpt2", "llama3", "qwen2", "smollm", "llama" (2), or "bytes": it does not split */
+    char family
+        [16]; /* whose way to split text it has: "gpt2", "llama3", "qwen2", "smollm", "llama" (2), or "bytes": it does not split */
     int tokens;        /* ids are below it; models may have more rows than that */
     int bos, eos;      /* the ids that begin and end a text; -1: the files do not say */
     int unknown;       /* stands for what the vocabulary lacks; -1: nothing does */
@@ -191,8 +192,8 @@ IGNIS_API ignis_status ignis_tokenizer_query(ignis_tokenizer tokenizer, ignis_to
     Errors: FREED, ARGUMENT (null, a size below 0 or above 2^29, a capacity below 0), MEMORY.
     Ownership: text may be freed when the call returns.
     Threads: any; one tokenizer may be used by many at once. */
-IGNIS_API int ignis_tokenizer_encode(ignis_tokenizer tokenizer, const char *text, int64_t size, const ignis_encode_desc *desc, int32_t *ids,
-                                     int capacity);
+IGNIS_API int ignis_tokenizer_encode(ignis_tokenizer tokenizer, const char *text, int64_t size,
+                                     const ignis_encode_desc *desc, int32_t *ids, int capacity);
 
 /*  ignis_tokenizer_decode - the text of ids
     It is bytes, also where ids that a model has made are no UTF-8 together; tokenizers has U+FFFD there. See ignis_text_stream for text that
@@ -201,8 +202,8 @@ IGNIS_API int ignis_tokenizer_encode(ignis_tokenizer tokenizer, const char *text
     Errors: FREED, ARGUMENT (null, a count or capacity below 0, an id that the tokenizer does not have), MEMORY.
     Ownership: nothing to free.
     Threads: any; one tokenizer may be used by many at once. */
-IGNIS_API int64_t ignis_tokenizer_decode(ignis_tokenizer tokenizer, const int32_t *ids, int count, const ignis_decode_desc *desc, char *out,
-                                         int64_t capacity);
+IGNIS_API int64_t ignis_tokenizer_decode(ignis_tokenizer tokenizer, const int32_t *ids, int count,
+                                         const ignis_decode_desc *desc, char *out, int64_t capacity);
 
 /*  ignis_tokenizer_piece - the bytes that an id stands for in the middle of a text; of a control token, how it is written
     Returns: how many bytes there are, 0 for an id without a token, also when that is more than capacity; -1 on failure.
@@ -272,8 +273,8 @@ typedef struct ignis_chat_desc {
     variables that are no JSON), UNSUPPORTED (what the template uses is missing here, by name; its limits), MEMORY.
     Ownership: nothing to free.
     Threads: any. */
-IGNIS_API int64_t ignis_chat_render(ignis_tokenizer tokenizer, const ignis_message *messages, int count, const ignis_chat_desc *desc,
-                                    char *out, int64_t capacity);
+IGNIS_API int64_t ignis_chat_render(ignis_tokenizer tokenizer, const ignis_message *messages, int count,
+                                    const ignis_chat_desc *desc, char *out, int64_t capacity);
 
 /*  ignis_chat_encode - the ids that a chat becomes: its text, rendered as above and encoded, without a bos but that of the template
     A control token is one only where all of it is the template's text. What came from the messages or from desc.json, through whatever the
@@ -286,8 +287,8 @@ IGNIS_API int64_t ignis_chat_render(ignis_tokenizer tokenizer, const ignis_messa
     ARGUMENT where there is no tokenizer.
     Ownership: nothing to free.
     Threads: any. */
-IGNIS_API int ignis_chat_encode(ignis_tokenizer tokenizer, const ignis_message *messages, int count, const ignis_chat_desc *desc,
-                                int32_t *ids, int capacity);
+IGNIS_API int ignis_chat_encode(ignis_tokenizer tokenizer, const ignis_message *messages, int count,
+                                const ignis_chat_desc *desc, int32_t *ids, int capacity);
 
 /* >>grammar - texts of a given form ----------------------------------------------------------------------------- */
 
@@ -340,11 +341,12 @@ typedef enum ignis_model_family {
 
 /*  How the matrices of a model lie on the device. Norms, biases and GPT-2's positions are numbers of the model's dtype always. */
 typedef enum ignis_weights {
-    IGNIS_WEIGHTS_DEFAULT = 0, /* quantised as in the file, if they are; numbers of the dtype with requires_grad or parallel */
-    IGNIS_WEIGHTS_NUMBERS,     /* numbers of the dtype */
-    IGNIS_WEIGHTS_Q8_0,        /* all quantised: 34 bytes for 32 elements, */
-    IGNIS_WEIGHTS_Q4_0,        /* 18 for 32, */
-    IGNIS_WEIGHTS_Q4_K,        /* 144 for 256; where rows are no multiples of 256 elements, Q8_0 */
+    IGNIS_WEIGHTS_DEFAULT =
+        0, /* quantised as in the file, if they are; numbers of the dtype with requires_grad or parallel */
+    IGNIS_WEIGHTS_NUMBERS, /* numbers of the dtype */
+    IGNIS_WEIGHTS_Q8_0,    /* all quantised: 34 bytes for 32 elements, */
+    IGNIS_WEIGHTS_Q4_0,    /* 18 for 32, */
+    IGNIS_WEIGHTS_Q4_K,    /* 144 for 256; where rows are no multiples of 256 elements, Q8_0 */
     IGNIS_WEIGHTS_COUNT
 } ignis_weights;
 
@@ -352,30 +354,32 @@ typedef struct ignis_model_desc {
     const char *path; /* required: a folder with config.json and model.safetensors (or its shards), or a .gguf file */
     ignis_dtype
         dtype; /* of what is computed, and of weights that are not quantised: f32, f16, bf16 or f64 (that of most in the file; else bf16) */
-    ignis_weights weights;   /* whether matrices are quantised (as in the file) */
-    int device;              /* the thread's current device; IGNIS_DEVICE_0 for device 0 */
-    bool requires_grad;      /* whether ignis_backward computes gradients for the weights (false) */
-    int context;             /* tokens that a sequence has room for (the model's, but at most 4096) */
-    int sequences;           /* that are there at a time (1) */
-    ignis_dtype cache_dtype; /* of their keys and values: f32, f16 or bf16 (dtype, and no other is taken by ignis_sequence_begin) */
-    bool (*progress_fn)(int64_t done, int64_t total, void *user_data); /* bytes of the file that were read; false stops (none) */
-    void *user_data;                                                   /* for progress_fn */
-    ignis_model_parallel parallel;                                     /* the ranks that share the model, of which this is one (none) */
+    ignis_weights weights; /* whether matrices are quantised (as in the file) */
+    int device;            /* the thread's current device; IGNIS_DEVICE_0 for device 0 */
+    bool requires_grad;    /* whether ignis_backward computes gradients for the weights (false) */
+    int context;           /* tokens that a sequence has room for (the model's, but at most 4096) */
+    int sequences;         /* that are there at a time (1) */
+    ignis_dtype
+        cache_dtype; /* of their keys and values: f32, f16 or bf16 (dtype, and no other is taken by ignis_sequence_begin) */
+    bool (*progress_fn)(int64_t done, int64_t total,
+                        void *user_data); /* bytes of the file that were read; false stops (none) */
+    void *user_data;                      /* for progress_fn */
+    ignis_model_parallel parallel;        /* the ranks that share the model, of which this is one (none) */
 } ignis_model_desc;
 
 typedef struct ignis_model_info {
     ignis_model_family family;
     int layers, hidden, heads, kv_heads, head_dim, inner, vocab;
-    int model_context;            /* tokens that the model was made for */
-    int context, sequences;       /* as in ignis_model_desc, filled in */
-    ignis_dtype dtype;            /* of what is computed, and of weights that are not quantised */
-    ignis_dtype cache_dtype;      /* of the keys and values of sequences */
-    bool tied;                    /* one table serves as embedding and head */
-    int rank, ranks;              /* that share it, and this one; 0, 1: nobody else. What follows is this rank's share */
-    int64_t parameters;           /* numbers in the weights */
-    int64_t quantised;            /* of them, those that are quantised on the device */
-    int64_t file_bytes;           /* of the weights in the file */
-    int64_t weight_bytes;         /* of the weights on the device */
+    int model_context;       /* tokens that the model was made for */
+    int context, sequences;  /* as in ignis_model_desc, filled in */
+    ignis_dtype dtype;       /* of what is computed, and of weights that are not quantised */
+    ignis_dtype cache_dtype; /* of the keys and values of sequences */
+    bool tied;               /* one table serves as embedding and head */
+    int rank, ranks;         /* that share it, and this one; 0, 1: nobody else. What follows is this rank's share */
+    int64_t parameters;      /* numbers in the weights */
+    int64_t quantised;       /* of them, those that are quantised on the device */
+    int64_t file_bytes;      /* of the weights in the file */
+    int64_t weight_bytes;    /* of the weights on the device */
     int64_t cache_bytes_of_token; /* keys and values of all layers */
     int64_t cache_bytes;          /* those of all sequences at their full context */
     int64_t workspace_bytes;      /* what a pass over the first 512 tokens of a sequence takes besides, about */
@@ -490,15 +494,17 @@ typedef struct ignis_lora {
 } ignis_lora;
 
 typedef struct ignis_lora_desc {
-    int rank;       /* rows of A and columns of B, at most 65536 (8) */
-    double alpha;   /* what A and B give is multiplied by alpha / rank (rank) */
-    bool rslora;    /* by alpha / sqrt(rank) instead (Kalajdzievski 2023, arXiv 2312.03732) (false) */
-    double dropout; /* so much of the input of A is left out while gradients are recorded: not inside of ignis_no_grad_begin (0) */
-    const char *const *targets; /* products that get an adapter, by the end of their names in whole words: "q_proj", "mlp.c_proj",
+    int rank;     /* rows of A and columns of B, at most 65536 (8) */
+    double alpha; /* what A and B give is multiplied by alpha / rank (rank) */
+    bool rslora;  /* by alpha / sqrt(rank) instead (Kalajdzievski 2023, arXiv 2312.03732) (false) */
+    double
+        dropout; /* so much of the input of A is left out while gradients are recorded: not inside of ignis_no_grad_begin (0) */
+    const char *const
+        *targets;     /* products that get an adapter, by the end of their names in whole words: "q_proj", "mlp.c_proj",
                                    "layers.3.mlp.up_proj"; "all-linear" is all (as PEFT: "c_attn" of GPT-2, else "q_proj" and "v_proj") */
-    int target_count;           /* of targets */
+    int target_count; /* of targets */
     ignis_dtype
-        dtype;     /* of A and B: f16, bf16, f32 or f64; where the model's is another one, what they work on is converted (the model's) */
+        dtype; /* of A and B: f16, bf16, f32 or f64; where the model's is another one, what they work on is converted (the model's) */
     uint64_t seed; /* of A: equal ones begin alike (0) */
 } ignis_lora_desc;
 
@@ -598,13 +604,13 @@ typedef struct ignis_logit_bias {
 /*  How a token is drawn from logits, in this order: biases, repetition penalty, the sequence's grammar, temperature, top_k, top_p, min_p - the
     order of Hugging Face's processors; llama.cpp has the temperature last. */
 typedef struct ignis_sampling_desc {
-    double temperature;             /* logits are divided by it; 0: always the likeliest token, the lowest one of equals (0) */
-    int top_k;                      /* of the likeliest so many, and those that are equal to the last (all) */
-    double top_p;                   /* of the fewest that have this much of the probability (all) */
-    double min_p;                   /* of those with this much of the likeliest one's probability (all) */
-    double repetition_penalty;      /* logits of tokens that were there are divided by it, negative ones multiplied (1) */
-    int penalty_window;             /* were there among the latest so many (all) */
-    uint64_t seed;                  /* equal ones draw the same tokens behind the same ids, whatever else a step computes (0) */
+    double temperature; /* logits are divided by it; 0: always the likeliest token, the lowest one of equals (0) */
+    int top_k;          /* of the likeliest so many, and those that are equal to the last (all) */
+    double top_p;       /* of the fewest that have this much of the probability (all) */
+    double min_p;       /* of those with this much of the likeliest one's probability (all) */
+    double repetition_penalty; /* logits of tokens that were there are divided by it, negative ones multiplied (1) */
+    int penalty_window;        /* were there among the latest so many (all) */
+    uint64_t seed; /* equal ones draw the same tokens behind the same ids, whatever else a step computes (0) */
     const ignis_logit_bias *biases; /* in rising order of their ids (none) */
     int bias_count;                 /* at most 512 */
 } ignis_sampling_desc;
@@ -659,8 +665,8 @@ IGNIS_API int32_t ignis_sequence_next(ignis_sequence sequence, const ignis_sampl
     Errors: those of ignis_sequence_next; ARGUMENT (null, a count below 0, sequences of different models, one of them twice).
     Ownership: unchanged.
     Threads: any. Streams: works on the current stream of the model's device, and waits for it. */
-IGNIS_API ignis_status ignis_sequence_next_all(const ignis_sequence *sequences, int count, const ignis_sampling_desc *samplings,
-                                               int32_t *ids);
+IGNIS_API ignis_status ignis_sequence_next_all(const ignis_sequence *sequences, int count,
+                                               const ignis_sampling_desc *samplings, int32_t *ids);
 
 /*  ignis_sequence_logits - what the model says of the token behind the last one
     count: the tokens that the model has.
@@ -753,9 +759,10 @@ typedef struct ignis_generate_info {
 
 typedef struct ignis_generate_desc {
     ignis_sampling_desc sampling;
-    int max_tokens;      /* (as many as the context has room for) */
-    const int32_t *ends; /* tokens that end the text, and are not shown; with end_count below 0: none (those that the model's files name) */
-    int end_count;       /* of ends (0: those of the model) */
+    int max_tokens; /* (as many as the context has room for) */
+    const int32_t *
+        ends; /* tokens that end the text, and are not shown; with end_count below 0: none (those that the model's files name) */
+    int end_count;            /* of ends (0: those of the model) */
     const char *const *stops; /* texts that end it, and are not shown, nor what comes behind them (none) */
     int stop_count;
     bool (*text_fn)(const char *text, size_t size,
@@ -884,12 +891,142 @@ static inline ignis_status ignis_model_warmup(ignis_model model, const ignis_mod
 #define IGNIS__AT(call) call
 #endif
 
-#include <math.h>
-
 #ifdef _MSC_VER
 #pragma warning(push) /* as in ignis.h */
 #pragma warning(disable : 4996 4505)
 #endif
+
+/*  models - GGUF files, and what all rooms of models share. */
+
+/*  Numbers continue those of ignis.h; X is as for IGNIS__BUILTINS. */
+#define IGNIS__MODEL_BUILTINS(X)                                                       \
+    X(BLOCKS_ROWS, BLOCKS_CU, "ignis_blocks_rows", PLAIN)                              \
+    X(BLOCKS_EMBEDDING, BLOCKS_CU, "ignis_blocks_embedding", PLAIN)                    \
+    X(BLOCKS_EMBED, BLOCKS_CU, "ignis_blocks_embed", PLAIN)                            \
+    X(GENERATE_WORDS, GENERATE_CU, "ignis_generate_words", PLAIN)                      \
+    X(GENERATE_ROWS, GENERATE_CU, "ignis_generate_rows", PLAIN)                        \
+    X(GENERATE_CHUNK, GENERATE_CU, "ignis_generate_chunk", PLAIN)                      \
+    X(GENERATE_EMBED, GENERATE_CU, "ignis_generate_embed", WAITS)                      \
+    X(GENERATE_NORM, GENERATE_CU, "ignis_generate_norm", WAITS)                        \
+    X(GENERATE_GATE, GENERATE_CU, "ignis_generate_gate", WAITS)                        \
+    X(GENERATE_CACHE, GENERATE_CU, "ignis_generate_cache", WAITS)                      \
+    X(GENERATE_GATHER, GENERATE_CU, "ignis_generate_gather", WAITS)                    \
+    X(GENERATE_COPY, GENERATE_CU, "ignis_generate_copy", PLAIN)                        \
+    X(GENERATE_DRAW, GENERATE_DRAW_CU, "ignis_generate_draw", WAITS)                   \
+    X(GENERATE_DRAW_BINS, GENERATE_DRAW_CU, "ignis_generate_draw_bins", WAITS)         \
+    X(GENERATE_DRAW_CUT, GENERATE_DRAW_CU, "ignis_generate_draw_cut", WAITS)           \
+    X(GEMV_1, GEMV_CU, "ignis_gemv_1", PLAIN)                                          \
+    X(GEMV_2, GEMV_CU, "ignis_gemv_2", PLAIN)                                          \
+    X(GEMV_4, GEMV_CU, "ignis_gemv_4", PLAIN)                                          \
+    X(GEMV_8, GEMV_CU, "ignis_gemv_8", PLAIN)                                          \
+    X(GEMV_GATED_1, GEMV_CU, "ignis_gemv_gated_1", PLAIN)                              \
+    X(GEMV_GATED_2, GEMV_CU, "ignis_gemv_gated_2", PLAIN)                              \
+    X(GEMV_GATED_4, GEMV_CU, "ignis_gemv_gated_4", PLAIN)                              \
+    X(GEMV_GATED_8, GEMV_CU, "ignis_gemv_gated_8", PLAIN)                              \
+    X(GEMV_MMA_NORM, GEMV_MMA_CU, "ignis_gemv_mma_norm", WAITS)                        \
+    X(GEMV_MMA_1, GEMV_MMA_CU, "ignis_gemv_mma_1", WAITS)                              \
+    X(GEMV_MMA_8, GEMV_MMA_CU, "ignis_gemv_mma_8", WAITS)                              \
+    X(GEMV_MMA_16, GEMV_MMA_CU, "ignis_gemv_mma_16", WAITS)                            \
+    X(GEMV_MMA_32, GEMV_MMA_CU, "ignis_gemv_mma_32", WAITS)                            \
+    X(GEMV_MMA_64, GEMV_MMA_CU, "ignis_gemv_mma_64", WAITS)                            \
+    X(GEMV_CLUSTER, GEMV_CLUSTER_CU, "ignis_gemv_cluster", WAITS)                      \
+    X(GEMV_CLUSTER_BLOCKS, GEMV_CLUSTER_BLOCKS_CU, "ignis_gemv_cluster_blocks", WAITS) \
+    X(GEMV_BLOCKS_ROWS, GEMV_BLOCKS_CU, "ignis_gemv_blocks_rows", WAITS)               \
+    X(GEMV_BLOCKS_1, GEMV_BLOCKS_CU, "ignis_gemv_blocks_1", WAITS)                     \
+    X(GEMV_BLOCKS_8, GEMV_BLOCKS_CU, "ignis_gemv_blocks_8", WAITS)                     \
+    X(GEMV_BLOCKS_16, GEMV_BLOCKS_CU, "ignis_gemv_blocks_16", WAITS)                   \
+    X(GEMV_BLOCKS_32, GEMV_BLOCKS_CU, "ignis_gemv_blocks_32", WAITS)                   \
+    X(GEMV_BLOCKS_64, GEMV_BLOCKS_CU, "ignis_gemv_blocks_64", WAITS)                   \
+    X(PAGED_1, ATTENTION_PAGED_CU, "ignis_attention_paged_1", WAITS)                   \
+    X(PAGED_2, ATTENTION_PAGED_CU, "ignis_attention_paged_2", WAITS)                   \
+    X(PAGED_MMA, ATTENTION_PAGED_MMA_CU, "ignis_attention_paged_mma", WAITS)           \
+    X(PAGED_MANY, ATTENTION_PAGED_MANY_CU, "ignis_attention_paged_many", WAITS)        \
+    X(GENERATE_STEP, GENERATE_STEP_CU, "ignis_generate_step", TOGETHER)
+
+enum {
+    IGNIS__BUILTINS_BEFORE_MODELS = IGNIS__BUILTIN_COUNT - 1,
+    IGNIS__MODEL_BUILTINS(IGNIS__BUILTIN_ENUM) IGNIS__BUILTIN_MODELS_END
+};
+
+#include <math.h>
+typedef enum ignis__gguf_kind { /* the numbers of the format */
+                                IGNIS__GGUF_U8,
+                                IGNIS__GGUF_I8,
+                                IGNIS__GGUF_U16,
+                                IGNIS__GGUF_I16,
+                                IGNIS__GGUF_U32,
+                                IGNIS__GGUF_I32,
+                                IGNIS__GGUF_F32,
+                                IGNIS__GGUF_BOOL,
+                                IGNIS__GGUF_STRING,
+                                IGNIS__GGUF_ARRAY,
+                                IGNIS__GGUF_U64,
+                                IGNIS__GGUF_I64,
+                                IGNIS__GGUF_F64,
+                                IGNIS__GGUF_KINDS
+} ignis__gguf_kind;
+
+typedef enum ignis__gguf_type {
+    IGNIS__GGUF_Q4_0 = 2,
+    IGNIS__GGUF_Q4_1 = 3,
+    IGNIS__GGUF_Q8_0 = 8,
+    IGNIS__GGUF_Q4_K = 12,
+    IGNIS__GGUF_Q5_K = 13,
+    IGNIS__GGUF_Q6_K = 14
+} ignis__gguf_type;
+
+/*  The types of tensors: so many elements take so many bytes. Those of one element are as Ignis has them, if it does. */
+struct ignis__gguf_types_type {
+    const char *name;
+    uint32_t id;
+    int elements, bytes;
+    ignis_dtype dtype;
+    bool readable;
+};
+
+typedef struct ignis__gguf_key {
+    const char *name;
+    int64_t at;    /* of its value in the head: of the first item, if it is an array */
+    uint32_t kind; /* of the value; of the items, if it is an array */
+    int64_t count; /* of items; -1: no array */
+    int64_t name_at;
+} ignis__gguf_key;
+
+typedef struct ignis__gguf_tensor {
+    const char *name;
+    int type;           /* in ignis__gguf_types; -1: another one */
+    uint32_t id;        /* the file's number for it */
+    ignis_shape shape;  /* as Ignis has them: the fastest last */
+    int64_t begin, end; /* of its bytes in the file; the same place, if the type is another one */
+    int64_t name_at;
+} ignis__gguf_tensor;
+
+/*  An open file. ignis__gguf_close ends it. */
+typedef struct ignis__gguf {
+    const char *path, *call;
+    int descriptor;
+    int64_t size;        /* of the file */
+    unsigned char *head; /* its first bytes */
+    int64_t have, at;    /* so many; the reader's place among them */
+    ignis__gguf_key *keys;
+    int64_t key_count; /* sorted by name, as the tensors are */
+    ignis__gguf_tensor *tensors;
+    int64_t tensor_count;
+    bool failed;
+} ignis__gguf;
+
+/*  What a lookup finds. BAD has been reported: the key is there, but is of another type. */
+typedef enum ignis__gguf_found { IGNIS__GGUF_BAD = -1, IGNIS__GGUF_NONE = 0, IGNIS__GGUF_FOUND = 1 } ignis__gguf_found;
+
+/*  The items of an array, one after the other: those of texts in the order of the file, of *size bytes and a 0. They live as the file does. */
+typedef struct ignis__gguf_items {
+    const unsigned char *at;
+    uint32_t kind;
+    int64_t left;
+} ignis__gguf_items;
+
+
+/* --- the kernels of models --------------------------------------------------------------------------------------- */
 
 /* --- kernels of models, written from kernels/models by tools/embed.c. Change the sources, then: make headers */
 /* clang-format off */
@@ -5862,58 +5999,9 @@ static const ignis__source ignis__model_kernel_sources[] = {
 };
 /* clang-format on */
 
-/* --- the kernels of models --------------------------------------------------------------------------------------- */
-
 /*  kernel_table.c - the table of the kernels in kernels/models, as ignis.h has one for its own (builtin_table.c there)
 
     Known before main begins: a program may read a record before it opens a model. */
-
-/*  Numbers continue those of ignis.h; X is as for IGNIS__BUILTINS. */
-#define IGNIS__MODEL_BUILTINS(X)                                                       \
-    X(BLOCKS_ROWS, BLOCKS_CU, "ignis_blocks_rows", PLAIN)                              \
-    X(BLOCKS_EMBEDDING, BLOCKS_CU, "ignis_blocks_embedding", PLAIN)                    \
-    X(BLOCKS_EMBED, BLOCKS_CU, "ignis_blocks_embed", PLAIN)                            \
-    X(GENERATE_WORDS, GENERATE_CU, "ignis_generate_words", PLAIN)                      \
-    X(GENERATE_ROWS, GENERATE_CU, "ignis_generate_rows", PLAIN)                        \
-    X(GENERATE_CHUNK, GENERATE_CU, "ignis_generate_chunk", PLAIN)                      \
-    X(GENERATE_EMBED, GENERATE_CU, "ignis_generate_embed", WAITS)                      \
-    X(GENERATE_NORM, GENERATE_CU, "ignis_generate_norm", WAITS)                        \
-    X(GENERATE_GATE, GENERATE_CU, "ignis_generate_gate", WAITS)                        \
-    X(GENERATE_CACHE, GENERATE_CU, "ignis_generate_cache", WAITS)                      \
-    X(GENERATE_GATHER, GENERATE_CU, "ignis_generate_gather", WAITS)                    \
-    X(GENERATE_COPY, GENERATE_CU, "ignis_generate_copy", PLAIN)                        \
-    X(GENERATE_DRAW, GENERATE_DRAW_CU, "ignis_generate_draw", WAITS)                   \
-    X(GENERATE_DRAW_BINS, GENERATE_DRAW_CU, "ignis_generate_draw_bins", WAITS)         \
-    X(GENERATE_DRAW_CUT, GENERATE_DRAW_CU, "ignis_generate_draw_cut", WAITS)           \
-    X(GEMV_1, GEMV_CU, "ignis_gemv_1", PLAIN)                                          \
-    X(GEMV_2, GEMV_CU, "ignis_gemv_2", PLAIN)                                          \
-    X(GEMV_4, GEMV_CU, "ignis_gemv_4", PLAIN)                                          \
-    X(GEMV_8, GEMV_CU, "ignis_gemv_8", PLAIN)                                          \
-    X(GEMV_GATED_1, GEMV_CU, "ignis_gemv_gated_1", PLAIN)                              \
-    X(GEMV_GATED_2, GEMV_CU, "ignis_gemv_gated_2", PLAIN)                              \
-    X(GEMV_GATED_4, GEMV_CU, "ignis_gemv_gated_4", PLAIN)                              \
-    X(GEMV_GATED_8, GEMV_CU, "ignis_gemv_gated_8", PLAIN)                              \
-    X(GEMV_MMA_NORM, GEMV_MMA_CU, "ignis_gemv_mma_norm", WAITS)                        \
-    X(GEMV_MMA_1, GEMV_MMA_CU, "ignis_gemv_mma_1", WAITS)                              \
-    X(GEMV_MMA_8, GEMV_MMA_CU, "ignis_gemv_mma_8", WAITS)                              \
-    X(GEMV_MMA_16, GEMV_MMA_CU, "ignis_gemv_mma_16", WAITS)                            \
-    X(GEMV_MMA_32, GEMV_MMA_CU, "ignis_gemv_mma_32", WAITS)                            \
-    X(GEMV_MMA_64, GEMV_MMA_CU, "ignis_gemv_mma_64", WAITS)                            \
-    X(GEMV_CLUSTER, GEMV_CLUSTER_CU, "ignis_gemv_cluster", WAITS)                      \
-    X(GEMV_CLUSTER_BLOCKS, GEMV_CLUSTER_BLOCKS_CU, "ignis_gemv_cluster_blocks", WAITS) \
-    X(GEMV_BLOCKS_ROWS, GEMV_BLOCKS_CU, "ignis_gemv_blocks_rows", WAITS)               \
-    X(GEMV_BLOCKS_1, GEMV_BLOCKS_CU, "ignis_gemv_blocks_1", WAITS)                     \
-    X(GEMV_BLOCKS_8, GEMV_BLOCKS_CU, "ignis_gemv_blocks_8", WAITS)                     \
-    X(GEMV_BLOCKS_16, GEMV_BLOCKS_CU, "ignis_gemv_blocks_16", WAITS)                   \
-    X(GEMV_BLOCKS_32, GEMV_BLOCKS_CU, "ignis_gemv_blocks_32", WAITS)                   \
-    X(GEMV_BLOCKS_64, GEMV_BLOCKS_CU, "ignis_gemv_blocks_64", WAITS)                   \
-    X(PAGED_1, ATTENTION_PAGED_CU, "ignis_attention_paged_1", WAITS)                   \
-    X(PAGED_2, ATTENTION_PAGED_CU, "ignis_attention_paged_2", WAITS)                   \
-    X(PAGED_MMA, ATTENTION_PAGED_MMA_CU, "ignis_attention_paged_mma", WAITS)           \
-    X(PAGED_MANY, ATTENTION_PAGED_MANY_CU, "ignis_attention_paged_many", WAITS)        \
-    X(GENERATE_STEP, GENERATE_STEP_CU, "ignis_generate_step", TOGETHER)
-
-enum { IGNIS__BUILTINS_BEFORE_MODELS = IGNIS__BUILTIN_COUNT - 1, IGNIS__MODEL_BUILTINS(IGNIS__BUILTIN_ENUM) IGNIS__BUILTIN_MODELS_END };
 
 static const ignis__builtin_row ignis__model_kernel_rows[] = {
 #define IGNIS__BUILTIN_ROW(name, source, entry, how) \
@@ -5937,25 +6025,26 @@ static int ignis__model_kernel_dtypes(const char *name)
 {
     if (strncmp(name, "attention", 9) == 0 || strncmp(name, "gemv_", 5) == 0 || strncmp(name, "generate_step", 13) == 0)
         return 0;
-    return strncmp(name, "generate_draw", 13) == 0 ? 1 /* logits are floats in any case */ : 4 /* the floating types come first */;
+    return strncmp(name, "generate_draw", 13) == 0 ? 1 /* logits are floats in any case */
+                                                   : 4 /* the floating types come first */;
 }
 
-static ignis__kernel_table ignis__model_kernels = {ignis__model_kernel_sources,
-                                                   ignis__model_kernel_rows,
-                                                   ignis__model_kernel_parts,
-                                                   IGNIS__COUNT(ignis__model_kernel_sources),
-                                                   IGNIS__BUILTIN_COUNT,
-                                                   IGNIS__COUNT(ignis__model_kernel_rows),
-                                                   IGNIS__COUNT(ignis__model_kernel_parts),
-                                                   ignis__model_kernel_dtypes,
-                                                   {0}};
+IGNIS__PRIVATE ignis__kernel_table ignis__model_kernels = {ignis__model_kernel_sources,
+                                                           ignis__model_kernel_rows,
+                                                           ignis__model_kernel_parts,
+                                                           IGNIS__COUNT(ignis__model_kernel_sources),
+                                                           IGNIS__BUILTIN_COUNT,
+                                                           IGNIS__COUNT(ignis__model_kernel_rows),
+                                                           IGNIS__COUNT(ignis__model_kernel_parts),
+                                                           ignis__model_kernel_dtypes,
+                                                           {0}};
 
 #ifdef __cplusplus
 static struct ignis__model_kernels_known {
     ignis__model_kernels_known() { ignis__kernels_above = &ignis__model_kernels; }
 } ignis__model_kernels_are_known;
 #else
-static ignis__kernel_table *ignis__kernels_above = &ignis__model_kernels;
+IGNIS__PRIVATE ignis__kernel_table *ignis__kernels_above = &ignis__model_kernels;
 #endif
 
 /* --- what ignis_shutdown closes ------------------------------------------------------------------------------- */
@@ -5965,10 +6054,10 @@ static ignis__kernel_table *ignis__kernels_above = &ignis__model_kernels;
     Sequences are closed before graphs, as they hold some. Adapters, models and tokenizers follow, in this order.
     Uses: ignis__closers of ignis.h. Locks: one of its own, around the registration. */
 
-static void ignis__sequences_close(const char *call);
-static void ignis__loras_close(const char *call);
-static void ignis__models_close(const char *call);
-static void ignis__tokenizers_close(const char *call);
+IGNIS__PRIVATE void ignis__sequences_close(const char *call);
+IGNIS__PRIVATE void ignis__loras_close(const char *call);
+IGNIS__PRIVATE void ignis__models_close(const char *call);
+IGNIS__PRIVATE void ignis__tokenizers_close(const char *call);
 
 static void ignis__models_close_all(const char *call)
 {
@@ -5979,7 +6068,7 @@ static void ignis__models_close_all(const char *call)
 
 /*  Checks the setup, as ignis__enter does, and registers. The functions that open a tokenizer or a model begin with it; all
     else needs one of these. In C++ a constructor may call them before the one that makes the kernels known. */
-static bool ignis__models_enter(const char *call)
+IGNIS__PRIVATE bool ignis__models_enter(const char *call)
 {
     static ignis__mutex lock = IGNIS__MUTEX_INIT;
     if (!ignis__enter(call))
@@ -6008,46 +6097,14 @@ static bool ignis__models_enter(const char *call)
 #define IGNIS__GGUF_HEAD_LIMIT ((int64_t)1 << 30) /* bytes; those of 2026 have up to 20 million */
 #define IGNIS__GGUF_NAME_LIMIT 65535
 
-typedef enum ignis__gguf_kind { /* the numbers of the format */
-                                IGNIS__GGUF_U8,
-                                IGNIS__GGUF_I8,
-                                IGNIS__GGUF_U16,
-                                IGNIS__GGUF_I16,
-                                IGNIS__GGUF_U32,
-                                IGNIS__GGUF_I32,
-                                IGNIS__GGUF_F32,
-                                IGNIS__GGUF_BOOL,
-                                IGNIS__GGUF_STRING,
-                                IGNIS__GGUF_ARRAY,
-                                IGNIS__GGUF_U64,
-                                IGNIS__GGUF_I64,
-                                IGNIS__GGUF_F64,
-                                IGNIS__GGUF_KINDS
-} ignis__gguf_kind;
-
 static const struct {
     const char *name;
     int size; /* of a value; of a text or an array its length alone */
-} ignis__gguf_kinds[IGNIS__GGUF_KINDS] = {{"u8", 1},   {"i8", 1},   {"u16", 2},    {"i16", 2}, {"u32", 4}, {"i32", 4}, {"f32", 4},
-                                          {"bool", 1}, {"text", 8}, {"array", 12}, {"u64", 8}, {"i64", 8}, {"f64", 8}};
+} ignis__gguf_kinds[IGNIS__GGUF_KINDS] = {{"u8", 1},  {"i8", 1},  {"u16", 2},  {"i16", 2},  {"u32", 4},
+                                          {"i32", 4}, {"f32", 4}, {"bool", 1}, {"text", 8}, {"array", 12},
+                                          {"u64", 8}, {"i64", 8}, {"f64", 8}};
 
-typedef enum ignis__gguf_type {
-    IGNIS__GGUF_Q4_0 = 2,
-    IGNIS__GGUF_Q4_1 = 3,
-    IGNIS__GGUF_Q8_0 = 8,
-    IGNIS__GGUF_Q4_K = 12,
-    IGNIS__GGUF_Q5_K = 13,
-    IGNIS__GGUF_Q6_K = 14
-} ignis__gguf_type;
-
-/*  The types of tensors: so many elements take so many bytes. Those of one element are as Ignis has them, if it does. */
-static const struct {
-    const char *name;
-    uint32_t id;
-    int elements, bytes;
-    ignis_dtype dtype;
-    bool readable;
-} ignis__gguf_types[] = {
+IGNIS__PRIVATE const struct ignis__gguf_types_type ignis__gguf_types[] = {
     {"F32", 0, 1, 4, IGNIS_F32, true},
     {"F16", 1, 1, 2, IGNIS_F16, true},
     {"Q4_0", IGNIS__GGUF_Q4_0, 32, 18, IGNIS_DTYPE_DEFAULT, true},
@@ -6068,38 +6125,7 @@ static const struct {
     {"BF16", 30, 1, 2, IGNIS_BF16, true},
 };
 
-typedef struct ignis__gguf_key {
-    const char *name;
-    int64_t at;    /* of its value in the head: of the first item, if it is an array */
-    uint32_t kind; /* of the value; of the items, if it is an array */
-    int64_t count; /* of items; -1: no array */
-    int64_t name_at;
-} ignis__gguf_key;
-
-typedef struct ignis__gguf_tensor {
-    const char *name;
-    int type;           /* in ignis__gguf_types; -1: another one */
-    uint32_t id;        /* the file's number for it */
-    ignis_shape shape;  /* as Ignis has them: the fastest last */
-    int64_t begin, end; /* of its bytes in the file; the same place, if the type is another one */
-    int64_t name_at;
-} ignis__gguf_tensor;
-
-/*  An open file. ignis__gguf_close ends it. */
-typedef struct ignis__gguf {
-    const char *path, *call;
-    int descriptor;
-    int64_t size;        /* of the file */
-    unsigned char *head; /* its first bytes */
-    int64_t have, at;    /* so many; the reader's place among them */
-    ignis__gguf_key *keys;
-    int64_t key_count; /* sorted by name, as the tensors are */
-    ignis__gguf_tensor *tensors;
-    int64_t tensor_count;
-    bool failed;
-} ignis__gguf;
-
-IGNIS__MAYBE_UNUSED static void ignis__gguf_close(ignis__gguf *file)
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE void ignis__gguf_close(ignis__gguf *file)
 {
     ignis__free(file->keys);
     ignis__free(file->tensors);
@@ -6119,7 +6145,8 @@ IGNIS__COLD static bool ignis__gguf_fail(ignis__gguf *file, int64_t at, const ch
     vsnprintf(line, sizeof line, format, args);
     va_end(args);
     if (!file->failed)
-        ignis__fail(IGNIS_DIAG_GGUF_FORMAT, file->call, "'%s' is not a sound GGUF file: at byte %lld, %s", file->path, (long long)at, line);
+        ignis__fail(IGNIS_DIAG_GGUF_FORMAT, file->call, "'%s' is not a sound GGUF file: at byte %lld, %s", file->path,
+                    (long long)at, line);
     file->failed = true;
     return false;
 }
@@ -6134,11 +6161,11 @@ static bool ignis__gguf_need(ignis__gguf *file, int64_t bytes, const char *what)
     if (bytes <= file->have - file->at)
         return true;
     if (bytes > file->size - file->at)
-        return ignis__gguf_fail(file, file->at, "%s would take %lld bytes, but %lld are left of the file", what, (long long)bytes,
-                                (long long)(file->size - file->at));
+        return ignis__gguf_fail(file, file->at, "%s would take %lld bytes, but %lld are left of the file", what,
+                                (long long)bytes, (long long)(file->size - file->at));
     if (file->at + bytes > IGNIS__GGUF_HEAD_LIMIT)
-        return ignis__gguf_fail(file, file->at, "%s would end %lld bytes behind the beginning of the file, above %lld", what,
-                                (long long)(file->at + bytes), (long long)IGNIS__GGUF_HEAD_LIMIT);
+        return ignis__gguf_fail(file, file->at, "%s would end %lld bytes behind the beginning of the file, above %lld",
+                                what, (long long)(file->at + bytes), (long long)IGNIS__GGUF_HEAD_LIMIT);
     wanted = file->have * 2 < 65536 ? 65536 : file->have * 2;
     wanted = wanted < file->at + bytes ? file->at + bytes : wanted;
     wanted = wanted > file->size ? file->size : wanted;
@@ -6152,7 +6179,8 @@ static bool ignis__gguf_need(ignis__gguf *file, int64_t bytes, const char *what)
         memcpy(head, file->head, (size_t)file->have);
     ignis__free(file->head);
     file->head = head;
-    if (ignis__file_read_at(file->descriptor, file->have, head + file->have, wanted - file->have) != wanted - file->have) {
+    if (ignis__file_read_at(file->descriptor, file->have, head + file->have, wanted - file->have) !=
+        wanted - file->have) {
         file->failed = true;
         return ignis__file_fail(file->call, file->path, "read");
     }
@@ -6232,7 +6260,8 @@ static void ignis__gguf_read_key(ignis__gguf *file, ignis__gguf_key *key)
         for (i = 0; i < (key->count < 0 ? 1 : key->count) && !file->failed; i++)
             (void)ignis__gguf_text(file, "a text");
     } else if (!file->failed) {
-        int64_t bytes = (key->count < 0 ? 1 : key->count) * ignis__gguf_kinds[key->kind].size; /* the count is bounded by the file */
+        int64_t bytes = (key->count < 0 ? 1 : key->count) *
+                        ignis__gguf_kinds[key->kind].size; /* the count is bounded by the file */
         if (ignis__gguf_need(file, bytes, "the value of a key"))
             file->at += bytes;
     }
@@ -6249,7 +6278,8 @@ static void ignis__gguf_read_tensor(ignis__gguf *file, ignis__gguf_tensor *tenso
     ndim = (uint32_t)ignis__gguf_take(file, 4, "the number of dimensions of a tensor");
     if (!file->failed && ndim > IGNIS_MAX_DIMS)
         ignis__gguf_fail(file, at, "tensor %s has %u dimensions, above %d",
-                         ignis__name_write((const char *)file->head + tensor->name_at).text, (unsigned)ndim, IGNIS_MAX_DIMS);
+                         ignis__name_write((const char *)file->head + tensor->name_at).text, (unsigned)ndim,
+                         IGNIS_MAX_DIMS);
     if (file->failed)
         return;
     tensor->shape.ndim = ndim ? (int)ndim : 1;
@@ -6264,15 +6294,16 @@ static void ignis__gguf_read_tensor(ignis__gguf *file, ignis__gguf_tensor *tenso
     if (file->failed)
         return;
     name = (const char *)file->head + tensor->name_at;
-    for (tensor->type = IGNIS__COUNT(ignis__gguf_types) - 1; tensor->type >= 0 && ignis__gguf_types[tensor->type].id != tensor->id;
-         tensor->type--)
+    for (tensor->type = IGNIS__COUNT(ignis__gguf_types) - 1;
+         tensor->type >= 0 && ignis__gguf_types[tensor->type].id != tensor->id; tensor->type--)
         continue;
     if (tensor->type >= 0) {
         int elements = ignis__gguf_types[tensor->type].elements;
         ignis_shape blocks = tensor->shape;
         if (fits && blocks.dim[blocks.ndim - 1] % elements != 0) {
-            ignis__gguf_fail(file, at, "tensor %s is %s %s: its rows are no multiples of %d elements", ignis__name_write(name).text,
-                             ignis__gguf_types[tensor->type].name, ignis__shape_write(&tensor->shape).text, elements);
+            ignis__gguf_fail(file, at, "tensor %s is %s %s: its rows are no multiples of %d elements",
+                             ignis__name_write(name).text, ignis__gguf_types[tensor->type].name,
+                             ignis__shape_write(&tensor->shape).text, elements);
             return;
         }
         blocks.dim[blocks.ndim - 1] /= elements;
@@ -6305,31 +6336,30 @@ static int ignis__gguf_place_order(const void *a, const void *b)
 }
 
 /*  The key of a name, null if there is none. */
-static const ignis__gguf_key *ignis__gguf_find(const ignis__gguf *file, const char *name)
+IGNIS__PRIVATE const ignis__gguf_key *ignis__gguf_find(const ignis__gguf *file, const char *name)
 {
     ignis__gguf_key key = IGNIS__ZERO;
     key.name = name;
-    return file->key_count ? (const ignis__gguf_key *)bsearch(&key, file->keys, (size_t)file->key_count, sizeof key, ignis__gguf_key_order)
+    return file->key_count ? (const ignis__gguf_key *)bsearch(&key, file->keys, (size_t)file->key_count, sizeof key,
+                                                              ignis__gguf_key_order)
                            : NULL;
 }
 
-IGNIS__MAYBE_UNUSED static const ignis__gguf_tensor *ignis__gguf_find_tensor(const ignis__gguf *file, const char *name)
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE const ignis__gguf_tensor *ignis__gguf_find_tensor(const ignis__gguf *file,
+                                                                                     const char *name)
 {
     ignis__gguf_tensor key = IGNIS__ZERO;
     key.name = name;
-    return file->tensor_count
-               ? (const ignis__gguf_tensor *)bsearch(&key, file->tensors, (size_t)file->tensor_count, sizeof key, ignis__gguf_tensor_order)
-               : NULL;
+    return file->tensor_count ? (const ignis__gguf_tensor *)bsearch(&key, file->tensors, (size_t)file->tensor_count,
+                                                                    sizeof key, ignis__gguf_tensor_order)
+                              : NULL;
 }
-
-/*  What a lookup finds. BAD has been reported: the key is there, but is of another type. */
-typedef enum ignis__gguf_found { IGNIS__GGUF_BAD = -1, IGNIS__GGUF_NONE = 0, IGNIS__GGUF_FOUND = 1 } ignis__gguf_found;
 
 static ignis__gguf_found ignis__gguf_wrong(ignis__gguf *file, const ignis__gguf_key *key, const char *wanted)
 {
     file->failed = false; /* each lookup reports for itself */
-    ignis__gguf_fail(file, key->at, "key %s is %s%s, not %s", ignis__name_write(key->name).text, key->count < 0 ? "" : "an array of ",
-                     ignis__gguf_kinds[key->kind].name, wanted);
+    ignis__gguf_fail(file, key->at, "key %s is %s%s, not %s", ignis__name_write(key->name).text,
+                     key->count < 0 ? "" : "an array of ", ignis__gguf_kinds[key->kind].name, wanted);
     return IGNIS__GGUF_BAD;
 }
 
@@ -6360,12 +6390,16 @@ static int64_t ignis__gguf_int_at(const unsigned char *at, uint32_t kind)
                                      : (int64_t)bits;
 }
 
-static bool ignis__gguf_is_int(uint32_t kind) { return kind <= IGNIS__GGUF_I32 || kind == IGNIS__GGUF_U64 || kind == IGNIS__GGUF_I64; }
+static bool ignis__gguf_is_int(uint32_t kind)
+{
+    return kind <= IGNIS__GGUF_I32 || kind == IGNIS__GGUF_U64 || kind == IGNIS__GGUF_I64;
+}
 
 static bool ignis__gguf_is_real(uint32_t kind) { return kind == IGNIS__GGUF_F32 || kind == IGNIS__GGUF_F64; }
 
 /*  The value of a key: a whole number (an unsigned one of 64 bits has to fit 63), any number, true or false, a text. */
-IGNIS__MAYBE_UNUSED static ignis__gguf_found ignis__gguf_int(ignis__gguf *file, const char *name, int64_t *value)
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE ignis__gguf_found ignis__gguf_int(ignis__gguf *file, const char *name,
+                                                                     int64_t *value)
 {
     const ignis__gguf_key *key = ignis__gguf_find(file, name);
     if (!key)
@@ -6373,10 +6407,12 @@ IGNIS__MAYBE_UNUSED static ignis__gguf_found ignis__gguf_int(ignis__gguf *file, 
     if (key->count >= 0 || !ignis__gguf_is_int(key->kind))
         return ignis__gguf_wrong(file, key, "a whole number");
     *value = ignis__gguf_int_at(file->head + key->at, key->kind);
-    return key->kind == IGNIS__GGUF_U64 && *value < 0 ? ignis__gguf_wrong(file, key, "a number that fits 63 bits") : IGNIS__GGUF_FOUND;
+    return key->kind == IGNIS__GGUF_U64 && *value < 0 ? ignis__gguf_wrong(file, key, "a number that fits 63 bits")
+                                                      : IGNIS__GGUF_FOUND;
 }
 
-IGNIS__MAYBE_UNUSED static ignis__gguf_found ignis__gguf_real(ignis__gguf *file, const char *name, double *value)
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE ignis__gguf_found ignis__gguf_real(ignis__gguf *file, const char *name,
+                                                                      double *value)
 {
     const ignis__gguf_key *key = ignis__gguf_find(file, name);
     if (!key)
@@ -6387,7 +6423,7 @@ IGNIS__MAYBE_UNUSED static ignis__gguf_found ignis__gguf_real(ignis__gguf *file,
     return IGNIS__GGUF_FOUND;
 }
 
-IGNIS__MAYBE_UNUSED static ignis__gguf_found ignis__gguf_bool(ignis__gguf *file, const char *name, bool *value)
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE ignis__gguf_found ignis__gguf_bool(ignis__gguf *file, const char *name, bool *value)
 {
     const ignis__gguf_key *key = ignis__gguf_find(file, name);
     if (!key)
@@ -6398,15 +6434,8 @@ IGNIS__MAYBE_UNUSED static ignis__gguf_found ignis__gguf_bool(ignis__gguf *file,
     return IGNIS__GGUF_FOUND;
 }
 
-/*  The items of an array, one after the other: those of texts in the order of the file, of *size bytes and a 0. They live as the file does. */
-typedef struct ignis__gguf_items {
-    const unsigned char *at;
-    uint32_t kind;
-    int64_t left;
-} ignis__gguf_items;
-
 /*  A text's length has lost its highest byte, which was 0: the head is not that large. */
-IGNIS__MAYBE_UNUSED static const char *ignis__gguf_next_text(ignis__gguf_items *items, size_t *size)
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE const char *ignis__gguf_next_text(ignis__gguf_items *items, size_t *size)
 {
     const char *text = (const char *)items->at + 7;
     *size = (size_t)ignis__gguf_bytes(items->at, 7);
@@ -6415,7 +6444,7 @@ IGNIS__MAYBE_UNUSED static const char *ignis__gguf_next_text(ignis__gguf_items *
     return text;
 }
 
-IGNIS__MAYBE_UNUSED static int64_t ignis__gguf_next_int(ignis__gguf_items *items)
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE int64_t ignis__gguf_next_int(ignis__gguf_items *items)
 {
     int64_t value = ignis__gguf_int_at(items->at, items->kind);
     items->at += ignis__gguf_kinds[items->kind].size;
@@ -6423,7 +6452,7 @@ IGNIS__MAYBE_UNUSED static int64_t ignis__gguf_next_int(ignis__gguf_items *items
     return value;
 }
 
-IGNIS__MAYBE_UNUSED static double ignis__gguf_next_real(ignis__gguf_items *items)
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE double ignis__gguf_next_real(ignis__gguf_items *items)
 {
     double value = ignis__gguf_real_at(items->at, items->kind);
     items->at += ignis__gguf_kinds[items->kind].size;
@@ -6432,7 +6461,8 @@ IGNIS__MAYBE_UNUSED static double ignis__gguf_next_real(ignis__gguf_items *items
 }
 
 /*  The text of a key, with a 0 behind its *size bytes. */
-IGNIS__MAYBE_UNUSED static ignis__gguf_found ignis__gguf_string(ignis__gguf *file, const char *name, const char **text, size_t *size)
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE ignis__gguf_found ignis__gguf_string(ignis__gguf *file, const char *name,
+                                                                        const char **text, size_t *size)
 {
     const ignis__gguf_key *key = ignis__gguf_find(file, name);
     ignis__gguf_items one;
@@ -6448,8 +6478,8 @@ IGNIS__MAYBE_UNUSED static ignis__gguf_found ignis__gguf_string(ignis__gguf *fil
 }
 
 /*  The array of a key. `like` is what its items have to be: STRING, I64 for any whole numbers, F64 for any numbers, BOOL. */
-IGNIS__MAYBE_UNUSED static ignis__gguf_found ignis__gguf_array(ignis__gguf *file, const char *name, ignis__gguf_kind like,
-                                                               ignis__gguf_items *items)
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE ignis__gguf_found ignis__gguf_array(ignis__gguf *file, const char *name,
+                                                                       ignis__gguf_kind like, ignis__gguf_items *items)
 {
     const ignis__gguf_key *key = ignis__gguf_find(file, name);
     bool fits;
@@ -6482,12 +6512,14 @@ static bool ignis__gguf_places(ignis__gguf *file)
     for (i = 0; i < file->tensor_count; i++) {
         ignis__gguf_tensor *tensor = &file->tensors[i];
         if (tensor->begin % alignment != 0)
-            return ignis__gguf_fail(file, tensor->name_at, "tensor %s begins at %lld of the data, not a multiple of %lld",
-                                    ignis__name_write(tensor->name).text, (long long)tensor->begin, (long long)alignment);
+            return ignis__gguf_fail(
+                file, tensor->name_at, "tensor %s begins at %lld of the data, not a multiple of %lld",
+                ignis__name_write(tensor->name).text, (long long)tensor->begin, (long long)alignment);
         if (tensor->end > tensor->begin && (file->size < data || tensor->end > file->size - data))
-            return ignis__gguf_fail(file, tensor->name_at, "tensor %s lies at %lld to %lld of the data, which has %lld bytes",
-                                    ignis__name_write(tensor->name).text, (long long)tensor->begin, (long long)tensor->end,
-                                    (long long)(file->size < data ? 0 : file->size - data));
+            return ignis__gguf_fail(file, tensor->name_at,
+                                    "tensor %s lies at %lld to %lld of the data, which has %lld bytes",
+                                    ignis__name_write(tensor->name).text, (long long)tensor->begin,
+                                    (long long)tensor->end, (long long)(file->size < data ? 0 : file->size - data));
         if (tensor->end == tensor->begin)
             tensor->begin = tensor->end = 0; /* nothing, or a type that is not known */
         tensor->begin += data;
@@ -6498,7 +6530,8 @@ static bool ignis__gguf_places(ignis__gguf *file)
     for (i = 1; i < file->tensor_count; i++)
         if (file->tensors[i].begin < file->tensors[i - 1].end)
             return ignis__gguf_fail(file, file->tensors[i].name_at, "tensor %s begins inside of tensor %s",
-                                    ignis__name_write(file->tensors[i].name).text, ignis__name_write(file->tensors[i - 1].name).text);
+                                    ignis__name_write(file->tensors[i].name).text,
+                                    ignis__name_write(file->tensors[i - 1].name).text);
     if (file->tensor_count > 1)
         qsort(file->tensors, (size_t)file->tensor_count, sizeof *file->tensors, ignis__gguf_tensor_order);
     for (i = 1; i < file->tensor_count; i++)
@@ -6511,7 +6544,9 @@ static bool ignis__gguf_places(ignis__gguf *file)
 /*  Room for so many keys or tensors, which the file has bytes for. */
 static void *ignis__gguf_room(ignis__gguf *file, int64_t count, size_t size)
 {
-    void *room = file->failed || count > IGNIS__GGUF_HEAD_LIMIT / (int64_t)size ? NULL : ignis__alloc((size_t)(count + 1) * size);
+    void *room = file->failed || count > IGNIS__GGUF_HEAD_LIMIT / (int64_t)size
+                     ? NULL
+                     : ignis__alloc((size_t)(count + 1) * size);
     if (!room && !file->failed)
         ignis__fail_host_memory(file->call, (size_t)(count + 1) * size);
     file->failed = room == NULL;
@@ -6519,7 +6554,8 @@ static void *ignis__gguf_room(ignis__gguf *file, int64_t count, size_t size)
 }
 
 /*  Opens a file, and checks all of it but the values of its tensors. On failure it is reported, and closed. */
-IGNIS__MAYBE_UNUSED IGNIS__COLD static bool ignis__gguf_open(const char *call, const char *path, ignis__gguf *file)
+IGNIS__MAYBE_UNUSED IGNIS__COLD IGNIS__PRIVATE bool ignis__gguf_open(const char *call, const char *path,
+                                                                     ignis__gguf *file)
 {
     int64_t tensors = 0, keys = 0, i;
     uint32_t version;
@@ -6552,12 +6588,251 @@ IGNIS__MAYBE_UNUSED IGNIS__COLD static bool ignis__gguf_open(const char *call, c
         qsort(file->keys, (size_t)keys, sizeof *file->keys, ignis__gguf_key_order);
     for (i = 1; i < keys && !file->failed; i++)
         if (strcmp(file->keys[i - 1].name, file->keys[i].name) == 0)
-            ignis__gguf_fail(file, file->keys[i].name_at, "there is a second key %s", ignis__name_write(file->keys[i].name).text);
+            ignis__gguf_fail(file, file->keys[i].name_at, "there is a second key %s",
+                             ignis__name_write(file->keys[i].name).text);
     if (!file->failed && ignis__gguf_places(file))
         return true;
     ignis__gguf_close(file);
     return false;
 }
+
+/*  models/tokenizer - text to ids and back. */
+
+#define IGNIS__TOKEN_LIMIT ((int64_t)1 << 22) /* ids are below it */
+#define IGNIS__TEXT_LIMIT ((int64_t)1 << 29)  /* bytes of a text, and of tokenizer.json */
+#define IGNIS__TEXT_STEPS 16                  /* of a normalizer, and of the other parts */
+#define IGNIS__ADDED_LIMIT 256                /* bytes of an added token, which is looked for at each place */
+#define IGNIS__PROBE_LIMIT 1000        /* places of a table that are looked at; more come of texts made to collide */
+#define IGNIS__LOW_LINE "\xE2\x96\x81" /* U+2581, which stands for a space in vocabularies made by SentencePiece */
+typedef enum ignis__splitter {
+    IGNIS__SPLIT_NONE,
+    IGNIS__SPLIT_GPT2,
+    IGNIS__SPLIT_LLAMA3,
+    IGNIS__SPLIT_QWEN2
+} ignis__splitter;
+
+/*  The patterns that are known, letter by letter. */
+struct ignis__text_splits_type {
+    const char *pattern;
+    ignis__splitter split;
+};
+
+/*  Flags of ids. */
+enum { IGNIS__TOKEN_THERE = 1, IGNIS__TOKEN_MODEL = 2, IGNIS__TOKEN_ODD = 4, IGNIS__TOKEN_CONTROL = 8 };
+
+/*  A token that is cut out of text as it stands. */
+typedef struct ignis__added {
+    const char *text;
+    size_t size;
+    int32_t id;
+    int order; /* in the file */
+    bool special, normalized, lstrip, rstrip, single_word;
+} ignis__added;
+
+typedef struct ignis__added_set {
+    ignis__added *items; /* sorted by their text, the shorter first */
+    int count;
+    bool first[256]; /* whether one begins with that byte */
+} ignis__added_set;
+
+typedef struct ignis__token_slot {
+    uint32_t tag;
+    int32_t id; /* + 1; 0: free */
+} ignis__token_slot;
+
+/*  Two ids that become one. */
+typedef struct ignis__join {
+    uint64_t key; /* (left << 32 | right) + 1; 0: free */
+    uint32_t rank;
+    int32_t id;
+} ignis__join;
+
+typedef enum ignis__normal_kind { IGNIS__NORMAL_NFC, IGNIS__NORMAL_PREPEND, IGNIS__NORMAL_REPLACE } ignis__normal_kind;
+
+typedef struct ignis__normal {
+    ignis__normal_kind kind;
+    const char *from, *to;
+} ignis__normal;
+
+typedef enum ignis__metaspace {
+    IGNIS__METASPACE_NONE,
+    IGNIS__METASPACE_ALWAYS,
+    IGNIS__METASPACE_FIRST,
+    IGNIS__METASPACE_NEVER
+} ignis__metaspace;
+
+/*  It does not change once it is open, but for what is known of its tokens, so any number of threads may use it. */
+typedef struct ignis__tokenizer {
+    ignis__slot slot;
+    void *kept;                /* blocks of ignis__tokenizer_keep: all that is pointed to below */
+    const char *chat_template; /* null: none */
+    const char *bos_text, *eos_text;
+    ignis_tokenizer_info info;
+
+    char *bytes; /* of all tokens, those of an id from begin[id] to begin[id + 1] */
+    uint32_t *begin;
+    unsigned char *flags;
+    size_t longest;             /* token of the model */
+    ignis__token_slot *buckets; /* by the bytes of a token of the model */
+    uint64_t slot_mask;
+    ignis__join *joins;
+    uint64_t join_mask;
+    int32_t single[256];   /* the token of one byte, or of a character below 128; -1: none */
+    int32_t fallback[256]; /* <0x00> to <0xFF>; -1: none */
+    uint64_t *known;       /* a bit for each id: whether it is known what its own text becomes */
+    uint64_t *whole;       /* and whether that is this id alone */
+
+    ignis__added_set added[2]; /* matched in the raw text, and in normalized text */
+    ignis__normal normals[IGNIS__TEXT_STEPS];
+    int normal_count;
+    ignis__splitter split;
+    int digits; /* 1: single ones are pieces; 2: runs of them */
+    bool byte_level, prefix_space, ignore_merges, byte_fallback, fuse_unknown;
+    bool words; /* no token goes on behind a character before a U+2581, so text may be split there */
+    ignis__metaspace metaspace, metaspace_decoder;
+    bool metaspace_split;
+    bool byte_decoder; /* <0x00> to <0xFF> are bytes in decoded text */
+    int strip;         /* spaces that go from the front of decoded text */
+    int32_t *front, *back;
+    int front_count, back_count;
+} ignis__tokenizer;
+
+enum {
+    IGNIS__CHAR_LETTER = 1,
+    IGNIS__CHAR_NUMBER = 2,
+    IGNIS__CHAR_WORD = 4,
+    IGNIS__CHAR_DIGIT = 8,
+    IGNIS__CHAR_SPACE = 16,
+    IGNIS__CHAR_LINE = 32,
+    IGNIS__CHAR_END = 64
+};
+
+typedef struct ignis__bytes {
+    char *data;
+    size_t size, capacity;
+} ignis__bytes;
+
+/*  Looks for a text in another, from the front or from the back, in a time that grows with the sum of their lengths: the two-way algorithm
+    (Crochemore and Perrin 1991). */
+typedef struct ignis__needle {
+    const char *text;
+    size_t length;
+    bool back;
+    size_t border, period; /* where its two parts meet; by how much it goes on when both were there */
+    bool periodic;         /* what has been compared before that need not be again */
+} ignis__needle;
+
+/*  One symbol of a piece that is being joined, among others. */
+typedef struct ignis__text_symbol {
+    int32_t id, before, after; /* places; -1: none. id -1: it was joined to the one before it */
+} ignis__text_symbol;
+
+/*  A pair that may be joined: rank << 32 | the place of its first. */
+typedef struct ignis__queued {
+    uint64_t order;
+    int32_t id;
+} ignis__queued;
+
+/*  A part of a text in which control tokens are text like any other. */
+typedef struct ignis__plain_span {
+    size_t begin, end;
+} ignis__plain_span;
+
+/*  What a call that encodes has. */
+typedef struct ignis__encoder {
+    ignis__tokenizer *tokenizer;
+    bool plain, failed;             /* all of the text is plain; there was no memory */
+    const ignis__plain_span *spans; /* the parts that are, one behind the other, if not all are */
+    int64_t span_count;
+    size_t part;     /* where what is being encoded begins in the raw text */
+    bool part_plain; /* one of them is in it */
+    bool too_long;   /* normalized text is longer than a text may be */
+    bool unclear;    /* a control token was found in its normalized text, of which it is not known what is plain */
+    int32_t *ids;
+    int64_t capacity, count;
+    ignis__text_symbol *symbols;
+    size_t symbol_capacity;
+    ignis__queued *queue;
+    size_t queued, queue_capacity;
+    ignis__bytes fixed, normal[2], spaced;
+    const char *front; /* of the normalized text that begins where the raw one does; null: none does */
+} ignis__encoder;
+
+/*  Items that grow in number. */
+typedef struct ignis__list {
+    char *items;
+    size_t size; /* of an item */
+    int64_t count, capacity;
+} ignis__list;
+
+typedef struct ignis__token_entry {
+    const char *text;
+    size_t size;
+    int64_t id;
+    bool odd;   /* its text does not stand for bytes */
+    bool apart; /* text never becomes it */
+    float score;
+    int type; /* in a GGUF file */
+} ignis__token_entry;
+
+typedef struct ignis__merge_entry {
+    const char *left, *right;
+    size_t left_size, right_size;
+    uint32_t rank;
+    int32_t ids[3]; /* left, right, joined */
+} ignis__merge_entry;
+
+/*  A step of a normalizer and of its like. Numbers and words that the file does not have are -1 and null. */
+typedef struct ignis__text_part {
+    const char *type, *prepend, *content, *behavior, *replacement, *scheme, *string, *regex;
+    int64_t invert, individual, prefix, use_regex, split, start, stop;
+} ignis__text_part;
+
+enum { IGNIS__PART_NORMALIZER, IGNIS__PART_SPLITTER, IGNIS__PART_PROCESSOR, IGNIS__PART_DECODER, IGNIS__PART_KINDS };
+
+#define IGNIS__TEMPLATE_TOKENS 16
+
+/*  What opening a tokenizer has. Texts are in the file that is being read. */
+typedef struct ignis__text_load {
+    const char *call, *path;
+    ignis__tokenizer *tokenizer;
+    ignis__json json;
+    ignis__list entries, merges, added;
+    ignis__text_part parts[IGNIS__PART_KINDS][IGNIS__TEXT_STEPS];
+    int part_count[IGNIS__PART_KINDS];
+    const char *model, *unknown; /* null: none */
+    bool has_vocabulary, has_merges, dropout, affix;
+    const char *template_name[IGNIS__TEMPLATE_TOKENS]; /* around a text */
+    bool template_behind[IGNIS__TEMPLATE_TOKENS];
+    int template_count;
+    bool template_text; /* the template has the text once */
+    const char *special_name[IGNIS__TEMPLATE_TOKENS];
+    int32_t special_ids[IGNIS__TEMPLATE_TOKENS][IGNIS__TEMPLATE_TOKENS];
+    int special_id_count[IGNIS__TEMPLATE_TOKENS], special_count;
+    ignis_diagnostic diagnostic; /* of what is wrong; NONE: nothing is */
+    char fault[400];
+} ignis__text_load;
+
+enum {
+    IGNIS__TYPE_NORMAL = 1,
+    IGNIS__TYPE_UNKNOWN,
+    IGNIS__TYPE_CONTROL,
+    IGNIS__TYPE_USER,
+    IGNIS__TYPE_UNUSED,
+    IGNIS__TYPE_BYTE
+};
+
+/*  Tokens that end a text in whatever vocabulary they are. The list is llama.cpp's; those with a name have a rule of their own. */
+enum {
+    IGNIS__END_END,
+    IGNIS__END_RETURN,
+    IGNIS__END_FLUSH,
+    IGNIS__END_CALL,
+    IGNIS__END_CALLS,
+    IGNIS__END_SLASH_S, /* in HTML, too: where it is an ordinary token it ends nothing */
+    IGNIS__END_OTHERS
+};
+
 
 /* ===============================================================================================================
    >>text - tokenizers: text to ids, ids to text.
@@ -6566,7 +6841,7 @@ IGNIS__MAYBE_UNUSED IGNIS__COLD static bool ignis__gguf_open(const char *call, c
 /*  From here on written by tools/unicode_tables.py. */
 /* clang-format off */
 /*  Where the kind of characters changes: the first one << 4 | 1 letter | 2 number | 4 of a word | 8 number to the pre-tokenizer Digits. */
-static const uint32_t ignis__char_kinds[] = {
+IGNIS__PRIVATE const uint32_t ignis__char_kinds[] = {
     0x30E, 0x3A0, 0x415, 0x5B0, 0x5F4, 0x600, 0x615, 0x7B0, 0xAA5, 0xAB0, 0xB2A, 0xB40, 0xB55, 0xB60, 0xB9A, 0xBA5, 0xBB0, 0xBCA, 0xBF0, 0xC05,
     0xD70, 0xD85, 0xF70, 0xF85, 0x2C20, 0x2C65, 0x2D20, 0x2E05, 0x2E50, 0x2EC5, 0x2ED0, 0x2EE5, 0x2EF0, 0x3004, 0x3705, 0x3750, 0x3765, 0x3780,
     0x37A5, 0x37E0, 0x37F5, 0x3800, 0x3865, 0x3870, 0x3885, 0x38B0, 0x38C5, 0x38D0, 0x38E5, 0x3A20, 0x3A35, 0x3F60, 0x3F75, 0x4820, 0x4834, 0x48A5,
@@ -6699,7 +6974,7 @@ static const uint32_t ignis__char_kinds[] = {
     0x313505, 0x323B00, 0xE01004, 0xE01F00,
 };
 /*  Where what NFC has to know changes: the first character << 9 | combining class << 1 | 1 where it may change with what is before it. */
-static const uint32_t ignis__char_marks[] = {
+IGNIS__PRIVATE const uint32_t ignis__char_marks[] = {
     0x601CD, 0x62BD1, 0x62DB9, 0x635D1, 0x637B1, 0x639B9, 0x64395, 0x647B9, 0x64F95, 0x653B9, 0x66803, 0x673B9, 0x67BCD, 0x68001, 0x685CD, 0x68601,
     0x68BE1, 0x68DCD, 0x68FB9, 0x695CD, 0x69BB9, 0x69E00, 0x6A1CD, 0x6A7B9, 0x6AFCD, 0x6B1D1, 0x6B3B9, 0x6B7CD, 0x6B9D3, 0x6BBD5, 0x6BFD3, 0x6C1D5,
     0x6C5D3, 0x6C7CD, 0x6E000, 0x6E801, 0x6EA00, 0x6FC01, 0x6FE00, 0x70E01, 0x71000, 0x907CD, 0x91000, 0xB23B9, 0xB25CD, 0xB2DB9, 0xB2FCD, 0xB35BD,
@@ -6751,7 +7026,7 @@ static const uint32_t ignis__char_marks[] = {
     0x3D29600, 0x5F00001, 0x5F43C00,
 };
 /*  A character << 42 | what it is made of, for NFD: the first << 21 | the second or 0. */
-static const uint64_t ignis__char_parts[] = {
+IGNIS__PRIVATE const uint64_t ignis__char_parts[] = {
     0x3000008200300, 0x3040008200301, 0x3080008200302, 0x30C0008200303, 0x3100008200308, 0x314000820030A, 0x31C0008600327, 0x3200008A00300,
     0x3240008A00301, 0x3280008A00302, 0x32C0008A00308, 0x3300009200300, 0x3340009200301, 0x3380009200302, 0x33C0009200308, 0x3440009C00303,
     0x3480009E00300, 0x34C0009E00301, 0x3500009E00302, 0x3540009E00303, 0x3580009E00308, 0x364000AA00300, 0x368000AA00301, 0x36C000AA00302,
@@ -7031,7 +7306,7 @@ static const uint64_t ignis__char_parts[] = {
     0xBE86C13E2C00000, 0xBE87013E7600000, 0xBE87454C0000000,
 };
 /*  Those of ignis__char_parts that NFC makes one character again, sorted by what they are made of. */
-static const uint16_t ignis__char_pairs[] = {
+IGNIS__PRIVATE const uint16_t ignis__char_pairs[] = {
     912, 909, 913, 0, 1, 2, 3, 53, 55, 238, 4, 572, 5, 165, 208, 210, 570, 415, 57, 417, 419, 421, 59, 61, 63, 65, 6, 425, 67, 427, 431, 433, 429,
     7, 8, 9, 598, 69, 71, 73, 10, 596, 77, 212, 214, 594, 240, 75, 439, 441, 445, 198, 79, 447, 81, 83, 187, 85, 87, 449, 453, 236, 451, 455, 457,
     11, 12, 13, 89, 91, 93, 97, 14, 610, 167, 216, 218, 612, 95, 459, 98, 463, 189, 465, 100, 467, 102, 106, 469, 104, 475, 473, 477, 479, 481, 200,
@@ -7066,7 +7341,6 @@ static const uint16_t ignis__char_pairs[] = {
     986, 987, 988, 989, 990, 991, 992, 994, 995, 996, 997, 998, 1493, 1494, 1495, 1496, 1497, 1498, 1499, 1501, 1500, 1502, 1503, 1504,
 };
 /* clang-format on */
-/*  As far as here. */
 
 /*  Ids are those of Hugging Face's library tokenizers. Text goes through it so:
         added tokens that are matched in the raw text are cut out, the leftmost first, of these the longest
@@ -7077,111 +7351,21 @@ static const uint16_t ignis__char_pairs[] = {
         no pair has a rank
     Bytes: tokens of a byte-level vocabulary are written in 256 characters that stand for bytes. Here they are the bytes. */
 
-#define IGNIS__TOKEN_LIMIT ((int64_t)1 << 22) /* ids are below it */
-#define IGNIS__TEXT_LIMIT ((int64_t)1 << 29)  /* bytes of a text, and of tokenizer.json */
-#define IGNIS__TEXT_STEPS 16                  /* of a normalizer, and of the other parts */
-#define IGNIS__ADDED_LIMIT 256                /* bytes of an added token, which is looked for at each place */
-#define IGNIS__PROBE_LIMIT 1000               /* places of a table that are looked at; more come of texts made to collide */
-#define IGNIS__LOW_LINE "\xE2\x96\x81"        /* U+2581, which stands for a space in vocabularies made by SentencePiece */
-
-typedef enum ignis__splitter { IGNIS__SPLIT_NONE, IGNIS__SPLIT_GPT2, IGNIS__SPLIT_LLAMA3, IGNIS__SPLIT_QWEN2 } ignis__splitter;
-
-/*  The patterns that are known, letter by letter. */
-static const struct {
-    const char *pattern;
-    ignis__splitter split;
-} ignis__text_splits[] = {
+IGNIS__PRIVATE const struct ignis__text_splits_type ignis__text_splits[] = {
     {"'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+", IGNIS__SPLIT_GPT2},
-    {"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
+    {"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| "
+     "?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
      IGNIS__SPLIT_LLAMA3},
-    {"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
+    {"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}| "
+     "?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+",
      IGNIS__SPLIT_QWEN2},
 };
 
-/*  Flags of ids. */
-enum { IGNIS__TOKEN_THERE = 1, IGNIS__TOKEN_MODEL = 2, IGNIS__TOKEN_ODD = 4, IGNIS__TOKEN_CONTROL = 8 };
-
-/*  A token that is cut out of text as it stands. */
-typedef struct ignis__added {
-    const char *text;
-    size_t size;
-    int32_t id;
-    int order; /* in the file */
-    bool special, normalized, lstrip, rstrip, single_word;
-} ignis__added;
-
-typedef struct ignis__added_set {
-    ignis__added *items; /* sorted by their text, the shorter first */
-    int count;
-    bool first[256]; /* whether one begins with that byte */
-} ignis__added_set;
-
-typedef struct ignis__token_slot {
-    uint32_t tag;
-    int32_t id; /* + 1; 0: free */
-} ignis__token_slot;
-
-/*  Two ids that become one. */
-typedef struct ignis__join {
-    uint64_t key; /* (left << 32 | right) + 1; 0: free */
-    uint32_t rank;
-    int32_t id;
-} ignis__join;
-
-typedef enum ignis__normal_kind { IGNIS__NORMAL_NFC, IGNIS__NORMAL_PREPEND, IGNIS__NORMAL_REPLACE } ignis__normal_kind;
-
-typedef struct ignis__normal {
-    ignis__normal_kind kind;
-    const char *from, *to;
-} ignis__normal;
-
-typedef enum ignis__metaspace {
-    IGNIS__METASPACE_NONE,
-    IGNIS__METASPACE_ALWAYS,
-    IGNIS__METASPACE_FIRST,
-    IGNIS__METASPACE_NEVER
-} ignis__metaspace;
-
-/*  It does not change once it is open, but for what is known of its tokens, so any number of threads may use it. */
-typedef struct ignis__tokenizer {
-    ignis__slot slot;
-    void *kept;                /* blocks of ignis__tokenizer_keep: all that is pointed to below */
-    const char *chat_template; /* null: none */
-    const char *bos_text, *eos_text;
-    ignis_tokenizer_info info;
-
-    char *bytes; /* of all tokens, those of an id from begin[id] to begin[id + 1] */
-    uint32_t *begin;
-    unsigned char *flags;
-    size_t longest;             /* token of the model */
-    ignis__token_slot *buckets; /* by the bytes of a token of the model */
-    uint64_t slot_mask;
-    ignis__join *joins;
-    uint64_t join_mask;
-    int32_t single[256];   /* the token of one byte, or of a character below 128; -1: none */
-    int32_t fallback[256]; /* <0x00> to <0xFF>; -1: none */
-    uint64_t *known;       /* a bit for each id: whether it is known what its own text becomes */
-    uint64_t *whole;       /* and whether that is this id alone */
-
-    ignis__added_set added[2]; /* matched in the raw text, and in normalized text */
-    ignis__normal normals[IGNIS__TEXT_STEPS];
-    int normal_count;
-    ignis__splitter split;
-    int digits; /* 1: single ones are pieces; 2: runs of them */
-    bool byte_level, prefix_space, ignore_merges, byte_fallback, fuse_unknown;
-    bool words; /* no token goes on behind a character before a U+2581, so text may be split there */
-    ignis__metaspace metaspace, metaspace_decoder;
-    bool metaspace_split;
-    bool byte_decoder; /* <0x00> to <0xFF> are bytes in decoded text */
-    int strip;         /* spaces that go from the front of decoded text */
-    int32_t *front, *back;
-    int front_count, back_count;
-} ignis__tokenizer;
-
-static ignis__pool ignis__tokenizers = IGNIS__POOL(ignis__tokenizer, IGNIS__KIND_TOKENIZER, "tokenizer", IGNIS_DIAG_TOKENIZER_FREED);
+IGNIS__PRIVATE ignis__pool ignis__tokenizers =
+    IGNIS__POOL(ignis__tokenizer, IGNIS__KIND_TOKENIZER, "tokenizer", IGNIS_DIAG_TOKENIZER_FREED);
 
 /*  Zeroed memory that lives as long as the tokenizer; null: there is none. */
-static void *ignis__tokenizer_keep(ignis__tokenizer *tokenizer, size_t size)
+IGNIS__PRIVATE void *ignis__tokenizer_keep(ignis__tokenizer *tokenizer, size_t size)
 {
     void **block = (void **)ignis__alloc(size + 16);
     if (!block)
@@ -7191,7 +7375,7 @@ static void *ignis__tokenizer_keep(ignis__tokenizer *tokenizer, size_t size)
     return block + 2;
 }
 
-static const char *ignis__tokenizer_keep_text(ignis__tokenizer *tokenizer, const char *text, size_t size)
+IGNIS__PRIVATE const char *ignis__tokenizer_keep_text(ignis__tokenizer *tokenizer, const char *text, size_t size)
 {
     char *copy = (char *)ignis__tokenizer_keep(tokenizer, size + 1);
     if (copy)
@@ -7199,7 +7383,7 @@ static const char *ignis__tokenizer_keep_text(ignis__tokenizer *tokenizer, const
     return copy;
 }
 
-static void ignis__tokenizer_destroy(ignis__tokenizer *tokenizer)
+IGNIS__PRIVATE void ignis__tokenizer_destroy(ignis__tokenizer *tokenizer)
 {
     while (tokenizer->kept) {
         void *next = *(void **)tokenizer->kept;
@@ -7210,23 +7394,24 @@ static void ignis__tokenizer_destroy(ignis__tokenizer *tokenizer)
     ignis__pool_recycle(&ignis__tokenizers, tokenizer);
 }
 
-static ignis__tokenizer *ignis__tokenizer_hold(const char *call, ignis_tokenizer handle)
+IGNIS__PRIVATE ignis__tokenizer *ignis__tokenizer_hold(const char *call, ignis_tokenizer handle)
 {
     return (ignis__tokenizer *)ignis__handle_hold(call, &ignis__tokenizers, handle.id);
 }
 
-static void ignis__tokenizer_drop(ignis__tokenizer *tokenizer)
+IGNIS__PRIVATE void ignis__tokenizer_drop(ignis__tokenizer *tokenizer)
 {
     if (ignis__pool_drop(tokenizer))
         ignis__tokenizer_destroy(tokenizer);
 }
 
-static void ignis__tokenizers_close(const char *call)
+IGNIS__PRIVATE void ignis__tokenizers_close(const char *call)
 {
     ignis__tokenizer *tokenizer;
     uint64_t index = 0;
     while ((tokenizer = (ignis__tokenizer *)ignis__pool_next(&ignis__tokenizers, &index)) != NULL) {
-        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "tokenizer of %d tokens, %s", tokenizer->info.tokens, tokenizer->info.family);
+        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "tokenizer of %d tokens, %s", tokenizer->info.tokens,
+                           tokenizer->info.family);
         ignis__handle_kill(tokenizer);
         ignis__tokenizer_drop(tokenizer);
     }
@@ -7234,18 +7419,8 @@ static void ignis__tokenizers_close(const char *call)
 
 /* --- characters ------------------------------------------------------------------------------------------------------ */
 
-enum {
-    IGNIS__CHAR_LETTER = 1,
-    IGNIS__CHAR_NUMBER = 2,
-    IGNIS__CHAR_WORD = 4,
-    IGNIS__CHAR_DIGIT = 8,
-    IGNIS__CHAR_SPACE = 16,
-    IGNIS__CHAR_LINE = 32,
-    IGNIS__CHAR_END = 64
-};
-
 /*  The value of the run that a character lies in: the table has first << shift | value for each run. */
-static uint32_t ignis__char_run(const uint32_t *table, int count, int shift, uint32_t code)
+IGNIS__PRIVATE uint32_t ignis__char_run(const uint32_t *table, int count, int shift, uint32_t code)
 {
     int low = 0, high = count; /* the run is before high, and at low or behind it */
     while (high - low > 1) {
@@ -7258,15 +7433,15 @@ static uint32_t ignis__char_run(const uint32_t *table, int count, int shift, uin
     return table[low] >> shift <= code ? table[low] & ((1u << shift) - 1) : 0;
 }
 
-static bool ignis__char_space(uint32_t code)
+IGNIS__PRIVATE bool ignis__char_space(uint32_t code)
 {
     return code < 0x80 ? (code >= 9 && code <= 13) || code == ' '
-                       : code == 0x85 || code == 0xA0 || code == 0x1680 || (code >= 0x2000 && code <= 0x200A) || code == 0x2028 ||
-                             code == 0x2029 || code == 0x202F || code == 0x205F || code == 0x3000;
+                       : code == 0x85 || code == 0xA0 || code == 0x1680 || (code >= 0x2000 && code <= 0x200A) ||
+                             code == 0x2028 || code == 0x2029 || code == 0x202F || code == 0x205F || code == 0x3000;
 }
 
 /*  Line and column, in characters, of a place in a text; both begin with 1. */
-IGNIS__COLD static void ignis__text_place(const char *text, const char *at, int *line, int *column)
+IGNIS__COLD IGNIS__PRIVATE void ignis__text_place(const char *text, const char *at, int *line, int *column)
 {
     for (*line = *column = 1; text < at; text++) {
         *column = *text == '\n' ? 1 : *column + ((*text & 0xC0) != 0x80);
@@ -7275,7 +7450,7 @@ IGNIS__COLD static void ignis__text_place(const char *text, const char *at, int 
 }
 
 /*  The first character of well-formed UTF-8, and its length. */
-static uint32_t ignis__utf8_code(const char *text, int *length)
+IGNIS__PRIVATE uint32_t ignis__utf8_code(const char *text, int *length)
 {
     const unsigned char *byte = (const unsigned char *)text;
     if (byte[0] < 0x80) {
@@ -7291,12 +7466,13 @@ static uint32_t ignis__utf8_code(const char *text, int *length)
         return (uint32_t)(byte[0] & 0x0F) << 12 | (uint32_t)(byte[1] & 0x3F) << 6 | (byte[2] & 0x3F);
     }
     *length = 4;
-    return (uint32_t)(byte[0] & 0x07) << 18 | (uint32_t)(byte[1] & 0x3F) << 12 | (uint32_t)(byte[2] & 0x3F) << 6 | (byte[3] & 0x3F);
+    return (uint32_t)(byte[0] & 0x07) << 18 | (uint32_t)(byte[1] & 0x3F) << 12 | (uint32_t)(byte[2] & 0x3F) << 6 |
+           (byte[3] & 0x3F);
 }
 
 /*  How many bytes at the beginning of a text, which are no character, become one U+FFFD: as many as a character could begin with (Unicode,
     3.9, maximal subparts). *open: the text ends with them, and more bytes could make them a character. */
-static int ignis__utf8_broken(const char *text, size_t size, bool *open)
+IGNIS__PRIVATE int ignis__utf8_broken(const char *text, size_t size, bool *open)
 {
     static const unsigned char second[] = {0x80, 0x90, 0xA0}; /* one of them may follow each first byte */
     int length = 0, m, k;
@@ -7318,7 +7494,7 @@ static int ignis__utf8_broken(const char *text, size_t size, bool *open)
 }
 
 /*  What kind of character stands at a place, and its length. */
-static unsigned ignis__char_at(const char *text, size_t size, size_t at, int *length)
+IGNIS__PRIVATE unsigned ignis__char_at(const char *text, size_t size, size_t at, int *length)
 {
     uint32_t code;
     *length = 0;
@@ -7339,7 +7515,7 @@ static unsigned ignis__char_at(const char *text, size_t size, size_t at, int *le
 }
 
 /*  Where the characters from a place on end that are of one of these kinds, or, with `other`, of none of them. */
-static size_t ignis__char_skip(const char *text, size_t size, size_t at, unsigned kinds, bool other)
+IGNIS__PRIVATE size_t ignis__char_skip(const char *text, size_t size, size_t at, unsigned kinds, bool other)
 {
     int length;
     for (; at < size; at += (size_t)length)
@@ -7350,13 +7526,8 @@ static size_t ignis__char_skip(const char *text, size_t size, size_t at, unsigne
 
 /* --- bytes that grow ------------------------------------------------------------------------------------------------- */
 
-typedef struct ignis__bytes {
-    char *data;
-    size_t size, capacity;
-} ignis__bytes;
-
 /*  Room for so many more bytes; false: there is no memory. */
-static bool ignis__bytes_room(ignis__bytes *bytes, size_t more)
+IGNIS__PRIVATE bool ignis__bytes_room(ignis__bytes *bytes, size_t more)
 {
     size_t capacity = bytes->capacity ? bytes->capacity : 256;
     char *data;
@@ -7375,7 +7546,7 @@ static bool ignis__bytes_room(ignis__bytes *bytes, size_t more)
     return true;
 }
 
-static bool ignis__bytes_add(ignis__bytes *bytes, const char *data, size_t size)
+IGNIS__PRIVATE bool ignis__bytes_add(ignis__bytes *bytes, const char *data, size_t size)
 {
     if (!ignis__bytes_room(bytes, size))
         return false;
@@ -7386,7 +7557,7 @@ static bool ignis__bytes_add(ignis__bytes *bytes, const char *data, size_t size)
 }
 
 /*  Adds a text, with U+FFFD for what is no UTF-8. *broken: there was such. */
-static bool ignis__bytes_add_fixed(ignis__bytes *bytes, const char *text, size_t size)
+IGNIS__PRIVATE bool ignis__bytes_add_fixed(ignis__bytes *bytes, const char *text, size_t size)
 {
     size_t at = 0, begin = 0;
     bool open;
@@ -7405,18 +7576,11 @@ static bool ignis__bytes_add_fixed(ignis__bytes *bytes, const char *text, size_t
 
 /* --- searching ------------------------------------------------------------------------------------------------------- */
 
-/*  Looks for a text in another, from the front or from the back, in a time that grows with the sum of their lengths: the two-way algorithm
-    (Crochemore and Perrin 1991). */
-typedef struct ignis__needle {
-    const char *text;
-    size_t length;
-    bool back;
-    size_t border, period; /* where its two parts meet; by how much it goes on when both were there */
-    bool periodic;         /* what has been compared before that need not be again */
-} ignis__needle;
-
 /*  A byte of a text, counted from its front or from its back. */
-static char ignis__byte_at(const char *text, size_t size, bool back, size_t at) { return text[back ? size - 1 - at : at]; }
+static char ignis__byte_at(const char *text, size_t size, bool back, size_t at)
+{
+    return text[back ? size - 1 - at : at];
+}
 
 static char ignis__needle_at(const ignis__needle *needle, size_t at)
 {
@@ -7426,7 +7590,8 @@ static char ignis__needle_at(const ignis__needle *needle, size_t at)
 /*  Where the greatest ending of the text begins, by the order of bytes or by the other one, and its period. */
 static size_t ignis__needle_ending(const ignis__needle *needle, bool other, size_t *period)
 {
-    size_t begin = 0, at = 1, same = 0; /* an ending; another one, which is compared with it; bytes of both that are the same */
+    size_t begin = 0, at = 1,
+           same = 0; /* an ending; another one, which is compared with it; bytes of both that are the same */
     *period = 1;
     while (at + same < needle->length) {
         char x = ignis__needle_at(needle, at + same), y = ignis__needle_at(needle, begin + same);
@@ -7447,7 +7612,7 @@ static size_t ignis__needle_ending(const ignis__needle *needle, bool other, size
     return begin;
 }
 
-static ignis__needle ignis__needle_of(const char *text, size_t length, bool back)
+IGNIS__PRIVATE ignis__needle ignis__needle_of(const char *text, size_t length, bool back)
 {
     ignis__needle needle;
     size_t period, begin, i;
@@ -7463,12 +7628,13 @@ static ignis__needle ignis__needle_of(const char *text, size_t length, bool back
             break;
     needle.periodic = i == needle.border;
     if (!needle.periodic)
-        needle.period = (needle.border > needle.length - needle.border ? needle.border : needle.length - needle.border) + 1;
+        needle.period =
+            (needle.border > needle.length - needle.border ? needle.border : needle.length - needle.border) + 1;
     return needle;
 }
 
 /*  Where it is in a text, the first place from its front or from its back; null where it is not. */
-static const char *ignis__needle_find(const ignis__needle *needle, const char *text, size_t size)
+IGNIS__PRIVATE const char *ignis__needle_find(const ignis__needle *needle, const char *text, size_t size)
 {
     size_t length = needle->length, at = 0, known = 0, i;
     while (at + length <= size) {
@@ -7494,7 +7660,7 @@ static const char *ignis__needle_find(const ignis__needle *needle, const char *t
 /* --- NFC ------------------------------------------------------------------------------------------------------------- */
 
 /*  What NFC knows of a character: its combining class << 1 | 1 where it may change with what is before it. */
-static uint32_t ignis__char_mark(uint32_t code)
+IGNIS__PRIVATE uint32_t ignis__char_mark(uint32_t code)
 {
     return code < 0x300 ? 0 : ignis__char_run(ignis__char_marks, IGNIS__COUNT(ignis__char_marks), 9, code);
 }
@@ -7541,7 +7707,7 @@ static uint32_t ignis__char_pair(uint32_t first, uint32_t second)
     return (uint32_t)(ignis__char_parts[ignis__char_pairs[low]] >> 42);
 }
 
-static int ignis__u64_order(const void *a, const void *b)
+IGNIS__PRIVATE int ignis__u64_order(const void *a, const void *b)
 {
     uint64_t one = *(const uint64_t *)a, other = *(const uint64_t *)b;
     return one < other ? -1 : one > other;
@@ -7580,7 +7746,7 @@ static size_t ignis__nfc_compose(uint64_t *chars, size_t count)
 }
 
 /*  Adds the NFC of a text of whole characters. */
-static bool ignis__nfc_add(ignis__bytes *bytes, const char *text, size_t size)
+IGNIS__PRIVATE bool ignis__nfc_add(ignis__bytes *bytes, const char *text, size_t size)
 {
     uint64_t *chars = NULL;
     size_t at = 0, base = 0, done = 0, capacity = 0, count, end, i;
@@ -7594,7 +7760,8 @@ static bool ignis__nfc_add(ignis__bytes *bytes, const char *text, size_t size)
             continue;
         }
         /* from the character before on, as far as characters may change */
-        for (end = at; end < size && (ignis__char_mark(ignis__utf8_code(text + end, &length)) & 1); end += (size_t)length)
+        for (end = at; end < size && (ignis__char_mark(ignis__utf8_code(text + end, &length)) & 1);
+             end += (size_t)length)
             continue;
         if ((end - base) * 2 + 8 > capacity) { /* at most 4 characters of 2 bytes */
             capacity = (end - base) * 2 + 64;
@@ -7635,7 +7802,8 @@ static size_t ignis__split_contraction(const char *text, size_t size, size_t at,
 {
     static const char *const endings[] = {"s", "t", "re", "ve", "m", "ll", "d"};
     int i, k;
-    if (any_case && size - at >= 3 && memcmp(text + at + 1, "\xC5\xBF", 2) == 0) /* the long s is an s, if case does not matter */
+    if (any_case && size - at >= 3 &&
+        memcmp(text + at + 1, "\xC5\xBF", 2) == 0) /* the long s is an s, if case does not matter */
         return at + 3;
     for (i = 0; i < IGNIS__COUNT(endings); i++) {
         for (k = 0; endings[i][k] && at + 1 + (size_t)k < size; k++) {
@@ -7650,7 +7818,7 @@ static size_t ignis__split_contraction(const char *text, size_t size, size_t at,
 }
 
 /*  Where the piece ends that begins at a place. The alternatives stand in the order of the pattern. */
-static size_t ignis__split_next(ignis__splitter split, const char *text, size_t size, size_t at)
+IGNIS__PRIVATE size_t ignis__split_next(ignis__splitter split, const char *text, size_t size, size_t at)
 {
     const unsigned none = IGNIS__CHAR_LETTER | IGNIS__CHAR_NUMBER | IGNIS__CHAR_SPACE;
     bool gpt2 = split == IGNIS__SPLIT_GPT2;
@@ -7701,7 +7869,7 @@ static size_t ignis__split_next(ignis__splitter split, const char *text, size_t 
 
 /* --- joining --------------------------------------------------------------------------------------------------------- */
 
-static uint64_t ignis__token_hash(const char *text, size_t size)
+IGNIS__PRIVATE uint64_t ignis__token_hash(const char *text, size_t size)
 {
     uint64_t hash = size * 0x9E3779B97F4A7C15u, word;
     for (; size >= 8; text += 8, size -= 8) {
@@ -7716,7 +7884,7 @@ static uint64_t ignis__token_hash(const char *text, size_t size)
 }
 
 /*  The id of the model's token of these bytes; -1: none. odd: of one whose text does not stand for bytes. */
-static int32_t ignis__token_find(const ignis__tokenizer *tokenizer, const char *text, size_t size, bool odd)
+IGNIS__PRIVATE int32_t ignis__token_find(const ignis__tokenizer *tokenizer, const char *text, size_t size, bool odd)
 {
     uint64_t hash = ignis__token_hash(text, size), at = hash & tokenizer->slot_mask;
     const ignis__token_slot *slot;
@@ -7725,7 +7893,8 @@ static int32_t ignis__token_find(const ignis__tokenizer *tokenizer, const char *
     for (; (slot = &tokenizer->buckets[at])->id; at = (at + 1) & tokenizer->slot_mask) {
         int32_t id = slot->id - 1;
         if (slot->tag == (uint32_t)(hash >> 32) && tokenizer->begin[id + 1] - tokenizer->begin[id] == size &&
-            memcmp(tokenizer->bytes + tokenizer->begin[id], text, size) == 0 && ((tokenizer->flags[id] & IGNIS__TOKEN_ODD) != 0) == odd)
+            memcmp(tokenizer->bytes + tokenizer->begin[id], text, size) == 0 &&
+            ((tokenizer->flags[id] & IGNIS__TOKEN_ODD) != 0) == odd)
             return id;
     }
     return -1;
@@ -7734,49 +7903,14 @@ static int32_t ignis__token_find(const ignis__tokenizer *tokenizer, const char *
 static const ignis__join *ignis__join_find(const ignis__tokenizer *tokenizer, int32_t left, int32_t right)
 {
     uint64_t key = ((uint64_t)(uint32_t)left << 32 | (uint32_t)right) + 1, hash = key * 0x9E3779B97F4A7C15u, at;
-    for (at = (hash ^ hash >> 32) & tokenizer->join_mask; tokenizer->joins[at].key; at = (at + 1) & tokenizer->join_mask)
+    for (at = (hash ^ hash >> 32) & tokenizer->join_mask; tokenizer->joins[at].key;
+         at = (at + 1) & tokenizer->join_mask)
         if (tokenizer->joins[at].key == key)
             return &tokenizer->joins[at];
     return NULL;
 }
 
-/*  One symbol of a piece that is being joined, among others. */
-typedef struct ignis__text_symbol {
-    int32_t id, before, after; /* places; -1: none. id -1: it was joined to the one before it */
-} ignis__text_symbol;
-
-/*  A pair that may be joined: rank << 32 | the place of its first. */
-typedef struct ignis__queued {
-    uint64_t order;
-    int32_t id;
-} ignis__queued;
-
-/*  A part of a text in which control tokens are text like any other. */
-typedef struct ignis__plain_span {
-    size_t begin, end;
-} ignis__plain_span;
-
-/*  What a call that encodes has. */
-typedef struct ignis__encoder {
-    ignis__tokenizer *tokenizer;
-    bool plain, failed;             /* all of the text is plain; there was no memory */
-    const ignis__plain_span *spans; /* the parts that are, one behind the other, if not all are */
-    int64_t span_count;
-    size_t part;     /* where what is being encoded begins in the raw text */
-    bool part_plain; /* one of them is in it */
-    bool too_long;   /* normalized text is longer than a text may be */
-    bool unclear;    /* a control token was found in its normalized text, of which it is not known what is plain */
-    int32_t *ids;
-    int64_t capacity, count;
-    ignis__text_symbol *symbols;
-    size_t symbol_capacity;
-    ignis__queued *queue;
-    size_t queued, queue_capacity;
-    ignis__bytes fixed, normal[2], spaced;
-    const char *front; /* of the normalized text that begins where the raw one does; null: none does */
-} ignis__encoder;
-
-static void ignis__encoder_close(ignis__encoder *encoder)
+IGNIS__PRIVATE void ignis__encoder_close(ignis__encoder *encoder)
 {
     ignis__free(encoder->symbols);
     ignis__free(encoder->queue);
@@ -7786,7 +7920,7 @@ static void ignis__encoder_close(ignis__encoder *encoder)
     ignis__free(encoder->spaced.data);
 }
 
-static void ignis__encoder_put(ignis__encoder *encoder, int32_t id)
+IGNIS__PRIVATE void ignis__encoder_put(ignis__encoder *encoder, int32_t id)
 {
     if (encoder->count < encoder->capacity)
         encoder->ids[encoder->count] = id;
@@ -7794,7 +7928,8 @@ static void ignis__encoder_put(ignis__encoder *encoder, int32_t id)
 }
 
 /*  Room for so many items in an array that need not be kept; false: there is no memory. */
-static bool ignis__encoder_room(ignis__encoder *encoder, void **items, size_t *capacity, size_t wanted, size_t size, size_t kept)
+static bool ignis__encoder_room(ignis__encoder *encoder, void **items, size_t *capacity, size_t wanted, size_t size,
+                                size_t kept)
 {
     size_t room = *capacity * 2 < wanted ? wanted + 64 : *capacity * 2;
     void *fresh;
@@ -7821,7 +7956,8 @@ static bool ignis__queue_add(ignis__encoder *encoder, int32_t place, int32_t lef
     size_t at;
     if (!join)
         return true;
-    if (!ignis__encoder_room(encoder, &items, &encoder->queue_capacity, encoder->queued + 1, sizeof item, encoder->queued))
+    if (!ignis__encoder_room(encoder, &items, &encoder->queue_capacity, encoder->queued + 1, sizeof item,
+                             encoder->queued))
         return false;
     encoder->queue = queue = (ignis__queued *)items;
     item.order = (uint64_t)join->rank << 32 | (uint32_t)place;
@@ -7876,8 +8012,10 @@ static bool ignis__join_many(ignis__encoder *encoder, int32_t count)
         symbol->after = right->after;
         if (symbol->after >= 0)
             symbols[symbol->after].before = (int32_t)(symbol - symbols);
-        if ((symbol->before >= 0 && !ignis__queue_add(encoder, symbol->before, symbols[symbol->before].id, symbol->id)) ||
-            (symbol->after >= 0 && !ignis__queue_add(encoder, (int32_t)(symbol - symbols), symbol->id, symbols[symbol->after].id)))
+        if ((symbol->before >= 0 &&
+             !ignis__queue_add(encoder, symbol->before, symbols[symbol->before].id, symbol->id)) ||
+            (symbol->after >= 0 &&
+             !ignis__queue_add(encoder, (int32_t)(symbol - symbols), symbol->id, symbols[symbol->after].id)))
             return false;
     }
     return true;
@@ -7912,7 +8050,8 @@ static int32_t ignis__join_few(ignis__encoder *encoder, int32_t count)
 }
 
 /*  What a piece is made of before anything is joined: a symbol for each byte or character that the vocabulary has. How many; there is room. */
-static int32_t ignis__piece_symbols(const ignis__tokenizer *tokenizer, const char *text, size_t size, ignis__text_symbol *symbols)
+static int32_t ignis__piece_symbols(const ignis__tokenizer *tokenizer, const char *text, size_t size,
+                                    ignis__text_symbol *symbols)
 {
     int32_t count = 0, id;
     int length = 1, i;
@@ -7930,7 +8069,9 @@ static int32_t ignis__piece_symbols(const ignis__tokenizer *tokenizer, const cha
             symbols[count++].id = id;
             continue;
         }
-        for (i = 0; tokenizer->byte_fallback && i < length && tokenizer->fallback[(unsigned char)text[at + (size_t)i]] >= 0; i++)
+        for (i = 0;
+             tokenizer->byte_fallback && i < length && tokenizer->fallback[(unsigned char)text[at + (size_t)i]] >= 0;
+             i++)
             continue;
         if (i == length) {
             for (i = 0; i < length; i++)
@@ -7946,7 +8087,10 @@ static int32_t ignis__piece_symbols(const ignis__tokenizer *tokenizer, const cha
     return count;
 }
 
-static bool ignis__token_bit(const uint64_t *bits, int32_t at) { return ignis__atomic_load(&bits[at / 64]) >> (at % 64) & 1; }
+static bool ignis__token_bit(const uint64_t *bits, int32_t at)
+{
+    return ignis__atomic_load(&bits[at / 64]) >> (at % 64) & 1;
+}
 
 static void ignis__token_bit_set(uint64_t *bits, int32_t at)
 {
@@ -7955,7 +8099,7 @@ static void ignis__token_bit_set(uint64_t *bits, int32_t at)
         continue;
 }
 
-static bool ignis__encode_piece(ignis__encoder *encoder, const char *text, size_t size)
+IGNIS__PRIVATE bool ignis__encode_piece(ignis__encoder *encoder, const char *text, size_t size)
 {
     ignis__tokenizer *tokenizer = encoder->tokenizer;
     int32_t id = ignis__token_find(tokenizer, text, size, false), count, i;
@@ -8032,14 +8176,16 @@ static bool ignis__encode_digits(ignis__encoder *encoder, const char *text, size
 static bool ignis__encode_characters(ignis__encoder *encoder, const char *text, size_t size)
 {
     const ignis__tokenizer *tokenizer = encoder->tokenizer;
-    bool first = text == encoder->front, split = tokenizer->metaspace != IGNIS__METASPACE_NONE && tokenizer->metaspace_split, low,
-         before = false;
+    bool first = text == encoder->front,
+         split = tokenizer->metaspace != IGNIS__METASPACE_NONE && tokenizer->metaspace_split, low, before = false;
     size_t at, begin = 0;
     if (tokenizer->metaspace != IGNIS__METASPACE_NONE) {
         ignis__bytes *out = &encoder->spaced;
         out->size = 0;
-        if ((tokenizer->metaspace == IGNIS__METASPACE_ALWAYS || (tokenizer->metaspace == IGNIS__METASPACE_FIRST && first)) &&
-            text[0] != ' ' && !(size >= 3 && memcmp(text, IGNIS__LOW_LINE, 3) == 0) && !ignis__bytes_add(out, IGNIS__LOW_LINE, 3))
+        if ((tokenizer->metaspace == IGNIS__METASPACE_ALWAYS ||
+             (tokenizer->metaspace == IGNIS__METASPACE_FIRST && first)) &&
+            text[0] != ' ' && !(size >= 3 && memcmp(text, IGNIS__LOW_LINE, 3) == 0) &&
+            !ignis__bytes_add(out, IGNIS__LOW_LINE, 3))
             return false;
         for (at = 0; at < size; at++)
             if (!(text[at] == ' ' ? ignis__bytes_add(out, IGNIS__LOW_LINE, 3) : ignis__bytes_add(out, text + at, 1)))
@@ -8063,7 +8209,8 @@ static bool ignis__encode_words(ignis__encoder *encoder, const char *text, size_
 {
     if (!encoder->tokenizer->byte_level)
         return ignis__encode_characters(encoder, text, size);
-    return encoder->tokenizer->digits ? ignis__encode_digits(encoder, text, size) : ignis__encode_run(encoder, text, size);
+    return encoder->tokenizer->digits ? ignis__encode_digits(encoder, text, size)
+                                      : ignis__encode_run(encoder, text, size);
 }
 
 /*  Whether a character of a word stands right before a place, or at it. */
@@ -8079,7 +8226,8 @@ static bool ignis__word_at(const char *text, size_t size, size_t at, bool before
 }
 
 /*  The longest added token that stands at a place, special ones as far as `room` goes; null: none. *hidden: a longer one goes further. */
-static const ignis__added *ignis__added_at(const ignis__added_set *set, const char *text, size_t size, size_t at, size_t room, bool *hidden)
+IGNIS__PRIVATE const ignis__added *ignis__added_at(const ignis__added_set *set, const char *text, size_t size,
+                                                   size_t at, size_t room, bool *hidden)
 {
     const ignis__added *found = NULL;
     int low = 0, high = set->count, begin, end;
@@ -8095,7 +8243,8 @@ static const ignis__added *ignis__added_at(const ignis__added_set *set, const ch
         if (at + depth == size)
             break;
         c = (unsigned char)text[at + depth];
-        if (low < high && (unsigned char)set->items[low].text[depth] == c && (unsigned char)set->items[high - 1].text[depth] == c)
+        if (low < high && (unsigned char)set->items[low].text[depth] == c &&
+            (unsigned char)set->items[high - 1].text[depth] == c)
             continue;                                 /* all of them go on with it */
         for (begin = low, end = high; begin < end;) { /* the first with this byte, or one above it */
             int middle = (begin + end) / 2;
@@ -8118,7 +8267,7 @@ static const ignis__added *ignis__added_at(const ignis__added_set *set, const ch
 }
 
 /*  A text between added tokens that were matched in the raw one, normalized. */
-static bool ignis__encode_normal(ignis__encoder *encoder, const char **text, size_t *size)
+IGNIS__PRIVATE bool ignis__encode_normal(ignis__encoder *encoder, const char **text, size_t *size)
 {
     const ignis__tokenizer *tokenizer = encoder->tokenizer;
     int i;
@@ -8130,7 +8279,8 @@ static bool ignis__encode_normal(ignis__encoder *encoder, const char **text, siz
         if (normal->kind == IGNIS__NORMAL_NFC) {
             ok = ignis__nfc_add(out, *text, *size);
         } else if (normal->kind == IGNIS__NORMAL_PREPEND) {
-            ok = (*size == 0 || ignis__bytes_add(out, normal->to, strlen(normal->to))) && ignis__bytes_add(out, *text, *size);
+            ok = (*size == 0 || ignis__bytes_add(out, normal->to, strlen(normal->to))) &&
+                 ignis__bytes_add(out, *text, *size);
         } else {
             const ignis__needle from = ignis__needle_of(normal->from, strlen(normal->from), false);
             const char *at = *text, *end = *text + *size, *found;
@@ -8196,7 +8346,8 @@ static bool ignis__encode_level(ignis__encoder *encoder, int level, const char *
         begin = end = at;
         if (found) {
             at = end += found->size;
-            if (found->single_word && (ignis__word_at(text, size, begin, true) || ignis__word_at(text, size, end, false)))
+            if (found->single_word &&
+                (ignis__word_at(text, size, begin, true) || ignis__word_at(text, size, end, false)))
                 continue;
             while (found->lstrip && begin > done) {
                 size_t last = begin - 1;
@@ -8235,7 +8386,7 @@ static bool ignis__encode_level(ignis__encoder *encoder, int level, const char *
 }
 
 /*  All of a text. Where there are spans, it is well-formed UTF-8, as they count its bytes. */
-static bool ignis__encode(ignis__encoder *encoder, const char *text, size_t size, bool no_bos)
+IGNIS__PRIVATE bool ignis__encode(ignis__encoder *encoder, const char *text, size_t size, bool no_bos)
 {
     const ignis__tokenizer *tokenizer = encoder->tokenizer;
     size_t at = 0;
@@ -8261,15 +8412,8 @@ static bool ignis__encode(ignis__encoder *encoder, const char *text, size_t size
 
 /* --- opening --------------------------------------------------------------------------------------------------------- */
 
-/*  Items that grow in number. */
-typedef struct ignis__list {
-    char *items;
-    size_t size; /* of an item */
-    int64_t count, capacity;
-} ignis__list;
-
 /*  One more item, zeroed; null: there is no memory. */
-static void *ignis__list_add(ignis__list *list)
+IGNIS__PRIVATE void *ignis__list_add(ignis__list *list)
 {
     if (list->count == list->capacity) {
         int64_t capacity = list->capacity ? list->capacity * 2 : 64;
@@ -8285,57 +8429,10 @@ static void *ignis__list_add(ignis__list *list)
     return list->items + (size_t)list->count++ * list->size;
 }
 
-typedef struct ignis__token_entry {
-    const char *text;
-    size_t size;
-    int64_t id;
-    bool odd;   /* its text does not stand for bytes */
-    bool apart; /* text never becomes it */
-    float score;
-    int type; /* in a GGUF file */
-} ignis__token_entry;
+IGNIS__PRIVATE const char *const ignis__part_names[IGNIS__PART_KINDS] = {"normalizer", "pre_tokenizer",
+                                                                         "post_processor", "decoder"};
 
-typedef struct ignis__merge_entry {
-    const char *left, *right;
-    size_t left_size, right_size;
-    uint32_t rank;
-    int32_t ids[3]; /* left, right, joined */
-} ignis__merge_entry;
-
-/*  A step of a normalizer and of its like. Numbers and words that the file does not have are -1 and null. */
-typedef struct ignis__text_part {
-    const char *type, *prepend, *content, *behavior, *replacement, *scheme, *string, *regex;
-    int64_t invert, individual, prefix, use_regex, split, start, stop;
-} ignis__text_part;
-
-enum { IGNIS__PART_NORMALIZER, IGNIS__PART_SPLITTER, IGNIS__PART_PROCESSOR, IGNIS__PART_DECODER, IGNIS__PART_KINDS };
-
-static const char *const ignis__part_names[IGNIS__PART_KINDS] = {"normalizer", "pre_tokenizer", "post_processor", "decoder"};
-
-#define IGNIS__TEMPLATE_TOKENS 16
-
-/*  What opening a tokenizer has. Texts are in the file that is being read. */
-typedef struct ignis__text_load {
-    const char *call, *path;
-    ignis__tokenizer *tokenizer;
-    ignis__json json;
-    ignis__list entries, merges, added;
-    ignis__text_part parts[IGNIS__PART_KINDS][IGNIS__TEXT_STEPS];
-    int part_count[IGNIS__PART_KINDS];
-    const char *model, *unknown; /* null: none */
-    bool has_vocabulary, has_merges, dropout, affix;
-    const char *template_name[IGNIS__TEMPLATE_TOKENS]; /* around a text */
-    bool template_behind[IGNIS__TEMPLATE_TOKENS];
-    int template_count;
-    bool template_text; /* the template has the text once */
-    const char *special_name[IGNIS__TEMPLATE_TOKENS];
-    int32_t special_ids[IGNIS__TEMPLATE_TOKENS][IGNIS__TEMPLATE_TOKENS];
-    int special_id_count[IGNIS__TEMPLATE_TOKENS], special_count;
-    ignis_diagnostic diagnostic; /* of what is wrong; NONE: nothing is */
-    char fault[400];
-} ignis__text_load;
-
-static void ignis__text_load_begin(ignis__text_load *load, const char *call, ignis__tokenizer *tokenizer)
+IGNIS__PRIVATE void ignis__text_load_begin(ignis__text_load *load, const char *call, ignis__tokenizer *tokenizer)
 {
     memset(load, 0, sizeof *load);
     load->call = call;
@@ -8346,7 +8443,7 @@ static void ignis__text_load_begin(ignis__text_load *load, const char *call, ign
     tokenizer->info.bos = tokenizer->info.eos = tokenizer->info.unknown = tokenizer->info.padding = -1;
 }
 
-static void ignis__text_load_end(ignis__text_load *load)
+IGNIS__PRIVATE void ignis__text_load_end(ignis__text_load *load)
 {
     ignis__free(load->entries.items);
     ignis__free(load->merges.items);
@@ -8354,7 +8451,7 @@ static void ignis__text_load_end(ignis__text_load *load)
 }
 
 /*  The text that load->json is to read. */
-static void ignis__text_load_json(ignis__text_load *load, char *text, size_t size)
+IGNIS__PRIVATE void ignis__text_load_json(ignis__text_load *load, char *text, size_t size)
 {
     memset(&load->json, 0, sizeof load->json);
     load->json.what = "the file";
@@ -8363,7 +8460,8 @@ static void ignis__text_load_json(ignis__text_load *load, char *text, size_t siz
 }
 
 IGNIS__PRINTF(3, 4)
-IGNIS__COLD static bool ignis__text_fault(ignis__text_load *load, ignis_diagnostic diagnostic, const char *format, ...)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__text_fault(ignis__text_load *load, ignis_diagnostic diagnostic,
+                                                  const char *format, ...)
 {
     va_list args;
     if (load->diagnostic == IGNIS_DIAG_NONE) {
@@ -8375,23 +8473,24 @@ IGNIS__COLD static bool ignis__text_fault(ignis__text_load *load, ignis_diagnost
     return false;
 }
 
-IGNIS__COLD static bool ignis__text_no_memory(ignis__text_load *load)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__text_no_memory(ignis__text_load *load)
 {
     return ignis__text_fault(load, IGNIS_DIAG_HOST_MEMORY, "out of host memory");
 }
 
 /*  Steps over a word, such as null, if it is next. */
-static bool ignis__json_word(ignis__json *json, const char *word)
+IGNIS__PRIVATE bool ignis__json_word(ignis__json *json, const char *word)
 {
     size_t size = strlen(word);
-    if (json->fault[0] || ignis__json_peek(json) != word[0] || (size_t)(json->end - json->at) < size || memcmp(json->at, word, size) != 0)
+    if (json->fault[0] || ignis__json_peek(json) != word[0] || (size_t)(json->end - json->at) < size ||
+        memcmp(json->at, word, size) != 0)
         return false;
     json->at += size;
     return true;
 }
 
 /*  True or false; false after a fault. */
-static bool ignis__json_bool(ignis__json *json)
+IGNIS__PRIVATE bool ignis__json_bool(ignis__json *json)
 {
     bool value = ignis__json_word(json, "true");
     if (!value && !ignis__json_word(json, "false"))
@@ -8400,7 +8499,7 @@ static bool ignis__json_bool(ignis__json *json)
 }
 
 /*  The name of the next field, and steps over its colon; null at the end of the object, or after a fault. */
-static const char *ignis__json_field(ignis__json *json, bool *first)
+IGNIS__PRIVATE const char *ignis__json_field(ignis__json *json, bool *first)
 {
     size_t size;
     const char *name;
@@ -8412,7 +8511,7 @@ static const char *ignis__json_field(ignis__json *json, bool *first)
 }
 
 /*  A text without a 0 in it; null for null. */
-static const char *ignis__json_words(ignis__json *json)
+IGNIS__PRIVATE const char *ignis__json_words(ignis__json *json)
 {
     size_t size;
     const char *text;
@@ -8450,7 +8549,8 @@ IGNIS__COLD static void ignis__template_specials(ignis__text_load *load)
             for (*count = 0; ignis__json_more(json, ']', &first_id);) {
                 int64_t id = ignis__json_count(json);
                 if (id >= IGNIS__TOKEN_LIMIT || *count == IGNIS__TEMPLATE_TOKENS)
-                    ignis__json_fail(json, "a special token of a template has an id of at least %lld, or more than %d ids",
+                    ignis__json_fail(json,
+                                     "a special token of a template has an id of at least %lld, or more than %d ids",
                                      (long long)IGNIS__TOKEN_LIMIT, IGNIS__TEMPLATE_TOKENS);
                 else
                     load->special_ids[at][(*count)++] = (int32_t)id;
@@ -8539,7 +8639,8 @@ IGNIS__COLD static void ignis__part_read(ignis__text_load *load, int kind, int d
             if (fields[i].type == 't')
                 *(const char **)(void *)at = ignis__json_words(json);
             else if (!ignis__json_word(json, "null"))
-                *(int64_t *)(void *)at = fields[i].type == 'n' ? ignis__json_count(json) : (int64_t)ignis__json_bool(json);
+                *(int64_t *)(void *)at =
+                    fields[i].type == 'n' ? ignis__json_count(json) : (int64_t)ignis__json_bool(json);
         } else if (strcmp(name, sequences[kind]) == 0) {
             sequence = true;
             ignis__json_expect(json, '[');
@@ -8617,7 +8718,7 @@ IGNIS__COLD static void ignis__added_read(ignis__text_load *load)
 }
 
 /*  "a b" is the merge of a and b; false: it is none. */
-static bool ignis__merge_split(ignis__merge_entry *merge, const char *both, size_t size)
+IGNIS__PRIVATE bool ignis__merge_split(ignis__merge_entry *merge, const char *both, size_t size)
 {
     const char *space = (const char *)memchr(both, ' ', size);
     if (!space)
@@ -8650,7 +8751,8 @@ IGNIS__COLD static void ignis__merges_read(ignis__text_load *load)
             size_t size;
             const char *both = ignis__json_string(json, &size);
             if (!json->fault[0] && !ignis__merge_split(merge, both, size))
-                ignis__json_fail(json, "the merge %s is not two tokens with a space between them", ignis__name_write(both).text);
+                ignis__json_fail(json, "the merge %s is not two tokens with a space between them",
+                                 ignis__name_write(both).text);
         }
         merge->rank = (uint32_t)(load->merges.count - 1);
     }
@@ -8680,8 +8782,8 @@ IGNIS__COLD static void ignis__vocabulary_read(ignis__text_load *load)
         entry->size = size;
         entry->id = ignis__json_count(json);
         if (entry->id >= IGNIS__TOKEN_LIMIT)
-            ignis__json_fail(json, "the token %s has the id %lld; ids are below %lld", ignis__name_write(text).text, (long long)entry->id,
-                             (long long)IGNIS__TOKEN_LIMIT);
+            ignis__json_fail(json, "the token %s has the id %lld; ids are below %lld", ignis__name_write(text).text,
+                             (long long)entry->id, (long long)IGNIS__TOKEN_LIMIT);
     }
 }
 
@@ -8725,7 +8827,7 @@ IGNIS__COLD static void ignis__text_model_read(ignis__text_load *load)
 }
 
 /*  tokenizer.json, as it stands; what it means is looked at afterwards. */
-IGNIS__COLD static bool ignis__text_json_read(ignis__text_load *load)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__text_json_read(ignis__text_load *load)
 {
     ignis__json *json = &load->json;
     bool first = true;
@@ -8752,15 +8854,16 @@ IGNIS__COLD static bool ignis__text_json_read(ignis__text_load *load)
 }
 
 /*  Refuses a step of a part by its name. */
-IGNIS__COLD static bool ignis__part_refuse(ignis__text_load *load, int kind, const ignis__text_part *part, const char *why)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__part_refuse(ignis__text_load *load, int kind, const ignis__text_part *part,
+                                                   const char *why)
 {
     return ignis__text_fault(load, IGNIS_DIAG_UNSUPPORTED, "its %s %s is not supported%s%s", ignis__part_names[kind],
                              ignis__name_write(part->type).text, *why ? ": " : "", why);
 }
 
-static bool ignis__text_is(const char *text, const char *other) { return text && strcmp(text, other) == 0; }
+IGNIS__PRIVATE bool ignis__text_is(const char *text, const char *other) { return text && strcmp(text, other) == 0; }
 
-IGNIS__COLD static bool ignis__normalizer_take(ignis__text_load *load)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__normalizer_take(ignis__text_load *load)
 {
     ignis__tokenizer *tokenizer = load->tokenizer;
     int i;
@@ -8779,14 +8882,16 @@ IGNIS__COLD static bool ignis__normalizer_take(ignis__text_load *load)
         } else {
             return ignis__part_refuse(load, IGNIS__PART_NORMALIZER, part, part->regex ? part->regex : "");
         }
-        if (normal->kind != IGNIS__NORMAL_NFC && (!normal->to || (normal->kind == IGNIS__NORMAL_REPLACE && !normal->from)))
+        if (normal->kind != IGNIS__NORMAL_NFC &&
+            (!normal->to || (normal->kind == IGNIS__NORMAL_REPLACE && !normal->from)))
             return ignis__text_no_memory(load);
     }
     return true;
 }
 
 /*  How U+2581 takes the place of spaces; NONE, and reported: in a way that is not known. */
-IGNIS__COLD static ignis__metaspace ignis__metaspace_take(ignis__text_load *load, int kind, const ignis__text_part *part)
+IGNIS__COLD static ignis__metaspace ignis__metaspace_take(ignis__text_load *load, int kind,
+                                                          const ignis__text_part *part)
 {
     static const char *const schemes[] = {"", "always", "first", "never"};
     int i;
@@ -8803,7 +8908,7 @@ IGNIS__COLD static ignis__metaspace ignis__metaspace_take(ignis__text_load *load
 }
 
 /*  Digits, Split and ByteLevel, in this order, each of which may be missing; or Metaspace alone; or nothing. */
-IGNIS__COLD static bool ignis__splitter_take(ignis__text_load *load)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__splitter_take(ignis__text_load *load)
 {
     ignis__tokenizer *tokenizer = load->tokenizer;
     const ignis__text_part *part = load->parts[IGNIS__PART_SPLITTER];
@@ -8822,7 +8927,8 @@ IGNIS__COLD static bool ignis__splitter_take(ignis__text_load *load)
                 return ignis__part_refuse(load, IGNIS__PART_SPLITTER, part, "its pattern is no regular expression");
             if (!(ignis__text_is(part->behavior, "Isolated") && part->invert != 1) &&
                 !(ignis__text_is(part->behavior, "Removed") && part->invert == 1))
-                return ignis__part_refuse(load, IGNIS__PART_SPLITTER, part, "it does not keep what its pattern matches, and that alone");
+                return ignis__part_refuse(load, IGNIS__PART_SPLITTER, part,
+                                          "it does not keep what its pattern matches, and that alone");
             for (k = 0; k < IGNIS__COUNT(ignis__text_splits); k++)
                 if (strcmp(part->regex, ignis__text_splits[k].pattern) == 0)
                     tokenizer->split = ignis__text_splits[k].split;
@@ -8837,21 +8943,23 @@ IGNIS__COLD static bool ignis__splitter_take(ignis__text_load *load)
             if (part->use_regex != 0)
                 tokenizer->split = IGNIS__SPLIT_GPT2;
         } else {
-            return ignis__part_refuse(load, IGNIS__PART_SPLITTER, part, last && count > 1 ? "at the end of several" : "");
+            return ignis__part_refuse(load, IGNIS__PART_SPLITTER, part,
+                                      last && count > 1 ? "at the end of several" : "");
         }
     }
     return true;
 }
 
 /*  ByteLevel; or Metaspace; or Replace of U+2581 by spaces, ByteFallback, Fuse, Strip of spaces at the front. */
-IGNIS__COLD static bool ignis__decoder_take(ignis__text_load *load)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__decoder_take(ignis__text_load *load)
 {
     ignis__tokenizer *tokenizer = load->tokenizer;
     const ignis__text_part *part = load->parts[IGNIS__PART_DECODER];
     int i, count = load->part_count[IGNIS__PART_DECODER];
     bool replaced = false, fused = false;
     if (count == 0)
-        return ignis__text_fault(load, IGNIS_DIAG_UNSUPPORTED, "it has no decoder, and so only tokens with spaces between them");
+        return ignis__text_fault(load, IGNIS_DIAG_UNSUPPORTED,
+                                 "it has no decoder, and so only tokens with spaces between them");
     for (i = 0; i < count; i++, part++) {
         if (tokenizer->byte_level ? ignis__text_is(part->type, "ByteLevel") && count == 1
                                   : ignis__text_is(part->type, "Metaspace") && count == 1) {
@@ -8861,13 +8969,13 @@ IGNIS__COLD static bool ignis__decoder_take(ignis__text_load *load)
         }
         if (tokenizer->byte_level)
             return ignis__part_refuse(load, IGNIS__PART_DECODER, part, "its pre_tokenizer is ByteLevel");
-        if (ignis__text_is(part->type, "Replace") && ignis__text_is(part->string, IGNIS__LOW_LINE) && ignis__text_is(part->content, " ") &&
-            i == 0)
+        if (ignis__text_is(part->type, "Replace") && ignis__text_is(part->string, IGNIS__LOW_LINE) &&
+            ignis__text_is(part->content, " ") && i == 0)
             replaced = true;
         else if (ignis__text_is(part->type, "Fuse"))
             fused = true;
-        else if (ignis__text_is(part->type, "Strip") && ignis__text_is(part->content, " ") && part->stop <= 0 && part->start < 100 &&
-                 fused && i == count - 1)
+        else if (ignis__text_is(part->type, "Strip") && ignis__text_is(part->content, " ") && part->stop <= 0 &&
+                 part->start < 100 && fused && i == count - 1)
             tokenizer->strip = part->start > 0 ? (int)part->start : 0;
         else if (!ignis__text_is(part->type, "ByteFallback") || fused)
             return ignis__part_refuse(load, IGNIS__PART_DECODER, part, "");
@@ -8905,14 +9013,15 @@ static bool ignis__token_bytes(char *text, size_t *size)
 }
 
 /*  The id of a text of the file, which is changed as above. */
-static int32_t ignis__token_of(const ignis__tokenizer *tokenizer, const char *text, size_t *size)
+IGNIS__PRIVATE int32_t ignis__token_of(const ignis__tokenizer *tokenizer, const char *text, size_t *size)
 {
     bool odd = tokenizer->byte_level && !ignis__token_bytes((char *)(uintptr_t)text, size);
     return ignis__token_find(tokenizer, text, *size, odd);
 }
 
 /*  Gives each id its bytes, and finds those of the model by them. extra: of entries behind those of the model. */
-IGNIS__COLD static bool ignis__vocabulary_build(ignis__text_load *load, int64_t model_count, int64_t tokens, const int32_t *entry_of)
+IGNIS__COLD static bool ignis__vocabulary_build(ignis__text_load *load, int64_t model_count, int64_t tokens,
+                                                const int32_t *entry_of)
 {
     ignis__tokenizer *tokenizer = load->tokenizer;
     const ignis__token_entry *entries = (const ignis__token_entry *)(const void *)load->entries.items;
@@ -8922,16 +9031,19 @@ IGNIS__COLD static bool ignis__vocabulary_build(ignis__text_load *load, int64_t 
     for (i = 0; i < load->entries.count; i++)
         bytes += entries[i].size;
     if (bytes >= UINT32_MAX)
-        return ignis__text_fault(load, IGNIS_DIAG_UNSUPPORTED, "its tokens have %lld bytes, 2^32 or more", (long long)bytes);
+        return ignis__text_fault(load, IGNIS_DIAG_UNSUPPORTED, "its tokens have %lld bytes, 2^32 or more",
+                                 (long long)bytes);
     while (buckets < (uint64_t)model_count * 2)
         buckets *= 2;
     tokenizer->bytes = (char *)ignis__tokenizer_keep(tokenizer, bytes + 1);
     tokenizer->begin = (uint32_t *)ignis__tokenizer_keep(tokenizer, ((size_t)tokens + 1) * sizeof(uint32_t));
     tokenizer->flags = (unsigned char *)ignis__tokenizer_keep(tokenizer, (size_t)tokens + 1);
-    tokenizer->buckets = (ignis__token_slot *)ignis__tokenizer_keep(tokenizer, (size_t)buckets * sizeof(ignis__token_slot));
+    tokenizer->buckets =
+        (ignis__token_slot *)ignis__tokenizer_keep(tokenizer, (size_t)buckets * sizeof(ignis__token_slot));
     tokenizer->known = (uint64_t *)ignis__tokenizer_keep(tokenizer, (size_t)words * 8);
     tokenizer->whole = (uint64_t *)ignis__tokenizer_keep(tokenizer, (size_t)words * 8);
-    if (!tokenizer->bytes || !tokenizer->begin || !tokenizer->flags || !tokenizer->buckets || !tokenizer->known || !tokenizer->whole)
+    if (!tokenizer->bytes || !tokenizer->begin || !tokenizer->flags || !tokenizer->buckets || !tokenizer->known ||
+        !tokenizer->whole)
         return ignis__text_no_memory(load);
     tokenizer->slot_mask = buckets - 1;
     tokenizer->info.tokens = (int)tokens;
@@ -8952,7 +9064,8 @@ IGNIS__COLD static bool ignis__vocabulary_build(ignis__text_load *load, int64_t 
         tokenizer->flags[i] |= IGNIS__TOKEN_MODEL;
         tokenizer->longest = entry->size > tokenizer->longest ? entry->size : tokenizer->longest;
         if (ignis__token_find(tokenizer, entry->text, entry->size, entry->odd) >= 0)
-            return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "two ids, one of them %lld, have the same text %s", (long long)i,
+            return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT,
+                                     "two ids, one of them %lld, have the same text %s", (long long)i,
                                      ignis__name_write(entry->text).text);
         hash = ignis__token_hash(entry->text, entry->size);
         for (at = hash & tokenizer->slot_mask; tokenizer->buckets[at].id; at = (at + 1) & tokenizer->slot_mask)
@@ -8965,7 +9078,7 @@ IGNIS__COLD static bool ignis__vocabulary_build(ignis__text_load *load, int64_t 
 }
 
 /*  All tokens: those of the model, and those added to them. */
-IGNIS__COLD static bool ignis__tokens_take(ignis__text_load *load)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__tokens_take(ignis__text_load *load)
 {
     ignis__tokenizer *tokenizer = load->tokenizer;
     ignis__added *added = (ignis__added *)(void *)load->added.items;
@@ -8989,8 +9102,8 @@ IGNIS__COLD static bool ignis__tokens_take(ignis__text_load *load)
         entry = &entries[i];
         if (entry_of[entry->id] >= 0)
             ok = ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "the tokens %s and %s have the same id, %lld",
-                                   ignis__name_write(entries[entry_of[entry->id]].text).text, ignis__name_write(entry->text).text,
-                                   (long long)entry->id);
+                                   ignis__name_write(entries[entry_of[entry->id]].text).text,
+                                   ignis__name_write(entry->text).text, (long long)entry->id);
         entry_of[entry->id] = (int32_t)i;
     }
     for (i = 0; ok && i < model_count && tokenizer->byte_level; i++)
@@ -9021,16 +9134,18 @@ IGNIS__COLD static bool ignis__tokens_take(ignis__text_load *load)
         }
         entry = &entries[entry_of[added[i].id]];
         if (entry->size != size || entry->odd != odd || memcmp(entry->text, text, size) != 0)
-            ok = ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "the added token %s has the id %d, which is that of another token",
+            ok = ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT,
+                                   "the added token %s has the id %d, which is that of another token",
                                    ignis__name_write(added[i].text).text, (int)added[i].id);
     }
     ok = ok && ignis__vocabulary_build(load, model_count, tokens, entry_of);
     for (i = 0; ok && i < load->added.count; i++) {
-        int32_t id = added[i].id,
-                model = ignis__token_find(tokenizer, tokenizer->bytes + tokenizer->begin[id],
-                                          tokenizer->begin[id + 1] - tokenizer->begin[id], (tokenizer->flags[id] & IGNIS__TOKEN_ODD) != 0);
+        int32_t id = added[i].id, model = ignis__token_find(tokenizer, tokenizer->bytes + tokenizer->begin[id],
+                                                            tokenizer->begin[id + 1] - tokenizer->begin[id],
+                                                            (tokenizer->flags[id] & IGNIS__TOKEN_ODD) != 0);
         if (model >= 0 && model != id)
-            ok = ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "the added token %s has the id %d, but in the vocabulary %d",
+            ok = ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT,
+                                   "the added token %s has the id %d, but in the vocabulary %d",
                                    ignis__name_write(added[i].text).text, (int)id, (int)model);
         if (added[i].special)
             tokenizer->flags[id] |= IGNIS__TOKEN_CONTROL;
@@ -9046,7 +9161,7 @@ IGNIS__COLD static bool ignis__tokens_take(ignis__text_load *load)
 }
 
 /*  The table of pairs, from the ids and ranks of the merges. */
-IGNIS__COLD static bool ignis__joins_build(ignis__text_load *load)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__joins_build(ignis__text_load *load)
 {
     ignis__tokenizer *tokenizer = load->tokenizer;
     const ignis__merge_entry *merges = (const ignis__merge_entry *)(const void *)load->merges.items;
@@ -9058,14 +9173,17 @@ IGNIS__COLD static bool ignis__joins_build(ignis__text_load *load)
     if (!tokenizer->joins)
         return ignis__text_no_memory(load);
     tokenizer->join_mask = size - 1;
-    tokenizer->words = !tokenizer->byte_level && ignis__token_find(tokenizer, IGNIS__LOW_LINE, 3, false) >= 0 && !tokenizer->ignore_merges;
+    tokenizer->words = !tokenizer->byte_level && ignis__token_find(tokenizer, IGNIS__LOW_LINE, 3, false) >= 0 &&
+                       !tokenizer->ignore_merges;
     for (i = 0; i < load->merges.count; i++) {
         const ignis__merge_entry *merge = &merges[i];
-        uint64_t key = ((uint64_t)(uint32_t)merge->ids[0] << 32 | (uint32_t)merge->ids[1]) + 1, hash = key * 0x9E3779B97F4A7C15u;
+        uint64_t key = ((uint64_t)(uint32_t)merge->ids[0] << 32 | (uint32_t)merge->ids[1]) + 1,
+                 hash = key * 0x9E3779B97F4A7C15u;
         const char *text = tokenizer->bytes + tokenizer->begin[merge->ids[2]];
         uint32_t length = tokenizer->begin[merge->ids[2] + 1] - tokenizer->begin[merge->ids[2]], k;
         int probes = 0;
-        for (at = (hash ^ hash >> 32) & tokenizer->join_mask; tokenizer->joins[at].key && tokenizer->joins[at].key != key;) {
+        for (at = (hash ^ hash >> 32) & tokenizer->join_mask;
+             tokenizer->joins[at].key && tokenizer->joins[at].key != key;) {
             at = (at + 1) & tokenizer->join_mask;
             if (++probes > IGNIS__PROBE_LIMIT)
                 return ignis__text_fault(load, IGNIS_DIAG_UNSUPPORTED, "its merges collide");
@@ -9080,7 +9198,7 @@ IGNIS__COLD static bool ignis__joins_build(ignis__text_load *load)
     return true;
 }
 
-IGNIS__COLD static bool ignis__merges_take(ignis__text_load *load)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__merges_take(ignis__text_load *load)
 {
     const ignis__tokenizer *tokenizer = load->tokenizer;
     ignis__merge_entry *merges = (ignis__merge_entry *)(void *)load->merges.items;
@@ -9092,8 +9210,8 @@ IGNIS__COLD static bool ignis__merges_take(ignis__text_load *load)
         ignis__merge_entry *merge = &merges[i];
         size_t size;
         both.size = 0;
-        ok = ignis__bytes_add(&both, merge->left, merge->left_size) && ignis__bytes_add(&both, merge->right, merge->right_size) &&
-             ignis__bytes_add(&both, "", 1);
+        ok = ignis__bytes_add(&both, merge->left, merge->left_size) &&
+             ignis__bytes_add(&both, merge->right, merge->right_size) && ignis__bytes_add(&both, "", 1);
         if (!ok) {
             ignis__text_no_memory(load);
             break;
@@ -9104,8 +9222,9 @@ IGNIS__COLD static bool ignis__merges_take(ignis__text_load *load)
         merge->ids[1] = ignis__token_of(tokenizer, merge->right, &merge->right_size);
         for (k = 0; k < 3; k++)
             if (merge->ids[k] < 0)
-                ok = ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "merge %lld %s a token that is not in its vocabulary",
-                                       (long long)i, k == 2 ? "makes" : "joins");
+                ok = ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT,
+                                       "merge %lld %s a token that is not in its vocabulary", (long long)i,
+                                       k == 2 ? "makes" : "joins");
     }
     ignis__free(both.data);
     return ok;
@@ -9126,7 +9245,7 @@ static int ignis__added_order(const void *a, const void *b)
 }
 
 /*  What is cut out of text. What is matched in normalized text is normalized itself. */
-IGNIS__COLD static bool ignis__added_take(ignis__text_load *load)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__added_take(ignis__text_load *load)
 {
     ignis__tokenizer *tokenizer = load->tokenizer;
     ignis__added *added = (ignis__added *)(void *)load->added.items;
@@ -9137,7 +9256,8 @@ IGNIS__COLD static bool ignis__added_take(ignis__text_load *load)
     encoder.tokenizer = tokenizer;
     for (level = 0; ok && level < 2; level++) {
         ignis__added_set *set = &tokenizer->added[level];
-        set->items = (ignis__added *)ignis__tokenizer_keep(tokenizer, (size_t)(load->added.count + 1) * sizeof *set->items);
+        set->items =
+            (ignis__added *)ignis__tokenizer_keep(tokenizer, (size_t)(load->added.count + 1) * sizeof *set->items);
         ok = set->items != NULL;
         for (i = 0; ok && i < load->added.count; i++) {
             ignis__added *item = &set->items[set->count];
@@ -9147,7 +9267,8 @@ IGNIS__COLD static bool ignis__added_take(ignis__text_load *load)
             *item = added[i];
             if (item->size > IGNIS__ADDED_LIMIT) {
                 ignis__encoder_close(&encoder);
-                return ignis__text_fault(load, IGNIS_DIAG_UNSUPPORTED, "the added token %s has %lld bytes; at most %d are supported",
+                return ignis__text_fault(load, IGNIS_DIAG_UNSUPPORTED,
+                                         "the added token %s has %lld bytes; at most %d are supported",
                                          ignis__name_write(item->text).text, (long long)item->size, IGNIS__ADDED_LIMIT);
             }
             if (level == 1) {
@@ -9198,11 +9319,13 @@ IGNIS__COLD static bool ignis__template_take(ignis__text_load *load)
         for (at = 0; at < load->special_count && strcmp(load->special_name[at], load->template_name[i]) != 0; at++)
             continue;
         if (at == load->special_count)
-            return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "its template names the special token %s, which it does not have",
+            return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT,
+                                     "its template names the special token %s, which it does not have",
                                      ignis__name_write(load->template_name[i]).text);
         for (k = 0; k < load->special_id_count[at]; k++) {
             if (load->special_ids[at][k] >= tokenizer->info.tokens)
-                return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "its template has the id %d, and it has %d tokens",
+                return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT,
+                                         "its template has the id %d, and it has %d tokens",
                                          (int)load->special_ids[at][k], tokenizer->info.tokens);
             ids[(*count)++] = load->special_ids[at][k];
         }
@@ -9212,7 +9335,7 @@ IGNIS__COLD static bool ignis__template_take(ignis__text_load *load)
 }
 
 /*  What was read becomes a tokenizer, if all of it is known. */
-IGNIS__COLD static bool ignis__text_json_take(ignis__text_load *load)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__text_json_take(ignis__text_load *load)
 {
     ignis__tokenizer *tokenizer = load->tokenizer;
     size_t size;
@@ -9220,16 +9343,18 @@ IGNIS__COLD static bool ignis__text_json_take(ignis__text_load *load)
         return ignis__text_fault(load, IGNIS_DIAG_UNSUPPORTED, "its model is of type %s, and BPE alone is supported",
                                  load->model ? ignis__name_write(load->model).text : "none");
     if (!load->has_vocabulary || !load->has_merges)
-        return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "its model has no %s", load->has_vocabulary ? "merges" : "vocab");
+        return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "its model has no %s",
+                                 load->has_vocabulary ? "merges" : "vocab");
     if (load->dropout || load->affix)
         return ignis__text_fault(load, IGNIS_DIAG_UNSUPPORTED, "its model has %s, which is not supported",
                                  load->dropout ? "a dropout" : "a continuing_subword_prefix or an end_of_word_suffix");
     if (!ignis__normalizer_take(load) || !ignis__splitter_take(load) || !ignis__decoder_take(load))
         return false;
     if (tokenizer->byte_level && tokenizer->byte_fallback)
-        return ignis__text_fault(load, IGNIS_DIAG_UNSUPPORTED, "it has a byte_fallback beside ByteLevel, which is not supported");
-    if (!ignis__tokens_take(load) || !ignis__merges_take(load) || !ignis__joins_build(load) || !ignis__added_take(load) ||
-        !ignis__template_take(load))
+        return ignis__text_fault(load, IGNIS_DIAG_UNSUPPORTED,
+                                 "it has a byte_fallback beside ByteLevel, which is not supported");
+    if (!ignis__tokens_take(load) || !ignis__merges_take(load) || !ignis__joins_build(load) ||
+        !ignis__added_take(load) || !ignis__template_take(load))
         return false;
     size = load->unknown ? strlen(load->unknown) : 0;
     tokenizer->info.unknown = load->unknown ? ignis__token_of(tokenizer, load->unknown, &size) : -1;
@@ -9292,7 +9417,8 @@ static int32_t ignis__token_named(const ignis__tokenizer *tokenizer, const char 
     bool hidden;
     int level;
     for (level = 0; level < 2; level++)
-        if ((added = ignis__added_at(&tokenizer->added[level], text, size, 0, SIZE_MAX, &hidden)) != NULL && added->size == size)
+        if ((added = ignis__added_at(&tokenizer->added[level], text, size, 0, SIZE_MAX, &hidden)) != NULL &&
+            added->size == size)
             return added->id;
     if (size >= sizeof bytes)
         return -1;
@@ -9301,7 +9427,7 @@ static int32_t ignis__token_named(const ignis__tokenizer *tokenizer, const char 
 }
 
 /*  The ids in front (or behind) are this one, or none. */
-static void ignis__template_set(int32_t *ids, int *count, int add, int32_t id)
+IGNIS__PRIVATE void ignis__template_set(int32_t *ids, int *count, int add, int32_t id)
 {
     if (add == 0)
         *count = 0;
@@ -9311,9 +9437,10 @@ static void ignis__template_set(int32_t *ids, int *count, int add, int32_t id)
     *count = 1;
 }
 
-IGNIS__COLD static bool ignis__text_config_take(ignis__text_load *load)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__text_config_take(ignis__text_load *load)
 {
-    static const char *const names[] = {"bos_token", "eos_token", "pad_token", "chat_template", "add_bos_token", "add_eos_token"};
+    static const char *const names[] = {"bos_token",     "eos_token",     "pad_token",
+                                        "chat_template", "add_bos_token", "add_eos_token"};
     ignis__tokenizer *tokenizer = load->tokenizer;
     ignis__json *json = &load->json;
     const char *texts[4] = {NULL, NULL, NULL, NULL}, *name;
@@ -9340,19 +9467,21 @@ IGNIS__COLD static bool ignis__text_config_take(ignis__text_load *load)
     }
     if (texts[1]) {
         tokenizer->info.eos = ignis__token_named(tokenizer, texts[1]);
-        copied = copied && (tokenizer->eos_text = ignis__tokenizer_keep_text(tokenizer, texts[1], strlen(texts[1]))) != NULL;
+        copied =
+            copied && (tokenizer->eos_text = ignis__tokenizer_keep_text(tokenizer, texts[1], strlen(texts[1]))) != NULL;
     }
     if (texts[2])
         tokenizer->info.padding = ignis__token_named(tokenizer, texts[2]);
     if (texts[3])
-        copied = copied && (tokenizer->chat_template = ignis__tokenizer_keep_text(tokenizer, texts[3], strlen(texts[3]))) != NULL;
+        copied = copied &&
+                 (tokenizer->chat_template = ignis__tokenizer_keep_text(tokenizer, texts[3], strlen(texts[3]))) != NULL;
     ignis__template_set(tokenizer->front, &tokenizer->front_count, add[0], tokenizer->info.bos);
     ignis__template_set(tokenizer->back, &tokenizer->back_count, add[1], tokenizer->info.eos);
     return copied || ignis__text_no_memory(load);
 }
 
 /*  Reads a file of text, in `path`, for load->json. *missing: there is none, which is reported only where `needed`. */
-IGNIS__COLD static char *ignis__text_file(ignis__text_load *load, const char *path, bool needed, size_t *size)
+IGNIS__COLD IGNIS__PRIVATE char *ignis__text_file(ignis__text_load *load, const char *path, bool needed, size_t *size)
 {
     int64_t length = 0;
     int64_t time;
@@ -9370,13 +9499,15 @@ IGNIS__COLD static char *ignis__text_file(ignis__text_load *load, const char *pa
     }
     text = (char *)ignis__file_read(path, size);
     if (!text)
-        ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_IO, "it cannot be read, or there is no memory for its %lld bytes", (long long)length);
+        ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_IO, "it cannot be read, or there is no memory for its %lld bytes",
+                          (long long)length);
     ignis__text_load_json(load, text, *size);
     return text;
 }
 
 /*  What lies beside tokenizer.json. */
-IGNIS__COLD static bool ignis__text_beside_take(ignis__text_load *load, const char *folder, char *path, size_t path_size)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__text_beside_take(ignis__text_load *load, const char *folder, char *path,
+                                                        size_t path_size)
 {
     ignis__tokenizer *tokenizer = load->tokenizer;
     bool ok;
@@ -9395,25 +9526,13 @@ IGNIS__COLD static bool ignis__text_beside_take(ignis__text_load *load, const ch
     if (strlen(text) != size || !ignis__utf8_valid(text))
         ok = ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "it is no text in UTF-8");
     else
-        ok = (tokenizer->chat_template = ignis__tokenizer_keep_text(tokenizer, text, size)) != NULL || ignis__text_no_memory(load);
+        ok = (tokenizer->chat_template = ignis__tokenizer_keep_text(tokenizer, text, size)) != NULL ||
+             ignis__text_no_memory(load);
     ignis__free(text);
     return ok;
 }
 
 /* --- GGUF ------------------------------------------------------------------------------------------------------------ */
-
-enum { IGNIS__TYPE_NORMAL = 1, IGNIS__TYPE_UNKNOWN, IGNIS__TYPE_CONTROL, IGNIS__TYPE_USER, IGNIS__TYPE_UNUSED, IGNIS__TYPE_BYTE };
-
-/*  Tokens that end a text in whatever vocabulary they are. The list is llama.cpp's; those with a name have a rule of their own. */
-enum {
-    IGNIS__END_END,
-    IGNIS__END_RETURN,
-    IGNIS__END_FLUSH,
-    IGNIS__END_CALL,
-    IGNIS__END_CALLS,
-    IGNIS__END_SLASH_S, /* in HTML, too: where it is an ordinary token it ends nothing */
-    IGNIS__END_OTHERS
-};
 
 static const char *const ignis__text_end_list[] = {
     "<|end|>",
@@ -9453,7 +9572,7 @@ static const char *const ignis__text_end_list[] = {
 };
 
 /*  The number of a token of a GGUF file in that list; -1: it is not in it. */
-static int ignis__text_ends(const char *text, int type)
+IGNIS__PRIVATE int ignis__text_ends(const char *text, int type)
 {
     int i;
     if (*text != '<' && *text != '[' && *text != '_')
@@ -9469,29 +9588,52 @@ static const struct {
     ignis__splitter split;
     bool digits, nfc, ignore_merges, adds_bos;
 } ignis__gguf_splits[] = {
-    {"gpt-2", IGNIS__SPLIT_GPT2, false, false, false, false},        {"phi-2", IGNIS__SPLIT_GPT2, false, false, false, false},
-    {"jina-es", IGNIS__SPLIT_GPT2, false, false, false, false},      {"jina-de", IGNIS__SPLIT_GPT2, false, false, false, false},
-    {"jina-v2-es", IGNIS__SPLIT_GPT2, false, false, false, false},   {"jina-v2-de", IGNIS__SPLIT_GPT2, false, false, false, false},
-    {"gigachat", IGNIS__SPLIT_GPT2, false, false, false, false},     {"a.x-4.0", IGNIS__SPLIT_GPT2, false, false, false, false},
-    {"mellum", IGNIS__SPLIT_GPT2, false, false, false, false},       {"modern-bert", IGNIS__SPLIT_GPT2, false, false, false, false},
-    {"exaone4", IGNIS__SPLIT_GPT2, false, false, false, false},      {"jais", IGNIS__SPLIT_GPT2, false, false, false, false},
-    {"trillion", IGNIS__SPLIT_GPT2, false, false, false, false},     {"granite-docling", IGNIS__SPLIT_GPT2, false, false, false, false},
-    {"mpt", IGNIS__SPLIT_GPT2, false, true, false, false},           {"olmo", IGNIS__SPLIT_GPT2, false, true, false, false},
-    {"smollm", IGNIS__SPLIT_GPT2, true, false, false, false},        {"starcoder", IGNIS__SPLIT_GPT2, true, false, false, false},
-    {"refact", IGNIS__SPLIT_GPT2, true, false, false, false},        {"codeshell", IGNIS__SPLIT_GPT2, true, false, false, false},
-    {"exaone", IGNIS__SPLIT_GPT2, true, false, false, false},        {"minerva-7b", IGNIS__SPLIT_GPT2, true, false, false, false},
-    {"mellum2", IGNIS__SPLIT_GPT2, true, false, false, false},       {"command-r", IGNIS__SPLIT_GPT2, true, true, false, false},
-    {"llama-bpe", IGNIS__SPLIT_LLAMA3, false, false, true, true},    {"llama3", IGNIS__SPLIT_LLAMA3, false, false, true, true},
-    {"llama-v3", IGNIS__SPLIT_LLAMA3, false, false, true, true},     {"falcon3", IGNIS__SPLIT_LLAMA3, false, false, true, true},
-    {"falcon-h1", IGNIS__SPLIT_LLAMA3, false, false, true, true},    {"pixtral", IGNIS__SPLIT_LLAMA3, false, false, true, true},
-    {"midm-2.0", IGNIS__SPLIT_LLAMA3, false, false, true, true},     {"lfm2", IGNIS__SPLIT_LLAMA3, false, false, true, true},
-    {"jina-v5-nano", IGNIS__SPLIT_LLAMA3, false, false, true, true}, {"dbrx", IGNIS__SPLIT_LLAMA3, false, false, false, false},
-    {"smaug-bpe", IGNIS__SPLIT_LLAMA3, false, false, false, false},  {"chatglm-bpe", IGNIS__SPLIT_LLAMA3, false, false, false, false},
-    {"glm4", IGNIS__SPLIT_LLAMA3, false, false, true, false},        {"glm5", IGNIS__SPLIT_LLAMA3, false, false, true, false},
-    {"qwen2", IGNIS__SPLIT_QWEN2, false, true, false, false},        {"deepseek-r1-qwen", IGNIS__SPLIT_QWEN2, false, true, false, false},
-    {"kormo", IGNIS__SPLIT_QWEN2, false, false, false, false},       {"f2llmv2", IGNIS__SPLIT_QWEN2, false, false, false, false},
-    {"megrez", IGNIS__SPLIT_QWEN2, false, false, false, false},      {"stablelm2", IGNIS__SPLIT_QWEN2, false, false, false, false},
-    {"hunyuan", IGNIS__SPLIT_QWEN2, false, false, false, false},     {"solar-open", IGNIS__SPLIT_QWEN2, false, false, false, false},
+    {"gpt-2", IGNIS__SPLIT_GPT2, false, false, false, false},
+    {"phi-2", IGNIS__SPLIT_GPT2, false, false, false, false},
+    {"jina-es", IGNIS__SPLIT_GPT2, false, false, false, false},
+    {"jina-de", IGNIS__SPLIT_GPT2, false, false, false, false},
+    {"jina-v2-es", IGNIS__SPLIT_GPT2, false, false, false, false},
+    {"jina-v2-de", IGNIS__SPLIT_GPT2, false, false, false, false},
+    {"gigachat", IGNIS__SPLIT_GPT2, false, false, false, false},
+    {"a.x-4.0", IGNIS__SPLIT_GPT2, false, false, false, false},
+    {"mellum", IGNIS__SPLIT_GPT2, false, false, false, false},
+    {"modern-bert", IGNIS__SPLIT_GPT2, false, false, false, false},
+    {"exaone4", IGNIS__SPLIT_GPT2, false, false, false, false},
+    {"jais", IGNIS__SPLIT_GPT2, false, false, false, false},
+    {"trillion", IGNIS__SPLIT_GPT2, false, false, false, false},
+    {"granite-docling", IGNIS__SPLIT_GPT2, false, false, false, false},
+    {"mpt", IGNIS__SPLIT_GPT2, false, true, false, false},
+    {"olmo", IGNIS__SPLIT_GPT2, false, true, false, false},
+    {"smollm", IGNIS__SPLIT_GPT2, true, false, false, false},
+    {"starcoder", IGNIS__SPLIT_GPT2, true, false, false, false},
+    {"refact", IGNIS__SPLIT_GPT2, true, false, false, false},
+    {"codeshell", IGNIS__SPLIT_GPT2, true, false, false, false},
+    {"exaone", IGNIS__SPLIT_GPT2, true, false, false, false},
+    {"minerva-7b", IGNIS__SPLIT_GPT2, true, false, false, false},
+    {"mellum2", IGNIS__SPLIT_GPT2, true, false, false, false},
+    {"command-r", IGNIS__SPLIT_GPT2, true, true, false, false},
+    {"llama-bpe", IGNIS__SPLIT_LLAMA3, false, false, true, true},
+    {"llama3", IGNIS__SPLIT_LLAMA3, false, false, true, true},
+    {"llama-v3", IGNIS__SPLIT_LLAMA3, false, false, true, true},
+    {"falcon3", IGNIS__SPLIT_LLAMA3, false, false, true, true},
+    {"falcon-h1", IGNIS__SPLIT_LLAMA3, false, false, true, true},
+    {"pixtral", IGNIS__SPLIT_LLAMA3, false, false, true, true},
+    {"midm-2.0", IGNIS__SPLIT_LLAMA3, false, false, true, true},
+    {"lfm2", IGNIS__SPLIT_LLAMA3, false, false, true, true},
+    {"jina-v5-nano", IGNIS__SPLIT_LLAMA3, false, false, true, true},
+    {"dbrx", IGNIS__SPLIT_LLAMA3, false, false, false, false},
+    {"smaug-bpe", IGNIS__SPLIT_LLAMA3, false, false, false, false},
+    {"chatglm-bpe", IGNIS__SPLIT_LLAMA3, false, false, false, false},
+    {"glm4", IGNIS__SPLIT_LLAMA3, false, false, true, false},
+    {"glm5", IGNIS__SPLIT_LLAMA3, false, false, true, false},
+    {"qwen2", IGNIS__SPLIT_QWEN2, false, true, false, false},
+    {"deepseek-r1-qwen", IGNIS__SPLIT_QWEN2, false, true, false, false},
+    {"kormo", IGNIS__SPLIT_QWEN2, false, false, false, false},
+    {"f2llmv2", IGNIS__SPLIT_QWEN2, false, false, false, false},
+    {"megrez", IGNIS__SPLIT_QWEN2, false, false, false, false},
+    {"stablelm2", IGNIS__SPLIT_QWEN2, false, false, false, false},
+    {"hunyuan", IGNIS__SPLIT_QWEN2, false, false, false, false},
+    {"solar-open", IGNIS__SPLIT_QWEN2, false, false, false, false},
     {"grok-2", IGNIS__SPLIT_QWEN2, false, false, false, false},
 };
 
@@ -9533,7 +9675,8 @@ IGNIS__COLD static bool ignis__scores_take(ignis__text_load *load)
         rank += i > 0 && scored[i].score != scored[i - 1].score;
         if (size > IGNIS__SCORED_LIMIT) {
             ignis__free(scored);
-            return ignis__text_fault(load, IGNIS_DIAG_UNSUPPORTED, "token %d has %lld bytes; with scores at most %d are supported", (int)id,
+            return ignis__text_fault(load, IGNIS_DIAG_UNSUPPORTED,
+                                     "token %d has %lld bytes; with scores at most %d are supported", (int)id,
                                      (long long)size, IGNIS__SCORED_LIMIT);
         }
         for (at = 1; ok && at < size; at++) {
@@ -9578,9 +9721,9 @@ IGNIS__COLD static bool ignis__gguf_tokens(ignis__text_load *load, ignis__gguf *
                                           : "merges");
     if (count > IGNIS__TOKEN_LIMIT || (got[1] && types.left != count) || (got[2] && values.left != count))
         return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT,
-                                 "it has %lld tokens, %lld token_types and %lld scores; at most %lld tokens", (long long)count,
-                                 (long long)(got[1] ? types.left : count), (long long)(got[2] ? values.left : count),
-                                 (long long)IGNIS__TOKEN_LIMIT);
+                                 "it has %lld tokens, %lld token_types and %lld scores; at most %lld tokens",
+                                 (long long)count, (long long)(got[1] ? types.left : count),
+                                 (long long)(got[2] ? values.left : count), (long long)IGNIS__TOKEN_LIMIT);
     for (i = 0; i < count; i++) {
         ignis__token_entry *entry = (ignis__token_entry *)ignis__list_add(&load->entries);
         int64_t type = got[1] ? ignis__gguf_next_int(&types) : (int64_t)IGNIS__TYPE_NORMAL;
@@ -9595,9 +9738,12 @@ IGNIS__COLD static bool ignis__gguf_tokens(ignis__text_load *load, ignis__gguf *
         entry->apart = type != IGNIS__TYPE_NORMAL;
         entry->score = got[2] ? (float)ignis__gguf_next_real(&values) : 0;
         if (entry->score != entry->score || strlen(entry->text) != size || !ignis__utf8_valid(entry->text))
-            return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "token %lld has no score, or is no text in UTF-8", (long long)i);
-        control = type == IGNIS__TYPE_CONTROL || /* what ends a text is no text that a user may write, whatever the file says */
-                  ((type == IGNIS__TYPE_NORMAL || type == IGNIS__TYPE_USER) && ignis__text_ends(entry->text, (int)type) >= 0);
+            return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT,
+                                     "token %lld has no score, or is no text in UTF-8", (long long)i);
+        control =
+            type ==
+                IGNIS__TYPE_CONTROL || /* what ends a text is no text that a user may write, whatever the file says */
+            ((type == IGNIS__TYPE_NORMAL || type == IGNIS__TYPE_USER) && ignis__text_ends(entry->text, (int)type) >= 0);
         if (!control && type != IGNIS__TYPE_USER)
             continue;
         added = (ignis__added *)ignis__list_add(&load->added);
@@ -9616,7 +9762,8 @@ IGNIS__COLD static bool ignis__gguf_tokens(ignis__text_load *load, ignis__gguf *
             return ignis__text_no_memory(load);
         merge->rank = (uint32_t)(load->merges.count - 1);
         if (strlen(both) != size || !ignis__utf8_valid(both) || !ignis__merge_split(merge, both, size))
-            return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "merge %lld is not two tokens with a space between them",
+            return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT,
+                                     "merge %lld is not two tokens with a space between them",
                                      (long long)(load->merges.count - 1));
     }
     return true;
@@ -9625,8 +9772,8 @@ IGNIS__COLD static bool ignis__gguf_tokens(ignis__text_load *load, ignis__gguf *
 /*  Ids and switches of a file. */
 IGNIS__COLD static bool ignis__gguf_facts(ignis__text_load *load, ignis__gguf *file, bool adds_bos)
 {
-    static const char *const names[] = {"tokenizer.ggml.bos_token_id", "tokenizer.ggml.eos_token_id", "tokenizer.ggml.padding_token_id",
-                                        "tokenizer.ggml.unknown_token_id"};
+    static const char *const names[] = {"tokenizer.ggml.bos_token_id", "tokenizer.ggml.eos_token_id",
+                                        "tokenizer.ggml.padding_token_id", "tokenizer.ggml.unknown_token_id"};
     ignis__tokenizer *tokenizer = load->tokenizer;
     int *ids[4], i;
     bool add[2], ok = true;
@@ -9643,8 +9790,8 @@ IGNIS__COLD static bool ignis__gguf_facts(ignis__text_load *load, ignis__gguf *f
         ignis__gguf_found got = ignis__gguf_int(file, names[i], &id);
         if (got == IGNIS__GGUF_FOUND && (id < 0 || id >= tokenizer->info.tokens)) {
             if (id != UINT32_MAX) /* none, to some writers */
-                return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "%s is %lld, and it has %d tokens", names[i], (long long)id,
-                                         tokenizer->info.tokens);
+                return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "%s is %lld, and it has %d tokens",
+                                         names[i], (long long)id, tokenizer->info.tokens);
         } else if (got == IGNIS__GGUF_FOUND) {
             *ids[i] = (int)id;
         }
@@ -9679,7 +9826,7 @@ IGNIS__COLD static bool ignis__gguf_facts(ignis__text_load *load, ignis__gguf *f
 }
 
 /*  The tokenizer in a GGUF file, as the tokenizer.json that it was made of had it. */
-IGNIS__COLD static bool ignis__text_gguf_take(ignis__text_load *load, ignis__gguf *file)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__text_gguf_take(ignis__text_load *load, ignis__gguf *file)
 {
     ignis__tokenizer *tokenizer = load->tokenizer;
     const ignis__token_entry *entries;
@@ -9696,15 +9843,17 @@ IGNIS__COLD static bool ignis__text_gguf_take(ignis__text_load *load, ignis__ggu
         return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "it has no tokenizer");
     pieces = strcmp(model, "llama") == 0;
     if (!pieces && strcmp(model, "gpt2") != 0)
-        return ignis__text_fault(load, IGNIS_DIAG_UNSUPPORTED, "its tokenizer.ggml.model %s is not supported; gpt2 and llama are",
+        return ignis__text_fault(load, IGNIS_DIAG_UNSUPPORTED,
+                                 "its tokenizer.ggml.model %s is not supported; gpt2 and llama are",
                                  ignis__name_write(model).text);
     for (at = 0; !pieces && at < IGNIS__COUNT(ignis__gguf_splits); at++)
         if (ignis__text_is(name, ignis__gguf_splits[at].name))
             break;
     if (!pieces && at == IGNIS__COUNT(ignis__gguf_splits))
-        return ignis__text_fault(load, IGNIS_DIAG_UNSUPPORTED,
-                                 "its tokenizer.ggml.pre %s is not supported; those that split as gpt-2, smollm, llama-bpe or qwen2 are",
-                                 ignis__name_write(name ? name : "").text);
+        return ignis__text_fault(
+            load, IGNIS_DIAG_UNSUPPORTED,
+            "its tokenizer.ggml.pre %s is not supported; those that split as gpt-2, smollm, llama-bpe or qwen2 are",
+            ignis__name_write(name ? name : "").text);
     tokenizer->byte_level = !pieces;
     tokenizer->byte_fallback = tokenizer->byte_decoder = tokenizer->fuse_unknown = pieces;
     if (pieces) {
@@ -9723,12 +9872,14 @@ IGNIS__COLD static bool ignis__text_gguf_take(ignis__text_load *load, ignis__ggu
         tokenizer->normal_count = ignis__gguf_splits[at].nfc; /* of kind NFC */
     }
     if (!ignis__gguf_tokens(load, file, pieces) || !ignis__tokens_take(load) ||
-        !(pieces ? ignis__scores_take(load) : ignis__merges_take(load)) || !ignis__joins_build(load) || !ignis__added_take(load))
+        !(pieces ? ignis__scores_take(load) : ignis__merges_take(load)) || !ignis__joins_build(load) ||
+        !ignis__added_take(load))
         return false;
     entries = (const ignis__token_entry *)(const void *)load->entries.items;
     for (i = 0; i < load->entries.count; i++) {
         unsigned byte;
-        if (entries[i].type == IGNIS__TYPE_BYTE && entries[i].size == 6 && sscanf(entries[i].text, "<0x%2x>", &byte) == 1)
+        if (entries[i].type == IGNIS__TYPE_BYTE && entries[i].size == 6 &&
+            sscanf(entries[i].text, "<0x%2x>", &byte) == 1)
             tokenizer->fallback[byte] = (int32_t)i;
         if (entries[i].type == IGNIS__TYPE_UNKNOWN)
             tokenizer->info.unknown = (int)i;
@@ -9739,7 +9890,7 @@ IGNIS__COLD static bool ignis__text_gguf_take(ignis__text_load *load, ignis__ggu
 }
 
 /*  Says what family a tokenizer is of, and fills in the rest of its facts. */
-static void ignis__tokenizer_facts(ignis__tokenizer *tokenizer)
+IGNIS__PRIVATE void ignis__tokenizer_facts(ignis__tokenizer *tokenizer)
 {
     static const char *const families[] = {"bytes", "gpt2", "llama3", "qwen2"};
     ignis_tokenizer_info *info = &tokenizer->info;
@@ -9856,9 +10007,9 @@ IGNIS__COLD IGNIS_API ignis_status ignis_tokenizer_query(ignis_tokenizer tokeniz
 }
 
 /*  The ids of a text, of which spans are plain, for a public call; -1, and reported: none. */
-static int ignis__tokenizer_encode(const char *call, ignis__tokenizer *tokenizer, const char *text, size_t size,
-                                   const ignis_encode_desc *desc, const ignis__plain_span *spans, int64_t span_count, int32_t *ids,
-                                   int capacity)
+IGNIS__PRIVATE int ignis__tokenizer_encode(const char *call, ignis__tokenizer *tokenizer, const char *text, size_t size,
+                                           const ignis_encode_desc *desc, const ignis__plain_span *spans,
+                                           int64_t span_count, int32_t *ids, int capacity)
 {
     ignis__encoder encoder = IGNIS__ZERO;
     int count = -1;
@@ -9869,12 +10020,14 @@ static int ignis__tokenizer_encode(const char *call, ignis__tokenizer *tokenizer
     encoder.ids = ids;
     encoder.capacity = capacity;
     if (!ignis__encode(&encoder, text, size, desc && desc->no_bos) && encoder.too_long)
-        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "the text has more than %lld bytes once it is normalized", (long long)IGNIS__TEXT_LIMIT);
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "the text has more than %lld bytes once it is normalized",
+                    (long long)IGNIS__TEXT_LIMIT);
     else if (encoder.failed)
         ignis__fail_host_memory(call, size);
     else if (encoder.unclear)
         ignis__fail(IGNIS_DIAG_UNSUPPORTED, call,
-                    "this tokenizer finds control tokens in normalized text, where it is not known whether a message has written them");
+                    "this tokenizer finds control tokens in normalized text, where it is not known whether a message "
+                    "has written them");
     else if (encoder.count > INT32_MAX)
         ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "the text has %lld tokens, above 2^31", (long long)encoder.count);
     else
@@ -9883,8 +10036,8 @@ static int ignis__tokenizer_encode(const char *call, ignis__tokenizer *tokenizer
     return count;
 }
 
-IGNIS_API int ignis_tokenizer_encode(ignis_tokenizer tokenizer, const char *text, int64_t size, const ignis_encode_desc *desc, int32_t *ids,
-                                     int capacity)
+IGNIS_API int ignis_tokenizer_encode(ignis_tokenizer tokenizer, const char *text, int64_t size,
+                                     const ignis_encode_desc *desc, int32_t *ids, int capacity)
 {
     static const char call[] = "ignis_tokenizer_encode";
     ignis__tokenizer *held = ignis__tokenizer_hold(call, tokenizer);
@@ -9896,7 +10049,8 @@ IGNIS_API int ignis_tokenizer_encode(ignis_tokenizer tokenizer, const char *text
     else if (capacity < 0)
         ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "capacity is %d, below 0", capacity);
     else if (size < 0 || size > IGNIS__TEXT_LIMIT)
-        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "size is %lld; texts have 0 to %lld bytes", (long long)size, (long long)IGNIS__TEXT_LIMIT);
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "size is %lld; texts have 0 to %lld bytes", (long long)size,
+                    (long long)IGNIS__TEXT_LIMIT);
     else
         count = ignis__tokenizer_encode(call, held, text ? text : "", (size_t)size, desc, NULL, 0, ids, capacity);
     ignis__tokenizer_drop(held);
@@ -9904,7 +10058,7 @@ IGNIS_API int ignis_tokenizer_encode(ignis_tokenizer tokenizer, const char *text
 }
 
 /*  Adds what an id stands for. first: no text comes before it. False: there is no memory. */
-static bool ignis__token_add(const ignis__tokenizer *tokenizer, int32_t id, bool first, ignis__bytes *out)
+IGNIS__PRIVATE bool ignis__token_add(const ignis__tokenizer *tokenizer, int32_t id, bool first, ignis__bytes *out)
 {
     const char *text = tokenizer->bytes + tokenizer->begin[id];
     size_t size = tokenizer->begin[id + 1] - tokenizer->begin[id], at, begin = 0;
@@ -9918,8 +10072,8 @@ static bool ignis__token_add(const ignis__tokenizer *tokenizer, int32_t id, bool
         return ignis__bytes_add(out, &c, 1);
     }
     for (at = 0; at + 3 <= size;) {
-        bool taken =
-            first && (tokenizer->metaspace_decoder == IGNIS__METASPACE_ALWAYS || tokenizer->metaspace_decoder == IGNIS__METASPACE_FIRST);
+        bool taken = first && (tokenizer->metaspace_decoder == IGNIS__METASPACE_ALWAYS ||
+                               tokenizer->metaspace_decoder == IGNIS__METASPACE_FIRST);
         if (memcmp(text + at, IGNIS__LOW_LINE, 3) != 0) {
             at++;
             continue;
@@ -9932,16 +10086,17 @@ static bool ignis__token_add(const ignis__tokenizer *tokenizer, int32_t id, bool
 }
 
 /*  Whether an id is one; if not, it is reported. */
-static bool ignis__token_check(const char *call, const ignis__tokenizer *tokenizer, int32_t id)
+IGNIS__PRIVATE bool ignis__token_check(const char *call, const ignis__tokenizer *tokenizer, int32_t id)
 {
     if (id >= 0 && id < tokenizer->info.tokens)
         return true;
-    ignis__fail(IGNIS_DIAG_TOKEN_RANGE, call, "there is no id %d; those of this tokenizer are below %d", (int)id, tokenizer->info.tokens);
+    ignis__fail(IGNIS_DIAG_TOKEN_RANGE, call, "there is no id %d; those of this tokenizer are below %d", (int)id,
+                tokenizer->info.tokens);
     return false;
 }
 
-IGNIS_API int64_t ignis_tokenizer_decode(ignis_tokenizer tokenizer, const int32_t *ids, int count, const ignis_decode_desc *desc, char *out,
-                                         int64_t capacity)
+IGNIS_API int64_t ignis_tokenizer_decode(ignis_tokenizer tokenizer, const int32_t *ids, int count,
+                                         const ignis_decode_desc *desc, char *out, int64_t capacity)
 {
     static const char call[] = "ignis_tokenizer_decode";
     ignis__bytes bytes = IGNIS__ZERO;
@@ -10089,24 +10244,17 @@ IGNIS_API int ignis_text_stream_end(ignis_text_stream *stream, char *out, int ca
     return size;
 }
 
-/* ===============================================================================================================
-   >>chat - chat templates: a small Jinja, bounded in steps, depth and output.
-   =============================================================================================================== */
-
-/*  A template is read once into nodes, which are then walked. Everything lies in one arena. Text carries a mark for each byte: 1 where it came from
-    the caller's messages or variables, so that ignis_chat_encode can tell what a message says from what the template says. Operations keep
-    marks; where it is not clear which byte is whose, the result is marked. */
+/*  models/chat - chat templates. */
 
 #ifndef IGNIS__CHAT_STEPS
-#define IGNIS__CHAT_STEPS 20000000   /* nodes walked, items, pieces written, 4 characters looked at, 64 bytes copied or compared */
+#define IGNIS__CHAT_STEPS \
+    20000000 /* nodes walked, items, pieces written, 4 characters looked at, 64 bytes copied or compared */
 #define IGNIS__CHAT_MEMORY 268435456 /* bytes of the arena */
 #endif
+
 #define IGNIS__CHAT_DEPTH 250    /* nodes inside nodes while they are walked: the C stack */
 #define IGNIS__CHAT_NESTING 80   /* nodes inside nodes of the template's text */
 #define IGNIS__CHAT_RANGE 100000 /* as jinja2's sandbox */
-
-/* --- values ------------------------------------------------------------------------------------------------------- */
-
 typedef enum ignis__chat_kind {
     IGNIS__CHAT_ABSENT, /* an argument that is not given */
     IGNIS__CHAT_UNDEFINED,
@@ -10130,15 +10278,12 @@ typedef enum ignis__chat_kind {
     IGNIS__CHAT_KINDS
 } ignis__chat_kind;
 
-static const char *const ignis__chat_kinds[] = {"",     "Undefined", "NoneType",    "bool",      "int",         "float",      "str",
-                                                "list", "tuple",     "range",       "dict_keys", "dict_values", "dict_items", "generator",
-                                                "dict", "Namespace", "LoopContext", "Macro",     "function"};
-
 typedef struct ignis__chat_value {
     unsigned char kind;
-    unsigned char of;  /* undefined: the kind of what lacks it, 0 for a variable. A string: 1 behind |safe */
-    bool mark;         /* of what is no string: it came from the caller */
-    int64_t number;    /* a bool, an int; the bytes of a string, or of the name of what is undefined; the row of a function */
+    unsigned char of; /* undefined: the kind of what lacks it, 0 for a variable. A string: 1 behind |safe */
+    bool mark;        /* of what is no string: it came from the caller */
+    int64_t
+        number; /* a bool, an int; the bytes of a string, or of the name of what is undefined; the row of a function */
     const char *marks; /* of a string: one for each byte; null: none is marked */
     union {
         double real;
@@ -10166,8 +10311,6 @@ typedef struct ignis__chat_scope {
     struct ignis__chat_scope *outer;
     ignis__chat_items names; /* name, value ... */
 } ignis__chat_scope;
-
-/* --- nodes -------------------------------------------------------------------------------------------------------- */
 
 typedef enum ignis__chat_op {
     IGNIS__CHAT_CONST,
@@ -10201,7 +10344,8 @@ typedef struct ignis__chat_node {
     unsigned char op, sign; /* sign: which operator, or which kind */
     size_t at;              /* in the template */
     struct ignis__chat_node *a, *b, *c, *list, *last, *next;
-    ignis__chat_value value; /* a constant; the name of a variable, attribute, filter or test; the name of a keyword argument */
+    ignis__chat_value
+        value; /* a constant; the name of a variable, attribute, filter or test; the name of a keyword argument */
 } ignis__chat_node;
 
 typedef struct ignis__chat_macro {
@@ -10231,8 +10375,9 @@ typedef struct ignis__chat {
     const char *text; /* the template, whose lines end with \n alone */
     size_t size, at;  /* behind the current token */
     size_t start;     /* of the current token */
-    char kind; /* a name (a), an integer (0), a number (.), a string ("), an operator (+), the end of a tag (E), of the template (0) */
-    char tag;  /* which one is read: { or % */
+    char
+        kind; /* a name (a), an integer (0), a number (.), a string ("), an operator (+), the end of a tag (E), of the template (0) */
+    char tag; /* which one is read: { or % */
     int brackets, nesting, loops;
     bool line_start; /* what was read last ended a line */
     bool caller;     /* the macro that is being read names it */
@@ -10247,8 +10392,60 @@ typedef struct ignis__chat {
     char message[600];
 } ignis__chat;
 
+#define ignis__chat_fail(c, ...) ignis__chat_fault(c, IGNIS_DIAG_CHAT_TEMPLATE, (c)->here, __VA_ARGS__)
+#define ignis__chat_lacks(c, ...) ignis__chat_fault(c, IGNIS_DIAG_UNSUPPORTED, (c)->here, __VA_ARGS__)
+
+/*  How json.dumps writes. */
+typedef struct ignis__chat_json {
+    ignis__chat_value indent, separators[2];
+    bool ascii, sort, pretty;
+} ignis__chat_json;
+
+/*  Operators of two sides, and how tightly they bind. 3 is `not`; those of 4 are chained. */
+struct ignis__chat_operators_type {
+    const char *text;
+    char level, sign;
+};
+
+/*  The arguments of a call. */
+typedef struct ignis__chat_call {
+    ignis__chat_value self; /* of a method, filter or test: what it is of */
+    ignis__chat_items given, named;
+    ignis__chat_value value[6]; /* those that the row names, in its order */
+    int how;                    /* the row's */
+} ignis__chat_call;
+
+/*  A filter, test, method or function. */
+typedef struct ignis__chat_row {
+    const char *of;    /* f: filters, t: tests, s d: methods of a string or dict, g: functions */
+    const char *names; /* with spaces between */
+    const char
+        *parameters; /* names, a ! before those that must be given; null: the function looks at the call itself */
+    ignis__chat_value (*run)(ignis__chat *c, ignis__chat_call *call);
+    int how;
+} ignis__chat_row;
+
+
+/* ===============================================================================================================
+   >>chat - chat templates: a small Jinja, bounded in steps, depth and output.
+   =============================================================================================================== */
+
+/*  A template is read once into nodes, which are then walked. Everything lies in one arena. Text carries a mark for each byte: 1 where it came from
+    the caller's messages or variables, so that ignis_chat_encode can tell what a message says from what the template says. Operations keep
+    marks; where it is not clear which byte is whose, the result is marked. */
+
+/* --- values ------------------------------------------------------------------------------------------------------- */
+
+IGNIS__PRIVATE const char *const ignis__chat_kinds[] = {"",          "Undefined",   "NoneType",   "bool",      "int",
+                                                        "float",     "str",         "list",       "tuple",     "range",
+                                                        "dict_keys", "dict_values", "dict_items", "generator", "dict",
+                                                        "Namespace", "LoopContext", "Macro",      "function"};
+
+/* --- nodes -------------------------------------------------------------------------------------------------------- */
+
 IGNIS__PRINTF(4, 5)
-IGNIS__COLD static ignis__chat_value ignis__chat_fault(ignis__chat *c, ignis_diagnostic diagnostic, size_t at, const char *format, ...)
+IGNIS__COLD IGNIS__PRIVATE ignis__chat_value ignis__chat_fault(ignis__chat *c, ignis_diagnostic diagnostic, size_t at,
+                                                               const char *format, ...)
 {
     ignis__chat_value undefined;
     va_list args;
@@ -10264,20 +10461,19 @@ IGNIS__COLD static ignis__chat_value ignis__chat_fault(ignis__chat *c, ignis_dia
     }
     return undefined;
 }
-#define ignis__chat_fail(c, ...) ignis__chat_fault(c, IGNIS_DIAG_CHAT_TEMPLATE, (c)->here, __VA_ARGS__)
-#define ignis__chat_lacks(c, ...) ignis__chat_fault(c, IGNIS_DIAG_UNSUPPORTED, (c)->here, __VA_ARGS__)
 
 /*  Counts work; false when there was too much of it, or a fault. */
-static bool ignis__chat_work(ignis__chat *c, int64_t steps)
+IGNIS__PRIVATE bool ignis__chat_work(ignis__chat *c, int64_t steps)
 {
     c->steps += steps;
     if (c->steps > IGNIS__CHAT_STEPS)
-        ignis__chat_fault(c, IGNIS_DIAG_CHAT_LIMIT, c->here, "the template takes more than %d steps", IGNIS__CHAT_STEPS);
+        ignis__chat_fault(c, IGNIS_DIAG_CHAT_LIMIT, c->here, "the template takes more than %d steps",
+                          IGNIS__CHAT_STEPS);
     return !c->fault;
 }
 
 /*  Memory of the arena, zeroed; null after a fault. */
-static void *ignis__chat_alloc(ignis__chat *c, size_t size)
+IGNIS__PRIVATE void *ignis__chat_alloc(ignis__chat *c, size_t size)
 {
     ignis__chat_chunk *chunk = c->chunk;
     void *memory;
@@ -10287,7 +10483,8 @@ static void *ignis__chat_alloc(ignis__chat *c, size_t size)
     if (!chunk || chunk->size - chunk->used < size) {
         size_t room = size > 32768 ? size : 32768, head = (sizeof *chunk + 15) / 16 * 16;
         if (size > IGNIS__CHAT_MEMORY || c->memory + room > IGNIS__CHAT_MEMORY) {
-            ignis__chat_fault(c, IGNIS_DIAG_CHAT_LIMIT, c->here, "the template takes more than %d bytes of memory", IGNIS__CHAT_MEMORY);
+            ignis__chat_fault(c, IGNIS_DIAG_CHAT_LIMIT, c->here, "the template takes more than %d bytes of memory",
+                              IGNIS__CHAT_MEMORY);
             return NULL;
         }
         chunk = (ignis__chat_chunk *)ignis__alloc(head + room);
@@ -10307,7 +10504,7 @@ static void *ignis__chat_alloc(ignis__chat *c, size_t size)
     return memory;
 }
 
-static ignis__chat_value ignis__chat_make(ignis__chat_kind kind, int64_t number)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_make(ignis__chat_kind kind, int64_t number)
 {
     ignis__chat_value value;
     memset(&value, 0, sizeof value);
@@ -10316,16 +10513,16 @@ static ignis__chat_value ignis__chat_make(ignis__chat_kind kind, int64_t number)
     return value;
 }
 
-static ignis__chat_value ignis__chat_bool(bool yes) { return ignis__chat_make(IGNIS__CHAT_BOOL, yes); }
+IGNIS__PRIVATE ignis__chat_value ignis__chat_bool(bool yes) { return ignis__chat_make(IGNIS__CHAT_BOOL, yes); }
 
-static ignis__chat_value ignis__chat_real(double real)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_real(double real)
 {
     ignis__chat_value value = ignis__chat_make(IGNIS__CHAT_FLOAT, 0);
     value.u.real = real;
     return value;
 }
 
-static ignis__chat_value ignis__chat_string(const char *text, size_t size, const char *marks)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_string(const char *text, size_t size, const char *marks)
 {
     ignis__chat_value value = ignis__chat_make(IGNIS__CHAT_STRING, (int64_t)size);
     value.u.text = text;
@@ -10333,9 +10530,12 @@ static ignis__chat_value ignis__chat_string(const char *text, size_t size, const
     return value;
 }
 
-static ignis__chat_value ignis__chat_words(const char *text) { return ignis__chat_string(text, strlen(text), NULL); }
+IGNIS__PRIVATE ignis__chat_value ignis__chat_words(const char *text)
+{
+    return ignis__chat_string(text, strlen(text), NULL);
+}
 
-static ignis__chat_value ignis__chat_part(ignis__chat_value string, size_t from, size_t to)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_part(ignis__chat_value string, size_t from, size_t to)
 {
     ignis__chat_value part = string;
     part.u.text += from;
@@ -10345,13 +10545,13 @@ static ignis__chat_value ignis__chat_part(ignis__chat_value string, size_t from,
     return part;
 }
 
-static bool ignis__chat_is(ignis__chat_value value, const char *text)
+IGNIS__PRIVATE bool ignis__chat_is(ignis__chat_value value, const char *text)
 {
     return (size_t)value.number == strlen(text) && memcmp(value.u.text, text, (size_t)value.number) == 0;
 }
 
 /*  Is it one of the words of a list with spaces between? */
-static bool ignis__chat_in_words(const char *words, const char *text, int64_t size)
+IGNIS__PRIVATE bool ignis__chat_in_words(const char *words, const char *text, int64_t size)
 {
     int64_t length;
     for (; *words; words += length + (words[length] == ' ')) {
@@ -10363,14 +10563,14 @@ static bool ignis__chat_in_words(const char *words, const char *text, int64_t si
 }
 
 /*  A new value of items. */
-static ignis__chat_value ignis__chat_new(ignis__chat *c, ignis__chat_kind kind)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_new(ignis__chat *c, ignis__chat_kind kind)
 {
     ignis__chat_value value = ignis__chat_make(kind, 0);
     value.u.items = (ignis__chat_items *)ignis__chat_alloc(c, sizeof *value.u.items);
     return value.u.items ? value : ignis__chat_make(IGNIS__CHAT_UNDEFINED, 0);
 }
 
-static void ignis__chat_add(ignis__chat *c, ignis__chat_items *items, ignis__chat_value value)
+IGNIS__PRIVATE void ignis__chat_add(ignis__chat *c, ignis__chat_items *items, ignis__chat_value value)
 {
     if (c->fault)
         return;
@@ -10387,7 +10587,7 @@ static void ignis__chat_add(ignis__chat *c, ignis__chat_items *items, ignis__cha
     items->item[items->count++] = value;
 }
 
-static void ignis__chat_add_all(ignis__chat *c, ignis__chat_items *items, const ignis__chat_items *more)
+IGNIS__PRIVATE void ignis__chat_add_all(ignis__chat *c, ignis__chat_items *items, const ignis__chat_items *more)
 {
     int64_t i;
     for (i = 0; !c->fault && i < more->count && ignis__chat_work(c, 1); i++)
@@ -10395,7 +10595,7 @@ static void ignis__chat_add_all(ignis__chat *c, ignis__chat_items *items, const 
 }
 
 /*  Makes room for so many bytes in all. */
-static bool ignis__chat_reserve(ignis__chat *c, ignis__chat_writer *out, size_t capacity)
+IGNIS__PRIVATE bool ignis__chat_reserve(ignis__chat *c, ignis__chat_writer *out, size_t capacity)
 {
     char *larger = (char *)ignis__chat_alloc(c, capacity), *marked = (char *)ignis__chat_alloc(c, capacity);
     if (!larger || !marked)
@@ -10411,11 +10611,13 @@ static bool ignis__chat_reserve(ignis__chat *c, ignis__chat_writer *out, size_t 
 }
 
 /*  Adds bytes, whose marks are those given, or where that is null all `mark`. */
-static void ignis__chat_write(ignis__chat *c, ignis__chat_writer *out, const char *text, size_t size, const char *marks, bool mark)
+IGNIS__PRIVATE void ignis__chat_write(ignis__chat *c, ignis__chat_writer *out, const char *text, size_t size,
+                                      const char *marks, bool mark)
 {
     if (!ignis__chat_work(c, 1 + (int64_t)(size / 64)) || size == 0)
         return;
-    if (out->capacity - out->size < size && !ignis__chat_reserve(c, out, out->size + size < 128 ? 256 : 2 * (out->size + size)))
+    if (out->capacity - out->size < size &&
+        !ignis__chat_reserve(c, out, out->size + size < 128 ? 256 : 2 * (out->size + size)))
         return;
     memcpy(out->text + out->size, text, size);
     if (marks)
@@ -10425,23 +10627,23 @@ static void ignis__chat_write(ignis__chat *c, ignis__chat_writer *out, const cha
     out->size += size;
 }
 
-static void ignis__chat_write_string(ignis__chat *c, ignis__chat_writer *out, ignis__chat_value string)
+IGNIS__PRIVATE void ignis__chat_write_string(ignis__chat *c, ignis__chat_writer *out, ignis__chat_value string)
 {
     ignis__chat_write(c, out, string.u.text, (size_t)string.number, string.marks, false);
 }
 
-static void ignis__chat_write_words(ignis__chat *c, ignis__chat_writer *out, const char *text, bool mark)
+IGNIS__PRIVATE void ignis__chat_write_words(ignis__chat *c, ignis__chat_writer *out, const char *text, bool mark)
 {
     ignis__chat_write(c, out, text, strlen(text), NULL, mark);
 }
 
-static ignis__chat_value ignis__chat_written(const ignis__chat_writer *out)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_written(const ignis__chat_writer *out)
 {
     return ignis__chat_string(out->text ? out->text : "", out->size, out->marks);
 }
 
 /*  Where the character before a place begins. */
-static size_t ignis__chat_before(const char *text, size_t at)
+IGNIS__PRIVATE size_t ignis__chat_before(const char *text, size_t at)
 {
     do
         at--;
@@ -10449,13 +10651,13 @@ static size_t ignis__chat_before(const char *text, size_t at)
     return at;
 }
 
-static uint32_t ignis__chat_code(const char *text)
+IGNIS__PRIVATE uint32_t ignis__chat_code(const char *text)
 {
     int length;
     return ignis__utf8_code(text, &length);
 }
 
-static int64_t ignis__chat_characters(ignis__chat *c, ignis__chat_value string)
+IGNIS__PRIVATE int64_t ignis__chat_characters(ignis__chat *c, ignis__chat_value string)
 {
     int64_t count = 0, i;
     ignis__chat_work(c, string.number / 16);
@@ -10465,14 +10667,14 @@ static int64_t ignis__chat_characters(ignis__chat *c, ignis__chat_value string)
 }
 
 /*  White space as Python's str.isspace has it. */
-static bool ignis__chat_is_space(const char *text)
+IGNIS__PRIVATE bool ignis__chat_is_space(const char *text)
 {
     uint32_t code = ignis__chat_code(text);
     return ignis__char_space(code) || (code >= 28 && code <= 31);
 }
 
 /*  Ends of lines as Python's str.splitlines has them; the bytes of one, 0 for none. */
-static size_t ignis__chat_line_end(const char *text, size_t left)
+IGNIS__PRIVATE size_t ignis__chat_line_end(const char *text, size_t left)
 {
     uint32_t code = ignis__chat_code(text);
     if (code == 13)
@@ -10483,7 +10685,7 @@ static size_t ignis__chat_line_end(const char *text, size_t left)
 }
 
 /*  Is any of it from the caller? */
-static bool ignis__chat_marked(ignis__chat_value value)
+IGNIS__PRIVATE bool ignis__chat_marked(ignis__chat_value value)
 {
     if (value.kind != IGNIS__CHAT_STRING)
         return value.mark;
@@ -10491,7 +10693,8 @@ static bool ignis__chat_marked(ignis__chat_value value)
 }
 
 /*  A failure that says which kind came, or what is undefined. */
-IGNIS__COLD static ignis__chat_value ignis__chat_fail_kind(ignis__chat *c, const char *what, ignis__chat_value value)
+IGNIS__COLD IGNIS__PRIVATE ignis__chat_value ignis__chat_fail_kind(ignis__chat *c, const char *what,
+                                                                   ignis__chat_value value)
 {
     int length = (int)(value.number < 60 ? value.number : 60);
     if (value.kind != IGNIS__CHAT_UNDEFINED)
@@ -10504,19 +10707,31 @@ IGNIS__COLD static ignis__chat_value ignis__chat_fail_kind(ignis__chat *c, const
 }
 
 /*  Bytes of the character at a place of text that is well-formed. */
-static size_t ignis__chat_character(const char *text)
+IGNIS__PRIVATE size_t ignis__chat_character(const char *text)
 {
     int length;
     (void)ignis__utf8_code(text, &length);
     return (size_t)length;
 }
 
-static bool ignis__chat_is_number(ignis__chat_value v) { return v.kind >= IGNIS__CHAT_BOOL && v.kind <= IGNIS__CHAT_FLOAT; }
-static bool ignis__chat_has_items(ignis__chat_value v) { return v.kind >= IGNIS__CHAT_LIST && v.kind <= IGNIS__CHAT_GENERATOR; }
-static bool ignis__chat_is_whole(ignis__chat_value v) { return v.kind == IGNIS__CHAT_BOOL || v.kind == IGNIS__CHAT_INT; }
-static double ignis__chat_as_real(ignis__chat_value v) { return v.kind == IGNIS__CHAT_FLOAT ? v.u.real : (double)v.number; }
+IGNIS__PRIVATE bool ignis__chat_is_number(ignis__chat_value v)
+{
+    return v.kind >= IGNIS__CHAT_BOOL && v.kind <= IGNIS__CHAT_FLOAT;
+}
+IGNIS__PRIVATE bool ignis__chat_has_items(ignis__chat_value v)
+{
+    return v.kind >= IGNIS__CHAT_LIST && v.kind <= IGNIS__CHAT_GENERATOR;
+}
+IGNIS__PRIVATE bool ignis__chat_is_whole(ignis__chat_value v)
+{
+    return v.kind == IGNIS__CHAT_BOOL || v.kind == IGNIS__CHAT_INT;
+}
+IGNIS__PRIVATE double ignis__chat_as_real(ignis__chat_value v)
+{
+    return v.kind == IGNIS__CHAT_FLOAT ? v.u.real : (double)v.number;
+}
 
-static bool ignis__chat_true(ignis__chat_value v)
+IGNIS__PRIVATE bool ignis__chat_true(ignis__chat_value v)
 {
     if (v.kind == IGNIS__CHAT_DICT || (v.kind >= IGNIS__CHAT_LIST && v.kind < IGNIS__CHAT_GENERATOR))
         return v.u.items->count != 0;
@@ -10525,7 +10740,7 @@ static bool ignis__chat_true(ignis__chat_value v)
     return v.kind > IGNIS__CHAT_STRING || (v.kind >= IGNIS__CHAT_BOOL && v.number != 0);
 }
 
-static int64_t ignis__chat_find(ignis__chat *c, const ignis__chat_items *items, ignis__chat_value key);
+IGNIS__PRIVATE int64_t ignis__chat_find(ignis__chat *c, const ignis__chat_items *items, ignis__chat_value key);
 
 /*  -1, 0, 1 as Python orders numbers, strings, lists and tuples; 2: they have no order. `equal` asks only whether it is 0. */
 static int ignis__chat_compare(ignis__chat *c, ignis__chat_value a, ignis__chat_value b, bool equal, int depth)
@@ -10579,13 +10794,13 @@ static int ignis__chat_compare(ignis__chat *c, ignis__chat_value a, ignis__chat_
     }
 }
 
-static bool ignis__chat_equal(ignis__chat *c, ignis__chat_value a, ignis__chat_value b)
+IGNIS__PRIVATE bool ignis__chat_equal(ignis__chat *c, ignis__chat_value a, ignis__chat_value b)
 {
     return ignis__chat_compare(c, a, b, true, 0) == 0;
 }
 
 /*  a < b; a failure where they have no order. */
-static bool ignis__chat_less(ignis__chat *c, ignis__chat_value a, ignis__chat_value b, bool or_equal)
+IGNIS__PRIVATE bool ignis__chat_less(ignis__chat *c, ignis__chat_value a, ignis__chat_value b, bool or_equal)
 {
     int sign = ignis__chat_compare(c, a, b, false, 0);
     if (sign == 2 && (a.kind == IGNIS__CHAT_UNDEFINED || b.kind == IGNIS__CHAT_UNDEFINED))
@@ -10596,7 +10811,8 @@ static bool ignis__chat_less(ignis__chat *c, ignis__chat_value a, ignis__chat_va
 }
 
 /*  A list in the order of its keys; what is equal stays as it is. */
-static ignis__chat_value ignis__chat_sorted(ignis__chat *c, const ignis__chat_items *items, const ignis__chat_items *keys, bool reverse)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_sorted(ignis__chat *c, const ignis__chat_items *items,
+                                                    const ignis__chat_items *keys, bool reverse)
 {
     ignis__chat_value out = ignis__chat_new(c, IGNIS__CHAT_LIST), key, other;
     int64_t i, low, high, middle, *order = (int64_t *)ignis__chat_alloc(c, (size_t)keys->count * sizeof *order);
@@ -10619,7 +10835,7 @@ static ignis__chat_value ignis__chat_sorted(ignis__chat *c, const ignis__chat_it
 }
 
 /*  The place of a key in a dict, in a namespace or among names; -1 where there is none. */
-static int64_t ignis__chat_find(ignis__chat *c, const ignis__chat_items *items, ignis__chat_value key)
+IGNIS__PRIVATE int64_t ignis__chat_find(ignis__chat *c, const ignis__chat_items *items, ignis__chat_value key)
 {
     int64_t i;
     for (i = 0; i < items->count && ignis__chat_work(c, 1); i += 2) {
@@ -10633,7 +10849,8 @@ static int64_t ignis__chat_find(ignis__chat *c, const ignis__chat_items *items, 
     return -1;
 }
 
-static void ignis__chat_put(ignis__chat *c, ignis__chat_items *items, ignis__chat_value key, ignis__chat_value value)
+IGNIS__PRIVATE void ignis__chat_put(ignis__chat *c, ignis__chat_items *items, ignis__chat_value key,
+                                    ignis__chat_value value)
 {
     int64_t i = ignis__chat_find(c, items, key);
     if (i >= 0) {
@@ -10644,7 +10861,7 @@ static void ignis__chat_put(ignis__chat *c, ignis__chat_items *items, ignis__cha
     ignis__chat_add(c, items, value);
 }
 
-static void ignis__chat_put_all(ignis__chat *c, ignis__chat_items *items, const ignis__chat_items *from)
+IGNIS__PRIVATE void ignis__chat_put_all(ignis__chat *c, ignis__chat_items *items, const ignis__chat_items *from)
 {
     int64_t i;
     for (i = 0; i < from->count && !c->fault; i += 2)
@@ -10664,10 +10881,13 @@ static bool ignis__chat_hashable_at(ignis__chat *c, ignis__chat_value key, int d
     return !c->fault;
 }
 
-static bool ignis__chat_hashable(ignis__chat *c, ignis__chat_value key) { return ignis__chat_hashable_at(c, key, 0); }
+IGNIS__PRIVATE bool ignis__chat_hashable(ignis__chat *c, ignis__chat_value key)
+{
+    return ignis__chat_hashable_at(c, key, 0);
+}
 
 /*  What is walked over, in *out: the items from out->at to out->count. A failure where nothing can be. */
-static bool ignis__chat_each(ignis__chat *c, ignis__chat_value v, ignis__chat_items *out)
+IGNIS__PRIVATE bool ignis__chat_each(ignis__chat *c, ignis__chat_value v, ignis__chat_items *out)
 {
     size_t at, length;
     int64_t i;
@@ -10696,14 +10916,15 @@ static bool ignis__chat_each(ignis__chat *c, ignis__chat_value v, ignis__chat_it
 /* --- searching ------------------------------------------------------------------------------------------------------ */
 
 /*  What a search is for; its steps are counted by the length of that. */
-static ignis__needle ignis__chat_needle_of(ignis__chat *c, ignis__chat_value part, bool back)
+IGNIS__PRIVATE ignis__needle ignis__chat_needle_of(ignis__chat *c, ignis__chat_value part, bool back)
 {
     ignis__chat_work(c, 1 + part.number / 2);
     return ignis__needle_of(part.u.text, (size_t)part.number, back);
 }
 
 /*  Searches, and counts by what was looked at. */
-static const char *ignis__chat_search(ignis__chat *c, const char *text, size_t size, const ignis__needle *needle)
+IGNIS__PRIVATE const char *ignis__chat_search(ignis__chat *c, const char *text, size_t size,
+                                              const ignis__needle *needle)
 {
     const char *found = ignis__needle_find(needle, text, size);
     size_t before = found ? (size_t)(found - text) : 0;
@@ -10713,14 +10934,8 @@ static const char *ignis__chat_search(ignis__chat *c, const char *text, size_t s
 
 /* --- numbers and texts ---------------------------------------------------------------------------------------------- */
 
-/*  How json.dumps writes. */
-typedef struct ignis__chat_json {
-    ignis__chat_value indent, separators[2];
-    bool ascii, sort, pretty;
-} ignis__chat_json;
-
 /*  The number that a text in Python's syntax says: digits, at most one point, an exponent. False when it is none, or longer than 300. */
-static bool ignis__chat_read_real(const char *text, size_t size, double *real)
+IGNIS__PRIVATE bool ignis__chat_read_real(const char *text, size_t size, double *real)
 {
     static const char *const words[] = {"inf", "infinity", "nan"};
     char copy[340], half[16], *out = copy, *end;
@@ -10741,8 +10956,10 @@ static bool ignis__chat_read_real(const char *text, size_t size, double *real)
     snprintf(half, sizeof half, "%.1f", 0.5); /* with the point of the program's locale, for strtod */
     half[strlen(half) - 1] = 0;
     for (i = 0; i < size; i++) {
-        bool between = i > 0 && i + 1 < size && ignis__formula_is_digit(text[i - 1]) && ignis__formula_is_digit(text[i + 1]);
-        if (out > copy + 320 || (text[i] == '_' && !between) || (!ignis__formula_is_digit(text[i]) && !strchr("._eE+-", text[i])) ||
+        bool between =
+            i > 0 && i + 1 < size && ignis__formula_is_digit(text[i - 1]) && ignis__formula_is_digit(text[i + 1]);
+        if (out > copy + 320 || (text[i] == '_' && !between) ||
+            (!ignis__formula_is_digit(text[i]) && !strchr("._eE+-", text[i])) ||
             (strchr("+-", text[i]) && (i == 0 || (text[i - 1] | 32) != 'e')) || ((text[i] | 32) == 'e' && !digits))
             return false;
         if (text[i] == '.')
@@ -10758,7 +10975,7 @@ static bool ignis__chat_read_real(const char *text, size_t size, double *real)
 }
 
 /*  The whole number that a text in Python's syntax says. False when it is none; a fault when it does not fit 64 bits. */
-static bool ignis__chat_read_int(ignis__chat *c, const char *text, size_t size, int64_t *number)
+IGNIS__PRIVATE bool ignis__chat_read_int(ignis__chat *c, const char *text, size_t size, int64_t *number)
 {
     bool minus = size > 0 && *text == '-';
     size_t i = size > 0 && (*text == '-' || *text == '+'), first = i;
@@ -10807,22 +11024,25 @@ static void ignis__chat_write_real(ignis__chat *c, double real, char out[40])
 }
 
 /*  A string in quotes, as Python's repr writes it, for which characters that are not assigned count as printable; or as json.dumps does. */
-static void ignis__chat_write_quoted(ignis__chat *c, ignis__chat_writer *out, ignis__chat_value string, const ignis__chat_json *json)
+static void ignis__chat_write_quoted(ignis__chat *c, ignis__chat_writer *out, ignis__chat_value string,
+                                     const ignis__chat_json *json)
 {
     static const char *const plain[] = {"\\\n\r\t", "\"\\\n\r\t\f\b"}, *const escaped[] = {"\\nrt", "\"\\nrtfb"};
     size_t size = (size_t)string.number, at, length, from = 0;
-    const char *text = string.u.text, *known, *one = json || (memchr(text, '\'', size) && !memchr(text, '"', size)) ? "\"" : "'";
+    const char *text = string.u.text, *known,
+               *one = json || (memchr(text, '\'', size) && !memchr(text, '"', size)) ? "\"" : "'";
     bool marked = ignis__chat_marked(string);
     ignis__chat_work(c, string.number / 4);
     ignis__chat_write_words(c, out, one, marked);
     for (at = 0; at < size && !c->fault; at += length) {
         uint32_t code = ignis__chat_code(text + at);
         char piece[16] = "";
-        bool hidden =
-            json ? code < 32 || (code >= 128 && json->ascii)
-                 : code < 32 || (code >= 0x7F && code <= 0xA0) || code == 0xAD || (code > 0xA0 && ignis__chat_is_space(text + at)) ||
-                       (code >= 0x200B && code <= 0x200F) || (code >= 0x202A && code <= 0x202E) || (code >= 0x2060 && code <= 0x206F) ||
-                       (code >= 0xE000 && code <= 0xF8FF) || code == 0xFEFF || (code >= 0xFFF9 && code <= 0xFFFB) || code >= 0xE0000;
+        bool hidden = json ? code < 32 || (code >= 128 && json->ascii)
+                           : code < 32 || (code >= 0x7F && code <= 0xA0) || code == 0xAD ||
+                                 (code > 0xA0 && ignis__chat_is_space(text + at)) ||
+                                 (code >= 0x200B && code <= 0x200F) || (code >= 0x202A && code <= 0x202E) ||
+                                 (code >= 0x2060 && code <= 0x206F) || (code >= 0xE000 && code <= 0xF8FF) ||
+                                 code == 0xFEFF || (code >= 0xFFF9 && code <= 0xFFFB) || code >= 0xE0000;
         length = ignis__chat_character(text + at);
         known = code && code < 128 ? strchr(plain[json != NULL], (int)code) : NULL;
         if (known)
@@ -10830,9 +11050,11 @@ static void ignis__chat_write_quoted(ignis__chat *c, ignis__chat_writer *out, ig
         else if (code == (unsigned char)*one)
             snprintf(piece, sizeof piece, "\\%c", *one);
         else if (hidden && json && code >= 65536)
-            snprintf(piece, sizeof piece, "\\u%04x\\u%04x", (unsigned)(0xD7C0 + (code >> 10)), (unsigned)(0xDC00 | (code & 1023)));
+            snprintf(piece, sizeof piece, "\\u%04x\\u%04x", (unsigned)(0xD7C0 + (code >> 10)),
+                     (unsigned)(0xDC00 | (code & 1023)));
         else if (hidden)
-            snprintf(piece, sizeof piece, json || code >= 256 ? code < 65536 ? "\\u%04x" : "\\U%08x" : "\\x%02x", (unsigned)code);
+            snprintf(piece, sizeof piece, json || code >= 256 ? code < 65536 ? "\\u%04x" : "\\U%08x" : "\\x%02x",
+                     (unsigned)code);
         if (!*piece)
             continue;
         ignis__chat_write_string(c, out, ignis__chat_part(string, from, at));
@@ -10849,7 +11071,8 @@ static void ignis__chat_write_sign(ignis__chat *c, ignis__chat_writer *out, igni
     ignis__chat_write(c, out, sign.u.text, (size_t)sign.number, mark ? NULL : sign.marks, mark);
 }
 
-static void ignis__chat_write_line(ignis__chat *c, ignis__chat_writer *out, const ignis__chat_json *json, int depth, bool mark)
+static void ignis__chat_write_line(ignis__chat *c, ignis__chat_writer *out, const ignis__chat_json *json, int depth,
+                                   bool mark)
 {
     int i;
     if (!json || !json->pretty)
@@ -10869,13 +11092,14 @@ static ignis__chat_items ignis__chat_by_keys(ignis__chat *c, const ignis__chat_i
         ignis__chat_add(c, &keys, dict->item[i]);
     sorted = ignis__chat_sorted(c, &keys, &keys, false);
     for (i = 0; i < keys.count && !c->fault; i++)
-        ignis__chat_put(c, &pairs, sorted.u.items->item[i], dict->item[ignis__chat_find(c, dict, sorted.u.items->item[i]) + 1]);
+        ignis__chat_put(c, &pairs, sorted.u.items->item[i],
+                        dict->item[ignis__chat_find(c, dict, sorted.u.items->item[i]) + 1]);
     return pairs;
 }
 
 /*  A value as Python's str writes it, or `quoted`, inside others, as repr does; or as json.dumps. */
-static void ignis__chat_write_value(ignis__chat *c, ignis__chat_writer *out, ignis__chat_value v, const ignis__chat_json *json, bool quoted,
-                                    int depth)
+IGNIS__PRIVATE void ignis__chat_write_value(ignis__chat *c, ignis__chat_writer *out, ignis__chat_value v,
+                                            const ignis__chat_json *json, bool quoted, int depth)
 {
     static const char *const brackets[][2] = {{"[", "]"}, {"(", ")"}, {"{", "}"}, {"<Namespace {", "}>"}};
     static const char *const words[][3] = {{"None", "False", "True"}, {"null", "false", "true"}};
@@ -10889,7 +11113,8 @@ static void ignis__chat_write_value(ignis__chat *c, ignis__chat_writer *out, ign
     else if (json && v.kind > IGNIS__CHAT_TUPLE && v.kind != IGNIS__CHAT_DICT)
         ignis__chat_fail_kind(c, "JSON is made of text, numbers, lists and dicts", v);
     else if (v.kind > IGNIS__CHAT_TUPLE && !dict)
-        ignis__chat_lacks(c, "a %s made text%s", ignis__chat_kinds[v.kind], ignis__chat_has_items(v) ? "; |list makes a list of it" : "");
+        ignis__chat_lacks(c, "a %s made text%s", ignis__chat_kinds[v.kind],
+                          ignis__chat_has_items(v) ? "; |list makes a list of it" : "");
     if (!ignis__chat_work(c, 1))
         return;
     switch (v.kind) {
@@ -10906,7 +11131,10 @@ static void ignis__chat_write_value(ignis__chat *c, ignis__chat_writer *out, ign
         break;
     case IGNIS__CHAT_FLOAT:
         ignis__chat_write_real(c, v.u.real, number);
-        text = !json || v.u.real - v.u.real == 0 ? number : v.u.real != v.u.real ? "NaN" : v.u.real > 0 ? "Infinity" : "-Infinity";
+        text = !json || v.u.real - v.u.real == 0 ? number
+               : v.u.real != v.u.real            ? "NaN"
+               : v.u.real > 0                    ? "Infinity"
+                                                 : "-Infinity";
         break;
     case IGNIS__CHAT_STRING:
         ignis__chat_write_words(c, out, quoted && v.of && !json ? "Markup(" : "", ignis__chat_marked(v));
@@ -10927,11 +11155,13 @@ static void ignis__chat_write_value(ignis__chat *c, ignis__chat_writer *out, ign
     ignis__chat_write_words(c, out, around[0], v.mark);
     for (i = 0; i < items.count && !c->fault; i++) {
         ignis__chat_value item = items.item[i];
-        bool value = dict && i % 2, key = json && dict && !value && item.kind != IGNIS__CHAT_STRING; /* keys in JSON are strings */
+        bool value = dict && i % 2,
+             key = json && dict && !value && item.kind != IGNIS__CHAT_STRING; /* keys in JSON are strings */
         if (key && !ignis__chat_is_number(item) && item.kind != IGNIS__CHAT_NONE)
             ignis__chat_fail_kind(c, "keys in JSON are text, numbers or none", item);
         if (i)
-            ignis__chat_write_sign(c, out, json ? json->separators[value] : ignis__chat_words(value ? ": " : ", "), v.mark);
+            ignis__chat_write_sign(c, out, json ? json->separators[value] : ignis__chat_words(value ? ": " : ", "),
+                                   v.mark);
         if (!value)
             ignis__chat_write_line(c, out, json, depth + 1, v.mark);
         ignis__chat_write_words(c, out, key ? "\"" : "", item.mark);
@@ -10945,7 +11175,7 @@ static void ignis__chat_write_value(ignis__chat *c, ignis__chat_writer *out, ign
 }
 
 /*  A value as text, which carries its marks. */
-static ignis__chat_value ignis__chat_text(ignis__chat *c, ignis__chat_value v)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_text(ignis__chat *c, ignis__chat_value v)
 {
     ignis__chat_writer out = IGNIS__ZERO;
     if (v.kind == IGNIS__CHAT_STRING)
@@ -10956,14 +11186,14 @@ static ignis__chat_value ignis__chat_text(ignis__chat *c, ignis__chat_value v)
 
 /* --- reading a template: words --------------------------------------------------------------------------------------- */
 
-static size_t ignis__chat_skip_space(const ignis__chat *c, size_t at)
+IGNIS__PRIVATE size_t ignis__chat_skip_space(const ignis__chat *c, size_t at)
 {
     while (at < c->size && ignis__chat_is_space(c->text + at))
         at += ignis__chat_character(c->text + at);
     return at;
 }
 
-static bool ignis__chat_at(const ignis__chat *c, size_t at, const char *sign)
+IGNIS__PRIVATE bool ignis__chat_at(const ignis__chat *c, size_t at, const char *sign)
 {
     size_t length = strlen(sign);
     return at <= c->size && c->size - at >= length && memcmp(c->text + at, sign, length) == 0;
@@ -10971,14 +11201,14 @@ static bool ignis__chat_at(const ignis__chat *c, size_t at, const char *sign)
 
 static size_t ignis__chat_digits(const ignis__chat *c, size_t at)
 {
-    while (at < c->size &&
-           (ignis__formula_is_digit(c->text[at]) || (c->text[at] == '_' && at + 1 < c->size && ignis__formula_is_digit(c->text[at + 1]))))
+    while (at < c->size && (ignis__formula_is_digit(c->text[at]) ||
+                            (c->text[at] == '_' && at + 1 < c->size && ignis__formula_is_digit(c->text[at + 1]))))
         at++;
     return at;
 }
 
 /*  The end of a tag at this place: steps over it, and over the white space that goes with it. */
-static bool ignis__chat_tag_end(ignis__chat *c, size_t at, char tag)
+IGNIS__PRIVATE bool ignis__chat_tag_end(ignis__chat *c, size_t at, char tag)
 {
     char end[3];
     bool minus = ignis__chat_at(c, at, "-"), plus = tag != '{' && ignis__chat_at(c, at, "+");
@@ -10996,7 +11226,7 @@ static bool ignis__chat_tag_end(ignis__chat *c, size_t at, char tag)
 }
 
 /*  Goes on to the next word or sign inside a tag. */
-static void ignis__chat_next(ignis__chat *c)
+IGNIS__PRIVATE void ignis__chat_next(ignis__chat *c)
 {
     static const char *const signs[] = {"**", "//", "==", "!=", "<=", ">="};
     size_t at, i;
@@ -11034,7 +11264,8 @@ static void ignis__chat_next(ignis__chat *c)
             }
         }
         if (at < c->size && ignis__formula_is_letter(c->text[at]))
-            ignis__chat_fault(c, first == '0' ? IGNIS_DIAG_UNSUPPORTED : IGNIS_DIAG_CHAT_TEMPLATE, c->start, "a number with letters in it");
+            ignis__chat_fault(c, first == '0' ? IGNIS_DIAG_UNSUPPORTED : IGNIS_DIAG_CHAT_TEMPLATE, c->start,
+                              "a number with letters in it");
     } else if (first == '"' || first == '\'') {
         c->kind = '"';
         for (at++; at < c->size && c->text[at] != first; at++)
@@ -11047,7 +11278,8 @@ static void ignis__chat_next(ignis__chat *c)
     } else {
         c->kind = '+';
         if (!strchr("+-*/%~[](){}=!<>.:|,;", first) || (first == '!' && !ignis__chat_at(c, at, "!="))) {
-            ignis__chat_fault(c, (unsigned char)first < 128 ? IGNIS_DIAG_CHAT_TEMPLATE : IGNIS_DIAG_UNSUPPORTED, at, "%s inside a tag",
+            ignis__chat_fault(c, (unsigned char)first < 128 ? IGNIS_DIAG_CHAT_TEMPLATE : IGNIS_DIAG_UNSUPPORTED, at,
+                              "%s inside a tag",
                               (unsigned char)first < 128 ? "a sign that is none" : "a name with letters beyond ASCII");
             return;
         }
@@ -11064,12 +11296,13 @@ static void ignis__chat_next(ignis__chat *c)
         c->at = at;
 }
 
-static bool ignis__chat_sees(const ignis__chat *c, const char *word)
+IGNIS__PRIVATE bool ignis__chat_sees(const ignis__chat *c, const char *word)
 {
-    return !c->fault && (c->kind == 'a' || c->kind == '+') && c->at - c->start == strlen(word) && ignis__chat_at(c, c->start, word);
+    return !c->fault && (c->kind == 'a' || c->kind == '+') && c->at - c->start == strlen(word) &&
+           ignis__chat_at(c, c->start, word);
 }
 
-static bool ignis__chat_take(ignis__chat *c, const char *word)
+IGNIS__PRIVATE bool ignis__chat_take(ignis__chat *c, const char *word)
 {
     bool is = ignis__chat_sees(c, word);
     if (is)
@@ -11078,21 +11311,22 @@ static bool ignis__chat_take(ignis__chat *c, const char *word)
 }
 
 /*  Whether this stands behind the current token. */
-static bool ignis__chat_then(const ignis__chat *c, const char *sign)
+IGNIS__PRIVATE bool ignis__chat_then(const ignis__chat *c, const char *sign)
 {
     size_t at = ignis__chat_skip_space(c, c->at), behind = at + strlen(sign);
     return ignis__chat_at(c, at, sign) &&
-           (behind == c->size || *sign == '=' ? !ignis__chat_at(c, behind, "=")
-                                              : !ignis__formula_is_letter(c->text[behind]) && !ignis__formula_is_digit(c->text[behind]));
+           (behind == c->size || *sign == '='
+                ? !ignis__chat_at(c, behind, "=")
+                : !ignis__formula_is_letter(c->text[behind]) && !ignis__formula_is_digit(c->text[behind]));
 }
 
 /*  Is the current token one of these words? */
-static bool ignis__chat_listed(const ignis__chat *c, const char *words)
+IGNIS__PRIVATE bool ignis__chat_listed(const ignis__chat *c, const char *words)
 {
     return c->kind == 'a' && ignis__chat_in_words(words, c->text + c->start, (int64_t)(c->at - c->start));
 }
 
-IGNIS__COLD static void ignis__chat_unexpected(ignis__chat *c, const char *wanted)
+IGNIS__COLD IGNIS__PRIVATE void ignis__chat_unexpected(ignis__chat *c, const char *wanted)
 {
     char token[40] = "the end of the tag";
     size_t length = c->at - c->start;
@@ -11101,7 +11335,7 @@ IGNIS__COLD static void ignis__chat_unexpected(ignis__chat *c, const char *wante
     ignis__chat_fault(c, IGNIS_DIAG_CHAT_TEMPLATE, c->start, "%s is expected before %s", wanted, token);
 }
 
-static void ignis__chat_want(ignis__chat *c, const char *sign)
+IGNIS__PRIVATE void ignis__chat_want(ignis__chat *c, const char *sign)
 {
     char wanted[24];
     snprintf(wanted, sizeof wanted, "'%.16s'", sign);
@@ -11110,7 +11344,7 @@ static void ignis__chat_want(ignis__chat *c, const char *sign)
 }
 
 /*  The current token as a string, and on to the next. */
-static ignis__chat_value ignis__chat_word(ignis__chat *c)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_word(ignis__chat *c)
 {
     ignis__chat_value word = ignis__chat_string(c->text + c->start, c->at - c->start, NULL);
     if (c->kind != 'a')
@@ -11122,7 +11356,7 @@ static ignis__chat_value ignis__chat_word(ignis__chat *c)
 /* --- reading a template: nodes ---------------------------------------------------------------------------------------- */
 
 /*  A node, never null: after a fault it is one that nobody walks. */
-static ignis__chat_node *ignis__chat_node_of(ignis__chat *c, ignis__chat_op op, size_t at)
+IGNIS__PRIVATE ignis__chat_node *ignis__chat_node_of(ignis__chat *c, ignis__chat_op op, size_t at)
 {
     ignis__chat_node *node = (ignis__chat_node *)ignis__chat_alloc(c, sizeof *node);
     if (!node)
@@ -11133,13 +11367,14 @@ static ignis__chat_node *ignis__chat_node_of(ignis__chat *c, ignis__chat_op op, 
 }
 
 /*  One level deeper in the template's text. */
-static void ignis__chat_nest(ignis__chat *c)
+IGNIS__PRIVATE void ignis__chat_nest(ignis__chat *c)
 {
     if (++c->nesting > IGNIS__CHAT_NESTING)
-        ignis__chat_fault(c, IGNIS_DIAG_CHAT_LIMIT, c->start, "the template is nested deeper than %d", IGNIS__CHAT_NESTING);
+        ignis__chat_fault(c, IGNIS_DIAG_CHAT_LIMIT, c->start, "the template is nested deeper than %d",
+                          IGNIS__CHAT_NESTING);
 }
 
-static void ignis__chat_append(ignis__chat_node *node, ignis__chat_node *part)
+IGNIS__PRIVATE void ignis__chat_append(ignis__chat_node *node, ignis__chat_node *part)
 {
     if (node->last)
         node->last->next = part;
@@ -11148,7 +11383,7 @@ static void ignis__chat_append(ignis__chat_node *node, ignis__chat_node *part)
     node->last = part;
 }
 
-static ignis__chat_node *ignis__chat_expression(ignis__chat *c);
+IGNIS__PRIVATE ignis__chat_node *ignis__chat_expression(ignis__chat *c);
 static ignis__chat_node *ignis__chat_binary(ignis__chat *c, int level);
 
 /*  The current token, a text in quotes, without them and its escapes. */
@@ -11208,7 +11443,8 @@ static ignis__chat_node *ignis__chat_items_node(ignis__chat *c, ignis__chat_kind
 }
 
 /*  What a reader reads, with commas between, up to the end of the tag, a closing parenthesis or a =. Several are a tuple; so is none. */
-static ignis__chat_node *ignis__chat_commas(ignis__chat *c, ignis__chat_node *(*read)(ignis__chat *c), bool empty)
+IGNIS__PRIVATE ignis__chat_node *ignis__chat_commas(ignis__chat *c, ignis__chat_node *(*read)(ignis__chat *c),
+                                                    bool empty)
 {
     ignis__chat_node *tuple = ignis__chat_items_node(c, IGNIS__CHAT_TUPLE, c->start);
     bool comma = false;
@@ -11275,7 +11511,7 @@ static ignis__chat_node *ignis__chat_primary(ignis__chat *c)
 }
 
 /*  Arguments behind an opening parenthesis; those with names have them as values. */
-static void ignis__chat_arguments(ignis__chat *c, ignis__chat_node *call)
+IGNIS__PRIVATE void ignis__chat_arguments(ignis__chat *c, ignis__chat_node *call)
 {
     bool named = false;
     ignis__chat_want(c, "(");
@@ -11290,7 +11526,8 @@ static void ignis__chat_arguments(ignis__chat *c, ignis__chat_node *call)
             ignis__chat_next(c);
             named = true;
         } else if (named) {
-            ignis__chat_fault(c, IGNIS_DIAG_CHAT_TEMPLATE, at, "an argument without a name follows one that has a name");
+            ignis__chat_fault(c, IGNIS_DIAG_CHAT_TEMPLATE, at,
+                              "an argument without a name follows one that has a name");
         }
         argument = ignis__chat_node_of(c, IGNIS__CHAT_PRINT, at);
         argument->a = ignis__chat_expression(c);
@@ -11302,7 +11539,8 @@ static void ignis__chat_arguments(ignis__chat *c, ignis__chat_node *call)
     ignis__chat_want(c, ")");
 }
 
-static ignis__chat_node *ignis__chat_around(ignis__chat *c, ignis__chat_op op, size_t at, ignis__chat_node *part)
+IGNIS__PRIVATE ignis__chat_node *ignis__chat_around(ignis__chat *c, ignis__chat_op op, size_t at,
+                                                    ignis__chat_node *part)
 {
     ignis__chat_node *node = ignis__chat_node_of(c, op, at);
     node->a = part;
@@ -11330,7 +11568,8 @@ static ignis__chat_node *ignis__chat_subscript(ignis__chat *c, ignis__chat_node 
     node->b = colons ? NULL : parts[0];
     node->op = (unsigned char)(colons ? IGNIS__CHAT_SLICE : IGNIS__CHAT_ITEM);
     for (i = 0; colons && i < 3; i++)
-        ignis__chat_append(node, parts[i] ? parts[i] : ignis__chat_constant(c, ignis__chat_make(IGNIS__CHAT_NONE, 0), at));
+        ignis__chat_append(node,
+                           parts[i] ? parts[i] : ignis__chat_constant(c, ignis__chat_make(IGNIS__CHAT_NONE, 0), at));
     ignis__chat_want(c, "]");
     return node;
 }
@@ -11368,7 +11607,8 @@ static ignis__chat_node *ignis__chat_postfix(ignis__chat *c, ignis__chat_node *n
             node->value = ignis__chat_word(c);
             if (ignis__chat_sees(c, "(")) {
                 ignis__chat_arguments(c, node);
-            } else if ((c->kind == 'a' && !ignis__chat_sees(c, "else") && !ignis__chat_sees(c, "or") && !ignis__chat_sees(c, "and")) ||
+            } else if ((c->kind == 'a' && !ignis__chat_sees(c, "else") && !ignis__chat_sees(c, "or") &&
+                        !ignis__chat_sees(c, "and")) ||
                        (c->kind && strchr("\"0.", c->kind)) || ignis__chat_sees(c, "[") || ignis__chat_sees(c, "{")) {
                 ignis__chat_node *argument;
                 if (ignis__chat_sees(c, "is"))
@@ -11400,19 +11640,17 @@ static ignis__chat_node *ignis__chat_unary(ignis__chat *c, bool filters)
     return ignis__chat_postfix(c, node, filters);
 }
 
-/*  Operators of two sides, and how tightly they bind. 3 is `not`; those of 4 are chained. */
-static const struct {
-    const char *text;
-    char level, sign;
-} ignis__chat_operators[] = {{"or", 1, 'o'}, {"and", 2, 'a'}, {"==", 4, '='}, {"!=", 4, '!'},  {"<", 4, '<'}, {"<=", 4, 'l'},
-                             {">", 4, '>'},  {">=", 4, 'g'},  {"in", 4, 'i'}, {"not", 4, 'n'}, {"+", 5, '+'}, {"-", 5, '-'},
-                             {"~", 6, '~'},  {"*", 7, '*'},   {"/", 7, '/'},  {"//", 7, 'd'},  {"%", 7, '%'}, {"**", 8, '^'}};
+IGNIS__PRIVATE const struct ignis__chat_operators_type ignis__chat_operators[] = {
+    {"or", 1, 'o'}, {"and", 2, 'a'}, {"==", 4, '='}, {"!=", 4, '!'},  {"<", 4, '<'}, {"<=", 4, 'l'},
+    {">", 4, '>'},  {">=", 4, 'g'},  {"in", 4, 'i'}, {"not", 4, 'n'}, {"+", 5, '+'}, {"-", 5, '-'},
+    {"~", 6, '~'},  {"*", 7, '*'},   {"/", 7, '/'},  {"//", 7, 'd'},  {"%", 7, '%'}, {"**", 8, '^'}};
 
 static int ignis__chat_operator(ignis__chat *c)
 {
     int i;
     for (i = 0; i < IGNIS__COUNT(ignis__chat_operators); i++)
-        if (ignis__chat_sees(c, ignis__chat_operators[i].text) && (ignis__chat_operators[i].sign != 'n' || ignis__chat_then(c, "in")))
+        if (ignis__chat_sees(c, ignis__chat_operators[i].text) &&
+            (ignis__chat_operators[i].sign != 'n' || ignis__chat_then(c, "in")))
             return i;
     return -1;
 }
@@ -11454,9 +11692,9 @@ static ignis__chat_node *ignis__chat_binary(ignis__chat *c, int level)
 }
 
 /*  An expression without a choice: `if` behind it is not its own. */
-static ignis__chat_node *ignis__chat_condition(ignis__chat *c) { return ignis__chat_binary(c, 1); }
+IGNIS__PRIVATE ignis__chat_node *ignis__chat_condition(ignis__chat *c) { return ignis__chat_binary(c, 1); }
 
-static ignis__chat_node *ignis__chat_expression(ignis__chat *c)
+IGNIS__PRIVATE ignis__chat_node *ignis__chat_expression(ignis__chat *c)
 {
     ignis__chat_node *node = ignis__chat_binary(c, 1);
     size_t at = c->start;
@@ -11506,7 +11744,10 @@ static size_t ignis__chat_raw(const ignis__chat *c, size_t at, const char *word)
     if (!ignis__chat_at(c, at, word))
         return 0;
     at = ignis__chat_skip_space(c, at + strlen(word));
-    return ignis__chat_at(c, at, "%}") || ignis__chat_at(c, at, "-%}") || (word[0] == 'e' && ignis__chat_at(c, at, "+%}")) ? at : 0;
+    return ignis__chat_at(c, at, "%}") || ignis__chat_at(c, at, "-%}") ||
+                   (word[0] == 'e' && ignis__chat_at(c, at, "+%}"))
+               ? at
+               : 0;
 }
 
 static char ignis__chat_sign(const ignis__chat *c, size_t at)
@@ -11541,7 +11782,7 @@ static void ignis__chat_statement(ignis__chat *c, ignis__chat_node *body);
 
 /*  What stands between the end of a tag, which is the current token, and a tag that begins with one of these words: the current one then. At the
     template's end where there are none. */
-static ignis__chat_node *ignis__chat_body(ignis__chat *c, const char *ends)
+IGNIS__PRIVATE ignis__chat_node *ignis__chat_body(ignis__chat *c, const char *ends)
 {
     ignis__chat_node *body = ignis__chat_node_of(c, IGNIS__CHAT_BLOCK, c->start), *print;
     if (*ends) {
@@ -11603,7 +11844,8 @@ static ignis__chat_node *ignis__chat_body(ignis__chat *c, const char *ends)
 }
 
 /*  What is assigned to: a name, an attribute of a namespace, or several with commas between. */
-static ignis__chat_node *ignis__chat_target_of(ignis__chat *c, ignis__chat_node *(*again)(ignis__chat *c), bool attributes)
+static ignis__chat_node *ignis__chat_target_of(ignis__chat *c, ignis__chat_node *(*again)(ignis__chat *c),
+                                               bool attributes)
 {
     ignis__chat_node *node;
     if (ignis__chat_sees(c, "(")) {
@@ -11625,9 +11867,15 @@ static ignis__chat_node *ignis__chat_target_of(ignis__chat *c, ignis__chat_node 
     return node;
 }
 
-static ignis__chat_node *ignis__chat_name_target(ignis__chat *c) { return ignis__chat_target_of(c, ignis__chat_name_target, false); }
+static ignis__chat_node *ignis__chat_name_target(ignis__chat *c)
+{
+    return ignis__chat_target_of(c, ignis__chat_name_target, false);
+}
 
-static ignis__chat_node *ignis__chat_any_target(ignis__chat *c) { return ignis__chat_target_of(c, ignis__chat_any_target, true); }
+static ignis__chat_node *ignis__chat_any_target(ignis__chat *c)
+{
+    return ignis__chat_target_of(c, ignis__chat_any_target, true);
+}
 
 static void ignis__chat_read_if(ignis__chat *c, ignis__chat_node *node)
 {
@@ -11814,31 +12062,15 @@ static void ignis__chat_statement(ignis__chat *c, ignis__chat_node *body)
 
 /* --- walking a template ----------------------------------------------------------------------------------------------- */
 
-/*  The arguments of a call. */
-typedef struct ignis__chat_call {
-    ignis__chat_value self; /* of a method, filter or test: what it is of */
-    ignis__chat_items given, named;
-    ignis__chat_value value[6]; /* those that the row names, in its order */
-    int how;                    /* the row's */
-} ignis__chat_call;
+IGNIS__PRIVATE ignis__chat_value ignis__chat_eval(ignis__chat *c, const ignis__chat_node *node);
+IGNIS__PRIVATE ignis__chat_value ignis__chat_apply(ignis__chat *c, char of, ignis__chat_value name,
+                                                   ignis__chat_call *call);
+IGNIS__PRIVATE int ignis__chat_row_find(ignis__chat *c, char of, ignis__chat_value name);
+IGNIS__PRIVATE const ignis__chat_row *ignis__chat_row_at(int64_t row);
 
-/*  A filter, test, method or function. */
-typedef struct ignis__chat_row {
-    const char *of;         /* f: filters, t: tests, s d: methods of a string or dict, g: functions */
-    const char *names;      /* with spaces between */
-    const char *parameters; /* names, a ! before those that must be given; null: the function looks at the call itself */
-    ignis__chat_value (*run)(ignis__chat *c, ignis__chat_call *call);
-    int how;
-} ignis__chat_row;
+IGNIS__PRIVATE ignis__chat_value ignis__chat_format(ignis__chat *c, ignis__chat_value format, ignis__chat_value values);
 
-static ignis__chat_value ignis__chat_eval(ignis__chat *c, const ignis__chat_node *node);
-static ignis__chat_value ignis__chat_apply(ignis__chat *c, char of, ignis__chat_value name, ignis__chat_call *call);
-static int ignis__chat_row_find(ignis__chat *c, char of, ignis__chat_value name);
-static const ignis__chat_row *ignis__chat_row_at(int64_t row);
-
-static ignis__chat_value ignis__chat_format(ignis__chat *c, ignis__chat_value format, ignis__chat_value values);
-
-static ignis__chat_value ignis__chat_undefined(ignis__chat_value object, ignis__chat_value name)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_undefined(ignis__chat_value object, ignis__chat_value name)
 {
     ignis__chat_value value = ignis__chat_make(IGNIS__CHAT_UNDEFINED, 0);
     value.of = object.kind;
@@ -11855,7 +12087,8 @@ static const struct {
     const char *hidden, *lacking;
 } ignis__chat_methods[] = {
     {IGNIS__CHAT_STRING, "",
-     "casefold center encode expandtabs format format_map isascii isidentifier isprintable istitle ljust maketrans partition rindex rjust "
+     "casefold center encode expandtabs format format_map isascii isidentifier isprintable istitle ljust maketrans "
+     "partition rindex rjust "
      "rpartition swapcase translate zfill isalnum isalpha isdecimal isdigit islower isnumeric isspace isupper"},
     {IGNIS__CHAT_LIST, "append clear extend insert pop remove reverse sort", "copy count index"},
     {IGNIS__CHAT_TUPLE, "", "count index"},
@@ -11864,10 +12097,10 @@ static const struct {
     {IGNIS__CHAT_LOOP, "", "changed cycle"},
 };
 
-static bool ignis__chat_peek(ignis__chat *c, ignis__chat_loop *loop);
+IGNIS__PRIVATE bool ignis__chat_peek(ignis__chat *c, ignis__chat_loop *loop);
 
 /*  The items of a loop that are still to come are counted by going through its condition. */
-static int64_t ignis__chat_loop_length(ignis__chat *c, ignis__chat_loop *loop)
+IGNIS__PRIVATE int64_t ignis__chat_loop_length(ignis__chat *c, ignis__chat_loop *loop)
 {
     ignis__chat_loop rest = *loop;
     ignis__chat_items kept;
@@ -11887,7 +12120,8 @@ static int64_t ignis__chat_loop_length(ignis__chat *c, ignis__chat_loop *loop)
 }
 
 /*  An attribute of `loop`; false when there is none of that name. */
-static bool ignis__chat_loop_attribute(ignis__chat *c, ignis__chat_loop *loop, ignis__chat_value name, ignis__chat_value *out)
+static bool ignis__chat_loop_attribute(ignis__chat *c, ignis__chat_loop *loop, ignis__chat_value name,
+                                       ignis__chat_value *out)
 {
     static const char *const names[] = {"index", "index0",   "first",  "depth",    "depth0",   "previtem",
                                         "last",  "nextitem", "length", "revindex", "revindex0"};
@@ -11910,9 +12144,12 @@ static bool ignis__chat_loop_attribute(ignis__chat *c, ignis__chat_loop *loop, i
 }
 
 /*  A method of a value, or what else its type has by this name; false when there is nothing. */
-static bool ignis__chat_attribute(ignis__chat *c, ignis__chat_value object, ignis__chat_value name, ignis__chat_value *out)
+static bool ignis__chat_attribute(ignis__chat *c, ignis__chat_value object, ignis__chat_value name,
+                                  ignis__chat_value *out)
 {
-    char of = object.kind == IGNIS__CHAT_STRING ? 's' : object.kind == IGNIS__CHAT_DICT ? 'd' : ' '; /* as the table of methods has it */
+    char of = object.kind == IGNIS__CHAT_STRING ? 's'
+              : object.kind == IGNIS__CHAT_DICT ? 'd'
+                                                : ' '; /* as the table of methods has it */
     int row, i;
     *out = ignis__chat_undefined(object, name);
     if (object.kind == IGNIS__CHAT_NAMESPACE) {
@@ -11926,7 +12163,8 @@ static bool ignis__chat_attribute(ignis__chat *c, ignis__chat_value object, igni
         if (ignis__chat_methods[i].of != object.kind)
             continue;
         if (ignis__chat_in_words(ignis__chat_methods[i].lacking, name.u.text, name.number))
-            *out = ignis__chat_lacks(c, "the method '%.*s' of %s", (int)name.number, name.u.text, ignis__chat_kinds[object.kind]);
+            *out = ignis__chat_lacks(c, "the method '%.*s' of %s", (int)name.number, name.u.text,
+                                     ignis__chat_kinds[object.kind]);
         if (c->fault || ignis__chat_in_words(ignis__chat_methods[i].hidden, name.u.text, name.number))
             return true;
     }
@@ -11941,7 +12179,7 @@ static bool ignis__chat_attribute(ignis__chat *c, ignis__chat_value object, igni
 }
 
 /*  Where a character of a string begins, from its number. */
-static size_t ignis__chat_offset(ignis__chat *c, ignis__chat_value string, int64_t character)
+IGNIS__PRIVATE size_t ignis__chat_offset(ignis__chat *c, ignis__chat_value string, int64_t character)
 {
     size_t at = 0;
     ignis__chat_work(c, character / 4);
@@ -11951,18 +12189,21 @@ static size_t ignis__chat_offset(ignis__chat *c, ignis__chat_value string, int64
 }
 
 /*  object[key]; false when there is no such item. */
-static bool ignis__chat_item(ignis__chat *c, ignis__chat_value object, ignis__chat_value key, ignis__chat_value *out)
+IGNIS__PRIVATE bool ignis__chat_item(ignis__chat *c, ignis__chat_value object, ignis__chat_value key,
+                                     ignis__chat_value *out)
 {
     int64_t i = key.number, count;
     bool string = object.kind == IGNIS__CHAT_STRING;
     *out = ignis__chat_undefined(object, key);
     if (object.kind == IGNIS__CHAT_DICT) {
-        if (key.kind == IGNIS__CHAT_LIST || key.kind == IGNIS__CHAT_DICT || (i = ignis__chat_find(c, object.u.items, key)) < 0)
+        if (key.kind == IGNIS__CHAT_LIST || key.kind == IGNIS__CHAT_DICT ||
+            (i = ignis__chat_find(c, object.u.items, key)) < 0)
             return false;
         *out = object.u.items->item[i + 1];
         return true;
     }
-    if (!ignis__chat_is_whole(key) || !(string || (object.kind >= IGNIS__CHAT_LIST && object.kind <= IGNIS__CHAT_RANGE_OF)))
+    if (!ignis__chat_is_whole(key) ||
+        !(string || (object.kind >= IGNIS__CHAT_LIST && object.kind <= IGNIS__CHAT_RANGE_OF)))
         return false;
     count = string ? ignis__chat_characters(c, object) : object.u.items->count;
     i += i < 0 ? count : 0;
@@ -11978,7 +12219,8 @@ static bool ignis__chat_item(ignis__chat *c, ignis__chat_value object, ignis__ch
 }
 
 /*  Items put together to what another value is: a text, or a list of its kind. */
-static ignis__chat_value ignis__chat_like(ignis__chat *c, ignis__chat_value other, const ignis__chat_items *items)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_like(ignis__chat *c, ignis__chat_value other,
+                                                  const ignis__chat_items *items)
 {
     ignis__chat_value out = other;
     ignis__chat_writer text = IGNIS__ZERO;
@@ -11998,7 +12240,8 @@ static ignis__chat_value ignis__chat_like(ignis__chat *c, ignis__chat_value othe
 }
 
 /*  object.name, or with `item` object[name]: either looks for the other next. */
-static ignis__chat_value ignis__chat_member(ignis__chat *c, ignis__chat_value object, ignis__chat_value key, bool item)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_member(ignis__chat *c, ignis__chat_value object, ignis__chat_value key,
+                                                    bool item)
 {
     ignis__chat_value out = ignis__chat_make(IGNIS__CHAT_UNDEFINED, 0);
     if (c->fault || object.kind == IGNIS__CHAT_UNDEFINED)
@@ -12012,7 +12255,8 @@ static ignis__chat_value ignis__chat_member(ignis__chat *c, ignis__chat_value ob
     return ignis__chat_undefined(object, key);
 }
 
-static ignis__chat_value ignis__chat_slice(ignis__chat *c, ignis__chat_value object, const ignis__chat_value *bound)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_slice(ignis__chat *c, ignis__chat_value object,
+                                                   const ignis__chat_value *bound)
 {
     bool string = object.kind == IGNIS__CHAT_STRING;
     int64_t count, step = bound[2].kind == IGNIS__CHAT_NONE ? 1 : bound[2].number, limits[2], i;
@@ -12037,7 +12281,8 @@ static ignis__chat_value ignis__chat_slice(ignis__chat *c, ignis__chat_value obj
     }
     if (string && step == 1) {
         limits[1] = limits[1] < limits[0] ? limits[0] : limits[1];
-        return ignis__chat_part(object, ignis__chat_offset(c, object, limits[0]), ignis__chat_offset(c, object, limits[1]));
+        return ignis__chat_part(object, ignis__chat_offset(c, object, limits[0]),
+                                ignis__chat_offset(c, object, limits[1]));
     }
     ignis__chat_each(c, object, &items);
     for (i = limits[0]; (step > 0 ? i < limits[1] : i > limits[1]) && ignis__chat_work(c, 1); i += step) {
@@ -12067,11 +12312,12 @@ static void ignis__chat_write_escaped(ignis__chat *c, ignis__chat_writer *out, i
 }
 
 /*  Joins two texts; what went through |safe is another type in Python, which escapes what is added to it. */
-static ignis__chat_value ignis__chat_join_two(ignis__chat *c, ignis__chat_value a, ignis__chat_value b)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_join_two(ignis__chat *c, ignis__chat_value a, ignis__chat_value b)
 {
     ignis__chat_writer out = IGNIS__ZERO;
     ignis__chat_value joined;
-    if (a.of == b.of && !ignis__chat_reserve(c, &out, (size_t)(a.number + b.number))) /* no more than is needed, as much is joined */
+    if (a.of == b.of &&
+        !ignis__chat_reserve(c, &out, (size_t)(a.number + b.number))) /* no more than is needed, as much is joined */
         return a;
     (b.of && !a.of ? ignis__chat_write_escaped : ignis__chat_write_string)(c, &out, a);
     (a.of && !b.of ? ignis__chat_write_escaped : ignis__chat_write_string)(c, &out, b);
@@ -12125,7 +12371,7 @@ static double ignis__chat_floating(char op, double a, double b)
 }
 
 /*  A list, tuple or text, so many times. */
-static ignis__chat_value ignis__chat_repeat(ignis__chat *c, ignis__chat_value a, int64_t times)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_repeat(ignis__chat *c, ignis__chat_value a, int64_t times)
 {
     bool string = a.kind == IGNIS__CHAT_STRING;
     ignis__chat_value out = a;
@@ -12147,7 +12393,8 @@ static ignis__chat_value ignis__chat_repeat(ignis__chat *c, ignis__chat_value a,
     return out;
 }
 
-static ignis__chat_value ignis__chat_binary_of(ignis__chat *c, char op, ignis__chat_value a, ignis__chat_value b)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_binary_of(ignis__chat *c, char op, ignis__chat_value a,
+                                                       ignis__chat_value b)
 {
     ignis__chat_value out = ignis__chat_make(IGNIS__CHAT_INT, 0);
     bool sequence = a.kind >= IGNIS__CHAT_STRING && a.kind <= IGNIS__CHAT_TUPLE;
@@ -12192,10 +12439,11 @@ static ignis__chat_value ignis__chat_binary_of(ignis__chat *c, char op, ignis__c
         return ignis__chat_repeat(c, a, b.number);
     for (i = 0; ignis__chat_operators[i].sign != op; i++)
         continue;
-    return ignis__chat_fail(c, "%s %s %s", ignis__chat_kinds[a.kind], ignis__chat_operators[i].text, ignis__chat_kinds[b.kind]);
+    return ignis__chat_fail(c, "%s %s %s", ignis__chat_kinds[a.kind], ignis__chat_operators[i].text,
+                            ignis__chat_kinds[b.kind]);
 }
 
-static bool ignis__chat_contains(ignis__chat *c, ignis__chat_value a, ignis__chat_value b)
+IGNIS__PRIVATE bool ignis__chat_contains(ignis__chat *c, ignis__chat_value a, ignis__chat_value b)
 {
     ignis__chat_items items;
     ignis__needle needle;
@@ -12220,7 +12468,7 @@ static bool ignis__chat_contains(ignis__chat *c, ignis__chat_value a, ignis__cha
     return !c->fault && i < items.count;
 }
 
-static bool ignis__chat_compares(ignis__chat *c, char sign, ignis__chat_value a, ignis__chat_value b)
+IGNIS__PRIVATE bool ignis__chat_compares(ignis__chat *c, char sign, ignis__chat_value a, ignis__chat_value b)
 {
     switch (sign) {
     case '=': return ignis__chat_equal(c, a, b);
@@ -12234,7 +12482,7 @@ static bool ignis__chat_compares(ignis__chat *c, char sign, ignis__chat_value a,
     }
 }
 
-static ignis__chat_value ignis__chat_lookup(ignis__chat *c, ignis__chat_value name)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_lookup(ignis__chat *c, ignis__chat_value name)
 {
     ignis__chat_scope *scope;
     int64_t at;
@@ -12243,7 +12491,8 @@ static ignis__chat_value ignis__chat_lookup(ignis__chat *c, ignis__chat_value na
         if ((at = ignis__chat_find(c, &scope->names, name)) >= 0)
             return scope->names.item[at + 1];
     row = ignis__chat_row_find(c, 'g', name);
-    return row >= 0 ? ignis__chat_make(IGNIS__CHAT_FUNCTION, row) : ignis__chat_undefined(ignis__chat_make(IGNIS__CHAT_ABSENT, 0), name);
+    return row >= 0 ? ignis__chat_make(IGNIS__CHAT_FUNCTION, row)
+                    : ignis__chat_undefined(ignis__chat_make(IGNIS__CHAT_ABSENT, 0), name);
 }
 
 static void ignis__chat_assign(ignis__chat *c, const ignis__chat_node *target, ignis__chat_value value)
@@ -12274,7 +12523,7 @@ static void ignis__chat_assign(ignis__chat *c, const ignis__chat_node *target, i
     }
 }
 
-static ignis__chat_scope *ignis__chat_enter(ignis__chat *c, ignis__chat_scope *outer)
+IGNIS__PRIVATE ignis__chat_scope *ignis__chat_enter(ignis__chat *c, ignis__chat_scope *outer)
 {
     ignis__chat_scope *before = c->scope, *scope = (ignis__chat_scope *)ignis__chat_alloc(c, sizeof *scope);
     if (scope) {
@@ -12284,11 +12533,12 @@ static ignis__chat_scope *ignis__chat_enter(ignis__chat *c, ignis__chat_scope *o
     return before;
 }
 
-static int ignis__chat_run(ignis__chat *c, const ignis__chat_node *body);
-static ignis__chat_value ignis__chat_eval_call(ignis__chat *c, const ignis__chat_node *node, const ignis__chat_value *caller);
+IGNIS__PRIVATE int ignis__chat_run(ignis__chat *c, const ignis__chat_node *body);
+IGNIS__PRIVATE ignis__chat_value ignis__chat_eval_call(ignis__chat *c, const ignis__chat_node *node,
+                                                       const ignis__chat_value *caller);
 
 /*  What a body writes, as a string, in a scope of its own. */
-static ignis__chat_value ignis__chat_capture(ignis__chat *c, const ignis__chat_node *body)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_capture(ignis__chat *c, const ignis__chat_node *body)
 {
     ignis__chat_writer out = IGNIS__ZERO, *before = c->out;
     c->out = &out;
@@ -12298,7 +12548,7 @@ static ignis__chat_value ignis__chat_capture(ignis__chat *c, const ignis__chat_n
 }
 
 /*  Finds the next item of a loop that its condition lets through. */
-static bool ignis__chat_peek(ignis__chat *c, ignis__chat_loop *loop)
+IGNIS__PRIVATE bool ignis__chat_peek(ignis__chat *c, ignis__chat_loop *loop)
 {
     while (!loop->peeked && loop->next < loop->end && ignis__chat_work(c, 1)) {
         loop->after = loop->items->item[loop->next++];
@@ -12411,7 +12661,8 @@ static int ignis__chat_run_one(ignis__chat *c, const ignis__chat_node *node)
     case IGNIS__CHAT_BLOCK:
         ignis__chat_enter(c, before);
         inner = c->scope;
-        for (part = node->list; part && !c->fault; part = part->next) { /* of with: values are taken outside, and set inside */
+        for (part = node->list; part && !c->fault;
+             part = part->next) { /* of with: values are taken outside, and set inside */
             c->scope = before;
             value = ignis__chat_eval(c, part->b);
             c->scope = inner;
@@ -12425,7 +12676,7 @@ static int ignis__chat_run_one(ignis__chat *c, const ignis__chat_node *node)
     return jump;
 }
 
-static bool ignis__chat_deeper(ignis__chat *c, size_t at)
+IGNIS__PRIVATE bool ignis__chat_deeper(ignis__chat *c, size_t at)
 {
     c->here = at;
     if (c->fault || !ignis__chat_work(c, 1))
@@ -12439,7 +12690,7 @@ static bool ignis__chat_deeper(ignis__chat *c, size_t at)
 }
 
 /*  Runs the statements of a body; the statement that ended it early, break or continue, or 0. */
-static int ignis__chat_run(ignis__chat *c, const ignis__chat_node *body)
+IGNIS__PRIVATE int ignis__chat_run(ignis__chat *c, const ignis__chat_node *body)
 {
     const ignis__chat_node *node;
     int jump = 0;
@@ -12468,8 +12719,8 @@ static void ignis__chat_take_arguments(ignis__chat *c, const ignis__chat_node *n
 }
 
 /*  An argument by its place, or by its name; those by name are counted. */
-static ignis__chat_value ignis__chat_argument(ignis__chat *c, const ignis__chat_call *call, ignis__chat_value of, ignis__chat_value name,
-                                              int64_t place, int64_t *named)
+static ignis__chat_value ignis__chat_argument(ignis__chat *c, const ignis__chat_call *call, ignis__chat_value of,
+                                              ignis__chat_value name, int64_t place, int64_t *named)
 {
     int64_t at = ignis__chat_find(c, &call->named, name);
     *named += at >= 0;
@@ -12480,7 +12731,8 @@ static ignis__chat_value ignis__chat_argument(ignis__chat *c, const ignis__chat_
                                        : ignis__chat_make(IGNIS__CHAT_ABSENT, 0);
 }
 
-static ignis__chat_value ignis__chat_call_macro(ignis__chat *c, const ignis__chat_macro *macro, const ignis__chat_call *call)
+static ignis__chat_value ignis__chat_call_macro(ignis__chat *c, const ignis__chat_macro *macro,
+                                                const ignis__chat_call *call)
 {
     ignis__chat_scope *before = ignis__chat_enter(c, macro->scope);
     ignis__chat_value of = macro->node->value, caller = ignis__chat_words("caller"), value;
@@ -12492,7 +12744,8 @@ static ignis__chat_value ignis__chat_call_macro(ignis__chat *c, const ignis__cha
             value = name->a ? ignis__chat_eval(c, name->a) : ignis__chat_undefined(value, name->value);
         ignis__chat_put(c, &c->scope->names, name->value, value);
     }
-    if (macro->node->sign && !c->fault && ignis__chat_find(c, &c->scope->names, caller) < 0) { /* a macro that names it has it */
+    if (macro->node->sign && !c->fault &&
+        ignis__chat_find(c, &c->scope->names, caller) < 0) { /* a macro that names it has it */
         value = ignis__chat_argument(c, call, of, caller, INT64_MAX, &named);
         ignis__chat_put(c, &c->scope->names, caller, value.kind ? value : ignis__chat_undefined(value, caller));
     }
@@ -12533,19 +12786,21 @@ static ignis__chat_value ignis__chat_run_row(ignis__chat *c, const ignis__chat_r
 }
 
 /*  A filter or a test by its name. */
-static ignis__chat_value ignis__chat_apply(ignis__chat *c, char of, ignis__chat_value name, ignis__chat_call *call)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_apply(ignis__chat *c, char of, ignis__chat_value name,
+                                                   ignis__chat_call *call)
 {
     int row = name.kind == IGNIS__CHAT_STRING ? ignis__chat_row_find(c, of, name) : -1;
     if (c->fault || name.kind != IGNIS__CHAT_STRING)
         return ignis__chat_fail(c, "the name of a filter or test is text");
     if (row < 0)
-        return ignis__chat_lacks(c, "the %s '%.*s'", of == 'f' ? "filter" : "test", (int)(name.number < 60 ? name.number : 60),
-                                 name.u.text);
+        return ignis__chat_lacks(c, "the %s '%.*s'", of == 'f' ? "filter" : "test",
+                                 (int)(name.number < 60 ? name.number : 60), name.u.text);
     return ignis__chat_run_row(c, ignis__chat_row_at(row), call);
 }
 
 /*  A call, filter or test; caller: what {% call %} gives it beside its arguments, or null. */
-static ignis__chat_value ignis__chat_eval_call(ignis__chat *c, const ignis__chat_node *node, const ignis__chat_value *caller)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_eval_call(ignis__chat *c, const ignis__chat_node *node,
+                                                       const ignis__chat_value *caller)
 {
     ignis__chat_call call = IGNIS__ZERO;
     ignis__chat_value object = ignis__chat_eval(c, node->a);
@@ -12634,10 +12889,11 @@ static ignis__chat_value ignis__chat_eval_two(ignis__chat *c, const ignis__chat_
     c->here = node->at;
     if (c->fault || logical)
         return b;
-    return node->op == IGNIS__CHAT_ITEM ? ignis__chat_member(c, a, b, true) : ignis__chat_binary_of(c, (char)node->sign, a, b);
+    return node->op == IGNIS__CHAT_ITEM ? ignis__chat_member(c, a, b, true)
+                                        : ignis__chat_binary_of(c, (char)node->sign, a, b);
 }
 
-static ignis__chat_value ignis__chat_eval(ignis__chat *c, const ignis__chat_node *node)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_eval(ignis__chat *c, const ignis__chat_node *node)
 {
     ignis__chat_value value = ignis__chat_make(IGNIS__CHAT_UNDEFINED, 0);
     ignis__chat_scope *before;
@@ -12677,10 +12933,13 @@ static ignis__chat_value ignis__chat_eval(ignis__chat *c, const ignis__chat_node
 
 /* --- filters, tests, methods and functions ----------------------------------------------------------------------------- */
 
-static bool ignis__chat_given(ignis__chat_value v) { return v.kind != IGNIS__CHAT_ABSENT && v.kind != IGNIS__CHAT_NONE; }
+IGNIS__PRIVATE bool ignis__chat_given(ignis__chat_value v)
+{
+    return v.kind != IGNIS__CHAT_ABSENT && v.kind != IGNIS__CHAT_NONE;
+}
 
 /*  An argument that has to be text; a fault where it is not. */
-static bool ignis__chat_want_text(ignis__chat *c, ignis__chat_value v)
+IGNIS__PRIVATE bool ignis__chat_want_text(ignis__chat *c, ignis__chat_value v)
 {
     if (v.kind != IGNIS__CHAT_STRING)
         ignis__chat_fail_kind(c, "an argument is text", v);
@@ -12688,7 +12947,7 @@ static bool ignis__chat_want_text(ignis__chat *c, ignis__chat_value v)
 }
 
 /*  One that has to be a whole number, `otherwise` where it is not given. */
-static int64_t ignis__chat_want_int(ignis__chat *c, ignis__chat_value v, int64_t otherwise)
+IGNIS__PRIVATE int64_t ignis__chat_want_int(ignis__chat *c, ignis__chat_value v, int64_t otherwise)
 {
     if (ignis__chat_given(v) && !ignis__chat_is_whole(v))
         ignis__chat_fail_kind(c, "an argument is a whole number", v);
@@ -12697,7 +12956,8 @@ static int64_t ignis__chat_want_int(ignis__chat *c, ignis__chat_value v, int64_t
 
 /*  The pieces of a text between what separates them: at most `limit` times, if that is not negative, with `right` at the last places. An empty text
     separates all characters. */
-static void ignis__chat_pieces(ignis__chat *c, ignis__chat_value s, ignis__chat_value by, int64_t limit, bool right, ignis__chat_items *out)
+IGNIS__PRIVATE void ignis__chat_pieces(ignis__chat *c, ignis__chat_value s, ignis__chat_value by, int64_t limit,
+                                       bool right, ignis__chat_items *out)
 {
     size_t size = (size_t)s.number, step = (size_t)by.number, at = 0, end = size, place;
     ignis__needle needle = ignis__chat_needle_of(c, by, right);
@@ -12706,7 +12966,9 @@ static void ignis__chat_pieces(ignis__chat *c, ignis__chat_value s, ignis__chat_
     while (out->count != limit && ignis__chat_work(c, 1)) { /* what is left lies from `at` to `end` */
         const char *found = ignis__chat_search(c, s.u.text + at, end - at, &needle);
         if (step == 0 && out->count)
-            found = at == end ? NULL : right ? s.u.text + ignis__chat_before(s.u.text, end) : found + ignis__chat_character(found);
+            found = at == end ? NULL
+                    : right   ? s.u.text + ignis__chat_before(s.u.text, end)
+                              : found + ignis__chat_character(found);
         if (!found)
             break;
         place = (size_t)(found - s.u.text);
@@ -12722,7 +12984,7 @@ static void ignis__chat_pieces(ignis__chat *c, ignis__chat_value s, ignis__chat_
 }
 
 /*  strip and trim (3), lstrip (1), rstrip (2): white space, or the characters that are given. */
-static ignis__chat_value ignis__chat_do_strip(ignis__chat *c, ignis__chat_call *call)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_do_strip(ignis__chat *c, ignis__chat_call *call)
 {
     ignis__chat_value s = ignis__chat_text(c, call->self), set = call->value[0];
     bool given = ignis__chat_given(set), ascii[128];
@@ -12750,6 +13012,7 @@ static ignis__chat_value ignis__chat_do_strip(ignis__chat *c, ignis__chat_call *
 }
 
 /*  From here on written by tools/case_tables.py. */
+
 /* clang-format off */
 /*  Of Unicode 14.0.0. Runs of letters that change by the same: the first << 43 | 2^42 for every second | the last - the first << 26 |
     2^25 + the change. */
@@ -12917,8 +13180,8 @@ static uint32_t ignis__case_upper_of(uint32_t code)
 /*  Whether a character has upper and lower case; letters of which only one exists are taken for others, but for a few. */
 static bool ignis__case_is(uint32_t code)
 {
-    return ignis__case_lower_of(code) != code || ignis__case_upper_of(code) != code || code == 0xDF || code == 0x130 || code == 0xAA ||
-           code == 0xBA;
+    return ignis__case_lower_of(code) != code || ignis__case_upper_of(code) != code || code == 0xDF || code == 0x130 ||
+           code == 0xAA || code == 0xBA;
 }
 
 /*  Whether a sigma at a place ends a word: behind a letter with case, and with none behind it, marks aside. */
@@ -12931,10 +13194,11 @@ static bool ignis__case_ends(const char *text, size_t size, size_t at)
         for (;;) {
             if (way == 0 ? place == 0 : place + (size_t)ignis__utf8_length(text + place, size - place) >= size)
                 break;
-            place = way == 0 ? ignis__chat_before(text, place) : place + (size_t)ignis__utf8_length(text + place, size - place);
+            place = way == 0 ? ignis__chat_before(text, place)
+                             : place + (size_t)ignis__utf8_length(text + place, size - place);
             code = ignis__utf8_code(text + place, &length);
-            if (!ignis__char_mark(code) && !(code < 128 && code && strchr("'.:^`", (int)code)) && code != 0xAD && code != 0xB7 &&
-                code != 0x2019)
+            if (!ignis__char_mark(code) && !(code < 128 && code && strchr("'.:^`", (int)code)) && code != 0xAD &&
+                code != 0xB7 && code != 0x2019)
                 break;
             code = 0;
         }
@@ -12972,7 +13236,7 @@ static int ignis__case_write(char *out, const char *text, size_t size, size_t at
 }
 
 /*  lower (0), upper (1), capitalize (2), the filter title (3), the method title (4). */
-static ignis__chat_value ignis__chat_do_case(ignis__chat *c, ignis__chat_call *call)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_do_case(ignis__chat *c, ignis__chat_call *call)
 {
     ignis__chat_value s = ignis__chat_text(c, call->self);
     size_t size = (size_t)s.number, room = size + 1, at, part = 0, out = 0;
@@ -13006,7 +13270,7 @@ static ignis__chat_value ignis__chat_do_case(ignis__chat *c, ignis__chat_call *c
 }
 
 /*  split (0), rsplit (1): at a text, or at white space. */
-static ignis__chat_value ignis__chat_do_split(ignis__chat *c, ignis__chat_call *call)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_do_split(ignis__chat *c, ignis__chat_call *call)
 {
     ignis__chat_value s = call->self, by = call->value[0], out = ignis__chat_new(c, IGNIS__CHAT_LIST);
     int64_t limit = ignis__chat_want_int(c, call->value[1], -1), i;
@@ -13039,7 +13303,7 @@ static ignis__chat_value ignis__chat_do_split(ignis__chat *c, ignis__chat_call *
     return out;
 }
 
-static ignis__chat_value ignis__chat_do_lines(ignis__chat *c, ignis__chat_call *call)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_do_lines(ignis__chat *c, ignis__chat_call *call)
 {
     ignis__chat_value s = call->self, out = ignis__chat_new(c, IGNIS__CHAT_LIST);
     size_t at = 0, from = 0, size = (size_t)s.number, end;
@@ -13047,7 +13311,8 @@ static ignis__chat_value ignis__chat_do_lines(ignis__chat *c, ignis__chat_call *
     while (at < size && !c->fault) {
         end = ignis__chat_line_end(s.u.text + at, size - at);
         if (end) {
-            ignis__chat_add(c, out.u.items, ignis__chat_part(s, from, ignis__chat_true(call->value[0]) ? at + end : at));
+            ignis__chat_add(c, out.u.items,
+                            ignis__chat_part(s, from, ignis__chat_true(call->value[0]) ? at + end : at));
             from = at + end;
         }
         at += end ? end : ignis__chat_character(s.u.text + at);
@@ -13058,7 +13323,7 @@ static ignis__chat_value ignis__chat_do_lines(ignis__chat *c, ignis__chat_call *
 }
 
 /*  startswith (1), endswith (2), removeprefix (3), removesuffix (4). */
-static ignis__chat_value ignis__chat_do_begins(ignis__chat *c, ignis__chat_call *call)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_do_begins(ignis__chat *c, ignis__chat_call *call)
 {
     ignis__chat_value s = call->self, with = call->value[0], part;
     bool tuple = with.kind == IGNIS__CHAT_TUPLE && call->how < 3, front = call->how % 2 == 1, yes = false;
@@ -13067,15 +13332,18 @@ static ignis__chat_value ignis__chat_do_begins(ignis__chat *c, ignis__chat_call 
         part = tuple ? with.u.items->item[i] : with;
         if (!ignis__chat_want_text(c, part) || !ignis__chat_work(c, 1 + part.number / 64))
             return part;
-        yes = part.number <= s.number && memcmp(s.u.text + (front ? 0 : s.number - part.number), part.u.text, (size_t)part.number) == 0;
+        yes = part.number <= s.number &&
+              memcmp(s.u.text + (front ? 0 : s.number - part.number), part.u.text, (size_t)part.number) == 0;
     }
     if (call->how < 3)
         return ignis__chat_bool(yes);
-    return yes ? ignis__chat_part(s, (size_t)(front ? with.number : 0), (size_t)(front ? s.number : s.number - with.number)) : s;
+    return yes ? ignis__chat_part(s, (size_t)(front ? with.number : 0),
+                                  (size_t)(front ? s.number : s.number - with.number))
+               : s;
 }
 
 /*  The method (0), whose arguments are text, and the filter (1), which makes them text. */
-static ignis__chat_value ignis__chat_do_replace(ignis__chat *c, ignis__chat_call *call)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_do_replace(ignis__chat *c, ignis__chat_call *call)
 {
     ignis__chat_value s = ignis__chat_text(c, call->self), old = call->value[0], with = call->value[1];
     int64_t count = ignis__chat_want_int(c, call->value[2], -1), i;
@@ -13097,7 +13365,7 @@ static ignis__chat_value ignis__chat_do_replace(ignis__chat *c, ignis__chat_call
 }
 
 /*  find (1), rfind (2), index (3), count (4) of a text in another. */
-static ignis__chat_value ignis__chat_do_find(ignis__chat *c, ignis__chat_call *call)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_do_find(ignis__chat *c, ignis__chat_call *call)
 {
     ignis__chat_items pieces;
     if (!ignis__chat_want_text(c, call->value[0]))
@@ -13111,8 +13379,8 @@ static ignis__chat_value ignis__chat_do_find(ignis__chat *c, ignis__chat_call *c
 }
 
 /*  item.a.b.0, an attribute of an attribute; with `fold` letters are made small, as sorting does. */
-static ignis__chat_value ignis__chat_path(ignis__chat *c, ignis__chat_value item, ignis__chat_value path, ignis__chat_value otherwise,
-                                          bool fold)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_path(ignis__chat *c, ignis__chat_value item, ignis__chat_value path,
+                                                  ignis__chat_value otherwise, bool fold)
 {
     ignis__chat_call call = IGNIS__ZERO;
     ignis__chat_items keys;
@@ -13139,11 +13407,12 @@ static ignis__chat_value ignis__chat_path(ignis__chat *c, ignis__chat_value item
 }
 
 /*  The filter join (0), which makes everything text, and the method (1), whose self stands between texts. */
-static ignis__chat_value ignis__chat_do_join(ignis__chat *c, ignis__chat_call *call)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_do_join(ignis__chat *c, ignis__chat_call *call)
 {
     bool method = call->how == 1;
-    ignis__chat_value between =
-                          method || call->value[0].kind ? ignis__chat_text(c, method ? call->self : call->value[0]) : ignis__chat_words(""),
+    ignis__chat_value between = method || call->value[0].kind
+                                    ? ignis__chat_text(c, method ? call->self : call->value[0])
+                                    : ignis__chat_words(""),
                       item;
     ignis__chat_items items;
     ignis__chat_writer out = IGNIS__ZERO;
@@ -13163,7 +13432,7 @@ static ignis__chat_value ignis__chat_do_join(ignis__chat *c, ignis__chat_call *c
     return ignis__chat_written(&out);
 }
 
-static ignis__chat_value ignis__chat_do_length(ignis__chat *c, ignis__chat_call *call)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_do_length(ignis__chat *c, ignis__chat_call *call)
 {
     ignis__chat_value v = call->self;
     int64_t count = 0;
@@ -13179,7 +13448,7 @@ static ignis__chat_value ignis__chat_do_length(ignis__chat *c, ignis__chat_call 
 }
 
 /*  The first item (0), the last (1). */
-static ignis__chat_value ignis__chat_do_end(ignis__chat *c, ignis__chat_call *call)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_do_end(ignis__chat *c, ignis__chat_call *call)
 {
     ignis__chat_value absent = ignis__chat_make(IGNIS__CHAT_ABSENT, 0);
     bool generator = call->self.kind == IGNIS__CHAT_GENERATOR;
@@ -13194,9 +13463,10 @@ static ignis__chat_value ignis__chat_do_end(ignis__chat *c, ignis__chat_call *ca
 }
 
 /*  The least item (0), the greatest (1): of several the first. */
-static ignis__chat_value ignis__chat_do_extreme(ignis__chat *c, ignis__chat_call *call)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_do_extreme(ignis__chat *c, ignis__chat_call *call)
 {
-    ignis__chat_value absent = ignis__chat_make(IGNIS__CHAT_ABSENT, 0), best = ignis__chat_undefined(absent, absent), best_key = best, key;
+    ignis__chat_value absent = ignis__chat_make(IGNIS__CHAT_ABSENT, 0), best = ignis__chat_undefined(absent, absent),
+                      best_key = best, key;
     bool fold = !ignis__chat_true(call->value[0]);
     ignis__chat_items items;
     int64_t i;
@@ -13204,7 +13474,8 @@ static ignis__chat_value ignis__chat_do_extreme(ignis__chat *c, ignis__chat_call
         return best;
     for (i = items.at; i < items.count && ignis__chat_work(c, 1); i++) {
         key = ignis__chat_path(c, items.item[i], call->value[1], absent, fold);
-        if (i > items.at && !(call->how ? ignis__chat_less(c, best_key, key, false) : ignis__chat_less(c, key, best_key, false)))
+        if (i > items.at &&
+            !(call->how ? ignis__chat_less(c, best_key, key, false) : ignis__chat_less(c, key, best_key, false)))
             continue;
         best = items.item[i];
         best_key = key;
@@ -13213,7 +13484,7 @@ static ignis__chat_value ignis__chat_do_extreme(ignis__chat *c, ignis__chat_call
 }
 
 /*  The items of anything, as a list (0); the other way round (1). */
-static ignis__chat_value ignis__chat_do_list(ignis__chat *c, ignis__chat_call *call)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_do_list(ignis__chat *c, ignis__chat_call *call)
 {
     ignis__chat_value like = call->self;
     bool reverse = call->how == 1, text = like.kind == IGNIS__CHAT_STRING;
@@ -13230,7 +13501,7 @@ static ignis__chat_value ignis__chat_do_list(ignis__chat *c, ignis__chat_call *c
 }
 
 /*  keys, values, items of a dict, and the filter items. */
-static ignis__chat_value ignis__chat_do_pairs(ignis__chat *c, ignis__chat_call *call)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_do_pairs(ignis__chat *c, ignis__chat_call *call)
 {
     ignis__chat_value out = ignis__chat_new(c, (ignis__chat_kind)call->how), pair;
     const ignis__chat_items *dict = call->self.u.items;
@@ -13253,7 +13524,7 @@ static ignis__chat_value ignis__chat_do_pairs(ignis__chat *c, ignis__chat_call *
     return out;
 }
 
-static ignis__chat_value ignis__chat_do_get(ignis__chat *c, ignis__chat_call *call)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_do_get(ignis__chat *c, ignis__chat_call *call)
 {
     int64_t at = ignis__chat_hashable(c, call->value[0]) ? ignis__chat_find(c, call->self.u.items, call->value[0]) : -1;
     if (at >= 0)
@@ -13261,7 +13532,7 @@ static ignis__chat_value ignis__chat_do_get(ignis__chat *c, ignis__chat_call *ca
     return call->value[1].kind ? call->value[1] : ignis__chat_make(IGNIS__CHAT_NONE, 0);
 }
 
-static ignis__chat_value ignis__chat_do_default(ignis__chat *c, ignis__chat_call *call)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_do_default(ignis__chat *c, ignis__chat_call *call)
 {
     (void)c;
     if (call->self.kind == IGNIS__CHAT_UNDEFINED || (ignis__chat_true(call->value[1]) && !ignis__chat_true(call->self)))
@@ -13270,7 +13541,7 @@ static ignis__chat_value ignis__chat_do_default(ignis__chat *c, ignis__chat_call
 }
 
 /*  string (0), safe (1). */
-static ignis__chat_value ignis__chat_do_text(ignis__chat *c, ignis__chat_call *call)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_do_text(ignis__chat *c, ignis__chat_call *call)
 {
     ignis__chat_value s = ignis__chat_text(c, call->self);
     s.of |= (unsigned char)call->how;
@@ -13278,7 +13549,7 @@ static ignis__chat_value ignis__chat_do_text(ignis__chat *c, ignis__chat_call *c
 }
 
 /*  int (0), float (1). */
-static ignis__chat_value ignis__chat_do_number(ignis__chat *c, ignis__chat_call *call)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_do_number(ignis__chat *c, ignis__chat_call *call)
 {
     ignis__chat_value v = call->self, otherwise = call->value[0], out = ignis__chat_make(IGNIS__CHAT_INT, v.number);
     bool is_float = call->how == 1, known = ignis__chat_is_number(v);
@@ -13318,16 +13589,19 @@ typedef struct ignis__chat_spec {
 } ignis__chat_spec;
 
 /*  A number as a conversion writes it, without its width; in `out`, of so many bytes. */
-static bool ignis__chat_convert_number(ignis__chat *c, const ignis__chat_spec *spec, ignis__chat_value v, char *out, size_t room)
+static bool ignis__chat_convert_number(ignis__chat *c, const ignis__chat_spec *spec, ignis__chat_value v, char *out,
+                                       size_t room)
 {
-    bool real = strchr("eEfFgG", spec->letter) != NULL, negative = v.kind == IGNIS__CHAT_FLOAT ? copysign(1, v.u.real) < 0 : v.number < 0;
+    bool real = strchr("eEfFgG", spec->letter) != NULL,
+         negative = v.kind == IGNIS__CHAT_FLOAT ? copysign(1, v.u.real) < 0 : v.number < 0;
     char format[16], digits[512], *at;
     const char *prefix = "";
     int64_t precision = spec->precision;
     uint64_t whole;
     double value = ignis__chat_as_real(v);
     if (!ignis__chat_is_number(v) || (!real && v.kind == IGNIS__CHAT_FLOAT && strchr("xXo", spec->letter))) {
-        ignis__chat_fail_kind(c, strchr("xXo", spec->letter) ? "%x and %o write whole numbers" : "a conversion writes a number", v);
+        ignis__chat_fail_kind(
+            c, strchr("xXo", spec->letter) ? "%x and %o write whole numbers" : "a conversion writes a number", v);
         return false;
     }
     if (!real && v.kind == IGNIS__CHAT_FLOAT && !(value > -9.2e18 && value < 9.2e18)) {
@@ -13341,7 +13615,8 @@ static bool ignis__chat_convert_number(ignis__chat *c, const ignis__chat_spec *s
     ignis__chat_work(c, 16);
     if (real) {
         value = negative ? -value : value;
-        snprintf(format, sizeof format, "%%%s.%d%c", spec->other ? "#" : "", precision < 0 ? 6 : (int)precision, spec->letter);
+        snprintf(format, sizeof format, "%%%s.%d%c", spec->other ? "#" : "", precision < 0 ? 6 : (int)precision,
+                 spec->letter);
         snprintf(digits, sizeof digits, format, value);
         for (at = digits; *at; at++) /* the program's locale may have another point, of more than a byte */
             if (!strchr("0123456789eE+-infaINFA", *at)) {
@@ -13355,9 +13630,14 @@ static bool ignis__chat_convert_number(ignis__chat *c, const ignis__chat_spec *s
         int64_t number = v.kind == IGNIS__CHAT_FLOAT ? (int64_t)value : v.number;
         negative = number < 0;
         whole = negative ? 0 - (uint64_t)number : (uint64_t)number;
-        snprintf(format, sizeof format, "%%.%dll%c", precision < 1 ? 1 : (int)precision, strchr("diu", spec->letter) ? 'u' : spec->letter);
+        snprintf(format, sizeof format, "%%.%dll%c", precision < 1 ? 1 : (int)precision,
+                 strchr("diu", spec->letter) ? 'u' : spec->letter);
         snprintf(digits, sizeof digits, format, (unsigned long long)whole);
-        prefix = !spec->other ? "" : spec->letter == 'x' ? "0x" : spec->letter == 'X' ? "0X" : spec->letter == 'o' ? "0o" : "";
+        prefix = !spec->other          ? ""
+                 : spec->letter == 'x' ? "0x"
+                 : spec->letter == 'X' ? "0X"
+                 : spec->letter == 'o' ? "0o"
+                                       : "";
     }
     snprintf(out, room, "%s%s%s", negative ? "-" : spec->plus ? "+" : spec->space ? " " : "", prefix, digits);
     return true;
@@ -13376,7 +13656,8 @@ static ignis__chat_value ignis__chat_convert(ignis__chat *c, const ignis__chat_s
     if (spec->letter == 'c') {
         if (v.kind == IGNIS__CHAT_STRING && ignis__chat_characters(c, v) == 1)
             return v;
-        if (!ignis__chat_is_whole(v) || v.number < 0 || v.number > 0x10FFFF || (v.number >= 0xD800 && v.number < 0xE000))
+        if (!ignis__chat_is_whole(v) || v.number < 0 || v.number > 0x10FFFF ||
+            (v.number >= 0xD800 && v.number < 0xE000))
             return ignis__chat_fail(c, "%%c writes one character, or the number of one");
         text[ignis__utf8_write(text, (uint32_t)v.number)] = 0;
         ignis__chat_write(c, &out, text, v.number ? strlen(text) : 1, NULL, v.mark);
@@ -13398,7 +13679,7 @@ static int64_t ignis__chat_format_number(ignis__chat_value format, size_t *at)
 }
 
 /*  format % values, as Python has it: a tuple of them, or a dict for conversions with keys. */
-static ignis__chat_value ignis__chat_format(ignis__chat *c, ignis__chat_value format, ignis__chat_value values)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_format(ignis__chat *c, ignis__chat_value format, ignis__chat_value values)
 {
     ignis__chat_writer out = IGNIS__ZERO;
     ignis__chat_value spaces = ignis__chat_words(" "), zeros = ignis__chat_words("0"), v;
@@ -13468,7 +13749,8 @@ static ignis__chat_value ignis__chat_format(ignis__chat *c, ignis__chat_value fo
         head = numeric && v.number > 0 && strchr("+- ", v.u.text[0]) ? 1 : 0;
         head += numeric && spec.other && strchr("xXo", spec.letter) ? 2 : 0;
         numeric = numeric && spec.zero && !spec.left &&
-                  (ignis__formula_is_digit(v.u.text[v.number - 1]) || strchr("xX", spec.letter) || v.u.text[v.number - 1] == '.');
+                  (ignis__formula_is_digit(v.u.text[v.number - 1]) || strchr("xX", spec.letter) ||
+                   v.u.text[v.number - 1] == '.');
         spaces.marks = zeros.marks = NULL;
         begin = out.size;
         if (numeric)
@@ -13486,7 +13768,7 @@ static ignis__chat_value ignis__chat_format(ignis__chat *c, ignis__chat_value fo
     return ignis__chat_written(&out);
 }
 
-static ignis__chat_value ignis__chat_do_format(ignis__chat *c, ignis__chat_call *call)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_do_format(ignis__chat *c, ignis__chat_call *call)
 {
     bool named = call->named.count > 0;
     ignis__chat_value values = ignis__chat_new(c, named ? IGNIS__CHAT_DICT : IGNIS__CHAT_TUPLE);
@@ -13497,7 +13779,7 @@ static ignis__chat_value ignis__chat_do_format(ignis__chat *c, ignis__chat_call 
     return ignis__chat_format(c, ignis__chat_text(c, call->self), values);
 }
 
-static ignis__chat_value ignis__chat_do_indent(ignis__chat *c, ignis__chat_call *call)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_do_indent(ignis__chat *c, ignis__chat_call *call)
 {
     ignis__chat_value width = call->value[0], s = call->self, by;
     bool first = ignis__chat_true(call->value[1]), blank = ignis__chat_true(call->value[2]);
@@ -13506,7 +13788,9 @@ static ignis__chat_value ignis__chat_do_indent(ignis__chat *c, ignis__chat_call 
     int64_t i;
     if (!ignis__chat_want_text(c, s))
         return width;
-    by = width.kind == IGNIS__CHAT_STRING ? width : ignis__chat_repeat(c, ignis__chat_words(" "), ignis__chat_want_int(c, width, 4));
+    by = width.kind == IGNIS__CHAT_STRING
+             ? width
+             : ignis__chat_repeat(c, ignis__chat_words(" "), ignis__chat_want_int(c, width, 4));
     call->self = ignis__chat_join_two(c, s, ignis__chat_words("\n"));
     call->value[0] = ignis__chat_bool(false);
     lines = ignis__chat_do_lines(c, call).u.items;
@@ -13522,9 +13806,10 @@ static ignis__chat_value ignis__chat_do_indent(ignis__chat *c, ignis__chat_call 
 }
 
 /*  map (0): a filter, or an attribute, of each item. select (1), reject (2), selectattr (3), rejectattr (4): the items that pass a test. */
-static ignis__chat_value ignis__chat_do_map(ignis__chat *c, ignis__chat_call *call)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_do_map(ignis__chat *c, ignis__chat_call *call)
 {
-    ignis__chat_value out = ignis__chat_new(c, IGNIS__CHAT_GENERATOR), path = ignis__chat_make(IGNIS__CHAT_ABSENT, 0), otherwise = path;
+    ignis__chat_value out = ignis__chat_new(c, IGNIS__CHAT_GENERATOR), path = ignis__chat_make(IGNIS__CHAT_ABSENT, 0),
+                      otherwise = path;
     int64_t attribute = ignis__chat_find(c, &call->named, ignis__chat_words("attribute")), i, from = call->how >= 3;
     bool map = call->how == 0, by_name = map && call->given.count == 0 && attribute >= 0;
     ignis__chat_items items;
@@ -13557,9 +13842,10 @@ static ignis__chat_value ignis__chat_do_map(ignis__chat *c, ignis__chat_call *ca
 }
 
 /*  sort (0), dictsort (1): by keys, of which letters are made small unless case_sensitive is set. */
-static ignis__chat_value ignis__chat_do_sort(ignis__chat *c, ignis__chat_call *call)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_do_sort(ignis__chat *c, ignis__chat_call *call)
 {
-    bool dict = call->how == 1, fold = !ignis__chat_true(call->value[!dict]), reverse = ignis__chat_true(call->value[dict ? 2 : 0]);
+    bool dict = call->how == 1, fold = !ignis__chat_true(call->value[!dict]),
+         reverse = ignis__chat_true(call->value[dict ? 2 : 0]);
     ignis__chat_value absent = ignis__chat_make(IGNIS__CHAT_ABSENT, 0), by = call->value[dict ? 1 : 2], key, tuple;
     ignis__chat_items items, keys = IGNIS__ZERO;
     int64_t i;
@@ -13586,7 +13872,7 @@ static ignis__chat_value ignis__chat_do_sort(ignis__chat *c, ignis__chat_call *c
     return c->fault ? absent : ignis__chat_sorted(c, &items, &keys, reverse);
 }
 
-static ignis__chat_value ignis__chat_do_tojson(ignis__chat *c, ignis__chat_call *call)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_do_tojson(ignis__chat *c, ignis__chat_call *call)
 {
     ignis__chat_value indent = call->value[1], separators = call->value[2], spaces = ignis__chat_words(" ");
     ignis__chat_json how;
@@ -13594,12 +13880,14 @@ static ignis__chat_value ignis__chat_do_tojson(ignis__chat *c, ignis__chat_call 
     how.ascii = ignis__chat_true(call->value[0]);
     how.sort = ignis__chat_true(call->value[3]);
     how.pretty = ignis__chat_given(indent);
-    how.indent = indent.kind == IGNIS__CHAT_STRING ? indent : ignis__chat_repeat(c, spaces, ignis__chat_want_int(c, indent, 0));
+    how.indent =
+        indent.kind == IGNIS__CHAT_STRING ? indent : ignis__chat_repeat(c, spaces, ignis__chat_want_int(c, indent, 0));
     how.separators[0] = ignis__chat_words(how.pretty ? "," : ", ");
     how.separators[1] = ignis__chat_words(": ");
     if (ignis__chat_given(separators)) {
-        if ((separators.kind != IGNIS__CHAT_LIST && separators.kind != IGNIS__CHAT_TUPLE) || separators.u.items->count != 2 ||
-            !ignis__chat_want_text(c, separators.u.items->item[0]) || !ignis__chat_want_text(c, separators.u.items->item[1]))
+        if ((separators.kind != IGNIS__CHAT_LIST && separators.kind != IGNIS__CHAT_TUPLE) ||
+            separators.u.items->count != 2 || !ignis__chat_want_text(c, separators.u.items->item[0]) ||
+            !ignis__chat_want_text(c, separators.u.items->item[1]))
             return ignis__chat_fail(c, "separators are two texts");
         memcpy(how.separators, separators.u.items->item, sizeof how.separators);
     }
@@ -13611,7 +13899,8 @@ static ignis__chat_value ignis__chat_do_tojson(ignis__chat *c, ignis__chat_call 
 static ignis__chat_value ignis__chat_do_test(ignis__chat *c, ignis__chat_call *call)
 {
     ignis__chat_value v = call->self, by = call->value[0];
-    bool yes = false, sequence = v.kind == IGNIS__CHAT_STRING || v.kind == IGNIS__CHAT_DICT || v.kind == IGNIS__CHAT_UNDEFINED ||
+    bool yes = false, sequence = v.kind == IGNIS__CHAT_STRING || v.kind == IGNIS__CHAT_DICT ||
+                                 v.kind == IGNIS__CHAT_UNDEFINED ||
                                  (v.kind >= IGNIS__CHAT_LIST && v.kind <= IGNIS__CHAT_RANGE_OF);
     switch (call->how) {
     case 'D': yes = v.kind != IGNIS__CHAT_UNDEFINED; break;
@@ -13621,7 +13910,9 @@ static ignis__chat_value ignis__chat_do_test(ignis__chat *c, ignis__chat_call *c
     case '0': yes = ignis__chat_is_number(v); break;
     case 'Q': yes = sequence; break;
     case 'W': yes = sequence || ignis__chat_has_items(v) || v.kind == IGNIS__CHAT_LOOP; break;
-    case 'C': yes = v.kind == IGNIS__CHAT_MACRO || v.kind == IGNIS__CHAT_FUNCTION || v.kind == IGNIS__CHAT_UNDEFINED; break;
+    case 'C':
+        yes = v.kind == IGNIS__CHAT_MACRO || v.kind == IGNIS__CHAT_FUNCTION || v.kind == IGNIS__CHAT_UNDEFINED;
+        break;
     case 'E': yes = v.of == 1 && v.kind == IGNIS__CHAT_STRING; break;
     case 'X':
         if (v.kind == by.kind && v.kind >= IGNIS__CHAT_FLOAT && v.kind <= IGNIS__CHAT_STRING)
@@ -13634,7 +13925,8 @@ static ignis__chat_value ignis__chat_do_test(ignis__chat *c, ignis__chat_call *c
         v = ignis__chat_binary_of(c, '%', v, call->how == 'd' ? by : ignis__chat_make(IGNIS__CHAT_INT, 2));
         yes = ignis__chat_as_real(v) == (call->how == 'o');
         break;
-    default: yes = call->how < IGNIS__CHAT_KINDS ? v.kind == call->how : ignis__chat_compares(c, (char)call->how, v, by);
+    default:
+        yes = call->how < IGNIS__CHAT_KINDS ? v.kind == call->how : ignis__chat_compares(c, (char)call->how, v, by);
     }
     return ignis__chat_bool(yes);
 }
@@ -13783,17 +14075,18 @@ static const ignis__chat_row ignis__chat_rows[] = {
 };
 /* clang-format on */
 
-static int ignis__chat_row_find(ignis__chat *c, char of, ignis__chat_value name)
+IGNIS__PRIVATE int ignis__chat_row_find(ignis__chat *c, char of, ignis__chat_value name)
 {
     int i;
     ignis__chat_work(c, 8); /* for the whole table */
     for (i = 0; i < IGNIS__COUNT(ignis__chat_rows); i++)
-        if (strchr(ignis__chat_rows[i].of, of) && ignis__chat_in_words(ignis__chat_rows[i].names, name.u.text, name.number))
+        if (strchr(ignis__chat_rows[i].of, of) &&
+            ignis__chat_in_words(ignis__chat_rows[i].names, name.u.text, name.number))
             return i;
     return -1;
 }
 
-static const ignis__chat_row *ignis__chat_row_at(int64_t row) { return &ignis__chat_rows[row]; }
+IGNIS__PRIVATE const ignis__chat_row *ignis__chat_row_at(int64_t row) { return &ignis__chat_rows[row]; }
 
 /* --- a chat ------------------------------------------------------------------------------------------------------------- */
 
@@ -13864,7 +14157,8 @@ static ignis__chat_value ignis__chat_read_json(ignis__chat *c, ignis__json *json
         if (!json->fault[0] && !strchr("nft", kind)) {
             whole = !memchr(from, '.', size) && !memchr(from, 'e', size) && !memchr(from, 'E', size);
             value = whole ? ignis__chat_make(IGNIS__CHAT_INT, 0) : ignis__chat_real(0);
-            ok = whole ? ignis__chat_read_int(c, from, size, &value.number) : ignis__chat_read_real(from, size, &value.u.real);
+            ok = whole ? ignis__chat_read_int(c, from, size, &value.number)
+                       : ignis__chat_read_real(from, size, &value.u.real);
             if (!ok)
                 ignis__json_fail(json, "a number is too long");
         }
@@ -13912,8 +14206,8 @@ static void ignis__chat_messages(ignis__chat *c, ignis__chat_value messages)
         if (k >= 0 && items->item[k + 1].kind == IGNIS__CHAT_STRING) {
             ignis__chat_value *role = &items->item[k + 1];
             int64_t at = 0;
-            while (at < role->number &&
-                   (ignis__formula_is_letter(role->u.text[at]) || ignis__formula_is_digit(role->u.text[at]) || role->u.text[at] == '-'))
+            while (at < role->number && (ignis__formula_is_letter(role->u.text[at]) ||
+                                         ignis__formula_is_digit(role->u.text[at]) || role->u.text[at] == '-'))
                 at++;
             if (at == role->number)
                 role->marks = NULL;
@@ -13952,7 +14246,7 @@ static void ignis__chat_open(ignis__chat *c, const char *text)
             ignis__chat_fault(c, IGNIS_DIAG_CHAT_TEMPLATE, i, "the template is no UTF-8");
 }
 
-static void ignis__chat_close(ignis__chat *c)
+IGNIS__PRIVATE void ignis__chat_close(ignis__chat *c)
 {
     while (c->chunk) {
         ignis__chat_chunk *next = c->chunk->next;
@@ -13979,7 +14273,8 @@ static void ignis__chat_tokens(ignis__chat *c, ignis__tokenizer *tokenizer, igni
     static const char *const token_names[] = {"bos_token", "eos_token", "unk_token", "pad_token"};
     int32_t ids[4];
     int i;
-    ids[0] = tokenizer->info.bos, ids[1] = tokenizer->info.eos, ids[2] = tokenizer->info.unknown, ids[3] = tokenizer->info.padding;
+    ids[0] = tokenizer->info.bos, ids[1] = tokenizer->info.eos, ids[2] = tokenizer->info.unknown,
+    ids[3] = tokenizer->info.padding;
     for (i = 0; i < 4 && !c->fault; i++) {
         ignis__bytes bytes = IGNIS__ZERO;
         ignis__chat_writer text;
@@ -13987,7 +14282,8 @@ static void ignis__chat_tokens(ignis__chat *c, ignis__tokenizer *tokenizer, igni
         if (ids[i] < 0)
             continue;
         if (!ignis__token_add(tokenizer, ids[i], false, &bytes))
-            ignis__chat_fault(c, IGNIS_DIAG_HOST_MEMORY, 0, "out of host memory: %lld bytes were requested", (long long)bytes.size);
+            ignis__chat_fault(c, IGNIS_DIAG_HOST_MEMORY, 0, "out of host memory: %lld bytes were requested",
+                              (long long)bytes.size);
         ignis__chat_write(c, &text, bytes.data, bytes.size, NULL, false);
         ignis__chat_put(c, names, ignis__chat_words(token_names[i]), ignis__chat_written(&text));
         ignis__free(bytes.data);
@@ -13995,8 +14291,9 @@ static void ignis__chat_tokens(ignis__chat *c, ignis__tokenizer *tokenizer, igni
 }
 
 /*  Renders; what is written lies in the arena, which ignis__chat_close frees also after a failure. tokenizer may be null. */
-static bool ignis__chat_render(ignis__chat *c, const char *call, const char *text, const ignis_message *messages, int count,
-                               const ignis_chat_desc *desc, ignis__tokenizer *tokenizer, ignis__chat_writer *out)
+IGNIS__PRIVATE bool ignis__chat_render(ignis__chat *c, const char *call, const char *text,
+                                       const ignis_message *messages, int count, const ignis_chat_desc *desc,
+                                       ignis__tokenizer *tokenizer, ignis__chat_writer *out)
 {
     ignis__chat_value list, message;
     ignis__chat_node *root;
@@ -14025,7 +14322,8 @@ static bool ignis__chat_render(ignis__chat *c, const char *call, const char *tex
         ignis__chat_put(c, names, ignis__chat_words("messages"), list);
         ignis__chat_put(c, names, ignis__chat_words("tools"), ignis__chat_make(IGNIS__CHAT_NONE, 0));
         ignis__chat_put(c, names, ignis__chat_words("documents"), ignis__chat_make(IGNIS__CHAT_NONE, 0));
-        ignis__chat_put(c, names, ignis__chat_words("add_generation_prompt"), ignis__chat_bool(desc->add_generation_prompt));
+        ignis__chat_put(c, names, ignis__chat_words("add_generation_prompt"),
+                        ignis__chat_bool(desc->add_generation_prompt));
         if (tokenizer)
             ignis__chat_tokens(c, tokenizer, names);
         if (desc->json)
@@ -14042,8 +14340,8 @@ static bool ignis__chat_render(ignis__chat *c, const char *call, const char *tex
 
 /*  What both calls do: checks, and the rendered text in *out. *held is the tokenizer, to be dropped, or null. After a failure nothing is held. */
 static bool ignis__chat_begin(const char *call, ignis_tokenizer tokenizer, const ignis_message *messages, int count,
-                              const ignis_chat_desc *desc, bool no_out, int64_t capacity, ignis__chat *chat, ignis__tokenizer **held,
-                              ignis__chat_writer *out)
+                              const ignis_chat_desc *desc, bool no_out, int64_t capacity, ignis__chat *chat,
+                              ignis__tokenizer **held, ignis__chat_writer *out)
 {
     ignis_chat_desc defaults;
     const char *text;
@@ -14059,7 +14357,8 @@ static bool ignis__chat_begin(const char *call, ignis_tokenizer tokenizer, const
     for (i = 0; messages && i < count && messages[i].role; i++)
         continue;
     if (!text)
-        ignis__fail(IGNIS_DIAG_CHAT_TEMPLATE, call, "the tokenizer has no chat template; desc.chat_template can give one");
+        ignis__fail(IGNIS_DIAG_CHAT_TEMPLATE, call,
+                    "the tokenizer has no chat template; desc.chat_template can give one");
     else if (no_out && capacity > 0)
         ignis__fail_null(call, "the result");
     else if (count < 0 || capacity < 0)
@@ -14070,14 +14369,15 @@ static bool ignis__chat_begin(const char *call, ignis_tokenizer tokenizer, const
     else if (i < count)
         ignis__fail(IGNIS_DIAG_NULL_ARGUMENT, call, "messages[%d].role is null", i);
     else
-        ok = ignis__chat_render(chat, call, text, messages, count, desc, *held, out) || (ignis__chat_close(chat), false);
+        ok =
+            ignis__chat_render(chat, call, text, messages, count, desc, *held, out) || (ignis__chat_close(chat), false);
     if (!ok && *held)
         ignis__tokenizer_drop(*held);
     return ok;
 }
 
-IGNIS_API int64_t ignis_chat_render(ignis_tokenizer tokenizer, const ignis_message *messages, int count, const ignis_chat_desc *desc,
-                                    char *out, int64_t capacity)
+IGNIS_API int64_t ignis_chat_render(ignis_tokenizer tokenizer, const ignis_message *messages, int count,
+                                    const ignis_chat_desc *desc, char *out, int64_t capacity)
 {
     static const char call[] = "ignis_chat_render";
     ignis__tokenizer *held;
@@ -14093,8 +14393,8 @@ IGNIS_API int64_t ignis_chat_render(ignis_tokenizer tokenizer, const ignis_messa
     return (int64_t)text.size;
 }
 
-IGNIS_API int ignis_chat_encode(ignis_tokenizer tokenizer, const ignis_message *messages, int count, const ignis_chat_desc *desc,
-                                int32_t *ids, int capacity)
+IGNIS_API int ignis_chat_encode(ignis_tokenizer tokenizer, const ignis_message *messages, int count,
+                                const ignis_chat_desc *desc, int32_t *ids, int capacity)
 {
     static const char call[] = "ignis_chat_encode";
     static const ignis_encode_desc no_bos = {true, false};
@@ -14135,9 +14435,7 @@ IGNIS_API int ignis_chat_encode(ignis_tokenizer tokenizer, const ignis_message *
     return result;
 }
 
-/* ===============================================================================================================
-   >>grammar - texts that a grammar allows: GBNF and JSON Schema become rules of bytes, these states, these masks of a vocabulary.
-   =============================================================================================================== */
+/*  models/grammar - grammars and the tokens that they allow. */
 
 /*  A rule has alternatives, an alternative is a row of parts: a byte within a range, another rule, the end. Groups, classes, repetitions are rules
     of their own, and a character of several bytes is a row of them, so what is matched is always UTF-8. A place in a row with a stack of places to
@@ -14216,9 +14514,30 @@ typedef struct ignis__grammar {
 } ignis__grammar;
 
 #define IGNIS__GRAMMAR_AT(g, kind, list, number) ((ignis__grammar_##kind *)(void *)(g)->list.items + (number))
+typedef struct ignis__vocabulary_token {
+    size_t begin, size;
+    const char *text;
+    int32_t id;
+} ignis__vocabulary_token;
+
+typedef struct ignis__vocabulary {
+    ignis__bytes text;     /* of tokens, */
+    ignis__list tokens;    /* sorted by it */
+    int32_t *place, *path; /* of an id in tokens, -1: it is no text; states on the way to a node */
+    ignis__list nodes;     /* and one more */
+    int count, words;      /* of the model's tokens, and of a mask's words */
+    int32_t ends[20];      /* tokens that end a text */
+    int end_count;
+} ignis__vocabulary;
+
+
+/* ===============================================================================================================
+   >>grammar - texts that a grammar allows: GBNF and JSON Schema become rules of bytes, these states, these masks of a vocabulary.
+   =============================================================================================================== */
 
 IGNIS__PRINTF(4, 5)
-IGNIS__COLD static bool ignis__grammar_fail(ignis__grammar *g, ignis_diagnostic diagnostic, const char *at, const char *format, ...)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__grammar_fail(ignis__grammar *g, ignis_diagnostic diagnostic, const char *at,
+                                                    const char *format, ...)
 {
     ignis__string_writer text;
     int line, column;
@@ -14229,7 +14548,8 @@ IGNIS__COLD static bool ignis__grammar_fail(ignis__grammar *g, ignis_diagnostic 
     ignis__string_begin(&text, g->fault, sizeof g->fault);
     if (at) {
         ignis__text_place(g->text, at, &line, &column);
-        ignis__string_add(&text, "%sline %d, column %d: ", g->text == g->source ? "" : "of the grammar of the schema, ", line, column);
+        ignis__string_add(&text, "%sline %d, column %d: ", g->text == g->source ? "" : "of the grammar of the schema, ",
+                          line, column);
     }
     va_start(args, format);
     ignis__string_addv(&text, format, args);
@@ -14237,7 +14557,7 @@ IGNIS__COLD static bool ignis__grammar_fail(ignis__grammar *g, ignis_diagnostic 
     return false;
 }
 
-IGNIS__COLD static void *ignis__grammar_add(ignis__grammar *g, ignis__list *list)
+IGNIS__COLD IGNIS__PRIVATE void *ignis__grammar_add(ignis__grammar *g, ignis__list *list)
 {
     void *item = ignis__list_add(list);
     if (item)
@@ -14290,7 +14610,8 @@ static void ignis__grammar_push(ignis__grammar_reader *r, int32_t rule, int low,
 {
     ignis__grammar_part *part = NULL;
     if (r->row.count + r->g->parts.count >= IGNIS__GRAMMAR_PARTS)
-        ignis__grammar_fail(r->g, IGNIS_DIAG_UNSUPPORTED, r->at, "with this the grammar has more than %d parts", (int)IGNIS__GRAMMAR_PARTS);
+        ignis__grammar_fail(r->g, IGNIS_DIAG_UNSUPPORTED, r->at, "with this the grammar has more than %d parts",
+                            (int)IGNIS__GRAMMAR_PARTS);
     else if (!r->g->diagnostic)
         part = (ignis__grammar_part *)ignis__grammar_add(r->g, &r->row);
     if (!part)
@@ -14316,7 +14637,8 @@ static void ignis__grammar_close(ignis__grammar_reader *r, int32_t rule, int64_t
         to->next = IGNIS__GRAMMAR_AT(g, rule, rules, rule)->alternatives;
         IGNIS__GRAMMAR_AT(g, rule, rules, rule)->alternatives = (int32_t)g->alternatives.count - 1;
     }
-    for (i = from; to && i < r->row.count && (part = (ignis__grammar_part *)ignis__grammar_add(g, &g->parts)) != NULL; i++) {
+    for (i = from; to && i < r->row.count && (part = (ignis__grammar_part *)ignis__grammar_add(g, &g->parts)) != NULL;
+         i++) {
         *part = ((ignis__grammar_part *)(void *)r->row.items)[i];
         part->alternative = (int32_t)g->alternatives.count - 1;
         if (part->rule >= 0) {
@@ -14353,8 +14675,8 @@ static int64_t ignis__grammar_character(ignis__grammar_reader *r)
     if (known - names < 7)
         return values[known - names];
     code = 0;
-    for (length = 2 << (known - names - 7); length > 0 && r->at < r->end && *r->at && strchr("0123456789abcdefABCDEF", *r->at);
-         length--, r->at++)
+    for (length = 2 << (known - names - 7);
+         length > 0 && r->at < r->end && *r->at && strchr("0123456789abcdefABCDEF", *r->at); length--, r->at++)
         code = code * 16 + (*r->at <= '9' ? *r->at - '0' : (*r->at | 32) - 'a' + 10);
     if (length == 0 && code <= 0x10FFFF && (code < 0xD800 || code > 0xDFFF))
         return code;
@@ -14488,8 +14810,8 @@ static int32_t ignis__grammar_name(ignis__grammar_reader *r)
     r->at += size;
     bucket = &r->g->rule_of[ignis__token_hash(name, size) % 256];
     if (r->looked > IGNIS__GRAMMAR_LOOKED) {
-        ignis__grammar_fail(r->g, IGNIS_DIAG_UNSUPPORTED, r->at, "the grammar has too many names: %lld had to be looked at",
-                            (long long)r->looked);
+        ignis__grammar_fail(r->g, IGNIS_DIAG_UNSUPPORTED, r->at,
+                            "the grammar has too many names: %lld had to be looked at", (long long)r->looked);
         return -1;
     }
     for (i = *bucket; i >= 0; i = rule->named) {
@@ -14538,7 +14860,8 @@ static void ignis__grammar_alternatives(ignis__grammar_reader *r, int32_t rule, 
                     ignis__grammar_blank(r, nested > 0);
                 }
                 if (!ignis__grammar_take(r, '}') || (most >= 0 && most < least))
-                    ignis__grammar_wrong(r, most >= 0 && most < least ? "the second number is below the first" : "a } is missing");
+                    ignis__grammar_wrong(r, most >= 0 && most < least ? "the second number is below the first"
+                                                                      : "a } is missing");
             }
             if (!r->g->diagnostic)
                 ignis__grammar_repeat(r, last, least, most);
@@ -14548,7 +14871,8 @@ static void ignis__grammar_alternatives(ignis__grammar_reader *r, int32_t rule, 
                 while (!r->g->diagnostic && !ignis__grammar_take(r, '"'))
                     if ((code = ignis__grammar_character(r)) >= 0)
                         for (most = ignis__utf8_write(bytes, (uint32_t)code), least = 0; least < most; least++)
-                            ignis__grammar_push(r, IGNIS__GRAMMAR_BYTE, (unsigned char)bytes[least], (unsigned char)bytes[least]);
+                            ignis__grammar_push(r, IGNIS__GRAMMAR_BYTE, (unsigned char)bytes[least],
+                                                (unsigned char)bytes[least]);
             } else if (ignis__grammar_take(r, '[')) {
                 ignis__grammar_class(r, false);
             } else if (ignis__grammar_take(r, '.')) {
@@ -14557,7 +14881,8 @@ static void ignis__grammar_alternatives(ignis__grammar_reader *r, int32_t rule, 
                 if ((group = ignis__grammar_rule_new(r->g)) >= 0)
                     ignis__grammar_alternatives(r, group, nested + 1);
                 if (!ignis__grammar_take(r, ')'))
-                    ignis__grammar_wrong(r, r->at == r->end ? "a ) is missing" : "this begins nothing that a group may have");
+                    ignis__grammar_wrong(r, r->at == r->end ? "a ) is missing"
+                                                            : "this begins nothing that a group may have");
                 ignis__grammar_push(r, group, 0, 0);
             } else if (r->at < r->end && *r->at && strchr(ignis__grammar_letters, *r->at)) {
                 ignis__grammar_push(r, ignis__grammar_name(r), 0, 0);
@@ -14602,7 +14927,8 @@ static bool ignis__grammar_begins(ignis__grammar *g)
             if (to && to->seen == 1 && !(to == rule && part[1].rule == IGNIS__GRAMMAR_END)) {
                 while (!to->name && to->caller >= 0)
                     to = &rules[to->caller];
-                return ignis__grammar_fail(g, IGNIS_DIAG_GRAMMAR, to->name, "the rule '%.*s' begins with itself, by left recursion",
+                return ignis__grammar_fail(g, IGNIS_DIAG_GRAMMAR, to->name,
+                                           "the rule '%.*s' begins with itself, by left recursion",
                                            to->size > 60 ? 60 : (int)to->size, to->name ? to->name : "");
             }
             rule->empty = rule->empty || part->rule == IGNIS__GRAMMAR_END;
@@ -14647,11 +14973,12 @@ static bool ignis__grammar_ends(ignis__grammar *g)
                 *link = alternatives[*link].next;
             else
                 link = &alternatives[*link].next;
-    return rules[g->root].ends || ignis__grammar_fail(g, IGNIS_DIAG_GRAMMAR, rules[g->root].name, "no text of the rule 'root' ever ends");
+    return rules[g->root].ends ||
+           ignis__grammar_fail(g, IGNIS_DIAG_GRAMMAR, rules[g->root].name, "no text of the rule 'root' ever ends");
 }
 
 /*  GBNF, in g->text, becomes rules. */
-static bool ignis__grammar_read(ignis__grammar *g)
+IGNIS__PRIVATE bool ignis__grammar_read(ignis__grammar *g)
 {
     ignis__grammar_reader r = IGNIS__ZERO;
     ignis__grammar_part *part;
@@ -14685,8 +15012,8 @@ static bool ignis__grammar_read(ignis__grammar *g)
     for (i = 0, g->root = -1; i < g->rules.count && !g->diagnostic; i++) {
         const ignis__grammar_rule *known = IGNIS__GRAMMAR_AT(g, rule, rules, i);
         if (known->name && !known->defined)
-            ignis__grammar_fail(g, IGNIS_DIAG_GRAMMAR, known->name, "there is no rule '%.*s'", known->size > 60 ? 60 : (int)known->size,
-                                known->name);
+            ignis__grammar_fail(g, IGNIS_DIAG_GRAMMAR, known->name, "there is no rule '%.*s'",
+                                known->size > 60 ? 60 : (int)known->size, known->name);
         if (known->size == 4 && memcmp(known->name, "root", 4) == 0)
             g->root = i;
     }
@@ -14711,17 +15038,18 @@ static bool ignis__grammar_read(ignis__grammar *g)
 /*  Where a text also is. */
 static void ignis__grammar_reach(ignis__grammar *g, int32_t part, int32_t stack)
 {
-    uint32_t mask = 2 * IGNIS__GRAMMAR_REACHED - 1, slot = ((uint32_t)part * 0x9E3779B1u ^ (uint32_t)stack * 0x85EBCA77u) >> 8;
+    uint32_t mask = 2 * IGNIS__GRAMMAR_REACHED - 1,
+             slot = ((uint32_t)part * 0x9E3779B1u ^ (uint32_t)stack * 0x85EBCA77u) >> 8;
     for (slot &= mask; g->buckets[slot] > 0; slot = (slot + 1) & mask, g->steps++) {
         const ignis__grammar_place *place = &g->reached[g->buckets[slot] - 1].place;
         if (place->part == part && place->stack == stack)
             return;
     }
     if (g->reached_count == IGNIS__GRAMMAR_REACHED || ++g->steps > IGNIS__GRAMMAR_STEPS) {
-        ignis__grammar_fail(
-            g, IGNIS_DIAG_UNSUPPORTED, NULL,
-            "the grammar is too ambiguous, or too wide: a text is at %d places of it at once, and %lld had to be looked at for a token",
-            g->reached_count, (long long)g->steps);
+        ignis__grammar_fail(g, IGNIS_DIAG_UNSUPPORTED, NULL,
+                            "the grammar is too ambiguous, or too wide: a text is at %d places of it at once, and %lld "
+                            "had to be looked at for a token",
+                            g->reached_count, (long long)g->steps);
         return;
     }
     g->reached[g->reached_count].place.part = part;
@@ -14733,7 +15061,9 @@ static void ignis__grammar_reach(ignis__grammar *g, int32_t part, int32_t stack)
 /*  A place on top of a stack, where a rule goes on that called another; -1: there are too many, or there is no memory. */
 static int32_t ignis__grammar_stacked(ignis__grammar *g, int32_t part, int32_t below)
 {
-    int32_t *bucket = &g->stack_of[((uint32_t)part * 0x9E3779B1u ^ (uint32_t)below * 0x85EBCA77u) >> 8 & (IGNIS__GRAMMAR_BUCKETS - 1)], i;
+    int32_t *bucket = &g->stack_of[((uint32_t)part * 0x9E3779B1u ^ (uint32_t)below * 0x85EBCA77u) >> 8 &
+                                   (IGNIS__GRAMMAR_BUCKETS - 1)],
+            i;
     int32_t depth = IGNIS__GRAMMAR_AT(g, stack, stacks, below)->depth + 1;
     ignis__grammar_stack *stack;
     for (i = *bucket; i >= 0; i = stack->link, g->steps++) {
@@ -14753,7 +15083,9 @@ static int32_t ignis__grammar_stacked(ignis__grammar *g, int32_t part, int32_t b
 static int ignis__grammar_order(const void *a, const void *b)
 {
     const ignis__grammar_place *one = (const ignis__grammar_place *)a, *other = (const ignis__grammar_place *)b;
-    return one->part != other->part ? (one->part < other->part ? -1 : 1) : one->stack < other->stack ? -1 : one->stack > other->stack;
+    return one->part != other->part    ? (one->part < other->part ? -1 : 1)
+           : one->stack < other->stack ? -1
+                                       : one->stack > other->stack;
 }
 
 /*  The state of all places that were reached, and that are reached from there without a byte; -1: a fault. */
@@ -14780,8 +15112,8 @@ static int32_t ignis__grammar_state_of(ignis__grammar *g)
                 ignis__grammar_reach(g, place->part, place->stack);
         } else {
             next = part[1].rule == IGNIS__GRAMMAR_END ? now.stack : ignis__grammar_stacked(g, now.part + 1, now.stack);
-            for (part = NULL, now.part = IGNIS__GRAMMAR_AT(g, rule, rules, parts[now.part].rule)->alternatives; now.part >= 0 && next >= 0;
-                 now.part = IGNIS__GRAMMAR_AT(g, alternative, alternatives, now.part)->next)
+            for (part = NULL, now.part = IGNIS__GRAMMAR_AT(g, rule, rules, parts[now.part].rule)->alternatives;
+                 now.part >= 0 && next >= 0; now.part = IGNIS__GRAMMAR_AT(g, alternative, alternatives, now.part)->next)
                 ignis__grammar_reach(g, IGNIS__GRAMMAR_AT(g, alternative, alternatives, now.part)->first, next);
         }
     }
@@ -14798,7 +15130,8 @@ static int32_t ignis__grammar_state_of(ignis__grammar *g)
         state = IGNIS__GRAMMAR_AT(g, state, states, i);
         g->steps += 1 + (state->count == count ? (int32_t)count / 8 : 0);
         if (state->count == count && state->ends == ends &&
-            (count == 0 || memcmp(IGNIS__GRAMMAR_AT(g, place, places, state->first), place, sizeof *place * (size_t)count) == 0)) {
+            (count == 0 ||
+             memcmp(IGNIS__GRAMMAR_AT(g, place, places, state->first), place, sizeof *place * (size_t)count) == 0)) {
             g->places.count = first;
             return i;
         }
@@ -14817,7 +15150,7 @@ static int32_t ignis__grammar_state_of(ignis__grammar *g)
 }
 
 /*  Forgets all states: there is the first one only, and number 0, in which nothing may come. */
-static bool ignis__grammar_begin(ignis__grammar *g)
+IGNIS__PRIVATE bool ignis__grammar_begin(ignis__grammar *g)
 {
     int32_t i;
     for (i = 0; i < g->states.count; i++)
@@ -14829,13 +15162,14 @@ static bool ignis__grammar_begin(ignis__grammar *g)
     g->start = -1;
     if (!ignis__grammar_add(g, &g->stacks) || ignis__grammar_state_of(g) < 0)
         return false;
-    for (i = IGNIS__GRAMMAR_AT(g, rule, rules, g->root)->alternatives; i >= 0; i = IGNIS__GRAMMAR_AT(g, alternative, alternatives, i)->next)
+    for (i = IGNIS__GRAMMAR_AT(g, rule, rules, g->root)->alternatives; i >= 0;
+         i = IGNIS__GRAMMAR_AT(g, alternative, alternatives, i)->next)
         ignis__grammar_reach(g, IGNIS__GRAMMAR_AT(g, alternative, alternatives, i)->first, 0);
     return (g->start = ignis__grammar_state_of(g)) >= 0;
 }
 
 /*  Where a byte leads; 0: nowhere, -1: a fault. */
-static int32_t ignis__grammar_step(ignis__grammar *g, int32_t from, unsigned char byte)
+IGNIS__PRIVATE int32_t ignis__grammar_step(ignis__grammar *g, int32_t from, unsigned char byte)
 {
     const ignis__grammar_state *state = IGNIS__GRAMMAR_AT(g, state, states, from);
     int32_t *to = (int32_t *)(void *)g->rows.items + (int64_t)from * g->classes + g->class_of[byte], i, found;
@@ -14853,12 +15187,13 @@ static int32_t ignis__grammar_step(ignis__grammar *g, int32_t from, unsigned cha
     return found;
 }
 
-IGNIS__COLD static void ignis__grammar_free(ignis__grammar *g)
+IGNIS__COLD IGNIS__PRIVATE void ignis__grammar_free(ignis__grammar *g)
 {
     int32_t i;
     for (i = 0; i < g->states.count; i++)
         ignis__free(IGNIS__GRAMMAR_AT(g, state, states, i)->mask);
-    ignis__free(g->rules.items), ignis__free(g->alternatives.items), ignis__free(g->parts.items), ignis__free(g->states.items);
+    ignis__free(g->rules.items), ignis__free(g->alternatives.items), ignis__free(g->parts.items),
+        ignis__free(g->states.items);
     ignis__free(g->rows.items), ignis__free(g->places.items), ignis__free(g->stacks.items);
     if (g->text != g->source)
         ignis__free(g->text);
@@ -14868,42 +15203,29 @@ IGNIS__COLD static void ignis__grammar_free(ignis__grammar *g)
 
 /*  The tokens that are text, as a tree of their bytes: its nodes stand in the order in which a walk comes to them. */
 typedef struct ignis__vocabulary_node {
-    int32_t end, token, depth; /* behind all that is below it; the first of its tokens: they end where those of the next node begin */
+    int32_t end, token,
+        depth; /* behind all that is below it; the first of its tokens: they end where those of the next node begin */
     int32_t byte;
 } ignis__vocabulary_node;
 
-typedef struct ignis__vocabulary_token {
-    size_t begin, size;
-    const char *text;
-    int32_t id;
-} ignis__vocabulary_token;
-
-typedef struct ignis__vocabulary {
-    ignis__bytes text;     /* of tokens, */
-    ignis__list tokens;    /* sorted by it */
-    int32_t *place, *path; /* of an id in tokens, -1: it is no text; states on the way to a node */
-    ignis__list nodes;     /* and one more */
-    int count, words;      /* of the model's tokens, and of a mask's words */
-    int32_t ends[20];      /* tokens that end a text */
-    int end_count;
-} ignis__vocabulary;
-
-static void ignis__vocabulary_free(ignis__vocabulary *v)
+IGNIS__PRIVATE void ignis__vocabulary_free(ignis__vocabulary *v)
 {
-    ignis__free(v->text.data), ignis__free(v->tokens.items), ignis__free(v->place), ignis__free(v->path), ignis__free(v->nodes.items);
+    ignis__free(v->text.data), ignis__free(v->tokens.items), ignis__free(v->place), ignis__free(v->path),
+        ignis__free(v->nodes.items);
     ignis__free(v);
 }
 
 static int ignis__vocabulary_order(const void *a, const void *b)
 {
-    const ignis__vocabulary_token *one = (const ignis__vocabulary_token *)a, *other = (const ignis__vocabulary_token *)b;
+    const ignis__vocabulary_token *one = (const ignis__vocabulary_token *)a,
+                                  *other = (const ignis__vocabulary_token *)b;
     int order = memcmp(one->text, other->text, one->size < other->size ? one->size : other->size);
     return order ? order : one->size != other->size ? (one->size < other->size ? -1 : 1) : one->id < other->id ? -1 : 1;
 }
 
 /*  The text of a model's tokens, without those that end it. Null: there is no memory. */
-IGNIS__COLD static ignis__vocabulary *ignis__vocabulary_make(const ignis__tokenizer *tokenizer, int count, const int32_t *ends,
-                                                             int end_count)
+IGNIS__COLD IGNIS__PRIVATE ignis__vocabulary *ignis__vocabulary_make(const ignis__tokenizer *tokenizer, int count,
+                                                                     const int32_t *ends, int end_count)
 {
     ignis__vocabulary *v = (ignis__vocabulary *)ignis__alloc(sizeof *v);
     ignis__vocabulary_token *token = NULL;
@@ -14926,7 +15248,8 @@ IGNIS__COLD static ignis__vocabulary *ignis__vocabulary_make(const ignis__tokeni
         size_t begin = v->text.size;
         for (k = 0; k < v->end_count && v->ends[k] != i;)
             k++;
-        if (k < v->end_count || (tokenizer->flags[i] & (IGNIS__TOKEN_THERE | IGNIS__TOKEN_CONTROL)) != IGNIS__TOKEN_THERE)
+        if (k < v->end_count ||
+            (tokenizer->flags[i] & (IGNIS__TOKEN_THERE | IGNIS__TOKEN_CONTROL)) != IGNIS__TOKEN_THERE)
             continue;
         ok = ignis__token_add(tokenizer, i, false, &v->text);
         token = ok && v->text.size > begin ? (ignis__vocabulary_token *)ignis__list_add(&v->tokens) : NULL;
@@ -14950,9 +15273,11 @@ IGNIS__COLD static ignis__vocabulary *ignis__vocabulary_make(const ignis__tokeni
         v->place[i] = -1;
     for (i = 0; ok && i <= v->tokens.count; i++) {
         size_t common = 0, size = i < v->tokens.count ? token[i].size : 0;
-        while (i > 0 && common < size && common < token[i - 1].size && token[i].text[common] == token[i - 1].text[common])
+        while (i > 0 && common < size && common < token[i - 1].size &&
+               token[i].text[common] == token[i - 1].text[common])
             common++;
-        for (open = i > 0 ? (int32_t)token[i - 1].size - 1 : -1; open >= (int32_t)common; open--) /* of the path to the one before */
+        for (open = i > 0 ? (int32_t)token[i - 1].size - 1 : -1; open >= (int32_t)common;
+             open--) /* of the path to the one before */
             ((ignis__vocabulary_node *)(void *)v->nodes.items)[v->path[open]].end = (int32_t)v->nodes.count;
         for (; ok && common < size + (i == v->tokens.count); common++) {
             ok = (node = (ignis__vocabulary_node *)ignis__list_add(&v->nodes)) != NULL;
@@ -14973,9 +15298,10 @@ IGNIS__COLD static ignis__vocabulary *ignis__vocabulary_make(const ignis__tokeni
 }
 
 /*  A bit for each token that a text may go on with from a state; null: a fault. */
-static const uint32_t *ignis__grammar_mask(ignis__grammar *g, const ignis__vocabulary *v, int32_t state)
+IGNIS__PRIVATE const uint32_t *ignis__grammar_mask(ignis__grammar *g, const ignis__vocabulary *v, int32_t state)
 {
-    const ignis__vocabulary_node *node = (const ignis__vocabulary_node *)(const void *)v->nodes.items, *last = node + v->nodes.count - 1;
+    const ignis__vocabulary_node *node = (const ignis__vocabulary_node *)(const void *)v->nodes.items,
+                                 *last = node + v->nodes.count - 1;
     const ignis__vocabulary_token *tokens = (const ignis__vocabulary_token *)(const void *)v->tokens.items;
     uint32_t *mask = IGNIS__GRAMMAR_AT(g, state, states, state)->mask;
     const int32_t *rows = (const int32_t *)(void *)g->rows.items;
@@ -15015,9 +15341,10 @@ static const uint32_t *ignis__grammar_mask(ignis__grammar *g, const ignis__vocab
 }
 
 /*  Where a token leads; 0: nowhere, -1: a fault. */
-static int32_t ignis__grammar_put(ignis__grammar *g, const ignis__vocabulary *v, int32_t state, int32_t id)
+IGNIS__PRIVATE int32_t ignis__grammar_put(ignis__grammar *g, const ignis__vocabulary *v, int32_t state, int32_t id)
 {
-    const ignis__vocabulary_token *token = (const ignis__vocabulary_token *)(const void *)v->tokens.items + v->place[id];
+    const ignis__vocabulary_token *token =
+        (const ignis__vocabulary_token *)(const void *)v->tokens.items + v->place[id];
     size_t i;
     if (v->place[id] < 0)
         return 0;
@@ -15064,13 +15391,19 @@ typedef enum ignis__schema_word {
     IGNIS__SCHEMA_WORDS = IGNIS__SCHEMA_DESCRIPTION + 12
 } ignis__schema_word;
 
-static const char *const ignis__schema_words[IGNIS__SCHEMA_WORDS] = {
-    "type",    "enum",     "const",    "$ref",       "anyOf",     "oneOf",       "properties", "required",   "additionalProperties",
-    "items",   "minItems", "maxItems", "minLength",  "maxLength", "description", "title",      "default",    "examples",
-    "$schema", "$id",      "$comment", "deprecated", "readOnly",  "writeOnly",   "$defs",      "definitions"};
+static const char *const ignis__schema_words[IGNIS__SCHEMA_WORDS] = {"type",       "enum",       "const",
+                                                                     "$ref",       "anyOf",      "oneOf",
+                                                                     "properties", "required",   "additionalProperties",
+                                                                     "items",      "minItems",   "maxItems",
+                                                                     "minLength",  "maxLength",  "description",
+                                                                     "title",      "default",    "examples",
+                                                                     "$schema",    "$id",        "$comment",
+                                                                     "deprecated", "readOnly",   "writeOnly",
+                                                                     "$defs",      "definitions"};
 
 enum { IGNIS__SCHEMA_OBJECT, IGNIS__SCHEMA_ARRAY, IGNIS__SCHEMA_STRING, IGNIS__SCHEMA_TYPES = 7 };
-static const char *const ignis__schema_types[IGNIS__SCHEMA_TYPES] = {"object", "array", "string", "number", "integer", "boolean", "null"};
+static const char *const ignis__schema_types[IGNIS__SCHEMA_TYPES] = {"object",  "array",   "string", "number",
+                                                                     "integer", "boolean", "null"};
 
 typedef struct ignis__schema {
     ignis__grammar *g;
@@ -15084,7 +15417,8 @@ typedef struct ignis__schema {
 #define IGNIS__SCHEMA_WORK ((int64_t)1 << 27)
 
 IGNIS__PRINTF(4, 5)
-IGNIS__COLD static void ignis__schema_fail(ignis__schema *s, ignis_diagnostic diagnostic, const char *at, const char *format, ...)
+IGNIS__COLD static void ignis__schema_fail(ignis__schema *s, ignis_diagnostic diagnostic, const char *at,
+                                           const char *format, ...)
 {
     char text[200];
     va_list args;
@@ -15137,7 +15471,8 @@ static void ignis__schema_looked(ignis__schema *s, const char *from, const char 
 {
     s->work += to - from;
     if (s->work > IGNIS__SCHEMA_WORK)
-        ignis__grammar_fail(s->g, IGNIS_DIAG_UNSUPPORTED, NULL, "the schema is too large: its names are looked for in more than %lld bytes",
+        ignis__grammar_fail(s->g, IGNIS_DIAG_UNSUPPORTED, NULL,
+                            "the schema is too large: its names are looked for in more than %lld bytes",
                             (long long)IGNIS__SCHEMA_WORK);
 }
 
@@ -15148,7 +15483,10 @@ static const char *ignis__schema_next(ignis__schema *s, const char *value)
     return *behind == ',' && !s->g->diagnostic ? ignis__schema_blank(behind + 1) : NULL;
 }
 
-static const char *ignis__schema_value(const char *key) { return ignis__schema_blank(ignis__schema_blank(ignis__schema_behind(key)) + 1); }
+static const char *ignis__schema_value(const char *key)
+{
+    return ignis__schema_blank(ignis__schema_blank(ignis__schema_behind(key)) + 1);
+}
 
 /*  The bytes of a string, with its escapes read into one of two places where it has any. */
 static const char *ignis__schema_string(ignis__schema *s, const char *at, int place, size_t *size)
@@ -15273,7 +15611,8 @@ static int ignis__schema_count(ignis__schema *s, const char *at, int otherwise)
 }
 
 /*  What is at least and at most wanted, of the two words; false: nothing fits. most below 0: any number. */
-static bool ignis__schema_counts(ignis__schema *s, const char *schema, const char *const *has, int word, int *least, int *most)
+static bool ignis__schema_counts(ignis__schema *s, const char *schema, const char *const *has, int word, int *least,
+                                 int *most)
 {
     *least = ignis__schema_count(s, has[word], 0);
     *most = ignis__schema_count(s, has[word + 1], -1);
@@ -15295,7 +15634,8 @@ static void ignis__schema_times(ignis__schema *s, int least, int most)
 /*  The object of a schema. Its properties come in their order; rule vN-i is what may come from number i on, with r: behind another property. */
 static void ignis__schema_object(ignis__schema *s, const char *schema, const char *const *has)
 {
-    const char *key = has[IGNIS__SCHEMA_PROPERTIES] ? ignis__schema_first(has[IGNIS__SCHEMA_PROPERTIES]) : NULL, *name, *other;
+    const char *key = has[IGNIS__SCHEMA_PROPERTIES] ? ignis__schema_first(has[IGNIS__SCHEMA_PROPERTIES]) : NULL, *name,
+               *other;
     const char *more = has[IGNIS__SCHEMA_ADDITIONAL];
     long long number = schema - s->text;
     int i = 0, behind;
@@ -15330,7 +15670,8 @@ static void ignis__schema_object(ignis__schema *s, const char *schema, const cha
                 for (name = has[IGNIS__SCHEMA_REQUIRED] ? ignis__schema_first(has[IGNIS__SCHEMA_REQUIRED]) : NULL;
                      name && !ignis__schema_same(s, name, key);)
                     name = ignis__schema_next(s, name);
-                ignis__schema_write(s, &s->later, "v%lld-%d%s ::= %s", number, i, behind ? "r" : "", behind ? "\",\" ws " : "");
+                ignis__schema_write(s, &s->later, "v%lld-%d%s ::= %s", number, i, behind ? "r" : "",
+                                    behind ? "\",\" ws " : "");
                 ignis__schema_literal(s, &s->later, key);
                 ignis__schema_write(s, &s->later, " \":\" ws ");
                 ignis__schema_name(s, &s->later, ignis__schema_value(key));
@@ -15379,7 +15720,12 @@ static void ignis__schema_values(ignis__schema *s, const char *value, bool many,
         ignis__schema_wrong(s, value, "enum has to be an array of at least one value");
     for (; at && !s->g->diagnostic; at = many ? ignis__schema_next(s, at) : NULL, bar = " | ") {
         size_t digits = strspn(at, "-0123456789");
-        unsigned type = *at == '{' ? 1u : *at == '[' ? 2u : *at == '"' ? 4u : *at == 't' || *at == 'f' ? 32u : *at == 'n' ? 64u : 8u;
+        unsigned type = *at == '{'                 ? 1u
+                        : *at == '['               ? 2u
+                        : *at == '"'               ? 4u
+                        : *at == 't' || *at == 'f' ? 32u
+                        : *at == 'n'               ? 64u
+                                                   : 8u;
         if (type == 8 && !strchr(".eE", at[digits]))
             type |= 16;
         if (!(types & type))
@@ -15446,7 +15792,8 @@ static void ignis__schema_rule(ignis__schema *s, const char *at)
     ignis__schema_write(s, &s->out, "v%lld ::= ", (long long)(at - s->text));
     if (*at != '{') {
         if (*at != 't')
-            ignis__schema_wrong(s, at, *at == 'f' ? "false is a schema that nothing fits" : "a schema is an object, or true");
+            ignis__schema_wrong(s, at,
+                                *at == 'f' ? "false is a schema that nothing fits" : "a schema is an object, or true");
         ignis__schema_write(s, &s->out, "value\n");
         return;
     }
@@ -15463,7 +15810,8 @@ static void ignis__schema_rule(ignis__schema *s, const char *at)
         has[word] = ignis__schema_value(key);
     }
     if ((value = has[IGNIS__SCHEMA_TYPE]) != NULL)
-        for (key = *value == '[' ? ignis__schema_first(value) : value; key; key = *value == '[' ? ignis__schema_next(s, key) : NULL) {
+        for (key = *value == '[' ? ignis__schema_first(value) : value; key;
+             key = *value == '[' ? ignis__schema_next(s, key) : NULL) {
             for (i = 0; i < IGNIS__SCHEMA_TYPES; i++)
                 if (strncmp(key + (*key == '"'), ignis__schema_types[i], strlen(ignis__schema_types[i])) == 0 &&
                     (size_t)(ignis__schema_behind(key) - key) == strlen(ignis__schema_types[i]) + 2)
@@ -15485,7 +15833,8 @@ static void ignis__schema_rule(ignis__schema *s, const char *at)
             if ((value = ignis__schema_refer(s, has[word])) != NULL)
                 ignis__schema_name(s, &s->out, value);
         } else if (*has[word] != '[' || !ignis__schema_first(has[word])) {
-            ignis__schema_wrong(s, has[word], "%s has to be an array of at least one schema", ignis__schema_words[word]);
+            ignis__schema_wrong(s, has[word], "%s has to be an array of at least one schema",
+                                ignis__schema_words[word]);
         } else {
             for (value = ignis__schema_first(has[word]); value; value = ignis__schema_next(s, value), bar = " | ") {
                 ignis__schema_write(s, &s->out, "%s", bar);
@@ -15563,12 +15912,13 @@ static void ignis__schema_read(ignis__grammar *g)
             ignis__grammar_fail(g, IGNIS_DIAG_HOST_MEMORY, NULL, "out of host memory");
         }
     }
-    ignis__free(copy), ignis__free(s.there), ignis__free(s.coming.items), ignis__free(s.out.data), ignis__free(s.later.data);
+    ignis__free(copy), ignis__free(s.there), ignis__free(s.coming.items), ignis__free(s.out.data),
+        ignis__free(s.later.data);
     ignis__free(s.names[0].data), ignis__free(s.names[1].data);
 }
 
 /*  A grammar of a text; null, and reported: it is none. */
-static ignis__grammar *ignis__grammar_make(const char *call, const char *source)
+IGNIS__PRIVATE ignis__grammar *ignis__grammar_make(const char *call, const char *source)
 {
     ignis__grammar *g = (ignis__grammar *)ignis__alloc(sizeof *g);
     if (!g || (g->text = g->source = ignis__copy_string(source)) == NULL) {
@@ -15609,18 +15959,11 @@ IGNIS__COLD IGNIS_API ignis_status ignis_grammar_check(const char *grammar)
     return IGNIS_OK;
 }
 
-/* ===============================================================================================================
-   >>model - checkpoints opened: config.json, shards, GGUF; their weights as tensors.
-   =============================================================================================================== */
-
-/*  From files to weights in four steps: the description becomes an ignis__model (sizes, frequencies); the files' headers become a sorted list of
-    what tensors there are; one table of rows says which of them become which rows of which weight; their bytes are read, converted and copied in
-    pieces. The table also serves who asks for a weight by name, and who writes the model back. */
+/*  models/weights - checkpoints: configuration, tensors, quantised weights. */
 
 #define IGNIS__MODEL_HALF 128 /* frequencies: heads of up to 256 elements, as attention has them */
 #define IGNIS__RANKS 64       /* that share a model, at most */
 #define IGNIS__MODEL_STOPS 16 /* as many as ignis_model_info.ends */
-
 typedef struct ignis__layer {
     ignis_tensor attn_norm, attn_norm_bias;
     ignis_tensor qkv, qkv_bias; /* rows of q, k and v */
@@ -15643,8 +15986,9 @@ typedef enum ignis__stretch {
 typedef struct ignis__model {
     ignis__slot slot; /* first */
     ignis_model_family family;
-    int layers, heads, kv_heads, head_dim, hidden, inner, vocab, context; /* heads, kv_heads, inner: of this rank's share */
-    ignis_model_parallel parallel;                                        /* size: 1 at least */
+    int layers, heads, kv_heads, head_dim, hidden, inner, vocab,
+        context;                   /* heads, kv_heads, inner: of this rank's share */
+    ignis_model_parallel parallel; /* size: 1 at least */
     double attention_scale;
     bool rms, rope, gelu; /* else: layer norms, positions, a gate with silu */
     bool tied;            /* the head is the embedding */
@@ -15665,16 +16009,11 @@ typedef struct ignis__model {
     int64_t parameters, quantised, weight_bytes, file_bytes;
     char *path;                /* as ignis_model_open was given it */
     ignis_tokenizer tokenizer; /* once somebody has asked for it; under the slot's lock */
-    struct ignis__lora *lora;  /* that are set, or null; under the slot's lock. They hold the model, and leave when they are freed */
-    void *engine;              /* what sequences share; null: there was none yet */
+    struct ignis__lora
+        *lora;    /* that are set, or null; under the slot's lock. They hold the model, and leave when they are freed */
+    void *engine; /* what sequences share; null: there was none yet */
     void (*engine_destroy)(const char *call, void *engine);
 } ignis__model;
-
-static ignis__pool ignis__models = IGNIS__POOL(ignis__model, IGNIS__KIND_MODEL, "model", IGNIS_DIAG_MODEL_FREED);
-
-static const char *const ignis__model_families[IGNIS_MODEL_FAMILY_COUNT] = {"", "gpt2", "llama", "qwen2", "qwen3"};
-
-/* --- config.json: a flat list ------------------------------------------------------------------------------------------ */
 
 /*  A value of a JSON file under its whole name: "rope_scaling.factor", "layer_types[]" for each item of an array. */
 typedef struct ignis__config_item {
@@ -15691,7 +16030,111 @@ typedef struct ignis__config {
     bool no_memory;
 } ignis__config;
 
-static void ignis__config_close(ignis__config *config)
+/*  A tensor of one of the files. */
+typedef struct ignis__model_source {
+    const char *name;
+    ignis_shape shape;
+    int file;            /* in the list of paths */
+    int64_t begin, end;  /* of its bytes in that file */
+    const char *type;    /* in messages; null: one that Ignis does not know */
+    uint32_t id;         /* a GGUF file's number for it */
+    ignis_dtype dtype;   /* 0: none of Ignis' */
+    uint32_t quant;      /* an ignis__gguf_type, or 0 */
+    bool used;           /* it has become a part of a weight, or was read otherwise */
+    int elements, bytes; /* so many elements take so many bytes */
+} ignis__model_source;
+
+typedef struct ignis__model_files {
+    const char *call, *path;
+    bool is_gguf;
+    ignis__gguf gguf;
+    ignis__config config, index, generation;
+    ignis__load *shards;
+    char **paths; /* of the shards, or of the GGUF file */
+    int path_count;
+    ignis__model_source *sources; /* sorted by name */
+    int64_t source_count;
+    ignis_model_family family;
+} ignis__model_files;
+
+/*  The type of a tensor in messages: its name, or the file's number for it. */
+typedef struct ignis__model_type {
+    char text[24];
+} ignis__model_type;
+
+#define IGNIS__MODEL_ROTARY (1u << IGNIS_MODEL_LLAMA | 1u << IGNIS_MODEL_QWEN2 | 1u << IGNIS_MODEL_QWEN3)
+
+/*  How a tensor lies in the file, where it lies differently. */
+enum {
+    IGNIS__MODEL_IN_OUT = 1, /* a safetensors file has it [in, out] */
+    IGNIS__MODEL_PAIRS = 2,  /* a GGUF file of llama has rows i and i + head_dim / 2 of each head beside each other */
+    IGNIS__MODEL_HEAD = 4    /* only where the head is no other's */
+};
+
+/*  One tensor of a file, which becomes rows of a weight: behind those of the row before it that becomes the same. # is the layer. Letters of
+    sizes: V vocabulary, P positions, H hidden, Q and K heads of queries and keys, D a head, I inner, 3 three times hidden. */
+typedef struct ignis__model_row {
+    unsigned families, optional; /* 1 << each */
+    bool in_layer;
+    size_t member;      /* of ignis__layer or ignis__model */
+    char rows, columns; /* columns 0: one dimension */
+    int how;
+    const char *hf, *gguf;
+    const char *whole; /* the name of the weight, if there are other rows in it */
+} ignis__model_row;
+
+/*  A name of the table with its layer. */
+typedef struct ignis__model_name {
+    char text[96];
+} ignis__model_name;
+
+/*  A row of the table for one layer. */
+typedef struct ignis__model_part {
+    const ignis__model_row *row;
+    int layer;
+    int64_t first, rows, columns; /* of the weight */
+    int64_t total;                /* rows of the weight, at its first part; 0 at others */
+    int64_t file_rows, file_columns, stretch,
+        stride; /* each `stretch` of the rows begins a `stride` behind the one before it in the file */
+    int64_t skip_rows, skip_columns; /* those of other ranks, ahead */
+    int blocks;                      /* an ignis__gguf_type, which it has on the device; 0: numbers */
+    const ignis__model_source *from;
+    ignis_tensor *to;
+} ignis__model_part;
+
+/*  What lies there of each type: rows of records of 256 elements, of so many bytes; Q6_K has a scale of each behind them. kernels/blocks.cuh says
+    what is in them. */
+struct ignis__blocks_types_type {
+    int type, bytes, scale;
+};
+
+/*  As kernels/blocks.cuh has it. */
+typedef struct ignis__quantised {
+    ignis__address records, scales;
+    int64_t k;
+    int type;
+} ignis__quantised;
+
+enum { IGNIS__STEP_ROWS = 64 }; /* sequences of a step, at most */
+
+
+/* ===============================================================================================================
+   >>model - checkpoints opened: config.json, shards, GGUF; their weights as tensors.
+   =============================================================================================================== */
+
+/*  From files to weights in four steps: the description becomes an ignis__model (sizes, frequencies); the files' headers become a sorted list of
+    what tensors there are; one table of rows says which of them become which rows of which weight; their bytes are read, converted and copied in
+    pieces. The table also serves who asks for a weight by name, and who writes the model back. */
+
+IGNIS__PRIVATE ignis__pool ignis__models =
+    IGNIS__POOL(ignis__model, IGNIS__KIND_MODEL, "model", IGNIS_DIAG_MODEL_FREED);
+
+IGNIS__PRIVATE const char *const ignis__model_families[IGNIS_MODEL_FAMILY_COUNT] = {"", "gpt2", "llama", "qwen2",
+                                                                                    "qwen3"};
+
+/* --- config.json: a flat list ------------------------------------------------------------------------------------------ */
+
+IGNIS__PRIVATE void ignis__config_close(ignis__config *config)
 {
     ignis__free(config->items);
     ignis__free(config->file);
@@ -15757,7 +16200,8 @@ static void ignis__config_value(ignis__json *json, ignis__config *config, const 
 }
 
 /*  Reads a JSON file. `wanted` is false for one that may be missing: then it is empty. Reports what is wrong. */
-IGNIS__COLD static bool ignis__config_open(const char *call, const char *path, bool wanted, ignis__config *config)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__config_open(const char *call, const char *path, bool wanted,
+                                                   ignis__config *config)
 {
     ignis__json json;
     int64_t length = 0;
@@ -15769,7 +16213,8 @@ IGNIS__COLD static bool ignis__config_open(const char *call, const char *path, b
         return !wanted || ignis__file_fail(call, path, "opened");
     if (length > IGNIS__HEADER_LIMIT) {
         ignis__file_close(file);
-        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, call, "'%s' has %lld bytes, above %d", path, (long long)length, IGNIS__HEADER_LIMIT);
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, call, "'%s' has %lld bytes, above %d", path, (long long)length,
+                    IGNIS__HEADER_LIMIT);
         return false;
     }
     config->file = (char *)ignis__alloc((size_t)length + 1);
@@ -15802,7 +16247,7 @@ IGNIS__COLD static bool ignis__config_open(const char *call, const char *path, b
 }
 
 /*  The last value of that name, as Python takes it; null where there is none, or it is null. */
-static const ignis__config_item *ignis__config_find(const ignis__config *config, const char *name)
+IGNIS__PRIVATE const ignis__config_item *ignis__config_find(const ignis__config *config, const char *name)
 {
     int i;
     for (i = config->count - 1; i >= 0; i--)
@@ -15813,34 +16258,7 @@ static const ignis__config_item *ignis__config_find(const ignis__config *config,
 
 /* --- what the files hold -------------------------------------------------------------------------------------------------- */
 
-/*  A tensor of one of the files. */
-typedef struct ignis__model_source {
-    const char *name;
-    ignis_shape shape;
-    int file;            /* in the list of paths */
-    int64_t begin, end;  /* of its bytes in that file */
-    const char *type;    /* in messages; null: one that Ignis does not know */
-    uint32_t id;         /* a GGUF file's number for it */
-    ignis_dtype dtype;   /* 0: none of Ignis' */
-    uint32_t quant;      /* an ignis__gguf_type, or 0 */
-    bool used;           /* it has become a part of a weight, or was read otherwise */
-    int elements, bytes; /* so many elements take so many bytes */
-} ignis__model_source;
-
-typedef struct ignis__model_files {
-    const char *call, *path;
-    bool is_gguf;
-    ignis__gguf gguf;
-    ignis__config config, index, generation;
-    ignis__load *shards;
-    char **paths; /* of the shards, or of the GGUF file */
-    int path_count;
-    ignis__model_source *sources; /* sorted by name */
-    int64_t source_count;
-    ignis_model_family family;
-} ignis__model_files;
-
-static void ignis__model_files_close(ignis__model_files *files)
+IGNIS__PRIVATE void ignis__model_files_close(ignis__model_files *files)
 {
     int i;
     for (i = 0; i < files->path_count; i++) {
@@ -15860,7 +16278,7 @@ static void ignis__model_files_close(ignis__model_files *files)
 }
 
 /*  folder/name, of ignis__alloc; null, and reported: no memory. */
-static char *ignis__model_path(const char *call, const char *folder, const char *name)
+IGNIS__PRIVATE char *ignis__model_path(const char *call, const char *folder, const char *name)
 {
     size_t size = strlen(folder) + strlen(name) + 2;
     char *path = (char *)ignis__alloc(size);
@@ -15876,22 +16294,17 @@ static int ignis__model_source_order(const void *a, const void *b)
     return strcmp(((const ignis__model_source *)a)->name, ((const ignis__model_source *)b)->name);
 }
 
-static ignis__model_source *ignis__model_source_find(const ignis__model_files *files, const char *name)
+IGNIS__PRIVATE ignis__model_source *ignis__model_source_find(const ignis__model_files *files, const char *name)
 {
     ignis__model_source key;
     memset(&key, 0, sizeof key);
     key.name = name;
-    return files->source_count
-               ? (ignis__model_source *)bsearch(&key, files->sources, (size_t)files->source_count, sizeof key, ignis__model_source_order)
-               : NULL;
+    return files->source_count ? (ignis__model_source *)bsearch(&key, files->sources, (size_t)files->source_count,
+                                                                sizeof key, ignis__model_source_order)
+                               : NULL;
 }
 
-/*  The type of a tensor in messages: its name, or the file's number for it. */
-typedef struct ignis__model_type {
-    char text[24];
-} ignis__model_type;
-
-static ignis__model_type ignis__model_type_write(const ignis__model_source *source)
+IGNIS__PRIVATE ignis__model_type ignis__model_type_write(const ignis__model_source *source)
 {
     ignis__model_type type;
     if (source->type)
@@ -15967,7 +16380,10 @@ static bool ignis__model_shards(ignis__model_files *files, const char *const *na
     return ignis__model_sort(files);
 }
 
-static int ignis__model_file_order(const void *a, const void *b) { return strcmp(*(const char *const *)a, *(const char *const *)b); }
+static int ignis__model_file_order(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
 
 /*  The shards that model.safetensors.index.json names. */
 static bool ignis__model_index(ignis__model_files *files, const char *path)
@@ -15989,9 +16405,11 @@ static bool ignis__model_index(ignis__model_files *files, const char *path)
         inside = strncmp(item->name, prefix, sizeof prefix - 1) == 0 && item->name[sizeof prefix - 1] == '.';
         if (!inside)
             continue;
-        if (item->kind != 't' || !*name || strchr(name, '/') || strchr(name, '\\') || strchr(name, ':') || strstr(name, "..")) {
-            ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "'%s' says that a tensor is in %s, which is not the plain name of a file",
-                        path, ignis__name_write(item->kind == 't' ? name : "").text);
+        if (item->kind != 't' || !*name || strchr(name, '/') || strchr(name, '\\') || strchr(name, ':') ||
+            strstr(name, "..")) {
+            ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call,
+                        "'%s' says that a tensor is in %s, which is not the plain name of a file", path,
+                        ignis__name_write(item->kind == 't' ? name : "").text);
             ok = false;
         }
         names[count++] = name;
@@ -16019,14 +16437,14 @@ static bool ignis__model_family_find(ignis__model_files *files, const char *key,
     if (files->family)
         return true;
     if (name)
-        ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call, "'%s' has %s %s; gpt2, llama, qwen2 and qwen3 are known", files->path, key,
-                    ignis__name_write(name).text);
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call, "'%s' has %s %s; gpt2, llama, qwen2 and qwen3 are known",
+                    files->path, key, ignis__name_write(name).text);
     else
         ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "'%s' has no text %s", files->path, key);
     return false;
 }
 
-static bool ignis__model_open_folder(ignis__model_files *files)
+IGNIS__PRIVATE bool ignis__model_open_folder(ignis__model_files *files)
 {
     char *config = ignis__model_path(files->call, files->path, "config.json");
     char *index = ignis__model_path(files->call, files->path, "model.safetensors.index.json");
@@ -16041,7 +16459,8 @@ static bool ignis__model_open_folder(ignis__model_files *files)
         ok = ignis__model_family_find(files, "model_type", type && type->kind == 't' ? type->text : NULL);
     }
     if (ok)
-        ok = ignis__file_info(index, &size, &time) ? ignis__model_index(files, index) : ignis__model_shards(files, whole, 1);
+        ok = ignis__file_info(index, &size, &time) ? ignis__model_index(files, index)
+                                                   : ignis__model_shards(files, whole, 1);
     ignis__free(config);
     ignis__free(index);
     ignis__free(generation);
@@ -16058,13 +16477,14 @@ static bool ignis__model_open_whole(ignis__model_files *files)
     if (count <= 1)
         return true;
     ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call,
-                "'%s' is part %lld of %lld: models in several GGUF files are not supported; llama.cpp's llama-gguf-split --merge makes "
+                "'%s' is part %lld of %lld: models in several GGUF files are not supported; llama.cpp's "
+                "llama-gguf-split --merge makes "
                 "one file of them",
                 files->path, (long long)number + 1, (long long)count);
     return false;
 }
 
-static bool ignis__model_open_gguf(ignis__model_files *files)
+IGNIS__PRIVATE bool ignis__model_open_gguf(ignis__model_files *files)
 {
     const char *architecture = NULL;
     size_t size;
@@ -16083,7 +16503,8 @@ static bool ignis__model_open_gguf(ignis__model_files *files)
     }
     if (!ignis__model_open_whole(files) ||
         ignis__gguf_string(&files->gguf, "general.architecture", &architecture, &size) == IGNIS__GGUF_BAD ||
-        !ignis__model_family_find(files, "general.architecture", architecture) || !ignis__model_sources(files, files->gguf.tensor_count))
+        !ignis__model_family_find(files, "general.architecture", architecture) ||
+        !ignis__model_sources(files, files->gguf.tensor_count))
         return false;
     for (i = 0; i < files->gguf.tensor_count; i++) {
         const ignis__gguf_tensor *tensor = &files->gguf.tensors[i];
@@ -16108,7 +16529,8 @@ static bool ignis__model_open_gguf(ignis__model_files *files)
 /* --- the description ---------------------------------------------------------------------------------------------------------- */
 
 /*  A number of the description, by its name in config.json, or behind "ARCHITECTURE." in a GGUF file. BAD is reported. */
-static ignis__gguf_found ignis__model_number(ignis__model_files *files, const char *json, const char *gguf, double *value)
+IGNIS__PRIVATE ignis__gguf_found ignis__model_number(ignis__model_files *files, const char *json, const char *gguf,
+                                                     double *value)
 {
     const ignis__config_item *item;
     char name[96];
@@ -16130,7 +16552,8 @@ static ignis__gguf_found ignis__model_number(ignis__model_files *files, const ch
 }
 
 /*  A size: whole, from 1 to `most`. otherwise: what it is where it is not said; 0: it has to be. */
-static bool ignis__model_size(ignis__model_files *files, const char *json, const char *gguf, int otherwise, int most, int *size)
+IGNIS__PRIVATE bool ignis__model_size(ignis__model_files *files, const char *json, const char *gguf, int otherwise,
+                                      int most, int *size)
 {
     double value = otherwise;
     ignis__gguf_found found = ignis__model_number(files, json, gguf, &value);
@@ -16142,8 +16565,9 @@ static bool ignis__model_size(ignis__model_files *files, const char *json, const
         return false;
     }
     if (!(value >= 1 && value <= most) || value != (double)(int)value) {
-        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "the description of '%s' has %s %g; a whole number from 1 to %d is needed",
-                    files->path, name ? name : json, value, most);
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call,
+                    "the description of '%s' has %s %g; a whole number from 1 to %d is needed", files->path,
+                    name ? name : json, value, most);
         return false;
     }
     *size = (int)value;
@@ -16151,16 +16575,19 @@ static bool ignis__model_size(ignis__model_files *files, const char *json, const
 }
 
 /*  A positive number. otherwise: what it is where it is not said; 0: it has to be. */
-static bool ignis__model_real(ignis__model_files *files, const char *json, const char *gguf, double otherwise, double *real)
+IGNIS__PRIVATE bool ignis__model_real(ignis__model_files *files, const char *json, const char *gguf, double otherwise,
+                                      double *real)
 {
     double value = otherwise;
     ignis__gguf_found found = ignis__model_number(files, json, gguf, &value);
     if (found == IGNIS__GGUF_BAD)
         return false;
     if (found == IGNIS__GGUF_NONE && otherwise == 0)
-        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "the description of '%s' has no %s", files->path, files->is_gguf ? gguf : json);
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "the description of '%s' has no %s", files->path,
+                    files->is_gguf ? gguf : json);
     else if (!(value > 0 && value < 1e12))
-        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "the description of '%s' has %s %g; a positive number is needed", files->path,
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call,
+                    "the description of '%s' has %s %g; a positive number is needed", files->path,
                     files->is_gguf ? gguf : json, value);
     else
         *real = value;
@@ -16203,7 +16630,7 @@ static const struct {
 };
 
 /*  Refuses what is in config.json and would be ignored. */
-static bool ignis__model_demand(const ignis__model_files *files)
+IGNIS__PRIVATE bool ignis__model_demand(const ignis__model_files *files)
 {
     char said[80];
     int i, d, k;
@@ -16211,7 +16638,8 @@ static bool ignis__model_demand(const ignis__model_files *files)
         const ignis__config_item *item = &files->config.items[i];
         for (d = 0; d < IGNIS__COUNT(ignis__model_demands); d++) {
             bool fits = item->kind == '0' || item->kind == ignis__model_demands[d].kind;
-            if (!(ignis__model_demands[d].families >> files->family & 1) || strcmp(item->name, ignis__model_demands[d].name) != 0)
+            if (!(ignis__model_demands[d].families >> files->family & 1) ||
+                strcmp(item->name, ignis__model_demands[d].name) != 0)
                 continue;
             if (item->kind == 't')
                 snprintf(said, sizeof said, "%s", ignis__name_write(item->text).text);
@@ -16222,14 +16650,15 @@ static bool ignis__model_demand(const ignis__model_files *files)
             if (fits && (item->kind == 'n' || item->kind == 'b'))
                 fits = item->number == ignis__model_demands[d].number;
             if (fits && item->kind == 't') {
-                for (k = 0; ignis__model_demands[d].texts[k] && strcmp(item->text, ignis__model_demands[d].texts[k]) != 0; k++)
+                for (k = 0;
+                     ignis__model_demands[d].texts[k] && strcmp(item->text, ignis__model_demands[d].texts[k]) != 0; k++)
                     continue;
                 fits = ignis__model_demands[d].texts[k] != NULL;
             }
             if (fits)
                 continue;
-            ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call, "config.json of '%s' has %s %s, which Ignis cannot do", files->path,
-                        item->name, said);
+            ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call, "config.json of '%s' has %s %s, which Ignis cannot do",
+                        files->path, item->name, said);
             return false;
         }
     }
@@ -16237,7 +16666,7 @@ static bool ignis__model_demand(const ignis__model_files *files)
 }
 
 /*  Refuses what is in a GGUF file and would be ignored: numbers that have to be 0, or what they are anyway. */
-static bool ignis__model_demand_gguf(ignis__model_files *files, const ignis__model *model)
+IGNIS__PRIVATE bool ignis__model_demand_gguf(ignis__model_files *files, const ignis__model *model)
 {
     static const struct {
         const char *name;
@@ -16267,8 +16696,8 @@ static bool ignis__model_demand_gguf(ignis__model_files *files, const ignis__mod
         if (ignis__model_number(files, NULL, rows[i].name, &value) == IGNIS__GGUF_BAD)
             return false;
         if (value != wanted) {
-            ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call, "'%s' has %s.%s %g, not %g, which Ignis cannot do", files->path,
-                        ignis__model_families[files->family], rows[i].name, value, wanted);
+            ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call, "'%s' has %s.%s %g, not %g, which Ignis cannot do",
+                        files->path, ignis__model_families[files->family], rows[i].name, value, wanted);
             return false;
         }
     }
@@ -16324,10 +16753,12 @@ static bool ignis__model_stretch_kind(ignis__model_files *files, ignis__model *m
     for (i = 0; i < IGNIS__COUNT(kinds) && strcmp(kind, kinds[i]) != 0; i++)
         continue;
     model->stretch = i == 4 ? IGNIS__STRETCH_NONE : (ignis__stretch)i;
-    if (i < IGNIS__COUNT(kinds) && !(files->is_gguf && model->stretch == IGNIS__STRETCH_LLAMA3)) /* which has divisors instead */
+    if (i < IGNIS__COUNT(kinds) &&
+        !(files->is_gguf && model->stretch == IGNIS__STRETCH_LLAMA3)) /* which has divisors instead */
         return true;
     ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call, "'%s' stretches positions by %s; %s are known", files->path,
-                ignis__name_write(kind).text, files->is_gguf ? "none, linear and yarn" : "default, linear, llama3 and yarn");
+                ignis__name_write(kind).text,
+                files->is_gguf ? "none, linear and yarn" : "default, linear, llama3 and yarn");
     return false;
 }
 
@@ -16337,7 +16768,8 @@ static bool ignis__model_stretch_factor(ignis__model_files *files, const char **
     ignis__gguf_found found;
     *key = "rope.scaling.factor";
     found = ignis__model_number(files, NULL, *key, value);
-    if (found == IGNIS__GGUF_NONE && (found = ignis__model_number(files, NULL, "rope.scale_linear", value)) == IGNIS__GGUF_FOUND)
+    if (found == IGNIS__GGUF_NONE &&
+        (found = ignis__model_number(files, NULL, "rope.scale_linear", value)) == IGNIS__GGUF_FOUND)
         *key = "rope.scale_linear";
     return found != IGNIS__GGUF_BAD;
 }
@@ -16350,16 +16782,18 @@ static bool ignis__model_stretch_alone(ignis__model_files *files)
         return false;
     if (value == 1)
         return true;
-    ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call, "'%s' has %s.rope.scaling.attn_factor %g without yarn, which Ignis cannot do",
-                files->path, ignis__model_families[files->family], value);
+    ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call,
+                "'%s' has %s.rope.scaling.attn_factor %g without yarn, which Ignis cannot do", files->path,
+                ignis__model_families[files->family], value);
     return false;
 }
 
 /*  How positions are stretched, by config.json of old and new: rope_scaling {rope_type or type, ...} and rope_theta, or all in
     rope_parameters; or by keys of a GGUF file. */
-static bool ignis__model_stretch(ignis__model_files *files, ignis__model *model)
+IGNIS__PRIVATE bool ignis__model_stretch(ignis__model_files *files, ignis__model *model)
 {
-    const char *group = ignis__config_find(&files->config, "rope_parameters") ? "rope_parameters" : "rope_scaling", *text = NULL;
+    const char *group = ignis__config_find(&files->config, "rope_parameters") ? "rope_parameters" : "rope_scaling",
+               *text = NULL;
     const char *factor = NULL; /* its key in a GGUF file */
     const ignis__config_item *kind;
     char name[80];
@@ -16371,7 +16805,8 @@ static bool ignis__model_stretch(ignis__model_files *files, ignis__model *model)
     if (files->is_gguf) {
         snprintf(name, sizeof name, "%s.rope.scaling.type", ignis__model_families[files->family]);
         if (ignis__gguf_string(&files->gguf, name, &text, &size) == IGNIS__GGUF_BAD ||
-            !ignis__model_real(files, NULL, "rope.freq_base", 10000, &model->theta) || !ignis__model_stretch_factor(files, &factor, &said))
+            !ignis__model_real(files, NULL, "rope.freq_base", 10000, &model->theta) ||
+            !ignis__model_stretch_factor(files, &factor, &said))
             return false;
         text = !text && said != 0 ? "linear" : text;
     } else {
@@ -16384,8 +16819,8 @@ static bool ignis__model_stretch(ignis__model_files *files, ignis__model *model)
             return false;
     }
     if (!files->is_gguf && !text && ignis__config_find(&files->config, IGNIS__IN_GROUP("factor"))) {
-        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "config.json of '%s' has %s, and does not say of which rope_type", files->path,
-                    name);
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call,
+                    "config.json of '%s' has %s, and does not say of which rope_type", files->path, name);
         return false;
     }
     if (text && !ignis__model_stretch_kind(files, model, text))
@@ -16399,28 +16834,29 @@ static bool ignis__model_stretch(ignis__model_files *files, ignis__model *model)
         return false;
     if (model->stretch == IGNIS__STRETCH_LINEAR)
         return true;
-    if (!ignis__model_real(files, IGNIS__IN_GROUP("original_max_position_embeddings"), "rope.scaling.original_context_length",
-                           yarn ? context : 0, &model->original) ||
-        !ignis__model_real(files, IGNIS__IN_GROUP(yarn ? "beta_slow" : "low_freq_factor"), yarn ? "rope.scaling.yarn_beta_slow" : NULL,
-                           yarn, &model->low) ||
-        !ignis__model_real(files, IGNIS__IN_GROUP(yarn ? "beta_fast" : "high_freq_factor"), yarn ? "rope.scaling.yarn_beta_fast" : NULL,
-                           yarn ? 32 : 0, &model->high))
+    if (!ignis__model_real(files, IGNIS__IN_GROUP("original_max_position_embeddings"),
+                           "rope.scaling.original_context_length", yarn ? context : 0, &model->original) ||
+        !ignis__model_real(files, IGNIS__IN_GROUP(yarn ? "beta_slow" : "low_freq_factor"),
+                           yarn ? "rope.scaling.yarn_beta_slow" : NULL, yarn, &model->low) ||
+        !ignis__model_real(files, IGNIS__IN_GROUP(yarn ? "beta_fast" : "high_freq_factor"),
+                           yarn ? "rope.scaling.yarn_beta_fast" : NULL, yarn ? 32 : 0, &model->high))
         return false;
     if (model->high <= model->low) {
-        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "the description of '%s' stretches positions from %g to %g, the wrong way round",
-                    files->path, model->low, model->high);
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call,
+                    "the description of '%s' stretches positions from %g to %g, the wrong way round", files->path,
+                    model->low, model->high);
         return false;
     }
     if (!yarn)
         return true;
     if (!(model->theta > 1)) {
-        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "the description of '%s' has rope_theta %g; yarn needs one above 1", files->path,
-                    model->theta);
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call,
+                    "the description of '%s' has rope_theta %g; yarn needs one above 1", files->path, model->theta);
         return false;
     }
     usual = model->factor > 1 ? 0.1 * ignis__ln(model->factor) + 1 : 1;
-    if (!ignis__model_real(files, IGNIS__IN_GROUP("attention_factor"), "rope.scaling.attn_factor", files->is_gguf ? 1 : usual,
-                           &model->attention_factor))
+    if (!ignis__model_real(files, IGNIS__IN_GROUP("attention_factor"), "rope.scaling.attn_factor",
+                           files->is_gguf ? 1 : usual, &model->attention_factor))
         return false;
     if (files->is_gguf) { /* there it multiplies the usual one, in config.json it takes its place */
         model->attention_factor *= usual;
@@ -16429,7 +16865,8 @@ static bool ignis__model_stretch(ignis__model_files *files, ignis__model *model)
     kind = ignis__config_find(&files->config, IGNIS__IN_GROUP("truncate"));
     model->uncut = kind && kind->kind == 'b' && kind->number == 0;
     if (kind && kind->kind != 'b') {
-        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "config.json of '%s': %s is neither true nor false", files->path, name);
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "config.json of '%s': %s is neither true nor false",
+                    files->path, name);
         return false;
     }
     return true;
@@ -16443,7 +16880,7 @@ static double ignis__model_yarn_at(const ignis__model *model, double turns)
 }
 
 /*  f_i = theta^(-2 i / head_dim), stretched. */
-static void ignis__model_frequencies(ignis__model *model)
+IGNIS__PRIVATE void ignis__model_frequencies(ignis__model *model)
 {
     double ratio = ignis__root_of_degree(1 / model->theta, model->head_dim / 2), f = 1, low = 0, high = 0, t;
     int i;
@@ -16468,7 +16905,7 @@ static void ignis__model_frequencies(ignis__model *model)
 }
 
 /*  A GGUF file's own divisors of the frequencies, as converters of Llama 3 write them. */
-static bool ignis__model_divisors(ignis__model_files *files, ignis__model *model)
+IGNIS__PRIVATE bool ignis__model_divisors(ignis__model_files *files, ignis__model *model)
 {
     ignis__model_source *source = files->is_gguf ? ignis__model_source_find(files, "rope_freqs.weight") : NULL;
     float divisor[IGNIS__MODEL_HALF];
@@ -16478,7 +16915,8 @@ static bool ignis__model_divisors(ignis__model_files *files, ignis__model *model
         return true;
     source->used = true;
     if (source->dtype != IGNIS_F32 || source->shape.ndim != 1 || source->shape.dim[0] != half) {
-        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "tensor rope_freqs.weight of '%s' is %s %s; F32 [%d] is needed", files->path,
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call,
+                    "tensor rope_freqs.weight of '%s' is %s %s; F32 [%d] is needed", files->path,
                     ignis__model_type_write(source).text, ignis__shape_write(&source->shape).text, half);
         return false;
     }
@@ -16486,8 +16924,9 @@ static bool ignis__model_divisors(ignis__model_files *files, ignis__model *model
         return ignis__file_fail(files->call, files->path, "read");
     for (i = 0; i < half; i++) {
         if (!(divisor[i] > 0 && (double)divisor[i] < 1e12)) {
-            ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "tensor rope_freqs.weight of '%s' has %g at %d; positive numbers are needed",
-                        files->path, (double)divisor[i], i);
+            ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call,
+                        "tensor rope_freqs.weight of '%s' has %g at %d; positive numbers are needed", files->path,
+                        (double)divisor[i], i);
             return false;
         }
     }
@@ -16587,7 +17026,7 @@ static bool ignis__model_ends(ignis__model_files *files, ignis__model *model)
 }
 
 /*  Fills in what the description says. */
-IGNIS__COLD static bool ignis__model_describe(ignis__model_files *files, ignis__model *model)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__model_describe(ignis__model_files *files, ignis__model *model)
 {
     bool old = files->family == IGNIS_MODEL_GPT2;
     const ignis__model_source *table;
@@ -16601,18 +17040,22 @@ IGNIS__COLD static bool ignis__model_describe(ignis__model_files *files, ignis__
         return false;
     if (!ignis__model_size(files, old ? "n_layer" : "num_hidden_layers", "block_count", 0, 65536, &model->layers) ||
         !ignis__model_size(files, old ? "n_embd" : "hidden_size", "embedding_length", 0, limit, &model->hidden) ||
-        !ignis__model_size(files, old ? "n_head" : "num_attention_heads", "attention.head_count", 0, 65536, &model->heads) ||
-        !ignis__model_size(files, old ? NULL : "num_key_value_heads", old ? NULL : "attention.head_count_kv", model->heads, 65536,
-                           &model->kv_heads) ||
-        !ignis__model_size(files, old ? "n_inner" : "intermediate_size", "feed_forward_length", old ? 4 * model->hidden : 0, 4 * limit,
-                           &model->inner) ||
-        !ignis__model_size(files, old ? "n_positions" : "max_position_embeddings", "context_length", 0, 1 << 30, &model->context) ||
+        !ignis__model_size(files, old ? "n_head" : "num_attention_heads", "attention.head_count", 0, 65536,
+                           &model->heads) ||
+        !ignis__model_size(files, old ? NULL : "num_key_value_heads", old ? NULL : "attention.head_count_kv",
+                           model->heads, 65536, &model->kv_heads) ||
+        !ignis__model_size(files, old ? "n_inner" : "intermediate_size", "feed_forward_length",
+                           old ? 4 * model->hidden : 0, 4 * limit, &model->inner) ||
+        !ignis__model_size(files, old ? "n_positions" : "max_position_embeddings", "context_length", 0, 1 << 30,
+                           &model->context) ||
         !ignis__model_real(files, old ? "layer_norm_epsilon" : "rms_norm_eps",
-                           old ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon", old ? 1e-5 : 1e-6, &model->eps))
+                           old ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon", old ? 1e-5 : 1e-6,
+                           &model->eps))
         return false;
     if (model->layers > files->source_count) {
-        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "the description of '%s' has %d layers, but there are %lld tensors", files->path,
-                    model->layers, (long long)files->source_count);
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call,
+                    "the description of '%s' has %d layers, but there are %lld tensors", files->path, model->layers,
+                    (long long)files->source_count);
         return false;
     }
     if (model->hidden % model->heads == 0)
@@ -16621,27 +17064,30 @@ IGNIS__COLD static bool ignis__model_describe(ignis__model_files *files, ignis__
         i = 0;
     if (i == 0 && (old || (!ignis__config_find(&files->config, "head_dim") && !files->is_gguf))) {
         ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call,
-                    "the description of '%s' contradicts itself: %d heads do not divide %d numbers a token", files->path, model->heads,
-                    model->hidden);
+                    "the description of '%s' contradicts itself: %d heads do not divide %d numbers a token",
+                    files->path, model->heads, model->hidden);
         return false;
     }
-    if (!ignis__model_size(files, old ? NULL : "head_dim", old ? NULL : "attention.key_length", i, 65536, &model->head_dim))
+    if (!ignis__model_size(files, old ? NULL : "head_dim", old ? NULL : "attention.key_length", i, 65536,
+                           &model->head_dim))
         return false;
     if (model->heads % model->kv_heads != 0) {
         ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call,
-                    "the description of '%s' contradicts itself: %d heads are no multiple of %d of keys", files->path, model->heads,
-                    model->kv_heads);
+                    "the description of '%s' contradicts itself: %d heads are no multiple of %d of keys", files->path,
+                    model->heads, model->kv_heads);
         return false;
     }
     if (model->head_dim > 2 * IGNIS__MODEL_HALF || (model->rope && model->head_dim % 2 != 0)) {
-        ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call, "heads of '%s' have %d numbers; an even number up to %d is needed", files->path,
-                    model->head_dim, 2 * IGNIS__MODEL_HALF);
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call,
+                    "heads of '%s' have %d numbers; an even number up to %d is needed", files->path, model->head_dim,
+                    2 * IGNIS__MODEL_HALF);
         return false;
     }
     if (files->is_gguf) { /* the table says how many tokens there are */
         table = ignis__model_source_find(files, "token_embd.weight");
-        model->vocab =
-            table && table->shape.ndim == 2 && table->shape.dim[0] > 0 && table->shape.dim[0] < INT32_MAX ? (int)table->shape.dim[0] : 1;
+        model->vocab = table && table->shape.ndim == 2 && table->shape.dim[0] > 0 && table->shape.dim[0] < INT32_MAX
+                           ? (int)table->shape.dim[0]
+                           : 1;
         model->tied = !ignis__model_source_find(files, "output.weight");
         if (!ignis__model_demand_gguf(files, model))
             return false;
@@ -16649,7 +17095,8 @@ IGNIS__COLD static bool ignis__model_describe(ignis__model_files *files, ignis__
         if (!ignis__model_size(files, "vocab_size", NULL, 0, INT32_MAX - 1, &model->vocab))
             return false;
         tied = ignis__config_find(&files->config, "tie_word_embeddings");
-        model->tied = tied && tied->kind == 'b' ? tied->number != 0 : !ignis__model_source_find(files, "lm_head.weight");
+        model->tied =
+            tied && tied->kind == 'b' ? tied->number != 0 : !ignis__model_source_find(files, "lm_head.weight");
     }
     if (model->rope && !ignis__model_stretch(files, model))
         return false;
@@ -16664,27 +17111,7 @@ IGNIS__COLD static bool ignis__model_describe(ignis__model_files *files, ignis__
 
 /* --- which tensors become which weights -------------------------------------------------------------------------------- */
 
-#define IGNIS__MODEL_ROTARY (1u << IGNIS_MODEL_LLAMA | 1u << IGNIS_MODEL_QWEN2 | 1u << IGNIS_MODEL_QWEN3)
 #define IGNIS__MODEL_BIASES (1u << IGNIS_MODEL_LLAMA | 1u << IGNIS_MODEL_QWEN3)
-
-/*  How a tensor lies in the file, where it lies differently. */
-enum {
-    IGNIS__MODEL_IN_OUT = 1, /* a safetensors file has it [in, out] */
-    IGNIS__MODEL_PAIRS = 2,  /* a GGUF file of llama has rows i and i + head_dim / 2 of each head beside each other */
-    IGNIS__MODEL_HEAD = 4    /* only where the head is no other's */
-};
-
-/*  One tensor of a file, which becomes rows of a weight: behind those of the row before it that becomes the same. # is the layer. Letters of
-    sizes: V vocabulary, P positions, H hidden, Q and K heads of queries and keys, D a head, I inner, 3 three times hidden. */
-typedef struct ignis__model_row {
-    unsigned families, optional; /* 1 << each */
-    bool in_layer;
-    size_t member;      /* of ignis__layer or ignis__model */
-    char rows, columns; /* columns 0: one dimension */
-    int how;
-    const char *hf, *gguf;
-    const char *whole; /* the name of the weight, if there are other rows in it */
-} ignis__model_row;
 
 #define IGNIS__ROW_MODEL(member) false, offsetof(ignis__model, member)
 #define IGNIS__ROW_LAYER(member) true, offsetof(ignis__layer, member)
@@ -16696,7 +17123,7 @@ typedef struct ignis__model_row {
 #define IGNIS__QKV "model.layers.#.self_attn.qkv_proj."
 #define IGNIS__GATE_UP "model.layers.#.mlp.gate_up_proj."
 
-static const ignis__model_row ignis__model_rows[] = {
+IGNIS__PRIVATE const ignis__model_row ignis__model_rows[] = {
     {IGNIS__ROW_G, IGNIS__ROW_MODEL(embedding), 'V', 'H', 0, "wte.weight", "token_embd.weight", NULL},
     {IGNIS__ROW_G, IGNIS__ROW_MODEL(positions), 'P', 'H', 0, "wpe.weight", "position_embd.weight", NULL},
     {IGNIS__ROW_G, IGNIS__ROW_MODEL(norm), 'H', 0, 0, "ln_f.weight", "output_norm.weight", NULL},
@@ -16704,52 +17131,63 @@ static const ignis__model_row ignis__model_rows[] = {
     {IGNIS__ROW_G, IGNIS__ROW_MODEL(head), 'V', 'H', IGNIS__MODEL_HEAD, "lm_head.weight", "output.weight", NULL},
     {IGNIS__ROW_G, IGNIS__ROW_LAYER(attn_norm), 'H', 0, 0, "h.#.ln_1.weight", "blk.#.attn_norm.weight", NULL},
     {IGNIS__ROW_G, IGNIS__ROW_LAYER(attn_norm_bias), 'H', 0, 0, "h.#.ln_1.bias", "blk.#.attn_norm.bias", NULL},
-    {IGNIS__ROW_G, IGNIS__ROW_LAYER(qkv), '3', 'H', IGNIS__MODEL_IN_OUT, "h.#.attn.c_attn.weight", "blk.#.attn_qkv.weight", NULL},
+    {IGNIS__ROW_G, IGNIS__ROW_LAYER(qkv), '3', 'H', IGNIS__MODEL_IN_OUT, "h.#.attn.c_attn.weight",
+     "blk.#.attn_qkv.weight", NULL},
     {IGNIS__ROW_G, IGNIS__ROW_LAYER(qkv_bias), '3', 0, 0, "h.#.attn.c_attn.bias", "blk.#.attn_qkv.bias", NULL},
-    {IGNIS__ROW_G, IGNIS__ROW_LAYER(o), 'H', 'Q', IGNIS__MODEL_IN_OUT, "h.#.attn.c_proj.weight", "blk.#.attn_output.weight", NULL},
+    {IGNIS__ROW_G, IGNIS__ROW_LAYER(o), 'H', 'Q', IGNIS__MODEL_IN_OUT, "h.#.attn.c_proj.weight",
+     "blk.#.attn_output.weight", NULL},
     {IGNIS__ROW_G, IGNIS__ROW_LAYER(o_bias), 'H', 0, 0, "h.#.attn.c_proj.bias", "blk.#.attn_output.bias", NULL},
     {IGNIS__ROW_G, IGNIS__ROW_LAYER(mlp_norm), 'H', 0, 0, "h.#.ln_2.weight", "blk.#.ffn_norm.weight", NULL},
     {IGNIS__ROW_G, IGNIS__ROW_LAYER(mlp_norm_bias), 'H', 0, 0, "h.#.ln_2.bias", "blk.#.ffn_norm.bias", NULL},
-    {IGNIS__ROW_G, IGNIS__ROW_LAYER(up), 'I', 'H', IGNIS__MODEL_IN_OUT, "h.#.mlp.c_fc.weight", "blk.#.ffn_up.weight", NULL},
+    {IGNIS__ROW_G, IGNIS__ROW_LAYER(up), 'I', 'H', IGNIS__MODEL_IN_OUT, "h.#.mlp.c_fc.weight", "blk.#.ffn_up.weight",
+     NULL},
     {IGNIS__ROW_G, IGNIS__ROW_LAYER(up_bias), 'I', 0, 0, "h.#.mlp.c_fc.bias", "blk.#.ffn_up.bias", NULL},
-    {IGNIS__ROW_G, IGNIS__ROW_LAYER(down), 'H', 'I', IGNIS__MODEL_IN_OUT, "h.#.mlp.c_proj.weight", "blk.#.ffn_down.weight", NULL},
+    {IGNIS__ROW_G, IGNIS__ROW_LAYER(down), 'H', 'I', IGNIS__MODEL_IN_OUT, "h.#.mlp.c_proj.weight",
+     "blk.#.ffn_down.weight", NULL},
     {IGNIS__ROW_G, IGNIS__ROW_LAYER(down_bias), 'H', 0, 0, "h.#.mlp.c_proj.bias", "blk.#.ffn_down.bias", NULL},
 
     {IGNIS__ROW_L, IGNIS__ROW_MODEL(embedding), 'V', 'H', 0, "model.embed_tokens.weight", "token_embd.weight", NULL},
     {IGNIS__ROW_L, IGNIS__ROW_MODEL(norm), 'H', 0, 0, "model.norm.weight", "output_norm.weight", NULL},
     {IGNIS__ROW_L, IGNIS__ROW_MODEL(head), 'V', 'H', IGNIS__MODEL_HEAD, "lm_head.weight", "output.weight", NULL},
-    {IGNIS__ROW_L, IGNIS__ROW_LAYER(attn_norm), 'H', 0, 0, "model.layers.#.input_layernorm.weight", "blk.#.attn_norm.weight", NULL},
-    {IGNIS__ROW_L, IGNIS__ROW_LAYER(qkv), 'Q', 'H', IGNIS__MODEL_PAIRS, "model.layers.#.self_attn.q_proj.weight", "blk.#.attn_q.weight",
-     IGNIS__QKV "weight"},
-    {IGNIS__ROW_L, IGNIS__ROW_LAYER(qkv), 'K', 'H', IGNIS__MODEL_PAIRS, "model.layers.#.self_attn.k_proj.weight", "blk.#.attn_k.weight",
-     IGNIS__QKV "weight"},
+    {IGNIS__ROW_L, IGNIS__ROW_LAYER(attn_norm), 'H', 0, 0, "model.layers.#.input_layernorm.weight",
+     "blk.#.attn_norm.weight", NULL},
+    {IGNIS__ROW_L, IGNIS__ROW_LAYER(qkv), 'Q', 'H', IGNIS__MODEL_PAIRS, "model.layers.#.self_attn.q_proj.weight",
+     "blk.#.attn_q.weight", IGNIS__QKV "weight"},
+    {IGNIS__ROW_L, IGNIS__ROW_LAYER(qkv), 'K', 'H', IGNIS__MODEL_PAIRS, "model.layers.#.self_attn.k_proj.weight",
+     "blk.#.attn_k.weight", IGNIS__QKV "weight"},
     {IGNIS__ROW_L, IGNIS__ROW_LAYER(qkv), 'K', 'H', 0, "model.layers.#.self_attn.v_proj.weight", "blk.#.attn_v.weight",
      IGNIS__QKV "weight"},
-    {IGNIS__ROW_B, IGNIS__ROW_LAYER(qkv_bias), 'Q', 0, IGNIS__MODEL_PAIRS, "model.layers.#.self_attn.q_proj.bias", "blk.#.attn_q.bias",
+    {IGNIS__ROW_B, IGNIS__ROW_LAYER(qkv_bias), 'Q', 0, IGNIS__MODEL_PAIRS, "model.layers.#.self_attn.q_proj.bias",
+     "blk.#.attn_q.bias", IGNIS__QKV "bias"},
+    {IGNIS__ROW_B, IGNIS__ROW_LAYER(qkv_bias), 'K', 0, IGNIS__MODEL_PAIRS, "model.layers.#.self_attn.k_proj.bias",
+     "blk.#.attn_k.bias", IGNIS__QKV "bias"},
+    {IGNIS__ROW_B, IGNIS__ROW_LAYER(qkv_bias), 'K', 0, 0, "model.layers.#.self_attn.v_proj.bias", "blk.#.attn_v.bias",
      IGNIS__QKV "bias"},
-    {IGNIS__ROW_B, IGNIS__ROW_LAYER(qkv_bias), 'K', 0, IGNIS__MODEL_PAIRS, "model.layers.#.self_attn.k_proj.bias", "blk.#.attn_k.bias",
-     IGNIS__QKV "bias"},
-    {IGNIS__ROW_B, IGNIS__ROW_LAYER(qkv_bias), 'K', 0, 0, "model.layers.#.self_attn.v_proj.bias", "blk.#.attn_v.bias", IGNIS__QKV "bias"},
-    {IGNIS__ROW_3, IGNIS__ROW_LAYER(q_norm), 'D', 0, 0, "model.layers.#.self_attn.q_norm.weight", "blk.#.attn_q_norm.weight", NULL},
-    {IGNIS__ROW_3, IGNIS__ROW_LAYER(k_norm), 'D', 0, 0, "model.layers.#.self_attn.k_norm.weight", "blk.#.attn_k_norm.weight", NULL},
-    {IGNIS__ROW_L, IGNIS__ROW_LAYER(o), 'H', 'Q', 0, "model.layers.#.self_attn.o_proj.weight", "blk.#.attn_output.weight", NULL},
-    {IGNIS__ROW_O, IGNIS__ROW_LAYER(o_bias), 'H', 0, 0, "model.layers.#.self_attn.o_proj.bias", "blk.#.attn_output.bias", NULL},
-    {IGNIS__ROW_L, IGNIS__ROW_LAYER(mlp_norm), 'H', 0, 0, "model.layers.#.post_attention_layernorm.weight", "blk.#.ffn_norm.weight", NULL},
+    {IGNIS__ROW_3, IGNIS__ROW_LAYER(q_norm), 'D', 0, 0, "model.layers.#.self_attn.q_norm.weight",
+     "blk.#.attn_q_norm.weight", NULL},
+    {IGNIS__ROW_3, IGNIS__ROW_LAYER(k_norm), 'D', 0, 0, "model.layers.#.self_attn.k_norm.weight",
+     "blk.#.attn_k_norm.weight", NULL},
+    {IGNIS__ROW_L, IGNIS__ROW_LAYER(o), 'H', 'Q', 0, "model.layers.#.self_attn.o_proj.weight",
+     "blk.#.attn_output.weight", NULL},
+    {IGNIS__ROW_O, IGNIS__ROW_LAYER(o_bias), 'H', 0, 0, "model.layers.#.self_attn.o_proj.bias",
+     "blk.#.attn_output.bias", NULL},
+    {IGNIS__ROW_L, IGNIS__ROW_LAYER(mlp_norm), 'H', 0, 0, "model.layers.#.post_attention_layernorm.weight",
+     "blk.#.ffn_norm.weight", NULL},
     {IGNIS__ROW_L, IGNIS__ROW_LAYER(up), 'I', 'H', 0, "model.layers.#.mlp.gate_proj.weight", "blk.#.ffn_gate.weight",
      IGNIS__GATE_UP "weight"},
-    {IGNIS__ROW_L, IGNIS__ROW_LAYER(up), 'I', 'H', 0, "model.layers.#.mlp.up_proj.weight", "blk.#.ffn_up.weight", IGNIS__GATE_UP "weight"},
-    {IGNIS__ROW_O, IGNIS__ROW_LAYER(up_bias), 'I', 0, 0, "model.layers.#.mlp.gate_proj.bias", "blk.#.ffn_gate.bias", IGNIS__GATE_UP "bias"},
-    {IGNIS__ROW_O, IGNIS__ROW_LAYER(up_bias), 'I', 0, 0, "model.layers.#.mlp.up_proj.bias", "blk.#.ffn_up.bias", IGNIS__GATE_UP "bias"},
-    {IGNIS__ROW_L, IGNIS__ROW_LAYER(down), 'H', 'I', 0, "model.layers.#.mlp.down_proj.weight", "blk.#.ffn_down.weight", NULL},
-    {IGNIS__ROW_O, IGNIS__ROW_LAYER(down_bias), 'H', 0, 0, "model.layers.#.mlp.down_proj.bias", "blk.#.ffn_down.bias", NULL},
+    {IGNIS__ROW_L, IGNIS__ROW_LAYER(up), 'I', 'H', 0, "model.layers.#.mlp.up_proj.weight", "blk.#.ffn_up.weight",
+     IGNIS__GATE_UP "weight"},
+    {IGNIS__ROW_O, IGNIS__ROW_LAYER(up_bias), 'I', 0, 0, "model.layers.#.mlp.gate_proj.bias", "blk.#.ffn_gate.bias",
+     IGNIS__GATE_UP "bias"},
+    {IGNIS__ROW_O, IGNIS__ROW_LAYER(up_bias), 'I', 0, 0, "model.layers.#.mlp.up_proj.bias", "blk.#.ffn_up.bias",
+     IGNIS__GATE_UP "bias"},
+    {IGNIS__ROW_L, IGNIS__ROW_LAYER(down), 'H', 'I', 0, "model.layers.#.mlp.down_proj.weight", "blk.#.ffn_down.weight",
+     NULL},
+    {IGNIS__ROW_O, IGNIS__ROW_LAYER(down_bias), 'H', 0, 0, "model.layers.#.mlp.down_proj.bias", "blk.#.ffn_down.bias",
+     NULL},
 };
 
-/*  A name of the table with its layer. */
-typedef struct ignis__model_name {
-    char text[96];
-} ignis__model_name;
-
-static ignis__model_name ignis__model_name_write(const char *prefix, const char *pattern, int layer)
+IGNIS__PRIVATE ignis__model_name ignis__model_name_write(const char *prefix, const char *pattern, int layer)
 {
     ignis__model_name name;
     const char *place = strchr(pattern, '#');
@@ -16776,22 +17214,11 @@ static int64_t ignis__model_letter(const ignis__model *model, char letter)
     }
 }
 
-/*  A row of the table for one layer. */
-typedef struct ignis__model_part {
-    const ignis__model_row *row;
-    int layer;
-    int64_t first, rows, columns; /* of the weight */
-    int64_t total;                /* rows of the weight, at its first part; 0 at others */
-    int64_t file_rows, file_columns, stretch,
-        stride;                      /* each `stretch` of the rows begins a `stride` behind the one before it in the file */
-    int64_t skip_rows, skip_columns; /* those of other ranks, ahead */
-    int blocks;                      /* an ignis__gguf_type, which it has on the device; 0: numbers */
-    const ignis__model_source *from;
-    ignis_tensor *to;
-} ignis__model_part;
-
 /*  The rows of the vocabulary that a rank multiplies with: how many each has, but for the last ones. */
-static int64_t ignis__model_head_rows(const ignis__model *model) { return ignis__ceil_div(model->vocab, model->parallel.size); }
+IGNIS__PRIVATE int64_t ignis__model_head_rows(const ignis__model *model)
+{
+    return ignis__ceil_div(model->vocab, model->parallel.size);
+}
 
 /*  Which rows and columns of the file's tensor a part is: heads of queries, keys and values, elements of the MLP, and rows of a head of its own are
     shared by the ranks; the rest is everybody's. */
@@ -16817,19 +17244,21 @@ static void ignis__model_share(const ignis__model *model, ignis__model_part *par
 }
 
 /*  The row of the file in which a row of a part is. */
-static int64_t ignis__model_file_row(const ignis__model_part *part, int64_t row)
+IGNIS__PRIVATE int64_t ignis__model_file_row(const ignis__model_part *part, int64_t row)
 {
     return part->skip_rows + row / part->stretch * part->stride + row % part->stretch;
 }
 
 /*  The prefix of the names of a family that has one: GPT-2's first files have none. */
-static const char *ignis__model_prefix(const ignis__model_files *files, ignis_model_family family)
+IGNIS__PRIVATE const char *ignis__model_prefix(const ignis__model_files *files, ignis_model_family family)
 {
-    return family == IGNIS_MODEL_GPT2 && (!files || ignis__model_source_find(files, "transformer.wte.weight")) ? "transformer." : "";
+    return family == IGNIS_MODEL_GPT2 && (!files || ignis__model_source_find(files, "transformer.wte.weight"))
+               ? "transformer."
+               : "";
 }
 
-static ignis__model_name ignis__model_name_of(const ignis__model_files *files, const ignis__model *model, const ignis__model_row *row,
-                                              int layer)
+IGNIS__PRIVATE ignis__model_name ignis__model_name_of(const ignis__model_files *files, const ignis__model *model,
+                                                      const ignis__model_row *row, int layer)
 {
     bool plain = row->how & IGNIS__MODEL_HEAD; /* which stands beside the model in GPT-2 */
     if (files && files->is_gguf)
@@ -16837,14 +17266,15 @@ static ignis__model_name ignis__model_name_of(const ignis__model_files *files, c
     return ignis__model_name_write(plain ? "" : ignis__model_prefix(files, model->family), row->hf, layer);
 }
 
-static ignis_tensor *ignis__model_member(ignis__model *model, const ignis__model_row *row, int layer)
+IGNIS__PRIVATE ignis_tensor *ignis__model_member(ignis__model *model, const ignis__model_row *row, int layer)
 {
     char *base = row->in_layer ? (char *)&model->layer[layer] : (char *)model;
     return (ignis_tensor *)(void *)(base + row->member);
 }
 
 /*  Whether the weight of a row is there: in the files, or in the model where those are null. */
-static bool ignis__model_has(const ignis__model_files *files, ignis__model *model, const ignis__model_row *row, int layer)
+static bool ignis__model_has(const ignis__model_files *files, ignis__model *model, const ignis__model_row *row,
+                             int layer)
 {
     int i;
     if (row->how & IGNIS__MODEL_HEAD)
@@ -16870,7 +17300,8 @@ static int ignis__model_parts(const ignis__model_files *files, ignis__model *mod
         const ignis__model_row *before = NULL;
         for (i = 0; i < IGNIS__COUNT(ignis__model_rows); i++) {
             const ignis__model_row *row = &ignis__model_rows[i];
-            if (!(row->families >> model->family & 1) || row->in_layer != (layer >= 0) || !ignis__model_has(files, model, row, layer))
+            if (!(row->families >> model->family & 1) || row->in_layer != (layer >= 0) ||
+                !ignis__model_has(files, model, row, layer))
                 continue;
             if (parts) {
                 ignis__model_part *part = &parts[count];
@@ -16892,7 +17323,8 @@ static int ignis__model_parts(const ignis__model_files *files, ignis__model *mod
     return count;
 }
 
-static ignis__model_part *ignis__model_parts_make(const char *call, const ignis__model_files *files, ignis__model *model, int *count)
+IGNIS__PRIVATE ignis__model_part *ignis__model_parts_make(const char *call, const ignis__model_files *files,
+                                                          ignis__model *model, int *count)
 {
     ignis__model_part *parts;
     size_t size;
@@ -16908,11 +17340,7 @@ static ignis__model_part *ignis__model_parts_make(const char *call, const ignis_
 
 /* --- quantised weights on the device -------------------------------------------------------------------------------------------- */
 
-/*  What lies there of each type: rows of records of 256 elements, of so many bytes; Q6_K has a scale of each behind them. kernels/blocks.cuh says
-    what is in them. */
-static const struct {
-    int type, bytes, scale;
-} ignis__blocks_types[] = {
+IGNIS__PRIVATE const struct ignis__blocks_types_type ignis__blocks_types[] = {
     {IGNIS__GGUF_Q4_0, 144, 0},
     {IGNIS__GGUF_Q8_0, 272, 0},
     {IGNIS__GGUF_Q4_K, 144, 0},
@@ -16920,7 +17348,7 @@ static const struct {
 };
 
 /*  Which of them a type is; -1: none. */
-static int ignis__blocks_type(int type)
+IGNIS__PRIVATE int ignis__blocks_type(int type)
 {
     int i;
     for (i = IGNIS__COUNT(ignis__blocks_types) - 1; i >= 0 && ignis__blocks_types[i].type != type; i--)
@@ -16929,7 +17357,7 @@ static int ignis__blocks_type(int type)
 }
 
 /*  Bytes of so many rows, which lie together eight at a time, a multiple of 16; scales: and of what is behind them. */
-static int64_t ignis__blocks_bytes_of(int type, int64_t rows, int64_t columns, bool scales)
+IGNIS__PRIVATE int64_t ignis__blocks_bytes_of(int type, int64_t rows, int64_t columns, bool scales)
 {
     int number = ignis__blocks_type(type);
     int64_t records = ignis__ceil_div(rows, 8) * 8 * ignis__ceil_div(columns, 256);
@@ -16937,13 +17365,14 @@ static int64_t ignis__blocks_bytes_of(int type, int64_t rows, int64_t columns, b
 }
 
 /*  Where a row begins. */
-static int64_t ignis__blocks_row(int type, int64_t row, int64_t columns)
+IGNIS__PRIVATE int64_t ignis__blocks_row(int type, int64_t row, int64_t columns)
 {
-    return ignis__blocks_bytes_of(type, row / 8 * 8, columns, false) + row % 8 * ignis__blocks_types[ignis__blocks_type(type)].bytes;
+    return ignis__blocks_bytes_of(type, row / 8 * 8, columns, false) +
+           row % 8 * ignis__blocks_types[ignis__blocks_type(type)].bytes;
 }
 
 /*  The bytes of the first `parts` parts of a weight. */
-static int64_t ignis__blocks_bytes(const ignis__blocks *blocks, int parts)
+IGNIS__PRIVATE int64_t ignis__blocks_bytes(const ignis__blocks *blocks, int parts)
 {
     int64_t bytes = 0;
     int i;
@@ -16967,7 +17396,7 @@ static int ignis__model_wanted(const ignis__model *model, const ignis__model_par
 }
 
 /*  What the parts of a weight, of which this is the first, are on the device. */
-static ignis__blocks ignis__model_blocks(const ignis__model_part *parts, int count)
+IGNIS__PRIVATE ignis__blocks ignis__model_blocks(const ignis__model_part *parts, int count)
 {
     ignis__blocks blocks;
     int i;
@@ -16983,7 +17412,7 @@ static ignis__blocks ignis__model_blocks(const ignis__model_part *parts, int cou
 
 /*  Chooses what every weight is on the device, and counts bytes. The parts of one are all quantised, or none is; a gate and what it lets pass
     are of one type, as one product reads both. */
-static void ignis__model_choose(ignis__model *model, ignis__model_part *parts, int count)
+IGNIS__PRIVATE void ignis__model_choose(ignis__model *model, ignis__model_part *parts, int count)
 {
     ignis__blocks blocks;
     int first, end, i;
@@ -17000,14 +17429,15 @@ static void ignis__model_choose(ignis__model *model, ignis__model_part *parts, i
             model->quantised += all ? parts[i].rows * parts[i].columns : 0;
         }
         blocks = ignis__model_blocks(&parts[first], count - first);
-        model->weight_bytes +=
-            all ? ignis__blocks_bytes(&blocks, blocks.count) : parts[first].total * parts[first].columns * ignis__dtypes[model->dtype].size;
+        model->weight_bytes += all ? ignis__blocks_bytes(&blocks, blocks.count)
+                                   : parts[first].total * parts[first].columns * ignis__dtypes[model->dtype].size;
     }
 }
 
 /*  Whether a tensor that no weight is made of changes nothing: tables that follow from the description, as older versions of transformers have
     written them, and a head beside a table that serves as one. ignis_model_open's manual has the list. */
-static bool ignis__model_harmless(const ignis__model_files *files, const ignis__model *model, const ignis__model_source *source)
+static bool ignis__model_harmless(const ignis__model_files *files, const ignis__model *model,
+                                  const ignis__model_source *source)
 {
     static const struct {
         const char *end; /* of the name */
@@ -17022,7 +17452,8 @@ static bool ignis__model_harmless(const ignis__model_files *files, const ignis__
         return false;
     for (i = 0; i < IGNIS__COUNT(rows); i++) {
         end = strlen(rows[i].end);
-        if (rows[i].families >> model->family & 1 && size >= end && strcmp(source->name + size - end, rows[i].end) == 0 &&
+        if (rows[i].families >> model->family & 1 && size >= end &&
+            strcmp(source->name + size - end, rows[i].end) == 0 &&
             (rows[i].ndim < 0 || rows[i].ndim == source->shape.ndim))
             return true;
     }
@@ -17037,8 +17468,9 @@ static bool ignis__model_uses_all(const ignis__model_files *files, const ignis__
         const ignis__model_source *source = &files->sources[i];
         if (source->used || ignis__model_harmless(files, model, source))
             continue;
-        ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call, "'%s' has a tensor %s, %s, for which a %s model of layers 0 to %d has no use",
-                    files->path, ignis__name_write(source->name).text, ignis__shape_write(&source->shape).text,
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call,
+                    "'%s' has a tensor %s, %s, for which a %s model of layers 0 to %d has no use", files->path,
+                    ignis__name_write(source->name).text, ignis__shape_write(&source->shape).text,
                     ignis__model_families[model->family], model->layers - 1);
         return false;
     }
@@ -17046,7 +17478,8 @@ static bool ignis__model_uses_all(const ignis__model_files *files, const ignis__
 }
 
 /*  Finds the tensor of every part, and checks that it can become it. */
-IGNIS__COLD static bool ignis__model_match(ignis__model_files *files, ignis__model *model, ignis__model_part *parts, int count)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__model_match(ignis__model_files *files, ignis__model *model,
+                                                   ignis__model_part *parts, int count)
 {
     int64_t elements[IGNIS_DTYPE_COUNT] = {0}, numel; /* [0]: of quantised ones */
     int i, k;
@@ -17065,12 +17498,14 @@ IGNIS__COLD static bool ignis__model_match(ignis__model_files *files, ignis__mod
             wanted.dim[1] = part->file_rows;
         }
         if (!source) {
-            ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "'%s' has no tensor %s, %s, which its description asks for", files->path,
+            ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call,
+                        "'%s' has no tensor %s, %s, which its description asks for", files->path,
                         ignis__name_write(name.text).text, ignis__shape_write(&wanted).text);
             return false;
         }
         if (!source->quant && !ignis__dtype_is_float(source->dtype)) {
-            ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call, "tensor %s of '%s' is of type %s, which Ignis cannot read as a weight",
+            ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call,
+                        "tensor %s of '%s' is of type %s, which Ignis cannot read as a weight",
                         ignis__name_write(name.text).text, files->path, ignis__model_type_write(source).text);
             return false;
         }
@@ -17086,16 +17521,16 @@ IGNIS__COLD static bool ignis__model_match(ignis__model_files *files, ignis__mod
             return false;
         }
         if (part->columns % source->elements != 0) {
-            ignis__fail(
-                IGNIS_DIAG_UNSUPPORTED, files->call,
-                "tensor %s of '%s' is %s, in blocks of %d elements of a row; shares of %d ranks have %lld of its %lld, which cuts a block",
-                ignis__name_write(name.text).text, files->path, source->type, source->elements, model->parallel.size,
-                (long long)part->columns, (long long)part->file_columns);
+            ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call,
+                        "tensor %s of '%s' is %s, in blocks of %d elements of a row; shares of %d ranks have %lld of "
+                        "its %lld, which cuts a block",
+                        ignis__name_write(name.text).text, files->path, source->type, source->elements,
+                        model->parallel.size, (long long)part->columns, (long long)part->file_columns);
             return false;
         }
         part->from = source;
         source->used = true;
-        numel = part->rows * part->columns;                                                  /* of the file's own shape: it fits */
+        numel = part->rows * part->columns; /* of the file's own shape: it fits */
         elements[source->quant ? 0 : source->dtype] += part->file_rows * part->file_columns; /* the same on all ranks */
         model->parameters += numel;
         model->file_bytes += numel / source->elements * source->bytes;
@@ -17116,7 +17551,10 @@ IGNIS__COLD static bool ignis__model_match(ignis__model_files *files, ignis__mod
 /* --- values: what is quantised becomes numbers ------------------------------------------------------------------------------ */
 
 /*  A half as a float. */
-static float ignis__half_at(const unsigned char *at) { return (float)ignis__widen_float((uint16_t)(at[0] | at[1] << 8), 10, 5); }
+IGNIS__PRIVATE float ignis__half_at(const unsigned char *at)
+{
+    return (float)ignis__widen_float((uint16_t)(at[0] | at[1] << 8), 10, 5);
+}
 
 /*  The scale and minimum of one of the eight sub-blocks of Q4_K and Q5_K, six bits each. */
 static void ignis__k_scale(const unsigned char *s, int j, int *scale, int *least)
@@ -17126,7 +17564,7 @@ static void ignis__k_scale(const unsigned char *s, int j, int *scale, int *least
 }
 
 /*  The numbers of one block. In f32, one rounding each product and sum, as llama.cpp has them. */
-static void ignis__dequantise(uint32_t type, const unsigned char *block, float *out)
+IGNIS__PRIVATE void ignis__dequantise(uint32_t type, const unsigned char *block, float *out)
 {
     float d = ignis__half_at(type == IGNIS__GGUF_Q6_K ? block + 208 : block), m = 0;
     int i, j, k, scale = 0, least = 0, q;
@@ -17178,7 +17616,8 @@ static void ignis__dequantise(uint32_t type, const unsigned char *block, float *
 }
 
 /*  A row of a GGUF file becomes one of records, every eighth one from its first on; of Q6_K, with scales. */
-static void ignis__blocks_pack(uint32_t type, const unsigned char *from, int64_t columns, unsigned char *record, unsigned char *scales)
+IGNIS__PRIVATE void ignis__blocks_pack(uint32_t type, const unsigned char *from, int64_t columns, unsigned char *record,
+                                       unsigned char *scales)
 {
     const uint64_t fours = 0x0F0F0F0F0F0F0F0Fu, twos = 0x0303030303030303u;
     int64_t blocks = columns / 32, block;
@@ -17264,8 +17703,8 @@ static void ignis__quantise_32(const float *x, float *scale, float *least, unsig
     *least = -low;
     memset(q, 0, 32);
     for (trial = -3; high > low && trial <= 3; trial++) {
-        float inverse = (15 + 0.3f * (float)trial) / (high - low), sum_q = 0, sum_qq = 0, sum_x = 0, sum_qx = 0, error = 0, step, base,
-              whole;
+        float inverse = (15 + 0.3f * (float)trial) / (high - low), sum_q = 0, sum_qq = 0, sum_x = 0, sum_qx = 0,
+              error = 0, step, base, whole;
         for (i = 0; i < 32; i++) {
             int level = (int)((x[i] - low) * inverse + 0.5f);
             some[i] = (unsigned char)(level > 15 ? 15 : level);
@@ -17339,9 +17778,13 @@ static void ignis__quantise_k(const float *x, unsigned char *to)
 }
 
 /*  A row of numbers as GGUF's blocks: those of Q8_0 and Q4_0 as ggml makes them. Where a number is not finite its whole block is no number. */
-static void ignis__quantise(int type, const float *x, int64_t columns, unsigned char *to)
+IGNIS__PRIVATE void ignis__quantise(int type, const float *x, int64_t columns, unsigned char *to)
 {
-    int elements = type == IGNIS__GGUF_Q4_K ? 256 : 32, bytes = type == IGNIS__GGUF_Q4_K ? 144 : type == IGNIS__GGUF_Q4_0 ? 18 : 34, i;
+    int elements = type == IGNIS__GGUF_Q4_K ? 256 : 32,
+        bytes = type == IGNIS__GGUF_Q4_K   ? 144
+                : type == IGNIS__GGUF_Q4_0 ? 18
+                                           : 34,
+        i;
     for (; columns > 0; columns -= elements, x += elements, to += bytes) {
         float most, d, inverse;
         if (!ignis__quantise_most(x, elements, &most)) {
@@ -17361,7 +17804,8 @@ static void ignis__quantise(int type, const float *x, int64_t columns, unsigned 
                 float level = x[i] * inverse;
                 to[2 + i] = (unsigned char)(signed char)(int)(level < 0 ? level - 0.5f : level + 0.5f);
             } else {
-                int low = (int)((double)x[i] * (double)inverse + 8.5), high = (int)((double)x[i + 16] * (double)inverse + 8.5);
+                int low = (int)((double)x[i] * (double)inverse + 8.5),
+                    high = (int)((double)x[i + 16] * (double)inverse + 8.5);
                 to[2 + i] = (unsigned char)((low > 15 ? 15 : low) | (high > 15 ? 15 : high) << 4);
             }
         }
@@ -17369,7 +17813,7 @@ static void ignis__quantise(int type, const float *x, int64_t columns, unsigned 
 }
 
 /*  What ignis__convert does, for the one conversion that most quantised models are opened with, in a sixth of the time. */
-static void ignis__model_to_bf16(char *to, const float *from, int count)
+IGNIS__PRIVATE void ignis__model_to_bf16(char *to, const float *from, int count)
 {
     int i;
     for (i = 0; i < count; i++) {
@@ -17385,8 +17829,8 @@ static void ignis__model_to_bf16(char *to, const float *from, int count)
 }
 
 /*  Converts a row of the file. */
-static void ignis__model_source_row(const ignis__model_source *source, const unsigned char *from, int64_t columns, char *to,
-                                    ignis_dtype dtype)
+IGNIS__PRIVATE void ignis__model_source_row(const ignis__model_source *source, const unsigned char *from,
+                                            int64_t columns, char *to, ignis_dtype dtype)
 {
     float block[256];
     int64_t i;
@@ -17409,15 +17853,8 @@ static void ignis__model_source_row(const ignis__model_source *source, const uns
 
 /* --- quantised weights in operations ------------------------------------------------------------------------------------------ */
 
-/*  As kernels/blocks.cuh has it. */
-typedef struct ignis__quantised {
-    ignis__address records, scales;
-    int64_t k;
-    int type;
-} ignis__quantised;
-
 /*  A part of a weight whose bytes begin at an address. */
-static ignis__quantised ignis__quantised_part(const ignis__blocks *blocks, int part, ignis__address at)
+IGNIS__PRIVATE ignis__quantised ignis__quantised_part(const ignis__blocks *blocks, int part, ignis__address at)
 {
     ignis__quantised q;
     int type = blocks->part[part].type;
@@ -17425,11 +17862,12 @@ static ignis__quantised ignis__quantised_part(const ignis__blocks *blocks, int p
     q.k = blocks->columns;
     q.type = type;
     q.records = at + (ignis__address)ignis__blocks_bytes(blocks, part);
-    q.scales = q.records + (ignis__address)ignis__blocks_bytes_of(type, blocks->part[part].rows, blocks->columns, false);
+    q.scales =
+        q.records + (ignis__address)ignis__blocks_bytes_of(type, blocks->part[part].rows, blocks->columns, false);
     return q;
 }
 
-static int64_t ignis__blocks_rows(const ignis__blocks *blocks)
+IGNIS__PRIVATE int64_t ignis__blocks_rows(const ignis__blocks *blocks)
 {
     int64_t rows = 0;
     int i;
@@ -17439,8 +17877,8 @@ static int64_t ignis__blocks_rows(const ignis__blocks *blocks)
 }
 
 /*  Rows of a quantised weight as numbers, from row `to` of `out` on, [.., columns]. */
-static void ignis__op_numbers(ignis__op *op, ignis__array *out, int64_t to, ignis__array *weights, const ignis__blocks *blocks,
-                              int64_t first, int64_t rows)
+IGNIS__PRIVATE void ignis__op_numbers(ignis__op *op, ignis__array *out, int64_t to, ignis__array *weights,
+                                      const ignis__blocks *blocks, int64_t first, int64_t rows)
 {
     ignis__address at = ignis__op_read(op, weights), address = ignis__op_write(op, out), here;
     int64_t begin = 0, from, end, row = blocks->columns * ignis__dtypes[out->dtype].size;
@@ -17458,7 +17896,7 @@ static void ignis__op_numbers(ignis__op *op, ignis__array *out, int64_t to, igni
     }
 }
 
-static ignis__blocks ignis__blocks_of(const char *call, ignis_tensor weight)
+IGNIS__PRIVATE ignis__blocks ignis__blocks_of(const char *call, ignis_tensor weight)
 {
     ignis__array *array = weight.id ? ignis__borrow_array(call, weight) : NULL;
     ignis__blocks blocks;
@@ -17471,8 +17909,8 @@ static ignis__blocks ignis__blocks_of(const char *call, ignis_tensor weight)
 }
 
 /*  A new tensor with rows of a quantised weight as numbers. */
-static ignis_tensor ignis__model_numbers(const char *call, ignis_tensor weight, const ignis__blocks *blocks, int64_t first, int64_t rows,
-                                         ignis_dtype dtype)
+IGNIS__PRIVATE ignis_tensor ignis__model_numbers(const char *call, ignis_tensor weight, const ignis__blocks *blocks,
+                                                 int64_t first, int64_t rows, ignis_dtype dtype)
 {
     ignis_shape shape;
     ignis__array *out;
@@ -17520,7 +17958,8 @@ static ignis_status ignis__model_linear_backward(const ignis_backward_args *args
 }
 
 /*  ignis_linear with a weight of a model. Of a quantised one the tape keeps the blocks alone. */
-static ignis_tensor ignis__model_linear(const ignis__model *model, ignis_tensor x, ignis_tensor weight, ignis_tensor bias)
+IGNIS__PRIVATE ignis_tensor ignis__model_linear(const ignis__model *model, ignis_tensor x, ignis_tensor weight,
+                                                ignis_tensor bias)
 {
     static const char call[] = "ignis_model_forward";
     ignis__blocks blocks = ignis__blocks_of(call, weight);
@@ -17532,7 +17971,8 @@ static ignis_tensor ignis__model_linear(const ignis__model *model, ignis_tensor 
         return ignis_linear(x, weight, bias);
     scope = ignis_scope_begin();
     (void)ignis_no_grad_begin();
-    y = ignis_linear(x, ignis__model_numbers(call, weight, &blocks, 0, ignis__blocks_rows(&blocks), model->dtype), bias);
+    y = ignis_linear(x, ignis__model_numbers(call, weight, &blocks, 0, ignis__blocks_rows(&blocks), model->dtype),
+                     bias);
     (void)ignis_no_grad_end();
     y = ignis_scope_return(scope, y);
     saved = ignis_tensor_data(weight);
@@ -17550,7 +17990,7 @@ static ignis_tensor ignis__model_linear(const ignis__model *model, ignis_tensor 
 }
 
 /*  ignis_embedding with the table of a model. */
-static ignis_tensor ignis__model_embedding(ignis_tensor table, ignis_tensor ids, ignis_dtype dtype)
+IGNIS__PRIVATE ignis_tensor ignis__model_embedding(ignis_tensor table, ignis_tensor ids, ignis_dtype dtype)
 {
     static const char call[] = "ignis_model_forward";
     ignis__blocks blocks = ignis__blocks_of(call, table);
@@ -17602,9 +18042,10 @@ typedef struct ignis__model_loading {
     ignis__model_part *parts;
     ignis__model_piece *pieces;
     int64_t count;
-    int64_t staging_bytes, source_bytes, number_bytes, turned_bytes; /* of the largest piece, on the device, in the file, as numbers to be
+    int64_t staging_bytes, source_bytes, number_bytes,
+        turned_bytes; /* of the largest piece, on the device, in the file, as numbers to be
                                                                         quantised; and of columns, some at a time */
-    char *staging;                                                   /* pinned: a slot each */
+    char *staging;    /* pinned: a slot each */
     ignis__mutex lock;
     ignis__condition changed;
     int64_t next;                     /* piece that nobody reads yet */
@@ -17623,19 +18064,21 @@ typedef struct ignis__model_reader {
     float *numbers; /* a piece's, on their way into blocks */
 } ignis__model_reader;
 
-static bool ignis__model_read_fail(ignis__model_loading *loading, ignis_diagnostic diagnostic, int file, const char *what,
-                                   const char *reason)
+static bool ignis__model_read_fail(ignis__model_loading *loading, ignis_diagnostic diagnostic, int file,
+                                   const char *what, const char *reason)
 {
     ignis__mutex_lock(&loading->lock);
     if (!loading->fault)
-        snprintf(loading->why, sizeof loading->why, "'%.150s' cannot be %s: %s", loading->files->paths[file], what, reason);
+        snprintf(loading->why, sizeof loading->why, "'%.150s' cannot be %s: %s", loading->files->paths[file], what,
+                 reason);
     if (!loading->fault)
         loading->fault = diagnostic;
     ignis__mutex_unlock(&loading->lock);
     return false;
 }
 
-static bool ignis__model_read_at(ignis__model_loading *loading, ignis__model_reader *reader, int file, int64_t at, void *out, int64_t size)
+static bool ignis__model_read_at(ignis__model_loading *loading, ignis__model_reader *reader, int file, int64_t at,
+                                 void *out, int64_t size)
 {
     int64_t length, got;
     char reason[160] = "";
@@ -17654,7 +18097,8 @@ static bool ignis__model_read_at(ignis__model_loading *loading, ignis__model_rea
         return true;
     if (got < 0)
         ignis__system_error(reason, sizeof reason);
-    return ignis__model_read_fail(loading, IGNIS_DIAG_STORAGE_IO, file, "read", got < 0 ? reason : "it has become shorter");
+    return ignis__model_read_fail(loading, IGNIS_DIAG_STORAGE_IO, file, "read",
+                                  got < 0 ? reason : "it has become shorter");
 }
 
 /*  The row of a GGUF file of llama in which row `row` of a part is. */
@@ -17665,14 +18109,16 @@ static int64_t ignis__model_pair_row(const ignis__model *model, int64_t row)
 }
 
 /*  Packs rows as blocks: those of the file, or numbers. */
-static void ignis__model_pack(const ignis__model_part *part, const unsigned char *bytes, const float *numbers, ignis__model_reader *reader,
-                              int64_t row, int64_t rows, char *out)
+static void ignis__model_pack(const ignis__model_part *part, const unsigned char *bytes, const float *numbers,
+                              ignis__model_reader *reader, int64_t row, int64_t rows, char *out)
 {
-    unsigned char *records = (unsigned char *)out, *scales = records + ignis__blocks_bytes_of(part->blocks, rows, part->columns, false);
+    unsigned char *records = (unsigned char *)out,
+                  *scales = records + ignis__blocks_bytes_of(part->blocks, rows, part->columns, false);
     if (numbers)
         ignis__quantise(part->blocks, numbers, part->columns, reader->row);
     ignis__blocks_pack((uint32_t)part->blocks, numbers ? reader->row : bytes, part->columns,
-                       records + ignis__blocks_row(part->blocks, row, part->columns), scales + 2 * row * (part->columns / 256));
+                       records + ignis__blocks_row(part->blocks, row, part->columns),
+                       scales + 2 * row * (part->columns / 256));
 }
 
 /*  Elements of so many bytes, [columns, rows], to [rows, columns] of a matrix whose rows are `stride` elements apart. */
@@ -17693,8 +18139,8 @@ static void ignis__model_turn(char *to, int64_t stride, const char *from, int64_
 }
 
 /*  Reads and converts a piece whose rows are columns of the file. */
-static bool ignis__model_fill_turned(ignis__model_loading *loading, ignis__model_reader *reader, const ignis__model_piece *piece, char *to,
-                                     ignis_dtype dtype)
+static bool ignis__model_fill_turned(ignis__model_loading *loading, ignis__model_reader *reader,
+                                     const ignis__model_piece *piece, char *to, ignis_dtype dtype)
 {
     const ignis__model_part *part = &loading->parts[piece->part];
     const ignis__model_source *source = part->from;
@@ -17703,7 +18149,8 @@ static bool ignis__model_fill_turned(ignis__model_loading *loading, ignis__model
         some = ignis__clamp(part->columns - k, 0, IGNIS__MODEL_TURNED);
         for (i = 0; i < some; i++) {
             if (!ignis__model_read_at(loading, reader, source->file,
-                                      source->begin + ((part->skip_columns + k + i) * part->file_rows + first) * source->bytes,
+                                      source->begin +
+                                          ((part->skip_columns + k + i) * part->file_rows + first) * source->bytes,
                                       reader->bytes, piece->rows * source->bytes))
                 return false;
             ignis__model_source_row(source, reader->bytes, piece->rows, reader->turned + i * piece->rows * size, dtype);
@@ -17714,18 +18161,21 @@ static bool ignis__model_fill_turned(ignis__model_loading *loading, ignis__model
 }
 
 /*  Reads and converts a piece. */
-static bool ignis__model_fill(ignis__model_loading *loading, ignis__model_reader *reader, const ignis__model_piece *piece, char *out)
+static bool ignis__model_fill(ignis__model_loading *loading, ignis__model_reader *reader,
+                              const ignis__model_piece *piece, char *out)
 {
     const ignis__model_part *part = &loading->parts[piece->part];
     const ignis__model_source *source = part->from;
     ignis_dtype dtype = part->blocks ? IGNIS_F32 : loading->model->dtype;
     char *to = part->blocks ? (char *)reader->numbers : out;
     int64_t size = ignis__dtypes[dtype].size, row, row_bytes = part->columns / source->elements * source->bytes;
-    int64_t file_row = part->file_columns / source->elements * source->bytes, first = ignis__model_file_row(part, piece->first);
+    int64_t file_row = part->file_columns / source->elements * source->bytes,
+            first = ignis__model_file_row(part, piece->first);
     int64_t begin = source->begin + first * file_row + part->skip_columns / source->elements * source->bytes;
     unsigned char *read;
     bool direct;
-    bool pairs = loading->files->is_gguf && loading->model->family == IGNIS_MODEL_LLAMA && part->row->how & IGNIS__MODEL_PAIRS;
+    bool pairs =
+        loading->files->is_gguf && loading->model->family == IGNIS_MODEL_LLAMA && part->row->how & IGNIS__MODEL_PAIRS;
     if (!loading->files->is_gguf && part->row->how & IGNIS__MODEL_IN_OUT) {
         if (!ignis__model_fill_turned(loading, reader, piece, to, dtype))
             return false;
@@ -17740,7 +18190,8 @@ static bool ignis__model_fill(ignis__model_loading *loading, ignis__model_reader
             return false;
     } else {
         for (row = 0; row < piece->rows; row++)
-            if (!ignis__model_read_at(loading, reader, source->file, begin + row * file_row, read + row * row_bytes, row_bytes))
+            if (!ignis__model_read_at(loading, reader, source->file, begin + row * file_row, read + row * row_bytes,
+                                      row_bytes))
                 return false;
     }
     if (direct)
@@ -17750,10 +18201,12 @@ static bool ignis__model_fill(ignis__model_loading *loading, ignis__model_reader
         return true;
     }
     for (row = 0; row < piece->rows; row++) {
-        const unsigned char *from = reader->bytes + (pairs ? ignis__model_pair_row(loading->model, row) : row) * row_bytes;
+        const unsigned char *from =
+            reader->bytes + (pairs ? ignis__model_pair_row(loading->model, row) : row) * row_bytes;
         bool kept = part->blocks && source->quant == (uint32_t)part->blocks;
         if (!kept)
-            ignis__model_source_row(source, from, part->columns, part->blocks ? to : to + row * part->columns * size, dtype);
+            ignis__model_source_row(source, from, part->columns, part->blocks ? to : to + row * part->columns * size,
+                                    dtype);
         if (part->blocks)
             ignis__model_pack(part, from, kept ? NULL : reader->numbers, reader, row, piece->rows, out);
     }
@@ -17798,7 +18251,8 @@ static IGNIS__THREAD_RESULT ignis__model_run(void *pointer)
         ignis__mutex_unlock(&loading->lock);
         if (stop)
             break;
-        ok = ignis__model_fill(loading, &reader, &loading->pieces[piece], loading->staging + slot * loading->staging_bytes);
+        ok = ignis__model_fill(loading, &reader, &loading->pieces[piece],
+                               loading->staging + slot * loading->staging_bytes);
         ignis__mutex_lock(&loading->lock);
         loading->full[slot] = ok;
         loading->stop = stop = loading->stop || !ok;
@@ -17831,7 +18285,8 @@ static int64_t ignis__model_cut(ignis__model_loading *loading, int count, ignis_
         for (first = 0; first < part->rows; first += here, made++) {
             int64_t left = part->stretch - first % part->stretch;
             here = left < rows ? left : rows;
-            bytes = turned ? here * part->from->bytes : here * (part->columns / part->from->elements) * part->from->bytes;
+            bytes =
+                turned ? here * part->from->bytes : here * (part->columns / part->from->elements) * part->from->bytes;
             packed = part->blocks ? ignis__blocks_bytes_of(part->blocks, here, part->columns, true) : here * row;
             numbers = part->blocks ? (turned ? here : 1) * part->columns * 4 : 0;
             loading->source_bytes = bytes > loading->source_bytes ? bytes : loading->source_bytes;
@@ -17850,8 +18305,8 @@ static int64_t ignis__model_cut(ignis__model_loading *loading, int count, ignis_
 }
 
 /*  Copies records of a piece to those of its part, and scales behind them. */
-static bool ignis__model_copy_blocks(ignis__work *work, const ignis__array *array, ignis__address address, const ignis__model_part *part,
-                                     const ignis__model_piece *piece, const char *from)
+static bool ignis__model_copy_blocks(ignis__work *work, const ignis__array *array, ignis__address address,
+                                     const ignis__model_part *part, const ignis__model_piece *piece, const char *from)
 {
     int64_t first = part->first + piece->first, records, columns = part->columns;
     int in = 0, type = part->blocks, scale = ignis__blocks_types[ignis__blocks_type(type)].scale * (int)(columns / 256);
@@ -17859,14 +18314,17 @@ static bool ignis__model_copy_blocks(ignis__work *work, const ignis__array *arra
         first -= array->blocks.part[in].rows;
     address += (ignis__address)ignis__blocks_bytes(&array->blocks, in);
     records = ignis__blocks_bytes_of(type, piece->rows, columns, false);
-    if (!ignis__copy_up(work, address + (ignis__address)ignis__blocks_bytes_of(type, first, columns, false), from, records))
+    if (!ignis__copy_up(work, address + (ignis__address)ignis__blocks_bytes_of(type, first, columns, false), from,
+                        records))
         return false;
-    address += (ignis__address)(ignis__blocks_bytes_of(type, array->blocks.part[in].rows, columns, false) + first * scale);
+    address +=
+        (ignis__address)(ignis__blocks_bytes_of(type, array->blocks.part[in].rows, columns, false) + first * scale);
     return scale == 0 || ignis__copy_up(work, address, from + records, piece->rows * scale);
 }
 
 /*  Queues the copy of a filled piece; the event behind it. */
-static ignis__pooled_event *ignis__model_copy(ignis__model_loading *loading, const ignis__model_piece *piece, const char *from)
+static ignis__pooled_event *ignis__model_copy(ignis__model_loading *loading, const ignis__model_piece *piece,
+                                              const char *from)
 {
     const ignis__model_part *part = &loading->parts[piece->part];
     ignis__array *array = ignis__borrow_array(loading->call, *part->to);
@@ -17879,7 +18337,8 @@ static ignis__pooled_event *ignis__model_copy(ignis__model_loading *loading, con
     if (ignis__work_begin(loading->call, array->storage->device, &work)) {
         if (ignis__work_write(&work, array, &address) &&
             (part->blocks ? ignis__model_copy_blocks(&work, array, address, part, piece, from)
-                          : ignis__copy_up(&work, address + (uint64_t)((part->first + piece->first) * row), from, piece->rows * row)))
+                          : ignis__copy_up(&work, address + (uint64_t)((part->first + piece->first) * row), from,
+                                           piece->rows * row)))
             event = ignis__event_record(loading->call, work.device, work.stream);
         ignis__work_end(&work);
     }
@@ -17888,7 +18347,8 @@ static ignis__pooled_event *ignis__model_copy(ignis__model_loading *loading, con
 }
 
 /*  Waits for a copy, and gives its slot to the next piece. */
-static bool ignis__model_release(ignis__model_loading *loading, ignis__device *device, int64_t piece, ignis__pooled_event **copied)
+static bool ignis__model_release(ignis__model_loading *loading, ignis__device *device, int64_t piece,
+                                 ignis__pooled_event **copied)
 {
     int64_t slot = piece % IGNIS__MODEL_SLOTS;
     bool ok = true;
@@ -17915,7 +18375,8 @@ static bool ignis__model_pump(ignis__model_loading *loading, ignis__device *devi
     int64_t piece, done = 0;
     bool ok = true, alone;
     wanted = wanted > IGNIS__MODEL_THREADS ? IGNIS__MODEL_THREADS : wanted;
-    while (started < wanted && started < loading->count && ignis__thread_start(&threads[started], ignis__model_run, loading))
+    while (started < wanted && started < loading->count &&
+           ignis__thread_start(&threads[started], ignis__model_run, loading))
         started++;
     alone = started == 0;
     if (alone)
@@ -17940,8 +18401,9 @@ static bool ignis__model_pump(ignis__model_loading *loading, ignis__device *devi
             done += now->rows * (loading->parts[now->part].columns / source->elements * source->bytes);
         }
         if (ok && desc->progress_fn && !desc->progress_fn(done, loading->model->file_bytes, desc->user_data)) {
-            ignis__fail(IGNIS_DIAG_MODEL_CANCELLED, loading->call, "desc.progress_fn has returned false, at %lld of %lld bytes",
-                        (long long)done, (long long)loading->model->file_bytes);
+            ignis__fail(IGNIS_DIAG_MODEL_CANCELLED, loading->call,
+                        "desc.progress_fn has returned false, at %lld of %lld bytes", (long long)done,
+                        (long long)loading->model->file_bytes);
             ok = false;
         }
     }
@@ -17961,8 +18423,8 @@ static bool ignis__model_pump(ignis__model_loading *loading, ignis__device *devi
 }
 
 /*  Reads all weights into the tensors that were made for them. */
-IGNIS__COLD static bool ignis__model_load(const ignis__model_files *files, const ignis__model *model, ignis__model_part *parts, int count,
-                                          const ignis_model_desc *desc)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__model_load(const ignis__model_files *files, const ignis__model *model,
+                                                  ignis__model_part *parts, int count, const ignis_model_desc *desc)
 {
     ignis__model_loading loading;
     ignis__binding binding;
@@ -18008,7 +18470,7 @@ IGNIS__COLD static bool ignis__model_load(const ignis__model_files *files, const
 
 /* --- a model's life -------------------------------------------------------------------------------------------------------------- */
 
-static void ignis__model_tokenizer_end(ignis_tokenizer *handle)
+IGNIS__PRIVATE void ignis__model_tokenizer_end(ignis_tokenizer *handle)
 {
     ignis__tokenizer *tokenizer = (ignis__tokenizer *)ignis__pool_hold(&ignis__tokenizers, handle->id);
     if (tokenizer) {
@@ -18043,7 +18505,7 @@ static void ignis__model_clear(const char *call, ignis__model *model)
     ignis__model_tokenizer_end(&model->tokenizer);
 }
 
-static void ignis__model_drop(const char *call, ignis__model *model)
+IGNIS__PRIVATE void ignis__model_drop(const char *call, ignis__model *model)
 {
     if (!ignis__pool_drop(model))
         return;
@@ -18053,13 +18515,13 @@ static void ignis__model_drop(const char *call, ignis__model *model)
     ignis__pool_recycle(&ignis__models, model);
 }
 
-static ignis__model *ignis__model_hold(const char *call, ignis_model handle)
+IGNIS__PRIVATE ignis__model *ignis__model_hold(const char *call, ignis_model handle)
 {
     return (ignis__model *)ignis__handle_hold(call, &ignis__models, handle.id);
 }
 
 /*  Reports every model that is alive at ignis_shutdown, and ends it before the tensors. */
-static void ignis__models_close(const char *call)
+IGNIS__PRIVATE void ignis__models_close(const char *call)
 {
     ignis__model *model;
     uint64_t index = 0;
@@ -18073,7 +18535,8 @@ static void ignis__models_close(const char *call)
 }
 
 /*  The tensors for all weights, outside of the caller's scope. */
-static bool ignis__model_allocate(const char *call, ignis__model *model, ignis__model_part *parts, int count, const ignis_model_desc *desc)
+static bool ignis__model_allocate(const char *call, ignis__model *model, ignis__model_part *parts, int count,
+                                  const ignis_model_desc *desc)
 {
     ignis__tensor_thread *thread = ignis__tensor_thread_now();
     int scopes = thread->scope_count, i;
@@ -18108,11 +18571,12 @@ static bool ignis__model_allocate(const char *call, ignis__model *model, ignis__
 
 static bool ignis__model_check(const char *call, const ignis_model_desc *desc)
 {
-    const char *field = desc && !(desc->dtype == IGNIS_DTYPE_DEFAULT || ignis__dtype_is_float(desc->dtype)) ? "dtype"
-                        : desc && (!(desc->cache_dtype == IGNIS_DTYPE_DEFAULT || ignis__dtype_is_float(desc->cache_dtype)) ||
-                                   desc->cache_dtype == IGNIS_F64)
-                            ? "cache_dtype"
-                            : NULL;
+    const char *field =
+        desc && !(desc->dtype == IGNIS_DTYPE_DEFAULT || ignis__dtype_is_float(desc->dtype)) ? "dtype"
+        : desc && (!(desc->cache_dtype == IGNIS_DTYPE_DEFAULT || ignis__dtype_is_float(desc->cache_dtype)) ||
+                   desc->cache_dtype == IGNIS_F64)
+            ? "cache_dtype"
+            : NULL;
     if (!desc || !desc->path)
         ignis__fail_null(call, desc ? "desc->path" : "desc");
     else if (field)
@@ -18121,20 +18585,23 @@ static bool ignis__model_check(const char *call, const ignis_model_desc *desc)
     else if ((unsigned)desc->weights >= IGNIS_WEIGHTS_COUNT)
         ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "desc->weights is %d, no value of ignis_weights", (int)desc->weights);
     else if (desc->requires_grad && desc->weights > IGNIS_WEIGHTS_NUMBERS)
-        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc->requires_grad is set with quantised weights, which have no gradients");
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call,
+                    "desc->requires_grad is set with quantised weights, which have no gradients");
     else if (desc->context < 0 || desc->sequences < 0)
         ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc->%s is %d, below 0", desc->context < 0 ? "context" : "sequences",
                     desc->context < 0 ? desc->context : desc->sequences);
     else if (desc->parallel.size < 0 || desc->parallel.size > IGNIS__RANKS || desc->parallel.rank < 0 ||
              desc->parallel.rank >= desc->parallel.size + (desc->parallel.size == 0))
-        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc->parallel is rank %d of %d; there are up to %d ranks", desc->parallel.rank,
-                    desc->parallel.size, IGNIS__RANKS);
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc->parallel is rank %d of %d; there are up to %d ranks",
+                    desc->parallel.rank, desc->parallel.size, IGNIS__RANKS);
     else if (desc->parallel.size > 1 && desc->requires_grad)
-        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call,
-                    "desc->requires_grad is set, and %d ranks share the model: no gradients are computed through shares",
-                    desc->parallel.size);
+        ignis__fail(
+            IGNIS_DIAG_UNSUPPORTED, call,
+            "desc->requires_grad is set, and %d ranks share the model: no gradients are computed through shares",
+            desc->parallel.size);
     else if (desc->parallel.size > 1 && desc->weights > IGNIS_WEIGHTS_NUMBERS)
-        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "desc->weights is quantised, and %d ranks share the model: shares are numbers",
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call,
+                    "desc->weights is quantised, and %d ranks share the model: shares are numbers",
                     desc->parallel.size);
     else
         return true;
@@ -18147,17 +18614,21 @@ static bool ignis__model_divide(const char *call, ignis__model *model)
     const struct {
         const char *name;
         int *size;
-    } shared[] = {{"heads", &model->heads}, {"heads of keys and values", &model->kv_heads}, {"elements of the MLP", &model->inner}};
+    } shared[] = {{"heads", &model->heads},
+                  {"heads of keys and values", &model->kv_heads},
+                  {"elements of the MLP", &model->inner}};
     int ranks = model->parallel.size, i;
     for (i = 0; i < IGNIS__COUNT(shared); i++) {
         if (*shared[i].size % ranks != 0) {
-            ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "%d %s cannot be shared by %d ranks: a multiple of their number is needed",
-                        *shared[i].size, shared[i].name, ranks);
+            ignis__fail(IGNIS_DIAG_UNSUPPORTED, call,
+                        "%d %s cannot be shared by %d ranks: a multiple of their number is needed", *shared[i].size,
+                        shared[i].name, ranks);
             return false;
         }
     }
     if (ignis__model_head_rows(model) * (ranks - 1) >= model->vocab) {
-        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "a vocabulary of %d tokens cannot be shared by %d ranks", model->vocab, ranks);
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "a vocabulary of %d tokens cannot be shared by %d ranks",
+                    model->vocab, ranks);
         return false;
     }
     for (i = 0; i < IGNIS__COUNT(shared); i++)
@@ -18166,18 +18637,19 @@ static bool ignis__model_divide(const char *call, ignis__model *model)
 }
 
 /*  False, and reported: a call needs the whole model, and this is a rank's share. */
-static bool ignis__model_whole(const char *call, const ignis__model *model)
+IGNIS__PRIVATE bool ignis__model_whole(const char *call, const ignis__model *model)
 {
     if (model->parallel.size <= 1)
         return true;
-    ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "the model is the share of rank %d of %d: sequences work with it, %s needs a whole one",
+    ignis__fail(IGNIS_DIAG_UNSUPPORTED, call,
+                "the model is the share of rank %d of %d: sequences work with it, %s needs a whole one",
                 model->parallel.rank, model->parallel.size, call);
     return false;
 }
 
 /*  Opens the files, reads the description, and finds every weight. On failure all is closed. */
-IGNIS__COLD static ignis__model_part *ignis__model_read(const char *call, const ignis_model_desc *desc, ignis__model_files *files,
-                                                        ignis__model *model, int *count)
+IGNIS__COLD static ignis__model_part *ignis__model_read(const char *call, const ignis_model_desc *desc,
+                                                        ignis__model_files *files, ignis__model *model, int *count)
 {
     ignis__model_part *parts = NULL;
     memset(files, 0, sizeof *files);
@@ -18192,7 +18664,8 @@ IGNIS__COLD static ignis__model_part *ignis__model_read(const char *call, const 
     if ((ignis__path_is_special(desc->path) ? ignis__model_open_folder(files) : ignis__model_open_gguf(files)) &&
         ignis__model_describe(files, model) && ignis__model_divide(call, model)) {
         if (desc->context > model->context)
-            ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc->context is %d, above the model's %d", desc->context, model->context);
+            ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc->context is %d, above the model's %d", desc->context,
+                        model->context);
         else if ((model->layer = (ignis__layer *)ignis__alloc((size_t)model->layers * sizeof *model->layer)) == NULL)
             ignis__fail_host_memory(call, (size_t)model->layers * sizeof *model->layer);
         else
@@ -18211,15 +18684,17 @@ IGNIS__COLD static ignis__model_part *ignis__model_read(const char *call, const 
     return parts;
 }
 
-enum { IGNIS__STEP_ROWS = 64 }; /* sequences of a step, at most */
-
 /*  Elements of 16 bits that hold the rows of a step as whole numbers, with a scale and a sum of each block of 32: see kernels/gemv_blocks.cu. */
-static int64_t ignis__blocks_room(int64_t columns) { return IGNIS__STEP_ROWS * ignis__ceil_div(columns, 256) * (256 + 8 * 2 * 2); }
+IGNIS__PRIVATE int64_t ignis__blocks_room(int64_t columns)
+{
+    return IGNIS__STEP_ROWS * ignis__ceil_div(columns, 256) * (256 + 8 * 2 * 2);
+}
 
 /*  Elements that products with quantised weights need besides: for the numbers of any one of them, or for the rows of a step; 0: there are none. */
-static int64_t ignis__model_largest(const ignis__model *model)
+IGNIS__PRIVATE int64_t ignis__model_largest(const ignis__model *model)
 {
-    int64_t heads = (int64_t)model->heads * model->head_dim, qkv = heads + (int64_t)2 * model->kv_heads * model->head_dim;
+    int64_t heads = (int64_t)model->heads * model->head_dim,
+            qkv = heads + (int64_t)2 * model->kv_heads * model->head_dim;
     int64_t up = (int64_t)(model->gelu ? 1 : 2) * model->inner, rows = qkv > up ? qkv : up,
             k = heads > model->hidden ? heads : model->hidden;
     int64_t room = ignis__blocks_room(model->inner > k ? model->inner : k);
@@ -18228,7 +18703,8 @@ static int64_t ignis__model_largest(const ignis__model *model)
 
 static void ignis__model_info_write(const ignis__model *model, ignis_model_info *info)
 {
-    int64_t rows = model->room < 512 ? model->room : 512, qkv = (int64_t)(model->heads + 2 * model->kv_heads) * model->head_dim;
+    int64_t rows = model->room < 512 ? model->room : 512,
+            qkv = (int64_t)(model->heads + 2 * model->kv_heads) * model->head_dim;
     memset(info, 0, sizeof *info);
     info->family = model->family;
     info->layers = model->layers, info->hidden = model->hidden, info->heads = model->heads * model->parallel.size;
@@ -18243,10 +18719,13 @@ static void ignis__model_info_write(const ignis__model *model, ignis_model_info 
     info->end_count = model->stop_count;
     info->parameters = model->parameters, info->quantised = model->quantised, info->file_bytes = model->file_bytes,
     info->weight_bytes = model->weight_bytes;
-    info->cache_bytes_of_token = (int64_t)2 * model->layers * model->kv_heads * model->head_dim * ignis__dtypes[model->cache_dtype].size;
-    info->cache_bytes = (int64_t)model->room * model->sequences; /* tokens, that is, which may be too many for memory of 64 bits */
+    info->cache_bytes_of_token =
+        (int64_t)2 * model->layers * model->kv_heads * model->head_dim * ignis__dtypes[model->cache_dtype].size;
     info->cache_bytes =
-        info->cache_bytes > INT64_MAX / info->cache_bytes_of_token ? INT64_MAX : info->cache_bytes * info->cache_bytes_of_token;
+        (int64_t)model->room * model->sequences; /* tokens, that is, which may be too many for memory of 64 bits */
+    info->cache_bytes = info->cache_bytes > INT64_MAX / info->cache_bytes_of_token
+                            ? INT64_MAX
+                            : info->cache_bytes * info->cache_bytes_of_token;
     /* a residual, its norm, q k v and what they become (with norms of heads once more), gate and up in one and apart; the last row's scores */
     info->workspace_bytes = (rows * (3 * (int64_t)model->hidden + (model->family == IGNIS_MODEL_QWEN3 ? 5 : 2) * qkv +
                                      (model->gelu ? 1 : 4) * (int64_t)model->inner) +
@@ -18340,7 +18819,8 @@ IGNIS__COLD IGNIS_API ignis_status ignis_model_free(ignis_model handle)
         return ignis__failed();
     live = ignis__handle_kill(model);
     ignis__model_drop(call, model);
-    return live ? ignis__ended(failures, true) : ignis__fail(IGNIS_DIAG_MODEL_FREED, call, "another thread has freed the model");
+    return live ? ignis__ended(failures, true)
+                : ignis__fail(IGNIS_DIAG_MODEL_FREED, call, "another thread has freed the model");
 }
 
 IGNIS__COLD IGNIS_API ignis_status ignis_model_query(ignis_model handle, ignis_model_info *info)
@@ -18356,8 +18836,8 @@ IGNIS__COLD IGNIS_API ignis_status ignis_model_query(ignis_model handle, ignis_m
 }
 
 /*  The part of a model that has a name, or the first part of the weight that has it: then *whole. Null: none. */
-static const ignis__model_part *ignis__model_find(ignis__model *model, const ignis__model_part *parts, int count, const char *name,
-                                                  bool *whole)
+static const ignis__model_part *ignis__model_find(ignis__model *model, const ignis__model_part *parts, int count,
+                                                  const char *name, bool *whole)
 {
     const char *prefix = ignis__model_prefix(NULL, model->family);
     int i;
@@ -18365,7 +18845,8 @@ static const ignis__model_part *ignis__model_find(ignis__model *model, const ign
         const ignis__model_row *row = parts[i].row;
         ignis__model_name full = ignis__model_name_of(NULL, model, row, parts[i].layer);
         *whole = !row->whole;
-        if (strcmp(full.text, name) == 0 || (*prefix && strcmp(full.text + strlen(prefix), name) == 0 && !(row->how & IGNIS__MODEL_HEAD)))
+        if (strcmp(full.text, name) == 0 ||
+            (*prefix && strcmp(full.text + strlen(prefix), name) == 0 && !(row->how & IGNIS__MODEL_HEAD)))
             return &parts[i];
         *whole = true;
         if (row->whole && strcmp(ignis__model_name_write("", row->whole, parts[i].layer).text, name) == 0)
@@ -18377,7 +18858,8 @@ static const ignis__model_part *ignis__model_find(ignis__model *model, const ign
 }
 
 /*  A tensor over rows of a weight; of a quantised one a copy, of the dtype. */
-static ignis_tensor ignis__model_rows_of(const char *call, ignis_tensor weight, int64_t first, int64_t rows, ignis_dtype dtype)
+IGNIS__PRIVATE ignis_tensor ignis__model_rows_of(const char *call, ignis_tensor weight, int64_t first, int64_t rows,
+                                                 ignis_dtype dtype)
 {
     ignis__blocks blocks = ignis__blocks_of(call, weight);
     ignis__array *array = blocks.count ? NULL : ignis__borrow_array(call, weight);
@@ -18414,7 +18896,8 @@ IGNIS__COLD IGNIS_API ignis_tensor ignis_model_tensor(ignis_model handle, const 
         else if (whole && !ignis__blocks_of(call, *part->to).count)
             tensor = *part->to;
         else
-            tensor = ignis__model_rows_of(call, *part->to, whole ? 0 : part->first, whole ? part->total : part->rows, model->dtype);
+            tensor = ignis__model_rows_of(call, *part->to, whole ? 0 : part->first, whole ? part->total : part->rows,
+                                          model->dtype);
     }
     ignis__free(parts);
     ignis__model_drop(call, model);
@@ -18422,7 +18905,7 @@ IGNIS__COLD IGNIS_API ignis_tensor ignis_model_tensor(ignis_model handle, const 
 }
 
 /*  The tokenizer of a held model; no handle, and reported: it cannot be opened. */
-IGNIS__COLD static ignis_tokenizer ignis__model_tokenizer(ignis__model *model)
+IGNIS__COLD IGNIS__PRIVATE ignis_tokenizer ignis__model_tokenizer(ignis__model *model)
 {
     ignis_tokenizer tokenizer, late;
     ignis__mutex_lock(&model->slot.lock);
@@ -18480,15 +18963,278 @@ IGNIS__COLD IGNIS_API int ignis_model_weights(ignis_model handle, ignis_tensor *
     return made;
 }
 
-/* --- whole texts, by operations ---------------------------------------------------------------------------------------------- */
+/*  models/generate - sequences, the cache of keys and values, sampling, text out. */
+
+/*  models/lora - adapters of models. */
+
+enum { IGNIS__LORA_RANK = 65536 };
+
+typedef struct ignis__adapter {
+    const ignis__model_row *row;
+    int layer;
+    int64_t first, rows, columns; /* of the weight */
+    ignis_tensor a, b;            /* [rank, columns], [rows, rank] */
+} ignis__adapter;
+
+typedef struct ignis__lora {
+    ignis__slot slot;
+    ignis__model *model; /* held; its slot's lock guards the last two */
+    int rank;
+    double alpha, dropout, scale;
+    bool rslora;
+    ignis_dtype dtype;
+    ignis__adapter *adapters; /* by layers */
+    int *layer_first;         /* of each layer, and the end */
+    int count;
+    int merged; /* so many of the adapters are part of the weights */
+    bool merging;
+} ignis__lora;
+
+/*  The name of a tensor of an adapter in PEFT's files. */
+typedef struct ignis__lora_name {
+    char text[128];
+} ignis__lora_name;
+
+/*  Names and tensors of all adapters, and memory for both; null, and reported: there is none. */
+typedef struct ignis__lora_list {
+    ignis__lora_name *names;
+    const char **texts;
+    ignis_tensor *tensors;
+} ignis__lora_list;
+
 
 /*  Of >>lora, which comes behind. */
 struct ignis__lora;
-static struct ignis__lora *ignis__model_lora(ignis__model *model);
-static void ignis__lora_drop(const char *call, struct ignis__lora *lora);
-static bool ignis__lora_has(const struct ignis__lora *lora, const ignis__layer *layer, size_t member);
-static ignis_tensor ignis__lora_add(const struct ignis__lora *lora, const ignis__layer *layer, size_t member, ignis_tensor x,
-                                    ignis_tensor y);
+
+/*  What the kernels of kernels/generate.cu, gemv.cu and attention_paged.cu get. All of it is in device memory but for what launches carry. */
+enum {
+    IGNIS__PAGE = 16,           /* tokens of a page of a cache */
+    IGNIS__SPLIT = 64,          /* keys of a block of attention, or a multiple of it so that there are no more than */
+    IGNIS__SPLITS = 32,         /* so many blocks */
+    IGNIS__WORDS = 960,         /* that a launch carries, */
+    IGNIS__ROWS_SENT = 32,      /* and rows */
+    IGNIS__BIASES = 512,        /* of a row */
+    IGNIS__MASKS_KEPT = 64,     /* beside those of the rows of a step */
+    IGNIS__MANY_HEAD_DIM = 128, /* of heads that attention_paged_many.cu takes, at most */
+    IGNIS__DRAW_PARTS = 64,     /* of a row's logits, and the bytes of what one has */
+    IGNIS__DRAW_PART = 24,
+    IGNIS__DRAW_BLOCKS = 32,                                 /* of a row of which something is cut, at most */
+    IGNIS__DRAW_BINS = 2048 * 12 + 32 + 16384 * 4 + 64 * 12, /* bytes of what is known of a row */
+    IGNIS__DRAW_VOCAB = 1 << 19,
+    IGNIS__DRAW_NO_TOKEN = -1, /* in the place of an id: all tokens are forbidden, */
+    IGNIS__DRAW_NO_LOGITS = -2 /* or no logit is above minus infinity */
+};
+
+typedef struct ignis__generate_row {
+    ignis__address ids, pages;
+    int32_t position, top_k;
+    double temperature, top_p, min_p, penalty;
+    uint64_t seed;
+    int32_t window, biases, masked;
+    ignis__address draws;
+} ignis__generate_row;
+
+typedef struct ignis__generate_bias {
+    int32_t id;
+    float bias;
+} ignis__generate_bias;
+
+typedef struct ignis__generate_draw {
+    int32_t id, kept;
+    float log_prob;
+} ignis__generate_draw;
+
+typedef struct ignis__generate_cache {
+    ignis__address qkv, k, v, k_too, v_too, q_weight, k_weight, rows;
+    double eps;
+    int heads, kv_heads, head_dim, turns;
+} ignis__generate_cache;
+
+typedef struct ignis__paged {
+    ignis__address q, out, k, v, rows, scratch, ended;
+    int64_t q_row;
+    double scale;
+    int heads, kv_heads, head_dim, splits, settled, count;
+} ignis__paged;
+
+typedef struct ignis__draw {
+    ignis__address logits, scores, rows, biases, parts, masks, bins;
+    int64_t stride;
+    int vocab, bias_room, mask_room;
+} ignis__draw;
+
+/*  What a step draws: no tokens, one of all for each row, or, for some rows, one of those that top k, top p and min p leave. */
+typedef enum ignis__draws { IGNIS__DRAWS_NONE, IGNIS__DRAWS_ALL, IGNIS__DRAWS_CUT } ignis__draws;
+
+typedef enum ignis__gemv_kind {
+    IGNIS__GEMV_OUT,
+    IGNIS__GEMV_GELU,
+    IGNIS__GEMV_ADD,
+    IGNIS__GEMV_LOGITS,
+    IGNIS__GEMV_CACHE
+} ignis__gemv_kind;
+
+typedef struct ignis__gemv {
+    ignis__address x, weights, bias, out, sum, logits;
+    int64_t n, k, result_row;
+    int rows, kind, packed;
+} ignis__gemv;
+
+typedef struct ignis__gemv_mma {
+    ignis__address x, weights, bias, out, sum, logits, norm_of, norm_weight, norm_bias, places, keys, values,
+        frequencies;
+    double eps;
+    int64_t n, k, result_row;
+    int rows, kind, gated, rms, heads, kv_heads, head_dim, ring, found_at;
+} ignis__gemv_mma;
+
+/*  The same for a part of quantised weights, from its first row on: scales in no record; and many rows of x as whole numbers. */
+typedef struct ignis__gemv_blocks {
+    ignis__gemv_mma product;
+    ignis__address scales_of, x, scales;
+    int first;
+} ignis__gemv_blocks;
+
+/*  What generate_step.cu takes: its products, those of a layer and that of the logits; where each layer has what; and all else. */
+typedef struct ignis__step_shape {
+    int n, k, kind, gated, head_dim, tiles;
+} ignis__step_shape;
+
+/*  Of dense weights, or of quantised ones: parts of one type each. */
+typedef union ignis__step_weights {
+    ignis__tensor_map map;
+    struct {
+        ignis__address records;
+        int type, first;
+    } parts[3];
+} ignis__step_weights;
+
+typedef struct ignis__step_layer {
+    ignis__step_weights weights[4];
+    ignis__address bias[4], norm[2], norm_bias[2], head_norm[2],
+        nothing[6]; /* maps of the next layer begin at 64 bytes */
+} ignis__step_layer;
+
+typedef struct ignis__step {
+    ignis__address layers, row, frequencies, embedding, positions;
+    ignis__quantised table;
+    ignis__address cache;
+    int64_t slab;
+    ignis__address logits, state, sums[2], qkv, attended, inner, found;
+    double eps, scale;
+    ignis__step_shape shapes[5];
+    int count, rms, heads, kv_heads, head_dim, splits, ring, found_at, row_at;
+} ignis__step;
+
+/*  A norm ahead of a product. other: what is added to the sum first, of which many rows are; or null. */
+typedef struct ignis__step_norms {
+    ignis__array *sum, *other, *weight, *bias; /* bias: or null */
+    double eps;
+    bool rms;
+} ignis__step_norms;
+
+/*  What all sequences of a model share: the cache, room for a step, its graphs. Its lock is held while a step runs and is waited for, as there is
+    one room. */
+enum { IGNIS__CHUNK = 512 }; /* rows of a prompt at a time */
+
+typedef struct ignis__engine_layer {
+    ignis__array *attn_norm, *attn_norm_bias, *qkv, *qkv_bias, *q_norm, *k_norm, *o, *o_bias, *mlp_norm, *mlp_norm_bias,
+        *up, *up_bias, *down, *down_bias;
+} ignis__engine_layer;
+
+typedef struct ignis__sequence ignis__sequence;
+
+/*  What a mask on the device has. */
+typedef struct ignis__engine_mask {
+    uint64_t grammar, used; /* the number of the grammar, 0: there is none; when it was used last */
+    int32_t epoch, state;
+} ignis__engine_mask;
+
+typedef struct ignis__engine {
+    ignis__mutex lock;
+    const ignis__model *model;
+    ignis__device *device;
+    ignis__engine_layer *layer; /* arrays of the weights, held; null: the family has none */
+    ignis__array *embedding, *positions, *norm, *norm_bias, *head;
+    /* numbers: of a quantised weight; null: there is none; turning: the frequencies; ended: zeros, see attention_paged.cu; mine: logits from this
+       rank's first one on; table, words: where layers have what, and what blocks tell each other, for generate_step.cu, null: it does not do steps;
+       step_types: those of its weights as bits, 0: they are numbers; said: to other ranks; all arrays of these are claimed */
+    ignis__array *cache, *rows, *sum, *normed, *qkv, *attended, *inner, *room, *scratch, *logits, *scores, *biases,
+        *parts, *masks, *bins, *gathered, *numbers, *turning, *ended, *mine, *table, *words, *said;
+    int context, step_rows, splits, pages, step_types;
+    char step_define[96];
+    int *uses, *free_pages; /* sequences that have a page; pages that none has */
+    int free_count;
+    double frequencies[IGNIS__ROPE_HALF];
+    struct {
+        ignis__sequence *sequence;  /* whose next token is drawn ahead, while the caller has the last one; null: none */
+        ignis__pooled_event *drawn; /* behind it */
+        const ignis_sampling_desc
+            *sampling; /* of the call of ignis_generate that has it drawn, which settles it before it returns */
+        void *stream;
+        int length; /* of the sequence without the token */
+    } ahead;
+    ignis__generate_draw *draws; /* [step_rows][2]: of tokens behind even and odd positions */
+    ignis__pinned *draws_piece;  /* which has them */
+    struct {
+        int runs;
+        ignis__capture *capture;
+        void *exec;                /* CUgraphExec; null: not yet */
+    } steps[3][8];                 /* by ignis__draws, of 1, 2, 4 ... rows */
+    ignis__vocabulary *vocabulary; /* for grammars; null: not yet */
+    ignis__grammar *grammars;      /* that sequences have, and have had, the latest first */
+    uint64_t grammars_made, masks_used;
+    int mask_count; /* that `masks` has room for */
+    ignis__engine_mask *mask;
+} ignis__engine;
+
+struct ignis__sequence {
+    ignis__slot slot;
+    ignis__model *model;   /* held */
+    ignis__engine *engine; /* its lock guards the rest */
+    int32_t *ids, *page;   /* room for the context, and one */
+    bool *many;            /* of each token: it is computed as one of more than IGNIS__STEP_ROWS that were fed */
+    int length, page_count;
+    int cached;           /* tokens that the cache has: all but the last one, or all */
+    int sent, pages_sent; /* that are in device memory, too */
+    int said_length;      /* tokens that `said` is a number of: for other ranks to compare */
+    uint32_t said;
+    float log_prob,
+        next_log_prob;        /* of the token drawn last; of one behind it that no one has seen, as the step goes on */
+    ignis__grammar *grammar;  /* the engine's; null: none */
+    int constrained, matched; /* tokens ahead of its text; tokens that its state is behind */
+    int32_t state, epoch;     /* of the grammar; epoch: 0: there is none yet */
+    ignis__array *on_device, *table; /* the same; claimed */
+    ignis__array
+        *last;       /* what all layers have found of the last of many tokens; claimed, forks have the same; or null */
+    int last_length; /* up to that one; 0: of none that is there */
+};
+
+/*  What generate_step.cu reads of a layer, in its order, and of the logits behind the last one; null: there is none. */
+typedef struct ignis__step_arrays {
+    ignis__array *weights[4], *bias[4], *norm[2], *norm_bias[2], *head_norm[2];
+} ignis__step_arrays;
+
+/*  Text that was not shown yet. */
+typedef struct ignis__showing {
+    const char *call;
+    const ignis_generate_desc *desc;
+    ignis_text_stream stream;
+    int tokens; /* that the tokenizer has; those behind them are no text */
+    char *text;
+    size_t size, capacity;
+    int stop; /* that has come; -1: none */
+    bool cancelled;
+} ignis__showing;
+
+
+/* --- whole texts, by operations ---------------------------------------------------------------------------------------------- */
+
+IGNIS__PRIVATE struct ignis__lora *ignis__model_lora(ignis__model *model);
+IGNIS__PRIVATE void ignis__lora_drop(const char *call, struct ignis__lora *lora);
+IGNIS__PRIVATE bool ignis__lora_has(const struct ignis__lora *lora, const ignis__layer *layer, size_t member);
+IGNIS__PRIVATE ignis_tensor ignis__lora_add(const struct ignis__lora *lora, const ignis__layer *layer, size_t member,
+                                            ignis_tensor x, ignis_tensor y);
 
 static ignis_tensor ignis__model_norm(const ignis__model *model, ignis_tensor x, ignis_tensor weight, ignis_tensor bias)
 {
@@ -18507,11 +19253,12 @@ static ignis_tensor ignis__model_head_norm(const ignis__model *model, ignis_tens
 }
 
 /*  x by a weight of a layer, and what adapters add to that. */
-#define IGNIS__MODEL_PRODUCT(x, layer, weight) \
-    ignis__lora_add(lora, layer, offsetof(ignis__layer, weight), x, ignis__model_linear(model, x, (layer)->weight, (layer)->weight##_bias))
+#define IGNIS__MODEL_PRODUCT(x, layer, weight)                      \
+    ignis__lora_add(lora, layer, offsetof(ignis__layer, weight), x, \
+                    ignis__model_linear(model, x, (layer)->weight, (layer)->weight##_bias))
 
-static ignis_tensor ignis__model_attend(const ignis__model *model, const struct ignis__lora *lora, const ignis__layer *layer,
-                                        ignis_tensor h)
+static ignis_tensor ignis__model_attend(const ignis__model *model, const struct ignis__lora *lora,
+                                        const ignis__layer *layer, ignis_tensor h)
 {
     ignis_tensor qkv = IGNIS__MODEL_PRODUCT(h, layer, qkv), part[3];
     ignis_sdpa_desc attention;
@@ -18540,7 +19287,8 @@ static ignis_tensor ignis__model_attend(const ignis__model *model, const struct 
     return IGNIS__MODEL_PRODUCT(h, layer, o);
 }
 
-static ignis_tensor ignis__model_think(const ignis__model *model, const struct ignis__lora *lora, const ignis__layer *layer, ignis_tensor h)
+static ignis_tensor ignis__model_think(const ignis__model *model, const struct ignis__lora *lora,
+                                       const ignis__layer *layer, ignis_tensor h)
 {
     bool plain = !model->quantised && !ignis__lora_has(lora, layer, offsetof(ignis__layer, up)) &&
                  !ignis__lora_has(lora, layer, offsetof(ignis__layer, down));
@@ -18561,19 +19309,21 @@ static ignis_tensor ignis__model_think(const ignis__model *model, const struct i
 }
 
 /*  Adds y to *x, and gives the norm of that. Both are let go of: the tape keeps what it needs. */
-static ignis_tensor ignis__model_add_norm(const ignis__model *model, ignis_tensor *x, ignis_tensor y, ignis_tensor weight,
-                                          ignis_tensor bias)
+static ignis_tensor ignis__model_add_norm(const ignis__model *model, ignis_tensor *x, ignis_tensor y,
+                                          ignis_tensor weight, ignis_tensor bias)
 {
     static const char call[] = "ignis_model_forward";
     ignis_tensor before = *x, norm;
-    norm = model->rms ? ignis_add_rms_norm(*x, y, weight, model->eps, x) : ignis_add_layer_norm(*x, y, weight, bias, model->eps, x);
+    norm = model->rms ? ignis_add_rms_norm(*x, y, weight, model->eps, x)
+                      : ignis_add_layer_norm(*x, y, weight, bias, model->eps, x);
     ignis__tensor_discard(call, before);
     ignis__tensor_discard(call, y);
     return norm;
 }
 
 /*  The scopes let go of everything but what the tape keeps. */
-static ignis_tensor ignis__model_apply(const ignis__model *model, const struct ignis__lora *lora, ignis_tensor ids, int64_t seq)
+static ignis_tensor ignis__model_apply(const ignis__model *model, const struct ignis__lora *lora, ignis_tensor ids,
+                                       int64_t seq)
 {
     static const char call[] = "ignis_model_forward";
     ignis_scope all = ignis_scope_begin(), inner;
@@ -18592,7 +19342,8 @@ static ignis_tensor ignis__model_apply(const ignis__model *model, const struct i
         inner = ignis_scope_begin();
         y = ignis_scope_return(inner, ignis__model_think(model, lora, layer, h));
         ignis__tensor_discard(call, h);
-        h = ignis__model_add_norm(model, &x, y, last ? model->norm : layer[1].attn_norm, last ? model->norm_bias : layer[1].attn_norm_bias);
+        h = ignis__model_add_norm(model, &x, y, last ? model->norm : layer[1].attn_norm,
+                                  last ? model->norm_bias : layer[1].attn_norm_bias);
     }
     return ignis_scope_return(all, ignis__model_linear(model, h, model->head, ignis__no_tensor()));
 }
@@ -18609,12 +19360,13 @@ IGNIS_API ignis_tensor ignis_model_forward(ignis_model handle, ignis_tensor ids)
         shape = tensor->shape;
         ignis__tensor_drop(call, tensor);
         if (shape.ndim > 2 || shape.dim[shape.ndim - 1] < 1)
-            ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call, "ids is %s; [seq] or [batch, seq] is needed", ignis__shape_write(&shape).text);
+            ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call, "ids is %s; [seq] or [batch, seq] is needed",
+                        ignis__shape_write(&shape).text);
         else if (!ignis__model_whole(call, model))
             logits = ignis__no_tensor();
         else if (!model->rope && shape.dim[shape.ndim - 1] > model->context)
-            ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call, "ids is %s; the model has positions for %d tokens", ignis__shape_write(&shape).text,
-                        model->context);
+            ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call, "ids is %s; the model has positions for %d tokens",
+                        ignis__shape_write(&shape).text, model->context);
         else {
             lora = ignis__model_lora(model);
             logits = ignis__model_apply(model, lora, ids, shape.dim[shape.ndim - 1]);
@@ -18630,7 +19382,7 @@ IGNIS_API ignis_tensor ignis_model_forward(ignis_model handle, ignis_tensor ids)
 /* --- writing a model ------------------------------------------------------------------------------------------------------------ */
 
 /*  "name": number, with a point whatever the locale says, and as many digits as say it exactly. */
-static void ignis__model_write_number(ignis__string_writer *text, const char *name, double value)
+IGNIS__PRIVATE void ignis__model_write_number(ignis__string_writer *text, const char *name, double value)
 {
     char number[40], *comma;
     int digits;
@@ -18646,7 +19398,8 @@ static void ignis__model_write_number(ignis__string_writer *text, const char *na
 
 static void ignis__model_write_config(const ignis__model *model, ignis__string_writer *text)
 {
-    static const char *const classes[] = {"", "GPT2LMHeadModel", "LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM"};
+    static const char *const classes[] = {"", "GPT2LMHeadModel", "LlamaForCausalLM", "Qwen2ForCausalLM",
+                                          "Qwen3ForCausalLM"};
     static const char *const stretches[] = {"", "linear", "llama3", "yarn"};
     static const char *const dtypes[] = {"", "float16", "bfloat16", "float32", "float64"};
     bool old = model->family == IGNIS_MODEL_GPT2;
@@ -18671,11 +19424,13 @@ static void ignis__model_write_config(const ignis__model *model, ignis__string_w
                       classes[model->family], ignis__model_families[model->family], dtypes[model->dtype]);
     for (i = 0; i < count; i++)
         ignis__string_add(text, ",\n  \"%s\": %d", sizes[i].name, sizes[i].value);
-    ignis__string_add(text, ",\n  \"%s\": \"%s\",\n  \"tie_word_embeddings\": %s", old ? "activation_function" : "hidden_act",
-                      old ? "gelu_new" : "silu", model->tied ? "true" : "false");
+    ignis__string_add(text, ",\n  \"%s\": \"%s\",\n  \"tie_word_embeddings\": %s",
+                      old ? "activation_function" : "hidden_act", old ? "gelu_new" : "silu",
+                      model->tied ? "true" : "false");
     ignis__model_write_number(text, old ? "layer_norm_epsilon" : "rms_norm_eps", model->eps);
     if (!old) {
-        ignis__string_add(text, ",\n  \"attention_bias\": %s,\n  \"mlp_bias\": %s", model->layer[0].qkv_bias.id ? "true" : "false",
+        ignis__string_add(text, ",\n  \"attention_bias\": %s,\n  \"mlp_bias\": %s",
+                          model->layer[0].qkv_bias.id ? "true" : "false",
                           model->layer[0].up_bias.id ? "true" : "false");
         ignis__model_write_number(text, "rope_theta", model->theta);
     }
@@ -18705,7 +19460,7 @@ static void ignis__model_write_config(const ignis__model *model, ignis__string_w
 }
 
 /*  Writes a file: a text, or where that is null `size` bytes of the file `from`, which is closed in any case. */
-static bool ignis__model_write(const char *call, const char *path, const char *content, int from, int64_t size)
+IGNIS__PRIVATE bool ignis__model_write(const char *call, const char *path, const char *content, int from, int64_t size)
 {
     char *chunk = content ? NULL : (char *)ignis__alloc_for(call, (size_t)IGNIS__CONVERT_CHUNK);
     ignis__replacement to;
@@ -18735,16 +19490,18 @@ static bool ignis__model_save_config(const char *call, const ignis__model *model
 /*  Copies what the folder of a model has beside its weights. What it lacks is left out. */
 static bool ignis__model_save_rest(const char *call, const ignis__model *model, const char *folder)
 {
-    static const char *const names[] = {"tokenizer.json",      "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
-                                        "chat_template.jinja", "chat_template.json",    "generation_config.json",  "vocab.json",
-                                        "merges.txt",          "tokenizer.model"};
+    static const char *const names[] = {
+        "tokenizer.json",      "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
+        "chat_template.jinja", "chat_template.json",    "generation_config.json",  "vocab.json",
+        "merges.txt",          "tokenizer.model"};
     int64_t size, time;
     bool ok = true;
     int i;
     if (!ignis__path_is_special(model->path)) /* a GGUF file, or nothing any more */
         return true;
     for (i = 0; ok && i < IGNIS__COUNT(names); i++) {
-        char *from = ignis__model_path(call, model->path, names[i]), *to = from ? ignis__model_path(call, folder, names[i]) : NULL;
+        char *from = ignis__model_path(call, model->path, names[i]),
+             *to = from ? ignis__model_path(call, folder, names[i]) : NULL;
         int file = -1;
         ok = to != NULL;
         if (ok && ignis__file_info(from, &size, &time)) {
@@ -18758,7 +19515,8 @@ static bool ignis__model_save_rest(const char *call, const ignis__model *model, 
 }
 
 /*  The weights as a folder has them: rows apart, and GPT-2's the other way round, in the current scope. */
-static bool ignis__model_save_weights(const char *call, ignis__model *model, const char *path, const ignis__model_part *parts, int count)
+static bool ignis__model_save_weights(const char *call, ignis__model *model, const char *path,
+                                      const ignis__model_part *parts, int count)
 {
     ignis__model_name *names = (ignis__model_name *)ignis__alloc(((size_t)count + 1) * sizeof *names);
     const char **texts = (const char **)ignis__alloc(((size_t)count + 1) * sizeof *texts);
@@ -18796,7 +19554,8 @@ IGNIS__COLD IGNIS_API ignis_status ignis_model_save(ignis_model handle, const ch
     if (!folder)
         ignis__fail_null(call, "folder");
     else if (model->stretch == IGNIS__STRETCH_TABLE)
-        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "the frequencies of the model are a GGUF file's own, which config.json has no words for");
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call,
+                    "the frequencies of the model are a GGUF file's own, which config.json has no words for");
     else if (ignis__model_whole(call, model) && !ignis__capture_refuses(call))
         ok = (weights = ignis__model_path(call, folder, "model.safetensors")) != NULL &&
              (config = ignis__model_path(call, folder, "config.json")) != NULL &&
@@ -18805,8 +19564,8 @@ IGNIS__COLD IGNIS_API ignis_status ignis_model_save(ignis_model handle, const ch
         (void)ignis__folder_make_all(folder); /* what is written to it tells */
         scope = ignis_scope_begin();
         (void)ignis_no_grad_begin();
-        ok = ignis__model_save_weights(call, model, weights, parts, count) && ignis__model_save_config(call, model, config) &&
-             ignis__model_save_rest(call, model, folder);
+        ok = ignis__model_save_weights(call, model, weights, parts, count) &&
+             ignis__model_save_config(call, model, config) && ignis__model_save_rest(call, model, folder);
         (void)ignis_no_grad_end();
         (void)ignis_scope_end(scope);
     }
@@ -18824,38 +19583,15 @@ IGNIS__COLD IGNIS_API ignis_status ignis_model_save(ignis_model handle, const ch
 /*  A row of the model's table says which product an adapter belongs to; where several rows are one weight, it adds to its columns of what that
     gives. Adapters hold their model. The model knows those that are set, and does not hold them: who frees them takes them off. */
 
-enum { IGNIS__LORA_RANK = 65536 };
+IGNIS__PRIVATE ignis__pool ignis__loras = IGNIS__POOL(ignis__lora, IGNIS__KIND_LORA, "LoRA", IGNIS_DIAG_LORA_FREED);
 
-typedef struct ignis__adapter {
-    const ignis__model_row *row;
-    int layer;
-    int64_t first, rows, columns; /* of the weight */
-    ignis_tensor a, b;            /* [rank, columns], [rows, rank] */
-} ignis__adapter;
-
-typedef struct ignis__lora {
-    ignis__slot slot;
-    ignis__model *model; /* held; its slot's lock guards the last two */
-    int rank;
-    double alpha, dropout, scale;
-    bool rslora;
-    ignis_dtype dtype;
-    ignis__adapter *adapters; /* by layers */
-    int *layer_first;         /* of each layer, and the end */
-    int count;
-    int merged; /* so many of the adapters are part of the weights */
-    bool merging;
-} ignis__lora;
-
-static ignis__pool ignis__loras = IGNIS__POOL(ignis__lora, IGNIS__KIND_LORA, "LoRA", IGNIS_DIAG_LORA_FREED);
-
-static ignis__lora *ignis__lora_hold(const char *call, ignis_lora handle)
+IGNIS__PRIVATE ignis__lora *ignis__lora_hold(const char *call, ignis_lora handle)
 {
     return (ignis__lora *)ignis__handle_hold(call, &ignis__loras, handle.id);
 }
 
 /*  Gives up what adapters have; the slot stays. */
-static void ignis__lora_clear(const char *call, ignis__lora *lora)
+IGNIS__PRIVATE void ignis__lora_clear(const char *call, ignis__lora *lora)
 {
     int i;
     for (i = 0; lora->adapters && i < lora->count; i++) {
@@ -18868,14 +19604,14 @@ static void ignis__lora_clear(const char *call, ignis__lora *lora)
     ignis__pool_recycle(&ignis__loras, lora);
 }
 
-static void ignis__lora_drop(const char *call, ignis__lora *lora)
+IGNIS__PRIVATE void ignis__lora_drop(const char *call, ignis__lora *lora)
 {
     if (ignis__pool_drop(lora))
         ignis__lora_clear(call, lora);
 }
 
 /*  Ends the handle of held adapters, and takes them off their model; false: another thread has. */
-static bool ignis__lora_end(ignis__lora *lora)
+IGNIS__PRIVATE bool ignis__lora_end(ignis__lora *lora)
 {
     bool live = ignis__handle_kill(lora);
     ignis__mutex_lock(&lora->model->slot.lock);
@@ -18886,7 +19622,7 @@ static bool ignis__lora_end(ignis__lora *lora)
 }
 
 /*  The adapters that are set, held; or null. */
-static ignis__lora *ignis__model_lora(ignis__model *model)
+IGNIS__PRIVATE ignis__lora *ignis__model_lora(ignis__model *model)
 {
     ignis__lora *lora;
     ignis__mutex_lock(&model->slot.lock);
@@ -18898,7 +19634,7 @@ static ignis__lora *ignis__model_lora(ignis__model *model)
 }
 
 /*  False, and reported: adapters are set, which sequences do not have. */
-static bool ignis__model_plain(const char *call, ignis__model *model)
+IGNIS__PRIVATE bool ignis__model_plain(const char *call, ignis__model *model)
 {
     bool plain;
     ignis__mutex_lock(&model->slot.lock);
@@ -18906,19 +19642,20 @@ static bool ignis__model_plain(const char *call, ignis__model *model)
     ignis__mutex_unlock(&model->slot.lock);
     if (!plain)
         ignis__fail(IGNIS_DIAG_UNSUPPORTED, call,
-                    "the model has adapters, which sequences are not computed with; ignis_lora_merge makes them part of its weights, "
+                    "the model has adapters, which sequences are not computed with; ignis_lora_merge makes them part "
+                    "of its weights, "
                     "ignis_model_set_lora without a handle takes them off");
     return plain;
 }
 
 /*  Reports all that are alive at ignis_shutdown, and ends them before the models. */
-static void ignis__loras_close(const char *call)
+IGNIS__PRIVATE void ignis__loras_close(const char *call)
 {
     ignis__lora *lora;
     uint64_t index = 0;
     while ((lora = (ignis__lora *)ignis__pool_next(&ignis__loras, &index)) != NULL) {
-        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "LoRA: %d adapters of rank %d on device %d", lora->count, lora->rank,
-                           (int)(lora->model->device - ignis__devices));
+        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "LoRA: %d adapters of rank %d on device %d", lora->count,
+                           lora->rank, (int)(lora->model->device - ignis__devices));
         (void)ignis__lora_end(lora);
         ignis__lora_drop(call, lora);
     }
@@ -18939,24 +19676,27 @@ static int ignis__lora_find(const ignis__lora *lora, const ignis__layer *layer, 
     return i < *end ? i : -1;
 }
 
-static bool ignis__lora_has(const ignis__lora *lora, const ignis__layer *layer, size_t member)
+IGNIS__PRIVATE bool ignis__lora_has(const ignis__lora *lora, const ignis__layer *layer, size_t member)
 {
     int end;
     return ignis__lora_find(lora, layer, member, &end) >= 0;
 }
 
 /*  scale (x A^T) B^T, as numbers of a dtype. */
-static ignis_tensor ignis__lora_delta(const ignis__lora *lora, const ignis__adapter *adapter, ignis_tensor x, ignis_dtype dtype)
+static ignis_tensor ignis__lora_delta(const ignis__lora *lora, const ignis__adapter *adapter, ignis_tensor x,
+                                      ignis_dtype dtype)
 {
     if (lora->dropout > 0 && ignis__recording())
         x = ignis_dropout(x, lora->dropout);
-    x = ignis_scale(ignis_linear(x, adapter->a, ignis__no_tensor()), lora->scale); /* here, where there are few numbers */
+    x = ignis_scale(ignis_linear(x, adapter->a, ignis__no_tensor()),
+                    lora->scale); /* here, where there are few numbers */
     x = ignis_linear(x, adapter->b, ignis__no_tensor());
     return lora->dtype == dtype ? x : ignis_cast(x, dtype);
 }
 
 /*  y = x by a weight, and what the adapters of its parts add to their columns. */
-static ignis_tensor ignis__lora_add(const ignis__lora *lora, const ignis__layer *layer, size_t member, ignis_tensor x, ignis_tensor y)
+IGNIS__PRIVATE ignis_tensor ignis__lora_add(const ignis__lora *lora, const ignis__layer *layer, size_t member,
+                                            ignis_tensor x, ignis_tensor y)
 {
     int end, i = ignis__lora_find(lora, layer, member, &end), count = 0;
     ignis_tensor pieces[8];
@@ -18989,39 +19729,38 @@ static ignis_tensor ignis__lora_add(const ignis__lora *lora, const ignis__layer 
 /* --- making them ------------------------------------------------------------------------------------------------------------- */
 
 /*  The name of a product, without ".weight". */
-static ignis__model_name ignis__lora_product(const ignis__model *model, const ignis__model_row *row, int layer)
+IGNIS__PRIVATE ignis__model_name ignis__lora_product(const ignis__model *model, const ignis__model_row *row, int layer)
 {
     ignis__model_name name = ignis__model_name_of(NULL, model, row, layer);
     *strrchr(name.text, '.') = 0;
     return name;
 }
 
-/*  The name of a tensor of an adapter in PEFT's files. */
-typedef struct ignis__lora_name {
-    char text[128];
-} ignis__lora_name;
-
-static ignis__lora_name ignis__lora_name_write(const ignis__model *model, const ignis__model_row *row, int layer, char which)
+IGNIS__PRIVATE ignis__lora_name ignis__lora_name_write(const ignis__model *model, const ignis__model_row *row,
+                                                       int layer, char which)
 {
     ignis__lora_name name;
-    snprintf(name.text, sizeof name.text, "base_model.model.%s.lora_%c.weight", ignis__lora_product(model, row, layer).text, which);
+    snprintf(name.text, sizeof name.text, "base_model.model.%s.lora_%c.weight",
+             ignis__lora_product(model, row, layer).text, which);
     return name;
 }
 
 /*  Whether a part of a model can have an adapter. */
-static bool ignis__lora_can(const ignis__model_part *part) { return part->row->in_layer && part->row->columns; }
+IGNIS__PRIVATE bool ignis__lora_can(const ignis__model_part *part) { return part->row->in_layer && part->row->columns; }
 
 /*  Whether a product has a name that ends with these words. */
 static bool ignis__lora_named(const char *product, const char *target)
 {
     size_t length = strlen(product), end = strlen(target);
-    return end && end <= length && strcmp(product + length - end, target) == 0 && (end == length || product[length - end - 1] == '.');
+    return end && end <= length && strcmp(product + length - end, target) == 0 &&
+           (end == length || product[length - end - 1] == '.');
 }
 
 /*  Adapters without values for the parts that are wanted; of *read the numbers are taken. The model is held, and that hold is given over. Null, and
     reported: there is no memory. */
-IGNIS__COLD static ignis__lora *ignis__lora_make(const char *call, ignis__model *model, const ignis__model_part *parts, int count,
-                                                 const char *wanted, const ignis__lora *read)
+IGNIS__COLD IGNIS__PRIVATE ignis__lora *ignis__lora_make(const char *call, ignis__model *model,
+                                                         const ignis__model_part *parts, int count, const char *wanted,
+                                                         const ignis__lora *read)
 {
     ignis__tensor_thread *thread = ignis__tensor_thread_now();
     ignis__lora *lora = (ignis__lora *)ignis__pool_take(call, &ignis__loras);
@@ -19106,7 +19845,7 @@ static bool ignis__lora_begin(const char *call, const ignis__lora *lora, uint64_
     return ok;
 }
 
-static double ignis__lora_scale(const ignis__lora *lora)
+IGNIS__PRIVATE double ignis__lora_scale(const ignis__lora *lora)
 {
     return lora->alpha / (lora->rslora ? ignis__square_root((double)lora->rank) : (double)lora->rank);
 }
@@ -19120,28 +19859,33 @@ static bool ignis__lora_check(const char *call, const ignis_lora_desc *desc, ign
     read->dropout = desc->dropout;
     read->rslora = desc->rslora;
     if (read->rank < 0 || read->rank > IGNIS__LORA_RANK)
-        return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc->rank is %d; 1 to %d is needed", read->rank, IGNIS__LORA_RANK) == IGNIS_OK;
+        return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc->rank is %d; 1 to %d is needed", read->rank,
+                           IGNIS__LORA_RANK) == IGNIS_OK;
     if (!(read->alpha > 0 && read->alpha < 1e12))
-        return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc->alpha is %g; a positive number is needed", read->alpha) == IGNIS_OK;
+        return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc->alpha is %g; a positive number is needed",
+                           read->alpha) == IGNIS_OK;
     if (!(read->dropout >= 0 && read->dropout < 1))
-        return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc->dropout is %g; 0 to below 1 is needed", read->dropout) == IGNIS_OK;
-    if (desc->dtype != IGNIS_DTYPE_DEFAULT && !ignis__dtype_is_float(desc->dtype))
-        return ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "desc->dtype is %d, not a dtype that can be used there", (int)desc->dtype) ==
+        return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc->dropout is %g; 0 to below 1 is needed", read->dropout) ==
                IGNIS_OK;
+    if (desc->dtype != IGNIS_DTYPE_DEFAULT && !ignis__dtype_is_float(desc->dtype))
+        return ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "desc->dtype is %d, not a dtype that can be used there",
+                           (int)desc->dtype) == IGNIS_OK;
     if (desc->target_count < 0)
-        return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc->target_count is %d, below 0", desc->target_count) == IGNIS_OK;
+        return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc->target_count is %d, below 0", desc->target_count) ==
+               IGNIS_OK;
     if (desc->target_count && !desc->targets)
         return ignis__fail_null(call, "desc->targets") == IGNIS_OK;
     for (i = 0; i < desc->target_count; i++)
         if (!desc->targets[i])
-            return ignis__fail(IGNIS_DIAG_NULL_ARGUMENT, call, "desc->targets[%d] of %d is null", i, desc->target_count) == IGNIS_OK;
+            return ignis__fail(IGNIS_DIAG_NULL_ARGUMENT, call, "desc->targets[%d] of %d is null", i,
+                               desc->target_count) == IGNIS_OK;
     read->scale = ignis__lora_scale(read);
     return true;
 }
 
 /*  Marks the parts that targets name. */
-static bool ignis__lora_choose(const char *call, const ignis__model *model, const ignis_lora_desc *desc, const ignis__model_part *parts,
-                               int count, char *wanted)
+static bool ignis__lora_choose(const char *call, const ignis__model *model, const ignis_lora_desc *desc,
+                               const ignis__model_part *parts, int count, char *wanted)
 {
     static const char *const gpt2[] = {"c_attn"}, *const others[] = {"q_proj", "v_proj"};
     const char *const *targets = desc->target_count ? desc->targets : model->family == IGNIS_MODEL_GPT2 ? gpt2 : others;
@@ -19257,28 +20001,30 @@ static bool ignis__config_is_empty(const ignis__config *config, const ignis__con
 }
 
 /*  A text that has to be one of some; a whole NULL-ended list. */
-static bool ignis__lora_text(const char *call, const char *folder, const ignis__config_item *item, const char *const *texts)
+static bool ignis__lora_text(const char *call, const char *folder, const ignis__config_item *item,
+                             const char *const *texts)
 {
     int k;
     for (k = 0; texts[k] && strcmp(item->text, texts[k]) != 0;)
         k++;
     if (!texts[k])
-        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "adapter_config.json of '%s' has %s %s, which Ignis cannot do", folder, item->name,
-                    ignis__name_write(item->text).text);
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "adapter_config.json of '%s' has %s %s, which Ignis cannot do",
+                    folder, item->name, ignis__name_write(item->text).text);
     return texts[k] != NULL;
 }
 
 /*  A number within limits; otherwise: what it is where it is not said, outside of them where it has to be. */
-static bool ignis__lora_number(const char *call, const char *folder, const ignis__config *config, const char *name, double otherwise,
-                               double low, double high, double *value)
+static bool ignis__lora_number(const char *call, const char *folder, const ignis__config *config, const char *name,
+                               double otherwise, double low, double high, double *value)
 {
     const ignis__config_item *item = ignis__config_find(config, name);
     *value = item ? item->number : otherwise;
     if (*value >= low && *value <= high)
         return true;
     if (item)
-        ignis__fail(IGNIS_DIAG_LORA_FORMAT, call, "adapter_config.json of '%s' has %s %g; a number from %g to %g is needed", folder, name,
-                    *value, low, high);
+        ignis__fail(IGNIS_DIAG_LORA_FORMAT, call,
+                    "adapter_config.json of '%s' has %s %g; a number from %g to %g is needed", folder, name, *value,
+                    low, high);
     else
         ignis__fail(IGNIS_DIAG_LORA_FORMAT, call, "adapter_config.json of '%s' has no %s", folder, name);
     return false;
@@ -19289,30 +20035,35 @@ static bool ignis__lora_config(const char *call, const char *folder, const ignis
 {
     static const char *const types[] = {"LORA", NULL}, *const biases[] = {"none", NULL},
                              *const inits[] = {"gaussian", "eva", "orthogonal", NULL}; /* others change the base, too */
-    const ignis__config_item *type = ignis__config_find(config, "peft_type"), *rslora = ignis__config_find(config, "use_rslora");
+    const ignis__config_item *type = ignis__config_find(config, "peft_type"),
+                             *rslora = ignis__config_find(config, "use_rslora");
     double rank = 0;
     int i, k;
     if (!type)
-        return ignis__fail(IGNIS_DIAG_LORA_FORMAT, call, "adapter_config.json of '%s' has no peft_type", folder) == IGNIS_OK;
+        return ignis__fail(IGNIS_DIAG_LORA_FORMAT, call, "adapter_config.json of '%s' has no peft_type", folder) ==
+               IGNIS_OK;
     for (i = 0; i < config->count; i++) {
         const ignis__config_item *item = &config->items[i];
         if (!*item->name || strpbrk(item->name, ".["))
             continue;
-        if (item->kind == 't' && ((strcmp(item->name, "peft_type") == 0 && !ignis__lora_text(call, folder, item, types)) ||
-                                  (strcmp(item->name, "bias") == 0 && !ignis__lora_text(call, folder, item, biases)) ||
-                                  (strcmp(item->name, "init_lora_weights") == 0 && !ignis__lora_text(call, folder, item, inits))))
+        if (item->kind == 't' &&
+            ((strcmp(item->name, "peft_type") == 0 && !ignis__lora_text(call, folder, item, types)) ||
+             (strcmp(item->name, "bias") == 0 && !ignis__lora_text(call, folder, item, biases)) ||
+             (strcmp(item->name, "init_lora_weights") == 0 && !ignis__lora_text(call, folder, item, inits))))
             return false;
         for (k = 0; k < IGNIS__COUNT(ignis__lora_keys) && strcmp(item->name, ignis__lora_keys[k].name) != 0;)
             k++;
-        if (k < IGNIS__COUNT(ignis__lora_keys) && ignis__lora_keys[k].kinds && !strchr(ignis__lora_keys[k].kinds, item->kind))
-            return ignis__fail(IGNIS_DIAG_LORA_FORMAT, call, "adapter_config.json of '%s': %s is %s", folder, item->name,
+        if (k < IGNIS__COUNT(ignis__lora_keys) && ignis__lora_keys[k].kinds &&
+            !strchr(ignis__lora_keys[k].kinds, item->kind))
+            return ignis__fail(IGNIS_DIAG_LORA_FORMAT, call, "adapter_config.json of '%s': %s is %s", folder,
+                               item->name,
                                *ignis__lora_keys[k].kinds == 'n'   ? "no number"
                                : *ignis__lora_keys[k].kinds == 't' ? "no text"
                                                                    : "neither true nor false") == IGNIS_OK;
         if (k < IGNIS__COUNT(ignis__lora_keys) || ignis__config_is_empty(config, item))
             continue;
-        return ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "adapter_config.json of '%s' has %s %s, which Ignis cannot do", folder,
-                           ignis__name_write(item->name).text,
+        return ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "adapter_config.json of '%s' has %s %s, which Ignis cannot do",
+                           folder, ignis__name_write(item->name).text,
                            item->kind == 't'   ? ignis__name_write(item->text).text
                            : item->kind == 'b' ? "true"
                                                : "there") == IGNIS_OK;
@@ -19322,8 +20073,8 @@ static bool ignis__lora_config(const char *call, const char *folder, const ignis
         !ignis__lora_number(call, folder, config, "lora_dropout", 0, 0, 0.999999, &read->dropout))
         return false;
     if (rank != (double)(int)rank)
-        return ignis__fail(IGNIS_DIAG_LORA_FORMAT, call, "adapter_config.json of '%s' has r %g; a whole number is needed", folder, rank) ==
-               IGNIS_OK;
+        return ignis__fail(IGNIS_DIAG_LORA_FORMAT, call,
+                           "adapter_config.json of '%s' has r %g; a whole number is needed", folder, rank) == IGNIS_OK;
     read->rank = (int)rank;
     read->rslora = rslora && rslora->number != 0;
     read->scale = ignis__lora_scale(read);
@@ -19331,8 +20082,8 @@ static bool ignis__lora_config(const char *call, const char *folder, const ignis
 }
 
 /*  One of the two tensors of an adapter: its shape is right, and its dtype that of the others. */
-static bool ignis__lora_fits(const char *call, const char *path, const ignis__file_tensor *item, int64_t rows, int64_t columns,
-                             ignis__lora *read)
+static bool ignis__lora_fits(const char *call, const char *path, const ignis__file_tensor *item, int64_t rows,
+                             int64_t columns, ignis__lora *read)
 {
     ignis_dtype dtype = ignis__file_dtypes[item->type].dtype;
     ignis_shape wanted;
@@ -19341,7 +20092,8 @@ static bool ignis__lora_fits(const char *call, const char *path, const ignis__fi
     wanted.dim[0] = rows;
     wanted.dim[1] = columns;
     if (!ignis__dtype_is_float(dtype) || (read->dtype && read->dtype != dtype))
-        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "tensor %s of '%s' is of type %s; all are of one, F16, BF16, F32 or F64",
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call,
+                    "tensor %s of '%s' is of type %s; all are of one, F16, BF16, F32 or F64",
                     ignis__name_write(item->name).text, path, ignis__file_dtypes[item->type].name);
     else if (!ignis__shape_same(&item->shape, &wanted))
         ignis__fail(IGNIS_DIAG_LORA_FORMAT, call, "tensor %s of '%s' is %s; the model and a rank of %d make it %s",
@@ -19372,7 +20124,8 @@ static bool ignis__lora_match(const char *call, const char *path, ignis__safeten
             continue;
         if (!a || !b)
             return ignis__fail(IGNIS_DIAG_LORA_FORMAT, call, "'%s' has no tensor %s", path,
-                               ignis__lora_name_write(model, parts[i].row, parts[i].layer, a ? 'B' : 'A').text) == IGNIS_OK;
+                               ignis__lora_name_write(model, parts[i].row, parts[i].layer, a ? 'B' : 'A').text) ==
+                   IGNIS_OK;
         if (!ignis__lora_fits(call, path, a, read->rank, parts[i].columns, read) ||
             !ignis__lora_fits(call, path, b, parts[i].rows, read->rank, read))
             return false;
@@ -19383,8 +20136,9 @@ static bool ignis__lora_match(const char *call, const char *path, ignis__safeten
     for (i = 0; i < file->count && file->items[i].index;)
         i++;
     if (i < file->count)
-        ignis__fail(IGNIS_DIAG_LORA_FORMAT, call, "'%s' has a tensor %s, which has no place beside a product of the model, %s of %d layers",
-                    path, ignis__name_write(file->items[i].name).text, ignis__model_families[model->family], model->layers);
+        ignis__fail(IGNIS_DIAG_LORA_FORMAT, call,
+                    "'%s' has a tensor %s, which has no place beside a product of the model, %s of %d layers", path,
+                    ignis__name_write(file->items[i].name).text, ignis__model_families[model->family], model->layers);
     else if (!used)
         ignis__fail(IGNIS_DIAG_LORA_FORMAT, call, "'%s' has no tensors", path);
     else
@@ -19392,14 +20146,7 @@ static bool ignis__lora_match(const char *call, const char *path, ignis__safeten
     return false;
 }
 
-/*  Names and tensors of all adapters, and memory for both; null, and reported: there is none. */
-typedef struct ignis__lora_list {
-    ignis__lora_name *names;
-    const char **texts;
-    ignis_tensor *tensors;
-} ignis__lora_list;
-
-static bool ignis__lora_list_make(const char *call, const ignis__lora *lora, ignis__lora_list *list)
+IGNIS__PRIVATE bool ignis__lora_list_make(const char *call, const ignis__lora *lora, ignis__lora_list *list)
 {
     size_t count = 2 * (size_t)lora->count + 1;
     int i;
@@ -19417,7 +20164,7 @@ static bool ignis__lora_list_make(const char *call, const ignis__lora *lora, ign
     return true;
 }
 
-static void ignis__lora_list_free(ignis__lora_list *list)
+IGNIS__PRIVATE void ignis__lora_list_free(ignis__lora_list *list)
 {
     ignis__free(list->names);
     ignis__free((void *)list->texts);
@@ -19425,8 +20172,8 @@ static void ignis__lora_list_free(ignis__lora_list *list)
 }
 
 /*  Reads what a folder has for a held model, whose hold is given over; null, and reported: it has nothing that fits. */
-IGNIS__COLD static ignis__lora *ignis__lora_read(const char *call, ignis__model *model, const char *folder, const char *config_path,
-                                                 const char *path)
+IGNIS__COLD static ignis__lora *ignis__lora_read(const char *call, ignis__model *model, const char *folder,
+                                                 const char *config_path, const char *path)
 {
     ignis__lora read, *lora = NULL;
     ignis__lora_list list = IGNIS__ZERO;
@@ -19529,13 +20276,15 @@ static void ignis__lora_write_config(const ignis__lora *lora, ignis__string_writ
     ignis__string_add(text, "{\n  \"alpha_pattern\": {},\n  \"auto_mapping\": null,\n  \"base_model_name_or_path\": ");
     ignis__json_write_string(text, lora->model->path);
     ignis__string_add(text,
-                      ",\n  \"bias\": \"none\",\n  \"fan_in_fan_out\": %s,\n  \"inference_mode\": true,\n  \"init_lora_weights\": true",
+                      ",\n  \"bias\": \"none\",\n  \"fan_in_fan_out\": %s,\n  \"inference_mode\": true,\n  "
+                      "\"init_lora_weights\": true",
                       lora->model->family == IGNIS_MODEL_GPT2 ? "true" : "false");
     ignis__string_add(text, ",\n  \"layers_pattern\": null,\n  \"layers_to_transform\": null");
     ignis__model_write_number(text, "lora_alpha", lora->alpha);
     ignis__model_write_number(text, "lora_dropout", lora->dropout);
-    ignis__string_add(text, ",\n  \"modules_to_save\": null,\n  \"peft_type\": \"LORA\",\n  \"r\": %d,\n  \"rank_pattern\": {}",
-                      lora->rank);
+    ignis__string_add(
+        text, ",\n  \"modules_to_save\": null,\n  \"peft_type\": \"LORA\",\n  \"r\": %d,\n  \"rank_pattern\": {}",
+        lora->rank);
     ignis__string_add(text, ",\n  \"revision\": null,\n  \"target_modules\": [");
     ignis__lora_write_targets(lora, text);
     ignis__string_add(text, "],\n  \"task_type\": \"CAUSAL_LM\",\n  \"use_dora\": false,\n  \"use_rslora\": %s\n}\n",
@@ -19574,7 +20323,8 @@ IGNIS__COLD IGNIS_API ignis_status ignis_lora_save(ignis_lora handle, const char
         ignis__fail_null(call, "folder");
     else if (!ignis__capture_refuses(call))
         ok = (config = ignis__model_path(call, folder, "adapter_config.json")) != NULL &&
-             (path = ignis__model_path(call, folder, "adapter_model.safetensors")) != NULL && ignis__lora_list_make(call, lora, &list);
+             (path = ignis__model_path(call, folder, "adapter_model.safetensors")) != NULL &&
+             ignis__lora_list_make(call, lora, &list);
     if (ok) {
         (void)ignis__folder_make_all(folder); /* what is written to it tells */
         ok = ignis__save(call, path, list.texts, list.tensors, 2 * lora->count, "{\"format\":\"pt\"}") == IGNIS_OK &&
@@ -19673,7 +20423,8 @@ static bool ignis__lora_merge_one(const char *call, const ignis__lora *lora, con
     inputs.array[0] = ignis_tensor_data(rows);
     inputs.array[1] = ignis_tensor_data(ignis_matmul(ignis_cast(adapter->b, wide), ignis_cast(adapter->a, wide)));
     inputs.array[2] = ignis_array_value(lora->scale);
-    ok = inputs.array[0].id && inputs.array[1].id && ignis_array_map(inputs.array[0], "w + scale*d", inputs) == IGNIS_OK;
+    ok =
+        inputs.array[0].id && inputs.array[1].id && ignis_array_map(inputs.array[0], "w + scale*d", inputs) == IGNIS_OK;
     (void)ignis_scope_end(scope);
     return ok;
 }
@@ -19708,8 +20459,8 @@ IGNIS__COLD IGNIS_API ignis_status ignis_lora_merge(ignis_lora handle)
         return ignis__failed();
     ok = !ignis__capture_refuses(call);
     if (ok && lora->model->quantised)
-        ok = ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "weights of the model are quantised, and adapters are merged into numbers alone") ==
-             IGNIS_OK;
+        ok = ignis__fail(IGNIS_DIAG_UNSUPPORTED, call,
+                         "weights of the model are quantised, and adapters are merged into numbers alone") == IGNIS_OK;
     if (ok) {
         ignis__mutex_lock(&lora->model->slot.lock);
         reason = lora->merging                 ? "another thread merges the adapters now"
@@ -19747,40 +20498,13 @@ IGNIS__COLD IGNIS_API ignis_status ignis_lora_free(ignis_lora handle)
         return ignis__failed();
     live = ignis__lora_end(lora);
     ignis__lora_drop(call, lora);
-    return live ? ignis__ended(failures, true) : ignis__fail(IGNIS_DIAG_LORA_FREED, call, "another thread has freed the adapters");
+    return live ? ignis__ended(failures, true)
+                : ignis__fail(IGNIS_DIAG_LORA_FREED, call, "another thread has freed the adapters");
 }
 
 /* ===============================================================================================================
    >>generate - sequences over a cache of keys and values, sampling, text out.
    =============================================================================================================== */
-
-/*  What the kernels of kernels/generate.cu, gemv.cu and attention_paged.cu get. All of it is in device memory but for what launches carry. */
-enum {
-    IGNIS__PAGE = 16,           /* tokens of a page of a cache */
-    IGNIS__SPLIT = 64,          /* keys of a block of attention, or a multiple of it so that there are no more than */
-    IGNIS__SPLITS = 32,         /* so many blocks */
-    IGNIS__WORDS = 960,         /* that a launch carries, */
-    IGNIS__ROWS_SENT = 32,      /* and rows */
-    IGNIS__BIASES = 512,        /* of a row */
-    IGNIS__MASKS_KEPT = 64,     /* beside those of the rows of a step */
-    IGNIS__MANY_HEAD_DIM = 128, /* of heads that attention_paged_many.cu takes, at most */
-    IGNIS__DRAW_PARTS = 64,     /* of a row's logits, and the bytes of what one has */
-    IGNIS__DRAW_PART = 24,
-    IGNIS__DRAW_BLOCKS = 32,                                 /* of a row of which something is cut, at most */
-    IGNIS__DRAW_BINS = 2048 * 12 + 32 + 16384 * 4 + 64 * 12, /* bytes of what is known of a row */
-    IGNIS__DRAW_VOCAB = 1 << 19,
-    IGNIS__DRAW_NO_TOKEN = -1, /* in the place of an id: all tokens are forbidden, */
-    IGNIS__DRAW_NO_LOGITS = -2 /* or no logit is above minus infinity */
-};
-
-typedef struct ignis__generate_row {
-    ignis__address ids, pages;
-    int32_t position, top_k;
-    double temperature, top_p, min_p, penalty;
-    uint64_t seed;
-    int32_t window, biases, masked;
-    ignis__address draws;
-} ignis__generate_row;
 
 typedef struct ignis__generate_rows {
     ignis__generate_row at[IGNIS__ROWS_SENT];
@@ -19790,105 +20514,8 @@ typedef struct ignis__generate_words {
     int32_t at[IGNIS__WORDS];
 } ignis__generate_words;
 
-typedef struct ignis__generate_bias {
-    int32_t id;
-    float bias;
-} ignis__generate_bias;
-
-typedef struct ignis__generate_draw {
-    int32_t id, kept;
-    float log_prob;
-} ignis__generate_draw;
-
-typedef struct ignis__generate_cache {
-    ignis__address qkv, k, v, k_too, v_too, q_weight, k_weight, rows;
-    double eps;
-    int heads, kv_heads, head_dim, turns;
-} ignis__generate_cache;
-
-typedef struct ignis__paged {
-    ignis__address q, out, k, v, rows, scratch, ended;
-    int64_t q_row;
-    double scale;
-    int heads, kv_heads, head_dim, splits, settled, count;
-} ignis__paged;
-
-typedef struct ignis__draw {
-    ignis__address logits, scores, rows, biases, parts, masks, bins;
-    int64_t stride;
-    int vocab, bias_room, mask_room;
-} ignis__draw;
-
-/*  What a step draws: no tokens, one of all for each row, or, for some rows, one of those that top k, top p and min p leave. */
-typedef enum ignis__draws { IGNIS__DRAWS_NONE, IGNIS__DRAWS_ALL, IGNIS__DRAWS_CUT } ignis__draws;
-
-typedef enum ignis__gemv_kind {
-    IGNIS__GEMV_OUT,
-    IGNIS__GEMV_GELU,
-    IGNIS__GEMV_ADD,
-    IGNIS__GEMV_LOGITS,
-    IGNIS__GEMV_CACHE
-} ignis__gemv_kind;
-
-typedef struct ignis__gemv {
-    ignis__address x, weights, bias, out, sum, logits;
-    int64_t n, k, result_row;
-    int rows, kind, packed;
-} ignis__gemv;
-
-typedef struct ignis__gemv_mma {
-    ignis__address x, weights, bias, out, sum, logits, norm_of, norm_weight, norm_bias, places, keys, values, frequencies;
-    double eps;
-    int64_t n, k, result_row;
-    int rows, kind, gated, rms, heads, kv_heads, head_dim, ring, found_at;
-} ignis__gemv_mma;
-
-/*  The same for a part of quantised weights, from its first row on: scales in no record; and many rows of x as whole numbers. */
-typedef struct ignis__gemv_blocks {
-    ignis__gemv_mma product;
-    ignis__address scales_of, x, scales;
-    int first;
-} ignis__gemv_blocks;
-
-/*  What generate_step.cu takes: its products, those of a layer and that of the logits; where each layer has what; and all else. */
-typedef struct ignis__step_shape {
-    int n, k, kind, gated, head_dim, tiles;
-} ignis__step_shape;
-
-/*  Of dense weights, or of quantised ones: parts of one type each. */
-typedef union ignis__step_weights {
-    ignis__tensor_map map;
-    struct {
-        ignis__address records;
-        int type, first;
-    } parts[3];
-} ignis__step_weights;
-
-typedef struct ignis__step_layer {
-    ignis__step_weights weights[4];
-    ignis__address bias[4], norm[2], norm_bias[2], head_norm[2], nothing[6]; /* maps of the next layer begin at 64 bytes */
-} ignis__step_layer;
-
-typedef struct ignis__step {
-    ignis__address layers, row, frequencies, embedding, positions;
-    ignis__quantised table;
-    ignis__address cache;
-    int64_t slab;
-    ignis__address logits, state, sums[2], qkv, attended, inner, found;
-    double eps, scale;
-    ignis__step_shape shapes[5];
-    int count, rms, heads, kv_heads, head_dim, splits, ring, found_at, row_at;
-} ignis__step;
-
-/*  A norm ahead of a product. other: what is added to the sum first, of which many rows are; or null. */
-typedef struct ignis__step_norms {
-    ignis__array *sum, *other, *weight, *bias; /* bias: or null */
-    double eps;
-    bool rms;
-} ignis__step_norms;
-
 /*  An operation without inputs, for launches on the thread's current stream. False, and reported: the device cannot be entered. */
-static bool ignis__next_begin(ignis__op *op, const char *call, ignis__device *device)
+IGNIS__PRIVATE bool ignis__next_begin(ignis__op *op, const char *call, ignis__device *device)
 {
     memset(op, 0, offsetof(ignis__op, tape_state));
     op->work.call = call;
@@ -19897,7 +20524,8 @@ static bool ignis__next_begin(ignis__op *op, const char *call, ignis__device *de
 }
 
 /*  Writes numbers to an i32 array, from an element on. */
-static void ignis__step_words(ignis__op *op, ignis_dtype dtype, ignis__array *to, int64_t first, const int32_t *from, int64_t count)
+IGNIS__PRIVATE void ignis__step_words(ignis__op *op, ignis_dtype dtype, ignis__array *to, int64_t first,
+                                      const int32_t *from, int64_t count)
 {
     ignis__address at = ignis__op_write(op, to) + (ignis__address)(4 * first);
     ignis__generate_words words;
@@ -19911,7 +20539,8 @@ static void ignis__step_words(ignis__op *op, ignis_dtype dtype, ignis__array *to
 }
 
 /*  Writes the rows of a step. */
-static void ignis__step_rows(ignis__op *op, ignis_dtype dtype, ignis__array *to, const ignis__generate_row *from, int count)
+IGNIS__PRIVATE void ignis__step_rows(ignis__op *op, ignis_dtype dtype, ignis__array *to,
+                                     const ignis__generate_row *from, int count)
 {
     ignis__address at = ignis__op_write(op, to);
     ignis__generate_rows rows;
@@ -19925,25 +20554,26 @@ static void ignis__step_rows(ignis__op *op, ignis_dtype dtype, ignis__array *to,
 }
 
 /*  Writes rows of one sequence, from a position on. */
-static void ignis__step_chunk(ignis__op *op, ignis_dtype dtype, ignis__array *to, ignis__generate_row *first, int count)
+IGNIS__PRIVATE void ignis__step_chunk(ignis__op *op, ignis_dtype dtype, ignis__array *to, ignis__generate_row *first,
+                                      int count)
 {
     ignis__address at = ignis__op_write(op, to);
     void *params[] = {&at, first, &count};
     ignis__op_launch_row(op, IGNIS__BUILTIN_GENERATE_CHUNK, dtype, 1, 256, params);
 }
 
-static int64_t ignis__weight_rows(const ignis__array *weights)
+IGNIS__PRIVATE int64_t ignis__weight_rows(const ignis__array *weights)
 {
     return weights->blocks.count ? ignis__blocks_rows(&weights->blocks) : weights->shape.dim[0];
 }
 
-static int64_t ignis__weight_columns(const ignis__array *weights)
+IGNIS__PRIVATE int64_t ignis__weight_columns(const ignis__array *weights)
 {
     return weights->blocks.count ? weights->blocks.columns : weights->shape.dim[1];
 }
 
-static void ignis__step_embed(ignis__op *op, int count, ignis_dtype dtype, ignis__array *sum, ignis__array *embedding,
-                              ignis__array *positions, ignis__array *rows)
+IGNIS__PRIVATE void ignis__step_embed(ignis__op *op, int count, ignis_dtype dtype, ignis__array *sum,
+                                      ignis__array *embedding, ignis__array *positions, ignis__array *rows)
 {
     ignis__address to = ignis__op_write(op, sum), from = ignis__op_read(op, embedding),
                    learned = positions ? ignis__op_read(op, positions) : 0, places = ignis__op_read(op, rows);
@@ -19959,17 +20589,19 @@ static void ignis__step_embed(ignis__op *op, int count, ignis_dtype dtype, ignis
 }
 
 /*  Whether weights are multiplied by tensor cores: this follows from them alone, so that rows have the same bits in any number. */
-static bool ignis__step_takes_mma(ignis__op *op, ignis_dtype dtype, ignis__array *weights)
+IGNIS__PRIVATE bool ignis__step_takes_mma(ignis__op *op, ignis_dtype dtype, ignis__array *weights)
 {
     return (dtype == IGNIS_F16 || dtype == IGNIS_BF16) && op->work.device->info.compute_major >= 8 &&
-           ignis__weight_columns(weights) % 8 == 0 && ignis__weight_rows(weights) < INT32_MAX - 16 && ignis__op_read(op, weights) % 16 == 0;
+           ignis__weight_columns(weights) % 8 == 0 && ignis__weight_rows(weights) < INT32_MAX - 16 &&
+           ignis__op_read(op, weights) % 16 == 0;
 }
 
 /*  out: null, where only the sum is wanted. */
-static void ignis__step_norm(ignis__op *op, int count, ignis__array *out, const ignis__step_norms *norm)
+IGNIS__PRIVATE void ignis__step_norm(ignis__op *op, int count, ignis__array *out, const ignis__step_norms *norm)
 {
-    ignis__address to = out ? ignis__op_write(op, out) : 0, from = ignis__op_write(op, norm->sum), by = ignis__op_read(op, norm->weight),
-                   add = norm->bias ? ignis__op_read(op, norm->bias) : 0, other = norm->other ? ignis__op_write(op, norm->other) : 0;
+    ignis__address to = out ? ignis__op_write(op, out) : 0, from = ignis__op_write(op, norm->sum),
+                   by = ignis__op_read(op, norm->weight), add = norm->bias ? ignis__op_read(op, norm->bias) : 0,
+                   other = norm->other ? ignis__op_write(op, norm->other) : 0;
     int hidden = (int)norm->weight->numel, rms = norm->rms;
     int packed = hidden % ignis__pack_elements(norm->sum->dtype) == 0 && (to | from | by | add | other) % 16 == 0;
     double eps = norm->eps;
@@ -19977,7 +20609,7 @@ static void ignis__step_norm(ignis__op *op, int count, ignis__array *out, const 
     ignis__op_launch_row(op, IGNIS__BUILTIN_GENERATE_NORM, norm->weight->dtype, count, 256, params);
 }
 
-static void ignis__step_mma_norm(ignis__op *op, ignis__gemv_mma *p, const ignis__step_norms *norm)
+IGNIS__PRIVATE void ignis__step_mma_norm(ignis__op *op, ignis__gemv_mma *p, const ignis__step_norms *norm)
 {
     p->norm_of = ignis__op_read(op, norm->sum);
     p->norm_weight = ignis__op_read(op, norm->weight);
@@ -20010,12 +20642,13 @@ static const ignis__gemv_cluster ignis__gemv_clusters[2][IGNIS__GEMV_CLUSTERS] =
 /*  type: of blocks, or 0. */
 static void ignis__gemv_cluster_define(char *define, size_t size, const ignis__gemv_cluster *variant, int type)
 {
-    snprintf(define, size, type ? "-DIGNIS_COLUMNS=%d -DIGNIS_CLUSTER=%d -DIGNIS_BLOCKS=%d" : "-DIGNIS_COLUMNS=%d -DIGNIS_CLUSTER=%d",
+    snprintf(define, size,
+             type ? "-DIGNIS_COLUMNS=%d -DIGNIS_CLUSTER=%d -DIGNIS_BLOCKS=%d" : "-DIGNIS_COLUMNS=%d -DIGNIS_CLUSTER=%d",
              variant->columns, variant->cluster, type);
 }
 
 /*  Records what other devices, or other numbers of rows, take for weights. */
-IGNIS__COLD static void ignis__step_request(const ignis__op *op, ignis_dtype dtype, bool gated)
+IGNIS__COLD IGNIS__PRIVATE void ignis__step_request(const ignis__op *op, ignis_dtype dtype, bool gated)
 {
     char define[64];
     int groups, i;
@@ -20035,17 +20668,21 @@ IGNIS__COLD static void ignis__step_request(const ignis__op *op, ignis_dtype dty
 
 /*  How the weights of a product of one row come to shared memory on sm_90 and up, where a block takes `rest` bytes beside them: three pieces of each
     warp are on their way if a multiprocessor has room for two such blocks, else two. resident: blocks that it has room for. */
-static void ignis__step_ring(ignis__op *op, const ignis__array *weights, size_t rest, ignis__gemv_mma *p, ignis__tensor_map *map,
-                             int *resident)
+IGNIS__PRIVATE void ignis__step_ring(ignis__op *op, const ignis__array *weights, size_t rest, ignis__gemv_mma *p,
+                                     ignis__tensor_map *map, int *resident)
 {
-    enum { PIECES = 8 * (4 * 1024 + 8), OTHER = 2048 }; /* bytes of a piece of each warp; those that a block takes otherwise */
+    enum {
+        PIECES = 8 * (4 * 1024 + 8),
+        OTHER = 2048
+    }; /* bytes of a piece of each warp; those that a block takes otherwise */
     const size_t all = (size_t)op->work.device->info.shared_per_block + 1024; /* of a multiprocessor */
     const int64_t dims[] = {weights->shape.dim[1], weights->shape.dim[0]}, step = 2 * weights->shape.dim[1];
     const int box[] = {64, 8}; /* gemv_mma.cu has the same */
     p->ring = 2 * (3 * PIECES + rest + OTHER) <= all ? 3 : 2;
     p->found_at = PIECES * p->ring;
     *resident = 2 * ((size_t)p->found_at + rest + OTHER) <= all ? 2 : 1;
-    op->ok = op->ok && ignis__tensor_map_make(&op->work, map, weights->dtype, false, p->weights, 2, dims, &step, box, NULL);
+    op->ok =
+        op->ok && ignis__tensor_map_make(&op->work, map, weights->dtype, false, p->weights, 2, dims, &step, box, NULL);
 }
 
 /*  What a product of 9 rows and more by gemv_cluster.cuh takes: rows of x, of so many 16-bit elements; and bytes of a stage, of weights and for each
@@ -20059,8 +20696,10 @@ typedef struct ignis__gemv_cluster_source {
 } ignis__gemv_cluster_source;
 
 /*  The variant for it, and its map of x; null: this device has none. */
-static const ignis__gemv_cluster *ignis__gemv_cluster_choose(ignis__op *op, ignis_dtype dtype, const ignis__gemv_cluster_source *source,
-                                                             ignis__gemv_mma *p, ignis__tensor_map *of_x, char *define, size_t size)
+static const ignis__gemv_cluster *ignis__gemv_cluster_choose(ignis__op *op, ignis_dtype dtype,
+                                                             const ignis__gemv_cluster_source *source,
+                                                             ignis__gemv_mma *p, ignis__tensor_map *of_x, char *define,
+                                                             size_t size)
 {
     const ignis_device_info *info = &op->work.device->info;
     const ignis__gemv_cluster *variant = ignis__gemv_clusters[source->type ? 1 : 0];
@@ -20069,8 +20708,8 @@ static const ignis__gemv_cluster *ignis__gemv_cluster_choose(ignis__op *op, igni
     int box[] = {64, 0};
     if (!op->work.device->clusters || !ignis__cuda.cuTensorMapEncodeTiled)
         return NULL;
-    while (variant->columns < p->rows ||
-           (variant->cluster > 1 && 2 * source->groups * variant->cluster > (int64_t)info->multiprocessors * variant->most))
+    while (variant->columns < p->rows || (variant->cluster > 1 && 2 * source->groups * variant->cluster >
+                                                                      (int64_t)info->multiprocessors * variant->most))
         variant++;
     box[1] = variant->columns;
     stage = (source->weights + source->each * (size_t)variant->columns + 1023) / 1024 * 1024;
@@ -20085,21 +20724,24 @@ static const ignis__gemv_cluster *ignis__gemv_cluster_choose(ignis__op *op, igni
     return variant;
 }
 
-static void ignis__gemv_cluster_launch(ignis__op *op, ignis_dtype dtype, const ignis__gemv_cluster_source *source, const ignis__gemv_mma *p,
-                                       const ignis__gemv_cluster *variant, const char *define, void **params)
+static void ignis__gemv_cluster_launch(ignis__op *op, ignis_dtype dtype, const ignis__gemv_cluster_source *source,
+                                       const ignis__gemv_mma *p, const ignis__gemv_cluster *variant, const char *define,
+                                       void **params)
 {
-    const size_t shared = (size_t)p->found_at + 512 * (size_t)(variant->columns * variant->found) + 8 + 16 * (size_t)p->ring;
+    const size_t shared =
+        (size_t)p->found_at + 512 * (size_t)(variant->columns * variant->found) + 8 + 16 * (size_t)p->ring;
     const int64_t most = (int64_t)variant->resident * op->work.device->info.multiprocessors;
     ignis__op_launch(op, source->builtin, dtype, define,
-                     variant->cluster > 1 ? source->groups * variant->cluster : ignis__clamp(source->groups, 1, most), 1, 1, 288, 1, shared,
-                     params);
+                     variant->cluster > 1 ? source->groups * variant->cluster : ignis__clamp(source->groups, 1, most),
+                     1, 1, 288, 1, shared, params);
 }
 
 /*  False: not on this device. */
-static bool ignis__step_mma_cluster(ignis__op *op, ignis__gemv_mma *p, const ignis__array *weights)
+IGNIS__PRIVATE bool ignis__step_mma_cluster(ignis__op *op, ignis__gemv_mma *p, const ignis__array *weights)
 {
-    const int half = p->kind == (int)IGNIS__GEMV_CACHE ? p->head_dim / 2 : 64; /* so many rows of the weights are next to each other */
-    const int box[] = {64, (half & -half) < 64 ? half & -half : 64};           /* gemv_cluster.cu has the same */
+    const int half = p->kind == (int)IGNIS__GEMV_CACHE ? p->head_dim / 2
+                                                       : 64; /* so many rows of the weights are next to each other */
+    const int box[] = {64, (half & -half) < 64 ? half & -half : 64}; /* gemv_cluster.cu has the same */
     const int64_t dims[] = {weights->shape.dim[1], weights->shape.dim[0]}, step = 2 * dims[0];
     ignis__gemv_cluster_source source = IGNIS__ZERO;
     const ignis__gemv_cluster *variant;
@@ -20115,13 +20757,15 @@ static bool ignis__step_mma_cluster(ignis__op *op, ignis__gemv_mma *p, const ign
     variant = ignis__gemv_cluster_choose(op, weights->dtype, &source, p, &maps[1], define, sizeof define);
     if (!variant)
         return false;
-    op->ok = op->ok && ignis__tensor_map_make(&op->work, &maps[0], weights->dtype, false, p->weights, 2, dims, &step, box, NULL);
+    op->ok = op->ok &&
+             ignis__tensor_map_make(&op->work, &maps[0], weights->dtype, false, p->weights, 2, dims, &step, box, NULL);
     ignis__gemv_cluster_launch(op, weights->dtype, &source, p, variant, define, params);
     return true;
 }
 
 /*  The same of a part of quantised weights. With few rows of weights, or more than 32 of x, gemv_blocks.cu is as fast or faster. */
-static bool ignis__step_blocks_cluster(ignis__op *op, ignis_dtype dtype, ignis__gemv_blocks *p, int type, int64_t units)
+IGNIS__PRIVATE bool ignis__step_blocks_cluster(ignis__op *op, ignis_dtype dtype, ignis__gemv_blocks *p, int type,
+                                               int64_t units)
 {
     ignis__gemv_cluster_source source = IGNIS__ZERO;
     const ignis__gemv_cluster *variant;
@@ -20146,10 +20790,14 @@ static bool ignis__step_blocks_cluster(ignis__op *op, ignis_dtype dtype, ignis__
 
 /*  Rows of x by all rows of the weights: [rows, k] and [n, k], or gated [2 n, k]; out is [rows, n or more]. norm: x is made by it first; null: x is
     there. cache: of the kind IGNIS__GEMV_CACHE, its places, keys, values, frequencies and numbers of heads. */
-static void ignis__step_mma(ignis__op *op, int count, ignis__gemv_kind kind, bool gated, ignis__array *out, ignis__array *x,
-                            ignis__array *weights, ignis__array *bias, const ignis__step_norms *norm, const ignis__gemv_mma *cache)
+IGNIS__PRIVATE void ignis__step_mma(ignis__op *op, int count, ignis__gemv_kind kind, bool gated, ignis__array *out,
+                                    ignis__array *x, ignis__array *weights, ignis__array *bias,
+                                    const ignis__step_norms *norm, const ignis__gemv_mma *cache)
 {
-    enum { FOUND = 2 * 8 * 20 * 4, STAGES = 4 * 8 * 192 }; /* bytes that gemv_mma.cu takes for a column, and of many for 8 of them */
+    enum {
+        FOUND = 2 * 8 * 20 * 4,
+        STAGES = 4 * 8 * 192
+    }; /* bytes that gemv_mma.cu takes for a column, and of many for 8 of them */
     const ignis_device_info *info = &op->work.device->info;
     int number = count <= 8 ? 1 : count <= 16 ? 2 : count <= 32 ? 3 : 4, groups = 1, resident = count <= 8 ? 2 : 1;
     bool rings = info->compute_major >= 9; /* the kernel of one row has them */
@@ -20199,17 +20847,27 @@ static void ignis__step_mma(ignis__op *op, int count, ignis__gemv_kind kind, boo
     ignis__cost(-1, 2.0 * (double)count * (double)weights->numel, (int)weights->dtype);
     if (number > 1 && ignis__step_mma_cluster(op, &p, weights))
         return;
-    ignis__op_launch(op, (ignis__builtin)((int)IGNIS__BUILTIN_GEMV_MMA_1 + number), weights->dtype, number > 1 ? define : NULL,
-                     ignis__clamp(ignis__ceil_div(tiles, groups), 1, info->multiprocessors * resident), 1, 1, 256, 1, shared, params);
+    ignis__op_launch(op, (ignis__builtin)((int)IGNIS__BUILTIN_GEMV_MMA_1 + number), weights->dtype,
+                     number > 1 ? define : NULL,
+                     ignis__clamp(ignis__ceil_div(tiles, groups), 1, info->multiprocessors * resident), 1, 1, 256, 1,
+                     shared, params);
 }
 
 /*  The same with quantised weights; one launch for each of their types. numbers: room of the device's. */
-static void ignis__step_blocks(ignis__op *op, int count, ignis__gemv_kind kind, bool gated, ignis__array *out, ignis__array *x,
-                               ignis__array *weights, ignis__array *bias, ignis__array *numbers, const ignis__step_norms *norm,
-                               const ignis__gemv_mma *cache)
+IGNIS__PRIVATE void ignis__step_blocks(ignis__op *op, int count, ignis__gemv_kind kind, bool gated, ignis__array *out,
+                                       ignis__array *x, ignis__array *weights, ignis__array *bias,
+                                       ignis__array *numbers, const ignis__step_norms *norm,
+                                       const ignis__gemv_mma *cache)
 {
-    enum { FOUND = 2 * 8 * 20 * 4, TILE = (8 * 16 + 8) * 4, TILES = 32 }; /* gemv_blocks.cu: bytes of a column, and of a tile of one row */
-    enum { RING = 8 * 2 * (16 * 272 + 8), OTHER = 2048 }; /* bytes of its largest ring; those that a block takes otherwise */
+    enum {
+        FOUND = 2 * 8 * 20 * 4,
+        TILE = (8 * 16 + 8) * 4,
+        TILES = 32
+    }; /* gemv_blocks.cu: bytes of a column, and of a tile of one row */
+    enum {
+        RING = 8 * 2 * (16 * 272 + 8),
+        OTHER = 2048
+    }; /* bytes of its largest ring; those that a block takes otherwise */
     const ignis_device_info *info = &op->work.device->info;
     const ignis__blocks *blocks = &weights->blocks;
     ignis__address at = ignis__op_read(op, weights);
@@ -20217,7 +20875,8 @@ static void ignis__step_blocks(ignis__op *op, int count, ignis__gemv_kind kind, 
     int64_t units = ignis__ceil_div(blocks->columns, 256) * 2, tiles, grid; /* a record is two */
     size_t row = norm ? 2 * (size_t)blocks->columns : 0, alone = (size_t)(units * (256 + 2 * 16)) + row, shared;
     bool rings = info->compute_major >= 9, in_step = !gated || ignis__blocks_rows(blocks) % 16 == 0;
-    bool single = count == 1 && (!rings || in_step) && (rings ? RING : 0) + alone + TILES * TILE <= (size_t)info->shared_per_block;
+    bool single = count == 1 && (!rings || in_step) &&
+                  (rings ? RING : 0) + alone + TILES * TILE <= (size_t)info->shared_per_block;
     char define[32];
     ignis__quantised q;
     ignis__gemv_blocks p;
@@ -20255,7 +20914,8 @@ static void ignis__step_blocks(ignis__op *op, int count, ignis__gemv_kind kind, 
             product->found_at = rings ? 8 * (record > 144 ? 2 : 3) * (16 * record + 8) : 0;
             grid = grid * TILES < tiles ? ignis__ceil_div(tiles, TILES) : grid;
             shared = (size_t)product->found_at + alone + TILE * (size_t)ignis__ceil_div(tiles, grid);
-            if (2 * (shared + OTHER) > (size_t)info->shared_per_block + 1024 && grid > info->multiprocessors) { /* one fits on each */
+            if (2 * (shared + OTHER) > (size_t)info->shared_per_block + 1024 &&
+                grid > info->multiprocessors) { /* one fits on each */
                 grid = ignis__clamp(ignis__ceil_div(tiles, TILES), info->multiprocessors, grid);
                 shared = (size_t)product->found_at + alone + TILE * (size_t)ignis__ceil_div(tiles, grid);
             }
@@ -20265,18 +20925,20 @@ static void ignis__step_blocks(ignis__op *op, int count, ignis__gemv_kind kind, 
                 continue;
             shared = (size_t)FOUND * 2 * ((size_t)1 << number);
         }
-        ignis__op_launch(op, (ignis__builtin)((int)IGNIS__BUILTIN_GEMV_BLOCKS_ROWS + (single ? 1 : number)), x->dtype, define, grid, 1, 1,
-                         256, 1, shared, params);
+        ignis__op_launch(op, (ignis__builtin)((int)IGNIS__BUILTIN_GEMV_BLOCKS_ROWS + (single ? 1 : number)), x->dtype,
+                         define, grid, 1, 1, 256, 1, shared, params);
     }
 }
 
 /*  The same by cores of any device; or on tensor cores, where they take the weights. Where not, quantised ones become numbers in `numbers`, as
     many rows at a time as it has room for. */
-static void ignis__step_product(ignis__op *op, int count, ignis__gemv_kind kind, bool gated, ignis__array *out, ignis__array *x,
-                                ignis__array *weights, ignis__array *bias, ignis__array *numbers, const ignis__step_norms *norm)
+IGNIS__PRIVATE void ignis__step_product(ignis__op *op, int count, ignis__gemv_kind kind, bool gated, ignis__array *out,
+                                        ignis__array *x, ignis__array *weights, ignis__array *bias,
+                                        ignis__array *numbers, const ignis__step_norms *norm)
 {
     int size = count < 3 ? count - 1 : count < 5 ? 2 : 3, columns = 1 << size;
-    ignis__builtin builtin = (ignis__builtin)((int)(gated ? IGNIS__BUILTIN_GEMV_GATED_1 : IGNIS__BUILTIN_GEMV_1) + size);
+    ignis__builtin builtin =
+        (ignis__builtin)((int)(gated ? IGNIS__BUILTIN_GEMV_GATED_1 : IGNIS__BUILTIN_GEMV_1) + size);
     ignis__address to = ignis__op_write(op, out);
     int64_t all = ignis__weight_rows(weights), first, some = all;
     ignis__gemv p;
@@ -20309,15 +20971,16 @@ static void ignis__step_product(ignis__op *op, int count, ignis__gemv_kind kind,
         if (weights->blocks.count)
             ignis__op_numbers(op, numbers, 0, weights, &weights->blocks, first, some);
         p.n = some / (gated ? 2 : 1);
-        ignis__op_launch(op, builtin, x->dtype, NULL, ignis__ceil_div(p.n, 4), ignis__ceil_div(count, columns), 1, 128, 1, 0, params);
+        ignis__op_launch(op, builtin, x->dtype, NULL, ignis__ceil_div(p.n, 4), ignis__ceil_div(count, columns), 1, 128,
+                         1, 0, params);
         p.bias += p.bias ? (ignis__address)(some * ignis__dtypes[x->dtype].size) : 0;
         p.out = p.sum = p.logits = p.out + (ignis__address)(some * ignis__dtypes[out->dtype].size);
     }
 }
 
 /*  Whether IGNIS__ACTIVATION_PAIRED can be had for a product, whatever rows there are. */
-static bool ignis__gemm_pairs(ignis__op *op, const ignis__product *product, ignis__array *out, ignis__array *a, ignis__array *b,
-                              const ignis__epilogue *epilogue)
+static bool ignis__gemm_pairs(ignis__op *op, const ignis__product *product, ignis__array *out, ignis__array *a,
+                              ignis__array *b, const ignis__epilogue *epilogue)
 {
     ignis_dtype dtype = (ignis_dtype)product->dtype;
     ignis__epilogue paired = *epilogue;
@@ -20325,18 +20988,21 @@ static bool ignis__gemm_pairs(ignis__op *op, const ignis__product *product, igni
     ignis__gemm p;
     paired.activation = IGNIS__ACTIVATION_PAIRED;
     p = ignis__gemm_params(op, product, out, &paired);
-    if (!op->ok || (dtype != IGNIS_F16 && dtype != IGNIS_BF16) || p.n < 256 || !ignis__gemm_finishes_in_registers(&p, 128) ||
+    if (!op->ok || (dtype != IGNIS_F16 && dtype != IGNIS_BF16) || p.n < 256 ||
+        !ignis__gemm_finishes_in_registers(&p, 128) ||
         !ignis__gemm_packed(dtype, ignis__op_read(op, a) | ignis__op_read(op, b), p.k, 0))
         return false;
     ignis__gemm_hopper_define(define, sizeof define, &p, 128, true);
     if (ignis__requests.path[0])
         ignis__record_builtin(IGNIS__BUILTIN_GEMM_HOPPER, dtype, define, 90, 90);
-    return ignis__gemm_takes_wgmma(op, &p) && ignis__variant_exists(op->work.device, IGNIS__BUILTIN_GEMM_HOPPER, dtype, define);
+    return ignis__gemm_takes_wgmma(op, &p) &&
+           ignis__variant_exists(op->work.device, IGNIS__BUILTIN_GEMM_HOPPER, dtype, define);
 }
 
 /*  The same of many rows, by the kernels of ignis_matmul, without a norm; gated: perhaps through `room`, [rows, 2 n]. */
-static void ignis__step_product_many(ignis__op *op, int count, ignis__gemv_kind kind, bool gated, ignis__array *out, ignis__array *x,
-                                     ignis__array *weights, ignis__array *bias, ignis__array *room, ignis__array *numbers)
+IGNIS__PRIVATE void ignis__step_product_many(ignis__op *op, int count, ignis__gemv_kind kind, bool gated,
+                                             ignis__array *out, ignis__array *x, ignis__array *weights,
+                                             ignis__array *bias, ignis__array *room, ignis__array *numbers)
 {
     ignis__address result, from;
     ignis__epilogue epilogue;
@@ -20370,18 +21036,20 @@ static void ignis__step_product_many(ignis__op *op, int count, ignis__gemv_kind 
         return;
     result = ignis__op_write(op, out);
     from = ignis__op_write(op, room);
-    ignis__op_launch(op, IGNIS__BUILTIN_GENERATE_GATE, x->dtype, NULL, ignis__clamp(ignis__ceil_div(half, 2048), 1, 64), product.m, 1, 256,
-                     1, 0, gate);
+    ignis__op_launch(op, IGNIS__BUILTIN_GENERATE_GATE, x->dtype, NULL, ignis__clamp(ignis__ceil_div(half, 2048), 1, 64),
+                     product.m, 1, 256, 1, 0, gate);
 }
 
 /*  Turns q where it is, and writes k and v to the cache. frequencies: [256]; null: nothing turns. */
-static void ignis__step_cache(ignis__op *op, int count, ignis_dtype dtype, ignis__generate_cache *p, const double *frequencies)
+IGNIS__PRIVATE void ignis__step_cache(ignis__op *op, int count, ignis_dtype dtype, ignis__generate_cache *p,
+                                      const double *frequencies)
 {
     static const double none[IGNIS__ROPE_HALF] = {0};
     const double *table = frequencies ? frequencies : none;
     float floats[IGNIS__ROPE_HALF];
     /* a block has 8 heads at least, one for each warp; fewer blocks where rows alone fill the device twice */
-    int64_t heads = p->heads + 2 * (int64_t)p->kv_heads, blocks = ignis__ceil_div(2 * op->work.device->info.multiprocessors, count);
+    int64_t heads = p->heads + 2 * (int64_t)p->kv_heads,
+            blocks = ignis__ceil_div(2 * op->work.device->info.multiprocessors, count);
     int64_t share = ignis__ceil_div(heads, ignis__clamp(blocks, 1, ignis__ceil_div(heads, 8)));
     void *params[2];
     params[0] = p;
@@ -20392,11 +21060,14 @@ static void ignis__step_cache(ignis__op *op, int count, ignis_dtype dtype, ignis
 }
 
 /*  Bytes of wide numbers that the attention of so many rows takes. */
-static int64_t ignis__paged_numbers(const ignis__paged *p, int rows) { return (int64_t)rows * p->heads * p->splits * (2 + p->head_dim); }
+IGNIS__PRIVATE int64_t ignis__paged_numbers(const ignis__paged *p, int rows)
+{
+    return (int64_t)rows * p->heads * p->splits * (2 + p->head_dim);
+}
 
 /*  Records what other devices, or other numbers of rows, take for attention. */
-IGNIS__COLD static void ignis__step_attention_request(const ignis__op *op, ignis_dtype dtype, int group, int head_dim, const char *plain,
-                                                      const char *with_clusters)
+IGNIS__COLD static void ignis__step_attention_request(const ignis__op *op, ignis_dtype dtype, int group, int head_dim,
+                                                      const char *plain, const char *with_clusters)
 {
     if (!op->ok || !ignis__requests.path[0] || (dtype != IGNIS_F16 && dtype != IGNIS_BF16))
         return;
@@ -20408,10 +21079,11 @@ IGNIS__COLD static void ignis__step_attention_request(const ignis__op *op, ignis
 }
 
 /*  The size of heads of the program that does attention over pages for heads of this one. */
-static int ignis__paged_head_dim(int head_dim) { return head_dim <= 64 ? 64 : head_dim <= 128 ? 128 : 256; }
+IGNIS__PRIVATE int ignis__paged_head_dim(int head_dim) { return head_dim <= 64 ? 64 : head_dim <= 128 ? 128 : 256; }
 
 /*  Attention of rows, of which the scratch memory has room for so many at a time. */
-static void ignis__step_attention(ignis__op *op, int count, int at_a_time, ignis_dtype dtype, const ignis__paged *paged)
+IGNIS__PRIVATE void ignis__step_attention(ignis__op *op, int count, int at_a_time, ignis_dtype dtype,
+                                          const ignis__paged *paged)
 {
     /* attention_paged_mma.cu has the same: heads and teams of a block, blocks of a cluster, and of a multiprocessor; and attention_paged_many.cu:
        elements of a row for all warps that multiply, and the other threads */
@@ -20436,8 +21108,11 @@ static void ignis__step_attention(ignis__op *op, int count, int at_a_time, ignis
            ignis__variant_exists(device, IGNIS__BUILTIN_PAGED_MANY, dtype, plain);
     for (; op->ok && count > 0; count -= some) {
         some = count < at_a_time ? count : at_a_time;
-        clustered = clusters && 2 * groups * some * CLUSTER <= device->info.multiprocessors;                      /* more gain nothing */
-        blocks = (head_dim == 64 ? 5 : head_dim == 128 ? 3 : 2) * device->info.multiprocessors / (groups * some); /* that run at once */
+        clustered = clusters && 2 * groups * some * CLUSTER <= device->info.multiprocessors; /* more gain nothing */
+        blocks = (head_dim == 64    ? 5
+                  : head_dim == 128 ? 3
+                                    : 2) *
+                 device->info.multiprocessors / (groups * some); /* that run at once */
         if (!mma || blocks < 3)
             blocks = ignis__ceil_div(8 * device->info.multiprocessors, groups * some);
         blocks = clustered ? (int64_t)CLUSTER : ignis__clamp(blocks, 1, p.splits);
@@ -20446,15 +21121,15 @@ static void ignis__step_attention(ignis__op *op, int count, int at_a_time, ignis
             ignis__op_launch(op, IGNIS__BUILTIN_PAGED_MANY, dtype, plain, device->info.multiprocessors, 1, 1,
                              (unsigned)(32 * ELEMENTS / head_dim + OTHERS), 1, tiles, params);
         else
-            ignis__op_launch(op, builtin, dtype, clustered ? with_clusters : plain, blocks, groups, some, clustered ? TEAMS * 128 : 128, 1,
-                             clustered ? arrivals : 0, params);
+            ignis__op_launch(op, builtin, dtype, clustered ? with_clusters : plain, blocks, groups, some,
+                             clustered ? TEAMS * 128 : 128, 1, clustered ? arrivals : 0, params);
         p.q += (ignis__address)((int64_t)some * p.q_row * size);
         p.out += (ignis__address)((int64_t)some * p.heads * p.head_dim * size);
         p.rows += sizeof(ignis__generate_row) * (ignis__address)some;
     }
 }
 
-static void ignis__step_draw(ignis__op *op, int count, ignis__draws draws, ignis__draw *p)
+IGNIS__PRIVATE void ignis__step_draw(ignis__op *op, int count, ignis__draws draws, ignis__draw *p)
 {
     const ignis_dtype only = IGNIS_F16; /* one program is for all */
     int64_t blocks = ignis__clamp(2 * op->work.device->info.multiprocessors / count, 1, IGNIS__DRAW_BLOCKS);
@@ -20468,18 +21143,19 @@ static void ignis__step_draw(ignis__op *op, int count, ignis__draws draws, ignis
 
 /*  Attention of the rows of a piece of a prompt, which ends behind `end` tokens, by the kernels of ignis_sdpa: over keys and values in `gathered`,
     [2, tokens, kv_heads * head_dim], where those of the piece are by now. */
-static void ignis__step_attention_many(ignis__op *op, int count, int end, const ignis__paged *paged, ignis__array *gathered)
+IGNIS__PRIVATE void ignis__step_attention_many(ignis__op *op, int count, int end, const ignis__paged *paged,
+                                               ignis__array *gathered)
 {
     const ignis_dtype dtype = gathered->dtype;
     int64_t width = (int64_t)paged->kv_heads * paged->head_dim, size = ignis__dtypes[dtype].size;
-    ignis__address k_to = ignis__op_write(op, gathered), v_to = k_to + (ignis__address)(gathered->numel / 2 * size), k = paged->k,
-                   v = paged->v, row = paged->rows;
+    ignis__address k_to = ignis__op_write(op, gathered), v_to = k_to + (ignis__address)(gathered->numel / 2 * size),
+                   k = paged->k, v = paged->v, row = paged->rows;
     int kv_heads = paged->kv_heads, head_dim = paged->head_dim, before = end - count;
     void *params[] = {&k_to, &v_to, &k, &v, &row, &before, &kv_heads, &head_dim};
     ignis__attention p;
     if (before > 0)
-        ignis__op_launch_row(op, IGNIS__BUILTIN_GENERATE_GATHER, dtype, ignis__ceil_div(before * width / ignis__pack_elements(dtype), 256),
-                             256, params);
+        ignis__op_launch_row(op, IGNIS__BUILTIN_GENERATE_GATHER, dtype,
+                             ignis__ceil_div(before * width / ignis__pack_elements(dtype), 256), 256, params);
     memset(&p, 0, sizeof p);
     p.q.data = paged->q;
     p.q.row = paged->q_row;
@@ -20500,88 +21176,16 @@ static void ignis__step_attention_many(ignis__op *op, int count, int end, const 
     ignis__sdpa_run(op, dtype, &p);
 }
 
-/*  What all sequences of a model share: the cache, room for a step, its graphs. Its lock is held while a step runs and is waited for, as there is
-    one room. */
-enum { IGNIS__CHUNK = 512 }; /* rows of a prompt at a time */
+IGNIS__PRIVATE ignis__pool ignis__sequences =
+    IGNIS__POOL(ignis__sequence, IGNIS__KIND_SEQUENCE, "sequence", IGNIS_DIAG_SEQUENCE_FREED);
 
-typedef struct ignis__engine_layer {
-    ignis__array *attn_norm, *attn_norm_bias, *qkv, *qkv_bias, *q_norm, *k_norm, *o, *o_bias, *mlp_norm, *mlp_norm_bias, *up, *up_bias,
-        *down, *down_bias;
-} ignis__engine_layer;
-
-typedef struct ignis__sequence ignis__sequence;
-/*  What a mask on the device has. */
-typedef struct ignis__engine_mask {
-    uint64_t grammar, used; /* the number of the grammar, 0: there is none; when it was used last */
-    int32_t epoch, state;
-} ignis__engine_mask;
-
-typedef struct ignis__engine {
-    ignis__mutex lock;
-    const ignis__model *model;
-    ignis__device *device;
-    ignis__engine_layer *layer; /* arrays of the weights, held; null: the family has none */
-    ignis__array *embedding, *positions, *norm, *norm_bias, *head;
-    /* numbers: of a quantised weight; null: there is none; turning: the frequencies; ended: zeros, see attention_paged.cu; mine: logits from this
-       rank's first one on; table, words: where layers have what, and what blocks tell each other, for generate_step.cu, null: it does not do steps;
-       step_types: those of its weights as bits, 0: they are numbers; said: to other ranks; all arrays of these are claimed */
-    ignis__array *cache, *rows, *sum, *normed, *qkv, *attended, *inner, *room, *scratch, *logits, *scores, *biases, *parts, *masks, *bins,
-        *gathered, *numbers, *turning, *ended, *mine, *table, *words, *said;
-    int context, step_rows, splits, pages, step_types;
-    char step_define[96];
-    int *uses, *free_pages; /* sequences that have a page; pages that none has */
-    int free_count;
-    double frequencies[IGNIS__ROPE_HALF];
-    struct {
-        ignis__sequence *sequence;           /* whose next token is drawn ahead, while the caller has the last one; null: none */
-        ignis__pooled_event *drawn;          /* behind it */
-        const ignis_sampling_desc *sampling; /* of the call of ignis_generate that has it drawn, which settles it before it returns */
-        void *stream;
-        int length; /* of the sequence without the token */
-    } ahead;
-    ignis__generate_draw *draws; /* [step_rows][2]: of tokens behind even and odd positions */
-    ignis__pinned *draws_piece;  /* which has them */
-    struct {
-        int runs;
-        ignis__capture *capture;
-        void *exec;                /* CUgraphExec; null: not yet */
-    } steps[3][8];                 /* by ignis__draws, of 1, 2, 4 ... rows */
-    ignis__vocabulary *vocabulary; /* for grammars; null: not yet */
-    ignis__grammar *grammars;      /* that sequences have, and have had, the latest first */
-    uint64_t grammars_made, masks_used;
-    int mask_count; /* that `masks` has room for */
-    ignis__engine_mask *mask;
-} ignis__engine;
-
-struct ignis__sequence {
-    ignis__slot slot;
-    ignis__model *model;   /* held */
-    ignis__engine *engine; /* its lock guards the rest */
-    int32_t *ids, *page;   /* room for the context, and one */
-    bool *many;            /* of each token: it is computed as one of more than IGNIS__STEP_ROWS that were fed */
-    int length, page_count;
-    int cached;           /* tokens that the cache has: all but the last one, or all */
-    int sent, pages_sent; /* that are in device memory, too */
-    int said_length;      /* tokens that `said` is a number of: for other ranks to compare */
-    uint32_t said;
-    float log_prob, next_log_prob;   /* of the token drawn last; of one behind it that no one has seen, as the step goes on */
-    ignis__grammar *grammar;         /* the engine's; null: none */
-    int constrained, matched;        /* tokens ahead of its text; tokens that its state is behind */
-    int32_t state, epoch;            /* of the grammar; epoch: 0: there is none yet */
-    ignis__array *on_device, *table; /* the same; claimed */
-    ignis__array *last;              /* what all layers have found of the last of many tokens; claimed, forks have the same; or null */
-    int last_length;                 /* up to that one; 0: of none that is there */
-};
-
-static ignis__pool ignis__sequences = IGNIS__POOL(ignis__sequence, IGNIS__KIND_SEQUENCE, "sequence", IGNIS_DIAG_SEQUENCE_FREED);
-
-static int64_t ignis__engine_page_elements(const ignis__engine *e)
+IGNIS__PRIVATE int64_t ignis__engine_page_elements(const ignis__engine *e)
 {
     return (int64_t)IGNIS__PAGE * e->model->kv_heads * e->model->head_dim;
 }
 
 /*  Gives up what an engine has; no step of it runs. */
-IGNIS__COLD static void ignis__engine_destroy(const char *call, void *engine)
+IGNIS__COLD IGNIS__PRIVATE void ignis__engine_destroy(const char *call, void *engine)
 {
     ignis__engine *e = (ignis__engine *)engine;
     ignis__array **array;
@@ -20610,7 +21214,8 @@ IGNIS__COLD static void ignis__engine_destroy(const char *call, void *engine)
     for (array = &e->embedding; array <= &e->head; array++)
         if (*array)
             ignis__array_drop(call, *array);
-    for (array = (ignis__array **)(void *)e->layer; e->layer && array < (ignis__array **)(void *)(e->layer + e->model->layers); array++)
+    for (array = (ignis__array **)(void *)e->layer;
+         e->layer && array < (ignis__array **)(void *)(e->layer + e->model->layers); array++)
         if (*array)
             ignis__array_drop(call, *array);
     ignis__free(e->layer);
@@ -20621,8 +21226,8 @@ IGNIS__COLD static void ignis__engine_destroy(const char *call, void *engine)
 }
 
 /*  A new array of the engine's. False: there is no memory. */
-IGNIS__COLD static bool ignis__engine_room(const char *call, const ignis__engine *e, ignis__array **array, int64_t rows, int64_t columns,
-                                           ignis_dtype dtype)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_room(const char *call, const ignis__engine *e, ignis__array **array,
+                                                   int64_t rows, int64_t columns, ignis_dtype dtype)
 {
     ignis_array_desc desc;
     memset(&desc, 0, sizeof desc);
@@ -20645,7 +21250,7 @@ IGNIS__COLD static ignis__array *ignis__engine_weight(const char *call, ignis_te
     return array;
 }
 
-IGNIS__COLD static bool ignis__engine_weights(const char *call, ignis__engine *e)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_weights(const char *call, ignis__engine *e)
 {
     const ignis__model *m = e->model;
     bool ok = true;
@@ -20685,31 +21290,27 @@ IGNIS__COLD static bool ignis__engine_weights(const char *call, ignis__engine *e
 }
 
 /*  What ranks need besides: where this one's logits begin, which are added to zeros of others, and what it says. */
-IGNIS__COLD static bool ignis__engine_ranks(const char *call, ignis__engine *e)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_ranks(const char *call, ignis__engine *e)
 {
     const ignis_model_parallel *ranks = &e->model->parallel;
     ignis_shape shape = e->logits->shape;
     if (ranks->size <= 1)
         return true;
     shape.dim[0] = e->step_rows;
-    e->mine = ignis__array_adopt(call, ignis__array_view(call, e->logits, &shape, shape.dim[0] * shape.dim[1],
-                                                         ranks->rank * ignis__model_head_rows(e->model) * (int64_t)sizeof(float)));
+    e->mine = ignis__array_adopt(
+        call, ignis__array_view(call, e->logits, &shape, shape.dim[0] * shape.dim[1],
+                                ranks->rank * ignis__model_head_rows(e->model) * (int64_t)sizeof(float)));
     return e->mine && ignis__engine_room(call, e, &e->said, 1, ranks->size, IGNIS_F32);
 }
 
 /*  Room for the numbers of any quantised weight of a layer, which prompts are multiplied with; none where there is none. */
-IGNIS__COLD static bool ignis__engine_numbers(const char *call, ignis__engine *e)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_numbers(const char *call, ignis__engine *e)
 {
     int64_t most = ignis__model_largest(e->model);
     return most == 0 || ignis__engine_room(call, e, &e->numbers, 1, most, e->model->dtype);
 }
 
-/*  What generate_step.cu reads of a layer, in its order, and of the logits behind the last one; null: there is none. */
-typedef struct ignis__step_arrays {
-    ignis__array *weights[4], *bias[4], *norm[2], *norm_bias[2], *head_norm[2];
-} ignis__step_arrays;
-
-static ignis__step_arrays ignis__engine_arrays(const ignis__engine *e, int layer)
+IGNIS__PRIVATE ignis__step_arrays ignis__engine_arrays(const ignis__engine *e, int layer)
 {
     const ignis__engine_layer *l = &e->layer[layer];
     ignis__step_arrays a;
@@ -20720,7 +21321,8 @@ static ignis__step_arrays ignis__engine_arrays(const ignis__engine *e, int layer
     }
     a.weights[0] = l->qkv, a.weights[1] = l->o, a.weights[2] = l->up, a.weights[3] = l->down;
     a.bias[0] = l->qkv_bias, a.bias[1] = l->o_bias, a.bias[2] = l->up_bias, a.bias[3] = l->down_bias;
-    a.norm[0] = l->attn_norm, a.norm[1] = l->mlp_norm, a.norm_bias[0] = l->attn_norm_bias, a.norm_bias[1] = l->mlp_norm_bias;
+    a.norm[0] = l->attn_norm, a.norm[1] = l->mlp_norm, a.norm_bias[0] = l->attn_norm_bias,
+    a.norm_bias[1] = l->mlp_norm_bias;
     a.head_norm[0] = l->q_norm, a.head_norm[1] = l->k_norm;
     return a;
 }
@@ -20738,7 +21340,8 @@ IGNIS__COLD static int ignis__engine_whole_types(const ignis__engine *e)
             for (part = 0; part < blocks->count; part++)
                 types |= 1 << blocks->part[part].type;
             dense |= !blocks->count;
-            if (ignis__weight_columns(a.weights[j]) % 8 != 0 || blocks->columns > 1 << 15) /* there is room for scales of so many */
+            if (ignis__weight_columns(a.weights[j]) % 8 != 0 ||
+                blocks->columns > 1 << 15) /* there is room for scales of so many */
                 return -1;
         }
     }
@@ -20756,19 +21359,22 @@ static bool ignis__engine_head_norms(const ignis__engine *e)
 }
 
 /*  Stages of the ring at most. Tests have fewer. */
-static int ignis__step_stages = 8;
+IGNIS__PRIVATE int ignis__step_stages = 8;
 
 /*  Bytes of shared memory of its blocks, with as many stages in the ring as there is room for. */
-static size_t ignis__engine_whole_shared(const ignis__engine *e, ignis__step *p)
+IGNIS__PRIVATE size_t ignis__engine_whole_shared(const ignis__engine *e, ignis__step *p)
 {
     /* generate_step.cu has the same; BARRIERS: of a stage */
     enum { FOUND = 4 * 8 * 20 * 4, TURNS = 4 * 16, PADDING = 768, BARRIERS = 3 * 8 };
     const ignis__model *m = e->model;
     const int head_dim = ignis__paged_head_dim(m->head_dim), grain = e->step_types ? 256 : 32;
     const int64_t attended = m->heads * m->head_dim;
-    const int64_t fixed = 4096 + 44 * (head_dim + 8) + (ignis__engine_head_norms(e) ? 8 * head_dim : 0); /* what it declares itself */
-    const int64_t hidden = ignis__ceil_div(m->hidden, grain) * grain, longest = m->inner > attended ? m->inner : attended;
-    const int64_t normed = 2 * hidden + m->hidden * (e->norm_bias ? 6 : 4), row = 2 * ignis__ceil_div(longest, grain) * grain;
+    const int64_t fixed =
+        4096 + 44 * (head_dim + 8) + (ignis__engine_head_norms(e) ? 8 * head_dim : 0); /* what it declares itself */
+    const int64_t hidden = ignis__ceil_div(m->hidden, grain) * grain,
+                  longest = m->inner > attended ? m->inner : attended;
+    const int64_t normed = 2 * hidden + m->hidden * (e->norm_bias ? 6 : 4),
+                  row = 2 * ignis__ceil_div(longest, grain) * grain;
     int64_t stage = 8 * 4 * 1024, scales = 0, rest, room;
     int i, record = 0;
     for (i = 0; i < IGNIS__COUNT(ignis__blocks_types); i++)
@@ -20776,13 +21382,14 @@ static size_t ignis__engine_whole_shared(const ignis__engine *e, ignis__step *p)
             record = ignis__blocks_types[i].bytes;
     if (record) {
         stage = 8 * 16 * record * (record > 144 ? 1 : 2) + (e->step_types >> IGNIS__GGUF_Q6_K & 1 ? 4096 : 0) + 16;
-        scales =
-            (1 + ignis__ceil_div(ignis__ceil_div(longest > hidden ? longest : hidden, grain), 2)) * 128; /* zeros, and scales and sums */
+        scales = (1 + ignis__ceil_div(ignis__ceil_div(longest > hidden ? longest : hidden, grain), 2)) *
+                 128; /* zeros, and scales and sums */
     }
     rest = FOUND + TURNS + PADDING + 128 + scales + (row > normed ? row : normed);
     room = e->device->info.shared_per_block - fixed - rest;
     p->ring = room < 0 ? 0 : (int)ignis__clamp(room / (stage + BARRIERS), 0, ignis__step_stages);
-    p->found_at = (int)(ignis__ceil_div((stage + BARRIERS) * p->ring + TURNS, 128) * 128); /* so that banks of shared memory are known */
+    p->found_at = (int)(ignis__ceil_div((stage + BARRIERS) * p->ring + TURNS, 128) *
+                        128); /* so that banks of shared memory are known */
     p->row_at = (int)(p->found_at + FOUND + scales);
     return (size_t)((stage + BARRIERS) * p->ring + rest);
 }
@@ -20790,14 +21397,14 @@ static size_t ignis__engine_whole_shared(const ignis__engine *e, ignis__step *p)
 /*  Bytes of a layer's quantised weights with which one launch is faster than one for each product. On an H200 7 to 10 % with 34 MB to 123 MB of four
     bits; with 2 MB, and with 65 MB of Q8_0 and 179 MB of Q6_K, up to 5 % slower. Tests have a smaller least. */
 enum { IGNIS__STEP_MOST = 128 << 20, IGNIS__STEP_MOST_Q8_0 = 56 << 20 };
-static int64_t ignis__step_least = 16 << 20;
+IGNIS__PRIVATE int64_t ignis__step_least = 16 << 20;
 
 /*  Whether generate_step.cu does steps of such a model. */
 IGNIS__COLD static bool ignis__engine_whole_takes(const ignis__engine *e)
 {
     const ignis__model *m = e->model;
-    bool takes = (m->dtype == IGNIS_F16 || m->dtype == IGNIS_BF16) && m->parallel.size <= 1 && m->head_dim % 16 == 0 && m->inner % 8 == 0 &&
-                 e->step_types >= 0 && (e->step_types || !e->embedding->blocks.count);
+    bool takes = (m->dtype == IGNIS_F16 || m->dtype == IGNIS_BF16) && m->parallel.size <= 1 && m->head_dim % 16 == 0 &&
+                 m->inner % 8 == 0 && e->step_types >= 0 && (e->step_types || !e->embedding->blocks.count);
     ignis__step_arrays first = ignis__engine_arrays(e, 0);
     int64_t bytes = 0, most;
     int i;
@@ -20809,8 +21416,8 @@ IGNIS__COLD static bool ignis__engine_whole_takes(const ignis__engine *e)
 }
 
 /*  What it reads of a weight: the map of its tiles, or where parts of one type are. Rows of a tile that are apart are in two planes. */
-IGNIS__COLD static bool ignis__engine_whole_weights(ignis__op *op, const ignis__engine *e, ignis__array *array, bool heads, bool gated,
-                                                    ignis__step_weights *to)
+IGNIS__COLD static bool ignis__engine_whole_weights(ignis__op *op, const ignis__engine *e, ignis__array *array,
+                                                    bool heads, bool gated, ignis__step_weights *to)
 {
     const ignis__blocks *blocks = &array->blocks;
     const ignis__address at = ignis__op_read(op, array);
@@ -20832,10 +21439,11 @@ IGNIS__COLD static bool ignis__engine_whole_weights(ignis__op *op, const ignis__
 }
 
 /*  Makes steps of one row one launch, where they can be: the tables of generate_step.cu. */
-IGNIS__COLD static bool ignis__engine_whole(const char *call, ignis__engine *e)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_whole(const char *call, ignis__engine *e)
 {
     const ignis__model *m = e->model;
-    const int64_t width = (int64_t)(m->heads + 2 * m->kv_heads) * m->head_dim, found = (int64_t)m->heads * e->splits * (2 + m->head_dim);
+    const int64_t width = (int64_t)(m->heads + 2 * m->kv_heads) * m->head_dim,
+                  found = (int64_t)m->heads * e->splits * (2 + m->head_dim);
     const int64_t per_layer = sizeof(ignis__step_layer) / 4;
     ignis__step p;
     ignis__op op;
@@ -20846,8 +21454,8 @@ IGNIS__COLD static bool ignis__engine_whole(const char *call, ignis__engine *e)
     snprintf(e->step_define, sizeof e->step_define, "-DIGNIS_HEAD_DIM=%d%s", ignis__paged_head_dim(m->head_dim),
              ignis__engine_head_norms(e) ? " -DIGNIS_HEAD_NORMS=1" : "");
     if (e->step_types)
-        snprintf(e->step_define + strlen(e->step_define), sizeof e->step_define - strlen(e->step_define), " -DIGNIS_BLOCKS_TYPES=%d",
-                 e->step_types);
+        snprintf(e->step_define + strlen(e->step_define), sizeof e->step_define - strlen(e->step_define),
+                 " -DIGNIS_BLOCKS_TYPES=%d", e->step_types);
     if (ignis__requests.path[0])
         ignis__record_builtin(IGNIS__BUILTIN_GENERATE_STEP, m->dtype, e->step_define, 90, 90);
     (void)ignis__engine_whole_shared(e, &p);
@@ -20856,8 +21464,8 @@ IGNIS__COLD static bool ignis__engine_whole(const char *call, ignis__engine *e)
         !ignis__variant_exists(e->device, IGNIS__BUILTIN_GENERATE_STEP, m->dtype, e->step_define))
         return true;
     if (!ignis__engine_room(call, e, &e->table, m->layers + 1, per_layer, IGNIS_I32) ||
-        !ignis__engine_room(call, e, &e->words, 1, 2 * m->hidden + (width + m->heads * m->head_dim + m->inner) / 2 + found + 1,
-                            IGNIS_I64) ||
+        !ignis__engine_room(call, e, &e->words, 1,
+                            2 * m->hidden + (width + m->heads * m->head_dim + m->inner) / 2 + found + 1, IGNIS_I64) ||
         !ignis__next_begin(&op, call, e->device))
         return false;
     ignis__op_zero(&op, e->words);
@@ -20868,8 +21476,8 @@ IGNIS__COLD static bool ignis__engine_whole(const char *call, ignis__engine *e)
         memset(&layer, 0, sizeof layer);
         for (j = 0; op.ok && j < 4; j++) {
             if (a.weights[j])
-                op.ok = ignis__engine_whole_weights(&op, e, a.weights[j], i < m->layers && j == 0, i < m->layers && j == 2 && !m->gelu,
-                                                    &layer.weights[j]);
+                op.ok = ignis__engine_whole_weights(&op, e, a.weights[j], i < m->layers && j == 0,
+                                                    i < m->layers && j == 2 && !m->gelu, &layer.weights[j]);
             layer.bias[j] = a.bias[j] ? ignis__op_read(&op, a.bias[j]) : 0;
         }
         for (j = 0; op.ok && j < 2; j++) {
@@ -20883,8 +21491,30 @@ IGNIS__COLD static bool ignis__engine_whole(const char *call, ignis__engine *e)
     return ignis__op_leave(&op) == IGNIS_OK;
 }
 
+/*  Returns whether sequences of the model can be generated with a cache of this size; false, and reported, if not. */
+IGNIS__COLD static bool ignis__engine_check(const char *call, const ignis__engine *engine, int64_t pages,
+                                            int64_t page_bytes)
+{
+    const ignis__model *m = engine->model;
+    if (m->head_dim % 8 != 0 || m->head_dim > 256 || m->vocab > IGNIS__DRAW_VOCAB)
+        return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call,
+                                 "heads have %d elements, the vocabulary %d tokens; multiples of 8 up to 256, and up "
+                                 "to %d tokens, can be generated with",
+                                 m->head_dim, m->vocab, (int)IGNIS__DRAW_VOCAB);
+    if (m->cache_dtype != m->dtype)
+        return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call,
+                                 "the cache is to be %s and the model is %s; a cache has the dtype of its model",
+                                 ignis__dtypes[m->cache_dtype].name, ignis__dtypes[m->dtype].name);
+    if (pages > INT32_MAX || pages > INT64_MAX / page_bytes)
+        return ignis__fail_false(
+            IGNIS_DIAG_CACHE_FULL, call,
+            "a cache for %d sequences of %d tokens, %lld pages of %lld bytes, is more than any device has",
+            m->sequences, engine->context, (long long)pages, (long long)page_bytes);
+    return true;
+}
+
 /*  All that sequences of a model share. Null, and reported: it cannot be. */
-IGNIS__COLD static ignis__engine *ignis__engine_make(const char *call, const ignis__model *m)
+IGNIS__COLD IGNIS__PRIVATE ignis__engine *ignis__engine_make(const char *call, const ignis__model *m)
 {
     ignis__engine *e = (ignis__engine *)ignis__alloc(sizeof *e);
     int64_t chunk = IGNIS__CHUNK, width = (int64_t)(m->heads + 2 * m->kv_heads) * m->head_dim, ranks = m->parallel.size;
@@ -20910,24 +21540,7 @@ IGNIS__COLD static ignis__engine *ignis__engine_make(const char *call, const ign
     e->mask_count = e->step_rows + IGNIS__MASKS_KEPT;
     e->splits = (int)ignis__clamp(ignis__ceil_div(e->context, IGNIS__SPLIT), 1, IGNIS__SPLITS);
     page_bytes = 2 * m->layers * ignis__engine_page_elements(e) * ignis__dtypes[m->dtype].size;
-    if (m->head_dim % 8 != 0 || m->head_dim > 256 || m->vocab > IGNIS__DRAW_VOCAB) {
-        ignis__fail(
-            IGNIS_DIAG_UNSUPPORTED, call,
-            "heads have %d elements, the vocabulary %d tokens; multiples of 8 up to 256, and up to %d tokens, can be generated with",
-            m->head_dim, m->vocab, (int)IGNIS__DRAW_VOCAB);
-        ok = false;
-    }
-    if (ok && m->cache_dtype != m->dtype) {
-        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "the cache is to be %s and the model is %s; a cache has the dtype of its model",
-                    ignis__dtypes[m->cache_dtype].name, ignis__dtypes[m->dtype].name);
-        ok = false;
-    }
-    if (ok && (pages > INT32_MAX || pages > INT64_MAX / page_bytes)) {
-        ignis__fail(IGNIS_DIAG_CACHE_FULL, call,
-                    "a cache for %d sequences of %d tokens, %lld pages of %lld bytes, is more than any device has", m->sequences,
-                    e->context, (long long)pages, (long long)page_bytes);
-        ok = false;
-    }
+    ok = ignis__engine_check(call, e, pages, page_bytes);
     for (i = 0; ok && m->rope && i < m->head_dim / 2; i++)
         e->frequencies[i] = m->frequencies[i];
     if (ok && (e->layer = (ignis__engine_layer *)ignis__alloc(sizeof *e->layer * (size_t)m->layers)) == NULL)
@@ -20937,25 +21550,29 @@ IGNIS__COLD static ignis__engine *ignis__engine_make(const char *call, const ign
     paged.heads = m->heads;
     paged.head_dim = m->head_dim;
     paged.splits = e->splits;
-    ok = ok && ignis__engine_weights(call, e) && ignis__engine_numbers(call, e) &&
-         ignis__engine_room(call, e, &e->cache, (int64_t)2 * m->layers, e->pages * ignis__engine_page_elements(e), m->dtype) &&
-         ignis__engine_room(call, e, &e->rows, chunk, (int64_t)sizeof(ignis__generate_row), IGNIS_U8) &&
-         ignis__engine_room(call, e, &e->sum, chunk, m->hidden, wide) &&
-         ignis__engine_room(call, e, &e->normed, chunk, m->hidden, m->dtype) &&
-         ignis__engine_room(call, e, &e->qkv, chunk, width, m->dtype) &&
-         ignis__engine_room(call, e, &e->attended, chunk, (int64_t)m->heads * m->head_dim, m->dtype) &&
-         ignis__engine_room(call, e, &e->inner, chunk, m->inner, m->dtype) &&
-         ignis__engine_room(call, e, &e->room, chunk, m->hidden > 2 * m->inner ? m->hidden : 2 * m->inner, m->dtype) &&
-         ignis__engine_room(call, e, &e->scratch, 1, ignis__paged_numbers(&paged, e->step_rows), wide) &&
-         ignis__engine_room(call, e, &e->logits, e->step_rows + (ranks > 1), stride, IGNIS_F32) && ignis__engine_ranks(call, e) &&
-         ignis__engine_room(call, e, &e->scores, e->step_rows, stride, IGNIS_F32) &&
-         ignis__engine_room(call, e, &e->biases, e->step_rows, IGNIS__BIASES * (int64_t)sizeof(ignis__generate_bias), IGNIS_U8) &&
-         ignis__engine_room(call, e, &e->masks, e->mask_count, (m->vocab + 31) / 32, IGNIS_I32) &&
-         ignis__engine_room(call, e, &e->gathered, 2, (int64_t)e->context * m->kv_heads * m->head_dim, m->dtype) &&
-         ignis__engine_room(call, e, &e->parts, e->step_rows, (int64_t)IGNIS__DRAW_PARTS * IGNIS__DRAW_PART, IGNIS_U8) &&
-         ignis__engine_room(call, e, &e->bins, e->step_rows, IGNIS__DRAW_BINS, IGNIS_U8) &&
-         ignis__engine_room(call, e, &e->turning, 1, IGNIS__ROPE_HALF, IGNIS_I32) &&
-         ignis__engine_room(call, e, &e->ended, e->step_rows, m->heads, IGNIS_I32) && ignis__next_begin(&op, call, e->device);
+    ok =
+        ok && ignis__engine_weights(call, e) && ignis__engine_numbers(call, e) &&
+        ignis__engine_room(call, e, &e->cache, (int64_t)2 * m->layers, e->pages * ignis__engine_page_elements(e),
+                           m->dtype) &&
+        ignis__engine_room(call, e, &e->rows, chunk, (int64_t)sizeof(ignis__generate_row), IGNIS_U8) &&
+        ignis__engine_room(call, e, &e->sum, chunk, m->hidden, wide) &&
+        ignis__engine_room(call, e, &e->normed, chunk, m->hidden, m->dtype) &&
+        ignis__engine_room(call, e, &e->qkv, chunk, width, m->dtype) &&
+        ignis__engine_room(call, e, &e->attended, chunk, (int64_t)m->heads * m->head_dim, m->dtype) &&
+        ignis__engine_room(call, e, &e->inner, chunk, m->inner, m->dtype) &&
+        ignis__engine_room(call, e, &e->room, chunk, m->hidden > 2 * m->inner ? m->hidden : 2 * m->inner, m->dtype) &&
+        ignis__engine_room(call, e, &e->scratch, 1, ignis__paged_numbers(&paged, e->step_rows), wide) &&
+        ignis__engine_room(call, e, &e->logits, e->step_rows + (ranks > 1), stride, IGNIS_F32) &&
+        ignis__engine_ranks(call, e) && ignis__engine_room(call, e, &e->scores, e->step_rows, stride, IGNIS_F32) &&
+        ignis__engine_room(call, e, &e->biases, e->step_rows, IGNIS__BIASES * (int64_t)sizeof(ignis__generate_bias),
+                           IGNIS_U8) &&
+        ignis__engine_room(call, e, &e->masks, e->mask_count, (m->vocab + 31) / 32, IGNIS_I32) &&
+        ignis__engine_room(call, e, &e->gathered, 2, (int64_t)e->context * m->kv_heads * m->head_dim, m->dtype) &&
+        ignis__engine_room(call, e, &e->parts, e->step_rows, (int64_t)IGNIS__DRAW_PARTS * IGNIS__DRAW_PART, IGNIS_U8) &&
+        ignis__engine_room(call, e, &e->bins, e->step_rows, IGNIS__DRAW_BINS, IGNIS_U8) &&
+        ignis__engine_room(call, e, &e->turning, 1, IGNIS__ROPE_HALF, IGNIS_I32) &&
+        ignis__engine_room(call, e, &e->ended, e->step_rows, m->heads, IGNIS_I32) &&
+        ignis__next_begin(&op, call, e->device);
     if (ok) {
         memcpy(turning, ignis__rope_round_frequencies(frequencies, e->frequencies), sizeof turning);
         (void)ignis__op_write(&op, e->cache); /* takes its memory, or there is none */
@@ -20971,7 +21588,8 @@ IGNIS__COLD static ignis__engine *ignis__engine_make(const char *call, const ign
         e->uses = (int *)ignis__alloc(sizeof *e->uses * (size_t)e->pages);
         e->free_pages = (int *)ignis__alloc(sizeof *e->free_pages * (size_t)e->pages);
         e->mask = (ignis__engine_mask *)ignis__alloc(sizeof *e->mask * (size_t)e->mask_count);
-        ok = (e->uses && e->free_pages && e->mask) || ignis__fail_host_memory(call, sizeof *e->uses * 2 * (size_t)e->pages) == IGNIS_OK;
+        ok = (e->uses && e->free_pages && e->mask) ||
+             ignis__fail_host_memory(call, sizeof *e->uses * 2 * (size_t)e->pages) == IGNIS_OK;
     }
     for (i = 0; ok && i < e->pages; i++)
         e->free_pages[e->free_count++] = e->pages - 1 - i;
@@ -20983,9 +21601,9 @@ IGNIS__COLD static ignis__engine *ignis__engine_make(const char *call, const ign
 
 /*  A product of rows. many: they are of a piece of these, and have the same bits in any; else they have the same bits alone and together. norm: as
     ignis__step_product has it. */
-static void ignis__engine_product(ignis__op *op, ignis__engine *e, int count, bool many, ignis__gemv_kind kind, bool gated,
-                                  ignis__array *out, ignis__array *x, ignis__array *weights, ignis__array *bias,
-                                  const ignis__step_norms *norm)
+static void ignis__engine_product(ignis__op *op, ignis__engine *e, int count, bool many, ignis__gemv_kind kind,
+                                  bool gated, ignis__array *out, ignis__array *x, ignis__array *weights,
+                                  ignis__array *bias, const ignis__step_norms *norm)
 {
     if (!many) {
         ignis__step_product(op, count, kind, gated, out, x, weights, bias, e->numbers, norm);
@@ -21016,15 +21634,16 @@ static void ignis__engine_add_rest(ignis__op *op, int count, ignis__step_norms *
 
 /*  A product that is added to `sum`, of which each rank has a share of the inner elements: rank 0 adds its own, the others put theirs in place of
     what they had, and all become the sum of these. What many rows have found, norm adds, ahead of it, unless there are other ranks. */
-static void ignis__engine_add(ignis__op *op, ignis__engine *e, int count, bool many, ignis__array *x, ignis__array *weights,
-                              ignis__array *bias, ignis__step_norms *norm)
+static void ignis__engine_add(ignis__op *op, ignis__engine *e, int count, bool many, ignis__array *x,
+                              ignis__array *weights, ignis__array *bias, ignis__step_norms *norm)
 {
     bool others = e->model->parallel.rank > 0;
     ignis__gemv_kind kind = others && !many && e->sum->dtype == IGNIS_F32 ? IGNIS__GEMV_LOGITS : IGNIS__GEMV_ADD;
     ignis__address sum = ignis__op_write(op, e->sum);
     if (op->ok && others && kind == IGNIS__GEMV_ADD)
         op->ok = ignis__copy_zeros(&op->work, sum, count * e->sum->shape.dim[1] * ignis__dtypes[e->sum->dtype].size);
-    ignis__engine_product(op, e, count, many, kind, false, many ? e->room : e->sum, x, weights, others ? NULL : bias, NULL);
+    ignis__engine_product(op, e, count, many, kind, false, many ? e->room : e->sum, x, weights, others ? NULL : bias,
+                          NULL);
     norm->other = many ? e->room : NULL;
     if (e->model->parallel.size > 1) {
         ignis__engine_add_rest(op, count, norm);
@@ -21034,10 +21653,11 @@ static void ignis__engine_add(ignis__op *op, ignis__engine *e, int count, bool m
 
 /*  Rows through all layers: what they add up to is in `sum`, keys and values are in the cache. end: 0, they are of different sequences; or of one,
     and behind them it has so many tokens. many: as ignis__engine_product has it. */
-static void ignis__engine_layers(ignis__op *op, ignis__engine *e, int count, int end, bool many)
+IGNIS__PRIVATE void ignis__engine_layers(ignis__op *op, ignis__engine *e, int count, int end, bool many)
 {
     const ignis__model *m = e->model;
-    ignis__address slab = (ignis__address)(e->pages * ignis__engine_page_elements(e) * ignis__dtypes[m->dtype].size), at;
+    ignis__address slab = (ignis__address)(e->pages * ignis__engine_page_elements(e) * ignis__dtypes[m->dtype].size),
+                   at;
     ignis__step_norms norm;
     ignis__generate_cache cache;
     ignis__gemv_mma direct;
@@ -21078,13 +21698,16 @@ static void ignis__engine_layers(ignis__op *op, ignis__engine *e, int count, int
         cache.v = paged.v = direct.values = at + slab;
         if (!many && !l->q_norm && !l->k_norm && m->head_dim % 16 == 0 && ignis__step_takes_mma(op, m->dtype, l->qkv)) {
             if (l->qkv->blocks.count)
-                ignis__step_blocks(op, count, IGNIS__GEMV_CACHE, false, e->qkv, e->normed, l->qkv, l->qkv_bias, e->numbers, &norm, &direct);
+                ignis__step_blocks(op, count, IGNIS__GEMV_CACHE, false, e->qkv, e->normed, l->qkv, l->qkv_bias,
+                                   e->numbers, &norm, &direct);
             else
-                ignis__step_mma(op, count, IGNIS__GEMV_CACHE, false, e->qkv, e->normed, l->qkv, l->qkv_bias, &norm, &direct);
+                ignis__step_mma(op, count, IGNIS__GEMV_CACHE, false, e->qkv, e->normed, l->qkv, l->qkv_bias, &norm,
+                                &direct);
         } else {
             cache.q_weight = l->q_norm ? ignis__op_read(op, l->q_norm) : 0;
             cache.k_weight = l->k_norm ? ignis__op_read(op, l->k_norm) : 0;
-            ignis__engine_product(op, e, count, many, IGNIS__GEMV_OUT, false, e->qkv, e->normed, l->qkv, l->qkv_bias, &norm);
+            ignis__engine_product(op, e, count, many, IGNIS__GEMV_OUT, false, e->qkv, e->normed, l->qkv, l->qkv_bias,
+                                  &norm);
             ignis__step_cache(op, count, m->dtype, &cache, m->rope ? e->frequencies : NULL);
         }
         if (many)
@@ -21094,8 +21717,8 @@ static void ignis__engine_layers(ignis__op *op, ignis__engine *e, int count, int
         ignis__engine_add(op, e, count, many, e->attended, l->o, l->o_bias, &norm);
         norm.weight = l->mlp_norm;
         norm.bias = l->mlp_norm_bias;
-        ignis__engine_product(op, e, count, many, m->gelu ? IGNIS__GEMV_GELU : IGNIS__GEMV_OUT, !m->gelu, e->inner, e->normed, l->up,
-                              l->up_bias, &norm);
+        ignis__engine_product(op, e, count, many, m->gelu ? IGNIS__GEMV_GELU : IGNIS__GEMV_OUT, !m->gelu, e->inner,
+                              e->normed, l->up, l->up_bias, &norm);
         ignis__engine_add(op, e, count, many, e->inner, l->down, l->down_bias, &norm);
     }
     ignis__engine_add_rest(op, count, &norm);
@@ -21106,7 +21729,8 @@ static void ignis__engine_whole_step(ignis__op *op, ignis__engine *e)
 {
     const ignis__model *m = e->model;
     const int width = (m->heads + 2 * m->kv_heads) * m->head_dim, attended = m->heads * m->head_dim;
-    const int n[] = {width, m->hidden, m->inner, m->hidden, m->vocab}, k[] = {m->hidden, attended, m->hidden, m->inner, m->hidden};
+    const int n[] = {width, m->hidden, m->inner, m->hidden, m->vocab},
+              k[] = {m->hidden, attended, m->hidden, m->inner, m->hidden};
     int64_t blocks = 1;
     double flops = 0;
     ignis__step p;
@@ -21170,7 +21794,7 @@ static void ignis__engine_whole_step(ignis__op *op, ignis__engine *e)
 }
 
 /*  A step of so many rows, which lie in device memory: logits, and draws. ready: what all layers have found of them is there. */
-static void ignis__engine_launches(ignis__op *op, ignis__engine *e, int count, ignis__draws draws, bool ready)
+IGNIS__PRIVATE void ignis__engine_launches(ignis__op *op, ignis__engine *e, int count, ignis__draws draws, bool ready)
 {
     ignis__address logits, said;
     ignis__step_norms norm;
@@ -21189,13 +21813,14 @@ static void ignis__engine_launches(ignis__op *op, ignis__engine *e, int count, i
     if (e->model->parallel.size > 1) { /* what this rank says stands behind the first row of logits */
         logits = ignis__op_write(op, e->logits);
         said = ignis__op_write(op, e->said);
-        op->ok =
-            op->ok && ignis__copy_zeros(&op->work, logits, count * e->logits->shape.dim[1] * (int64_t)sizeof(float)) &&
-            ignis__copy_on_device(&op->work, logits + (ignis__address)e->model->vocab * sizeof(float), said, ignis__array_bytes(e->said));
+        op->ok = op->ok &&
+                 ignis__copy_zeros(&op->work, logits, count * e->logits->shape.dim[1] * (int64_t)sizeof(float)) &&
+                 ignis__copy_on_device(&op->work, logits + (ignis__address)e->model->vocab * sizeof(float), said,
+                                       ignis__array_bytes(e->said));
     }
     if (!whole)
-        ignis__step_product(op, count, IGNIS__GEMV_LOGITS, false, e->mine ? e->mine : e->logits, e->normed, e->head, NULL, e->numbers,
-                            &norm);
+        ignis__step_product(op, count, IGNIS__GEMV_LOGITS, false, e->mine ? e->mine : e->logits, e->normed, e->head,
+                            NULL, e->numbers, &norm);
     if (e->model->parallel.size > 1)
         ignis__engine_sum(op, e, e->logits, count);
     if (draws == IGNIS__DRAWS_NONE)
@@ -21216,7 +21841,7 @@ static void ignis__engine_launches(ignis__op *op, ignis__engine *e, int count, i
 }
 
 /*  The same as a graph, from the second time on. count is a power of 2. */
-static void ignis__engine_step(ignis__op *op, ignis__engine *e, int count, ignis__draws draws)
+IGNIS__PRIVATE void ignis__engine_step(ignis__op *op, ignis__engine *e, int count, ignis__draws draws)
 {
     const char *call = op->work.call;
     int number = ignis__log2((uint64_t)count);
@@ -21248,7 +21873,8 @@ static void ignis__engine_step(ignis__op *op, ignis__engine *e, int count, ignis
     op->ok = op->ok && ignis__graph_launchable(call, e->device, op->work.stream);
     if (!op->ok)
         return;
-    traced = ignis__profiling() && ignis__trace_open(&item, IGNIS__TRACED_GRAPH, call, e->device, op->work.stream, NULL, "graph");
+    traced = ignis__profiling() &&
+             ignis__trace_open(&item, IGNIS__TRACED_GRAPH, call, e->device, op->work.stream, NULL, "graph");
     op->ok = !IGNIS__CUDA_FAILED(call, e->device, cuGraphLaunch, (e->steps[draws][number].exec, op->work.stream));
     if (traced)
         (void)ignis__trace_close(&item, op->ok);
@@ -21257,7 +21883,7 @@ static void ignis__engine_step(ignis__op *op, ignis__engine *e, int count, ignis
 /* --- sequences ----------------------------------------------------------------------------------------------------------- */
 
 /*  Where the text of a sequence with a grammar is; null, and reported: it does not keep to it. */
-static const ignis__grammar_state *ignis__sequence_match(const char *call, ignis__sequence *s)
+IGNIS__PRIVATE const ignis__grammar_state *ignis__sequence_match(const char *call, ignis__sequence *s)
 {
     ignis__grammar *g = s->grammar;
     const ignis__vocabulary *v = s->engine->vocabulary;
@@ -21278,8 +21904,8 @@ static const ignis__grammar_state *ignis__sequence_match(const char *call, ignis
             i++;
         ok = next > 0 || (next == 0 && i < v->end_count && IGNIS__GRAMMAR_AT(g, state, states, s->state)->ends);
         if (next == 0 && !ok)
-            ignis__grammar_fail(g, IGNIS_DIAG_GRAMMAR, NULL, "token %d of the sequence, %d, does not keep to its grammar", s->matched,
-                                (int)id);
+            ignis__grammar_fail(g, IGNIS_DIAG_GRAMMAR, NULL,
+                                "token %d of the sequence, %d, does not keep to its grammar", s->matched, (int)id);
         if (!ok)
             break;
     }
@@ -21291,7 +21917,7 @@ static const ignis__grammar_state *ignis__sequence_match(const char *call, ignis
 }
 
 /*  The same, where a token is to be drawn: there has to be one. */
-static const ignis__grammar_state *ignis__sequence_allows(const char *call, ignis__sequence *s)
+IGNIS__PRIVATE const ignis__grammar_state *ignis__sequence_allows(const char *call, ignis__sequence *s)
 {
     const ignis__grammar_state *state = ignis__sequence_match(call, s);
     if (!state || state->any || (state->ends && s->engine->vocabulary->end_count))
@@ -21302,7 +21928,7 @@ static const ignis__grammar_state *ignis__sequence_allows(const char *call, igni
 
 /*  Which of the engine's masks, from 1 on, has the tokens that may come to a sequence. It is sent where it is not there, in place of the one that was
     used longest ago, so of none of the step's other rows. 0: a failure. */
-static int ignis__sequence_mask(ignis__op *op, ignis__sequence *s)
+IGNIS__PRIVATE int ignis__sequence_mask(ignis__op *op, ignis__sequence *s)
 {
     const ignis__grammar_state *state = op->ok ? ignis__sequence_allows(op->work.call, s) : NULL;
     ignis__engine *e = s->engine;
@@ -21342,7 +21968,7 @@ static int ignis__sequence_mask(ignis__op *op, ignis__sequence *s)
 }
 
 /*  Takes a sequence apart that nobody uses any more. */
-static void ignis__sequence_drop(const char *call, ignis__sequence *s)
+IGNIS__PRIVATE void ignis__sequence_drop(const char *call, ignis__sequence *s)
 {
     int i;
     if (!ignis__pool_drop(s))
@@ -21368,7 +21994,7 @@ static void ignis__sequence_drop(const char *call, ignis__sequence *s)
 }
 
 /*  Waits for a token that was drawn ahead, and forgets it. The engine is locked. */
-static void ignis__engine_settle(const char *call, ignis__engine *e)
+IGNIS__PRIVATE void ignis__engine_settle(const char *call, ignis__engine *e)
 {
     ignis__binding binding;
     if (!e->ahead.sequence)
@@ -21382,14 +22008,14 @@ static void ignis__engine_settle(const char *call, ignis__engine *e)
 }
 
 /*  Locks an engine for work with it, or with one of its sequences, in which no token is drawn ahead. */
-static void ignis__engine_lock(const char *call, ignis__engine *e)
+IGNIS__PRIVATE void ignis__engine_lock(const char *call, ignis__engine *e)
 {
     ignis__mutex_lock(&e->lock);
     ignis__engine_settle(call, e);
 }
 
 /*  Ends work with an engine, which others use next, in streams of their own: what a failure has left in this one is waited for. */
-static bool ignis__engine_leave(ignis__op *op)
+IGNIS__PRIVATE bool ignis__engine_leave(ignis__op *op)
 {
     if (!op->ok)
         (void)IGNIS__CUDA(cuStreamSynchronize, (op->work.stream));
@@ -21397,7 +22023,7 @@ static bool ignis__engine_leave(ignis__op *op)
 }
 
 /*  A sequence, held; null, and reported: there is none, or the thread captures. */
-static ignis__sequence *ignis__sequence_hold(const char *call, ignis_sequence handle)
+IGNIS__PRIVATE ignis__sequence *ignis__sequence_hold(const char *call, ignis_sequence handle)
 {
     ignis__sequence *s = (ignis__sequence *)ignis__handle_hold(call, &ignis__sequences, handle.id);
     if (!s || !ignis__capture_refuses(call))
@@ -21407,7 +22033,7 @@ static ignis__sequence *ignis__sequence_hold(const char *call, ignis_sequence ha
 }
 
 /*  The same for a call that works with it, and its engine locked. */
-static ignis__sequence *ignis__sequence_enter(const char *call, ignis_sequence handle)
+IGNIS__PRIVATE ignis__sequence *ignis__sequence_enter(const char *call, ignis_sequence handle)
 {
     ignis__sequence *s = ignis__sequence_hold(call, handle);
     if (s)
@@ -21415,14 +22041,14 @@ static ignis__sequence *ignis__sequence_enter(const char *call, ignis_sequence h
     return s;
 }
 
-static void ignis__sequence_leave(const char *call, ignis__sequence *s)
+IGNIS__PRIVATE void ignis__sequence_leave(const char *call, ignis__sequence *s)
 {
     ignis__mutex_unlock(&s->engine->lock);
     ignis__sequence_drop(call, s);
 }
 
 /*  How many pages a sequence still has to get to write positions [from, to) in pages of its own. */
-static int ignis__sequence_pages_needed(const ignis__sequence *s, int from, int to)
+IGNIS__PRIVATE int ignis__sequence_pages_needed(const ignis__sequence *s, int from, int to)
 {
     int page, needed = 0;
     for (page = from / IGNIS__PAGE; page * IGNIS__PAGE < to; page++)
@@ -21431,20 +22057,20 @@ static int ignis__sequence_pages_needed(const ignis__sequence *s, int from, int 
 }
 
 /*  False, and reported: the cache has not that many pages left. */
-static bool ignis__engine_has_pages(const char *call, const ignis__engine *e, int needed)
+IGNIS__PRIVATE bool ignis__engine_has_pages(const char *call, const ignis__engine *e, int needed)
 {
     if (needed <= e->free_count)
         return true;
-    ignis__fail(
-        IGNIS_DIAG_CACHE_FULL, call,
-        "the cache has %d pages of %d tokens, %d of them free, and %d are needed; free or truncate sequences, or open the model with a "
-        "larger desc.sequences (%d sequences of %d tokens)",
-        e->pages, (int)IGNIS__PAGE, e->free_count, needed, e->model->sequences, e->context);
+    ignis__fail(IGNIS_DIAG_CACHE_FULL, call,
+                "the cache has %d pages of %d tokens, %d of them free, and %d are needed; free or truncate sequences, "
+                "or open the model with a "
+                "larger desc.sequences (%d sequences of %d tokens)",
+                e->pages, (int)IGNIS__PAGE, e->free_count, needed, e->model->sequences, e->context);
     return false;
 }
 
 /*  Makes the pages of positions [from, to) a sequence's own, copies those that others have too, and tells the device. The engine has enough. */
-static void ignis__sequence_take_pages(ignis__op *op, ignis__sequence *s, int from, int to)
+IGNIS__PRIVATE void ignis__sequence_take_pages(ignis__op *op, ignis__sequence *s, int from, int to)
 {
     ignis__engine *e = s->engine;
     ignis__address cache = op->ok ? ignis__op_write(op, e->cache) : 0;
@@ -21458,7 +22084,8 @@ static void ignis__sequence_take_pages(ignis__op *op, ignis__sequence *s, int fr
         to_page = e->free_pages[e->free_count - 1];
         if (!fresh) {
             from_page = s->page[number];
-            ignis__op_launch_row(op, IGNIS__BUILTIN_GENERATE_COPY, e->model->dtype, 2 * (int64_t)e->model->layers, 256, params);
+            ignis__op_launch_row(op, IGNIS__BUILTIN_GENERATE_COPY, e->model->dtype, 2 * (int64_t)e->model->layers, 256,
+                                 params);
             if (!op->ok)
                 return;
             e->uses[from_page]--;
@@ -21469,7 +22096,8 @@ static void ignis__sequence_take_pages(ignis__op *op, ignis__sequence *s, int fr
         s->page_count += fresh;
         s->pages_sent = s->pages_sent < number ? s->pages_sent : number;
     }
-    ignis__step_words(op, e->model->dtype, s->table, s->pages_sent, s->page + s->pages_sent, s->page_count - s->pages_sent);
+    ignis__step_words(op, e->model->dtype, s->table, s->pages_sent, s->page + s->pages_sent,
+                      s->page_count - s->pages_sent);
     ignis__step_words(op, e->model->dtype, s->on_device, s->sent, s->ids + s->sent, s->length - s->sent);
     if (op->ok) {
         s->pages_sent = s->page_count;
@@ -21477,7 +22105,7 @@ static void ignis__sequence_take_pages(ignis__op *op, ignis__sequence *s, int fr
     }
 }
 
-static void ignis__sequence_row(ignis__op *op, ignis__sequence *s, int position, ignis__generate_row *row)
+IGNIS__PRIVATE void ignis__sequence_row(ignis__op *op, ignis__sequence *s, int position, ignis__generate_row *row)
 {
     memset(row, 0, sizeof *row);
     row->ids = ignis__op_write(op, s->on_device);
@@ -21487,7 +22115,7 @@ static void ignis__sequence_row(ignis__op *op, ignis__sequence *s, int position,
 }
 
 /*  Tokens of a sequence from `first` on go through all layers, in the way that the first one is marked for. */
-static void ignis__sequence_piece(ignis__op *op, ignis__sequence *s, int first, int count)
+IGNIS__PRIVATE void ignis__sequence_piece(ignis__op *op, ignis__sequence *s, int first, int count)
 {
     ignis__engine *e = s->engine;
     ignis__generate_row row;
@@ -21497,7 +22125,7 @@ static void ignis__sequence_piece(ignis__op *op, ignis__sequence *s, int first, 
 }
 
 /*  Keeps what all layers have found of a sequence's last token, which is the last of so many rows. */
-static void ignis__sequence_keep(ignis__op *op, ignis__sequence *s, int count)
+IGNIS__PRIVATE void ignis__sequence_keep(ignis__op *op, ignis__sequence *s, int count)
 {
     ignis__engine *e = s->engine;
     const int64_t bytes = e->sum->shape.dim[1] * ignis__dtypes[e->sum->dtype].size;
@@ -21517,7 +22145,8 @@ static bool ignis__sequence_fill(const char *call, ignis__sequence *s)
     ignis__engine *e = s->engine;
     ignis__op op;
     int count = 0;
-    if (!ignis__model_plain(call, s->model) || !ignis__engine_has_pages(call, e, ignis__sequence_pages_needed(s, s->cached, s->length)) ||
+    if (!ignis__model_plain(call, s->model) ||
+        !ignis__engine_has_pages(call, e, ignis__sequence_pages_needed(s, s->cached, s->length)) ||
         !ignis__next_begin(&op, call, e->device))
         return false;
     ignis__sequence_take_pages(&op, s, s->cached, s->length);
@@ -21539,7 +22168,7 @@ static bool ignis__sequence_fill(const char *call, ignis__sequence *s)
 }
 
 /*  Leaves the first tokens, and the pages of those that the cache has. */
-static void ignis__sequence_cut(ignis__sequence *s, int length)
+IGNIS__PRIVATE void ignis__sequence_cut(ignis__sequence *s, int length)
 {
     int pages;
     s->length = length;
@@ -21559,23 +22188,25 @@ static void ignis__sequence_cut(ignis__sequence *s, int length)
 }
 
 /*  False, and reported: the model has not all of these tokens. */
-static bool ignis__sequence_knows(const char *call, const ignis__sequence *s, const int32_t *ids, int count)
+IGNIS__PRIVATE bool ignis__sequence_knows(const char *call, const ignis__sequence *s, const int32_t *ids, int count)
 {
     int i = 0;
     while (i < count && ids[i] >= 0 && ids[i] < s->model->vocab)
         i++;
     if (i < count)
-        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "ids[%d] is %d; the model has tokens 0 to %d", i, (int)ids[i], s->model->vocab - 1);
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "ids[%d] is %d; the model has tokens 0 to %d", i, (int)ids[i],
+                    s->model->vocab - 1);
     return i == count;
 }
 
 /*  Appends tokens that the model has, and puts what comes before the last one into the cache. After a failure the sequence is as it was. */
-static bool ignis__sequence_append(const char *call, ignis__sequence *s, const int32_t *ids, int count)
+IGNIS__PRIVATE bool ignis__sequence_append(const char *call, ignis__sequence *s, const int32_t *ids, int count)
 {
     int before = s->length, cached = s->cached;
     bool many = before > 0 && s->many[before - 1]; /* it may go with the others */
     if (count > s->engine->context - before)
-        return ignis__fail(IGNIS_DIAG_CONTEXT_FULL, call, "the sequence has %d tokens, %d more do not fit the context of %d", before, count,
+        return ignis__fail(IGNIS_DIAG_CONTEXT_FULL, call,
+                           "the sequence has %d tokens, %d more do not fit the context of %d", before, count,
                            s->engine->context) == IGNIS_OK;
     if (count == 0)
         return true;
@@ -21599,11 +22230,11 @@ static bool ignis__sampling_number(const char *call, const char *name, double va
 }
 
 /*  False, and reported: something of it is out of its range. */
-static bool ignis__sampling_check(const char *call, const ignis_sampling_desc *d, int vocab)
+IGNIS__PRIVATE bool ignis__sampling_check(const char *call, const ignis_sampling_desc *d, int vocab)
 {
     int i;
-    if (!ignis__sampling_number(call, "temperature", d->temperature, 1e6) || !ignis__sampling_number(call, "top_p", d->top_p, 1) ||
-        !ignis__sampling_number(call, "min_p", d->min_p, 1) ||
+    if (!ignis__sampling_number(call, "temperature", d->temperature, 1e6) ||
+        !ignis__sampling_number(call, "top_p", d->top_p, 1) || !ignis__sampling_number(call, "min_p", d->min_p, 1) ||
         !ignis__sampling_number(call, "repetition_penalty", d->repetition_penalty, 1e6) ||
         !ignis__sampling_number(call, "top_k", d->top_k, INT32_MAX) ||
         !ignis__sampling_number(call, "penalty_window", d->penalty_window, INT32_MAX) ||
@@ -21615,19 +22246,21 @@ static bool ignis__sampling_check(const char *call, const ignis_sampling_desc *d
         if (d->biases[i].id < 0 || d->biases[i].id >= vocab || (i && d->biases[i].id <= d->biases[i - 1].id) ||
             d->biases[i].bias != d->biases[i].bias)
             return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call,
-                               "sampling->biases[%d] is %g for token %d; ids rise from 0 to %d at most, each once, and a bias is a number",
+                               "sampling->biases[%d] is %g for token %d; ids rise from 0 to %d at most, each once, and "
+                               "a bias is a number",
                                i, (double)d->biases[i].bias, (int)d->biases[i].id, vocab - 1) == IGNIS_OK;
     return true;
 }
 
 /*  Whether tokens are cut off before one is drawn. generate_draw.cu has the same rule. */
-static bool ignis__sampling_cuts(const ignis_sampling_desc *d)
+IGNIS__PRIVATE bool ignis__sampling_cuts(const ignis_sampling_desc *d)
 {
     return d->temperature != 0 && (d->top_k > 0 || (d->top_p > 0 && d->top_p < 1) || d->min_p > 0);
 }
 
 /*  How the token behind a row is drawn, and where it is told. number: of the row in its step. */
-static void ignis__sampling_row(const ignis__engine *e, int number, const ignis_sampling_desc *d, ignis__generate_row *row)
+IGNIS__PRIVATE void ignis__sampling_row(const ignis__engine *e, int number, const ignis_sampling_desc *d,
+                                        ignis__generate_row *row)
 {
     row->draws = (ignis__address)(uintptr_t)(e->draws + 2 * number);
     row->temperature = d->temperature;
@@ -21650,15 +22283,17 @@ static uint32_t ignis__said_mix(uint32_t said, const void *bytes, size_t size)
 
 /*  A number of what a step's rank works with: its model, the step's sequences, which are numbers `of` those that there are, how they are drawn from.
     Others must have the same. */
-static uint32_t ignis__engine_says(const ignis__engine *e, ignis__sequence *const *sequences, const int *of, int count,
-                                   const ignis_sampling_desc *sampling, bool draws)
+IGNIS__PRIVATE uint32_t ignis__engine_says(const ignis__engine *e, ignis__sequence *const *sequences, const int *of,
+                                           int count, const ignis_sampling_desc *sampling, bool draws)
 {
     const ignis__model *m = e->model;
     int numbers[12], i;
     double reals[4];
     uint32_t said = 2166136261u;
-    numbers[0] = m->layers, numbers[1] = m->hidden, numbers[2] = m->heads, numbers[3] = m->kv_heads, numbers[4] = m->inner;
-    numbers[5] = m->vocab, numbers[6] = (int)m->family, numbers[7] = (int)m->dtype, numbers[8] = m->room, numbers[9] = m->sequences;
+    numbers[0] = m->layers, numbers[1] = m->hidden, numbers[2] = m->heads, numbers[3] = m->kv_heads,
+    numbers[4] = m->inner;
+    numbers[5] = m->vocab, numbers[6] = (int)m->family, numbers[7] = (int)m->dtype, numbers[8] = m->room,
+    numbers[9] = m->sequences;
     numbers[10] = count, numbers[11] = draws;
     said = ignis__said_mix(said, numbers, sizeof numbers);
     for (i = 0; i < count; i++) {
@@ -21684,7 +22319,7 @@ static uint32_t ignis__engine_says(const ignis__engine *e, ignis__sequence *cons
 }
 
 /*  Tells the device what this rank says. */
-static void ignis__engine_say(ignis__op *op, const ignis__engine *e, uint32_t said)
+IGNIS__PRIVATE void ignis__engine_say(ignis__op *op, const ignis__engine *e, uint32_t said)
 {
     float numbers[IGNIS__RANKS] = {0};
     int32_t words[IGNIS__RANKS];
@@ -21694,7 +22329,7 @@ static void ignis__engine_say(ignis__op *op, const ignis__engine *e, uint32_t sa
 }
 
 /*  Whether the sums of a step that is done are right, and all ranks have said the same. */
-static bool ignis__engine_agrees(ignis__op *op, const ignis__engine *e, uint32_t said)
+IGNIS__PRIVATE bool ignis__engine_agrees(ignis__op *op, const ignis__engine *e, uint32_t said)
 {
     const ignis_model_parallel *ranks = &e->model->parallel;
     ignis__address logits = ignis__op_write(op, e->logits);
@@ -21709,30 +22344,31 @@ static bool ignis__engine_agrees(ignis__op *op, const ignis__engine *e, uint32_t
         if (others[i] != (float)said)
             return ignis__fail(
                        IGNIS_DIAG_COMM_MISMATCH, op->work.call,
-                       "rank %d works with other tokens, sequences or sampling than rank %d, or with another model: its number of them is "
+                       "rank %d works with other tokens, sequences or sampling than rank %d, or with another model: "
+                       "its number of them is "
                        "%06x, here it is %06x; all ranks of a model make the same calls with the same arguments",
                        i, ranks->rank, (unsigned)others[i], (unsigned)said) == IGNIS_OK;
     return true;
 }
 
 /*  Whether a sequence's last token is one of many: then what all layers find of it is kept, or found as it was then, and not in a step. */
-static bool ignis__sequence_ready(const ignis__sequence *s) { return s->length > 0 && s->many[s->length - 1]; }
+IGNIS__PRIVATE bool ignis__sequence_ready(const ignis__sequence *s) { return s->length > 0 && s->many[s->length - 1]; }
 
 /*  Reports that no token can be drawn. number: of the sequence among several; below 0: there is one alone. */
-IGNIS__COLD static void ignis__draw_fail(const char *call, int32_t drawn, int number)
+IGNIS__COLD IGNIS__PRIVATE void ignis__draw_fail(const char *call, int32_t drawn, int number)
 {
     char which[32] = "";
     if (number >= 0)
         snprintf(which, sizeof which, "sequences[%d]: ", number);
     if (drawn == IGNIS__DRAW_NO_LOGITS)
-        ignis__fail(
-            IGNIS_DIAG_NO_TOKEN, call,
-            "%sno token can be drawn: no logit of the model is a number above minus infinity. Its weights have values that are none, "
-            "or what they compute overflows its dtype",
-            which);
-    else
-        ignis__fail(IGNIS_DIAG_NO_TOKEN, call, "%sno token can be drawn: sampling->biases and the sequence's grammar forbid all of them",
+        ignis__fail(IGNIS_DIAG_NO_TOKEN, call,
+                    "%sno token can be drawn: no logit of the model is a number above minus infinity. Its weights have "
+                    "values that are none, "
+                    "or what they compute overflows its dtype",
                     which);
+    else
+        ignis__fail(IGNIS_DIAG_NO_TOKEN, call,
+                    "%sno token can be drawn: sampling->biases and the sequence's grammar forbid all of them", which);
 }
 
 /*  A step of some of these sequences, of which `of` has the numbers; draws: and a token for each, behind its end. ready: they are, and it goes
@@ -21764,14 +22400,16 @@ static void ignis__engine_some(ignis__op *op, ignis__sequence *const *sequences,
         ignis__sequence_row(op, s, s->length - 1, &rows[i]);
         ignis__sampling_row(e, i, d, &rows[i]);
         if (draws && d->bias_count)
-            op->ok = op->ok && ignis__copy_from_host(&op->work, biases + (ignis__address)(i * IGNIS__BIASES) * sizeof *d->biases, d->biases,
-                                                     d->bias_count * (int64_t)sizeof *d->biases);
+            op->ok = op->ok &&
+                     ignis__copy_from_host(&op->work, biases + (ignis__address)(i * IGNIS__BIASES) * sizeof *d->biases,
+                                           d->biases, d->bias_count * (int64_t)sizeof *d->biases);
         if (draws && s->grammar) {
             rows[i].masked = ignis__sequence_mask(op, s);
             op->ok = op->ok && rows[i].masked;
         }
         if (ready)
-            op->ok = op->ok && ignis__copy_on_device(&op->work, sum + (ignis__address)(i * row), ignis__op_read(op, s->last), row);
+            op->ok = op->ok && ignis__copy_on_device(&op->work, sum + (ignis__address)(i * row),
+                                                     ignis__op_read(op, s->last), row);
     }
     ignis__step_rows(op, e->model->dtype, e->rows, rows, width);
     if (e->model->parallel.size > 1)
@@ -21802,8 +22440,8 @@ static void ignis__engine_some(ignis__op *op, ignis__sequence *const *sequences,
 /*  One step of sequences of one engine, which is locked; draws: and a token for each, appended. logits: where those of the first one go, or null.
     drawn: where the tokens go, or null; those that are not drawn are left out. Everything is checked before anything changes. Sequences that are
     ready come first. */
-static bool ignis__engine_run(const char *call, ignis__sequence *const *sequences, int count, const ignis_sampling_desc *sampling,
-                              bool draws, float *logits, int32_t *drawn)
+IGNIS__PRIVATE bool ignis__engine_run(const char *call, ignis__sequence *const *sequences, int count,
+                                      const ignis_sampling_desc *sampling, bool draws, float *logits, int32_t *drawn)
 {
     ignis__engine *e = sequences[0]->engine;
     ignis__op op;
@@ -21814,10 +22452,11 @@ static bool ignis__engine_run(const char *call, ignis__sequence *const *sequence
     for (i = 0; i < count; i++) {
         ignis__sequence *s = sequences[i];
         if (s->length == 0)
-            return ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, call, "the sequence has no token yet; ignis_sequence_feed gives it some") ==
-                   IGNIS_OK;
+            return ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, call,
+                               "the sequence has no token yet; ignis_sequence_feed gives it some") == IGNIS_OK;
         if (draws && s->length == e->context)
-            return ignis__fail(IGNIS_DIAG_CONTEXT_FULL, call, "the sequence has %d tokens, as many as the context", s->length) == IGNIS_OK;
+            return ignis__fail(IGNIS_DIAG_CONTEXT_FULL, call, "the sequence has %d tokens, as many as the context",
+                               s->length) == IGNIS_OK;
         if ((draws && sampling && !ignis__sampling_check(call, &sampling[i], e->model->vocab)) ||
             (draws && s->grammar && !ignis__sequence_allows(call, s)))
             return false;
@@ -21861,7 +22500,7 @@ static bool ignis__engine_run(const char *call, ignis__sequence *const *sequence
 }
 
 /*  A sequence of an engine that has no token yet. The model is held, and stays so. Null, and reported: there is no memory. */
-static ignis__sequence *ignis__sequence_make(const char *call, ignis__model *model, ignis__engine *e)
+IGNIS__PRIVATE ignis__sequence *ignis__sequence_make(const char *call, ignis__model *model, ignis__engine *e)
 {
     int64_t pages = ignis__ceil_div(e->context, IGNIS__PAGE);
     ignis__sequence *s = (ignis__sequence *)ignis__pool_take(call, &ignis__sequences);
@@ -21888,7 +22527,7 @@ static ignis__sequence *ignis__sequence_make(const char *call, ignis__model *mod
 }
 
 /*  A sequence of a model, which gets its engine with the first one. */
-static ignis_sequence ignis__sequence_new(const char *call, ignis_model handle)
+IGNIS__PRIVATE ignis_sequence ignis__sequence_new(const char *call, ignis_model handle)
 {
     ignis_sequence none = IGNIS__ZERO;
     ignis__model *model = ignis__model_hold(call, handle);
@@ -21914,7 +22553,10 @@ static ignis_sequence ignis__sequence_new(const char *call, ignis_model handle)
     return none;
 }
 
-IGNIS_API ignis_sequence ignis_sequence_begin(ignis_model model) { return ignis__sequence_new("ignis_sequence_begin", model); }
+IGNIS_API ignis_sequence ignis_sequence_begin(ignis_model model)
+{
+    return ignis__sequence_new("ignis_sequence_begin", model);
+}
 
 IGNIS_API ignis_status ignis_sequence_feed(ignis_sequence sequence, const int32_t *ids, int count)
 {
@@ -21947,7 +22589,8 @@ IGNIS_API int32_t ignis_sequence_next(ignis_sequence sequence, const ignis_sampl
 }
 
 /*  Holds sequences of one model, each of them once, and locks their engine. False, and reported: then nothing is held. */
-static bool ignis__sequences_enter(const char *call, const ignis_sequence *handles, int count, ignis__sequence **sequences)
+static bool ignis__sequences_enter(const char *call, const ignis_sequence *handles, int count,
+                                   ignis__sequence **sequences)
 {
     int i, j;
     bool ok = true;
@@ -21955,7 +22598,8 @@ static bool ignis__sequences_enter(const char *call, const ignis_sequence *handl
         sequences[i] = (ignis__sequence *)ignis__handle_hold(call, &ignis__sequences, handles[i].id);
         ok = sequences[i] != NULL;
         if (ok && sequences[i]->engine != sequences[0]->engine)
-            ok = ignis__fail(IGNIS_DIAG_WRONG_MODEL, call, "sequences[%d] is of another model than sequences[0]", i) == IGNIS_OK;
+            ok = ignis__fail(IGNIS_DIAG_WRONG_MODEL, call, "sequences[%d] is of another model than sequences[0]", i) ==
+                 IGNIS_OK;
         for (j = 0; ok && j < i; j++)
             if (sequences[j] == sequences[i])
                 ok = ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "sequences[%d] is sequences[%d], too", i, j) == IGNIS_OK;
@@ -21969,7 +22613,8 @@ static bool ignis__sequences_enter(const char *call, const ignis_sequence *handl
     return ok;
 }
 
-IGNIS_API ignis_status ignis_sequence_next_all(const ignis_sequence *handles, int count, const ignis_sampling_desc *sampling, int32_t *ids)
+IGNIS_API ignis_status ignis_sequence_next_all(const ignis_sequence *handles, int count,
+                                               const ignis_sampling_desc *sampling, int32_t *ids)
 {
     static const char call[] = "ignis_sequence_next_all";
     ignis__sequence **sequences;
@@ -22081,7 +22726,8 @@ IGNIS_API ignis_status ignis_sequence_truncate(ignis_sequence sequence, int leng
     if (!s)
         return ignis__failed();
     if (length < 0 || length > s->length)
-        status = ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "length is %d; the sequence has %d tokens", length, s->length);
+        status =
+            ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "length is %d; the sequence has %d tokens", length, s->length);
     else
         ignis__sequence_cut(s, length);
     ignis__sequence_leave(call, s);
@@ -22196,22 +22842,11 @@ IGNIS_API ignis_status ignis_sequence_free(ignis_sequence sequence)
         return ignis__failed();
     live = ignis__handle_kill(s);
     ignis__sequence_drop(call, s);
-    return live ? ignis__ended(failures, true) : ignis__fail(IGNIS_DIAG_SEQUENCE_FREED, call, "another thread has freed the sequence");
+    return live ? ignis__ended(failures, true)
+                : ignis__fail(IGNIS_DIAG_SEQUENCE_FREED, call, "another thread has freed the sequence");
 }
 
 /* --- text out --------------------------------------------------------------------------------------------------------------- */
-
-/*  Text that was not shown yet. */
-typedef struct ignis__showing {
-    const char *call;
-    const ignis_generate_desc *desc;
-    ignis_text_stream stream;
-    int tokens; /* that the tokenizer has; those behind them are no text */
-    char *text;
-    size_t size, capacity;
-    int stop; /* that has come; -1: none */
-    bool cancelled;
-} ignis__showing;
 
 /*  Room for so many bytes more. */
 static bool ignis__showing_room(ignis__showing *show, size_t more)
@@ -22262,7 +22897,7 @@ static void ignis__showing_go(ignis__showing *show, bool ends)
 }
 
 /*  Takes one more token; below 0: the text has ended. */
-static bool ignis__showing_put(ignis__showing *show, int32_t id)
+IGNIS__PRIVATE bool ignis__showing_put(ignis__showing *show, int32_t id)
 {
     int room = 64, size;
     if (!show->stream.tokenizer.id || id >= show->tokens)
@@ -22284,27 +22919,30 @@ static bool ignis__showing_put(ignis__showing *show, int32_t id)
 }
 
 /*  False, and reported: a number or text of desc is none. */
-static bool ignis__generate_check(const char *call, const ignis_generate_desc *desc)
+IGNIS__PRIVATE bool ignis__generate_check(const char *call, const ignis_generate_desc *desc)
 {
     int i;
     if (desc->max_tokens < 0)
-        return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc->max_tokens is %d, below 0", desc->max_tokens) == IGNIS_OK;
+        return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc->max_tokens is %d, below 0", desc->max_tokens) ==
+               IGNIS_OK;
     if (desc->stop_count < 0)
-        return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc->stop_count is %d, below 0", desc->stop_count) == IGNIS_OK;
+        return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc->stop_count is %d, below 0", desc->stop_count) ==
+               IGNIS_OK;
     if (desc->end_count > 0 && !desc->ends)
         return ignis__fail_null(call, "desc->ends") == IGNIS_OK;
     if (desc->stop_count && !desc->stops)
         return ignis__fail_null(call, "desc->stops") == IGNIS_OK;
     for (i = 0; i < desc->stop_count; i++)
         if (!desc->stops[i] || !*desc->stops[i])
-            return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc->stops[%d] is %s", i, desc->stops[i] ? "empty" : "null") == IGNIS_OK;
+            return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc->stops[%d] is %s", i,
+                               desc->stops[i] ? "empty" : "null") == IGNIS_OK;
     return true;
 }
 
 /*  Queues the step of a token, whose id may still be known to the device alone; what it draws is in `draws` when the event has come. goes_on:
     it is behind the step of the token before, which has left its row as this one needs it. Null: a failure. */
-static ignis__pooled_event *ignis__generate_queue(const char *call, ignis__sequence *s, int position, const ignis_sampling_desc *sampling,
-                                                  bool goes_on)
+static ignis__pooled_event *ignis__generate_queue(const char *call, ignis__sequence *s, int position,
+                                                  const ignis_sampling_desc *sampling, bool goes_on)
 {
     ignis__engine *e = s->engine;
     ignis__pooled_event *drawn = NULL;
@@ -22328,7 +22966,8 @@ static ignis__pooled_event *ignis__generate_queue(const char *call, ignis__seque
 
 /*  Draws one token; -1: the context is full, -2: a failure, -3: its grammar has come to its end. goes_on: one more is likely to come, and is drawn
     while the caller has this one. */
-static int32_t ignis__generate_next(const char *call, ignis__sequence *s, const ignis_sampling_desc *sampling, bool goes_on)
+static int32_t ignis__generate_next(const char *call, ignis__sequence *s, const ignis_sampling_desc *sampling,
+                                    bool goes_on)
 {
     ignis__engine *e = s->engine;
     ignis__pooled_event *drawn = NULL, *next = NULL;
@@ -22353,7 +22992,8 @@ static int32_t ignis__generate_next(const char *call, ignis__sequence *s, const 
         id = -3;
     else if (s->length >= e->context)
         id = -1;
-    else if (alone && (state || !s->grammar || !s->length) && ignis__engine_run(call, &s, 1, sampling, true, NULL, NULL))
+    else if (alone && (state || !s->grammar || !s->length) &&
+             ignis__engine_run(call, &s, 1, sampling, true, NULL, NULL))
         id = s->ids[s->length - 1];
     fails = id == -2 && !alone && !ignis__model_plain(call, s->model); /* with a token drawn ahead, too */
     ok = id == -2 && !alone && !fails;
@@ -22418,7 +23058,8 @@ static bool ignis__generate_run(ignis__showing *show, ignis__sequence *s, ignis_
             info->ending = IGNIS_ENDING_LENGTH;
             break;
         }
-        id = ignis__generate_next(show->call, s, &desc->sampling, desc->max_tokens == 0 || info->tokens + 1 < desc->max_tokens);
+        id = ignis__generate_next(show->call, s, &desc->sampling,
+                                  desc->max_tokens == 0 || info->tokens + 1 < desc->max_tokens);
         info->seconds = (double)(ignis__monotonic_ns() - begin) * 1e-9;
         if (id == -2)
             return false;
@@ -22485,8 +23126,8 @@ IGNIS_API ignis_status ignis_generate(ignis_sequence sequence, const ignis_gener
 }
 
 /*  The ids of a text for a sequence, which is locked; null, and reported: there are none. */
-static int32_t *ignis__sequence_encode(const char *call, const ignis__sequence *s, ignis_tokenizer tokenizer, const char *text,
-                                       int64_t size, int *count)
+static int32_t *ignis__sequence_encode(const char *call, const ignis__sequence *s, ignis_tokenizer tokenizer,
+                                       const char *text, int64_t size, int *count)
 {
     ignis_encode_desc encode = IGNIS__ZERO;
     int32_t *ids = NULL;
@@ -22532,7 +23173,8 @@ static bool ignis__sequence_become(const char *call, ignis__sequence *s, const i
 {
     int common = 0;
     if (count > s->engine->context)
-        return ignis__fail(IGNIS_DIAG_CONTEXT_FULL, call, "%d tokens do not fit the context of %d", count, s->engine->context) == IGNIS_OK;
+        return ignis__fail(IGNIS_DIAG_CONTEXT_FULL, call, "%d tokens do not fit the context of %d", count,
+                           s->engine->context) == IGNIS_OK;
     if (!ignis__sequence_knows(call, s, ids, count))
         return false;
     while (common < count && common < s->length && s->ids[common] == ids[common])
@@ -22603,8 +23245,8 @@ typedef struct ignis__model_warmup {
 static bool ignis__model_warmup_begin(ignis__model_warmup *w)
 {
     if (w->desc->progress_fn && !w->desc->progress_fn(w->done, w->total, w->desc->user_data))
-        return ignis__fail(IGNIS_DIAG_MODEL_CANCELLED, w->call, "desc.progress_fn has returned false, at %d of %d parts", w->done,
-                           w->total) == IGNIS_OK;
+        return ignis__fail(IGNIS_DIAG_MODEL_CANCELLED, w->call,
+                           "desc.progress_fn has returned false, at %d of %d parts", w->done, w->total) == IGNIS_OK;
     w->done++;
     ignis__engine_lock(w->call, w->sequences[0]->engine);
     return true;
@@ -22662,9 +23304,11 @@ static bool ignis__model_warmup_parts(ignis__model_warmup *w, int context)
     const bool counts = w->total == 0;
     int most = w->count < IGNIS__STEP_ROWS ? w->count : (int)IGNIS__STEP_ROWS, parts = 0, size;
     bool ok = true;
-    for (size = 1; ok && context > 1 && size < 2 * most; size *= 2, parts++) /* a context of one token has room for none behind it */
+    for (size = 1; ok && context > 1 && size < 2 * most;
+         size *= 2, parts++) /* a context of one token has room for none behind it */
         ok = counts || ignis__model_warmup_steps(w, size < most ? size : most);
-    for (size = 1; ok && size < w->tokens && size < context && size <= IGNIS__STEP_ROWS; size *= 2, parts++) /* the last token waits */
+    for (size = 1; ok && size < w->tokens && size < context && size <= IGNIS__STEP_ROWS;
+         size *= 2, parts++) /* the last token waits */
         ok = counts || ignis__model_warmup_prompt(w, size < IGNIS__STEP_ROWS ? size + 1 : size, IGNIS__STEP_ROWS);
     for (size = IGNIS__STEP_ROWS + 8; ok && size <= w->tokens && size <= context; size += 8, parts++)
         ok = counts || ignis__model_warmup_prompt(w, size, size);
@@ -22686,8 +23330,8 @@ IGNIS_API ignis_status ignis_model_warmup(ignis_model model, const ignis_model_w
     w.call = call;
     w.desc = desc ? desc : &defaults;
     if (w.desc->sequences < 0 || w.desc->tokens < 0)
-        return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc.sequences is %d and desc.tokens %d; both are 0 or more", w.desc->sequences,
-                           w.desc->tokens);
+        return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc.sequences is %d and desc.tokens %d; both are 0 or more",
+                           w.desc->sequences, w.desc->tokens);
     m = ignis__model_hold(call, model);
     if (!m)
         return ignis__failed();
@@ -22718,7 +23362,7 @@ IGNIS_API ignis_status ignis_model_warmup(ignis_model model, const ignis_model_w
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-static void ignis__sequences_close(const char *call)
+IGNIS__PRIVATE void ignis__sequences_close(const char *call)
 {
     ignis__sequence *s;
     uint64_t index = 0;

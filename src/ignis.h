@@ -93,7 +93,7 @@ extern "C" {
 #error "IGNIS_TRACE_CALLS: define IGNIS_IMPLEMENTATION before the first #include of ignis.h"
 #endif
 
-#include "base/compiler.c"
+#include "base/room.h"
 #include "base/atomic.c"
 #ifdef _WIN32
 
@@ -114,6 +114,7 @@ extern "C" {
 #include "base/loader.c"
 #include "base/pool.c"
 #include "base/unload.c"
+#include "device/room.h"
 #include "device/device.c"
 #include "device/capture.c"
 #include "device/stream.c"
@@ -125,6 +126,7 @@ extern "C" {
 #include "device/memory_cache.c"
 #include "device/memory_pinned.c"
 #include "device/memory_query.c"
+#include "array/room.h"
 #include "array/dtype.c"
 #include "array/conversion.c"
 #include "array/storage.c"
@@ -136,6 +138,7 @@ extern "C" {
 #include "array/pin.c"
 #include "array/stream_forget.c"
 #include "array/contract.c"
+#include "kernel/room.h"
 #include "kernel/program.c"
 #include "kernel/builtin_table.c"
 #include "kernel/disk_cache.c"
@@ -160,8 +163,10 @@ extern "C" {
 #ifndef IGNIS_NO_TENSORS
 
 #include "array/number.c"
+#include "tensor/room.h"
 #include "tensor/thread.c"
 #include "kernel/random.c"
+#include "formula/room.h"
 #include "formula/functions.c"
 #include "formula/lexer.c"
 #include "formula/parse.c"
@@ -185,9 +190,11 @@ extern "C" {
 #include "tensor/backward_pass.c"
 #include "tensor/zero_grad.c"
 #include "tensor/checkpoint.c"
+#include "train/room.h"
 #include "train/gradcheck.c"
 #include "tensor/tape_dot.c"
 #include "tensor/shutdown.c"
+#include "ops/room.h"
 #include "ops/operation.c"
 #include "ops/check.c"
 #include "ops/reshape.c"
@@ -263,6 +270,7 @@ extern "C" {
 #include "train/step.c"
 #include "train/optimizer_state.c"
 #include "kernel/graph.c"
+#include "file/room.h"
 #include "file/safetensors_dtype.c"
 #include "base/utf8.c"
 #include "base/json.c"
@@ -272,10 +280,12 @@ extern "C" {
 #include "file/load.c"
 #endif /* IGNIS_NO_TENSORS */
 
+#include "interop/room.h"
 #include "interop/dlpack.c"
 #include "interop/external_memory.c"
 #include "interop/fence.c"
 #include "interop/opengl.c"
+#include "report/room.h"
 #include "report/report_file.c"
 #include "report/memory_snapshot.c"
 #include "report/profile.c"

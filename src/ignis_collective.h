@@ -48,9 +48,11 @@ extern "C" {
 #define IGNIS__AT(call) call
 #endif
 
+#include "collective/room.h"
 #include "collective/setup.c"
 /* --- what the collective layer needs of the system: handles of memory ------------------------------------------------- */
 
+#include "collective/vmm/room.h"
 #ifdef _WIN32
 
 #include "collective/vmm/system_windows.c"
@@ -66,6 +68,7 @@ extern "C" {
 #include "collective/vmm/range.c"
 #include "collective/vmm/export_import.c"
 #include "collective/vmm/array.c"
+#include "collective/peer/room.h"
 #include "collective/peer/error.c"
 #ifdef _WIN32
 
@@ -81,6 +84,7 @@ extern "C" {
 #include "collective/peer/listener.c"
 #include "collective/peer/connect.c"
 #include "collective/peer/socket_posix.c"
+#include "collective/channel/room.h"
 #include "collective/channel/method.c"
 #ifndef _WIN32
 
@@ -92,7 +96,7 @@ extern "C" {
 #endif
 
 #include "collective/channel/channel.c"
-#include "collective/transport/lease.c"
+#include "collective/transport/room.h"
 #ifdef _WIN32
 
 #include "collective/transport/system_windows.c"
@@ -111,7 +115,9 @@ extern "C" {
 #include "collective/transport/send_receive.c"
 #include "collective/transport/measure.c"
 #include "collective/transport/share.c"
+#include "collective/comm/room.h"
 #include "collective/comm/nccl.c"
+#include "collective/job/room.h"
 #include "collective/job/launcher.c"
 #include "collective/job/protocol.c"
 #include "collective/job/poller.c"
@@ -139,6 +145,7 @@ extern "C" {
 #include "collective/comm/failure.c"
 #include "collective/comm/launch.c"
 #include "collective/comm/operation.c"
+#include "collective/parallel/room.h"
 #include "collective/parallel/model_parallel.c"
 #include "collective/comm/synchronize.c"
 #include "collective/comm/init_all.c"

@@ -53,17 +53,16 @@ extern "C" {
 #define IGNIS__AT(call) call
 #endif
 
-#include <math.h>
-
 #ifdef _MSC_VER
 #pragma warning(push) /* as in ignis.h */
 #pragma warning(disable : 4996 4505)
 #endif
 
-#include "../build/model_kernels.c"
+#include "models/room.h"
 #include "models/kernel_table.c"
 #include "models/setup.c"
 #include "models/gguf.c"
+#include "models/tokenizer/room.h"
 #include "models/tokenizer/unicode_table.c"
 #include "models/tokenizer/tokenizer.c"
 #include "models/tokenizer/unicode.c"
@@ -81,6 +80,7 @@ extern "C" {
 #include "models/tokenizer/open.c"
 #include "models/tokenizer/codec.c"
 #include "models/tokenizer/text_stream.c"
+#include "models/chat/room.h"
 #include "models/chat/template.c"
 #include "models/chat/value.c"
 #include "models/chat/repr.c"
@@ -99,11 +99,13 @@ extern "C" {
 #include "models/chat/filter_map.c"
 #include "models/chat/filter_table.c"
 #include "models/chat/render.c"
+#include "models/grammar/room.h"
 #include "models/grammar/grammar.c"
 #include "models/grammar/gbnf.c"
 #include "models/grammar/automaton.c"
 #include "models/grammar/token_mask.c"
 #include "models/grammar/json_schema.c"
+#include "models/weights/room.h"
 #include "models/weights/model.c"
 #include "models/weights/config_json.c"
 #include "models/weights/checkpoint.c"
@@ -119,8 +121,10 @@ extern "C" {
 #include "models/weights/load.c"
 #include "models/weights/model_open.c"
 #include "models/weights/model_tensor.c"
+#include "models/generate/room.h"
 #include "models/generate/forward.c"
 #include "models/weights/save.c"
+#include "models/lora/room.h"
 #include "models/lora/lora.c"
 #include "models/lora/create.c"
 #include "models/lora/peft_load.c"

@@ -8,6 +8,17 @@
    Locks: ignis__setup_lock, taken before all others.
    =============================================================================================================== */
 
+#include "base/room.h"
+#include "device/room.h"
+#include "array/room.h"
+#include "kernel/room.h"
+#include "formula/room.h"
+#include "tensor/room.h"
+#include "ops/room.h"
+#include "train/room.h"
+#include "interop/room.h"
+#include "report/room.h"
+
 static void ignis__forked(void)
 {
     ignis__atomic_store(&ignis__global.forked, 1);
@@ -32,14 +43,15 @@ IGNIS__COLD static bool ignis__dry_device_check(const char *call, const ignis_de
     int i;
     for (i = 0; i < IGNIS__COUNT(facts) && facts[i].value >= 0; i++)
         ;
-    return i == IGNIS__COUNT(facts) || ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc.dry_device->%s is %lld, below 0", facts[i].name,
-                                                   (long long)facts[i].value) == IGNIS_OK;
+    return i == IGNIS__COUNT(facts) || ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc.dry_device->%s is %lld, below 0",
+                                                   facts[i].name, (long long)facts[i].value) == IGNIS_OK;
 }
 
 static bool ignis__desc_check(const char *call, const ignis_desc *desc)
 {
     if (!desc->allocator.alloc_fn != !desc->allocator.free_fn)
-        ignis__fail(IGNIS_DIAG_NULL_ARGUMENT, call, "desc.allocator has only one of alloc_fn and free_fn; set both or none");
+        ignis__fail(IGNIS_DIAG_NULL_ARGUMENT, call,
+                    "desc.allocator has only one of alloc_fn and free_fn; set both or none");
     else if (desc->memory_limit < 0)
         ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc.memory_limit is %lld, below 0", (long long)desc->memory_limit);
     else if (desc->cache_limit < 0)
@@ -56,15 +68,16 @@ static bool ignis__env_flag(const char *name)
 }
 
 /*  Chooses one of several options. *choice is the program's choice; if that is "auto", the environment's. */
-IGNIS__COLD static bool ignis__choose(const char *call, const char *field, const char *variable, const char *const *names, int count,
-                                      int *choice)
+IGNIS__COLD static bool ignis__choose(const char *call, const char *field, const char *variable,
+                                      const char *const *names, int count, int *choice)
 {
     const char *value = ignis__env(variable);
     char list[64];
     ignis__string_writer text;
     int i;
     if (*choice < 0 || *choice >= count)
-        return ignis__fail_false(IGNIS_DIAG_BAD_ENUM, call, "desc.%s is %d; 0 to %d are known", field, *choice, count - 1);
+        return ignis__fail_false(IGNIS_DIAG_BAD_ENUM, call, "desc.%s is %d; 0 to %d are known", field, *choice,
+                                 count - 1);
     if (*choice != 0 || !value || !*value)
         return true;
     ignis__string_begin(&text, list, sizeof list);
@@ -81,28 +94,25 @@ IGNIS__COLD static bool ignis__library_want(const char *call, ignis_library libr
     struct ignis__loaded *loaded = &ignis__libraries[library];
     memset(loaded, 0, sizeof *loaded);
     if (path && strlen(path) >= sizeof loaded->wanted)
-        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "the path of %s is longer than %d bytes", ignis__library_specs[library].title,
-                                 (int)sizeof loaded->wanted - 1);
+        return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "the path of %s is longer than %d bytes",
+                                 ignis__library_specs[library].title, (int)sizeof loaded->wanted - 1);
     snprintf(loaded->wanted, sizeof loaded->wanted, "%s", path ? path : "");
     return true;
 }
-
-/*  Close the headers above, in this order and before all else. Each header registers its functions here at its first use. */
-enum { IGNIS__CLOSE_BEFORE_GRAPHS, IGNIS__CLOSE_MODELS, IGNIS__CLOSE_COLLECTIVE, IGNIS__CLOSE_COUNT };
-static void (*ignis__closers[IGNIS__CLOSE_COUNT])(const char *call);
 
 #ifndef IGNIS_NO_TENSORS
 /*  Names the holders of references to an array, for the message of one that cannot be freed. */
 IGNIS__COLD static int ignis__claims_name(ignis__string_writer *text, const ignis__array *array)
 {
-    return ignis__tensors_list_claims(text, array) + ignis__tape_list_claims(text, array) + ignis__optimizers_list_claims(text, array);
+    return ignis__tensors_list_claims(text, array) + ignis__tape_list_claims(text, array) +
+           ignis__optimizers_list_claims(text, array);
 }
 #endif
 
 static ignis_status ignis__setup(const char *call, const ignis_desc *desc)
 {
-    static const char *const products[] = {"auto", "cublaslt", "own", "measure"}, *const attention[] = {"auto", "mma", "wgmma"},
-                             *const compile[] = {"auto", "never"};
+    static const char *const products[] = {"auto", "cublaslt", "own", "measure"},
+                             *const attention[] = {"auto", "mma", "wgmma"}, *const compile[] = {"auto", "never"};
     int compile_when = (int)desc->compile;
     static bool fork_watched;
     ignis__global.logger = desc->logger;
@@ -110,7 +120,8 @@ static ignis_status ignis__setup(const char *call, const ignis_desc *desc)
     ignis__matmul_backend = (int)desc->matmul, ignis__attention_backend = (int)desc->attention;
     if (!ignis__desc_check(call, desc) || (desc->dry_device && !ignis__dry_device_check(call, desc->dry_device)) ||
         !ignis__choose(call, "matmul", "IGNIS_MATMUL", products, IGNIS_MATMUL_COUNT, &ignis__matmul_backend) ||
-        !ignis__choose(call, "attention", "IGNIS_ATTENTION", attention, IGNIS_ATTENTION_COUNT, &ignis__attention_backend) ||
+        !ignis__choose(call, "attention", "IGNIS_ATTENTION", attention, IGNIS_ATTENTION_COUNT,
+                       &ignis__attention_backend) ||
         !ignis__choose(call, "compile", "IGNIS_COMPILE", compile, IGNIS_COMPILE_COUNT, &compile_when))
         return ignis__failed();
     ignis__allocator = desc->allocator;
@@ -200,10 +211,11 @@ static void ignis__kernels_close(const char *call)
     uint64_t index = 0;
     while ((kernel = (ignis__kernel *)ignis__pool_next(&ignis__kernels, &index)) != NULL) {
         if (kernel->file)
-            ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "%s, made at %s:%d", ignis__label_write("kernel", 0, kernel->entry).text,
-                               kernel->file, kernel->line);
+            ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "%s, made at %s:%d",
+                               ignis__label_write("kernel", 0, kernel->entry).text, kernel->file, kernel->line);
         else
-            ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "%s of '%s'", ignis__label_write("kernel", 0, kernel->entry).text,
+            ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "%s of '%s'",
+                               ignis__label_write("kernel", 0, kernel->entry).text,
                                (kernel->shares ? kernel->shares : kernel)->program.name);
         ignis__kernel_kill(kernel);
         ignis__kernel_drop(call, kernel);
@@ -223,7 +235,8 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
     }
 #ifndef IGNIS_NO_TENSORS
     if (ignis__atomic_load(&ignis__global.ready) && (ignis__tensor_thread_now()->pass || ignis__this_thread.inside))
-        return ignis__fail(IGNIS_DIAG_TAPE_WALKED, call, "called inside ignis_backward or ignis_checkpoint, which still uses its tensors");
+        return ignis__fail(IGNIS_DIAG_TAPE_WALKED, call,
+                           "called inside ignis_backward or ignis_checkpoint, which still uses its tensors");
 #endif
     ignis__mutex_lock(&ignis__setup_lock);
     if (!ignis__atomic_load(&ignis__global.ready)) {
@@ -255,7 +268,8 @@ IGNIS__COLD IGNIS_API ignis_status ignis_shutdown(void)
     ignis__streams_leaked(call);
     ignis__pinned_leaked(call);
     if (ignis__leaks > IGNIS__LEAKS_SHOWN)
-        ignis__log(IGNIS_LOG_WARNING, IGNIS_DIAG_ARRAY_LEAKED, "%s: and %d more", call, ignis__leaks - IGNIS__LEAKS_SHOWN);
+        ignis__log(IGNIS_LOG_WARNING, IGNIS_DIAG_ARRAY_LEAKED, "%s: and %d more", call,
+                   ignis__leaks - IGNIS__LEAKS_SHOWN);
     ignis__leaks = 0;
     ignis__profile_close();
     for (i = 0; i < ignis__device_total; i++) {

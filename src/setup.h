@@ -42,23 +42,23 @@ typedef enum ignis_compile_policy {
 #define ignis_compile_when ignis_compile_policy /* the name up to 0.4; gone in 0.6 */
 
 typedef struct ignis_desc {
-    int device;                        /* the device that threads start with (0) */
-    const char *cuda_library;          /* path of libcuda / nvcuda (searched) */
-    const char *nvrtc_library;         /* path of libnvrtc (searched when the first kernel is compiled) */
-    const char *cublas_library;        /* path of libcublasLt (searched at the first matrix product; optional) */
-    const char *nccl_library;          /* path of libnccl, for ignis_collective.h (searched when needed) */
-    const char *cache_dir;             /* folder of the kernel cache (IGNIS_CACHE_DIR, else the user's cache folder); "off" for
+    int device;                 /* the device that threads start with (0) */
+    const char *cuda_library;   /* path of libcuda / nvcuda (searched) */
+    const char *nvrtc_library;  /* path of libnvrtc (searched when the first kernel is compiled) */
+    const char *cublas_library; /* path of libcublasLt (searched at the first matrix product; optional) */
+    const char *nccl_library;   /* path of libnccl, for ignis_collective.h (searched when needed) */
+    const char *cache_dir;      /* folder of the kernel cache (IGNIS_CACHE_DIR, else the user's cache folder); "off" for
     no cache */
-    int64_t cache_limit;               /* bytes that the kernel cache may hold (256 MiB) */
-    int64_t memory_limit;              /* bytes of device memory that Ignis may reserve on each device (no limit) */
-    bool allow_tf32;                   /* true: products of f32 may round their factors to tf32 (10 bits), which is
+    int64_t cache_limit;        /* bytes that the kernel cache may hold (256 MiB) */
+    int64_t memory_limit;       /* bytes of device memory that Ignis may reserve on each device (no limit) */
+    bool allow_tf32;            /* true: products of f32 may round their factors to tf32 (10 bits), which is
     several times faster */
-    bool memory_bypass;                /* true: no caching of device memory, each block is one
+    bool memory_bypass;         /* true: no caching of device memory, each block is one
     driver allocation (IGNIS_MEMORY_BYPASS=1) */
-    bool verbose;                      /* true: the logger receives
+    bool verbose;               /* true: the logger receives
     information, too (IGNIS_VERBOSE=1) */
-    ignis_allocator allocator;         /* malloc and free */
-    ignis_logger logger;               /* writes warnings and errors to stderr */
+    ignis_allocator allocator;  /* malloc and free */
+    ignis_logger logger;        /* writes warnings and errors to stderr */
     ignis_matmul_backend matmul;       /* kernels for matrix products (IGNIS_MATMUL=cublaslt, own or measure; usually
     the faster ones) */
     ignis_attention_backend attention; /* which kernels compute ignis_sdpa (IGNIS_ATTENTION=mma or
@@ -72,8 +72,10 @@ typedef struct ignis_desc {
     ignis_compile_policy compile;
     /* whether other programs may be compiled (IGNIS_COMPILE=never; yes) */ bool dry_run; /*
     true: no driver, nothing runs, memory is only counted (IGNIS_DRY_RUN=1): see ON DRY RUNS */
-    const struct ignis_device_info *dry_device; /* the device of a dry run; facts that are 0 are those of an H200 (all) */
-    bool trace_memory; /* true: ignis_memory_rows knows the parts of the peak (IGNIS_TRACE_MEMORY=1; always in a dry run)
+    const struct ignis_device_info
+        *dry_device; /* the device of a dry run; facts that are 0 are those of an H200 (all) */
+    bool
+        trace_memory; /* true: ignis_memory_rows knows the parts of the peak (IGNIS_TRACE_MEMORY=1; always in a dry run)
     */
 } ignis_desc;
 

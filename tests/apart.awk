@@ -12,6 +12,8 @@
     next
 }
 
+/^[A-Z]/ { sub(/IGNIS__PRIVATE /, "static ") } # what parts share
+
 skipping { # the rest of a body, or of a value
     skipping = $0 !~ ends
     print ""
@@ -19,7 +21,7 @@ skipping { # the rest of a body, or of a value
 }
 
 # Variables of which each thread has its own
-/^#define IGNIS__LOCAL\(.*static __thread/ { sub(/static/, declare ? "extern" : "") }
+/^#define IGNIS__LOCAL\(.*(static|IGNIS__PRIVATE) __thread/ { sub(/static|IGNIS__PRIVATE/, declare ? "extern" : "") }
 
 /^(IGNIS__[A-Z_]+ )*(static|IGNIS_API) / {
     head = $0

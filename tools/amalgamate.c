@@ -636,7 +636,7 @@ static int add_included(text *out, const char *from, int number, const char *lin
     resolve(path, from, name);
     if (is_root(path) || !is_file(path))
         return 0;
-    if (floor_of(path) > floor_of(from))
+    if (starts(path, "src/") && floor_of(path) > floor_of(from))
         refuse(from, number, "includes a part of a floor above its own");
     for (int i = is_guarded(path) ? first_of_root : 0; i < included_count; i++)
         if (strcmp(included[i], path) == 0)

@@ -421,7 +421,9 @@ static void generate(text *out, const source *sources, int count)
         print(out, "        %-24s %5d lines %7lu bytes\n", sources[i].name, sources[i].lines, (unsigned long)sources[i].content.size);
     print(out, "*/\n#include <stdint.h>\n\n");
     print(out, "#define IGNIS_KERNELS_VERSION %d /* as IGNIS_VERSION */\n\n", 10000 * major + 100 * minor + patch);
-    print(out, "#if defined(IGNIS_IMPLEMENTATION) && !defined(IGNIS_KERNELS_IMPLEMENTED)\n#define IGNIS_KERNELS_IMPLEMENTED\n\n");
+    print(out, "#if (defined(IGNIS_IMPLEMENTATION) || defined(IGNIS__PARTS)) && !defined(IGNIS_KERNELS_IMPLEMENTED)\n"
+               "#define IGNIS_KERNELS_IMPLEMENTED\n\n"
+               "#ifndef IGNIS__PRIVATE\n#define IGNIS__PRIVATE static\n#endif\n\n");
     print(out, "typedef struct ignis__source {\n"
                "    const char *name;          /* of the file, for compile errors */\n"
                "    uint64_t hash;             /* 64-bit FNV-1a of the text */\n"
@@ -430,12 +432,14 @@ static void generate(text *out, const source *sources, int count)
                "} ignis__source;\n\n");
 
     append_enumerators(out, sources, count, "", "IGNIS__SOURCE_COUNT");
+    print(out, "#define IGNIS__PIECES(symbol) ignis__text_##symbol, (int)(sizeof ignis__text_##symbol / sizeof *ignis__text_##symbol)\n\n");
+    print(out, "#ifdef IGNIS__PARTS /* a part that is compiled alone: see make parts */\n"
+               "extern const ignis__source ignis__sources[IGNIS__SOURCE_COUNT];\n#else\n\n");
 
     for (int i = 0; i < count; i++)
         if (sources[i].is_basic)
             append_pieces(out, &sources[i]);
-    print(out, "#define IGNIS__PIECES(symbol) ignis__text_##symbol, (int)(sizeof ignis__text_##symbol / sizeof *ignis__text_##symbol)\n"
-               "#ifdef IGNIS_NO_TENSORS /* the sources stay known, by their hashes too: a bundle fits both kinds of program */\n"
+    print(out, "#ifdef IGNIS_NO_TENSORS /* the sources stay known, by their hashes too: a bundle fits both kinds of program */\n"
                "#define IGNIS__PIECES_OF_TENSORS(symbol) NULL, 0\n#else\n"
                "#define IGNIS__PIECES_OF_TENSORS(symbol) IGNIS__PIECES(symbol)\n\n");
     for (int i = 0; i < count; i++)
@@ -444,10 +448,10 @@ static void generate(text *out, const source *sources, int count)
     print(out, "#endif /* IGNIS_NO_TENSORS */\n\n");
 
     print(out, "#ifdef __GNUC__\n__attribute__((unused)) /* a program may do without kernels */\n#endif\n");
-    print(out, "static const ignis__source ignis__sources[] = {\n");
+    print(out, "IGNIS__PRIVATE const ignis__source ignis__sources[] = {\n");
     for (int i = 0; i < count; i++)
         append_row(out, &sources[i], sources[i].is_basic ? "IGNIS__PIECES" : "IGNIS__PIECES_OF_TENSORS");
-    print(out, "};\n\n#endif /* IGNIS_IMPLEMENTATION */\n");
+    print(out, "};\n\n#endif /* IGNIS__PARTS */\n#endif /* IGNIS_IMPLEMENTATION */\n");
     free(header.data);
 }
 

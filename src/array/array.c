@@ -7,67 +7,36 @@
     Locks: array->slot.lock guards owner, ref_count, pinned and tracking. The audit, a storage and a device come
     after it. */
 
-/*  The layout of a model's quantised weight: [rows, columns], in ranges of rows of one type. count 0: any other
-    array. */
-typedef struct ignis__blocks {
-    int count, columns;
-    struct {
-        int type, rows; /* type: an ignis__gguf_type */
-    } part[3];
-} ignis__blocks;
+#include "room.h"
 
-typedef struct ignis__array {
-    ignis__slot slot; /* first; its lock guards the mutable fields: owner, ref_count, pinned, tracking */
-    ignis__storage *storage;
-    int64_t offset; /* bytes into the storage */
-    int64_t numel;
-    ignis_shape shape;
-    ignis_dtype dtype;
-    ignis_owner owner;
-    int ref_count;
-    bool view;
-    bool owned_by_refs; /* its last reference frees it: a tensor or the tape made it */
-    bool tracked_by_user;
-    uint64_t id;
-    uint64_t parent;
-    int64_t created_at_ns;
-    int64_t tracked_at_ns; /* monotonic; 0: not tracked */
-    uint64_t audit;        /* the last one that has listed it */
-    int exports;           /* references that ignis_collective.h holds for other processes; part of ref_count */
-    const void *borrower;  /* the call whose layer owns the array until the call ends, or NULL */
-    void *pinned;
-    char tag[32];
-    ignis__blocks blocks;       /* of a quantised weight, which is a row of u8 */
-    ignis__tombstone tombstone; /* the slot's array before this one */
-} ignis__array;
+IGNIS__PRIVATE ignis__pool ignis__arrays = IGNIS__POOL_NAMED(ignis__array, IGNIS__KIND_ARRAY, "array",
+                                                             IGNIS_DIAG_ARRAY_FREED, offsetof(ignis__array, tombstone));
+IGNIS__PRIVATE uint64_t ignis__array_ids; /* the last id of this process */
 
-static ignis__pool ignis__arrays = IGNIS__POOL_NAMED(ignis__array, IGNIS__KIND_ARRAY, "array", IGNIS_DIAG_ARRAY_FREED,
-                                                     offsetof(ignis__array, tombstone));
-static uint64_t ignis__array_ids; /* the last id of this process */
+IGNIS__PRIVATE int64_t ignis__array_bytes(const ignis__array *array)
+{
+    return array->numel * ignis__dtypes[array->dtype].size;
+}
 
-static int64_t ignis__array_bytes(const ignis__array *array) { return array->numel * ignis__dtypes[array->dtype].size; }
-
-IGNIS__ONE_COPY static ignis__label ignis__array_label(const ignis__array *array)
+IGNIS__ONE_COPY IGNIS__PRIVATE ignis__label ignis__array_label(const ignis__array *array)
 {
     return ignis__label_write("array", array->id, array->tag);
 }
 
 /*  Holds and returns the array of a handle. NULL, and reported, if there is none. */
-static ignis__array *ignis__array_hold(const char *call, ignis_array handle)
+IGNIS__PRIVATE ignis__array *ignis__array_hold(const char *call, ignis_array handle)
 {
     return (ignis__array *)ignis__handle_hold(call, &ignis__arrays, handle.id);
 }
 
-/*  The version of an array that is unwritten, or written by each launch of a graph. */
-#define IGNIS__UNWRITTEN UINT64_MAX
-IGNIS__MAYBE_UNUSED static uint64_t ignis__array_version(const ignis__array *array)
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE uint64_t ignis__array_version(const ignis__array *array)
 {
     bool written = !ignis__capture_on(array->storage->device) && ignis__storage_readable(array->storage);
     return written ? ignis__storage_version(array->storage) : IGNIS__UNWRITTEN;
 }
 
 /*  Destroys a dead array. */
-static void ignis__array_destroy(const char *call, ignis__array *array)
+IGNIS__PRIVATE void ignis__array_destroy(const char *call, ignis__array *array)
 {
     if (array->pinned)
         ignis__pinned_recycle(call, array->storage->device, array->pinned, ignis__array_bytes(array));
@@ -77,14 +46,14 @@ static void ignis__array_destroy(const char *call, ignis__array *array)
     ignis__pool_recycle(&ignis__arrays, array);
 }
 
-IGNIS__ONE_COPY static void ignis__array_drop(const char *call, ignis__array *array)
+IGNIS__ONE_COPY IGNIS__PRIVATE void ignis__array_drop(const char *call, ignis__array *array)
 {
     if (ignis__pool_drop(array))
         ignis__array_destroy(call, array);
 }
 
 /*  Drops the hold of a call on an array; NULL does nothing. */
-IGNIS__ONE_COPY static ignis_status ignis__array_end(const char *call, ignis__array *array, bool ok)
+IGNIS__ONE_COPY IGNIS__PRIVATE ignis_status ignis__array_end(const char *call, ignis__array *array, bool ok)
 {
     if (array)
         ignis__array_drop(call, array);
@@ -92,7 +61,7 @@ IGNIS__ONE_COPY static ignis_status ignis__array_end(const char *call, ignis__ar
 }
 
 /*  Locks a held array to change its fields. False, and reported, if another thread has freed it meanwhile. */
-static bool ignis__array_lock(const char *call, ignis__array *array)
+IGNIS__PRIVATE bool ignis__array_lock(const char *call, ignis__array *array)
 {
     ignis__mutex_lock(&array->slot.lock);
     if (ignis__pool_live(array))
@@ -102,25 +71,11 @@ static bool ignis__array_lock(const char *call, ignis__array *array)
                              ignis__array_label(array).text);
 }
 
-static void ignis__array_unlock(ignis__array *array) { ignis__mutex_unlock(&array->slot.lock); }
+IGNIS__PRIVATE void ignis__array_unlock(ignis__array *array) { ignis__mutex_unlock(&array->slot.lock); }
 
-/*  An array that was freed while ignis_contract_track watched it. The audit shows it until it is untracked. */
-typedef struct ignis__tracked_freed {
-    uint64_t handle;
-    uint64_t audit; /* the last one that has listed it when it was alive */
-    int64_t tracked_at_ns;
-    ignis_contract_entry entry;
-    struct ignis__tracked_freed *next;
-} ignis__tracked_freed;
+IGNIS__PRIVATE struct ignis__tracking_type ignis__tracking = {IGNIS__MUTEX_INIT, 0, 0, NULL};
 
-static struct {
-    ignis__mutex lock;
-    int live; /* tracked arrays that are not freed */
-    int freed_count;
-    ignis__tracked_freed *freed;
-} ignis__tracking = {IGNIS__MUTEX_INIT, 0, 0, NULL};
-
-IGNIS__COLD static void ignis__track_entry(const ignis__array *array, ignis_contract_entry *entry)
+IGNIS__COLD IGNIS__PRIVATE void ignis__track_entry(const ignis__array *array, ignis_contract_entry *entry)
 {
     memset(entry, 0, sizeof *entry);
     entry->array_id = array->id;
@@ -155,7 +110,7 @@ IGNIS__COLD static void ignis__track_freed(const ignis__array *array)
 }
 
 /*  Takes a reference that keeps an array and its memory alive: for tensors and the tape, which own it from now on. */
-IGNIS__ONE_COPY IGNIS__MAYBE_UNUSED static void ignis__array_claim(ignis__array *array)
+IGNIS__ONE_COPY IGNIS__MAYBE_UNUSED IGNIS__PRIVATE void ignis__array_claim(ignis__array *array)
 {
     ignis__mutex_lock(&array->slot.lock);
     array->ref_count++;
@@ -165,7 +120,7 @@ IGNIS__ONE_COPY IGNIS__MAYBE_UNUSED static void ignis__array_claim(ignis__array 
 }
 
 /*  Claims a new array, which then lives as long as its claims. NULL for no handle. */
-IGNIS__ONE_COPY IGNIS__MAYBE_UNUSED static ignis__array *ignis__array_adopt(const char *call, ignis_array made)
+IGNIS__ONE_COPY IGNIS__MAYBE_UNUSED IGNIS__PRIVATE ignis__array *ignis__array_adopt(const char *call, ignis_array made)
 {
     ignis__array *array = made.id ? (ignis__array *)ignis__pool_hold(&ignis__arrays, made.id) : NULL;
     if (!array)
@@ -176,7 +131,7 @@ IGNIS__ONE_COPY IGNIS__MAYBE_UNUSED static ignis__array *ignis__array_adopt(cons
 }
 
 /*  Makes the handle of a live, held and locked array stale. */
-static void ignis__array_kill(ignis__array *array)
+IGNIS__PRIVATE void ignis__array_kill(ignis__array *array)
 {
     if (array->tracked_at_ns)
         ignis__track_freed(array);
@@ -186,7 +141,7 @@ static void ignis__array_kill(ignis__array *array)
 }
 
 /*  Releases a reference of a locked array. The last one frees an array that its references own. */
-static int ignis__array_unref(ignis__array *array)
+IGNIS__PRIVATE int ignis__array_unref(ignis__array *array)
 {
     int count = --array->ref_count;
     if (count == 0 && array->owned_by_refs && ignis__pool_live(array))
@@ -194,7 +149,7 @@ static int ignis__array_unref(ignis__array *array)
     return count;
 }
 
-IGNIS__MAYBE_UNUSED static void ignis__array_unclaim(const char *call, ignis__array *array)
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE void ignis__array_unclaim(const char *call, ignis__array *array)
 {
     ignis__mutex_lock(&array->slot.lock);
     if (array->ref_count > 0) /* a caller may have released references of others */
@@ -205,8 +160,8 @@ IGNIS__MAYBE_UNUSED static void ignis__array_unclaim(const char *call, ignis__ar
 
 /*  Makes an array over a storage, whose users it joins. Invisible to other threads until ignis__array_publish. NULL
     if out of memory. */
-static ignis__array *ignis__array_make(const char *call, ignis__storage *storage, const ignis_shape *shape,
-                                       ignis_dtype dtype, int64_t numel)
+IGNIS__PRIVATE ignis__array *ignis__array_make(const char *call, ignis__storage *storage, const ignis_shape *shape,
+                                               ignis_dtype dtype, int64_t numel)
 {
     ignis__array *array = (ignis__array *)ignis__pool_take_zeroed(call, &ignis__arrays);
     if (!array)
@@ -223,7 +178,7 @@ static ignis__array *ignis__array_make(const char *call, ignis__storage *storage
 }
 
 /*  Publishes an array; the references that it has already become claims. */
-static ignis_array ignis__array_publish(ignis__array *array)
+IGNIS__PRIVATE ignis_array ignis__array_publish(ignis__array *array)
 {
     ignis_array handle;
     handle.id = ignis__pool_publish_held(&ignis__arrays, array, 1 + array->ref_count);
@@ -280,7 +235,7 @@ IGNIS__COLD static bool ignis__array_attach(const char *call, ignis__device *dev
 }
 
 /*  external: desc->ptr is memory of a graphics API; the caller has checked its size. */
-static ignis_array ignis__array_create_over(const char *call, const ignis_array_desc *desc, bool external)
+IGNIS__PRIVATE ignis_array ignis__array_create_over(const char *call, const ignis_array_desc *desc, bool external)
 {
     ignis_array handle = IGNIS__ZERO;
     ignis__device *device;
@@ -312,7 +267,7 @@ static ignis_array ignis__array_create_over(const char *call, const ignis_array_
     return ignis__array_publish(array);
 }
 
-static ignis_array ignis__array_create(const char *call, const ignis_array_desc *desc)
+IGNIS__PRIVATE ignis_array ignis__array_create(const char *call, const ignis_array_desc *desc)
 {
     return ignis__array_create_over(call, desc, false);
 }
@@ -328,7 +283,7 @@ IGNIS_API ignis_array ignis_array_create(const ignis_array_desc *desc)
 
 /*  Returns the owner of a view or copy of an array: the array's owner, or after a loan the owner before it. Another
     thread may be about to transfer the array. */
-static ignis_owner ignis__array_owner(const ignis__array *array)
+IGNIS__PRIVATE ignis_owner ignis__array_owner(const ignis__array *array)
 {
     ignis__mutex *lock = (ignis__mutex *)(uintptr_t)&array->slot.lock;
     ignis_owner owner;
@@ -339,7 +294,8 @@ static ignis_owner ignis__array_owner(const ignis__array *array)
 }
 
 /*  Creates an array like another one, with memory of its own and perhaps another dtype. */
-IGNIS__COLD static ignis_array ignis__array_create_like(const char *call, const ignis__array *like, ignis_dtype dtype)
+IGNIS__COLD IGNIS__PRIVATE ignis_array ignis__array_create_like(const char *call, const ignis__array *like,
+                                                                ignis_dtype dtype)
 {
     ignis_array_desc desc = IGNIS__ZERO;
     desc.shape = like->shape;
@@ -352,8 +308,8 @@ IGNIS__COLD static ignis_array ignis__array_create_like(const char *call, const 
 
 /*  Makes a view, which shares the array's storage, owner and tag. Invisible to other threads until
     ignis__array_publish. */
-static ignis__array *ignis__array_view_make(const char *call, const ignis__array *of, const ignis_shape *shape,
-                                            int64_t numel, int64_t offset)
+IGNIS__PRIVATE ignis__array *ignis__array_view_make(const char *call, const ignis__array *of, const ignis_shape *shape,
+                                                    int64_t numel, int64_t offset)
 {
     ignis__array *view = ignis__array_make(call, of->storage, shape, of->dtype, numel);
     if (!view)
@@ -366,8 +322,8 @@ static ignis__array *ignis__array_view_make(const char *call, const ignis__array
     return view;
 }
 
-static ignis_array ignis__array_view(const char *call, const ignis__array *of, const ignis_shape *shape, int64_t numel,
-                                     int64_t offset)
+IGNIS__PRIVATE ignis_array ignis__array_view(const char *call, const ignis__array *of, const ignis_shape *shape,
+                                             int64_t numel, int64_t offset)
 {
     ignis_array none = IGNIS__ZERO;
     ignis__array *view = ignis__array_view_make(call, of, shape, numel, offset);
@@ -376,15 +332,15 @@ static ignis_array ignis__array_view(const char *call, const ignis__array *of, c
 
 /*  Writes the processes that hold an exported array. ignis_collective.h sets it, because it knows them. The array is
     locked. */
-static void (*ignis__export_holders)(ignis__string_writer *text, const ignis__array *array);
+IGNIS__PRIVATE void (*ignis__export_holders)(ignis__string_writer *text, const ignis__array *array);
 
 /*  Drops the exports of processes that are gone, before a call on the array is refused, and waits for processes that
     are ending. Also set by ignis_collective.h. Both are set before an array counts an export, so they are read after
     its lock is taken. */
-static void (*ignis__exports_reap)(const char *call, ignis__array *array, bool wait);
+IGNIS__PRIVATE void (*ignis__exports_reap)(const char *call, ignis__array *array, bool wait);
 
 /*  Holds and locks the array of a handle to change its fields. NULL, and reported, if there is none. */
-IGNIS__ONE_COPY static ignis__array *ignis__array_enter(const char *call, ignis_array handle)
+IGNIS__ONE_COPY IGNIS__PRIVATE ignis__array *ignis__array_enter(const char *call, ignis_array handle)
 {
     ignis__array *array = ignis__array_hold(call, handle);
     if (!array || ignis__array_lock(call, array))
@@ -395,7 +351,7 @@ IGNIS__ONE_COPY static ignis__array *ignis__array_enter(const char *call, ignis_
 
 /*  As ignis__array_enter, for calls of the contract: first drops exports of processes that are gone; with wait, also
     of processes that are ending. */
-static ignis__array *ignis__array_enter_reaped(const char *call, ignis_array handle, bool wait)
+IGNIS__PRIVATE ignis__array *ignis__array_enter_reaped(const char *call, ignis_array handle, bool wait)
 {
     ignis__array *array = ignis__array_enter(call, handle);
     if (!array || array->exports == 0)
@@ -408,13 +364,14 @@ static ignis__array *ignis__array_enter_reaped(const char *call, ignis_array han
     return NULL;
 }
 
-IGNIS__ONE_COPY static ignis_status ignis__array_leave(const char *call, ignis__array *array, bool ok)
+IGNIS__ONE_COPY IGNIS__PRIVATE ignis_status ignis__array_leave(const char *call, ignis__array *array, bool ok)
 {
     ignis__array_unlock(array);
     return ignis__array_end(call, array, ok);
 }
 
-IGNIS__COLD static ignis_status ignis__fail_exported(const char *call, const ignis__array *array, const char *what)
+IGNIS__COLD IGNIS__PRIVATE ignis_status ignis__fail_exported(const char *call, const ignis__array *array,
+                                                             const char *what)
 {
     char holders[512];
     ignis__string_writer text;
@@ -428,7 +385,7 @@ IGNIS__COLD static ignis_status ignis__fail_exported(const char *call, const ign
 
 /*  Writes the holders of claims on an array, each after a comma, and returns the number of claims. Set by the
     sections above. */
-static int (*ignis__claim_holders)(ignis__string_writer *text, const ignis__array *array);
+IGNIS__PRIVATE int (*ignis__claim_holders)(ignis__string_writer *text, const ignis__array *array);
 
 /*  Reports that an array has references. The array is held; the caller has read ref_count under its lock. */
 IGNIS__COLD static ignis_status ignis__fail_referenced(const char *call, const ignis__array *array, ignis_owner owner,
@@ -447,7 +404,7 @@ IGNIS__COLD static ignis_status ignis__fail_referenced(const char *call, const i
                        text.length ? holders + 1 : "");
 }
 
-static ignis_status ignis__array_free_as(const char *call, ignis_array handle, ignis_owner as)
+IGNIS__PRIVATE ignis_status ignis__array_free_as(const char *call, ignis_array handle, ignis_owner as)
 {
     const uint64_t failures = ignis__failures();
     ignis__array *array;
@@ -595,7 +552,7 @@ IGNIS__COLD IGNIS_API int ignis_array_to_string(ignis_array handle, char *out, s
 }
 
 /*  Reports an array that is alive at ignis_shutdown; `what` precedes its description. */
-IGNIS__COLD static void ignis__array_leaked(const char *call, const ignis__array *array, const char *what)
+IGNIS__COLD IGNIS__PRIVATE void ignis__array_leaked(const char *call, const ignis__array *array, const char *what)
 {
     char line[256];
     ignis__string_writer text;

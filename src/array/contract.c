@@ -6,6 +6,8 @@
    May use: array.c. Locks: ignis__audits, then an array's slot, then ignis__tracking.
    =============================================================================================================== */
 
+#include "room.h"
+
 /*  The tracking state is in the array itself, under its lock. The tracking lock guards the counts and the list of
     freed arrays. */
 static void ignis__track(ignis__array *array, bool by_user)
@@ -44,8 +46,8 @@ static void ignis__tracked_forget(ignis__tracked_freed **link)
 /*  Makes a layer the owner of a held array until a call of it ends. `borrower` identifies the call, which may borrow
     an array again. References do not matter, and the audit shows nothing, unlike ignis_contract_acquire.
     ignis__contract_return restores the owner. */
-IGNIS__MAYBE_UNUSED static bool ignis__contract_borrow(const char *call, ignis__array *array, ignis_owner by,
-                                                       const void *borrower)
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE bool ignis__contract_borrow(const char *call, ignis__array *array, ignis_owner by,
+                                                               const void *borrower)
 {
     ignis_owner owner;
     bool again;
@@ -66,7 +68,7 @@ IGNIS__MAYBE_UNUSED static bool ignis__contract_borrow(const char *call, ignis__
                                          : ", which has to release it first");
 }
 
-IGNIS__MAYBE_UNUSED static void ignis__contract_return(ignis__array *array, const void *borrower)
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE void ignis__contract_return(ignis__array *array, const void *borrower)
 {
     ignis__mutex_lock(&array->slot.lock);
     if (array->borrower == borrower) {
@@ -266,7 +268,7 @@ IGNIS_API int ignis_contract_tracked_count(void)
     return count;
 }
 
-IGNIS__COLD static void ignis__tracking_reset(const char *call)
+IGNIS__COLD IGNIS__PRIVATE void ignis__tracking_reset(const char *call)
 {
     ignis__array *array;
     uint64_t index = 0;

@@ -4,6 +4,8 @@
     under -ffast-math where it tests bits.
     May use: dtype.c. Locks: none. */
 
+#include "room.h"
+
 /*  Elements are converted through int64_t (integers) or double (floats), which hold every value of their types, and
     rounded once, at the end. kernels/ignis.cuh computes the same bits on the device. */
 
@@ -40,7 +42,7 @@ static uint32_t ignis__round_double(double value, int fraction, int exponent)
     return sign | (rounded >= infinity ? infinity : (uint32_t)rounded);
 }
 
-static double ignis__widen_float(uint32_t bits, int fraction, int exponent)
+IGNIS__PRIVATE double ignis__widen_float(uint32_t bits, int fraction, int exponent)
 {
     uint64_t sign = (uint64_t)(bits >> (fraction + exponent)) << 63, wide;
     int power = (int)(bits >> fraction) & ((1 << exponent) - 1);
@@ -96,14 +98,14 @@ static double ignis__widen_int(int64_t value)
 
 /*  Checks by its bits that a number is neither NaN nor infinite: so the result is right even if the compiler assumes
     that there are none. */
-IGNIS__MAYBE_UNUSED static bool ignis__is_finite(double value)
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE bool ignis__is_finite(double value)
 {
     uint64_t bits;
     memcpy(&bits, &value, sizeof bits);
     return (bits >> 52 & 0x7FF) != 0x7FF;
 }
 
-IGNIS__MAYBE_UNUSED static bool ignis__is_nan(double value)
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE bool ignis__is_nan(double value)
 {
     uint64_t bits;
     memcpy(&bits, &value, sizeof bits);
@@ -119,16 +121,16 @@ static int64_t ignis__double_to_int(double value, int64_t lowest, int64_t highes
     return value <= (double)lowest ? lowest : (int64_t)value;
 }
 
-IGNIS__MAYBE_UNUSED static int64_t ignis__ceil_div(int64_t a, int64_t b) { return a / b + (a % b > 0); }
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE int64_t ignis__ceil_div(int64_t a, int64_t b) { return a / b + (a % b > 0); }
 
-IGNIS__ONE_COPY static int64_t ignis__clamp(int64_t value, int64_t lowest, int64_t highest)
+IGNIS__ONE_COPY IGNIS__PRIVATE int64_t ignis__clamp(int64_t value, int64_t lowest, int64_t highest)
 {
     return value < lowest ? lowest : value > highest ? highest : value;
 }
 
-static bool ignis__dtype_is_int(ignis_dtype dtype) { return dtype >= IGNIS_I32 && dtype <= IGNIS_U8; }
+IGNIS__PRIVATE bool ignis__dtype_is_int(ignis_dtype dtype) { return dtype >= IGNIS_I32 && dtype <= IGNIS_U8; }
 
-static bool ignis__dtype_is_f8(ignis_dtype dtype) { return dtype == IGNIS_F8_E4M3 || dtype == IGNIS_F8_E5M2; }
+IGNIS__PRIVATE bool ignis__dtype_is_f8(ignis_dtype dtype) { return dtype == IGNIS_F8_E4M3 || dtype == IGNIS_F8_E5M2; }
 
 /*  An element during conversion. */
 typedef union ignis__wide {
@@ -185,7 +187,8 @@ static void ignis__store_wide(char *to, const ignis__wide *from, ignis_dtype dty
 }
 #undef IGNIS__FOR_EACH
 
-static void ignis__convert(void *to, ignis_dtype to_dtype, const void *from, ignis_dtype from_dtype, int64_t count)
+IGNIS__PRIVATE void ignis__convert(void *to, ignis_dtype to_dtype, const void *from, ignis_dtype from_dtype,
+                                   int64_t count)
 {
     ignis__wide wide[256];
     int64_t done, part, i;
@@ -206,12 +209,12 @@ static void ignis__convert(void *to, ignis_dtype to_dtype, const void *from, ign
     }
 }
 
-IGNIS__ONE_COPY IGNIS__MAYBE_UNUSED static bool ignis__shape_same(const ignis_shape *a, const ignis_shape *b)
+IGNIS__ONE_COPY IGNIS__MAYBE_UNUSED IGNIS__PRIVATE bool ignis__shape_same(const ignis_shape *a, const ignis_shape *b)
 {
     return a->ndim == b->ndim && memcmp(a->dim, b->dim, sizeof a->dim[0] * (size_t)a->ndim) == 0;
 }
 
-IGNIS__ONE_COPY static void ignis__shape_copy(ignis_shape *to, const ignis_shape *from)
+IGNIS__ONE_COPY IGNIS__PRIVATE void ignis__shape_copy(ignis_shape *to, const ignis_shape *from)
 {
     memset(to, 0, sizeof *to); /* dimensions that do not count are 0, whatever the caller left there */
     to->ndim = from->ndim;

@@ -3,8 +3,10 @@
     Copies of the array's own dtype are direct; others are converted in chunks of host memory.
     May use: work.c, conversion.c. Locks: none held while a copy runs. */
 
+#include "room.h"
+
 /*  Queues copies, and fills memory with zeros. */
-static bool ignis__copy_up(const ignis__work *work, ignis__address to, const void *from, int64_t size)
+IGNIS__PRIVATE bool ignis__copy_up(const ignis__work *work, ignis__address to, const void *from, int64_t size)
 {
     ignis__trace_item traced;
     bool open = ignis__trace_copy(&traced, work->call, work->device, work->stream, "copy to the device", size);
@@ -13,7 +15,7 @@ static bool ignis__copy_up(const ignis__work *work, ignis__address to, const voi
     return open ? ignis__trace_close(&traced, ok) : ok;
 }
 
-static bool ignis__copy_down(const ignis__work *work, void *to, ignis__address from, int64_t size)
+IGNIS__PRIVATE bool ignis__copy_down(const ignis__work *work, void *to, ignis__address from, int64_t size)
 {
     ignis__trace_item traced;
     bool open = ignis__trace_copy(&traced, work->call, work->device, work->stream, "copy to the host", size);
@@ -22,7 +24,7 @@ static bool ignis__copy_down(const ignis__work *work, void *to, ignis__address f
     return open ? ignis__trace_close(&traced, ok) : ok;
 }
 
-static bool ignis__copy_zeros(const ignis__work *work, ignis__address to, int64_t size)
+IGNIS__PRIVATE bool ignis__copy_zeros(const ignis__work *work, ignis__address to, int64_t size)
 {
     ignis__trace_item traced;
     bool open = ignis__trace_copy(&traced, work->call, work->device, work->stream, "zeros", size);
@@ -30,7 +32,7 @@ static bool ignis__copy_zeros(const ignis__work *work, ignis__address to, int64_
     return open ? ignis__trace_close(&traced, ok) : ok;
 }
 
-static bool ignis__copy_on_device(const ignis__work *work, ignis__address to, ignis__address from, int64_t size)
+IGNIS__PRIVATE bool ignis__copy_on_device(const ignis__work *work, ignis__address to, ignis__address from, int64_t size)
 {
     ignis__trace_item traced;
     bool open, ok;
@@ -41,7 +43,7 @@ static bool ignis__copy_on_device(const ignis__work *work, ignis__address to, ig
     return open ? ignis__trace_close(&traced, ok) : ok;
 }
 
-static ignis_status ignis__array_set_zero(const char *call, ignis_array handle)
+IGNIS__PRIVATE ignis_status ignis__array_set_zero(const char *call, ignis_array handle)
 {
     ignis__work work;
     ignis__array *array = ignis__array_work(call, handle, &work);
@@ -56,8 +58,8 @@ IGNIS_API ignis_status ignis_array_zero(ignis_array array) { return ignis__array
 
 /*  Waits after copies from pinned memory, which the driver reads later. Pageable memory has been read when the copy
     call returns. */
-IGNIS__COLD static bool ignis__copy_from_host(const ignis__work *work, ignis__address to, const void *from,
-                                              int64_t size)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__copy_from_host(const ignis__work *work, ignis__address to, const void *from,
+                                                      int64_t size)
 {
     int type, ordinal;
     if (size == 0)
@@ -69,7 +71,8 @@ IGNIS__COLD static bool ignis__copy_from_host(const ignis__work *work, ignis__ad
     return type == 0 || !IGNIS__CUDA_FAILED(work->call, work->device, cuStreamSynchronize, (work->stream));
 }
 
-IGNIS__COLD static bool ignis__copy_to_host(const ignis__work *work, void *to, ignis__address from, int64_t size)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__copy_to_host(const ignis__work *work, void *to, ignis__address from,
+                                                    int64_t size)
 {
     if (ignis__capture_refuses(work->call))
         return false;
@@ -77,9 +80,6 @@ IGNIS__COLD static bool ignis__copy_to_host(const ignis__work *work, void *to, i
         return false;
     return !IGNIS__CUDA_FAILED(work->call, work->device, cuStreamSynchronize, (work->stream));
 }
-
-/*  Bytes of host memory for converting copies. */
-#define IGNIS__CONVERT_CHUNK ((int64_t)4 << 20)
 
 static bool ignis__convert_from_host(const ignis__work *work, ignis__address to, ignis_dtype to_dtype, const void *from,
                                      ignis_dtype from_dtype, int64_t count)
@@ -117,8 +117,9 @@ static bool ignis__convert_to_host(const ignis__work *work, void *to, ignis_dtyp
 }
 
 /*  Checks the arguments of the four transfers: a host pointer, and as many elements or bytes as the array has. */
-IGNIS__COLD static bool ignis__transfer_check(const char *call, const ignis__array *array, const void *host,
-                                              const char *host_name, int64_t count, int64_t needed, const char *unit)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__transfer_check(const char *call, const ignis__array *array, const void *host,
+                                                      const char *host_name, int64_t count, int64_t needed,
+                                                      const char *unit)
 {
     if (count != needed)
         return ignis__fail_false(IGNIS_DIAG_COUNT_MISMATCH, call, "%s %s %s has %lld %s, the call says %lld",
@@ -127,8 +128,8 @@ IGNIS__COLD static bool ignis__transfer_check(const char *call, const ignis__arr
     return needed == 0 || ignis__check_not_null(call, host_name, host);
 }
 
-IGNIS__COLD static ignis_status ignis__array_from_host(const char *call, ignis__array *array, const void *data,
-                                                       ignis_dtype dtype)
+IGNIS__COLD IGNIS__PRIVATE ignis_status ignis__array_from_host(const char *call, ignis__array *array, const void *data,
+                                                               ignis_dtype dtype)
 {
     ignis__work work;
     ignis__address address;
@@ -143,8 +144,8 @@ IGNIS__COLD static ignis_status ignis__array_from_host(const char *call, ignis__
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-IGNIS__COLD static ignis_status ignis__array_to_host(const char *call, ignis__array *array, void *out,
-                                                     ignis_dtype dtype)
+IGNIS__COLD IGNIS__PRIVATE ignis_status ignis__array_to_host(const char *call, ignis__array *array, void *out,
+                                                             ignis_dtype dtype)
 {
     ignis__work work;
     ignis__address address;

@@ -6,11 +6,10 @@
    May use: >>memory, >>stream, >>capture, >>pool. Locks: see array.c and storage.c; this part takes none.
    =============================================================================================================== */
 
+#include "room.h"
+
 /* clang-format off */
-static const struct {
-    const char *name;
-    int size;
-} ignis__dtypes[] = {
+IGNIS__PRIVATE const struct ignis__dtypes_type ignis__dtypes[] = {
     {"default", 0},
 #define IGNIS__DTYPE_ROW(NAME, name, size) {#name, size},
     IGNIS_DTYPES(IGNIS__DTYPE_ROW)
@@ -20,7 +19,7 @@ static const struct {
 
 static const char *const ignis__owners[] = {"none", "ignis", "nvccl", "wnais"};
 
-IGNIS__ONE_COPY static const char *ignis__owner_name(ignis_owner owner)
+IGNIS__ONE_COPY IGNIS__PRIVATE const char *ignis__owner_name(ignis_owner owner)
 {
     return (unsigned)owner < IGNIS_OWNER_COUNT ? ignis__owners[owner] : "unknown owner";
 }
@@ -40,7 +39,7 @@ IGNIS_API const char *ignis_owner_name(ignis_owner owner)
     return ignis__owner_name(owner ? owner : IGNIS_OWNER_IGNIS);
 }
 
-static bool ignis__owner_valid(const char *call, ignis_owner owner)
+IGNIS__PRIVATE bool ignis__owner_valid(const char *call, ignis_owner owner)
 {
     if (owner > IGNIS_OWNER_DEFAULT && owner < IGNIS_OWNER_COUNT)
         return true;
@@ -48,7 +47,7 @@ static bool ignis__owner_valid(const char *call, ignis_owner owner)
                              "there is no owner %d; IGNIS_OWNER_IGNIS, _NVCCL and _WNAIS are 1 to 3", (int)owner);
 }
 
-static bool ignis__dtype_valid(const char *call, ignis_dtype dtype)
+IGNIS__PRIVATE bool ignis__dtype_valid(const char *call, ignis_dtype dtype)
 {
     if (dtype > IGNIS_DTYPE_DEFAULT && dtype < IGNIS_DTYPE_COUNT)
         return true;
@@ -56,12 +55,7 @@ static bool ignis__dtype_valid(const char *call, ignis_dtype dtype)
                              (int)dtype, (int)IGNIS_F16, (int)IGNIS_F8_E5M2);
 }
 
-/*  "[2, 3]" in a struct, so that a message can have several. */
-typedef struct ignis__shape_text {
-    char text[IGNIS_MAX_DIMS * 22 + 4];
-} ignis__shape_text;
-
-IGNIS__COLD static ignis__shape_text ignis__shape_write(const ignis_shape *shape)
+IGNIS__COLD IGNIS__PRIVATE ignis__shape_text ignis__shape_write(const ignis_shape *shape)
 {
     ignis__shape_text out;
     ignis__string_writer text;
@@ -75,7 +69,7 @@ IGNIS__COLD static ignis__shape_text ignis__shape_write(const ignis_shape *shape
 }
 
 /*  Multiplies two numbers of 0 or more. False if the product overflows. */
-static bool ignis__multiply(int64_t a, int64_t b, int64_t *product)
+IGNIS__PRIVATE bool ignis__multiply(int64_t a, int64_t b, int64_t *product)
 {
     if (a != 0 && b > INT64_MAX / a)
         return false;
@@ -85,7 +79,7 @@ static bool ignis__multiply(int64_t a, int64_t b, int64_t *product)
 
 /*  Checks a shape and counts its elements. The product without zeros must fit, too, so that a stride can always be
     computed. */
-static bool ignis__shape_check(const char *call, const ignis_shape *shape, ignis_dtype dtype, int64_t *numel)
+IGNIS__PRIVATE bool ignis__shape_check(const char *call, const ignis_shape *shape, ignis_dtype dtype, int64_t *numel)
 {
     int64_t product = ignis__dtypes[dtype].size;
     bool empty = false, fits = true;

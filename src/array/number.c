@@ -4,29 +4,28 @@
     Uses: the declarations of arrays, base/atomic. Included only with tensors: arrays alone do not need it.
     Locks: none. */
 
+#include "room.h"
+
 /*  Returns the double with these bits. */
-static double ignis__double_of(uint64_t bits)
+IGNIS__PRIVATE double ignis__double_of(uint64_t bits)
 {
     double value;
     memcpy(&value, &bits, sizeof value);
     return value;
 }
 
-static double ignis__nan(void) { return ignis__double_of(0x7FF8000000000000u); }
+IGNIS__PRIVATE double ignis__nan(void) { return ignis__double_of(0x7FF8000000000000u); }
 
 /*  Returns the least power of 2 that is not below x, at least 1. */
-static int64_t ignis__power_of_2_up(int64_t x) { return x <= 1 ? 1 : (int64_t)2 << ignis__log2((uint64_t)x - 1); }
+IGNIS__PRIVATE int64_t ignis__power_of_2_up(int64_t x)
+{
+    return x <= 1 ? 1 : (int64_t)2 << ignis__log2((uint64_t)x - 1);
+}
 
-static bool ignis__is_power_of_2(int64_t x) { return x > 0 && (x & (x - 1)) == 0; }
-
-/*  A division in kernels for x below 2^31: x / size = (upper word of x * multiplier, plus x) >> shift. Sizes
-    of 2^31 and more divide in 64 bits. kernels/ignis.cuh has the same struct. */
-typedef struct ignis__divisor {
-    uint32_t size, multiplier, shift;
-} ignis__divisor;
+IGNIS__PRIVATE bool ignis__is_power_of_2(int64_t x) { return x > 0 && (x & (x - 1)) == 0; }
 
 /*  Returns the divisor of a size. */
-static ignis__divisor ignis__divisor_of(int64_t size)
+IGNIS__PRIVATE ignis__divisor ignis__divisor_of(int64_t size)
 {
     ignis__divisor d = IGNIS__ZERO;
     if (size >> 31)
@@ -40,7 +39,7 @@ static ignis__divisor ignis__divisor_of(int64_t size)
 }
 
 /*  Returns the number of elements of dimensions `from` to `to` - 1. */
-IGNIS__ONE_COPY static int64_t ignis__shape_product(const ignis_shape *shape, int from, int to)
+IGNIS__ONE_COPY IGNIS__PRIVATE int64_t ignis__shape_product(const ignis_shape *shape, int from, int to)
 {
     int64_t product = 1;
     for (; from < to; from++)
@@ -49,7 +48,7 @@ IGNIS__ONE_COPY static int64_t ignis__shape_product(const ignis_shape *shape, in
 }
 
 /*  Sets the strides of a contiguous array of a shape, in elements. */
-static void ignis__shape_strides(const ignis_shape *shape, int64_t *strides)
+IGNIS__PRIVATE void ignis__shape_strides(const ignis_shape *shape, int64_t *strides)
 {
     int i;
     int64_t stride = 1;

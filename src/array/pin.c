@@ -3,6 +3,8 @@
     For staging by other layers. Pinned memory belongs to Ignis, whichever layer owns the array.
     May use: array.c, device/memory_pinned.c. Locks: array->slot.lock. */
 
+#include "room.h"
+
 /*  Sets the pinned memory of an array; NULL: checks whether it may have some. */
 IGNIS__COLD static bool ignis__array_set_pinned(const char *call, ignis__array *array, void *memory)
 {
@@ -101,7 +103,7 @@ IGNIS_API int ignis_array_decrement_ref(ignis_array handle)
 }
 
 /*  Moves the ownership of a locked array. */
-IGNIS__COLD static ignis_status ignis__array_transfer(const char *call, ignis__array *array, ignis_owner owner)
+IGNIS__COLD IGNIS__PRIVATE ignis_status ignis__array_transfer(const char *call, ignis__array *array, ignis_owner owner)
 {
     if (array->exports > 0)
         return ignis__fail_exported(call, array, "given to another owner");

@@ -6,38 +6,10 @@
     memory that Ignis has queued.
     Locks: ignis__storages (the list), then storage->lock, then a device. */
 
-/*  A stream that has used a storage. Memory is taken at the first use; its next user waits for these streams. */
-typedef struct ignis__used_on {
-    ignis__device *device;
-    void *stream;
-} ignis__used_on;
-
-typedef struct ignis__storage {
-    uint64_t users; /* arrays */
-    ignis__mutex lock;
-    ignis__device *device;
-    ignis__block *block; /* null: not allocated, or wrapped */
-    uint64_t address;    /* 0: not allocated */
-    int64_t size;        /* bytes */
-    bool wrapped;
-    bool external; /* memory of a graphics API, which cannot be shared with other processes */
-    ignis__origin origin;
-    void (*release_fn)(void *ptr, void *user_data); /* of wrapped memory; null: the caller sees to it */
-    void *release_data;
-    void *stream;            /* the stream whose order the memory follows; NULL if undecided */
-    uint64_t at_hand;        /* `stream` as a number, once there is memory: it needs no lock then; else 0 */
-    ignis__replays *replays; /* of the graph that owns the memory and writes to it; NULL if none does */
-    ignis__used_on used_on[4];
-    int used_on_count;
-    void *summed_on;                      /* the stream that last added to it, if it is a gradient; or NULL */
-    uint64_t version;                     /* counts writes to it, as far as Ignis knows */
-    uint64_t exposed;                     /* 1: the caller's code has the address, and may have written there */
-    uint64_t listed;                      /* 1: it is in the list of storages that a stream of the caller uses */
-    struct ignis__storage *next, *before; /* in that list */
-} ignis__storage;
+#include "room.h"
 
 /*  Counts a write that is about to be queued. Captured work writes at each launch, and counts there. */
-static void ignis__storage_written(ignis__storage *storage)
+IGNIS__PRIVATE void ignis__storage_written(ignis__storage *storage)
 {
     const ignis__capture *capture = ignis__capture_on(storage->device);
     ignis__captured_item *held = capture ? ignis__capture_find(capture, storage) : NULL;
@@ -48,7 +20,7 @@ static void ignis__storage_written(ignis__storage *storage)
 }
 
 /*  As ignis__storage_written, for a kernel of the caller: Ignis does not know whether it writes. */
-static void ignis__storage_expose(ignis__storage *storage)
+IGNIS__PRIVATE void ignis__storage_expose(ignis__storage *storage)
 {
     const ignis__capture *capture = ignis__capture_on(storage->device);
     ignis__captured_item *held = capture ? ignis__capture_find(capture, storage) : NULL;
@@ -59,14 +31,14 @@ static void ignis__storage_expose(ignis__storage *storage)
 }
 
 /*  Returns how often the memory was written to, as far as Ignis knows. */
-static uint64_t ignis__storage_version(const ignis__storage *storage)
+IGNIS__PRIVATE uint64_t ignis__storage_version(const ignis__storage *storage)
 {
     const ignis__replays *replays = ignis__atomic_load(&storage->address) ? storage->replays : NULL;
     return ignis__atomic_load(&storage->version) + (replays ? ignis__atomic_load(&replays->count) : 0);
 }
 
 /*  Checks that the memory may be read. Memory read by a capture may be written before the launch, if it exists. */
-static bool ignis__storage_readable(const ignis__storage *storage)
+IGNIS__PRIVATE bool ignis__storage_readable(const ignis__storage *storage)
 {
     if (storage->wrapped || !ignis__atomic_load(&storage->address))
         return storage->wrapped;
@@ -74,16 +46,10 @@ static bool ignis__storage_readable(const ignis__storage *storage)
            ignis__capture_on(storage->device);
 }
 
-/*  Storages that a stream of the caller uses, for ignis_stream_forget; their users may be arrays, graphs, or a call
-    that is dropping them. Most storages use only Ignis' own streams, and are made and freed without the list's lock,
-    which is taken before a storage's. */
-static struct {
-    ignis__mutex lock;
-    ignis__storage *first;
-} ignis__storages = {IGNIS__MUTEX_INIT, NULL};
+IGNIS__PRIVATE struct ignis__storages_type ignis__storages = {IGNIS__MUTEX_INIT, NULL};
 
 /*  Adds a storage to that list, if the stream of its next use belongs to the caller. */
-static void ignis__storage_enlist(ignis__storage *storage, const ignis__device *device, const void *stream)
+IGNIS__PRIVATE void ignis__storage_enlist(ignis__storage *storage, const ignis__device *device, const void *stream)
 {
     if (!stream || stream == device->stream || ignis__atomic_load(&storage->listed))
         return;
@@ -99,7 +65,7 @@ static void ignis__storage_enlist(ignis__storage *storage, const ignis__device *
 }
 
 /*  Makes a storage without users. NULL on failure. */
-static ignis__storage *ignis__storage_make(const char *call, ignis__device *device, int64_t size)
+IGNIS__PRIVATE ignis__storage *ignis__storage_make(const char *call, ignis__device *device, int64_t size)
 {
     ignis__storage *storage = (ignis__storage *)ignis__alloc_for(call, sizeof *storage);
     if (!storage)
@@ -111,7 +77,7 @@ static ignis__storage *ignis__storage_make(const char *call, ignis__device *devi
     return storage;
 }
 
-static void ignis__storage_destroy(ignis__storage *storage)
+IGNIS__PRIVATE void ignis__storage_destroy(ignis__storage *storage)
 {
     if (ignis__atomic_load(&storage->listed)) {
         ignis__mutex_lock(&ignis__storages.lock);
@@ -154,7 +120,7 @@ static bool ignis__storage_used_on(const char *call, ignis__storage *storage, ig
 }
 
 /*  Orders work on `stream` that adds to a sum after earlier additions on another stream. */
-IGNIS__MAYBE_UNUSED static bool ignis__storage_sum_on(const char *call, ignis__storage *storage, void *stream)
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE bool ignis__storage_sum_on(const char *call, ignis__storage *storage, void *stream)
 {
     bool ok;
     ignis__storage_enlist(storage, storage->device, stream);
@@ -210,7 +176,7 @@ static void ignis__storage_recycle(const char *call, ignis__storage *storage)
 
 /*  Drops a user of a storage. The last one recycles the memory, unless it is the caller's: then ordering is the
     caller's, too. */
-static void ignis__storage_drop(const char *call, ignis__storage *storage)
+IGNIS__PRIVATE void ignis__storage_drop(const char *call, ignis__storage *storage)
 {
     if (ignis__atomic_add(&storage->users, (uint64_t)-1) != 0)
         return;
@@ -224,7 +190,7 @@ static void ignis__storage_drop_held(const char *call, void *item)
     ignis__storage_drop(call, (ignis__storage *)item);
 }
 
-static bool ignis__capture_hold_storage(const char *call, ignis__capture *capture, ignis__storage *storage)
+IGNIS__PRIVATE bool ignis__capture_hold_storage(const char *call, ignis__capture *capture, ignis__storage *storage)
 {
     return ignis__capture_hold(call, capture, storage, &storage->users, ignis__storage_drop_held);
 }
@@ -281,8 +247,8 @@ IGNIS__ONE_COPY static bool ignis__storage_prepare(const char *call, ignis__stor
 
 /*  Returns the address for work on `stream` of `device`, and allocates if necessary. 0 on failure, or for an empty
     storage. */
-static bool ignis__storage_use(const char *call, ignis__storage *storage, ignis__device *device, void *stream,
-                               uint64_t *address)
+IGNIS__PRIVATE bool ignis__storage_use(const char *call, ignis__storage *storage, ignis__device *device, void *stream,
+                                       uint64_t *address)
 {
     const ignis__capture *capture = ignis__capturing();
     if (device != storage->device || ignis__atomic_load(&storage->at_hand) != (uintptr_t)stream ||

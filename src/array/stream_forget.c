@@ -3,6 +3,8 @@
     Replaces a stream by Ignis' own in storages, caches and threads, so that its owner can destroy it.
     May use: storage.c, >>memory, >>stream. Locks: a cache's trimming, ignis__storages, a storage, a device. */
 
+#include "room.h"
+
 /*  Replaces a stream by Ignis' own in every storage that belongs to it or was used on it. The stream is idle. */
 IGNIS__COLD static void ignis__storages_forget_stream(ignis__device *device, void *stream)
 {

@@ -6,29 +6,10 @@
     ignis_ticket_wait or at ignis_shutdown.
     Locks: a ticket's slot, while its work is waited for by one thread. */
 
-/*  A chunk of a transfer: a thread of the driver copies or converts it, in order with the stream. */
-typedef struct ignis__transfer_part {
-    void *to;
-    const void *from;
-    ignis_dtype to_dtype, from_dtype;
-    int64_t count;
-} ignis__transfer_part;
+#include "room.h"
 
-typedef struct ignis__ticket {
-    ignis__slot slot;
-    ignis__device *device;
-    ignis__pooled_event *done;   /* recorded after the work; NULL if there is nothing to wait for */
-    ignis__pinned *piece;        /* NULL if none is needed */
-    ignis__transfer_part *parts; /* the chunks for the driver's thread */
-    void (*run)(void *context);  /* runs on a thread of its own, which the waiting thread joins; or NULL */
-    void *context;
-    ignis__thread_handle thread;
-    bool joined;
-    uint64_t through;     /* 1: it has run */
-    ignis__record record; /* the failure of the work */
-} ignis__ticket;
-
-static ignis__pool ignis__tickets = IGNIS__POOL(ignis__ticket, IGNIS__KIND_TICKET, "ticket", IGNIS_DIAG_TICKET_FREED);
+IGNIS__PRIVATE ignis__pool ignis__tickets =
+    IGNIS__POOL(ignis__ticket, IGNIS__KIND_TICKET, "ticket", IGNIS_DIAG_TICKET_FREED);
 
 /*  Makes an empty ticket, invisible to other threads. NULL on failure. */
 static ignis__ticket *ignis__ticket_make(const char *call, ignis__device *device)
@@ -50,8 +31,8 @@ static IGNIS__THREAD_RESULT ignis__ticket_thread(void *pointer)
 }
 
 /*  Makes a ticket for the work of a new thread. NULL on failure. */
-static ignis__ticket *ignis__ticket_start(const char *call, ignis__device *device, void (*run)(void *context),
-                                          void *context)
+IGNIS__PRIVATE ignis__ticket *ignis__ticket_start(const char *call, ignis__device *device, void (*run)(void *context),
+                                                  void *context)
 {
     ignis__ticket *ticket = ignis__ticket_make(call, device);
     if (!ticket)
@@ -237,7 +218,7 @@ IGNIS_API ignis_status ignis_ticket_wait(ignis_ticket handle)
 }
 
 /*  Reports and ends the remaining tickets. */
-IGNIS__COLD static void ignis__tickets_close(const char *call)
+IGNIS__COLD IGNIS__PRIVATE void ignis__tickets_close(const char *call)
 {
     ignis__ticket *ticket;
     uint64_t index = 0;

@@ -3,10 +3,12 @@
     A view shares storage, owner and tag, and is an array of its own.
     May use: array.c, work.c, copy.c. Locks: those of array.c. */
 
+#include "room.h"
+
 /*  Checks that `size` bytes of dst from an offset on, which will be written, and those of src are the same or
     disjoint. */
-static bool ignis__array_check_overlap(const char *call, const ignis__array *dst, int64_t offset, int64_t size,
-                                       const ignis__array *src)
+IGNIS__PRIVATE bool ignis__array_check_overlap(const char *call, const ignis__array *dst, int64_t offset, int64_t size,
+                                               const ignis__array *src)
 {
     uint64_t to = ignis__atomic_load(&dst->storage->address), from = ignis__atomic_load(&src->storage->address);
     uint64_t from_size = (uint64_t)ignis__array_bytes(src);
@@ -23,7 +25,7 @@ static bool ignis__array_check_overlap(const char *call, const ignis__array *dst
 }
 
 /*  Copies the bytes of src over those of dst from an offset on; both are on one device. */
-static bool ignis__array_copy_bytes(const char *call, ignis__array *dst, int64_t offset, ignis__array *src)
+IGNIS__PRIVATE bool ignis__array_copy_bytes(const char *call, ignis__array *dst, int64_t offset, ignis__array *src)
 {
     ignis__work work;
     ignis__address to, from;
@@ -37,7 +39,7 @@ static bool ignis__array_copy_bytes(const char *call, ignis__array *dst, int64_t
 }
 
 /*  Frees an array that a failed call has made and not yet returned. */
-IGNIS__ONE_COPY static void ignis__array_discard(const char *call, ignis_array *handle)
+IGNIS__ONE_COPY IGNIS__PRIVATE void ignis__array_discard(const char *call, ignis_array *handle)
 {
     ignis__array *array = (ignis__array *)ignis__pool_hold(&ignis__arrays, handle->id);
     ignis__handle_kill(array);
@@ -63,8 +65,8 @@ IGNIS__COLD IGNIS_API ignis_array ignis_array_clone(ignis_array handle)
     return copy;
 }
 
-IGNIS__COLD static ignis_array ignis__array_slice(const char *call, const ignis__array *array, int dim, int64_t start,
-                                                  int64_t len)
+IGNIS__COLD IGNIS__PRIVATE ignis_array ignis__array_slice(const char *call, const ignis__array *array, int dim,
+                                                          int64_t start, int64_t len)
 {
     ignis_array none = IGNIS__ZERO;
     ignis_shape shape = array->shape;
@@ -112,7 +114,7 @@ IGNIS_API ignis_array ignis_array_slice(ignis_array handle, int dim, int64_t sta
 }
 
 /*  Replaces the one -1 of a shape, so that the elements are numel. A shape without -1 stays. */
-static bool ignis__shape_infer(const char *call, ignis_shape *shape, int64_t numel)
+IGNIS__PRIVATE bool ignis__shape_infer(const char *call, ignis_shape *shape, int64_t numel)
 {
     int64_t known = 1;
     int i, open = -1;
@@ -180,14 +182,15 @@ IGNIS__COLD static bool ignis__write_rows_check(const char *call, const ignis__a
     return true;
 }
 
-IGNIS__ONE_COPY static void ignis__array_drop_all(const char *call, int count, ignis__array **arrays)
+IGNIS__ONE_COPY IGNIS__PRIVATE void ignis__array_drop_all(const char *call, int count, ignis__array **arrays)
 {
     while (count > 0)
         ignis__array_drop(call, arrays[--count]);
 }
 
 /*  Holds two or three arrays of one call. False if one is stale, and then none is held. NULL pointers are skipped. */
-static bool ignis__array_hold_all(const char *call, int count, const ignis_array *handles, ignis__array **arrays)
+IGNIS__PRIVATE bool ignis__array_hold_all(const char *call, int count, const ignis_array *handles,
+                                          ignis__array **arrays)
 {
     int i;
     for (i = 0; i < count; i++) {

@@ -4,15 +4,9 @@
     and close the profile's item.
     May use: storage.c, array.c. Locks: none held between begin and end. */
 
-typedef struct ignis__work {
-    const char *call;
-    ignis__device *device;
-    ignis__binding binding;
-    void *stream;
-    int64_t begin_ns; /* of a profile; 0 without one */
-} ignis__work;
+#include "room.h"
 
-static bool ignis__work_begin(const char *call, ignis__device *device, ignis__work *work)
+IGNIS__PRIVATE bool ignis__work_begin(const char *call, ignis__device *device, ignis__work *work)
 {
     work->call = call;
     work->device = device;
@@ -28,7 +22,7 @@ static bool ignis__work_begin(const char *call, ignis__device *device, ignis__wo
     return true;
 }
 
-static void ignis__work_end(const ignis__work *work)
+IGNIS__PRIVATE void ignis__work_end(const ignis__work *work)
 {
     if (work->begin_ns)
         ignis__trace_call(work->call, work->device, work->begin_ns);
@@ -36,7 +30,7 @@ static void ignis__work_end(const ignis__work *work)
 }
 
 /*  Returns the address of an array's first element, and allocates its memory if necessary. */
-static bool ignis__work_address(const ignis__work *work, ignis__array *array, ignis__address *address)
+IGNIS__PRIVATE bool ignis__work_address(const ignis__work *work, ignis__array *array, ignis__address *address)
 {
     uint64_t base;
     if (!ignis__storage_use(work->call, array->storage, work->device, work->stream, &base))
@@ -48,14 +42,14 @@ static bool ignis__work_address(const ignis__work *work, ignis__array *array, ig
 }
 
 /*  Counts a write to an array; one without elements is not written, even if it is a view. */
-static void ignis__array_written(ignis__array *array)
+IGNIS__PRIVATE void ignis__array_written(ignis__array *array)
 {
     if (array->numel > 0)
         ignis__storage_written(array->storage);
 }
 
 /*  Returns the address for work that writes the array. */
-static bool ignis__work_write(const ignis__work *work, ignis__array *array, ignis__address *address)
+IGNIS__PRIVATE bool ignis__work_write(const ignis__work *work, ignis__array *array, ignis__address *address)
 {
     if (!ignis__work_address(work, array, address))
         return false;
@@ -64,7 +58,7 @@ static bool ignis__work_write(const ignis__work *work, ignis__array *array, igni
 }
 
 /*  Checks that an array was written. False, and reported, if it was not. */
-static bool ignis__array_readable(const char *call, const ignis__array *array)
+IGNIS__PRIVATE bool ignis__array_readable(const char *call, const ignis__array *array)
 {
     bool readable = array->numel == 0 || ignis__storage_readable(array->storage);
     if (!readable && ignis__atomic_load(&array->storage->address) && array->storage->replays)
@@ -78,13 +72,13 @@ static bool ignis__array_readable(const char *call, const ignis__array *array)
 }
 
 /*  Returns the address for work that reads the array, which must have been written. */
-static bool ignis__work_read(const ignis__work *work, ignis__array *array, ignis__address *address)
+IGNIS__PRIVATE bool ignis__work_read(const ignis__work *work, ignis__array *array, ignis__address *address)
 {
     return ignis__array_readable(work->call, array) && ignis__work_address(work, array, address);
 }
 
 /*  Holds the array of a handle and enters its device for work on it. NULL, and reported, on failure. */
-IGNIS__ONE_COPY static ignis__array *ignis__array_work(const char *call, ignis_array handle, ignis__work *work)
+IGNIS__ONE_COPY IGNIS__PRIVATE ignis__array *ignis__array_work(const char *call, ignis_array handle, ignis__work *work)
 {
     ignis__array *array = ignis__array_hold(call, handle);
     if (!array || ignis__work_begin(call, array->storage->device, work))
@@ -94,7 +88,7 @@ IGNIS__ONE_COPY static ignis__array *ignis__array_work(const char *call, ignis_a
 }
 
 /*  Ends ignis__array_work, also if it failed. */
-IGNIS__ONE_COPY static ignis_status ignis__array_work_end(const ignis__work *work, ignis__array *array, bool ok)
+IGNIS__ONE_COPY IGNIS__PRIVATE ignis_status ignis__array_work_end(const ignis__work *work, ignis__array *array, bool ok)
 {
     if (!array)
         return ignis__failed();

@@ -3,6 +3,8 @@
     Assigns the functions of dry_driver.c to the tables of driver, NVRTC and cuBLASLt, and describes the device. May
     use: dry_driver.c, >>loader. Locks: none, ignis_setup alone calls it. */
 
+#include "room.h"
+
 /*  Fills the tables with what a dry run needs. ignis_collective.h refuses the rest: sharing among devices and
     processes. */
 IGNIS__COLD static void ignis__dry_bind(void)
@@ -60,7 +62,7 @@ IGNIS__COLD static void ignis__dry_bind(void)
 }
 
 /*  Sets the device of a dry run: an H200, with the facts that the caller overrides. */
-IGNIS__COLD static void ignis__dry_setup(const ignis_device_info *facts)
+IGNIS__COLD IGNIS__PRIVATE void ignis__dry_setup(const ignis_device_info *facts)
 {
     ignis_device_info *info = &ignis__dry.device;
     int i;

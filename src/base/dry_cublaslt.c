@@ -3,6 +3,8 @@
     Returns success and the largest workspace for every product, so that memory is counted as with cuBLASLt.
     May use: dry_driver.c. Locks: none. */
 
+#include "room.h"
+
 #ifndef IGNIS_NO_TENSORS
 /*  cuBLASLt takes each product, with the most workspace that Ignis lets it have. */
 static int ignis__dry_lt_desc(void **desc, int compute, int scale)
@@ -34,7 +36,7 @@ static int ignis__dry_lt_run(void *handle, void *desc, const void *alpha, const 
     return (void)layout_d, (void)algo, (void)workspace, (void)size, (void)stream, 0;
 }
 
-IGNIS__COLD static void ignis__dry_bind_products(void)
+IGNIS__COLD IGNIS__PRIVATE void ignis__dry_bind_products(void)
 {
     struct ignis__cublaslt_api *lt = &ignis__cublaslt;
     lt->cublasLtCreate = lt->cublasLtMatmulPreferenceCreate = ignis__dry_recycle;

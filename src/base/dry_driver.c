@@ -6,80 +6,78 @@
    Locks: ignis__dry.lock guards counters and addresses; no lock is taken under it.
    =============================================================================================================== */
 
-/*  The functions that ignis_desc.dry_run puts into the tables of the libraries. They hand out addresses, count them,
-    and do nothing else. All code above runs as on a device, including the cache of device memory and its rounding.
-    Reads from the device give zeros. There is one device and one context; a stream knows whether it is captured; all
-    other handles are interchangeable. */
-typedef struct ignis__dry_memory {
-    ignis__address start;
-    size_t size;
-    struct ignis__dry_memory *next;
-} ignis__dry_memory;
+#include "room.h"
 
-static struct {
-    ignis_device_info device;
-    ignis__mutex lock;
-    ignis__dry_memory *memory;
-    size_t used;
-    ignis__address next;
-} ignis__dry = {IGNIS__ZERO, IGNIS__MUTEX_INIT, NULL, 0, 0};
+IGNIS__PRIVATE struct ignis__dry_type ignis__dry = {IGNIS__ZERO, IGNIS__MUTEX_INIT, NULL, 0, 0};
 
 /*  Calls without any effect, named by their parameters. */
-static int ignis__dry_number(int number) { return (void)number, 0; }
-static int ignis__dry_flags(unsigned flags) { return (void)flags, 0; }
-static int ignis__dry_nothing(void) { return 0; }
-static int ignis__dry_handle(void *handle) { return (void)handle, 0; }
-static int ignis__dry_two(void *a, void *b) { return (void)a, (void)b, 0; }
-static int ignis__dry_order(void *stream, void *event, unsigned flags)
+IGNIS__PRIVATE int ignis__dry_number(int number) { return (void)number, 0; }
+IGNIS__PRIVATE int ignis__dry_flags(unsigned flags) { return (void)flags, 0; }
+IGNIS__PRIVATE int ignis__dry_nothing(void) { return 0; }
+IGNIS__PRIVATE int ignis__dry_handle(void *handle) { return (void)handle, 0; }
+IGNIS__PRIVATE int ignis__dry_two(void *a, void *b) { return (void)a, (void)b, 0; }
+IGNIS__PRIVATE int ignis__dry_order(void *stream, void *event, unsigned flags)
 {
     return (void)stream, (void)event, (void)flags, 0;
 }
-static int ignis__dry_set(void *function, int attribute, int value)
+IGNIS__PRIVATE int ignis__dry_set(void *function, int attribute, int value)
 {
     return (void)function, (void)attribute, (void)value, 0;
 }
 
 /*  Calls that return a handle. */
-static int ignis__dry_recycle(void **handle) { return *handle = &ignis__dry, 0; }
-static int ignis__dry_none(void **context) { return *context = NULL, 0; }
-static int ignis__dry_context(void **context, int device) { return (void)device, ignis__dry_recycle(context); }
-static int ignis__dry_context_of(void *stream, void **context) { return (void)stream, ignis__dry_recycle(context); }
-static int ignis__dry_event(void **event, unsigned flags) { return (void)flags, ignis__dry_recycle(event); }
-static int ignis__dry_module(void **module, const void *image) { return (void)image, ignis__dry_recycle(module); }
-static int ignis__dry_function(void **function, void *module, const char *name)
+IGNIS__PRIVATE int ignis__dry_recycle(void **handle) { return *handle = &ignis__dry, 0; }
+IGNIS__PRIVATE int ignis__dry_none(void **context) { return *context = NULL, 0; }
+IGNIS__PRIVATE int ignis__dry_context(void **context, int device) { return (void)device, ignis__dry_recycle(context); }
+IGNIS__PRIVATE int ignis__dry_context_of(void *stream, void **context)
+{
+    return (void)stream, ignis__dry_recycle(context);
+}
+IGNIS__PRIVATE int ignis__dry_event(void **event, unsigned flags) { return (void)flags, ignis__dry_recycle(event); }
+IGNIS__PRIVATE int ignis__dry_module(void **module, const void *image)
+{
+    return (void)image, ignis__dry_recycle(module);
+}
+IGNIS__PRIVATE int ignis__dry_function(void **function, void *module, const char *name)
 {
     return (void)module, (void)name, ignis__dry_recycle(function);
 }
-static int ignis__dry_exec(void **exec, void *graph, unsigned long long flags)
+IGNIS__PRIVATE int ignis__dry_exec(void **exec, void *graph, unsigned long long flags)
 {
     return (void)graph, (void)flags, ignis__dry_recycle(exec);
 }
 
 /*  Streams. */
-static int ignis__dry_stream_with(void **stream, unsigned flags, int priority)
+IGNIS__PRIVATE int ignis__dry_stream_with(void **stream, unsigned flags, int priority)
 {
     (void)flags, (void)priority;
     *stream = ignis__alloc(sizeof(uint64_t)); /* 1 while it is captured */
     return *stream ? 0 : IGNIS__CU_OUT_OF_MEMORY;
 }
-static int ignis__dry_stream(void **stream, unsigned flags) { return ignis__dry_stream_with(stream, flags, 0); }
-static int ignis__dry_freed(void *memory) { return ignis__free(memory), 0; }
+IGNIS__PRIVATE int ignis__dry_stream(void **stream, unsigned flags) { return ignis__dry_stream_with(stream, flags, 0); }
+IGNIS__PRIVATE int ignis__dry_freed(void *memory) { return ignis__free(memory), 0; }
 static bool ignis__dry_captured(void *stream)
 {
     return (uintptr_t)stream > IGNIS__CU_STREAM_PER_THREAD && ignis__atomic_load((uint64_t *)stream) != 0;
 }
-static int ignis__dry_capturing(void *stream, int *captured) { return *captured = ignis__dry_captured(stream), 0; }
-static int ignis__dry_capture(void *stream, int mode)
+IGNIS__PRIVATE int ignis__dry_capturing(void *stream, int *captured)
+{
+    return *captured = ignis__dry_captured(stream), 0;
+}
+IGNIS__PRIVATE int ignis__dry_capture(void *stream, int mode)
 {
     return (void)mode, ignis__atomic_store((uint64_t *)stream, 1), 0;
 }
-static int ignis__dry_capture_end(void *stream, void **graph)
+IGNIS__PRIVATE int ignis__dry_capture_end(void *stream, void **graph)
 {
     ignis__atomic_store((uint64_t *)stream, 0);
     return ignis__dry_recycle(graph);
 }
-static int ignis__dry_elapsed(float *ms, void *first, void *last) { return (void)first, (void)last, *ms = 0, 0; }
-static int ignis__dry_call(void *stream, void (*fn)(void *), void *user_data)
+IGNIS__PRIVATE int ignis__dry_elapsed(float *ms, void *first, void *last)
+{
+    return (void)first, (void)last, *ms = 0, 0;
+}
+IGNIS__PRIVATE int ignis__dry_call(void *stream, void (*fn)(void *), void *user_data)
 {
     if (!ignis__dry_captured(stream))
         fn(user_data);
@@ -87,32 +85,32 @@ static int ignis__dry_call(void *stream, void (*fn)(void *), void *user_data)
 }
 
 /*  Calls that return facts. */
-static int ignis__dry_one(int *count) { return *count = 1, 0; }
-static int ignis__dry_version(int *version) { return *version = ignis__dry.device.driver_version, 0; }
-static int ignis__dry_device_get(int *device, int ordinal) { return *device = ordinal, 0; }
-static int ignis__dry_name(char *name, int size, int device)
+IGNIS__PRIVATE int ignis__dry_one(int *count) { return *count = 1, 0; }
+IGNIS__PRIVATE int ignis__dry_version(int *version) { return *version = ignis__dry.device.driver_version, 0; }
+IGNIS__PRIVATE int ignis__dry_device_get(int *device, int ordinal) { return *device = ordinal, 0; }
+IGNIS__PRIVATE int ignis__dry_name(char *name, int size, int device)
 {
     (void)device;
     snprintf(name, (size_t)size, "%s", ignis__dry.device.name);
     return 0;
 }
-static int ignis__dry_bus(char *name, int size, int device)
+IGNIS__PRIVATE int ignis__dry_bus(char *name, int size, int device)
 {
     (void)device;
     snprintf(name, (size_t)size, "%s", ignis__dry.device.pci_bus_id);
     return 0;
 }
-static int ignis__dry_uuid(void *uuid, int device)
+IGNIS__PRIVATE int ignis__dry_uuid(void *uuid, int device)
 {
     (void)device;
     memcpy(uuid, ignis__dry.device.uuid, sizeof ignis__dry.device.uuid);
     return 0;
 }
-static int ignis__dry_total(size_t *bytes, int device)
+IGNIS__PRIVATE int ignis__dry_total(size_t *bytes, int device)
 {
     return (void)device, *bytes = (size_t)ignis__dry.device.memory_total, 0;
 }
-static int ignis__dry_attribute(int *value, int attribute, int device)
+IGNIS__PRIVATE int ignis__dry_attribute(int *value, int attribute, int device)
 {
     const ignis_device_info *info = &ignis__dry.device;
     (void)device;
@@ -129,7 +127,7 @@ static int ignis__dry_attribute(int *value, int attribute, int device)
     }
     return 0;
 }
-static int ignis__dry_function_get(int *value, int attribute, void *function)
+IGNIS__PRIVATE int ignis__dry_function_get(int *value, int attribute, void *function)
 {
     (void)function;
     *value = attribute == IGNIS__CU_FUNC_MAX_THREADS ? ignis__dry.device.max_threads_per_block
@@ -137,7 +135,7 @@ static int ignis__dry_function_get(int *value, int attribute, void *function)
     return 0;
 }
 /*  Counts threads and dynamic shared memory; registers are not known. */
-static int ignis__dry_resident(int *blocks, void *function, int threads, size_t shared)
+IGNIS__PRIVATE int ignis__dry_resident(int *blocks, void *function, int threads, size_t shared)
 {
     size_t most = (size_t)(threads > 0 ? 2048 / threads : 0),
            fit = shared ? (size_t)ignis__dry.device.shared_per_block / shared : most;
@@ -145,26 +143,26 @@ static int ignis__dry_resident(int *blocks, void *function, int threads, size_t 
     *blocks = (int)(fit < most ? fit : most);
     return 0;
 }
-static int ignis__dry_map(void *map, int type, unsigned rank, void *data, const unsigned long long *sizes,
-                          const unsigned long long *strides, const unsigned *box, const unsigned *steps, int interleave,
-                          int swizzle, int promotion, int fill)
+IGNIS__PRIVATE int ignis__dry_map(void *map, int type, unsigned rank, void *data, const unsigned long long *sizes,
+                                  const unsigned long long *strides, const unsigned *box, const unsigned *steps,
+                                  int interleave, int swizzle, int promotion, int fill)
 {
     (void)map, (void)type, (void)rank, (void)data, (void)sizes, (void)strides, (void)box, (void)steps;
     (void)interleave, (void)swizzle, (void)promotion, (void)fill;
     return 0;
 }
 
-static int ignis__dry_pixels(void *map, int type, unsigned rank, void *data, const unsigned long long *sizes,
-                             const unsigned long long *strides, const int *lower, const int *upper, unsigned channels,
-                             unsigned pixels, const unsigned *steps, int interleave, int swizzle, int promotion,
-                             int outside)
+IGNIS__PRIVATE int ignis__dry_pixels(void *map, int type, unsigned rank, void *data, const unsigned long long *sizes,
+                                     const unsigned long long *strides, const int *lower, const int *upper,
+                                     unsigned channels, unsigned pixels, const unsigned *steps, int interleave,
+                                     int swizzle, int promotion, int outside)
 {
     return (void)lower, (void)upper, (void)channels, (void)pixels,
            ignis__dry_map(map, type, rank, data, sizes, strides, steps, steps, interleave, swizzle, promotion, outside);
 }
 
 /*  Memory. Addresses are never reused; each allocation is rounded to a driver's mapping granularity. */
-static int ignis__dry_free_bytes(size_t *available, size_t *total)
+IGNIS__PRIVATE int ignis__dry_free_bytes(size_t *available, size_t *total)
 {
     *total = (size_t)ignis__dry.device.memory_total;
     ignis__mutex_lock(&ignis__dry.lock);
@@ -172,7 +170,7 @@ static int ignis__dry_free_bytes(size_t *available, size_t *total)
     ignis__mutex_unlock(&ignis__dry.lock);
     return 0;
 }
-static int ignis__dry_alloc(ignis__address *address, size_t size)
+IGNIS__PRIVATE int ignis__dry_alloc(ignis__address *address, size_t size)
 {
     ignis__dry_memory *memory = (ignis__dry_memory *)ignis__alloc(sizeof *memory);
     bool fits;
@@ -191,7 +189,7 @@ static int ignis__dry_alloc(ignis__address *address, size_t size)
         ignis__free(memory);
     return fits ? 0 : IGNIS__CU_OUT_OF_MEMORY;
 }
-static int ignis__dry_free(ignis__address address)
+IGNIS__PRIVATE int ignis__dry_free(ignis__address address)
 {
     ignis__dry_memory **link = &ignis__dry.memory, *memory;
     ignis__mutex_lock(&ignis__dry.lock);
@@ -206,14 +204,14 @@ static int ignis__dry_free(ignis__address address)
     ignis__free(memory);
     return memory ? 0 : IGNIS__CU_INVALID_VALUE;
 }
-static int ignis__dry_pinned(void **memory, size_t size, unsigned flags)
+IGNIS__PRIVATE int ignis__dry_pinned(void **memory, size_t size, unsigned flags)
 {
     (void)flags;
     *memory = ignis__alloc(size);
     return *memory ? 0 : IGNIS__CU_OUT_OF_MEMORY;
 }
 /*  The driver does not know host memory. */
-static int ignis__dry_pointer(unsigned count, int *attributes, void **values, ignis__address address)
+IGNIS__PRIVATE int ignis__dry_pointer(unsigned count, int *attributes, void **values, ignis__address address)
 {
     const ignis__dry_memory *memory;
     unsigned i;
@@ -232,32 +230,32 @@ static int ignis__dry_pointer(unsigned count, int *attributes, void **values, ig
     ignis__mutex_unlock(&ignis__dry.lock);
     return 0;
 }
-static int ignis__dry_fill(ignis__address to, unsigned char value, size_t size, void *stream)
+IGNIS__PRIVATE int ignis__dry_fill(ignis__address to, unsigned char value, size_t size, void *stream)
 {
     return (void)to, (void)value, (void)size, (void)stream, 0;
 }
-static int ignis__dry_upload(ignis__address to, const void *from, size_t size, void *stream)
+IGNIS__PRIVATE int ignis__dry_upload(ignis__address to, const void *from, size_t size, void *stream)
 {
     return (void)to, (void)from, (void)size, (void)stream, 0;
 }
-static int ignis__dry_download(void *to, ignis__address from, size_t size, void *stream)
+IGNIS__PRIVATE int ignis__dry_download(void *to, ignis__address from, size_t size, void *stream)
 {
     (void)from, (void)stream;
     memset(to, 0, size);
     return 0;
 }
-static int ignis__dry_copy(ignis__address to, ignis__address from, size_t size, void *stream)
+IGNIS__PRIVATE int ignis__dry_copy(ignis__address to, ignis__address from, size_t size, void *stream)
 {
     return (void)to, (void)from, (void)size, (void)stream, 0;
 }
-static int ignis__dry_launch(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
-                             unsigned block_y, unsigned block_z, unsigned shared, void *stream, void **params,
-                             void **extra)
+IGNIS__PRIVATE int ignis__dry_launch(void *function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                                     unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared,
+                                     void *stream, void **params, void **extra)
 {
     (void)function, (void)grid_x, (void)grid_y, (void)grid_z, (void)block_x, (void)block_y, (void)block_z;
     return (void)shared, (void)stream, (void)params, (void)extra, 0;
 }
-static int ignis__dry_launch_config(const void *config, void *function, void **params, void **extra)
+IGNIS__PRIVATE int ignis__dry_launch_config(const void *config, void *function, void **params, void **extra)
 {
     return (void)config, (void)function, (void)params, (void)extra, 0;
 }

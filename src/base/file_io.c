@@ -4,8 +4,10 @@
     program?
     May use: posix.c or windows.c, text.c, host_memory.c. Failures are returned, not reported. Locks: none. */
 
+#include "room.h"
+
 /*  Creates a folder and its parents. */
-IGNIS__COLD static bool ignis__folder_make_all(const char *path)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__folder_make_all(const char *path)
 {
     char part[1024];
     size_t i, length = strlen(path);
@@ -23,19 +25,10 @@ IGNIS__COLD static bool ignis__folder_make_all(const char *path)
 
 /*  Files: read in chunks; flushed and renamed when written. */
 
-/*  How to open a file for writing: fail if it exists; append, but not through a link; replace; or fail if it exists,
-    readable by this user only. */
-typedef enum ignis__file_how {
-    IGNIS__FILE_NEW,
-    IGNIS__FILE_APPEND,
-    IGNIS__FILE_REPLACE,
-    IGNIS__FILE_PRIVATE
-} ignis__file_how;
-
 #ifdef _WIN32
 
 /*  Opens a regular file for reading and returns its size in *size. -1 if it cannot. Close it with ignis__file_close. */
-IGNIS__MAYBE_UNUSED static int ignis__file_open(const char *path, int64_t *size)
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE int ignis__file_open(const char *path, int64_t *size)
 {
     HANDLE file = ignis__file_handle(path, GENERIC_READ, IGNIS__SHARE_ALL, OPEN_EXISTING, FILE_ATTRIBUTE_NORMAL);
     LARGE_INTEGER length;
@@ -51,7 +44,7 @@ IGNIS__MAYBE_UNUSED static int ignis__file_open(const char *path, int64_t *size)
     return descriptor;
 }
 /*  Reads `size` bytes at an offset. Returns the bytes read, fewer at the end of the file; -1 on failure. */
-IGNIS__MAYBE_UNUSED static int64_t ignis__file_read_at(int file, int64_t at, void *out, int64_t size)
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE int64_t ignis__file_read_at(int file, int64_t at, void *out, int64_t size)
 {
     int64_t done = 0;
     int got = 1;
@@ -62,10 +55,10 @@ IGNIS__MAYBE_UNUSED static int64_t ignis__file_read_at(int file, int64_t at, voi
             return -1;
     return done;
 }
-IGNIS__MAYBE_UNUSED static void ignis__file_close(int file) { (void)_close(file); }
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE void ignis__file_close(int file) { (void)_close(file); }
 
 /*  Opens a file for writing. NULL on failure. */
-static FILE *ignis__file_create(const char *path, ignis__file_how how)
+IGNIS__PRIVATE FILE *ignis__file_create(const char *path, ignis__file_how how)
 {
     static const DWORD dispositions[] = {CREATE_NEW, OPEN_ALWAYS, CREATE_ALWAYS, CREATE_NEW};
     HANDLE handle = ignis__file_handle(path, how == IGNIS__FILE_APPEND ? FILE_APPEND_DATA | SYNCHRONIZE : GENERIC_WRITE,
@@ -79,32 +72,32 @@ static FILE *ignis__file_create(const char *path, ignis__file_how how)
     return file;
 }
 /*  Flushes a file to the disk. */
-IGNIS__MAYBE_UNUSED static bool ignis__file_flush(FILE *file)
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE bool ignis__file_flush(FILE *file)
 {
     return fflush(file) == 0 && _commit(_fileno(file)) == 0;
 }
 /*  Flushes the folder of a renamed file to the disk, so that the new name survives a crash. Windows cannot. */
-IGNIS__MAYBE_UNUSED static void ignis__folder_flush(const char *path_of_file) { (void)path_of_file; }
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE void ignis__folder_flush(const char *path_of_file) { (void)path_of_file; }
 /*  Checks that no other user owns a file or may write to it. Folders of a user are private on Windows. */
 static bool ignis__file_is_private(int file, char *why, size_t size) { return (void)file, (void)size, *why = 0, true; }
-static bool ignis__stream_is_private(FILE *file, char *why, size_t size)
+IGNIS__PRIVATE bool ignis__stream_is_private(FILE *file, char *why, size_t size)
 {
     return (void)file, (void)size, *why = 0, true;
 }
-static bool ignis__path_is_private(const char *path, char *why, size_t size)
+IGNIS__PRIVATE bool ignis__path_is_private(const char *path, char *why, size_t size)
 {
     return (void)path, (void)size, *why = 0, true;
 }
 /*  Returns the file that a path names after following links. NULL if out of memory; NULL and *loop if the links form
     a loop. */
-IGNIS__MAYBE_UNUSED static char *ignis__file_target(const char *path, bool *loop)
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE char *ignis__file_target(const char *path, bool *loop)
 {
     return *loop = false, ignis__copy_string(path);
 }
 /*  Gives a new file the mode and owner of the file it will replace. On Windows the folder decides. */
-IGNIS__MAYBE_UNUSED static void ignis__file_inherit(FILE *file, const char *path) { (void)file, (void)path; }
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE void ignis__file_inherit(FILE *file, const char *path) { (void)file, (void)path; }
 /*  Checks whether a path names something other than a regular file, which must not be replaced. */
-IGNIS__MAYBE_UNUSED static bool ignis__path_is_special(const char *path)
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE bool ignis__path_is_special(const char *path)
 {
     WCHAR wide[IGNIS__WIDE];
     DWORD attributes = GetFileAttributesW(ignis__utf16(path, wide));
@@ -114,13 +107,13 @@ IGNIS__MAYBE_UNUSED static bool ignis__path_is_special(const char *path)
 
 #else /* POSIX */
 
-IGNIS__MAYBE_UNUSED static void ignis__system_error(char *out, size_t size)
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE void ignis__system_error(char *out, size_t size)
 {
     snprintf(out, size, "%s", strerror(errno));
 }
 
 /*  Opens a regular file for reading and returns its size in *size. -1 if it cannot. Close it with ignis__file_close. */
-IGNIS__MAYBE_UNUSED static int ignis__file_open(const char *path, int64_t *size)
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE int ignis__file_open(const char *path, int64_t *size)
 {
     int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a pipe without a writer must not block */
     struct stat info;
@@ -139,7 +132,7 @@ IGNIS__MAYBE_UNUSED static int ignis__file_open(const char *path, int64_t *size)
     return file;
 }
 /*  Reads `size` bytes at an offset. Returns the bytes read, fewer at the end of the file; -1 on failure. */
-IGNIS__MAYBE_UNUSED static int64_t ignis__file_read_at(int file, int64_t at, void *out, int64_t size)
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE int64_t ignis__file_read_at(int file, int64_t at, void *out, int64_t size)
 {
     int64_t done = 0;
     ssize_t got = 1;
@@ -152,10 +145,10 @@ IGNIS__MAYBE_UNUSED static int64_t ignis__file_read_at(int file, int64_t at, voi
     }
     return done;
 }
-IGNIS__MAYBE_UNUSED static void ignis__file_close(int file) { close(file); }
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE void ignis__file_close(int file) { close(file); }
 
 /*  Opens a file for writing. NULL on failure. */
-static FILE *ignis__file_create(const char *path, ignis__file_how how)
+IGNIS__PRIVATE FILE *ignis__file_create(const char *path, ignis__file_how how)
 {
     static const int flags[] = {O_EXCL, O_APPEND | O_NOFOLLOW | O_NONBLOCK, O_TRUNC, O_EXCL},
                      modes[] = {0666, 0644, 0666, 0600};
@@ -166,9 +159,12 @@ static FILE *ignis__file_create(const char *path, ignis__file_how how)
     return file;
 }
 /*  Flushes a file to the disk. */
-IGNIS__MAYBE_UNUSED static bool ignis__file_flush(FILE *file) { return fflush(file) == 0 && fsync(fileno(file)) == 0; }
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE bool ignis__file_flush(FILE *file)
+{
+    return fflush(file) == 0 && fsync(fileno(file)) == 0;
+}
 /*  Flushes the folder of a renamed file to the disk, so that the new name survives a crash. */
-IGNIS__COLD IGNIS__MAYBE_UNUSED static void ignis__folder_flush(const char *path_of_file)
+IGNIS__COLD IGNIS__MAYBE_UNUSED IGNIS__PRIVATE void ignis__folder_flush(const char *path_of_file)
 {
     const char *slash = strrchr(path_of_file, '/');
     size_t length = slash == path_of_file ? 1 : slash ? (size_t)(slash - path_of_file) : 1;
@@ -206,12 +202,12 @@ static bool ignis__file_is_private(int file, char *why, size_t size)
         snprintf(why, size, "it is not a regular file");
     return *why == 0 && ignis__stat_is_private(&info, why, size);
 }
-static bool ignis__stream_is_private(FILE *file, char *why, size_t size)
+IGNIS__PRIVATE bool ignis__stream_is_private(FILE *file, char *why, size_t size)
 {
     return ignis__file_is_private(fileno(file), why, size);
 }
 /*  As ignis__stat_is_private, for a path. True if nothing is there. */
-static bool ignis__path_is_private(const char *path, char *why, size_t size)
+IGNIS__PRIVATE bool ignis__path_is_private(const char *path, char *why, size_t size)
 {
     struct stat info;
     *why = 0;
@@ -219,7 +215,7 @@ static bool ignis__path_is_private(const char *path, char *why, size_t size)
 }
 /*  Returns the file that a path names after following links; it need not exist yet. NULL if out of memory; NULL and
     *loop if the links form a loop. */
-IGNIS__COLD IGNIS__MAYBE_UNUSED static char *ignis__file_target(const char *path, bool *loop)
+IGNIS__COLD IGNIS__MAYBE_UNUSED IGNIS__PRIVATE char *ignis__file_target(const char *path, bool *loop)
 {
     char link[4096], *at = ignis__copy_string(path);
     int round;
@@ -245,7 +241,7 @@ IGNIS__COLD IGNIS__MAYBE_UNUSED static char *ignis__file_target(const char *path
 }
 /*  Gives a new file the mode and owner of the file it will replace, if there is one. If the group cannot be set, the
     group gets only the rights of others. */
-IGNIS__COLD IGNIS__MAYBE_UNUSED static void ignis__file_inherit(FILE *file, const char *path)
+IGNIS__COLD IGNIS__MAYBE_UNUSED IGNIS__PRIVATE void ignis__file_inherit(FILE *file, const char *path)
 {
     struct stat info;
     mode_t mode;
@@ -257,7 +253,7 @@ IGNIS__COLD IGNIS__MAYBE_UNUSED static void ignis__file_inherit(FILE *file, cons
     (void)fchmod(fileno(file), mode);
 }
 /*  Checks whether a path names something other than a regular file, which must not be replaced. */
-IGNIS__MAYBE_UNUSED static bool ignis__path_is_special(const char *path)
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE bool ignis__path_is_special(const char *path)
 {
     struct stat info;
     return stat(path, &info) == 0 && !S_ISREG(info.st_mode);
@@ -267,7 +263,7 @@ IGNIS__MAYBE_UNUSED static bool ignis__path_is_special(const char *path)
 
 /*  Reads a whole regular file into memory of ignis__alloc. NULL if it cannot be read. With `why`, also NULL if other
     users own it or may write to it; *why has that reason, and is "" otherwise. */
-IGNIS__COLD static void *ignis__file_read_as(const char *path, size_t *size, char *why, size_t why_size)
+IGNIS__COLD IGNIS__PRIVATE void *ignis__file_read_as(const char *path, size_t *size, char *why, size_t why_size)
 {
     int64_t length = 0;
     int file = ignis__file_open(path, &length);
@@ -285,14 +281,14 @@ IGNIS__COLD static void *ignis__file_read_as(const char *path, size_t *size, cha
     return data;
 }
 
-IGNIS__COLD static void *ignis__file_read(const char *path, size_t *size)
+IGNIS__COLD IGNIS__PRIVATE void *ignis__file_read(const char *path, size_t *size)
 {
     return ignis__file_read_as(path, size, NULL, 0);
 }
 
 /*  Returns a name for a file that will be renamed to `path`: in the same folder, and unique among threads and
     processes. The time distinguishes processes with the same id: in two containers, or after a restart. */
-IGNIS__MAYBE_UNUSED static char *ignis__file_part_path(const char *path)
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE char *ignis__file_part_path(const char *path)
 {
     static uint64_t serial;
     size_t size = strlen(path) + 80, name = strlen(path);

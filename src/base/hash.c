@@ -3,9 +3,9 @@
     For cache keys and file checks; not for untrusted keys, as FNV-1a has no secret.
     May use: the C library. */
 
-/*  Continues a 64-bit FNV-1a hash (Fowler, Noll, Vo). */
-#define IGNIS__HASH_START 0xCBF29CE484222325u
-static uint64_t ignis__hash(uint64_t hash, const void *data, size_t size)
+#include "room.h"
+
+IGNIS__PRIVATE uint64_t ignis__hash(uint64_t hash, const void *data, size_t size)
 {
     const unsigned char *byte = (const unsigned char *)data;
     while (size--)

@@ -4,10 +4,12 @@
     malloc directly.
     May use: the C library. Locks: none. */
 
-/*  Allocates host memory, filled with zeros: every struct of Ignis begins as zeros. */
-static ignis_allocator ignis__allocator;
+#include "room.h"
 
-static void *ignis__alloc(size_t size)
+/*  Allocates host memory, filled with zeros: every struct of Ignis begins as zeros. */
+IGNIS__PRIVATE ignis_allocator ignis__allocator;
+
+IGNIS__PRIVATE void *ignis__alloc(size_t size)
 {
     void *memory =
         ignis__allocator.alloc_fn ? ignis__allocator.alloc_fn(size, ignis__allocator.user_data) : malloc(size);
@@ -16,7 +18,7 @@ static void *ignis__alloc(size_t size)
     return memory;
 }
 
-IGNIS__ONE_COPY static void ignis__free(void *memory)
+IGNIS__ONE_COPY IGNIS__PRIVATE void ignis__free(void *memory)
 {
     if (!memory)
         return;
@@ -26,7 +28,7 @@ IGNIS__ONE_COPY static void ignis__free(void *memory)
         free(memory);
 }
 
-static char *ignis__copy_string(const char *text)
+IGNIS__PRIVATE char *ignis__copy_string(const char *text)
 {
     size_t size = strlen(text) + 1;
     char *copy = (char *)ignis__alloc(size);

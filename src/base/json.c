@@ -4,15 +4,10 @@
     May use: text.c, utf8.c. Locks: none. Bounds: nesting up to 64, and the text is writable, because strings are
     decoded in place. */
 
-/*  Reads JSON. The first fault is kept, and every later call fails without advancing. Strings are decoded in place. */
-typedef struct ignis__json {
-    char *start, *at, *end;
-    const char *what; /* it reads, in messages; null: the header */
-    char fault[256];  /* "" if there was none */
-} ignis__json;
+#include "room.h"
 
 IGNIS__PRINTF(2, 3)
-IGNIS__COLD static bool ignis__json_fail(ignis__json *json, const char *format, ...)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__json_fail(ignis__json *json, const char *format, ...)
 {
     ignis__string_writer text;
     va_list args;
@@ -28,14 +23,14 @@ IGNIS__COLD static bool ignis__json_fail(ignis__json *json, const char *format, 
 }
 
 /*  Skips white space and returns the next character; 0 at the end. */
-IGNIS__COLD static char ignis__json_peek(ignis__json *json)
+IGNIS__COLD IGNIS__PRIVATE char ignis__json_peek(ignis__json *json)
 {
     while (json->at < json->end && (*json->at == ' ' || *json->at == '\n' || *json->at == '\r' || *json->at == '\t'))
         json->at++;
     return json->at < json->end ? *json->at : 0;
 }
 
-IGNIS__ONE_COPY static bool ignis__json_take(ignis__json *json, char wanted)
+IGNIS__ONE_COPY IGNIS__PRIVATE bool ignis__json_take(ignis__json *json, char wanted)
 {
     if (json->fault[0] || ignis__json_peek(json) != wanted)
         return false;
@@ -43,14 +38,14 @@ IGNIS__ONE_COPY static bool ignis__json_take(ignis__json *json, char wanted)
     return true;
 }
 
-static bool ignis__json_expect(ignis__json *json, char wanted)
+IGNIS__PRIVATE bool ignis__json_expect(ignis__json *json, char wanted)
 {
     return ignis__json_take(json, wanted) || ignis__json_fail(json, "a %c is missing", wanted);
 }
 
 /*  Checks whether another element follows before `close`, and skips its comma. *first is true after the opening
     bracket. */
-IGNIS__COLD static bool ignis__json_more(ignis__json *json, char close, bool *first)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__json_more(ignis__json *json, char close, bool *first)
 {
     bool behind_element = !*first;
     *first = false;
@@ -114,7 +109,7 @@ static char *ignis__json_escape(ignis__json *json, char *out)
 }
 
 /*  Reads a string, decoded and zero-terminated. *size is its length, because it may contain zeros. "" after a fault. */
-IGNIS__COLD static const char *ignis__json_string(ignis__json *json, size_t *size)
+IGNIS__COLD IGNIS__PRIVATE const char *ignis__json_string(ignis__json *json, size_t *size)
 {
     char *text, *out;
     int length;
@@ -150,7 +145,7 @@ IGNIS__COLD static const char *ignis__json_string(ignis__json *json, size_t *siz
 }
 
 /*  Reads an integer from 0 to 2^63 - 1. 0 after a fault. */
-IGNIS__COLD static int64_t ignis__json_count(ignis__json *json)
+IGNIS__COLD IGNIS__PRIVATE int64_t ignis__json_count(ignis__json *json)
 {
     int64_t value = 0;
     const char *digits;
@@ -183,7 +178,7 @@ static bool ignis__json_digits(ignis__json *json)
 }
 
 /*  Skips true, false, null, a number or a string. */
-static void ignis__json_skip_scalar(ignis__json *json)
+IGNIS__PRIVATE void ignis__json_skip_scalar(ignis__json *json)
 {
     static const char *const words[] = {"true", "false", "null"};
     char c = ignis__json_peek(json);
@@ -221,7 +216,7 @@ static void ignis__json_skip_scalar(ignis__json *json)
 
 /*  Returns the value of validated digits: exact up to 2^53 and 22 decimals, else nearly. Not strtod, which depends on
     the program's locale. */
-IGNIS__MAYBE_UNUSED static double ignis__decimal(const char *text, const char *end)
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE double ignis__decimal(const char *text, const char *end)
 {
     double value = 0, power = 1, factor = 10;
     bool negative = text < end && *text == '-', fraction = false, shrinks;
@@ -251,7 +246,7 @@ IGNIS__MAYBE_UNUSED static double ignis__decimal(const char *text, const char *e
 }
 
 /*  Reads any number. */
-IGNIS__MAYBE_UNUSED static double ignis__json_number(ignis__json *json)
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE double ignis__json_number(ignis__json *json)
 {
     const char *begin;
     char c = ignis__json_peek(json);
@@ -264,10 +259,8 @@ IGNIS__MAYBE_UNUSED static double ignis__json_number(ignis__json *json)
     return json->fault[0] ? 0 : ignis__decimal(begin, json->at);
 }
 
-#define IGNIS__JSON_DEPTH 64
-
 /*  Skips a value of any kind. */
-static void ignis__json_skip(ignis__json *json)
+IGNIS__PRIVATE void ignis__json_skip(ignis__json *json)
 {
     uint64_t objects = 0; /* the open brackets, the innermost in the lowest bit: 1 for an object, 0 for an array */
     int depth = 0;

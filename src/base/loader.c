@@ -5,29 +5,11 @@
     May use: driver_api.c. Locks: ignis__loader_lock, held while one library is opened; no other lock is taken under
     it. */
 
-typedef struct ignis__symbol {
-    const char *name;
-    size_t offset; /* of the pointer in its api struct */
-    int version;
-    bool required;
-} ignis__symbol;
-
-typedef struct ignis__library_spec {
-    const char *title;
-    const char *env;        /* the variable that names the file */
-    const char *names[6];   /* names for the system's search, newest first */
-    const char *folders[6]; /* below CUDA_PATH, and as they are */
-    const char *wheels[3];  /* below each Python's site-packages */
-    const char *companion;  /* a library that this one opens by itself, and must find beside it */
-    const char *help;
-    void *api;
-    const ignis__symbol *symbols;
-    int symbol_count;
-} ignis__library_spec;
+#include "room.h"
 
 #define IGNIS__CUDA_SYMBOL(ret, name, args, version, required) \
     {#name, offsetof(struct ignis__cuda_api, name), version, required},
-static const ignis__symbol ignis__cuda_symbols[] = {IGNIS__CUDA_API(IGNIS__CUDA_SYMBOL)};
+IGNIS__PRIVATE const ignis__symbol ignis__cuda_symbols[] = {IGNIS__CUDA_API(IGNIS__CUDA_SYMBOL)};
 #define IGNIS__NVRTC_SYMBOL(ret, name, args, version, required) \
     {#name, offsetof(struct ignis__nvrtc_api, name), version, required},
 static const ignis__symbol ignis__nvrtc_symbols[] = {IGNIS__NVRTC_API(IGNIS__NVRTC_SYMBOL)};
@@ -36,10 +18,10 @@ static const ignis__symbol ignis__nvrtc_symbols[] = {IGNIS__NVRTC_API(IGNIS__NVR
 static const ignis__symbol ignis__cublaslt_symbols[] = {IGNIS__CUBLASLT_API(IGNIS__CUBLASLT_SYMBOL)};
 #define IGNIS__NCCL_SYMBOL(ret, name, args, version, required) \
     {#name, offsetof(struct ignis__nccl_api, name), version, required},
-static const ignis__symbol ignis__nccl_symbols[] = {IGNIS__NCCL_API(IGNIS__NCCL_SYMBOL)};
+IGNIS__PRIVATE const ignis__symbol ignis__nccl_symbols[] = {IGNIS__NCCL_API(IGNIS__NCCL_SYMBOL)};
 
 /* clang-format off */
-static const ignis__library_spec ignis__library_specs[IGNIS_LIBRARY_COUNT] = {
+IGNIS__PRIVATE const ignis__library_spec ignis__library_specs[IGNIS_LIBRARY_COUNT] = {
     {"", "", {0}, {0}, {0}, NULL, "", NULL, NULL, 0},
 #ifdef _WIN32
     {"the CUDA driver", "IGNIS_CUDA_LIBRARY", {"nvcuda.dll"}, {0}, {0}, NULL,
@@ -79,22 +61,12 @@ static const ignis__library_spec ignis__library_specs[IGNIS_LIBRARY_COUNT] = {
 };
 /* clang-format on */
 
-static struct ignis__loaded {
-    uint64_t loaded;   /* the api struct is filled */
-    uint64_t missing;  /* ignis__library_available has not found it */
-    char path[1024];   /* the name it was opened by */
-    char wanted[1024]; /* ignis_desc's path, "" for a search */
-    int version, found;
-    uint64_t release; /* the exact version, for cache keys */
-} ignis__libraries[IGNIS_LIBRARY_COUNT];
+IGNIS__PRIVATE struct ignis__loaded ignis__libraries[IGNIS_LIBRARY_COUNT];
 
 static ignis__mutex ignis__loader_lock = IGNIS__MUTEX_INIT;
 
 #ifdef IGNIS_LINK_CUDA
 
-#include <cublasLt.h>
-#include <cuda.h>
-#include <nvrtc.h>
 #if CUDA_VERSION < 12040
 #error "IGNIS_LINK_CUDA needs the headers of CUDA 12.4 or newer; without it Ignis loads older drivers at run time"
 #endif
@@ -141,15 +113,6 @@ static void ignis__library_bind(ignis_library which, struct ignis__loaded *libra
 
 #endif /* IGNIS_LINK_CUDA */
 
-/*  One search for a library: the places tried, and why each failed. */
-typedef struct ignis__search {
-    const ignis__library_spec *spec;
-    const char *below; /* the folder of Pythons that is being listed */
-    void *library;
-    char path[1024];
-    ignis__string_writer tried;
-} ignis__search;
-
 /*  A library that another one needs: its folder, and the beginning of its name. */
 typedef struct ignis__companion {
     char folder[1024];
@@ -166,7 +129,7 @@ IGNIS__COLD static void ignis__companion_open(void *context, const char *name)
     (void)ignis__library_open(path, why, sizeof why); /* on failure NVRTC itself names the missing library */
 }
 
-IGNIS__COLD static bool ignis__search_try(ignis__search *search, const char *path)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__search_try(ignis__search *search, const char *path)
 {
     char why[512];
     const char *slash = strrchr(path, '/');
@@ -233,7 +196,7 @@ IGNIS__COLD static void ignis__search_python(void *context, const char *name)
 }
 
 /*  Searches a folder of Pythons or, if `below` is NULL, the folder of one Python. */
-IGNIS__COLD static void ignis__search_pythons(ignis__search *search, const char *root, const char *below)
+IGNIS__COLD IGNIS__PRIVATE void ignis__search_pythons(ignis__search *search, const char *root, const char *below)
 {
     char folder[1024];
     if (!root || !*root || search->library)
@@ -355,7 +318,7 @@ IGNIS__COLD static void ignis__library_read_version(ignis_library which, struct 
 
 /*  Loads a library once. A failure is reported again at each attempt, and may become a success: the user may have
     installed the library. */
-static bool ignis__library_load(const char *call, ignis_library which)
+IGNIS__PRIVATE bool ignis__library_load(const char *call, ignis_library which)
 {
     struct ignis__loaded *library = &ignis__libraries[which];
     bool ok = true;
@@ -377,7 +340,8 @@ static bool ignis__library_load(const char *call, ignis_library which)
 }
 
 /*  Checks whether a library can be loaded. The logger is told once if it cannot, and what follows from it. */
-IGNIS__MAYBE_UNUSED static bool ignis__library_available(const char *call, ignis_library which, const char *then)
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE bool ignis__library_available(const char *call, ignis_library which,
+                                                                 const char *then)
 {
     struct ignis__loaded *library = &ignis__libraries[which];
     ignis__record before, failure;

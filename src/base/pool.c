@@ -6,6 +6,8 @@
    are atomic.
    =============================================================================================================== */
 
+#include "room.h"
+
 /*  The verbs of functions that give something up, here and in all sections:
         drop       releases one hold (the opposite of hold); the last drop of a dead item destroys it
         unclaim    releases one reference of an array (the opposite of claim), which may be the last
@@ -39,79 +41,11 @@
     launch.
     The logger is called with locks held, so it must not call Ignis. */
 
-/*  A handle: generation (32 bits) | kind (5 bits) | slot (27 bits). The state of a slot: generation (32 bits) | holds
-    (32 bits).
-    An odd generation is live. The handle itself is one hold, and a call that uses the item takes another: an item is
-    destroyed only when no call uses it.
-    Slots are never freed while handles may exist, and a generation never repeats (a slot without generations left is
-    retired). So a stale handle is recognised for ever. */
-typedef enum ignis__kind {
-    IGNIS__KIND_ARRAY = 1,
-    IGNIS__KIND_KERNEL,
-    IGNIS__KIND_TENSOR,
-    IGNIS__KIND_OPTIMIZER,
-    IGNIS__KIND_GRAPH,
-    IGNIS__KIND_EVENT,
-    IGNIS__KIND_TICKET,
-    IGNIS__KIND_FENCE,
-    IGNIS__KIND_GL_BUFFER,
-    IGNIS__KIND_VMM, /* from here on: kinds of ignis_collective.h */
-    IGNIS__KIND_RANGE,
-    IGNIS__KIND_CHANNEL,
-    IGNIS__KIND_TRANSPORT,
-    IGNIS__KIND_COMM,
-    IGNIS__KIND_PARALLEL,
-    IGNIS__KIND_TOKENIZER, /* from here on: kinds of ignis_models.h */
-    IGNIS__KIND_MODEL,
-    IGNIS__KIND_SEQUENCE,
-    IGNIS__KIND_LORA,
-    IGNIS__KIND_COUNT,
-    IGNIS__KIND_VALUE = 31 /* no handle of a pool: a number among the inputs of a formula */
-} ignis__kind;
-
-#define IGNIS__SLOT_BITS 27
-#define IGNIS__SLOT_MASK (((uint64_t)1 << IGNIS__SLOT_BITS) - 1)
-
-static uint64_t ignis__handle_kind(uint64_t handle) { return handle >> IGNIS__SLOT_BITS & 31; }
-
-typedef struct ignis__slot {
-    uint64_t state;
-    uint64_t handle;   /* while live */
-    ignis__mutex lock; /* for the item's own fields */
-    struct ignis__slot *next_free;
-    uint32_t index;
-} ignis__slot;
-
-/*  Names an item that has been freed, for messages about its stale handle. Valid until the slot's next item is
-    freed. */
-typedef struct ignis__tombstone {
-    uint64_t handle, id;
-    char name[32];
-} ignis__tombstone;
+IGNIS__PRIVATE uint64_t ignis__handle_kind(uint64_t handle) { return handle >> IGNIS__SLOT_BITS & 31; }
 
 #define IGNIS__POOL_FIRST_PAGE 64u
-#define IGNIS__POOL_PAGES 21 /* page k holds 64 << k items: 2^27 - 64 in all */
-
-typedef struct ignis__pool {
-    size_t item_size; /* items begin with an ignis__slot */
-    ignis__kind kind;
-    const char *what;       /* an item is, in messages */
-    ignis_diagnostic freed; /* of a stale handle */
-    size_t tombstone;       /* offset of an item's ignis__tombstone; 0 if it has none */
-    ignis__mutex lock;
-    uint64_t count; /* slots ever made */
-    char *pages[IGNIS__POOL_PAGES];
-    ignis__slot *free;
-    struct ignis__pool *next;
-} ignis__pool;
 
 static uint64_t ignis__pools; /* list of the pools with pages: the address of the first one */
-
-#define IGNIS__POOL(item, kind, what, freed) IGNIS__POOL_NAMED(item, kind, what, freed, 0)
-#define IGNIS__POOL_NAMED(item, kind, what, freed, tombstone)                             \
-    {                                                                                     \
-        sizeof(item), kind, what, freed, tombstone, IGNIS__MUTEX_INIT, 0, {0}, NULL, NULL \
-    }
 
 static ignis__slot *ignis__pool_slot(const ignis__pool *pool, uint64_t index)
 {
@@ -149,7 +83,7 @@ IGNIS__COLD static ignis__slot *ignis__pool_grow(ignis__pool *pool)
 }
 
 /*  Frees all slots, when no handle can be used any more. */
-IGNIS__COLD static void ignis__pools_free(void)
+IGNIS__COLD IGNIS__PRIVATE void ignis__pools_free(void)
 {
     ignis__pool *pool = (ignis__pool *)(uintptr_t)ignis__atomic_load(&ignis__pools);
     int page;
@@ -165,7 +99,7 @@ IGNIS__COLD static void ignis__pools_free(void)
 }
 
 /*  Takes a free slot, invisible to other threads until ignis__pool_publish. NULL, and reported, if out of memory. */
-static void *ignis__pool_take(const char *call, ignis__pool *pool)
+IGNIS__PRIVATE void *ignis__pool_take(const char *call, ignis__pool *pool)
 {
     ignis__slot *slot;
     ignis__mutex_lock(&pool->lock);
@@ -181,7 +115,7 @@ static void *ignis__pool_take(const char *call, ignis__pool *pool)
 }
 
 /*  As ignis__pool_take, with zeros from the end of the slot up to the tombstone. */
-static void *ignis__pool_take_zeroed(const char *call, ignis__pool *pool)
+IGNIS__PRIVATE void *ignis__pool_take_zeroed(const char *call, ignis__pool *pool)
 {
     char *item = (char *)ignis__pool_take(call, pool);
     if (item)
@@ -191,14 +125,14 @@ static void *ignis__pool_take_zeroed(const char *call, ignis__pool *pool)
 }
 
 /*  Copies an item to a taken one, except its slot: other threads read the slots of dead items, too. */
-IGNIS__MAYBE_UNUSED static void ignis__pool_fill(const ignis__pool *pool, void *item, const void *from)
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE void ignis__pool_fill(const ignis__pool *pool, void *item, const void *from)
 {
     memcpy((char *)item + sizeof(ignis__slot), (const char *)from + sizeof(ignis__slot),
            pool->item_size - sizeof(ignis__slot));
 }
 
 /*  Gives an item a handle, which makes it visible, and `holds` holds. */
-static uint64_t ignis__pool_publish_held(ignis__pool *pool, void *item, int holds)
+IGNIS__PRIVATE uint64_t ignis__pool_publish_held(ignis__pool *pool, void *item, int holds)
 {
     ignis__slot *slot = (ignis__slot *)item;
     uint64_t generation = (ignis__atomic_load(&slot->state) >> 32) + 1;
@@ -209,10 +143,13 @@ static uint64_t ignis__pool_publish_held(ignis__pool *pool, void *item, int hold
     return handle;
 }
 
-static uint64_t ignis__pool_publish(ignis__pool *pool, void *item) { return ignis__pool_publish_held(pool, item, 1); }
+IGNIS__PRIVATE uint64_t ignis__pool_publish(ignis__pool *pool, void *item)
+{
+    return ignis__pool_publish_held(pool, item, 1);
+}
 
 /*  Returns a slot to the free list; its item has been destroyed. */
-IGNIS__ONE_COPY static void ignis__pool_recycle(ignis__pool *pool, void *item)
+IGNIS__ONE_COPY IGNIS__PRIVATE void ignis__pool_recycle(ignis__pool *pool, void *item)
 {
     ignis__slot *slot = (ignis__slot *)item;
     if (ignis__atomic_load(&slot->state) >> 32 >= 0xFFFFFFFEu)
@@ -236,7 +173,7 @@ static inline void *ignis__pool_hold_slot(ignis__pool *pool, uint64_t index, uin
 }
 
 /*  Holds and returns the item of a live handle. NULL if the handle is stale or was never valid. */
-static void *ignis__pool_hold(ignis__pool *pool, uint64_t handle)
+IGNIS__PRIVATE void *ignis__pool_hold(ignis__pool *pool, uint64_t handle)
 {
     uint64_t index = handle & IGNIS__SLOT_MASK;
     if (ignis__handle_kind(handle) != (uint64_t)pool->kind || index >= ignis__atomic_load(&pool->count) ||
@@ -246,7 +183,7 @@ static void *ignis__pool_hold(ignis__pool *pool, uint64_t handle)
 }
 
 /*  Holds and returns the next live item from a slot on. NULL if there is none. Begin with index 0. */
-static void *ignis__pool_next(ignis__pool *pool, uint64_t *index)
+IGNIS__PRIVATE void *ignis__pool_next(ignis__pool *pool, uint64_t *index)
 {
     void *item = NULL;
     while (!item && *index < ignis__atomic_load(&pool->count))
@@ -256,7 +193,7 @@ static void *ignis__pool_next(ignis__pool *pool, uint64_t *index)
 
 /*  Adds a hold to an item that others hold. False if the last hold was just dropped, and the item is being
     destroyed. */
-IGNIS__MAYBE_UNUSED static bool ignis__pool_hold_more(void *item)
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE bool ignis__pool_hold_more(void *item)
 {
     ignis__slot *slot = (ignis__slot *)item;
     uint64_t state = ignis__atomic_load(&slot->state);
@@ -268,7 +205,7 @@ IGNIS__MAYBE_UNUSED static bool ignis__pool_hold_more(void *item)
 }
 
 /*  Drops a hold. True if it was the last hold of a dead item: the caller destroys the item. */
-static bool ignis__pool_drop(void *item)
+IGNIS__PRIVATE bool ignis__pool_drop(void *item)
 {
     ignis__slot *slot = (ignis__slot *)item;
     uint64_t state = ignis__atomic_add(&slot->state, (uint64_t)-1);
@@ -276,20 +213,18 @@ static bool ignis__pool_drop(void *item)
 }
 
 /*  Checks whether a held item is still live. The caller has the item's lock, because items die under it. */
-static bool ignis__pool_live(const void *item)
+IGNIS__PRIVATE bool ignis__pool_live(const void *item)
 {
     return ignis__atomic_load(&((const ignis__slot *)item)->state) >> 32 & 1;
 }
 
 /*  Makes the handles of a live, held and locked item stale. The handle's own hold remains to be dropped. */
-static void ignis__pool_kill(void *item) { ignis__atomic_add(&((ignis__slot *)item)->state, (uint64_t)1 << 32); }
+IGNIS__PRIVATE void ignis__pool_kill(void *item)
+{
+    ignis__atomic_add(&((ignis__slot *)item)->state, (uint64_t)1 << 32);
+}
 
-/*  The name of an item in messages: "array #7 'weights'". Id 0 and name "" are left out. */
-typedef struct ignis__label {
-    char text[80];
-} ignis__label;
-
-IGNIS__COLD static ignis__label ignis__label_write(const char *what, uint64_t id, const char *name)
+IGNIS__COLD IGNIS__PRIVATE ignis__label ignis__label_write(const char *what, uint64_t id, const char *name)
 {
     ignis__label out;
     ignis__string_writer text;
@@ -303,7 +238,8 @@ IGNIS__COLD static ignis__label ignis__label_write(const char *what, uint64_t id
 }
 
 /*  Records the name of an item that is about to die. The caller has its lock. */
-static void ignis__tombstone_write(ignis__tombstone *tombstone, const ignis__slot *slot, uint64_t id, const char *name)
+IGNIS__PRIVATE void ignis__tombstone_write(ignis__tombstone *tombstone, const ignis__slot *slot, uint64_t id,
+                                           const char *name)
 {
     size_t length = strlen(name);
     tombstone->handle = slot->handle;
@@ -314,7 +250,7 @@ static void ignis__tombstone_write(ignis__tombstone *tombstone, const ignis__slo
 }
 
 /*  Returns "array #7 'weights', freed" for a stale handle; "" if nothing is known about it. */
-IGNIS__COLD static ignis__label ignis__label_stale(ignis__pool *pool, uint64_t handle)
+IGNIS__COLD IGNIS__PRIVATE ignis__label ignis__label_stale(ignis__pool *pool, uint64_t handle)
 {
     uint64_t index = handle & IGNIS__SLOT_MASK;
     ignis__tombstone tombstone = IGNIS__ZERO;
@@ -334,7 +270,7 @@ IGNIS__COLD static ignis__label ignis__label_stale(ignis__pool *pool, uint64_t h
     return out;
 }
 
-IGNIS__COLD static void ignis__fail_stale(const char *call, ignis__pool *pool, uint64_t handle)
+IGNIS__COLD IGNIS__PRIVATE void ignis__fail_stale(const char *call, ignis__pool *pool, uint64_t handle)
 {
     uint64_t kind = ignis__handle_kind(handle);
     ignis__label label = ignis__label_stale(pool, handle);
@@ -354,7 +290,7 @@ IGNIS__COLD static void ignis__fail_stale(const char *call, ignis__pool *pool, u
 }
 
 /*  Holds and returns the item of a handle, for a public call. NULL, and reported, if there is none. */
-IGNIS__ONE_COPY static void *ignis__handle_hold(const char *call, ignis__pool *pool, uint64_t handle)
+IGNIS__ONE_COPY IGNIS__PRIVATE void *ignis__handle_hold(const char *call, ignis__pool *pool, uint64_t handle)
 {
     void *item = NULL;
     if (ignis__enter(call) && (item = ignis__pool_hold(pool, handle)) == NULL)
@@ -363,7 +299,7 @@ IGNIS__ONE_COPY static void *ignis__handle_hold(const char *call, ignis__pool *p
 }
 
 /*  Makes the handle of a held item stale, once. False if another thread has done so. The caller's hold remains. */
-static bool ignis__handle_kill(void *item)
+IGNIS__PRIVATE bool ignis__handle_kill(void *item)
 {
     ignis__slot *slot = (ignis__slot *)item;
     bool live;
@@ -377,12 +313,11 @@ static bool ignis__handle_kill(void *item)
     return live;
 }
 
-/*  Objects alive at ignis_shutdown are reported one per line up to this many, and counted beyond. */
-#define IGNIS__LEAKS_SHOWN 20
-static int ignis__leaks; /* reported by the ignis_shutdown that is under way */
+IGNIS__PRIVATE int ignis__leaks; /* reported by the ignis_shutdown that is under way */
 
 IGNIS__PRINTF(3, 4)
-IGNIS__COLD static void ignis__leak_report(const char *call, ignis_diagnostic diagnostic, const char *format, ...)
+IGNIS__COLD IGNIS__PRIVATE void ignis__leak_report(const char *call, ignis_diagnostic diagnostic, const char *format,
+                                                   ...)
 {
     char line[512];
     va_list args;

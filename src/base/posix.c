@@ -3,46 +3,41 @@
     Has the same functions as windows.c, one for one. May use: compiler.c, atomic.c.
     Locks: ignis__thread_exits.lock guards the key of the thread-exit handler alone. */
 
-typedef pthread_mutex_t ignis__mutex;
-#define IGNIS__MUTEX_INIT PTHREAD_MUTEX_INITIALIZER
-static void ignis__mutex_init(ignis__mutex *mutex)
+#include "room.h"
+
+IGNIS__PRIVATE void ignis__mutex_init(ignis__mutex *mutex)
 {
     static const ignis__mutex unlocked = IGNIS__MUTEX_INIT;
     memcpy(
         mutex, &unlocked,
         sizeof *mutex); /* as a variable of this type begins: each array's memory has one, and the call takes longer */
 }
-static void ignis__mutex_lock(ignis__mutex *mutex) { pthread_mutex_lock(mutex); }
-static bool ignis__mutex_try(ignis__mutex *mutex) { return pthread_mutex_trylock(mutex) == 0; }
-static void ignis__mutex_unlock(ignis__mutex *mutex) { pthread_mutex_unlock(mutex); }
+IGNIS__PRIVATE void ignis__mutex_lock(ignis__mutex *mutex) { pthread_mutex_lock(mutex); }
+IGNIS__PRIVATE bool ignis__mutex_try(ignis__mutex *mutex) { return pthread_mutex_trylock(mutex) == 0; }
+IGNIS__PRIVATE void ignis__mutex_unlock(ignis__mutex *mutex) { pthread_mutex_unlock(mutex); }
 
-typedef pthread_cond_t ignis__condition;
-#define IGNIS__CONDITION_INIT PTHREAD_COND_INITIALIZER
-IGNIS__MAYBE_UNUSED static void ignis__condition_wait(ignis__condition *condition, ignis__mutex *mutex)
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE void ignis__condition_wait(ignis__condition *condition, ignis__mutex *mutex)
 {
     pthread_cond_wait(condition, mutex);
 }
-IGNIS__MAYBE_UNUSED static void ignis__condition_wake(ignis__condition *condition)
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE void ignis__condition_wake(ignis__condition *condition)
 {
     pthread_cond_broadcast(condition);
 }
 
-typedef pthread_rwlock_t ignis__rwlock;
-static void ignis__rwlock_init(ignis__rwlock *lock) { pthread_rwlock_init(lock, NULL); }
-static void ignis__rwlock_read(ignis__rwlock *lock) { pthread_rwlock_rdlock(lock); }
-static void ignis__rwlock_read_end(ignis__rwlock *lock) { pthread_rwlock_unlock(lock); }
-IGNIS__MAYBE_UNUSED static void ignis__rwlock_write(ignis__rwlock *lock) { pthread_rwlock_wrlock(lock); }
-IGNIS__MAYBE_UNUSED static void ignis__rwlock_write_end(ignis__rwlock *lock) { pthread_rwlock_unlock(lock); }
+IGNIS__PRIVATE void ignis__rwlock_init(ignis__rwlock *lock) { pthread_rwlock_init(lock, NULL); }
+IGNIS__PRIVATE void ignis__rwlock_read(ignis__rwlock *lock) { pthread_rwlock_rdlock(lock); }
+IGNIS__PRIVATE void ignis__rwlock_read_end(ignis__rwlock *lock) { pthread_rwlock_unlock(lock); }
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE void ignis__rwlock_write(ignis__rwlock *lock) { pthread_rwlock_wrlock(lock); }
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE void ignis__rwlock_write_end(ignis__rwlock *lock) { pthread_rwlock_unlock(lock); }
 
-typedef pthread_t ignis__thread_handle;
-#define IGNIS__THREAD_RESULT void *
-static bool ignis__thread_start(ignis__thread_handle *thread, void *(*run)(void *), void *context)
+IGNIS__PRIVATE bool ignis__thread_start(ignis__thread_handle *thread, void *(*run)(void *), void *context)
 {
     return pthread_create(thread, NULL, run, context) == 0;
 }
-static void ignis__thread_join(ignis__thread_handle thread) { pthread_join(thread, NULL); }
-IGNIS__MAYBE_UNUSED static void ignis__thread_detach(ignis__thread_handle thread) { pthread_detach(thread); }
-static int ignis__core_count(void) { return (int)sysconf(_SC_NPROCESSORS_ONLN); }
+IGNIS__PRIVATE void ignis__thread_join(ignis__thread_handle thread) { pthread_join(thread, NULL); }
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE void ignis__thread_detach(ignis__thread_handle thread) { pthread_detach(thread); }
+IGNIS__PRIVATE int ignis__core_count(void) { return (int)sysconf(_SC_NPROCESSORS_ONLN); }
 
 static struct {
     ignis__mutex lock;
@@ -51,7 +46,7 @@ static struct {
 } ignis__thread_exits = {IGNIS__MUTEX_INIT, false, 0};
 
 /*  Calls release(value) when the calling thread ends. False if it cannot. */
-static bool ignis__at_thread_exit(void (*release)(void *), void *value)
+IGNIS__PRIVATE bool ignis__at_thread_exit(void (*release)(void *), void *value)
 {
     bool made;
     ignis__mutex_lock(&ignis__thread_exits.lock);
@@ -63,7 +58,7 @@ static bool ignis__at_thread_exit(void (*release)(void *), void *value)
 }
 
 /*  Cancels all calls at thread exit. In a forked child the lock may never be released, so it is only tried. */
-static void ignis__thread_exits_close(void)
+IGNIS__PRIVATE void ignis__thread_exits_close(void)
 {
     if (!ignis__mutex_try(&ignis__thread_exits.lock))
         return;
@@ -73,16 +68,9 @@ static void ignis__thread_exits_close(void)
     ignis__mutex_unlock(&ignis__thread_exits.lock);
 }
 
-/*  Marks the function that runs when the library with Ignis inside is unloaded, or the program ends. The system then
-    forgets the handler of ignis__at_fork by itself. Not atexit: the thread sanitizer delays that to the end of the
-    program. */
-#define IGNIS__AT_UNLOAD __attribute__((destructor))
-static void ignis__at_unload(void (*unload)(void)) { (void)unload; }
+IGNIS__PRIVATE void ignis__at_unload(void (*unload)(void)) { (void)unload; }
 
-/*  Declares a thread-local variable. */
-#define IGNIS__LOCAL(type, name, which) static __thread type name;
-
-static void ignis__at_fork(void (*in_child)(void)) { pthread_atfork(NULL, NULL, in_child); }
+IGNIS__PRIVATE void ignis__at_fork(void (*in_child)(void)) { pthread_atfork(NULL, NULL, in_child); }
 
 static int64_t ignis__clock_ns(clockid_t clock)
 {
@@ -91,16 +79,16 @@ static int64_t ignis__clock_ns(clockid_t clock)
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 #ifdef CLOCK_REALTIME_COARSE /* precise enough for ages of arrays, four times as fast */
-static int64_t ignis__wall_ns(void) { return ignis__clock_ns(CLOCK_REALTIME_COARSE); }
+IGNIS__PRIVATE int64_t ignis__wall_ns(void) { return ignis__clock_ns(CLOCK_REALTIME_COARSE); }
 #else
-static int64_t ignis__wall_ns(void) { return ignis__clock_ns(CLOCK_REALTIME); }
+IGNIS__PRIVATE int64_t ignis__wall_ns(void) { return ignis__clock_ns(CLOCK_REALTIME); }
 #endif
-static int64_t ignis__monotonic_ns(void) { return ignis__clock_ns(CLOCK_MONOTONIC); }
+IGNIS__PRIVATE int64_t ignis__monotonic_ns(void) { return ignis__clock_ns(CLOCK_MONOTONIC); }
 
 /*  Returns an environment variable, NULL if it is unset. The only reader of the environment. A program with more
     rights than its user (setuid, setgid, file capabilities) reads none: the user must not choose its libraries, files
     or folders. */
-static const char *ignis__env(const char *name)
+IGNIS__PRIVATE const char *ignis__env(const char *name)
 {
 #if defined(__linux__)
     bool secure = getauxval(AT_SECURE) != 0;
@@ -113,18 +101,18 @@ static const char *ignis__env(const char *name)
     return secure ? NULL : getenv(name);
 }
 
-static void *ignis__library_open(const char *path, char *why, size_t why_size)
+IGNIS__PRIVATE void *ignis__library_open(const char *path, char *why, size_t why_size)
 {
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!library)
         snprintf(why, why_size, "%s", dlerror());
     return library;
 }
-static void *ignis__library_symbol(void *library, const char *name) { return dlsym(library, name); }
+IGNIS__PRIVATE void *ignis__library_symbol(void *library, const char *name) { return dlsym(library, name); }
 
 /*  Calls visit(context, name) for every entry of a folder. False if the folder cannot be read. */
-IGNIS__COLD static bool ignis__folder_list(const char *path, void (*visit)(void *context, const char *name),
-                                           void *context)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__folder_list(const char *path, void (*visit)(void *context, const char *name),
+                                                   void *context)
 {
     DIR *folder = opendir(path);
     struct dirent *entry;
@@ -135,10 +123,10 @@ IGNIS__COLD static bool ignis__folder_list(const char *path, void (*visit)(void 
     closedir(folder);
     return true;
 }
-static bool ignis__folder_make(const char *path) { return mkdir(path, 0700) == 0 || errno == EEXIST; }
-static bool ignis__file_rename(const char *from, const char *to) { return rename(from, to) == 0; }
-static bool ignis__file_remove(const char *path) { return remove(path) == 0; }
-static bool ignis__file_info(const char *path, int64_t *size, int64_t *time)
+IGNIS__PRIVATE bool ignis__folder_make(const char *path) { return mkdir(path, 0700) == 0 || errno == EEXIST; }
+IGNIS__PRIVATE bool ignis__file_rename(const char *from, const char *to) { return rename(from, to) == 0; }
+IGNIS__PRIVATE bool ignis__file_remove(const char *path) { return remove(path) == 0; }
+IGNIS__PRIVATE bool ignis__file_info(const char *path, int64_t *size, int64_t *time)
 {
     struct stat info;
     struct timespec changed;
@@ -153,5 +141,5 @@ static bool ignis__file_info(const char *path, int64_t *size, int64_t *time)
     *time = (int64_t)changed.tv_sec * 1000000000 + changed.tv_nsec;
     return true;
 }
-static void ignis__file_touch(const char *path) { (void)utimensat(AT_FDCWD, path, NULL, 0); }
-static unsigned long ignis__process_id(void) { return (unsigned long)getpid(); }
+IGNIS__PRIVATE void ignis__file_touch(const char *path) { (void)utimensat(AT_FDCWD, path, NULL, 0); }
+IGNIS__PRIVATE unsigned long ignis__process_id(void) { return (unsigned long)getpid(); }

@@ -4,8 +4,10 @@
     logger alone.
     May use: error_record.c. Locks: none. */
 
+#include "room.h"
+
 /*  Keeps a copy of a failure's message as the latest. */
-IGNIS__COLD static void ignis__latest_keep(ignis__thread *thread, const char *message)
+IGNIS__COLD IGNIS__PRIVATE void ignis__latest_keep(ignis__thread *thread, const char *message)
 {
     size_t size = strlen(message) + 1;
     ignis__latest_drop(thread);
@@ -16,7 +18,7 @@ IGNIS__COLD static void ignis__latest_keep(ignis__thread *thread, const char *me
 
 /*  Makes a record this thread's first failure. If the thread has one already, the record is freed: the first failure
     is the one worth knowing. */
-static ignis_status ignis__record_adopt(const ignis__record *record)
+IGNIS__PRIVATE ignis_status ignis__record_adopt(const ignis__record *record)
 {
     ignis__thread *thread = &ignis__this_thread;
     ignis_status status = record->status;
@@ -36,7 +38,7 @@ static ignis_status ignis__record_adopt(const ignis__record *record)
 }
 
 /*  Copies a failure of another thread, which was reported there, to this thread. */
-IGNIS__MAYBE_UNUSED IGNIS__COLD static ignis_status ignis__record_repeat(const ignis__record *record)
+IGNIS__MAYBE_UNUSED IGNIS__COLD IGNIS__PRIVATE ignis_status ignis__record_repeat(const ignis__record *record)
 {
     ignis__record copy = *record;
     size_t size = record->message ? strlen(record->message) + 1 : 0;
@@ -51,7 +53,7 @@ IGNIS__MAYBE_UNUSED IGNIS__COLD static ignis_status ignis__record_repeat(const i
 
 /*  Between ignis__quiet_begin and ignis__quiet_end, failures of this thread are not reported. *failure gets the first
     one, `why` its message without the name of the call. */
-IGNIS__MAYBE_UNUSED static ignis__record ignis__quiet_begin(void)
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE ignis__record ignis__quiet_begin(void)
 {
     ignis__thread *thread = &ignis__this_thread;
     ignis__record before = thread->record;
@@ -60,8 +62,8 @@ IGNIS__MAYBE_UNUSED static ignis__record ignis__quiet_begin(void)
     return before;
 }
 
-IGNIS__MAYBE_UNUSED static void ignis__quiet_end(const ignis__record *before, ignis__record *failure, char *why,
-                                                 size_t why_size)
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE void ignis__quiet_end(const ignis__record *before, ignis__record *failure, char *why,
+                                                         size_t why_size)
 {
     ignis__thread *thread = &ignis__this_thread;
     const char *colon;
@@ -75,7 +77,8 @@ IGNIS__MAYBE_UNUSED static void ignis__quiet_end(const ignis__record *before, ig
     thread->quiet = false;
 }
 
-IGNIS__MAYBE_UNUSED static void ignis__outer_call_begin(ignis__outer_call *outer, const char *call, const char *rule)
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE void ignis__outer_call_begin(ignis__outer_call *outer, const char *call,
+                                                                const char *rule)
 {
     outer->call = call;
     outer->rule = rule;
@@ -83,7 +86,7 @@ IGNIS__MAYBE_UNUSED static void ignis__outer_call_begin(ignis__outer_call *outer
     ignis__this_thread.inside = outer;
 }
 
-IGNIS__MAYBE_UNUSED static void ignis__outer_call_end(const ignis__outer_call *outer)
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE void ignis__outer_call_end(const ignis__outer_call *outer)
 {
     ignis__this_thread.inside = outer->outer;
 }
@@ -108,15 +111,15 @@ static void ignis__string_add_outer_calls(ignis__string_writer *text, const igni
 
 /*  Returns the status of a call that frees something: that of a failure since `failures_before`, although the object
     is gone. */
-static uint64_t ignis__failures(void) { return ignis__this_thread.failures; }
-static ignis_status ignis__ended(uint64_t failures_before, bool ok)
+IGNIS__PRIVATE uint64_t ignis__failures(void) { return ignis__this_thread.failures; }
+IGNIS__PRIVATE ignis_status ignis__ended(uint64_t failures_before, bool ok)
 {
     const ignis__thread *thread = &ignis__this_thread;
     return ok && thread->failures == failures_before ? IGNIS_OK : thread->latest;
 }
 
 IGNIS__PRINTF(2, 0)
-IGNIS__COLD static ignis_status ignis__failv(ignis__record cause, const char *format, va_list args)
+IGNIS__COLD IGNIS__PRIVATE ignis_status ignis__failv(ignis__record cause, const char *format, va_list args)
 {
     const char *log = cause.log ? cause.log : "";
     char *said = NULL, beginning[sizeof cause.text];
@@ -154,7 +157,8 @@ IGNIS__COLD static ignis_status ignis__failv(ignis__record cause, const char *fo
 }
 
 IGNIS__PRINTF(3, 4)
-IGNIS__COLD static ignis_status ignis__fail(ignis_diagnostic diagnostic, const char *call, const char *format, ...)
+IGNIS__COLD IGNIS__PRIVATE ignis_status ignis__fail(ignis_diagnostic diagnostic, const char *call, const char *format,
+                                                    ...)
 {
     ignis__record cause = IGNIS__ZERO;
     ignis_status status;
@@ -169,7 +173,8 @@ IGNIS__COLD static ignis_status ignis__fail(ignis_diagnostic diagnostic, const c
 
 /*  Reports a failure and returns false: for checks. */
 IGNIS__PRINTF(3, 4)
-IGNIS__COLD static bool ignis__fail_false(ignis_diagnostic diagnostic, const char *call, const char *format, ...)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__fail_false(ignis_diagnostic diagnostic, const char *call, const char *format,
+                                                  ...)
 {
     ignis__record cause = IGNIS__ZERO;
     va_list args;
@@ -182,8 +187,8 @@ IGNIS__COLD static bool ignis__fail_false(ignis_diagnostic diagnostic, const cha
 }
 
 IGNIS__PRINTF(6, 7)
-IGNIS__COLD static ignis_status ignis__fail_because(ignis_diagnostic diagnostic, const char *call, int error,
-                                                    const char *name, const char *log, const char *format, ...)
+IGNIS__COLD IGNIS__PRIVATE ignis_status ignis__fail_because(ignis_diagnostic diagnostic, const char *call, int error,
+                                                            const char *name, const char *log, const char *format, ...)
 {
     ignis__record cause = IGNIS__ZERO;
     ignis_status status;
@@ -199,13 +204,13 @@ IGNIS__COLD static ignis_status ignis__fail_because(ignis_diagnostic diagnostic,
     return status;
 }
 
-IGNIS__COLD static ignis_status ignis__fail_host_memory(const char *call, size_t size)
+IGNIS__COLD IGNIS__PRIVATE ignis_status ignis__fail_host_memory(const char *call, size_t size)
 {
     return ignis__fail(IGNIS_DIAG_HOST_MEMORY, call, "out of host memory: %lld bytes were requested", (long long)size);
 }
 
 /*  Allocates zeroed memory. NULL, and reported, if out of memory. */
-IGNIS__ONE_COPY static void *ignis__alloc_for(const char *call, size_t size)
+IGNIS__ONE_COPY IGNIS__PRIVATE void *ignis__alloc_for(const char *call, size_t size)
 {
     void *memory = ignis__alloc(size);
     if (!memory)
@@ -213,14 +218,14 @@ IGNIS__ONE_COPY static void *ignis__alloc_for(const char *call, size_t size)
     return memory;
 }
 
-IGNIS__COLD static ignis_status ignis__fail_null(const char *call, const char *argument)
+IGNIS__COLD IGNIS__PRIVATE ignis_status ignis__fail_null(const char *call, const char *argument)
 {
     return ignis__fail(IGNIS_DIAG_NULL_ARGUMENT, call, "%s is null%s", argument,
                        strcmp(argument, "desc") == 0 ? " (in C++ {} is null, too)" : "");
 }
 
 /*  Checks that a required pointer is not NULL. False, and reported, if it is. */
-IGNIS__ONE_COPY static bool ignis__check_not_null(const char *call, const char *name, const void *argument)
+IGNIS__ONE_COPY IGNIS__PRIVATE bool ignis__check_not_null(const char *call, const char *name, const void *argument)
 {
     if (!argument)
         ignis__fail_null(call, name);
@@ -228,7 +233,7 @@ IGNIS__ONE_COPY static bool ignis__check_not_null(const char *call, const char *
 }
 
 /*  Checks the buffer of a call that fills an array of `capacity` items, which may be 0. */
-static bool ignis__check_capacity(const char *call, const char *name, const void *out, int capacity)
+IGNIS__PRIVATE bool ignis__check_capacity(const char *call, const char *name, const void *out, int capacity)
 {
     if (capacity < 0)
         return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "capacity is %d, below 0", capacity);
@@ -236,8 +241,8 @@ static bool ignis__check_capacity(const char *call, const char *name, const void
 }
 
 /*  Reports what the system has just refused to do with a file. */
-IGNIS__COLD static ignis_status ignis__fail_file(ignis_diagnostic diagnostic, const char *call, const char *path,
-                                                 const char *what)
+IGNIS__COLD IGNIS__PRIVATE ignis_status ignis__fail_file(ignis_diagnostic diagnostic, const char *call,
+                                                         const char *path, const char *what)
 {
     char reason[256];
     ignis__system_error(reason, sizeof reason);
@@ -245,7 +250,7 @@ IGNIS__COLD static ignis_status ignis__fail_file(ignis_diagnostic diagnostic, co
 }
 
 /*  Returns the status of this thread's latest failure. */
-IGNIS__ONE_COPY static ignis_status ignis__failed(void) { return ignis__this_thread.latest; }
+IGNIS__ONE_COPY IGNIS__PRIVATE ignis_status ignis__failed(void) { return ignis__this_thread.latest; }
 
 /*  Reports a failure that every call has until ignis_setup succeeds: only the first one is logged. */
 IGNIS__COLD static void ignis__fail_once(ignis_diagnostic diagnostic, const char *call, const char *why)
@@ -282,7 +287,7 @@ IGNIS__COLD static void ignis__enter_fail(const char *call)
 }
 
 /*  Checks that Ignis may be called. The first check of every public function. */
-static bool ignis__enter(const char *call)
+IGNIS__PRIVATE bool ignis__enter(const char *call)
 {
     if (ignis__atomic_load(&ignis__global.ready) && !ignis__atomic_load(&ignis__global.forked) &&
         !ignis__this_thread.called_back)

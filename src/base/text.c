@@ -3,13 +3,9 @@
     For messages: nothing here allocates, and all text from outside can be escaped.
     May use: the C library. Locks: none. */
 
-/*  Writes text into a fixed buffer, always terminated. Text that does not fit is cut. */
-typedef struct ignis__string_writer {
-    char *data;
-    size_t capacity, length; /* length counts the cut text, too, as snprintf does */
-} ignis__string_writer;
+#include "room.h"
 
-IGNIS__ONE_COPY static void ignis__string_begin(ignis__string_writer *text, char *data, size_t capacity)
+IGNIS__ONE_COPY IGNIS__PRIVATE void ignis__string_begin(ignis__string_writer *text, char *data, size_t capacity)
 {
     text->data = data;
     text->capacity = capacity;
@@ -19,7 +15,7 @@ IGNIS__ONE_COPY static void ignis__string_begin(ignis__string_writer *text, char
 }
 
 IGNIS__PRINTF(2, 0)
-IGNIS__COLD static void ignis__string_addv(ignis__string_writer *text, const char *format, va_list args)
+IGNIS__COLD IGNIS__PRIVATE void ignis__string_addv(ignis__string_writer *text, const char *format, va_list args)
 {
     size_t used = text->length < text->capacity ? text->length : text->capacity;
     int added = vsnprintf(used < text->capacity ? text->data + used : NULL, text->capacity - used, format, args);
@@ -28,7 +24,7 @@ IGNIS__COLD static void ignis__string_addv(ignis__string_writer *text, const cha
 }
 
 IGNIS__PRINTF(2, 3)
-IGNIS__COLD static void ignis__string_add(ignis__string_writer *text, const char *format, ...)
+IGNIS__COLD IGNIS__PRIVATE void ignis__string_add(ignis__string_writer *text, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -38,7 +34,7 @@ IGNIS__COLD static void ignis__string_add(ignis__string_writer *text, const char
 
 /*  Returns the bytes of the character at the beginning of a text of `size` bytes; 0 if it is not well-formed UTF-8
     (Unicode, table 3-7). */
-IGNIS__COLD static int ignis__utf8_length(const char *text, size_t size)
+IGNIS__COLD IGNIS__PRIVATE int ignis__utf8_length(const char *text, size_t size)
 {
     const unsigned char *byte = (const unsigned char *)text;
     unsigned char low = 0x80, high = 0xBF; /* range of the second byte */
@@ -69,7 +65,7 @@ IGNIS__COLD static int ignis__utf8_length(const char *text, size_t size)
 }
 
 /*  Returns the length of the longest prefix of whole characters with at most `limit` bytes. */
-static size_t ignis__utf8_cut(const char *text, size_t limit)
+IGNIS__PRIVATE size_t ignis__utf8_cut(const char *text, size_t limit)
 {
     size_t size = strlen(text), cut = size < limit ? size : limit;
     while (cut > 0 && cut + 3 > limit && ((unsigned char)text[cut] & 0xC0) == 0x80)
@@ -79,7 +75,8 @@ static size_t ignis__utf8_cut(const char *text, size_t limit)
 
 /*  Adds text from outside. Control characters, bidirectional marks, line ends and bytes that are not UTF-8 become
     escapes. With `lines`, line ends and tabs stay. */
-IGNIS__COLD static void ignis__string_add_escaped(ignis__string_writer *text, const char *from, size_t size, bool lines)
+IGNIS__COLD IGNIS__PRIVATE void ignis__string_add_escaped(ignis__string_writer *text, const char *from, size_t size,
+                                                          bool lines)
 {
     static const char letters[] = "abtnvfr"; /* of the bytes from 7 on */
     size_t at = 0, plain = 0;

@@ -3,6 +3,8 @@
     For work on the host that takes seconds, such as compiling kernels side by side. Threads live for one loop.
     May use: posix.c or windows.c. Locks: none; an atomic counter hands out the indices. */
 
+#include "room.h"
+
 /*  Runs work(context, 0) to work(context, count - 1) on up to as many threads as there are cores, and waits. */
 typedef struct ignis__parallel_job {
     void (*work)(void *context, int index);
@@ -22,7 +24,7 @@ static IGNIS__THREAD_RESULT ignis__parallel_run(void *pointer)
     }
 }
 
-static void ignis__parallel(int count, void (*work)(void *context, int index), void *context)
+IGNIS__PRIVATE void ignis__parallel(int count, void (*work)(void *context, int index), void *context)
 {
     ignis__parallel_job job = IGNIS__ZERO;
     ignis__thread_handle threads[32];

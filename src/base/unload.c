@@ -3,13 +3,17 @@
     Cancels handlers at thread exit, and frees slots and messages if nothing is set up.
     May use: pool.c, error_record.c. Locks: ignis__setup_lock, tried, because another thread may hold it for ever. */
 
+#include "room.h"
+
+IGNIS__PRIVATE void (*ignis__closers[IGNIS__CLOSE_COUNT])(const char *call);
+
 /*  Held by ignis_setup, ignis_shutdown, and while the library is unloaded. */
-static ignis__mutex ignis__setup_lock = IGNIS__MUTEX_INIT;
+IGNIS__PRIVATE ignis__mutex ignis__setup_lock = IGNIS__MUTEX_INIT;
 
 /*  Runs when a library with Ignis inside is unloaded, or the program ends, while other threads live on. No thread calls
     Ignis after that. Memory that threads have allocated since ignis_shutdown stays allocated. Without ignis_shutdown,
     as in a program that just ends, other threads may still use Ignis. */
-IGNIS__AT_UNLOAD static void ignis__unload(void)
+IGNIS__AT_UNLOAD IGNIS__PRIVATE void ignis__unload(void)
 {
     if (ignis__atomic_load(&ignis__global.forked)) {
         ignis__thread_exits_close();

@@ -3,7 +3,9 @@
     For text from files: keys, names of tensors, tokens. Nothing here allocates.
     May use: text.c. Locks: none. */
 
-static bool ignis__utf8_valid(const char *text)
+#include "room.h"
+
+IGNIS__PRIVATE bool ignis__utf8_valid(const char *text)
 {
     size_t left = strlen(text);
     int length;
@@ -14,7 +16,7 @@ static bool ignis__utf8_valid(const char *text)
 }
 
 /*  Writes the bytes of a character and returns their count, at most 4. */
-static int ignis__utf8_write(char *out, uint32_t code)
+IGNIS__PRIVATE int ignis__utf8_write(char *out, uint32_t code)
 {
     if (code < 0x80) {
         out[0] = (char)code;
@@ -38,12 +40,7 @@ static int ignis__utf8_write(char *out, uint32_t code)
     return 4;
 }
 
-/*  A name in quotes, cut, for a message. A struct, so that one message can have several. */
-typedef struct ignis__name_text {
-    char text[80];
-} ignis__name_text;
-
-IGNIS__COLD static ignis__name_text ignis__name_write(const char *name)
+IGNIS__COLD IGNIS__PRIVATE ignis__name_text ignis__name_write(const char *name)
 {
     ignis__name_text out;
     size_t cut = ignis__utf8_cut(name, sizeof out.text - 8);

@@ -4,56 +4,45 @@
     Windows.
     May use: compiler.c, atomic.c. Locks: ignis__local_slots.lock guards the two slots of thread-local storage. */
 
-typedef SRWLOCK ignis__mutex;
-#define IGNIS__MUTEX_INIT SRWLOCK_INIT
-static void ignis__mutex_init(ignis__mutex *mutex) { InitializeSRWLock(mutex); }
-static void ignis__mutex_lock(ignis__mutex *mutex) { AcquireSRWLockExclusive(mutex); }
-static bool ignis__mutex_try(ignis__mutex *mutex) { return TryAcquireSRWLockExclusive(mutex) != 0; }
-static void ignis__mutex_unlock(ignis__mutex *mutex) { ReleaseSRWLockExclusive(mutex); }
+#include "room.h"
 
-/*  A condition variable: waiting releases the mutex; waking wakes all waiters. */
-typedef CONDITION_VARIABLE ignis__condition;
-#define IGNIS__CONDITION_INIT CONDITION_VARIABLE_INIT
-IGNIS__MAYBE_UNUSED static void ignis__condition_wait(ignis__condition *condition, ignis__mutex *mutex)
+IGNIS__PRIVATE void ignis__mutex_init(ignis__mutex *mutex) { InitializeSRWLock(mutex); }
+IGNIS__PRIVATE void ignis__mutex_lock(ignis__mutex *mutex) { AcquireSRWLockExclusive(mutex); }
+IGNIS__PRIVATE bool ignis__mutex_try(ignis__mutex *mutex) { return TryAcquireSRWLockExclusive(mutex) != 0; }
+IGNIS__PRIVATE void ignis__mutex_unlock(ignis__mutex *mutex) { ReleaseSRWLockExclusive(mutex); }
+
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE void ignis__condition_wait(ignis__condition *condition, ignis__mutex *mutex)
 {
     SleepConditionVariableSRW(condition, mutex, INFINITE, 0);
 }
-IGNIS__MAYBE_UNUSED static void ignis__condition_wake(ignis__condition *condition)
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE void ignis__condition_wake(ignis__condition *condition)
 {
     WakeAllConditionVariable(condition);
 }
 
-typedef SRWLOCK ignis__rwlock;
-static void ignis__rwlock_init(ignis__rwlock *lock) { InitializeSRWLock(lock); }
-static void ignis__rwlock_read(ignis__rwlock *lock) { AcquireSRWLockShared(lock); }
-static void ignis__rwlock_read_end(ignis__rwlock *lock) { ReleaseSRWLockShared(lock); }
-IGNIS__MAYBE_UNUSED static void ignis__rwlock_write(ignis__rwlock *lock) { AcquireSRWLockExclusive(lock); }
-IGNIS__MAYBE_UNUSED static void ignis__rwlock_write_end(ignis__rwlock *lock) { ReleaseSRWLockExclusive(lock); }
+IGNIS__PRIVATE void ignis__rwlock_init(ignis__rwlock *lock) { InitializeSRWLock(lock); }
+IGNIS__PRIVATE void ignis__rwlock_read(ignis__rwlock *lock) { AcquireSRWLockShared(lock); }
+IGNIS__PRIVATE void ignis__rwlock_read_end(ignis__rwlock *lock) { ReleaseSRWLockShared(lock); }
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE void ignis__rwlock_write(ignis__rwlock *lock) { AcquireSRWLockExclusive(lock); }
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE void ignis__rwlock_write_end(ignis__rwlock *lock) { ReleaseSRWLockExclusive(lock); }
 
-typedef HANDLE ignis__thread_handle;
-#define IGNIS__THREAD_RESULT DWORD WINAPI
-static bool ignis__thread_start(ignis__thread_handle *thread, DWORD(WINAPI *run)(void *), void *context)
+IGNIS__PRIVATE bool ignis__thread_start(ignis__thread_handle *thread, DWORD(WINAPI *run)(void *), void *context)
 {
     *thread = CreateThread(NULL, 0, run, context, 0, NULL);
     return *thread != NULL;
 }
-static void ignis__thread_join(ignis__thread_handle thread)
+IGNIS__PRIVATE void ignis__thread_join(ignis__thread_handle thread)
 {
     WaitForSingleObject(thread, INFINITE);
     CloseHandle(thread);
 }
-IGNIS__MAYBE_UNUSED static void ignis__thread_detach(ignis__thread_handle thread) { CloseHandle(thread); }
-static int ignis__core_count(void)
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE void ignis__thread_detach(ignis__thread_handle thread) { CloseHandle(thread); }
+IGNIS__PRIVATE int ignis__core_count(void)
 {
     SYSTEM_INFO info;
     GetSystemInfo(&info);
     return (int)info.dwNumberOfProcessors;
 }
-
-/*  Thread-local variables: zeroed memory that the callback at the end of the thread frees. The compilers' own
-    variables will not do: MinGW's are gone when the callback runs. The callback also runs when a fiber is deleted, on
-    any thread. */
-enum { IGNIS__LOCAL_THREAD, IGNIS__LOCAL_ENV, IGNIS__LOCAL_VALUES, IGNIS__LOCAL_TENSORS, IGNIS__LOCAL_COUNT };
 
 typedef struct ignis__locals {
     DWORD owner;
@@ -62,12 +51,7 @@ typedef struct ignis__locals {
     void *part[IGNIS__LOCAL_COUNT];
 } ignis__locals;
 
-static struct {
-    ignis__mutex lock;
-    uint64_t made;
-    DWORD here, at_exit; /* slots of the thread, and of the fiber with a callback */
-    bool closing;
-} ignis__local_slots = {IGNIS__MUTEX_INIT, 0, 0, 0, false};
+IGNIS__PRIVATE struct ignis__local_slots_type ignis__local_slots = {IGNIS__MUTEX_INIT, 0, 0, 0, false};
 
 static void WINAPI ignis__locals_end(void *pointer)
 {
@@ -108,19 +92,15 @@ IGNIS__COLD static void *ignis__local_make(int which, size_t size)
     return part ? part : nowhere;
 }
 
-static void *ignis__local(int which, size_t size)
+IGNIS__PRIVATE void *ignis__local(int which, size_t size)
 {
     ignis__locals *locals =
         ignis__atomic_load(&ignis__local_slots.made) ? (ignis__locals *)TlsGetValue(ignis__local_slots.here) : NULL;
     return locals && locals->part[which] ? locals->part[which] : ignis__local_make(which, size);
 }
 
-/*  IGNIS__LOCAL(type, name, which) declares a thread-local variable; a macro makes `name` look like one. */
-#define IGNIS__LOCAL(type, name, which) \
-    static type *name##_get(void) { return (type *)ignis__local(which, sizeof(type)); }
-
 /*  Calls release(value) when the calling thread ends, which has variables. False if it cannot. */
-static bool ignis__at_thread_exit(void (*release)(void *), void *value)
+IGNIS__PRIVATE bool ignis__at_thread_exit(void (*release)(void *), void *value)
 {
     ignis__locals *locals = (ignis__locals *)TlsGetValue(ignis__local_slots.here);
     if (!locals)
@@ -131,7 +111,7 @@ static bool ignis__at_thread_exit(void (*release)(void *), void *value)
 }
 
 /*  Cancels all calls at thread exit. FlsFree calls back once for each thread with variables, to free them. */
-static void ignis__thread_exits_close(void)
+IGNIS__PRIVATE void ignis__thread_exits_close(void)
 {
     if (!ignis__local_slots.made)
         return;
@@ -142,10 +122,7 @@ static void ignis__thread_exits_close(void)
     ignis__local_slots.made = 0;
 }
 
-/*  Calls unload when the library with Ignis inside is unloaded. In a program it does nothing: there other threads run
-    until the very end. */
-#define IGNIS__AT_UNLOAD
-static void ignis__at_unload(void (*unload)(void))
+IGNIS__PRIVATE void ignis__at_unload(void (*unload)(void))
 {
     static uint64_t told;
     HMODULE module = NULL;
@@ -156,15 +133,15 @@ static void ignis__at_unload(void (*unload)(void))
         (void)atexit(unload);
 }
 
-static void ignis__at_fork(void (*in_child)(void)) { (void)in_child; }
+IGNIS__PRIVATE void ignis__at_fork(void (*in_child)(void)) { (void)in_child; }
 
-static int64_t ignis__wall_ns(void)
+IGNIS__PRIVATE int64_t ignis__wall_ns(void)
 {
     FILETIME time; /* 100 ns ticks since 1601 */
     GetSystemTimeAsFileTime(&time);
     return ((int64_t)(((uint64_t)time.dwHighDateTime << 32) | time.dwLowDateTime) - 116444736000000000) * 100;
 }
-static int64_t ignis__monotonic_ns(void)
+IGNIS__PRIVATE int64_t ignis__monotonic_ns(void)
 {
     LARGE_INTEGER count, frequency;
     QueryPerformanceCounter(&count);
@@ -173,10 +150,7 @@ static int64_t ignis__monotonic_ns(void)
            count.QuadPart % frequency.QuadPart * 1000000000 / frequency.QuadPart;
 }
 
-/*  Converts a path or variable from UTF-8. The result is empty, which names no file, if the text is not UTF-8 or too
-    long. */
-enum { IGNIS__WIDE = 1024 };
-static const WCHAR *ignis__utf16(const char *text, WCHAR out[IGNIS__WIDE])
+IGNIS__PRIVATE const WCHAR *ignis__utf16(const char *text, WCHAR out[IGNIS__WIDE])
 {
     if (MultiByteToWideChar(CP_UTF8, MB_ERR_INVALID_CHARS, text, -1, out, IGNIS__WIDE) == 0)
         out[0] = 0;
@@ -184,7 +158,7 @@ static const WCHAR *ignis__utf16(const char *text, WCHAR out[IGNIS__WIDE])
 }
 
 /*  Writes the reason of the latest failure of Windows. */
-IGNIS__COLD static void ignis__system_error(char *out, size_t size)
+IGNIS__COLD IGNIS__PRIVATE void ignis__system_error(char *out, size_t size)
 {
     DWORD error = GetLastError();
     WCHAR wide[256];
@@ -203,7 +177,7 @@ typedef struct ignis__env_texts {
     char text[8][IGNIS__WIDE];
 } ignis__env_texts;
 
-static const char *ignis__env(const char *name)
+IGNIS__PRIVATE const char *ignis__env(const char *name)
 {
     ignis__env_texts *texts = (ignis__env_texts *)ignis__local(IGNIS__LOCAL_ENV, sizeof(ignis__env_texts));
     WCHAR wide[IGNIS__WIDE], value[IGNIS__WIDE];
@@ -218,7 +192,7 @@ static const char *ignis__env(const char *name)
 /*  Opens a library. A bare name is searched beside the program, in the system's folder and in those of
     AddDllDirectory; not in PATH or the current folder, where another user may have put one. Libraries that it needs
     are searched beside it, too. */
-static void *ignis__library_open(const char *path, char *why, size_t why_size)
+IGNIS__PRIVATE void *ignis__library_open(const char *path, char *why, size_t why_size)
 {
     WCHAR wide[IGNIS__WIDE], whole[IGNIS__WIDE];
     bool is_path = strpbrk(path, "/\\") != NULL;
@@ -232,7 +206,7 @@ static void *ignis__library_open(const char *path, char *why, size_t why_size)
         ignis__system_error(why, why_size);
     return (void *)module;
 }
-static void *ignis__library_symbol(void *library, const char *name)
+IGNIS__PRIVATE void *ignis__library_symbol(void *library, const char *name)
 {
     void *symbol = NULL;
     FARPROC function = GetProcAddress((HMODULE)library, name);
@@ -241,7 +215,7 @@ static void *ignis__library_symbol(void *library, const char *name)
 }
 
 /*  Calls visit(context, name) for every entry of a folder. False if the folder cannot be read. */
-static bool ignis__folder_list(const char *path, void (*visit)(void *context, const char *name), void *context)
+IGNIS__PRIVATE bool ignis__folder_list(const char *path, void (*visit)(void *context, const char *name), void *context)
 {
     WCHAR pattern[IGNIS__WIDE + 2];
     WIN32_FIND_DATAW entry;
@@ -263,13 +237,13 @@ static bool ignis__folder_list(const char *path, void (*visit)(void *context, co
     FindClose(find);
     return true;
 }
-static bool ignis__folder_make(const char *path)
+IGNIS__PRIVATE bool ignis__folder_make(const char *path)
 {
     WCHAR wide[IGNIS__WIDE];
     return CreateDirectoryW(ignis__utf16(path, wide), NULL) || GetLastError() == ERROR_ALREADY_EXISTS;
 }
 /*  Renames a file. Windows cannot replace a file that somebody reads, so it tries for a second. */
-static bool ignis__file_rename(const char *from, const char *to)
+IGNIS__PRIVATE bool ignis__file_rename(const char *from, const char *to)
 {
     WCHAR wide[2][IGNIS__WIDE];
     int left = 200;
@@ -282,17 +256,17 @@ static bool ignis__file_rename(const char *from, const char *to)
     }
     return true;
 }
-static bool ignis__file_remove(const char *path)
+IGNIS__PRIVATE bool ignis__file_remove(const char *path)
 {
     WCHAR wide[IGNIS__WIDE];
     return DeleteFileW(ignis__utf16(path, wide)) != 0;
 }
-static HANDLE ignis__file_handle(const char *path, DWORD access, DWORD share, DWORD how, DWORD flags)
+IGNIS__PRIVATE HANDLE ignis__file_handle(const char *path, DWORD access, DWORD share, DWORD how, DWORD flags)
 {
     WCHAR wide[IGNIS__WIDE];
     return CreateFileW(ignis__utf16(path, wide), access, share, NULL, how, flags, NULL);
 }
-static bool ignis__file_info(const char *path, int64_t *size, int64_t *time)
+IGNIS__PRIVATE bool ignis__file_info(const char *path, int64_t *size, int64_t *time)
 {
     WCHAR wide[IGNIS__WIDE];
     WIN32_FILE_ATTRIBUTE_DATA data;
@@ -303,8 +277,7 @@ static bool ignis__file_info(const char *path, int64_t *size, int64_t *time)
     *time = (int64_t)(((uint64_t)data.ftLastWriteTime.dwHighDateTime << 32) | data.ftLastWriteTime.dwLowDateTime);
     return true;
 }
-enum { IGNIS__SHARE_ALL = FILE_SHARE_READ | FILE_SHARE_WRITE | FILE_SHARE_DELETE };
-static void ignis__file_touch(const char *path)
+IGNIS__PRIVATE void ignis__file_touch(const char *path)
 {
     HANDLE file = ignis__file_handle(path, FILE_WRITE_ATTRIBUTES, IGNIS__SHARE_ALL, OPEN_EXISTING, 0);
     FILETIME now;
@@ -314,4 +287,4 @@ static void ignis__file_touch(const char *path)
     SetFileTime(file, NULL, NULL, &now);
     CloseHandle(file);
 }
-static unsigned long ignis__process_id(void) { return GetCurrentProcessId(); }
+IGNIS__PRIVATE unsigned long ignis__process_id(void) { return GetCurrentProcessId(); }

@@ -5,16 +5,7 @@
     Uses: ignis__closers of ignis.h.
     Locks: ignis__sections.lock, around the table alone. */
 
-/*  Sections in the order of the floors; ignis_shutdown closes them in reverse order. */
-typedef enum ignis__section {
-    IGNIS__SECTION_VMM,
-    IGNIS__SECTION_CHANNEL,
-    IGNIS__SECTION_TRANSPORT,
-    IGNIS__SECTION_JOB,
-    IGNIS__SECTION_COMM,
-    IGNIS__SECTION_PARALLEL,
-    IGNIS__SECTION_COUNT
-} ignis__section;
+#include "room.h"
 
 static struct {
     ignis__mutex lock;
@@ -29,7 +20,7 @@ static void ignis__sections_close(const char *call)
             ignis__sections.close[i](call);
 }
 
-static void ignis__section_use(ignis__section section, void (*close)(const char *call))
+IGNIS__PRIVATE void ignis__section_use(ignis__section section, void (*close)(const char *call))
 {
     ignis__mutex_lock(&ignis__sections.lock);
     ignis__sections.close[section] = close;
@@ -38,7 +29,7 @@ static void ignis__section_use(ignis__section section, void (*close)(const char 
 }
 
 /*  Checks at the start of every public function that creates or finds an object of this header. */
-static bool ignis__collective_enter(const char *call)
+IGNIS__PRIVATE bool ignis__collective_enter(const char *call)
 {
     return ignis__enter(call) &&
            (!ignis__global.dry_run || ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call,

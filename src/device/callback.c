@@ -5,6 +5,8 @@
     May use: stream.c, capture.c. Locks: ignis__callbacks.lock; no other lock is taken under it, and it is not held
     around driver calls. */
 
+#include "room.h"
+
 typedef struct ignis__callback {
     void (*fn)(void *user_data);
     void *user_data;
@@ -96,7 +98,7 @@ IGNIS_API ignis_status ignis_stream_call(void *stream, void (*fn)(void *user_dat
 }
 
 /*  Frees the callbacks that a fault prevents. The devices are idle. */
-IGNIS__COLD static void ignis__callbacks_close(void)
+IGNIS__COLD IGNIS__PRIVATE void ignis__callbacks_close(void)
 {
     while (ignis__callbacks.first)
         ignis__callback_free(ignis__callbacks.first);

@@ -8,60 +8,27 @@
    threads from waiting for a context while a capture begins.
    =============================================================================================================== */
 
-/*  An object that a graph needs as long as it lives, and the function that drops it. */
-typedef struct ignis__captured_item {
-    void *item;
-    void (*drop)(const char *call, void *item);
-    bool written; /* a storage, by the graph */
-    bool exposed; /* a storage, to a kernel of the caller in the graph */
-    struct ignis__captured_item *next;
-} ignis__captured_item;
+#include "room.h"
 
-/*  The number of launches of a graph. Outlives the graph, as arrays do whose memory belongs to it. */
-typedef struct ignis__replays {
-    uint64_t users; /* the capture or graph, and storages */
-    uint64_t count;
-} ignis__replays;
-
-static void ignis__replays_drop(ignis__replays *replays)
+IGNIS__PRIVATE void ignis__replays_drop(ignis__replays *replays)
 {
     if (ignis__atomic_add(&replays->users, (uint64_t)-1) == 0)
         ignis__free(replays);
 }
 
-/*  A thread has one between ignis_graph_begin and ignis_graph_end; afterwards the graph has it. Other sections use:
-        ignis__memory_take        memory is from a cache of the capture, and stays with the graph
-        ignis__capture_hold       keeps objects of before that the work uses: storages, kernels of the caller
-        ignis__capture_pause      begins work that is done once, before any launch, and not by the graph
-        ignis__capture_refuses    fails a call that would have to wait or to read host memory, or that happens once */
-typedef struct ignis__capture {
-    ignis__device *device;
-    ignis__replays *replays;     /* of the graph that it becomes */
-    uint64_t serial;             /* tells it from other captures */
-    void *stream;                /* made for it alone: other threads go on working on theirs */
-    struct ignis__capture *next; /* next in the list of open captures */
-    ignis__captured_item *held;
-    struct ignis__array
-        *launches; /* counted by the graph itself, for random numbers; held; NULL without random numbers */
-} ignis__capture;
+IGNIS__PRIVATE struct ignis__captures_type ignis__captures = {IGNIS__MUTEX_INIT, NULL};
 
-/*  Open captures. ignis_shutdown ends those whose threads have exited. */
-static struct {
-    ignis__mutex lock;
-    ignis__capture *first;
-} ignis__captures = {IGNIS__MUTEX_INIT, NULL};
-
-static ignis__capture *ignis__capturing(void) { return ignis__thread_state()->capture; }
+IGNIS__PRIVATE ignis__capture *ignis__capturing(void) { return ignis__thread_state()->capture; }
 
 /*  Returns the capture of the thread's work on this device, or NULL. */
-IGNIS__ONE_COPY static ignis__capture *ignis__capture_on(const ignis__device *device)
+IGNIS__ONE_COPY IGNIS__PRIVATE ignis__capture *ignis__capture_on(const ignis__device *device)
 {
     ignis__capture *capture = ignis__capturing();
     return capture && capture->device == device ? capture : NULL;
 }
 
 /*  Returns the stream of the calling thread's work on an open device. */
-IGNIS__ONE_COPY static void *ignis__stream_current(const ignis__device *device)
+IGNIS__ONE_COPY IGNIS__PRIVATE void *ignis__stream_current(const ignis__device *device)
 {
     const ignis__thread *thread = ignis__thread_state();
     void *stream = thread->stream[device - ignis__devices];
@@ -71,7 +38,7 @@ IGNIS__ONE_COPY static void *ignis__stream_current(const ignis__device *device)
 }
 
 /*  Fails the call, and returns true, if the thread captures. */
-IGNIS__ONE_COPY static bool ignis__capture_refuses(const char *call)
+IGNIS__ONE_COPY IGNIS__PRIVATE bool ignis__capture_refuses(const char *call)
 {
     if (!ignis__capturing())
         return false;
@@ -82,7 +49,7 @@ IGNIS__ONE_COPY static bool ignis__capture_refuses(const char *call)
     return true;
 }
 
-static ignis__captured_item *ignis__capture_find(const ignis__capture *capture, const void *item)
+IGNIS__PRIVATE ignis__captured_item *ignis__capture_find(const ignis__capture *capture, const void *item)
 {
     ignis__captured_item *held = capture->held;
     while (held && held->item != item)
@@ -92,8 +59,8 @@ static ignis__captured_item *ignis__capture_find(const ignis__capture *capture, 
 
 /*  Holds an item for the graph, once: increments *users (NULL: the caller's hold is handed over) and calls `drop`
     when the graph is destroyed. */
-static bool ignis__capture_hold(const char *call, ignis__capture *capture, void *item, uint64_t *users,
-                                void (*drop)(const char *call, void *item))
+IGNIS__PRIVATE bool ignis__capture_hold(const char *call, ignis__capture *capture, void *item, uint64_t *users,
+                                        void (*drop)(const char *call, void *item))
 {
     ignis__captured_item *held;
     if (ignis__capture_find(capture, item))
@@ -112,14 +79,14 @@ static bool ignis__capture_hold(const char *call, ignis__capture *capture, void 
 
 /*  Between ignis__capture_pause and ignis__capture_resume the thread's work runs on its own stream of an entered
     device. Resume waits for it, because a capture has no order with other work. */
-IGNIS__MAYBE_UNUSED static ignis__capture *ignis__capture_pause(void)
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE ignis__capture *ignis__capture_pause(void)
 {
     ignis__capture *capture = ignis__capturing();
     ignis__thread_state()->capture = NULL;
     return capture;
 }
 
-IGNIS__MAYBE_UNUSED static bool ignis__capture_resume(const char *call, ignis__capture *capture)
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE bool ignis__capture_resume(const char *call, ignis__capture *capture)
 {
     bool ok = !capture ||
               !IGNIS__CUDA_FAILED(call, capture->device, cuStreamSynchronize, (ignis__stream_current(capture->device)));
@@ -128,7 +95,7 @@ IGNIS__MAYBE_UNUSED static bool ignis__capture_resume(const char *call, ignis__c
 }
 
 /*  Drops all items of a capture. The device is idle. */
-IGNIS__MAYBE_UNUSED static void ignis__capture_destroy(const char *call, ignis__capture *capture)
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE void ignis__capture_destroy(const char *call, ignis__capture *capture)
 {
     while (capture->held) {
         ignis__captured_item *held = capture->held;
@@ -142,7 +109,7 @@ IGNIS__MAYBE_UNUSED static void ignis__capture_destroy(const char *call, ignis__
 
 /*  Begins to capture the thread's work. The device is entered and idle, so all earlier work is done and needs no
     event. */
-IGNIS__COLD IGNIS__MAYBE_UNUSED static bool ignis__capture_begin(const char *call, ignis__device *device)
+IGNIS__COLD IGNIS__MAYBE_UNUSED IGNIS__PRIVATE bool ignis__capture_begin(const char *call, ignis__device *device)
 {
     ignis__capture *capture = (ignis__capture *)ignis__alloc(sizeof *capture);
     ignis__replays *replays = (ignis__replays *)ignis__alloc(sizeof *replays);
@@ -178,7 +145,7 @@ IGNIS__COLD IGNIS__MAYBE_UNUSED static bool ignis__capture_begin(const char *cal
 
 /*  Ends a capture, also on failure, and returns its executable graph. NULL on failure. The graph needs the items that
     the capture holds. */
-IGNIS__COLD IGNIS__MAYBE_UNUSED static void *ignis__capture_end(const char *call, ignis__capture *capture)
+IGNIS__COLD IGNIS__MAYBE_UNUSED IGNIS__PRIVATE void *ignis__capture_end(const char *call, ignis__capture *capture)
 {
     ignis__device *device = capture->device;
     void *captured = NULL, *exec = NULL;

@@ -7,53 +7,26 @@
    Locks: device->lock guards opening; facts are constant once read. No lock is taken under it.
    =============================================================================================================== */
 
-/*  A stream of the caller, or one of ignis_stream_create. */
-typedef struct ignis__user_stream {
-    void *stream;
-    bool created;
-    uint64_t serial;   /* distinguishes a stream from a later one at the same address */
-    int holds;         /* its place in the list, and threads that are about to wait for it */
-    ignis__mutex lock; /* held while a thread waits for it */
-    bool forgotten;    /* by its owner, who may have destroyed the stream */
-    struct ignis__user_stream *next;
-} ignis__user_stream;
-
-typedef struct ignis__pooled_event {
-    void *event;
-    struct ignis__pooled_event *next;
-} ignis__pooled_event;
-
-typedef struct ignis__device {
-    uint64_t opened;
-    uint64_t captures;     /* that threads have open: until they end, nothing may wait for the context */
-    ignis__rwlock waiting; /* read by threads that wait for the context, written by one that begins to capture */
-    ignis__mutex lock;
-    ignis__mutex planning; /* matrix products */
-    int handle;            /* CUdevice */
-    void *context;
-    void *stream; /* Ignis' own stream */
-    ignis_device_info info;
-    int clusters; /* whether blocks can come in clusters */
-    ignis__user_stream *user_streams;
-    ignis__pooled_event *events;
-    uint64_t no_dependents; /* 1: built-in kernels come from older PTX, without dependent launch */
-} ignis__device;
+#include "room.h"
 
 /*  Returns a device's compute capability as one number: 89 for 8.9. */
-static int ignis__capability(const ignis_device_info *info) { return 10 * info->compute_major + info->compute_minor; }
+IGNIS__PRIVATE int ignis__capability(const ignis_device_info *info)
+{
+    return 10 * info->compute_major + info->compute_minor;
+}
 
-static ignis__device ignis__devices[IGNIS_MAX_DEVICES];
-static int ignis__device_ordinal(const ignis__device *device) { return (int)(device - ignis__devices); }
-static uint64_t ignis__devices_fault; /* the driver error that ended all work of the process, or 0 */
-static bool ignis__allow_tf32;
-static int ignis__matmul_backend, ignis__attention_backend; /* as in ignis_desc, or in the environment */
-static int ignis__device_total;
+IGNIS__PRIVATE ignis__device ignis__devices[IGNIS_MAX_DEVICES];
+IGNIS__PRIVATE int ignis__device_ordinal(const ignis__device *device) { return (int)(device - ignis__devices); }
+IGNIS__PRIVATE uint64_t ignis__devices_fault; /* the driver error that ended all work of the process, or 0 */
+IGNIS__PRIVATE bool ignis__allow_tf32;
+IGNIS__PRIVATE int ignis__matmul_backend, ignis__attention_backend; /* as in ignis_desc, or in the environment */
+IGNIS__PRIVATE int ignis__device_total;
 static int ignis__device_first;
-static uint64_t ignis__stream_serials; /* the last serial number */
-static uint64_t ignis__stream_forgets; /* ignis_stream_forget calls so far */
+IGNIS__PRIVATE uint64_t ignis__stream_serials; /* the last serial number */
+IGNIS__PRIVATE uint64_t ignis__stream_forgets; /* ignis_stream_forget calls so far */
 
 /*  Checks for errors after which the driver answers every call of the process with the same error, on any device. */
-static bool ignis__cuda_is_fatal(int error)
+IGNIS__PRIVATE bool ignis__cuda_is_fatal(int error)
 {
     static const short fatal[] = {214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721};
     int i;
@@ -64,17 +37,17 @@ static bool ignis__cuda_is_fatal(int error)
 }
 
 /*  Checks whether a kernel or copy has faulted on any device: CUDA then refuses all calls on all devices. */
-static bool ignis__devices_lost(void) { return ignis__atomic_load(&ignis__devices_fault) != 0; }
+IGNIS__PRIVATE bool ignis__devices_lost(void) { return ignis__atomic_load(&ignis__devices_fault) != 0; }
 
-static const char *ignis__cuda_name(int error)
+IGNIS__PRIVATE const char *ignis__cuda_name(int error)
 {
     const char *name = NULL;
     return ignis__cuda.cuGetErrorName && ignis__cuda.cuGetErrorName(error, &name) == 0 && name ? name : "unknown error";
 }
 
 /*  Reports a driver error as a failure of `call`. device may be NULL. */
-IGNIS__COLD static ignis_status ignis__cuda_fail(const char *call, ignis__device *device, const char *function,
-                                                 int error)
+IGNIS__COLD IGNIS__PRIVATE ignis_status ignis__cuda_fail(const char *call, ignis__device *device, const char *function,
+                                                         int error)
 {
     const char *name = ignis__cuda_name(error), *text = NULL;
     int ordinal = device ? ignis__device_ordinal(device) : -1;
@@ -94,16 +67,13 @@ IGNIS__COLD static ignis_status ignis__cuda_fail(const char *call, ignis__device
                                text ? text : "");
 }
 
-/*  if (IGNIS__CUDA_FAILED(call, device, cuMemFree_v2, (address))) return ...; reports the failure. */
-#define IGNIS__CUDA_FAILED(call, device, name, args) \
-    (ignis__cuda_check(call, device, #name, IGNIS__CUDA(name, args)) != IGNIS_OK)
-IGNIS__ONE_COPY static ignis_status ignis__cuda_check(const char *call, ignis__device *device, const char *function,
-                                                      int error)
+IGNIS__ONE_COPY IGNIS__PRIVATE ignis_status ignis__cuda_check(const char *call, ignis__device *device,
+                                                              const char *function, int error)
 {
     return error == 0 ? IGNIS_OK : ignis__cuda_fail(call, device, function, error);
 }
 
-IGNIS__ONE_COPY static ignis__device *ignis__device_get(const char *call, int ordinal)
+IGNIS__ONE_COPY IGNIS__PRIVATE ignis__device *ignis__device_get(const char *call, int ordinal)
 {
     if (ordinal >= 0 && ordinal < ignis__device_total)
         return &ignis__devices[ordinal];
@@ -161,11 +131,6 @@ IGNIS__COLD static bool ignis__device_read(const char *call, ignis__device *devi
     return true;
 }
 
-/*  A context made current for one call. */
-typedef struct ignis__binding {
-    bool pushed;
-} ignis__binding;
-
 /*  Makes the device's context current. Returns the driver's error, and the failed driver call in *what. */
 static int ignis__context_try(ignis__device *device, ignis__binding *binding, const char **what)
 {
@@ -217,7 +182,7 @@ IGNIS__COLD static bool ignis__device_open_locked(const char *call, ignis__devic
 }
 
 /*  Opens the device if necessary and makes its context current. Every success is paired with ignis__device_leave. */
-static bool ignis__device_enter(const char *call, ignis__device *device, ignis__binding *binding)
+IGNIS__PRIVATE bool ignis__device_enter(const char *call, ignis__device *device, ignis__binding *binding)
 {
     int error = (int)ignis__atomic_load(&ignis__devices_fault);
     if (error) {
@@ -240,7 +205,7 @@ static bool ignis__device_enter(const char *call, ignis__device *device, ignis__
 
 /*  Enters an opened device to free something. This must not fail for one failed driver call, so it is tried again.
     False, and not reported, after a fault. */
-static bool ignis__device_enter_to_give(const char *call, ignis__device *device, ignis__binding *binding)
+IGNIS__PRIVATE bool ignis__device_enter_to_give(const char *call, ignis__device *device, ignis__binding *binding)
 {
     const char *what;
     if (ignis__devices_lost())
@@ -248,7 +213,7 @@ static bool ignis__device_enter_to_give(const char *call, ignis__device *device,
     return ignis__context_try(device, binding, &what) == 0 || ignis__context_enter(call, device, binding);
 }
 
-static void ignis__device_leave(const ignis__binding *binding) { ignis__context_leave(binding); }
+IGNIS__PRIVATE void ignis__device_leave(const ignis__binding *binding) { ignis__context_leave(binding); }
 
 /*  Forgets the thread's state of an older setup, and its streams that another thread has forgotten. */
 IGNIS__COLD static void ignis__thread_renew(ignis__thread *thread, uint64_t forgets)
@@ -280,7 +245,7 @@ IGNIS__COLD static void ignis__thread_renew(ignis__thread *thread, uint64_t forg
 }
 
 /*  Returns the calling thread's state, updated after an ignis_setup or an ignis_stream_forget. */
-static ignis__thread *ignis__thread_state(void)
+IGNIS__PRIVATE ignis__thread *ignis__thread_state(void)
 {
     ignis__thread *thread = &ignis__this_thread;
     uint64_t forgets = ignis__atomic_load(&ignis__stream_forgets);
@@ -290,16 +255,16 @@ static ignis__thread *ignis__thread_state(void)
 }
 
 /*  Returns the device of a desc, and the desc's value for a device. */
-static int ignis__desc_device(int device)
+IGNIS__PRIVATE int ignis__desc_device(int device)
 {
     return device == 0 ? ignis__thread_state()->device : device == IGNIS_DEVICE_0 ? 0 : device;
 }
-static int ignis__device_in_desc(const ignis__device *device)
+IGNIS__PRIVATE int ignis__device_in_desc(const ignis__device *device)
 {
     return device == ignis__devices ? IGNIS_DEVICE_0 : ignis__device_ordinal(device);
 }
 
-IGNIS__COLD static ignis_status ignis__devices_setup(const char *call, int first)
+IGNIS__COLD IGNIS__PRIVATE ignis_status ignis__devices_setup(const char *call, int first)
 {
     int error, i;
     error = IGNIS__CUDA(cuInit, (0));
@@ -325,7 +290,7 @@ IGNIS__COLD static ignis_status ignis__devices_setup(const char *call, int first
 }
 
 /*  Waits for the device and releases it. Continues after an error, and reports the first. */
-IGNIS__COLD static void ignis__device_close(const char *call, ignis__device *device)
+IGNIS__COLD IGNIS__PRIVATE void ignis__device_close(const char *call, ignis__device *device)
 {
     void *current = NULL;
     bool lost = ignis__devices_lost();
@@ -356,7 +321,7 @@ IGNIS__COLD static void ignis__device_close(const char *call, ignis__device *dev
 IGNIS_API int ignis_device_count(void) { return ignis__enter("ignis_device_count") ? ignis__device_total : 0; }
 
 /*  Reads the facts about a device, which need not be open. */
-IGNIS__COLD static bool ignis__device_read_facts(const char *call, ignis__device *device)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__device_read_facts(const char *call, ignis__device *device)
 {
     bool ok;
     ignis__mutex_lock(&device->lock);
@@ -425,7 +390,7 @@ IGNIS_API int ignis_device_current(void)
 }
 
 /*  Returns the calling thread's current device, opened and entered. NULL on failure. */
-static ignis__device *ignis__device_current_enter(const char *call, ignis__binding *binding)
+IGNIS__PRIVATE ignis__device *ignis__device_current_enter(const char *call, ignis__binding *binding)
 {
     ignis__device *device;
     if (!ignis__enter(call))

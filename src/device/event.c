@@ -4,6 +4,8 @@
     is recorded again.
     Locks: an event's slot, then a stream of the caller, then a device. */
 
+#include "room.h"
+
 typedef struct ignis__event {
     ignis__slot slot; /* its lock is held while the event is recorded or queried */
     ignis__device *device;
@@ -189,7 +191,7 @@ IGNIS_API ignis_status ignis_event_free(ignis_event handle)
     return ignis__ended(failures, live);
 }
 
-IGNIS__COLD static void ignis__events_close(const char *call)
+IGNIS__COLD IGNIS__PRIVATE void ignis__events_close(const char *call)
 {
     ignis__event *event;
     uint64_t index = 0;

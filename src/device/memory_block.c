@@ -8,27 +8,9 @@
    Locks: cache->lock guards all fields of a cache. Callers hold it.
    =============================================================================================================== */
 
-/*  Driver allocations ("segments") are cut into blocks. A free block belongs to the stream it was freed on: work
-    queued on that stream is ordered before its next use there, so the block can be reused at once. Another stream
-    takes it only after waiting for an event of that stream. Blocks are kept in bins by size. Bins are sorted, so the
-    first block that fits is the best fit. Small requests have segments of their own, so that they do not keep large
-    segments from being freed. */
-#define IGNIS__BLOCK_UNIT 512
-#define IGNIS__SMALL_LIMIT ((int64_t)1 << 20)
-#define IGNIS__SMALL_SEGMENT ((int64_t)2 << 20)
-#define IGNIS__MEDIUM_LIMIT ((int64_t)10 << 20)
-#define IGNIS__MEDIUM_SEGMENT ((int64_t)20 << 20)
-#define IGNIS__BINS 512
-#define IGNIS__NO_HOST_MEMORY (-1) /* beside the driver's error numbers */
+#include "room.h"
 
-/*  The purpose of an allocation. */
-typedef struct ignis__origin {
-    const char *call, *inside, *file; /* the last two may be null */
-    int line;
-    char tag[32];
-} ignis__origin;
-
-static void ignis__origin_current(ignis__origin *origin, const char *call)
+IGNIS__PRIVATE void ignis__origin_current(ignis__origin *origin, const char *call)
 {
     const ignis__thread *thread = &ignis__this_thread;
     origin->call = call;
@@ -37,57 +19,9 @@ static void ignis__origin_current(ignis__origin *origin, const char *call)
     origin->line = thread->line;
 }
 
-/*  A row of the memory statistics. */
-typedef struct ignis__memory_row {
-    ignis_memory_row row; /* its peak is that of the peak with the number... */
-    uint64_t peaks;       /* ...and the live bytes at the peak, if live changed after it */
-    struct ignis__memory_row *next;
-} ignis__memory_row;
-
-typedef struct ignis__block {
-    ignis__address address;
-    int64_t size;
-    ignis__origin origin;             /* of its last use; call is null when it is over */
-    ignis__memory_row *counted;       /* null: nobody counts */
-    struct ignis__stream_cache *part; /* stream and size class it belongs to */
-    bool used;
-    struct ignis__block *below, *above;    /* neighbours in the segment */
-    struct ignis__block *smaller, *larger; /* neighbours in the bin */
-    struct ignis__block *next_segment;     /* of a segment's first block, which lives as long as the segment */
-} ignis__block;
-
-typedef struct ignis__stream_cache {
-    void *stream;  /* or the capture whose memory this is */
-    bool captured; /* its blocks are used by a graph: no other stream takes them, and their segments stay */
-    bool is_small;
-    struct ignis__stream_cache *next;
-    ignis__block *zeroed; /* blocks of ignis__memory_take_zeroed, linked by `larger`: in no bin, as if used */
-    uint64_t filled[IGNIS__BINS / 64]; /* a bit for each bin that is not empty */
-    ignis__block *bins[IGNIS__BINS];
-} ignis__stream_cache;
-
-/*  Pinned host memory of the caller, or a chunk for copies. */
-typedef struct ignis__pinned {
-    void *memory;
-    int64_t size;
-    struct ignis__pinned *next;
-} ignis__pinned;
-
-typedef struct ignis__cache {
-    ignis__pinned *user, *spare;   /* by ignis_host_alloc; pieces that nobody uses now */
-    ignis__mutex lock;             /* which nobody holds during a call that may wait for the device: */
-    ignis__mutex asking, trimming; /* taken before `lock`: to ask the driver for memory, to free it */
-    ignis__stream_cache *parts;
-    ignis__block *segments;     /* their first blocks */
-    ignis__block *spare_blocks; /* block structs for reuse, linked by `above` */
-    ignis_memory_info info;
-    ignis__memory_row *counted; /* with ignis_desc.trace_memory */
-    uint64_t peaks;             /* of live_bytes so far */
-} ignis__cache;
-
-static ignis__cache ignis__caches[IGNIS_MAX_DEVICES];
-static bool ignis__memory_bypass, ignis__memory_traced;
-static uint64_t ignis__pinned_bytes;
+IGNIS__PRIVATE ignis__cache ignis__caches[IGNIS_MAX_DEVICES];
+IGNIS__PRIVATE bool ignis__memory_bypass, ignis__memory_traced;
+IGNIS__PRIVATE uint64_t ignis__pinned_bytes;
 
 /*  Returns the bin of a size. Each size up to 63 units has its own; above, each power of two has eight. */
 static int ignis__bin_of(int64_t size)
@@ -100,7 +34,7 @@ static int ignis__bin_of(int64_t size)
     return 64 + (log - 6) * 8 + (int)(units >> (log - 3) & 7);
 }
 
-static void ignis__bin_insert(ignis__block *block)
+IGNIS__PRIVATE void ignis__bin_insert(ignis__block *block)
 {
     int bin = ignis__bin_of(block->size);
     ignis__block **head = &block->part->bins[bin], *after = *head, *before = NULL;
@@ -119,7 +53,7 @@ static void ignis__bin_insert(ignis__block *block)
     block->part->filled[bin / 64] |= (uint64_t)1 << bin % 64;
 }
 
-static void ignis__bin_remove(ignis__block *block)
+IGNIS__PRIVATE void ignis__bin_remove(ignis__block *block)
 {
     int bin = ignis__bin_of(block->size);
     ignis__stream_cache *part = block->part;
@@ -134,7 +68,7 @@ static void ignis__bin_remove(ignis__block *block)
     block->smaller = block->larger = NULL;
 }
 
-static ignis__block *ignis__bin_best(const ignis__stream_cache *part, int64_t size)
+IGNIS__PRIVATE ignis__block *ignis__bin_best(const ignis__stream_cache *part, int64_t size)
 {
     int bin = ignis__bin_of(size), word = (bin + 1) / 64;
     ignis__block *block = part->bins[bin];
@@ -150,7 +84,8 @@ static ignis__block *ignis__bin_best(const ignis__stream_cache *part, int64_t si
 }
 
 /*  Returns the stream's cache for a size class, and creates it if necessary. NULL if out of host memory. */
-static ignis__stream_cache *ignis__stream_cache_of(ignis__cache *cache, void *stream, bool captured, bool is_small)
+IGNIS__PRIVATE ignis__stream_cache *ignis__stream_cache_of(ignis__cache *cache, void *stream, bool captured,
+                                                           bool is_small)
 {
     ignis__stream_cache *part = cache->parts;
     while (part && !(part->stream == stream && part->is_small == is_small))
@@ -165,8 +100,8 @@ static ignis__stream_cache *ignis__stream_cache_of(ignis__cache *cache, void *st
     return part;
 }
 
-static ignis__block *ignis__block_take(ignis__cache *cache, ignis__stream_cache *part, ignis__address address,
-                                       int64_t size)
+IGNIS__PRIVATE ignis__block *ignis__block_take(ignis__cache *cache, ignis__stream_cache *part, ignis__address address,
+                                               int64_t size)
 {
     ignis__block *block = cache->spare_blocks;
     if (block) {
@@ -183,14 +118,14 @@ static ignis__block *ignis__block_take(ignis__cache *cache, ignis__stream_cache 
     return block;
 }
 
-static void ignis__block_recycle(ignis__cache *cache, ignis__block *block)
+IGNIS__PRIVATE void ignis__block_recycle(ignis__cache *cache, ignis__block *block)
 {
     block->above = cache->spare_blocks;
     cache->spare_blocks = block;
 }
 
 /*  Merges `block` with the block above it, which is destroyed. Both are free and in no bin. */
-static void ignis__block_join(ignis__cache *cache, ignis__block *block)
+IGNIS__PRIVATE void ignis__block_join(ignis__cache *cache, ignis__block *block)
 {
     ignis__block *above = block->above;
     block->size += above->size;
@@ -201,7 +136,7 @@ static void ignis__block_join(ignis__cache *cache, ignis__block *block)
 }
 
 /*  Puts a freed block into its bin, merged with free neighbours of the same stream. */
-static void ignis__block_unuse(ignis__cache *cache, ignis__block *block)
+IGNIS__PRIVATE void ignis__block_unuse(ignis__cache *cache, ignis__block *block)
 {
     block->used = false;
     if (block->above && !block->above->used && block->above->part == block->part) {
@@ -218,7 +153,7 @@ static void ignis__block_unuse(ignis__cache *cache, ignis__block *block)
 
 /*  Takes a free block out of its bin for `size` bytes, and splits off the rest. Keeps all of it if out of host
     memory. */
-static void ignis__block_use(ignis__cache *cache, ignis__block *block, int64_t size)
+IGNIS__PRIVATE void ignis__block_use(ignis__cache *cache, ignis__block *block, int64_t size)
 {
     ignis__bin_remove(block);
     block->used = true;
@@ -237,7 +172,8 @@ static void ignis__block_use(ignis__cache *cache, ignis__block *block, int64_t s
 }
 
 /*  Returns the row of an origin in a list, and adds it if necessary. NULL if out of host memory. */
-IGNIS__COLD static ignis__memory_row *ignis__memory_row_find(ignis__memory_row **list, const ignis__origin *origin)
+IGNIS__COLD IGNIS__PRIVATE ignis__memory_row *ignis__memory_row_find(ignis__memory_row **list,
+                                                                     const ignis__origin *origin)
 {
     const char *inside = origin->inside ? origin->inside : "", *file = origin->file ? origin->file : "";
     ignis__memory_row *counted = *list;
@@ -257,7 +193,7 @@ IGNIS__COLD static ignis__memory_row *ignis__memory_row_find(ignis__memory_row *
 }
 
 /*  Returns the bytes of a row at the peak: its live bytes, unless they changed after the peak and were saved. */
-static int64_t ignis__memory_rows_peak(const ignis__cache *cache, const ignis__memory_row *counted)
+IGNIS__PRIVATE int64_t ignis__memory_rows_peak(const ignis__cache *cache, const ignis__memory_row *counted)
 {
     return counted->peaks == cache->peaks ? counted->row.peak_bytes : counted->row.live_bytes;
 }
@@ -270,7 +206,7 @@ IGNIS__COLD static void ignis__memory_row_add(ignis__cache *cache, ignis__memory
     counted->row.live_blocks += bytes > 0 ? 1 : -1;
 }
 
-static void ignis__memory_rows_free(ignis__memory_row **list)
+IGNIS__PRIVATE void ignis__memory_rows_free(ignis__memory_row **list)
 {
     while (*list) {
         ignis__memory_row *next = (*list)->next;
@@ -279,7 +215,7 @@ static void ignis__memory_rows_free(ignis__memory_row **list)
     }
 }
 
-static void ignis__memory_count(ignis__cache *cache, int64_t live, int64_t reserved)
+IGNIS__PRIVATE void ignis__memory_count(ignis__cache *cache, int64_t live, int64_t reserved)
 {
     ignis_memory_info *info = &cache->info;
     info->live_bytes += live;
@@ -297,7 +233,7 @@ static void ignis__memory_count(ignis__cache *cache, int64_t live, int64_t reser
 }
 
 /*  Counts a block in when its use begins, and out when it ends. */
-static void ignis__block_begin(ignis__cache *cache, ignis__block *block, const ignis__origin *origin)
+IGNIS__PRIVATE void ignis__block_begin(ignis__cache *cache, ignis__block *block, const ignis__origin *origin)
 {
     block->origin = *origin;
     block->counted = ignis__memory_traced ? ignis__memory_row_find(&cache->counted, origin) : NULL;
@@ -306,7 +242,7 @@ static void ignis__block_begin(ignis__cache *cache, ignis__block *block, const i
     ignis__memory_count(cache, block->size, 0);
 }
 
-static void ignis__block_end(ignis__cache *cache, ignis__block *block)
+IGNIS__PRIVATE void ignis__block_end(ignis__cache *cache, ignis__block *block)
 {
     if (block->counted)
         ignis__memory_row_add(cache, block->counted, -block->size);

@@ -5,6 +5,8 @@
     May use: memory_block.c. Locks: cache->asking or cache->trimming, then cache->lock, which is released around
     driver calls that may wait. */
 
+#include "room.h"
+
 /*  Allocates a segment: one free block in its bin, at least `size` bytes. NULL if out of memory. Releases the cache's
     lock around the driver call, which may wait for the device. Only other threads that ask the driver wait for it,
     and then look again for free memory. The stream's cache is looked up again, because another thread may have
@@ -98,7 +100,7 @@ IGNIS__COLD static ignis__block *ignis__segments_take(ignis__cache *cache)
 /*  Frees every entirely free segment. Waits for the device, so the streams of blocks do not matter any more. Work on
     the device may wait for a launch of another thread, so only other trimming threads wait for this call. Returns the
     bytes, -1 on failure. */
-IGNIS__COLD static int64_t ignis__cache_trim(const char *call, ignis__device *device, ignis__cache *cache)
+IGNIS__COLD IGNIS__PRIVATE int64_t ignis__cache_trim(const char *call, ignis__device *device, ignis__cache *cache)
 {
     ignis__block *taken, *first;
     int64_t freed = 0;
@@ -180,7 +182,7 @@ static ignis__block *ignis__memory_find(const char *call, ignis__device *device,
     return block || !part ? block : ignis__segment_make(cache, &part, size, size, error);
 }
 
-IGNIS__COLD static int64_t ignis__cache_largest_free(const ignis__cache *cache)
+IGNIS__COLD IGNIS__PRIVATE int64_t ignis__cache_largest_free(const ignis__cache *cache)
 {
     const ignis__stream_cache *part;
     int64_t largest = 0;
@@ -237,8 +239,8 @@ IGNIS__COLD static ignis_status ignis__fail_device_memory(const char *call, igni
 }
 
 /*  Takes memory of at least `size` bytes for work on `stream`. NULL on failure. The device is entered. */
-static ignis__block *ignis__memory_take_for(const char *call, const ignis__origin *origin, ignis__device *device,
-                                            void *stream, int64_t size)
+IGNIS__PRIVATE ignis__block *ignis__memory_take_for(const char *call, const ignis__origin *origin,
+                                                    ignis__device *device, void *stream, int64_t size)
 {
     ignis__cache *cache = &ignis__caches[device - ignis__devices];
     ignis__stream_cache *part;
@@ -271,7 +273,7 @@ static ignis__block *ignis__memory_take_for(const char *call, const ignis__origi
     return block;
 }
 
-static ignis__block *ignis__memory_take(const char *call, ignis__device *device, void *stream, int64_t size)
+IGNIS__PRIVATE ignis__block *ignis__memory_take(const char *call, ignis__device *device, void *stream, int64_t size)
 {
     ignis__origin origin;
     ignis__origin_current(&origin, call);
@@ -280,7 +282,7 @@ static ignis__block *ignis__memory_take(const char *call, ignis__device *device,
 }
 
 /*  Recycles memory in the order of its stream. The device is entered. */
-static void ignis__memory_recycle(const char *call, ignis__device *device, ignis__block *block)
+IGNIS__PRIVATE void ignis__memory_recycle(const char *call, ignis__device *device, ignis__block *block)
 {
     ignis__cache *cache = &ignis__caches[device - ignis__devices];
     ignis__mutex_lock(&cache->lock);
@@ -294,8 +296,8 @@ static void ignis__memory_recycle(const char *call, ignis__device *device, ignis
 /*  Takes a word of 8 bytes that is 0 when the stream reaches it. NULL on failure. The device is entered.
     Kernels leave it 0, so a recycled word needs no zeroing for its next use on the stream. In a graph, the first use
     zeroes it. */
-IGNIS__MAYBE_UNUSED static ignis__block *ignis__memory_take_zeroed(const char *call, ignis__device *device,
-                                                                   void *stream)
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE ignis__block *ignis__memory_take_zeroed(const char *call, ignis__device *device,
+                                                                           void *stream)
 {
     ignis__cache *cache = &ignis__caches[device - ignis__devices];
     ignis__capture *capture = ignis__capture_on(device);
@@ -323,8 +325,8 @@ IGNIS__MAYBE_UNUSED static ignis__block *ignis__memory_take_zeroed(const char *c
 }
 
 /*  Recycles the word after its kernels were queued. A word that may not be 0 goes to ignis__memory_recycle. */
-IGNIS__MAYBE_UNUSED static void ignis__memory_recycle_zeroed(const char *call, ignis__device *device,
-                                                             ignis__block *block)
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE void ignis__memory_recycle_zeroed(const char *call, ignis__device *device,
+                                                                     ignis__block *block)
 {
     ignis__cache *cache = &ignis__caches[device - ignis__devices];
     if (ignis__memory_bypass) {
@@ -356,7 +358,7 @@ static void ignis__stream_cache_merge(ignis__cache *cache, ignis__stream_cache *
 }
 
 /*  Moves a stream's blocks, free and used, to Ignis' own stream. The stream is idle. */
-IGNIS__COLD static void ignis__memory_forget_stream(ignis__device *device, void *stream)
+IGNIS__COLD IGNIS__PRIVATE void ignis__memory_forget_stream(ignis__device *device, void *stream)
 {
     ignis__cache *cache = &ignis__caches[device - ignis__devices];
     ignis__stream_cache **link = &cache->parts;
@@ -383,7 +385,7 @@ IGNIS__COLD static void ignis__memory_forget_stream(ignis__device *device, void 
     ignis__mutex_unlock(&cache->trimming);
 }
 
-IGNIS__COLD static void ignis__memory_setup(int64_t limit, bool bypass, bool traced)
+IGNIS__COLD IGNIS__PRIVATE void ignis__memory_setup(int64_t limit, bool bypass, bool traced)
 {
     int i;
     ignis__memory_bypass = bypass;
@@ -399,7 +401,7 @@ IGNIS__COLD static void ignis__memory_setup(int64_t limit, bool bypass, bool tra
 }
 
 /*  Frees all segments and host memory of a device's cache. Its context is current. */
-IGNIS__COLD static void ignis__memory_close(const char *call, ignis__device *device)
+IGNIS__COLD IGNIS__PRIVATE void ignis__memory_close(const char *call, ignis__device *device)
 {
     ignis__cache *cache = &ignis__caches[device - ignis__devices];
     bool lost = ignis__devices_lost(); /* then each call would fail with the error that is known already */
@@ -436,7 +438,8 @@ IGNIS__COLD static void ignis__memory_close(const char *call, ignis__device *dev
 }
 
 /*  Asks the driver about an address: the type of its memory, 0 if unknown (pageable host memory), and its device. */
-static bool ignis__address_query(const char *call, ignis__device *device, const void *ptr, int *type, int *ordinal)
+IGNIS__PRIVATE bool ignis__address_query(const char *call, ignis__device *device, const void *ptr, int *type,
+                                         int *ordinal)
 {
     int attributes[2] = {IGNIS__CU_POINTER_MEMORY_TYPE, IGNIS__CU_POINTER_ORDINAL};
     void *values[2] = {type, ordinal};
@@ -447,8 +450,8 @@ static bool ignis__address_query(const char *call, ignis__device *device, const 
 
 /*  Finds the allocation, or the reserved address range, around an address. The size is 0 if the driver does not
     tell. */
-static bool ignis__address_range(const char *call, ignis__device *device, const void *ptr, ignis__address *start,
-                                 size_t *size)
+IGNIS__PRIVATE bool ignis__address_range(const char *call, ignis__device *device, const void *ptr,
+                                         ignis__address *start, size_t *size)
 {
     int attributes[2] = {IGNIS__CU_POINTER_RANGE_START, IGNIS__CU_POINTER_RANGE_SIZE};
     void *values[2] = {start, size};

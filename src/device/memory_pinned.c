@@ -3,8 +3,10 @@
     To free pinned memory CUDA waits for all devices, so chunks are kept for the next copy.
     May use: memory_block.c, >>device. Locks: cache->lock guards the lists; it is released around driver calls. */
 
+#include "room.h"
+
 /*  Allocates pinned host memory; the device is entered. NULL on failure. */
-static void *ignis__pinned_take(const char *call, ignis__device *device, int64_t size)
+IGNIS__PRIVATE void *ignis__pinned_take(const char *call, ignis__device *device, int64_t size)
 {
     void *memory = NULL;
     int error = IGNIS__CUDA(cuMemHostAlloc, (&memory, (size_t)size, 0));
@@ -38,7 +40,7 @@ static ignis_status ignis__pinned_end(const char *call, ignis__device *device, v
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-static ignis_status ignis__pinned_recycle(const char *call, ignis__device *device, void *memory, int64_t size)
+IGNIS__PRIVATE ignis_status ignis__pinned_recycle(const char *call, ignis__device *device, void *memory, int64_t size)
 {
     ignis__atomic_add(&ignis__pinned_bytes, (uint64_t)-size);
     return ignis__pinned_end(call, device, memory);
@@ -67,10 +69,7 @@ static void ignis__pinned_keep(ignis__device *device, ignis__pinned **list, igni
     ignis__mutex_unlock(&cache->lock);
 }
 
-/*  Returns a chunk of pinned memory with at least `size` bytes for temporary use: the smallest spare one that fits,
-    or a new one. ignis__pinned_chunk_recycle takes it back, or ignis__pinned_chunk_keep if nothing uses it any more. */
-#define IGNIS__PIECE ((int64_t)1 << 20) /* to copy through */
-static ignis__pinned *ignis__pinned_chunk_take(const char *call, ignis__device *device, int64_t size)
+IGNIS__PRIVATE ignis__pinned *ignis__pinned_chunk_take(const char *call, ignis__device *device, int64_t size)
 {
     ignis__cache *cache = &ignis__caches[device - ignis__devices];
     ignis__pinned *piece = NULL, **link, **best = NULL;
@@ -90,7 +89,7 @@ static ignis__pinned *ignis__pinned_chunk_take(const char *call, ignis__device *
 }
 
 /*  Recycles a chunk that nothing uses any more. */
-static void ignis__pinned_chunk_keep(ignis__device *device, ignis__pinned *piece)
+IGNIS__PRIVATE void ignis__pinned_chunk_keep(ignis__device *device, ignis__pinned *piece)
 {
     ignis__pinned_keep(device, &ignis__caches[device - ignis__devices].spare, piece);
 }
@@ -98,8 +97,8 @@ static void ignis__pinned_chunk_keep(ignis__device *device, ignis__pinned *piece
 /*  Waits for the device, then recycles a chunk, or frees a large one. To free it, CUDA waits for all devices. If
     several ranks of this process use a device each, one may wait for work that this thread has yet to launch: with
     several devices, the chunk is kept. */
-IGNIS__MAYBE_UNUSED static ignis_status ignis__pinned_chunk_recycle(const char *call, ignis__device *device,
-                                                                    ignis__pinned *piece)
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE ignis_status ignis__pinned_chunk_recycle(const char *call, ignis__device *device,
+                                                                            ignis__pinned *piece)
 {
     ignis_status status;
     int opened = 0, i;
@@ -116,7 +115,7 @@ IGNIS__MAYBE_UNUSED static ignis_status ignis__pinned_chunk_recycle(const char *
 }
 
 /*  Frees the large spare chunks of a device. */
-IGNIS__COLD static bool ignis__pinned_chunks_trim(const char *call, ignis__device *device, ignis__cache *cache)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__pinned_chunks_trim(const char *call, ignis__device *device, ignis__cache *cache)
 {
     ignis__pinned *taken = NULL, *piece, **link;
     bool ok = true;
@@ -192,7 +191,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_host_free(void *memory)
     return status;
 }
 
-IGNIS__COLD static void ignis__pinned_leaked(const char *call)
+IGNIS__COLD IGNIS__PRIVATE void ignis__pinned_leaked(const char *call)
 {
     const ignis__pinned *pinned;
     int i;

@@ -3,6 +3,8 @@
     Reads the statistics of memory_block.c into copies for the caller.
     May use: memory_block.c, memory_cache.c, memory_pinned.c. Locks: cache->lock while it reads. */
 
+#include "room.h"
+
 IGNIS__COLD IGNIS_API ignis_status ignis_memory_query(int ordinal, ignis_memory_info *info)
 {
     static const char call[] = "ignis_memory_query";
@@ -37,7 +39,7 @@ IGNIS__COLD static int ignis__row_order(const void *a, const void *b)
 }
 
 /*  Returns all rows of a device in a block of memory, in order. NULL, and reported, if out of memory. */
-IGNIS__COLD static ignis_memory_row *ignis__rows_make(const char *call, ignis__cache *cache, int *count)
+IGNIS__COLD IGNIS__PRIVATE ignis_memory_row *ignis__rows_make(const char *call, ignis__cache *cache, int *count)
 {
     ignis__memory_row *list = NULL, **from = ignis__memory_traced ? &cache->counted : &list, *counted;
     ignis__block *first, *block;

@@ -6,9 +6,11 @@
    May use: >>device, >>capture. Locks: entry->lock is held while a thread waits for the stream; then a device.
    =============================================================================================================== */
 
+#include "room.h"
+
 /*  Adds an entry for a stream of the caller, after checking that it belongs to this device. Returns its serial, 0 on
     failure. */
-IGNIS__COLD static uint64_t ignis__stream_adopt(const char *call, ignis__device *device, void *stream)
+IGNIS__COLD IGNIS__PRIVATE uint64_t ignis__stream_adopt(const char *call, ignis__device *device, void *stream)
 {
     ignis__user_stream *user_stream;
     const ignis__capture *capture;
@@ -66,7 +68,7 @@ IGNIS__COLD static uint64_t ignis__stream_adopt(const char *call, ignis__device 
 }
 
 /*  Recycles an event of the device. */
-IGNIS__ONE_COPY static void ignis__event_recycle(ignis__device *device, ignis__pooled_event *spare)
+IGNIS__ONE_COPY IGNIS__PRIVATE void ignis__event_recycle(ignis__device *device, ignis__pooled_event *spare)
 {
     ignis__mutex_lock(&device->lock);
     spare->next = device->events;
@@ -75,7 +77,7 @@ IGNIS__ONE_COPY static void ignis__event_recycle(ignis__device *device, ignis__p
 }
 
 /*  Records an event after the work queued on a stream. NULL on failure. ignis__event_recycle takes it back. */
-static ignis__pooled_event *ignis__event_record(const char *call, ignis__device *device, void *stream)
+IGNIS__PRIVATE ignis__pooled_event *ignis__event_record(const char *call, ignis__device *device, void *stream)
 {
     ignis__pooled_event *spare;
     ignis__binding binding;
@@ -102,8 +104,8 @@ static ignis__pooled_event *ignis__event_record(const char *call, ignis__device 
 }
 
 /*  Makes `later` wait for the work queued on `earlier`. The streams may belong to different devices. */
-static bool ignis__stream_order(const char *call, ignis__device *earlier_device, void *earlier,
-                                ignis__device *later_device, void *later)
+IGNIS__PRIVATE bool ignis__stream_order(const char *call, ignis__device *earlier_device, void *earlier,
+                                        ignis__device *later_device, void *later)
 {
     ignis__pooled_event *spare;
     ignis__binding binding;
@@ -151,7 +153,7 @@ static ignis__user_stream *ignis__user_stream_hold(ignis__device *device, const 
     return user_stream;
 }
 
-static void ignis__user_stream_drop(ignis__device *device, ignis__user_stream *user_stream)
+IGNIS__PRIVATE void ignis__user_stream_drop(ignis__device *device, ignis__user_stream *user_stream)
 {
     bool last;
     ignis__mutex_lock(&device->lock);
@@ -164,8 +166,8 @@ static void ignis__user_stream_drop(ignis__device *device, ignis__user_stream *u
 /*  Joins a stream of the caller to the thread's capture, after the work queued on `from`. serial is from
     ignis__stream_adopt. First waits for threads that wait for the stream, because their wait would invalidate the
     capture. */
-IGNIS__MAYBE_UNUSED static bool ignis__capture_draw(const char *call, ignis__device *device, void *from,
-                                                    uint64_t serial)
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE bool ignis__capture_draw(const char *call, ignis__device *device, void *from,
+                                                            uint64_t serial)
 {
     ignis__user_stream *user_stream = ignis__user_stream_next(device, serial - 1);
     bool ok;
@@ -187,7 +189,7 @@ static int ignis__stream_finish(void *stream)
 /*  Waits for the work of an entered device. While another thread captures on its context, which such a wait would
     invalidate, or if the wait has failed, it waits for each known stream outside of captures. Returns the first
     error. The work is done also then, unless the devices are lost. */
-IGNIS__COLD static int ignis__device_finish(ignis__device *device)
+IGNIS__COLD IGNIS__PRIVATE int ignis__device_finish(ignis__device *device)
 {
     ignis__user_stream *user_stream;
     uint64_t serial = 0;
@@ -214,7 +216,7 @@ IGNIS__COLD static int ignis__device_finish(ignis__device *device)
 }
 
 /*  As ignis__device_finish, and reports the failure. */
-static bool ignis__device_wait(const char *call, ignis__device *device)
+IGNIS__PRIVATE bool ignis__device_wait(const char *call, ignis__device *device)
 {
     return ignis__cuda_check(call, device, "cuCtxSynchronize", ignis__device_finish(device)) == IGNIS_OK;
 }
@@ -279,7 +281,7 @@ IGNIS__COLD IGNIS_API void *ignis_stream_create(const ignis_stream_desc *desc)
 }
 
 /*  Reports streams that ignis__device_close will free. */
-IGNIS__COLD static void ignis__streams_leaked(const char *call)
+IGNIS__COLD IGNIS__PRIVATE void ignis__streams_leaked(const char *call)
 {
     const ignis__user_stream *user_stream;
     int i;
@@ -308,7 +310,7 @@ static bool ignis__stream_known(ignis__device *device, const void *stream)
 
 /*  Enters the device of a stream argument: the stream's device if Ignis knows the stream, else the current device if
     the stream belongs to it. A stream of NULL becomes the current one. NULL, and reported, on failure. */
-static ignis__device *ignis__stream_enter(const char *call, void **stream, ignis__binding *binding)
+IGNIS__PRIVATE ignis__device *ignis__stream_enter(const char *call, void **stream, ignis__binding *binding)
 {
     ignis__device *device = ignis__device_current_enter(call, binding);
     int i;
@@ -332,7 +334,7 @@ static ignis__device *ignis__stream_enter(const char *call, void **stream, ignis
 }
 
 /*  Checks whether any thread captures a stream. */
-static bool ignis__stream_captured(const char *call, ignis__device *device, void *stream, bool *captured)
+IGNIS__PRIVATE bool ignis__stream_captured(const char *call, ignis__device *device, void *stream, bool *captured)
 {
     int status = 0;
     bool ok = !ignis__atomic_load(&device->captures) ||
@@ -341,7 +343,7 @@ static bool ignis__stream_captured(const char *call, ignis__device *device, void
     return ok;
 }
 
-IGNIS__COLD static bool ignis__fail_captured(const char *call, const char *what)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__fail_captured(const char *call, const char *what)
 {
     return ignis__fail_false(IGNIS_DIAG_CAPTURE_REFUSED, call, "%s", what);
 }
@@ -349,7 +351,8 @@ IGNIS__COLD static bool ignis__fail_captured(const char *call, const char *what)
 /*  Makes a stream of an entered device wait for an event. captured: the event was recorded in a capture, which the
     stream then joins. First waits for threads that wait for the stream, because their wait would invalidate the
     capture. */
-static bool ignis__stream_await(const char *call, ignis__device *device, void *stream, void *event, bool captured)
+IGNIS__PRIVATE bool ignis__stream_await(const char *call, ignis__device *device, void *stream, void *event,
+                                        bool captured)
 {
     ignis__user_stream *user_stream;
     uint64_t serial;

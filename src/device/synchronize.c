@@ -3,6 +3,8 @@
     Waits for the current device and reports what failed meanwhile, on the thread that asks.
     May use: stream.c, callback.c. Locks: none of its own. */
 
+#include "room.h"
+
 IGNIS_API ignis_status ignis_synchronize(void)
 {
     static const char call[] = "ignis_synchronize";

@@ -7,59 +7,18 @@
    Locks: ignis__profile_lock guards the items.
    =============================================================================================================== */
 
-typedef enum ignis__trace_kind {
-    IGNIS__TRACED_CALL, /* on the host */
-    IGNIS__TRACED_KERNEL,
-    IGNIS__TRACED_COPY,
-    IGNIS__TRACED_GRAPH,
-    IGNIS__TRACED_COLLECTIVE,
-    IGNIS__TRACED_MEMORY /* a device's memory in use from then on */
-} ignis__trace_kind;
-
-typedef struct ignis__trace_item {
-    ignis__trace_kind kind;
-    int device, thread, line, rate;
-    bool exact_bytes;
-    uint64_t operation;
-    const char *call, *file; /* file may be null */
-    char name[72];
-    void *stream, *first, *last; /* events; NULL for items of the host */
-    int64_t begin_ns, end_ns;    /* on the host */
-    double bytes, flops;         /* 0: not known */
-    int64_t at_ns; /* start by the host's clock, read when the work is done; and the duration, -1 if unknown */
-    double ms;
-} ignis__trace_item;
+#include "room.h"
 
 #define IGNIS__TRACED_MOST ((size_t)1 << 18) /* later items are only counted */
 
-static struct {
-    uint64_t on; /* read without the lock, as one branch of a launch */
-    ignis__trace_item *items;
-    size_t count, capacity, lost;
-    int threads;
-    int64_t begin_ns;
-    struct {
-        void *event; /* recorded when the host's clock was at ns */
-        int64_t ns;
-    } base[IGNIS_MAX_DEVICES];
-    struct ignis__named_function *named[64]; /* names of functions, always kept */
-    ignis_profile_row *rows;                 /* of the last one that has ended */
-    int row_count;
-} ignis__profile;
+IGNIS__PRIVATE struct ignis__profile_type ignis__profile;
 
-static ignis__mutex ignis__profile_lock = IGNIS__MUTEX_INIT;
+IGNIS__PRIVATE ignis__mutex ignis__profile_lock = IGNIS__MUTEX_INIT;
 
-static bool ignis__profiling(void) { return ignis__atomic_load(&ignis__profile.on) != 0; }
-
-/*  Names of kernels, by their functions. */
-typedef struct ignis__named_function {
-    void *function;
-    char name[72];
-    struct ignis__named_function *next;
-} ignis__named_function;
+IGNIS__PRIVATE bool ignis__profiling(void) { return ignis__atomic_load(&ignis__profile.on) != 0; }
 
 /*  Returns the name of a function; without memory it has none. */
-IGNIS__COLD static void ignis__function_name(void *function, const char *name)
+IGNIS__COLD IGNIS__PRIVATE void ignis__function_name(void *function, const char *name)
 {
     ignis__named_function **list = &ignis__profile.named[((uintptr_t)function >> 4) % 64], *named;
     ignis__mutex_lock(&ignis__profile_lock);
@@ -77,7 +36,7 @@ IGNIS__COLD static void ignis__function_name(void *function, const char *name)
 
 /*  Sets the bytes that the next kernel of this thread reads and writes; below 0: all bytes of its operands. rate: an
     ignis_dtype. */
-static void ignis__cost(double bytes, double flops, int rate)
+IGNIS__PRIVATE void ignis__cost(double bytes, double flops, int rate)
 {
     ignis__thread *thread = &ignis__this_thread;
     if (!ignis__profiling())
@@ -119,7 +78,7 @@ IGNIS__COLD static bool ignis__trace_add(const ignis__trace_item *traced)
     return ok;
 }
 
-IGNIS__COLD static void ignis__trace_events_free(ignis__trace_item *traced)
+IGNIS__COLD IGNIS__PRIVATE void ignis__trace_events_free(ignis__trace_item *traced)
 {
     if (traced->first)
         (void)IGNIS__CUDA(cuEventDestroy_v2, (traced->first));
@@ -149,7 +108,7 @@ IGNIS__COLD static void ignis__trace_begin(ignis__trace_item *traced, ignis__tra
 }
 
 /*  Relates the clocks of host and device on an idle stream that waits for no other. The device is entered. */
-IGNIS__COLD static void ignis__profile_base(ignis__device *device)
+IGNIS__COLD IGNIS__PRIVATE void ignis__profile_base(ignis__device *device)
 {
     int index = ignis__device_ordinal(device);
     void *event = NULL, *stream = NULL;
@@ -170,8 +129,8 @@ IGNIS__COLD static void ignis__profile_base(ignis__device *device)
 /*  Begins an item of the profile: work queued on a stream until ignis__trace_close. Captured work is no item,
     because it has no time yet. False if there is no profile, or no event, which is counted. The device is entered.
     function: of a kernel; name: of anything else. */
-IGNIS__COLD static bool ignis__trace_open(ignis__trace_item *traced, ignis__trace_kind kind, const char *call,
-                                          ignis__device *device, void *stream, void *function, const char *name)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__trace_open(ignis__trace_item *traced, ignis__trace_kind kind, const char *call,
+                                                  ignis__device *device, void *stream, void *function, const char *name)
 {
     ignis__thread *thread = &ignis__this_thread;
     const ignis__named_function *named;
@@ -210,7 +169,7 @@ IGNIS__COLD static bool ignis__trace_open(ignis__trace_item *traced, ignis__trac
 }
 
 /*  Ends an item. ok: its work was queued. */
-IGNIS__COLD static bool ignis__trace_close(ignis__trace_item *traced, bool ok)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__trace_close(ignis__trace_item *traced, bool ok)
 {
     bool recorded = ok && IGNIS__CUDA(cuEventRecord, (traced->last, traced->stream)) == 0;
     traced->end_ns = ignis__monotonic_ns();
@@ -220,8 +179,8 @@ IGNIS__COLD static bool ignis__trace_close(ignis__trace_item *traced, bool ok)
 }
 
 /*  Ends an item that copies or fills `size` bytes. */
-static bool ignis__trace_copy(ignis__trace_item *traced, const char *call, ignis__device *device, void *stream,
-                              const char *name, int64_t size)
+IGNIS__PRIVATE bool ignis__trace_copy(ignis__trace_item *traced, const char *call, ignis__device *device, void *stream,
+                                      const char *name, int64_t size)
 {
     if (!ignis__profiling())
         return false;
@@ -230,7 +189,7 @@ static bool ignis__trace_copy(ignis__trace_item *traced, const char *call, ignis
 }
 
 /*  Records a device's memory in use from now on. */
-IGNIS__COLD static void ignis__trace_memory(int device, int64_t live, int64_t reserved)
+IGNIS__COLD IGNIS__PRIVATE void ignis__trace_memory(int device, int64_t live, int64_t reserved)
 {
     ignis__trace_item traced = IGNIS__ZERO;
     traced.kind = IGNIS__TRACED_MEMORY;
@@ -242,7 +201,7 @@ IGNIS__COLD static void ignis__trace_memory(int device, int64_t live, int64_t re
 }
 
 /*  Adds a call on the host that began at begin_ns and ends now. */
-IGNIS__COLD static void ignis__trace_call(const char *call, const ignis__device *device, int64_t begin_ns)
+IGNIS__COLD IGNIS__PRIVATE void ignis__trace_call(const char *call, const ignis__device *device, int64_t begin_ns)
 {
     ignis__trace_item traced;
     ignis__trace_begin(&traced, IGNIS__TRACED_CALL, call, device);

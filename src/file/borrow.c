@@ -3,15 +3,10 @@
     Saving and loading acquire every array first, so that no other layer changes it meanwhile.
     May use: array/contract.c, >>tensor. Locks: those of the arrays, one at a time. */
 
-/*  One tensor of a call that saves or loads. */
-typedef struct ignis__borrowed_tensor {
-    ignis__array *array; /* held */
-    ignis_tensor made;   /* by this call, until it has succeeded */
-    const ignis__file_tensor *item;
-} ignis__borrowed_tensor;
+#include "room.h"
 
 /*  Borrows every array for a call; an array may come twice. */
-IGNIS__COLD static bool ignis__borrow_acquire(const char *call, ignis__borrowed_tensor *lent, int count)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__borrow_acquire(const char *call, ignis__borrowed_tensor *lent, int count)
 {
     int i;
     for (i = 0; i < count; i++)
@@ -21,7 +16,8 @@ IGNIS__COLD static bool ignis__borrow_acquire(const char *call, ignis__borrowed_
 }
 
 /*  Returns every array to its owner; tensors that the call has made are released unless it has succeeded. */
-IGNIS__COLD static void ignis__borrow_release(const char *call, ignis__borrowed_tensor *lent, int count, bool succeeded)
+IGNIS__COLD IGNIS__PRIVATE void ignis__borrow_release(const char *call, ignis__borrowed_tensor *lent, int count,
+                                                      bool succeeded)
 {
     int i;
     for (i = 0; i < count; i++) {
@@ -35,7 +31,7 @@ IGNIS__COLD static void ignis__borrow_release(const char *call, ignis__borrowed_
 }
 
 /*  Holds and returns the array of a tensor. NULL, and reported, if there is none. */
-static ignis__array *ignis__borrow_array(const char *call, ignis_tensor handle)
+IGNIS__PRIVATE ignis__array *ignis__borrow_array(const char *call, ignis_tensor handle)
 {
     ignis__tensor *tensor = ignis__tensor_hold(call, handle);
     ignis__array *array;
@@ -47,8 +43,8 @@ static ignis__array *ignis__borrow_array(const char *call, ignis_tensor handle)
 }
 
 /*  Checks the arguments that saving and loading have in common. */
-IGNIS__COLD static bool ignis__check_named_tensors(const char *call, const char *path, const char *const *names,
-                                                   const ignis_tensor *tensors, int count)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__check_named_tensors(const char *call, const char *path, const char *const *names,
+                                                           const ignis_tensor *tensors, int count)
 {
     int i;
     if (!ignis__enter(call) || ignis__capture_refuses(call))

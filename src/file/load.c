@@ -3,17 +3,9 @@
     All checks come first; then chunks are read into pinned memory and copied, the next while one is on its way.
     May use: borrow.c, safetensors.c, device/memory_pinned.c. Locks: none held while it reads. */
 
-/*  An open file and its header. ignis__load_close frees both. */
-typedef struct ignis__load {
-    const char *path;
-    int descriptor;
-    int64_t size;
-    ignis__safetensors file;
-    char *staging; /* pinned memory for the parts of tensors that are on their way */
-    int64_t part;  /* bytes of a chunk; the memory has room for two */
-} ignis__load;
+#include "room.h"
 
-static void ignis__load_close(ignis__load *load)
+IGNIS__PRIVATE void ignis__load_close(ignis__load *load)
 {
     ignis__safetensors_close(&load->file);
     ignis__file_close(load->descriptor);
@@ -31,7 +23,7 @@ static bool ignis__load_read(const char *call, const ignis__load *load, int64_t 
     return got == size;
 }
 
-IGNIS__COLD static bool ignis__load_open(const char *call, const char *path, ignis__load *load)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__load_open(const char *call, const char *path, ignis__load *load)
 {
     unsigned char first[8], *head;
     int64_t size;
@@ -69,7 +61,7 @@ IGNIS__COLD static bool ignis__load_open(const char *call, const char *path, ign
 }
 
 /*  Finds the item of a name. NULL if there is none. The items are sorted by name. */
-static ignis__file_tensor *ignis__file_tensor_find(const ignis__safetensors *file, const char *name)
+IGNIS__PRIVATE ignis__file_tensor *ignis__file_tensor_find(const ignis__safetensors *file, const char *name)
 {
     ignis__file_tensor key = IGNIS__ZERO;
     key.name = name;
@@ -228,8 +220,8 @@ static bool ignis__load_tensors(const char *call, const char *path, ignis__load 
     return ignis__borrow_acquire(call, lent, count) && ignis__load_arrays(call, load, lent, count);
 }
 
-IGNIS__COLD static ignis_status ignis__load_named(const char *call, const char *path, const char *const *names,
-                                                  ignis_tensor *tensors, int count)
+IGNIS__COLD IGNIS__PRIVATE ignis_status ignis__load_named(const char *call, const char *path, const char *const *names,
+                                                          ignis_tensor *tensors, int count)
 {
     ignis__load load;
     ignis__borrowed_tensor *lent;

@@ -4,16 +4,9 @@
     May use: base/json.c, base/utf8.c. Invariant: after a successful parse, every byte of the data belongs to
     exactly one tensor. */
 
-/*  The header of a file. */
-typedef struct ignis__safetensors {
-    char *header; /* a copy; the names are in it */
-    ignis__file_tensor *items;
-    int count, capacity;
-    int64_t data;    /* offset of the data in the file */
-    char fault[400]; /* why it is not a safetensors file */
-} ignis__safetensors;
+#include "room.h"
 
-static void ignis__safetensors_close(ignis__safetensors *file)
+IGNIS__PRIVATE void ignis__safetensors_close(ignis__safetensors *file)
 {
     ignis__free(file->items);
     ignis__free(file->header);
@@ -24,7 +17,7 @@ static void ignis__safetensors_close(ignis__safetensors *file)
 
 /*  Returns the bytes of a tensor. -1 if they do not fit 63 bits (counted without zeros among the sizes), or end
     inside a byte. */
-static int64_t ignis__file_tensor_bytes(int type, const ignis_shape *shape)
+IGNIS__PRIVATE int64_t ignis__file_tensor_bytes(int type, const ignis_shape *shape)
 {
     int bits = ignis__file_dtypes[type].bits, i;
     int64_t product = bits >= 8 ? bits / 8 : bits;
@@ -150,7 +143,7 @@ static ignis__file_tensor *ignis__safetensors_add(ignis__safetensors *file)
     return &file->items[file->count++];
 }
 
-static int ignis__file_tensor_by_name(const void *a, const void *b)
+IGNIS__PRIVATE int ignis__file_tensor_by_name(const void *a, const void *b)
 {
     return strcmp(((const ignis__file_tensor *)a)->name, ((const ignis__file_tensor *)b)->name);
 }
@@ -171,14 +164,15 @@ static int ignis__file_tensor_by_type(const void *a, const void *b)
     return one->type != other->type ? other->type - one->type : strcmp(one->name, other->name);
 }
 
-static void ignis__file_tensor_sort(ignis__file_tensor *items, int count, int (*order)(const void *, const void *))
+IGNIS__PRIVATE void ignis__file_tensor_sort(ignis__file_tensor *items, int count,
+                                            int (*order)(const void *, const void *))
 {
     if (count > 1)
         qsort(items, (size_t)count, sizeof *items, order);
 }
 
 /*  Returns a name that two neighbours have, NULL if there is none. */
-static const char *ignis__file_tensor_duplicate(const ignis__file_tensor *items, int count)
+IGNIS__PRIVATE const char *ignis__file_tensor_duplicate(const ignis__file_tensor *items, int count)
 {
     int i;
     for (i = 1; i < count; i++)
@@ -245,7 +239,7 @@ static bool ignis__safetensors_header(ignis__safetensors *file, ignis__json *jso
 }
 
 /*  Returns the length of the header, from the first 8 bytes of a file. */
-IGNIS__COLD static uint64_t ignis__safetensors_length(const unsigned char *bytes, int64_t size)
+IGNIS__COLD IGNIS__PRIVATE uint64_t ignis__safetensors_length(const unsigned char *bytes, int64_t size)
 {
     uint64_t length = 0;
     int i;
@@ -257,8 +251,8 @@ IGNIS__COLD static uint64_t ignis__safetensors_length(const unsigned char *bytes
 /*  Reads the header of a file of `size` bytes, and checks everything except values: `bytes` need not have the data.
     Items are sorted by offset. ignis__safetensors_close frees them, whatever the result: NONE, HOST_MEMORY, or
     STORAGE_FORMAT with file->fault. */
-IGNIS__COLD static ignis_diagnostic ignis__safetensors_parse(ignis__safetensors *file, const unsigned char *bytes,
-                                                             int64_t size)
+IGNIS__COLD IGNIS__PRIVATE ignis_diagnostic ignis__safetensors_parse(ignis__safetensors *file,
+                                                                     const unsigned char *bytes, int64_t size)
 {
     ignis__json json;
     uint64_t length = ignis__safetensors_length(bytes, size);
@@ -301,7 +295,7 @@ IGNIS__COLD static ignis_diagnostic ignis__safetensors_parse(ignis__safetensors 
 /* --- the header: written ------------------------------------------------------------- */
 
 /*  Writes a JSON string. Bytes that are not UTF-8, as a path may have, become '?'. */
-static void ignis__json_write_string(ignis__string_writer *text, const char *string)
+IGNIS__PRIVATE void ignis__json_write_string(ignis__string_writer *text, const char *string)
 {
     static const char plain[] = "\"\\\b\f\n\r\t", escaped[] = "\"\\bfnrt";
     const char *known;
@@ -323,7 +317,7 @@ static void ignis__json_write_string(ignis__string_writer *text, const char *str
 
 /*  Assigns every item its place, as the reference does: by alignment, then by name. False if the total does not fit
     63 bits. */
-static bool ignis__safetensors_arrange(ignis__file_tensor *items, int count)
+IGNIS__PRIVATE bool ignis__safetensors_arrange(ignis__file_tensor *items, int count)
 {
     int64_t end = 0, bytes;
     int i;
@@ -340,8 +334,8 @@ static bool ignis__safetensors_arrange(ignis__file_tensor *items, int count)
 
 /*  Writes the header of arranged items, byte for byte that of the reference, and returns its size: a multiple of 8,
     so the data is aligned. metadata: a JSON object, or NULL. A capacity of 0 only measures. */
-IGNIS__COLD static size_t ignis__safetensors_write(const ignis__file_tensor *items, int count, const char *metadata,
-                                                   char *header, size_t capacity)
+IGNIS__COLD IGNIS__PRIVATE size_t ignis__safetensors_write(const ignis__file_tensor *items, int count,
+                                                           const char *metadata, char *header, size_t capacity)
 {
     ignis__string_writer text;
     int i, k;

@@ -6,21 +6,15 @@
    it is used.
    =============================================================================================================== */
 
+#include "room.h"
+
 /*  The format: the length of the header as 8 bytes, little-endian; the header, JSON; the data of all tensors,
     little-endian, row by row:
         {"__metadata__": {"key": "text", ...}, "name": {"dtype": "F32", "shape": [2, 3], "data_offsets": [0, 24]}, ...}
     Offsets count from the end of the header. Each byte of the data belongs to exactly one tensor. The reference is
     github.com/huggingface/safetensors. */
 
-#define IGNIS__HEADER_LIMIT 100000000 /* bytes, as in the reference */
-
-/*  Every dtype of the format, in the reference's order of alignment: files are written from the last to the first. */
-static const struct {
-    const char *name;
-    int bits;
-    ignis_dtype dtype,
-        loaded; /* the same dtype in Ignis; the dtype it is loaded as, by its values. 0 if not supported */
-} ignis__file_dtypes[] = {
+IGNIS__PRIVATE const struct ignis__file_dtypes_type ignis__file_dtypes[] = {
     {"BOOL", 8, IGNIS_DTYPE_DEFAULT, IGNIS_U8},
     {"F4", 4, IGNIS_DTYPE_DEFAULT, IGNIS_DTYPE_DEFAULT},
     {"F6_E2M3", 6, IGNIS_DTYPE_DEFAULT, IGNIS_DTYPE_DEFAULT},
@@ -44,12 +38,3 @@ static const struct {
     {"I64", 64, IGNIS_I64, IGNIS_I64},
     {"U64", 64, IGNIS_DTYPE_DEFAULT, IGNIS_DTYPE_DEFAULT},
 };
-
-/*  One tensor of a file. */
-typedef struct ignis__file_tensor {
-    const char *name;
-    int type; /* in ignis__file_dtypes */
-    ignis_shape shape;
-    int64_t begin, end; /* of its bytes in the data */
-    int index;          /* in the caller's list, when a file is written */
-} ignis__file_tensor;

@@ -3,7 +3,9 @@
     Writes beside the target, flushes, and renames: the target has the old content or the new, never a part.
     May use: borrow.c, safetensors.c, base/file_io.c. Locks: none held while it writes. */
 
-IGNIS__COLD static bool ignis__file_fail(const char *call, const char *path, const char *what)
+#include "room.h"
+
+IGNIS__COLD IGNIS__PRIVATE bool ignis__file_fail(const char *call, const char *path, const char *what)
 {
     return ignis__fail_file(IGNIS_DIAG_STORAGE_IO, call, path, what) == IGNIS_OK;
 }
@@ -36,7 +38,7 @@ static bool ignis__save_items(const char *call, const char *const *names, ignis_
     return false;
 }
 
-static bool ignis__save_write(const char *call, const char *path, FILE *file, const void *data, int64_t size)
+IGNIS__PRIVATE bool ignis__save_write(const char *call, const char *path, FILE *file, const void *data, int64_t size)
 {
     return fwrite(data, 1, (size_t)size, file) == (size_t)size || ignis__file_fail(call, path, "written");
 }
@@ -83,15 +85,7 @@ static bool ignis__save_array(const char *call, const char *path, FILE *file, ig
     return ok;
 }
 
-/*  A file written beside the one that it will replace, with the mode and owner of that one. Links are followed: their
-    target is replaced. */
-typedef struct ignis__replacement {
-    const char *call, *path;
-    char *target, *part;
-    FILE *file;
-} ignis__replacement;
-
-static bool ignis__replace_begin(ignis__replacement *r, const char *call, const char *path)
+IGNIS__PRIVATE bool ignis__replace_begin(ignis__replacement *r, const char *call, const char *path)
 {
     bool loop, replaces;
     int64_t size, time;
@@ -119,7 +113,7 @@ static bool ignis__replace_begin(ignis__replacement *r, const char *call, const 
 }
 
 /*  Moves the file to its place and flushes it to the disk, or removes it; `ok`: it is complete. */
-static bool ignis__replace_end(ignis__replacement *r, bool ok)
+IGNIS__PRIVATE bool ignis__replace_end(ignis__replacement *r, bool ok)
 {
     ok = ok && (ignis__file_flush(r->file) || ignis__file_fail(r->call, r->path, "written to the disk"));
     if (fclose(r->file) != 0 && ok)
@@ -152,8 +146,8 @@ static bool ignis__save_file(const char *call, const char *path, const ignis__fi
 }
 
 /*  Saves tensors. metadata: a JSON object for the header, or NULL. */
-static ignis_status ignis__save(const char *call, const char *path, const char *const *names,
-                                const ignis_tensor *tensors, int count, const char *metadata)
+IGNIS__PRIVATE ignis_status ignis__save(const char *call, const char *path, const char *const *names,
+                                        const ignis_tensor *tensors, int count, const char *metadata)
 {
     ignis__borrowed_tensor *lent;
     ignis__file_tensor *items;

@@ -5,6 +5,8 @@
     Uses: inputs, launch, reduce; the rooms array and kernel. Knows no tensor.
     Invariant: nothing is written before all checks have passed. */
 
+#include "room.h"
+
 IGNIS_API ignis_array ignis_array_value(double value)
 {
     ignis_array handle;
@@ -107,7 +109,7 @@ IGNIS_API ignis_status ignis_array_map(ignis_array dst, const char *formula, ign
 }
 
 /*  Checks the number of results. */
-static bool ignis__formula_check_count(const char *call, int count, const void *results)
+IGNIS__PRIVATE bool ignis__formula_check_count(const char *call, int count, const void *results)
 {
     if (!ignis__enter(call))
         return false;

@@ -5,32 +5,11 @@
     Uses: the room array. Invariant: a shape has at most IGNIS_MAX_DIMS dimensions; strides count elements, 0
     repeats. */
 
-/*  One run of a formula: the shapes of its result and of the inputs that are arrays. Input `count` is the
-    incoming gradient. */
-typedef struct ignis__formula_run {
-    ignis__formula *formula;
-    ignis_shape shape;
-    const ignis_shape *input[IGNIS_MAX_INPUTS + 2]; /* NULL: a value */
-    ignis_dtype dtype[IGNIS_MAX_INPUTS + 2];
-    ignis__address address[IGNIS_MAX_INPUTS + 2];
-    double value[IGNIS_MAX_INPUTS];
-    ignis__random random;  /* if the formula has random numbers */
-    int result;            /* see ignis__formula_spec */
-    uint32_t used, needed; /* bits of inputs */
-    uint32_t reduced;      /* bits of results that are reduced to to_shape, which broadcasts to shape */
-    int kept;              /* see ignis__formula_spec */
-    ignis__address kept_to;
-    ignis_reducer reduction;
-    const ignis_shape *to_shape;
-    double factor; /* of the incoming gradient; number of elements of a mean */
-    int outs;
-    ignis_dtype out[IGNIS_MAX_INPUTS];
-    ignis__address to[IGNIS_MAX_INPUTS];
-} ignis__formula_run;
+#include "room.h"
 
 /*  Sets the strides of an array's elements in the dimensions of a shape that it broadcasts to. Returns
     whether it has that shape. */
-static bool ignis__formula_strides(const ignis_shape *shape, const ignis_shape *array, int64_t *stride)
+IGNIS__PRIVATE bool ignis__formula_strides(const ignis_shape *shape, const ignis_shape *array, int64_t *stride)
 {
     int d, lacking = shape->ndim - array->ndim;
     int64_t step = 1;
@@ -46,8 +25,8 @@ static bool ignis__formula_strides(const ignis_shape *shape, const ignis_shape *
 
 /*  Drops dimensions of 1, and joins neighbours that all `count` inputs step through alike. Returns the number
     of dimensions. */
-static int ignis__formula_collapse_dims(const ignis_shape *shape, int count, int64_t stride[][IGNIS__FORMULA_ANY_RANK],
-                                        int64_t *dim)
+IGNIS__PRIVATE int ignis__formula_collapse_dims(const ignis_shape *shape, int count,
+                                                int64_t stride[][IGNIS__FORMULA_ANY_RANK], int64_t *dim)
 {
     int d, i, rank = 0;
     for (d = 0; d < shape->ndim; d++) {
@@ -64,14 +43,8 @@ static int ignis__formula_collapse_dims(const ignis_shape *shape, int count, int
     return rank;
 }
 
-/*  An array seen as [outer, n, inner]. A sum over the axis leaves [outer, inner]; a broadcast along it starts
-    from [outer, inner]. */
-typedef struct ignis__axis {
-    int64_t outer, n, inner;
-} ignis__axis;
-
 /*  Returns the axis of dimension `dim`. */
-static ignis__axis ignis__axis_of_dim(const ignis_shape *shape, int dim)
+IGNIS__PRIVATE ignis__axis ignis__axis_of_dim(const ignis_shape *shape, int dim)
 {
     ignis__axis axis = {ignis__shape_product(shape, 0, dim), shape->dim[dim],
                         ignis__shape_product(shape, dim + 1, shape->ndim)};
@@ -80,7 +53,7 @@ static ignis__axis ignis__axis_of_dim(const ignis_shape *shape, int dim)
 
 /*  Finds the axis along which b broadcasts to a: from the last dimension on, b may lack leading dimensions,
     or have 1 for neighbouring ones. False if there is no single axis. */
-static bool ignis__axis_of_broadcast(const ignis_shape *a, const ignis_shape *b, ignis__axis *axis)
+IGNIS__PRIVATE bool ignis__axis_of_broadcast(const ignis_shape *a, const ignis_shape *b, ignis__axis *axis)
 {
     int i, lacking = a->ndim - b->ndim, phase = 0;
     axis->outer = axis->n = axis->inner = 1;
@@ -102,8 +75,8 @@ static bool ignis__axis_of_broadcast(const ignis_shape *a, const ignis_shape *b,
 
 /*  Returns the pack size of a kernel: the most elements that all addresses are aligned for, and that divide
     `multiple`. */
-static int ignis__formula_choose_pack(const ignis__formula_run *run, const ignis__formula_spec *spec, int widest,
-                                      int64_t multiple)
+IGNIS__PRIVATE int ignis__formula_choose_pack(const ignis__formula_run *run, const ignis__formula_spec *spec,
+                                              int widest, int64_t multiple)
 {
     int pack, i, count = run->formula->count;
     for (pack = 16 / widest; pack > 1; pack /= 2) {
@@ -121,7 +94,7 @@ static int ignis__formula_choose_pack(const ignis__formula_run *run, const ignis
 }
 
 /*  Writes a divisor as two words of a formula's kernel: multiplier and shift. */
-static void ignis__formula_divisor(int64_t divisor, uint64_t *magic)
+IGNIS__PRIVATE void ignis__formula_divisor(int64_t divisor, uint64_t *magic)
 {
     ignis__divisor d = ignis__divisor_of(divisor);
     magic[0] = d.multiplier;
@@ -129,7 +102,7 @@ static void ignis__formula_divisor(int64_t divisor, uint64_t *magic)
 }
 
 /*  Writes the divisors that find an element's coordinate in a dimension of n with `inner` elements after it. */
-static void ignis__formula_coordinate_divisor(int64_t inner, int64_t n, uint64_t *magic)
+IGNIS__PRIVATE void ignis__formula_coordinate_divisor(int64_t inner, int64_t n, uint64_t *magic)
 {
     ignis__formula_divisor(inner, magic);
     ignis__formula_divisor(n, magic + 2);

@@ -6,72 +6,14 @@
     Invariant: a formula in the list is never changed or freed before shutdown, so it is used without the
     lock. */
 
-/*  The kinds of an input of a kernel. UNUSED: the kernel does not read it. */
-enum {
-    IGNIS__FORMULA_UNUSED,
-    IGNIS__FORMULA_LINEAR,
-    IGNIS__FORMULA_ONE,
-    IGNIS__FORMULA_VALUE,
-    IGNIS__FORMULA_ROW,
-    IGNIS__FORMULA_COLUMN
-};
+#include "room.h"
 
-#define IGNIS__FORMULA_THREADS 128
-
-typedef struct ignis__formula_spec {
-    /* Inputs whose gradients are the results; 0: the results are the formula's values. The incoming gradient
-       is input `count`. */
-    uint16_t needed;
-    uint16_t reduced; /* bits of results */
-    uint16_t result;  /* the result of the formula that is first, or differentiated */
-    uint16_t mode, reduction, team, rank, pack, packs_per_thread, whole, wide, half;
-    uint16_t parts; /* rows or columns are in chunks, which a second kernel combines */
-    /* The reduction if something besides its result is saved, or was saved and is input `count` + 1; else 0.
-       max and min save the position of the element, logsumexp the result as W, prod see `product`. */
-    uint16_t kept;
-    uint16_t outs;
-    uint16_t dtype[IGNIS_MAX_INPUTS + 2], kind[IGNIS_MAX_INPUTS + 2], out[IGNIS_MAX_INPUTS];
-} ignis__formula_spec; /* IGNIS__FORMULA_SPEC numbers of one type */
-
-#define IGNIS__FORMULA_ANY_RANK (IGNIS_MAX_DIMS + 1) /* rank of a kernel for any shape; its last dimension is 1 */
-
-typedef struct ignis__formula_kernel {
-    ignis__formula_spec spec;
-    ignis__device *device;
-    ignis__module module;
-    void *function, *finish;                     /* NULL if there are no chunks */
-    const struct ignis__formula_kernel *instead; /* used if this one is in no bundle; NULL: this one */
-    struct ignis__formula_kernel *next;
-} ignis__formula_kernel;
-
-/*  Needs of the gradients of some inputs: the inputs they are computed from, and the inputs whose gradient
-    equals the incoming one. */
-typedef struct ignis__formula_needs {
-    uint32_t needed, used, same; /* further bits of needed: the result; the highest one: with the value */
-} ignis__formula_needs;
-
-/*  A parsed formula for one choice of integer inputs. It is kept until ignis_shutdown. */
-typedef struct ignis__formula {
-    uint64_t hash;
-    uint32_t integers;
-    int count, term_count, result_count, randoms;
-    int result[IGNIS_MAX_INPUTS];
-    char *text, *names;
-    ignis__formula_term *term;
-    ignis__formula_kernel *kernels;
-    ignis__formula_needs needs[4]; /* the latest */
-    int needs_next;
-    struct ignis__formula *next;
-} ignis__formula;
-
-static struct {
-    ignis__mutex lock;
-    ignis__formula *first[256];
-} ignis__formulas = {IGNIS__MUTEX_INIT, {0}};
+IGNIS__PRIVATE struct ignis__formulas_type ignis__formulas = {IGNIS__MUTEX_INIT, {0}};
 
 /*  Parses a formula for the list. NULL if out of memory, or if *r has the error. */
-IGNIS__COLD static ignis__formula *ignis__formula_read(ignis__formula_parser *parser, const char *text,
-                                                       const char *names, uint64_t hash, int count, uint32_t integers)
+IGNIS__COLD IGNIS__PRIVATE ignis__formula *ignis__formula_read(ignis__formula_parser *parser, const char *text,
+                                                               const char *names, uint64_t hash, int count,
+                                                               uint32_t integers)
 {
     size_t text_size = strlen(text) + 1, names_size = strlen(names) + 1;
     ignis__formula *formula = (ignis__formula *)ignis__alloc(sizeof *formula + text_size + names_size);
@@ -125,8 +67,8 @@ IGNIS__COLD static ignis__formula *ignis__formula_read(ignis__formula_parser *pa
 
 /*  Returns the formula of `count` inputs; bits of `integers` mark inputs that are integers. NULL, and
     reported, if it does not parse. */
-static ignis__formula *ignis__formula_get(const char *call, const char *text, const char *names, int count,
-                                          uint32_t integers)
+IGNIS__PRIVATE ignis__formula *ignis__formula_get(const char *call, const char *text, const char *names, int count,
+                                                  uint32_t integers)
 {
     ignis__formula *formula, **list;
     ignis__formula_parser *parser;

@@ -4,15 +4,10 @@
     functions.
     Uses: functions, cache. Invariant: a derivative of 0 has no line, and a term is computed at most once. */
 
-/*  A text that grows. */
-typedef struct ignis__formula_text {
-    char *data;
-    size_t length, capacity;
-    bool failed;
-} ignis__formula_text;
+#include "room.h"
 
 IGNIS__PRINTF(2, 3)
-IGNIS__COLD static void ignis__formula_emit(ignis__formula_text *text, const char *format, ...)
+IGNIS__COLD IGNIS__PRIVATE void ignis__formula_emit(ignis__formula_text *text, const char *format, ...)
 {
     for (;;) {
         size_t left = text->capacity - text->length, capacity = 2 * text->capacity + 4096;
@@ -36,17 +31,6 @@ IGNIS__COLD static void ignis__formula_emit(ignis__formula_text *text, const cha
     }
 }
 
-/*  Lines of a formula while they are written. used: terms that have a name. partial, by term and input: 0, 1,
-    or 2 + the term whose line holds it. guarded, by the same: a choice may have made the derivative 0, and
-    then it stays 0 in every product. */
-typedef struct ignis__formula_lines {
-    const ignis__formula *formula;
-    ignis__formula_text text;
-    unsigned char *used, *guarded;
-    short *partial;
-    uint32_t exact; /* bits of inputs that are also needed as f64 */
-} ignis__formula_lines;
-
 /*  Writes an integer constant. The smallest one has no literal in C. */
 IGNIS__COLD static void ignis__formula_emit_integer(ignis__formula_text *t, int64_t number)
 {
@@ -56,7 +40,7 @@ IGNIS__COLD static void ignis__formula_emit_integer(ignis__formula_text *t, int6
         ignis__formula_emit(t, number < 0 ? "(%lldLL)" : "%lldLL", (long long)number);
 }
 
-IGNIS__COLD static void ignis__formula_emit_term(ignis__formula_lines *lines, int at)
+IGNIS__COLD IGNIS__PRIVATE void ignis__formula_emit_term(ignis__formula_lines *lines, int at)
 {
     const ignis__formula_term *term = &lines->formula->term[at];
     lines->used[at] = 1;
@@ -135,7 +119,7 @@ IGNIS__COLD static void ignis__formula_emit_exact(ignis__formula_lines *lines, i
 }
 
 /*  Returns whether a choice may have made a derivative 0. */
-static bool ignis__formula_is_guarded(const ignis__formula_lines *lines, int partial, int input)
+IGNIS__PRIVATE bool ignis__formula_is_guarded(const ignis__formula_lines *lines, int partial, int input)
 {
     return partial > 1 && lines->guarded[(partial - 2) * lines->formula->count + input];
 }
@@ -235,8 +219,8 @@ static void ignis__formula_mark_arguments(const ignis__formula *formula, unsigne
 
 /*  Writes the values of `count` results from `first` on, and the derivatives by some inputs.
     ignis__formula_lines_free frees the lines. */
-IGNIS__COLD static bool ignis__formula_lines_write(ignis__formula_lines *lines, const ignis__formula *formula,
-                                                   int first, int count, uint32_t needed, bool value)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__formula_lines_write(ignis__formula_lines *lines, const ignis__formula *formula,
+                                                           int first, int count, uint32_t needed, bool value)
 {
     static const char types[] = "wib";
     static const char *const names[] = {"W", "i64", "bool"};
@@ -288,7 +272,7 @@ IGNIS__COLD static bool ignis__formula_lines_write(ignis__formula_lines *lines, 
     return !lines->text.failed;
 }
 
-static void ignis__formula_lines_free(ignis__formula_lines *lines)
+IGNIS__PRIVATE void ignis__formula_lines_free(ignis__formula_lines *lines)
 {
     ignis__free(lines->text.data);
     ignis__free(lines->used);
@@ -296,20 +280,20 @@ static void ignis__formula_lines_free(ignis__formula_lines *lines)
 }
 
 /*  Returns whether a reduction's gradient needs the value besides what the reduction saved. */
-static bool ignis__formula_saves_value(int kept)
+IGNIS__PRIVATE bool ignis__formula_saves_value(int kept)
 {
     return kept == IGNIS_REDUCE_LOGSUMEXP || kept == IGNIS_REDUCE_NORM || kept == IGNIS_REDUCE_PROD;
 }
 
 /*  Returns whether a reduction computes in W for integers too. Its state has two numbers. */
-static bool ignis__formula_reduces_wide(int reduction)
+IGNIS__PRIVATE bool ignis__formula_reduces_wide(int reduction)
 {
     return reduction == IGNIS_REDUCE_LOGSUMEXP || reduction == IGNIS_REDUCE_NORM;
 }
 
 /*  Finds what the gradients of a result by some inputs need. False, and reported, if out of memory. */
-static bool ignis__formula_needs_get(const char *call, ignis__formula *formula, int result, uint32_t needed, bool value,
-                                     ignis__formula_needs *needs)
+IGNIS__PRIVATE bool ignis__formula_needs_get(const char *call, ignis__formula *formula, int result, uint32_t needed,
+                                             bool value, ignis__formula_needs *needs)
 {
     uint32_t key = needed | (uint32_t)result << 16 | (uint32_t)value << 31;
     ignis__formula_lines lines;

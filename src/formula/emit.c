@@ -5,17 +5,9 @@
     Uses: derivative. Invariant: the words that launch.c fills are in the order that ignis__formula_plan_words
     gives them. */
 
-/*  How a kernel uses the elements: each one is a result; or they are reduced along rows of packs, or down
-    columns of packs. */
-enum { IGNIS__FORMULA_EACH, IGNIS__FORMULA_ROWS, IGNIS__FORMULA_COLUMNS };
+#include "room.h"
 
-/*  The reductions in the order of ignis_reducer: the initial state in W and in integers, and how two states a
-    and b combine. A state has a value v and, if `place` is set, the index i of its element. NaN wins over
-    numbers in max and min. */
-static const struct {
-    const char *name, *none, *none_integer, *fold;
-    bool place;
-} ignis__formula_reductions[] = {
+IGNIS__PRIVATE const struct ignis__formula_reductions_type ignis__formula_reductions[] = {
     {"", "", "", "", false},
     {"sum", "0", "0", "a.v + b.v", false},
     {"mean", "0", "0", "a.v + b.v", false},
@@ -30,34 +22,14 @@ static const struct {
     {"norm", "0", "", "a.v + b.v", false},
 };
 
-/*  A kernel's text while it is written, and the offsets of its parameter's words. */
-typedef struct ignis__formula_writer {
-    ignis__formula_text text;
-    const ignis__formula *formula;
-    const ignis__formula_spec *spec;
-    int input[IGNIS_MAX_INPUTS + 2], strides[IGNIS_MAX_INPUTS + 2]; /* of each input */
-    int packs; /* number of full packs, then of the elements after the last one */
-    int dims;  /* size and divisor of each dimension but the first */
-    /* Of reductions: rows, packs of a row, chunks, rows or packs of a chunk, results, memory of the chunks,
-       factor, what is saved. */
-    int shared;
-    /* Of each index(d), and of the saved position: its divisors. */
-    int indices;
-    int random; /* seed, first counter, address of the launch counter */
-    int words;
-    uint32_t exact;   /* see ignis__formula_lines */
-    bool broadcasts;  /* some inputs are rows or columns */
-    const char *type; /* of f's first result, and of what is reduced */
-} ignis__formula_writer;
-
 /*  Returns whether the saved value is the position of an element. */
-static bool ignis__formula_saves_position(const ignis__formula_spec *spec)
+IGNIS__PRIVATE bool ignis__formula_saves_position(const ignis__formula_spec *spec)
 {
     return spec->kept == IGNIS_REDUCE_MAX || spec->kept == IGNIS_REDUCE_MIN;
 }
 
 /*  Returns the number of index(d) in a formula, and their terms. */
-static int ignis__formula_index_count(const ignis__formula *formula, int *terms)
+IGNIS__PRIVATE int ignis__formula_index_count(const ignis__formula *formula, int *terms)
 {
     int at, count = 0;
     for (at = 0; at < formula->term_count; at++)
@@ -69,7 +41,7 @@ static int ignis__formula_index_count(const ignis__formula *formula, int *terms)
     return count;
 }
 
-static void ignis__formula_plan_words(ignis__formula_writer *writer)
+IGNIS__PRIVATE void ignis__formula_plan_words(ignis__formula_writer *writer)
 {
     const ignis__formula_spec *spec = writer->spec;
     int i, at = spec->outs, count = writer->formula->count;
@@ -93,7 +65,7 @@ static void ignis__formula_plan_words(ignis__formula_writer *writer)
 }
 
 /*  Returns the type of f's result k. Gradients, and what they are summed in, are W. */
-static const char *ignis__formula_result_type(const ignis__formula_writer *w, int k)
+IGNIS__PRIVATE const char *ignis__formula_result_type(const ignis__formula_writer *w, int k)
 {
     const ignis__formula_spec *spec = w->spec;
     return spec->needed || ignis__formula_reduces_wide(spec->reduction) ||
@@ -169,7 +141,8 @@ IGNIS__COLD static void ignis__formula_emit_random(ignis__formula_writer *w, int
 }
 
 /*  Writes the store of n elements of result k: y[], or y for one element. */
-IGNIS__COLD static void ignis__formula_emit_store(ignis__formula_writer *w, int k, int n, bool one, const char *index)
+IGNIS__COLD IGNIS__PRIVATE void ignis__formula_emit_store(ignis__formula_writer *w, int k, int n, bool one,
+                                                          const char *index)
 {
     ignis__formula_text *t = &w->text;
     int dtype = w->spec->out[k], size = ignis__dtypes[dtype].size, words = n * size / 4 ? n * size / 4 : 1, e;
@@ -186,7 +159,7 @@ IGNIS__COLD static void ignis__formula_emit_store(ignis__formula_writer *w, int 
 }
 
 /*  Writes f, which computes the results of one element, and the helpers that it needs. */
-IGNIS__COLD static bool ignis__formula_emit_function(ignis__formula_writer *writer)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__formula_emit_function(ignis__formula_writer *writer)
 {
     const ignis__formula *formula = writer->formula;
     const ignis__formula_spec *spec = writer->spec;
@@ -269,7 +242,7 @@ IGNIS__COLD static bool ignis__formula_emit_function(ignis__formula_writer *writ
 }
 
 /*  Writes what all packs share: values, and arrays of one element. */
-IGNIS__COLD static void ignis__formula_emit_constants(ignis__formula_writer *w)
+IGNIS__COLD IGNIS__PRIVATE void ignis__formula_emit_constants(ignis__formula_writer *w)
 {
     const ignis__formula_spec *spec = w->spec;
     int i, count = w->formula->count;
@@ -287,7 +260,8 @@ IGNIS__COLD static void ignis__formula_emit_constants(ignis__formula_writer *w)
 /*  Writes the loads of a thread's packs and the calls of f. Pack u exists where `there` is true, and is
     number `at`. The text that follows is the block of one pack with y[] for each result; it closes a loop
     over u and an if. */
-IGNIS__COLD static void ignis__formula_emit_packs(ignis__formula_writer *writer, const char *there, const char *at)
+IGNIS__COLD IGNIS__PRIVATE void ignis__formula_emit_packs(ignis__formula_writer *writer, const char *there,
+                                                          const char *at)
 {
     const ignis__formula_spec *spec = writer->spec;
     ignis__formula_text *text = &writer->text;
@@ -341,7 +315,7 @@ IGNIS__COLD static void ignis__formula_emit_packs(ignis__formula_writer *writer,
 }
 
 /*  Writes the load of the thread's element after the last full pack, and the call of f. */
-IGNIS__COLD static void ignis__formula_emit_rest(ignis__formula_writer *writer, const char *thread)
+IGNIS__COLD IGNIS__PRIVATE void ignis__formula_emit_rest(ignis__formula_writer *writer, const char *thread)
 {
     const ignis__formula_spec *spec = writer->spec;
     ignis__formula_text *text = &writer->text;

@@ -4,6 +4,8 @@
     combines chunks.
     Uses: emit. Invariant: states combine in a fixed order, so the same shape has the same bits. */
 
+#include "room.h"
+
 /*  Returns whether integers are summed for their mean: exactly, in 64 bits and the upper 32 bits of the sum. */
 static bool ignis__formula_is_integer_mean(const ignis__formula_writer *w)
 {
@@ -351,8 +353,9 @@ IGNIS__COLD static void ignis__formula_emit_columns(ignis__formula_writer *write
 }
 
 /*  Lays out the parameter's words and writes the whole kernel. */
-IGNIS__COLD static bool ignis__formula_write_kernel(ignis__formula_writer *writer, const ignis__formula *formula,
-                                                    const ignis__formula_spec *spec)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__formula_write_kernel(ignis__formula_writer *writer,
+                                                            const ignis__formula *formula,
+                                                            const ignis__formula_spec *spec)
 {
     ignis__formula_text *text = &writer->text;
     int threads = spec->mode == IGNIS__FORMULA_COLUMNS ? 256 : IGNIS__FORMULA_THREADS;

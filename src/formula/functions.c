@@ -7,37 +7,10 @@
    programs have them in caches and bundles.
    =============================================================================================================== */
 
-/*  A row for each term: its CUDA text, with $a, $b and $c for the arguments and $r for the result; and its
-    partial derivatives, NULL for 0. In the derivatives of a choice $d is the argument's own derivative.
-    Types: W (w), an integer (i), a truth value (b). Type n is an integer if `integer` is set and all
-    arguments are integers, else W. A function with a body is that formula of a, b and c. */
-typedef struct ignis__formula_function {
-    const char *name;
-    int count; /* of arguments */
-    char type;
-    const char *value, *integer, *partial[2], *body;
-} ignis__formula_function;
-
-enum {
-    IGNIS__FORMULA_INPUT,
-    IGNIS__FORMULA_NUMBER,
-    IGNIS__FORMULA_INDEX,
-    IGNIS__FORMULA_RAND,
-    IGNIS__FORMULA_RANDN,
-    IGNIS__FORMULA_SELECT,
-    IGNIS__FORMULA_POWER,
-    IGNIS__FORMULA_WIDE,
-    IGNIS__FORMULA_TRUTH,
-    IGNIS__FORMULA_NEG,
-    IGNIS__FORMULA_NOT,
-    IGNIS__FORMULA_INVERT,
-    IGNIS__FORMULA_DIVIDE,
-    IGNIS__FORMULA_WHOLE,                                    /* floor, ceil, round and trunc of one value */
-    IGNIS__FORMULA_WHOLE_QUOTIENT = IGNIS__FORMULA_WHOLE + 4 /* and of the quotient of two integers */
-};
+#include "room.h"
 
 /* clang-format off */
-static const ignis__formula_function ignis__formula_functions[] = {
+IGNIS__PRIVATE const ignis__formula_function ignis__formula_functions[] = {
     {"", 0, 'w', "", NULL, {NULL, NULL}, NULL}, /* the first rows are in the order of the enumeration */
     {"", 0, 'w', "", NULL, {NULL, NULL}, NULL},
     {"", 0, 'i', "", NULL, {NULL, NULL}, NULL},
@@ -119,7 +92,9 @@ static const ignis__formula_function ignis__formula_functions[] = {
     {"isfinite", 1, 0, NULL, NULL, {NULL, NULL}, "abs(a) < inf"},
 };
 
-static const struct {
-    const char *name, *value;
-} ignis__formula_constants[] = {{"pi", "(W)3.14159265358979324"}, {"e", "(W)2.71828182845904524"}, {"inf", "map_infinity"}, {"nan", "map_nan"}};
+IGNIS__PRIVATE const struct ignis__formula_constants_type ignis__formula_constants[] = {
+    {"pi", "(W)3.14159265358979324"},
+    {"e", "(W)2.71828182845904524"},
+    {"inf", "map_infinity"},
+    {"nan", "map_nan"}};
 /* clang-format on */

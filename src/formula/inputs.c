@@ -3,6 +3,8 @@
     Every formula begins here, of arrays and of tensors. A value travels in a handle that names one of the
     thread's last IGNIS__VALUES values. Uses: cache, broadcast. Locks: none; values belong to the thread. */
 
+#include "room.h"
+
 /*  Finds the shape that all inputs broadcast to, by NumPy's rules. */
 static bool ignis__formula_broadcast_shape(const char *call, const ignis__formula *formula, ignis__formula_run *run)
 {
@@ -38,7 +40,7 @@ static bool ignis__formula_broadcast_shape(const char *call, const ignis__formul
 
 /*  Returns the dtype of a result: u8 for a truth value, i64 for an integer, else the widest floating type of
     the inputs. f16 with bf16, integers alone and 8-bit types alone give f32. */
-static ignis_dtype ignis__formula_result_dtype(const ignis__formula_run *run, int result)
+IGNIS__PRIVATE ignis_dtype ignis__formula_result_dtype(const ignis__formula_run *run, int result)
 {
     char type = run->formula->term[run->formula->result[result]].type;
     ignis_dtype widest = IGNIS_DTYPE_DEFAULT;
@@ -73,7 +75,7 @@ static uint64_t ignis__value_tag(void)
     return (uint64_t)(uintptr_t)&ignis__values >> 4 << 32 | (uint64_t)IGNIS__KIND_VALUE << IGNIS__SLOT_BITS;
 }
 
-static uint64_t ignis__value_make(double value)
+IGNIS__PRIVATE uint64_t ignis__value_make(double value)
 {
     ignis__values.value[++ignis__values.made % IGNIS__VALUES] = value;
     return ignis__value_tag() | (ignis__values.made & IGNIS__SLOT_MASK);
@@ -95,8 +97,9 @@ static bool ignis__value_get(const char *call, uint64_t handle, double *value)
 
 /*  Begins any formula: checks it and finds which inputs are values. tensors: the other inputs, `held` of
     them; at: their indices. */
-static bool ignis__formula_begin(const char *call, const char *formula, const char *names, int count,
-                                 const uint64_t *handles, ignis__formula_run *run, uint64_t *others, int *at, int *held)
+IGNIS__PRIVATE bool ignis__formula_begin(const char *call, const char *formula, const char *names, int count,
+                                         const uint64_t *handles, ignis__formula_run *run, uint64_t *others, int *at,
+                                         int *held)
 {
     int i;
     *held = 0;
@@ -121,8 +124,8 @@ static bool ignis__formula_begin(const char *call, const char *formula, const ch
 }
 
 /*  Parses the formula, which has `results` results, and finds their shape. run->input and run->dtype are set. */
-static bool ignis__formula_prepare(const ignis__work *work, const char *formula, const char *names, int count,
-                                   int results, ignis__formula_run *run)
+IGNIS__PRIVATE bool ignis__formula_prepare(const ignis__work *work, const char *formula, const char *names, int count,
+                                           int results, ignis__formula_run *run)
 {
     const char *call = work->call;
     uint32_t integers = 0;

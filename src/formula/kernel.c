@@ -5,6 +5,8 @@
     Uses: emit; the room kernel. Locks: the formulas' lock guards each formula's list of kernels; nothing
     compiles under it. */
 
+#include "room.h"
+
 /*  Writes a spec as words of a record: its numbers that are not 0, as "index:number,...". */
 IGNIS__COLD static void ignis__formula_spec_write(ignis__formula_text *t, const ignis__formula_spec *spec)
 {
@@ -49,7 +51,7 @@ IGNIS__COLD static bool ignis__formula_spec_valid(const ignis__formula *formula,
 
 /*  Changes a spec to a kernel for any shapes, strides and addresses. Inputs that are arrays are read by
     strides, one element at a time. */
-static void ignis__formula_spec_generalize(ignis__formula_spec *spec, int count)
+IGNIS__PRIVATE void ignis__formula_spec_generalize(ignis__formula_spec *spec, int count)
 {
     int i;
     for (i = 0; i <= count + 1; i++)
@@ -114,20 +116,14 @@ static bool ignis__formula_spec_serves(const ignis__formula_spec *other, const i
     return other->pack <= meant->pack && (!other->whole || meant->whole || other->pack == 1);
 }
 
-/*  The program of a kernel. */
-typedef struct ignis__formula_source {
-    ignis__program program;
-    ignis__formula_text text, line;
-} ignis__formula_source;
-
-static void ignis__formula_source_free(ignis__formula_source *made)
+IGNIS__PRIVATE void ignis__formula_source_free(ignis__formula_source *made)
 {
     ignis__free(made->text.data);
     ignis__free(made->line.data);
 }
 
-IGNIS__COLD static bool ignis__formula_source_make(const char *call, const ignis__formula *formula,
-                                                   const ignis__formula_spec *spec, ignis__formula_source *made)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__formula_source_make(const char *call, const ignis__formula *formula,
+                                                           const ignis__formula_spec *spec, ignis__formula_source *made)
 {
     static const char *const options[] = {"-w", "-ftz=true", "-prec-div=false"};
     ignis__formula_writer writer;
@@ -166,8 +162,8 @@ IGNIS__COLD static bool ignis__formula_source_make(const char *call, const ignis
 }
 
 /*  Reads a line "TEXT" "NAMES" INPUTS INTEGERS NUMBERS */
-IGNIS__COLD static bool ignis__request_read_formula(char *line, ignis__request *request, bool *whole,
-                                                    ignis__string_writer *why)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__request_read_formula(char *line, ignis__request *request, bool *whole,
+                                                            ignis__string_writer *why)
 {
     char *text = ignis__request_word(&line, whole), *names = ignis__request_word(&line, whole), *word[3], *at, *end;
     long count, integers, place, number;
@@ -219,8 +215,8 @@ IGNIS__COLD static bool ignis__request_read_formula(char *line, ignis__request *
 
 /*  Returns the variants that a bundle holds besides the kernel of a formula's line. False if there are no
     more. For tools/ignis_embed.c. */
-IGNIS__MAYBE_UNUSED IGNIS__COLD static bool ignis__request_variant(const ignis__request *request, int index,
-                                                                   ignis__formula_source *made)
+IGNIS__MAYBE_UNUSED IGNIS__COLD IGNIS__PRIVATE bool ignis__request_variant(const ignis__request *request, int index,
+                                                                           ignis__formula_source *made)
 {
     ignis__formula_spec spec, other;
     memcpy(&spec, request->spec, sizeof spec);
@@ -229,8 +225,8 @@ IGNIS__MAYBE_UNUSED IGNIS__COLD static bool ignis__request_variant(const ignis__
 }
 
 /*  Records a kernel and the variants that other sizes need. */
-IGNIS__COLD static void ignis__formula_record(const char *call, const ignis__formula *formula,
-                                              const ignis__formula_spec *spec)
+IGNIS__COLD IGNIS__PRIVATE void ignis__formula_record(const char *call, const ignis__formula *formula,
+                                                      const ignis__formula_spec *spec)
 {
     ignis__formula_source made;
     if (!ignis__formula_source_make(call, formula, spec, &made))
@@ -240,9 +236,9 @@ IGNIS__COLD static void ignis__formula_record(const char *call, const ignis__for
 }
 
 /*  Finds a kernel made for a spec, or one that serves instead. NULL if there is none yet. */
-static const ignis__formula_kernel *ignis__formula_kernel_find(const ignis__device *device,
-                                                               const ignis__formula *formula,
-                                                               const ignis__formula_spec *spec)
+IGNIS__PRIVATE const ignis__formula_kernel *ignis__formula_kernel_find(const ignis__device *device,
+                                                                       const ignis__formula *formula,
+                                                                       const ignis__formula_spec *spec)
 {
     const ignis__formula_kernel *kernel;
     ignis__mutex_lock(&ignis__formulas.lock);
@@ -298,8 +294,9 @@ IGNIS__COLD static const ignis__formula_kernel *ignis__formula_kernel_load(const
 
 /*  Returns a kernel on a device that is entered. If the spec's kernel is neither in the bundle nor can be
     compiled, a kernel of the bundle that serves. NULL on failure. */
-static const ignis__formula_kernel *ignis__formula_kernel_get(const char *call, ignis__device *device,
-                                                              ignis__formula *formula, const ignis__formula_spec *spec)
+IGNIS__PRIVATE const ignis__formula_kernel *ignis__formula_kernel_get(const char *call, ignis__device *device,
+                                                                      ignis__formula *formula,
+                                                                      const ignis__formula_spec *spec)
 {
     const ignis__formula_kernel *kernel = ignis__formula_kernel_find(device, formula, spec);
     ignis__formula_kernel *stands;
@@ -334,7 +331,7 @@ static const ignis__formula_kernel *ignis__formula_kernel_get(const char *call, 
 
 /*  Unloads the kernels of a device, whose context is current. NULL: forgets the formulas, which have no
     kernels any more. */
-IGNIS__COLD static void ignis__formulas_close(const ignis__device *device)
+IGNIS__COLD IGNIS__PRIVATE void ignis__formulas_close(const ignis__device *device)
 {
     int i;
     for (i = 0; i < IGNIS__COUNT(ignis__formulas.first); i++) {

@@ -3,6 +3,8 @@
     Chooses packs, teams and chunks from shapes and addresses, fills the parameter's words, launches.
     Uses: broadcast, emit (its layout of words), kernel. The device is entered and the arrays are held. */
 
+#include "room.h"
+
 /*  Starts a spec with what does not depend on shapes, strides and addresses. */
 static void ignis__formula_spec_begin(const ignis__formula_run *run, ignis__formula_spec *spec)
 {
@@ -34,7 +36,7 @@ static void ignis__formula_spec_begin(const ignis__formula_run *run, ignis__form
 }
 
 /*  Records the kernels that a run needs at other sizes. */
-static void ignis__formula_record_run(const char *call, const ignis__formula_run *run)
+IGNIS__PRIVATE void ignis__formula_record_run(const char *call, const ignis__formula_run *run)
 {
     ignis__formula_spec spec;
     if (!ignis__requests.path[0])
@@ -45,7 +47,8 @@ static void ignis__formula_record_run(const char *call, const ignis__formula_run
 
 /*  Returns whether a run has a kernel: it can be compiled, or the bundle has it. A bundle that has it for
     some sizes has it for any. */
-static bool ignis__formula_is_available(const char *call, const ignis__device *device, const ignis__formula_run *run)
+IGNIS__PRIVATE bool ignis__formula_is_available(const char *call, const ignis__device *device,
+                                                const ignis__formula_run *run)
 {
     ignis__formula_source made;
     ignis__formula_spec spec;
@@ -264,7 +267,7 @@ static void ignis__formula_fill_words(const ignis__formula_run *run, ignis__form
 }
 
 /*  Launches the kernel of a formula on the current stream. Reduced dimensions are neighbours. */
-static bool ignis__formula_launch(const ignis__work *work, const ignis__formula_run *run)
+IGNIS__PRIVATE bool ignis__formula_launch(const ignis__work *work, const ignis__formula_run *run)
 {
     uint64_t words[IGNIS__FORMULA_WORDS];
     unsigned grid[3] = {0, 1, 1}, block[3] = {IGNIS__FORMULA_THREADS, 1, 1};

@@ -3,48 +3,16 @@
     Splits a text into names, numbers and operators. After the first error every token is the end of the text,
     so the parser stops by itself and the error with its column is reported once. */
 
-#define IGNIS__FORMULA_TERMS 1000
-#define IGNIS__FORMULA_NAMES 300
+#include "room.h"
+
 #define IGNIS__FORMULA_TOKENS 1000
-#define IGNIS__FORMULA_DEPTH 60
-#define IGNIS__FORMULA_LENGTH 16384
-#define IGNIS__FORMULA_INDICES 8 /* limit of index(d), and of random numbers */
 
-typedef struct ignis__formula_term {
-    short function, arg[3];
-    char type;    /* w, i or b */
-    short length; /* of text */
-    /* An input's index; an integer; the exponent of a power; the dimension of an index; the number of a
-       random number. */
-    int64_t number;
-    const char *text; /* of a number of type w; NULL: it is `number` */
-} ignis__formula_term;
-
-typedef struct ignis__formula_name {
-    const char *text;
-    size_t length;
-    int term;
-} ignis__formula_name;
-
-/*  A formula while it is parsed. After the first error every token is the end. */
-typedef struct ignis__formula_parser {
-    const char *text;
-    size_t at, start; /* after the current token; its start */
-    /* Of the current token: a name (a), a number (0), an operator (+), the end (0). */
-    char kind;
-    int tokens, depth;
-    bool inside; /* the body of a function */
-    int name_first, name_count, term_count, result_count, randoms;
-    int result[IGNIS_MAX_INPUTS];
-    ignis__formula_name name[IGNIS__FORMULA_NAMES];
-    ignis__formula_term term[IGNIS__FORMULA_TERMS];
-    size_t column;
-    char fault[400];
-} ignis__formula_parser;
-
-static bool ignis__formula_is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
-static bool ignis__formula_is_digit(char c) { return c >= '0' && c <= '9'; }
-static size_t ignis__formula_name_length(const char *text)
+IGNIS__PRIVATE bool ignis__formula_is_letter(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+}
+IGNIS__PRIVATE bool ignis__formula_is_digit(char c) { return c >= '0' && c <= '9'; }
+IGNIS__PRIVATE size_t ignis__formula_name_length(const char *text)
 {
     size_t length = 0;
     while (ignis__formula_is_letter(text[length]) || (length && ignis__formula_is_digit(text[length])))
@@ -72,7 +40,7 @@ static size_t ignis__formula_number_length(const char *text)
 }
 
 IGNIS__PRINTF(3, 4)
-IGNIS__COLD static int ignis__formula_syntax_error(ignis__formula_parser *r, size_t at, const char *format, ...)
+IGNIS__COLD IGNIS__PRIVATE int ignis__formula_syntax_error(ignis__formula_parser *r, size_t at, const char *format, ...)
 {
     va_list args;
     if (!*r->fault) {
@@ -86,7 +54,7 @@ IGNIS__COLD static int ignis__formula_syntax_error(ignis__formula_parser *r, siz
 }
 
 /*  Moves to the next token. */
-static void ignis__formula_next_token(ignis__formula_parser *parser)
+IGNIS__PRIVATE void ignis__formula_next_token(ignis__formula_parser *parser)
 {
     const char *text = parser->text;
     size_t at = parser->at;
@@ -123,13 +91,13 @@ static void ignis__formula_next_token(ignis__formula_parser *parser)
     parser->at = at;
 }
 
-static bool ignis__formula_at_token(const ignis__formula_parser *r, const char *sign)
+IGNIS__PRIVATE bool ignis__formula_at_token(const ignis__formula_parser *r, const char *sign)
 {
     size_t length = strlen(sign);
     return r->kind == '+' && r->at - r->start == length && strncmp(r->text + r->start, sign, length) == 0;
 }
 
-static bool ignis__formula_accept(ignis__formula_parser *r, const char *sign)
+IGNIS__PRIVATE bool ignis__formula_accept(ignis__formula_parser *r, const char *sign)
 {
     bool is = ignis__formula_at_token(r, sign);
     if (is)
@@ -138,7 +106,7 @@ static bool ignis__formula_accept(ignis__formula_parser *r, const char *sign)
 }
 
 /*  Writes the current token to *out for a message. */
-IGNIS__COLD static const char *ignis__formula_token_text(const ignis__formula_parser *r, char *out, size_t size)
+IGNIS__COLD IGNIS__PRIVATE const char *ignis__formula_token_text(const ignis__formula_parser *r, char *out, size_t size)
 {
     size_t length = r->at - r->start;
     if (r->kind)
@@ -148,7 +116,7 @@ IGNIS__COLD static const char *ignis__formula_token_text(const ignis__formula_pa
     return out;
 }
 
-static void ignis__formula_expect(ignis__formula_parser *r, const char *sign)
+IGNIS__PRIVATE void ignis__formula_expect(ignis__formula_parser *r, const char *sign)
 {
     char token[40];
     if (!ignis__formula_accept(r, sign))

@@ -3,6 +3,8 @@
     Recursive descent over the lexer's tokens. Equal terms are one term; constants are folded where C would.
     Uses: functions, lexer. Returns the index of a term; after an error the result is not used. */
 
+#include "room.h"
+
 /*  Returns the term equal to `wanted`; adds it if there is none. */
 static int ignis__formula_add_term(ignis__formula_parser *r, const ignis__formula_term *wanted)
 {
@@ -22,8 +24,8 @@ static int ignis__formula_add_term(ignis__formula_parser *r, const ignis__formul
 }
 
 /*  Adds a term without arguments. */
-static int ignis__formula_add_leaf(ignis__formula_parser *r, int function, char type, int64_t number, const char *text,
-                                   size_t length)
+IGNIS__PRIVATE int ignis__formula_add_leaf(ignis__formula_parser *r, int function, char type, int64_t number,
+                                           const char *text, size_t length)
 {
     ignis__formula_term term = IGNIS__ZERO;
     term.function = (short)function;
@@ -376,7 +378,7 @@ static int ignis__formula_parse_expression(ignis__formula_parser *r)
 }
 
 /*  Parses statements `name = expression;`, then the expressions of the results. */
-static void ignis__formula_parse_program(ignis__formula_parser *parser)
+IGNIS__PRIVATE void ignis__formula_parse_program(ignis__formula_parser *parser)
 {
     char token[40];
     int result;
@@ -416,7 +418,7 @@ static void ignis__formula_parse_program(ignis__formula_parser *parser)
 
 /*  Splits the names of inputs, which a macro made from its arguments: `x`, or MACRO(x, ...), whose first
     argument is the name. False if the last name is neither, or one too many. */
-static bool ignis__formula_parse_names(const char *text, ignis__formula_name *names, int *count, int capacity)
+IGNIS__PRIVATE bool ignis__formula_parse_names(const char *text, ignis__formula_name *names, int *count, int capacity)
 {
     *count = 0;
     for (;;) {

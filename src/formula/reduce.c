@@ -4,6 +4,8 @@
     the wide type.
     Uses: launch. Invariant: argmax, argmin and saved positions are never reduced in steps. */
 
+#include "room.h"
+
 /*  Returns whether other dimensions are between the reduced ones. may: whether that could be so if dimensions
     of 1 were larger. */
 static bool ignis__formula_reduces_in_steps(const ignis__formula_run *run, bool may)
@@ -44,7 +46,7 @@ static bool ignis__formula_reduce_types(const char *call, ignis__formula_run *ru
 
 /*  As ignis__formula_launch, for reduced dimensions that are not neighbours: in steps, the last dimensions
     first. */
-static bool ignis__formula_reduce(const ignis__work *work, ignis__formula_run *run)
+IGNIS__PRIVATE bool ignis__formula_reduce(const ignis__work *work, ignis__formula_run *run)
 {
     ignis_shape shape = run->shape;
     const ignis_shape *to_shape = run->to_shape;
@@ -91,7 +93,7 @@ static bool ignis__formula_reduce(const ignis__work *work, ignis__formula_run *r
 }
 
 /*  Returns the value of a reduction over no elements. False, and reported, if it has none. */
-static bool ignis__formula_reduce_empty(const char *call, ignis_reducer reducer, double *value)
+IGNIS__PRIVATE bool ignis__formula_reduce_empty(const char *call, ignis_reducer reducer, double *value)
 {
     if (reducer >= IGNIS_REDUCE_MAX && reducer != IGNIS_REDUCE_ANY && reducer != IGNIS_REDUCE_ALL &&
         !ignis__formula_reduces_wide((int)reducer))
@@ -103,7 +105,7 @@ static bool ignis__formula_reduce_empty(const char *call, ignis_reducer reducer,
     return true;
 }
 
-static bool ignis__formula_check_reducer(const char *call, ignis_reducer reducer)
+IGNIS__PRIVATE bool ignis__formula_check_reducer(const char *call, ignis_reducer reducer)
 {
     if (reducer >= IGNIS_REDUCE_SUM && reducer < IGNIS_REDUCE_COUNT)
         return true;

@@ -6,6 +6,8 @@
    those of arrays.
    =============================================================================================================== */
 
+#include "room.h"
+
 enum { IGNIS__DLPACK_CUDA = 2, IGNIS__DLPACK_READ_ONLY = 1 };
 
 static const struct {

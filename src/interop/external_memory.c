@@ -6,59 +6,7 @@
    array over it. Locks: those of arrays.
    =============================================================================================================== */
 
-/*  The driver's structs and numbers. */
-typedef union ignis__os_handle {
-    int fd;
-    struct {
-        void *handle;
-        const void *name;
-    } win32;
-} ignis__os_handle;
-
-typedef struct ignis__external_memory_desc { /* CUDA_EXTERNAL_MEMORY_HANDLE_DESC */
-    int type;
-    ignis__os_handle os;
-    unsigned long long size;
-    unsigned flags, reserved[16];
-} ignis__external_memory_desc;
-
-typedef struct ignis__external_part { /* CUDA_EXTERNAL_MEMORY_BUFFER_DESC */
-    unsigned long long offset, size;
-    unsigned flags, reserved[16];
-} ignis__external_part;
-
-typedef struct ignis__semaphore_desc { /* CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC */
-    int type;
-    ignis__os_handle os;
-    unsigned flags, reserved[16];
-} ignis__semaphore_desc;
-
-typedef struct ignis__semaphore_value { /* CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS and _WAIT_PARAMS */
-    unsigned long long value, other[2];
-    unsigned unused[12];
-    unsigned flags, reserved[16];
-} ignis__semaphore_value;
-
-enum {
-    IGNIS__CU_MEMORY_FD = 1,
-    IGNIS__CU_MEMORY_WIN32 = 2,
-    IGNIS__CU_MEMORY_D3D12_HEAP = 4,
-    IGNIS__CU_MEMORY_D3D12_RESOURCE = 5,
-    IGNIS__CU_MEMORY_DEDICATED = 1,
-    IGNIS__CU_SEMAPHORE_D3D12 = 4,
-    IGNIS__CU_SEMAPHORE_TIMELINE_FD = 9,
-    IGNIS__CU_SEMAPHORE_TIMELINE_WIN32 = 10,
-    IGNIS__CU_GRAPHICS_NONE = 0,
-    IGNIS__CU_GRAPHICS_READ_ONLY = 1,
-    IGNIS__CU_GRAPHICS_WRITE_DISCARD = 2
-};
-
-/*  For each public type: the driver's, and whether it is an NT handle. */
-typedef struct ignis__external_kind {
-    const char *name;
-    int type;
-    bool windows;
-} ignis__external_kind;
+#include "room.h"
 
 static const ignis__external_kind ignis__memory_kinds[IGNIS_EXTERNAL_COUNT] = {
     {"", 0, false},
@@ -68,7 +16,7 @@ static const ignis__external_kind ignis__memory_kinds[IGNIS_EXTERNAL_COUNT] = {
     {"IGNIS_EXTERNAL_D3D12_RESOURCE", IGNIS__CU_MEMORY_D3D12_RESOURCE, true},
 };
 
-static const ignis__external_kind ignis__fence_kinds[IGNIS_FENCE_TYPE_COUNT] = {
+IGNIS__PRIVATE const ignis__external_kind ignis__fence_kinds[IGNIS_FENCE_TYPE_COUNT] = {
     {"", 0, false},
     {"IGNIS_FENCE_TIMELINE_FD", IGNIS__CU_SEMAPHORE_TIMELINE_FD, false},
     {"IGNIS_FENCE_TIMELINE_WIN32", IGNIS__CU_SEMAPHORE_TIMELINE_WIN32, true},
@@ -76,7 +24,7 @@ static const ignis__external_kind ignis__fence_kinds[IGNIS_FENCE_TYPE_COUNT] = {
 };
 
 /*  Checks that the driver has a function, and that the thread may call it now. */
-IGNIS__COLD static bool ignis__graphics_supports(const char *call, bool there, const char *function)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__graphics_supports(const char *call, bool there, const char *function)
 {
     if (there)
         return !ignis__capture_refuses(call);
@@ -84,7 +32,6 @@ IGNIS__COLD static bool ignis__graphics_supports(const char *call, bool there, c
                              ignis__libraries[IGNIS_LIBRARY_CUDA].path, function,
                              ignis__global.dry_run ? "a dry run has no graphics API" : "it works with no graphics API");
 }
-#define IGNIS__GRAPHICS_CAN(call, name) ignis__graphics_supports(call, ignis__cuda.name != NULL, #name)
 
 #ifdef _WIN32
 #define IGNIS__WINDOWS true
@@ -93,8 +40,8 @@ IGNIS__COLD static bool ignis__graphics_supports(const char *call, bool there, c
 #endif
 
 /*  Checks the description of a system handle. */
-IGNIS__COLD static bool ignis__external_check(const char *call, const ignis__external_kind *kinds, int count, int type,
-                                              int fd, const void *handle)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__external_check(const char *call, const ignis__external_kind *kinds, int count,
+                                                      int type, int fd, const void *handle)
 {
     if (type < 1 || type >= count)
         return ignis__fail_false(IGNIS_DIAG_BAD_ENUM, call, "desc.type is %d; %s is 1, %s is %d", type, kinds[1].name,
@@ -110,7 +57,7 @@ IGNIS__COLD static bool ignis__external_check(const char *call, const ignis__ext
 
 /*  Returns the handle for the driver: a copy of a descriptor, so that the caller keeps its own if a later step
     fails. */
-IGNIS__COLD static bool ignis__external_copy(const char *call, int fd, void *handle, ignis__os_handle *os)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__external_copy(const char *call, int fd, void *handle, ignis__os_handle *os)
 {
     memset(os, 0, sizeof *os);
 #ifdef _WIN32
@@ -132,7 +79,7 @@ IGNIS__COLD static bool ignis__external_copy(const char *call, int fd, void *han
 
 /*  Ends an import. On success the caller's descriptor is the driver's, and closed here; a copy that the driver has
     not taken is closed. */
-IGNIS__COLD static void ignis__external_settle(int fd, const ignis__os_handle *os, bool taken, bool ok)
+IGNIS__COLD IGNIS__PRIVATE void ignis__external_settle(int fd, const ignis__os_handle *os, bool taken, bool ok)
 {
 #ifdef _WIN32
     (void)fd, (void)os, (void)taken, (void)ok;
@@ -145,8 +92,8 @@ IGNIS__COLD static void ignis__external_settle(int fd, const ignis__os_handle *o
 }
 
 /*  Reports the driver's refusal of an import, usually because of the handle. */
-IGNIS__COLD static void ignis__external_fail(const char *call, ignis__device *device, const char *function, int error,
-                                             const char *kind, const char *more)
+IGNIS__COLD IGNIS__PRIVATE void ignis__external_fail(const char *call, ignis__device *device, const char *function,
+                                                     int error, const char *kind, const char *more)
 {
     if (ignis__cuda_is_fatal(error) || error == IGNIS__CU_OUT_OF_MEMORY)
         ignis__cuda_fail(call, device, function, error);

@@ -4,6 +4,8 @@
     May use: external_memory.c, >>stream. Invariant: the driver's semaphore lives until its last queued use is done.
     Locks: a fence's slot, then a device. */
 
+#include "room.h"
+
 /*  The last use of a fence on a stream. */
 typedef struct ignis__fence_use {
     void *stream;
@@ -195,7 +197,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_fence_free(ignis_fence handle)
     return ignis__ended(failures, live);
 }
 
-IGNIS__COLD static void ignis__fences_close(const char *call)
+IGNIS__COLD IGNIS__PRIVATE void ignis__fences_close(const char *call)
 {
     ignis__fence *fence;
     uint64_t index = 0;

@@ -5,6 +5,8 @@
     memory.
     Locks: a buffer's slot, an array's slot, a storage, a device, in this order. */
 
+#include "room.h"
+
 typedef struct ignis__gl_buffer {
     ignis__slot slot; /* its lock guards the rest, and is held while the buffer is mapped and unmapped */
     ignis__device *device;
@@ -232,7 +234,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_gl_unregister(ignis_gl_buffer handle)
 
 /*  Frees the remaining buffers; their arrays are freed. Without an OpenGL context in this thread the driver may
     refuse, and frees the rest with the device. */
-IGNIS__COLD static void ignis__gl_buffers_close(const char *call)
+IGNIS__COLD IGNIS__PRIVATE void ignis__gl_buffers_close(const char *call)
 {
     ignis__gl_buffer *buffer;
     ignis__binding binding;

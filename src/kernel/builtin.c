@@ -4,8 +4,10 @@
     programs of their own. Loaded code is kept for each device and table. Locks: ignis__builtin_lock and
     ignis__variants.lock, neither while anything is compiled or loaded. */
 
+#include "room.h"
+
 /*  Finds the name of a kernel's part. */
-static const char *ignis__builtin_part(ignis__builtin builtin)
+IGNIS__PRIVATE const char *ignis__builtin_part(ignis__builtin builtin)
 {
     const ignis__kernel_table *table = ignis__table_of_builtin(builtin);
     int i;
@@ -27,8 +29,8 @@ static ignis__program ignis__program_of(const ignis__source *source, const char 
 
 /*  Records a built-in kernel that this or another device would choose; `define`: options after that of the dtype,
     separated by spaces. */
-IGNIS__COLD static void ignis__record_builtin(ignis__builtin builtin, ignis_dtype dtype, const char *define, int first,
-                                              int last)
+IGNIS__COLD IGNIS__PRIVATE void ignis__record_builtin(ignis__builtin builtin, ignis_dtype dtype, const char *define,
+                                                      int first, int last)
 {
     ignis__program program = ignis__program_of(ignis__builtin_row_of(builtin)->source, ignis__builtin_part(builtin));
     char option[256];
@@ -40,7 +42,7 @@ IGNIS__COLD static void ignis__record_builtin(ignis__builtin builtin, ignis_dtyp
 }
 
 /*  Records a built-in kernel for all devices that have it. */
-static void ignis__record_builtin_for_all(ignis__builtin builtin, ignis_dtype dtype)
+IGNIS__PRIVATE void ignis__record_builtin_for_all(ignis__builtin builtin, ignis_dtype dtype)
 {
     ignis__program program;
     int first, last;
@@ -52,8 +54,8 @@ static void ignis__record_builtin_for_all(ignis__builtin builtin, ignis_dtype dt
 }
 
 /*  Checks whether the bundle has a kernel with these options, for devices of a compute capability; 0: for any. */
-static bool ignis__bundle_has(const ignis__bundle *bundle, ignis__builtin builtin, ignis_dtype dtype,
-                              const char *define, int capability)
+IGNIS__PRIVATE bool ignis__bundle_has(const ignis__bundle *bundle, ignis__builtin builtin, ignis_dtype dtype,
+                                      const char *define, int capability)
 {
     char name[256];
     uint32_t i;
@@ -69,13 +71,6 @@ static bool ignis__bundle_has(const ignis__bundle *bundle, ignis__builtin builti
     }
     return false;
 }
-
-/*  The loaded code of a table on a device: modules by source and dtype, functions (0 until their first use) by kernel
-    and dtype. */
-typedef struct ignis__builtin_code {
-    ignis__module *modules; /* in one block with this */
-    uint64_t *functions;
-} ignis__builtin_code;
 
 static ignis__mutex ignis__builtin_lock = IGNIS__MUTEX_INIT; /* guards everything that is made once per device */
 
@@ -104,13 +99,11 @@ static ignis__builtin_code *ignis__builtin_code_get(const char *call, const igni
     return code;
 }
 
-#define IGNIS__DEFINES 200 /* characters of options that make a variant, with the end */
-
 /*  Compiles a source for a dtype, with more options (NULL: none), and loads it on an entered device; a part of it
     from a bundle (NULL: all). */
-IGNIS__COLD static bool ignis__builtin_make(const char *call, ignis__device *device, const ignis__source *source,
-                                            const char *part, ignis_dtype dtype, const char *defines,
-                                            ignis__module *unit)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__builtin_make(const char *call, ignis__device *device,
+                                                    const ignis__source *source, const char *part, ignis_dtype dtype,
+                                                    const char *defines, ignis__module *unit)
 {
     ignis__program program = ignis__program_of(source, part);
     char dtype_define[32], copy[IGNIS__DEFINES];
@@ -163,20 +156,7 @@ IGNIS__COLD static ignis__module *ignis__builtin_module(const char *call, ignis_
     return place;
 }
 
-/*  The function of a kernel in a variant, chosen by more than the dtype. */
-typedef struct ignis__variant {
-    ignis__builtin builtin;
-    ignis_dtype dtype;
-    char define[IGNIS__DEFINES]; /* options, separated by spaces */
-    ignis__module module;
-    void *function;
-    struct ignis__variant *next;
-} ignis__variant;
-
-static struct {
-    ignis__mutex lock;
-    ignis__variant *first[IGNIS_MAX_DEVICES];
-} ignis__variants = {IGNIS__MUTEX_INIT, {0}};
+IGNIS__PRIVATE struct ignis__variants_type ignis__variants = {IGNIS__MUTEX_INIT, {0}};
 
 static ignis__variant *ignis__variant_find(const ignis__device *device, ignis__builtin builtin, ignis_dtype dtype,
                                            const char *define)
@@ -191,8 +171,8 @@ static ignis__variant *ignis__variant_find(const ignis__device *device, ignis__b
 }
 
 /*  Checks whether a variant can be compiled, or was recorded for this kind of device. */
-IGNIS__MAYBE_UNUSED static bool ignis__variant_exists(const ignis__device *device, ignis__builtin builtin,
-                                                      ignis_dtype dtype, const char *define)
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE bool ignis__variant_exists(const ignis__device *device, ignis__builtin builtin,
+                                                              ignis_dtype dtype, const char *define)
 {
     return !ignis__compile_never || ignis__variant_find(device, builtin, dtype, define) ||
            ignis__bundle_has(&ignis__the_bundle, builtin, dtype, define, ignis__capability(&device->info));
@@ -214,8 +194,9 @@ IGNIS__COLD static bool ignis__builtin_function(const char *call, ignis__device 
 }
 
 /*  Launches a built-in kernel, early if it waits by itself. */
-static bool ignis__builtin_launch(const ignis__work *work, ignis__builtin builtin, void *function,
-                                  const unsigned grid[3], const unsigned block[3], unsigned shared, void **params)
+IGNIS__PRIVATE bool ignis__builtin_launch(const ignis__work *work, ignis__builtin builtin, void *function,
+                                          const unsigned grid[3], const unsigned block[3], unsigned shared,
+                                          void **params)
 {
     int how = ignis__builtin_row_of(builtin)->how;
     return ignis__launch_as(work, function, grid, block, shared, params,
@@ -223,8 +204,8 @@ static bool ignis__builtin_launch(const ignis__work *work, ignis__builtin builti
                             how == IGNIS__KERNEL_TOGETHER);
 }
 
-static void *ignis__builtin_get_variant(const char *call, ignis__device *device, ignis__builtin builtin,
-                                        ignis_dtype dtype, const char *define)
+IGNIS__PRIVATE void *ignis__builtin_get_variant(const char *call, ignis__device *device, ignis__builtin builtin,
+                                                ignis_dtype dtype, const char *define)
 {
     ignis__variant *variant = ignis__variant_find(device, builtin, dtype, define);
     IGNIS_ASSERT(strlen(define) < IGNIS__DEFINES);
@@ -251,7 +232,8 @@ static void *ignis__builtin_get_variant(const char *call, ignis__device *device,
 }
 
 /*  Returns the function of a built-in kernel on an entered device. NULL on failure. */
-static void *ignis__builtin_get(const char *call, ignis__device *device, ignis__builtin builtin, ignis_dtype dtype)
+IGNIS__PRIVATE void *ignis__builtin_get(const char *call, ignis__device *device, ignis__builtin builtin,
+                                        ignis_dtype dtype)
 {
     ignis__kernel_table *table = ignis__table_of_builtin(builtin);
     ignis__builtin_code *code = ignis__builtin_code_get(call, device, table);

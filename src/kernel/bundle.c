@@ -4,69 +4,28 @@
     until its checksum matches.
     May use: program.c, base/file_io.c. Locks: the bundle's lock guards its blocks. */
 
-/*  A bundle is a header, its entries, their texts, and blocks of images, all little-endian; tools/ignis_embed.c
-    writes it. Images of one architecture are similar, so they are packed together. The part before the blocks, and
-    each block, has a checksum: the driver never reads damaged bytes. */
-typedef struct ignis__bundle_header {
-    char magic[8];
-    uint64_t checksum; /* of the bytes from its end to the images */
-    uint64_t size;     /* bytes of the bundle */
-    uint64_t blocks;   /* offset of the blocks */
-    uint64_t sources;  /* ignis__sources_hash */
-    uint32_t version, count;
-} ignis__bundle_header;
+#include "room.h"
 
-typedef struct ignis__bundle_entry {
-    uint64_t key[2];                /* of the program */
-    uint64_t included;              /* of the files that it includes */
-    uint64_t checksum;              /* of the bytes of the block that are stored */
-    uint64_t offset, stored, whole; /* offset and bytes in the file; bytes of the block, packed if those are more */
-    uint64_t at, size;              /* of the image in the block; a zero follows it */
-    uint32_t text;        /* offset of its name, and after that of the kernel's name in the image, each with a zero */
-    uint16_t arch;        /* 90 for 9.0 */
-    uint16_t first, last; /* compute capabilities that ask for the program */
-    uint8_t kind;         /* 0: machine code; 'a': code for one chip; 'f': for a family of chips; 'p': PTX */
-    uint8_t nothing[5];
-} ignis__bundle_entry;
+IGNIS__PRIVATE const char ignis__bundle_magic[8] = {'I', 'G', 'N', 'I', 'S', 'B', 'N', '2'};
 
-static const char ignis__bundle_magic[8] = {'I', 'G', 'N', 'I', 'S', 'B', 'N', '2'};
-
-#define IGNIS__BUNDLE_IMAGE ((uint64_t)256 << 20) /* bytes, also of a block: larger ones are refused */
-
-/*  An unpacked block. */
-typedef struct ignis__bundle_block {
-    uint64_t offset, whole; /* in the bundle; bytes */
-    unsigned char *bytes;
-    struct ignis__bundle_block *next;
-} ignis__bundle_block;
-
-typedef struct ignis__bundle {
-    const unsigned char *data; /* NULL if there is none */
-    void *memory;              /* its part that Ignis allocated */
-    ignis__bundle_header header;
-    ignis__bundle_block *blocks; /* kept until it is closed */
-    bool wgmma;                  /* it has kernels with products of warpgroups */
-    char from[300];
-} ignis__bundle;
-
-static ignis__bundle ignis__the_bundle;                     /* of ignis_setup */
+IGNIS__PRIVATE ignis__bundle ignis__the_bundle;             /* of ignis_setup */
 static ignis__mutex ignis__bundle_lock = IGNIS__MUTEX_INIT; /* for its blocks */
 
-static ignis__bundle_entry ignis__bundle_get(const ignis__bundle *bundle, uint32_t index)
+IGNIS__PRIVATE ignis__bundle_entry ignis__bundle_get(const ignis__bundle *bundle, uint32_t index)
 {
     ignis__bundle_entry entry;
     memcpy(&entry, bundle->data + sizeof(ignis__bundle_header) + index * sizeof entry, sizeof entry);
     return entry;
 }
 
-static const char *ignis__bundle_text(const ignis__bundle *bundle, const ignis__bundle_entry *entry)
+IGNIS__PRIVATE const char *ignis__bundle_text(const ignis__bundle *bundle, const ignis__bundle_entry *entry)
 {
     return (const char *)bundle->data + entry->text;
 }
 
 /*  Returns a hash of the built-in sources, with 32 bits for each table, the lowest for that of ignis.h; 0 for a
     missing table. */
-static uint64_t ignis__sources_hash(void)
+IGNIS__PRIVATE uint64_t ignis__sources_hash(void)
 {
     const ignis__kernel_table *table;
     uint64_t hashes = 0;
@@ -82,7 +41,7 @@ static uint64_t ignis__sources_hash(void)
 
 /*  Adds a reason to a text, and returns false. */
 IGNIS__PRINTF(2, 3)
-IGNIS__COLD static bool ignis__explain(ignis__string_writer *why, const char *format, ...)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__explain(ignis__string_writer *why, const char *format, ...)
 {
     va_list args;
     va_start(args, format);
@@ -92,8 +51,8 @@ IGNIS__COLD static bool ignis__explain(ignis__string_writer *why, const char *fo
 }
 
 /*  Checks everything except the images. False, with the reason in `why`, if it is not a bundle. */
-IGNIS__COLD static bool ignis__bundle_open(ignis__bundle *bundle, const void *data, size_t size,
-                                           ignis__string_writer *why)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__bundle_open(ignis__bundle *bundle, const void *data, size_t size,
+                                                   ignis__string_writer *why)
 {
     ignis__bundle_header *header = &bundle->header;
     const unsigned char *bytes = (const unsigned char *)data;
@@ -140,29 +99,6 @@ IGNIS__COLD static bool ignis__bundle_open(ignis__bundle *bundle, const void *da
     return true;
 }
 
-/*  Unpacks blocks of ignis_embed: copies of earlier bytes at a distance, or new bytes. A range coder decodes their
-    bits by odds learned from earlier bits at the same position of 16, because instructions have that many bytes. A
-    quick and a slow estimate are averaged. */
-enum {
-    IGNIS__PACK_KIND = 0,   /* new or copied; by the kind before, and the position */
-    IGNIS__PACK_AGAIN = 48, /* at a distance of before */
-    IGNIS__PACK_WHICH = 52, /* of the last four */
-    IGNIS__PACK_NEW = 64,   /* new bytes: after new bytes, after copied bytes */
-    IGNIS__PACK_NUMBERS = 33 * 32,
-    IGNIS__PACK_LENGTH =
-        IGNIS__PACK_NEW + 2 * 16 * 256, /* below 31, at a new distance, at one of before; by the place */
-    IGNIS__PACK_LONG = IGNIS__PACK_LENGTH + 2 * 16 * 32,              /* lengths beyond that */
-    IGNIS__PACK_DISTANCE = IGNIS__PACK_LONG + IGNIS__PACK_NUMBERS,    /* of 2, 3, 4 and more bytes */
-    IGNIS__PACK_LOW = IGNIS__PACK_DISTANCE + 4 * IGNIS__PACK_NUMBERS, /* its lowest 4 bits: of few bytes, of more */
-    IGNIS__PACK_ODDS = IGNIS__PACK_LOW + 2 * 16
-};
-
-typedef struct ignis__unpacker {
-    const unsigned char *at, *end;
-    uint32_t range, code;
-    uint16_t odds[IGNIS__PACK_ODDS][2];
-} ignis__unpacker;
-
 static unsigned ignis__unpack_bit(ignis__unpacker *u, unsigned index)
 {
     uint16_t *odds = u->odds[index];
@@ -205,8 +141,8 @@ static uint32_t ignis__unpack_number(ignis__unpacker *u, unsigned index, unsigne
 }
 
 /*  Unpacks a block. False if it is damaged. */
-static bool ignis__unpack(ignis__unpacker *u, unsigned char *out, size_t size, const unsigned char *packed,
-                          size_t packed_size)
+IGNIS__PRIVATE bool ignis__unpack(ignis__unpacker *u, unsigned char *out, size_t size, const unsigned char *packed,
+                                  size_t packed_size)
 {
     size_t at = 0, i;
     uint32_t last[4] = {0, 0, 0, 0}, distance, length; /* distances, the last one first */
@@ -303,8 +239,9 @@ IGNIS__COLD static ignis_diagnostic ignis__block_get(ignis__bundle *bundle, cons
 
 /*  Returns the image of an entry, followed by a zero. It lives until the blocks are dropped. If it is damaged, `why`
     has the reason. */
-IGNIS__COLD static ignis_diagnostic ignis__bundle_unpack(ignis__bundle *bundle, const ignis__bundle_entry *entry,
-                                                         void **unpacked, ignis__string_writer *why)
+IGNIS__COLD IGNIS__PRIVATE ignis_diagnostic ignis__bundle_unpack(ignis__bundle *bundle,
+                                                                 const ignis__bundle_entry *entry, void **unpacked,
+                                                                 ignis__string_writer *why)
 {
     ignis__bundle_block *block;
     ignis_diagnostic wrong;
@@ -328,7 +265,7 @@ IGNIS__COLD static ignis_diagnostic ignis__bundle_unpack(ignis__bundle *bundle, 
     return IGNIS_DIAG_NONE;
 }
 
-static void ignis__blocks_drop(ignis__bundle *bundle)
+IGNIS__PRIVATE void ignis__blocks_drop(ignis__bundle *bundle)
 {
     while (bundle->blocks) {
         ignis__bundle_block *block = bundle->blocks;
@@ -340,7 +277,7 @@ static void ignis__blocks_drop(ignis__bundle *bundle)
 
 /*  Returns how well an image serves a compute capability; 0 if it does not. Machine code serves its major version
     from its minor one on, or one chip; PTX serves all newer devices. */
-static int ignis__bundle_serves(const ignis__bundle_entry *entry, int capability)
+IGNIS__PRIVATE int ignis__bundle_serves(const ignis__bundle_entry *entry, int capability)
 {
     if (entry->kind == 'p')
         return entry->arch <= capability ? entry->arch : 0;
@@ -351,8 +288,8 @@ static int ignis__bundle_serves(const ignis__bundle_entry *entry, int capability
 
 /*  Finds the image of a program that serves a compute capability best, among those rated below `below`. Returns its
     rating, 0 if there is none. */
-IGNIS__COLD static int ignis__bundle_find(const ignis__bundle *bundle, const uint64_t key[2], int capability, int below,
-                                          ignis__bundle_entry *found)
+IGNIS__COLD IGNIS__PRIVATE int ignis__bundle_find(const ignis__bundle *bundle, const uint64_t key[2], int capability,
+                                                  int below, ignis__bundle_entry *found)
 {
     int best = 0, serves;
     uint32_t i;
@@ -370,8 +307,8 @@ IGNIS__COLD static int ignis__bundle_find(const ignis__bundle *bundle, const uin
 }
 
 /*  Writes "75 80 90a ptx75", the oldest first. */
-IGNIS__COLD static void ignis__bundle_archs(const ignis__bundle *bundle, const uint64_t *key,
-                                            ignis__string_writer *text)
+IGNIS__COLD IGNIS__PRIVATE void ignis__bundle_archs(const ignis__bundle *bundle, const uint64_t *key,
+                                                    ignis__string_writer *text)
 {
     int last = 0, next;
     do {
@@ -401,8 +338,8 @@ IGNIS__COLD static void ignis__bundle_archs(const ignis__bundle *bundle, const u
 }
 
 /*  Reports a program that is in no bundle and no cache, and cannot be compiled. */
-IGNIS__COLD static bool ignis__program_missing(const char *call, const ignis__program *program,
-                                               const ignis__device *device)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__program_missing(const char *call, const ignis__program *program,
+                                                       const ignis__device *device)
 {
     const ignis__bundle *bundle = &ignis__the_bundle;
     const char *why = ignis__compile_never ? "ignis_desc.compile is IGNIS_COMPILE_NEVER" : "NVRTC is missing";
@@ -438,14 +375,14 @@ IGNIS__COLD static bool ignis__program_missing(const char *call, const ignis__pr
 }
 
 /*  Checks whether the bundle or NVRTC has products by wgmma; NVRTC has them from 12.0 on. */
-IGNIS__MAYBE_UNUSED static bool ignis__wgmma_compiles(const char *call)
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE bool ignis__wgmma_compiles(const char *call)
 {
     const ignis__bundle *bundle = &ignis__the_bundle;
     return bundle->wgmma || (!(bundle->data && ignis__compile_never) && ignis__compiler_release(call) >> 32 >= 12);
 }
 
 /*  Checks whether programs that are in no bundle and no cache are compiled. */
-static bool ignis__compiler_available(const char *call)
+IGNIS__PRIVATE bool ignis__compiler_available(const char *call)
 {
     return !ignis__compile_never && (!ignis__the_bundle.data ||
                                      ignis__library_available(call, IGNIS_LIBRARY_NVRTC,
@@ -453,7 +390,7 @@ static bool ignis__compiler_available(const char *call)
 }
 
 /*  Checks whether the bundle has a program for a device. */
-static bool ignis__program_bundled(const ignis__device *device, const ignis__program *program)
+IGNIS__PRIVATE bool ignis__program_bundled(const ignis__device *device, const ignis__program *program)
 {
     ignis__bundle_entry entry;
     uint64_t key[2];
@@ -464,8 +401,8 @@ static bool ignis__program_bundled(const ignis__device *device, const ignis__pro
 }
 
 /*  Compiles a program for a device, if that is allowed. */
-IGNIS__COLD static bool ignis__program_compile(const char *call, const ignis__program *program,
-                                               const ignis__device *device, ignis__kernel_binary *image)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__program_compile(const char *call, const ignis__program *program,
+                                                       const ignis__device *device, ignis__kernel_binary *image)
 {
     char arch[32];
     bool is_ptx;

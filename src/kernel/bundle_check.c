@@ -3,7 +3,9 @@
     Opens bundle and record from desc or environment, and compares a bundle with this program and the device.
     May use: bundle.c, record.c. Locks: the bundle's lock, one block at a time. */
 
-static void ignis__bundle_close(void)
+#include "room.h"
+
+IGNIS__PRIVATE void ignis__bundle_close(void)
 {
     ignis__blocks_drop(&ignis__the_bundle);
     ignis__free(ignis__the_bundle.memory);
@@ -14,7 +16,7 @@ static void ignis__bundle_close(void)
     ignis__requests.path[0] = 0;
 }
 
-IGNIS__COLD static bool ignis__requests_setup(const char *call, const ignis_desc *desc)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__requests_setup(const char *call, const ignis_desc *desc)
 {
     const char *env = ignis__env("IGNIS_RECORD"), *path = desc->record ? desc->record : env ? env : "";
     char line[32], why[160];
@@ -31,7 +33,7 @@ IGNIS__COLD static bool ignis__requests_setup(const char *call, const ignis_desc
     return true;
 }
 
-IGNIS__COLD static bool ignis__bundle_setup(const char *call, const ignis_desc *desc)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__bundle_setup(const char *call, const ignis_desc *desc)
 {
     ignis__bundle *bundle = &ignis__the_bundle;
     const char *env = ignis__env("IGNIS_BUNDLE"), *path = desc->bundle        ? NULL
@@ -59,8 +61,8 @@ IGNIS__COLD static bool ignis__bundle_setup(const char *call, const ignis_desc *
 }
 
 /*  Counts the programs of a bundle for a device, and lists those without an image for it. */
-IGNIS__COLD static void ignis__bundle_count(const ignis__bundle *bundle, int capability, ignis_bundle_info *info,
-                                            ignis__string_writer *missing)
+IGNIS__COLD IGNIS__PRIVATE void ignis__bundle_count(const ignis__bundle *bundle, int capability,
+                                                    ignis_bundle_info *info, ignis__string_writer *missing)
 {
     ignis__bundle_entry found;
     uint32_t i, k;

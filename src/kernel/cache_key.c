@@ -4,6 +4,8 @@
     the image is not cached.
     May use: program.c, base/file_io.c, base/hash.c. Locks: none. */
 
+#include "room.h"
+
 IGNIS__COLD static void ignis__key_add_bytes(uint64_t key[2], const void *data, size_t size)
 {
     key[0] = ignis__hash(key[0], data, size);
@@ -106,7 +108,7 @@ static const char *ignis__option_value(const char *option)
     return option + strspn(option, "= ");
 }
 
-static bool ignis__header_is_known(const ignis__program *program, const char *name, size_t length)
+IGNIS__PRIVATE bool ignis__header_is_known(const ignis__program *program, const char *name, size_t length)
 {
     const ignis__source *header;
     int i = 0;
@@ -209,7 +211,7 @@ IGNIS__COLD static bool ignis__key_add_included(const ignis__program *program, u
 }
 
 /*  Adds everything that identifies a program, apart from compiler, device and included files. */
-IGNIS__COLD static void ignis__program_key(const ignis__program *program, uint64_t key[2])
+IGNIS__COLD IGNIS__PRIVATE void ignis__program_key(const ignis__program *program, uint64_t key[2])
 {
     const ignis__source *header;
     char facts[256];
@@ -236,23 +238,23 @@ IGNIS__COLD static void ignis__program_key(const ignis__program *program, uint64
 }
 
 /*  Returns a hash of the files that a program includes; 0 if there are none. */
-IGNIS__COLD static uint64_t ignis__program_included(const ignis__program *program)
+IGNIS__COLD IGNIS__PRIVATE uint64_t ignis__program_included(const ignis__program *program)
 {
     uint64_t key[2] = {0, 0};
     (void)ignis__key_add_included(program, key, false);
     return key[0];
 }
 
-static bool ignis__compile_never; /* ignis_desc.compile */
+IGNIS__PRIVATE bool ignis__compile_never; /* ignis_desc.compile */
 
-IGNIS__MAYBE_UNUSED static bool ignis__nvrtc_available(const char *call)
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE bool ignis__nvrtc_available(const char *call)
 {
     return ignis__library_available(call, IGNIS_LIBRARY_NVRTC, "Kernels come from the bundle and from the cache alone");
 }
 
 /*  Returns the exact version of NVRTC; without NVRTC, that of the one that last wrote to the kernel cache; 0 if there
     was none. */
-IGNIS__COLD static uint64_t ignis__compiler_release(const char *call)
+IGNIS__COLD IGNIS__PRIVATE uint64_t ignis__compiler_release(const char *call)
 {
     struct ignis__loaded *nvrtc = &ignis__libraries[IGNIS_LIBRARY_NVRTC];
     char path[1024], why[160] = "", *text;
@@ -280,8 +282,8 @@ IGNIS__COLD static uint64_t ignis__compiler_release(const char *call)
 
 /*  Computes the key of an image from everything that it depends on. False if that cannot be determined: then the
     image must not be cached. */
-IGNIS__COLD static bool ignis__kernel_binary_key(const ignis__program *program, const ignis__device *device,
-                                                 uint64_t release, uint64_t key[2])
+IGNIS__COLD IGNIS__PRIVATE bool ignis__kernel_binary_key(const ignis__program *program, const ignis__device *device,
+                                                         uint64_t release, uint64_t key[2])
 {
     ignis__program whole = *program;
     char facts[256];

@@ -3,6 +3,8 @@
     Chooses the architecture, collects options and headers, and copies image and lowered names out of NVRTC.
     May use: program.c, >>loader. Locks: none; callers hold the lock of the key. */
 
+#include "room.h"
+
 IGNIS__COLD static ignis_status ignis__nvrtc_fail(const char *call, const char *function, int error)
 {
     const char *name = ignis__nvrtc.nvrtcGetErrorString(error);
@@ -19,8 +21,8 @@ IGNIS__COLD static bool ignis__nvrtc_check(const char *call, const char *functio
 /*  Chooses -arch for a device: its own machine code if this NVRTC knows the device, from 9.0 on with the
     architecture-specific instructions ("sm_90a"); else the newest older virtual architecture, which the driver
     translates. */
-IGNIS__COLD static bool ignis__arch_choose(const char *call, const ignis__device *device, char *arch, size_t size,
-                                           bool *is_ptx)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__arch_choose(const char *call, const ignis__device *device, char *arch,
+                                                   size_t size, bool *is_ptx)
 {
     int known[64], count = 0, best = 0, i, wanted = ignis__capability(&device->info);
     if (!IGNIS__NVRTC_OK(call, nvrtcGetNumSupportedArchs, (&count)))
@@ -123,7 +125,7 @@ IGNIS__COLD static ignis_status ignis__compile_log(const char *call, const ignis
 
 /*  Returns the next name of a list with ; between names, and its length without surrounding blanks. NULL if there is
     none. */
-IGNIS__COLD static const char *ignis__entry_next(const char **list, size_t *length)
+IGNIS__COLD IGNIS__PRIVATE const char *ignis__entry_next(const char **list, size_t *length)
 {
     const char *name = *list ? *list + strspn(*list, " \t\n") : "";
     if (!*name)
@@ -136,7 +138,7 @@ IGNIS__COLD static const char *ignis__entry_next(const char **list, size_t *leng
 }
 
 /*  Returns the index of a name in a list, -1 if it is not there. */
-IGNIS__COLD static int ignis__entry_index(const char *list, const char *wanted)
+IGNIS__COLD IGNIS__PRIVATE int ignis__entry_index(const char *list, const char *wanted)
 {
     size_t length;
     const char *name;
@@ -148,7 +150,7 @@ IGNIS__COLD static int ignis__entry_index(const char *list, const char *wanted)
 }
 
 /*  Returns a name of a list by its index, in memory of ignis__alloc. NULL, and reported, if out of memory. */
-IGNIS__COLD static char *ignis__entry_copy(const char *call, const char *list, int index)
+IGNIS__COLD IGNIS__PRIVATE char *ignis__entry_copy(const char *call, const char *list, int index)
 {
     size_t length = 0;
     const char *name = ignis__entry_next(&list, &length);
@@ -243,8 +245,8 @@ IGNIS__COLD static bool ignis__headers_gather(const char *call, const ignis__pro
 }
 
 /*  Compiles a program; NVRTC is loaded. arch: an option of NVRTC. */
-IGNIS__COLD static bool ignis__kernel_binary_compile(const char *call, const ignis__program *program, const char *arch,
-                                                     bool is_ptx, ignis__kernel_binary *image)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__kernel_binary_compile(const char *call, const ignis__program *program,
+                                                             const char *arch, bool is_ptx, ignis__kernel_binary *image)
 {
     const char *options[IGNIS__MAX_OPTIONS + 3];
     ignis__headers headers;

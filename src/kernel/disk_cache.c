@@ -5,17 +5,9 @@
     May use: program.c, base/file_io.c. Failures are warnings: a program then runs without the cache. Locks: none,
     files are renamed into place. */
 
-/*  The head of a cache file. A file has one image and is named by its key: this header, the lowered name, the image.
-    It is written under another name and then renamed, so a reader finds a complete file or none. An incomplete file
-    is compiled again. */
-typedef struct ignis__cache_header {
-    char magic[8];
-    uint64_t key[2];
-    uint64_t lowered_size, image_size;
-    uint64_t checksum; /* of the bytes after it */
-} ignis__cache_header;
+#include "room.h"
 
-static const char ignis__cache_magic[8] = {'I', 'G', 'N', 'I', 'S', 'B', 'I', '1'};
+IGNIS__PRIVATE const char ignis__cache_magic[8] = {'I', 'G', 'N', 'I', 'S', 'B', 'I', '1'};
 
 IGNIS__COLD static void ignis__cache_path(char *path, size_t size, const uint64_t key[2])
 {
@@ -24,7 +16,7 @@ IGNIS__COLD static void ignis__cache_path(char *path, size_t size, const uint64_
 }
 
 /*  Logs that the cache cannot be used. why: "", or the reason. */
-IGNIS__COLD static void ignis__cache_warn(const char *call, const char *what, const char *path, const char *why)
+IGNIS__COLD IGNIS__PRIVATE void ignis__cache_warn(const char *call, const char *what, const char *path, const char *why)
 {
     bool warned;
     ignis__mutex_lock(&ignis__kernels_state.lock);
@@ -39,7 +31,7 @@ IGNIS__COLD static void ignis__cache_warn(const char *call, const char *what, co
 }
 
 /*  Reads a file of the cache. A file that other users own or may write to is ignored: it could contain any program. */
-IGNIS__COLD static void *ignis__cache_read(const char *call, const char *path, size_t *size)
+IGNIS__COLD IGNIS__PRIVATE void *ignis__cache_read(const char *call, const char *path, size_t *size)
 {
     char why[160];
     void *data = ignis__file_read_as(path, size, why, sizeof why);
@@ -49,7 +41,7 @@ IGNIS__COLD static void *ignis__cache_read(const char *call, const char *path, s
 }
 
 /*  Creates the folder of the cache. False, and a warning, if it cannot, or if other users own it or may write to it. */
-IGNIS__COLD static bool ignis__cache_folder(const char *call)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__cache_folder(const char *call)
 {
     const char *folder = ignis__kernels_state.cache_dir;
     char why[160] = "";
@@ -75,7 +67,7 @@ static uint64_t ignis__kernel_binary_number(const unsigned char *image, uint64_t
 
 /*  Checks that an image ends inside its buffer, which a 0 follows: the driver takes no size. Returns NULL if it does,
     else the reason. */
-IGNIS__COLD static const char *ignis__kernel_binary_fault(const void *data, size_t size)
+IGNIS__COLD IGNIS__PRIVATE const char *ignis__kernel_binary_fault(const void *data, size_t size)
 {
     const unsigned char *image = (const unsigned char *)data;
     uint64_t i, sections, segments, count;
@@ -109,7 +101,7 @@ IGNIS__COLD static const char *ignis__kernel_binary_fault(const void *data, size
 
 /*  Checks that the bytes of a file are the image of its key, and fills the image. The buffer has room for one more
     byte. */
-IGNIS__COLD static bool ignis__cache_parse(ignis__kernel_binary *image, char *file, size_t size)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__cache_parse(ignis__kernel_binary *image, char *file, size_t size)
 {
     ignis__cache_header header;
     size_t body;
@@ -130,7 +122,7 @@ IGNIS__COLD static bool ignis__cache_parse(ignis__kernel_binary *image, char *fi
     return ignis__kernel_binary_fault(image->data, image->size) == NULL;
 }
 
-IGNIS__COLD static bool ignis__kernel_binary_from_disk(const char *call, ignis__kernel_binary *image)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__kernel_binary_from_disk(const char *call, ignis__kernel_binary *image)
 {
     char path[1024], *file;
     size_t size = 0;
@@ -224,7 +216,7 @@ IGNIS__COLD static void ignis__cache_sign(const char *call)
         ignis__cache_warn(call, "write", path, "");
 }
 
-IGNIS__COLD static void ignis__kernel_binary_to_disk(const char *call, const ignis__kernel_binary *image)
+IGNIS__COLD IGNIS__PRIVATE void ignis__kernel_binary_to_disk(const char *call, const ignis__kernel_binary *image)
 {
     char path[1024], *part;
     ignis__cache_header header;

@@ -5,9 +5,11 @@
    May use: kernel/launch.c, builtin.c, array/work.c. Locks: none.
    =============================================================================================================== */
 
+#include "room.h"
+
 /*  Launches a kernel of kernels/elementwise.cu: 256 threads compute 4096 elements. */
-static bool ignis__elementwise(const ignis__work *work, ignis__builtin builtin, ignis_dtype dtype, int64_t numel,
-                               void **params)
+IGNIS__PRIVATE bool ignis__elementwise(const ignis__work *work, ignis__builtin builtin, ignis_dtype dtype,
+                                       int64_t numel, void **params)
 {
     unsigned grid[3] = {0, 1, 1}, block[3] = {256, 1, 1};
     int64_t blocks = (numel + 4095) / 4096;
@@ -22,7 +24,7 @@ static bool ignis__elementwise(const ignis__work *work, ignis__builtin builtin, 
     return function && ignis__builtin_launch(work, builtin, function, grid, block, 0, params);
 }
 
-static bool ignis__work_fill(const ignis__work *work, ignis__array *array, double value)
+IGNIS__PRIVATE bool ignis__work_fill(const ignis__work *work, ignis__array *array, double value)
 {
     ignis__address to;
     char element[8];
@@ -32,7 +34,7 @@ static bool ignis__work_fill(const ignis__work *work, ignis__array *array, doubl
            ignis__elementwise(work, IGNIS__BUILTIN_FILL, array->dtype, array->numel, params);
 }
 
-static ignis_status ignis__array_set(const char *call, ignis_array handle, double value)
+IGNIS__PRIVATE ignis_status ignis__array_set(const char *call, ignis_array handle, double value)
 {
     ignis__work work;
     ignis__array *array = ignis__array_work(call, handle, &work);
@@ -61,7 +63,8 @@ static bool ignis__same_dtype(const char *call, const ignis__array *dst, const i
                              name, ignis__dtypes[src->dtype].name);
 }
 
-static bool ignis__same_device(const char *call, const ignis__array *dst, const ignis__array *src, const char *name)
+IGNIS__PRIVATE bool ignis__same_device(const char *call, const ignis__array *dst, const ignis__array *src,
+                                       const char *name)
 {
     if (dst->storage->device == src->storage->device)
         return true;
@@ -71,7 +74,7 @@ static bool ignis__same_device(const char *call, const ignis__array *dst, const 
 }
 
 /*  Converts an array on one device. */
-static bool ignis__array_convert(const char *call, ignis__array *dst, ignis__array *src)
+IGNIS__PRIVATE bool ignis__array_convert(const char *call, ignis__array *dst, ignis__array *src)
 {
     ignis__work work;
     ignis__address to, from;
@@ -88,7 +91,7 @@ static bool ignis__array_convert(const char *call, ignis__array *dst, ignis__arr
 }
 
 /*  Copies between devices on the current stream of dst's device, after the work on that of src's device. */
-static bool ignis__array_copy_peer(const char *call, ignis__array *dst, ignis__array *src)
+IGNIS__PRIVATE bool ignis__array_copy_peer(const char *call, ignis__array *dst, ignis__array *src)
 {
     ignis__device *from_device = src->storage->device;
     ignis__work work, from_work;
@@ -187,8 +190,8 @@ static ignis_status ignis__array_map(const char *call, ignis__builtin builtin, i
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-static ignis_status ignis__array_binary(const char *call, ignis__builtin builtin, ignis_array dst, ignis_array a,
-                                        ignis_array b)
+IGNIS__PRIVATE ignis_status ignis__array_binary(const char *call, ignis__builtin builtin, ignis_array dst,
+                                                ignis_array a, ignis_array b)
 {
     static const char *const names[] = {"dst", "a", "b"};
     ignis_array handles[] = {dst, a, b};

@@ -4,11 +4,13 @@
     (programmatic dependent launch).
     May use: module.c. Locks: none. */
 
+#include "room.h"
+
 /*  Returns a function of a module, with all shared memory of a block allowed: another thread could lower a launch's
     setting. A driver that loads lazily loads it now, because at the first launch it might wait for work on the
     device. */
-IGNIS__COLD static bool ignis__function_get(const char *call, ignis__device *device, const ignis__module *unit,
-                                            const char *name, void **function)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__function_get(const char *call, ignis__device *device, const ignis__module *unit,
+                                                    const char *name, void **function)
 {
     int fixed; /* bytes that it declares */
     if (IGNIS__CUDA_FAILED(call, device, cuModuleGetFunction, (function, unit->module, name)) ||
@@ -22,7 +24,8 @@ IGNIS__COLD static bool ignis__function_get(const char *call, ignis__device *dev
 
 /*  Checks whether a function can wait for earlier work: not if it was translated from PTX for older devices, which
     has no such instruction. */
-IGNIS__COLD static bool ignis__function_waits(const char *call, ignis__device *device, void *function, bool *waits)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__function_waits(const char *call, ignis__device *device, void *function,
+                                                      bool *waits)
 {
     int version = 0;
     *waits = device->info.compute_major >= 9;

@@ -6,6 +6,8 @@
    a device.
    =============================================================================================================== */
 
+#include "room.h"
+
 typedef struct ignis__graph {
     ignis__slot slot;
     void *exec;              /* CUgraphExec */
@@ -16,7 +18,7 @@ static ignis__pool ignis__graphs = IGNIS__POOL(ignis__graph, IGNIS__KIND_GRAPH, 
 
 /*  Destroys the result of a capture; exec may be NULL. The device is idle, and the memory of the capture goes to
     Ignis' own stream. */
-IGNIS__COLD static void ignis__graph_destroy(const char *call, ignis__capture *capture, void *exec)
+IGNIS__COLD IGNIS__PRIVATE void ignis__graph_destroy(const char *call, ignis__capture *capture, void *exec)
 {
     if (exec)
         (void)IGNIS__CUDA(cuGraphExecDestroy, (exec));
@@ -101,7 +103,7 @@ IGNIS__COLD IGNIS_API ignis_graph ignis_graph_end(void)
 
 /*  Checks that the stream is not captured by any thread. False, and reported: the driver would refuse the launch, and
     invalidate the capture. */
-static bool ignis__graph_launchable(const char *call, ignis__device *device, void *stream)
+IGNIS__PRIVATE bool ignis__graph_launchable(const char *call, ignis__device *device, void *stream)
 {
     int captures = 0;
     if (IGNIS__CUDA_FAILED(call, device, cuStreamIsCapturing, (stream, &captures)))
@@ -169,7 +171,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_graph_free(ignis_graph handle)
     return status == IGNIS_OK ? ignis__ended(failures, true) : status;
 }
 
-static void ignis__graphs_close(const char *call)
+IGNIS__PRIVATE void ignis__graphs_close(const char *call)
 {
     ignis__graph *graph;
     ignis__binding binding;

@@ -5,6 +5,8 @@
     and recycled in stream order.
     Locks: none. */
 
+#include "room.h"
+
 #define IGNIS__ARG_SCALAR(suffix, ctype, TYPE)          \
     IGNIS_API ignis_arg ignis_arg_##suffix(ctype value) \
     {                                                   \
@@ -147,8 +149,9 @@ static bool ignis__launch_check(const ignis__work *work, const ignis__kernel_cod
 /*  Launches a kernel. dependent: the kernel itself waits for earlier work on the stream, and may begin before it ends
     (programmatic dependent launch). together: the blocks wait for each other, so all run at once; the driver has
     cuLaunchKernelEx. */
-static bool ignis__launch_as(const ignis__work *work, void *function, const unsigned grid[3], const unsigned block[3],
-                             unsigned shared, void **params, bool dependent, bool together)
+IGNIS__PRIVATE bool ignis__launch_as(const ignis__work *work, void *function, const unsigned grid[3],
+                                     const unsigned block[3], unsigned shared, void **params, bool dependent,
+                                     bool together)
 {
     ignis__trace_item item;
     unsigned count = 0;

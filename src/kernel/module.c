@@ -5,7 +5,9 @@
     May use: compile.c, disk_cache.c, bundle.c, cache_key.c.
     Locks: the memory cache's lock; the lock of a key while it is compiled; none while the driver loads a module. */
 
-static void ignis__kernel_binary_drop(ignis__kernel_binary *image)
+#include "room.h"
+
+IGNIS__PRIVATE void ignis__kernel_binary_drop(ignis__kernel_binary *image)
 {
     if (!image || ignis__atomic_add(&image->holds, (uint64_t)-1) > 0)
         return;
@@ -118,7 +120,7 @@ IGNIS__COLD static bool ignis__module_load(const char *call, const ignis__kernel
     return false;
 }
 
-IGNIS__COLD static void ignis__module_unload(ignis__module *unit)
+IGNIS__COLD IGNIS__PRIVATE void ignis__module_unload(ignis__module *unit)
 {
     if (unit->module)
         (void)IGNIS__CUDA(cuModuleUnload, (unit->module));
@@ -128,7 +130,7 @@ IGNIS__COLD static void ignis__module_unload(ignis__module *unit)
 
 /*  Unloads a module whose launches may still be queued, even if the device cannot be entered; after a fault it ends
     with the process. */
-static void ignis__module_unload_when_idle(const char *call, ignis__device *device, ignis__module *unit)
+IGNIS__PRIVATE void ignis__module_unload_when_idle(const char *call, ignis__device *device, ignis__module *unit)
 {
     ignis__binding binding;
     bool lost = ignis__devices_lost(), entered = ignis__device_enter_to_give(call, device, &binding);
@@ -220,8 +222,8 @@ IGNIS__COLD static bool ignis__module_from_image(const char *call, ignis__device
 
 /*  Loads a program on an entered device. Loading may wait for the device, and the device for a kernel that waits for
     a launch of another thread on another device: no lock is held meanwhile. */
-IGNIS__COLD static bool ignis__module_make(const char *call, ignis__device *device, const ignis__program *program,
-                                           ignis__module *unit)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__module_make(const char *call, ignis__device *device,
+                                                   const ignis__program *program, ignis__module *unit)
 {
     uint64_t key[2];
     bool trust, again;

@@ -3,6 +3,8 @@
     Asks the driver; the block size is searched in whole warps.
     May use: user_kernel.c. Locks: none. */
 
+#include "room.h"
+
 IGNIS__COLD IGNIS_API ignis_status ignis_kernel_query(ignis_kernel handle, ignis_kernel_info *info)
 {
     static const char call[] = "ignis_kernel_query";
@@ -34,8 +36,8 @@ IGNIS__COLD IGNIS_API ignis_status ignis_kernel_query(ignis_kernel handle, ignis
 }
 
 /*  Checks that a block can have that many threads, and that much dynamic shared memory. */
-static bool ignis__block_check(const char *call, const ignis__device *device, const ignis__kernel_code *code,
-                               int64_t threads, int64_t shared_bytes)
+IGNIS__PRIVATE bool ignis__block_check(const char *call, const ignis__device *device, const ignis__kernel_code *code,
+                                       int64_t threads, int64_t shared_bytes)
 {
     int64_t shared_limit = device->info.shared_per_block - code->static_shared;
     if (threads > code->max_threads)
@@ -51,8 +53,8 @@ static bool ignis__block_check(const char *call, const ignis__device *device, co
 }
 
 /*  Returns how many blocks of a number of threads run at once on an SM. */
-static bool ignis__kernel_resident(const char *call, ignis__device *device, const ignis__kernel_code *code, int threads,
-                                   int64_t shared_bytes, int *blocks)
+IGNIS__PRIVATE bool ignis__kernel_resident(const char *call, ignis__device *device, const ignis__kernel_code *code,
+                                           int threads, int64_t shared_bytes, int *blocks)
 {
     return !IGNIS__CUDA_FAILED(call, device, cuOccupancyMaxActiveBlocksPerMultiprocessor,
                                (blocks, code->function, threads, (size_t)shared_bytes));

@@ -4,12 +4,7 @@
     graph the count of launches is added.
     May use: >>capture, elementwise.c. Locks: none; the state is the thread's. */
 
-/*  The start of an operation's random numbers: seed, first Philox counter, and in a CUDA graph the counter of its
-    launches. */
-typedef struct ignis__random {
-    uint64_t seed, first;
-    ignis_array launches; /* no handle if there are none */
-} ignis__random;
+#include "room.h"
 
 static void ignis__array_unclaim_held(const char *call, void *item)
 {
@@ -58,7 +53,7 @@ IGNIS__COLD static bool ignis__capture_count(const ignis__work *work, ignis__cap
 }
 
 /*  Returns the counter of launches for random numbers of the calling thread, or no handle. */
-static ignis_array ignis__random_launches(void)
+IGNIS__PRIVATE ignis_array ignis__random_launches(void)
 {
     const ignis__random_state *state = &ignis__thread_state()->random;
     const ignis__capture *capture = ignis__capturing();
@@ -71,7 +66,7 @@ static ignis_array ignis__random_launches(void)
 }
 
 /*  Reserves random numbers for `count` elements of a tensor on the device of the work. */
-static bool ignis__random_take(const ignis__work *work, ignis_dtype dtype, int64_t numel, ignis__random *random)
+IGNIS__PRIVATE bool ignis__random_take(const ignis__work *work, ignis_dtype dtype, int64_t numel, ignis__random *random)
 {
     ignis__random_state *state = &ignis__thread_state()->random;
     ignis__capture *capture = ignis__capture_on(work->device);
@@ -87,7 +82,7 @@ static bool ignis__random_take(const ignis__work *work, ignis_dtype dtype, int64
 }
 
 /*  Returns the address of a counter of launches for a kernel; 0 for no handle. */
-static bool ignis__random_step(const ignis__work *work, ignis_array launches, ignis__address *step)
+IGNIS__PRIVATE bool ignis__random_step(const ignis__work *work, ignis_array launches, ignis__address *step)
 {
     ignis__array *array;
     bool ok;

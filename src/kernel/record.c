@@ -3,34 +3,12 @@
     Written while the program runs, read by ignis_embed and ignis_warmup_record.
     May use: program.c, base/file_io.c. Locks: ignis__requests.lock guards the hashes of written lines and the file. */
 
-/*  Each requested program becomes a line of a file, once per process. tools/ignis_embed.c reads them:
+#include "room.h"
 
-        ignis VERSION                           the version that wrote the lines below
-        own FIRST-LAST FILE PART OPTION...      a source of Ignis, for compute capabilities from FIRST to LAST: 90 is 9.0; of its kernels
-                                                the requested PARTs (see ignis__parts), or all if no PART is named
-        formula FIRST-LAST "TEXT" "NAMES" INPUTS INTEGERS NUMBERS
-                                                a kernel of a formula, as ignis__formula_spec_write writes it; a bundle has those of other sizes, too
-        kernel FIRST-LAST "NAME" "ENTRY" "SOURCE" OPTIONS "OPTION"... "HEADER" "TEXT"...       another program
-
-    The choice of a kernel depends on the device. So that a record serves all devices, the choosing code records the
-    choice for each kind of device: compute capability 7.5, 8.0 and newer, and 9.0. */
-static struct {
-    ignis__mutex lock;
-    char path[1024]; /* "": nothing is recorded */
-    bool from_environment;
-    uint64_t *lines; /* hashes of the written lines */
-    int count, room;
-    bool broken; /* a warning was logged */
-} ignis__requests = {IGNIS__MUTEX_INIT, {0}, false, NULL, 0, 0, false};
-
-#define IGNIS__EVERY_ARCH 999
-
-#ifndef IGNIS_NO_TENSORS
-enum { IGNIS__FORMULA_SPEC = 15 + 3 * IGNIS_MAX_INPUTS + 4 }; /* numbers of an ignis__formula_spec */
-#endif
+IGNIS__PRIVATE struct ignis__requests_type ignis__requests = {IGNIS__MUTEX_INIT, {0}, false, NULL, 0, 0, false};
 
 /*  Returns the compute capabilities that a built-in source compiles for. */
-static void ignis__program_range(const ignis__program *program, int *first, int *last)
+IGNIS__PRIVATE void ignis__program_range(const ignis__program *program, int *first, int *last)
 {
     bool own = program->own != NULL, wgmma = own && strstr(program->name, "hopper");
     int i;
@@ -42,7 +20,7 @@ static void ignis__program_range(const ignis__program *program, int *first, int 
 
 /*  Writes a program as messages and bundles name it: "gemm_mma.cu ignis_gemm_mma -DIGNIS_T=2 -DIGNIS_TRANSPOSE_A=0",
     "kernel.cu scale<float> -DN=4". */
-IGNIS__COLD static void ignis__program_write(ignis__string_writer *text, const ignis__program *program)
+IGNIS__COLD IGNIS__PRIVATE void ignis__program_write(ignis__string_writer *text, const ignis__program *program)
 {
     const char *which = program->part ? program->part : program->entry;
     int i;
@@ -98,7 +76,8 @@ IGNIS__COLD static void ignis__request_write(ignis__string_writer *text, const i
 
 /*  Appends a line to a file in one write, so that lines of several processes stay whole. Links are not followed.
     is_private: files that other users own or may write to are refused. False, with the reason in *why, on failure. */
-IGNIS__COLD static bool ignis__line_append(const char *path, const char *line, bool is_private, char *why, size_t size)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__line_append(const char *path, const char *line, bool is_private, char *why,
+                                                   size_t size)
 {
     FILE *file = ignis__file_create(path, IGNIS__FILE_APPEND);
     bool ok;
@@ -135,7 +114,7 @@ IGNIS__COLD static bool ignis__request_is_new(uint64_t hash)
     return true;
 }
 
-IGNIS__COLD static void ignis__request_add(const ignis__program *program, int first, int last)
+IGNIS__COLD IGNIS__PRIVATE void ignis__request_add(const ignis__program *program, int first, int last)
 {
     ignis__string_writer text;
     char *line = NULL, why[160] = "out of memory";

@@ -3,20 +3,9 @@
     Records are untrusted: a line that is not understood is refused with the reason.
     May use: record.c. Locks: none. */
 
-/*  A line of a record: see ignis__requests. */
-typedef struct ignis__request {
-    ignis__program program; /* without a text if it is built-in. No name: the line requests nothing */
-    int first, last, line;
-    const char *options[IGNIS__MAX_OPTIONS]; /* program.options, unless the request was moved */
-    ignis_kernel_header *headers;            /* ignis__request_free frees them, and the text of a formula's kernel */
-    char *text;
-#ifndef IGNIS_NO_TENSORS
-    const struct ignis__formula *formula; /* of a line of a formula, and its ignis__formula_spec */
-    uint16_t spec[IGNIS__FORMULA_SPEC];
-#endif
-} ignis__request;
+#include "room.h"
 
-static void ignis__request_free(ignis__request *request)
+IGNIS__PRIVATE void ignis__request_free(ignis__request *request)
 {
     ignis__free(request->headers);
     ignis__free(request->text);
@@ -26,10 +15,11 @@ static void ignis__request_free(ignis__request *request)
 
 /*  Reads the line of a formula, which comes in >>formula. */
 #ifndef IGNIS_NO_TENSORS
-static bool ignis__request_read_formula(char *line, ignis__request *request, bool *whole, ignis__string_writer *why);
+IGNIS__PRIVATE bool ignis__request_read_formula(char *line, ignis__request *request, bool *whole,
+                                                ignis__string_writer *why);
 #else
-IGNIS__COLD static bool ignis__request_read_formula(char *line, ignis__request *request, bool *whole,
-                                                    ignis__string_writer *why)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__request_read_formula(char *line, ignis__request *request, bool *whole,
+                                                            ignis__string_writer *why)
 {
     (void)line, (void)request, (void)whole;
     return ignis__explain(why, "it is a formula, and IGNIS_NO_TENSORS leaves formulas out");
@@ -38,7 +28,7 @@ IGNIS__COLD static bool ignis__request_read_formula(char *line, ignis__request *
 
 /*  Reads the next word of a line in place: in quotes, with the escapes \n, \r, \" and \\, or up to a blank. NULL if
     there is none, or (*whole is false) if the closing quote is missing. */
-IGNIS__COLD static char *ignis__request_word(char **line, bool *whole)
+IGNIS__COLD IGNIS__PRIVATE char *ignis__request_word(char **line, bool *whole)
 {
     char *from = *line + strspn(*line, " "), *word = from, *to;
     if (*from == 0)
@@ -131,7 +121,7 @@ IGNIS__COLD static bool ignis__request_read_kernel(char *line, ignis__request *r
 
 /*  Reads a line, which it changes; the request then points into it. False, with the reason in `why`, if it is not a
     record line. */
-IGNIS__COLD static bool ignis__request_read(char *line, ignis__request *request, ignis__string_writer *why)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__request_read(char *line, ignis__request *request, ignis__string_writer *why)
 {
     bool whole = true, read = false;
     char *word = ignis__request_word(&line, &whole),

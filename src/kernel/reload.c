@@ -4,6 +4,8 @@
     slot's lock.
     May use: user_kernel.c, array/ticket.c. Locks: the slot's lock, not held while compiling. */
 
+#include "room.h"
+
 typedef struct ignis__reload {
     ignis__kernel *kernel; /* of the handle, held */
     ignis__kernel *version;

@@ -4,7 +4,9 @@
     memory cache.
     May use: all parts of the section. Locks: none, ignis_setup and ignis_shutdown alone call it. */
 
-IGNIS__COLD static void ignis__kernels_setup(const char *call, const ignis_desc *desc)
+#include "room.h"
+
+IGNIS__COLD IGNIS__PRIVATE void ignis__kernels_setup(const char *call, const ignis_desc *desc)
 {
     const char *env = ignis__env("IGNIS_CACHE_DIR"), *chosen = desc->cache_dir && *desc->cache_dir ? desc->cache_dir
                                                                : env && *env                       ? env
@@ -46,7 +48,7 @@ IGNIS__COLD static void ignis__kernels_setup(const char *call, const ignis_desc 
 }
 
 /*  Unloads the built-in kernels from a device; its context is current. */
-IGNIS__COLD static void ignis__builtins_close(ignis__device *device)
+IGNIS__COLD IGNIS__PRIVATE void ignis__builtins_close(ignis__device *device)
 {
     ignis__kernel_table *table;
     int i, k;
@@ -66,7 +68,7 @@ IGNIS__COLD static void ignis__builtins_close(ignis__device *device)
     }
 }
 
-static void ignis__kernel_binaries_close(void)
+IGNIS__PRIVATE void ignis__kernel_binaries_close(void)
 {
     while (ignis__kernels_state.images) {
         ignis__kernel_binary *image = ignis__kernels_state.images;

@@ -3,6 +3,8 @@
     Copies in stream order, through a pinned chunk where the host memory is not pinned.
     May use: user_kernel.c, device/memory_pinned.c. Locks: none. */
 
+#include "room.h"
+
 /*  Copies data to a variable of a program, or the variable to out; the other pointer is NULL. */
 IGNIS__COLD static bool ignis__symbol_copy(const ignis__work *work, ignis__kernel *program, const char *name,
                                            const void *data, void *out, int64_t size)

@@ -4,27 +4,17 @@
     use them.
     May use: >>loader. Locks: none. */
 
-/*  A description of an array's tiles for TMA (sm_90 and up). The driver packs the bits on the host for each launch,
-    and the kernel gets them by value: a graph keeps those of the capture. kernels/hopper.cuh has the same struct. */
-typedef struct ignis__tensor_map {
-    uint64_t words[16];
-} ignis__tensor_map;
-
-/*  The pixels of images in a tile: `count` pixels of a box in each image. The box goes from lower to upper, relative
-    to the first and the last pixel, with a step of rows and columns. Columns come first. */
-typedef struct ignis__tensor_pixels {
-    int lower[2], upper[2], step[2], count;
-} ignis__tensor_pixels;
+#include "room.h"
 
 /*  Makes a TMA map of an array of up to 5 dimensions, the contiguous one first. `strides` are in bytes, for each
     dimension after the first; they and the address are multiples of 16. A tile has box[i] elements of dimension i;
     its rows of 128 bytes are swizzled in shared memory, in chunks of 16 bytes. Reads outside of the array give zeros,
     and writes there are dropped. With pixels (NULL: none) the array is [image, row, column, channel], and a tile has
     box[0] channels. */
-IGNIS__MAYBE_UNUSED static bool ignis__tensor_map_make(const ignis__work *work, ignis__tensor_map *map,
-                                                       ignis_dtype dtype, bool rounds, ignis__address data, int rank,
-                                                       const int64_t *dims, const int64_t *strides, const int *box,
-                                                       const ignis__tensor_pixels *pixels)
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE bool ignis__tensor_map_make(const ignis__work *work, ignis__tensor_map *map,
+                                                               ignis_dtype dtype, bool rounds, ignis__address data,
+                                                               int rank, const int64_t *dims, const int64_t *strides,
+                                                               const int *box, const ignis__tensor_pixels *pixels)
 {
     enum {
         U8 = 0,

@@ -4,46 +4,18 @@
     reload adds a newer program and keeps the older ones, so that launches need no lock.
     May use: module.c, function.c. Locks: the slot's lock guards code and replacements. */
 
-#define IGNIS__MAX_PARAMS 64
+#include "room.h"
 
-/*  A kernel on one device. */
-typedef struct ignis__kernel_code {
-    ignis__module module;
-    void *function;
-    int params; /* -1: the driver does not tell */
-    size_t param_size[IGNIS__MAX_PARAMS];
-    int max_threads, static_shared;
-    bool waits;       /* it waits for earlier work by itself, if the desc says so */
-    char *entry;      /* which function it is */
-    uint64_t entries; /* ignis__kernel_code * of other entries of the module: the newest of a list */
-} ignis__kernel_code;
+IGNIS__PRIVATE ignis__pool ignis__kernels = IGNIS__POOL_NAMED(
+    ignis__kernel, IGNIS__KIND_KERNEL, "kernel", IGNIS_DIAG_KERNEL_FREED, offsetof(ignis__kernel, tombstone));
 
-typedef struct ignis__kernel {
-    ignis__slot slot;
-    char *memory; /* of all that the program points to */
-    ignis__program program;
-    char *entry;                  /* the first entry of the program, or that of ignis_kernel_entry */
-    struct ignis__kernel *shares; /* the kernel whose program it uses, held; NULL if it has its own */
-    const char *file;             /* the caller's location from ignis_call_site, or NULL */
-    int line;
-    uint64_t code[IGNIS_MAX_DEVICES]; /* ignis__kernel_code *, made at the first use on a device */
-    uint64_t newest; /* the latest replacement, an ignis__kernel * in no pool, or 0. The slot's lock guards it */
-    struct ignis__kernel *
-        older; /* the replacement before that. All live as long as the handle's kernel, so that launches need no lock */
-    uint64_t reloads, reload; /* reloads of this kernel so far; the number of the reload that made it */
-    ignis__tombstone tombstone;
-} ignis__kernel;
-
-static ignis__pool ignis__kernels = IGNIS__POOL_NAMED(ignis__kernel, IGNIS__KIND_KERNEL, "kernel",
-                                                      IGNIS_DIAG_KERNEL_FREED, offsetof(ignis__kernel, tombstone));
-
-static ignis__kernel *ignis__kernel_hold(const char *call, ignis_kernel handle)
+IGNIS__PRIVATE ignis__kernel *ignis__kernel_hold(const char *call, ignis_kernel handle)
 {
     return (ignis__kernel *)ignis__handle_hold(call, &ignis__kernels, handle.id);
 }
 
 /*  Returns the program that launches of a held kernel run. */
-static ignis__kernel *ignis__kernel_current(ignis__kernel *kernel)
+IGNIS__PRIVATE ignis__kernel *ignis__kernel_current(ignis__kernel *kernel)
 {
     ignis__kernel *owner = kernel->shares ? kernel->shares : kernel;
     ignis__kernel *newest = (ignis__kernel *)(uintptr_t)ignis__atomic_load(&owner->newest);
@@ -60,7 +32,7 @@ IGNIS__COLD static void ignis__kernel_code_free(ignis__kernel_code *code)
     }
 }
 
-IGNIS__COLD static void ignis__kernel_unload(const char *call, ignis__kernel *kernel)
+IGNIS__COLD IGNIS__PRIVATE void ignis__kernel_unload(const char *call, ignis__kernel *kernel)
 {
     int i;
     for (i = 0; i < ignis__device_total; i++) {
@@ -88,13 +60,16 @@ IGNIS__COLD static void ignis__kernel_destroy(const char *call, ignis__kernel *k
         ignis__kernel_destroy(call, shares); /* which shares nobody's */
 }
 
-IGNIS__ONE_COPY static void ignis__kernel_drop(const char *call, ignis__kernel *kernel)
+IGNIS__ONE_COPY IGNIS__PRIVATE void ignis__kernel_drop(const char *call, ignis__kernel *kernel)
 {
     if (ignis__pool_drop(kernel))
         ignis__kernel_destroy(call, kernel);
 }
 
-static void ignis__kernel_drop_held(const char *call, void *item) { ignis__kernel_drop(call, (ignis__kernel *)item); }
+IGNIS__PRIVATE void ignis__kernel_drop_held(const char *call, void *item)
+{
+    ignis__kernel_drop(call, (ignis__kernel *)item);
+}
 
 IGNIS__COLD static bool ignis__kernel_read(const char *call, ignis__device *device, const ignis__module *unit,
                                            const char *name, ignis__kernel_code *code)
@@ -152,8 +127,8 @@ IGNIS__COLD static bool ignis__kernel_read_entry(const char *call, ignis__device
 }
 
 /*  Returns the kernel's code on an entered device, and loads it at the first use there. NULL on failure. */
-IGNIS__COLD static ignis__kernel_code *ignis__kernel_code_get(const char *call, ignis__device *device,
-                                                              ignis__kernel *kernel)
+IGNIS__COLD IGNIS__PRIVATE ignis__kernel_code *ignis__kernel_code_get(const char *call, ignis__device *device,
+                                                                      ignis__kernel *kernel)
 {
     uint64_t *place = &kernel->code[device - ignis__devices];
     ignis__kernel_code *code = (ignis__kernel_code *)(uintptr_t)ignis__atomic_load(place), *made;
@@ -205,8 +180,9 @@ IGNIS__COLD static ignis__kernel_code *ignis__kernel_code_make_entry(const char 
 }
 
 /*  Returns that entry, and adds it if necessary. */
-static ignis__kernel_code *ignis__kernel_code_entry(const char *call, ignis__device *device, ignis__kernel *program,
-                                                    ignis__kernel_code *code, const char *entry)
+IGNIS__PRIVATE ignis__kernel_code *ignis__kernel_code_entry(const char *call, ignis__device *device,
+                                                            ignis__kernel *program, ignis__kernel_code *code,
+                                                            const char *entry)
 {
     ignis__kernel_code *found = code;
     while (found && strcmp(found->entry, entry) != 0)
@@ -215,14 +191,14 @@ static ignis__kernel_code *ignis__kernel_code_entry(const char *call, ignis__dev
 }
 
 /*  Returns the code that launches of a held kernel run on an entered device, and its program. NULL on failure. */
-static ignis__kernel_code *ignis__kernel_code_of(const char *call, ignis__device *device, ignis__kernel *kernel)
+IGNIS__PRIVATE ignis__kernel_code *ignis__kernel_code_of(const char *call, ignis__device *device, ignis__kernel *kernel)
 {
     ignis__kernel *program = ignis__kernel_current(kernel);
     ignis__kernel_code *code = ignis__kernel_code_get(call, device, program);
     return code && kernel->shares ? ignis__kernel_code_entry(call, device, program, code, kernel->entry) : code;
 }
 
-static ignis__program ignis__program_from(const ignis_kernel_desc *desc)
+IGNIS__PRIVATE ignis__program ignis__program_from(const ignis_kernel_desc *desc)
 {
     ignis__program program = IGNIS__ZERO;
     program.source = desc->source;
@@ -302,7 +278,7 @@ IGNIS__COLD static bool ignis__kernel_header_check(const char *call, const ignis
     return false;
 }
 
-IGNIS__COLD static bool ignis__kernel_desc_check(const char *call, const ignis_kernel_desc *desc)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__kernel_desc_check(const char *call, const ignis_kernel_desc *desc)
 {
     int i;
     if (!ignis__check_not_null(call, "desc", desc))
@@ -338,7 +314,7 @@ IGNIS__COLD static char *ignis__program_keep(char *at, const char **text)
 }
 
 /*  Copies a program, with all its strings, into memory of the kernel. */
-IGNIS__COLD static bool ignis__kernel_keep(const char *call, ignis__kernel *kernel, ignis__program program)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__kernel_keep(const char *call, ignis__kernel *kernel, ignis__program program)
 {
     size_t option_bytes = (size_t)program.option_count * sizeof *program.options;
     size_t header_bytes = (size_t)program.header_count * sizeof *program.headers;
@@ -450,7 +426,7 @@ IGNIS__COLD IGNIS_API ignis_kernel ignis_kernel_entry(ignis_kernel handle, const
     return result;
 }
 
-IGNIS__COLD static bool ignis__kernel_kill(ignis__kernel *kernel)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__kernel_kill(ignis__kernel *kernel)
 {
     ignis__mutex_lock(&kernel->slot.lock);
     ignis__tombstone_write(&kernel->tombstone, &kernel->slot, 0, kernel->entry);

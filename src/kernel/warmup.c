@@ -4,6 +4,8 @@
     May use: builtin.c, module.c, record_read.c, base/thread_pool.c, array/ticket.c. Locks: those of the programs,
     one at a time. */
 
+#include "room.h"
+
 /*  Jobs are the built-in programs (`own` of them), then the caller's or those of a record. Each keeps its failure for
     the caller. */
 typedef struct ignis__warmup {
@@ -18,7 +20,7 @@ typedef struct ignis__warmup {
 
 /*  Returns the number of dtypes for which a source is one program without further choices: none for headers and for
     sources with variants. */
-static int ignis__source_dtypes(const ignis__source *source)
+IGNIS__PRIVATE int ignis__source_dtypes(const ignis__source *source)
 {
     ignis__builtin builtin = ignis__builtin_of_source(source, 0);
     return builtin < 0 || !source->pieces ? 0 : ignis__table_of_builtin(builtin)->dtypes(source->name);

@@ -2,6 +2,8 @@
    >>gguf - GGUF files: keys and tensors.
    =============================================================================================================== */
 
+#include "room.h"
+
 /*  Little-endian, packed:
         "GGUF", u32 version, u64 tensors, u64 keys
         a key: string (u64 length, bytes), u32 type, value; an array: u32 type of its items, u64 count, items
@@ -13,46 +15,14 @@
 #define IGNIS__GGUF_HEAD_LIMIT ((int64_t)1 << 30) /* bytes; those of 2026 have up to 20 million */
 #define IGNIS__GGUF_NAME_LIMIT 65535
 
-typedef enum ignis__gguf_kind { /* the numbers of the format */
-                                IGNIS__GGUF_U8,
-                                IGNIS__GGUF_I8,
-                                IGNIS__GGUF_U16,
-                                IGNIS__GGUF_I16,
-                                IGNIS__GGUF_U32,
-                                IGNIS__GGUF_I32,
-                                IGNIS__GGUF_F32,
-                                IGNIS__GGUF_BOOL,
-                                IGNIS__GGUF_STRING,
-                                IGNIS__GGUF_ARRAY,
-                                IGNIS__GGUF_U64,
-                                IGNIS__GGUF_I64,
-                                IGNIS__GGUF_F64,
-                                IGNIS__GGUF_KINDS
-} ignis__gguf_kind;
-
 static const struct {
     const char *name;
     int size; /* of a value; of a text or an array its length alone */
-} ignis__gguf_kinds[IGNIS__GGUF_KINDS] = {{"u8", 1},   {"i8", 1},   {"u16", 2},    {"i16", 2}, {"u32", 4}, {"i32", 4}, {"f32", 4},
-                                          {"bool", 1}, {"text", 8}, {"array", 12}, {"u64", 8}, {"i64", 8}, {"f64", 8}};
+} ignis__gguf_kinds[IGNIS__GGUF_KINDS] = {{"u8", 1},  {"i8", 1},  {"u16", 2},  {"i16", 2},  {"u32", 4},
+                                          {"i32", 4}, {"f32", 4}, {"bool", 1}, {"text", 8}, {"array", 12},
+                                          {"u64", 8}, {"i64", 8}, {"f64", 8}};
 
-typedef enum ignis__gguf_type {
-    IGNIS__GGUF_Q4_0 = 2,
-    IGNIS__GGUF_Q4_1 = 3,
-    IGNIS__GGUF_Q8_0 = 8,
-    IGNIS__GGUF_Q4_K = 12,
-    IGNIS__GGUF_Q5_K = 13,
-    IGNIS__GGUF_Q6_K = 14
-} ignis__gguf_type;
-
-/*  The types of tensors: so many elements take so many bytes. Those of one element are as Ignis has them, if it does. */
-static const struct {
-    const char *name;
-    uint32_t id;
-    int elements, bytes;
-    ignis_dtype dtype;
-    bool readable;
-} ignis__gguf_types[] = {
+IGNIS__PRIVATE const struct ignis__gguf_types_type ignis__gguf_types[] = {
     {"F32", 0, 1, 4, IGNIS_F32, true},
     {"F16", 1, 1, 2, IGNIS_F16, true},
     {"Q4_0", IGNIS__GGUF_Q4_0, 32, 18, IGNIS_DTYPE_DEFAULT, true},
@@ -73,38 +43,7 @@ static const struct {
     {"BF16", 30, 1, 2, IGNIS_BF16, true},
 };
 
-typedef struct ignis__gguf_key {
-    const char *name;
-    int64_t at;    /* of its value in the head: of the first item, if it is an array */
-    uint32_t kind; /* of the value; of the items, if it is an array */
-    int64_t count; /* of items; -1: no array */
-    int64_t name_at;
-} ignis__gguf_key;
-
-typedef struct ignis__gguf_tensor {
-    const char *name;
-    int type;           /* in ignis__gguf_types; -1: another one */
-    uint32_t id;        /* the file's number for it */
-    ignis_shape shape;  /* as Ignis has them: the fastest last */
-    int64_t begin, end; /* of its bytes in the file; the same place, if the type is another one */
-    int64_t name_at;
-} ignis__gguf_tensor;
-
-/*  An open file. ignis__gguf_close ends it. */
-typedef struct ignis__gguf {
-    const char *path, *call;
-    int descriptor;
-    int64_t size;        /* of the file */
-    unsigned char *head; /* its first bytes */
-    int64_t have, at;    /* so many; the reader's place among them */
-    ignis__gguf_key *keys;
-    int64_t key_count; /* sorted by name, as the tensors are */
-    ignis__gguf_tensor *tensors;
-    int64_t tensor_count;
-    bool failed;
-} ignis__gguf;
-
-IGNIS__MAYBE_UNUSED static void ignis__gguf_close(ignis__gguf *file)
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE void ignis__gguf_close(ignis__gguf *file)
 {
     ignis__free(file->keys);
     ignis__free(file->tensors);
@@ -124,7 +63,8 @@ IGNIS__COLD static bool ignis__gguf_fail(ignis__gguf *file, int64_t at, const ch
     vsnprintf(line, sizeof line, format, args);
     va_end(args);
     if (!file->failed)
-        ignis__fail(IGNIS_DIAG_GGUF_FORMAT, file->call, "'%s' is not a sound GGUF file: at byte %lld, %s", file->path, (long long)at, line);
+        ignis__fail(IGNIS_DIAG_GGUF_FORMAT, file->call, "'%s' is not a sound GGUF file: at byte %lld, %s", file->path,
+                    (long long)at, line);
     file->failed = true;
     return false;
 }
@@ -139,11 +79,11 @@ static bool ignis__gguf_need(ignis__gguf *file, int64_t bytes, const char *what)
     if (bytes <= file->have - file->at)
         return true;
     if (bytes > file->size - file->at)
-        return ignis__gguf_fail(file, file->at, "%s would take %lld bytes, but %lld are left of the file", what, (long long)bytes,
-                                (long long)(file->size - file->at));
+        return ignis__gguf_fail(file, file->at, "%s would take %lld bytes, but %lld are left of the file", what,
+                                (long long)bytes, (long long)(file->size - file->at));
     if (file->at + bytes > IGNIS__GGUF_HEAD_LIMIT)
-        return ignis__gguf_fail(file, file->at, "%s would end %lld bytes behind the beginning of the file, above %lld", what,
-                                (long long)(file->at + bytes), (long long)IGNIS__GGUF_HEAD_LIMIT);
+        return ignis__gguf_fail(file, file->at, "%s would end %lld bytes behind the beginning of the file, above %lld",
+                                what, (long long)(file->at + bytes), (long long)IGNIS__GGUF_HEAD_LIMIT);
     wanted = file->have * 2 < 65536 ? 65536 : file->have * 2;
     wanted = wanted < file->at + bytes ? file->at + bytes : wanted;
     wanted = wanted > file->size ? file->size : wanted;
@@ -157,7 +97,8 @@ static bool ignis__gguf_need(ignis__gguf *file, int64_t bytes, const char *what)
         memcpy(head, file->head, (size_t)file->have);
     ignis__free(file->head);
     file->head = head;
-    if (ignis__file_read_at(file->descriptor, file->have, head + file->have, wanted - file->have) != wanted - file->have) {
+    if (ignis__file_read_at(file->descriptor, file->have, head + file->have, wanted - file->have) !=
+        wanted - file->have) {
         file->failed = true;
         return ignis__file_fail(file->call, file->path, "read");
     }
@@ -237,7 +178,8 @@ static void ignis__gguf_read_key(ignis__gguf *file, ignis__gguf_key *key)
         for (i = 0; i < (key->count < 0 ? 1 : key->count) && !file->failed; i++)
             (void)ignis__gguf_text(file, "a text");
     } else if (!file->failed) {
-        int64_t bytes = (key->count < 0 ? 1 : key->count) * ignis__gguf_kinds[key->kind].size; /* the count is bounded by the file */
+        int64_t bytes = (key->count < 0 ? 1 : key->count) *
+                        ignis__gguf_kinds[key->kind].size; /* the count is bounded by the file */
         if (ignis__gguf_need(file, bytes, "the value of a key"))
             file->at += bytes;
     }
@@ -254,7 +196,8 @@ static void ignis__gguf_read_tensor(ignis__gguf *file, ignis__gguf_tensor *tenso
     ndim = (uint32_t)ignis__gguf_take(file, 4, "the number of dimensions of a tensor");
     if (!file->failed && ndim > IGNIS_MAX_DIMS)
         ignis__gguf_fail(file, at, "tensor %s has %u dimensions, above %d",
-                         ignis__name_write((const char *)file->head + tensor->name_at).text, (unsigned)ndim, IGNIS_MAX_DIMS);
+                         ignis__name_write((const char *)file->head + tensor->name_at).text, (unsigned)ndim,
+                         IGNIS_MAX_DIMS);
     if (file->failed)
         return;
     tensor->shape.ndim = ndim ? (int)ndim : 1;
@@ -269,15 +212,16 @@ static void ignis__gguf_read_tensor(ignis__gguf *file, ignis__gguf_tensor *tenso
     if (file->failed)
         return;
     name = (const char *)file->head + tensor->name_at;
-    for (tensor->type = IGNIS__COUNT(ignis__gguf_types) - 1; tensor->type >= 0 && ignis__gguf_types[tensor->type].id != tensor->id;
-         tensor->type--)
+    for (tensor->type = IGNIS__COUNT(ignis__gguf_types) - 1;
+         tensor->type >= 0 && ignis__gguf_types[tensor->type].id != tensor->id; tensor->type--)
         continue;
     if (tensor->type >= 0) {
         int elements = ignis__gguf_types[tensor->type].elements;
         ignis_shape blocks = tensor->shape;
         if (fits && blocks.dim[blocks.ndim - 1] % elements != 0) {
-            ignis__gguf_fail(file, at, "tensor %s is %s %s: its rows are no multiples of %d elements", ignis__name_write(name).text,
-                             ignis__gguf_types[tensor->type].name, ignis__shape_write(&tensor->shape).text, elements);
+            ignis__gguf_fail(file, at, "tensor %s is %s %s: its rows are no multiples of %d elements",
+                             ignis__name_write(name).text, ignis__gguf_types[tensor->type].name,
+                             ignis__shape_write(&tensor->shape).text, elements);
             return;
         }
         blocks.dim[blocks.ndim - 1] /= elements;
@@ -310,31 +254,30 @@ static int ignis__gguf_place_order(const void *a, const void *b)
 }
 
 /*  The key of a name, null if there is none. */
-static const ignis__gguf_key *ignis__gguf_find(const ignis__gguf *file, const char *name)
+IGNIS__PRIVATE const ignis__gguf_key *ignis__gguf_find(const ignis__gguf *file, const char *name)
 {
     ignis__gguf_key key = IGNIS__ZERO;
     key.name = name;
-    return file->key_count ? (const ignis__gguf_key *)bsearch(&key, file->keys, (size_t)file->key_count, sizeof key, ignis__gguf_key_order)
+    return file->key_count ? (const ignis__gguf_key *)bsearch(&key, file->keys, (size_t)file->key_count, sizeof key,
+                                                              ignis__gguf_key_order)
                            : NULL;
 }
 
-IGNIS__MAYBE_UNUSED static const ignis__gguf_tensor *ignis__gguf_find_tensor(const ignis__gguf *file, const char *name)
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE const ignis__gguf_tensor *ignis__gguf_find_tensor(const ignis__gguf *file,
+                                                                                     const char *name)
 {
     ignis__gguf_tensor key = IGNIS__ZERO;
     key.name = name;
-    return file->tensor_count
-               ? (const ignis__gguf_tensor *)bsearch(&key, file->tensors, (size_t)file->tensor_count, sizeof key, ignis__gguf_tensor_order)
-               : NULL;
+    return file->tensor_count ? (const ignis__gguf_tensor *)bsearch(&key, file->tensors, (size_t)file->tensor_count,
+                                                                    sizeof key, ignis__gguf_tensor_order)
+                              : NULL;
 }
-
-/*  What a lookup finds. BAD has been reported: the key is there, but is of another type. */
-typedef enum ignis__gguf_found { IGNIS__GGUF_BAD = -1, IGNIS__GGUF_NONE = 0, IGNIS__GGUF_FOUND = 1 } ignis__gguf_found;
 
 static ignis__gguf_found ignis__gguf_wrong(ignis__gguf *file, const ignis__gguf_key *key, const char *wanted)
 {
     file->failed = false; /* each lookup reports for itself */
-    ignis__gguf_fail(file, key->at, "key %s is %s%s, not %s", ignis__name_write(key->name).text, key->count < 0 ? "" : "an array of ",
-                     ignis__gguf_kinds[key->kind].name, wanted);
+    ignis__gguf_fail(file, key->at, "key %s is %s%s, not %s", ignis__name_write(key->name).text,
+                     key->count < 0 ? "" : "an array of ", ignis__gguf_kinds[key->kind].name, wanted);
     return IGNIS__GGUF_BAD;
 }
 
@@ -365,12 +308,16 @@ static int64_t ignis__gguf_int_at(const unsigned char *at, uint32_t kind)
                                      : (int64_t)bits;
 }
 
-static bool ignis__gguf_is_int(uint32_t kind) { return kind <= IGNIS__GGUF_I32 || kind == IGNIS__GGUF_U64 || kind == IGNIS__GGUF_I64; }
+static bool ignis__gguf_is_int(uint32_t kind)
+{
+    return kind <= IGNIS__GGUF_I32 || kind == IGNIS__GGUF_U64 || kind == IGNIS__GGUF_I64;
+}
 
 static bool ignis__gguf_is_real(uint32_t kind) { return kind == IGNIS__GGUF_F32 || kind == IGNIS__GGUF_F64; }
 
 /*  The value of a key: a whole number (an unsigned one of 64 bits has to fit 63), any number, true or false, a text. */
-IGNIS__MAYBE_UNUSED static ignis__gguf_found ignis__gguf_int(ignis__gguf *file, const char *name, int64_t *value)
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE ignis__gguf_found ignis__gguf_int(ignis__gguf *file, const char *name,
+                                                                     int64_t *value)
 {
     const ignis__gguf_key *key = ignis__gguf_find(file, name);
     if (!key)
@@ -378,10 +325,12 @@ IGNIS__MAYBE_UNUSED static ignis__gguf_found ignis__gguf_int(ignis__gguf *file, 
     if (key->count >= 0 || !ignis__gguf_is_int(key->kind))
         return ignis__gguf_wrong(file, key, "a whole number");
     *value = ignis__gguf_int_at(file->head + key->at, key->kind);
-    return key->kind == IGNIS__GGUF_U64 && *value < 0 ? ignis__gguf_wrong(file, key, "a number that fits 63 bits") : IGNIS__GGUF_FOUND;
+    return key->kind == IGNIS__GGUF_U64 && *value < 0 ? ignis__gguf_wrong(file, key, "a number that fits 63 bits")
+                                                      : IGNIS__GGUF_FOUND;
 }
 
-IGNIS__MAYBE_UNUSED static ignis__gguf_found ignis__gguf_real(ignis__gguf *file, const char *name, double *value)
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE ignis__gguf_found ignis__gguf_real(ignis__gguf *file, const char *name,
+                                                                      double *value)
 {
     const ignis__gguf_key *key = ignis__gguf_find(file, name);
     if (!key)
@@ -392,7 +341,7 @@ IGNIS__MAYBE_UNUSED static ignis__gguf_found ignis__gguf_real(ignis__gguf *file,
     return IGNIS__GGUF_FOUND;
 }
 
-IGNIS__MAYBE_UNUSED static ignis__gguf_found ignis__gguf_bool(ignis__gguf *file, const char *name, bool *value)
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE ignis__gguf_found ignis__gguf_bool(ignis__gguf *file, const char *name, bool *value)
 {
     const ignis__gguf_key *key = ignis__gguf_find(file, name);
     if (!key)
@@ -403,15 +352,8 @@ IGNIS__MAYBE_UNUSED static ignis__gguf_found ignis__gguf_bool(ignis__gguf *file,
     return IGNIS__GGUF_FOUND;
 }
 
-/*  The items of an array, one after the other: those of texts in the order of the file, of *size bytes and a 0. They live as the file does. */
-typedef struct ignis__gguf_items {
-    const unsigned char *at;
-    uint32_t kind;
-    int64_t left;
-} ignis__gguf_items;
-
 /*  A text's length has lost its highest byte, which was 0: the head is not that large. */
-IGNIS__MAYBE_UNUSED static const char *ignis__gguf_next_text(ignis__gguf_items *items, size_t *size)
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE const char *ignis__gguf_next_text(ignis__gguf_items *items, size_t *size)
 {
     const char *text = (const char *)items->at + 7;
     *size = (size_t)ignis__gguf_bytes(items->at, 7);
@@ -420,7 +362,7 @@ IGNIS__MAYBE_UNUSED static const char *ignis__gguf_next_text(ignis__gguf_items *
     return text;
 }
 
-IGNIS__MAYBE_UNUSED static int64_t ignis__gguf_next_int(ignis__gguf_items *items)
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE int64_t ignis__gguf_next_int(ignis__gguf_items *items)
 {
     int64_t value = ignis__gguf_int_at(items->at, items->kind);
     items->at += ignis__gguf_kinds[items->kind].size;
@@ -428,7 +370,7 @@ IGNIS__MAYBE_UNUSED static int64_t ignis__gguf_next_int(ignis__gguf_items *items
     return value;
 }
 
-IGNIS__MAYBE_UNUSED static double ignis__gguf_next_real(ignis__gguf_items *items)
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE double ignis__gguf_next_real(ignis__gguf_items *items)
 {
     double value = ignis__gguf_real_at(items->at, items->kind);
     items->at += ignis__gguf_kinds[items->kind].size;
@@ -437,7 +379,8 @@ IGNIS__MAYBE_UNUSED static double ignis__gguf_next_real(ignis__gguf_items *items
 }
 
 /*  The text of a key, with a 0 behind its *size bytes. */
-IGNIS__MAYBE_UNUSED static ignis__gguf_found ignis__gguf_string(ignis__gguf *file, const char *name, const char **text, size_t *size)
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE ignis__gguf_found ignis__gguf_string(ignis__gguf *file, const char *name,
+                                                                        const char **text, size_t *size)
 {
     const ignis__gguf_key *key = ignis__gguf_find(file, name);
     ignis__gguf_items one;
@@ -453,8 +396,8 @@ IGNIS__MAYBE_UNUSED static ignis__gguf_found ignis__gguf_string(ignis__gguf *fil
 }
 
 /*  The array of a key. `like` is what its items have to be: STRING, I64 for any whole numbers, F64 for any numbers, BOOL. */
-IGNIS__MAYBE_UNUSED static ignis__gguf_found ignis__gguf_array(ignis__gguf *file, const char *name, ignis__gguf_kind like,
-                                                               ignis__gguf_items *items)
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE ignis__gguf_found ignis__gguf_array(ignis__gguf *file, const char *name,
+                                                                       ignis__gguf_kind like, ignis__gguf_items *items)
 {
     const ignis__gguf_key *key = ignis__gguf_find(file, name);
     bool fits;
@@ -487,12 +430,14 @@ static bool ignis__gguf_places(ignis__gguf *file)
     for (i = 0; i < file->tensor_count; i++) {
         ignis__gguf_tensor *tensor = &file->tensors[i];
         if (tensor->begin % alignment != 0)
-            return ignis__gguf_fail(file, tensor->name_at, "tensor %s begins at %lld of the data, not a multiple of %lld",
-                                    ignis__name_write(tensor->name).text, (long long)tensor->begin, (long long)alignment);
+            return ignis__gguf_fail(
+                file, tensor->name_at, "tensor %s begins at %lld of the data, not a multiple of %lld",
+                ignis__name_write(tensor->name).text, (long long)tensor->begin, (long long)alignment);
         if (tensor->end > tensor->begin && (file->size < data || tensor->end > file->size - data))
-            return ignis__gguf_fail(file, tensor->name_at, "tensor %s lies at %lld to %lld of the data, which has %lld bytes",
-                                    ignis__name_write(tensor->name).text, (long long)tensor->begin, (long long)tensor->end,
-                                    (long long)(file->size < data ? 0 : file->size - data));
+            return ignis__gguf_fail(file, tensor->name_at,
+                                    "tensor %s lies at %lld to %lld of the data, which has %lld bytes",
+                                    ignis__name_write(tensor->name).text, (long long)tensor->begin,
+                                    (long long)tensor->end, (long long)(file->size < data ? 0 : file->size - data));
         if (tensor->end == tensor->begin)
             tensor->begin = tensor->end = 0; /* nothing, or a type that is not known */
         tensor->begin += data;
@@ -503,7 +448,8 @@ static bool ignis__gguf_places(ignis__gguf *file)
     for (i = 1; i < file->tensor_count; i++)
         if (file->tensors[i].begin < file->tensors[i - 1].end)
             return ignis__gguf_fail(file, file->tensors[i].name_at, "tensor %s begins inside of tensor %s",
-                                    ignis__name_write(file->tensors[i].name).text, ignis__name_write(file->tensors[i - 1].name).text);
+                                    ignis__name_write(file->tensors[i].name).text,
+                                    ignis__name_write(file->tensors[i - 1].name).text);
     if (file->tensor_count > 1)
         qsort(file->tensors, (size_t)file->tensor_count, sizeof *file->tensors, ignis__gguf_tensor_order);
     for (i = 1; i < file->tensor_count; i++)
@@ -516,7 +462,9 @@ static bool ignis__gguf_places(ignis__gguf *file)
 /*  Room for so many keys or tensors, which the file has bytes for. */
 static void *ignis__gguf_room(ignis__gguf *file, int64_t count, size_t size)
 {
-    void *room = file->failed || count > IGNIS__GGUF_HEAD_LIMIT / (int64_t)size ? NULL : ignis__alloc((size_t)(count + 1) * size);
+    void *room = file->failed || count > IGNIS__GGUF_HEAD_LIMIT / (int64_t)size
+                     ? NULL
+                     : ignis__alloc((size_t)(count + 1) * size);
     if (!room && !file->failed)
         ignis__fail_host_memory(file->call, (size_t)(count + 1) * size);
     file->failed = room == NULL;
@@ -524,7 +472,8 @@ static void *ignis__gguf_room(ignis__gguf *file, int64_t count, size_t size)
 }
 
 /*  Opens a file, and checks all of it but the values of its tensors. On failure it is reported, and closed. */
-IGNIS__MAYBE_UNUSED IGNIS__COLD static bool ignis__gguf_open(const char *call, const char *path, ignis__gguf *file)
+IGNIS__MAYBE_UNUSED IGNIS__COLD IGNIS__PRIVATE bool ignis__gguf_open(const char *call, const char *path,
+                                                                     ignis__gguf *file)
 {
     int64_t tensors = 0, keys = 0, i;
     uint32_t version;
@@ -557,7 +506,8 @@ IGNIS__MAYBE_UNUSED IGNIS__COLD static bool ignis__gguf_open(const char *call, c
         qsort(file->keys, (size_t)keys, sizeof *file->keys, ignis__gguf_key_order);
     for (i = 1; i < keys && !file->failed; i++)
         if (strcmp(file->keys[i - 1].name, file->keys[i].name) == 0)
-            ignis__gguf_fail(file, file->keys[i].name_at, "there is a second key %s", ignis__name_write(file->keys[i].name).text);
+            ignis__gguf_fail(file, file->keys[i].name_at, "there is a second key %s",
+                             ignis__name_write(file->keys[i].name).text);
     if (!file->failed && ignis__gguf_places(file))
         return true;
     ignis__gguf_close(file);

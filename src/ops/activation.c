@@ -3,6 +3,8 @@
     Each is a row of a table: the kernel, its backward kernel, its name.
     Uses: operation; kernels ACTIVATION. */
 
+#include "room.h"
+
 /*  Launches an elementwise kernel: out = kernel(a, ...), with up to three arrays of one shape. */
 static ignis__array *ignis__op_elementwise(ignis__op *op, ignis__builtin builtin, int count, ignis__array *const *from)
 {

@@ -3,6 +3,8 @@
     Checks the running arrays, and ends in channel_norm. Training moves the running averages on the current
     stream. */
 
+#include "room.h"
+
 /*  Holds the running averages. Reports what does not fit. */
 static bool ignis__batch_norm_running(ignis__op *op, const ignis_batch_norm_desc *desc, int64_t channels,
                                       ignis__array **running)

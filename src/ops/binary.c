@@ -3,11 +3,7 @@
     The gradient of the second operand is summed along the axis of the broadcast. Uses: operation, sum;
     kernels POINTWISE. */
 
-typedef struct ignis__binary_params {
-    ignis__axis axis;     /* of the second operand; n = 1 for equal shapes */
-    ignis_shape shape;    /* of the second operand */
-    int saved_a, saved_b; /* indices of the saved arrays, -1: not saved */
-} ignis__binary_params;
+#include "room.h"
 
 /*  Computes the second operand's gradient: factor times the sum of g, or of g * a, along the axis of its
     broadcast. */
@@ -70,7 +66,7 @@ static ignis_status ignis__add_sub_backward(const char *call, const ignis_backwa
     return ignis__op_finish_backward(&op, args, 2, gradients);
 }
 
-static ignis_status ignis__add_backward(const ignis_backward_args *args)
+IGNIS__PRIVATE ignis_status ignis__add_backward(const ignis_backward_args *args)
 {
     return ignis__add_sub_backward("ignis_add", args, 1);
 }

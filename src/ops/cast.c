@@ -3,7 +3,9 @@
     The gradient is cast back.
     Uses: operation; the conversions of the room array. */
 
-static ignis__array *ignis__op_cast(ignis__op *op, ignis__array *from, ignis_dtype dtype)
+#include "room.h"
+
+IGNIS__PRIVATE ignis__array *ignis__op_cast(ignis__op *op, ignis__array *from, ignis_dtype dtype)
 {
     ignis__array *out = ignis__op_new(op, &from->shape, dtype);
     ignis__address source, target;

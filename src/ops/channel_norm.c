@@ -3,17 +3,7 @@
     Plans how blocks share x, launches statistics, normalization and the backward.
     Uses: operation; kernels CHANNEL_NORM. */
 
-/*  The parameter of the kernels: see kernels/channel_norm.cu. */
-typedef struct ignis__channel_sizes {
-    int64_t outer, rows, channels, groups, part_length, parts;
-    int packed;
-} ignis__channel_sizes;
-
-typedef struct ignis__channel_norm {
-    const char *call;
-    bool given; /* mean and variance do not depend on x */
-    ignis__channel_sizes sizes;
-} ignis__channel_norm;
+#include "room.h"
 
 /*  Plans the kernels that read all of x. addresses: the bitwise or of the addresses of all arrays of its
     dtype. */
@@ -99,8 +89,8 @@ static ignis_status ignis__channel_norm_backward(const ignis_backward_args *args
 }
 
 /*  Ends an operation on x, w and b, whose sizes are known. running: mean and variance, held; NULL: none. */
-static ignis_tensor ignis__channel_norm_end(ignis__op *op, const char *name, ignis__channel_norm *norm, double momentum,
-                                            double eps, ignis__array *const *running)
+IGNIS__PRIVATE ignis_tensor ignis__channel_norm_end(ignis__op *op, const char *name, ignis__channel_norm *norm,
+                                                    double momentum, double eps, ignis__array *const *running)
 {
     static const char *const names[] = {"x", "w", "b"};
     ignis__channel_sizes sizes = norm->sizes;

@@ -3,7 +3,9 @@
     Each reports the operation's first failure and returns whether the operation is still ok.
     Uses: operation. Messages name the argument as the public function does. */
 
-IGNIS__ONE_COPY static bool ignis__op_same_dtype(ignis__op *op, int input, const char *name)
+#include "room.h"
+
+IGNIS__ONE_COPY IGNIS__PRIVATE bool ignis__op_same_dtype(ignis__op *op, int input, const char *name)
 {
     if (op->in[input]->dtype != op->in[0]->dtype)
         ignis__op_fail(op, IGNIS_DIAG_DTYPE_DIFFERS, "%s is %s, the first input is %s", name,
@@ -11,7 +13,7 @@ IGNIS__ONE_COPY static bool ignis__op_same_dtype(ignis__op *op, int input, const
     return op->ok;
 }
 
-IGNIS__ONE_COPY static bool ignis__op_is_float(ignis__op *op, int input, const char *name)
+IGNIS__ONE_COPY IGNIS__PRIVATE bool ignis__op_is_float(ignis__op *op, int input, const char *name)
 {
     if (!ignis__dtype_is_float(op->in[input]->dtype))
         ignis__op_fail(op, IGNIS_DIAG_DTYPE_DIFFERS, "%s is %s; f16, bf16, f32 or f64 is needed", name,
@@ -19,7 +21,7 @@ IGNIS__ONE_COPY static bool ignis__op_is_float(ignis__op *op, int input, const c
     return op->ok;
 }
 
-IGNIS__ONE_COPY static bool ignis__op_is_index(ignis__op *op, int input, const char *name)
+IGNIS__ONE_COPY IGNIS__PRIVATE bool ignis__op_is_index(ignis__op *op, int input, const char *name)
 {
     ignis_dtype dtype = op->in[input]->dtype;
     if (dtype != IGNIS_I32 && dtype != IGNIS_I64)
@@ -27,7 +29,7 @@ IGNIS__ONE_COPY static bool ignis__op_is_index(ignis__op *op, int input, const c
     return op->ok;
 }
 
-IGNIS__ONE_COPY static bool ignis__op_same_shape(ignis__op *op, int input, const char *name)
+IGNIS__ONE_COPY IGNIS__PRIVATE bool ignis__op_same_shape(ignis__op *op, int input, const char *name)
 {
     const ignis_shape *a = &op->in[0]->shape, *b = &op->in[input]->shape;
     if (!ignis__shape_same(a, b))
@@ -37,7 +39,7 @@ IGNIS__ONE_COPY static bool ignis__op_same_shape(ignis__op *op, int input, const
 }
 
 /*  Checks that an input is a row of n elements, one for each element of the first input's last dimension. */
-static bool ignis__op_is_row(ignis__op *op, int input, const char *name, int64_t n)
+IGNIS__PRIVATE bool ignis__op_is_row(ignis__op *op, int input, const char *name, int64_t n)
 {
     const ignis_shape *shape = &op->in[input]->shape;
     if (shape->ndim != 1 || shape->dim[0] != n)
@@ -48,7 +50,7 @@ static bool ignis__op_is_row(ignis__op *op, int input, const char *name, int64_t
 
 /*  Checks the eps that is added to a variance; 0 becomes 1e-5. As f32 it is a normal number: otherwise rows
     of zeros would be divided by 0. */
-static bool ignis__op_eps(ignis__op *op, double *eps)
+IGNIS__PRIVATE bool ignis__op_eps(ignis__op *op, double *eps)
 {
     static const double smallest = 1.1754943508222875e-38; /* 2^-126 */
     if (!ignis__is_finite(*eps) || *eps < 0)
@@ -61,7 +63,7 @@ static bool ignis__op_eps(ignis__op *op, double *eps)
 }
 
 /*  Checks that an array that a desc names is on the operation's device. */
-static bool ignis__op_same_device(ignis__op *op, const ignis__array *array, const char *name)
+IGNIS__PRIVATE bool ignis__op_same_device(ignis__op *op, const ignis__array *array, const char *name)
 {
     if (array->storage->device != op->work.device)
         ignis__op_fail(op, IGNIS_DIAG_DEVICE_DIFFERS, "desc->%s is on device %d, x is on device %d", name,
@@ -70,7 +72,7 @@ static bool ignis__op_same_device(ignis__op *op, const ignis__array *array, cons
 }
 
 /*  Checks the number of a dimension; a negative one counts from the last dimension. */
-static bool ignis__op_dim(ignis__op *op, int *dim, const char *name)
+IGNIS__PRIVATE bool ignis__op_dim(ignis__op *op, int *dim, const char *name)
 {
     int ndim = op->in[0]->shape.ndim;
     if (*dim < -ndim || *dim >= ndim)
@@ -82,13 +84,13 @@ static bool ignis__op_dim(ignis__op *op, int *dim, const char *name)
 }
 
 /*  Returns the dtype of sums and statistics. */
-static ignis_dtype ignis__wide_dtype(ignis_dtype dtype) { return dtype == IGNIS_F64 ? IGNIS_F64 : IGNIS_F32; }
+IGNIS__PRIVATE ignis_dtype ignis__wide_dtype(ignis_dtype dtype) { return dtype == IGNIS_F64 ? IGNIS_F64 : IGNIS_F32; }
 
 /*  Returns the dtype of an array of ignis_wide, which kernels sum in. */
-static ignis_dtype ignis__sum_dtype(ignis_dtype dtype)
+IGNIS__PRIVATE ignis_dtype ignis__sum_dtype(ignis_dtype dtype)
 {
     return ignis__dtype_is_int(dtype) ? IGNIS_I64 : ignis__wide_dtype(dtype);
 }
 
 /*  Returns how many elements 16 bytes hold, which a thread reads at a time. */
-static int64_t ignis__pack_elements(ignis_dtype dtype) { return 16 / ignis__dtypes[dtype].size; }
+IGNIS__PRIVATE int64_t ignis__pack_elements(ignis_dtype dtype) { return 16 / ignis__dtypes[dtype].size; }

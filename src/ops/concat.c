@@ -3,13 +3,9 @@
     Copies rows of each tensor into the result; more tensors than one operation takes are joined in steps.
     Uses: operation, split (the gradient is slices). */
 
-/*  Equally long rows inside an array: the first element of the first one, and elements from row to row. */
-typedef struct ignis__row_slices {
-    ignis__array *array;
-    int64_t offset, row;
-} ignis__row_slices;
+#include "room.h"
 
-static ignis__row_slices ignis__row_slices_of(ignis__array *array, int64_t offset, int64_t row)
+IGNIS__PRIVATE ignis__row_slices ignis__row_slices_of(ignis__array *array, int64_t offset, int64_t row)
 {
     ignis__row_slices slices;
     slices.array = array;
@@ -19,8 +15,8 @@ static ignis__row_slices ignis__row_slices_of(ignis__array *array, int64_t offse
 }
 
 /*  Copies `rows` rows of `length` elements between two arrays. */
-static void ignis__op_copy_rows(ignis__op *op, ignis__row_slices to, ignis__row_slices from, int64_t length,
-                                int64_t rows)
+IGNIS__PRIVATE void ignis__op_copy_rows(ignis__op *op, ignis__row_slices to, ignis__row_slices from, int64_t length,
+                                        int64_t rows)
 {
     ignis_dtype dtype = from.array->dtype;
     uint64_t size = (uint64_t)ignis__dtypes[dtype].size;

@@ -3,6 +3,8 @@
     Without smoothing the kernels of cross_entropy_launch do all; with it a formula over log-sums. Uses: loss,
     map. */
 
+#include "room.h"
+
 /*  Computes log(sum of exp(x)) of each row in two parts: the maximum and the rest, as views [..., 1]. False,
     and reported, on failure. */
 static bool ignis__cross_entropy_sums(const char *call, ignis_tensor x, ignis_tensor targets,

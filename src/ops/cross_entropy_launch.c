@@ -4,14 +4,11 @@
     digits are lost.
     Uses: row_launch; kernels SOFTMAX. Sums of losses have a fixed order. */
 
-typedef struct ignis__cross_entropy {
-    int64_t rows, classes, stride, ignore_index;
-    int mean, target_bytes;
-} ignis__cross_entropy;
+#include "room.h"
 
 /*  Scales the gradients. Saved: the gradients of the inputs that need one, for a loss gradient of 1; nobody
     else has them. */
-static ignis_status ignis__cross_entropy_rescale(const ignis_backward_args *args)
+IGNIS__PRIVATE ignis_status ignis__cross_entropy_rescale(const ignis_backward_args *args)
 {
     ignis__op op;
     ignis__array *made[3] = {NULL, NULL, NULL};
@@ -46,14 +43,9 @@ static ignis_status ignis__cross_entropy_rescale(const ignis_backward_args *args
     return ignis__op_finish_backward(&op, args, args->input_count, made);
 }
 
-/*  Addresses of a backward: the gradient of the logits, that of the loss, and the results of forward. */
-typedef struct ignis__cross_entropy_addresses {
-    ignis__address gradient, grad, logits, targets, log_sums, scale;
-} ignis__cross_entropy_addresses;
-
 /*  Computes the gradient from the results of forward. It may replace the logits. */
-static void ignis__cross_entropy_launch_backward(ignis__op *op, ignis__cross_entropy *entropy, ignis_dtype dtype,
-                                                 ignis__cross_entropy_addresses *at)
+IGNIS__PRIVATE void ignis__cross_entropy_launch_backward(ignis__op *op, ignis__cross_entropy *entropy,
+                                                         ignis_dtype dtype, ignis__cross_entropy_addresses *at)
 {
     bool packed = at->logits % 16 == at->gradient % 16;
     ignis__rows plan = ignis__rows_plan(op, dtype, entropy->rows, entropy->classes, packed, 0, 2);
@@ -71,7 +63,7 @@ static void ignis__cross_entropy_launch_backward(ignis__op *op, ignis__cross_ent
 }
 
 /*  Computes the gradient of the logits. Saved: logits, targets, log_sums, scale. */
-static ignis_status ignis__cross_entropy_backward(const ignis_backward_args *args)
+IGNIS__PRIVATE ignis_status ignis__cross_entropy_backward(const ignis_backward_args *args)
 {
     ignis__op op;
     ignis__cross_entropy entropy;
@@ -97,14 +89,15 @@ static ignis_status ignis__cross_entropy_backward(const ignis_backward_args *arg
 }
 
 /*  Returns whether a desc needs options that the kernels of all rows lack. */
-static bool ignis__cross_entropy_is_soft(const ignis_cross_entropy_desc *desc)
+IGNIS__PRIVATE bool ignis__cross_entropy_is_soft(const ignis_cross_entropy_desc *desc)
 {
     return desc && (desc->label_smoothing != 0 || desc->reduction == IGNIS_REDUCTION_NONE);
 }
 
 /*  Checks the options. Logits: an input, or computed here as [rows, columns]. */
-static bool ignis__cross_entropy_prepare(ignis__op *op, const ignis_cross_entropy_desc *desc, int64_t rows,
-                                         int64_t columns, const ignis__array *targets, ignis__cross_entropy *entropy)
+IGNIS__PRIVATE bool ignis__cross_entropy_prepare(ignis__op *op, const ignis_cross_entropy_desc *desc, int64_t rows,
+                                                 int64_t columns, const ignis__array *targets,
+                                                 ignis__cross_entropy *entropy)
 {
     memset(entropy, 0, sizeof *entropy);
     entropy->rows = rows;
@@ -134,18 +127,9 @@ static bool ignis__cross_entropy_prepare(ignis__op *op, const ignis_cross_entrop
 
 /*  Returns whether forward makes the gradient too: f16 does not hold the gradient of a mean before it is
     scaled up. */
-static bool ignis__cross_entropy_is_fused(ignis_dtype dtype) { return dtype != IGNIS_F16; }
-
-typedef struct ignis__cross_entropy_work {
-    ignis__address loss, scale, log_sums, gradient, logits, targets, losses, count;
-    ignis__rows plan;
-    ignis__builtin builtin;
-    bool counts; /* the kernel counts the rows that are not ignored itself */
-    bool part;   /* these are some of the rows; their count is known */
-} ignis__cross_entropy_work;
+IGNIS__PRIVATE bool ignis__cross_entropy_is_fused(ignis_dtype dtype) { return dtype != IGNIS_F16; }
 
 #define IGNIS__ONE_BLOCK_ROWS 128    /* one block, a warp for each row, is faster than three launches */
-#define IGNIS__COUNT_BLOCKS 64       /* and one more number: the counts that they leave */
 #define IGNIS__ROWS_EXACT 2          /* for packed: all rows are full packs of 16 bytes */
 #define IGNIS__LOSS_WARP_THREADS 640 /* of a block without gradient, for rows that a warp reads */
 #define IGNIS__LOSS_THREADS 256      /* of a block that reads a row */
@@ -160,8 +144,8 @@ static bool ignis__cross_entropy_fits_one_block(const ignis__cross_entropy *entr
 
 /*  Plans the rows. With many rows, blocks keep running: as many as the device holds at a time, so that few
     hand over results. */
-static void ignis__cross_entropy_plan(ignis__op *op, const ignis__cross_entropy *entropy,
-                                      ignis__cross_entropy_work *work, ignis_dtype dtype)
+IGNIS__PRIVATE void ignis__cross_entropy_plan(ignis__op *op, const ignis__cross_entropy *entropy,
+                                              ignis__cross_entropy_work *work, ignis_dtype dtype)
 {
     ignis__rows *plan = &work->plan;
     int64_t resident;
@@ -194,15 +178,15 @@ static void ignis__cross_entropy_plan(ignis__op *op, const ignis__cross_entropy 
     plan->blocks = ignis__clamp(plan->blocks, 1, op->work.device->info.multiprocessors * resident);
 }
 
-static void ignis__cross_entropy_count(ignis__op *op, ignis__cross_entropy *entropy, ignis__cross_entropy_work *work,
-                                       ignis_dtype dtype)
+IGNIS__PRIVATE void ignis__cross_entropy_count(ignis__op *op, ignis__cross_entropy *entropy,
+                                               ignis__cross_entropy_work *work, ignis_dtype dtype)
 {
     void *count[] = {&work->count, &work->targets, &entropy->target_bytes, &entropy->rows, &entropy->ignore_index};
     ignis__op_launch_row(op, IGNIS__BUILTIN_CROSS_ENTROPY_COUNT, dtype, IGNIS__COUNT_BLOCKS, 256, count);
 }
 
-static void ignis__cross_entropy_launch(ignis__op *op, ignis__cross_entropy *entropy, ignis__cross_entropy_work *work,
-                                        ignis_dtype dtype)
+IGNIS__PRIVATE void ignis__cross_entropy_launch(ignis__op *op, ignis__cross_entropy *entropy,
+                                                ignis__cross_entropy_work *work, ignis_dtype dtype)
 {
     void *rows[] = {&work->loss,       &work->scale,     &work->log_sums,        &work->gradient,
                     &work->logits,     &work->targets,   &entropy->target_bytes, &entropy->rows,
@@ -221,14 +205,9 @@ static void ignis__cross_entropy_launch(ignis__op *op, ignis__cross_entropy *ent
                      rows);
 }
 
-/*  The results of forward. The log-sums of rows have two parts: [2, rows], the maximum and the rest. */
-typedef struct ignis__cross_entropy_results {
-    ignis__array *loss, *scale, *log_sums;
-} ignis__cross_entropy_results;
-
 /*  Runs forward on op->in[0] and the targets op->in[1]. Writes the gradient unless it is NULL. */
-static void ignis__cross_entropy_forward(ignis__op *op, ignis__cross_entropy *entropy,
-                                         const ignis__cross_entropy_results *found, ignis__array *gradient)
+IGNIS__PRIVATE void ignis__cross_entropy_forward(ignis__op *op, ignis__cross_entropy *entropy,
+                                                 const ignis__cross_entropy_results *found, ignis__array *gradient)
 {
     ignis__cross_entropy_work work = IGNIS__ZERO;
     ignis__array *losses = NULL, *count = NULL;

@@ -3,6 +3,8 @@
     Long rows are split in tiles and read once: kernels/scan.cu.
     Uses: operation. */
 
+#include "room.h"
+
 /*  Sums rows of at least 2^12 elements, split in tiles. */
 static void ignis__op_cumsum_rows(ignis__op *op, ignis__address target, ignis__address source, ignis_dtype dtype,
                                   int64_t outer, int64_t n, int reverse)

@@ -3,6 +3,8 @@
     No mask is stored: words of random numbers are made again from the saved counter.
     Uses: operation; the random numbers of the room kernel; kernels POINTWISE. */
 
+#include "room.h"
+
 /*  An element is dropped if its 32-bit random word is below the threshold; backward makes the words again. */
 typedef struct ignis__dropout_params {
     int64_t threshold;

@@ -3,13 +3,15 @@
     The gradient sorts the ids, so that each row sums its positions in order. Uses: radix_sort;
     kernels/embedding.cu. */
 
+#include "room.h"
+
 /*  Geometry of kernels/embedding.cu. */
 #define IGNIS__EMBEDDING_CHUNK 64
 
 /*  Sums rows [vocab, n]: at each id the sum of grad [ids, n] over all its positions, in order. adds: to the
     existing values, else to 0. */
-static void ignis__op_add_rows(ignis__op *op, ignis__array *rows, ignis__array *grad, ignis__array *ids, int64_t vocab,
-                               int64_t n, int adds)
+IGNIS__PRIVATE void ignis__op_add_rows(ignis__op *op, ignis__array *rows, ignis__array *grad, ignis__array *ids,
+                                       int64_t vocab, int64_t n, int adds)
 {
     ignis_dtype dtype = grad->dtype;
     int64_t count = ids->numel, larger = count > 2 * vocab ? count : 2 * vocab, chunks, share, across;

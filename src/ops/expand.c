@@ -3,6 +3,8 @@
     A strided copy with strides of 0; the gradient is a sum.
     Uses: strided_copy, sum. */
 
+#include "room.h"
+
 /*  Sets the strides of a shape that broadcasts to another one, as in NumPy: 0 where it repeats. -1 in `out`
     becomes the shape's own size. */
 static bool ignis__expand_strides(ignis__op *op, const ignis_shape *shape, ignis_shape *out, ignis__strides *s)

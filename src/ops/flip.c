@@ -3,6 +3,8 @@
     A strided copy with negative strides, which is its own gradient.
     Uses: strided_copy. */
 
+#include "room.h"
+
 IGNIS_API ignis_tensor ignis_flip(ignis_tensor tensor, const int *dims, int count)
 {
     ignis__strides s;

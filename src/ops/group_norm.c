@@ -3,6 +3,8 @@
     Checks the sizes; channel_norm runs it and its gradient.
     Uses: channel_norm. */
 
+#include "room.h"
+
 IGNIS_API ignis_tensor ignis_group_norm(ignis_tensor x, int groups, ignis_tensor w, ignis_tensor b, double eps)
 {
     static const char call[] = "ignis_group_norm";

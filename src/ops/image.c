@@ -3,35 +3,11 @@
     Images are channels-last; a signal is an image of one row. Uses: operation. Sizes are below 2^28, so
     products of two fit. */
 
-/*  The parameters of the kernels: see kernels/image.cuh, pool.cu and upsample.cu. */
-typedef struct ignis__images {
-    ignis__divisor packs, width, height;
-    int src_width, src_height, packed, share;
-    int64_t channels, count;
-} ignis__images;
-
-typedef struct ignis__pooling {
-    ignis__images images;
-    int window[2], padding[2];
-    ignis__divisor stride[2];
-    int exclude_padding, index_bytes;
-} ignis__pooling;
-
-typedef struct ignis__scaling {
-    int in, out, step, start, is_linear;
-    ignis__divisor den, by_step;
-} ignis__scaling;
-
-typedef struct ignis__resampling {
-    ignis__images images;
-    ignis__scaling dim[2];
-} ignis__resampling;
-
-#define IGNIS__IMAGE_LIMIT ((int64_t)1 << 28) /* of sizes: products of two, and sums of some, fit 64 bits */
+#include "room.h"
 
 /*  Reads the image that an operation works on: its dimensions; a signal has no rows. Reports an invalid one. */
-static bool ignis__image_check(ignis__op *op, const int64_t *second_numbers, int count, int64_t *n, int64_t *size,
-                               int64_t *channels)
+IGNIS__PRIVATE bool ignis__image_check(ignis__op *op, const int64_t *second_numbers, int count, int64_t *n,
+                                       int64_t *size, int64_t *channels)
 {
     const ignis_shape *shape = &op->in[0]->shape;
     int i;
@@ -59,7 +35,7 @@ static bool ignis__image_check(ignis__op *op, const int64_t *second_numbers, int
 }
 
 /*  Returns the shape of a result with other rows and columns. */
-static ignis_shape ignis__image_shape(const ignis_shape *like, const int64_t *size)
+IGNIS__PRIVATE ignis_shape ignis__image_shape(const ignis_shape *like, const int64_t *size)
 {
     ignis_shape shape = *like;
     if (shape.ndim == 4)
@@ -70,8 +46,8 @@ static ignis_shape ignis__image_shape(const ignis_shape *like, const int64_t *si
 
 /*  Plans dst from src. addresses: the bitwise or of all arrays' addresses. shares: a thread may have more
     packs, if 128 bytes stay side by side. */
-static void ignis__images_set(ignis__images *images, ignis_dtype dtype, int64_t n, int64_t channels, const int64_t *dst,
-                              const int64_t *src, ignis__address addresses, bool shares)
+IGNIS__PRIVATE void ignis__images_set(ignis__images *images, ignis_dtype dtype, int64_t n, int64_t channels,
+                                      const int64_t *dst, const int64_t *src, ignis__address addresses, bool shares)
 {
     int64_t pack = ignis__pack_elements(dtype), packs;
     images->packed = channels % pack == 0 && addresses % 16 == 0;
@@ -86,8 +62,8 @@ static void ignis__images_set(ignis__images *images, ignis_dtype dtype, int64_t 
     images->count = n * dst[0] * dst[1] * packs;
 }
 
-static void ignis__images_launch(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, const ignis__images *images,
-                                 void **params)
+IGNIS__PRIVATE void ignis__images_launch(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype,
+                                         const ignis__images *images, void **params)
 {
     ignis__op_launch_row(op, builtin, dtype, ignis__clamp(ignis__ceil_div(images->count, 256), 0, INT32_MAX), 256,
                          params);

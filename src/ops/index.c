@@ -3,19 +3,11 @@
     Sums by index have a fixed order: rows in a warp, or sorted ids. Uses: embedding, radix_sort,
     strided_copy. */
 
-/*  How elements of a shape relate to an array indexed along a dimension: strides.from leads to a position,
-    strides.to to the index. */
-typedef struct ignis__indexing {
-    const char *call;
-    ignis_shape shape; /* of the indexed array */
-    int64_t size, dim_stride;
-    int dim;
-    ignis__strides strides;
-} ignis__indexing;
+#include "room.h"
 
 /*  Describes the indexing; strides.to is left to the caller. */
-static void ignis__indexing_make(ignis__indexing *x, const char *call, const ignis_shape *indexed, int dim,
-                                 const ignis_shape *shape)
+IGNIS__PRIVATE void ignis__indexing_make(ignis__indexing *x, const char *call, const ignis_shape *indexed, int dim,
+                                         const ignis_shape *shape)
 {
     memset(x, 0, sizeof *x);
     x->call = call;
@@ -31,8 +23,8 @@ static void ignis__indexing_make(ignis__indexing *x, const char *call, const ign
 
 /*  GATHER: to[i] = from[position of i]; an index outside gives 0, or NaN in a floating type. SCATTER:
     to[position of i] = from[i], where no two positions are equal. */
-static void ignis__op_indexed(ignis__op *op, ignis__builtin builtin, ignis__array *to, ignis__array *from,
-                              ignis__array *ids, const ignis__indexing *indexing, int nan)
+IGNIS__PRIVATE void ignis__op_indexed(ignis__op *op, ignis__builtin builtin, ignis__array *to, ignis__array *from,
+                                      ignis__array *ids, const ignis__indexing *indexing, int nan)
 {
     ignis__address source = ignis__op_read(op, from), indices = ignis__op_read(op, ids),
                    target = ignis__op_write(op, to);

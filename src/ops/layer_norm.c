@@ -3,6 +3,8 @@
     Checks, forward, and the sum that the add forms return. Uses: layer_norm_launch, layer_norm_backward.
     Invariant: the add forms give the bits of ignis_add and then the norm. */
 
+#include "room.h"
+
 /*  Checks the inputs: x, w, b of layer_norm, and last the tensor that is added to x first, if there is one. */
 static bool ignis__norm_check(ignis__op *op, const ignis__norm *norm, double *eps, int64_t n)
 {

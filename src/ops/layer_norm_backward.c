@@ -4,6 +4,8 @@
     fixed order.
     Uses: layer_norm_launch, the backward pass (offered column sums). */
 
+#include "room.h"
+
 static void ignis__norm_partials(ignis__op *op, bool rms, ignis__norm_backward_work *work, ignis_dtype wide,
                                  int64_t count)
 {
@@ -63,8 +65,8 @@ static int64_t ignis__norm_backward_run(ignis__op *op, const ignis__norm *norm, 
 
 /*  Sums the columns of one to three matrices of the wide dtype, stored one after the other, with `rows` rows
     each. */
-static void ignis__sum_partials(ignis__op *op, ignis_dtype dtype, ignis__address *to, int matrices,
-                                ignis__address partial, int rows, int64_t n)
+IGNIS__PRIVATE void ignis__sum_partials(ignis__op *op, ignis_dtype dtype, ignis__address *to, int matrices,
+                                        ignis__address partial, int rows, int64_t n)
 {
     void *params[] = {&to[0], &to[1], &to[2], &partial, &rows, &n};
     ignis__op_launch(op, IGNIS__BUILTIN_NORM_BACKWARD_SUM, dtype, NULL, ignis__ceil_div(n, 32), matrices, 1, 512, 1, 0,
@@ -72,7 +74,7 @@ static void ignis__sum_partials(ignis__op *op, ignis_dtype dtype, ignis__address
 }
 
 /*  Computes the gradients. Saved: x, w, rstd, and mean of layer_norm. */
-static ignis_status ignis__norm_backward(const ignis_backward_args *args)
+IGNIS__PRIVATE ignis_status ignis__norm_backward(const ignis_backward_args *args)
 {
     const ignis__norm *norm = *(const ignis__norm *const *)args->params;
     ignis__op op;

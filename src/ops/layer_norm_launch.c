@@ -4,14 +4,7 @@
     Uses: operation, row_launch. Invariant: the same rows choose the same kernel on a device, so the bits are
     the same. */
 
-/*  Kernels of layer_norm or rms_norm. Kernels of rms_norm take the same parameters, and ignore what they do
-    not need. */
-typedef struct ignis__norm {
-    const char *call, *name;
-    bool rms;
-    ignis__builtin warp, add_warp, averages, columns, rows,
-        rows_backward; /* except for averages and columns, each is the first of four */
-} ignis__norm;
+#include "room.h"
 
 #define IGNIS__NORM_KERNELS(NAME)                                                                              \
     IGNIS__BUILTIN_##NAME##_WARP, IGNIS__BUILTIN_ADD_##NAME##_WARP, IGNIS__BUILTIN_##NAME##_BACKWARD_AVERAGES, \
@@ -21,35 +14,16 @@ typedef struct ignis__norm {
 /*  The kernels of norm.cu and norm_add.cu, counted from the one named _warp. */
 enum { IGNIS__NORM_WARP, IGNIS__NORM_ROW, IGNIS__NORM_LONG, IGNIS__NORM_BLOCK };
 
-static const ignis__norm ignis__layer_norm = {"ignis_layer_norm", "layer_norm", false, IGNIS__NORM_KERNELS(LAYER_NORM)};
-static const ignis__norm ignis__rms_norm = {"ignis_rms_norm", "rms_norm", true, IGNIS__NORM_KERNELS(RMS_NORM)};
-
-/*  Arrays of the backward kernels. Partial sums of dw come first, then those of db (not of rms_norm), then
-    the column sums of dx. */
-typedef struct ignis__norm_backward_work {
-    ignis__address dx, partial_w, partial_b, partial_dx, dy, x, w, mean, rstd,
-        before; /* before: added to dx (0: nothing) */
-    bool sums_dx;
-    int64_t rows, n;
-    int packed;
-} ignis__norm_backward_work;
-
-/*  How the kernels of norm_unaligned.cuh are launched. No threads: they cannot be. */
-typedef struct ignis__norm_plan {
-    ignis__builtin builtin;
-    bool even; /* by the kernel named _even */
-    unsigned threads;
-    int64_t blocks;
-    size_t shared;
-} ignis__norm_plan;
+IGNIS__PRIVATE const ignis__norm ignis__layer_norm = {"ignis_layer_norm", "layer_norm", false,
+                                                      IGNIS__NORM_KERNELS(LAYER_NORM)};
+IGNIS__PRIVATE const ignis__norm ignis__rms_norm = {"ignis_rms_norm", "rms_norm", true, IGNIS__NORM_KERNELS(RMS_NORM)};
 
 #define IGNIS__NORM_FLIGHT 4     /* packs of an array that a thread has at a time */
-#define IGNIS__NORM_UNALIGNED 2  /* instead of packed: rows begin at the same addresses modulo 16 in all arrays */
 #define IGNIS__NORM_LONG_PACKS 8 /* of a long packed row, for a thread */
 
 /*  Returns how many blocks an SM holds at a time, at least 1. */
-static int64_t ignis__op_resident(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, unsigned threads,
-                                  size_t shared)
+IGNIS__PRIVATE int64_t ignis__op_resident(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, unsigned threads,
+                                          size_t shared)
 {
     void *function = op->ok ? ignis__builtin_get(op->work.call, op->work.device, builtin, dtype) : NULL;
     int resident = 0;
@@ -60,7 +34,7 @@ static int64_t ignis__op_resident(ignis__op *op, ignis__builtin builtin, ignis_d
 }
 
 /*  Returns after how many rows one begins at the same address modulo 16 again. */
-static int64_t ignis__norm_alignment_period(ignis_dtype dtype, int64_t n)
+IGNIS__PRIVATE int64_t ignis__norm_alignment_period(ignis_dtype dtype, int64_t n)
 {
     int64_t pack = ignis__pack_elements(dtype), period = pack;
     while (period > 1 && n * period / 2 % pack == 0)
@@ -80,8 +54,8 @@ static bool ignis__norm_is_even(ignis_dtype dtype, int64_t n, bool backward)
     begin at the same address modulo 16. In backward a team has a few rows at least, as its block leaves a row
     of partial sums. The shared memory is that of the most arrays possible, so that the same rows have the
     same kernel and bits. */
-static ignis__norm_plan ignis__norm_rows_plan(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, int64_t rows,
-                                              int64_t n, int arrays, bool backward)
+IGNIS__PRIVATE ignis__norm_plan ignis__norm_rows_plan(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype,
+                                                      int64_t rows, int64_t n, int arrays, bool backward)
 {
     static const struct {
         int packs, threads, teams; /* packs of a row for a thread, the most threads of a team, teams of a block */
@@ -125,14 +99,14 @@ static ignis__norm_plan ignis__norm_rows_plan(ignis__op *op, ignis__builtin buil
 
 /*  Returns whether rows use these kernels unless they are too long. addresses: the bitwise or of all
     addresses of rows. */
-static bool ignis__norm_is_unaligned(ignis_dtype dtype, int64_t n, bool packed, ignis__address addresses)
+IGNIS__PRIVATE bool ignis__norm_is_unaligned(ignis_dtype dtype, int64_t n, bool packed, ignis__address addresses)
 {
     return (!packed || ignis__norm_is_even(dtype, n, false)) && addresses % 16 == 0;
 }
 
 /*  Chooses a kernel of norm.cu or norm_add.cu, and how it is launched. */
-static int ignis__norm_kernel(const ignis__op *op, ignis_dtype dtype, int64_t rows, int64_t n, bool packed,
-                              bool anywhere, ignis__rows *plan)
+IGNIS__PRIVATE int ignis__norm_kernel(const ignis__op *op, ignis_dtype dtype, int64_t rows, int64_t n, bool packed,
+                                      bool anywhere, ignis__rows *plan)
 {
     int64_t packs = ignis__ceil_div(n, ignis__pack_elements(dtype));
     int share = packs <= 512 * IGNIS__ROW_PACKS ? IGNIS__ROW_PACKS : IGNIS__NORM_LONG_PACKS;

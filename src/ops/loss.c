@@ -3,6 +3,8 @@
     Each is a text for the room formula, with a reduction.
     Uses: map, map_reduce. */
 
+#include "room.h"
+
 static bool ignis__reduction_valid(const char *call, ignis_reduction reduction)
 {
     if (!ignis__enter(call))
@@ -58,7 +60,8 @@ IGNIS_API ignis_tensor ignis_bce_with_logits(ignis_tensor logits, ignis_tensor t
 }
 
 /*  Computes a formula's sum over the last dimension. */
-static ignis_tensor ignis__loss_rows(const char *call, const char *formula, ignis_inputs inputs, ignis__loss_kind loss)
+IGNIS__PRIVATE ignis_tensor ignis__loss_rows(const char *call, const char *formula, ignis_inputs inputs,
+                                             ignis__loss_kind loss)
 {
     static const ignis_reduce_desc last = {{-1}, 1, false};
     return ignis__formula_reduced(call, IGNIS_REDUCE_SUM, formula, &inputs, &last, loss);
@@ -66,8 +69,9 @@ static ignis_tensor ignis__loss_rows(const char *call, const char *formula, igni
 
 /*  Checks rows of classes and their targets [...], and makes the targets a column beside the rows: [..., 1].
     False, and reported, on failure. */
-static bool ignis__rows_begin(const char *call, ignis_tensor rows, ignis_tensor targets,
-                              const ignis_cross_entropy_desc *desc, ignis__cross_entropy *entropy, ignis_tensor *column)
+IGNIS__PRIVATE bool ignis__rows_begin(const char *call, ignis_tensor rows, ignis_tensor targets,
+                                      const ignis_cross_entropy_desc *desc, ignis__cross_entropy *entropy,
+                                      ignis_tensor *column)
 {
     ignis__op op;
     ignis_tensor inputs[] = {rows, targets};
@@ -87,8 +91,8 @@ static bool ignis__rows_begin(const char *call, ignis_tensor rows, ignis_tensor 
 
 /*  Reduces the losses of rows, which it takes over. Rows with the target k are left out of the mean (no
     targets: none are). */
-static ignis_tensor ignis__loss_of_rows(const char *call, ignis_tensor losses, ignis_reduction reduction,
-                                        ignis_tensor targets, int64_t k)
+IGNIS__PRIVATE ignis_tensor ignis__loss_of_rows(const char *call, ignis_tensor losses, ignis_reduction reduction,
+                                                ignis_tensor targets, int64_t k)
 {
     ignis_tensor sum, count, result = ignis__no_tensor();
     if (!losses.id || reduction == IGNIS_REDUCTION_NONE)

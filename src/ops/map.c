@@ -3,18 +3,14 @@
     Prepares a run from tensors, launches it, and records each result with what its gradients need.
     Uses: the room formula, map_backward, map_reduce. */
 
+#include "room.h"
+
 IGNIS_API ignis_tensor ignis_value(double value)
 {
     ignis_tensor handle;
     handle.id = ignis__value_make(value);
     return handle;
 }
-
-typedef enum ignis__loss_kind {
-    IGNIS__LOSS_NONE, /* any formula */
-    IGNIS__LOSS,      /* its result is at least f32 */
-    IGNIS__LOSS_ALIKE /* and its first two inputs have one shape, to which the others broadcast */
-} ignis__loss_kind;
 
 /*  Checks that a model's output and its targets do not broadcast by mistake. */
 static bool ignis__formula_check_loss(ignis__op *op, const ignis__formula_run *run)
@@ -29,9 +25,9 @@ static bool ignis__formula_check_loss(ignis__op *op, const ignis__formula_run *r
 }
 
 /*  Prepares a formula of tensors: run can be launched, and the rule is filled except for what is known later. */
-static bool ignis__formula_begin_tensors(ignis__op *op, const char *call, const char *formula,
-                                         const ignis_inputs *inputs, int results, ignis__formula_run *run,
-                                         ignis__formula_rule *rule, ignis__loss_kind loss)
+IGNIS__PRIVATE bool ignis__formula_begin_tensors(ignis__op *op, const char *call, const char *formula,
+                                                 const ignis_inputs *inputs, int results, ignis__formula_run *run,
+                                                 ignis__formula_rule *rule, ignis__loss_kind loss)
 {
     uint64_t ids[IGNIS_MAX_INPUTS], others[IGNIS_MAX_INPUTS];
     ignis_tensor handles[IGNIS_MAX_INPUTS];
@@ -115,7 +111,8 @@ static ignis_tensor ignis__formula_record_result(ignis__op *op, ignis__array *ou
 }
 
 /*  Ends an operation with one result. */
-static ignis_tensor ignis__formula_end(ignis__op *op, ignis__array *out, const char *name, ignis__formula_rule *rule)
+IGNIS__PRIVATE ignis_tensor ignis__formula_end(ignis__op *op, ignis__array *out, const char *name,
+                                               ignis__formula_rule *rule)
 {
     ignis_tensor result = ignis__formula_record_result(op, out, name, rule);
     ignis__op_leave(op);
@@ -158,8 +155,8 @@ static ignis_status ignis__formula_tensors(const char *call, const char *formula
 }
 
 /*  Runs a formula with one result. */
-static ignis_tensor ignis__formula_tensor(const char *call, const char *formula, const ignis_inputs *inputs,
-                                          ignis__loss_kind loss)
+IGNIS__PRIVATE ignis_tensor ignis__formula_tensor(const char *call, const char *formula, const ignis_inputs *inputs,
+                                                  ignis__loss_kind loss)
 {
     ignis_tensor result;
     (void)ignis__formula_tensors(call, formula, inputs, 1, &result, loss);

@@ -4,25 +4,7 @@
     they agree.
     Uses: the room formula, sum. Invariant: sums over the same shapes have a fixed order. */
 
-/*  Values that the gradients of a formula need. Saved are the inputs that they are computed from. */
-typedef struct ignis__formula_rule {
-    ignis__formula *formula;
-    ignis_shape shape; /* of the result */
-    int result;        /* of the formula, which this is the gradient of */
-    ignis__random random;
-    int saved[IGNIS_MAX_INPUTS];
-    ignis_shape given;    /* of the incoming gradient, in the dimensions of shape: 1 where the result is reduced */
-    double factor;        /* of that gradient */
-    int kept, kept_saved; /* of a reduction, and where it is saved */
-    uint32_t same;        /* bits of inputs whose gradient it is */
-    double value[IGNIS_MAX_INPUTS];
-    int count; /* of tensors */
-    struct {
-        int input; /* its number in the formula */
-        ignis_dtype dtype;
-        ignis_shape shape;
-    } tensor[IGNIS_MAX_INPUTS]; /* only the first `count` are stored */
-} ignis__formula_rule;
+#include "room.h"
 
 /*  Sums an array, of the dtype or W, where a shape was broadcast to its shape: over neighbouring dimensions,
     the last ones first. */
@@ -152,7 +134,7 @@ static ignis__array *ignis__formula_divide_by_sum(ignis__op *op, const ignis__fo
     return op->ok ? out : NULL;
 }
 
-static ignis_status ignis__formula_backward(const ignis_backward_args *args)
+IGNIS__PRIVATE ignis_status ignis__formula_backward(const ignis_backward_args *args)
 {
     static const char call[] = "ignis_map";
     const ignis__formula_rule *rule = (const ignis__formula_rule *)args->params;

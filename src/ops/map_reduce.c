@@ -3,6 +3,8 @@
     Finds the reduced shape, and ends as a formula of tensors.
     Uses: map, map_backward; the room formula. */
 
+#include "room.h"
+
 /*  Sets the shape of a reduction: `kept` has 1 in the dimensions of desc (NULL: in all); *out drops them
     unless they are kept. */
 static bool ignis__formula_reduced_shape(ignis__op *op, const ignis_shape *shape, const ignis_reduce_desc *desc,
@@ -37,9 +39,9 @@ static bool ignis__formula_reduced_shape(ignis__op *op, const ignis_shape *shape
     return true;
 }
 
-static ignis_tensor ignis__formula_reduced(const char *call, ignis_reducer reducer, const char *formula,
-                                           const ignis_inputs *inputs, const ignis_reduce_desc *desc,
-                                           ignis__loss_kind loss)
+IGNIS__PRIVATE ignis_tensor ignis__formula_reduced(const char *call, ignis_reducer reducer, const char *formula,
+                                                   const ignis_inputs *inputs, const ignis_reduce_desc *desc,
+                                                   ignis__loss_kind loss)
 {
     ignis_shape kept, shape;
     ignis__formula_rule rule;

@@ -3,6 +3,8 @@
     A formula of ids; it has no gradient.
     Uses: map. */
 
+#include "room.h"
+
 IGNIS_API ignis_tensor ignis_one_hot(ignis_tensor ids, int64_t classes, ignis_dtype dtype)
 {
     static const char call[] = "ignis_one_hot";

@@ -6,35 +6,11 @@
    checks once, at its end. Uses the rooms array, kernel, formula and tensor. Each operation has a part of its own.
    =============================================================================================================== */
 
-/* Backward of the most layers has the most inputs; forwards have 2 + IGNIS_MAX_INPUTS at most. */
-#define IGNIS__OP_INPUTS (3 * IGNIS_MAX_LAYERS)
-#define IGNIS__OP_MADE 160
-
-/*  A running operation. It holds its inputs, owns the arrays that it makes, has entered their device, and
-    knows the stream. */
-typedef struct ignis__op {
-    ignis__work work;
-    int as_major; /* kernels are chosen as on a device of this compute capability; 0: on the real device */
-    bool ok;
-    bool records;   /* an input requires a gradient, and recording is on */
-    bool knows_one; /* its backward function takes no grad_output for a gradient of 1 */
-    /* Built-in kernels of products and attention are chosen so that a row has the same bits alone or beside
-       others. */
-    bool steady;
-    int count, made_count, saved_count;
-    ignis__block *zeroed;                     /* memory of ignis__op_zeroed */
-    struct ignis__gemm_pending *pending;      /* between ignis__gemm_join and ignis__gemm_join_end; else NULL */
-    ignis__tensor *tensors[IGNIS__OP_INPUTS]; /* NULL if the operation works on arrays */
-    ignis__array *in[IGNIS__OP_INPUTS];
-    /* Of tensors. From here on only what the counts say is set. */
-    ignis__tape_state tape_state[IGNIS__OP_INPUTS];
-    ignis__array *made[IGNIS__OP_MADE];    /* nobody else sees them until ignis__op_hand_over */
-    ignis__array *saved[IGNIS__OP_INPUTS]; /* for its backward function */
-} ignis__op;
+#include "room.h"
 
 /*  Reports a failure if it is the operation's first. */
 IGNIS__PRINTF(3, 4)
-IGNIS__COLD static bool ignis__op_fail(ignis__op *op, ignis_diagnostic diagnostic, const char *format, ...)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__op_fail(ignis__op *op, ignis_diagnostic diagnostic, const char *format, ...)
 {
     ignis__record cause = IGNIS__ZERO;
     va_list args;
@@ -77,7 +53,7 @@ static bool ignis__op_enter(ignis__op *op)
 }
 
 /*  Begins an operation on tensors. On failure it is over. */
-static bool ignis__op_begin(ignis__op *op, const char *call, int count, const ignis_tensor *handles)
+IGNIS__PRIVATE bool ignis__op_begin(ignis__op *op, const char *call, int count, const ignis_tensor *handles)
 {
     memset(op, 0, offsetof(ignis__op, tape_state));
     op->work.call = call;
@@ -103,7 +79,7 @@ static bool ignis__op_begin(ignis__op *op, const char *call, int count, const ig
 }
 
 /*  Begins a backward function on the gradient and all saved arrays, in this order. On failure it is over. */
-static bool ignis__op_begin_backward(ignis__op *op, const char *call, const ignis_backward_args *args)
+IGNIS__PRIVATE bool ignis__op_begin_backward(ignis__op *op, const char *call, const ignis_backward_args *args)
 {
     memset(op, 0, offsetof(ignis__op, tape_state));
     op->work.call = call;
@@ -118,7 +94,7 @@ static bool ignis__op_begin_backward(ignis__op *op, const char *call, const igni
 }
 
 /*  Makes an array on the operation's device. NULL after a failure. */
-static ignis__array *ignis__op_new(ignis__op *op, const ignis_shape *shape, ignis_dtype dtype)
+IGNIS__PRIVATE ignis__array *ignis__op_new(ignis__op *op, const ignis_shape *shape, ignis_dtype dtype)
 {
     const char *call = op->work.call;
     ignis__storage *storage;
@@ -141,26 +117,26 @@ static ignis__array *ignis__op_new(ignis__op *op, const ignis_shape *shape, igni
     return array;
 }
 
-IGNIS__ONE_COPY static ignis__array *ignis__op_new_like(ignis__op *op, const ignis__array *like)
+IGNIS__ONE_COPY IGNIS__PRIVATE ignis__array *ignis__op_new_like(ignis__op *op, const ignis__array *like)
 {
     return ignis__op_new(op, &like->shape, like->dtype);
 }
 
-IGNIS__ONE_COPY static ignis__array *ignis__op_new_row(ignis__op *op, int64_t n, ignis_dtype dtype)
+IGNIS__ONE_COPY IGNIS__PRIVATE ignis__array *ignis__op_new_row(ignis__op *op, int64_t n, ignis_dtype dtype)
 {
     ignis_shape shape = IGNIS_SHAPE(n);
     return ignis__op_new(op, &shape, dtype);
 }
 
-static ignis__array *ignis__op_new_rows(ignis__op *op, int64_t rows, int64_t n, ignis_dtype dtype)
+IGNIS__PRIVATE ignis__array *ignis__op_new_rows(ignis__op *op, int64_t rows, int64_t n, ignis_dtype dtype)
 {
     ignis_shape shape = IGNIS_SHAPE(rows, n);
     return ignis__op_new(op, &shape, dtype);
 }
 
 /*  Makes a view of an input's elements from `offset` on. NULL after a failure. */
-static ignis__array *ignis__op_view(ignis__op *op, ignis__array *from, const ignis_shape *shape, int64_t numel,
-                                    int64_t offset)
+IGNIS__PRIVATE ignis__array *ignis__op_view(ignis__op *op, ignis__array *from, const ignis_shape *shape, int64_t numel,
+                                            int64_t offset)
 {
     ignis__array *view = NULL;
     if (op->ok)
@@ -190,14 +166,14 @@ static bool ignis__op_hand_over(ignis__op *op, ignis__array *array, int referenc
 
 /*  Returns addresses for the operation's kernels; 0 after a failure, and if there are no elements. Reading an
     unwritten array is a failure. */
-IGNIS__ONE_COPY static ignis__address ignis__op_read(ignis__op *op, ignis__array *array)
+IGNIS__ONE_COPY IGNIS__PRIVATE ignis__address ignis__op_read(ignis__op *op, ignis__array *array)
 {
     ignis__address address = 0;
     op->ok = op->ok && array && ignis__work_read(&op->work, array, &address);
     return op->ok ? address : 0;
 }
 
-IGNIS__ONE_COPY static ignis__address ignis__op_write(ignis__op *op, ignis__array *array)
+IGNIS__ONE_COPY IGNIS__PRIVATE ignis__address ignis__op_write(ignis__op *op, ignis__array *array)
 {
     ignis__address address = 0;
     op->ok = op->ok && array && ignis__work_write(&op->work, array, &address);
@@ -206,9 +182,9 @@ IGNIS__ONE_COPY static ignis__address ignis__op_write(ignis__op *op, ignis__arra
 
 /*  Launches a built-in kernel in the variant of `define` ("-DIGNIS_HEAD_DIM=64"; NULL: none). Without blocks
     it runs nothing. */
-static void ignis__op_launch(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, const char *define,
-                             int64_t grid_x, int64_t grid_y, int64_t grid_z, unsigned block_x, unsigned block_y,
-                             size_t shared_bytes, void **params)
+IGNIS__PRIVATE void ignis__op_launch(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, const char *define,
+                                     int64_t grid_x, int64_t grid_y, int64_t grid_z, unsigned block_x, unsigned block_y,
+                                     size_t shared_bytes, void **params)
 {
     unsigned grid[] = {(unsigned)grid_x, (unsigned)grid_y, (unsigned)grid_z}, block[] = {block_x, block_y, 1};
     void *function;
@@ -225,40 +201,40 @@ static void ignis__op_launch(ignis__op *op, ignis__builtin builtin, ignis_dtype 
 }
 
 /*  As ignis__op_launch, with one row of threads in one row of blocks. */
-IGNIS__ONE_COPY static void ignis__op_launch_row(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype,
-                                                 int64_t blocks, unsigned threads, void **params)
+IGNIS__ONE_COPY IGNIS__PRIVATE void ignis__op_launch_row(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype,
+                                                         int64_t blocks, unsigned threads, void **params)
 {
     ignis__op_launch(op, builtin, dtype, NULL, blocks, 1, 1, threads, 1, 0, params);
 }
 
 /*  Launches an elementwise kernel: 256 threads compute 4096 elements. */
-IGNIS__ONE_COPY static void ignis__op_launch_elementwise(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype,
-                                                         int64_t numel, void **params)
+IGNIS__ONE_COPY IGNIS__PRIVATE void ignis__op_launch_elementwise(ignis__op *op, ignis__builtin builtin,
+                                                                 ignis_dtype dtype, int64_t numel, void **params)
 {
     ignis__op_launch_row(op, builtin, dtype, ignis__ceil_div(numel, 4096), 256, params);
 }
 
 /*  Copies bytes on the device. */
-IGNIS__ONE_COPY static void ignis__op_copy(ignis__op *op, ignis__array *to, ignis__array *from)
+IGNIS__ONE_COPY IGNIS__PRIVATE void ignis__op_copy(ignis__op *op, ignis__array *to, ignis__array *from)
 {
     ignis__address source = ignis__op_read(op, from), target = ignis__op_write(op, to);
     op->ok = op->ok && ignis__copy_on_device(&op->work, target, source, ignis__array_bytes(from));
 }
 
-IGNIS__ONE_COPY static void ignis__op_zero(ignis__op *op, ignis__array *array)
+IGNIS__ONE_COPY IGNIS__PRIVATE void ignis__op_zero(ignis__op *op, ignis__array *array)
 {
     ignis__address target = ignis__op_write(op, array);
     if (op->ok && array->numel > 0)
         op->ok = ignis__copy_zeros(&op->work, target, ignis__array_bytes(array));
 }
 
-static void ignis__op_fill(ignis__op *op, ignis__array *array, double value)
+IGNIS__PRIVATE void ignis__op_fill(ignis__op *op, ignis__array *array, double value)
 {
     op->ok = op->ok && ignis__work_fill(&op->work, array, value);
 }
 
 /*  Returns a word of 8 bytes that is 0 for the operation's kernels; they leave it 0. */
-static ignis__address ignis__op_zeroed(ignis__op *op)
+IGNIS__PRIVATE ignis__address ignis__op_zeroed(ignis__op *op)
 {
     if (op->ok && !op->zeroed) {
         op->zeroed = ignis__memory_take_zeroed(op->work.call, op->work.device, op->work.stream);
@@ -268,7 +244,7 @@ static ignis__address ignis__op_zeroed(ignis__op *op)
 }
 
 /*  Frees the operation's arrays that were not handed over, except the first `count`. */
-static void ignis__op_free_made(ignis__op *op, int count)
+IGNIS__PRIVATE void ignis__op_free_made(ignis__op *op, int count)
 {
     while (op->made_count > count)
         ignis__array_destroy(op->work.call, op->made[--op->made_count]);
@@ -276,7 +252,7 @@ static void ignis__op_free_made(ignis__op *op, int count)
 
 /*  Ends an operation, and frees its arrays that were not handed over. Returns the failure's status, or
     IGNIS_OK. */
-static ignis_status ignis__op_leave(ignis__op *op)
+IGNIS__PRIVATE ignis_status ignis__op_leave(ignis__op *op)
 {
     const char *call = op->work.call;
     if (op->zeroed && op->ok)
@@ -291,7 +267,7 @@ static ignis_status ignis__op_leave(ignis__op *op)
 
 /*  As ignis__op_leave, for two results: on failure the second one (NULL, or no handle: there is only one) is
     released as well. */
-static void ignis__op_leave_two(ignis__op *op, ignis_tensor *second)
+IGNIS__PRIVATE void ignis__op_leave_two(ignis__op *op, ignis_tensor *second)
 {
     if (ignis__op_leave(op) != IGNIS_OK && second && second->id) {
         (void)ignis_tensor_release(*second);
@@ -319,8 +295,9 @@ static ignis__node *ignis__op_record(ignis__op *op, int count, ignis__tensor *co
 
 /*  Makes a tensor of an operation's result for some of its tensors, recorded by the rule (NULL: not at all).
     No handle after a failure. */
-static ignis_tensor ignis__op_result(ignis__op *op, ignis__array *output, int count, ignis__tensor *const *inputs,
-                                     const ignis__tape_state *tape_states, const ignis_rule *rule)
+IGNIS__PRIVATE ignis_tensor ignis__op_result(ignis__op *op, ignis__array *output, int count,
+                                             ignis__tensor *const *inputs, const ignis__tape_state *tape_states,
+                                             const ignis_rule *rule)
 {
     ignis_tensor result = IGNIS__ZERO;
     ignis__tensor *made;
@@ -347,7 +324,7 @@ static ignis_tensor ignis__op_result(ignis__op *op, ignis__array *output, int co
 
 /*  Ends an operation with its result, recorded by the rule (NULL: never) if a gradient is needed. No handle
     after a failure. */
-static ignis_tensor ignis__op_end(ignis__op *op, ignis__array *output, const ignis_rule *rule)
+IGNIS__PRIVATE ignis_tensor ignis__op_end(ignis__op *op, ignis__array *output, const ignis_rule *rule)
 {
     ignis_tensor result =
         ignis__op_result(op, output, op->count, op->tensors, op->tape_state, op->records ? rule : NULL);
@@ -356,23 +333,23 @@ static ignis_tensor ignis__op_end(ignis__op *op, ignis__array *output, const ign
 }
 
 /*  Saves an array for the backward function (NULL: nothing). */
-IGNIS__ONE_COPY static void ignis__op_save(ignis__op *op, ignis__array *array)
+IGNIS__ONE_COPY IGNIS__PRIVATE void ignis__op_save(ignis__op *op, ignis__array *array)
 {
     if (op->ok && array)
         op->saved[op->saved_count++] = array;
 }
 
 /*  As ignis__op_save, for inputs `first` to `last` - 1. */
-static void ignis__op_save_inputs(ignis__op *op, int first, int last)
+IGNIS__PRIVATE void ignis__op_save_inputs(ignis__op *op, int first, int last)
 {
     for (; first < last; first++)
         ignis__op_save(op, op->in[first]);
 }
 
 /*  Returns a rule whose backward function needs the operation's saved arrays, and params. */
-IGNIS__ONE_COPY static ignis_rule ignis__op_rule(const ignis__op *op, const char *name,
-                                                 ignis_status (*backward_fn)(const ignis_backward_args *args),
-                                                 const void *params, size_t params_size)
+IGNIS__ONE_COPY IGNIS__PRIVATE ignis_rule ignis__op_rule(const ignis__op *op, const char *name,
+                                                         ignis_status (*backward_fn)(const ignis_backward_args *args),
+                                                         const void *params, size_t params_size)
 {
     ignis_rule rule = IGNIS__ZERO;
     rule.name = name;
@@ -385,9 +362,9 @@ IGNIS__ONE_COPY static ignis_rule ignis__op_rule(const ignis__op *op, const char
 
 /*  Ends an operation on tensors whose backward function needs its saved arrays, and params. Integers have no
     gradient. */
-IGNIS__ONE_COPY static ignis_tensor ignis__op_end_recorded(ignis__op *op, ignis__array *output, const char *name,
-                                                           ignis_status (*backward_fn)(const ignis_backward_args *args),
-                                                           const void *params, size_t params_size)
+IGNIS__ONE_COPY IGNIS__PRIVATE ignis_tensor ignis__op_end_recorded(
+    ignis__op *op, ignis__array *output, const char *name, ignis_status (*backward_fn)(const ignis_backward_args *args),
+    const void *params, size_t params_size)
 {
     ignis_rule rule = ignis__op_rule(op, name, backward_fn, params, params_size);
     return ignis__op_end(op, output, op->ok && ignis__dtype_is_float(output->dtype) ? &rule : NULL);
@@ -395,8 +372,8 @@ IGNIS__ONE_COPY static ignis_tensor ignis__op_end_recorded(ignis__op *op, ignis_
 
 /*  Ends a backward function: hands its arrays to the tape, each for the input at its index (NULL: none) that
     needs a gradient. */
-IGNIS__ONE_COPY static ignis_status ignis__op_finish_backward(ignis__op *op, const ignis_backward_args *args, int count,
-                                                              ignis__array *const *gradients)
+IGNIS__ONE_COPY IGNIS__PRIVATE ignis_status ignis__op_finish_backward(ignis__op *op, const ignis_backward_args *args,
+                                                                      int count, ignis__array *const *gradients)
 {
     int i;
     for (i = 0; op->ok && i < count; i++) {
@@ -410,8 +387,9 @@ IGNIS__ONE_COPY static ignis_status ignis__op_finish_backward(ignis__op *op, con
 
 /*  As ignis__op_finish_backward, when the column sums of the first gradient are known, for
     ignis__backward_pass_offer_column_sums; NULL: they are not. */
-static ignis_status ignis__op_finish_backward_with_sums(ignis__op *op, const ignis_backward_args *args, int count,
-                                                        ignis__array *const *gradients, ignis__array *sums)
+IGNIS__PRIVATE ignis_status ignis__op_finish_backward_with_sums(ignis__op *op, const ignis_backward_args *args,
+                                                                int count, ignis__array *const *gradients,
+                                                                ignis__array *sums)
 {
     ignis_array known = IGNIS__ZERO;
     ignis_status status;
@@ -426,8 +404,8 @@ static ignis_status ignis__op_finish_backward_with_sums(ignis__op *op, const ign
 }
 
 /*  As ignis__op_finish_backward, for one input. */
-static ignis_status ignis__op_finish_backward_one(ignis__op *op, const ignis_backward_args *args,
-                                                  ignis__array *gradient)
+IGNIS__PRIVATE ignis_status ignis__op_finish_backward_one(ignis__op *op, const ignis_backward_args *args,
+                                                          ignis__array *gradient)
 {
     return ignis__op_finish_backward(op, args, 1, &gradient);
 }

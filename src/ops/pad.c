@@ -3,6 +3,8 @@
     A strided copy into the middle of a filled result.
     Uses: strided_copy. */
 
+#include "room.h"
+
 IGNIS_API ignis_tensor ignis_pad(ignis_tensor tensor, const int64_t *before, const int64_t *after, int count,
                                  double value)
 {

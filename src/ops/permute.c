@@ -3,8 +3,10 @@
     A strided copy.
     Uses: strided_copy, transpose. */
 
+#include "room.h"
+
 /*  Checks that dimension i of `count` is one of the tensor's, and is not among the dims before it. */
-static bool ignis__op_dim_once(ignis__op *op, const int *dims, int i, int *dim, unsigned *seen)
+IGNIS__PRIVATE bool ignis__op_dim_once(ignis__op *op, const int *dims, int i, int *dim, unsigned *seen)
 {
     *dim = dims[i];
     if (!ignis__op_dim(op, dim, "a dimension"))

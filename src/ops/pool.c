@@ -3,6 +3,8 @@
     The gradient gathers from windows in a fixed order.
     Uses: image; kernels/pool.cu. */
 
+#include "room.h"
+
 /*  Values that the gradient of a pool, or of upsampling, needs; sizes of the input and of the result. */
 typedef struct ignis__pool_params {
     const char *call;

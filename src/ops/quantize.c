@@ -3,6 +3,8 @@
     Nothing is recorded.
     Uses: operation, row_launch; kernels/quantize.cu. */
 
+#include "room.h"
+
 /*  Quantizes op->in[0] by rows, or as a whole. */
 static void ignis__op_quantize(ignis__op *op, bool per_row, ignis__array *out, ignis__array *scale)
 {

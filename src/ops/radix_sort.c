@@ -3,16 +3,11 @@
     The order of equal elements is kept, so results have the same bits every time. Uses: operation;
     kernels/sort.cu. */
 
-/*  Rows [rows, n] of elements with their positions, in pairs of lists: each pass reads one and writes the
-    other. See kernels/sort.cu. */
-typedef struct ignis__radix {
-    ignis_dtype dtype;
-    int64_t rows, n;
-    ignis__address keys[2], positions[2];
-} ignis__radix;
+#include "room.h"
 
 /*  Makes `lists` of the lists. */
-static void ignis__radix_begin(ignis__op *op, ignis__radix *sort, ignis_dtype dtype, int64_t rows, int64_t n, int lists)
+IGNIS__PRIVATE void ignis__radix_begin(ignis__op *op, ignis__radix *sort, ignis_dtype dtype, int64_t rows, int64_t n,
+                                       int lists)
 {
     int i;
     memset(sort, 0, sizeof *sort);
@@ -27,8 +22,8 @@ static void ignis__radix_begin(ignis__op *op, ignis__radix *sort, ignis_dtype dt
 
 /*  Sorts the elements at `from` by their lowest bytes, in `passes` passes. The first k of each row go to
     values and positions. Without these, and with from == keys[0], all go to keys[0] and positions[0]. */
-static void ignis__radix_run(ignis__op *op, ignis__radix *sort, ignis__address from, int passes, int descending,
-                             ignis__address values, ignis__address positions, int64_t k)
+IGNIS__PRIVATE void ignis__radix_run(ignis__op *op, ignis__radix *sort, ignis__address from, int passes, int descending,
+                                     ignis__address values, ignis__address positions, int64_t k)
 {
     int size = (int)ignis__dtypes[sort->dtype].size, tile = 512 * (size == 8 ? 8 : 12), stride = 256 * passes, pass,
         shift, tiles, parts;
@@ -75,7 +70,7 @@ static void ignis__radix_run(ignis__op *op, ignis__radix *sort, ignis__address f
 }
 
 /*  Returns how many bytes numbers up to this have, at least 1. */
-static int ignis__radix_passes(uint64_t highest)
+IGNIS__PRIVATE int ignis__radix_passes(uint64_t highest)
 {
     int passes = 1;
     while (passes < 8 && highest >> (8 * passes))

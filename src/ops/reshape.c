@@ -3,6 +3,8 @@
     A view of the input; the gradient passes through.
     Uses: operation. */
 
+#include "room.h"
+
 static ignis_status ignis__reshape_backward(const ignis_backward_args *args)
 {
     args->grad_inputs[0] =

@@ -4,17 +4,10 @@
     back.
     Uses: operation; kernels/rope.cu. */
 
-#define IGNIS__ROPE_HALF 256
-
-/*  The parameters of the kernel. The last one is passed by value: a captured launch may outlive a table. */
-typedef struct ignis__rope {
-    int64_t rows, seq, offset;
-    int heads, half;
-    double frequencies[IGNIS__ROPE_HALF];
-} ignis__rope;
+#include "room.h"
 
 /*  Returns the root of x of some degree, by Newton's method: pow of the C library would have to be linked. */
-static double ignis__root_of_degree(double x, int degree)
+IGNIS__PRIVATE double ignis__root_of_degree(double x, int degree)
 {
     double root = 1, power, factor, step = 1;
     int i, exponent;
@@ -32,7 +25,7 @@ static double ignis__root_of_degree(double x, int degree)
     return root;
 }
 
-static double ignis__square_root(double x) { return ignis__root_of_degree(x, 2); }
+IGNIS__PRIVATE double ignis__square_root(double x) { return ignis__root_of_degree(x, 2); }
 
 /*  Multiplies a double-double number, x + low, by another. The error of the product is exact (Dekker: A
     Floating-Point Technique for Extending the Available Precision, 1971). */
@@ -69,7 +62,7 @@ static void ignis__rope_frequencies(double *frequencies, int count, double base,
 }
 
 /*  Rounds frequencies for dtypes whose angles are in f32. Returns `to`. */
-static float *ignis__rope_round_frequencies(float *to, const double *frequencies)
+IGNIS__PRIVATE float *ignis__rope_round_frequencies(float *to, const double *frequencies)
 {
     int i;
     for (i = 0; i < IGNIS__ROPE_HALF; i++)
@@ -77,16 +70,10 @@ static float *ignis__rope_round_frequencies(float *to, const double *frequencies
     return to;
 }
 
-/*  Rows whose first elements are heads: the first one, and elements from row to row. */
-typedef struct ignis__rope_rows {
-    ignis__address address;
-    int64_t row;
-} ignis__rope_rows;
-
 /*  Rotates the heads at the beginning of rows of x into rows of y, which may be x. own: frequencies on the
     device; NULL: those of the parameters. */
-static void ignis__rope_rotate(ignis__op *op, ignis__rope *rope, ignis_dtype dtype, ignis__rope_rows y,
-                               ignis__rope_rows x, ignis__array *own, double direction)
+IGNIS__PRIVATE void ignis__rope_rotate(ignis__op *op, ignis__rope *rope, ignis_dtype dtype, ignis__rope_rows y,
+                                       ignis__rope_rows x, ignis__array *own, double direction)
 {
     ignis__address table = own ? ignis__op_read(op, own) : 0;
     int64_t pack = ignis__pack_elements(dtype), threads;
@@ -146,8 +133,8 @@ static bool ignis__rope_check_frequency_array(ignis__op *op, const ignis_rope_de
 }
 
 /*  Sets the parameters for heads at the beginning of the input's rows. Reports what does not fit. */
-static bool ignis__rope_prepare(ignis__op *op, const ignis_rope_desc *desc, const ignis__array *own, int heads,
-                                int64_t head_dim, ignis__rope *rope)
+IGNIS__PRIVATE bool ignis__rope_prepare(ignis__op *op, const ignis_rope_desc *desc, const ignis__array *own, int heads,
+                                        int64_t head_dim, ignis__rope *rope)
 {
     const ignis_shape *shape = &op->in[0]->shape;
     double base;
@@ -190,7 +177,7 @@ static bool ignis__rope_prepare(ignis__op *op, const ignis_rope_desc *desc, cons
 
 /*  Holds the frequencies that the caller has on the device. NULL if there are none, or if the operation has
     failed. */
-static ignis__array *ignis__rope_frequency_array(ignis__op *op, const ignis_rope_desc *desc)
+IGNIS__PRIVATE ignis__array *ignis__rope_frequency_array(ignis__op *op, const ignis_rope_desc *desc)
 {
     ignis__array *own = NULL;
     if (op->ok && desc->inv_freq_array.id)

@@ -3,8 +3,10 @@
     Geometry of ignis_row in kernels/ignis.cuh.
     Uses: operation. Rows are those of the last dimension. */
 
+#include "room.h"
+
 /*  Reads a tensor as rows of its last dimension. */
-IGNIS__ONE_COPY static bool ignis__op_rows(ignis__op *op, const ignis__array *array, int64_t *rows, int64_t *n)
+IGNIS__ONE_COPY IGNIS__PRIVATE bool ignis__op_rows(ignis__op *op, const ignis__array *array, int64_t *rows, int64_t *n)
 {
     *n = array->shape.dim[array->shape.ndim - 1];
     *rows = *n ? array->numel / *n : 0;
@@ -13,35 +15,23 @@ IGNIS__ONE_COPY static bool ignis__op_rows(ignis__op *op, const ignis__array *ar
     return op->ok;
 }
 
-/*  Rows are distributed as by ignis_row in kernels/ignis.cuh: a warp has 4 packs a lane, or without packs a
-    block has 8 elements a thread. */
-#define IGNIS__ROW_PACKS 4
 #define IGNIS__ROW_ELEMENTS 8
-#define IGNIS__ROW_BLOCKS ((int64_t)1 << 30) /* they loop if there are more rows */
-
-typedef struct ignis__rows {
-    bool warp;        /* a warp has a row in registers; else a block has it, in one or more rounds */
-    int packed, kept; /* the kernels' parameters */
-    unsigned threads;
-    int64_t blocks;
-    size_t shared;
-} ignis__rows;
 
 /*  Returns the elements of a thread of a block in a round. */
-static int64_t ignis__row_share(ignis_dtype dtype, bool packed)
+IGNIS__PRIVATE int64_t ignis__row_share(ignis_dtype dtype, bool packed)
 {
     return packed ? IGNIS__ROW_PACKS * ignis__pack_elements(dtype) : IGNIS__ROW_ELEMENTS;
 }
 
-static unsigned ignis__row_threads(int64_t n, int64_t share, unsigned most)
+IGNIS__PRIVATE unsigned ignis__row_threads(int64_t n, int64_t share, unsigned most)
 {
     return (unsigned)ignis__clamp(ignis__ceil_div(ignis__ceil_div(n, share), 32) * 32, 32, (int64_t)most);
 }
 
 /*  Plans kernels that read `arrays` arrays forwards and backwards; 0: there is nothing to keep. `blocks`
     blocks, 1 or 2, fit on an SM. */
-static ignis__rows ignis__rows_plan(const ignis__op *op, ignis_dtype dtype, int64_t rows, int64_t n, bool packed,
-                                    int arrays, int blocks)
+IGNIS__PRIVATE ignis__rows ignis__rows_plan(const ignis__op *op, ignis_dtype dtype, int64_t rows, int64_t n,
+                                            bool packed, int arrays, int blocks)
 {
     ignis__rows plan = IGNIS__ZERO;
     int64_t share = ignis__row_share(dtype, packed), rounds, round_bytes,
@@ -59,8 +49,8 @@ static ignis__rows ignis__rows_plan(const ignis__op *op, ignis_dtype dtype, int6
     return plan;
 }
 
-static void ignis__rows_launch(ignis__op *op, const ignis__rows *plan, ignis__builtin warp, ignis__builtin block,
-                               ignis_dtype dtype, void **params)
+IGNIS__PRIVATE void ignis__rows_launch(ignis__op *op, const ignis__rows *plan, ignis__builtin warp,
+                                       ignis__builtin block, ignis_dtype dtype, void **params)
 {
     ignis__op_launch(op, plan->warp ? warp : block, dtype, NULL, plan->blocks, 1, 1, plan->threads, 1, plan->shared,
                      params);

@@ -3,8 +3,10 @@
     Its gradient is a scale too.
     Uses: operation; kernels POINTWISE. */
 
+#include "room.h"
+
 /*  Makes factor times an array. */
-static ignis__array *ignis__op_scaled(ignis__op *op, ignis__array *from, double factor)
+IGNIS__PRIVATE ignis__array *ignis__op_scaled(ignis__op *op, ignis__array *from, double factor)
 {
     ignis__array *out = ignis__op_new_like(op, from);
     ignis__address source = ignis__op_read(op, from), target = ignis__op_write(op, out);

@@ -3,8 +3,10 @@
     A strided copy; the gradient puts elements back.
     Uses: strided_copy. */
 
+#include "room.h"
+
 /*  Selects every step-th element of the dimension from `start` on, which has to be inside. */
-static void ignis__strides_step(ignis__strides *s, int dim, int64_t start, int64_t len, int64_t step)
+IGNIS__PRIVATE void ignis__strides_step(ignis__strides *s, int dim, int64_t start, int64_t len, int64_t step)
 {
     s->from_offset += start * s->from[dim];
     s->from[dim] *= len > 1 ? step : 1;

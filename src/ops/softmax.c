@@ -3,6 +3,8 @@
     Softmax saves its result, log_softmax its input and f32 log-sums.
     Uses: row_launch; kernels SOFTMAX, LOG_SOFTMAX. */
 
+#include "room.h"
+
 static ignis_status ignis__softmax_backward(const ignis_backward_args *args)
 {
     ignis__op op;

@@ -3,6 +3,8 @@
     Short rows sort in a block, small k are selected, long rows use the radix sort. NaN is the largest number.
     Uses: radix_sort, strided_copy, index; kernels/sort.cu. */
 
+#include "room.h"
+
 /*  As ignis__op_sort_rows, for k of at most 1024. A block selects from a row. If there are too few rows for
     the device, blocks first select from chunks of 4096 elements. Their results, k elements a chunk, become
     the row, until it is short. */

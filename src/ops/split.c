@@ -3,6 +3,8 @@
     A slice is a view if it is contiguous, else a copy. Uses: operation, concat (copies rows), the backward
     pass. */
 
+#include "room.h"
+
 /*  The parts of a split are slices of a tensor that nobody else sees. The first of their backwards makes its
     gradient, zero except for that slice; the others add theirs. So it is complete when the split's own
     backward runs. */

@@ -3,24 +3,11 @@
     Joins dimensions, chooses packs, launches. Its gradient is the copy in the other direction. Uses:
     operation; kernels/shape.cu. */
 
-/*  A copy: to[to_offset + sum of i[d] * to[d]] = from[from_offset + sum of i[d] * from[d]] for every i below
-    size; in elements. */
-typedef struct ignis__strides {
-    int rank;
-    int64_t size[IGNIS_MAX_DIMS], from[IGNIS_MAX_DIMS], to[IGNIS_MAX_DIMS], from_offset, to_offset;
-} ignis__strides;
-
-/*  The parameter of the kernels: see kernels/shape.cu. */
-typedef struct ignis__strided {
-    int64_t size[IGNIS_MAX_DIMS], from[IGNIS_MAX_DIMS], to[IGNIS_MAX_DIMS];
-    uint32_t multiplier[IGNIS_MAX_DIMS], shift[IGNIS_MAX_DIMS];
-    int64_t count, step;
-    int rank;
-} ignis__strided;
+#include "room.h"
 
 /*  Joins dimensions that one stride serves. sorted: the largest strides of `to` first. False if there are no
     elements. */
-static bool ignis__strides_merge(const ignis__strides *strides, ignis__strided *strided, bool sorted)
+IGNIS__PRIVATE bool ignis__strides_merge(const ignis__strides *strides, ignis__strided *strided, bool sorted)
 {
     int i, d, at;
     memset(strided, 0, sizeof *strided);
@@ -52,7 +39,7 @@ static bool ignis__strides_merge(const ignis__strides *strides, ignis__strided *
 }
 
 /*  Returns whether strides, except that of one dimension (-1: none), are multiples of a pack. */
-static bool ignis__strides_packed(const int64_t *strides, int rank, int but, int64_t pack)
+IGNIS__PRIVATE bool ignis__strides_packed(const int64_t *strides, int rank, int but, int64_t pack)
 {
     int i;
     for (i = 0; i < rank; i++)
@@ -61,7 +48,7 @@ static bool ignis__strides_packed(const int64_t *strides, int rank, int but, int
     return true;
 }
 
-static void ignis__strided_finish(ignis__strided *k)
+IGNIS__PRIVATE void ignis__strided_finish(ignis__strided *k)
 {
     int i;
     if (k->rank == 0)
@@ -74,7 +61,8 @@ static void ignis__strided_finish(ignis__strided *k)
     }
 }
 
-static void ignis__op_strided(ignis__op *op, ignis__array *to, ignis__array *from, const ignis__strides *strides)
+IGNIS__PRIVATE void ignis__op_strided(ignis__op *op, ignis__array *to, ignis__array *from,
+                                      const ignis__strides *strides)
 {
     ignis__address source = ignis__op_read(op, from), target = ignis__op_write(op, to);
     ignis__strided strided;
@@ -151,7 +139,7 @@ static ignis_status ignis__strided_backward(const ignis_backward_args *args)
 }
 
 /*  Begins such an operation. The strides are those of an input that is copied as it is. */
-static bool ignis__strided_begin(ignis__op *op, const char *call, ignis_tensor tensor, ignis__strides *s)
+IGNIS__PRIVATE bool ignis__strided_begin(ignis__op *op, const char *call, ignis_tensor tensor, ignis__strides *s)
 {
     memset(s, 0, sizeof *s);
     if (!ignis__op_begin(op, call, 1, &tensor))
@@ -164,8 +152,8 @@ static bool ignis__strided_begin(ignis__op *op, const char *call, ignis_tensor t
 
 /*  Ends it. Strides of `to` that are 0 become those of the output. With a fill, the copy goes into the middle
     of it. */
-static ignis_tensor ignis__strided_end(ignis__op *op, const char *name, const ignis_shape *shape,
-                                       ignis__strides *strides, const double *fill)
+IGNIS__PRIVATE ignis_tensor ignis__strided_end(ignis__op *op, const char *name, const ignis_shape *shape,
+                                               ignis__strides *strides, const double *fill)
 {
     ignis__array *out = ignis__op_new(op, shape, op->in[0]->dtype);
     ignis__strided_params params = IGNIS__ZERO;

@@ -3,6 +3,8 @@
     Rows and columns have kernels of their own; large sums have partial sums, added in a fixed order.
     Uses: operation, the axis of formula/broadcast; kernels/reduce.cu. */
 
+#include "room.h"
+
 /*  Returns the geometry of kernels that sum columns: threads side by side along a row of packs; the rest of
     the block shares the rows. */
 static void ignis__column_threads(int64_t packs, int64_t rows, unsigned *x, unsigned *y)
@@ -13,8 +15,8 @@ static void ignis__column_threads(int64_t packs, int64_t rows, unsigned *x, unsi
 
 /*  Computes out [outer, inner] = factor * the sum over n of a, or of the products of a and b if b is not
     NULL. */
-static void ignis__op_sum(ignis__op *op, ignis__array *out, ignis__array *a, ignis__array *b, double factor,
-                          const ignis__axis *axis)
+IGNIS__PRIVATE void ignis__op_sum(ignis__op *op, ignis__array *out, ignis__array *a, ignis__array *b, double factor,
+                                  const ignis__axis *axis)
 {
     ignis_dtype dtype = out->dtype, wide = ignis__wide_dtype(dtype);
     int64_t blocks = 2 * (int64_t)op->work.device->info.multiprocessors, per_pack = ignis__pack_elements(dtype);

@@ -3,13 +3,10 @@
     Tiles through shared memory; a view if the order of elements stays.
     Uses: operation; kernels/shape.cu. */
 
-/*  [a, m, b, n, c] becomes [a, n, b, m, c]. */
-typedef struct ignis__exchange {
-    int64_t a, m, b, n, c;
-} ignis__exchange;
+#include "room.h"
 
-static ignis__array *ignis__op_exchange(ignis__op *op, ignis__array *from, const ignis_shape *shape,
-                                        const ignis__exchange *given)
+IGNIS__PRIVATE ignis__array *ignis__op_exchange(ignis__op *op, ignis__array *from, const ignis_shape *shape,
+                                                const ignis__exchange *given)
 {
     ignis__exchange exchange = *given;
     ignis__array *out = ignis__op_new(op, shape, from->dtype);

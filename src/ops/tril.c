@@ -3,6 +3,8 @@
     Keeps a band of diagonals, and zeroes the rest; so does the gradient.
     Uses: operation; kernels PATTERN. */
 
+#include "room.h"
+
 typedef struct ignis__band {
     int64_t low, high; /* the kept range of column - row */
 } ignis__band;

@@ -3,6 +3,8 @@
     The gradient gathers in a fixed order.
     Uses: image, pool (its params); kernels/upsample.cu. */
 
+#include "room.h"
+
 typedef struct ignis__upsample_params {
     ignis_shape shape;
     int64_t n, channels, in[2], out[2];

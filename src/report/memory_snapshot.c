@@ -3,6 +3,8 @@
     Copies the rows of ignis_memory_rows and the facts of arrays, then writes without locks.
     May use: device/memory_query.c, >>array, report_file.c. Locks: those of arrays, one at a time. */
 
+#include "room.h"
+
 /*  The memory of a device in ignis_memory_snapshot. */
 typedef struct ignis__snapshot {
     int device, count;

@@ -4,6 +4,8 @@
     May use: device/trace.c, report_file.c. Locks: ignis__profile_session_lock while a profile begins or ends, then
     ignis__profile_lock. */
 
+#include "room.h"
+
 /*  Dense FLOPs of an SM per clock, from NVIDIA's tables of throughput (CUDA C++ Programming Guide) and white papers:
     of 16-bit products with sums in f32, of f32 and of f64, the higher of tensor cores and plain units. The last row
     that is not newer than the device counts. */
@@ -384,7 +386,7 @@ IGNIS__COLD IGNIS_API int ignis_profile_rows(ignis_profile_row *rows, int capaci
 }
 
 /*  Drops an open profile, and the rows of earlier ones. */
-IGNIS__COLD static void ignis__profile_close(void)
+IGNIS__COLD IGNIS__PRIVATE void ignis__profile_close(void)
 {
     int i, threads = ignis__profile.threads;
     ignis__atomic_store(&ignis__profile.on, 0);

@@ -3,8 +3,10 @@
     For profiles and memory snapshots. Texts of the caller are escaped.
     May use: base/file_io.c, base/utf8.c. Locks: none. */
 
+#include "room.h"
+
 /*  Writes text of the caller in JSON: bytes that are not UTF-8, as in a cut tag, become '?'. */
-IGNIS__COLD static void ignis__json_text(FILE *file, const char *text)
+IGNIS__COLD IGNIS__PRIVATE void ignis__json_text(FILE *file, const char *text)
 {
     size_t left = strlen(text);
     fputc('"', file);
@@ -26,7 +28,7 @@ IGNIS__COLD static void ignis__json_text(FILE *file, const char *text)
 }
 
 /*  As ignis__json_text, in XML. */
-IGNIS__COLD static void ignis__xml_text(FILE *file, const char *text)
+IGNIS__COLD IGNIS__PRIVATE void ignis__xml_text(FILE *file, const char *text)
 {
     for (; *text; text++)
         if (*text == '<' || *text == '>' || *text == '&' || *text == '"')
@@ -35,12 +37,7 @@ IGNIS__COLD static void ignis__xml_text(FILE *file, const char *text)
             fputc((unsigned char)*text < 0x20 || (unsigned char)*text >= 0x80 ? '?' : *text, file);
 }
 
-/*  A number with a decimal point: fprintf depends on the program's locale, which may write 1,5. */
-typedef struct ignis__point_text {
-    char text[32];
-} ignis__point_text;
-
-IGNIS__COLD static ignis__point_text ignis__point_write(double value)
+IGNIS__COLD IGNIS__PRIVATE ignis__point_text ignis__point_write(double value)
 {
     ignis__point_text out;
     int64_t thousandths = (int64_t)(value * 1000 + (value < 0 ? -0.5 : 0.5)), whole = thousandths / 1000,
@@ -51,7 +48,7 @@ IGNIS__COLD static ignis__point_text ignis__point_write(double value)
 }
 
 /*  Opens a report, replacing an old one. NULL, and reported, if it cannot be written. */
-IGNIS__COLD static FILE *ignis__report_open(const char *call, const char *path)
+IGNIS__COLD IGNIS__PRIVATE FILE *ignis__report_open(const char *call, const char *path)
 {
     FILE *file = ignis__file_create(path, IGNIS__FILE_REPLACE);
     if (!file)
@@ -59,7 +56,7 @@ IGNIS__COLD static FILE *ignis__report_open(const char *call, const char *path)
     return file;
 }
 
-IGNIS__COLD static bool ignis__report_close(const char *call, const char *path, FILE *file)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__report_close(const char *call, const char *path, FILE *file)
 {
     bool failed = ferror(file) != 0;
     if (fclose(file) == 0 && !failed)

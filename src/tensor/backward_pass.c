@@ -7,6 +7,8 @@
     Invariants: after a failure no leaf has changed; the output of the running node is held.
     Locks: none is held while a backward function runs. Only the thread of a tape runs its nodes. */
 
+#include "room.h"
+
 /*  *sum += gradient as ignis__gradient_add does it, or *sum = gradient if that is the total, which includes
     the sum. */
 static bool ignis__backward_pass_add(const ignis__backward_pass *pass, ignis__array **sum, ignis__array *gradient,
@@ -78,7 +80,7 @@ static bool ignis__backward_pass_add_to(ignis__backward_pass *pass, ignis__tenso
 
 /*  Called by a running backward function: returns what the pass has as the gradient of an input so far. NULL
     if nothing yet. */
-static ignis__array *ignis__backward_pass_input_sum(int input)
+IGNIS__PRIVATE ignis__array *ignis__backward_pass_input_sum(int input)
 {
     const ignis__backward_pass *pass = ignis__tensor_thread_now()->pass;
     ignis__tensor *tensor = pass->node->inputs[input];
@@ -89,14 +91,14 @@ static ignis__array *ignis__backward_pass_input_sum(int input)
 
 /*  Called by a running backward function: its gradient of an input is the total, and includes
     ignis__backward_pass_input_sum. */
-static void ignis__backward_pass_mark_summed(int input)
+IGNIS__PRIVATE void ignis__backward_pass_mark_summed(int input)
 {
     ignis__tensor_thread_now()->pass->summed_inputs |= (uint64_t)1 << input;
 }
 
 /*  Called by a running backward function: finds the node of the pass's tape that made a tensor. NULL if there
     is none. */
-static const ignis__node *ignis__backward_pass_find_maker(ignis__tensor *tensor)
+IGNIS__PRIVATE const ignis__node *ignis__backward_pass_find_maker(ignis__tensor *tensor)
 {
     ignis__tape_state tape_state = ignis__tensor_tape_state(tensor);
     return tape_state.tape == ignis__tensor_thread_now()->pass->tape ? tape_state.node : NULL;
@@ -113,7 +115,7 @@ static void ignis__backward_pass_drop_column_sums(ignis__backward_pass *pass)
 
 /*  Called by a running backward function: offers the column sums of its gradient to the function that
     receives the gradient and has a bias. Both are arrays that nobody has claimed yet. */
-static void ignis__backward_pass_offer_column_sums(ignis_array gradient, ignis_array sums)
+IGNIS__PRIVATE void ignis__backward_pass_offer_column_sums(ignis_array gradient, ignis_array sums)
 {
     ignis__backward_pass *pass = ignis__tensor_thread_now()->pass;
     ignis__backward_pass_drop_column_sums(pass);
@@ -123,7 +125,7 @@ static void ignis__backward_pass_offer_column_sums(ignis_array gradient, ignis_a
 
 /*  Takes the n column sums that were offered for a gradient. They may be handed on as a gradient. No handle
     if none were offered. */
-static ignis_array ignis__backward_pass_take_column_sums(const ignis__array *gradient, int64_t n)
+IGNIS__PRIVATE ignis_array ignis__backward_pass_take_column_sums(const ignis__array *gradient, int64_t n)
 {
     ignis__backward_pass *pass = ignis__tensor_thread_now()->pass;
     ignis_array sums = IGNIS__ZERO;
@@ -138,7 +140,7 @@ static ignis_array ignis__backward_pass_take_column_sums(const ignis__array *gra
 
 /*  Called by a running backward function: returns whether it may run again, so what was saved for it must not
     change. */
-static bool ignis__backward_pass_retains(void) { return ignis__tensor_thread_now()->pass->retains; }
+IGNIS__PRIVATE bool ignis__backward_pass_retains(void) { return ignis__tensor_thread_now()->pass->retains; }
 
 /*  Checks and claims the array that a backward function gave for an input. NULL, and reported, if it does not
     fit. */
@@ -354,8 +356,8 @@ static bool ignis__backward_pass_end(ignis__backward_pass *pass, bool ok)
 }
 
 /*  Holds the caller's array that becomes a tensor's gradient. NULL, and reported, if it does not fit. */
-static ignis__array *ignis__gradient_hold(const char *call, const ignis__tensor *tensor, ignis_array handle,
-                                          const char *name)
+IGNIS__PRIVATE ignis__array *ignis__gradient_hold(const char *call, const ignis__tensor *tensor, ignis_array handle,
+                                                  const char *name)
 {
     ignis__array *gradient = ignis__array_hold(call, handle);
     if (!gradient)

@@ -5,43 +5,14 @@
     Uses: node, gradient. Belongs to the thread of the pass; tensors are read under their locks.
     Invariant: at least half of the table is empty. */
 
-static uint64_t ignis__grad_groups; /* groups that exist; a pass need not count if it is 0 */
-static uint64_t ignis__backward_pass_serials;
+#include "room.h"
 
-/*  A group of leaves of which a pass has reached one. The outermost pass counts its uses, so it knows the
-    last one. */
-typedef struct ignis__group_state {
-    ignis__grad_group *group;
-    bool joins;                /* false: its leaves are to this pass like any others */
-    bool done;                 /* ready_fn was called */
-    int64_t uses;              /* by nodes that the pass has not run yet */
-    ignis__leaf_state *leaves; /* leaves that it has reached or will reach */
-    struct ignis__group_state *next;
-} ignis__group_state;
-
-/*  One backward pass. A backward function that it calls may run another one inside it. */
-typedef struct ignis__backward_pass {
-    const char *call;
-    ignis__tape *tape;
-    struct ignis__backward_pass *outer; /* the pass whose backward function started this one; NULL: none */
-    uint64_t serial;
-    bool retains;           /* nodes are kept for another pass */
-    ignis__node *node;      /* the node whose backward function is running; NULL: none */
-    uint64_t summed_inputs; /* a bit for each input whose gradient that function has added up itself */
-    uint64_t one;           /* the handle of the gradient that it starts from if that is an unwritten 1; else 0 */
-    bool failed;            /* a pass inside it has failed and may have added only some of its gradients */
-    /* the offer of ignis__backward_pass_offer_column_sums: a gradient (NULL after its sums were taken) and
-       its column sums, both claimed */
-    ignis__array *offered, *sums;
-    int64_t nests; /* nodes not run yet that start a pass of their own */
-    ignis__group_state *groups;
-    ignis__leaf_state *leaves; /* leaves without a group */
-    ignis__leaf_state **table; /* a hash table of all by their leaf, of a power of two */
-    uint32_t count, capacity;
-} ignis__backward_pass;
+IGNIS__PRIVATE uint64_t ignis__grad_groups; /* groups that exist; a pass need not count if it is 0 */
+IGNIS__PRIVATE uint64_t ignis__backward_pass_serials;
 
 /*  Returns a leaf's entry in the table of the pass. It holds NULL if the leaf was not reached yet. */
-static ignis__leaf_state **ignis__backward_pass_find_leaf(const ignis__backward_pass *pass, const ignis__tensor *leaf)
+IGNIS__PRIVATE ignis__leaf_state **ignis__backward_pass_find_leaf(const ignis__backward_pass *pass,
+                                                                  const ignis__tensor *leaf)
 {
     uint32_t i = (leaf->slot.index * 2654435769u >> 7) & (pass->capacity - 1);
     while (pass->table[i] && pass->table[i]->leaf != leaf)
@@ -103,7 +74,7 @@ static bool ignis__backward_pass_join_group(ignis__backward_pass *pass, ignis__t
 
 /*  Returns the state of a held leaf in the pass. NULL, and reported, if out of memory, or if the leaf's group
     cannot join now. */
-static ignis__leaf_state *ignis__backward_pass_reach_leaf(ignis__backward_pass *pass, ignis__tensor *leaf)
+IGNIS__PRIVATE ignis__leaf_state *ignis__backward_pass_reach_leaf(ignis__backward_pass *pass, ignis__tensor *leaf)
 {
     ignis__leaf_state **list = &pass->leaves, *reached;
     if (!ignis__backward_pass_grow_table(pass))
@@ -128,7 +99,7 @@ static ignis__leaf_state *ignis__backward_pass_reach_leaf(ignis__backward_pass *
 }
 
 /*  Frees a list, with sums that were not written. */
-static void ignis__leaf_states_free(const char *call, ignis__leaf_state **list)
+IGNIS__PRIVATE void ignis__leaf_states_free(const char *call, ignis__leaf_state **list)
 {
     ignis__leaf_state *reached;
     while ((reached = *list) != NULL) {
@@ -148,7 +119,7 @@ static bool ignis__group_ready(const char *call, ignis__group_state *state)
 
 /*  Returns the latest node before `node` (NULL: the latest of all) that is newer than `end`, with its output
     held. NULL if there is none. It skips nodes whose output another thread is just destroying. */
-static ignis__node *ignis__node_before(ignis__tape *tape, const ignis__node *node, uint64_t end)
+IGNIS__PRIVATE ignis__node *ignis__node_before(ignis__tape *tape, const ignis__node *node, uint64_t end)
 {
     ignis__node *before;
     ignis__mutex_lock(&tape->lock);
@@ -161,7 +132,7 @@ static ignis__node *ignis__node_before(ignis__tape *tape, const ignis__node *nod
 
 /*  Counts how often the nodes that lead to a root use leaves of groups. The latest comes first, so users of a
     node come before it. */
-static bool ignis__groups_count(ignis__backward_pass *pass, ignis__node *root)
+IGNIS__PRIVATE bool ignis__groups_count(ignis__backward_pass *pass, ignis__node *root)
 {
     ignis__node *node = root, *before;
     bool ok = true;
@@ -190,7 +161,7 @@ static bool ignis__groups_count(ignis__backward_pass *pass, ignis__node *root)
 
 /*  Counts a node as passed. Groups whose last use it was are ready, unless a node that is yet to run may use
     anything. */
-static bool ignis__groups_pass(ignis__backward_pass *pass, ignis__node *node, bool ok)
+IGNIS__PRIVATE bool ignis__groups_pass(ignis__backward_pass *pass, ignis__node *node, bool ok)
 {
     ignis__group_state *state;
     bool was_last = node->nests && pass->nests == 1;
@@ -211,7 +182,7 @@ static bool ignis__groups_pass(ignis__backward_pass *pass, ignis__node *node, bo
 }
 
 /*  Ends the groups of the outermost pass: they are ready now, or dropped after a failure. */
-static bool ignis__groups_end(ignis__backward_pass *pass, bool ok)
+IGNIS__PRIVATE bool ignis__groups_end(ignis__backward_pass *pass, bool ok)
 {
     ignis__group_state *state;
     for (state = pass->groups; state; state = state->next) {

@@ -6,9 +6,11 @@
     Invariant: an input that has changed since the first run fails the pass; random numbers are the same in
     both runs. */
 
+#include "room.h"
+
 /*  Calls a function of the caller's. No handle if it failed, or did not end what it began. */
-static ignis_tensor ignis__tensor_fn_call(const char *call, int no_grad, ignis_tensor_fn fn, const ignis_tensor *inputs,
-                                          int count, void *user_data)
+IGNIS__PRIVATE ignis_tensor ignis__tensor_fn_call(const char *call, int no_grad, ignis_tensor_fn fn,
+                                                  const ignis_tensor *inputs, int count, void *user_data)
 {
     const uint64_t failures = ignis__failures();
     ignis__frame frame;

@@ -3,6 +3,8 @@
     Uses: tensor; the kernels PATTERN and RANDOM.
     Threads: random numbers and their counter belong to the thread. */
 
+#include "room.h"
+
 /*  Creates a tensor by an elementwise kernel; params are the address, ..., the number of elements. random,
     *step: the numbers and their counter; NULL if there are none. */
 IGNIS__COLD static ignis_tensor ignis__tensor_create_by_kernel(const char *call, ignis__builtin builtin,

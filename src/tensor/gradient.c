@@ -6,8 +6,10 @@
     Locks: ignis__leaves.lock guards who is inside a leaf; it is not held while memory is taken or work is
     queued. */
 
+#include "room.h"
+
 /*  Changes the shape of a private array. Audits and memory pictures may read it meanwhile. */
-static void ignis__array_set_shape(ignis__array *array, const ignis_shape *shape)
+IGNIS__PRIVATE void ignis__array_set_shape(ignis__array *array, const ignis_shape *shape)
 {
     ignis__mutex_lock(&array->slot.lock);
     ignis__shape_copy(&array->shape, shape);
@@ -15,7 +17,7 @@ static void ignis__array_set_shape(ignis__array *array, const ignis_shape *shape
 }
 
 /*  Returns whether only the caller, by one claim, can see the array or its memory. */
-static bool ignis__array_is_private(ignis__array *array)
+IGNIS__PRIVATE bool ignis__array_is_private(ignis__array *array)
 {
     bool is_private;
     ignis__mutex_lock(&array->slot.lock);
@@ -29,7 +31,7 @@ static bool ignis__array_is_private(ignis__array *array)
 /*  *sum += gradient. *sum is claimed (NULL: none yet), the gradient's claim is taken over. The first gradient
     is only kept: a backward function may have given the array elsewhere too. So a sum has memory of its own
     unless *sum is private. */
-static bool ignis__gradient_add(const char *call, ignis__array **sum, ignis__array *gradient)
+IGNIS__PRIVATE bool ignis__gradient_add(const char *call, ignis__array **sum, ignis__array *gradient)
 {
     ignis_array handles[3], made = IGNIS__ZERO;
     ignis_status status;
@@ -85,14 +87,6 @@ static bool ignis__gradient_separate(const char *call, ignis__array **sum)
 
 /* --- gradients of leaves, to which any number of threads may add ----------------------------------------------- */
 
-/*  A leaf that a backward pass has reached, and the sum of its gradients. */
-typedef struct ignis__leaf_state {
-    ignis__tensor *leaf;              /* held */
-    ignis__array *sum;                /* claimed; NULL: nothing yet, or written already */
-    struct ignis__group_state *group; /* NULL: none */
-    struct ignis__leaf_state *next;
-} ignis__leaf_state;
-
 /*  One thread at a time changes the gradient of a leaf, from ignis__leaves_enter to ignis__leaves_leave. A
     list is entered as a whole: a waiting thread has entered nothing, so no two threads wait for each other.
     No mutex is held in between, as taking memory and queueing work may take long. */
@@ -128,14 +122,14 @@ static void ignis__leaves_leave(ignis__leaf_state *list)
 }
 
 /*  As ignis__leaves_enter, for one tensor. */
-static void ignis__leaf_enter(ignis__tensor *leaf)
+IGNIS__PRIVATE void ignis__leaf_enter(ignis__tensor *leaf)
 {
     ignis__leaf_state one = IGNIS__ZERO;
     one.leaf = leaf;
     ignis__leaves_enter(&one);
 }
 
-static void ignis__leaf_leave(ignis__tensor *leaf)
+IGNIS__PRIVATE void ignis__leaf_leave(ignis__tensor *leaf)
 {
     ignis__leaf_state one = IGNIS__ZERO;
     one.leaf = leaf;
@@ -144,14 +138,14 @@ static void ignis__leaf_leave(ignis__tensor *leaf)
 
 /*  Makes the current stream wait for changes of a gradient that other threads have queued on their streams.
     Not in a capture: it began when all streams were idle, and whoever launches its graph orders the launch. */
-static bool ignis__gradient_wait(const char *call, ignis__array *grad)
+IGNIS__PRIVATE bool ignis__gradient_wait(const char *call, ignis__array *grad)
 {
     ignis__device *device = grad->storage->device;
     return ignis__capture_on(device) || ignis__storage_sum_on(call, grad->storage, ignis__stream_current(device));
 }
 
 /*  Makes a claimed and private array the gradient of an entered leaf that has none yet. */
-static void ignis__gradient_install(const char *call, ignis__tensor *leaf, ignis__array *grad)
+IGNIS__PRIVATE void ignis__gradient_install(const char *call, ignis__tensor *leaf, ignis__array *grad)
 {
     ignis__array_set_shape(grad, &leaf->shape);
     (void)ignis__gradient_wait(call, grad); /* nothing comes before the first change */
@@ -222,7 +216,7 @@ static bool ignis__gradient_prepare_add(const char *call, const ignis__tensor *l
 
 /*  Writes the sums of a list to the gradients of its leaves. Whatever can fail comes first: after a failure
     nothing has changed. */
-static bool ignis__leaves_write(const char *call, ignis__leaf_state *list)
+IGNIS__PRIVATE bool ignis__leaves_write(const char *call, ignis__leaf_state *list)
 {
     const ignis__tensor *added = NULL; /* the last leaf with a sum to add: most are of one kind */
     ignis__leaf_state *at;

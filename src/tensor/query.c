@@ -3,6 +3,8 @@
     Uses: tensor, node; the rooms array and kernel. Reading values waits for the current stream.
     Locks: a tensor's own, for its data, gradient and node. */
 
+#include "room.h"
+
 /*  Returns the array of a tensor by handle, unheld, for ignis_tensor_data. */
 static ignis_array ignis__tensor_array_handle(const char *call, ignis_tensor handle, bool grad)
 {
@@ -87,7 +89,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_tensor_to_host(ignis_tensor handle, voi
     return status;
 }
 
-static int64_t ignis__tensor_numel(const ignis__tensor *tensor)
+IGNIS__PRIVATE int64_t ignis__tensor_numel(const ignis__tensor *tensor)
 {
     int64_t numel = 1;
     int i;
@@ -199,7 +201,7 @@ IGNIS__COLD IGNIS_API int64_t ignis_item_i64(ignis_tensor tensor)
 }
 
 /*  Makes a held tensor's handle stale, and gives up its data. False if that was done already. */
-static bool ignis__tensor_end_handle(const char *call, ignis__tensor *tensor)
+IGNIS__PRIVATE bool ignis__tensor_end_handle(const char *call, ignis__tensor *tensor)
 {
     ignis__array *data;
     bool live;
@@ -236,7 +238,7 @@ IGNIS_API ignis_status ignis_tensor_release(ignis_tensor handle)
 }
 
 /*  Releases a tensor that a call has made. No handle: nothing. */
-static void ignis__tensor_discard(const char *call, ignis_tensor handle)
+IGNIS__PRIVATE void ignis__tensor_discard(const char *call, ignis_tensor handle)
 {
     ignis__tensor *tensor = (ignis__tensor *)ignis__pool_hold(&ignis__tensors, handle.id);
     if (!tensor)

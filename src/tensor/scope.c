@@ -4,6 +4,8 @@
     what it began.
     Uses: thread, tensor. All state belongs to the thread, so nothing is locked. */
 
+#include "room.h"
+
 IGNIS_API ignis_scope ignis_scope_begin(void)
 {
     static const char call[] = "ignis_scope_begin";
@@ -74,15 +76,7 @@ IGNIS_API ignis_tensor ignis_scope_return(ignis_scope scope, ignis_tensor tensor
     return tensor;
 }
 
-/*  A call of a caller's function, for a rule or not (NULL). Scopes and no-grad sections stay as they were;
-    messages name the call. */
-typedef struct ignis__frame {
-    ignis__outer_call outer;
-    int no_grad, scope_floor, no_grad_floor;
-    bool unbalanced;
-} ignis__frame;
-
-static void ignis__frame_begin(ignis__frame *frame, const char *call, const char *rule, int no_grad)
+IGNIS__PRIVATE void ignis__frame_begin(ignis__frame *frame, const char *call, const char *rule, int no_grad)
 {
     ignis__tensor_thread *thread = ignis__tensor_thread_now();
     ignis__outer_call_begin(&frame->outer, call, rule);
@@ -96,7 +90,7 @@ static void ignis__frame_begin(ignis__frame *frame, const char *call, const char
 }
 
 /*  Ends a frame. False, and reported, if the function began or ended something without its counterpart. */
-static bool ignis__frame_end(const ignis__frame *frame)
+IGNIS__PRIVATE bool ignis__frame_end(const ignis__frame *frame)
 {
     const char *call = frame->outer.call, *what = frame->outer.rule ? frame->outer.rule : call;
     ignis__tensor_thread *thread = ignis__tensor_thread_now();
@@ -118,7 +112,7 @@ static bool ignis__frame_end(const ignis__frame *frame)
 }
 
 /*  Adds the tensors whose data or gradient an array is to a text. Returns their number. */
-IGNIS__COLD static int ignis__tensors_list_claims(ignis__string_writer *text, const ignis__array *array)
+IGNIS__COLD IGNIS__PRIVATE int ignis__tensors_list_claims(ignis__string_writer *text, const ignis__array *array)
 {
     ignis__tensor *tensor;
     uint64_t index = 0;

@@ -3,8 +3,10 @@
     Reports tensors that are still alive. Called once, when no other thread uses Ignis.
     Uses: tensor, tape, scope. */
 
+#include "room.h"
+
 /*  Ends every tensor; reports those that are alive, except on the tape. */
-static void ignis__tensors_close(const char *call)
+IGNIS__PRIVATE void ignis__tensors_close(const char *call)
 {
     ignis__tensor *tensor;
     uint64_t index = 0;

@@ -5,8 +5,10 @@
     Invariant: a node is on the tape only with its output, and the output is new.
     Locks: tape->lock for the links, a tensor's lock for its node. */
 
+#include "room.h"
+
 /*  Holds once more what the caller holds already. */
-static void ignis__tensor_hold_again(ignis__tensor *held) { ignis__atomic_add(&held->slot.state, 1); }
+IGNIS__PRIVATE void ignis__tensor_hold_again(ignis__tensor *held) { ignis__atomic_add(&held->slot.state, 1); }
 
 /*  Returns the calling thread's tape, made at its first use. */
 static ignis__tape *ignis__tape_now(const char *call)
@@ -30,12 +32,12 @@ static ignis__tape *ignis__tape_now(const char *call)
     return tape;
 }
 
-static bool ignis__recording(void) { return ignis__tensor_thread_now()->no_grad == 0; }
+IGNIS__PRIVATE bool ignis__recording(void) { return ignis__tensor_thread_now()->no_grad == 0; }
 
 /*  Claims what a node keeps of a held array for its backward function. An array that lives by references gets
     one more. The caller's own array is kept through a view: it may be freed at any time. NULL, and reported,
     if out of memory. */
-static ignis__array *ignis__array_keep(const char *call, ignis__array *array)
+IGNIS__PRIVATE ignis__array *ignis__array_keep(const char *call, ignis__array *array)
 {
     bool kept;
     ignis__mutex_lock(&array->slot.lock);
@@ -49,7 +51,7 @@ static ignis__array *ignis__array_keep(const char *call, ignis__array *array)
 }
 
 /*  Discards a node that did not get onto the tape. */
-IGNIS__COLD static void ignis__node_discard(const char *call, ignis__node *node)
+IGNIS__COLD IGNIS__PRIVATE void ignis__node_discard(const char *call, ignis__node *node)
 {
     ignis__tensor *dead = NULL;
     ignis__node_destroy(call, node, &dead);
@@ -59,8 +61,8 @@ IGNIS__COLD static void ignis__node_discard(const char *call, ignis__node *node)
 /*  Makes a node for an operation on held inputs, with room for what the rule saves; it is on no tape yet.
     tape_states may be NULL: they are read here. NULL, and reported, if it cannot be recorded on this thread's
     tape, or if out of memory. */
-static ignis__node *ignis__node_make(const char *call, int count, ignis__tensor *const *inputs,
-                                     const ignis__tape_state *tape_states, const ignis_rule *rule)
+IGNIS__PRIVATE ignis__node *ignis__node_make(const char *call, int count, ignis__tensor *const *inputs,
+                                             const ignis__tape_state *tape_states, const ignis_rule *rule)
 {
     ignis__tape *tape = ignis__tape_now(call);
     size_t saved_size = (sizeof(ignis__array *) + sizeof(uint64_t)) * (size_t)rule->saved_count;
@@ -99,7 +101,7 @@ static ignis__node *ignis__node_make(const char *call, int count, ignis__tensor 
 }
 
 /*  Saves a claimed array in a node. False for NULL. */
-static bool ignis__node_save(ignis__node *node, ignis__array *claimed)
+IGNIS__PRIVATE bool ignis__node_save(ignis__node *node, ignis__array *claimed)
 {
     if (!claimed)
         return false;
@@ -109,7 +111,7 @@ static bool ignis__node_save(ignis__node *node, ignis__array *claimed)
 }
 
 /*  Makes a tensor the result of a node. The tensor is locked, or seen by nobody else. */
-static void ignis__tensor_result(ignis__tensor *output, ignis__node *node)
+IGNIS__PRIVATE void ignis__tensor_result(ignis__tensor *output, ignis__node *node)
 {
     output->requires_grad = true;
     output->leaf = false;
@@ -118,7 +120,7 @@ static void ignis__tensor_result(ignis__tensor *output, ignis__node *node)
 }
 
 /*  Appends a node to its tape. */
-static void ignis__tape_append(ignis__node *node)
+IGNIS__PRIVATE void ignis__tape_append(ignis__node *node)
 {
     ignis__tape *tape = node->tape;
     ignis__mutex_lock(&tape->lock);
@@ -160,8 +162,8 @@ static bool ignis__tape_claim_output(const char *call, ignis__tensor *output, ig
 
 /*  Records an operation on held tensors. The caller has checked that one requires a gradient and that
     recording is on. Returns the node, valid while the output is held; NULL after a failure. */
-static ignis__node *ignis__tape_add(const char *call, ignis__tensor *output, int count, ignis__tensor *const *inputs,
-                                    const ignis_rule *rule)
+IGNIS__PRIVATE ignis__node *ignis__tape_add(const char *call, ignis__tensor *output, int count,
+                                            ignis__tensor *const *inputs, const ignis_rule *rule)
 {
     ignis__node *node = ignis__node_make(call, count, inputs, NULL, rule);
     bool ok = true;
@@ -179,15 +181,8 @@ static ignis__node *ignis__tape_add(const char *call, ignis__tensor *output, int
     return NULL;
 }
 
-/*  Older arrays that the function of a checkpoint reads. They must not change until the function runs again. */
-typedef struct ignis__checkpoint_inputs {
-    uint64_t newest;     /* the latest array before the function ran, by id */
-    ignis_array *arrays; /* there is always room for one more */
-    uint64_t *versions;  /* at the first read; in the same block */
-    int count, capacity;
-} ignis__checkpoint_inputs;
-
-static bool ignis__checkpoint_inputs_add(const char *call, ignis__checkpoint_inputs *reads, const ignis__array *array)
+IGNIS__PRIVATE bool ignis__checkpoint_inputs_add(const char *call, ignis__checkpoint_inputs *reads,
+                                                 const ignis__array *array)
 {
     if (reads->count + 1 >= reads->capacity) {
         int capacity = reads->capacity ? 2 * reads->capacity : 64;
@@ -212,7 +207,7 @@ static bool ignis__checkpoint_inputs_add(const char *call, ignis__checkpoint_inp
 }
 
 /*  Notes that an operation is about to read an array. */
-static bool ignis__checkpoint_inputs_read(const char *call, const ignis__array *array)
+IGNIS__PRIVATE bool ignis__checkpoint_inputs_read(const char *call, const ignis__array *array)
 {
     ignis__checkpoint_inputs *reads = ignis__tensor_thread_now()->checkpoint_inputs;
     int i;
@@ -223,8 +218,6 @@ static bool ignis__checkpoint_inputs_read(const char *call, const ignis__array *
             return true;
     return ignis__checkpoint_inputs_add(call, reads, array);
 }
-
-#define IGNIS__MAX_INPUTS 64
 
 IGNIS_API ignis_status ignis_tape_record(ignis_tensor output_handle, const ignis_tensor *handles, int count,
                                          const ignis_rule *rule)
@@ -319,7 +312,7 @@ IGNIS_API ignis_tensor ignis_detach(ignis_tensor handle)
 }
 
 /*  Adds the nodes that have saved an array to a text. Returns their number. */
-IGNIS__COLD static int ignis__tape_list_claims(ignis__string_writer *text, const ignis__array *array)
+IGNIS__COLD IGNIS__PRIVATE int ignis__tape_list_claims(ignis__string_writer *text, const ignis__array *array)
 {
     ignis__tape *tape;
     const ignis__node *node;

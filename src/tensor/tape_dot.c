@@ -3,6 +3,8 @@
     Writes the nodes that lead to a tensor, with shapes and the bytes that each keeps. Uses: tape,
     backward_state. Belongs to the thread that recorded the tape. */
 
+#include "room.h"
+
 IGNIS__COLD static void ignis__dot_tensor(ignis__string_writer *text, const ignis__tensor *tensor)
 {
     ignis__string_add(text, "%s %s", ignis__shape_write(&tensor->shape).text, ignis__dtypes[tensor->dtype].name);

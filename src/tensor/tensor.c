@@ -3,17 +3,16 @@
     Makes tensors, gives them handles in the current scope, enters them for an operation.
     Uses: node, thread; the room array. Invariant: a tensor that was not published is seen by its maker alone. */
 
-/*  The start of a scope in the thread's list of tensors. */
-typedef struct ignis__scope_mark {
-    uint64_t serial;
-    int first;
-} ignis__scope_mark;
+#include "room.h"
 
-static uint64_t *ignis__scope_tensors(void) { return (uint64_t *)ignis__this_thread.attached[0]; }
-static ignis__scope_mark *ignis__scope_marks(void) { return (ignis__scope_mark *)ignis__this_thread.attached[1]; }
+IGNIS__PRIVATE uint64_t *ignis__scope_tensors(void) { return (uint64_t *)ignis__this_thread.attached[0]; }
+IGNIS__PRIVATE ignis__scope_mark *ignis__scope_marks(void)
+{
+    return (ignis__scope_mark *)ignis__this_thread.attached[1];
+}
 
 /*  Makes room for one more element at the end of one of the thread's lists. */
-static bool ignis__scope_grow(const char *call, int which, int *capacity, int count, size_t size)
+IGNIS__PRIVATE bool ignis__scope_grow(const char *call, int which, int *capacity, int count, size_t size)
 {
     int wanted = *capacity ? *capacity * 2 : 64;
     void *grown;
@@ -32,25 +31,18 @@ static bool ignis__scope_grow(const char *call, int which, int *capacity, int co
 
 /* --- tensors --------------------------------------------------------------------------------------------------------- */
 
-IGNIS__ONE_COPY static ignis_tensor ignis__no_tensor(void)
+IGNIS__ONE_COPY IGNIS__PRIVATE ignis_tensor ignis__no_tensor(void)
 {
     ignis_tensor none = IGNIS__ZERO;
     return none;
 }
 
-static bool ignis__dtype_is_float(ignis_dtype dtype) { return dtype >= IGNIS_F16 && dtype <= IGNIS_F64; }
+IGNIS__PRIVATE bool ignis__dtype_is_float(ignis_dtype dtype) { return dtype >= IGNIS_F16 && dtype <= IGNIS_F64; }
 
-IGNIS__ONE_COPY static ignis__tensor *ignis__tensor_hold(const char *call, ignis_tensor handle)
+IGNIS__ONE_COPY IGNIS__PRIVATE ignis__tensor *ignis__tensor_hold(const char *call, ignis_tensor handle)
 {
     return (ignis__tensor *)ignis__handle_hold(call, &ignis__tensors, handle.id);
 }
-
-/*  The state of a held tensor on the tape at this moment. The node may be used as ignis__node says. */
-typedef struct ignis__tape_state {
-    ignis__node *node;
-    ignis__tape *tape; /* of the node */
-    bool requires_grad, leaf, consumed;
-} ignis__tape_state;
 
 /*  Returns the tape state of a locked tensor. */
 static ignis__tape_state ignis__tape_state_of(const ignis__tensor *tensor)
@@ -64,7 +56,7 @@ static ignis__tape_state ignis__tape_state_of(const ignis__tensor *tensor)
     return tape_state;
 }
 
-IGNIS__ONE_COPY static ignis__tape_state ignis__tensor_tape_state(ignis__tensor *tensor)
+IGNIS__ONE_COPY IGNIS__PRIVATE ignis__tape_state ignis__tensor_tape_state(ignis__tensor *tensor)
 {
     ignis__tape_state tape_state;
     ignis__mutex_lock(&tensor->slot.lock);
@@ -73,15 +65,15 @@ IGNIS__ONE_COPY static ignis__tape_state ignis__tensor_tape_state(ignis__tensor 
     return tape_state;
 }
 
-static bool ignis__tensor_requires_grad(ignis__tensor *tensor)
+IGNIS__PRIVATE bool ignis__tensor_requires_grad(ignis__tensor *tensor)
 {
     return ignis__tensor_tape_state(tensor).requires_grad;
 }
 
 /*  Holds the array of a held tensor, and reads its tape state. NULL, and reported, if another thread has
     released the tensor. */
-IGNIS__ONE_COPY static ignis__array *ignis__tensor_enter(const char *call, ignis__tensor *tensor,
-                                                         ignis__tape_state *tape_state)
+IGNIS__ONE_COPY IGNIS__PRIVATE ignis__array *ignis__tensor_enter(const char *call, ignis__tensor *tensor,
+                                                                 ignis__tape_state *tape_state)
 {
     ignis__array *array = NULL;
     ignis__mutex_lock(&tensor->slot.lock);
@@ -94,7 +86,7 @@ IGNIS__ONE_COPY static ignis__array *ignis__tensor_enter(const char *call, ignis
     return array;
 }
 
-static ignis__array *ignis__tensor_array(const char *call, ignis__tensor *tensor)
+IGNIS__PRIVATE ignis__array *ignis__tensor_array(const char *call, ignis__tensor *tensor)
 {
     ignis__tape_state tape_state;
     return ignis__tensor_enter(call, tensor, &tape_state);
@@ -102,7 +94,7 @@ static ignis__array *ignis__tensor_array(const char *call, ignis__tensor *tensor
 
 /*  Makes a tensor over an array, and takes over one claim of it. Only the maker sees it until
     ignis__tensor_publish. NULL if out of memory. */
-static ignis__tensor *ignis__tensor_make(const char *call, ignis__array *array, bool requires_grad)
+IGNIS__PRIVATE ignis__tensor *ignis__tensor_make(const char *call, ignis__array *array, bool requires_grad)
 {
     ignis__tensor_thread *thread = ignis__tensor_thread_now();
     ignis__tensor *tensor;
@@ -123,7 +115,7 @@ static ignis__tensor *ignis__tensor_make(const char *call, ignis__array *array, 
 }
 
 /*  Gives a tensor that was just made its handle, in the current scope. */
-static ignis_tensor ignis__tensor_publish(ignis__tensor *tensor)
+IGNIS__PRIVATE ignis_tensor ignis__tensor_publish(ignis__tensor *tensor)
 {
     ignis__tensor_thread *thread = ignis__tensor_thread_now();
     ignis_tensor handle;
@@ -134,7 +126,7 @@ static ignis_tensor ignis__tensor_publish(ignis__tensor *tensor)
 }
 
 /*  Makes the tensor of a new array that nobody else has; the array ends with it. A handle of 0 gives none. */
-static ignis_tensor ignis__tensor_adopt(const char *call, ignis_array made, bool requires_grad)
+IGNIS__PRIVATE ignis_tensor ignis__tensor_adopt(const char *call, ignis_array made, bool requires_grad)
 {
     ignis__array *array = ignis__array_adopt(call, made);
     ignis__tensor *tensor = NULL;
@@ -151,8 +143,8 @@ static ignis_tensor ignis__tensor_adopt(const char *call, ignis_array made, bool
     return ignis__no_tensor();
 }
 
-IGNIS__COLD static ignis_array ignis__tensor_array_create(const char *call, ignis_shape shape,
-                                                          const ignis_tensor_desc *desc)
+IGNIS__COLD IGNIS__PRIVATE ignis_array ignis__tensor_array_create(const char *call, ignis_shape shape,
+                                                                  const ignis_tensor_desc *desc)
 {
     ignis_array_desc array = IGNIS__ZERO;
     array.shape = shape;
@@ -192,7 +184,7 @@ IGNIS__COLD IGNIS_API ignis_tensor ignis_tensor_from_host(const void *data, igni
 }
 
 /*  Makes a tensor over the memory of an array, through an array of its own. */
-static ignis_tensor ignis__tensor_over(const char *call, ignis__array *array, bool requires_grad)
+IGNIS__PRIVATE ignis_tensor ignis__tensor_over(const char *call, ignis__array *array, bool requires_grad)
 {
     return ignis__tensor_adopt(call, ignis__array_view(call, array, &array->shape, array->numel, 0), requires_grad);
 }

@@ -3,6 +3,8 @@
     A gradient keeps its memory: graphs and optimizers have its address. Dropping it frees the memory.
     Uses: gradient, tape. Locks: a leaf is entered while its gradient changes. */
 
+#include "room.h"
+
 /*  Makes new memory for the gradient of a held tensor, claimed. NULL, and reported, on failure. */
 static ignis__array *ignis__gradient_make(const char *call, ignis__tensor *tensor)
 {
@@ -59,7 +61,7 @@ IGNIS_API ignis_status ignis_zero_grad(ignis_tensor handle)
 
 /*  Drops the gradient of a held tensor. False if it is in memory that other ranks read at the end of each
     pass; then it stays. */
-static bool ignis__gradient_drop(const char *call, ignis__tensor *tensor)
+IGNIS__PRIVATE bool ignis__gradient_drop(const char *call, ignis__tensor *tensor)
 {
     ignis__array *before = NULL;
     bool grouped;
@@ -103,7 +105,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_tensor_set_grad(ignis_tensor handle, ig
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-IGNIS__COLD static void ignis__tape_clear(const char *call, ignis__tape *tape)
+IGNIS__COLD IGNIS__PRIVATE void ignis__tape_clear(const char *call, ignis__tape *tape)
 {
     ignis__node *node;
     /* An output without handle ends with its node, hence the hold. */

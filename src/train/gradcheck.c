@@ -3,6 +3,8 @@
     Runs the function twice for each element with the same random numbers. Uses: the room tensor. Inputs keep
     their values: each element is restored after its two runs. */
 
+#include "room.h"
+
 /*  One check: the function, its inputs, and fixed weights that reduce its output to one number. */
 typedef struct ignis__gradcheck {
     const char *call;

@@ -7,74 +7,19 @@
    Locks: an optimizer's own lock guards all of it; a call holds it until its work is queued.
    =============================================================================================================== */
 
-/*  A row of the table that the kernels read; kernels/optim.cu has the same. */
-typedef struct ignis__optim_row {
-    ignis__address data, grad, first, second, master, missed;
-    int64_t count, chunk, first_block, first_step;
-    double decay, scales[2]; /* the device writes scales */
-} ignis__optim_row;
-
-enum { /* the state in device memory; kernels/optim.cu has the same */
-       IGNIS__OPTIM_BASE_LR,
-       IGNIS__OPTIM_CLIP_NEXT,
-       IGNIS__OPTIM_NORM,
-       IGNIS__OPTIM_STEP,
-       IGNIS__OPTIM_CLIP,
-       IGNIS__OPTIM_LR,
-       IGNIS__OPTIM_SCALE = 8,
-       IGNIS__OPTIM_SKIPPED = 10,
-       IGNIS__OPTIM_STATES = 16
-};
-
-#define IGNIS__OPTIM_BATCH 39   /* rows that one launch carries to the table */
-#define IGNIS__OPTIM_SHARE 1024 /* elements that a block of a step takes */
-
-typedef struct ignis__optim_batch {
-    ignis__optim_row rows[IGNIS__OPTIM_BATCH];
-} ignis__optim_batch;
-
-typedef struct ignis__parameter {
-    ignis__tensor *tensor; /* held */
-    ignis__array *data;    /* claimed, as are these; null without */
-    ignis__array *first, *second, *master, *missed;
-    double decay;
-    bool has_row; /* the table gathered last has its gradient */
-    bool grouped; /* its gradient's memory is shared: it is not dropped */
-} ignis__parameter;
-
-typedef struct ignis__optimizer {
-    ignis__slot slot; /* first; its lock guards the rest */
-    ignis__device *device;
-    const char *name;
-    ignis__builtin step;
-    bool has_first, has_second, has_missed, no_master, zero_grad, drop_grad, like_adamw;
-    double lr, beta1, beta2, eps, weight_decay; /* beta1 may be a momentum, and beta2 an alpha */
-    ignis_schedule_desc schedule;
-    ignis_loss_scale_desc scale; /* interval 0: none */
-    ignis__parameter *parameters;
-    int count, capacity;
-    ignis__array *state;      /* f64; claimed */
-    ignis__array *table;      /* rows, as bytes; claimed, null before the first step */
-    ignis__capture *table_of; /* the capture that it was made for, and that alone uses it; null: none */
-    ignis__optim_row
-        *rows;     /* rows of the table, in the order of element types; with has_missed then those without a gradient */
-    int row_count; /* 0: no gradients */
-    bool is_written; /* the table holds them */
-    int rows_of[IGNIS_DTYPE_COUNT];
-    int64_t blocks_of[IGNIS_DTYPE_COUNT], steps_of[IGNIS_DTYPE_COUNT]; /* blocks of a launch, and of a step */
-} ignis__optimizer;
+#include "room.h"
 
 static ignis__pool ignis__optimizers =
     IGNIS__POOL(ignis__optimizer, IGNIS__KIND_OPTIMIZER, "optimizer", IGNIS_DIAG_OPTIMIZER_FREED);
 
-IGNIS__ONE_COPY static void ignis__optimizer_unclaim(const char *call, ignis__array **array)
+IGNIS__ONE_COPY IGNIS__PRIVATE void ignis__optimizer_unclaim(const char *call, ignis__array **array)
 {
     if (*array)
         ignis__array_unclaim(call, *array);
     *array = NULL;
 }
 
-static void ignis__parameter_end(const char *call, ignis__parameter *parameter)
+IGNIS__PRIVATE void ignis__parameter_end(const char *call, ignis__parameter *parameter)
 {
     ignis__optimizer_unclaim(call, &parameter->data);
     ignis__optimizer_unclaim(call, &parameter->first);
@@ -86,7 +31,7 @@ static void ignis__parameter_end(const char *call, ignis__parameter *parameter)
     parameter->tensor = NULL;
 }
 
-static void ignis__optimizer_drop(const char *call, ignis__optimizer *optimizer)
+IGNIS__PRIVATE void ignis__optimizer_drop(const char *call, ignis__optimizer *optimizer)
 {
     int i;
     if (!ignis__pool_drop(optimizer))
@@ -100,15 +45,15 @@ static void ignis__optimizer_drop(const char *call, ignis__optimizer *optimizer)
     ignis__pool_recycle(&ignis__optimizers, optimizer);
 }
 
-static ignis__optimizer *ignis__optimizer_hold(const char *call, ignis_optimizer handle)
+IGNIS__PRIVATE ignis__optimizer *ignis__optimizer_hold(const char *call, ignis_optimizer handle)
 {
     return (ignis__optimizer *)ignis__handle_hold(call, &ignis__optimizers, handle.id);
 }
 
 /*  A new array of the optimizer, zeros like another one, of another dtype. On failure it may be there, for
     the caller to end. */
-static bool ignis__optimizer_array(const char *call, const ignis__array *like, ignis_dtype dtype,
-                                   ignis__array **claimed)
+IGNIS__PRIVATE bool ignis__optimizer_array(const char *call, const ignis__array *like, ignis_dtype dtype,
+                                           ignis__array **claimed)
 {
     ignis_array made = ignis__array_create_like(call, like, dtype);
     *claimed = ignis__array_adopt(call, made);
@@ -116,7 +61,7 @@ static bool ignis__optimizer_array(const char *call, const ignis__array *like, i
 }
 
 /*  Adds the optimizers that an array belongs to to a text; returns how often. */
-static int ignis__optimizers_list_claims(ignis__string_writer *text, const ignis__array *array)
+IGNIS__PRIVATE int ignis__optimizers_list_claims(ignis__string_writer *text, const ignis__array *array)
 {
     ignis__optimizer *optimizer;
     uint64_t index = 0;
@@ -158,8 +103,8 @@ static bool ignis__optimizer_start(const char *call, ignis__optimizer *optimizer
     return false;
 }
 
-IGNIS__ONE_COPY static bool ignis__optimizer_check_number(const char *call, const char *name, double value, double low,
-                                                          double below)
+IGNIS__ONE_COPY IGNIS__PRIVATE bool ignis__optimizer_check_number(const char *call, const char *name, double value,
+                                                                  double low, double below)
 {
     if (ignis__is_finite(value) && value >= low && value < below)
         return true;
@@ -322,7 +267,7 @@ IGNIS__COLD IGNIS_API ignis_status ignis_optimizer_free(ignis_optimizer handle)
 }
 
 /*  Ends every optimizer; for ignis_shutdown, before tensors end. */
-static void ignis__optimizers_close(const char *call)
+IGNIS__PRIVATE void ignis__optimizers_close(const char *call)
 {
     ignis__optimizer *optimizer;
     uint64_t index = 0;

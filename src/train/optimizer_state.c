@@ -3,6 +3,8 @@
     State parts are arrays that a program saves and restores.
     Uses: optimizer. Reading waits for the stream. */
 
+#include "room.h"
+
 IGNIS_API ignis_status ignis_optimizer_set_lr(ignis_optimizer handle, double lr)
 {
     static const char call[] = "ignis_optimizer_set_lr";

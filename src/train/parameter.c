@@ -3,6 +3,8 @@
     Checks a leaf, claims its array, makes its state. Uses: optimizer, the room tensor. The optimizer is
     locked. */
 
+#include "room.h"
+
 IGNIS__COLD static bool ignis__parameter_check(const char *call, const ignis__optimizer *optimizer,
                                                ignis__tensor *tensor)
 {

@@ -3,6 +3,8 @@
     orthogonalization Step count, learning rate and clipping advance on the device. Uses: table, the matmul
     folder (Muon). */
 
+#include "room.h"
+
 static bool ignis__optimizer_advance(const ignis__work *work, ignis__optimizer *optimizer, ignis__address *state)
 {
     unsigned one[3] = {1, 1, 1}, block[3] = {32, 1, 1};

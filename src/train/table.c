@@ -4,8 +4,7 @@
     host must live longer.
     Uses: optimizer, parameter. The optimizer is locked. */
 
-/*  Arrays that a call on an optimizer writes besides the state. */
-typedef enum ignis__optim_writes { IGNIS__WRITES_DATA = 1, IGNIS__WRITES_GRADS = 2 } ignis__optim_writes;
+#include "room.h"
 
 /*  Fills the row of a parameter. False, with *ok still true, if it has no gradient, or no elements. */
 static bool ignis__parameter_row(const ignis__work *work, ignis__parameter *parameter, unsigned writes,
@@ -156,8 +155,9 @@ IGNIS__COLD static double ignis__optimizer_bytes(const ignis__optimizer *optimiz
 
 /*  Launches a kernel for the rows of every element type. params from table_at on become the rows and their
     count, *squares the one of its first block. */
-static bool ignis__optimizer_launch(const ignis__work *work, ignis__optimizer *optimizer, ignis__builtin builtin,
-                                    int table_at, void **params, ignis__address *squares)
+IGNIS__PRIVATE bool ignis__optimizer_launch(const ignis__work *work, ignis__optimizer *optimizer,
+                                            ignis__builtin builtin, int table_at, void **params,
+                                            ignis__address *squares)
 {
     unsigned grid[3] = {1, 1, 1}, block[3] = {256, 1, 1};
     ignis__address table;
@@ -191,8 +191,8 @@ static bool ignis__optimizer_launch(const ignis__work *work, ignis__optimizer *o
 }
 
 /*  Holds and locks an optimizer, enters its device and gathers the table. On failure nothing is held. */
-static ignis__optimizer *ignis__optimizer_begin(const char *call, ignis_optimizer handle, unsigned writes,
-                                                ignis__work *work)
+IGNIS__PRIVATE ignis__optimizer *ignis__optimizer_begin(const char *call, ignis_optimizer handle, unsigned writes,
+                                                        ignis__work *work)
 {
     ignis__optimizer *optimizer = ignis__optimizer_hold(call, handle);
     if (!optimizer)
@@ -212,7 +212,7 @@ static ignis__optimizer *ignis__optimizer_begin(const char *call, ignis_optimize
     return NULL;
 }
 
-static ignis_status ignis__optimizer_end(ignis__optimizer *optimizer, const ignis__work *work, bool ok)
+IGNIS__PRIVATE ignis_status ignis__optimizer_end(ignis__optimizer *optimizer, const ignis__work *work, bool ok)
 {
     ignis__work_end(work);
     ignis__mutex_unlock(&optimizer->slot.lock);
@@ -221,7 +221,7 @@ static ignis_status ignis__optimizer_end(ignis__optimizer *optimizer, const igni
 }
 
 /*  Returns an element type that the step compiles anyway, for kernels that do not depend on it. */
-static ignis_dtype ignis__optimizer_dtype(const ignis__optimizer *optimizer)
+IGNIS__PRIVATE ignis_dtype ignis__optimizer_dtype(const ignis__optimizer *optimizer)
 {
     ignis_dtype dtype = IGNIS_F16;
     while (dtype < IGNIS_F64 && !optimizer->rows_of[dtype])

@@ -7,15 +7,9 @@
     Locks: the slot; send_lock and receive_lock of the connection, listener->lock; none is held while another
     one is taken. */
 
-/*  Paths, secret and kind of connection that follow from a description, equal on both sides. */
-typedef struct ignis__endpoint {
-    const ignis__connection_kind *kind;
-    char path[IGNIS__PATH_MAX], name_path[IGNIS__PATH_MAX];
-    unsigned char secret[IGNIS__SECRET]; /* desc.token */
-    int64_t timeout_ns;
-} ignis__endpoint;
+#include "room.h"
 
-static const char *const ignis__method_names[] = {"default", "socket", "pipe", "shared memory"};
+IGNIS__PRIVATE const char *const ignis__method_names[] = {"default", "socket", "pipe", "shared memory"};
 
 static int64_t ignis__timeout_ns(double timeout_s)
 {
@@ -43,8 +37,8 @@ static bool ignis__mutex_lock_until(ignis__peer_error *error, ignis__mutex *mute
 }
 
 /*  Finds the path of the server of a name, and of the file with its secret. */
-static bool ignis__endpoint_set_paths(const char *call, char folder[IGNIS__PATH_MAX], const char *name,
-                                      ignis__endpoint *address)
+IGNIS__PRIVATE bool ignis__endpoint_set_paths(const char *call, char folder[IGNIS__PATH_MAX], const char *name,
+                                              ignis__endpoint *address)
 {
     int length, name_length;
     if (!ignis__private_folder(call, folder, IGNIS__PATH_MAX))
@@ -95,14 +89,7 @@ static bool ignis__endpoint_read(const char *call, const ignis_channel_desc *des
     return ignis__endpoint_set_paths(call, folder, desc->name, address);
 }
 
-/*  A channel: a connection that carries messages, or a listener. */
-typedef struct ignis__channel {
-    ignis__slot slot;
-    ignis__connection *connection;
-    ignis__listener *listener;
-} ignis__channel;
-
-static ignis__pool ignis__channels =
+IGNIS__PRIVATE ignis__pool ignis__channels =
     IGNIS__POOL(ignis__channel, IGNIS__KIND_CHANNEL, "channel", IGNIS_DIAG_CHANNEL_FREED);
 
 /*  Closes a connection or listener that no thread uses, after a goodbye if the system takes it. */
@@ -116,7 +103,7 @@ static void ignis__channel_free(ignis__connection *connection, ignis__listener *
     ignis__listener_free(listener);
 }
 
-static void ignis__channel_drop(ignis__channel *channel)
+IGNIS__PRIVATE void ignis__channel_drop(ignis__channel *channel)
 {
     ignis__connection *connection = channel->connection;
     ignis__listener *listener = channel->listener;
@@ -164,13 +151,14 @@ static ignis_channel ignis__channel_publish(const char *call, ignis__connection 
     return handle;
 }
 
-static ignis__channel *ignis__channel_hold(const char *call, ignis_channel handle)
+IGNIS__PRIVATE ignis__channel *ignis__channel_hold(const char *call, ignis_channel handle)
 {
     return (ignis__channel *)ignis__handle_hold(call, &ignis__channels, handle.id);
 }
 
 /*  Holds a channel that listens, or one that carries messages. */
-IGNIS__ONE_COPY static ignis__channel *ignis__channel_hold_as(const char *call, ignis_channel handle, bool server)
+IGNIS__ONE_COPY IGNIS__PRIVATE ignis__channel *ignis__channel_hold_as(const char *call, ignis_channel handle,
+                                                                      bool server)
 {
     ignis__channel *channel = ignis__channel_hold(call, handle);
     if (!channel || (channel->listener != NULL) == server)
@@ -321,8 +309,9 @@ static void ignis__connection_end(ignis__connection *connection, const ignis__pe
 }
 
 /*  Sends one message of a type within timeout_s. False, with the error set, on failure. */
-static bool ignis__channel_send_message(ignis__peer_error *error, ignis__connection *connection, int type,
-                                        const void *data, size_t size, const int *fds, int fd_count, double timeout_s)
+IGNIS__PRIVATE bool ignis__channel_send_message(ignis__peer_error *error, ignis__connection *connection, int type,
+                                                const void *data, size_t size, const int *fds, int fd_count,
+                                                double timeout_s)
 {
     ignis__deadline until = ignis__channel_deadline(connection->timeout_ns, &connection->closing, timeout_s);
     bool ok;
@@ -400,7 +389,7 @@ static ignis_status ignis__inbox_copy(const char *call, ignis__connection *conne
 }
 
 /*  Sends bytes that a stream had not taken, unless another thread is sending. */
-static void ignis__connection_send_rest(ignis__connection *connection)
+IGNIS__PRIVATE void ignis__connection_send_rest(ignis__connection *connection)
 {
     ignis__peer_error ignored;
     if (!ignis__atomic_load(&connection->unsent) || !ignis__mutex_try(&connection->send_lock))
@@ -410,7 +399,8 @@ static void ignis__connection_send_rest(ignis__connection *connection)
 }
 
 /*  Receives the next message or array into the inbox. True: the caller holds the receive lock. */
-static bool ignis__connection_receive_next(ignis__peer_error *error, ignis__connection *connection, double timeout_s)
+IGNIS__PRIVATE bool ignis__connection_receive_next(ignis__peer_error *error, ignis__connection *connection,
+                                                   double timeout_s)
 {
     ignis__deadline until = ignis__channel_deadline(connection->timeout_ns, &connection->closing, timeout_s);
     int type;

@@ -5,6 +5,8 @@
     Invariants: a pair of FIFOs serves one client, and its names are removed when that has connected.
     Locks: the client locks the FIFO path.up. */
 
+#include "room.h"
+
 typedef struct ignis__fifo_paths {
     char up[IGNIS__PATH_MAX + 8], down[IGNIS__PATH_MAX + 8];
 } ignis__fifo_paths;
@@ -17,7 +19,7 @@ static ignis__fifo_paths ignis__fifo_paths_of(const ignis__connection *connectio
     return paths;
 }
 
-static void ignis__pipe_remove(ignis__connection *connection)
+IGNIS__PRIVATE void ignis__pipe_remove(ignis__connection *connection)
 {
     ignis__fifo_paths paths = ignis__fifo_paths_of(connection);
     (void)unlink(paths.up);
@@ -41,7 +43,7 @@ static int ignis__pipe_open(const char *path, int mode)
     return fd;
 }
 
-static bool ignis__pipe_accept(ignis__peer_error *error, ignis__listener *listener, ignis__connection *fresh)
+IGNIS__PRIVATE bool ignis__pipe_accept(ignis__peer_error *error, ignis__listener *listener, ignis__connection *fresh)
 {
     ignis__fifo_paths paths = ignis__fifo_paths_of(fresh);
     if (listener->pending_count > 0)
@@ -54,7 +56,7 @@ static bool ignis__pipe_accept(ignis__peer_error *error, ignis__listener *listen
            ignis__peer_error_set_errno(error, paths.up);
 }
 
-static bool ignis__pipe_connected(ignis__connection *fresh)
+IGNIS__PRIVATE bool ignis__pipe_connected(ignis__connection *fresh)
 {
     if (fresh->out < 0)
         /* only succeeds while a reader has it open */
@@ -62,7 +64,7 @@ static bool ignis__pipe_connected(ignis__connection *fresh)
     return fresh->out >= 0;
 }
 
-static bool ignis__pipe_connect(ignis__peer_error *error, ignis__connection *connection, bool *again)
+IGNIS__PRIVATE bool ignis__pipe_connect(ignis__peer_error *error, ignis__connection *connection, bool *again)
 {
     ignis__fifo_paths paths = ignis__fifo_paths_of(connection);
     struct stat info, now;
@@ -82,7 +84,7 @@ static bool ignis__pipe_connect(ignis__peer_error *error, ignis__connection *con
 }
 
 /*  Writes without SIGPIPE, which a FIFO without a reader raises. */
-static int64_t ignis__pipe_write(ignis__peer_error *error, ignis__connection *connection)
+IGNIS__PRIVATE int64_t ignis__pipe_write(ignis__peer_error *error, ignis__connection *connection)
 {
     static const struct timespec no_time = {0, 0};
     sigset_t pipe_signal, before, pending;
@@ -114,7 +116,8 @@ static int64_t ignis__pipe_write(ignis__peer_error *error, ignis__connection *co
 
 /*  Polls before reading: read returns 0 for a FIFO that no writer has opened yet, and also for one that was
     closed. */
-static int64_t ignis__pipe_read(ignis__peer_error *error, ignis__connection *connection, void *data, size_t size)
+IGNIS__PRIVATE int64_t ignis__pipe_read(ignis__peer_error *error, ignis__connection *connection, void *data,
+                                        size_t size)
 {
     ssize_t got;
     if (ignis__fd_poll(connection->in, POLLIN, 0) <= 0)

@@ -4,4 +4,4 @@
     Uses: the limits of channel.h. Channels connect two processes of a machine and user; a kind of connection
     is chosen by ignis_channel_method. */
 
-#define IGNIS__RING_BYTES (2 * (int)IGNIS_CHANNEL_MAX_BYTES)
+#include "room.h"

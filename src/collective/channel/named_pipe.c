@@ -7,6 +7,8 @@
     Invariants: only this user can open the pipe.
     Locks: none of its own. */
 
+#include "room.h"
+
 static bool ignis__pipe_error_set(ignis__peer_error *error, const char *what)
 {
     DWORD os_error = GetLastError();
@@ -16,7 +18,7 @@ static bool ignis__pipe_error_set(ignis__peer_error *error, const char *what)
 }
 
 static const char ignis__pipe_prefix[] = "\\\\.\\pipe\\ignis-"; /* of this machine */
-static void ignis__pipe_path(char path[IGNIS__PATH_MAX], uint64_t place)
+IGNIS__PRIVATE void ignis__pipe_path(char path[IGNIS__PATH_MAX], uint64_t place)
 {
     snprintf(path, IGNIS__PATH_MAX, "%s%016llx", ignis__pipe_prefix, (unsigned long long)place);
 }
@@ -33,7 +35,7 @@ static bool ignis__pipe_listen(ignis__peer_error *error, ignis__listener *listen
     return true;
 }
 
-static bool ignis__pipe_accept(ignis__peer_error *error, ignis__listener *listener, ignis__connection *fresh)
+IGNIS__PRIVATE bool ignis__pipe_accept(ignis__peer_error *error, ignis__listener *listener, ignis__connection *fresh)
 {
     SECURITY_ATTRIBUTES security;
     if (listener->pending_count > 0 && listener->pending[listener->pending_count - 1].since_ns == 0)
@@ -50,7 +52,7 @@ static bool ignis__pipe_accept(ignis__peer_error *error, ignis__listener *listen
     return fresh->in != IGNIS__NO_FILE || ignis__pipe_error_set(error, fresh->path);
 }
 
-static bool ignis__pipe_connected(ignis__connection *fresh)
+IGNIS__PRIVATE bool ignis__pipe_connected(ignis__connection *fresh)
 {
     ULONG pid = 0;
     if (ConnectNamedPipe(fresh->in, NULL) ||
@@ -61,7 +63,7 @@ static bool ignis__pipe_connected(ignis__connection *fresh)
     return true;
 }
 
-static bool ignis__pipe_connect(ignis__peer_error *error, ignis__connection *connection, bool *again)
+IGNIS__PRIVATE bool ignis__pipe_connect(ignis__peer_error *error, ignis__connection *connection, bool *again)
 {
     DWORD mode = PIPE_READMODE_BYTE | PIPE_NOWAIT;
     ULONG pid = 0;
@@ -84,7 +86,7 @@ static bool ignis__pipe_connect(ignis__peer_error *error, ignis__connection *con
     return true;
 }
 
-static int64_t ignis__pipe_write(ignis__peer_error *error, ignis__connection *connection)
+IGNIS__PRIVATE int64_t ignis__pipe_write(ignis__peer_error *error, ignis__connection *connection)
 {
     DWORD written = 0;
     if (WriteFile(connection->out, connection->outbox + connection->outbox_done,
@@ -94,7 +96,8 @@ static int64_t ignis__pipe_write(ignis__peer_error *error, ignis__connection *co
     return -1;
 }
 
-static int64_t ignis__pipe_read(ignis__peer_error *error, ignis__connection *connection, void *data, size_t size)
+IGNIS__PRIVATE int64_t ignis__pipe_read(ignis__peer_error *error, ignis__connection *connection, void *data,
+                                        size_t size)
 {
     DWORD got = 0, available = 0;
     if (PeekNamedPipe(connection->in, NULL, 0, NULL, &available, NULL) ? available == 0
@@ -154,21 +157,21 @@ static bool ignis__pipe_duplicate_handles(ignis__peer_error *error, const ignis_
     return true;
 }
 
-static const ignis__connection_kind ignis__connection_pipe = {IGNIS_CHANNEL_PIPE,
-                                                              "pipe",
-                                                              false,
-                                                              true,
-                                                              ignis__pipe_listen,
-                                                              ignis__pipe_accept,
-                                                              ignis__pipe_connected,
-                                                              ignis__pipe_connect,
-                                                              ignis__pipe_write,
-                                                              ignis__pipe_read,
-                                                              ignis__pipe_wait,
-                                                              ignis__pipe_alive,
-                                                              NULL,
-                                                              NULL,
-                                                              ignis__pipe_duplicate_handles,
-                                                              ignis__pipe_close_duplicates};
-static const ignis__connection_kind *const ignis__connection_kinds[] = {&ignis__connection_pipe, NULL,
-                                                                        &ignis__connection_pipe, NULL};
+IGNIS__PRIVATE const ignis__connection_kind ignis__connection_pipe = {IGNIS_CHANNEL_PIPE,
+                                                                      "pipe",
+                                                                      false,
+                                                                      true,
+                                                                      ignis__pipe_listen,
+                                                                      ignis__pipe_accept,
+                                                                      ignis__pipe_connected,
+                                                                      ignis__pipe_connect,
+                                                                      ignis__pipe_write,
+                                                                      ignis__pipe_read,
+                                                                      ignis__pipe_wait,
+                                                                      ignis__pipe_alive,
+                                                                      NULL,
+                                                                      NULL,
+                                                                      ignis__pipe_duplicate_handles,
+                                                                      ignis__pipe_close_duplicates};
+IGNIS__PRIVATE const ignis__connection_kind *const ignis__connection_kinds[] = {&ignis__connection_pipe, NULL,
+                                                                                &ignis__connection_pipe, NULL};

@@ -8,18 +8,7 @@
     Locks: each side locks its byte of the file; the system releases the locks of the dead, which tells the
     peer. */
 
-/*  The shared file. Side 0 is the server; each side writes its own ring. */
-typedef struct ignis__shared {
-    uint64_t magic;
-    uint64_t unused[7];
-    struct {
-        uint64_t written; /* bytes that the side of the ring has written */
-        uint64_t unused_a[7];
-        uint64_t read; /* bytes that the peer has read */
-        uint64_t unused_b[7];
-    } ring[2];
-    unsigned char bytes[2][IGNIS__RING_BYTES];
-} ignis__shared;
+#include "room.h"
 
 #ifdef F_OFD_SETLK
 #define IGNIS__LOCK_GET F_OFD_GETLK
@@ -193,38 +182,38 @@ static void ignis__shm_shutdown(ignis__connection *connection)
     (void)ignis__shm_lock(connection, connection->side, F_UNLCK, NULL);
 }
 
-static const ignis__connection_kind ignis__connection_pipe = {IGNIS_CHANNEL_PIPE,
-                                                              "pipe",
-                                                              false,
-                                                              false,
-                                                              NULL,
-                                                              ignis__pipe_accept,
-                                                              ignis__pipe_connected,
-                                                              ignis__pipe_connect,
-                                                              ignis__pipe_write,
-                                                              ignis__pipe_read,
-                                                              ignis__socket_wait,
-                                                              ignis__socket_alive,
-                                                              NULL,
-                                                              ignis__pipe_remove,
-                                                              NULL,
-                                                              NULL};
-static const ignis__connection_kind ignis__connection_memory = {IGNIS_CHANNEL_SHM,
-                                                                "shm",
-                                                                false,
-                                                                false,
-                                                                NULL,
-                                                                ignis__shm_accept,
-                                                                ignis__shm_alive,
-                                                                ignis__shm_connect,
-                                                                ignis__shm_write,
-                                                                ignis__shm_read,
-                                                                ignis__shm_wait,
-                                                                ignis__shm_alive,
-                                                                ignis__shm_shutdown,
-                                                                ignis__shm_remove,
-                                                                NULL,
-                                                                NULL};
+IGNIS__PRIVATE const ignis__connection_kind ignis__connection_pipe = {IGNIS_CHANNEL_PIPE,
+                                                                      "pipe",
+                                                                      false,
+                                                                      false,
+                                                                      NULL,
+                                                                      ignis__pipe_accept,
+                                                                      ignis__pipe_connected,
+                                                                      ignis__pipe_connect,
+                                                                      ignis__pipe_write,
+                                                                      ignis__pipe_read,
+                                                                      ignis__socket_wait,
+                                                                      ignis__socket_alive,
+                                                                      NULL,
+                                                                      ignis__pipe_remove,
+                                                                      NULL,
+                                                                      NULL};
+IGNIS__PRIVATE const ignis__connection_kind ignis__connection_memory = {IGNIS_CHANNEL_SHM,
+                                                                        "shm",
+                                                                        false,
+                                                                        false,
+                                                                        NULL,
+                                                                        ignis__shm_accept,
+                                                                        ignis__shm_alive,
+                                                                        ignis__shm_connect,
+                                                                        ignis__shm_write,
+                                                                        ignis__shm_read,
+                                                                        ignis__shm_wait,
+                                                                        ignis__shm_alive,
+                                                                        ignis__shm_shutdown,
+                                                                        ignis__shm_remove,
+                                                                        NULL,
+                                                                        NULL};
 /*  Kinds of connections, by ignis_channel_method. */
-static const ignis__connection_kind *const ignis__connection_kinds[] = {
+IGNIS__PRIVATE const ignis__connection_kind *const ignis__connection_kinds[] = {
     &ignis__connection_socket, &ignis__connection_socket, &ignis__connection_pipe, &ignis__connection_memory};

@@ -5,39 +5,16 @@
     Invariants: all ranks choose the same, as the choice follows from facts that they agreed on.
     Locks: none. */
 
-static const char *const ignis__comm_kinds[IGNIS__COMM_KIND_COUNT] = {
+#include "room.h"
+
+IGNIS__PRIVATE const char *const ignis__comm_kinds[IGNIS__COMM_KIND_COUNT] = {
     "nothing",        "all_reduce", "reduce", "broadcast", "all_gather",
     "reduce_scatter", "all_to_all", "send",   "receive",   "barrier"};
-static const char *const ignis__comm_ops[IGNIS_OP_COUNT] = {"sum", "prod", "min", "max", "avg"};
-
-/*  Packets have the lowest latency, and carry as many bytes again as data. With three ranks or more, two
-    phases move fewer bytes, and wait twice. */
-typedef enum ignis__comm_algorithm {
-    IGNIS__COMM_BY_PACKETS,
-    IGNIS__COMM_BY_PACKETS_TWO,
-    IGNIS__COMM_BY_PARTS,
-    IGNIS__COMM_BY_SLICES
-} ignis__comm_algorithm;
+IGNIS__PRIVATE const char *const ignis__comm_ops[IGNIS_OP_COUNT] = {"sum", "prod", "min", "max", "avg"};
 
 #define IGNIS__COMM_ANY INT64_MAX
 
-/*  How an operation is done. */
-typedef struct ignis__comm_method {
-    ignis__comm_algorithm algorithm;
-    int blocks, threads; /* that move data; the GPU that runs the fewest at once sets the limit */
-    int chunk;           /* by flags: bytes that a block moves in a step, for all ranks together */
-} ignis__comm_method;
-
-/*  The first row that fits is used; bytes are those that a rank sends to or gets from each other one.
-    all_reduce was measured on 2 and 4 H200s with NVLink; 3 ranks do as 4. From 5 ranks on, packets are pushed
-    more often, so they end at smaller sizes. The other operations were measured on 4 H200s with 64 blocks;
-    they use the 128 that proved better for all_reduce. */
-static const struct {
-    ignis__comm_kind kind; /* 0: any */
-    int most_ranks;
-    int64_t most_bytes;
-    ignis__comm_method method;
-} ignis__comm_table[] = {
+IGNIS__PRIVATE const struct ignis__comm_table_type ignis__comm_table[] = {
     {IGNIS__COMM_ALL_REDUCE, 2, 64 << 10, {IGNIS__COMM_BY_PACKETS, 64, 128, 0}},
     {IGNIS__COMM_ALL_REDUCE, 2, 256 << 10, {IGNIS__COMM_BY_PACKETS, 64, 512, 0}},
     {IGNIS__COMM_ALL_REDUCE, 2, 2 << 20, {IGNIS__COMM_BY_PARTS, 128, 480, 64 << 10}},
@@ -64,14 +41,7 @@ static const struct {
     {(ignis__comm_kind)0, 8, IGNIS__COMM_ANY, {IGNIS__COMM_BY_PARTS, 128, 480, 64 << 10}},
 };
 
-/*  Bytes of all slices together from which NCCL is enough faster to join it; 0, and operations without a row:
-    never. Measured on 2 and 4 H200s, with 64 blocks except for all_reduce. Rows for 2 ranks of the other
-    operations come from their pushes; 5 ranks and more are as 4. */
-static const struct {
-    ignis__comm_kind kind;
-    int most_ranks;
-    int64_t least_bytes;
-} ignis__comm_nccl_table[] = {
+IGNIS__PRIVATE const struct ignis__comm_nccl_table_type ignis__comm_nccl_table[] = {
     {IGNIS__COMM_ALL_REDUCE, 2, 0},
     {IGNIS__COMM_ALL_REDUCE, 8, 64 << 20},
     {IGNIS__COMM_BROADCAST, 8, 64 << 20},
@@ -103,7 +73,7 @@ static void ignis__comm_tune_method(const ignis__comm_tune *tune, ignis__comm_me
         method->chunk = (int)ignis__clamp(tune->chunk, 0, IGNIS__COMM_DATA_SIZE);
 }
 
-static ignis__comm_method ignis__comm_choose(const ignis__comm *comm, const ignis__comm_task *task)
+IGNIS__PRIVATE ignis__comm_method ignis__comm_choose(const ignis__comm *comm, const ignis__comm_task *task)
 {
     const ignis__comm_tune *tune = &comm->tune;
     int64_t bytes = task->count * ignis__dtypes[task->dtype].size;
@@ -131,14 +101,8 @@ static ignis__comm_method ignis__comm_choose(const ignis__comm *comm, const igni
     return method;
 }
 
-/*  The launch of an operation: kernel, blocks and threads; chunk and steps are in the call. */
-typedef struct ignis__comm_plan {
-    int kernel;
-    unsigned blocks, threads;
-} ignis__comm_plan;
-
-static ignis__comm_plan ignis__comm_plan_launch(const ignis__comm *comm, const ignis__comm_method *method,
-                                                int64_t bytes, ignis__comm_call *to)
+IGNIS__PRIVATE ignis__comm_plan ignis__comm_plan_launch(const ignis__comm *comm, const ignis__comm_method *method,
+                                                        int64_t bytes, ignis__comm_call *to)
 {
     int most = method->blocks < comm->most_blocks ? method->blocks : comm->most_blocks;
     bool two = method->algorithm == IGNIS__COMM_BY_PACKETS_TWO || method->algorithm == IGNIS__COMM_BY_SLICES;

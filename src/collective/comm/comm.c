@@ -6,8 +6,10 @@
     communicator never works again.
     Locks: the slot's lock, one operation at a time; the regions' lock. */
 
+#include "room.h"
+
 /*  Frees the regions, so that others can be made. */
-static void ignis__comm_regions_clear(const char *call, ignis__comm_regions *regions)
+IGNIS__PRIVATE void ignis__comm_regions_clear(const char *call, ignis__comm_regions *regions)
 {
     ignis__binding binding;
     int i;
@@ -28,7 +30,7 @@ static void ignis__comm_regions_clear(const char *call, ignis__comm_regions *reg
     regions->late = false;
 }
 
-static ignis__comm_regions *ignis__comm_regions_new(const char *call, ignis__device *device, int count)
+IGNIS__PRIVATE ignis__comm_regions *ignis__comm_regions_new(const char *call, ignis__device *device, int count)
 {
     ignis__comm_regions *regions = (ignis__comm_regions *)ignis__alloc_for(call, sizeof *regions);
     if (!regions)
@@ -40,7 +42,7 @@ static ignis__comm_regions *ignis__comm_regions_new(const char *call, ignis__dev
     return regions;
 }
 
-static void ignis__comm_regions_drop(const char *call, ignis__comm_regions *regions)
+IGNIS__PRIVATE void ignis__comm_regions_drop(const char *call, ignis__comm_regions *regions)
 {
     if (!regions || ignis__atomic_add(&regions->users, (uint64_t)-1) != 0)
         return;
@@ -68,7 +70,7 @@ static void ignis__comm_memory_release(void *ptr, void *data)
 
 /*  Destroys a communicator without holds or without a handle, after its work is done. Memory that graphs
     still use stays, and makes their kernels return at once. */
-IGNIS__COLD static void ignis__comm_end(const char *call, ignis__comm *comm)
+IGNIS__COLD IGNIS__PRIVATE void ignis__comm_end(const char *call, ignis__comm *comm)
 {
     ignis__binding binding;
     ignis__comm_memory *memory = comm->memory;
@@ -97,12 +99,12 @@ IGNIS__COLD static void ignis__comm_end(const char *call, ignis__comm *comm)
 }
 
 /*  Holds the communicator of a handle. NULL, and reported, if the handle is stale. */
-static ignis__comm *ignis__comm_hold(const char *call, ignis_comm handle)
+IGNIS__PRIVATE ignis__comm *ignis__comm_hold(const char *call, ignis_comm handle)
 {
     return (ignis__comm *)ignis__handle_hold(call, &ignis__comms, handle.id);
 }
 
-static void ignis__comm_drop(const char *call, ignis__comm *comm)
+IGNIS__PRIVATE void ignis__comm_drop(const char *call, ignis__comm *comm)
 {
     if (ignis__pool_drop(comm))
         ignis__comm_end(call, comm);
@@ -136,7 +138,8 @@ IGNIS__COLD static void ignis__comms_close(const char *call)
 }
 
 /*  Reads the options of a description and the environment. False, and reported, if they are invalid. */
-static bool ignis__comm_options_read(const char *call, const ignis_comm_desc *desc, ignis__comm_options *options)
+IGNIS__PRIVATE bool ignis__comm_options_read(const char *call, const ignis_comm_desc *desc,
+                                             ignis__comm_options *options)
 {
     static const char *const names[] = {"", "peer", "staged", "nccl"};
     double timeout = desc->timeout_s == 0 ? 30 : desc->timeout_s;
@@ -168,8 +171,8 @@ static bool ignis__comm_options_read(const char *call, const ignis_comm_desc *de
 
 /*  Creates a communicator that other threads do not see before ignis__pool_publish. It shares the regions
     `shared`, or has its own if that is NULL. NULL on failure. */
-static ignis__comm *ignis__comm_new(const char *call, ignis__device *device, int rank, int size,
-                                    const ignis__comm_options *options, ignis__comm_regions *shared)
+IGNIS__PRIVATE ignis__comm *ignis__comm_new(const char *call, ignis__device *device, int rank, int size,
+                                            const ignis__comm_options *options, ignis__comm_regions *shared)
 {
     ignis__comm *comm = (ignis__comm *)ignis__pool_take(call, &ignis__comms);
     ignis__comm_regions *regions = !comm || shared ? shared : ignis__comm_regions_new(call, device, 0);
@@ -267,7 +270,7 @@ static bool ignis__comm_count_blocks(const char *call, ignis__comm *comm)
 
 /*  Completes a communicator whose regions exist. All ranks must meet afterwards, before one of them launches.
     Without regions (NCCL alone, one rank) less is needed. */
-static bool ignis__comm_start(const char *call, ignis__comm *comm)
+IGNIS__PRIVATE bool ignis__comm_start(const char *call, ignis__comm *comm)
 {
     ignis__binding binding;
     bool ok;
@@ -293,7 +296,7 @@ static void ignis__comm_break_one(ignis__comm *comm, uint64_t value)
 /*  Breaks a communicator, and those that share its regions, from the host. Waiting kernels return soon, and
     NCCL is aborted. code: IGNIS__COMM_PEER or another; peer: the rank at fault, -1 for none. Kernels see the
     low 8 bits, as they have fewer ranks. Any thread may call it. */
-static void ignis__comm_break(ignis__comm *comm, int code, int peer)
+IGNIS__PRIVATE void ignis__comm_break(ignis__comm *comm, int code, int peer)
 {
     ignis__comm_regions *regions = comm->memory->regions;
     uint64_t value = (uint64_t)code | (uint64_t)((uint32_t)peer & 0xFFFFFF) << 8;
@@ -309,7 +312,7 @@ static void ignis__comm_break(ignis__comm *comm, int code, int peer)
 }
 
 /*  As ignis__comm_break, and tells the ranks of other processes. */
-static void ignis__comm_break_all(ignis__comm *comm, int code, int peer)
+IGNIS__PRIVATE void ignis__comm_break_all(ignis__comm *comm, int code, int peer)
 {
     ignis__comm_break(comm, code, peer);
     if (comm->job)
@@ -318,7 +321,7 @@ static void ignis__comm_break_all(ignis__comm *comm, int code, int peer)
 
 /*  Breaks a communicator on all ranks if its NCCL has failed: no other rank could end what the others wait
     for. Any thread may call it. */
-static void ignis__comm_nccl_check(ignis__comm *comm)
+IGNIS__PRIVATE void ignis__comm_nccl_check(ignis__comm *comm)
 {
     int error = ignis__atomic_load(&comm->nccl_there) ? ignis__nccl_error(comm->memory->nccl) : 0;
     if (error)
@@ -326,7 +329,7 @@ static void ignis__comm_nccl_check(ignis__comm *comm)
 }
 
 /*  Returns what has broken a communicator, or IGNIS_DIAG_NONE; *peer: the rank at fault, -1 if unknown. */
-static ignis_diagnostic ignis__comm_failure(const ignis__comm *comm, int *peer)
+IGNIS__PRIVATE ignis_diagnostic ignis__comm_failure(const ignis__comm *comm, int *peer)
 {
     static const ignis_diagnostic diagnostics[] = {IGNIS_DIAG_NONE,          IGNIS_DIAG_COMM_TIMEOUT,
                                                    IGNIS_DIAG_COMM_MISMATCH, IGNIS_DIAG_COMM_PEER,

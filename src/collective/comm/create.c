@@ -5,6 +5,8 @@
     Invariants: all ranks succeed or all fail with the reason of the first one that failed.
     Locks: comm->agreement around anything that all ranks do together. */
 
+#include "room.h"
+
 /*  Enforces the deadline for operations of NCCL, which has none: while one runs, and after another one has
     failed. Runs on the watcher's thread. */
 static void ignis__comm_check_nccl_deadline(ignis__comm *comm)
@@ -36,8 +38,9 @@ static void ignis__comm_notify(void *owner, ignis__job_event event, int member)
 }
 
 /*  Creates an empty communicator of members (ranks of the job; NULL: all). */
-static ignis__comm *ignis__comm_prepare(const char *call, ignis__job *job, ignis__device *device, const int *member,
-                                        int count, int me, uint64_t key, const ignis__comm_options *options)
+IGNIS__PRIVATE ignis__comm *ignis__comm_prepare(const char *call, ignis__job *job, ignis__device *device,
+                                                const int *member, int count, int me, uint64_t key,
+                                                const ignis__comm_options *options)
 {
     ignis__comm *comm = ignis__comm_new(call, device, me, count, options, NULL);
     int i;
@@ -56,7 +59,7 @@ static ignis__comm *ignis__comm_prepare(const char *call, ignis__job *job, ignis
     return comm;
 }
 
-static int ignis__comm_hosts(const ignis__comm *comm, int *local_rank, int *local_size)
+IGNIS__PRIVATE int ignis__comm_hosts(const ignis__comm *comm, int *local_rank, int *local_size)
 {
     const ignis__job_watch *watch = &comm->watch;
     const ignis__job_rank *ranks = comm->job->ranks;
@@ -112,7 +115,7 @@ static bool ignis__comm_join(ignis__comm_setup *setup)
 
 /*  Joins NCCL at the first operation that it does faster. If one rank cannot, all keep the built-in kernels
     for good. False: a rank has died or did not come. */
-IGNIS__COLD static bool ignis__comm_join_late(const char *call, ignis__comm *comm)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__comm_join_late(const char *call, ignis__comm *comm)
 {
     ignis__comm_setup setup;
     int peer;
@@ -196,7 +199,7 @@ static bool ignis__comm_make_transport(ignis__comm_setup *setup)
 /*  Sets up a prepared communicator together with its other ranks, and creates its handle. `agreement` is the
     agreement in progress, NULL right after the rendezvous. On failure the communicator is destroyed; the
     failure is not reported if ignis__agreement_retry. */
-IGNIS__COLD static ignis_comm ignis__comm_make(const char *call, ignis__comm *comm, ignis__agreement *agreement)
+IGNIS__COLD IGNIS__PRIVATE ignis_comm ignis__comm_make(const char *call, ignis__comm *comm, ignis__agreement *agreement)
 {
     const ignis__comm_regions *regions = comm->memory->regions;
     ignis_comm handle = {0};

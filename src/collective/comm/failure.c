@@ -5,10 +5,12 @@
     Invariants: a fingerprint has the same layout in kernels/collective.cuh.
     Locks: none. */
 
+#include "room.h"
+
 /*  Returns the fingerprint that ranks must agree on: kind (4 bits) | op (4) | dtype (4) | by NCCL (1) | root
     (3) | elements of a slice (40) | 8 bits for kernels. The launch follows from it and from what the ranks
     agreed on at the start. */
-static uint64_t ignis__comm_fingerprint(const ignis__comm_task *task, bool by_nccl)
+IGNIS__PRIVATE uint64_t ignis__comm_fingerprint(const ignis__comm_task *task, bool by_nccl)
 {
     return (uint64_t)task->kind << 60 | (uint64_t)task->op << 56 | (uint64_t)task->dtype << 52 |
            (uint64_t)by_nccl << 51 | (uint64_t)(task->root & 7) << 48 |
@@ -51,7 +53,8 @@ static void ignis__comm_other_write(ignis__string_writer *text, const ignis__com
 }
 
 /*  Fails with what broke a communicator, as `diagnostic`; with NONE, as the original one. */
-IGNIS__COLD static ignis_status ignis__comm_fail(const char *call, const ignis__comm *comm, ignis_diagnostic diagnostic)
+IGNIS__COLD IGNIS__PRIVATE ignis_status ignis__comm_fail(const char *call, const ignis__comm *comm,
+                                                         ignis_diagnostic diagnostic)
 {
     const ignis__comm_record *record = comm->memory->record;
     uint64_t code = record ? ignis__atomic_load(&record->code) : 0;
@@ -93,7 +96,7 @@ IGNIS__COLD static ignis_status ignis__comm_fail(const char *call, const ignis__
     return ignis__fail(diagnostic, call, "the communicator is broken: %s", sentence);
 }
 
-static bool ignis__comm_check_works(const char *call, const ignis__comm *comm)
+IGNIS__PRIVATE bool ignis__comm_check_works(const char *call, const ignis__comm *comm)
 {
     int peer;
     if (ignis__comm_failure(comm, &peer) == IGNIS_DIAG_NONE)

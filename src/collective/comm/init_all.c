@@ -5,6 +5,8 @@
     Invariants: communicators of a group share their regions, which are freed with the last of them.
     Locks: the regions' lock around the list of the group. */
 
+#include "room.h"
+
 static bool ignis__comm_devices_check(const char *call, const int *devices, int count)
 {
     int i, k, can;
@@ -161,12 +163,8 @@ static bool ignis__comm_siblings_hold(const char *call, const ignis_comm *comms,
     return ok;
 }
 
-typedef struct ignis__split {
-    int32_t color, key;
-} ignis__split;
-
 /*  Lists the ranks of one color by their keys in `place`. Returns their number. */
-static int ignis__split_order(const ignis__split *all, int size, int color, int *place)
+IGNIS__PRIVATE int ignis__split_order(const ignis__split *all, int size, int color, int *place)
 {
     int i, k, count = 0;
     for (i = 0; i < size; i++) {

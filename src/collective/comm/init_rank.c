@@ -5,6 +5,8 @@
     Invariants: a communicator keeps its job alive; a failed init leaves nothing behind.
     Locks: comm->agreement, through agreements. */
 
+#include "room.h"
+
 /*  Returns a random number of this process, so that ranks can tell whether they are threads of one. */
 static uint64_t ignis__process_key(void)
 {

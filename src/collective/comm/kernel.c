@@ -5,36 +5,11 @@
     Invariants: a program is loaded by one thread; the others wait for it.
     Locks: ignis__comm_programs.lock around the lists; no lock is held while a program is loaded. */
 
-/*  Kernels of a program. */
-enum {
-    IGNIS__COMM_KERNEL_PACKETS,
-    IGNIS__COMM_KERNEL_PACKETS_TWO,
-    IGNIS__COMM_KERNEL_PARTS,
-    IGNIS__COMM_KERNEL_SLICES,
-    IGNIS__COMM_KERNEL_PAIR,
-    IGNIS__COMM_KERNEL_MARK,
-    IGNIS__COMM_KERNELS
-};
+#include "room.h"
 
-typedef struct ignis__comm_program {
-    int ranks, dtype, op; /* dtype and op -1: for operations that move bytes */
-    bool delay;
-    bool loaded; /* false: a thread is loading it */
-    bool waits;  /* its packet kernels wait for earlier kernels, and may be launched early */
-    ignis__module module;
-    void *function[IGNIS__COMM_KERNELS]; /* NULL: not in this variant */
-    struct ignis__comm_program *next;
-} ignis__comm_program;
+IGNIS__PRIVATE struct ignis__comm_programs_type ignis__comm_programs = {IGNIS__MUTEX_INIT, {NULL}};
 
-/*  Loaded programs. Loading may wait for the device, whose kernel may wait for a kernel that another thread
-    is about to load on another device. So no lock is held, and only threads that want the same program
-    wait. */
-static struct {
-    ignis__mutex lock;
-    ignis__comm_program *first[IGNIS_MAX_DEVICES];
-} ignis__comm_programs = {IGNIS__MUTEX_INIT, {NULL}};
-
-static bool ignis__comm_program_load(const char *call, ignis__device *device, ignis__comm_program *program)
+IGNIS__PRIVATE bool ignis__comm_program_load(const char *call, ignis__device *device, ignis__comm_program *program)
 {
     static const char *const names[IGNIS__COMM_KERNELS] = {"ignis_comm_packets", "ignis_comm_packets_two",
                                                            "ignis_comm_parts",   "ignis_comm_slices",
@@ -90,8 +65,8 @@ static ignis__comm_program *ignis__comm_program_claim(const ignis__device *devic
 }
 
 /*  Returns a program on an entered device, compiled and loaded if needed. NULL on failure. */
-IGNIS__COLD static ignis__comm_program *ignis__comm_program_get(const char *call, ignis__device *device, int ranks,
-                                                                int dtype, int op, bool delay)
+IGNIS__COLD IGNIS__PRIVATE ignis__comm_program *ignis__comm_program_get(const char *call, ignis__device *device,
+                                                                        int ranks, int dtype, int op, bool delay)
 {
     ignis__comm_program **link = &ignis__comm_programs.first[device - ignis__devices];
     bool ours, loaded;
@@ -117,7 +92,7 @@ IGNIS__COLD static ignis__comm_program *ignis__comm_program_get(const char *call
 /*  Returns the program for the communicator's device, which is entered; the caller has the communicator's
     lock. Programs of the other devices of its group are loaded first: loading may wait for a device, whose
     kernel may wait for this one. */
-static ignis__comm_program *ignis__comm_program_for(const char *call, ignis__comm *comm, int dtype, int op)
+IGNIS__PRIVATE ignis__comm_program *ignis__comm_program_for(const char *call, ignis__comm *comm, int dtype, int op)
 {
     ignis__comm_program **known = &comm->programs[op < 0 ? 0 : dtype][op < 0 ? 0 : op];
     const ignis__comm_regions *regions = comm->memory->regions;

@@ -5,8 +5,10 @@
     Invariants: operations of a communicator run one after the other; a captured graph never joins NCCL.
     Locks: the caller holds the communicator's slot. */
 
+#include "room.h"
+
 /*  Tells if a stream still exists, as far as Ignis knows. */
-static bool ignis__comm_stream_exists(ignis__device *device, void *stream)
+IGNIS__PRIVATE bool ignis__comm_stream_exists(ignis__device *device, void *stream)
 {
     ignis__user_stream *foreign;
     if (stream == device->stream)
@@ -19,7 +21,7 @@ static bool ignis__comm_stream_exists(ignis__device *device, void *stream)
 }
 
 /*  Orders operations of one communicator one after the other, on any streams. */
-static bool ignis__comm_wait_previous(const ignis__work *work, ignis__comm *comm)
+IGNIS__PRIVATE bool ignis__comm_wait_previous(const ignis__work *work, ignis__comm *comm)
 {
     ignis__capture *capture = ignis__capturing();
     uint64_t *recent = &ignis__comm_last_used[work->device - ignis__devices], before = ignis__atomic_load(recent);
@@ -126,7 +128,7 @@ static bool ignis__comm_run_nccl(const ignis__work *work, ignis__comm *comm, con
 }
 
 /*  Runs an operation by Ignis' kernels: which ranks each rank pushes to and takes from. */
-static bool ignis__comm_run(const ignis__work *work, ignis__comm *comm, const ignis__comm_task *task)
+IGNIS__PRIVATE bool ignis__comm_run(const ignis__work *work, ignis__comm *comm, const ignis__comm_task *task)
 {
     const bool is_root = comm->rank == task->root;
     const bool combines = task->kind == IGNIS__COMM_ALL_REDUCE || task->kind == IGNIS__COMM_REDUCE ||
@@ -190,7 +192,8 @@ static bool ignis__comm_run(const ignis__work *work, ignis__comm *comm, const ig
 }
 
 /*  Runs a send, a receive or both, the send first. */
-static bool ignis__comm_run_pair(const ignis__work *work, ignis__comm *comm, const ignis__comm_task *tasks, int count)
+IGNIS__PRIVATE bool ignis__comm_run_pair(const ignis__work *work, ignis__comm *comm, const ignis__comm_task *tasks,
+                                         int count)
 {
     ignis__comm_program *program;
     ignis__comm_plan plan;

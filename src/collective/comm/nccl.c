@@ -5,28 +5,7 @@
     Invariants: no call blocks without a deadline; a communicator that failed is aborted, never reused.
     Locks: nccl->lock, one call of NCCL at a time; held around a whole group of calls. */
 
-/*  Values of NCCL's enumerations; tests/prototypes.cpp compares them with nccl.h. */
-enum {
-    IGNIS__NCCL_SUCCESS = 0,
-    IGNIS__NCCL_IN_PROGRESS = 7,
-    IGNIS__NCCL_ABORTED = -1, /* not a value of NCCL: ignis__nccl_abort was called */
-    IGNIS__NCCL_LATE = -2,    /* not a value of NCCL: the deadline has passed */
-    IGNIS__NCCL_VERSION_LEAST = 21900,
-    IGNIS__NCCL_UINT8 = 1,
-    IGNIS__NCCL_INT32 = 2,
-    IGNIS__NCCL_INT64 = 4,
-    IGNIS__NCCL_FLOAT16 = 6,
-    IGNIS__NCCL_FLOAT32 = 7,
-    IGNIS__NCCL_FLOAT64 = 8,
-    IGNIS__NCCL_BFLOAT16 = 9,
-    IGNIS__NCCL_FLOAT8_E4M3 = 10, /* from NCCL 2.24 on */
-    IGNIS__NCCL_FLOAT8_E5M2 = 11,
-    IGNIS__NCCL_SUM = 0,
-    IGNIS__NCCL_PROD = 1,
-    IGNIS__NCCL_MAX = 2,
-    IGNIS__NCCL_MIN = 3,
-    IGNIS__NCCL_AVG = 4
-};
+#include "room.h"
 
 /*  By ignis_dtype; the first one is the default. */
 static const int ignis__nccl_dtypes[IGNIS_DTYPE_COUNT] = {
@@ -36,58 +15,12 @@ static const int ignis__nccl_dtypes[IGNIS_DTYPE_COUNT] = {
 static const int ignis__nccl_ops[IGNIS_OP_COUNT] = {IGNIS__NCCL_SUM, IGNIS__NCCL_PROD, IGNIS__NCCL_MIN, IGNIS__NCCL_MAX,
                                                     IGNIS__NCCL_AVG};
 
-/*  ncclConfig_t of NCCL 2.19; its version tells newer ones which fields are missing. */
-typedef struct ignis__nccl_config {
-    size_t size;
-    unsigned magic, version;
-    int blocking, cluster_size, least_blocks, most_blocks;
-    const char *net_name;
-    int split_share;
-} ignis__nccl_config;
-
-typedef enum ignis__comm_kind {
-    IGNIS__COMM_ALL_REDUCE = 1,
-    IGNIS__COMM_REDUCE,
-    IGNIS__COMM_BROADCAST,
-    IGNIS__COMM_ALL_GATHER,
-    IGNIS__COMM_REDUCE_SCATTER,
-    IGNIS__COMM_ALL_TO_ALL,
-    IGNIS__COMM_SEND,
-    IGNIS__COMM_RECV,
-    IGNIS__COMM_BARRIER,
-    IGNIS__COMM_KIND_COUNT
-} ignis__comm_kind;
-
-/*  A checked operation. A slice is what a rank sends to or gets from each other one. */
-typedef struct ignis__comm_task {
-    ignis__comm_kind kind;
-    ignis__address in, out;
-    int64_t count; /* elements of a slice */
-    ignis_dtype dtype;
-    ignis_op op;
-    int root; /* for a message, the other rank */
-} ignis__comm_task;
-
 #define IGNIS__NCCL_GOODBYE_NS 5000000000 /* what ends later is no longer waited for */
-
-/*  An NCCL communicator of one rank. It is nonblocking: each call returns at once, and is waited for with a
-    deadline. */
-typedef struct ignis__nccl_comm {
-    ignis__mutex lock; /* NCCL allows one call at a time; ignis__nccl_abort comes from other threads */
-    void *comm;        /* NULL: aborted */
-    void *ending;      /* what the reaper ends; NULL: there is no reaper */
-    bool aborts;       /* the reaper aborts it, else destroys it */
-    ignis__thread_handle reaper;
-    uint64_t users; /* the reaper is the second */
-    ignis__device *device;
-    int64_t patience_ns; /* the longest time of a call */
-    bool hosts;          /* some ranks are on other hosts */
-} ignis__nccl_comm;
 
 #define IGNIS__NCCL(name, args) IGNIS_CALL_HOOK(#name, ignis__nccl.name args)
 
 /*  Opens NCCL and checks its version. */
-static bool ignis__nccl_open(const char *call)
+IGNIS__PRIVATE bool ignis__nccl_open(const char *call)
 {
     const struct ignis__loaded *loaded = &ignis__libraries[IGNIS_LIBRARY_NCCL];
     int release;
@@ -171,7 +104,7 @@ static void ignis__nccl_start_reaper(ignis__nccl_comm *nccl, bool aborts)
 
 /*  Aborts an NCCL communicator at once, also during operations: they end with undefined results here, and do
     not end on other ranks. Any thread may call it. */
-static void ignis__nccl_abort(ignis__nccl_comm *nccl) { ignis__nccl_start_reaper(nccl, true); }
+IGNIS__PRIVATE void ignis__nccl_abort(ignis__nccl_comm *nccl) { ignis__nccl_start_reaper(nccl, true); }
 
 /*  Reports a failed call and aborts the communicator. */
 IGNIS__COLD static bool ignis__nccl_fail_and_abort(const char *call, ignis__nccl_comm *nccl, const char *function,
@@ -217,7 +150,7 @@ IGNIS__COLD static void ignis__library_keep_loaded(void)
 /*  Leaves an NCCL communicator; its operations are done, and no graph has any. NULL is allowed. On one host
     an abort waits for nobody. With other hosts it could cut off their last operation, so it is destroyed; if
     that takes too long, the reaper does it. */
-static void ignis__nccl_leave(const char *call, ignis__nccl_comm *nccl)
+IGNIS__PRIVATE void ignis__nccl_leave(const char *call, ignis__nccl_comm *nccl)
 {
     ignis__binding binding;
     int64_t deadline;
@@ -246,7 +179,7 @@ static void ignis__nccl_leave(const char *call, ignis__nccl_comm *nccl)
 }
 
 /*  Creates the id that one rank makes and all pass to ignis__nccl_begin. */
-static bool ignis__nccl_make_id(const char *call, ignis__nccl_id *id)
+IGNIS__PRIVATE bool ignis__nccl_make_id(const char *call, ignis__nccl_id *id)
 {
     int error;
     memset(id, 0, sizeof *id);
@@ -258,8 +191,8 @@ static bool ignis__nccl_make_id(const char *call, ignis__nccl_id *id)
 
 /*  Begins to join the other ranks; ignis__nccl_wait_joined waits for them. A thread that drives several ranks
     begins with all, then waits. patience_ns is for this and every later call. NULL on failure. */
-static ignis__nccl_comm *ignis__nccl_begin(const char *call, ignis__device *device, const ignis__nccl_id *id, int rank,
-                                           int size, int64_t patience_ns)
+IGNIS__PRIVATE ignis__nccl_comm *ignis__nccl_begin(const char *call, ignis__device *device, const ignis__nccl_id *id,
+                                                   int rank, int size, int64_t patience_ns)
 {
     ignis__nccl_config config;
     ignis__nccl_comm *nccl;
@@ -296,7 +229,7 @@ static ignis__nccl_comm *ignis__nccl_begin(const char *call, ignis__device *devi
 }
 
 /*  Waits until all ranks have joined. On failure the communicator is aborted; the caller still leaves it. */
-static bool ignis__nccl_wait_joined(const char *call, ignis__nccl_comm *nccl)
+IGNIS__PRIVATE bool ignis__nccl_wait_joined(const char *call, ignis__nccl_comm *nccl)
 {
     int error = ignis__nccl_wait(nccl, ignis__monotonic_ns() + nccl->patience_ns);
     return error == IGNIS__NCCL_SUCCESS || ignis__nccl_fail_and_abort(call, nccl, "ncclCommInitRankConfig", error);
@@ -339,8 +272,8 @@ static int ignis__nccl_queue(void *comm, const ignis__comm_task *task, int size,
 
 /*  Queues operations on the stream. Messages of one call travel at the same time, as one alone could wait for
     the other for ever. The device is entered. A failure breaks the communicator. */
-static bool ignis__nccl_run(const char *call, ignis__nccl_comm *nccl, const ignis__comm_task *tasks, int count,
-                            int size, void *stream)
+IGNIS__PRIVATE bool ignis__nccl_run(const char *call, ignis__nccl_comm *nccl, const ignis__comm_task *tasks, int count,
+                                    int size, void *stream)
 {
     static const char *const names[IGNIS__COMM_BARRIER] = {"",
                                                            "ncclAllReduce",
@@ -375,7 +308,7 @@ static bool ignis__nccl_run(const char *call, ignis__nccl_comm *nccl, const igni
 
 /*  Returns the error of operations that are running, such as a lost host: NCCL's result, 0 if there is
     none. */
-static int ignis__nccl_error(ignis__nccl_comm *nccl)
+IGNIS__PRIVATE int ignis__nccl_error(ignis__nccl_comm *nccl)
 {
     int error = ignis__nccl_wait(nccl, 0);
     return error == IGNIS__NCCL_LATE || error == IGNIS__NCCL_ABORTED ? IGNIS__NCCL_SUCCESS : error;

@@ -5,6 +5,8 @@
     Invariants: arrays belong to IGNIS_OWNER_NVCCL while a call queues its work.
     Locks: the communicator's slot during a call. */
 
+#include "room.h"
+
 /*  Holds an array and borrows it for a call; the address of a local variable is the borrower. False, and
     reported, if that fails; ignis__comm_return undoes it in any case. */
 static bool ignis__comm_borrow(const char *call, const ignis__comm *comm, ignis_array handle, const void *borrower,
@@ -229,7 +231,7 @@ IGNIS_API ignis_status ignis_comm_send_recv(ignis_comm comm, ignis_array in, int
 }
 
 /*  Returns the status of a communicator for a call that only asks for it, and drops it. */
-static ignis_status ignis__comm_end_call(const char *call, ignis__comm *comm, bool ok)
+IGNIS__PRIVATE ignis_status ignis__comm_end_call(const char *call, ignis__comm *comm, bool ok)
 {
     int peer;
     ignis_status status = !ok ? ignis__failed()

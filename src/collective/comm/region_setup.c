@@ -5,6 +5,8 @@
     Invariants: kernels use regions only after each pair of ranks has passed a write and a read.
     Locks: none; other threads do not have the communicator yet. */
 
+#include "room.h"
+
 /*  Maps a region of host memory, and pins it for the device. */
 static bool ignis__region_map_staged(const char *call, ignis__comm_regions *regions, int i, int fd)
 {
@@ -163,7 +165,7 @@ static bool ignis__probe_read(ignis__comm_setup *setup, bool staged, int *fds)
 }
 
 /*  Sets up regions of device or host memory, and tests them by a write and a read between each two ranks. */
-static bool ignis__regions_setup(ignis__comm_setup *setup, bool staged)
+IGNIS__PRIVATE bool ignis__regions_setup(ignis__comm_setup *setup, bool staged)
 {
     static bool (*const steps[])(ignis__comm_setup * setup, bool staged, int *fds) = {
         ignis__region_create, ignis__regions_map, ignis__probe_write, ignis__probe_read};

@@ -5,6 +5,8 @@
     Invariants: the wait is bounded by the deadlines of kernels and of ignis__comm_check_nccl_deadline.
     Locks: none while waiting. */
 
+#include "room.h"
+
 IGNIS_API ignis_status ignis_comm_synchronize(ignis_comm handle)
 {
     static const char call[] = "ignis_comm_synchronize";

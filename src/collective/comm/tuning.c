@@ -5,7 +5,9 @@
     Invariants: unknown names and bad numbers are errors.
     Locks: none. */
 
-static bool ignis__comm_tune_read(const char *call, ignis__comm_tune *tune)
+#include "room.h"
+
+IGNIS__PRIVATE bool ignis__comm_tune_read(const char *call, ignis__comm_tune *tune)
 {
     static const struct {
         const char *name;

@@ -5,32 +5,10 @@
     Invariants: every rank learns the failure of the first rank that failed.
     Locks: comm->agreement from begin to end. */
 
-/*  The vote of a rank after a step. */
-typedef struct ignis__vote {
-    int32_t failed; /* a diagnostic; 0: success */
-    int32_t driver_error;
-    int64_t bytes;       /* of its region */
-    int32_t most_blocks; /* of its kernels */
-    int32_t release;     /* of NCCL */
-    uint64_t tune;       /* hash of IGNIS_COMM_TUNE */
-    char why[256];
-    ignis__nccl_id nccl;
-} ignis__vote;
-
-/*  The state while a communicator is created. */
-typedef struct ignis__comm_setup {
-    const char *call;
-    ignis__comm *comm;
-    ignis__agreement agreement;
-    ignis__record before; /* what this thread had reported before */
-    ignis__vote mine, *all;
-    bool lost; /* a rank died or did not come; `agreement` has the failure */
-} ignis__comm_setup;
-
-enum { IGNIS__PROBE_BYTES = 64 };
+#include "room.h"
 
 /*  Begins the agreement of ranks that create a communicator; no other thread has it. */
-static void ignis__agreement_begin_new(ignis__agreement *agreement, ignis__comm *comm)
+IGNIS__PRIVATE void ignis__agreement_begin_new(ignis__agreement *agreement, ignis__comm *comm)
 {
     memset(agreement, 0, sizeof *agreement);
     agreement->job = comm->job;
@@ -44,8 +22,8 @@ static void ignis__agreement_begin_new(ignis__agreement *agreement, ignis__comm 
 
 /*  Begins an agreement of all ranks of a communicator, one at a time. What a rank has given up before does
     not count in it. */
-static void ignis__agreement_begin(ignis__agreement *agreement, ignis__comm *comm, ignis__agreement_kind kind,
-                                   uint64_t hash)
+IGNIS__PRIVATE void ignis__agreement_begin(ignis__agreement *agreement, ignis__comm *comm, ignis__agreement_kind kind,
+                                           uint64_t hash)
 {
     ignis__mutex_lock(&comm->agreement);
     ignis__job_catch_up(comm->job);
@@ -54,7 +32,7 @@ static void ignis__agreement_begin(ignis__agreement *agreement, ignis__comm *com
     agreement->print = IGNIS__AGREEMENT_PRINT(kind, hash);
 }
 
-static void ignis__agreement_end(const ignis__agreement *agreement, ignis__comm *comm)
+IGNIS__PRIVATE void ignis__agreement_end(const ignis__agreement *agreement, ignis__comm *comm)
 {
     if (agreement->failed)
         ignis__agreement_give_up(agreement);
@@ -64,17 +42,17 @@ static void ignis__agreement_end(const ignis__agreement *agreement, ignis__comm 
 
 /*  Tells if a failed agreement should be tried again: others are at a later attempt, or a rank of a shrink
     has died. */
-static bool ignis__agreement_retry(const ignis__agreement *agreement)
+IGNIS__PRIVATE bool ignis__agreement_retry(const ignis__agreement *agreement)
 {
     return agreement->failed && (agreement->overtaken || (agreement->print >> 28 == IGNIS__AGREEMENT_SHRINK &&
                                                           agreement->failure.reason == IGNIS__AGREEMENT_LOST));
 }
 
-static void ignis__step_begin(ignis__comm_setup *setup) { setup->before = ignis__quiet_begin(); }
+IGNIS__PRIVATE void ignis__step_begin(ignis__comm_setup *setup) { setup->before = ignis__quiet_begin(); }
 
 /*  Ends a step with a vote, and a descriptor if fds is not NULL. True: success on all ranks. Else
     setup->mine is the vote of the first rank that failed. */
-static bool ignis__step_end(ignis__comm_setup *setup, int fd, int *fds)
+IGNIS__PRIVATE bool ignis__step_end(ignis__comm_setup *setup, int fd, int *fds)
 {
     ignis__comm *comm = setup->comm;
     ignis__record failure;
@@ -104,7 +82,7 @@ static bool ignis__step_end(ignis__comm_setup *setup, int fd, int *fds)
 }
 
 /*  Reports why a communicator could not be created. */
-IGNIS__COLD static void ignis__comm_setup_report(ignis__comm_setup *setup)
+IGNIS__COLD IGNIS__PRIVATE void ignis__comm_setup_report(ignis__comm_setup *setup)
 {
     int error = setup->mine.driver_error;
     if (setup->lost)

@@ -6,6 +6,8 @@
     are never used.
     Locks: the job's lock, released while waiting. */
 
+#include "room.h"
+
 /*  The start of each record. */
 typedef struct ignis__agreement_header {
     uint32_t attempt, print;
@@ -113,8 +115,8 @@ static int ignis__agreement_take(ignis__agreement *agreement, size_t size, void 
 /*  Runs one step: every rank gives a record of `size` bytes, and a descriptor unless it is -1, and receives
     all: all[i] and fds[i] of member i. False: agreement->overtaken or agreement->failure tells why, and no
     descriptor is kept. Nothing is reported. */
-static bool ignis__agreement_step(ignis__agreement *agreement, const void *mine, size_t size, void *all, int fd,
-                                  int *fds)
+IGNIS__PRIVATE bool ignis__agreement_step(ignis__agreement *agreement, const void *mine, size_t size, void *all, int fd,
+                                          int *fds)
 {
     ignis__job *job = agreement->job;
     unsigned char record[IGNIS__JOB_DATA];
@@ -165,7 +167,7 @@ static bool ignis__agreement_step(ignis__agreement *agreement, const void *mine,
 
 /*  Tells the other ranks that this rank gives up, so that its earlier records mislead no rank that comes
     later. Ranks in another agreement see that the kinds differ. */
-static void ignis__agreement_give_up(const ignis__agreement *agreement)
+IGNIS__PRIVATE void ignis__agreement_give_up(const ignis__agreement *agreement)
 {
     ignis__agreement_header header;
     int i;

@@ -4,8 +4,10 @@
     Uses: the functions of the system.
     Invariants: IGNIS_COMM_HOST overrides the answer, for tests. */
 
+#include "room.h"
+
 /*  Returns a hash of this system and its namespaces, or of IGNIS_COMM_HOST. */
-static uint64_t ignis__job_host(void)
+IGNIS__PRIVATE uint64_t ignis__job_host(void)
 {
     const char *named = ignis__env("IGNIS_COMM_HOST");
     return named && *named ? ignis__hash(IGNIS__HASH_START, named, strlen(named))

@@ -5,27 +5,7 @@
     Invariants: no variable is trusted before it is checked; two launchers that disagree are an error.
     Locks: none in this part. The order in the room: a connection's locks, then the job's lock. */
 
-/*  The rank of this process, and where the ranks meet: from the description or the environment. */
-enum { IGNIS__JOB_MAX_RANKS = 1024 };
-
-typedef struct ignis__place {
-    int rank, size;
-    int local_rank;    /* -1: unknown */
-    char job[160];     /* the launcher's name of the job; "": none */
-    char folder[256];  /* a private folder; "": the default */
-    char name[64];     /* of rank 0 in that folder */
-    char address[300]; /* "host:port" of rank 0; "": they meet in the folder */
-    bool by_id;        /* from ignis_comm_unique_id */
-    bool has_secret;   /* known to all ranks; else it is in the folder */
-    unsigned char secret[IGNIS__SECRET];
-} ignis__place;
-
-/*  Content of an id. */
-typedef struct ignis__id {
-    char magic[8];
-    unsigned char secret[IGNIS__SECRET];
-    char address[IGNIS_COMM_ID_BYTES - 8 - IGNIS__SECRET]; /* "host,host:port"; on Windows, of a pipe */
-} ignis__id;
+#include "room.h"
 
 typedef char ignis__id_size_check[sizeof(ignis__id) == IGNIS_COMM_ID_BYTES ? 1 : -1];
 
@@ -240,7 +220,7 @@ static bool ignis__place_secret_read(const char *call, const ignis_comm_desc *de
     return true;
 }
 
-static bool ignis__place_read(const char *call, const ignis_comm_desc *desc, ignis__place *place)
+IGNIS__PRIVATE bool ignis__place_read(const char *call, const ignis_comm_desc *desc, ignis__place *place)
 {
     memset(place, 0, sizeof *place);
     place->size = 1;
@@ -260,7 +240,7 @@ static bool ignis__place_read(const char *call, const ignis_comm_desc *desc, ign
 }
 
 /*  Returns the device of a rank that does not name one. */
-static int ignis__place_device(const char *call, const ignis__place *place)
+IGNIS__PRIVATE int ignis__place_device(const char *call, const ignis__place *place)
 {
     int local = place->local_rank;
     if (ignis__device_total <= 1)

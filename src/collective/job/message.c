@@ -6,46 +6,9 @@
     delivered in order.
     Locks: job->lock guards links, watches and messages; take the locks of a connection first. */
 
+#include "room.h"
+
 enum { IGNIS__JOB_QUEUED = 1024 }; /* messages of one rank that no agreement has asked for */
-
-/*  The header of a job's message. */
-typedef struct ignis__job_header {
-    int32_t from, to;
-    uint64_t key;
-} ignis__job_header;
-
-typedef struct ignis__job_message {
-    struct ignis__job_message *next;
-    uint64_t key;
-    size_t size;
-    int fd;
-    unsigned char data[IGNIS__JOB_DATA];
-} ignis__job_message;
-
-typedef struct ignis__job_link {
-    ignis__connection *connection; /* NULL: this rank, or a rank reached through rank 0 */
-    bool ended;                    /* no more messages will come */
-    ignis__job_state state;
-    ignis__job_message *first;
-    int queued;
-} ignis__job_link;
-
-struct ignis__job {
-    uint64_t users; /* communicators that use the job */
-    uint64_t key;   /* of the job, chosen by rank 0 */
-    int rank, size;
-    int64_t timeout_ns;
-    unsigned char secret[IGNIS__SECRET]; /* of the ranks of a host, chosen by rank 0 */
-    ignis__job_rank *ranks;
-    ignis__job_link *links; /* NULL if there is one rank */
-    ignis__poller poller;   /* of the watcher */
-    ignis__mutex lock;      /* guards what follows, and the links */
-    ignis__condition changed;
-    bool has_poller, ready; /* poller and changed exist */
-    bool watched, ending;
-    ignis__thread_handle watcher;
-    ignis__job_watch *watches;
-};
 
 /*  Returns the connection that leads to a rank. */
 static ignis__connection *ignis__job_route(ignis__job *job, int to)
@@ -53,17 +16,8 @@ static ignis__connection *ignis__job_route(ignis__job *job, int to)
     return job->links[job->links[to].connection ? to : 0].connection;
 }
 
-/*  A message to send. */
-typedef struct ignis__job_outgoing {
-    ignis__job_header header;
-    ignis__job_kind kind;
-    const void *data;
-    size_t size;
-    int fd; /* -1: none */
-} ignis__job_outgoing;
-
-static ignis__job_outgoing ignis__job_outgoing_make(int from, int to, ignis__job_kind kind, uint64_t key,
-                                                    const void *data, size_t size)
+IGNIS__PRIVATE ignis__job_outgoing ignis__job_outgoing_make(int from, int to, ignis__job_kind kind, uint64_t key,
+                                                            const void *data, size_t size)
 {
     ignis__job_outgoing message;
     message.header.from = from;
@@ -77,7 +31,8 @@ static ignis__job_outgoing ignis__job_outgoing_make(int from, int to, ignis__job
 }
 
 /*  Sends one message. False: the peer is gone, or *late. */
-static bool ignis__job_send_message(ignis__job *job, const ignis__job_outgoing *message, int64_t deadline, bool *late)
+IGNIS__PRIVATE bool ignis__job_send_message(ignis__job *job, const ignis__job_outgoing *message, int64_t deadline,
+                                            bool *late)
 {
     unsigned char bytes[sizeof(ignis__job_header) + IGNIS__JOB_DATA];
     ignis__connection *connection = ignis__job_route(job, message->header.to);
@@ -104,14 +59,16 @@ static bool ignis__job_send_message(ignis__job *job, const ignis__job_outgoing *
 }
 
 /*  Sends a short message without a reply. Errors are ignored: a dead peer is detected elsewhere. */
-static bool ignis__job_send(ignis__job *job, int to, ignis__job_kind kind, uint64_t key, const void *data, size_t size)
+IGNIS__PRIVATE bool ignis__job_send(ignis__job *job, int to, ignis__job_kind kind, uint64_t key, const void *data,
+                                    size_t size)
 {
     const ignis__job_outgoing message = ignis__job_outgoing_make(job->rank, to, kind, key, data, size);
     bool late;
     return ignis__job_send_message(job, &message, ignis__monotonic_ns() + 200 * IGNIS__MILLISECOND, &late);
 }
 
-static void ignis__job_send_all(ignis__job *job, const int *member, int count, ignis__job_kind kind, uint64_t key)
+IGNIS__PRIVATE void ignis__job_send_all(ignis__job *job, const int *member, int count, ignis__job_kind kind,
+                                        uint64_t key)
 {
     int i;
     for (i = 0; job->links && i < count; i++)
@@ -251,7 +208,7 @@ static void ignis__job_read(ignis__job *job, int rank)
 }
 
 /*  Reads all messages that have come, without waiting for the watcher. */
-static void ignis__job_catch_up(ignis__job *job)
+IGNIS__PRIVATE void ignis__job_catch_up(ignis__job *job)
 {
     int i;
     for (i = 0; job->links && i < job->size; i++)
@@ -259,7 +216,7 @@ static void ignis__job_catch_up(ignis__job *job)
             ignis__job_read(job, i);
 }
 
-static IGNIS__THREAD_RESULT ignis__job_watcher(void *pointer)
+IGNIS__PRIVATE IGNIS__THREAD_RESULT ignis__job_watcher(void *pointer)
 {
     ignis__job *job = (ignis__job *)pointer;
     ignis__poller *poller = &job->poller;
@@ -293,7 +250,7 @@ static IGNIS__THREAD_RESULT ignis__job_watcher(void *pointer)
 }
 
 /*  Destroys a job in any state. */
-IGNIS__COLD static void ignis__job_end(ignis__job *job)
+IGNIS__COLD IGNIS__PRIVATE void ignis__job_end(ignis__job *job)
 {
     int i;
     if (job->watched) {
@@ -327,7 +284,7 @@ IGNIS__COLD static void ignis__job_end(ignis__job *job)
 }
 
 /*  Registers a watch: from here on it is told of its members. */
-static void ignis__job_watch_begin(ignis__job *job, ignis__job_watch *watch)
+IGNIS__PRIVATE void ignis__job_watch_begin(ignis__job *job, ignis__job_watch *watch)
 {
     int i;
     if (!job->links)
@@ -342,7 +299,7 @@ static void ignis__job_watch_begin(ignis__job *job, ignis__job_watch *watch)
 }
 
 /*  Makes a watch tick: from here on it is told that time passes. */
-static void ignis__job_watch_tick(ignis__job *job, ignis__job_watch *watch)
+IGNIS__PRIVATE void ignis__job_watch_tick(ignis__job *job, ignis__job_watch *watch)
 {
     if (!job->links)
         return;
@@ -353,7 +310,7 @@ static void ignis__job_watch_tick(ignis__job *job, ignis__job_watch *watch)
 }
 
 /*  Removes a watch and the messages for its key. */
-static void ignis__job_watch_end(ignis__job *job, ignis__job_watch *watch)
+IGNIS__PRIVATE void ignis__job_watch_end(ignis__job *job, ignis__job_watch *watch)
 {
     ignis__job_watch **at;
     int i;
@@ -382,7 +339,7 @@ static void ignis__job_watch_end(ignis__job *job, ignis__job_watch *watch)
 }
 
 /*  Returns the state of a rank for a communicator (NULL: for the job). The job is locked. */
-static ignis__job_state ignis__job_state_in(const ignis__job *job, const ignis__job_watch *watch, int rank)
+IGNIS__PRIVATE ignis__job_state ignis__job_state_in(const ignis__job *job, const ignis__job_watch *watch, int rank)
 {
     int i;
     if (job->links[rank].state == IGNIS__JOB_ALIVE)
@@ -393,7 +350,7 @@ static ignis__job_state ignis__job_state_in(const ignis__job *job, const ignis__
 }
 
 /*  Tells if a rank has died, or left a communicator. */
-static bool ignis__job_rank_is_absent(ignis__job *job, const ignis__job_watch *watch, int rank)
+IGNIS__PRIVATE bool ignis__job_rank_is_absent(ignis__job *job, const ignis__job_watch *watch, int rank)
 {
     bool absent;
     if (!job->links)

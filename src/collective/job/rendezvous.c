@@ -6,6 +6,8 @@
     Invariants: all ranks succeed or all are told why not; no wait exceeds the timeout.
     Locks: none; one thread per job works here. */
 
+#include "room.h"
+
 /*  The answer of rank 0 when all ranks have come; the table follows, unless it tells why they cannot take
     part. */
 typedef struct ignis__answer {
@@ -418,8 +420,8 @@ static bool ignis__job_connect(const char *call, ignis__job *job, const ignis__p
 }
 
 /*  Creates a job, which the caller holds, and meets its other ranks. self describes this rank. */
-IGNIS__COLD static ignis__job *ignis__job_meet(const char *call, const ignis__place *place, const ignis__job_rank *self,
-                                               int64_t timeout_ns)
+IGNIS__COLD IGNIS__PRIVATE ignis__job *ignis__job_meet(const char *call, const ignis__place *place,
+                                                       const ignis__job_rank *self, int64_t timeout_ns)
 {
     ignis__job *job = (ignis__job *)ignis__alloc_for(call, sizeof *job);
     bool ok;
@@ -443,16 +445,16 @@ IGNIS__COLD static ignis__job *ignis__job_meet(const char *call, const ignis__pl
     return NULL;
 }
 
-static void ignis__job_hold(ignis__job *job) { ignis__atomic_add(&job->users, 1); }
+IGNIS__PRIVATE void ignis__job_hold(ignis__job *job) { ignis__atomic_add(&job->users, 1); }
 
-static void ignis__job_drop(ignis__job *job)
+IGNIS__PRIVATE void ignis__job_drop(ignis__job *job)
 {
     if (job && ignis__atomic_add(&job->users, (uint64_t)-1) == 0)
         ignis__job_end(job);
 }
 
 /*  Reports the failure of an agreement. Always returns false. */
-IGNIS__COLD static bool ignis__agreement_failed(const char *call, const ignis__agreement *agreement)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__agreement_failed(const char *call, const ignis__agreement *agreement)
 {
     static const char *const kinds[] = {"ignis_comm_init", "an operation that joins NCCL", "ignis_comm_split",
                                         "ignis_comm_shrink"};

@@ -5,18 +5,12 @@
     Invariants: a listener without a token accepts from this host only.
     Locks: none. */
 
-#include <ifaddrs.h>
-#include <netdb.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
+#include "room.h"
 
 #define IGNIS__POLL_HANGUP 0x2000 /* POLLRDHUP, which -std=c99 hides: the peer of a stream will send nothing more */
 
 /*  Seconds after which a silent host counts as dead. A process that is only stopped is not: its system
     answers for it. */
-#ifndef IGNIS__JOB_SILENCE_S
-#define IGNIS__JOB_SILENCE_S 15
-#endif
 
 static void ignis__tcp_tune(int fd)
 {
@@ -125,28 +119,25 @@ static bool ignis__tcp_connect(ignis__peer_error *error, ignis__connection *conn
     return connection->in >= 0;
 }
 
-static const ignis__connection_kind ignis__connection_tcp = {IGNIS_CHANNEL_DEFAULT,
-                                                             "tcp",
-                                                             false,
-                                                             false,
-                                                             ignis__tcp_listen,
-                                                             ignis__tcp_accept,
-                                                             NULL,
-                                                             ignis__tcp_connect,
-                                                             ignis__socket_write,
-                                                             ignis__socket_read,
-                                                             ignis__socket_wait,
-                                                             ignis__socket_alive,
-                                                             ignis__socket_shutdown,
-                                                             NULL,
-                                                             NULL,
-                                                             NULL};
-
-#define IGNIS__CONNECTION_FAR (&ignis__connection_tcp)
-#define IGNIS__OTHER_HOSTS "those of other hosts need IGNIS_COMM_TOKEN or desc.id"
+IGNIS__PRIVATE const ignis__connection_kind ignis__connection_tcp = {IGNIS_CHANNEL_DEFAULT,
+                                                                     "tcp",
+                                                                     false,
+                                                                     false,
+                                                                     ignis__tcp_listen,
+                                                                     ignis__tcp_accept,
+                                                                     NULL,
+                                                                     ignis__tcp_connect,
+                                                                     ignis__socket_write,
+                                                                     ignis__socket_read,
+                                                                     ignis__socket_wait,
+                                                                     ignis__socket_alive,
+                                                                     ignis__socket_shutdown,
+                                                                     NULL,
+                                                                     NULL,
+                                                                     NULL};
 
 /*  Adds the namespaces of this process to a hash: processes in the same ones can share memory. */
-static uint64_t ignis__host_namespaces(uint64_t hash)
+IGNIS__PRIVATE uint64_t ignis__host_namespaces(uint64_t hash)
 {
     static const char *const spaces[] = {"/proc/self/ns/pid", "/proc/self/ns/ipc", "/proc/self/ns/net"};
     char text[256];
@@ -160,7 +151,7 @@ static uint64_t ignis__host_namespaces(uint64_t hash)
     return hash;
 }
 
-static bool ignis__poller_open(const char *call, ignis__poller *poller)
+IGNIS__PRIVATE bool ignis__poller_open(const char *call, ignis__poller *poller)
 {
     int i;
     bool ok;
@@ -174,18 +165,18 @@ static bool ignis__poller_open(const char *call, ignis__poller *poller)
              fcntl(poller->bell[i], F_SETFL, O_NONBLOCK) == 0;
     return ok || ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call, "the system returned no pipe: %s", strerror(errno));
 }
-static void ignis__poller_close(ignis__poller *poller)
+IGNIS__PRIVATE void ignis__poller_close(ignis__poller *poller)
 {
     int i;
     for (i = 0; i < 2; i++)
         ignis__fd_close(&poller->bell[i]);
     ignis__free(poller->polls);
 }
-static void ignis__poller_wake(const ignis__poller *poller) { (void)!write(poller->bell[1], "", 1); }
+IGNIS__PRIVATE void ignis__poller_wake(const ignis__poller *poller) { (void)!write(poller->bell[1], "", 1); }
 
 /*  Waits until a message came, a connection ended, unsent bytes can go on, or a thread wakes it; at most
     `ms`, or without limit below 0. */
-static void ignis__poller_wait(ignis__poller *poller, int ms)
+IGNIS__PRIVATE void ignis__poller_wait(ignis__poller *poller, int ms)
 {
     struct pollfd *polls = poller->polls;
     char bytes[16];
@@ -206,7 +197,7 @@ static void ignis__poller_wait(ignis__poller *poller, int ms)
 }
 
 /*  Starts a thread that runs no signal handlers of the program. */
-static bool ignis__watcher_start(ignis__thread_handle *thread, void *(*run)(void *), void *context)
+IGNIS__PRIVATE bool ignis__watcher_start(ignis__thread_handle *thread, void *(*run)(void *), void *context)
 {
     sigset_t all, before;
     bool ok;
@@ -218,11 +209,11 @@ static bool ignis__watcher_start(ignis__thread_handle *thread, void *(*run)(void
 }
 
 /*  Makes the name where a rank waits for those of its host; the random part keeps two jobs apart. */
-static bool ignis__local_name(const char *folder, int rank, uint64_t random, char *out, size_t size)
+IGNIS__PRIVATE bool ignis__local_name(const char *folder, int rank, uint64_t random, char *out, size_t size)
 {
     return snprintf(out, size, "%s/rank%d-%08lx", folder, rank, (unsigned long)(random & 0xFFFFFFFFu)) < (int)size;
 }
-static void ignis__local_path(const char *name, char path[IGNIS__PATH_MAX])
+IGNIS__PRIVATE void ignis__local_path(const char *name, char path[IGNIS__PATH_MAX])
 {
     snprintf(path, IGNIS__PATH_MAX, "%s", name);
 }
@@ -248,7 +239,7 @@ static void ignis__id_addresses(ignis__id *id, int family)
 
 /*  Opens the socket where rank 0 will listen, at a port that the system chooses, and writes the addresses of
     this host. */
-static bool ignis__id_listen(ignis__id *id, ignis__file *listener)
+IGNIS__PRIVATE bool ignis__id_listen(ignis__id *id, ignis__file *listener)
 {
     struct sockaddr_storage bound;
     struct addrinfo any;

@@ -4,21 +4,23 @@
     Uses: Windows, named pipes of channels.
     Locks: none. */
 
-static bool ignis__poller_open(const char *call, ignis__poller *poller)
+#include "room.h"
+
+IGNIS__PRIVATE bool ignis__poller_open(const char *call, ignis__poller *poller)
 {
     poller->bell = CreateEventW(NULL, FALSE, FALSE, NULL);
     return poller->bell || ignis__fail_false(IGNIS_DIAG_CHANNEL_IO, call,
                                              "the system returned no event: Windows error %lu", GetLastError());
 }
-static void ignis__poller_close(ignis__poller *poller)
+IGNIS__PRIVATE void ignis__poller_close(ignis__poller *poller)
 {
     if (poller->bell)
         CloseHandle(poller->bell);
 }
-static void ignis__poller_wake(const ignis__poller *poller) { SetEvent(poller->bell); }
+IGNIS__PRIVATE void ignis__poller_wake(const ignis__poller *poller) { SetEvent(poller->bell); }
 
 /*  Polls pipes, which cannot wake a waiter; less often with time. */
-static void ignis__poller_wait(ignis__poller *poller, int ms)
+IGNIS__PRIVATE void ignis__poller_wait(ignis__poller *poller, int ms)
 {
     bool any = false;
     int i;
@@ -37,31 +39,27 @@ static void ignis__poller_wait(ignis__poller *poller, int ms)
     poller->pause_ms = any ? 0 : poller->pause_ms;
 }
 
-static bool ignis__watcher_start(ignis__thread_handle *thread, DWORD(WINAPI *run)(void *), void *context)
+IGNIS__PRIVATE bool ignis__watcher_start(ignis__thread_handle *thread, DWORD(WINAPI *run)(void *), void *context)
 {
     return ignis__thread_start(thread, run, context);
 }
 
-/*  All ranks are on this host. */
-#define IGNIS__CONNECTION_FAR (&ignis__connection_pipe)
-#define IGNIS__OTHER_HOSTS "on Windows all ranks are on one host"
-
-static uint64_t ignis__host_namespaces(uint64_t hash) { return hash; }
+IGNIS__PRIVATE uint64_t ignis__host_namespaces(uint64_t hash) { return hash; }
 
 /*  Makes the name of the pipe where a rank waits, from the digits of a place. A false name leads to no other
     place. */
-static bool ignis__local_name(const char *folder, int rank, uint64_t random, char *out, size_t size)
+IGNIS__PRIVATE bool ignis__local_name(const char *folder, int rank, uint64_t random, char *out, size_t size)
 {
     (void)folder, (void)rank;
     return snprintf(out, size, "%016llx", (unsigned long long)random) < (int)size;
 }
-static void ignis__local_path(const char *name, char path[IGNIS__PATH_MAX])
+IGNIS__PRIVATE void ignis__local_path(const char *name, char path[IGNIS__PATH_MAX])
 {
     ignis__pipe_path(path, strtoull(name, NULL, 16));
 }
 
 /*  Does nothing: rank 0 opens the pipe of an id when it comes. */
-static bool ignis__id_listen(ignis__id *id, ignis__file *listener)
+IGNIS__PRIVATE bool ignis__id_listen(ignis__id *id, ignis__file *listener)
 {
     uint64_t place = 0;
     *listener = IGNIS__NO_FILE;

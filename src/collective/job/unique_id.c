@@ -5,6 +5,8 @@
     Invariants: an id is used for one rendezvous, by the process that created it.
     Locks: ignis__ids.lock around the list. */
 
+#include "room.h"
+
 /*  Listeners of ids that this process has created. */
 typedef struct ignis__id_place {
     struct ignis__id_place *next;
@@ -18,7 +20,7 @@ static struct {
 } ignis__ids = {IGNIS__MUTEX_INIT, NULL};
 
 /*  Takes the listener of an id, or of any (NULL). False if the id is unknown. */
-static bool ignis__id_take(const unsigned char *secret, ignis__file *listener)
+IGNIS__PRIVATE bool ignis__id_take(const unsigned char *secret, ignis__file *listener)
 {
     ignis__id_place **at, *place;
     ignis__mutex_lock(&ignis__ids.lock);

@@ -6,36 +6,9 @@
     Invariants: all ranks reduce buckets in the same order; one backward pass at a time averages.
     Locks: the slot's lock around no_sync and backward_pass; ignis__parallels_starting.lock around claims. */
 
+#include "room.h"
+
 #ifndef IGNIS_NO_TENSORS
-
-/*  A bucket: gradients that are reduced together, views of one memory. */
-typedef struct ignis__bucket {
-    ignis__grad_group group; /* first */
-    struct ignis__parallel_state *parallel;
-    ignis__array *memory; /* claimed */
-    bool ready;           /* complete in the backward pass that averages */
-} ignis__bucket;
-
-typedef struct ignis__parallel_state {
-    ignis__slot slot; /* first; its lock guards no_sync and backward_pass */
-    ignis_comm comm;
-    ignis__device *device;
-    void *stream; /* of the all-reduces, so that the backward pass goes on meanwhile */
-    uint64_t stream_serial;
-    ignis__tensor **parameters; /* held */
-    ignis__array **grads;       /* views of the buckets, claimed until the parameters own them */
-    /* in the order in which the backward pass completes them, if parameters are in the order of use */
-    ignis__bucket *buckets;
-    int count, bucket_count;
-    int64_t bytes;
-    int no_sync;
-    bool is_installed; /* the parameters know their buckets */
-    /* The backward pass that averages now; it alone changes what follows. NULL: none. */
-    const void *backward_pass;
-    /* Buckets whose all-reduce was launched: always the first ones, as ranks must have the same order. */
-    int launched;
-    struct ignis__parallel_state *next_starting;
-} ignis__parallel_state;
 
 static ignis__pool ignis__parallels =
     IGNIS__POOL(ignis__parallel_state, IGNIS__KIND_PARALLEL, "data-parallel", IGNIS_DIAG_PARALLEL_FREED);
@@ -48,7 +21,7 @@ static struct {
 
 #define IGNIS__BUCKET_ALIGNMENT 256 /* bytes, of each gradient in a bucket, as for memory of its own */
 
-static ignis__parallel_state *ignis__parallel_hold(const char *call, ignis_parallel handle)
+IGNIS__PRIVATE ignis__parallel_state *ignis__parallel_hold(const char *call, ignis_parallel handle)
 {
     return (ignis__parallel_state *)ignis__handle_hold(call, &ignis__parallels, handle.id);
 }
@@ -101,7 +74,7 @@ IGNIS__COLD static bool ignis__parallel_end(const char *call, ignis__parallel_st
     return ok;
 }
 
-static bool ignis__parallel_drop(const char *call, ignis__parallel_state *parallel)
+IGNIS__PRIVATE bool ignis__parallel_drop(const char *call, ignis__parallel_state *parallel)
 {
     return !ignis__pool_drop(parallel) || ignis__parallel_end(call, parallel);
 }

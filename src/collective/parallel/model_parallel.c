@@ -4,6 +4,8 @@
     Uses: the public functions of comm.
     Invariants: ignis.h does not know communicators; it calls back through this struct. */
 
+#include "room.h"
+
 static ignis_status ignis__comm_group_sum(uint64_t group, ignis_array array)
 {
     ignis_comm comm = IGNIS__ZERO;

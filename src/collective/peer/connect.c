@@ -6,15 +6,7 @@
     Invariants: an answer without a proof never ends the attempts, as the real server may listen later.
     Locks: none; the connection belongs to the calling thread until it is returned. */
 
-/*  Where and how a client connects. */
-typedef struct ignis__client {
-    const ignis__connection_kind *kind;
-    const char *path, *name_path;
-    const unsigned char *secret; /* NULL: the one in the file at name_path */
-    const void *claim;           /* what the client says of itself */
-    size_t claim_size;
-    size_t capacity; /* bytes of a message after the handshake */
-} ignis__client;
+#include "room.h"
 
 /*  Sends one message of the handshake and receives the answer. If the server is lost meanwhile, *again is
     set: another one may listen at the next attempt. */
@@ -95,8 +87,9 @@ static bool ignis__connection_authenticate(ignis__peer_error *error, ignis__conn
 
 /*  Connects to the listener that is, or will be, at a path. NULL, with the error set, if the deadline
     passes. */
-IGNIS__COLD static ignis__connection *ignis__connection_open(ignis__peer_error *error, const ignis__client *client,
-                                                             const ignis__deadline *until)
+IGNIS__COLD IGNIS__PRIVATE ignis__connection *ignis__connection_open(ignis__peer_error *error,
+                                                                     const ignis__client *client,
+                                                                     const ignis__deadline *until)
 {
     ignis__peer_error last_answer = IGNIS__ZERO; /* of a server that has not authenticated */
     int attempt;

@@ -7,105 +7,7 @@
     inbox; a message that was sent in part is finished before the next.
     Locks: send_lock around the outbox, receive_lock around the inbox; closing and lost are atomic. */
 
-enum {
-    IGNIS__MESSAGE_MAGIC = 0x52494749, /* "IGIR" */
-    IGNIS__PROTOCOL_VERSION = 2,
-    IGNIS__HANDSHAKE_BYTES = 1024, /* the longest message before authentication */
-    IGNIS__NONCE = 16              /* random bytes that are never used twice */
-};
-
-/*  The header in front of every message. */
-typedef struct ignis__message_header {
-    uint32_t magic;
-    uint16_t version;
-    uint16_t type;
-    uint32_t size; /* of the bytes after the header */
-    uint32_t fd_count;
-    uint64_t sequence; /* counts the messages of a direction */
-} ignis__message_header;
-
-/*  Types of messages. The first four authenticate both sides, in this order. */
-enum {
-    IGNIS__MESSAGE_HELLO = 1, /* the client's nonce */
-    IGNIS__MESSAGE_CHALLENGE, /* the server's nonce and proof */
-    IGNIS__MESSAGE_PROOF,     /* the client's proof and its claim, a description of itself */
-    IGNIS__MESSAGE_WELCOME,
-    IGNIS__MESSAGE_REFUSED, /* and the reason, which only authenticated peers receive */
-    IGNIS__MESSAGE_GOODBYE, /* the channel was closed in order */
-    IGNIS__MESSAGE_DATA,
-    IGNIS__MESSAGE_ARRAY,
-    IGNIS__MESSAGE_JOB /* the first of the job's types */
-};
-
-typedef struct ignis__connection {
-    const struct ignis__connection_kind *kind;
-    int64_t timeout_ns;
-    uint64_t closing; /* whoever waits gives up */
-    uint64_t lost;    /* 1: failed for good; 2: closed by the peer */
-    ignis__mutex send_lock, receive_lock;
-    char path[IGNIS__PATH_MAX]; /* where clients connect */
-    ignis__file in, out;        /* the same file for a socket and a Windows pipe */
-    bool owns_path;             /* this side created the file at the path and removes it */
-    bool is_authenticated;      /* the peer knows the secret */
-    /* Windows: the peer's process, into which handles are duplicated; none if the system does not open it. */
-    ignis__file process;
-    int attempt; /* of connecting, from 0; with several addresses each attempt takes the next */
-    int64_t peer_pid, peer_uid;
-    uint64_t sent, received; /* messages */
-    unsigned char nonces[2][IGNIS__NONCE];
-
-    size_t capacity;      /* of a message, without its header */
-    unsigned char *inbox; /* the message that is arriving: header and bytes */
-    size_t inbox_size;
-    bool inbox_is_complete;
-    int inbox_fds[IGNIS_CHANNEL_MAX_FDS];
-    int inbox_fd_count;
-    /* The message that is leaving. Bytes that a stream has not taken yet go before the next message. */
-    unsigned char *outbox;
-    size_t outbox_size, outbox_done;
-    uint64_t unsent; /* bytes of the outbox are left */
-    const int *outbox_fds;
-    int outbox_fd_count;
-
-    int side;        /* index of this side in shared memory */
-    bool peer_seen;  /* shared memory: the reader has seen the peer */
-    int pause_us[2]; /* of the reader, of the writer */
-    ignis__file shared_file;
-    struct ignis__shared *shared;
-    size_t shared_bytes;
-} ignis__connection;
-
-struct ignis__listener;
-
-/*  A kind of connection. Functions return false with the error set, unless noted. */
-typedef struct ignis__connection_kind {
-    ignis_channel_method method;
-    const char *suffix; /* of the path */
-    /* messages keep their boundaries, carry descriptors, and come from a user that the system names */
-    bool packets;
-    bool descriptors; /* messages carry descriptors, and the system names the peer's process */
-    /* NULL: nothing to do before accept */
-    bool (*listen)(ignis__peer_error *error, struct ignis__listener *listener);
-    /* false without a diagnostic: no client has come */
-    bool (*accept)(ignis__peer_error *error, struct ignis__listener *listener, ignis__connection *fresh);
-    bool (*connected)(ignis__connection *fresh); /* a client is connected; NULL: always */
-    bool (*connect)(ignis__peer_error *error, ignis__connection *connection, bool *again);
-    /* sends from the outbox: bytes; 0: not now; -1: error */
-    int64_t (*write)(ignis__peer_error *error, ignis__connection *connection);
-    /* bytes; 0: not yet; -1: error */
-    int64_t (*read)(ignis__peer_error *error, ignis__connection *connection, void *data, size_t size);
-    bool (*wait)(ignis__peer_error *error, ignis__connection *connection, bool to_write, const ignis__deadline *until,
-                 const char *what);
-    bool (*alive)(ignis__connection *connection);
-    /* tells the peer, while other threads may be inside; NULL: closing tells it */
-    void (*shutdown)(ignis__connection *connection);
-    void (*remove)(ignis__connection *connection); /* removes the file at the path; NULL: there is no file */
-    /* For descriptors that travel as numbers after a message: duplicates them into the peer, or closes those
-       duplicates. NULL: not needed. */
-    bool (*duplicate)(ignis__peer_error *error, const ignis__connection *connection, const int *fds, int count,
-                      uint64_t *numbers);
-    void (*close_duplicates)(const ignis__connection *connection, const uint64_t *numbers, int count);
-} ignis__connection_kind;
+#include "room.h"
 
 /*  Bytes of the descriptors' numbers after a message. */
 static size_t ignis__connection_number_bytes(const ignis__connection *connection, size_t fd_count)
@@ -138,14 +40,14 @@ static bool ignis__message_header_check(ignis__peer_error *error, const ignis__c
     return true;
 }
 
-static ignis__message_header ignis__message_header_read(const ignis__connection *connection)
+IGNIS__PRIVATE ignis__message_header ignis__message_header_read(const ignis__connection *connection)
 {
     ignis__message_header header;
     memcpy(&header, connection->inbox, sizeof header);
     return header;
 }
 
-static void ignis__inbox_clear(ignis__connection *connection)
+IGNIS__PRIVATE void ignis__inbox_clear(ignis__connection *connection)
 {
     ignis__fds_close(connection->inbox_fds, connection->inbox_fd_count);
     connection->inbox_fd_count = 0;
@@ -170,7 +72,7 @@ static bool ignis__inbox_read_descriptors(ignis__peer_error *error, ignis__conne
 }
 
 /*  Removes the message from the inbox. */
-static void ignis__inbox_remove(ignis__connection *connection)
+IGNIS__PRIVATE void ignis__inbox_remove(ignis__connection *connection)
 {
     ignis__inbox_clear(connection);
     connection->received++;
@@ -178,8 +80,8 @@ static void ignis__inbox_remove(ignis__connection *connection)
 
 /*  Receives the next message into the inbox, unless it is there already. Bytes that came before a deadline
     stay in the inbox. */
-static bool ignis__connection_receive(ignis__peer_error *error, ignis__connection *connection,
-                                      const ignis__deadline *until)
+IGNIS__PRIVATE bool ignis__connection_receive(ignis__peer_error *error, ignis__connection *connection,
+                                              const ignis__deadline *until)
 {
     size_t head_size = sizeof(ignis__message_header);
     while (!connection->inbox_is_complete) {
@@ -240,8 +142,8 @@ static void ignis__outbox_clear(ignis__connection *connection)
 }
 
 /*  Writes the outbox to the system. */
-static bool ignis__connection_flush(ignis__peer_error *error, ignis__connection *connection,
-                                    const ignis__deadline *until)
+IGNIS__PRIVATE bool ignis__connection_flush(ignis__peer_error *error, ignis__connection *connection,
+                                            const ignis__deadline *until)
 {
     while (connection->outbox_done < connection->outbox_size) {
         int64_t written = connection->kind->write(error, connection);
@@ -260,8 +162,9 @@ static bool ignis__connection_flush(ignis__peer_error *error, ignis__connection 
 
 /*  Sends one message. The caller holds the send lock, or no other thread has the connection. A message that a
     stream has taken in part counts as sent: its rest stays in the outbox. */
-static bool ignis__connection_send(ignis__peer_error *error, ignis__connection *connection, int type, const void *data,
-                                   size_t size, const int *fds, int fd_count, const ignis__deadline *until)
+IGNIS__PRIVATE bool ignis__connection_send(ignis__peer_error *error, ignis__connection *connection, int type,
+                                           const void *data, size_t size, const int *fds, int fd_count,
+                                           const ignis__deadline *until)
 {
     ignis__message_header header;
     uint64_t numbers[IGNIS_CHANNEL_MAX_FDS];
@@ -293,7 +196,7 @@ static bool ignis__connection_send(ignis__peer_error *error, ignis__connection *
     return true;
 }
 
-static void ignis__connection_destroy(ignis__connection *connection)
+IGNIS__PRIVATE void ignis__connection_destroy(ignis__connection *connection)
 {
     ignis__peer_error ignored;
     int left = 1000;
@@ -323,7 +226,7 @@ static void ignis__connection_destroy(ignis__connection *connection)
 }
 
 /*  Reserves buffers for messages of `capacity` bytes. No message may be arriving or leaving. */
-static bool ignis__connection_reserve(ignis__peer_error *error, ignis__connection *connection, size_t capacity)
+IGNIS__PRIVATE bool ignis__connection_reserve(ignis__peer_error *error, ignis__connection *connection, size_t capacity)
 {
     size_t bytes =
         sizeof(ignis__message_header) + capacity + ignis__connection_number_bytes(connection, IGNIS_CHANNEL_MAX_FDS);
@@ -337,8 +240,8 @@ static bool ignis__connection_reserve(ignis__peer_error *error, ignis__connectio
     return connection->capacity || ignis__peer_error_set_memory(error, 2 * bytes);
 }
 
-static ignis__connection *ignis__connection_create(ignis__peer_error *error, const ignis__connection_kind *kind,
-                                                   const char *path)
+IGNIS__PRIVATE ignis__connection *ignis__connection_create(ignis__peer_error *error, const ignis__connection_kind *kind,
+                                                           const char *path)
 {
     ignis__connection *connection = (ignis__connection *)ignis__alloc(sizeof *connection);
     if (!connection) {
@@ -354,7 +257,7 @@ static ignis__connection *ignis__connection_create(ignis__peer_error *error, con
     return connection;
 }
 
-static bool ignis__connection_check(ignis__peer_error *error, const ignis__connection *connection)
+IGNIS__PRIVATE bool ignis__connection_check(ignis__peer_error *error, const ignis__connection *connection)
 {
     uint64_t lost = ignis__atomic_load(&connection->lost);
     if (!lost)

@@ -5,17 +5,12 @@
     Invariants: no function waits beyond its deadline; closing an object wakes whoever waits in it.
     Locks: none in this part. */
 
-/*  An error that is not reported yet: the public function decides (a rejected client is not a failure). */
-typedef struct ignis__peer_error {
-    ignis_diagnostic diagnostic;
-    bool expected; /* the caller did not want to wait, or the peer has said goodbye */
-    char why[320];
-} ignis__peer_error;
+#include "room.h"
 
 /*  Sets the error. Always returns false. */
 IGNIS__PRINTF(3, 4)
-IGNIS__COLD static bool ignis__peer_error_set(ignis__peer_error *error, ignis_diagnostic diagnostic, const char *format,
-                                              ...)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__peer_error_set(ignis__peer_error *error, ignis_diagnostic diagnostic,
+                                                      const char *format, ...)
 {
     va_list args;
     error->diagnostic = diagnostic;
@@ -28,7 +23,7 @@ IGNIS__COLD static bool ignis__peer_error_set(ignis__peer_error *error, ignis_di
 
 /*  Reports an error. An expected one is not logged, and a call that did not want to wait leaves no failure
     either. */
-IGNIS__COLD static ignis_status ignis__peer_error_report(const char *call, const ignis__peer_error *error)
+IGNIS__COLD IGNIS__PRIVATE ignis_status ignis__peer_error_report(const char *call, const ignis__peer_error *error)
 {
     ignis__record before = ignis__this_thread.record;
     bool quiet = ignis__this_thread.quiet,
@@ -46,22 +41,16 @@ IGNIS__COLD static ignis_status ignis__peer_error_report(const char *call, const
     return status;
 }
 
-/*  How long to wait: until the deadline, or until *stop is set. With deadline 0, not at all. */
-typedef struct ignis__deadline {
-    int64_t deadline_ns; /* of ignis__monotonic_ns */
-    const uint64_t *stop;
-} ignis__deadline;
+IGNIS__PRIVATE const ignis__deadline ignis__deadline_now = {0, NULL};
 
-static const ignis__deadline ignis__deadline_now = {0, NULL};
-
-static ignis__deadline ignis__deadline_at(int64_t deadline_ns)
+IGNIS__PRIVATE ignis__deadline ignis__deadline_at(int64_t deadline_ns)
 {
     ignis__deadline until = {0, NULL};
     until.deadline_ns = deadline_ns;
     return until;
 }
 
-static ignis__deadline ignis__deadline_in(int64_t ns) { return ignis__deadline_at(ignis__monotonic_ns() + ns); }
+IGNIS__PRIVATE ignis__deadline ignis__deadline_in(int64_t ns) { return ignis__deadline_at(ignis__monotonic_ns() + ns); }
 
 static bool ignis__deadline_is_stopped(const ignis__deadline *until)
 {
@@ -69,7 +58,7 @@ static bool ignis__deadline_is_stopped(const ignis__deadline *until)
 }
 
 /*  Returns the milliseconds to wait before the next try; 0 if the deadline has passed. */
-static int ignis__deadline_slice_ms(const ignis__deadline *until, int most_ms)
+IGNIS__PRIVATE int ignis__deadline_slice_ms(const ignis__deadline *until, int most_ms)
 {
     int64_t left_ns = until->deadline_ns ? until->deadline_ns - ignis__monotonic_ns() : 0;
     if (left_ns <= 0 || ignis__deadline_is_stopped(until))
@@ -77,8 +66,8 @@ static int ignis__deadline_slice_ms(const ignis__deadline *until, int most_ms)
     return left_ns / 1000000 >= most_ms ? most_ms : (int)(left_ns / 1000000) + 1;
 }
 
-IGNIS__COLD static bool ignis__peer_error_set_timeout(ignis__peer_error *error, const ignis__deadline *until,
-                                                      const char *what)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__peer_error_set_timeout(ignis__peer_error *error, const ignis__deadline *until,
+                                                              const char *what)
 {
     if (ignis__deadline_is_stopped(until))
         return ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_FREED, "the channel was closed during the call");
@@ -88,21 +77,19 @@ IGNIS__COLD static bool ignis__peer_error_set_timeout(ignis__peer_error *error, 
     return false;
 }
 
-IGNIS__COLD static bool ignis__peer_error_set_lost(ignis__peer_error *error)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__peer_error_set_lost(ignis__peer_error *error)
 {
     return ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_LOST, "the peer has closed the connection or died");
 }
 
-IGNIS__COLD static bool ignis__peer_error_set_memory(ignis__peer_error *error, size_t size)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__peer_error_set_memory(ignis__peer_error *error, size_t size)
 {
     return ignis__peer_error_set(error, IGNIS_DIAG_HOST_MEMORY, "out of host memory: %lld bytes requested",
                                  (long long)size);
 }
 
-#define IGNIS__PATH_MAX 512
-
 /*  Compares in a time that does not depend on the content. */
-static bool ignis__bytes_equal(const unsigned char *a, const unsigned char *b, size_t size)
+IGNIS__PRIVATE bool ignis__bytes_equal(const unsigned char *a, const unsigned char *b, size_t size)
 {
     unsigned char difference = 0;
     while (size--)

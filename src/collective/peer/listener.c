@@ -6,34 +6,15 @@
     for new ones.
     Locks: listener->lock, held by the caller that accepts. */
 
-/*  Places for clients that have not authenticated yet; more clients wait in the system's queue. */
-enum { IGNIS__LISTENER_PENDING = 64 };
+#include "room.h"
+
 #define IGNIS__LISTENER_PATIENCE_NS 5000000000 /* for the handshake of a client */
 #define IGNIS__LISTENER_CROWDED_NS 250000000   /* for the oldest client, while others wait for a place */
 
-typedef struct ignis__listener {
-    const ignis__connection_kind *kind;
-    int64_t timeout_ns;
-    uint64_t closing;
-    ignis__mutex lock; /* held by the thread that accepts */
-    char path[IGNIS__PATH_MAX], name_path[IGNIS__PATH_MAX];
-    /* poll: one descriptor that becomes readable when a client or a message comes */
-    ignis__file file, name_file, poll;
-    bool owns_path; /* this process created the file at the path and removes it */
-    unsigned char secret[IGNIS__SECRET];
-    uint64_t place; /* random, also in the file of the name */
-    uint64_t refused, arrivals;
-    struct {
-        ignis__connection *connection;
-        int64_t since_ns;               /* 0: no client is connected yet */
-    } pending[IGNIS__LISTENER_PENDING]; /* oldest first */
-    int pending_count;
-} ignis__listener;
-
 /*  Computes a proof over both nonces, so it cannot be replayed, and over the claim, so it belongs to the
     prover. */
-static void ignis__connection_proof(const ignis__connection *connection, const unsigned char *secret, bool of_server,
-                                    const void *claim, size_t size, unsigned char proof[32])
+IGNIS__PRIVATE void ignis__connection_proof(const ignis__connection *connection, const unsigned char *secret,
+                                            bool of_server, const void *claim, size_t size, unsigned char proof[32])
 {
     struct {
         char side[8];
@@ -107,8 +88,8 @@ static void ignis__listener_log_refused(const char *call, ignis__listener *liste
 }
 
 /*  Refuses a client that is no longer pending. */
-static void ignis__listener_refuse(const char *call, ignis__listener *listener, ignis__connection *connection,
-                                   bool is_authenticated, const char *why)
+IGNIS__PRIVATE void ignis__listener_refuse(const char *call, ignis__listener *listener, ignis__connection *connection,
+                                           bool is_authenticated, const char *why)
 {
     ignis__peer_error ignored;
     if (ignis__connection_reserve(&ignored, connection, IGNIS__HANDSHAKE_BYTES) &&
@@ -203,8 +184,9 @@ static bool ignis__listener_handshake(ignis__peer_error *error, const ignis__lis
 
 /*  Returns the next authenticated client, with its claim in the inbox: the caller welcomes or refuses it.
     NULL, with the error set, if the deadline passes. */
-IGNIS__COLD static ignis__connection *ignis__listener_next(const char *call, ignis__peer_error *error,
-                                                           ignis__listener *listener, const ignis__deadline *until)
+IGNIS__COLD IGNIS__PRIVATE ignis__connection *ignis__listener_next(const char *call, ignis__peer_error *error,
+                                                                   ignis__listener *listener,
+                                                                   const ignis__deadline *until)
 {
     for (;;) {
         int i, slice;
@@ -241,7 +223,8 @@ IGNIS__COLD static ignis__connection *ignis__listener_next(const char *call, ign
 }
 
 /*  Reads the claim of an authenticated client. False, with the error set, if its size is wrong. */
-static bool ignis__claim_read(ignis__peer_error *error, const ignis__connection *connection, void *claim, size_t size)
+IGNIS__PRIVATE bool ignis__claim_read(ignis__peer_error *error, const ignis__connection *connection, void *claim,
+                                      size_t size)
 {
     if (ignis__message_header_read(connection).size != 32 + size)
         return ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_MESSAGE, "the client has another version of Ignis");
@@ -250,7 +233,7 @@ static bool ignis__claim_read(ignis__peer_error *error, const ignis__connection 
 }
 
 /*  Marks the peer as authenticated; from here on its messages may carry descriptors. */
-static void ignis__connection_set_authenticated(ignis__connection *connection)
+IGNIS__PRIVATE void ignis__connection_set_authenticated(ignis__connection *connection)
 {
 #ifdef _WIN32
     HANDLE process = OpenProcess(PROCESS_DUP_HANDLE | SYNCHRONIZE, FALSE, (DWORD)connection->peer_pid);
@@ -260,7 +243,7 @@ static void ignis__connection_set_authenticated(ignis__connection *connection)
 }
 
 /*  Welcomes an authenticated client; from here on messages may have `capacity` bytes. */
-static bool ignis__connection_welcome(ignis__peer_error *error, ignis__connection *connection, size_t capacity)
+IGNIS__PRIVATE bool ignis__connection_welcome(ignis__peer_error *error, ignis__connection *connection, size_t capacity)
 {
     ignis__inbox_remove(connection);
     ignis__connection_set_authenticated(connection);
@@ -271,7 +254,7 @@ static bool ignis__connection_welcome(ignis__peer_error *error, ignis__connectio
            ignis__connection_send(error, connection, IGNIS__MESSAGE_WELCOME, NULL, 0, NULL, 0, &ignis__deadline_now);
 }
 
-static void ignis__listener_close(ignis__listener *listener)
+IGNIS__PRIVATE void ignis__listener_close(ignis__listener *listener)
 {
     while (listener->pending_count > 0)
         ignis__connection_destroy(ignis__listener_remove(listener, 0));
@@ -288,7 +271,8 @@ static void ignis__listener_close(ignis__listener *listener)
 }
 
 /*  Creates a listener that is not open yet. NULL, and reported, if host memory is short. */
-static ignis__listener *ignis__listener_new(const char *call, const ignis__connection_kind *kind, const char *path)
+IGNIS__PRIVATE ignis__listener *ignis__listener_new(const char *call, const ignis__connection_kind *kind,
+                                                    const char *path)
 {
     ignis__listener *listener = (ignis__listener *)ignis__alloc_for(call, sizeof *listener);
     if (!listener)
@@ -300,7 +284,7 @@ static ignis__listener *ignis__listener_new(const char *call, const ignis__conne
     return listener;
 }
 
-static void ignis__listener_free(ignis__listener *listener)
+IGNIS__PRIVATE void ignis__listener_free(ignis__listener *listener)
 {
     if (listener)
         ignis__listener_close(listener);
@@ -309,8 +293,9 @@ static void ignis__listener_free(ignis__listener *listener)
 
 /*  Opens a listener. With a name_path it owns that name alone. Its secret is `secret`, or a new one that it
     writes to that file. */
-IGNIS__COLD static bool ignis__listener_open(const char *call, ignis__peer_error *error, ignis__listener *listener,
-                                             const char *name_path, const unsigned char *secret)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__listener_open(const char *call, ignis__peer_error *error,
+                                                     ignis__listener *listener, const char *name_path,
+                                                     const unsigned char *secret)
 {
     ignis__name_record record;
     memset(&record, 0, sizeof record);

@@ -5,17 +5,11 @@
     Invariants: the server keeps the file locked, so a name is free when its server has died.
     Locks: the lock of the file. */
 
-/*  Content of the file of a name. The server keeps the file locked, so the system tells when it has died. */
-typedef struct ignis__name_record {
-    uint64_t version, pid;
-    uint64_t has_secret; /* 0: the caller passed a secret, which is not written to files */
-    unsigned char secret[IGNIS__SECRET];
-    uint64_t place; /* of the server's pipe (Windows) */
-} ignis__name_record;
+#include "room.h"
 
 #ifdef _WIN32
 
-static bool ignis__name_file_lock(ignis__peer_error *error, const char *path, ignis__file *file)
+IGNIS__PRIVATE bool ignis__name_file_lock(ignis__peer_error *error, const char *path, ignis__file *file)
 {
     int tries;
     for (tries = 0; tries < 100; tries++) {
@@ -31,12 +25,12 @@ static bool ignis__name_file_lock(ignis__peer_error *error, const char *path, ig
         return ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_IO, "a live server already has the name: %s", path);
     return ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_IO, "%s: Windows error %lu", path, GetLastError());
 }
-static bool ignis__name_file_write(ignis__file file, const void *data, size_t size)
+IGNIS__PRIVATE bool ignis__name_file_write(ignis__file file, const void *data, size_t size)
 {
     DWORD written = 0;
     return WriteFile(file, data, (DWORD)size, &written, NULL) && written == size;
 }
-static bool ignis__name_file_read(const char *path, void *data, size_t size)
+IGNIS__PRIVATE bool ignis__name_file_read(const char *path, void *data, size_t size)
 {
     DWORD got = 0;
     HANDLE file = ignis__file_handle(path, GENERIC_READ, IGNIS__SHARE_ALL, OPEN_EXISTING, 0);
@@ -45,11 +39,11 @@ static bool ignis__name_file_read(const char *path, void *data, size_t size)
         CloseHandle(file);
     return ok;
 }
-static void ignis__name_file_delete(const char *path) { (void)path; } /* deleted with its handle */
+IGNIS__PRIVATE void ignis__name_file_delete(const char *path) { (void)path; } /* deleted with its handle */
 
 #else /* POSIX */
 
-static bool ignis__name_file_lock(ignis__peer_error *error, const char *path, ignis__file *file)
+IGNIS__PRIVATE bool ignis__name_file_lock(ignis__peer_error *error, const char *path, ignis__file *file)
 {
     struct stat info, now;
     int tries;
@@ -76,11 +70,11 @@ static bool ignis__name_file_lock(ignis__peer_error *error, const char *path, ig
     return ignis__peer_error_set(error, IGNIS_DIAG_CHANNEL_IO, "a live server already has the name: %s is locked",
                                  path);
 }
-static bool ignis__name_file_write(ignis__file file, const void *data, size_t size)
+IGNIS__PRIVATE bool ignis__name_file_write(ignis__file file, const void *data, size_t size)
 {
     return ftruncate(file, 0) == 0 && pwrite(file, data, size, 0) == (ssize_t)size;
 }
-static bool ignis__name_file_read(const char *path, void *data, size_t size)
+IGNIS__PRIVATE bool ignis__name_file_read(const char *path, void *data, size_t size)
 {
     int fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     struct stat info;
@@ -90,6 +84,6 @@ static bool ignis__name_file_read(const char *path, void *data, size_t size)
         close(fd);
     return ok;
 }
-static void ignis__name_file_delete(const char *path) { (void)unlink(path); }
+IGNIS__PRIVATE void ignis__name_file_delete(const char *path) { (void)unlink(path); }
 
 #endif

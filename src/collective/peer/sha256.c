@@ -4,11 +4,7 @@
     Uses: nothing.
     Invariants: the same bytes on every machine. */
 
-typedef struct ignis__sha {
-    uint32_t state[8];
-    uint64_t size;
-    unsigned char block[64];
-} ignis__sha;
+#include "room.h"
 
 static uint32_t ignis__sha_rotate(uint32_t x, int by) { return x >> by | x << (32 - by); }
 
@@ -46,7 +42,7 @@ static void ignis__sha_block(ignis__sha *sha)
         sha->state[i] += s[i];
 }
 
-static void ignis__sha_begin(ignis__sha *sha)
+IGNIS__PRIVATE void ignis__sha_begin(ignis__sha *sha)
 {
     static const uint32_t start[8] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a,
                                       0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
@@ -54,7 +50,7 @@ static void ignis__sha_begin(ignis__sha *sha)
     sha->size = 0;
 }
 
-IGNIS__ONE_COPY static void ignis__sha_add(ignis__sha *sha, const void *data, size_t size)
+IGNIS__ONE_COPY IGNIS__PRIVATE void ignis__sha_add(ignis__sha *sha, const void *data, size_t size)
 {
     const unsigned char *at = (const unsigned char *)data;
     while (size-- > 0) {
@@ -64,7 +60,7 @@ IGNIS__ONE_COPY static void ignis__sha_add(ignis__sha *sha, const void *data, si
     }
 }
 
-static void ignis__sha_end(ignis__sha *sha, unsigned char out[32])
+IGNIS__PRIVATE void ignis__sha_end(ignis__sha *sha, unsigned char out[32])
 {
     static const unsigned char padding[64] = {0x80};
     unsigned char bits[8];
@@ -77,11 +73,9 @@ static void ignis__sha_end(ignis__sha *sha, unsigned char out[32])
         out[i] = (unsigned char)(sha->state[i / 4] >> (24 - i % 4 * 8));
 }
 
-enum { IGNIS__SECRET = 32 }; /* bytes; a shorter secret is padded with zeros, which do not change an HMAC */
-
 /*  Computes an HMAC over the concatenation of two texts; only holders of the secret can. */
-static void ignis__hmac(const unsigned char secret[IGNIS__SECRET], const void *a, size_t a_size, const void *b,
-                        size_t b_size, unsigned char out[32])
+IGNIS__PRIVATE void ignis__hmac(const unsigned char secret[IGNIS__SECRET], const void *a, size_t a_size, const void *b,
+                                size_t b_size, unsigned char out[32])
 {
     unsigned char pad[64];
     ignis__sha sha;

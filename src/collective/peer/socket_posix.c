@@ -1,3 +1,5 @@
+#include "room.h"
+
 #ifndef _WIN32
 
 /*  >>peer.socket_posix - Unix sockets, and functions that the TCP sockets of jobs share
@@ -13,7 +15,7 @@ typedef union ignis__fd_control {
     char space[CMSG_SPACE(IGNIS_CHANNEL_MAX_FDS * sizeof(int))];
 } ignis__fd_control;
 
-static int64_t ignis__socket_write(ignis__peer_error *error, ignis__connection *connection)
+IGNIS__PRIVATE int64_t ignis__socket_write(ignis__peer_error *error, ignis__connection *connection)
 {
     struct iovec part;
     struct msghdr message;
@@ -47,7 +49,8 @@ static int64_t ignis__socket_write(ignis__peer_error *error, ignis__connection *
 
 /*  Reads one packet with up to IGNIS_CHANNEL_MAX_FDS descriptors, or bytes of a stream. On failure no
     descriptor stays open. */
-static int64_t ignis__socket_read(ignis__peer_error *error, ignis__connection *connection, void *data, size_t capacity)
+IGNIS__PRIVATE int64_t ignis__socket_read(ignis__peer_error *error, ignis__connection *connection, void *data,
+                                          size_t capacity)
 {
     struct iovec part;
     struct msghdr message;
@@ -96,20 +99,20 @@ static int64_t ignis__socket_read(ignis__peer_error *error, ignis__connection *c
     return -1;
 }
 
-static bool ignis__socket_wait(ignis__peer_error *error, ignis__connection *connection, bool to_write,
-                               const ignis__deadline *until, const char *what)
+IGNIS__PRIVATE bool ignis__socket_wait(ignis__peer_error *error, ignis__connection *connection, bool to_write,
+                                       const ignis__deadline *until, const char *what)
 {
     return ignis__fd_wait(error, to_write ? connection->out : connection->in, to_write ? POLLOUT : POLLIN, until, what);
 }
 
 /*  Asks the end that shows a hang-up of the peer: the one that this side writes to. */
-static bool ignis__socket_alive(ignis__connection *connection)
+IGNIS__PRIVATE bool ignis__socket_alive(ignis__connection *connection)
 {
     int events = ignis__fd_poll(connection->out, POLLOUT, 0);
     return events >= 0 && !(events & IGNIS__POLL_ENDED);
 }
 
-static void ignis__socket_shutdown(ignis__connection *connection) { (void)shutdown(connection->in, SHUT_RDWR); }
+IGNIS__PRIVATE void ignis__socket_shutdown(ignis__connection *connection) { (void)shutdown(connection->in, SHUT_RDWR); }
 
 /*  Makes the address of a path. A path that is too long is reached through its folder, which stays open in
     *folder (else -1). */
@@ -197,7 +200,7 @@ static bool ignis__connection_read_peer(ignis__connection *connection)
     return true;
 }
 
-static bool ignis__socket_accept(ignis__peer_error *error, ignis__listener *listener, ignis__connection *fresh)
+IGNIS__PRIVATE bool ignis__socket_accept(ignis__peer_error *error, ignis__listener *listener, ignis__connection *fresh)
 {
     do
         fresh->in = fresh->out = ignis__fd_register(accept4(listener->file, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK));
@@ -222,21 +225,21 @@ static bool ignis__socket_connect(ignis__peer_error *error, ignis__connection *c
                                  connection->path);
 }
 
-static const ignis__connection_kind ignis__connection_socket = {IGNIS_CHANNEL_SOCKET,
-                                                                "sock",
-                                                                true,
-                                                                true,
-                                                                ignis__socket_listen,
-                                                                ignis__socket_accept,
-                                                                NULL,
-                                                                ignis__socket_connect,
-                                                                ignis__socket_write,
-                                                                ignis__socket_read,
-                                                                ignis__socket_wait,
-                                                                ignis__socket_alive,
-                                                                ignis__socket_shutdown,
-                                                                NULL,
-                                                                NULL,
-                                                                NULL};
+IGNIS__PRIVATE const ignis__connection_kind ignis__connection_socket = {IGNIS_CHANNEL_SOCKET,
+                                                                        "sock",
+                                                                        true,
+                                                                        true,
+                                                                        ignis__socket_listen,
+                                                                        ignis__socket_accept,
+                                                                        NULL,
+                                                                        ignis__socket_connect,
+                                                                        ignis__socket_write,
+                                                                        ignis__socket_read,
+                                                                        ignis__socket_wait,
+                                                                        ignis__socket_alive,
+                                                                        ignis__socket_shutdown,
+                                                                        NULL,
+                                                                        NULL,
+                                                                        NULL};
 
 #endif

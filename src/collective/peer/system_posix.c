@@ -5,16 +5,7 @@
     Invariants: every descriptor of Ignis is closed on exec and in forked children.
     Locks: ignis__fds.lock around the table of descriptors. */
 
-#include <poll.h>
-#include <signal.h>
-#ifdef __linux__
-#include <sys/epoll.h>
-#endif
-#include <sys/file.h>
-#include <sys/mman.h>
-#include <sys/socket.h>
-#include <sys/syscall.h>
-#include <sys/un.h>
+#include "room.h"
 
 #ifndef __USE_GNU /* not declared by the C library under a strict standard */
 #ifdef __cplusplus
@@ -28,11 +19,8 @@ extern int pipe2(int[2], int);
 #endif
 #endif
 #ifdef SO_PEERCRED
-#define IGNIS__SO_PEERCRED SO_PEERCRED
 #elif defined(__powerpc__)
-#define IGNIS__SO_PEERCRED 21
 #else
-#define IGNIS__SO_PEERCRED 17
 #endif
 #ifdef SYS_memfd_create
 #define IGNIS__MEMFD_CREATE SYS_memfd_create /* glibc has the function from 2.27 on */
@@ -40,18 +28,7 @@ extern int pipe2(int[2], int);
 #define IGNIS__MEMFD_CREATE (-1) /* a system without it returns ENOSYS */
 #endif
 
-typedef int ignis__file;
-#define IGNIS__NO_FILE (-1)
-
-/*  Descriptors to close in forked children: a copy left open there would hide the death of this process. One
-    bit each; untouched pages cost nothing. */
-enum { IGNIS__FDS = 1 << 20 };
-
-static struct {
-    ignis__mutex lock;
-    bool watched;
-    uint64_t kept[IGNIS__FDS / 64];
-} ignis__fds = {IGNIS__MUTEX_INIT, false, {0}};
+IGNIS__PRIVATE struct ignis__fds_type ignis__fds = {IGNIS__MUTEX_INIT, false, {0}};
 
 static void ignis__fds_before_fork(void) { ignis__mutex_lock(&ignis__fds.lock); }
 static void ignis__fds_after_fork(void) { ignis__mutex_unlock(&ignis__fds.lock); }
@@ -65,7 +42,7 @@ static void ignis__fds_in_child(void)
 }
 
 /*  Registers a new descriptor: ignis__fd_close or a forked child closes it. */
-static int ignis__fd_register(int fd)
+IGNIS__PRIVATE int ignis__fd_register(int fd)
 {
     if (fd < 0 || fd >= IGNIS__FDS)
         return fd;
@@ -78,7 +55,7 @@ static int ignis__fd_register(int fd)
 }
 
 /*  Closes a descriptor, if it is open; errno is kept. */
-static void ignis__fd_close(int *fd)
+IGNIS__PRIVATE void ignis__fd_close(int *fd)
 {
     int os_error = errno;
     if (*fd >= 0) {
@@ -91,18 +68,18 @@ static void ignis__fd_close(int *fd)
     *fd = -1;
     errno = os_error;
 }
-static void ignis__peer_file_close(ignis__file *file) { ignis__fd_close(file); }
+IGNIS__PRIVATE void ignis__peer_file_close(ignis__file *file) { ignis__fd_close(file); }
 
-static void ignis__fds_close(const int *fds, int count)
+IGNIS__PRIVATE void ignis__fds_close(const int *fds, int count)
 {
     while (count > 0)
         close(fds[--count]);
 }
 
-static bool ignis__fd_is_open(int fd) { return fcntl(fd, F_GETFD) >= 0; }
+IGNIS__PRIVATE bool ignis__fd_is_open(int fd) { return fcntl(fd, F_GETFD) >= 0; }
 
 /*  A condition variable with deadlines. */
-static bool ignis__condition_make(ignis__condition *condition)
+IGNIS__PRIVATE bool ignis__condition_make(ignis__condition *condition)
 {
     pthread_condattr_t attributes;
     bool ok = pthread_condattr_init(&attributes) == 0;
@@ -113,10 +90,10 @@ static bool ignis__condition_make(ignis__condition *condition)
     }
     return ok;
 }
-static void ignis__condition_end(ignis__condition *condition) { pthread_cond_destroy(condition); }
+IGNIS__PRIVATE void ignis__condition_end(ignis__condition *condition) { pthread_cond_destroy(condition); }
 
 /*  As ignis__condition_wait, with a deadline; may return early. False if the deadline has passed. */
-static bool ignis__condition_wait_until(ignis__condition *condition, ignis__mutex *mutex, int64_t deadline_ns)
+IGNIS__PRIVATE bool ignis__condition_wait_until(ignis__condition *condition, ignis__mutex *mutex, int64_t deadline_ns)
 {
     struct timespec until;
     until.tv_sec = (time_t)(deadline_ns / 1000000000);
@@ -124,7 +101,7 @@ static bool ignis__condition_wait_until(ignis__condition *condition, ignis__mute
     return pthread_cond_timedwait(condition, mutex, &until) != ETIMEDOUT;
 }
 
-static void ignis__sleep_us(int us)
+IGNIS__PRIVATE void ignis__sleep_us(int us)
 {
     struct timespec time;
     time.tv_sec = us / 1000000;
@@ -132,7 +109,7 @@ static void ignis__sleep_us(int us)
     (void)nanosleep(&time, NULL);
 }
 
-static bool ignis__random_bytes(void *out, size_t size)
+IGNIS__PRIVATE bool ignis__random_bytes(void *out, size_t size)
 {
     int file = open("/dev/urandom", O_RDONLY | O_CLOEXEC);
     char *at = (char *)out;
@@ -149,14 +126,14 @@ static bool ignis__random_bytes(void *out, size_t size)
 }
 
 /*  Tells if a file belongs to this user and is closed to others. */
-static bool ignis__stat_is_ours(const struct stat *info)
+IGNIS__PRIVATE bool ignis__stat_is_ours(const struct stat *info)
 {
     return info->st_uid == geteuid() && (info->st_mode & 077) == 0;
 }
 
 /*  Creates the private folder and checks it. path: the wanted folder, or "" for the default; on return its
     path. */
-IGNIS__COLD static bool ignis__private_folder(const char *call, char *path, size_t size)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__private_folder(const char *call, char *path, size_t size)
 {
     const char *home = ignis__env("IGNIS_COMM_DIR");
     struct stat info;
@@ -200,7 +177,7 @@ enum {
 };
 
 /*  Creates zeroed shared memory of `size` bytes; returns its descriptor, -1 with errno on failure. */
-static int ignis__shared_make(size_t size)
+IGNIS__PRIVATE int ignis__shared_make(size_t size)
 {
     int fd = (int)syscall(IGNIS__MEMFD_CREATE, "ignis", (unsigned)IGNIS__MEMFD_FLAGS), os_error;
     if (fd < 0)
@@ -214,7 +191,7 @@ static int ignis__shared_make(size_t size)
 }
 
 /*  Maps shared memory of exactly `size` bytes that cannot shrink. */
-static void *ignis__shared_map(int fd, size_t size)
+IGNIS__PRIVATE void *ignis__shared_map(int fd, size_t size)
 {
     struct stat info;
     void *data;
@@ -227,11 +204,11 @@ static void *ignis__shared_map(int fd, size_t size)
     return data == MAP_FAILED ? NULL : data;
 }
 
-static void ignis__shared_unmap(void *data, size_t size) { munmap(data, size); }
+IGNIS__PRIVATE void ignis__shared_unmap(void *data, size_t size) { munmap(data, size); }
 
 /*  Returns the events of a descriptor that came within `ms`, hang-ups among them; -1 with errno on
     failure. */
-static int ignis__fd_poll(int fd, short events, int ms)
+IGNIS__PRIVATE int ignis__fd_poll(int fd, short events, int ms)
 {
     struct pollfd wanted;
     int ready;
@@ -242,11 +219,9 @@ static int ignis__fd_poll(int fd, short events, int ms)
     return ready < 0 ? -1 : wanted.revents;
 }
 
-#define IGNIS__POLL_ENDED (POLLHUP | POLLERR | POLLNVAL)
-
 /*  Waits for events of a descriptor; a hang-up is one. */
-static bool ignis__fd_wait(ignis__peer_error *error, int fd, short events, const ignis__deadline *until,
-                           const char *what)
+IGNIS__PRIVATE bool ignis__fd_wait(ignis__peer_error *error, int fd, short events, const ignis__deadline *until,
+                                   const char *what)
 {
     int slice;
     do {
@@ -261,7 +236,7 @@ static bool ignis__fd_wait(ignis__peer_error *error, int fd, short events, const
     return ignis__peer_error_set_timeout(error, until, what);
 }
 
-IGNIS__COLD static bool ignis__peer_error_set_errno(ignis__peer_error *error, const char *what)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__peer_error_set_errno(ignis__peer_error *error, const char *what)
 {
     int os_error = errno;
     if (os_error == EPIPE || os_error == ECONNRESET || os_error == ENOTCONN)

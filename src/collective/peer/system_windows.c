@@ -5,35 +5,33 @@
     Invariants: an int descriptor is a handle (vmm.system_windows).
     Locks: none. */
 
-#include <ntsecapi.h>
+#include "room.h"
 
-typedef HANDLE ignis__file;
-#define IGNIS__NO_FILE INVALID_HANDLE_VALUE
-static void ignis__peer_file_close(ignis__file *file)
+IGNIS__PRIVATE void ignis__peer_file_close(ignis__file *file)
 {
     if (*file != IGNIS__NO_FILE)
         CloseHandle(*file);
     *file = IGNIS__NO_FILE;
 }
-static void ignis__fd_close(int *fd)
+IGNIS__PRIVATE void ignis__fd_close(int *fd)
 {
     if (*fd > 0)
         CloseHandle(ignis__fd_handle(*fd));
     *fd = -1;
 }
-static void ignis__fds_close(const int *fds, int count)
+IGNIS__PRIVATE void ignis__fds_close(const int *fds, int count)
 {
     while (count > 0)
         CloseHandle(ignis__fd_handle(fds[--count]));
 }
-static bool ignis__fd_is_open(int fd)
+IGNIS__PRIVATE bool ignis__fd_is_open(int fd)
 {
     DWORD flags;
     return fd > 0 && GetHandleInformation(ignis__fd_handle(fd), &flags);
 }
 
 /*  Sets errno from the last call's error, as POSIX does. */
-static bool ignis__errno_set(void)
+IGNIS__PRIVATE bool ignis__errno_set(void)
 {
     DWORD error = GetLastError();
     errno = error == ERROR_NOT_ENOUGH_MEMORY || error == ERROR_COMMITMENT_LIMIT ? ENOMEM
@@ -44,11 +42,14 @@ static bool ignis__errno_set(void)
 }
 
 /*  A condition variable with deadlines. */
-static bool ignis__condition_make(ignis__condition *condition) { return InitializeConditionVariable(condition), true; }
-static void ignis__condition_end(ignis__condition *condition) { (void)condition; }
+IGNIS__PRIVATE bool ignis__condition_make(ignis__condition *condition)
+{
+    return InitializeConditionVariable(condition), true;
+}
+IGNIS__PRIVATE void ignis__condition_end(ignis__condition *condition) { (void)condition; }
 
 /*  As ignis__condition_wait, with a deadline; may return early. False if the deadline has passed. */
-static bool ignis__condition_wait_until(ignis__condition *condition, ignis__mutex *mutex, int64_t deadline_ns)
+IGNIS__PRIVATE bool ignis__condition_wait_until(ignis__condition *condition, ignis__mutex *mutex, int64_t deadline_ns)
 {
     const ignis__deadline until = ignis__deadline_at(deadline_ns);
     int ms = ignis__deadline_slice_ms(&until, 1000);
@@ -57,13 +58,13 @@ static bool ignis__condition_wait_until(ignis__condition *condition, ignis__mute
     return ms > 0;
 }
 
-static void ignis__sleep_us(int us) { Sleep((DWORD)((us + 999) / 1000)); }
+IGNIS__PRIVATE void ignis__sleep_us(int us) { Sleep((DWORD)((us + 999) / 1000)); }
 
-static bool ignis__random_bytes(void *out, size_t size) { return RtlGenRandom(out, (ULONG)size) != 0; }
+IGNIS__PRIVATE bool ignis__random_bytes(void *out, size_t size) { return RtlGenRandom(out, (ULONG)size) != 0; }
 
 /*  Creates the private folder. path: the wanted folder, or "" for the default; on return its path. A new
     folder is open to its user alone, as those in a user's profile are. */
-IGNIS__COLD static bool ignis__private_folder(const char *call, char *path, size_t size)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__private_folder(const char *call, char *path, size_t size)
 {
     const char *home = ignis__env("IGNIS_COMM_DIR");
     WCHAR wide[IGNIS__WIDE];

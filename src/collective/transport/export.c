@@ -7,66 +7,15 @@
     Locks: ignis__shares.lock guards both lists; it is never held while an array is locked or the driver is
     called. */
 
-typedef struct ignis__transport {
-    ignis__slot slot;
-    ignis_transport_kind kind;
-    ignis__device *src, *dst;
-    ignis_channel_method exchange;
-    ignis_channel channel;
-    int64_t peer_pid;  /* at the peer of the channel; 0: unknown */
-    bool peer_certain; /* known from the kernel */
-    unsigned char token[IGNIS__SECRET];
-    int64_t timeout_ns;
-    uint64_t ready;
-    uint64_t serial; /* unique in this process, as slots are reused */
-    double bandwidth_gbs, latency_us;
-    /* Handles sent to a receive of this process; the slot's lock guards them. */
-    struct ignis__queued_handle *waiting, **waiting_end;
-    char folder[IGNIS__PATH_MAX]; /* of named leases and copies; "": the default folder */
-} ignis__transport;
+#include "room.h"
 
-static ignis__pool ignis__transports =
+IGNIS__PRIVATE ignis__pool ignis__transports =
     IGNIS__POOL(ignis__transport, IGNIS__KIND_TRANSPORT, "transport", IGNIS_DIAG_TRANSPORT_FREED);
 
-/*  A handle that is out: an export of an array, which it holds, or a copy in a named file. */
-typedef struct ignis__export {
-    uint64_t transport; /* serial */
-    ignis_channel channel;
-    int64_t peer_pid; /* of the peer; 0: unknown */
-    char description[96];
-    ignis__array *array;           /* NULL: a copy */
-    uint64_t turn;                 /* number of the array's last export by this transport, growing */
-    ignis__record_of_array record; /* without the fields that differ between handles of one array */
-    int watch;                     /* hangs up when all handles and imports are closed; -1: no lease */
-    char *path;                    /* of the named file; NULL: none */
-    struct ignis__export *next;
-} ignis__export;
-
-/*  The mapping of an export in this process, shared by arrays. */
-typedef struct ignis__import {
-    ignis__record_of_array record; /* of the export */
-    uint64_t transport;            /* serial; a handle of another transport does not share the mapping */
-    ignis__device *device;
-    int arrays;
-    ignis__mutex lock;      /* held while the first user maps it */
-    bool made;              /* the memory is mapped */
-    ignis__address address; /* of the shared memory */
-    ignis__vmm_block block; /* of IGNIS_TRANSPORT_VMM, from another process */
-    ignis__array *own;      /* of an export of this process: the array itself, held; no mapping */
-    int lease;
-    struct ignis__import *next;
-} ignis__import;
-
-static struct {
-    ignis__mutex lock; /* never held while an array is locked or the driver is called */
-    uint64_t serials, names, transports;
-    uint64_t ending; /* threads that have unlisted handles which their arrays still count */
-    ignis__export *exports;
-    ignis__import *imports;
-} ignis__shares = {IGNIS__MUTEX_INIT, 0, 0, 0, 0, NULL, NULL};
+IGNIS__PRIVATE struct ignis__shares_type ignis__shares = {IGNIS__MUTEX_INIT, 0, 0, 0, 0, NULL, NULL};
 
 /*  Counts one more handle of an array. */
-static bool ignis__array_add_export(const char *call, ignis__array *array)
+IGNIS__PRIVATE bool ignis__array_add_export(const char *call, ignis__array *array)
 {
     if (!ignis__array_lock(call, array))
         return false;
@@ -78,7 +27,7 @@ static bool ignis__array_add_export(const char *call, ignis__array *array)
 }
 
 /*  Counts one handle less. */
-static void ignis__array_remove_export(const char *call, ignis__array *array)
+IGNIS__PRIVATE void ignis__array_remove_export(const char *call, ignis__array *array)
 {
     ignis__mutex_lock(&array->slot.lock);
     array->exports--;
@@ -98,7 +47,7 @@ static bool ignis__channel_peer_is_gone(ignis_channel handle)
     return gone;
 }
 
-static void ignis__export_free(ignis__export *entry)
+IGNIS__PRIVATE void ignis__export_free(ignis__export *entry)
 {
     ignis__fd_close(&entry->watch);
     ignis__free(entry->path);
@@ -123,7 +72,7 @@ static bool ignis__export_is_over(const ignis__export *entry, bool unused, bool 
 
 /*  Ends handles of one array or of all (NULL), by one transport or by any (0); all of them, or unused ones.
     Copies that were taken end as well. True: one of them ends when an exiting process has ended. */
-static bool ignis__exports_end(const char *call, const ignis__array *array, uint64_t transport, bool unused)
+IGNIS__PRIVATE bool ignis__exports_end(const char *call, const ignis__array *array, uint64_t transport, bool unused)
 {
     ignis__export **at, *entry, *ended = NULL;
     bool dying = false;
@@ -159,7 +108,7 @@ static bool ignis__exports_end(const char *call, const ignis__array *array, uint
 
 /*  Updates the count of an array's handles, which another thread may be ending, too. With `wait`, waits for
     processes that are exiting: the system takes a moment to close their leases. */
-static void ignis__exports_reap_array(const char *call, ignis__array *array, bool wait)
+IGNIS__PRIVATE void ignis__exports_reap_array(const char *call, ignis__array *array, bool wait)
 {
     int64_t until_ns = ignis__monotonic_ns() + (wait ? 5000000000 : 0);
     int tries;
@@ -170,7 +119,7 @@ static void ignis__exports_reap_array(const char *call, ignis__array *array, boo
 }
 
 /*  Describes for a message how many handles of an array are out, by transport. The array is locked. */
-IGNIS__COLD static void ignis__exports_describe(ignis__string_writer *text, const ignis__array *array)
+IGNIS__COLD IGNIS__PRIVATE void ignis__exports_describe(ignis__string_writer *text, const ignis__array *array)
 {
     const ignis__export *entry, *other;
     ignis__mutex_lock(&ignis__shares.lock);

@@ -5,6 +5,8 @@
     Invariants: every handle that is out is listed as an export, counted by its array.
     Locks: the slot of the transport; ignis__shares.lock through exports. */
 
+#include "room.h"
+
 static void ignis__record_fill(const ignis__transport *transport, const ignis__array *array,
                                const ignis__export_facts *facts, uint64_t name, ignis__record_of_array *record)
 {
@@ -21,15 +23,15 @@ static void ignis__record_fill(const ignis__transport *transport, const ignis__a
     memcpy(record->tag, array->tag, sizeof record->tag);
 }
 
-static void ignis__record_seal(const unsigned char token[IGNIS__SECRET], const ignis__record_of_array *record,
-                               unsigned char seal[32])
+IGNIS__PRIVATE void ignis__record_seal(const unsigned char token[IGNIS__SECRET], const ignis__record_of_array *record,
+                                       unsigned char seal[32])
 {
     ignis__hmac(token, "handle", 6, record, offsetof(ignis__record_of_array, seal), seal);
 }
 
 /*  Makes the path of a named file, which is random for each process. */
-static bool ignis__record_path(const char *call, const ignis__transport *transport,
-                               const ignis__record_of_array *record, uint64_t name, char path[IGNIS__PATH_MAX])
+IGNIS__PRIVATE bool ignis__record_path(const char *call, const ignis__transport *transport,
+                                       const ignis__record_of_array *record, uint64_t name, char path[IGNIS__PATH_MAX])
 {
     uint64_t maker[2];
     char folder[IGNIS__PATH_MAX];
@@ -108,8 +110,8 @@ static bool ignis__export_lease(const char *call, const ignis__transport *transp
     return false;
 }
 
-static bool ignis__transport_export(const char *call, ignis__transport *transport, ignis__array *array, bool wait,
-                                    ignis_transport_handle *handle)
+IGNIS__PRIVATE bool ignis__transport_export(const char *call, ignis__transport *transport, ignis__array *array,
+                                            bool wait, ignis_transport_handle *handle)
 {
     const ignis__transport_ops *ops = ignis__transport_ops_of(transport);
     bool named = ops->named && !ignis__transport_carries_descriptors(transport), ok;
@@ -147,8 +149,9 @@ static bool ignis__transport_export(const char *call, ignis__transport *transpor
 }
 
 /*  Holds a transport and an array for a call. */
-IGNIS__ONE_COPY static ignis__array *ignis__transport_hold_both(const char *call, ignis_transport handle,
-                                                                ignis_array array_handle, ignis__transport **transport)
+IGNIS__ONE_COPY IGNIS__PRIVATE ignis__array *ignis__transport_hold_both(const char *call, ignis_transport handle,
+                                                                        ignis_array array_handle,
+                                                                        ignis__transport **transport)
 {
     ignis__array *array;
     *transport = ignis__transport_hold_ready(call, handle);
@@ -160,8 +163,8 @@ IGNIS__ONE_COPY static ignis__array *ignis__transport_hold_both(const char *call
     return array;
 }
 
-static ignis_status ignis__transport_end_both(const char *call, ignis__transport *transport, ignis__array *array,
-                                              bool ok)
+IGNIS__PRIVATE ignis_status ignis__transport_end_both(const char *call, ignis__transport *transport,
+                                                      ignis__array *array, bool ok)
 {
     ignis__array_drop(call, array);
     return ignis__transport_end_call(transport, ok);
@@ -210,7 +213,7 @@ IGNIS_API ignis_status ignis_transport_exported_handle(ignis_transport handle, i
 }
 
 /*  Lists which descriptors belong to a record, in order. */
-static int ignis__record_fds(const ignis__record_of_array *record, bool *memory)
+IGNIS__PRIVATE int ignis__record_fds(const ignis__record_of_array *record, bool *memory)
 {
     const ignis__transport_ops *ops =
         &ignis__transport_kinds[record->kind < IGNIS_TRANSPORT_KIND_COUNT ? record->kind : 0];
@@ -231,7 +234,8 @@ IGNIS_API int ignis_transport_handle_fds(const ignis_transport_handle *handle, i
 }
 
 /*  Completes a handle with its descriptors. False, and they are closed, if they do not match the record. */
-static bool ignis__handle_add_fds(ignis_transport_handle *handle, const void *bytes, const int *fds, int fd_count)
+IGNIS__PRIVATE bool ignis__handle_add_fds(ignis_transport_handle *handle, const void *bytes, const int *fds,
+                                          int fd_count)
 {
     ignis__record_of_array record;
     bool memory;

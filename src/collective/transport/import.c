@@ -6,8 +6,10 @@
     for all imports of an export.
     Locks: ignis__shares.lock around the list; the import's lock while it is mapped. */
 
+#include "room.h"
+
 /*  Checks that the values of a sealed record are consistent; *bytes: of the array. */
-static bool ignis__record_is_consistent(const ignis__record_of_array *record, int64_t *bytes)
+IGNIS__PRIVATE bool ignis__record_is_consistent(const ignis__record_of_array *record, int64_t *bytes)
 {
     bool empty = false;
     int i;
@@ -27,8 +29,8 @@ static bool ignis__record_is_consistent(const ignis__record_of_array *record, in
 }
 
 /*  Reads and checks the record of a handle before any use. */
-static bool ignis__record_read(const char *call, const ignis__transport *transport,
-                               const ignis_transport_handle *handle, ignis__record_of_array *record)
+IGNIS__PRIVATE bool ignis__record_read(const char *call, const ignis__transport *transport,
+                                       const ignis_transport_handle *handle, ignis__record_of_array *record)
 {
     const ignis__record_of_array *self = &ignis__own_identity;
     int64_t bytes;
@@ -73,8 +75,8 @@ static bool ignis__record_read(const char *call, const ignis__transport *transpo
 }
 
 /*  Opens the named file of a handle, unless it is open. */
-static bool ignis__handle_open(const char *call, const ignis__transport *transport,
-                               const ignis__record_of_array *record, ignis_transport_handle *handle)
+IGNIS__PRIVATE bool ignis__handle_open(const char *call, const ignis__transport *transport,
+                                       const ignis__record_of_array *record, ignis_transport_handle *handle)
 {
     bool lease = ignis__transport_ops_of(transport)->zero_copy;
     char path[IGNIS__PATH_MAX];
@@ -98,7 +100,7 @@ static bool ignis__handle_open(const char *call, const ignis__transport *transpo
 }
 
 /*  Finds the device of a record. NULL, and reported, if this process does not see it. */
-static ignis__device *ignis__record_device(const char *call, const ignis__record_of_array *record)
+IGNIS__PRIVATE ignis__device *ignis__record_device(const char *call, const ignis__record_of_array *record)
 {
     ignis_device_info info;
     int i;
@@ -220,8 +222,8 @@ static ignis__import *ignis__import_find_or_map(const char *call, const ignis__t
 }
 
 /*  Creates an array over the import of a checked record. */
-static ignis_array ignis__import_array(const char *call, const ignis__transport *transport,
-                                       const ignis__record_of_array *record, ignis_transport_handle *handle)
+IGNIS__PRIVATE ignis_array ignis__import_array(const char *call, const ignis__transport *transport,
+                                               const ignis__record_of_array *record, ignis_transport_handle *handle)
 {
     ignis_array result = IGNIS__ZERO;
     ignis__import *mapped;
@@ -245,9 +247,9 @@ static ignis_array ignis__import_array(const char *call, const ignis__transport 
 }
 
 /*  Copies the content of a handle into an array of its size: from host memory, or from the sender's array. */
-static bool ignis__handle_copy(const char *call, const ignis__transport *transport,
-                               const ignis__record_of_array *record, ignis_transport_handle *handle,
-                               ignis__array *array)
+IGNIS__PRIVATE bool ignis__handle_copy(const char *call, const ignis__transport *transport,
+                                       const ignis__record_of_array *record, ignis_transport_handle *handle,
+                                       ignis__array *array)
 {
     ignis__array *own;
     bool ok;

@@ -4,6 +4,8 @@
     Uses: the public functions of transports.
     Locks: none of its own. */
 
+#include "room.h"
+
 /*  Returns the nanoseconds of `count` copies; -1 on failure. */
 static int64_t ignis__measure_copies(const char *call, ignis__transport *transport, ignis__array *src,
                                      ignis__array *seen, ignis__array *dst, int count)

@@ -5,9 +5,11 @@
     Invariants: an export waits for queued work on its array; an import has proven the size of its memory.
     Locks: none is held while a device or another thread is waited for. */
 
+#include "room.h"
+
 /*  Waits for all work on an array's memory that Ignis has queued. It waits for events, since streams may end
     meanwhile. The storage is not locked: another thread may need it for the work. */
-static bool ignis__array_wait(const char *call, ignis__array *array)
+IGNIS__PRIVATE bool ignis__array_wait(const char *call, ignis__array *array)
 {
     ignis__storage *storage = array->storage;
     ignis__pooled_event *event[IGNIS__COUNT(storage->used_on) + 1];
@@ -38,7 +40,7 @@ static bool ignis__array_wait(const char *call, ignis__array *array)
 }
 
 /*  Enables access of one device to ordinary memory of another. Both are open. */
-static bool ignis__peer_enable(const char *call, ignis__device *from, ignis__device *to)
+IGNIS__PRIVATE bool ignis__peer_enable(const char *call, ignis__device *from, ignis__device *to)
 {
     ignis__binding binding;
     int error;
@@ -93,15 +95,7 @@ IGNIS_API ignis_array ignis_ipc_array(const ignis_array_desc *desc)
     return result;
 }
 
-/*  Facts that an export finds about an array's memory. The device is entered. */
-typedef struct ignis__export_facts {
-    int64_t block_size, offset;
-    ignis__ipc_handle ipc;
-    ignis_vmm_handle memory;
-    const char *path; /* for a copy in a named file; NULL: a copy in `memory` */
-} ignis__export_facts;
-
-static bool ignis__vmm_export_memory(const char *call, ignis__array *array, ignis__export_facts *facts)
+IGNIS__PRIVATE bool ignis__vmm_export_memory(const char *call, ignis__array *array, ignis__export_facts *facts)
 {
     ignis__physical *memory = ignis__vmm_find_physical(call, array, &facts->offset);
     bool ok = memory && (memory->handle_types & (int)IGNIS__VMM_HANDLE_SYSTEM) != 0;
@@ -116,7 +110,7 @@ static bool ignis__vmm_export_memory(const char *call, ignis__array *array, igni
     return ok;
 }
 
-static bool ignis__ipc_export_memory(const char *call, ignis__array *array, ignis__export_facts *facts)
+IGNIS__PRIVATE bool ignis__ipc_export_memory(const char *call, ignis__array *array, ignis__export_facts *facts)
 {
     ignis__address base = 0, address = ignis__atomic_load(&array->storage->address) + (uint64_t)array->offset;
     int error;
@@ -140,7 +134,7 @@ static bool ignis__ipc_export_memory(const char *call, ignis__array *array, igni
 }
 
 /*  Exports any memory: peer copies stay within one process. */
-static bool ignis__peer_export_memory(const char *call, ignis__array *array, ignis__export_facts *facts)
+IGNIS__PRIVATE bool ignis__peer_export_memory(const char *call, ignis__array *array, ignis__export_facts *facts)
 {
     ignis__work work;
     ignis__address address;
@@ -159,7 +153,7 @@ static bool ignis__peer_export_memory(const char *call, ignis__array *array, ign
 #define IGNIS__STAGING_BYTES ((int64_t)4 << 20)
 
 /*  Copies between an array and a file of its size, in memory or in the private folder. */
-static bool ignis__host_copy(const char *call, ignis__array *array, int fd, bool to_device)
+IGNIS__PRIVATE bool ignis__host_copy(const char *call, ignis__array *array, int fd, bool to_device)
 {
     int64_t size = ignis__array_bytes(array), done, part;
     ignis__pinned *piece = NULL;
@@ -191,7 +185,7 @@ static bool ignis__host_copy(const char *call, ignis__array *array, int fd, bool
     return ok;
 }
 
-static bool ignis__host_export_memory(const char *call, ignis__array *array, ignis__export_facts *facts)
+IGNIS__PRIVATE bool ignis__host_export_memory(const char *call, ignis__array *array, ignis__export_facts *facts)
 {
     int64_t size = ignis__array_bytes(array);
     int fd;
@@ -215,8 +209,8 @@ static bool ignis__host_export_memory(const char *call, ignis__array *array, ign
 
 /*  Maps memory of another process from device `home`; its size is proven, its address kept. The device is
     entered. */
-static bool ignis__vmm_import_memory(const char *call, ignis__import *mapped, const ignis__device *home,
-                                     const ignis_vmm_handle *memory)
+IGNIS__PRIVATE bool ignis__vmm_import_memory(const char *call, ignis__import *mapped, const ignis__device *home,
+                                             const ignis_vmm_handle *memory)
 {
     const ignis__device *lies;
     if (!ignis__vmm_block_import(call, mapped->device, memory, mapped->record.block_size, &mapped->block))
@@ -232,8 +226,8 @@ static bool ignis__vmm_import_memory(const char *call, ignis__import *mapped, co
     return false;
 }
 
-static bool ignis__ipc_import_memory(const char *call, ignis__import *mapped, const ignis__device *home,
-                                     const ignis_vmm_handle *memory)
+IGNIS__PRIVATE bool ignis__ipc_import_memory(const char *call, ignis__import *mapped, const ignis__device *home,
+                                             const ignis_vmm_handle *memory)
 {
     const ignis__record_of_array *record = &mapped->record;
     ignis__address address = 0, base = 0;
@@ -255,12 +249,12 @@ static bool ignis__ipc_import_memory(const char *call, ignis__import *mapped, co
     return false;
 }
 
-static void ignis__vmm_unmap_memory(const char *call, ignis__import *mapped)
+IGNIS__PRIVATE void ignis__vmm_unmap_memory(const char *call, ignis__import *mapped)
 {
     ignis__vmm_block_destroy(call, &mapped->block);
 }
 
-static void ignis__ipc_unmap_memory(const char *call, ignis__import *mapped)
+IGNIS__PRIVATE void ignis__ipc_unmap_memory(const char *call, ignis__import *mapped)
 {
     ignis__binding binding;
     if (ignis__devices_lost() || !ignis__device_enter(call, mapped->device, &binding))
@@ -270,7 +264,7 @@ static void ignis__ipc_unmap_memory(const char *call, ignis__import *mapped)
 }
 
 /*  Gives an entered device access to memory of this process. */
-static bool ignis__vmm_grant_access(const char *call, ignis__array *array, ignis__device *device)
+IGNIS__PRIVATE bool ignis__vmm_grant_access(const char *call, ignis__array *array, ignis__device *device)
 {
     ignis_vmm_access_desc access = ignis_vmm_access_of(device->handle, true);
     ignis__address at = ignis__atomic_load(&array->storage->address) + (uint64_t)array->offset;
@@ -289,7 +283,7 @@ static bool ignis__vmm_grant_access(const char *call, ignis__array *array, ignis
     return ok;
 }
 
-static bool ignis__peer_grant_access(const char *call, ignis__array *array, ignis__device *device)
+IGNIS__PRIVATE bool ignis__peer_grant_access(const char *call, ignis__array *array, ignis__device *device)
 {
     return ignis__peer_enable(call, device, array->storage->device);
 }

@@ -6,38 +6,19 @@
     the sender from the socket.
     Locks: ignis__own_identity_lock around the identity of this process. */
 
-#define IGNIS__RECORD_MAGIC "IGNIS-TR"
-#define IGNIS__RECORD_VERSION 2
-#define IGNIS__IPC_BLOCK ((int64_t)2 << 20) /* the smallest memory that the driver shares */
-
-/*  The description of an exported array. It has no padding, so the seal covers every byte. */
-typedef struct ignis__record_of_array {
-    char magic[8];
-    uint32_t version, kind;
-    int32_t dtype, ndim;
-    uint32_t pid, pid_namespace;
-    int64_t dim[IGNIS_MAX_DIMS];
-    int64_t block_size, offset; /* of the shared memory, and of the array in it */
-    unsigned char uuid[16];     /* of the exporter's device */
-    uint64_t host;              /* the machine, since its start */
-    unsigned char process[16];  /* of the exporter, random: process numbers are reused */
-    uint64_t serial;            /* of the export, unique in its process */
-    ignis__ipc_handle ipc;      /* of IGNIS_TRANSPORT_IPC */
-    char tag[32];               /* of the array */
-    uint64_t name;              /* this and the seal differ between handles of one export; 0: with descriptors */
-    unsigned char seal[32];
-} ignis__record_of_array;
+#include "room.h"
 
 typedef char ignis__record_size_check[sizeof(ignis__record_of_array) == IGNIS_TRANSPORT_RECORD_BYTES ? 1 : -1];
 
 /*  Tells if two handles describe the same export. */
-static bool ignis__record_equal(const ignis__record_of_array *a, const ignis__record_of_array *b)
+IGNIS__PRIVATE bool ignis__record_equal(const ignis__record_of_array *a, const ignis__record_of_array *b)
 {
     return memcmp(a, b, offsetof(ignis__record_of_array, name)) == 0;
 }
 
 /*  Reads the secret of this user; the first caller creates it. */
-IGNIS__COLD static bool ignis__transport_secret(const char *call, unsigned char token[IGNIS_TRANSPORT_TOKEN_BYTES])
+IGNIS__COLD IGNIS__PRIVATE bool ignis__transport_secret(const char *call,
+                                                        unsigned char token[IGNIS_TRANSPORT_TOKEN_BYTES])
 {
     char folder[IGNIS__PATH_MAX] = "", path[IGNIS__PATH_MAX + 32];
     int round;
@@ -68,5 +49,5 @@ IGNIS__COLD static bool ignis__transport_secret(const char *call, unsigned char 
 }
 
 /*  The fields that all records of this process share. */
-static ignis__record_of_array ignis__own_identity;
-static ignis__mutex ignis__own_identity_lock = IGNIS__MUTEX_INIT;
+IGNIS__PRIVATE ignis__record_of_array ignis__own_identity;
+IGNIS__PRIVATE ignis__mutex ignis__own_identity_lock = IGNIS__MUTEX_INIT;

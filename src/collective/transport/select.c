@@ -5,6 +5,8 @@
     Invariants: VMM counts as available after a test write and read, since drivers claim more than they can.
     Locks: none. */
 
+#include "room.h"
+
 static bool ignis__attribute(ignis__device *device, int attribute)
 {
     int value = 0;
@@ -110,26 +112,7 @@ static bool ignis__peer_start(const char *call, ignis__device *src, ignis__devic
     return ignis__peer_enable(call, dst, src) && ignis__peer_enable(call, src, dst);
 }
 
-/*  A kind of transport; NULL functions have nothing to do. The figures are estimates; for IPC the cost of
-    handles limits them, not NVLink. */
-typedef struct ignis__transport_ops {
-    const char *name, *word; /* for messages; in the environment */
-    bool zero_copy;          /* an import is the exporter's memory, with a lease and without copies */
-    bool across;             /* works between processes */
-    bool copies;             /* a receive copies */
-    bool descriptor;         /* its memory is a descriptor */
-    bool named;              /* a named file can replace its descriptors */
-    double bandwidth_gbs, latency_us;
-    bool (*available)(ignis__device *src, ignis__device *dst, ignis__string_writer *why);
-    bool (*start)(const char *call, ignis__device *src, ignis__device *dst);
-    bool (*export_memory)(const char *call, ignis__array *array, ignis__export_facts *facts);
-    bool (*import_memory)(const char *call, ignis__import *mapped, const ignis__device *home,
-                          const ignis_vmm_handle *memory);
-    void (*unmap_memory)(const char *call, ignis__import *mapped);
-    bool (*grant_access)(const char *call, ignis__array *array, ignis__device *device);
-} ignis__transport_ops;
-
-static const ignis__transport_ops ignis__transport_kinds[IGNIS_TRANSPORT_KIND_COUNT] = {
+IGNIS__PRIVATE const ignis__transport_ops ignis__transport_kinds[IGNIS_TRANSPORT_KIND_COUNT] = {
     /*               zero_copy across copies descriptor named */
     {"", "", false, false, false, false, false, 0, 0, NULL, NULL, NULL, NULL, NULL, NULL},
     {"VMM", "vmm", true, true, false, true, false, 300, 5, ignis__vmm_available, NULL, ignis__vmm_export_memory,
@@ -142,7 +125,7 @@ static const ignis__transport_ops ignis__transport_kinds[IGNIS_TRANSPORT_KIND_CO
      NULL, NULL, NULL},
 };
 
-static bool ignis__transport_kind_valid(const char *call, ignis_transport_kind kind)
+IGNIS__PRIVATE bool ignis__transport_kind_valid(const char *call, ignis_transport_kind kind)
 {
     if (kind > IGNIS_TRANSPORT_AUTO && kind < IGNIS_TRANSPORT_KIND_COUNT)
         return true;
@@ -151,7 +134,7 @@ static bool ignis__transport_kind_valid(const char *call, ignis_transport_kind k
 }
 
 /*  Opens both devices. */
-static bool ignis__transport_devices(const char *call, int src, int dst, ignis__device **devices)
+IGNIS__PRIVATE bool ignis__transport_devices(const char *call, int src, int dst, ignis__device **devices)
 {
     devices[0] = ignis__device_get(call, src);
     devices[1] = devices[0] ? ignis__device_get(call, dst) : NULL;
@@ -188,8 +171,8 @@ static bool ignis__transport_read_environment(const char *call, ignis_transport_
 }
 
 /*  Chooses the first available kind. descriptors: the channel carries them. */
-static bool ignis__transport_choose(const char *call, ignis__device *const *devices, bool same_process,
-                                    bool descriptors, ignis_transport_choice *choice)
+IGNIS__PRIVATE bool ignis__transport_choose(const char *call, ignis__device *const *devices, bool same_process,
+                                            bool descriptors, ignis_transport_choice *choice)
 {
     static const ignis_transport_kind order[] = {IGNIS_TRANSPORT_VMM, IGNIS_TRANSPORT_PEER, IGNIS_TRANSPORT_HOST};
     ignis_transport_kind wanted;

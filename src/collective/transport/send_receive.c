@@ -5,8 +5,10 @@
     Invariants: a handle that cannot be delivered is closed.
     Locks: the slot of the transport around waiting handles. */
 
+#include "room.h"
+
 /*  Sends a handle through a channel, as one message. */
-static bool ignis__handle_send(const char *call, ignis_channel to, const ignis_transport_handle *handle)
+IGNIS__PRIVATE bool ignis__handle_send(const char *call, ignis_channel to, const ignis_transport_handle *handle)
 {
     ignis__channel *channel = ignis__channel_hold(call, to);
     int fds[2], count = ignis_transport_handle_fds(handle, fds);
@@ -41,7 +43,7 @@ static bool ignis__inbox_handle(const char *call, ignis__connection *connection,
 }
 
 /*  Waits for the next handle from a channel. */
-static bool ignis__handle_receive(const char *call, ignis_channel from, ignis_transport_handle *handle)
+IGNIS__PRIVATE bool ignis__handle_receive(const char *call, ignis_channel from, ignis_transport_handle *handle)
 {
     ignis__channel *channel = ignis__channel_hold(call, from);
     ignis__peer_error error;

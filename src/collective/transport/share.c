@@ -5,6 +5,8 @@
     Invariants: the token is 0, since the channel has authenticated the peer.
     Locks: those of channels and exports. */
 
+#include "room.h"
+
 /*  Holds a channel that carries descriptors, and fills a transport of the kind VMM for it. */
 static ignis__channel *ignis__share_begin(const char *call, ignis_channel handle, ignis__transport *transport)
 {

@@ -5,7 +5,9 @@
     Invariants: a named file belongs to this user alone, or is not opened.
     Locks: none. */
 
-static uint64_t ignis__host_hash(void)
+#include "room.h"
+
+IGNIS__PRIVATE uint64_t ignis__host_hash(void)
 {
     char text[64];
     FILE *file = fopen("/proc/sys/kernel/random/boot_id", "rb");
@@ -16,7 +18,7 @@ static uint64_t ignis__host_hash(void)
 }
 
 /*  Process numbers can be compared within one namespace. */
-static uint32_t ignis__pid_namespace(void)
+IGNIS__PRIVATE uint32_t ignis__pid_namespace(void)
 {
     struct stat info;
     return stat("/proc/self/ns/pid", &info) == 0 ? (uint32_t)info.st_ino : 0;
@@ -24,7 +26,7 @@ static uint32_t ignis__pid_namespace(void)
 
 /*  Creates a lease. The array is in use while ends[1] is open in any process; then ends[0] hangs up. With a
     path it is a FIFO, and the importer opens its other end. */
-static bool ignis__lease_make(const char *path, int ends[2])
+IGNIS__PRIVATE bool ignis__lease_make(const char *path, int ends[2])
 {
     ends[1] = -1;
     if (!path ? pipe2(ends, O_CLOEXEC) != 0
@@ -35,21 +37,13 @@ static bool ignis__lease_make(const char *path, int ends[2])
 }
 
 /*  Tells if all other ends are closed. A FIFO tells this only after one was open. */
-static bool ignis__lease_is_over(int end)
+IGNIS__PRIVATE bool ignis__lease_is_over(int end)
 {
     int events = ignis__fd_poll(end, 0, 0);
     return events > 0 && (events & IGNIS__POLL_ENDED) != 0;
 }
 
-/*  Threads of a process. A dying process closes its descriptors one by one, and its leases perhaps before
-    those of the driver, whose work goes on until then. The kernel tells of each thread whether it is exiting:
-    state and flags (4) are words 3 and 9 of a file, after a name of any characters. The first thread stays as
-    a zombie until the others are gone. */
-typedef struct ignis__thread_counts {
-    int64_t pid;
-    int count, exiting, zombies;
-} ignis__thread_counts;
-static void ignis__thread_count(void *context, const char *name)
+IGNIS__PRIVATE void ignis__thread_count(void *context, const char *name)
 {
     ignis__thread_counts *threads = (ignis__thread_counts *)context;
     char path[64], text[512], state = 0;
@@ -70,7 +64,7 @@ static void ignis__thread_count(void *context, const char *name)
         threads->zombies += state == 'Z';
     }
 }
-static bool ignis__process_is_exiting(int64_t pid)
+IGNIS__PRIVATE bool ignis__process_is_exiting(int64_t pid)
 {
     ignis__thread_counts threads = {pid, 0, 0, 0};
     char path[64];
@@ -79,10 +73,10 @@ static bool ignis__process_is_exiting(int64_t pid)
            threads.zombies < threads.count;
 }
 
-static int ignis__fd_copy(int fd) { return ignis__fd_register(fcntl(fd, F_DUPFD_CLOEXEC, 0)); }
+IGNIS__PRIVATE int ignis__fd_copy(int fd) { return ignis__fd_register(fcntl(fd, F_DUPFD_CLOEXEC, 0)); }
 
 /*  Creates a named file of `size` bytes; -1 with errno on failure. */
-static int ignis__named_file_create(const char *path, int64_t size)
+IGNIS__PRIVATE int ignis__named_file_create(const char *path, int64_t size)
 {
     int fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd >= 0 && ftruncate(fd, (off_t)size) != 0) {
@@ -94,7 +88,7 @@ static int ignis__named_file_create(const char *path, int64_t size)
 
 /*  Opens a named file of this user, of the right kind; -1 if there is none. Whoever removes the name owns it,
     importer or exporter. */
-static int ignis__named_file_open(const char *path, bool lease)
+IGNIS__PRIVATE int ignis__named_file_open(const char *path, bool lease)
 {
     struct stat info;
     int fd = open(path, (lease ? O_WRONLY : O_RDONLY) | O_NONBLOCK | O_NOFOLLOW | O_CLOEXEC);
@@ -104,21 +98,21 @@ static int ignis__named_file_open(const char *path, bool lease)
     return fd;
 }
 
-static bool ignis__named_file_exists(const char *path)
+IGNIS__PRIVATE bool ignis__named_file_exists(const char *path)
 {
     struct stat info;
     return lstat(path, &info) == 0;
 }
 
 /*  Gives a file its name, unless the name is taken. */
-static bool ignis__file_publish(const char *part, const char *path)
+IGNIS__PRIVATE bool ignis__file_publish(const char *part, const char *path)
 {
     bool made = chmod(part, 0600) == 0 && link(part, path) == 0;
     (void)ignis__file_remove(part);
     return made;
 }
 
-static bool ignis__fd_size_is(int fd, int64_t size)
+IGNIS__PRIVATE bool ignis__fd_size_is(int fd, int64_t size)
 {
     struct stat info;
     return fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_size == (off_t)size;
@@ -126,7 +120,7 @@ static bool ignis__fd_size_is(int fd, int64_t size)
 
 /*  Reads or writes a range of a file. A truncated file gives an error here; through a mapping it would kill
     the process. */
-static bool ignis__fd_transfer(int fd, void *data, int64_t size, int64_t offset, bool to_fd)
+IGNIS__PRIVATE bool ignis__fd_transfer(int fd, void *data, int64_t size, int64_t offset, bool to_fd)
 {
     char *at = (char *)data;
     while (size > 0) {

@@ -5,13 +5,9 @@
     Invariants: ending a transport ends its exports and frees its imported arrays.
     Locks: the slot; ignis__shares.lock. */
 
-/*  A handle that waits for a receive of this process. */
-typedef struct ignis__queued_handle {
-    ignis_transport_handle handle;
-    struct ignis__queued_handle *next;
-} ignis__queued_handle;
+#include "room.h"
 
-static void ignis__handle_close(ignis_transport_handle *handle)
+IGNIS__PRIVATE void ignis__handle_close(ignis_transport_handle *handle)
 {
     ignis__vmm_handle_close(&handle->memory);
     if (handle->has_lease)
@@ -19,13 +15,13 @@ static void ignis__handle_close(ignis_transport_handle *handle)
     memset(handle, 0, sizeof *handle);
 }
 
-static ignis__transport *ignis__transport_hold(const char *call, ignis_transport handle)
+IGNIS__PRIVATE ignis__transport *ignis__transport_hold(const char *call, ignis_transport handle)
 {
     return (ignis__transport *)ignis__handle_hold(call, &ignis__transports, handle.id);
 }
 
 /*  Takes the next waiting handle for the caller. */
-static bool ignis__queued_handle_take(ignis__transport *transport, ignis_transport_handle *handle)
+IGNIS__PRIVATE bool ignis__queued_handle_take(ignis__transport *transport, ignis_transport_handle *handle)
 {
     ignis__queued_handle *first;
     ignis__mutex_lock(&transport->slot.lock);
@@ -48,7 +44,7 @@ static void ignis__queued_handles_close(ignis__transport *transport)
         ignis__handle_close(&handle);
 }
 
-static void ignis__transport_drop(ignis__transport *transport)
+IGNIS__PRIVATE void ignis__transport_drop(ignis__transport *transport)
 {
     if (!ignis__pool_drop(transport))
         return;
@@ -57,7 +53,7 @@ static void ignis__transport_drop(ignis__transport *transport)
 }
 
 /*  Holds a transport that was initialized. */
-static ignis__transport *ignis__transport_hold_ready(const char *call, ignis_transport handle)
+IGNIS__PRIVATE ignis__transport *ignis__transport_hold_ready(const char *call, ignis_transport handle)
 {
     ignis__transport *transport = ignis__transport_hold(call, handle);
     if (!transport || ignis__atomic_load(&transport->ready))
@@ -68,24 +64,24 @@ static ignis__transport *ignis__transport_hold_ready(const char *call, ignis_tra
     return NULL;
 }
 
-IGNIS__ONE_COPY static ignis_status ignis__transport_end_call(ignis__transport *transport, bool ok)
+IGNIS__ONE_COPY IGNIS__PRIVATE ignis_status ignis__transport_end_call(ignis__transport *transport, bool ok)
 {
     ignis__transport_drop(transport);
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-static const ignis__transport_ops *ignis__transport_ops_of(const ignis__transport *transport)
+IGNIS__PRIVATE const ignis__transport_ops *ignis__transport_ops_of(const ignis__transport *transport)
 {
     return &ignis__transport_kinds[transport->kind];
 }
 
 /*  Tells if the exchange method carries descriptors; else handles have named files. */
-static bool ignis__transport_carries_descriptors(const ignis__transport *transport)
+IGNIS__PRIVATE bool ignis__transport_carries_descriptors(const ignis__transport *transport)
 {
     return ignis__connection_kinds[transport->exchange]->descriptors;
 }
 
-static void ignis__transport_describe(ignis__string_writer *text, const ignis__transport *transport)
+IGNIS__PRIVATE void ignis__transport_describe(ignis__string_writer *text, const ignis__transport *transport)
 {
     static const char *const methods[] = {"default", "socket", "named_pipe", "shared_memory"};
     ignis__string_add(text, "%s[%d->%d, %s]", ignis__transport_ops_of(transport)->name,
@@ -105,7 +101,7 @@ static void ignis__import_free(const char *call, ignis__import *mapped)
 }
 
 /*  Drops an import. The last one of a mapping unmaps it and tells the exporter. */
-static void ignis__import_drop(const char *call, ignis__import *mapped)
+IGNIS__PRIVATE void ignis__import_drop(const char *call, ignis__import *mapped)
 {
     ignis__import **at;
     bool last;
@@ -121,14 +117,14 @@ static void ignis__import_drop(const char *call, ignis__import *mapped)
         ignis__import_free(call, mapped);
 }
 
-static void ignis__import_release(void *ptr, void *data)
+IGNIS__PRIVATE void ignis__import_release(void *ptr, void *data)
 {
     (void)ptr;
     ignis__import_drop("ignis_array_free", (ignis__import *)data);
 }
 
 /*  Tells if a transport has imported this array (not a view). */
-static bool ignis__array_imported_by(const ignis__array *array, uint64_t transport)
+IGNIS__PRIVATE bool ignis__array_imported_by(const ignis__array *array, uint64_t transport)
 {
     const ignis__storage *storage = array->storage;
     return storage->release_fn == ignis__import_release && !array->view &&
@@ -181,7 +177,7 @@ IGNIS__COLD static void ignis__transports_close(const char *call)
 }
 
 /*  Prepares this process for handles. Hooks of arrays are set once, before any export is counted. */
-static bool ignis__transports_prepare(const char *call)
+IGNIS__PRIVATE bool ignis__transports_prepare(const char *call)
 {
     ignis__record_of_array *self = &ignis__own_identity;
     bool known;

@@ -5,11 +5,13 @@
     Invariants: an array over a slice keeps its range and the mappings of the slice until it is freed.
     Locks: the range's slot, around its mappings. */
 
+#include "room.h"
+
 /*  Creates an array over memory that may be on another device, which the driver's pointer query would reject.
     On failure the caller keeps what release_fn would release. */
-static ignis_array ignis__vmm_wrap(const char *call, ignis__device *device, ignis__address address,
-                                   const ignis_array_desc *desc, void (*release_fn)(void *ptr, void *user_data),
-                                   void *release_data)
+IGNIS__PRIVATE ignis_array ignis__vmm_wrap(const char *call, ignis__device *device, ignis__address address,
+                                           const ignis_array_desc *desc, void (*release_fn)(void *ptr, void *user_data),
+                                           void *release_data)
 {
     ignis_dtype dtype = desc->dtype ? desc->dtype : IGNIS_F32;
     ignis_array result = IGNIS__ZERO;
@@ -36,13 +38,13 @@ static ignis_array ignis__vmm_wrap(const char *call, ignis__device *device, igni
     return ignis__array_publish(array);
 }
 
-static bool ignis__vmm_adopt_stream(const char *call, ignis__device *device, void *stream)
+IGNIS__PRIVATE bool ignis__vmm_adopt_stream(const char *call, ignis__device *device, void *stream)
 {
     return !stream || stream == device->stream || ignis__stream_adopt(call, device, stream) != 0;
 }
 
 /*  Checks a description before memory is allocated, and computes the bytes. */
-static bool ignis__vmm_array_check(const char *call, const ignis_array_desc *desc, int64_t *size)
+IGNIS__PRIVATE bool ignis__vmm_array_check(const char *call, const ignis_array_desc *desc, int64_t *size)
 {
     ignis_dtype dtype = desc->dtype ? desc->dtype : IGNIS_F32;
     int64_t numel;
@@ -81,8 +83,8 @@ static ignis_array ignis__vmm_array_create(const char *call, ignis__device *devi
 }
 
 /*  Creates a zeroed array of one dimension; other processes can map its memory if it is shareable. */
-static ignis_array ignis__array_zeroed(const char *call, ignis__device *device, ignis_dtype dtype, int64_t numel,
-                                       const char *tag, bool shareable)
+IGNIS__PRIVATE ignis_array ignis__array_zeroed(const char *call, ignis__device *device, ignis_dtype dtype,
+                                               int64_t numel, const char *tag, bool shareable)
 {
     ignis_array result;
     ignis_array_desc desc;
@@ -199,8 +201,8 @@ IGNIS_API ignis_array ignis_vmm_array_map(ignis_vmm_range handle, int64_t offset
 
 /*  Finds the driver's allocation that contains an array. Fails for memory that Ignis shares between arrays.
     The device is entered. */
-static bool ignis__vmm_find_allocation(const char *call, const ignis__array *array, const char *instead,
-                                       ignis__address *base, int64_t *size)
+IGNIS__PRIVATE bool ignis__vmm_find_allocation(const char *call, const ignis__array *array, const char *instead,
+                                               ignis__address *base, int64_t *size)
 {
     ignis__address address = ignis__atomic_load(&array->storage->address);
     size_t whole = 0;
@@ -249,7 +251,7 @@ static ignis__physical *ignis__physical_retain(const char *call, ignis__array *a
 }
 
 /*  Holds the physical memory of an array, and finds the array's offset in it. The device is entered. */
-static ignis__physical *ignis__vmm_find_physical(const char *call, ignis__array *array, int64_t *offset)
+IGNIS__PRIVATE ignis__physical *ignis__vmm_find_physical(const char *call, ignis__array *array, int64_t *offset)
 {
     ignis__storage *storage = array->storage;
     ignis__address at = ignis__atomic_load(&storage->address) + (uint64_t)array->offset, base = at;

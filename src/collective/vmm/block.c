@@ -5,15 +5,10 @@
     Invariants: a block with an address has memory mapped there.
     Locks: none; one thread works on a block. */
 
-typedef struct ignis__vmm_block {
-    ignis__address address;
-    int64_t size;
-    ignis__device *device; /* that uses it; imported memory may be on another one */
-    ignis__physical *memory;
-} ignis__vmm_block;
+#include "room.h"
 
 /*  Opens a device before it gets access: the driver needs its context. */
-static bool ignis__vmm_open_device(const char *call, int ordinal)
+IGNIS__PRIVATE bool ignis__vmm_open_device(const char *call, int ordinal)
 {
     ignis__device *device = ignis__device_get(call, ordinal);
     ignis__binding binding;
@@ -24,7 +19,7 @@ static bool ignis__vmm_open_device(const char *call, int ordinal)
 }
 
 /*  Unmaps a block and frees its addresses; a failure of the one does not stop the other. */
-static bool ignis__vmm_block_unmap(const char *call, ignis__vmm_block *block)
+IGNIS__PRIVATE bool ignis__vmm_block_unmap(const char *call, ignis__vmm_block *block)
 {
     ignis__bytes_text size = ignis__bytes_write(block->size);
     bool is_unmapped, is_freed;
@@ -39,7 +34,7 @@ static bool ignis__vmm_block_unmap(const char *call, ignis__vmm_block *block)
 }
 
 /*  Frees what a block has. After a fault the driver keeps it until the process ends. */
-static void ignis__vmm_block_destroy(const char *call, ignis__vmm_block *block)
+IGNIS__PRIVATE void ignis__vmm_block_destroy(const char *call, ignis__vmm_block *block)
 {
     ignis__binding binding;
     bool entered = ignis__device_enter_to_give(call, block->device, &binding);
@@ -91,8 +86,9 @@ static bool ignis__vmm_block_map(const char *call, ignis__vmm_block *block, cons
 }
 
 /*  Creates a block on `device`, of whole granules; it and access_devices may read and write it. */
-static bool ignis__vmm_block_create(const char *call, ignis__device *device, int64_t size, const int *access_devices,
-                                    int access_count, bool shareable, ignis__vmm_block *out)
+IGNIS__PRIVATE bool ignis__vmm_block_create(const char *call, ignis__device *device, int64_t size,
+                                            const int *access_devices, int access_count, bool shareable,
+                                            ignis__vmm_block *out)
 {
     ignis__binding binding;
     bool ok;
@@ -113,8 +109,8 @@ static bool ignis__vmm_block_create(const char *call, ignis__device *device, int
 
 /*  Maps memory of another process, of exactly `size` bytes, for `device`. The caller keeps the handle, a
     descriptor or an NT handle; the driver takes either as a pointer. */
-static bool ignis__vmm_block_import(const char *call, ignis__device *device, const ignis_vmm_handle *handle,
-                                    int64_t size, ignis__vmm_block *out)
+IGNIS__PRIVATE bool ignis__vmm_block_import(const char *call, ignis__device *device, const ignis_vmm_handle *handle,
+                                            int64_t size, ignis__vmm_block *out)
 {
     void *os = handle->type == IGNIS_VMM_HANDLE_WIN32 ? handle->win32 : (void *)(intptr_t)handle->fd;
     unsigned long long memory = 0;

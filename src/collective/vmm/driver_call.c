@@ -4,24 +4,9 @@
     Uses: ignis__global.cuda, the status of the thread.
     Locks: none. */
 
-enum {
-    IGNIS__CU_ATTRIBUTE_VMM = 102,
-    IGNIS__CU_ATTRIBUTE_VMM_POSIX_FD = 103,
-    IGNIS__CU_ATTRIBUTE_VMM_WIN32 = 104,
-    IGNIS__CU_GRANULARITY_MINIMUM = 0,
-    IGNIS__CU_GRANULARITY_RECOMMENDED = 1,
-    IGNIS__CU_IPC_LAZY_PEER = 1,
-    IGNIS__CU_HOST_REGISTER_PORTABLE = 1,
-    IGNIS__CU_HOST_REGISTER_MAPPED = 2,
-    IGNIS__CU_ALREADY_ENABLED = 704
-};
+#include "room.h"
 
-/*  A text such as "2 MiB", by value: one message can have several. */
-typedef struct ignis__bytes_text {
-    char text[32];
-} ignis__bytes_text;
-
-static ignis__bytes_text ignis__bytes_write(int64_t bytes)
+IGNIS__PRIVATE ignis__bytes_text ignis__bytes_write(int64_t bytes)
 {
     static const char *const units[] = {"bytes", "KiB", "MiB", "GiB"};
     ignis__bytes_text out;
@@ -34,14 +19,9 @@ static ignis__bytes_text ignis__bytes_write(int64_t bytes)
     return out;
 }
 
-/*  True, and reported with the step, if a driver call failed: if (IGNIS__VMM_FAILED(call, device, cuMemMap,
-    (...), "mapping %s", ...)) return false; */
-#define IGNIS__VMM_FAILED(call, device, name, args, ...) \
-    (!ignis__vmm_check_call(call, device, #name, IGNIS__CUDA(name, args), __VA_ARGS__))
-
 IGNIS__PRINTF(5, 6)
-static bool ignis__vmm_check_call(const char *call, ignis__device *device, const char *function, int error,
-                                  const char *format, ...)
+IGNIS__PRIVATE bool ignis__vmm_check_call(const char *call, ignis__device *device, const char *function, int error,
+                                          const char *format, ...)
 {
     char step[256];
     ignis__string_writer text;
@@ -57,18 +37,7 @@ static bool ignis__vmm_check_call(const char *call, ignis__device *device, const
     return false;
 }
 
-/*  True if a call that releases something succeeded. Errors after a device fault are ignored: every call
-    fails then. */
-#define IGNIS__VMM_RELEASED(call, device, name, args, ...) \
-    ignis__vmm_check_call(call, device, #name, ignis__vmm_release_error(IGNIS__CUDA(name, args)), __VA_ARGS__)
-
-static int ignis__vmm_release_error(int error) { return ignis__devices_lost() ? 0 : error; }
-
-/*  What a device can do with virtual memory. */
-typedef struct ignis__vmm_facts {
-    int vmm, shareable;
-    size_t granularity, recommended;
-} ignis__vmm_facts;
+IGNIS__PRIVATE int ignis__vmm_release_error(int error) { return ignis__devices_lost() ? 0 : error; }
 
 IGNIS_API ignis_vmm_prop ignis_vmm_prop_of(int device, bool shareable)
 {
@@ -101,7 +70,7 @@ IGNIS_API ignis_status ignis_vmm_check(int driver_error, const char *context)
 }
 
 /*  Reads the facts of an entered device. False, and reported, if it cannot manage virtual memory. */
-static bool ignis__vmm_read_facts(const char *call, ignis__device *device, ignis__vmm_facts *facts)
+IGNIS__PRIVATE bool ignis__vmm_read_facts(const char *call, ignis__device *device, ignis__vmm_facts *facts)
 {
     ignis_vmm_prop prop = ignis_vmm_prop_of(device->handle, false);
     int ordinal = ignis__device_ordinal(device);
@@ -122,7 +91,7 @@ static bool ignis__vmm_read_facts(const char *call, ignis__device *device, ignis
 }
 
 /*  Returns the driver's number of a handle type; -1, and reported, if this system lacks the type. */
-static int ignis__vmm_handle_type(const char *call, ignis_vmm_handle_type type)
+IGNIS__PRIVATE int ignis__vmm_handle_type(const char *call, ignis_vmm_handle_type type)
 {
     if (type == IGNIS_VMM_HANDLE_NONE)
         return 0;
@@ -137,7 +106,7 @@ static int ignis__vmm_handle_type(const char *call, ignis_vmm_handle_type type)
     return -1;
 }
 
-static bool ignis__vmm_round_size(const char *call, int64_t size, int64_t granularity, int64_t *rounded)
+IGNIS__PRIVATE bool ignis__vmm_round_size(const char *call, int64_t size, int64_t granularity, int64_t *rounded)
 {
     if (size <= 0 || size > INT64_MAX - granularity)
         return ignis__fail_false(IGNIS_DIAG_BAD_NUMBER, call, "size is %lld; expected 1 to 2^63 - %lld",
@@ -146,8 +115,8 @@ static bool ignis__vmm_round_size(const char *call, int64_t size, int64_t granul
     return true;
 }
 
-static bool ignis__vmm_check_multiple(const char *call, const char *name, int64_t value, int64_t least,
-                                      int64_t granularity)
+IGNIS__PRIVATE bool ignis__vmm_check_multiple(const char *call, const char *name, int64_t value, int64_t least,
+                                              int64_t granularity)
 {
     if (value >= least && value % granularity == 0)
         return true;

@@ -5,6 +5,8 @@
     Invariants: an import trusts the driver, never the sender: kind, device and size are checked.
     Locks: none of its own. */
 
+#include "room.h"
+
 IGNIS_API ignis_status ignis_vmm_export(ignis_vmm handle, ignis_vmm_handle *out)
 {
     static const char call[] = "ignis_vmm_export";

@@ -6,17 +6,10 @@
     until then.
     Locks: the cache's lock, around its counters. */
 
-typedef struct ignis__physical {
-    uint64_t holds;
-    ignis__device *device; /* the memory is on this device */
-    unsigned long long handle;
-    int64_t size;
-    int handle_types;
-    bool made; /* created here, not imported: counted in vmm_bytes */
-} ignis__physical;
+#include "room.h"
 
 /*  Releases a hold; the last one releases the memory. */
-static void ignis__physical_drop(const char *call, ignis__physical *memory)
+IGNIS__PRIVATE void ignis__physical_drop(const char *call, ignis__physical *memory)
 {
     ignis__binding binding;
     bool entered;
@@ -37,8 +30,8 @@ static void ignis__physical_drop(const char *call, ignis__physical *memory)
 }
 
 /*  Wraps a handle of the driver, which it then owns. Without host memory the handle is released. */
-static ignis__physical *ignis__physical_wrap(const char *call, ignis__device *device, unsigned long long handle,
-                                             int64_t size, int handle_types)
+IGNIS__PRIVATE ignis__physical *ignis__physical_wrap(const char *call, ignis__device *device, unsigned long long handle,
+                                                     int64_t size, int handle_types)
 {
     ignis__physical *memory = (ignis__physical *)ignis__alloc_for(call, sizeof *memory);
     if (!memory) {
@@ -55,8 +48,8 @@ static ignis__physical *ignis__physical_wrap(const char *call, ignis__device *de
 
 /*  Creates physical memory of whole granules. If the device is out of memory, the cache is trimmed before a
     second try. The device is entered. */
-static ignis__physical *ignis__physical_create(const char *call, ignis__device *device, int64_t size,
-                                               ignis_vmm_handle_type type)
+IGNIS__PRIVATE ignis__physical *ignis__physical_create(const char *call, ignis__device *device, int64_t size,
+                                                       ignis_vmm_handle_type type)
 {
     ignis__cache *cache = &ignis__caches[ignis__device_ordinal(device)];
     ignis_vmm_prop prop = ignis_vmm_prop_of(device->handle, false);
@@ -91,8 +84,8 @@ static ignis__physical *ignis__physical_create(const char *call, ignis__device *
 }
 
 /*  Checks imported memory: the driver must call it pinned memory on a device of this process. */
-static bool ignis__physical_check_imported(const char *call, ignis__device *device, unsigned long long handle,
-                                           ignis_vmm_prop *prop)
+IGNIS__PRIVATE bool ignis__physical_check_imported(const char *call, ignis__device *device, unsigned long long handle,
+                                                   ignis_vmm_prop *prop)
 {
     memset(prop, 0, sizeof *prop);
     if (IGNIS__VMM_FAILED(call, device, cuMemGetAllocationPropertiesFromHandle, (prop, handle),
@@ -108,7 +101,7 @@ static bool ignis__physical_check_imported(const char *call, ignis__device *devi
 }
 
 /*  Exports a handle of the system for another process; a descriptor is closed on exec. */
-static bool ignis__physical_export(const char *call, const ignis__physical *memory, ignis_vmm_handle *out)
+IGNIS__PRIVATE bool ignis__physical_export(const char *call, const ignis__physical *memory, ignis_vmm_handle *out)
 {
     ignis__binding binding;
     bool ok;

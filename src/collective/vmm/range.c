@@ -6,6 +6,8 @@
     Invariants: mappings are sorted by offset and do not overlap; a mapping with arrays cannot be unmapped.
     Locks: the range's slot; it is given up while a device is waited for. */
 
+#include "room.h"
+
 IGNIS_API ignis_vmm_range ignis_vmm_reserve(int64_t size, int64_t alignment)
 {
     static const char call[] = "ignis_vmm_reserve";
@@ -52,17 +54,9 @@ static bool ignis__range_lock(const char *call, ignis__range *range)
     return ignis__fail_false(IGNIS_DIAG_VMM_FREED, call, "the range was freed");
 }
 
-/*  A range that is held and locked for a call, with an entered device. */
-typedef struct ignis__range_use {
-    ignis__range *range;
-    ignis__device *device;
-    ignis__binding binding;
-} ignis__range_use;
-
-#define IGNIS__RANGE_DEVICE (-2) /* the device of the range */
-
 /*  Holds and locks a range and enters a device. NULL, with nothing held, on failure. */
-static ignis__range *ignis__range_begin(const char *call, ignis_vmm_range handle, int ordinal, ignis__range_use *use)
+IGNIS__PRIVATE ignis__range *ignis__range_begin(const char *call, ignis_vmm_range handle, int ordinal,
+                                                ignis__range_use *use)
 {
     ignis__range *range = use->range = ignis__range_hold(call, handle);
     if (!range)
@@ -77,7 +71,7 @@ static ignis__range *ignis__range_begin(const char *call, ignis_vmm_range handle
     return NULL;
 }
 
-static ignis_status ignis__range_end(const char *call, ignis__range_use *use, bool ok)
+IGNIS__PRIVATE ignis_status ignis__range_end(const char *call, ignis__range_use *use, bool ok)
 {
     ignis__mutex_unlock(&use->range->slot.lock);
     ignis__device_leave(&use->binding);
@@ -236,8 +230,8 @@ IGNIS_API ignis_status ignis_vmm_unmap(ignis_vmm_range handle, int64_t offset)
 
 /*  Checks that a slice of a locked range is mapped throughout. Then adds devices and arrays to the mappings
     of the slice. */
-static bool ignis__range_check_mapped(const char *call, const ignis__range *range, int64_t offset, int64_t size,
-                                      uint64_t devices, int arrays)
+IGNIS__PRIVATE bool ignis__range_check_mapped(const char *call, const ignis__range *range, int64_t offset, int64_t size,
+                                              uint64_t devices, int arrays)
 {
     ignis__mapping *mapping;
     int64_t at = offset;
@@ -284,8 +278,8 @@ IGNIS_API ignis_status ignis_vmm_set_access(ignis_vmm_range handle, int64_t offs
     return ignis__range_end(call, &use, ok);
 }
 
-static bool ignis__vmm_read_access(const char *call, ignis__device *device, ignis__address address,
-                                   unsigned long long *flags)
+IGNIS__PRIVATE bool ignis__vmm_read_access(const char *call, ignis__device *device, ignis__address address,
+                                           unsigned long long *flags)
 {
     ignis_vmm_location location = ignis_vmm_access_of(device->handle, false).location;
     *flags = 0;

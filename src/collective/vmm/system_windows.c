@@ -5,14 +5,11 @@
     Uses: Windows.
     Locks: a static one for each object that is created once. */
 
-#include <sddl.h>
+#include "room.h"
+
 #ifdef _MSC_VER
 #pragma comment(lib, "advapi32.lib")
 #endif
-#define IGNIS__VMM_HANDLE_SYSTEM IGNIS_VMM_HANDLE_WIN32
-#define IGNIS__CU_ATTRIBUTE_VMM_SYSTEM IGNIS__CU_ATTRIBUTE_VMM_WIN32
-#define IGNIS__VMM_HANDLES "NT handles"
-#define IGNIS__EXCHANGE_SYSTEM IGNIS_CHANNEL_PIPE /* how descriptors travel */
 
 /*  Creates a security descriptor that gives access to this process' user alone, also to files in a folder
     that has it. Free it with LocalFree; NULL if the system does not tell the user. */
@@ -40,7 +37,7 @@ static PSECURITY_DESCRIPTOR ignis__security_descriptor_create(void)
 }
 
 /*  Returns that descriptor, created once. */
-static PSECURITY_DESCRIPTOR ignis__security_descriptor(void)
+IGNIS__PRIVATE PSECURITY_DESCRIPTOR ignis__security_descriptor(void)
 {
     static ignis__mutex lock = IGNIS__MUTEX_INIT;
     static PSECURITY_DESCRIPTOR descriptor;
@@ -52,7 +49,7 @@ static PSECURITY_DESCRIPTOR ignis__security_descriptor(void)
 }
 
 /*  Returns OBJECT_ATTRIBUTES with that descriptor; NULL if Windows cannot create one. */
-static void *ignis__vmm_security_attributes(void)
+IGNIS__PRIVATE void *ignis__vmm_security_attributes(void)
 {
     static ignis__mutex lock = IGNIS__MUTEX_INIT;
     static struct {
@@ -71,24 +68,24 @@ static void *ignis__vmm_security_attributes(void)
 }
 
 /*  POSIX descriptors are ints; on Windows an int holds a handle, of which 32 bits are significant. */
-static HANDLE ignis__fd_handle(int fd) { return (HANDLE)(intptr_t)fd; }
-static int ignis__fd_of(HANDLE handle) { return (int)(intptr_t)handle; }
-static int ignis__vmm_handle_fd(const ignis_vmm_handle *handle) { return ignis__fd_of((HANDLE)handle->win32); }
-static void ignis__vmm_handle_set_fd(ignis_vmm_handle *handle, int fd)
+IGNIS__PRIVATE HANDLE ignis__fd_handle(int fd) { return (HANDLE)(intptr_t)fd; }
+IGNIS__PRIVATE int ignis__fd_of(HANDLE handle) { return (int)(intptr_t)handle; }
+IGNIS__PRIVATE int ignis__vmm_handle_fd(const ignis_vmm_handle *handle) { return ignis__fd_of((HANDLE)handle->win32); }
+IGNIS__PRIVATE void ignis__vmm_handle_set_fd(ignis_vmm_handle *handle, int fd)
 {
     handle->type = IGNIS_VMM_HANDLE_WIN32;
     handle->win32 = (void *)ignis__fd_handle(fd);
 }
 
-static void ignis__vmm_handle_close(ignis_vmm_handle *handle)
+IGNIS__PRIVATE void ignis__vmm_handle_close(ignis_vmm_handle *handle)
 {
     if (handle->type == IGNIS_VMM_HANDLE_WIN32 && handle->win32)
         CloseHandle((HANDLE)handle->win32);
 }
-static bool ignis__vmm_handle_set_cloexec(ignis_vmm_handle *handle) { return handle->win32 != NULL; }
+IGNIS__PRIVATE bool ignis__vmm_handle_set_cloexec(ignis_vmm_handle *handle) { return handle->win32 != NULL; }
 
-static bool ignis__vmm_handle_duplicate(const char *call, const ignis_vmm_handle *handle, int64_t process_id,
-                                        ignis_vmm_handle *out)
+IGNIS__PRIVATE bool ignis__vmm_handle_duplicate(const char *call, const ignis_vmm_handle *handle, int64_t process_id,
+                                                ignis_vmm_handle *out)
 {
     HANDLE process = OpenProcess(PROCESS_DUP_HANDLE, FALSE, (DWORD)process_id), made = NULL;
     bool ok = process && DuplicateHandle(GetCurrentProcess(), (HANDLE)handle->win32, process, &made, 0, FALSE,

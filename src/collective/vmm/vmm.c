@@ -5,23 +5,16 @@
     Invariants: the public handle and each mapping are holds of one slot; the last one frees the memory.
     Locks: slots of the pools. */
 
-/*  A public handle of physical memory. The handle and each mapping hold the slot. */
-typedef struct ignis__vmm {
-    ignis__slot slot;
-    ignis__physical *memory;
-    int64_t granularity;
-    bool imported;
-    uint64_t mappings;
-} ignis__vmm;
+#include "room.h"
 
 static ignis__pool ignis__vmms = IGNIS__POOL(ignis__vmm, IGNIS__KIND_VMM, "VMM", IGNIS_DIAG_VMM_FREED);
 
-static ignis__vmm *ignis__vmm_hold(const char *call, ignis_vmm handle)
+IGNIS__PRIVATE ignis__vmm *ignis__vmm_hold(const char *call, ignis_vmm handle)
 {
     return (ignis__vmm *)ignis__handle_hold(call, &ignis__vmms, handle.id);
 }
 
-static void ignis__vmm_drop(const char *call, ignis__vmm *vmm)
+IGNIS__PRIVATE void ignis__vmm_drop(const char *call, ignis__vmm *vmm)
 {
     if (!ignis__pool_drop(vmm))
         return;
@@ -29,7 +22,7 @@ static void ignis__vmm_drop(const char *call, ignis__vmm *vmm)
     ignis__pool_recycle(&ignis__vmms, vmm);
 }
 
-static ignis_status ignis__vmm_end(const char *call, ignis__vmm *vmm, bool ok)
+IGNIS__PRIVATE ignis_status ignis__vmm_end(const char *call, ignis__vmm *vmm, bool ok)
 {
     ignis__vmm_drop(call, vmm);
     return ok ? IGNIS_OK : ignis__failed();
@@ -37,33 +30,15 @@ static ignis_status ignis__vmm_end(const char *call, ignis__vmm *vmm, bool ok)
 
 /* --- ranges of addresses --- */
 
-typedef struct ignis__mapping {
-    int64_t offset, size;
-    ignis__vmm *vmm;  /* held */
-    uint64_t devices; /* bit d: device d has access */
-    int arrays;
-    struct ignis__mapping *next; /* by offset */
-} ignis__mapping;
+IGNIS__PRIVATE ignis__pool ignis__ranges = IGNIS__POOL(ignis__range, IGNIS__KIND_RANGE, "range", IGNIS_DIAG_VMM_FREED);
 
-/*  A range of addresses. The slot's lock guards the mappings; an array over a slice holds the range. */
-typedef struct ignis__range {
-    ignis__slot slot;
-    ignis__device *device; /* current at the call; calls enter its context */
-    ignis__address address;
-    int64_t size, granularity;
-    ignis__mapping *mappings;
-    int arrays;
-} ignis__range;
-
-static ignis__pool ignis__ranges = IGNIS__POOL(ignis__range, IGNIS__KIND_RANGE, "range", IGNIS_DIAG_VMM_FREED);
-
-static ignis__range *ignis__range_hold(const char *call, ignis_vmm_range handle)
+IGNIS__PRIVATE ignis__range *ignis__range_hold(const char *call, ignis_vmm_range handle)
 {
     return (ignis__range *)ignis__handle_hold(call, &ignis__ranges, handle.id);
 }
 
 /*  Unmaps a mapping that is no longer in a list. */
-static bool ignis__mapping_end(const char *call, ignis__range *range, ignis__mapping *mapping)
+IGNIS__PRIVATE bool ignis__mapping_end(const char *call, ignis__range *range, ignis__mapping *mapping)
 {
     ignis__address at = range->address + (uint64_t)mapping->offset;
     bool ok = IGNIS__VMM_RELEASED(call, range->device, cuMemUnmap, (at, (size_t)mapping->size),
@@ -75,7 +50,7 @@ static bool ignis__mapping_end(const char *call, ignis__range *range, ignis__map
 }
 
 /*  Waits for the devices in a mask; not after a fault. */
-static bool ignis__devices_wait(const char *call, uint64_t mask)
+IGNIS__PRIVATE bool ignis__devices_wait(const char *call, uint64_t mask)
 {
     bool ok = true;
     for (; mask && !ignis__devices_lost(); mask &= mask - 1) {
@@ -91,7 +66,7 @@ static bool ignis__devices_wait(const char *call, uint64_t mask)
     return ok;
 }
 
-static void ignis__range_drop(const char *call, ignis__range *range)
+IGNIS__PRIVATE void ignis__range_drop(const char *call, ignis__range *range)
 {
     ignis__binding binding;
     bool entered;
@@ -112,7 +87,7 @@ static void ignis__range_drop(const char *call, ignis__range *range)
 }
 
 /*  Reports leaks as for arrays. Memory that arrays still use is freed with the arrays. */
-IGNIS__COLD static void ignis__vmm_close(const char *call)
+IGNIS__COLD IGNIS__PRIVATE void ignis__vmm_close(const char *call)
 {
     ignis__range *range;
     ignis__vmm *vmm;
@@ -133,7 +108,8 @@ IGNIS__COLD static void ignis__vmm_close(const char *call)
 
 /*  Creates a public handle for physical memory and takes its hold. Without host memory the hold is
     dropped. */
-static ignis_vmm ignis__vmm_publish(const char *call, ignis__physical *memory, size_t granularity, bool imported)
+IGNIS__PRIVATE ignis_vmm ignis__vmm_publish(const char *call, ignis__physical *memory, size_t granularity,
+                                            bool imported)
 {
     ignis_vmm result = IGNIS__ZERO;
     ignis__vmm *vmm = (ignis__vmm *)ignis__pool_take(call, &ignis__vmms);
@@ -151,7 +127,7 @@ static ignis_vmm ignis__vmm_publish(const char *call, ignis__physical *memory, s
 }
 
 /*  Enters the device of a description; NULL on failure. */
-static ignis__device *ignis__vmm_enter(const char *call, int ordinal, ignis__binding *binding)
+IGNIS__PRIVATE ignis__device *ignis__vmm_enter(const char *call, int ordinal, ignis__binding *binding)
 {
     ignis__device *device;
     if (!ignis__collective_enter(call))

@@ -1,4 +1,7 @@
 /*  From here on written by tools/case_tables.py. */
+
+#include "room.h"
+
 /* clang-format off */
 /*  Of Unicode 14.0.0. Runs of letters that change by the same: the first << 43 | 2^42 for every second | the last - the first << 26 |
     2^25 + the change. */
@@ -166,8 +169,8 @@ static uint32_t ignis__case_upper_of(uint32_t code)
 /*  Whether a character has upper and lower case; letters of which only one exists are taken for others, but for a few. */
 static bool ignis__case_is(uint32_t code)
 {
-    return ignis__case_lower_of(code) != code || ignis__case_upper_of(code) != code || code == 0xDF || code == 0x130 || code == 0xAA ||
-           code == 0xBA;
+    return ignis__case_lower_of(code) != code || ignis__case_upper_of(code) != code || code == 0xDF || code == 0x130 ||
+           code == 0xAA || code == 0xBA;
 }
 
 /*  Whether a sigma at a place ends a word: behind a letter with case, and with none behind it, marks aside. */
@@ -180,10 +183,11 @@ static bool ignis__case_ends(const char *text, size_t size, size_t at)
         for (;;) {
             if (way == 0 ? place == 0 : place + (size_t)ignis__utf8_length(text + place, size - place) >= size)
                 break;
-            place = way == 0 ? ignis__chat_before(text, place) : place + (size_t)ignis__utf8_length(text + place, size - place);
+            place = way == 0 ? ignis__chat_before(text, place)
+                             : place + (size_t)ignis__utf8_length(text + place, size - place);
             code = ignis__utf8_code(text + place, &length);
-            if (!ignis__char_mark(code) && !(code < 128 && code && strchr("'.:^`", (int)code)) && code != 0xAD && code != 0xB7 &&
-                code != 0x2019)
+            if (!ignis__char_mark(code) && !(code < 128 && code && strchr("'.:^`", (int)code)) && code != 0xAD &&
+                code != 0xB7 && code != 0x2019)
                 break;
             code = 0;
         }
@@ -221,7 +225,7 @@ static int ignis__case_write(char *out, const char *text, size_t size, size_t at
 }
 
 /*  lower (0), upper (1), capitalize (2), the filter title (3), the method title (4). */
-static ignis__chat_value ignis__chat_do_case(ignis__chat *c, ignis__chat_call *call)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_do_case(ignis__chat *c, ignis__chat_call *call)
 {
     ignis__chat_value s = ignis__chat_text(c, call->self);
     size_t size = (size_t)s.number, room = size + 1, at, part = 0, out = 0;

@@ -32,8 +32,8 @@ typedef struct ignis_chat_desc {
     variables that are no JSON), UNSUPPORTED (what the template uses is missing here, by name; its limits), MEMORY.
     Ownership: nothing to free.
     Threads: any. */
-IGNIS_API int64_t ignis_chat_render(ignis_tokenizer tokenizer, const ignis_message *messages, int count, const ignis_chat_desc *desc,
-                                    char *out, int64_t capacity);
+IGNIS_API int64_t ignis_chat_render(ignis_tokenizer tokenizer, const ignis_message *messages, int count,
+                                    const ignis_chat_desc *desc, char *out, int64_t capacity);
 
 /*  ignis_chat_encode - the ids that a chat becomes: its text, rendered as above and encoded, without a bos but that of the template
     A control token is one only where all of it is the template's text. What came from the messages or from desc.json, through whatever the
@@ -46,5 +46,5 @@ IGNIS_API int64_t ignis_chat_render(ignis_tokenizer tokenizer, const ignis_messa
     ARGUMENT where there is no tokenizer.
     Ownership: nothing to free.
     Threads: any. */
-IGNIS_API int ignis_chat_encode(ignis_tokenizer tokenizer, const ignis_message *messages, int count, const ignis_chat_desc *desc,
-                                int32_t *ids, int capacity);
+IGNIS_API int ignis_chat_encode(ignis_tokenizer tokenizer, const ignis_message *messages, int count,
+                                const ignis_chat_desc *desc, int32_t *ids, int capacity);

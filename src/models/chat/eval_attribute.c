@@ -1,30 +1,16 @@
 /* --- walking a template ----------------------------------------------------------------------------------------------- */
 
-/*  The arguments of a call. */
-typedef struct ignis__chat_call {
-    ignis__chat_value self; /* of a method, filter or test: what it is of */
-    ignis__chat_items given, named;
-    ignis__chat_value value[6]; /* those that the row names, in its order */
-    int how;                    /* the row's */
-} ignis__chat_call;
+#include "room.h"
 
-/*  A filter, test, method or function. */
-typedef struct ignis__chat_row {
-    const char *of;         /* f: filters, t: tests, s d: methods of a string or dict, g: functions */
-    const char *names;      /* with spaces between */
-    const char *parameters; /* names, a ! before those that must be given; null: the function looks at the call itself */
-    ignis__chat_value (*run)(ignis__chat *c, ignis__chat_call *call);
-    int how;
-} ignis__chat_row;
+IGNIS__PRIVATE ignis__chat_value ignis__chat_eval(ignis__chat *c, const ignis__chat_node *node);
+IGNIS__PRIVATE ignis__chat_value ignis__chat_apply(ignis__chat *c, char of, ignis__chat_value name,
+                                                   ignis__chat_call *call);
+IGNIS__PRIVATE int ignis__chat_row_find(ignis__chat *c, char of, ignis__chat_value name);
+IGNIS__PRIVATE const ignis__chat_row *ignis__chat_row_at(int64_t row);
 
-static ignis__chat_value ignis__chat_eval(ignis__chat *c, const ignis__chat_node *node);
-static ignis__chat_value ignis__chat_apply(ignis__chat *c, char of, ignis__chat_value name, ignis__chat_call *call);
-static int ignis__chat_row_find(ignis__chat *c, char of, ignis__chat_value name);
-static const ignis__chat_row *ignis__chat_row_at(int64_t row);
+IGNIS__PRIVATE ignis__chat_value ignis__chat_format(ignis__chat *c, ignis__chat_value format, ignis__chat_value values);
 
-static ignis__chat_value ignis__chat_format(ignis__chat *c, ignis__chat_value format, ignis__chat_value values);
-
-static ignis__chat_value ignis__chat_undefined(ignis__chat_value object, ignis__chat_value name)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_undefined(ignis__chat_value object, ignis__chat_value name)
 {
     ignis__chat_value value = ignis__chat_make(IGNIS__CHAT_UNDEFINED, 0);
     value.of = object.kind;
@@ -41,7 +27,8 @@ static const struct {
     const char *hidden, *lacking;
 } ignis__chat_methods[] = {
     {IGNIS__CHAT_STRING, "",
-     "casefold center encode expandtabs format format_map isascii isidentifier isprintable istitle ljust maketrans partition rindex rjust "
+     "casefold center encode expandtabs format format_map isascii isidentifier isprintable istitle ljust maketrans "
+     "partition rindex rjust "
      "rpartition swapcase translate zfill isalnum isalpha isdecimal isdigit islower isnumeric isspace isupper"},
     {IGNIS__CHAT_LIST, "append clear extend insert pop remove reverse sort", "copy count index"},
     {IGNIS__CHAT_TUPLE, "", "count index"},
@@ -50,10 +37,10 @@ static const struct {
     {IGNIS__CHAT_LOOP, "", "changed cycle"},
 };
 
-static bool ignis__chat_peek(ignis__chat *c, ignis__chat_loop *loop);
+IGNIS__PRIVATE bool ignis__chat_peek(ignis__chat *c, ignis__chat_loop *loop);
 
 /*  The items of a loop that are still to come are counted by going through its condition. */
-static int64_t ignis__chat_loop_length(ignis__chat *c, ignis__chat_loop *loop)
+IGNIS__PRIVATE int64_t ignis__chat_loop_length(ignis__chat *c, ignis__chat_loop *loop)
 {
     ignis__chat_loop rest = *loop;
     ignis__chat_items kept;
@@ -73,7 +60,8 @@ static int64_t ignis__chat_loop_length(ignis__chat *c, ignis__chat_loop *loop)
 }
 
 /*  An attribute of `loop`; false when there is none of that name. */
-static bool ignis__chat_loop_attribute(ignis__chat *c, ignis__chat_loop *loop, ignis__chat_value name, ignis__chat_value *out)
+static bool ignis__chat_loop_attribute(ignis__chat *c, ignis__chat_loop *loop, ignis__chat_value name,
+                                       ignis__chat_value *out)
 {
     static const char *const names[] = {"index", "index0",   "first",  "depth",    "depth0",   "previtem",
                                         "last",  "nextitem", "length", "revindex", "revindex0"};
@@ -96,9 +84,12 @@ static bool ignis__chat_loop_attribute(ignis__chat *c, ignis__chat_loop *loop, i
 }
 
 /*  A method of a value, or what else its type has by this name; false when there is nothing. */
-static bool ignis__chat_attribute(ignis__chat *c, ignis__chat_value object, ignis__chat_value name, ignis__chat_value *out)
+static bool ignis__chat_attribute(ignis__chat *c, ignis__chat_value object, ignis__chat_value name,
+                                  ignis__chat_value *out)
 {
-    char of = object.kind == IGNIS__CHAT_STRING ? 's' : object.kind == IGNIS__CHAT_DICT ? 'd' : ' '; /* as the table of methods has it */
+    char of = object.kind == IGNIS__CHAT_STRING ? 's'
+              : object.kind == IGNIS__CHAT_DICT ? 'd'
+                                                : ' '; /* as the table of methods has it */
     int row, i;
     *out = ignis__chat_undefined(object, name);
     if (object.kind == IGNIS__CHAT_NAMESPACE) {
@@ -112,7 +103,8 @@ static bool ignis__chat_attribute(ignis__chat *c, ignis__chat_value object, igni
         if (ignis__chat_methods[i].of != object.kind)
             continue;
         if (ignis__chat_in_words(ignis__chat_methods[i].lacking, name.u.text, name.number))
-            *out = ignis__chat_lacks(c, "the method '%.*s' of %s", (int)name.number, name.u.text, ignis__chat_kinds[object.kind]);
+            *out = ignis__chat_lacks(c, "the method '%.*s' of %s", (int)name.number, name.u.text,
+                                     ignis__chat_kinds[object.kind]);
         if (c->fault || ignis__chat_in_words(ignis__chat_methods[i].hidden, name.u.text, name.number))
             return true;
     }
@@ -127,7 +119,7 @@ static bool ignis__chat_attribute(ignis__chat *c, ignis__chat_value object, igni
 }
 
 /*  Where a character of a string begins, from its number. */
-static size_t ignis__chat_offset(ignis__chat *c, ignis__chat_value string, int64_t character)
+IGNIS__PRIVATE size_t ignis__chat_offset(ignis__chat *c, ignis__chat_value string, int64_t character)
 {
     size_t at = 0;
     ignis__chat_work(c, character / 4);
@@ -137,18 +129,21 @@ static size_t ignis__chat_offset(ignis__chat *c, ignis__chat_value string, int64
 }
 
 /*  object[key]; false when there is no such item. */
-static bool ignis__chat_item(ignis__chat *c, ignis__chat_value object, ignis__chat_value key, ignis__chat_value *out)
+IGNIS__PRIVATE bool ignis__chat_item(ignis__chat *c, ignis__chat_value object, ignis__chat_value key,
+                                     ignis__chat_value *out)
 {
     int64_t i = key.number, count;
     bool string = object.kind == IGNIS__CHAT_STRING;
     *out = ignis__chat_undefined(object, key);
     if (object.kind == IGNIS__CHAT_DICT) {
-        if (key.kind == IGNIS__CHAT_LIST || key.kind == IGNIS__CHAT_DICT || (i = ignis__chat_find(c, object.u.items, key)) < 0)
+        if (key.kind == IGNIS__CHAT_LIST || key.kind == IGNIS__CHAT_DICT ||
+            (i = ignis__chat_find(c, object.u.items, key)) < 0)
             return false;
         *out = object.u.items->item[i + 1];
         return true;
     }
-    if (!ignis__chat_is_whole(key) || !(string || (object.kind >= IGNIS__CHAT_LIST && object.kind <= IGNIS__CHAT_RANGE_OF)))
+    if (!ignis__chat_is_whole(key) ||
+        !(string || (object.kind >= IGNIS__CHAT_LIST && object.kind <= IGNIS__CHAT_RANGE_OF)))
         return false;
     count = string ? ignis__chat_characters(c, object) : object.u.items->count;
     i += i < 0 ? count : 0;
@@ -164,7 +159,8 @@ static bool ignis__chat_item(ignis__chat *c, ignis__chat_value object, ignis__ch
 }
 
 /*  Items put together to what another value is: a text, or a list of its kind. */
-static ignis__chat_value ignis__chat_like(ignis__chat *c, ignis__chat_value other, const ignis__chat_items *items)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_like(ignis__chat *c, ignis__chat_value other,
+                                                  const ignis__chat_items *items)
 {
     ignis__chat_value out = other;
     ignis__chat_writer text = IGNIS__ZERO;
@@ -184,7 +180,8 @@ static ignis__chat_value ignis__chat_like(ignis__chat *c, ignis__chat_value othe
 }
 
 /*  object.name, or with `item` object[name]: either looks for the other next. */
-static ignis__chat_value ignis__chat_member(ignis__chat *c, ignis__chat_value object, ignis__chat_value key, bool item)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_member(ignis__chat *c, ignis__chat_value object, ignis__chat_value key,
+                                                    bool item)
 {
     ignis__chat_value out = ignis__chat_make(IGNIS__CHAT_UNDEFINED, 0);
     if (c->fault || object.kind == IGNIS__CHAT_UNDEFINED)
@@ -198,7 +195,8 @@ static ignis__chat_value ignis__chat_member(ignis__chat *c, ignis__chat_value ob
     return ignis__chat_undefined(object, key);
 }
 
-static ignis__chat_value ignis__chat_slice(ignis__chat *c, ignis__chat_value object, const ignis__chat_value *bound)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_slice(ignis__chat *c, ignis__chat_value object,
+                                                   const ignis__chat_value *bound)
 {
     bool string = object.kind == IGNIS__CHAT_STRING;
     int64_t count, step = bound[2].kind == IGNIS__CHAT_NONE ? 1 : bound[2].number, limits[2], i;
@@ -223,7 +221,8 @@ static ignis__chat_value ignis__chat_slice(ignis__chat *c, ignis__chat_value obj
     }
     if (string && step == 1) {
         limits[1] = limits[1] < limits[0] ? limits[0] : limits[1];
-        return ignis__chat_part(object, ignis__chat_offset(c, object, limits[0]), ignis__chat_offset(c, object, limits[1]));
+        return ignis__chat_part(object, ignis__chat_offset(c, object, limits[0]),
+                                ignis__chat_offset(c, object, limits[1]));
     }
     ignis__chat_each(c, object, &items);
     for (i = limits[0]; (step > 0 ? i < limits[1] : i > limits[1]) && ignis__chat_work(c, 1); i += step) {

@@ -1,3 +1,5 @@
+#include "room.h"
+
 /*  The arguments of a call, filter or test. */
 static void ignis__chat_take_arguments(ignis__chat *c, const ignis__chat_node *node, ignis__chat_call *call)
 {
@@ -15,8 +17,8 @@ static void ignis__chat_take_arguments(ignis__chat *c, const ignis__chat_node *n
 }
 
 /*  An argument by its place, or by its name; those by name are counted. */
-static ignis__chat_value ignis__chat_argument(ignis__chat *c, const ignis__chat_call *call, ignis__chat_value of, ignis__chat_value name,
-                                              int64_t place, int64_t *named)
+static ignis__chat_value ignis__chat_argument(ignis__chat *c, const ignis__chat_call *call, ignis__chat_value of,
+                                              ignis__chat_value name, int64_t place, int64_t *named)
 {
     int64_t at = ignis__chat_find(c, &call->named, name);
     *named += at >= 0;
@@ -27,7 +29,8 @@ static ignis__chat_value ignis__chat_argument(ignis__chat *c, const ignis__chat_
                                        : ignis__chat_make(IGNIS__CHAT_ABSENT, 0);
 }
 
-static ignis__chat_value ignis__chat_call_macro(ignis__chat *c, const ignis__chat_macro *macro, const ignis__chat_call *call)
+static ignis__chat_value ignis__chat_call_macro(ignis__chat *c, const ignis__chat_macro *macro,
+                                                const ignis__chat_call *call)
 {
     ignis__chat_scope *before = ignis__chat_enter(c, macro->scope);
     ignis__chat_value of = macro->node->value, caller = ignis__chat_words("caller"), value;
@@ -39,7 +42,8 @@ static ignis__chat_value ignis__chat_call_macro(ignis__chat *c, const ignis__cha
             value = name->a ? ignis__chat_eval(c, name->a) : ignis__chat_undefined(value, name->value);
         ignis__chat_put(c, &c->scope->names, name->value, value);
     }
-    if (macro->node->sign && !c->fault && ignis__chat_find(c, &c->scope->names, caller) < 0) { /* a macro that names it has it */
+    if (macro->node->sign && !c->fault &&
+        ignis__chat_find(c, &c->scope->names, caller) < 0) { /* a macro that names it has it */
         value = ignis__chat_argument(c, call, of, caller, INT64_MAX, &named);
         ignis__chat_put(c, &c->scope->names, caller, value.kind ? value : ignis__chat_undefined(value, caller));
     }
@@ -80,19 +84,21 @@ static ignis__chat_value ignis__chat_run_row(ignis__chat *c, const ignis__chat_r
 }
 
 /*  A filter or a test by its name. */
-static ignis__chat_value ignis__chat_apply(ignis__chat *c, char of, ignis__chat_value name, ignis__chat_call *call)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_apply(ignis__chat *c, char of, ignis__chat_value name,
+                                                   ignis__chat_call *call)
 {
     int row = name.kind == IGNIS__CHAT_STRING ? ignis__chat_row_find(c, of, name) : -1;
     if (c->fault || name.kind != IGNIS__CHAT_STRING)
         return ignis__chat_fail(c, "the name of a filter or test is text");
     if (row < 0)
-        return ignis__chat_lacks(c, "the %s '%.*s'", of == 'f' ? "filter" : "test", (int)(name.number < 60 ? name.number : 60),
-                                 name.u.text);
+        return ignis__chat_lacks(c, "the %s '%.*s'", of == 'f' ? "filter" : "test",
+                                 (int)(name.number < 60 ? name.number : 60), name.u.text);
     return ignis__chat_run_row(c, ignis__chat_row_at(row), call);
 }
 
 /*  A call, filter or test; caller: what {% call %} gives it beside its arguments, or null. */
-static ignis__chat_value ignis__chat_eval_call(ignis__chat *c, const ignis__chat_node *node, const ignis__chat_value *caller)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_eval_call(ignis__chat *c, const ignis__chat_node *node,
+                                                       const ignis__chat_value *caller)
 {
     ignis__chat_call call = IGNIS__ZERO;
     ignis__chat_value object = ignis__chat_eval(c, node->a);
@@ -181,10 +187,11 @@ static ignis__chat_value ignis__chat_eval_two(ignis__chat *c, const ignis__chat_
     c->here = node->at;
     if (c->fault || logical)
         return b;
-    return node->op == IGNIS__CHAT_ITEM ? ignis__chat_member(c, a, b, true) : ignis__chat_binary_of(c, (char)node->sign, a, b);
+    return node->op == IGNIS__CHAT_ITEM ? ignis__chat_member(c, a, b, true)
+                                        : ignis__chat_binary_of(c, (char)node->sign, a, b);
 }
 
-static ignis__chat_value ignis__chat_eval(ignis__chat *c, const ignis__chat_node *node)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_eval(ignis__chat *c, const ignis__chat_node *node)
 {
     ignis__chat_value value = ignis__chat_make(IGNIS__CHAT_UNDEFINED, 0);
     ignis__chat_scope *before;

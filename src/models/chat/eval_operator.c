@@ -1,3 +1,5 @@
+#include "room.h"
+
 /*  Adds a text, with characters of HTML escaped. */
 static void ignis__chat_write_escaped(ignis__chat *c, ignis__chat_writer *out, ignis__chat_value string)
 {
@@ -17,11 +19,12 @@ static void ignis__chat_write_escaped(ignis__chat *c, ignis__chat_writer *out, i
 }
 
 /*  Joins two texts; what went through |safe is another type in Python, which escapes what is added to it. */
-static ignis__chat_value ignis__chat_join_two(ignis__chat *c, ignis__chat_value a, ignis__chat_value b)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_join_two(ignis__chat *c, ignis__chat_value a, ignis__chat_value b)
 {
     ignis__chat_writer out = IGNIS__ZERO;
     ignis__chat_value joined;
-    if (a.of == b.of && !ignis__chat_reserve(c, &out, (size_t)(a.number + b.number))) /* no more than is needed, as much is joined */
+    if (a.of == b.of &&
+        !ignis__chat_reserve(c, &out, (size_t)(a.number + b.number))) /* no more than is needed, as much is joined */
         return a;
     (b.of && !a.of ? ignis__chat_write_escaped : ignis__chat_write_string)(c, &out, a);
     (a.of && !b.of ? ignis__chat_write_escaped : ignis__chat_write_string)(c, &out, b);
@@ -75,7 +78,7 @@ static double ignis__chat_floating(char op, double a, double b)
 }
 
 /*  A list, tuple or text, so many times. */
-static ignis__chat_value ignis__chat_repeat(ignis__chat *c, ignis__chat_value a, int64_t times)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_repeat(ignis__chat *c, ignis__chat_value a, int64_t times)
 {
     bool string = a.kind == IGNIS__CHAT_STRING;
     ignis__chat_value out = a;
@@ -97,7 +100,8 @@ static ignis__chat_value ignis__chat_repeat(ignis__chat *c, ignis__chat_value a,
     return out;
 }
 
-static ignis__chat_value ignis__chat_binary_of(ignis__chat *c, char op, ignis__chat_value a, ignis__chat_value b)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_binary_of(ignis__chat *c, char op, ignis__chat_value a,
+                                                       ignis__chat_value b)
 {
     ignis__chat_value out = ignis__chat_make(IGNIS__CHAT_INT, 0);
     bool sequence = a.kind >= IGNIS__CHAT_STRING && a.kind <= IGNIS__CHAT_TUPLE;
@@ -142,10 +146,11 @@ static ignis__chat_value ignis__chat_binary_of(ignis__chat *c, char op, ignis__c
         return ignis__chat_repeat(c, a, b.number);
     for (i = 0; ignis__chat_operators[i].sign != op; i++)
         continue;
-    return ignis__chat_fail(c, "%s %s %s", ignis__chat_kinds[a.kind], ignis__chat_operators[i].text, ignis__chat_kinds[b.kind]);
+    return ignis__chat_fail(c, "%s %s %s", ignis__chat_kinds[a.kind], ignis__chat_operators[i].text,
+                            ignis__chat_kinds[b.kind]);
 }
 
-static bool ignis__chat_contains(ignis__chat *c, ignis__chat_value a, ignis__chat_value b)
+IGNIS__PRIVATE bool ignis__chat_contains(ignis__chat *c, ignis__chat_value a, ignis__chat_value b)
 {
     ignis__chat_items items;
     ignis__needle needle;
@@ -170,7 +175,7 @@ static bool ignis__chat_contains(ignis__chat *c, ignis__chat_value a, ignis__cha
     return !c->fault && i < items.count;
 }
 
-static bool ignis__chat_compares(ignis__chat *c, char sign, ignis__chat_value a, ignis__chat_value b)
+IGNIS__PRIVATE bool ignis__chat_compares(ignis__chat *c, char sign, ignis__chat_value a, ignis__chat_value b)
 {
     switch (sign) {
     case '=': return ignis__chat_equal(c, a, b);

@@ -1,4 +1,6 @@
-static ignis__chat_value ignis__chat_lookup(ignis__chat *c, ignis__chat_value name)
+#include "room.h"
+
+IGNIS__PRIVATE ignis__chat_value ignis__chat_lookup(ignis__chat *c, ignis__chat_value name)
 {
     ignis__chat_scope *scope;
     int64_t at;
@@ -7,7 +9,8 @@ static ignis__chat_value ignis__chat_lookup(ignis__chat *c, ignis__chat_value na
         if ((at = ignis__chat_find(c, &scope->names, name)) >= 0)
             return scope->names.item[at + 1];
     row = ignis__chat_row_find(c, 'g', name);
-    return row >= 0 ? ignis__chat_make(IGNIS__CHAT_FUNCTION, row) : ignis__chat_undefined(ignis__chat_make(IGNIS__CHAT_ABSENT, 0), name);
+    return row >= 0 ? ignis__chat_make(IGNIS__CHAT_FUNCTION, row)
+                    : ignis__chat_undefined(ignis__chat_make(IGNIS__CHAT_ABSENT, 0), name);
 }
 
 static void ignis__chat_assign(ignis__chat *c, const ignis__chat_node *target, ignis__chat_value value)
@@ -38,7 +41,7 @@ static void ignis__chat_assign(ignis__chat *c, const ignis__chat_node *target, i
     }
 }
 
-static ignis__chat_scope *ignis__chat_enter(ignis__chat *c, ignis__chat_scope *outer)
+IGNIS__PRIVATE ignis__chat_scope *ignis__chat_enter(ignis__chat *c, ignis__chat_scope *outer)
 {
     ignis__chat_scope *before = c->scope, *scope = (ignis__chat_scope *)ignis__chat_alloc(c, sizeof *scope);
     if (scope) {
@@ -48,11 +51,12 @@ static ignis__chat_scope *ignis__chat_enter(ignis__chat *c, ignis__chat_scope *o
     return before;
 }
 
-static int ignis__chat_run(ignis__chat *c, const ignis__chat_node *body);
-static ignis__chat_value ignis__chat_eval_call(ignis__chat *c, const ignis__chat_node *node, const ignis__chat_value *caller);
+IGNIS__PRIVATE int ignis__chat_run(ignis__chat *c, const ignis__chat_node *body);
+IGNIS__PRIVATE ignis__chat_value ignis__chat_eval_call(ignis__chat *c, const ignis__chat_node *node,
+                                                       const ignis__chat_value *caller);
 
 /*  What a body writes, as a string, in a scope of its own. */
-static ignis__chat_value ignis__chat_capture(ignis__chat *c, const ignis__chat_node *body)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_capture(ignis__chat *c, const ignis__chat_node *body)
 {
     ignis__chat_writer out = IGNIS__ZERO, *before = c->out;
     c->out = &out;
@@ -62,7 +66,7 @@ static ignis__chat_value ignis__chat_capture(ignis__chat *c, const ignis__chat_n
 }
 
 /*  Finds the next item of a loop that its condition lets through. */
-static bool ignis__chat_peek(ignis__chat *c, ignis__chat_loop *loop)
+IGNIS__PRIVATE bool ignis__chat_peek(ignis__chat *c, ignis__chat_loop *loop)
 {
     while (!loop->peeked && loop->next < loop->end && ignis__chat_work(c, 1)) {
         loop->after = loop->items->item[loop->next++];
@@ -175,7 +179,8 @@ static int ignis__chat_run_one(ignis__chat *c, const ignis__chat_node *node)
     case IGNIS__CHAT_BLOCK:
         ignis__chat_enter(c, before);
         inner = c->scope;
-        for (part = node->list; part && !c->fault; part = part->next) { /* of with: values are taken outside, and set inside */
+        for (part = node->list; part && !c->fault;
+             part = part->next) { /* of with: values are taken outside, and set inside */
             c->scope = before;
             value = ignis__chat_eval(c, part->b);
             c->scope = inner;
@@ -189,7 +194,7 @@ static int ignis__chat_run_one(ignis__chat *c, const ignis__chat_node *node)
     return jump;
 }
 
-static bool ignis__chat_deeper(ignis__chat *c, size_t at)
+IGNIS__PRIVATE bool ignis__chat_deeper(ignis__chat *c, size_t at)
 {
     c->here = at;
     if (c->fault || !ignis__chat_work(c, 1))
@@ -203,7 +208,7 @@ static bool ignis__chat_deeper(ignis__chat *c, size_t at)
 }
 
 /*  Runs the statements of a body; the statement that ended it early, break or continue, or 0. */
-static int ignis__chat_run(ignis__chat *c, const ignis__chat_node *body)
+IGNIS__PRIVATE int ignis__chat_run(ignis__chat *c, const ignis__chat_node *body)
 {
     const ignis__chat_node *node;
     int jump = 0;

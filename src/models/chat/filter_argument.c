@@ -1,9 +1,14 @@
 /* --- filters, tests, methods and functions ----------------------------------------------------------------------------- */
 
-static bool ignis__chat_given(ignis__chat_value v) { return v.kind != IGNIS__CHAT_ABSENT && v.kind != IGNIS__CHAT_NONE; }
+#include "room.h"
+
+IGNIS__PRIVATE bool ignis__chat_given(ignis__chat_value v)
+{
+    return v.kind != IGNIS__CHAT_ABSENT && v.kind != IGNIS__CHAT_NONE;
+}
 
 /*  An argument that has to be text; a fault where it is not. */
-static bool ignis__chat_want_text(ignis__chat *c, ignis__chat_value v)
+IGNIS__PRIVATE bool ignis__chat_want_text(ignis__chat *c, ignis__chat_value v)
 {
     if (v.kind != IGNIS__CHAT_STRING)
         ignis__chat_fail_kind(c, "an argument is text", v);
@@ -11,7 +16,7 @@ static bool ignis__chat_want_text(ignis__chat *c, ignis__chat_value v)
 }
 
 /*  One that has to be a whole number, `otherwise` where it is not given. */
-static int64_t ignis__chat_want_int(ignis__chat *c, ignis__chat_value v, int64_t otherwise)
+IGNIS__PRIVATE int64_t ignis__chat_want_int(ignis__chat *c, ignis__chat_value v, int64_t otherwise)
 {
     if (ignis__chat_given(v) && !ignis__chat_is_whole(v))
         ignis__chat_fail_kind(c, "an argument is a whole number", v);
@@ -20,7 +25,8 @@ static int64_t ignis__chat_want_int(ignis__chat *c, ignis__chat_value v, int64_t
 
 /*  The pieces of a text between what separates them: at most `limit` times, if that is not negative, with `right` at the last places. An empty text
     separates all characters. */
-static void ignis__chat_pieces(ignis__chat *c, ignis__chat_value s, ignis__chat_value by, int64_t limit, bool right, ignis__chat_items *out)
+IGNIS__PRIVATE void ignis__chat_pieces(ignis__chat *c, ignis__chat_value s, ignis__chat_value by, int64_t limit,
+                                       bool right, ignis__chat_items *out)
 {
     size_t size = (size_t)s.number, step = (size_t)by.number, at = 0, end = size, place;
     ignis__needle needle = ignis__chat_needle_of(c, by, right);
@@ -29,7 +35,9 @@ static void ignis__chat_pieces(ignis__chat *c, ignis__chat_value s, ignis__chat_
     while (out->count != limit && ignis__chat_work(c, 1)) { /* what is left lies from `at` to `end` */
         const char *found = ignis__chat_search(c, s.u.text + at, end - at, &needle);
         if (step == 0 && out->count)
-            found = at == end ? NULL : right ? s.u.text + ignis__chat_before(s.u.text, end) : found + ignis__chat_character(found);
+            found = at == end ? NULL
+                    : right   ? s.u.text + ignis__chat_before(s.u.text, end)
+                              : found + ignis__chat_character(found);
         if (!found)
             break;
         place = (size_t)(found - s.u.text);
@@ -45,7 +53,7 @@ static void ignis__chat_pieces(ignis__chat *c, ignis__chat_value s, ignis__chat_
 }
 
 /*  strip and trim (3), lstrip (1), rstrip (2): white space, or the characters that are given. */
-static ignis__chat_value ignis__chat_do_strip(ignis__chat *c, ignis__chat_call *call)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_do_strip(ignis__chat *c, ignis__chat_call *call)
 {
     ignis__chat_value s = ignis__chat_text(c, call->self), set = call->value[0];
     bool given = ignis__chat_given(set), ascii[128];

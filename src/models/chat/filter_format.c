@@ -1,5 +1,7 @@
+#include "room.h"
+
 /*  string (0), safe (1). */
-static ignis__chat_value ignis__chat_do_text(ignis__chat *c, ignis__chat_call *call)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_do_text(ignis__chat *c, ignis__chat_call *call)
 {
     ignis__chat_value s = ignis__chat_text(c, call->self);
     s.of |= (unsigned char)call->how;
@@ -7,7 +9,7 @@ static ignis__chat_value ignis__chat_do_text(ignis__chat *c, ignis__chat_call *c
 }
 
 /*  int (0), float (1). */
-static ignis__chat_value ignis__chat_do_number(ignis__chat *c, ignis__chat_call *call)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_do_number(ignis__chat *c, ignis__chat_call *call)
 {
     ignis__chat_value v = call->self, otherwise = call->value[0], out = ignis__chat_make(IGNIS__CHAT_INT, v.number);
     bool is_float = call->how == 1, known = ignis__chat_is_number(v);
@@ -47,16 +49,19 @@ typedef struct ignis__chat_spec {
 } ignis__chat_spec;
 
 /*  A number as a conversion writes it, without its width; in `out`, of so many bytes. */
-static bool ignis__chat_convert_number(ignis__chat *c, const ignis__chat_spec *spec, ignis__chat_value v, char *out, size_t room)
+static bool ignis__chat_convert_number(ignis__chat *c, const ignis__chat_spec *spec, ignis__chat_value v, char *out,
+                                       size_t room)
 {
-    bool real = strchr("eEfFgG", spec->letter) != NULL, negative = v.kind == IGNIS__CHAT_FLOAT ? copysign(1, v.u.real) < 0 : v.number < 0;
+    bool real = strchr("eEfFgG", spec->letter) != NULL,
+         negative = v.kind == IGNIS__CHAT_FLOAT ? copysign(1, v.u.real) < 0 : v.number < 0;
     char format[16], digits[512], *at;
     const char *prefix = "";
     int64_t precision = spec->precision;
     uint64_t whole;
     double value = ignis__chat_as_real(v);
     if (!ignis__chat_is_number(v) || (!real && v.kind == IGNIS__CHAT_FLOAT && strchr("xXo", spec->letter))) {
-        ignis__chat_fail_kind(c, strchr("xXo", spec->letter) ? "%x and %o write whole numbers" : "a conversion writes a number", v);
+        ignis__chat_fail_kind(
+            c, strchr("xXo", spec->letter) ? "%x and %o write whole numbers" : "a conversion writes a number", v);
         return false;
     }
     if (!real && v.kind == IGNIS__CHAT_FLOAT && !(value > -9.2e18 && value < 9.2e18)) {
@@ -70,7 +75,8 @@ static bool ignis__chat_convert_number(ignis__chat *c, const ignis__chat_spec *s
     ignis__chat_work(c, 16);
     if (real) {
         value = negative ? -value : value;
-        snprintf(format, sizeof format, "%%%s.%d%c", spec->other ? "#" : "", precision < 0 ? 6 : (int)precision, spec->letter);
+        snprintf(format, sizeof format, "%%%s.%d%c", spec->other ? "#" : "", precision < 0 ? 6 : (int)precision,
+                 spec->letter);
         snprintf(digits, sizeof digits, format, value);
         for (at = digits; *at; at++) /* the program's locale may have another point, of more than a byte */
             if (!strchr("0123456789eE+-infaINFA", *at)) {
@@ -84,9 +90,14 @@ static bool ignis__chat_convert_number(ignis__chat *c, const ignis__chat_spec *s
         int64_t number = v.kind == IGNIS__CHAT_FLOAT ? (int64_t)value : v.number;
         negative = number < 0;
         whole = negative ? 0 - (uint64_t)number : (uint64_t)number;
-        snprintf(format, sizeof format, "%%.%dll%c", precision < 1 ? 1 : (int)precision, strchr("diu", spec->letter) ? 'u' : spec->letter);
+        snprintf(format, sizeof format, "%%.%dll%c", precision < 1 ? 1 : (int)precision,
+                 strchr("diu", spec->letter) ? 'u' : spec->letter);
         snprintf(digits, sizeof digits, format, (unsigned long long)whole);
-        prefix = !spec->other ? "" : spec->letter == 'x' ? "0x" : spec->letter == 'X' ? "0X" : spec->letter == 'o' ? "0o" : "";
+        prefix = !spec->other          ? ""
+                 : spec->letter == 'x' ? "0x"
+                 : spec->letter == 'X' ? "0X"
+                 : spec->letter == 'o' ? "0o"
+                                       : "";
     }
     snprintf(out, room, "%s%s%s", negative ? "-" : spec->plus ? "+" : spec->space ? " " : "", prefix, digits);
     return true;
@@ -105,7 +116,8 @@ static ignis__chat_value ignis__chat_convert(ignis__chat *c, const ignis__chat_s
     if (spec->letter == 'c') {
         if (v.kind == IGNIS__CHAT_STRING && ignis__chat_characters(c, v) == 1)
             return v;
-        if (!ignis__chat_is_whole(v) || v.number < 0 || v.number > 0x10FFFF || (v.number >= 0xD800 && v.number < 0xE000))
+        if (!ignis__chat_is_whole(v) || v.number < 0 || v.number > 0x10FFFF ||
+            (v.number >= 0xD800 && v.number < 0xE000))
             return ignis__chat_fail(c, "%%c writes one character, or the number of one");
         text[ignis__utf8_write(text, (uint32_t)v.number)] = 0;
         ignis__chat_write(c, &out, text, v.number ? strlen(text) : 1, NULL, v.mark);
@@ -127,7 +139,7 @@ static int64_t ignis__chat_format_number(ignis__chat_value format, size_t *at)
 }
 
 /*  format % values, as Python has it: a tuple of them, or a dict for conversions with keys. */
-static ignis__chat_value ignis__chat_format(ignis__chat *c, ignis__chat_value format, ignis__chat_value values)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_format(ignis__chat *c, ignis__chat_value format, ignis__chat_value values)
 {
     ignis__chat_writer out = IGNIS__ZERO;
     ignis__chat_value spaces = ignis__chat_words(" "), zeros = ignis__chat_words("0"), v;
@@ -197,7 +209,8 @@ static ignis__chat_value ignis__chat_format(ignis__chat *c, ignis__chat_value fo
         head = numeric && v.number > 0 && strchr("+- ", v.u.text[0]) ? 1 : 0;
         head += numeric && spec.other && strchr("xXo", spec.letter) ? 2 : 0;
         numeric = numeric && spec.zero && !spec.left &&
-                  (ignis__formula_is_digit(v.u.text[v.number - 1]) || strchr("xX", spec.letter) || v.u.text[v.number - 1] == '.');
+                  (ignis__formula_is_digit(v.u.text[v.number - 1]) || strchr("xX", spec.letter) ||
+                   v.u.text[v.number - 1] == '.');
         spaces.marks = zeros.marks = NULL;
         begin = out.size;
         if (numeric)
@@ -215,7 +228,7 @@ static ignis__chat_value ignis__chat_format(ignis__chat *c, ignis__chat_value fo
     return ignis__chat_written(&out);
 }
 
-static ignis__chat_value ignis__chat_do_format(ignis__chat *c, ignis__chat_call *call)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_do_format(ignis__chat *c, ignis__chat_call *call)
 {
     bool named = call->named.count > 0;
     ignis__chat_value values = ignis__chat_new(c, named ? IGNIS__CHAT_DICT : IGNIS__CHAT_TUPLE);
@@ -226,7 +239,7 @@ static ignis__chat_value ignis__chat_do_format(ignis__chat *c, ignis__chat_call 
     return ignis__chat_format(c, ignis__chat_text(c, call->self), values);
 }
 
-static ignis__chat_value ignis__chat_do_indent(ignis__chat *c, ignis__chat_call *call)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_do_indent(ignis__chat *c, ignis__chat_call *call)
 {
     ignis__chat_value width = call->value[0], s = call->self, by;
     bool first = ignis__chat_true(call->value[1]), blank = ignis__chat_true(call->value[2]);
@@ -235,7 +248,9 @@ static ignis__chat_value ignis__chat_do_indent(ignis__chat *c, ignis__chat_call 
     int64_t i;
     if (!ignis__chat_want_text(c, s))
         return width;
-    by = width.kind == IGNIS__CHAT_STRING ? width : ignis__chat_repeat(c, ignis__chat_words(" "), ignis__chat_want_int(c, width, 4));
+    by = width.kind == IGNIS__CHAT_STRING
+             ? width
+             : ignis__chat_repeat(c, ignis__chat_words(" "), ignis__chat_want_int(c, width, 4));
     call->self = ignis__chat_join_two(c, s, ignis__chat_words("\n"));
     call->value[0] = ignis__chat_bool(false);
     lines = ignis__chat_do_lines(c, call).u.items;

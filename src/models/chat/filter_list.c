@@ -1,4 +1,6 @@
-static ignis__chat_value ignis__chat_do_length(ignis__chat *c, ignis__chat_call *call)
+#include "room.h"
+
+IGNIS__PRIVATE ignis__chat_value ignis__chat_do_length(ignis__chat *c, ignis__chat_call *call)
 {
     ignis__chat_value v = call->self;
     int64_t count = 0;
@@ -14,7 +16,7 @@ static ignis__chat_value ignis__chat_do_length(ignis__chat *c, ignis__chat_call 
 }
 
 /*  The first item (0), the last (1). */
-static ignis__chat_value ignis__chat_do_end(ignis__chat *c, ignis__chat_call *call)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_do_end(ignis__chat *c, ignis__chat_call *call)
 {
     ignis__chat_value absent = ignis__chat_make(IGNIS__CHAT_ABSENT, 0);
     bool generator = call->self.kind == IGNIS__CHAT_GENERATOR;
@@ -29,9 +31,10 @@ static ignis__chat_value ignis__chat_do_end(ignis__chat *c, ignis__chat_call *ca
 }
 
 /*  The least item (0), the greatest (1): of several the first. */
-static ignis__chat_value ignis__chat_do_extreme(ignis__chat *c, ignis__chat_call *call)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_do_extreme(ignis__chat *c, ignis__chat_call *call)
 {
-    ignis__chat_value absent = ignis__chat_make(IGNIS__CHAT_ABSENT, 0), best = ignis__chat_undefined(absent, absent), best_key = best, key;
+    ignis__chat_value absent = ignis__chat_make(IGNIS__CHAT_ABSENT, 0), best = ignis__chat_undefined(absent, absent),
+                      best_key = best, key;
     bool fold = !ignis__chat_true(call->value[0]);
     ignis__chat_items items;
     int64_t i;
@@ -39,7 +42,8 @@ static ignis__chat_value ignis__chat_do_extreme(ignis__chat *c, ignis__chat_call
         return best;
     for (i = items.at; i < items.count && ignis__chat_work(c, 1); i++) {
         key = ignis__chat_path(c, items.item[i], call->value[1], absent, fold);
-        if (i > items.at && !(call->how ? ignis__chat_less(c, best_key, key, false) : ignis__chat_less(c, key, best_key, false)))
+        if (i > items.at &&
+            !(call->how ? ignis__chat_less(c, best_key, key, false) : ignis__chat_less(c, key, best_key, false)))
             continue;
         best = items.item[i];
         best_key = key;
@@ -48,7 +52,7 @@ static ignis__chat_value ignis__chat_do_extreme(ignis__chat *c, ignis__chat_call
 }
 
 /*  The items of anything, as a list (0); the other way round (1). */
-static ignis__chat_value ignis__chat_do_list(ignis__chat *c, ignis__chat_call *call)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_do_list(ignis__chat *c, ignis__chat_call *call)
 {
     ignis__chat_value like = call->self;
     bool reverse = call->how == 1, text = like.kind == IGNIS__CHAT_STRING;
@@ -65,7 +69,7 @@ static ignis__chat_value ignis__chat_do_list(ignis__chat *c, ignis__chat_call *c
 }
 
 /*  keys, values, items of a dict, and the filter items. */
-static ignis__chat_value ignis__chat_do_pairs(ignis__chat *c, ignis__chat_call *call)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_do_pairs(ignis__chat *c, ignis__chat_call *call)
 {
     ignis__chat_value out = ignis__chat_new(c, (ignis__chat_kind)call->how), pair;
     const ignis__chat_items *dict = call->self.u.items;
@@ -88,7 +92,7 @@ static ignis__chat_value ignis__chat_do_pairs(ignis__chat *c, ignis__chat_call *
     return out;
 }
 
-static ignis__chat_value ignis__chat_do_get(ignis__chat *c, ignis__chat_call *call)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_do_get(ignis__chat *c, ignis__chat_call *call)
 {
     int64_t at = ignis__chat_hashable(c, call->value[0]) ? ignis__chat_find(c, call->self.u.items, call->value[0]) : -1;
     if (at >= 0)
@@ -96,7 +100,7 @@ static ignis__chat_value ignis__chat_do_get(ignis__chat *c, ignis__chat_call *ca
     return call->value[1].kind ? call->value[1] : ignis__chat_make(IGNIS__CHAT_NONE, 0);
 }
 
-static ignis__chat_value ignis__chat_do_default(ignis__chat *c, ignis__chat_call *call)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_do_default(ignis__chat *c, ignis__chat_call *call)
 {
     (void)c;
     if (call->self.kind == IGNIS__CHAT_UNDEFINED || (ignis__chat_true(call->value[1]) && !ignis__chat_true(call->self)))

@@ -1,7 +1,10 @@
+#include "room.h"
+
 /*  map (0): a filter, or an attribute, of each item. select (1), reject (2), selectattr (3), rejectattr (4): the items that pass a test. */
-static ignis__chat_value ignis__chat_do_map(ignis__chat *c, ignis__chat_call *call)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_do_map(ignis__chat *c, ignis__chat_call *call)
 {
-    ignis__chat_value out = ignis__chat_new(c, IGNIS__CHAT_GENERATOR), path = ignis__chat_make(IGNIS__CHAT_ABSENT, 0), otherwise = path;
+    ignis__chat_value out = ignis__chat_new(c, IGNIS__CHAT_GENERATOR), path = ignis__chat_make(IGNIS__CHAT_ABSENT, 0),
+                      otherwise = path;
     int64_t attribute = ignis__chat_find(c, &call->named, ignis__chat_words("attribute")), i, from = call->how >= 3;
     bool map = call->how == 0, by_name = map && call->given.count == 0 && attribute >= 0;
     ignis__chat_items items;
@@ -34,9 +37,10 @@ static ignis__chat_value ignis__chat_do_map(ignis__chat *c, ignis__chat_call *ca
 }
 
 /*  sort (0), dictsort (1): by keys, of which letters are made small unless case_sensitive is set. */
-static ignis__chat_value ignis__chat_do_sort(ignis__chat *c, ignis__chat_call *call)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_do_sort(ignis__chat *c, ignis__chat_call *call)
 {
-    bool dict = call->how == 1, fold = !ignis__chat_true(call->value[!dict]), reverse = ignis__chat_true(call->value[dict ? 2 : 0]);
+    bool dict = call->how == 1, fold = !ignis__chat_true(call->value[!dict]),
+         reverse = ignis__chat_true(call->value[dict ? 2 : 0]);
     ignis__chat_value absent = ignis__chat_make(IGNIS__CHAT_ABSENT, 0), by = call->value[dict ? 1 : 2], key, tuple;
     ignis__chat_items items, keys = IGNIS__ZERO;
     int64_t i;
@@ -63,7 +67,7 @@ static ignis__chat_value ignis__chat_do_sort(ignis__chat *c, ignis__chat_call *c
     return c->fault ? absent : ignis__chat_sorted(c, &items, &keys, reverse);
 }
 
-static ignis__chat_value ignis__chat_do_tojson(ignis__chat *c, ignis__chat_call *call)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_do_tojson(ignis__chat *c, ignis__chat_call *call)
 {
     ignis__chat_value indent = call->value[1], separators = call->value[2], spaces = ignis__chat_words(" ");
     ignis__chat_json how;
@@ -71,12 +75,14 @@ static ignis__chat_value ignis__chat_do_tojson(ignis__chat *c, ignis__chat_call 
     how.ascii = ignis__chat_true(call->value[0]);
     how.sort = ignis__chat_true(call->value[3]);
     how.pretty = ignis__chat_given(indent);
-    how.indent = indent.kind == IGNIS__CHAT_STRING ? indent : ignis__chat_repeat(c, spaces, ignis__chat_want_int(c, indent, 0));
+    how.indent =
+        indent.kind == IGNIS__CHAT_STRING ? indent : ignis__chat_repeat(c, spaces, ignis__chat_want_int(c, indent, 0));
     how.separators[0] = ignis__chat_words(how.pretty ? "," : ", ");
     how.separators[1] = ignis__chat_words(": ");
     if (ignis__chat_given(separators)) {
-        if ((separators.kind != IGNIS__CHAT_LIST && separators.kind != IGNIS__CHAT_TUPLE) || separators.u.items->count != 2 ||
-            !ignis__chat_want_text(c, separators.u.items->item[0]) || !ignis__chat_want_text(c, separators.u.items->item[1]))
+        if ((separators.kind != IGNIS__CHAT_LIST && separators.kind != IGNIS__CHAT_TUPLE) ||
+            separators.u.items->count != 2 || !ignis__chat_want_text(c, separators.u.items->item[0]) ||
+            !ignis__chat_want_text(c, separators.u.items->item[1]))
             return ignis__chat_fail(c, "separators are two texts");
         memcpy(how.separators, separators.u.items->item, sizeof how.separators);
     }

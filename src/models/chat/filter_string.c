@@ -1,5 +1,7 @@
+#include "room.h"
+
 /*  split (0), rsplit (1): at a text, or at white space. */
-static ignis__chat_value ignis__chat_do_split(ignis__chat *c, ignis__chat_call *call)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_do_split(ignis__chat *c, ignis__chat_call *call)
 {
     ignis__chat_value s = call->self, by = call->value[0], out = ignis__chat_new(c, IGNIS__CHAT_LIST);
     int64_t limit = ignis__chat_want_int(c, call->value[1], -1), i;
@@ -32,7 +34,7 @@ static ignis__chat_value ignis__chat_do_split(ignis__chat *c, ignis__chat_call *
     return out;
 }
 
-static ignis__chat_value ignis__chat_do_lines(ignis__chat *c, ignis__chat_call *call)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_do_lines(ignis__chat *c, ignis__chat_call *call)
 {
     ignis__chat_value s = call->self, out = ignis__chat_new(c, IGNIS__CHAT_LIST);
     size_t at = 0, from = 0, size = (size_t)s.number, end;
@@ -40,7 +42,8 @@ static ignis__chat_value ignis__chat_do_lines(ignis__chat *c, ignis__chat_call *
     while (at < size && !c->fault) {
         end = ignis__chat_line_end(s.u.text + at, size - at);
         if (end) {
-            ignis__chat_add(c, out.u.items, ignis__chat_part(s, from, ignis__chat_true(call->value[0]) ? at + end : at));
+            ignis__chat_add(c, out.u.items,
+                            ignis__chat_part(s, from, ignis__chat_true(call->value[0]) ? at + end : at));
             from = at + end;
         }
         at += end ? end : ignis__chat_character(s.u.text + at);
@@ -51,7 +54,7 @@ static ignis__chat_value ignis__chat_do_lines(ignis__chat *c, ignis__chat_call *
 }
 
 /*  startswith (1), endswith (2), removeprefix (3), removesuffix (4). */
-static ignis__chat_value ignis__chat_do_begins(ignis__chat *c, ignis__chat_call *call)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_do_begins(ignis__chat *c, ignis__chat_call *call)
 {
     ignis__chat_value s = call->self, with = call->value[0], part;
     bool tuple = with.kind == IGNIS__CHAT_TUPLE && call->how < 3, front = call->how % 2 == 1, yes = false;
@@ -60,15 +63,18 @@ static ignis__chat_value ignis__chat_do_begins(ignis__chat *c, ignis__chat_call 
         part = tuple ? with.u.items->item[i] : with;
         if (!ignis__chat_want_text(c, part) || !ignis__chat_work(c, 1 + part.number / 64))
             return part;
-        yes = part.number <= s.number && memcmp(s.u.text + (front ? 0 : s.number - part.number), part.u.text, (size_t)part.number) == 0;
+        yes = part.number <= s.number &&
+              memcmp(s.u.text + (front ? 0 : s.number - part.number), part.u.text, (size_t)part.number) == 0;
     }
     if (call->how < 3)
         return ignis__chat_bool(yes);
-    return yes ? ignis__chat_part(s, (size_t)(front ? with.number : 0), (size_t)(front ? s.number : s.number - with.number)) : s;
+    return yes ? ignis__chat_part(s, (size_t)(front ? with.number : 0),
+                                  (size_t)(front ? s.number : s.number - with.number))
+               : s;
 }
 
 /*  The method (0), whose arguments are text, and the filter (1), which makes them text. */
-static ignis__chat_value ignis__chat_do_replace(ignis__chat *c, ignis__chat_call *call)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_do_replace(ignis__chat *c, ignis__chat_call *call)
 {
     ignis__chat_value s = ignis__chat_text(c, call->self), old = call->value[0], with = call->value[1];
     int64_t count = ignis__chat_want_int(c, call->value[2], -1), i;
@@ -90,7 +96,7 @@ static ignis__chat_value ignis__chat_do_replace(ignis__chat *c, ignis__chat_call
 }
 
 /*  find (1), rfind (2), index (3), count (4) of a text in another. */
-static ignis__chat_value ignis__chat_do_find(ignis__chat *c, ignis__chat_call *call)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_do_find(ignis__chat *c, ignis__chat_call *call)
 {
     ignis__chat_items pieces;
     if (!ignis__chat_want_text(c, call->value[0]))
@@ -104,8 +110,8 @@ static ignis__chat_value ignis__chat_do_find(ignis__chat *c, ignis__chat_call *c
 }
 
 /*  item.a.b.0, an attribute of an attribute; with `fold` letters are made small, as sorting does. */
-static ignis__chat_value ignis__chat_path(ignis__chat *c, ignis__chat_value item, ignis__chat_value path, ignis__chat_value otherwise,
-                                          bool fold)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_path(ignis__chat *c, ignis__chat_value item, ignis__chat_value path,
+                                                  ignis__chat_value otherwise, bool fold)
 {
     ignis__chat_call call = IGNIS__ZERO;
     ignis__chat_items keys;
@@ -132,11 +138,12 @@ static ignis__chat_value ignis__chat_path(ignis__chat *c, ignis__chat_value item
 }
 
 /*  The filter join (0), which makes everything text, and the method (1), whose self stands between texts. */
-static ignis__chat_value ignis__chat_do_join(ignis__chat *c, ignis__chat_call *call)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_do_join(ignis__chat *c, ignis__chat_call *call)
 {
     bool method = call->how == 1;
-    ignis__chat_value between =
-                          method || call->value[0].kind ? ignis__chat_text(c, method ? call->self : call->value[0]) : ignis__chat_words(""),
+    ignis__chat_value between = method || call->value[0].kind
+                                    ? ignis__chat_text(c, method ? call->self : call->value[0])
+                                    : ignis__chat_words(""),
                       item;
     ignis__chat_items items;
     ignis__chat_writer out = IGNIS__ZERO;

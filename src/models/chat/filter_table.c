@@ -1,8 +1,11 @@
+#include "room.h"
+
 /*  Tests of what a value is, by a letter each. */
 static ignis__chat_value ignis__chat_do_test(ignis__chat *c, ignis__chat_call *call)
 {
     ignis__chat_value v = call->self, by = call->value[0];
-    bool yes = false, sequence = v.kind == IGNIS__CHAT_STRING || v.kind == IGNIS__CHAT_DICT || v.kind == IGNIS__CHAT_UNDEFINED ||
+    bool yes = false, sequence = v.kind == IGNIS__CHAT_STRING || v.kind == IGNIS__CHAT_DICT ||
+                                 v.kind == IGNIS__CHAT_UNDEFINED ||
                                  (v.kind >= IGNIS__CHAT_LIST && v.kind <= IGNIS__CHAT_RANGE_OF);
     switch (call->how) {
     case 'D': yes = v.kind != IGNIS__CHAT_UNDEFINED; break;
@@ -12,7 +15,9 @@ static ignis__chat_value ignis__chat_do_test(ignis__chat *c, ignis__chat_call *c
     case '0': yes = ignis__chat_is_number(v); break;
     case 'Q': yes = sequence; break;
     case 'W': yes = sequence || ignis__chat_has_items(v) || v.kind == IGNIS__CHAT_LOOP; break;
-    case 'C': yes = v.kind == IGNIS__CHAT_MACRO || v.kind == IGNIS__CHAT_FUNCTION || v.kind == IGNIS__CHAT_UNDEFINED; break;
+    case 'C':
+        yes = v.kind == IGNIS__CHAT_MACRO || v.kind == IGNIS__CHAT_FUNCTION || v.kind == IGNIS__CHAT_UNDEFINED;
+        break;
     case 'E': yes = v.of == 1 && v.kind == IGNIS__CHAT_STRING; break;
     case 'X':
         if (v.kind == by.kind && v.kind >= IGNIS__CHAT_FLOAT && v.kind <= IGNIS__CHAT_STRING)
@@ -25,7 +30,8 @@ static ignis__chat_value ignis__chat_do_test(ignis__chat *c, ignis__chat_call *c
         v = ignis__chat_binary_of(c, '%', v, call->how == 'd' ? by : ignis__chat_make(IGNIS__CHAT_INT, 2));
         yes = ignis__chat_as_real(v) == (call->how == 'o');
         break;
-    default: yes = call->how < IGNIS__CHAT_KINDS ? v.kind == call->how : ignis__chat_compares(c, (char)call->how, v, by);
+    default:
+        yes = call->how < IGNIS__CHAT_KINDS ? v.kind == call->how : ignis__chat_compares(c, (char)call->how, v, by);
     }
     return ignis__chat_bool(yes);
 }
@@ -174,14 +180,15 @@ static const ignis__chat_row ignis__chat_rows[] = {
 };
 /* clang-format on */
 
-static int ignis__chat_row_find(ignis__chat *c, char of, ignis__chat_value name)
+IGNIS__PRIVATE int ignis__chat_row_find(ignis__chat *c, char of, ignis__chat_value name)
 {
     int i;
     ignis__chat_work(c, 8); /* for the whole table */
     for (i = 0; i < IGNIS__COUNT(ignis__chat_rows); i++)
-        if (strchr(ignis__chat_rows[i].of, of) && ignis__chat_in_words(ignis__chat_rows[i].names, name.u.text, name.number))
+        if (strchr(ignis__chat_rows[i].of, of) &&
+            ignis__chat_in_words(ignis__chat_rows[i].names, name.u.text, name.number))
             return i;
     return -1;
 }
 
-static const ignis__chat_row *ignis__chat_row_at(int64_t row) { return &ignis__chat_rows[row]; }
+IGNIS__PRIVATE const ignis__chat_row *ignis__chat_row_at(int64_t row) { return &ignis__chat_rows[row]; }

@@ -1,13 +1,15 @@
 /* --- reading a template: words --------------------------------------------------------------------------------------- */
 
-static size_t ignis__chat_skip_space(const ignis__chat *c, size_t at)
+#include "room.h"
+
+IGNIS__PRIVATE size_t ignis__chat_skip_space(const ignis__chat *c, size_t at)
 {
     while (at < c->size && ignis__chat_is_space(c->text + at))
         at += ignis__chat_character(c->text + at);
     return at;
 }
 
-static bool ignis__chat_at(const ignis__chat *c, size_t at, const char *sign)
+IGNIS__PRIVATE bool ignis__chat_at(const ignis__chat *c, size_t at, const char *sign)
 {
     size_t length = strlen(sign);
     return at <= c->size && c->size - at >= length && memcmp(c->text + at, sign, length) == 0;
@@ -15,14 +17,14 @@ static bool ignis__chat_at(const ignis__chat *c, size_t at, const char *sign)
 
 static size_t ignis__chat_digits(const ignis__chat *c, size_t at)
 {
-    while (at < c->size &&
-           (ignis__formula_is_digit(c->text[at]) || (c->text[at] == '_' && at + 1 < c->size && ignis__formula_is_digit(c->text[at + 1]))))
+    while (at < c->size && (ignis__formula_is_digit(c->text[at]) ||
+                            (c->text[at] == '_' && at + 1 < c->size && ignis__formula_is_digit(c->text[at + 1]))))
         at++;
     return at;
 }
 
 /*  The end of a tag at this place: steps over it, and over the white space that goes with it. */
-static bool ignis__chat_tag_end(ignis__chat *c, size_t at, char tag)
+IGNIS__PRIVATE bool ignis__chat_tag_end(ignis__chat *c, size_t at, char tag)
 {
     char end[3];
     bool minus = ignis__chat_at(c, at, "-"), plus = tag != '{' && ignis__chat_at(c, at, "+");
@@ -40,7 +42,7 @@ static bool ignis__chat_tag_end(ignis__chat *c, size_t at, char tag)
 }
 
 /*  Goes on to the next word or sign inside a tag. */
-static void ignis__chat_next(ignis__chat *c)
+IGNIS__PRIVATE void ignis__chat_next(ignis__chat *c)
 {
     static const char *const signs[] = {"**", "//", "==", "!=", "<=", ">="};
     size_t at, i;
@@ -78,7 +80,8 @@ static void ignis__chat_next(ignis__chat *c)
             }
         }
         if (at < c->size && ignis__formula_is_letter(c->text[at]))
-            ignis__chat_fault(c, first == '0' ? IGNIS_DIAG_UNSUPPORTED : IGNIS_DIAG_CHAT_TEMPLATE, c->start, "a number with letters in it");
+            ignis__chat_fault(c, first == '0' ? IGNIS_DIAG_UNSUPPORTED : IGNIS_DIAG_CHAT_TEMPLATE, c->start,
+                              "a number with letters in it");
     } else if (first == '"' || first == '\'') {
         c->kind = '"';
         for (at++; at < c->size && c->text[at] != first; at++)
@@ -91,7 +94,8 @@ static void ignis__chat_next(ignis__chat *c)
     } else {
         c->kind = '+';
         if (!strchr("+-*/%~[](){}=!<>.:|,;", first) || (first == '!' && !ignis__chat_at(c, at, "!="))) {
-            ignis__chat_fault(c, (unsigned char)first < 128 ? IGNIS_DIAG_CHAT_TEMPLATE : IGNIS_DIAG_UNSUPPORTED, at, "%s inside a tag",
+            ignis__chat_fault(c, (unsigned char)first < 128 ? IGNIS_DIAG_CHAT_TEMPLATE : IGNIS_DIAG_UNSUPPORTED, at,
+                              "%s inside a tag",
                               (unsigned char)first < 128 ? "a sign that is none" : "a name with letters beyond ASCII");
             return;
         }
@@ -108,12 +112,13 @@ static void ignis__chat_next(ignis__chat *c)
         c->at = at;
 }
 
-static bool ignis__chat_sees(const ignis__chat *c, const char *word)
+IGNIS__PRIVATE bool ignis__chat_sees(const ignis__chat *c, const char *word)
 {
-    return !c->fault && (c->kind == 'a' || c->kind == '+') && c->at - c->start == strlen(word) && ignis__chat_at(c, c->start, word);
+    return !c->fault && (c->kind == 'a' || c->kind == '+') && c->at - c->start == strlen(word) &&
+           ignis__chat_at(c, c->start, word);
 }
 
-static bool ignis__chat_take(ignis__chat *c, const char *word)
+IGNIS__PRIVATE bool ignis__chat_take(ignis__chat *c, const char *word)
 {
     bool is = ignis__chat_sees(c, word);
     if (is)
@@ -122,21 +127,22 @@ static bool ignis__chat_take(ignis__chat *c, const char *word)
 }
 
 /*  Whether this stands behind the current token. */
-static bool ignis__chat_then(const ignis__chat *c, const char *sign)
+IGNIS__PRIVATE bool ignis__chat_then(const ignis__chat *c, const char *sign)
 {
     size_t at = ignis__chat_skip_space(c, c->at), behind = at + strlen(sign);
     return ignis__chat_at(c, at, sign) &&
-           (behind == c->size || *sign == '=' ? !ignis__chat_at(c, behind, "=")
-                                              : !ignis__formula_is_letter(c->text[behind]) && !ignis__formula_is_digit(c->text[behind]));
+           (behind == c->size || *sign == '='
+                ? !ignis__chat_at(c, behind, "=")
+                : !ignis__formula_is_letter(c->text[behind]) && !ignis__formula_is_digit(c->text[behind]));
 }
 
 /*  Is the current token one of these words? */
-static bool ignis__chat_listed(const ignis__chat *c, const char *words)
+IGNIS__PRIVATE bool ignis__chat_listed(const ignis__chat *c, const char *words)
 {
     return c->kind == 'a' && ignis__chat_in_words(words, c->text + c->start, (int64_t)(c->at - c->start));
 }
 
-IGNIS__COLD static void ignis__chat_unexpected(ignis__chat *c, const char *wanted)
+IGNIS__COLD IGNIS__PRIVATE void ignis__chat_unexpected(ignis__chat *c, const char *wanted)
 {
     char token[40] = "the end of the tag";
     size_t length = c->at - c->start;
@@ -145,7 +151,7 @@ IGNIS__COLD static void ignis__chat_unexpected(ignis__chat *c, const char *wante
     ignis__chat_fault(c, IGNIS_DIAG_CHAT_TEMPLATE, c->start, "%s is expected before %s", wanted, token);
 }
 
-static void ignis__chat_want(ignis__chat *c, const char *sign)
+IGNIS__PRIVATE void ignis__chat_want(ignis__chat *c, const char *sign)
 {
     char wanted[24];
     snprintf(wanted, sizeof wanted, "'%.16s'", sign);
@@ -154,7 +160,7 @@ static void ignis__chat_want(ignis__chat *c, const char *sign)
 }
 
 /*  The current token as a string, and on to the next. */
-static ignis__chat_value ignis__chat_word(ignis__chat *c)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_word(ignis__chat *c)
 {
     ignis__chat_value word = ignis__chat_string(c->text + c->start, c->at - c->start, NULL);
     if (c->kind != 'a')

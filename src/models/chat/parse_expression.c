@@ -1,7 +1,9 @@
 /* --- reading a template: nodes ---------------------------------------------------------------------------------------- */
 
+#include "room.h"
+
 /*  A node, never null: after a fault it is one that nobody walks. */
-static ignis__chat_node *ignis__chat_node_of(ignis__chat *c, ignis__chat_op op, size_t at)
+IGNIS__PRIVATE ignis__chat_node *ignis__chat_node_of(ignis__chat *c, ignis__chat_op op, size_t at)
 {
     ignis__chat_node *node = (ignis__chat_node *)ignis__chat_alloc(c, sizeof *node);
     if (!node)
@@ -12,13 +14,14 @@ static ignis__chat_node *ignis__chat_node_of(ignis__chat *c, ignis__chat_op op, 
 }
 
 /*  One level deeper in the template's text. */
-static void ignis__chat_nest(ignis__chat *c)
+IGNIS__PRIVATE void ignis__chat_nest(ignis__chat *c)
 {
     if (++c->nesting > IGNIS__CHAT_NESTING)
-        ignis__chat_fault(c, IGNIS_DIAG_CHAT_LIMIT, c->start, "the template is nested deeper than %d", IGNIS__CHAT_NESTING);
+        ignis__chat_fault(c, IGNIS_DIAG_CHAT_LIMIT, c->start, "the template is nested deeper than %d",
+                          IGNIS__CHAT_NESTING);
 }
 
-static void ignis__chat_append(ignis__chat_node *node, ignis__chat_node *part)
+IGNIS__PRIVATE void ignis__chat_append(ignis__chat_node *node, ignis__chat_node *part)
 {
     if (node->last)
         node->last->next = part;
@@ -27,7 +30,7 @@ static void ignis__chat_append(ignis__chat_node *node, ignis__chat_node *part)
     node->last = part;
 }
 
-static ignis__chat_node *ignis__chat_expression(ignis__chat *c);
+IGNIS__PRIVATE ignis__chat_node *ignis__chat_expression(ignis__chat *c);
 static ignis__chat_node *ignis__chat_binary(ignis__chat *c, int level);
 
 /*  The current token, a text in quotes, without them and its escapes. */
@@ -87,7 +90,8 @@ static ignis__chat_node *ignis__chat_items_node(ignis__chat *c, ignis__chat_kind
 }
 
 /*  What a reader reads, with commas between, up to the end of the tag, a closing parenthesis or a =. Several are a tuple; so is none. */
-static ignis__chat_node *ignis__chat_commas(ignis__chat *c, ignis__chat_node *(*read)(ignis__chat *c), bool empty)
+IGNIS__PRIVATE ignis__chat_node *ignis__chat_commas(ignis__chat *c, ignis__chat_node *(*read)(ignis__chat *c),
+                                                    bool empty)
 {
     ignis__chat_node *tuple = ignis__chat_items_node(c, IGNIS__CHAT_TUPLE, c->start);
     bool comma = false;
@@ -154,7 +158,7 @@ static ignis__chat_node *ignis__chat_primary(ignis__chat *c)
 }
 
 /*  Arguments behind an opening parenthesis; those with names have them as values. */
-static void ignis__chat_arguments(ignis__chat *c, ignis__chat_node *call)
+IGNIS__PRIVATE void ignis__chat_arguments(ignis__chat *c, ignis__chat_node *call)
 {
     bool named = false;
     ignis__chat_want(c, "(");
@@ -169,7 +173,8 @@ static void ignis__chat_arguments(ignis__chat *c, ignis__chat_node *call)
             ignis__chat_next(c);
             named = true;
         } else if (named) {
-            ignis__chat_fault(c, IGNIS_DIAG_CHAT_TEMPLATE, at, "an argument without a name follows one that has a name");
+            ignis__chat_fault(c, IGNIS_DIAG_CHAT_TEMPLATE, at,
+                              "an argument without a name follows one that has a name");
         }
         argument = ignis__chat_node_of(c, IGNIS__CHAT_PRINT, at);
         argument->a = ignis__chat_expression(c);
@@ -181,7 +186,8 @@ static void ignis__chat_arguments(ignis__chat *c, ignis__chat_node *call)
     ignis__chat_want(c, ")");
 }
 
-static ignis__chat_node *ignis__chat_around(ignis__chat *c, ignis__chat_op op, size_t at, ignis__chat_node *part)
+IGNIS__PRIVATE ignis__chat_node *ignis__chat_around(ignis__chat *c, ignis__chat_op op, size_t at,
+                                                    ignis__chat_node *part)
 {
     ignis__chat_node *node = ignis__chat_node_of(c, op, at);
     node->a = part;
@@ -209,7 +215,8 @@ static ignis__chat_node *ignis__chat_subscript(ignis__chat *c, ignis__chat_node 
     node->b = colons ? NULL : parts[0];
     node->op = (unsigned char)(colons ? IGNIS__CHAT_SLICE : IGNIS__CHAT_ITEM);
     for (i = 0; colons && i < 3; i++)
-        ignis__chat_append(node, parts[i] ? parts[i] : ignis__chat_constant(c, ignis__chat_make(IGNIS__CHAT_NONE, 0), at));
+        ignis__chat_append(node,
+                           parts[i] ? parts[i] : ignis__chat_constant(c, ignis__chat_make(IGNIS__CHAT_NONE, 0), at));
     ignis__chat_want(c, "]");
     return node;
 }
@@ -247,7 +254,8 @@ static ignis__chat_node *ignis__chat_postfix(ignis__chat *c, ignis__chat_node *n
             node->value = ignis__chat_word(c);
             if (ignis__chat_sees(c, "(")) {
                 ignis__chat_arguments(c, node);
-            } else if ((c->kind == 'a' && !ignis__chat_sees(c, "else") && !ignis__chat_sees(c, "or") && !ignis__chat_sees(c, "and")) ||
+            } else if ((c->kind == 'a' && !ignis__chat_sees(c, "else") && !ignis__chat_sees(c, "or") &&
+                        !ignis__chat_sees(c, "and")) ||
                        (c->kind && strchr("\"0.", c->kind)) || ignis__chat_sees(c, "[") || ignis__chat_sees(c, "{")) {
                 ignis__chat_node *argument;
                 if (ignis__chat_sees(c, "is"))
@@ -279,19 +287,17 @@ static ignis__chat_node *ignis__chat_unary(ignis__chat *c, bool filters)
     return ignis__chat_postfix(c, node, filters);
 }
 
-/*  Operators of two sides, and how tightly they bind. 3 is `not`; those of 4 are chained. */
-static const struct {
-    const char *text;
-    char level, sign;
-} ignis__chat_operators[] = {{"or", 1, 'o'}, {"and", 2, 'a'}, {"==", 4, '='}, {"!=", 4, '!'},  {"<", 4, '<'}, {"<=", 4, 'l'},
-                             {">", 4, '>'},  {">=", 4, 'g'},  {"in", 4, 'i'}, {"not", 4, 'n'}, {"+", 5, '+'}, {"-", 5, '-'},
-                             {"~", 6, '~'},  {"*", 7, '*'},   {"/", 7, '/'},  {"//", 7, 'd'},  {"%", 7, '%'}, {"**", 8, '^'}};
+IGNIS__PRIVATE const struct ignis__chat_operators_type ignis__chat_operators[] = {
+    {"or", 1, 'o'}, {"and", 2, 'a'}, {"==", 4, '='}, {"!=", 4, '!'},  {"<", 4, '<'}, {"<=", 4, 'l'},
+    {">", 4, '>'},  {">=", 4, 'g'},  {"in", 4, 'i'}, {"not", 4, 'n'}, {"+", 5, '+'}, {"-", 5, '-'},
+    {"~", 6, '~'},  {"*", 7, '*'},   {"/", 7, '/'},  {"//", 7, 'd'},  {"%", 7, '%'}, {"**", 8, '^'}};
 
 static int ignis__chat_operator(ignis__chat *c)
 {
     int i;
     for (i = 0; i < IGNIS__COUNT(ignis__chat_operators); i++)
-        if (ignis__chat_sees(c, ignis__chat_operators[i].text) && (ignis__chat_operators[i].sign != 'n' || ignis__chat_then(c, "in")))
+        if (ignis__chat_sees(c, ignis__chat_operators[i].text) &&
+            (ignis__chat_operators[i].sign != 'n' || ignis__chat_then(c, "in")))
             return i;
     return -1;
 }
@@ -333,9 +339,9 @@ static ignis__chat_node *ignis__chat_binary(ignis__chat *c, int level)
 }
 
 /*  An expression without a choice: `if` behind it is not its own. */
-static ignis__chat_node *ignis__chat_condition(ignis__chat *c) { return ignis__chat_binary(c, 1); }
+IGNIS__PRIVATE ignis__chat_node *ignis__chat_condition(ignis__chat *c) { return ignis__chat_binary(c, 1); }
 
-static ignis__chat_node *ignis__chat_expression(ignis__chat *c)
+IGNIS__PRIVATE ignis__chat_node *ignis__chat_expression(ignis__chat *c)
 {
     ignis__chat_node *node = ignis__chat_binary(c, 1);
     size_t at = c->start;

@@ -1,5 +1,7 @@
 /* --- reading a template: statements ------------------------------------------------------------------------------------ */
 
+#include "room.h"
+
 /*  The text before a tag, without the white space that the tag's sign takes, or that stands alone before it in its line. */
 static void ignis__chat_data(ignis__chat *c, ignis__chat_node *body, size_t from, size_t to, char sign, bool block)
 {
@@ -31,7 +33,10 @@ static size_t ignis__chat_raw(const ignis__chat *c, size_t at, const char *word)
     if (!ignis__chat_at(c, at, word))
         return 0;
     at = ignis__chat_skip_space(c, at + strlen(word));
-    return ignis__chat_at(c, at, "%}") || ignis__chat_at(c, at, "-%}") || (word[0] == 'e' && ignis__chat_at(c, at, "+%}")) ? at : 0;
+    return ignis__chat_at(c, at, "%}") || ignis__chat_at(c, at, "-%}") ||
+                   (word[0] == 'e' && ignis__chat_at(c, at, "+%}"))
+               ? at
+               : 0;
 }
 
 static char ignis__chat_sign(const ignis__chat *c, size_t at)
@@ -66,7 +71,7 @@ static void ignis__chat_statement(ignis__chat *c, ignis__chat_node *body);
 
 /*  What stands between the end of a tag, which is the current token, and a tag that begins with one of these words: the current one then. At the
     template's end where there are none. */
-static ignis__chat_node *ignis__chat_body(ignis__chat *c, const char *ends)
+IGNIS__PRIVATE ignis__chat_node *ignis__chat_body(ignis__chat *c, const char *ends)
 {
     ignis__chat_node *body = ignis__chat_node_of(c, IGNIS__CHAT_BLOCK, c->start), *print;
     if (*ends) {
@@ -128,7 +133,8 @@ static ignis__chat_node *ignis__chat_body(ignis__chat *c, const char *ends)
 }
 
 /*  What is assigned to: a name, an attribute of a namespace, or several with commas between. */
-static ignis__chat_node *ignis__chat_target_of(ignis__chat *c, ignis__chat_node *(*again)(ignis__chat *c), bool attributes)
+static ignis__chat_node *ignis__chat_target_of(ignis__chat *c, ignis__chat_node *(*again)(ignis__chat *c),
+                                               bool attributes)
 {
     ignis__chat_node *node;
     if (ignis__chat_sees(c, "(")) {
@@ -150,9 +156,15 @@ static ignis__chat_node *ignis__chat_target_of(ignis__chat *c, ignis__chat_node 
     return node;
 }
 
-static ignis__chat_node *ignis__chat_name_target(ignis__chat *c) { return ignis__chat_target_of(c, ignis__chat_name_target, false); }
+static ignis__chat_node *ignis__chat_name_target(ignis__chat *c)
+{
+    return ignis__chat_target_of(c, ignis__chat_name_target, false);
+}
 
-static ignis__chat_node *ignis__chat_any_target(ignis__chat *c) { return ignis__chat_target_of(c, ignis__chat_any_target, true); }
+static ignis__chat_node *ignis__chat_any_target(ignis__chat *c)
+{
+    return ignis__chat_target_of(c, ignis__chat_any_target, true);
+}
 
 static void ignis__chat_read_if(ignis__chat *c, ignis__chat_node *node)
 {

@@ -1,5 +1,7 @@
 /* --- a chat ------------------------------------------------------------------------------------------------------------- */
 
+#include "room.h"
+
 /*  Text of the caller, all of it marked; bytes that are no UTF-8 become U+FFFD. */
 static ignis__chat_value ignis__chat_content(ignis__chat *c, const char *text)
 {
@@ -67,7 +69,8 @@ static ignis__chat_value ignis__chat_read_json(ignis__chat *c, ignis__json *json
         if (!json->fault[0] && !strchr("nft", kind)) {
             whole = !memchr(from, '.', size) && !memchr(from, 'e', size) && !memchr(from, 'E', size);
             value = whole ? ignis__chat_make(IGNIS__CHAT_INT, 0) : ignis__chat_real(0);
-            ok = whole ? ignis__chat_read_int(c, from, size, &value.number) : ignis__chat_read_real(from, size, &value.u.real);
+            ok = whole ? ignis__chat_read_int(c, from, size, &value.number)
+                       : ignis__chat_read_real(from, size, &value.u.real);
             if (!ok)
                 ignis__json_fail(json, "a number is too long");
         }
@@ -115,8 +118,8 @@ static void ignis__chat_messages(ignis__chat *c, ignis__chat_value messages)
         if (k >= 0 && items->item[k + 1].kind == IGNIS__CHAT_STRING) {
             ignis__chat_value *role = &items->item[k + 1];
             int64_t at = 0;
-            while (at < role->number &&
-                   (ignis__formula_is_letter(role->u.text[at]) || ignis__formula_is_digit(role->u.text[at]) || role->u.text[at] == '-'))
+            while (at < role->number && (ignis__formula_is_letter(role->u.text[at]) ||
+                                         ignis__formula_is_digit(role->u.text[at]) || role->u.text[at] == '-'))
                 at++;
             if (at == role->number)
                 role->marks = NULL;
@@ -155,7 +158,7 @@ static void ignis__chat_open(ignis__chat *c, const char *text)
             ignis__chat_fault(c, IGNIS_DIAG_CHAT_TEMPLATE, i, "the template is no UTF-8");
 }
 
-static void ignis__chat_close(ignis__chat *c)
+IGNIS__PRIVATE void ignis__chat_close(ignis__chat *c)
 {
     while (c->chunk) {
         ignis__chat_chunk *next = c->chunk->next;
@@ -182,7 +185,8 @@ static void ignis__chat_tokens(ignis__chat *c, ignis__tokenizer *tokenizer, igni
     static const char *const token_names[] = {"bos_token", "eos_token", "unk_token", "pad_token"};
     int32_t ids[4];
     int i;
-    ids[0] = tokenizer->info.bos, ids[1] = tokenizer->info.eos, ids[2] = tokenizer->info.unknown, ids[3] = tokenizer->info.padding;
+    ids[0] = tokenizer->info.bos, ids[1] = tokenizer->info.eos, ids[2] = tokenizer->info.unknown,
+    ids[3] = tokenizer->info.padding;
     for (i = 0; i < 4 && !c->fault; i++) {
         ignis__bytes bytes = IGNIS__ZERO;
         ignis__chat_writer text;
@@ -190,7 +194,8 @@ static void ignis__chat_tokens(ignis__chat *c, ignis__tokenizer *tokenizer, igni
         if (ids[i] < 0)
             continue;
         if (!ignis__token_add(tokenizer, ids[i], false, &bytes))
-            ignis__chat_fault(c, IGNIS_DIAG_HOST_MEMORY, 0, "out of host memory: %lld bytes were requested", (long long)bytes.size);
+            ignis__chat_fault(c, IGNIS_DIAG_HOST_MEMORY, 0, "out of host memory: %lld bytes were requested",
+                              (long long)bytes.size);
         ignis__chat_write(c, &text, bytes.data, bytes.size, NULL, false);
         ignis__chat_put(c, names, ignis__chat_words(token_names[i]), ignis__chat_written(&text));
         ignis__free(bytes.data);
@@ -198,8 +203,9 @@ static void ignis__chat_tokens(ignis__chat *c, ignis__tokenizer *tokenizer, igni
 }
 
 /*  Renders; what is written lies in the arena, which ignis__chat_close frees also after a failure. tokenizer may be null. */
-static bool ignis__chat_render(ignis__chat *c, const char *call, const char *text, const ignis_message *messages, int count,
-                               const ignis_chat_desc *desc, ignis__tokenizer *tokenizer, ignis__chat_writer *out)
+IGNIS__PRIVATE bool ignis__chat_render(ignis__chat *c, const char *call, const char *text,
+                                       const ignis_message *messages, int count, const ignis_chat_desc *desc,
+                                       ignis__tokenizer *tokenizer, ignis__chat_writer *out)
 {
     ignis__chat_value list, message;
     ignis__chat_node *root;
@@ -228,7 +234,8 @@ static bool ignis__chat_render(ignis__chat *c, const char *call, const char *tex
         ignis__chat_put(c, names, ignis__chat_words("messages"), list);
         ignis__chat_put(c, names, ignis__chat_words("tools"), ignis__chat_make(IGNIS__CHAT_NONE, 0));
         ignis__chat_put(c, names, ignis__chat_words("documents"), ignis__chat_make(IGNIS__CHAT_NONE, 0));
-        ignis__chat_put(c, names, ignis__chat_words("add_generation_prompt"), ignis__chat_bool(desc->add_generation_prompt));
+        ignis__chat_put(c, names, ignis__chat_words("add_generation_prompt"),
+                        ignis__chat_bool(desc->add_generation_prompt));
         if (tokenizer)
             ignis__chat_tokens(c, tokenizer, names);
         if (desc->json)
@@ -245,8 +252,8 @@ static bool ignis__chat_render(ignis__chat *c, const char *call, const char *tex
 
 /*  What both calls do: checks, and the rendered text in *out. *held is the tokenizer, to be dropped, or null. After a failure nothing is held. */
 static bool ignis__chat_begin(const char *call, ignis_tokenizer tokenizer, const ignis_message *messages, int count,
-                              const ignis_chat_desc *desc, bool no_out, int64_t capacity, ignis__chat *chat, ignis__tokenizer **held,
-                              ignis__chat_writer *out)
+                              const ignis_chat_desc *desc, bool no_out, int64_t capacity, ignis__chat *chat,
+                              ignis__tokenizer **held, ignis__chat_writer *out)
 {
     ignis_chat_desc defaults;
     const char *text;
@@ -262,7 +269,8 @@ static bool ignis__chat_begin(const char *call, ignis_tokenizer tokenizer, const
     for (i = 0; messages && i < count && messages[i].role; i++)
         continue;
     if (!text)
-        ignis__fail(IGNIS_DIAG_CHAT_TEMPLATE, call, "the tokenizer has no chat template; desc.chat_template can give one");
+        ignis__fail(IGNIS_DIAG_CHAT_TEMPLATE, call,
+                    "the tokenizer has no chat template; desc.chat_template can give one");
     else if (no_out && capacity > 0)
         ignis__fail_null(call, "the result");
     else if (count < 0 || capacity < 0)
@@ -273,14 +281,15 @@ static bool ignis__chat_begin(const char *call, ignis_tokenizer tokenizer, const
     else if (i < count)
         ignis__fail(IGNIS_DIAG_NULL_ARGUMENT, call, "messages[%d].role is null", i);
     else
-        ok = ignis__chat_render(chat, call, text, messages, count, desc, *held, out) || (ignis__chat_close(chat), false);
+        ok =
+            ignis__chat_render(chat, call, text, messages, count, desc, *held, out) || (ignis__chat_close(chat), false);
     if (!ok && *held)
         ignis__tokenizer_drop(*held);
     return ok;
 }
 
-IGNIS_API int64_t ignis_chat_render(ignis_tokenizer tokenizer, const ignis_message *messages, int count, const ignis_chat_desc *desc,
-                                    char *out, int64_t capacity)
+IGNIS_API int64_t ignis_chat_render(ignis_tokenizer tokenizer, const ignis_message *messages, int count,
+                                    const ignis_chat_desc *desc, char *out, int64_t capacity)
 {
     static const char call[] = "ignis_chat_render";
     ignis__tokenizer *held;
@@ -296,8 +305,8 @@ IGNIS_API int64_t ignis_chat_render(ignis_tokenizer tokenizer, const ignis_messa
     return (int64_t)text.size;
 }
 
-IGNIS_API int ignis_chat_encode(ignis_tokenizer tokenizer, const ignis_message *messages, int count, const ignis_chat_desc *desc,
-                                int32_t *ids, int capacity)
+IGNIS_API int ignis_chat_encode(ignis_tokenizer tokenizer, const ignis_message *messages, int count,
+                                const ignis_chat_desc *desc, int32_t *ids, int capacity)
 {
     static const char call[] = "ignis_chat_encode";
     static const ignis_encode_desc no_bos = {true, false};

@@ -1,13 +1,9 @@
 /* --- numbers and texts ---------------------------------------------------------------------------------------------- */
 
-/*  How json.dumps writes. */
-typedef struct ignis__chat_json {
-    ignis__chat_value indent, separators[2];
-    bool ascii, sort, pretty;
-} ignis__chat_json;
+#include "room.h"
 
 /*  The number that a text in Python's syntax says: digits, at most one point, an exponent. False when it is none, or longer than 300. */
-static bool ignis__chat_read_real(const char *text, size_t size, double *real)
+IGNIS__PRIVATE bool ignis__chat_read_real(const char *text, size_t size, double *real)
 {
     static const char *const words[] = {"inf", "infinity", "nan"};
     char copy[340], half[16], *out = copy, *end;
@@ -28,8 +24,10 @@ static bool ignis__chat_read_real(const char *text, size_t size, double *real)
     snprintf(half, sizeof half, "%.1f", 0.5); /* with the point of the program's locale, for strtod */
     half[strlen(half) - 1] = 0;
     for (i = 0; i < size; i++) {
-        bool between = i > 0 && i + 1 < size && ignis__formula_is_digit(text[i - 1]) && ignis__formula_is_digit(text[i + 1]);
-        if (out > copy + 320 || (text[i] == '_' && !between) || (!ignis__formula_is_digit(text[i]) && !strchr("._eE+-", text[i])) ||
+        bool between =
+            i > 0 && i + 1 < size && ignis__formula_is_digit(text[i - 1]) && ignis__formula_is_digit(text[i + 1]);
+        if (out > copy + 320 || (text[i] == '_' && !between) ||
+            (!ignis__formula_is_digit(text[i]) && !strchr("._eE+-", text[i])) ||
             (strchr("+-", text[i]) && (i == 0 || (text[i - 1] | 32) != 'e')) || ((text[i] | 32) == 'e' && !digits))
             return false;
         if (text[i] == '.')
@@ -45,7 +43,7 @@ static bool ignis__chat_read_real(const char *text, size_t size, double *real)
 }
 
 /*  The whole number that a text in Python's syntax says. False when it is none; a fault when it does not fit 64 bits. */
-static bool ignis__chat_read_int(ignis__chat *c, const char *text, size_t size, int64_t *number)
+IGNIS__PRIVATE bool ignis__chat_read_int(ignis__chat *c, const char *text, size_t size, int64_t *number)
 {
     bool minus = size > 0 && *text == '-';
     size_t i = size > 0 && (*text == '-' || *text == '+'), first = i;
@@ -94,22 +92,25 @@ static void ignis__chat_write_real(ignis__chat *c, double real, char out[40])
 }
 
 /*  A string in quotes, as Python's repr writes it, for which characters that are not assigned count as printable; or as json.dumps does. */
-static void ignis__chat_write_quoted(ignis__chat *c, ignis__chat_writer *out, ignis__chat_value string, const ignis__chat_json *json)
+static void ignis__chat_write_quoted(ignis__chat *c, ignis__chat_writer *out, ignis__chat_value string,
+                                     const ignis__chat_json *json)
 {
     static const char *const plain[] = {"\\\n\r\t", "\"\\\n\r\t\f\b"}, *const escaped[] = {"\\nrt", "\"\\nrtfb"};
     size_t size = (size_t)string.number, at, length, from = 0;
-    const char *text = string.u.text, *known, *one = json || (memchr(text, '\'', size) && !memchr(text, '"', size)) ? "\"" : "'";
+    const char *text = string.u.text, *known,
+               *one = json || (memchr(text, '\'', size) && !memchr(text, '"', size)) ? "\"" : "'";
     bool marked = ignis__chat_marked(string);
     ignis__chat_work(c, string.number / 4);
     ignis__chat_write_words(c, out, one, marked);
     for (at = 0; at < size && !c->fault; at += length) {
         uint32_t code = ignis__chat_code(text + at);
         char piece[16] = "";
-        bool hidden =
-            json ? code < 32 || (code >= 128 && json->ascii)
-                 : code < 32 || (code >= 0x7F && code <= 0xA0) || code == 0xAD || (code > 0xA0 && ignis__chat_is_space(text + at)) ||
-                       (code >= 0x200B && code <= 0x200F) || (code >= 0x202A && code <= 0x202E) || (code >= 0x2060 && code <= 0x206F) ||
-                       (code >= 0xE000 && code <= 0xF8FF) || code == 0xFEFF || (code >= 0xFFF9 && code <= 0xFFFB) || code >= 0xE0000;
+        bool hidden = json ? code < 32 || (code >= 128 && json->ascii)
+                           : code < 32 || (code >= 0x7F && code <= 0xA0) || code == 0xAD ||
+                                 (code > 0xA0 && ignis__chat_is_space(text + at)) ||
+                                 (code >= 0x200B && code <= 0x200F) || (code >= 0x202A && code <= 0x202E) ||
+                                 (code >= 0x2060 && code <= 0x206F) || (code >= 0xE000 && code <= 0xF8FF) ||
+                                 code == 0xFEFF || (code >= 0xFFF9 && code <= 0xFFFB) || code >= 0xE0000;
         length = ignis__chat_character(text + at);
         known = code && code < 128 ? strchr(plain[json != NULL], (int)code) : NULL;
         if (known)
@@ -117,9 +118,11 @@ static void ignis__chat_write_quoted(ignis__chat *c, ignis__chat_writer *out, ig
         else if (code == (unsigned char)*one)
             snprintf(piece, sizeof piece, "\\%c", *one);
         else if (hidden && json && code >= 65536)
-            snprintf(piece, sizeof piece, "\\u%04x\\u%04x", (unsigned)(0xD7C0 + (code >> 10)), (unsigned)(0xDC00 | (code & 1023)));
+            snprintf(piece, sizeof piece, "\\u%04x\\u%04x", (unsigned)(0xD7C0 + (code >> 10)),
+                     (unsigned)(0xDC00 | (code & 1023)));
         else if (hidden)
-            snprintf(piece, sizeof piece, json || code >= 256 ? code < 65536 ? "\\u%04x" : "\\U%08x" : "\\x%02x", (unsigned)code);
+            snprintf(piece, sizeof piece, json || code >= 256 ? code < 65536 ? "\\u%04x" : "\\U%08x" : "\\x%02x",
+                     (unsigned)code);
         if (!*piece)
             continue;
         ignis__chat_write_string(c, out, ignis__chat_part(string, from, at));
@@ -136,7 +139,8 @@ static void ignis__chat_write_sign(ignis__chat *c, ignis__chat_writer *out, igni
     ignis__chat_write(c, out, sign.u.text, (size_t)sign.number, mark ? NULL : sign.marks, mark);
 }
 
-static void ignis__chat_write_line(ignis__chat *c, ignis__chat_writer *out, const ignis__chat_json *json, int depth, bool mark)
+static void ignis__chat_write_line(ignis__chat *c, ignis__chat_writer *out, const ignis__chat_json *json, int depth,
+                                   bool mark)
 {
     int i;
     if (!json || !json->pretty)
@@ -156,13 +160,14 @@ static ignis__chat_items ignis__chat_by_keys(ignis__chat *c, const ignis__chat_i
         ignis__chat_add(c, &keys, dict->item[i]);
     sorted = ignis__chat_sorted(c, &keys, &keys, false);
     for (i = 0; i < keys.count && !c->fault; i++)
-        ignis__chat_put(c, &pairs, sorted.u.items->item[i], dict->item[ignis__chat_find(c, dict, sorted.u.items->item[i]) + 1]);
+        ignis__chat_put(c, &pairs, sorted.u.items->item[i],
+                        dict->item[ignis__chat_find(c, dict, sorted.u.items->item[i]) + 1]);
     return pairs;
 }
 
 /*  A value as Python's str writes it, or `quoted`, inside others, as repr does; or as json.dumps. */
-static void ignis__chat_write_value(ignis__chat *c, ignis__chat_writer *out, ignis__chat_value v, const ignis__chat_json *json, bool quoted,
-                                    int depth)
+IGNIS__PRIVATE void ignis__chat_write_value(ignis__chat *c, ignis__chat_writer *out, ignis__chat_value v,
+                                            const ignis__chat_json *json, bool quoted, int depth)
 {
     static const char *const brackets[][2] = {{"[", "]"}, {"(", ")"}, {"{", "}"}, {"<Namespace {", "}>"}};
     static const char *const words[][3] = {{"None", "False", "True"}, {"null", "false", "true"}};
@@ -176,7 +181,8 @@ static void ignis__chat_write_value(ignis__chat *c, ignis__chat_writer *out, ign
     else if (json && v.kind > IGNIS__CHAT_TUPLE && v.kind != IGNIS__CHAT_DICT)
         ignis__chat_fail_kind(c, "JSON is made of text, numbers, lists and dicts", v);
     else if (v.kind > IGNIS__CHAT_TUPLE && !dict)
-        ignis__chat_lacks(c, "a %s made text%s", ignis__chat_kinds[v.kind], ignis__chat_has_items(v) ? "; |list makes a list of it" : "");
+        ignis__chat_lacks(c, "a %s made text%s", ignis__chat_kinds[v.kind],
+                          ignis__chat_has_items(v) ? "; |list makes a list of it" : "");
     if (!ignis__chat_work(c, 1))
         return;
     switch (v.kind) {
@@ -193,7 +199,10 @@ static void ignis__chat_write_value(ignis__chat *c, ignis__chat_writer *out, ign
         break;
     case IGNIS__CHAT_FLOAT:
         ignis__chat_write_real(c, v.u.real, number);
-        text = !json || v.u.real - v.u.real == 0 ? number : v.u.real != v.u.real ? "NaN" : v.u.real > 0 ? "Infinity" : "-Infinity";
+        text = !json || v.u.real - v.u.real == 0 ? number
+               : v.u.real != v.u.real            ? "NaN"
+               : v.u.real > 0                    ? "Infinity"
+                                                 : "-Infinity";
         break;
     case IGNIS__CHAT_STRING:
         ignis__chat_write_words(c, out, quoted && v.of && !json ? "Markup(" : "", ignis__chat_marked(v));
@@ -214,11 +223,13 @@ static void ignis__chat_write_value(ignis__chat *c, ignis__chat_writer *out, ign
     ignis__chat_write_words(c, out, around[0], v.mark);
     for (i = 0; i < items.count && !c->fault; i++) {
         ignis__chat_value item = items.item[i];
-        bool value = dict && i % 2, key = json && dict && !value && item.kind != IGNIS__CHAT_STRING; /* keys in JSON are strings */
+        bool value = dict && i % 2,
+             key = json && dict && !value && item.kind != IGNIS__CHAT_STRING; /* keys in JSON are strings */
         if (key && !ignis__chat_is_number(item) && item.kind != IGNIS__CHAT_NONE)
             ignis__chat_fail_kind(c, "keys in JSON are text, numbers or none", item);
         if (i)
-            ignis__chat_write_sign(c, out, json ? json->separators[value] : ignis__chat_words(value ? ": " : ", "), v.mark);
+            ignis__chat_write_sign(c, out, json ? json->separators[value] : ignis__chat_words(value ? ": " : ", "),
+                                   v.mark);
         if (!value)
             ignis__chat_write_line(c, out, json, depth + 1, v.mark);
         ignis__chat_write_words(c, out, key ? "\"" : "", item.mark);
@@ -232,7 +243,7 @@ static void ignis__chat_write_value(ignis__chat *c, ignis__chat_writer *out, ign
 }
 
 /*  A value as text, which carries its marks. */
-static ignis__chat_value ignis__chat_text(ignis__chat *c, ignis__chat_value v)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_text(ignis__chat *c, ignis__chat_value v)
 {
     ignis__chat_writer out = IGNIS__ZERO;
     if (v.kind == IGNIS__CHAT_STRING)

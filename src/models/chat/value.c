@@ -1,4 +1,6 @@
-static ignis__chat_value ignis__chat_make(ignis__chat_kind kind, int64_t number)
+#include "room.h"
+
+IGNIS__PRIVATE ignis__chat_value ignis__chat_make(ignis__chat_kind kind, int64_t number)
 {
     ignis__chat_value value;
     memset(&value, 0, sizeof value);
@@ -7,16 +9,16 @@ static ignis__chat_value ignis__chat_make(ignis__chat_kind kind, int64_t number)
     return value;
 }
 
-static ignis__chat_value ignis__chat_bool(bool yes) { return ignis__chat_make(IGNIS__CHAT_BOOL, yes); }
+IGNIS__PRIVATE ignis__chat_value ignis__chat_bool(bool yes) { return ignis__chat_make(IGNIS__CHAT_BOOL, yes); }
 
-static ignis__chat_value ignis__chat_real(double real)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_real(double real)
 {
     ignis__chat_value value = ignis__chat_make(IGNIS__CHAT_FLOAT, 0);
     value.u.real = real;
     return value;
 }
 
-static ignis__chat_value ignis__chat_string(const char *text, size_t size, const char *marks)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_string(const char *text, size_t size, const char *marks)
 {
     ignis__chat_value value = ignis__chat_make(IGNIS__CHAT_STRING, (int64_t)size);
     value.u.text = text;
@@ -24,9 +26,12 @@ static ignis__chat_value ignis__chat_string(const char *text, size_t size, const
     return value;
 }
 
-static ignis__chat_value ignis__chat_words(const char *text) { return ignis__chat_string(text, strlen(text), NULL); }
+IGNIS__PRIVATE ignis__chat_value ignis__chat_words(const char *text)
+{
+    return ignis__chat_string(text, strlen(text), NULL);
+}
 
-static ignis__chat_value ignis__chat_part(ignis__chat_value string, size_t from, size_t to)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_part(ignis__chat_value string, size_t from, size_t to)
 {
     ignis__chat_value part = string;
     part.u.text += from;
@@ -36,13 +41,13 @@ static ignis__chat_value ignis__chat_part(ignis__chat_value string, size_t from,
     return part;
 }
 
-static bool ignis__chat_is(ignis__chat_value value, const char *text)
+IGNIS__PRIVATE bool ignis__chat_is(ignis__chat_value value, const char *text)
 {
     return (size_t)value.number == strlen(text) && memcmp(value.u.text, text, (size_t)value.number) == 0;
 }
 
 /*  Is it one of the words of a list with spaces between? */
-static bool ignis__chat_in_words(const char *words, const char *text, int64_t size)
+IGNIS__PRIVATE bool ignis__chat_in_words(const char *words, const char *text, int64_t size)
 {
     int64_t length;
     for (; *words; words += length + (words[length] == ' ')) {
@@ -54,14 +59,14 @@ static bool ignis__chat_in_words(const char *words, const char *text, int64_t si
 }
 
 /*  A new value of items. */
-static ignis__chat_value ignis__chat_new(ignis__chat *c, ignis__chat_kind kind)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_new(ignis__chat *c, ignis__chat_kind kind)
 {
     ignis__chat_value value = ignis__chat_make(kind, 0);
     value.u.items = (ignis__chat_items *)ignis__chat_alloc(c, sizeof *value.u.items);
     return value.u.items ? value : ignis__chat_make(IGNIS__CHAT_UNDEFINED, 0);
 }
 
-static void ignis__chat_add(ignis__chat *c, ignis__chat_items *items, ignis__chat_value value)
+IGNIS__PRIVATE void ignis__chat_add(ignis__chat *c, ignis__chat_items *items, ignis__chat_value value)
 {
     if (c->fault)
         return;
@@ -78,7 +83,7 @@ static void ignis__chat_add(ignis__chat *c, ignis__chat_items *items, ignis__cha
     items->item[items->count++] = value;
 }
 
-static void ignis__chat_add_all(ignis__chat *c, ignis__chat_items *items, const ignis__chat_items *more)
+IGNIS__PRIVATE void ignis__chat_add_all(ignis__chat *c, ignis__chat_items *items, const ignis__chat_items *more)
 {
     int64_t i;
     for (i = 0; !c->fault && i < more->count && ignis__chat_work(c, 1); i++)
@@ -86,7 +91,7 @@ static void ignis__chat_add_all(ignis__chat *c, ignis__chat_items *items, const 
 }
 
 /*  Makes room for so many bytes in all. */
-static bool ignis__chat_reserve(ignis__chat *c, ignis__chat_writer *out, size_t capacity)
+IGNIS__PRIVATE bool ignis__chat_reserve(ignis__chat *c, ignis__chat_writer *out, size_t capacity)
 {
     char *larger = (char *)ignis__chat_alloc(c, capacity), *marked = (char *)ignis__chat_alloc(c, capacity);
     if (!larger || !marked)
@@ -102,11 +107,13 @@ static bool ignis__chat_reserve(ignis__chat *c, ignis__chat_writer *out, size_t 
 }
 
 /*  Adds bytes, whose marks are those given, or where that is null all `mark`. */
-static void ignis__chat_write(ignis__chat *c, ignis__chat_writer *out, const char *text, size_t size, const char *marks, bool mark)
+IGNIS__PRIVATE void ignis__chat_write(ignis__chat *c, ignis__chat_writer *out, const char *text, size_t size,
+                                      const char *marks, bool mark)
 {
     if (!ignis__chat_work(c, 1 + (int64_t)(size / 64)) || size == 0)
         return;
-    if (out->capacity - out->size < size && !ignis__chat_reserve(c, out, out->size + size < 128 ? 256 : 2 * (out->size + size)))
+    if (out->capacity - out->size < size &&
+        !ignis__chat_reserve(c, out, out->size + size < 128 ? 256 : 2 * (out->size + size)))
         return;
     memcpy(out->text + out->size, text, size);
     if (marks)
@@ -116,23 +123,23 @@ static void ignis__chat_write(ignis__chat *c, ignis__chat_writer *out, const cha
     out->size += size;
 }
 
-static void ignis__chat_write_string(ignis__chat *c, ignis__chat_writer *out, ignis__chat_value string)
+IGNIS__PRIVATE void ignis__chat_write_string(ignis__chat *c, ignis__chat_writer *out, ignis__chat_value string)
 {
     ignis__chat_write(c, out, string.u.text, (size_t)string.number, string.marks, false);
 }
 
-static void ignis__chat_write_words(ignis__chat *c, ignis__chat_writer *out, const char *text, bool mark)
+IGNIS__PRIVATE void ignis__chat_write_words(ignis__chat *c, ignis__chat_writer *out, const char *text, bool mark)
 {
     ignis__chat_write(c, out, text, strlen(text), NULL, mark);
 }
 
-static ignis__chat_value ignis__chat_written(const ignis__chat_writer *out)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_written(const ignis__chat_writer *out)
 {
     return ignis__chat_string(out->text ? out->text : "", out->size, out->marks);
 }
 
 /*  Where the character before a place begins. */
-static size_t ignis__chat_before(const char *text, size_t at)
+IGNIS__PRIVATE size_t ignis__chat_before(const char *text, size_t at)
 {
     do
         at--;
@@ -140,13 +147,13 @@ static size_t ignis__chat_before(const char *text, size_t at)
     return at;
 }
 
-static uint32_t ignis__chat_code(const char *text)
+IGNIS__PRIVATE uint32_t ignis__chat_code(const char *text)
 {
     int length;
     return ignis__utf8_code(text, &length);
 }
 
-static int64_t ignis__chat_characters(ignis__chat *c, ignis__chat_value string)
+IGNIS__PRIVATE int64_t ignis__chat_characters(ignis__chat *c, ignis__chat_value string)
 {
     int64_t count = 0, i;
     ignis__chat_work(c, string.number / 16);
@@ -156,14 +163,14 @@ static int64_t ignis__chat_characters(ignis__chat *c, ignis__chat_value string)
 }
 
 /*  White space as Python's str.isspace has it. */
-static bool ignis__chat_is_space(const char *text)
+IGNIS__PRIVATE bool ignis__chat_is_space(const char *text)
 {
     uint32_t code = ignis__chat_code(text);
     return ignis__char_space(code) || (code >= 28 && code <= 31);
 }
 
 /*  Ends of lines as Python's str.splitlines has them; the bytes of one, 0 for none. */
-static size_t ignis__chat_line_end(const char *text, size_t left)
+IGNIS__PRIVATE size_t ignis__chat_line_end(const char *text, size_t left)
 {
     uint32_t code = ignis__chat_code(text);
     if (code == 13)
@@ -174,7 +181,7 @@ static size_t ignis__chat_line_end(const char *text, size_t left)
 }
 
 /*  Is any of it from the caller? */
-static bool ignis__chat_marked(ignis__chat_value value)
+IGNIS__PRIVATE bool ignis__chat_marked(ignis__chat_value value)
 {
     if (value.kind != IGNIS__CHAT_STRING)
         return value.mark;
@@ -182,7 +189,8 @@ static bool ignis__chat_marked(ignis__chat_value value)
 }
 
 /*  A failure that says which kind came, or what is undefined. */
-IGNIS__COLD static ignis__chat_value ignis__chat_fail_kind(ignis__chat *c, const char *what, ignis__chat_value value)
+IGNIS__COLD IGNIS__PRIVATE ignis__chat_value ignis__chat_fail_kind(ignis__chat *c, const char *what,
+                                                                   ignis__chat_value value)
 {
     int length = (int)(value.number < 60 ? value.number : 60);
     if (value.kind != IGNIS__CHAT_UNDEFINED)
@@ -195,19 +203,31 @@ IGNIS__COLD static ignis__chat_value ignis__chat_fail_kind(ignis__chat *c, const
 }
 
 /*  Bytes of the character at a place of text that is well-formed. */
-static size_t ignis__chat_character(const char *text)
+IGNIS__PRIVATE size_t ignis__chat_character(const char *text)
 {
     int length;
     (void)ignis__utf8_code(text, &length);
     return (size_t)length;
 }
 
-static bool ignis__chat_is_number(ignis__chat_value v) { return v.kind >= IGNIS__CHAT_BOOL && v.kind <= IGNIS__CHAT_FLOAT; }
-static bool ignis__chat_has_items(ignis__chat_value v) { return v.kind >= IGNIS__CHAT_LIST && v.kind <= IGNIS__CHAT_GENERATOR; }
-static bool ignis__chat_is_whole(ignis__chat_value v) { return v.kind == IGNIS__CHAT_BOOL || v.kind == IGNIS__CHAT_INT; }
-static double ignis__chat_as_real(ignis__chat_value v) { return v.kind == IGNIS__CHAT_FLOAT ? v.u.real : (double)v.number; }
+IGNIS__PRIVATE bool ignis__chat_is_number(ignis__chat_value v)
+{
+    return v.kind >= IGNIS__CHAT_BOOL && v.kind <= IGNIS__CHAT_FLOAT;
+}
+IGNIS__PRIVATE bool ignis__chat_has_items(ignis__chat_value v)
+{
+    return v.kind >= IGNIS__CHAT_LIST && v.kind <= IGNIS__CHAT_GENERATOR;
+}
+IGNIS__PRIVATE bool ignis__chat_is_whole(ignis__chat_value v)
+{
+    return v.kind == IGNIS__CHAT_BOOL || v.kind == IGNIS__CHAT_INT;
+}
+IGNIS__PRIVATE double ignis__chat_as_real(ignis__chat_value v)
+{
+    return v.kind == IGNIS__CHAT_FLOAT ? v.u.real : (double)v.number;
+}
 
-static bool ignis__chat_true(ignis__chat_value v)
+IGNIS__PRIVATE bool ignis__chat_true(ignis__chat_value v)
 {
     if (v.kind == IGNIS__CHAT_DICT || (v.kind >= IGNIS__CHAT_LIST && v.kind < IGNIS__CHAT_GENERATOR))
         return v.u.items->count != 0;
@@ -216,7 +236,7 @@ static bool ignis__chat_true(ignis__chat_value v)
     return v.kind > IGNIS__CHAT_STRING || (v.kind >= IGNIS__CHAT_BOOL && v.number != 0);
 }
 
-static int64_t ignis__chat_find(ignis__chat *c, const ignis__chat_items *items, ignis__chat_value key);
+IGNIS__PRIVATE int64_t ignis__chat_find(ignis__chat *c, const ignis__chat_items *items, ignis__chat_value key);
 
 /*  -1, 0, 1 as Python orders numbers, strings, lists and tuples; 2: they have no order. `equal` asks only whether it is 0. */
 static int ignis__chat_compare(ignis__chat *c, ignis__chat_value a, ignis__chat_value b, bool equal, int depth)
@@ -270,13 +290,13 @@ static int ignis__chat_compare(ignis__chat *c, ignis__chat_value a, ignis__chat_
     }
 }
 
-static bool ignis__chat_equal(ignis__chat *c, ignis__chat_value a, ignis__chat_value b)
+IGNIS__PRIVATE bool ignis__chat_equal(ignis__chat *c, ignis__chat_value a, ignis__chat_value b)
 {
     return ignis__chat_compare(c, a, b, true, 0) == 0;
 }
 
 /*  a < b; a failure where they have no order. */
-static bool ignis__chat_less(ignis__chat *c, ignis__chat_value a, ignis__chat_value b, bool or_equal)
+IGNIS__PRIVATE bool ignis__chat_less(ignis__chat *c, ignis__chat_value a, ignis__chat_value b, bool or_equal)
 {
     int sign = ignis__chat_compare(c, a, b, false, 0);
     if (sign == 2 && (a.kind == IGNIS__CHAT_UNDEFINED || b.kind == IGNIS__CHAT_UNDEFINED))
@@ -287,7 +307,8 @@ static bool ignis__chat_less(ignis__chat *c, ignis__chat_value a, ignis__chat_va
 }
 
 /*  A list in the order of its keys; what is equal stays as it is. */
-static ignis__chat_value ignis__chat_sorted(ignis__chat *c, const ignis__chat_items *items, const ignis__chat_items *keys, bool reverse)
+IGNIS__PRIVATE ignis__chat_value ignis__chat_sorted(ignis__chat *c, const ignis__chat_items *items,
+                                                    const ignis__chat_items *keys, bool reverse)
 {
     ignis__chat_value out = ignis__chat_new(c, IGNIS__CHAT_LIST), key, other;
     int64_t i, low, high, middle, *order = (int64_t *)ignis__chat_alloc(c, (size_t)keys->count * sizeof *order);
@@ -310,7 +331,7 @@ static ignis__chat_value ignis__chat_sorted(ignis__chat *c, const ignis__chat_it
 }
 
 /*  The place of a key in a dict, in a namespace or among names; -1 where there is none. */
-static int64_t ignis__chat_find(ignis__chat *c, const ignis__chat_items *items, ignis__chat_value key)
+IGNIS__PRIVATE int64_t ignis__chat_find(ignis__chat *c, const ignis__chat_items *items, ignis__chat_value key)
 {
     int64_t i;
     for (i = 0; i < items->count && ignis__chat_work(c, 1); i += 2) {
@@ -324,7 +345,8 @@ static int64_t ignis__chat_find(ignis__chat *c, const ignis__chat_items *items, 
     return -1;
 }
 
-static void ignis__chat_put(ignis__chat *c, ignis__chat_items *items, ignis__chat_value key, ignis__chat_value value)
+IGNIS__PRIVATE void ignis__chat_put(ignis__chat *c, ignis__chat_items *items, ignis__chat_value key,
+                                    ignis__chat_value value)
 {
     int64_t i = ignis__chat_find(c, items, key);
     if (i >= 0) {
@@ -335,7 +357,7 @@ static void ignis__chat_put(ignis__chat *c, ignis__chat_items *items, ignis__cha
     ignis__chat_add(c, items, value);
 }
 
-static void ignis__chat_put_all(ignis__chat *c, ignis__chat_items *items, const ignis__chat_items *from)
+IGNIS__PRIVATE void ignis__chat_put_all(ignis__chat *c, ignis__chat_items *items, const ignis__chat_items *from)
 {
     int64_t i;
     for (i = 0; i < from->count && !c->fault; i += 2)
@@ -355,10 +377,13 @@ static bool ignis__chat_hashable_at(ignis__chat *c, ignis__chat_value key, int d
     return !c->fault;
 }
 
-static bool ignis__chat_hashable(ignis__chat *c, ignis__chat_value key) { return ignis__chat_hashable_at(c, key, 0); }
+IGNIS__PRIVATE bool ignis__chat_hashable(ignis__chat *c, ignis__chat_value key)
+{
+    return ignis__chat_hashable_at(c, key, 0);
+}
 
 /*  What is walked over, in *out: the items from out->at to out->count. A failure where nothing can be. */
-static bool ignis__chat_each(ignis__chat *c, ignis__chat_value v, ignis__chat_items *out)
+IGNIS__PRIVATE bool ignis__chat_each(ignis__chat *c, ignis__chat_value v, ignis__chat_items *out)
 {
     size_t at, length;
     int64_t i;
@@ -387,14 +412,15 @@ static bool ignis__chat_each(ignis__chat *c, ignis__chat_value v, ignis__chat_it
 /* --- searching ------------------------------------------------------------------------------------------------------ */
 
 /*  What a search is for; its steps are counted by the length of that. */
-static ignis__needle ignis__chat_needle_of(ignis__chat *c, ignis__chat_value part, bool back)
+IGNIS__PRIVATE ignis__needle ignis__chat_needle_of(ignis__chat *c, ignis__chat_value part, bool back)
 {
     ignis__chat_work(c, 1 + part.number / 2);
     return ignis__needle_of(part.u.text, (size_t)part.number, back);
 }
 
 /*  Searches, and counts by what was looked at. */
-static const char *ignis__chat_search(ignis__chat *c, const char *text, size_t size, const ignis__needle *needle)
+IGNIS__PRIVATE const char *ignis__chat_search(ignis__chat *c, const char *text, size_t size,
+                                              const ignis__needle *needle)
 {
     const char *found = ignis__needle_find(needle, text, size);
     size_t before = found ? (size_t)(found - text) : 0;

@@ -1,8 +1,10 @@
+#include "room.h"
+
 /*  A product of rows. many: they are of a piece of these, and have the same bits in any; else they have the same bits alone and together. norm: as
     ignis__step_product has it. */
-static void ignis__engine_product(ignis__op *op, ignis__engine *e, int count, bool many, ignis__gemv_kind kind, bool gated,
-                                  ignis__array *out, ignis__array *x, ignis__array *weights, ignis__array *bias,
-                                  const ignis__step_norms *norm)
+static void ignis__engine_product(ignis__op *op, ignis__engine *e, int count, bool many, ignis__gemv_kind kind,
+                                  bool gated, ignis__array *out, ignis__array *x, ignis__array *weights,
+                                  ignis__array *bias, const ignis__step_norms *norm)
 {
     if (!many) {
         ignis__step_product(op, count, kind, gated, out, x, weights, bias, e->numbers, norm);
@@ -33,15 +35,16 @@ static void ignis__engine_add_rest(ignis__op *op, int count, ignis__step_norms *
 
 /*  A product that is added to `sum`, of which each rank has a share of the inner elements: rank 0 adds its own, the others put theirs in place of
     what they had, and all become the sum of these. What many rows have found, norm adds, ahead of it, unless there are other ranks. */
-static void ignis__engine_add(ignis__op *op, ignis__engine *e, int count, bool many, ignis__array *x, ignis__array *weights,
-                              ignis__array *bias, ignis__step_norms *norm)
+static void ignis__engine_add(ignis__op *op, ignis__engine *e, int count, bool many, ignis__array *x,
+                              ignis__array *weights, ignis__array *bias, ignis__step_norms *norm)
 {
     bool others = e->model->parallel.rank > 0;
     ignis__gemv_kind kind = others && !many && e->sum->dtype == IGNIS_F32 ? IGNIS__GEMV_LOGITS : IGNIS__GEMV_ADD;
     ignis__address sum = ignis__op_write(op, e->sum);
     if (op->ok && others && kind == IGNIS__GEMV_ADD)
         op->ok = ignis__copy_zeros(&op->work, sum, count * e->sum->shape.dim[1] * ignis__dtypes[e->sum->dtype].size);
-    ignis__engine_product(op, e, count, many, kind, false, many ? e->room : e->sum, x, weights, others ? NULL : bias, NULL);
+    ignis__engine_product(op, e, count, many, kind, false, many ? e->room : e->sum, x, weights, others ? NULL : bias,
+                          NULL);
     norm->other = many ? e->room : NULL;
     if (e->model->parallel.size > 1) {
         ignis__engine_add_rest(op, count, norm);
@@ -51,10 +54,11 @@ static void ignis__engine_add(ignis__op *op, ignis__engine *e, int count, bool m
 
 /*  Rows through all layers: what they add up to is in `sum`, keys and values are in the cache. end: 0, they are of different sequences; or of one,
     and behind them it has so many tokens. many: as ignis__engine_product has it. */
-static void ignis__engine_layers(ignis__op *op, ignis__engine *e, int count, int end, bool many)
+IGNIS__PRIVATE void ignis__engine_layers(ignis__op *op, ignis__engine *e, int count, int end, bool many)
 {
     const ignis__model *m = e->model;
-    ignis__address slab = (ignis__address)(e->pages * ignis__engine_page_elements(e) * ignis__dtypes[m->dtype].size), at;
+    ignis__address slab = (ignis__address)(e->pages * ignis__engine_page_elements(e) * ignis__dtypes[m->dtype].size),
+                   at;
     ignis__step_norms norm;
     ignis__generate_cache cache;
     ignis__gemv_mma direct;
@@ -95,13 +99,16 @@ static void ignis__engine_layers(ignis__op *op, ignis__engine *e, int count, int
         cache.v = paged.v = direct.values = at + slab;
         if (!many && !l->q_norm && !l->k_norm && m->head_dim % 16 == 0 && ignis__step_takes_mma(op, m->dtype, l->qkv)) {
             if (l->qkv->blocks.count)
-                ignis__step_blocks(op, count, IGNIS__GEMV_CACHE, false, e->qkv, e->normed, l->qkv, l->qkv_bias, e->numbers, &norm, &direct);
+                ignis__step_blocks(op, count, IGNIS__GEMV_CACHE, false, e->qkv, e->normed, l->qkv, l->qkv_bias,
+                                   e->numbers, &norm, &direct);
             else
-                ignis__step_mma(op, count, IGNIS__GEMV_CACHE, false, e->qkv, e->normed, l->qkv, l->qkv_bias, &norm, &direct);
+                ignis__step_mma(op, count, IGNIS__GEMV_CACHE, false, e->qkv, e->normed, l->qkv, l->qkv_bias, &norm,
+                                &direct);
         } else {
             cache.q_weight = l->q_norm ? ignis__op_read(op, l->q_norm) : 0;
             cache.k_weight = l->k_norm ? ignis__op_read(op, l->k_norm) : 0;
-            ignis__engine_product(op, e, count, many, IGNIS__GEMV_OUT, false, e->qkv, e->normed, l->qkv, l->qkv_bias, &norm);
+            ignis__engine_product(op, e, count, many, IGNIS__GEMV_OUT, false, e->qkv, e->normed, l->qkv, l->qkv_bias,
+                                  &norm);
             ignis__step_cache(op, count, m->dtype, &cache, m->rope ? e->frequencies : NULL);
         }
         if (many)
@@ -111,8 +118,8 @@ static void ignis__engine_layers(ignis__op *op, ignis__engine *e, int count, int
         ignis__engine_add(op, e, count, many, e->attended, l->o, l->o_bias, &norm);
         norm.weight = l->mlp_norm;
         norm.bias = l->mlp_norm_bias;
-        ignis__engine_product(op, e, count, many, m->gelu ? IGNIS__GEMV_GELU : IGNIS__GEMV_OUT, !m->gelu, e->inner, e->normed, l->up,
-                              l->up_bias, &norm);
+        ignis__engine_product(op, e, count, many, m->gelu ? IGNIS__GEMV_GELU : IGNIS__GEMV_OUT, !m->gelu, e->inner,
+                              e->normed, l->up, l->up_bias, &norm);
         ignis__engine_add(op, e, count, many, e->inner, l->down, l->down_bias, &norm);
     }
     ignis__engine_add_rest(op, count, &norm);
@@ -123,7 +130,8 @@ static void ignis__engine_whole_step(ignis__op *op, ignis__engine *e)
 {
     const ignis__model *m = e->model;
     const int width = (m->heads + 2 * m->kv_heads) * m->head_dim, attended = m->heads * m->head_dim;
-    const int n[] = {width, m->hidden, m->inner, m->hidden, m->vocab}, k[] = {m->hidden, attended, m->hidden, m->inner, m->hidden};
+    const int n[] = {width, m->hidden, m->inner, m->hidden, m->vocab},
+              k[] = {m->hidden, attended, m->hidden, m->inner, m->hidden};
     int64_t blocks = 1;
     double flops = 0;
     ignis__step p;
@@ -187,7 +195,7 @@ static void ignis__engine_whole_step(ignis__op *op, ignis__engine *e)
 }
 
 /*  A step of so many rows, which lie in device memory: logits, and draws. ready: what all layers have found of them is there. */
-static void ignis__engine_launches(ignis__op *op, ignis__engine *e, int count, ignis__draws draws, bool ready)
+IGNIS__PRIVATE void ignis__engine_launches(ignis__op *op, ignis__engine *e, int count, ignis__draws draws, bool ready)
 {
     ignis__address logits, said;
     ignis__step_norms norm;
@@ -206,13 +214,14 @@ static void ignis__engine_launches(ignis__op *op, ignis__engine *e, int count, i
     if (e->model->parallel.size > 1) { /* what this rank says stands behind the first row of logits */
         logits = ignis__op_write(op, e->logits);
         said = ignis__op_write(op, e->said);
-        op->ok =
-            op->ok && ignis__copy_zeros(&op->work, logits, count * e->logits->shape.dim[1] * (int64_t)sizeof(float)) &&
-            ignis__copy_on_device(&op->work, logits + (ignis__address)e->model->vocab * sizeof(float), said, ignis__array_bytes(e->said));
+        op->ok = op->ok &&
+                 ignis__copy_zeros(&op->work, logits, count * e->logits->shape.dim[1] * (int64_t)sizeof(float)) &&
+                 ignis__copy_on_device(&op->work, logits + (ignis__address)e->model->vocab * sizeof(float), said,
+                                       ignis__array_bytes(e->said));
     }
     if (!whole)
-        ignis__step_product(op, count, IGNIS__GEMV_LOGITS, false, e->mine ? e->mine : e->logits, e->normed, e->head, NULL, e->numbers,
-                            &norm);
+        ignis__step_product(op, count, IGNIS__GEMV_LOGITS, false, e->mine ? e->mine : e->logits, e->normed, e->head,
+                            NULL, e->numbers, &norm);
     if (e->model->parallel.size > 1)
         ignis__engine_sum(op, e, e->logits, count);
     if (draws == IGNIS__DRAWS_NONE)
@@ -233,7 +242,7 @@ static void ignis__engine_launches(ignis__op *op, ignis__engine *e, int count, i
 }
 
 /*  The same as a graph, from the second time on. count is a power of 2. */
-static void ignis__engine_step(ignis__op *op, ignis__engine *e, int count, ignis__draws draws)
+IGNIS__PRIVATE void ignis__engine_step(ignis__op *op, ignis__engine *e, int count, ignis__draws draws)
 {
     const char *call = op->work.call;
     int number = ignis__log2((uint64_t)count);
@@ -265,7 +274,8 @@ static void ignis__engine_step(ignis__op *op, ignis__engine *e, int count, ignis
     op->ok = op->ok && ignis__graph_launchable(call, e->device, op->work.stream);
     if (!op->ok)
         return;
-    traced = ignis__profiling() && ignis__trace_open(&item, IGNIS__TRACED_GRAPH, call, e->device, op->work.stream, NULL, "graph");
+    traced = ignis__profiling() &&
+             ignis__trace_open(&item, IGNIS__TRACED_GRAPH, call, e->device, op->work.stream, NULL, "graph");
     op->ok = !IGNIS__CUDA_FAILED(call, e->device, cuGraphLaunch, (e->steps[draws][number].exec, op->work.stream));
     if (traced)
         (void)ignis__trace_close(&item, op->ok);

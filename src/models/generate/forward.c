@@ -1,12 +1,12 @@
 /* --- whole texts, by operations ---------------------------------------------------------------------------------------------- */
 
-/*  Of >>lora, which comes behind. */
-struct ignis__lora;
-static struct ignis__lora *ignis__model_lora(ignis__model *model);
-static void ignis__lora_drop(const char *call, struct ignis__lora *lora);
-static bool ignis__lora_has(const struct ignis__lora *lora, const ignis__layer *layer, size_t member);
-static ignis_tensor ignis__lora_add(const struct ignis__lora *lora, const ignis__layer *layer, size_t member, ignis_tensor x,
-                                    ignis_tensor y);
+#include "room.h"
+
+IGNIS__PRIVATE struct ignis__lora *ignis__model_lora(ignis__model *model);
+IGNIS__PRIVATE void ignis__lora_drop(const char *call, struct ignis__lora *lora);
+IGNIS__PRIVATE bool ignis__lora_has(const struct ignis__lora *lora, const ignis__layer *layer, size_t member);
+IGNIS__PRIVATE ignis_tensor ignis__lora_add(const struct ignis__lora *lora, const ignis__layer *layer, size_t member,
+                                            ignis_tensor x, ignis_tensor y);
 
 static ignis_tensor ignis__model_norm(const ignis__model *model, ignis_tensor x, ignis_tensor weight, ignis_tensor bias)
 {
@@ -25,11 +25,12 @@ static ignis_tensor ignis__model_head_norm(const ignis__model *model, ignis_tens
 }
 
 /*  x by a weight of a layer, and what adapters add to that. */
-#define IGNIS__MODEL_PRODUCT(x, layer, weight) \
-    ignis__lora_add(lora, layer, offsetof(ignis__layer, weight), x, ignis__model_linear(model, x, (layer)->weight, (layer)->weight##_bias))
+#define IGNIS__MODEL_PRODUCT(x, layer, weight)                      \
+    ignis__lora_add(lora, layer, offsetof(ignis__layer, weight), x, \
+                    ignis__model_linear(model, x, (layer)->weight, (layer)->weight##_bias))
 
-static ignis_tensor ignis__model_attend(const ignis__model *model, const struct ignis__lora *lora, const ignis__layer *layer,
-                                        ignis_tensor h)
+static ignis_tensor ignis__model_attend(const ignis__model *model, const struct ignis__lora *lora,
+                                        const ignis__layer *layer, ignis_tensor h)
 {
     ignis_tensor qkv = IGNIS__MODEL_PRODUCT(h, layer, qkv), part[3];
     ignis_sdpa_desc attention;
@@ -58,7 +59,8 @@ static ignis_tensor ignis__model_attend(const ignis__model *model, const struct 
     return IGNIS__MODEL_PRODUCT(h, layer, o);
 }
 
-static ignis_tensor ignis__model_think(const ignis__model *model, const struct ignis__lora *lora, const ignis__layer *layer, ignis_tensor h)
+static ignis_tensor ignis__model_think(const ignis__model *model, const struct ignis__lora *lora,
+                                       const ignis__layer *layer, ignis_tensor h)
 {
     bool plain = !model->quantised && !ignis__lora_has(lora, layer, offsetof(ignis__layer, up)) &&
                  !ignis__lora_has(lora, layer, offsetof(ignis__layer, down));
@@ -79,19 +81,21 @@ static ignis_tensor ignis__model_think(const ignis__model *model, const struct i
 }
 
 /*  Adds y to *x, and gives the norm of that. Both are let go of: the tape keeps what it needs. */
-static ignis_tensor ignis__model_add_norm(const ignis__model *model, ignis_tensor *x, ignis_tensor y, ignis_tensor weight,
-                                          ignis_tensor bias)
+static ignis_tensor ignis__model_add_norm(const ignis__model *model, ignis_tensor *x, ignis_tensor y,
+                                          ignis_tensor weight, ignis_tensor bias)
 {
     static const char call[] = "ignis_model_forward";
     ignis_tensor before = *x, norm;
-    norm = model->rms ? ignis_add_rms_norm(*x, y, weight, model->eps, x) : ignis_add_layer_norm(*x, y, weight, bias, model->eps, x);
+    norm = model->rms ? ignis_add_rms_norm(*x, y, weight, model->eps, x)
+                      : ignis_add_layer_norm(*x, y, weight, bias, model->eps, x);
     ignis__tensor_discard(call, before);
     ignis__tensor_discard(call, y);
     return norm;
 }
 
 /*  The scopes let go of everything but what the tape keeps. */
-static ignis_tensor ignis__model_apply(const ignis__model *model, const struct ignis__lora *lora, ignis_tensor ids, int64_t seq)
+static ignis_tensor ignis__model_apply(const ignis__model *model, const struct ignis__lora *lora, ignis_tensor ids,
+                                       int64_t seq)
 {
     static const char call[] = "ignis_model_forward";
     ignis_scope all = ignis_scope_begin(), inner;
@@ -110,7 +114,8 @@ static ignis_tensor ignis__model_apply(const ignis__model *model, const struct i
         inner = ignis_scope_begin();
         y = ignis_scope_return(inner, ignis__model_think(model, lora, layer, h));
         ignis__tensor_discard(call, h);
-        h = ignis__model_add_norm(model, &x, y, last ? model->norm : layer[1].attn_norm, last ? model->norm_bias : layer[1].attn_norm_bias);
+        h = ignis__model_add_norm(model, &x, y, last ? model->norm : layer[1].attn_norm,
+                                  last ? model->norm_bias : layer[1].attn_norm_bias);
     }
     return ignis_scope_return(all, ignis__model_linear(model, h, model->head, ignis__no_tensor()));
 }
@@ -127,12 +132,13 @@ IGNIS_API ignis_tensor ignis_model_forward(ignis_model handle, ignis_tensor ids)
         shape = tensor->shape;
         ignis__tensor_drop(call, tensor);
         if (shape.ndim > 2 || shape.dim[shape.ndim - 1] < 1)
-            ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call, "ids is %s; [seq] or [batch, seq] is needed", ignis__shape_write(&shape).text);
+            ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call, "ids is %s; [seq] or [batch, seq] is needed",
+                        ignis__shape_write(&shape).text);
         else if (!ignis__model_whole(call, model))
             logits = ignis__no_tensor();
         else if (!model->rope && shape.dim[shape.ndim - 1] > model->context)
-            ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call, "ids is %s; the model has positions for %d tokens", ignis__shape_write(&shape).text,
-                        model->context);
+            ignis__fail(IGNIS_DIAG_SHAPE_DIFFERS, call, "ids is %s; the model has positions for %d tokens",
+                        ignis__shape_write(&shape).text, model->context);
         else {
             lora = ignis__model_lora(model);
             logits = ignis__model_apply(model, lora, ids, shape.dim[shape.ndim - 1]);

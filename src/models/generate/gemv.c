@@ -1,9 +1,15 @@
+#include "room.h"
+
 /*  Rows of x by all rows of the weights: [rows, k] and [n, k], or gated [2 n, k]; out is [rows, n or more]. norm: x is made by it first; null: x is
     there. cache: of the kind IGNIS__GEMV_CACHE, its places, keys, values, frequencies and numbers of heads. */
-static void ignis__step_mma(ignis__op *op, int count, ignis__gemv_kind kind, bool gated, ignis__array *out, ignis__array *x,
-                            ignis__array *weights, ignis__array *bias, const ignis__step_norms *norm, const ignis__gemv_mma *cache)
+IGNIS__PRIVATE void ignis__step_mma(ignis__op *op, int count, ignis__gemv_kind kind, bool gated, ignis__array *out,
+                                    ignis__array *x, ignis__array *weights, ignis__array *bias,
+                                    const ignis__step_norms *norm, const ignis__gemv_mma *cache)
 {
-    enum { FOUND = 2 * 8 * 20 * 4, STAGES = 4 * 8 * 192 }; /* bytes that gemv_mma.cu takes for a column, and of many for 8 of them */
+    enum {
+        FOUND = 2 * 8 * 20 * 4,
+        STAGES = 4 * 8 * 192
+    }; /* bytes that gemv_mma.cu takes for a column, and of many for 8 of them */
     const ignis_device_info *info = &op->work.device->info;
     int number = count <= 8 ? 1 : count <= 16 ? 2 : count <= 32 ? 3 : 4, groups = 1, resident = count <= 8 ? 2 : 1;
     bool rings = info->compute_major >= 9; /* the kernel of one row has them */
@@ -53,17 +59,27 @@ static void ignis__step_mma(ignis__op *op, int count, ignis__gemv_kind kind, boo
     ignis__cost(-1, 2.0 * (double)count * (double)weights->numel, (int)weights->dtype);
     if (number > 1 && ignis__step_mma_cluster(op, &p, weights))
         return;
-    ignis__op_launch(op, (ignis__builtin)((int)IGNIS__BUILTIN_GEMV_MMA_1 + number), weights->dtype, number > 1 ? define : NULL,
-                     ignis__clamp(ignis__ceil_div(tiles, groups), 1, info->multiprocessors * resident), 1, 1, 256, 1, shared, params);
+    ignis__op_launch(op, (ignis__builtin)((int)IGNIS__BUILTIN_GEMV_MMA_1 + number), weights->dtype,
+                     number > 1 ? define : NULL,
+                     ignis__clamp(ignis__ceil_div(tiles, groups), 1, info->multiprocessors * resident), 1, 1, 256, 1,
+                     shared, params);
 }
 
 /*  The same with quantised weights; one launch for each of their types. numbers: room of the device's. */
-static void ignis__step_blocks(ignis__op *op, int count, ignis__gemv_kind kind, bool gated, ignis__array *out, ignis__array *x,
-                               ignis__array *weights, ignis__array *bias, ignis__array *numbers, const ignis__step_norms *norm,
-                               const ignis__gemv_mma *cache)
+IGNIS__PRIVATE void ignis__step_blocks(ignis__op *op, int count, ignis__gemv_kind kind, bool gated, ignis__array *out,
+                                       ignis__array *x, ignis__array *weights, ignis__array *bias,
+                                       ignis__array *numbers, const ignis__step_norms *norm,
+                                       const ignis__gemv_mma *cache)
 {
-    enum { FOUND = 2 * 8 * 20 * 4, TILE = (8 * 16 + 8) * 4, TILES = 32 }; /* gemv_blocks.cu: bytes of a column, and of a tile of one row */
-    enum { RING = 8 * 2 * (16 * 272 + 8), OTHER = 2048 }; /* bytes of its largest ring; those that a block takes otherwise */
+    enum {
+        FOUND = 2 * 8 * 20 * 4,
+        TILE = (8 * 16 + 8) * 4,
+        TILES = 32
+    }; /* gemv_blocks.cu: bytes of a column, and of a tile of one row */
+    enum {
+        RING = 8 * 2 * (16 * 272 + 8),
+        OTHER = 2048
+    }; /* bytes of its largest ring; those that a block takes otherwise */
     const ignis_device_info *info = &op->work.device->info;
     const ignis__blocks *blocks = &weights->blocks;
     ignis__address at = ignis__op_read(op, weights);
@@ -71,7 +87,8 @@ static void ignis__step_blocks(ignis__op *op, int count, ignis__gemv_kind kind, 
     int64_t units = ignis__ceil_div(blocks->columns, 256) * 2, tiles, grid; /* a record is two */
     size_t row = norm ? 2 * (size_t)blocks->columns : 0, alone = (size_t)(units * (256 + 2 * 16)) + row, shared;
     bool rings = info->compute_major >= 9, in_step = !gated || ignis__blocks_rows(blocks) % 16 == 0;
-    bool single = count == 1 && (!rings || in_step) && (rings ? RING : 0) + alone + TILES * TILE <= (size_t)info->shared_per_block;
+    bool single = count == 1 && (!rings || in_step) &&
+                  (rings ? RING : 0) + alone + TILES * TILE <= (size_t)info->shared_per_block;
     char define[32];
     ignis__quantised q;
     ignis__gemv_blocks p;
@@ -109,7 +126,8 @@ static void ignis__step_blocks(ignis__op *op, int count, ignis__gemv_kind kind, 
             product->found_at = rings ? 8 * (record > 144 ? 2 : 3) * (16 * record + 8) : 0;
             grid = grid * TILES < tiles ? ignis__ceil_div(tiles, TILES) : grid;
             shared = (size_t)product->found_at + alone + TILE * (size_t)ignis__ceil_div(tiles, grid);
-            if (2 * (shared + OTHER) > (size_t)info->shared_per_block + 1024 && grid > info->multiprocessors) { /* one fits on each */
+            if (2 * (shared + OTHER) > (size_t)info->shared_per_block + 1024 &&
+                grid > info->multiprocessors) { /* one fits on each */
                 grid = ignis__clamp(ignis__ceil_div(tiles, TILES), info->multiprocessors, grid);
                 shared = (size_t)product->found_at + alone + TILE * (size_t)ignis__ceil_div(tiles, grid);
             }
@@ -119,18 +137,20 @@ static void ignis__step_blocks(ignis__op *op, int count, ignis__gemv_kind kind, 
                 continue;
             shared = (size_t)FOUND * 2 * ((size_t)1 << number);
         }
-        ignis__op_launch(op, (ignis__builtin)((int)IGNIS__BUILTIN_GEMV_BLOCKS_ROWS + (single ? 1 : number)), x->dtype, define, grid, 1, 1,
-                         256, 1, shared, params);
+        ignis__op_launch(op, (ignis__builtin)((int)IGNIS__BUILTIN_GEMV_BLOCKS_ROWS + (single ? 1 : number)), x->dtype,
+                         define, grid, 1, 1, 256, 1, shared, params);
     }
 }
 
 /*  The same by cores of any device; or on tensor cores, where they take the weights. Where not, quantised ones become numbers in `numbers`, as
     many rows at a time as it has room for. */
-static void ignis__step_product(ignis__op *op, int count, ignis__gemv_kind kind, bool gated, ignis__array *out, ignis__array *x,
-                                ignis__array *weights, ignis__array *bias, ignis__array *numbers, const ignis__step_norms *norm)
+IGNIS__PRIVATE void ignis__step_product(ignis__op *op, int count, ignis__gemv_kind kind, bool gated, ignis__array *out,
+                                        ignis__array *x, ignis__array *weights, ignis__array *bias,
+                                        ignis__array *numbers, const ignis__step_norms *norm)
 {
     int size = count < 3 ? count - 1 : count < 5 ? 2 : 3, columns = 1 << size;
-    ignis__builtin builtin = (ignis__builtin)((int)(gated ? IGNIS__BUILTIN_GEMV_GATED_1 : IGNIS__BUILTIN_GEMV_1) + size);
+    ignis__builtin builtin =
+        (ignis__builtin)((int)(gated ? IGNIS__BUILTIN_GEMV_GATED_1 : IGNIS__BUILTIN_GEMV_1) + size);
     ignis__address to = ignis__op_write(op, out);
     int64_t all = ignis__weight_rows(weights), first, some = all;
     ignis__gemv p;
@@ -163,15 +183,16 @@ static void ignis__step_product(ignis__op *op, int count, ignis__gemv_kind kind,
         if (weights->blocks.count)
             ignis__op_numbers(op, numbers, 0, weights, &weights->blocks, first, some);
         p.n = some / (gated ? 2 : 1);
-        ignis__op_launch(op, builtin, x->dtype, NULL, ignis__ceil_div(p.n, 4), ignis__ceil_div(count, columns), 1, 128, 1, 0, params);
+        ignis__op_launch(op, builtin, x->dtype, NULL, ignis__ceil_div(p.n, 4), ignis__ceil_div(count, columns), 1, 128,
+                         1, 0, params);
         p.bias += p.bias ? (ignis__address)(some * ignis__dtypes[x->dtype].size) : 0;
         p.out = p.sum = p.logits = p.out + (ignis__address)(some * ignis__dtypes[out->dtype].size);
     }
 }
 
 /*  Whether IGNIS__ACTIVATION_PAIRED can be had for a product, whatever rows there are. */
-static bool ignis__gemm_pairs(ignis__op *op, const ignis__product *product, ignis__array *out, ignis__array *a, ignis__array *b,
-                              const ignis__epilogue *epilogue)
+static bool ignis__gemm_pairs(ignis__op *op, const ignis__product *product, ignis__array *out, ignis__array *a,
+                              ignis__array *b, const ignis__epilogue *epilogue)
 {
     ignis_dtype dtype = (ignis_dtype)product->dtype;
     ignis__epilogue paired = *epilogue;
@@ -179,18 +200,21 @@ static bool ignis__gemm_pairs(ignis__op *op, const ignis__product *product, igni
     ignis__gemm p;
     paired.activation = IGNIS__ACTIVATION_PAIRED;
     p = ignis__gemm_params(op, product, out, &paired);
-    if (!op->ok || (dtype != IGNIS_F16 && dtype != IGNIS_BF16) || p.n < 256 || !ignis__gemm_finishes_in_registers(&p, 128) ||
+    if (!op->ok || (dtype != IGNIS_F16 && dtype != IGNIS_BF16) || p.n < 256 ||
+        !ignis__gemm_finishes_in_registers(&p, 128) ||
         !ignis__gemm_packed(dtype, ignis__op_read(op, a) | ignis__op_read(op, b), p.k, 0))
         return false;
     ignis__gemm_hopper_define(define, sizeof define, &p, 128, true);
     if (ignis__requests.path[0])
         ignis__record_builtin(IGNIS__BUILTIN_GEMM_HOPPER, dtype, define, 90, 90);
-    return ignis__gemm_takes_wgmma(op, &p) && ignis__variant_exists(op->work.device, IGNIS__BUILTIN_GEMM_HOPPER, dtype, define);
+    return ignis__gemm_takes_wgmma(op, &p) &&
+           ignis__variant_exists(op->work.device, IGNIS__BUILTIN_GEMM_HOPPER, dtype, define);
 }
 
 /*  The same of many rows, by the kernels of ignis_matmul, without a norm; gated: perhaps through `room`, [rows, 2 n]. */
-static void ignis__step_product_many(ignis__op *op, int count, ignis__gemv_kind kind, bool gated, ignis__array *out, ignis__array *x,
-                                     ignis__array *weights, ignis__array *bias, ignis__array *room, ignis__array *numbers)
+IGNIS__PRIVATE void ignis__step_product_many(ignis__op *op, int count, ignis__gemv_kind kind, bool gated,
+                                             ignis__array *out, ignis__array *x, ignis__array *weights,
+                                             ignis__array *bias, ignis__array *room, ignis__array *numbers)
 {
     ignis__address result, from;
     ignis__epilogue epilogue;
@@ -224,6 +248,6 @@ static void ignis__step_product_many(ignis__op *op, int count, ignis__gemv_kind 
         return;
     result = ignis__op_write(op, out);
     from = ignis__op_write(op, room);
-    ignis__op_launch(op, IGNIS__BUILTIN_GENERATE_GATE, x->dtype, NULL, ignis__clamp(ignis__ceil_div(half, 2048), 1, 64), product.m, 1, 256,
-                     1, 0, gate);
+    ignis__op_launch(op, IGNIS__BUILTIN_GENERATE_GATE, x->dtype, NULL, ignis__clamp(ignis__ceil_div(half, 2048), 1, 64),
+                     product.m, 1, 256, 1, 0, gate);
 }

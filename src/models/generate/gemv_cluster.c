@@ -1,15 +1,19 @@
+#include "room.h"
+
 /*  Whether weights are multiplied by tensor cores: this follows from them alone, so that rows have the same bits in any number. */
-static bool ignis__step_takes_mma(ignis__op *op, ignis_dtype dtype, ignis__array *weights)
+IGNIS__PRIVATE bool ignis__step_takes_mma(ignis__op *op, ignis_dtype dtype, ignis__array *weights)
 {
     return (dtype == IGNIS_F16 || dtype == IGNIS_BF16) && op->work.device->info.compute_major >= 8 &&
-           ignis__weight_columns(weights) % 8 == 0 && ignis__weight_rows(weights) < INT32_MAX - 16 && ignis__op_read(op, weights) % 16 == 0;
+           ignis__weight_columns(weights) % 8 == 0 && ignis__weight_rows(weights) < INT32_MAX - 16 &&
+           ignis__op_read(op, weights) % 16 == 0;
 }
 
 /*  out: null, where only the sum is wanted. */
-static void ignis__step_norm(ignis__op *op, int count, ignis__array *out, const ignis__step_norms *norm)
+IGNIS__PRIVATE void ignis__step_norm(ignis__op *op, int count, ignis__array *out, const ignis__step_norms *norm)
 {
-    ignis__address to = out ? ignis__op_write(op, out) : 0, from = ignis__op_write(op, norm->sum), by = ignis__op_read(op, norm->weight),
-                   add = norm->bias ? ignis__op_read(op, norm->bias) : 0, other = norm->other ? ignis__op_write(op, norm->other) : 0;
+    ignis__address to = out ? ignis__op_write(op, out) : 0, from = ignis__op_write(op, norm->sum),
+                   by = ignis__op_read(op, norm->weight), add = norm->bias ? ignis__op_read(op, norm->bias) : 0,
+                   other = norm->other ? ignis__op_write(op, norm->other) : 0;
     int hidden = (int)norm->weight->numel, rms = norm->rms;
     int packed = hidden % ignis__pack_elements(norm->sum->dtype) == 0 && (to | from | by | add | other) % 16 == 0;
     double eps = norm->eps;
@@ -17,7 +21,7 @@ static void ignis__step_norm(ignis__op *op, int count, ignis__array *out, const 
     ignis__op_launch_row(op, IGNIS__BUILTIN_GENERATE_NORM, norm->weight->dtype, count, 256, params);
 }
 
-static void ignis__step_mma_norm(ignis__op *op, ignis__gemv_mma *p, const ignis__step_norms *norm)
+IGNIS__PRIVATE void ignis__step_mma_norm(ignis__op *op, ignis__gemv_mma *p, const ignis__step_norms *norm)
 {
     p->norm_of = ignis__op_read(op, norm->sum);
     p->norm_weight = ignis__op_read(op, norm->weight);
@@ -50,12 +54,13 @@ static const ignis__gemv_cluster ignis__gemv_clusters[2][IGNIS__GEMV_CLUSTERS] =
 /*  type: of blocks, or 0. */
 static void ignis__gemv_cluster_define(char *define, size_t size, const ignis__gemv_cluster *variant, int type)
 {
-    snprintf(define, size, type ? "-DIGNIS_COLUMNS=%d -DIGNIS_CLUSTER=%d -DIGNIS_BLOCKS=%d" : "-DIGNIS_COLUMNS=%d -DIGNIS_CLUSTER=%d",
+    snprintf(define, size,
+             type ? "-DIGNIS_COLUMNS=%d -DIGNIS_CLUSTER=%d -DIGNIS_BLOCKS=%d" : "-DIGNIS_COLUMNS=%d -DIGNIS_CLUSTER=%d",
              variant->columns, variant->cluster, type);
 }
 
 /*  Records what other devices, or other numbers of rows, take for weights. */
-IGNIS__COLD static void ignis__step_request(const ignis__op *op, ignis_dtype dtype, bool gated)
+IGNIS__COLD IGNIS__PRIVATE void ignis__step_request(const ignis__op *op, ignis_dtype dtype, bool gated)
 {
     char define[64];
     int groups, i;
@@ -75,17 +80,21 @@ IGNIS__COLD static void ignis__step_request(const ignis__op *op, ignis_dtype dty
 
 /*  How the weights of a product of one row come to shared memory on sm_90 and up, where a block takes `rest` bytes beside them: three pieces of each
     warp are on their way if a multiprocessor has room for two such blocks, else two. resident: blocks that it has room for. */
-static void ignis__step_ring(ignis__op *op, const ignis__array *weights, size_t rest, ignis__gemv_mma *p, ignis__tensor_map *map,
-                             int *resident)
+IGNIS__PRIVATE void ignis__step_ring(ignis__op *op, const ignis__array *weights, size_t rest, ignis__gemv_mma *p,
+                                     ignis__tensor_map *map, int *resident)
 {
-    enum { PIECES = 8 * (4 * 1024 + 8), OTHER = 2048 }; /* bytes of a piece of each warp; those that a block takes otherwise */
+    enum {
+        PIECES = 8 * (4 * 1024 + 8),
+        OTHER = 2048
+    }; /* bytes of a piece of each warp; those that a block takes otherwise */
     const size_t all = (size_t)op->work.device->info.shared_per_block + 1024; /* of a multiprocessor */
     const int64_t dims[] = {weights->shape.dim[1], weights->shape.dim[0]}, step = 2 * weights->shape.dim[1];
     const int box[] = {64, 8}; /* gemv_mma.cu has the same */
     p->ring = 2 * (3 * PIECES + rest + OTHER) <= all ? 3 : 2;
     p->found_at = PIECES * p->ring;
     *resident = 2 * ((size_t)p->found_at + rest + OTHER) <= all ? 2 : 1;
-    op->ok = op->ok && ignis__tensor_map_make(&op->work, map, weights->dtype, false, p->weights, 2, dims, &step, box, NULL);
+    op->ok =
+        op->ok && ignis__tensor_map_make(&op->work, map, weights->dtype, false, p->weights, 2, dims, &step, box, NULL);
 }
 
 /*  What a product of 9 rows and more by gemv_cluster.cuh takes: rows of x, of so many 16-bit elements; and bytes of a stage, of weights and for each
@@ -99,8 +108,10 @@ typedef struct ignis__gemv_cluster_source {
 } ignis__gemv_cluster_source;
 
 /*  The variant for it, and its map of x; null: this device has none. */
-static const ignis__gemv_cluster *ignis__gemv_cluster_choose(ignis__op *op, ignis_dtype dtype, const ignis__gemv_cluster_source *source,
-                                                             ignis__gemv_mma *p, ignis__tensor_map *of_x, char *define, size_t size)
+static const ignis__gemv_cluster *ignis__gemv_cluster_choose(ignis__op *op, ignis_dtype dtype,
+                                                             const ignis__gemv_cluster_source *source,
+                                                             ignis__gemv_mma *p, ignis__tensor_map *of_x, char *define,
+                                                             size_t size)
 {
     const ignis_device_info *info = &op->work.device->info;
     const ignis__gemv_cluster *variant = ignis__gemv_clusters[source->type ? 1 : 0];
@@ -109,8 +120,8 @@ static const ignis__gemv_cluster *ignis__gemv_cluster_choose(ignis__op *op, igni
     int box[] = {64, 0};
     if (!op->work.device->clusters || !ignis__cuda.cuTensorMapEncodeTiled)
         return NULL;
-    while (variant->columns < p->rows ||
-           (variant->cluster > 1 && 2 * source->groups * variant->cluster > (int64_t)info->multiprocessors * variant->most))
+    while (variant->columns < p->rows || (variant->cluster > 1 && 2 * source->groups * variant->cluster >
+                                                                      (int64_t)info->multiprocessors * variant->most))
         variant++;
     box[1] = variant->columns;
     stage = (source->weights + source->each * (size_t)variant->columns + 1023) / 1024 * 1024;
@@ -125,21 +136,24 @@ static const ignis__gemv_cluster *ignis__gemv_cluster_choose(ignis__op *op, igni
     return variant;
 }
 
-static void ignis__gemv_cluster_launch(ignis__op *op, ignis_dtype dtype, const ignis__gemv_cluster_source *source, const ignis__gemv_mma *p,
-                                       const ignis__gemv_cluster *variant, const char *define, void **params)
+static void ignis__gemv_cluster_launch(ignis__op *op, ignis_dtype dtype, const ignis__gemv_cluster_source *source,
+                                       const ignis__gemv_mma *p, const ignis__gemv_cluster *variant, const char *define,
+                                       void **params)
 {
-    const size_t shared = (size_t)p->found_at + 512 * (size_t)(variant->columns * variant->found) + 8 + 16 * (size_t)p->ring;
+    const size_t shared =
+        (size_t)p->found_at + 512 * (size_t)(variant->columns * variant->found) + 8 + 16 * (size_t)p->ring;
     const int64_t most = (int64_t)variant->resident * op->work.device->info.multiprocessors;
     ignis__op_launch(op, source->builtin, dtype, define,
-                     variant->cluster > 1 ? source->groups * variant->cluster : ignis__clamp(source->groups, 1, most), 1, 1, 288, 1, shared,
-                     params);
+                     variant->cluster > 1 ? source->groups * variant->cluster : ignis__clamp(source->groups, 1, most),
+                     1, 1, 288, 1, shared, params);
 }
 
 /*  False: not on this device. */
-static bool ignis__step_mma_cluster(ignis__op *op, ignis__gemv_mma *p, const ignis__array *weights)
+IGNIS__PRIVATE bool ignis__step_mma_cluster(ignis__op *op, ignis__gemv_mma *p, const ignis__array *weights)
 {
-    const int half = p->kind == (int)IGNIS__GEMV_CACHE ? p->head_dim / 2 : 64; /* so many rows of the weights are next to each other */
-    const int box[] = {64, (half & -half) < 64 ? half & -half : 64};           /* gemv_cluster.cu has the same */
+    const int half = p->kind == (int)IGNIS__GEMV_CACHE ? p->head_dim / 2
+                                                       : 64; /* so many rows of the weights are next to each other */
+    const int box[] = {64, (half & -half) < 64 ? half & -half : 64}; /* gemv_cluster.cu has the same */
     const int64_t dims[] = {weights->shape.dim[1], weights->shape.dim[0]}, step = 2 * dims[0];
     ignis__gemv_cluster_source source = IGNIS__ZERO;
     const ignis__gemv_cluster *variant;
@@ -155,13 +169,15 @@ static bool ignis__step_mma_cluster(ignis__op *op, ignis__gemv_mma *p, const ign
     variant = ignis__gemv_cluster_choose(op, weights->dtype, &source, p, &maps[1], define, sizeof define);
     if (!variant)
         return false;
-    op->ok = op->ok && ignis__tensor_map_make(&op->work, &maps[0], weights->dtype, false, p->weights, 2, dims, &step, box, NULL);
+    op->ok = op->ok &&
+             ignis__tensor_map_make(&op->work, &maps[0], weights->dtype, false, p->weights, 2, dims, &step, box, NULL);
     ignis__gemv_cluster_launch(op, weights->dtype, &source, p, variant, define, params);
     return true;
 }
 
 /*  The same of a part of quantised weights. With few rows of weights, or more than 32 of x, gemv_blocks.cu is as fast or faster. */
-static bool ignis__step_blocks_cluster(ignis__op *op, ignis_dtype dtype, ignis__gemv_blocks *p, int type, int64_t units)
+IGNIS__PRIVATE bool ignis__step_blocks_cluster(ignis__op *op, ignis_dtype dtype, ignis__gemv_blocks *p, int type,
+                                               int64_t units)
 {
     ignis__gemv_cluster_source source = IGNIS__ZERO;
     const ignis__gemv_cluster *variant;

@@ -1,7 +1,9 @@
+#include "room.h"
+
 /*  Queues the step of a token, whose id may still be known to the device alone; what it draws is in `draws` when the event has come. goes_on:
     it is behind the step of the token before, which has left its row as this one needs it. Null: a failure. */
-static ignis__pooled_event *ignis__generate_queue(const char *call, ignis__sequence *s, int position, const ignis_sampling_desc *sampling,
-                                                  bool goes_on)
+static ignis__pooled_event *ignis__generate_queue(const char *call, ignis__sequence *s, int position,
+                                                  const ignis_sampling_desc *sampling, bool goes_on)
 {
     ignis__engine *e = s->engine;
     ignis__pooled_event *drawn = NULL;
@@ -25,7 +27,8 @@ static ignis__pooled_event *ignis__generate_queue(const char *call, ignis__seque
 
 /*  Draws one token; -1: the context is full, -2: a failure, -3: its grammar has come to its end. goes_on: one more is likely to come, and is drawn
     while the caller has this one. */
-static int32_t ignis__generate_next(const char *call, ignis__sequence *s, const ignis_sampling_desc *sampling, bool goes_on)
+static int32_t ignis__generate_next(const char *call, ignis__sequence *s, const ignis_sampling_desc *sampling,
+                                    bool goes_on)
 {
     ignis__engine *e = s->engine;
     ignis__pooled_event *drawn = NULL, *next = NULL;
@@ -50,7 +53,8 @@ static int32_t ignis__generate_next(const char *call, ignis__sequence *s, const 
         id = -3;
     else if (s->length >= e->context)
         id = -1;
-    else if (alone && (state || !s->grammar || !s->length) && ignis__engine_run(call, &s, 1, sampling, true, NULL, NULL))
+    else if (alone && (state || !s->grammar || !s->length) &&
+             ignis__engine_run(call, &s, 1, sampling, true, NULL, NULL))
         id = s->ids[s->length - 1];
     fails = id == -2 && !alone && !ignis__model_plain(call, s->model); /* with a token drawn ahead, too */
     ok = id == -2 && !alone && !fails;
@@ -115,7 +119,8 @@ static bool ignis__generate_run(ignis__showing *show, ignis__sequence *s, ignis_
             info->ending = IGNIS_ENDING_LENGTH;
             break;
         }
-        id = ignis__generate_next(show->call, s, &desc->sampling, desc->max_tokens == 0 || info->tokens + 1 < desc->max_tokens);
+        id = ignis__generate_next(show->call, s, &desc->sampling,
+                                  desc->max_tokens == 0 || info->tokens + 1 < desc->max_tokens);
         info->seconds = (double)(ignis__monotonic_ns() - begin) * 1e-9;
         if (id == -2)
             return false;

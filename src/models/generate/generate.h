@@ -14,13 +14,13 @@ typedef struct ignis_logit_bias {
 /*  How a token is drawn from logits, in this order: biases, repetition penalty, the sequence's grammar, temperature, top_k, top_p, min_p - the
     order of Hugging Face's processors; llama.cpp has the temperature last. */
 typedef struct ignis_sampling_desc {
-    double temperature;             /* logits are divided by it; 0: always the likeliest token, the lowest one of equals (0) */
-    int top_k;                      /* of the likeliest so many, and those that are equal to the last (all) */
-    double top_p;                   /* of the fewest that have this much of the probability (all) */
-    double min_p;                   /* of those with this much of the likeliest one's probability (all) */
-    double repetition_penalty;      /* logits of tokens that were there are divided by it, negative ones multiplied (1) */
-    int penalty_window;             /* were there among the latest so many (all) */
-    uint64_t seed;                  /* equal ones draw the same tokens behind the same ids, whatever else a step computes (0) */
+    double temperature; /* logits are divided by it; 0: always the likeliest token, the lowest one of equals (0) */
+    int top_k;          /* of the likeliest so many, and those that are equal to the last (all) */
+    double top_p;       /* of the fewest that have this much of the probability (all) */
+    double min_p;       /* of those with this much of the likeliest one's probability (all) */
+    double repetition_penalty; /* logits of tokens that were there are divided by it, negative ones multiplied (1) */
+    int penalty_window;        /* were there among the latest so many (all) */
+    uint64_t seed; /* equal ones draw the same tokens behind the same ids, whatever else a step computes (0) */
     const ignis_logit_bias *biases; /* in rising order of their ids (none) */
     int bias_count;                 /* at most 512 */
 } ignis_sampling_desc;
@@ -75,8 +75,8 @@ IGNIS_API int32_t ignis_sequence_next(ignis_sequence sequence, const ignis_sampl
     Errors: those of ignis_sequence_next; ARGUMENT (null, a count below 0, sequences of different models, one of them twice).
     Ownership: unchanged.
     Threads: any. Streams: works on the current stream of the model's device, and waits for it. */
-IGNIS_API ignis_status ignis_sequence_next_all(const ignis_sequence *sequences, int count, const ignis_sampling_desc *samplings,
-                                               int32_t *ids);
+IGNIS_API ignis_status ignis_sequence_next_all(const ignis_sequence *sequences, int count,
+                                               const ignis_sampling_desc *samplings, int32_t *ids);
 
 /*  ignis_sequence_logits - what the model says of the token behind the last one
     count: the tokens that the model has.
@@ -169,9 +169,10 @@ typedef struct ignis_generate_info {
 
 typedef struct ignis_generate_desc {
     ignis_sampling_desc sampling;
-    int max_tokens;      /* (as many as the context has room for) */
-    const int32_t *ends; /* tokens that end the text, and are not shown; with end_count below 0: none (those that the model's files name) */
-    int end_count;       /* of ends (0: those of the model) */
+    int max_tokens; /* (as many as the context has room for) */
+    const int32_t *
+        ends; /* tokens that end the text, and are not shown; with end_count below 0: none (those that the model's files name) */
+    int end_count;            /* of ends (0: those of the model) */
     const char *const *stops; /* texts that end it, and are not shown, nor what comes behind them (none) */
     int stop_count;
     bool (*text_fn)(const char *text, size_t size,

@@ -1,7 +1,9 @@
 /* --- sequences ----------------------------------------------------------------------------------------------------------- */
 
+#include "room.h"
+
 /*  Where the text of a sequence with a grammar is; null, and reported: it does not keep to it. */
-static const ignis__grammar_state *ignis__sequence_match(const char *call, ignis__sequence *s)
+IGNIS__PRIVATE const ignis__grammar_state *ignis__sequence_match(const char *call, ignis__sequence *s)
 {
     ignis__grammar *g = s->grammar;
     const ignis__vocabulary *v = s->engine->vocabulary;
@@ -22,8 +24,8 @@ static const ignis__grammar_state *ignis__sequence_match(const char *call, ignis
             i++;
         ok = next > 0 || (next == 0 && i < v->end_count && IGNIS__GRAMMAR_AT(g, state, states, s->state)->ends);
         if (next == 0 && !ok)
-            ignis__grammar_fail(g, IGNIS_DIAG_GRAMMAR, NULL, "token %d of the sequence, %d, does not keep to its grammar", s->matched,
-                                (int)id);
+            ignis__grammar_fail(g, IGNIS_DIAG_GRAMMAR, NULL,
+                                "token %d of the sequence, %d, does not keep to its grammar", s->matched, (int)id);
         if (!ok)
             break;
     }
@@ -35,7 +37,7 @@ static const ignis__grammar_state *ignis__sequence_match(const char *call, ignis
 }
 
 /*  The same, where a token is to be drawn: there has to be one. */
-static const ignis__grammar_state *ignis__sequence_allows(const char *call, ignis__sequence *s)
+IGNIS__PRIVATE const ignis__grammar_state *ignis__sequence_allows(const char *call, ignis__sequence *s)
 {
     const ignis__grammar_state *state = ignis__sequence_match(call, s);
     if (!state || state->any || (state->ends && s->engine->vocabulary->end_count))
@@ -46,7 +48,7 @@ static const ignis__grammar_state *ignis__sequence_allows(const char *call, igni
 
 /*  Which of the engine's masks, from 1 on, has the tokens that may come to a sequence. It is sent where it is not there, in place of the one that was
     used longest ago, so of none of the step's other rows. 0: a failure. */
-static int ignis__sequence_mask(ignis__op *op, ignis__sequence *s)
+IGNIS__PRIVATE int ignis__sequence_mask(ignis__op *op, ignis__sequence *s)
 {
     const ignis__grammar_state *state = op->ok ? ignis__sequence_allows(op->work.call, s) : NULL;
     ignis__engine *e = s->engine;

@@ -1,5 +1,7 @@
+#include "room.h"
+
 /*  How many pages a sequence still has to get to write positions [from, to) in pages of its own. */
-static int ignis__sequence_pages_needed(const ignis__sequence *s, int from, int to)
+IGNIS__PRIVATE int ignis__sequence_pages_needed(const ignis__sequence *s, int from, int to)
 {
     int page, needed = 0;
     for (page = from / IGNIS__PAGE; page * IGNIS__PAGE < to; page++)
@@ -8,20 +10,20 @@ static int ignis__sequence_pages_needed(const ignis__sequence *s, int from, int 
 }
 
 /*  False, and reported: the cache has not that many pages left. */
-static bool ignis__engine_has_pages(const char *call, const ignis__engine *e, int needed)
+IGNIS__PRIVATE bool ignis__engine_has_pages(const char *call, const ignis__engine *e, int needed)
 {
     if (needed <= e->free_count)
         return true;
-    ignis__fail(
-        IGNIS_DIAG_CACHE_FULL, call,
-        "the cache has %d pages of %d tokens, %d of them free, and %d are needed; free or truncate sequences, or open the model with a "
-        "larger desc.sequences (%d sequences of %d tokens)",
-        e->pages, (int)IGNIS__PAGE, e->free_count, needed, e->model->sequences, e->context);
+    ignis__fail(IGNIS_DIAG_CACHE_FULL, call,
+                "the cache has %d pages of %d tokens, %d of them free, and %d are needed; free or truncate sequences, "
+                "or open the model with a "
+                "larger desc.sequences (%d sequences of %d tokens)",
+                e->pages, (int)IGNIS__PAGE, e->free_count, needed, e->model->sequences, e->context);
     return false;
 }
 
 /*  Makes the pages of positions [from, to) a sequence's own, copies those that others have too, and tells the device. The engine has enough. */
-static void ignis__sequence_take_pages(ignis__op *op, ignis__sequence *s, int from, int to)
+IGNIS__PRIVATE void ignis__sequence_take_pages(ignis__op *op, ignis__sequence *s, int from, int to)
 {
     ignis__engine *e = s->engine;
     ignis__address cache = op->ok ? ignis__op_write(op, e->cache) : 0;
@@ -35,7 +37,8 @@ static void ignis__sequence_take_pages(ignis__op *op, ignis__sequence *s, int fr
         to_page = e->free_pages[e->free_count - 1];
         if (!fresh) {
             from_page = s->page[number];
-            ignis__op_launch_row(op, IGNIS__BUILTIN_GENERATE_COPY, e->model->dtype, 2 * (int64_t)e->model->layers, 256, params);
+            ignis__op_launch_row(op, IGNIS__BUILTIN_GENERATE_COPY, e->model->dtype, 2 * (int64_t)e->model->layers, 256,
+                                 params);
             if (!op->ok)
                 return;
             e->uses[from_page]--;
@@ -46,7 +49,8 @@ static void ignis__sequence_take_pages(ignis__op *op, ignis__sequence *s, int fr
         s->page_count += fresh;
         s->pages_sent = s->pages_sent < number ? s->pages_sent : number;
     }
-    ignis__step_words(op, e->model->dtype, s->table, s->pages_sent, s->page + s->pages_sent, s->page_count - s->pages_sent);
+    ignis__step_words(op, e->model->dtype, s->table, s->pages_sent, s->page + s->pages_sent,
+                      s->page_count - s->pages_sent);
     ignis__step_words(op, e->model->dtype, s->on_device, s->sent, s->ids + s->sent, s->length - s->sent);
     if (op->ok) {
         s->pages_sent = s->page_count;
@@ -54,7 +58,7 @@ static void ignis__sequence_take_pages(ignis__op *op, ignis__sequence *s, int fr
     }
 }
 
-static void ignis__sequence_row(ignis__op *op, ignis__sequence *s, int position, ignis__generate_row *row)
+IGNIS__PRIVATE void ignis__sequence_row(ignis__op *op, ignis__sequence *s, int position, ignis__generate_row *row)
 {
     memset(row, 0, sizeof *row);
     row->ids = ignis__op_write(op, s->on_device);
@@ -64,7 +68,7 @@ static void ignis__sequence_row(ignis__op *op, ignis__sequence *s, int position,
 }
 
 /*  Tokens of a sequence from `first` on go through all layers, in the way that the first one is marked for. */
-static void ignis__sequence_piece(ignis__op *op, ignis__sequence *s, int first, int count)
+IGNIS__PRIVATE void ignis__sequence_piece(ignis__op *op, ignis__sequence *s, int first, int count)
 {
     ignis__engine *e = s->engine;
     ignis__generate_row row;
@@ -74,7 +78,7 @@ static void ignis__sequence_piece(ignis__op *op, ignis__sequence *s, int first, 
 }
 
 /*  Keeps what all layers have found of a sequence's last token, which is the last of so many rows. */
-static void ignis__sequence_keep(ignis__op *op, ignis__sequence *s, int count)
+IGNIS__PRIVATE void ignis__sequence_keep(ignis__op *op, ignis__sequence *s, int count)
 {
     ignis__engine *e = s->engine;
     const int64_t bytes = e->sum->shape.dim[1] * ignis__dtypes[e->sum->dtype].size;
@@ -94,7 +98,8 @@ static bool ignis__sequence_fill(const char *call, ignis__sequence *s)
     ignis__engine *e = s->engine;
     ignis__op op;
     int count = 0;
-    if (!ignis__model_plain(call, s->model) || !ignis__engine_has_pages(call, e, ignis__sequence_pages_needed(s, s->cached, s->length)) ||
+    if (!ignis__model_plain(call, s->model) ||
+        !ignis__engine_has_pages(call, e, ignis__sequence_pages_needed(s, s->cached, s->length)) ||
         !ignis__next_begin(&op, call, e->device))
         return false;
     ignis__sequence_take_pages(&op, s, s->cached, s->length);
@@ -116,7 +121,7 @@ static bool ignis__sequence_fill(const char *call, ignis__sequence *s)
 }
 
 /*  Leaves the first tokens, and the pages of those that the cache has. */
-static void ignis__sequence_cut(ignis__sequence *s, int length)
+IGNIS__PRIVATE void ignis__sequence_cut(ignis__sequence *s, int length)
 {
     int pages;
     s->length = length;
@@ -136,23 +141,25 @@ static void ignis__sequence_cut(ignis__sequence *s, int length)
 }
 
 /*  False, and reported: the model has not all of these tokens. */
-static bool ignis__sequence_knows(const char *call, const ignis__sequence *s, const int32_t *ids, int count)
+IGNIS__PRIVATE bool ignis__sequence_knows(const char *call, const ignis__sequence *s, const int32_t *ids, int count)
 {
     int i = 0;
     while (i < count && ids[i] >= 0 && ids[i] < s->model->vocab)
         i++;
     if (i < count)
-        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "ids[%d] is %d; the model has tokens 0 to %d", i, (int)ids[i], s->model->vocab - 1);
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "ids[%d] is %d; the model has tokens 0 to %d", i, (int)ids[i],
+                    s->model->vocab - 1);
     return i == count;
 }
 
 /*  Appends tokens that the model has, and puts what comes before the last one into the cache. After a failure the sequence is as it was. */
-static bool ignis__sequence_append(const char *call, ignis__sequence *s, const int32_t *ids, int count)
+IGNIS__PRIVATE bool ignis__sequence_append(const char *call, ignis__sequence *s, const int32_t *ids, int count)
 {
     int before = s->length, cached = s->cached;
     bool many = before > 0 && s->many[before - 1]; /* it may go with the others */
     if (count > s->engine->context - before)
-        return ignis__fail(IGNIS_DIAG_CONTEXT_FULL, call, "the sequence has %d tokens, %d more do not fit the context of %d", before, count,
+        return ignis__fail(IGNIS_DIAG_CONTEXT_FULL, call,
+                           "the sequence has %d tokens, %d more do not fit the context of %d", before, count,
                            s->engine->context) == IGNIS_OK;
     if (count == 0)
         return true;

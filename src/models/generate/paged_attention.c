@@ -1,11 +1,15 @@
+#include "room.h"
+
 /*  Turns q where it is, and writes k and v to the cache. frequencies: [256]; null: nothing turns. */
-static void ignis__step_cache(ignis__op *op, int count, ignis_dtype dtype, ignis__generate_cache *p, const double *frequencies)
+IGNIS__PRIVATE void ignis__step_cache(ignis__op *op, int count, ignis_dtype dtype, ignis__generate_cache *p,
+                                      const double *frequencies)
 {
     static const double none[IGNIS__ROPE_HALF] = {0};
     const double *table = frequencies ? frequencies : none;
     float floats[IGNIS__ROPE_HALF];
     /* a block has 8 heads at least, one for each warp; fewer blocks where rows alone fill the device twice */
-    int64_t heads = p->heads + 2 * (int64_t)p->kv_heads, blocks = ignis__ceil_div(2 * op->work.device->info.multiprocessors, count);
+    int64_t heads = p->heads + 2 * (int64_t)p->kv_heads,
+            blocks = ignis__ceil_div(2 * op->work.device->info.multiprocessors, count);
     int64_t share = ignis__ceil_div(heads, ignis__clamp(blocks, 1, ignis__ceil_div(heads, 8)));
     void *params[2];
     params[0] = p;
@@ -16,11 +20,14 @@ static void ignis__step_cache(ignis__op *op, int count, ignis_dtype dtype, ignis
 }
 
 /*  Bytes of wide numbers that the attention of so many rows takes. */
-static int64_t ignis__paged_numbers(const ignis__paged *p, int rows) { return (int64_t)rows * p->heads * p->splits * (2 + p->head_dim); }
+IGNIS__PRIVATE int64_t ignis__paged_numbers(const ignis__paged *p, int rows)
+{
+    return (int64_t)rows * p->heads * p->splits * (2 + p->head_dim);
+}
 
 /*  Records what other devices, or other numbers of rows, take for attention. */
-IGNIS__COLD static void ignis__step_attention_request(const ignis__op *op, ignis_dtype dtype, int group, int head_dim, const char *plain,
-                                                      const char *with_clusters)
+IGNIS__COLD static void ignis__step_attention_request(const ignis__op *op, ignis_dtype dtype, int group, int head_dim,
+                                                      const char *plain, const char *with_clusters)
 {
     if (!op->ok || !ignis__requests.path[0] || (dtype != IGNIS_F16 && dtype != IGNIS_BF16))
         return;
@@ -32,10 +39,11 @@ IGNIS__COLD static void ignis__step_attention_request(const ignis__op *op, ignis
 }
 
 /*  The size of heads of the program that does attention over pages for heads of this one. */
-static int ignis__paged_head_dim(int head_dim) { return head_dim <= 64 ? 64 : head_dim <= 128 ? 128 : 256; }
+IGNIS__PRIVATE int ignis__paged_head_dim(int head_dim) { return head_dim <= 64 ? 64 : head_dim <= 128 ? 128 : 256; }
 
 /*  Attention of rows, of which the scratch memory has room for so many at a time. */
-static void ignis__step_attention(ignis__op *op, int count, int at_a_time, ignis_dtype dtype, const ignis__paged *paged)
+IGNIS__PRIVATE void ignis__step_attention(ignis__op *op, int count, int at_a_time, ignis_dtype dtype,
+                                          const ignis__paged *paged)
 {
     /* attention_paged_mma.cu has the same: heads and teams of a block, blocks of a cluster, and of a multiprocessor; and attention_paged_many.cu:
        elements of a row for all warps that multiply, and the other threads */
@@ -60,8 +68,11 @@ static void ignis__step_attention(ignis__op *op, int count, int at_a_time, ignis
            ignis__variant_exists(device, IGNIS__BUILTIN_PAGED_MANY, dtype, plain);
     for (; op->ok && count > 0; count -= some) {
         some = count < at_a_time ? count : at_a_time;
-        clustered = clusters && 2 * groups * some * CLUSTER <= device->info.multiprocessors;                      /* more gain nothing */
-        blocks = (head_dim == 64 ? 5 : head_dim == 128 ? 3 : 2) * device->info.multiprocessors / (groups * some); /* that run at once */
+        clustered = clusters && 2 * groups * some * CLUSTER <= device->info.multiprocessors; /* more gain nothing */
+        blocks = (head_dim == 64    ? 5
+                  : head_dim == 128 ? 3
+                                    : 2) *
+                 device->info.multiprocessors / (groups * some); /* that run at once */
         if (!mma || blocks < 3)
             blocks = ignis__ceil_div(8 * device->info.multiprocessors, groups * some);
         blocks = clustered ? (int64_t)CLUSTER : ignis__clamp(blocks, 1, p.splits);
@@ -70,15 +81,15 @@ static void ignis__step_attention(ignis__op *op, int count, int at_a_time, ignis
             ignis__op_launch(op, IGNIS__BUILTIN_PAGED_MANY, dtype, plain, device->info.multiprocessors, 1, 1,
                              (unsigned)(32 * ELEMENTS / head_dim + OTHERS), 1, tiles, params);
         else
-            ignis__op_launch(op, builtin, dtype, clustered ? with_clusters : plain, blocks, groups, some, clustered ? TEAMS * 128 : 128, 1,
-                             clustered ? arrivals : 0, params);
+            ignis__op_launch(op, builtin, dtype, clustered ? with_clusters : plain, blocks, groups, some,
+                             clustered ? TEAMS * 128 : 128, 1, clustered ? arrivals : 0, params);
         p.q += (ignis__address)((int64_t)some * p.q_row * size);
         p.out += (ignis__address)((int64_t)some * p.heads * p.head_dim * size);
         p.rows += sizeof(ignis__generate_row) * (ignis__address)some;
     }
 }
 
-static void ignis__step_draw(ignis__op *op, int count, ignis__draws draws, ignis__draw *p)
+IGNIS__PRIVATE void ignis__step_draw(ignis__op *op, int count, ignis__draws draws, ignis__draw *p)
 {
     const ignis_dtype only = IGNIS_F16; /* one program is for all */
     int64_t blocks = ignis__clamp(2 * op->work.device->info.multiprocessors / count, 1, IGNIS__DRAW_BLOCKS);
@@ -92,18 +103,19 @@ static void ignis__step_draw(ignis__op *op, int count, ignis__draws draws, ignis
 
 /*  Attention of the rows of a piece of a prompt, which ends behind `end` tokens, by the kernels of ignis_sdpa: over keys and values in `gathered`,
     [2, tokens, kv_heads * head_dim], where those of the piece are by now. */
-static void ignis__step_attention_many(ignis__op *op, int count, int end, const ignis__paged *paged, ignis__array *gathered)
+IGNIS__PRIVATE void ignis__step_attention_many(ignis__op *op, int count, int end, const ignis__paged *paged,
+                                               ignis__array *gathered)
 {
     const ignis_dtype dtype = gathered->dtype;
     int64_t width = (int64_t)paged->kv_heads * paged->head_dim, size = ignis__dtypes[dtype].size;
-    ignis__address k_to = ignis__op_write(op, gathered), v_to = k_to + (ignis__address)(gathered->numel / 2 * size), k = paged->k,
-                   v = paged->v, row = paged->rows;
+    ignis__address k_to = ignis__op_write(op, gathered), v_to = k_to + (ignis__address)(gathered->numel / 2 * size),
+                   k = paged->k, v = paged->v, row = paged->rows;
     int kv_heads = paged->kv_heads, head_dim = paged->head_dim, before = end - count;
     void *params[] = {&k_to, &v_to, &k, &v, &row, &before, &kv_heads, &head_dim};
     ignis__attention p;
     if (before > 0)
-        ignis__op_launch_row(op, IGNIS__BUILTIN_GENERATE_GATHER, dtype, ignis__ceil_div(before * width / ignis__pack_elements(dtype), 256),
-                             256, params);
+        ignis__op_launch_row(op, IGNIS__BUILTIN_GENERATE_GATHER, dtype,
+                             ignis__ceil_div(before * width / ignis__pack_elements(dtype), 256), 256, params);
     memset(&p, 0, sizeof p);
     p.q.data = paged->q;
     p.q.row = paged->q_row;

@@ -1,6 +1,8 @@
+#include "room.h"
+
 /*  The ids of a text for a sequence, which is locked; null, and reported: there are none. */
-static int32_t *ignis__sequence_encode(const char *call, const ignis__sequence *s, ignis_tokenizer tokenizer, const char *text,
-                                       int64_t size, int *count)
+static int32_t *ignis__sequence_encode(const char *call, const ignis__sequence *s, ignis_tokenizer tokenizer,
+                                       const char *text, int64_t size, int *count)
 {
     ignis_encode_desc encode = IGNIS__ZERO;
     int32_t *ids = NULL;
@@ -46,7 +48,8 @@ static bool ignis__sequence_become(const char *call, ignis__sequence *s, const i
 {
     int common = 0;
     if (count > s->engine->context)
-        return ignis__fail(IGNIS_DIAG_CONTEXT_FULL, call, "%d tokens do not fit the context of %d", count, s->engine->context) == IGNIS_OK;
+        return ignis__fail(IGNIS_DIAG_CONTEXT_FULL, call, "%d tokens do not fit the context of %d", count,
+                           s->engine->context) == IGNIS_OK;
     if (!ignis__sequence_knows(call, s, ids, count))
         return false;
     while (common < count && common < s->length && s->ids[common] == ids[common])

@@ -1,3 +1,5 @@
+#include "room.h"
+
 static uint32_t ignis__said_mix(uint32_t said, const void *bytes, size_t size)
 {
     const unsigned char *at = (const unsigned char *)bytes;
@@ -8,15 +10,17 @@ static uint32_t ignis__said_mix(uint32_t said, const void *bytes, size_t size)
 
 /*  A number of what a step's rank works with: its model, the step's sequences, which are numbers `of` those that there are, how they are drawn from.
     Others must have the same. */
-static uint32_t ignis__engine_says(const ignis__engine *e, ignis__sequence *const *sequences, const int *of, int count,
-                                   const ignis_sampling_desc *sampling, bool draws)
+IGNIS__PRIVATE uint32_t ignis__engine_says(const ignis__engine *e, ignis__sequence *const *sequences, const int *of,
+                                           int count, const ignis_sampling_desc *sampling, bool draws)
 {
     const ignis__model *m = e->model;
     int numbers[12], i;
     double reals[4];
     uint32_t said = 2166136261u;
-    numbers[0] = m->layers, numbers[1] = m->hidden, numbers[2] = m->heads, numbers[3] = m->kv_heads, numbers[4] = m->inner;
-    numbers[5] = m->vocab, numbers[6] = (int)m->family, numbers[7] = (int)m->dtype, numbers[8] = m->room, numbers[9] = m->sequences;
+    numbers[0] = m->layers, numbers[1] = m->hidden, numbers[2] = m->heads, numbers[3] = m->kv_heads,
+    numbers[4] = m->inner;
+    numbers[5] = m->vocab, numbers[6] = (int)m->family, numbers[7] = (int)m->dtype, numbers[8] = m->room,
+    numbers[9] = m->sequences;
     numbers[10] = count, numbers[11] = draws;
     said = ignis__said_mix(said, numbers, sizeof numbers);
     for (i = 0; i < count; i++) {
@@ -42,7 +46,7 @@ static uint32_t ignis__engine_says(const ignis__engine *e, ignis__sequence *cons
 }
 
 /*  Tells the device what this rank says. */
-static void ignis__engine_say(ignis__op *op, const ignis__engine *e, uint32_t said)
+IGNIS__PRIVATE void ignis__engine_say(ignis__op *op, const ignis__engine *e, uint32_t said)
 {
     float numbers[IGNIS__RANKS] = {0};
     int32_t words[IGNIS__RANKS];
@@ -52,7 +56,7 @@ static void ignis__engine_say(ignis__op *op, const ignis__engine *e, uint32_t sa
 }
 
 /*  Whether the sums of a step that is done are right, and all ranks have said the same. */
-static bool ignis__engine_agrees(ignis__op *op, const ignis__engine *e, uint32_t said)
+IGNIS__PRIVATE bool ignis__engine_agrees(ignis__op *op, const ignis__engine *e, uint32_t said)
 {
     const ignis_model_parallel *ranks = &e->model->parallel;
     ignis__address logits = ignis__op_write(op, e->logits);
@@ -67,7 +71,8 @@ static bool ignis__engine_agrees(ignis__op *op, const ignis__engine *e, uint32_t
         if (others[i] != (float)said)
             return ignis__fail(
                        IGNIS_DIAG_COMM_MISMATCH, op->work.call,
-                       "rank %d works with other tokens, sequences or sampling than rank %d, or with another model: its number of them is "
+                       "rank %d works with other tokens, sequences or sampling than rank %d, or with another model: "
+                       "its number of them is "
                        "%06x, here it is %06x; all ranks of a model make the same calls with the same arguments",
                        i, ranks->rank, (unsigned)others[i], (unsigned)said) == IGNIS_OK;
     return true;

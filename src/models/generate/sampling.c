@@ -1,3 +1,5 @@
+#include "room.h"
+
 static bool ignis__sampling_number(const char *call, const char *name, double value, double highest)
 {
     if (value >= 0 && value <= highest)
@@ -7,11 +9,11 @@ static bool ignis__sampling_number(const char *call, const char *name, double va
 }
 
 /*  False, and reported: something of it is out of its range. */
-static bool ignis__sampling_check(const char *call, const ignis_sampling_desc *d, int vocab)
+IGNIS__PRIVATE bool ignis__sampling_check(const char *call, const ignis_sampling_desc *d, int vocab)
 {
     int i;
-    if (!ignis__sampling_number(call, "temperature", d->temperature, 1e6) || !ignis__sampling_number(call, "top_p", d->top_p, 1) ||
-        !ignis__sampling_number(call, "min_p", d->min_p, 1) ||
+    if (!ignis__sampling_number(call, "temperature", d->temperature, 1e6) ||
+        !ignis__sampling_number(call, "top_p", d->top_p, 1) || !ignis__sampling_number(call, "min_p", d->min_p, 1) ||
         !ignis__sampling_number(call, "repetition_penalty", d->repetition_penalty, 1e6) ||
         !ignis__sampling_number(call, "top_k", d->top_k, INT32_MAX) ||
         !ignis__sampling_number(call, "penalty_window", d->penalty_window, INT32_MAX) ||
@@ -23,19 +25,21 @@ static bool ignis__sampling_check(const char *call, const ignis_sampling_desc *d
         if (d->biases[i].id < 0 || d->biases[i].id >= vocab || (i && d->biases[i].id <= d->biases[i - 1].id) ||
             d->biases[i].bias != d->biases[i].bias)
             return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call,
-                               "sampling->biases[%d] is %g for token %d; ids rise from 0 to %d at most, each once, and a bias is a number",
+                               "sampling->biases[%d] is %g for token %d; ids rise from 0 to %d at most, each once, and "
+                               "a bias is a number",
                                i, (double)d->biases[i].bias, (int)d->biases[i].id, vocab - 1) == IGNIS_OK;
     return true;
 }
 
 /*  Whether tokens are cut off before one is drawn. generate_draw.cu has the same rule. */
-static bool ignis__sampling_cuts(const ignis_sampling_desc *d)
+IGNIS__PRIVATE bool ignis__sampling_cuts(const ignis_sampling_desc *d)
 {
     return d->temperature != 0 && (d->top_k > 0 || (d->top_p > 0 && d->top_p < 1) || d->min_p > 0);
 }
 
 /*  How the token behind a row is drawn, and where it is told. number: of the row in its step. */
-static void ignis__sampling_row(const ignis__engine *e, int number, const ignis_sampling_desc *d, ignis__generate_row *row)
+IGNIS__PRIVATE void ignis__sampling_row(const ignis__engine *e, int number, const ignis_sampling_desc *d,
+                                        ignis__generate_row *row)
 {
     row->draws = (ignis__address)(uintptr_t)(e->draws + 2 * number);
     row->temperature = d->temperature;

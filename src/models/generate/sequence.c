@@ -1,5 +1,7 @@
+#include "room.h"
+
 /*  Takes a sequence apart that nobody uses any more. */
-static void ignis__sequence_drop(const char *call, ignis__sequence *s)
+IGNIS__PRIVATE void ignis__sequence_drop(const char *call, ignis__sequence *s)
 {
     int i;
     if (!ignis__pool_drop(s))
@@ -25,7 +27,7 @@ static void ignis__sequence_drop(const char *call, ignis__sequence *s)
 }
 
 /*  Waits for a token that was drawn ahead, and forgets it. The engine is locked. */
-static void ignis__engine_settle(const char *call, ignis__engine *e)
+IGNIS__PRIVATE void ignis__engine_settle(const char *call, ignis__engine *e)
 {
     ignis__binding binding;
     if (!e->ahead.sequence)
@@ -39,14 +41,14 @@ static void ignis__engine_settle(const char *call, ignis__engine *e)
 }
 
 /*  Locks an engine for work with it, or with one of its sequences, in which no token is drawn ahead. */
-static void ignis__engine_lock(const char *call, ignis__engine *e)
+IGNIS__PRIVATE void ignis__engine_lock(const char *call, ignis__engine *e)
 {
     ignis__mutex_lock(&e->lock);
     ignis__engine_settle(call, e);
 }
 
 /*  Ends work with an engine, which others use next, in streams of their own: what a failure has left in this one is waited for. */
-static bool ignis__engine_leave(ignis__op *op)
+IGNIS__PRIVATE bool ignis__engine_leave(ignis__op *op)
 {
     if (!op->ok)
         (void)IGNIS__CUDA(cuStreamSynchronize, (op->work.stream));
@@ -54,7 +56,7 @@ static bool ignis__engine_leave(ignis__op *op)
 }
 
 /*  A sequence, held; null, and reported: there is none, or the thread captures. */
-static ignis__sequence *ignis__sequence_hold(const char *call, ignis_sequence handle)
+IGNIS__PRIVATE ignis__sequence *ignis__sequence_hold(const char *call, ignis_sequence handle)
 {
     ignis__sequence *s = (ignis__sequence *)ignis__handle_hold(call, &ignis__sequences, handle.id);
     if (!s || !ignis__capture_refuses(call))
@@ -64,7 +66,7 @@ static ignis__sequence *ignis__sequence_hold(const char *call, ignis_sequence ha
 }
 
 /*  The same for a call that works with it, and its engine locked. */
-static ignis__sequence *ignis__sequence_enter(const char *call, ignis_sequence handle)
+IGNIS__PRIVATE ignis__sequence *ignis__sequence_enter(const char *call, ignis_sequence handle)
 {
     ignis__sequence *s = ignis__sequence_hold(call, handle);
     if (s)
@@ -72,7 +74,7 @@ static ignis__sequence *ignis__sequence_enter(const char *call, ignis_sequence h
     return s;
 }
 
-static void ignis__sequence_leave(const char *call, ignis__sequence *s)
+IGNIS__PRIVATE void ignis__sequence_leave(const char *call, ignis__sequence *s)
 {
     ignis__mutex_unlock(&s->engine->lock);
     ignis__sequence_drop(call, s);

@@ -1,5 +1,7 @@
+#include "room.h"
+
 /*  A sequence of an engine that has no token yet. The model is held, and stays so. Null, and reported: there is no memory. */
-static ignis__sequence *ignis__sequence_make(const char *call, ignis__model *model, ignis__engine *e)
+IGNIS__PRIVATE ignis__sequence *ignis__sequence_make(const char *call, ignis__model *model, ignis__engine *e)
 {
     int64_t pages = ignis__ceil_div(e->context, IGNIS__PAGE);
     ignis__sequence *s = (ignis__sequence *)ignis__pool_take(call, &ignis__sequences);
@@ -26,7 +28,7 @@ static ignis__sequence *ignis__sequence_make(const char *call, ignis__model *mod
 }
 
 /*  A sequence of a model, which gets its engine with the first one. */
-static ignis_sequence ignis__sequence_new(const char *call, ignis_model handle)
+IGNIS__PRIVATE ignis_sequence ignis__sequence_new(const char *call, ignis_model handle)
 {
     ignis_sequence none = IGNIS__ZERO;
     ignis__model *model = ignis__model_hold(call, handle);
@@ -52,7 +54,10 @@ static ignis_sequence ignis__sequence_new(const char *call, ignis_model handle)
     return none;
 }
 
-IGNIS_API ignis_sequence ignis_sequence_begin(ignis_model model) { return ignis__sequence_new("ignis_sequence_begin", model); }
+IGNIS_API ignis_sequence ignis_sequence_begin(ignis_model model)
+{
+    return ignis__sequence_new("ignis_sequence_begin", model);
+}
 
 IGNIS_API ignis_status ignis_sequence_feed(ignis_sequence sequence, const int32_t *ids, int count)
 {
@@ -85,7 +90,8 @@ IGNIS_API int32_t ignis_sequence_next(ignis_sequence sequence, const ignis_sampl
 }
 
 /*  Holds sequences of one model, each of them once, and locks their engine. False, and reported: then nothing is held. */
-static bool ignis__sequences_enter(const char *call, const ignis_sequence *handles, int count, ignis__sequence **sequences)
+static bool ignis__sequences_enter(const char *call, const ignis_sequence *handles, int count,
+                                   ignis__sequence **sequences)
 {
     int i, j;
     bool ok = true;
@@ -93,7 +99,8 @@ static bool ignis__sequences_enter(const char *call, const ignis_sequence *handl
         sequences[i] = (ignis__sequence *)ignis__handle_hold(call, &ignis__sequences, handles[i].id);
         ok = sequences[i] != NULL;
         if (ok && sequences[i]->engine != sequences[0]->engine)
-            ok = ignis__fail(IGNIS_DIAG_WRONG_MODEL, call, "sequences[%d] is of another model than sequences[0]", i) == IGNIS_OK;
+            ok = ignis__fail(IGNIS_DIAG_WRONG_MODEL, call, "sequences[%d] is of another model than sequences[0]", i) ==
+                 IGNIS_OK;
         for (j = 0; ok && j < i; j++)
             if (sequences[j] == sequences[i])
                 ok = ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "sequences[%d] is sequences[%d], too", i, j) == IGNIS_OK;
@@ -107,7 +114,8 @@ static bool ignis__sequences_enter(const char *call, const ignis_sequence *handl
     return ok;
 }
 
-IGNIS_API ignis_status ignis_sequence_next_all(const ignis_sequence *handles, int count, const ignis_sampling_desc *sampling, int32_t *ids)
+IGNIS_API ignis_status ignis_sequence_next_all(const ignis_sequence *handles, int count,
+                                               const ignis_sampling_desc *sampling, int32_t *ids)
 {
     static const char call[] = "ignis_sequence_next_all";
     ignis__sequence **sequences;

@@ -1,3 +1,5 @@
+#include "room.h"
+
 IGNIS_API ignis_status ignis_sequence_query(ignis_sequence sequence, ignis_sequence_info *info)
 {
     static const char call[] = "ignis_sequence_query";
@@ -64,7 +66,8 @@ IGNIS_API ignis_status ignis_sequence_truncate(ignis_sequence sequence, int leng
     if (!s)
         return ignis__failed();
     if (length < 0 || length > s->length)
-        status = ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "length is %d; the sequence has %d tokens", length, s->length);
+        status =
+            ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "length is %d; the sequence has %d tokens", length, s->length);
     else
         ignis__sequence_cut(s, length);
     ignis__sequence_leave(call, s);
@@ -179,5 +182,6 @@ IGNIS_API ignis_status ignis_sequence_free(ignis_sequence sequence)
         return ignis__failed();
     live = ignis__handle_kill(s);
     ignis__sequence_drop(call, s);
-    return live ? ignis__ended(failures, true) : ignis__fail(IGNIS_DIAG_SEQUENCE_FREED, call, "another thread has freed the sequence");
+    return live ? ignis__ended(failures, true)
+                : ignis__fail(IGNIS_DIAG_SEQUENCE_FREED, call, "another thread has freed the sequence");
 }

@@ -1,21 +1,23 @@
+#include "room.h"
+
 /*  Whether a sequence's last token is one of many: then what all layers find of it is kept, or found as it was then, and not in a step. */
-static bool ignis__sequence_ready(const ignis__sequence *s) { return s->length > 0 && s->many[s->length - 1]; }
+IGNIS__PRIVATE bool ignis__sequence_ready(const ignis__sequence *s) { return s->length > 0 && s->many[s->length - 1]; }
 
 /*  Reports that no token can be drawn. number: of the sequence among several; below 0: there is one alone. */
-IGNIS__COLD static void ignis__draw_fail(const char *call, int32_t drawn, int number)
+IGNIS__COLD IGNIS__PRIVATE void ignis__draw_fail(const char *call, int32_t drawn, int number)
 {
     char which[32] = "";
     if (number >= 0)
         snprintf(which, sizeof which, "sequences[%d]: ", number);
     if (drawn == IGNIS__DRAW_NO_LOGITS)
-        ignis__fail(
-            IGNIS_DIAG_NO_TOKEN, call,
-            "%sno token can be drawn: no logit of the model is a number above minus infinity. Its weights have values that are none, "
-            "or what they compute overflows its dtype",
-            which);
-    else
-        ignis__fail(IGNIS_DIAG_NO_TOKEN, call, "%sno token can be drawn: sampling->biases and the sequence's grammar forbid all of them",
+        ignis__fail(IGNIS_DIAG_NO_TOKEN, call,
+                    "%sno token can be drawn: no logit of the model is a number above minus infinity. Its weights have "
+                    "values that are none, "
+                    "or what they compute overflows its dtype",
                     which);
+    else
+        ignis__fail(IGNIS_DIAG_NO_TOKEN, call,
+                    "%sno token can be drawn: sampling->biases and the sequence's grammar forbid all of them", which);
 }
 
 /*  A step of some of these sequences, of which `of` has the numbers; draws: and a token for each, behind its end. ready: they are, and it goes
@@ -47,14 +49,16 @@ static void ignis__engine_some(ignis__op *op, ignis__sequence *const *sequences,
         ignis__sequence_row(op, s, s->length - 1, &rows[i]);
         ignis__sampling_row(e, i, d, &rows[i]);
         if (draws && d->bias_count)
-            op->ok = op->ok && ignis__copy_from_host(&op->work, biases + (ignis__address)(i * IGNIS__BIASES) * sizeof *d->biases, d->biases,
-                                                     d->bias_count * (int64_t)sizeof *d->biases);
+            op->ok = op->ok &&
+                     ignis__copy_from_host(&op->work, biases + (ignis__address)(i * IGNIS__BIASES) * sizeof *d->biases,
+                                           d->biases, d->bias_count * (int64_t)sizeof *d->biases);
         if (draws && s->grammar) {
             rows[i].masked = ignis__sequence_mask(op, s);
             op->ok = op->ok && rows[i].masked;
         }
         if (ready)
-            op->ok = op->ok && ignis__copy_on_device(&op->work, sum + (ignis__address)(i * row), ignis__op_read(op, s->last), row);
+            op->ok = op->ok && ignis__copy_on_device(&op->work, sum + (ignis__address)(i * row),
+                                                     ignis__op_read(op, s->last), row);
     }
     ignis__step_rows(op, e->model->dtype, e->rows, rows, width);
     if (e->model->parallel.size > 1)
@@ -85,8 +89,8 @@ static void ignis__engine_some(ignis__op *op, ignis__sequence *const *sequences,
 /*  One step of sequences of one engine, which is locked; draws: and a token for each, appended. logits: where those of the first one go, or null.
     drawn: where the tokens go, or null; those that are not drawn are left out. Everything is checked before anything changes. Sequences that are
     ready come first. */
-static bool ignis__engine_run(const char *call, ignis__sequence *const *sequences, int count, const ignis_sampling_desc *sampling,
-                              bool draws, float *logits, int32_t *drawn)
+IGNIS__PRIVATE bool ignis__engine_run(const char *call, ignis__sequence *const *sequences, int count,
+                                      const ignis_sampling_desc *sampling, bool draws, float *logits, int32_t *drawn)
 {
     ignis__engine *e = sequences[0]->engine;
     ignis__op op;
@@ -97,10 +101,11 @@ static bool ignis__engine_run(const char *call, ignis__sequence *const *sequence
     for (i = 0; i < count; i++) {
         ignis__sequence *s = sequences[i];
         if (s->length == 0)
-            return ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, call, "the sequence has no token yet; ignis_sequence_feed gives it some") ==
-                   IGNIS_OK;
+            return ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, call,
+                               "the sequence has no token yet; ignis_sequence_feed gives it some") == IGNIS_OK;
         if (draws && s->length == e->context)
-            return ignis__fail(IGNIS_DIAG_CONTEXT_FULL, call, "the sequence has %d tokens, as many as the context", s->length) == IGNIS_OK;
+            return ignis__fail(IGNIS_DIAG_CONTEXT_FULL, call, "the sequence has %d tokens, as many as the context",
+                               s->length) == IGNIS_OK;
         if ((draws && sampling && !ignis__sampling_check(call, &sampling[i], e->model->vocab)) ||
             (draws && s->grammar && !ignis__sequence_allows(call, s)))
             return false;

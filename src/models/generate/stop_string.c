@@ -1,16 +1,6 @@
 /* --- text out --------------------------------------------------------------------------------------------------------------- */
 
-/*  Text that was not shown yet. */
-typedef struct ignis__showing {
-    const char *call;
-    const ignis_generate_desc *desc;
-    ignis_text_stream stream;
-    int tokens; /* that the tokenizer has; those behind them are no text */
-    char *text;
-    size_t size, capacity;
-    int stop; /* that has come; -1: none */
-    bool cancelled;
-} ignis__showing;
+#include "room.h"
 
 /*  Room for so many bytes more. */
 static bool ignis__showing_room(ignis__showing *show, size_t more)
@@ -61,7 +51,7 @@ static void ignis__showing_go(ignis__showing *show, bool ends)
 }
 
 /*  Takes one more token; below 0: the text has ended. */
-static bool ignis__showing_put(ignis__showing *show, int32_t id)
+IGNIS__PRIVATE bool ignis__showing_put(ignis__showing *show, int32_t id)
 {
     int room = 64, size;
     if (!show->stream.tokenizer.id || id >= show->tokens)
@@ -83,19 +73,22 @@ static bool ignis__showing_put(ignis__showing *show, int32_t id)
 }
 
 /*  False, and reported: a number or text of desc is none. */
-static bool ignis__generate_check(const char *call, const ignis_generate_desc *desc)
+IGNIS__PRIVATE bool ignis__generate_check(const char *call, const ignis_generate_desc *desc)
 {
     int i;
     if (desc->max_tokens < 0)
-        return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc->max_tokens is %d, below 0", desc->max_tokens) == IGNIS_OK;
+        return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc->max_tokens is %d, below 0", desc->max_tokens) ==
+               IGNIS_OK;
     if (desc->stop_count < 0)
-        return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc->stop_count is %d, below 0", desc->stop_count) == IGNIS_OK;
+        return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc->stop_count is %d, below 0", desc->stop_count) ==
+               IGNIS_OK;
     if (desc->end_count > 0 && !desc->ends)
         return ignis__fail_null(call, "desc->ends") == IGNIS_OK;
     if (desc->stop_count && !desc->stops)
         return ignis__fail_null(call, "desc->stops") == IGNIS_OK;
     for (i = 0; i < desc->stop_count; i++)
         if (!desc->stops[i] || !*desc->stops[i])
-            return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc->stops[%d] is %s", i, desc->stops[i] ? "empty" : "null") == IGNIS_OK;
+            return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc->stops[%d] is %s", i,
+                               desc->stops[i] ? "empty" : "null") == IGNIS_OK;
     return true;
 }

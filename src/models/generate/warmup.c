@@ -1,5 +1,7 @@
 /* --- warming up ------------------------------------------------------------------------------------------------------------- */
 
+#include "room.h"
+
 typedef struct ignis__model_warmup {
     const char *call;
     const ignis_model_warmup_desc *desc;
@@ -12,8 +14,8 @@ typedef struct ignis__model_warmup {
 static bool ignis__model_warmup_begin(ignis__model_warmup *w)
 {
     if (w->desc->progress_fn && !w->desc->progress_fn(w->done, w->total, w->desc->user_data))
-        return ignis__fail(IGNIS_DIAG_MODEL_CANCELLED, w->call, "desc.progress_fn has returned false, at %d of %d parts", w->done,
-                           w->total) == IGNIS_OK;
+        return ignis__fail(IGNIS_DIAG_MODEL_CANCELLED, w->call,
+                           "desc.progress_fn has returned false, at %d of %d parts", w->done, w->total) == IGNIS_OK;
     w->done++;
     ignis__engine_lock(w->call, w->sequences[0]->engine);
     return true;
@@ -71,9 +73,11 @@ static bool ignis__model_warmup_parts(ignis__model_warmup *w, int context)
     const bool counts = w->total == 0;
     int most = w->count < IGNIS__STEP_ROWS ? w->count : (int)IGNIS__STEP_ROWS, parts = 0, size;
     bool ok = true;
-    for (size = 1; ok && context > 1 && size < 2 * most; size *= 2, parts++) /* a context of one token has room for none behind it */
+    for (size = 1; ok && context > 1 && size < 2 * most;
+         size *= 2, parts++) /* a context of one token has room for none behind it */
         ok = counts || ignis__model_warmup_steps(w, size < most ? size : most);
-    for (size = 1; ok && size < w->tokens && size < context && size <= IGNIS__STEP_ROWS; size *= 2, parts++) /* the last token waits */
+    for (size = 1; ok && size < w->tokens && size < context && size <= IGNIS__STEP_ROWS;
+         size *= 2, parts++) /* the last token waits */
         ok = counts || ignis__model_warmup_prompt(w, size < IGNIS__STEP_ROWS ? size + 1 : size, IGNIS__STEP_ROWS);
     for (size = IGNIS__STEP_ROWS + 8; ok && size <= w->tokens && size <= context; size += 8, parts++)
         ok = counts || ignis__model_warmup_prompt(w, size, size);
@@ -95,8 +99,8 @@ IGNIS_API ignis_status ignis_model_warmup(ignis_model model, const ignis_model_w
     w.call = call;
     w.desc = desc ? desc : &defaults;
     if (w.desc->sequences < 0 || w.desc->tokens < 0)
-        return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc.sequences is %d and desc.tokens %d; both are 0 or more", w.desc->sequences,
-                           w.desc->tokens);
+        return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc.sequences is %d and desc.tokens %d; both are 0 or more",
+                           w.desc->sequences, w.desc->tokens);
     m = ignis__model_hold(call, model);
     if (!m)
         return ignis__failed();
@@ -127,7 +131,7 @@ IGNIS_API ignis_status ignis_model_warmup(ignis_model model, const ignis_model_w
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-static void ignis__sequences_close(const char *call)
+IGNIS__PRIVATE void ignis__sequences_close(const char *call)
 {
     ignis__sequence *s;
     uint64_t index = 0;

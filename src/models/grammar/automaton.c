@@ -1,19 +1,22 @@
 /* --- states, and masks of a vocabulary ---------------------------------------------------------------------------------- */
 
+#include "room.h"
+
 /*  Where a text also is. */
 static void ignis__grammar_reach(ignis__grammar *g, int32_t part, int32_t stack)
 {
-    uint32_t mask = 2 * IGNIS__GRAMMAR_REACHED - 1, slot = ((uint32_t)part * 0x9E3779B1u ^ (uint32_t)stack * 0x85EBCA77u) >> 8;
+    uint32_t mask = 2 * IGNIS__GRAMMAR_REACHED - 1,
+             slot = ((uint32_t)part * 0x9E3779B1u ^ (uint32_t)stack * 0x85EBCA77u) >> 8;
     for (slot &= mask; g->buckets[slot] > 0; slot = (slot + 1) & mask, g->steps++) {
         const ignis__grammar_place *place = &g->reached[g->buckets[slot] - 1].place;
         if (place->part == part && place->stack == stack)
             return;
     }
     if (g->reached_count == IGNIS__GRAMMAR_REACHED || ++g->steps > IGNIS__GRAMMAR_STEPS) {
-        ignis__grammar_fail(
-            g, IGNIS_DIAG_UNSUPPORTED, NULL,
-            "the grammar is too ambiguous, or too wide: a text is at %d places of it at once, and %lld had to be looked at for a token",
-            g->reached_count, (long long)g->steps);
+        ignis__grammar_fail(g, IGNIS_DIAG_UNSUPPORTED, NULL,
+                            "the grammar is too ambiguous, or too wide: a text is at %d places of it at once, and %lld "
+                            "had to be looked at for a token",
+                            g->reached_count, (long long)g->steps);
         return;
     }
     g->reached[g->reached_count].place.part = part;
@@ -25,7 +28,9 @@ static void ignis__grammar_reach(ignis__grammar *g, int32_t part, int32_t stack)
 /*  A place on top of a stack, where a rule goes on that called another; -1: there are too many, or there is no memory. */
 static int32_t ignis__grammar_stacked(ignis__grammar *g, int32_t part, int32_t below)
 {
-    int32_t *bucket = &g->stack_of[((uint32_t)part * 0x9E3779B1u ^ (uint32_t)below * 0x85EBCA77u) >> 8 & (IGNIS__GRAMMAR_BUCKETS - 1)], i;
+    int32_t *bucket = &g->stack_of[((uint32_t)part * 0x9E3779B1u ^ (uint32_t)below * 0x85EBCA77u) >> 8 &
+                                   (IGNIS__GRAMMAR_BUCKETS - 1)],
+            i;
     int32_t depth = IGNIS__GRAMMAR_AT(g, stack, stacks, below)->depth + 1;
     ignis__grammar_stack *stack;
     for (i = *bucket; i >= 0; i = stack->link, g->steps++) {
@@ -45,7 +50,9 @@ static int32_t ignis__grammar_stacked(ignis__grammar *g, int32_t part, int32_t b
 static int ignis__grammar_order(const void *a, const void *b)
 {
     const ignis__grammar_place *one = (const ignis__grammar_place *)a, *other = (const ignis__grammar_place *)b;
-    return one->part != other->part ? (one->part < other->part ? -1 : 1) : one->stack < other->stack ? -1 : one->stack > other->stack;
+    return one->part != other->part    ? (one->part < other->part ? -1 : 1)
+           : one->stack < other->stack ? -1
+                                       : one->stack > other->stack;
 }
 
 /*  The state of all places that were reached, and that are reached from there without a byte; -1: a fault. */
@@ -72,8 +79,8 @@ static int32_t ignis__grammar_state_of(ignis__grammar *g)
                 ignis__grammar_reach(g, place->part, place->stack);
         } else {
             next = part[1].rule == IGNIS__GRAMMAR_END ? now.stack : ignis__grammar_stacked(g, now.part + 1, now.stack);
-            for (part = NULL, now.part = IGNIS__GRAMMAR_AT(g, rule, rules, parts[now.part].rule)->alternatives; now.part >= 0 && next >= 0;
-                 now.part = IGNIS__GRAMMAR_AT(g, alternative, alternatives, now.part)->next)
+            for (part = NULL, now.part = IGNIS__GRAMMAR_AT(g, rule, rules, parts[now.part].rule)->alternatives;
+                 now.part >= 0 && next >= 0; now.part = IGNIS__GRAMMAR_AT(g, alternative, alternatives, now.part)->next)
                 ignis__grammar_reach(g, IGNIS__GRAMMAR_AT(g, alternative, alternatives, now.part)->first, next);
         }
     }
@@ -90,7 +97,8 @@ static int32_t ignis__grammar_state_of(ignis__grammar *g)
         state = IGNIS__GRAMMAR_AT(g, state, states, i);
         g->steps += 1 + (state->count == count ? (int32_t)count / 8 : 0);
         if (state->count == count && state->ends == ends &&
-            (count == 0 || memcmp(IGNIS__GRAMMAR_AT(g, place, places, state->first), place, sizeof *place * (size_t)count) == 0)) {
+            (count == 0 ||
+             memcmp(IGNIS__GRAMMAR_AT(g, place, places, state->first), place, sizeof *place * (size_t)count) == 0)) {
             g->places.count = first;
             return i;
         }
@@ -109,7 +117,7 @@ static int32_t ignis__grammar_state_of(ignis__grammar *g)
 }
 
 /*  Forgets all states: there is the first one only, and number 0, in which nothing may come. */
-static bool ignis__grammar_begin(ignis__grammar *g)
+IGNIS__PRIVATE bool ignis__grammar_begin(ignis__grammar *g)
 {
     int32_t i;
     for (i = 0; i < g->states.count; i++)
@@ -121,13 +129,14 @@ static bool ignis__grammar_begin(ignis__grammar *g)
     g->start = -1;
     if (!ignis__grammar_add(g, &g->stacks) || ignis__grammar_state_of(g) < 0)
         return false;
-    for (i = IGNIS__GRAMMAR_AT(g, rule, rules, g->root)->alternatives; i >= 0; i = IGNIS__GRAMMAR_AT(g, alternative, alternatives, i)->next)
+    for (i = IGNIS__GRAMMAR_AT(g, rule, rules, g->root)->alternatives; i >= 0;
+         i = IGNIS__GRAMMAR_AT(g, alternative, alternatives, i)->next)
         ignis__grammar_reach(g, IGNIS__GRAMMAR_AT(g, alternative, alternatives, i)->first, 0);
     return (g->start = ignis__grammar_state_of(g)) >= 0;
 }
 
 /*  Where a byte leads; 0: nowhere, -1: a fault. */
-static int32_t ignis__grammar_step(ignis__grammar *g, int32_t from, unsigned char byte)
+IGNIS__PRIVATE int32_t ignis__grammar_step(ignis__grammar *g, int32_t from, unsigned char byte)
 {
     const ignis__grammar_state *state = IGNIS__GRAMMAR_AT(g, state, states, from);
     int32_t *to = (int32_t *)(void *)g->rows.items + (int64_t)from * g->classes + g->class_of[byte], i, found;
@@ -145,12 +154,13 @@ static int32_t ignis__grammar_step(ignis__grammar *g, int32_t from, unsigned cha
     return found;
 }
 
-IGNIS__COLD static void ignis__grammar_free(ignis__grammar *g)
+IGNIS__COLD IGNIS__PRIVATE void ignis__grammar_free(ignis__grammar *g)
 {
     int32_t i;
     for (i = 0; i < g->states.count; i++)
         ignis__free(IGNIS__GRAMMAR_AT(g, state, states, i)->mask);
-    ignis__free(g->rules.items), ignis__free(g->alternatives.items), ignis__free(g->parts.items), ignis__free(g->states.items);
+    ignis__free(g->rules.items), ignis__free(g->alternatives.items), ignis__free(g->parts.items),
+        ignis__free(g->states.items);
     ignis__free(g->rows.items), ignis__free(g->places.items), ignis__free(g->stacks.items);
     if (g->text != g->source)
         ignis__free(g->text);

@@ -1,5 +1,7 @@
 /* --- GBNF becomes rules ------------------------------------------------------------------------------------------------- */
 
+#include "room.h"
+
 typedef struct ignis__grammar_reader {
     ignis__grammar *g;
     const char *at, *end;
@@ -41,7 +43,8 @@ static void ignis__grammar_push(ignis__grammar_reader *r, int32_t rule, int low,
 {
     ignis__grammar_part *part = NULL;
     if (r->row.count + r->g->parts.count >= IGNIS__GRAMMAR_PARTS)
-        ignis__grammar_fail(r->g, IGNIS_DIAG_UNSUPPORTED, r->at, "with this the grammar has more than %d parts", (int)IGNIS__GRAMMAR_PARTS);
+        ignis__grammar_fail(r->g, IGNIS_DIAG_UNSUPPORTED, r->at, "with this the grammar has more than %d parts",
+                            (int)IGNIS__GRAMMAR_PARTS);
     else if (!r->g->diagnostic)
         part = (ignis__grammar_part *)ignis__grammar_add(r->g, &r->row);
     if (!part)
@@ -67,7 +70,8 @@ static void ignis__grammar_close(ignis__grammar_reader *r, int32_t rule, int64_t
         to->next = IGNIS__GRAMMAR_AT(g, rule, rules, rule)->alternatives;
         IGNIS__GRAMMAR_AT(g, rule, rules, rule)->alternatives = (int32_t)g->alternatives.count - 1;
     }
-    for (i = from; to && i < r->row.count && (part = (ignis__grammar_part *)ignis__grammar_add(g, &g->parts)) != NULL; i++) {
+    for (i = from; to && i < r->row.count && (part = (ignis__grammar_part *)ignis__grammar_add(g, &g->parts)) != NULL;
+         i++) {
         *part = ((ignis__grammar_part *)(void *)r->row.items)[i];
         part->alternative = (int32_t)g->alternatives.count - 1;
         if (part->rule >= 0) {
@@ -104,8 +108,8 @@ static int64_t ignis__grammar_character(ignis__grammar_reader *r)
     if (known - names < 7)
         return values[known - names];
     code = 0;
-    for (length = 2 << (known - names - 7); length > 0 && r->at < r->end && *r->at && strchr("0123456789abcdefABCDEF", *r->at);
-         length--, r->at++)
+    for (length = 2 << (known - names - 7);
+         length > 0 && r->at < r->end && *r->at && strchr("0123456789abcdefABCDEF", *r->at); length--, r->at++)
         code = code * 16 + (*r->at <= '9' ? *r->at - '0' : (*r->at | 32) - 'a' + 10);
     if (length == 0 && code <= 0x10FFFF && (code < 0xD800 || code > 0xDFFF))
         return code;
@@ -239,8 +243,8 @@ static int32_t ignis__grammar_name(ignis__grammar_reader *r)
     r->at += size;
     bucket = &r->g->rule_of[ignis__token_hash(name, size) % 256];
     if (r->looked > IGNIS__GRAMMAR_LOOKED) {
-        ignis__grammar_fail(r->g, IGNIS_DIAG_UNSUPPORTED, r->at, "the grammar has too many names: %lld had to be looked at",
-                            (long long)r->looked);
+        ignis__grammar_fail(r->g, IGNIS_DIAG_UNSUPPORTED, r->at,
+                            "the grammar has too many names: %lld had to be looked at", (long long)r->looked);
         return -1;
     }
     for (i = *bucket; i >= 0; i = rule->named) {
@@ -289,7 +293,8 @@ static void ignis__grammar_alternatives(ignis__grammar_reader *r, int32_t rule, 
                     ignis__grammar_blank(r, nested > 0);
                 }
                 if (!ignis__grammar_take(r, '}') || (most >= 0 && most < least))
-                    ignis__grammar_wrong(r, most >= 0 && most < least ? "the second number is below the first" : "a } is missing");
+                    ignis__grammar_wrong(r, most >= 0 && most < least ? "the second number is below the first"
+                                                                      : "a } is missing");
             }
             if (!r->g->diagnostic)
                 ignis__grammar_repeat(r, last, least, most);
@@ -299,7 +304,8 @@ static void ignis__grammar_alternatives(ignis__grammar_reader *r, int32_t rule, 
                 while (!r->g->diagnostic && !ignis__grammar_take(r, '"'))
                     if ((code = ignis__grammar_character(r)) >= 0)
                         for (most = ignis__utf8_write(bytes, (uint32_t)code), least = 0; least < most; least++)
-                            ignis__grammar_push(r, IGNIS__GRAMMAR_BYTE, (unsigned char)bytes[least], (unsigned char)bytes[least]);
+                            ignis__grammar_push(r, IGNIS__GRAMMAR_BYTE, (unsigned char)bytes[least],
+                                                (unsigned char)bytes[least]);
             } else if (ignis__grammar_take(r, '[')) {
                 ignis__grammar_class(r, false);
             } else if (ignis__grammar_take(r, '.')) {
@@ -308,7 +314,8 @@ static void ignis__grammar_alternatives(ignis__grammar_reader *r, int32_t rule, 
                 if ((group = ignis__grammar_rule_new(r->g)) >= 0)
                     ignis__grammar_alternatives(r, group, nested + 1);
                 if (!ignis__grammar_take(r, ')'))
-                    ignis__grammar_wrong(r, r->at == r->end ? "a ) is missing" : "this begins nothing that a group may have");
+                    ignis__grammar_wrong(r, r->at == r->end ? "a ) is missing"
+                                                            : "this begins nothing that a group may have");
                 ignis__grammar_push(r, group, 0, 0);
             } else if (r->at < r->end && *r->at && strchr(ignis__grammar_letters, *r->at)) {
                 ignis__grammar_push(r, ignis__grammar_name(r), 0, 0);
@@ -353,7 +360,8 @@ static bool ignis__grammar_begins(ignis__grammar *g)
             if (to && to->seen == 1 && !(to == rule && part[1].rule == IGNIS__GRAMMAR_END)) {
                 while (!to->name && to->caller >= 0)
                     to = &rules[to->caller];
-                return ignis__grammar_fail(g, IGNIS_DIAG_GRAMMAR, to->name, "the rule '%.*s' begins with itself, by left recursion",
+                return ignis__grammar_fail(g, IGNIS_DIAG_GRAMMAR, to->name,
+                                           "the rule '%.*s' begins with itself, by left recursion",
                                            to->size > 60 ? 60 : (int)to->size, to->name ? to->name : "");
             }
             rule->empty = rule->empty || part->rule == IGNIS__GRAMMAR_END;
@@ -398,11 +406,12 @@ static bool ignis__grammar_ends(ignis__grammar *g)
                 *link = alternatives[*link].next;
             else
                 link = &alternatives[*link].next;
-    return rules[g->root].ends || ignis__grammar_fail(g, IGNIS_DIAG_GRAMMAR, rules[g->root].name, "no text of the rule 'root' ever ends");
+    return rules[g->root].ends ||
+           ignis__grammar_fail(g, IGNIS_DIAG_GRAMMAR, rules[g->root].name, "no text of the rule 'root' ever ends");
 }
 
 /*  GBNF, in g->text, becomes rules. */
-static bool ignis__grammar_read(ignis__grammar *g)
+IGNIS__PRIVATE bool ignis__grammar_read(ignis__grammar *g)
 {
     ignis__grammar_reader r = IGNIS__ZERO;
     ignis__grammar_part *part;
@@ -436,8 +445,8 @@ static bool ignis__grammar_read(ignis__grammar *g)
     for (i = 0, g->root = -1; i < g->rules.count && !g->diagnostic; i++) {
         const ignis__grammar_rule *known = IGNIS__GRAMMAR_AT(g, rule, rules, i);
         if (known->name && !known->defined)
-            ignis__grammar_fail(g, IGNIS_DIAG_GRAMMAR, known->name, "there is no rule '%.*s'", known->size > 60 ? 60 : (int)known->size,
-                                known->name);
+            ignis__grammar_fail(g, IGNIS_DIAG_GRAMMAR, known->name, "there is no rule '%.*s'",
+                                known->size > 60 ? 60 : (int)known->size, known->name);
         if (known->size == 4 && memcmp(known->name, "root", 4) == 0)
             g->root = i;
     }

@@ -1,5 +1,7 @@
 /* --- a JSON schema becomes GBNF ------------------------------------------------------------------------------------------ */
 
+#include "room.h"
+
 /*  The rules that all have. White space is bounded, and so are numbers: who draws at random would go on with them. */
 static const char *const ignis__schema_rules[] = {
     "ws ::= \" \"? | \"\\n\" [ \\t]{0,32}\n",
@@ -36,13 +38,19 @@ typedef enum ignis__schema_word {
     IGNIS__SCHEMA_WORDS = IGNIS__SCHEMA_DESCRIPTION + 12
 } ignis__schema_word;
 
-static const char *const ignis__schema_words[IGNIS__SCHEMA_WORDS] = {
-    "type",    "enum",     "const",    "$ref",       "anyOf",     "oneOf",       "properties", "required",   "additionalProperties",
-    "items",   "minItems", "maxItems", "minLength",  "maxLength", "description", "title",      "default",    "examples",
-    "$schema", "$id",      "$comment", "deprecated", "readOnly",  "writeOnly",   "$defs",      "definitions"};
+static const char *const ignis__schema_words[IGNIS__SCHEMA_WORDS] = {"type",       "enum",       "const",
+                                                                     "$ref",       "anyOf",      "oneOf",
+                                                                     "properties", "required",   "additionalProperties",
+                                                                     "items",      "minItems",   "maxItems",
+                                                                     "minLength",  "maxLength",  "description",
+                                                                     "title",      "default",    "examples",
+                                                                     "$schema",    "$id",        "$comment",
+                                                                     "deprecated", "readOnly",   "writeOnly",
+                                                                     "$defs",      "definitions"};
 
 enum { IGNIS__SCHEMA_OBJECT, IGNIS__SCHEMA_ARRAY, IGNIS__SCHEMA_STRING, IGNIS__SCHEMA_TYPES = 7 };
-static const char *const ignis__schema_types[IGNIS__SCHEMA_TYPES] = {"object", "array", "string", "number", "integer", "boolean", "null"};
+static const char *const ignis__schema_types[IGNIS__SCHEMA_TYPES] = {"object",  "array",   "string", "number",
+                                                                     "integer", "boolean", "null"};
 
 typedef struct ignis__schema {
     ignis__grammar *g;
@@ -56,7 +64,8 @@ typedef struct ignis__schema {
 #define IGNIS__SCHEMA_WORK ((int64_t)1 << 27)
 
 IGNIS__PRINTF(4, 5)
-IGNIS__COLD static void ignis__schema_fail(ignis__schema *s, ignis_diagnostic diagnostic, const char *at, const char *format, ...)
+IGNIS__COLD static void ignis__schema_fail(ignis__schema *s, ignis_diagnostic diagnostic, const char *at,
+                                           const char *format, ...)
 {
     char text[200];
     va_list args;
@@ -109,7 +118,8 @@ static void ignis__schema_looked(ignis__schema *s, const char *from, const char 
 {
     s->work += to - from;
     if (s->work > IGNIS__SCHEMA_WORK)
-        ignis__grammar_fail(s->g, IGNIS_DIAG_UNSUPPORTED, NULL, "the schema is too large: its names are looked for in more than %lld bytes",
+        ignis__grammar_fail(s->g, IGNIS_DIAG_UNSUPPORTED, NULL,
+                            "the schema is too large: its names are looked for in more than %lld bytes",
                             (long long)IGNIS__SCHEMA_WORK);
 }
 
@@ -120,7 +130,10 @@ static const char *ignis__schema_next(ignis__schema *s, const char *value)
     return *behind == ',' && !s->g->diagnostic ? ignis__schema_blank(behind + 1) : NULL;
 }
 
-static const char *ignis__schema_value(const char *key) { return ignis__schema_blank(ignis__schema_blank(ignis__schema_behind(key)) + 1); }
+static const char *ignis__schema_value(const char *key)
+{
+    return ignis__schema_blank(ignis__schema_blank(ignis__schema_behind(key)) + 1);
+}
 
 /*  The bytes of a string, with its escapes read into one of two places where it has any. */
 static const char *ignis__schema_string(ignis__schema *s, const char *at, int place, size_t *size)
@@ -245,7 +258,8 @@ static int ignis__schema_count(ignis__schema *s, const char *at, int otherwise)
 }
 
 /*  What is at least and at most wanted, of the two words; false: nothing fits. most below 0: any number. */
-static bool ignis__schema_counts(ignis__schema *s, const char *schema, const char *const *has, int word, int *least, int *most)
+static bool ignis__schema_counts(ignis__schema *s, const char *schema, const char *const *has, int word, int *least,
+                                 int *most)
 {
     *least = ignis__schema_count(s, has[word], 0);
     *most = ignis__schema_count(s, has[word + 1], -1);
@@ -267,7 +281,8 @@ static void ignis__schema_times(ignis__schema *s, int least, int most)
 /*  The object of a schema. Its properties come in their order; rule vN-i is what may come from number i on, with r: behind another property. */
 static void ignis__schema_object(ignis__schema *s, const char *schema, const char *const *has)
 {
-    const char *key = has[IGNIS__SCHEMA_PROPERTIES] ? ignis__schema_first(has[IGNIS__SCHEMA_PROPERTIES]) : NULL, *name, *other;
+    const char *key = has[IGNIS__SCHEMA_PROPERTIES] ? ignis__schema_first(has[IGNIS__SCHEMA_PROPERTIES]) : NULL, *name,
+               *other;
     const char *more = has[IGNIS__SCHEMA_ADDITIONAL];
     long long number = schema - s->text;
     int i = 0, behind;
@@ -302,7 +317,8 @@ static void ignis__schema_object(ignis__schema *s, const char *schema, const cha
                 for (name = has[IGNIS__SCHEMA_REQUIRED] ? ignis__schema_first(has[IGNIS__SCHEMA_REQUIRED]) : NULL;
                      name && !ignis__schema_same(s, name, key);)
                     name = ignis__schema_next(s, name);
-                ignis__schema_write(s, &s->later, "v%lld-%d%s ::= %s", number, i, behind ? "r" : "", behind ? "\",\" ws " : "");
+                ignis__schema_write(s, &s->later, "v%lld-%d%s ::= %s", number, i, behind ? "r" : "",
+                                    behind ? "\",\" ws " : "");
                 ignis__schema_literal(s, &s->later, key);
                 ignis__schema_write(s, &s->later, " \":\" ws ");
                 ignis__schema_name(s, &s->later, ignis__schema_value(key));
@@ -351,7 +367,12 @@ static void ignis__schema_values(ignis__schema *s, const char *value, bool many,
         ignis__schema_wrong(s, value, "enum has to be an array of at least one value");
     for (; at && !s->g->diagnostic; at = many ? ignis__schema_next(s, at) : NULL, bar = " | ") {
         size_t digits = strspn(at, "-0123456789");
-        unsigned type = *at == '{' ? 1u : *at == '[' ? 2u : *at == '"' ? 4u : *at == 't' || *at == 'f' ? 32u : *at == 'n' ? 64u : 8u;
+        unsigned type = *at == '{'                 ? 1u
+                        : *at == '['               ? 2u
+                        : *at == '"'               ? 4u
+                        : *at == 't' || *at == 'f' ? 32u
+                        : *at == 'n'               ? 64u
+                                                   : 8u;
         if (type == 8 && !strchr(".eE", at[digits]))
             type |= 16;
         if (!(types & type))
@@ -418,7 +439,8 @@ static void ignis__schema_rule(ignis__schema *s, const char *at)
     ignis__schema_write(s, &s->out, "v%lld ::= ", (long long)(at - s->text));
     if (*at != '{') {
         if (*at != 't')
-            ignis__schema_wrong(s, at, *at == 'f' ? "false is a schema that nothing fits" : "a schema is an object, or true");
+            ignis__schema_wrong(s, at,
+                                *at == 'f' ? "false is a schema that nothing fits" : "a schema is an object, or true");
         ignis__schema_write(s, &s->out, "value\n");
         return;
     }
@@ -435,7 +457,8 @@ static void ignis__schema_rule(ignis__schema *s, const char *at)
         has[word] = ignis__schema_value(key);
     }
     if ((value = has[IGNIS__SCHEMA_TYPE]) != NULL)
-        for (key = *value == '[' ? ignis__schema_first(value) : value; key; key = *value == '[' ? ignis__schema_next(s, key) : NULL) {
+        for (key = *value == '[' ? ignis__schema_first(value) : value; key;
+             key = *value == '[' ? ignis__schema_next(s, key) : NULL) {
             for (i = 0; i < IGNIS__SCHEMA_TYPES; i++)
                 if (strncmp(key + (*key == '"'), ignis__schema_types[i], strlen(ignis__schema_types[i])) == 0 &&
                     (size_t)(ignis__schema_behind(key) - key) == strlen(ignis__schema_types[i]) + 2)
@@ -457,7 +480,8 @@ static void ignis__schema_rule(ignis__schema *s, const char *at)
             if ((value = ignis__schema_refer(s, has[word])) != NULL)
                 ignis__schema_name(s, &s->out, value);
         } else if (*has[word] != '[' || !ignis__schema_first(has[word])) {
-            ignis__schema_wrong(s, has[word], "%s has to be an array of at least one schema", ignis__schema_words[word]);
+            ignis__schema_wrong(s, has[word], "%s has to be an array of at least one schema",
+                                ignis__schema_words[word]);
         } else {
             for (value = ignis__schema_first(has[word]); value; value = ignis__schema_next(s, value), bar = " | ") {
                 ignis__schema_write(s, &s->out, "%s", bar);
@@ -535,12 +559,13 @@ static void ignis__schema_read(ignis__grammar *g)
             ignis__grammar_fail(g, IGNIS_DIAG_HOST_MEMORY, NULL, "out of host memory");
         }
     }
-    ignis__free(copy), ignis__free(s.there), ignis__free(s.coming.items), ignis__free(s.out.data), ignis__free(s.later.data);
+    ignis__free(copy), ignis__free(s.there), ignis__free(s.coming.items), ignis__free(s.out.data),
+        ignis__free(s.later.data);
     ignis__free(s.names[0].data), ignis__free(s.names[1].data);
 }
 
 /*  A grammar of a text; null, and reported: it is none. */
-static ignis__grammar *ignis__grammar_make(const char *call, const char *source)
+IGNIS__PRIVATE ignis__grammar *ignis__grammar_make(const char *call, const char *source)
 {
     ignis__grammar *g = (ignis__grammar *)ignis__alloc(sizeof *g);
     if (!g || (g->text = g->source = ignis__copy_string(source)) == NULL) {

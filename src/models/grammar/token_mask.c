@@ -1,41 +1,30 @@
+#include "room.h"
+
 /*  The tokens that are text, as a tree of their bytes: its nodes stand in the order in which a walk comes to them. */
 typedef struct ignis__vocabulary_node {
-    int32_t end, token, depth; /* behind all that is below it; the first of its tokens: they end where those of the next node begin */
+    int32_t end, token,
+        depth; /* behind all that is below it; the first of its tokens: they end where those of the next node begin */
     int32_t byte;
 } ignis__vocabulary_node;
 
-typedef struct ignis__vocabulary_token {
-    size_t begin, size;
-    const char *text;
-    int32_t id;
-} ignis__vocabulary_token;
-
-typedef struct ignis__vocabulary {
-    ignis__bytes text;     /* of tokens, */
-    ignis__list tokens;    /* sorted by it */
-    int32_t *place, *path; /* of an id in tokens, -1: it is no text; states on the way to a node */
-    ignis__list nodes;     /* and one more */
-    int count, words;      /* of the model's tokens, and of a mask's words */
-    int32_t ends[20];      /* tokens that end a text */
-    int end_count;
-} ignis__vocabulary;
-
-static void ignis__vocabulary_free(ignis__vocabulary *v)
+IGNIS__PRIVATE void ignis__vocabulary_free(ignis__vocabulary *v)
 {
-    ignis__free(v->text.data), ignis__free(v->tokens.items), ignis__free(v->place), ignis__free(v->path), ignis__free(v->nodes.items);
+    ignis__free(v->text.data), ignis__free(v->tokens.items), ignis__free(v->place), ignis__free(v->path),
+        ignis__free(v->nodes.items);
     ignis__free(v);
 }
 
 static int ignis__vocabulary_order(const void *a, const void *b)
 {
-    const ignis__vocabulary_token *one = (const ignis__vocabulary_token *)a, *other = (const ignis__vocabulary_token *)b;
+    const ignis__vocabulary_token *one = (const ignis__vocabulary_token *)a,
+                                  *other = (const ignis__vocabulary_token *)b;
     int order = memcmp(one->text, other->text, one->size < other->size ? one->size : other->size);
     return order ? order : one->size != other->size ? (one->size < other->size ? -1 : 1) : one->id < other->id ? -1 : 1;
 }
 
 /*  The text of a model's tokens, without those that end it. Null: there is no memory. */
-IGNIS__COLD static ignis__vocabulary *ignis__vocabulary_make(const ignis__tokenizer *tokenizer, int count, const int32_t *ends,
-                                                             int end_count)
+IGNIS__COLD IGNIS__PRIVATE ignis__vocabulary *ignis__vocabulary_make(const ignis__tokenizer *tokenizer, int count,
+                                                                     const int32_t *ends, int end_count)
 {
     ignis__vocabulary *v = (ignis__vocabulary *)ignis__alloc(sizeof *v);
     ignis__vocabulary_token *token = NULL;
@@ -58,7 +47,8 @@ IGNIS__COLD static ignis__vocabulary *ignis__vocabulary_make(const ignis__tokeni
         size_t begin = v->text.size;
         for (k = 0; k < v->end_count && v->ends[k] != i;)
             k++;
-        if (k < v->end_count || (tokenizer->flags[i] & (IGNIS__TOKEN_THERE | IGNIS__TOKEN_CONTROL)) != IGNIS__TOKEN_THERE)
+        if (k < v->end_count ||
+            (tokenizer->flags[i] & (IGNIS__TOKEN_THERE | IGNIS__TOKEN_CONTROL)) != IGNIS__TOKEN_THERE)
             continue;
         ok = ignis__token_add(tokenizer, i, false, &v->text);
         token = ok && v->text.size > begin ? (ignis__vocabulary_token *)ignis__list_add(&v->tokens) : NULL;
@@ -82,9 +72,11 @@ IGNIS__COLD static ignis__vocabulary *ignis__vocabulary_make(const ignis__tokeni
         v->place[i] = -1;
     for (i = 0; ok && i <= v->tokens.count; i++) {
         size_t common = 0, size = i < v->tokens.count ? token[i].size : 0;
-        while (i > 0 && common < size && common < token[i - 1].size && token[i].text[common] == token[i - 1].text[common])
+        while (i > 0 && common < size && common < token[i - 1].size &&
+               token[i].text[common] == token[i - 1].text[common])
             common++;
-        for (open = i > 0 ? (int32_t)token[i - 1].size - 1 : -1; open >= (int32_t)common; open--) /* of the path to the one before */
+        for (open = i > 0 ? (int32_t)token[i - 1].size - 1 : -1; open >= (int32_t)common;
+             open--) /* of the path to the one before */
             ((ignis__vocabulary_node *)(void *)v->nodes.items)[v->path[open]].end = (int32_t)v->nodes.count;
         for (; ok && common < size + (i == v->tokens.count); common++) {
             ok = (node = (ignis__vocabulary_node *)ignis__list_add(&v->nodes)) != NULL;
@@ -105,9 +97,10 @@ IGNIS__COLD static ignis__vocabulary *ignis__vocabulary_make(const ignis__tokeni
 }
 
 /*  A bit for each token that a text may go on with from a state; null: a fault. */
-static const uint32_t *ignis__grammar_mask(ignis__grammar *g, const ignis__vocabulary *v, int32_t state)
+IGNIS__PRIVATE const uint32_t *ignis__grammar_mask(ignis__grammar *g, const ignis__vocabulary *v, int32_t state)
 {
-    const ignis__vocabulary_node *node = (const ignis__vocabulary_node *)(const void *)v->nodes.items, *last = node + v->nodes.count - 1;
+    const ignis__vocabulary_node *node = (const ignis__vocabulary_node *)(const void *)v->nodes.items,
+                                 *last = node + v->nodes.count - 1;
     const ignis__vocabulary_token *tokens = (const ignis__vocabulary_token *)(const void *)v->tokens.items;
     uint32_t *mask = IGNIS__GRAMMAR_AT(g, state, states, state)->mask;
     const int32_t *rows = (const int32_t *)(void *)g->rows.items;
@@ -147,9 +140,10 @@ static const uint32_t *ignis__grammar_mask(ignis__grammar *g, const ignis__vocab
 }
 
 /*  Where a token leads; 0: nowhere, -1: a fault. */
-static int32_t ignis__grammar_put(ignis__grammar *g, const ignis__vocabulary *v, int32_t state, int32_t id)
+IGNIS__PRIVATE int32_t ignis__grammar_put(ignis__grammar *g, const ignis__vocabulary *v, int32_t state, int32_t id)
 {
-    const ignis__vocabulary_token *token = (const ignis__vocabulary_token *)(const void *)v->tokens.items + v->place[id];
+    const ignis__vocabulary_token *token =
+        (const ignis__vocabulary_token *)(const void *)v->tokens.items + v->place[id];
     size_t i;
     if (v->place[id] < 0)
         return 0;

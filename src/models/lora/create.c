@@ -1,39 +1,40 @@
 /* --- making them ------------------------------------------------------------------------------------------------------------- */
 
+#include "room.h"
+
 /*  The name of a product, without ".weight". */
-static ignis__model_name ignis__lora_product(const ignis__model *model, const ignis__model_row *row, int layer)
+IGNIS__PRIVATE ignis__model_name ignis__lora_product(const ignis__model *model, const ignis__model_row *row, int layer)
 {
     ignis__model_name name = ignis__model_name_of(NULL, model, row, layer);
     *strrchr(name.text, '.') = 0;
     return name;
 }
 
-/*  The name of a tensor of an adapter in PEFT's files. */
-typedef struct ignis__lora_name {
-    char text[128];
-} ignis__lora_name;
-
-static ignis__lora_name ignis__lora_name_write(const ignis__model *model, const ignis__model_row *row, int layer, char which)
+IGNIS__PRIVATE ignis__lora_name ignis__lora_name_write(const ignis__model *model, const ignis__model_row *row,
+                                                       int layer, char which)
 {
     ignis__lora_name name;
-    snprintf(name.text, sizeof name.text, "base_model.model.%s.lora_%c.weight", ignis__lora_product(model, row, layer).text, which);
+    snprintf(name.text, sizeof name.text, "base_model.model.%s.lora_%c.weight",
+             ignis__lora_product(model, row, layer).text, which);
     return name;
 }
 
 /*  Whether a part of a model can have an adapter. */
-static bool ignis__lora_can(const ignis__model_part *part) { return part->row->in_layer && part->row->columns; }
+IGNIS__PRIVATE bool ignis__lora_can(const ignis__model_part *part) { return part->row->in_layer && part->row->columns; }
 
 /*  Whether a product has a name that ends with these words. */
 static bool ignis__lora_named(const char *product, const char *target)
 {
     size_t length = strlen(product), end = strlen(target);
-    return end && end <= length && strcmp(product + length - end, target) == 0 && (end == length || product[length - end - 1] == '.');
+    return end && end <= length && strcmp(product + length - end, target) == 0 &&
+           (end == length || product[length - end - 1] == '.');
 }
 
 /*  Adapters without values for the parts that are wanted; of *read the numbers are taken. The model is held, and that hold is given over. Null, and
     reported: there is no memory. */
-IGNIS__COLD static ignis__lora *ignis__lora_make(const char *call, ignis__model *model, const ignis__model_part *parts, int count,
-                                                 const char *wanted, const ignis__lora *read)
+IGNIS__COLD IGNIS__PRIVATE ignis__lora *ignis__lora_make(const char *call, ignis__model *model,
+                                                         const ignis__model_part *parts, int count, const char *wanted,
+                                                         const ignis__lora *read)
 {
     ignis__tensor_thread *thread = ignis__tensor_thread_now();
     ignis__lora *lora = (ignis__lora *)ignis__pool_take(call, &ignis__loras);
@@ -118,7 +119,7 @@ static bool ignis__lora_begin(const char *call, const ignis__lora *lora, uint64_
     return ok;
 }
 
-static double ignis__lora_scale(const ignis__lora *lora)
+IGNIS__PRIVATE double ignis__lora_scale(const ignis__lora *lora)
 {
     return lora->alpha / (lora->rslora ? ignis__square_root((double)lora->rank) : (double)lora->rank);
 }
@@ -132,28 +133,33 @@ static bool ignis__lora_check(const char *call, const ignis_lora_desc *desc, ign
     read->dropout = desc->dropout;
     read->rslora = desc->rslora;
     if (read->rank < 0 || read->rank > IGNIS__LORA_RANK)
-        return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc->rank is %d; 1 to %d is needed", read->rank, IGNIS__LORA_RANK) == IGNIS_OK;
+        return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc->rank is %d; 1 to %d is needed", read->rank,
+                           IGNIS__LORA_RANK) == IGNIS_OK;
     if (!(read->alpha > 0 && read->alpha < 1e12))
-        return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc->alpha is %g; a positive number is needed", read->alpha) == IGNIS_OK;
+        return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc->alpha is %g; a positive number is needed",
+                           read->alpha) == IGNIS_OK;
     if (!(read->dropout >= 0 && read->dropout < 1))
-        return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc->dropout is %g; 0 to below 1 is needed", read->dropout) == IGNIS_OK;
-    if (desc->dtype != IGNIS_DTYPE_DEFAULT && !ignis__dtype_is_float(desc->dtype))
-        return ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "desc->dtype is %d, not a dtype that can be used there", (int)desc->dtype) ==
+        return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc->dropout is %g; 0 to below 1 is needed", read->dropout) ==
                IGNIS_OK;
+    if (desc->dtype != IGNIS_DTYPE_DEFAULT && !ignis__dtype_is_float(desc->dtype))
+        return ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "desc->dtype is %d, not a dtype that can be used there",
+                           (int)desc->dtype) == IGNIS_OK;
     if (desc->target_count < 0)
-        return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc->target_count is %d, below 0", desc->target_count) == IGNIS_OK;
+        return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc->target_count is %d, below 0", desc->target_count) ==
+               IGNIS_OK;
     if (desc->target_count && !desc->targets)
         return ignis__fail_null(call, "desc->targets") == IGNIS_OK;
     for (i = 0; i < desc->target_count; i++)
         if (!desc->targets[i])
-            return ignis__fail(IGNIS_DIAG_NULL_ARGUMENT, call, "desc->targets[%d] of %d is null", i, desc->target_count) == IGNIS_OK;
+            return ignis__fail(IGNIS_DIAG_NULL_ARGUMENT, call, "desc->targets[%d] of %d is null", i,
+                               desc->target_count) == IGNIS_OK;
     read->scale = ignis__lora_scale(read);
     return true;
 }
 
 /*  Marks the parts that targets name. */
-static bool ignis__lora_choose(const char *call, const ignis__model *model, const ignis_lora_desc *desc, const ignis__model_part *parts,
-                               int count, char *wanted)
+static bool ignis__lora_choose(const char *call, const ignis__model *model, const ignis_lora_desc *desc,
+                               const ignis__model_part *parts, int count, char *wanted)
 {
     static const char *const gpt2[] = {"c_attn"}, *const others[] = {"q_proj", "v_proj"};
     const char *const *targets = desc->target_count ? desc->targets : model->family == IGNIS_MODEL_GPT2 ? gpt2 : others;

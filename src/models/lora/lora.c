@@ -2,41 +2,20 @@
    >>lora - adapters of a model: pairs of narrow matrices beside its products.
    =============================================================================================================== */
 
+#include "room.h"
+
 /*  A row of the model's table says which product an adapter belongs to; where several rows are one weight, it adds to its columns of what that
     gives. Adapters hold their model. The model knows those that are set, and does not hold them: who frees them takes them off. */
 
-enum { IGNIS__LORA_RANK = 65536 };
+IGNIS__PRIVATE ignis__pool ignis__loras = IGNIS__POOL(ignis__lora, IGNIS__KIND_LORA, "LoRA", IGNIS_DIAG_LORA_FREED);
 
-typedef struct ignis__adapter {
-    const ignis__model_row *row;
-    int layer;
-    int64_t first, rows, columns; /* of the weight */
-    ignis_tensor a, b;            /* [rank, columns], [rows, rank] */
-} ignis__adapter;
-
-typedef struct ignis__lora {
-    ignis__slot slot;
-    ignis__model *model; /* held; its slot's lock guards the last two */
-    int rank;
-    double alpha, dropout, scale;
-    bool rslora;
-    ignis_dtype dtype;
-    ignis__adapter *adapters; /* by layers */
-    int *layer_first;         /* of each layer, and the end */
-    int count;
-    int merged; /* so many of the adapters are part of the weights */
-    bool merging;
-} ignis__lora;
-
-static ignis__pool ignis__loras = IGNIS__POOL(ignis__lora, IGNIS__KIND_LORA, "LoRA", IGNIS_DIAG_LORA_FREED);
-
-static ignis__lora *ignis__lora_hold(const char *call, ignis_lora handle)
+IGNIS__PRIVATE ignis__lora *ignis__lora_hold(const char *call, ignis_lora handle)
 {
     return (ignis__lora *)ignis__handle_hold(call, &ignis__loras, handle.id);
 }
 
 /*  Gives up what adapters have; the slot stays. */
-static void ignis__lora_clear(const char *call, ignis__lora *lora)
+IGNIS__PRIVATE void ignis__lora_clear(const char *call, ignis__lora *lora)
 {
     int i;
     for (i = 0; lora->adapters && i < lora->count; i++) {
@@ -49,14 +28,14 @@ static void ignis__lora_clear(const char *call, ignis__lora *lora)
     ignis__pool_recycle(&ignis__loras, lora);
 }
 
-static void ignis__lora_drop(const char *call, ignis__lora *lora)
+IGNIS__PRIVATE void ignis__lora_drop(const char *call, ignis__lora *lora)
 {
     if (ignis__pool_drop(lora))
         ignis__lora_clear(call, lora);
 }
 
 /*  Ends the handle of held adapters, and takes them off their model; false: another thread has. */
-static bool ignis__lora_end(ignis__lora *lora)
+IGNIS__PRIVATE bool ignis__lora_end(ignis__lora *lora)
 {
     bool live = ignis__handle_kill(lora);
     ignis__mutex_lock(&lora->model->slot.lock);
@@ -67,7 +46,7 @@ static bool ignis__lora_end(ignis__lora *lora)
 }
 
 /*  The adapters that are set, held; or null. */
-static ignis__lora *ignis__model_lora(ignis__model *model)
+IGNIS__PRIVATE ignis__lora *ignis__model_lora(ignis__model *model)
 {
     ignis__lora *lora;
     ignis__mutex_lock(&model->slot.lock);
@@ -79,7 +58,7 @@ static ignis__lora *ignis__model_lora(ignis__model *model)
 }
 
 /*  False, and reported: adapters are set, which sequences do not have. */
-static bool ignis__model_plain(const char *call, ignis__model *model)
+IGNIS__PRIVATE bool ignis__model_plain(const char *call, ignis__model *model)
 {
     bool plain;
     ignis__mutex_lock(&model->slot.lock);
@@ -87,19 +66,20 @@ static bool ignis__model_plain(const char *call, ignis__model *model)
     ignis__mutex_unlock(&model->slot.lock);
     if (!plain)
         ignis__fail(IGNIS_DIAG_UNSUPPORTED, call,
-                    "the model has adapters, which sequences are not computed with; ignis_lora_merge makes them part of its weights, "
+                    "the model has adapters, which sequences are not computed with; ignis_lora_merge makes them part "
+                    "of its weights, "
                     "ignis_model_set_lora without a handle takes them off");
     return plain;
 }
 
 /*  Reports all that are alive at ignis_shutdown, and ends them before the models. */
-static void ignis__loras_close(const char *call)
+IGNIS__PRIVATE void ignis__loras_close(const char *call)
 {
     ignis__lora *lora;
     uint64_t index = 0;
     while ((lora = (ignis__lora *)ignis__pool_next(&ignis__loras, &index)) != NULL) {
-        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "LoRA: %d adapters of rank %d on device %d", lora->count, lora->rank,
-                           (int)(lora->model->device - ignis__devices));
+        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "LoRA: %d adapters of rank %d on device %d", lora->count,
+                           lora->rank, (int)(lora->model->device - ignis__devices));
         (void)ignis__lora_end(lora);
         ignis__lora_drop(call, lora);
     }
@@ -120,24 +100,27 @@ static int ignis__lora_find(const ignis__lora *lora, const ignis__layer *layer, 
     return i < *end ? i : -1;
 }
 
-static bool ignis__lora_has(const ignis__lora *lora, const ignis__layer *layer, size_t member)
+IGNIS__PRIVATE bool ignis__lora_has(const ignis__lora *lora, const ignis__layer *layer, size_t member)
 {
     int end;
     return ignis__lora_find(lora, layer, member, &end) >= 0;
 }
 
 /*  scale (x A^T) B^T, as numbers of a dtype. */
-static ignis_tensor ignis__lora_delta(const ignis__lora *lora, const ignis__adapter *adapter, ignis_tensor x, ignis_dtype dtype)
+static ignis_tensor ignis__lora_delta(const ignis__lora *lora, const ignis__adapter *adapter, ignis_tensor x,
+                                      ignis_dtype dtype)
 {
     if (lora->dropout > 0 && ignis__recording())
         x = ignis_dropout(x, lora->dropout);
-    x = ignis_scale(ignis_linear(x, adapter->a, ignis__no_tensor()), lora->scale); /* here, where there are few numbers */
+    x = ignis_scale(ignis_linear(x, adapter->a, ignis__no_tensor()),
+                    lora->scale); /* here, where there are few numbers */
     x = ignis_linear(x, adapter->b, ignis__no_tensor());
     return lora->dtype == dtype ? x : ignis_cast(x, dtype);
 }
 
 /*  y = x by a weight, and what the adapters of its parts add to their columns. */
-static ignis_tensor ignis__lora_add(const ignis__lora *lora, const ignis__layer *layer, size_t member, ignis_tensor x, ignis_tensor y)
+IGNIS__PRIVATE ignis_tensor ignis__lora_add(const ignis__lora *lora, const ignis__layer *layer, size_t member,
+                                            ignis_tensor x, ignis_tensor y)
 {
     int end, i = ignis__lora_find(lora, layer, member, &end), count = 0;
     ignis_tensor pieces[8];

@@ -6,15 +6,17 @@ typedef struct ignis_lora {
 } ignis_lora;
 
 typedef struct ignis_lora_desc {
-    int rank;       /* rows of A and columns of B, at most 65536 (8) */
-    double alpha;   /* what A and B give is multiplied by alpha / rank (rank) */
-    bool rslora;    /* by alpha / sqrt(rank) instead (Kalajdzievski 2023, arXiv 2312.03732) (false) */
-    double dropout; /* so much of the input of A is left out while gradients are recorded: not inside of ignis_no_grad_begin (0) */
-    const char *const *targets; /* products that get an adapter, by the end of their names in whole words: "q_proj", "mlp.c_proj",
+    int rank;     /* rows of A and columns of B, at most 65536 (8) */
+    double alpha; /* what A and B give is multiplied by alpha / rank (rank) */
+    bool rslora;  /* by alpha / sqrt(rank) instead (Kalajdzievski 2023, arXiv 2312.03732) (false) */
+    double
+        dropout; /* so much of the input of A is left out while gradients are recorded: not inside of ignis_no_grad_begin (0) */
+    const char *const
+        *targets;     /* products that get an adapter, by the end of their names in whole words: "q_proj", "mlp.c_proj",
                                    "layers.3.mlp.up_proj"; "all-linear" is all (as PEFT: "c_attn" of GPT-2, else "q_proj" and "v_proj") */
-    int target_count;           /* of targets */
+    int target_count; /* of targets */
     ignis_dtype
-        dtype;     /* of A and B: f16, bf16, f32 or f64; where the model's is another one, what they work on is converted (the model's) */
+        dtype; /* of A and B: f16, bf16, f32 or f64; where the model's is another one, what they work on is converted (the model's) */
     uint64_t seed; /* of A: equal ones begin alike (0) */
 } ignis_lora_desc;
 

@@ -1,5 +1,7 @@
 /* --- using them ------------------------------------------------------------------------------------------------------------------- */
 
+#include "room.h"
+
 IGNIS_API ignis_status ignis_model_set_lora(ignis_model handle, ignis_lora lora_handle)
 {
     static const char call[] = "ignis_model_set_lora";
@@ -84,7 +86,8 @@ static bool ignis__lora_merge_one(const char *call, const ignis__lora *lora, con
     inputs.array[0] = ignis_tensor_data(rows);
     inputs.array[1] = ignis_tensor_data(ignis_matmul(ignis_cast(adapter->b, wide), ignis_cast(adapter->a, wide)));
     inputs.array[2] = ignis_array_value(lora->scale);
-    ok = inputs.array[0].id && inputs.array[1].id && ignis_array_map(inputs.array[0], "w + scale*d", inputs) == IGNIS_OK;
+    ok =
+        inputs.array[0].id && inputs.array[1].id && ignis_array_map(inputs.array[0], "w + scale*d", inputs) == IGNIS_OK;
     (void)ignis_scope_end(scope);
     return ok;
 }
@@ -119,8 +122,8 @@ IGNIS__COLD IGNIS_API ignis_status ignis_lora_merge(ignis_lora handle)
         return ignis__failed();
     ok = !ignis__capture_refuses(call);
     if (ok && lora->model->quantised)
-        ok = ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "weights of the model are quantised, and adapters are merged into numbers alone") ==
-             IGNIS_OK;
+        ok = ignis__fail(IGNIS_DIAG_UNSUPPORTED, call,
+                         "weights of the model are quantised, and adapters are merged into numbers alone") == IGNIS_OK;
     if (ok) {
         ignis__mutex_lock(&lora->model->slot.lock);
         reason = lora->merging                 ? "another thread merges the adapters now"
@@ -158,5 +161,6 @@ IGNIS__COLD IGNIS_API ignis_status ignis_lora_free(ignis_lora handle)
         return ignis__failed();
     live = ignis__lora_end(lora);
     ignis__lora_drop(call, lora);
-    return live ? ignis__ended(failures, true) : ignis__fail(IGNIS_DIAG_LORA_FREED, call, "another thread has freed the adapters");
+    return live ? ignis__ended(failures, true)
+                : ignis__fail(IGNIS_DIAG_LORA_FREED, call, "another thread has freed the adapters");
 }

@@ -1,5 +1,7 @@
 /* --- PEFT's folders: read ------------------------------------------------------------------------------------------------------ */
 
+#include "room.h"
+
 /*  Keys of adapter_config.json that are looked at, with the kinds of values that they may have, and those that change nothing of what A and B in the
     other file compute. All others have to be empty. */
 static const struct {
@@ -46,28 +48,30 @@ static bool ignis__config_is_empty(const ignis__config *config, const ignis__con
 }
 
 /*  A text that has to be one of some; a whole NULL-ended list. */
-static bool ignis__lora_text(const char *call, const char *folder, const ignis__config_item *item, const char *const *texts)
+static bool ignis__lora_text(const char *call, const char *folder, const ignis__config_item *item,
+                             const char *const *texts)
 {
     int k;
     for (k = 0; texts[k] && strcmp(item->text, texts[k]) != 0;)
         k++;
     if (!texts[k])
-        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "adapter_config.json of '%s' has %s %s, which Ignis cannot do", folder, item->name,
-                    ignis__name_write(item->text).text);
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "adapter_config.json of '%s' has %s %s, which Ignis cannot do",
+                    folder, item->name, ignis__name_write(item->text).text);
     return texts[k] != NULL;
 }
 
 /*  A number within limits; otherwise: what it is where it is not said, outside of them where it has to be. */
-static bool ignis__lora_number(const char *call, const char *folder, const ignis__config *config, const char *name, double otherwise,
-                               double low, double high, double *value)
+static bool ignis__lora_number(const char *call, const char *folder, const ignis__config *config, const char *name,
+                               double otherwise, double low, double high, double *value)
 {
     const ignis__config_item *item = ignis__config_find(config, name);
     *value = item ? item->number : otherwise;
     if (*value >= low && *value <= high)
         return true;
     if (item)
-        ignis__fail(IGNIS_DIAG_LORA_FORMAT, call, "adapter_config.json of '%s' has %s %g; a number from %g to %g is needed", folder, name,
-                    *value, low, high);
+        ignis__fail(IGNIS_DIAG_LORA_FORMAT, call,
+                    "adapter_config.json of '%s' has %s %g; a number from %g to %g is needed", folder, name, *value,
+                    low, high);
     else
         ignis__fail(IGNIS_DIAG_LORA_FORMAT, call, "adapter_config.json of '%s' has no %s", folder, name);
     return false;
@@ -78,30 +82,35 @@ static bool ignis__lora_config(const char *call, const char *folder, const ignis
 {
     static const char *const types[] = {"LORA", NULL}, *const biases[] = {"none", NULL},
                              *const inits[] = {"gaussian", "eva", "orthogonal", NULL}; /* others change the base, too */
-    const ignis__config_item *type = ignis__config_find(config, "peft_type"), *rslora = ignis__config_find(config, "use_rslora");
+    const ignis__config_item *type = ignis__config_find(config, "peft_type"),
+                             *rslora = ignis__config_find(config, "use_rslora");
     double rank = 0;
     int i, k;
     if (!type)
-        return ignis__fail(IGNIS_DIAG_LORA_FORMAT, call, "adapter_config.json of '%s' has no peft_type", folder) == IGNIS_OK;
+        return ignis__fail(IGNIS_DIAG_LORA_FORMAT, call, "adapter_config.json of '%s' has no peft_type", folder) ==
+               IGNIS_OK;
     for (i = 0; i < config->count; i++) {
         const ignis__config_item *item = &config->items[i];
         if (!*item->name || strpbrk(item->name, ".["))
             continue;
-        if (item->kind == 't' && ((strcmp(item->name, "peft_type") == 0 && !ignis__lora_text(call, folder, item, types)) ||
-                                  (strcmp(item->name, "bias") == 0 && !ignis__lora_text(call, folder, item, biases)) ||
-                                  (strcmp(item->name, "init_lora_weights") == 0 && !ignis__lora_text(call, folder, item, inits))))
+        if (item->kind == 't' &&
+            ((strcmp(item->name, "peft_type") == 0 && !ignis__lora_text(call, folder, item, types)) ||
+             (strcmp(item->name, "bias") == 0 && !ignis__lora_text(call, folder, item, biases)) ||
+             (strcmp(item->name, "init_lora_weights") == 0 && !ignis__lora_text(call, folder, item, inits))))
             return false;
         for (k = 0; k < IGNIS__COUNT(ignis__lora_keys) && strcmp(item->name, ignis__lora_keys[k].name) != 0;)
             k++;
-        if (k < IGNIS__COUNT(ignis__lora_keys) && ignis__lora_keys[k].kinds && !strchr(ignis__lora_keys[k].kinds, item->kind))
-            return ignis__fail(IGNIS_DIAG_LORA_FORMAT, call, "adapter_config.json of '%s': %s is %s", folder, item->name,
+        if (k < IGNIS__COUNT(ignis__lora_keys) && ignis__lora_keys[k].kinds &&
+            !strchr(ignis__lora_keys[k].kinds, item->kind))
+            return ignis__fail(IGNIS_DIAG_LORA_FORMAT, call, "adapter_config.json of '%s': %s is %s", folder,
+                               item->name,
                                *ignis__lora_keys[k].kinds == 'n'   ? "no number"
                                : *ignis__lora_keys[k].kinds == 't' ? "no text"
                                                                    : "neither true nor false") == IGNIS_OK;
         if (k < IGNIS__COUNT(ignis__lora_keys) || ignis__config_is_empty(config, item))
             continue;
-        return ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "adapter_config.json of '%s' has %s %s, which Ignis cannot do", folder,
-                           ignis__name_write(item->name).text,
+        return ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "adapter_config.json of '%s' has %s %s, which Ignis cannot do",
+                           folder, ignis__name_write(item->name).text,
                            item->kind == 't'   ? ignis__name_write(item->text).text
                            : item->kind == 'b' ? "true"
                                                : "there") == IGNIS_OK;
@@ -111,8 +120,8 @@ static bool ignis__lora_config(const char *call, const char *folder, const ignis
         !ignis__lora_number(call, folder, config, "lora_dropout", 0, 0, 0.999999, &read->dropout))
         return false;
     if (rank != (double)(int)rank)
-        return ignis__fail(IGNIS_DIAG_LORA_FORMAT, call, "adapter_config.json of '%s' has r %g; a whole number is needed", folder, rank) ==
-               IGNIS_OK;
+        return ignis__fail(IGNIS_DIAG_LORA_FORMAT, call,
+                           "adapter_config.json of '%s' has r %g; a whole number is needed", folder, rank) == IGNIS_OK;
     read->rank = (int)rank;
     read->rslora = rslora && rslora->number != 0;
     read->scale = ignis__lora_scale(read);
@@ -120,8 +129,8 @@ static bool ignis__lora_config(const char *call, const char *folder, const ignis
 }
 
 /*  One of the two tensors of an adapter: its shape is right, and its dtype that of the others. */
-static bool ignis__lora_fits(const char *call, const char *path, const ignis__file_tensor *item, int64_t rows, int64_t columns,
-                             ignis__lora *read)
+static bool ignis__lora_fits(const char *call, const char *path, const ignis__file_tensor *item, int64_t rows,
+                             int64_t columns, ignis__lora *read)
 {
     ignis_dtype dtype = ignis__file_dtypes[item->type].dtype;
     ignis_shape wanted;
@@ -130,7 +139,8 @@ static bool ignis__lora_fits(const char *call, const char *path, const ignis__fi
     wanted.dim[0] = rows;
     wanted.dim[1] = columns;
     if (!ignis__dtype_is_float(dtype) || (read->dtype && read->dtype != dtype))
-        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "tensor %s of '%s' is of type %s; all are of one, F16, BF16, F32 or F64",
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call,
+                    "tensor %s of '%s' is of type %s; all are of one, F16, BF16, F32 or F64",
                     ignis__name_write(item->name).text, path, ignis__file_dtypes[item->type].name);
     else if (!ignis__shape_same(&item->shape, &wanted))
         ignis__fail(IGNIS_DIAG_LORA_FORMAT, call, "tensor %s of '%s' is %s; the model and a rank of %d make it %s",
@@ -161,7 +171,8 @@ static bool ignis__lora_match(const char *call, const char *path, ignis__safeten
             continue;
         if (!a || !b)
             return ignis__fail(IGNIS_DIAG_LORA_FORMAT, call, "'%s' has no tensor %s", path,
-                               ignis__lora_name_write(model, parts[i].row, parts[i].layer, a ? 'B' : 'A').text) == IGNIS_OK;
+                               ignis__lora_name_write(model, parts[i].row, parts[i].layer, a ? 'B' : 'A').text) ==
+                   IGNIS_OK;
         if (!ignis__lora_fits(call, path, a, read->rank, parts[i].columns, read) ||
             !ignis__lora_fits(call, path, b, parts[i].rows, read->rank, read))
             return false;
@@ -172,8 +183,9 @@ static bool ignis__lora_match(const char *call, const char *path, ignis__safeten
     for (i = 0; i < file->count && file->items[i].index;)
         i++;
     if (i < file->count)
-        ignis__fail(IGNIS_DIAG_LORA_FORMAT, call, "'%s' has a tensor %s, which has no place beside a product of the model, %s of %d layers",
-                    path, ignis__name_write(file->items[i].name).text, ignis__model_families[model->family], model->layers);
+        ignis__fail(IGNIS_DIAG_LORA_FORMAT, call,
+                    "'%s' has a tensor %s, which has no place beside a product of the model, %s of %d layers", path,
+                    ignis__name_write(file->items[i].name).text, ignis__model_families[model->family], model->layers);
     else if (!used)
         ignis__fail(IGNIS_DIAG_LORA_FORMAT, call, "'%s' has no tensors", path);
     else
@@ -181,14 +193,7 @@ static bool ignis__lora_match(const char *call, const char *path, ignis__safeten
     return false;
 }
 
-/*  Names and tensors of all adapters, and memory for both; null, and reported: there is none. */
-typedef struct ignis__lora_list {
-    ignis__lora_name *names;
-    const char **texts;
-    ignis_tensor *tensors;
-} ignis__lora_list;
-
-static bool ignis__lora_list_make(const char *call, const ignis__lora *lora, ignis__lora_list *list)
+IGNIS__PRIVATE bool ignis__lora_list_make(const char *call, const ignis__lora *lora, ignis__lora_list *list)
 {
     size_t count = 2 * (size_t)lora->count + 1;
     int i;
@@ -206,7 +211,7 @@ static bool ignis__lora_list_make(const char *call, const ignis__lora *lora, ign
     return true;
 }
 
-static void ignis__lora_list_free(ignis__lora_list *list)
+IGNIS__PRIVATE void ignis__lora_list_free(ignis__lora_list *list)
 {
     ignis__free(list->names);
     ignis__free((void *)list->texts);
@@ -214,8 +219,8 @@ static void ignis__lora_list_free(ignis__lora_list *list)
 }
 
 /*  Reads what a folder has for a held model, whose hold is given over; null, and reported: it has nothing that fits. */
-IGNIS__COLD static ignis__lora *ignis__lora_read(const char *call, ignis__model *model, const char *folder, const char *config_path,
-                                                 const char *path)
+IGNIS__COLD static ignis__lora *ignis__lora_read(const char *call, ignis__model *model, const char *folder,
+                                                 const char *config_path, const char *path)
 {
     ignis__lora read, *lora = NULL;
     ignis__lora_list list = IGNIS__ZERO;

@@ -1,5 +1,7 @@
 /* --- PEFT's folders: written ----------------------------------------------------------------------------------------------------- */
 
+#include "room.h"
+
 /*  Whether every layer has an adapter for a row. */
 static bool ignis__lora_everywhere(const ignis__lora *lora, const ignis__model_row *row)
 {
@@ -38,13 +40,15 @@ static void ignis__lora_write_config(const ignis__lora *lora, ignis__string_writ
     ignis__string_add(text, "{\n  \"alpha_pattern\": {},\n  \"auto_mapping\": null,\n  \"base_model_name_or_path\": ");
     ignis__json_write_string(text, lora->model->path);
     ignis__string_add(text,
-                      ",\n  \"bias\": \"none\",\n  \"fan_in_fan_out\": %s,\n  \"inference_mode\": true,\n  \"init_lora_weights\": true",
+                      ",\n  \"bias\": \"none\",\n  \"fan_in_fan_out\": %s,\n  \"inference_mode\": true,\n  "
+                      "\"init_lora_weights\": true",
                       lora->model->family == IGNIS_MODEL_GPT2 ? "true" : "false");
     ignis__string_add(text, ",\n  \"layers_pattern\": null,\n  \"layers_to_transform\": null");
     ignis__model_write_number(text, "lora_alpha", lora->alpha);
     ignis__model_write_number(text, "lora_dropout", lora->dropout);
-    ignis__string_add(text, ",\n  \"modules_to_save\": null,\n  \"peft_type\": \"LORA\",\n  \"r\": %d,\n  \"rank_pattern\": {}",
-                      lora->rank);
+    ignis__string_add(
+        text, ",\n  \"modules_to_save\": null,\n  \"peft_type\": \"LORA\",\n  \"r\": %d,\n  \"rank_pattern\": {}",
+        lora->rank);
     ignis__string_add(text, ",\n  \"revision\": null,\n  \"target_modules\": [");
     ignis__lora_write_targets(lora, text);
     ignis__string_add(text, "],\n  \"task_type\": \"CAUSAL_LM\",\n  \"use_dora\": false,\n  \"use_rslora\": %s\n}\n",
@@ -83,7 +87,8 @@ IGNIS__COLD IGNIS_API ignis_status ignis_lora_save(ignis_lora handle, const char
         ignis__fail_null(call, "folder");
     else if (!ignis__capture_refuses(call))
         ok = (config = ignis__model_path(call, folder, "adapter_config.json")) != NULL &&
-             (path = ignis__model_path(call, folder, "adapter_model.safetensors")) != NULL && ignis__lora_list_make(call, lora, &list);
+             (path = ignis__model_path(call, folder, "adapter_model.safetensors")) != NULL &&
+             ignis__lora_list_make(call, lora, &list);
     if (ok) {
         (void)ignis__folder_make_all(folder); /* what is written to it tells */
         ok = ignis__save(call, path, list.texts, list.tensors, 2 * lora->count, "{\"format\":\"pt\"}") == IGNIS_OK &&

@@ -1,6 +1,8 @@
 /* --- joining --------------------------------------------------------------------------------------------------------- */
 
-static uint64_t ignis__token_hash(const char *text, size_t size)
+#include "room.h"
+
+IGNIS__PRIVATE uint64_t ignis__token_hash(const char *text, size_t size)
 {
     uint64_t hash = size * 0x9E3779B97F4A7C15u, word;
     for (; size >= 8; text += 8, size -= 8) {
@@ -15,7 +17,7 @@ static uint64_t ignis__token_hash(const char *text, size_t size)
 }
 
 /*  The id of the model's token of these bytes; -1: none. odd: of one whose text does not stand for bytes. */
-static int32_t ignis__token_find(const ignis__tokenizer *tokenizer, const char *text, size_t size, bool odd)
+IGNIS__PRIVATE int32_t ignis__token_find(const ignis__tokenizer *tokenizer, const char *text, size_t size, bool odd)
 {
     uint64_t hash = ignis__token_hash(text, size), at = hash & tokenizer->slot_mask;
     const ignis__token_slot *slot;
@@ -24,7 +26,8 @@ static int32_t ignis__token_find(const ignis__tokenizer *tokenizer, const char *
     for (; (slot = &tokenizer->buckets[at])->id; at = (at + 1) & tokenizer->slot_mask) {
         int32_t id = slot->id - 1;
         if (slot->tag == (uint32_t)(hash >> 32) && tokenizer->begin[id + 1] - tokenizer->begin[id] == size &&
-            memcmp(tokenizer->bytes + tokenizer->begin[id], text, size) == 0 && ((tokenizer->flags[id] & IGNIS__TOKEN_ODD) != 0) == odd)
+            memcmp(tokenizer->bytes + tokenizer->begin[id], text, size) == 0 &&
+            ((tokenizer->flags[id] & IGNIS__TOKEN_ODD) != 0) == odd)
             return id;
     }
     return -1;
@@ -33,49 +36,14 @@ static int32_t ignis__token_find(const ignis__tokenizer *tokenizer, const char *
 static const ignis__join *ignis__join_find(const ignis__tokenizer *tokenizer, int32_t left, int32_t right)
 {
     uint64_t key = ((uint64_t)(uint32_t)left << 32 | (uint32_t)right) + 1, hash = key * 0x9E3779B97F4A7C15u, at;
-    for (at = (hash ^ hash >> 32) & tokenizer->join_mask; tokenizer->joins[at].key; at = (at + 1) & tokenizer->join_mask)
+    for (at = (hash ^ hash >> 32) & tokenizer->join_mask; tokenizer->joins[at].key;
+         at = (at + 1) & tokenizer->join_mask)
         if (tokenizer->joins[at].key == key)
             return &tokenizer->joins[at];
     return NULL;
 }
 
-/*  One symbol of a piece that is being joined, among others. */
-typedef struct ignis__text_symbol {
-    int32_t id, before, after; /* places; -1: none. id -1: it was joined to the one before it */
-} ignis__text_symbol;
-
-/*  A pair that may be joined: rank << 32 | the place of its first. */
-typedef struct ignis__queued {
-    uint64_t order;
-    int32_t id;
-} ignis__queued;
-
-/*  A part of a text in which control tokens are text like any other. */
-typedef struct ignis__plain_span {
-    size_t begin, end;
-} ignis__plain_span;
-
-/*  What a call that encodes has. */
-typedef struct ignis__encoder {
-    ignis__tokenizer *tokenizer;
-    bool plain, failed;             /* all of the text is plain; there was no memory */
-    const ignis__plain_span *spans; /* the parts that are, one behind the other, if not all are */
-    int64_t span_count;
-    size_t part;     /* where what is being encoded begins in the raw text */
-    bool part_plain; /* one of them is in it */
-    bool too_long;   /* normalized text is longer than a text may be */
-    bool unclear;    /* a control token was found in its normalized text, of which it is not known what is plain */
-    int32_t *ids;
-    int64_t capacity, count;
-    ignis__text_symbol *symbols;
-    size_t symbol_capacity;
-    ignis__queued *queue;
-    size_t queued, queue_capacity;
-    ignis__bytes fixed, normal[2], spaced;
-    const char *front; /* of the normalized text that begins where the raw one does; null: none does */
-} ignis__encoder;
-
-static void ignis__encoder_close(ignis__encoder *encoder)
+IGNIS__PRIVATE void ignis__encoder_close(ignis__encoder *encoder)
 {
     ignis__free(encoder->symbols);
     ignis__free(encoder->queue);
@@ -85,7 +53,7 @@ static void ignis__encoder_close(ignis__encoder *encoder)
     ignis__free(encoder->spaced.data);
 }
 
-static void ignis__encoder_put(ignis__encoder *encoder, int32_t id)
+IGNIS__PRIVATE void ignis__encoder_put(ignis__encoder *encoder, int32_t id)
 {
     if (encoder->count < encoder->capacity)
         encoder->ids[encoder->count] = id;
@@ -93,7 +61,8 @@ static void ignis__encoder_put(ignis__encoder *encoder, int32_t id)
 }
 
 /*  Room for so many items in an array that need not be kept; false: there is no memory. */
-static bool ignis__encoder_room(ignis__encoder *encoder, void **items, size_t *capacity, size_t wanted, size_t size, size_t kept)
+static bool ignis__encoder_room(ignis__encoder *encoder, void **items, size_t *capacity, size_t wanted, size_t size,
+                                size_t kept)
 {
     size_t room = *capacity * 2 < wanted ? wanted + 64 : *capacity * 2;
     void *fresh;
@@ -120,7 +89,8 @@ static bool ignis__queue_add(ignis__encoder *encoder, int32_t place, int32_t lef
     size_t at;
     if (!join)
         return true;
-    if (!ignis__encoder_room(encoder, &items, &encoder->queue_capacity, encoder->queued + 1, sizeof item, encoder->queued))
+    if (!ignis__encoder_room(encoder, &items, &encoder->queue_capacity, encoder->queued + 1, sizeof item,
+                             encoder->queued))
         return false;
     encoder->queue = queue = (ignis__queued *)items;
     item.order = (uint64_t)join->rank << 32 | (uint32_t)place;
@@ -175,8 +145,10 @@ static bool ignis__join_many(ignis__encoder *encoder, int32_t count)
         symbol->after = right->after;
         if (symbol->after >= 0)
             symbols[symbol->after].before = (int32_t)(symbol - symbols);
-        if ((symbol->before >= 0 && !ignis__queue_add(encoder, symbol->before, symbols[symbol->before].id, symbol->id)) ||
-            (symbol->after >= 0 && !ignis__queue_add(encoder, (int32_t)(symbol - symbols), symbol->id, symbols[symbol->after].id)))
+        if ((symbol->before >= 0 &&
+             !ignis__queue_add(encoder, symbol->before, symbols[symbol->before].id, symbol->id)) ||
+            (symbol->after >= 0 &&
+             !ignis__queue_add(encoder, (int32_t)(symbol - symbols), symbol->id, symbols[symbol->after].id)))
             return false;
     }
     return true;
@@ -211,7 +183,8 @@ static int32_t ignis__join_few(ignis__encoder *encoder, int32_t count)
 }
 
 /*  What a piece is made of before anything is joined: a symbol for each byte or character that the vocabulary has. How many; there is room. */
-static int32_t ignis__piece_symbols(const ignis__tokenizer *tokenizer, const char *text, size_t size, ignis__text_symbol *symbols)
+static int32_t ignis__piece_symbols(const ignis__tokenizer *tokenizer, const char *text, size_t size,
+                                    ignis__text_symbol *symbols)
 {
     int32_t count = 0, id;
     int length = 1, i;
@@ -229,7 +202,9 @@ static int32_t ignis__piece_symbols(const ignis__tokenizer *tokenizer, const cha
             symbols[count++].id = id;
             continue;
         }
-        for (i = 0; tokenizer->byte_fallback && i < length && tokenizer->fallback[(unsigned char)text[at + (size_t)i]] >= 0; i++)
+        for (i = 0;
+             tokenizer->byte_fallback && i < length && tokenizer->fallback[(unsigned char)text[at + (size_t)i]] >= 0;
+             i++)
             continue;
         if (i == length) {
             for (i = 0; i < length; i++)
@@ -245,7 +220,10 @@ static int32_t ignis__piece_symbols(const ignis__tokenizer *tokenizer, const cha
     return count;
 }
 
-static bool ignis__token_bit(const uint64_t *bits, int32_t at) { return ignis__atomic_load(&bits[at / 64]) >> (at % 64) & 1; }
+static bool ignis__token_bit(const uint64_t *bits, int32_t at)
+{
+    return ignis__atomic_load(&bits[at / 64]) >> (at % 64) & 1;
+}
 
 static void ignis__token_bit_set(uint64_t *bits, int32_t at)
 {
@@ -254,7 +232,7 @@ static void ignis__token_bit_set(uint64_t *bits, int32_t at)
         continue;
 }
 
-static bool ignis__encode_piece(ignis__encoder *encoder, const char *text, size_t size)
+IGNIS__PRIVATE bool ignis__encode_piece(ignis__encoder *encoder, const char *text, size_t size)
 {
     ignis__tokenizer *tokenizer = encoder->tokenizer;
     int32_t id = ignis__token_find(tokenizer, text, size, false), count, i;

@@ -1,12 +1,9 @@
 /* --- bytes that grow ------------------------------------------------------------------------------------------------- */
 
-typedef struct ignis__bytes {
-    char *data;
-    size_t size, capacity;
-} ignis__bytes;
+#include "room.h"
 
 /*  Room for so many more bytes; false: there is no memory. */
-static bool ignis__bytes_room(ignis__bytes *bytes, size_t more)
+IGNIS__PRIVATE bool ignis__bytes_room(ignis__bytes *bytes, size_t more)
 {
     size_t capacity = bytes->capacity ? bytes->capacity : 256;
     char *data;
@@ -25,7 +22,7 @@ static bool ignis__bytes_room(ignis__bytes *bytes, size_t more)
     return true;
 }
 
-static bool ignis__bytes_add(ignis__bytes *bytes, const char *data, size_t size)
+IGNIS__PRIVATE bool ignis__bytes_add(ignis__bytes *bytes, const char *data, size_t size)
 {
     if (!ignis__bytes_room(bytes, size))
         return false;
@@ -36,7 +33,7 @@ static bool ignis__bytes_add(ignis__bytes *bytes, const char *data, size_t size)
 }
 
 /*  Adds a text, with U+FFFD for what is no UTF-8. *broken: there was such. */
-static bool ignis__bytes_add_fixed(ignis__bytes *bytes, const char *text, size_t size)
+IGNIS__PRIVATE bool ignis__bytes_add_fixed(ignis__bytes *bytes, const char *text, size_t size)
 {
     size_t at = 0, begin = 0;
     bool open;

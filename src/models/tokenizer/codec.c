@@ -1,7 +1,9 @@
+#include "room.h"
+
 /*  The ids of a text, of which spans are plain, for a public call; -1, and reported: none. */
-static int ignis__tokenizer_encode(const char *call, ignis__tokenizer *tokenizer, const char *text, size_t size,
-                                   const ignis_encode_desc *desc, const ignis__plain_span *spans, int64_t span_count, int32_t *ids,
-                                   int capacity)
+IGNIS__PRIVATE int ignis__tokenizer_encode(const char *call, ignis__tokenizer *tokenizer, const char *text, size_t size,
+                                           const ignis_encode_desc *desc, const ignis__plain_span *spans,
+                                           int64_t span_count, int32_t *ids, int capacity)
 {
     ignis__encoder encoder = IGNIS__ZERO;
     int count = -1;
@@ -12,12 +14,14 @@ static int ignis__tokenizer_encode(const char *call, ignis__tokenizer *tokenizer
     encoder.ids = ids;
     encoder.capacity = capacity;
     if (!ignis__encode(&encoder, text, size, desc && desc->no_bos) && encoder.too_long)
-        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "the text has more than %lld bytes once it is normalized", (long long)IGNIS__TEXT_LIMIT);
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "the text has more than %lld bytes once it is normalized",
+                    (long long)IGNIS__TEXT_LIMIT);
     else if (encoder.failed)
         ignis__fail_host_memory(call, size);
     else if (encoder.unclear)
         ignis__fail(IGNIS_DIAG_UNSUPPORTED, call,
-                    "this tokenizer finds control tokens in normalized text, where it is not known whether a message has written them");
+                    "this tokenizer finds control tokens in normalized text, where it is not known whether a message "
+                    "has written them");
     else if (encoder.count > INT32_MAX)
         ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "the text has %lld tokens, above 2^31", (long long)encoder.count);
     else
@@ -26,8 +30,8 @@ static int ignis__tokenizer_encode(const char *call, ignis__tokenizer *tokenizer
     return count;
 }
 
-IGNIS_API int ignis_tokenizer_encode(ignis_tokenizer tokenizer, const char *text, int64_t size, const ignis_encode_desc *desc, int32_t *ids,
-                                     int capacity)
+IGNIS_API int ignis_tokenizer_encode(ignis_tokenizer tokenizer, const char *text, int64_t size,
+                                     const ignis_encode_desc *desc, int32_t *ids, int capacity)
 {
     static const char call[] = "ignis_tokenizer_encode";
     ignis__tokenizer *held = ignis__tokenizer_hold(call, tokenizer);
@@ -39,7 +43,8 @@ IGNIS_API int ignis_tokenizer_encode(ignis_tokenizer tokenizer, const char *text
     else if (capacity < 0)
         ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "capacity is %d, below 0", capacity);
     else if (size < 0 || size > IGNIS__TEXT_LIMIT)
-        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "size is %lld; texts have 0 to %lld bytes", (long long)size, (long long)IGNIS__TEXT_LIMIT);
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "size is %lld; texts have 0 to %lld bytes", (long long)size,
+                    (long long)IGNIS__TEXT_LIMIT);
     else
         count = ignis__tokenizer_encode(call, held, text ? text : "", (size_t)size, desc, NULL, 0, ids, capacity);
     ignis__tokenizer_drop(held);
@@ -47,7 +52,7 @@ IGNIS_API int ignis_tokenizer_encode(ignis_tokenizer tokenizer, const char *text
 }
 
 /*  Adds what an id stands for. first: no text comes before it. False: there is no memory. */
-static bool ignis__token_add(const ignis__tokenizer *tokenizer, int32_t id, bool first, ignis__bytes *out)
+IGNIS__PRIVATE bool ignis__token_add(const ignis__tokenizer *tokenizer, int32_t id, bool first, ignis__bytes *out)
 {
     const char *text = tokenizer->bytes + tokenizer->begin[id];
     size_t size = tokenizer->begin[id + 1] - tokenizer->begin[id], at, begin = 0;
@@ -61,8 +66,8 @@ static bool ignis__token_add(const ignis__tokenizer *tokenizer, int32_t id, bool
         return ignis__bytes_add(out, &c, 1);
     }
     for (at = 0; at + 3 <= size;) {
-        bool taken =
-            first && (tokenizer->metaspace_decoder == IGNIS__METASPACE_ALWAYS || tokenizer->metaspace_decoder == IGNIS__METASPACE_FIRST);
+        bool taken = first && (tokenizer->metaspace_decoder == IGNIS__METASPACE_ALWAYS ||
+                               tokenizer->metaspace_decoder == IGNIS__METASPACE_FIRST);
         if (memcmp(text + at, IGNIS__LOW_LINE, 3) != 0) {
             at++;
             continue;
@@ -75,16 +80,17 @@ static bool ignis__token_add(const ignis__tokenizer *tokenizer, int32_t id, bool
 }
 
 /*  Whether an id is one; if not, it is reported. */
-static bool ignis__token_check(const char *call, const ignis__tokenizer *tokenizer, int32_t id)
+IGNIS__PRIVATE bool ignis__token_check(const char *call, const ignis__tokenizer *tokenizer, int32_t id)
 {
     if (id >= 0 && id < tokenizer->info.tokens)
         return true;
-    ignis__fail(IGNIS_DIAG_TOKEN_RANGE, call, "there is no id %d; those of this tokenizer are below %d", (int)id, tokenizer->info.tokens);
+    ignis__fail(IGNIS_DIAG_TOKEN_RANGE, call, "there is no id %d; those of this tokenizer are below %d", (int)id,
+                tokenizer->info.tokens);
     return false;
 }
 
-IGNIS_API int64_t ignis_tokenizer_decode(ignis_tokenizer tokenizer, const int32_t *ids, int count, const ignis_decode_desc *desc, char *out,
-                                         int64_t capacity)
+IGNIS_API int64_t ignis_tokenizer_decode(ignis_tokenizer tokenizer, const int32_t *ids, int count,
+                                         const ignis_decode_desc *desc, char *out, int64_t capacity)
 {
     static const char call[] = "ignis_tokenizer_decode";
     ignis__bytes bytes = IGNIS__ZERO;

@@ -1,5 +1,7 @@
 /* --- a text ---------------------------------------------------------------------------------------------------------- */
 
+#include "room.h"
+
 /*  Bytes of a vocabulary of bytes: split, with a space in front if that is asked for. */
 static bool ignis__encode_run(ignis__encoder *encoder, const char *text, size_t size)
 {
@@ -44,14 +46,16 @@ static bool ignis__encode_digits(ignis__encoder *encoder, const char *text, size
 static bool ignis__encode_characters(ignis__encoder *encoder, const char *text, size_t size)
 {
     const ignis__tokenizer *tokenizer = encoder->tokenizer;
-    bool first = text == encoder->front, split = tokenizer->metaspace != IGNIS__METASPACE_NONE && tokenizer->metaspace_split, low,
-         before = false;
+    bool first = text == encoder->front,
+         split = tokenizer->metaspace != IGNIS__METASPACE_NONE && tokenizer->metaspace_split, low, before = false;
     size_t at, begin = 0;
     if (tokenizer->metaspace != IGNIS__METASPACE_NONE) {
         ignis__bytes *out = &encoder->spaced;
         out->size = 0;
-        if ((tokenizer->metaspace == IGNIS__METASPACE_ALWAYS || (tokenizer->metaspace == IGNIS__METASPACE_FIRST && first)) &&
-            text[0] != ' ' && !(size >= 3 && memcmp(text, IGNIS__LOW_LINE, 3) == 0) && !ignis__bytes_add(out, IGNIS__LOW_LINE, 3))
+        if ((tokenizer->metaspace == IGNIS__METASPACE_ALWAYS ||
+             (tokenizer->metaspace == IGNIS__METASPACE_FIRST && first)) &&
+            text[0] != ' ' && !(size >= 3 && memcmp(text, IGNIS__LOW_LINE, 3) == 0) &&
+            !ignis__bytes_add(out, IGNIS__LOW_LINE, 3))
             return false;
         for (at = 0; at < size; at++)
             if (!(text[at] == ' ' ? ignis__bytes_add(out, IGNIS__LOW_LINE, 3) : ignis__bytes_add(out, text + at, 1)))
@@ -75,7 +79,8 @@ static bool ignis__encode_words(ignis__encoder *encoder, const char *text, size_
 {
     if (!encoder->tokenizer->byte_level)
         return ignis__encode_characters(encoder, text, size);
-    return encoder->tokenizer->digits ? ignis__encode_digits(encoder, text, size) : ignis__encode_run(encoder, text, size);
+    return encoder->tokenizer->digits ? ignis__encode_digits(encoder, text, size)
+                                      : ignis__encode_run(encoder, text, size);
 }
 
 /*  Whether a character of a word stands right before a place, or at it. */
@@ -91,7 +96,8 @@ static bool ignis__word_at(const char *text, size_t size, size_t at, bool before
 }
 
 /*  The longest added token that stands at a place, special ones as far as `room` goes; null: none. *hidden: a longer one goes further. */
-static const ignis__added *ignis__added_at(const ignis__added_set *set, const char *text, size_t size, size_t at, size_t room, bool *hidden)
+IGNIS__PRIVATE const ignis__added *ignis__added_at(const ignis__added_set *set, const char *text, size_t size,
+                                                   size_t at, size_t room, bool *hidden)
 {
     const ignis__added *found = NULL;
     int low = 0, high = set->count, begin, end;
@@ -107,7 +113,8 @@ static const ignis__added *ignis__added_at(const ignis__added_set *set, const ch
         if (at + depth == size)
             break;
         c = (unsigned char)text[at + depth];
-        if (low < high && (unsigned char)set->items[low].text[depth] == c && (unsigned char)set->items[high - 1].text[depth] == c)
+        if (low < high && (unsigned char)set->items[low].text[depth] == c &&
+            (unsigned char)set->items[high - 1].text[depth] == c)
             continue;                                 /* all of them go on with it */
         for (begin = low, end = high; begin < end;) { /* the first with this byte, or one above it */
             int middle = (begin + end) / 2;
@@ -130,7 +137,7 @@ static const ignis__added *ignis__added_at(const ignis__added_set *set, const ch
 }
 
 /*  A text between added tokens that were matched in the raw one, normalized. */
-static bool ignis__encode_normal(ignis__encoder *encoder, const char **text, size_t *size)
+IGNIS__PRIVATE bool ignis__encode_normal(ignis__encoder *encoder, const char **text, size_t *size)
 {
     const ignis__tokenizer *tokenizer = encoder->tokenizer;
     int i;
@@ -142,7 +149,8 @@ static bool ignis__encode_normal(ignis__encoder *encoder, const char **text, siz
         if (normal->kind == IGNIS__NORMAL_NFC) {
             ok = ignis__nfc_add(out, *text, *size);
         } else if (normal->kind == IGNIS__NORMAL_PREPEND) {
-            ok = (*size == 0 || ignis__bytes_add(out, normal->to, strlen(normal->to))) && ignis__bytes_add(out, *text, *size);
+            ok = (*size == 0 || ignis__bytes_add(out, normal->to, strlen(normal->to))) &&
+                 ignis__bytes_add(out, *text, *size);
         } else {
             const ignis__needle from = ignis__needle_of(normal->from, strlen(normal->from), false);
             const char *at = *text, *end = *text + *size, *found;
@@ -208,7 +216,8 @@ static bool ignis__encode_level(ignis__encoder *encoder, int level, const char *
         begin = end = at;
         if (found) {
             at = end += found->size;
-            if (found->single_word && (ignis__word_at(text, size, begin, true) || ignis__word_at(text, size, end, false)))
+            if (found->single_word &&
+                (ignis__word_at(text, size, begin, true) || ignis__word_at(text, size, end, false)))
                 continue;
             while (found->lstrip && begin > done) {
                 size_t last = begin - 1;
@@ -247,7 +256,7 @@ static bool ignis__encode_level(ignis__encoder *encoder, int level, const char *
 }
 
 /*  All of a text. Where there are spans, it is well-formed UTF-8, as they count its bytes. */
-static bool ignis__encode(ignis__encoder *encoder, const char *text, size_t size, bool no_bos)
+IGNIS__PRIVATE bool ignis__encode(ignis__encoder *encoder, const char *text, size_t size, bool no_bos)
 {
     const ignis__tokenizer *tokenizer = encoder->tokenizer;
     size_t at = 0;

@@ -1,7 +1,9 @@
 /* --- NFC ------------------------------------------------------------------------------------------------------------- */
 
+#include "room.h"
+
 /*  What NFC knows of a character: its combining class << 1 | 1 where it may change with what is before it. */
-static uint32_t ignis__char_mark(uint32_t code)
+IGNIS__PRIVATE uint32_t ignis__char_mark(uint32_t code)
 {
     return code < 0x300 ? 0 : ignis__char_run(ignis__char_marks, IGNIS__COUNT(ignis__char_marks), 9, code);
 }
@@ -48,7 +50,7 @@ static uint32_t ignis__char_pair(uint32_t first, uint32_t second)
     return (uint32_t)(ignis__char_parts[ignis__char_pairs[low]] >> 42);
 }
 
-static int ignis__u64_order(const void *a, const void *b)
+IGNIS__PRIVATE int ignis__u64_order(const void *a, const void *b)
 {
     uint64_t one = *(const uint64_t *)a, other = *(const uint64_t *)b;
     return one < other ? -1 : one > other;
@@ -87,7 +89,7 @@ static size_t ignis__nfc_compose(uint64_t *chars, size_t count)
 }
 
 /*  Adds the NFC of a text of whole characters. */
-static bool ignis__nfc_add(ignis__bytes *bytes, const char *text, size_t size)
+IGNIS__PRIVATE bool ignis__nfc_add(ignis__bytes *bytes, const char *text, size_t size)
 {
     uint64_t *chars = NULL;
     size_t at = 0, base = 0, done = 0, capacity = 0, count, end, i;
@@ -101,7 +103,8 @@ static bool ignis__nfc_add(ignis__bytes *bytes, const char *text, size_t size)
             continue;
         }
         /* from the character before on, as far as characters may change */
-        for (end = at; end < size && (ignis__char_mark(ignis__utf8_code(text + end, &length)) & 1); end += (size_t)length)
+        for (end = at; end < size && (ignis__char_mark(ignis__utf8_code(text + end, &length)) & 1);
+             end += (size_t)length)
             continue;
         if ((end - base) * 2 + 8 > capacity) { /* at most 4 characters of 2 bytes */
             capacity = (end - base) * 2 + 64;

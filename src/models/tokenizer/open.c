@@ -1,5 +1,7 @@
+#include "room.h"
+
 /*  Says what family a tokenizer is of, and fills in the rest of its facts. */
-static void ignis__tokenizer_facts(ignis__tokenizer *tokenizer)
+IGNIS__PRIVATE void ignis__tokenizer_facts(ignis__tokenizer *tokenizer)
 {
     static const char *const families[] = {"bytes", "gpt2", "llama3", "qwen2"};
     ignis_tokenizer_info *info = &tokenizer->info;

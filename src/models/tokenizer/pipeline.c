@@ -1,13 +1,16 @@
+#include "room.h"
+
 /*  Refuses a step of a part by its name. */
-IGNIS__COLD static bool ignis__part_refuse(ignis__text_load *load, int kind, const ignis__text_part *part, const char *why)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__part_refuse(ignis__text_load *load, int kind, const ignis__text_part *part,
+                                                   const char *why)
 {
     return ignis__text_fault(load, IGNIS_DIAG_UNSUPPORTED, "its %s %s is not supported%s%s", ignis__part_names[kind],
                              ignis__name_write(part->type).text, *why ? ": " : "", why);
 }
 
-static bool ignis__text_is(const char *text, const char *other) { return text && strcmp(text, other) == 0; }
+IGNIS__PRIVATE bool ignis__text_is(const char *text, const char *other) { return text && strcmp(text, other) == 0; }
 
-IGNIS__COLD static bool ignis__normalizer_take(ignis__text_load *load)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__normalizer_take(ignis__text_load *load)
 {
     ignis__tokenizer *tokenizer = load->tokenizer;
     int i;
@@ -26,14 +29,16 @@ IGNIS__COLD static bool ignis__normalizer_take(ignis__text_load *load)
         } else {
             return ignis__part_refuse(load, IGNIS__PART_NORMALIZER, part, part->regex ? part->regex : "");
         }
-        if (normal->kind != IGNIS__NORMAL_NFC && (!normal->to || (normal->kind == IGNIS__NORMAL_REPLACE && !normal->from)))
+        if (normal->kind != IGNIS__NORMAL_NFC &&
+            (!normal->to || (normal->kind == IGNIS__NORMAL_REPLACE && !normal->from)))
             return ignis__text_no_memory(load);
     }
     return true;
 }
 
 /*  How U+2581 takes the place of spaces; NONE, and reported: in a way that is not known. */
-IGNIS__COLD static ignis__metaspace ignis__metaspace_take(ignis__text_load *load, int kind, const ignis__text_part *part)
+IGNIS__COLD static ignis__metaspace ignis__metaspace_take(ignis__text_load *load, int kind,
+                                                          const ignis__text_part *part)
 {
     static const char *const schemes[] = {"", "always", "first", "never"};
     int i;
@@ -50,7 +55,7 @@ IGNIS__COLD static ignis__metaspace ignis__metaspace_take(ignis__text_load *load
 }
 
 /*  Digits, Split and ByteLevel, in this order, each of which may be missing; or Metaspace alone; or nothing. */
-IGNIS__COLD static bool ignis__splitter_take(ignis__text_load *load)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__splitter_take(ignis__text_load *load)
 {
     ignis__tokenizer *tokenizer = load->tokenizer;
     const ignis__text_part *part = load->parts[IGNIS__PART_SPLITTER];
@@ -69,7 +74,8 @@ IGNIS__COLD static bool ignis__splitter_take(ignis__text_load *load)
                 return ignis__part_refuse(load, IGNIS__PART_SPLITTER, part, "its pattern is no regular expression");
             if (!(ignis__text_is(part->behavior, "Isolated") && part->invert != 1) &&
                 !(ignis__text_is(part->behavior, "Removed") && part->invert == 1))
-                return ignis__part_refuse(load, IGNIS__PART_SPLITTER, part, "it does not keep what its pattern matches, and that alone");
+                return ignis__part_refuse(load, IGNIS__PART_SPLITTER, part,
+                                          "it does not keep what its pattern matches, and that alone");
             for (k = 0; k < IGNIS__COUNT(ignis__text_splits); k++)
                 if (strcmp(part->regex, ignis__text_splits[k].pattern) == 0)
                     tokenizer->split = ignis__text_splits[k].split;
@@ -84,21 +90,23 @@ IGNIS__COLD static bool ignis__splitter_take(ignis__text_load *load)
             if (part->use_regex != 0)
                 tokenizer->split = IGNIS__SPLIT_GPT2;
         } else {
-            return ignis__part_refuse(load, IGNIS__PART_SPLITTER, part, last && count > 1 ? "at the end of several" : "");
+            return ignis__part_refuse(load, IGNIS__PART_SPLITTER, part,
+                                      last && count > 1 ? "at the end of several" : "");
         }
     }
     return true;
 }
 
 /*  ByteLevel; or Metaspace; or Replace of U+2581 by spaces, ByteFallback, Fuse, Strip of spaces at the front. */
-IGNIS__COLD static bool ignis__decoder_take(ignis__text_load *load)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__decoder_take(ignis__text_load *load)
 {
     ignis__tokenizer *tokenizer = load->tokenizer;
     const ignis__text_part *part = load->parts[IGNIS__PART_DECODER];
     int i, count = load->part_count[IGNIS__PART_DECODER];
     bool replaced = false, fused = false;
     if (count == 0)
-        return ignis__text_fault(load, IGNIS_DIAG_UNSUPPORTED, "it has no decoder, and so only tokens with spaces between them");
+        return ignis__text_fault(load, IGNIS_DIAG_UNSUPPORTED,
+                                 "it has no decoder, and so only tokens with spaces between them");
     for (i = 0; i < count; i++, part++) {
         if (tokenizer->byte_level ? ignis__text_is(part->type, "ByteLevel") && count == 1
                                   : ignis__text_is(part->type, "Metaspace") && count == 1) {
@@ -108,13 +116,13 @@ IGNIS__COLD static bool ignis__decoder_take(ignis__text_load *load)
         }
         if (tokenizer->byte_level)
             return ignis__part_refuse(load, IGNIS__PART_DECODER, part, "its pre_tokenizer is ByteLevel");
-        if (ignis__text_is(part->type, "Replace") && ignis__text_is(part->string, IGNIS__LOW_LINE) && ignis__text_is(part->content, " ") &&
-            i == 0)
+        if (ignis__text_is(part->type, "Replace") && ignis__text_is(part->string, IGNIS__LOW_LINE) &&
+            ignis__text_is(part->content, " ") && i == 0)
             replaced = true;
         else if (ignis__text_is(part->type, "Fuse"))
             fused = true;
-        else if (ignis__text_is(part->type, "Strip") && ignis__text_is(part->content, " ") && part->stop <= 0 && part->start < 100 &&
-                 fused && i == count - 1)
+        else if (ignis__text_is(part->type, "Strip") && ignis__text_is(part->content, " ") && part->stop <= 0 &&
+                 part->start < 100 && fused && i == count - 1)
             tokenizer->strip = part->start > 0 ? (int)part->start : 0;
         else if (!ignis__text_is(part->type, "ByteFallback") || fused)
             return ignis__part_refuse(load, IGNIS__PART_DECODER, part, "");

@@ -1,11 +1,14 @@
 /* --- splitting ------------------------------------------------------------------------------------------------------- */
 
+#include "room.h"
+
 /*  Where a contraction at an apostrophe ends; 0: there is none. */
 static size_t ignis__split_contraction(const char *text, size_t size, size_t at, bool any_case)
 {
     static const char *const endings[] = {"s", "t", "re", "ve", "m", "ll", "d"};
     int i, k;
-    if (any_case && size - at >= 3 && memcmp(text + at + 1, "\xC5\xBF", 2) == 0) /* the long s is an s, if case does not matter */
+    if (any_case && size - at >= 3 &&
+        memcmp(text + at + 1, "\xC5\xBF", 2) == 0) /* the long s is an s, if case does not matter */
         return at + 3;
     for (i = 0; i < IGNIS__COUNT(endings); i++) {
         for (k = 0; endings[i][k] && at + 1 + (size_t)k < size; k++) {
@@ -20,7 +23,7 @@ static size_t ignis__split_contraction(const char *text, size_t size, size_t at,
 }
 
 /*  Where the piece ends that begins at a place. The alternatives stand in the order of the pattern. */
-static size_t ignis__split_next(ignis__splitter split, const char *text, size_t size, size_t at)
+IGNIS__PRIVATE size_t ignis__split_next(ignis__splitter split, const char *text, size_t size, size_t at)
 {
     const unsigned none = IGNIS__CHAR_LETTER | IGNIS__CHAR_NUMBER | IGNIS__CHAR_SPACE;
     bool gpt2 = split == IGNIS__SPLIT_GPT2;

@@ -1,17 +1,12 @@
 /* --- searching ------------------------------------------------------------------------------------------------------- */
 
-/*  Looks for a text in another, from the front or from the back, in a time that grows with the sum of their lengths: the two-way algorithm
-    (Crochemore and Perrin 1991). */
-typedef struct ignis__needle {
-    const char *text;
-    size_t length;
-    bool back;
-    size_t border, period; /* where its two parts meet; by how much it goes on when both were there */
-    bool periodic;         /* what has been compared before that need not be again */
-} ignis__needle;
+#include "room.h"
 
 /*  A byte of a text, counted from its front or from its back. */
-static char ignis__byte_at(const char *text, size_t size, bool back, size_t at) { return text[back ? size - 1 - at : at]; }
+static char ignis__byte_at(const char *text, size_t size, bool back, size_t at)
+{
+    return text[back ? size - 1 - at : at];
+}
 
 static char ignis__needle_at(const ignis__needle *needle, size_t at)
 {
@@ -21,7 +16,8 @@ static char ignis__needle_at(const ignis__needle *needle, size_t at)
 /*  Where the greatest ending of the text begins, by the order of bytes or by the other one, and its period. */
 static size_t ignis__needle_ending(const ignis__needle *needle, bool other, size_t *period)
 {
-    size_t begin = 0, at = 1, same = 0; /* an ending; another one, which is compared with it; bytes of both that are the same */
+    size_t begin = 0, at = 1,
+           same = 0; /* an ending; another one, which is compared with it; bytes of both that are the same */
     *period = 1;
     while (at + same < needle->length) {
         char x = ignis__needle_at(needle, at + same), y = ignis__needle_at(needle, begin + same);
@@ -42,7 +38,7 @@ static size_t ignis__needle_ending(const ignis__needle *needle, bool other, size
     return begin;
 }
 
-static ignis__needle ignis__needle_of(const char *text, size_t length, bool back)
+IGNIS__PRIVATE ignis__needle ignis__needle_of(const char *text, size_t length, bool back)
 {
     ignis__needle needle;
     size_t period, begin, i;
@@ -58,12 +54,13 @@ static ignis__needle ignis__needle_of(const char *text, size_t length, bool back
             break;
     needle.periodic = i == needle.border;
     if (!needle.periodic)
-        needle.period = (needle.border > needle.length - needle.border ? needle.border : needle.length - needle.border) + 1;
+        needle.period =
+            (needle.border > needle.length - needle.border ? needle.border : needle.length - needle.border) + 1;
     return needle;
 }
 
 /*  Where it is in a text, the first place from its front or from its back; null where it is not. */
-static const char *ignis__needle_find(const ignis__needle *needle, const char *text, size_t size)
+IGNIS__PRIVATE const char *ignis__needle_find(const ignis__needle *needle, const char *text, size_t size)
 {
     size_t length = needle->length, at = 0, known = 0, i;
     while (at + length <= size) {

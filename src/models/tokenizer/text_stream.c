@@ -1,3 +1,5 @@
+#include "room.h"
+
 /*  Whether a stream's call has what it needs. */
 static bool ignis__stream_check(const char *call, const ignis_text_stream *stream, const char *out, int capacity)
 {

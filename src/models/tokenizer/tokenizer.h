@@ -15,7 +15,8 @@ typedef enum ignis_tokenizer_kind {
 
 typedef struct ignis_tokenizer_info {
     ignis_tokenizer_kind kind;
-    char family[16];   /* whose way to split text it has: "gpt2", "llama3", "qwen2", "smollm", "llama" (2), or "bytes": it does not split */
+    char family
+        [16]; /* whose way to split text it has: "gpt2", "llama3", "qwen2", "smollm", "llama" (2), or "bytes": it does not split */
     int tokens;        /* ids are below it; models may have more rows than that */
     int bos, eos;      /* the ids that begin and end a text; -1: the files do not say */
     int unknown;       /* stands for what the vocabulary lacks; -1: nothing does */
@@ -65,8 +66,8 @@ IGNIS_API ignis_status ignis_tokenizer_query(ignis_tokenizer tokenizer, ignis_to
     Errors: FREED, ARGUMENT (null, a size below 0 or above 2^29, a capacity below 0), MEMORY.
     Ownership: text may be freed when the call returns.
     Threads: any; one tokenizer may be used by many at once. */
-IGNIS_API int ignis_tokenizer_encode(ignis_tokenizer tokenizer, const char *text, int64_t size, const ignis_encode_desc *desc, int32_t *ids,
-                                     int capacity);
+IGNIS_API int ignis_tokenizer_encode(ignis_tokenizer tokenizer, const char *text, int64_t size,
+                                     const ignis_encode_desc *desc, int32_t *ids, int capacity);
 
 /*  ignis_tokenizer_decode - the text of ids
     It is bytes, also where ids that a model has made are no UTF-8 together; tokenizers has U+FFFD there. See ignis_text_stream for text that
@@ -75,8 +76,8 @@ IGNIS_API int ignis_tokenizer_encode(ignis_tokenizer tokenizer, const char *text
     Errors: FREED, ARGUMENT (null, a count or capacity below 0, an id that the tokenizer does not have), MEMORY.
     Ownership: nothing to free.
     Threads: any; one tokenizer may be used by many at once. */
-IGNIS_API int64_t ignis_tokenizer_decode(ignis_tokenizer tokenizer, const int32_t *ids, int count, const ignis_decode_desc *desc, char *out,
-                                         int64_t capacity);
+IGNIS_API int64_t ignis_tokenizer_decode(ignis_tokenizer tokenizer, const int32_t *ids, int count,
+                                         const ignis_decode_desc *desc, char *out, int64_t capacity);
 
 /*  ignis_tokenizer_piece - the bytes that an id stands for in the middle of a text; of a control token, how it is written
     Returns: how many bytes there are, 0 for an id without a token, also when that is more than capacity; -1 on failure.

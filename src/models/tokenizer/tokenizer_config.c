@@ -1,5 +1,7 @@
 /* --- tokenizer_config.json ------------------------------------------------------------------------------------------- */
 
+#include "room.h"
+
 /*  "<s>", or {"content": "<s>", ...}, or null. */
 static const char *ignis__config_token(ignis__json *json)
 {
@@ -54,7 +56,8 @@ static int32_t ignis__token_named(const ignis__tokenizer *tokenizer, const char 
     bool hidden;
     int level;
     for (level = 0; level < 2; level++)
-        if ((added = ignis__added_at(&tokenizer->added[level], text, size, 0, SIZE_MAX, &hidden)) != NULL && added->size == size)
+        if ((added = ignis__added_at(&tokenizer->added[level], text, size, 0, SIZE_MAX, &hidden)) != NULL &&
+            added->size == size)
             return added->id;
     if (size >= sizeof bytes)
         return -1;
@@ -63,7 +66,7 @@ static int32_t ignis__token_named(const ignis__tokenizer *tokenizer, const char 
 }
 
 /*  The ids in front (or behind) are this one, or none. */
-static void ignis__template_set(int32_t *ids, int *count, int add, int32_t id)
+IGNIS__PRIVATE void ignis__template_set(int32_t *ids, int *count, int add, int32_t id)
 {
     if (add == 0)
         *count = 0;
@@ -73,9 +76,10 @@ static void ignis__template_set(int32_t *ids, int *count, int add, int32_t id)
     *count = 1;
 }
 
-IGNIS__COLD static bool ignis__text_config_take(ignis__text_load *load)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__text_config_take(ignis__text_load *load)
 {
-    static const char *const names[] = {"bos_token", "eos_token", "pad_token", "chat_template", "add_bos_token", "add_eos_token"};
+    static const char *const names[] = {"bos_token",     "eos_token",     "pad_token",
+                                        "chat_template", "add_bos_token", "add_eos_token"};
     ignis__tokenizer *tokenizer = load->tokenizer;
     ignis__json *json = &load->json;
     const char *texts[4] = {NULL, NULL, NULL, NULL}, *name;
@@ -102,19 +106,21 @@ IGNIS__COLD static bool ignis__text_config_take(ignis__text_load *load)
     }
     if (texts[1]) {
         tokenizer->info.eos = ignis__token_named(tokenizer, texts[1]);
-        copied = copied && (tokenizer->eos_text = ignis__tokenizer_keep_text(tokenizer, texts[1], strlen(texts[1]))) != NULL;
+        copied =
+            copied && (tokenizer->eos_text = ignis__tokenizer_keep_text(tokenizer, texts[1], strlen(texts[1]))) != NULL;
     }
     if (texts[2])
         tokenizer->info.padding = ignis__token_named(tokenizer, texts[2]);
     if (texts[3])
-        copied = copied && (tokenizer->chat_template = ignis__tokenizer_keep_text(tokenizer, texts[3], strlen(texts[3]))) != NULL;
+        copied = copied &&
+                 (tokenizer->chat_template = ignis__tokenizer_keep_text(tokenizer, texts[3], strlen(texts[3]))) != NULL;
     ignis__template_set(tokenizer->front, &tokenizer->front_count, add[0], tokenizer->info.bos);
     ignis__template_set(tokenizer->back, &tokenizer->back_count, add[1], tokenizer->info.eos);
     return copied || ignis__text_no_memory(load);
 }
 
 /*  Reads a file of text, in `path`, for load->json. *missing: there is none, which is reported only where `needed`. */
-IGNIS__COLD static char *ignis__text_file(ignis__text_load *load, const char *path, bool needed, size_t *size)
+IGNIS__COLD IGNIS__PRIVATE char *ignis__text_file(ignis__text_load *load, const char *path, bool needed, size_t *size)
 {
     int64_t length = 0;
     int64_t time;
@@ -132,13 +138,15 @@ IGNIS__COLD static char *ignis__text_file(ignis__text_load *load, const char *pa
     }
     text = (char *)ignis__file_read(path, size);
     if (!text)
-        ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_IO, "it cannot be read, or there is no memory for its %lld bytes", (long long)length);
+        ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_IO, "it cannot be read, or there is no memory for its %lld bytes",
+                          (long long)length);
     ignis__text_load_json(load, text, *size);
     return text;
 }
 
 /*  What lies beside tokenizer.json. */
-IGNIS__COLD static bool ignis__text_beside_take(ignis__text_load *load, const char *folder, char *path, size_t path_size)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__text_beside_take(ignis__text_load *load, const char *folder, char *path,
+                                                        size_t path_size)
 {
     ignis__tokenizer *tokenizer = load->tokenizer;
     bool ok;
@@ -157,7 +165,8 @@ IGNIS__COLD static bool ignis__text_beside_take(ignis__text_load *load, const ch
     if (strlen(text) != size || !ignis__utf8_valid(text))
         ok = ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "it is no text in UTF-8");
     else
-        ok = (tokenizer->chat_template = ignis__tokenizer_keep_text(tokenizer, text, size)) != NULL || ignis__text_no_memory(load);
+        ok = (tokenizer->chat_template = ignis__tokenizer_keep_text(tokenizer, text, size)) != NULL ||
+             ignis__text_no_memory(load);
     ignis__free(text);
     return ok;
 }

@@ -1,17 +1,6 @@
 /* --- GGUF ------------------------------------------------------------------------------------------------------------ */
 
-enum { IGNIS__TYPE_NORMAL = 1, IGNIS__TYPE_UNKNOWN, IGNIS__TYPE_CONTROL, IGNIS__TYPE_USER, IGNIS__TYPE_UNUSED, IGNIS__TYPE_BYTE };
-
-/*  Tokens that end a text in whatever vocabulary they are. The list is llama.cpp's; those with a name have a rule of their own. */
-enum {
-    IGNIS__END_END,
-    IGNIS__END_RETURN,
-    IGNIS__END_FLUSH,
-    IGNIS__END_CALL,
-    IGNIS__END_CALLS,
-    IGNIS__END_SLASH_S, /* in HTML, too: where it is an ordinary token it ends nothing */
-    IGNIS__END_OTHERS
-};
+#include "room.h"
 
 static const char *const ignis__text_end_list[] = {
     "<|end|>",
@@ -51,7 +40,7 @@ static const char *const ignis__text_end_list[] = {
 };
 
 /*  The number of a token of a GGUF file in that list; -1: it is not in it. */
-static int ignis__text_ends(const char *text, int type)
+IGNIS__PRIVATE int ignis__text_ends(const char *text, int type)
 {
     int i;
     if (*text != '<' && *text != '[' && *text != '_')
@@ -67,29 +56,52 @@ static const struct {
     ignis__splitter split;
     bool digits, nfc, ignore_merges, adds_bos;
 } ignis__gguf_splits[] = {
-    {"gpt-2", IGNIS__SPLIT_GPT2, false, false, false, false},        {"phi-2", IGNIS__SPLIT_GPT2, false, false, false, false},
-    {"jina-es", IGNIS__SPLIT_GPT2, false, false, false, false},      {"jina-de", IGNIS__SPLIT_GPT2, false, false, false, false},
-    {"jina-v2-es", IGNIS__SPLIT_GPT2, false, false, false, false},   {"jina-v2-de", IGNIS__SPLIT_GPT2, false, false, false, false},
-    {"gigachat", IGNIS__SPLIT_GPT2, false, false, false, false},     {"a.x-4.0", IGNIS__SPLIT_GPT2, false, false, false, false},
-    {"mellum", IGNIS__SPLIT_GPT2, false, false, false, false},       {"modern-bert", IGNIS__SPLIT_GPT2, false, false, false, false},
-    {"exaone4", IGNIS__SPLIT_GPT2, false, false, false, false},      {"jais", IGNIS__SPLIT_GPT2, false, false, false, false},
-    {"trillion", IGNIS__SPLIT_GPT2, false, false, false, false},     {"granite-docling", IGNIS__SPLIT_GPT2, false, false, false, false},
-    {"mpt", IGNIS__SPLIT_GPT2, false, true, false, false},           {"olmo", IGNIS__SPLIT_GPT2, false, true, false, false},
-    {"smollm", IGNIS__SPLIT_GPT2, true, false, false, false},        {"starcoder", IGNIS__SPLIT_GPT2, true, false, false, false},
-    {"refact", IGNIS__SPLIT_GPT2, true, false, false, false},        {"codeshell", IGNIS__SPLIT_GPT2, true, false, false, false},
-    {"exaone", IGNIS__SPLIT_GPT2, true, false, false, false},        {"minerva-7b", IGNIS__SPLIT_GPT2, true, false, false, false},
-    {"mellum2", IGNIS__SPLIT_GPT2, true, false, false, false},       {"command-r", IGNIS__SPLIT_GPT2, true, true, false, false},
-    {"llama-bpe", IGNIS__SPLIT_LLAMA3, false, false, true, true},    {"llama3", IGNIS__SPLIT_LLAMA3, false, false, true, true},
-    {"llama-v3", IGNIS__SPLIT_LLAMA3, false, false, true, true},     {"falcon3", IGNIS__SPLIT_LLAMA3, false, false, true, true},
-    {"falcon-h1", IGNIS__SPLIT_LLAMA3, false, false, true, true},    {"pixtral", IGNIS__SPLIT_LLAMA3, false, false, true, true},
-    {"midm-2.0", IGNIS__SPLIT_LLAMA3, false, false, true, true},     {"lfm2", IGNIS__SPLIT_LLAMA3, false, false, true, true},
-    {"jina-v5-nano", IGNIS__SPLIT_LLAMA3, false, false, true, true}, {"dbrx", IGNIS__SPLIT_LLAMA3, false, false, false, false},
-    {"smaug-bpe", IGNIS__SPLIT_LLAMA3, false, false, false, false},  {"chatglm-bpe", IGNIS__SPLIT_LLAMA3, false, false, false, false},
-    {"glm4", IGNIS__SPLIT_LLAMA3, false, false, true, false},        {"glm5", IGNIS__SPLIT_LLAMA3, false, false, true, false},
-    {"qwen2", IGNIS__SPLIT_QWEN2, false, true, false, false},        {"deepseek-r1-qwen", IGNIS__SPLIT_QWEN2, false, true, false, false},
-    {"kormo", IGNIS__SPLIT_QWEN2, false, false, false, false},       {"f2llmv2", IGNIS__SPLIT_QWEN2, false, false, false, false},
-    {"megrez", IGNIS__SPLIT_QWEN2, false, false, false, false},      {"stablelm2", IGNIS__SPLIT_QWEN2, false, false, false, false},
-    {"hunyuan", IGNIS__SPLIT_QWEN2, false, false, false, false},     {"solar-open", IGNIS__SPLIT_QWEN2, false, false, false, false},
+    {"gpt-2", IGNIS__SPLIT_GPT2, false, false, false, false},
+    {"phi-2", IGNIS__SPLIT_GPT2, false, false, false, false},
+    {"jina-es", IGNIS__SPLIT_GPT2, false, false, false, false},
+    {"jina-de", IGNIS__SPLIT_GPT2, false, false, false, false},
+    {"jina-v2-es", IGNIS__SPLIT_GPT2, false, false, false, false},
+    {"jina-v2-de", IGNIS__SPLIT_GPT2, false, false, false, false},
+    {"gigachat", IGNIS__SPLIT_GPT2, false, false, false, false},
+    {"a.x-4.0", IGNIS__SPLIT_GPT2, false, false, false, false},
+    {"mellum", IGNIS__SPLIT_GPT2, false, false, false, false},
+    {"modern-bert", IGNIS__SPLIT_GPT2, false, false, false, false},
+    {"exaone4", IGNIS__SPLIT_GPT2, false, false, false, false},
+    {"jais", IGNIS__SPLIT_GPT2, false, false, false, false},
+    {"trillion", IGNIS__SPLIT_GPT2, false, false, false, false},
+    {"granite-docling", IGNIS__SPLIT_GPT2, false, false, false, false},
+    {"mpt", IGNIS__SPLIT_GPT2, false, true, false, false},
+    {"olmo", IGNIS__SPLIT_GPT2, false, true, false, false},
+    {"smollm", IGNIS__SPLIT_GPT2, true, false, false, false},
+    {"starcoder", IGNIS__SPLIT_GPT2, true, false, false, false},
+    {"refact", IGNIS__SPLIT_GPT2, true, false, false, false},
+    {"codeshell", IGNIS__SPLIT_GPT2, true, false, false, false},
+    {"exaone", IGNIS__SPLIT_GPT2, true, false, false, false},
+    {"minerva-7b", IGNIS__SPLIT_GPT2, true, false, false, false},
+    {"mellum2", IGNIS__SPLIT_GPT2, true, false, false, false},
+    {"command-r", IGNIS__SPLIT_GPT2, true, true, false, false},
+    {"llama-bpe", IGNIS__SPLIT_LLAMA3, false, false, true, true},
+    {"llama3", IGNIS__SPLIT_LLAMA3, false, false, true, true},
+    {"llama-v3", IGNIS__SPLIT_LLAMA3, false, false, true, true},
+    {"falcon3", IGNIS__SPLIT_LLAMA3, false, false, true, true},
+    {"falcon-h1", IGNIS__SPLIT_LLAMA3, false, false, true, true},
+    {"pixtral", IGNIS__SPLIT_LLAMA3, false, false, true, true},
+    {"midm-2.0", IGNIS__SPLIT_LLAMA3, false, false, true, true},
+    {"lfm2", IGNIS__SPLIT_LLAMA3, false, false, true, true},
+    {"jina-v5-nano", IGNIS__SPLIT_LLAMA3, false, false, true, true},
+    {"dbrx", IGNIS__SPLIT_LLAMA3, false, false, false, false},
+    {"smaug-bpe", IGNIS__SPLIT_LLAMA3, false, false, false, false},
+    {"chatglm-bpe", IGNIS__SPLIT_LLAMA3, false, false, false, false},
+    {"glm4", IGNIS__SPLIT_LLAMA3, false, false, true, false},
+    {"glm5", IGNIS__SPLIT_LLAMA3, false, false, true, false},
+    {"qwen2", IGNIS__SPLIT_QWEN2, false, true, false, false},
+    {"deepseek-r1-qwen", IGNIS__SPLIT_QWEN2, false, true, false, false},
+    {"kormo", IGNIS__SPLIT_QWEN2, false, false, false, false},
+    {"f2llmv2", IGNIS__SPLIT_QWEN2, false, false, false, false},
+    {"megrez", IGNIS__SPLIT_QWEN2, false, false, false, false},
+    {"stablelm2", IGNIS__SPLIT_QWEN2, false, false, false, false},
+    {"hunyuan", IGNIS__SPLIT_QWEN2, false, false, false, false},
+    {"solar-open", IGNIS__SPLIT_QWEN2, false, false, false, false},
     {"grok-2", IGNIS__SPLIT_QWEN2, false, false, false, false},
 };
 
@@ -131,7 +143,8 @@ IGNIS__COLD static bool ignis__scores_take(ignis__text_load *load)
         rank += i > 0 && scored[i].score != scored[i - 1].score;
         if (size > IGNIS__SCORED_LIMIT) {
             ignis__free(scored);
-            return ignis__text_fault(load, IGNIS_DIAG_UNSUPPORTED, "token %d has %lld bytes; with scores at most %d are supported", (int)id,
+            return ignis__text_fault(load, IGNIS_DIAG_UNSUPPORTED,
+                                     "token %d has %lld bytes; with scores at most %d are supported", (int)id,
                                      (long long)size, IGNIS__SCORED_LIMIT);
         }
         for (at = 1; ok && at < size; at++) {
@@ -176,9 +189,9 @@ IGNIS__COLD static bool ignis__gguf_tokens(ignis__text_load *load, ignis__gguf *
                                           : "merges");
     if (count > IGNIS__TOKEN_LIMIT || (got[1] && types.left != count) || (got[2] && values.left != count))
         return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT,
-                                 "it has %lld tokens, %lld token_types and %lld scores; at most %lld tokens", (long long)count,
-                                 (long long)(got[1] ? types.left : count), (long long)(got[2] ? values.left : count),
-                                 (long long)IGNIS__TOKEN_LIMIT);
+                                 "it has %lld tokens, %lld token_types and %lld scores; at most %lld tokens",
+                                 (long long)count, (long long)(got[1] ? types.left : count),
+                                 (long long)(got[2] ? values.left : count), (long long)IGNIS__TOKEN_LIMIT);
     for (i = 0; i < count; i++) {
         ignis__token_entry *entry = (ignis__token_entry *)ignis__list_add(&load->entries);
         int64_t type = got[1] ? ignis__gguf_next_int(&types) : (int64_t)IGNIS__TYPE_NORMAL;
@@ -193,9 +206,12 @@ IGNIS__COLD static bool ignis__gguf_tokens(ignis__text_load *load, ignis__gguf *
         entry->apart = type != IGNIS__TYPE_NORMAL;
         entry->score = got[2] ? (float)ignis__gguf_next_real(&values) : 0;
         if (entry->score != entry->score || strlen(entry->text) != size || !ignis__utf8_valid(entry->text))
-            return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "token %lld has no score, or is no text in UTF-8", (long long)i);
-        control = type == IGNIS__TYPE_CONTROL || /* what ends a text is no text that a user may write, whatever the file says */
-                  ((type == IGNIS__TYPE_NORMAL || type == IGNIS__TYPE_USER) && ignis__text_ends(entry->text, (int)type) >= 0);
+            return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT,
+                                     "token %lld has no score, or is no text in UTF-8", (long long)i);
+        control =
+            type ==
+                IGNIS__TYPE_CONTROL || /* what ends a text is no text that a user may write, whatever the file says */
+            ((type == IGNIS__TYPE_NORMAL || type == IGNIS__TYPE_USER) && ignis__text_ends(entry->text, (int)type) >= 0);
         if (!control && type != IGNIS__TYPE_USER)
             continue;
         added = (ignis__added *)ignis__list_add(&load->added);
@@ -214,7 +230,8 @@ IGNIS__COLD static bool ignis__gguf_tokens(ignis__text_load *load, ignis__gguf *
             return ignis__text_no_memory(load);
         merge->rank = (uint32_t)(load->merges.count - 1);
         if (strlen(both) != size || !ignis__utf8_valid(both) || !ignis__merge_split(merge, both, size))
-            return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "merge %lld is not two tokens with a space between them",
+            return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT,
+                                     "merge %lld is not two tokens with a space between them",
                                      (long long)(load->merges.count - 1));
     }
     return true;
@@ -223,8 +240,8 @@ IGNIS__COLD static bool ignis__gguf_tokens(ignis__text_load *load, ignis__gguf *
 /*  Ids and switches of a file. */
 IGNIS__COLD static bool ignis__gguf_facts(ignis__text_load *load, ignis__gguf *file, bool adds_bos)
 {
-    static const char *const names[] = {"tokenizer.ggml.bos_token_id", "tokenizer.ggml.eos_token_id", "tokenizer.ggml.padding_token_id",
-                                        "tokenizer.ggml.unknown_token_id"};
+    static const char *const names[] = {"tokenizer.ggml.bos_token_id", "tokenizer.ggml.eos_token_id",
+                                        "tokenizer.ggml.padding_token_id", "tokenizer.ggml.unknown_token_id"};
     ignis__tokenizer *tokenizer = load->tokenizer;
     int *ids[4], i;
     bool add[2], ok = true;
@@ -241,8 +258,8 @@ IGNIS__COLD static bool ignis__gguf_facts(ignis__text_load *load, ignis__gguf *f
         ignis__gguf_found got = ignis__gguf_int(file, names[i], &id);
         if (got == IGNIS__GGUF_FOUND && (id < 0 || id >= tokenizer->info.tokens)) {
             if (id != UINT32_MAX) /* none, to some writers */
-                return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "%s is %lld, and it has %d tokens", names[i], (long long)id,
-                                         tokenizer->info.tokens);
+                return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "%s is %lld, and it has %d tokens",
+                                         names[i], (long long)id, tokenizer->info.tokens);
         } else if (got == IGNIS__GGUF_FOUND) {
             *ids[i] = (int)id;
         }
@@ -277,7 +294,7 @@ IGNIS__COLD static bool ignis__gguf_facts(ignis__text_load *load, ignis__gguf *f
 }
 
 /*  The tokenizer in a GGUF file, as the tokenizer.json that it was made of had it. */
-IGNIS__COLD static bool ignis__text_gguf_take(ignis__text_load *load, ignis__gguf *file)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__text_gguf_take(ignis__text_load *load, ignis__gguf *file)
 {
     ignis__tokenizer *tokenizer = load->tokenizer;
     const ignis__token_entry *entries;
@@ -294,15 +311,17 @@ IGNIS__COLD static bool ignis__text_gguf_take(ignis__text_load *load, ignis__ggu
         return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "it has no tokenizer");
     pieces = strcmp(model, "llama") == 0;
     if (!pieces && strcmp(model, "gpt2") != 0)
-        return ignis__text_fault(load, IGNIS_DIAG_UNSUPPORTED, "its tokenizer.ggml.model %s is not supported; gpt2 and llama are",
+        return ignis__text_fault(load, IGNIS_DIAG_UNSUPPORTED,
+                                 "its tokenizer.ggml.model %s is not supported; gpt2 and llama are",
                                  ignis__name_write(model).text);
     for (at = 0; !pieces && at < IGNIS__COUNT(ignis__gguf_splits); at++)
         if (ignis__text_is(name, ignis__gguf_splits[at].name))
             break;
     if (!pieces && at == IGNIS__COUNT(ignis__gguf_splits))
-        return ignis__text_fault(load, IGNIS_DIAG_UNSUPPORTED,
-                                 "its tokenizer.ggml.pre %s is not supported; those that split as gpt-2, smollm, llama-bpe or qwen2 are",
-                                 ignis__name_write(name ? name : "").text);
+        return ignis__text_fault(
+            load, IGNIS_DIAG_UNSUPPORTED,
+            "its tokenizer.ggml.pre %s is not supported; those that split as gpt-2, smollm, llama-bpe or qwen2 are",
+            ignis__name_write(name ? name : "").text);
     tokenizer->byte_level = !pieces;
     tokenizer->byte_fallback = tokenizer->byte_decoder = tokenizer->fuse_unknown = pieces;
     if (pieces) {
@@ -321,12 +340,14 @@ IGNIS__COLD static bool ignis__text_gguf_take(ignis__text_load *load, ignis__ggu
         tokenizer->normal_count = ignis__gguf_splits[at].nfc; /* of kind NFC */
     }
     if (!ignis__gguf_tokens(load, file, pieces) || !ignis__tokens_take(load) ||
-        !(pieces ? ignis__scores_take(load) : ignis__merges_take(load)) || !ignis__joins_build(load) || !ignis__added_take(load))
+        !(pieces ? ignis__scores_take(load) : ignis__merges_take(load)) || !ignis__joins_build(load) ||
+        !ignis__added_take(load))
         return false;
     entries = (const ignis__token_entry *)(const void *)load->entries.items;
     for (i = 0; i < load->entries.count; i++) {
         unsigned byte;
-        if (entries[i].type == IGNIS__TYPE_BYTE && entries[i].size == 6 && sscanf(entries[i].text, "<0x%2x>", &byte) == 1)
+        if (entries[i].type == IGNIS__TYPE_BYTE && entries[i].size == 6 &&
+            sscanf(entries[i].text, "<0x%2x>", &byte) == 1)
             tokenizer->fallback[byte] = (int32_t)i;
         if (entries[i].type == IGNIS__TYPE_UNKNOWN)
             tokenizer->info.unknown = (int)i;

@@ -1,14 +1,9 @@
 /* --- opening --------------------------------------------------------------------------------------------------------- */
 
-/*  Items that grow in number. */
-typedef struct ignis__list {
-    char *items;
-    size_t size; /* of an item */
-    int64_t count, capacity;
-} ignis__list;
+#include "room.h"
 
 /*  One more item, zeroed; null: there is no memory. */
-static void *ignis__list_add(ignis__list *list)
+IGNIS__PRIVATE void *ignis__list_add(ignis__list *list)
 {
     if (list->count == list->capacity) {
         int64_t capacity = list->capacity ? list->capacity * 2 : 64;
@@ -24,57 +19,10 @@ static void *ignis__list_add(ignis__list *list)
     return list->items + (size_t)list->count++ * list->size;
 }
 
-typedef struct ignis__token_entry {
-    const char *text;
-    size_t size;
-    int64_t id;
-    bool odd;   /* its text does not stand for bytes */
-    bool apart; /* text never becomes it */
-    float score;
-    int type; /* in a GGUF file */
-} ignis__token_entry;
+IGNIS__PRIVATE const char *const ignis__part_names[IGNIS__PART_KINDS] = {"normalizer", "pre_tokenizer",
+                                                                         "post_processor", "decoder"};
 
-typedef struct ignis__merge_entry {
-    const char *left, *right;
-    size_t left_size, right_size;
-    uint32_t rank;
-    int32_t ids[3]; /* left, right, joined */
-} ignis__merge_entry;
-
-/*  A step of a normalizer and of its like. Numbers and words that the file does not have are -1 and null. */
-typedef struct ignis__text_part {
-    const char *type, *prepend, *content, *behavior, *replacement, *scheme, *string, *regex;
-    int64_t invert, individual, prefix, use_regex, split, start, stop;
-} ignis__text_part;
-
-enum { IGNIS__PART_NORMALIZER, IGNIS__PART_SPLITTER, IGNIS__PART_PROCESSOR, IGNIS__PART_DECODER, IGNIS__PART_KINDS };
-
-static const char *const ignis__part_names[IGNIS__PART_KINDS] = {"normalizer", "pre_tokenizer", "post_processor", "decoder"};
-
-#define IGNIS__TEMPLATE_TOKENS 16
-
-/*  What opening a tokenizer has. Texts are in the file that is being read. */
-typedef struct ignis__text_load {
-    const char *call, *path;
-    ignis__tokenizer *tokenizer;
-    ignis__json json;
-    ignis__list entries, merges, added;
-    ignis__text_part parts[IGNIS__PART_KINDS][IGNIS__TEXT_STEPS];
-    int part_count[IGNIS__PART_KINDS];
-    const char *model, *unknown; /* null: none */
-    bool has_vocabulary, has_merges, dropout, affix;
-    const char *template_name[IGNIS__TEMPLATE_TOKENS]; /* around a text */
-    bool template_behind[IGNIS__TEMPLATE_TOKENS];
-    int template_count;
-    bool template_text; /* the template has the text once */
-    const char *special_name[IGNIS__TEMPLATE_TOKENS];
-    int32_t special_ids[IGNIS__TEMPLATE_TOKENS][IGNIS__TEMPLATE_TOKENS];
-    int special_id_count[IGNIS__TEMPLATE_TOKENS], special_count;
-    ignis_diagnostic diagnostic; /* of what is wrong; NONE: nothing is */
-    char fault[400];
-} ignis__text_load;
-
-static void ignis__text_load_begin(ignis__text_load *load, const char *call, ignis__tokenizer *tokenizer)
+IGNIS__PRIVATE void ignis__text_load_begin(ignis__text_load *load, const char *call, ignis__tokenizer *tokenizer)
 {
     memset(load, 0, sizeof *load);
     load->call = call;
@@ -85,7 +33,7 @@ static void ignis__text_load_begin(ignis__text_load *load, const char *call, ign
     tokenizer->info.bos = tokenizer->info.eos = tokenizer->info.unknown = tokenizer->info.padding = -1;
 }
 
-static void ignis__text_load_end(ignis__text_load *load)
+IGNIS__PRIVATE void ignis__text_load_end(ignis__text_load *load)
 {
     ignis__free(load->entries.items);
     ignis__free(load->merges.items);
@@ -93,7 +41,7 @@ static void ignis__text_load_end(ignis__text_load *load)
 }
 
 /*  The text that load->json is to read. */
-static void ignis__text_load_json(ignis__text_load *load, char *text, size_t size)
+IGNIS__PRIVATE void ignis__text_load_json(ignis__text_load *load, char *text, size_t size)
 {
     memset(&load->json, 0, sizeof load->json);
     load->json.what = "the file";
@@ -102,7 +50,8 @@ static void ignis__text_load_json(ignis__text_load *load, char *text, size_t siz
 }
 
 IGNIS__PRINTF(3, 4)
-IGNIS__COLD static bool ignis__text_fault(ignis__text_load *load, ignis_diagnostic diagnostic, const char *format, ...)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__text_fault(ignis__text_load *load, ignis_diagnostic diagnostic,
+                                                  const char *format, ...)
 {
     va_list args;
     if (load->diagnostic == IGNIS_DIAG_NONE) {
@@ -114,23 +63,24 @@ IGNIS__COLD static bool ignis__text_fault(ignis__text_load *load, ignis_diagnost
     return false;
 }
 
-IGNIS__COLD static bool ignis__text_no_memory(ignis__text_load *load)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__text_no_memory(ignis__text_load *load)
 {
     return ignis__text_fault(load, IGNIS_DIAG_HOST_MEMORY, "out of host memory");
 }
 
 /*  Steps over a word, such as null, if it is next. */
-static bool ignis__json_word(ignis__json *json, const char *word)
+IGNIS__PRIVATE bool ignis__json_word(ignis__json *json, const char *word)
 {
     size_t size = strlen(word);
-    if (json->fault[0] || ignis__json_peek(json) != word[0] || (size_t)(json->end - json->at) < size || memcmp(json->at, word, size) != 0)
+    if (json->fault[0] || ignis__json_peek(json) != word[0] || (size_t)(json->end - json->at) < size ||
+        memcmp(json->at, word, size) != 0)
         return false;
     json->at += size;
     return true;
 }
 
 /*  True or false; false after a fault. */
-static bool ignis__json_bool(ignis__json *json)
+IGNIS__PRIVATE bool ignis__json_bool(ignis__json *json)
 {
     bool value = ignis__json_word(json, "true");
     if (!value && !ignis__json_word(json, "false"))
@@ -139,7 +89,7 @@ static bool ignis__json_bool(ignis__json *json)
 }
 
 /*  The name of the next field, and steps over its colon; null at the end of the object, or after a fault. */
-static const char *ignis__json_field(ignis__json *json, bool *first)
+IGNIS__PRIVATE const char *ignis__json_field(ignis__json *json, bool *first)
 {
     size_t size;
     const char *name;
@@ -151,7 +101,7 @@ static const char *ignis__json_field(ignis__json *json, bool *first)
 }
 
 /*  A text without a 0 in it; null for null. */
-static const char *ignis__json_words(ignis__json *json)
+IGNIS__PRIVATE const char *ignis__json_words(ignis__json *json)
 {
     size_t size;
     const char *text;
@@ -189,7 +139,8 @@ IGNIS__COLD static void ignis__template_specials(ignis__text_load *load)
             for (*count = 0; ignis__json_more(json, ']', &first_id);) {
                 int64_t id = ignis__json_count(json);
                 if (id >= IGNIS__TOKEN_LIMIT || *count == IGNIS__TEMPLATE_TOKENS)
-                    ignis__json_fail(json, "a special token of a template has an id of at least %lld, or more than %d ids",
+                    ignis__json_fail(json,
+                                     "a special token of a template has an id of at least %lld, or more than %d ids",
                                      (long long)IGNIS__TOKEN_LIMIT, IGNIS__TEMPLATE_TOKENS);
                 else
                     load->special_ids[at][(*count)++] = (int32_t)id;
@@ -278,7 +229,8 @@ IGNIS__COLD static void ignis__part_read(ignis__text_load *load, int kind, int d
             if (fields[i].type == 't')
                 *(const char **)(void *)at = ignis__json_words(json);
             else if (!ignis__json_word(json, "null"))
-                *(int64_t *)(void *)at = fields[i].type == 'n' ? ignis__json_count(json) : (int64_t)ignis__json_bool(json);
+                *(int64_t *)(void *)at =
+                    fields[i].type == 'n' ? ignis__json_count(json) : (int64_t)ignis__json_bool(json);
         } else if (strcmp(name, sequences[kind]) == 0) {
             sequence = true;
             ignis__json_expect(json, '[');
@@ -356,7 +308,7 @@ IGNIS__COLD static void ignis__added_read(ignis__text_load *load)
 }
 
 /*  "a b" is the merge of a and b; false: it is none. */
-static bool ignis__merge_split(ignis__merge_entry *merge, const char *both, size_t size)
+IGNIS__PRIVATE bool ignis__merge_split(ignis__merge_entry *merge, const char *both, size_t size)
 {
     const char *space = (const char *)memchr(both, ' ', size);
     if (!space)
@@ -389,7 +341,8 @@ IGNIS__COLD static void ignis__merges_read(ignis__text_load *load)
             size_t size;
             const char *both = ignis__json_string(json, &size);
             if (!json->fault[0] && !ignis__merge_split(merge, both, size))
-                ignis__json_fail(json, "the merge %s is not two tokens with a space between them", ignis__name_write(both).text);
+                ignis__json_fail(json, "the merge %s is not two tokens with a space between them",
+                                 ignis__name_write(both).text);
         }
         merge->rank = (uint32_t)(load->merges.count - 1);
     }
@@ -419,8 +372,8 @@ IGNIS__COLD static void ignis__vocabulary_read(ignis__text_load *load)
         entry->size = size;
         entry->id = ignis__json_count(json);
         if (entry->id >= IGNIS__TOKEN_LIMIT)
-            ignis__json_fail(json, "the token %s has the id %lld; ids are below %lld", ignis__name_write(text).text, (long long)entry->id,
-                             (long long)IGNIS__TOKEN_LIMIT);
+            ignis__json_fail(json, "the token %s has the id %lld; ids are below %lld", ignis__name_write(text).text,
+                             (long long)entry->id, (long long)IGNIS__TOKEN_LIMIT);
     }
 }
 
@@ -464,7 +417,7 @@ IGNIS__COLD static void ignis__text_model_read(ignis__text_load *load)
 }
 
 /*  tokenizer.json, as it stands; what it means is looked at afterwards. */
-IGNIS__COLD static bool ignis__text_json_read(ignis__text_load *load)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__text_json_read(ignis__text_load *load)
 {
     ignis__json *json = &load->json;
     bool first = true;

@@ -1,17 +1,9 @@
 /* --- characters ------------------------------------------------------------------------------------------------------ */
 
-enum {
-    IGNIS__CHAR_LETTER = 1,
-    IGNIS__CHAR_NUMBER = 2,
-    IGNIS__CHAR_WORD = 4,
-    IGNIS__CHAR_DIGIT = 8,
-    IGNIS__CHAR_SPACE = 16,
-    IGNIS__CHAR_LINE = 32,
-    IGNIS__CHAR_END = 64
-};
+#include "room.h"
 
 /*  The value of the run that a character lies in: the table has first << shift | value for each run. */
-static uint32_t ignis__char_run(const uint32_t *table, int count, int shift, uint32_t code)
+IGNIS__PRIVATE uint32_t ignis__char_run(const uint32_t *table, int count, int shift, uint32_t code)
 {
     int low = 0, high = count; /* the run is before high, and at low or behind it */
     while (high - low > 1) {
@@ -24,15 +16,15 @@ static uint32_t ignis__char_run(const uint32_t *table, int count, int shift, uin
     return table[low] >> shift <= code ? table[low] & ((1u << shift) - 1) : 0;
 }
 
-static bool ignis__char_space(uint32_t code)
+IGNIS__PRIVATE bool ignis__char_space(uint32_t code)
 {
     return code < 0x80 ? (code >= 9 && code <= 13) || code == ' '
-                       : code == 0x85 || code == 0xA0 || code == 0x1680 || (code >= 0x2000 && code <= 0x200A) || code == 0x2028 ||
-                             code == 0x2029 || code == 0x202F || code == 0x205F || code == 0x3000;
+                       : code == 0x85 || code == 0xA0 || code == 0x1680 || (code >= 0x2000 && code <= 0x200A) ||
+                             code == 0x2028 || code == 0x2029 || code == 0x202F || code == 0x205F || code == 0x3000;
 }
 
 /*  Line and column, in characters, of a place in a text; both begin with 1. */
-IGNIS__COLD static void ignis__text_place(const char *text, const char *at, int *line, int *column)
+IGNIS__COLD IGNIS__PRIVATE void ignis__text_place(const char *text, const char *at, int *line, int *column)
 {
     for (*line = *column = 1; text < at; text++) {
         *column = *text == '\n' ? 1 : *column + ((*text & 0xC0) != 0x80);
@@ -41,7 +33,7 @@ IGNIS__COLD static void ignis__text_place(const char *text, const char *at, int 
 }
 
 /*  The first character of well-formed UTF-8, and its length. */
-static uint32_t ignis__utf8_code(const char *text, int *length)
+IGNIS__PRIVATE uint32_t ignis__utf8_code(const char *text, int *length)
 {
     const unsigned char *byte = (const unsigned char *)text;
     if (byte[0] < 0x80) {
@@ -57,12 +49,13 @@ static uint32_t ignis__utf8_code(const char *text, int *length)
         return (uint32_t)(byte[0] & 0x0F) << 12 | (uint32_t)(byte[1] & 0x3F) << 6 | (byte[2] & 0x3F);
     }
     *length = 4;
-    return (uint32_t)(byte[0] & 0x07) << 18 | (uint32_t)(byte[1] & 0x3F) << 12 | (uint32_t)(byte[2] & 0x3F) << 6 | (byte[3] & 0x3F);
+    return (uint32_t)(byte[0] & 0x07) << 18 | (uint32_t)(byte[1] & 0x3F) << 12 | (uint32_t)(byte[2] & 0x3F) << 6 |
+           (byte[3] & 0x3F);
 }
 
 /*  How many bytes at the beginning of a text, which are no character, become one U+FFFD: as many as a character could begin with (Unicode,
     3.9, maximal subparts). *open: the text ends with them, and more bytes could make them a character. */
-static int ignis__utf8_broken(const char *text, size_t size, bool *open)
+IGNIS__PRIVATE int ignis__utf8_broken(const char *text, size_t size, bool *open)
 {
     static const unsigned char second[] = {0x80, 0x90, 0xA0}; /* one of them may follow each first byte */
     int length = 0, m, k;
@@ -84,7 +77,7 @@ static int ignis__utf8_broken(const char *text, size_t size, bool *open)
 }
 
 /*  What kind of character stands at a place, and its length. */
-static unsigned ignis__char_at(const char *text, size_t size, size_t at, int *length)
+IGNIS__PRIVATE unsigned ignis__char_at(const char *text, size_t size, size_t at, int *length)
 {
     uint32_t code;
     *length = 0;
@@ -105,7 +98,7 @@ static unsigned ignis__char_at(const char *text, size_t size, size_t at, int *le
 }
 
 /*  Where the characters from a place on end that are of one of these kinds, or, with `other`, of none of them. */
-static size_t ignis__char_skip(const char *text, size_t size, size_t at, unsigned kinds, bool other)
+IGNIS__PRIVATE size_t ignis__char_skip(const char *text, size_t size, size_t at, unsigned kinds, bool other)
 {
     int length;
     for (; at < size; at += (size_t)length)

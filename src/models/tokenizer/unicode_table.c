@@ -2,10 +2,12 @@
    >>text - tokenizers: text to ids, ids to text.
    =============================================================================================================== */
 
+#include "room.h"
+
 /*  From here on written by tools/unicode_tables.py. */
 /* clang-format off */
 /*  Where the kind of characters changes: the first one << 4 | 1 letter | 2 number | 4 of a word | 8 number to the pre-tokenizer Digits. */
-static const uint32_t ignis__char_kinds[] = {
+IGNIS__PRIVATE const uint32_t ignis__char_kinds[] = {
     0x30E, 0x3A0, 0x415, 0x5B0, 0x5F4, 0x600, 0x615, 0x7B0, 0xAA5, 0xAB0, 0xB2A, 0xB40, 0xB55, 0xB60, 0xB9A, 0xBA5, 0xBB0, 0xBCA, 0xBF0, 0xC05,
     0xD70, 0xD85, 0xF70, 0xF85, 0x2C20, 0x2C65, 0x2D20, 0x2E05, 0x2E50, 0x2EC5, 0x2ED0, 0x2EE5, 0x2EF0, 0x3004, 0x3705, 0x3750, 0x3765, 0x3780,
     0x37A5, 0x37E0, 0x37F5, 0x3800, 0x3865, 0x3870, 0x3885, 0x38B0, 0x38C5, 0x38D0, 0x38E5, 0x3A20, 0x3A35, 0x3F60, 0x3F75, 0x4820, 0x4834, 0x48A5,
@@ -138,7 +140,7 @@ static const uint32_t ignis__char_kinds[] = {
     0x313505, 0x323B00, 0xE01004, 0xE01F00,
 };
 /*  Where what NFC has to know changes: the first character << 9 | combining class << 1 | 1 where it may change with what is before it. */
-static const uint32_t ignis__char_marks[] = {
+IGNIS__PRIVATE const uint32_t ignis__char_marks[] = {
     0x601CD, 0x62BD1, 0x62DB9, 0x635D1, 0x637B1, 0x639B9, 0x64395, 0x647B9, 0x64F95, 0x653B9, 0x66803, 0x673B9, 0x67BCD, 0x68001, 0x685CD, 0x68601,
     0x68BE1, 0x68DCD, 0x68FB9, 0x695CD, 0x69BB9, 0x69E00, 0x6A1CD, 0x6A7B9, 0x6AFCD, 0x6B1D1, 0x6B3B9, 0x6B7CD, 0x6B9D3, 0x6BBD5, 0x6BFD3, 0x6C1D5,
     0x6C5D3, 0x6C7CD, 0x6E000, 0x6E801, 0x6EA00, 0x6FC01, 0x6FE00, 0x70E01, 0x71000, 0x907CD, 0x91000, 0xB23B9, 0xB25CD, 0xB2DB9, 0xB2FCD, 0xB35BD,
@@ -190,7 +192,7 @@ static const uint32_t ignis__char_marks[] = {
     0x3D29600, 0x5F00001, 0x5F43C00,
 };
 /*  A character << 42 | what it is made of, for NFD: the first << 21 | the second or 0. */
-static const uint64_t ignis__char_parts[] = {
+IGNIS__PRIVATE const uint64_t ignis__char_parts[] = {
     0x3000008200300, 0x3040008200301, 0x3080008200302, 0x30C0008200303, 0x3100008200308, 0x314000820030A, 0x31C0008600327, 0x3200008A00300,
     0x3240008A00301, 0x3280008A00302, 0x32C0008A00308, 0x3300009200300, 0x3340009200301, 0x3380009200302, 0x33C0009200308, 0x3440009C00303,
     0x3480009E00300, 0x34C0009E00301, 0x3500009E00302, 0x3540009E00303, 0x3580009E00308, 0x364000AA00300, 0x368000AA00301, 0x36C000AA00302,
@@ -470,7 +472,7 @@ static const uint64_t ignis__char_parts[] = {
     0xBE86C13E2C00000, 0xBE87013E7600000, 0xBE87454C0000000,
 };
 /*  Those of ignis__char_parts that NFC makes one character again, sorted by what they are made of. */
-static const uint16_t ignis__char_pairs[] = {
+IGNIS__PRIVATE const uint16_t ignis__char_pairs[] = {
     912, 909, 913, 0, 1, 2, 3, 53, 55, 238, 4, 572, 5, 165, 208, 210, 570, 415, 57, 417, 419, 421, 59, 61, 63, 65, 6, 425, 67, 427, 431, 433, 429,
     7, 8, 9, 598, 69, 71, 73, 10, 596, 77, 212, 214, 594, 240, 75, 439, 441, 445, 198, 79, 447, 81, 83, 187, 85, 87, 449, 453, 236, 451, 455, 457,
     11, 12, 13, 89, 91, 93, 97, 14, 610, 167, 216, 218, 612, 95, 459, 98, 463, 189, 465, 100, 467, 102, 106, 469, 104, 475, 473, 477, 479, 481, 200,
@@ -505,4 +507,3 @@ static const uint16_t ignis__char_pairs[] = {
     986, 987, 988, 989, 990, 991, 992, 994, 995, 996, 997, 998, 1493, 1494, 1495, 1496, 1497, 1498, 1499, 1501, 1500, 1502, 1503, 1504,
 };
 /* clang-format on */
-/*  As far as here. */

@@ -1,3 +1,5 @@
+#include "room.h"
+
 /*  The text of a token of a byte-level vocabulary becomes the bytes that it stands for, where it is; *size is theirs. False: some of its
     characters stand for no byte, and nothing was changed. */
 static bool ignis__token_bytes(char *text, size_t *size)
@@ -26,14 +28,15 @@ static bool ignis__token_bytes(char *text, size_t *size)
 }
 
 /*  The id of a text of the file, which is changed as above. */
-static int32_t ignis__token_of(const ignis__tokenizer *tokenizer, const char *text, size_t *size)
+IGNIS__PRIVATE int32_t ignis__token_of(const ignis__tokenizer *tokenizer, const char *text, size_t *size)
 {
     bool odd = tokenizer->byte_level && !ignis__token_bytes((char *)(uintptr_t)text, size);
     return ignis__token_find(tokenizer, text, *size, odd);
 }
 
 /*  Gives each id its bytes, and finds those of the model by them. extra: of entries behind those of the model. */
-IGNIS__COLD static bool ignis__vocabulary_build(ignis__text_load *load, int64_t model_count, int64_t tokens, const int32_t *entry_of)
+IGNIS__COLD static bool ignis__vocabulary_build(ignis__text_load *load, int64_t model_count, int64_t tokens,
+                                                const int32_t *entry_of)
 {
     ignis__tokenizer *tokenizer = load->tokenizer;
     const ignis__token_entry *entries = (const ignis__token_entry *)(const void *)load->entries.items;
@@ -43,16 +46,19 @@ IGNIS__COLD static bool ignis__vocabulary_build(ignis__text_load *load, int64_t 
     for (i = 0; i < load->entries.count; i++)
         bytes += entries[i].size;
     if (bytes >= UINT32_MAX)
-        return ignis__text_fault(load, IGNIS_DIAG_UNSUPPORTED, "its tokens have %lld bytes, 2^32 or more", (long long)bytes);
+        return ignis__text_fault(load, IGNIS_DIAG_UNSUPPORTED, "its tokens have %lld bytes, 2^32 or more",
+                                 (long long)bytes);
     while (buckets < (uint64_t)model_count * 2)
         buckets *= 2;
     tokenizer->bytes = (char *)ignis__tokenizer_keep(tokenizer, bytes + 1);
     tokenizer->begin = (uint32_t *)ignis__tokenizer_keep(tokenizer, ((size_t)tokens + 1) * sizeof(uint32_t));
     tokenizer->flags = (unsigned char *)ignis__tokenizer_keep(tokenizer, (size_t)tokens + 1);
-    tokenizer->buckets = (ignis__token_slot *)ignis__tokenizer_keep(tokenizer, (size_t)buckets * sizeof(ignis__token_slot));
+    tokenizer->buckets =
+        (ignis__token_slot *)ignis__tokenizer_keep(tokenizer, (size_t)buckets * sizeof(ignis__token_slot));
     tokenizer->known = (uint64_t *)ignis__tokenizer_keep(tokenizer, (size_t)words * 8);
     tokenizer->whole = (uint64_t *)ignis__tokenizer_keep(tokenizer, (size_t)words * 8);
-    if (!tokenizer->bytes || !tokenizer->begin || !tokenizer->flags || !tokenizer->buckets || !tokenizer->known || !tokenizer->whole)
+    if (!tokenizer->bytes || !tokenizer->begin || !tokenizer->flags || !tokenizer->buckets || !tokenizer->known ||
+        !tokenizer->whole)
         return ignis__text_no_memory(load);
     tokenizer->slot_mask = buckets - 1;
     tokenizer->info.tokens = (int)tokens;
@@ -73,7 +79,8 @@ IGNIS__COLD static bool ignis__vocabulary_build(ignis__text_load *load, int64_t 
         tokenizer->flags[i] |= IGNIS__TOKEN_MODEL;
         tokenizer->longest = entry->size > tokenizer->longest ? entry->size : tokenizer->longest;
         if (ignis__token_find(tokenizer, entry->text, entry->size, entry->odd) >= 0)
-            return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "two ids, one of them %lld, have the same text %s", (long long)i,
+            return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT,
+                                     "two ids, one of them %lld, have the same text %s", (long long)i,
                                      ignis__name_write(entry->text).text);
         hash = ignis__token_hash(entry->text, entry->size);
         for (at = hash & tokenizer->slot_mask; tokenizer->buckets[at].id; at = (at + 1) & tokenizer->slot_mask)
@@ -86,7 +93,7 @@ IGNIS__COLD static bool ignis__vocabulary_build(ignis__text_load *load, int64_t 
 }
 
 /*  All tokens: those of the model, and those added to them. */
-IGNIS__COLD static bool ignis__tokens_take(ignis__text_load *load)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__tokens_take(ignis__text_load *load)
 {
     ignis__tokenizer *tokenizer = load->tokenizer;
     ignis__added *added = (ignis__added *)(void *)load->added.items;
@@ -110,8 +117,8 @@ IGNIS__COLD static bool ignis__tokens_take(ignis__text_load *load)
         entry = &entries[i];
         if (entry_of[entry->id] >= 0)
             ok = ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "the tokens %s and %s have the same id, %lld",
-                                   ignis__name_write(entries[entry_of[entry->id]].text).text, ignis__name_write(entry->text).text,
-                                   (long long)entry->id);
+                                   ignis__name_write(entries[entry_of[entry->id]].text).text,
+                                   ignis__name_write(entry->text).text, (long long)entry->id);
         entry_of[entry->id] = (int32_t)i;
     }
     for (i = 0; ok && i < model_count && tokenizer->byte_level; i++)
@@ -142,16 +149,18 @@ IGNIS__COLD static bool ignis__tokens_take(ignis__text_load *load)
         }
         entry = &entries[entry_of[added[i].id]];
         if (entry->size != size || entry->odd != odd || memcmp(entry->text, text, size) != 0)
-            ok = ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "the added token %s has the id %d, which is that of another token",
+            ok = ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT,
+                                   "the added token %s has the id %d, which is that of another token",
                                    ignis__name_write(added[i].text).text, (int)added[i].id);
     }
     ok = ok && ignis__vocabulary_build(load, model_count, tokens, entry_of);
     for (i = 0; ok && i < load->added.count; i++) {
-        int32_t id = added[i].id,
-                model = ignis__token_find(tokenizer, tokenizer->bytes + tokenizer->begin[id],
-                                          tokenizer->begin[id + 1] - tokenizer->begin[id], (tokenizer->flags[id] & IGNIS__TOKEN_ODD) != 0);
+        int32_t id = added[i].id, model = ignis__token_find(tokenizer, tokenizer->bytes + tokenizer->begin[id],
+                                                            tokenizer->begin[id + 1] - tokenizer->begin[id],
+                                                            (tokenizer->flags[id] & IGNIS__TOKEN_ODD) != 0);
         if (model >= 0 && model != id)
-            ok = ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "the added token %s has the id %d, but in the vocabulary %d",
+            ok = ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT,
+                                   "the added token %s has the id %d, but in the vocabulary %d",
                                    ignis__name_write(added[i].text).text, (int)id, (int)model);
         if (added[i].special)
             tokenizer->flags[id] |= IGNIS__TOKEN_CONTROL;
@@ -167,7 +176,7 @@ IGNIS__COLD static bool ignis__tokens_take(ignis__text_load *load)
 }
 
 /*  The table of pairs, from the ids and ranks of the merges. */
-IGNIS__COLD static bool ignis__joins_build(ignis__text_load *load)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__joins_build(ignis__text_load *load)
 {
     ignis__tokenizer *tokenizer = load->tokenizer;
     const ignis__merge_entry *merges = (const ignis__merge_entry *)(const void *)load->merges.items;
@@ -179,14 +188,17 @@ IGNIS__COLD static bool ignis__joins_build(ignis__text_load *load)
     if (!tokenizer->joins)
         return ignis__text_no_memory(load);
     tokenizer->join_mask = size - 1;
-    tokenizer->words = !tokenizer->byte_level && ignis__token_find(tokenizer, IGNIS__LOW_LINE, 3, false) >= 0 && !tokenizer->ignore_merges;
+    tokenizer->words = !tokenizer->byte_level && ignis__token_find(tokenizer, IGNIS__LOW_LINE, 3, false) >= 0 &&
+                       !tokenizer->ignore_merges;
     for (i = 0; i < load->merges.count; i++) {
         const ignis__merge_entry *merge = &merges[i];
-        uint64_t key = ((uint64_t)(uint32_t)merge->ids[0] << 32 | (uint32_t)merge->ids[1]) + 1, hash = key * 0x9E3779B97F4A7C15u;
+        uint64_t key = ((uint64_t)(uint32_t)merge->ids[0] << 32 | (uint32_t)merge->ids[1]) + 1,
+                 hash = key * 0x9E3779B97F4A7C15u;
         const char *text = tokenizer->bytes + tokenizer->begin[merge->ids[2]];
         uint32_t length = tokenizer->begin[merge->ids[2] + 1] - tokenizer->begin[merge->ids[2]], k;
         int probes = 0;
-        for (at = (hash ^ hash >> 32) & tokenizer->join_mask; tokenizer->joins[at].key && tokenizer->joins[at].key != key;) {
+        for (at = (hash ^ hash >> 32) & tokenizer->join_mask;
+             tokenizer->joins[at].key && tokenizer->joins[at].key != key;) {
             at = (at + 1) & tokenizer->join_mask;
             if (++probes > IGNIS__PROBE_LIMIT)
                 return ignis__text_fault(load, IGNIS_DIAG_UNSUPPORTED, "its merges collide");
@@ -201,7 +213,7 @@ IGNIS__COLD static bool ignis__joins_build(ignis__text_load *load)
     return true;
 }
 
-IGNIS__COLD static bool ignis__merges_take(ignis__text_load *load)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__merges_take(ignis__text_load *load)
 {
     const ignis__tokenizer *tokenizer = load->tokenizer;
     ignis__merge_entry *merges = (ignis__merge_entry *)(void *)load->merges.items;
@@ -213,8 +225,8 @@ IGNIS__COLD static bool ignis__merges_take(ignis__text_load *load)
         ignis__merge_entry *merge = &merges[i];
         size_t size;
         both.size = 0;
-        ok = ignis__bytes_add(&both, merge->left, merge->left_size) && ignis__bytes_add(&both, merge->right, merge->right_size) &&
-             ignis__bytes_add(&both, "", 1);
+        ok = ignis__bytes_add(&both, merge->left, merge->left_size) &&
+             ignis__bytes_add(&both, merge->right, merge->right_size) && ignis__bytes_add(&both, "", 1);
         if (!ok) {
             ignis__text_no_memory(load);
             break;
@@ -225,8 +237,9 @@ IGNIS__COLD static bool ignis__merges_take(ignis__text_load *load)
         merge->ids[1] = ignis__token_of(tokenizer, merge->right, &merge->right_size);
         for (k = 0; k < 3; k++)
             if (merge->ids[k] < 0)
-                ok = ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "merge %lld %s a token that is not in its vocabulary",
-                                       (long long)i, k == 2 ? "makes" : "joins");
+                ok = ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT,
+                                       "merge %lld %s a token that is not in its vocabulary", (long long)i,
+                                       k == 2 ? "makes" : "joins");
     }
     ignis__free(both.data);
     return ok;
@@ -247,7 +260,7 @@ static int ignis__added_order(const void *a, const void *b)
 }
 
 /*  What is cut out of text. What is matched in normalized text is normalized itself. */
-IGNIS__COLD static bool ignis__added_take(ignis__text_load *load)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__added_take(ignis__text_load *load)
 {
     ignis__tokenizer *tokenizer = load->tokenizer;
     ignis__added *added = (ignis__added *)(void *)load->added.items;
@@ -258,7 +271,8 @@ IGNIS__COLD static bool ignis__added_take(ignis__text_load *load)
     encoder.tokenizer = tokenizer;
     for (level = 0; ok && level < 2; level++) {
         ignis__added_set *set = &tokenizer->added[level];
-        set->items = (ignis__added *)ignis__tokenizer_keep(tokenizer, (size_t)(load->added.count + 1) * sizeof *set->items);
+        set->items =
+            (ignis__added *)ignis__tokenizer_keep(tokenizer, (size_t)(load->added.count + 1) * sizeof *set->items);
         ok = set->items != NULL;
         for (i = 0; ok && i < load->added.count; i++) {
             ignis__added *item = &set->items[set->count];
@@ -268,7 +282,8 @@ IGNIS__COLD static bool ignis__added_take(ignis__text_load *load)
             *item = added[i];
             if (item->size > IGNIS__ADDED_LIMIT) {
                 ignis__encoder_close(&encoder);
-                return ignis__text_fault(load, IGNIS_DIAG_UNSUPPORTED, "the added token %s has %lld bytes; at most %d are supported",
+                return ignis__text_fault(load, IGNIS_DIAG_UNSUPPORTED,
+                                         "the added token %s has %lld bytes; at most %d are supported",
                                          ignis__name_write(item->text).text, (long long)item->size, IGNIS__ADDED_LIMIT);
             }
             if (level == 1) {
@@ -319,11 +334,13 @@ IGNIS__COLD static bool ignis__template_take(ignis__text_load *load)
         for (at = 0; at < load->special_count && strcmp(load->special_name[at], load->template_name[i]) != 0; at++)
             continue;
         if (at == load->special_count)
-            return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "its template names the special token %s, which it does not have",
+            return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT,
+                                     "its template names the special token %s, which it does not have",
                                      ignis__name_write(load->template_name[i]).text);
         for (k = 0; k < load->special_id_count[at]; k++) {
             if (load->special_ids[at][k] >= tokenizer->info.tokens)
-                return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "its template has the id %d, and it has %d tokens",
+                return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT,
+                                         "its template has the id %d, and it has %d tokens",
                                          (int)load->special_ids[at][k], tokenizer->info.tokens);
             ids[(*count)++] = load->special_ids[at][k];
         }
@@ -333,7 +350,7 @@ IGNIS__COLD static bool ignis__template_take(ignis__text_load *load)
 }
 
 /*  What was read becomes a tokenizer, if all of it is known. */
-IGNIS__COLD static bool ignis__text_json_take(ignis__text_load *load)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__text_json_take(ignis__text_load *load)
 {
     ignis__tokenizer *tokenizer = load->tokenizer;
     size_t size;
@@ -341,16 +358,18 @@ IGNIS__COLD static bool ignis__text_json_take(ignis__text_load *load)
         return ignis__text_fault(load, IGNIS_DIAG_UNSUPPORTED, "its model is of type %s, and BPE alone is supported",
                                  load->model ? ignis__name_write(load->model).text : "none");
     if (!load->has_vocabulary || !load->has_merges)
-        return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "its model has no %s", load->has_vocabulary ? "merges" : "vocab");
+        return ignis__text_fault(load, IGNIS_DIAG_TOKENIZER_FORMAT, "its model has no %s",
+                                 load->has_vocabulary ? "merges" : "vocab");
     if (load->dropout || load->affix)
         return ignis__text_fault(load, IGNIS_DIAG_UNSUPPORTED, "its model has %s, which is not supported",
                                  load->dropout ? "a dropout" : "a continuing_subword_prefix or an end_of_word_suffix");
     if (!ignis__normalizer_take(load) || !ignis__splitter_take(load) || !ignis__decoder_take(load))
         return false;
     if (tokenizer->byte_level && tokenizer->byte_fallback)
-        return ignis__text_fault(load, IGNIS_DIAG_UNSUPPORTED, "it has a byte_fallback beside ByteLevel, which is not supported");
-    if (!ignis__tokens_take(load) || !ignis__merges_take(load) || !ignis__joins_build(load) || !ignis__added_take(load) ||
-        !ignis__template_take(load))
+        return ignis__text_fault(load, IGNIS_DIAG_UNSUPPORTED,
+                                 "it has a byte_fallback beside ByteLevel, which is not supported");
+    if (!ignis__tokens_take(load) || !ignis__merges_take(load) || !ignis__joins_build(load) ||
+        !ignis__added_take(load) || !ignis__template_take(load))
         return false;
     size = load->unknown ? strlen(load->unknown) : 0;
     tokenizer->info.unknown = load->unknown ? ignis__token_of(tokenizer, load->unknown, &size) : -1;

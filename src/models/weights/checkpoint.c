@@ -1,33 +1,8 @@
 /* --- what the files hold -------------------------------------------------------------------------------------------------- */
 
-/*  A tensor of one of the files. */
-typedef struct ignis__model_source {
-    const char *name;
-    ignis_shape shape;
-    int file;            /* in the list of paths */
-    int64_t begin, end;  /* of its bytes in that file */
-    const char *type;    /* in messages; null: one that Ignis does not know */
-    uint32_t id;         /* a GGUF file's number for it */
-    ignis_dtype dtype;   /* 0: none of Ignis' */
-    uint32_t quant;      /* an ignis__gguf_type, or 0 */
-    bool used;           /* it has become a part of a weight, or was read otherwise */
-    int elements, bytes; /* so many elements take so many bytes */
-} ignis__model_source;
+#include "room.h"
 
-typedef struct ignis__model_files {
-    const char *call, *path;
-    bool is_gguf;
-    ignis__gguf gguf;
-    ignis__config config, index, generation;
-    ignis__load *shards;
-    char **paths; /* of the shards, or of the GGUF file */
-    int path_count;
-    ignis__model_source *sources; /* sorted by name */
-    int64_t source_count;
-    ignis_model_family family;
-} ignis__model_files;
-
-static void ignis__model_files_close(ignis__model_files *files)
+IGNIS__PRIVATE void ignis__model_files_close(ignis__model_files *files)
 {
     int i;
     for (i = 0; i < files->path_count; i++) {
@@ -47,7 +22,7 @@ static void ignis__model_files_close(ignis__model_files *files)
 }
 
 /*  folder/name, of ignis__alloc; null, and reported: no memory. */
-static char *ignis__model_path(const char *call, const char *folder, const char *name)
+IGNIS__PRIVATE char *ignis__model_path(const char *call, const char *folder, const char *name)
 {
     size_t size = strlen(folder) + strlen(name) + 2;
     char *path = (char *)ignis__alloc(size);
@@ -63,22 +38,17 @@ static int ignis__model_source_order(const void *a, const void *b)
     return strcmp(((const ignis__model_source *)a)->name, ((const ignis__model_source *)b)->name);
 }
 
-static ignis__model_source *ignis__model_source_find(const ignis__model_files *files, const char *name)
+IGNIS__PRIVATE ignis__model_source *ignis__model_source_find(const ignis__model_files *files, const char *name)
 {
     ignis__model_source key;
     memset(&key, 0, sizeof key);
     key.name = name;
-    return files->source_count
-               ? (ignis__model_source *)bsearch(&key, files->sources, (size_t)files->source_count, sizeof key, ignis__model_source_order)
-               : NULL;
+    return files->source_count ? (ignis__model_source *)bsearch(&key, files->sources, (size_t)files->source_count,
+                                                                sizeof key, ignis__model_source_order)
+                               : NULL;
 }
 
-/*  The type of a tensor in messages: its name, or the file's number for it. */
-typedef struct ignis__model_type {
-    char text[24];
-} ignis__model_type;
-
-static ignis__model_type ignis__model_type_write(const ignis__model_source *source)
+IGNIS__PRIVATE ignis__model_type ignis__model_type_write(const ignis__model_source *source)
 {
     ignis__model_type type;
     if (source->type)
@@ -154,7 +124,10 @@ static bool ignis__model_shards(ignis__model_files *files, const char *const *na
     return ignis__model_sort(files);
 }
 
-static int ignis__model_file_order(const void *a, const void *b) { return strcmp(*(const char *const *)a, *(const char *const *)b); }
+static int ignis__model_file_order(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
 
 /*  The shards that model.safetensors.index.json names. */
 static bool ignis__model_index(ignis__model_files *files, const char *path)
@@ -176,9 +149,11 @@ static bool ignis__model_index(ignis__model_files *files, const char *path)
         inside = strncmp(item->name, prefix, sizeof prefix - 1) == 0 && item->name[sizeof prefix - 1] == '.';
         if (!inside)
             continue;
-        if (item->kind != 't' || !*name || strchr(name, '/') || strchr(name, '\\') || strchr(name, ':') || strstr(name, "..")) {
-            ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "'%s' says that a tensor is in %s, which is not the plain name of a file",
-                        path, ignis__name_write(item->kind == 't' ? name : "").text);
+        if (item->kind != 't' || !*name || strchr(name, '/') || strchr(name, '\\') || strchr(name, ':') ||
+            strstr(name, "..")) {
+            ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call,
+                        "'%s' says that a tensor is in %s, which is not the plain name of a file", path,
+                        ignis__name_write(item->kind == 't' ? name : "").text);
             ok = false;
         }
         names[count++] = name;
@@ -206,14 +181,14 @@ static bool ignis__model_family_find(ignis__model_files *files, const char *key,
     if (files->family)
         return true;
     if (name)
-        ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call, "'%s' has %s %s; gpt2, llama, qwen2 and qwen3 are known", files->path, key,
-                    ignis__name_write(name).text);
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call, "'%s' has %s %s; gpt2, llama, qwen2 and qwen3 are known",
+                    files->path, key, ignis__name_write(name).text);
     else
         ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "'%s' has no text %s", files->path, key);
     return false;
 }
 
-static bool ignis__model_open_folder(ignis__model_files *files)
+IGNIS__PRIVATE bool ignis__model_open_folder(ignis__model_files *files)
 {
     char *config = ignis__model_path(files->call, files->path, "config.json");
     char *index = ignis__model_path(files->call, files->path, "model.safetensors.index.json");
@@ -228,7 +203,8 @@ static bool ignis__model_open_folder(ignis__model_files *files)
         ok = ignis__model_family_find(files, "model_type", type && type->kind == 't' ? type->text : NULL);
     }
     if (ok)
-        ok = ignis__file_info(index, &size, &time) ? ignis__model_index(files, index) : ignis__model_shards(files, whole, 1);
+        ok = ignis__file_info(index, &size, &time) ? ignis__model_index(files, index)
+                                                   : ignis__model_shards(files, whole, 1);
     ignis__free(config);
     ignis__free(index);
     ignis__free(generation);
@@ -245,13 +221,14 @@ static bool ignis__model_open_whole(ignis__model_files *files)
     if (count <= 1)
         return true;
     ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call,
-                "'%s' is part %lld of %lld: models in several GGUF files are not supported; llama.cpp's llama-gguf-split --merge makes "
+                "'%s' is part %lld of %lld: models in several GGUF files are not supported; llama.cpp's "
+                "llama-gguf-split --merge makes "
                 "one file of them",
                 files->path, (long long)number + 1, (long long)count);
     return false;
 }
 
-static bool ignis__model_open_gguf(ignis__model_files *files)
+IGNIS__PRIVATE bool ignis__model_open_gguf(ignis__model_files *files)
 {
     const char *architecture = NULL;
     size_t size;
@@ -270,7 +247,8 @@ static bool ignis__model_open_gguf(ignis__model_files *files)
     }
     if (!ignis__model_open_whole(files) ||
         ignis__gguf_string(&files->gguf, "general.architecture", &architecture, &size) == IGNIS__GGUF_BAD ||
-        !ignis__model_family_find(files, "general.architecture", architecture) || !ignis__model_sources(files, files->gguf.tensor_count))
+        !ignis__model_family_find(files, "general.architecture", architecture) ||
+        !ignis__model_sources(files, files->gguf.tensor_count))
         return false;
     for (i = 0; i < files->gguf.tensor_count; i++) {
         const ignis__gguf_tensor *tensor = &files->gguf.tensors[i];

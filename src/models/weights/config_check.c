@@ -1,7 +1,10 @@
 /* --- the description ---------------------------------------------------------------------------------------------------------- */
 
+#include "room.h"
+
 /*  A number of the description, by its name in config.json, or behind "ARCHITECTURE." in a GGUF file. BAD is reported. */
-static ignis__gguf_found ignis__model_number(ignis__model_files *files, const char *json, const char *gguf, double *value)
+IGNIS__PRIVATE ignis__gguf_found ignis__model_number(ignis__model_files *files, const char *json, const char *gguf,
+                                                     double *value)
 {
     const ignis__config_item *item;
     char name[96];
@@ -23,7 +26,8 @@ static ignis__gguf_found ignis__model_number(ignis__model_files *files, const ch
 }
 
 /*  A size: whole, from 1 to `most`. otherwise: what it is where it is not said; 0: it has to be. */
-static bool ignis__model_size(ignis__model_files *files, const char *json, const char *gguf, int otherwise, int most, int *size)
+IGNIS__PRIVATE bool ignis__model_size(ignis__model_files *files, const char *json, const char *gguf, int otherwise,
+                                      int most, int *size)
 {
     double value = otherwise;
     ignis__gguf_found found = ignis__model_number(files, json, gguf, &value);
@@ -35,8 +39,9 @@ static bool ignis__model_size(ignis__model_files *files, const char *json, const
         return false;
     }
     if (!(value >= 1 && value <= most) || value != (double)(int)value) {
-        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "the description of '%s' has %s %g; a whole number from 1 to %d is needed",
-                    files->path, name ? name : json, value, most);
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call,
+                    "the description of '%s' has %s %g; a whole number from 1 to %d is needed", files->path,
+                    name ? name : json, value, most);
         return false;
     }
     *size = (int)value;
@@ -44,16 +49,19 @@ static bool ignis__model_size(ignis__model_files *files, const char *json, const
 }
 
 /*  A positive number. otherwise: what it is where it is not said; 0: it has to be. */
-static bool ignis__model_real(ignis__model_files *files, const char *json, const char *gguf, double otherwise, double *real)
+IGNIS__PRIVATE bool ignis__model_real(ignis__model_files *files, const char *json, const char *gguf, double otherwise,
+                                      double *real)
 {
     double value = otherwise;
     ignis__gguf_found found = ignis__model_number(files, json, gguf, &value);
     if (found == IGNIS__GGUF_BAD)
         return false;
     if (found == IGNIS__GGUF_NONE && otherwise == 0)
-        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "the description of '%s' has no %s", files->path, files->is_gguf ? gguf : json);
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "the description of '%s' has no %s", files->path,
+                    files->is_gguf ? gguf : json);
     else if (!(value > 0 && value < 1e12))
-        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "the description of '%s' has %s %g; a positive number is needed", files->path,
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call,
+                    "the description of '%s' has %s %g; a positive number is needed", files->path,
                     files->is_gguf ? gguf : json, value);
     else
         *real = value;
@@ -96,7 +104,7 @@ static const struct {
 };
 
 /*  Refuses what is in config.json and would be ignored. */
-static bool ignis__model_demand(const ignis__model_files *files)
+IGNIS__PRIVATE bool ignis__model_demand(const ignis__model_files *files)
 {
     char said[80];
     int i, d, k;
@@ -104,7 +112,8 @@ static bool ignis__model_demand(const ignis__model_files *files)
         const ignis__config_item *item = &files->config.items[i];
         for (d = 0; d < IGNIS__COUNT(ignis__model_demands); d++) {
             bool fits = item->kind == '0' || item->kind == ignis__model_demands[d].kind;
-            if (!(ignis__model_demands[d].families >> files->family & 1) || strcmp(item->name, ignis__model_demands[d].name) != 0)
+            if (!(ignis__model_demands[d].families >> files->family & 1) ||
+                strcmp(item->name, ignis__model_demands[d].name) != 0)
                 continue;
             if (item->kind == 't')
                 snprintf(said, sizeof said, "%s", ignis__name_write(item->text).text);
@@ -115,14 +124,15 @@ static bool ignis__model_demand(const ignis__model_files *files)
             if (fits && (item->kind == 'n' || item->kind == 'b'))
                 fits = item->number == ignis__model_demands[d].number;
             if (fits && item->kind == 't') {
-                for (k = 0; ignis__model_demands[d].texts[k] && strcmp(item->text, ignis__model_demands[d].texts[k]) != 0; k++)
+                for (k = 0;
+                     ignis__model_demands[d].texts[k] && strcmp(item->text, ignis__model_demands[d].texts[k]) != 0; k++)
                     continue;
                 fits = ignis__model_demands[d].texts[k] != NULL;
             }
             if (fits)
                 continue;
-            ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call, "config.json of '%s' has %s %s, which Ignis cannot do", files->path,
-                        item->name, said);
+            ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call, "config.json of '%s' has %s %s, which Ignis cannot do",
+                        files->path, item->name, said);
             return false;
         }
     }
@@ -130,7 +140,7 @@ static bool ignis__model_demand(const ignis__model_files *files)
 }
 
 /*  Refuses what is in a GGUF file and would be ignored: numbers that have to be 0, or what they are anyway. */
-static bool ignis__model_demand_gguf(ignis__model_files *files, const ignis__model *model)
+IGNIS__PRIVATE bool ignis__model_demand_gguf(ignis__model_files *files, const ignis__model *model)
 {
     static const struct {
         const char *name;
@@ -160,8 +170,8 @@ static bool ignis__model_demand_gguf(ignis__model_files *files, const ignis__mod
         if (ignis__model_number(files, NULL, rows[i].name, &value) == IGNIS__GGUF_BAD)
             return false;
         if (value != wanted) {
-            ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call, "'%s' has %s.%s %g, not %g, which Ignis cannot do", files->path,
-                        ignis__model_families[files->family], rows[i].name, value, wanted);
+            ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call, "'%s' has %s.%s %g, not %g, which Ignis cannot do",
+                        files->path, ignis__model_families[files->family], rows[i].name, value, wanted);
             return false;
         }
     }

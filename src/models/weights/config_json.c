@@ -1,21 +1,8 @@
 /* --- config.json: a flat list ------------------------------------------------------------------------------------------ */
 
-/*  A value of a JSON file under its whole name: "rope_scaling.factor", "layer_types[]" for each item of an array. */
-typedef struct ignis__config_item {
-    char name[64]; /* a longer one is nothing that anybody asks for */
-    char kind;     /* 'n' a number, 't' a text, 'b' true or false, '0' null, '{' an object, '[' an array */
-    double number; /* true is 1 */
-    const char *text;
-} ignis__config_item;
+#include "room.h"
 
-typedef struct ignis__config {
-    char *file; /* its text; the texts of items are in it */
-    ignis__config_item *items;
-    int count, capacity;
-    bool no_memory;
-} ignis__config;
-
-static void ignis__config_close(ignis__config *config)
+IGNIS__PRIVATE void ignis__config_close(ignis__config *config)
 {
     ignis__free(config->items);
     ignis__free(config->file);
@@ -81,7 +68,8 @@ static void ignis__config_value(ignis__json *json, ignis__config *config, const 
 }
 
 /*  Reads a JSON file. `wanted` is false for one that may be missing: then it is empty. Reports what is wrong. */
-IGNIS__COLD static bool ignis__config_open(const char *call, const char *path, bool wanted, ignis__config *config)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__config_open(const char *call, const char *path, bool wanted,
+                                                   ignis__config *config)
 {
     ignis__json json;
     int64_t length = 0;
@@ -93,7 +81,8 @@ IGNIS__COLD static bool ignis__config_open(const char *call, const char *path, b
         return !wanted || ignis__file_fail(call, path, "opened");
     if (length > IGNIS__HEADER_LIMIT) {
         ignis__file_close(file);
-        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, call, "'%s' has %lld bytes, above %d", path, (long long)length, IGNIS__HEADER_LIMIT);
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, call, "'%s' has %lld bytes, above %d", path, (long long)length,
+                    IGNIS__HEADER_LIMIT);
         return false;
     }
     config->file = (char *)ignis__alloc((size_t)length + 1);
@@ -126,7 +115,7 @@ IGNIS__COLD static bool ignis__config_open(const char *call, const char *path, b
 }
 
 /*  The last value of that name, as Python takes it; null where there is none, or it is null. */
-static const ignis__config_item *ignis__config_find(const ignis__config *config, const char *name)
+IGNIS__PRIVATE const ignis__config_item *ignis__config_find(const ignis__config *config, const char *name)
 {
     int i;
     for (i = config->count - 1; i >= 0; i--)

@@ -1,7 +1,12 @@
 /* --- values: what is quantised becomes numbers ------------------------------------------------------------------------------ */
 
+#include "room.h"
+
 /*  A half as a float. */
-static float ignis__half_at(const unsigned char *at) { return (float)ignis__widen_float((uint16_t)(at[0] | at[1] << 8), 10, 5); }
+IGNIS__PRIVATE float ignis__half_at(const unsigned char *at)
+{
+    return (float)ignis__widen_float((uint16_t)(at[0] | at[1] << 8), 10, 5);
+}
 
 /*  The scale and minimum of one of the eight sub-blocks of Q4_K and Q5_K, six bits each. */
 static void ignis__k_scale(const unsigned char *s, int j, int *scale, int *least)
@@ -11,7 +16,7 @@ static void ignis__k_scale(const unsigned char *s, int j, int *scale, int *least
 }
 
 /*  The numbers of one block. In f32, one rounding each product and sum, as llama.cpp has them. */
-static void ignis__dequantise(uint32_t type, const unsigned char *block, float *out)
+IGNIS__PRIVATE void ignis__dequantise(uint32_t type, const unsigned char *block, float *out)
 {
     float d = ignis__half_at(type == IGNIS__GGUF_Q6_K ? block + 208 : block), m = 0;
     int i, j, k, scale = 0, least = 0, q;
@@ -63,7 +68,8 @@ static void ignis__dequantise(uint32_t type, const unsigned char *block, float *
 }
 
 /*  A row of a GGUF file becomes one of records, every eighth one from its first on; of Q6_K, with scales. */
-static void ignis__blocks_pack(uint32_t type, const unsigned char *from, int64_t columns, unsigned char *record, unsigned char *scales)
+IGNIS__PRIVATE void ignis__blocks_pack(uint32_t type, const unsigned char *from, int64_t columns, unsigned char *record,
+                                       unsigned char *scales)
 {
     const uint64_t fours = 0x0F0F0F0F0F0F0F0Fu, twos = 0x0303030303030303u;
     int64_t blocks = columns / 32, block;

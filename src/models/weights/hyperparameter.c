@@ -1,3 +1,5 @@
+#include "room.h"
+
 /*  Adds a token that ends a text. One that the model does not have is none. */
 static void ignis__model_end_add(ignis__model *model, double id)
 {
@@ -76,7 +78,7 @@ static bool ignis__model_ends(ignis__model_files *files, ignis__model *model)
 }
 
 /*  Fills in what the description says. */
-IGNIS__COLD static bool ignis__model_describe(ignis__model_files *files, ignis__model *model)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__model_describe(ignis__model_files *files, ignis__model *model)
 {
     bool old = files->family == IGNIS_MODEL_GPT2;
     const ignis__model_source *table;
@@ -90,18 +92,22 @@ IGNIS__COLD static bool ignis__model_describe(ignis__model_files *files, ignis__
         return false;
     if (!ignis__model_size(files, old ? "n_layer" : "num_hidden_layers", "block_count", 0, 65536, &model->layers) ||
         !ignis__model_size(files, old ? "n_embd" : "hidden_size", "embedding_length", 0, limit, &model->hidden) ||
-        !ignis__model_size(files, old ? "n_head" : "num_attention_heads", "attention.head_count", 0, 65536, &model->heads) ||
-        !ignis__model_size(files, old ? NULL : "num_key_value_heads", old ? NULL : "attention.head_count_kv", model->heads, 65536,
-                           &model->kv_heads) ||
-        !ignis__model_size(files, old ? "n_inner" : "intermediate_size", "feed_forward_length", old ? 4 * model->hidden : 0, 4 * limit,
-                           &model->inner) ||
-        !ignis__model_size(files, old ? "n_positions" : "max_position_embeddings", "context_length", 0, 1 << 30, &model->context) ||
+        !ignis__model_size(files, old ? "n_head" : "num_attention_heads", "attention.head_count", 0, 65536,
+                           &model->heads) ||
+        !ignis__model_size(files, old ? NULL : "num_key_value_heads", old ? NULL : "attention.head_count_kv",
+                           model->heads, 65536, &model->kv_heads) ||
+        !ignis__model_size(files, old ? "n_inner" : "intermediate_size", "feed_forward_length",
+                           old ? 4 * model->hidden : 0, 4 * limit, &model->inner) ||
+        !ignis__model_size(files, old ? "n_positions" : "max_position_embeddings", "context_length", 0, 1 << 30,
+                           &model->context) ||
         !ignis__model_real(files, old ? "layer_norm_epsilon" : "rms_norm_eps",
-                           old ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon", old ? 1e-5 : 1e-6, &model->eps))
+                           old ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon", old ? 1e-5 : 1e-6,
+                           &model->eps))
         return false;
     if (model->layers > files->source_count) {
-        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "the description of '%s' has %d layers, but there are %lld tensors", files->path,
-                    model->layers, (long long)files->source_count);
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call,
+                    "the description of '%s' has %d layers, but there are %lld tensors", files->path, model->layers,
+                    (long long)files->source_count);
         return false;
     }
     if (model->hidden % model->heads == 0)
@@ -110,27 +116,30 @@ IGNIS__COLD static bool ignis__model_describe(ignis__model_files *files, ignis__
         i = 0;
     if (i == 0 && (old || (!ignis__config_find(&files->config, "head_dim") && !files->is_gguf))) {
         ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call,
-                    "the description of '%s' contradicts itself: %d heads do not divide %d numbers a token", files->path, model->heads,
-                    model->hidden);
+                    "the description of '%s' contradicts itself: %d heads do not divide %d numbers a token",
+                    files->path, model->heads, model->hidden);
         return false;
     }
-    if (!ignis__model_size(files, old ? NULL : "head_dim", old ? NULL : "attention.key_length", i, 65536, &model->head_dim))
+    if (!ignis__model_size(files, old ? NULL : "head_dim", old ? NULL : "attention.key_length", i, 65536,
+                           &model->head_dim))
         return false;
     if (model->heads % model->kv_heads != 0) {
         ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call,
-                    "the description of '%s' contradicts itself: %d heads are no multiple of %d of keys", files->path, model->heads,
-                    model->kv_heads);
+                    "the description of '%s' contradicts itself: %d heads are no multiple of %d of keys", files->path,
+                    model->heads, model->kv_heads);
         return false;
     }
     if (model->head_dim > 2 * IGNIS__MODEL_HALF || (model->rope && model->head_dim % 2 != 0)) {
-        ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call, "heads of '%s' have %d numbers; an even number up to %d is needed", files->path,
-                    model->head_dim, 2 * IGNIS__MODEL_HALF);
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call,
+                    "heads of '%s' have %d numbers; an even number up to %d is needed", files->path, model->head_dim,
+                    2 * IGNIS__MODEL_HALF);
         return false;
     }
     if (files->is_gguf) { /* the table says how many tokens there are */
         table = ignis__model_source_find(files, "token_embd.weight");
-        model->vocab =
-            table && table->shape.ndim == 2 && table->shape.dim[0] > 0 && table->shape.dim[0] < INT32_MAX ? (int)table->shape.dim[0] : 1;
+        model->vocab = table && table->shape.ndim == 2 && table->shape.dim[0] > 0 && table->shape.dim[0] < INT32_MAX
+                           ? (int)table->shape.dim[0]
+                           : 1;
         model->tied = !ignis__model_source_find(files, "output.weight");
         if (!ignis__model_demand_gguf(files, model))
             return false;
@@ -138,7 +147,8 @@ IGNIS__COLD static bool ignis__model_describe(ignis__model_files *files, ignis__
         if (!ignis__model_size(files, "vocab_size", NULL, 0, INT32_MAX - 1, &model->vocab))
             return false;
         tied = ignis__config_find(&files->config, "tie_word_embeddings");
-        model->tied = tied && tied->kind == 'b' ? tied->number != 0 : !ignis__model_source_find(files, "lm_head.weight");
+        model->tied =
+            tied && tied->kind == 'b' ? tied->number != 0 : !ignis__model_source_find(files, "lm_head.weight");
     }
     if (model->rope && !ignis__model_stretch(files, model))
         return false;

@@ -1,5 +1,7 @@
 /* --- loading: some threads read and convert, the caller's copies to the device ------------------------------------------------ */
 
+#include "room.h"
+
 #define IGNIS__MODEL_SLOTS 8
 #define IGNIS__MODEL_THREADS 4 /* below the slots: a piece whose turn has come finds its slot free */
 #define IGNIS__MODEL_TURNED 64 /* columns of a file that become rows at a time: a cache line or more of each */
@@ -16,9 +18,10 @@ typedef struct ignis__model_loading {
     ignis__model_part *parts;
     ignis__model_piece *pieces;
     int64_t count;
-    int64_t staging_bytes, source_bytes, number_bytes, turned_bytes; /* of the largest piece, on the device, in the file, as numbers to be
+    int64_t staging_bytes, source_bytes, number_bytes,
+        turned_bytes; /* of the largest piece, on the device, in the file, as numbers to be
                                                                         quantised; and of columns, some at a time */
-    char *staging;                                                   /* pinned: a slot each */
+    char *staging;    /* pinned: a slot each */
     ignis__mutex lock;
     ignis__condition changed;
     int64_t next;                     /* piece that nobody reads yet */
@@ -37,19 +40,21 @@ typedef struct ignis__model_reader {
     float *numbers; /* a piece's, on their way into blocks */
 } ignis__model_reader;
 
-static bool ignis__model_read_fail(ignis__model_loading *loading, ignis_diagnostic diagnostic, int file, const char *what,
-                                   const char *reason)
+static bool ignis__model_read_fail(ignis__model_loading *loading, ignis_diagnostic diagnostic, int file,
+                                   const char *what, const char *reason)
 {
     ignis__mutex_lock(&loading->lock);
     if (!loading->fault)
-        snprintf(loading->why, sizeof loading->why, "'%.150s' cannot be %s: %s", loading->files->paths[file], what, reason);
+        snprintf(loading->why, sizeof loading->why, "'%.150s' cannot be %s: %s", loading->files->paths[file], what,
+                 reason);
     if (!loading->fault)
         loading->fault = diagnostic;
     ignis__mutex_unlock(&loading->lock);
     return false;
 }
 
-static bool ignis__model_read_at(ignis__model_loading *loading, ignis__model_reader *reader, int file, int64_t at, void *out, int64_t size)
+static bool ignis__model_read_at(ignis__model_loading *loading, ignis__model_reader *reader, int file, int64_t at,
+                                 void *out, int64_t size)
 {
     int64_t length, got;
     char reason[160] = "";
@@ -68,7 +73,8 @@ static bool ignis__model_read_at(ignis__model_loading *loading, ignis__model_rea
         return true;
     if (got < 0)
         ignis__system_error(reason, sizeof reason);
-    return ignis__model_read_fail(loading, IGNIS_DIAG_STORAGE_IO, file, "read", got < 0 ? reason : "it has become shorter");
+    return ignis__model_read_fail(loading, IGNIS_DIAG_STORAGE_IO, file, "read",
+                                  got < 0 ? reason : "it has become shorter");
 }
 
 /*  The row of a GGUF file of llama in which row `row` of a part is. */
@@ -79,14 +85,16 @@ static int64_t ignis__model_pair_row(const ignis__model *model, int64_t row)
 }
 
 /*  Packs rows as blocks: those of the file, or numbers. */
-static void ignis__model_pack(const ignis__model_part *part, const unsigned char *bytes, const float *numbers, ignis__model_reader *reader,
-                              int64_t row, int64_t rows, char *out)
+static void ignis__model_pack(const ignis__model_part *part, const unsigned char *bytes, const float *numbers,
+                              ignis__model_reader *reader, int64_t row, int64_t rows, char *out)
 {
-    unsigned char *records = (unsigned char *)out, *scales = records + ignis__blocks_bytes_of(part->blocks, rows, part->columns, false);
+    unsigned char *records = (unsigned char *)out,
+                  *scales = records + ignis__blocks_bytes_of(part->blocks, rows, part->columns, false);
     if (numbers)
         ignis__quantise(part->blocks, numbers, part->columns, reader->row);
     ignis__blocks_pack((uint32_t)part->blocks, numbers ? reader->row : bytes, part->columns,
-                       records + ignis__blocks_row(part->blocks, row, part->columns), scales + 2 * row * (part->columns / 256));
+                       records + ignis__blocks_row(part->blocks, row, part->columns),
+                       scales + 2 * row * (part->columns / 256));
 }
 
 /*  Elements of so many bytes, [columns, rows], to [rows, columns] of a matrix whose rows are `stride` elements apart. */
@@ -107,8 +115,8 @@ static void ignis__model_turn(char *to, int64_t stride, const char *from, int64_
 }
 
 /*  Reads and converts a piece whose rows are columns of the file. */
-static bool ignis__model_fill_turned(ignis__model_loading *loading, ignis__model_reader *reader, const ignis__model_piece *piece, char *to,
-                                     ignis_dtype dtype)
+static bool ignis__model_fill_turned(ignis__model_loading *loading, ignis__model_reader *reader,
+                                     const ignis__model_piece *piece, char *to, ignis_dtype dtype)
 {
     const ignis__model_part *part = &loading->parts[piece->part];
     const ignis__model_source *source = part->from;
@@ -117,7 +125,8 @@ static bool ignis__model_fill_turned(ignis__model_loading *loading, ignis__model
         some = ignis__clamp(part->columns - k, 0, IGNIS__MODEL_TURNED);
         for (i = 0; i < some; i++) {
             if (!ignis__model_read_at(loading, reader, source->file,
-                                      source->begin + ((part->skip_columns + k + i) * part->file_rows + first) * source->bytes,
+                                      source->begin +
+                                          ((part->skip_columns + k + i) * part->file_rows + first) * source->bytes,
                                       reader->bytes, piece->rows * source->bytes))
                 return false;
             ignis__model_source_row(source, reader->bytes, piece->rows, reader->turned + i * piece->rows * size, dtype);
@@ -128,18 +137,21 @@ static bool ignis__model_fill_turned(ignis__model_loading *loading, ignis__model
 }
 
 /*  Reads and converts a piece. */
-static bool ignis__model_fill(ignis__model_loading *loading, ignis__model_reader *reader, const ignis__model_piece *piece, char *out)
+static bool ignis__model_fill(ignis__model_loading *loading, ignis__model_reader *reader,
+                              const ignis__model_piece *piece, char *out)
 {
     const ignis__model_part *part = &loading->parts[piece->part];
     const ignis__model_source *source = part->from;
     ignis_dtype dtype = part->blocks ? IGNIS_F32 : loading->model->dtype;
     char *to = part->blocks ? (char *)reader->numbers : out;
     int64_t size = ignis__dtypes[dtype].size, row, row_bytes = part->columns / source->elements * source->bytes;
-    int64_t file_row = part->file_columns / source->elements * source->bytes, first = ignis__model_file_row(part, piece->first);
+    int64_t file_row = part->file_columns / source->elements * source->bytes,
+            first = ignis__model_file_row(part, piece->first);
     int64_t begin = source->begin + first * file_row + part->skip_columns / source->elements * source->bytes;
     unsigned char *read;
     bool direct;
-    bool pairs = loading->files->is_gguf && loading->model->family == IGNIS_MODEL_LLAMA && part->row->how & IGNIS__MODEL_PAIRS;
+    bool pairs =
+        loading->files->is_gguf && loading->model->family == IGNIS_MODEL_LLAMA && part->row->how & IGNIS__MODEL_PAIRS;
     if (!loading->files->is_gguf && part->row->how & IGNIS__MODEL_IN_OUT) {
         if (!ignis__model_fill_turned(loading, reader, piece, to, dtype))
             return false;
@@ -154,7 +166,8 @@ static bool ignis__model_fill(ignis__model_loading *loading, ignis__model_reader
             return false;
     } else {
         for (row = 0; row < piece->rows; row++)
-            if (!ignis__model_read_at(loading, reader, source->file, begin + row * file_row, read + row * row_bytes, row_bytes))
+            if (!ignis__model_read_at(loading, reader, source->file, begin + row * file_row, read + row * row_bytes,
+                                      row_bytes))
                 return false;
     }
     if (direct)
@@ -164,10 +177,12 @@ static bool ignis__model_fill(ignis__model_loading *loading, ignis__model_reader
         return true;
     }
     for (row = 0; row < piece->rows; row++) {
-        const unsigned char *from = reader->bytes + (pairs ? ignis__model_pair_row(loading->model, row) : row) * row_bytes;
+        const unsigned char *from =
+            reader->bytes + (pairs ? ignis__model_pair_row(loading->model, row) : row) * row_bytes;
         bool kept = part->blocks && source->quant == (uint32_t)part->blocks;
         if (!kept)
-            ignis__model_source_row(source, from, part->columns, part->blocks ? to : to + row * part->columns * size, dtype);
+            ignis__model_source_row(source, from, part->columns, part->blocks ? to : to + row * part->columns * size,
+                                    dtype);
         if (part->blocks)
             ignis__model_pack(part, from, kept ? NULL : reader->numbers, reader, row, piece->rows, out);
     }
@@ -212,7 +227,8 @@ static IGNIS__THREAD_RESULT ignis__model_run(void *pointer)
         ignis__mutex_unlock(&loading->lock);
         if (stop)
             break;
-        ok = ignis__model_fill(loading, &reader, &loading->pieces[piece], loading->staging + slot * loading->staging_bytes);
+        ok = ignis__model_fill(loading, &reader, &loading->pieces[piece],
+                               loading->staging + slot * loading->staging_bytes);
         ignis__mutex_lock(&loading->lock);
         loading->full[slot] = ok;
         loading->stop = stop = loading->stop || !ok;
@@ -245,7 +261,8 @@ static int64_t ignis__model_cut(ignis__model_loading *loading, int count, ignis_
         for (first = 0; first < part->rows; first += here, made++) {
             int64_t left = part->stretch - first % part->stretch;
             here = left < rows ? left : rows;
-            bytes = turned ? here * part->from->bytes : here * (part->columns / part->from->elements) * part->from->bytes;
+            bytes =
+                turned ? here * part->from->bytes : here * (part->columns / part->from->elements) * part->from->bytes;
             packed = part->blocks ? ignis__blocks_bytes_of(part->blocks, here, part->columns, true) : here * row;
             numbers = part->blocks ? (turned ? here : 1) * part->columns * 4 : 0;
             loading->source_bytes = bytes > loading->source_bytes ? bytes : loading->source_bytes;
@@ -264,8 +281,8 @@ static int64_t ignis__model_cut(ignis__model_loading *loading, int count, ignis_
 }
 
 /*  Copies records of a piece to those of its part, and scales behind them. */
-static bool ignis__model_copy_blocks(ignis__work *work, const ignis__array *array, ignis__address address, const ignis__model_part *part,
-                                     const ignis__model_piece *piece, const char *from)
+static bool ignis__model_copy_blocks(ignis__work *work, const ignis__array *array, ignis__address address,
+                                     const ignis__model_part *part, const ignis__model_piece *piece, const char *from)
 {
     int64_t first = part->first + piece->first, records, columns = part->columns;
     int in = 0, type = part->blocks, scale = ignis__blocks_types[ignis__blocks_type(type)].scale * (int)(columns / 256);
@@ -273,14 +290,17 @@ static bool ignis__model_copy_blocks(ignis__work *work, const ignis__array *arra
         first -= array->blocks.part[in].rows;
     address += (ignis__address)ignis__blocks_bytes(&array->blocks, in);
     records = ignis__blocks_bytes_of(type, piece->rows, columns, false);
-    if (!ignis__copy_up(work, address + (ignis__address)ignis__blocks_bytes_of(type, first, columns, false), from, records))
+    if (!ignis__copy_up(work, address + (ignis__address)ignis__blocks_bytes_of(type, first, columns, false), from,
+                        records))
         return false;
-    address += (ignis__address)(ignis__blocks_bytes_of(type, array->blocks.part[in].rows, columns, false) + first * scale);
+    address +=
+        (ignis__address)(ignis__blocks_bytes_of(type, array->blocks.part[in].rows, columns, false) + first * scale);
     return scale == 0 || ignis__copy_up(work, address, from + records, piece->rows * scale);
 }
 
 /*  Queues the copy of a filled piece; the event behind it. */
-static ignis__pooled_event *ignis__model_copy(ignis__model_loading *loading, const ignis__model_piece *piece, const char *from)
+static ignis__pooled_event *ignis__model_copy(ignis__model_loading *loading, const ignis__model_piece *piece,
+                                              const char *from)
 {
     const ignis__model_part *part = &loading->parts[piece->part];
     ignis__array *array = ignis__borrow_array(loading->call, *part->to);
@@ -293,7 +313,8 @@ static ignis__pooled_event *ignis__model_copy(ignis__model_loading *loading, con
     if (ignis__work_begin(loading->call, array->storage->device, &work)) {
         if (ignis__work_write(&work, array, &address) &&
             (part->blocks ? ignis__model_copy_blocks(&work, array, address, part, piece, from)
-                          : ignis__copy_up(&work, address + (uint64_t)((part->first + piece->first) * row), from, piece->rows * row)))
+                          : ignis__copy_up(&work, address + (uint64_t)((part->first + piece->first) * row), from,
+                                           piece->rows * row)))
             event = ignis__event_record(loading->call, work.device, work.stream);
         ignis__work_end(&work);
     }
@@ -302,7 +323,8 @@ static ignis__pooled_event *ignis__model_copy(ignis__model_loading *loading, con
 }
 
 /*  Waits for a copy, and gives its slot to the next piece. */
-static bool ignis__model_release(ignis__model_loading *loading, ignis__device *device, int64_t piece, ignis__pooled_event **copied)
+static bool ignis__model_release(ignis__model_loading *loading, ignis__device *device, int64_t piece,
+                                 ignis__pooled_event **copied)
 {
     int64_t slot = piece % IGNIS__MODEL_SLOTS;
     bool ok = true;
@@ -329,7 +351,8 @@ static bool ignis__model_pump(ignis__model_loading *loading, ignis__device *devi
     int64_t piece, done = 0;
     bool ok = true, alone;
     wanted = wanted > IGNIS__MODEL_THREADS ? IGNIS__MODEL_THREADS : wanted;
-    while (started < wanted && started < loading->count && ignis__thread_start(&threads[started], ignis__model_run, loading))
+    while (started < wanted && started < loading->count &&
+           ignis__thread_start(&threads[started], ignis__model_run, loading))
         started++;
     alone = started == 0;
     if (alone)
@@ -354,8 +377,9 @@ static bool ignis__model_pump(ignis__model_loading *loading, ignis__device *devi
             done += now->rows * (loading->parts[now->part].columns / source->elements * source->bytes);
         }
         if (ok && desc->progress_fn && !desc->progress_fn(done, loading->model->file_bytes, desc->user_data)) {
-            ignis__fail(IGNIS_DIAG_MODEL_CANCELLED, loading->call, "desc.progress_fn has returned false, at %lld of %lld bytes",
-                        (long long)done, (long long)loading->model->file_bytes);
+            ignis__fail(IGNIS_DIAG_MODEL_CANCELLED, loading->call,
+                        "desc.progress_fn has returned false, at %lld of %lld bytes", (long long)done,
+                        (long long)loading->model->file_bytes);
             ok = false;
         }
     }
@@ -375,8 +399,8 @@ static bool ignis__model_pump(ignis__model_loading *loading, ignis__device *devi
 }
 
 /*  Reads all weights into the tensors that were made for them. */
-IGNIS__COLD static bool ignis__model_load(const ignis__model_files *files, const ignis__model *model, ignis__model_part *parts, int count,
-                                          const ignis_model_desc *desc)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__model_load(const ignis__model_files *files, const ignis__model *model,
+                                                  ignis__model_part *parts, int count, const ignis_model_desc *desc)
 {
     ignis__model_loading loading;
     ignis__binding binding;

@@ -15,11 +15,12 @@ typedef enum ignis_model_family {
 
 /*  How the matrices of a model lie on the device. Norms, biases and GPT-2's positions are numbers of the model's dtype always. */
 typedef enum ignis_weights {
-    IGNIS_WEIGHTS_DEFAULT = 0, /* quantised as in the file, if they are; numbers of the dtype with requires_grad or parallel */
-    IGNIS_WEIGHTS_NUMBERS,     /* numbers of the dtype */
-    IGNIS_WEIGHTS_Q8_0,        /* all quantised: 34 bytes for 32 elements, */
-    IGNIS_WEIGHTS_Q4_0,        /* 18 for 32, */
-    IGNIS_WEIGHTS_Q4_K,        /* 144 for 256; where rows are no multiples of 256 elements, Q8_0 */
+    IGNIS_WEIGHTS_DEFAULT =
+        0, /* quantised as in the file, if they are; numbers of the dtype with requires_grad or parallel */
+    IGNIS_WEIGHTS_NUMBERS, /* numbers of the dtype */
+    IGNIS_WEIGHTS_Q8_0,    /* all quantised: 34 bytes for 32 elements, */
+    IGNIS_WEIGHTS_Q4_0,    /* 18 for 32, */
+    IGNIS_WEIGHTS_Q4_K,    /* 144 for 256; where rows are no multiples of 256 elements, Q8_0 */
     IGNIS_WEIGHTS_COUNT
 } ignis_weights;
 
@@ -27,30 +28,32 @@ typedef struct ignis_model_desc {
     const char *path; /* required: a folder with config.json and model.safetensors (or its shards), or a .gguf file */
     ignis_dtype
         dtype; /* of what is computed, and of weights that are not quantised: f32, f16, bf16 or f64 (that of most in the file; else bf16) */
-    ignis_weights weights;   /* whether matrices are quantised (as in the file) */
-    int device;              /* the thread's current device; IGNIS_DEVICE_0 for device 0 */
-    bool requires_grad;      /* whether ignis_backward computes gradients for the weights (false) */
-    int context;             /* tokens that a sequence has room for (the model's, but at most 4096) */
-    int sequences;           /* that are there at a time (1) */
-    ignis_dtype cache_dtype; /* of their keys and values: f32, f16 or bf16 (dtype, and no other is taken by ignis_sequence_begin) */
-    bool (*progress_fn)(int64_t done, int64_t total, void *user_data); /* bytes of the file that were read; false stops (none) */
-    void *user_data;                                                   /* for progress_fn */
-    ignis_model_parallel parallel;                                     /* the ranks that share the model, of which this is one (none) */
+    ignis_weights weights; /* whether matrices are quantised (as in the file) */
+    int device;            /* the thread's current device; IGNIS_DEVICE_0 for device 0 */
+    bool requires_grad;    /* whether ignis_backward computes gradients for the weights (false) */
+    int context;           /* tokens that a sequence has room for (the model's, but at most 4096) */
+    int sequences;         /* that are there at a time (1) */
+    ignis_dtype
+        cache_dtype; /* of their keys and values: f32, f16 or bf16 (dtype, and no other is taken by ignis_sequence_begin) */
+    bool (*progress_fn)(int64_t done, int64_t total,
+                        void *user_data); /* bytes of the file that were read; false stops (none) */
+    void *user_data;                      /* for progress_fn */
+    ignis_model_parallel parallel;        /* the ranks that share the model, of which this is one (none) */
 } ignis_model_desc;
 
 typedef struct ignis_model_info {
     ignis_model_family family;
     int layers, hidden, heads, kv_heads, head_dim, inner, vocab;
-    int model_context;            /* tokens that the model was made for */
-    int context, sequences;       /* as in ignis_model_desc, filled in */
-    ignis_dtype dtype;            /* of what is computed, and of weights that are not quantised */
-    ignis_dtype cache_dtype;      /* of the keys and values of sequences */
-    bool tied;                    /* one table serves as embedding and head */
-    int rank, ranks;              /* that share it, and this one; 0, 1: nobody else. What follows is this rank's share */
-    int64_t parameters;           /* numbers in the weights */
-    int64_t quantised;            /* of them, those that are quantised on the device */
-    int64_t file_bytes;           /* of the weights in the file */
-    int64_t weight_bytes;         /* of the weights on the device */
+    int model_context;       /* tokens that the model was made for */
+    int context, sequences;  /* as in ignis_model_desc, filled in */
+    ignis_dtype dtype;       /* of what is computed, and of weights that are not quantised */
+    ignis_dtype cache_dtype; /* of the keys and values of sequences */
+    bool tied;               /* one table serves as embedding and head */
+    int rank, ranks;         /* that share it, and this one; 0, 1: nobody else. What follows is this rank's share */
+    int64_t parameters;      /* numbers in the weights */
+    int64_t quantised;       /* of them, those that are quantised on the device */
+    int64_t file_bytes;      /* of the weights in the file */
+    int64_t weight_bytes;    /* of the weights on the device */
     int64_t cache_bytes_of_token; /* keys and values of all layers */
     int64_t cache_bytes;          /* those of all sequences at their full context */
     int64_t workspace_bytes;      /* what a pass over the first 512 tokens of a sequence takes besides, about */

@@ -1,6 +1,8 @@
 /* --- a model's life -------------------------------------------------------------------------------------------------------------- */
 
-static void ignis__model_tokenizer_end(ignis_tokenizer *handle)
+#include "room.h"
+
+IGNIS__PRIVATE void ignis__model_tokenizer_end(ignis_tokenizer *handle)
 {
     ignis__tokenizer *tokenizer = (ignis__tokenizer *)ignis__pool_hold(&ignis__tokenizers, handle->id);
     if (tokenizer) {
@@ -35,7 +37,7 @@ static void ignis__model_clear(const char *call, ignis__model *model)
     ignis__model_tokenizer_end(&model->tokenizer);
 }
 
-static void ignis__model_drop(const char *call, ignis__model *model)
+IGNIS__PRIVATE void ignis__model_drop(const char *call, ignis__model *model)
 {
     if (!ignis__pool_drop(model))
         return;
@@ -45,13 +47,13 @@ static void ignis__model_drop(const char *call, ignis__model *model)
     ignis__pool_recycle(&ignis__models, model);
 }
 
-static ignis__model *ignis__model_hold(const char *call, ignis_model handle)
+IGNIS__PRIVATE ignis__model *ignis__model_hold(const char *call, ignis_model handle)
 {
     return (ignis__model *)ignis__handle_hold(call, &ignis__models, handle.id);
 }
 
 /*  Reports every model that is alive at ignis_shutdown, and ends it before the tensors. */
-static void ignis__models_close(const char *call)
+IGNIS__PRIVATE void ignis__models_close(const char *call)
 {
     ignis__model *model;
     uint64_t index = 0;
@@ -65,7 +67,8 @@ static void ignis__models_close(const char *call)
 }
 
 /*  The tensors for all weights, outside of the caller's scope. */
-static bool ignis__model_allocate(const char *call, ignis__model *model, ignis__model_part *parts, int count, const ignis_model_desc *desc)
+static bool ignis__model_allocate(const char *call, ignis__model *model, ignis__model_part *parts, int count,
+                                  const ignis_model_desc *desc)
 {
     ignis__tensor_thread *thread = ignis__tensor_thread_now();
     int scopes = thread->scope_count, i;
@@ -100,11 +103,12 @@ static bool ignis__model_allocate(const char *call, ignis__model *model, ignis__
 
 static bool ignis__model_check(const char *call, const ignis_model_desc *desc)
 {
-    const char *field = desc && !(desc->dtype == IGNIS_DTYPE_DEFAULT || ignis__dtype_is_float(desc->dtype)) ? "dtype"
-                        : desc && (!(desc->cache_dtype == IGNIS_DTYPE_DEFAULT || ignis__dtype_is_float(desc->cache_dtype)) ||
-                                   desc->cache_dtype == IGNIS_F64)
-                            ? "cache_dtype"
-                            : NULL;
+    const char *field =
+        desc && !(desc->dtype == IGNIS_DTYPE_DEFAULT || ignis__dtype_is_float(desc->dtype)) ? "dtype"
+        : desc && (!(desc->cache_dtype == IGNIS_DTYPE_DEFAULT || ignis__dtype_is_float(desc->cache_dtype)) ||
+                   desc->cache_dtype == IGNIS_F64)
+            ? "cache_dtype"
+            : NULL;
     if (!desc || !desc->path)
         ignis__fail_null(call, desc ? "desc->path" : "desc");
     else if (field)
@@ -113,20 +117,23 @@ static bool ignis__model_check(const char *call, const ignis_model_desc *desc)
     else if ((unsigned)desc->weights >= IGNIS_WEIGHTS_COUNT)
         ignis__fail(IGNIS_DIAG_BAD_ENUM, call, "desc->weights is %d, no value of ignis_weights", (int)desc->weights);
     else if (desc->requires_grad && desc->weights > IGNIS_WEIGHTS_NUMBERS)
-        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc->requires_grad is set with quantised weights, which have no gradients");
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call,
+                    "desc->requires_grad is set with quantised weights, which have no gradients");
     else if (desc->context < 0 || desc->sequences < 0)
         ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc->%s is %d, below 0", desc->context < 0 ? "context" : "sequences",
                     desc->context < 0 ? desc->context : desc->sequences);
     else if (desc->parallel.size < 0 || desc->parallel.size > IGNIS__RANKS || desc->parallel.rank < 0 ||
              desc->parallel.rank >= desc->parallel.size + (desc->parallel.size == 0))
-        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc->parallel is rank %d of %d; there are up to %d ranks", desc->parallel.rank,
-                    desc->parallel.size, IGNIS__RANKS);
+        ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc->parallel is rank %d of %d; there are up to %d ranks",
+                    desc->parallel.rank, desc->parallel.size, IGNIS__RANKS);
     else if (desc->parallel.size > 1 && desc->requires_grad)
-        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call,
-                    "desc->requires_grad is set, and %d ranks share the model: no gradients are computed through shares",
-                    desc->parallel.size);
+        ignis__fail(
+            IGNIS_DIAG_UNSUPPORTED, call,
+            "desc->requires_grad is set, and %d ranks share the model: no gradients are computed through shares",
+            desc->parallel.size);
     else if (desc->parallel.size > 1 && desc->weights > IGNIS_WEIGHTS_NUMBERS)
-        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "desc->weights is quantised, and %d ranks share the model: shares are numbers",
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call,
+                    "desc->weights is quantised, and %d ranks share the model: shares are numbers",
                     desc->parallel.size);
     else
         return true;
@@ -139,17 +146,21 @@ static bool ignis__model_divide(const char *call, ignis__model *model)
     const struct {
         const char *name;
         int *size;
-    } shared[] = {{"heads", &model->heads}, {"heads of keys and values", &model->kv_heads}, {"elements of the MLP", &model->inner}};
+    } shared[] = {{"heads", &model->heads},
+                  {"heads of keys and values", &model->kv_heads},
+                  {"elements of the MLP", &model->inner}};
     int ranks = model->parallel.size, i;
     for (i = 0; i < IGNIS__COUNT(shared); i++) {
         if (*shared[i].size % ranks != 0) {
-            ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "%d %s cannot be shared by %d ranks: a multiple of their number is needed",
-                        *shared[i].size, shared[i].name, ranks);
+            ignis__fail(IGNIS_DIAG_UNSUPPORTED, call,
+                        "%d %s cannot be shared by %d ranks: a multiple of their number is needed", *shared[i].size,
+                        shared[i].name, ranks);
             return false;
         }
     }
     if (ignis__model_head_rows(model) * (ranks - 1) >= model->vocab) {
-        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "a vocabulary of %d tokens cannot be shared by %d ranks", model->vocab, ranks);
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "a vocabulary of %d tokens cannot be shared by %d ranks",
+                    model->vocab, ranks);
         return false;
     }
     for (i = 0; i < IGNIS__COUNT(shared); i++)
@@ -158,18 +169,19 @@ static bool ignis__model_divide(const char *call, ignis__model *model)
 }
 
 /*  False, and reported: a call needs the whole model, and this is a rank's share. */
-static bool ignis__model_whole(const char *call, const ignis__model *model)
+IGNIS__PRIVATE bool ignis__model_whole(const char *call, const ignis__model *model)
 {
     if (model->parallel.size <= 1)
         return true;
-    ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "the model is the share of rank %d of %d: sequences work with it, %s needs a whole one",
+    ignis__fail(IGNIS_DIAG_UNSUPPORTED, call,
+                "the model is the share of rank %d of %d: sequences work with it, %s needs a whole one",
                 model->parallel.rank, model->parallel.size, call);
     return false;
 }
 
 /*  Opens the files, reads the description, and finds every weight. On failure all is closed. */
-IGNIS__COLD static ignis__model_part *ignis__model_read(const char *call, const ignis_model_desc *desc, ignis__model_files *files,
-                                                        ignis__model *model, int *count)
+IGNIS__COLD static ignis__model_part *ignis__model_read(const char *call, const ignis_model_desc *desc,
+                                                        ignis__model_files *files, ignis__model *model, int *count)
 {
     ignis__model_part *parts = NULL;
     memset(files, 0, sizeof *files);
@@ -184,7 +196,8 @@ IGNIS__COLD static ignis__model_part *ignis__model_read(const char *call, const 
     if ((ignis__path_is_special(desc->path) ? ignis__model_open_folder(files) : ignis__model_open_gguf(files)) &&
         ignis__model_describe(files, model) && ignis__model_divide(call, model)) {
         if (desc->context > model->context)
-            ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc->context is %d, above the model's %d", desc->context, model->context);
+            ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc->context is %d, above the model's %d", desc->context,
+                        model->context);
         else if ((model->layer = (ignis__layer *)ignis__alloc((size_t)model->layers * sizeof *model->layer)) == NULL)
             ignis__fail_host_memory(call, (size_t)model->layers * sizeof *model->layer);
         else
@@ -203,15 +216,17 @@ IGNIS__COLD static ignis__model_part *ignis__model_read(const char *call, const 
     return parts;
 }
 
-enum { IGNIS__STEP_ROWS = 64 }; /* sequences of a step, at most */
-
 /*  Elements of 16 bits that hold the rows of a step as whole numbers, with a scale and a sum of each block of 32: see kernels/gemv_blocks.cu. */
-static int64_t ignis__blocks_room(int64_t columns) { return IGNIS__STEP_ROWS * ignis__ceil_div(columns, 256) * (256 + 8 * 2 * 2); }
+IGNIS__PRIVATE int64_t ignis__blocks_room(int64_t columns)
+{
+    return IGNIS__STEP_ROWS * ignis__ceil_div(columns, 256) * (256 + 8 * 2 * 2);
+}
 
 /*  Elements that products with quantised weights need besides: for the numbers of any one of them, or for the rows of a step; 0: there are none. */
-static int64_t ignis__model_largest(const ignis__model *model)
+IGNIS__PRIVATE int64_t ignis__model_largest(const ignis__model *model)
 {
-    int64_t heads = (int64_t)model->heads * model->head_dim, qkv = heads + (int64_t)2 * model->kv_heads * model->head_dim;
+    int64_t heads = (int64_t)model->heads * model->head_dim,
+            qkv = heads + (int64_t)2 * model->kv_heads * model->head_dim;
     int64_t up = (int64_t)(model->gelu ? 1 : 2) * model->inner, rows = qkv > up ? qkv : up,
             k = heads > model->hidden ? heads : model->hidden;
     int64_t room = ignis__blocks_room(model->inner > k ? model->inner : k);
@@ -220,7 +235,8 @@ static int64_t ignis__model_largest(const ignis__model *model)
 
 static void ignis__model_info_write(const ignis__model *model, ignis_model_info *info)
 {
-    int64_t rows = model->room < 512 ? model->room : 512, qkv = (int64_t)(model->heads + 2 * model->kv_heads) * model->head_dim;
+    int64_t rows = model->room < 512 ? model->room : 512,
+            qkv = (int64_t)(model->heads + 2 * model->kv_heads) * model->head_dim;
     memset(info, 0, sizeof *info);
     info->family = model->family;
     info->layers = model->layers, info->hidden = model->hidden, info->heads = model->heads * model->parallel.size;
@@ -235,10 +251,13 @@ static void ignis__model_info_write(const ignis__model *model, ignis_model_info 
     info->end_count = model->stop_count;
     info->parameters = model->parameters, info->quantised = model->quantised, info->file_bytes = model->file_bytes,
     info->weight_bytes = model->weight_bytes;
-    info->cache_bytes_of_token = (int64_t)2 * model->layers * model->kv_heads * model->head_dim * ignis__dtypes[model->cache_dtype].size;
-    info->cache_bytes = (int64_t)model->room * model->sequences; /* tokens, that is, which may be too many for memory of 64 bits */
+    info->cache_bytes_of_token =
+        (int64_t)2 * model->layers * model->kv_heads * model->head_dim * ignis__dtypes[model->cache_dtype].size;
     info->cache_bytes =
-        info->cache_bytes > INT64_MAX / info->cache_bytes_of_token ? INT64_MAX : info->cache_bytes * info->cache_bytes_of_token;
+        (int64_t)model->room * model->sequences; /* tokens, that is, which may be too many for memory of 64 bits */
+    info->cache_bytes = info->cache_bytes > INT64_MAX / info->cache_bytes_of_token
+                            ? INT64_MAX
+                            : info->cache_bytes * info->cache_bytes_of_token;
     /* a residual, its norm, q k v and what they become (with norms of heads once more), gate and up in one and apart; the last row's scores */
     info->workspace_bytes = (rows * (3 * (int64_t)model->hidden + (model->family == IGNIS_MODEL_QWEN3 ? 5 : 2) * qkv +
                                      (model->gelu ? 1 : 4) * (int64_t)model->inner) +
@@ -332,7 +351,8 @@ IGNIS__COLD IGNIS_API ignis_status ignis_model_free(ignis_model handle)
         return ignis__failed();
     live = ignis__handle_kill(model);
     ignis__model_drop(call, model);
-    return live ? ignis__ended(failures, true) : ignis__fail(IGNIS_DIAG_MODEL_FREED, call, "another thread has freed the model");
+    return live ? ignis__ended(failures, true)
+                : ignis__fail(IGNIS_DIAG_MODEL_FREED, call, "another thread has freed the model");
 }
 
 IGNIS__COLD IGNIS_API ignis_status ignis_model_query(ignis_model handle, ignis_model_info *info)

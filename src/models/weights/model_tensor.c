@@ -1,6 +1,8 @@
+#include "room.h"
+
 /*  The part of a model that has a name, or the first part of the weight that has it: then *whole. Null: none. */
-static const ignis__model_part *ignis__model_find(ignis__model *model, const ignis__model_part *parts, int count, const char *name,
-                                                  bool *whole)
+static const ignis__model_part *ignis__model_find(ignis__model *model, const ignis__model_part *parts, int count,
+                                                  const char *name, bool *whole)
 {
     const char *prefix = ignis__model_prefix(NULL, model->family);
     int i;
@@ -8,7 +10,8 @@ static const ignis__model_part *ignis__model_find(ignis__model *model, const ign
         const ignis__model_row *row = parts[i].row;
         ignis__model_name full = ignis__model_name_of(NULL, model, row, parts[i].layer);
         *whole = !row->whole;
-        if (strcmp(full.text, name) == 0 || (*prefix && strcmp(full.text + strlen(prefix), name) == 0 && !(row->how & IGNIS__MODEL_HEAD)))
+        if (strcmp(full.text, name) == 0 ||
+            (*prefix && strcmp(full.text + strlen(prefix), name) == 0 && !(row->how & IGNIS__MODEL_HEAD)))
             return &parts[i];
         *whole = true;
         if (row->whole && strcmp(ignis__model_name_write("", row->whole, parts[i].layer).text, name) == 0)
@@ -20,7 +23,8 @@ static const ignis__model_part *ignis__model_find(ignis__model *model, const ign
 }
 
 /*  A tensor over rows of a weight; of a quantised one a copy, of the dtype. */
-static ignis_tensor ignis__model_rows_of(const char *call, ignis_tensor weight, int64_t first, int64_t rows, ignis_dtype dtype)
+IGNIS__PRIVATE ignis_tensor ignis__model_rows_of(const char *call, ignis_tensor weight, int64_t first, int64_t rows,
+                                                 ignis_dtype dtype)
 {
     ignis__blocks blocks = ignis__blocks_of(call, weight);
     ignis__array *array = blocks.count ? NULL : ignis__borrow_array(call, weight);
@@ -57,7 +61,8 @@ IGNIS__COLD IGNIS_API ignis_tensor ignis_model_tensor(ignis_model handle, const 
         else if (whole && !ignis__blocks_of(call, *part->to).count)
             tensor = *part->to;
         else
-            tensor = ignis__model_rows_of(call, *part->to, whole ? 0 : part->first, whole ? part->total : part->rows, model->dtype);
+            tensor = ignis__model_rows_of(call, *part->to, whole ? 0 : part->first, whole ? part->total : part->rows,
+                                          model->dtype);
     }
     ignis__free(parts);
     ignis__model_drop(call, model);
@@ -65,7 +70,7 @@ IGNIS__COLD IGNIS_API ignis_tensor ignis_model_tensor(ignis_model handle, const 
 }
 
 /*  The tokenizer of a held model; no handle, and reported: it cannot be opened. */
-IGNIS__COLD static ignis_tokenizer ignis__model_tokenizer(ignis__model *model)
+IGNIS__COLD IGNIS__PRIVATE ignis_tokenizer ignis__model_tokenizer(ignis__model *model)
 {
     ignis_tokenizer tokenizer, late;
     ignis__mutex_lock(&model->slot.lock);

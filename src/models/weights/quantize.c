@@ -1,3 +1,5 @@
+#include "room.h"
+
 static void ignis__half_write(unsigned char *to, float value) { ignis__convert(to, IGNIS_F16, &value, IGNIS_F32, 1); }
 
 /*  The number of the greatest magnitude, the first one of equals. False: one of them is infinite, or none. */
@@ -29,8 +31,8 @@ static void ignis__quantise_32(const float *x, float *scale, float *least, unsig
     *least = -low;
     memset(q, 0, 32);
     for (trial = -3; high > low && trial <= 3; trial++) {
-        float inverse = (15 + 0.3f * (float)trial) / (high - low), sum_q = 0, sum_qq = 0, sum_x = 0, sum_qx = 0, error = 0, step, base,
-              whole;
+        float inverse = (15 + 0.3f * (float)trial) / (high - low), sum_q = 0, sum_qq = 0, sum_x = 0, sum_qx = 0,
+              error = 0, step, base, whole;
         for (i = 0; i < 32; i++) {
             int level = (int)((x[i] - low) * inverse + 0.5f);
             some[i] = (unsigned char)(level > 15 ? 15 : level);
@@ -104,9 +106,13 @@ static void ignis__quantise_k(const float *x, unsigned char *to)
 }
 
 /*  A row of numbers as GGUF's blocks: those of Q8_0 and Q4_0 as ggml makes them. Where a number is not finite its whole block is no number. */
-static void ignis__quantise(int type, const float *x, int64_t columns, unsigned char *to)
+IGNIS__PRIVATE void ignis__quantise(int type, const float *x, int64_t columns, unsigned char *to)
 {
-    int elements = type == IGNIS__GGUF_Q4_K ? 256 : 32, bytes = type == IGNIS__GGUF_Q4_K ? 144 : type == IGNIS__GGUF_Q4_0 ? 18 : 34, i;
+    int elements = type == IGNIS__GGUF_Q4_K ? 256 : 32,
+        bytes = type == IGNIS__GGUF_Q4_K   ? 144
+                : type == IGNIS__GGUF_Q4_0 ? 18
+                                           : 34,
+        i;
     for (; columns > 0; columns -= elements, x += elements, to += bytes) {
         float most, d, inverse;
         if (!ignis__quantise_most(x, elements, &most)) {
@@ -126,7 +132,8 @@ static void ignis__quantise(int type, const float *x, int64_t columns, unsigned 
                 float level = x[i] * inverse;
                 to[2 + i] = (unsigned char)(signed char)(int)(level < 0 ? level - 0.5f : level + 0.5f);
             } else {
-                int low = (int)((double)x[i] * (double)inverse + 8.5), high = (int)((double)x[i + 16] * (double)inverse + 8.5);
+                int low = (int)((double)x[i] * (double)inverse + 8.5),
+                    high = (int)((double)x[i + 16] * (double)inverse + 8.5);
                 to[2 + i] = (unsigned char)((low > 15 ? 15 : low) | (high > 15 ? 15 : high) << 4);
             }
         }
@@ -134,7 +141,7 @@ static void ignis__quantise(int type, const float *x, int64_t columns, unsigned 
 }
 
 /*  What ignis__convert does, for the one conversion that most quantised models are opened with, in a sixth of the time. */
-static void ignis__model_to_bf16(char *to, const float *from, int count)
+IGNIS__PRIVATE void ignis__model_to_bf16(char *to, const float *from, int count)
 {
     int i;
     for (i = 0; i < count; i++) {
@@ -150,8 +157,8 @@ static void ignis__model_to_bf16(char *to, const float *from, int count)
 }
 
 /*  Converts a row of the file. */
-static void ignis__model_source_row(const ignis__model_source *source, const unsigned char *from, int64_t columns, char *to,
-                                    ignis_dtype dtype)
+IGNIS__PRIVATE void ignis__model_source_row(const ignis__model_source *source, const unsigned char *from,
+                                            int64_t columns, char *to, ignis_dtype dtype)
 {
     float block[256];
     int64_t i;

@@ -1,10 +1,8 @@
 /* --- quantised weights on the device -------------------------------------------------------------------------------------------- */
 
-/*  What lies there of each type: rows of records of 256 elements, of so many bytes; Q6_K has a scale of each behind them. kernels/blocks.cuh says
-    what is in them. */
-static const struct {
-    int type, bytes, scale;
-} ignis__blocks_types[] = {
+#include "room.h"
+
+IGNIS__PRIVATE const struct ignis__blocks_types_type ignis__blocks_types[] = {
     {IGNIS__GGUF_Q4_0, 144, 0},
     {IGNIS__GGUF_Q8_0, 272, 0},
     {IGNIS__GGUF_Q4_K, 144, 0},
@@ -12,7 +10,7 @@ static const struct {
 };
 
 /*  Which of them a type is; -1: none. */
-static int ignis__blocks_type(int type)
+IGNIS__PRIVATE int ignis__blocks_type(int type)
 {
     int i;
     for (i = IGNIS__COUNT(ignis__blocks_types) - 1; i >= 0 && ignis__blocks_types[i].type != type; i--)
@@ -21,7 +19,7 @@ static int ignis__blocks_type(int type)
 }
 
 /*  Bytes of so many rows, which lie together eight at a time, a multiple of 16; scales: and of what is behind them. */
-static int64_t ignis__blocks_bytes_of(int type, int64_t rows, int64_t columns, bool scales)
+IGNIS__PRIVATE int64_t ignis__blocks_bytes_of(int type, int64_t rows, int64_t columns, bool scales)
 {
     int number = ignis__blocks_type(type);
     int64_t records = ignis__ceil_div(rows, 8) * 8 * ignis__ceil_div(columns, 256);
@@ -29,13 +27,14 @@ static int64_t ignis__blocks_bytes_of(int type, int64_t rows, int64_t columns, b
 }
 
 /*  Where a row begins. */
-static int64_t ignis__blocks_row(int type, int64_t row, int64_t columns)
+IGNIS__PRIVATE int64_t ignis__blocks_row(int type, int64_t row, int64_t columns)
 {
-    return ignis__blocks_bytes_of(type, row / 8 * 8, columns, false) + row % 8 * ignis__blocks_types[ignis__blocks_type(type)].bytes;
+    return ignis__blocks_bytes_of(type, row / 8 * 8, columns, false) +
+           row % 8 * ignis__blocks_types[ignis__blocks_type(type)].bytes;
 }
 
 /*  The bytes of the first `parts` parts of a weight. */
-static int64_t ignis__blocks_bytes(const ignis__blocks *blocks, int parts)
+IGNIS__PRIVATE int64_t ignis__blocks_bytes(const ignis__blocks *blocks, int parts)
 {
     int64_t bytes = 0;
     int i;
@@ -59,7 +58,7 @@ static int ignis__model_wanted(const ignis__model *model, const ignis__model_par
 }
 
 /*  What the parts of a weight, of which this is the first, are on the device. */
-static ignis__blocks ignis__model_blocks(const ignis__model_part *parts, int count)
+IGNIS__PRIVATE ignis__blocks ignis__model_blocks(const ignis__model_part *parts, int count)
 {
     ignis__blocks blocks;
     int i;
@@ -75,7 +74,7 @@ static ignis__blocks ignis__model_blocks(const ignis__model_part *parts, int cou
 
 /*  Chooses what every weight is on the device, and counts bytes. The parts of one are all quantised, or none is; a gate and what it lets pass
     are of one type, as one product reads both. */
-static void ignis__model_choose(ignis__model *model, ignis__model_part *parts, int count)
+IGNIS__PRIVATE void ignis__model_choose(ignis__model *model, ignis__model_part *parts, int count)
 {
     ignis__blocks blocks;
     int first, end, i;
@@ -92,7 +91,7 @@ static void ignis__model_choose(ignis__model *model, ignis__model_part *parts, i
             model->quantised += all ? parts[i].rows * parts[i].columns : 0;
         }
         blocks = ignis__model_blocks(&parts[first], count - first);
-        model->weight_bytes +=
-            all ? ignis__blocks_bytes(&blocks, blocks.count) : parts[first].total * parts[first].columns * ignis__dtypes[model->dtype].size;
+        model->weight_bytes += all ? ignis__blocks_bytes(&blocks, blocks.count)
+                                   : parts[first].total * parts[first].columns * ignis__dtypes[model->dtype].size;
     }
 }

@@ -1,14 +1,9 @@
 /* --- quantised weights in operations ------------------------------------------------------------------------------------------ */
 
-/*  As kernels/blocks.cuh has it. */
-typedef struct ignis__quantised {
-    ignis__address records, scales;
-    int64_t k;
-    int type;
-} ignis__quantised;
+#include "room.h"
 
 /*  A part of a weight whose bytes begin at an address. */
-static ignis__quantised ignis__quantised_part(const ignis__blocks *blocks, int part, ignis__address at)
+IGNIS__PRIVATE ignis__quantised ignis__quantised_part(const ignis__blocks *blocks, int part, ignis__address at)
 {
     ignis__quantised q;
     int type = blocks->part[part].type;
@@ -16,11 +11,12 @@ static ignis__quantised ignis__quantised_part(const ignis__blocks *blocks, int p
     q.k = blocks->columns;
     q.type = type;
     q.records = at + (ignis__address)ignis__blocks_bytes(blocks, part);
-    q.scales = q.records + (ignis__address)ignis__blocks_bytes_of(type, blocks->part[part].rows, blocks->columns, false);
+    q.scales =
+        q.records + (ignis__address)ignis__blocks_bytes_of(type, blocks->part[part].rows, blocks->columns, false);
     return q;
 }
 
-static int64_t ignis__blocks_rows(const ignis__blocks *blocks)
+IGNIS__PRIVATE int64_t ignis__blocks_rows(const ignis__blocks *blocks)
 {
     int64_t rows = 0;
     int i;
@@ -30,8 +26,8 @@ static int64_t ignis__blocks_rows(const ignis__blocks *blocks)
 }
 
 /*  Rows of a quantised weight as numbers, from row `to` of `out` on, [.., columns]. */
-static void ignis__op_numbers(ignis__op *op, ignis__array *out, int64_t to, ignis__array *weights, const ignis__blocks *blocks,
-                              int64_t first, int64_t rows)
+IGNIS__PRIVATE void ignis__op_numbers(ignis__op *op, ignis__array *out, int64_t to, ignis__array *weights,
+                                      const ignis__blocks *blocks, int64_t first, int64_t rows)
 {
     ignis__address at = ignis__op_read(op, weights), address = ignis__op_write(op, out), here;
     int64_t begin = 0, from, end, row = blocks->columns * ignis__dtypes[out->dtype].size;
@@ -49,7 +45,7 @@ static void ignis__op_numbers(ignis__op *op, ignis__array *out, int64_t to, igni
     }
 }
 
-static ignis__blocks ignis__blocks_of(const char *call, ignis_tensor weight)
+IGNIS__PRIVATE ignis__blocks ignis__blocks_of(const char *call, ignis_tensor weight)
 {
     ignis__array *array = weight.id ? ignis__borrow_array(call, weight) : NULL;
     ignis__blocks blocks;
@@ -62,8 +58,8 @@ static ignis__blocks ignis__blocks_of(const char *call, ignis_tensor weight)
 }
 
 /*  A new tensor with rows of a quantised weight as numbers. */
-static ignis_tensor ignis__model_numbers(const char *call, ignis_tensor weight, const ignis__blocks *blocks, int64_t first, int64_t rows,
-                                         ignis_dtype dtype)
+IGNIS__PRIVATE ignis_tensor ignis__model_numbers(const char *call, ignis_tensor weight, const ignis__blocks *blocks,
+                                                 int64_t first, int64_t rows, ignis_dtype dtype)
 {
     ignis_shape shape;
     ignis__array *out;
@@ -111,7 +107,8 @@ static ignis_status ignis__model_linear_backward(const ignis_backward_args *args
 }
 
 /*  ignis_linear with a weight of a model. Of a quantised one the tape keeps the blocks alone. */
-static ignis_tensor ignis__model_linear(const ignis__model *model, ignis_tensor x, ignis_tensor weight, ignis_tensor bias)
+IGNIS__PRIVATE ignis_tensor ignis__model_linear(const ignis__model *model, ignis_tensor x, ignis_tensor weight,
+                                                ignis_tensor bias)
 {
     static const char call[] = "ignis_model_forward";
     ignis__blocks blocks = ignis__blocks_of(call, weight);
@@ -123,7 +120,8 @@ static ignis_tensor ignis__model_linear(const ignis__model *model, ignis_tensor 
         return ignis_linear(x, weight, bias);
     scope = ignis_scope_begin();
     (void)ignis_no_grad_begin();
-    y = ignis_linear(x, ignis__model_numbers(call, weight, &blocks, 0, ignis__blocks_rows(&blocks), model->dtype), bias);
+    y = ignis_linear(x, ignis__model_numbers(call, weight, &blocks, 0, ignis__blocks_rows(&blocks), model->dtype),
+                     bias);
     (void)ignis_no_grad_end();
     y = ignis_scope_return(scope, y);
     saved = ignis_tensor_data(weight);
@@ -141,7 +139,7 @@ static ignis_tensor ignis__model_linear(const ignis__model *model, ignis_tensor 
 }
 
 /*  ignis_embedding with the table of a model. */
-static ignis_tensor ignis__model_embedding(ignis_tensor table, ignis_tensor ids, ignis_dtype dtype)
+IGNIS__PRIVATE ignis_tensor ignis__model_embedding(ignis_tensor table, ignis_tensor ids, ignis_dtype dtype)
 {
     static const char call[] = "ignis_model_forward";
     ignis__blocks blocks = ignis__blocks_of(call, table);

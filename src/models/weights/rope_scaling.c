@@ -1,3 +1,5 @@
+#include "room.h"
+
 /*  The natural logarithm of a positive number, by the series of atanh: the C library's would have to be linked. */
 static double ignis__ln(double x)
 {
@@ -42,10 +44,12 @@ static bool ignis__model_stretch_kind(ignis__model_files *files, ignis__model *m
     for (i = 0; i < IGNIS__COUNT(kinds) && strcmp(kind, kinds[i]) != 0; i++)
         continue;
     model->stretch = i == 4 ? IGNIS__STRETCH_NONE : (ignis__stretch)i;
-    if (i < IGNIS__COUNT(kinds) && !(files->is_gguf && model->stretch == IGNIS__STRETCH_LLAMA3)) /* which has divisors instead */
+    if (i < IGNIS__COUNT(kinds) &&
+        !(files->is_gguf && model->stretch == IGNIS__STRETCH_LLAMA3)) /* which has divisors instead */
         return true;
     ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call, "'%s' stretches positions by %s; %s are known", files->path,
-                ignis__name_write(kind).text, files->is_gguf ? "none, linear and yarn" : "default, linear, llama3 and yarn");
+                ignis__name_write(kind).text,
+                files->is_gguf ? "none, linear and yarn" : "default, linear, llama3 and yarn");
     return false;
 }
 
@@ -55,7 +59,8 @@ static bool ignis__model_stretch_factor(ignis__model_files *files, const char **
     ignis__gguf_found found;
     *key = "rope.scaling.factor";
     found = ignis__model_number(files, NULL, *key, value);
-    if (found == IGNIS__GGUF_NONE && (found = ignis__model_number(files, NULL, "rope.scale_linear", value)) == IGNIS__GGUF_FOUND)
+    if (found == IGNIS__GGUF_NONE &&
+        (found = ignis__model_number(files, NULL, "rope.scale_linear", value)) == IGNIS__GGUF_FOUND)
         *key = "rope.scale_linear";
     return found != IGNIS__GGUF_BAD;
 }
@@ -68,16 +73,18 @@ static bool ignis__model_stretch_alone(ignis__model_files *files)
         return false;
     if (value == 1)
         return true;
-    ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call, "'%s' has %s.rope.scaling.attn_factor %g without yarn, which Ignis cannot do",
-                files->path, ignis__model_families[files->family], value);
+    ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call,
+                "'%s' has %s.rope.scaling.attn_factor %g without yarn, which Ignis cannot do", files->path,
+                ignis__model_families[files->family], value);
     return false;
 }
 
 /*  How positions are stretched, by config.json of old and new: rope_scaling {rope_type or type, ...} and rope_theta, or all in
     rope_parameters; or by keys of a GGUF file. */
-static bool ignis__model_stretch(ignis__model_files *files, ignis__model *model)
+IGNIS__PRIVATE bool ignis__model_stretch(ignis__model_files *files, ignis__model *model)
 {
-    const char *group = ignis__config_find(&files->config, "rope_parameters") ? "rope_parameters" : "rope_scaling", *text = NULL;
+    const char *group = ignis__config_find(&files->config, "rope_parameters") ? "rope_parameters" : "rope_scaling",
+               *text = NULL;
     const char *factor = NULL; /* its key in a GGUF file */
     const ignis__config_item *kind;
     char name[80];
@@ -89,7 +96,8 @@ static bool ignis__model_stretch(ignis__model_files *files, ignis__model *model)
     if (files->is_gguf) {
         snprintf(name, sizeof name, "%s.rope.scaling.type", ignis__model_families[files->family]);
         if (ignis__gguf_string(&files->gguf, name, &text, &size) == IGNIS__GGUF_BAD ||
-            !ignis__model_real(files, NULL, "rope.freq_base", 10000, &model->theta) || !ignis__model_stretch_factor(files, &factor, &said))
+            !ignis__model_real(files, NULL, "rope.freq_base", 10000, &model->theta) ||
+            !ignis__model_stretch_factor(files, &factor, &said))
             return false;
         text = !text && said != 0 ? "linear" : text;
     } else {
@@ -102,8 +110,8 @@ static bool ignis__model_stretch(ignis__model_files *files, ignis__model *model)
             return false;
     }
     if (!files->is_gguf && !text && ignis__config_find(&files->config, IGNIS__IN_GROUP("factor"))) {
-        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "config.json of '%s' has %s, and does not say of which rope_type", files->path,
-                    name);
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call,
+                    "config.json of '%s' has %s, and does not say of which rope_type", files->path, name);
         return false;
     }
     if (text && !ignis__model_stretch_kind(files, model, text))
@@ -117,28 +125,29 @@ static bool ignis__model_stretch(ignis__model_files *files, ignis__model *model)
         return false;
     if (model->stretch == IGNIS__STRETCH_LINEAR)
         return true;
-    if (!ignis__model_real(files, IGNIS__IN_GROUP("original_max_position_embeddings"), "rope.scaling.original_context_length",
-                           yarn ? context : 0, &model->original) ||
-        !ignis__model_real(files, IGNIS__IN_GROUP(yarn ? "beta_slow" : "low_freq_factor"), yarn ? "rope.scaling.yarn_beta_slow" : NULL,
-                           yarn, &model->low) ||
-        !ignis__model_real(files, IGNIS__IN_GROUP(yarn ? "beta_fast" : "high_freq_factor"), yarn ? "rope.scaling.yarn_beta_fast" : NULL,
-                           yarn ? 32 : 0, &model->high))
+    if (!ignis__model_real(files, IGNIS__IN_GROUP("original_max_position_embeddings"),
+                           "rope.scaling.original_context_length", yarn ? context : 0, &model->original) ||
+        !ignis__model_real(files, IGNIS__IN_GROUP(yarn ? "beta_slow" : "low_freq_factor"),
+                           yarn ? "rope.scaling.yarn_beta_slow" : NULL, yarn, &model->low) ||
+        !ignis__model_real(files, IGNIS__IN_GROUP(yarn ? "beta_fast" : "high_freq_factor"),
+                           yarn ? "rope.scaling.yarn_beta_fast" : NULL, yarn ? 32 : 0, &model->high))
         return false;
     if (model->high <= model->low) {
-        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "the description of '%s' stretches positions from %g to %g, the wrong way round",
-                    files->path, model->low, model->high);
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call,
+                    "the description of '%s' stretches positions from %g to %g, the wrong way round", files->path,
+                    model->low, model->high);
         return false;
     }
     if (!yarn)
         return true;
     if (!(model->theta > 1)) {
-        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "the description of '%s' has rope_theta %g; yarn needs one above 1", files->path,
-                    model->theta);
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call,
+                    "the description of '%s' has rope_theta %g; yarn needs one above 1", files->path, model->theta);
         return false;
     }
     usual = model->factor > 1 ? 0.1 * ignis__ln(model->factor) + 1 : 1;
-    if (!ignis__model_real(files, IGNIS__IN_GROUP("attention_factor"), "rope.scaling.attn_factor", files->is_gguf ? 1 : usual,
-                           &model->attention_factor))
+    if (!ignis__model_real(files, IGNIS__IN_GROUP("attention_factor"), "rope.scaling.attn_factor",
+                           files->is_gguf ? 1 : usual, &model->attention_factor))
         return false;
     if (files->is_gguf) { /* there it multiplies the usual one, in config.json it takes its place */
         model->attention_factor *= usual;
@@ -147,7 +156,8 @@ static bool ignis__model_stretch(ignis__model_files *files, ignis__model *model)
     kind = ignis__config_find(&files->config, IGNIS__IN_GROUP("truncate"));
     model->uncut = kind && kind->kind == 'b' && kind->number == 0;
     if (kind && kind->kind != 'b') {
-        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "config.json of '%s': %s is neither true nor false", files->path, name);
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "config.json of '%s': %s is neither true nor false",
+                    files->path, name);
         return false;
     }
     return true;
@@ -161,7 +171,7 @@ static double ignis__model_yarn_at(const ignis__model *model, double turns)
 }
 
 /*  f_i = theta^(-2 i / head_dim), stretched. */
-static void ignis__model_frequencies(ignis__model *model)
+IGNIS__PRIVATE void ignis__model_frequencies(ignis__model *model)
 {
     double ratio = ignis__root_of_degree(1 / model->theta, model->head_dim / 2), f = 1, low = 0, high = 0, t;
     int i;
@@ -186,7 +196,7 @@ static void ignis__model_frequencies(ignis__model *model)
 }
 
 /*  A GGUF file's own divisors of the frequencies, as converters of Llama 3 write them. */
-static bool ignis__model_divisors(ignis__model_files *files, ignis__model *model)
+IGNIS__PRIVATE bool ignis__model_divisors(ignis__model_files *files, ignis__model *model)
 {
     ignis__model_source *source = files->is_gguf ? ignis__model_source_find(files, "rope_freqs.weight") : NULL;
     float divisor[IGNIS__MODEL_HALF];
@@ -196,7 +206,8 @@ static bool ignis__model_divisors(ignis__model_files *files, ignis__model *model
         return true;
     source->used = true;
     if (source->dtype != IGNIS_F32 || source->shape.ndim != 1 || source->shape.dim[0] != half) {
-        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "tensor rope_freqs.weight of '%s' is %s %s; F32 [%d] is needed", files->path,
+        ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call,
+                    "tensor rope_freqs.weight of '%s' is %s %s; F32 [%d] is needed", files->path,
                     ignis__model_type_write(source).text, ignis__shape_write(&source->shape).text, half);
         return false;
     }
@@ -204,8 +215,9 @@ static bool ignis__model_divisors(ignis__model_files *files, ignis__model *model
         return ignis__file_fail(files->call, files->path, "read");
     for (i = 0; i < half; i++) {
         if (!(divisor[i] > 0 && (double)divisor[i] < 1e12)) {
-            ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "tensor rope_freqs.weight of '%s' has %g at %d; positive numbers are needed",
-                        files->path, (double)divisor[i], i);
+            ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call,
+                        "tensor rope_freqs.weight of '%s' has %g at %d; positive numbers are needed", files->path,
+                        (double)divisor[i], i);
             return false;
         }
     }

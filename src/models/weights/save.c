@@ -1,7 +1,9 @@
 /* --- writing a model ------------------------------------------------------------------------------------------------------------ */
 
+#include "room.h"
+
 /*  "name": number, with a point whatever the locale says, and as many digits as say it exactly. */
-static void ignis__model_write_number(ignis__string_writer *text, const char *name, double value)
+IGNIS__PRIVATE void ignis__model_write_number(ignis__string_writer *text, const char *name, double value)
 {
     char number[40], *comma;
     int digits;
@@ -17,7 +19,8 @@ static void ignis__model_write_number(ignis__string_writer *text, const char *na
 
 static void ignis__model_write_config(const ignis__model *model, ignis__string_writer *text)
 {
-    static const char *const classes[] = {"", "GPT2LMHeadModel", "LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM"};
+    static const char *const classes[] = {"", "GPT2LMHeadModel", "LlamaForCausalLM", "Qwen2ForCausalLM",
+                                          "Qwen3ForCausalLM"};
     static const char *const stretches[] = {"", "linear", "llama3", "yarn"};
     static const char *const dtypes[] = {"", "float16", "bfloat16", "float32", "float64"};
     bool old = model->family == IGNIS_MODEL_GPT2;
@@ -42,11 +45,13 @@ static void ignis__model_write_config(const ignis__model *model, ignis__string_w
                       classes[model->family], ignis__model_families[model->family], dtypes[model->dtype]);
     for (i = 0; i < count; i++)
         ignis__string_add(text, ",\n  \"%s\": %d", sizes[i].name, sizes[i].value);
-    ignis__string_add(text, ",\n  \"%s\": \"%s\",\n  \"tie_word_embeddings\": %s", old ? "activation_function" : "hidden_act",
-                      old ? "gelu_new" : "silu", model->tied ? "true" : "false");
+    ignis__string_add(text, ",\n  \"%s\": \"%s\",\n  \"tie_word_embeddings\": %s",
+                      old ? "activation_function" : "hidden_act", old ? "gelu_new" : "silu",
+                      model->tied ? "true" : "false");
     ignis__model_write_number(text, old ? "layer_norm_epsilon" : "rms_norm_eps", model->eps);
     if (!old) {
-        ignis__string_add(text, ",\n  \"attention_bias\": %s,\n  \"mlp_bias\": %s", model->layer[0].qkv_bias.id ? "true" : "false",
+        ignis__string_add(text, ",\n  \"attention_bias\": %s,\n  \"mlp_bias\": %s",
+                          model->layer[0].qkv_bias.id ? "true" : "false",
                           model->layer[0].up_bias.id ? "true" : "false");
         ignis__model_write_number(text, "rope_theta", model->theta);
     }
@@ -76,7 +81,7 @@ static void ignis__model_write_config(const ignis__model *model, ignis__string_w
 }
 
 /*  Writes a file: a text, or where that is null `size` bytes of the file `from`, which is closed in any case. */
-static bool ignis__model_write(const char *call, const char *path, const char *content, int from, int64_t size)
+IGNIS__PRIVATE bool ignis__model_write(const char *call, const char *path, const char *content, int from, int64_t size)
 {
     char *chunk = content ? NULL : (char *)ignis__alloc_for(call, (size_t)IGNIS__CONVERT_CHUNK);
     ignis__replacement to;
@@ -106,16 +111,18 @@ static bool ignis__model_save_config(const char *call, const ignis__model *model
 /*  Copies what the folder of a model has beside its weights. What it lacks is left out. */
 static bool ignis__model_save_rest(const char *call, const ignis__model *model, const char *folder)
 {
-    static const char *const names[] = {"tokenizer.json",      "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
-                                        "chat_template.jinja", "chat_template.json",    "generation_config.json",  "vocab.json",
-                                        "merges.txt",          "tokenizer.model"};
+    static const char *const names[] = {
+        "tokenizer.json",      "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
+        "chat_template.jinja", "chat_template.json",    "generation_config.json",  "vocab.json",
+        "merges.txt",          "tokenizer.model"};
     int64_t size, time;
     bool ok = true;
     int i;
     if (!ignis__path_is_special(model->path)) /* a GGUF file, or nothing any more */
         return true;
     for (i = 0; ok && i < IGNIS__COUNT(names); i++) {
-        char *from = ignis__model_path(call, model->path, names[i]), *to = from ? ignis__model_path(call, folder, names[i]) : NULL;
+        char *from = ignis__model_path(call, model->path, names[i]),
+             *to = from ? ignis__model_path(call, folder, names[i]) : NULL;
         int file = -1;
         ok = to != NULL;
         if (ok && ignis__file_info(from, &size, &time)) {
@@ -129,7 +136,8 @@ static bool ignis__model_save_rest(const char *call, const ignis__model *model, 
 }
 
 /*  The weights as a folder has them: rows apart, and GPT-2's the other way round, in the current scope. */
-static bool ignis__model_save_weights(const char *call, ignis__model *model, const char *path, const ignis__model_part *parts, int count)
+static bool ignis__model_save_weights(const char *call, ignis__model *model, const char *path,
+                                      const ignis__model_part *parts, int count)
 {
     ignis__model_name *names = (ignis__model_name *)ignis__alloc(((size_t)count + 1) * sizeof *names);
     const char **texts = (const char **)ignis__alloc(((size_t)count + 1) * sizeof *texts);
@@ -167,7 +175,8 @@ IGNIS__COLD IGNIS_API ignis_status ignis_model_save(ignis_model handle, const ch
     if (!folder)
         ignis__fail_null(call, "folder");
     else if (model->stretch == IGNIS__STRETCH_TABLE)
-        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call, "the frequencies of the model are a GGUF file's own, which config.json has no words for");
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, call,
+                    "the frequencies of the model are a GGUF file's own, which config.json has no words for");
     else if (ignis__model_whole(call, model) && !ignis__capture_refuses(call))
         ok = (weights = ignis__model_path(call, folder, "model.safetensors")) != NULL &&
              (config = ignis__model_path(call, folder, "config.json")) != NULL &&
@@ -176,8 +185,8 @@ IGNIS__COLD IGNIS_API ignis_status ignis_model_save(ignis_model handle, const ch
         (void)ignis__folder_make_all(folder); /* what is written to it tells */
         scope = ignis_scope_begin();
         (void)ignis_no_grad_begin();
-        ok = ignis__model_save_weights(call, model, weights, parts, count) && ignis__model_save_config(call, model, config) &&
-             ignis__model_save_rest(call, model, folder);
+        ok = ignis__model_save_weights(call, model, weights, parts, count) &&
+             ignis__model_save_config(call, model, config) && ignis__model_save_rest(call, model, folder);
         (void)ignis_no_grad_end();
         (void)ignis_scope_end(scope);
     }

@@ -1,6 +1,9 @@
+#include "room.h"
+
 /*  Whether a tensor that no weight is made of changes nothing: tables that follow from the description, as older versions of transformers have
     written them, and a head beside a table that serves as one. ignis_model_open's manual has the list. */
-static bool ignis__model_harmless(const ignis__model_files *files, const ignis__model *model, const ignis__model_source *source)
+static bool ignis__model_harmless(const ignis__model_files *files, const ignis__model *model,
+                                  const ignis__model_source *source)
 {
     static const struct {
         const char *end; /* of the name */
@@ -15,7 +18,8 @@ static bool ignis__model_harmless(const ignis__model_files *files, const ignis__
         return false;
     for (i = 0; i < IGNIS__COUNT(rows); i++) {
         end = strlen(rows[i].end);
-        if (rows[i].families >> model->family & 1 && size >= end && strcmp(source->name + size - end, rows[i].end) == 0 &&
+        if (rows[i].families >> model->family & 1 && size >= end &&
+            strcmp(source->name + size - end, rows[i].end) == 0 &&
             (rows[i].ndim < 0 || rows[i].ndim == source->shape.ndim))
             return true;
     }
@@ -30,8 +34,9 @@ static bool ignis__model_uses_all(const ignis__model_files *files, const ignis__
         const ignis__model_source *source = &files->sources[i];
         if (source->used || ignis__model_harmless(files, model, source))
             continue;
-        ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call, "'%s' has a tensor %s, %s, for which a %s model of layers 0 to %d has no use",
-                    files->path, ignis__name_write(source->name).text, ignis__shape_write(&source->shape).text,
+        ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call,
+                    "'%s' has a tensor %s, %s, for which a %s model of layers 0 to %d has no use", files->path,
+                    ignis__name_write(source->name).text, ignis__shape_write(&source->shape).text,
                     ignis__model_families[model->family], model->layers - 1);
         return false;
     }
@@ -39,7 +44,8 @@ static bool ignis__model_uses_all(const ignis__model_files *files, const ignis__
 }
 
 /*  Finds the tensor of every part, and checks that it can become it. */
-IGNIS__COLD static bool ignis__model_match(ignis__model_files *files, ignis__model *model, ignis__model_part *parts, int count)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__model_match(ignis__model_files *files, ignis__model *model,
+                                                   ignis__model_part *parts, int count)
 {
     int64_t elements[IGNIS_DTYPE_COUNT] = {0}, numel; /* [0]: of quantised ones */
     int i, k;
@@ -58,12 +64,14 @@ IGNIS__COLD static bool ignis__model_match(ignis__model_files *files, ignis__mod
             wanted.dim[1] = part->file_rows;
         }
         if (!source) {
-            ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call, "'%s' has no tensor %s, %s, which its description asks for", files->path,
+            ignis__fail(IGNIS_DIAG_MODEL_CONFIG, files->call,
+                        "'%s' has no tensor %s, %s, which its description asks for", files->path,
                         ignis__name_write(name.text).text, ignis__shape_write(&wanted).text);
             return false;
         }
         if (!source->quant && !ignis__dtype_is_float(source->dtype)) {
-            ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call, "tensor %s of '%s' is of type %s, which Ignis cannot read as a weight",
+            ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call,
+                        "tensor %s of '%s' is of type %s, which Ignis cannot read as a weight",
                         ignis__name_write(name.text).text, files->path, ignis__model_type_write(source).text);
             return false;
         }
@@ -79,16 +87,16 @@ IGNIS__COLD static bool ignis__model_match(ignis__model_files *files, ignis__mod
             return false;
         }
         if (part->columns % source->elements != 0) {
-            ignis__fail(
-                IGNIS_DIAG_UNSUPPORTED, files->call,
-                "tensor %s of '%s' is %s, in blocks of %d elements of a row; shares of %d ranks have %lld of its %lld, which cuts a block",
-                ignis__name_write(name.text).text, files->path, source->type, source->elements, model->parallel.size,
-                (long long)part->columns, (long long)part->file_columns);
+            ignis__fail(IGNIS_DIAG_UNSUPPORTED, files->call,
+                        "tensor %s of '%s' is %s, in blocks of %d elements of a row; shares of %d ranks have %lld of "
+                        "its %lld, which cuts a block",
+                        ignis__name_write(name.text).text, files->path, source->type, source->elements,
+                        model->parallel.size, (long long)part->columns, (long long)part->file_columns);
             return false;
         }
         part->from = source;
         source->used = true;
-        numel = part->rows * part->columns;                                                  /* of the file's own shape: it fits */
+        numel = part->rows * part->columns; /* of the file's own shape: it fits */
         elements[source->quant ? 0 : source->dtype] += part->file_rows * part->file_columns; /* the same on all ranks */
         model->parameters += numel;
         model->file_bytes += numel / source->elements * source->bytes;

@@ -1,26 +1,8 @@
 /* --- which tensors become which weights -------------------------------------------------------------------------------- */
 
-#define IGNIS__MODEL_ROTARY (1u << IGNIS_MODEL_LLAMA | 1u << IGNIS_MODEL_QWEN2 | 1u << IGNIS_MODEL_QWEN3)
+#include "room.h"
+
 #define IGNIS__MODEL_BIASES (1u << IGNIS_MODEL_LLAMA | 1u << IGNIS_MODEL_QWEN3)
-
-/*  How a tensor lies in the file, where it lies differently. */
-enum {
-    IGNIS__MODEL_IN_OUT = 1, /* a safetensors file has it [in, out] */
-    IGNIS__MODEL_PAIRS = 2,  /* a GGUF file of llama has rows i and i + head_dim / 2 of each head beside each other */
-    IGNIS__MODEL_HEAD = 4    /* only where the head is no other's */
-};
-
-/*  One tensor of a file, which becomes rows of a weight: behind those of the row before it that becomes the same. # is the layer. Letters of
-    sizes: V vocabulary, P positions, H hidden, Q and K heads of queries and keys, D a head, I inner, 3 three times hidden. */
-typedef struct ignis__model_row {
-    unsigned families, optional; /* 1 << each */
-    bool in_layer;
-    size_t member;      /* of ignis__layer or ignis__model */
-    char rows, columns; /* columns 0: one dimension */
-    int how;
-    const char *hf, *gguf;
-    const char *whole; /* the name of the weight, if there are other rows in it */
-} ignis__model_row;
 
 #define IGNIS__ROW_MODEL(member) false, offsetof(ignis__model, member)
 #define IGNIS__ROW_LAYER(member) true, offsetof(ignis__layer, member)
@@ -32,7 +14,7 @@ typedef struct ignis__model_row {
 #define IGNIS__QKV "model.layers.#.self_attn.qkv_proj."
 #define IGNIS__GATE_UP "model.layers.#.mlp.gate_up_proj."
 
-static const ignis__model_row ignis__model_rows[] = {
+IGNIS__PRIVATE const ignis__model_row ignis__model_rows[] = {
     {IGNIS__ROW_G, IGNIS__ROW_MODEL(embedding), 'V', 'H', 0, "wte.weight", "token_embd.weight", NULL},
     {IGNIS__ROW_G, IGNIS__ROW_MODEL(positions), 'P', 'H', 0, "wpe.weight", "position_embd.weight", NULL},
     {IGNIS__ROW_G, IGNIS__ROW_MODEL(norm), 'H', 0, 0, "ln_f.weight", "output_norm.weight", NULL},
@@ -40,52 +22,63 @@ static const ignis__model_row ignis__model_rows[] = {
     {IGNIS__ROW_G, IGNIS__ROW_MODEL(head), 'V', 'H', IGNIS__MODEL_HEAD, "lm_head.weight", "output.weight", NULL},
     {IGNIS__ROW_G, IGNIS__ROW_LAYER(attn_norm), 'H', 0, 0, "h.#.ln_1.weight", "blk.#.attn_norm.weight", NULL},
     {IGNIS__ROW_G, IGNIS__ROW_LAYER(attn_norm_bias), 'H', 0, 0, "h.#.ln_1.bias", "blk.#.attn_norm.bias", NULL},
-    {IGNIS__ROW_G, IGNIS__ROW_LAYER(qkv), '3', 'H', IGNIS__MODEL_IN_OUT, "h.#.attn.c_attn.weight", "blk.#.attn_qkv.weight", NULL},
+    {IGNIS__ROW_G, IGNIS__ROW_LAYER(qkv), '3', 'H', IGNIS__MODEL_IN_OUT, "h.#.attn.c_attn.weight",
+     "blk.#.attn_qkv.weight", NULL},
     {IGNIS__ROW_G, IGNIS__ROW_LAYER(qkv_bias), '3', 0, 0, "h.#.attn.c_attn.bias", "blk.#.attn_qkv.bias", NULL},
-    {IGNIS__ROW_G, IGNIS__ROW_LAYER(o), 'H', 'Q', IGNIS__MODEL_IN_OUT, "h.#.attn.c_proj.weight", "blk.#.attn_output.weight", NULL},
+    {IGNIS__ROW_G, IGNIS__ROW_LAYER(o), 'H', 'Q', IGNIS__MODEL_IN_OUT, "h.#.attn.c_proj.weight",
+     "blk.#.attn_output.weight", NULL},
     {IGNIS__ROW_G, IGNIS__ROW_LAYER(o_bias), 'H', 0, 0, "h.#.attn.c_proj.bias", "blk.#.attn_output.bias", NULL},
     {IGNIS__ROW_G, IGNIS__ROW_LAYER(mlp_norm), 'H', 0, 0, "h.#.ln_2.weight", "blk.#.ffn_norm.weight", NULL},
     {IGNIS__ROW_G, IGNIS__ROW_LAYER(mlp_norm_bias), 'H', 0, 0, "h.#.ln_2.bias", "blk.#.ffn_norm.bias", NULL},
-    {IGNIS__ROW_G, IGNIS__ROW_LAYER(up), 'I', 'H', IGNIS__MODEL_IN_OUT, "h.#.mlp.c_fc.weight", "blk.#.ffn_up.weight", NULL},
+    {IGNIS__ROW_G, IGNIS__ROW_LAYER(up), 'I', 'H', IGNIS__MODEL_IN_OUT, "h.#.mlp.c_fc.weight", "blk.#.ffn_up.weight",
+     NULL},
     {IGNIS__ROW_G, IGNIS__ROW_LAYER(up_bias), 'I', 0, 0, "h.#.mlp.c_fc.bias", "blk.#.ffn_up.bias", NULL},
-    {IGNIS__ROW_G, IGNIS__ROW_LAYER(down), 'H', 'I', IGNIS__MODEL_IN_OUT, "h.#.mlp.c_proj.weight", "blk.#.ffn_down.weight", NULL},
+    {IGNIS__ROW_G, IGNIS__ROW_LAYER(down), 'H', 'I', IGNIS__MODEL_IN_OUT, "h.#.mlp.c_proj.weight",
+     "blk.#.ffn_down.weight", NULL},
     {IGNIS__ROW_G, IGNIS__ROW_LAYER(down_bias), 'H', 0, 0, "h.#.mlp.c_proj.bias", "blk.#.ffn_down.bias", NULL},
 
     {IGNIS__ROW_L, IGNIS__ROW_MODEL(embedding), 'V', 'H', 0, "model.embed_tokens.weight", "token_embd.weight", NULL},
     {IGNIS__ROW_L, IGNIS__ROW_MODEL(norm), 'H', 0, 0, "model.norm.weight", "output_norm.weight", NULL},
     {IGNIS__ROW_L, IGNIS__ROW_MODEL(head), 'V', 'H', IGNIS__MODEL_HEAD, "lm_head.weight", "output.weight", NULL},
-    {IGNIS__ROW_L, IGNIS__ROW_LAYER(attn_norm), 'H', 0, 0, "model.layers.#.input_layernorm.weight", "blk.#.attn_norm.weight", NULL},
-    {IGNIS__ROW_L, IGNIS__ROW_LAYER(qkv), 'Q', 'H', IGNIS__MODEL_PAIRS, "model.layers.#.self_attn.q_proj.weight", "blk.#.attn_q.weight",
-     IGNIS__QKV "weight"},
-    {IGNIS__ROW_L, IGNIS__ROW_LAYER(qkv), 'K', 'H', IGNIS__MODEL_PAIRS, "model.layers.#.self_attn.k_proj.weight", "blk.#.attn_k.weight",
-     IGNIS__QKV "weight"},
+    {IGNIS__ROW_L, IGNIS__ROW_LAYER(attn_norm), 'H', 0, 0, "model.layers.#.input_layernorm.weight",
+     "blk.#.attn_norm.weight", NULL},
+    {IGNIS__ROW_L, IGNIS__ROW_LAYER(qkv), 'Q', 'H', IGNIS__MODEL_PAIRS, "model.layers.#.self_attn.q_proj.weight",
+     "blk.#.attn_q.weight", IGNIS__QKV "weight"},
+    {IGNIS__ROW_L, IGNIS__ROW_LAYER(qkv), 'K', 'H', IGNIS__MODEL_PAIRS, "model.layers.#.self_attn.k_proj.weight",
+     "blk.#.attn_k.weight", IGNIS__QKV "weight"},
     {IGNIS__ROW_L, IGNIS__ROW_LAYER(qkv), 'K', 'H', 0, "model.layers.#.self_attn.v_proj.weight", "blk.#.attn_v.weight",
      IGNIS__QKV "weight"},
-    {IGNIS__ROW_B, IGNIS__ROW_LAYER(qkv_bias), 'Q', 0, IGNIS__MODEL_PAIRS, "model.layers.#.self_attn.q_proj.bias", "blk.#.attn_q.bias",
+    {IGNIS__ROW_B, IGNIS__ROW_LAYER(qkv_bias), 'Q', 0, IGNIS__MODEL_PAIRS, "model.layers.#.self_attn.q_proj.bias",
+     "blk.#.attn_q.bias", IGNIS__QKV "bias"},
+    {IGNIS__ROW_B, IGNIS__ROW_LAYER(qkv_bias), 'K', 0, IGNIS__MODEL_PAIRS, "model.layers.#.self_attn.k_proj.bias",
+     "blk.#.attn_k.bias", IGNIS__QKV "bias"},
+    {IGNIS__ROW_B, IGNIS__ROW_LAYER(qkv_bias), 'K', 0, 0, "model.layers.#.self_attn.v_proj.bias", "blk.#.attn_v.bias",
      IGNIS__QKV "bias"},
-    {IGNIS__ROW_B, IGNIS__ROW_LAYER(qkv_bias), 'K', 0, IGNIS__MODEL_PAIRS, "model.layers.#.self_attn.k_proj.bias", "blk.#.attn_k.bias",
-     IGNIS__QKV "bias"},
-    {IGNIS__ROW_B, IGNIS__ROW_LAYER(qkv_bias), 'K', 0, 0, "model.layers.#.self_attn.v_proj.bias", "blk.#.attn_v.bias", IGNIS__QKV "bias"},
-    {IGNIS__ROW_3, IGNIS__ROW_LAYER(q_norm), 'D', 0, 0, "model.layers.#.self_attn.q_norm.weight", "blk.#.attn_q_norm.weight", NULL},
-    {IGNIS__ROW_3, IGNIS__ROW_LAYER(k_norm), 'D', 0, 0, "model.layers.#.self_attn.k_norm.weight", "blk.#.attn_k_norm.weight", NULL},
-    {IGNIS__ROW_L, IGNIS__ROW_LAYER(o), 'H', 'Q', 0, "model.layers.#.self_attn.o_proj.weight", "blk.#.attn_output.weight", NULL},
-    {IGNIS__ROW_O, IGNIS__ROW_LAYER(o_bias), 'H', 0, 0, "model.layers.#.self_attn.o_proj.bias", "blk.#.attn_output.bias", NULL},
-    {IGNIS__ROW_L, IGNIS__ROW_LAYER(mlp_norm), 'H', 0, 0, "model.layers.#.post_attention_layernorm.weight", "blk.#.ffn_norm.weight", NULL},
+    {IGNIS__ROW_3, IGNIS__ROW_LAYER(q_norm), 'D', 0, 0, "model.layers.#.self_attn.q_norm.weight",
+     "blk.#.attn_q_norm.weight", NULL},
+    {IGNIS__ROW_3, IGNIS__ROW_LAYER(k_norm), 'D', 0, 0, "model.layers.#.self_attn.k_norm.weight",
+     "blk.#.attn_k_norm.weight", NULL},
+    {IGNIS__ROW_L, IGNIS__ROW_LAYER(o), 'H', 'Q', 0, "model.layers.#.self_attn.o_proj.weight",
+     "blk.#.attn_output.weight", NULL},
+    {IGNIS__ROW_O, IGNIS__ROW_LAYER(o_bias), 'H', 0, 0, "model.layers.#.self_attn.o_proj.bias",
+     "blk.#.attn_output.bias", NULL},
+    {IGNIS__ROW_L, IGNIS__ROW_LAYER(mlp_norm), 'H', 0, 0, "model.layers.#.post_attention_layernorm.weight",
+     "blk.#.ffn_norm.weight", NULL},
     {IGNIS__ROW_L, IGNIS__ROW_LAYER(up), 'I', 'H', 0, "model.layers.#.mlp.gate_proj.weight", "blk.#.ffn_gate.weight",
      IGNIS__GATE_UP "weight"},
-    {IGNIS__ROW_L, IGNIS__ROW_LAYER(up), 'I', 'H', 0, "model.layers.#.mlp.up_proj.weight", "blk.#.ffn_up.weight", IGNIS__GATE_UP "weight"},
-    {IGNIS__ROW_O, IGNIS__ROW_LAYER(up_bias), 'I', 0, 0, "model.layers.#.mlp.gate_proj.bias", "blk.#.ffn_gate.bias", IGNIS__GATE_UP "bias"},
-    {IGNIS__ROW_O, IGNIS__ROW_LAYER(up_bias), 'I', 0, 0, "model.layers.#.mlp.up_proj.bias", "blk.#.ffn_up.bias", IGNIS__GATE_UP "bias"},
-    {IGNIS__ROW_L, IGNIS__ROW_LAYER(down), 'H', 'I', 0, "model.layers.#.mlp.down_proj.weight", "blk.#.ffn_down.weight", NULL},
-    {IGNIS__ROW_O, IGNIS__ROW_LAYER(down_bias), 'H', 0, 0, "model.layers.#.mlp.down_proj.bias", "blk.#.ffn_down.bias", NULL},
+    {IGNIS__ROW_L, IGNIS__ROW_LAYER(up), 'I', 'H', 0, "model.layers.#.mlp.up_proj.weight", "blk.#.ffn_up.weight",
+     IGNIS__GATE_UP "weight"},
+    {IGNIS__ROW_O, IGNIS__ROW_LAYER(up_bias), 'I', 0, 0, "model.layers.#.mlp.gate_proj.bias", "blk.#.ffn_gate.bias",
+     IGNIS__GATE_UP "bias"},
+    {IGNIS__ROW_O, IGNIS__ROW_LAYER(up_bias), 'I', 0, 0, "model.layers.#.mlp.up_proj.bias", "blk.#.ffn_up.bias",
+     IGNIS__GATE_UP "bias"},
+    {IGNIS__ROW_L, IGNIS__ROW_LAYER(down), 'H', 'I', 0, "model.layers.#.mlp.down_proj.weight", "blk.#.ffn_down.weight",
+     NULL},
+    {IGNIS__ROW_O, IGNIS__ROW_LAYER(down_bias), 'H', 0, 0, "model.layers.#.mlp.down_proj.bias", "blk.#.ffn_down.bias",
+     NULL},
 };
 
-/*  A name of the table with its layer. */
-typedef struct ignis__model_name {
-    char text[96];
-} ignis__model_name;
-
-static ignis__model_name ignis__model_name_write(const char *prefix, const char *pattern, int layer)
+IGNIS__PRIVATE ignis__model_name ignis__model_name_write(const char *prefix, const char *pattern, int layer)
 {
     ignis__model_name name;
     const char *place = strchr(pattern, '#');
@@ -112,22 +105,11 @@ static int64_t ignis__model_letter(const ignis__model *model, char letter)
     }
 }
 
-/*  A row of the table for one layer. */
-typedef struct ignis__model_part {
-    const ignis__model_row *row;
-    int layer;
-    int64_t first, rows, columns; /* of the weight */
-    int64_t total;                /* rows of the weight, at its first part; 0 at others */
-    int64_t file_rows, file_columns, stretch,
-        stride;                      /* each `stretch` of the rows begins a `stride` behind the one before it in the file */
-    int64_t skip_rows, skip_columns; /* those of other ranks, ahead */
-    int blocks;                      /* an ignis__gguf_type, which it has on the device; 0: numbers */
-    const ignis__model_source *from;
-    ignis_tensor *to;
-} ignis__model_part;
-
 /*  The rows of the vocabulary that a rank multiplies with: how many each has, but for the last ones. */
-static int64_t ignis__model_head_rows(const ignis__model *model) { return ignis__ceil_div(model->vocab, model->parallel.size); }
+IGNIS__PRIVATE int64_t ignis__model_head_rows(const ignis__model *model)
+{
+    return ignis__ceil_div(model->vocab, model->parallel.size);
+}
 
 /*  Which rows and columns of the file's tensor a part is: heads of queries, keys and values, elements of the MLP, and rows of a head of its own are
     shared by the ranks; the rest is everybody's. */
@@ -153,19 +135,21 @@ static void ignis__model_share(const ignis__model *model, ignis__model_part *par
 }
 
 /*  The row of the file in which a row of a part is. */
-static int64_t ignis__model_file_row(const ignis__model_part *part, int64_t row)
+IGNIS__PRIVATE int64_t ignis__model_file_row(const ignis__model_part *part, int64_t row)
 {
     return part->skip_rows + row / part->stretch * part->stride + row % part->stretch;
 }
 
 /*  The prefix of the names of a family that has one: GPT-2's first files have none. */
-static const char *ignis__model_prefix(const ignis__model_files *files, ignis_model_family family)
+IGNIS__PRIVATE const char *ignis__model_prefix(const ignis__model_files *files, ignis_model_family family)
 {
-    return family == IGNIS_MODEL_GPT2 && (!files || ignis__model_source_find(files, "transformer.wte.weight")) ? "transformer." : "";
+    return family == IGNIS_MODEL_GPT2 && (!files || ignis__model_source_find(files, "transformer.wte.weight"))
+               ? "transformer."
+               : "";
 }
 
-static ignis__model_name ignis__model_name_of(const ignis__model_files *files, const ignis__model *model, const ignis__model_row *row,
-                                              int layer)
+IGNIS__PRIVATE ignis__model_name ignis__model_name_of(const ignis__model_files *files, const ignis__model *model,
+                                                      const ignis__model_row *row, int layer)
 {
     bool plain = row->how & IGNIS__MODEL_HEAD; /* which stands beside the model in GPT-2 */
     if (files && files->is_gguf)
@@ -173,14 +157,15 @@ static ignis__model_name ignis__model_name_of(const ignis__model_files *files, c
     return ignis__model_name_write(plain ? "" : ignis__model_prefix(files, model->family), row->hf, layer);
 }
 
-static ignis_tensor *ignis__model_member(ignis__model *model, const ignis__model_row *row, int layer)
+IGNIS__PRIVATE ignis_tensor *ignis__model_member(ignis__model *model, const ignis__model_row *row, int layer)
 {
     char *base = row->in_layer ? (char *)&model->layer[layer] : (char *)model;
     return (ignis_tensor *)(void *)(base + row->member);
 }
 
 /*  Whether the weight of a row is there: in the files, or in the model where those are null. */
-static bool ignis__model_has(const ignis__model_files *files, ignis__model *model, const ignis__model_row *row, int layer)
+static bool ignis__model_has(const ignis__model_files *files, ignis__model *model, const ignis__model_row *row,
+                             int layer)
 {
     int i;
     if (row->how & IGNIS__MODEL_HEAD)
@@ -206,7 +191,8 @@ static int ignis__model_parts(const ignis__model_files *files, ignis__model *mod
         const ignis__model_row *before = NULL;
         for (i = 0; i < IGNIS__COUNT(ignis__model_rows); i++) {
             const ignis__model_row *row = &ignis__model_rows[i];
-            if (!(row->families >> model->family & 1) || row->in_layer != (layer >= 0) || !ignis__model_has(files, model, row, layer))
+            if (!(row->families >> model->family & 1) || row->in_layer != (layer >= 0) ||
+                !ignis__model_has(files, model, row, layer))
                 continue;
             if (parts) {
                 ignis__model_part *part = &parts[count];
@@ -228,7 +214,8 @@ static int ignis__model_parts(const ignis__model_files *files, ignis__model *mod
     return count;
 }
 
-static ignis__model_part *ignis__model_parts_make(const char *call, const ignis__model_files *files, ignis__model *model, int *count)
+IGNIS__PRIVATE ignis__model_part *ignis__model_parts_make(const char *call, const ignis__model_files *files,
+                                                          ignis__model *model, int *count)
 {
     ignis__model_part *parts;
     size_t size;

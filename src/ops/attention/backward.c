@@ -4,7 +4,9 @@
     source has the method.
     Uses: select, operands. Invariant: gradients are summed in a fixed order. */
 
-static void ignis__attention_backward_run(ignis__op *op, ignis_dtype dtype, ignis__attention *attention)
+#include "../room.h"
+
+IGNIS__PRIVATE void ignis__attention_backward_run(ignis__op *op, ignis_dtype dtype, ignis__attention *attention)
 {
     ignis__attention_variant variant;
     int64_t blocks = ignis__clamp(ignis__ceil_div((int64_t)attention->batches * attention->heads * attention->sq, 8), 0,
@@ -36,7 +38,7 @@ static void ignis__attention_backward_run(ignis__op *op, ignis_dtype dtype, igni
 }
 
 /*  Makes the gradient of the bias, an input of the backward function, if it is needed. */
-static ignis__array *ignis__attention_grad_bias(ignis__op *op, int input, bool needed, ignis__attention *p)
+IGNIS__PRIVATE ignis__array *ignis__attention_grad_bias(ignis__op *op, int input, bool needed, ignis__attention *p)
 {
     ignis__array *grad;
     if (!p->bias_dtype || !needed)
@@ -52,17 +54,10 @@ typedef struct ignis__attention_scratch {
     int rows, section;
 } ignis__attention_scratch;
 
-/*  The rotation of q and k, for the kernel that rotates their gradients back. */
-typedef struct ignis__rotation {
-    int64_t offset;
-    ignis__address own; /* frequencies on the device; 0: those after it */
-    float frequencies[IGNIS__ROPE_HALF];
-} ignis__rotation;
-
 /*  Returns whether a block keeps queries and steps over keys, not the other way round: all queries of a head
     fit one tile, and there are far more keys. Then no other block has queries of the head of k and v. With a
     softcap, heads of 72 to 128 lack registers for it. */
-static bool ignis__attention_has_one_query_tile(const ignis__attention *p)
+IGNIS__PRIVATE bool ignis__attention_has_one_query_tile(const ignis__attention *p)
 {
     return p->sq <= 128 && p->sk >= 512 && p->heads == p->kv_heads &&
            (p->softcap <= 0 || p->head_dim == 64 || p->head_dim > 128);
@@ -89,7 +84,7 @@ static int ignis__attention_backward_cluster(const ignis__attention *p)
 }
 
 /*  Returns whether the wgmma kernels can run. A tile with few queries would be mostly scratch in f32. */
-static bool ignis__attention_backward_takes_wgmma(ignis__op *op, ignis_dtype dtype, const ignis__attention *p)
+IGNIS__PRIVATE bool ignis__attention_backward_takes_wgmma(ignis__op *op, ignis_dtype dtype, const ignis__attention *p)
 {
     int least = p->head_dim == 64 ? 32 : 16;
     bool clustered;
@@ -145,8 +140,8 @@ static int ignis__attention_backward_section_heads(const ignis__attention *p)
 /*  Launches the backward by wgmma. sums: scratch for column sums of 64 rows each, which the kernels' source
     describes; 0: not needed. rotation: the rotation to undo in the gradients of q and k, whose rows are equal
     in number; NULL: none, and sums are possible. */
-static void ignis__attention_backward_wgmma(ignis__op *op, ignis_dtype dtype, ignis__attention *attention,
-                                            ignis__address sums, ignis__rotation *rotation)
+IGNIS__PRIVATE void ignis__attention_backward_wgmma(ignis__op *op, ignis_dtype dtype, ignis__attention *attention,
+                                                    ignis__address sums, ignis__rotation *rotation)
 {
     int keys = ignis__attention_backward_keys(attention), queries = ignis__attention_backward_queries(attention);
     int cluster = ignis__attention_backward_cluster(attention),
@@ -206,7 +201,7 @@ static void ignis__attention_backward_wgmma(ignis__op *op, ignis_dtype dtype, ig
         define, finish, 1, 1, 256, 1, 0, params);
 }
 
-static ignis_status ignis__sdpa_backward(const ignis_backward_args *args)
+IGNIS__PRIVATE ignis_status ignis__sdpa_backward(const ignis_backward_args *args)
 {
     ignis__attention attention;
     ignis__op op; /* of grad_out, q, k, v, out, lse, the bias, the lengths */

@@ -3,9 +3,11 @@
     Fills the parameter of the attention kernels from shapes and addresses. Uses: operation;
     kernels/attention.cuh has the structs. */
 
+#include "../room.h"
+
 /*  Returns the rows of a contiguous tensor [rows, width] or [batch, rows, width]. */
-IGNIS__ONE_COPY static ignis__attention_rows ignis__attention_rows_of(const ignis_shape *shape, int head_dim,
-                                                                      ignis__address address)
+IGNIS__ONE_COPY IGNIS__PRIVATE ignis__attention_rows ignis__attention_rows_of(const ignis_shape *shape, int head_dim,
+                                                                              ignis__address address)
 {
     ignis__attention_rows rows;
     IGNIS_ASSERT(shape->ndim >= 2);
@@ -17,7 +19,7 @@ IGNIS__ONE_COPY static ignis__attention_rows ignis__attention_rows_of(const igni
 }
 
 /*  Returns the rows of a bias, whose shape has been checked. A shared dimension has stride 0. */
-static ignis__attention_rows ignis__attention_bias_rows(const ignis_shape *shape, ignis__address address)
+IGNIS__PRIVATE ignis__attention_rows ignis__attention_bias_rows(const ignis_shape *shape, ignis__address address)
 {
     ignis__attention_rows rows = IGNIS__ZERO;
     int64_t *steps[] = {&rows.row, &rows.head, &rows.batch}, step = shape->dim[shape->ndim - 1];
@@ -33,7 +35,7 @@ static ignis__attention_rows ignis__attention_bias_rows(const ignis_shape *shape
 
 /*  Reads the addresses of the bias and the lengths, which are inputs from `input` on, in this order. Returns
     the input after them. */
-static int ignis__attention_read_bias_and_lengths(ignis__op *op, int input, ignis__attention *p)
+IGNIS__PRIVATE int ignis__attention_read_bias_and_lengths(ignis__op *op, int input, ignis__attention *p)
 {
     if (p->bias_dtype) {
         p->bias = ignis__attention_bias_rows(&op->in[input]->shape, ignis__op_read(op, op->in[input]));
@@ -45,7 +47,7 @@ static int ignis__attention_read_bias_and_lengths(ignis__op *op, int input, igni
 }
 
 /*  Reads the addresses of q, k, v, which were checked, and of the result. */
-static void ignis__attention_operands(ignis__op *op, ignis__array *out, ignis__attention *p)
+IGNIS__PRIVATE void ignis__attention_operands(ignis__op *op, ignis__array *out, ignis__attention *p)
 {
     if (!op->ok)
         return;
@@ -56,7 +58,7 @@ static void ignis__attention_operands(ignis__op *op, ignis__array *out, ignis__a
     ignis__attention_read_bias_and_lengths(op, 3, p);
 }
 
-static bool ignis__attention_heads(ignis__op *op, int heads, int64_t kv_heads)
+IGNIS__PRIVATE bool ignis__attention_heads(ignis__op *op, int heads, int64_t kv_heads)
 {
     if (heads % kv_heads != 0)
         ignis__op_fail(op, IGNIS_DIAG_SDPA_HEADS, "num_heads (%d) must be a multiple of num_kv_heads (%lld)", heads,
@@ -88,7 +90,8 @@ static bool ignis__attention_set_sizes(ignis__op *op, const ignis_shape *q, cons
 
 /*  Sets the sizes from q, k and v. kv_heads 0: as many as k has. Heads have up to `most` elements. Reports
     what does not fit. */
-static bool ignis__attention_sizes(ignis__op *op, int heads, int kv_heads, int most, ignis__attention *attention)
+IGNIS__PRIVATE bool ignis__attention_sizes(ignis__op *op, int heads, int kv_heads, int most,
+                                           ignis__attention *attention)
 {
     const ignis_shape *q = &op->in[0]->shape, *k = &op->in[1]->shape, *v = &op->in[2]->shape;
     int64_t width, head_dim, kv_width;
@@ -125,7 +128,7 @@ static bool ignis__attention_sizes(ignis__op *op, int heads, int kv_heads, int m
 }
 
 /*  As ignis__attention_sizes, for q, k and v in the rows of one tensor. */
-static bool ignis__attention_packed_sizes(ignis__op *op, int heads, int kv_heads, ignis__attention *p)
+IGNIS__PRIVATE bool ignis__attention_packed_sizes(ignis__op *op, int heads, int kv_heads, ignis__attention *p)
 {
     const ignis_shape *shape = &op->in[0]->shape;
     int64_t width = shape->dim[shape->ndim - 1], all = heads + 2 * (int64_t)kv_heads;
@@ -144,8 +147,8 @@ static bool ignis__attention_packed_sizes(ignis__op *op, int heads, int kv_heads
 }
 
 /*  Makes an array of `count` statistics for each query head of each row. */
-static ignis__array *ignis__attention_new_statistics(ignis__op *op, const ignis__attention *p, ignis_dtype dtype,
-                                                     int count)
+IGNIS__PRIVATE ignis__array *ignis__attention_new_statistics(ignis__op *op, const ignis__attention *p,
+                                                             ignis_dtype dtype, int count)
 {
     return ignis__op_new_row(op, (int64_t)count * p->batches * p->heads * p->sq, ignis__wide_dtype(dtype));
 }

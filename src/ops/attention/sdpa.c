@@ -3,9 +3,11 @@
     Checks the desc, chooses kernels and launches them. Uses: select, operands, backward.
     Invariant: the same shapes, options and device choose the same kernel, so the bits are the same. */
 
+#include "../room.h"
+
 /*  Adds the tensors of a desc to the inputs of an operation, after the first `count`. Returns the number of
     inputs. */
-static int ignis__sdpa_inputs(const ignis_sdpa_desc *desc, ignis_tensor *inputs, int count)
+IGNIS__PRIVATE int ignis__sdpa_inputs(const ignis_sdpa_desc *desc, ignis_tensor *inputs, int count)
 {
     if (desc && desc->bias.id)
         inputs[count++] = desc->bias;
@@ -63,11 +65,8 @@ static bool ignis__sdpa_variant(ignis__op *op, const ignis_sdpa_desc *desc, int 
     return op->ok;
 }
 
-/*  q, k and v as three tensors; in one tensor; or of one query, where num_kv_heads follows from the shapes. */
-typedef enum ignis__sdpa_kind { IGNIS__SDPA, IGNIS__SDPA_PACKED, IGNIS__SDPA_DECODE } ignis__sdpa_kind;
-
-static bool ignis__sdpa_prepare(ignis__op *op, const ignis_sdpa_desc *desc, ignis__sdpa_kind kind,
-                                ignis__attention *attention)
+IGNIS__PRIVATE bool ignis__sdpa_prepare(ignis__op *op, const ignis_sdpa_desc *desc, ignis__sdpa_kind kind,
+                                        ignis__attention *attention)
 {
     static const ignis_sdpa_desc defaults = IGNIS__ZERO;
     int heads, kv_heads;
@@ -157,7 +156,7 @@ static void ignis__sdpa_wgmma(ignis__op *op, ignis_dtype dtype, ignis__attention
 }
 
 /*  Launches the forward by the best kernels for the operands. */
-static void ignis__sdpa_run(ignis__op *op, ignis_dtype dtype, ignis__attention *p)
+IGNIS__PRIVATE void ignis__sdpa_run(ignis__op *op, ignis_dtype dtype, ignis__attention *p)
 {
     ignis__attention_variant variant;
     if (op->ok)

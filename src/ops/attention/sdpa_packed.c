@@ -3,6 +3,8 @@
     not The gradient is one array too, and its column sums go to the projection's bias. Uses: sdpa, backward,
     rope. */
 
+#include "../room.h"
+
 /*  Values that the backward of q, k and v in one tensor needs besides the saved arrays. */
 typedef struct ignis__sdpa_packed {
     ignis__attention attention;

@@ -5,28 +5,13 @@
     Uses: the ops operation and row_launch. Invariant: shapes, options and device decide the kernel, never the
     data. */
 
-/*  As in kernels/attention.cuh: rows of the heads of a tensor; strides of row, head and batch in elements. */
-typedef struct ignis__attention_rows {
-    ignis__address data;
-    int64_t row, head, batch;
-} ignis__attention_rows;
-
-typedef struct ignis__attention {
-    ignis__attention_rows q, k, v, out, grad_out, grad_q, grad_k, grad_v;
-    ignis__address lse, delta;
-    int batches, heads, kv_heads, head_dim, sq, sk, causal;
-    double scale, softcap;
-    ignis__attention_rows bias, grad_bias;
-    ignis__address lengths;
-    int window;                  /* max(sq, sk): none */
-    int bias_dtype, has_lengths; /* 0: none. This and the next are for the host: no kernel has them */
-    int windowed;                /* the caller has set a window, which longer rows exceed */
-} ignis__attention;
+#include "../room.h"
 
 /*  For profiles: tells that the next kernel reads or writes like_q tensors as large as q and like_k as large
     as k, and computes `products` products of [sq, sk, head_dim]. Only visible keys count; lengths on the
     device are not known. */
-static void ignis__attention_cost(const ignis__attention *p, ignis_dtype dtype, int like_q, int like_k, int products)
+IGNIS__PRIVATE void ignis__attention_cost(const ignis__attention *p, ignis_dtype dtype, int like_q, int like_k,
+                                          int products)
 {
     double pairs = (double)p->batches * p->heads, size = ignis__dtypes[dtype].size, seen = 0;
     int i, place, first, last;
@@ -42,26 +27,14 @@ static void ignis__attention_cost(const ignis__attention *p, ignis_dtype dtype, 
                 2.0 * products * pairs * seen * p->head_dim, (int)dtype);
 }
 
-/*  How a kernel is launched: rows of a block, rows that it steps over at a time, threads and dynamic shared
-    memory. */
-typedef struct ignis__attention_shape {
-    int rows, walk, threads, shared;
-} ignis__attention_shape;
-
-typedef struct ignis__attention_variant {
-    char define[96];
-    ignis__builtin forward_kernel, delta_kernel, kv_kernel, q_kernel, bias_kernel;
-    ignis__attention_shape forward, kv, q, bias;
-} ignis__attention_variant;
-
 /*  Returns whether there is a window, or lengths of sequences. */
-static bool ignis__attention_has_range(const ignis__attention *p)
+IGNIS__PRIVATE bool ignis__attention_has_range(const ignis__attention *p)
 {
     return p->has_lengths || p->window < (p->sq > p->sk ? p->sq : p->sk);
 }
 
 /*  Adds the options of kernels/attention.cuh that make the variant of a program. */
-static void ignis__attention_options(char *define, size_t size, const ignis__attention *p, bool ranged)
+IGNIS__PRIVATE void ignis__attention_options(char *define, size_t size, const ignis__attention *p, bool ranged)
 {
     size_t length = strlen(define);
     if (ranged)
@@ -93,7 +66,7 @@ static int ignis__op_major(const ignis__op *op)
 
 /*  Chooses between tensor cores and plain CUDA C, in this one place: f16 and bf16 with mma.m16n8k16 if rows
     are packs of 16 bytes. */
-static bool ignis__attention_takes_mma(const ignis__op *op, ignis_dtype dtype, const ignis__attention *p)
+IGNIS__PRIVATE bool ignis__attention_takes_mma(const ignis__op *op, ignis_dtype dtype, const ignis__attention *p)
 {
     const ignis__attention_rows *tensors = &p->q;
     bool takes = (dtype == IGNIS_F16 || dtype == IGNIS_BF16) && ignis__op_major(op) >= 8 && p->head_dim % 8 == 0;
@@ -103,12 +76,6 @@ static bool ignis__attention_takes_mma(const ignis__op *op, ignis_dtype dtype, c
     return takes;
 }
 
-/*  Geometry of kernels/attention_hopper.cu by the largest head size: teams of a block, groups of 64 queries
-    of a team, keys of a tile, and tiles of k and of v that are loaded or on their way. */
-typedef struct ignis__attention_hopper_shape {
-    int head_dim, teams, groups, keys, stages;
-} ignis__attention_hopper_shape;
-
 static const ignis__attention_hopper_shape ignis__attention_hopper[] = {
     {64, 2, 2, 64, 4},   {64, 1, 3, 128, 4}, {128, 1, 2, 64, 4}, {128, 1, 3, 80, 2},
     {128, 1, 2, 128, 2}, {192, 1, 2, 96, 2}, {256, 1, 2, 80, 2}};
@@ -116,8 +83,9 @@ static const ignis__attention_hopper_shape ignis__attention_hopper[] = {
 /*  Returns the fastest shape, measured on an H200. ranged: a variant of the program, for which three groups
     lack registers, or do not pay with a narrow window. Three groups pay for heads above 64 with many items,
     as the last ones of blocks end at different times. Steady: one shape for any number of queries and keys. */
-static const ignis__attention_hopper_shape *ignis__attention_hopper_choose(const ignis__op *op,
-                                                                           const ignis__attention *p, bool ranged)
+IGNIS__PRIVATE const ignis__attention_hopper_shape *ignis__attention_hopper_choose(const ignis__op *op,
+                                                                                   const ignis__attention *p,
+                                                                                   bool ranged)
 {
     const ignis__attention_hopper_shape *shapes = ignis__attention_hopper;
     int64_t items = ignis__ceil_div(p->sq, 3 * 64) * p->batches * p->heads,
@@ -134,15 +102,16 @@ static const ignis__attention_hopper_shape *ignis__attention_hopper_choose(const
 }
 
 /*  Writes the options of its program, except those of a variant. */
-static void ignis__attention_hopper_define(char *define, size_t size, const ignis__attention *p,
-                                           const ignis__attention_hopper_shape *shape)
+IGNIS__PRIVATE void ignis__attention_hopper_define(char *define, size_t size, const ignis__attention *p,
+                                                   const ignis__attention_hopper_shape *shape)
 {
     snprintf(define, size, "-DIGNIS_HEAD_DIM=%d -DIGNIS_CAUSAL=%d -DIGNIS_FORWARD_GROUPS=%d -DIGNIS_FORWARD_KEYS=%d",
              p->head_dim, p->causal, shape->groups, shape->keys);
 }
 
 /*  Returns whether the wgmma kernels can run. If the caller asked for them and they cannot, logs why. */
-static bool ignis__attention_takes_wgmma(const ignis__op *op, ignis_dtype dtype, const ignis__attention *attention)
+IGNIS__PRIVATE bool ignis__attention_takes_wgmma(const ignis__op *op, ignis_dtype dtype,
+                                                 const ignis__attention *attention)
 {
     const ignis__attention_rows *tensors = &attention->q;
     const char *why = NULL;
@@ -175,9 +144,9 @@ static bool ignis__attention_takes_wgmma(const ignis__op *op, ignis_dtype dtype,
 /*  Makes the TMA map of a tensor, for tiles of `rows` of its `length` rows. In shared memory a tile is a row
     of slabs of 64 columns. Heads of full slabs are copied several slabs at a time. Others are copied slab by
     slab, and the last one is filled with zeros. */
-static void ignis__attention_tma_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype dtype,
-                                     const ignis__attention *p, const ignis__attention_rows *tensor, int heads,
-                                     int length, int rows, int slabs)
+IGNIS__PRIVATE void ignis__attention_tma_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype dtype,
+                                             const ignis__attention *p, const ignis__attention_rows *tensor, int heads,
+                                             int length, int rows, int slabs)
 {
     int64_t dims[] = {64, length, p->head_dim / 64, heads, p->batches};
     int64_t strides[] = {2 * tensor->row, 128, 2 * tensor->head, 2 * tensor->batch};
@@ -196,10 +165,10 @@ static void ignis__attention_tma_map(ignis__op *op, ignis__tensor_map *map, igni
 }
 
 /*  Returns how many numbers forward saves in lse for each query: with a bias a bound and a sum. */
-static int ignis__attention_lse_count(const ignis__attention *p) { return p->bias_dtype ? 2 : 1; }
+IGNIS__PRIVATE int ignis__attention_lse_count(const ignis__attention *p) { return p->bias_dtype ? 2 : 1; }
 
-static ignis__attention_variant ignis__attention_choose(const ignis__op *op, ignis_dtype dtype,
-                                                        const ignis__attention *attention)
+IGNIS__PRIVATE ignis__attention_variant ignis__attention_choose(const ignis__op *op, ignis_dtype dtype,
+                                                                const ignis__attention *attention)
 {
     ignis__attention_variant variant = IGNIS__ZERO;
     int i, head_dim = 32, size = dtype == IGNIS_F64 ? 8 : 4, pack = 16 / size, bytes, lines;
@@ -248,7 +217,7 @@ static ignis__attention_variant ignis__attention_choose(const ignis__op *op, ign
 
 /*  Options of kernels/attention_hopper_backward.cu; see ignis__attention_has_one_query_tile and
     ignis__attention_adds_directly. */
-static const char *const ignis__attention_backward_forms[] = {"", " -DIGNIS_FEW=1", " -DIGNIS_DIRECT=1"};
+IGNIS__PRIVATE const char *const ignis__attention_backward_forms[] = {"", " -DIGNIS_FEW=1", " -DIGNIS_DIRECT=1"};
 
 /*  While programs are recorded: requests the kernels that devices of every kind choose, for one of the two
     variants. */
@@ -294,8 +263,8 @@ IGNIS__COLD static void ignis__attention_request_variant(ignis__op *op, ignis_dt
 }
 
 /*  Requests kernels for this number of rows and others, with rows inside a window and beyond it. */
-IGNIS__COLD static void ignis__attention_request(ignis__op *op, ignis_dtype dtype, const ignis__attention *given,
-                                                 bool backward)
+IGNIS__COLD IGNIS__PRIVATE void ignis__attention_request(ignis__op *op, ignis_dtype dtype,
+                                                         const ignis__attention *given, bool backward)
 {
     ignis__attention p = *given;
     if (!op->ok || !ignis__requests.path[0])
@@ -306,9 +275,9 @@ IGNIS__COLD static void ignis__attention_request(ignis__op *op, ignis_dtype dtyp
         ignis__attention_request_variant(op, dtype, &p, backward);
 }
 
-static void ignis__attention_launch(ignis__op *op, const ignis__attention_variant *variant, ignis__builtin kernel,
-                                    const ignis__attention_shape *shape, ignis_dtype dtype, int rows, int heads,
-                                    ignis__attention *p)
+IGNIS__PRIVATE void ignis__attention_launch(ignis__op *op, const ignis__attention_variant *variant,
+                                            ignis__builtin kernel, const ignis__attention_shape *shape,
+                                            ignis_dtype dtype, int rows, int heads, ignis__attention *p)
 {
     int64_t blocks = ignis__ceil_div(rows, shape->rows) * heads * p->batches;
     void *params[] = {p};

@@ -3,6 +3,8 @@
     Describes the convolution from shapes and desc; implicit_gemm, depthwise and grouped compute it.
     Uses: geometry, the matmul folder. Invariant: all sizes are below 2^30. */
 
+#include "../room.h"
+
 static ignis_status ignis__conv_backward(const ignis_backward_args *args)
 {
     const ignis__conv *conv = (const ignis__conv *)args->params;

@@ -3,9 +3,11 @@
     Uses: geometry, gemm_params; kernels/depthwise.cu.
     Invariant: sums of the gradient of w have a fixed order. */
 
+#include "../room.h"
+
 /*  Runs a depthwise convolution with the parameters of its product. sums: of the gradient of w; NULL: another
     pass. Packs of channels step over strips of pixels if a variant exists: 3, 5 or 7 taps side by side. */
-static void ignis__depthwise(ignis__op *op, const ignis__conv *conv, ignis__gemm *gemm, ignis__array *sums)
+IGNIS__PRIVATE void ignis__depthwise(ignis__op *op, const ignis__conv *conv, ignis__gemm *gemm, ignis__array *sums)
 {
     enum { TAPS = 9, PIXELS = 4, STRIP = 4, MOST_ACROSS = 16 }; /* of a block, or of a thread */
     const ignis__patches *q = &gemm->patches;

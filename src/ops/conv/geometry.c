@@ -4,27 +4,9 @@
     patches by the gradient. Patches are never stored: kernels compute their addresses from the grids here,
     which kernels/gemm.cuh has as well. */
 
-/*  A convolution along the rows or the columns of its images. */
-typedef struct ignis__conv_side {
-    int64_t in, out, kernel, stride, padding, dilation;
-} ignis__conv_side;
+#include "../room.h"
 
-/*  A convolution; channels and outs are of one group. It is patches of x, [images * out * out, kernel *
-    kernel * channels], times weights. */
-typedef struct ignis__conv {
-    int64_t images, channels, outs, groups;
-    ignis__conv_side side[2];
-    ignis_dtype dtype;
-    int sides; /* 1: a signal */
-} ignis__conv;
-
-/*  How a grid of pixels and the taps of its patches step along a side of an array, as in kernels/gemm.cuh,
-    and along the taps of the weights. */
-typedef struct ignis__conv_grid {
-    int64_t grid, taps, first, stride, step, weight, weight_step;
-} ignis__conv_grid;
-
-static ignis__conv_grid ignis__conv_forward_grid(const ignis__conv_side *side)
+IGNIS__PRIVATE ignis__conv_grid ignis__conv_forward_grid(const ignis__conv_side *side)
 {
     ignis__conv_grid walk;
     walk.grid = side->out;
@@ -51,7 +33,7 @@ static int64_t ignis__conv_tap_step(const ignis__conv_side *side)
 
 /*  Returns how many phases patches have: those of the first taps, which differ. There are at most as many as
     taps, however long the stride is. */
-static int64_t ignis__conv_phases(const ignis__conv_side *side)
+IGNIS__PRIVATE int64_t ignis__conv_phases(const ignis__conv_side *side)
 {
     int64_t step = ignis__conv_tap_step(side);
     return step < side->kernel ? step : side->kernel;
@@ -61,7 +43,7 @@ static int64_t ignis__conv_phases(const ignis__conv_side *side)
     the gradient of the result. Pixel h of x is in the patch of pixel (h + padding - tap * dilation) / stride
     of the result, if that is a whole number. For one phase these are every few taps, each some pixels from
     the next. Taps count from the last one, so that pixels rise. */
-static ignis__conv_grid ignis__conv_backward_grid(const ignis__conv_side *side, int64_t tap, int64_t *phase)
+IGNIS__PRIVATE ignis__conv_grid ignis__conv_backward_grid(const ignis__conv_side *side, int64_t tap, int64_t *phase)
 {
     ignis__conv_grid walk = IGNIS__ZERO;
     int64_t step = ignis__conv_tap_step(side), at = (tap * side->dilation - side->padding) % side->stride;
@@ -77,7 +59,7 @@ static ignis__conv_grid ignis__conv_backward_grid(const ignis__conv_side *side, 
 }
 
 /*  Returns whether no patch has some pixels of x. */
-static bool ignis__conv_skips_pixels(const ignis__conv_side *side)
+IGNIS__PRIVATE bool ignis__conv_skips_pixels(const ignis__conv_side *side)
 {
     int64_t phases = ignis__conv_phases(side), tap, phase, met = 0;
     for (tap = 0; tap < phases; tap++) {
@@ -96,10 +78,10 @@ static bool ignis__conv_fits_tma(const ignis__conv_grid *walk, int64_t size)
            (walk->taps - 1) * walk->step <= 255;
 }
 
-static int64_t ignis__conv_taps(const ignis__conv *c) { return c->side[0].kernel * c->side[1].kernel; }
+IGNIS__PRIVATE int64_t ignis__conv_taps(const ignis__conv *c) { return c->side[0].kernel * c->side[1].kernel; }
 
 /*  Returns whether a convolution is a product of the matrices as they are: x [rows, channels] w^T. */
-static bool ignis__conv_is_product(const ignis__conv *c, ignis__product *product)
+IGNIS__PRIVATE bool ignis__conv_is_product(const ignis__conv *c, ignis__product *product)
 {
     int i;
     if (c->groups != 1)
@@ -112,19 +94,15 @@ static bool ignis__conv_is_product(const ignis__conv *c, ignis__product *product
 }
 
 /*  Returns whether each channel of the result depends on one channel of x. */
-static bool ignis__conv_is_depthwise(const ignis__conv *c) { return c->groups > 1 && c->channels == 1 && c->outs == 1; }
-
-/*  An array of pixels or weights that is an operand: rows of `channels` channels. */
-typedef struct ignis__conv_operand {
-    ignis__address at;
-    int64_t channels; /* as stored */
-    int packed;       /* they are full packs: 1: of 16 bytes, 2: of 8 */
-} ignis__conv_operand;
+IGNIS__PRIVATE bool ignis__conv_is_depthwise(const ignis__conv *c)
+{
+    return c->groups > 1 && c->channels == 1 && c->outs == 1;
+}
 
 /*  Reads two operands. For tensor cores, channels that are not full packs are copied into packs; packs of few
     channels are half as large. */
-static void ignis__conv_operands(ignis__op *op, const ignis__conv *conv, ignis__conv_operand operand[2],
-                                 ignis__array *const arrays[2], const int64_t channels[2])
+IGNIS__PRIVATE void ignis__conv_operands(ignis__op *op, const ignis__conv *conv, ignis__conv_operand operand[2],
+                                         ignis__array *const arrays[2], const int64_t channels[2])
 {
     bool tensor_cores =
         op->work.device->info.compute_major >= 8 && !ignis__conv_is_depthwise(conv) &&
@@ -149,8 +127,9 @@ static void ignis__conv_operands(ignis__op *op, const ignis__conv *conv, ignis__
 }
 
 /*  Sets the patches of an array of pixels with `channels` channels, and the k of wgmma. */
-static void ignis__conv_patches(ignis__gemm *gemm, const ignis__conv *conv, int of, const ignis__conv_grid walk[2],
-                                int64_t height, int64_t width, const ignis__conv_operand *pixels, int64_t channels)
+IGNIS__PRIVATE void ignis__conv_patches(ignis__gemm *gemm, const ignis__conv *conv, int of,
+                                        const ignis__conv_grid walk[2], int64_t height, int64_t width,
+                                        const ignis__conv_operand *pixels, int64_t channels)
 {
     ignis__patches *q = &gemm->patches;
     int64_t whole = ignis__ceil_div(channels, 64) * 64;
@@ -179,7 +158,7 @@ static void ignis__conv_patches(ignis__gemm *gemm, const ignis__conv *conv, int 
 }
 
 /*  Sets the weights as the second operand of a product with patches. */
-static void ignis__conv_weights(ignis__gemm *p, const ignis__conv *c, const ignis__conv_operand *w)
+IGNIS__PRIVATE void ignis__conv_weights(ignis__gemm *p, const ignis__conv *c, const ignis__conv_operand *w)
 {
     p->b = w->at;
     p->batch_b = c->outs * ignis__conv_taps(c) * w->channels;

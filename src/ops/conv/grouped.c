@@ -3,23 +3,12 @@
     Plans tiles of pixels and slabs of groups, and runs the kernel.
     Uses: geometry, gemm_params. */
 
-/*  Tiles of a grid, as in kernels/grouped_mma.cu. */
-typedef struct ignis__conv_tiles {
-    ignis__divisor across, down, columns, halo;
-    int rows, halo_rows, count;
-} ignis__conv_tiles;
-
-/*  The plan of a product by kernels/grouped_mma.cu: a slab of groups for a block, in chunks of 8 channels. */
-typedef struct ignis__grouped {
-    ignis__conv_tiles tiles;
-    int channels, outs, taps, slab, slabs;
-    int64_t shared;
-    char define[IGNIS__DEFINES];
-} ignis__grouped;
+#include "../room.h"
 
 /*  Plans a product of groups with few channels: tiles of up to 32 columns and as many rows as a k step of
     both operands in 40 KiB has. weights: it is the gradient of w. False if it is not such a product. */
-static bool ignis__grouped_plan(const ignis__conv *conv, const ignis__gemm *gemm, bool weights, ignis__grouped *plan)
+IGNIS__PRIVATE bool ignis__grouped_plan(const ignis__conv *conv, const ignis__gemm *gemm, bool weights,
+                                        ignis__grouped *plan)
 {
     enum { ROOM = 40 << 10, MOST_STEPS = 28 };
     const ignis__patches *q = &gemm->patches;
@@ -76,8 +65,8 @@ static bool ignis__grouped_plan(const ignis__conv *conv, const ignis__gemm *gemm
 
 /*  Returns whether the device has the kernel, or a record has it. While programs are recorded: requests the
     kernel of older devices too. */
-static bool ignis__grouped_exists(const ignis__op *op, ignis_dtype dtype, const ignis__gemm *p,
-                                  const ignis__grouped *plan, bool weights)
+IGNIS__PRIVATE bool ignis__grouped_exists(const ignis__op *op, ignis_dtype dtype, const ignis__gemm *p,
+                                          const ignis__grouped *plan, bool weights)
 {
     ignis__builtin builtin = weights ? IGNIS__BUILTIN_GROUPED_WEIGHTS : IGNIS__BUILTIN_GROUPED;
     char define[32];
@@ -94,8 +83,8 @@ static bool ignis__grouped_exists(const ignis__op *op, ignis_dtype dtype, const 
 }
 
 /*  Runs the kernel. sums: the gradient of w; NULL: another product. */
-static void ignis__grouped_run(ignis__op *op, const ignis__conv *c, ignis__gemm *p, ignis__grouped *plan,
-                               ignis__array *sums)
+IGNIS__PRIVATE void ignis__grouped_run(ignis__op *op, const ignis__conv *c, ignis__gemm *p, ignis__grouped *plan,
+                                       ignis__array *sums)
 {
     int64_t blocks = ignis__clamp(2 * op->work.device->info.multiprocessors / plan->slabs, 1, plan->tiles.count), steps,
             warps;

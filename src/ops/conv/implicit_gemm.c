@@ -3,6 +3,8 @@
     Forward, the gradient of x (a product for each phase of the strides) and the gradient of w.
     Uses: geometry, depthwise, grouped, gemm_launch. */
 
+#include "../room.h"
+
 /*  Describes a product with patches of all groups, whose first operand has `channels` channels. */
 static ignis__product ignis__conv_product(const ignis__conv *c, int64_t m, int64_t n, int64_t k, int64_t channels)
 {
@@ -33,8 +35,8 @@ static bool ignis__conv_compute(ignis__op *op, const ignis__conv *c, ignis__gemm
     return false;
 }
 
-static void ignis__conv_forward(ignis__op *op, const ignis__conv *conv, ignis__array *out, ignis__array *x,
-                                ignis__array *w, ignis__array *bias)
+IGNIS__PRIVATE void ignis__conv_forward(ignis__op *op, const ignis__conv *conv, ignis__array *out, ignis__array *x,
+                                        ignis__array *w, ignis__array *bias)
 {
     ignis__array *const arrays[2] = {x, w};
     ignis__conv_operand operand[2];
@@ -68,8 +70,8 @@ static void ignis__conv_forward(ignis__op *op, const ignis__conv *conv, ignis__a
 }
 
 /*  Computes dx: for each phase of the strides a product of patches of g and the weights of that phase. */
-static void ignis__conv_grad_x(ignis__op *op, const ignis__conv *conv, ignis__array *dx, ignis__array *g,
-                               ignis__array *w)
+IGNIS__PRIVATE void ignis__conv_grad_x(ignis__op *op, const ignis__conv *conv, ignis__array *dx, ignis__array *g,
+                                       ignis__array *w)
 {
     static const ignis__epilogue nothing = IGNIS__ZERO;
     ignis__array *const arrays[2] = {g, w};
@@ -130,8 +132,8 @@ static bool ignis__conv_folds_pixel_pairs(const ignis__op *op, const ignis__conv
 
 /*  Computes dw = g^T times the patches of x, and db (NULL: not needed), the sum of g over its rows, inside
     that product if it can. */
-static void ignis__conv_grad_w(ignis__op *op, const ignis__conv *conv, ignis__array *dw, ignis__array *db,
-                               ignis__array *g, ignis__array *x)
+IGNIS__PRIVATE void ignis__conv_grad_w(ignis__op *op, const ignis__conv *conv, ignis__array *dw, ignis__array *db,
+                                       ignis__array *g, ignis__array *x)
 {
     ignis__array *const arrays[2] = {g, x};
     ignis__conv_operand operand[2];

@@ -5,21 +5,12 @@
     Uses: cublaslt, gemm_launch. Locks: the table's lock; nobody measures while holding it. A capture never
     measures. */
 
+#include "../room.h"
+
 #define IGNIS__MEASURE_ROUNDS 3 /* the fastest one counts */
 #define IGNIS__MEASURE_RUNS 4   /* in a round */
 
-typedef struct ignis__autotune {
-    uint64_t key;
-    bool own;
-    struct ignis__autotune *next;
-} ignis__autotune;
-
-static struct {
-    ignis__mutex
-        lock; /* never held while measuring: the work that is waited for may wait for another thread's product */
-    bool is_read;
-    ignis__autotune *first;
-} ignis__measurements = {IGNIS__MUTEX_INIT, false, NULL};
+IGNIS__PRIVATE struct ignis__measurements_type ignis__measurements = {IGNIS__MUTEX_INIT, false, NULL};
 
 static ignis__autotune *ignis__autotune_find(uint64_t key)
 {
@@ -153,8 +144,8 @@ static bool ignis__autotune_lookup(const char *call, uint64_t key, bool *own, bo
 
 /*  Returns whether a built-in kernel computes the product. Measures if that is unknown; a capture cannot
     measure, and uses cuBLASLt. */
-static bool ignis__autotune_picks_builtin(ignis__op *op, const ignis__product *product, ignis__array *out,
-                                          ignis__array *a, ignis__array *b, const ignis__epilogue *epilogue)
+IGNIS__PRIVATE bool ignis__autotune_picks_builtin(ignis__op *op, const ignis__product *product, ignis__array *out,
+                                                  ignis__array *a, ignis__array *b, const ignis__epilogue *epilogue)
 {
     uint64_t key;
     int64_t own, other;
@@ -191,7 +182,7 @@ static bool ignis__autotune_picks_builtin(ignis__op *op, const ignis__product *p
     return is_own;
 }
 
-static void ignis__autotune_close(void)
+IGNIS__PRIVATE void ignis__autotune_close(void)
 {
     while (ignis__measurements.first) {
         ignis__autotune *next = ignis__measurements.first->next;

@@ -5,6 +5,8 @@
     Uses: product, the loader. Locks: a plan's lock while the bias address is in its descriptor; `planning` of
     a device guards its plans, as cuBLASLt may load kernels for one and wait for the device. */
 
+#include "../room.h"
+
 /*  A plan: cuBLASLt's choice for a product, kept for the next product of the same kind. It computes out^T =
     op(b)^T op(a)^T. */
 typedef struct ignis__plan {
@@ -184,7 +186,7 @@ static ignis__plan *ignis__plan_get(const char *call, ignis__device *device, con
     return plan;
 }
 
-static int ignis__alignment_of(ignis__address a, ignis__address b, ignis__address c)
+IGNIS__PRIVATE int ignis__alignment_of(ignis__address a, ignis__address b, ignis__address c)
 {
     ignis__address bits = a | b | c | 16;
     return (int)(bits & (~bits + 1));
@@ -254,8 +256,8 @@ static bool ignis__lt_run(ignis__op *op, const ignis__product *product, double f
 
 /*  As ignis__lt_run, with an epilogue: the bias inside the product if cuBLASLt can, the rest in a pass after
     it. */
-static bool ignis__lt_multiply(ignis__op *op, const ignis__product *product, ignis__array *out, ignis__array *a,
-                               ignis__array *b, const ignis__epilogue *epilogue, bool *row_sums)
+IGNIS__PRIVATE bool ignis__lt_multiply(ignis__op *op, const ignis__product *product, ignis__array *out, ignis__array *a,
+                                       ignis__array *b, const ignis__epilogue *epilogue, bool *row_sums)
 {
     bool narrow = product->dtype != IGNIS_F64, biased = false;
     bool keeps = epilogue->pre && !epilogue->gradient && epilogue->activation != IGNIS__ACTIVATION_GATED;
@@ -292,7 +294,7 @@ static bool ignis__lt_multiply(ignis__op *op, const ignis__product *product, ign
 }
 
 /*  Frees the plans of a device; its context is current. */
-static void ignis__matmul_close(ignis__device *device)
+IGNIS__PRIVATE void ignis__matmul_close(ignis__device *device)
 {
     int index = ignis__device_ordinal(device), bucket;
     ignis__planner *planner = ignis__planners[index];
@@ -309,7 +311,7 @@ static void ignis__matmul_close(ignis__device *device)
     ignis__planners[index] = NULL;
 }
 
-static bool ignis__cublaslt_available(const char *call)
+IGNIS__PRIVATE bool ignis__cublaslt_available(const char *call)
 {
     return ignis__library_available(call, IGNIS_LIBRARY_CUBLASLT, "built-in kernels compute products");
 }

@@ -3,8 +3,10 @@
     Every product passes here: ignis__matmul_run. The thresholds were measured on an H200.
     Uses: gemm_launch, cublaslt, autotune. */
 
+#include "../room.h"
+
 /*  Returns whether a product has few tiny tiles. */
-static bool ignis__gemm_is_tiny(const ignis__op *op, const ignis__product *product)
+IGNIS__PRIVATE bool ignis__gemm_is_tiny(const ignis__op *op, const ignis__product *product)
 {
     int64_t tiles = ignis__ceil_div(product->m, 16) * ignis__ceil_div(product->n, 32) * product->batch;
     return tiles <= 2 * op->work.device->info.multiprocessors && product->k <= 512;
@@ -39,7 +41,7 @@ static bool ignis__gemm_fills_device_f32(const ignis__op *op, const ignis__produ
 
 /*  Returns whether built-in kernels are at least as fast as cuBLASLt on an H200: for few tiny tiles (by
     tensor cores 1 us slower, but an epilogue costs nothing), and for large products by wgmma. */
-static bool ignis__gemm_beats_cublaslt(const ignis__op *op, const ignis__product *product)
+IGNIS__PRIVATE bool ignis__gemm_beats_cublaslt(const ignis__op *op, const ignis__product *product)
 {
     ignis_dtype dtype = (ignis_dtype)product->dtype;
     if (ignis__gemm_is_tiny(op, product))
@@ -52,8 +54,8 @@ static bool ignis__gemm_beats_cublaslt(const ignis__op *op, const ignis__product
 
 /*  Runs a product, whose sizes may be zero, and its epilogue (NULL: none). False: the caller computes
     epilogue->row_sums. */
-static bool ignis__matmul_run(ignis__op *op, const ignis__product *product, ignis__array *out, ignis__array *a,
-                              ignis__array *b, const ignis__epilogue *epilogue)
+IGNIS__PRIVATE bool ignis__matmul_run(ignis__op *op, const ignis__product *product, ignis__array *out, ignis__array *a,
+                                      ignis__array *b, const ignis__epilogue *epilogue)
 {
     static const ignis__epilogue nothing = IGNIS__ZERO;
     int by = ignis__matmul_backend;

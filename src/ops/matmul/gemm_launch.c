@@ -4,14 +4,9 @@
     two tiny products.
     Uses: gemm_select, gemm_params. Scratch lives until the operation ends. */
 
-/*  A tiny product that waits to be launched together with another one. */
-typedef struct ignis__gemm_pending {
-    ignis__gemm p;
-    ignis_dtype dtype;
-    int64_t blocks; /* 0: there is no product */
-} ignis__gemm_pending;
+#include "../room.h"
 
-static double ignis__gemm_flops(const ignis__gemm *p)
+IGNIS__PRIVATE double ignis__gemm_flops(const ignis__gemm *p)
 {
     return 2.0 * (double)p->m * (double)p->n * (double)p->k * (double)p->batch;
 }
@@ -45,13 +40,13 @@ static void ignis__gemm_launch_tiny(ignis__op *op, ignis_dtype dtype, const char
 /*  Begins a pair of products, up to ignis__gemm_join_end. They do not depend on each other, and the second
     one may run by other means. If both are tiny they are one launch. Products that are measured run many
     times, and are not joined. */
-static void ignis__gemm_join(ignis__op *op, ignis__gemm_pending *pending)
+IGNIS__PRIVATE void ignis__gemm_join(ignis__op *op, ignis__gemm_pending *pending)
 {
     pending->blocks = 0;
     op->pending = ignis__matmul_backend == IGNIS_MATMUL_MEASURE ? NULL : pending;
 }
 
-static void ignis__gemm_join_end(ignis__op *op)
+IGNIS__PRIVATE void ignis__gemm_join_end(ignis__op *op)
 {
     const ignis__gemm_pending *pending = op->pending;
     op->pending = NULL;
@@ -153,16 +148,11 @@ static void ignis__gemm_launch(ignis__op *op, ignis__gemm_kernel *kernel, ignis_
                      kernel->threads, 1, kernel->shared, kernel->stays ? mapped : plain);
 }
 
-/*  A copy of an operand, as in kernels/gemm.cu. */
-typedef struct ignis__gemm_copy {
-    ignis__address to, from;
-    int64_t row, stride, rows;
-} ignis__gemm_copy;
-
 /*  Plans scratch for an operand, `rows` rows a matrix, in which its rows are full packs of `pack` elements:
     of 16 bytes or fewer. */
-static void ignis__gemm_plan_copy(ignis__op *op, ignis_dtype dtype, ignis__gemm_copy *copy, ignis__address *at,
-                                  int64_t *row, int64_t rows, int64_t count, int64_t *batch, int *packed, int64_t pack)
+IGNIS__PRIVATE void ignis__gemm_plan_copy(ignis__op *op, ignis_dtype dtype, ignis__gemm_copy *copy, ignis__address *at,
+                                          int64_t *row, int64_t rows, int64_t count, int64_t *batch, int *packed,
+                                          int64_t pack)
 {
     int64_t whole = ignis__pack_elements(dtype);
     memset(copy, 0, sizeof *copy);
@@ -181,7 +171,7 @@ static void ignis__gemm_plan_copy(ignis__op *op, ignis_dtype dtype, ignis__gemm_
 }
 
 /*  Makes one or two copies. */
-static void ignis__gemm_copies(ignis__op *op, ignis_dtype dtype, ignis__gemm_copy *a, ignis__gemm_copy *b)
+IGNIS__PRIVATE void ignis__gemm_copies(ignis__op *op, ignis_dtype dtype, ignis__gemm_copy *a, ignis__gemm_copy *b)
 {
     void *params[] = {a, b};
     int64_t pack = ignis__pack_elements(dtype),
@@ -215,7 +205,8 @@ static void ignis__gemm_transpose_operand(ignis__op *op, ignis_dtype dtype, igni
 }
 
 /*  Chooses a kernel for the parameters, and runs it. False: the caller computes row sums. */
-static bool ignis__gemm_compute(ignis__op *op, ignis_dtype dtype, ignis__gemm *gemm, const ignis__epilogue *epilogue)
+IGNIS__PRIVATE bool ignis__gemm_compute(ignis__op *op, ignis_dtype dtype, ignis__gemm *gemm,
+                                        const ignis__epilogue *epilogue)
 {
     ignis__gemm_kernel kernel = ignis__gemm_choose(op, dtype, gemm, epilogue);
     bool row_sums = epilogue->row_sums && kernel.sums_rows;
@@ -258,8 +249,8 @@ static bool ignis__gemm_compute(ignis__op *op, ignis_dtype dtype, ignis__gemm *g
 }
 
 /*  Runs a product by built-in kernels; out has elements. False: the caller computes its row sums. */
-static bool ignis__gemm_run(ignis__op *op, const ignis__product *product, ignis__array *out, ignis__array *a,
-                            ignis__array *b, const ignis__epilogue *epilogue)
+IGNIS__PRIVATE bool ignis__gemm_run(ignis__op *op, const ignis__product *product, ignis__array *out, ignis__array *a,
+                                    ignis__array *b, const ignis__epilogue *epilogue)
 {
     ignis_dtype dtype = (ignis_dtype)product->dtype;
     ignis__gemm p = ignis__gemm_params(op, product, out, epilogue);

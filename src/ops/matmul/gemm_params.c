@@ -3,11 +3,13 @@
     Fills the struct of kernels/gemm.cuh, and requests kernels while programs are recorded. Uses: product,
     gemm_select. */
 
+#include "../room.h"
+
 /*  Makes a TMA map of [batch, rows, row] with strides between rows and matrices, in tiles of 128 bytes of
     some rows. rounds: f32 is rounded to tf32 when loaded. */
-static void ignis__gemm_tma_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype dtype, bool rounds,
-                                ignis__address at, int64_t row, int64_t row_stride, int64_t rows, int64_t batch,
-                                int64_t stride, int box_rows)
+IGNIS__PRIVATE void ignis__gemm_tma_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype dtype, bool rounds,
+                                        ignis__address at, int64_t row, int64_t row_stride, int64_t rows, int64_t batch,
+                                        int64_t stride, int box_rows)
 {
     int64_t size = ignis__dtypes[dtype].size;
     int64_t dims[] = {row, rows, stride ? batch : 1},
@@ -17,8 +19,8 @@ static void ignis__gemm_tma_map(ignis__op *op, ignis__tensor_map *map, ignis_dty
 }
 
 /*  Makes a TMA map of the array with patches: `count` pixels of the grid for a tap. */
-static void ignis__patches_tma_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype dtype, const ignis__gemm *p,
-                                   int count)
+IGNIS__PRIVATE void ignis__patches_tma_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype dtype,
+                                           const ignis__gemm *p, int count)
 {
     const ignis__patches *q = &p->patches;
     int64_t row = q->pixel * q->width, dims[] = {q->pixel, q->width, q->height, p->images};
@@ -36,7 +38,8 @@ static void ignis__patches_tma_map(ignis__op *op, ignis__tensor_map *map, ignis_
 }
 
 /*  Makes a TMA map of the pixels of out that belong to the grid. */
-static void ignis__patches_out_tma_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype dtype, const ignis__gemm *p)
+IGNIS__PRIVATE void ignis__patches_out_tma_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype dtype,
+                                               const ignis__gemm *p)
 {
     const ignis__patches *q = &p->patches;
     int64_t dims[] = {p->n, q->columns.size, q->rows.size, p->images};
@@ -49,14 +52,14 @@ static void ignis__patches_out_tma_map(ignis__op *op, ignis__tensor_map *map, ig
 }
 
 /*  Returns whether all rows of `row` elements from these addresses on are full packs. */
-static bool ignis__gemm_packed(ignis_dtype dtype, ignis__address addresses, int64_t row, int64_t batch)
+IGNIS__PRIVATE bool ignis__gemm_packed(ignis_dtype dtype, ignis__address addresses, int64_t row, int64_t batch)
 {
     int64_t pack = ignis__pack_elements(dtype);
     return addresses % 16 == 0 && row % pack == 0 && batch % pack == 0;
 }
 
 /*  Sums [count, n] in the order of the rows. */
-static void ignis__gemm_add_sums(ignis__op *op, ignis__array *out, ignis__address from, int64_t count)
+IGNIS__PRIVATE void ignis__gemm_add_sums(ignis__op *op, ignis__array *out, ignis__address from, int64_t count)
 {
     ignis__address to = ignis__op_write(op, out);
     void *params[] = {&to, &from, &count, &out->numel};
@@ -65,22 +68,23 @@ static void ignis__gemm_add_sums(ignis__op *op, ignis__array *out, ignis__addres
     ignis__op_launch_row(op, IGNIS__BUILTIN_GEMM_SUMS, out->dtype, ignis__ceil_div(out->numel, 32), 256, params);
 }
 
-static ignis__address ignis__gemm_scratch(ignis__op *op, int64_t count, ignis_dtype dtype)
+IGNIS__PRIVATE ignis__address ignis__gemm_scratch(ignis__op *op, int64_t count, ignis_dtype dtype)
 {
     return ignis__op_write(op, ignis__op_new_row(op, count, ignis__wide_dtype(dtype)));
 }
 
 /*  Returns where a kernel writes `count` rows of sums for ignis__gemm_add_sums: a single row of the result's
     dtype is the result. */
-static ignis__address ignis__gemm_sums_scratch(ignis__op *op, ignis__array *out, int64_t count, ignis_dtype dtype)
+IGNIS__PRIVATE ignis__address ignis__gemm_sums_scratch(ignis__op *op, ignis__array *out, int64_t count,
+                                                       ignis_dtype dtype)
 {
     return count == 1 && dtype == ignis__wide_dtype(dtype) ? ignis__op_write(op, out)
                                                            : ignis__gemm_scratch(op, count * out->numel, dtype);
 }
 
 /*  Returns the parameters, except for partial sums. out and its epilogue's arrays have elements. */
-static ignis__gemm ignis__gemm_params(ignis__op *op, const ignis__product *product, ignis__array *out,
-                                      const ignis__epilogue *epilogue)
+IGNIS__PRIVATE ignis__gemm ignis__gemm_params(ignis__op *op, const ignis__product *product, ignis__array *out,
+                                              const ignis__epilogue *epilogue)
 {
     ignis__gemm gemm = IGNIS__ZERO;
     gemm.dtype = (ignis_dtype)product->dtype;
@@ -125,8 +129,8 @@ static ignis__gemm ignis__gemm_params(ignis__op *op, const ignis__product *produ
 }
 
 /*  Launches a kernel that finishes a product: 128 columns of `rows` rows for a block. */
-static void ignis__gemm_launch_finish(ignis__op *op, ignis__builtin builtin, int rows, ignis_dtype dtype,
-                                      ignis__gemm *p, const ignis__epilogue *epilogue)
+IGNIS__PRIVATE void ignis__gemm_launch_finish(ignis__op *op, ignis__builtin builtin, int rows, ignis_dtype dtype,
+                                              ignis__gemm *p, const ignis__epilogue *epilogue)
 {
     void *params[] = {p};
     int64_t sums = ignis__ceil_div(p->m, rows);
@@ -140,8 +144,8 @@ static void ignis__gemm_launch_finish(ignis__op *op, ignis__builtin builtin, int
 
 /*  While programs are recorded: requests the kernels that devices choose for such products, of these sizes
     and others. */
-IGNIS__COLD static void ignis__gemm_request(ignis_dtype dtype, const ignis__gemm *product,
-                                            const ignis__epilogue *epilogue)
+IGNIS__COLD IGNIS__PRIVATE void ignis__gemm_request(ignis_dtype dtype, const ignis__gemm *product,
+                                                    const ignis__epilogue *epilogue)
 {
     bool eights = ignis__dtype_is_f8(product->operands), rounds = ignis__gemm_allows_tensor_cores(product->operands),
          by_k = ignis__dtypes[product->operands].size != 2;

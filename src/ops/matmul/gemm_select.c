@@ -4,20 +4,22 @@
     options.
     Uses: product. Invariant: the choice depends on shapes, dtypes, alignment and device, never on values. */
 
-static int64_t ignis__gemm_tiles(const ignis__gemm *p, int rows, int columns)
+#include "../room.h"
+
+IGNIS__PRIVATE int64_t ignis__gemm_tiles(const ignis__gemm *p, int rows, int columns)
 {
     return ignis__ceil_div(p->m, rows) * ignis__ceil_div(p->n, columns) * p->batch;
 }
 
 /*  Returns whether tensor cores may multiply a dtype: f32 is rounded to tf32, which the user allows or not. */
-static bool ignis__gemm_allows_tensor_cores(ignis_dtype operands)
+IGNIS__PRIVATE bool ignis__gemm_allows_tensor_cores(ignis_dtype operands)
 {
     return operands == IGNIS_F16 || operands == IGNIS_BF16 || (operands == IGNIS_F32 && ignis__allow_tf32) ||
            ignis__dtype_is_f8(operands);
 }
 
 /*  Returns whether device, driver and compiler have wgmma for the dtype. */
-static bool ignis__gemm_has_wgmma(const ignis__op *op, ignis_dtype dtype)
+IGNIS__PRIVATE bool ignis__gemm_has_wgmma(const ignis__op *op, ignis_dtype dtype)
 {
     return ignis__gemm_allows_tensor_cores(dtype) && op->work.device->info.compute_major == 9 &&
            ignis__cuda.cuTensorMapEncodeTiled && ignis__wgmma_compiles(op->work.call);
@@ -25,7 +27,7 @@ static bool ignis__gemm_has_wgmma(const ignis__op *op, ignis_dtype dtype)
 
 /*  Returns whether wgmma can be used. TMA needs each side below 2^31 elements; f32 operands are contiguous
     along k, or transposed first; rows are full 16-byte packs. */
-static bool ignis__gemm_takes_wgmma(const ignis__op *op, const ignis__gemm *p)
+IGNIS__PRIVATE bool ignis__gemm_takes_wgmma(const ignis__op *op, const ignis__gemm *p)
 {
     int64_t most = INT32_MAX - 256;
     bool by_k = !p->transpose_a && p->transpose_b,
@@ -36,22 +38,22 @@ static bool ignis__gemm_takes_wgmma(const ignis__op *op, const ignis__gemm *p)
 }
 
 /*  Returns whether blocks can come in pairs. */
-static bool ignis__gemm_has_pairs(const ignis__op *op)
+IGNIS__PRIVATE bool ignis__gemm_has_pairs(const ignis__op *op)
 {
     return op->work.device->clusters && op->work.device->info.multiprocessors > 1;
 }
 
 /*  Returns whether pairs of blocks with tiles of 64 columns may share a, and whether such tiles are theirs. */
-static bool ignis__gemm_may_share_a(const ignis__gemm *p) { return !p->patches_of && p->n > 64; }
+IGNIS__PRIVATE bool ignis__gemm_may_share_a(const ignis__gemm *p) { return !p->patches_of && p->n > 64; }
 
-static bool ignis__gemm_shares_a(int rows, int columns, int blocks)
+IGNIS__PRIVATE bool ignis__gemm_shares_a(int rows, int columns, int blocks)
 {
     return rows == 128 && columns == 64 && blocks == 1;
 }
 
 /*  Returns a product as wgmma computes it: taps of patches are full k steps, and operands that are not of 16
     bits are contiguous along k. */
-static ignis__gemm ignis__gemm_by_wgmma(const ignis__gemm *product)
+IGNIS__PRIVATE ignis__gemm ignis__gemm_by_wgmma(const ignis__gemm *product)
 {
     ignis__gemm p = *product;
     if (p.patches_of)
@@ -75,14 +77,14 @@ static bool ignis__gemm_rows_fill_sectors(const ignis__gemm *p, int64_t row)
 }
 
 /*  Returns whether pairs of blocks that share b are faster. */
-static bool ignis__gemm_shares_b(const ignis__gemm *p, int columns)
+IGNIS__PRIVATE bool ignis__gemm_shares_b(const ignis__gemm *p, int columns)
 {
     return columns > 64 && !p->patches_of && p->m > 128 &&
            !(ignis__gemm_rows_fill_sectors(p, p->row_a) && ignis__gemm_rows_fill_sectors(p, p->row_b));
 }
 
 /*  Returns whether kernels/gemm_hopper.cu skips loading what does not exist of such tiles. */
-static bool ignis__gemm_skips(const ignis__gemm *p, int rows, int columns)
+IGNIS__PRIVATE bool ignis__gemm_skips(const ignis__gemm *p, int rows, int columns)
 {
     return !p->patches_of && (columns <= 128 || rows == 192);
 }
@@ -145,7 +147,7 @@ static int64_t ignis__gemm_splits(const ignis__op *op, const ignis__gemm *p, con
 }
 
 /*  Larger operands are not copied. */
-static int64_t ignis__gemm_pack_limit = (int64_t)1 << 30;
+IGNIS__PRIVATE int64_t ignis__gemm_pack_limit = (int64_t)1 << 30;
 
 /*  Returns the rows of a wgmma tile: fewer if a convolution's gradient of w has no more. */
 static int ignis__gemm_rows(const ignis__gemm *p)
@@ -155,24 +157,24 @@ static int ignis__gemm_rows(const ignis__gemm *p)
 
 /*  Returns the columns of a wgmma tile: 64 if there are no more, unless operands have 8 bits; else 128, or
     256 if requested. */
-static int ignis__gemm_columns(const ignis__gemm *p, int columns)
+IGNIS__PRIVATE int ignis__gemm_columns(const ignis__gemm *p, int columns)
 {
     return p->n <= 64 && !ignis__dtype_is_f8(p->operands) ? 64
            : ignis__gemm_rows(p) == 64 || columns == 64   ? 128
                                                           : columns;
 }
 
-static bool ignis__gemm_gates(const ignis__gemm *p) { return p->activation == IGNIS__ACTIVATION_GATED; }
+IGNIS__PRIVATE bool ignis__gemm_gates(const ignis__gemm *p) { return p->activation == IGNIS__ACTIVATION_GATED; }
 
 /*  Returns the columns of the result. */
-static int64_t ignis__gemm_out_columns(const ignis__gemm *p)
+IGNIS__PRIVATE int64_t ignis__gemm_out_columns(const ignis__gemm *p)
 {
     return p->activation == IGNIS__ACTIVATION_PAIRED ? p->n / 2 : p->n;
 }
 
 /*  Returns whether a product by wgmma is finished in registers, with tiles of `columns` columns:
     kernels/gemm_hopper.cu. */
-static bool ignis__gemm_finishes_in_registers(const ignis__gemm *p, int columns)
+IGNIS__PRIVATE bool ignis__gemm_finishes_in_registers(const ignis__gemm *p, int columns)
 {
     int others = (p->gradient != 0) + (p->residual != 0) + (p->accumulate != 0);
     bool gates = ignis__gemm_gates(p), paired = p->activation == IGNIS__ACTIVATION_PAIRED;
@@ -184,7 +186,7 @@ static bool ignis__gemm_finishes_in_registers(const ignis__gemm *p, int columns)
 }
 
 /*  Returns the matrix read or written besides the result if a product is finished in registers. */
-static ignis__address ignis__gemm_extra_matrix(const ignis__gemm *p)
+IGNIS__PRIVATE ignis__address ignis__gemm_extra_matrix(const ignis__gemm *p)
 {
     return p->residual ? p->residual : p->accumulate ? p->out : p->pre;
 }
@@ -196,7 +198,7 @@ static const char *ignis__gemm_operands_define(ignis_dtype dtype)
 }
 
 /*  Writes the options of the variant of kernels/gemm_mma.cu. */
-static void ignis__gemm_mma_define(char *define, size_t size, const ignis__gemm *p)
+IGNIS__PRIVATE void ignis__gemm_mma_define(char *define, size_t size, const ignis__gemm *p)
 {
     snprintf(define, size, "-DIGNIS_TRANSPOSE_A=%d -DIGNIS_TRANSPOSE_B=%d -DIGNIS_PATCHES=%d%s", p->transpose_a,
              p->transpose_b, p->patches_of, ignis__gemm_operands_define(p->operands));
@@ -204,7 +206,7 @@ static void ignis__gemm_mma_define(char *define, size_t size, const ignis__gemm 
 
 /*  Writes the options of the variant of kernels/gemm_hopper.cu. A variant that does not finish in registers
     finishes all products. */
-static void ignis__gemm_hopper_define(char *define, size_t size, const ignis__gemm *p, int columns, bool direct)
+IGNIS__PRIVATE void ignis__gemm_hopper_define(char *define, size_t size, const ignis__gemm *p, int columns, bool direct)
 {
     snprintf(define, size,
              "-DIGNIS_TRANSPOSE_A=%d -DIGNIS_TRANSPOSE_B=%d -DIGNIS_PATCHES=%d -DIGNIS_COLUMNS=%d -DIGNIS_DIRECT=%d "
@@ -225,11 +227,11 @@ static void ignis__gemm_hopper_define(char *define, size_t size, const ignis__ge
 }
 
 /*  Returns the least k of tiles that are finished beside the next one: 12 k steps of 128 bytes. */
-static int64_t ignis__gemm_ahead_k(ignis_dtype dtype) { return 11 * 128 / ignis__dtypes[dtype].size + 1; }
+IGNIS__PRIVATE int64_t ignis__gemm_ahead_k(ignis_dtype dtype) { return 11 * 128 / ignis__dtypes[dtype].size + 1; }
 
 /*  Returns whether a tile may be finished beside the next one: kernels/gemm_hopper_ahead.cuh. f32 would wait
     for reads, and 8 bits lack registers for it. */
-static bool ignis__gemm_takes_ahead(const ignis__gemm *product, const ignis__epilogue *epilogue)
+IGNIS__PRIVATE bool ignis__gemm_takes_ahead(const ignis__gemm *product, const ignis__epilogue *epilogue)
 {
     ignis__gemm p = *product;
     p.column_sums = epilogue->column_sums != NULL;
@@ -240,7 +242,7 @@ static bool ignis__gemm_takes_ahead(const ignis__gemm *product, const ignis__epi
 
 /*  Returns whether a tile may have 192 rows: nothing is read besides the operands and a bias, and nothing
     summed. */
-static bool ignis__gemm_takes_192_rows(const ignis__gemm *p, const ignis__epilogue *epilogue)
+IGNIS__PRIVATE bool ignis__gemm_takes_192_rows(const ignis__gemm *p, const ignis__epilogue *epilogue)
 {
     return !p->patches_of && !ignis__dtype_is_f8(p->operands) && p->m > 128 && p->n > 128 && !p->gradient &&
            !p->residual && !p->accumulate && !epilogue->row_sums && !epilogue->column_sums &&
@@ -287,8 +289,8 @@ static bool ignis__gemm_fit_columns(const ignis__op *op, ignis_dtype dtype, cons
 /*  Chooses a built-in kernel, in this one place: tensor cores for 16-bit types and f32 that may be rounded,
     else plain CUDA C; tiles and splits of k by the least time. wgmma needs rows of full packs, and mma.sync
     is 12 times slower without: other operands are copied for them. */
-static ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dtype, const ignis__gemm *gemm,
-                                             const ignis__epilogue *epilogue)
+IGNIS__PRIVATE ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dtype, const ignis__gemm *gemm,
+                                                     const ignis__epilogue *epilogue)
 {
     ignis__gemm_tile best = IGNIS__ZERO;
     ignis__gemm_kernel kernel = IGNIS__ZERO;

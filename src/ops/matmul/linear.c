@@ -3,12 +3,9 @@
     The gradient of the bias is summed inside the product of dw, or offered by the layer after. Uses:
     dispatch, matmul. */
 
-/*  The gradients of a linear layer; NULL: not needed. */
-typedef struct ignis__linear_grads {
-    ignis__array *x, *w, *bias;
-} ignis__linear_grads;
+#include "../room.h"
 
-static ignis__linear_grads ignis__linear_grads_of(ignis__array *x, ignis__array *w, ignis__array *bias)
+IGNIS__PRIVATE ignis__linear_grads ignis__linear_grads_of(ignis__array *x, ignis__array *w, ignis__array *bias)
 {
     ignis__linear_grads grads;
     grads.x = x;
@@ -19,8 +16,9 @@ static ignis__linear_grads ignis__linear_grads_of(ignis__array *x, ignis__array 
 
 /*  Computes the gradients of y = x w^T + bias that are not NULL: dx = g w, with the epilogue; dw = g^T x; and
     db, the sum of g over its rows, inside the product of dw if it can. */
-static void ignis__linear_gradients(ignis__op *op, const ignis__product *forward, ignis__array *g, ignis__array *x,
-                                    ignis__array *w, const ignis__epilogue *epilogue, ignis__linear_grads to)
+IGNIS__PRIVATE void ignis__linear_gradients(ignis__op *op, const ignis__product *forward, ignis__array *g,
+                                            ignis__array *x, ignis__array *w, const ignis__epilogue *epilogue,
+                                            ignis__linear_grads to)
 {
     ignis__product of_x = ignis__matmul_product_a(forward), of_w = ignis__matmul_product_b(forward);
     ignis__epilogue sums = IGNIS__ZERO;
@@ -42,8 +40,8 @@ static void ignis__linear_gradients(ignis__op *op, const ignis__product *forward
 
 /*  Returns the gradient of a bias, an input, for the product of g. NULL if it was handed on already: the
     maker of g had offered its column sums. */
-static ignis__array *ignis__bias_gradient(ignis__op *op, const ignis_backward_args *args, int input,
-                                          const ignis__array *g, int64_t n)
+IGNIS__PRIVATE ignis__array *ignis__bias_gradient(ignis__op *op, const ignis_backward_args *args, int input,
+                                                  const ignis__array *g, int64_t n)
 {
     ignis_array known = IGNIS__ZERO;
     if (op->ok)
@@ -53,7 +51,7 @@ static ignis__array *ignis__bias_gradient(ignis__op *op, const ignis_backward_ar
     return known.id ? NULL : ignis__op_new_row(op, n, g->dtype);
 }
 
-static ignis_status ignis__linear_backward(const ignis_backward_args *args)
+IGNIS__PRIVATE ignis_status ignis__linear_backward(const ignis_backward_args *args)
 {
     const ignis__product *p = (const ignis__product *)args->params;
     ignis__array *gradients[3] = {NULL, NULL, NULL};

@@ -4,8 +4,10 @@
     expanded first.
     Uses: dispatch, product, expand. */
 
+#include "../room.h"
+
 /*  Returns the product that computes da. y = a b: da = g b^T; y = a b^T: da = g b. */
-static ignis__product ignis__matmul_product_a(const ignis__product *p)
+IGNIS__PRIVATE ignis__product ignis__matmul_product_a(const ignis__product *p)
 {
     ignis__product q = *p;
     q.n = p->k;
@@ -16,7 +18,7 @@ static ignis__product ignis__matmul_product_a(const ignis__product *p)
 }
 
 /*  Returns the product that computes db. y = a b: db [k, n] = a^T g; y = a b^T: db [n, k] = g^T a. */
-static ignis__product ignis__matmul_product_b(const ignis__product *p)
+IGNIS__PRIVATE ignis__product ignis__matmul_product_b(const ignis__product *p)
 {
     ignis__product q = *p;
     q.transpose_a = 1;
@@ -54,7 +56,7 @@ static ignis_status ignis__matmul_backward(const ignis_backward_args *args)
 
 /*  Checks the shapes of a product, and describes it. A 2-D b serves all rows of a, whose leading dimensions
     are folded into m. */
-static bool ignis__matmul_shapes(ignis__op *op, int transpose_b, ignis__product *product, ignis_shape *out)
+IGNIS__PRIVATE bool ignis__matmul_shapes(ignis__op *op, int transpose_b, ignis__product *product, ignis_shape *out)
 {
     const ignis_shape *a = &op->in[0]->shape, *b = &op->in[1]->shape;
     int64_t inner_b, leading_a;

@@ -4,6 +4,8 @@
     before it.
     Uses: dispatch, linear, product. */
 
+#include "../room.h"
+
 typedef struct ignis__mlp {
     int count, activation;
     int bias
@@ -176,7 +178,7 @@ static bool ignis__tensor_wants_column_sums(ignis__tensor *tensor)
 
 /*  Called by a running backward function: returns whether the gradient of its first input goes to such a
     result, directly or through an addition. */
-static bool ignis__gradient_wants_column_sums(void)
+IGNIS__PRIVATE bool ignis__gradient_wants_column_sums(void)
 {
     ignis__tensor *tensor = ignis__tensor_thread_now()->pass->node->inputs[0];
     const ignis__node *node = ignis__backward_pass_find_maker(tensor);

@@ -3,6 +3,8 @@
     The epilogue of the up product multiplies by silu(gate).
     Uses: dispatch, linear, product. */
 
+#include "../room.h"
+
 typedef struct ignis__mlp_gated {
     ignis__product up, down; /* the gate's is like up */
 } ignis__mlp_gated;

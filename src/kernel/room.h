@@ -1,0 +1,695 @@
+/*  kernel - NVRTC, the cache of compiled kernels, bundles, launches, built-in kernels, elementwise operations, graphs. Knows no tensor. */
+#pragma once
+
+#include "../base/room.h"
+#include "../device/room.h"
+#include "../array/room.h"
+
+#include "ignis_kernels.h"
+enum { IGNIS__NVRTC_OUT_OF_MEMORY = 1, IGNIS__NVRTC_INVALID_OPTION = 5, IGNIS__NVRTC_COMPILATION = 6 };
+
+/*  A program to compile: text, options, headers, and the names to look up in the result. */
+typedef struct ignis__program {
+    const char *source;
+    const char *name;  /* for compile errors */
+    const char *entry; /* a name expression; null: entries are extern "C" and looked up as they are */
+    const char *const *options;
+    int option_count;
+    const ignis_kernel_header *headers; /* besides those of Ignis */
+    int header_count;
+    const void *image; /* compiled code of the caller instead of text */
+    size_t image_size;
+    const ignis__source *own; /* a source of Ignis, of which this is a program; else null */
+    const char
+        *part; /* of a source of Ignis in records and bundles: the first of the kernels that are meant; null: all */
+    const char *formula,
+        *line; /* of a formula's kernel: its text, which messages have, and its line of a record; else null */
+} ignis__program;
+
+/*  A compiled program for one architecture, with the lowered names of its entries, in one block of memory. */
+typedef struct ignis__kernel_binary {
+    uint64_t key[2];
+    char *memory;
+    char *lowered;
+    void *data;
+    size_t size;
+    uint64_t holds;                    /* of the memory cache, and of loaders */
+    struct ignis__kernel_binary *next; /* in the memory cache */
+} ignis__kernel_binary;
+
+/*  A module. Every kernel has its own, loaded from an image, so its __device__ variables are its own, too. */
+typedef struct ignis__module {
+    void *module; /* CUmodule */
+    char *lowered;
+    bool from_cache;
+} ignis__module;
+
+#define IGNIS__MAX_OPTIONS 64
+#define IGNIS__IMAGE_BYTES ((size_t)64 << 20) /* that the memory cache may hold */
+struct ignis__kernels_state_type {
+    ignis__mutex lock;
+    ignis__kernel_binary *images; /* the memory cache, last used first */
+    ignis__mutex compiling[16];   /* by key: a thread that needs a program being compiled waits for it */
+    char cache_dir[900];          /* "": no disk cache */
+    int64_t cache_limit;
+    bool cache_broken;     /* a warning was logged */
+    bool last_read;        /* the next one was looked for */
+    uint64_t last_release; /* of the NVRTC that has last written to the disk cache */
+};
+
+/*  Numbers of kernels: IGNIS__BUILTIN_... A header above ignis.h has numbers of its own, from IGNIS__BUILTIN_COUNT
+    on. */
+typedef int ignis__builtin;
+
+/*  How a kernel is launched. Threads of a WAITS kernel first call ignis_grid_dependency_wait, so it may be launched
+    while earlier work still runs. Blocks of a TOGETHER kernel wait for each other, too. */
+enum { IGNIS__KERNEL_PLAIN = 0, IGNIS__KERNEL_WAITS = 1, IGNIS__KERNEL_TOGETHER = 3 };
+
+typedef struct ignis__builtin_row {
+    const ignis__source *source;
+    const char *entry;
+    int how; /* IGNIS__KERNEL_... */
+} ignis__builtin_row;
+
+/*  A group of kernels, from the first to the last, among which size, alignment or device decides, or that are always
+    launched together. Records and bundles have a group whole or not at all. Each other kernel is a part of its own. A
+    part is named after its first kernel. */
+typedef struct ignis__kernel_part {
+    ignis__builtin first, last;
+} ignis__kernel_part;
+
+/*  The kernels of a header, and their loaded code. ignis.h has such a table, and a header above it may add one. */
+typedef struct ignis__kernel_table {
+    const ignis__source *sources;
+    const ignis__builtin_row *builtins; /* of the numbers from `first` on */
+    const ignis__kernel_part *parts;
+    int source_count, first, builtin_count, part_count;
+    int (*dtypes)(
+        const char *name); /* of a source with kernels: for how many dtypes it is one program without further choices */
+    uint64_t code[IGNIS_MAX_DEVICES]; /* the address of the ignis__builtin_code of each device, once it is used */
+} ignis__kernel_table;
+
+#define IGNIS__BUILTIN_ENUM(name, source, entry, how) IGNIS__BUILTIN_##name,
+#define IGNIS__PART(first, last)                      \
+    {                                                 \
+        IGNIS__BUILTIN_##first, IGNIS__BUILTIN_##last \
+    }
+
+/*  X(enumerator, source, entry, how). Each source is one program per dtype, compiled with -DIGNIS_T=<dtype> at the
+    first use of one of its kernels. */
+#define IGNIS__BUILTINS(X)                                                                              \
+    X(FILL, ELEMENTWISE_CU, "ignis_fill", WAITS)                                                        \
+    X(ADD, ELEMENTWISE_CU, "ignis_add", WAITS)                                                          \
+    X(ADD_EACH, ELEMENTWISE_CU, "ignis_add_each", WAITS)                                                \
+    X(MUL, ELEMENTWISE_CU, "ignis_mul", WAITS)                                                          \
+    X(SCALE, ELEMENTWISE_CU, "ignis_scale", WAITS)                                                      \
+    X(CAST_F16, ELEMENTWISE_CU, "ignis_cast_f16", WAITS)                                                \
+    X(CAST_BF16, ELEMENTWISE_CU, "ignis_cast_bf16", WAITS)                                              \
+    X(CAST_F32, ELEMENTWISE_CU, "ignis_cast_f32", WAITS)                                                \
+    X(CAST_F64, ELEMENTWISE_CU, "ignis_cast_f64", WAITS)                                                \
+    X(CAST_I32, ELEMENTWISE_CU, "ignis_cast_i32", WAITS)                                                \
+    X(CAST_I64, ELEMENTWISE_CU, "ignis_cast_i64", WAITS)                                                \
+    X(CAST_U8, ELEMENTWISE_CU, "ignis_cast_u8", WAITS)                                                  \
+    X(CAST_F8_E4M3, ELEMENTWISE_CU, "ignis_cast_f8_e4m3", WAITS)                                        \
+    X(CAST_F8_E5M2, ELEMENTWISE_CU, "ignis_cast_f8_e5m2", WAITS)                                        \
+    X(SDPA, ATTENTION_CU, "ignis_sdpa", PLAIN)                                                          \
+    X(SDPA_BACKWARD_DELTA, ATTENTION_CU, "ignis_sdpa_backward_delta", PLAIN)                            \
+    X(SDPA_BACKWARD_KV, ATTENTION_CU, "ignis_sdpa_backward_kv", PLAIN)                                  \
+    X(SDPA_BACKWARD_Q, ATTENTION_CU, "ignis_sdpa_backward_q", PLAIN)                                    \
+    X(SDPA_BACKWARD_BIAS, ATTENTION_CU, "ignis_sdpa_backward_bias", PLAIN)                              \
+    X(SDPA_MMA, ATTENTION_MMA_CU, "ignis_sdpa", PLAIN)                                                  \
+    X(SDPA_MMA_BACKWARD_DELTA, ATTENTION_MMA_CU, "ignis_sdpa_backward_delta", PLAIN)                    \
+    X(SDPA_MMA_BACKWARD_KV, ATTENTION_MMA_CU, "ignis_sdpa_backward_kv", PLAIN)                          \
+    X(SDPA_MMA_BACKWARD_Q, ATTENTION_MMA_CU, "ignis_sdpa_backward_q", PLAIN)                            \
+    X(SDPA_MMA_BACKWARD_BIAS, ATTENTION_MMA_CU, "ignis_sdpa_backward_bias", PLAIN)                      \
+    X(SDPA_HOPPER, ATTENTION_HOPPER_CU, "ignis_sdpa", WAITS)                                            \
+    X(SDPA_HOPPER_COMBINE, ATTENTION_HOPPER_CU, "ignis_sdpa_combine", WAITS)                            \
+    X(SDPA_HOPPER_BACKWARD_ROWS, ATTENTION_HOPPER_BACKWARD_CU, "ignis_sdpa_backward_rows", WAITS)       \
+    X(SDPA_HOPPER_BACKWARD, ATTENTION_HOPPER_BACKWARD_CU, "ignis_sdpa_backward", WAITS)                 \
+    X(SDPA_HOPPER_BACKWARD_FINISH, ATTENTION_HOPPER_BACKWARD_CU, "ignis_sdpa_backward_finish", WAITS)   \
+    X(SDPA_HOPPER_BACKWARD_ROTATED, ATTENTION_HOPPER_BACKWARD_CU, "ignis_sdpa_backward_rotated", WAITS) \
+    X(SDPA_DECODE_1, ATTENTION_DECODE_CU, "ignis_sdpa_decode_1", PLAIN)                                 \
+    X(SDPA_DECODE_2, ATTENTION_DECODE_CU, "ignis_sdpa_decode_2", PLAIN)                                 \
+    X(SDPA_DECODE_4, ATTENTION_DECODE_CU, "ignis_sdpa_decode_4", PLAIN)                                 \
+    X(SDPA_DECODE_COMBINE, ATTENTION_DECODE_CU, "ignis_sdpa_decode_combine", PLAIN)                     \
+    X(SDPA_MMA_DECODE, ATTENTION_DECODE_MMA_CU, "ignis_sdpa_decode", PLAIN)                             \
+    X(SDPA_MMA_DECODE_COMBINE, ATTENTION_DECODE_MMA_CU, "ignis_sdpa_decode_combine", PLAIN)             \
+    X(SUB, POINTWISE_CU, "ignis_sub", WAITS)                                                            \
+    X(ADD_BROADCAST, POINTWISE_CU, "ignis_add_broadcast", WAITS)                                        \
+    X(SUB_BROADCAST, POINTWISE_CU, "ignis_sub_broadcast", WAITS)                                        \
+    X(MUL_BROADCAST, POINTWISE_CU, "ignis_mul_broadcast", WAITS)                                        \
+    X(BROADCAST_SCALED, POINTWISE_CU, "ignis_broadcast_scaled", WAITS)                                  \
+    X(DROPOUT, POINTWISE_CU, "ignis_dropout", WAITS)                                                    \
+    X(RELU, ACTIVATION_CU, "ignis_relu", WAITS)                                                         \
+    X(RELU_BACKWARD, ACTIVATION_CU, "ignis_relu_backward", WAITS)                                       \
+    X(GELU, ACTIVATION_CU, "ignis_gelu", WAITS)                                                         \
+    X(GELU_BACKWARD, ACTIVATION_CU, "ignis_gelu_backward", WAITS)                                       \
+    X(GELU_EXACT, ACTIVATION_CU, "ignis_gelu_exact", WAITS)                                             \
+    X(GELU_EXACT_BACKWARD, ACTIVATION_CU, "ignis_gelu_exact_backward", WAITS)                           \
+    X(SILU, ACTIVATION_CU, "ignis_silu", WAITS)                                                         \
+    X(SILU_BACKWARD, ACTIVATION_CU, "ignis_silu_backward", WAITS)                                       \
+    X(SILU_MUL, ACTIVATION_CU, "ignis_silu_mul", WAITS)                                                 \
+    X(SILU_MUL_BACKWARD, ACTIVATION_CU, "ignis_silu_mul_backward", WAITS)                               \
+    X(GEMM, GEMM_CU, "ignis_gemm", WAITS)                                                               \
+    X(GEMM_SMALL, GEMM_CU, "ignis_gemm_small", WAITS)                                                   \
+    X(GEMM_TINY, GEMM_CU, "ignis_gemm_tiny", WAITS)                                                     \
+    X(GEMM_MMA, GEMM_MMA_CU, "ignis_gemm_mma", WAITS)                                                   \
+    X(GEMM_MMA_SMALL, GEMM_MMA_CU, "ignis_gemm_mma_small", WAITS)                                       \
+    X(GEMM_HOPPER, GEMM_HOPPER_CU, "ignis_gemm_hopper", WAITS)                                          \
+    X(DEPTHWISE, DEPTHWISE_CU, "ignis_depthwise", PLAIN)                                                \
+    X(DEPTHWISE_UNPACKED, DEPTHWISE_CU, "ignis_depthwise_unpacked", PLAIN)                              \
+    X(DEPTHWISE_WEIGHTS, DEPTHWISE_CU, "ignis_depthwise_weights", PLAIN)                                \
+    X(DEPTHWISE_WEIGHTS_UNPACKED, DEPTHWISE_CU, "ignis_depthwise_weights_unpacked", PLAIN)              \
+    X(GROUPED, GROUPED_MMA_CU, "ignis_grouped", PLAIN)                                                  \
+    X(GROUPED_WEIGHTS, GROUPED_MMA_CU, "ignis_grouped_weights", PLAIN)                                  \
+    X(GEMM_FINISH, GEMM_CU, "ignis_gemm_finish", WAITS)                                                 \
+    X(GEMM_PACK, GEMM_CU, "ignis_gemm_pack", WAITS)                                                     \
+    X(GEMM_SUMS, GEMM_CU, "ignis_gemm_sums", WAITS)                                                     \
+    X(GEMM_APPLY, GEMM_CU, "ignis_gemm_apply", WAITS)                                                   \
+    X(SUM_ROWS, REDUCE_CU, "ignis_sum_rows", WAITS)                                                     \
+    X(DOT_ROWS, REDUCE_CU, "ignis_dot_rows", WAITS)                                                     \
+    X(SUM_COLUMNS, REDUCE_CU, "ignis_sum_columns", WAITS)                                               \
+    X(DOT_COLUMNS, REDUCE_CU, "ignis_dot_columns", WAITS)                                               \
+    X(SUM_FINISH, REDUCE_CU, "ignis_sum_finish", WAITS)                                                 \
+    X(TRANSPOSE_RUNS, SHAPE_CU, "ignis_transpose_runs", PLAIN)                                          \
+    X(TRANSPOSE_TILES, SHAPE_CU, "ignis_transpose_tiles", PLAIN)                                        \
+    X(COPY_ROWS, SHAPE_CU, "ignis_copy_rows", PLAIN)                                                    \
+    X(STRIDED_COPY, SHAPE_CU, "ignis_strided_copy", PLAIN)                                              \
+    X(STRIDED_TILES, SHAPE_CU, "ignis_strided_tiles", PLAIN)                                            \
+    X(SCAN_ROWS, SCAN_CU, "ignis_scan_rows", PLAIN)                                                     \
+    X(SCAN_TILES, SCAN_CU, "ignis_scan_tiles", PLAIN)                                                   \
+    X(SCAN_COLUMNS, SCAN_CU, "ignis_scan_columns", PLAIN)                                               \
+    X(LINE, PATTERN_CU, "ignis_line", PLAIN)                                                            \
+    X(BAND, PATTERN_CU, "ignis_band", PLAIN)                                                            \
+    X(ONE_HOT, PATTERN_CU, "ignis_one_hot", PLAIN)                                                      \
+    X(GATHER, GATHER_CU, "ignis_gather", PLAIN)                                                         \
+    X(SCATTER, GATHER_CU, "ignis_scatter", PLAIN)                                                       \
+    X(SCATTER_ADD_ROWS, GATHER_CU, "ignis_scatter_add_rows", PLAIN)                                     \
+    X(SCATTER_KEYS, GATHER_CU, "ignis_scatter_keys", PLAIN)                                             \
+    X(SEGMENT_SUMS, GATHER_CU, "ignis_segment_sums", PLAIN)                                             \
+    X(SEGMENT_FINISH, GATHER_CU, "ignis_segment_finish", PLAIN)                                         \
+    X(SORT_SMALL, SORT_CU, "ignis_sort_small", WAITS)                                                   \
+    X(SORT_ROW, SORT_CU, "ignis_sort_row", WAITS)                                                       \
+    X(SORT_SELECT, SORT_CU, "ignis_sort_select", WAITS)                                                 \
+    X(SORT_SELECT_FEW, SORT_CU, "ignis_sort_select_few", WAITS)                                         \
+    X(SORT_COUNT, SORT_CU, "ignis_sort_count", WAITS)                                                   \
+    X(SORT_PASS, SORT_CU, "ignis_sort_pass", WAITS)                                                     \
+    X(RANDOM_ADVANCE, RANDOM_CU, "ignis_random_advance", PLAIN)                                         \
+    X(RAND, RANDOM_CU, "ignis_rand", PLAIN)                                                             \
+    X(RANDN, RANDOM_CU, "ignis_randn", PLAIN)                                                           \
+    X(OPTIM_TABLE, OPTIM_CU, "ignis_optim_table", WAITS)                                                \
+    X(OPTIM_ADVANCE, OPTIM_CU, "ignis_optim_advance", WAITS)                                            \
+    X(ADAMW, OPTIM_CU, "ignis_adamw", WAITS)                                                            \
+    X(ADAM, OPTIM_CU, "ignis_adam", WAITS)                                                              \
+    X(SGD, OPTIM_CU, "ignis_sgd", WAITS)                                                                \
+    X(RMSPROP, OPTIM_CU, "ignis_rmsprop", WAITS)                                                        \
+    X(LION, OPTIM_CU, "ignis_lion", WAITS)                                                              \
+    X(MUON, OPTIM_CU, "ignis_muon", WAITS)                                                              \
+    X(MUON_APPLY, OPTIM_CU, "ignis_muon_apply", WAITS)                                                  \
+    X(GRAD_SQUARES, OPTIM_CU, "ignis_grad_squares", WAITS)                                              \
+    X(GRAD_CLIP, OPTIM_CU, "ignis_grad_clip", WAITS)                                                    \
+    X(GRAD_ZERO, OPTIM_CU, "ignis_grad_zero", WAITS)                                                    \
+    X(LAYER_NORM_WARP, NORM_CU, "ignis_layer_norm_warp", WAITS)                                         \
+    X(LAYER_NORM_ROW, NORM_CU, "ignis_layer_norm_row", WAITS)                                           \
+    X(LAYER_NORM_LONG, NORM_CU, "ignis_layer_norm_long", WAITS)                                         \
+    X(LAYER_NORM_BLOCK, NORM_CU, "ignis_layer_norm_block", WAITS)                                       \
+    X(LAYER_NORM_BACKWARD_AVERAGES, NORM_CU, "ignis_layer_norm_backward_averages", WAITS)               \
+    X(LAYER_NORM_BACKWARD_COLUMNS, NORM_CU, "ignis_layer_norm_backward_columns", WAITS)                 \
+    X(RMS_NORM_WARP, NORM_CU, "ignis_rms_norm_warp", WAITS)                                             \
+    X(RMS_NORM_ROW, NORM_CU, "ignis_rms_norm_row", WAITS)                                               \
+    X(RMS_NORM_LONG, NORM_CU, "ignis_rms_norm_long", WAITS)                                             \
+    X(RMS_NORM_BLOCK, NORM_CU, "ignis_rms_norm_block", WAITS)                                           \
+    X(RMS_NORM_BACKWARD_AVERAGES, NORM_CU, "ignis_rms_norm_backward_averages", WAITS)                   \
+    X(RMS_NORM_BACKWARD_COLUMNS, NORM_CU, "ignis_rms_norm_backward_columns", WAITS)                     \
+    X(NORM_BACKWARD_SUM, NORM_CU, "ignis_norm_backward_sum", WAITS)                                     \
+    X(ADD_LAYER_NORM_WARP, NORM_ADD_CU, "ignis_add_layer_norm_warp", WAITS)                             \
+    X(ADD_LAYER_NORM_ROW, NORM_ADD_CU, "ignis_add_layer_norm_row", WAITS)                               \
+    X(ADD_LAYER_NORM_LONG, NORM_ADD_CU, "ignis_add_layer_norm_long", WAITS)                             \
+    X(ADD_LAYER_NORM_BLOCK, NORM_ADD_CU, "ignis_add_layer_norm_block", WAITS)                           \
+    X(ADD_RMS_NORM_WARP, NORM_ADD_CU, "ignis_add_rms_norm_warp", WAITS)                                 \
+    X(ADD_RMS_NORM_ROW, NORM_ADD_CU, "ignis_add_rms_norm_row", WAITS)                                   \
+    X(ADD_RMS_NORM_LONG, NORM_ADD_CU, "ignis_add_rms_norm_long", WAITS)                                 \
+    X(ADD_RMS_NORM_BLOCK, NORM_ADD_CU, "ignis_add_rms_norm_block", WAITS)                               \
+    X(LAYER_NORM_ROWS_FEW, NORM_UNALIGNED_CU, "ignis_layer_norm_rows_few", WAITS)                       \
+    X(LAYER_NORM_ROWS_WARP, NORM_UNALIGNED_CU, "ignis_layer_norm_rows_warp", WAITS)                     \
+    X(LAYER_NORM_ROWS_BLOCK, NORM_UNALIGNED_CU, "ignis_layer_norm_rows_block", WAITS)                   \
+    X(LAYER_NORM_ROWS_EVEN, NORM_UNALIGNED_CU, "ignis_layer_norm_rows_even", WAITS)                     \
+    X(LAYER_NORM_ROWS_BACKWARD_FEW, NORM_GRAD_CU, "ignis_layer_norm_rows_backward_few", WAITS)          \
+    X(LAYER_NORM_ROWS_BACKWARD_WARP, NORM_GRAD_CU, "ignis_layer_norm_rows_backward_warp", WAITS)        \
+    X(LAYER_NORM_ROWS_BACKWARD_BLOCK, NORM_GRAD_CU, "ignis_layer_norm_rows_backward_block", WAITS)      \
+    X(LAYER_NORM_ROWS_BACKWARD_EVEN, NORM_GRAD_CU, "ignis_layer_norm_rows_backward_even", WAITS)        \
+    X(RMS_NORM_ROWS_FEW, NORM_UNALIGNED_CU, "ignis_rms_norm_rows_few", WAITS)                           \
+    X(RMS_NORM_ROWS_WARP, NORM_UNALIGNED_CU, "ignis_rms_norm_rows_warp", WAITS)                         \
+    X(RMS_NORM_ROWS_BLOCK, NORM_UNALIGNED_CU, "ignis_rms_norm_rows_block", WAITS)                       \
+    X(RMS_NORM_ROWS_EVEN, NORM_UNALIGNED_CU, "ignis_rms_norm_rows_even", WAITS)                         \
+    X(RMS_NORM_ROWS_BACKWARD_FEW, NORM_GRAD_CU, "ignis_rms_norm_rows_backward_few", WAITS)              \
+    X(RMS_NORM_ROWS_BACKWARD_WARP, NORM_GRAD_CU, "ignis_rms_norm_rows_backward_warp", WAITS)            \
+    X(RMS_NORM_ROWS_BACKWARD_BLOCK, NORM_GRAD_CU, "ignis_rms_norm_rows_backward_block", WAITS)          \
+    X(RMS_NORM_ROWS_BACKWARD_EVEN, NORM_GRAD_CU, "ignis_rms_norm_rows_backward_even", WAITS)            \
+    X(CHANNEL_STATISTICS, CHANNEL_NORM_CU, "ignis_channel_statistics", PLAIN)                           \
+    X(CHANNEL_FINISH, CHANNEL_NORM_CU, "ignis_channel_finish", PLAIN)                                   \
+    X(CHANNEL_APPLY, CHANNEL_NORM_CU, "ignis_channel_apply", PLAIN)                                     \
+    X(CHANNEL_SUMS, CHANNEL_NORM_CU, "ignis_channel_sums", PLAIN)                                       \
+    X(CHANNEL_WEIGHTS, CHANNEL_NORM_CU, "ignis_channel_weights", PLAIN)                                 \
+    X(CHANNEL_AVERAGES, CHANNEL_NORM_CU, "ignis_channel_averages", PLAIN)                               \
+    X(CHANNEL_BACKWARD, CHANNEL_NORM_CU, "ignis_channel_backward", PLAIN)                               \
+    X(MAX_POOL, POOL_CU, "ignis_max_pool", PLAIN)                                                       \
+    X(MAX_POOL_BACKWARD, POOL_CU, "ignis_max_pool_backward", PLAIN)                                     \
+    X(AVG_POOL, POOL_CU, "ignis_avg_pool", PLAIN)                                                       \
+    X(AVG_POOL_BACKWARD, POOL_CU, "ignis_avg_pool_backward", PLAIN)                                     \
+    X(UPSAMPLE, UPSAMPLE_CU, "ignis_upsample", PLAIN)                                                   \
+    X(UPSAMPLE_BACKWARD, UPSAMPLE_CU, "ignis_upsample_backward", PLAIN)                                 \
+    X(SOFTMAX_WARP, SOFTMAX_CU, "ignis_softmax_warp", WAITS)                                            \
+    X(SOFTMAX_BLOCK, SOFTMAX_CU, "ignis_softmax_block", WAITS)                                          \
+    X(SOFTMAX_LONG, SOFTMAX_CU, "ignis_softmax_long", WAITS)                                            \
+    X(SOFTMAX_BACKWARD_WARP, SOFTMAX_CU, "ignis_softmax_backward_warp", WAITS)                          \
+    X(SOFTMAX_BACKWARD_BLOCK, SOFTMAX_CU, "ignis_softmax_backward_block", WAITS)                        \
+    X(LOG_SOFTMAX_WARP, LOG_SOFTMAX_CU, "ignis_log_softmax_warp", WAITS)                                \
+    X(LOG_SOFTMAX_BLOCK, LOG_SOFTMAX_CU, "ignis_log_softmax_block", WAITS)                              \
+    X(LOG_SOFTMAX_LONG, LOG_SOFTMAX_CU, "ignis_log_softmax_long", WAITS)                                \
+    X(LOG_SOFTMAX_BACKWARD_WARP, LOG_SOFTMAX_CU, "ignis_log_softmax_backward_warp", WAITS)              \
+    X(LOG_SOFTMAX_BACKWARD_BLOCK, LOG_SOFTMAX_CU, "ignis_log_softmax_backward_block", WAITS)            \
+    X(CROSS_ENTROPY_COUNT, SOFTMAX_CU, "ignis_cross_entropy_count", WAITS)                              \
+    X(CROSS_ENTROPY_WARP, SOFTMAX_CU, "ignis_cross_entropy_warp", WAITS)                                \
+    X(CROSS_ENTROPY_FEW, SOFTMAX_CU, "ignis_cross_entropy_few", WAITS)                                  \
+    X(CROSS_ENTROPY_ROUND, SOFTMAX_CU, "ignis_cross_entropy_round", WAITS)                              \
+    X(CROSS_ENTROPY_EXACT, SOFTMAX_CU, "ignis_cross_entropy_exact", WAITS)                              \
+    X(CROSS_ENTROPY_BLOCK, SOFTMAX_CU, "ignis_cross_entropy_block", WAITS)                              \
+    X(CROSS_ENTROPY_LOSS_WARP, SOFTMAX_CU, "ignis_cross_entropy_loss_warp", WAITS)                      \
+    X(CROSS_ENTROPY_LOSS_BLOCK, SOFTMAX_CU, "ignis_cross_entropy_loss_block", WAITS)                    \
+    X(CROSS_ENTROPY_RESCALE, SOFTMAX_CU, "ignis_cross_entropy_rescale", WAITS)                          \
+    X(CROSS_ENTROPY_ADD_UP, SOFTMAX_CU, "ignis_cross_entropy_add_up", WAITS)                            \
+    X(QUANTIZE_LARGEST, QUANTIZE_CU, "ignis_quantize_largest", WAITS)                                   \
+    X(QUANTIZE_F8_E4M3_WARP, QUANTIZE_CU, "ignis_quantize_f8_e4m3_warp", WAITS)                         \
+    X(QUANTIZE_F8_E4M3_BLOCK, QUANTIZE_CU, "ignis_quantize_f8_e4m3_block", WAITS)                       \
+    X(QUANTIZE_F8_E4M3, QUANTIZE_CU, "ignis_quantize_f8_e4m3", WAITS)                                   \
+    X(QUANTIZE_F8_E5M2_WARP, QUANTIZE_CU, "ignis_quantize_f8_e5m2_warp", WAITS)                         \
+    X(QUANTIZE_F8_E5M2_BLOCK, QUANTIZE_CU, "ignis_quantize_f8_e5m2_block", WAITS)                       \
+    X(QUANTIZE_F8_E5M2, QUANTIZE_CU, "ignis_quantize_f8_e5m2", WAITS)                                   \
+    X(CROSS_ENTROPY_BACKWARD, SOFTMAX_CU, "ignis_cross_entropy_backward", WAITS)                        \
+    X(ROPE, ROPE_CU, "ignis_rope", WAITS)                                                               \
+    X(EMBEDDING, EMBEDDING_CU, "ignis_embedding", WAITS)                                                \
+    X(EMBEDDING_KEYS, EMBEDDING_CU, "ignis_embedding_keys", WAITS)                                      \
+    X(EMBEDDING_BOUNDS, EMBEDDING_CU, "ignis_embedding_bounds", WAITS)                                  \
+    X(EMBEDDING_CHUNKS, EMBEDDING_CU, "ignis_embedding_chunks", WAITS)                                  \
+    X(EMBEDDING_ROWS, EMBEDDING_CU, "ignis_embedding_rows", WAITS)
+
+enum { IGNIS__BUILTINS(IGNIS__BUILTIN_ENUM) IGNIS__BUILTIN_COUNT };
+
+/*  The head of a cache file. A file has one image and is named by its key: this header, the lowered name, the image.
+    It is written under another name and then renamed, so a reader finds a complete file or none. An incomplete file
+    is compiled again. */
+typedef struct ignis__cache_header {
+    char magic[8];
+    uint64_t key[2];
+    uint64_t lowered_size, image_size;
+    uint64_t checksum; /* of the bytes after it */
+} ignis__cache_header;
+
+/*  Each requested program becomes a line of a file, once per process. tools/ignis_embed.c reads them:
+
+        ignis VERSION                           the version that wrote the lines below
+        own FIRST-LAST FILE PART OPTION...      a source of Ignis, for compute capabilities from FIRST to LAST: 90 is 9.0; of its kernels
+                                                the requested PARTs (see ignis__parts), or all if no PART is named
+        formula FIRST-LAST "TEXT" "NAMES" INPUTS INTEGERS NUMBERS
+                                                a kernel of a formula, as ignis__formula_spec_write writes it; a bundle has those of other sizes, too
+        kernel FIRST-LAST "NAME" "ENTRY" "SOURCE" OPTIONS "OPTION"... "HEADER" "TEXT"...       another program
+
+    The choice of a kernel depends on the device. So that a record serves all devices, the choosing code records the
+    choice for each kind of device: compute capability 7.5, 8.0 and newer, and 9.0. */
+struct ignis__requests_type {
+    ignis__mutex lock;
+    char path[1024]; /* "": nothing is recorded */
+    bool from_environment;
+    uint64_t *lines; /* hashes of the written lines */
+    int count, room;
+    bool broken; /* a warning was logged */
+};
+
+#define IGNIS__EVERY_ARCH 999
+
+#ifndef IGNIS_NO_TENSORS
+enum { IGNIS__FORMULA_SPEC = 15 + 3 * IGNIS_MAX_INPUTS + 4 }; /* numbers of an ignis__formula_spec */
+
+#endif
+
+/*  A bundle is a header, its entries, their texts, and blocks of images, all little-endian; tools/ignis_embed.c
+    writes it. Images of one architecture are similar, so they are packed together. The part before the blocks, and
+    each block, has a checksum: the driver never reads damaged bytes. */
+typedef struct ignis__bundle_header {
+    char magic[8];
+    uint64_t checksum; /* of the bytes from its end to the images */
+    uint64_t size;     /* bytes of the bundle */
+    uint64_t blocks;   /* offset of the blocks */
+    uint64_t sources;  /* ignis__sources_hash */
+    uint32_t version, count;
+} ignis__bundle_header;
+
+typedef struct ignis__bundle_entry {
+    uint64_t key[2];                /* of the program */
+    uint64_t included;              /* of the files that it includes */
+    uint64_t checksum;              /* of the bytes of the block that are stored */
+    uint64_t offset, stored, whole; /* offset and bytes in the file; bytes of the block, packed if those are more */
+    uint64_t at, size;              /* of the image in the block; a zero follows it */
+    uint32_t text;        /* offset of its name, and after that of the kernel's name in the image, each with a zero */
+    uint16_t arch;        /* 90 for 9.0 */
+    uint16_t first, last; /* compute capabilities that ask for the program */
+    uint8_t kind;         /* 0: machine code; 'a': code for one chip; 'f': for a family of chips; 'p': PTX */
+    uint8_t nothing[5];
+} ignis__bundle_entry;
+
+#define IGNIS__BUNDLE_IMAGE ((uint64_t)256 << 20) /* bytes, also of a block: larger ones are refused */
+
+/*  An unpacked block. */
+typedef struct ignis__bundle_block {
+    uint64_t offset, whole; /* in the bundle; bytes */
+    unsigned char *bytes;
+    struct ignis__bundle_block *next;
+} ignis__bundle_block;
+
+typedef struct ignis__bundle {
+    const unsigned char *data; /* NULL if there is none */
+    void *memory;              /* its part that Ignis allocated */
+    ignis__bundle_header header;
+    ignis__bundle_block *blocks; /* kept until it is closed */
+    bool wgmma;                  /* it has kernels with products of warpgroups */
+    char from[300];
+} ignis__bundle;
+
+/*  Unpacks blocks of ignis_embed: copies of earlier bytes at a distance, or new bytes. A range coder decodes their
+    bits by odds learned from earlier bits at the same position of 16, because instructions have that many bytes. A
+    quick and a slow estimate are averaged. */
+enum {
+    IGNIS__PACK_KIND = 0,   /* new or copied; by the kind before, and the position */
+    IGNIS__PACK_AGAIN = 48, /* at a distance of before */
+    IGNIS__PACK_WHICH = 52, /* of the last four */
+    IGNIS__PACK_NEW = 64,   /* new bytes: after new bytes, after copied bytes */
+    IGNIS__PACK_NUMBERS = 33 * 32,
+    IGNIS__PACK_LENGTH =
+        IGNIS__PACK_NEW + 2 * 16 * 256, /* below 31, at a new distance, at one of before; by the place */
+    IGNIS__PACK_LONG = IGNIS__PACK_LENGTH + 2 * 16 * 32,              /* lengths beyond that */
+    IGNIS__PACK_DISTANCE = IGNIS__PACK_LONG + IGNIS__PACK_NUMBERS,    /* of 2, 3, 4 and more bytes */
+    IGNIS__PACK_LOW = IGNIS__PACK_DISTANCE + 4 * IGNIS__PACK_NUMBERS, /* its lowest 4 bits: of few bytes, of more */
+    IGNIS__PACK_ODDS = IGNIS__PACK_LOW + 2 * 16
+};
+
+typedef struct ignis__unpacker {
+    const unsigned char *at, *end;
+    uint32_t range, code;
+    uint16_t odds[IGNIS__PACK_ODDS][2];
+} ignis__unpacker;
+
+#define IGNIS__MAX_PARAMS 64
+
+/*  A kernel on one device. */
+typedef struct ignis__kernel_code {
+    ignis__module module;
+    void *function;
+    int params; /* -1: the driver does not tell */
+    size_t param_size[IGNIS__MAX_PARAMS];
+    int max_threads, static_shared;
+    bool waits;       /* it waits for earlier work by itself, if the desc says so */
+    char *entry;      /* which function it is */
+    uint64_t entries; /* ignis__kernel_code * of other entries of the module: the newest of a list */
+} ignis__kernel_code;
+
+typedef struct ignis__kernel {
+    ignis__slot slot;
+    char *memory; /* of all that the program points to */
+    ignis__program program;
+    char *entry;                  /* the first entry of the program, or that of ignis_kernel_entry */
+    struct ignis__kernel *shares; /* the kernel whose program it uses, held; NULL if it has its own */
+    const char *file;             /* the caller's location from ignis_call_site, or NULL */
+    int line;
+    uint64_t code[IGNIS_MAX_DEVICES]; /* ignis__kernel_code *, made at the first use on a device */
+    uint64_t newest; /* the latest replacement, an ignis__kernel * in no pool, or 0. The slot's lock guards it */
+    struct ignis__kernel *
+        older; /* the replacement before that. All live as long as the handle's kernel, so that launches need no lock */
+    uint64_t reloads, reload; /* reloads of this kernel so far; the number of the reload that made it */
+    ignis__tombstone tombstone;
+} ignis__kernel;
+
+/*  A description of an array's tiles for TMA (sm_90 and up). The driver packs the bits on the host for each launch,
+    and the kernel gets them by value: a graph keeps those of the capture. kernels/hopper.cuh has the same struct. */
+typedef struct ignis__tensor_map {
+    uint64_t words[16];
+} ignis__tensor_map;
+
+/*  The pixels of images in a tile: `count` pixels of a box in each image. The box goes from lower to upper, relative
+    to the first and the last pixel, with a step of rows and columns. Columns come first. */
+typedef struct ignis__tensor_pixels {
+    int lower[2], upper[2], step[2], count;
+} ignis__tensor_pixels;
+
+/*  The loaded code of a table on a device: modules by source and dtype, functions (0 until their first use) by kernel
+    and dtype. */
+typedef struct ignis__builtin_code {
+    ignis__module *modules; /* in one block with this */
+    uint64_t *functions;
+} ignis__builtin_code;
+
+#define IGNIS__DEFINES 200 /* characters of options that make a variant, with the end */
+
+/*  The function of a kernel in a variant, chosen by more than the dtype. */
+typedef struct ignis__variant {
+    ignis__builtin builtin;
+    ignis_dtype dtype;
+    char define[IGNIS__DEFINES]; /* options, separated by spaces */
+    ignis__module module;
+    void *function;
+    struct ignis__variant *next;
+} ignis__variant;
+
+struct ignis__variants_type {
+    ignis__mutex lock;
+    ignis__variant *first[IGNIS_MAX_DEVICES];
+};
+
+/*  A line of a record: see ignis__requests. */
+typedef struct ignis__request {
+    ignis__program program; /* without a text if it is built-in. No name: the line requests nothing */
+    int first, last, line;
+    const char *options[IGNIS__MAX_OPTIONS]; /* program.options, unless the request was moved */
+    ignis_kernel_header *headers;            /* ignis__request_free frees them, and the text of a formula's kernel */
+    char *text;
+#ifndef IGNIS_NO_TENSORS
+    const struct ignis__formula *formula; /* of a line of a formula, and its ignis__formula_spec */
+    uint16_t spec[IGNIS__FORMULA_SPEC];
+#endif
+} ignis__request;
+
+#ifndef IGNIS_NO_TENSORS
+/*  The start of an operation's random numbers: seed, first Philox counter, and in a CUDA graph the counter of its
+    launches. */
+typedef struct ignis__random {
+    uint64_t seed, first;
+    ignis_array launches; /* no handle if there are none */
+} ignis__random;
+
+#endif
+
+/* --- defined in the parts ----------------------------------------------------------------------------------------- */
+
+/* program.c */
+extern struct ignis__kernels_state_type ignis__kernels_state;
+IGNIS__COLD IGNIS__PRIVATE char *ignis__source_join(const ignis__source *source);
+IGNIS__PRIVATE bool ignis__source_is_header(const ignis__source *source);
+
+/* builtin_table.c */
+extern ignis__kernel_table *ignis__kernels_above;
+IGNIS__PRIVATE ignis__kernel_table *ignis__kernel_table_at(int index);
+IGNIS__PRIVATE ignis__kernel_table *ignis__table_of_builtin(ignis__builtin builtin);
+IGNIS__PRIVATE const ignis__builtin_row *ignis__builtin_row_of(ignis__builtin builtin);
+IGNIS__PRIVATE const ignis__source *ignis__source_at(int index);
+IGNIS__PRIVATE ignis__builtin ignis__builtin_of_source(const ignis__source *source, int index);
+IGNIS__PRIVATE const ignis__source *ignis__header_next(const ignis__source *from, int *at);
+
+/* disk_cache.c */
+extern const char ignis__cache_magic[8];
+IGNIS__COLD IGNIS__PRIVATE void ignis__cache_warn(const char *call, const char *what, const char *path,
+                                                  const char *why);
+IGNIS__COLD IGNIS__PRIVATE void *ignis__cache_read(const char *call, const char *path, size_t *size);
+IGNIS__COLD IGNIS__PRIVATE bool ignis__cache_folder(const char *call);
+IGNIS__COLD IGNIS__PRIVATE const char *ignis__kernel_binary_fault(const void *data, size_t size);
+IGNIS__COLD IGNIS__PRIVATE bool ignis__cache_parse(ignis__kernel_binary *image, char *file, size_t size);
+IGNIS__COLD IGNIS__PRIVATE bool ignis__kernel_binary_from_disk(const char *call, ignis__kernel_binary *image);
+IGNIS__COLD IGNIS__PRIVATE void ignis__kernel_binary_to_disk(const char *call, const ignis__kernel_binary *image);
+
+/* cache_key.c */
+IGNIS__PRIVATE bool ignis__header_is_known(const ignis__program *program, const char *name, size_t length);
+IGNIS__COLD IGNIS__PRIVATE void ignis__program_key(const ignis__program *program, uint64_t key[2]);
+IGNIS__COLD IGNIS__PRIVATE uint64_t ignis__program_included(const ignis__program *program);
+extern bool ignis__compile_never;
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE bool ignis__nvrtc_available(const char *call);
+IGNIS__COLD IGNIS__PRIVATE uint64_t ignis__compiler_release(const char *call);
+IGNIS__COLD IGNIS__PRIVATE bool ignis__kernel_binary_key(const ignis__program *program, const ignis__device *device,
+                                                         uint64_t release, uint64_t key[2]);
+
+/* compile.c */
+IGNIS__COLD IGNIS__PRIVATE bool ignis__arch_choose(const char *call, const ignis__device *device, char *arch,
+                                                   size_t size, bool *is_ptx);
+IGNIS__COLD IGNIS__PRIVATE const char *ignis__entry_next(const char **list, size_t *length);
+IGNIS__COLD IGNIS__PRIVATE int ignis__entry_index(const char *list, const char *wanted);
+IGNIS__COLD IGNIS__PRIVATE char *ignis__entry_copy(const char *call, const char *list, int index);
+IGNIS__COLD IGNIS__PRIVATE bool ignis__kernel_binary_compile(const char *call, const ignis__program *program,
+                                                             const char *arch, bool is_ptx,
+                                                             ignis__kernel_binary *image);
+
+/* record.c */
+extern struct ignis__requests_type ignis__requests;
+IGNIS__PRIVATE void ignis__program_range(const ignis__program *program, int *first, int *last);
+IGNIS__COLD IGNIS__PRIVATE void ignis__program_write(ignis__string_writer *text, const ignis__program *program);
+IGNIS__COLD IGNIS__PRIVATE bool ignis__line_append(const char *path, const char *line, bool is_private, char *why,
+                                                   size_t size);
+IGNIS__COLD IGNIS__PRIVATE void ignis__request_add(const ignis__program *program, int first, int last);
+
+/* bundle.c */
+extern const char ignis__bundle_magic[8];
+extern ignis__bundle ignis__the_bundle;
+IGNIS__PRIVATE ignis__bundle_entry ignis__bundle_get(const ignis__bundle *bundle, uint32_t index);
+IGNIS__PRIVATE const char *ignis__bundle_text(const ignis__bundle *bundle, const ignis__bundle_entry *entry);
+IGNIS__PRIVATE uint64_t ignis__sources_hash(void);
+IGNIS__PRINTF(2, 3)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__explain(ignis__string_writer *why, const char *format, ...);
+IGNIS__COLD IGNIS__PRIVATE bool ignis__bundle_open(ignis__bundle *bundle, const void *data, size_t size,
+                                                   ignis__string_writer *why);
+IGNIS__PRIVATE bool ignis__unpack(ignis__unpacker *u, unsigned char *out, size_t size, const unsigned char *packed,
+                                  size_t packed_size);
+IGNIS__COLD IGNIS__PRIVATE ignis_diagnostic ignis__bundle_unpack(ignis__bundle *bundle,
+                                                                 const ignis__bundle_entry *entry, void **unpacked,
+                                                                 ignis__string_writer *why);
+IGNIS__PRIVATE void ignis__blocks_drop(ignis__bundle *bundle);
+IGNIS__PRIVATE int ignis__bundle_serves(const ignis__bundle_entry *entry, int capability);
+IGNIS__COLD IGNIS__PRIVATE int ignis__bundle_find(const ignis__bundle *bundle, const uint64_t key[2], int capability,
+                                                  int below, ignis__bundle_entry *found);
+IGNIS__COLD IGNIS__PRIVATE void ignis__bundle_archs(const ignis__bundle *bundle, const uint64_t *key,
+                                                    ignis__string_writer *text);
+IGNIS__COLD IGNIS__PRIVATE bool ignis__program_missing(const char *call, const ignis__program *program,
+                                                       const ignis__device *device);
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE bool ignis__wgmma_compiles(const char *call);
+IGNIS__PRIVATE bool ignis__compiler_available(const char *call);
+IGNIS__PRIVATE bool ignis__program_bundled(const ignis__device *device, const ignis__program *program);
+IGNIS__COLD IGNIS__PRIVATE bool ignis__program_compile(const char *call, const ignis__program *program,
+                                                       const ignis__device *device, ignis__kernel_binary *image);
+
+/* module.c */
+IGNIS__PRIVATE void ignis__kernel_binary_drop(ignis__kernel_binary *image);
+IGNIS__COLD IGNIS__PRIVATE void ignis__module_unload(ignis__module *unit);
+IGNIS__PRIVATE void ignis__module_unload_when_idle(const char *call, ignis__device *device, ignis__module *unit);
+IGNIS__COLD IGNIS__PRIVATE bool ignis__module_make(const char *call, ignis__device *device,
+                                                   const ignis__program *program, ignis__module *unit);
+
+/* bundle_check.c */
+IGNIS__PRIVATE void ignis__bundle_close(void);
+IGNIS__COLD IGNIS__PRIVATE bool ignis__requests_setup(const char *call, const ignis_desc *desc);
+IGNIS__COLD IGNIS__PRIVATE bool ignis__bundle_setup(const char *call, const ignis_desc *desc);
+IGNIS__COLD IGNIS__PRIVATE void ignis__bundle_count(const ignis__bundle *bundle, int capability,
+                                                    ignis_bundle_info *info, ignis__string_writer *missing);
+
+/* function.c */
+IGNIS__COLD IGNIS__PRIVATE bool ignis__function_get(const char *call, ignis__device *device, const ignis__module *unit,
+                                                    const char *name, void **function);
+IGNIS__COLD IGNIS__PRIVATE bool ignis__function_waits(const char *call, ignis__device *device, void *function,
+                                                      bool *waits);
+
+/* user_kernel.c */
+extern ignis__pool ignis__kernels;
+IGNIS__PRIVATE ignis__kernel *ignis__kernel_hold(const char *call, ignis_kernel handle);
+IGNIS__PRIVATE ignis__kernel *ignis__kernel_current(ignis__kernel *kernel);
+IGNIS__COLD IGNIS__PRIVATE void ignis__kernel_unload(const char *call, ignis__kernel *kernel);
+IGNIS__ONE_COPY IGNIS__PRIVATE void ignis__kernel_drop(const char *call, ignis__kernel *kernel);
+IGNIS__PRIVATE void ignis__kernel_drop_held(const char *call, void *item);
+IGNIS__COLD IGNIS__PRIVATE ignis__kernel_code *ignis__kernel_code_get(const char *call, ignis__device *device,
+                                                                      ignis__kernel *kernel);
+IGNIS__PRIVATE ignis__kernel_code *ignis__kernel_code_entry(const char *call, ignis__device *device,
+                                                            ignis__kernel *program, ignis__kernel_code *code,
+                                                            const char *entry);
+IGNIS__PRIVATE ignis__kernel_code *ignis__kernel_code_of(const char *call, ignis__device *device,
+                                                         ignis__kernel *kernel);
+IGNIS__PRIVATE ignis__program ignis__program_from(const ignis_kernel_desc *desc);
+IGNIS__COLD IGNIS__PRIVATE bool ignis__kernel_desc_check(const char *call, const ignis_kernel_desc *desc);
+IGNIS__COLD IGNIS__PRIVATE bool ignis__kernel_keep(const char *call, ignis__kernel *kernel, ignis__program program);
+IGNIS__COLD IGNIS__PRIVATE bool ignis__kernel_kill(ignis__kernel *kernel);
+
+/* occupancy.c */
+IGNIS__PRIVATE bool ignis__block_check(const char *call, const ignis__device *device, const ignis__kernel_code *code,
+                                       int64_t threads, int64_t shared_bytes);
+IGNIS__PRIVATE bool ignis__kernel_resident(const char *call, ignis__device *device, const ignis__kernel_code *code,
+                                           int threads, int64_t shared_bytes, int *blocks);
+
+/* launch.c */
+IGNIS__PRIVATE bool ignis__launch_as(const ignis__work *work, void *function, const unsigned grid[3],
+                                     const unsigned block[3], unsigned shared, void **params, bool dependent,
+                                     bool together);
+
+/* tensor_map.c */
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE bool ignis__tensor_map_make(const ignis__work *work, ignis__tensor_map *map,
+                                                               ignis_dtype dtype, bool rounds, ignis__address data,
+                                                               int rank, const int64_t *dims, const int64_t *strides,
+                                                               const int *box, const ignis__tensor_pixels *pixels);
+
+/* builtin.c */
+IGNIS__PRIVATE const char *ignis__builtin_part(ignis__builtin builtin);
+IGNIS__COLD IGNIS__PRIVATE void ignis__record_builtin(ignis__builtin builtin, ignis_dtype dtype, const char *define,
+                                                      int first, int last);
+IGNIS__PRIVATE void ignis__record_builtin_for_all(ignis__builtin builtin, ignis_dtype dtype);
+IGNIS__PRIVATE bool ignis__bundle_has(const ignis__bundle *bundle, ignis__builtin builtin, ignis_dtype dtype,
+                                      const char *define, int capability);
+IGNIS__COLD IGNIS__PRIVATE bool ignis__builtin_make(const char *call, ignis__device *device,
+                                                    const ignis__source *source, const char *part, ignis_dtype dtype,
+                                                    const char *defines, ignis__module *unit);
+extern struct ignis__variants_type ignis__variants;
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE bool ignis__variant_exists(const ignis__device *device, ignis__builtin builtin,
+                                                              ignis_dtype dtype, const char *define);
+IGNIS__PRIVATE bool ignis__builtin_launch(const ignis__work *work, ignis__builtin builtin, void *function,
+                                          const unsigned grid[3], const unsigned block[3], unsigned shared,
+                                          void **params);
+IGNIS__PRIVATE void *ignis__builtin_get_variant(const char *call, ignis__device *device, ignis__builtin builtin,
+                                                ignis_dtype dtype, const char *define);
+IGNIS__PRIVATE void *ignis__builtin_get(const char *call, ignis__device *device, ignis__builtin builtin,
+                                        ignis_dtype dtype);
+
+/* record_read.c */
+IGNIS__PRIVATE void ignis__request_free(ignis__request *request);
+IGNIS__COLD IGNIS__PRIVATE char *ignis__request_word(char **line, bool *whole);
+IGNIS__COLD IGNIS__PRIVATE bool ignis__request_read(char *line, ignis__request *request, ignis__string_writer *why);
+
+#ifdef IGNIS_NO_TENSORS
+IGNIS__COLD IGNIS__PRIVATE bool ignis__request_read_formula(char *line, ignis__request *request, bool *whole,
+                                                            ignis__string_writer *why);
+#endif
+
+/* warmup.c */
+IGNIS__PRIVATE int ignis__source_dtypes(const ignis__source *source);
+
+/* setup.c */
+IGNIS__COLD IGNIS__PRIVATE void ignis__kernels_setup(const char *call, const ignis_desc *desc);
+IGNIS__COLD IGNIS__PRIVATE void ignis__builtins_close(ignis__device *device);
+IGNIS__PRIVATE void ignis__kernel_binaries_close(void);
+
+/* elementwise.c */
+IGNIS__PRIVATE bool ignis__elementwise(const ignis__work *work, ignis__builtin builtin, ignis_dtype dtype,
+                                       int64_t numel, void **params);
+IGNIS__PRIVATE bool ignis__work_fill(const ignis__work *work, ignis__array *array, double value);
+IGNIS__PRIVATE ignis_status ignis__array_set(const char *call, ignis_array handle, double value);
+IGNIS__PRIVATE bool ignis__same_device(const char *call, const ignis__array *dst, const ignis__array *src,
+                                       const char *name);
+IGNIS__PRIVATE bool ignis__array_convert(const char *call, ignis__array *dst, ignis__array *src);
+IGNIS__PRIVATE bool ignis__array_copy_peer(const char *call, ignis__array *dst, ignis__array *src);
+IGNIS__PRIVATE ignis_status ignis__array_binary(const char *call, ignis__builtin builtin, ignis_array dst,
+                                                ignis_array a, ignis_array b);
+
+/* random.c */
+#ifndef IGNIS_NO_TENSORS
+IGNIS__PRIVATE ignis_array ignis__random_launches(void);
+IGNIS__PRIVATE bool ignis__random_take(const ignis__work *work, ignis_dtype dtype, int64_t numel,
+                                       ignis__random *random);
+IGNIS__PRIVATE bool ignis__random_step(const ignis__work *work, ignis_array launches, ignis__address *step);
+#endif
+
+/* graph.c */
+#ifndef IGNIS_NO_TENSORS
+IGNIS__COLD IGNIS__PRIVATE void ignis__graph_destroy(const char *call, ignis__capture *capture, void *exec);
+IGNIS__PRIVATE bool ignis__graph_launchable(const char *call, ignis__device *device, void *stream);
+IGNIS__PRIVATE void ignis__graphs_close(const char *call);
+#endif

@@ -1,0 +1,125 @@
+/*  models/grammar - grammars and the tokens that they allow. */
+#pragma once
+
+#include "../../base/room.h"
+#include "../../formula/room.h"
+#include "../tokenizer/room.h"
+
+/*  A rule has alternatives, an alternative is a row of parts: a byte within a range, another rule, the end. Groups, classes, repetitions are rules
+    of their own, and a character of several bytes is a row of them, so what is matched is always UTF-8. A place in a row with a stack of places to
+    go back to is where a text may be; the set of all of them is a state. States are made when a text comes to them, each once, and remember where
+    each class of bytes leads, as in a lazy automaton: a byte that was seen there before costs a look into a table. */
+enum {
+    IGNIS__GRAMMAR_PARTS = 1 << 18,   /* of a grammar, at most */
+    IGNIS__GRAMMAR_RANGES = 256,      /* of a class of characters */
+    IGNIS__GRAMMAR_NESTED = 100,      /* groups within groups */
+    IGNIS__GRAMMAR_DEPTH = 500,       /* rules within rules that a text is in */
+    IGNIS__GRAMMAR_REACHED = 1 << 14, /* places that a text is in at once */
+    IGNIS__GRAMMAR_LOOKED = 1 << 26,  /* names of rules, while a grammar is read */
+    IGNIS__GRAMMAR_STEPS = 1 << 24,   /* places that are looked at for a mask */
+    IGNIS__GRAMMAR_STATES = 4096,     /* that are kept from one mask to the next, */
+    IGNIS__GRAMMAR_MASKS = 256,       /* and masks */
+    IGNIS__GRAMMAR_BUCKETS = 4096,
+    IGNIS__GRAMMAR_BYTE = -1, /* a part that is no rule */
+    IGNIS__GRAMMAR_END = -2
+};
+
+typedef struct ignis__grammar_part {
+    int32_t rule; /* or one of the two above */
+    int32_t alternative;
+    int32_t other; /* part that has the same rule; -1: none */
+    unsigned char low, high;
+} ignis__grammar_part;
+
+typedef struct ignis__grammar_alternative {
+    int32_t rule, first, next; /* parts; next: of the rule, -1: none */
+    int32_t open;              /* rules in it of which it is not known that a text of theirs ends */
+} ignis__grammar_alternative;
+
+typedef struct ignis__grammar_rule {
+    const char *name; /* in the text, which has it at first there; null: none */
+    int32_t size, alternatives, calls, named;
+    bool defined, ends, empty;
+    unsigned char seen;          /* while rules are looked for that begin with themselves: 1: in it, 2: done */
+    int32_t at, at_part, caller; /* the same */
+} ignis__grammar_rule;
+
+typedef struct ignis__grammar_place {
+    int32_t part, stack;
+} ignis__grammar_place;
+
+typedef struct ignis__grammar_stack {
+    ignis__grammar_place place; /* to go back to, and the rest */
+    int32_t depth, link;
+} ignis__grammar_stack;
+
+typedef struct ignis__grammar_state {
+    int32_t first, count, link; /* places */
+    bool ends;                  /* the text may end here */
+    bool any;                   /* the mask has a token */
+    uint32_t *mask;             /* null: not yet */
+} ignis__grammar_state;
+
+typedef struct ignis__grammar {
+    struct ignis__grammar *next;
+    int uses;
+    char *source, *text; /* as it was given; as GBNF, which may be the same */
+    ignis__list rules, alternatives, parts;
+    ignis__list states, rows, places, stacks;
+    int32_t root, start, masks, epoch; /* epoch: how often states were forgotten */
+    uint64_t number;                   /* among those of its engine, from 1 on */
+    int64_t steps;
+    int classes;
+    unsigned char class_of[256];
+    int32_t rule_of[256], state_of[IGNIS__GRAMMAR_BUCKETS], stack_of[IGNIS__GRAMMAR_BUCKETS];
+    struct {
+        ignis__grammar_place place;
+        int32_t slot;
+    } reached[IGNIS__GRAMMAR_REACHED];
+    int32_t reached_count, buckets[2 * IGNIS__GRAMMAR_REACHED];
+    ignis_diagnostic diagnostic; /* NONE: nothing is wrong */
+    char fault[320];
+} ignis__grammar;
+
+#define IGNIS__GRAMMAR_AT(g, kind, list, number) ((ignis__grammar_##kind *)(void *)(g)->list.items + (number))
+typedef struct ignis__vocabulary_token {
+    size_t begin, size;
+    const char *text;
+    int32_t id;
+} ignis__vocabulary_token;
+
+typedef struct ignis__vocabulary {
+    ignis__bytes text;     /* of tokens, */
+    ignis__list tokens;    /* sorted by it */
+    int32_t *place, *path; /* of an id in tokens, -1: it is no text; states on the way to a node */
+    ignis__list nodes;     /* and one more */
+    int count, words;      /* of the model's tokens, and of a mask's words */
+    int32_t ends[20];      /* tokens that end a text */
+    int end_count;
+} ignis__vocabulary;
+
+/* --- defined in the parts ----------------------------------------------------------------------------------------- */
+
+/* grammar.c */
+IGNIS__PRINTF(4, 5)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__grammar_fail(ignis__grammar *g, ignis_diagnostic diagnostic, const char *at,
+                                                    const char *format, ...);
+IGNIS__COLD IGNIS__PRIVATE void *ignis__grammar_add(ignis__grammar *g, ignis__list *list);
+
+/* gbnf.c */
+IGNIS__PRIVATE bool ignis__grammar_read(ignis__grammar *g);
+
+/* automaton.c */
+IGNIS__PRIVATE bool ignis__grammar_begin(ignis__grammar *g);
+IGNIS__PRIVATE int32_t ignis__grammar_step(ignis__grammar *g, int32_t from, unsigned char byte);
+IGNIS__COLD IGNIS__PRIVATE void ignis__grammar_free(ignis__grammar *g);
+
+/* token_mask.c */
+IGNIS__PRIVATE void ignis__vocabulary_free(ignis__vocabulary *v);
+IGNIS__COLD IGNIS__PRIVATE ignis__vocabulary *ignis__vocabulary_make(const ignis__tokenizer *tokenizer, int count,
+                                                                     const int32_t *ends, int end_count);
+IGNIS__PRIVATE const uint32_t *ignis__grammar_mask(ignis__grammar *g, const ignis__vocabulary *v, int32_t state);
+IGNIS__PRIVATE int32_t ignis__grammar_put(ignis__grammar *g, const ignis__vocabulary *v, int32_t state, int32_t id);
+
+/* json_schema.c */
+IGNIS__PRIVATE ignis__grammar *ignis__grammar_make(const char *call, const char *source);

@@ -1,0 +1,167 @@
+/*  models - GGUF files, and what all rooms of models share. */
+#pragma once
+
+#include "../base/room.h"
+#include "../array/room.h"
+#include "../kernel/room.h"
+#include "../file/room.h"
+
+/*  Numbers continue those of ignis.h; X is as for IGNIS__BUILTINS. */
+#define IGNIS__MODEL_BUILTINS(X)                                                       \
+    X(BLOCKS_ROWS, BLOCKS_CU, "ignis_blocks_rows", PLAIN)                              \
+    X(BLOCKS_EMBEDDING, BLOCKS_CU, "ignis_blocks_embedding", PLAIN)                    \
+    X(BLOCKS_EMBED, BLOCKS_CU, "ignis_blocks_embed", PLAIN)                            \
+    X(GENERATE_WORDS, GENERATE_CU, "ignis_generate_words", PLAIN)                      \
+    X(GENERATE_ROWS, GENERATE_CU, "ignis_generate_rows", PLAIN)                        \
+    X(GENERATE_CHUNK, GENERATE_CU, "ignis_generate_chunk", PLAIN)                      \
+    X(GENERATE_EMBED, GENERATE_CU, "ignis_generate_embed", WAITS)                      \
+    X(GENERATE_NORM, GENERATE_CU, "ignis_generate_norm", WAITS)                        \
+    X(GENERATE_GATE, GENERATE_CU, "ignis_generate_gate", WAITS)                        \
+    X(GENERATE_CACHE, GENERATE_CU, "ignis_generate_cache", WAITS)                      \
+    X(GENERATE_GATHER, GENERATE_CU, "ignis_generate_gather", WAITS)                    \
+    X(GENERATE_COPY, GENERATE_CU, "ignis_generate_copy", PLAIN)                        \
+    X(GENERATE_DRAW, GENERATE_DRAW_CU, "ignis_generate_draw", WAITS)                   \
+    X(GENERATE_DRAW_BINS, GENERATE_DRAW_CU, "ignis_generate_draw_bins", WAITS)         \
+    X(GENERATE_DRAW_CUT, GENERATE_DRAW_CU, "ignis_generate_draw_cut", WAITS)           \
+    X(GEMV_1, GEMV_CU, "ignis_gemv_1", PLAIN)                                          \
+    X(GEMV_2, GEMV_CU, "ignis_gemv_2", PLAIN)                                          \
+    X(GEMV_4, GEMV_CU, "ignis_gemv_4", PLAIN)                                          \
+    X(GEMV_8, GEMV_CU, "ignis_gemv_8", PLAIN)                                          \
+    X(GEMV_GATED_1, GEMV_CU, "ignis_gemv_gated_1", PLAIN)                              \
+    X(GEMV_GATED_2, GEMV_CU, "ignis_gemv_gated_2", PLAIN)                              \
+    X(GEMV_GATED_4, GEMV_CU, "ignis_gemv_gated_4", PLAIN)                              \
+    X(GEMV_GATED_8, GEMV_CU, "ignis_gemv_gated_8", PLAIN)                              \
+    X(GEMV_MMA_NORM, GEMV_MMA_CU, "ignis_gemv_mma_norm", WAITS)                        \
+    X(GEMV_MMA_1, GEMV_MMA_CU, "ignis_gemv_mma_1", WAITS)                              \
+    X(GEMV_MMA_8, GEMV_MMA_CU, "ignis_gemv_mma_8", WAITS)                              \
+    X(GEMV_MMA_16, GEMV_MMA_CU, "ignis_gemv_mma_16", WAITS)                            \
+    X(GEMV_MMA_32, GEMV_MMA_CU, "ignis_gemv_mma_32", WAITS)                            \
+    X(GEMV_MMA_64, GEMV_MMA_CU, "ignis_gemv_mma_64", WAITS)                            \
+    X(GEMV_CLUSTER, GEMV_CLUSTER_CU, "ignis_gemv_cluster", WAITS)                      \
+    X(GEMV_CLUSTER_BLOCKS, GEMV_CLUSTER_BLOCKS_CU, "ignis_gemv_cluster_blocks", WAITS) \
+    X(GEMV_BLOCKS_ROWS, GEMV_BLOCKS_CU, "ignis_gemv_blocks_rows", WAITS)               \
+    X(GEMV_BLOCKS_1, GEMV_BLOCKS_CU, "ignis_gemv_blocks_1", WAITS)                     \
+    X(GEMV_BLOCKS_8, GEMV_BLOCKS_CU, "ignis_gemv_blocks_8", WAITS)                     \
+    X(GEMV_BLOCKS_16, GEMV_BLOCKS_CU, "ignis_gemv_blocks_16", WAITS)                   \
+    X(GEMV_BLOCKS_32, GEMV_BLOCKS_CU, "ignis_gemv_blocks_32", WAITS)                   \
+    X(GEMV_BLOCKS_64, GEMV_BLOCKS_CU, "ignis_gemv_blocks_64", WAITS)                   \
+    X(PAGED_1, ATTENTION_PAGED_CU, "ignis_attention_paged_1", WAITS)                   \
+    X(PAGED_2, ATTENTION_PAGED_CU, "ignis_attention_paged_2", WAITS)                   \
+    X(PAGED_MMA, ATTENTION_PAGED_MMA_CU, "ignis_attention_paged_mma", WAITS)           \
+    X(PAGED_MANY, ATTENTION_PAGED_MANY_CU, "ignis_attention_paged_many", WAITS)        \
+    X(GENERATE_STEP, GENERATE_STEP_CU, "ignis_generate_step", TOGETHER)
+
+enum {
+    IGNIS__BUILTINS_BEFORE_MODELS = IGNIS__BUILTIN_COUNT - 1,
+    IGNIS__MODEL_BUILTINS(IGNIS__BUILTIN_ENUM) IGNIS__BUILTIN_MODELS_END
+};
+
+#include <math.h>
+typedef enum ignis__gguf_kind { /* the numbers of the format */
+                                IGNIS__GGUF_U8,
+                                IGNIS__GGUF_I8,
+                                IGNIS__GGUF_U16,
+                                IGNIS__GGUF_I16,
+                                IGNIS__GGUF_U32,
+                                IGNIS__GGUF_I32,
+                                IGNIS__GGUF_F32,
+                                IGNIS__GGUF_BOOL,
+                                IGNIS__GGUF_STRING,
+                                IGNIS__GGUF_ARRAY,
+                                IGNIS__GGUF_U64,
+                                IGNIS__GGUF_I64,
+                                IGNIS__GGUF_F64,
+                                IGNIS__GGUF_KINDS
+} ignis__gguf_kind;
+
+typedef enum ignis__gguf_type {
+    IGNIS__GGUF_Q4_0 = 2,
+    IGNIS__GGUF_Q4_1 = 3,
+    IGNIS__GGUF_Q8_0 = 8,
+    IGNIS__GGUF_Q4_K = 12,
+    IGNIS__GGUF_Q5_K = 13,
+    IGNIS__GGUF_Q6_K = 14
+} ignis__gguf_type;
+
+/*  The types of tensors: so many elements take so many bytes. Those of one element are as Ignis has them, if it does. */
+struct ignis__gguf_types_type {
+    const char *name;
+    uint32_t id;
+    int elements, bytes;
+    ignis_dtype dtype;
+    bool readable;
+};
+
+typedef struct ignis__gguf_key {
+    const char *name;
+    int64_t at;    /* of its value in the head: of the first item, if it is an array */
+    uint32_t kind; /* of the value; of the items, if it is an array */
+    int64_t count; /* of items; -1: no array */
+    int64_t name_at;
+} ignis__gguf_key;
+
+typedef struct ignis__gguf_tensor {
+    const char *name;
+    int type;           /* in ignis__gguf_types; -1: another one */
+    uint32_t id;        /* the file's number for it */
+    ignis_shape shape;  /* as Ignis has them: the fastest last */
+    int64_t begin, end; /* of its bytes in the file; the same place, if the type is another one */
+    int64_t name_at;
+} ignis__gguf_tensor;
+
+/*  An open file. ignis__gguf_close ends it. */
+typedef struct ignis__gguf {
+    const char *path, *call;
+    int descriptor;
+    int64_t size;        /* of the file */
+    unsigned char *head; /* its first bytes */
+    int64_t have, at;    /* so many; the reader's place among them */
+    ignis__gguf_key *keys;
+    int64_t key_count; /* sorted by name, as the tensors are */
+    ignis__gguf_tensor *tensors;
+    int64_t tensor_count;
+    bool failed;
+} ignis__gguf;
+
+/*  What a lookup finds. BAD has been reported: the key is there, but is of another type. */
+typedef enum ignis__gguf_found { IGNIS__GGUF_BAD = -1, IGNIS__GGUF_NONE = 0, IGNIS__GGUF_FOUND = 1 } ignis__gguf_found;
+
+/*  The items of an array, one after the other: those of texts in the order of the file, of *size bytes and a 0. They live as the file does. */
+typedef struct ignis__gguf_items {
+    const unsigned char *at;
+    uint32_t kind;
+    int64_t left;
+} ignis__gguf_items;
+
+/* --- defined in the parts ----------------------------------------------------------------------------------------- */
+
+/* kernel_table.c */
+extern ignis__kernel_table ignis__model_kernels;
+
+#ifndef __cplusplus
+extern ignis__kernel_table *ignis__kernels_above;
+#endif
+
+/* setup.c */
+IGNIS__PRIVATE bool ignis__models_enter(const char *call);
+
+/* gguf.c */
+extern const struct ignis__gguf_types_type ignis__gguf_types[];
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE void ignis__gguf_close(ignis__gguf *file);
+IGNIS__PRIVATE const ignis__gguf_key *ignis__gguf_find(const ignis__gguf *file, const char *name);
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE const ignis__gguf_tensor *ignis__gguf_find_tensor(const ignis__gguf *file,
+                                                                                     const char *name);
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE ignis__gguf_found ignis__gguf_int(ignis__gguf *file, const char *name,
+                                                                     int64_t *value);
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE ignis__gguf_found ignis__gguf_real(ignis__gguf *file, const char *name,
+                                                                      double *value);
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE ignis__gguf_found ignis__gguf_bool(ignis__gguf *file, const char *name, bool *value);
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE const char *ignis__gguf_next_text(ignis__gguf_items *items, size_t *size);
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE int64_t ignis__gguf_next_int(ignis__gguf_items *items);
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE double ignis__gguf_next_real(ignis__gguf_items *items);
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE ignis__gguf_found ignis__gguf_string(ignis__gguf *file, const char *name,
+                                                                        const char **text, size_t *size);
+IGNIS__MAYBE_UNUSED IGNIS__PRIVATE ignis__gguf_found ignis__gguf_array(ignis__gguf *file, const char *name,
+                                                                       ignis__gguf_kind like, ignis__gguf_items *items);
+IGNIS__MAYBE_UNUSED IGNIS__COLD IGNIS__PRIVATE bool ignis__gguf_open(const char *call, const char *path,
+                                                                     ignis__gguf *file);

@@ -1,0 +1,276 @@
+/*  models/weights - checkpoints: configuration, tensors, quantised weights. */
+#pragma once
+
+#include "../../base/room.h"
+#include "../../device/room.h"
+#include "../../array/room.h"
+#include "../../tensor/room.h"
+#include "../../ops/room.h"
+#include "../../file/room.h"
+#include "../room.h"
+#include "../tokenizer/room.h"
+
+#define IGNIS__MODEL_HALF 128 /* frequencies: heads of up to 256 elements, as attention has them */
+#define IGNIS__RANKS 64       /* that share a model, at most */
+#define IGNIS__MODEL_STOPS 16 /* as many as ignis_model_info.ends */
+typedef struct ignis__layer {
+    ignis_tensor attn_norm, attn_norm_bias;
+    ignis_tensor qkv, qkv_bias; /* rows of q, k and v */
+    ignis_tensor q_norm, k_norm;
+    ignis_tensor o, o_bias;
+    ignis_tensor mlp_norm, mlp_norm_bias;
+    ignis_tensor up, up_bias; /* where it is gated: rows of the gate, then of up */
+    ignis_tensor down, down_bias;
+} ignis__layer;
+
+/*  How positions are stretched, as the description says it. */
+typedef enum ignis__stretch {
+    IGNIS__STRETCH_NONE,
+    IGNIS__STRETCH_LINEAR,
+    IGNIS__STRETCH_LLAMA3,
+    IGNIS__STRETCH_YARN,
+    IGNIS__STRETCH_TABLE /* by a GGUF file's own divisors */
+} ignis__stretch;
+
+typedef struct ignis__model {
+    ignis__slot slot; /* first */
+    ignis_model_family family;
+    int layers, heads, kv_heads, head_dim, hidden, inner, vocab,
+        context;                   /* heads, kv_heads, inner: of this rank's share */
+    ignis_model_parallel parallel; /* size: 1 at least */
+    double attention_scale;
+    bool rms, rope, gelu; /* else: layer norms, positions, a gate with silu */
+    bool tied;            /* the head is the embedding */
+    double frequencies[IGNIS__MODEL_HALF];
+    ignis_dtype dtype, cache_dtype;
+    ignis_weights weights;
+    int room, sequences; /* of the cache: tokens of a sequence, sequences */
+    int32_t bos;         /* -1: none */
+    int32_t stops[IGNIS__MODEL_STOPS];
+    int stop_count; /* tokens that end a text */
+    ignis__device *device;
+    ignis_tensor embedding, positions, norm, norm_bias, head;
+    ignis__layer *layer;
+    double eps, theta, attention_factor;
+    ignis__stretch stretch;
+    double factor, low, high, original; /* of llama3: low_freq_factor and the like; of yarn: beta_fast, beta_slow */
+    bool uncut;                         /* yarn's ends of the slope are not rounded to whole numbers */
+    int64_t parameters, quantised, weight_bytes, file_bytes;
+    char *path;                /* as ignis_model_open was given it */
+    ignis_tokenizer tokenizer; /* once somebody has asked for it; under the slot's lock */
+    struct ignis__lora
+        *lora;    /* that are set, or null; under the slot's lock. They hold the model, and leave when they are freed */
+    void *engine; /* what sequences share; null: there was none yet */
+    void (*engine_destroy)(const char *call, void *engine);
+} ignis__model;
+
+/*  A value of a JSON file under its whole name: "rope_scaling.factor", "layer_types[]" for each item of an array. */
+typedef struct ignis__config_item {
+    char name[64]; /* a longer one is nothing that anybody asks for */
+    char kind;     /* 'n' a number, 't' a text, 'b' true or false, '0' null, '{' an object, '[' an array */
+    double number; /* true is 1 */
+    const char *text;
+} ignis__config_item;
+
+typedef struct ignis__config {
+    char *file; /* its text; the texts of items are in it */
+    ignis__config_item *items;
+    int count, capacity;
+    bool no_memory;
+} ignis__config;
+
+/*  A tensor of one of the files. */
+typedef struct ignis__model_source {
+    const char *name;
+    ignis_shape shape;
+    int file;            /* in the list of paths */
+    int64_t begin, end;  /* of its bytes in that file */
+    const char *type;    /* in messages; null: one that Ignis does not know */
+    uint32_t id;         /* a GGUF file's number for it */
+    ignis_dtype dtype;   /* 0: none of Ignis' */
+    uint32_t quant;      /* an ignis__gguf_type, or 0 */
+    bool used;           /* it has become a part of a weight, or was read otherwise */
+    int elements, bytes; /* so many elements take so many bytes */
+} ignis__model_source;
+
+typedef struct ignis__model_files {
+    const char *call, *path;
+    bool is_gguf;
+    ignis__gguf gguf;
+    ignis__config config, index, generation;
+    ignis__load *shards;
+    char **paths; /* of the shards, or of the GGUF file */
+    int path_count;
+    ignis__model_source *sources; /* sorted by name */
+    int64_t source_count;
+    ignis_model_family family;
+} ignis__model_files;
+
+/*  The type of a tensor in messages: its name, or the file's number for it. */
+typedef struct ignis__model_type {
+    char text[24];
+} ignis__model_type;
+
+#define IGNIS__MODEL_ROTARY (1u << IGNIS_MODEL_LLAMA | 1u << IGNIS_MODEL_QWEN2 | 1u << IGNIS_MODEL_QWEN3)
+
+/*  How a tensor lies in the file, where it lies differently. */
+enum {
+    IGNIS__MODEL_IN_OUT = 1, /* a safetensors file has it [in, out] */
+    IGNIS__MODEL_PAIRS = 2,  /* a GGUF file of llama has rows i and i + head_dim / 2 of each head beside each other */
+    IGNIS__MODEL_HEAD = 4    /* only where the head is no other's */
+};
+
+/*  One tensor of a file, which becomes rows of a weight: behind those of the row before it that becomes the same. # is the layer. Letters of
+    sizes: V vocabulary, P positions, H hidden, Q and K heads of queries and keys, D a head, I inner, 3 three times hidden. */
+typedef struct ignis__model_row {
+    unsigned families, optional; /* 1 << each */
+    bool in_layer;
+    size_t member;      /* of ignis__layer or ignis__model */
+    char rows, columns; /* columns 0: one dimension */
+    int how;
+    const char *hf, *gguf;
+    const char *whole; /* the name of the weight, if there are other rows in it */
+} ignis__model_row;
+
+/*  A name of the table with its layer. */
+typedef struct ignis__model_name {
+    char text[96];
+} ignis__model_name;
+
+/*  A row of the table for one layer. */
+typedef struct ignis__model_part {
+    const ignis__model_row *row;
+    int layer;
+    int64_t first, rows, columns; /* of the weight */
+    int64_t total;                /* rows of the weight, at its first part; 0 at others */
+    int64_t file_rows, file_columns, stretch,
+        stride; /* each `stretch` of the rows begins a `stride` behind the one before it in the file */
+    int64_t skip_rows, skip_columns; /* those of other ranks, ahead */
+    int blocks;                      /* an ignis__gguf_type, which it has on the device; 0: numbers */
+    const ignis__model_source *from;
+    ignis_tensor *to;
+} ignis__model_part;
+
+/*  What lies there of each type: rows of records of 256 elements, of so many bytes; Q6_K has a scale of each behind them. kernels/blocks.cuh says
+    what is in them. */
+struct ignis__blocks_types_type {
+    int type, bytes, scale;
+};
+
+/*  As kernels/blocks.cuh has it. */
+typedef struct ignis__quantised {
+    ignis__address records, scales;
+    int64_t k;
+    int type;
+} ignis__quantised;
+
+enum { IGNIS__STEP_ROWS = 64 }; /* sequences of a step, at most */
+
+/* --- defined in the parts ----------------------------------------------------------------------------------------- */
+
+/* model.c */
+extern ignis__pool ignis__models;
+extern const char *const ignis__model_families[IGNIS_MODEL_FAMILY_COUNT];
+
+/* config_json.c */
+IGNIS__PRIVATE void ignis__config_close(ignis__config *config);
+IGNIS__COLD IGNIS__PRIVATE bool ignis__config_open(const char *call, const char *path, bool wanted,
+                                                   ignis__config *config);
+IGNIS__PRIVATE const ignis__config_item *ignis__config_find(const ignis__config *config, const char *name);
+
+/* checkpoint.c */
+IGNIS__PRIVATE void ignis__model_files_close(ignis__model_files *files);
+IGNIS__PRIVATE char *ignis__model_path(const char *call, const char *folder, const char *name);
+IGNIS__PRIVATE ignis__model_source *ignis__model_source_find(const ignis__model_files *files, const char *name);
+IGNIS__PRIVATE ignis__model_type ignis__model_type_write(const ignis__model_source *source);
+IGNIS__PRIVATE bool ignis__model_open_folder(ignis__model_files *files);
+IGNIS__PRIVATE bool ignis__model_open_gguf(ignis__model_files *files);
+
+/* config_check.c */
+IGNIS__PRIVATE ignis__gguf_found ignis__model_number(ignis__model_files *files, const char *json, const char *gguf,
+                                                     double *value);
+IGNIS__PRIVATE bool ignis__model_size(ignis__model_files *files, const char *json, const char *gguf, int otherwise,
+                                      int most, int *size);
+IGNIS__PRIVATE bool ignis__model_real(ignis__model_files *files, const char *json, const char *gguf, double otherwise,
+                                      double *real);
+IGNIS__PRIVATE bool ignis__model_demand(const ignis__model_files *files);
+IGNIS__PRIVATE bool ignis__model_demand_gguf(ignis__model_files *files, const ignis__model *model);
+
+/* rope_scaling.c */
+IGNIS__PRIVATE bool ignis__model_stretch(ignis__model_files *files, ignis__model *model);
+IGNIS__PRIVATE void ignis__model_frequencies(ignis__model *model);
+IGNIS__PRIVATE bool ignis__model_divisors(ignis__model_files *files, ignis__model *model);
+
+/* hyperparameter.c */
+IGNIS__COLD IGNIS__PRIVATE bool ignis__model_describe(ignis__model_files *files, ignis__model *model);
+
+/* weight_map.c */
+extern const ignis__model_row ignis__model_rows[38];
+IGNIS__PRIVATE ignis__model_name ignis__model_name_write(const char *prefix, const char *pattern, int layer);
+IGNIS__PRIVATE int64_t ignis__model_head_rows(const ignis__model *model);
+IGNIS__PRIVATE int64_t ignis__model_file_row(const ignis__model_part *part, int64_t row);
+IGNIS__PRIVATE const char *ignis__model_prefix(const ignis__model_files *files, ignis_model_family family);
+IGNIS__PRIVATE ignis__model_name ignis__model_name_of(const ignis__model_files *files, const ignis__model *model,
+                                                      const ignis__model_row *row, int layer);
+IGNIS__PRIVATE ignis_tensor *ignis__model_member(ignis__model *model, const ignis__model_row *row, int layer);
+IGNIS__PRIVATE ignis__model_part *ignis__model_parts_make(const char *call, const ignis__model_files *files,
+                                                          ignis__model *model, int *count);
+
+/* quantized_layout.c */
+extern const struct ignis__blocks_types_type ignis__blocks_types[4];
+IGNIS__PRIVATE int ignis__blocks_type(int type);
+IGNIS__PRIVATE int64_t ignis__blocks_bytes_of(int type, int64_t rows, int64_t columns, bool scales);
+IGNIS__PRIVATE int64_t ignis__blocks_row(int type, int64_t row, int64_t columns);
+IGNIS__PRIVATE int64_t ignis__blocks_bytes(const ignis__blocks *blocks, int parts);
+IGNIS__PRIVATE ignis__blocks ignis__model_blocks(const ignis__model_part *parts, int count);
+IGNIS__PRIVATE void ignis__model_choose(ignis__model *model, ignis__model_part *parts, int count);
+
+/* tensor_match.c */
+IGNIS__COLD IGNIS__PRIVATE bool ignis__model_match(ignis__model_files *files, ignis__model *model,
+                                                   ignis__model_part *parts, int count);
+
+/* dequantize.c */
+IGNIS__PRIVATE float ignis__half_at(const unsigned char *at);
+IGNIS__PRIVATE void ignis__dequantise(uint32_t type, const unsigned char *block, float *out);
+IGNIS__PRIVATE void ignis__blocks_pack(uint32_t type, const unsigned char *from, int64_t columns, unsigned char *record,
+                                       unsigned char *scales);
+
+/* quantize.c */
+IGNIS__PRIVATE void ignis__quantise(int type, const float *x, int64_t columns, unsigned char *to);
+IGNIS__PRIVATE void ignis__model_to_bf16(char *to, const float *from, int count);
+IGNIS__PRIVATE void ignis__model_source_row(const ignis__model_source *source, const unsigned char *from,
+                                            int64_t columns, char *to, ignis_dtype dtype);
+
+/* quantized_linear.c */
+IGNIS__PRIVATE ignis__quantised ignis__quantised_part(const ignis__blocks *blocks, int part, ignis__address at);
+IGNIS__PRIVATE int64_t ignis__blocks_rows(const ignis__blocks *blocks);
+IGNIS__PRIVATE void ignis__op_numbers(ignis__op *op, ignis__array *out, int64_t to, ignis__array *weights,
+                                      const ignis__blocks *blocks, int64_t first, int64_t rows);
+IGNIS__PRIVATE ignis__blocks ignis__blocks_of(const char *call, ignis_tensor weight);
+IGNIS__PRIVATE ignis_tensor ignis__model_numbers(const char *call, ignis_tensor weight, const ignis__blocks *blocks,
+                                                 int64_t first, int64_t rows, ignis_dtype dtype);
+IGNIS__PRIVATE ignis_tensor ignis__model_linear(const ignis__model *model, ignis_tensor x, ignis_tensor weight,
+                                                ignis_tensor bias);
+IGNIS__PRIVATE ignis_tensor ignis__model_embedding(ignis_tensor table, ignis_tensor ids, ignis_dtype dtype);
+
+/* load.c */
+IGNIS__COLD IGNIS__PRIVATE bool ignis__model_load(const ignis__model_files *files, const ignis__model *model,
+                                                  ignis__model_part *parts, int count, const ignis_model_desc *desc);
+
+/* model_open.c */
+IGNIS__PRIVATE void ignis__model_tokenizer_end(ignis_tokenizer *handle);
+IGNIS__PRIVATE void ignis__model_drop(const char *call, ignis__model *model);
+IGNIS__PRIVATE ignis__model *ignis__model_hold(const char *call, ignis_model handle);
+IGNIS__PRIVATE void ignis__models_close(const char *call);
+IGNIS__PRIVATE bool ignis__model_whole(const char *call, const ignis__model *model);
+IGNIS__PRIVATE int64_t ignis__blocks_room(int64_t columns);
+IGNIS__PRIVATE int64_t ignis__model_largest(const ignis__model *model);
+
+/* model_tensor.c */
+IGNIS__PRIVATE ignis_tensor ignis__model_rows_of(const char *call, ignis_tensor weight, int64_t first, int64_t rows,
+                                                 ignis_dtype dtype);
+IGNIS__COLD IGNIS__PRIVATE ignis_tokenizer ignis__model_tokenizer(ignis__model *model);
+
+/* save.c */
+IGNIS__PRIVATE void ignis__model_write_number(ignis__string_writer *text, const char *name, double value);
+IGNIS__PRIVATE bool ignis__model_write(const char *call, const char *path, const char *content, int from, int64_t size);

@@ -1,0 +1,838 @@
+/*  ops - operations on tensors: checks, forward, backward. Knows no optimizer. */
+#pragma once
+
+#include "../base/room.h"
+#include "../device/room.h"
+#include "../array/room.h"
+#include "../kernel/room.h"
+#include "../formula/room.h"
+#include "../tensor/room.h"
+
+/* Backward of the most layers has the most inputs; forwards have 2 + IGNIS_MAX_INPUTS at most. */
+#define IGNIS__OP_INPUTS (3 * IGNIS_MAX_LAYERS)
+#define IGNIS__OP_MADE 160
+
+/*  A running operation. It holds its inputs, owns the arrays that it makes, has entered their device, and
+    knows the stream. */
+typedef struct ignis__op {
+    ignis__work work;
+    int as_major; /* kernels are chosen as on a device of this compute capability; 0: on the real device */
+    bool ok;
+    bool records;   /* an input requires a gradient, and recording is on */
+    bool knows_one; /* its backward function takes no grad_output for a gradient of 1 */
+    /* Built-in kernels of products and attention are chosen so that a row has the same bits alone or beside
+       others. */
+    bool steady;
+    int count, made_count, saved_count;
+    ignis__block *zeroed;                     /* memory of ignis__op_zeroed */
+    struct ignis__gemm_pending *pending;      /* between ignis__gemm_join and ignis__gemm_join_end; else NULL */
+    ignis__tensor *tensors[IGNIS__OP_INPUTS]; /* NULL if the operation works on arrays */
+    ignis__array *in[IGNIS__OP_INPUTS];
+    /* Of tensors. From here on only what the counts say is set. */
+    ignis__tape_state tape_state[IGNIS__OP_INPUTS];
+    ignis__array *made[IGNIS__OP_MADE];    /* nobody else sees them until ignis__op_hand_over */
+    ignis__array *saved[IGNIS__OP_INPUTS]; /* for its backward function */
+} ignis__op;
+
+/*  A product of row-major matrices: out [batch, m, n] = op(a) op(b). */
+typedef struct ignis__product {
+    int64_t m, n, k, batch;
+    int64_t batch_a, batch_b;     /* elements between the matrices of a batch; 0: one matrix for all */
+    int transpose_a, transpose_b; /* a is stored [k, m]; b is stored [n, k] */
+    int dtype, epilogue;          /* one of cuBLASLt's */
+    int alignment;                /* of all addresses, in bytes: 16, 8, 4 or 2 */
+    int operands;                 /* the dtype of a and b if it differs from dtype; else 0 */
+} ignis__product;
+
+/*  An ignis_activation of products only, the second of a gated layer: silu(gate) * product. pre holds the
+    gate and after it the products, which are written if `keeps`, and read by a gradient. Its out is [2, m, n]
+    too: of the gate and the product. There are no batches, and no other epilogue. */
+#define IGNIS__ACTIVATION_GATED 3
+
+/*  An ignis_activation of products only: the result [m, n / 2] is silu of the first half of the columns,
+    times the second half. For products that ignis__gemm_pairs takes. */
+#define IGNIS__ACTIVATION_PAIRED 4
+
+/*  The epilogue of a product, in this order. A NULL array leaves its step out. Sums need a product without
+    batches. */
+typedef struct ignis__epilogue {
+    double factor;      /* of the product; 0: 1 */
+    ignis__array *bias; /* [n], added to each row */
+    int activation;     /* an ignis_activation, or one of those above; 0: none */
+    bool gradient;      /* the product is multiplied by the derivative of the activation at pre */
+    /* Like out: receives the product with its bias; of a gradient, what was kept. Gated: [2, m, n], see
+       above. */
+    ignis__array *pre;
+    bool keeps;                      /* of gated ones that are not a gradient */
+    ignis__array *residual;          /* like out, added */
+    ignis__array *column_sums;       /* [n]: the sums of the results over m */
+    bool accumulate;                 /* the result is added to out */
+    ignis__array *row_sums;          /* [m]: the sums of op(a) over k */
+    ignis__array *scale_a, *scale_b; /* of operands of 8 bits, f32: [1] or [m], [1] or [n] */
+} ignis__epilogue;
+
+/*  The patches of a convolution, as in kernels/gemm.cuh. */
+typedef struct ignis__patches {
+    ignis__divisor rows, columns, channels, across;
+    int height, width, first[2], stride[2], step[2], apart, weight, weight_step[2], weight_channels;
+    int64_t weight_row, pixel, out_image, out_row, out_column;
+} ignis__patches;
+
+/*  The parameters of the kernels, as in kernels/gemm.cuh. */
+typedef struct ignis__gemm {
+    ignis__address a, b, out, bias, pre, residual, partial, row_sums, column_sums, scale_a, scale_b;
+    int64_t m, n, k, batch, batch_a, batch_b, row_a, row_b, split_k;
+    double factor;
+    int splits, transpose_a, transpose_b, activation, gradient, scales_a, scales_b, accumulate, keeps, packed_a,
+        packed_b, packed_out, box_a, box_b;
+    ignis__patches patches;
+    /* for the host only */
+    /* The operand with patches: 1 is a, 2 is b; 0: a plain product. */
+    int patches_of;
+    /* Of a product with patches: the k of wgmma; 0: it cannot be used. */
+    int64_t wgmma_k;
+    int64_t images, weights;     /* of these; and the channels of the weights */
+    bool folded;                 /* pairs of pixels are one with twice the channels */
+    ignis_dtype dtype, operands; /* of the result; of a and b */
+    int rows;                    /* of a wgmma tile; 0: as ignis__gemm_rows finds */
+    /* The operand that pairs of blocks of kernels/gemm_hopper.cu share, as below; 0: no pairs. */
+    int pairs;
+} ignis__gemm;
+
+enum { IGNIS__SHARE_A = 1, IGNIS__SHARE_B };
+
+/*  A kernel: the tile of a block, its threads, blocks of an SM at a time, and nanoseconds: of 64 elements of
+    k of a tile for an SM, and for a block at least; between two tiles; before the first. On an H200, of
+    16-bit elements, and of f32 in plain CUDA C. */
+typedef struct ignis__gemm_tile {
+    ignis__builtin builtin;
+    int rows, columns;
+    unsigned threads;
+    int blocks, step, latency, between, before;
+} ignis__gemm_tile;
+
+/*  A kernel, and how it is launched for a product. */
+typedef struct ignis__gemm_kernel {
+    ignis__builtin builtin;
+    int rows, columns, summed_rows; /* of a tile; summed_rows of it are one row of column_sums */
+    bool sums_rows;                 /* it computes row_sums */
+    bool stays;                     /* a block computes one tile after the other */
+    bool packs;                     /* operands whose rows are no full packs are copied first */
+    bool transposes;                /* operands that are not contiguous along k are transposed first */
+    int64_t splits;                 /* of k */
+    unsigned threads, shared;
+    int blocks;                  /* of an SM at a time */
+    char define[IGNIS__DEFINES]; /* of its variant; "": none */
+} ignis__gemm_kernel;
+
+/*  A tiny product that waits to be launched together with another one. */
+typedef struct ignis__gemm_pending {
+    ignis__gemm p;
+    ignis_dtype dtype;
+    int64_t blocks; /* 0: there is no product */
+} ignis__gemm_pending;
+
+/*  A copy of an operand, as in kernels/gemm.cu. */
+typedef struct ignis__gemm_copy {
+    ignis__address to, from;
+    int64_t row, stride, rows;
+} ignis__gemm_copy;
+
+typedef struct ignis__autotune {
+    uint64_t key;
+    bool own;
+    struct ignis__autotune *next;
+} ignis__autotune;
+
+struct ignis__measurements_type {
+    ignis__mutex
+        lock; /* never held while measuring: the work that is waited for may wait for another thread's product */
+    bool is_read;
+    ignis__autotune *first;
+};
+
+typedef struct ignis__binary_params {
+    ignis__axis axis;     /* of the second operand; n = 1 for equal shapes */
+    ignis_shape shape;    /* of the second operand */
+    int saved_a, saved_b; /* indices of the saved arrays, -1: not saved */
+} ignis__binary_params;
+
+/*  Values that the gradients of a formula need. Saved are the inputs that they are computed from. */
+typedef struct ignis__formula_rule {
+    ignis__formula *formula;
+    ignis_shape shape; /* of the result */
+    int result;        /* of the formula, which this is the gradient of */
+    ignis__random random;
+    int saved[IGNIS_MAX_INPUTS];
+    ignis_shape given;    /* of the incoming gradient, in the dimensions of shape: 1 where the result is reduced */
+    double factor;        /* of that gradient */
+    int kept, kept_saved; /* of a reduction, and where it is saved */
+    uint32_t same;        /* bits of inputs whose gradient it is */
+    double value[IGNIS_MAX_INPUTS];
+    int count; /* of tensors */
+    struct {
+        int input; /* its number in the formula */
+        ignis_dtype dtype;
+        ignis_shape shape;
+    } tensor[IGNIS_MAX_INPUTS]; /* only the first `count` are stored */
+} ignis__formula_rule;
+
+typedef enum ignis__loss_kind {
+    IGNIS__LOSS_NONE, /* any formula */
+    IGNIS__LOSS,      /* its result is at least f32 */
+    IGNIS__LOSS_ALIKE /* and its first two inputs have one shape, to which the others broadcast */
+} ignis__loss_kind;
+
+/*  [a, m, b, n, c] becomes [a, n, b, m, c]. */
+typedef struct ignis__exchange {
+    int64_t a, m, b, n, c;
+} ignis__exchange;
+
+/*  Equally long rows inside an array: the first element of the first one, and elements from row to row. */
+typedef struct ignis__row_slices {
+    ignis__array *array;
+    int64_t offset, row;
+} ignis__row_slices;
+
+/*  A copy: to[to_offset + sum of i[d] * to[d]] = from[from_offset + sum of i[d] * from[d]] for every i below
+    size; in elements. */
+typedef struct ignis__strides {
+    int rank;
+    int64_t size[IGNIS_MAX_DIMS], from[IGNIS_MAX_DIMS], to[IGNIS_MAX_DIMS], from_offset, to_offset;
+} ignis__strides;
+
+/*  The parameter of the kernels: see kernels/shape.cu. */
+typedef struct ignis__strided {
+    int64_t size[IGNIS_MAX_DIMS], from[IGNIS_MAX_DIMS], to[IGNIS_MAX_DIMS];
+    uint32_t multiplier[IGNIS_MAX_DIMS], shift[IGNIS_MAX_DIMS];
+    int64_t count, step;
+    int rank;
+} ignis__strided;
+
+/*  The gradients of a linear layer; NULL: not needed. */
+typedef struct ignis__linear_grads {
+    ignis__array *x, *w, *bias;
+} ignis__linear_grads;
+
+/*  Rows are distributed as by ignis_row in kernels/ignis.cuh: a warp has 4 packs a lane, or without packs a
+    block has 8 elements a thread. */
+#define IGNIS__ROW_PACKS 4
+#define IGNIS__ROW_BLOCKS ((int64_t)1 << 30) /* they loop if there are more rows */
+typedef struct ignis__rows {
+    bool warp;        /* a warp has a row in registers; else a block has it, in one or more rounds */
+    int packed, kept; /* the kernels' parameters */
+    unsigned threads;
+    int64_t blocks;
+    size_t shared;
+} ignis__rows;
+
+/*  A convolution along the rows or the columns of its images. */
+typedef struct ignis__conv_side {
+    int64_t in, out, kernel, stride, padding, dilation;
+} ignis__conv_side;
+
+/*  A convolution; channels and outs are of one group. It is patches of x, [images * out * out, kernel *
+    kernel * channels], times weights. */
+typedef struct ignis__conv {
+    int64_t images, channels, outs, groups;
+    ignis__conv_side side[2];
+    ignis_dtype dtype;
+    int sides; /* 1: a signal */
+} ignis__conv;
+
+/*  How a grid of pixels and the taps of its patches step along a side of an array, as in kernels/gemm.cuh,
+    and along the taps of the weights. */
+typedef struct ignis__conv_grid {
+    int64_t grid, taps, first, stride, step, weight, weight_step;
+} ignis__conv_grid;
+
+/*  An array of pixels or weights that is an operand: rows of `channels` channels. */
+typedef struct ignis__conv_operand {
+    ignis__address at;
+    int64_t channels; /* as stored */
+    int packed;       /* they are full packs: 1: of 16 bytes, 2: of 8 */
+} ignis__conv_operand;
+
+/*  Tiles of a grid, as in kernels/grouped_mma.cu. */
+typedef struct ignis__conv_tiles {
+    ignis__divisor across, down, columns, halo;
+    int rows, halo_rows, count;
+} ignis__conv_tiles;
+
+/*  The plan of a product by kernels/grouped_mma.cu: a slab of groups for a block, in chunks of 8 channels. */
+typedef struct ignis__grouped {
+    ignis__conv_tiles tiles;
+    int channels, outs, taps, slab, slabs;
+    int64_t shared;
+    char define[IGNIS__DEFINES];
+} ignis__grouped;
+
+/*  Kernels of layer_norm or rms_norm. Kernels of rms_norm take the same parameters, and ignore what they do
+    not need. */
+typedef struct ignis__norm {
+    const char *call, *name;
+    bool rms;
+    ignis__builtin warp, add_warp, averages, columns, rows,
+        rows_backward; /* except for averages and columns, each is the first of four */
+} ignis__norm;
+
+/*  Arrays of the backward kernels. Partial sums of dw come first, then those of db (not of rms_norm), then
+    the column sums of dx. */
+typedef struct ignis__norm_backward_work {
+    ignis__address dx, partial_w, partial_b, partial_dx, dy, x, w, mean, rstd,
+        before; /* before: added to dx (0: nothing) */
+    bool sums_dx;
+    int64_t rows, n;
+    int packed;
+} ignis__norm_backward_work;
+
+/*  How the kernels of norm_unaligned.cuh are launched. No threads: they cannot be. */
+typedef struct ignis__norm_plan {
+    ignis__builtin builtin;
+    bool even; /* by the kernel named _even */
+    unsigned threads;
+    int64_t blocks;
+    size_t shared;
+} ignis__norm_plan;
+
+#define IGNIS__NORM_UNALIGNED 2 /* instead of packed: rows begin at the same addresses modulo 16 in all arrays */
+
+/*  The parameters of the kernels: see kernels/image.cuh, pool.cu and upsample.cu. */
+typedef struct ignis__images {
+    ignis__divisor packs, width, height;
+    int src_width, src_height, packed, share;
+    int64_t channels, count;
+} ignis__images;
+
+typedef struct ignis__pooling {
+    ignis__images images;
+    int window[2], padding[2];
+    ignis__divisor stride[2];
+    int exclude_padding, index_bytes;
+} ignis__pooling;
+
+typedef struct ignis__scaling {
+    int in, out, step, start, is_linear;
+    ignis__divisor den, by_step;
+} ignis__scaling;
+
+typedef struct ignis__resampling {
+    ignis__images images;
+    ignis__scaling dim[2];
+} ignis__resampling;
+
+#define IGNIS__IMAGE_LIMIT ((int64_t)1 << 28) /* of sizes: products of two, and sums of some, fit 64 bits */
+
+/*  The parameter of the kernels: see kernels/channel_norm.cu. */
+typedef struct ignis__channel_sizes {
+    int64_t outer, rows, channels, groups, part_length, parts;
+    int packed;
+} ignis__channel_sizes;
+
+typedef struct ignis__channel_norm {
+    const char *call;
+    bool given; /* mean and variance do not depend on x */
+    ignis__channel_sizes sizes;
+} ignis__channel_norm;
+
+#define IGNIS__ROPE_HALF 256
+
+/*  The parameters of the kernel. The last one is passed by value: a captured launch may outlive a table. */
+typedef struct ignis__rope {
+    int64_t rows, seq, offset;
+    int heads, half;
+    double frequencies[IGNIS__ROPE_HALF];
+} ignis__rope;
+
+/*  Rows whose first elements are heads: the first one, and elements from row to row. */
+typedef struct ignis__rope_rows {
+    ignis__address address;
+    int64_t row;
+} ignis__rope_rows;
+
+/*  Rows [rows, n] of elements with their positions, in pairs of lists: each pass reads one and writes the
+    other. See kernels/sort.cu. */
+typedef struct ignis__radix {
+    ignis_dtype dtype;
+    int64_t rows, n;
+    ignis__address keys[2], positions[2];
+} ignis__radix;
+
+/*  How elements of a shape relate to an array indexed along a dimension: strides.from leads to a position,
+    strides.to to the index. */
+typedef struct ignis__indexing {
+    const char *call;
+    ignis_shape shape; /* of the indexed array */
+    int64_t size, dim_stride;
+    int dim;
+    ignis__strides strides;
+} ignis__indexing;
+
+typedef struct ignis__cross_entropy {
+    int64_t rows, classes, stride, ignore_index;
+    int mean, target_bytes;
+} ignis__cross_entropy;
+
+/*  Addresses of a backward: the gradient of the logits, that of the loss, and the results of forward. */
+typedef struct ignis__cross_entropy_addresses {
+    ignis__address gradient, grad, logits, targets, log_sums, scale;
+} ignis__cross_entropy_addresses;
+
+typedef struct ignis__cross_entropy_work {
+    ignis__address loss, scale, log_sums, gradient, logits, targets, losses, count;
+    ignis__rows plan;
+    ignis__builtin builtin;
+    bool counts; /* the kernel counts the rows that are not ignored itself */
+    bool part;   /* these are some of the rows; their count is known */
+} ignis__cross_entropy_work;
+
+#define IGNIS__COUNT_BLOCKS 64 /* and one more number: the counts that they leave */
+
+/*  The results of forward. The log-sums of rows have two parts: [2, rows], the maximum and the rest. */
+typedef struct ignis__cross_entropy_results {
+    ignis__array *loss, *scale, *log_sums;
+} ignis__cross_entropy_results;
+
+/*  As in kernels/attention.cuh: rows of the heads of a tensor; strides of row, head and batch in elements. */
+typedef struct ignis__attention_rows {
+    ignis__address data;
+    int64_t row, head, batch;
+} ignis__attention_rows;
+
+typedef struct ignis__attention {
+    ignis__attention_rows q, k, v, out, grad_out, grad_q, grad_k, grad_v;
+    ignis__address lse, delta;
+    int batches, heads, kv_heads, head_dim, sq, sk, causal;
+    double scale, softcap;
+    ignis__attention_rows bias, grad_bias;
+    ignis__address lengths;
+    int window;                  /* max(sq, sk): none */
+    int bias_dtype, has_lengths; /* 0: none. This and the next are for the host: no kernel has them */
+    int windowed;                /* the caller has set a window, which longer rows exceed */
+} ignis__attention;
+
+/*  How a kernel is launched: rows of a block, rows that it steps over at a time, threads and dynamic shared
+    memory. */
+typedef struct ignis__attention_shape {
+    int rows, walk, threads, shared;
+} ignis__attention_shape;
+
+typedef struct ignis__attention_variant {
+    char define[96];
+    ignis__builtin forward_kernel, delta_kernel, kv_kernel, q_kernel, bias_kernel;
+    ignis__attention_shape forward, kv, q, bias;
+} ignis__attention_variant;
+
+/*  Geometry of kernels/attention_hopper.cu by the largest head size: teams of a block, groups of 64 queries
+    of a team, keys of a tile, and tiles of k and of v that are loaded or on their way. */
+typedef struct ignis__attention_hopper_shape {
+    int head_dim, teams, groups, keys, stages;
+} ignis__attention_hopper_shape;
+
+/*  The rotation of q and k, for the kernel that rotates their gradients back. */
+typedef struct ignis__rotation {
+    int64_t offset;
+    ignis__address own; /* frequencies on the device; 0: those after it */
+    float frequencies[IGNIS__ROPE_HALF];
+} ignis__rotation;
+
+/*  q, k and v as three tensors; in one tensor; or of one query, where num_kv_heads follows from the shapes. */
+typedef enum ignis__sdpa_kind { IGNIS__SDPA, IGNIS__SDPA_PACKED, IGNIS__SDPA_DECODE } ignis__sdpa_kind;
+
+/* --- defined in the parts ----------------------------------------------------------------------------------------- */
+
+/* operation.c */
+IGNIS__PRINTF(3, 4)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__op_fail(ignis__op *op, ignis_diagnostic diagnostic, const char *format, ...);
+IGNIS__PRIVATE bool ignis__op_begin(ignis__op *op, const char *call, int count, const ignis_tensor *handles);
+IGNIS__PRIVATE bool ignis__op_begin_backward(ignis__op *op, const char *call, const ignis_backward_args *args);
+IGNIS__PRIVATE ignis__array *ignis__op_new(ignis__op *op, const ignis_shape *shape, ignis_dtype dtype);
+IGNIS__ONE_COPY IGNIS__PRIVATE ignis__array *ignis__op_new_like(ignis__op *op, const ignis__array *like);
+IGNIS__ONE_COPY IGNIS__PRIVATE ignis__array *ignis__op_new_row(ignis__op *op, int64_t n, ignis_dtype dtype);
+IGNIS__PRIVATE ignis__array *ignis__op_new_rows(ignis__op *op, int64_t rows, int64_t n, ignis_dtype dtype);
+IGNIS__PRIVATE ignis__array *ignis__op_view(ignis__op *op, ignis__array *from, const ignis_shape *shape, int64_t numel,
+                                            int64_t offset);
+IGNIS__ONE_COPY IGNIS__PRIVATE ignis__address ignis__op_read(ignis__op *op, ignis__array *array);
+IGNIS__ONE_COPY IGNIS__PRIVATE ignis__address ignis__op_write(ignis__op *op, ignis__array *array);
+IGNIS__PRIVATE void ignis__op_launch(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, const char *define,
+                                     int64_t grid_x, int64_t grid_y, int64_t grid_z, unsigned block_x, unsigned block_y,
+                                     size_t shared_bytes, void **params);
+IGNIS__ONE_COPY IGNIS__PRIVATE void ignis__op_launch_row(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype,
+                                                         int64_t blocks, unsigned threads, void **params);
+IGNIS__ONE_COPY IGNIS__PRIVATE void ignis__op_launch_elementwise(ignis__op *op, ignis__builtin builtin,
+                                                                 ignis_dtype dtype, int64_t numel, void **params);
+IGNIS__ONE_COPY IGNIS__PRIVATE void ignis__op_copy(ignis__op *op, ignis__array *to, ignis__array *from);
+IGNIS__ONE_COPY IGNIS__PRIVATE void ignis__op_zero(ignis__op *op, ignis__array *array);
+IGNIS__PRIVATE void ignis__op_fill(ignis__op *op, ignis__array *array, double value);
+IGNIS__PRIVATE ignis__address ignis__op_zeroed(ignis__op *op);
+IGNIS__PRIVATE void ignis__op_free_made(ignis__op *op, int count);
+IGNIS__PRIVATE ignis_status ignis__op_leave(ignis__op *op);
+IGNIS__PRIVATE void ignis__op_leave_two(ignis__op *op, ignis_tensor *second);
+IGNIS__PRIVATE ignis_tensor ignis__op_result(ignis__op *op, ignis__array *output, int count,
+                                             ignis__tensor *const *inputs, const ignis__tape_state *tape_states,
+                                             const ignis_rule *rule);
+IGNIS__PRIVATE ignis_tensor ignis__op_end(ignis__op *op, ignis__array *output, const ignis_rule *rule);
+IGNIS__ONE_COPY IGNIS__PRIVATE void ignis__op_save(ignis__op *op, ignis__array *array);
+IGNIS__PRIVATE void ignis__op_save_inputs(ignis__op *op, int first, int last);
+IGNIS__ONE_COPY IGNIS__PRIVATE ignis_rule ignis__op_rule(const ignis__op *op, const char *name,
+                                                         ignis_status (*backward_fn)(const ignis_backward_args *args),
+                                                         const void *params, size_t params_size);
+IGNIS__ONE_COPY IGNIS__PRIVATE ignis_tensor ignis__op_end_recorded(
+    ignis__op *op, ignis__array *output, const char *name, ignis_status (*backward_fn)(const ignis_backward_args *args),
+    const void *params, size_t params_size);
+IGNIS__ONE_COPY IGNIS__PRIVATE ignis_status ignis__op_finish_backward(ignis__op *op, const ignis_backward_args *args,
+                                                                      int count, ignis__array *const *gradients);
+IGNIS__PRIVATE ignis_status ignis__op_finish_backward_with_sums(ignis__op *op, const ignis_backward_args *args,
+                                                                int count, ignis__array *const *gradients,
+                                                                ignis__array *sums);
+IGNIS__PRIVATE ignis_status ignis__op_finish_backward_one(ignis__op *op, const ignis_backward_args *args,
+                                                          ignis__array *gradient);
+
+/* check.c */
+IGNIS__ONE_COPY IGNIS__PRIVATE bool ignis__op_same_dtype(ignis__op *op, int input, const char *name);
+IGNIS__ONE_COPY IGNIS__PRIVATE bool ignis__op_is_float(ignis__op *op, int input, const char *name);
+IGNIS__ONE_COPY IGNIS__PRIVATE bool ignis__op_is_index(ignis__op *op, int input, const char *name);
+IGNIS__ONE_COPY IGNIS__PRIVATE bool ignis__op_same_shape(ignis__op *op, int input, const char *name);
+IGNIS__PRIVATE bool ignis__op_is_row(ignis__op *op, int input, const char *name, int64_t n);
+IGNIS__PRIVATE bool ignis__op_eps(ignis__op *op, double *eps);
+IGNIS__PRIVATE bool ignis__op_same_device(ignis__op *op, const ignis__array *array, const char *name);
+IGNIS__PRIVATE bool ignis__op_dim(ignis__op *op, int *dim, const char *name);
+IGNIS__PRIVATE ignis_dtype ignis__wide_dtype(ignis_dtype dtype);
+IGNIS__PRIVATE ignis_dtype ignis__sum_dtype(ignis_dtype dtype);
+IGNIS__PRIVATE int64_t ignis__pack_elements(ignis_dtype dtype);
+
+/* product.c */
+IGNIS__PRIVATE ignis__product ignis__product_of(ignis_dtype dtype, int64_t m, int64_t n, int64_t k, int transpose_b);
+extern const ignis__gemm_tile ignis__gemm_tile_sizes[12];
+
+/* gemm_select.c */
+IGNIS__PRIVATE int64_t ignis__gemm_tiles(const ignis__gemm *p, int rows, int columns);
+IGNIS__PRIVATE bool ignis__gemm_allows_tensor_cores(ignis_dtype operands);
+IGNIS__PRIVATE bool ignis__gemm_has_wgmma(const ignis__op *op, ignis_dtype dtype);
+IGNIS__PRIVATE bool ignis__gemm_takes_wgmma(const ignis__op *op, const ignis__gemm *p);
+IGNIS__PRIVATE bool ignis__gemm_has_pairs(const ignis__op *op);
+IGNIS__PRIVATE bool ignis__gemm_may_share_a(const ignis__gemm *p);
+IGNIS__PRIVATE bool ignis__gemm_shares_a(int rows, int columns, int blocks);
+IGNIS__PRIVATE ignis__gemm ignis__gemm_by_wgmma(const ignis__gemm *product);
+IGNIS__PRIVATE bool ignis__gemm_shares_b(const ignis__gemm *p, int columns);
+IGNIS__PRIVATE bool ignis__gemm_skips(const ignis__gemm *p, int rows, int columns);
+extern int64_t ignis__gemm_pack_limit;
+IGNIS__PRIVATE int ignis__gemm_columns(const ignis__gemm *p, int columns);
+IGNIS__PRIVATE bool ignis__gemm_gates(const ignis__gemm *p);
+IGNIS__PRIVATE int64_t ignis__gemm_out_columns(const ignis__gemm *p);
+IGNIS__PRIVATE bool ignis__gemm_finishes_in_registers(const ignis__gemm *p, int columns);
+IGNIS__PRIVATE ignis__address ignis__gemm_extra_matrix(const ignis__gemm *p);
+IGNIS__PRIVATE void ignis__gemm_mma_define(char *define, size_t size, const ignis__gemm *p);
+IGNIS__PRIVATE void ignis__gemm_hopper_define(char *define, size_t size, const ignis__gemm *p, int columns,
+                                              bool direct);
+IGNIS__PRIVATE int64_t ignis__gemm_ahead_k(ignis_dtype dtype);
+IGNIS__PRIVATE bool ignis__gemm_takes_ahead(const ignis__gemm *product, const ignis__epilogue *epilogue);
+IGNIS__PRIVATE bool ignis__gemm_takes_192_rows(const ignis__gemm *p, const ignis__epilogue *epilogue);
+IGNIS__PRIVATE ignis__gemm_kernel ignis__gemm_choose(const ignis__op *op, ignis_dtype dtype, const ignis__gemm *gemm,
+                                                     const ignis__epilogue *epilogue);
+
+/* gemm_params.c */
+IGNIS__PRIVATE void ignis__gemm_tma_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype dtype, bool rounds,
+                                        ignis__address at, int64_t row, int64_t row_stride, int64_t rows, int64_t batch,
+                                        int64_t stride, int box_rows);
+IGNIS__PRIVATE void ignis__patches_tma_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype dtype,
+                                           const ignis__gemm *p, int count);
+IGNIS__PRIVATE void ignis__patches_out_tma_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype dtype,
+                                               const ignis__gemm *p);
+IGNIS__PRIVATE bool ignis__gemm_packed(ignis_dtype dtype, ignis__address addresses, int64_t row, int64_t batch);
+IGNIS__PRIVATE void ignis__gemm_add_sums(ignis__op *op, ignis__array *out, ignis__address from, int64_t count);
+IGNIS__PRIVATE ignis__address ignis__gemm_scratch(ignis__op *op, int64_t count, ignis_dtype dtype);
+IGNIS__PRIVATE ignis__address ignis__gemm_sums_scratch(ignis__op *op, ignis__array *out, int64_t count,
+                                                       ignis_dtype dtype);
+IGNIS__PRIVATE ignis__gemm ignis__gemm_params(ignis__op *op, const ignis__product *product, ignis__array *out,
+                                              const ignis__epilogue *epilogue);
+IGNIS__PRIVATE void ignis__gemm_launch_finish(ignis__op *op, ignis__builtin builtin, int rows, ignis_dtype dtype,
+                                              ignis__gemm *p, const ignis__epilogue *epilogue);
+IGNIS__COLD IGNIS__PRIVATE void ignis__gemm_request(ignis_dtype dtype, const ignis__gemm *product,
+                                                    const ignis__epilogue *epilogue);
+
+/* gemm_launch.c */
+IGNIS__PRIVATE double ignis__gemm_flops(const ignis__gemm *p);
+IGNIS__PRIVATE void ignis__gemm_join(ignis__op *op, ignis__gemm_pending *pending);
+IGNIS__PRIVATE void ignis__gemm_join_end(ignis__op *op);
+IGNIS__PRIVATE void ignis__gemm_plan_copy(ignis__op *op, ignis_dtype dtype, ignis__gemm_copy *copy, ignis__address *at,
+                                          int64_t *row, int64_t rows, int64_t count, int64_t *batch, int *packed,
+                                          int64_t pack);
+IGNIS__PRIVATE void ignis__gemm_copies(ignis__op *op, ignis_dtype dtype, ignis__gemm_copy *a, ignis__gemm_copy *b);
+IGNIS__PRIVATE bool ignis__gemm_compute(ignis__op *op, ignis_dtype dtype, ignis__gemm *gemm,
+                                        const ignis__epilogue *epilogue);
+IGNIS__PRIVATE bool ignis__gemm_run(ignis__op *op, const ignis__product *product, ignis__array *out, ignis__array *a,
+                                    ignis__array *b, const ignis__epilogue *epilogue);
+
+/* cublaslt.c */
+IGNIS__PRIVATE int ignis__alignment_of(ignis__address a, ignis__address b, ignis__address c);
+IGNIS__PRIVATE bool ignis__lt_multiply(ignis__op *op, const ignis__product *product, ignis__array *out, ignis__array *a,
+                                       ignis__array *b, const ignis__epilogue *epilogue, bool *row_sums);
+IGNIS__PRIVATE void ignis__matmul_close(ignis__device *device);
+IGNIS__PRIVATE bool ignis__cublaslt_available(const char *call);
+
+/* autotune.c */
+extern struct ignis__measurements_type ignis__measurements;
+IGNIS__PRIVATE bool ignis__autotune_picks_builtin(ignis__op *op, const ignis__product *product, ignis__array *out,
+                                                  ignis__array *a, ignis__array *b, const ignis__epilogue *epilogue);
+IGNIS__PRIVATE void ignis__autotune_close(void);
+
+/* dispatch.c */
+IGNIS__PRIVATE bool ignis__gemm_is_tiny(const ignis__op *op, const ignis__product *product);
+IGNIS__PRIVATE bool ignis__gemm_beats_cublaslt(const ignis__op *op, const ignis__product *product);
+IGNIS__PRIVATE bool ignis__matmul_run(ignis__op *op, const ignis__product *product, ignis__array *out, ignis__array *a,
+                                      ignis__array *b, const ignis__epilogue *epilogue);
+
+/* matmul.c */
+IGNIS__PRIVATE ignis__product ignis__matmul_product_a(const ignis__product *p);
+IGNIS__PRIVATE ignis__product ignis__matmul_product_b(const ignis__product *p);
+IGNIS__PRIVATE bool ignis__matmul_shapes(ignis__op *op, int transpose_b, ignis__product *product, ignis_shape *out);
+
+/* sum.c */
+IGNIS__PRIVATE void ignis__op_sum(ignis__op *op, ignis__array *out, ignis__array *a, ignis__array *b, double factor,
+                                  const ignis__axis *axis);
+
+/* scale.c */
+IGNIS__PRIVATE ignis__array *ignis__op_scaled(ignis__op *op, ignis__array *from, double factor);
+
+/* binary.c */
+IGNIS__PRIVATE ignis_status ignis__add_backward(const ignis_backward_args *args);
+
+/* cast.c */
+IGNIS__PRIVATE ignis__array *ignis__op_cast(ignis__op *op, ignis__array *from, ignis_dtype dtype);
+
+/* map_backward.c */
+IGNIS__PRIVATE ignis_status ignis__formula_backward(const ignis_backward_args *args);
+
+/* map.c */
+IGNIS__PRIVATE bool ignis__formula_begin_tensors(ignis__op *op, const char *call, const char *formula,
+                                                 const ignis_inputs *inputs, int results, ignis__formula_run *run,
+                                                 ignis__formula_rule *rule, ignis__loss_kind loss);
+IGNIS__PRIVATE ignis_tensor ignis__formula_end(ignis__op *op, ignis__array *out, const char *name,
+                                               ignis__formula_rule *rule);
+IGNIS__PRIVATE ignis_tensor ignis__formula_tensor(const char *call, const char *formula, const ignis_inputs *inputs,
+                                                  ignis__loss_kind loss);
+
+/* map_reduce.c */
+IGNIS__PRIVATE ignis_tensor ignis__formula_reduced(const char *call, ignis_reducer reducer, const char *formula,
+                                                   const ignis_inputs *inputs, const ignis_reduce_desc *desc,
+                                                   ignis__loss_kind loss);
+
+/* transpose.c */
+IGNIS__PRIVATE ignis__array *ignis__op_exchange(ignis__op *op, ignis__array *from, const ignis_shape *shape,
+                                                const ignis__exchange *given);
+
+/* concat.c */
+IGNIS__PRIVATE ignis__row_slices ignis__row_slices_of(ignis__array *array, int64_t offset, int64_t row);
+IGNIS__PRIVATE void ignis__op_copy_rows(ignis__op *op, ignis__row_slices to, ignis__row_slices from, int64_t length,
+                                        int64_t rows);
+
+/* strided_copy.c */
+IGNIS__PRIVATE bool ignis__strides_merge(const ignis__strides *strides, ignis__strided *strided, bool sorted);
+IGNIS__PRIVATE bool ignis__strides_packed(const int64_t *strides, int rank, int but, int64_t pack);
+IGNIS__PRIVATE void ignis__strided_finish(ignis__strided *k);
+IGNIS__PRIVATE void ignis__op_strided(ignis__op *op, ignis__array *to, ignis__array *from,
+                                      const ignis__strides *strides);
+IGNIS__PRIVATE bool ignis__strided_begin(ignis__op *op, const char *call, ignis_tensor tensor, ignis__strides *s);
+IGNIS__PRIVATE ignis_tensor ignis__strided_end(ignis__op *op, const char *name, const ignis_shape *shape,
+                                               ignis__strides *strides, const double *fill);
+
+/* slice_step.c */
+IGNIS__PRIVATE void ignis__strides_step(ignis__strides *s, int dim, int64_t start, int64_t len, int64_t step);
+
+/* permute.c */
+IGNIS__PRIVATE bool ignis__op_dim_once(ignis__op *op, const int *dims, int i, int *dim, unsigned *seen);
+
+/* linear.c */
+IGNIS__PRIVATE ignis__linear_grads ignis__linear_grads_of(ignis__array *x, ignis__array *w, ignis__array *bias);
+IGNIS__PRIVATE void ignis__linear_gradients(ignis__op *op, const ignis__product *forward, ignis__array *g,
+                                            ignis__array *x, ignis__array *w, const ignis__epilogue *epilogue,
+                                            ignis__linear_grads to);
+IGNIS__PRIVATE ignis__array *ignis__bias_gradient(ignis__op *op, const ignis_backward_args *args, int input,
+                                                  const ignis__array *g, int64_t n);
+IGNIS__PRIVATE ignis_status ignis__linear_backward(const ignis_backward_args *args);
+
+/* mlp.c */
+IGNIS__PRIVATE bool ignis__gradient_wants_column_sums(void);
+
+/* row_launch.c */
+IGNIS__ONE_COPY IGNIS__PRIVATE bool ignis__op_rows(ignis__op *op, const ignis__array *array, int64_t *rows, int64_t *n);
+IGNIS__PRIVATE int64_t ignis__row_share(ignis_dtype dtype, bool packed);
+IGNIS__PRIVATE unsigned ignis__row_threads(int64_t n, int64_t share, unsigned most);
+IGNIS__PRIVATE ignis__rows ignis__rows_plan(const ignis__op *op, ignis_dtype dtype, int64_t rows, int64_t n,
+                                            bool packed, int arrays, int blocks);
+IGNIS__PRIVATE void ignis__rows_launch(ignis__op *op, const ignis__rows *plan, ignis__builtin warp,
+                                       ignis__builtin block, ignis_dtype dtype, void **params);
+
+/* geometry.c */
+IGNIS__PRIVATE ignis__conv_grid ignis__conv_forward_grid(const ignis__conv_side *side);
+IGNIS__PRIVATE int64_t ignis__conv_phases(const ignis__conv_side *side);
+IGNIS__PRIVATE ignis__conv_grid ignis__conv_backward_grid(const ignis__conv_side *side, int64_t tap, int64_t *phase);
+IGNIS__PRIVATE bool ignis__conv_skips_pixels(const ignis__conv_side *side);
+IGNIS__PRIVATE int64_t ignis__conv_taps(const ignis__conv *c);
+IGNIS__PRIVATE bool ignis__conv_is_product(const ignis__conv *c, ignis__product *product);
+IGNIS__PRIVATE bool ignis__conv_is_depthwise(const ignis__conv *c);
+IGNIS__PRIVATE void ignis__conv_operands(ignis__op *op, const ignis__conv *conv, ignis__conv_operand operand[2],
+                                         ignis__array *const arrays[2], const int64_t channels[2]);
+IGNIS__PRIVATE void ignis__conv_patches(ignis__gemm *gemm, const ignis__conv *conv, int of,
+                                        const ignis__conv_grid walk[2], int64_t height, int64_t width,
+                                        const ignis__conv_operand *pixels, int64_t channels);
+IGNIS__PRIVATE void ignis__conv_weights(ignis__gemm *p, const ignis__conv *c, const ignis__conv_operand *w);
+
+/* depthwise.c */
+IGNIS__PRIVATE void ignis__depthwise(ignis__op *op, const ignis__conv *conv, ignis__gemm *gemm, ignis__array *sums);
+
+/* grouped.c */
+IGNIS__PRIVATE bool ignis__grouped_plan(const ignis__conv *conv, const ignis__gemm *gemm, bool weights,
+                                        ignis__grouped *plan);
+IGNIS__PRIVATE bool ignis__grouped_exists(const ignis__op *op, ignis_dtype dtype, const ignis__gemm *p,
+                                          const ignis__grouped *plan, bool weights);
+IGNIS__PRIVATE void ignis__grouped_run(ignis__op *op, const ignis__conv *c, ignis__gemm *p, ignis__grouped *plan,
+                                       ignis__array *sums);
+
+/* implicit_gemm.c */
+IGNIS__PRIVATE void ignis__conv_forward(ignis__op *op, const ignis__conv *conv, ignis__array *out, ignis__array *x,
+                                        ignis__array *w, ignis__array *bias);
+IGNIS__PRIVATE void ignis__conv_grad_x(ignis__op *op, const ignis__conv *conv, ignis__array *dx, ignis__array *g,
+                                       ignis__array *w);
+IGNIS__PRIVATE void ignis__conv_grad_w(ignis__op *op, const ignis__conv *conv, ignis__array *dw, ignis__array *db,
+                                       ignis__array *g, ignis__array *x);
+
+/* layer_norm_launch.c */
+extern const ignis__norm ignis__layer_norm;
+extern const ignis__norm ignis__rms_norm;
+IGNIS__PRIVATE int64_t ignis__op_resident(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype, unsigned threads,
+                                          size_t shared);
+IGNIS__PRIVATE int64_t ignis__norm_alignment_period(ignis_dtype dtype, int64_t n);
+IGNIS__PRIVATE ignis__norm_plan ignis__norm_rows_plan(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype,
+                                                      int64_t rows, int64_t n, int arrays, bool backward);
+IGNIS__PRIVATE bool ignis__norm_is_unaligned(ignis_dtype dtype, int64_t n, bool packed, ignis__address addresses);
+IGNIS__PRIVATE int ignis__norm_kernel(const ignis__op *op, ignis_dtype dtype, int64_t rows, int64_t n, bool packed,
+                                      bool anywhere, ignis__rows *plan);
+
+/* layer_norm_backward.c */
+IGNIS__PRIVATE void ignis__sum_partials(ignis__op *op, ignis_dtype dtype, ignis__address *to, int matrices,
+                                        ignis__address partial, int rows, int64_t n);
+IGNIS__PRIVATE ignis_status ignis__norm_backward(const ignis_backward_args *args);
+
+/* image.c */
+IGNIS__PRIVATE bool ignis__image_check(ignis__op *op, const int64_t *second_numbers, int count, int64_t *n,
+                                       int64_t *size, int64_t *channels);
+IGNIS__PRIVATE ignis_shape ignis__image_shape(const ignis_shape *like, const int64_t *size);
+IGNIS__PRIVATE void ignis__images_set(ignis__images *images, ignis_dtype dtype, int64_t n, int64_t channels,
+                                      const int64_t *dst, const int64_t *src, ignis__address addresses, bool shares);
+IGNIS__PRIVATE void ignis__images_launch(ignis__op *op, ignis__builtin builtin, ignis_dtype dtype,
+                                         const ignis__images *images, void **params);
+
+/* channel_norm.c */
+IGNIS__PRIVATE ignis_tensor ignis__channel_norm_end(ignis__op *op, const char *name, ignis__channel_norm *norm,
+                                                    double momentum, double eps, ignis__array *const *running);
+
+/* rope.c */
+IGNIS__PRIVATE double ignis__root_of_degree(double x, int degree);
+IGNIS__PRIVATE double ignis__square_root(double x);
+IGNIS__PRIVATE float *ignis__rope_round_frequencies(float *to, const double *frequencies);
+IGNIS__PRIVATE void ignis__rope_rotate(ignis__op *op, ignis__rope *rope, ignis_dtype dtype, ignis__rope_rows y,
+                                       ignis__rope_rows x, ignis__array *own, double direction);
+IGNIS__PRIVATE bool ignis__rope_prepare(ignis__op *op, const ignis_rope_desc *desc, const ignis__array *own, int heads,
+                                        int64_t head_dim, ignis__rope *rope);
+IGNIS__PRIVATE ignis__array *ignis__rope_frequency_array(ignis__op *op, const ignis_rope_desc *desc);
+
+/* radix_sort.c */
+IGNIS__PRIVATE void ignis__radix_begin(ignis__op *op, ignis__radix *sort, ignis_dtype dtype, int64_t rows, int64_t n,
+                                       int lists);
+IGNIS__PRIVATE void ignis__radix_run(ignis__op *op, ignis__radix *sort, ignis__address from, int passes, int descending,
+                                     ignis__address values, ignis__address positions, int64_t k);
+IGNIS__PRIVATE int ignis__radix_passes(uint64_t highest);
+
+/* embedding.c */
+IGNIS__PRIVATE void ignis__op_add_rows(ignis__op *op, ignis__array *rows, ignis__array *grad, ignis__array *ids,
+                                       int64_t vocab, int64_t n, int adds);
+
+/* index.c */
+IGNIS__PRIVATE void ignis__indexing_make(ignis__indexing *x, const char *call, const ignis_shape *indexed, int dim,
+                                         const ignis_shape *shape);
+IGNIS__PRIVATE void ignis__op_indexed(ignis__op *op, ignis__builtin builtin, ignis__array *to, ignis__array *from,
+                                      ignis__array *ids, const ignis__indexing *indexing, int nan);
+
+/* cross_entropy_launch.c */
+IGNIS__PRIVATE ignis_status ignis__cross_entropy_rescale(const ignis_backward_args *args);
+IGNIS__PRIVATE void ignis__cross_entropy_launch_backward(ignis__op *op, ignis__cross_entropy *entropy,
+                                                         ignis_dtype dtype, ignis__cross_entropy_addresses *at);
+IGNIS__PRIVATE ignis_status ignis__cross_entropy_backward(const ignis_backward_args *args);
+IGNIS__PRIVATE bool ignis__cross_entropy_is_soft(const ignis_cross_entropy_desc *desc);
+IGNIS__PRIVATE bool ignis__cross_entropy_prepare(ignis__op *op, const ignis_cross_entropy_desc *desc, int64_t rows,
+                                                 int64_t columns, const ignis__array *targets,
+                                                 ignis__cross_entropy *entropy);
+IGNIS__PRIVATE bool ignis__cross_entropy_is_fused(ignis_dtype dtype);
+IGNIS__PRIVATE void ignis__cross_entropy_plan(ignis__op *op, const ignis__cross_entropy *entropy,
+                                              ignis__cross_entropy_work *work, ignis_dtype dtype);
+IGNIS__PRIVATE void ignis__cross_entropy_count(ignis__op *op, ignis__cross_entropy *entropy,
+                                               ignis__cross_entropy_work *work, ignis_dtype dtype);
+IGNIS__PRIVATE void ignis__cross_entropy_launch(ignis__op *op, ignis__cross_entropy *entropy,
+                                                ignis__cross_entropy_work *work, ignis_dtype dtype);
+IGNIS__PRIVATE void ignis__cross_entropy_forward(ignis__op *op, ignis__cross_entropy *entropy,
+                                                 const ignis__cross_entropy_results *found, ignis__array *gradient);
+
+/* loss.c */
+IGNIS__PRIVATE ignis_tensor ignis__loss_rows(const char *call, const char *formula, ignis_inputs inputs,
+                                             ignis__loss_kind loss);
+IGNIS__PRIVATE bool ignis__rows_begin(const char *call, ignis_tensor rows, ignis_tensor targets,
+                                      const ignis_cross_entropy_desc *desc, ignis__cross_entropy *entropy,
+                                      ignis_tensor *column);
+IGNIS__PRIVATE ignis_tensor ignis__loss_of_rows(const char *call, ignis_tensor losses, ignis_reduction reduction,
+                                                ignis_tensor targets, int64_t k);
+
+/* select.c */
+IGNIS__PRIVATE void ignis__attention_cost(const ignis__attention *p, ignis_dtype dtype, int like_q, int like_k,
+                                          int products);
+IGNIS__PRIVATE bool ignis__attention_has_range(const ignis__attention *p);
+IGNIS__PRIVATE void ignis__attention_options(char *define, size_t size, const ignis__attention *p, bool ranged);
+IGNIS__PRIVATE bool ignis__attention_takes_mma(const ignis__op *op, ignis_dtype dtype, const ignis__attention *p);
+IGNIS__PRIVATE const ignis__attention_hopper_shape *ignis__attention_hopper_choose(const ignis__op *op,
+                                                                                   const ignis__attention *p,
+                                                                                   bool ranged);
+IGNIS__PRIVATE void ignis__attention_hopper_define(char *define, size_t size, const ignis__attention *p,
+                                                   const ignis__attention_hopper_shape *shape);
+IGNIS__PRIVATE bool ignis__attention_takes_wgmma(const ignis__op *op, ignis_dtype dtype,
+                                                 const ignis__attention *attention);
+IGNIS__PRIVATE void ignis__attention_tma_map(ignis__op *op, ignis__tensor_map *map, ignis_dtype dtype,
+                                             const ignis__attention *p, const ignis__attention_rows *tensor, int heads,
+                                             int length, int rows, int slabs);
+IGNIS__PRIVATE int ignis__attention_lse_count(const ignis__attention *p);
+IGNIS__PRIVATE ignis__attention_variant ignis__attention_choose(const ignis__op *op, ignis_dtype dtype,
+                                                                const ignis__attention *attention);
+extern const char *const ignis__attention_backward_forms[];
+IGNIS__COLD IGNIS__PRIVATE void ignis__attention_request(ignis__op *op, ignis_dtype dtype,
+                                                         const ignis__attention *given, bool backward);
+IGNIS__PRIVATE void ignis__attention_launch(ignis__op *op, const ignis__attention_variant *variant,
+                                            ignis__builtin kernel, const ignis__attention_shape *shape,
+                                            ignis_dtype dtype, int rows, int heads, ignis__attention *p);
+
+/* operands.c */
+IGNIS__ONE_COPY IGNIS__PRIVATE ignis__attention_rows ignis__attention_rows_of(const ignis_shape *shape, int head_dim,
+                                                                              ignis__address address);
+IGNIS__PRIVATE ignis__attention_rows ignis__attention_bias_rows(const ignis_shape *shape, ignis__address address);
+IGNIS__PRIVATE int ignis__attention_read_bias_and_lengths(ignis__op *op, int input, ignis__attention *p);
+IGNIS__PRIVATE void ignis__attention_operands(ignis__op *op, ignis__array *out, ignis__attention *p);
+IGNIS__PRIVATE bool ignis__attention_heads(ignis__op *op, int heads, int64_t kv_heads);
+IGNIS__PRIVATE bool ignis__attention_sizes(ignis__op *op, int heads, int kv_heads, int most,
+                                           ignis__attention *attention);
+IGNIS__PRIVATE bool ignis__attention_packed_sizes(ignis__op *op, int heads, int kv_heads, ignis__attention *p);
+IGNIS__PRIVATE ignis__array *ignis__attention_new_statistics(ignis__op *op, const ignis__attention *p,
+                                                             ignis_dtype dtype, int count);
+
+/* backward.c */
+IGNIS__PRIVATE void ignis__attention_backward_run(ignis__op *op, ignis_dtype dtype, ignis__attention *attention);
+IGNIS__PRIVATE ignis__array *ignis__attention_grad_bias(ignis__op *op, int input, bool needed, ignis__attention *p);
+IGNIS__PRIVATE bool ignis__attention_has_one_query_tile(const ignis__attention *p);
+IGNIS__PRIVATE bool ignis__attention_backward_takes_wgmma(ignis__op *op, ignis_dtype dtype, const ignis__attention *p);
+IGNIS__PRIVATE void ignis__attention_backward_wgmma(ignis__op *op, ignis_dtype dtype, ignis__attention *attention,
+                                                    ignis__address sums, ignis__rotation *rotation);
+IGNIS__PRIVATE ignis_status ignis__sdpa_backward(const ignis_backward_args *args);
+
+/* sdpa.c */
+IGNIS__PRIVATE int ignis__sdpa_inputs(const ignis_sdpa_desc *desc, ignis_tensor *inputs, int count);
+IGNIS__PRIVATE bool ignis__sdpa_prepare(ignis__op *op, const ignis_sdpa_desc *desc, ignis__sdpa_kind kind,
+                                        ignis__attention *attention);
+IGNIS__PRIVATE void ignis__sdpa_run(ignis__op *op, ignis_dtype dtype, ignis__attention *p);

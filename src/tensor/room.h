@@ -1,0 +1,283 @@
+/*  tensor - tensors, scopes, the tape, backward, checkpoints. Knows no operation. */
+#pragma once
+
+#include "../base/room.h"
+#include "../device/room.h"
+#include "../array/room.h"
+#include "../kernel/room.h"
+
+/*  State of the tensor rooms for a thread. */
+typedef struct ignis__tensor_thread {
+    uint64_t setup;                    /* the setup that it belongs to; state of an older one is forgotten */
+    int tensor_count, tensor_capacity; /* handles made inside scopes, those of the innermost scope last */
+    int scope_count, scope_capacity;
+    int no_grad;
+    struct ignis__tape *tape;
+    struct ignis__backward_pass *pass; /* the innermost backward pass; NULL: none */
+    uint64_t pass_serial;              /* its serial, or 0 */
+    int scope_floor,
+        /* Open when a function of the caller's was called, which may not end them. */
+        no_grad_floor;
+    bool unbalanced;    /* the function has tried to */
+    bool saw_trainable; /* an operation had an input that requires a gradient, recorded or not */
+    /* Of the checkpoint whose function runs for the first time; NULL: none. */
+    struct ignis__checkpoint_inputs *checkpoint_inputs;
+} ignis__tensor_thread;
+
+#ifdef _WIN32
+#define ignis__this_tensor_thread (*ignis__this_tensor_thread_get())
+#endif
+
+/*  Leaves whose gradients are needed as soon as a backward pass has completed them, to sum them over GPUs
+    while it continues. The state of a group in a pass belongs to the pass (ignis__group_state). */
+typedef struct ignis__grad_group {
+    ignis__slot *owner; /* each pass that has reached the group holds it, until end_fn gives that hold back */
+    bool (*meet_fn)(
+        struct ignis__grad_group *group, const char *call, const void *pass,
+        bool *joins); /* *joins false: not in this pass. Returns false, and reports, if it cannot join now */
+    bool (*ready_fn)(struct ignis__grad_group *group, const char *call); /* the gradients are complete */
+    bool (*end_fn)(struct ignis__grad_group *group, const char *call, const void *pass, bool ok); /* the pass is over */
+} ignis__grad_group;
+
+/*  A tensor claims its array, so that nobody frees it. The tape claims what it needs later: releasing a
+    tensor's handle gives up the tensor's claim only. */
+typedef struct ignis__tensor {
+    /* First; its lock guards whatever may change: all but shape, dtype, device and made_in. */
+    ignis__slot slot;
+    ignis__array *data;       /* NULL once the handle is released */
+    ignis__array *grad;       /* changes only inside ignis__leaves_enter */
+    bool entered;             /* a thread is inside; guarded by ignis__leaves.lock */
+    struct ignis__node *node; /* the node that made it */
+    bool requires_grad, leaf;
+    bool consumed; /* its node was used up by a pass, or cleared */
+    uint64_t
+        read; /* 1: a node has it as an input, so it cannot become a result: nodes would hold each other for ever */
+    ignis_shape shape; /* of data, also when data has been released */
+    ignis_dtype dtype;
+    ignis__device *device;
+    ignis__grad_group *group;   /* of a leaf; NULL: none */
+    uint64_t made_in;           /* the serial of the pass whose backward function made it; 0: none */
+    struct ignis__tensor *next; /* in a list of dead tensors */
+} ignis__tensor;
+
+/*  One operation: its inputs, and what its backward function needs, in one block of memory. It lives as long
+    as its output's tensor, or until a pass has used it. Only the thread of a tape adds nodes, runs and clears
+    them. Any thread may release the tensor that keeps a node. So the thread of the tape may use a node while
+    it holds the output, and others under the output's lock. */
+typedef struct ignis__node {
+    struct ignis__tape *tape;
+    struct ignis__node *before, *after; /* in the order of recording */
+    uint64_t serial;                    /* that order as a number, from 1 */
+    ignis__tensor *output;
+    const char *name;
+    ignis_status (*backward_fn)(const ignis_backward_args *args);
+    void *user_data;
+    int input_count, saved_count;
+    bool drawn;             /* during ignis_tape_dot */
+    bool counted;           /* during a pass: its inputs are counted as uses of groups */
+    bool running;           /* its backward function runs */
+    bool nests;             /* backward_fn runs a pass of its own */
+    bool knows_one;         /* backward_fn takes no grad_output for a gradient of 1, as a pass starts with */
+    ignis__tensor **inputs; /* each held */
+    ignis__array **saved;   /* each claimed */
+    uint64_t
+        *versions; /* of saved arrays, when it was recorded; IGNIS__UNWRITTEN for arrays that may be written later */
+    void *params;
+    bool *needed; /* for each input, whether it required a gradient when this was recorded */
+    /* During a pass: the gradient of the output so far, claimed; the output is held meanwhile. */
+    ignis__array *grad;
+} ignis__node;
+
+typedef struct ignis__tape {
+    ignis__mutex lock; /* for the links: another thread may release a tensor of this tape */
+    ignis__node *first, *last;
+    int64_t length;
+    uint64_t serials;         /* given out */
+    uint64_t number;          /* from 1, in the process */
+    bool ended;               /* its thread has; the tape ends with its last node */
+    struct ignis__tape *next; /* in the list of all */
+} ignis__tape;
+
+/*  All tapes: of threads that run, and those whose nodes are still kept by tensors. This lock is taken before
+    a tape's. */
+struct ignis__tapes_type {
+    ignis__mutex lock;
+    uint64_t numbers; /* given out so far */
+    ignis__tape *first;
+};
+
+/*  The start of a scope in the thread's list of tensors. */
+typedef struct ignis__scope_mark {
+    uint64_t serial;
+    int first;
+} ignis__scope_mark;
+
+/*  The state of a held tensor on the tape at this moment. The node may be used as ignis__node says. */
+typedef struct ignis__tape_state {
+    ignis__node *node;
+    ignis__tape *tape; /* of the node */
+    bool requires_grad, leaf, consumed;
+} ignis__tape_state;
+
+/*  A call of a caller's function, for a rule or not (NULL). Scopes and no-grad sections stay as they were;
+    messages name the call. */
+typedef struct ignis__frame {
+    ignis__outer_call outer;
+    int no_grad, scope_floor, no_grad_floor;
+    bool unbalanced;
+} ignis__frame;
+
+/*  Older arrays that the function of a checkpoint reads. They must not change until the function runs again. */
+typedef struct ignis__checkpoint_inputs {
+    uint64_t newest;     /* the latest array before the function ran, by id */
+    ignis_array *arrays; /* there is always room for one more */
+    uint64_t *versions;  /* at the first read; in the same block */
+    int count, capacity;
+} ignis__checkpoint_inputs;
+
+#define IGNIS__MAX_INPUTS 64
+
+/*  A leaf that a backward pass has reached, and the sum of its gradients. */
+typedef struct ignis__leaf_state {
+    ignis__tensor *leaf;              /* held */
+    ignis__array *sum;                /* claimed; NULL: nothing yet, or written already */
+    struct ignis__group_state *group; /* NULL: none */
+    struct ignis__leaf_state *next;
+} ignis__leaf_state;
+
+/*  A group of leaves of which a pass has reached one. The outermost pass counts its uses, so it knows the
+    last one. */
+typedef struct ignis__group_state {
+    ignis__grad_group *group;
+    bool joins;                /* false: its leaves are to this pass like any others */
+    bool done;                 /* ready_fn was called */
+    int64_t uses;              /* by nodes that the pass has not run yet */
+    ignis__leaf_state *leaves; /* leaves that it has reached or will reach */
+    struct ignis__group_state *next;
+} ignis__group_state;
+
+/*  One backward pass. A backward function that it calls may run another one inside it. */
+typedef struct ignis__backward_pass {
+    const char *call;
+    ignis__tape *tape;
+    struct ignis__backward_pass *outer; /* the pass whose backward function started this one; NULL: none */
+    uint64_t serial;
+    bool retains;           /* nodes are kept for another pass */
+    ignis__node *node;      /* the node whose backward function is running; NULL: none */
+    uint64_t summed_inputs; /* a bit for each input whose gradient that function has added up itself */
+    uint64_t one;           /* the handle of the gradient that it starts from if that is an unwritten 1; else 0 */
+    bool failed;            /* a pass inside it has failed and may have added only some of its gradients */
+    /* the offer of ignis__backward_pass_offer_column_sums: a gradient (NULL after its sums were taken) and
+       its column sums, both claimed */
+    ignis__array *offered, *sums;
+    int64_t nests; /* nodes not run yet that start a pass of their own */
+    ignis__group_state *groups;
+    ignis__leaf_state *leaves; /* leaves without a group */
+    ignis__leaf_state **table; /* a hash table of all by their leaf, of a power of two */
+    uint32_t count, capacity;
+} ignis__backward_pass;
+
+/* --- defined in the parts ----------------------------------------------------------------------------------------- */
+
+/* thread.c */
+extern __thread ignis__tensor_thread ignis__this_tensor_thread;
+IGNIS__ONE_COPY IGNIS__PRIVATE ignis__tensor_thread *ignis__tensor_thread_now(void);
+
+/* node.c */
+extern ignis__pool ignis__tensors;
+extern uint64_t ignis__scope_serials;
+extern struct ignis__tapes_type ignis__tapes;
+IGNIS__PRIVATE void ignis__tensors_at_exit(void);
+IGNIS__PRIVATE void ignis__node_destroy(const char *call, ignis__node *node, ignis__tensor **dead);
+IGNIS__PRIVATE void ignis__tensors_destroy_chain(const char *call, ignis__tensor *dead);
+IGNIS__ONE_COPY IGNIS__PRIVATE void ignis__tensor_drop(const char *call, ignis__tensor *tensor);
+IGNIS__PRIVATE void ignis__node_consume(const char *call, ignis__node *node);
+
+/* tensor.c */
+IGNIS__PRIVATE uint64_t *ignis__scope_tensors(void);
+IGNIS__PRIVATE ignis__scope_mark *ignis__scope_marks(void);
+IGNIS__PRIVATE bool ignis__scope_grow(const char *call, int which, int *capacity, int count, size_t size);
+IGNIS__ONE_COPY IGNIS__PRIVATE ignis_tensor ignis__no_tensor(void);
+IGNIS__PRIVATE bool ignis__dtype_is_float(ignis_dtype dtype);
+IGNIS__ONE_COPY IGNIS__PRIVATE ignis__tensor *ignis__tensor_hold(const char *call, ignis_tensor handle);
+IGNIS__ONE_COPY IGNIS__PRIVATE ignis__tape_state ignis__tensor_tape_state(ignis__tensor *tensor);
+IGNIS__PRIVATE bool ignis__tensor_requires_grad(ignis__tensor *tensor);
+IGNIS__ONE_COPY IGNIS__PRIVATE ignis__array *ignis__tensor_enter(const char *call, ignis__tensor *tensor,
+                                                                 ignis__tape_state *tape_state);
+IGNIS__PRIVATE ignis__array *ignis__tensor_array(const char *call, ignis__tensor *tensor);
+IGNIS__PRIVATE ignis__tensor *ignis__tensor_make(const char *call, ignis__array *array, bool requires_grad);
+IGNIS__PRIVATE ignis_tensor ignis__tensor_publish(ignis__tensor *tensor);
+IGNIS__PRIVATE ignis_tensor ignis__tensor_adopt(const char *call, ignis_array made, bool requires_grad);
+IGNIS__COLD IGNIS__PRIVATE ignis_array ignis__tensor_array_create(const char *call, ignis_shape shape,
+                                                                  const ignis_tensor_desc *desc);
+IGNIS__PRIVATE ignis_tensor ignis__tensor_over(const char *call, ignis__array *array, bool requires_grad);
+
+/* query.c */
+IGNIS__PRIVATE int64_t ignis__tensor_numel(const ignis__tensor *tensor);
+IGNIS__PRIVATE bool ignis__tensor_end_handle(const char *call, ignis__tensor *tensor);
+IGNIS__PRIVATE void ignis__tensor_discard(const char *call, ignis_tensor handle);
+
+/* scope.c */
+IGNIS__PRIVATE void ignis__frame_begin(ignis__frame *frame, const char *call, const char *rule, int no_grad);
+IGNIS__PRIVATE bool ignis__frame_end(const ignis__frame *frame);
+IGNIS__COLD IGNIS__PRIVATE int ignis__tensors_list_claims(ignis__string_writer *text, const ignis__array *array);
+
+/* tape.c */
+IGNIS__PRIVATE void ignis__tensor_hold_again(ignis__tensor *held);
+IGNIS__PRIVATE bool ignis__recording(void);
+IGNIS__PRIVATE ignis__array *ignis__array_keep(const char *call, ignis__array *array);
+IGNIS__COLD IGNIS__PRIVATE void ignis__node_discard(const char *call, ignis__node *node);
+IGNIS__PRIVATE ignis__node *ignis__node_make(const char *call, int count, ignis__tensor *const *inputs,
+                                             const ignis__tape_state *tape_states, const ignis_rule *rule);
+IGNIS__PRIVATE bool ignis__node_save(ignis__node *node, ignis__array *claimed);
+IGNIS__PRIVATE void ignis__tensor_result(ignis__tensor *output, ignis__node *node);
+IGNIS__PRIVATE void ignis__tape_append(ignis__node *node);
+IGNIS__PRIVATE ignis__node *ignis__tape_add(const char *call, ignis__tensor *output, int count,
+                                            ignis__tensor *const *inputs, const ignis_rule *rule);
+IGNIS__PRIVATE bool ignis__checkpoint_inputs_add(const char *call, ignis__checkpoint_inputs *reads,
+                                                 const ignis__array *array);
+IGNIS__PRIVATE bool ignis__checkpoint_inputs_read(const char *call, const ignis__array *array);
+IGNIS__COLD IGNIS__PRIVATE int ignis__tape_list_claims(ignis__string_writer *text, const ignis__array *array);
+
+/* gradient.c */
+IGNIS__PRIVATE void ignis__array_set_shape(ignis__array *array, const ignis_shape *shape);
+IGNIS__PRIVATE bool ignis__array_is_private(ignis__array *array);
+IGNIS__PRIVATE bool ignis__gradient_add(const char *call, ignis__array **sum, ignis__array *gradient);
+IGNIS__PRIVATE void ignis__leaf_enter(ignis__tensor *leaf);
+IGNIS__PRIVATE void ignis__leaf_leave(ignis__tensor *leaf);
+IGNIS__PRIVATE bool ignis__gradient_wait(const char *call, ignis__array *grad);
+IGNIS__PRIVATE void ignis__gradient_install(const char *call, ignis__tensor *leaf, ignis__array *grad);
+IGNIS__PRIVATE bool ignis__leaves_write(const char *call, ignis__leaf_state *list);
+
+/* backward_state.c */
+extern uint64_t ignis__grad_groups;
+extern uint64_t ignis__backward_pass_serials;
+IGNIS__PRIVATE ignis__leaf_state **ignis__backward_pass_find_leaf(const ignis__backward_pass *pass,
+                                                                  const ignis__tensor *leaf);
+IGNIS__PRIVATE ignis__leaf_state *ignis__backward_pass_reach_leaf(ignis__backward_pass *pass, ignis__tensor *leaf);
+IGNIS__PRIVATE void ignis__leaf_states_free(const char *call, ignis__leaf_state **list);
+IGNIS__PRIVATE ignis__node *ignis__node_before(ignis__tape *tape, const ignis__node *node, uint64_t end);
+IGNIS__PRIVATE bool ignis__groups_count(ignis__backward_pass *pass, ignis__node *root);
+IGNIS__PRIVATE bool ignis__groups_pass(ignis__backward_pass *pass, ignis__node *node, bool ok);
+IGNIS__PRIVATE bool ignis__groups_end(ignis__backward_pass *pass, bool ok);
+
+/* backward_pass.c */
+IGNIS__PRIVATE ignis__array *ignis__backward_pass_input_sum(int input);
+IGNIS__PRIVATE void ignis__backward_pass_mark_summed(int input);
+IGNIS__PRIVATE const ignis__node *ignis__backward_pass_find_maker(ignis__tensor *tensor);
+IGNIS__PRIVATE void ignis__backward_pass_offer_column_sums(ignis_array gradient, ignis_array sums);
+IGNIS__PRIVATE ignis_array ignis__backward_pass_take_column_sums(const ignis__array *gradient, int64_t n);
+IGNIS__PRIVATE bool ignis__backward_pass_retains(void);
+IGNIS__PRIVATE ignis__array *ignis__gradient_hold(const char *call, const ignis__tensor *tensor, ignis_array handle,
+                                                  const char *name);
+
+/* zero_grad.c */
+IGNIS__PRIVATE bool ignis__gradient_drop(const char *call, ignis__tensor *tensor);
+IGNIS__COLD IGNIS__PRIVATE void ignis__tape_clear(const char *call, ignis__tape *tape);
+
+/* checkpoint.c */
+IGNIS__PRIVATE ignis_tensor ignis__tensor_fn_call(const char *call, int no_grad, ignis_tensor_fn fn,
+                                                  const ignis_tensor *inputs, int count, void *user_data);
+
+/* shutdown.c */
+IGNIS__PRIVATE void ignis__tensors_close(const char *call);

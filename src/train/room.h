@@ -1,0 +1,92 @@
+/*  train - optimizers and gradcheck. */
+#pragma once
+
+#include "../base/room.h"
+#include "../device/room.h"
+#include "../array/room.h"
+#include "../kernel/room.h"
+#include "../formula/room.h"
+#include "../tensor/room.h"
+#include "../ops/room.h"
+
+/*  A row of the table that the kernels read; kernels/optim.cu has the same. */
+typedef struct ignis__optim_row {
+    ignis__address data, grad, first, second, master, missed;
+    int64_t count, chunk, first_block, first_step;
+    double decay, scales[2]; /* the device writes scales */
+} ignis__optim_row;
+
+enum { /* the state in device memory; kernels/optim.cu has the same */
+       IGNIS__OPTIM_BASE_LR,
+       IGNIS__OPTIM_CLIP_NEXT,
+       IGNIS__OPTIM_NORM,
+       IGNIS__OPTIM_STEP,
+       IGNIS__OPTIM_CLIP,
+       IGNIS__OPTIM_LR,
+       IGNIS__OPTIM_SCALE = 8,
+       IGNIS__OPTIM_SKIPPED = 10,
+       IGNIS__OPTIM_STATES = 16
+};
+
+#define IGNIS__OPTIM_BATCH 39   /* rows that one launch carries to the table */
+#define IGNIS__OPTIM_SHARE 1024 /* elements that a block of a step takes */
+typedef struct ignis__optim_batch {
+    ignis__optim_row rows[IGNIS__OPTIM_BATCH];
+} ignis__optim_batch;
+
+typedef struct ignis__parameter {
+    ignis__tensor *tensor; /* held */
+    ignis__array *data;    /* claimed, as are these; null without */
+    ignis__array *first, *second, *master, *missed;
+    double decay;
+    bool has_row; /* the table gathered last has its gradient */
+    bool grouped; /* its gradient's memory is shared: it is not dropped */
+} ignis__parameter;
+
+typedef struct ignis__optimizer {
+    ignis__slot slot; /* first; its lock guards the rest */
+    ignis__device *device;
+    const char *name;
+    ignis__builtin step;
+    bool has_first, has_second, has_missed, no_master, zero_grad, drop_grad, like_adamw;
+    double lr, beta1, beta2, eps, weight_decay; /* beta1 may be a momentum, and beta2 an alpha */
+    ignis_schedule_desc schedule;
+    ignis_loss_scale_desc scale; /* interval 0: none */
+    ignis__parameter *parameters;
+    int count, capacity;
+    ignis__array *state;      /* f64; claimed */
+    ignis__array *table;      /* rows, as bytes; claimed, null before the first step */
+    ignis__capture *table_of; /* the capture that it was made for, and that alone uses it; null: none */
+    ignis__optim_row
+        *rows;     /* rows of the table, in the order of element types; with has_missed then those without a gradient */
+    int row_count; /* 0: no gradients */
+    bool is_written; /* the table holds them */
+    int rows_of[IGNIS_DTYPE_COUNT];
+    int64_t blocks_of[IGNIS_DTYPE_COUNT], steps_of[IGNIS_DTYPE_COUNT]; /* blocks of a launch, and of a step */
+} ignis__optimizer;
+
+/*  Arrays that a call on an optimizer writes besides the state. */
+typedef enum ignis__optim_writes { IGNIS__WRITES_DATA = 1, IGNIS__WRITES_GRADS = 2 } ignis__optim_writes;
+
+/* --- defined in the parts ----------------------------------------------------------------------------------------- */
+
+/* optimizer.c */
+IGNIS__ONE_COPY IGNIS__PRIVATE void ignis__optimizer_unclaim(const char *call, ignis__array **array);
+IGNIS__PRIVATE void ignis__parameter_end(const char *call, ignis__parameter *parameter);
+IGNIS__PRIVATE void ignis__optimizer_drop(const char *call, ignis__optimizer *optimizer);
+IGNIS__PRIVATE ignis__optimizer *ignis__optimizer_hold(const char *call, ignis_optimizer handle);
+IGNIS__PRIVATE bool ignis__optimizer_array(const char *call, const ignis__array *like, ignis_dtype dtype,
+                                           ignis__array **claimed);
+IGNIS__PRIVATE int ignis__optimizers_list_claims(ignis__string_writer *text, const ignis__array *array);
+IGNIS__ONE_COPY IGNIS__PRIVATE bool ignis__optimizer_check_number(const char *call, const char *name, double value,
+                                                                  double low, double below);
+IGNIS__PRIVATE void ignis__optimizers_close(const char *call);
+
+/* table.c */
+IGNIS__PRIVATE bool ignis__optimizer_launch(const ignis__work *work, ignis__optimizer *optimizer,
+                                            ignis__builtin builtin, int table_at, void **params,
+                                            ignis__address *squares);
+IGNIS__PRIVATE ignis__optimizer *ignis__optimizer_begin(const char *call, ignis_optimizer handle, unsigned writes,
+                                                        ignis__work *work);
+IGNIS__PRIVATE ignis_status ignis__optimizer_end(ignis__optimizer *optimizer, const ignis__work *work, bool ok);
+IGNIS__PRIVATE ignis_dtype ignis__optimizer_dtype(const ignis__optimizer *optimizer);
