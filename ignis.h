@@ -23245,7 +23245,7 @@ typedef struct ignis__product {
 #define IGNIS__ACTIVATION_GATED 3
 
 /*  An ignis_activation of products only: the result [m, n / 2] is silu of the first half of the columns,
-    times the second half. For products that ignis__gemm_pairs takes. */
+    times the second half. For products that ignis__gemm_supports_paired takes. */
 #define IGNIS__ACTIVATION_PAIRED 4
 
 /*  The epilogue of a product, in this order. A NULL array leaves its step out. Sums need a product without
@@ -25124,7 +25124,7 @@ IGNIS__COLD IGNIS__PRIVATE void ignis__gemm_request(ignis_dtype dtype, const ign
     ignis__gemm gemm = *product;
     char define[IGNIS__DEFINES];
     int i, direct;
-    if (!ignis__requests.path[0] || gemm.activation == IGNIS__ACTIVATION_PAIRED) /* by ignis__gemm_pairs */
+    if (!ignis__requests.path[0] || gemm.activation == IGNIS__ACTIVATION_PAIRED) /* by ignis__gemm_supports_paired */
         return;
     gemm.row_sums = epilogue->row_sums != NULL;
     gemm.column_sums = epilogue->column_sums != NULL;

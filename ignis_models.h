@@ -18963,7 +18963,7 @@ IGNIS__COLD IGNIS_API int ignis_model_weights(ignis_model handle, ignis_tensor *
     return made;
 }
 
-/*  models/generate - sequences, the cache of keys and values, sampling, text out. */
+/*  models/generate - sequences, the KV cache, sampling, text output. */
 
 /*  models/lora - adapters of models. */
 
@@ -19003,28 +19003,31 @@ typedef struct ignis__lora_list {
 } ignis__lora_list;
 
 
-/*  Of >>lora, which comes behind. */
+/*  A type of >>lora, whose parts come later. */
 struct ignis__lora;
 
-/*  What the kernels of kernels/generate.cu, gemv.cu and attention_paged.cu get. All of it is in device memory but for what launches carry. */
+/*  Sizes that the host shares with the kernels of kernels/models. */
 enum {
-    IGNIS__PAGE = 16,           /* tokens of a page of a cache */
-    IGNIS__SPLIT = 64,          /* keys of a block of attention, or a multiple of it so that there are no more than */
-    IGNIS__SPLITS = 32,         /* so many blocks */
-    IGNIS__WORDS = 960,         /* that a launch carries, */
-    IGNIS__ROWS_SENT = 32,      /* and rows */
-    IGNIS__BIASES = 512,        /* of a row */
-    IGNIS__MASKS_KEPT = 64,     /* beside those of the rows of a step */
-    IGNIS__MANY_HEAD_DIM = 128, /* of heads that attention_paged_many.cu takes, at most */
-    IGNIS__DRAW_PARTS = 64,     /* of a row's logits, and the bytes of what one has */
+    IGNIS__PAGE = 16,           /* tokens of a page of the KV cache */
+    IGNIS__SPLIT = 64,          /* keys of a split of attention, or a multiple of it */
+    IGNIS__SPLITS = 32,         /* the largest number of splits */
+    IGNIS__UPLOAD_I32S = 960,   /* i32 values that one launch uploads */
+    IGNIS__UPLOAD_ROWS = 32,    /* rows that one launch uploads */
+    IGNIS__BIASES = 512,        /* logit biases of a row */
+    IGNIS__SPARE_MASKS = 64,    /* masks on the device besides those of a step's rows */
+    IGNIS__MANY_HEAD_DIM = 128, /* the largest heads of attention_paged_many.cu */
+    /* DRAW_PARTS: slices of a row's logits; DRAW_PART: bytes of the result of one */
+    IGNIS__DRAW_PARTS = 64,
     IGNIS__DRAW_PART = 24,
-    IGNIS__DRAW_BLOCKS = 32,                                 /* of a row of which something is cut, at most */
-    IGNIS__DRAW_BINS = 2048 * 12 + 32 + 16384 * 4 + 64 * 12, /* bytes of what is known of a row */
+    IGNIS__DRAW_BLOCKS = 32, /* the largest number of blocks that filter a row */
+    /* bytes of a draw_bins of generate_draw.cu */
+    IGNIS__DRAW_BINS = 2048 * 12 + 32 + 16384 * 4 + 64 * 12,
     IGNIS__DRAW_VOCAB = 1 << 19,
-    IGNIS__DRAW_NO_TOKEN = -1, /* in the place of an id: all tokens are forbidden, */
-    IGNIS__DRAW_NO_LOGITS = -2 /* or no logit is above minus infinity */
+    IGNIS__DRAW_NO_TOKEN = -1, /* in place of an id: all tokens are forbidden */
+    IGNIS__DRAW_NO_LOGITS = -2 /* in place of an id: no logit is above -infinity */
 };
 
+/*  From here to ignis__decode_step: params, which kernels/models has with the same members. They explain them. */
 typedef struct ignis__generate_row {
     ignis__address ids, pages;
     int32_t position, top_k;
@@ -19063,8 +19066,13 @@ typedef struct ignis__draw {
     int vocab, bias_room, mask_room;
 } ignis__draw;
 
-/*  What a step draws: no tokens, one of all for each row, or, for some rows, one of those that top k, top p and min p leave. */
-typedef enum ignis__draws { IGNIS__DRAWS_NONE, IGNIS__DRAWS_ALL, IGNIS__DRAWS_CUT } ignis__draws;
+/*  The kinds of sampling of a step: none; a token for each row; the same where top k, top p or min p filter some
+    rows. */
+typedef enum ignis__sampling_kind {
+    IGNIS__SAMPLING_NONE,
+    IGNIS__SAMPLING_UNFILTERED,
+    IGNIS__SAMPLING_FILTERED
+} ignis__sampling_kind;
 
 typedef enum ignis__gemv_kind {
     IGNIS__GEMV_OUT,
@@ -19088,54 +19096,54 @@ typedef struct ignis__gemv_mma {
     int rows, kind, gated, rms, heads, kv_heads, head_dim, ring, found_at;
 } ignis__gemv_mma;
 
-/*  The same for a part of quantised weights, from its first row on: scales in no record; and many rows of x as whole numbers. */
+/*  Params of quantised weights. scales_of: scales that are outside of the records; x, scales: many rows of x as whole
+    numbers; first: the result of the first row of this part. */
 typedef struct ignis__gemv_blocks {
     ignis__gemv_mma product;
     ignis__address scales_of, x, scales;
     int first;
 } ignis__gemv_blocks;
 
-/*  What generate_step.cu takes: its products, those of a layer and that of the logits; where each layer has what; and all else. */
-typedef struct ignis__step_shape {
+/*  A product of generate_step.cu: one of a layer, or the logits. */
+typedef struct ignis__decode_step_shape {
     int n, k, kind, gated, head_dim, tiles;
-} ignis__step_shape;
+} ignis__decode_step_shape;
 
-/*  Of dense weights, or of quantised ones: parts of one type each. */
-typedef union ignis__step_weights {
+/*  A weight for generate_step.cu: a TMA map if dense, else up to three parts of one type each. */
+typedef union ignis__decode_step_weights {
     ignis__tensor_map map;
     struct {
         ignis__address records;
         int type, first;
     } parts[3];
-} ignis__step_weights;
+} ignis__decode_step_weights;
 
-typedef struct ignis__step_layer {
-    ignis__step_weights weights[4];
+typedef struct ignis__decode_step_layer {
+    ignis__decode_step_weights weights[4];
     ignis__address bias[4], norm[2], norm_bias[2], head_norm[2],
-        nothing[6]; /* maps of the next layer begin at 64 bytes */
-} ignis__step_layer;
+        /* padding: the maps of the next layer begin at a multiple of 64 bytes */
+        nothing[6];
+} ignis__decode_step_layer;
 
-typedef struct ignis__step {
+typedef struct ignis__decode_step {
     ignis__address layers, row, frequencies, embedding, positions;
     ignis__quantised table;
     ignis__address cache;
     int64_t slab;
     ignis__address logits, state, sums[2], qkv, attended, inner, found;
     double eps, scale;
-    ignis__step_shape shapes[5];
+    ignis__decode_step_shape shapes[5];
     int count, rms, heads, kv_heads, head_dim, splits, ring, found_at, row_at;
-} ignis__step;
+} ignis__decode_step;
 
-/*  A norm ahead of a product. other: what is added to the sum first, of which many rows are; or null. */
-typedef struct ignis__step_norms {
-    ignis__array *sum, *other, *weight, *bias; /* bias: or null */
+/*  A norm that comes before a product. other: rows that are added to the sum first, or NULL. */
+typedef struct ignis__pre_norm {
+    ignis__array *sum, *other, *weight, *bias; /* bias: or NULL */
     double eps;
     bool rms;
-} ignis__step_norms;
+} ignis__pre_norm;
 
-/*  What all sequences of a model share: the cache, room for a step, its graphs. Its lock is held while a step runs and is waited for, as there is
-    one room. */
-enum { IGNIS__CHUNK = 512 }; /* rows of a prompt at a time */
+enum { IGNIS__CHUNK = 512 }; /* rows of a chunk of a prompt, at most */
 
 typedef struct ignis__engine_layer {
     ignis__array *attn_norm, *attn_norm_bias, *qkv, *qkv_bias, *q_norm, *k_norm, *o, *o_bias, *mlp_norm, *mlp_norm_bias,
@@ -19144,91 +19152,105 @@ typedef struct ignis__engine_layer {
 
 typedef struct ignis__sequence ignis__sequence;
 
-/*  What a mask on the device has. */
+/*  A grammar mask on the device. */
 typedef struct ignis__engine_mask {
-    uint64_t grammar, used; /* the number of the grammar, 0: there is none; when it was used last */
+    /* grammar: its number, 0 if the place is free; used: counts up, for the least recently used one */
+    uint64_t grammar, used;
     int32_t epoch, state;
 } ignis__engine_mask;
 
+/*  The KV cache, buffers and graphs that all sequences of a model share. The lock is held while a step runs, because
+    there is one set of buffers. */
 typedef struct ignis__engine {
     ignis__mutex lock;
     const ignis__model *model;
     ignis__device *device;
-    ignis__engine_layer *layer; /* arrays of the weights, held; null: the family has none */
+    /* arrays of the weights, held; NULL if the family has none */
+    ignis__engine_layer *layer;
     ignis__array *embedding, *positions, *norm, *norm_bias, *head;
-    /* numbers: of a quantised weight; null: there is none; turning: the frequencies; ended: zeros, see attention_paged.cu; mine: logits from this
-       rank's first one on; table, words: where layers have what, and what blocks tell each other, for generate_step.cu, null: it does not do steps;
-       step_types: those of its weights as bits, 0: they are numbers; said: to other ranks; all arrays of these are claimed */
-    ignis__array *cache, *rows, *sum, *normed, *qkv, *attended, *inner, *room, *scratch, *logits, *scores, *biases,
-        *parts, *masks, *bins, *gathered, *numbers, *turning, *ended, *mine, *table, *words, *said;
+    /* Buffers, all claimed. dequantised: elements of a quantised weight, or NULL. rope_table: the frequencies.
+       block_counts: zeros between launches, see attention_paged.cuh. rank_logits: a view of the logits from this
+       rank's first one on. layer_table, step_scratch: for generate_step.cu; NULL if it does not run the steps.
+       step_types: its quantised types as bits, 0 if dense. agreement: hashes of the ranks. */
+    ignis__array *cache, *rows, *sum, *normed, *qkv, *attended, *inner, *gate_up, *scratch, *logits, *scores, *biases,
+        *parts, *masks, *bins, *gathered, *dequantised, *rope_table, *block_counts, *rank_logits, *layer_table,
+        *step_scratch, *agreement;
     int context, step_rows, splits, pages, step_types;
     char step_define[96];
-    int *uses, *free_pages; /* sequences that have a page; pages that none has */
+    int *uses, *free_pages; /* uses: sequences of each page; free_pages: pages without one */
     int free_count;
     double frequencies[IGNIS__ROPE_HALF];
     struct {
-        ignis__sequence *sequence;  /* whose next token is drawn ahead, while the caller has the last one; null: none */
-        ignis__pooled_event *drawn; /* behind it */
-        const ignis_sampling_desc
-            *sampling; /* of the call of ignis_generate that has it drawn, which settles it before it returns */
+        /* the sequence whose next token is sampled ahead, while the caller has the last one; or NULL */
+        ignis__sequence *sequence;
+        ignis__pooled_event *drawn; /* recorded after that step */
+        /* of the ignis_generate that queued it, which settles it before it returns */
+        const ignis_sampling_desc *sampling;
         void *stream;
-        int length; /* of the sequence without the token */
+        int length; /* of the sequence, without the token ahead */
     } ahead;
-    ignis__generate_draw *draws; /* [step_rows][2]: of tokens behind even and odd positions */
-    ignis__pinned *draws_piece;  /* which has them */
+    ignis__generate_draw *draws; /* [step_rows][2]: tokens after even and after odd positions */
+    ignis__pinned *draws_memory; /* the pinned memory of draws */
     struct {
         int runs;
         ignis__capture *capture;
-        void *exec;                /* CUgraphExec; null: not yet */
-    } steps[3][8];                 /* by ignis__draws, of 1, 2, 4 ... rows */
-    ignis__vocabulary *vocabulary; /* for grammars; null: not yet */
-    ignis__grammar *grammars;      /* that sequences have, and have had, the latest first */
+        void *exec;                /* a CUgraphExec; NULL until it is captured */
+    } steps[3][8];                 /* by ignis__sampling_kind, for 1, 2, 4 ... rows */
+    ignis__vocabulary *vocabulary; /* for grammars; NULL until the first one */
+    ignis__grammar *grammars;      /* grammars in use and a few unused ones, latest first */
     uint64_t grammars_made, masks_used;
-    int mask_count; /* that `masks` has room for */
+    int mask_count; /* masks that `masks` has room for */
     ignis__engine_mask *mask;
 } ignis__engine;
 
 struct ignis__sequence {
     ignis__slot slot;
     ignis__model *model;   /* held */
-    ignis__engine *engine; /* its lock guards the rest */
-    int32_t *ids, *page;   /* room for the context, and one */
-    bool *many;            /* of each token: it is computed as one of more than IGNIS__STEP_ROWS that were fed */
+    ignis__engine *engine; /* the engine's lock guards all below */
+    int32_t *ids, *page;   /* ids: of context + 1 tokens */
+    /* of each token: it was computed in a chunk of more than IGNIS__STEP_ROWS rows */
+    bool *in_chunk;
     int length, page_count;
-    int cached;           /* tokens that the cache has: all but the last one, or all */
-    int sent, pages_sent; /* that are in device memory, too */
-    int said_length;      /* tokens that `said` is a number of: for other ranks to compare */
-    uint32_t said;
-    float log_prob,
-        next_log_prob;        /* of the token drawn last; of one behind it that no one has seen, as the step goes on */
-    ignis__grammar *grammar;  /* the engine's; null: none */
-    int constrained, matched; /* tokens ahead of its text; tokens that its state is behind */
-    int32_t state, epoch;     /* of the grammar; epoch: 0: there is none yet */
-    ignis__array *on_device, *table; /* the same; claimed */
-    ignis__array
-        *last;       /* what all layers have found of the last of many tokens; claimed, forks have the same; or null */
-    int last_length; /* up to that one; 0: of none that is there */
+    int cached;                   /* tokens in the KV cache: all, or all but the last one */
+    int uploaded, pages_uploaded; /* tokens and pages that are in device memory, too */
+    int hashed_length;            /* tokens in tokens_hash, which ranks compare */
+    uint32_t tokens_hash;
+    /* log_prob: of the last token; next_log_prob: of one that is sampled but not appended yet */
+    float log_prob, next_log_prob;
+    ignis__grammar *grammar; /* the engine's; or NULL */
+    /* constrained: tokens before the grammar begins; matched: tokens that its state has seen */
+    int constrained, matched;
+    int32_t state, epoch;                          /* of the grammar; epoch 0: no state yet */
+    ignis__array *ids_on_device, *pages_on_device; /* ids and pages on the device; claimed */
+    /* the hidden state of the last token of a chunk; claimed, shared by forks; or NULL */
+    ignis__array *last_hidden;
+    int last_hidden_length; /* tokens up to that one; 0 if it is stale */
 };
 
-/*  What generate_step.cu reads of a layer, in its order, and of the logits behind the last one; null: there is none. */
-typedef struct ignis__step_arrays {
+/*  The arrays that generate_step.cu reads of a layer, in its order, or of the logits after the last layer. NULL if
+    the model has no such array. */
+typedef struct ignis__decode_step_arrays {
     ignis__array *weights[4], *bias[4], *norm[2], *norm_bias[2], *head_norm[2];
-} ignis__step_arrays;
+} ignis__decode_step_arrays;
 
-/*  Text that was not shown yet. */
-typedef struct ignis__showing {
+/*  Text that the callback has not got yet. */
+typedef struct ignis__text_output {
     const char *call;
     const ignis_generate_desc *desc;
     ignis_text_stream stream;
-    int tokens; /* that the tokenizer has; those behind them are no text */
+    int tokens; /* tokens of the tokenizer; ids from here on have no text */
     char *text;
     size_t size, capacity;
-    int stop; /* that has come; -1: none */
+    int stop; /* the stop string that was found, or -1 */
     bool cancelled;
-} ignis__showing;
+} ignis__text_output;
 
 
-/* --- whole texts, by operations ---------------------------------------------------------------------------------------------- */
+/*  models/generate/forward.c - ignis_model_forward: whole texts, by public operations
+
+    The tape records these operations, so adapters can be trained through them. There is no KV cache here.
+    May use: >>lora by the declarations below, because its parts come after this one; the weights of the model.
+    Locks: none; the caller's handle is held for the call. */
 
 IGNIS__PRIVATE struct ignis__lora *ignis__model_lora(ignis__model *model);
 IGNIS__PRIVATE void ignis__lora_drop(const char *call, struct ignis__lora *lora);
@@ -19241,7 +19263,7 @@ static ignis_tensor ignis__model_norm(const ignis__model *model, ignis_tensor x,
     return model->rms ? ignis_rms_norm(x, weight, model->eps) : ignis_layer_norm(x, weight, bias, model->eps);
 }
 
-/*  The norm of each head of x [..., heads * head_dim]. */
+/*  Returns the norm of each head of x [..., heads * head_dim]. */
 static ignis_tensor ignis__model_head_norm(const ignis__model *model, ignis_tensor x, ignis_tensor weight, int heads)
 {
     ignis_shape shape = ignis_tensor_shape(x), apart = shape;
@@ -19252,15 +19274,15 @@ static ignis_tensor ignis__model_head_norm(const ignis__model *model, ignis_tens
     return ignis_reshape(ignis_rms_norm(ignis_reshape(x, apart), weight, model->eps), shape);
 }
 
-/*  x by a weight of a layer, and what adapters add to that. */
-#define IGNIS__MODEL_PRODUCT(x, layer, weight)                      \
+/*  Multiplies x with a weight of a layer, and adds what the adapters add. */
+#define IGNIS__MODEL_LINEAR(x, layer, weight)                       \
     ignis__lora_add(lora, layer, offsetof(ignis__layer, weight), x, \
                     ignis__model_linear(model, x, (layer)->weight, (layer)->weight##_bias))
 
-static ignis_tensor ignis__model_attend(const ignis__model *model, const struct ignis__lora *lora,
-                                        const ignis__layer *layer, ignis_tensor h)
+static ignis_tensor ignis__model_attention(const ignis__model *model, const struct ignis__lora *lora,
+                                           const ignis__layer *layer, ignis_tensor h)
 {
-    ignis_tensor qkv = IGNIS__MODEL_PRODUCT(h, layer, qkv), part[3];
+    ignis_tensor qkv = IGNIS__MODEL_LINEAR(h, layer, qkv), part[3];
     ignis_sdpa_desc attention;
     ignis_rope_desc rope;
     int64_t sizes[3];
@@ -19273,7 +19295,7 @@ static ignis_tensor ignis__model_attend(const ignis__model *model, const struct 
     rope.inv_freq_count = model->head_dim / 2;
     if (!layer->q_norm.id) {
         h = ignis_sdpa_packed(qkv, &attention, model->rope ? &rope : NULL);
-        return IGNIS__MODEL_PRODUCT(h, layer, o);
+        return IGNIS__MODEL_LINEAR(h, layer, o);
     }
     sizes[0] = (int64_t)model->heads * model->head_dim;
     sizes[1] = sizes[2] = (int64_t)model->kv_heads * model->head_dim;
@@ -19284,11 +19306,11 @@ static ignis_tensor ignis__model_attend(const ignis__model *model, const struct 
     rope.num_heads = model->kv_heads;
     part[1] = ignis_rope(ignis__model_head_norm(model, part[1], layer->k_norm, model->kv_heads), &rope);
     h = ignis_sdpa(part[0], part[1], part[2], &attention);
-    return IGNIS__MODEL_PRODUCT(h, layer, o);
+    return IGNIS__MODEL_LINEAR(h, layer, o);
 }
 
-static ignis_tensor ignis__model_think(const ignis__model *model, const struct ignis__lora *lora,
-                                       const ignis__layer *layer, ignis_tensor h)
+static ignis_tensor ignis__model_mlp(const ignis__model *model, const struct ignis__lora *lora,
+                                     const ignis__layer *layer, ignis_tensor h)
 {
     bool plain = !model->quantised && !ignis__lora_has(lora, layer, offsetof(ignis__layer, up)) &&
                  !ignis__lora_has(lora, layer, offsetof(ignis__layer, down));
@@ -19298,17 +19320,17 @@ static ignis_tensor ignis__model_think(const ignis__model *model, const struct i
     if (plain && !layer->up_bias.id && !layer->down_bias.id)
         return ignis_split(layer->up, 0, 2, NULL, part) == IGNIS_OK ? ignis_mlp_gated(h, part[0], part[1], layer->down)
                                                                     : ignis__no_tensor();
-    h = IGNIS__MODEL_PRODUCT(h, layer, up);
+    h = IGNIS__MODEL_LINEAR(h, layer, up);
     if (model->gelu)
         h = ignis_gelu(h);
     else if (ignis_split(h, -1, 2, NULL, part) == IGNIS_OK)
         h = ignis_silu_mul(part[0], part[1]);
     else
         return ignis__no_tensor();
-    return IGNIS__MODEL_PRODUCT(h, layer, down);
+    return IGNIS__MODEL_LINEAR(h, layer, down);
 }
 
-/*  Adds y to *x, and gives the norm of that. Both are let go of: the tape keeps what it needs. */
+/*  Adds y to *x and returns the norm of the sum. Discards the old *x and y: the tape keeps what it needs. */
 static ignis_tensor ignis__model_add_norm(const ignis__model *model, ignis_tensor *x, ignis_tensor y,
                                           ignis_tensor weight, ignis_tensor bias)
 {
@@ -19321,7 +19343,7 @@ static ignis_tensor ignis__model_add_norm(const ignis__model *model, ignis_tenso
     return norm;
 }
 
-/*  The scopes let go of everything but what the tape keeps. */
+/*  Applies all layers. Its scopes free everything that the tape does not keep. */
 static ignis_tensor ignis__model_apply(const ignis__model *model, const struct ignis__lora *lora, ignis_tensor ids,
                                        int64_t seq)
 {
@@ -19336,11 +19358,11 @@ static ignis_tensor ignis__model_apply(const ignis__model *model, const struct i
         const ignis__layer *layer = &model->layer[i];
         bool last = i == model->layers - 1;
         inner = ignis_scope_begin();
-        y = ignis_scope_return(inner, ignis__model_attend(model, lora, layer, h));
+        y = ignis_scope_return(inner, ignis__model_attention(model, lora, layer, h));
         ignis__tensor_discard(call, h);
         h = ignis__model_add_norm(model, &x, y, layer->mlp_norm, layer->mlp_norm_bias);
         inner = ignis_scope_begin();
-        y = ignis_scope_return(inner, ignis__model_think(model, lora, layer, h));
+        y = ignis_scope_return(inner, ignis__model_mlp(model, lora, layer, h));
         ignis__tensor_discard(call, h);
         h = ignis__model_add_norm(model, &x, y, last ? model->norm : layer[1].attn_norm,
                                   last ? model->norm_bias : layer[1].attn_norm_bias);
@@ -20503,19 +20525,26 @@ IGNIS__COLD IGNIS_API ignis_status ignis_lora_free(ignis_lora handle)
 }
 
 /* ===============================================================================================================
-   >>generate - sequences over a cache of keys and values, sampling, text out.
+   >>generate - sequences over a KV cache, sampling, text output
+
+   A sequence is the ids of a text. An engine, one per model, has the KV cache, the buffers and the graphs that all
+   sequences of the model share. This part: uploads of ids and rows, embeddings.
+   Uploads are parameters of launches, so no host memory needs to stay until a launch runs.
+   May use: >>weights, >>grammar, >>chat, >>tokenizer and the rooms below. Locks: engine->lock, then those of arrays
+   and devices.
    =============================================================================================================== */
 
-typedef struct ignis__generate_rows {
-    ignis__generate_row at[IGNIS__ROWS_SENT];
-} ignis__generate_rows;
+typedef struct ignis__upload_rows_params {
+    ignis__generate_row at[IGNIS__UPLOAD_ROWS];
+} ignis__upload_rows_params;
 
-typedef struct ignis__generate_words {
-    int32_t at[IGNIS__WORDS];
-} ignis__generate_words;
+typedef struct ignis__upload_i32_params {
+    int32_t at[IGNIS__UPLOAD_I32S];
+} ignis__upload_i32_params;
 
-/*  An operation without inputs, for launches on the thread's current stream. False, and reported: the device cannot be entered. */
-IGNIS__PRIVATE bool ignis__next_begin(ignis__op *op, const char *call, ignis__device *device)
+/*  Begins an operation without inputs, for launches on the thread's current stream. False, and reported, if the
+    device cannot be entered. */
+IGNIS__PRIVATE bool ignis__op_begin_on_device(ignis__op *op, const char *call, ignis__device *device)
 {
     memset(op, 0, offsetof(ignis__op, tape_state));
     op->work.call = call;
@@ -20523,39 +20552,39 @@ IGNIS__PRIVATE bool ignis__next_begin(ignis__op *op, const char *call, ignis__de
     return op->ok = ignis__work_begin(call, device, &op->work);
 }
 
-/*  Writes numbers to an i32 array, from an element on. */
-IGNIS__PRIVATE void ignis__step_words(ignis__op *op, ignis_dtype dtype, ignis__array *to, int64_t first,
+/*  Writes `count` values to an i32 array, from element `first` on. */
+IGNIS__PRIVATE void ignis__upload_i32(ignis__op *op, ignis_dtype dtype, ignis__array *to, int64_t first,
                                       const int32_t *from, int64_t count)
 {
     ignis__address at = ignis__op_write(op, to) + (ignis__address)(4 * first);
-    ignis__generate_words words;
-    int some;
-    void *params[] = {&at, &words, &some};
-    for (; op->ok && count > 0; count -= some, from += some, at += 4 * (ignis__address)some) {
-        some = (int)ignis__clamp(count, 0, IGNIS__WORDS);
-        memcpy(words.at, from, 4 * (size_t)some);
+    ignis__upload_i32_params values;
+    int batch;
+    void *params[] = {&at, &values, &batch};
+    for (; op->ok && count > 0; count -= batch, from += batch, at += 4 * (ignis__address)batch) {
+        batch = (int)ignis__clamp(count, 0, IGNIS__UPLOAD_I32S);
+        memcpy(values.at, from, 4 * (size_t)batch);
         ignis__op_launch_row(op, IGNIS__BUILTIN_GENERATE_WORDS, dtype, 1, 256, params);
     }
 }
 
-/*  Writes the rows of a step. */
-IGNIS__PRIVATE void ignis__step_rows(ignis__op *op, ignis_dtype dtype, ignis__array *to,
-                                     const ignis__generate_row *from, int count)
+/*  Writes the rows of a decode step. */
+IGNIS__PRIVATE void ignis__upload_rows(ignis__op *op, ignis_dtype dtype, ignis__array *to,
+                                       const ignis__generate_row *from, int count)
 {
     ignis__address at = ignis__op_write(op, to);
-    ignis__generate_rows rows;
-    int some;
-    void *params[] = {&at, &rows, &some};
-    for (; op->ok && count > 0; count -= some, from += some, at += sizeof *from * (ignis__address)some) {
-        some = (int)ignis__clamp(count, 0, IGNIS__ROWS_SENT);
-        memcpy(rows.at, from, sizeof *from * (size_t)some);
+    ignis__upload_rows_params rows;
+    int batch;
+    void *params[] = {&at, &rows, &batch};
+    for (; op->ok && count > 0; count -= batch, from += batch, at += sizeof *from * (ignis__address)batch) {
+        batch = (int)ignis__clamp(count, 0, IGNIS__UPLOAD_ROWS);
+        memcpy(rows.at, from, sizeof *from * (size_t)batch);
         ignis__op_launch_row(op, IGNIS__BUILTIN_GENERATE_ROWS, dtype, 1, 32, params);
     }
 }
 
-/*  Writes rows of one sequence, from a position on. */
-IGNIS__PRIVATE void ignis__step_chunk(ignis__op *op, ignis_dtype dtype, ignis__array *to, ignis__generate_row *first,
-                                      int count)
+/*  Writes `count` rows of one sequence. The first one is given; each next one has the next position. */
+IGNIS__PRIVATE void ignis__upload_rows_from(ignis__op *op, ignis_dtype dtype, ignis__array *to,
+                                            ignis__generate_row *first, int count)
 {
     ignis__address at = ignis__op_write(op, to);
     void *params[] = {&at, first, &count};
@@ -20572,7 +20601,7 @@ IGNIS__PRIVATE int64_t ignis__weight_columns(const ignis__array *weights)
     return weights->blocks.count ? weights->blocks.columns : weights->shape.dim[1];
 }
 
-IGNIS__PRIVATE void ignis__step_embed(ignis__op *op, int count, ignis_dtype dtype, ignis__array *sum,
+IGNIS__PRIVATE void ignis__embed_rows(ignis__op *op, int count, ignis_dtype dtype, ignis__array *sum,
                                       ignis__array *embedding, ignis__array *positions, ignis__array *rows)
 {
     ignis__address to = ignis__op_write(op, sum), from = ignis__op_read(op, embedding),
@@ -20588,16 +20617,23 @@ IGNIS__PRIVATE void ignis__step_embed(ignis__op *op, int count, ignis_dtype dtyp
     ignis__op_launch_row(op, IGNIS__BUILTIN_BLOCKS_EMBED, dtype, count, 256, of_blocks);
 }
 
-/*  Whether weights are multiplied by tensor cores: this follows from them alone, so that rows have the same bits in any number. */
-IGNIS__PRIVATE bool ignis__step_takes_mma(ignis__op *op, ignis_dtype dtype, ignis__array *weights)
+/*  models/generate/gemv_cluster.c - choice of GEMV variants, rings and clusters; the norm before a GEMV
+
+    A choice depends on the weights, the number of rows and the device. Every variant adds in the same order, so a
+    row has the same bits with each of them.
+    May use: kernel_params.c. Locks: the caller holds the engine's lock. */
+
+/*  Returns whether tensor cores multiply these weights. Only the weights and the device decide, so that a row has the
+    same bits in any batch. */
+IGNIS__PRIVATE bool ignis__gemv_uses_tensor_cores(ignis__op *op, ignis_dtype dtype, ignis__array *weights)
 {
     return (dtype == IGNIS_F16 || dtype == IGNIS_BF16) && op->work.device->info.compute_major >= 8 &&
            ignis__weight_columns(weights) % 8 == 0 && ignis__weight_rows(weights) < INT32_MAX - 16 &&
            ignis__op_read(op, weights) % 16 == 0;
 }
 
-/*  out: null, where only the sum is wanted. */
-IGNIS__PRIVATE void ignis__step_norm(ignis__op *op, int count, ignis__array *out, const ignis__step_norms *norm)
+/*  Launches a norm of rows of the sum. out: NULL if only the sum is needed. */
+IGNIS__PRIVATE void ignis__pre_norm_launch(ignis__op *op, int count, ignis__array *out, const ignis__pre_norm *norm)
 {
     ignis__address to = out ? ignis__op_write(op, out) : 0, from = ignis__op_write(op, norm->sum),
                    by = ignis__op_read(op, norm->weight), add = norm->bias ? ignis__op_read(op, norm->bias) : 0,
@@ -20609,7 +20645,7 @@ IGNIS__PRIVATE void ignis__step_norm(ignis__op *op, int count, ignis__array *out
     ignis__op_launch_row(op, IGNIS__BUILTIN_GENERATE_NORM, norm->weight->dtype, count, 256, params);
 }
 
-IGNIS__PRIVATE void ignis__step_mma_norm(ignis__op *op, ignis__gemv_mma *p, const ignis__step_norms *norm)
+IGNIS__PRIVATE void ignis__pre_norm_fuse(ignis__op *op, ignis__gemv_mma *p, const ignis__pre_norm *norm)
 {
     p->norm_of = ignis__op_read(op, norm->sum);
     p->norm_weight = ignis__op_read(op, norm->weight);
@@ -20618,15 +20654,15 @@ IGNIS__PRIVATE void ignis__step_mma_norm(ignis__op *op, ignis__gemv_mma *p, cons
     p->rms = norm->rms;
 }
 
-/*  Variants of gemv_cluster.cuh: rows of x at most, blocks of a cluster, and blocks that a multiprocessor has room for. A product has a cluster for
-    each 128 rows of weights, and takes the first variant for so many rows of x with which it has up to `most` blocks for two multiprocessors: those
-    that measured best. Clusters of one, the last ones, go on from group to group. found: times 512 bytes for each row of x, of shared memory for what
-    is found. */
+/*  A variant of gemv_cluster.cuh. columns: rows of x at most; cluster: blocks per cluster; resident: blocks per SM. A
+    product has one cluster for each 128 rows of weights. It takes the first variant for its rows of x with which it
+    has at most `most` blocks for two SMs; the limits were measured. The last variants have clusters of one block,
+    which takes one group after the other. found: shared memory for results, in units of 512 bytes per row of x. */
 typedef struct ignis__gemv_cluster {
     int columns, cluster, resident, most, found;
 } ignis__gemv_cluster;
 
-enum { IGNIS__GEMV_CLUSTERS = 9 }; /* of numbers; of quantised weights fewer */
+enum { IGNIS__GEMV_CLUSTERS = 9 }; /* dense weights; quantised weights have fewer variants */
 static const ignis__gemv_cluster ignis__gemv_clusters[2][IGNIS__GEMV_CLUSTERS] = {
     {{16, 8, 2, 3, 1},
      {16, 4, 2, 4, 1},
@@ -20639,7 +20675,7 @@ static const ignis__gemv_cluster ignis__gemv_clusters[2][IGNIS__GEMV_CLUSTERS] =
      {64, 1, 1, 0, 2}},
     {{16, 2, 1, 2, 3}, {16, 1, 1, 0, 3}, {32, 2, 1, 2, 3}, {32, 1, 1, 0, 3}}};
 
-/*  type: of blocks, or 0. */
+/*  Writes the defines of a variant. type: of quantised blocks, or 0. */
 static void ignis__gemv_cluster_define(char *define, size_t size, const ignis__gemv_cluster *variant, int type)
 {
     snprintf(define, size,
@@ -20647,8 +20683,8 @@ static void ignis__gemv_cluster_define(char *define, size_t size, const ignis__g
              variant->columns, variant->cluster, type);
 }
 
-/*  Records what other devices, or other numbers of rows, take for weights. */
-IGNIS__COLD IGNIS__PRIVATE void ignis__step_request(const ignis__op *op, ignis_dtype dtype, bool gated)
+/*  Records the kernels that other devices, or other numbers of rows, take for these weights. */
+IGNIS__COLD IGNIS__PRIVATE void ignis__gemv_record(const ignis__op *op, ignis_dtype dtype, bool gated)
 {
     char define[64];
     int groups, i;
@@ -20666,18 +20702,17 @@ IGNIS__COLD IGNIS__PRIVATE void ignis__step_request(const ignis__op *op, ignis_d
     }
 }
 
-/*  How the weights of a product of one row come to shared memory on sm_90 and up, where a block takes `rest` bytes beside them: three pieces of each
-    warp are on their way if a multiprocessor has room for two such blocks, else two. resident: blocks that it has room for. */
-IGNIS__PRIVATE void ignis__step_ring(ignis__op *op, const ignis__array *weights, size_t rest, ignis__gemv_mma *p,
-                                     ignis__tensor_map *map, int *resident)
+/*  Chooses the ring that brings weights to shared memory on sm_90 and up, for a product of one row. rest: bytes that
+    a block needs besides. Three chunks of each warp are in flight if an SM still has memory for two such blocks, else
+    two. resident: receives the blocks per SM. */
+IGNIS__PRIVATE void ignis__gemv_choose_ring(ignis__op *op, const ignis__array *weights, size_t rest, ignis__gemv_mma *p,
+                                            ignis__tensor_map *map, int *resident)
 {
-    enum {
-        PIECES = 8 * (4 * 1024 + 8),
-        OTHER = 2048
-    }; /* bytes of a piece of each warp; those that a block takes otherwise */
-    const size_t all = (size_t)op->work.device->info.shared_per_block + 1024; /* of a multiprocessor */
+    /* bytes of a chunk of each warp, and of all else that a block uses */
+    enum { PIECES = 8 * (4 * 1024 + 8), OTHER = 2048 };
+    const size_t all = (size_t)op->work.device->info.shared_per_block + 1024; /* of an SM */
     const int64_t dims[] = {weights->shape.dim[1], weights->shape.dim[0]}, step = 2 * weights->shape.dim[1];
-    const int box[] = {64, 8}; /* gemv_mma.cu has the same */
+    const int box[] = {64, 8}; /* gemv_mma.cu has the same box */
     p->ring = 2 * (3 * PIECES + rest + OTHER) <= all ? 3 : 2;
     p->found_at = PIECES * p->ring;
     *resident = 2 * ((size_t)p->found_at + rest + OTHER) <= all ? 2 : 1;
@@ -20685,26 +20720,26 @@ IGNIS__PRIVATE void ignis__step_ring(ignis__op *op, const ignis__array *weights,
         op->ok && ignis__tensor_map_make(&op->work, map, weights->dtype, false, p->weights, 2, dims, &step, box, NULL);
 }
 
-/*  What a product of 9 rows and more by gemv_cluster.cuh takes: rows of x, of so many 16-bit elements; and bytes of a stage, of weights and for each
-    row. */
+/*  The operands of a product of 9 rows or more by gemv_cluster.cuh. x_columns: 16-bit elements of a row of x.
+    weights, each: bytes of a stage for the weights, and for each row of x. */
 typedef struct ignis__gemv_cluster_source {
     ignis__builtin builtin;
     ignis__address x;
     int64_t x_columns, groups; /* groups: of 128 rows of weights */
     size_t weights, each;
-    int type; /* of blocks, or 0 */
+    int type; /* of quantised blocks, or 0 */
 } ignis__gemv_cluster_source;
 
-/*  The variant for it, and its map of x; null: this device has none. */
+/*  Chooses the variant for a product and makes its TMA map of x. NULL if this device has no variant. */
 static const ignis__gemv_cluster *ignis__gemv_cluster_choose(ignis__op *op, ignis_dtype dtype,
                                                              const ignis__gemv_cluster_source *source,
-                                                             ignis__gemv_mma *p, ignis__tensor_map *of_x, char *define,
+                                                             ignis__gemv_mma *p, ignis__tensor_map *x_map, char *define,
                                                              size_t size)
 {
     const ignis_device_info *info = &op->work.device->info;
     const ignis__gemv_cluster *variant = ignis__gemv_clusters[source->type ? 1 : 0];
     const int64_t dims[] = {source->x_columns, p->rows}, step = 2 * source->x_columns;
-    size_t stage, room, found;
+    size_t stage, free_bytes, found;
     int box[] = {64, 0};
     if (!op->work.device->clusters || !ignis__cuda.cuTensorMapEncodeTiled)
         return NULL;
@@ -20714,13 +20749,13 @@ static const ignis__gemv_cluster *ignis__gemv_cluster_choose(ignis__op *op, igni
     box[1] = variant->columns;
     stage = (source->weights + source->each * (size_t)variant->columns + 1023) / 1024 * 1024;
     found = 512 * (size_t)(variant->columns * variant->found);
-    room = ((size_t)info->shared_per_block + 1024) / (size_t)variant->resident - 1024;
-    p->ring = room > found ? (int)((room - found - 8) / (stage + 16)) : 0;
+    free_bytes = ((size_t)info->shared_per_block + 1024) / (size_t)variant->resident - 1024;
+    p->ring = free_bytes > found ? (int)((free_bytes - found - 8) / (stage + 16)) : 0;
     p->found_at = (int)stage * p->ring;
     ignis__gemv_cluster_define(define, size, variant, source->type);
     if (p->ring < 2 || !ignis__variant_exists(op->work.device, source->builtin, dtype, define))
         return NULL;
-    op->ok = op->ok && ignis__tensor_map_make(&op->work, of_x, dtype, false, source->x, 2, dims, &step, box, NULL);
+    op->ok = op->ok && ignis__tensor_map_make(&op->work, x_map, dtype, false, source->x, 2, dims, &step, box, NULL);
     return variant;
 }
 
@@ -20736,12 +20771,12 @@ static void ignis__gemv_cluster_launch(ignis__op *op, ignis_dtype dtype, const i
                      1, 1, 288, 1, shared, params);
 }
 
-/*  False: not on this device. */
-IGNIS__PRIVATE bool ignis__step_mma_cluster(ignis__op *op, ignis__gemv_mma *p, const ignis__array *weights)
+/*  Multiplies with dense weights by clusters. False if this device has no variant. */
+IGNIS__PRIVATE bool ignis__gemv_cluster_dense(ignis__op *op, ignis__gemv_mma *p, const ignis__array *weights)
 {
-    const int half = p->kind == (int)IGNIS__GEMV_CACHE ? p->head_dim / 2
-                                                       : 64; /* so many rows of the weights are next to each other */
-    const int box[] = {64, (half & -half) < 64 ? half & -half : 64}; /* gemv_cluster.cu has the same */
+    /* half: adjacent rows of the weights */
+    const int half = p->kind == (int)IGNIS__GEMV_CACHE ? p->head_dim / 2 : 64;
+    const int box[] = {64, (half & -half) < 64 ? half & -half : 64}; /* gemv_cluster.cu has the same box */
     const int64_t dims[] = {weights->shape.dim[1], weights->shape.dim[0]}, step = 2 * dims[0];
     ignis__gemv_cluster_source source = IGNIS__ZERO;
     const ignis__gemv_cluster *variant;
@@ -20763,44 +20798,51 @@ IGNIS__PRIVATE bool ignis__step_mma_cluster(ignis__op *op, ignis__gemv_mma *p, c
     return true;
 }
 
-/*  The same of a part of quantised weights. With few rows of weights, or more than 32 of x, gemv_blocks.cu is as fast or faster. */
-IGNIS__PRIVATE bool ignis__step_blocks_cluster(ignis__op *op, ignis_dtype dtype, ignis__gemv_blocks *p, int type,
-                                               int64_t units)
+/*  As ignis__gemv_cluster_dense, for one part of quantised weights. False, too, for few rows of weights or more than
+    32 rows of x, where gemv_blocks.cu is as fast. */
+IGNIS__PRIVATE bool ignis__gemv_cluster_quantised(ignis__op *op, ignis_dtype dtype, ignis__gemv_blocks *p, int type,
+                                                  int64_t units)
 {
     ignis__gemv_cluster_source source = IGNIS__ZERO;
     const ignis__gemv_cluster *variant;
     char define[64];
-    ignis__tensor_map of_x;
-    void *params[] = {p, &of_x};
+    ignis__tensor_map x_map;
+    void *params[] = {p, &x_map};
     source.builtin = IGNIS__BUILTIN_GEMV_CLUSTER_BLOCKS;
     source.x = p->x;
     source.x_columns = units * 128;
     source.groups = ignis__ceil_div(p->product.n - p->first, p->product.gated ? 64 : 128);
     source.weights = 128 * (size_t)ignis__blocks_types[ignis__blocks_type(type)].bytes;
-    source.each = 512 + (type == IGNIS__GGUF_Q4_K ? 64 : 32); /* eight scales, and sums if there are minima */
+    source.each = 512 + (type == IGNIS__GGUF_Q4_K ? 64 : 32); /* eight scales, and sums if the type has minima */
     source.type = type;
     if (p->product.rows > 32 || 4 * source.groups <= op->work.device->info.multiprocessors)
         return false;
-    variant = ignis__gemv_cluster_choose(op, dtype, &source, &p->product, &of_x, define, sizeof define);
+    variant = ignis__gemv_cluster_choose(op, dtype, &source, &p->product, &x_map, define, sizeof define);
     if (!variant)
         return false;
     ignis__gemv_cluster_launch(op, dtype, &source, &p->product, variant, define, params);
     return true;
 }
 
-/*  Rows of x by all rows of the weights: [rows, k] and [n, k], or gated [2 n, k]; out is [rows, n or more]. norm: x is made by it first; null: x is
-    there. cache: of the kind IGNIS__GEMV_CACHE, its places, keys, values, frequencies and numbers of heads. */
-IGNIS__PRIVATE void ignis__step_mma(ignis__op *op, int count, ignis__gemv_kind kind, bool gated, ignis__array *out,
-                                    ignis__array *x, ignis__array *weights, ignis__array *bias,
-                                    const ignis__step_norms *norm, const ignis__gemv_mma *cache)
+/*  models/generate/gemv.c - products of up to 64 rows with weights, and of the rows of a chunk
+
+    GEMV is bound by memory: weights are read once. f16 and bf16 on sm_80 and up take tensor cores, all else takes
+    plain cores. Which kernel runs depends on the weights and the device, so rows keep their bits in any batch. A
+    product of more rows is a GEMM of >>matmul.
+    May use: gemv_cluster.c, >>matmul. Locks: the caller holds the engine's lock. */
+
+/*  Multiplies rows of x with all rows of dense weights on tensor cores. The shapes are [rows, k] and [n, k], or [2 n,
+    k] if gated; out is [rows, n or more]. norm: makes x first; NULL if x is ready. cache: for IGNIS__GEMV_CACHE, the
+    rows, keys, values, frequencies and head counts. */
+IGNIS__PRIVATE void ignis__gemv_run_dense(ignis__op *op, int count, ignis__gemv_kind kind, bool gated,
+                                          ignis__array *out, ignis__array *x, ignis__array *weights, ignis__array *bias,
+                                          const ignis__pre_norm *norm, const ignis__gemv_mma *cache)
 {
-    enum {
-        FOUND = 2 * 8 * 20 * 4,
-        STAGES = 4 * 8 * 192
-    }; /* bytes that gemv_mma.cu takes for a column, and of many for 8 of them */
+    /* bytes that gemv_mma.cu needs for a column; STAGES: for 8 columns, with more than 8 rows of x */
+    enum { FOUND = 2 * 8 * 20 * 4, STAGES = 4 * 8 * 192 };
     const ignis_device_info *info = &op->work.device->info;
     int number = count <= 8 ? 1 : count <= 16 ? 2 : count <= 32 ? 3 : 4, groups = 1, resident = count <= 8 ? 2 : 1;
-    bool rings = info->compute_major >= 9; /* the kernel of one row has them */
+    bool rings = info->compute_major >= 9; /* the kernel of one row has a ring */
     size_t shared, row = 2 * (size_t)(ignis__ceil_div(weights->shape.dim[1], 32) * 32);
     char define[32] = "";
     int64_t tiles;
@@ -20821,20 +20863,20 @@ IGNIS__PRIVATE void ignis__step_mma(ignis__op *op, int count, ignis__gemv_kind k
     tiles = ignis__ceil_div(p.n, gated ? 8 : 16);
     shared = FOUND + row;
     if (count == 1 && rings && ignis__cuda.cuTensorMapEncodeTiled)
-        ignis__step_ring(op, weights, shared, &p, &map, &resident);
+        ignis__gemv_choose_ring(op, weights, shared, &p, &map, &resident);
     shared += (size_t)p.found_at;
     if (count == 1 && (p.ring || !rings) && shared <= (size_t)info->shared_per_block)
         number = 0;
     else if (number == 1)
         shared = (size_t)FOUND * 8, p.found_at = 0, resident = 2;
-    if (number > 1) { /* as many tiles share x as leave each multiprocessor some */
+    if (number > 1) { /* as many tiles share x as leave work for each SM */
         for (groups = 8; groups > 2 && ignis__ceil_div(tiles, groups) < info->multiprocessors * 3 / 4;)
             groups /= 2;
         shared = (size_t)STAGES * (size_t)(8 / groups) * ((size_t)1 << (number - 1));
         snprintf(define, sizeof define, "-DIGNIS_GROUPS=%d", groups);
     }
     if (norm) {
-        ignis__step_mma_norm(op, &p, norm);
+        ignis__pre_norm_fuse(op, &p, norm);
         if (number > 0) {
             p.out = ignis__op_write(op, x);
             ignis__op_launch_row(op, IGNIS__BUILTIN_GEMV_MMA_NORM, weights->dtype, count, 256, params);
@@ -20845,7 +20887,7 @@ IGNIS__PRIVATE void ignis__step_mma(ignis__op *op, int count, ignis__gemv_kind k
     p.out = p.sum = p.logits = ignis__op_write(op, out);
     p.result_row = out->shape.dim[1];
     ignis__cost(-1, 2.0 * (double)count * (double)weights->numel, (int)weights->dtype);
-    if (number > 1 && ignis__step_mma_cluster(op, &p, weights))
+    if (number > 1 && ignis__gemv_cluster_dense(op, &p, weights))
         return;
     ignis__op_launch(op, (ignis__builtin)((int)IGNIS__BUILTIN_GEMV_MMA_1 + number), weights->dtype,
                      number > 1 ? define : NULL,
@@ -20853,26 +20895,22 @@ IGNIS__PRIVATE void ignis__step_mma(ignis__op *op, int count, ignis__gemv_kind k
                      shared, params);
 }
 
-/*  The same with quantised weights; one launch for each of their types. numbers: room of the device's. */
-IGNIS__PRIVATE void ignis__step_blocks(ignis__op *op, int count, ignis__gemv_kind kind, bool gated, ignis__array *out,
-                                       ignis__array *x, ignis__array *weights, ignis__array *bias,
-                                       ignis__array *numbers, const ignis__step_norms *norm,
-                                       const ignis__gemv_mma *cache)
+/*  As ignis__gemv_run_dense, for quantised weights: launches one kernel for each of their types. dequantised: scratch
+    for x as whole numbers. */
+IGNIS__PRIVATE void ignis__gemv_run_quantised(ignis__op *op, int count, ignis__gemv_kind kind, bool gated,
+                                              ignis__array *out, ignis__array *x, ignis__array *weights,
+                                              ignis__array *bias, ignis__array *dequantised,
+                                              const ignis__pre_norm *norm, const ignis__gemv_mma *cache)
 {
-    enum {
-        FOUND = 2 * 8 * 20 * 4,
-        TILE = (8 * 16 + 8) * 4,
-        TILES = 32
-    }; /* gemv_blocks.cu: bytes of a column, and of a tile of one row */
-    enum {
-        RING = 8 * 2 * (16 * 272 + 8),
-        OTHER = 2048
-    }; /* bytes of its largest ring; those that a block takes otherwise */
+    /* gemv_blocks.cu has the same: bytes of a column, and of a tile of one row; tiles of a block */
+    enum { FOUND = 2 * 8 * 20 * 4, TILE = (8 * 16 + 8) * 4, TILES = 32 };
+    /* bytes of its largest ring, and of all else that a block uses */
+    enum { RING = 8 * 2 * (16 * 272 + 8), OTHER = 2048 };
     const ignis_device_info *info = &op->work.device->info;
     const ignis__blocks *blocks = &weights->blocks;
     ignis__address at = ignis__op_read(op, weights);
     int number = count <= 8 ? 2 : count <= 16 ? 3 : count <= 32 ? 4 : 5, part, record;
-    int64_t units = ignis__ceil_div(blocks->columns, 256) * 2, tiles, grid; /* a record is two */
+    int64_t units = ignis__ceil_div(blocks->columns, 256) * 2, tiles, grid; /* two units per record */
     size_t row = norm ? 2 * (size_t)blocks->columns : 0, alone = (size_t)(units * (256 + 2 * 16)) + row, shared;
     bool rings = info->compute_major >= 9, in_step = !gated || ignis__blocks_rows(blocks) % 16 == 0;
     bool single = count == 1 && (!rings || in_step) &&
@@ -20891,17 +20929,18 @@ IGNIS__PRIVATE void ignis__step_blocks(ignis__op *op, int count, ignis__gemv_kin
     product->kind = (int)kind;
     product->gated = gated;
     if (norm)
-        ignis__step_mma_norm(op, product, norm);
+        ignis__pre_norm_fuse(op, product, norm);
     else
         product->x = ignis__op_read(op, x);
     if (!single) {
-        p.x = ignis__op_write(op, numbers);
+        p.x = ignis__op_write(op, dequantised);
         p.scales = p.x + (ignis__address)(ignis__ceil_div(count, 8) * 8 * units * 256);
     }
     product->out = product->sum = product->logits = ignis__op_write(op, out);
     product->result_row = out->shape.dim[1];
     ignis__cost(-1, 2.0 * (double)count * (double)(ignis__blocks_rows(blocks) * product->k), (int)x->dtype);
-    for (part = 0; op->ok && part < blocks->count; part++, p.first = (int)product->n) { /* gated: there is one part */
+    /* gated weights have one part */
+    for (part = 0; op->ok && part < blocks->count; part++, p.first = (int)product->n) {
         q = ignis__quantised_part(blocks, part, at);
         product->weights = q.records;
         p.scales_of = q.scales;
@@ -20914,14 +20953,14 @@ IGNIS__PRIVATE void ignis__step_blocks(ignis__op *op, int count, ignis__gemv_kin
             product->found_at = rings ? 8 * (record > 144 ? 2 : 3) * (16 * record + 8) : 0;
             grid = grid * TILES < tiles ? ignis__ceil_div(tiles, TILES) : grid;
             shared = (size_t)product->found_at + alone + TILE * (size_t)ignis__ceil_div(tiles, grid);
-            if (2 * (shared + OTHER) > (size_t)info->shared_per_block + 1024 &&
-                grid > info->multiprocessors) { /* one fits on each */
+            /* if one block fits on each SM */
+            if (2 * (shared + OTHER) > (size_t)info->shared_per_block + 1024 && grid > info->multiprocessors) {
                 grid = ignis__clamp(ignis__ceil_div(tiles, TILES), info->multiprocessors, grid);
                 shared = (size_t)product->found_at + alone + TILE * (size_t)ignis__ceil_div(tiles, grid);
             }
-        } else { /* numbers of x have the factor of the type */
+        } else { /* the factor of the type is in the scales of x */
             ignis__op_launch(op, IGNIS__BUILTIN_GEMV_BLOCKS_ROWS, x->dtype, define, count, 1, 1, 256, 1, row, params);
-            if (count > 8 && in_step && ignis__step_blocks_cluster(op, x->dtype, &p, q.type, units))
+            if (count > 8 && in_step && ignis__gemv_cluster_quantised(op, x->dtype, &p, q.type, units))
                 continue;
             shared = (size_t)FOUND * 2 * ((size_t)1 << number);
         }
@@ -20930,11 +20969,11 @@ IGNIS__PRIVATE void ignis__step_blocks(ignis__op *op, int count, ignis__gemv_kin
     }
 }
 
-/*  The same by cores of any device; or on tensor cores, where they take the weights. Where not, quantised ones become numbers in `numbers`, as
-    many rows at a time as it has room for. */
-IGNIS__PRIVATE void ignis__step_product(ignis__op *op, int count, ignis__gemv_kind kind, bool gated, ignis__array *out,
-                                        ignis__array *x, ignis__array *weights, ignis__array *bias,
-                                        ignis__array *numbers, const ignis__step_norms *norm)
+/*  Multiplies rows with weights: on tensor cores if they support the weights, else on plain cores. Plain cores need
+    dequantised weights: `dequantised` takes as many rows of them at a time as fit. */
+IGNIS__PRIVATE void ignis__gemv_run(ignis__op *op, int count, ignis__gemv_kind kind, bool gated, ignis__array *out,
+                                    ignis__array *x, ignis__array *weights, ignis__array *bias,
+                                    ignis__array *dequantised, const ignis__pre_norm *norm)
 {
     int size = count < 3 ? count - 1 : count < 5 ? 2 : 3, columns = 1 << size;
     ignis__builtin builtin =
@@ -20943,19 +20982,19 @@ IGNIS__PRIVATE void ignis__step_product(ignis__op *op, int count, ignis__gemv_ki
     int64_t all = ignis__weight_rows(weights), first, some = all;
     ignis__gemv p;
     void *params[] = {&p};
-    ignis__step_request(op, x->dtype, gated);
-    if (ignis__step_takes_mma(op, x->dtype, weights)) {
+    ignis__gemv_record(op, x->dtype, gated);
+    if (ignis__gemv_uses_tensor_cores(op, x->dtype, weights)) {
         if (weights->blocks.count)
-            ignis__step_blocks(op, count, kind, gated, out, x, weights, bias, numbers, norm, NULL);
+            ignis__gemv_run_quantised(op, count, kind, gated, out, x, weights, bias, dequantised, norm, NULL);
         else
-            ignis__step_mma(op, count, kind, gated, out, x, weights, bias, norm, NULL);
+            ignis__gemv_run_dense(op, count, kind, gated, out, x, weights, bias, norm, NULL);
         return;
     }
     if (norm)
-        ignis__step_norm(op, count, x, norm);
+        ignis__pre_norm_launch(op, count, x, norm);
     memset(&p, 0, sizeof p);
     p.x = ignis__op_read(op, x);
-    p.weights = weights->blocks.count ? ignis__op_write(op, numbers) : ignis__op_read(op, weights);
+    p.weights = weights->blocks.count ? ignis__op_write(op, dequantised) : ignis__op_read(op, weights);
     p.bias = bias ? ignis__op_read(op, bias) : 0;
     p.out = p.sum = p.logits = to;
     p.k = ignis__weight_columns(weights);
@@ -20965,11 +21004,11 @@ IGNIS__PRIVATE void ignis__step_product(ignis__op *op, int count, ignis__gemv_ki
     p.packed = (p.x | p.weights) % 16 == 0 && p.k % ignis__pack_elements(x->dtype) == 0;
     ignis__cost(-1, 2.0 * (double)count * (double)(all * p.k), (int)x->dtype);
     if (weights->blocks.count && !gated)
-        some = numbers->numel / p.k;
+        some = dequantised->numel / p.k;
     for (first = 0; op->ok && first < all; first += some) {
         some = all - first < some ? all - first : some;
         if (weights->blocks.count)
-            ignis__op_numbers(op, numbers, 0, weights, &weights->blocks, first, some);
+            ignis__op_numbers(op, dequantised, 0, weights, &weights->blocks, first, some);
         p.n = some / (gated ? 2 : 1);
         ignis__op_launch(op, builtin, x->dtype, NULL, ignis__ceil_div(p.n, 4), ignis__ceil_div(count, columns), 1, 128,
                          1, 0, params);
@@ -20978,9 +21017,9 @@ IGNIS__PRIVATE void ignis__step_product(ignis__op *op, int count, ignis__gemv_ki
     }
 }
 
-/*  Whether IGNIS__ACTIVATION_PAIRED can be had for a product, whatever rows there are. */
-static bool ignis__gemm_pairs(ignis__op *op, const ignis__product *product, ignis__array *out, ignis__array *a,
-                              ignis__array *b, const ignis__epilogue *epilogue)
+/*  Returns whether a GEMM with IGNIS__ACTIVATION_PAIRED supports this product, for any number of rows. */
+static bool ignis__gemm_supports_paired(ignis__op *op, const ignis__product *product, ignis__array *out,
+                                        ignis__array *a, ignis__array *b, const ignis__epilogue *epilogue)
 {
     ignis_dtype dtype = (ignis_dtype)product->dtype;
     ignis__epilogue paired = *epilogue;
@@ -20999,10 +21038,11 @@ static bool ignis__gemm_pairs(ignis__op *op, const ignis__product *product, igni
            ignis__variant_exists(op->work.device, IGNIS__BUILTIN_GEMM_HOPPER, dtype, define);
 }
 
-/*  The same of many rows, by the kernels of ignis_matmul, without a norm; gated: perhaps through `room`, [rows, 2 n]. */
-IGNIS__PRIVATE void ignis__step_product_many(ignis__op *op, int count, ignis__gemv_kind kind, bool gated,
-                                             ignis__array *out, ignis__array *x, ignis__array *weights,
-                                             ignis__array *bias, ignis__array *room, ignis__array *numbers)
+/*  Multiplies the rows of a chunk with weights, by the kernels of ignis_matmul. gate_up: scratch [rows, 2 n] for
+    gated weights, used if no kernel finishes both halves in registers. */
+IGNIS__PRIVATE void ignis__chunk_gemm(ignis__op *op, int count, ignis__gemv_kind kind, bool gated, ignis__array *out,
+                                      ignis__array *x, ignis__array *weights, ignis__array *bias, ignis__array *gate_up,
+                                      ignis__array *dequantised)
 {
     ignis__address result, from;
     ignis__epilogue epilogue;
@@ -21020,34 +21060,40 @@ IGNIS__PRIVATE void ignis__step_product_many(ignis__op *op, int count, ignis__ge
     product.transpose_b = 1;
     product.dtype = (int)x->dtype;
     if (weights->blocks.count) {
-        ignis__op_numbers(op, numbers, 0, weights, &weights->blocks, 0, product.n);
-        weights = numbers;
+        ignis__op_numbers(op, dequantised, 0, weights, &weights->blocks, 0, product.n);
+        weights = dequantised;
     }
     epilogue.bias = bias;
     epilogue.activation = kind == IGNIS__GEMV_GELU ? (int)IGNIS_ACTIVATION_GELU : 0;
-    if (gated && ignis__gemm_pairs(op, &product, out, x, weights, &epilogue)) {
+    if (gated && ignis__gemm_supports_paired(op, &product, out, x, weights, &epilogue)) {
         epilogue.activation = IGNIS__ACTIVATION_PAIRED;
         gated = false;
     }
     if (op->ok)
-        (void)ignis__gemm_run(op, &product, gated ? room : out, x, weights, &epilogue);
+        (void)ignis__gemm_run(op, &product, gated ? gate_up : out, x, weights, &epilogue);
     ignis__op_free_made(op, 0);
     if (!gated)
         return;
     result = ignis__op_write(op, out);
-    from = ignis__op_write(op, room);
+    from = ignis__op_write(op, gate_up);
     ignis__op_launch(op, IGNIS__BUILTIN_GENERATE_GATE, x->dtype, NULL, ignis__clamp(ignis__ceil_div(half, 2048), 1, 64),
                      product.m, 1, 256, 1, 0, gate);
 }
 
-/*  Turns q where it is, and writes k and v to the cache. frequencies: [256]; null: nothing turns. */
-IGNIS__PRIVATE void ignis__step_cache(ignis__op *op, int count, ignis_dtype dtype, ignis__generate_cache *p,
-                                      const double *frequencies)
+/*  models/generate/paged_attention.c - writes to the KV cache, attention over pages, sampling: the launches
+
+    Keys of a row are divided into splits by the row's position alone, so the bits of a row do not depend on the
+    batch. A chunk of a prompt gathers the keys and values of its sequence, and takes the kernels of ignis_sdpa.
+    May use: kernel_params.c, >>attention. Locks: the caller holds the engine's lock. */
+
+/*  Rotates q in place, and writes k, rotated, and v to the KV cache. frequencies: [256]; NULL if nothing rotates. */
+IGNIS__PRIVATE void ignis__kv_cache_append(ignis__op *op, int count, ignis_dtype dtype, ignis__generate_cache *p,
+                                           const double *frequencies)
 {
     static const double none[IGNIS__ROPE_HALF] = {0};
     const double *table = frequencies ? frequencies : none;
     float floats[IGNIS__ROPE_HALF];
-    /* a block has 8 heads at least, one for each warp; fewer blocks where rows alone fill the device twice */
+    /* a block has at least 8 heads, one per warp; fewer blocks if the rows alone fill the device twice */
     int64_t heads = p->heads + 2 * (int64_t)p->kv_heads,
             blocks = ignis__ceil_div(2 * op->work.device->info.multiprocessors, count);
     int64_t share = ignis__ceil_div(heads, ignis__clamp(blocks, 1, ignis__ceil_div(heads, 8)));
@@ -21059,14 +21105,14 @@ IGNIS__PRIVATE void ignis__step_cache(ignis__op *op, int count, ignis_dtype dtyp
                      p->q_weight || p->k_weight ? (size_t)share * (dtype == IGNIS_F64 ? 8 : 4) : 0, params);
 }
 
-/*  Bytes of wide numbers that the attention of so many rows takes. */
-IGNIS__PRIVATE int64_t ignis__paged_numbers(const ignis__paged *p, int rows)
+/*  Returns the elements of scratch, in the wide type, that attention of `rows` rows needs. */
+IGNIS__PRIVATE int64_t ignis__paged_scratch_elements(const ignis__paged *p, int rows)
 {
     return (int64_t)rows * p->heads * p->splits * (2 + p->head_dim);
 }
 
-/*  Records what other devices, or other numbers of rows, take for attention. */
-IGNIS__COLD static void ignis__step_attention_request(const ignis__op *op, ignis_dtype dtype, int group, int head_dim,
+/*  Records the kernels that other devices, or other numbers of rows, take for attention. */
+IGNIS__COLD static void ignis__paged_attention_record(const ignis__op *op, ignis_dtype dtype, int group, int head_dim,
                                                       const char *plain, const char *with_clusters)
 {
     if (!op->ok || !ignis__requests.path[0] || (dtype != IGNIS_F16 && dtype != IGNIS_BF16))
@@ -21078,21 +21124,22 @@ IGNIS__COLD static void ignis__step_attention_request(const ignis__op *op, ignis
         ignis__record_builtin(IGNIS__BUILTIN_PAGED_MANY, dtype, plain, 80, IGNIS__EVERY_ARCH);
 }
 
-/*  The size of heads of the program that does attention over pages for heads of this one. */
+/*  Returns the head size of the program that serves heads of this size. */
 IGNIS__PRIVATE int ignis__paged_head_dim(int head_dim) { return head_dim <= 64 ? 64 : head_dim <= 128 ? 128 : 256; }
 
-/*  Attention of rows, of which the scratch memory has room for so many at a time. */
-IGNIS__PRIVATE void ignis__step_attention(ignis__op *op, int count, int at_a_time, ignis_dtype dtype,
-                                          const ignis__paged *paged)
+/*  Launches attention of `count` rows. The scratch has room for `at_a_time` rows, so more rows take several launches.
+    */
+IGNIS__PRIVATE void ignis__paged_attention(ignis__op *op, int count, int at_a_time, ignis_dtype dtype,
+                                           const ignis__paged *paged)
 {
-    /* attention_paged_mma.cu has the same: heads and teams of a block, blocks of a cluster, and of a multiprocessor; and attention_paged_many.cu:
-       elements of a row for all warps that multiply, and the other threads */
+    /* attention_paged_mma.cu has the same: HEADS and TEAMS of a block, blocks of a CLUSTER, blocks of an SM.
+       attention_paged_many.cu: ELEMENTS of a row for all warps that multiply, OTHERS: the other threads */
     enum { HEADS = 8, CLUSTER = 8, TEAMS = 2, ELEMENTS = 512, OTHERS = 64 };
     const ignis__device *device = op->work.device;
     ignis__paged p = *paged;
-    int group = p.heads / p.kv_heads, size = (int)ignis__dtypes[dtype].size, some;
+    int group = p.heads / p.kv_heads, size = (int)ignis__dtypes[dtype].size, rows;
     const int head_dim = ignis__paged_head_dim(p.head_dim);
-    bool mma = size == 2 && device->info.compute_major >= 8, clusters, clustered, many;
+    bool mma = size == 2 && device->info.compute_major >= 8, clusters, clustered, use_many;
     int heads = mma ? (int)HEADS : group < 2 ? 1 : 2;
     int64_t groups = ignis__ceil_div(group, heads) * p.kv_heads, blocks;
     ignis__builtin builtin = mma ? IGNIS__BUILTIN_PAGED_MMA : (ignis__builtin)((int)IGNIS__BUILTIN_PAGED_1 + heads - 1);
@@ -21102,49 +21149,48 @@ IGNIS__PRIVATE void ignis__step_attention(ignis__op *op, int count, int at_a_tim
     arrivals = 8 * IGNIS__SPLITS * (size_t)(HEADS + HEADS * head_dim / CLUSTER / 2);
     snprintf(plain, sizeof plain, "-DIGNIS_HEAD_DIM=%d", head_dim);
     snprintf(with_clusters, sizeof with_clusters, "%s -DIGNIS_CLUSTERS=1", plain);
-    ignis__step_attention_request(op, dtype, group, head_dim, plain, with_clusters);
+    ignis__paged_attention_record(op, dtype, group, head_dim, plain, with_clusters);
     clusters = mma && device->clusters && ignis__variant_exists(device, builtin, dtype, with_clusters);
-    many = mma && head_dim <= IGNIS__MANY_HEAD_DIM && tiles + 4096 <= (size_t)device->info.shared_per_block &&
-           ignis__variant_exists(device, IGNIS__BUILTIN_PAGED_MANY, dtype, plain);
-    for (; op->ok && count > 0; count -= some) {
-        some = count < at_a_time ? count : at_a_time;
-        clustered = clusters && 2 * groups * some * CLUSTER <= device->info.multiprocessors; /* more gain nothing */
-        blocks = (head_dim == 64    ? 5
-                  : head_dim == 128 ? 3
-                                    : 2) *
-                 device->info.multiprocessors / (groups * some); /* that run at once */
+    use_many = mma && head_dim <= IGNIS__MANY_HEAD_DIM && tiles + 4096 <= (size_t)device->info.shared_per_block &&
+               ignis__variant_exists(device, IGNIS__BUILTIN_PAGED_MANY, dtype, plain);
+    for (; op->ok && count > 0; count -= rows) {
+        rows = count < at_a_time ? count : at_a_time;
+        /* more rows gain nothing */
+        clustered = clusters && 2 * groups * rows * CLUSTER <= device->info.multiprocessors;
+        /* blocks: as many as run at once */
+        blocks = (head_dim == 64 ? 5 : head_dim == 128 ? 3 : 2) * device->info.multiprocessors / (groups * rows);
         if (!mma || blocks < 3)
-            blocks = ignis__ceil_div(8 * device->info.multiprocessors, groups * some);
+            blocks = ignis__ceil_div(8 * device->info.multiprocessors, groups * rows);
         blocks = clustered ? (int64_t)CLUSTER : ignis__clamp(blocks, 1, p.splits);
-        p.count = some;
-        if (many && 2 * groups * some >= 5 * device->info.multiprocessors)
+        p.count = rows;
+        if (use_many && 2 * groups * rows >= 5 * device->info.multiprocessors)
             ignis__op_launch(op, IGNIS__BUILTIN_PAGED_MANY, dtype, plain, device->info.multiprocessors, 1, 1,
                              (unsigned)(32 * ELEMENTS / head_dim + OTHERS), 1, tiles, params);
         else
-            ignis__op_launch(op, builtin, dtype, clustered ? with_clusters : plain, blocks, groups, some,
+            ignis__op_launch(op, builtin, dtype, clustered ? with_clusters : plain, blocks, groups, rows,
                              clustered ? TEAMS * 128 : 128, 1, clustered ? arrivals : 0, params);
-        p.q += (ignis__address)((int64_t)some * p.q_row * size);
-        p.out += (ignis__address)((int64_t)some * p.heads * p.head_dim * size);
-        p.rows += sizeof(ignis__generate_row) * (ignis__address)some;
+        p.q += (ignis__address)((int64_t)rows * p.q_row * size);
+        p.out += (ignis__address)((int64_t)rows * p.heads * p.head_dim * size);
+        p.rows += sizeof(ignis__generate_row) * (ignis__address)rows;
     }
 }
 
-IGNIS__PRIVATE void ignis__step_draw(ignis__op *op, int count, ignis__draws draws, ignis__draw *p)
+IGNIS__PRIVATE void ignis__sampling_launch(ignis__op *op, int count, ignis__sampling_kind draws, ignis__draw *p)
 {
-    const ignis_dtype only = IGNIS_F16; /* one program is for all */
+    const ignis_dtype only = IGNIS_F16; /* one program serves all dtypes */
     int64_t blocks = ignis__clamp(2 * op->work.device->info.multiprocessors / count, 1, IGNIS__DRAW_BLOCKS);
     void *params[] = {p};
     ignis__op_launch(op, IGNIS__BUILTIN_GENERATE_DRAW, only, NULL, IGNIS__DRAW_PARTS, count, 1, 256, 1, 0, params);
-    if (draws != IGNIS__DRAWS_CUT)
+    if (draws != IGNIS__SAMPLING_FILTERED)
         return;
     ignis__op_launch(op, IGNIS__BUILTIN_GENERATE_DRAW_BINS, only, NULL, IGNIS__DRAW_PARTS, count, 1, 256, 1, 0, params);
     ignis__op_launch(op, IGNIS__BUILTIN_GENERATE_DRAW_CUT, only, NULL, blocks, count, 1, 512, 1, 0, params);
 }
 
-/*  Attention of the rows of a piece of a prompt, which ends behind `end` tokens, by the kernels of ignis_sdpa: over keys and values in `gathered`,
-    [2, tokens, kv_heads * head_dim], where those of the piece are by now. */
-IGNIS__PRIVATE void ignis__step_attention_many(ignis__op *op, int count, int end, const ignis__paged *paged,
-                                               ignis__array *gathered)
+/*  Launches attention of a chunk's rows by the kernels of ignis_sdpa. end: tokens of the sequence up to the end of
+    the chunk. gathered: [2, tokens, kv_heads * head_dim]; the chunk's own keys and values are there already. */
+IGNIS__PRIVATE void ignis__chunk_attention(ignis__op *op, int count, int end, const ignis__paged *paged,
+                                           ignis__array *gathered)
 {
     const ignis_dtype dtype = gathered->dtype;
     int64_t width = (int64_t)paged->kv_heads * paged->head_dim, size = ignis__dtypes[dtype].size;
@@ -21176,58 +21222,67 @@ IGNIS__PRIVATE void ignis__step_attention_many(ignis__op *op, int count, int end
     ignis__sdpa_run(op, dtype, &p);
 }
 
+/*  models/generate/engine.c - what all sequences of a model share: its buffers, and the arrays of its weights
+
+    The first sequence of a model creates the engine (engine_create.c); the last hold of the model destroys it.
+    Every buffer is claimed by the engine and stays at its address, because captured decode steps contain the
+    address.
+    May use: room.h and the rooms below. Locks: none here; nobody else sees an engine that is made or destroyed. */
+
 IGNIS__PRIVATE ignis__pool ignis__sequences =
     IGNIS__POOL(ignis__sequence, IGNIS__KIND_SEQUENCE, "sequence", IGNIS_DIAG_SEQUENCE_FREED);
 
-IGNIS__PRIVATE int64_t ignis__engine_page_elements(const ignis__engine *e)
+IGNIS__PRIVATE int64_t ignis__engine_page_elements(const ignis__engine *engine)
 {
-    return (int64_t)IGNIS__PAGE * e->model->kv_heads * e->model->head_dim;
+    return (int64_t)IGNIS__PAGE * engine->model->kv_heads * engine->model->head_dim;
 }
 
-/*  Gives up what an engine has; no step of it runs. */
-IGNIS__COLD IGNIS__PRIVATE void ignis__engine_destroy(const char *call, void *engine)
+/*  Destroys an engine. The caller knows that no decode step of it runs. After a lost device only host memory is
+    freed. */
+IGNIS__COLD IGNIS__PRIVATE void ignis__engine_destroy(const char *call, void *object)
 {
-    ignis__engine *e = (ignis__engine *)engine;
+    ignis__engine *engine = (ignis__engine *)object;
     ignis__array **array;
     ignis__grammar *grammar;
     ignis__binding binding;
-    bool lost = ignis__devices_lost(), entered = ignis__device_enter_to_give(call, e->device, &binding);
+    bool lost = ignis__devices_lost(), entered = ignis__device_enter_to_give(call, engine->device, &binding);
     int i;
     if (entered)
-        (void)ignis__device_finish(e->device);
-    for (i = 0; (entered || lost) && i < 8 * IGNIS__COUNT(e->steps); i++)
-        if (e->steps[i / 8][i % 8].capture)
-            ignis__graph_destroy(call, e->steps[i / 8][i % 8].capture, lost ? NULL : e->steps[i / 8][i % 8].exec);
-    if (e->draws_piece)
-        (void)ignis__pinned_chunk_recycle(call, e->device, e->draws_piece);
+        (void)ignis__device_finish(engine->device);
+    for (i = 0; (entered || lost) && i < 8 * IGNIS__COUNT(engine->steps); i++)
+        if (engine->steps[i / 8][i % 8].capture)
+            ignis__graph_destroy(call, engine->steps[i / 8][i % 8].capture,
+                                 lost ? NULL : engine->steps[i / 8][i % 8].exec);
+    if (engine->draws_memory)
+        (void)ignis__pinned_chunk_recycle(call, engine->device, engine->draws_memory);
     if (entered)
         ignis__device_leave(&binding);
-    while ((grammar = e->grammars) != NULL) {
-        e->grammars = grammar->next;
+    while ((grammar = engine->grammars) != NULL) {
+        engine->grammars = grammar->next;
         ignis__grammar_free(grammar);
     }
-    if (e->vocabulary)
-        ignis__vocabulary_free(e->vocabulary);
-    for (array = &e->cache; array <= &e->said; array++)
+    if (engine->vocabulary)
+        ignis__vocabulary_free(engine->vocabulary);
+    for (array = &engine->cache; array <= &engine->agreement; array++)
         if (*array)
             ignis__array_unclaim(call, *array);
-    for (array = &e->embedding; array <= &e->head; array++)
+    for (array = &engine->embedding; array <= &engine->head; array++)
         if (*array)
             ignis__array_drop(call, *array);
-    for (array = (ignis__array **)(void *)e->layer;
-         e->layer && array < (ignis__array **)(void *)(e->layer + e->model->layers); array++)
+    for (array = (ignis__array **)(void *)engine->layer;
+         engine->layer && array < (ignis__array **)(void *)(engine->layer + engine->model->layers); array++)
         if (*array)
             ignis__array_drop(call, *array);
-    ignis__free(e->layer);
-    ignis__free(e->uses);
-    ignis__free(e->mask);
-    ignis__free(e->free_pages);
-    ignis__free(e);
+    ignis__free(engine->layer);
+    ignis__free(engine->uses);
+    ignis__free(engine->mask);
+    ignis__free(engine->free_pages);
+    ignis__free(engine);
 }
 
-/*  A new array of the engine's. False: there is no memory. */
-IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_room(const char *call, const ignis__engine *e, ignis__array **array,
-                                                   int64_t rows, int64_t columns, ignis_dtype dtype)
+/*  Allocates an array that the engine claims. False, and reported, if there is no memory. */
+IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_alloc(const char *call, const ignis__engine *engine, ignis__array **array,
+                                                    int64_t rows, int64_t columns, ignis_dtype dtype)
 {
     ignis_array_desc desc;
     memset(&desc, 0, sizeof desc);
@@ -21235,14 +21290,15 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_room(const char *call, const ignis
     desc.shape.dim[0] = rows;
     desc.shape.dim[1] = columns;
     desc.dtype = dtype;
-    desc.device = e->device == ignis__devices ? IGNIS_DEVICE_0 : (int)(e->device - ignis__devices);
+    desc.device = engine->device == ignis__devices ? IGNIS_DEVICE_0 : (int)(engine->device - ignis__devices);
     desc.tag = "generation";
     *array = ignis__array_adopt(call, ignis__array_create(call, &desc));
     return *array != NULL;
 }
 
-/*  The array of a weight, held; null where there is none. */
-IGNIS__COLD static ignis__array *ignis__engine_weight(const char *call, ignis_tensor tensor, bool *ok)
+/*  Holds the array of a weight. NULL if the model has no such weight, or, with *ok false and a report, if it is
+    freed. */
+IGNIS__COLD static ignis__array *ignis__engine_hold_weight(const char *call, ignis_tensor tensor, bool *ok)
 {
     ignis__array *array = NULL;
     if (*ok && tensor.id)
@@ -21250,73 +21306,76 @@ IGNIS__COLD static ignis__array *ignis__engine_weight(const char *call, ignis_te
     return array;
 }
 
-IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_weights(const char *call, ignis__engine *e)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_hold_weights(const char *call, ignis__engine *engine)
 {
-    const ignis__model *m = e->model;
+    const ignis__model *model = engine->model;
     bool ok = true;
     int i;
-    e->embedding = ignis__engine_weight(call, m->embedding, &ok);
-    e->positions = ignis__engine_weight(call, m->positions, &ok);
-    e->norm = ignis__engine_weight(call, m->norm, &ok);
-    e->norm_bias = ignis__engine_weight(call, m->norm_bias, &ok);
-    e->head = ignis__engine_weight(call, m->head.id ? m->head : m->embedding, &ok);
-    if (ok && m->tied && m->parallel.size > 1) {
-        int64_t share = ignis__model_head_rows(m), first = share * m->parallel.rank;
-        ignis_array rows = ignis__array_slice(call, e->head, 0, first, ignis__clamp(m->vocab - first, 0, share));
-        ignis__array_drop(call, e->head);
-        e->head = rows.id ? ignis__array_hold(call, rows) : NULL;
-        ok = e->head != NULL;
+    engine->embedding = ignis__engine_hold_weight(call, model->embedding, &ok);
+    engine->positions = ignis__engine_hold_weight(call, model->positions, &ok);
+    engine->norm = ignis__engine_hold_weight(call, model->norm, &ok);
+    engine->norm_bias = ignis__engine_hold_weight(call, model->norm_bias, &ok);
+    engine->head = ignis__engine_hold_weight(call, model->head.id ? model->head : model->embedding, &ok);
+    if (ok && model->tied && model->parallel.size > 1) {
+        int64_t share = ignis__model_head_rows(model), first = share * model->parallel.rank;
+        ignis_array rows =
+            ignis__array_slice(call, engine->head, 0, first, ignis__clamp(model->vocab - first, 0, share));
+        ignis__array_drop(call, engine->head);
+        engine->head = rows.id ? ignis__array_hold(call, rows) : NULL;
+        ok = engine->head != NULL;
         ignis__array_discard(call, &rows);
     }
-    for (i = 0; ok && i < m->layers; i++) {
-        const ignis__layer *from = &m->layer[i];
-        ignis__engine_layer *to = &e->layer[i];
-        to->attn_norm = ignis__engine_weight(call, from->attn_norm, &ok);
-        to->attn_norm_bias = ignis__engine_weight(call, from->attn_norm_bias, &ok);
-        to->qkv = ignis__engine_weight(call, from->qkv, &ok);
-        to->qkv_bias = ignis__engine_weight(call, from->qkv_bias, &ok);
-        to->q_norm = ignis__engine_weight(call, from->q_norm, &ok);
-        to->k_norm = ignis__engine_weight(call, from->k_norm, &ok);
-        to->o = ignis__engine_weight(call, from->o, &ok);
-        to->o_bias = ignis__engine_weight(call, from->o_bias, &ok);
-        to->mlp_norm = ignis__engine_weight(call, from->mlp_norm, &ok);
-        to->mlp_norm_bias = ignis__engine_weight(call, from->mlp_norm_bias, &ok);
-        to->up = ignis__engine_weight(call, from->up, &ok);
-        to->up_bias = ignis__engine_weight(call, from->up_bias, &ok);
-        to->down = ignis__engine_weight(call, from->down, &ok);
-        to->down_bias = ignis__engine_weight(call, from->down_bias, &ok);
+    for (i = 0; ok && i < model->layers; i++) {
+        const ignis__layer *from = &model->layer[i];
+        ignis__engine_layer *to = &engine->layer[i];
+        to->attn_norm = ignis__engine_hold_weight(call, from->attn_norm, &ok);
+        to->attn_norm_bias = ignis__engine_hold_weight(call, from->attn_norm_bias, &ok);
+        to->qkv = ignis__engine_hold_weight(call, from->qkv, &ok);
+        to->qkv_bias = ignis__engine_hold_weight(call, from->qkv_bias, &ok);
+        to->q_norm = ignis__engine_hold_weight(call, from->q_norm, &ok);
+        to->k_norm = ignis__engine_hold_weight(call, from->k_norm, &ok);
+        to->o = ignis__engine_hold_weight(call, from->o, &ok);
+        to->o_bias = ignis__engine_hold_weight(call, from->o_bias, &ok);
+        to->mlp_norm = ignis__engine_hold_weight(call, from->mlp_norm, &ok);
+        to->mlp_norm_bias = ignis__engine_hold_weight(call, from->mlp_norm_bias, &ok);
+        to->up = ignis__engine_hold_weight(call, from->up, &ok);
+        to->up_bias = ignis__engine_hold_weight(call, from->up_bias, &ok);
+        to->down = ignis__engine_hold_weight(call, from->down, &ok);
+        to->down_bias = ignis__engine_hold_weight(call, from->down_bias, &ok);
     }
     return ok;
 }
 
-/*  What ranks need besides: where this one's logits begin, which are added to zeros of others, and what it says. */
-IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_ranks(const char *call, ignis__engine *e)
+/*  Allocates what tensor parallelism needs: a view of the logits that begins at this rank's rows, and the buffer of
+    the agreement. The logits of the other ranks are zeros here, so that a sum over the ranks completes them. */
+IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_alloc_for_ranks(const char *call, ignis__engine *engine)
 {
-    const ignis_model_parallel *ranks = &e->model->parallel;
-    ignis_shape shape = e->logits->shape;
+    const ignis_model_parallel *ranks = &engine->model->parallel;
+    ignis_shape shape = engine->logits->shape;
     if (ranks->size <= 1)
         return true;
-    shape.dim[0] = e->step_rows;
-    e->mine = ignis__array_adopt(
-        call, ignis__array_view(call, e->logits, &shape, shape.dim[0] * shape.dim[1],
-                                ranks->rank * ignis__model_head_rows(e->model) * (int64_t)sizeof(float)));
-    return e->mine && ignis__engine_room(call, e, &e->said, 1, ranks->size, IGNIS_F32);
+    shape.dim[0] = engine->step_rows;
+    engine->rank_logits = ignis__array_adopt(
+        call, ignis__array_view(call, engine->logits, &shape, shape.dim[0] * shape.dim[1],
+                                ranks->rank * ignis__model_head_rows(engine->model) * (int64_t)sizeof(float)));
+    return engine->rank_logits && ignis__engine_alloc(call, engine, &engine->agreement, 1, ranks->size, IGNIS_F32);
 }
 
-/*  Room for the numbers of any quantised weight of a layer, which prompts are multiplied with; none where there is none. */
-IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_numbers(const char *call, ignis__engine *e)
+/*  Allocates a buffer for the dequantised elements of the largest weight of a layer. Prompts are multiplied with it.
+    Allocates nothing if no weight is quantised. */
+IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_alloc_dequantised(const char *call, ignis__engine *engine)
 {
-    int64_t most = ignis__model_largest(e->model);
-    return most == 0 || ignis__engine_room(call, e, &e->numbers, 1, most, e->model->dtype);
+    int64_t most = ignis__model_largest(engine->model);
+    return most == 0 || ignis__engine_alloc(call, engine, &engine->dequantised, 1, most, engine->model->dtype);
 }
 
-IGNIS__PRIVATE ignis__step_arrays ignis__engine_arrays(const ignis__engine *e, int layer)
+IGNIS__PRIVATE ignis__decode_step_arrays ignis__engine_layer_arrays(const ignis__engine *engine, int layer)
 {
-    const ignis__engine_layer *l = &e->layer[layer];
-    ignis__step_arrays a;
+    const ignis__engine_layer *l = &engine->layer[layer];
+    ignis__decode_step_arrays a;
     memset(&a, 0, sizeof a);
-    if (layer == e->model->layers) {
-        a.weights[0] = e->head, a.norm[0] = e->norm, a.norm_bias[0] = e->norm_bias;
+    if (layer == engine->model->layers) {
+        a.weights[0] = engine->head, a.norm[0] = engine->norm, a.norm_bias[0] = engine->norm_bias;
         return a;
     }
     a.weights[0] = l->qkv, a.weights[1] = l->o, a.weights[2] = l->up, a.weights[3] = l->down;
@@ -21327,157 +21386,175 @@ IGNIS__PRIVATE ignis__step_arrays ignis__engine_arrays(const ignis__engine *e, i
     return a;
 }
 
-/*  Types of quantised weights as bits, all of which generate_step.cu multiplies with one program; 0: weights are numbers; -1: there are both, or some
-    that it does not take. */
-IGNIS__COLD static int ignis__engine_whole_types(const ignis__engine *e)
+/*  models/generate/fused_step.c - whether one launch does a decode step of one row, and the tables of that launch
+
+    generate_step.cu runs on sm_90 with weights of f16 or bf16, or quantised ones. Its blocks wait for each other,
+    so all of them must fit on the device at once. If the launch is not possible, engine->layer_table stays NULL and
+    engine_step.c launches one kernel after the other.
+    May use: engine.c. Locks: none; the engine is not published yet. */
+
+/*  Returns the types of the quantised weights as bits. generate_step.cu multiplies all of them with one program. 0 if
+    no weight is quantised; -1 if some are and some are not, or if the kernel does not support one. */
+IGNIS__COLD static int ignis__engine_single_launch_types(const ignis__engine *engine)
 {
-    const ignis__model *m = e->model;
+    const ignis__model *model = engine->model;
     int types = 0, dense = 0, i, j, part;
-    for (i = 0; i <= m->layers; i++) {
-        ignis__step_arrays a = ignis__engine_arrays(e, i);
+    for (i = 0; i <= model->layers; i++) {
+        ignis__decode_step_arrays a = ignis__engine_layer_arrays(engine, i);
         for (j = 0; j < 4 && a.weights[j]; j++) {
             const ignis__blocks *blocks = &a.weights[j]->blocks;
             for (part = 0; part < blocks->count; part++)
                 types |= 1 << blocks->part[part].type;
             dense |= !blocks->count;
-            if (ignis__weight_columns(a.weights[j]) % 8 != 0 ||
-                blocks->columns > 1 << 15) /* there is room for scales of so many */
+            /* the kernel has shared memory for the scales of 2^15 columns */
+            if (ignis__weight_columns(a.weights[j]) % 8 != 0 || blocks->columns > 1 << 15)
                 return -1;
         }
     }
     return !types ? 0 : dense ? -1 : types;
 }
 
-/*  Whether heads of q and k have norms. */
-static bool ignis__engine_head_norms(const ignis__engine *e)
+/*  Returns whether a layer has norms of the heads of q or k. */
+static bool ignis__engine_has_head_norms(const ignis__engine *engine)
 {
     bool some = false;
     int i;
-    for (i = 0; i < e->model->layers; i++)
-        some |= e->layer[i].q_norm || e->layer[i].k_norm;
+    for (i = 0; i < engine->model->layers; i++)
+        some |= engine->layer[i].q_norm || engine->layer[i].k_norm;
     return some;
 }
 
-/*  Stages of the ring at most. Tests have fewer. */
-IGNIS__PRIVATE int ignis__step_stages = 8;
+/*  The largest number of stages of the ring. Tests lower it. */
+IGNIS__PRIVATE int ignis__single_launch_stages = 8;
 
-/*  Bytes of shared memory of its blocks, with as many stages in the ring as there is room for. */
-IGNIS__PRIVATE size_t ignis__engine_whole_shared(const ignis__engine *e, ignis__step *p)
+/*  Returns the bytes of shared memory of a block, and sets the places in it. The ring gets as many stages as fit. */
+IGNIS__PRIVATE size_t ignis__engine_single_launch_shared(const ignis__engine *engine, ignis__decode_step *p)
 {
-    /* generate_step.cu has the same; BARRIERS: of a stage */
+    /* generate_step.cu has the same numbers; BARRIERS: bytes per stage */
     enum { FOUND = 4 * 8 * 20 * 4, TURNS = 4 * 16, PADDING = 768, BARRIERS = 3 * 8 };
-    const ignis__model *m = e->model;
-    const int head_dim = ignis__paged_head_dim(m->head_dim), grain = e->step_types ? 256 : 32;
-    const int64_t attended = m->heads * m->head_dim;
-    const int64_t fixed =
-        4096 + 44 * (head_dim + 8) + (ignis__engine_head_norms(e) ? 8 * head_dim : 0); /* what it declares itself */
-    const int64_t hidden = ignis__ceil_div(m->hidden, grain) * grain,
-                  longest = m->inner > attended ? m->inner : attended;
-    const int64_t normed = 2 * hidden + m->hidden * (e->norm_bias ? 6 : 4),
+    const ignis__model *model = engine->model;
+    const int head_dim = ignis__paged_head_dim(model->head_dim), grain = engine->step_types ? 256 : 32;
+    const int64_t attended = model->heads * model->head_dim;
+    /* fixed: the arrays that the kernel declares itself */
+    const int64_t fixed = 4096 + 44 * (head_dim + 8) + (ignis__engine_has_head_norms(engine) ? 8 * head_dim : 0);
+    const int64_t hidden = ignis__ceil_div(model->hidden, grain) * grain,
+                  longest = model->inner > attended ? model->inner : attended;
+    const int64_t normed = 2 * hidden + model->hidden * (engine->norm_bias ? 6 : 4),
                   row = 2 * ignis__ceil_div(longest, grain) * grain;
-    int64_t stage = 8 * 4 * 1024, scales = 0, rest, room;
+    int64_t stage = 8 * 4 * 1024, scales = 0, rest, free_bytes;
     int i, record = 0;
     for (i = 0; i < IGNIS__COUNT(ignis__blocks_types); i++)
-        if (e->step_types >> ignis__blocks_types[i].type & 1 && record < ignis__blocks_types[i].bytes)
+        if (engine->step_types >> ignis__blocks_types[i].type & 1 && record < ignis__blocks_types[i].bytes)
             record = ignis__blocks_types[i].bytes;
     if (record) {
-        stage = 8 * 16 * record * (record > 144 ? 1 : 2) + (e->step_types >> IGNIS__GGUF_Q6_K & 1 ? 4096 : 0) + 16;
+        stage = 8 * 16 * record * (record > 144 ? 1 : 2) + (engine->step_types >> IGNIS__GGUF_Q6_K & 1 ? 4096 : 0) + 16;
         scales = (1 + ignis__ceil_div(ignis__ceil_div(longest > hidden ? longest : hidden, grain), 2)) *
-                 128; /* zeros, and scales and sums */
+                 128; /* zeros, then scales and sums */
     }
     rest = FOUND + TURNS + PADDING + 128 + scales + (row > normed ? row : normed);
-    room = e->device->info.shared_per_block - fixed - rest;
-    p->ring = room < 0 ? 0 : (int)ignis__clamp(room / (stage + BARRIERS), 0, ignis__step_stages);
-    p->found_at = (int)(ignis__ceil_div((stage + BARRIERS) * p->ring + TURNS, 128) *
-                        128); /* so that banks of shared memory are known */
+    free_bytes = engine->device->info.shared_per_block - fixed - rest;
+    p->ring = free_bytes < 0 ? 0 : (int)ignis__clamp(free_bytes / (stage + BARRIERS), 0, ignis__single_launch_stages);
+    /* aligned, so that the banks of shared memory are known */
+    p->found_at = (int)(ignis__ceil_div((stage + BARRIERS) * p->ring + TURNS, 128) * 128);
     p->row_at = (int)(p->found_at + FOUND + scales);
     return (size_t)((stage + BARRIERS) * p->ring + rest);
 }
 
-/*  Bytes of a layer's quantised weights with which one launch is faster than one for each product. On an H200 7 to 10 % with 34 MB to 123 MB of four
-    bits; with 2 MB, and with 65 MB of Q8_0 and 179 MB of Q6_K, up to 5 % slower. Tests have a smaller least. */
-enum { IGNIS__STEP_MOST = 128 << 20, IGNIS__STEP_MOST_Q8_0 = 56 << 20 };
-IGNIS__PRIVATE int64_t ignis__step_least = 16 << 20;
+/*  Limits of the bytes of a layer's quantised weights between which one launch is faster than one for each product.
+    On an H200 it is 7 to 10 % faster with 34 MB to 123 MB of 4-bit weights. It is up to 5 % slower with 2 MB, with 65
+    MB of Q8_0, and with 179 MB of Q6_K. Tests set a smaller minimum. */
+enum { IGNIS__SINGLE_LAUNCH_MAX_BYTES = 128 << 20, IGNIS__SINGLE_LAUNCH_MAX_BYTES_Q8_0 = 56 << 20 };
+IGNIS__PRIVATE int64_t ignis__single_launch_min_bytes = 16 << 20;
 
-/*  Whether generate_step.cu does steps of such a model. */
-IGNIS__COLD static bool ignis__engine_whole_takes(const ignis__engine *e)
+/*  Returns whether generate_step.cu supports this model. */
+IGNIS__COLD static bool ignis__engine_supports_single_launch(const ignis__engine *engine)
 {
-    const ignis__model *m = e->model;
-    bool takes = (m->dtype == IGNIS_F16 || m->dtype == IGNIS_BF16) && m->parallel.size <= 1 && m->head_dim % 16 == 0 &&
-                 m->inner % 8 == 0 && e->step_types >= 0 && (e->step_types || !e->embedding->blocks.count);
-    ignis__step_arrays first = ignis__engine_arrays(e, 0);
+    const ignis__model *model = engine->model;
+    bool takes = (model->dtype == IGNIS_F16 || model->dtype == IGNIS_BF16) && model->parallel.size <= 1 &&
+                 model->head_dim % 16 == 0 && model->inner % 8 == 0 && engine->step_types >= 0 &&
+                 (engine->step_types || !engine->embedding->blocks.count);
+    ignis__decode_step_arrays first = ignis__engine_layer_arrays(engine, 0);
     int64_t bytes = 0, most;
     int i;
     for (i = 0; takes && i < 4 && first.weights[i]; i++)
         bytes += ignis__blocks_bytes(&first.weights[i]->blocks, first.weights[i]->blocks.count);
-    takes = takes && (m->head_dim <= 128 || !ignis__engine_head_norms(e)); /* there are no registers for both */
-    most = e->step_types >> IGNIS__GGUF_Q8_0 & 1 ? IGNIS__STEP_MOST_Q8_0 : IGNIS__STEP_MOST;
-    return takes && (!e->step_types || (bytes >= ignis__step_least && bytes <= most));
+    takes = takes &&
+            (model->head_dim <= 128 || !ignis__engine_has_head_norms(engine)); /* registers do not suffice for both */
+    most = engine->step_types >> IGNIS__GGUF_Q8_0 & 1 ? IGNIS__SINGLE_LAUNCH_MAX_BYTES_Q8_0
+                                                      : IGNIS__SINGLE_LAUNCH_MAX_BYTES;
+    return takes && (!engine->step_types || (bytes >= ignis__single_launch_min_bytes && bytes <= most));
 }
 
-/*  What it reads of a weight: the map of its tiles, or where parts of one type are. Rows of a tile that are apart are in two planes. */
-IGNIS__COLD static bool ignis__engine_whole_weights(ignis__op *op, const ignis__engine *e, ignis__array *array,
-                                                    bool heads, bool gated, ignis__step_weights *to)
+/*  Fills in the entry of a weight: a TMA map of its tiles, or the addresses of its parts of one type. Rows of a tile
+    that are not adjacent are in two planes of the map. */
+IGNIS__COLD static bool ignis__engine_single_launch_weights(ignis__op *op, const ignis__engine *engine,
+                                                            ignis__array *array, bool heads, bool gated,
+                                                            ignis__decode_step_weights *to)
 {
     const ignis__blocks *blocks = &array->blocks;
     const ignis__address at = ignis__op_read(op, array);
     const int64_t n = ignis__weight_rows(array), k = ignis__weight_columns(array);
-    const int64_t rows = heads ? e->model->head_dim / 2 : gated ? n / 2 : n;
+    const int64_t rows = heads ? engine->model->head_dim / 2 : gated ? n / 2 : n;
     const int64_t dims[] = {k, rows, n / rows}, steps[] = {2 * k, 2 * k * rows};
     const int box[] = {64, heads || gated ? 8 : 16, heads || gated ? 2 : 1};
     int i, first = 0;
     if (!blocks->count)
-        return ignis__tensor_map_make(&op->work, &to->map, e->model->dtype, false, at, 3, dims, steps, box, NULL);
+        return ignis__tensor_map_make(&op->work, &to->map, engine->model->dtype, false, at, 3, dims, steps, box, NULL);
     for (i = 0; i < IGNIS__COUNT(to->parts); i++) {
-        const bool there = i < blocks->count;
-        to->parts[i].records = there ? ignis__quantised_part(blocks, i, at).records : 0;
-        to->parts[i].type = there ? blocks->part[i].type : 0;
+        const bool exists = i < blocks->count;
+        to->parts[i].records = exists ? ignis__quantised_part(blocks, i, at).records : 0;
+        to->parts[i].type = exists ? blocks->part[i].type : 0;
         to->parts[i].first = first;
-        first += there ? blocks->part[i].rows : 0;
+        first += exists ? blocks->part[i].rows : 0;
     }
     return true;
 }
 
-/*  Makes steps of one row one launch, where they can be: the tables of generate_step.cu. */
-IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_whole(const char *call, ignis__engine *e)
+/*  Prepares single launches for decode steps of one row, if the model and the device support them: the tables of
+    generate_step.cu. False, and reported, on failure. */
+IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_single_launch(const char *call, ignis__engine *engine)
 {
-    const ignis__model *m = e->model;
-    const int64_t width = (int64_t)(m->heads + 2 * m->kv_heads) * m->head_dim,
-                  found = (int64_t)m->heads * e->splits * (2 + m->head_dim);
-    const int64_t per_layer = sizeof(ignis__step_layer) / 4;
-    ignis__step p;
+    const ignis__model *model = engine->model;
+    const int64_t width = (int64_t)(model->heads + 2 * model->kv_heads) * model->head_dim,
+                  found = (int64_t)model->heads * engine->splits * (2 + model->head_dim);
+    const int64_t per_layer = sizeof(ignis__decode_step_layer) / 4;
+    ignis__decode_step p;
     ignis__op op;
     int i, j;
-    e->step_types = ignis__engine_whole_types(e);
-    if (!ignis__engine_whole_takes(e))
+    engine->step_types = ignis__engine_single_launch_types(engine);
+    if (!ignis__engine_supports_single_launch(engine))
         return true;
-    snprintf(e->step_define, sizeof e->step_define, "-DIGNIS_HEAD_DIM=%d%s", ignis__paged_head_dim(m->head_dim),
-             ignis__engine_head_norms(e) ? " -DIGNIS_HEAD_NORMS=1" : "");
-    if (e->step_types)
-        snprintf(e->step_define + strlen(e->step_define), sizeof e->step_define - strlen(e->step_define),
-                 " -DIGNIS_BLOCKS_TYPES=%d", e->step_types);
+    snprintf(engine->step_define, sizeof engine->step_define, "-DIGNIS_HEAD_DIM=%d%s",
+             ignis__paged_head_dim(model->head_dim),
+             ignis__engine_has_head_norms(engine) ? " -DIGNIS_HEAD_NORMS=1" : "");
+    if (engine->step_types)
+        snprintf(engine->step_define + strlen(engine->step_define),
+                 sizeof engine->step_define - strlen(engine->step_define), " -DIGNIS_BLOCKS_TYPES=%d",
+                 engine->step_types);
     if (ignis__requests.path[0])
-        ignis__record_builtin(IGNIS__BUILTIN_GENERATE_STEP, m->dtype, e->step_define, 90, 90);
-    (void)ignis__engine_whole_shared(e, &p);
-    if (e->device->info.compute_major != 9 || !e->device->clusters || !ignis__cuda.cuTensorMapEncodeTiled ||
+        ignis__record_builtin(IGNIS__BUILTIN_GENERATE_STEP, model->dtype, engine->step_define, 90, 90);
+    (void)ignis__engine_single_launch_shared(engine, &p);
+    if (engine->device->info.compute_major != 9 || !engine->device->clusters || !ignis__cuda.cuTensorMapEncodeTiled ||
         !ignis__cuda.cuLaunchKernelEx || p.ring < 2 ||
-        !ignis__variant_exists(e->device, IGNIS__BUILTIN_GENERATE_STEP, m->dtype, e->step_define))
+        !ignis__variant_exists(engine->device, IGNIS__BUILTIN_GENERATE_STEP, model->dtype, engine->step_define))
         return true;
-    if (!ignis__engine_room(call, e, &e->table, m->layers + 1, per_layer, IGNIS_I32) ||
-        !ignis__engine_room(call, e, &e->words, 1,
-                            2 * m->hidden + (width + m->heads * m->head_dim + m->inner) / 2 + found + 1, IGNIS_I64) ||
-        !ignis__next_begin(&op, call, e->device))
+    if (!ignis__engine_alloc(call, engine, &engine->layer_table, model->layers + 1, per_layer, IGNIS_I32) ||
+        !ignis__engine_alloc(
+            call, engine, &engine->step_scratch, 1,
+            2 * model->hidden + (width + model->heads * model->head_dim + model->inner) / 2 + found + 1, IGNIS_I64) ||
+        !ignis__op_begin_on_device(&op, call, engine->device))
         return false;
-    ignis__op_zero(&op, e->words);
-    for (i = 0; op.ok && i <= m->layers; i++) {
-        ignis__step_arrays a = ignis__engine_arrays(e, i);
-        ignis__step_layer layer;
+    ignis__op_zero(&op, engine->step_scratch);
+    for (i = 0; op.ok && i <= model->layers; i++) {
+        ignis__decode_step_arrays a = ignis__engine_layer_arrays(engine, i);
+        ignis__decode_step_layer layer;
         int32_t as_words[sizeof layer / 4];
         memset(&layer, 0, sizeof layer);
         for (j = 0; op.ok && j < 4; j++) {
             if (a.weights[j])
-                op.ok = ignis__engine_whole_weights(&op, e, a.weights[j], i < m->layers && j == 0,
-                                                    i < m->layers && j == 2 && !m->gelu, &layer.weights[j]);
+                op.ok =
+                    ignis__engine_single_launch_weights(&op, engine, a.weights[j], i < model->layers && j == 0,
+                                                        i < model->layers && j == 2 && !model->gelu, &layer.weights[j]);
             layer.bias[j] = a.bias[j] ? ignis__op_read(&op, a.bias[j]) : 0;
         }
         for (j = 0; op.ok && j < 2; j++) {
@@ -21486,179 +21563,205 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_whole(const char *call, ignis__eng
             layer.head_norm[j] = a.head_norm[j] ? ignis__op_read(&op, a.head_norm[j]) : 0;
         }
         memcpy(as_words, &layer, sizeof layer);
-        ignis__step_words(&op, m->dtype, e->table, i * per_layer, as_words, per_layer);
+        ignis__upload_i32(&op, model->dtype, engine->layer_table, i * per_layer, as_words, per_layer);
     }
     return ignis__op_leave(&op) == IGNIS_OK;
 }
+
+/*  models/generate/engine_create.c - the making of an engine: checks, KV cache, buffers, free list of pages
+
+    Every size is fixed here, so decode steps never allocate. The cache has enough pages for desc.sequences
+    sequences of desc.context tokens.
+    May use: engine.c, fused_step.c. Locks: the caller holds the model's slot lock, so that a model gets one engine. */
 
 /*  Returns whether sequences of the model can be generated with a cache of this size; false, and reported, if not. */
 IGNIS__COLD static bool ignis__engine_check(const char *call, const ignis__engine *engine, int64_t pages,
                                             int64_t page_bytes)
 {
-    const ignis__model *m = engine->model;
-    if (m->head_dim % 8 != 0 || m->head_dim > 256 || m->vocab > IGNIS__DRAW_VOCAB)
+    const ignis__model *model = engine->model;
+    if (model->head_dim % 8 != 0 || model->head_dim > 256 || model->vocab > IGNIS__DRAW_VOCAB)
         return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call,
                                  "heads have %d elements, the vocabulary %d tokens; multiples of 8 up to 256, and up "
                                  "to %d tokens, can be generated with",
-                                 m->head_dim, m->vocab, (int)IGNIS__DRAW_VOCAB);
-    if (m->cache_dtype != m->dtype)
+                                 model->head_dim, model->vocab, (int)IGNIS__DRAW_VOCAB);
+    if (model->cache_dtype != model->dtype)
         return ignis__fail_false(IGNIS_DIAG_UNSUPPORTED, call,
                                  "the cache is to be %s and the model is %s; a cache has the dtype of its model",
-                                 ignis__dtypes[m->cache_dtype].name, ignis__dtypes[m->dtype].name);
+                                 ignis__dtypes[model->cache_dtype].name, ignis__dtypes[model->dtype].name);
     if (pages > INT32_MAX || pages > INT64_MAX / page_bytes)
         return ignis__fail_false(
             IGNIS_DIAG_CACHE_FULL, call,
             "a cache for %d sequences of %d tokens, %lld pages of %lld bytes, is more than any device has",
-            m->sequences, engine->context, (long long)pages, (long long)page_bytes);
+            model->sequences, engine->context, (long long)pages, (long long)page_bytes);
     return true;
 }
 
-/*  All that sequences of a model share. Null, and reported: it cannot be. */
-IGNIS__COLD IGNIS__PRIVATE ignis__engine *ignis__engine_make(const char *call, const ignis__model *m)
+/*  Makes the engine of a model. NULL, and reported, on failure. */
+IGNIS__COLD IGNIS__PRIVATE ignis__engine *ignis__engine_make(const char *call, const ignis__model *model)
 {
-    ignis__engine *e = (ignis__engine *)ignis__alloc(sizeof *e);
-    int64_t chunk = IGNIS__CHUNK, width = (int64_t)(m->heads + 2 * m->kv_heads) * m->head_dim, ranks = m->parallel.size;
-    int64_t pages = ignis__ceil_div(m->room, IGNIS__PAGE) * m->sequences, page_bytes;
-    int64_t stride = ignis__ceil_div(m->vocab + (ranks > 1 ? ranks : 0), 4) * 4;
-    ignis_dtype wide = ignis__wide_dtype(m->dtype);
-    int32_t turning[IGNIS__ROPE_HALF];
+    ignis__engine *engine = (ignis__engine *)ignis__alloc(sizeof *engine);
+    int64_t chunk = IGNIS__CHUNK, width = (int64_t)(model->heads + 2 * model->kv_heads) * model->head_dim,
+            ranks = model->parallel.size;
+    int64_t pages = ignis__ceil_div(model->room, IGNIS__PAGE) * model->sequences, page_bytes;
+    int64_t stride = ignis__ceil_div(model->vocab + (ranks > 1 ? ranks : 0), 4) * 4;
+    ignis_dtype wide = ignis__wide_dtype(model->dtype);
+    int32_t rope_table[IGNIS__ROPE_HALF];
     float frequencies[IGNIS__ROPE_HALF];
     ignis__paged paged;
     ignis__op op;
     int i;
-    bool ok = e != NULL;
+    bool ok = engine != NULL;
     if (!ok) {
-        ignis__fail_host_memory(call, sizeof *e);
+        ignis__fail_host_memory(call, sizeof *engine);
         return NULL;
     }
-    ignis__mutex_init(&e->lock);
-    e->model = m;
-    e->device = m->device;
-    e->context = m->room;
-    for (e->step_rows = 8; e->step_rows < m->sequences && e->step_rows < IGNIS__STEP_ROWS;)
-        e->step_rows *= 2;
-    e->mask_count = e->step_rows + IGNIS__MASKS_KEPT;
-    e->splits = (int)ignis__clamp(ignis__ceil_div(e->context, IGNIS__SPLIT), 1, IGNIS__SPLITS);
-    page_bytes = 2 * m->layers * ignis__engine_page_elements(e) * ignis__dtypes[m->dtype].size;
-    ok = ignis__engine_check(call, e, pages, page_bytes);
-    for (i = 0; ok && m->rope && i < m->head_dim / 2; i++)
-        e->frequencies[i] = m->frequencies[i];
-    if (ok && (e->layer = (ignis__engine_layer *)ignis__alloc(sizeof *e->layer * (size_t)m->layers)) == NULL)
-        ok = ignis__fail_host_memory(call, sizeof *e->layer * (size_t)m->layers) == IGNIS_OK;
-    e->pages = (int)ignis__clamp(pages, 1, INT32_MAX);
+    ignis__mutex_init(&engine->lock);
+    engine->model = model;
+    engine->device = model->device;
+    engine->context = model->room;
+    for (engine->step_rows = 8; engine->step_rows < model->sequences && engine->step_rows < IGNIS__STEP_ROWS;)
+        engine->step_rows *= 2;
+    engine->mask_count = engine->step_rows + IGNIS__SPARE_MASKS;
+    engine->splits = (int)ignis__clamp(ignis__ceil_div(engine->context, IGNIS__SPLIT), 1, IGNIS__SPLITS);
+    page_bytes = 2 * model->layers * ignis__engine_page_elements(engine) * ignis__dtypes[model->dtype].size;
+    ok = ignis__engine_check(call, engine, pages, page_bytes);
+    for (i = 0; ok && model->rope && i < model->head_dim / 2; i++)
+        engine->frequencies[i] = model->frequencies[i];
+    if (ok &&
+        (engine->layer = (ignis__engine_layer *)ignis__alloc(sizeof *engine->layer * (size_t)model->layers)) == NULL)
+        ok = ignis__fail_host_memory(call, sizeof *engine->layer * (size_t)model->layers) == IGNIS_OK;
+    engine->pages = (int)ignis__clamp(pages, 1, INT32_MAX);
     memset(&paged, 0, sizeof paged);
-    paged.heads = m->heads;
-    paged.head_dim = m->head_dim;
-    paged.splits = e->splits;
-    ok =
-        ok && ignis__engine_weights(call, e) && ignis__engine_numbers(call, e) &&
-        ignis__engine_room(call, e, &e->cache, (int64_t)2 * m->layers, e->pages * ignis__engine_page_elements(e),
-                           m->dtype) &&
-        ignis__engine_room(call, e, &e->rows, chunk, (int64_t)sizeof(ignis__generate_row), IGNIS_U8) &&
-        ignis__engine_room(call, e, &e->sum, chunk, m->hidden, wide) &&
-        ignis__engine_room(call, e, &e->normed, chunk, m->hidden, m->dtype) &&
-        ignis__engine_room(call, e, &e->qkv, chunk, width, m->dtype) &&
-        ignis__engine_room(call, e, &e->attended, chunk, (int64_t)m->heads * m->head_dim, m->dtype) &&
-        ignis__engine_room(call, e, &e->inner, chunk, m->inner, m->dtype) &&
-        ignis__engine_room(call, e, &e->room, chunk, m->hidden > 2 * m->inner ? m->hidden : 2 * m->inner, m->dtype) &&
-        ignis__engine_room(call, e, &e->scratch, 1, ignis__paged_numbers(&paged, e->step_rows), wide) &&
-        ignis__engine_room(call, e, &e->logits, e->step_rows + (ranks > 1), stride, IGNIS_F32) &&
-        ignis__engine_ranks(call, e) && ignis__engine_room(call, e, &e->scores, e->step_rows, stride, IGNIS_F32) &&
-        ignis__engine_room(call, e, &e->biases, e->step_rows, IGNIS__BIASES * (int64_t)sizeof(ignis__generate_bias),
-                           IGNIS_U8) &&
-        ignis__engine_room(call, e, &e->masks, e->mask_count, (m->vocab + 31) / 32, IGNIS_I32) &&
-        ignis__engine_room(call, e, &e->gathered, 2, (int64_t)e->context * m->kv_heads * m->head_dim, m->dtype) &&
-        ignis__engine_room(call, e, &e->parts, e->step_rows, (int64_t)IGNIS__DRAW_PARTS * IGNIS__DRAW_PART, IGNIS_U8) &&
-        ignis__engine_room(call, e, &e->bins, e->step_rows, IGNIS__DRAW_BINS, IGNIS_U8) &&
-        ignis__engine_room(call, e, &e->turning, 1, IGNIS__ROPE_HALF, IGNIS_I32) &&
-        ignis__engine_room(call, e, &e->ended, e->step_rows, m->heads, IGNIS_I32) &&
-        ignis__next_begin(&op, call, e->device);
+    paged.heads = model->heads;
+    paged.head_dim = model->head_dim;
+    paged.splits = engine->splits;
+    ok = ok && ignis__engine_hold_weights(call, engine) && ignis__engine_alloc_dequantised(call, engine) &&
+         ignis__engine_alloc(call, engine, &engine->cache, (int64_t)2 * model->layers,
+                             engine->pages * ignis__engine_page_elements(engine), model->dtype) &&
+         ignis__engine_alloc(call, engine, &engine->rows, chunk, (int64_t)sizeof(ignis__generate_row), IGNIS_U8) &&
+         ignis__engine_alloc(call, engine, &engine->sum, chunk, model->hidden, wide) &&
+         ignis__engine_alloc(call, engine, &engine->normed, chunk, model->hidden, model->dtype) &&
+         ignis__engine_alloc(call, engine, &engine->qkv, chunk, width, model->dtype) &&
+         ignis__engine_alloc(call, engine, &engine->attended, chunk, (int64_t)model->heads * model->head_dim,
+                             model->dtype) &&
+         ignis__engine_alloc(call, engine, &engine->inner, chunk, model->inner, model->dtype) &&
+         ignis__engine_alloc(call, engine, &engine->gate_up, chunk,
+                             model->hidden > 2 * model->inner ? model->hidden : 2 * model->inner, model->dtype) &&
+         ignis__engine_alloc(call, engine, &engine->scratch, 1,
+                             ignis__paged_scratch_elements(&paged, engine->step_rows), wide) &&
+         ignis__engine_alloc(call, engine, &engine->logits, engine->step_rows + (ranks > 1), stride, IGNIS_F32) &&
+         ignis__engine_alloc_for_ranks(call, engine) &&
+         ignis__engine_alloc(call, engine, &engine->scores, engine->step_rows, stride, IGNIS_F32) &&
+         ignis__engine_alloc(call, engine, &engine->biases, engine->step_rows,
+                             IGNIS__BIASES * (int64_t)sizeof(ignis__generate_bias), IGNIS_U8) &&
+         ignis__engine_alloc(call, engine, &engine->masks, engine->mask_count, (model->vocab + 31) / 32, IGNIS_I32) &&
+         ignis__engine_alloc(call, engine, &engine->gathered, 2,
+                             (int64_t)engine->context * model->kv_heads * model->head_dim, model->dtype) &&
+         ignis__engine_alloc(call, engine, &engine->parts, engine->step_rows,
+                             (int64_t)IGNIS__DRAW_PARTS * IGNIS__DRAW_PART, IGNIS_U8) &&
+         ignis__engine_alloc(call, engine, &engine->bins, engine->step_rows, IGNIS__DRAW_BINS, IGNIS_U8) &&
+         ignis__engine_alloc(call, engine, &engine->rope_table, 1, IGNIS__ROPE_HALF, IGNIS_I32) &&
+         ignis__engine_alloc(call, engine, &engine->block_counts, engine->step_rows, model->heads, IGNIS_I32) &&
+         ignis__op_begin_on_device(&op, call, engine->device);
     if (ok) {
-        memcpy(turning, ignis__rope_round_frequencies(frequencies, e->frequencies), sizeof turning);
-        (void)ignis__op_write(&op, e->cache); /* takes its memory, or there is none */
-        ignis__step_words(&op, m->dtype, e->turning, 0, turning, IGNIS__ROPE_HALF);
-        ignis__op_zero(&op, e->ended);
-        ignis__op_zero(&op, e->bins);
-        e->draws_piece = ignis__pinned_chunk_take(call, e->device, 2 * e->step_rows * (int64_t)sizeof *e->draws);
-        e->draws = e->draws_piece ? (ignis__generate_draw *)e->draws_piece->memory : NULL;
-        op.ok = op.ok && e->draws;
-        ok = ignis__op_leave(&op) == IGNIS_OK && ignis__engine_whole(call, e);
+        memcpy(rope_table, ignis__rope_round_frequencies(frequencies, engine->frequencies), sizeof rope_table);
+        (void)ignis__op_write(&op, engine->cache); /* takes the memory now, so that a full device fails here */
+        ignis__upload_i32(&op, model->dtype, engine->rope_table, 0, rope_table, IGNIS__ROPE_HALF);
+        ignis__op_zero(&op, engine->block_counts);
+        ignis__op_zero(&op, engine->bins);
+        engine->draws_memory =
+            ignis__pinned_chunk_take(call, engine->device, 2 * engine->step_rows * (int64_t)sizeof *engine->draws);
+        engine->draws = engine->draws_memory ? (ignis__generate_draw *)engine->draws_memory->memory : NULL;
+        op.ok = op.ok && engine->draws;
+        ok = ignis__op_leave(&op) == IGNIS_OK && ignis__engine_single_launch(call, engine);
     }
     if (ok) {
-        e->uses = (int *)ignis__alloc(sizeof *e->uses * (size_t)e->pages);
-        e->free_pages = (int *)ignis__alloc(sizeof *e->free_pages * (size_t)e->pages);
-        e->mask = (ignis__engine_mask *)ignis__alloc(sizeof *e->mask * (size_t)e->mask_count);
-        ok = (e->uses && e->free_pages && e->mask) ||
-             ignis__fail_host_memory(call, sizeof *e->uses * 2 * (size_t)e->pages) == IGNIS_OK;
+        engine->uses = (int *)ignis__alloc(sizeof *engine->uses * (size_t)engine->pages);
+        engine->free_pages = (int *)ignis__alloc(sizeof *engine->free_pages * (size_t)engine->pages);
+        engine->mask = (ignis__engine_mask *)ignis__alloc(sizeof *engine->mask * (size_t)engine->mask_count);
+        ok = (engine->uses && engine->free_pages && engine->mask) ||
+             ignis__fail_host_memory(call, sizeof *engine->uses * 2 * (size_t)engine->pages) == IGNIS_OK;
     }
-    for (i = 0; ok && i < e->pages; i++)
-        e->free_pages[e->free_count++] = e->pages - 1 - i;
+    for (i = 0; ok && i < engine->pages; i++)
+        engine->free_pages[engine->free_count++] = engine->pages - 1 - i;
     if (ok)
-        return e;
-    ignis__engine_destroy(call, e);
+        return engine;
+    ignis__engine_destroy(call, engine);
     return NULL;
 }
 
-/*  A product of rows. many: they are of a piece of these, and have the same bits in any; else they have the same bits alone and together. norm: as
-    ignis__step_product has it. */
-static void ignis__engine_product(ignis__op *op, ignis__engine *e, int count, bool many, ignis__gemv_kind kind,
-                                  bool gated, ignis__array *out, ignis__array *x, ignis__array *weights,
-                                  ignis__array *bias, const ignis__step_norms *norm)
+/*  models/generate/engine_step.c - rows through all layers of a model, and the decode step as a CUDA graph
+
+    A decode step has one row for each sequence. Its rows have the same bits alone and in any batch. A chunk of a
+    prompt has many rows of one sequence, which take the kernels of ignis_matmul and ignis_sdpa. Rows, pages and
+    positions are in device memory, so one graph serves all steps with the same number of rows.
+    May use: gemv.c, paged_attention.c, fused_step.c. Locks: the caller holds the engine's lock. */
+
+/*  Multiplies rows with weights. is_chunk: the rows are a chunk of a prompt, and have the same bits for any chunk size;
+    else they have the same bits alone and in a batch. norm: as in ignis__gemv_run. */
+static void ignis__engine_multiply(ignis__op *op, ignis__engine *engine, int count, bool is_chunk,
+                                   ignis__gemv_kind kind, bool gated, ignis__array *out, ignis__array *x,
+                                   ignis__array *weights, ignis__array *bias, const ignis__pre_norm *norm)
 {
-    if (!many) {
-        ignis__step_product(op, count, kind, gated, out, x, weights, bias, e->numbers, norm);
+    if (!is_chunk) {
+        ignis__gemv_run(op, count, kind, gated, out, x, weights, bias, engine->dequantised, norm);
         return;
     }
     if (norm)
-        ignis__step_norm(op, count, x, norm);
-    ignis__step_product_many(op, count, kind, gated, out, x, weights, bias, e->room, e->numbers);
+        ignis__pre_norm_launch(op, count, x, norm);
+    ignis__chunk_gemm(op, count, kind, gated, out, x, weights, bias, engine->gate_up, engine->dequantised);
 }
 
-/*  The first rows of an array become their sums over the ranks. */
-static void ignis__engine_sum(ignis__op *op, const ignis__engine *e, const ignis__array *array, int64_t rows)
+/*  Replaces the first rows of an array by their sums over the ranks. */
+static void ignis__engine_sum_ranks(ignis__op *op, const ignis__engine *engine, const ignis__array *array, int64_t rows)
 {
-    const ignis_model_parallel *ranks = &e->model->parallel;
+    const ignis_model_parallel *ranks = &engine->model->parallel;
     ignis_array none = IGNIS__ZERO, some = op->ok ? ignis__array_slice(op->work.call, array, 0, 0, rows) : none;
     op->ok = op->ok && some.id && ranks->sum_fn(ranks->group, some) == IGNIS_OK;
     if (some.id)
         ignis__array_discard(op->work.call, &some);
 }
 
-/*  Adds what norm would, now. */
-static void ignis__engine_add_rest(ignis__op *op, int count, ignis__step_norms *norm)
+/*  Adds the rows that `norm` would add to the sum before the next norm. */
+static void ignis__pre_norm_add_pending(ignis__op *op, int count, ignis__pre_norm *norm)
 {
     if (norm->other)
-        ignis__step_norm(op, count, NULL, norm);
+        ignis__pre_norm_launch(op, count, NULL, norm);
     norm->other = NULL;
 }
 
-/*  A product that is added to `sum`, of which each rank has a share of the inner elements: rank 0 adds its own, the others put theirs in place of
-    what they had, and all become the sum of these. What many rows have found, norm adds, ahead of it, unless there are other ranks. */
-static void ignis__engine_add(ignis__op *op, ignis__engine *e, int count, bool many, ignis__array *x,
-                              ignis__array *weights, ignis__array *bias, ignis__step_norms *norm)
+/*  Multiplies x with weights and adds the result to `sum`. With several ranks, each one has a slice of the inner
+    elements: rank 0 adds to the sum, the other ranks replace theirs, and a sum over the ranks follows. With many rows
+    and one rank, `norm` adds the result before the next norm. */
+static void ignis__engine_multiply_add(ignis__op *op, ignis__engine *engine, int count, bool is_chunk, ignis__array *x,
+                                       ignis__array *weights, ignis__array *bias, ignis__pre_norm *norm)
 {
-    bool others = e->model->parallel.rank > 0;
-    ignis__gemv_kind kind = others && !many && e->sum->dtype == IGNIS_F32 ? IGNIS__GEMV_LOGITS : IGNIS__GEMV_ADD;
-    ignis__address sum = ignis__op_write(op, e->sum);
+    bool others = engine->model->parallel.rank > 0;
+    ignis__gemv_kind kind =
+        others && !is_chunk && engine->sum->dtype == IGNIS_F32 ? IGNIS__GEMV_LOGITS : IGNIS__GEMV_ADD;
+    ignis__address sum = ignis__op_write(op, engine->sum);
     if (op->ok && others && kind == IGNIS__GEMV_ADD)
-        op->ok = ignis__copy_zeros(&op->work, sum, count * e->sum->shape.dim[1] * ignis__dtypes[e->sum->dtype].size);
-    ignis__engine_product(op, e, count, many, kind, false, many ? e->room : e->sum, x, weights, others ? NULL : bias,
-                          NULL);
-    norm->other = many ? e->room : NULL;
-    if (e->model->parallel.size > 1) {
-        ignis__engine_add_rest(op, count, norm);
-        ignis__engine_sum(op, e, e->sum, count);
+        op->ok = ignis__copy_zeros(&op->work, sum,
+                                   count * engine->sum->shape.dim[1] * ignis__dtypes[engine->sum->dtype].size);
+    ignis__engine_multiply(op, engine, count, is_chunk, kind, false, is_chunk ? engine->gate_up : engine->sum, x,
+                           weights, others ? NULL : bias, NULL);
+    norm->other = is_chunk ? engine->gate_up : NULL;
+    if (engine->model->parallel.size > 1) {
+        ignis__pre_norm_add_pending(op, count, norm);
+        ignis__engine_sum_ranks(op, engine, engine->sum, count);
     }
 }
 
-/*  Rows through all layers: what they add up to is in `sum`, keys and values are in the cache. end: 0, they are of different sequences; or of one,
-    and behind them it has so many tokens. many: as ignis__engine_product has it. */
-IGNIS__PRIVATE void ignis__engine_layers(ignis__op *op, ignis__engine *e, int count, int end, bool many)
+/*  Runs rows through all layers. Leaves their hidden states in `sum`, and their keys and values in the KV cache. end:
+    0 if the rows belong to different sequences; else the length of their one sequence after them. is_chunk: as in
+    ignis__engine_multiply. */
+IGNIS__PRIVATE void ignis__engine_layers(ignis__op *op, ignis__engine *engine, int count, int end, bool is_chunk)
 {
-    const ignis__model *m = e->model;
-    ignis__address slab = (ignis__address)(e->pages * ignis__engine_page_elements(e) * ignis__dtypes[m->dtype].size),
+    const ignis__model *model = engine->model;
+    ignis__address slab = (ignis__address)(engine->pages * ignis__engine_page_elements(engine) *
+                                           ignis__dtypes[model->dtype].size),
                    at;
-    ignis__step_norms norm;
+    ignis__pre_norm norm;
     ignis__generate_cache cache;
     ignis__gemv_mma direct;
     ignis__paged paged;
@@ -21666,81 +21769,82 @@ IGNIS__PRIVATE void ignis__engine_layers(ignis__op *op, ignis__engine *e, int co
     memset(&cache, 0, sizeof cache);
     memset(&paged, 0, sizeof paged);
     memset(&direct, 0, sizeof direct);
-    at = ignis__op_write(op, e->cache);
-    if (many) {
-        cache.k_too = ignis__op_write(op, e->gathered);
-        cache.v_too = cache.k_too + (ignis__address)(e->gathered->numel / 2 * ignis__dtypes[m->dtype].size);
+    at = ignis__op_write(op, engine->cache);
+    if (is_chunk) {
+        cache.k_too = ignis__op_write(op, engine->gathered);
+        cache.v_too = cache.k_too + (ignis__address)(engine->gathered->numel / 2 * ignis__dtypes[model->dtype].size);
     }
-    cache.qkv = paged.q = ignis__op_write(op, e->qkv);
-    cache.rows = paged.rows = direct.places = ignis__op_write(op, e->rows);
-    cache.eps = m->eps;
-    cache.heads = paged.heads = direct.heads = m->heads;
-    cache.kv_heads = paged.kv_heads = direct.kv_heads = m->kv_heads;
-    cache.head_dim = paged.head_dim = direct.head_dim = m->head_dim;
-    direct.frequencies = m->rope ? ignis__op_write(op, e->turning) : 0;
-    paged.out = ignis__op_write(op, e->attended);
-    paged.scratch = ignis__op_write(op, e->scratch);
-    paged.ended = ignis__op_write(op, e->ended);
-    paged.q_row = e->qkv->shape.dim[1];
-    paged.scale = m->attention_scale;
-    paged.splits = e->splits;
+    cache.qkv = paged.q = ignis__op_write(op, engine->qkv);
+    cache.rows = paged.rows = direct.places = ignis__op_write(op, engine->rows);
+    cache.eps = model->eps;
+    cache.heads = paged.heads = direct.heads = model->heads;
+    cache.kv_heads = paged.kv_heads = direct.kv_heads = model->kv_heads;
+    cache.head_dim = paged.head_dim = direct.head_dim = model->head_dim;
+    direct.frequencies = model->rope ? ignis__op_write(op, engine->rope_table) : 0;
+    paged.out = ignis__op_write(op, engine->attended);
+    paged.scratch = ignis__op_write(op, engine->scratch);
+    paged.ended = ignis__op_write(op, engine->block_counts);
+    paged.q_row = engine->qkv->shape.dim[1];
+    paged.scale = model->attention_scale;
+    paged.splits = engine->splits;
     paged.settled = end == 0;
     memset(&norm, 0, sizeof norm);
-    norm.sum = e->sum;
-    norm.eps = m->eps;
-    norm.rms = m->rms;
-    ignis__step_embed(op, count, m->dtype, e->sum, e->embedding, e->positions, e->rows);
-    for (i = 0; op->ok && i < m->layers; i++, at += 2 * slab) {
-        const ignis__engine_layer *l = &e->layer[i];
+    norm.sum = engine->sum;
+    norm.eps = model->eps;
+    norm.rms = model->rms;
+    ignis__embed_rows(op, count, model->dtype, engine->sum, engine->embedding, engine->positions, engine->rows);
+    for (i = 0; op->ok && i < model->layers; i++, at += 2 * slab) {
+        const ignis__engine_layer *l = &engine->layer[i];
         norm.weight = l->attn_norm;
         norm.bias = l->attn_norm_bias;
         cache.k = paged.k = direct.keys = at;
         cache.v = paged.v = direct.values = at + slab;
-        if (!many && !l->q_norm && !l->k_norm && m->head_dim % 16 == 0 && ignis__step_takes_mma(op, m->dtype, l->qkv)) {
+        if (!is_chunk && !l->q_norm && !l->k_norm && model->head_dim % 16 == 0 &&
+            ignis__gemv_uses_tensor_cores(op, model->dtype, l->qkv)) {
             if (l->qkv->blocks.count)
-                ignis__step_blocks(op, count, IGNIS__GEMV_CACHE, false, e->qkv, e->normed, l->qkv, l->qkv_bias,
-                                   e->numbers, &norm, &direct);
+                ignis__gemv_run_quantised(op, count, IGNIS__GEMV_CACHE, false, engine->qkv, engine->normed, l->qkv,
+                                          l->qkv_bias, engine->dequantised, &norm, &direct);
             else
-                ignis__step_mma(op, count, IGNIS__GEMV_CACHE, false, e->qkv, e->normed, l->qkv, l->qkv_bias, &norm,
-                                &direct);
+                ignis__gemv_run_dense(op, count, IGNIS__GEMV_CACHE, false, engine->qkv, engine->normed, l->qkv,
+                                      l->qkv_bias, &norm, &direct);
         } else {
             cache.q_weight = l->q_norm ? ignis__op_read(op, l->q_norm) : 0;
             cache.k_weight = l->k_norm ? ignis__op_read(op, l->k_norm) : 0;
-            ignis__engine_product(op, e, count, many, IGNIS__GEMV_OUT, false, e->qkv, e->normed, l->qkv, l->qkv_bias,
-                                  &norm);
-            ignis__step_cache(op, count, m->dtype, &cache, m->rope ? e->frequencies : NULL);
+            ignis__engine_multiply(op, engine, count, is_chunk, IGNIS__GEMV_OUT, false, engine->qkv, engine->normed,
+                                   l->qkv, l->qkv_bias, &norm);
+            ignis__kv_cache_append(op, count, model->dtype, &cache, model->rope ? engine->frequencies : NULL);
         }
-        if (many)
-            ignis__step_attention_many(op, count, end, &paged, e->gathered);
+        if (is_chunk)
+            ignis__chunk_attention(op, count, end, &paged, engine->gathered);
         else
-            ignis__step_attention(op, count, e->step_rows, m->dtype, &paged);
-        ignis__engine_add(op, e, count, many, e->attended, l->o, l->o_bias, &norm);
+            ignis__paged_attention(op, count, engine->step_rows, model->dtype, &paged);
+        ignis__engine_multiply_add(op, engine, count, is_chunk, engine->attended, l->o, l->o_bias, &norm);
         norm.weight = l->mlp_norm;
         norm.bias = l->mlp_norm_bias;
-        ignis__engine_product(op, e, count, many, m->gelu ? IGNIS__GEMV_GELU : IGNIS__GEMV_OUT, !m->gelu, e->inner,
-                              e->normed, l->up, l->up_bias, &norm);
-        ignis__engine_add(op, e, count, many, e->inner, l->down, l->down_bias, &norm);
+        ignis__engine_multiply(op, engine, count, is_chunk, model->gelu ? IGNIS__GEMV_GELU : IGNIS__GEMV_OUT,
+                               !model->gelu, engine->inner, engine->normed, l->up, l->up_bias, &norm);
+        ignis__engine_multiply_add(op, engine, count, is_chunk, engine->inner, l->down, l->down_bias, &norm);
     }
-    ignis__engine_add_rest(op, count, &norm);
+    ignis__pre_norm_add_pending(op, count, &norm);
 }
 
-/*  The logits of a step of one row, which is there, by generate_step.cu. */
-static void ignis__engine_whole_step(ignis__op *op, ignis__engine *e)
+/*  Launches generate_step.cu, which computes the logits of one uploaded row. */
+static void ignis__engine_launch_single(ignis__op *op, ignis__engine *engine)
 {
-    const ignis__model *m = e->model;
-    const int width = (m->heads + 2 * m->kv_heads) * m->head_dim, attended = m->heads * m->head_dim;
-    const int n[] = {width, m->hidden, m->inner, m->hidden, m->vocab},
-              k[] = {m->hidden, attended, m->hidden, m->inner, m->hidden};
+    const ignis__model *model = engine->model;
+    const int width = (model->heads + 2 * model->kv_heads) * model->head_dim, attended = model->heads * model->head_dim;
+    const int n[] = {width, model->hidden, model->inner, model->hidden, model->vocab},
+              k[] = {model->hidden, attended, model->hidden, model->inner, model->hidden};
     int64_t blocks = 1;
     double flops = 0;
-    ignis__step p;
+    ignis__decode_step p;
     size_t shared;
     void *params[] = {&p};
     int i, j;
     memset(&p, 0, sizeof p);
-    shared = ignis__engine_whole_shared(e, &p);
-    for (i = 0; i <= m->layers; i++) { /* behind those who write them on other streams */
-        ignis__step_arrays a = ignis__engine_arrays(e, i);
+    shared = ignis__engine_single_launch_shared(engine, &p);
+    for (i = 0; i <= model->layers; i++) { /* orders the launch after writes on other streams */
+        ignis__decode_step_arrays a = ignis__engine_layer_arrays(engine, i);
         for (j = 0; j < 4; j++) {
             flops += a.weights[j] && ignis__op_read(op, a.weights[j])
                          ? 2.0 * (double)(ignis__weight_rows(a.weights[j]) * ignis__weight_columns(a.weights[j]))
@@ -21754,198 +21858,211 @@ static void ignis__engine_whole_step(ignis__op *op, ignis__engine *e)
         }
     }
     for (i = 0; i < 5; i++) {
-        ignis__step_shape *shape = &p.shapes[i];
+        ignis__decode_step_shape *shape = &p.shapes[i];
         shape->n = n[i];
         shape->k = k[i];
         shape->kind = i == 0 ? IGNIS__GEMV_CACHE : IGNIS__GEMV_OUT;
-        shape->gated = i == 2 && !m->gelu;
-        shape->head_dim = m->head_dim;
+        shape->gated = i == 2 && !model->gelu;
+        shape->head_dim = model->head_dim;
         shape->tiles = (int)ignis__ceil_div(n[i], shape->gated ? 8 : 16);
         blocks = shape->tiles > blocks ? shape->tiles : blocks;
     }
-    p.layers = ignis__op_write(op, e->table);
-    p.row = ignis__op_write(op, e->rows);
-    p.frequencies = m->rope ? ignis__op_write(op, e->turning) : 0;
-    p.embedding = ignis__op_read(op, e->embedding);
-    if (e->embedding->blocks.count)
-        p.table = ignis__quantised_part(&e->embedding->blocks, 0, p.embedding);
-    p.positions = e->positions ? ignis__op_read(op, e->positions) : 0;
-    p.cache = ignis__op_write(op, e->cache);
-    p.slab = e->pages * ignis__engine_page_elements(e);
-    p.logits = ignis__op_write(op, e->logits);
-    p.sums[0] = ignis__op_write(op, e->words);
-    p.sums[1] = p.sums[0] + 8 * (ignis__address)m->hidden;
-    p.qkv = p.sums[1] + 8 * (ignis__address)m->hidden;
-    p.attended = p.qkv + 4 * (ignis__address)width; /* two elements a word */
+    p.layers = ignis__op_write(op, engine->layer_table);
+    p.row = ignis__op_write(op, engine->rows);
+    p.frequencies = model->rope ? ignis__op_write(op, engine->rope_table) : 0;
+    p.embedding = ignis__op_read(op, engine->embedding);
+    if (engine->embedding->blocks.count)
+        p.table = ignis__quantised_part(&engine->embedding->blocks, 0, p.embedding);
+    p.positions = engine->positions ? ignis__op_read(op, engine->positions) : 0;
+    p.cache = ignis__op_write(op, engine->cache);
+    p.slab = engine->pages * ignis__engine_page_elements(engine);
+    p.logits = ignis__op_write(op, engine->logits);
+    p.sums[0] = ignis__op_write(op, engine->step_scratch);
+    p.sums[1] = p.sums[0] + 8 * (ignis__address)model->hidden;
+    p.qkv = p.sums[1] + 8 * (ignis__address)model->hidden;
+    p.attended = p.qkv + 4 * (ignis__address)width; /* two elements per word */
     p.inner = p.attended + 4 * (ignis__address)attended;
-    p.found = p.inner + 4 * (ignis__address)m->inner;
-    p.state = p.found + 8 * (ignis__address)((int64_t)m->heads * e->splits * (2 + m->head_dim));
-    p.eps = m->eps;
-    p.scale = m->attention_scale;
-    p.count = m->layers;
-    p.rms = m->rms;
-    p.heads = m->heads;
-    p.kv_heads = m->kv_heads;
-    p.head_dim = m->head_dim;
-    p.splits = e->splits;
-    ignis__cost(-1, flops, (int)m->dtype);
-    ignis__op_launch(op, IGNIS__BUILTIN_GENERATE_STEP, m->dtype, e->step_define,
+    p.found = p.inner + 4 * (ignis__address)model->inner;
+    p.state = p.found + 8 * (ignis__address)((int64_t)model->heads * engine->splits * (2 + model->head_dim));
+    p.eps = model->eps;
+    p.scale = model->attention_scale;
+    p.count = model->layers;
+    p.rms = model->rms;
+    p.heads = model->heads;
+    p.kv_heads = model->kv_heads;
+    p.head_dim = model->head_dim;
+    p.splits = engine->splits;
+    ignis__cost(-1, flops, (int)model->dtype);
+    ignis__op_launch(op, IGNIS__BUILTIN_GENERATE_STEP, model->dtype, engine->step_define,
                      ignis__clamp(blocks, 1, op->work.device->info.multiprocessors), 1, 1, 384, 1, shared, params);
 }
 
-/*  A step of so many rows, which lie in device memory: logits, and draws. ready: what all layers have found of them is there. */
-IGNIS__PRIVATE void ignis__engine_launches(ignis__op *op, ignis__engine *e, int count, ignis__draws draws, bool ready)
+/*  Launches a decode step of `count` uploaded rows: logits, then sampling. ready: their hidden states are in `sum`
+    already, so the layers are left out. */
+IGNIS__PRIVATE void ignis__engine_launch_step(ignis__op *op, ignis__engine *engine, int count,
+                                              ignis__sampling_kind draws, bool ready)
 {
-    ignis__address logits, said;
-    ignis__step_norms norm;
+    ignis__address logits, agreement;
+    ignis__pre_norm norm;
     ignis__draw p;
-    bool whole = !ready && count == 1 && e->table;
-    if (whole)
-        ignis__engine_whole_step(op, e);
+    bool single = !ready && count == 1 && engine->layer_table;
+    if (single)
+        ignis__engine_launch_single(op, engine);
     else if (!ready)
-        ignis__engine_layers(op, e, count, 0, false);
+        ignis__engine_layers(op, engine, count, 0, false);
     memset(&norm, 0, sizeof norm);
-    norm.sum = e->sum;
-    norm.weight = e->norm;
-    norm.bias = e->norm_bias;
-    norm.eps = e->model->eps;
-    norm.rms = e->model->rms;
-    if (e->model->parallel.size > 1) { /* what this rank says stands behind the first row of logits */
-        logits = ignis__op_write(op, e->logits);
-        said = ignis__op_write(op, e->said);
+    norm.sum = engine->sum;
+    norm.weight = engine->norm;
+    norm.bias = engine->norm_bias;
+    norm.eps = engine->model->eps;
+    norm.rms = engine->model->rms;
+    if (engine->model->parallel.size > 1) { /* the agreement follows the first row of logits */
+        logits = ignis__op_write(op, engine->logits);
+        agreement = ignis__op_write(op, engine->agreement);
         op->ok = op->ok &&
-                 ignis__copy_zeros(&op->work, logits, count * e->logits->shape.dim[1] * (int64_t)sizeof(float)) &&
-                 ignis__copy_on_device(&op->work, logits + (ignis__address)e->model->vocab * sizeof(float), said,
-                                       ignis__array_bytes(e->said));
+                 ignis__copy_zeros(&op->work, logits, count * engine->logits->shape.dim[1] * (int64_t)sizeof(float)) &&
+                 ignis__copy_on_device(&op->work, logits + (ignis__address)engine->model->vocab * sizeof(float),
+                                       agreement, ignis__array_bytes(engine->agreement));
     }
-    if (!whole)
-        ignis__step_product(op, count, IGNIS__GEMV_LOGITS, false, e->mine ? e->mine : e->logits, e->normed, e->head,
-                            NULL, e->numbers, &norm);
-    if (e->model->parallel.size > 1)
-        ignis__engine_sum(op, e, e->logits, count);
-    if (draws == IGNIS__DRAWS_NONE)
+    if (!single)
+        ignis__gemv_run(op, count, IGNIS__GEMV_LOGITS, false,
+                        engine->rank_logits ? engine->rank_logits : engine->logits, engine->normed, engine->head, NULL,
+                        engine->dequantised, &norm);
+    if (engine->model->parallel.size > 1)
+        ignis__engine_sum_ranks(op, engine, engine->logits, count);
+    if (draws == IGNIS__SAMPLING_NONE)
         return;
     memset(&p, 0, sizeof p);
-    p.logits = ignis__op_write(op, e->logits);
-    p.scores = ignis__op_write(op, e->scores);
-    p.rows = ignis__op_write(op, e->rows);
-    p.biases = ignis__op_write(op, e->biases);
-    p.parts = ignis__op_write(op, e->parts);
-    p.bins = ignis__op_write(op, e->bins);
-    p.stride = e->logits->shape.dim[1];
-    p.vocab = e->model->vocab;
+    p.logits = ignis__op_write(op, engine->logits);
+    p.scores = ignis__op_write(op, engine->scores);
+    p.rows = ignis__op_write(op, engine->rows);
+    p.biases = ignis__op_write(op, engine->biases);
+    p.parts = ignis__op_write(op, engine->parts);
+    p.bins = ignis__op_write(op, engine->bins);
+    p.stride = engine->logits->shape.dim[1];
+    p.vocab = engine->model->vocab;
     p.bias_room = IGNIS__BIASES;
-    p.masks = ignis__op_write(op, e->masks);
-    p.mask_room = (int)e->masks->shape.dim[1];
-    ignis__step_draw(op, count, draws, &p);
+    p.masks = ignis__op_write(op, engine->masks);
+    p.mask_room = (int)engine->masks->shape.dim[1];
+    ignis__sampling_launch(op, count, draws, &p);
 }
 
-/*  The same as a graph, from the second time on. count is a power of 2. */
-IGNIS__PRIVATE void ignis__engine_step(ignis__op *op, ignis__engine *e, int count, ignis__draws draws)
+/*  Runs a decode step: the first time by launches, later as a captured graph. count is a power of 2. */
+IGNIS__PRIVATE void ignis__engine_run_step(ignis__op *op, ignis__engine *engine, int count, ignis__sampling_kind draws)
 {
     const char *call = op->work.call;
     int number = ignis__log2((uint64_t)count);
     ignis__trace_item item;
     ignis__op captured;
-    bool traced, same;
-    if (e->steps[draws][number].runs++ == 0) { /* kernels are compiled now */
-        ignis__engine_launches(op, e, count, draws, false);
+    bool traced, captured_ok;
+    if (engine->steps[draws][number].runs++ == 0) { /* compiles the kernels, which a capture cannot do */
+        ignis__engine_launch_step(op, engine, count, draws, false);
         return;
     }
-    if (op->ok && !e->steps[draws][number].exec) {
-        op->ok = ignis__device_wait(call, e->device) && ignis__capture_begin(call, e->device);
+    if (op->ok && !engine->steps[draws][number].exec) {
+        op->ok = ignis__device_wait(call, engine->device) && ignis__capture_begin(call, engine->device);
         if (!op->ok)
             return;
-        e->steps[draws][number].capture = ignis__capturing();
-        same = ignis__next_begin(&captured, call, e->device);
-        if (same) {
-            ignis__engine_launches(&captured, e, count, draws, false);
-            same = ignis__op_leave(&captured) == IGNIS_OK;
+        engine->steps[draws][number].capture = ignis__capturing();
+        captured_ok = ignis__op_begin_on_device(&captured, call, engine->device);
+        if (captured_ok) {
+            ignis__engine_launch_step(&captured, engine, count, draws, false);
+            captured_ok = ignis__op_leave(&captured) == IGNIS_OK;
         }
-        e->steps[draws][number].exec = ignis__capture_end(call, e->steps[draws][number].capture);
-        op->ok = same && e->steps[draws][number].exec;
+        engine->steps[draws][number].exec = ignis__capture_end(call, engine->steps[draws][number].capture);
+        op->ok = captured_ok && engine->steps[draws][number].exec;
         if (!op->ok) {
-            ignis__graph_destroy(call, e->steps[draws][number].capture, e->steps[draws][number].exec);
-            e->steps[draws][number].capture = NULL;
-            e->steps[draws][number].exec = NULL;
+            ignis__graph_destroy(call, engine->steps[draws][number].capture, engine->steps[draws][number].exec);
+            engine->steps[draws][number].capture = NULL;
+            engine->steps[draws][number].exec = NULL;
         }
     }
-    op->ok = op->ok && ignis__graph_launchable(call, e->device, op->work.stream);
+    op->ok = op->ok && ignis__graph_launchable(call, engine->device, op->work.stream);
     if (!op->ok)
         return;
     traced = ignis__profiling() &&
-             ignis__trace_open(&item, IGNIS__TRACED_GRAPH, call, e->device, op->work.stream, NULL, "graph");
-    op->ok = !IGNIS__CUDA_FAILED(call, e->device, cuGraphLaunch, (e->steps[draws][number].exec, op->work.stream));
+             ignis__trace_open(&item, IGNIS__TRACED_GRAPH, call, engine->device, op->work.stream, NULL, "graph");
+    op->ok =
+        !IGNIS__CUDA_FAILED(call, engine->device, cuGraphLaunch, (engine->steps[draws][number].exec, op->work.stream));
     if (traced)
         (void)ignis__trace_close(&item, op->ok);
 }
 
-/* --- sequences ----------------------------------------------------------------------------------------------------------- */
+/*  models/generate/grammar_mask.c - the masks that keep sampling within a sequence's grammar
 
-/*  Where the text of a sequence with a grammar is; null, and reported: it does not keep to it. */
-IGNIS__PRIVATE const ignis__grammar_state *ignis__sequence_match(const char *call, ignis__sequence *s)
+    A mask has a bit for each token. The host computes it from the grammar's state, and the device keeps the masks
+    used last. A sequence feeds its new tokens to the grammar only when the next token is sampled.
+    May use: >>grammar. Locks: the caller holds the engine's lock, which also guards the grammars. */
+
+/*  Moves the sequence's grammar state past its tokens. NULL, and reported, if the tokens violate the grammar. */
+IGNIS__PRIVATE const ignis__grammar_state *ignis__sequence_match_grammar(const char *call, ignis__sequence *sequence)
 {
-    ignis__grammar *g = s->grammar;
-    const ignis__vocabulary *v = s->engine->vocabulary;
+    ignis__grammar *grammar = sequence->grammar;
+    const ignis__vocabulary *v = sequence->engine->vocabulary;
     int32_t id, next;
     int i;
-    bool ok = g->start >= 0;
-    if (!ok || g->states.count > IGNIS__GRAMMAR_STATES || g->masks > IGNIS__GRAMMAR_MASKS)
-        ok = ignis__grammar_begin(g);
-    if (ok && s->epoch != g->epoch) {
-        s->epoch = g->epoch;
-        s->matched = s->constrained;
-        s->state = g->start;
+    bool ok = grammar->start >= 0;
+    if (!ok || grammar->states.count > IGNIS__GRAMMAR_STATES || grammar->masks > IGNIS__GRAMMAR_MASKS)
+        ok = ignis__grammar_begin(grammar);
+    if (ok && sequence->epoch != grammar->epoch) {
+        sequence->epoch = grammar->epoch;
+        sequence->matched = sequence->constrained;
+        sequence->state = grammar->start;
     }
-    for (; ok && s->matched < s->length; s->matched++, s->state = next) {
-        id = s->ids[s->matched];
-        next = ignis__grammar_put(g, v, s->state, id);
+    for (; ok && sequence->matched < sequence->length; sequence->matched++, sequence->state = next) {
+        id = sequence->ids[sequence->matched];
+        next = ignis__grammar_put(grammar, v, sequence->state, id);
         for (i = 0; i < v->end_count && v->ends[i] != id;)
             i++;
-        ok = next > 0 || (next == 0 && i < v->end_count && IGNIS__GRAMMAR_AT(g, state, states, s->state)->ends);
+        ok = next > 0 ||
+             (next == 0 && i < v->end_count && IGNIS__GRAMMAR_AT(grammar, state, states, sequence->state)->ends);
         if (next == 0 && !ok)
-            ignis__grammar_fail(g, IGNIS_DIAG_GRAMMAR, NULL,
-                                "token %d of the sequence, %d, does not keep to its grammar", s->matched, (int)id);
+            ignis__grammar_fail(grammar, IGNIS_DIAG_GRAMMAR, NULL,
+                                "token %d of the sequence, %d, does not keep to its grammar", sequence->matched,
+                                (int)id);
         if (!ok)
             break;
     }
-    ok = ok && ignis__grammar_mask(g, v, s->state);
+    ok = ok && ignis__grammar_mask(grammar, v, sequence->state);
     if (!ok)
-        ignis__fail(g->diagnostic, call, "%s", g->fault);
-    g->diagnostic = IGNIS_DIAG_NONE;
-    return ok ? IGNIS__GRAMMAR_AT(g, state, states, s->state) : NULL;
+        ignis__fail(grammar->diagnostic, call, "%s", grammar->fault);
+    grammar->diagnostic = IGNIS_DIAG_NONE;
+    return ok ? IGNIS__GRAMMAR_AT(grammar, state, states, sequence->state) : NULL;
 }
 
-/*  The same, where a token is to be drawn: there has to be one. */
-IGNIS__PRIVATE const ignis__grammar_state *ignis__sequence_allows(const char *call, ignis__sequence *s)
+/*  As ignis__sequence_match_grammar, and fails if no token can follow. */
+IGNIS__PRIVATE const ignis__grammar_state *ignis__sequence_check_grammar(const char *call, ignis__sequence *sequence)
 {
-    const ignis__grammar_state *state = ignis__sequence_match(call, s);
-    if (!state || state->any || (state->ends && s->engine->vocabulary->end_count))
+    const ignis__grammar_state *state = ignis__sequence_match_grammar(call, sequence);
+    if (!state || state->any || (state->ends && sequence->engine->vocabulary->end_count))
         return state;
-    ignis__fail(IGNIS_DIAG_GRAMMAR, call, "by its grammar nothing can follow the %d tokens of the sequence", s->length);
+    ignis__fail(IGNIS_DIAG_GRAMMAR, call, "by its grammar nothing can follow the %d tokens of the sequence",
+                sequence->length);
     return NULL;
 }
 
-/*  Which of the engine's masks, from 1 on, has the tokens that may come to a sequence. It is sent where it is not there, in place of the one that was
-    used longest ago, so of none of the step's other rows. 0: a failure. */
-IGNIS__PRIVATE int ignis__sequence_mask(ignis__op *op, ignis__sequence *s)
+/*  Returns the number, from 1 on, of the engine's mask with the tokens that may follow. Uploads it if the device does
+    not have it, in place of the mask that was used longest ago. No other row of this step uses that one. 0, and
+    reported, on failure. */
+IGNIS__PRIVATE int ignis__sequence_upload_mask(ignis__op *op, ignis__sequence *sequence)
 {
-    const ignis__grammar_state *state = op->ok ? ignis__sequence_allows(op->work.call, s) : NULL;
-    ignis__engine *e = s->engine;
-    const ignis__vocabulary *v = e->vocabulary;
-    ignis__address masks = ignis__op_write(op, e->masks); /* behind what another stream may be sending */
+    const ignis__grammar_state *state = op->ok ? ignis__sequence_check_grammar(op->work.call, sequence) : NULL;
+    ignis__engine *engine = sequence->engine;
+    const ignis__vocabulary *v = engine->vocabulary;
+    ignis__address masks = ignis__op_write(op, engine->masks); /* ordered after uploads on other streams */
     int64_t bytes;
     uint32_t *mask;
     int oldest = 0, i;
     bool ok;
     if (!state)
         return 0;
-    for (i = 0; i < e->mask_count; i++) {
-        if (e->mask[i].grammar == s->grammar->number && e->mask[i].epoch == s->epoch && e->mask[i].state == s->state) {
-            e->mask[i].used = ++e->masks_used;
+    for (i = 0; i < engine->mask_count; i++) {
+        if (engine->mask[i].grammar == sequence->grammar->number && engine->mask[i].epoch == sequence->epoch &&
+            engine->mask[i].state == sequence->state) {
+            engine->mask[i].used = ++engine->masks_used;
             return i + 1;
         }
-        if (e->mask[i].used < e->mask[oldest].used)
+        if (engine->mask[i].used < engine->mask[oldest].used)
             oldest = i;
     }
     bytes = (int64_t)sizeof *mask * v->words;
@@ -21955,66 +22072,73 @@ IGNIS__PRIVATE int ignis__sequence_mask(ignis__op *op, ignis__sequence *s)
     memcpy(mask, state->mask, (size_t)bytes);
     for (i = 0; state->ends && i < v->end_count; i++)
         mask[v->ends[i] / 32] |= (uint32_t)1 << v->ends[i] % 32;
-    e->mask[oldest].grammar = 0;
+    engine->mask[oldest].grammar = 0;
     ok = op->ok && ignis__copy_from_host(&op->work, masks + (ignis__address)(oldest * bytes), mask, bytes);
     ignis__free(mask);
     if (!ok)
         return 0;
-    e->mask[oldest].grammar = s->grammar->number;
-    e->mask[oldest].epoch = s->epoch;
-    e->mask[oldest].state = s->state;
-    e->mask[oldest].used = ++e->masks_used;
+    engine->mask[oldest].grammar = sequence->grammar->number;
+    engine->mask[oldest].epoch = sequence->epoch;
+    engine->mask[oldest].state = sequence->state;
+    engine->mask[oldest].used = ++engine->masks_used;
     return oldest + 1;
 }
 
-/*  Takes a sequence apart that nobody uses any more. */
-IGNIS__PRIVATE void ignis__sequence_drop(const char *call, ignis__sequence *s)
+/*  models/generate/sequence.c - sequences: held, locked, released
+
+    A sequence holds its model, and by that the engine. One lock per engine guards all of its sequences, because
+    they share the cache and the buffers of a step.
+    Locks: ignis__sequence_enter takes the engine's lock, after a token ahead is settled; _leave releases it. */
+
+/*  Drops a hold; the last one destroys the sequence and returns its pages. */
+IGNIS__PRIVATE void ignis__sequence_drop(const char *call, ignis__sequence *sequence)
 {
     int i;
-    if (!ignis__pool_drop(s))
+    if (!ignis__pool_drop(sequence))
         return;
-    ignis__mutex_lock(&s->engine->lock);
-    if (s->grammar)
-        s->grammar->uses--;
-    for (i = 0; i < s->page_count; i++)
-        if (--s->engine->uses[s->page[i]] == 0)
-            s->engine->free_pages[s->engine->free_count++] = s->page[i];
-    ignis__mutex_unlock(&s->engine->lock);
-    if (s->on_device)
-        ignis__array_unclaim(call, s->on_device);
-    if (s->table)
-        ignis__array_unclaim(call, s->table);
-    if (s->last)
-        ignis__array_unclaim(call, s->last);
-    ignis__free(s->ids);
-    ignis__free(s->page);
-    ignis__free(s->many);
-    ignis__model_drop(call, s->model);
-    ignis__pool_recycle(&ignis__sequences, s);
+    ignis__mutex_lock(&sequence->engine->lock);
+    if (sequence->grammar)
+        sequence->grammar->uses--;
+    for (i = 0; i < sequence->page_count; i++)
+        if (--sequence->engine->uses[sequence->page[i]] == 0)
+            sequence->engine->free_pages[sequence->engine->free_count++] = sequence->page[i];
+    ignis__mutex_unlock(&sequence->engine->lock);
+    if (sequence->ids_on_device)
+        ignis__array_unclaim(call, sequence->ids_on_device);
+    if (sequence->pages_on_device)
+        ignis__array_unclaim(call, sequence->pages_on_device);
+    if (sequence->last_hidden)
+        ignis__array_unclaim(call, sequence->last_hidden);
+    ignis__free(sequence->ids);
+    ignis__free(sequence->page);
+    ignis__free(sequence->in_chunk);
+    ignis__model_drop(call, sequence->model);
+    ignis__pool_recycle(&ignis__sequences, sequence);
 }
 
-/*  Waits for a token that was drawn ahead, and forgets it. The engine is locked. */
-IGNIS__PRIVATE void ignis__engine_settle(const char *call, ignis__engine *e)
+/*  Waits for a token that is sampled ahead, and discards it. The caller holds the engine's lock. */
+IGNIS__PRIVATE void ignis__engine_settle(const char *call, ignis__engine *engine)
 {
     ignis__binding binding;
-    if (!e->ahead.sequence)
+    if (!engine->ahead.sequence)
         return;
-    if (ignis__device_enter(call, e->device, &binding)) {
-        (void)IGNIS__CUDA_FAILED(call, e->device, cuEventSynchronize, (e->ahead.drawn->event));
+    if (ignis__device_enter(call, engine->device, &binding)) {
+        (void)IGNIS__CUDA_FAILED(call, engine->device, cuEventSynchronize, (engine->ahead.drawn->event));
         ignis__device_leave(&binding);
     }
-    ignis__event_recycle(e->device, e->ahead.drawn);
-    e->ahead.sequence = NULL;
+    ignis__event_recycle(engine->device, engine->ahead.drawn);
+    engine->ahead.sequence = NULL;
 }
 
-/*  Locks an engine for work with it, or with one of its sequences, in which no token is drawn ahead. */
-IGNIS__PRIVATE void ignis__engine_lock(const char *call, ignis__engine *e)
+/*  Locks an engine for work on it or on its sequences. No token is ahead afterwards. */
+IGNIS__PRIVATE void ignis__engine_lock(const char *call, ignis__engine *engine)
 {
-    ignis__mutex_lock(&e->lock);
-    ignis__engine_settle(call, e);
+    ignis__mutex_lock(&engine->lock);
+    ignis__engine_settle(call, engine);
 }
 
-/*  Ends work with an engine, which others use next, in streams of their own: what a failure has left in this one is waited for. */
+/*  Ends work with an engine. Other threads use it next, on streams of their own, so after a failure this waits for
+    what is queued. */
 IGNIS__PRIVATE bool ignis__engine_leave(ignis__op *op)
 {
     if (!op->ok)
@@ -22022,206 +22146,231 @@ IGNIS__PRIVATE bool ignis__engine_leave(ignis__op *op)
     return ignis__op_leave(op) == IGNIS_OK;
 }
 
-/*  A sequence, held; null, and reported: there is none, or the thread captures. */
+/*  Holds a sequence. NULL, and reported, if the handle is freed or this thread captures a graph. */
 IGNIS__PRIVATE ignis__sequence *ignis__sequence_hold(const char *call, ignis_sequence handle)
 {
-    ignis__sequence *s = (ignis__sequence *)ignis__handle_hold(call, &ignis__sequences, handle.id);
-    if (!s || !ignis__capture_refuses(call))
-        return s;
-    ignis__sequence_drop(call, s);
+    ignis__sequence *sequence = (ignis__sequence *)ignis__handle_hold(call, &ignis__sequences, handle.id);
+    if (!sequence || !ignis__capture_refuses(call))
+        return sequence;
+    ignis__sequence_drop(call, sequence);
     return NULL;
 }
 
-/*  The same for a call that works with it, and its engine locked. */
+/*  As ignis__sequence_hold, and locks the engine. */
 IGNIS__PRIVATE ignis__sequence *ignis__sequence_enter(const char *call, ignis_sequence handle)
 {
-    ignis__sequence *s = ignis__sequence_hold(call, handle);
-    if (s)
-        ignis__engine_lock(call, s->engine);
-    return s;
+    ignis__sequence *sequence = ignis__sequence_hold(call, handle);
+    if (sequence)
+        ignis__engine_lock(call, sequence->engine);
+    return sequence;
 }
 
-IGNIS__PRIVATE void ignis__sequence_leave(const char *call, ignis__sequence *s)
+IGNIS__PRIVATE void ignis__sequence_leave(const char *call, ignis__sequence *sequence)
 {
-    ignis__mutex_unlock(&s->engine->lock);
-    ignis__sequence_drop(call, s);
+    ignis__mutex_unlock(&sequence->engine->lock);
+    ignis__sequence_drop(call, sequence);
 }
 
-/*  How many pages a sequence still has to get to write positions [from, to) in pages of its own. */
-IGNIS__PRIVATE int ignis__sequence_pages_needed(const ignis__sequence *s, int from, int to)
+/*  models/generate/kv_cache.c - pages of the KV cache, and tokens that enter it
+
+    A page has the keys and values of 16 positions in all layers. Forks share pages, so a page that others use, too,
+    is copied before a sequence writes to it.
+    Invariants: engine->uses[page] counts the sequences of a page; a page with 0 is in engine->free_pages.
+    May use: engine_step.c. Locks: the caller holds the engine's lock. */
+
+/*  Returns how many pages a sequence needs before it can write positions [from, to) to pages of its own. */
+IGNIS__PRIVATE int ignis__sequence_pages_needed(const ignis__sequence *sequence, int from, int to)
 {
     int page, needed = 0;
     for (page = from / IGNIS__PAGE; page * IGNIS__PAGE < to; page++)
-        needed += page >= s->page_count || s->engine->uses[s->page[page]] > 1;
+        needed += page >= sequence->page_count || sequence->engine->uses[sequence->page[page]] > 1;
     return needed;
 }
 
-/*  False, and reported: the cache has not that many pages left. */
-IGNIS__PRIVATE bool ignis__engine_has_pages(const char *call, const ignis__engine *e, int needed)
+/*  Checks that the cache has `needed` free pages. False, and reported, if not. */
+IGNIS__PRIVATE bool ignis__engine_has_pages(const char *call, const ignis__engine *engine, int needed)
 {
-    if (needed <= e->free_count)
+    if (needed <= engine->free_count)
         return true;
     ignis__fail(IGNIS_DIAG_CACHE_FULL, call,
                 "the cache has %d pages of %d tokens, %d of them free, and %d are needed; free or truncate sequences, "
                 "or open the model with a "
                 "larger desc.sequences (%d sequences of %d tokens)",
-                e->pages, (int)IGNIS__PAGE, e->free_count, needed, e->model->sequences, e->context);
+                engine->pages, (int)IGNIS__PAGE, engine->free_count, needed, engine->model->sequences, engine->context);
     return false;
 }
 
-/*  Makes the pages of positions [from, to) a sequence's own, copies those that others have too, and tells the device. The engine has enough. */
-IGNIS__PRIVATE void ignis__sequence_take_pages(ignis__op *op, ignis__sequence *s, int from, int to)
+/*  Gives a sequence pages of its own for positions [from, to), copies pages that it shares, and uploads ids and
+    pages. The caller has checked that the pages are free. */
+IGNIS__PRIVATE void ignis__sequence_take_pages(ignis__op *op, ignis__sequence *sequence, int from, int to)
 {
-    ignis__engine *e = s->engine;
-    ignis__address cache = op->ok ? ignis__op_write(op, e->cache) : 0;
-    int64_t size = ignis__engine_page_elements(e), slab = size * e->pages;
+    ignis__engine *engine = sequence->engine;
+    ignis__address cache = op->ok ? ignis__op_write(op, engine->cache) : 0;
+    int64_t size = ignis__engine_page_elements(engine), slab = size * engine->pages;
     int number, to_page, from_page;
     void *params[] = {&cache, &slab, &size, &to_page, &from_page};
     for (number = from / IGNIS__PAGE; op->ok && number * IGNIS__PAGE < to; number++) {
-        bool fresh = number >= s->page_count;
-        if (!fresh && e->uses[s->page[number]] == 1)
+        bool fresh = number >= sequence->page_count;
+        if (!fresh && engine->uses[sequence->page[number]] == 1)
             continue;
-        to_page = e->free_pages[e->free_count - 1];
+        to_page = engine->free_pages[engine->free_count - 1];
         if (!fresh) {
-            from_page = s->page[number];
-            ignis__op_launch_row(op, IGNIS__BUILTIN_GENERATE_COPY, e->model->dtype, 2 * (int64_t)e->model->layers, 256,
-                                 params);
+            from_page = sequence->page[number];
+            ignis__op_launch_row(op, IGNIS__BUILTIN_GENERATE_COPY, engine->model->dtype,
+                                 2 * (int64_t)engine->model->layers, 256, params);
             if (!op->ok)
                 return;
-            e->uses[from_page]--;
+            engine->uses[from_page]--;
         }
-        e->free_count--;
-        e->uses[to_page] = 1;
-        s->page[number] = to_page;
-        s->page_count += fresh;
-        s->pages_sent = s->pages_sent < number ? s->pages_sent : number;
+        engine->free_count--;
+        engine->uses[to_page] = 1;
+        sequence->page[number] = to_page;
+        sequence->page_count += fresh;
+        sequence->pages_uploaded = sequence->pages_uploaded < number ? sequence->pages_uploaded : number;
     }
-    ignis__step_words(op, e->model->dtype, s->table, s->pages_sent, s->page + s->pages_sent,
-                      s->page_count - s->pages_sent);
-    ignis__step_words(op, e->model->dtype, s->on_device, s->sent, s->ids + s->sent, s->length - s->sent);
+    ignis__upload_i32(op, engine->model->dtype, sequence->pages_on_device, sequence->pages_uploaded,
+                      sequence->page + sequence->pages_uploaded, sequence->page_count - sequence->pages_uploaded);
+    ignis__upload_i32(op, engine->model->dtype, sequence->ids_on_device, sequence->uploaded,
+                      sequence->ids + sequence->uploaded, sequence->length - sequence->uploaded);
     if (op->ok) {
-        s->pages_sent = s->page_count;
-        s->sent = s->length;
+        sequence->pages_uploaded = sequence->page_count;
+        sequence->uploaded = sequence->length;
     }
 }
 
-IGNIS__PRIVATE void ignis__sequence_row(ignis__op *op, ignis__sequence *s, int position, ignis__generate_row *row)
+IGNIS__PRIVATE void ignis__sequence_fill_row(ignis__op *op, ignis__sequence *sequence, int position,
+                                             ignis__generate_row *row)
 {
     memset(row, 0, sizeof *row);
-    row->ids = ignis__op_write(op, s->on_device);
-    row->pages = ignis__op_write(op, s->table);
+    row->ids = ignis__op_write(op, sequence->ids_on_device);
+    row->pages = ignis__op_write(op, sequence->pages_on_device);
     row->position = position;
     row->penalty = 1;
 }
 
-/*  Tokens of a sequence from `first` on go through all layers, in the way that the first one is marked for. */
-IGNIS__PRIVATE void ignis__sequence_piece(ignis__op *op, ignis__sequence *s, int first, int count)
+/*  Runs `count` tokens of a sequence, from `first` on, through all layers. in_chunk[first] says whether as a chunk of a
+    prompt. */
+IGNIS__PRIVATE void ignis__sequence_run_chunk(ignis__op *op, ignis__sequence *sequence, int first, int count)
 {
-    ignis__engine *e = s->engine;
+    ignis__engine *engine = sequence->engine;
     ignis__generate_row row;
-    ignis__sequence_row(op, s, first, &row);
-    ignis__step_chunk(op, e->model->dtype, e->rows, &row, count);
-    ignis__engine_layers(op, e, count, first + count, s->many[first]);
+    ignis__sequence_fill_row(op, sequence, first, &row);
+    ignis__upload_rows_from(op, engine->model->dtype, engine->rows, &row, count);
+    ignis__engine_layers(op, engine, count, first + count, sequence->in_chunk[first]);
 }
 
-/*  Keeps what all layers have found of a sequence's last token, which is the last of so many rows. */
-IGNIS__PRIVATE void ignis__sequence_keep(ignis__op *op, ignis__sequence *s, int count)
+/*  Keeps the hidden state of a sequence's last token, which is the last one of `count` rows. */
+IGNIS__PRIVATE void ignis__sequence_keep_hidden(ignis__op *op, ignis__sequence *sequence, int count)
 {
-    ignis__engine *e = s->engine;
-    const int64_t bytes = e->sum->shape.dim[1] * ignis__dtypes[e->sum->dtype].size;
+    ignis__engine *engine = sequence->engine;
+    const int64_t bytes = engine->sum->shape.dim[1] * ignis__dtypes[engine->sum->dtype].size;
     ignis__array *last = NULL;
-    ignis__address from = ignis__op_write(op, e->sum) + (ignis__address)((count - 1) * bytes);
-    op->ok = op->ok && ignis__engine_room(op->work.call, e, &last, 1, e->sum->shape.dim[1], e->sum->dtype) &&
+    ignis__address from = ignis__op_write(op, engine->sum) + (ignis__address)((count - 1) * bytes);
+    op->ok = op->ok &&
+             ignis__engine_alloc(op->work.call, engine, &last, 1, engine->sum->shape.dim[1], engine->sum->dtype) &&
              ignis__copy_on_device(&op->work, ignis__op_write(op, last), from, bytes);
-    if (s->last)
-        ignis__array_unclaim(op->work.call, s->last);
-    s->last = last;
-    s->last_length = op->ok ? s->length : 0;
+    if (sequence->last_hidden)
+        ignis__array_unclaim(op->work.call, sequence->last_hidden);
+    sequence->last_hidden = last;
+    sequence->last_hidden_length = op->ok ? sequence->length : 0;
 }
 
-/*  Puts tokens into the cache: all of a piece of many, of others all but the last one, which the next step computes. Waits for them. */
-static bool ignis__sequence_fill(const char *call, ignis__sequence *s)
+/*  Puts tokens into the KV cache, and waits. Of a chunk it takes all tokens. Of fewer tokens it leaves out the last
+    one, which the next decode step computes. */
+static bool ignis__sequence_fill_cache(const char *call, ignis__sequence *sequence)
 {
-    ignis__engine *e = s->engine;
+    ignis__engine *engine = sequence->engine;
     ignis__op op;
     int count = 0;
-    if (!ignis__model_plain(call, s->model) ||
-        !ignis__engine_has_pages(call, e, ignis__sequence_pages_needed(s, s->cached, s->length)) ||
-        !ignis__next_begin(&op, call, e->device))
+    if (!ignis__model_plain(call, sequence->model) ||
+        !ignis__engine_has_pages(call, engine,
+                                 ignis__sequence_pages_needed(sequence, sequence->cached, sequence->length)) ||
+        !ignis__op_begin_on_device(&op, call, engine->device))
         return false;
-    ignis__sequence_take_pages(&op, s, s->cached, s->length);
-    while (op.ok && s->cached < s->length) {
-        count = s->length - s->cached < IGNIS__CHUNK ? s->length - s->cached : IGNIS__CHUNK;
-        memset(s->many + s->cached, count > IGNIS__STEP_ROWS, sizeof *s->many * (size_t)count);
+    ignis__sequence_take_pages(&op, sequence, sequence->cached, sequence->length);
+    while (op.ok && sequence->cached < sequence->length) {
+        count = sequence->length - sequence->cached < IGNIS__CHUNK ? sequence->length - sequence->cached : IGNIS__CHUNK;
+        memset(sequence->in_chunk + sequence->cached, count > IGNIS__STEP_ROWS,
+               sizeof *sequence->in_chunk * (size_t)count);
         if (count <= IGNIS__STEP_ROWS && --count == 0)
             break;
-        ignis__sequence_piece(&op, s, s->cached, count);
+        ignis__sequence_run_chunk(&op, sequence, sequence->cached, count);
         if (!op.ok)
             break;
-        s->cached += count;
+        sequence->cached += count;
     }
-    if (op.ok && s->cached == s->length)
-        ignis__sequence_keep(&op, s, count);
-    op.ok = op.ok && !IGNIS__CUDA_FAILED(call, e->device, cuStreamSynchronize, (op.work.stream)) &&
-            (e->model->parallel.size <= 1 || e->model->parallel.check_fn(e->model->parallel.group) == IGNIS_OK);
+    if (op.ok && sequence->cached == sequence->length)
+        ignis__sequence_keep_hidden(&op, sequence, count);
+    op.ok = op.ok && !IGNIS__CUDA_FAILED(call, engine->device, cuStreamSynchronize, (op.work.stream)) &&
+            (engine->model->parallel.size <= 1 ||
+             engine->model->parallel.check_fn(engine->model->parallel.group) == IGNIS_OK);
     return ignis__engine_leave(&op);
 }
 
-/*  Leaves the first tokens, and the pages of those that the cache has. */
-IGNIS__PRIVATE void ignis__sequence_cut(ignis__sequence *s, int length)
+/*  Keeps the first `length` tokens, and the pages of those that the cache has. */
+IGNIS__PRIVATE void ignis__sequence_truncate(ignis__sequence *sequence, int length)
 {
     int pages;
-    s->length = length;
-    s->cached = s->cached < length ? s->cached : length;
-    s->last_length = s->last_length <= length ? s->last_length : 0;
-    pages = (int)ignis__ceil_div(s->cached, IGNIS__PAGE);
-    s->sent = s->sent < length ? s->sent : length;
-    s->said_length = s->said_length <= length ? s->said_length : 0;
-    s->constrained = s->constrained < length ? s->constrained : length;
-    s->epoch = s->matched <= length ? s->epoch : 0;
-    while (s->page_count > pages) {
-        int page = s->page[--s->page_count];
-        if (--s->engine->uses[page] == 0)
-            s->engine->free_pages[s->engine->free_count++] = page;
+    sequence->length = length;
+    sequence->cached = sequence->cached < length ? sequence->cached : length;
+    sequence->last_hidden_length = sequence->last_hidden_length <= length ? sequence->last_hidden_length : 0;
+    pages = (int)ignis__ceil_div(sequence->cached, IGNIS__PAGE);
+    sequence->uploaded = sequence->uploaded < length ? sequence->uploaded : length;
+    sequence->hashed_length = sequence->hashed_length <= length ? sequence->hashed_length : 0;
+    sequence->constrained = sequence->constrained < length ? sequence->constrained : length;
+    sequence->epoch = sequence->matched <= length ? sequence->epoch : 0;
+    while (sequence->page_count > pages) {
+        int page = sequence->page[--sequence->page_count];
+        if (--sequence->engine->uses[page] == 0)
+            sequence->engine->free_pages[sequence->engine->free_count++] = page;
     }
-    s->pages_sent = s->pages_sent < s->page_count ? s->pages_sent : s->page_count;
+    sequence->pages_uploaded =
+        sequence->pages_uploaded < sequence->page_count ? sequence->pages_uploaded : sequence->page_count;
 }
 
-/*  False, and reported: the model has not all of these tokens. */
-IGNIS__PRIVATE bool ignis__sequence_knows(const char *call, const ignis__sequence *s, const int32_t *ids, int count)
+/*  Checks that the model has these ids. False, and reported, if not. */
+IGNIS__PRIVATE bool ignis__sequence_check_ids(const char *call, const ignis__sequence *sequence, const int32_t *ids,
+                                              int count)
 {
     int i = 0;
-    while (i < count && ids[i] >= 0 && ids[i] < s->model->vocab)
+    while (i < count && ids[i] >= 0 && ids[i] < sequence->model->vocab)
         i++;
     if (i < count)
         ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "ids[%d] is %d; the model has tokens 0 to %d", i, (int)ids[i],
-                    s->model->vocab - 1);
+                    sequence->model->vocab - 1);
     return i == count;
 }
 
-/*  Appends tokens that the model has, and puts what comes before the last one into the cache. After a failure the sequence is as it was. */
-IGNIS__PRIVATE bool ignis__sequence_append(const char *call, ignis__sequence *s, const int32_t *ids, int count)
+/*  Appends ids that the model has, and puts them into the cache, except the last one unless it is in a chunk. After a
+    failure the sequence is as it was. */
+IGNIS__PRIVATE bool ignis__sequence_append(const char *call, ignis__sequence *sequence, const int32_t *ids, int count)
 {
-    int before = s->length, cached = s->cached;
-    bool many = before > 0 && s->many[before - 1]; /* it may go with the others */
-    if (count > s->engine->context - before)
+    int before = sequence->length, cached = sequence->cached;
+    bool in_chunk = before > 0 && sequence->in_chunk[before - 1]; /* may be recomputed together with new tokens */
+    if (count > sequence->engine->context - before)
         return ignis__fail(IGNIS_DIAG_CONTEXT_FULL, call,
                            "the sequence has %d tokens, %d more do not fit the context of %d", before, count,
-                           s->engine->context) == IGNIS_OK;
+                           sequence->engine->context) == IGNIS_OK;
     if (count == 0)
         return true;
-    memcpy(s->ids + before, ids, sizeof *ids * (size_t)count);
-    s->length = before + count;
-    if (ignis__sequence_fill(call, s))
+    memcpy(sequence->ids + before, ids, sizeof *ids * (size_t)count);
+    sequence->length = before + count;
+    if (ignis__sequence_fill_cache(call, sequence))
         return true;
-    s->cached = cached; /* what was computed may be wrong */
-    ignis__sequence_cut(s, before);
+    sequence->cached = cached; /* the pages may have wrong contents */
+    ignis__sequence_truncate(sequence, before);
     if (before > 0)
-        s->many[before - 1] = many;
+        sequence->in_chunk[before - 1] = in_chunk;
     return false;
 }
 
-static bool ignis__sampling_number(const char *call, const char *name, double value, double highest)
+/*  models/generate/sampling.c - checks of ignis_sampling_desc, and its copy for the device
+
+    generate_draw.cu samples. Host and kernel must agree on which rows are filtered, as the host chooses the
+    launches.
+    Locks: none. */
+
+static bool ignis__sampling_check_number(const char *call, const char *name, double value, double highest)
 {
     if (value >= 0 && value <= highest)
         return true;
@@ -22229,16 +22378,17 @@ static bool ignis__sampling_number(const char *call, const char *name, double va
     return false;
 }
 
-/*  False, and reported: something of it is out of its range. */
+/*  Checks all values of a description. False, and reported, if one is out of range. */
 IGNIS__PRIVATE bool ignis__sampling_check(const char *call, const ignis_sampling_desc *d, int vocab)
 {
     int i;
-    if (!ignis__sampling_number(call, "temperature", d->temperature, 1e6) ||
-        !ignis__sampling_number(call, "top_p", d->top_p, 1) || !ignis__sampling_number(call, "min_p", d->min_p, 1) ||
-        !ignis__sampling_number(call, "repetition_penalty", d->repetition_penalty, 1e6) ||
-        !ignis__sampling_number(call, "top_k", d->top_k, INT32_MAX) ||
-        !ignis__sampling_number(call, "penalty_window", d->penalty_window, INT32_MAX) ||
-        !ignis__sampling_number(call, "bias_count", d->bias_count, IGNIS__BIASES))
+    if (!ignis__sampling_check_number(call, "temperature", d->temperature, 1e6) ||
+        !ignis__sampling_check_number(call, "top_p", d->top_p, 1) ||
+        !ignis__sampling_check_number(call, "min_p", d->min_p, 1) ||
+        !ignis__sampling_check_number(call, "repetition_penalty", d->repetition_penalty, 1e6) ||
+        !ignis__sampling_check_number(call, "top_k", d->top_k, INT32_MAX) ||
+        !ignis__sampling_check_number(call, "penalty_window", d->penalty_window, INT32_MAX) ||
+        !ignis__sampling_check_number(call, "bias_count", d->bias_count, IGNIS__BIASES))
         return false;
     if (d->bias_count && !d->biases)
         return ignis__fail_null(call, "sampling->biases") == IGNIS_OK;
@@ -22252,17 +22402,17 @@ IGNIS__PRIVATE bool ignis__sampling_check(const char *call, const ignis_sampling
     return true;
 }
 
-/*  Whether tokens are cut off before one is drawn. generate_draw.cu has the same rule. */
-IGNIS__PRIVATE bool ignis__sampling_cuts(const ignis_sampling_desc *d)
+/*  Returns whether top k, top p or min p may exclude tokens. generate_draw.cu has the same rule. */
+IGNIS__PRIVATE bool ignis__sampling_filters(const ignis_sampling_desc *d)
 {
     return d->temperature != 0 && (d->top_k > 0 || (d->top_p > 0 && d->top_p < 1) || d->min_p > 0);
 }
 
-/*  How the token behind a row is drawn, and where it is told. number: of the row in its step. */
-IGNIS__PRIVATE void ignis__sampling_row(const ignis__engine *e, int number, const ignis_sampling_desc *d,
-                                        ignis__generate_row *row)
+/*  Sets how the next token of a row is sampled, and where the host reads it. number: of the row in its step. */
+IGNIS__PRIVATE void ignis__sampling_fill_row(const ignis__engine *engine, int number, const ignis_sampling_desc *d,
+                                             ignis__generate_row *row)
 {
-    row->draws = (ignis__address)(uintptr_t)(e->draws + 2 * number);
+    row->draws = (ignis__address)(uintptr_t)(engine->draws + 2 * number);
     row->temperature = d->temperature;
     row->top_k = d->top_k;
     row->top_p = d->top_p;
@@ -22273,94 +22423,114 @@ IGNIS__PRIVATE void ignis__sampling_row(const ignis__engine *e, int number, cons
     row->biases = d->bias_count;
 }
 
-static uint32_t ignis__said_mix(uint32_t said, const void *bytes, size_t size)
+/*  models/generate/rank_check.c - the agreement: all ranks of a model compute the same step
+
+    Each rank adds a hash of its arguments to the logits' buffer, at its own place. The sum over the ranks, which
+    the step needs anyway, brings every rank the hashes of all.
+    May use: kernel_params.c. Locks: the caller holds the engine's lock. */
+
+static uint32_t ignis__agreement_hash_add(uint32_t hash, const void *bytes, size_t size)
 {
     const unsigned char *at = (const unsigned char *)bytes;
     while (size-- > 0)
-        said = (said ^ *at++) * 16777619u; /* FNV-1a */
-    return said;
+        hash = (hash ^ *at++) * 16777619u; /* FNV-1a */
+    return hash;
 }
 
-/*  A number of what a step's rank works with: its model, the step's sequences, which are numbers `of` those that there are, how they are drawn from.
-    Others must have the same. */
-IGNIS__PRIVATE uint32_t ignis__engine_says(const ignis__engine *e, ignis__sequence *const *sequences, const int *of,
-                                           int count, const ignis_sampling_desc *sampling, bool draws)
+/*  Returns a hash of what this rank is about to compute: model, sequences, sampling. `of` has the numbers of the
+    step's sequences. All ranks must have the same hash. */
+IGNIS__PRIVATE uint32_t ignis__engine_agreement_hash(const ignis__engine *engine, ignis__sequence *const *sequences,
+                                                     const int *of, int count, const ignis_sampling_desc *sampling,
+                                                     bool samples)
 {
-    const ignis__model *m = e->model;
+    const ignis__model *model = engine->model;
     int numbers[12], i;
     double reals[4];
-    uint32_t said = 2166136261u;
-    numbers[0] = m->layers, numbers[1] = m->hidden, numbers[2] = m->heads, numbers[3] = m->kv_heads,
-    numbers[4] = m->inner;
-    numbers[5] = m->vocab, numbers[6] = (int)m->family, numbers[7] = (int)m->dtype, numbers[8] = m->room,
-    numbers[9] = m->sequences;
-    numbers[10] = count, numbers[11] = draws;
-    said = ignis__said_mix(said, numbers, sizeof numbers);
+    uint32_t hash = 2166136261u;
+    numbers[0] = model->layers, numbers[1] = model->hidden, numbers[2] = model->heads, numbers[3] = model->kv_heads,
+    numbers[4] = model->inner;
+    numbers[5] = model->vocab, numbers[6] = (int)model->family, numbers[7] = (int)model->dtype,
+    numbers[8] = model->room, numbers[9] = model->sequences;
+    numbers[10] = count, numbers[11] = samples;
+    hash = ignis__agreement_hash_add(hash, numbers, sizeof numbers);
     for (i = 0; i < count; i++) {
-        ignis__sequence *s = sequences[of[i]];
-        const ignis_sampling_desc *d = draws && sampling ? &sampling[of[i]] : NULL;
-        for (; s->said_length < s->length; s->said_length++)
-            s->said = ignis__said_mix(s->said_length ? s->said : 2166136261u, &s->ids[s->said_length], sizeof *s->ids);
-        said = ignis__said_mix(said, &s->said, sizeof s->said);
-        if (s->grammar) {
-            said = ignis__said_mix(said, s->grammar->source, strlen(s->grammar->source));
-            said = ignis__said_mix(said, &s->constrained, sizeof s->constrained);
+        ignis__sequence *sequence = sequences[of[i]];
+        const ignis_sampling_desc *d = samples && sampling ? &sampling[of[i]] : NULL;
+        for (; sequence->hashed_length < sequence->length; sequence->hashed_length++)
+            sequence->tokens_hash =
+                ignis__agreement_hash_add(sequence->hashed_length ? sequence->tokens_hash : 2166136261u,
+                                          &sequence->ids[sequence->hashed_length], sizeof *sequence->ids);
+        hash = ignis__agreement_hash_add(hash, &sequence->tokens_hash, sizeof sequence->tokens_hash);
+        if (sequence->grammar) {
+            hash = ignis__agreement_hash_add(hash, sequence->grammar->source, strlen(sequence->grammar->source));
+            hash = ignis__agreement_hash_add(hash, &sequence->constrained, sizeof sequence->constrained);
         }
         if (!d)
             continue;
         reals[0] = d->temperature, reals[1] = d->top_p, reals[2] = d->min_p, reals[3] = d->repetition_penalty;
-        said = ignis__said_mix(said, reals, sizeof reals);
-        said = ignis__said_mix(said, &d->top_k, sizeof d->top_k);
-        said = ignis__said_mix(said, &d->penalty_window, sizeof d->penalty_window);
-        said = ignis__said_mix(said, &d->seed, sizeof d->seed);
-        said = ignis__said_mix(said, d->biases, sizeof *d->biases * (size_t)d->bias_count);
+        hash = ignis__agreement_hash_add(hash, reals, sizeof reals);
+        hash = ignis__agreement_hash_add(hash, &d->top_k, sizeof d->top_k);
+        hash = ignis__agreement_hash_add(hash, &d->penalty_window, sizeof d->penalty_window);
+        hash = ignis__agreement_hash_add(hash, &d->seed, sizeof d->seed);
+        hash = ignis__agreement_hash_add(hash, d->biases, sizeof *d->biases * (size_t)d->bias_count);
     }
-    return (said ^ said >> 24) & 0xFFFFFFu; /* floats add up such numbers and zeros without rounding */
+    return (hash ^ hash >> 24) & 0xFFFFFFu; /* 24 bits: a float adds zeros to it without rounding */
 }
 
-/*  Tells the device what this rank says. */
-IGNIS__PRIVATE void ignis__engine_say(ignis__op *op, const ignis__engine *e, uint32_t said)
+/*  Uploads this rank's hash. */
+IGNIS__PRIVATE void ignis__engine_upload_agreement(ignis__op *op, const ignis__engine *engine, uint32_t hash)
 {
     float numbers[IGNIS__RANKS] = {0};
     int32_t words[IGNIS__RANKS];
-    numbers[e->model->parallel.rank] = (float)said;
+    numbers[engine->model->parallel.rank] = (float)hash;
     memcpy(words, numbers, sizeof words);
-    ignis__step_words(op, e->model->dtype, e->said, 0, words, e->model->parallel.size);
+    ignis__upload_i32(op, engine->model->dtype, engine->agreement, 0, words, engine->model->parallel.size);
 }
 
-/*  Whether the sums of a step that is done are right, and all ranks have said the same. */
-IGNIS__PRIVATE bool ignis__engine_agrees(ignis__op *op, const ignis__engine *e, uint32_t said)
+/*  Waits for a step. False, and reported, if its sums failed or a rank has another hash. */
+IGNIS__PRIVATE bool ignis__engine_check_agreement(ignis__op *op, const ignis__engine *engine, uint32_t hash)
 {
-    const ignis_model_parallel *ranks = &e->model->parallel;
-    ignis__address logits = ignis__op_write(op, e->logits);
+    const ignis_model_parallel *ranks = &engine->model->parallel;
+    ignis__address logits = ignis__op_write(op, engine->logits);
     float others[IGNIS__RANKS];
     int i;
     if (!op->ok ||
-        !ignis__copy_to_host(&op->work, others, logits + (ignis__address)e->model->vocab * sizeof(float),
+        !ignis__copy_to_host(&op->work, others, logits + (ignis__address)engine->model->vocab * sizeof(float),
                              ranks->size * (int64_t)sizeof(float)) ||
         ranks->check_fn(ranks->group) != IGNIS_OK)
         return false;
     for (i = 0; i < ranks->size; i++)
-        if (others[i] != (float)said)
+        if (others[i] != (float)hash)
             return ignis__fail(
                        IGNIS_DIAG_COMM_MISMATCH, op->work.call,
                        "rank %d works with other tokens, sequences or sampling than rank %d, or with another model: "
                        "its number of them is "
                        "%06x, here it is %06x; all ranks of a model make the same calls with the same arguments",
-                       i, ranks->rank, (unsigned)others[i], (unsigned)said) == IGNIS_OK;
+                       i, ranks->rank, (unsigned)others[i], (unsigned)hash) == IGNIS_OK;
     return true;
 }
 
-/*  Whether a sequence's last token is one of many: then what all layers find of it is kept, or found as it was then, and not in a step. */
-IGNIS__PRIVATE bool ignis__sequence_ready(const ignis__sequence *s) { return s->length > 0 && s->many[s->length - 1]; }
+/*  models/generate/sequence_step.c - one decode step of several sequences: checks, pages, batches, sampled tokens
 
-/*  Reports that no token can be drawn. number: of the sequence among several; below 0: there is one alone. */
-IGNIS__COLD IGNIS__PRIVATE void ignis__draw_fail(const char *call, int32_t drawn, int number)
+    All arguments are checked before anything changes. Sequences whose last token was in a chunk come first: their
+    hidden states are known, and only logits and sampling are left.
+    May use: engine_step.c, kv_cache.c, grammar_mask.c, sampling.c, rank_check.c. Locks: the caller holds the
+    engine's. */
+
+/*  Returns whether the last token was computed in a chunk. Its hidden state is kept, or recomputed in the same way,
+    so that its bits do not change. */
+IGNIS__PRIVATE bool ignis__sequence_ends_in_chunk(const ignis__sequence *sequence)
+{
+    return sequence->length > 0 && sequence->in_chunk[sequence->length - 1];
+}
+
+/*  Reports that no token can be sampled. number: of the sequence among several; below 0 if there is one only. */
+IGNIS__COLD IGNIS__PRIVATE void ignis__sampling_fail(const char *call, int32_t sampled, int number)
 {
     char which[32] = "";
     if (number >= 0)
         snprintf(which, sizeof which, "sequences[%d]: ", number);
-    if (drawn == IGNIS__DRAW_NO_LOGITS)
+    if (sampled == IGNIS__DRAW_NO_LOGITS)
         ignis__fail(IGNIS_DIAG_NO_TOKEN, call,
                     "%sno token can be drawn: no logit of the model is a number above minus infinity. Its weights have "
                     "values that are none, "
@@ -22371,167 +22541,178 @@ IGNIS__COLD IGNIS__PRIVATE void ignis__draw_fail(const char *call, int32_t drawn
                     "%sno token can be drawn: sampling->biases and the sequence's grammar forbid all of them", which);
 }
 
-/*  A step of some of these sequences, of which `of` has the numbers; draws: and a token for each, behind its end. ready: they are, and it goes
-    without the layers. logits: where those of the first one go, or null. */
-static void ignis__engine_some(ignis__op *op, ignis__sequence *const *sequences, const int *of, int some, bool ready,
-                               const ignis_sampling_desc *sampling, bool draws, float *logits)
+/*  Runs one batch. of: numbers of its sequences. draws: also samples a token for each, after its last one. ready: the
+    hidden states are known, so the layers are left out. logits: receives those of the first sequence, or NULL. */
+static void ignis__engine_decode_batch(ignis__op *op, ignis__sequence *const *sequences, const int *of, int batch,
+                                       bool ready, const ignis_sampling_desc *sampling, bool samples, float *logits)
 {
     static const ignis_sampling_desc greedy = IGNIS__ZERO;
     const char *call = op->work.call;
-    ignis__engine *e = sequences[0]->engine;
+    ignis__engine *engine = sequences[0]->engine;
     ignis__generate_row rows[IGNIS__STEP_ROWS];
     const ignis__generate_draw *draw;
-    ignis__address biases = ignis__op_write(op, e->biases), sum = ignis__op_write(op, e->sum), address;
-    const int64_t row = e->sum->shape.dim[1] * ignis__dtypes[e->sum->dtype].size;
-    ignis__draws kind = draws ? IGNIS__DRAWS_ALL : IGNIS__DRAWS_NONE;
-    uint32_t said = 0;
-    int width = ready ? some : 1, i;
-    while (width < some) /* as graphs have it */
+    ignis__address biases = ignis__op_write(op, engine->biases), sum = ignis__op_write(op, engine->sum), address;
+    const int64_t row = engine->sum->shape.dim[1] * ignis__dtypes[engine->sum->dtype].size;
+    ignis__sampling_kind kind = samples ? IGNIS__SAMPLING_UNFILTERED : IGNIS__SAMPLING_NONE;
+    uint32_t hash = 0;
+    int width = ready ? batch : 1, i;
+    while (width < batch) /* graphs exist for powers of 2 */
         width *= 2;
     memset(rows, 0, sizeof rows);
     for (i = 0; i < width; i++) {
-        const ignis_sampling_desc *d = sampling && i < some ? &sampling[of[i]] : &greedy;
-        ignis__sequence *s = i < some ? sequences[of[i]] : NULL;
+        const ignis_sampling_desc *d = sampling && i < batch ? &sampling[of[i]] : &greedy;
+        ignis__sequence *sequence = i < batch ? sequences[of[i]] : NULL;
         rows[i].position = -1;
-        if (!s)
+        if (!sequence)
             continue;
-        if (draws && ignis__sampling_cuts(d))
-            kind = IGNIS__DRAWS_CUT;
-        ignis__sequence_row(op, s, s->length - 1, &rows[i]);
-        ignis__sampling_row(e, i, d, &rows[i]);
-        if (draws && d->bias_count)
+        if (samples && ignis__sampling_filters(d))
+            kind = IGNIS__SAMPLING_FILTERED;
+        ignis__sequence_fill_row(op, sequence, sequence->length - 1, &rows[i]);
+        ignis__sampling_fill_row(engine, i, d, &rows[i]);
+        if (samples && d->bias_count)
             op->ok = op->ok &&
                      ignis__copy_from_host(&op->work, biases + (ignis__address)(i * IGNIS__BIASES) * sizeof *d->biases,
                                            d->biases, d->bias_count * (int64_t)sizeof *d->biases);
-        if (draws && s->grammar) {
-            rows[i].masked = ignis__sequence_mask(op, s);
+        if (samples && sequence->grammar) {
+            rows[i].masked = ignis__sequence_upload_mask(op, sequence);
             op->ok = op->ok && rows[i].masked;
         }
         if (ready)
             op->ok = op->ok && ignis__copy_on_device(&op->work, sum + (ignis__address)(i * row),
-                                                     ignis__op_read(op, s->last), row);
+                                                     ignis__op_read(op, sequence->last_hidden), row);
     }
-    ignis__step_rows(op, e->model->dtype, e->rows, rows, width);
-    if (e->model->parallel.size > 1)
-        ignis__engine_say(op, e, said = ignis__engine_says(e, sequences, of, some, sampling, draws));
+    ignis__upload_rows(op, engine->model->dtype, engine->rows, rows, width);
+    if (engine->model->parallel.size > 1)
+        ignis__engine_upload_agreement(
+            op, engine, hash = ignis__engine_agreement_hash(engine, sequences, of, batch, sampling, samples));
     if (ready)
-        ignis__engine_launches(op, e, some, kind, true);
+        ignis__engine_launch_step(op, engine, batch, kind, true);
     else
-        ignis__engine_step(op, e, width, kind);
-    if (e->model->parallel.size > 1)
-        op->ok = ignis__engine_agrees(op, e, said);
-    if (draws)
-        op->ok = op->ok && !IGNIS__CUDA_FAILED(call, e->device, cuStreamSynchronize, (op->work.stream));
+        ignis__engine_run_step(op, engine, width, kind);
+    if (engine->model->parallel.size > 1)
+        op->ok = ignis__engine_check_agreement(op, engine, hash);
+    if (samples)
+        op->ok = op->ok && !IGNIS__CUDA_FAILED(call, engine->device, cuStreamSynchronize, (op->work.stream));
     if (logits) {
-        address = ignis__op_write(op, e->logits);
-        op->ok = op->ok && ignis__copy_to_host(&op->work, logits, address, e->model->vocab * (int64_t)sizeof *logits);
+        address = ignis__op_write(op, engine->logits);
+        op->ok =
+            op->ok && ignis__copy_to_host(&op->work, logits, address, engine->model->vocab * (int64_t)sizeof *logits);
     }
-    for (i = 0; op->ok && i < some; i++) {
-        ignis__sequence *s = sequences[of[i]];
-        s->cached = s->length;
-        if (!draws)
+    for (i = 0; op->ok && i < batch; i++) {
+        ignis__sequence *sequence = sequences[of[i]];
+        sequence->cached = sequence->length;
+        if (!samples)
             continue;
-        draw = &e->draws[2 * i + (s->length - 1) % 2];
-        s->ids[s->length] = draw->id;
-        s->next_log_prob = draw->log_prob;
+        draw = &engine->draws[2 * i + (sequence->length - 1) % 2];
+        sequence->ids[sequence->length] = draw->id;
+        sequence->next_log_prob = draw->log_prob;
     }
 }
 
-/*  One step of sequences of one engine, which is locked; draws: and a token for each, appended. logits: where those of the first one go, or null.
-    drawn: where the tokens go, or null; those that are not drawn are left out. Everything is checked before anything changes. Sequences that are
-    ready come first. */
-IGNIS__PRIVATE bool ignis__engine_run(const char *call, ignis__sequence *const *sequences, int count,
-                                      const ignis_sampling_desc *sampling, bool draws, float *logits, int32_t *drawn)
+/*  Runs one decode step of sequences of one locked engine. draws: also samples and appends a token for each. logits:
+    receives those of the first sequence, or NULL. drawn: receives the tokens, or NULL; the entries of sequences
+    without a token are not written. Checks everything before anything changes. */
+IGNIS__PRIVATE bool ignis__engine_decode(const char *call, ignis__sequence *const *sequences, int count,
+                                         const ignis_sampling_desc *sampling, bool samples, float *logits,
+                                         int32_t *sampled)
 {
-    ignis__engine *e = sequences[0]->engine;
+    ignis__engine *engine = sequences[0]->engine;
     ignis__op op;
-    int of[IGNIS__STEP_ROWS], turn, next, some, i;
+    int of[IGNIS__STEP_ROWS], pass, next, batch, i;
     bool all = true;
     if (!ignis__model_plain(call, sequences[0]->model))
         return false;
     for (i = 0; i < count; i++) {
-        ignis__sequence *s = sequences[i];
-        if (s->length == 0)
+        ignis__sequence *sequence = sequences[i];
+        if (sequence->length == 0)
             return ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, call,
                                "the sequence has no token yet; ignis_sequence_feed gives it some") == IGNIS_OK;
-        if (draws && s->length == e->context)
+        if (samples && sequence->length == engine->context)
             return ignis__fail(IGNIS_DIAG_CONTEXT_FULL, call, "the sequence has %d tokens, as many as the context",
-                               s->length) == IGNIS_OK;
-        if ((draws && sampling && !ignis__sampling_check(call, &sampling[i], e->model->vocab)) ||
-            (draws && s->grammar && !ignis__sequence_allows(call, s)))
+                               sequence->length) == IGNIS_OK;
+        if ((samples && sampling && !ignis__sampling_check(call, &sampling[i], engine->model->vocab)) ||
+            (samples && sequence->grammar && !ignis__sequence_check_grammar(call, sequence)))
             return false;
     }
-    if (!ignis__next_begin(&op, call, e->device))
+    if (!ignis__op_begin_on_device(&op, call, engine->device))
         return false;
-    for (i = 0; op.ok && i < count; i++) { /* one after the other: who comes last to a shared page needs no copy */
-        ignis__sequence *s = sequences[i];
-        op.ok = ignis__engine_has_pages(call, e, ignis__sequence_pages_needed(s, s->length - 1, s->length));
-        ignis__sequence_take_pages(&op, s, s->length - 1, s->length);
-        if (!op.ok || !ignis__sequence_ready(s) || s->last_length == s->length)
+    for (i = 0; op.ok && i < count; i++) { /* in order: the last sequence of a shared page needs no copy */
+        ignis__sequence *sequence = sequences[i];
+        op.ok = ignis__engine_has_pages(call, engine,
+                                        ignis__sequence_pages_needed(sequence, sequence->length - 1, sequence->length));
+        ignis__sequence_take_pages(&op, sequence, sequence->length - 1, sequence->length);
+        if (!op.ok || !ignis__sequence_ends_in_chunk(sequence) || sequence->last_hidden_length == sequence->length)
             continue;
-        ignis__sequence_piece(&op, s, s->length - 1, 1);
-        ignis__sequence_keep(&op, s, 1);
+        ignis__sequence_run_chunk(&op, sequence, sequence->length - 1, 1);
+        ignis__sequence_keep_hidden(&op, sequence, 1);
     }
-    for (turn = 0; turn < 2; turn++)
+    for (pass = 0; pass < 2; pass++)
         for (next = 0; op.ok && next < count;) {
-            for (some = 0; next < count && some < e->step_rows; next++)
-                if (ignis__sequence_ready(sequences[next]) == (turn == 0))
-                    of[some++] = next;
-            if (some > 0)
-                ignis__engine_some(&op, sequences, of, some, turn == 0, sampling, draws, logits);
+            for (batch = 0; next < count && batch < engine->step_rows; next++)
+                if (ignis__sequence_ends_in_chunk(sequences[next]) == (pass == 0))
+                    of[batch++] = next;
+            if (batch > 0)
+                ignis__engine_decode_batch(&op, sequences, of, batch, pass == 0, sampling, samples, logits);
         }
-    for (i = 0; op.ok && draws && i < count; i++) {
-        ignis__sequence *s = sequences[i];
-        int32_t id = s->ids[s->length];
-        if (id < 0) { /* the others have theirs */
-            ignis__draw_fail(call, id, drawn ? i : -1);
+    for (i = 0; op.ok && samples && i < count; i++) {
+        ignis__sequence *sequence = sequences[i];
+        int32_t id = sequence->ids[sequence->length];
+        if (id < 0) { /* the other sequences have theirs */
+            ignis__sampling_fail(call, id, sampled ? i : -1);
             all = false;
             continue;
         }
-        if (drawn)
-            drawn[i] = id;
-        s->many[s->length] = false;
-        s->sent = ++s->length;
-        s->log_prob = s->next_log_prob;
+        if (sampled)
+            sampled[i] = id;
+        sequence->in_chunk[sequence->length] = false;
+        sequence->uploaded = ++sequence->length;
+        sequence->log_prob = sequence->next_log_prob;
     }
-    for (i = 0; !op.ok && i < count; i++) /* pages that were taken for nothing */
-        ignis__sequence_cut(sequences[i], sequences[i]->length);
+    for (i = 0; !op.ok && i < count; i++) /* returns pages that were taken in vain */
+        ignis__sequence_truncate(sequences[i], sequences[i]->length);
     return ignis__engine_leave(&op) && all;
 }
 
-/*  A sequence of an engine that has no token yet. The model is held, and stays so. Null, and reported: there is no memory. */
-IGNIS__PRIVATE ignis__sequence *ignis__sequence_make(const char *call, ignis__model *model, ignis__engine *e)
+/*  models/generate/sequence_next.c - new sequences, feeding, the next token, logits
+
+    Decode steps of several sequences of one model run as one batch: the weights are read once.
+    May use: sequence_step.c, kv_cache.c, engine_create.c. Locks: the model's slot lock to make the engine, then,
+    alone, the engine's lock for the rest of a call. */
+
+/*  Makes an empty sequence. It takes over the caller's hold of the model. NULL, and reported, if there is no memory.
+    */
+IGNIS__PRIVATE ignis__sequence *ignis__sequence_make(const char *call, ignis__model *model, ignis__engine *engine)
 {
-    int64_t pages = ignis__ceil_div(e->context, IGNIS__PAGE);
-    ignis__sequence *s = (ignis__sequence *)ignis__pool_take(call, &ignis__sequences);
-    if (!s)
+    int64_t pages = ignis__ceil_div(engine->context, IGNIS__PAGE);
+    ignis__sequence *sequence = (ignis__sequence *)ignis__pool_take(call, &ignis__sequences);
+    if (!sequence)
         return NULL;
-    memset((char *)s + sizeof s->slot, 0, sizeof *s - sizeof s->slot);
-    s->model = model;
-    s->engine = e;
-    s->ids = (int32_t *)ignis__alloc(sizeof *s->ids * ((size_t)e->context + 1));
-    s->page = (int32_t *)ignis__alloc(sizeof *s->page * (size_t)pages);
-    s->many = (bool *)ignis__alloc(sizeof *s->many * ((size_t)e->context + 1));
-    if (!s->ids || !s->page || !s->many)
-        ignis__fail_host_memory(call, sizeof *s->ids * ((size_t)e->context + 1));
-    else if (ignis__engine_room(call, e, &s->on_device, 1, (int64_t)e->context + 1, IGNIS_I32) &&
-             ignis__engine_room(call, e, &s->table, 1, pages, IGNIS_I32))
-        return s;
-    if (s->on_device)
-        ignis__array_unclaim(call, s->on_device);
-    ignis__free(s->ids);
-    ignis__free(s->page);
-    ignis__free(s->many);
-    ignis__pool_recycle(&ignis__sequences, s);
+    memset((char *)sequence + sizeof sequence->slot, 0, sizeof *sequence - sizeof sequence->slot);
+    sequence->model = model;
+    sequence->engine = engine;
+    sequence->ids = (int32_t *)ignis__alloc(sizeof *sequence->ids * ((size_t)engine->context + 1));
+    sequence->page = (int32_t *)ignis__alloc(sizeof *sequence->page * (size_t)pages);
+    sequence->in_chunk = (bool *)ignis__alloc(sizeof *sequence->in_chunk * ((size_t)engine->context + 1));
+    if (!sequence->ids || !sequence->page || !sequence->in_chunk)
+        ignis__fail_host_memory(call, sizeof *sequence->ids * ((size_t)engine->context + 1));
+    else if (ignis__engine_alloc(call, engine, &sequence->ids_on_device, 1, (int64_t)engine->context + 1, IGNIS_I32) &&
+             ignis__engine_alloc(call, engine, &sequence->pages_on_device, 1, pages, IGNIS_I32))
+        return sequence;
+    if (sequence->ids_on_device)
+        ignis__array_unclaim(call, sequence->ids_on_device);
+    ignis__free(sequence->ids);
+    ignis__free(sequence->page);
+    ignis__free(sequence->in_chunk);
+    ignis__pool_recycle(&ignis__sequences, sequence);
     return NULL;
 }
 
-/*  A sequence of a model, which gets its engine with the first one. */
+/*  Makes a sequence of a model, and the model's engine if this is the first one. */
 IGNIS__PRIVATE ignis_sequence ignis__sequence_new(const char *call, ignis_model handle)
 {
     ignis_sequence none = IGNIS__ZERO;
     ignis__model *model = ignis__model_hold(call, handle);
-    ignis__sequence *s = NULL;
+    ignis__sequence *sequence = NULL;
     ignis__engine *engine = NULL;
     if (!model)
         return none;
@@ -22545,11 +22726,11 @@ IGNIS__PRIVATE ignis_sequence ignis__sequence_new(const char *call, ignis_model 
         ignis__mutex_unlock(&model->slot.lock);
     }
     if (engine)
-        s = ignis__sequence_make(call, model, engine);
-    if (!s)
+        sequence = ignis__sequence_make(call, model, engine);
+    if (!sequence)
         ignis__model_drop(call, model);
     else
-        none.id = ignis__pool_publish(&ignis__sequences, s);
+        none.id = ignis__pool_publish(&ignis__sequences, sequence);
     return none;
 }
 
@@ -22558,37 +22739,39 @@ IGNIS_API ignis_sequence ignis_sequence_begin(ignis_model model)
     return ignis__sequence_new("ignis_sequence_begin", model);
 }
 
-IGNIS_API ignis_status ignis_sequence_feed(ignis_sequence sequence, const int32_t *ids, int count)
+IGNIS_API ignis_status ignis_sequence_feed(ignis_sequence handle, const int32_t *ids, int count)
 {
     static const char call[] = "ignis_sequence_feed";
-    ignis__sequence *s = ignis__sequence_enter(call, sequence);
+    ignis__sequence *sequence = ignis__sequence_enter(call, handle);
     bool ok = false;
-    if (!s)
+    if (!sequence)
         return ignis__failed();
     if (count < 0)
         ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "count is %d, below 0", count);
     else if (count && !ids)
         ignis__fail_null(call, "ids");
     else
-        ok = ignis__sequence_knows(call, s, ids, count) && ignis__sequence_append(call, s, ids, count);
-    ignis__sequence_leave(call, s);
+        ok =
+            ignis__sequence_check_ids(call, sequence, ids, count) && ignis__sequence_append(call, sequence, ids, count);
+    ignis__sequence_leave(call, sequence);
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-IGNIS_API int32_t ignis_sequence_next(ignis_sequence sequence, const ignis_sampling_desc *sampling)
+IGNIS_API int32_t ignis_sequence_next(ignis_sequence handle, const ignis_sampling_desc *sampling)
 {
     static const char call[] = "ignis_sequence_next";
-    ignis__sequence *s = ignis__sequence_enter(call, sequence);
+    ignis__sequence *sequence = ignis__sequence_enter(call, handle);
     int32_t id = -1;
-    if (!s)
+    if (!sequence)
         return -1;
-    if (ignis__engine_run(call, &s, 1, sampling, true, NULL, NULL))
-        id = s->ids[s->length - 1];
-    ignis__sequence_leave(call, s);
+    if (ignis__engine_decode(call, &sequence, 1, sampling, true, NULL, NULL))
+        id = sequence->ids[sequence->length - 1];
+    ignis__sequence_leave(call, sequence);
     return id;
 }
 
-/*  Holds sequences of one model, each of them once, and locks their engine. False, and reported: then nothing is held. */
+/*  Holds sequences of one model, each of them once, and locks their engine. False, and reported, on failure; then
+    nothing is held. */
 static bool ignis__sequences_enter(const char *call, const ignis_sequence *handles, int count,
                                    ignis__sequence **sequences)
 {
@@ -22634,7 +22817,7 @@ IGNIS_API ignis_status ignis_sequence_next_all(const ignis_sequence *handles, in
     if (!sequences)
         return ignis__fail_host_memory(call, sizeof *sequences * (size_t)count);
     if (ignis__sequences_enter(call, handles, count, sequences)) {
-        ok = ignis__engine_run(call, sequences, count, sampling, true, NULL, ids);
+        ok = ignis__engine_decode(call, sequences, count, sampling, true, NULL, ids);
         ignis__mutex_unlock(&sequences[0]->engine->lock);
         for (i = 0; i < count; i++)
             ignis__sequence_drop(call, sequences[i]);
@@ -22643,151 +22826,161 @@ IGNIS_API ignis_status ignis_sequence_next_all(const ignis_sequence *handles, in
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-IGNIS_API ignis_status ignis_sequence_logits(ignis_sequence sequence, float *logits, int count)
+IGNIS_API ignis_status ignis_sequence_logits(ignis_sequence handle, float *logits, int count)
 {
     static const char call[] = "ignis_sequence_logits";
-    ignis__sequence *s = ignis__sequence_enter(call, sequence);
+    ignis__sequence *sequence = ignis__sequence_enter(call, handle);
     bool ok = false;
-    if (!s)
+    if (!sequence)
         return ignis__failed();
     if (!logits)
         ignis__fail_null(call, "logits");
-    else if (count != s->model->vocab)
-        ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, call, "count is %d; the model has %d tokens", count, s->model->vocab);
+    else if (count != sequence->model->vocab)
+        ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, call, "count is %d; the model has %d tokens", count,
+                    sequence->model->vocab);
     else
-        ok = ignis__engine_run(call, &s, 1, NULL, false, logits, NULL);
-    ignis__sequence_leave(call, s);
+        ok = ignis__engine_decode(call, &sequence, 1, NULL, false, logits, NULL);
+    ignis__sequence_leave(call, sequence);
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-IGNIS_API ignis_status ignis_sequence_query(ignis_sequence sequence, ignis_sequence_info *info)
+/*  models/generate/sequence_query.c - properties of a sequence; truncation, forks, grammars
+
+    A fork shares all pages until one of both writes to a page. Grammars belong to the engine: sequences with the
+    same text share one, with its states and masks.
+    May use: sequence_next.c, kv_cache.c, >>grammar. Locks: the engine's lock. */
+
+IGNIS_API ignis_status ignis_sequence_query(ignis_sequence handle, ignis_sequence_info *info)
 {
     static const char call[] = "ignis_sequence_query";
-    ignis__sequence *s = (ignis__sequence *)ignis__handle_hold(call, &ignis__sequences, sequence.id);
+    ignis__sequence *sequence = (ignis__sequence *)ignis__handle_hold(call, &ignis__sequences, handle.id);
     ignis_status status = IGNIS_OK;
-    if (!s)
+    if (!sequence)
         return ignis__failed();
     if (info) {
-        ignis__mutex_lock(&s->engine->lock);
+        ignis__mutex_lock(&sequence->engine->lock);
         memset(info, 0, sizeof *info);
-        info->length = s->length;
-        info->context = s->engine->context;
-        info->free_tokens = (int)ignis__clamp((int64_t)s->engine->free_count * IGNIS__PAGE, 0, INT32_MAX);
-        info->log_prob = (double)s->log_prob;
-        ignis__mutex_unlock(&s->engine->lock);
+        info->length = sequence->length;
+        info->context = sequence->engine->context;
+        info->free_tokens = (int)ignis__clamp((int64_t)sequence->engine->free_count * IGNIS__PAGE, 0, INT32_MAX);
+        info->log_prob = (double)sequence->log_prob;
+        ignis__mutex_unlock(&sequence->engine->lock);
     } else {
         status = ignis__fail_null(call, "info");
     }
-    ignis__sequence_drop(call, s);
+    ignis__sequence_drop(call, sequence);
     return status;
 }
 
-IGNIS_API int ignis_sequence_length(ignis_sequence sequence)
+IGNIS_API int ignis_sequence_length(ignis_sequence handle)
 {
     static const char call[] = "ignis_sequence_length";
-    ignis__sequence *s = (ignis__sequence *)ignis__handle_hold(call, &ignis__sequences, sequence.id);
+    ignis__sequence *sequence = (ignis__sequence *)ignis__handle_hold(call, &ignis__sequences, handle.id);
     int length;
-    if (!s)
+    if (!sequence)
         return -1;
-    ignis__mutex_lock(&s->engine->lock);
-    length = s->length;
-    ignis__mutex_unlock(&s->engine->lock);
-    ignis__sequence_drop(call, s);
+    ignis__mutex_lock(&sequence->engine->lock);
+    length = sequence->length;
+    ignis__mutex_unlock(&sequence->engine->lock);
+    ignis__sequence_drop(call, sequence);
     return length;
 }
 
-IGNIS_API int ignis_sequence_ids(ignis_sequence sequence, int32_t *ids, int capacity)
+IGNIS_API int ignis_sequence_ids(ignis_sequence handle, int32_t *ids, int capacity)
 {
     static const char call[] = "ignis_sequence_ids";
-    ignis__sequence *s = (ignis__sequence *)ignis__handle_hold(call, &ignis__sequences, sequence.id);
+    ignis__sequence *sequence = (ignis__sequence *)ignis__handle_hold(call, &ignis__sequences, handle.id);
     int length = -1;
-    if (!s)
+    if (!sequence)
         return -1;
     if (capacity < 0) {
         ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "capacity is %d, below 0", capacity);
     } else if (capacity && !ids) {
         ignis__fail_null(call, "ids");
     } else {
-        ignis__mutex_lock(&s->engine->lock);
-        length = s->length;
+        ignis__mutex_lock(&sequence->engine->lock);
+        length = sequence->length;
         if (capacity)
-            memcpy(ids, s->ids, sizeof *ids * (size_t)(length < capacity ? length : capacity));
-        ignis__mutex_unlock(&s->engine->lock);
+            memcpy(ids, sequence->ids, sizeof *ids * (size_t)(length < capacity ? length : capacity));
+        ignis__mutex_unlock(&sequence->engine->lock);
     }
-    ignis__sequence_drop(call, s);
+    ignis__sequence_drop(call, sequence);
     return length;
 }
 
-IGNIS_API ignis_status ignis_sequence_truncate(ignis_sequence sequence, int length)
+IGNIS_API ignis_status ignis_sequence_truncate(ignis_sequence handle, int length)
 {
     static const char call[] = "ignis_sequence_truncate";
-    ignis__sequence *s = ignis__sequence_enter(call, sequence);
+    ignis__sequence *sequence = ignis__sequence_enter(call, handle);
     ignis_status status = IGNIS_OK;
-    if (!s)
+    if (!sequence)
         return ignis__failed();
-    if (length < 0 || length > s->length)
-        status =
-            ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "length is %d; the sequence has %d tokens", length, s->length);
+    if (length < 0 || length > sequence->length)
+        status = ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "length is %d; the sequence has %d tokens", length,
+                             sequence->length);
     else
-        ignis__sequence_cut(s, length);
-    ignis__sequence_leave(call, s);
+        ignis__sequence_truncate(sequence, length);
+    ignis__sequence_leave(call, sequence);
     return status;
 }
 
-IGNIS_API ignis_sequence ignis_sequence_fork(ignis_sequence sequence)
+IGNIS_API ignis_sequence ignis_sequence_fork(ignis_sequence handle)
 {
     static const char call[] = "ignis_sequence_fork";
     ignis_sequence none = IGNIS__ZERO;
-    ignis__sequence *s = ignis__sequence_enter(call, sequence), *fork;
+    ignis__sequence *sequence = ignis__sequence_enter(call, handle), *fork;
     int i;
-    if (!s)
+    if (!sequence)
         return none;
-    fork = ignis__sequence_make(call, s->model, s->engine);
+    fork = ignis__sequence_make(call, sequence->model, sequence->engine);
     if (fork) {
-        (void)ignis__pool_hold_more(s->model);
-        memcpy(fork->ids, s->ids, sizeof *s->ids * (size_t)s->length);
-        memcpy(fork->page, s->page, sizeof *s->page * (size_t)s->page_count);
-        for (i = 0; i < s->page_count; i++)
-            s->engine->uses[s->page[i]]++;
-        fork->length = s->length;
-        fork->page_count = s->page_count;
-        fork->cached = s->cached;
-        memcpy(fork->many, s->many, sizeof *s->many * (size_t)s->length);
-        fork->last = s->last;
-        fork->last_length = s->last_length;
-        if (s->last)
-            ignis__array_claim(s->last);
-        fork->log_prob = s->log_prob;
-        fork->grammar = s->grammar;
-        fork->constrained = s->constrained, fork->matched = s->matched, fork->state = s->state, fork->epoch = s->epoch;
-        if (s->grammar)
-            s->grammar->uses++;
+        (void)ignis__pool_hold_more(sequence->model);
+        memcpy(fork->ids, sequence->ids, sizeof *sequence->ids * (size_t)sequence->length);
+        memcpy(fork->page, sequence->page, sizeof *sequence->page * (size_t)sequence->page_count);
+        for (i = 0; i < sequence->page_count; i++)
+            sequence->engine->uses[sequence->page[i]]++;
+        fork->length = sequence->length;
+        fork->page_count = sequence->page_count;
+        fork->cached = sequence->cached;
+        memcpy(fork->in_chunk, sequence->in_chunk, sizeof *sequence->in_chunk * (size_t)sequence->length);
+        fork->last_hidden = sequence->last_hidden;
+        fork->last_hidden_length = sequence->last_hidden_length;
+        if (sequence->last_hidden)
+            ignis__array_claim(sequence->last_hidden);
+        fork->log_prob = sequence->log_prob;
+        fork->grammar = sequence->grammar;
+        fork->constrained = sequence->constrained, fork->matched = sequence->matched, fork->state = sequence->state,
+        fork->epoch = sequence->epoch;
+        if (sequence->grammar)
+            sequence->grammar->uses++;
         none.id = ignis__pool_publish(&ignis__sequences, fork);
     }
-    ignis__sequence_leave(call, s);
+    ignis__sequence_leave(call, sequence);
     return none;
 }
 
-/*  The engine's grammar of a text; null, and reported: it is none. Some that nobody uses any more are kept for those to come. */
-static ignis__grammar *ignis__engine_grammar(const char *call, ignis__engine *e, ignis__model *model, const char *text)
+/*  Returns the engine's grammar of a text. NULL, and reported, if the text is no grammar. A few unused grammars are
+    kept for later sequences. */
+static ignis__grammar *ignis__engine_find_grammar(const char *call, ignis__engine *engine, ignis__model *model,
+                                                  const char *text)
 {
     enum { KEPT = 8 };
     ignis__grammar **link, *g;
     ignis__tokenizer *tokenizer;
     int number = 0;
-    if (!e->vocabulary) {
+    if (!engine->vocabulary) {
         ignis_tokenizer handle = ignis__model_tokenizer(model);
         tokenizer = handle.id ? ignis__tokenizer_hold(call, handle) : NULL;
         if (!tokenizer)
             return NULL;
-        e->vocabulary = ignis__vocabulary_make(tokenizer, model->vocab, model->stops, model->stop_count);
+        engine->vocabulary = ignis__vocabulary_make(tokenizer, model->vocab, model->stops, model->stop_count);
         ignis__tokenizer_drop(tokenizer);
-        if (!e->vocabulary) {
-            ignis__fail_host_memory(call, sizeof *e->vocabulary);
+        if (!engine->vocabulary) {
+            ignis__fail_host_memory(call, sizeof *engine->vocabulary);
             return NULL;
         }
     }
-    for (link = &e->grammars; (g = *link) != NULL && strcmp(g->source, text) != 0; number++)
+    for (link = &engine->grammars; (g = *link) != NULL && strcmp(g->source, text) != 0; number++)
         if (number >= KEPT && g->uses == 0) {
             *link = g->next;
             ignis__grammar_free(g);
@@ -22797,128 +22990,132 @@ static ignis__grammar *ignis__engine_grammar(const char *call, ignis__engine *e,
     if (g)
         *link = g->next;
     else if ((g = ignis__grammar_make(call, text)) != NULL)
-        g->number = ++e->grammars_made;
+        g->number = ++engine->grammars_made;
     if (g) {
-        g->next = e->grammars;
-        e->grammars = g;
+        g->next = engine->grammars;
+        engine->grammars = g;
     }
     return g;
 }
 
-IGNIS_API ignis_status ignis_sequence_grammar(ignis_sequence sequence, const char *grammar)
+IGNIS_API ignis_status ignis_sequence_grammar(ignis_sequence handle, const char *grammar)
 {
     static const char call[] = "ignis_sequence_grammar";
-    ignis__sequence *s = ignis__sequence_enter(call, sequence);
+    ignis__sequence *sequence = ignis__sequence_enter(call, handle);
     ignis__grammar *g = NULL;
     bool ok;
-    if (!s)
+    if (!sequence)
         return ignis__failed();
     if (grammar)
-        g = ignis__engine_grammar(call, s->engine, s->model, grammar);
+        g = ignis__engine_find_grammar(call, sequence->engine, sequence->model, grammar);
     ok = !grammar || g;
-    if (ok && s->grammar)
-        s->grammar->uses--;
+    if (ok && sequence->grammar)
+        sequence->grammar->uses--;
     if (ok) {
-        s->grammar = g;
-        s->constrained = s->length;
-        s->epoch = 0;
+        sequence->grammar = g;
+        sequence->constrained = sequence->length;
+        sequence->epoch = 0;
     }
     if (g)
         g->uses++;
-    ignis__sequence_leave(call, s);
+    ignis__sequence_leave(call, sequence);
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-IGNIS_API ignis_status ignis_sequence_free(ignis_sequence sequence)
+IGNIS_API ignis_status ignis_sequence_free(ignis_sequence handle)
 {
     static const char call[] = "ignis_sequence_free";
     const uint64_t failures = ignis__failures();
-    ignis__sequence *s;
+    ignis__sequence *sequence;
     bool live;
-    if (!sequence.id)
+    if (!handle.id)
         return IGNIS_OK;
-    s = ignis__sequence_hold(call, sequence);
-    if (!s)
+    sequence = ignis__sequence_hold(call, handle);
+    if (!sequence)
         return ignis__failed();
-    live = ignis__handle_kill(s);
-    ignis__sequence_drop(call, s);
+    live = ignis__handle_kill(sequence);
+    ignis__sequence_drop(call, sequence);
     return live ? ignis__ended(failures, true)
                 : ignis__fail(IGNIS_DIAG_SEQUENCE_FREED, call, "another thread has freed the sequence");
 }
 
-/* --- text out --------------------------------------------------------------------------------------------------------------- */
+/*  models/generate/stop_string.c - text output of ignis_generate: UTF-8, stop strings, the callback
 
-/*  Room for so many bytes more. */
-static bool ignis__showing_room(ignis__showing *show, size_t more)
+    Text that may be the beginning of a stop string is kept back until the next tokens decide. A stop string and all
+    text after it never reach the callback.
+    May use: >>tokenizer. Locks: none while the callback runs. */
+
+/*  Makes room for `more` bytes. False, and reported, if there is no memory. */
+static bool ignis__text_output_reserve(ignis__text_output *output, size_t more)
 {
-    size_t capacity = show->capacity ? show->capacity : 256;
+    size_t capacity = output->capacity ? output->capacity : 256;
     char *text;
-    if (show->size + more <= show->capacity)
+    if (output->size + more <= output->capacity)
         return true;
-    while (capacity < show->size + more)
+    while (capacity < output->size + more)
         capacity *= 2;
     text = (char *)ignis__alloc(capacity);
     if (!text)
-        return ignis__fail_host_memory(show->call, capacity) == IGNIS_OK;
-    if (show->size)
-        memcpy(text, show->text, show->size);
-    ignis__free(show->text);
-    show->text = text;
-    show->capacity = capacity;
+        return ignis__fail_host_memory(output->call, capacity) == IGNIS_OK;
+    if (output->size)
+        memcpy(text, output->text, output->size);
+    ignis__free(output->text);
+    output->text = text;
+    output->capacity = capacity;
     return true;
 }
 
-/*  Whether the text has a stop at a place, or, there being too little of it, may have it yet. */
-static bool ignis__showing_may_stop(const ignis__showing *show, size_t at, int stop, bool *whole)
+/*  Returns whether a stop string begins at `at`. *whole: all of it is there; else the text ends inside it. */
+static bool ignis__text_output_matches_stop(const ignis__text_output *output, size_t at, int stop, bool *whole)
 {
-    size_t length = strlen(show->desc->stops[stop]), left = show->size - at;
+    size_t length = strlen(output->desc->stops[stop]), left = output->size - at;
     *whole = left >= length;
-    return memcmp(show->text + at, show->desc->stops[stop], *whole ? length : left) == 0;
+    return memcmp(output->text + at, output->desc->stops[stop], *whole ? length : left) == 0;
 }
 
-/*  Shows what may be shown: up to a stop, or to where one may begin; ends: all of it. */
-static void ignis__showing_go(ignis__showing *show, bool ends)
+/*  Passes text to the callback, up to a stop string or the possible beginning of one. ends: no more text follows. */
+static void ignis__text_output_flush(ignis__text_output *output, bool ends)
 {
     size_t shown = 0;
-    bool whole, held = false;
+    bool whole, undecided = false;
     int i;
-    while (shown < show->size && show->stop < 0 && !held) {
-        for (i = 0; i < show->desc->stop_count && show->stop < 0; i++)
-            if (ignis__showing_may_stop(show, shown, i, &whole)) {
-                show->stop = whole ? i : show->stop;
-                held = held || (!whole && !ends);
+    while (shown < output->size && output->stop < 0 && !undecided) {
+        for (i = 0; i < output->desc->stop_count && output->stop < 0; i++)
+            if (ignis__text_output_matches_stop(output, shown, i, &whole)) {
+                output->stop = whole ? i : output->stop;
+                undecided = undecided || (!whole && !ends);
             }
-        shown += show->stop < 0 && !held;
+        shown += output->stop < 0 && !undecided;
     }
-    if (shown > 0 && !show->cancelled && show->desc->text_fn)
-        show->cancelled = !show->desc->text_fn(show->text, shown, show->desc->user_data);
-    memmove(show->text, show->text + shown, show->size - shown);
-    show->size -= shown;
+    if (shown > 0 && !output->cancelled && output->desc->text_fn)
+        output->cancelled = !output->desc->text_fn(output->text, shown, output->desc->user_data);
+    memmove(output->text, output->text + shown, output->size - shown);
+    output->size -= shown;
 }
 
-/*  Takes one more token; below 0: the text has ended. */
-IGNIS__PRIVATE bool ignis__showing_put(ignis__showing *show, int32_t id)
+/*  Adds one more token; -1: the text has ended. False, and reported, on failure. */
+IGNIS__PRIVATE bool ignis__text_output_put(ignis__text_output *output, int32_t id)
 {
-    int room = 64, size;
-    if (!show->stream.tokenizer.id || id >= show->tokens)
+    int capacity = 64, size;
+    if (!output->stream.tokenizer.id || id >= output->tokens)
         return true;
     for (;;) {
-        if (!ignis__showing_room(show, (size_t)room))
+        if (!ignis__text_output_reserve(output, (size_t)capacity))
             return false;
-        size = id < 0 ? ignis_text_stream_end(&show->stream, show->text + show->size, room)
-                      : ignis_text_stream_put(&show->stream, id, show->text + show->size, room);
+        size = id < 0 ? ignis_text_stream_end(&output->stream, output->text + output->size, capacity)
+                      : ignis_text_stream_put(&output->stream, id, output->text + output->size, capacity);
         if (size < 0)
             return false;
-        if (size <= room)
+        if (size <= capacity)
             break;
-        room = size;
+        capacity = size;
     }
-    show->size += (size_t)size;
-    ignis__showing_go(show, id < 0);
+    output->size += (size_t)size;
+    ignis__text_output_flush(output, id < 0);
     return true;
 }
 
-/*  False, and reported: a number or text of desc is none. */
+/*  Checks the values of a description. False, and reported, if one is out of range. */
 IGNIS__PRIVATE bool ignis__generate_check(const char *call, const ignis_generate_desc *desc)
 {
     int i;
@@ -22939,118 +23136,130 @@ IGNIS__PRIVATE bool ignis__generate_check(const char *call, const ignis_generate
     return true;
 }
 
-/*  Queues the step of a token, whose id may still be known to the device alone; what it draws is in `draws` when the event has come. goes_on:
-    it is behind the step of the token before, which has left its row as this one needs it. Null: a failure. */
-static ignis__pooled_event *ignis__generate_queue(const char *call, ignis__sequence *s, int position,
-                                                  const ignis_sampling_desc *sampling, bool goes_on)
+/*  models/generate/generate.c - ignis_generate: the loop that samples tokens and writes text
+
+    While the caller handles one token, the device may compute the next one (engine->ahead). That hides the latency
+    of the host. A token ahead is only queued without biases, grammars and ranks, because those need the host
+    between the steps.
+    May use: sequence_step.c, stop_string.c. Locks: the engine's lock for each token, not while text_fn runs. */
+
+/*  Queues the decode step of a token, whose id the device may not have sampled yet. The result is in engine->draws
+    when the event is done. follows: the step of the previous token is queued, and leaves its row as this one needs
+    it. NULL, and reported, on failure. */
+static ignis__pooled_event *ignis__generate_queue_step(const char *call, ignis__sequence *sequence, int position,
+                                                       const ignis_sampling_desc *sampling, bool continues)
 {
-    ignis__engine *e = s->engine;
-    ignis__pooled_event *drawn = NULL;
+    ignis__engine *engine = sequence->engine;
+    ignis__pooled_event *event = NULL;
     ignis__generate_row row;
     ignis__op op;
-    if (!ignis__next_begin(&op, call, e->device))
+    if (!ignis__op_begin_on_device(&op, call, engine->device))
         return NULL;
-    ignis__sequence_take_pages(&op, s, position, position + 1);
-    if (!goes_on) {
-        ignis__sequence_row(&op, s, position, &row);
-        ignis__sampling_row(e, 0, sampling, &row);
-        ignis__step_rows(&op, e->model->dtype, e->rows, &row, 1);
+    ignis__sequence_take_pages(&op, sequence, position, position + 1);
+    if (!continues) {
+        ignis__sequence_fill_row(&op, sequence, position, &row);
+        ignis__sampling_fill_row(engine, 0, sampling, &row);
+        ignis__upload_rows(&op, engine->model->dtype, engine->rows, &row, 1);
     }
-    ignis__engine_step(&op, e, 1, ignis__sampling_cuts(sampling) ? IGNIS__DRAWS_CUT : IGNIS__DRAWS_ALL);
+    ignis__engine_run_step(&op, engine, 1,
+                           ignis__sampling_filters(sampling) ? IGNIS__SAMPLING_FILTERED : IGNIS__SAMPLING_UNFILTERED);
     if (op.ok)
-        drawn = ignis__event_record(call, e->device, e->ahead.stream = op.work.stream);
-    op.ok = op.ok && drawn;
+        event = ignis__event_record(call, engine->device, engine->ahead.stream = op.work.stream);
+    op.ok = op.ok && event;
     (void)ignis__engine_leave(&op);
-    return drawn;
+    return event;
 }
 
-/*  Draws one token; -1: the context is full, -2: a failure, -3: its grammar has come to its end. goes_on: one more is likely to come, and is drawn
-    while the caller has this one. */
-static int32_t ignis__generate_next(const char *call, ignis__sequence *s, const ignis_sampling_desc *sampling,
-                                    bool goes_on)
+/*  Samples one token. -1: the context is full; -2: failure, reported; -3: the grammar is complete. continues: one
+    more token is likely to follow, and may be sampled while the caller has this one. */
+static int32_t ignis__generate_next(const char *call, ignis__sequence *sequence, const ignis_sampling_desc *sampling,
+                                    bool continues)
 {
-    ignis__engine *e = s->engine;
-    ignis__pooled_event *drawn = NULL, *next = NULL;
+    ignis__engine *engine = sequence->engine;
+    ignis__pooled_event *event = NULL, *next = NULL;
     const ignis__grammar_state *state;
     ignis__binding binding;
     const ignis__generate_draw *draw;
     int32_t id = -2;
     bool ok, alone, fails = false;
-    if (ignis__capture_refuses(call)) /* which the caller's text_fn has begun */
+    if (ignis__capture_refuses(call)) /* text_fn of the caller may have begun a capture */
         return -2;
-    ignis__mutex_lock(&e->lock);
-    if (e->ahead.sequence == s && e->ahead.length == s->length && e->ahead.sampling == sampling &&
-        e->ahead.stream == ignis__stream_current(e->device)) {
-        drawn = e->ahead.drawn;
-        e->ahead.sequence = NULL;
+    ignis__mutex_lock(&engine->lock);
+    if (engine->ahead.sequence == sequence && engine->ahead.length == sequence->length &&
+        engine->ahead.sampling == sampling && engine->ahead.stream == ignis__stream_current(engine->device)) {
+        event = engine->ahead.drawn;
+        engine->ahead.sequence = NULL;
     }
-    ignis__engine_settle(call, e);
-    alone = !drawn && (!goes_on || s->length == 0 || ignis__sequence_ready(s) || sampling->bias_count || s->grammar ||
-                       e->model->parallel.size > 1); /* ranks compare what they work with, step by step */
-    state = s->grammar && s->length ? ignis__sequence_match(call, s) : NULL;
+    ignis__engine_settle(call, engine);
+    /* alone: no token ahead; ranks compare their arguments in every step */
+    alone = !event && (!continues || sequence->length == 0 || ignis__sequence_ends_in_chunk(sequence) ||
+                       sampling->bias_count || sequence->grammar || engine->model->parallel.size > 1);
+    state = sequence->grammar && sequence->length ? ignis__sequence_match_grammar(call, sequence) : NULL;
     if (state && state->count == 0)
         id = -3;
-    else if (s->length >= e->context)
+    else if (sequence->length >= engine->context)
         id = -1;
-    else if (alone && (state || !s->grammar || !s->length) &&
-             ignis__engine_run(call, &s, 1, sampling, true, NULL, NULL))
-        id = s->ids[s->length - 1];
-    fails = id == -2 && !alone && !ignis__model_plain(call, s->model); /* with a token drawn ahead, too */
+    else if (alone && (state || !sequence->grammar || !sequence->length) &&
+             ignis__engine_decode(call, &sequence, 1, sampling, true, NULL, NULL))
+        id = sequence->ids[sequence->length - 1];
+    fails = id == -2 && !alone && !ignis__model_plain(call, sequence->model); /* checked with a token ahead, too */
     ok = id == -2 && !alone && !fails;
-    if (ok && !drawn)
-        drawn = ignis__sampling_check(call, sampling, e->model->vocab) &&
-                        ignis__engine_has_pages(call, e, ignis__sequence_pages_needed(s, s->length - 1, s->length))
-                    ? ignis__generate_queue(call, s, s->length - 1, sampling, false)
-                    : NULL;
-    if (ok && drawn && goes_on && s->length + 1 < e->context && !sampling->bias_count &&
-        ignis__sequence_pages_needed(s, s->length, s->length + 1) <= e->free_count) {
-        next = ignis__generate_queue(call, s, s->length, sampling, true);
-        fails = !next; /* then this token is not there either */
+    if (ok && !event)
+        event =
+            ignis__sampling_check(call, sampling, engine->model->vocab) &&
+                    ignis__engine_has_pages(
+                        call, engine, ignis__sequence_pages_needed(sequence, sequence->length - 1, sequence->length))
+                ? ignis__generate_queue_step(call, sequence, sequence->length - 1, sampling, false)
+                : NULL;
+    if (ok && event && continues && sequence->length + 1 < engine->context && !sampling->bias_count &&
+        ignis__sequence_pages_needed(sequence, sequence->length, sequence->length + 1) <= engine->free_count) {
+        next = ignis__generate_queue_step(call, sequence, sequence->length, sampling, true);
+        fails = !next; /* this token is lost as well */
     }
-    if (drawn) {
-        if (ignis__device_enter(call, e->device, &binding)) {
-            if (!IGNIS__CUDA_FAILED(call, e->device, cuEventSynchronize, (drawn->event)) && !fails) {
-                draw = &e->draws[(s->length - 1) % 2];
-                s->cached = s->length;
+    if (event) {
+        if (ignis__device_enter(call, engine->device, &binding)) {
+            if (!IGNIS__CUDA_FAILED(call, engine->device, cuEventSynchronize, (event->event)) && !fails) {
+                draw = &engine->draws[(sequence->length - 1) % 2];
+                sequence->cached = sequence->length;
                 if (draw->id < 0) {
-                    ignis__draw_fail(call, draw->id, -1);
+                    ignis__sampling_fail(call, draw->id, -1);
                 } else {
                     id = draw->id;
-                    s->log_prob = draw->log_prob;
-                    s->many[s->length] = false;
-                    s->ids[s->length++] = id;
-                    s->sent = s->length;
+                    sequence->log_prob = draw->log_prob;
+                    sequence->in_chunk[sequence->length] = false;
+                    sequence->ids[sequence->length++] = id;
+                    sequence->uploaded = sequence->length;
                 }
             }
             ignis__device_leave(&binding);
         }
-        ignis__event_recycle(e->device, drawn);
+        ignis__event_recycle(engine->device, event);
     }
     if (next) {
-        e->ahead.sequence = s;
-        e->ahead.drawn = next;
-        e->ahead.sampling = sampling;
-        e->ahead.length = s->length;
-        if (id < 0) /* then it comes behind a token that is not there */
-            ignis__engine_settle(call, e);
+        engine->ahead.sequence = sequence;
+        engine->ahead.drawn = next;
+        engine->ahead.sampling = sampling;
+        engine->ahead.length = sequence->length;
+        if (id < 0) /* it would follow a token that does not exist */
+            ignis__engine_settle(call, engine);
     }
-    ignis__mutex_unlock(&e->lock);
+    ignis__mutex_unlock(&engine->lock);
     return id;
 }
 
-static bool ignis__generate_ends(const ignis__sequence *s, const ignis_generate_desc *desc, int32_t id)
+static bool ignis__generate_is_end(const ignis__sequence *sequence, const ignis_generate_desc *desc, int32_t id)
 {
-    const int32_t *ends = desc->end_count > 0 ? desc->ends : s->model->stops;
-    int count = desc->end_count > 0 ? desc->end_count : desc->end_count < 0 ? 0 : s->model->stop_count, i;
+    const int32_t *ends = desc->end_count > 0 ? desc->ends : sequence->model->stops;
+    int count = desc->end_count > 0 ? desc->end_count : desc->end_count < 0 ? 0 : sequence->model->stop_count, i;
     for (i = 0; i < count && ends[i] != id;)
         i++;
     return i < count;
 }
 
-/*  The loop of ignis_generate, on a held sequence. */
-static bool ignis__generate_run(ignis__showing *show, ignis__sequence *s, ignis_generate_info *info)
+/*  Generates tokens on a held sequence until there is a finish reason. False, and reported, on failure. */
+static bool ignis__generate_run(ignis__text_output *output, ignis__sequence *sequence, ignis_generate_info *info)
 {
-    const ignis_generate_desc *desc = show->desc;
+    const ignis_generate_desc *desc = output->desc;
     int64_t begin = ignis__monotonic_ns();
     int32_t id;
     while (!info->ending) {
@@ -23058,7 +23267,7 @@ static bool ignis__generate_run(ignis__showing *show, ignis__sequence *s, ignis_
             info->ending = IGNIS_ENDING_LENGTH;
             break;
         }
-        id = ignis__generate_next(show->call, s, &desc->sampling,
+        id = ignis__generate_next(output->call, sequence, &desc->sampling,
                                   desc->max_tokens == 0 || info->tokens + 1 < desc->max_tokens);
         info->seconds = (double)(ignis__monotonic_ns() - begin) * 1e-9;
         if (id == -2)
@@ -23068,70 +23277,76 @@ static bool ignis__generate_run(ignis__showing *show, ignis__sequence *s, ignis_
             break;
         }
         info->first = info->tokens++ ? info->first : info->seconds;
-        if (ignis__generate_ends(s, desc, id))
+        if (ignis__generate_is_end(sequence, desc, id))
             info->ending = IGNIS_ENDING_TOKEN;
-        else if (!ignis__showing_put(show, id))
+        else if (!ignis__text_output_put(output, id))
             return false;
-        else if (show->cancelled)
+        else if (output->cancelled)
             info->ending = IGNIS_ENDING_CALLER;
-        else if (show->stop >= 0)
+        else if (output->stop >= 0)
             info->ending = IGNIS_ENDING_STOP;
     }
-    if (show->cancelled || show->stop >= 0)
+    if (output->cancelled || output->stop >= 0)
         return true;
-    if (!ignis__showing_put(show, -1))
+    if (!ignis__text_output_put(output, -1))
         return false;
-    info->ending = show->stop >= 0 ? IGNIS_ENDING_STOP : info->ending;
+    info->ending = output->stop >= 0 ? IGNIS_ENDING_STOP : info->ending;
     return true;
 }
 
-IGNIS_API ignis_status ignis_generate(ignis_sequence sequence, const ignis_generate_desc *desc)
+IGNIS_API ignis_status ignis_generate(ignis_sequence handle, const ignis_generate_desc *desc)
 {
     static const char call[] = "ignis_generate";
     static const ignis_generate_desc defaults = IGNIS__ZERO;
-    ignis__sequence *s;
+    ignis__sequence *sequence;
     ignis_generate_info info = IGNIS__ZERO;
     ignis_tokenizer_info tokenizer;
-    ignis__showing show;
+    ignis__text_output output;
     bool ok;
     info.stop = -1;
     if (desc && desc->info)
         *desc->info = info;
-    s = ignis__sequence_hold(call, sequence);
-    if (!s)
+    sequence = ignis__sequence_hold(call, handle);
+    if (!sequence)
         return ignis__failed();
-    memset(&show, 0, sizeof show);
-    show.call = call;
-    show.desc = desc ? desc : &defaults;
-    show.stop = -1;
-    ok = ignis__generate_check(call, show.desc);
-    if (ok && (show.desc->text_fn || show.desc->stop_count)) {
-        show.stream.tokenizer = ignis__model_tokenizer(s->model);
-        show.stream.inside = true;
-        ok = show.stream.tokenizer.id && ignis_tokenizer_query(show.stream.tokenizer, &tokenizer) == IGNIS_OK;
-        show.tokens = ok ? tokenizer.tokens : 0;
+    memset(&output, 0, sizeof output);
+    output.call = call;
+    output.desc = desc ? desc : &defaults;
+    output.stop = -1;
+    ok = ignis__generate_check(call, output.desc);
+    if (ok && (output.desc->text_fn || output.desc->stop_count)) {
+        output.stream.tokenizer = ignis__model_tokenizer(sequence->model);
+        output.stream.inside = true;
+        ok = output.stream.tokenizer.id && ignis_tokenizer_query(output.stream.tokenizer, &tokenizer) == IGNIS_OK;
+        output.tokens = ok ? tokenizer.tokens : 0;
     }
     if (ok) {
-        ok = ignis__generate_run(&show, s, &info);
-        ignis__engine_lock(call, s->engine);
-        ignis__mutex_unlock(&s->engine->lock);
+        ok = ignis__generate_run(&output, sequence, &info);
+        ignis__engine_lock(call, sequence->engine);
+        ignis__mutex_unlock(&sequence->engine->lock);
     }
-    info.stop = show.stop;
+    info.stop = output.stop;
     info.ending = ok ? info.ending : IGNIS_ENDING_NONE;
     if (desc && desc->info)
         *desc->info = info;
-    ignis__free(show.text);
-    ignis__sequence_drop(call, s);
+    ignis__free(output.text);
+    ignis__sequence_drop(call, sequence);
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-/*  The ids of a text for a sequence, which is locked; null, and reported: there are none. */
-static int32_t *ignis__sequence_encode(const char *call, const ignis__sequence *s, ignis_tokenizer tokenizer,
+/*  models/generate/prompt.c - texts and chats as tokens of a sequence
+
+    ignis_sequence_set and _chat keep the common prefix of old and new tokens, so that an extended chat computes
+    only what is new.
+    May use: kv_cache.c, >>tokenizer, >>chat. Locks: the engine's lock; a chat template runs without it. */
+
+/*  Encodes a text for a locked sequence; bos only if it is empty. NULL, and reported, on failure. */
+static int32_t *ignis__sequence_encode(const char *call, const ignis__sequence *sequence, ignis_tokenizer tokenizer,
                                        const char *text, int64_t size, int *count)
 {
     ignis_encode_desc encode = IGNIS__ZERO;
     int32_t *ids = NULL;
-    encode.no_bos = s->length > 0;
+    encode.no_bos = sequence->length > 0;
     *count = ignis_tokenizer_encode(tokenizer, text, size, &encode, NULL, 0);
     if (*count < 0)
         return NULL;
@@ -23144,76 +23359,78 @@ static int32_t *ignis__sequence_encode(const char *call, const ignis__sequence *
     return NULL;
 }
 
-IGNIS_API ignis_status ignis_sequence_text(ignis_sequence sequence, const char *text, int64_t size)
+IGNIS_API ignis_status ignis_sequence_text(ignis_sequence handle, const char *text, int64_t size)
 {
     static const char call[] = "ignis_sequence_text";
-    ignis__sequence *s = ignis__sequence_enter(call, sequence);
+    ignis__sequence *sequence = ignis__sequence_enter(call, handle);
     ignis_tokenizer tokenizer = IGNIS__ZERO;
     int32_t *ids = NULL;
     int count = 0;
     bool ok;
-    if (!s)
+    if (!sequence)
         return ignis__failed();
     if (!text)
         ignis__fail_null(call, "text");
     else if (size < 0)
         ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "size is %lld, below 0", (long long)size);
     else
-        tokenizer = ignis__model_tokenizer(s->model);
+        tokenizer = ignis__model_tokenizer(sequence->model);
     if (tokenizer.id)
-        ids = ignis__sequence_encode(call, s, tokenizer, text, size, &count);
-    ok = ids && ignis__sequence_knows(call, s, ids, count) && ignis__sequence_append(call, s, ids, count);
+        ids = ignis__sequence_encode(call, sequence, tokenizer, text, size, &count);
+    ok = ids && ignis__sequence_check_ids(call, sequence, ids, count) &&
+         ignis__sequence_append(call, sequence, ids, count);
     ignis__free(ids);
-    ignis__sequence_leave(call, s);
+    ignis__sequence_leave(call, sequence);
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-/*  What a sequence has in common with tokens stays, the rest is computed. */
-static bool ignis__sequence_become(const char *call, ignis__sequence *s, const int32_t *ids, int count)
+/*  Makes a sequence consist of `ids`. Keeps the common prefix, and computes the rest. */
+static bool ignis__sequence_replace_tokens(const char *call, ignis__sequence *sequence, const int32_t *ids, int count)
 {
     int common = 0;
-    if (count > s->engine->context)
+    if (count > sequence->engine->context)
         return ignis__fail(IGNIS_DIAG_CONTEXT_FULL, call, "%d tokens do not fit the context of %d", count,
-                           s->engine->context) == IGNIS_OK;
-    if (!ignis__sequence_knows(call, s, ids, count))
+                           sequence->engine->context) == IGNIS_OK;
+    if (!ignis__sequence_check_ids(call, sequence, ids, count))
         return false;
-    while (common < count && common < s->length && s->ids[common] == ids[common])
+    while (common < count && common < sequence->length && sequence->ids[common] == ids[common])
         common++;
-    ignis__sequence_cut(s, common);
-    return ignis__sequence_append(call, s, ids + common, count - common);
+    ignis__sequence_truncate(sequence, common);
+    return ignis__sequence_append(call, sequence, ids + common, count - common);
 }
 
-IGNIS_API ignis_status ignis_sequence_set(ignis_sequence sequence, const int32_t *ids, int count)
+IGNIS_API ignis_status ignis_sequence_set(ignis_sequence handle, const int32_t *ids, int count)
 {
     static const char call[] = "ignis_sequence_set";
-    ignis__sequence *s = ignis__sequence_enter(call, sequence);
+    ignis__sequence *sequence = ignis__sequence_enter(call, handle);
     bool ok = false;
-    if (!s)
+    if (!sequence)
         return ignis__failed();
     if (count < 0)
         ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "count is %d, below 0", count);
     else if (count && !ids)
         ignis__fail_null(call, "ids");
     else
-        ok = ignis__sequence_become(call, s, ids, count);
-    ignis__sequence_leave(call, s);
+        ok = ignis__sequence_replace_tokens(call, sequence, ids, count);
+    ignis__sequence_leave(call, sequence);
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-IGNIS_API ignis_status ignis_sequence_chat(ignis_sequence sequence, const ignis_message *messages, int count)
+IGNIS_API ignis_status ignis_sequence_chat(ignis_sequence handle, const ignis_message *messages, int count)
 {
     static const char call[] = "ignis_sequence_chat";
-    ignis__sequence *s = ignis__sequence_hold(call, sequence); /* others' sequences go on while the template runs */
+    ignis__sequence *sequence =
+        ignis__sequence_hold(call, handle); /* other sequences continue while the template runs */
     ignis_chat_desc desc = IGNIS__ZERO;
     ignis_tokenizer tokenizer;
     int32_t *ids = NULL;
     int tokens = -1;
     bool ok;
-    if (!s)
+    if (!sequence)
         return ignis__failed();
     desc.add_generation_prompt = true;
-    desc.now = ignis__wall_ns() / 1000000000; /* the same for both calls */
-    tokenizer = ignis__model_tokenizer(s->model);
+    desc.now = ignis__wall_ns() / 1000000000; /* one time for both calls */
+    tokenizer = ignis__model_tokenizer(sequence->model);
     if (tokenizer.id)
         tokens = ignis_chat_encode(tokenizer, messages, count, &desc, NULL, 0);
     if (tokens >= 0)
@@ -23222,16 +23439,20 @@ IGNIS_API ignis_status ignis_sequence_chat(ignis_sequence sequence, const ignis_
         ignis__fail_host_memory(call, sizeof *ids * ((size_t)tokens + 1));
     ok = ids && ignis_chat_encode(tokenizer, messages, count, &desc, ids, tokens) == tokens;
     if (ok) {
-        ignis__engine_lock(call, s->engine);
-        ok = ignis__sequence_become(call, s, ids, tokens);
-        ignis__mutex_unlock(&s->engine->lock);
+        ignis__engine_lock(call, sequence->engine);
+        ok = ignis__sequence_replace_tokens(call, sequence, ids, tokens);
+        ignis__mutex_unlock(&sequence->engine->lock);
     }
     ignis__free(ids);
-    ignis__sequence_drop(call, s);
+    ignis__sequence_drop(call, sequence);
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-/* --- warming up ------------------------------------------------------------------------------------------------------------- */
+/*  models/generate/warmup.c - ignis_model_warmup: compiles, measures and captures everything before the first request
+
+    It computes on sequences of its own: decode steps of 1, 2, 4 ... rows with each kind of sampling, and prompts of
+    each length class. Each piece of work locks the engine for itself, so other sequences continue between them.
+    May use: sequence_step.c, kv_cache.c. Locks: the engine's lock, for one piece of work. */
 
 typedef struct ignis__model_warmup {
     const char *call;
@@ -23241,136 +23462,140 @@ typedef struct ignis__model_warmup {
     int count, tokens, done, total;
 } ignis__model_warmup;
 
-/*  Begins a part of the work, if it is wanted: from here on the engine is locked. */
-static bool ignis__model_warmup_begin(ignis__model_warmup *w)
+/*  Begins one piece of work: reports progress, and locks the engine. False, and reported, if the callback cancels. */
+static bool ignis__model_warmup_begin(ignis__model_warmup *warmup)
 {
-    if (w->desc->progress_fn && !w->desc->progress_fn(w->done, w->total, w->desc->user_data))
-        return ignis__fail(IGNIS_DIAG_MODEL_CANCELLED, w->call,
-                           "desc.progress_fn has returned false, at %d of %d parts", w->done, w->total) == IGNIS_OK;
-    w->done++;
-    ignis__engine_lock(w->call, w->sequences[0]->engine);
+    if (warmup->desc->progress_fn && !warmup->desc->progress_fn(warmup->done, warmup->total, warmup->desc->user_data))
+        return ignis__fail(IGNIS_DIAG_MODEL_CANCELLED, warmup->call,
+                           "desc.progress_fn has returned false, at %d of %d parts", warmup->done,
+                           warmup->total) == IGNIS_OK;
+    warmup->done++;
+    ignis__engine_lock(warmup->call, warmup->sequences[0]->engine);
     return true;
 }
 
-/*  Two steps of as many sequences with each way of drawing: the first compiles, the second captures. */
-static bool ignis__model_warmup_steps(ignis__model_warmup *w, int count)
+/*  Runs two decode steps of `count` sequences with each kind of sampling: the first compiles, the second captures. */
+static bool ignis__model_warmup_steps(ignis__model_warmup *warmup, int count)
 {
-    ignis_sampling_desc *sampling = (ignis_sampling_desc *)ignis__alloc_for(w->call, sizeof *sampling * (size_t)count);
+    ignis_sampling_desc *sampling =
+        (ignis_sampling_desc *)ignis__alloc_for(warmup->call, sizeof *sampling * (size_t)count);
     bool ok = sampling != NULL;
-    int i, turn;
-    if (!ok || !ignis__model_warmup_begin(w)) {
+    int i, pass;
+    if (!ok || !ignis__model_warmup_begin(warmup)) {
         ignis__free(sampling);
         return false;
     }
     memset(sampling, 0, sizeof *sampling * (size_t)count);
-    for (turn = 0; ok && turn < 4; turn++) {
+    for (pass = 0; ok && pass < 4; pass++) {
         for (i = 0; ok && i < count; i++) {
-            ignis__sequence_cut(w->sequences[i], 0);
-            ok = ignis__sequence_append(w->call, w->sequences[i], w->ids, 1);
+            ignis__sequence_truncate(warmup->sequences[i], 0);
+            ok = ignis__sequence_append(warmup->call, warmup->sequences[i], warmup->ids, 1);
             sampling[i].temperature = 1;
-            sampling[i].top_k = turn / 2;
+            sampling[i].top_k = pass / 2;
         }
-        ok = ok && ignis__engine_run(w->call, w->sequences, count, sampling, true, NULL, NULL);
+        ok = ok && ignis__engine_decode(warmup->call, warmup->sequences, count, sampling, true, NULL, NULL);
     }
     for (i = 0; i < count; i++)
-        ignis__sequence_cut(w->sequences[i], 0);
-    ignis__mutex_unlock(&w->sequences[0]->engine->lock);
+        ignis__sequence_truncate(warmup->sequences[i], 0);
+    ignis__mutex_unlock(&warmup->sequences[0]->engine->lock);
     ignis__free(sampling);
     return ok;
 }
 
-/*  A prompt of one sequence, in calls of as many tokens, and the token behind it. */
-static bool ignis__model_warmup_prompt(ignis__model_warmup *w, int length, int tokens)
+/*  Runs a prompt of one sequence, in calls of `tokens` tokens, and the decode step after it. */
+static bool ignis__model_warmup_prompt(ignis__model_warmup *warmup, int length, int tokens)
 {
-    ignis__sequence *s = w->sequences[0];
-    int some;
+    ignis__sequence *sequence = warmup->sequences[0];
+    int batch;
     bool ok = true;
-    if (!ignis__model_warmup_begin(w))
+    if (!ignis__model_warmup_begin(warmup))
         return false;
-    for (ignis__sequence_cut(s, 0); ok && s->length < length;) {
-        some = length - s->length < tokens ? length - s->length : tokens;
-        ok = ignis__sequence_append(w->call, s, w->ids, some);
+    for (ignis__sequence_truncate(sequence, 0); ok && sequence->length < length;) {
+        batch = length - sequence->length < tokens ? length - sequence->length : tokens;
+        ok = ignis__sequence_append(warmup->call, sequence, warmup->ids, batch);
     }
-    ok = ok && ignis__engine_run(w->call, &s, 1, NULL, s->length < s->engine->context, NULL, NULL);
-    ignis__sequence_cut(s, 0);
-    ignis__mutex_unlock(&s->engine->lock);
+    ok = ok && ignis__engine_decode(warmup->call, &sequence, 1, NULL, sequence->length < sequence->engine->context,
+                                    NULL, NULL);
+    ignis__sequence_truncate(sequence, 0);
+    ignis__mutex_unlock(&sequence->engine->lock);
     return ok;
 }
 
-/*  All parts, or, where total is 0, only their number. Kernels for up to 64 rows go by powers of 2; those of more by tiles of 64 rows and more, which
-    pieces of 8 rows show all of. */
-static bool ignis__model_warmup_parts(ignis__model_warmup *w, int context)
+/*  Runs all pieces of work, or only counts them if total is 0. Kernels for up to 64 rows come in powers of 2. Kernels
+    for more rows have tiles of 64 rows or more, so steps of 8 rows reach all of them. */
+static bool ignis__model_warmup_parts(ignis__model_warmup *warmup, int context)
 {
-    const bool counts = w->total == 0;
-    int most = w->count < IGNIS__STEP_ROWS ? w->count : (int)IGNIS__STEP_ROWS, parts = 0, size;
+    const bool counts = warmup->total == 0;
+    int max_rows = warmup->count < IGNIS__STEP_ROWS ? warmup->count : (int)IGNIS__STEP_ROWS, parts = 0, size;
     bool ok = true;
-    for (size = 1; ok && context > 1 && size < 2 * most;
-         size *= 2, parts++) /* a context of one token has room for none behind it */
-        ok = counts || ignis__model_warmup_steps(w, size < most ? size : most);
-    for (size = 1; ok && size < w->tokens && size < context && size <= IGNIS__STEP_ROWS;
-         size *= 2, parts++) /* the last token waits */
-        ok = counts || ignis__model_warmup_prompt(w, size < IGNIS__STEP_ROWS ? size + 1 : size, IGNIS__STEP_ROWS);
-    for (size = IGNIS__STEP_ROWS + 8; ok && size <= w->tokens && size <= context; size += 8, parts++)
-        ok = counts || ignis__model_warmup_prompt(w, size, size);
-    ok = ok && (counts || ignis__model_warmup_prompt(w, context, w->tokens));
+    /* a context of one token has no space for another one */
+    for (size = 1; ok && context > 1 && size < 2 * max_rows; size *= 2, parts++)
+        ok = counts || ignis__model_warmup_steps(warmup, size < max_rows ? size : max_rows);
+    /* the last token waits for the next decode step */
+    for (size = 1; ok && size < warmup->tokens && size < context && size <= IGNIS__STEP_ROWS; size *= 2, parts++)
+        ok = counts || ignis__model_warmup_prompt(warmup, size < IGNIS__STEP_ROWS ? size + 1 : size, IGNIS__STEP_ROWS);
+    for (size = IGNIS__STEP_ROWS + 8; ok && size <= warmup->tokens && size <= context; size += 8, parts++)
+        ok = counts || ignis__model_warmup_prompt(warmup, size, size);
+    ok = ok && (counts || ignis__model_warmup_prompt(warmup, context, warmup->tokens));
     if (counts)
-        w->total = parts + 1;
+        warmup->total = parts + 1;
     return ok;
 }
 
-IGNIS_API ignis_status ignis_model_warmup(ignis_model model, const ignis_model_warmup_desc *desc)
+IGNIS_API ignis_status ignis_model_warmup(ignis_model handle, const ignis_model_warmup_desc *desc)
 {
     static const char call[] = "ignis_model_warmup";
     static const ignis_model_warmup_desc defaults = IGNIS__ZERO;
-    ignis__model_warmup w;
-    ignis__model *m;
+    ignis__model_warmup warmup;
+    ignis__model *model;
     int made = 0, context;
     bool ok;
-    memset(&w, 0, sizeof w);
-    w.call = call;
-    w.desc = desc ? desc : &defaults;
-    if (w.desc->sequences < 0 || w.desc->tokens < 0)
+    memset(&warmup, 0, sizeof warmup);
+    warmup.call = call;
+    warmup.desc = desc ? desc : &defaults;
+    if (warmup.desc->sequences < 0 || warmup.desc->tokens < 0)
         return ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "desc.sequences is %d and desc.tokens %d; both are 0 or more",
-                           w.desc->sequences, w.desc->tokens);
-    m = ignis__model_hold(call, model);
-    if (!m)
+                           warmup.desc->sequences, warmup.desc->tokens);
+    model = ignis__model_hold(call, handle);
+    if (!model)
         return ignis__failed();
-    w.count = w.desc->sequences && w.desc->sequences < m->sequences ? w.desc->sequences : m->sequences;
-    context = m->room;
-    w.tokens = w.desc->tokens && w.desc->tokens < IGNIS__CHUNK ? w.desc->tokens : (int)IGNIS__CHUNK;
-    ignis__model_drop(call, m);
-    w.sequences = (ignis__sequence **)ignis__alloc_for(call, sizeof *w.sequences * (size_t)w.count);
-    w.ids = (int32_t *)ignis__alloc_for(call, sizeof *w.ids * IGNIS__CHUNK);
-    ok = w.sequences && w.ids;
+    warmup.count =
+        warmup.desc->sequences && warmup.desc->sequences < model->sequences ? warmup.desc->sequences : model->sequences;
+    context = model->room;
+    warmup.tokens = warmup.desc->tokens && warmup.desc->tokens < IGNIS__CHUNK ? warmup.desc->tokens : (int)IGNIS__CHUNK;
+    ignis__model_drop(call, model);
+    warmup.sequences = (ignis__sequence **)ignis__alloc_for(call, sizeof *warmup.sequences * (size_t)warmup.count);
+    warmup.ids = (int32_t *)ignis__alloc_for(call, sizeof *warmup.ids * IGNIS__CHUNK);
+    ok = warmup.sequences && warmup.ids;
     if (ok)
-        memset(w.ids, 0, sizeof *w.ids * IGNIS__CHUNK);
-    for (; ok && made < w.count; made += ok) {
-        ignis_sequence sequence = ignis__sequence_new(call, model);
-        w.sequences[made] = sequence.id ? ignis__sequence_hold(call, sequence) : NULL;
-        ok = w.sequences[made] != NULL;
+        memset(warmup.ids, 0, sizeof *warmup.ids * IGNIS__CHUNK);
+    for (; ok && made < warmup.count; made += ok) {
+        ignis_sequence sequence = ignis__sequence_new(call, handle);
+        warmup.sequences[made] = sequence.id ? ignis__sequence_hold(call, sequence) : NULL;
+        ok = warmup.sequences[made] != NULL;
     }
-    (void)(ok && ignis__model_warmup_parts(&w, context)); /* their number */
-    ok = ok && ignis__model_warmup_parts(&w, context);
-    if (ok && w.desc->progress_fn)
-        (void)w.desc->progress_fn(w.total, w.total, w.desc->user_data);
+    (void)(ok && ignis__model_warmup_parts(&warmup, context)); /* counts them */
+    ok = ok && ignis__model_warmup_parts(&warmup, context);
+    if (ok && warmup.desc->progress_fn)
+        (void)warmup.desc->progress_fn(warmup.total, warmup.total, warmup.desc->user_data);
     while (made-- > 0) {
-        ignis__handle_kill(w.sequences[made]);
-        ignis__sequence_drop(call, w.sequences[made]);
+        ignis__handle_kill(warmup.sequences[made]);
+        ignis__sequence_drop(call, warmup.sequences[made]);
     }
-    ignis__free(w.sequences);
-    ignis__free(w.ids);
+    ignis__free(warmup.sequences);
+    ignis__free(warmup.ids);
     return ok ? IGNIS_OK : ignis__failed();
 }
 
 IGNIS__PRIVATE void ignis__sequences_close(const char *call)
 {
-    ignis__sequence *s;
+    ignis__sequence *sequence;
     uint64_t index = 0;
-    while ((s = (ignis__sequence *)ignis__pool_next(&ignis__sequences, &index)) != NULL) {
-        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "sequence of %d tokens on device %d", s->length,
-                           (int)(s->engine->device - ignis__devices));
-        ignis__handle_kill(s);
-        ignis__sequence_drop(call, s);
+    while ((sequence = (ignis__sequence *)ignis__pool_next(&ignis__sequences, &index)) != NULL) {
+        ignis__leak_report(call, IGNIS_DIAG_HANDLE_LEAKED, "sequence of %d tokens on device %d", sequence->length,
+                           (int)(sequence->engine->device - ignis__devices));
+        ignis__handle_kill(sequence);
+        ignis__sequence_drop(call, sequence);
     }
 }
 

@@ -48,7 +48,7 @@ static ignis__op step_begin(void)
     ignis__op op;
     ignis__device *device = ignis__device_get("test", 0);
     memset(&op, 0, sizeof op);
-    CHECK(device && ignis__next_begin(&op, "test", device));
+    CHECK(device && ignis__op_begin_on_device(&op, "test", device));
     return op;
 }
 
@@ -109,18 +109,18 @@ OPTIMIZED static void check_product_of(ignis_dtype dtype, int type, int other, i
     ignis__array *out = room_noise(IGNIS_SHAPE(rows, width), out_dtype, 4, 1, &start);
     ignis__array *single = room_noise(IGNIS_SHAPE(rows, width), out_dtype, 4, 1, NULL);
     ignis__op op = step_begin();
-    if (type && ignis__step_takes_mma(&op, dtype, w_room))
+    if (type && ignis__gemv_uses_tensor_cores(&op, dtype, w_room))
         numbers = whole;
     own = op.work.device->info.multiprocessors;
     op.work.device->info.multiprocessors = multiprocessors ? multiprocessors : own;
-    ignis__step_product(&op, rows, kind, gated, out, x_room, w_room, b_room, numbers, NULL);
+    ignis__gemv_run(&op, rows, kind, gated, out, x_room, w_room, b_room, numbers, NULL);
     op.work.device->info.multiprocessors = own;
     step_end(&op);
     for (r = 0; r < rows; r++) { /* each row alone */
         ignis_array row = ignis_array_slice(handle_of(x_room), 0, r, 1), to = ignis_array_slice(handle_of(single), 0, r, 1);
         ignis__array *row_array = ignis__array_hold("test", row), *to_array = ignis__array_hold("test", to);
         op = step_begin();
-        ignis__step_product(&op, 1, kind, gated, to_array, row_array, w_room, b_room, numbers, NULL);
+        ignis__gemv_run(&op, 1, kind, gated, to_array, row_array, w_room, b_room, numbers, NULL);
         step_end(&op);
         ignis__array_drop("test", row_array), ignis__array_drop("test", to_array);
         drop(row), drop(to);
@@ -274,7 +274,7 @@ OPTIMIZED static void check_product_many(ignis_dtype dtype, int rows, int n, int
         ignis__op op;
         pretend_multiprocessors(fewer ? 0 : processors[way]);
         op = step_begin();
-        ignis__step_product_many(&op, fewer ? (rows + 1) / 2 : rows, kind, gated, out, x_room, w_room, b_room, between, NULL);
+        ignis__chunk_gemm(&op, fewer ? (rows + 1) / 2 : rows, kind, gated, out, x_room, w_room, b_room, between, NULL);
         step_end(&op);
         pretend_multiprocessors(0);
         got[way] = numbers_of(out);
@@ -331,13 +331,13 @@ static void check_norm(ignis_dtype dtype, int rows, int hidden, bool rms, bool a
     ignis__array *other = room_noise(IGNIS_SHAPE(rows, hidden), dtype, 2, 1, &more);
     ignis__array *weight = room_noise(IGNIS_SHAPE(hidden), dtype, 3, 1, &by), *bias = room_noise(IGNIS_SHAPE(hidden), dtype, 4, 1, &shift);
     ignis__array *out = room(IGNIS_SHAPE(rows, hidden), dtype);
-    ignis__step_norms norm;
+    ignis__pre_norm norm;
     ignis__op op = step_begin();
     memset(&norm, 0, sizeof norm);
     norm.sum = sum, norm.weight = weight, norm.eps = 1e-5, norm.rms = rms;
     norm.other = adds ? other : NULL;
     norm.bias = rms ? NULL : bias;
-    ignis__step_norm(&op, rows, wanted ? out : NULL, &norm);
+    ignis__pre_norm_launch(&op, rows, wanted ? out : NULL, &norm);
     step_end(&op);
     sums = numbers_of(sum), got = numbers_of(out);
     for (r = 0; r < rows; r++) {
@@ -410,7 +410,7 @@ static void attention_test_begin(attention_test *t, const cache_case *c, ignis_d
             pages[i] = at * 11 % PAGES;
         t->ids[s] = room(IGNIS_SHAPE(LONGEST + 1), IGNIS_I32);
         t->pages[s] = room(IGNIS_SHAPE(PAGES_EACH), IGNIS_I32);
-        ignis__step_words(&op, dtype, t->pages[s], 0, pages, PAGES_EACH);
+        ignis__upload_i32(&op, dtype, t->pages[s], 0, pages, PAGES_EACH);
     }
     step_end(&op);
     t->k = room(IGNIS_SHAPE(PAGES, c->kv_heads, 16, c->head_dim), dtype);
@@ -473,11 +473,11 @@ static void attention_test_run(attention_test *t, int count, const int *sequence
     for (i = 0; i < count; i++)
         rows[i] = attention_test_row(t, &op, sequence[i], position[i]);
     attention_test_params(t, &op, &cache, &paged);
-    ignis__step_rows(&op, t->dtype, t->rows, rows, count);
-    ignis__step_cache(&op, count, t->dtype, &cache, t->c->turns ? t->frequencies : NULL);
+    ignis__upload_rows(&op, t->dtype, t->rows, rows, count);
+    ignis__kv_cache_append(&op, count, t->dtype, &cache, t->c->turns ? t->frequencies : NULL);
     if (few)
         op.work.device->info.multiprocessors = few;
-    ignis__step_attention(&op, count, 4, t->dtype, &paged);
+    ignis__paged_attention(&op, count, 4, t->dtype, &paged);
     op.work.device->info.multiprocessors = all;
     step_end(&op);
 }
@@ -651,9 +651,9 @@ static void check_prompt(const cache_case *c, ignis_dtype dtype, int length)
             attention_test_params(&t, &op, &cache, &paged);
             cache.k_too = ignis__op_write(&op, gathered);
             cache.v_too = cache.k_too + (ignis__address)(gathered->numel / 2 * ignis__dtypes[dtype].size);
-            ignis__step_chunk(&op, dtype, t.rows, &row, count);
-            ignis__step_cache(&op, count, dtype, &cache, c->turns ? t.frequencies : NULL);
-            ignis__step_attention_many(&op, count, at + count, &paged, gathered);
+            ignis__upload_rows_from(&op, dtype, t.rows, &row, count);
+            ignis__kv_cache_append(&op, count, dtype, &cache, c->turns ? t.frequencies : NULL);
+            ignis__chunk_attention(&op, count, at + count, &paged, gathered);
             step_end(&op);
             out = numbers_of(t.out);
             memcpy(got[way] + at * own, out, sizeof *out * (size_t)(count * own));
@@ -737,18 +737,19 @@ TEST(keys_of_many_rows_as_of_each_alone)
                     rows[a].pages = ignis__op_read(&op, t.pages[0]);
                     rows[a].position = 5 + 3 * (r + a);
                 }
-                ignis__step_rows(&op, IGNIS_BF16, t.rows, rows, way ? 1 : count);
-                ignis__step_words(&op, IGNIS_BF16, turning, 0, words, IGNIS__ROPE_HALF);
+                ignis__upload_rows(&op, IGNIS_BF16, t.rows, rows, way ? 1 : count);
+                ignis__upload_i32(&op, IGNIS_BF16, turning, 0, words, IGNIS__ROPE_HALF);
                 direct.places = ignis__op_write(&op, t.rows);
                 direct.keys = ignis__op_write(&op, t.k);
                 direct.values = ignis__op_write(&op, t.v);
                 direct.frequencies = c->turns ? ignis__op_write(&op, turning) : 0;
                 direct.heads = c->heads, direct.kv_heads = c->kv_heads, direct.head_dim = c->head_dim;
                 if (quantised)
-                    ignis__step_blocks(&op, way ? 1 : count, IGNIS__GEMV_CACHE, false, to_array, one_array, weights, bias, numbers, NULL,
-                                       &direct);
+                    ignis__gemv_run_quantised(&op, way ? 1 : count, IGNIS__GEMV_CACHE, false, to_array, one_array, weights, bias, numbers,
+                                              NULL, &direct);
                 else
-                    ignis__step_mma(&op, way ? 1 : count, IGNIS__GEMV_CACHE, false, to_array, one_array, weights, bias, NULL, &direct);
+                    ignis__gemv_run_dense(&op, way ? 1 : count, IGNIS__GEMV_CACHE, false, to_array, one_array, weights, bias, NULL,
+                                          &direct);
                 step_end(&op);
                 ignis__array_drop("test", one_array), ignis__array_drop("test", to_array);
                 drop(one), drop(to);
@@ -920,7 +921,7 @@ static void check_draws(const draw_case *c, int vocab, int rows, uint64_t seed)
         row[r].seed = seed << 32 | (uint64_t)r;
         row[r].draws = ignis__op_write(&op, draw_room) + (ignis__address)(2 * r) * sizeof *draws;
     }
-    ignis__step_rows(&op, IGNIS_F32, row_room, row, rows);
+    ignis__upload_rows(&op, IGNIS_F32, row_room, row, rows);
     memset(&p, 0, sizeof p);
     p.logits = ignis__op_read(&op, logit_room), p.scores = ignis__op_write(&op, scores);
     p.rows = ignis__op_read(&op, row_room), p.biases = ignis__op_read(&op, bias_room);
@@ -929,7 +930,7 @@ static void check_draws(const draw_case *c, int vocab, int rows, uint64_t seed)
     p.bins = ignis__op_write(&op, bins);
     p.stride = stride, p.vocab = vocab, p.bias_room = 8;
     p.masks = ignis__op_read(&op, mask_room), p.mask_room = vocab / 32 + 1;
-    ignis__step_draw(&op, rows, draw_cuts(c) ? IGNIS__DRAWS_CUT : IGNIS__DRAWS_ALL, &p);
+    ignis__sampling_launch(&op, rows, draw_cuts(c) ? IGNIS__SAMPLING_FILTERED : IGNIS__SAMPLING_UNFILTERED, &p);
     step_end(&op);
     CHECK_OK(ignis_array_to_host_raw(handle_of(draw_room), draws, (int64_t)sizeof *draws * 2 * rows));
     after = (int32_t *)calloc((size_t)rows * (HISTORY + 1), sizeof *after);
@@ -1190,7 +1191,7 @@ static void check_whole(const test_shape *shape, int context, int prompt, int dr
         sequence[k] = ignis_sequence_begin(t[k].handle);
         device->clusters = clusters;
         CHECK(sequence[k].id);
-        CHECK((((ignis__engine *)t[k].model->engine)->table != NULL) == (k == 0));
+        CHECK((((ignis__engine *)t[k].model->engine)->layer_table != NULL) == (k == 0));
         CHECK_OK(ignis_sequence_feed(sequence[k], ids, prompt));
     }
     pretend_multiprocessors(blocks);
@@ -1228,8 +1229,8 @@ static const struct {
 TEST(steps_of_one_row_have_the_bits_of_others)
 {
     static const int blocks[] = {1, 2, 3, 7, 13}, prompts[] = {1, 62, 15, 93};
-    const int64_t least = ignis__step_least;
-    const int ring = ignis__step_stages;
+    const int64_t least = ignis__single_launch_min_bytes;
+    const int ring = ignis__single_launch_stages;
     ignis_device_info info;
     int drawn, rare, i;
     SETUP(NULL);
@@ -1243,18 +1244,18 @@ TEST(steps_of_one_row_have_the_bits_of_others)
         if (i < 2)
             check_whole(&whole_shapes[i], 100, 30, drawn / 2, 0);
     }
-    ignis__step_least = 0; /* of models as small as these */
+    ignis__single_launch_min_bytes = 0; /* of models as small as these */
     for (i = 0; i < COUNT_OF(quantised_shapes) - RARE + rare; i++) {
         weights_type = quantised_shapes[i].type, other_type = quantised_shapes[i].other;
         check_whole(&quantised_shapes[i].shape, 160, prompts[i % COUNT_OF(prompts)], drawn, blocks[i % COUNT_OF(blocks)]);
     }
-    ignis__step_stages = 2; /* more could be on its way than there is room for */
+    ignis__single_launch_stages = 2; /* more could be on its way than there is room for */
     weights_type = quantised_shapes[0].type, other_type = quantised_shapes[0].other;
     check_whole(&quantised_shapes[0].shape, 160, 15, 2, 3);
     weights_type = 0;
     check_whole(&whole_shapes[0], 160, 15, 2, 3);
-    ignis__step_stages = ring;
-    ignis__step_least = least;
+    ignis__single_launch_stages = ring;
+    ignis__single_launch_min_bytes = least;
     check_whole(&whole_shapes[1], 700, 640, 2, 2); /* more units than teams */
     if (rare)
         check_whole(&whole_shapes[0], 2300, 2110, 2, 5); /* splits of more than one tile */

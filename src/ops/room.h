@@ -50,7 +50,7 @@ typedef struct ignis__product {
 #define IGNIS__ACTIVATION_GATED 3
 
 /*  An ignis_activation of products only: the result [m, n / 2] is silu of the first half of the columns,
-    times the second half. For products that ignis__gemm_pairs takes. */
+    times the second half. For products that ignis__gemm_supports_paired takes. */
 #define IGNIS__ACTIVATION_PAIRED 4
 
 /*  The epilogue of a product, in this order. A NULL array leaves its step out. Sums need a product without

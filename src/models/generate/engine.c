@@ -1,57 +1,66 @@
+/*  models/generate/engine.c - what all sequences of a model share: its buffers, and the arrays of its weights
+
+    The first sequence of a model creates the engine (engine_create.c); the last hold of the model destroys it.
+    Every buffer is claimed by the engine and stays at its address, because captured decode steps contain the
+    address.
+    May use: room.h and the rooms below. Locks: none here; nobody else sees an engine that is made or destroyed. */
+
 #include "room.h"
 
 IGNIS__PRIVATE ignis__pool ignis__sequences =
     IGNIS__POOL(ignis__sequence, IGNIS__KIND_SEQUENCE, "sequence", IGNIS_DIAG_SEQUENCE_FREED);
 
-IGNIS__PRIVATE int64_t ignis__engine_page_elements(const ignis__engine *e)
+IGNIS__PRIVATE int64_t ignis__engine_page_elements(const ignis__engine *engine)
 {
-    return (int64_t)IGNIS__PAGE * e->model->kv_heads * e->model->head_dim;
+    return (int64_t)IGNIS__PAGE * engine->model->kv_heads * engine->model->head_dim;
 }
 
-/*  Gives up what an engine has; no step of it runs. */
-IGNIS__COLD IGNIS__PRIVATE void ignis__engine_destroy(const char *call, void *engine)
+/*  Destroys an engine. The caller knows that no decode step of it runs. After a lost device only host memory is
+    freed. */
+IGNIS__COLD IGNIS__PRIVATE void ignis__engine_destroy(const char *call, void *object)
 {
-    ignis__engine *e = (ignis__engine *)engine;
+    ignis__engine *engine = (ignis__engine *)object;
     ignis__array **array;
     ignis__grammar *grammar;
     ignis__binding binding;
-    bool lost = ignis__devices_lost(), entered = ignis__device_enter_to_give(call, e->device, &binding);
+    bool lost = ignis__devices_lost(), entered = ignis__device_enter_to_give(call, engine->device, &binding);
     int i;
     if (entered)
-        (void)ignis__device_finish(e->device);
-    for (i = 0; (entered || lost) && i < 8 * IGNIS__COUNT(e->steps); i++)
-        if (e->steps[i / 8][i % 8].capture)
-            ignis__graph_destroy(call, e->steps[i / 8][i % 8].capture, lost ? NULL : e->steps[i / 8][i % 8].exec);
-    if (e->draws_piece)
-        (void)ignis__pinned_chunk_recycle(call, e->device, e->draws_piece);
+        (void)ignis__device_finish(engine->device);
+    for (i = 0; (entered || lost) && i < 8 * IGNIS__COUNT(engine->steps); i++)
+        if (engine->steps[i / 8][i % 8].capture)
+            ignis__graph_destroy(call, engine->steps[i / 8][i % 8].capture,
+                                 lost ? NULL : engine->steps[i / 8][i % 8].exec);
+    if (engine->draws_memory)
+        (void)ignis__pinned_chunk_recycle(call, engine->device, engine->draws_memory);
     if (entered)
         ignis__device_leave(&binding);
-    while ((grammar = e->grammars) != NULL) {
-        e->grammars = grammar->next;
+    while ((grammar = engine->grammars) != NULL) {
+        engine->grammars = grammar->next;
         ignis__grammar_free(grammar);
     }
-    if (e->vocabulary)
-        ignis__vocabulary_free(e->vocabulary);
-    for (array = &e->cache; array <= &e->said; array++)
+    if (engine->vocabulary)
+        ignis__vocabulary_free(engine->vocabulary);
+    for (array = &engine->cache; array <= &engine->agreement; array++)
         if (*array)
             ignis__array_unclaim(call, *array);
-    for (array = &e->embedding; array <= &e->head; array++)
+    for (array = &engine->embedding; array <= &engine->head; array++)
         if (*array)
             ignis__array_drop(call, *array);
-    for (array = (ignis__array **)(void *)e->layer;
-         e->layer && array < (ignis__array **)(void *)(e->layer + e->model->layers); array++)
+    for (array = (ignis__array **)(void *)engine->layer;
+         engine->layer && array < (ignis__array **)(void *)(engine->layer + engine->model->layers); array++)
         if (*array)
             ignis__array_drop(call, *array);
-    ignis__free(e->layer);
-    ignis__free(e->uses);
-    ignis__free(e->mask);
-    ignis__free(e->free_pages);
-    ignis__free(e);
+    ignis__free(engine->layer);
+    ignis__free(engine->uses);
+    ignis__free(engine->mask);
+    ignis__free(engine->free_pages);
+    ignis__free(engine);
 }
 
-/*  A new array of the engine's. False: there is no memory. */
-IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_room(const char *call, const ignis__engine *e, ignis__array **array,
-                                                   int64_t rows, int64_t columns, ignis_dtype dtype)
+/*  Allocates an array that the engine claims. False, and reported, if there is no memory. */
+IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_alloc(const char *call, const ignis__engine *engine, ignis__array **array,
+                                                    int64_t rows, int64_t columns, ignis_dtype dtype)
 {
     ignis_array_desc desc;
     memset(&desc, 0, sizeof desc);
@@ -59,14 +68,15 @@ IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_room(const char *call, const ignis
     desc.shape.dim[0] = rows;
     desc.shape.dim[1] = columns;
     desc.dtype = dtype;
-    desc.device = e->device == ignis__devices ? IGNIS_DEVICE_0 : (int)(e->device - ignis__devices);
+    desc.device = engine->device == ignis__devices ? IGNIS_DEVICE_0 : (int)(engine->device - ignis__devices);
     desc.tag = "generation";
     *array = ignis__array_adopt(call, ignis__array_create(call, &desc));
     return *array != NULL;
 }
 
-/*  The array of a weight, held; null where there is none. */
-IGNIS__COLD static ignis__array *ignis__engine_weight(const char *call, ignis_tensor tensor, bool *ok)
+/*  Holds the array of a weight. NULL if the model has no such weight, or, with *ok false and a report, if it is
+    freed. */
+IGNIS__COLD static ignis__array *ignis__engine_hold_weight(const char *call, ignis_tensor tensor, bool *ok)
 {
     ignis__array *array = NULL;
     if (*ok && tensor.id)
@@ -74,73 +84,76 @@ IGNIS__COLD static ignis__array *ignis__engine_weight(const char *call, ignis_te
     return array;
 }
 
-IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_weights(const char *call, ignis__engine *e)
+IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_hold_weights(const char *call, ignis__engine *engine)
 {
-    const ignis__model *m = e->model;
+    const ignis__model *model = engine->model;
     bool ok = true;
     int i;
-    e->embedding = ignis__engine_weight(call, m->embedding, &ok);
-    e->positions = ignis__engine_weight(call, m->positions, &ok);
-    e->norm = ignis__engine_weight(call, m->norm, &ok);
-    e->norm_bias = ignis__engine_weight(call, m->norm_bias, &ok);
-    e->head = ignis__engine_weight(call, m->head.id ? m->head : m->embedding, &ok);
-    if (ok && m->tied && m->parallel.size > 1) {
-        int64_t share = ignis__model_head_rows(m), first = share * m->parallel.rank;
-        ignis_array rows = ignis__array_slice(call, e->head, 0, first, ignis__clamp(m->vocab - first, 0, share));
-        ignis__array_drop(call, e->head);
-        e->head = rows.id ? ignis__array_hold(call, rows) : NULL;
-        ok = e->head != NULL;
+    engine->embedding = ignis__engine_hold_weight(call, model->embedding, &ok);
+    engine->positions = ignis__engine_hold_weight(call, model->positions, &ok);
+    engine->norm = ignis__engine_hold_weight(call, model->norm, &ok);
+    engine->norm_bias = ignis__engine_hold_weight(call, model->norm_bias, &ok);
+    engine->head = ignis__engine_hold_weight(call, model->head.id ? model->head : model->embedding, &ok);
+    if (ok && model->tied && model->parallel.size > 1) {
+        int64_t share = ignis__model_head_rows(model), first = share * model->parallel.rank;
+        ignis_array rows =
+            ignis__array_slice(call, engine->head, 0, first, ignis__clamp(model->vocab - first, 0, share));
+        ignis__array_drop(call, engine->head);
+        engine->head = rows.id ? ignis__array_hold(call, rows) : NULL;
+        ok = engine->head != NULL;
         ignis__array_discard(call, &rows);
     }
-    for (i = 0; ok && i < m->layers; i++) {
-        const ignis__layer *from = &m->layer[i];
-        ignis__engine_layer *to = &e->layer[i];
-        to->attn_norm = ignis__engine_weight(call, from->attn_norm, &ok);
-        to->attn_norm_bias = ignis__engine_weight(call, from->attn_norm_bias, &ok);
-        to->qkv = ignis__engine_weight(call, from->qkv, &ok);
-        to->qkv_bias = ignis__engine_weight(call, from->qkv_bias, &ok);
-        to->q_norm = ignis__engine_weight(call, from->q_norm, &ok);
-        to->k_norm = ignis__engine_weight(call, from->k_norm, &ok);
-        to->o = ignis__engine_weight(call, from->o, &ok);
-        to->o_bias = ignis__engine_weight(call, from->o_bias, &ok);
-        to->mlp_norm = ignis__engine_weight(call, from->mlp_norm, &ok);
-        to->mlp_norm_bias = ignis__engine_weight(call, from->mlp_norm_bias, &ok);
-        to->up = ignis__engine_weight(call, from->up, &ok);
-        to->up_bias = ignis__engine_weight(call, from->up_bias, &ok);
-        to->down = ignis__engine_weight(call, from->down, &ok);
-        to->down_bias = ignis__engine_weight(call, from->down_bias, &ok);
+    for (i = 0; ok && i < model->layers; i++) {
+        const ignis__layer *from = &model->layer[i];
+        ignis__engine_layer *to = &engine->layer[i];
+        to->attn_norm = ignis__engine_hold_weight(call, from->attn_norm, &ok);
+        to->attn_norm_bias = ignis__engine_hold_weight(call, from->attn_norm_bias, &ok);
+        to->qkv = ignis__engine_hold_weight(call, from->qkv, &ok);
+        to->qkv_bias = ignis__engine_hold_weight(call, from->qkv_bias, &ok);
+        to->q_norm = ignis__engine_hold_weight(call, from->q_norm, &ok);
+        to->k_norm = ignis__engine_hold_weight(call, from->k_norm, &ok);
+        to->o = ignis__engine_hold_weight(call, from->o, &ok);
+        to->o_bias = ignis__engine_hold_weight(call, from->o_bias, &ok);
+        to->mlp_norm = ignis__engine_hold_weight(call, from->mlp_norm, &ok);
+        to->mlp_norm_bias = ignis__engine_hold_weight(call, from->mlp_norm_bias, &ok);
+        to->up = ignis__engine_hold_weight(call, from->up, &ok);
+        to->up_bias = ignis__engine_hold_weight(call, from->up_bias, &ok);
+        to->down = ignis__engine_hold_weight(call, from->down, &ok);
+        to->down_bias = ignis__engine_hold_weight(call, from->down_bias, &ok);
     }
     return ok;
 }
 
-/*  What ranks need besides: where this one's logits begin, which are added to zeros of others, and what it says. */
-IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_ranks(const char *call, ignis__engine *e)
+/*  Allocates what tensor parallelism needs: a view of the logits that begins at this rank's rows, and the buffer of
+    the agreement. The logits of the other ranks are zeros here, so that a sum over the ranks completes them. */
+IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_alloc_for_ranks(const char *call, ignis__engine *engine)
 {
-    const ignis_model_parallel *ranks = &e->model->parallel;
-    ignis_shape shape = e->logits->shape;
+    const ignis_model_parallel *ranks = &engine->model->parallel;
+    ignis_shape shape = engine->logits->shape;
     if (ranks->size <= 1)
         return true;
-    shape.dim[0] = e->step_rows;
-    e->mine = ignis__array_adopt(
-        call, ignis__array_view(call, e->logits, &shape, shape.dim[0] * shape.dim[1],
-                                ranks->rank * ignis__model_head_rows(e->model) * (int64_t)sizeof(float)));
-    return e->mine && ignis__engine_room(call, e, &e->said, 1, ranks->size, IGNIS_F32);
+    shape.dim[0] = engine->step_rows;
+    engine->rank_logits = ignis__array_adopt(
+        call, ignis__array_view(call, engine->logits, &shape, shape.dim[0] * shape.dim[1],
+                                ranks->rank * ignis__model_head_rows(engine->model) * (int64_t)sizeof(float)));
+    return engine->rank_logits && ignis__engine_alloc(call, engine, &engine->agreement, 1, ranks->size, IGNIS_F32);
 }
 
-/*  Room for the numbers of any quantised weight of a layer, which prompts are multiplied with; none where there is none. */
-IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_numbers(const char *call, ignis__engine *e)
+/*  Allocates a buffer for the dequantised elements of the largest weight of a layer. Prompts are multiplied with it.
+    Allocates nothing if no weight is quantised. */
+IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_alloc_dequantised(const char *call, ignis__engine *engine)
 {
-    int64_t most = ignis__model_largest(e->model);
-    return most == 0 || ignis__engine_room(call, e, &e->numbers, 1, most, e->model->dtype);
+    int64_t most = ignis__model_largest(engine->model);
+    return most == 0 || ignis__engine_alloc(call, engine, &engine->dequantised, 1, most, engine->model->dtype);
 }
 
-IGNIS__PRIVATE ignis__step_arrays ignis__engine_arrays(const ignis__engine *e, int layer)
+IGNIS__PRIVATE ignis__decode_step_arrays ignis__engine_layer_arrays(const ignis__engine *engine, int layer)
 {
-    const ignis__engine_layer *l = &e->layer[layer];
-    ignis__step_arrays a;
+    const ignis__engine_layer *l = &engine->layer[layer];
+    ignis__decode_step_arrays a;
     memset(&a, 0, sizeof a);
-    if (layer == e->model->layers) {
-        a.weights[0] = e->head, a.norm[0] = e->norm, a.norm_bias[0] = e->norm_bias;
+    if (layer == engine->model->layers) {
+        a.weights[0] = engine->head, a.norm[0] = engine->norm, a.norm_bias[0] = engine->norm_bias;
         return a;
     }
     a.weights[0] = l->qkv, a.weights[1] = l->o, a.weights[2] = l->up, a.weights[3] = l->down;

@@ -1,65 +1,77 @@
+/*  models/generate/engine_step.c - rows through all layers of a model, and the decode step as a CUDA graph
+
+    A decode step has one row for each sequence. Its rows have the same bits alone and in any batch. A chunk of a
+    prompt has many rows of one sequence, which take the kernels of ignis_matmul and ignis_sdpa. Rows, pages and
+    positions are in device memory, so one graph serves all steps with the same number of rows.
+    May use: gemv.c, paged_attention.c, fused_step.c. Locks: the caller holds the engine's lock. */
+
 #include "room.h"
 
-/*  A product of rows. many: they are of a piece of these, and have the same bits in any; else they have the same bits alone and together. norm: as
-    ignis__step_product has it. */
-static void ignis__engine_product(ignis__op *op, ignis__engine *e, int count, bool many, ignis__gemv_kind kind,
-                                  bool gated, ignis__array *out, ignis__array *x, ignis__array *weights,
-                                  ignis__array *bias, const ignis__step_norms *norm)
+/*  Multiplies rows with weights. is_chunk: the rows are a chunk of a prompt, and have the same bits for any chunk size;
+    else they have the same bits alone and in a batch. norm: as in ignis__gemv_run. */
+static void ignis__engine_multiply(ignis__op *op, ignis__engine *engine, int count, bool is_chunk,
+                                   ignis__gemv_kind kind, bool gated, ignis__array *out, ignis__array *x,
+                                   ignis__array *weights, ignis__array *bias, const ignis__pre_norm *norm)
 {
-    if (!many) {
-        ignis__step_product(op, count, kind, gated, out, x, weights, bias, e->numbers, norm);
+    if (!is_chunk) {
+        ignis__gemv_run(op, count, kind, gated, out, x, weights, bias, engine->dequantised, norm);
         return;
     }
     if (norm)
-        ignis__step_norm(op, count, x, norm);
-    ignis__step_product_many(op, count, kind, gated, out, x, weights, bias, e->room, e->numbers);
+        ignis__pre_norm_launch(op, count, x, norm);
+    ignis__chunk_gemm(op, count, kind, gated, out, x, weights, bias, engine->gate_up, engine->dequantised);
 }
 
-/*  The first rows of an array become their sums over the ranks. */
-static void ignis__engine_sum(ignis__op *op, const ignis__engine *e, const ignis__array *array, int64_t rows)
+/*  Replaces the first rows of an array by their sums over the ranks. */
+static void ignis__engine_sum_ranks(ignis__op *op, const ignis__engine *engine, const ignis__array *array, int64_t rows)
 {
-    const ignis_model_parallel *ranks = &e->model->parallel;
+    const ignis_model_parallel *ranks = &engine->model->parallel;
     ignis_array none = IGNIS__ZERO, some = op->ok ? ignis__array_slice(op->work.call, array, 0, 0, rows) : none;
     op->ok = op->ok && some.id && ranks->sum_fn(ranks->group, some) == IGNIS_OK;
     if (some.id)
         ignis__array_discard(op->work.call, &some);
 }
 
-/*  Adds what norm would, now. */
-static void ignis__engine_add_rest(ignis__op *op, int count, ignis__step_norms *norm)
+/*  Adds the rows that `norm` would add to the sum before the next norm. */
+static void ignis__pre_norm_add_pending(ignis__op *op, int count, ignis__pre_norm *norm)
 {
     if (norm->other)
-        ignis__step_norm(op, count, NULL, norm);
+        ignis__pre_norm_launch(op, count, NULL, norm);
     norm->other = NULL;
 }
 
-/*  A product that is added to `sum`, of which each rank has a share of the inner elements: rank 0 adds its own, the others put theirs in place of
-    what they had, and all become the sum of these. What many rows have found, norm adds, ahead of it, unless there are other ranks. */
-static void ignis__engine_add(ignis__op *op, ignis__engine *e, int count, bool many, ignis__array *x,
-                              ignis__array *weights, ignis__array *bias, ignis__step_norms *norm)
+/*  Multiplies x with weights and adds the result to `sum`. With several ranks, each one has a slice of the inner
+    elements: rank 0 adds to the sum, the other ranks replace theirs, and a sum over the ranks follows. With many rows
+    and one rank, `norm` adds the result before the next norm. */
+static void ignis__engine_multiply_add(ignis__op *op, ignis__engine *engine, int count, bool is_chunk, ignis__array *x,
+                                       ignis__array *weights, ignis__array *bias, ignis__pre_norm *norm)
 {
-    bool others = e->model->parallel.rank > 0;
-    ignis__gemv_kind kind = others && !many && e->sum->dtype == IGNIS_F32 ? IGNIS__GEMV_LOGITS : IGNIS__GEMV_ADD;
-    ignis__address sum = ignis__op_write(op, e->sum);
+    bool others = engine->model->parallel.rank > 0;
+    ignis__gemv_kind kind =
+        others && !is_chunk && engine->sum->dtype == IGNIS_F32 ? IGNIS__GEMV_LOGITS : IGNIS__GEMV_ADD;
+    ignis__address sum = ignis__op_write(op, engine->sum);
     if (op->ok && others && kind == IGNIS__GEMV_ADD)
-        op->ok = ignis__copy_zeros(&op->work, sum, count * e->sum->shape.dim[1] * ignis__dtypes[e->sum->dtype].size);
-    ignis__engine_product(op, e, count, many, kind, false, many ? e->room : e->sum, x, weights, others ? NULL : bias,
-                          NULL);
-    norm->other = many ? e->room : NULL;
-    if (e->model->parallel.size > 1) {
-        ignis__engine_add_rest(op, count, norm);
-        ignis__engine_sum(op, e, e->sum, count);
+        op->ok = ignis__copy_zeros(&op->work, sum,
+                                   count * engine->sum->shape.dim[1] * ignis__dtypes[engine->sum->dtype].size);
+    ignis__engine_multiply(op, engine, count, is_chunk, kind, false, is_chunk ? engine->gate_up : engine->sum, x,
+                           weights, others ? NULL : bias, NULL);
+    norm->other = is_chunk ? engine->gate_up : NULL;
+    if (engine->model->parallel.size > 1) {
+        ignis__pre_norm_add_pending(op, count, norm);
+        ignis__engine_sum_ranks(op, engine, engine->sum, count);
     }
 }
 
-/*  Rows through all layers: what they add up to is in `sum`, keys and values are in the cache. end: 0, they are of different sequences; or of one,
-    and behind them it has so many tokens. many: as ignis__engine_product has it. */
-IGNIS__PRIVATE void ignis__engine_layers(ignis__op *op, ignis__engine *e, int count, int end, bool many)
+/*  Runs rows through all layers. Leaves their hidden states in `sum`, and their keys and values in the KV cache. end:
+    0 if the rows belong to different sequences; else the length of their one sequence after them. is_chunk: as in
+    ignis__engine_multiply. */
+IGNIS__PRIVATE void ignis__engine_layers(ignis__op *op, ignis__engine *engine, int count, int end, bool is_chunk)
 {
-    const ignis__model *m = e->model;
-    ignis__address slab = (ignis__address)(e->pages * ignis__engine_page_elements(e) * ignis__dtypes[m->dtype].size),
+    const ignis__model *model = engine->model;
+    ignis__address slab = (ignis__address)(engine->pages * ignis__engine_page_elements(engine) *
+                                           ignis__dtypes[model->dtype].size),
                    at;
-    ignis__step_norms norm;
+    ignis__pre_norm norm;
     ignis__generate_cache cache;
     ignis__gemv_mma direct;
     ignis__paged paged;
@@ -67,81 +79,82 @@ IGNIS__PRIVATE void ignis__engine_layers(ignis__op *op, ignis__engine *e, int co
     memset(&cache, 0, sizeof cache);
     memset(&paged, 0, sizeof paged);
     memset(&direct, 0, sizeof direct);
-    at = ignis__op_write(op, e->cache);
-    if (many) {
-        cache.k_too = ignis__op_write(op, e->gathered);
-        cache.v_too = cache.k_too + (ignis__address)(e->gathered->numel / 2 * ignis__dtypes[m->dtype].size);
+    at = ignis__op_write(op, engine->cache);
+    if (is_chunk) {
+        cache.k_too = ignis__op_write(op, engine->gathered);
+        cache.v_too = cache.k_too + (ignis__address)(engine->gathered->numel / 2 * ignis__dtypes[model->dtype].size);
     }
-    cache.qkv = paged.q = ignis__op_write(op, e->qkv);
-    cache.rows = paged.rows = direct.places = ignis__op_write(op, e->rows);
-    cache.eps = m->eps;
-    cache.heads = paged.heads = direct.heads = m->heads;
-    cache.kv_heads = paged.kv_heads = direct.kv_heads = m->kv_heads;
-    cache.head_dim = paged.head_dim = direct.head_dim = m->head_dim;
-    direct.frequencies = m->rope ? ignis__op_write(op, e->turning) : 0;
-    paged.out = ignis__op_write(op, e->attended);
-    paged.scratch = ignis__op_write(op, e->scratch);
-    paged.ended = ignis__op_write(op, e->ended);
-    paged.q_row = e->qkv->shape.dim[1];
-    paged.scale = m->attention_scale;
-    paged.splits = e->splits;
+    cache.qkv = paged.q = ignis__op_write(op, engine->qkv);
+    cache.rows = paged.rows = direct.places = ignis__op_write(op, engine->rows);
+    cache.eps = model->eps;
+    cache.heads = paged.heads = direct.heads = model->heads;
+    cache.kv_heads = paged.kv_heads = direct.kv_heads = model->kv_heads;
+    cache.head_dim = paged.head_dim = direct.head_dim = model->head_dim;
+    direct.frequencies = model->rope ? ignis__op_write(op, engine->rope_table) : 0;
+    paged.out = ignis__op_write(op, engine->attended);
+    paged.scratch = ignis__op_write(op, engine->scratch);
+    paged.ended = ignis__op_write(op, engine->block_counts);
+    paged.q_row = engine->qkv->shape.dim[1];
+    paged.scale = model->attention_scale;
+    paged.splits = engine->splits;
     paged.settled = end == 0;
     memset(&norm, 0, sizeof norm);
-    norm.sum = e->sum;
-    norm.eps = m->eps;
-    norm.rms = m->rms;
-    ignis__step_embed(op, count, m->dtype, e->sum, e->embedding, e->positions, e->rows);
-    for (i = 0; op->ok && i < m->layers; i++, at += 2 * slab) {
-        const ignis__engine_layer *l = &e->layer[i];
+    norm.sum = engine->sum;
+    norm.eps = model->eps;
+    norm.rms = model->rms;
+    ignis__embed_rows(op, count, model->dtype, engine->sum, engine->embedding, engine->positions, engine->rows);
+    for (i = 0; op->ok && i < model->layers; i++, at += 2 * slab) {
+        const ignis__engine_layer *l = &engine->layer[i];
         norm.weight = l->attn_norm;
         norm.bias = l->attn_norm_bias;
         cache.k = paged.k = direct.keys = at;
         cache.v = paged.v = direct.values = at + slab;
-        if (!many && !l->q_norm && !l->k_norm && m->head_dim % 16 == 0 && ignis__step_takes_mma(op, m->dtype, l->qkv)) {
+        if (!is_chunk && !l->q_norm && !l->k_norm && model->head_dim % 16 == 0 &&
+            ignis__gemv_uses_tensor_cores(op, model->dtype, l->qkv)) {
             if (l->qkv->blocks.count)
-                ignis__step_blocks(op, count, IGNIS__GEMV_CACHE, false, e->qkv, e->normed, l->qkv, l->qkv_bias,
-                                   e->numbers, &norm, &direct);
+                ignis__gemv_run_quantised(op, count, IGNIS__GEMV_CACHE, false, engine->qkv, engine->normed, l->qkv,
+                                          l->qkv_bias, engine->dequantised, &norm, &direct);
             else
-                ignis__step_mma(op, count, IGNIS__GEMV_CACHE, false, e->qkv, e->normed, l->qkv, l->qkv_bias, &norm,
-                                &direct);
+                ignis__gemv_run_dense(op, count, IGNIS__GEMV_CACHE, false, engine->qkv, engine->normed, l->qkv,
+                                      l->qkv_bias, &norm, &direct);
         } else {
             cache.q_weight = l->q_norm ? ignis__op_read(op, l->q_norm) : 0;
             cache.k_weight = l->k_norm ? ignis__op_read(op, l->k_norm) : 0;
-            ignis__engine_product(op, e, count, many, IGNIS__GEMV_OUT, false, e->qkv, e->normed, l->qkv, l->qkv_bias,
-                                  &norm);
-            ignis__step_cache(op, count, m->dtype, &cache, m->rope ? e->frequencies : NULL);
+            ignis__engine_multiply(op, engine, count, is_chunk, IGNIS__GEMV_OUT, false, engine->qkv, engine->normed,
+                                   l->qkv, l->qkv_bias, &norm);
+            ignis__kv_cache_append(op, count, model->dtype, &cache, model->rope ? engine->frequencies : NULL);
         }
-        if (many)
-            ignis__step_attention_many(op, count, end, &paged, e->gathered);
+        if (is_chunk)
+            ignis__chunk_attention(op, count, end, &paged, engine->gathered);
         else
-            ignis__step_attention(op, count, e->step_rows, m->dtype, &paged);
-        ignis__engine_add(op, e, count, many, e->attended, l->o, l->o_bias, &norm);
+            ignis__paged_attention(op, count, engine->step_rows, model->dtype, &paged);
+        ignis__engine_multiply_add(op, engine, count, is_chunk, engine->attended, l->o, l->o_bias, &norm);
         norm.weight = l->mlp_norm;
         norm.bias = l->mlp_norm_bias;
-        ignis__engine_product(op, e, count, many, m->gelu ? IGNIS__GEMV_GELU : IGNIS__GEMV_OUT, !m->gelu, e->inner,
-                              e->normed, l->up, l->up_bias, &norm);
-        ignis__engine_add(op, e, count, many, e->inner, l->down, l->down_bias, &norm);
+        ignis__engine_multiply(op, engine, count, is_chunk, model->gelu ? IGNIS__GEMV_GELU : IGNIS__GEMV_OUT,
+                               !model->gelu, engine->inner, engine->normed, l->up, l->up_bias, &norm);
+        ignis__engine_multiply_add(op, engine, count, is_chunk, engine->inner, l->down, l->down_bias, &norm);
     }
-    ignis__engine_add_rest(op, count, &norm);
+    ignis__pre_norm_add_pending(op, count, &norm);
 }
 
-/*  The logits of a step of one row, which is there, by generate_step.cu. */
-static void ignis__engine_whole_step(ignis__op *op, ignis__engine *e)
+/*  Launches generate_step.cu, which computes the logits of one uploaded row. */
+static void ignis__engine_launch_single(ignis__op *op, ignis__engine *engine)
 {
-    const ignis__model *m = e->model;
-    const int width = (m->heads + 2 * m->kv_heads) * m->head_dim, attended = m->heads * m->head_dim;
-    const int n[] = {width, m->hidden, m->inner, m->hidden, m->vocab},
-              k[] = {m->hidden, attended, m->hidden, m->inner, m->hidden};
+    const ignis__model *model = engine->model;
+    const int width = (model->heads + 2 * model->kv_heads) * model->head_dim, attended = model->heads * model->head_dim;
+    const int n[] = {width, model->hidden, model->inner, model->hidden, model->vocab},
+              k[] = {model->hidden, attended, model->hidden, model->inner, model->hidden};
     int64_t blocks = 1;
     double flops = 0;
-    ignis__step p;
+    ignis__decode_step p;
     size_t shared;
     void *params[] = {&p};
     int i, j;
     memset(&p, 0, sizeof p);
-    shared = ignis__engine_whole_shared(e, &p);
-    for (i = 0; i <= m->layers; i++) { /* behind those who write them on other streams */
-        ignis__step_arrays a = ignis__engine_arrays(e, i);
+    shared = ignis__engine_single_launch_shared(engine, &p);
+    for (i = 0; i <= model->layers; i++) { /* orders the launch after writes on other streams */
+        ignis__decode_step_arrays a = ignis__engine_layer_arrays(engine, i);
         for (j = 0; j < 4; j++) {
             flops += a.weights[j] && ignis__op_read(op, a.weights[j])
                          ? 2.0 * (double)(ignis__weight_rows(a.weights[j]) * ignis__weight_columns(a.weights[j]))
@@ -155,128 +168,132 @@ static void ignis__engine_whole_step(ignis__op *op, ignis__engine *e)
         }
     }
     for (i = 0; i < 5; i++) {
-        ignis__step_shape *shape = &p.shapes[i];
+        ignis__decode_step_shape *shape = &p.shapes[i];
         shape->n = n[i];
         shape->k = k[i];
         shape->kind = i == 0 ? IGNIS__GEMV_CACHE : IGNIS__GEMV_OUT;
-        shape->gated = i == 2 && !m->gelu;
-        shape->head_dim = m->head_dim;
+        shape->gated = i == 2 && !model->gelu;
+        shape->head_dim = model->head_dim;
         shape->tiles = (int)ignis__ceil_div(n[i], shape->gated ? 8 : 16);
         blocks = shape->tiles > blocks ? shape->tiles : blocks;
     }
-    p.layers = ignis__op_write(op, e->table);
-    p.row = ignis__op_write(op, e->rows);
-    p.frequencies = m->rope ? ignis__op_write(op, e->turning) : 0;
-    p.embedding = ignis__op_read(op, e->embedding);
-    if (e->embedding->blocks.count)
-        p.table = ignis__quantised_part(&e->embedding->blocks, 0, p.embedding);
-    p.positions = e->positions ? ignis__op_read(op, e->positions) : 0;
-    p.cache = ignis__op_write(op, e->cache);
-    p.slab = e->pages * ignis__engine_page_elements(e);
-    p.logits = ignis__op_write(op, e->logits);
-    p.sums[0] = ignis__op_write(op, e->words);
-    p.sums[1] = p.sums[0] + 8 * (ignis__address)m->hidden;
-    p.qkv = p.sums[1] + 8 * (ignis__address)m->hidden;
-    p.attended = p.qkv + 4 * (ignis__address)width; /* two elements a word */
+    p.layers = ignis__op_write(op, engine->layer_table);
+    p.row = ignis__op_write(op, engine->rows);
+    p.frequencies = model->rope ? ignis__op_write(op, engine->rope_table) : 0;
+    p.embedding = ignis__op_read(op, engine->embedding);
+    if (engine->embedding->blocks.count)
+        p.table = ignis__quantised_part(&engine->embedding->blocks, 0, p.embedding);
+    p.positions = engine->positions ? ignis__op_read(op, engine->positions) : 0;
+    p.cache = ignis__op_write(op, engine->cache);
+    p.slab = engine->pages * ignis__engine_page_elements(engine);
+    p.logits = ignis__op_write(op, engine->logits);
+    p.sums[0] = ignis__op_write(op, engine->step_scratch);
+    p.sums[1] = p.sums[0] + 8 * (ignis__address)model->hidden;
+    p.qkv = p.sums[1] + 8 * (ignis__address)model->hidden;
+    p.attended = p.qkv + 4 * (ignis__address)width; /* two elements per word */
     p.inner = p.attended + 4 * (ignis__address)attended;
-    p.found = p.inner + 4 * (ignis__address)m->inner;
-    p.state = p.found + 8 * (ignis__address)((int64_t)m->heads * e->splits * (2 + m->head_dim));
-    p.eps = m->eps;
-    p.scale = m->attention_scale;
-    p.count = m->layers;
-    p.rms = m->rms;
-    p.heads = m->heads;
-    p.kv_heads = m->kv_heads;
-    p.head_dim = m->head_dim;
-    p.splits = e->splits;
-    ignis__cost(-1, flops, (int)m->dtype);
-    ignis__op_launch(op, IGNIS__BUILTIN_GENERATE_STEP, m->dtype, e->step_define,
+    p.found = p.inner + 4 * (ignis__address)model->inner;
+    p.state = p.found + 8 * (ignis__address)((int64_t)model->heads * engine->splits * (2 + model->head_dim));
+    p.eps = model->eps;
+    p.scale = model->attention_scale;
+    p.count = model->layers;
+    p.rms = model->rms;
+    p.heads = model->heads;
+    p.kv_heads = model->kv_heads;
+    p.head_dim = model->head_dim;
+    p.splits = engine->splits;
+    ignis__cost(-1, flops, (int)model->dtype);
+    ignis__op_launch(op, IGNIS__BUILTIN_GENERATE_STEP, model->dtype, engine->step_define,
                      ignis__clamp(blocks, 1, op->work.device->info.multiprocessors), 1, 1, 384, 1, shared, params);
 }
 
-/*  A step of so many rows, which lie in device memory: logits, and draws. ready: what all layers have found of them is there. */
-IGNIS__PRIVATE void ignis__engine_launches(ignis__op *op, ignis__engine *e, int count, ignis__draws draws, bool ready)
+/*  Launches a decode step of `count` uploaded rows: logits, then sampling. ready: their hidden states are in `sum`
+    already, so the layers are left out. */
+IGNIS__PRIVATE void ignis__engine_launch_step(ignis__op *op, ignis__engine *engine, int count,
+                                              ignis__sampling_kind draws, bool ready)
 {
-    ignis__address logits, said;
-    ignis__step_norms norm;
+    ignis__address logits, agreement;
+    ignis__pre_norm norm;
     ignis__draw p;
-    bool whole = !ready && count == 1 && e->table;
-    if (whole)
-        ignis__engine_whole_step(op, e);
+    bool single = !ready && count == 1 && engine->layer_table;
+    if (single)
+        ignis__engine_launch_single(op, engine);
     else if (!ready)
-        ignis__engine_layers(op, e, count, 0, false);
+        ignis__engine_layers(op, engine, count, 0, false);
     memset(&norm, 0, sizeof norm);
-    norm.sum = e->sum;
-    norm.weight = e->norm;
-    norm.bias = e->norm_bias;
-    norm.eps = e->model->eps;
-    norm.rms = e->model->rms;
-    if (e->model->parallel.size > 1) { /* what this rank says stands behind the first row of logits */
-        logits = ignis__op_write(op, e->logits);
-        said = ignis__op_write(op, e->said);
+    norm.sum = engine->sum;
+    norm.weight = engine->norm;
+    norm.bias = engine->norm_bias;
+    norm.eps = engine->model->eps;
+    norm.rms = engine->model->rms;
+    if (engine->model->parallel.size > 1) { /* the agreement follows the first row of logits */
+        logits = ignis__op_write(op, engine->logits);
+        agreement = ignis__op_write(op, engine->agreement);
         op->ok = op->ok &&
-                 ignis__copy_zeros(&op->work, logits, count * e->logits->shape.dim[1] * (int64_t)sizeof(float)) &&
-                 ignis__copy_on_device(&op->work, logits + (ignis__address)e->model->vocab * sizeof(float), said,
-                                       ignis__array_bytes(e->said));
+                 ignis__copy_zeros(&op->work, logits, count * engine->logits->shape.dim[1] * (int64_t)sizeof(float)) &&
+                 ignis__copy_on_device(&op->work, logits + (ignis__address)engine->model->vocab * sizeof(float),
+                                       agreement, ignis__array_bytes(engine->agreement));
     }
-    if (!whole)
-        ignis__step_product(op, count, IGNIS__GEMV_LOGITS, false, e->mine ? e->mine : e->logits, e->normed, e->head,
-                            NULL, e->numbers, &norm);
-    if (e->model->parallel.size > 1)
-        ignis__engine_sum(op, e, e->logits, count);
-    if (draws == IGNIS__DRAWS_NONE)
+    if (!single)
+        ignis__gemv_run(op, count, IGNIS__GEMV_LOGITS, false,
+                        engine->rank_logits ? engine->rank_logits : engine->logits, engine->normed, engine->head, NULL,
+                        engine->dequantised, &norm);
+    if (engine->model->parallel.size > 1)
+        ignis__engine_sum_ranks(op, engine, engine->logits, count);
+    if (draws == IGNIS__SAMPLING_NONE)
         return;
     memset(&p, 0, sizeof p);
-    p.logits = ignis__op_write(op, e->logits);
-    p.scores = ignis__op_write(op, e->scores);
-    p.rows = ignis__op_write(op, e->rows);
-    p.biases = ignis__op_write(op, e->biases);
-    p.parts = ignis__op_write(op, e->parts);
-    p.bins = ignis__op_write(op, e->bins);
-    p.stride = e->logits->shape.dim[1];
-    p.vocab = e->model->vocab;
+    p.logits = ignis__op_write(op, engine->logits);
+    p.scores = ignis__op_write(op, engine->scores);
+    p.rows = ignis__op_write(op, engine->rows);
+    p.biases = ignis__op_write(op, engine->biases);
+    p.parts = ignis__op_write(op, engine->parts);
+    p.bins = ignis__op_write(op, engine->bins);
+    p.stride = engine->logits->shape.dim[1];
+    p.vocab = engine->model->vocab;
     p.bias_room = IGNIS__BIASES;
-    p.masks = ignis__op_write(op, e->masks);
-    p.mask_room = (int)e->masks->shape.dim[1];
-    ignis__step_draw(op, count, draws, &p);
+    p.masks = ignis__op_write(op, engine->masks);
+    p.mask_room = (int)engine->masks->shape.dim[1];
+    ignis__sampling_launch(op, count, draws, &p);
 }
 
-/*  The same as a graph, from the second time on. count is a power of 2. */
-IGNIS__PRIVATE void ignis__engine_step(ignis__op *op, ignis__engine *e, int count, ignis__draws draws)
+/*  Runs a decode step: the first time by launches, later as a captured graph. count is a power of 2. */
+IGNIS__PRIVATE void ignis__engine_run_step(ignis__op *op, ignis__engine *engine, int count, ignis__sampling_kind draws)
 {
     const char *call = op->work.call;
     int number = ignis__log2((uint64_t)count);
     ignis__trace_item item;
     ignis__op captured;
-    bool traced, same;
-    if (e->steps[draws][number].runs++ == 0) { /* kernels are compiled now */
-        ignis__engine_launches(op, e, count, draws, false);
+    bool traced, captured_ok;
+    if (engine->steps[draws][number].runs++ == 0) { /* compiles the kernels, which a capture cannot do */
+        ignis__engine_launch_step(op, engine, count, draws, false);
         return;
     }
-    if (op->ok && !e->steps[draws][number].exec) {
-        op->ok = ignis__device_wait(call, e->device) && ignis__capture_begin(call, e->device);
+    if (op->ok && !engine->steps[draws][number].exec) {
+        op->ok = ignis__device_wait(call, engine->device) && ignis__capture_begin(call, engine->device);
         if (!op->ok)
             return;
-        e->steps[draws][number].capture = ignis__capturing();
-        same = ignis__next_begin(&captured, call, e->device);
-        if (same) {
-            ignis__engine_launches(&captured, e, count, draws, false);
-            same = ignis__op_leave(&captured) == IGNIS_OK;
+        engine->steps[draws][number].capture = ignis__capturing();
+        captured_ok = ignis__op_begin_on_device(&captured, call, engine->device);
+        if (captured_ok) {
+            ignis__engine_launch_step(&captured, engine, count, draws, false);
+            captured_ok = ignis__op_leave(&captured) == IGNIS_OK;
         }
-        e->steps[draws][number].exec = ignis__capture_end(call, e->steps[draws][number].capture);
-        op->ok = same && e->steps[draws][number].exec;
+        engine->steps[draws][number].exec = ignis__capture_end(call, engine->steps[draws][number].capture);
+        op->ok = captured_ok && engine->steps[draws][number].exec;
         if (!op->ok) {
-            ignis__graph_destroy(call, e->steps[draws][number].capture, e->steps[draws][number].exec);
-            e->steps[draws][number].capture = NULL;
-            e->steps[draws][number].exec = NULL;
+            ignis__graph_destroy(call, engine->steps[draws][number].capture, engine->steps[draws][number].exec);
+            engine->steps[draws][number].capture = NULL;
+            engine->steps[draws][number].exec = NULL;
         }
     }
-    op->ok = op->ok && ignis__graph_launchable(call, e->device, op->work.stream);
+    op->ok = op->ok && ignis__graph_launchable(call, engine->device, op->work.stream);
     if (!op->ok)
         return;
     traced = ignis__profiling() &&
-             ignis__trace_open(&item, IGNIS__TRACED_GRAPH, call, e->device, op->work.stream, NULL, "graph");
-    op->ok = !IGNIS__CUDA_FAILED(call, e->device, cuGraphLaunch, (e->steps[draws][number].exec, op->work.stream));
+             ignis__trace_open(&item, IGNIS__TRACED_GRAPH, call, engine->device, op->work.stream, NULL, "graph");
+    op->ok =
+        !IGNIS__CUDA_FAILED(call, engine->device, cuGraphLaunch, (engine->steps[draws][number].exec, op->work.stream));
     if (traced)
         (void)ignis__trace_close(&item, op->ok);
 }

@@ -1,4 +1,8 @@
-/* --- whole texts, by operations ---------------------------------------------------------------------------------------------- */
+/*  models/generate/forward.c - ignis_model_forward: whole texts, by public operations
+
+    The tape records these operations, so adapters can be trained through them. There is no KV cache here.
+    May use: >>lora by the declarations below, because its parts come after this one; the weights of the model.
+    Locks: none; the caller's handle is held for the call. */
 
 #include "room.h"
 
@@ -13,7 +17,7 @@ static ignis_tensor ignis__model_norm(const ignis__model *model, ignis_tensor x,
     return model->rms ? ignis_rms_norm(x, weight, model->eps) : ignis_layer_norm(x, weight, bias, model->eps);
 }
 
-/*  The norm of each head of x [..., heads * head_dim]. */
+/*  Returns the norm of each head of x [..., heads * head_dim]. */
 static ignis_tensor ignis__model_head_norm(const ignis__model *model, ignis_tensor x, ignis_tensor weight, int heads)
 {
     ignis_shape shape = ignis_tensor_shape(x), apart = shape;
@@ -24,15 +28,15 @@ static ignis_tensor ignis__model_head_norm(const ignis__model *model, ignis_tens
     return ignis_reshape(ignis_rms_norm(ignis_reshape(x, apart), weight, model->eps), shape);
 }
 
-/*  x by a weight of a layer, and what adapters add to that. */
-#define IGNIS__MODEL_PRODUCT(x, layer, weight)                      \
+/*  Multiplies x with a weight of a layer, and adds what the adapters add. */
+#define IGNIS__MODEL_LINEAR(x, layer, weight)                       \
     ignis__lora_add(lora, layer, offsetof(ignis__layer, weight), x, \
                     ignis__model_linear(model, x, (layer)->weight, (layer)->weight##_bias))
 
-static ignis_tensor ignis__model_attend(const ignis__model *model, const struct ignis__lora *lora,
-                                        const ignis__layer *layer, ignis_tensor h)
+static ignis_tensor ignis__model_attention(const ignis__model *model, const struct ignis__lora *lora,
+                                           const ignis__layer *layer, ignis_tensor h)
 {
-    ignis_tensor qkv = IGNIS__MODEL_PRODUCT(h, layer, qkv), part[3];
+    ignis_tensor qkv = IGNIS__MODEL_LINEAR(h, layer, qkv), part[3];
     ignis_sdpa_desc attention;
     ignis_rope_desc rope;
     int64_t sizes[3];
@@ -45,7 +49,7 @@ static ignis_tensor ignis__model_attend(const ignis__model *model, const struct 
     rope.inv_freq_count = model->head_dim / 2;
     if (!layer->q_norm.id) {
         h = ignis_sdpa_packed(qkv, &attention, model->rope ? &rope : NULL);
-        return IGNIS__MODEL_PRODUCT(h, layer, o);
+        return IGNIS__MODEL_LINEAR(h, layer, o);
     }
     sizes[0] = (int64_t)model->heads * model->head_dim;
     sizes[1] = sizes[2] = (int64_t)model->kv_heads * model->head_dim;
@@ -56,11 +60,11 @@ static ignis_tensor ignis__model_attend(const ignis__model *model, const struct 
     rope.num_heads = model->kv_heads;
     part[1] = ignis_rope(ignis__model_head_norm(model, part[1], layer->k_norm, model->kv_heads), &rope);
     h = ignis_sdpa(part[0], part[1], part[2], &attention);
-    return IGNIS__MODEL_PRODUCT(h, layer, o);
+    return IGNIS__MODEL_LINEAR(h, layer, o);
 }
 
-static ignis_tensor ignis__model_think(const ignis__model *model, const struct ignis__lora *lora,
-                                       const ignis__layer *layer, ignis_tensor h)
+static ignis_tensor ignis__model_mlp(const ignis__model *model, const struct ignis__lora *lora,
+                                     const ignis__layer *layer, ignis_tensor h)
 {
     bool plain = !model->quantised && !ignis__lora_has(lora, layer, offsetof(ignis__layer, up)) &&
                  !ignis__lora_has(lora, layer, offsetof(ignis__layer, down));
@@ -70,17 +74,17 @@ static ignis_tensor ignis__model_think(const ignis__model *model, const struct i
     if (plain && !layer->up_bias.id && !layer->down_bias.id)
         return ignis_split(layer->up, 0, 2, NULL, part) == IGNIS_OK ? ignis_mlp_gated(h, part[0], part[1], layer->down)
                                                                     : ignis__no_tensor();
-    h = IGNIS__MODEL_PRODUCT(h, layer, up);
+    h = IGNIS__MODEL_LINEAR(h, layer, up);
     if (model->gelu)
         h = ignis_gelu(h);
     else if (ignis_split(h, -1, 2, NULL, part) == IGNIS_OK)
         h = ignis_silu_mul(part[0], part[1]);
     else
         return ignis__no_tensor();
-    return IGNIS__MODEL_PRODUCT(h, layer, down);
+    return IGNIS__MODEL_LINEAR(h, layer, down);
 }
 
-/*  Adds y to *x, and gives the norm of that. Both are let go of: the tape keeps what it needs. */
+/*  Adds y to *x and returns the norm of the sum. Discards the old *x and y: the tape keeps what it needs. */
 static ignis_tensor ignis__model_add_norm(const ignis__model *model, ignis_tensor *x, ignis_tensor y,
                                           ignis_tensor weight, ignis_tensor bias)
 {
@@ -93,7 +97,7 @@ static ignis_tensor ignis__model_add_norm(const ignis__model *model, ignis_tenso
     return norm;
 }
 
-/*  The scopes let go of everything but what the tape keeps. */
+/*  Applies all layers. Its scopes free everything that the tape does not keep. */
 static ignis_tensor ignis__model_apply(const ignis__model *model, const struct ignis__lora *lora, ignis_tensor ids,
                                        int64_t seq)
 {
@@ -108,11 +112,11 @@ static ignis_tensor ignis__model_apply(const ignis__model *model, const struct i
         const ignis__layer *layer = &model->layer[i];
         bool last = i == model->layers - 1;
         inner = ignis_scope_begin();
-        y = ignis_scope_return(inner, ignis__model_attend(model, lora, layer, h));
+        y = ignis_scope_return(inner, ignis__model_attention(model, lora, layer, h));
         ignis__tensor_discard(call, h);
         h = ignis__model_add_norm(model, &x, y, layer->mlp_norm, layer->mlp_norm_bias);
         inner = ignis_scope_begin();
-        y = ignis_scope_return(inner, ignis__model_think(model, lora, layer, h));
+        y = ignis_scope_return(inner, ignis__model_mlp(model, lora, layer, h));
         ignis__tensor_discard(call, h);
         h = ignis__model_add_norm(model, &x, y, last ? model->norm : layer[1].attn_norm,
                                   last ? model->norm_bias : layer[1].attn_norm_bias);

@@ -1,18 +1,24 @@
+/*  models/generate/gemv.c - products of up to 64 rows with weights, and of the rows of a chunk
+
+    GEMV is bound by memory: weights are read once. f16 and bf16 on sm_80 and up take tensor cores, all else takes
+    plain cores. Which kernel runs depends on the weights and the device, so rows keep their bits in any batch. A
+    product of more rows is a GEMM of >>matmul.
+    May use: gemv_cluster.c, >>matmul. Locks: the caller holds the engine's lock. */
+
 #include "room.h"
 
-/*  Rows of x by all rows of the weights: [rows, k] and [n, k], or gated [2 n, k]; out is [rows, n or more]. norm: x is made by it first; null: x is
-    there. cache: of the kind IGNIS__GEMV_CACHE, its places, keys, values, frequencies and numbers of heads. */
-IGNIS__PRIVATE void ignis__step_mma(ignis__op *op, int count, ignis__gemv_kind kind, bool gated, ignis__array *out,
-                                    ignis__array *x, ignis__array *weights, ignis__array *bias,
-                                    const ignis__step_norms *norm, const ignis__gemv_mma *cache)
+/*  Multiplies rows of x with all rows of dense weights on tensor cores. The shapes are [rows, k] and [n, k], or [2 n,
+    k] if gated; out is [rows, n or more]. norm: makes x first; NULL if x is ready. cache: for IGNIS__GEMV_CACHE, the
+    rows, keys, values, frequencies and head counts. */
+IGNIS__PRIVATE void ignis__gemv_run_dense(ignis__op *op, int count, ignis__gemv_kind kind, bool gated,
+                                          ignis__array *out, ignis__array *x, ignis__array *weights, ignis__array *bias,
+                                          const ignis__pre_norm *norm, const ignis__gemv_mma *cache)
 {
-    enum {
-        FOUND = 2 * 8 * 20 * 4,
-        STAGES = 4 * 8 * 192
-    }; /* bytes that gemv_mma.cu takes for a column, and of many for 8 of them */
+    /* bytes that gemv_mma.cu needs for a column; STAGES: for 8 columns, with more than 8 rows of x */
+    enum { FOUND = 2 * 8 * 20 * 4, STAGES = 4 * 8 * 192 };
     const ignis_device_info *info = &op->work.device->info;
     int number = count <= 8 ? 1 : count <= 16 ? 2 : count <= 32 ? 3 : 4, groups = 1, resident = count <= 8 ? 2 : 1;
-    bool rings = info->compute_major >= 9; /* the kernel of one row has them */
+    bool rings = info->compute_major >= 9; /* the kernel of one row has a ring */
     size_t shared, row = 2 * (size_t)(ignis__ceil_div(weights->shape.dim[1], 32) * 32);
     char define[32] = "";
     int64_t tiles;
@@ -33,20 +39,20 @@ IGNIS__PRIVATE void ignis__step_mma(ignis__op *op, int count, ignis__gemv_kind k
     tiles = ignis__ceil_div(p.n, gated ? 8 : 16);
     shared = FOUND + row;
     if (count == 1 && rings && ignis__cuda.cuTensorMapEncodeTiled)
-        ignis__step_ring(op, weights, shared, &p, &map, &resident);
+        ignis__gemv_choose_ring(op, weights, shared, &p, &map, &resident);
     shared += (size_t)p.found_at;
     if (count == 1 && (p.ring || !rings) && shared <= (size_t)info->shared_per_block)
         number = 0;
     else if (number == 1)
         shared = (size_t)FOUND * 8, p.found_at = 0, resident = 2;
-    if (number > 1) { /* as many tiles share x as leave each multiprocessor some */
+    if (number > 1) { /* as many tiles share x as leave work for each SM */
         for (groups = 8; groups > 2 && ignis__ceil_div(tiles, groups) < info->multiprocessors * 3 / 4;)
             groups /= 2;
         shared = (size_t)STAGES * (size_t)(8 / groups) * ((size_t)1 << (number - 1));
         snprintf(define, sizeof define, "-DIGNIS_GROUPS=%d", groups);
     }
     if (norm) {
-        ignis__step_mma_norm(op, &p, norm);
+        ignis__pre_norm_fuse(op, &p, norm);
         if (number > 0) {
             p.out = ignis__op_write(op, x);
             ignis__op_launch_row(op, IGNIS__BUILTIN_GEMV_MMA_NORM, weights->dtype, count, 256, params);
@@ -57,7 +63,7 @@ IGNIS__PRIVATE void ignis__step_mma(ignis__op *op, int count, ignis__gemv_kind k
     p.out = p.sum = p.logits = ignis__op_write(op, out);
     p.result_row = out->shape.dim[1];
     ignis__cost(-1, 2.0 * (double)count * (double)weights->numel, (int)weights->dtype);
-    if (number > 1 && ignis__step_mma_cluster(op, &p, weights))
+    if (number > 1 && ignis__gemv_cluster_dense(op, &p, weights))
         return;
     ignis__op_launch(op, (ignis__builtin)((int)IGNIS__BUILTIN_GEMV_MMA_1 + number), weights->dtype,
                      number > 1 ? define : NULL,
@@ -65,26 +71,22 @@ IGNIS__PRIVATE void ignis__step_mma(ignis__op *op, int count, ignis__gemv_kind k
                      shared, params);
 }
 
-/*  The same with quantised weights; one launch for each of their types. numbers: room of the device's. */
-IGNIS__PRIVATE void ignis__step_blocks(ignis__op *op, int count, ignis__gemv_kind kind, bool gated, ignis__array *out,
-                                       ignis__array *x, ignis__array *weights, ignis__array *bias,
-                                       ignis__array *numbers, const ignis__step_norms *norm,
-                                       const ignis__gemv_mma *cache)
+/*  As ignis__gemv_run_dense, for quantised weights: launches one kernel for each of their types. dequantised: scratch
+    for x as whole numbers. */
+IGNIS__PRIVATE void ignis__gemv_run_quantised(ignis__op *op, int count, ignis__gemv_kind kind, bool gated,
+                                              ignis__array *out, ignis__array *x, ignis__array *weights,
+                                              ignis__array *bias, ignis__array *dequantised,
+                                              const ignis__pre_norm *norm, const ignis__gemv_mma *cache)
 {
-    enum {
-        FOUND = 2 * 8 * 20 * 4,
-        TILE = (8 * 16 + 8) * 4,
-        TILES = 32
-    }; /* gemv_blocks.cu: bytes of a column, and of a tile of one row */
-    enum {
-        RING = 8 * 2 * (16 * 272 + 8),
-        OTHER = 2048
-    }; /* bytes of its largest ring; those that a block takes otherwise */
+    /* gemv_blocks.cu has the same: bytes of a column, and of a tile of one row; tiles of a block */
+    enum { FOUND = 2 * 8 * 20 * 4, TILE = (8 * 16 + 8) * 4, TILES = 32 };
+    /* bytes of its largest ring, and of all else that a block uses */
+    enum { RING = 8 * 2 * (16 * 272 + 8), OTHER = 2048 };
     const ignis_device_info *info = &op->work.device->info;
     const ignis__blocks *blocks = &weights->blocks;
     ignis__address at = ignis__op_read(op, weights);
     int number = count <= 8 ? 2 : count <= 16 ? 3 : count <= 32 ? 4 : 5, part, record;
-    int64_t units = ignis__ceil_div(blocks->columns, 256) * 2, tiles, grid; /* a record is two */
+    int64_t units = ignis__ceil_div(blocks->columns, 256) * 2, tiles, grid; /* two units per record */
     size_t row = norm ? 2 * (size_t)blocks->columns : 0, alone = (size_t)(units * (256 + 2 * 16)) + row, shared;
     bool rings = info->compute_major >= 9, in_step = !gated || ignis__blocks_rows(blocks) % 16 == 0;
     bool single = count == 1 && (!rings || in_step) &&
@@ -103,17 +105,18 @@ IGNIS__PRIVATE void ignis__step_blocks(ignis__op *op, int count, ignis__gemv_kin
     product->kind = (int)kind;
     product->gated = gated;
     if (norm)
-        ignis__step_mma_norm(op, product, norm);
+        ignis__pre_norm_fuse(op, product, norm);
     else
         product->x = ignis__op_read(op, x);
     if (!single) {
-        p.x = ignis__op_write(op, numbers);
+        p.x = ignis__op_write(op, dequantised);
         p.scales = p.x + (ignis__address)(ignis__ceil_div(count, 8) * 8 * units * 256);
     }
     product->out = product->sum = product->logits = ignis__op_write(op, out);
     product->result_row = out->shape.dim[1];
     ignis__cost(-1, 2.0 * (double)count * (double)(ignis__blocks_rows(blocks) * product->k), (int)x->dtype);
-    for (part = 0; op->ok && part < blocks->count; part++, p.first = (int)product->n) { /* gated: there is one part */
+    /* gated weights have one part */
+    for (part = 0; op->ok && part < blocks->count; part++, p.first = (int)product->n) {
         q = ignis__quantised_part(blocks, part, at);
         product->weights = q.records;
         p.scales_of = q.scales;
@@ -126,14 +129,14 @@ IGNIS__PRIVATE void ignis__step_blocks(ignis__op *op, int count, ignis__gemv_kin
             product->found_at = rings ? 8 * (record > 144 ? 2 : 3) * (16 * record + 8) : 0;
             grid = grid * TILES < tiles ? ignis__ceil_div(tiles, TILES) : grid;
             shared = (size_t)product->found_at + alone + TILE * (size_t)ignis__ceil_div(tiles, grid);
-            if (2 * (shared + OTHER) > (size_t)info->shared_per_block + 1024 &&
-                grid > info->multiprocessors) { /* one fits on each */
+            /* if one block fits on each SM */
+            if (2 * (shared + OTHER) > (size_t)info->shared_per_block + 1024 && grid > info->multiprocessors) {
                 grid = ignis__clamp(ignis__ceil_div(tiles, TILES), info->multiprocessors, grid);
                 shared = (size_t)product->found_at + alone + TILE * (size_t)ignis__ceil_div(tiles, grid);
             }
-        } else { /* numbers of x have the factor of the type */
+        } else { /* the factor of the type is in the scales of x */
             ignis__op_launch(op, IGNIS__BUILTIN_GEMV_BLOCKS_ROWS, x->dtype, define, count, 1, 1, 256, 1, row, params);
-            if (count > 8 && in_step && ignis__step_blocks_cluster(op, x->dtype, &p, q.type, units))
+            if (count > 8 && in_step && ignis__gemv_cluster_quantised(op, x->dtype, &p, q.type, units))
                 continue;
             shared = (size_t)FOUND * 2 * ((size_t)1 << number);
         }
@@ -142,11 +145,11 @@ IGNIS__PRIVATE void ignis__step_blocks(ignis__op *op, int count, ignis__gemv_kin
     }
 }
 
-/*  The same by cores of any device; or on tensor cores, where they take the weights. Where not, quantised ones become numbers in `numbers`, as
-    many rows at a time as it has room for. */
-IGNIS__PRIVATE void ignis__step_product(ignis__op *op, int count, ignis__gemv_kind kind, bool gated, ignis__array *out,
-                                        ignis__array *x, ignis__array *weights, ignis__array *bias,
-                                        ignis__array *numbers, const ignis__step_norms *norm)
+/*  Multiplies rows with weights: on tensor cores if they support the weights, else on plain cores. Plain cores need
+    dequantised weights: `dequantised` takes as many rows of them at a time as fit. */
+IGNIS__PRIVATE void ignis__gemv_run(ignis__op *op, int count, ignis__gemv_kind kind, bool gated, ignis__array *out,
+                                    ignis__array *x, ignis__array *weights, ignis__array *bias,
+                                    ignis__array *dequantised, const ignis__pre_norm *norm)
 {
     int size = count < 3 ? count - 1 : count < 5 ? 2 : 3, columns = 1 << size;
     ignis__builtin builtin =
@@ -155,19 +158,19 @@ IGNIS__PRIVATE void ignis__step_product(ignis__op *op, int count, ignis__gemv_ki
     int64_t all = ignis__weight_rows(weights), first, some = all;
     ignis__gemv p;
     void *params[] = {&p};
-    ignis__step_request(op, x->dtype, gated);
-    if (ignis__step_takes_mma(op, x->dtype, weights)) {
+    ignis__gemv_record(op, x->dtype, gated);
+    if (ignis__gemv_uses_tensor_cores(op, x->dtype, weights)) {
         if (weights->blocks.count)
-            ignis__step_blocks(op, count, kind, gated, out, x, weights, bias, numbers, norm, NULL);
+            ignis__gemv_run_quantised(op, count, kind, gated, out, x, weights, bias, dequantised, norm, NULL);
         else
-            ignis__step_mma(op, count, kind, gated, out, x, weights, bias, norm, NULL);
+            ignis__gemv_run_dense(op, count, kind, gated, out, x, weights, bias, norm, NULL);
         return;
     }
     if (norm)
-        ignis__step_norm(op, count, x, norm);
+        ignis__pre_norm_launch(op, count, x, norm);
     memset(&p, 0, sizeof p);
     p.x = ignis__op_read(op, x);
-    p.weights = weights->blocks.count ? ignis__op_write(op, numbers) : ignis__op_read(op, weights);
+    p.weights = weights->blocks.count ? ignis__op_write(op, dequantised) : ignis__op_read(op, weights);
     p.bias = bias ? ignis__op_read(op, bias) : 0;
     p.out = p.sum = p.logits = to;
     p.k = ignis__weight_columns(weights);
@@ -177,11 +180,11 @@ IGNIS__PRIVATE void ignis__step_product(ignis__op *op, int count, ignis__gemv_ki
     p.packed = (p.x | p.weights) % 16 == 0 && p.k % ignis__pack_elements(x->dtype) == 0;
     ignis__cost(-1, 2.0 * (double)count * (double)(all * p.k), (int)x->dtype);
     if (weights->blocks.count && !gated)
-        some = numbers->numel / p.k;
+        some = dequantised->numel / p.k;
     for (first = 0; op->ok && first < all; first += some) {
         some = all - first < some ? all - first : some;
         if (weights->blocks.count)
-            ignis__op_numbers(op, numbers, 0, weights, &weights->blocks, first, some);
+            ignis__op_numbers(op, dequantised, 0, weights, &weights->blocks, first, some);
         p.n = some / (gated ? 2 : 1);
         ignis__op_launch(op, builtin, x->dtype, NULL, ignis__ceil_div(p.n, 4), ignis__ceil_div(count, columns), 1, 128,
                          1, 0, params);
@@ -190,9 +193,9 @@ IGNIS__PRIVATE void ignis__step_product(ignis__op *op, int count, ignis__gemv_ki
     }
 }
 
-/*  Whether IGNIS__ACTIVATION_PAIRED can be had for a product, whatever rows there are. */
-static bool ignis__gemm_pairs(ignis__op *op, const ignis__product *product, ignis__array *out, ignis__array *a,
-                              ignis__array *b, const ignis__epilogue *epilogue)
+/*  Returns whether a GEMM with IGNIS__ACTIVATION_PAIRED supports this product, for any number of rows. */
+static bool ignis__gemm_supports_paired(ignis__op *op, const ignis__product *product, ignis__array *out,
+                                        ignis__array *a, ignis__array *b, const ignis__epilogue *epilogue)
 {
     ignis_dtype dtype = (ignis_dtype)product->dtype;
     ignis__epilogue paired = *epilogue;
@@ -211,10 +214,11 @@ static bool ignis__gemm_pairs(ignis__op *op, const ignis__product *product, igni
            ignis__variant_exists(op->work.device, IGNIS__BUILTIN_GEMM_HOPPER, dtype, define);
 }
 
-/*  The same of many rows, by the kernels of ignis_matmul, without a norm; gated: perhaps through `room`, [rows, 2 n]. */
-IGNIS__PRIVATE void ignis__step_product_many(ignis__op *op, int count, ignis__gemv_kind kind, bool gated,
-                                             ignis__array *out, ignis__array *x, ignis__array *weights,
-                                             ignis__array *bias, ignis__array *room, ignis__array *numbers)
+/*  Multiplies the rows of a chunk with weights, by the kernels of ignis_matmul. gate_up: scratch [rows, 2 n] for
+    gated weights, used if no kernel finishes both halves in registers. */
+IGNIS__PRIVATE void ignis__chunk_gemm(ignis__op *op, int count, ignis__gemv_kind kind, bool gated, ignis__array *out,
+                                      ignis__array *x, ignis__array *weights, ignis__array *bias, ignis__array *gate_up,
+                                      ignis__array *dequantised)
 {
     ignis__address result, from;
     ignis__epilogue epilogue;
@@ -232,22 +236,22 @@ IGNIS__PRIVATE void ignis__step_product_many(ignis__op *op, int count, ignis__ge
     product.transpose_b = 1;
     product.dtype = (int)x->dtype;
     if (weights->blocks.count) {
-        ignis__op_numbers(op, numbers, 0, weights, &weights->blocks, 0, product.n);
-        weights = numbers;
+        ignis__op_numbers(op, dequantised, 0, weights, &weights->blocks, 0, product.n);
+        weights = dequantised;
     }
     epilogue.bias = bias;
     epilogue.activation = kind == IGNIS__GEMV_GELU ? (int)IGNIS_ACTIVATION_GELU : 0;
-    if (gated && ignis__gemm_pairs(op, &product, out, x, weights, &epilogue)) {
+    if (gated && ignis__gemm_supports_paired(op, &product, out, x, weights, &epilogue)) {
         epilogue.activation = IGNIS__ACTIVATION_PAIRED;
         gated = false;
     }
     if (op->ok)
-        (void)ignis__gemm_run(op, &product, gated ? room : out, x, weights, &epilogue);
+        (void)ignis__gemm_run(op, &product, gated ? gate_up : out, x, weights, &epilogue);
     ignis__op_free_made(op, 0);
     if (!gated)
         return;
     result = ignis__op_write(op, out);
-    from = ignis__op_write(op, room);
+    from = ignis__op_write(op, gate_up);
     ignis__op_launch(op, IGNIS__BUILTIN_GENERATE_GATE, x->dtype, NULL, ignis__clamp(ignis__ceil_div(half, 2048), 1, 64),
                      product.m, 1, 256, 1, 0, gate);
 }

@@ -1,71 +1,80 @@
-/* --- sequences ----------------------------------------------------------------------------------------------------------- */
+/*  models/generate/grammar_mask.c - the masks that keep sampling within a sequence's grammar
+
+    A mask has a bit for each token. The host computes it from the grammar's state, and the device keeps the masks
+    used last. A sequence feeds its new tokens to the grammar only when the next token is sampled.
+    May use: >>grammar. Locks: the caller holds the engine's lock, which also guards the grammars. */
 
 #include "room.h"
 
-/*  Where the text of a sequence with a grammar is; null, and reported: it does not keep to it. */
-IGNIS__PRIVATE const ignis__grammar_state *ignis__sequence_match(const char *call, ignis__sequence *s)
+/*  Moves the sequence's grammar state past its tokens. NULL, and reported, if the tokens violate the grammar. */
+IGNIS__PRIVATE const ignis__grammar_state *ignis__sequence_match_grammar(const char *call, ignis__sequence *sequence)
 {
-    ignis__grammar *g = s->grammar;
-    const ignis__vocabulary *v = s->engine->vocabulary;
+    ignis__grammar *grammar = sequence->grammar;
+    const ignis__vocabulary *v = sequence->engine->vocabulary;
     int32_t id, next;
     int i;
-    bool ok = g->start >= 0;
-    if (!ok || g->states.count > IGNIS__GRAMMAR_STATES || g->masks > IGNIS__GRAMMAR_MASKS)
-        ok = ignis__grammar_begin(g);
-    if (ok && s->epoch != g->epoch) {
-        s->epoch = g->epoch;
-        s->matched = s->constrained;
-        s->state = g->start;
+    bool ok = grammar->start >= 0;
+    if (!ok || grammar->states.count > IGNIS__GRAMMAR_STATES || grammar->masks > IGNIS__GRAMMAR_MASKS)
+        ok = ignis__grammar_begin(grammar);
+    if (ok && sequence->epoch != grammar->epoch) {
+        sequence->epoch = grammar->epoch;
+        sequence->matched = sequence->constrained;
+        sequence->state = grammar->start;
     }
-    for (; ok && s->matched < s->length; s->matched++, s->state = next) {
-        id = s->ids[s->matched];
-        next = ignis__grammar_put(g, v, s->state, id);
+    for (; ok && sequence->matched < sequence->length; sequence->matched++, sequence->state = next) {
+        id = sequence->ids[sequence->matched];
+        next = ignis__grammar_put(grammar, v, sequence->state, id);
         for (i = 0; i < v->end_count && v->ends[i] != id;)
             i++;
-        ok = next > 0 || (next == 0 && i < v->end_count && IGNIS__GRAMMAR_AT(g, state, states, s->state)->ends);
+        ok = next > 0 ||
+             (next == 0 && i < v->end_count && IGNIS__GRAMMAR_AT(grammar, state, states, sequence->state)->ends);
         if (next == 0 && !ok)
-            ignis__grammar_fail(g, IGNIS_DIAG_GRAMMAR, NULL,
-                                "token %d of the sequence, %d, does not keep to its grammar", s->matched, (int)id);
+            ignis__grammar_fail(grammar, IGNIS_DIAG_GRAMMAR, NULL,
+                                "token %d of the sequence, %d, does not keep to its grammar", sequence->matched,
+                                (int)id);
         if (!ok)
             break;
     }
-    ok = ok && ignis__grammar_mask(g, v, s->state);
+    ok = ok && ignis__grammar_mask(grammar, v, sequence->state);
     if (!ok)
-        ignis__fail(g->diagnostic, call, "%s", g->fault);
-    g->diagnostic = IGNIS_DIAG_NONE;
-    return ok ? IGNIS__GRAMMAR_AT(g, state, states, s->state) : NULL;
+        ignis__fail(grammar->diagnostic, call, "%s", grammar->fault);
+    grammar->diagnostic = IGNIS_DIAG_NONE;
+    return ok ? IGNIS__GRAMMAR_AT(grammar, state, states, sequence->state) : NULL;
 }
 
-/*  The same, where a token is to be drawn: there has to be one. */
-IGNIS__PRIVATE const ignis__grammar_state *ignis__sequence_allows(const char *call, ignis__sequence *s)
+/*  As ignis__sequence_match_grammar, and fails if no token can follow. */
+IGNIS__PRIVATE const ignis__grammar_state *ignis__sequence_check_grammar(const char *call, ignis__sequence *sequence)
 {
-    const ignis__grammar_state *state = ignis__sequence_match(call, s);
-    if (!state || state->any || (state->ends && s->engine->vocabulary->end_count))
+    const ignis__grammar_state *state = ignis__sequence_match_grammar(call, sequence);
+    if (!state || state->any || (state->ends && sequence->engine->vocabulary->end_count))
         return state;
-    ignis__fail(IGNIS_DIAG_GRAMMAR, call, "by its grammar nothing can follow the %d tokens of the sequence", s->length);
+    ignis__fail(IGNIS_DIAG_GRAMMAR, call, "by its grammar nothing can follow the %d tokens of the sequence",
+                sequence->length);
     return NULL;
 }
 
-/*  Which of the engine's masks, from 1 on, has the tokens that may come to a sequence. It is sent where it is not there, in place of the one that was
-    used longest ago, so of none of the step's other rows. 0: a failure. */
-IGNIS__PRIVATE int ignis__sequence_mask(ignis__op *op, ignis__sequence *s)
+/*  Returns the number, from 1 on, of the engine's mask with the tokens that may follow. Uploads it if the device does
+    not have it, in place of the mask that was used longest ago. No other row of this step uses that one. 0, and
+    reported, on failure. */
+IGNIS__PRIVATE int ignis__sequence_upload_mask(ignis__op *op, ignis__sequence *sequence)
 {
-    const ignis__grammar_state *state = op->ok ? ignis__sequence_allows(op->work.call, s) : NULL;
-    ignis__engine *e = s->engine;
-    const ignis__vocabulary *v = e->vocabulary;
-    ignis__address masks = ignis__op_write(op, e->masks); /* behind what another stream may be sending */
+    const ignis__grammar_state *state = op->ok ? ignis__sequence_check_grammar(op->work.call, sequence) : NULL;
+    ignis__engine *engine = sequence->engine;
+    const ignis__vocabulary *v = engine->vocabulary;
+    ignis__address masks = ignis__op_write(op, engine->masks); /* ordered after uploads on other streams */
     int64_t bytes;
     uint32_t *mask;
     int oldest = 0, i;
     bool ok;
     if (!state)
         return 0;
-    for (i = 0; i < e->mask_count; i++) {
-        if (e->mask[i].grammar == s->grammar->number && e->mask[i].epoch == s->epoch && e->mask[i].state == s->state) {
-            e->mask[i].used = ++e->masks_used;
+    for (i = 0; i < engine->mask_count; i++) {
+        if (engine->mask[i].grammar == sequence->grammar->number && engine->mask[i].epoch == sequence->epoch &&
+            engine->mask[i].state == sequence->state) {
+            engine->mask[i].used = ++engine->masks_used;
             return i + 1;
         }
-        if (e->mask[i].used < e->mask[oldest].used)
+        if (engine->mask[i].used < engine->mask[oldest].used)
             oldest = i;
     }
     bytes = (int64_t)sizeof *mask * v->words;
@@ -75,14 +84,14 @@ IGNIS__PRIVATE int ignis__sequence_mask(ignis__op *op, ignis__sequence *s)
     memcpy(mask, state->mask, (size_t)bytes);
     for (i = 0; state->ends && i < v->end_count; i++)
         mask[v->ends[i] / 32] |= (uint32_t)1 << v->ends[i] % 32;
-    e->mask[oldest].grammar = 0;
+    engine->mask[oldest].grammar = 0;
     ok = op->ok && ignis__copy_from_host(&op->work, masks + (ignis__address)(oldest * bytes), mask, bytes);
     ignis__free(mask);
     if (!ok)
         return 0;
-    e->mask[oldest].grammar = s->grammar->number;
-    e->mask[oldest].epoch = s->epoch;
-    e->mask[oldest].state = s->state;
-    e->mask[oldest].used = ++e->masks_used;
+    engine->mask[oldest].grammar = sequence->grammar->number;
+    engine->mask[oldest].epoch = sequence->epoch;
+    engine->mask[oldest].state = sequence->state;
+    engine->mask[oldest].used = ++engine->masks_used;
     return oldest + 1;
 }

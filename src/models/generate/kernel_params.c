@@ -1,19 +1,26 @@
 /* ===============================================================================================================
-   >>generate - sequences over a cache of keys and values, sampling, text out.
+   >>generate - sequences over a KV cache, sampling, text output
+
+   A sequence is the ids of a text. An engine, one per model, has the KV cache, the buffers and the graphs that all
+   sequences of the model share. This part: uploads of ids and rows, embeddings.
+   Uploads are parameters of launches, so no host memory needs to stay until a launch runs.
+   May use: >>weights, >>grammar, >>chat, >>tokenizer and the rooms below. Locks: engine->lock, then those of arrays
+   and devices.
    =============================================================================================================== */
 
 #include "room.h"
 
-typedef struct ignis__generate_rows {
-    ignis__generate_row at[IGNIS__ROWS_SENT];
-} ignis__generate_rows;
+typedef struct ignis__upload_rows_params {
+    ignis__generate_row at[IGNIS__UPLOAD_ROWS];
+} ignis__upload_rows_params;
 
-typedef struct ignis__generate_words {
-    int32_t at[IGNIS__WORDS];
-} ignis__generate_words;
+typedef struct ignis__upload_i32_params {
+    int32_t at[IGNIS__UPLOAD_I32S];
+} ignis__upload_i32_params;
 
-/*  An operation without inputs, for launches on the thread's current stream. False, and reported: the device cannot be entered. */
-IGNIS__PRIVATE bool ignis__next_begin(ignis__op *op, const char *call, ignis__device *device)
+/*  Begins an operation without inputs, for launches on the thread's current stream. False, and reported, if the
+    device cannot be entered. */
+IGNIS__PRIVATE bool ignis__op_begin_on_device(ignis__op *op, const char *call, ignis__device *device)
 {
     memset(op, 0, offsetof(ignis__op, tape_state));
     op->work.call = call;
@@ -21,39 +28,39 @@ IGNIS__PRIVATE bool ignis__next_begin(ignis__op *op, const char *call, ignis__de
     return op->ok = ignis__work_begin(call, device, &op->work);
 }
 
-/*  Writes numbers to an i32 array, from an element on. */
-IGNIS__PRIVATE void ignis__step_words(ignis__op *op, ignis_dtype dtype, ignis__array *to, int64_t first,
+/*  Writes `count` values to an i32 array, from element `first` on. */
+IGNIS__PRIVATE void ignis__upload_i32(ignis__op *op, ignis_dtype dtype, ignis__array *to, int64_t first,
                                       const int32_t *from, int64_t count)
 {
     ignis__address at = ignis__op_write(op, to) + (ignis__address)(4 * first);
-    ignis__generate_words words;
-    int some;
-    void *params[] = {&at, &words, &some};
-    for (; op->ok && count > 0; count -= some, from += some, at += 4 * (ignis__address)some) {
-        some = (int)ignis__clamp(count, 0, IGNIS__WORDS);
-        memcpy(words.at, from, 4 * (size_t)some);
+    ignis__upload_i32_params values;
+    int batch;
+    void *params[] = {&at, &values, &batch};
+    for (; op->ok && count > 0; count -= batch, from += batch, at += 4 * (ignis__address)batch) {
+        batch = (int)ignis__clamp(count, 0, IGNIS__UPLOAD_I32S);
+        memcpy(values.at, from, 4 * (size_t)batch);
         ignis__op_launch_row(op, IGNIS__BUILTIN_GENERATE_WORDS, dtype, 1, 256, params);
     }
 }
 
-/*  Writes the rows of a step. */
-IGNIS__PRIVATE void ignis__step_rows(ignis__op *op, ignis_dtype dtype, ignis__array *to,
-                                     const ignis__generate_row *from, int count)
+/*  Writes the rows of a decode step. */
+IGNIS__PRIVATE void ignis__upload_rows(ignis__op *op, ignis_dtype dtype, ignis__array *to,
+                                       const ignis__generate_row *from, int count)
 {
     ignis__address at = ignis__op_write(op, to);
-    ignis__generate_rows rows;
-    int some;
-    void *params[] = {&at, &rows, &some};
-    for (; op->ok && count > 0; count -= some, from += some, at += sizeof *from * (ignis__address)some) {
-        some = (int)ignis__clamp(count, 0, IGNIS__ROWS_SENT);
-        memcpy(rows.at, from, sizeof *from * (size_t)some);
+    ignis__upload_rows_params rows;
+    int batch;
+    void *params[] = {&at, &rows, &batch};
+    for (; op->ok && count > 0; count -= batch, from += batch, at += sizeof *from * (ignis__address)batch) {
+        batch = (int)ignis__clamp(count, 0, IGNIS__UPLOAD_ROWS);
+        memcpy(rows.at, from, sizeof *from * (size_t)batch);
         ignis__op_launch_row(op, IGNIS__BUILTIN_GENERATE_ROWS, dtype, 1, 32, params);
     }
 }
 
-/*  Writes rows of one sequence, from a position on. */
-IGNIS__PRIVATE void ignis__step_chunk(ignis__op *op, ignis_dtype dtype, ignis__array *to, ignis__generate_row *first,
-                                      int count)
+/*  Writes `count` rows of one sequence. The first one is given; each next one has the next position. */
+IGNIS__PRIVATE void ignis__upload_rows_from(ignis__op *op, ignis_dtype dtype, ignis__array *to,
+                                            ignis__generate_row *first, int count)
 {
     ignis__address at = ignis__op_write(op, to);
     void *params[] = {&at, first, &count};
@@ -70,7 +77,7 @@ IGNIS__PRIVATE int64_t ignis__weight_columns(const ignis__array *weights)
     return weights->blocks.count ? weights->blocks.columns : weights->shape.dim[1];
 }
 
-IGNIS__PRIVATE void ignis__step_embed(ignis__op *op, int count, ignis_dtype dtype, ignis__array *sum,
+IGNIS__PRIVATE void ignis__embed_rows(ignis__op *op, int count, ignis_dtype dtype, ignis__array *sum,
                                       ignis__array *embedding, ignis__array *positions, ignis__array *rows)
 {
     ignis__address to = ignis__op_write(op, sum), from = ignis__op_read(op, embedding),

@@ -1,175 +1,194 @@
+/*  models/generate/kv_cache.c - pages of the KV cache, and tokens that enter it
+
+    A page has the keys and values of 16 positions in all layers. Forks share pages, so a page that others use, too,
+    is copied before a sequence writes to it.
+    Invariants: engine->uses[page] counts the sequences of a page; a page with 0 is in engine->free_pages.
+    May use: engine_step.c. Locks: the caller holds the engine's lock. */
+
 #include "room.h"
 
-/*  How many pages a sequence still has to get to write positions [from, to) in pages of its own. */
-IGNIS__PRIVATE int ignis__sequence_pages_needed(const ignis__sequence *s, int from, int to)
+/*  Returns how many pages a sequence needs before it can write positions [from, to) to pages of its own. */
+IGNIS__PRIVATE int ignis__sequence_pages_needed(const ignis__sequence *sequence, int from, int to)
 {
     int page, needed = 0;
     for (page = from / IGNIS__PAGE; page * IGNIS__PAGE < to; page++)
-        needed += page >= s->page_count || s->engine->uses[s->page[page]] > 1;
+        needed += page >= sequence->page_count || sequence->engine->uses[sequence->page[page]] > 1;
     return needed;
 }
 
-/*  False, and reported: the cache has not that many pages left. */
-IGNIS__PRIVATE bool ignis__engine_has_pages(const char *call, const ignis__engine *e, int needed)
+/*  Checks that the cache has `needed` free pages. False, and reported, if not. */
+IGNIS__PRIVATE bool ignis__engine_has_pages(const char *call, const ignis__engine *engine, int needed)
 {
-    if (needed <= e->free_count)
+    if (needed <= engine->free_count)
         return true;
     ignis__fail(IGNIS_DIAG_CACHE_FULL, call,
                 "the cache has %d pages of %d tokens, %d of them free, and %d are needed; free or truncate sequences, "
                 "or open the model with a "
                 "larger desc.sequences (%d sequences of %d tokens)",
-                e->pages, (int)IGNIS__PAGE, e->free_count, needed, e->model->sequences, e->context);
+                engine->pages, (int)IGNIS__PAGE, engine->free_count, needed, engine->model->sequences, engine->context);
     return false;
 }
 
-/*  Makes the pages of positions [from, to) a sequence's own, copies those that others have too, and tells the device. The engine has enough. */
-IGNIS__PRIVATE void ignis__sequence_take_pages(ignis__op *op, ignis__sequence *s, int from, int to)
+/*  Gives a sequence pages of its own for positions [from, to), copies pages that it shares, and uploads ids and
+    pages. The caller has checked that the pages are free. */
+IGNIS__PRIVATE void ignis__sequence_take_pages(ignis__op *op, ignis__sequence *sequence, int from, int to)
 {
-    ignis__engine *e = s->engine;
-    ignis__address cache = op->ok ? ignis__op_write(op, e->cache) : 0;
-    int64_t size = ignis__engine_page_elements(e), slab = size * e->pages;
+    ignis__engine *engine = sequence->engine;
+    ignis__address cache = op->ok ? ignis__op_write(op, engine->cache) : 0;
+    int64_t size = ignis__engine_page_elements(engine), slab = size * engine->pages;
     int number, to_page, from_page;
     void *params[] = {&cache, &slab, &size, &to_page, &from_page};
     for (number = from / IGNIS__PAGE; op->ok && number * IGNIS__PAGE < to; number++) {
-        bool fresh = number >= s->page_count;
-        if (!fresh && e->uses[s->page[number]] == 1)
+        bool fresh = number >= sequence->page_count;
+        if (!fresh && engine->uses[sequence->page[number]] == 1)
             continue;
-        to_page = e->free_pages[e->free_count - 1];
+        to_page = engine->free_pages[engine->free_count - 1];
         if (!fresh) {
-            from_page = s->page[number];
-            ignis__op_launch_row(op, IGNIS__BUILTIN_GENERATE_COPY, e->model->dtype, 2 * (int64_t)e->model->layers, 256,
-                                 params);
+            from_page = sequence->page[number];
+            ignis__op_launch_row(op, IGNIS__BUILTIN_GENERATE_COPY, engine->model->dtype,
+                                 2 * (int64_t)engine->model->layers, 256, params);
             if (!op->ok)
                 return;
-            e->uses[from_page]--;
+            engine->uses[from_page]--;
         }
-        e->free_count--;
-        e->uses[to_page] = 1;
-        s->page[number] = to_page;
-        s->page_count += fresh;
-        s->pages_sent = s->pages_sent < number ? s->pages_sent : number;
+        engine->free_count--;
+        engine->uses[to_page] = 1;
+        sequence->page[number] = to_page;
+        sequence->page_count += fresh;
+        sequence->pages_uploaded = sequence->pages_uploaded < number ? sequence->pages_uploaded : number;
     }
-    ignis__step_words(op, e->model->dtype, s->table, s->pages_sent, s->page + s->pages_sent,
-                      s->page_count - s->pages_sent);
-    ignis__step_words(op, e->model->dtype, s->on_device, s->sent, s->ids + s->sent, s->length - s->sent);
+    ignis__upload_i32(op, engine->model->dtype, sequence->pages_on_device, sequence->pages_uploaded,
+                      sequence->page + sequence->pages_uploaded, sequence->page_count - sequence->pages_uploaded);
+    ignis__upload_i32(op, engine->model->dtype, sequence->ids_on_device, sequence->uploaded,
+                      sequence->ids + sequence->uploaded, sequence->length - sequence->uploaded);
     if (op->ok) {
-        s->pages_sent = s->page_count;
-        s->sent = s->length;
+        sequence->pages_uploaded = sequence->page_count;
+        sequence->uploaded = sequence->length;
     }
 }
 
-IGNIS__PRIVATE void ignis__sequence_row(ignis__op *op, ignis__sequence *s, int position, ignis__generate_row *row)
+IGNIS__PRIVATE void ignis__sequence_fill_row(ignis__op *op, ignis__sequence *sequence, int position,
+                                             ignis__generate_row *row)
 {
     memset(row, 0, sizeof *row);
-    row->ids = ignis__op_write(op, s->on_device);
-    row->pages = ignis__op_write(op, s->table);
+    row->ids = ignis__op_write(op, sequence->ids_on_device);
+    row->pages = ignis__op_write(op, sequence->pages_on_device);
     row->position = position;
     row->penalty = 1;
 }
 
-/*  Tokens of a sequence from `first` on go through all layers, in the way that the first one is marked for. */
-IGNIS__PRIVATE void ignis__sequence_piece(ignis__op *op, ignis__sequence *s, int first, int count)
+/*  Runs `count` tokens of a sequence, from `first` on, through all layers. in_chunk[first] says whether as a chunk of a
+    prompt. */
+IGNIS__PRIVATE void ignis__sequence_run_chunk(ignis__op *op, ignis__sequence *sequence, int first, int count)
 {
-    ignis__engine *e = s->engine;
+    ignis__engine *engine = sequence->engine;
     ignis__generate_row row;
-    ignis__sequence_row(op, s, first, &row);
-    ignis__step_chunk(op, e->model->dtype, e->rows, &row, count);
-    ignis__engine_layers(op, e, count, first + count, s->many[first]);
+    ignis__sequence_fill_row(op, sequence, first, &row);
+    ignis__upload_rows_from(op, engine->model->dtype, engine->rows, &row, count);
+    ignis__engine_layers(op, engine, count, first + count, sequence->in_chunk[first]);
 }
 
-/*  Keeps what all layers have found of a sequence's last token, which is the last of so many rows. */
-IGNIS__PRIVATE void ignis__sequence_keep(ignis__op *op, ignis__sequence *s, int count)
+/*  Keeps the hidden state of a sequence's last token, which is the last one of `count` rows. */
+IGNIS__PRIVATE void ignis__sequence_keep_hidden(ignis__op *op, ignis__sequence *sequence, int count)
 {
-    ignis__engine *e = s->engine;
-    const int64_t bytes = e->sum->shape.dim[1] * ignis__dtypes[e->sum->dtype].size;
+    ignis__engine *engine = sequence->engine;
+    const int64_t bytes = engine->sum->shape.dim[1] * ignis__dtypes[engine->sum->dtype].size;
     ignis__array *last = NULL;
-    ignis__address from = ignis__op_write(op, e->sum) + (ignis__address)((count - 1) * bytes);
-    op->ok = op->ok && ignis__engine_room(op->work.call, e, &last, 1, e->sum->shape.dim[1], e->sum->dtype) &&
+    ignis__address from = ignis__op_write(op, engine->sum) + (ignis__address)((count - 1) * bytes);
+    op->ok = op->ok &&
+             ignis__engine_alloc(op->work.call, engine, &last, 1, engine->sum->shape.dim[1], engine->sum->dtype) &&
              ignis__copy_on_device(&op->work, ignis__op_write(op, last), from, bytes);
-    if (s->last)
-        ignis__array_unclaim(op->work.call, s->last);
-    s->last = last;
-    s->last_length = op->ok ? s->length : 0;
+    if (sequence->last_hidden)
+        ignis__array_unclaim(op->work.call, sequence->last_hidden);
+    sequence->last_hidden = last;
+    sequence->last_hidden_length = op->ok ? sequence->length : 0;
 }
 
-/*  Puts tokens into the cache: all of a piece of many, of others all but the last one, which the next step computes. Waits for them. */
-static bool ignis__sequence_fill(const char *call, ignis__sequence *s)
+/*  Puts tokens into the KV cache, and waits. Of a chunk it takes all tokens. Of fewer tokens it leaves out the last
+    one, which the next decode step computes. */
+static bool ignis__sequence_fill_cache(const char *call, ignis__sequence *sequence)
 {
-    ignis__engine *e = s->engine;
+    ignis__engine *engine = sequence->engine;
     ignis__op op;
     int count = 0;
-    if (!ignis__model_plain(call, s->model) ||
-        !ignis__engine_has_pages(call, e, ignis__sequence_pages_needed(s, s->cached, s->length)) ||
-        !ignis__next_begin(&op, call, e->device))
+    if (!ignis__model_plain(call, sequence->model) ||
+        !ignis__engine_has_pages(call, engine,
+                                 ignis__sequence_pages_needed(sequence, sequence->cached, sequence->length)) ||
+        !ignis__op_begin_on_device(&op, call, engine->device))
         return false;
-    ignis__sequence_take_pages(&op, s, s->cached, s->length);
-    while (op.ok && s->cached < s->length) {
-        count = s->length - s->cached < IGNIS__CHUNK ? s->length - s->cached : IGNIS__CHUNK;
-        memset(s->many + s->cached, count > IGNIS__STEP_ROWS, sizeof *s->many * (size_t)count);
+    ignis__sequence_take_pages(&op, sequence, sequence->cached, sequence->length);
+    while (op.ok && sequence->cached < sequence->length) {
+        count = sequence->length - sequence->cached < IGNIS__CHUNK ? sequence->length - sequence->cached : IGNIS__CHUNK;
+        memset(sequence->in_chunk + sequence->cached, count > IGNIS__STEP_ROWS,
+               sizeof *sequence->in_chunk * (size_t)count);
         if (count <= IGNIS__STEP_ROWS && --count == 0)
             break;
-        ignis__sequence_piece(&op, s, s->cached, count);
+        ignis__sequence_run_chunk(&op, sequence, sequence->cached, count);
         if (!op.ok)
             break;
-        s->cached += count;
+        sequence->cached += count;
     }
-    if (op.ok && s->cached == s->length)
-        ignis__sequence_keep(&op, s, count);
-    op.ok = op.ok && !IGNIS__CUDA_FAILED(call, e->device, cuStreamSynchronize, (op.work.stream)) &&
-            (e->model->parallel.size <= 1 || e->model->parallel.check_fn(e->model->parallel.group) == IGNIS_OK);
+    if (op.ok && sequence->cached == sequence->length)
+        ignis__sequence_keep_hidden(&op, sequence, count);
+    op.ok = op.ok && !IGNIS__CUDA_FAILED(call, engine->device, cuStreamSynchronize, (op.work.stream)) &&
+            (engine->model->parallel.size <= 1 ||
+             engine->model->parallel.check_fn(engine->model->parallel.group) == IGNIS_OK);
     return ignis__engine_leave(&op);
 }
 
-/*  Leaves the first tokens, and the pages of those that the cache has. */
-IGNIS__PRIVATE void ignis__sequence_cut(ignis__sequence *s, int length)
+/*  Keeps the first `length` tokens, and the pages of those that the cache has. */
+IGNIS__PRIVATE void ignis__sequence_truncate(ignis__sequence *sequence, int length)
 {
     int pages;
-    s->length = length;
-    s->cached = s->cached < length ? s->cached : length;
-    s->last_length = s->last_length <= length ? s->last_length : 0;
-    pages = (int)ignis__ceil_div(s->cached, IGNIS__PAGE);
-    s->sent = s->sent < length ? s->sent : length;
-    s->said_length = s->said_length <= length ? s->said_length : 0;
-    s->constrained = s->constrained < length ? s->constrained : length;
-    s->epoch = s->matched <= length ? s->epoch : 0;
-    while (s->page_count > pages) {
-        int page = s->page[--s->page_count];
-        if (--s->engine->uses[page] == 0)
-            s->engine->free_pages[s->engine->free_count++] = page;
+    sequence->length = length;
+    sequence->cached = sequence->cached < length ? sequence->cached : length;
+    sequence->last_hidden_length = sequence->last_hidden_length <= length ? sequence->last_hidden_length : 0;
+    pages = (int)ignis__ceil_div(sequence->cached, IGNIS__PAGE);
+    sequence->uploaded = sequence->uploaded < length ? sequence->uploaded : length;
+    sequence->hashed_length = sequence->hashed_length <= length ? sequence->hashed_length : 0;
+    sequence->constrained = sequence->constrained < length ? sequence->constrained : length;
+    sequence->epoch = sequence->matched <= length ? sequence->epoch : 0;
+    while (sequence->page_count > pages) {
+        int page = sequence->page[--sequence->page_count];
+        if (--sequence->engine->uses[page] == 0)
+            sequence->engine->free_pages[sequence->engine->free_count++] = page;
     }
-    s->pages_sent = s->pages_sent < s->page_count ? s->pages_sent : s->page_count;
+    sequence->pages_uploaded =
+        sequence->pages_uploaded < sequence->page_count ? sequence->pages_uploaded : sequence->page_count;
 }
 
-/*  False, and reported: the model has not all of these tokens. */
-IGNIS__PRIVATE bool ignis__sequence_knows(const char *call, const ignis__sequence *s, const int32_t *ids, int count)
+/*  Checks that the model has these ids. False, and reported, if not. */
+IGNIS__PRIVATE bool ignis__sequence_check_ids(const char *call, const ignis__sequence *sequence, const int32_t *ids,
+                                              int count)
 {
     int i = 0;
-    while (i < count && ids[i] >= 0 && ids[i] < s->model->vocab)
+    while (i < count && ids[i] >= 0 && ids[i] < sequence->model->vocab)
         i++;
     if (i < count)
         ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "ids[%d] is %d; the model has tokens 0 to %d", i, (int)ids[i],
-                    s->model->vocab - 1);
+                    sequence->model->vocab - 1);
     return i == count;
 }
 
-/*  Appends tokens that the model has, and puts what comes before the last one into the cache. After a failure the sequence is as it was. */
-IGNIS__PRIVATE bool ignis__sequence_append(const char *call, ignis__sequence *s, const int32_t *ids, int count)
+/*  Appends ids that the model has, and puts them into the cache, except the last one unless it is in a chunk. After a
+    failure the sequence is as it was. */
+IGNIS__PRIVATE bool ignis__sequence_append(const char *call, ignis__sequence *sequence, const int32_t *ids, int count)
 {
-    int before = s->length, cached = s->cached;
-    bool many = before > 0 && s->many[before - 1]; /* it may go with the others */
-    if (count > s->engine->context - before)
+    int before = sequence->length, cached = sequence->cached;
+    bool in_chunk = before > 0 && sequence->in_chunk[before - 1]; /* may be recomputed together with new tokens */
+    if (count > sequence->engine->context - before)
         return ignis__fail(IGNIS_DIAG_CONTEXT_FULL, call,
                            "the sequence has %d tokens, %d more do not fit the context of %d", before, count,
-                           s->engine->context) == IGNIS_OK;
+                           sequence->engine->context) == IGNIS_OK;
     if (count == 0)
         return true;
-    memcpy(s->ids + before, ids, sizeof *ids * (size_t)count);
-    s->length = before + count;
-    if (ignis__sequence_fill(call, s))
+    memcpy(sequence->ids + before, ids, sizeof *ids * (size_t)count);
+    sequence->length = before + count;
+    if (ignis__sequence_fill_cache(call, sequence))
         return true;
-    s->cached = cached; /* what was computed may be wrong */
-    ignis__sequence_cut(s, before);
+    sequence->cached = cached; /* the pages may have wrong contents */
+    ignis__sequence_truncate(sequence, before);
     if (before > 0)
-        s->many[before - 1] = many;
+        sequence->in_chunk[before - 1] = in_chunk;
     return false;
 }

@@ -1,13 +1,19 @@
+/*  models/generate/paged_attention.c - writes to the KV cache, attention over pages, sampling: the launches
+
+    Keys of a row are divided into splits by the row's position alone, so the bits of a row do not depend on the
+    batch. A chunk of a prompt gathers the keys and values of its sequence, and takes the kernels of ignis_sdpa.
+    May use: kernel_params.c, >>attention. Locks: the caller holds the engine's lock. */
+
 #include "room.h"
 
-/*  Turns q where it is, and writes k and v to the cache. frequencies: [256]; null: nothing turns. */
-IGNIS__PRIVATE void ignis__step_cache(ignis__op *op, int count, ignis_dtype dtype, ignis__generate_cache *p,
-                                      const double *frequencies)
+/*  Rotates q in place, and writes k, rotated, and v to the KV cache. frequencies: [256]; NULL if nothing rotates. */
+IGNIS__PRIVATE void ignis__kv_cache_append(ignis__op *op, int count, ignis_dtype dtype, ignis__generate_cache *p,
+                                           const double *frequencies)
 {
     static const double none[IGNIS__ROPE_HALF] = {0};
     const double *table = frequencies ? frequencies : none;
     float floats[IGNIS__ROPE_HALF];
-    /* a block has 8 heads at least, one for each warp; fewer blocks where rows alone fill the device twice */
+    /* a block has at least 8 heads, one per warp; fewer blocks if the rows alone fill the device twice */
     int64_t heads = p->heads + 2 * (int64_t)p->kv_heads,
             blocks = ignis__ceil_div(2 * op->work.device->info.multiprocessors, count);
     int64_t share = ignis__ceil_div(heads, ignis__clamp(blocks, 1, ignis__ceil_div(heads, 8)));
@@ -19,14 +25,14 @@ IGNIS__PRIVATE void ignis__step_cache(ignis__op *op, int count, ignis_dtype dtyp
                      p->q_weight || p->k_weight ? (size_t)share * (dtype == IGNIS_F64 ? 8 : 4) : 0, params);
 }
 
-/*  Bytes of wide numbers that the attention of so many rows takes. */
-IGNIS__PRIVATE int64_t ignis__paged_numbers(const ignis__paged *p, int rows)
+/*  Returns the elements of scratch, in the wide type, that attention of `rows` rows needs. */
+IGNIS__PRIVATE int64_t ignis__paged_scratch_elements(const ignis__paged *p, int rows)
 {
     return (int64_t)rows * p->heads * p->splits * (2 + p->head_dim);
 }
 
-/*  Records what other devices, or other numbers of rows, take for attention. */
-IGNIS__COLD static void ignis__step_attention_request(const ignis__op *op, ignis_dtype dtype, int group, int head_dim,
+/*  Records the kernels that other devices, or other numbers of rows, take for attention. */
+IGNIS__COLD static void ignis__paged_attention_record(const ignis__op *op, ignis_dtype dtype, int group, int head_dim,
                                                       const char *plain, const char *with_clusters)
 {
     if (!op->ok || !ignis__requests.path[0] || (dtype != IGNIS_F16 && dtype != IGNIS_BF16))
@@ -38,21 +44,22 @@ IGNIS__COLD static void ignis__step_attention_request(const ignis__op *op, ignis
         ignis__record_builtin(IGNIS__BUILTIN_PAGED_MANY, dtype, plain, 80, IGNIS__EVERY_ARCH);
 }
 
-/*  The size of heads of the program that does attention over pages for heads of this one. */
+/*  Returns the head size of the program that serves heads of this size. */
 IGNIS__PRIVATE int ignis__paged_head_dim(int head_dim) { return head_dim <= 64 ? 64 : head_dim <= 128 ? 128 : 256; }
 
-/*  Attention of rows, of which the scratch memory has room for so many at a time. */
-IGNIS__PRIVATE void ignis__step_attention(ignis__op *op, int count, int at_a_time, ignis_dtype dtype,
-                                          const ignis__paged *paged)
+/*  Launches attention of `count` rows. The scratch has room for `at_a_time` rows, so more rows take several launches.
+    */
+IGNIS__PRIVATE void ignis__paged_attention(ignis__op *op, int count, int at_a_time, ignis_dtype dtype,
+                                           const ignis__paged *paged)
 {
-    /* attention_paged_mma.cu has the same: heads and teams of a block, blocks of a cluster, and of a multiprocessor; and attention_paged_many.cu:
-       elements of a row for all warps that multiply, and the other threads */
+    /* attention_paged_mma.cu has the same: HEADS and TEAMS of a block, blocks of a CLUSTER, blocks of an SM.
+       attention_paged_many.cu: ELEMENTS of a row for all warps that multiply, OTHERS: the other threads */
     enum { HEADS = 8, CLUSTER = 8, TEAMS = 2, ELEMENTS = 512, OTHERS = 64 };
     const ignis__device *device = op->work.device;
     ignis__paged p = *paged;
-    int group = p.heads / p.kv_heads, size = (int)ignis__dtypes[dtype].size, some;
+    int group = p.heads / p.kv_heads, size = (int)ignis__dtypes[dtype].size, rows;
     const int head_dim = ignis__paged_head_dim(p.head_dim);
-    bool mma = size == 2 && device->info.compute_major >= 8, clusters, clustered, many;
+    bool mma = size == 2 && device->info.compute_major >= 8, clusters, clustered, use_many;
     int heads = mma ? (int)HEADS : group < 2 ? 1 : 2;
     int64_t groups = ignis__ceil_div(group, heads) * p.kv_heads, blocks;
     ignis__builtin builtin = mma ? IGNIS__BUILTIN_PAGED_MMA : (ignis__builtin)((int)IGNIS__BUILTIN_PAGED_1 + heads - 1);
@@ -62,49 +69,48 @@ IGNIS__PRIVATE void ignis__step_attention(ignis__op *op, int count, int at_a_tim
     arrivals = 8 * IGNIS__SPLITS * (size_t)(HEADS + HEADS * head_dim / CLUSTER / 2);
     snprintf(plain, sizeof plain, "-DIGNIS_HEAD_DIM=%d", head_dim);
     snprintf(with_clusters, sizeof with_clusters, "%s -DIGNIS_CLUSTERS=1", plain);
-    ignis__step_attention_request(op, dtype, group, head_dim, plain, with_clusters);
+    ignis__paged_attention_record(op, dtype, group, head_dim, plain, with_clusters);
     clusters = mma && device->clusters && ignis__variant_exists(device, builtin, dtype, with_clusters);
-    many = mma && head_dim <= IGNIS__MANY_HEAD_DIM && tiles + 4096 <= (size_t)device->info.shared_per_block &&
-           ignis__variant_exists(device, IGNIS__BUILTIN_PAGED_MANY, dtype, plain);
-    for (; op->ok && count > 0; count -= some) {
-        some = count < at_a_time ? count : at_a_time;
-        clustered = clusters && 2 * groups * some * CLUSTER <= device->info.multiprocessors; /* more gain nothing */
-        blocks = (head_dim == 64    ? 5
-                  : head_dim == 128 ? 3
-                                    : 2) *
-                 device->info.multiprocessors / (groups * some); /* that run at once */
+    use_many = mma && head_dim <= IGNIS__MANY_HEAD_DIM && tiles + 4096 <= (size_t)device->info.shared_per_block &&
+               ignis__variant_exists(device, IGNIS__BUILTIN_PAGED_MANY, dtype, plain);
+    for (; op->ok && count > 0; count -= rows) {
+        rows = count < at_a_time ? count : at_a_time;
+        /* more rows gain nothing */
+        clustered = clusters && 2 * groups * rows * CLUSTER <= device->info.multiprocessors;
+        /* blocks: as many as run at once */
+        blocks = (head_dim == 64 ? 5 : head_dim == 128 ? 3 : 2) * device->info.multiprocessors / (groups * rows);
         if (!mma || blocks < 3)
-            blocks = ignis__ceil_div(8 * device->info.multiprocessors, groups * some);
+            blocks = ignis__ceil_div(8 * device->info.multiprocessors, groups * rows);
         blocks = clustered ? (int64_t)CLUSTER : ignis__clamp(blocks, 1, p.splits);
-        p.count = some;
-        if (many && 2 * groups * some >= 5 * device->info.multiprocessors)
+        p.count = rows;
+        if (use_many && 2 * groups * rows >= 5 * device->info.multiprocessors)
             ignis__op_launch(op, IGNIS__BUILTIN_PAGED_MANY, dtype, plain, device->info.multiprocessors, 1, 1,
                              (unsigned)(32 * ELEMENTS / head_dim + OTHERS), 1, tiles, params);
         else
-            ignis__op_launch(op, builtin, dtype, clustered ? with_clusters : plain, blocks, groups, some,
+            ignis__op_launch(op, builtin, dtype, clustered ? with_clusters : plain, blocks, groups, rows,
                              clustered ? TEAMS * 128 : 128, 1, clustered ? arrivals : 0, params);
-        p.q += (ignis__address)((int64_t)some * p.q_row * size);
-        p.out += (ignis__address)((int64_t)some * p.heads * p.head_dim * size);
-        p.rows += sizeof(ignis__generate_row) * (ignis__address)some;
+        p.q += (ignis__address)((int64_t)rows * p.q_row * size);
+        p.out += (ignis__address)((int64_t)rows * p.heads * p.head_dim * size);
+        p.rows += sizeof(ignis__generate_row) * (ignis__address)rows;
     }
 }
 
-IGNIS__PRIVATE void ignis__step_draw(ignis__op *op, int count, ignis__draws draws, ignis__draw *p)
+IGNIS__PRIVATE void ignis__sampling_launch(ignis__op *op, int count, ignis__sampling_kind draws, ignis__draw *p)
 {
-    const ignis_dtype only = IGNIS_F16; /* one program is for all */
+    const ignis_dtype only = IGNIS_F16; /* one program serves all dtypes */
     int64_t blocks = ignis__clamp(2 * op->work.device->info.multiprocessors / count, 1, IGNIS__DRAW_BLOCKS);
     void *params[] = {p};
     ignis__op_launch(op, IGNIS__BUILTIN_GENERATE_DRAW, only, NULL, IGNIS__DRAW_PARTS, count, 1, 256, 1, 0, params);
-    if (draws != IGNIS__DRAWS_CUT)
+    if (draws != IGNIS__SAMPLING_FILTERED)
         return;
     ignis__op_launch(op, IGNIS__BUILTIN_GENERATE_DRAW_BINS, only, NULL, IGNIS__DRAW_PARTS, count, 1, 256, 1, 0, params);
     ignis__op_launch(op, IGNIS__BUILTIN_GENERATE_DRAW_CUT, only, NULL, blocks, count, 1, 512, 1, 0, params);
 }
 
-/*  Attention of the rows of a piece of a prompt, which ends behind `end` tokens, by the kernels of ignis_sdpa: over keys and values in `gathered`,
-    [2, tokens, kv_heads * head_dim], where those of the piece are by now. */
-IGNIS__PRIVATE void ignis__step_attention_many(ignis__op *op, int count, int end, const ignis__paged *paged,
-                                               ignis__array *gathered)
+/*  Launches attention of a chunk's rows by the kernels of ignis_sdpa. end: tokens of the sequence up to the end of
+    the chunk. gathered: [2, tokens, kv_heads * head_dim]; the chunk's own keys and values are there already. */
+IGNIS__PRIVATE void ignis__chunk_attention(ignis__op *op, int count, int end, const ignis__paged *paged,
+                                           ignis__array *gathered)
 {
     const ignis_dtype dtype = gathered->dtype;
     int64_t width = (int64_t)paged->kv_heads * paged->head_dim, size = ignis__dtypes[dtype].size;

@@ -1,4 +1,4 @@
-/*  models/generate - sequences, the cache of keys and values, sampling, text out. */
+/*  models/generate - sequences, the KV cache, sampling, text output. */
 #pragma once
 
 #include "../../base/room.h"
@@ -14,28 +14,31 @@
 #include "../weights/room.h"
 #include "../lora/room.h"
 
-/*  Of >>lora, which comes behind. */
+/*  A type of >>lora, whose parts come later. */
 struct ignis__lora;
 
-/*  What the kernels of kernels/generate.cu, gemv.cu and attention_paged.cu get. All of it is in device memory but for what launches carry. */
+/*  Sizes that the host shares with the kernels of kernels/models. */
 enum {
-    IGNIS__PAGE = 16,           /* tokens of a page of a cache */
-    IGNIS__SPLIT = 64,          /* keys of a block of attention, or a multiple of it so that there are no more than */
-    IGNIS__SPLITS = 32,         /* so many blocks */
-    IGNIS__WORDS = 960,         /* that a launch carries, */
-    IGNIS__ROWS_SENT = 32,      /* and rows */
-    IGNIS__BIASES = 512,        /* of a row */
-    IGNIS__MASKS_KEPT = 64,     /* beside those of the rows of a step */
-    IGNIS__MANY_HEAD_DIM = 128, /* of heads that attention_paged_many.cu takes, at most */
-    IGNIS__DRAW_PARTS = 64,     /* of a row's logits, and the bytes of what one has */
+    IGNIS__PAGE = 16,           /* tokens of a page of the KV cache */
+    IGNIS__SPLIT = 64,          /* keys of a split of attention, or a multiple of it */
+    IGNIS__SPLITS = 32,         /* the largest number of splits */
+    IGNIS__UPLOAD_I32S = 960,   /* i32 values that one launch uploads */
+    IGNIS__UPLOAD_ROWS = 32,    /* rows that one launch uploads */
+    IGNIS__BIASES = 512,        /* logit biases of a row */
+    IGNIS__SPARE_MASKS = 64,    /* masks on the device besides those of a step's rows */
+    IGNIS__MANY_HEAD_DIM = 128, /* the largest heads of attention_paged_many.cu */
+    /* DRAW_PARTS: slices of a row's logits; DRAW_PART: bytes of the result of one */
+    IGNIS__DRAW_PARTS = 64,
     IGNIS__DRAW_PART = 24,
-    IGNIS__DRAW_BLOCKS = 32,                                 /* of a row of which something is cut, at most */
-    IGNIS__DRAW_BINS = 2048 * 12 + 32 + 16384 * 4 + 64 * 12, /* bytes of what is known of a row */
+    IGNIS__DRAW_BLOCKS = 32, /* the largest number of blocks that filter a row */
+    /* bytes of a draw_bins of generate_draw.cu */
+    IGNIS__DRAW_BINS = 2048 * 12 + 32 + 16384 * 4 + 64 * 12,
     IGNIS__DRAW_VOCAB = 1 << 19,
-    IGNIS__DRAW_NO_TOKEN = -1, /* in the place of an id: all tokens are forbidden, */
-    IGNIS__DRAW_NO_LOGITS = -2 /* or no logit is above minus infinity */
+    IGNIS__DRAW_NO_TOKEN = -1, /* in place of an id: all tokens are forbidden */
+    IGNIS__DRAW_NO_LOGITS = -2 /* in place of an id: no logit is above -infinity */
 };
 
+/*  From here to ignis__decode_step: params, which kernels/models has with the same members. They explain them. */
 typedef struct ignis__generate_row {
     ignis__address ids, pages;
     int32_t position, top_k;
@@ -74,8 +77,13 @@ typedef struct ignis__draw {
     int vocab, bias_room, mask_room;
 } ignis__draw;
 
-/*  What a step draws: no tokens, one of all for each row, or, for some rows, one of those that top k, top p and min p leave. */
-typedef enum ignis__draws { IGNIS__DRAWS_NONE, IGNIS__DRAWS_ALL, IGNIS__DRAWS_CUT } ignis__draws;
+/*  The kinds of sampling of a step: none; a token for each row; the same where top k, top p or min p filter some
+    rows. */
+typedef enum ignis__sampling_kind {
+    IGNIS__SAMPLING_NONE,
+    IGNIS__SAMPLING_UNFILTERED,
+    IGNIS__SAMPLING_FILTERED
+} ignis__sampling_kind;
 
 typedef enum ignis__gemv_kind {
     IGNIS__GEMV_OUT,
@@ -99,54 +107,54 @@ typedef struct ignis__gemv_mma {
     int rows, kind, gated, rms, heads, kv_heads, head_dim, ring, found_at;
 } ignis__gemv_mma;
 
-/*  The same for a part of quantised weights, from its first row on: scales in no record; and many rows of x as whole numbers. */
+/*  Params of quantised weights. scales_of: scales that are outside of the records; x, scales: many rows of x as whole
+    numbers; first: the result of the first row of this part. */
 typedef struct ignis__gemv_blocks {
     ignis__gemv_mma product;
     ignis__address scales_of, x, scales;
     int first;
 } ignis__gemv_blocks;
 
-/*  What generate_step.cu takes: its products, those of a layer and that of the logits; where each layer has what; and all else. */
-typedef struct ignis__step_shape {
+/*  A product of generate_step.cu: one of a layer, or the logits. */
+typedef struct ignis__decode_step_shape {
     int n, k, kind, gated, head_dim, tiles;
-} ignis__step_shape;
+} ignis__decode_step_shape;
 
-/*  Of dense weights, or of quantised ones: parts of one type each. */
-typedef union ignis__step_weights {
+/*  A weight for generate_step.cu: a TMA map if dense, else up to three parts of one type each. */
+typedef union ignis__decode_step_weights {
     ignis__tensor_map map;
     struct {
         ignis__address records;
         int type, first;
     } parts[3];
-} ignis__step_weights;
+} ignis__decode_step_weights;
 
-typedef struct ignis__step_layer {
-    ignis__step_weights weights[4];
+typedef struct ignis__decode_step_layer {
+    ignis__decode_step_weights weights[4];
     ignis__address bias[4], norm[2], norm_bias[2], head_norm[2],
-        nothing[6]; /* maps of the next layer begin at 64 bytes */
-} ignis__step_layer;
+        /* padding: the maps of the next layer begin at a multiple of 64 bytes */
+        nothing[6];
+} ignis__decode_step_layer;
 
-typedef struct ignis__step {
+typedef struct ignis__decode_step {
     ignis__address layers, row, frequencies, embedding, positions;
     ignis__quantised table;
     ignis__address cache;
     int64_t slab;
     ignis__address logits, state, sums[2], qkv, attended, inner, found;
     double eps, scale;
-    ignis__step_shape shapes[5];
+    ignis__decode_step_shape shapes[5];
     int count, rms, heads, kv_heads, head_dim, splits, ring, found_at, row_at;
-} ignis__step;
+} ignis__decode_step;
 
-/*  A norm ahead of a product. other: what is added to the sum first, of which many rows are; or null. */
-typedef struct ignis__step_norms {
-    ignis__array *sum, *other, *weight, *bias; /* bias: or null */
+/*  A norm that comes before a product. other: rows that are added to the sum first, or NULL. */
+typedef struct ignis__pre_norm {
+    ignis__array *sum, *other, *weight, *bias; /* bias: or NULL */
     double eps;
     bool rms;
-} ignis__step_norms;
+} ignis__pre_norm;
 
-/*  What all sequences of a model share: the cache, room for a step, its graphs. Its lock is held while a step runs and is waited for, as there is
-    one room. */
-enum { IGNIS__CHUNK = 512 }; /* rows of a prompt at a time */
+enum { IGNIS__CHUNK = 512 }; /* rows of a chunk of a prompt, at most */
 
 typedef struct ignis__engine_layer {
     ignis__array *attn_norm, *attn_norm_bias, *qkv, *qkv_bias, *q_norm, *k_norm, *o, *o_bias, *mlp_norm, *mlp_norm_bias,
@@ -155,215 +163,230 @@ typedef struct ignis__engine_layer {
 
 typedef struct ignis__sequence ignis__sequence;
 
-/*  What a mask on the device has. */
+/*  A grammar mask on the device. */
 typedef struct ignis__engine_mask {
-    uint64_t grammar, used; /* the number of the grammar, 0: there is none; when it was used last */
+    /* grammar: its number, 0 if the place is free; used: counts up, for the least recently used one */
+    uint64_t grammar, used;
     int32_t epoch, state;
 } ignis__engine_mask;
 
+/*  The KV cache, buffers and graphs that all sequences of a model share. The lock is held while a step runs, because
+    there is one set of buffers. */
 typedef struct ignis__engine {
     ignis__mutex lock;
     const ignis__model *model;
     ignis__device *device;
-    ignis__engine_layer *layer; /* arrays of the weights, held; null: the family has none */
+    /* arrays of the weights, held; NULL if the family has none */
+    ignis__engine_layer *layer;
     ignis__array *embedding, *positions, *norm, *norm_bias, *head;
-    /* numbers: of a quantised weight; null: there is none; turning: the frequencies; ended: zeros, see attention_paged.cu; mine: logits from this
-       rank's first one on; table, words: where layers have what, and what blocks tell each other, for generate_step.cu, null: it does not do steps;
-       step_types: those of its weights as bits, 0: they are numbers; said: to other ranks; all arrays of these are claimed */
-    ignis__array *cache, *rows, *sum, *normed, *qkv, *attended, *inner, *room, *scratch, *logits, *scores, *biases,
-        *parts, *masks, *bins, *gathered, *numbers, *turning, *ended, *mine, *table, *words, *said;
+    /* Buffers, all claimed. dequantised: elements of a quantised weight, or NULL. rope_table: the frequencies.
+       block_counts: zeros between launches, see attention_paged.cuh. rank_logits: a view of the logits from this
+       rank's first one on. layer_table, step_scratch: for generate_step.cu; NULL if it does not run the steps.
+       step_types: its quantised types as bits, 0 if dense. agreement: hashes of the ranks. */
+    ignis__array *cache, *rows, *sum, *normed, *qkv, *attended, *inner, *gate_up, *scratch, *logits, *scores, *biases,
+        *parts, *masks, *bins, *gathered, *dequantised, *rope_table, *block_counts, *rank_logits, *layer_table,
+        *step_scratch, *agreement;
     int context, step_rows, splits, pages, step_types;
     char step_define[96];
-    int *uses, *free_pages; /* sequences that have a page; pages that none has */
+    int *uses, *free_pages; /* uses: sequences of each page; free_pages: pages without one */
     int free_count;
     double frequencies[IGNIS__ROPE_HALF];
     struct {
-        ignis__sequence *sequence;  /* whose next token is drawn ahead, while the caller has the last one; null: none */
-        ignis__pooled_event *drawn; /* behind it */
-        const ignis_sampling_desc
-            *sampling; /* of the call of ignis_generate that has it drawn, which settles it before it returns */
+        /* the sequence whose next token is sampled ahead, while the caller has the last one; or NULL */
+        ignis__sequence *sequence;
+        ignis__pooled_event *drawn; /* recorded after that step */
+        /* of the ignis_generate that queued it, which settles it before it returns */
+        const ignis_sampling_desc *sampling;
         void *stream;
-        int length; /* of the sequence without the token */
+        int length; /* of the sequence, without the token ahead */
     } ahead;
-    ignis__generate_draw *draws; /* [step_rows][2]: of tokens behind even and odd positions */
-    ignis__pinned *draws_piece;  /* which has them */
+    ignis__generate_draw *draws; /* [step_rows][2]: tokens after even and after odd positions */
+    ignis__pinned *draws_memory; /* the pinned memory of draws */
     struct {
         int runs;
         ignis__capture *capture;
-        void *exec;                /* CUgraphExec; null: not yet */
-    } steps[3][8];                 /* by ignis__draws, of 1, 2, 4 ... rows */
-    ignis__vocabulary *vocabulary; /* for grammars; null: not yet */
-    ignis__grammar *grammars;      /* that sequences have, and have had, the latest first */
+        void *exec;                /* a CUgraphExec; NULL until it is captured */
+    } steps[3][8];                 /* by ignis__sampling_kind, for 1, 2, 4 ... rows */
+    ignis__vocabulary *vocabulary; /* for grammars; NULL until the first one */
+    ignis__grammar *grammars;      /* grammars in use and a few unused ones, latest first */
     uint64_t grammars_made, masks_used;
-    int mask_count; /* that `masks` has room for */
+    int mask_count; /* masks that `masks` has room for */
     ignis__engine_mask *mask;
 } ignis__engine;
 
 struct ignis__sequence {
     ignis__slot slot;
     ignis__model *model;   /* held */
-    ignis__engine *engine; /* its lock guards the rest */
-    int32_t *ids, *page;   /* room for the context, and one */
-    bool *many;            /* of each token: it is computed as one of more than IGNIS__STEP_ROWS that were fed */
+    ignis__engine *engine; /* the engine's lock guards all below */
+    int32_t *ids, *page;   /* ids: of context + 1 tokens */
+    /* of each token: it was computed in a chunk of more than IGNIS__STEP_ROWS rows */
+    bool *in_chunk;
     int length, page_count;
-    int cached;           /* tokens that the cache has: all but the last one, or all */
-    int sent, pages_sent; /* that are in device memory, too */
-    int said_length;      /* tokens that `said` is a number of: for other ranks to compare */
-    uint32_t said;
-    float log_prob,
-        next_log_prob;        /* of the token drawn last; of one behind it that no one has seen, as the step goes on */
-    ignis__grammar *grammar;  /* the engine's; null: none */
-    int constrained, matched; /* tokens ahead of its text; tokens that its state is behind */
-    int32_t state, epoch;     /* of the grammar; epoch: 0: there is none yet */
-    ignis__array *on_device, *table; /* the same; claimed */
-    ignis__array
-        *last;       /* what all layers have found of the last of many tokens; claimed, forks have the same; or null */
-    int last_length; /* up to that one; 0: of none that is there */
+    int cached;                   /* tokens in the KV cache: all, or all but the last one */
+    int uploaded, pages_uploaded; /* tokens and pages that are in device memory, too */
+    int hashed_length;            /* tokens in tokens_hash, which ranks compare */
+    uint32_t tokens_hash;
+    /* log_prob: of the last token; next_log_prob: of one that is sampled but not appended yet */
+    float log_prob, next_log_prob;
+    ignis__grammar *grammar; /* the engine's; or NULL */
+    /* constrained: tokens before the grammar begins; matched: tokens that its state has seen */
+    int constrained, matched;
+    int32_t state, epoch;                          /* of the grammar; epoch 0: no state yet */
+    ignis__array *ids_on_device, *pages_on_device; /* ids and pages on the device; claimed */
+    /* the hidden state of the last token of a chunk; claimed, shared by forks; or NULL */
+    ignis__array *last_hidden;
+    int last_hidden_length; /* tokens up to that one; 0 if it is stale */
 };
 
-/*  What generate_step.cu reads of a layer, in its order, and of the logits behind the last one; null: there is none. */
-typedef struct ignis__step_arrays {
+/*  The arrays that generate_step.cu reads of a layer, in its order, or of the logits after the last layer. NULL if
+    the model has no such array. */
+typedef struct ignis__decode_step_arrays {
     ignis__array *weights[4], *bias[4], *norm[2], *norm_bias[2], *head_norm[2];
-} ignis__step_arrays;
+} ignis__decode_step_arrays;
 
-/*  Text that was not shown yet. */
-typedef struct ignis__showing {
+/*  Text that the callback has not got yet. */
+typedef struct ignis__text_output {
     const char *call;
     const ignis_generate_desc *desc;
     ignis_text_stream stream;
-    int tokens; /* that the tokenizer has; those behind them are no text */
+    int tokens; /* tokens of the tokenizer; ids from here on have no text */
     char *text;
     size_t size, capacity;
-    int stop; /* that has come; -1: none */
+    int stop; /* the stop string that was found, or -1 */
     bool cancelled;
-} ignis__showing;
+} ignis__text_output;
 
 /* --- defined in the parts ----------------------------------------------------------------------------------------- */
 
 /* kernel_params.c */
-IGNIS__PRIVATE bool ignis__next_begin(ignis__op *op, const char *call, ignis__device *device);
-IGNIS__PRIVATE void ignis__step_words(ignis__op *op, ignis_dtype dtype, ignis__array *to, int64_t first,
+IGNIS__PRIVATE bool ignis__op_begin_on_device(ignis__op *op, const char *call, ignis__device *device);
+IGNIS__PRIVATE void ignis__upload_i32(ignis__op *op, ignis_dtype dtype, ignis__array *to, int64_t first,
                                       const int32_t *from, int64_t count);
-IGNIS__PRIVATE void ignis__step_rows(ignis__op *op, ignis_dtype dtype, ignis__array *to,
-                                     const ignis__generate_row *from, int count);
-IGNIS__PRIVATE void ignis__step_chunk(ignis__op *op, ignis_dtype dtype, ignis__array *to, ignis__generate_row *first,
-                                      int count);
+IGNIS__PRIVATE void ignis__upload_rows(ignis__op *op, ignis_dtype dtype, ignis__array *to,
+                                       const ignis__generate_row *from, int count);
+IGNIS__PRIVATE void ignis__upload_rows_from(ignis__op *op, ignis_dtype dtype, ignis__array *to,
+                                            ignis__generate_row *first, int count);
 IGNIS__PRIVATE int64_t ignis__weight_rows(const ignis__array *weights);
 IGNIS__PRIVATE int64_t ignis__weight_columns(const ignis__array *weights);
-IGNIS__PRIVATE void ignis__step_embed(ignis__op *op, int count, ignis_dtype dtype, ignis__array *sum,
+IGNIS__PRIVATE void ignis__embed_rows(ignis__op *op, int count, ignis_dtype dtype, ignis__array *sum,
                                       ignis__array *embedding, ignis__array *positions, ignis__array *rows);
 
 /* gemv_cluster.c */
-IGNIS__PRIVATE bool ignis__step_takes_mma(ignis__op *op, ignis_dtype dtype, ignis__array *weights);
-IGNIS__PRIVATE void ignis__step_norm(ignis__op *op, int count, ignis__array *out, const ignis__step_norms *norm);
-IGNIS__PRIVATE void ignis__step_mma_norm(ignis__op *op, ignis__gemv_mma *p, const ignis__step_norms *norm);
-IGNIS__COLD IGNIS__PRIVATE void ignis__step_request(const ignis__op *op, ignis_dtype dtype, bool gated);
-IGNIS__PRIVATE void ignis__step_ring(ignis__op *op, const ignis__array *weights, size_t rest, ignis__gemv_mma *p,
-                                     ignis__tensor_map *map, int *resident);
-IGNIS__PRIVATE bool ignis__step_mma_cluster(ignis__op *op, ignis__gemv_mma *p, const ignis__array *weights);
-IGNIS__PRIVATE bool ignis__step_blocks_cluster(ignis__op *op, ignis_dtype dtype, ignis__gemv_blocks *p, int type,
-                                               int64_t units);
+IGNIS__PRIVATE bool ignis__gemv_uses_tensor_cores(ignis__op *op, ignis_dtype dtype, ignis__array *weights);
+IGNIS__PRIVATE void ignis__pre_norm_launch(ignis__op *op, int count, ignis__array *out, const ignis__pre_norm *norm);
+IGNIS__PRIVATE void ignis__pre_norm_fuse(ignis__op *op, ignis__gemv_mma *p, const ignis__pre_norm *norm);
+IGNIS__COLD IGNIS__PRIVATE void ignis__gemv_record(const ignis__op *op, ignis_dtype dtype, bool gated);
+IGNIS__PRIVATE void ignis__gemv_choose_ring(ignis__op *op, const ignis__array *weights, size_t rest, ignis__gemv_mma *p,
+                                            ignis__tensor_map *map, int *resident);
+IGNIS__PRIVATE bool ignis__gemv_cluster_dense(ignis__op *op, ignis__gemv_mma *p, const ignis__array *weights);
+IGNIS__PRIVATE bool ignis__gemv_cluster_quantised(ignis__op *op, ignis_dtype dtype, ignis__gemv_blocks *p, int type,
+                                                  int64_t units);
 
 /* gemv.c */
-IGNIS__PRIVATE void ignis__step_mma(ignis__op *op, int count, ignis__gemv_kind kind, bool gated, ignis__array *out,
+IGNIS__PRIVATE void ignis__gemv_run_dense(ignis__op *op, int count, ignis__gemv_kind kind, bool gated,
+                                          ignis__array *out, ignis__array *x, ignis__array *weights, ignis__array *bias,
+                                          const ignis__pre_norm *norm, const ignis__gemv_mma *cache);
+IGNIS__PRIVATE void ignis__gemv_run_quantised(ignis__op *op, int count, ignis__gemv_kind kind, bool gated,
+                                              ignis__array *out, ignis__array *x, ignis__array *weights,
+                                              ignis__array *bias, ignis__array *dequantised,
+                                              const ignis__pre_norm *norm, const ignis__gemv_mma *cache);
+IGNIS__PRIVATE void ignis__gemv_run(ignis__op *op, int count, ignis__gemv_kind kind, bool gated, ignis__array *out,
                                     ignis__array *x, ignis__array *weights, ignis__array *bias,
-                                    const ignis__step_norms *norm, const ignis__gemv_mma *cache);
-IGNIS__PRIVATE void ignis__step_blocks(ignis__op *op, int count, ignis__gemv_kind kind, bool gated, ignis__array *out,
-                                       ignis__array *x, ignis__array *weights, ignis__array *bias,
-                                       ignis__array *numbers, const ignis__step_norms *norm,
-                                       const ignis__gemv_mma *cache);
-IGNIS__PRIVATE void ignis__step_product(ignis__op *op, int count, ignis__gemv_kind kind, bool gated, ignis__array *out,
-                                        ignis__array *x, ignis__array *weights, ignis__array *bias,
-                                        ignis__array *numbers, const ignis__step_norms *norm);
-IGNIS__PRIVATE void ignis__step_product_many(ignis__op *op, int count, ignis__gemv_kind kind, bool gated,
-                                             ignis__array *out, ignis__array *x, ignis__array *weights,
-                                             ignis__array *bias, ignis__array *room, ignis__array *numbers);
+                                    ignis__array *dequantised, const ignis__pre_norm *norm);
+IGNIS__PRIVATE void ignis__chunk_gemm(ignis__op *op, int count, ignis__gemv_kind kind, bool gated, ignis__array *out,
+                                      ignis__array *x, ignis__array *weights, ignis__array *bias, ignis__array *gate_up,
+                                      ignis__array *dequantised);
 
 /* paged_attention.c */
-IGNIS__PRIVATE void ignis__step_cache(ignis__op *op, int count, ignis_dtype dtype, ignis__generate_cache *p,
-                                      const double *frequencies);
-IGNIS__PRIVATE int64_t ignis__paged_numbers(const ignis__paged *p, int rows);
+IGNIS__PRIVATE void ignis__kv_cache_append(ignis__op *op, int count, ignis_dtype dtype, ignis__generate_cache *p,
+                                           const double *frequencies);
+IGNIS__PRIVATE int64_t ignis__paged_scratch_elements(const ignis__paged *p, int rows);
 IGNIS__PRIVATE int ignis__paged_head_dim(int head_dim);
-IGNIS__PRIVATE void ignis__step_attention(ignis__op *op, int count, int at_a_time, ignis_dtype dtype,
-                                          const ignis__paged *paged);
-IGNIS__PRIVATE void ignis__step_draw(ignis__op *op, int count, ignis__draws draws, ignis__draw *p);
-IGNIS__PRIVATE void ignis__step_attention_many(ignis__op *op, int count, int end, const ignis__paged *paged,
-                                               ignis__array *gathered);
+IGNIS__PRIVATE void ignis__paged_attention(ignis__op *op, int count, int at_a_time, ignis_dtype dtype,
+                                           const ignis__paged *paged);
+IGNIS__PRIVATE void ignis__sampling_launch(ignis__op *op, int count, ignis__sampling_kind draws, ignis__draw *p);
+IGNIS__PRIVATE void ignis__chunk_attention(ignis__op *op, int count, int end, const ignis__paged *paged,
+                                           ignis__array *gathered);
 
 /* engine.c */
 extern ignis__pool ignis__sequences;
-IGNIS__PRIVATE int64_t ignis__engine_page_elements(const ignis__engine *e);
+IGNIS__PRIVATE int64_t ignis__engine_page_elements(const ignis__engine *engine);
 IGNIS__COLD IGNIS__PRIVATE void ignis__engine_destroy(const char *call, void *engine);
-IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_room(const char *call, const ignis__engine *e, ignis__array **array,
-                                                   int64_t rows, int64_t columns, ignis_dtype dtype);
-IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_weights(const char *call, ignis__engine *e);
-IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_ranks(const char *call, ignis__engine *e);
-IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_numbers(const char *call, ignis__engine *e);
-IGNIS__PRIVATE ignis__step_arrays ignis__engine_arrays(const ignis__engine *e, int layer);
+IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_alloc(const char *call, const ignis__engine *engine, ignis__array **array,
+                                                    int64_t rows, int64_t columns, ignis_dtype dtype);
+IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_hold_weights(const char *call, ignis__engine *engine);
+IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_alloc_for_ranks(const char *call, ignis__engine *engine);
+IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_alloc_dequantised(const char *call, ignis__engine *engine);
+IGNIS__PRIVATE ignis__decode_step_arrays ignis__engine_layer_arrays(const ignis__engine *engine, int layer);
 
 /* fused_step.c */
-extern int ignis__step_stages;
-IGNIS__PRIVATE size_t ignis__engine_whole_shared(const ignis__engine *e, ignis__step *p);
-extern int64_t ignis__step_least;
-IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_whole(const char *call, ignis__engine *e);
+extern int ignis__single_launch_stages;
+IGNIS__PRIVATE size_t ignis__engine_single_launch_shared(const ignis__engine *engine, ignis__decode_step *p);
+extern int64_t ignis__single_launch_min_bytes;
+IGNIS__COLD IGNIS__PRIVATE bool ignis__engine_single_launch(const char *call, ignis__engine *engine);
 
 /* engine_create.c */
-IGNIS__COLD IGNIS__PRIVATE ignis__engine *ignis__engine_make(const char *call, const ignis__model *m);
+IGNIS__COLD IGNIS__PRIVATE ignis__engine *ignis__engine_make(const char *call, const ignis__model *model);
 
 /* engine_step.c */
-IGNIS__PRIVATE void ignis__engine_layers(ignis__op *op, ignis__engine *e, int count, int end, bool many);
-IGNIS__PRIVATE void ignis__engine_launches(ignis__op *op, ignis__engine *e, int count, ignis__draws draws, bool ready);
-IGNIS__PRIVATE void ignis__engine_step(ignis__op *op, ignis__engine *e, int count, ignis__draws draws);
+IGNIS__PRIVATE void ignis__engine_layers(ignis__op *op, ignis__engine *engine, int count, int end, bool is_chunk);
+IGNIS__PRIVATE void ignis__engine_launch_step(ignis__op *op, ignis__engine *engine, int count,
+                                              ignis__sampling_kind draws, bool ready);
+IGNIS__PRIVATE void ignis__engine_run_step(ignis__op *op, ignis__engine *engine, int count, ignis__sampling_kind draws);
 
 /* grammar_mask.c */
-IGNIS__PRIVATE const ignis__grammar_state *ignis__sequence_match(const char *call, ignis__sequence *s);
-IGNIS__PRIVATE const ignis__grammar_state *ignis__sequence_allows(const char *call, ignis__sequence *s);
-IGNIS__PRIVATE int ignis__sequence_mask(ignis__op *op, ignis__sequence *s);
+IGNIS__PRIVATE const ignis__grammar_state *ignis__sequence_match_grammar(const char *call, ignis__sequence *sequence);
+IGNIS__PRIVATE const ignis__grammar_state *ignis__sequence_check_grammar(const char *call, ignis__sequence *sequence);
+IGNIS__PRIVATE int ignis__sequence_upload_mask(ignis__op *op, ignis__sequence *sequence);
 
 /* sequence.c */
-IGNIS__PRIVATE void ignis__sequence_drop(const char *call, ignis__sequence *s);
-IGNIS__PRIVATE void ignis__engine_settle(const char *call, ignis__engine *e);
-IGNIS__PRIVATE void ignis__engine_lock(const char *call, ignis__engine *e);
+IGNIS__PRIVATE void ignis__sequence_drop(const char *call, ignis__sequence *sequence);
+IGNIS__PRIVATE void ignis__engine_settle(const char *call, ignis__engine *engine);
+IGNIS__PRIVATE void ignis__engine_lock(const char *call, ignis__engine *engine);
 IGNIS__PRIVATE bool ignis__engine_leave(ignis__op *op);
 IGNIS__PRIVATE ignis__sequence *ignis__sequence_hold(const char *call, ignis_sequence handle);
 IGNIS__PRIVATE ignis__sequence *ignis__sequence_enter(const char *call, ignis_sequence handle);
-IGNIS__PRIVATE void ignis__sequence_leave(const char *call, ignis__sequence *s);
+IGNIS__PRIVATE void ignis__sequence_leave(const char *call, ignis__sequence *sequence);
 
 /* kv_cache.c */
-IGNIS__PRIVATE int ignis__sequence_pages_needed(const ignis__sequence *s, int from, int to);
-IGNIS__PRIVATE bool ignis__engine_has_pages(const char *call, const ignis__engine *e, int needed);
-IGNIS__PRIVATE void ignis__sequence_take_pages(ignis__op *op, ignis__sequence *s, int from, int to);
-IGNIS__PRIVATE void ignis__sequence_row(ignis__op *op, ignis__sequence *s, int position, ignis__generate_row *row);
-IGNIS__PRIVATE void ignis__sequence_piece(ignis__op *op, ignis__sequence *s, int first, int count);
-IGNIS__PRIVATE void ignis__sequence_keep(ignis__op *op, ignis__sequence *s, int count);
-IGNIS__PRIVATE void ignis__sequence_cut(ignis__sequence *s, int length);
-IGNIS__PRIVATE bool ignis__sequence_knows(const char *call, const ignis__sequence *s, const int32_t *ids, int count);
-IGNIS__PRIVATE bool ignis__sequence_append(const char *call, ignis__sequence *s, const int32_t *ids, int count);
+IGNIS__PRIVATE int ignis__sequence_pages_needed(const ignis__sequence *sequence, int from, int to);
+IGNIS__PRIVATE bool ignis__engine_has_pages(const char *call, const ignis__engine *engine, int needed);
+IGNIS__PRIVATE void ignis__sequence_take_pages(ignis__op *op, ignis__sequence *sequence, int from, int to);
+IGNIS__PRIVATE void ignis__sequence_fill_row(ignis__op *op, ignis__sequence *sequence, int position,
+                                             ignis__generate_row *row);
+IGNIS__PRIVATE void ignis__sequence_run_chunk(ignis__op *op, ignis__sequence *sequence, int first, int count);
+IGNIS__PRIVATE void ignis__sequence_keep_hidden(ignis__op *op, ignis__sequence *sequence, int count);
+IGNIS__PRIVATE void ignis__sequence_truncate(ignis__sequence *sequence, int length);
+IGNIS__PRIVATE bool ignis__sequence_check_ids(const char *call, const ignis__sequence *sequence, const int32_t *ids,
+                                              int count);
+IGNIS__PRIVATE bool ignis__sequence_append(const char *call, ignis__sequence *sequence, const int32_t *ids, int count);
 
 /* sampling.c */
 IGNIS__PRIVATE bool ignis__sampling_check(const char *call, const ignis_sampling_desc *d, int vocab);
-IGNIS__PRIVATE bool ignis__sampling_cuts(const ignis_sampling_desc *d);
-IGNIS__PRIVATE void ignis__sampling_row(const ignis__engine *e, int number, const ignis_sampling_desc *d,
-                                        ignis__generate_row *row);
+IGNIS__PRIVATE bool ignis__sampling_filters(const ignis_sampling_desc *d);
+IGNIS__PRIVATE void ignis__sampling_fill_row(const ignis__engine *engine, int number, const ignis_sampling_desc *d,
+                                             ignis__generate_row *row);
 
 /* rank_check.c */
-IGNIS__PRIVATE uint32_t ignis__engine_says(const ignis__engine *e, ignis__sequence *const *sequences, const int *of,
-                                           int count, const ignis_sampling_desc *sampling, bool draws);
-IGNIS__PRIVATE void ignis__engine_say(ignis__op *op, const ignis__engine *e, uint32_t said);
-IGNIS__PRIVATE bool ignis__engine_agrees(ignis__op *op, const ignis__engine *e, uint32_t said);
+IGNIS__PRIVATE uint32_t ignis__engine_agreement_hash(const ignis__engine *engine, ignis__sequence *const *sequences,
+                                                     const int *of, int count, const ignis_sampling_desc *sampling,
+                                                     bool samples);
+IGNIS__PRIVATE void ignis__engine_upload_agreement(ignis__op *op, const ignis__engine *engine, uint32_t hash);
+IGNIS__PRIVATE bool ignis__engine_check_agreement(ignis__op *op, const ignis__engine *engine, uint32_t hash);
 
 /* sequence_step.c */
-IGNIS__PRIVATE bool ignis__sequence_ready(const ignis__sequence *s);
-IGNIS__COLD IGNIS__PRIVATE void ignis__draw_fail(const char *call, int32_t drawn, int number);
-IGNIS__PRIVATE bool ignis__engine_run(const char *call, ignis__sequence *const *sequences, int count,
-                                      const ignis_sampling_desc *sampling, bool draws, float *logits, int32_t *drawn);
+IGNIS__PRIVATE bool ignis__sequence_ends_in_chunk(const ignis__sequence *sequence);
+IGNIS__COLD IGNIS__PRIVATE void ignis__sampling_fail(const char *call, int32_t drawn, int number);
+IGNIS__PRIVATE bool ignis__engine_decode(const char *call, ignis__sequence *const *sequences, int count,
+                                         const ignis_sampling_desc *sampling, bool samples, float *logits,
+                                         int32_t *sampled);
 
 /* sequence_next.c */
-IGNIS__PRIVATE ignis__sequence *ignis__sequence_make(const char *call, ignis__model *model, ignis__engine *e);
+IGNIS__PRIVATE ignis__sequence *ignis__sequence_make(const char *call, ignis__model *model, ignis__engine *engine);
 IGNIS__PRIVATE ignis_sequence ignis__sequence_new(const char *call, ignis_model handle);
 
 /* stop_string.c */
-IGNIS__PRIVATE bool ignis__showing_put(ignis__showing *show, int32_t id);
+IGNIS__PRIVATE bool ignis__text_output_put(ignis__text_output *output, int32_t id);
 IGNIS__PRIVATE bool ignis__generate_check(const char *call, const ignis_generate_desc *desc);
 
 /* warmup.c */

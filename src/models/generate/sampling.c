@@ -1,6 +1,12 @@
+/*  models/generate/sampling.c - checks of ignis_sampling_desc, and its copy for the device
+
+    generate_draw.cu samples. Host and kernel must agree on which rows are filtered, as the host chooses the
+    launches.
+    Locks: none. */
+
 #include "room.h"
 
-static bool ignis__sampling_number(const char *call, const char *name, double value, double highest)
+static bool ignis__sampling_check_number(const char *call, const char *name, double value, double highest)
 {
     if (value >= 0 && value <= highest)
         return true;
@@ -8,16 +14,17 @@ static bool ignis__sampling_number(const char *call, const char *name, double va
     return false;
 }
 
-/*  False, and reported: something of it is out of its range. */
+/*  Checks all values of a description. False, and reported, if one is out of range. */
 IGNIS__PRIVATE bool ignis__sampling_check(const char *call, const ignis_sampling_desc *d, int vocab)
 {
     int i;
-    if (!ignis__sampling_number(call, "temperature", d->temperature, 1e6) ||
-        !ignis__sampling_number(call, "top_p", d->top_p, 1) || !ignis__sampling_number(call, "min_p", d->min_p, 1) ||
-        !ignis__sampling_number(call, "repetition_penalty", d->repetition_penalty, 1e6) ||
-        !ignis__sampling_number(call, "top_k", d->top_k, INT32_MAX) ||
-        !ignis__sampling_number(call, "penalty_window", d->penalty_window, INT32_MAX) ||
-        !ignis__sampling_number(call, "bias_count", d->bias_count, IGNIS__BIASES))
+    if (!ignis__sampling_check_number(call, "temperature", d->temperature, 1e6) ||
+        !ignis__sampling_check_number(call, "top_p", d->top_p, 1) ||
+        !ignis__sampling_check_number(call, "min_p", d->min_p, 1) ||
+        !ignis__sampling_check_number(call, "repetition_penalty", d->repetition_penalty, 1e6) ||
+        !ignis__sampling_check_number(call, "top_k", d->top_k, INT32_MAX) ||
+        !ignis__sampling_check_number(call, "penalty_window", d->penalty_window, INT32_MAX) ||
+        !ignis__sampling_check_number(call, "bias_count", d->bias_count, IGNIS__BIASES))
         return false;
     if (d->bias_count && !d->biases)
         return ignis__fail_null(call, "sampling->biases") == IGNIS_OK;
@@ -31,17 +38,17 @@ IGNIS__PRIVATE bool ignis__sampling_check(const char *call, const ignis_sampling
     return true;
 }
 
-/*  Whether tokens are cut off before one is drawn. generate_draw.cu has the same rule. */
-IGNIS__PRIVATE bool ignis__sampling_cuts(const ignis_sampling_desc *d)
+/*  Returns whether top k, top p or min p may exclude tokens. generate_draw.cu has the same rule. */
+IGNIS__PRIVATE bool ignis__sampling_filters(const ignis_sampling_desc *d)
 {
     return d->temperature != 0 && (d->top_k > 0 || (d->top_p > 0 && d->top_p < 1) || d->min_p > 0);
 }
 
-/*  How the token behind a row is drawn, and where it is told. number: of the row in its step. */
-IGNIS__PRIVATE void ignis__sampling_row(const ignis__engine *e, int number, const ignis_sampling_desc *d,
-                                        ignis__generate_row *row)
+/*  Sets how the next token of a row is sampled, and where the host reads it. number: of the row in its step. */
+IGNIS__PRIVATE void ignis__sampling_fill_row(const ignis__engine *engine, int number, const ignis_sampling_desc *d,
+                                             ignis__generate_row *row)
 {
-    row->draws = (ignis__address)(uintptr_t)(e->draws + 2 * number);
+    row->draws = (ignis__address)(uintptr_t)(engine->draws + 2 * number);
     row->temperature = d->temperature;
     row->top_k = d->top_k;
     row->top_p = d->top_p;

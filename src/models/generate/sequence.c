@@ -1,53 +1,60 @@
+/*  models/generate/sequence.c - sequences: held, locked, released
+
+    A sequence holds its model, and by that the engine. One lock per engine guards all of its sequences, because
+    they share the cache and the buffers of a step.
+    Locks: ignis__sequence_enter takes the engine's lock, after a token ahead is settled; _leave releases it. */
+
 #include "room.h"
 
-/*  Takes a sequence apart that nobody uses any more. */
-IGNIS__PRIVATE void ignis__sequence_drop(const char *call, ignis__sequence *s)
+/*  Drops a hold; the last one destroys the sequence and returns its pages. */
+IGNIS__PRIVATE void ignis__sequence_drop(const char *call, ignis__sequence *sequence)
 {
     int i;
-    if (!ignis__pool_drop(s))
+    if (!ignis__pool_drop(sequence))
         return;
-    ignis__mutex_lock(&s->engine->lock);
-    if (s->grammar)
-        s->grammar->uses--;
-    for (i = 0; i < s->page_count; i++)
-        if (--s->engine->uses[s->page[i]] == 0)
-            s->engine->free_pages[s->engine->free_count++] = s->page[i];
-    ignis__mutex_unlock(&s->engine->lock);
-    if (s->on_device)
-        ignis__array_unclaim(call, s->on_device);
-    if (s->table)
-        ignis__array_unclaim(call, s->table);
-    if (s->last)
-        ignis__array_unclaim(call, s->last);
-    ignis__free(s->ids);
-    ignis__free(s->page);
-    ignis__free(s->many);
-    ignis__model_drop(call, s->model);
-    ignis__pool_recycle(&ignis__sequences, s);
+    ignis__mutex_lock(&sequence->engine->lock);
+    if (sequence->grammar)
+        sequence->grammar->uses--;
+    for (i = 0; i < sequence->page_count; i++)
+        if (--sequence->engine->uses[sequence->page[i]] == 0)
+            sequence->engine->free_pages[sequence->engine->free_count++] = sequence->page[i];
+    ignis__mutex_unlock(&sequence->engine->lock);
+    if (sequence->ids_on_device)
+        ignis__array_unclaim(call, sequence->ids_on_device);
+    if (sequence->pages_on_device)
+        ignis__array_unclaim(call, sequence->pages_on_device);
+    if (sequence->last_hidden)
+        ignis__array_unclaim(call, sequence->last_hidden);
+    ignis__free(sequence->ids);
+    ignis__free(sequence->page);
+    ignis__free(sequence->in_chunk);
+    ignis__model_drop(call, sequence->model);
+    ignis__pool_recycle(&ignis__sequences, sequence);
 }
 
-/*  Waits for a token that was drawn ahead, and forgets it. The engine is locked. */
-IGNIS__PRIVATE void ignis__engine_settle(const char *call, ignis__engine *e)
+/*  Waits for a token that is sampled ahead, and discards it. The caller holds the engine's lock. */
+IGNIS__PRIVATE void ignis__engine_settle(const char *call, ignis__engine *engine)
 {
     ignis__binding binding;
-    if (!e->ahead.sequence)
+    if (!engine->ahead.sequence)
         return;
-    if (ignis__device_enter(call, e->device, &binding)) {
-        (void)IGNIS__CUDA_FAILED(call, e->device, cuEventSynchronize, (e->ahead.drawn->event));
+    if (ignis__device_enter(call, engine->device, &binding)) {
+        (void)IGNIS__CUDA_FAILED(call, engine->device, cuEventSynchronize, (engine->ahead.drawn->event));
         ignis__device_leave(&binding);
     }
-    ignis__event_recycle(e->device, e->ahead.drawn);
-    e->ahead.sequence = NULL;
+    ignis__event_recycle(engine->device, engine->ahead.drawn);
+    engine->ahead.sequence = NULL;
 }
 
-/*  Locks an engine for work with it, or with one of its sequences, in which no token is drawn ahead. */
-IGNIS__PRIVATE void ignis__engine_lock(const char *call, ignis__engine *e)
+/*  Locks an engine for work on it or on its sequences. No token is ahead afterwards. */
+IGNIS__PRIVATE void ignis__engine_lock(const char *call, ignis__engine *engine)
 {
-    ignis__mutex_lock(&e->lock);
-    ignis__engine_settle(call, e);
+    ignis__mutex_lock(&engine->lock);
+    ignis__engine_settle(call, engine);
 }
 
-/*  Ends work with an engine, which others use next, in streams of their own: what a failure has left in this one is waited for. */
+/*  Ends work with an engine. Other threads use it next, on streams of their own, so after a failure this waits for
+    what is queued. */
 IGNIS__PRIVATE bool ignis__engine_leave(ignis__op *op)
 {
     if (!op->ok)
@@ -55,27 +62,27 @@ IGNIS__PRIVATE bool ignis__engine_leave(ignis__op *op)
     return ignis__op_leave(op) == IGNIS_OK;
 }
 
-/*  A sequence, held; null, and reported: there is none, or the thread captures. */
+/*  Holds a sequence. NULL, and reported, if the handle is freed or this thread captures a graph. */
 IGNIS__PRIVATE ignis__sequence *ignis__sequence_hold(const char *call, ignis_sequence handle)
 {
-    ignis__sequence *s = (ignis__sequence *)ignis__handle_hold(call, &ignis__sequences, handle.id);
-    if (!s || !ignis__capture_refuses(call))
-        return s;
-    ignis__sequence_drop(call, s);
+    ignis__sequence *sequence = (ignis__sequence *)ignis__handle_hold(call, &ignis__sequences, handle.id);
+    if (!sequence || !ignis__capture_refuses(call))
+        return sequence;
+    ignis__sequence_drop(call, sequence);
     return NULL;
 }
 
-/*  The same for a call that works with it, and its engine locked. */
+/*  As ignis__sequence_hold, and locks the engine. */
 IGNIS__PRIVATE ignis__sequence *ignis__sequence_enter(const char *call, ignis_sequence handle)
 {
-    ignis__sequence *s = ignis__sequence_hold(call, handle);
-    if (s)
-        ignis__engine_lock(call, s->engine);
-    return s;
+    ignis__sequence *sequence = ignis__sequence_hold(call, handle);
+    if (sequence)
+        ignis__engine_lock(call, sequence->engine);
+    return sequence;
 }
 
-IGNIS__PRIVATE void ignis__sequence_leave(const char *call, ignis__sequence *s)
+IGNIS__PRIVATE void ignis__sequence_leave(const char *call, ignis__sequence *sequence)
 {
-    ignis__mutex_unlock(&s->engine->lock);
-    ignis__sequence_drop(call, s);
+    ignis__mutex_unlock(&sequence->engine->lock);
+    ignis__sequence_drop(call, sequence);
 }

@@ -1,38 +1,45 @@
+/*  models/generate/sequence_next.c - new sequences, feeding, the next token, logits
+
+    Decode steps of several sequences of one model run as one batch: the weights are read once.
+    May use: sequence_step.c, kv_cache.c, engine_create.c. Locks: the model's slot lock to make the engine, then,
+    alone, the engine's lock for the rest of a call. */
+
 #include "room.h"
 
-/*  A sequence of an engine that has no token yet. The model is held, and stays so. Null, and reported: there is no memory. */
-IGNIS__PRIVATE ignis__sequence *ignis__sequence_make(const char *call, ignis__model *model, ignis__engine *e)
+/*  Makes an empty sequence. It takes over the caller's hold of the model. NULL, and reported, if there is no memory.
+    */
+IGNIS__PRIVATE ignis__sequence *ignis__sequence_make(const char *call, ignis__model *model, ignis__engine *engine)
 {
-    int64_t pages = ignis__ceil_div(e->context, IGNIS__PAGE);
-    ignis__sequence *s = (ignis__sequence *)ignis__pool_take(call, &ignis__sequences);
-    if (!s)
+    int64_t pages = ignis__ceil_div(engine->context, IGNIS__PAGE);
+    ignis__sequence *sequence = (ignis__sequence *)ignis__pool_take(call, &ignis__sequences);
+    if (!sequence)
         return NULL;
-    memset((char *)s + sizeof s->slot, 0, sizeof *s - sizeof s->slot);
-    s->model = model;
-    s->engine = e;
-    s->ids = (int32_t *)ignis__alloc(sizeof *s->ids * ((size_t)e->context + 1));
-    s->page = (int32_t *)ignis__alloc(sizeof *s->page * (size_t)pages);
-    s->many = (bool *)ignis__alloc(sizeof *s->many * ((size_t)e->context + 1));
-    if (!s->ids || !s->page || !s->many)
-        ignis__fail_host_memory(call, sizeof *s->ids * ((size_t)e->context + 1));
-    else if (ignis__engine_room(call, e, &s->on_device, 1, (int64_t)e->context + 1, IGNIS_I32) &&
-             ignis__engine_room(call, e, &s->table, 1, pages, IGNIS_I32))
-        return s;
-    if (s->on_device)
-        ignis__array_unclaim(call, s->on_device);
-    ignis__free(s->ids);
-    ignis__free(s->page);
-    ignis__free(s->many);
-    ignis__pool_recycle(&ignis__sequences, s);
+    memset((char *)sequence + sizeof sequence->slot, 0, sizeof *sequence - sizeof sequence->slot);
+    sequence->model = model;
+    sequence->engine = engine;
+    sequence->ids = (int32_t *)ignis__alloc(sizeof *sequence->ids * ((size_t)engine->context + 1));
+    sequence->page = (int32_t *)ignis__alloc(sizeof *sequence->page * (size_t)pages);
+    sequence->in_chunk = (bool *)ignis__alloc(sizeof *sequence->in_chunk * ((size_t)engine->context + 1));
+    if (!sequence->ids || !sequence->page || !sequence->in_chunk)
+        ignis__fail_host_memory(call, sizeof *sequence->ids * ((size_t)engine->context + 1));
+    else if (ignis__engine_alloc(call, engine, &sequence->ids_on_device, 1, (int64_t)engine->context + 1, IGNIS_I32) &&
+             ignis__engine_alloc(call, engine, &sequence->pages_on_device, 1, pages, IGNIS_I32))
+        return sequence;
+    if (sequence->ids_on_device)
+        ignis__array_unclaim(call, sequence->ids_on_device);
+    ignis__free(sequence->ids);
+    ignis__free(sequence->page);
+    ignis__free(sequence->in_chunk);
+    ignis__pool_recycle(&ignis__sequences, sequence);
     return NULL;
 }
 
-/*  A sequence of a model, which gets its engine with the first one. */
+/*  Makes a sequence of a model, and the model's engine if this is the first one. */
 IGNIS__PRIVATE ignis_sequence ignis__sequence_new(const char *call, ignis_model handle)
 {
     ignis_sequence none = IGNIS__ZERO;
     ignis__model *model = ignis__model_hold(call, handle);
-    ignis__sequence *s = NULL;
+    ignis__sequence *sequence = NULL;
     ignis__engine *engine = NULL;
     if (!model)
         return none;
@@ -46,11 +53,11 @@ IGNIS__PRIVATE ignis_sequence ignis__sequence_new(const char *call, ignis_model 
         ignis__mutex_unlock(&model->slot.lock);
     }
     if (engine)
-        s = ignis__sequence_make(call, model, engine);
-    if (!s)
+        sequence = ignis__sequence_make(call, model, engine);
+    if (!sequence)
         ignis__model_drop(call, model);
     else
-        none.id = ignis__pool_publish(&ignis__sequences, s);
+        none.id = ignis__pool_publish(&ignis__sequences, sequence);
     return none;
 }
 
@@ -59,37 +66,39 @@ IGNIS_API ignis_sequence ignis_sequence_begin(ignis_model model)
     return ignis__sequence_new("ignis_sequence_begin", model);
 }
 
-IGNIS_API ignis_status ignis_sequence_feed(ignis_sequence sequence, const int32_t *ids, int count)
+IGNIS_API ignis_status ignis_sequence_feed(ignis_sequence handle, const int32_t *ids, int count)
 {
     static const char call[] = "ignis_sequence_feed";
-    ignis__sequence *s = ignis__sequence_enter(call, sequence);
+    ignis__sequence *sequence = ignis__sequence_enter(call, handle);
     bool ok = false;
-    if (!s)
+    if (!sequence)
         return ignis__failed();
     if (count < 0)
         ignis__fail(IGNIS_DIAG_BAD_NUMBER, call, "count is %d, below 0", count);
     else if (count && !ids)
         ignis__fail_null(call, "ids");
     else
-        ok = ignis__sequence_knows(call, s, ids, count) && ignis__sequence_append(call, s, ids, count);
-    ignis__sequence_leave(call, s);
+        ok =
+            ignis__sequence_check_ids(call, sequence, ids, count) && ignis__sequence_append(call, sequence, ids, count);
+    ignis__sequence_leave(call, sequence);
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-IGNIS_API int32_t ignis_sequence_next(ignis_sequence sequence, const ignis_sampling_desc *sampling)
+IGNIS_API int32_t ignis_sequence_next(ignis_sequence handle, const ignis_sampling_desc *sampling)
 {
     static const char call[] = "ignis_sequence_next";
-    ignis__sequence *s = ignis__sequence_enter(call, sequence);
+    ignis__sequence *sequence = ignis__sequence_enter(call, handle);
     int32_t id = -1;
-    if (!s)
+    if (!sequence)
         return -1;
-    if (ignis__engine_run(call, &s, 1, sampling, true, NULL, NULL))
-        id = s->ids[s->length - 1];
-    ignis__sequence_leave(call, s);
+    if (ignis__engine_decode(call, &sequence, 1, sampling, true, NULL, NULL))
+        id = sequence->ids[sequence->length - 1];
+    ignis__sequence_leave(call, sequence);
     return id;
 }
 
-/*  Holds sequences of one model, each of them once, and locks their engine. False, and reported: then nothing is held. */
+/*  Holds sequences of one model, each of them once, and locks their engine. False, and reported, on failure; then
+    nothing is held. */
 static bool ignis__sequences_enter(const char *call, const ignis_sequence *handles, int count,
                                    ignis__sequence **sequences)
 {
@@ -135,7 +144,7 @@ IGNIS_API ignis_status ignis_sequence_next_all(const ignis_sequence *handles, in
     if (!sequences)
         return ignis__fail_host_memory(call, sizeof *sequences * (size_t)count);
     if (ignis__sequences_enter(call, handles, count, sequences)) {
-        ok = ignis__engine_run(call, sequences, count, sampling, true, NULL, ids);
+        ok = ignis__engine_decode(call, sequences, count, sampling, true, NULL, ids);
         ignis__mutex_unlock(&sequences[0]->engine->lock);
         for (i = 0; i < count; i++)
             ignis__sequence_drop(call, sequences[i]);
@@ -144,19 +153,20 @@ IGNIS_API ignis_status ignis_sequence_next_all(const ignis_sequence *handles, in
     return ok ? IGNIS_OK : ignis__failed();
 }
 
-IGNIS_API ignis_status ignis_sequence_logits(ignis_sequence sequence, float *logits, int count)
+IGNIS_API ignis_status ignis_sequence_logits(ignis_sequence handle, float *logits, int count)
 {
     static const char call[] = "ignis_sequence_logits";
-    ignis__sequence *s = ignis__sequence_enter(call, sequence);
+    ignis__sequence *sequence = ignis__sequence_enter(call, handle);
     bool ok = false;
-    if (!s)
+    if (!sequence)
         return ignis__failed();
     if (!logits)
         ignis__fail_null(call, "logits");
-    else if (count != s->model->vocab)
-        ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, call, "count is %d; the model has %d tokens", count, s->model->vocab);
+    else if (count != sequence->model->vocab)
+        ignis__fail(IGNIS_DIAG_COUNT_MISMATCH, call, "count is %d; the model has %d tokens", count,
+                    sequence->model->vocab);
     else
-        ok = ignis__engine_run(call, &s, 1, NULL, false, logits, NULL);
-    ignis__sequence_leave(call, s);
+        ok = ignis__engine_decode(call, &sequence, 1, NULL, false, logits, NULL);
+    ignis__sequence_leave(call, sequence);
     return ok ? IGNIS_OK : ignis__failed();
 }

@@ -1,78 +1,82 @@
-/* --- text out --------------------------------------------------------------------------------------------------------------- */
+/*  models/generate/stop_string.c - text output of ignis_generate: UTF-8, stop strings, the callback
+
+    Text that may be the beginning of a stop string is kept back until the next tokens decide. A stop string and all
+    text after it never reach the callback.
+    May use: >>tokenizer. Locks: none while the callback runs. */
 
 #include "room.h"
 
-/*  Room for so many bytes more. */
-static bool ignis__showing_room(ignis__showing *show, size_t more)
+/*  Makes room for `more` bytes. False, and reported, if there is no memory. */
+static bool ignis__text_output_reserve(ignis__text_output *output, size_t more)
 {
-    size_t capacity = show->capacity ? show->capacity : 256;
+    size_t capacity = output->capacity ? output->capacity : 256;
     char *text;
-    if (show->size + more <= show->capacity)
+    if (output->size + more <= output->capacity)
         return true;
-    while (capacity < show->size + more)
+    while (capacity < output->size + more)
         capacity *= 2;
     text = (char *)ignis__alloc(capacity);
     if (!text)
-        return ignis__fail_host_memory(show->call, capacity) == IGNIS_OK;
-    if (show->size)
-        memcpy(text, show->text, show->size);
-    ignis__free(show->text);
-    show->text = text;
-    show->capacity = capacity;
+        return ignis__fail_host_memory(output->call, capacity) == IGNIS_OK;
+    if (output->size)
+        memcpy(text, output->text, output->size);
+    ignis__free(output->text);
+    output->text = text;
+    output->capacity = capacity;
     return true;
 }
 
-/*  Whether the text has a stop at a place, or, there being too little of it, may have it yet. */
-static bool ignis__showing_may_stop(const ignis__showing *show, size_t at, int stop, bool *whole)
+/*  Returns whether a stop string begins at `at`. *whole: all of it is there; else the text ends inside it. */
+static bool ignis__text_output_matches_stop(const ignis__text_output *output, size_t at, int stop, bool *whole)
 {
-    size_t length = strlen(show->desc->stops[stop]), left = show->size - at;
+    size_t length = strlen(output->desc->stops[stop]), left = output->size - at;
     *whole = left >= length;
-    return memcmp(show->text + at, show->desc->stops[stop], *whole ? length : left) == 0;
+    return memcmp(output->text + at, output->desc->stops[stop], *whole ? length : left) == 0;
 }
 
-/*  Shows what may be shown: up to a stop, or to where one may begin; ends: all of it. */
-static void ignis__showing_go(ignis__showing *show, bool ends)
+/*  Passes text to the callback, up to a stop string or the possible beginning of one. ends: no more text follows. */
+static void ignis__text_output_flush(ignis__text_output *output, bool ends)
 {
     size_t shown = 0;
-    bool whole, held = false;
+    bool whole, undecided = false;
     int i;
-    while (shown < show->size && show->stop < 0 && !held) {
-        for (i = 0; i < show->desc->stop_count && show->stop < 0; i++)
-            if (ignis__showing_may_stop(show, shown, i, &whole)) {
-                show->stop = whole ? i : show->stop;
-                held = held || (!whole && !ends);
+    while (shown < output->size && output->stop < 0 && !undecided) {
+        for (i = 0; i < output->desc->stop_count && output->stop < 0; i++)
+            if (ignis__text_output_matches_stop(output, shown, i, &whole)) {
+                output->stop = whole ? i : output->stop;
+                undecided = undecided || (!whole && !ends);
             }
-        shown += show->stop < 0 && !held;
+        shown += output->stop < 0 && !undecided;
     }
-    if (shown > 0 && !show->cancelled && show->desc->text_fn)
-        show->cancelled = !show->desc->text_fn(show->text, shown, show->desc->user_data);
-    memmove(show->text, show->text + shown, show->size - shown);
-    show->size -= shown;
+    if (shown > 0 && !output->cancelled && output->desc->text_fn)
+        output->cancelled = !output->desc->text_fn(output->text, shown, output->desc->user_data);
+    memmove(output->text, output->text + shown, output->size - shown);
+    output->size -= shown;
 }
 
-/*  Takes one more token; below 0: the text has ended. */
-IGNIS__PRIVATE bool ignis__showing_put(ignis__showing *show, int32_t id)
+/*  Adds one more token; -1: the text has ended. False, and reported, on failure. */
+IGNIS__PRIVATE bool ignis__text_output_put(ignis__text_output *output, int32_t id)
 {
-    int room = 64, size;
-    if (!show->stream.tokenizer.id || id >= show->tokens)
+    int capacity = 64, size;
+    if (!output->stream.tokenizer.id || id >= output->tokens)
         return true;
     for (;;) {
-        if (!ignis__showing_room(show, (size_t)room))
+        if (!ignis__text_output_reserve(output, (size_t)capacity))
             return false;
-        size = id < 0 ? ignis_text_stream_end(&show->stream, show->text + show->size, room)
-                      : ignis_text_stream_put(&show->stream, id, show->text + show->size, room);
+        size = id < 0 ? ignis_text_stream_end(&output->stream, output->text + output->size, capacity)
+                      : ignis_text_stream_put(&output->stream, id, output->text + output->size, capacity);
         if (size < 0)
             return false;
-        if (size <= room)
+        if (size <= capacity)
             break;
-        room = size;
+        capacity = size;
     }
-    show->size += (size_t)size;
-    ignis__showing_go(show, id < 0);
+    output->size += (size_t)size;
+    ignis__text_output_flush(output, id < 0);
     return true;
 }
 
-/*  False, and reported: a number or text of desc is none. */
+/*  Checks the values of a description. False, and reported, if one is out of range. */
 IGNIS__PRIVATE bool ignis__generate_check(const char *call, const ignis_generate_desc *desc)
 {
     int i;
