@@ -387,6 +387,7 @@ static bool call_number(int which, const bench_of_calls *on)
     ignis_graph graph;
     ignis_scope scope;
     ignis_ticket ticket;
+    ignis_dlpack *lent;
     void *pointer;
     bool ok;
     pair[0] = pair[1] = on->x;
@@ -484,11 +485,24 @@ static bool call_number(int which, const bench_of_calls *on)
         made = ignis_sort(*x, 1, false, &scale);
         ok = made.id != 0;
         return (ok ? released(scale) && walked(made) : ok);
+    case 47:
+        lent = (ignis_dlpack *)ignis_array_to_dlpack(on->a, 0, NULL);
+        if (lent)
+            lent->deleter(lent);
+        return lent && ignis_status_last() == IGNIS_OK;
+    case 48:
+        lent = (ignis_dlpack *)ignis_array_to_dlpack(on->a, 0, NULL);
+        array.id = 0;
+        if (lent)
+            array = ignis_array_from_dlpack(lent, 0, NULL);
+        if (lent && !array.id)
+            lent->deleter(lent);
+        return array.id && freed_array(array) && ignis_status_last() == IGNIS_OK;
     default: return true;
     }
 }
 
-enum { CALLS = 47 };
+enum { CALLS = 49 };
 
 static int left_behind; /* objects of the driver that it was not allowed to destroy */
 
